@@ -1,0 +1,65 @@
+# Bookend. "make" alone lists what can be made.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+# cgo's own defaults, less the warnings of the vendor's header.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
+LDFLAGS := -s -w -X main.version=$(VERSION)
+# NVIDIA's functions are bound when called: a driver may lack some of them, and many toolchains bind at start.
+LAZY := -extldflags=-Wl,-z,lazy
+
+STATIC := bin/bookend-prolog bin/bookend-epilog bin/bookend
+folder_bookend-prolog := prolog
+folder_bookend-epilog := epilog
+folder_bookend := admin
+
+# Packages with goroutines of their own; the rest has nothing to race.
+RACE := ./internal/child/... ./internal/backend/... ./internal/routine/... ./internal/stage/... ./cuda/...
+
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench gpu-test clean
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+build: $(STATIC) bin/bookend-gpu ## build the programs into bin/
+
+$(STATIC):
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./$(folder_$(@F))
+
+bin/bookend-gpu:
+	CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) $(LAZY)" -o $@ ./cuda
+
+vet:
+	go vet ./...
+
+test: lint ## lint, and run every test that needs no GPU; installs Slurm first (as root)
+	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
+	go test -ldflags "$(LAZY)" ./... && \
+	go test -ldflags "$(LAZY)" -race $(RACE)
+
+lint: vet build ## check form, architecture and what the programs are linked with
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+	go run ./test/lint
+	go run ./test/lint -static $(STATIC)
+	go tool -modfile=test/tools/go.mod staticcheck ./...
+
+e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs
+	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
+	go test -count=1 ./test/e2e/...
+
+demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
+	@test/demo/run.sh $(DEMO)
+
+bench: ## measure the hooks
+	go test -run '^$$' -bench . -benchtime 20x ./test/bench
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+gpu-test: ## run the scenarios on a real GPU under a real Slurm (exit 3 of run.sh: no GPU here)
+	test/gpu/run.sh --check
+	$(MAKE) --no-print-directory build
+	test/gpu/build.sh bin
+	test/gpu/run.sh
+
+clean: ## remove what was built
+	rm -rf bin build

@@ -1,0 +1,10 @@
+module bookend
+
+go 1.26.0
+
+require (
+	github.com/NVIDIA/go-nvml v0.13.3-1
+	github.com/sirupsen/logrus v1.10.2
+	golang.org/x/sys v0.49.0
+	gopkg.in/yaml.v3 v3.0.1
+)
