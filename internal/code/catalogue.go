@@ -1,0 +1,224 @@
+package code
+
+import "slices"
+
+// All returns every entry, in the order of the documentation.
+func All() []Entry { return slices.Clone(catalogue) }
+
+// Lookup returns a code's entry; false for a code that does not exist.
+func Lookup(c Code) (Entry, bool) {
+	for i := range catalogue {
+		if catalogue[i].Code == c {
+			return catalogue[i], true
+		}
+	}
+	return Entry{}, false
+}
+
+// A slice and no map: the hooks start for every job, and a literal of strings costs them nothing.
+var catalogue = []Entry{
+	{
+		Orphan, Serious, Card, Job, "process outlived its job",
+		"A process of the ended job still holds memory on the card after settling. How sure it is that the " +
+			"process was the job's, the evidence level says.",
+		"See who it is with ps -o pid,user,lstart,args -p PID and end it; the memory is free once it is gone. " +
+			"Tell its owner: workers must be ended with their parent.",
+	},
+	{
+		Residue, Serious, Card, Node, "memory in use, no process",
+		"The card reports memory in use that no listed process explains, after settling. Usually a process that the " +
+			"driver does not list holds a handle to it. Bookend does not search for that process and names none.",
+		"Look who has the driver open: fuser -v /dev/nvidia*. Those are candidates, not culprits; end the ones that " +
+			"belong to no job. If memory stays with no holder left, reset the card (nvidia-smi --gpu-reset -i GPU) or " +
+			"reboot the node.",
+	},
+	{
+		Phantom, Serious, Card, Job, "driver lists a dead process",
+		"The driver lists memory under a process id that no longer exists, after settling. The process is gone, " +
+			"but something it started or passed a handle to keeps its memory alive. Bookend does not search for that " +
+			"holder and names none.",
+		"Look who has the driver open: fuser -v /dev/nvidia*. End the processes that belong to no job; if the memory " +
+			"stays, reset the card (nvidia-smi --gpu-reset -i GPU) or reboot the node.",
+	},
+	{
+		Dirty, Warning, Card, Node, "card was not clean at the start",
+		"Memory was in use on the card before the job began. The job had less memory than the card's size and is not " +
+			"to blame for it. At a job's end this is found only where something more than at its start stays: then it " +
+			"names what was there before, beside the finding on what is new.",
+		"See the finding that names the holder and the job that left it. The user may ask for another node.",
+	},
+	{
+		Foreign, Warning, Card, Node, "another job is on the card",
+		"A process of another live job uses a card that Slurm gave to this job. Where sharing is intended " +
+			"(shards, MPS, partitions named in slurm.shared_partitions) this is not reported.",
+		"Set ConstrainDevices=yes in cgroup.conf, and check how the other job got to the card (containers " +
+			"started by an outside daemon are not fenced). Name the partition as shared if this is intended.",
+	},
+	{
+		Stray, Serious, Card, Node, "process from outside Slurm",
+		"A process that belongs neither to the ended job nor to a live one came onto the card during the job: " +
+			"a login, a service, a container started by an outside daemon.",
+		"End it or move it off the node; adopt logins with pam_slurm_adopt, fence devices with ConstrainDevices=yes.",
+	},
+	{
+		Moving, Warning, Card, Node, "memory still changing",
+		"The card's readings still changed, or had not been watched long enough, when the time to settle was over. " +
+			"Large processes take seconds to go; this is no proof of a leftover.",
+		"None, if it is rare. If it is common, raise settle.epilog.max together with deadlines.epilog.driver.",
+	},
+	{
+		Lost, Serious, Card, Node, "card is lost or needs a reset",
+		"The driver answered for this card with its error code \"GPU is lost\" (fallen off the bus) or \"reset " +
+			"required\". Nothing else is looked at: not the recovery action that newer drivers state, and no kernel log.",
+		"Drain the node, read the kernel log for Xid messages, then reset the card or reboot; replace it if it recurs.",
+	},
+	{
+		Missing, Serious, Card, Node, "assigned card does not exist",
+		"Slurm gave the job a card that the driver does not have.",
+		"Compare nvidia-smi -L with slurmd -G and gres.conf: the card has failed, is bound to another driver, or " +
+			"the numbering differs (nvidia.gpu_order).",
+	},
+	{
+		Unread, Warning, Card, Node, "card could not be read",
+		"The card's memory or its process list could not be read, so whether it is clean is unknown.",
+		"Read the reason given with it and run nvidia-smi on the node. On some driver versions the list itself is wrong.",
+	},
+
+	{
+		NoDriver, Serious, Driver, Node, "no GPU driver",
+		"A job has GPUs, but the vendor's library or the driver behind it is not there.",
+		"Run nvidia-smi on the node. Load or install the driver; check nvidia.nvml_library.",
+	},
+	{
+		Mismatch, Serious, Driver, Node, "driver and library differ",
+		"The vendor's library and the loaded kernel module are of different versions, as after an update " +
+			"without a reboot. No new GPU program can start.",
+		"Reboot the node, or unload and load the kernel modules.",
+	},
+	{
+		DriverKO, Warning, Driver, Node, "driver reported an error",
+		"The driver answered with an error that concerns no single card.",
+		"Run nvidia-smi on the node and read the kernel log. The driver's own words stand with the finding.",
+	},
+	{
+		Old, Note, Driver, Node, "driver lacks a call",
+		"The driver is too old to answer something that Bookend asks for; the figures concerned are unknown.",
+		"Update the driver when convenient (NVIDIA 510 or later answers all).",
+	},
+	{
+		Hang, Serious, Driver, Node, "driver does not answer",
+		"The backend did not answer within its time and was killed, or could not be killed. One hang is a warning.",
+		"Run nvidia-smi on the node: if it hangs too, read the kernel log for Xid messages and reboot.",
+	},
+	{
+		Stuck, Serious, Driver, Node, "driver still does not answer",
+		"A backend that an earlier hook had to leave behind is still stuck in the driver. No new one is started " +
+			"while it lives.",
+		"Reboot the node; the stuck process cannot be killed. Its pid and since when stand with the finding.",
+	},
+	{
+		Slow, Warning, Driver, Node, "driver too slow for the window",
+		"The driver answered, but too late for the hook's time, so some cards were not read.",
+		"Switch on persistence mode (nvidia-persistenced): without it each card takes seconds to wake up.",
+	},
+
+	{
+		BackendMissing, Warning, Own, Site, "backend is missing",
+		"The backend program was not found or could not be started.",
+		"Install it, or correct the key backend.",
+	},
+	{
+		BackendRefused, Warning, Own, Site, "backend is not trusted",
+		"The backend, or a library named for it, was not started: it or a folder above it is not root's, or others may write to it.",
+		"chown root and chmod go-w the path named with the finding.",
+	},
+	{
+		BackendCrash, Warning, Own, Node, "backend crashed",
+		"The backend ended by a signal or with an error. As the vendor's library runs inside it, that may be the cause.",
+		"Run bookend snapshot on the node as root; report it with the driver's version if it crashes again.",
+	},
+	{
+		BackendGarbage, Warning, Own, Self, "backend answer is malformed",
+		"The backend's answer could not be understood or was cut off; nothing of it is used.",
+		"Check that key backend names bookend-gpu of the same release; else report it.",
+	},
+	{
+		BackendVersion, Warning, Own, Site, "backend speaks another version",
+		"Hook and backend come from different releases.",
+		"Install both from the same package.",
+	},
+	{
+		BackendFlood, Warning, Own, Self, "backend answer is too long",
+		"The backend wrote more than the protocol allows and was stopped.",
+		"Report it with the backend's version.",
+	},
+
+	{
+		Ambiguous, Warning, Own, Site, "cannot tell which cards",
+		"Slurm's numbers could not be mapped to cards with certainty, so no card was judged.",
+		"Set nvidia.gpu_order to pci, minor or map; slurmd -G shows Slurm's own list.",
+	},
+	{
+		NoRecord, Note, Own, None, "no record of the job's start",
+		"The job's end has no start to compare with: no PrologFlags=Alloc, or the node restarted meanwhile. " +
+			"What is found cannot be blamed on the job by comparison.",
+		"Set PrologFlags=Alloc or Contain in slurm.conf if this is common.",
+	},
+	{
+		Again, Note, Own, None, "end of a job seen twice",
+		"Slurm ran the epilog a second time. The cards were measured anew, nothing was written to the user again.",
+		"None: Slurm before 26.05 does this when a completion message is lost.",
+	},
+	{
+		RunInJob, Note, Own, None, "hook runs inside the job",
+		"Under PrologFlags=RunInJob a hook sees only the job's own cards and no exit status; less can be said.",
+		"Remove RunInJob from PrologFlags, or accept it; slurm.run_in_job_backend lets the hook measure there.",
+	},
+	{
+		BadEnv, Warning, Own, Site, "unusable environment",
+		"A variable that Slurm sets for its hooks is missing or malformed, so the job or its cards are unknown.",
+		"Check that the program is named as Prolog, Epilog, TaskProlog or TaskEpilog and no wrapper clears its environment.",
+	},
+	{
+		BadConfig, Warning, Own, Site, "configuration is not valid",
+		"The configuration file has mistakes or is not trusted. Bookend observes with the shipped policy; " +
+			"paths, backend, nvidia and log are kept where they are valid.",
+		"Correct the lines named with the finding; docs/config.md lists every key.",
+	},
+	{
+		StateDamage, Warning, Own, Self, "record is damaged",
+		"A record in Bookend's state was cut off or altered. It was set aside and the hook went on without it.",
+		"None, if once after a crash. If it recurs, check the file system of paths.run.",
+	},
+	{
+		StateWrite, Warning, Own, Site, "record could not be written",
+		"Bookend could not keep what it found: full or read-only file system, or wrong ownership.",
+		"Check space, mount and ownership of paths.run and paths.var.",
+	},
+	{
+		StateLock, Note, Own, Self, "record was locked",
+		"Another hook held a shared record for too long; what it says is unknown to this hook.",
+		"None, if it is rare; report it if it is common.",
+	},
+	{
+		LogFailed, Warning, Own, Site, "log could not be written",
+		"Bookend's own log, or the end of the job's, could not be written. Verdict and records are not affected.",
+		"Check space and ownership of paths.log.",
+	},
+	{
+		ReasonFailed, Warning, Own, Site, "drain reason not written",
+		"The hook was to give the drain reason (drain.reason_by: hook) and could not, or somebody else's reason " +
+			"stands there. The node is drained by the hook's exit code all the same.",
+		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
+	},
+	{
+		Panicked, Warning, Own, Self, "Bookend failed inside",
+		"A defect in Bookend stopped a part of the hook; the rest went on.",
+		"Report it with the stack trace from the log.",
+	},
+	{
+		Deadline, Warning, Own, Node, "hook ran out of time",
+		"The hook reached its time limit, or slurmd told it to end (SIGTERM), and it left with what it knew by then.",
+		"See which step is slow in the log. Compare deadlines with PrologEpilogTimeout, or raise them.",
+	},
+}

@@ -1,0 +1,93 @@
+// Package code is the catalogue of findings: what each code means and what to do about it. Codes never
+// change their meaning; docs/findings.md is tested against this table.
+package code
+
+// Code names one kind of finding, "BKD-…".
+type Code string
+
+// Severity ranks a finding for display. It decides nothing: policy does.
+type Severity string
+
+// The severities.
+const (
+	Note    Severity = "note"
+	Warning Severity = "warning"
+	Serious Severity = "serious"
+)
+
+// Scope says what a finding is about, and so whether it may decide a hook's exit code.
+type Scope string
+
+// The scopes.
+const (
+	Card   Scope = "card"   // one GPU of the hook's job
+	Driver Scope = "driver" // the driver or backend as a whole
+	Own    Scope = "own"    // Bookend itself: never drains unless on_unknown says so
+)
+
+// The catalogue's codes.
+const (
+	Orphan  Code = "BKD-ORPHAN"
+	Residue Code = "BKD-RESIDUE"
+	Phantom Code = "BKD-PHANTOM"
+	Dirty   Code = "BKD-DIRTY"
+	Foreign Code = "BKD-FOREIGN"
+	Stray   Code = "BKD-STRAY"
+	Moving  Code = "BKD-MOVING"
+	Lost    Code = "BKD-LOST"
+	Missing Code = "BKD-MISSING"
+	Unread  Code = "BKD-UNREAD"
+
+	NoDriver Code = "BKD-NODRIVER"
+	Mismatch Code = "BKD-MISMATCH"
+	DriverKO Code = "BKD-DRIVER"
+	Old      Code = "BKD-OLDDRIVER"
+	Hang     Code = "BKD-HANG"
+	Stuck    Code = "BKD-STUCK"
+	Slow     Code = "BKD-SLOW"
+
+	BackendMissing Code = "BKD-BK-MISSING"
+	BackendRefused Code = "BKD-BK-REFUSED"
+	BackendCrash   Code = "BKD-BK-CRASH"
+	BackendGarbage Code = "BKD-BK-GARBAGE"
+	BackendVersion Code = "BKD-BK-VERSION"
+	BackendFlood   Code = "BKD-BK-FLOOD"
+
+	Ambiguous   Code = "BKD-AMBIGUOUS"
+	NoRecord    Code = "BKD-NORECORD"
+	Again       Code = "BKD-AGAIN"
+	RunInJob    Code = "BKD-RUNINJOB"
+	BadEnv      Code = "BKD-ENV"
+	BadConfig   Code = "BKD-CONFIG"
+	StateDamage Code = "BKD-ST-DAMAGED"
+	StateWrite  Code = "BKD-ST-WRITE"
+	StateLock   Code = "BKD-ST-LOCK"
+	LogFailed   Code = "BKD-LOG"
+	// ReasonFailed: the node is drained all the same, by the exit code.
+	ReasonFailed Code = "BKD-REASON"
+	Panicked     Code = "BKD-PANIC"
+	Deadline     Code = "BKD-DEADLINE"
+)
+
+// Whose says who has to act on a finding.
+type Whose string
+
+// The ones who may have to act.
+const (
+	Job  Whose = "job"  // the user whose job left or did it
+	Node Whose = "node" // the admin: card, driver or what runs on the node
+	Site Whose = "site" // the admin: how Bookend is installed or configured
+	Self Whose = "self" // Bookend: a defect of its own, to be reported
+	None Whose = "none" // nobody: a circumstance worth knowing
+)
+
+// Entry explains one code.
+type Entry struct {
+	Code     Code
+	Severity Severity
+	Scope    Scope
+	Whose    Whose
+	Title    string // a few words
+	Meaning  string // what it means, for an admin
+	Remedy   string // what to do
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+)
+
+// check finds values that are out of range or contradict each other.
+func (r *reader) check(c *Config) {
+	r.require(c.Version == 1, "must be 1, the only version there is", "version")
+	r.checkFiles(c)
+	r.checkNVIDIA(&c.NVIDIA)
+	for i, name := range c.Slurm.SharedPartitions {
+		r.checked(checkName(name), fmt.Sprintf("slurm.shared_partitions.%d", i))
+	}
+	r.checkDeadlines(&c.Deadlines)
+	r.checkSettle("prolog", c.Settle.Prolog, c.Deadlines.Prolog.Driver)
+	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
+	r.checkConfirm(c.Settle.Epilog, c.Deadlines.Epilog)
+	r.checkThresholds(&c.Thresholds)
+	r.require(c.Drain.MaxRestarts >= 0 && c.Drain.MaxRestarts <= 1000, "must be from 0 to 1000", "drain.max_restarts")
+	r.checkPolicy("policy", c.Policy.Prolog, c.Policy.Epilog)
+	for _, name := range slices.Sorted(maps.Keys(c.Policy.Partitions)) {
+		p := c.Policy.Partitions[name]
+		r.checkPolicy("policy.partitions."+clip(name), p.Prolog, p.Epilog)
+	}
+}
+
+// require reports text at the first of keys that the file contains, unless one of them is already reported.
+func (r *reader) require(ok bool, text string, keys ...string) {
+	if ok || slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] }) {
+		return
+	}
+	at := keys[0]
+	for _, k := range keys {
+		if r.lines[k] > 0 {
+			at = k
+			break
+		}
+	}
+	r.problem(r.lines[at], at, "%s", text)
+}
+
+func (r *reader) checked(err error, key string) {
+	if err != nil {
+		r.require(false, err.Error(), key)
+	}
+}
+
+func (r *reader) checkFiles(c *Config) {
+	for _, f := range []struct{ key, value string }{
+		{"paths.proc", c.Paths.Proc}, {"paths.sys", c.Paths.Sys}, {"paths.dev", c.Paths.Dev},
+		{"paths.run", c.Paths.Run}, {"paths.var", c.Paths.Var}, {"paths.log", c.Paths.Log},
+		{"backend", c.Backend}, {"nvidia.driver_proc", c.NVIDIA.DriverProc}, {"slurm.scontrol", c.Slurm.Scontrol},
+	} {
+		r.checked(checkPath(f.value), f.key)
+	}
+	apart := c.Paths.Run != c.Paths.Var && c.Paths.Var != c.Paths.Log && c.Paths.Log != c.Paths.Run
+	r.require(apart, "paths.run, paths.var and paths.log must be three folders", "paths.run", "paths.var", "paths.log")
+}
+
+func (r *reader) checkNVIDIA(n *NVIDIA) {
+	r.checked(checkLibrary(n.NVMLLibrary), "nvidia.nvml_library")
+	r.require(n.GPUOrder != OrderMap || len(n.GPUMap) > 0, "order map needs nvidia.gpu_map", "nvidia.gpu_order", "nvidia.gpu_map")
+	r.require(n.GPUOrder == OrderMap || len(n.GPUMap) == 0, "is only used with nvidia.gpu_order: map", "nvidia.gpu_map", "nvidia.gpu_order")
+	taken := map[string]int{}
+	for _, i := range slices.Sorted(maps.Keys(n.GPUMap)) {
+		card, key := n.GPUMap[i], fmt.Sprintf("nvidia.gpu_map.%d", i)
+		r.checked(checkName(card), key)
+		if first, ok := taken[strings.ToLower(card)]; ok {
+			r.require(false, fmt.Sprintf("is the same card as index %d", first), key)
+		}
+		taken[strings.ToLower(card)] = i
+	}
+}
+
+func (r *reader) checkDeadlines(d *Deadlines) {
+	for _, h := range []struct {
+		key  string
+		hook HookDeadline
+		sum  Duration // of the caps that follow each other
+	}{
+		{"deadlines.prolog", d.Prolog, d.Prolog.Driver + d.Prolog.Append + d.Prolog.Outputs},
+		{"deadlines.epilog", d.Epilog, d.Epilog.Driver + d.Epilog.Scan + d.Epilog.Append + d.Epilog.Outputs},
+	} {
+		r.within(h.hook.Total, time.Second, 10*time.Minute, h.key+".total")
+		r.within(h.hook.Driver, 500*time.Millisecond, 10*time.Minute, h.key+".driver")
+		r.within(h.hook.Scan, 100*time.Millisecond, 10*time.Minute, h.key+".scan")
+		r.within(h.hook.Outputs, 100*time.Millisecond, 10*time.Minute, h.key+".outputs")
+		text := fmt.Sprintf("the steps add up to %v, more than the total of %v", h.sum, h.hook.Total)
+		r.require(h.sum <= h.hook.Total, text, h.key+".total", h.key+".driver", h.key+".scan", h.key+".append", h.key+".outputs")
+	}
+	r.require(d.Prolog.Append == 0, "must be 0s: a prolog appends nothing", "deadlines.prolog.append")
+	r.require(d.Prolog.Scan <= d.Prolog.Driver, "must not exceed deadlines.prolog.driver: the scan is part of it",
+		"deadlines.prolog.scan", "deadlines.prolog.driver")
+	r.within(d.Task, 100*time.Millisecond, 10*time.Second, "deadlines.task")
+}
+
+func (r *reader) within(d Duration, low, high time.Duration, key string) {
+	ok := time.Duration(d) >= low && time.Duration(d) <= high
+	r.require(ok, fmt.Sprintf("must be from %v to %v", low, high), key)
+}
+
+// driverMargin is what attaching to cards and the backend's start take beside the watching: 45 ms for four
+// cards with persistence, and room.
+const driverMargin = Duration(500 * time.Millisecond)
+
+func (r *reader) checkSettle(hook string, s SettleTimes, driver Duration) {
+	maxKey, flatKey, driverKey := "settle."+hook+".max", "settle."+hook+".flat", "deadlines."+hook+".driver"
+	r.within(s.Flat, 200*time.Millisecond, 10*time.Minute, flatKey)
+	r.require(s.Flat <= s.Max, fmt.Sprintf("flat %v is longer than max %v: nothing would ever be flat", s.Flat, s.Max),
+		flatKey, maxKey)
+	r.require(s.Max+driverMargin <= driver, fmt.Sprintf("max %v must end %v before %s %v", s.Max, driverMargin, driverKey, driver),
+		maxKey, driverKey)
+}
+
+// checkConfirm: what stays under the PID of a process that has ended is watched for the flat time once more, or
+// it could never be told from memory on its way back. Looks are up to a second apart.
+func (r *reader) checkConfirm(s SettleTimes, d HookDeadline) {
+	needs := 2*(s.Flat+min(s.Flat, Duration(time.Second))) + driverMargin + d.Append + d.Outputs
+	r.require(needs <= d.Total, fmt.Sprintf("two watches of flat %v and the steps behind them need %v of total %v", s.Flat, needs, d.Total),
+		"settle.epilog.flat", "deadlines.epilog.total")
+}
+
+func (r *reader) checkThresholds(t *Thresholds) {
+	r.require(t.Report >= mib, "must be at least 1MiB", "thresholds.report")
+	r.require(t.Report <= t.Drain, fmt.Sprintf("report %v is more than drain %v", t.Report, t.Drain),
+		"thresholds.report", "thresholds.drain")
+	r.require(t.PerClient <= 1<<30, "must be at most 1GiB", "thresholds.per_client")
+}
+
+// checkPolicy refuses to let Bookend's own faults drain one by one: on_unknown says that, in one place.
+func (r *reader) checkPolicy(key string, prolog, epilog map[code.Code]Action) {
+	for _, phase := range []struct {
+		key     string
+		actions map[code.Code]Action
+	}{{key + ".prolog", prolog}, {key + ".epilog", epilog}} {
+		for _, c := range slices.Sorted(maps.Keys(phase.actions)) {
+			entry, _ := code.Lookup(c)
+			ok := entry.Scope != code.Own || phase.actions[c] != Drain
+			r.require(ok, "a fault of Bookend itself drains only by on_unknown: drain", phase.key+"."+string(c))
+		}
+	}
+}
+
+func checkPath(p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !plain(p) {
+		return fmt.Errorf("%q is not an absolute path below / in its shortest form", clip(p))
+	}
+	return nil
+}
+
+// checkLibrary accepts an absolute path, or nothing for the loader's own folders, which are root's. A bare name
+// would go past the check of who may write the file.
+func checkLibrary(name string) error {
+	if name == "" {
+		return nil
+	}
+	return checkPath(name)
+}
+
+func checkName(s string) error {
+	if s == "" || len(s) > 128 || !plain(s) || strings.Contains(s, " ") {
+		return fmt.Errorf("%q is not a name of 1 to 128 printable characters", clip(s))
+	}
+	return nil
+}
+
+func plain(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+}

@@ -1,0 +1,216 @@
+// Package config holds Bookend's configuration as values. Parse reads text; finding and trusting the file
+// is the caller's work. configs/bookend.yaml lists every key with its default and is the manual.
+package config
+
+import (
+	"time"
+
+	"bookend/internal/code"
+)
+
+// DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
+const DefaultFile = "/etc/bookend/bookend.yaml"
+
+// Mode says whether findings may drain.
+type Mode string
+
+// The modes.
+const (
+	Observe Mode = "observe" // report, never drain: every site's first week
+	Enforce Mode = "enforce"
+)
+
+// Action is what policy does with a finding.
+type Action string
+
+// The actions, weakest first.
+const (
+	Ignore Action = "ignore"
+	Note   Action = "note"
+	Warn   Action = "warn"
+	Drain  Action = "drain"
+)
+
+// Config is the whole configuration. The zero value is not usable; Default is.
+type Config struct {
+	Version    int        `yaml:"version"`
+	Mode       Mode       `yaml:"mode"`
+	OnUnknown  Action     `yaml:"on_unknown"` // warn or drain: what Bookend's own faults lead to
+	Paths      Paths      `yaml:"paths"`
+	Backend    string     `yaml:"backend"` // the vendor backend's program
+	NVIDIA     NVIDIA     `yaml:"nvidia"`
+	Slurm      Slurm      `yaml:"slurm"`
+	Deadlines  Deadlines  `yaml:"deadlines"`
+	Settle     Settle     `yaml:"settle"`
+	Thresholds Thresholds `yaml:"thresholds"`
+	Drain      DrainRules `yaml:"drain"`
+	Policy     Policy     `yaml:"policy"`
+	JobLog     JobLog     `yaml:"job_log"`
+	Log        Log        `yaml:"log"`
+}
+
+// Paths are the roots of everything Bookend touches.
+type Paths struct {
+	Proc string `yaml:"proc"` // /proc
+	Sys  string `yaml:"sys"`  // /sys
+	Dev  string `yaml:"dev"`  // /dev
+	Run  string `yaml:"run"`  // /run/bookend: tmpfs, the only place hooks write themselves
+	Var  string `yaml:"var"`  // /var/lib/bookend: closed records, written by children
+	Log  string `yaml:"log"`  // /var/log/bookend
+}
+
+// NVIDIA are the keys for NVIDIA's driver.
+type NVIDIA struct {
+	NVMLLibrary string `yaml:"nvml_library"` // an absolute path; empty: libnvidia-ml.so.1 where the loader finds it
+	DriverProc  string `yaml:"driver_proc"`  // /proc/driver/nvidia
+	// GPUOrder says what Slurm's GPU index counts: auto, pci, minor or map.
+	GPUOrder GPUOrder `yaml:"gpu_order"`
+	// GPUMap, for order map: Slurm's index to UUID or bus id.
+	GPUMap map[int]string `yaml:"gpu_map"`
+}
+
+// GPUOrder names what Slurm's GPU index counts.
+type GPUOrder string
+
+// The orders.
+const (
+	OrderAuto  GPUOrder = "auto" // where PCI order and minor order agree; otherwise unknown
+	OrderPCI   GPUOrder = "pci"
+	OrderMinor GPUOrder = "minor"
+	OrderMap   GPUOrder = "map"
+)
+
+// Slurm are the facts about the site that Slurm does not tell its hooks.
+type Slurm struct {
+	// SharedPartitions hand one GPU to several jobs (shards, MPS, oversubscription).
+	SharedPartitions []string `yaml:"shared_partitions"`
+	RunInJobBackend  bool     `yaml:"run_in_job_backend"` // may hooks under PrologFlags=RunInJob start the backend
+	Scontrol         string   `yaml:"scontrol"`           // for drain.reason_by hook: of slurmd's own version
+}
+
+// Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
+type Deadlines struct {
+	Prolog HookDeadline `yaml:"prolog"`
+	Epilog HookDeadline `yaml:"epilog"`
+	Task   Duration     `yaml:"task"`
+}
+
+// HookDeadline is one root hook's time and the caps of its steps.
+type HookDeadline struct {
+	Total   Duration `yaml:"total"`
+	Driver  Duration `yaml:"driver"`  // backend with settle
+	Scan    Duration `yaml:"scan"`    // reading /proc; in the prolog part of Driver's time
+	Append  Duration `yaml:"append"`  // the job's log; a prolog appends nothing
+	Outputs Duration `yaml:"outputs"` // state, log
+}
+
+// Duration is a time.Duration written as text ("3.5s") in the file.
+type Duration time.Duration
+
+// Settle says how long to watch a GPU that is not clean.
+type Settle struct {
+	Prolog SettleTimes `yaml:"prolog"`
+	Epilog SettleTimes `yaml:"epilog"`
+}
+
+// SettleTimes bound the watching in one hook.
+type SettleTimes struct {
+	Max  Duration `yaml:"max"`
+	Flat Duration `yaml:"flat"`
+}
+
+// Size is a number of bytes written as text ("512MiB") in the file.
+type Size uint64
+
+// Thresholds are where memory that should be free begins to count.
+type Thresholds struct {
+	Report    Size `yaml:"report"`     // 32MiB
+	Drain     Size `yaml:"drain"`      // 512MiB
+	PerClient Size `yaml:"per_client"` // driver memory a listed process holds beyond its listed figure
+}
+
+// DrainRules bound what a drain may do.
+type DrainRules struct {
+	ReasonBy    ReasonBy `yaml:"reason_by"`
+	MaxRestarts int      `yaml:"max_restarts"` // a job restarted this often is not stopped by a prolog drain again
+}
+
+// ReasonBy says who writes the drain reason.
+type ReasonBy string
+
+// The writers of the reason.
+const (
+	ReasonByHealthcheck ReasonBy = "healthcheck"
+	ReasonByHook        ReasonBy = "hook"
+	ReasonByNone        ReasonBy = "none"
+)
+
+// Policy maps finding codes to actions, by phase; a partition's own map comes first.
+type Policy struct {
+	Prolog     map[code.Code]Action       `yaml:"prolog"`
+	Epilog     map[code.Code]Action       `yaml:"epilog"`
+	Partitions map[string]PartitionPolicy `yaml:"partitions"`
+}
+
+// PartitionPolicy is one partition's own policy.
+type PartitionPolicy struct {
+	Mode   Mode                 `yaml:"mode"`
+	Prolog map[code.Code]Action `yaml:"prolog"`
+	Epilog map[code.Code]Action `yaml:"epilog"`
+}
+
+// JobLog says what reaches the user.
+type JobLog struct {
+	// Privacy: with own, nothing of another user's job or process but its existence reaches a user.
+	Privacy Privacy   `yaml:"privacy"`
+	Start   Verbosity `yaml:"start"` // TaskProlog in the batch or interactive step
+	Steps   Verbosity `yaml:"steps"` // TaskProlog in srun steps
+	End     Verbosity `yaml:"end"`   // the epilog's append
+}
+
+// Privacy says how much of other users' jobs a report names.
+type Privacy string
+
+// The levels of privacy.
+const (
+	PrivacyOwn Privacy = "own"  // other users' jobs are "another job"
+	PrivacyAll Privacy = "jobs" // their job ids are named
+)
+
+// Verbosity says when a report is printed.
+type Verbosity string
+
+// The verbosities.
+const (
+	Always  Verbosity = "always"
+	Unclean Verbosity = "unclean"
+	Never   Verbosity = "never"
+)
+
+// Log is Bookend's own log.
+type Log struct {
+	Level  LogLevel  `yaml:"level"`  // debug, info, warning, error
+	Format LogFormat `yaml:"format"` // text or json
+	File   bool      `yaml:"file"`   // paths.log/bookend.log
+	Syslog bool      `yaml:"syslog"` // /dev/log, where present
+}
+
+// LogLevel is the least severe level that is logged.
+type LogLevel string
+
+// The levels of the log.
+const (
+	Debug   LogLevel = "debug"
+	Info    LogLevel = "info"
+	Warning LogLevel = "warning"
+	Error   LogLevel = "error"
+)
+
+// LogFormat is how a line of the log is written.
+type LogFormat string
+
+// The formats of the log.
+const (
+	Text LogFormat = "text" // key=value pairs
+	JSON LogFormat = "json"
+)

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"time"
+
+	"bookend/internal/code"
+)
+
+const mib = 1 << 20
+
+// Default returns the configuration as shipped. Each call builds its own maps.
+func Default() Config {
+	return Config{
+		Version:   1,
+		Mode:      Observe,
+		OnUnknown: Warn,
+		Paths: Paths{
+			Proc: "/proc", Sys: "/sys", Dev: "/dev",
+			Run: "/run/bookend", Var: "/var/lib/bookend", Log: "/var/log/bookend",
+		},
+		Backend: "/usr/libexec/bookend/bookend-gpu",
+		NVIDIA: NVIDIA{
+			DriverProc: "/proc/driver/nvidia",
+			GPUOrder:   OrderAuto,
+		},
+		Slurm: Slurm{Scontrol: "/usr/bin/scontrol"},
+		Deadlines: Deadlines{
+			// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.
+			Prolog: HookDeadline{Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Outputs: seconds(0.5)},
+			// The whole node takes no new job while an epilog runs.
+			Epilog: HookDeadline{Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Append: seconds(1), Outputs: seconds(0.5)},
+			Task:   seconds(1),
+		},
+		Settle: Settle{
+			Prolog: SettleTimes{Max: seconds(3), Flat: seconds(2)},
+			// Orphaned PyTorch workers go away by themselves after 3 s (measured): flat must be longer.
+			Epilog: SettleTimes{Max: seconds(6), Flat: seconds(3.5)},
+		},
+		// A listed process uses 8-9 MiB more than its listed figure (measured, driver 580).
+		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
+		Drain:      DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2},
+		Policy:     shippedPolicy(),
+		JobLog:     JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always},
+		Log:        Log{Level: Info, Format: Text, File: true, Syslog: true},
+	}
+}
+
+func seconds(s float64) Duration { return Duration(s * float64(time.Second)) }
+
+func shippedPolicy() Policy {
+	p := Policy{Prolog: make(map[code.Code]Action), Epilog: make(map[code.Code]Action)}
+	for _, row := range shipped {
+		p.Prolog[row.code], p.Epilog[row.code] = row.prolog, row.epilog
+	}
+	return p
+}
+
+// A drain at the start takes the node from a job that has just got it, so there only a card that cannot be
+// used at all drains; at the end also what would spoil the next job.
+var shipped = []struct {
+	code           code.Code
+	prolog, epilog Action
+}{
+	{code.Orphan, Warn, Drain},
+	{code.Residue, Warn, Drain},
+	{code.Phantom, Warn, Drain},
+	{code.Dirty, Warn, Note},
+	{code.Foreign, Warn, Warn},
+	{code.Stray, Warn, Drain},
+	{code.Moving, Warn, Warn},
+	{code.Lost, Drain, Drain},
+	{code.Missing, Warn, Warn},
+	{code.Unread, Warn, Warn},
+
+	{code.NoDriver, Warn, Warn},
+	{code.Mismatch, Warn, Warn},
+	{code.DriverKO, Warn, Warn},
+	{code.Old, Note, Note},
+	{code.Hang, Warn, Warn},
+	{code.Stuck, Warn, Warn},
+	{code.Slow, Warn, Warn},
+
+	{code.BackendMissing, Warn, Warn},
+	{code.BackendRefused, Warn, Warn},
+	{code.BackendCrash, Warn, Warn},
+	{code.BackendGarbage, Warn, Warn},
+	{code.BackendVersion, Warn, Warn},
+	{code.BackendFlood, Warn, Warn},
+
+	{code.Ambiguous, Warn, Warn},
+	{code.NoRecord, Note, Note},
+	{code.Again, Note, Note},
+	{code.RunInJob, Note, Note},
+	{code.BadEnv, Warn, Warn},
+	{code.BadConfig, Warn, Warn},
+	{code.StateDamage, Warn, Warn},
+	{code.StateWrite, Warn, Warn},
+	{code.StateLock, Note, Note},
+	{code.LogFailed, Warn, Warn},
+	{code.ReasonFailed, Warn, Warn},
+	{code.Panicked, Warn, Warn},
+	{code.Deadline, Warn, Warn},
+}

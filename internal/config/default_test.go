@@ -1,0 +1,222 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bookend/internal/code"
+
+	"gopkg.in/yaml.v3"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/config.md")
+
+const (
+	manual = "../../configs/bookend.yaml"
+	doc    = "../../docs/config.md"
+)
+
+func TestManualIsTheDefault(t *testing.T) {
+	got, problems := Parse(readFile(t, manual))
+	for _, p := range problems {
+		t.Error(p)
+	}
+	want := Default()
+	// Present and empty in the file, so that their keys can be seen.
+	want.NVIDIA.GPUMap, want.Policy.Partitions = got.NVIDIA.GPUMap, got.Policy.Partitions
+	want.Slurm.SharedPartitions = got.Slurm.SharedPartitions
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s gives\n%+v\nwant\n%+v", manual, got, want)
+	}
+	if len(got.NVIDIA.GPUMap)+len(got.Policy.Partitions)+len(got.Slurm.SharedPartitions) != 0 {
+		t.Errorf("%s sets a map or list whose default is empty", manual)
+	}
+}
+
+func TestManualHasEveryKey(t *testing.T) {
+	in := map[string]bool{}
+	for _, row := range manualRows(t) {
+		in[row.key] = true
+	}
+	keys := keysOf(reflect.TypeFor[Config](), "")
+	if len(keys) < 40 {
+		t.Fatalf("found only %d keys in Config", len(keys))
+	}
+	for _, key := range keys {
+		if !in[key] {
+			t.Errorf("%s does not mention %s", manual, key)
+		}
+	}
+	for _, e := range code.All() {
+		for _, phase := range []string{"policy.prolog.", "policy.epilog."} {
+			if !in[phase+string(e.Code)] {
+				t.Errorf("%s does not mention %s%s", manual, phase, e.Code)
+			}
+		}
+	}
+}
+
+// keysOf lists the keys of a struct type, below the key at.
+func keysOf(typ reflect.Type, at string) (keys []string) {
+	for i := range typ.NumField() {
+		key := strings.TrimPrefix(at+"."+typ.Field(i).Tag.Get("yaml"), ".")
+		keys = append(keys, key)
+		if typ.Field(i).Type.Kind() == reflect.Struct {
+			keys = append(keys, keysOf(typ.Field(i).Type, key)...)
+		}
+	}
+	return keys
+}
+
+func TestManualNamesEachCodeByItsTitle(t *testing.T) {
+	for _, row := range manualRows(t) {
+		c := code.Code(row.key[strings.LastIndexByte(row.key, '.')+1:])
+		if e, ok := code.Lookup(c); ok && row.comment != e.Title {
+			t.Errorf("%s: comment %q, want %q", row.key, row.comment, e.Title)
+		}
+	}
+}
+
+func TestShippedPolicyHasEveryCodeOnce(t *testing.T) {
+	for i, e := range code.All() {
+		if i >= len(shipped) || shipped[i].code != e.Code {
+			t.Fatalf("row %d of the shipped policy must be %s, in the catalogue's order", i, e.Code)
+		}
+	}
+	if len(shipped) != len(code.All()) {
+		t.Errorf("%d rows, want %d", len(shipped), len(code.All()))
+	}
+}
+
+// The drains as shipped, in full: a change here changes what takes nodes away from users.
+func TestShippedDrains(t *testing.T) {
+	want := map[string][]code.Code{
+		"prolog": {code.Lost},
+		"epilog": {code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost},
+	}
+	got := map[string][]code.Code{}
+	for _, row := range shipped {
+		if row.prolog == Drain {
+			got["prolog"] = append(got["prolog"], row.code)
+		}
+		if row.epilog == Drain {
+			got["epilog"] = append(got["epilog"], row.code)
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("shipped drains are %v, want %v", got, want)
+	}
+}
+
+// The steps that follow each other must fit into each hook's time, and leave a reserve.
+func TestBudgets(t *testing.T) {
+	d, s := Default().Deadlines, Default().Settle
+	prolog := d.Prolog.Driver + d.Prolog.Append + d.Prolog.Outputs
+	if reserve := d.Prolog.Total - prolog; reserve < seconds(0.5) {
+		t.Errorf("prolog: steps take %v of %v", prolog, d.Prolog.Total)
+	}
+	if d.Prolog.Total > seconds(5) {
+		t.Errorf("prolog takes %v; slurmd logs it as slow from 5s on", d.Prolog.Total)
+	}
+	epilog := d.Epilog.Driver + d.Epilog.Scan + d.Epilog.Append + d.Epilog.Outputs
+	if reserve := d.Epilog.Total - epilog; reserve < seconds(3) {
+		t.Errorf("epilog: steps take %v of %v; 3s are kept for the probe", epilog, d.Epilog.Total)
+	}
+	if s.Prolog.Max+driverMargin > d.Prolog.Driver || s.Epilog.Max+driverMargin > d.Epilog.Driver {
+		t.Error("settling does not fit into the driver's time")
+	}
+	if s.Epilog.Flat <= seconds(3) {
+		t.Errorf("epilog: flat after %v, but workers that end by themselves take 3s", s.Epilog.Flat)
+	}
+}
+
+func TestDefaultsAreNotShared(t *testing.T) {
+	Default().Policy.Epilog[code.Orphan] = Ignore
+	if Default().Policy.Epilog[code.Orphan] != Drain {
+		t.Error("two defaults share a map")
+	}
+}
+
+func TestConfigDoc(t *testing.T) {
+	want := configDoc(t)
+	if *update {
+		if err := os.WriteFile(doc, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := string(readFile(t, doc)); got != want {
+		t.Errorf("%s differs from %s: run go test ./internal/config -update", doc, manual)
+	}
+}
+
+func configDoc(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("# Configuration\n" +
+		"Generated from [bookend.yaml](../configs/bookend.yaml), which has the same in comments, by\n" +
+		"`go test ./internal/config -update`. Findings are explained in [findings](findings.md).\n\n" +
+		"| key | default | meaning |\n| --- | --- | --- |\n")
+	for _, row := range manualRows(t) {
+		value := row.value
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		if !strings.Contains(row.key, ".BKD-") {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.key, value, row.comment)
+		}
+	}
+	b.WriteString("\n## The shipped policy\n\n| finding | prolog | epilog | |\n| --- | --- | --- | --- |\n")
+	for i, e := range code.All() {
+		fmt.Fprintf(&b, "| [%s](findings.md#%s) | %s | %s | %s |\n",
+			e.Code, strings.ToLower(string(e.Code)), shipped[i].prolog, shipped[i].epilog, e.Title)
+	}
+	return b.String()
+}
+
+// row is one key of the manual with what its comments say.
+type row struct{ key, value, comment string }
+
+func manualRows(t *testing.T) []row {
+	t.Helper()
+	var root yaml.Node
+	if err := yaml.Unmarshal(readFile(t, manual), &root); err != nil {
+		t.Fatal(err)
+	}
+	return rowsOf(root.Content[0], "")
+}
+
+var commentMark = regexp.MustCompile(`(?m)^# ?`)
+
+func rowsOf(n *yaml.Node, at string) (rows []row) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		key := strings.TrimPrefix(at+"."+name.Value, ".")
+		// The file's own head is a comment with a blank line after it.
+		paragraphs := strings.Split(name.HeadComment, "\n\n")
+		comment := paragraphs[len(paragraphs)-1] + "\n" + name.LineComment + value.LineComment
+		text := strings.Join(strings.Fields(commentMark.ReplaceAllString(comment, "")), " ")
+		shown := value.Value
+		if shown == "" && value.Tag == "!!str" {
+			shown = `""`
+		}
+		if value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
+			shown = map[yaml.Kind]string{yaml.MappingNode: "{}", yaml.SequenceNode: "[]"}[value.Kind]
+		}
+		rows = append(rows, row{key, shown, text})
+		rows = append(rows, rowsOf(value, key)...)
+	}
+	return rows
+}
+
+func readFile(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

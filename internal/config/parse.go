@@ -1,0 +1,147 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	// MaxBytes is the longest configuration that is read; the commented default has about 8 KiB.
+	MaxBytes    = 256 << 10
+	maxProblems = 50 // a wrong file is not worth more lines of log
+)
+
+// Problem is one mistake in a configuration.
+type Problem struct {
+	Line int    // from 1; 0 where no line can be named
+	Key  string // "policy.epilog.BKD-ORPHAN"; empty for the file as a whole
+	Text string
+}
+
+// String gives "line 7: settle.prolog.max: not a duration …".
+func (p Problem) String() string {
+	s := p.Text
+	if p.Key != "" {
+		s = p.Key + ": " + s
+	}
+	if p.Line > 0 {
+		s = fmt.Sprintf("line %d: %s", p.Line, s)
+	}
+	return s
+}
+
+// Parse reads a configuration. What it does not mention has its default; an empty text is the default.
+//
+// Any mistake makes the whole text unusable, since half a policy is nobody's policy: Parse then returns
+// every problem it found, by line, and Default with only paths, backend, nvidia and log taken over where
+// they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
+func Parse(data []byte) (Config, []Problem) {
+	root, problem := document(data)
+	if problem != nil {
+		return Default(), []Problem{*problem}
+	}
+	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
+	c := Default()
+	if root != nil {
+		r.read(root, &c)
+	}
+	r.check(&c)
+	if len(r.problems) == 0 {
+		return c, nil
+	}
+	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return degraded(c, r.problems), cut(r.problems)
+}
+
+// degraded returns the default with those sections of c that say where things are and have no problem.
+func degraded(c Config, problems []Problem) Config {
+	d := Default()
+	if !touched(problems, "paths") {
+		d.Paths = c.Paths
+	}
+	if !touched(problems, "backend") {
+		d.Backend = c.Backend
+	}
+	if !touched(problems, "nvidia") {
+		d.NVIDIA = c.NVIDIA
+	}
+	if !touched(problems, "log") {
+		d.Log = c.Log
+	}
+	return d
+}
+
+func touched(problems []Problem, section string) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool {
+		return p.Key == section || strings.HasPrefix(p.Key, section+".")
+	})
+}
+
+func cut(problems []Problem) []Problem {
+	if len(problems) <= maxProblems {
+		return problems
+	}
+	more := fmt.Sprintf("%d more problems", len(problems)-maxProblems)
+	return append(problems[:maxProblems:maxProblems], Problem{Text: more})
+}
+
+// document returns the root of the one YAML document in data, or nil for none.
+func document(data []byte) (root *yaml.Node, problem *Problem) {
+	if len(data) > MaxBytes {
+		return nil, &Problem{Text: fmt.Sprintf("longer than %d KiB", MaxBytes>>10)}
+	}
+	// A panic here would end the hook with exit code 2, and that drains the node.
+	defer func() {
+		if v := recover(); v != nil {
+			root, problem = nil, &Problem{Text: "the YAML parser failed: " + clip(fmt.Sprint(v))}
+		}
+	}()
+	var first, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := decoder.Decode(&first); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, syntax(err, data)
+	}
+	if err := decoder.Decode(&second); err == nil {
+		return nil, &Problem{Line: second.Line, Text: "a second document begins here"}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, syntax(err, data)
+	}
+	return first.Content[0], nil
+}
+
+// syntax turns the parser's "yaml: line 3: did not find …" into a Problem.
+func syntax(err error, data []byte) *Problem {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.Contains(text, "cannot start any token") {
+		if line := tabbed(data); line > 0 {
+			return &Problem{Line: line, Text: "a tab: indent with spaces"}
+		}
+	}
+	var line int
+	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
+		_, text, _ = strings.Cut(text, ": ")
+	}
+	return &Problem{Line: line, Text: "not YAML: " + clip(text)}
+}
+
+// tabbed returns the first line that is indented with a tab, 0 for none.
+func tabbed(data []byte) int {
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		if indent := len(line) - len(bytes.TrimLeft(line, " \t")); bytes.IndexByte(line[:indent], '\t') >= 0 {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,231 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+)
+
+func TestNothingSaidIsTheDefault(t *testing.T) {
+	for _, text := range []string{"", "\n", "# a comment\n", "---\n", "{}", "policy:\n", "version: 1"} {
+		got, problems := Parse([]byte(text))
+		if len(problems) > 0 || !reflect.DeepEqual(got, Default()) {
+			t.Errorf("%q: problems %v, config %+v", text, problems, got)
+		}
+	}
+}
+
+func TestParseTakesOver(t *testing.T) {
+	got, problems := Parse([]byte(`
+mode: enforce
+on_unknown: drain
+paths: {run: /run/other}
+nvidia:
+  gpu_order: map
+  gpu_map: {0: GPU-a, 1: "0000:3b:00.0"}
+slurm:
+  shared_partitions: [debug, mps]
+  run_in_job_backend: true
+deadlines: {epilog: {total: 1m}}
+settle: {epilog: {flat: 3600ms}}
+thresholds: {drain: 2 GiB, report: 65536KiB}
+drain: {reason_by: none, max_restarts: 0}
+policy:
+  epilog: {BKD-ORPHAN: warn}
+  partitions:
+    debug: {mode: observe, prolog: {BKD-LOST: note}}
+log: {format: json, syslog: FALSE}
+`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want := Default()
+	want.Mode, want.OnUnknown = Enforce, Drain
+	want.Paths.Run = "/run/other"
+	want.NVIDIA.GPUOrder, want.NVIDIA.GPUMap = OrderMap, map[int]string{0: "GPU-a", 1: "0000:3b:00.0"}
+	want.Slurm.SharedPartitions, want.Slurm.RunInJobBackend = []string{"debug", "mps"}, true
+	want.Deadlines.Epilog.Total = Duration(time.Minute)
+	want.Settle.Epilog.Flat = seconds(3.6)
+	want.Thresholds.Drain, want.Thresholds.Report = 2<<30, 64<<20
+	want.Drain = DrainRules{ReasonBy: ReasonByNone}
+	want.Policy.Epilog[code.Orphan] = Warn
+	want.Policy.Partitions = map[string]PartitionPolicy{"debug": {Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}}
+	want.Log.Format, want.Log.Syslog = JSON, false
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// Each file in configs/bad breaks one rule and says in "# want:" lines what is to be reported.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("../../configs/bad/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("found %d bad files, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			text := readFile(t, name)
+			var want []string
+			for line := range strings.Lines(string(text)) {
+				if problem, ok := strings.CutPrefix(line, "# want: "); ok {
+					want = append(want, strings.TrimSpace(problem))
+				}
+			}
+			c, problems := Parse(text)
+			var got []string
+			for _, p := range problems {
+				got = append(got, p.String())
+			}
+			if len(want) == 0 || !reflect.DeepEqual(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if c.Mode != Observe || !reflect.DeepEqual(c.Policy, Default().Policy) {
+				t.Errorf("a bad file gave mode %q and policy %v", c.Mode, c.Policy)
+			}
+		})
+	}
+}
+
+func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
+	const where = "paths: {log: /srv/log}\nbackend: /opt/gpu\nnvidia: {nvml_library: /opt/nvml.so}\nlog: {format: json}\n"
+	sections := []string{"paths", "backend", "nvidia", "log"}
+	spoil := map[string]string{
+		"paths":   strings.Replace(where, "/srv/log", "srv/log", 1),
+		"backend": strings.Replace(where, "/opt/gpu", "gpu", 1),
+		"nvidia":  strings.Replace(where, "/opt/nvml.so", "opt/nvml.so", 1),
+		"log":     strings.Replace(where, "json", "xml", 1),
+		"":        where + "mode: off\n",
+	}
+	for spoiled, text := range spoil {
+		got, problems := Parse([]byte("mode: enforce\npolicy: {epilog: {BKD-LOST: note}}\n" + strings.Replace(text, "mode: off", "drain: off", 1)))
+		if len(problems) != 1 {
+			t.Fatalf("%s: %v", text, problems)
+		}
+		want := Default()
+		for _, s := range sections {
+			if s == spoiled {
+				continue
+			}
+			switch s {
+			case "paths":
+				want.Paths.Log = "/srv/log"
+			case "backend":
+				want.Backend = "/opt/gpu"
+			case "nvidia":
+				want.NVIDIA.NVMLLibrary = "/opt/nvml.so"
+			case "log":
+				want.Log.Format = JSON
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("bad %q: got\n%+v\nwant\n%+v", spoiled, got, want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	if _, p := Parse(make([]byte, MaxBytes+1)); len(p) != 1 || p[0].Text != "longer than 256 KiB" {
+		t.Errorf("too long: %v", p)
+	}
+	var many strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&many, "key%d: 1\n", i)
+	}
+	if _, p := Parse([]byte(many.String())); len(p) != maxProblems+1 || p[maxProblems].Text != "450 more problems" {
+		t.Errorf("%d problems, last %v", len(p), p[len(p)-1])
+	}
+	long := strings.Repeat("x", 10000)
+	for _, text := range []string{"mode: " + long, long + ": 1", "policy: {partitions: {" + long + ": {mode: observe}}}", "*" + long} {
+		_, p := Parse([]byte(text))
+		if len(p) == 0 || len(p[0].String()) > 300 {
+			t.Errorf("%.30s…: %d problems, %.300s", text, len(p), p)
+		}
+	}
+}
+
+// A named string type that choices does not know would take any text.
+func TestEveryTypeIsKnown(t *testing.T) {
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		switch typ.Kind() {
+		case reflect.Struct:
+			for i := range typ.NumField() {
+				walk(typ.Field(i).Type)
+			}
+		case reflect.Map, reflect.Slice:
+			walk(typ.Elem())
+		case reflect.String:
+			if typ != reflect.TypeFor[string]() && choices(reflect.Zero(typ).Interface()) == "" {
+				t.Errorf("%v has no choices", typ)
+			}
+		case reflect.Int, reflect.Bool:
+		default:
+			if typ != reflect.TypeFor[Duration]() && typ != reflect.TypeFor[Size]() {
+				t.Errorf("%v cannot be read", typ)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+}
+
+func TestUnits(t *testing.T) {
+	for text, want := range map[string]Size{"0B": 0, "1KiB": 1 << 10, "32MiB": 32 << 20, "1 GiB": 1 << 30, "1048576GiB": 1 << 50} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "32", "MiB", "-1MiB", "1.5GiB", "32MB", "32mib", "1048577GiB", "99999999999999999999B"} {
+		if got, err := parseSize(text); err == nil {
+			t.Errorf("parseSize(%q) = %d", text, got)
+		}
+	}
+	for size, want := range map[Size]string{0: "0B", 1: "1B", 1536: "1536B", 32 << 20: "32MiB", 3 << 30: "3GiB"} {
+		if size.String() != want {
+			t.Errorf("%d is written %s, want %s", size, size, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(readFile(f, manual))
+	bad, err := filepath.Glob("../../configs/bad/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range bad {
+		f.Add(readFile(f, name))
+	}
+	f.Add([]byte("a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n"))
+	f.Add([]byte("? {a: b}\n: c\n<<: {mode: enforce}\n"))
+	f.Add([]byte("\xff\xfe\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, problems := Parse(data)
+		if len(problems) > 0 {
+			if c.Mode != Observe || c.OnUnknown != Warn || !reflect.DeepEqual(c.Policy, Default().Policy) {
+				t.Fatalf("a bad configuration could drain: %+v", c)
+			}
+			return
+		}
+		// What is accepted is consistent.
+		r := reader{lines: map[string]int{}, bad: map[string]bool{}}
+		if r.check(&c); len(r.problems) > 0 {
+			t.Fatalf("accepted with %v", r.problems)
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		Parse(text)
+	}
+}

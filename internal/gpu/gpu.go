@@ -1,0 +1,137 @@
+// Package gpu holds the vendor-neutral values that describe a node's GPUs: what a device is, what one
+// reading of it said, and what could not be read. It does no work; every band may import it.
+package gpu
+
+import "time"
+
+// ID is a device's opaque, vendor-given identity ("GPU-8f0b…", "MIG-…"). It is never parsed here.
+type ID string
+
+// Figure is a number of bytes that may not be known. An unknown figure carries the reason and is never 0.
+type Figure struct {
+	Bytes   uint64 `json:"bytes"`
+	Unknown string `json:"unknown,omitempty"` // why it could not be read; empty when Bytes holds
+}
+
+// Bytes returns a known figure of n bytes.
+func Bytes(n uint64) Figure { return Figure{Bytes: n} }
+
+// Unknown returns a figure that could not be read, with the reason. An empty reason becomes "not read".
+func Unknown(why string) Figure {
+	if why == "" {
+		why = "not read"
+	}
+	return Figure{Unknown: why}
+}
+
+// Known reports whether the figure holds a number.
+func (f Figure) Known() bool { return f.Unknown == "" }
+
+// Device identifies one GPU or MIG instance.
+type Device struct {
+	ID     ID     `json:"id"`
+	BusID  BusID  `json:"bus_id,omitempty"`
+	Minor  *int   `json:"minor,omitempty"`  // N of /dev/nvidiaN; nil when unknown
+	Parent ID     `json:"parent,omitempty"` // the whole card of a MIG instance
+	Name   string `json:"name,omitempty"`   // model as the driver names it: a string from outside
+	Vendor string `json:"vendor,omitempty"` // "nvidia", "amd"
+}
+
+// Memory is one reading of a device's memory.
+type Memory struct {
+	Total    Figure `json:"total"`
+	Reserved Figure `json:"reserved"` // kept by the driver itself
+	Used     Figure `json:"used"`
+	Free     Figure `json:"free"`
+	// UsedHasReserved is true where the driver cannot tell the two apart (NVML's older call):
+	// then Used is never 0, and only differences between two readings mean anything.
+	UsedHasReserved bool `json:"used_has_reserved,omitempty"`
+}
+
+// Kind is the role in which a process was listed on a device.
+type Kind string
+
+// The roles a driver lists processes under.
+const (
+	Compute  Kind = "compute"
+	Graphics Kind = "graphics"
+	MPS      Kind = "mps"
+)
+
+// Process is one process the driver lists on a device, merged over the driver's lists by PID.
+// The PID is the creator's: it may be dead while its memory lives on.
+type Process struct {
+	PID    int    `json:"pid"`
+	Memory Figure `json:"memory"`
+	Kinds  []Kind `json:"kinds,omitempty"`
+}
+
+// FaultCode says what kind of thing went wrong below a reading.
+type FaultCode string
+
+// The faults a backend reports; FaultDriver is any other driver error.
+const (
+	FaultNoDriver  FaultCode = "no_driver"        // no vendor library, or no driver behind it
+	FaultMismatch  FaultCode = "version_mismatch" // library and kernel module disagree
+	FaultNoDevice  FaultCode = "no_device"        // a device asked for does not exist
+	FaultLost      FaultCode = "gpu_lost"         // fell off the bus
+	FaultReset     FaultCode = "reset_required"
+	FaultNoSymbol  FaultCode = "no_symbol" // the driver is older than a call that is needed
+	FaultForbidden FaultCode = "no_permission"
+	FaultDriver    FaultCode = "driver_error"
+)
+
+// Fault is a failure the driver reported, for one device or for the whole driver.
+type Fault struct {
+	Code   FaultCode `json:"code"`
+	Device ID        `json:"device,omitempty"` // empty: the driver as a whole
+	BusID  BusID     `json:"bus_id,omitempty"`
+	Detail string    `json:"detail,omitempty"` // call and the driver's own words: a string from outside
+}
+
+// Fact is one health statement: a code, its value and where it was read.
+type Fact struct {
+	Code   string `json:"code"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// Reading is what one look at one device said.
+type Reading struct {
+	Device           Device    `json:"device"`
+	Memory           Memory    `json:"memory"`
+	Processes        []Process `json:"processes"`
+	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
+	Facts            []Fact    `json:"facts,omitempty"`
+	NVIDIA           *NVIDIA   `json:"nvidia,omitempty"`
+}
+
+// NVIDIA is the vendor's own block of a reading. The pure packages never read it.
+type NVIDIA struct {
+	NVMLIndex *int  `json:"nvml_index,omitempty"`
+	MIGMode   *bool `json:"mig_mode,omitempty"`
+}
+
+// Driver names the driver that answered.
+type Driver struct {
+	Version string `json:"version,omitempty"`
+	Library string `json:"library,omitempty"` // the vendor library's own version
+}
+
+// Snapshot is one look at a set of devices.
+type Snapshot struct {
+	At       time.Duration `json:"at"` // CLOCK_BOOTTIME when the last device was read
+	Driver   Driver        `json:"driver"`
+	Readings []Reading     `json:"readings"`
+	Faults   []Fault       `json:"faults,omitempty"`
+}
+
+// Reading returns the reading of the device with this id.
+func (s Snapshot) Reading(id ID) (Reading, bool) {
+	for _, r := range s.Readings {
+		if r.Device.ID == id {
+			return r, true
+		}
+	}
+	return Reading{}, false
+}

@@ -1,0 +1,125 @@
+package slurm
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOwnerOfCgroup(t *testing.T) {
+	const (
+		sluid = "sCHNM7Y8WBK900"
+		scope = "0::/system.slice/slurmstepd.scope"
+	)
+	for _, test := range []struct {
+		name string
+		text string
+		want Owner
+	}{
+		{"v1 freezer, multiple-slurmd build", "6:freezer:/slurm_n1/uid_5/job_1/step_batch", Owner{ID: 1, Step: "batch"}},
+		{"v1 devices with task", "5:devices:/slurm_n1/uid_5/job_1/step_0/task_0", Owner{ID: 1, Step: "0"}},
+		{"v1 without node name", "9:memory:/slurm/uid_1000/job_77/step_4/task_3", Owner{ID: 77, Step: "4"}},
+		{"v1 task epilog: job only", "6:freezer:/slurm_n1/uid_5/job_1", Owner{ID: 1}},
+		{"v1 uid 0", "6:freezer:/slurm/uid_0/job_1/step_0", Owner{ID: 1, Step: "0"}},
+		{"v1 combined controllers", "4:cpu,cpuacct:/slurm/uid_5/job_8/step_extern/task_0", Owner{ID: 8, Step: "extern"}},
+		{"v1 in a container", "6:freezer:/docker/0f3a/slurm_n1/uid_5/job_1/step_0", Owner{ID: 1, Step: "0"}},
+		{"v1 whole file, unconstrained controllers elsewhere", "12:pids:/system.slice/slurmd.service\n6:freezer:/slurm_n1/uid_5/job_1\n5:devices:/slurm_n1/uid_5/job_1/step_0/task_0\n1:name=systemd:/system.slice/slurmd.service\n0::/\n", Owner{ID: 1, Step: "0"}},
+		{"v1 zombie", "6:freezer:/\n0::/\n", Owner{}},
+
+		{"v2 task/cgroup", scope + "/job_12/step_0/user/task_1", Owner{ID: 12, Step: "0"}},
+		{"v2 task/none", scope + "/job_12/step_0/user/task_special", Owner{ID: 12, Step: "0"}},
+		{"v2 adopted", scope + "/job_12/step_extern/user/task_special", Owner{ID: 12, Step: "extern"}},
+		{"v2 node name", "0::/system.slice/gpu-01.hpc_slurmstepd.scope/job_12/step_batch/user/task_0\n", Owner{ID: 12, Step: "batch"}},
+		{"v2 SLUID", "0::/system.slice/n1_slurmstepd.scope/" + sluid + "/step_0/user/task_0", Owner{SLUID: sluid, Step: "0"}},
+		{"v2 slurmstepd and task epilog", scope + "/job_12/step_batch/slurm", Owner{ID: 12, Step: "batch", Daemon: true}},
+		{"v2 SLUID, slurm leaf", scope + "/" + sluid + "/step_interactive/slurm", Owner{SLUID: sluid, Step: "interactive", Daemon: true}},
+		{"v2 RunInJob hook", scope + "/job_12/step_extern/slurm", Owner{ID: 12, Step: "extern", Daemon: true}},
+		{"v2 zombie", scope + "/job_12/step_0/user/task_0 (deleted)", Owner{ID: 12, Step: "0"}},
+		{"v2 deleted job folder", scope + "/job_12 (deleted)", Owner{ID: 12}},
+		{"v2 het component", scope + "/job_12/step_0+1/user/task_0", Owner{ID: 12, Step: "0+1"}},
+		{"v2 TBD", scope + "/job_12/step_TBD/slurm", Owner{ID: 12, Step: "TBD", Daemon: true}},
+		{"v2 other slice", "0::/hpc.slice/slurmstepd.scope/job_3/step_0/user/task_0", Owner{ID: 3, Step: "0"}},
+		{"v2 in a container", "0::/system.slice/docker-0f3a.scope/system.slice/slurmstepd.scope/job_3/step_0/user/task_0", Owner{ID: 3, Step: "0"}},
+		{"v2 in a machine", "0::/machine.slice/machine-qemu.scope/libvirt/system.slice/n1_slurmstepd.scope/job_3/step_0/user/task_0", Owner{ID: 3, Step: "0"}},
+		{"v2 prolog of slurmd by hand", "0::/system.slice/n1_slurmstepd.scope/slurmd", Owner{}},
+		{"v2 prolog under systemd", "0::/system.slice/slurmd.service", Owner{}},
+		{"v2 ending stepd", scope + "/system", Owner{}},
+		{"largest job id", scope + "/job_4294967295/step_4294967295/user", Owner{ID: 1<<32 - 1, Step: "4294967295"}},
+		{"unknown step word", scope + "/job_12/step_new/user", Owner{ID: 12}},
+
+		{"not Slurm's", "0::/user.slice/user-1000.slice/session-4.scope", Owner{}},
+		{"empty", "", Owner{}},
+		{"no colons", "/slurm/uid_5/job_1/step_0", Owner{}},
+		{"looks like a job, in no folder of Slurm's", "0::/user.slice/job_5/step_0/user", Owner{}},
+		{"looks like a run, in no folder of Slurm's", "0::/system.slice/" + sluid + "/step_0/user", Owner{}},
+		{"v1 without uid", "6:freezer:/slurm/job_5/step_0", Owner{}},
+		{"v1 uid not a number", "6:freezer:/slurm/uid_x/job_5/step_0", Owner{}},
+		{"job id 0", scope + "/job_0/step_0", Owner{}},
+		{"job id too large", scope + "/job_4294967296/step_0", Owner{}},
+		{"job id with sign", scope + "/job_+5/step_0", Owner{}},
+		{"job id with leading zero", scope + "/job_05/step_0", Owner{}},
+		{"job id with more", scope + "/job_5x/step_0", Owner{}},
+		{"SLUID with an excluded letter", scope + "/sCHNM7Y8WBK90L/step_0", Owner{}},
+		{"SLUID too short", scope + "/sCHNM7Y8WBK90/step_0", Owner{}},
+
+		{"folder made within the job", scope + "/job_12/step_0/user/task_0/job_1/step_0", Owner{ID: 12, Step: "0"}},
+		{"whole tree made within the job", scope + "/job_12/step_0/user/task_0/slurmstepd.scope/job_1/step_0/slurm", Owner{ID: 12, Step: "0"}},
+		{"folder made within the step", scope + "/job_12/job_1/step_0/user", Owner{ID: 12}},
+		{"tree made below a user's systemd", "0::/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_1/step_0/user", Owner{}},
+		{"v1 tree made below a user's systemd", "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/slurm/uid_0/job_1/step_0", Owner{}},
+		{"user's systemd beside a job's freezer", "6:freezer:/slurm/uid_5/job_7/step_0\n1:name=systemd:/user.slice/user@5.service/slurm/uid_5/job_1/step_0", Owner{ID: 7, Step: "0"}},
+		{"two jobs", "6:freezer:/slurm/uid_5/job_7/step_0\n5:devices:/slurm/uid_5/job_8/step_0", Owner{Conflict: "cgroups name two jobs, 7 and 8"}},
+		{"a job and a run", "6:freezer:/slurm/uid_5/job_7/step_0\n" + scope + "/" + sluid + "/step_0", Owner{Conflict: "cgroups name two jobs, 7 and " + sluid}},
+		{"two jobs, then a third", "6:freezer:/slurm/uid_5/job_7\n5:devices:/slurm/uid_5/job_8\n4:memory:/slurm/uid_5/job_9", Owner{Conflict: "cgroups name two jobs, 7 and 8"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := OwnerOfCgroup(test.text); got != test.want {
+				t.Errorf("OwnerOfCgroup(%q)\n got %+v\nwant %+v", test.text, got, test.want)
+			}
+		})
+	}
+}
+
+func TestInJob(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0::/system.slice/slurmstepd.scope/job_12/step_extern/slurm\n":                                true,
+		"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_extern/slurm\n":                        true,
+		"6:freezer:/slurm_n1/uid_5/job_1/step_extern\n0::/\n":                                         true,
+		"6:freezer:/slurm/uid_5/job_1/step_extern\n5:devices:/slurm/uid_5/job_2/step_extern/task_0\n": true,
+		"0::/system.slice/n1_slurmstepd.scope/slurmd\n":                                               false,
+		"0::/system.slice/slurmd.service\n":                                                           false,
+		"":                                                                                            false,
+	} {
+		if got := InJob(text); got != want {
+			t.Errorf("InJob(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+func FuzzOwnerOfCgroup(f *testing.F) {
+	f.Add("6:freezer:/slurm_n1/uid_5/job_1/step_batch\n0::/\n")
+	f.Add("0::/system.slice/n1_slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0 (deleted)\n")
+	f.Add("0::/system.slice/slurmstepd.scope/job_12/step_0+1/slurm\n0::/a/slurmstepd.scope/job_3")
+	f.Fuzz(func(t *testing.T, text string) {
+		o := OwnerOfCgroup(text)
+		switch {
+		case o.ID != 0 && o.SLUID != "":
+			t.Fatalf("both names: %+v", o)
+		case o.Conflict != "" && (o.Found() || o.Step != ""):
+			t.Fatalf("a job in spite of a conflict: %+v", o)
+		case o.SLUID != "" && !ValidSLUID(string(o.SLUID)):
+			t.Fatalf("SLUID %q", o.SLUID)
+		case !o.Found() && (o.Step != "" || o.Daemon):
+			t.Fatalf("a step without a job: %+v", o)
+		case len(o.Step) > len("4294967295+4294967295"):
+			t.Fatalf("step %q", o.Step)
+		}
+		below := "0::/user.slice/user@1.service/" + strings.ReplaceAll(text, "\n", "/")
+		if o := OwnerOfCgroup(below); o.Found() {
+			t.Fatalf("a user's own folder names a job: %+v", o)
+		}
+		within := "0::/system.slice/slurmstepd.scope/job_9/step_0/user/" + strings.ReplaceAll(text, "\n", "/")
+		if o := OwnerOfCgroup(within); o.ID != 9 {
+			t.Fatalf("a folder within job 9 names another: %+v", o)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package slurm
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTaskFromEnv(t *testing.T) {
+	batch := env{
+		"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "12", "SLURM_JOBID": "12",
+		"SLURM_JOB_GPUS": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_TASK_PID": "4711",
+	}
+	step := batch.with(env{"SLURM_STEP_ID": "3", "SLURM_STEPID": "3", "SLURM_LOCALID": "5"})
+	taskEpilog := env{"SLURM_SCRIPT_CONTEXT": "epilog_task"}
+	const v2 = "0::/system.slice/slurmstepd.scope/"
+	base := Task{Context: TaskProlog, Node: "n1", EnvID: 12, HasGPUs: true, Step: "batch"}
+
+	for _, test := range []struct {
+		name   string
+		env    env
+		cgroup string
+		change func(*Task)
+	}{
+		{"batch script, no cgroup", batch, "0::/", nil},
+		{"batch script, 26.05", batch.with(env{"SLURM_STEP_ID": "-5"}), "", nil},
+		{"batch script, unsigned", batch.with(env{"SLURM_STEP_ID": "4294967291"}), "", nil},
+		{"batch script, cgroup v2", batch, v2 + "job_12/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
+		{"batch script, SLUID", batch, v2 + "sCHNM7Y8WBK900/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{SLUID: "sCHNM7Y8WBK900", Step: "batch"} }},
+		{"interactive step", batch.with(env{"SLURM_STEP_ID": "4294967290"}), "", func(w *Task) { w.Step = "interactive" }},
+		{"interactive step, cgroup", batch.with(env{"SLURM_STEP_ID": "7"}), v2 + "job_12/step_interactive/user", func(w *Task) {
+			w.Step, w.Owner = "interactive", Owner{ID: 12, Step: "interactive"}
+		}},
+		{"srun step", step, "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
+		{"old name of the step", step.with(env{"SLURM_STEP_ID": ""}), "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
+		{"batch script started from a step", step, v2 + "job_12/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
+		{"het job: leader in the environment", step.with(env{"SLURM_JOB_ID": "10", "SLURM_HET_JOB_ID": "10"}), v2 + "job_12/step_3/user/task_5", func(w *Task) {
+			w.EnvID, w.HetID, w.Step, w.LocalID, w.Owner = 10, 10, "3", 5, Owner{ID: 12, Step: "3"}
+		}},
+		{"array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "0"}), "", func(w *Task) { w.Array = ArrayTask{Master: 9} }},
+		{"half an array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9"}), "", nil},
+		{"srun only", step.with(env{"SLURM_JOB_GPUS": "", "SLURM_STEP_GPUS": "0"}), "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
+		{"no GPUs", batch.with(env{"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}), "", func(w *Task) { w.HasGPUs = false }},
+		{"task epilog of the script, v2", batch.with(taskEpilog), v2 + "job_12/step_batch/slurm", func(w *Task) {
+			w.Context, w.Owner = TaskEpilog, Owner{ID: 12, Step: "batch", Daemon: true}
+		}},
+		{"task epilog of a step, v1", step.with(taskEpilog), "6:freezer:/slurm_n1/uid_5/job_12", func(w *Task) {
+			w.Context, w.Owner, w.Step, w.LocalID = TaskEpilog, Owner{ID: 12}, "3", 5
+		}},
+		{"an environment of lies", env{
+			"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURMD_NODENAME": "../x", "SLURM_JOB_ID": "-1", "SLURM_STEP_ID": "x",
+			"SLURM_LOCALID": "99999999999", "SLURM_TASK_PID": "1;2", "SLURM_JOB_GPUS": "0", "SLURM_HET_JOB_ID": "0",
+			"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": "[1-3]",
+		}, "", func(w *Task) { *w = Task{HasGPUs: true, LocalID: -1} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := base
+			if test.change != nil {
+				test.change(&want)
+			}
+			if got := TaskFromEnv(test.env.get, test.cgroup); got != want {
+				t.Errorf("TaskFromEnv\n got %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func FuzzTaskFromEnv(f *testing.F) {
+	f.Add("prolog_task", "n1", "12", "-5", "0", "4711")
+	f.Add("epilog_task", "../", "0", "4294967290", "-1", "1\n2")
+	f.Fuzz(func(t *testing.T, context, node, id, step, local, pid string) {
+		task := TaskFromEnv(env{
+			"SLURM_SCRIPT_CONTEXT": context, "SLURMD_NODENAME": node, "SLURM_JOB_ID": id, "SLURM_STEP_ID": step,
+			"SLURM_LOCALID": local, "SLURM_TASK_PID": pid,
+		}.get, "0::/")
+		switch {
+		case task.Owner.Found():
+			t.Fatalf("an owner from the environment: %+v", task)
+		case strings.ContainsAny(task.Node+task.Step, "/\x00\n"):
+			t.Fatalf("unsafe: %+v", task)
+		case task.LocalID < -1:
+			t.Fatalf("out of range: %+v", task)
+		}
+	})
+}
+
+func TestParseRef(t *testing.T) {
+	for text, want := range map[string]Ref{
+		"1234":           {Kind: RefJob, ID: 1234},
+		"4294967295":     {Kind: RefJob, ID: 1<<32 - 1},
+		"1234_7":         {Kind: RefArray, ID: 1234, Part: 7},
+		"1234_0":         {Kind: RefArray, ID: 1234},
+		"1234+1":         {Kind: RefHet, ID: 1234, Part: 1},
+		"sCHNM7Y8WBK900": {Kind: RefRun, SLUID: "sCHNM7Y8WBK900"},
+	} {
+		got, err := ParseRef(text)
+		if err != nil || got != want {
+			t.Errorf("ParseRef(%q) = %+v, %v; want %+v", text, got, err, want)
+		}
+		if got.String() != text {
+			t.Errorf("ParseRef(%q).String() = %q", text, got.String())
+		}
+	}
+	for _, text := range []string{
+		"", "0", "-1", "+1", "_1", "1_", "1+", "1_2_3", "1_2+3", "1.0", "1234.batch", "01", " 1", "1 ", "1_[1-3]",
+		"4294967296", "1_4294967296", "sCHNM7Y8WBK90", "SCHNM7Y8WBK900", "../1", "1\n", strings.Repeat("1", 5000),
+	} {
+		if got, err := ParseRef(text); err == nil {
+			t.Errorf("ParseRef(%q) = %+v, want an error", text, got)
+		} else if len(err.Error()) > 200 {
+			t.Errorf("ParseRef: error of %d bytes", len(err.Error()))
+		}
+	}
+}
+
+func FuzzParseRef(f *testing.F) {
+	for _, seed := range []string{"1234", "1234_7", "1234+1", "sCHNM7Y8WBK900", "1_", "+"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		ref, err := ParseRef(text)
+		if err == nil && ref.String() != text {
+			t.Fatalf("ParseRef(%q).String() = %q", text, ref.String())
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Problem says what is wrong with bytes that came through the pipe.
+type Problem string
+
+// The problems.
+const (
+	Garbage      Problem = "garbage"       // not JSON, of the wrong shape, or a value that cannot be
+	WrongVersion Problem = "wrong version" // the other side speaks another protocol version
+	CutOff       Problem = "cut off"       // the last line is incomplete or is not a done
+	TooLong      Problem = "too long"
+)
+
+// Error is a breach of the protocol. Detail may hold strings of the other side.
+type Error struct {
+	Problem Problem
+	Line    int // counted from 1; 0 when no single line is to blame
+	Detail  string
+}
+
+// Error makes an Error an error.
+func (e *Error) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("line %d: %s: %s", e.Line, e.Problem, e.Detail)
+	}
+	return fmt.Sprintf("%s: %s", e.Problem, e.Detail)
+}
+
+func garbage(format string, args ...any) *Error {
+	return &Error{Problem: Garbage, Detail: fmt.Sprintf(format, args...)}
+}
+
+// ReadRequest reads a request up to its newline and not a byte further: the pipe's end still has to be
+// awaited. Errors are *Error, except those of r.
+func ReadRequest(r io.Reader) (Request, error) {
+	line, err := readLine(r)
+	if err != nil {
+		return Request{}, err
+	}
+	if problem := checkVersion(line); problem != nil {
+		return Request{}, problem
+	}
+	var req Request
+	if err := json.Unmarshal(line, &req); err != nil {
+		return Request{}, garbage("%v", err)
+	}
+	if problem := validateRequest(req); problem != nil {
+		return Request{}, problem
+	}
+	return req, nil
+}
+
+// readLine reads byte by byte so as to leave what follows the newline. A request is a few hundred bytes.
+func readLine(r io.Reader) ([]byte, error) {
+	var line []byte
+	for one := make([]byte, 1); len(line) < MaxRequestBytes; {
+		_, err := io.ReadFull(r, one)
+		switch {
+		case err == io.EOF:
+			return nil, &Error{Problem: CutOff, Detail: fmt.Sprintf("request ends after %d bytes without a newline", len(line))}
+		case err != nil:
+			return nil, fmt.Errorf("read request: %w", err)
+		case one[0] == '\n':
+			return line, nil
+		}
+		line = append(line, one[0])
+	}
+	return nil, &Error{Problem: TooLong, Detail: fmt.Sprintf("request has more than %d bytes", MaxRequestBytes)}
+}
+
+// DecodeReplies reads all a backend wrote. It returns the replies before the first bad line also when it
+// fails: what was read before a crash is still true. Fields and kinds of reply that this version does not
+// know are passed over, a figure that is left out is unknown. The error is an *Error.
+func DecodeReplies(out []byte) ([]Reply, error) {
+	if len(out) > MaxReplyBytes {
+		return nil, &Error{Problem: TooLong, Detail: fmt.Sprintf("answer has %d bytes, at most %d", len(out), MaxReplyBytes)}
+	}
+	var replies []Reply
+	for n := 1; len(out) > 0; n++ {
+		line, rest, whole := bytes.Cut(out, []byte{'\n'})
+		if !whole {
+			return replies, &Error{Problem: CutOff, Line: n, Detail: fmt.Sprintf("no newline after %d bytes", len(line))}
+		}
+		reply, problem := decodeReply(line)
+		if problem != nil {
+			problem.Line = n
+			return replies, problem
+		}
+		if known(reply.Kind) {
+			replies = append(replies, reply)
+		}
+		if reply.Kind == KindDone && len(rest) > 0 {
+			return replies, &Error{Problem: Garbage, Line: n + 1, Detail: "more after the last line"}
+		}
+		out = rest
+	}
+	if len(replies) == 0 || replies[len(replies)-1].Kind != KindDone {
+		return replies, &Error{Problem: CutOff, Detail: fmt.Sprintf("no done after %d replies", len(replies))}
+	}
+	return replies, nil
+}
+
+func decodeReply(line []byte) (Reply, *Error) {
+	if problem := checkVersion(line); problem != nil {
+		return Reply{}, problem
+	}
+	var raw rawReply
+	if err := json.Unmarshal(line, &raw); err != nil {
+		return Reply{}, garbage("%v", err)
+	}
+	reply := raw.reply()
+	return reply, validateReply(reply)
+}
+
+// checkVersion comes before the rest is looked at: another version may have another shape.
+func checkVersion(line []byte) *Error {
+	var head struct {
+		Bookend *int `json:"bookend"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return garbage("%v", err)
+	}
+	if head.Bookend == nil {
+		return garbage("no protocol version")
+	}
+	if *head.Bookend != Version {
+		return &Error{Problem: WrongVersion, Detail: fmt.Sprintf("version %d, not %d", *head.Bookend, Version)}
+	}
+	return nil
+}
+
+func known(k Kind) bool {
+	switch k {
+	case KindHello, KindSnapshot, KindFault, KindDone:
+		return true
+	}
+	return false
+}

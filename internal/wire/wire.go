@@ -1,0 +1,85 @@
+// Package wire is the protocol between Bookend and a vendor's backend, version 1.
+//
+//	hook                                   backend (bookend-gpu)
+//	 │  {"bookend":1,"op":"watch",…}\n  ──►  stdin: exactly one request; then the pipe stays open:
+//	 │                                       its end means "stop at once"
+//	 │  ◄── {"bookend":1,"kind":"hello",…}\n  stdout: JSON lines
+//	 │  ◄── {"bookend":1,"kind":"snapshot",…}\n   one per look (watch: one per sample)
+//	 │  ◄── {"bookend":1,"kind":"fault",…}\n      the driver as a whole said no; looks may be missing
+//	 │                                           (a device's own faults stand in each snapshot)
+//	 │  ◄── {"bookend":1,"kind":"done"}\n         last line; an answer without it is cut off
+//
+// A backend that knows only the vendor-neutral core is complete. Fields it does not know it leaves out: a
+// figure or process list that is left out is unknown. A fault is an answer: the exit code stays 0.
+package wire
+
+import (
+	"time"
+
+	"bookend/internal/gpu"
+)
+
+// Version is the protocol version both sides must name.
+const Version = 1
+
+// Limits on what crosses the pipe.
+const (
+	MaxRequestBytes = 64 << 10 // fits a pipe: the hook's write cannot block
+	MaxReplyBytes   = 4 << 20  // 20 looks at 16 GPUs with 150 processes each; Writer ends an answer in time
+)
+
+// Op is what a request asks for.
+type Op string
+
+// The operations.
+const (
+	Snapshot Op = "snapshot" // one look
+	Watch    Op = "watch"    // looks until every device is clean or flat, or Watch.Max is over
+)
+
+// Request is the one line a hook sends.
+type Request struct {
+	Bookend int `json:"bookend"`
+	Op      Op  `json:"op"`
+	// All asks for every device of the node; otherwise only Devices are touched (attaching costs time).
+	All     bool         `json:"all,omitempty"`
+	Devices []gpu.Device `json:"devices,omitempty"` // by BusID, or by ID where no bus id is known
+	// DeadlineMillis is the time the backend has from reading the request; it sets an alarm of its own.
+	DeadlineMillis int64         `json:"deadline_ms"`
+	Watch          gpu.WatchRule `json:"watch,omitzero"`
+	Options        Options       `json:"options"`
+}
+
+// Options are the vendor's configuration keys, passed through unread.
+type Options struct {
+	NVMLLibrary string `json:"nvml_library,omitempty"`
+}
+
+// Deadline returns DeadlineMillis as a duration.
+func (r Request) Deadline() time.Duration { return time.Duration(r.DeadlineMillis) * time.Millisecond }
+
+// Kind is the type of one reply line.
+type Kind string
+
+// The kinds of reply lines.
+const (
+	KindHello    Kind = "hello"
+	KindSnapshot Kind = "snapshot"
+	KindFault    Kind = "fault"
+	KindDone     Kind = "done"
+)
+
+// Reply is one line of a backend's answer; which pointer is set follows from Kind.
+type Reply struct {
+	Bookend  int           `json:"bookend"`
+	Kind     Kind          `json:"kind"`
+	Hello    *Hello        `json:"hello,omitempty"`
+	Snapshot *gpu.Snapshot `json:"snapshot,omitempty"`
+	Fault    *gpu.Fault    `json:"fault,omitempty"`
+}
+
+// Hello names the backend.
+type Hello struct {
+	Backend string `json:"backend"` // "nvidia"
+	Version string `json:"version"` // of the backend program
+}
