@@ -1,0 +1,35 @@
+// Package attrib decides whose a process on a GPU is, and how sure that is. It is pure: /proc was read by
+// package holders, Slurm's records by package state.
+package attrib
+
+import (
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Process is what /proc said of one PID. Strings are raw: the process chose them.
+type Process struct {
+	PID  int    `json:"pid"`
+	Gone bool   `json:"gone,omitempty"` // no such PID, or only its zombie: the driver lists a dead process
+	Why  string `json:"why,omitempty"`  // why the rest is unknown, when it is
+	// Start is the start time as CLOCK_BOOTTIME, from field 22 of stat, to the kernel's 10 ms tick.
+	Start    time.Duration `json:"start_ns,omitempty"`
+	UID      uint32        `json:"uid"`
+	Name     string        `json:"name,omitempty"`    // comm
+	State    string        `json:"state,omitempty"`   // R S D T Z …
+	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
+	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
+}
+
+// Level is the evidence behind an attribution, strongest first.
+type Level string
+
+// The levels of evidence.
+const (
+	ByCgroup      Level = "cgroup"      // the process is in the job's cgroup
+	BySighting    Level = "sighting"    // an earlier hook saw it there
+	ByExclusive   Level = "exclusive"   // it started between the job's two ends, same user, on a GPU given to it alone
+	ByEnvironment Level = "environment" // its environment says so: a hint
+	None          Level = "none"
+)

@@ -1,0 +1,211 @@
+package attrib
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Tick is the resolution of a process's start time in /proc: 1/100 s on every Linux (USER_HZ).
+const Tick = 10 * time.Millisecond
+
+// Record is one run of a job on this node, as its own hooks wrote it down.
+type Record struct {
+	Job   slurm.JobID
+	SLUID slurm.SLUID
+	UID   uint32
+	GPUs  []gpu.ID
+	Start time.Duration // CLOCK_BOOTTIME of its prolog's last look
+	End   time.Duration // of its epilog's first look; 0 while the job lives
+	Alone bool          // no other job was given any of its GPUs meanwhile
+	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
+	Unplaced bool
+	Seen     []Sighting
+}
+
+// Live reports whether the job's epilog has not run.
+func (r Record) Live() bool { return r.End == 0 }
+
+// MayHold reports whether the job was given the GPU, or may have been.
+func (r Record) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r.GPUs, id) }
+
+// Sighting is a process that a hook saw in a job's cgroup while the cgroup still stood.
+type Sighting struct {
+	PID   int
+	Start time.Duration
+	Owner slurm.Owner
+}
+
+// Whose is the answer to whose a process is.
+type Whose string
+
+// The answers. Unknown always comes with a reason.
+const (
+	ThisJob  Whose = "this job"
+	LiveJob  Whose = "another live job"
+	EndedJob Whose = "an ended job"
+	NoJob    Whose = "no job"
+	Unknown  Whose = "unknown"
+)
+
+// Owner is a job with the evidence that makes it an owner.
+type Owner struct {
+	Whose Whose
+	Job   slurm.JobID
+	SLUID slurm.SLUID
+	UID   uint32
+	Level Level
+	Why   string // for Unknown
+	// Rival is another job that could own the process as well, where the evidence is weaker than a cgroup or a
+	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark),
+	// or the one that the process's environment names.
+	Rival slurm.JobID
+}
+
+// Scene is what a process is judged against.
+type Scene struct {
+	Self    Record   // the run whose end, or start, is being looked at
+	Others  []Record // every other run this node has a record of
+	GPU     gpu.ID   // where the process was listed
+	Now     time.Duration
+	Started bool // Self has a start on record: without it nothing can be exclusive to it
+}
+
+// Decide says whose a process is, by the strongest evidence there is. It never decides by user alone.
+func Decide(p Process, s Scene) Owner {
+	if p.Why != "" {
+		return Owner{Whose: Unknown, Level: None, Why: p.Why}
+	}
+	if p.Cgroup.Conflict != "" {
+		return Owner{Whose: Unknown, Level: None, Why: p.Cgroup.Conflict}
+	}
+	if p.Cgroup.Found() {
+		return s.named(p.Cgroup, ByCgroup)
+	}
+	if owner, ok := s.sighted(p); ok {
+		return s.named(owner, BySighting)
+	}
+	for _, weak := range []func(Process) (Record, Level, bool){s.exclusive, s.environment} {
+		if r, level, ok := weak(p); ok {
+			o := s.owner(r, level)
+			o.Rival = s.rival(p, r)
+			return o
+		}
+	}
+	if p.EnvJobID != 0 { // a job without GPUs has no record here, nor has one older than Bookend
+		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record", p.EnvJobID)}
+	}
+	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{})}
+}
+
+// named resolves a job that a cgroup names to this node's records of it.
+func (s Scene) named(o slurm.Owner, level Level) Owner {
+	if same(s.Self, o) {
+		return s.owner(s.Self, level)
+	}
+	var found *Record
+	for i, r := range s.Others {
+		if same(r, o) && (found == nil || newer(r, *found)) {
+			found = &s.Others[i]
+		}
+	}
+	if found == nil {
+		why := fmt.Sprintf("in the cgroup of %s, of which this node has no record", nameOf(o))
+		return Owner{Whose: Unknown, Job: o.ID, SLUID: o.SLUID, Level: level, Why: why}
+	}
+	return s.owner(*found, level)
+}
+
+func (s Scene) owner(r Record, level Level) Owner {
+	o := Owner{Whose: EndedJob, Job: r.Job, SLUID: r.SLUID, UID: r.UID, Level: level}
+	switch {
+	case r.Job == s.Self.Job && r.SLUID == s.Self.SLUID && r.Start == s.Self.Start:
+		o.Whose = ThisJob
+	case r.Live():
+		o.Whose = LiveJob
+	}
+	return o
+}
+
+func (s Scene) sighted(p Process) (slurm.Owner, bool) {
+	for _, r := range append([]Record{s.Self}, s.Others...) {
+		for _, seen := range r.Seen {
+			if seen.PID == p.PID && seen.Start == p.Start {
+				return seen.Owner, true
+			}
+		}
+	}
+	return slurm.Owner{}, false
+}
+
+// exclusive finds the run that had the GPU alone while a process of its user started.
+func (s Scene) exclusive(p Process) (Record, Level, bool) {
+	runs := s.Others
+	if s.Started {
+		runs = append([]Record{s.Self}, runs...)
+	}
+	for _, r := range runs {
+		if r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {
+			return r, ByExclusive, true
+		}
+	}
+	return Record{}, None, false
+}
+
+func (s Scene) environment(p Process) (Record, Level, bool) {
+	if p.EnvJobID == 0 {
+		return Record{}, None, false
+	}
+	for _, r := range append([]Record{s.Self}, s.Others...) {
+		if r.Job == p.EnvJobID && r.UID == p.UID {
+			return r, ByEnvironment, true
+		}
+	}
+	return Record{}, None, false
+}
+
+// rival returns a job, other than the accused, that could have started the process.
+func (s Scene) rival(p Process, accused Record) slurm.JobID {
+	if p.EnvJobID != 0 && p.EnvJobID != accused.Job {
+		return p.EnvJobID
+	}
+	for _, r := range s.Others {
+		if r.Live() && r.UID == p.UID && r.Job != accused.Job && s.during(r, p.Start) {
+			return r.Job
+		}
+	}
+	return 0
+}
+
+// during allows for the start time being cut down to a tick.
+func (s Scene) during(r Record, start time.Duration) bool {
+	end := r.End
+	if r.Live() {
+		end = s.Now
+	}
+	return start+Tick > r.Start && start < end
+}
+
+func same(r Record, o slurm.Owner) bool {
+	if o.SLUID != "" && r.SLUID != "" {
+		return o.SLUID == r.SLUID
+	}
+	return o.ID != 0 && o.ID == r.Job
+}
+
+func newer(a, b Record) bool {
+	if a.Live() != b.Live() {
+		return a.Live()
+	}
+	return a.Start > b.Start
+}
+
+func nameOf(o slurm.Owner) string {
+	if o.ID != 0 {
+		return fmt.Sprintf("job %d", o.ID)
+	}
+	return fmt.Sprintf("job %s", o.SLUID)
+}

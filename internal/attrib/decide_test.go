@@ -1,0 +1,91 @@
+package attrib
+
+import (
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+const (
+	alice = 1001
+	bob   = 1002
+	card  = gpu.ID("GPU-0")
+)
+
+func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// scene: job 10 of alice from 100 s, alone on the card; earlier job 9 of alice 50–90 s on the same card;
+// live job 11 of bob since 100 s on another card.
+func scene() Scene {
+	return Scene{
+		Self: Record{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
+		Others: []Record{
+			{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90), Alone: true},
+			{Job: 11, UID: bob, GPUs: []gpu.ID{"GPU-1"}, Start: at(100), Alone: true},
+		},
+		GPU: card, Now: at(200), Started: true,
+	}
+}
+
+func TestDecide(t *testing.T) {
+	orphan := Process{PID: 70, UID: alice, Start: at(150)}
+	tests := []struct {
+		name  string
+		p     Process
+		edit  func(*Scene)
+		whose Whose
+		job   slurm.JobID
+		level Level
+		rival slurm.JobID
+	}{
+		{"own cgroup", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}, nil, ThisJob, 10, ByCgroup, 0},
+		{"cgroup beats everything weaker", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10, Cgroup: slurm.Owner{ID: 11}}, nil, LiveJob, 11, ByCgroup, 0},
+		{"cgroup of an ended job", Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}, nil, EndedJob, 9, ByCgroup, 0},
+		{"cgroup of a job without record is never foreign", Process{PID: 70, UID: bob, Start: at(150), Cgroup: slurm.Owner{ID: 77}}, nil, Unknown, 77, ByCgroup, 0},
+		{"same job id, cgroup by SLUID of another run", Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{SLUID: "sAAAAAAAAAAAAA"}},
+			func(s *Scene) {
+				s.Self.SLUID = "sBBBBBBBBBBBBB"
+				s.Others[0].Job, s.Others[0].SLUID = 10, "sAAAAAAAAAAAAA"
+			}, EndedJob, 10, ByCgroup, 0},
+		{"seen in the job's cgroup earlier", orphan, func(s *Scene) {
+			s.Self.Seen = []Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: 10}}}
+		}, ThisJob, 10, BySighting, 0},
+		{"sighting of a reused pid does not count", orphan, func(s *Scene) {
+			s.Self.Alone = false
+			s.Self.Seen = []Sighting{{PID: 70, Start: at(120), Owner: slurm.Owner{ID: 10}}}
+		}, NoJob, 0, None, 0},
+		{"started while the job had the card alone", orphan, nil, ThisJob, 10, ByExclusive, 0},
+		{"started while an earlier job had the card alone", Process{PID: 70, UID: alice, Start: at(60)}, nil, EndedJob, 9, ByExclusive, 0},
+		{"start cut down to a tick just before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.995)}, nil, ThisJob, 10, ByExclusive, 0},
+		{"another user's process is not the job's", Process{PID: 70, UID: bob, Start: at(50)}, nil, NoJob, 0, None, 0},
+		{"same user alone is no evidence", Process{PID: 70, UID: alice, Start: at(20)}, nil, NoJob, 0, None, 0},
+		{"no exclusive evidence without a start on record", orphan, func(s *Scene) { s.Started = false }, NoJob, 0, None, 0},
+		{"no exclusive evidence on a shared card", orphan, func(s *Scene) { s.Self.Alone = false }, NoJob, 0, None, 0},
+		{"the environment is a hint", Process{PID: 70, UID: alice, Start: at(20), EnvJobID: 10}, nil, ThisJob, 10, ByEnvironment, 0},
+		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(20), EnvJobID: 10}, nil, Unknown, 0, None, 0},
+		{"the environment of a job without a record is unknown, not nobody's", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 777}, nil, Unknown, 0, None, 0},
+		{"an environment that names another job is a rival", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, nil, ThisJob, 10, ByExclusive, 777},
+		{"a live job of the same user is a rival", orphan, func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10, ByExclusive, 11},
+		{"no rival where a cgroup decides", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}},
+			func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10, ByCgroup, 0},
+		{"cgroups of two jobs prove neither", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{Conflict: "cgroups name two jobs, 1 and 2"}}, nil, Unknown, 0, None, 0},
+		{"an unread process is unknown", Process{PID: 70, Why: "permission denied"}, nil, Unknown, 0, None, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := scene()
+			if tt.edit != nil {
+				tt.edit(&s)
+			}
+			got := Decide(tt.p, s)
+			if got.Whose != tt.whose || got.Job != tt.job || got.Level != tt.level || got.Rival != tt.rival {
+				t.Errorf("Decide = %+v, want %s job %d by %s, rival %d", got, tt.whose, tt.job, tt.level, tt.rival)
+			}
+			if (got.Whose == Unknown) != (got.Why != "") {
+				t.Errorf("unknown and its reason must come together: %+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package finding
+
+import (
+	"fmt"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// doubts returns what keeps any finding of this scene from proving the card unusable.
+func (s Scene) doubts() []string {
+	var d []string
+	if s.Doubt != "" {
+		d = append(d, s.Doubt)
+	}
+	if s.Shared != "" {
+		d = append(d, "this GPU may be shared: "+s.Shared)
+	}
+	return d
+}
+
+// certain adds the doubts that depend on the card as a whole: without a clean start on record, with another
+// job on the same GPU, or with little memory held, nothing proves that the next job cannot use it.
+func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
+	s.excuse(found)
+	var more []string
+	if s.ending() {
+		more = s.startDoubts(id)
+		for _, o := range s.Others {
+			if o.Live() && o.MayHold(id) {
+				more = append(more, fmt.Sprintf("job %d was given the same GPU, or may have been", o.Job))
+			}
+		}
+	}
+	if held, why := certainly(found); held < s.Limits.Drain {
+		if why == "" {
+			why = fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, s.Limits.Drain>>20)
+		}
+		more = append(more, why)
+	}
+	for i := range found {
+		found[i].Doubts = append(found[i].Doubts, more...)
+	}
+	return found
+}
+
+// excuse clears memory without a process of blame and certainty where a process is on the card that may well
+// hold it: a live job's, root's, or one whose owner is unknown.
+func (s Scene) excuse(found []Finding) {
+	for _, f := range found {
+		if f.Holder == nil || f.Holder.Gone || len(f.Doubts) == 0 {
+			continue
+		}
+		for i := range found {
+			if c := found[i].Code; c == code.Residue || c == code.Phantom {
+				found[i].Owner = nil
+				found[i].Doubts = append(found[i].Doubts, fmt.Sprintf("process %d on the same GPU may hold it", f.Holder.PID))
+			}
+		}
+	}
+}
+
+// certainly adds up the memory of the findings that nothing speaks against; unknown says that there is more of
+// it, of which nobody can tell how much.
+func certainly(found []Finding) (bytes uint64, unknown string) {
+	for _, f := range found {
+		switch {
+		case f.Unknown != "" || len(f.Doubts) > 0:
+		case !f.Bytes.Known():
+			unknown = "how much memory is held is unknown: " + f.Bytes.Unknown
+		default:
+			bytes += f.Bytes.Bytes
+		}
+	}
+	return bytes, unknown
+}
+
+func (s Scene) startDoubts(id gpu.ID) []string {
+	if s.Before == nil {
+		return []string{"there is no record of the job's start"}
+	}
+	switch curve := s.Before.Curves[id]; curve.State {
+	case settle.Clean:
+		return nil
+	case settle.Flat, settle.Moving:
+		return []string{"the GPU was not clean when the job started"}
+	default:
+		return []string{"the GPU could not be read when the job started"}
+	}
+}
+
+// wasThere reports whether the start already showed this very process on the card.
+func (s Scene) wasThere(c Card, p attrib.Process) bool {
+	if !s.listedBefore(c, p.PID) {
+		return false
+	}
+	return s.Before.Processes[p.PID].Start == p.Start
+}
+
+func (s Scene) listedBefore(c Card, pid int) bool {
+	if s.Before == nil {
+		return false
+	}
+	r, _ := s.Before.Snapshot.Reading(c.Device.ID)
+	for _, p := range r.Processes {
+		if p.PID == pid {
+			return true
+		}
+	}
+	return false
+}
+
+// inherited names the ended job whose epilog left this: the same dead PID (or, for pid 0, memory without a
+// process) on the same card. A bare diff of numbers is no evidence, so the level is that of the old finding.
+func (s Scene) inherited(c Card, pid int) *Owner {
+	for _, left := range s.Left {
+		if left.GPU != c.Device.ID || left.Owner == nil {
+			continue
+		}
+		if pid == 0 && left.Code == code.Residue {
+			return left.Owner
+		}
+		if pid != 0 && left.Holder != nil && left.Holder.PID == pid {
+			return left.Owner
+		}
+	}
+	return nil
+}
+
+// exclusive blames this job for what appeared on its GPU while nobody else had it: only the difference to a
+// start that was at rest can be blamed on anybody.
+func (s Scene) exclusive(c Card) *Owner {
+	if s.Before == nil || !s.Self.Alone || s.Shared != "" {
+		return nil
+	}
+	if state := s.Before.Curves[c.Device.ID].State; state != settle.Clean && state != settle.Flat {
+		return nil
+	}
+	return &Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: attrib.ByExclusive}
+}
+
+// FromFault words a driver's own failure as a finding.
+func FromFault(f gpu.Fault) Finding {
+	codes := map[gpu.FaultCode]code.Code{
+		gpu.FaultNoDriver: code.NoDriver, gpu.FaultMismatch: code.Mismatch, gpu.FaultNoDevice: code.Missing,
+		gpu.FaultLost: code.Lost, gpu.FaultReset: code.Lost, gpu.FaultNoSymbol: code.Old,
+	}
+	c, ok := codes[f.Code]
+	if !ok {
+		c = code.DriverKO
+	}
+	return Finding{Code: c, GPU: f.Device, Observed: f.Detail, Expected: "the driver answers for this GPU"}
+}

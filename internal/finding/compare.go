@@ -1,0 +1,274 @@
+package finding
+
+import (
+	"fmt"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+// Side is what one end of a job saw: the last look at its GPUs, how each came to rest, who was listed.
+type Side struct {
+	Snapshot  gpu.Snapshot
+	Curves    map[gpu.ID]settle.Curve
+	Processes map[int]attrib.Process
+}
+
+// Card is one GPU of the job, with Slurm's number of it.
+type Card struct {
+	Index  int
+	Device gpu.Device
+}
+
+// Limits are the thresholds of a judgement, in bytes.
+type Limits struct {
+	Report    uint64 // from here on memory that should be free is reported
+	Drain     uint64 // below this much on a card nothing is certain enough to drain
+	PerClient uint64 // what the driver holds for a listed process beyond its listed figure
+}
+
+// Scene is everything one comparison is made of. The zero Before means there is no record of the start.
+type Scene struct {
+	Job    slurm.Job
+	Cards  []Card
+	Before *Side
+	Now    Side
+	Self   attrib.Record
+	Others []attrib.Record
+	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
+	Left   []Finding
+	Limits Limits
+	Shared string // why others may use these GPUs legally; empty when the job has them alone
+	Doubt  string // a reason that makes every finding of this hook uncertain (RunInJob)
+}
+
+// Compare judges every GPU of the job, at its start (without Before) or at its end.
+func Compare(s Scene) []Finding {
+	var all []Finding
+	for _, c := range s.Cards {
+		all = append(all, s.card(c)...)
+	}
+	return all
+}
+
+func (s Scene) ending() bool { return s.Job.Context == slurm.Epilog }
+
+// card judges one GPU. What could not be read is said and nothing else is concluded from it.
+func (s Scene) card(c Card) []Finding {
+	if f, faulty := s.faulty(c); faulty {
+		return []Finding{f}
+	}
+	reading, ok := s.Now.Snapshot.Reading(c.Device.ID)
+	if !ok {
+		return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: "the driver gave no reading of this GPU"})}
+	}
+	curve := s.Now.Curves[c.Device.ID]
+	switch curve.State {
+	case settle.Clean:
+		return nil
+	case settle.Flat:
+		return s.residents(c, reading)
+	case settle.Moving:
+		return s.moving(c, reading, curve)
+	}
+	return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: curve.Why})}
+}
+
+func (s Scene) faulty(c Card) (Finding, bool) {
+	for _, f := range s.Now.Snapshot.Faults {
+		if f.Device != c.Device.ID && (f.BusID == "" || f.BusID != c.Device.BusID) {
+			continue
+		}
+		found := FromFault(f)
+		found.Doubts = s.doubts()
+		if curve := s.Now.Curves[c.Device.ID]; curve.State != settle.Unknown || !curve.Steady {
+			found.Doubts = append(found.Doubts, fmt.Sprintf("seen in %d looks over %.1f s only", curve.Looks, curve.Span.Seconds()))
+		}
+		return s.about(c, found), true
+	}
+	return Finding{}, false
+}
+
+// moving reports a card that would not come to rest. Other live jobs' processes are still named: they move.
+func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
+	var out []Finding
+	for _, f := range s.residents(c, r) {
+		if f.Code == code.Foreign {
+			out = append(out, f)
+		}
+	}
+	return append(out, s.about(c, Finding{
+		Code: code.Moving, Bytes: r.Memory.Used,
+		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
+		Expected: "memory given back within the settle time",
+	}))
+}
+
+// residents names everything that stays on a settled card: listed processes, then memory nobody explains.
+func (s Scene) residents(c Card, r gpu.Reading) []Finding {
+	if r.ProcessesUnknown != "" {
+		return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: "process list: " + r.ProcessesUnknown})}
+	}
+	var out []Finding
+	for _, p := range r.Processes {
+		if f, worth := s.process(c, p); worth {
+			out = append(out, s.about(c, f))
+		}
+	}
+	if f, worth := s.unexplained(c, r); worth {
+		out = append(out, s.about(c, f))
+	}
+	return s.certain(out, c.Device.ID)
+}
+
+func (s Scene) about(c Card, f Finding) Finding {
+	index := c.Index
+	f.GPU, f.Index = c.Device.ID, &index
+	return f
+}
+
+// process judges one listed process that did not go away.
+func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
+	facts, read := s.Now.Processes[p.PID]
+	if !read {
+		facts = attrib.Process{PID: p.PID, Why: "not looked up"}
+	}
+	f := Finding{Bytes: p.Memory, Holder: &Holder{Process: facts, Memory: p.Memory}, Doubts: s.doubts()}
+	if facts.Gone {
+		return s.phantom(c, p, f)
+	}
+	if facts.Cgroup.Daemon && s.Doubt != "" {
+		return Finding{}, false // under RunInJob our own children sit among slurmstepd's, in the job's cgroup
+	}
+	owner := attrib.Decide(facts, attrib.Scene{
+		Self: s.Self, Others: s.Others, GPU: c.Device.ID, Now: s.Now.Snapshot.At, Started: s.Before != nil,
+	})
+	if owner.Job != 0 || owner.SLUID != "" {
+		f.Owner = &Owner{Job: owner.Job, SLUID: owner.SLUID, UID: owner.UID, Level: owner.Level}
+	}
+	if s.Shared != "" && owner.Whose != attrib.ThisJob && owner.Whose != attrib.EndedJob {
+		return Finding{}, false // sharing is legal here
+	}
+	if owner.Rival != 0 {
+		f.Doubts = append(f.Doubts, fmt.Sprintf("job %d could own it as well", owner.Rival))
+	}
+	return s.owned(c, f, owner), true
+}
+
+// owned picks the code that fits the owner.
+func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
+	f.Expected = "no process on this GPU"
+	// Z is no end here: a process of which nothing but a zombie is left counts as gone, and one whose first thread
+	// has ended while others live holds its memory.
+	if state := f.Holder.State; state == "X" || state == "D" {
+		f.Doubts = append(f.Doubts, "it may be ending: state "+state)
+	}
+	if o.Whose == attrib.Unknown {
+		f.Unknown = o.Why
+		f.Doubts = append(f.Doubts, "whose it is could not be told: "+o.Why)
+	}
+	switch {
+	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:
+		f.Code = code.Foreign
+		f.Doubts = append(f.Doubts, "its job may be live")
+	case !s.ending():
+		f.Code = code.Dirty
+	case s.wasThere(c, f.Holder.Process):
+		f.Code = code.Dirty
+		f.Doubts = append(f.Doubts, "it was there before this job")
+	case o.Whose == attrib.ThisJob:
+		f.Code = code.Orphan
+	default:
+		f.Code = code.Stray
+		if f.Holder.UID == 0 {
+			f.Doubts = append(f.Doubts, "it is root's: it may be a service of this node")
+		}
+	}
+	return f
+}
+
+// phantom is memory under a PID that /proc no longer has: whoever shares its descriptors holds it.
+func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
+	if s.Shared != "" {
+		return Finding{}, false
+	}
+	f.Code = code.Phantom
+	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
+	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
+	switch {
+	case !s.ending():
+		f.Code, f.Owner = code.Dirty, s.inherited(c, p.PID)
+	case s.listedBefore(c, p.PID):
+		f.Code, f.Owner = code.Dirty, s.inherited(c, p.PID)
+		f.Doubts = append(f.Doubts, "it was there before this job")
+	}
+	return f, true
+}
+
+// unexplained is the memory beyond what the listed processes account for. Known residue of the start counts
+// as expected, up to what was seen there.
+func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
+	if s.Shared != "" {
+		return Finding{}, false // the others' processes need not be listed here
+	}
+	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Owner: s.exclusive(c), Doubts: s.doubts()}
+	if !s.ending() {
+		f.Code, f.Expected, f.Owner = code.Dirty, "an idle GPU", s.inherited(c, 0)
+	}
+	f.Observed = "memory in use that no listed process accounts for"
+	now, why := balance(r, s.Limits)
+	before, whyBefore := s.before(c)
+	if why == "" && now >= s.Limits.Report {
+		why = whyBefore
+	}
+	if why != "" {
+		f.Unknown, f.Bytes, f.Owner = why, gpu.Unknown(why), nil
+		return f, true
+	}
+	extra := now - min(now, before)
+	f.Bytes = gpu.Bytes(extra)
+	return f, extra >= s.Limits.Report
+}
+
+// balance returns used - listed - the driver's share a client, or why it cannot be told.
+func balance(r gpu.Reading, l Limits) (bytes uint64, unknown string) {
+	if !r.Memory.Used.Known() {
+		return 0, r.Memory.Used.Unknown
+	}
+	if r.Memory.UsedHasReserved {
+		return 0, "this driver cannot tell its own reserve from used memory"
+	}
+	var listed uint64
+	for _, p := range r.Processes {
+		if !p.Memory.Known() {
+			return 0, fmt.Sprintf("memory of PID %d: %s", p.PID, p.Memory.Unknown)
+		}
+		listed += p.Memory.Bytes + l.PerClient
+	}
+	if used := r.Memory.Used.Bytes; used > listed {
+		return used - listed, ""
+	}
+	if listed > r.Memory.Used.Bytes+uint64(len(r.Processes))*l.PerClient {
+		return 0, "processes account for more than is used: shared memory counted twice"
+	}
+	return 0, ""
+}
+
+// before returns what was unexplained at the job's start, 0 without a record of it, or why it cannot be told.
+func (s Scene) before(c Card) (bytes uint64, unknown string) {
+	if s.Before == nil {
+		return 0, ""
+	}
+	r, ok := s.Before.Snapshot.Reading(c.Device.ID)
+	if !ok {
+		return 0, "the GPU could not be read when the job started"
+	}
+	bytes, unknown = balance(r, s.Limits)
+	if unknown != "" {
+		unknown = "at the job's start: " + unknown
+	}
+	return bytes, unknown
+}

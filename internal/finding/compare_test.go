@@ -1,0 +1,316 @@
+package finding
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+const (
+	mib   = uint64(1) << 20
+	gib   = mib << 10
+	card  = gpu.ID("GPU-0")
+	alice = 1001
+)
+
+func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// reading is an H200 with the given bytes in use; what the driver adds for each client is in used already.
+func reading(used uint64, procs ...gpu.Process) gpu.Reading {
+	total := uint64(143771) * mib
+	return gpu.Reading{
+		Device:    gpu.Device{ID: card},
+		Memory:    gpu.Memory{Total: gpu.Bytes(total), Used: gpu.Bytes(used), Free: gpu.Bytes(total - used), Reserved: gpu.Bytes(615 * mib)},
+		Processes: procs,
+	}
+}
+
+func side(when time.Duration, state settle.State, r gpu.Reading, procs ...attrib.Process) Side {
+	s := Side{
+		Snapshot:  gpu.Snapshot{At: when, Readings: []gpu.Reading{r}},
+		Curves:    map[gpu.ID]settle.Curve{card: {State: state, Looks: 8, Span: 4 * time.Second, Steady: state != settle.Moving}},
+		Processes: map[int]attrib.Process{},
+	}
+	for _, p := range procs {
+		s.Processes[p.PID] = p
+	}
+	return s
+}
+
+func listed(pid int, bytes uint64) gpu.Process {
+	return gpu.Process{PID: pid, Memory: gpu.Bytes(bytes), Kinds: []gpu.Kind{gpu.Compute}}
+}
+
+// ending is the end of job 10 of alice, which began on a clean card at 100 s and had it alone.
+func ending(now Side) Scene {
+	before := side(at(100), settle.Clean, reading(0))
+	return Scene{
+		Job:    slurm.Job{Context: slurm.Epilog, ID: 10, UID: alice},
+		Cards:  []Card{{Index: 0, Device: gpu.Device{ID: card}}},
+		Before: &before, Now: now,
+		Self:   attrib.Record{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(100), Alone: true},
+		Limits: Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
+	}
+}
+
+func starting(now Side) Scene {
+	s := ending(now)
+	s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0
+	return s
+}
+
+var orphan = attrib.Process{PID: 70, UID: alice, Start: at(150), Name: "python"}
+
+func orphanSide() Side {
+	return side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), orphan)
+}
+
+func TestCompareAtTheEnd(t *testing.T) {
+	exported := side(at(200), settle.Flat, reading(20*gib))
+	phantom := side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
+	outside := orphan
+	outside.UID = 1002
+	rootly := orphan
+	rootly.UID = 0
+	foreign := orphan
+	foreign.Cgroup = slurm.Owner{ID: 11}
+	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), Alone: true}
+
+	tests := []struct {
+		name    string
+		scene   Scene
+		want    []code.Code
+		owner   slurm.JobID
+		certain bool // nothing in doubt: may drain
+	}{
+		{"clean", ending(side(at(200), settle.Clean, reading(0))), nil, 0, false},
+		{"orphan", ending(orphanSide()), []code.Code{code.Orphan}, 10, true},
+		{"exported handle: memory and no process", ending(exported), []code.Code{code.Residue}, 10, true},
+		{"phantom: listed PID is gone", ending(phantom), []code.Code{code.Phantom}, 10, true},
+		{"process of another user outside any job", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), []code.Code{code.Stray}, 0, true},
+		{"root's process may be a service", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), rootly)), []code.Code{code.Stray}, 0, false},
+		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
+		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},
+		{"still moving", ending(side(at(200), settle.Moving, reading(20*gib))), []code.Code{code.Moving}, 0, false},
+		{"no record of the start", with(ending(orphanSide()), func(s *Scene) { s.Before = nil }), []code.Code{code.Stray}, 0, false},
+		{"dirty at the start", with(ending(orphanSide()), func(s *Scene) {
+			dirty := side(at(100), settle.Flat, reading(gib, listed(60, gib-9*mib)), attrib.Process{PID: 60, UID: alice, Start: at(10)})
+			s.Before = &dirty
+		}), []code.Code{code.Orphan}, 10, false},
+		{"inherited: the same process was there before", with(ending(orphanSide()), func(s *Scene) {
+			old := orphan
+			old.Start = at(20)
+			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
+			s.Before, s.Now.Processes[70] = &dirty, old
+		}), []code.Code{code.Dirty}, 0, false},
+		{"PID reused since the start is not inherited", with(ending(orphanSide()), func(s *Scene) {
+			old := orphan
+			old.Start = at(20)
+			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
+			s.Before = &dirty
+		}), []code.Code{code.Orphan}, 10, false},
+		{"below the drain threshold", ending(side(at(200), settle.Flat, reading(300*mib))), []code.Code{code.Residue}, 10, false},
+		{"below the report threshold", ending(side(at(200), settle.Flat, reading(31*mib))), nil, 0, false},
+		{"another live job was given the same GPU", with(ending(exported), func(s *Scene) {
+			s.Self.Alone = false
+			s.Others = []attrib.Record{{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}}
+		}), []code.Code{code.Residue}, 0, false},
+		{"legal sharing is silent about others", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), func(s *Scene) { s.Shared = "partition" }), nil, 0, false},
+		{"legal sharing still names the job's own orphan", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}})), func(s *Scene) { s.Shared = "partition" }), []code.Code{code.Orphan}, 10, false},
+		{"a live rival of the same user puts the owner in doubt", with(ending(orphanSide()), func(s *Scene) {
+			rival := live
+			rival.UID = alice
+			s.Others = []attrib.Record{rival}
+		}), []code.Code{code.Orphan}, 10, false},
+		{"run in job: everything is in doubt", with(ending(orphanSide()), func(s *Scene) { s.Doubt = "RunInJob" }), []code.Code{code.Orphan}, 10, false},
+		{"run in job: slurmstepd's own leaf holds this hook's children", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: 0, Start: at(150), Cgroup: slurm.Owner{ID: 10, Daemon: true}})), func(s *Scene) { s.Doubt = "RunInJob" }), nil, 0, false},
+		{"lost card", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
+			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card, Detail: "nvmlDeviceGetMemoryInfo: GPU is lost"}}
+		}), []code.Code{code.Lost}, 0, true},
+		{"a fault seen once proves nothing", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
+			s.Now.Curves[card] = settle.Curve{State: settle.Unknown, Looks: 1}
+			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card}}
+		}), []code.Code{code.Lost}, 0, false},
+		{"a process that is ending", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: alice, Start: at(150), State: "D"})), []code.Code{code.Orphan}, 10, false},
+		{"a process whose first thread has ended holds on", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: alice, Start: at(150), State: "Z"})), []code.Code{code.Orphan}, 10, true},
+		{"a fault beside an older verdict of clean", with(ending(side(at(200), settle.Clean, gpu.Reading{})), func(s *Scene) {
+			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card}}
+		}), []code.Code{code.Lost}, 0, false},
+		{"the environment of a job without a record", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 777})), []code.Code{code.Stray}, 0, false},
+		{"a live job that may be on any card", with(ending(exported), func(s *Scene) {
+			s.Self.Alone = false
+			s.Others = []attrib.Record{{Job: 12, UID: 1002, Unplaced: true, Start: at(110)}}
+		}), []code.Code{code.Residue}, 0, false},
+		{"the start could not be read", with(ending(exported), func(s *Scene) {
+			blind := side(at(100), settle.Unknown, gpu.Reading{})
+			s.Before = &blind
+		}), []code.Code{code.Residue}, 0, false},
+		{"the start's memory was unknown", with(ending(exported), func(s *Scene) {
+			blind := side(at(100), settle.Unknown, reading(0))
+			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
+			s.Before = &blind
+		}), []code.Code{code.Residue}, 0, false},
+		{"untrusted list accuses nobody", with(ending(orphanSide()), func(s *Scene) {
+			s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
+		}), []code.Code{code.Unread}, 0, false},
+		{"no reading", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings = nil }), []code.Code{code.Unread}, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { check(t, Compare(tt.scene), tt.want, tt.owner, tt.certain) })
+	}
+}
+
+// The threshold is about what is certain, not about all that is in use: a service's gigabytes are no reason to
+// drain for a few MiB beside them, and memory beside a process that may hold it is nobody's for certain.
+func TestCompareBesideAService(t *testing.T) {
+	service := attrib.Process{PID: 50, UID: 0, Start: at(150), Name: "dcgm"}
+	foreign := attrib.Process{PID: 50, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11}}
+	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), Alone: true}
+	for name, p := range map[string]attrib.Process{"root's service": service, "another live job": foreign} {
+		for _, extra := range []uint64{40 * mib, 20 * gib} {
+			s := ending(side(at(200), settle.Flat, reading(2*gib+9*mib+extra, listed(50, 2*gib)), p))
+			s.Others = []attrib.Record{live}
+			for _, f := range Compare(s) {
+				if len(f.Doubts) == 0 && f.Unknown == "" || f.Code == code.Residue && f.Owner != nil {
+					t.Errorf("%s, %d MiB beside it: %+v is certain or blames somebody", name, extra>>20, f)
+				}
+			}
+		}
+	}
+}
+
+// Two leftovers of one job that are small by themselves make a card unusable together.
+func TestCompareAddsUp(t *testing.T) {
+	other := attrib.Process{PID: 71, UID: alice, Start: at(151)}
+	s := ending(side(at(200), settle.Flat, reading(600*mib+18*mib, listed(70, 300*mib), listed(71, 300*mib)), orphan, other))
+	check(t, Compare(s), []code.Code{code.Orphan, code.Orphan}, 10, true)
+}
+
+// A figure that is missing takes nothing from what is certain.
+func TestCompareBesideAnUnknownFigure(t *testing.T) {
+	r := reading(30*gib, listed(70, 20*gib), gpu.Process{PID: 71, Memory: gpu.Unknown("not available")})
+	found := Compare(ending(side(at(200), settle.Flat, r, orphan, attrib.Process{PID: 71, UID: alice, Start: at(150)})))
+	if len(found) == 0 || found[0].Code != code.Orphan || len(found[0].Doubts) > 0 {
+		t.Errorf("20 GiB of an orphan are in doubt: %+v", found)
+	}
+}
+
+func with(s Scene, edit func(*Scene)) Scene {
+	edit(&s)
+	return s
+}
+
+func check(t *testing.T, got []Finding, want []code.Code, owner slurm.JobID, certain bool) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("Compare = %+v, want codes %v", got, want)
+	}
+	for i, f := range got {
+		if f.Code != want[i] {
+			t.Errorf("finding %d is %s, want %s", i, f.Code, want[i])
+		}
+		if f.GPU != card || f.Index == nil {
+			t.Errorf("finding %d names no card: %+v", i, f)
+		}
+		if job := ownerOf(f); job != owner {
+			t.Errorf("finding %d blames job %d, want %d", i, job, owner)
+		}
+		if sure := len(f.Doubts) == 0 && f.Unknown == ""; sure != certain {
+			t.Errorf("finding %d certain = %v, want %v (doubts %q, unknown %q)", i, sure, certain, f.Doubts, f.Unknown)
+		}
+	}
+}
+
+func ownerOf(f Finding) slurm.JobID {
+	if f.Owner == nil {
+		return 0
+	}
+	return f.Owner.Job
+}
+
+func TestCompareAtTheStart(t *testing.T) {
+	earlier := attrib.Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(40), End: at(90), Alone: true}
+	old := attrib.Process{PID: 70, UID: alice, Start: at(60)}
+	left := Finding{Code: code.Residue, GPU: card, Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive}}
+	leftPhantom := Finding{Code: code.Phantom, GPU: card, Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive},
+		Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}}
+
+	dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
+	empty := side(at(100), settle.Flat, reading(20*gib))
+	gone := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
+	tests := []struct {
+		name  string
+		scene Scene
+		want  []code.Code
+		owner slurm.JobID
+	}{
+		{"clean", starting(side(at(100), settle.Clean, reading(0))), nil, 0},
+		{"an earlier job's orphan is named", with(starting(dirty), func(s *Scene) { s.Others = []attrib.Record{earlier} }), []code.Code{code.Dirty}, 9},
+		{"nobody's process", starting(dirty), []code.Code{code.Dirty}, 0},
+		{"memory without a process, left by a known job", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 9},
+		{"the same on another card is not inherited", with(starting(empty), func(s *Scene) {
+			other := left
+			other.GPU = "GPU-1"
+			s.Left = []Finding{other}
+		}), []code.Code{code.Dirty}, 0},
+		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
+		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
+			live := earlier
+			live.End = 0
+			s.Others = []attrib.Record{live}
+		}), []code.Code{code.Foreign}, 9},
+		{"process and unexplained memory are two findings", starting(side(at(100), settle.Flat, reading(30*gib, listed(70, 20*gib)), old)), []code.Code{code.Dirty, code.Dirty}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Compare(tt.scene)
+			if len(got) != len(tt.want) {
+				t.Fatalf("Compare = %+v, want codes %v", got, tt.want)
+			}
+			for i, f := range got {
+				if f.Code != tt.want[i] || ownerOf(f) != tt.owner {
+					t.Errorf("finding %d: %s job %d, want %s job %d", i, f.Code, ownerOf(f), tt.want[i], tt.owner)
+				}
+			}
+		})
+	}
+}
+
+// The sheet: used = listed + the driver's share of each client + unexplained.
+func TestBalance(t *testing.T) {
+	l := Limits{PerClient: 9 * mib}
+	unknownProc := gpu.Process{PID: 3, Memory: gpu.Unknown("not available")}
+	tests := []struct {
+		name    string
+		r       gpu.Reading
+		want    uint64
+		unknown string
+	}{
+		{"idle", reading(0), 0, ""},
+		{"one client, 8 MiB beyond its figure", reading(gib+8*mib, listed(1, gib)), 0, ""},
+		{"nobody listed", reading(gib), gib, ""},
+		{"counted twice", reading(gib, listed(1, gib), listed(2, gib)), 0, "twice"},
+		{"a process without a figure", reading(gib, unknownProc), 0, "PID 3"},
+		{"memory unknown", gpu.Reading{Memory: gpu.Memory{Used: gpu.Unknown("lost")}}, 0, "lost"},
+		{"older driver", gpu.Reading{Memory: gpu.Memory{Used: gpu.Bytes(615 * mib), UsedHasReserved: true}}, 0, "reserve"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, why := balance(tt.r, l)
+			if got != tt.want || !strings.Contains(why, tt.unknown) || (why == "") != (tt.unknown == "") {
+				t.Errorf("balance = %d, %q; want %d, %q", got, why, tt.want, tt.unknown)
+			}
+		})
+	}
+}

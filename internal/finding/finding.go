@@ -1,0 +1,42 @@
+// Package finding compares a job's two ends and says what was found, as data. Rendering is report's,
+// judging is policy's.
+package finding
+
+import (
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Finding is one thing that was seen, or one question that could not be answered (Unknown set).
+type Finding struct {
+	Code    code.Code `json:"code"`
+	GPU     gpu.ID    `json:"gpu,omitempty"`     // empty: the driver, or Bookend itself
+	Index   *int      `json:"index,omitempty"`   // Slurm's number of that GPU, for display
+	Unknown string    `json:"unknown,omitempty"` // why the answer is neither yes nor no
+
+	Bytes  gpu.Figure `json:"bytes,omitzero"`   // memory this finding is about
+	Holder *Holder    `json:"holder,omitempty"` // the process it is about
+	Owner  *Owner     `json:"owner,omitempty"`  // the job it is blamed on, never without its level
+
+	Observed string `json:"observed,omitempty"` // raw strings of the system may be inside: report.Clean before use
+	Expected string `json:"expected,omitempty"`
+
+	// Doubts are the reasons why this does not prove that the card is unusable. Drain needs none left.
+	Doubts []string `json:"doubts,omitempty"`
+}
+
+// Holder is a process that holds a GPU's memory.
+type Holder struct {
+	attrib.Process
+	Memory gpu.Figure `json:"memory"`
+}
+
+// Owner is the job a finding is blamed on.
+type Owner struct {
+	Job   slurm.JobID  `json:"job"`
+	SLUID slurm.SLUID  `json:"sluid,omitempty"`
+	UID   uint32       `json:"uid"`
+	Level attrib.Level `json:"level"`
+}

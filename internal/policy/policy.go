@@ -1,0 +1,111 @@
+// Package policy turns findings into one verdict and one exit code. Drain needs a finding without doubts, a
+// mode that may drain, and no guard against it.
+package policy
+
+import (
+	"fmt"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/slurm"
+)
+
+// Rules are the configuration's rules for one hook of one partition.
+type Rules struct {
+	phase       slurm.Context
+	mode        config.Mode
+	onUnknown   config.Action
+	actions     []map[code.Code]config.Action // the first that knows a code decides
+	maxRestarts int
+}
+
+// Compile picks the rules for a phase and a partition.
+func Compile(c config.Config, phase slurm.Context, partition string) Rules {
+	own := c.Policy.Partitions[partition]
+	r := Rules{phase: phase, mode: c.Mode, onUnknown: c.OnUnknown, maxRestarts: c.Drain.MaxRestarts}
+	if own.Mode != "" {
+		r.mode = own.Mode
+	}
+	r.actions = []map[code.Code]config.Action{own.Epilog, c.Policy.Epilog}
+	if phase == slurm.Prolog {
+		r.actions = []map[code.Code]config.Action{own.Prolog, c.Policy.Prolog}
+	}
+	return r
+}
+
+// Judged is what policy made of one finding.
+type Judged struct {
+	Action config.Action `json:"action"`
+	Why    string        `json:"why,omitempty"` // why it is weaker than the configuration says
+}
+
+// Verdict is a hook's outcome.
+type Verdict struct {
+	Action config.Action `json:"action"`
+	Exit   int           `json:"exit"`
+	// Code is the finding that decided, empty when none did.
+	Code code.Code `json:"code,omitempty"`
+	// Held is why a drain was not carried out: observe mode, or a guard.
+	Held   string   `json:"held,omitempty"`
+	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
+}
+
+var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
+
+// Decide judges each finding and lets the strongest decide; restarts is the job's restart count.
+func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
+	v := Verdict{Action: config.Ignore}
+	for _, f := range found {
+		j := r.judge(f)
+		v.Judged = append(v.Judged, j)
+		if strength[j.Action] > strength[v.Action] {
+			v.Action, v.Code = j.Action, f.Code
+		}
+	}
+	if v.Action != config.Drain {
+		return v
+	}
+	if v.Held = r.guard(restarts); v.Held != "" {
+		v.Action = config.Warn
+		return v
+	}
+	v.Exit = ExitCode(v.Code)
+	return v
+}
+
+// judge weakens the configured action where the finding does not carry it.
+func (r Rules) judge(f finding.Finding) Judged {
+	want := r.configured(f.Code)
+	entry, _ := code.Lookup(f.Code)
+	switch {
+	case entry.Scope == code.Own && want == config.Warn:
+		return Judged{Action: r.onUnknown}
+	case want != config.Drain:
+		return Judged{Action: want}
+	case f.Unknown != "":
+		return Judged{Action: config.Warn, Why: "unknown: " + f.Unknown}
+	case len(f.Doubts) > 0:
+		return Judged{Action: config.Warn, Why: f.Doubts[0]}
+	}
+	return Judged{Action: config.Drain}
+}
+
+func (r Rules) configured(c code.Code) config.Action {
+	for _, m := range r.actions {
+		if a, ok := m[c]; ok {
+			return a
+		}
+	}
+	return config.Warn
+}
+
+func (r Rules) guard(restarts int) string {
+	switch {
+	case r.mode != config.Enforce:
+		return "observe mode"
+	case r.phase == slurm.Prolog && r.maxRestarts > 0 && restarts >= r.maxRestarts:
+		return fmt.Sprintf("the job was restarted %d times: another drained node would not help it", restarts)
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+const mebi = 1 << 20
+
+func scene(cards int, state settle.State, found ...finding.Finding) Scene {
+	s := Scene{
+		Node: "n1", Job: slurm.Job{ID: 42, UID: 1001},
+		Now:     finding.Side{Curves: map[gpu.ID]settle.Curve{}},
+		WallNow: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC), BootNow: 1000 * time.Second,
+		Findings: found, Privacy: config.PrivacyOwn,
+	}
+	for i := range cards {
+		id := gpu.ID("GPU-" + string(rune('a'+i)))
+		s.Cards = append(s.Cards, finding.Card{Index: i, Device: gpu.Device{ID: id}})
+		s.Now.Curves[id] = settle.Curve{State: state}
+		s.Now.Snapshot.Readings = append(s.Now.Snapshot.Readings, gpu.Reading{
+			Device: gpu.Device{ID: id}, Memory: gpu.Memory{Free: gpu.Bytes(143155 * mebi)}})
+	}
+	for range found {
+		s.Verdict.Judged = append(s.Verdict.Judged, policy.Judged{Action: config.Warn})
+	}
+	return s
+}
+
+func holder(uid uint32) *finding.Holder {
+	return &finding.Holder{Process: attrib.Process{PID: 4711, UID: uid, Name: "python", Start: 400 * time.Second}}
+}
+
+func found(c code.Code, h *finding.Holder, o *finding.Owner) finding.Finding {
+	index := 0
+	return finding.Finding{Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(20480 * mebi), Holder: h, Owner: o}
+}
+
+func TestStartAndEnd(t *testing.T) {
+	mine := &finding.Owner{Job: 12, UID: 1001, Level: attrib.ByExclusive}
+	theirs := &finding.Owner{Job: 12, UID: 1002, Level: attrib.ByCgroup}
+	self := &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByCgroup}
+	drained := scene(1, settle.Flat, found(code.Orphan, holder(1001), self))
+	drained.Verdict.Action = config.Drain
+	dirtyBefore := scene(1, settle.Clean)
+	dirtyBefore.Before = &finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-a": {State: settle.Flat}}}
+	unread := scene(1, settle.Unknown,
+		finding.Finding{Code: code.Unread, GPU: "GPU-a", Unknown: "the driver gave no reading of this GPU"},
+		finding.Finding{Code: code.DriverKO, Observed: "dlopen: no such file"})
+	unread.Now.Snapshot.Readings = nil
+	tests := []struct {
+		name string
+		text []Safe
+		want string
+	}{
+		{"start, clean", Start(scene(1, settle.Clean)), `
+bookend: GPU 0 of n1 clean: 143155 MiB free, nobody on it`},
+		{"start, several clean", Start(scene(3, settle.Clean)), `
+bookend: GPUs 0,1,2 of n1 clean: 143155 MiB free each, nobody on them`},
+		{"start, a process of the user's earlier job", Start(scene(1, settle.Flat, found(code.Dirty, holder(1001), mine))), `
+bookend: GPU 0 of n1 was not clean when your job got it
+bookend:   Found:  20480 MiB held by process 4711 (python) since 08:50:00
+bookend:   Who:    probably your job 12
+bookend:   Means:  not caused by this job; you have 143155 MiB free
+bookend:   Do:     if that is too little: sbatch --exclude=n1, and tell your
+bookend:           admin: bookend show 42 on n1`},
+		{"start, another user's job is not named", Start(scene(1, settle.Flat, found(code.Foreign, holder(1002), theirs))), `
+bookend: GPU 0 of n1 was not clean when your job got it
+bookend:   Found:  20480 MiB held by a process that is not yours
+bookend:   Who:    another user's job
+bookend:   Means:  not caused by this job; you have 143155 MiB free
+bookend:   Do:     if that is too little: sbatch --exclude=n1, and tell your
+bookend:           admin: bookend show 42 on n1`},
+		{"start, not checked because of an own fault", Start(scene(1, settle.Unknown, finding.Finding{Code: code.BackendMissing})), `
+bookend: GPUs of n1 not checked: backend is missing; your job is not affected
+bookend: by this`},
+		{"start, nothing could be read", Start(unread), `
+bookend: GPU 0 of n1 could not be checked when your job got it
+bookend:   Found:  could not tell: the driver gave no reading of this GPU
+bookend: the GPU driver of n1 had a fault when your job got it
+bookend:   Found:  dlopen: no such file
+bookend:   Means:  not caused by this job; how much memory is free is unknown
+bookend:   Do:     if your job runs out of memory: sbatch --exclude=n1, and
+bookend:           tell your admin: bookend show 42 on n1`},
+		{"end, a lost card", End(scene(1, settle.Unknown, finding.Finding{Code: code.Lost, GPU: "GPU-a", Observed: "GPU is lost"})), `
+bookend: GPU 0 of n1 had a fault after your job
+bookend:   Found:  GPU is lost
+bookend:   More:   for your admin: bookend show 42 on n1`},
+		{"end, clean", End(scene(1, settle.Clean)), `
+bookend: GPU 0 of n1 left clean by your job`},
+		{"end, as dirty as it was", End(dirtyBefore), `
+bookend: GPU 0 of n1 as your job found it: nothing more on it than before`},
+		{"end, orphan", End(drained), `
+bookend: GPU 0 of n1 was not clean after your job
+bookend:   Found:  20480 MiB held by process 4711 (python) since 08:50:00
+bookend:   Who:    this job
+bookend:   Do:     end background processes before your script ends (wait, or
+bookend:           trap 'kill 0' EXIT)
+bookend:   Means:  this node takes no new jobs until an admin has looked at it
+bookend:   More:   for your admin: bookend show 42 on n1`},
+		{"end, memory without a process", End(scene(1, settle.Flat, found(code.Residue, nil, self))), `
+bookend: GPU 0 of n1 was not clean after your job
+bookend:   Found:  20480 MiB in use that no listed process accounts for
+bookend:   Who:    this job
+bookend:   Do:     end background processes before your script ends (wait, or
+bookend:           trap 'kill 0' EXIT)
+bookend:   More:   for your admin: bookend show 42 on n1`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got strings.Builder
+			for _, line := range tt.text {
+				got.WriteString("\n" + string(line))
+			}
+			if got.String() != tt.want {
+				t.Errorf("got:%s\nwant:%s", got.String(), tt.want)
+			}
+		})
+	}
+}
+
+// Nothing of another user's job or process reaches a reader, whatever the finding.
+func TestPrivacy(t *testing.T) {
+	h := holder(1002)
+	h.Name = "secret-project"
+	for _, entry := range code.All() {
+		o := &finding.Owner{Job: 98765, UID: 1002, Level: attrib.ByCgroup}
+		s := scene(1, settle.Flat, found(entry.Code, h, o))
+		for _, line := range append(Start(s), End(s)...) {
+			for _, secret := range []string{"secret", "98765", "4711"} {
+				if strings.Contains(string(line), secret) {
+					t.Errorf("%s: %q names %q", entry.Code, line, secret)
+				}
+			}
+		}
+	}
+}
+
+// The reason's form is an interface: sites match on it. The first 20 characters are what sinfo -R shows.
+func TestReason(t *testing.T) {
+	orphan := found(code.Orphan, holder(1001), nil)
+	orphan.Holder.Name = "\nState=IDLE"
+	tests := []struct {
+		f     finding.Finding
+		phase slurm.Context
+		want  Safe
+	}{
+		{orphan, slurm.Epilog, "BKD-ORPHAN gpu=0 20480MiB pid=4711 job=42 epilog; see: bookend show 42"},
+		{found(code.Residue, nil, nil), slurm.Epilog, "BKD-RESIDUE gpu=0 20480MiB job=42 epilog; see: bookend show 42"},
+		{finding.Finding{Code: code.Stuck}, slurm.Prolog, "BKD-STUCK job=42 prolog; see: bookend show 42"},
+	}
+	for _, tt := range tests {
+		if got := Reason(tt.f, 42, tt.phase); got != tt.want || len(got) > MaxReason {
+			t.Errorf("Reason = %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// Names from the card stay on their line, and a report stays on one screen.
+func TestBounds(t *testing.T) {
+	h := holder(1001)
+	h.Name = "\nexport PATH=/x\n" + strings.Repeat("w", 500)
+	var many []finding.Finding
+	for range 40 {
+		many = append(many, found(code.Orphan, h, nil))
+	}
+	text := End(scene(1, settle.Flat, many...))
+	if len(text) != MaxLines || !strings.Contains(string(text[MaxLines-1]), "More:") {
+		t.Errorf("%d lines, the last is %q", len(text), text[len(text)-1])
+	}
+	for _, line := range text {
+		if !strings.HasPrefix(string(line), "bookend: ") || len(line) > Width || strings.ContainsAny(string(line), "\n\r\x00") {
+			t.Errorf("bad line %q", line)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// subject is one thing a report has a paragraph about.
+type subject struct {
+	id   gpu.ID
+	name string
+}
+
+// words are what differs between the two ends of a job.
+type words struct {
+	clean   func(Scene) string
+	when    string // ends a paragraph's title
+	verb    string // label before what was seen
+	closing func(Scene, []finding.Finding) []string
+}
+
+var startWords = words{
+	clean: func(s Scene) string {
+		return fmt.Sprintf("%s of %s clean: %s, nobody on %s", s.gpus(), s.Node, s.free(), s.them())
+	},
+	when: "when your job got it",
+	verb: "Found",
+	closing: func(s Scene, _ []finding.Finding) []string {
+		means, when := "you have "+s.free(), "if that is too little"
+		if _, known := s.leastFree(); !known {
+			means, when = "how much memory is free is unknown", "if your job runs out of memory"
+		}
+		return []string{
+			"  Means: not caused by this job; " + means,
+			fmt.Sprintf("  Do: %s: sbatch --exclude=%s, and tell your admin: bookend show %d on %s", when, s.Node, s.Job.ID, s.Node),
+		}
+	},
+}
+
+var endWords = words{
+	clean: func(s Scene) string {
+		if s.startedDirty() {
+			return fmt.Sprintf("%s of %s as your job found %s: nothing more on %s than before", s.gpus(), s.Node, s.them(), s.them())
+		}
+		return fmt.Sprintf("%s of %s left clean by your job", s.gpus(), s.Node)
+	},
+	when: "after your job",
+	verb: "Found",
+	closing: func(s Scene, told []finding.Finding) []string {
+		var out []string
+		if blamed(s, told) {
+			out = append(out, "  Do: end background processes before your script ends (wait, or trap 'kill 0' EXIT)")
+		}
+		if s.Verdict.Action == config.Drain {
+			out = append(out, "  Means: this node takes no new jobs until an admin has looked at it")
+		}
+		return append(out, fmt.Sprintf("  More: for your admin: bookend show %d on %s", s.Job.ID, s.Node))
+	},
+}
+
+// quiet is the one line of a report without findings for the user. It says clean only of what was seen clean.
+func (s Scene) quiet(w words) string {
+	unclean := ""
+	for _, c := range s.Cards {
+		curve, looked := s.Now.Curves[c.Device.ID]
+		switch {
+		case !looked || curve.State == settle.Unknown:
+			return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Node, s.obstacle())
+		case curve.State != settle.Clean:
+			unclean = fmt.Sprintf("%s of %s in use, no action needed; %s", s.gpus(), s.Node, s.free())
+		}
+	}
+	if len(s.Cards) == 0 {
+		return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Node, s.obstacle())
+	}
+	if unclean != "" {
+		return unclean
+	}
+	return w.clean(s)
+}
+
+// obstacle is the first thing that kept Bookend from looking.
+func (s Scene) obstacle() string {
+	for _, f := range s.Findings {
+		if e, ok := code.Lookup(f.Code); ok {
+			return e.Title
+		}
+	}
+	return "reason unknown"
+}
+
+// gpus names the job's cards with their verb: "GPU 0 is", "GPUs 0,2,3 are".
+func (s Scene) gpus() string {
+	if len(s.Cards) == 1 {
+		return fmt.Sprintf("GPU %d", s.Cards[0].Index)
+	}
+	list := make([]string, len(s.Cards))
+	for i, c := range s.Cards {
+		list[i] = fmt.Sprint(c.Index)
+	}
+	return "GPUs " + strings.Join(list, ",")
+}
+
+func (s Scene) them() string {
+	if len(s.Cards) == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+// free says how much a job can have: the least over its cards.
+func (s Scene) free() string {
+	least, known := s.leastFree()
+	each := ""
+	if len(s.Cards) > 1 {
+		each = " each"
+	}
+	if !known {
+		return "free memory unknown"
+	}
+	return fmt.Sprintf("%d MiB free%s", least>>20, each)
+}
+
+func (s Scene) leastFree() (least uint64, known bool) {
+	for _, c := range s.Cards {
+		r, _ := s.Now.Snapshot.Reading(c.Device.ID)
+		if !r.Memory.Free.Known() || r.Device.ID == "" {
+			continue
+		}
+		if !known || r.Memory.Free.Bytes < least {
+			least, known = r.Memory.Free.Bytes, true
+		}
+	}
+	return least, known
+}
+
+func (s Scene) startedDirty() bool {
+	if s.Before == nil {
+		return false
+	}
+	for _, c := range s.Before.Curves {
+		if c.State == settle.Flat || c.State == settle.Moving {
+			return true
+		}
+	}
+	return false
+}
+
+// state is the strongest that findings about one subject prove: that something was on it, that it failed, or
+// only that nobody could tell.
+func state(about []finding.Finding) string {
+	proven := "could not be checked"
+	for _, f := range about {
+		switch {
+		case f.Holder != nil, f.Unknown == "" && onCard(f.Code):
+			return "was not clean"
+		case f.Unknown == "":
+			proven = "had a fault"
+		}
+	}
+	return proven
+}
+
+// onCard reports findings of something that is on a card, as opposed to faults of cards and drivers.
+func onCard(c code.Code) bool {
+	switch c {
+	case code.Orphan, code.Residue, code.Phantom, code.Dirty, code.Foreign, code.Stray:
+		return true
+	}
+	return false
+}
+
+// sentence says what one finding saw, and whose it is.
+func (s Scene) sentence(w words, f finding.Finding) []string {
+	out := []string{fmt.Sprintf("  %s: %s", w.verb, s.seen(f))}
+	if who := s.who(f); who != "" {
+		out = append(out, "  Who: "+who)
+	}
+	return out
+}
+
+func (s Scene) seen(f finding.Finding) string {
+	switch {
+	case f.Holder == nil && f.Unknown != "":
+		return string(Clean("could not tell: "+f.Unknown, 3*Width))
+	case f.Code == code.Phantom || f.Holder != nil && f.Holder.Gone:
+		return fmt.Sprintf("%s still in use though its process is gone", mib(f.Bytes))
+	case f.Holder != nil:
+		return fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder))
+	case f.Code == code.Residue || f.Code == code.Dirty:
+		return fmt.Sprintf("%s in use that no listed process accounts for", mib(f.Bytes))
+	}
+	return string(Clean(f.Observed, 3*Width))
+}
+
+// process names a process as far as its reader may know it.
+func (s Scene) process(h *finding.Holder) string {
+	if h.Why != "" {
+		return "a process that could not be looked up"
+	}
+	if h.UID != s.Job.UID {
+		return "a process that is not yours"
+	}
+	return fmt.Sprintf("process %d (%s) since %s", h.PID, Clean(h.Name, 32), s.clockTime(h.Start))
+}
+
+func (s Scene) clockTime(boot time.Duration) string {
+	if boot == 0 {
+		return "at an unknown time"
+	}
+	return s.WallNow.Add(boot - s.BootNow).Format("15:04:05")
+}
+
+// who words the owner with its evidence: only a cgroup or a sighting is certain.
+func (s Scene) who(f finding.Finding) string {
+	if f.Owner == nil {
+		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone {
+			return "no job: it was started outside Slurm, or lost its job"
+		}
+		return ""
+	}
+	if f.Unknown != "" {
+		return "a job that this node has no record of"
+	}
+	sure := "probably "
+	if f.Owner.Level == "cgroup" || f.Owner.Level == "sighting" {
+		sure = ""
+	}
+	switch {
+	case f.Owner.Job == s.Job.ID && f.Code == code.Dirty:
+		return sure + "an earlier run of this job"
+	case f.Owner.Job == s.Job.ID:
+		return sure + "this job"
+	case f.Owner.UID == s.Job.UID && f.Owner.Job != 0:
+		return fmt.Sprintf("%syour job %d", sure, f.Owner.Job)
+	case s.Privacy == config.PrivacyAll && f.Owner.Job != 0:
+		return fmt.Sprintf("%sjob %d of another user", sure, f.Owner.Job)
+	}
+	return sure + "another user's job"
+}
+
+func blamed(s Scene, told []finding.Finding) bool {
+	for _, f := range told {
+		if f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
+			return true
+		}
+	}
+	return false
+}
+
+// privateToAdmin reports findings about Bookend itself: a user can do nothing with them.
+func privateToAdmin(f finding.Finding) bool {
+	e, ok := code.Lookup(f.Code)
+	return ok && e.Scope == code.Own
+}
+
+func mib(f gpu.Figure) string {
+	if !f.Known() {
+		return "an unknown amount of memory"
+	}
+	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+}

@@ -1,0 +1,230 @@
+// Package resolve finds the devices behind the GPU list that Slurm gives a job. It never guesses: a list that
+// could mean two things is unknown, with the reason.
+package resolve
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Result is what a job's GPU list means on this node.
+type Result struct {
+	// Devices are certain, in Slurm's order.
+	Devices []Assigned
+	// Unknown says why the job has GPUs that Devices does not list, or lists without the card they are on.
+	Unknown string
+	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
+	Missing []int
+}
+
+// Assigned is one device of the job. Device.ID is empty where the driver had not cached the card's id: then
+// Device.BusID names it, and the first reading of the card tells the id. A MIG instance has an ID but no bus id,
+// which would name the whole card.
+type Assigned struct {
+	Index  int // Slurm's index of the device; -1 where Slurm gave only an id
+	Device gpu.Device
+}
+
+var errMissing = errors.New("not on this node")
+
+// Devices resolves a job's list. Ids in CUDA_VISIBLE_DEVICES win over indexes; an index counts the node's usable
+// cards as order says, or is looked up in gpuMap (values: device ids or bus ids) under config.OrderMap.
+//
+// What no order can see is a gres.conf that leaves out usable cards, and a card in MIG mode that moves the
+// indexes of whole cards: such nodes need config.OrderMap or a Slurm that gives ids.
+func Devices(job slurm.Job, cards []gpu.Card, order config.GPUOrder, gpuMap map[int]string) Result {
+	wanted, err := requests(job)
+	if err != nil {
+		return Result{Unknown: err.Error()}
+	}
+	node := node{cards: cards, gpuMap: gpuMap}
+	node.ordered, node.disorder = inOrder(cards, order)
+	if slices.ContainsFunc(wanted, func(r request) bool { return isInstance(r.name) }) {
+		node.disorder = errors.New("this node has MIG instances, which move Slurm's indexes: set nvidia.gpu_map")
+	}
+	var result Result
+	for _, r := range wanted {
+		device, err := node.find(r, order)
+		result.add(r, device, err)
+	}
+	if twin := result.twin(); twin != "" {
+		return Result{Unknown: fmt.Sprintf("two of the job's GPUs lead to the same device, %s", twin)}
+	}
+	return result
+}
+
+func (r *Result) add(wanted request, device gpu.Device, err error) {
+	switch {
+	case errors.Is(err, errMissing) && wanted.index >= 0:
+		r.Missing = append(r.Missing, wanted.index)
+	case errors.Is(err, errMissing):
+		r.doubt(fmt.Sprintf("device %q is not on this node", wanted.name))
+	case err != nil:
+		r.doubt(err.Error())
+	default:
+		r.Devices = append(r.Devices, Assigned{Index: wanted.index, Device: device})
+		if isInstance(string(device.ID)) && device.Parent == "" {
+			r.doubt(fmt.Sprintf("the card of MIG instance %q is not known", device.ID))
+		}
+	}
+}
+
+func (r *Result) doubt(why string) {
+	if r.Unknown == "" {
+		r.Unknown = why
+	}
+}
+
+// twin names a device that is listed twice.
+func (r *Result) twin() string {
+	seen := map[string]bool{}
+	for _, a := range r.Devices {
+		for _, name := range []string{string(a.Device.ID), string(a.Device.BusID)} {
+			if name != "" && seen[name] {
+				return name
+			}
+			seen[name] = true
+		}
+	}
+	return ""
+}
+
+// request is one element of Slurm's lists.
+type request struct {
+	index int    // -1 when not told
+	name  string // the device's id; empty when only the index is told
+}
+
+// requests joins Slurm's two lists, which name the same devices in the same order.
+func requests(job slurm.Job) ([]request, error) {
+	if job.GPUProblem != "" {
+		return nil, errors.New(job.GPUProblem)
+	}
+	if len(job.Visible) == 0 {
+		return byIndexes(job.GPUIndexes), nil
+	}
+	if n := len(job.GPUIndexes); n != 0 && n != len(job.Visible) {
+		return nil, fmt.Errorf("the job has %d GPU indexes but %d visible devices", n, len(job.Visible))
+	}
+	visible := make([]request, len(job.Visible))
+	for i, element := range job.Visible {
+		visible[i] = request{index: -1, name: element}
+		if n, err := strconv.ParseUint(element, 10, 16); err == nil {
+			visible[i] = request{index: int(n)}
+		}
+	}
+	if len(job.GPUIndexes) == 0 { // Slurm 20.11
+		return visible, nil
+	}
+	return joined(job.GPUIndexes, visible)
+}
+
+func byIndexes(indexes []int) []request {
+	wanted := make([]request, len(indexes))
+	for i, index := range indexes {
+		wanted[i].index = index
+	}
+	return wanted
+}
+
+// joined gives each visible id its index, and refuses a visible index that is not the one in its place.
+func joined(indexes []int, visible []request) ([]request, error) {
+	for i := range visible {
+		if visible[i].name != "" {
+			visible[i].index = indexes[i]
+		}
+		if visible[i].index != indexes[i] {
+			return nil, fmt.Errorf("the job has GPU index %d but visible device %d", indexes[i], visible[i].index)
+		}
+	}
+	return visible, nil
+}
+
+// node is where a request is looked up.
+type node struct {
+	cards    []gpu.Card
+	gpuMap   map[int]string
+	ordered  []gpu.Device // usable cards as Slurm counts them
+	disorder error        // why they cannot be counted
+}
+
+// find returns errMissing for a device this node does not have, another error where it cannot be told.
+func (n *node) find(r request, order config.GPUOrder) (gpu.Device, error) {
+	if r.name != "" {
+		return n.named(r.name)
+	}
+	if order != config.OrderMap {
+		return n.counted(r.index)
+	}
+	name, ok := n.gpuMap[r.index]
+	if !ok {
+		return gpu.Device{}, fmt.Errorf("nvidia.gpu_map has no GPU index %d", r.index)
+	}
+	return n.named(name)
+}
+
+func (n *node) counted(index int) (gpu.Device, error) {
+	switch {
+	case n.disorder != nil:
+		return gpu.Device{}, n.disorder
+	case index < 0 || index >= len(n.ordered):
+		return gpu.Device{}, errMissing
+	}
+	return n.ordered[index], nil
+}
+
+func (n *node) named(name string) (gpu.Device, error) {
+	if busID, err := gpu.ParseBusID(name); err == nil {
+		return n.card(func(d gpu.Device) bool { return d.BusID == busID })
+	}
+	switch {
+	case isInstance(name):
+		return n.instance(name)
+	case strings.HasPrefix(name, "GPU-"):
+		return n.whole(name)
+	}
+	return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", name)
+}
+
+// whole finds a card by id. While the driver has not cached every card's id, one that is not found may be any of
+// those: the id alone still names it to the driver.
+func (n *node) whole(id string) (gpu.Device, error) {
+	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
+	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return !c.Excluded && c.Device.ID == "" }) {
+		return device, err
+	}
+	return gpu.Device{ID: gpu.ID(id)}, nil
+}
+
+// card finds a usable card.
+func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
+	for _, c := range n.cards {
+		if !c.Excluded && match(c.Device) {
+			return c.Device, nil
+		}
+	}
+	return gpu.Device{}, errMissing
+}
+
+func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
+
+// instance describes a MIG instance. Drivers before 470 name its card in its id, "MIG-GPU-<uuid>/gi/ci"; later
+// ones, "MIG-<uuid>", do not.
+func (n *node) instance(id string) (gpu.Device, error) {
+	parent, _, old := strings.Cut(strings.TrimPrefix(id, "MIG-"), "/")
+	if !old {
+		return gpu.Device{ID: gpu.ID(id)}, nil
+	}
+	card, err := n.whole(parent)
+	if err != nil {
+		return gpu.Device{}, err
+	}
+	return gpu.Device{ID: gpu.ID(id), Parent: gpu.ID(parent), Name: card.Name, Vendor: card.Vendor}, nil
+}

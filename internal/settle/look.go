@@ -1,0 +1,172 @@
+package settle
+
+import (
+	"slices"
+
+	"bookend/internal/gpu"
+)
+
+// tolerance is how far two readings may differ and still count as equal: 2 MiB, the page in which the driver
+// hands memory out and takes it back. Leftovers were measured not to move at all, teardown to move by
+// hundreds of MiB between two looks, so nothing real lies in between; an exact comparison would let a single
+// page of the driver's own keep a leak "moving" for ever.
+const tolerance = 2 << 20
+
+// answer is yes, no or cannot tell.
+type answer int
+
+const (
+	cannotTell answer = iota
+	yes
+	no
+)
+
+// look is what one snapshot says about one device.
+type look struct {
+	reading gpu.Reading
+	missing string // why the snapshot has no reading of the device; empty when it has
+	faults  []gpu.FaultCode
+}
+
+func lookAt(s gpu.Snapshot, d gpu.Device) look {
+	var l look
+	for _, f := range s.Faults {
+		if !concerns(f, d) {
+			continue
+		}
+		l.faults = append(l.faults, f.Code)
+		l.missing = reason(l.missing, f.Detail, string(f.Code))
+	}
+	l.missing = reason(l.missing, "device missing from the look")
+	for _, r := range s.Readings {
+		if isOf(r, d) {
+			l.reading, l.missing = r, ""
+			break
+		}
+	}
+	slices.Sort(l.faults)
+	return l
+}
+
+// isOf finds the reading of a device that is known by its bus id alone; the MIG instances there have ids.
+func isOf(r gpu.Reading, d gpu.Device) bool {
+	if d.ID != "" {
+		return r.Device.ID == d.ID
+	}
+	return d.BusID != "" && r.Device.BusID == d.BusID && r.Device.Parent == ""
+}
+
+// concerns reports whether a fault is the device's. One that names another id at the same bus id is not: a card's
+// MIG instances share it. A device without any name has the faults without one.
+func concerns(f gpu.Fault, d gpu.Device) bool {
+	if f.Device != "" && d.ID != "" {
+		return f.Device == d.ID
+	}
+	return f.BusID == d.BusID && (d.BusID != "" || f.Device == d.ID)
+}
+
+// clean answers whether the look shows nothing beyond what is expected, and if it cannot tell, why.
+// Both memory and processes must be within: an exported handle has memory and no process, a client that
+// has just started a process and no memory. Either one beyond is enough for "no".
+func (l look) clean(rule gpu.WatchRule) (answer, string) {
+	if l.missing != "" {
+		return cannotTell, l.missing
+	}
+	processes, whyProcesses := l.processesWithin(rule.Expect[l.reading.Device.ID])
+	memory, whyMemory := l.memoryWithin(rule)
+	switch {
+	case processes == no || memory == no:
+		return no, ""
+	case processes == cannotTell:
+		return cannotTell, "processes: " + whyProcesses
+	case memory == cannotTell:
+		return cannotTell, "memory: " + whyMemory
+	}
+	return yes, ""
+}
+
+// processesWithin answers no for a listed PID that is not expected even when the list is incomplete.
+func (l look) processesWithin(want gpu.Expected) (answer, string) {
+	for _, p := range l.reading.Processes {
+		if !slices.Contains(want.PIDs, p.PID) {
+			return no, ""
+		}
+	}
+	if why := l.reading.ProcessesUnknown; why != "" {
+		return cannotTell, why
+	}
+	return yes, ""
+}
+
+// memoryWithin compares used memory with the expected. A figure that contains the driver's own share can only
+// be compared with an earlier figure of the same kind: against an idle 0 it says nothing.
+func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
+	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID]
+	switch {
+	case !m.Used.Known():
+		return cannotTell, m.Used.Unknown
+	case l.incomparable(rule):
+		return cannotTell, "the driver counts its own share as used, and no earlier reading is known"
+	case m.Used.Bytes <= want.UsedBytes || m.Used.Bytes-want.UsedBytes <= rule.SlackBytes:
+		return yes, ""
+	}
+	return no, ""
+}
+
+// incomparable reports a figure that no further look can make comparable.
+func (l look) incomparable(rule gpu.WatchRule) bool {
+	return l.reading.Memory.UsedHasReserved && rule.Expect[l.reading.Device.ID].UsedBytes == 0
+}
+
+// equal reports whether two looks say the same, within tolerance. What both could not read counts as the same,
+// unless the driver gave different reasons.
+func equal(a, b look) bool {
+	if !slices.Equal(a.faults, b.faults) {
+		return false
+	}
+	if a.unread() || b.unread() {
+		return a.unread() && b.unread()
+	}
+	if (a.reading.ProcessesUnknown == "") != (b.reading.ProcessesUnknown == "") {
+		return false
+	}
+	return equalFigure(a.reading.Memory.Used, b.reading.Memory.Used) &&
+		equalProcesses(a.reading.Processes, b.reading.Processes)
+}
+
+// unread is true when nothing is known: a card may fail before its reading or in it.
+func (l look) unread() bool {
+	r := l.reading
+	return l.missing != "" || !r.Memory.Used.Known() && r.ProcessesUnknown != "" && len(r.Processes) == 0
+}
+
+func equalProcesses(a, b []gpu.Process) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i, p := range a {
+		if b[i].PID != p.PID { // backends sort by PID, but do not promise it
+			i = slices.IndexFunc(b, func(q gpu.Process) bool { return q.PID == p.PID })
+		}
+		if i < 0 || !equalFigure(p.Memory, b[i].Memory) {
+			return false
+		}
+	}
+	return true
+}
+
+func equalFigure(a, b gpu.Figure) bool {
+	if !a.Known() || !b.Known() {
+		return a.Known() == b.Known()
+	}
+	return max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= tolerance
+}
+
+func reason(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return "not read"
+}

@@ -1,0 +1,144 @@
+// Package settle holds the one rule by which a series of looks at a device is called clean, flat or still
+// moving. The backend uses it to stop looking, the hook to judge what it got: never on one sample, except
+// that a device whose memory and processes are both clean is clean at once.
+package settle
+
+import (
+	"time"
+
+	"bookend/internal/gpu"
+)
+
+// State is what a series of looks at one device amounts to.
+type State string
+
+// The four answers.
+const (
+	Clean   State = "clean"   // the last look shows nothing beyond what is expected
+	Flat    State = "flat"    // something is there and has not changed for the rule's time, seen often enough
+	Moving  State = "moving"  // still changing, or not watched long enough to tell
+	Unknown State = "unknown" // the last look could not read it
+)
+
+// Curve is the verdict on one device's series of looks.
+type Curve struct {
+	State   State         `json:"state"`
+	Why     string        `json:"why,omitempty"` // for Unknown
+	Looks   int           `json:"looks"`
+	Settled time.Duration `json:"settled_ns"` // from the first look to the first of the final equal ones
+	Span    time.Duration `json:"span_ns"`    // from the first look to the last
+	// Steady is true when the final looks said the same for Rule.Flat, in looks enough and close enough to have
+	// seen it: always for Flat; for Unknown it says that the device's fault, or what cannot be read, stayed.
+	Steady bool `json:"steady,omitempty"`
+}
+
+// What it takes for equal looks to be an observation and not a coincidence.
+const (
+	// fewestLooks: two equal looks may be one moment that was met twice, such as two stalled calls or two points
+	// of a sawtooth (readings jump during a teardown). The schedule gives four in the shortest default, 2 s.
+	fewestLooks = 3
+	// longestGap between neighbouring looks: nobody saw what lies in a longer one. The schedule's longest pause
+	// is 1 s and the slowest call measured took 0.4 s; more is a stalled driver or a machine that was suspended
+	// (looks are stamped with CLOCK_BOOTTIME, which goes on meanwhile).
+	longestGap = 1500 * time.Millisecond
+)
+
+// Judge says what a series of looks, oldest first, amounts to for the device with this id. For a clean device
+// the final equal looks are those that are clean. Unknown means that the last look shows nothing unexpected but
+// could not read everything that would make it clean; an unexpected process is proof enough of the contrary.
+func Judge(rule gpu.WatchRule, id gpu.ID, looks []gpu.Snapshot) Curve {
+	return JudgeDevice(rule, gpu.Device{ID: id}, looks)
+}
+
+// JudgeDevice is Judge for a device that may be known by its bus id alone. Its faults may name it either way.
+func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
+	if len(looks) == 0 {
+		return Curve{State: Unknown, Why: "never looked at"}
+	}
+	last := lookAt(looks[len(looks)-1], d)
+	clean, why := last.clean(rule)
+	same := func(l look) bool { return equal(l, last) }
+	if clean == yes {
+		same = func(l look) bool { also, _ := l.clean(rule); return also == yes }
+	}
+	first := firstOfRun(looks, d, same)
+	curve := Curve{
+		Looks: len(looks), Span: span(looks), Settled: since(looks[0], looks[first]),
+		Steady: observed(rule.Flat, looks[first:]),
+	}
+	switch {
+	case clean == yes:
+		curve.State = Clean
+	case clean == cannotTell:
+		curve.State, curve.Why = Unknown, why
+	case curve.Steady:
+		curve.State = Flat
+	default:
+		curve.State = Moving
+	}
+	return curve
+}
+
+// Done reports whether watching may end: every device is clean, or has said the same for Rule.Flat (be it that
+// something is there or that it cannot be read), or no further look can tell more, or Rule.Max is over.
+// A device that was asked for counts whether or not a look could read it.
+func Done(rule gpu.WatchRule, devices []gpu.Device, looks []gpu.Snapshot) bool {
+	if len(looks) == 0 {
+		return false
+	}
+	if span(looks) >= rule.Max {
+		return true
+	}
+	last := looks[len(looks)-1]
+	for _, d := range devices {
+		curve := JudgeDevice(rule, d, looks)
+		useless := curve.State == Unknown && lookAt(last, d).incomparable(rule)
+		if curve.State != Clean && !curve.Steady && !useless {
+			return false
+		}
+	}
+	return true
+}
+
+// Pause returns how long to wait after n looks, so that looks fall at 0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.6, … s:
+// dense over the 0.1 to 0.4 s of a teardown, sparse over the seconds in which orphaned workers notice.
+func Pause(n int) time.Duration {
+	const first, longest = 100 * time.Millisecond, time.Second
+	switch {
+	case n <= 1:
+		return first
+	case n >= 6: // first << 4 is beyond the longest
+		return longest
+	}
+	return first << (n - 2)
+}
+
+// observed reports whether equal looks hold a stretch without a long gap that is flat long and has looks enough.
+// What was once seen that well stays so while the looks stay equal.
+func observed(flat time.Duration, equal []gpu.Snapshot) bool {
+	first := 0
+	for i := 1; i < len(equal); i++ {
+		if since(equal[i-1], equal[i]) > longestGap {
+			first = i
+		}
+		if i-first+1 >= fewestLooks && since(equal[first], equal[i]) >= flat {
+			return true
+		}
+	}
+	return false
+}
+
+// firstOfRun returns the index of the first of the final looks that all satisfy same. The last look belongs
+// to the run by definition.
+func firstOfRun(looks []gpu.Snapshot, d gpu.Device, same func(look) bool) int {
+	first := len(looks) - 1
+	for first > 0 && same(lookAt(looks[first-1], d)) {
+		first--
+	}
+	return first
+}
+
+func span(looks []gpu.Snapshot) time.Duration { return since(looks[0], looks[len(looks)-1]) }
+
+// since never goes back: stamps come from another process.
+func since(a, b gpu.Snapshot) time.Duration { return max(0, b.At-a.At) }
