@@ -1,0 +1,106 @@
+// Package asuser turns a process of root's into one of a user's, for good. It is meant for a short-lived child
+// that holds nothing but its three pipes: the hook's own binary started again.
+//
+// Nothing is executed afterwards. Starting a program as the user (SysProcAttr.Credential) would make it
+// dumpable again, and so traceable by the user, who could then answer root in its name.
+package asuser
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrRefused: the ids are not a user's.
+var ErrRefused = errors.New("refusing to become")
+
+// Become makes every thread of the process run as uid and gid with exactly these groups and no capability, and
+// proves that the way back is closed. After an error the process must do nothing for the user and end.
+//
+// The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
+// CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,
+// which a securebit could have kept, last. Linux keeps all of these per thread; package unix would change the
+// calling thread only.
+func Become(uid, gid uint32, groups []uint32) error {
+	if err := check(uid, gid, groups); err != nil {
+		return err
+	}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"set no_new_privs", func() error { return prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1) }},
+		{"drop bounding set", dropBoundingSet},
+		{"set groups", func() error { return syscall.Setgroups(ints(groups)) }},
+		{"set gid", func() error { return syscall.Setresgid(int(gid), int(gid), int(gid)) }},
+		{"set uid", func() error { return syscall.Setresuid(int(uid), int(uid), int(uid)) }},
+		{"drop capabilities", dropCapabilities},
+		// After the ids: changing them sets it to fs.suid_dumpable, which an admin may have made 1.
+		{"set undumpable", func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("become user %d: %s: %w", uid, s.what, err)
+		}
+	}
+	if err := prove(uid, gid, groups); err != nil {
+		return fmt.Errorf("become user %d: %w", uid, err)
+	}
+	return nil
+}
+
+func check(uid, gid uint32, groups []uint32) error {
+	for _, id := range append([]uint32{uid, gid}, groups...) {
+		if id == 0 || id == noID {
+			return fmt.Errorf("%w user %d, group %d, groups %v", ErrRefused, uid, gid, groups)
+		}
+	}
+	if len(groups) > maxGroups {
+		return fmt.Errorf("%w user %d: %d groups", ErrRefused, uid, len(groups))
+	}
+	return nil
+}
+
+func ints(ids []uint32) []int {
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = int(id)
+	}
+	return out
+}
+
+// prctlAll calls prctl on every thread. It needs a program without cgo, which all hooks are.
+func prctlAll(option int, arg uintptr) error {
+	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, uintptr(option), arg, 0, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func dropBoundingSet() error {
+	for c := uintptr(0); ; c++ {
+		err := prctlAll(unix.PR_CAPBSET_DROP, c)
+		if c > 0 && errors.Is(err, unix.EINVAL) { // beyond the kernel's last capability
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	// AllThreadsSyscall keeps what its arguments point to where it is (go:uintptrescapes).
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

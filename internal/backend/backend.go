@@ -1,0 +1,217 @@
+// Package backend asks a vendor's backend (package wire) and says what came of it. A backend may be missing,
+// untrusted, of another release, broken, or stuck in the driver: each is an answer with a code of its own,
+// never an error, and what it said before it crashed or hung still counts.
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/routine"
+	"bookend/internal/safefile"
+	"bookend/internal/wire"
+)
+
+// Params say which backend to ask.
+type Params struct {
+	Path string // the program, absolute
+	// Root is whether this process runs as root: then the program, and each library that the request names,
+	// must be trusted.
+	Root bool
+}
+
+// Answer is what a backend said, and what is wrong with that. Strings of the driver and of the backend are raw.
+type Answer struct {
+	Hello     *wire.Hello
+	Snapshots []gpu.Snapshot // oldest first
+	Faults    []gpu.Fault    // of the driver as a whole; a device's own stand in the snapshots
+	Complete  bool           // the backend said that it was done
+	Abandoned *Abandoned     // set when the backend could not be killed: nobody may start another while it lives
+	Took      time.Duration
+	Troubles  []Trouble
+	Panic     *routine.Panic // a defect of Bookend's own on the way
+}
+
+// Abandoned names a backend that is still stuck, for child.Alive.
+type Abandoned struct {
+	PID        int
+	StartTicks uint64
+}
+
+// Trouble is one thing that went wrong with the backend itself.
+type Trouble struct {
+	Code   code.Code
+	Detail string // the backend's last words may be in it
+}
+
+// Ask sends one request and waits for the answer, at most req.Deadline() and the short grace of child.Run.
+func Ask(p Params, req wire.Request) Answer {
+	if req.Deadline() <= 0 {
+		return failed(code.Slow, "no time left to ask the backend")
+	}
+	if err := p.trust(req.Options); err != nil {
+		return failed(code.BackendRefused, err.Error())
+	}
+	line, err := req.Line()
+	if err != nil {
+		return failed(code.BackendFlood, err.Error())
+	}
+	return judge(child.Run(child.Spec{
+		Path: p.Path,
+		// Env stays empty. LD_BIND_NOW would kill the backend at its start, LD_PRELOAD and LD_LIBRARY_PATH would
+		// put somebody's code into it, CUDA_* would hide devices; a backend needs no variable at all.
+		Stdin:     line,
+		HoldStdin: true, // its end tells the backend that nobody waits any more
+		MaxOutput: wire.MaxReplyBytes,
+		Timeout:   req.Deadline(),
+	}), req)
+}
+
+// Check says what would keep Ask from starting the backend, nil where nothing would; it starts nothing.
+func Check(p Params, o wire.Options) *Trouble {
+	if err := p.trust(o); err != nil {
+		return &Trouble{code.BackendRefused, err.Error()}
+	}
+	st, err := os.Stat(p.Path)
+	switch {
+	case err != nil:
+		return &Trouble{code.BackendMissing, err.Error()}
+	case !st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0:
+		return &Trouble{code.BackendMissing, fmt.Sprintf("%s: not an executable file", p.Path)}
+	}
+	return nil
+}
+
+// trust checks what will run with root's rights.
+// Threat: a configuration that points into a user's folder, or a folder on the way that others may write to.
+func (p Params) trust(o wire.Options) error {
+	if !p.Root {
+		return nil
+	}
+	for _, path := range []string{p.Path, o.NVMLLibrary} {
+		if path == "" {
+			continue // a library found by the dynamic linker, in root's folders
+		}
+		// A file that does not exist is harmless: it is reported as missing when it is started or loaded.
+		if err := safefile.Trusted(path); err != nil && !errors.Is(err, syscall.ENOENT) {
+			return err
+		}
+	}
+	return nil
+}
+
+func failed(c code.Code, detail string) Answer {
+	return Answer{Troubles: []Trouble{{c, detail}}}
+}
+
+// judge reads the answer of a backend that has ended, in whatever way.
+func judge(res child.Result, req wire.Request) Answer {
+	a := Answer{Took: res.Took}
+	switch defect := errors.As(res.Err, &a.Panic); {
+	case defect && res.Outcome == child.NotStarted:
+		return a
+	case res.Outcome == child.NotStarted:
+		return failed(code.BackendMissing, fmt.Sprint(res.Err))
+	}
+	if res.Outcome == child.Abandoned {
+		a.Abandoned = &Abandoned{res.PID, res.StartTicks}
+	}
+	ending := ended(res, req)
+	replies, err := wire.DecodeReplies(res.Stdout)
+	a.take(replies)
+	breach := breached(err, ending != nil)
+	switch {
+	case breach != nil && breach.Code == code.BackendVersion:
+		ending = nil // a backend of another release refuses the request: that is no crash
+	case ending != nil && ending.Code == code.BackendFlood:
+		breach = nil // the answer is cut where it was stopped
+	}
+	if breach != nil || ending != nil && ending.Code == code.BackendFlood {
+		a.Snapshots, a.Faults = nil, nil // one bad line takes the trust from the rest
+	}
+	for _, t := range []*Trouble{ending, breach} {
+		if t != nil {
+			a.Troubles = append(a.Troubles, *t)
+		}
+	}
+	return a
+}
+
+func (a *Answer) take(replies []wire.Reply) {
+	for _, r := range replies {
+		switch r.Kind {
+		case wire.KindHello:
+			a.Hello = r.Hello
+		case wire.KindSnapshot:
+			a.Snapshots = append(a.Snapshots, *r.Snapshot)
+		case wire.KindFault:
+			a.Faults = append(a.Faults, *r.Fault)
+		case wire.KindDone:
+			a.Complete = true
+		}
+	}
+}
+
+// ended says what is wrong with the way in which the backend ended, if anything.
+func ended(res child.Result, req wire.Request) *Trouble {
+	switch res.Outcome {
+	case child.Hung:
+		return &Trouble{code.Hang, fmt.Sprintf("killed after %v", req.Deadline())}
+	case child.Abandoned:
+		return &Trouble{code.Hang, fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)}
+	case child.Flooded:
+		return &Trouble{code.BackendFlood, fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
+	case child.Crashed:
+		if res.Signal == syscall.SIGALRM { // set by the backend for the very deadline
+			return &Trouble{code.Hang, fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))}
+		}
+		return &Trouble{code.BackendCrash, withLastWords("ended by signal "+res.Signal.String(), res.Stderr)}
+	}
+	if res.ExitCode == 0 {
+		return nil
+	}
+	// The dynamic linker's own end of a program that calls a function which the driver's library lacks.
+	const linkerGaveUp = 127
+	how := fmt.Sprintf("exit code %d", res.ExitCode)
+	if res.ExitCode == linkerGaveUp && strings.Contains(string(res.Stderr), "undefined symbol") {
+		return &Trouble{code.Old, withLastWords(how, res.Stderr)}
+	}
+	return &Trouble{code.BackendCrash, withLastWords(how, res.Stderr)}
+}
+
+// breached says how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
+func breached(err error, cut bool) *Trouble {
+	var problem *wire.Error
+	if !errors.As(err, &problem) {
+		return nil
+	}
+	switch problem.Problem {
+	case wire.WrongVersion:
+		return &Trouble{code.BackendVersion, problem.Error()}
+	case wire.CutOff:
+		if cut {
+			return nil
+		}
+	case wire.TooLong:
+		return &Trouble{code.BackendFlood, problem.Error()}
+	}
+	return &Trouble{code.BackendGarbage, problem.Error()}
+}
+
+// withLastWords adds the first line of what a backend wrote on stderr: a Go panic and the linker both begin
+// with the message.
+func withLastWords(how string, stderr []byte) string {
+	const most = 300
+	first, _, _ := strings.Cut(strings.TrimSpace(string(stderr)), "\n")
+	if first == "" {
+		return how
+	}
+	return how + ": " + first[:min(len(first), most)]
+}

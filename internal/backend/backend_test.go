@@ -1,0 +1,225 @@
+package backend
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/wire"
+)
+
+// What the fake backends, shell scripts, say.
+const (
+	hello = `echo '{"bookend":1,"kind":"hello","hello":{"backend":"fake","version":"1"}}'` + "\n"
+	look  = `echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},` +
+		`"memory":{"used":{"bytes":7}},"processes":[]}]}}'` + "\n"
+	fault = `echo '{"bookend":1,"kind":"fault","fault":{"code":"driver_error","detail":"oops"}}'` + "\n"
+	done  = `echo '{"bookend":1,"kind":"done"}'` + "\n"
+)
+
+// fake writes a backend that reads its request and then does what the script says.
+func fake(t *testing.T, dir, script string) Params {
+	t.Helper()
+	path := filepath.Join(dir, "bookend-gpu")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nread -r request\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Params{Path: path}
+}
+
+func snapshot(limit time.Duration) wire.Request {
+	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: limit.Milliseconds()}
+}
+
+const (
+	plenty = 20 * time.Second       // for backends that end by themselves
+	little = 300 * time.Millisecond // for those that have to be killed
+)
+
+func TestAsk(t *testing.T) {
+	tests := map[string]struct {
+		script   string
+		limit    time.Duration
+		looks    int
+		complete bool
+		code     code.Code
+		detail   string
+	}{
+		"complete":               {hello + look + look + done, plenty, 2, true, "", ""},
+		"the neutral core alone": {look + done, plenty, 1, true, "", ""},
+		"slow":                   {hello + "/bin/sleep 0.1\n" + look + "/bin/sleep 0.1\n" + done, plenty, 1, true, "", ""},
+		"in pieces":              {"printf '{\"bookend\":1,'\n/bin/sleep 0.1\nprintf '\"kind\":\"done\"}\\n'", plenty, 0, true, "", ""},
+		"chatty on stderr":       {"echo warning >&2\n" + look + done, plenty, 1, true, "", ""},
+
+		"crashes":             {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, code.BackendCrash, "segmentation fault: panic: boom"},
+		"crashes in a line":   {look + "printf '{\"book'\nkill -SEGV $$", plenty, 1, false, code.BackendCrash, "segmentation fault"},
+		"crashes after done":  {look + done + "kill -ABRT $$", plenty, 1, true, code.BackendCrash, "aborted"},
+		"fails":               {"echo out of luck >&2\nexit 1", plenty, 0, false, code.BackendCrash, "exit code 1: out of luck"},
+		"fails with 127":      {"exit 127", plenty, 0, false, code.BackendCrash, "exit code 127"},
+		"lacks a function":    {look + "echo 'bookend-gpu: symbol lookup error: bookend-gpu: undefined symbol: nvmlX' >&2\nexit 127", plenty, 1, false, code.Old, "undefined symbol: nvmlX"},
+		"its own alarm":       {look + "kill -ALRM $$", plenty, 1, false, code.Hang, "its own alarm"},
+		"hangs":               {look + "exec /bin/sleep 600", little, 1, false, code.Hang, "killed after 300ms"},
+		"ignores signals":     {look + "trap '' TERM INT HUP ALRM\nwhile :; do /bin/sleep 600; done", little, 1, false, code.Hang, "killed"},
+		"waits for the end":   {look + "/bin/cat >/dev/null\n" + done, little, 1, false, code.Hang, "killed"},
+		"talks, then garbage": {look + "echo NVRM: oops\n" + done, plenty, 0, false, code.BackendGarbage, "line 2: garbage"},
+		"an impossible pid": {`echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},"processes":[{"pid":-1}]}]}}'` + "\n" + done,
+			plenty, 0, false, code.BackendGarbage, "process -1"},
+		"another version":     {`echo '{"bookend":2,"kind":"hello"}'` + "\nexit 1", plenty, 0, false, code.BackendVersion, "version 2, not 1"},
+		"stops short":         {hello + look, plenty, 0, false, code.BackendGarbage, "cut off"},
+		"stops within a line": {hello + look + "printf '{\"bookend'", plenty, 0, false, code.BackendGarbage, "cut off"},
+		"says nothing":        {"", plenty, 0, false, code.BackendGarbage, "cut off"},
+		"floods":              {look + "exec /usr/bin/yes", plenty, 0, false, code.BackendFlood, "more than"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Ask(fake(t, t.TempDir(), tt.script), snapshot(tt.limit))
+			if len(got.Snapshots) != tt.looks || got.Complete != tt.complete {
+				t.Errorf("got %d looks, complete %v; want %d, %v", len(got.Snapshots), got.Complete, tt.looks, tt.complete)
+			}
+			expectTrouble(t, got, tt.code, tt.detail)
+		})
+	}
+}
+
+// expectTrouble wants exactly this one, or none.
+func expectTrouble(t *testing.T, got Answer, want code.Code, detail string) {
+	t.Helper()
+	if want == "" {
+		if len(got.Troubles) != 0 {
+			t.Errorf("got troubles %v", got.Troubles)
+		}
+		return
+	}
+	if len(got.Troubles) != 1 || got.Troubles[0].Code != want || !strings.Contains(got.Troubles[0].Detail, detail) {
+		t.Errorf("got troubles %q, want %s with %q", got.Troubles, want, detail)
+	}
+}
+
+func TestAnswerCarriesEverything(t *testing.T) {
+	got := Ask(fake(t, t.TempDir(), hello+fault+look+done), snapshot(plenty))
+	if got.Hello == nil || got.Hello.Backend != "fake" {
+		t.Errorf("got hello %+v", got.Hello)
+	}
+	if want := []gpu.Fault{{Code: gpu.FaultDriver, Detail: "oops"}}; !slices.Equal(got.Faults, want) {
+		t.Errorf("got faults %+v", got.Faults)
+	}
+	if used := got.Snapshots[0].Readings[0].Memory.Used; used != gpu.Bytes(7) {
+		t.Errorf("got used %+v", used)
+	}
+	if got.Took <= 0 {
+		t.Errorf("took %v", got.Took)
+	}
+}
+
+func TestBackendGetsItsRequestAndNoEnvironment(t *testing.T) {
+	t.Setenv("LD_BIND_NOW", "1")
+	req := snapshot(plenty)
+	req.Options.NVMLLibrary = "/lib/some.so"
+	script := `case "$request" in *'"op":"snapshot"'*'"nvml_library":"/lib/some.so"'*) ;; *) exit 5;; esac` + "\n" +
+		`[ -z "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" ] || exit 6` + "\n" + done
+	expectTrouble(t, Ask(fake(t, t.TempDir(), script), req), "", "")
+}
+
+func TestBackendThatCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	if err := os.WriteFile(data, []byte("#!/bin/sh\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "absent"), data, dir, "relative"} {
+		expectTrouble(t, Ask(Params{Path: path}, snapshot(plenty)), code.BackendMissing, path)
+	}
+}
+
+func TestNoTimeLeft(t *testing.T) {
+	expectTrouble(t, Ask(fake(t, t.TempDir(), done), snapshot(0)), code.Slow, "no time left")
+}
+
+// rootsFolder is a folder that passes as root's: those for temporary files do not.
+func rootsFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "backend-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
+	roots, others := rootsFolder(t), t.TempDir()
+	ask := func(p Params, o wire.Options) Answer {
+		p.Root = true
+		req := snapshot(plenty)
+		req.Options = o
+		return Ask(p, req)
+	}
+	library := filepath.Join(others, "libnvidia-ml.so.1")
+	if err := os.WriteFile(library, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	good := fake(t, roots, done)
+	expectTrouble(t, ask(good, wire.Options{}), "", "")
+	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: filepath.Join(roots, "absent.so")}), "", "")
+	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: library}), code.BackendRefused, others[:4])
+	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: "libnvidia-ml.so.1"}), code.BackendRefused, "not an absolute path")
+	expectTrouble(t, ask(fake(t, others, done), wire.Options{}), code.BackendRefused, others[:4])
+	expectTrouble(t, ask(Params{Path: filepath.Join(roots, "absent")}, wire.Options{}), code.BackendMissing, "absent")
+	if err := os.Chown(good.Path, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	expectTrouble(t, ask(good, wire.Options{}), code.BackendRefused, good.Path)
+}
+
+// A process that cannot be killed takes a broken driver, so only its result is played.
+func TestAbandonedBackendIsNamed(t *testing.T) {
+	got := judge(child.Result{Outcome: child.Abandoned, PID: 41, StartTicks: 77, Signal: syscall.SIGKILL}, snapshot(little))
+	if got.Abandoned == nil || *got.Abandoned != (Abandoned{41, 77}) {
+		t.Errorf("got %+v", got.Abandoned)
+	}
+	expectTrouble(t, got, code.Hang, "process 41")
+}
+
+func TestUnstartedBackendHasItsReason(t *testing.T) {
+	got := judge(child.Result{Outcome: child.NotStarted, Err: errors.New("no memory")}, snapshot(little))
+	expectTrouble(t, got, code.BackendMissing, "no memory")
+}
+
+func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
+	roots := rootsFolder(t)
+	good := fake(t, roots, done)
+	check := func(p Params, want code.Code, says string) {
+		t.Helper()
+		p.Root = true
+		got := Check(p, wire.Options{})
+		if got == nil {
+			got = &Trouble{}
+		}
+		if got.Code != want || !strings.Contains(got.Detail, says) {
+			t.Errorf("Check(%q) = %v, want %s %q", p.Path, got, want, says)
+		}
+	}
+	check(good, "", "")
+	check(Params{Path: filepath.Join(roots, "absent")}, code.BackendMissing, "absent")
+	check(Params{Path: roots}, code.BackendMissing, "not an executable file")
+	plain := fake(t, roots, done)
+	if err := os.Chmod(plain.Path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check(plain, code.BackendMissing, "not an executable file")
+	if err := os.Chown(plain.Path, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	check(plain, code.BackendRefused, "owner is 65534")
+}

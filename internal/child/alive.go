@@ -1,0 +1,77 @@
+package child
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Alive says whether an abandoned child is still there: the process pid under proc ("/proc") that started at
+// startTicks. A zombie counts as dead, but not while a thread of it lives on: a process killed with one thread
+// stuck in a driver looks like a zombie from outside. When /proc gives no answer the child counts as alive,
+// since starting another beside it is the worse mistake; when startTicks is 0, unknown, it counts as dead,
+// since its number may belong to anybody by now.
+func Alive(proc string, pid int, startTicks uint64) bool {
+	if pid <= 0 || startTicks == 0 {
+		return false
+	}
+	st, err := readStat(proc, pid)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	return st.ticks == startTicks && !st.dead()
+}
+
+// stat is what is needed of /proc/PID/stat.
+type stat struct {
+	state   byte
+	threads int
+	ticks   uint64
+}
+
+func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
+
+func readStat(proc string, pid int) (stat, error) {
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return stat{}, fmt.Errorf("read start of process %d: %w", pid, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 4<<10)) // 52 numbers and a name
+	if err != nil {
+		return stat{}, fmt.Errorf("read start of process %d: %w", pid, err)
+	}
+	return parseStat(b)
+}
+
+// Places of the fields in proc(5), counted from the state, field 3: the name before it may hold anything,
+// brackets, blanks and newlines too, so the line is cut at the last bracket.
+const (
+	fieldThreads = 20 - 3
+	fieldStart   = 22 - 3
+)
+
+func parseStat(b []byte) (stat, error) {
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) <= fieldStart || len(fields[0]) != 1 {
+		return stat{}, fmt.Errorf("parse stat: %d fields after the name", len(fields))
+	}
+	threads, err := strconv.Atoi(string(fields[fieldThreads]))
+	if err != nil {
+		return stat{}, fmt.Errorf("parse stat: threads: %w", err)
+	}
+	ticks, err := strconv.ParseUint(string(fields[fieldStart]), 10, 64)
+	if err != nil {
+		return stat{}, fmt.Errorf("parse stat: start time: %w", err)
+	}
+	return stat{state: fields[0][0], threads: threads, ticks: ticks}, nil
+}

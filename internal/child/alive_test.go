@@ -1,0 +1,94 @@
+package child
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const statTail = " 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 %threads 0 %start 14 15\n"
+
+func statLine(name, state, threads, start string) string {
+	return "42 (" + name + ") " + state + strings.NewReplacer("%threads", threads, "%start", start).Replace(statTail)
+}
+
+func TestAlive(t *testing.T) {
+	tests := map[string]struct {
+		stat string
+		want bool
+	}{
+		"same":                     {statLine("python", "D", "1", "777"), true},
+		"hostile name":             {statLine("a) Z 1\n(b", "S", "1", "777"), true},
+		"reused number":            {statLine("python", "D", "1", "778"), false},
+		"zombie":                   {statLine("python", "Z", "1", "777"), false},
+		"zombie, thread left":      {statLine("python", "Z", "2", "777"), true},
+		"dead":                     {statLine("python", "X", "0", "777"), false},
+		"garbage, so no answer":    {"42 (python", true},
+		"empty, so no answer":      {"", true},
+		"bad number, so no answer": {statLine("python", "S", "x", "777"), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			if err := os.Mkdir(filepath.Join(proc, "42"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := Alive(proc, 42, 777); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+	if Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0) {
+		t.Error("a missing process, pid 0 or an unknown start time is alive")
+	}
+}
+
+// The trap behind threads: the process whose first thread has ended is shown as a zombie and lives.
+func TestHeadlessProcessIsAlive(t *testing.T) {
+	s := self("headless")
+	p, err := openPipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.closeOurs()
+	c := launch(s, p)
+	b := <-c.born
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	if _, err := p.stdout.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := readStat("/proc", b.pid); err != nil || st.state != 'Z' {
+		t.Fatalf("stat %+v, %v; want a zombie", st, err)
+	}
+	if !Alive("/proc", b.pid, b.ticks) {
+		t.Error("a process with a living thread counts as dead")
+	}
+	kill(b.pid)
+	if err := <-c.ended; err != nil {
+		t.Fatal(err)
+	}
+	if Alive("/proc", b.pid, b.ticks) {
+		t.Error("a zombie counts as alive")
+	}
+	if _, err := reap(b.pid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte(statLine("python", "D", "1", "777")))
+	f.Add([]byte("42 (a) b) Z"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		st, err := parseStat(b)
+		if err != nil && st != (stat{}) {
+			t.Errorf("%+v with error %v", st, err)
+		}
+	})
+}

@@ -1,0 +1,141 @@
+// Package child runs everything that can sleep uninterruptibly or crash in foreign code: vendor backends, and
+// the hook's own binary started again. It is the only package that starts a process.
+//
+// A child gets its own session and process group, "/" as its working directory, the descriptors 0 to 2 (three
+// pipes) and the variables of its Spec; umask and signal mask are the hook's. It is killed at its deadline, and
+// abandoned when it cannot be killed: Run always comes back, at most grace after Spec.Timeout.
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"bookend/internal/clock"
+)
+
+// grace is how long a killed child may take to die before it is abandoned. A child that dies later is not
+// lost: Alive tells.
+const grace = 200 * time.Millisecond
+
+// maxStderr is how much of a child's stderr is kept: a message, or the head of a Go panic.
+const maxStderr = 4 << 10
+
+// Spec says what to run and what it may use.
+type Spec struct {
+	Path string   // absolute; whoever sets it has checked that it can be trusted
+	Args []string // without argv[0]
+	Env  []string // "NAME=value"; nil is the empty environment
+	// Stdin is the request. The pipe is closed after it, or with HoldStdin when the child has ended: a child
+	// that reads on learns from the end of the pipe that nobody waits for it any more.
+	Stdin     []byte
+	HoldStdin bool
+	MaxOutput int           // bytes of stdout kept; a child that writes more is killed
+	Timeout   time.Duration // from the call of Run
+	name      string        // argv[0], Path when empty
+}
+
+// Outcome is how a child ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Exited     Outcome = "exited"      // by itself, with ExitCode
+	Crashed    Outcome = "crashed"     // by a Signal that Run did not send (a backend's own alarm: SIGALRM)
+	Hung       Outcome = "hung"        // killed at its deadline
+	Abandoned  Outcome = "abandoned"   // killed, and still there after grace; it may end later
+	Flooded    Outcome = "flooded"     // killed or ended after more than MaxOutput bytes
+	NotStarted Outcome = "not-started" // Err says why
+)
+
+// Result is what became of a child. What it wrote is untrusted.
+type Result struct {
+	Outcome    Outcome
+	ExitCode   int            // for Exited
+	Signal     syscall.Signal // what ended it, 0 when nothing did or nobody knows
+	Stdout     []byte         // at most Spec.MaxOutput bytes
+	Stderr     []byte         // the first 4 KiB
+	PID        int            // 0 when it was not started
+	StartTicks uint64         // its start time, field 22 of /proc/PID/stat; 0 when it could not be read
+	Took       time.Duration
+	Err        error // why it was not started, could not be waited for, or a panic in Run's goroutines
+}
+
+// Self is the running program started again as "NAME --child OP", with an empty environment. /proc/self/exe
+// names the running file itself: an upgrade or removal of the package meanwhile changes nothing, and no path
+// is looked up that somebody could have replaced.
+func Self(op string) Spec {
+	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, name: filepath.Base(os.Args[0])}
+}
+
+// Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and grace.
+func Run(s Spec) (res Result) {
+	boot := clock.System().Boot
+	began := boot()
+	defer func() { res.Took = boot() - began }()
+	if err := s.check(); err != nil {
+		return notStarted(err)
+	}
+	p, err := openPipes()
+	if err != nil {
+		return notStarted(err)
+	}
+	defer p.closeOurs()
+	deadline := time.NewTimer(s.Timeout)
+	defer deadline.Stop()
+	c := launch(s, p)
+	b, ok := c.await(deadline.C)
+	if !ok {
+		return notStarted(fmt.Errorf("start %q: no answer from exec within %v", s.Path, s.Timeout))
+	}
+	if b.err != nil {
+		return notStarted(b.err)
+	}
+	return c.supervise(s, p, b, deadline.C)
+}
+
+// check refuses what cannot work, before anything is opened.
+func (s Spec) check() error {
+	switch {
+	case !filepath.IsAbs(s.Path):
+		return fmt.Errorf("start %q: not an absolute path", s.Path)
+	case s.Timeout <= 0:
+		return fmt.Errorf("start %q: no time left", s.Path)
+	case s.MaxOutput < 0:
+		return fmt.Errorf("start %q: negative output limit %d", s.Path, s.MaxOutput)
+	}
+	return nil
+}
+
+func (s Spec) argv() []string {
+	name := s.name
+	if name == "" {
+		name = s.Path
+	}
+	return append([]string{name}, s.Args...)
+}
+
+func notStarted(err error) Result { return Result{Outcome: NotStarted, Err: err} }
+
+// supervise talks to a started child until it has ended, or is given up.
+func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time) Result {
+	res := Result{PID: b.pid, StartTicks: b.ticks}
+	flood := make(chan struct{})
+	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
+	out := gather(p.stdout, s.MaxOutput, flood)
+	diag := gather(p.stderr, maxStderr, nil)
+
+	res.finish(c.end(b.pid, flood, deadline))
+
+	p.hangUp()
+	stdout, stderr := <-out, <-diag
+	res.Stdout, res.Stderr = stdout.bytes, stderr.bytes
+	if stdout.over && res.Outcome != Abandoned {
+		res.Outcome = Flooded
+	}
+	res.Err = errors.Join(res.Err, stdout.err, stderr.err, <-fed)
+	return res
+}

@@ -1,0 +1,360 @@
+package child
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	longTimeout  = time.Minute // never reached
+	shortTimeout = time.Second // always reached
+)
+
+func expect(t *testing.T, res Result, want Outcome) {
+	t.Helper()
+	if res.Outcome != want {
+		t.Fatalf("outcome %s, want %s: %+v\nstdout %.200q\nstderr %.400q", res.Outcome, want, res, res.Stdout, res.Stderr)
+	}
+}
+
+// gone waits until a process that is not ours has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for {
+		st, err := readStat("/proc", pid)
+		if err != nil || st.dead() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func pids(t *testing.T, out []byte) (list []int) {
+	t.Helper()
+	for _, f := range strings.Fields(string(out)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+func TestExited(t *testing.T) {
+	s := self("echo")
+	s.Stdin = bytes.Repeat([]byte("request\n"), 60000) // more than a pipe holds, both ways
+	res := Run(s)
+	expect(t, res, Exited)
+	if !bytes.Equal(res.Stdout, s.Stdin) {
+		t.Errorf("answer has %d bytes, want %d", len(res.Stdout), len(s.Stdin))
+	}
+	if res.Err != nil || res.ExitCode != 0 || res.PID <= 1 || res.StartTicks == 0 || res.Took <= 0 {
+		t.Errorf("result %+v", res)
+	}
+	if Alive("/proc", res.PID, res.StartTicks) {
+		t.Error("a reaped child is alive")
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	res := Run(self("exit", "41"))
+	expect(t, res, Exited)
+	if res.ExitCode != 41 || res.Signal != 0 {
+		t.Errorf("exit code %d, signal %d, want 41, 0", res.ExitCode, res.Signal)
+	}
+}
+
+func TestCrashed(t *testing.T) {
+	res := Run(self("killed"))
+	expect(t, res, Crashed)
+	if res.Signal != syscall.SIGKILL {
+		t.Errorf("signal %v, want SIGKILL", res.Signal)
+	}
+}
+
+func TestHung(t *testing.T) {
+	for _, op := range []string{"sleep", "deaf", "stop"} {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			s := self(op)
+			s.Timeout = shortTimeout
+			res := Run(s)
+			expect(t, res, Hung)
+			if res.Signal != syscall.SIGKILL {
+				t.Errorf("signal %v, want SIGKILL", res.Signal)
+			}
+		})
+	}
+}
+
+func TestHungOnUnreadRequest(t *testing.T) {
+	s := self("sleep")
+	s.Stdin, s.Timeout = make([]byte, 1<<20), shortTimeout
+	expect(t, Run(s), Hung)
+}
+
+func TestFlooded(t *testing.T) {
+	s := self("flood")
+	s.MaxOutput = 1000
+	res := Run(s)
+	expect(t, res, Flooded)
+	if len(res.Stdout) != 1000 {
+		t.Errorf("kept %d bytes, want 1000", len(res.Stdout))
+	}
+}
+
+func TestFloodedByOneByte(t *testing.T) {
+	s := self("echo")
+	s.Stdin, s.MaxOutput = []byte("12345"), 4
+	expect(t, Run(s), Flooded)
+	s.MaxOutput = 5
+	expect(t, Run(s), Exited)
+}
+
+func TestStderrIsCut(t *testing.T) {
+	res := Run(self("diag"))
+	expect(t, res, Exited)
+	if len(res.Stderr) != maxStderr || string(res.Stdout) != "done" {
+		t.Errorf("stderr %d bytes, stdout %q; want %d, done", len(res.Stderr), res.Stdout, maxStderr)
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	none := self("echo")
+	none.Path = "/nonexistent/backend"
+	relative := self("echo")
+	relative.Path = "echo"
+	late := self("echo")
+	late.Timeout = 0
+	negative := self("echo")
+	negative.MaxOutput = -1
+	folder := self("echo")
+	folder.Path = t.TempDir()
+	for name, s := range map[string]Spec{
+		"missing": none, "relative": relative, "no time": late, "negative": negative, "folder": folder,
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := Run(s)
+			expect(t, res, NotStarted)
+			if res.Err == nil || res.PID != 0 {
+				t.Errorf("error %v, pid %d; want an error and no pid", res.Err, res.PID)
+			}
+		})
+	}
+}
+
+// A program on a file system that answers late is started when nobody listens any more.
+func TestLateStartIsKilled(t *testing.T) {
+	path := fifo(t)
+	p, err := openPipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.closeOurs()
+	c := &process{born: make(chan birth), ended: make(chan error), disown: make(chan struct{})}
+	close(c.disown)
+	done := make(chan struct{})
+	go func() { c.live(self("unkillable", path), p); close(done) }()
+	<-done // reaped although it would have waited for a reader of the FIFO for ever
+}
+
+func TestRequestClosedUnread(t *testing.T) {
+	s := self("early")
+	s.Stdin = make([]byte, 1<<20)
+	res := Run(s)
+	expect(t, res, Exited)
+	if string(res.Stdout) != "answer" || res.Err != nil {
+		t.Errorf("stdout %q, error %v", res.Stdout, res.Err)
+	}
+}
+
+func TestChildIsOnItsOwn(t *testing.T) {
+	t.Setenv("LD_PRELOAD_CANARY", "1")
+	s := self("report")
+	for env, want := range map[string]string{"": "env 0 ", "GIVEN=yes": "env 1 yes"} {
+		if s.Env = nil; env != "" {
+			s.Env = []string{env}
+		}
+		res := Run(s)
+		expect(t, res, Exited)
+		want = "leader true true\ncwd /\n" + want + "\nname " + filepath.Base(os.Args[0]) + "\n"
+		if string(res.Stdout) != want {
+			t.Errorf("child saw:\n%swant:\n%s", res.Stdout, want)
+		}
+	}
+}
+
+// What a child can reach, seen through /proc: three pipes, although the parent holds a lock and an inherited
+// descriptor that are not close-on-exec. The child is no Go program, for those open descriptors of their own.
+func TestChildHoldsOnlyThreePipes(t *testing.T) {
+	leakFile(t)
+	p, err := openPipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := launch(Spec{Path: "/bin/cat"}, p)
+	b := <-c.born
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	if _, err := p.stdin.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.stdout.Read(make([]byte, 1)); err != nil { // it runs
+		t.Fatal(err)
+	}
+	folder := "/proc/" + strconv.Itoa(b.pid) + "/fd"
+	list, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list {
+		target, _ := os.Readlink(filepath.Join(folder, e.Name()))
+		got = append(got, e.Name()+" "+strings.SplitN(target, ":", 2)[0])
+	}
+	if want := "0 pipe,1 pipe,2 pipe"; strings.Join(got, ",") != want {
+		t.Errorf("child holds %v, want %s", got, want)
+	}
+	p.closeOurs()
+	if err := <-c.ended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reap(b.pid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func leakFile(t *testing.T) {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSealDescriptors(t *testing.T) {
+	for name, seal := range map[string]func() error{"close_range": SealDescriptors, "listed": sealListed} {
+		t.Run(name, func(t *testing.T) {
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if err := seal(); err != nil {
+				t.Fatal(err)
+			}
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags != unix.FD_CLOEXEC {
+				t.Errorf("flags %d, %v; want close-on-exec", flags, err)
+			}
+			if flags, err := unix.FcntlInt(1, unix.F_GETFD, 0); err != nil || flags != 0 {
+				t.Errorf("flags of stdout %d, %v; want none", flags, err)
+			}
+		})
+	}
+}
+
+// A process left behind with the answer's pipe delays nobody, and does not survive in the child's group.
+func TestHeirOfThePipe(t *testing.T) {
+	t.Run("in the group", func(t *testing.T) {
+		res := Run(self("heir", "inside"))
+		expect(t, res, Exited)
+		gone(t, pids(t, res.Stdout)[0])
+	})
+	t.Run("outside", func(t *testing.T) {
+		res := Run(self("heir", "outside"))
+		expect(t, res, Exited)
+		pid := pids(t, res.Stdout)[0]
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Errorf("the heir should still have been there: %v", err)
+		}
+	})
+}
+
+func TestGroupIsKilled(t *testing.T) {
+	s := self("swarm")
+	s.MaxOutput = 4 << 10
+	res := Run(s)
+	expect(t, res, Flooded)
+	list := pids(t, res.Stdout)
+	if len(list) != 20 {
+		t.Fatalf("%d processes in the swarm, want 20", len(list))
+	}
+	for _, pid := range list {
+		gone(t, pid)
+	}
+}
+
+func TestHoldStdin(t *testing.T) {
+	s := self("untilhangup", filepath.Join(t.TempDir(), "mark"))
+	s.HoldStdin, s.Timeout = true, shortTimeout
+	expect(t, Run(s), Hung)
+	s.HoldStdin, s.Timeout = false, longTimeout
+	expect(t, Run(s), Exited)
+}
+
+func TestAbandoned(t *testing.T) {
+	path := fifo(t)
+	s := self("unkillable", path)
+	s.MaxOutput = 64
+	results := make(chan Result, 1)
+	go func() { results <- Run(s) }()
+	end, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+
+	res := <-results
+	tracer := pids(t, res.Stdout)[0]
+	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
+	expect(t, res, Abandoned)
+	if !Alive("/proc", res.PID, res.StartTicks) {
+		t.Error("an abandoned child that still is there is not alive")
+	}
+	if Alive("/proc", res.PID, res.StartTicks+1) {
+		t.Error("another process of the same number is taken for the child")
+	}
+	if err := unix.Kill(tracer, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, end); err != nil { // ends with the child
+		t.Fatal(err)
+	}
+	gone(t, res.PID)
+	for Alive("/proc", res.PID, res.StartTicks) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// The running program is started again even when its file is gone or replaced.
+func TestSelfSurvivesUpgrade(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "hook")
+	if err := exec.Command("/bin/cp", exe, copied).Run(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(copied, "--child", "upgrade").CombinedOutput()
+	if err != nil || string(out) != "exited " {
+		t.Errorf("got %q, %v", out, err)
+	}
+}

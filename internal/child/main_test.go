@@ -1,0 +1,196 @@
+package child
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary started again by Self plays the children.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 3 || os.Args[1] != "--child" {
+		os.Exit(m.Run())
+	}
+	ops := map[string]func(arg string){
+		"echo": echo, "report": reportSelf, "wait": func(string) { select {} }, "flood": flood, "diag": diag,
+		"exit": func(a string) { n, _ := strconv.Atoi(a); os.Exit(n) }, "killed": killed, "stop": stop, "deaf": deaf,
+		"heir": heir, "sleep": sleepForever, "swarm": swarm, "unkillable": unkillable, "trace": trace,
+		"untilhangup": untilHangup, "headless": headless, "early": early, "upgrade": upgrade,
+	}
+	arg := ""
+	if len(os.Args) > 3 {
+		arg = os.Args[3]
+	}
+	ops[os.Args[2]](arg)
+	os.Exit(0)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(99)
+	}
+}
+
+func echo(string) {
+	_, err := io.Copy(os.Stdout, os.Stdin)
+	must(err)
+}
+
+// reportSelf says what a child can see of itself.
+func reportSelf(string) {
+	sid, _ := unix.Getsid(0)
+	cwd, _ := os.Getwd()
+	fmt.Println("leader", sid == os.Getpid(), unix.Getpgrp() == os.Getpid())
+	fmt.Println("cwd", cwd)
+	fmt.Println("env", len(os.Environ()), os.Getenv("GIVEN"))
+	fmt.Println("name", os.Args[0])
+}
+
+func flood(string) {
+	junk := bytes.Repeat([]byte("x"), 1<<16)
+	for {
+		if _, err := os.Stdout.Write(junk); err != nil {
+			return
+		}
+	}
+}
+
+func diag(string) {
+	_, _ = os.Stderr.Write(bytes.Repeat([]byte("e"), 1<<20))
+	fmt.Print("done")
+}
+
+func killed(string) {
+	must(unix.Kill(os.Getpid(), unix.SIGKILL))
+	select {}
+}
+
+func stop(string) { must(unix.Kill(os.Getpid(), unix.SIGSTOP)) }
+
+func deaf(string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	sleepForever("")
+}
+
+func sleepForever(string) {
+	for {
+		_ = unix.Pause()
+	}
+}
+
+// early closes its end of the request without reading it, and answers.
+func early(string) {
+	must(os.Stdin.Close())
+	fmt.Print("answer")
+}
+
+// untilHangup ends when nobody holds the request pipe any more, and leaves a mark.
+func untilHangup(mark string) {
+	fmt.Println("started")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	must(err)
+	must(os.WriteFile(mark, nil, 0o600))
+}
+
+// again starts this binary once more, with the given descriptors.
+func again(session bool, files []uintptr, args ...string) int {
+	pid, err := syscall.ForkExec("/proc/self/exe", append([]string{"again", "--child"}, args...),
+		&syscall.ProcAttr{Dir: "/", Files: files, Sys: &syscall.SysProcAttr{Setsid: session}})
+	must(err)
+	return pid
+}
+
+// heir leaves a process behind that holds the answer's pipe: in the child's group, or out of reach.
+func heir(where string) {
+	fmt.Println(again(where == "outside", []uintptr{0, 1, 2}, "sleep"))
+}
+
+// swarm fills the group with processes that ignore TERM, and then floods, so that Run kills it.
+func swarm(string) {
+	for range 20 {
+		fmt.Println(again(false, []uintptr{0, 1, 2}, "deaf"))
+	}
+	flood("")
+}
+
+// unkillable gets a tracer that holds it in its exit: like a process stuck in a driver it survives SIGKILL
+// until the tracer goes. Then it floods, so that Run kills it. The FIFO's end tells when it is really gone.
+func unkillable(fifo string) {
+	runtime.LockOSThread()
+	hold, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	must(err)
+	_ = hold
+	var ready [2]int
+	must(unix.Pipe2(ready[:], unix.O_CLOEXEC))
+	tracer := again(true, []uintptr{0, uintptr(ready[1]), 2}, "trace", strconv.Itoa(os.Getpid()))
+	_, err = unix.Read(ready[0], make([]byte, 1))
+	must(err)
+	fmt.Println(tracer)
+	flood("")
+}
+
+func trace(victim string) {
+	runtime.LockOSThread()
+	pid, err := strconv.Atoi(victim)
+	must(err)
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXIT, 0, 0)
+	if errno != 0 {
+		must(errno)
+	}
+	_, err = os.Stdout.Write([]byte("r"))
+	must(err)
+	sleepForever("")
+}
+
+// headless ends its first thread and lives on in another: from outside, a zombie.
+func headless(string) {
+	go func() {
+		runtime.LockOSThread()
+		for {
+			if st, err := readStat("/proc", os.Getpid()); err == nil && st.state == 'Z' {
+				fmt.Println("headless")
+				sleepForever("")
+			}
+		}
+	}()
+	runtime.LockOSThread() // main runs on the first thread: init locked it
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+// upgrade removes its own program's file and starts itself again.
+func upgrade(string) {
+	exe, err := os.Executable()
+	must(err)
+	must(os.Remove(exe))
+	res := Run(self("exit", "0"))
+	fmt.Printf("%s %.100s", res.Outcome, res.Stderr)
+}
+
+func init() { runtime.LockOSThread() }
+
+func self(op string, args ...string) Spec {
+	s := Self(op)
+	s.Args = append(s.Args, args...)
+	s.MaxOutput = 1 << 20
+	s.Timeout = longTimeout
+	return s
+}
+
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,149 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"bookend/internal/routine"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipes are the child's three descriptors. Our ends do not block, so that deadlines and Close work on them;
+// the child's ends do, as programs expect. All are close-on-exec from birth.
+type pipes struct {
+	stdin, stdout, stderr *os.File // ours
+	theirs                [3]int
+}
+
+func openPipes() (*pipes, error) {
+	p := &pipes{theirs: [3]int{-1, -1, -1}}
+	for i, end := range []**os.File{&p.stdin, &p.stdout, &p.stderr} {
+		var fds [2]int
+		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+			p.closeOurs()
+			p.closeTheirs()
+			return nil, fmt.Errorf("open pipe: %w", err)
+		}
+		ours, theirs := fds[0], fds[1]
+		if i == 0 {
+			ours, theirs = fds[1], fds[0]
+		}
+		_ = unix.SetNonblock(ours, true) // cannot fail on a new pipe
+		*end, p.theirs[i] = os.NewFile(uintptr(ours), "pipe"), theirs
+	}
+	return p, nil
+}
+
+func (p *pipes) closeTheirs() {
+	for i, fd := range p.theirs {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		p.theirs[i] = -1
+	}
+}
+
+func (p *pipes) closeOurs() {
+	for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// hangUp makes feed and gather come to an end, whoever still holds the other ends.
+func (p *pipes) hangUp() {
+	past := time.Unix(1, 0)
+	_ = p.stdin.Close()
+	_ = p.stdout.SetReadDeadline(past)
+	_ = p.stderr.SetReadDeadline(past)
+}
+
+// feed writes the request beside Run, since a child need not read it. A child that closes its end early is no
+// error here (EPIPE; Go raises SIGPIPE only for descriptors 1 and 2): its answer tells. The channel gets nil,
+// or a panic.
+func feed(w *os.File, request []byte, hold bool) <-chan error {
+	done := make(chan error, 1)
+	routine.Go(func(p *routine.Panic) { done <- p }, func() {
+		_, _ = w.Write(request)
+		if !hold {
+			_ = w.Close()
+		}
+		done <- nil
+	})
+	return done
+}
+
+// output is what came out of one pipe.
+type output struct {
+	bytes []byte
+	over  bool // there was more
+	err   error
+}
+
+// gather reads one pipe to its end and keeps the first limit bytes; when there are more it closes flood, if
+// any, and reads on without keeping, so that the child is not blocked before it is killed.
+func gather(r *os.File, limit int, flood chan<- struct{}) <-chan output {
+	done := make(chan output, 1)
+	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
+		k := keeper{limit: limit, flood: flood}
+		_, err := io.Copy(&k, onlyReader{r})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			k.drain(r)
+		}
+		done <- k.output
+	})
+	return done
+}
+
+// onlyReader hides os.File's WriteTo, which would try splice.
+type onlyReader struct{ io.Reader }
+
+// keeper is a writer that keeps the first limit bytes.
+type keeper struct {
+	output
+	limit int
+	flood chan<- struct{}
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	room := k.limit - len(k.bytes)
+	if len(b) <= room {
+		k.bytes = append(k.bytes, b...)
+		return len(b), nil
+	}
+	k.bytes = append(k.bytes, b[:room]...)
+	if !k.over && k.flood != nil {
+		close(k.flood)
+	}
+	k.over = true
+	return len(b), nil
+}
+
+// drain takes what lay in the pipe when the child ended, without waiting for whoever else holds it open.
+func (k *keeper) drain(r *os.File) {
+	_ = r.SetReadDeadline(time.Time{})
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for !k.over {
+		n := 0
+		_ = raw.Read(func(fd uintptr) bool {
+			n, err = unix.Read(int(fd), buf)
+			return true // never wait for more
+		})
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 {
+			return
+		}
+		_, _ = k.Write(buf[:n])
+	}
+}

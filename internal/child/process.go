@@ -1,0 +1,182 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"bookend/internal/routine"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is the child as Run sees it. One goroutine starts it and sleeps in waitid; only Run's own goroutine
+// kills and reaps it, so that a signal never goes to a process id that has been given to somebody else. A
+// process that Run has given up is reaped by the sleeping goroutine.
+type process struct {
+	born   chan birth    // unbuffered
+	ended  chan error    // unbuffered: the child is a zombie and waits for its reaper
+	disown chan struct{} // closed when Run no longer listens
+}
+
+type birth struct {
+	pid   int
+	ticks uint64
+	err   error
+}
+
+// launch starts the child. Even that happens beside Run: exec reads the program from a disk that may not answer.
+func launch(s Spec, p *pipes) *process {
+	c := &process{born: make(chan birth), ended: make(chan error), disown: make(chan struct{})}
+	routine.Go(c.panicked, func() { c.live(s, p) })
+	return c
+}
+
+func (c *process) panicked(p *routine.Panic) {
+	select {
+	case c.born <- birth{err: p}:
+	case c.ended <- p:
+	case <-c.disown:
+	}
+}
+
+func (c *process) live(s Spec, p *pipes) {
+	b := start(s, p)
+	select {
+	case c.born <- b:
+	case <-c.disown: // too late: nobody would watch it
+		kill(b.pid)
+	}
+	if b.err != nil {
+		return
+	}
+	err := awaitZombie(b.pid)
+	select {
+	case c.ended <- err:
+	case <-c.disown:
+		_, _ = reap(b.pid)
+	}
+}
+
+// start forks and executes. The descriptors that are not the child's are sealed each time anew: a lock, or
+// Slurm's pipe, held open by a stuck child would block jobs for as long as it lives.
+func start(s Spec, p *pipes) birth {
+	defer p.closeTheirs()
+	if err := SealDescriptors(); err != nil {
+		return birth{err: err}
+	}
+	pid, err := syscall.ForkExec(s.Path, s.argv(), &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   s.Env,
+		Files: []uintptr{uintptr(p.theirs[0]), uintptr(p.theirs[1]), uintptr(p.theirs[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return birth{err: fmt.Errorf("start %q: %w", s.Path, err)}
+	}
+	st, err := readStat("/proc", pid)
+	if err != nil {
+		return birth{pid: pid} // the start time stays unknown; the child is none the worse
+	}
+	return birth{pid: pid, ticks: st.ticks}
+}
+
+// await returns the started child, or false when the deadline came first; the child is then killed as soon as
+// it appears.
+func (c *process) await(deadline <-chan time.Time) (birth, bool) {
+	select {
+	case b := <-c.born:
+		return b, true
+	case <-deadline:
+		close(c.disown)
+		return birth{}, false
+	}
+}
+
+// end waits for the first of: the child's end, its flood, its deadline; kills it unless it ended by itself; and
+// says which it was. After Abandoned it is not to be reaped here.
+func (c *process) end(pid int, flood <-chan struct{}, deadline <-chan time.Time) (Outcome, error) {
+	var outcome Outcome
+	select {
+	case err := <-c.ended:
+		return Exited, err
+	case <-flood:
+		outcome = Flooded
+	case <-deadline:
+		outcome = Hung
+	}
+	kill(pid)
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	select {
+	case err := <-c.ended:
+		return outcome, err
+	case <-patience.C:
+		close(c.disown)
+		return Abandoned, nil
+	}
+}
+
+// finish reaps a child that has ended.
+func (res *Result) finish(outcome Outcome, err error) {
+	res.Outcome = outcome
+	if err != nil { // it cannot be waited for: whether it ended is unknown
+		res.Outcome, res.Err = Abandoned, err
+	}
+	if res.Outcome == Abandoned {
+		return
+	}
+	kill(res.PID) // what it left in its group; the zombie still keeps the number from being given away
+	res.record(reap(res.PID))
+}
+
+// record turns a wait status into the result's fields. Why Run killed the child outranks how it died.
+func (res *Result) record(ws syscall.WaitStatus, err error) {
+	if err != nil {
+		res.Err = err
+		return
+	}
+	if ws.Signaled() {
+		res.Signal = ws.Signal()
+		if res.Outcome == Exited {
+			res.Outcome = Crashed
+		}
+		return
+	}
+	res.ExitCode = ws.ExitStatus()
+}
+
+// kill ends the child and all that is still in its process group, stopped processes included. ESRCH is no
+// error: there is nobody left.
+func kill(pid int) {
+	if pid > 1 { // -1 would be every process of the machine
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+}
+
+// awaitZombie sleeps until the child has ended, and leaves it to be reaped.
+func awaitZombie(pid int) error {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return wrapWait(pid, err)
+		}
+	}
+}
+
+func reap(pid int) (ws syscall.WaitStatus, err error) {
+	for {
+		_, err = syscall.Wait4(pid, &ws, 0, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return ws, wrapWait(pid, err)
+		}
+	}
+}
+
+func wrapWait(pid int, err error) error {
+	if err != nil {
+		return fmt.Errorf("wait for process %d: %w", pid, err)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package holders
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"bookend/internal/slurm"
+)
+
+// As in a job without cgroups: by user and environment.
+func TestRealOpenDevices(t *testing.T) {
+	dev := devices(t, "nvidia0", "nvidia3", "nvidiactl")
+	at := func(names ...string) (files []string) {
+		for _, name := range names {
+			files = append(files, filepath.Join(dev, name))
+		}
+		return files
+	}
+	user := func(uid uint32, job string) func(*exec.Cmd) {
+		return func(c *exec.Cmd) {
+			c.Env = append(c.Env, "SLURM_JOB_ID="+job)
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		}
+	}
+	ours := start(t, "idle", user(65534, "4711"), at("nvidia3", "nvidiactl", "nvidia0", "nvidia3")...)
+	headless := awaitZombie(t, start(t, "first thread ends", user(65534, "4711"), at("nvidia0")...))
+	start(t, "idle", user(65534, "4711"), at("nvidiactl")...)
+	start(t, "idle", user(65534, "4712"), at("nvidia0")...)
+	start(t, "idle", user(65533, "4711"), at("nvidia0")...)
+
+	got, err := OpenDevices("/proc", dev, 65534, slurm.Owner{ID: 4711})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[int][]string{ours: {"nvidia0", "nvidia3"}, headless: {"nvidia0"}}
+	if len(got) != len(want) {
+		t.Fatalf("%d processes, want %d: %+v", len(got), len(want), got)
+	}
+	for _, o := range got {
+		if !reflect.DeepEqual(o.Devices, want[o.PID]) || o.Name != "exe" || o.Start == 0 {
+			t.Errorf("%+v, want devices %v", o, want[o.PID])
+		}
+	}
+	if got, err := OpenDevices("/proc", dev, 65534, slurm.Owner{}); len(got) != 0 || err != nil {
+		t.Errorf("without a job: %+v, %v", got, err)
+	}
+}
+
+func link(t *testing.T, path, target string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenDevicesByCgroup(t *testing.T) {
+	const env = "SLURM_JOB_ID=77\x00"
+	for name, tc := range map[string]struct {
+		cgroup, environ string
+		in              slurm.Owner
+		want            bool
+	}{
+		"job":                  {jobCgroup, "", slurm.Owner{ID: 77}, true},
+		"other step":           {jobCgroup, "", slurm.Owner{ID: 77, Step: "batch"}, true},
+		"other job":            {jobCgroup, env, slurm.Owner{ID: 78}, false},
+		"cgroup beats environ": {"0::/system.slice/slurmstepd.scope/job_76/step_0/user/task_0\n", env, slurm.Owner{ID: 77}, false},
+		"sluid":                {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0\n", "", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, true},
+		"other sluid":          {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK901/step_0/user/task_0\n", env, slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, false},
+		"slurm's own":          {"0::/system.slice/slurmstepd.scope/job_77/step_0/slurm\n", env, slurm.Owner{ID: 77}, false},
+		"two jobs named":       {jobCgroup + "1:cpu:/slurm/uid_0/job_78/step_0\n", env, slurm.Owner{ID: 77}, false},
+		"no cgroup, environ":   {"0::/\n", env, slurm.Owner{ID: 77}, true},
+		"no cgroup, nothing":   {"0::/\n", "", slurm.Owner{ID: 77}, false},
+		"no cgroup, sluid":     {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
+	} {
+		proc := t.TempDir()
+		link(t, filepath.Join(fixture(t, proc, "10", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
+		got, err := OpenDevices(proc, "/dev", 1000, tc.in)
+		if err != nil || (len(got) == 1) != tc.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestOpenDevicesBounds(t *testing.T) {
+	proc := t.TempDir()
+	for i := range maxOpen + 1 {
+		link(t, filepath.Join(fixture(t, proc, strconv.Itoa(100_000_000+i), jobCgroup, ""), "fd/3"), "/dev/nvidia1")
+	}
+	got, err := OpenDevices(proc, "/dev", 1000, slurm.Owner{ID: 77})
+	if len(got) != maxOpen || !errors.Is(err, ErrPartial) {
+		t.Errorf("%d processes, %v", len(got), err)
+	}
+	s := scan{dev: "/dev", in: slurm.Owner{ID: 77}, links: 3}
+	many := fixture(t, t.TempDir(), "10", jobCgroup, "")
+	for i := range 5 {
+		link(t, filepath.Join(many, "fd", fmt.Sprint(i)), "/dev/nvidia1")
+	}
+	s.look(filepath.Dir(many), 10)
+	if len(s.found) != 1 || !errors.Is(s.partial, ErrPartial) || s.links != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A job's process that its user may not look into, such as one that runs another user's program.
+func TestOpenDevicesUnreadable(t *testing.T) {
+	proc := t.TempDir()
+	folder := fixture(t, proc, "10", jobCgroup, "")
+	put(t, filepath.Join(folder, "fd"), "") // no folder: cannot be listed
+	got, err := OpenDevices(proc, "/dev", 1000, slurm.Owner{ID: 77})
+	if len(got) != 0 || !errors.Is(err, ErrPartial) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := OpenDevices(filepath.Join(proc, "none"), "/dev", 1000, slurm.Owner{ID: 77}); err == nil {
+		t.Error("no /proc at all is no error")
+	}
+}

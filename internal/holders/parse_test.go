@@ -1,0 +1,152 @@
+package holders
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
+const statTail = " 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 123456 1000 200 18446744073709551615 1 1 0\n"
+
+func TestParseStat(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want stat
+	}{
+		"plain":         {"42 (python3) S" + statTail, stat{"python3", "S", 1234560 * time.Millisecond}},
+		"brackets":      {"4259 (a) R (b) S" + statTail, stat{"a) R (b", "S", 1234560 * time.Millisecond}},
+		"newline":       {"42 (a\n1 (b) Z" + statTail, stat{"a\n1 (b", "Z", 1234560 * time.Millisecond}},
+		"forged line":   {"42 (x) R 1 1 1) T" + statTail, stat{"x) R 1 1 1", "T", 1234560 * time.Millisecond}},
+		"empty name":    {"42 () D" + statTail, stat{"", "D", 1234560 * time.Millisecond}},
+		"not valid utf": {"42 (\xff\xfe) S" + statTail, stat{"\xff\xfe", "S", 1234560 * time.Millisecond}},
+	} {
+		got, err := parseStat(tc.text)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, tc.want)
+		}
+	}
+	for _, bad := range []string{"", "42", "42 (x", "42 x) S", ")(", "42 (x) S 1 2", "42 (x) SS" + statTail,
+		strings.Replace("42 (x) S"+statTail, "123456", "-1", 1),
+		strings.Replace("42 (x) S"+statTail, "123456", "18446744073709551615", 1)} {
+		if got, err := parseStat(bad); err == nil {
+			t.Errorf("%q was accepted: %+v", bad, got)
+		}
+	}
+}
+
+func TestParseUID(t *testing.T) {
+	const rest = "\nUmask:\t0022\nState:\tS (sleeping)\nUid:\t1000\t0\t0\t0\nGid:\t1\t1\t1\t1\n"
+	for name, text := range map[string]string{
+		"plain":  "Name:\tsleep" + rest,
+		"forged": "Name:\tx\nUid:\t0\t0\t0\t0" + rest,
+	} {
+		if uid, err := parseUID(text); err != nil || uid != 1000 {
+			t.Errorf("%s: %d, %v", name, uid, err)
+		}
+	}
+	for _, bad := range []string{"", "Uid:\t1\t1\t1\t1", "\nUid:\t1\t1\t1", "\nUid:\t-1\t1\t1\t1", "\nUid:\t4294967296\t1\t1\t1"} {
+		if uid, err := parseUID(bad); err == nil {
+			t.Errorf("%q was accepted: %d", bad, uid)
+		}
+	}
+}
+
+func TestParseEnviron(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		cut  bool
+		want slurm.JobID
+	}{
+		"found":            {"A=1\x00SLURM_JOB_ID=77\x00B=2\x00", false, 77},
+		"first counts":     {"SLURM_JOB_ID=7\x00SLURM_JOB_ID=8\x00", false, 7},
+		"no end":           {"SLURM_JOB_ID=77", false, 77},
+		"inside a value":   {"A=SLURM_JOB_ID=77\x00", false, 0},
+		"longer name":      {"XSLURM_JOB_ID=77\x00", false, 0},
+		"no number":        {"SLURM_JOB_ID=7x\x00SLURM_JOB_ID=8\x00", false, 0},
+		"too large":        {"SLURM_JOB_ID=4294967296\x00", false, 0},
+		"cut in the value": {"A=1\x00SLURM_JOB_ID=77", true, 0},
+		"cut behind it":    {"SLURM_JOB_ID=77\x00A=", true, 77},
+		"cut, one entry":   {"SLURM_JOB_ID=77", true, 0},
+		"none":             {"", false, 0},
+	} {
+		if got := parseEnviron(tc.text, tc.cut); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestParseDevice(t *testing.T) {
+	for target, want := range map[string]string{
+		"/dev/nvidia0":                       "nvidia0",
+		"/dev/nvidia12":                      "nvidia12",
+		"/dev/nvidiactl":                     "",
+		"/dev/nvidia-uvm":                    "",
+		"/dev/nvidia":                        "",
+		"/dev/nvidia-1":                      "",
+		"/dev/nvidia0 (deleted)":             "",
+		"/dev/nvidia-caps/nvidia-cap1":       "",
+		"/home/dev/nvidia0":                  "",
+		"pipe:[1]":                           "",
+		"/dev/nvidia99999999999999999999999": "",
+	} {
+		for _, dev := range []string{"/dev", "/dev/"} {
+			got, ok := parseDevice(target, dev)
+			if got != want || ok != (want != "") {
+				t.Errorf("parseDevice(%q, %q) = %q, %v", target, dev, got, ok)
+			}
+		}
+	}
+}
+
+func FuzzStat(f *testing.F) {
+	f.Add("42 (python3) S" + statTail)
+	f.Add("4259 (a) R (b) S" + statTail)
+	f.Add("42 (\n) ")
+	f.Fuzz(func(t *testing.T, text string) {
+		st, err := parseStat(text)
+		if err == nil && (st.start < 0 || len(st.state) != 1) {
+			t.Errorf("%q: %+v", text, st)
+		}
+		forged := "1 (" + text + ") S" + statTail // whatever a process calls itself, the rest stays the kernel's
+		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" || st.start != 1234560*time.Millisecond {
+			t.Errorf("name %q: %+v, %v", text, st, err)
+		}
+	})
+}
+
+func FuzzStatus(f *testing.F) {
+	f.Add("sleep")
+	f.Add("x\nUid:\t0\t0\t0\t0")
+	f.Fuzz(func(t *testing.T, name string) {
+		_, _ = parseUID(name)
+		if uid, err := parseUID("Name:\t" + name + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil || uid != 1000 {
+			t.Errorf("name %q: %d, %v", name, uid, err)
+		}
+	})
+}
+
+func FuzzEnviron(f *testing.F) {
+	f.Add("A=1\x00SLURM_JOB_ID=77\x00B=2\x00", 9)
+	f.Add("SLURM_JOB_ID=4294967295", 3)
+	f.Fuzz(func(t *testing.T, text string, at int) {
+		whole := parseEnviron(text, false)
+		if at < 0 || at > len(text) {
+			return
+		}
+		if part := parseEnviron(text[:at], true); part != 0 && part != whole {
+			t.Errorf("cut at %d, %q reads %d for %d", at, text, part, whole)
+		}
+	})
+}
+
+func FuzzDevice(f *testing.F) {
+	f.Add("/dev/nvidia0", "/dev")
+	f.Fuzz(func(t *testing.T, target, dev string) {
+		if name, ok := parseDevice(target, dev); ok && strings.ContainsAny(name, "/\x00") {
+			t.Errorf("%q below %q is %q", target, dev, name)
+		}
+	})
+}

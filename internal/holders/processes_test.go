@@ -1,0 +1,216 @@
+package holders
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/clock"
+	"bookend/internal/slurm"
+)
+
+func one(t *testing.T, proc string, pid int) attrib.Process {
+	t.Helper()
+	got := Processes(proc, []int{pid})
+	if len(got) != 1 || got[0].PID != pid {
+		t.Fatalf("Processes(%d) = %+v", pid, got)
+	}
+	return got[0]
+}
+
+func TestRealProcess(t *testing.T) {
+	before := clock.System().Boot()
+	pid := start(t, "idle", func(c *exec.Cmd) {
+		c.Env = append(c.Env, "SLURM_JOB_ID=4711")
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	})
+	after := clock.System().Boot()
+	p := one(t, "/proc", pid)
+	if p.Gone || p.Why != "" || p.UID != 65534 || p.EnvJobID != 4711 || p.Name != "exe" || p.State == "" {
+		t.Errorf("%+v", p)
+	}
+	if p.Start < before-attrib.Tick || p.Start > after {
+		t.Errorf("started at %v, not between %v and %v", p.Start, before, after)
+	}
+	if again := one(t, "/proc", pid); again.Start != p.Start {
+		t.Errorf("start time moved: %v, %v", p.Start, again.Start)
+	}
+}
+
+func TestRealOddName(t *testing.T) {
+	p := one(t, "/proc", start(t, "odd name", nil))
+	name := strings.ReplaceAll(p.Name, `\n`, "\n")
+	if p.Why != "" || name != oddName || !strings.Contains("RSD", p.State) || p.UID != uint32(os.Getuid()) {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestRealZombies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pid  int
+		gone bool
+	}{
+		"ended":             {zombie(t), true},
+		"first thread ends": {awaitZombie(t, start(t, "first thread ends", nil)), false},
+	} {
+		p := one(t, "/proc", tt.pid)
+		if p.Gone != tt.gone || p.Why != "" || p.State != "Z" || p.Start == 0 {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// awaitZombie waits for the first thread of a process to be gone: it ends beside the line that says ready.
+func awaitZombie(t *testing.T, pid int) int {
+	t.Helper()
+	for {
+		p := one(t, "/proc", pid)
+		if p.Gone {
+			t.Fatal("the whole process ended")
+		}
+		if p.State == "Z" {
+			return pid
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
+	}
+}
+
+func TestRealGone(t *testing.T) {
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if p := one(t, "/proc", cmd.Process.Pid); !p.Gone || p.Why != "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestNoPID(t *testing.T) {
+	for _, pid := range []int{0, -1} {
+		if p := one(t, "/proc", pid); p.Gone || p.Why == "" {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// fixture writes a process's folder.
+func fixture(t *testing.T, proc, pid, cgroup, environ string) string {
+	t.Helper()
+	folder := filepath.Join(proc, pid)
+	put(t, filepath.Join(folder, "stat"), pid+" (py (x) S"+statTail)
+	put(t, filepath.Join(folder, "status"), "Name:\tpy (x\nUid:\t1000\t1000\t1000\t1000\n")
+	put(t, filepath.Join(folder, "cgroup"), cgroup)
+	put(t, filepath.Join(folder, "environ"), environ)
+	return folder
+}
+
+const jobCgroup = "0::/system.slice/n1_slurmstepd.scope/job_77/step_0/user/task_0\n"
+
+func TestProcessesOfATree(t *testing.T) {
+	proc := t.TempDir()
+	fixture(t, proc, "10", jobCgroup, "SLURM_JOB_ID=78\x00")
+	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
+	if err := os.Remove(filepath.Join(sluid, "environ")); err != nil {
+		t.Fatal(err)
+	}
+	base := attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
+		Cgroup: slurm.Owner{ID: 77, Step: "0"}, EnvJobID: 78}
+	second := base
+	second.PID, second.Cgroup, second.EnvJobID = 11, slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
+	want := []attrib.Process{second, {PID: 12, Gone: true}, base}
+	if got := Processes(proc, []int{11, 12, 10}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestUnreadableIsUnknown(t *testing.T) {
+	for file, text := range map[string]string{
+		"stat":   "garbage",
+		"status": "garbage",
+		"cgroup": strings.Repeat("x", maxCgroup+1),
+	} {
+		proc := t.TempDir()
+		put(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), file), text)
+		if p := one(t, proc, 10); p.Why == "" || p.Gone || p.UID != 0 || p.Cgroup.Found() {
+			t.Errorf("%s: %+v", file, p)
+		}
+	}
+}
+
+// swapAtCgroup makes a process's cgroup a named pipe, so that a reader stops there, and runs change while it does.
+func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{}) {
+	t.Helper()
+	pipe := filepath.Join(folder, "cgroup")
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the reader is there
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		change()
+		f.WriteString(jobCgroup)
+		f.Close()
+	}()
+	return done
+}
+
+func TestReusedPIDIsReadAgain(t *testing.T) {
+	proc := t.TempDir()
+	folder := fixture(t, proc, "10", jobCgroup, "")
+	done := swapAtCgroup(t, folder, func() {
+		check(os.Remove(filepath.Join(folder, "stat"))) // what the open folder shows once its process has ended
+		check(os.Rename(folder, filepath.Join(proc, "old")))
+		next := fixture(t, proc, "10", "0::/\n", "SLURM_JOB_ID=99\x00")
+		put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
+	})
+	p := one(t, proc, 10)
+	<-done
+	if p.Name != "next" || p.State != "R" || p.Cgroup.Found() || p.EnvJobID != 99 || p.Why != "" {
+		t.Errorf("a mix of two processes: %+v", p)
+	}
+}
+
+func TestChangedStartIsReadAgain(t *testing.T) {
+	proc := t.TempDir()
+	folder := fixture(t, proc, "10", jobCgroup, "")
+	done := swapAtCgroup(t, folder, func() {
+		put(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
+		check(os.Remove(filepath.Join(folder, "cgroup")))
+		put(t, filepath.Join(folder, "cgroup"), "0::/\n")
+	})
+	p := one(t, proc, 10)
+	<-done
+	if p.Name != "next" || p.Start != 1234570*time.Millisecond || p.Cgroup.Found() || p.Why != "" {
+		t.Errorf("a mix of two processes: %+v", p)
+	}
+}
+
+func TestEndedMeanwhileIsGone(t *testing.T) {
+	proc := t.TempDir()
+	folder := fixture(t, proc, "10", jobCgroup, "")
+	done := swapAtCgroup(t, folder, func() {
+		check(os.Remove(filepath.Join(folder, "stat")))
+		check(os.Rename(folder, filepath.Join(proc, "old")))
+	})
+	p := one(t, proc, 10)
+	<-done
+	if !reflect.DeepEqual(p, attrib.Process{PID: 10, Gone: true}) {
+		t.Errorf("%+v", p)
+	}
+}

@@ -1,0 +1,129 @@
+package holders
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is also the process the tests look at: with BOOKEND_TEST_ROLE set it plays a role, says so in
+// one line, and stays until its standard input ends.
+func init() { // before the runtime may move the main goroutine to another thread
+	if os.Getenv("BOOKEND_TEST_ROLE") != "" {
+		runtime.LockOSThread()
+	}
+}
+
+func TestMain(m *testing.M) {
+	role := os.Getenv("BOOKEND_TEST_ROLE")
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	play(role)
+}
+
+func play(role string) {
+	for _, name := range os.Args[1:] {
+		if _, err := os.Open(name); err != nil { // stays open: there is no variable left to collect
+			panic(err)
+		}
+	}
+	switch role {
+	case "odd name":
+		check(os.WriteFile("/proc/self/comm", []byte(oddName), 0))
+	case "first thread ends":
+		go stay() // the only other goroutine: it ends the process
+		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+	stay()
+}
+
+const oddName = "a) R (\n1 (b"
+
+func stay() {
+	fmt.Println("ready")
+	io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// start runs the test binary in a role, with the named files open, and returns its PID once it is ready.
+func start(t *testing.T, role string, set func(*exec.Cmd), files ...string) int {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", files...)
+	cmd.Env = []string{"BOOKEND_TEST_ROLE=" + role}
+	if set != nil {
+		set(cmd)
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("role %q: %q, %v", role, line, err)
+	}
+	return cmd.Process.Pid
+}
+
+// zombie returns the PID of a process that has ended and is not waited for before the test's end.
+func zombie(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Wait() })
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// devices makes a folder of plain files with the names of device nodes: only the names count.
+func devices(t *testing.T, names ...string) (dev string) {
+	t.Helper()
+	dev, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		put(t, filepath.Join(dev, name), "")
+	}
+	if err := os.Chmod(filepath.Dir(dev), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,213 @@
+package inventory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"bookend/internal/gpu"
+)
+
+// tree builds a driver's /proc tree from testdata/<name>: a file a card, named by bus id with "-" for ":".
+func tree(t *testing.T, name string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", name, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("fixture %q: %d files, %v", name, len(files), err)
+	}
+	root := t.TempDir()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(root, "gpus", strings.ReplaceAll(filepath.Base(file), "-", ":"), "information"), string(text))
+	}
+	return root
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func minor(n int) *int { return &n }
+
+func h200(bus gpu.BusID, id gpu.ID, m *int) gpu.Card {
+	return gpu.Card{Device: gpu.Device{ID: id, BusID: bus, Minor: m, Name: "NVIDIA H200", Vendor: "nvidia"}}
+}
+
+func TestRead(t *testing.T) {
+	excluded := h200("0000:bb:00.0", "GPU-e4d6b0f8-97a1-4e55-bd0b-4a6d7c2f9e03", nil)
+	excluded.Excluded = true
+	want := []gpu.Card{
+		h200("0000:1b:00.0", "GPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a11", minor(2)),
+		h200("0000:3d:00.0", "", minor(0)), // question marks
+		h200("0000:9d:00.0", "", minor(1)), // no line
+		excluded,
+	}
+	got, err := Read(tree(t, "h200x4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %s\nwant %s", text(t, got), text(t, want))
+	}
+}
+
+func TestReadKeepsACardItCannotRead(t *testing.T) {
+	root := tree(t, "h200x4")
+	if err := os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxInformation+1))
+	put(t, filepath.Join(root, "gpus/0000:1b:00.0/information"), "Model: A\nBus Location: 0000:ff:00.0\nDevice Minor: 7\n")
+	cards, err := Read(root)
+	if err != nil || len(cards) != 4 {
+		t.Fatalf("%d cards, %v", len(cards), err)
+	}
+	for _, c := range cards[:3] {
+		if c.Unknown == "" || c.Device.Minor != nil || c.Device.BusID == "" {
+			t.Errorf("%+v: want only a bus id and a reason", c)
+		}
+	}
+	if cards[3].Unknown != "" {
+		t.Errorf("%+v: a readable card became unknown", cards[3])
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	if _, err := Read(t.TempDir()); !errors.Is(err, ErrNoDriver) {
+		t.Errorf("no tree: %v", err)
+	}
+	file := t.TempDir()
+	put(t, filepath.Join(file, "gpus"), "")
+	if _, err := Read(file); err == nil || errors.Is(err, ErrNoDriver) {
+		t.Errorf("a file for a folder: %v", err)
+	}
+	odd := t.TempDir()
+	put(t, filepath.Join(odd, "gpus/card0/information"), "")
+	if _, err := Read(odd); err == nil {
+		t.Error("a folder that is no bus id was accepted")
+	}
+	many := t.TempDir()
+	for i := range maxCards + 1 {
+		put(t, filepath.Join(many, "gpus", fmt.Sprintf("0000:%02x:%02x.0", i/32, i%32), "information"), "")
+	}
+	if _, err := Read(many); err == nil {
+		t.Errorf("more than %d cards were accepted", maxCards)
+	}
+}
+
+func TestReadNoCards(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "gpus"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cards, err := Read(root)
+	if err != nil || len(cards) != 0 {
+		t.Errorf("driver without cards: %v, %v", cards, err)
+	}
+}
+
+func TestParseUUID(t *testing.T) {
+	for in, want := range map[string]gpu.ID{
+		"GPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a11":  "GPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a11",
+		"GPU-????????-????-????-????-????????????":  "",
+		"GPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a1":   "",
+		"GPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a112": "",
+		"XPU-5b1f2a77-0c5e-9a3c-6f0d-2f9b8f1f0a11":  "",
+		"": "",
+	} {
+		if got := parseUUID(in); got != want {
+			t.Errorf("parseUUID(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestReadEpoch(t *testing.T) {
+	proc, sys := t.TempDir(), t.TempDir()
+	if got := ReadEpoch(proc, sys); got != (gpu.Epoch{}) {
+		t.Errorf("nothing there: %+v", got)
+	}
+	put(t, filepath.Join(proc, "sys/kernel/random/boot_id"), "7cb16e45-ecce-4a09-a4bf-64c8347c4edd\n")
+	put(t, filepath.Join(sys, "module/nvidia/version"), "580.159.04\n")
+	put(t, filepath.Join(sys, "module/nvidia/srcversion"), "0123456789ABCDEF0123456\n")
+	first := ReadEpoch(proc, sys)
+	if first.Boot != "7cb16e45-ecce-4a09-a4bf-64c8347c4edd" || first.Driver != "580.159.04" ||
+		!strings.HasPrefix(first.Module, "0123456789ABCDEF0123456@") {
+		t.Errorf("%+v", first)
+	}
+	if !first.Same(ReadEpoch(proc, sys)) {
+		t.Error("two readings of one epoch differ")
+	}
+	reload(t, filepath.Join(sys, "module"))
+	if second := ReadEpoch(proc, sys); first.Same(second) {
+		t.Errorf("a module loaded again looks like the same: %+v", second)
+	}
+	put(t, filepath.Join(sys, "module/nvidia/version"), "580 \x00 04\n")
+	if got := ReadEpoch(proc, sys); got.Driver != "" {
+		t.Errorf("garbage as driver version: %q", got.Driver)
+	}
+}
+
+// reload replaces the module's folder by an equal one while the first still stands, so that it gets another inode.
+func reload(t *testing.T, modules string) {
+	t.Helper()
+	put(t, filepath.Join(modules, "next/version"), "580.159.04\n")
+	put(t, filepath.Join(modules, "next/srcversion"), "0123456789ABCDEF0123456\n")
+	for _, move := range [][2]string{{"nvidia", "old"}, {"next", "nvidia"}} {
+		if err := os.Rename(filepath.Join(modules, move[0]), filepath.Join(modules, move[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReadEpochOfThisKernel(t *testing.T) {
+	if got := ReadEpoch("/proc", t.TempDir()); len(got.Boot) != len("7cb16e45-ecce-4a09-a4bf-64c8347c4edd") {
+		t.Errorf("boot id %q", got.Boot)
+	}
+}
+
+func FuzzInformation(f *testing.F) {
+	files, _ := filepath.Glob("testdata/h200x4/*")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("Device Minor: 99999999999999999999\nGPU UUID: GPU-\nBus Location: :::\nBlacklisted: Yes")
+	f.Fuzz(func(t *testing.T, text string) {
+		card := parseInformation(text, "0000:1b:00.0")
+		if card.Device.BusID != "0000:1b:00.0" || card.Device.Vendor != "nvidia" {
+			t.Errorf("lost its bus id: %+v", card)
+		}
+		if m := card.Device.Minor; m != nil && (*m < 0 || *m >= 1<<minorBits || card.Excluded || card.Unknown != "") {
+			t.Errorf("minor %d of %+v", *m, card)
+		}
+		if id := card.Device.ID; id != "" && len(id) != uuidLen {
+			t.Errorf("id %q", id)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+// Package joblog reaches the file that holds a job's own output: it finds out where it is, carries that from
+// the job's start to its end, and adds a text to it.
+//
+// Paths, devices and inodes are the user's claims. Append is safe because its process has become that user
+// before; what it checks beyond that only keeps it from the wrong file.
+package joblog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxText is the largest text Append writes: a start and an end report of 20 lines of 80 columns, with room.
+const MaxText = 8 << 10
+
+// maxPath is PATH_MAX without its NUL.
+const maxPath = unix.PathMax - 1
+
+// Target is the file a job writes to.
+type Target struct {
+	Path string `json:"path"`
+	// Dev and Ino are those of the file when the job began; both 0 when nobody looked.
+	Dev uint64 `json:"dev,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+}
+
+// Why a text was not appended, short enough to count by.
+const (
+	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders
+	notRegular = "not-regular" // /dev/null, a pipe, a symbolic link
+	notOwner   = "not-owner"
+	links      = "links"   // more than one name
+	changed    = "changed" // another file than the one the job wrote to
+	readonly   = "readonly"
+	full       = "full"
+	permission = "permission"
+	other      = "error"
+)
+
+// Refused says why a text was not appended. None of the reasons is a fault of the node.
+type Refused struct {
+	Why string // one of the reasons above
+	Err error
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("append to job's output: %s: %v", r.Why, r.Err) }
+
+// Unwrap gives the system's error.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// Reason is the counter's name for an error of Append: missing, not-regular, not-owner, links, changed,
+// readonly, full, permission or error; "" for nil.
+func Reason(err error) string {
+	var r *Refused
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &r):
+		return r.Why
+	}
+	return other
+}
+
+// Append adds text to the target, which must be an existing regular file of uid's with one name. The process
+// must have become that user (asuser.Become). An error is a *Refused; after "full" a part may be written.
+func Append(t Target, uid uint32, text []byte) error {
+	if err := t.check(); err != nil {
+		return &Refused{other, err}
+	}
+	if len(text) > MaxText {
+		return &Refused{other, fmt.Errorf("%d bytes of text", len(text))}
+	}
+	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that
+	// he could write himself can be opened; none is made, followed, waited for, or becomes our terminal.
+	fd, err := openRetrying(t.Path)
+	if err != nil {
+		return &Refused{classify(err), err}
+	}
+	f := os.NewFile(uintptr(fd), t.Path)
+	err = errors.Join(write(f, t, uid, text), f.Close()) // network file systems report a full disk on closing
+	var r *Refused
+	if err != nil && !errors.As(err, &r) {
+		return &Refused{classify(err), err}
+	}
+	return err
+}
+
+func openRetrying(path string) (int, error) {
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	for {
+		fd, err := unix.Open(path, flags, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+func write(f *os.File, t Target, uid uint32, text []byte) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if why := t.differs(st, uid); why != "" {
+		return &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
+			st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
+	}
+	_, err := f.Write(text)
+	return err
+}
+
+// differs names what the opened file has against it, "" for nothing.
+func (t Target) differs(st unix.Stat_t, uid uint32) string {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return notRegular
+	case st.Uid != uid:
+		return notOwner
+	case st.Nlink != 1:
+		return links
+	case t.Ino != 0 && (t.Ino != st.Ino || t.Dev != st.Dev):
+		return changed
+	}
+	return ""
+}
+
+func (t Target) check() error {
+	switch {
+	case !filepath.IsAbs(t.Path):
+		return fmt.Errorf("path %.100q is not absolute", t.Path)
+	case len(t.Path) > maxPath:
+		return fmt.Errorf("path of %d bytes", len(t.Path))
+	case strings.ContainsRune(t.Path, 0):
+		return errors.New("path with a NUL")
+	}
+	return nil
+}
+
+func classify(err error) string {
+	reasons := []struct {
+		why    string
+		errnos []unix.Errno
+	}{
+		{missing, []unix.Errno{unix.ENOENT, unix.ENOTDIR, unix.ESTALE, unix.ENAMETOOLONG}},
+		// ELOOP: a symbolic link. ENXIO: a FIFO that nobody reads, a socket, a device that is not there.
+		{notRegular, []unix.Errno{unix.ELOOP, unix.EISDIR, unix.ENXIO, unix.ENODEV}},
+		{readonly, []unix.Errno{unix.EROFS}},
+		{full, []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG}},
+		{permission, []unix.Errno{unix.EACCES, unix.EPERM}},
+	}
+	for _, r := range reasons {
+		for _, errno := range r.errnos {
+			if errors.Is(err, errno) {
+				return r.why
+			}
+		}
+	}
+	return other
+}

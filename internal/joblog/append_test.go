@@ -1,0 +1,324 @@
+//go:build !race
+
+// The race detector links cgo, with which a Go program cannot change all its threads; no hook has it.
+
+package joblog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/asuser"
+	"bookend/internal/child"
+
+	"golang.org/x/sys/unix"
+)
+
+const uid = 65533
+
+// request is one Append for the child.
+type request struct {
+	Target Target
+	Text   string
+	Open   string // a file to be held open for reading meanwhile: a FIFO's other end
+}
+
+// The test binary started again plays the child that appends: it becomes the user first.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 3 || os.Args[1] != "--child" {
+		os.Exit(m.Run())
+	}
+	var r request
+	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if err := asuser.Become(uid, uid, []uint32{uid}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if r.Open != "" {
+		if _, err := unix.Open(r.Open, unix.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	fmt.Print(Reason(Append(r.Target, uid, []byte(r.Text))))
+}
+
+// appendAsUser returns the child's refusal, "" for none.
+func appendAsUser(t *testing.T, r request) string {
+	t.Helper()
+	s := child.Self("append")
+	var err error
+	if s.Stdin, err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	s.MaxOutput, s.Timeout = 4<<10, time.Minute
+	res := child.Run(s)
+	if res.Outcome != child.Exited || res.ExitCode != 0 {
+		t.Fatalf("%s, exit code %d: %s%s", res.Outcome, res.ExitCode, res.Stdout, res.Stderr)
+	}
+	return string(res.Stdout)
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usersFolder is a folder of the user's that he can reach.
+func usersFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "joblog-test-")
+	ok(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ok(t, os.Chown(dir, uid, uid))
+	return dir
+}
+
+func put(t *testing.T, path, content string) {
+	t.Helper()
+	ok(t, os.WriteFile(path, []byte(content), 0o600))
+	ok(t, os.Chown(path, uid, uid))
+}
+
+func mount(t *testing.T, dir, options string, flags uintptr) {
+	t.Helper()
+	ok(t, unix.Mount("none", dir, "tmpfs", flags, options))
+	t.Cleanup(func() { ok(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+}
+
+func TestAppend(t *testing.T) {
+	path := filepath.Join(usersFolder(t), "slurm-7.out")
+	put(t, path, "job's own\n")
+	ok(t, os.Chmod(path, 0o640))
+	var before unix.Stat_t
+	ok(t, unix.Stat(path, &before))
+	for _, target := range []Target{{Path: path}, {path, before.Dev, before.Ino}} {
+		if why := appendAsUser(t, request{Target: target, Text: "report\n"}); why != "" {
+			t.Errorf("%+v: refused: %s", target, why)
+		}
+	}
+	b, err := os.ReadFile(path)
+	ok(t, err)
+	if string(b) != "job's own\nreport\nreport\n" {
+		t.Errorf("file holds %q", b)
+	}
+	var after unix.Stat_t
+	ok(t, unix.Stat(path, &after))
+	if after.Mode != before.Mode || after.Uid != before.Uid || after.Ino != before.Ino {
+		t.Errorf("mode %#o, owner %d, inode %d; before %#o, %d, %d",
+			after.Mode, after.Uid, after.Ino, before.Mode, before.Uid, before.Ino)
+	}
+}
+
+func TestAppendRefuses(t *testing.T) {
+	tests := map[string]struct {
+		plant func(t *testing.T, path string)
+		want  string
+	}{
+		"missing": {func(*testing.T, string) {}, missing},
+		"below a file": {func(t *testing.T, path string) {
+			ok(t, os.Remove(filepath.Dir(path)))
+			put(t, filepath.Dir(path), "")
+		}, missing},
+		"folder": {func(t *testing.T, path string) { ok(t, os.Mkdir(path, 0o777)) }, notRegular},
+		"FIFO": {func(t *testing.T, path string) {
+			ok(t, unix.Mkfifo(path, 0o600))
+			ok(t, os.Chown(path, uid, uid))
+		}, notRegular},
+		"symbolic link to an own file": {func(t *testing.T, path string) {
+			put(t, path+"-real", "")
+			ok(t, os.Symlink(path+"-real", path))
+		}, notRegular},
+		"/dev/null": {func(t *testing.T, path string) {
+			ok(t, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+			ok(t, os.Chown(path, uid, uid))
+		}, notRegular},
+		"hard link": {func(t *testing.T, path string) {
+			put(t, path, "")
+			ok(t, os.Link(path, path+"-too"))
+		}, links},
+		"another's, writable for all": {func(t *testing.T, path string) {
+			put(t, path, "")
+			ok(t, os.Chown(path, uid-1, uid))
+			ok(t, os.Chmod(path, 0o666))
+		}, notOwner},
+		"another's": {func(t *testing.T, path string) {
+			put(t, path, "")
+			ok(t, os.Chown(path, uid-1, uid-1))
+		}, permission},
+		"root's": {func(t *testing.T, path string) { ok(t, os.WriteFile(path, nil, 0o644)) }, permission},
+		"in a folder of root's": {func(t *testing.T, path string) {
+			put(t, path, "")
+			ok(t, os.Chown(filepath.Dir(path), 0, 0))
+		}, permission},
+		"without write permission": {func(t *testing.T, path string) {
+			put(t, path, "")
+			ok(t, os.Chmod(path, 0o400))
+		}, permission},
+		"read-only file system": {func(t *testing.T, path string) {
+			mount(t, filepath.Dir(path), "mode=0777", 0)
+			put(t, path, "")
+			ok(t, unix.Mount("none", filepath.Dir(path), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		}, readonly},
+		"full file system": {func(t *testing.T, path string) {
+			mount(t, filepath.Dir(path), "size=4k,mode=0777", 0)
+			put(t, path, strings.Repeat("x", 4096))
+		}, full},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(usersFolder(t), "out")
+			test.plant(t, path)
+			if why := appendAsUser(t, request{Target: Target{Path: path}, Text: "report\n"}); why != test.want {
+				t.Errorf("refused: %q, want %q", why, test.want)
+			}
+		})
+	}
+}
+
+func TestAppendRefusesReadFIFO(t *testing.T) {
+	path := filepath.Join(usersFolder(t), "out")
+	ok(t, unix.Mkfifo(path, 0o600))
+	ok(t, os.Chown(path, uid, uid))
+	if why := appendAsUser(t, request{Target: Target{Path: path}, Open: path}); why != notRegular {
+		t.Errorf("refused: %q, want %q", why, notRegular)
+	}
+}
+
+func TestAppendRefusesAnotherFile(t *testing.T) {
+	path := filepath.Join(usersFolder(t), "out")
+	put(t, path, "")
+	var st unix.Stat_t
+	ok(t, unix.Stat(path, &st))
+	for _, target := range []Target{{path, st.Dev, st.Ino + 1}, {path, st.Dev + 1, st.Ino}} {
+		if why := appendAsUser(t, request{Target: target, Text: "x"}); why != changed {
+			t.Errorf("%+v: refused: %q, want %q", target, why, changed)
+		}
+	}
+}
+
+func TestAppendRefusesNonsense(t *testing.T) {
+	for name, err := range map[string]error{
+		"no path":     Append(Target{}, uid, nil),
+		"relative":    Append(Target{Path: "out"}, uid, nil),
+		"NUL":         Append(Target{Path: "/tmp/a\x00b"}, uid, nil),
+		"long path":   Append(Target{Path: "/" + strings.Repeat("x", maxPath)}, uid, nil),
+		"much text":   Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1)),
+		"no such why": errors.New("something else"),
+	} {
+		if Reason(err) != other {
+			t.Errorf("%s: %q, want %q", name, Reason(err), other)
+		}
+	}
+	if Reason(nil) != "" {
+		t.Error("no error has a reason")
+	}
+}
+
+func TestLocate(t *testing.T) {
+	dir := t.TempDir()
+	proc := filepath.Join(dir, "proc")
+	ok(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o755))
+	link := filepath.Join(proc, "7", "fd", "1")
+	file := filepath.Join(dir, "out put %j")
+	put(t, file, "")
+	ok(t, os.Symlink(file, link))
+	var st unix.Stat_t
+	ok(t, unix.Stat(file, &st))
+	if got, err := Locate(proc, 7, 1); err != nil || got != (Target{file, st.Dev, st.Ino}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, target := range []string{"pipe:[4711]", "socket:[1]", "/dev/null", dir, file + " (deleted)", dir + "/\xff"} {
+		ok(t, os.Remove(link))
+		ok(t, os.Symlink(target, link))
+		if got, err := Locate(proc, 7, 1); !errors.Is(err, ErrNotFile) {
+			t.Errorf("%s: %+v, %v; want %v", target, got, err, ErrNotFile)
+		}
+	}
+	if _, err := Locate(proc, 8, 1); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no process: %v", err)
+	}
+}
+
+// The real thing: the running test's own descriptors.
+func TestLocateRealProcess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	f, err := os.Create(file)
+	ok(t, err)
+	defer f.Close()
+	p, err := os.StartProcess("/bin/cat", []string{"cat"}, &os.ProcAttr{Files: []*os.File{hold(t), f, f}})
+	ok(t, err)
+	defer func() { _ = p.Kill(); _, _ = p.Wait() }()
+	if got, err := Locate("/proc", p.Pid, 1); err != nil || got.Path != file || got.Ino == 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	ok(t, os.Remove(file))
+	if got, err := Locate("/proc", p.Pid, 1); !errors.Is(err, ErrNotFile) {
+		t.Errorf("removed file: %+v, %v", got, err)
+	}
+}
+
+// hold is a stdin at which a program waits.
+func hold(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	ok(t, err)
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r
+}
+
+// Even if the process had stayed root, swapping the file while it is opened would reach no other file.
+func TestAppendUnderSwaps(t *testing.T) {
+	dir := usersFolder(t)
+	path, victim := filepath.Join(dir, "out"), filepath.Join(dir, "victim")
+	ok(t, os.WriteFile(victim, []byte("precious"), 0o600))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, swap := range []func(string) error{
+				func(p string) error { return os.Symlink(victim, p) },
+				func(p string) error { return os.Link(victim, p) },
+				func(p string) error { return unix.Mkfifo(p, 0o600) },
+				func(p string) error {
+					return errors.Join(os.WriteFile(p, nil, 0o600), os.Chown(p, uid, uid))
+				},
+			} {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := errors.Join(swap(path+"-new"), os.Rename(path+"-new", path)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	written := 0
+	for range 20000 {
+		if Append(Target{Path: path}, uid, []byte("report")) == nil {
+			written++
+		}
+	}
+	close(stop)
+	<-stopped
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+		t.Errorf("victim holds %.100q, %v", b, err)
+	}
+	if written == 0 {
+		t.Error("never wrote to the user's own file")
+	}
+}

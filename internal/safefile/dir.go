@@ -1,0 +1,53 @@
+package safefile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// MakeDir makes the folder name in the own folder parent, with this mode and owner. One that is there already
+// must be just so (else ErrNotOurs), unless it is still this process's own: then an earlier run was
+// interrupted, and it is completed.
+func MakeDir(parent, name string, mode os.FileMode, uid, gid uint32) error {
+	err := inOwnFolder(parent, name, func(dirfd int) error {
+		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		// Threat: a folder that a user owns already may have a FUSE file system on it, so it is pinned first.
+		fd, st, err := pin(dirfd, name)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return complete(dirfd, name, st, mode, uid, gid)
+	})
+	if err != nil {
+		return fmt.Errorf("make folder %q: %w", filepath.Join(parent, name), err)
+	}
+	return nil
+}
+
+func complete(dirfd int, name string, st unix.Stat_t, mode os.FileMode, uid, gid uint32) error {
+	isFolder := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if isFolder && st.Uid == uid && st.Gid == gid && os.FileMode(st.Mode&0o7777) == mode {
+		return nil
+	}
+	if !isFolder || st.Uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("%w: owner %d:%d, mode %#o", ErrNotOurs, st.Uid, st.Gid, st.Mode)
+	}
+	fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if err := f.Chmod(mode); err != nil {
+		return err
+	}
+	return f.Chown(int(uid), int(gid)) // last: from here on it is the user's
+}

@@ -1,0 +1,265 @@
+package safefile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const user = 65534 // stands for any unprivileged user
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	ok(t, os.WriteFile(path, []byte(content), 0o600))
+	ok(t, os.Chmod(path, mode))
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	ok(t, err)
+	return string(b)
+}
+
+// rootsFolder is a folder that is root's up to the top; t.TempDir is below the sticky /tmp.
+func rootsFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "safefile-test-")
+	ok(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ok(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+// smallTmpfs mounts a file system with room for one page.
+func smallTmpfs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	ok(t, unix.Mount("none", dir, "tmpfs", 0, "size=4k,mode=0755"))
+	t.Cleanup(func() { ok(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+func entries(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	ok(t, err)
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func TestTrusted(t *testing.T) {
+	dir := rootsFolder(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put(t, at("good"), "content", 0o644)
+	put(t, at("group"), "", 0o664)
+	put(t, at("world"), "", 0o646)
+	put(t, at("users"), "", 0o644)
+	ok(t, os.Chown(at("users"), user, 0))
+	ok(t, os.Mkdir(at("sticky"), 0o755))
+	put(t, at("sticky/file"), "", 0o644)
+	ok(t, os.Chmod(at("sticky"), 0o1777|os.ModeSticky))
+	ok(t, os.Mkdir(at("home"), 0o755))
+	put(t, at("home/file"), "", 0o644)
+	ok(t, os.Chown(at("home"), user, 0))
+	ok(t, os.Mkdir(at("sub"), 0o755))
+	ok(t, os.Symlink("../good", at("sub/relative")))
+	ok(t, os.Symlink(at("good"), at("absolute")))
+	ok(t, os.Symlink(at("sub"), at("folderlink")))
+	ok(t, os.Symlink(at("home/file"), at("outward")))
+	ok(t, os.Symlink("loop", at("loop")))
+	ok(t, unix.Mkfifo(at("fifo"), 0o600))
+	ok(t, os.Symlink("/dev/null", at("device")))
+
+	tests := map[string]struct {
+		path string
+		want error
+	}{
+		"file":                        {at("good"), nil},
+		"folder":                      {dir, nil},
+		"root":                        {"/", nil},
+		"dots":                        {dir + "/./sub//../good", nil},
+		"relative link":               {at("sub/relative"), nil},
+		"absolute link":               {at("absolute"), nil},
+		"linked folder":               {at("folderlink/relative"), nil},
+		"dots behind a linked folder": {at("folderlink") + "/../good", nil},
+		"group may write":             {at("group"), ErrUntrusted},
+		"world may write":             {at("world"), ErrUntrusted},
+		"user's file":                 {at("users"), ErrUntrusted},
+		"in a sticky folder":          {at("sticky/file"), ErrUntrusted},
+		"in a user's folder":          {at("home/file"), ErrUntrusted},
+		"link into a user's folder":   {at("outward"), ErrUntrusted},
+		"endless link":                {at("loop"), ErrUntrusted},
+		"FIFO":                        {at("fifo"), ErrUntrusted},
+		"device":                      {at("device"), ErrUntrusted},
+		"relative":                    {"etc/passwd", ErrUntrusted},
+		"empty":                       {"", ErrUntrusted},
+		"missing":                     {at("missing"), fs.ErrNotExist},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := Trusted(test.path); !errors.Is(err, test.want) {
+				t.Errorf("Trusted(%q) = %v, want %v", test.path, err, test.want)
+			}
+		})
+	}
+}
+
+func TestReadTrusted(t *testing.T) {
+	dir := rootsFolder(t)
+	file := filepath.Join(dir, "file")
+	put(t, file, "12345", 0o644)
+	ok(t, os.Symlink("file", filepath.Join(dir, "link")))
+	for _, path := range []string{file, filepath.Join(dir, "link")} {
+		if b, err := ReadTrusted(path, 5); err != nil || string(b) != "12345" {
+			t.Errorf("ReadTrusted(%q) = %q, %v", path, b, err)
+		}
+	}
+	if _, err := ReadTrusted(file, 4); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("larger than allowed: %v", err)
+	}
+	if _, err := ReadTrusted(dir, 100); !errors.Is(err, ErrUntrusted) {
+		t.Errorf("folder: %v", err)
+	}
+	ok(t, os.Chmod(file, 0o666))
+	if _, err := ReadTrusted(file, 100); !errors.Is(err, ErrUntrusted) {
+		t.Errorf("world-writable: %v", err)
+	}
+}
+
+func TestReplaceAndRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, replace := range map[string]func(string, string, []byte, os.FileMode) error{
+		"plain": Replace, "durable": ReplaceDurable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := unix.Umask(0o077)
+			defer unix.Umask(old)
+			ok(t, replace(dir, "f", []byte("one"), 0o644))
+			ok(t, replace(dir, "f", []byte("two"), 0o640))
+			b, err := Read(dir, "f", 3)
+			if err != nil || string(b) != "two" {
+				t.Errorf("read %q, %v", b, err)
+			}
+			info, err := os.Stat(filepath.Join(dir, "f"))
+			ok(t, err)
+			if info.Mode() != 0o640 {
+				t.Errorf("mode %v, want 0640", info.Mode())
+			}
+			if got := entries(t, dir); got != "f" {
+				t.Errorf("folder holds %q", got)
+			}
+		})
+	}
+}
+
+// A symbolic link in the file's place is replaced, never followed.
+func TestWritersReplaceLinks(t *testing.T) {
+	for name, write := range map[string]func(dir string) error{
+		"Replace":         func(dir string) error { return Replace(dir, "f", []byte("new"), 0o600) },
+		"CreateExclusive": func(dir string) error { return CreateExclusive(dir, "f", []byte("new"), 0o400, user, user) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			victim := filepath.Join(t.TempDir(), "victim")
+			put(t, victim, "precious", 0o600)
+			ok(t, os.Symlink(victim, filepath.Join(dir, "f")))
+			ok(t, write(dir))
+			if content(t, victim) != "precious" || content(t, filepath.Join(dir, "f")) != "new" {
+				t.Error("the link was followed")
+			}
+		})
+	}
+}
+
+func TestFullDiskKeepsTheOldFile(t *testing.T) {
+	dir := smallTmpfs(t)
+	ok(t, Replace(dir, "f", []byte("old"), 0o600))
+	err := Replace(dir, "f", make([]byte, 1<<16), 0o600)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v, want ENOSPC", err)
+	}
+	if content(t, filepath.Join(dir, "f")) != "old" || entries(t, dir) != "f" {
+		t.Errorf("folder holds %q", entries(t, dir))
+	}
+}
+
+func TestCreateExclusive(t *testing.T) {
+	dir := t.TempDir()
+	for _, text := range []string{"first", "second"} {
+		ok(t, CreateExclusive(dir, "7", []byte(text), 0o400, user, user))
+		var st unix.Stat_t
+		ok(t, unix.Lstat(filepath.Join(dir, "7"), &st))
+		if st.Uid != user || st.Gid != user || st.Mode != unix.S_IFREG|0o400 || content(t, filepath.Join(dir, "7")) != text {
+			t.Errorf("owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
+		}
+	}
+	if _, err := Read(dir, "7", 100); !errors.Is(err, ErrNotOurs) {
+		t.Errorf("reading a file given away: %v, want %v", err, ErrNotOurs)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put(t, at("file"), "12345", 0o600)
+	put(t, at("open"), "", 0o602)
+	put(t, at("linked"), "", 0o600)
+	ok(t, os.Link(at("linked"), at("hardlink")))
+	ok(t, os.Symlink("file", at("link")))
+	ok(t, unix.Mkfifo(at("fifo"), 0o600))
+	ok(t, os.Mkdir(at("folder"), 0o700))
+	ok(t, unix.Mknod(at("null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	for name, want := range map[string]error{
+		"file": ErrTooLarge, "open": ErrNotOurs, "hardlink": ErrNotOurs, "link": unix.ELOOP, "fifo": ErrNotOurs,
+		"folder": ErrNotOurs, "null": ErrNotOurs, "missing": fs.ErrNotExist, "../x": unix.EINVAL, "": unix.EINVAL,
+		"..": unix.EINVAL, "a\x00b": unix.EINVAL, strings.Repeat("x", 256): unix.EINVAL,
+	} {
+		if _, err := Read(dir, name, 4); !errors.Is(err, want) {
+			t.Errorf("Read(%.20q) = %v, want %v", name, err, want)
+		}
+	}
+}
+
+func TestFolderOfOthersIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"user's":         func(dir string) error { return os.Chown(dir, user, user) },
+		"world-writable": func(dir string) error { return os.Chmod(dir, 0o777) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, filepath.Join(dir, "f"), "", 0o600)
+			ok(t, spoil(dir))
+			_, read := Read(dir, "f", 10)
+			_, lock := Lock(filepath.Join(dir, "f"), 0, true)
+			for call, err := range map[string]error{
+				"Read": read, "Lock": lock, "Replace": Replace(dir, "f", nil, 0o600),
+				"Append": Append(dir, "f", nil, 10), "MakeDir": MakeDir(dir, "d", 0o700, 0, 0),
+			} {
+				if !errors.Is(err, ErrNotOurs) {
+					t.Errorf("%s: %v, want %v", call, err, ErrNotOurs)
+				}
+			}
+		})
+	}
+	dir := t.TempDir()
+	ok(t, os.Symlink(dir, dir+"-link"))
+	if err := Replace(dir+"-link", "f", nil, 0o600); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("linked folder: %v", err)
+	}
+}

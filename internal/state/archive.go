@@ -1,0 +1,286 @@
+package state
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+const lockArchive = "lock-archive"
+
+// Limits bound what Archive keeps.
+type Limits struct {
+	// Recent closed runs stay at hand whatever they left: a second epilog, or a process that comes late to a
+	// card, is told by them.
+	Recent int
+	// Findings are further closed runs that stay, because they left something on a card: the next prolog must
+	// know whose it is.
+	Findings int
+	Age      time.Duration // of a record in the history
+	Bytes    int64         // of all records of a node in the history
+}
+
+// DefaultLimits are 32 recent and 64 further runs in memory, because every hook reads them all, and 90 days or
+// 64 MiB on disk.
+func DefaultLimits() Limits {
+	return Limits{Recent: 32, Findings: 64, Age: 90 * 24 * time.Hour, Bytes: 64 << 20}
+}
+
+// Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
+// their reports and drop folders, and forgets the oldest of the history. It waits for the disk and so belongs in
+// a child. When another Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
+func Archive(run, varDir, node string, now time.Time, keep Limits) error {
+	s, err := Open(run, node)
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	release, err := safefile.Lock(filepath.Join(s.dir, lockArchive), 0, true)
+	if errors.Is(err, ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	defer release()
+	history, err := makeHistory(varDir, node)
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	runs, damage := s.Runs()
+	var all []error
+	for _, d := range damage {
+		all = append(all, d)
+	}
+	kept := 0
+	for i, r := range ended(runs) {
+		stays := i < keep.Recent || kept < keep.Findings && onCard(r)
+		if i >= keep.Recent && stays {
+			kept++
+		}
+		all = append(all, s.retire(history, r, stays))
+	}
+	if err := errors.Join(append(all, prune(history, now, keep))...); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	return nil
+}
+
+func historyFolder(varDir, node string) string { return filepath.Join(varDir, "history", node) }
+
+func makeHistory(varDir, node string) (string, error) {
+	if err := makeFolder(varDir, 0o755, true); err != nil {
+		return "", err
+	}
+	history := historyFolder(varDir, node)
+	for _, folder := range []string{filepath.Dir(history), history} {
+		if err := makeFolder(folder, 0o700, false); err != nil {
+			return "", err
+		}
+	}
+	return history, nil
+}
+
+// ended returns the runs that are over, the latest first.
+func ended(runs []Run) []Run {
+	var over []Run
+	for _, r := range runs {
+		if _, superseded := r.Superseded(runs); superseded || r.Closed() {
+			over = append(over, r)
+		}
+	}
+	slices.SortStableFunc(over, func(a, b Run) int { return cmp.Compare(lastSeen(b), lastSeen(a)) })
+	return over
+}
+
+func lastSeen(r Run) time.Duration {
+	if r.Closed() {
+		return r.Ends[len(r.Ends)-1].At
+	}
+	return r.began()
+}
+
+// onCard reports whether a run left something on a card, or may have.
+func onCard(r Run) bool {
+	if !r.Closed() {
+		return true
+	}
+	for _, f := range r.Ends[len(r.Ends)-1].Findings {
+		if f.GPU != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// retire writes a run to the history, if it is not there, and marks or removes its record. No lock is held while
+// the disk works.
+func (s *Store) retire(history string, r Run, stays bool) error {
+	if r.Archived && stays {
+		return nil
+	}
+	seen, err := encode(r)
+	if err != nil {
+		return err
+	}
+	if !r.Archived {
+		r.Archived = true
+		data, err := encode(r)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%d-%s%s", r.Job.ID, r.Key, suffix)
+		if err := safefile.ReplaceDurable(history, name, data, 0o600); err != nil {
+			return err
+		}
+	}
+	var left slurm.Owner
+	err = s.locked(lockOf(r.Job.ID), func() (err error) {
+		if !s.unchanged(r, seen) { // another epilog was here: next time
+			return nil
+		}
+		if stays {
+			return s.write(r)
+		}
+		left, err = s.remove(r)
+		return err
+	})
+	if err != nil || left == (slurm.Owner{}) {
+		return err
+	}
+	return RemoveDrop(s.run, s.node, left)
+}
+
+func (s *Store) unchanged(r Run, seen []byte) bool {
+	now, err := s.load(r.Job.ID, r.Key)
+	if err != nil {
+		return false
+	}
+	data, err := encode(now)
+	return err == nil && bytes.Equal(data, seen)
+}
+
+// remove removes a run's record and its report, and returns whose drop folders are left without a run: the run's
+// own, and the job id's too when this was its last. The job's lock is held, so that nobody begins a run of it
+// meanwhile, and files of interrupted writers are nobody's.
+func (s *Store) remove(r Run) (left slurm.Owner, err error) {
+	folder := filepath.Join(s.dir, folderName(r.Job.ID))
+	if err := removeOwn(folder, r.Key+suffix); err != nil {
+		return left, err
+	}
+	left.SLUID = r.Job.SLUID
+	if others, err := removeTemps(folder); err != nil {
+		return left, err
+	} else if others == 0 {
+		left.ID = r.Job.ID
+		if err := removeOwn(s.dir, folderName(r.Job.ID)); err != nil {
+			return left, err
+		}
+	}
+	for _, name := range userNames(s.node, left) {
+		if err := removeOwn(filepath.Join(s.run, "report"), name); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+// removeTemps removes what interrupted writers left in a folder, and counts what else is there.
+func removeTemps(folder string) (others int, err error) {
+	for _, f := range byAge(folder) {
+		if !strings.HasPrefix(f.Name(), safefile.TempPrefix) {
+			others++
+		} else if err := removeOwn(folder, f.Name()); err != nil {
+			return others, err
+		}
+	}
+	return others, nil
+}
+
+// prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
+// go too: Archive is the only one, and holds its lock.
+func prune(history string, now time.Time, keep Limits) error {
+	files := byAge(history)
+	total := int64(0)
+	for _, f := range files {
+		total += f.Size()
+	}
+	var all []error
+	for _, f := range files {
+		stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)
+		if !stale && now.Sub(f.ModTime()) <= keep.Age && total <= keep.Bytes {
+			continue
+		}
+		all = append(all, removeOwn(history, f.Name()))
+		total -= f.Size()
+	}
+	return errors.Join(all...)
+}
+
+// History returns a node's archived runs, the latest first, and the files there that cannot be used.
+func History(varDir, node string) ([]Run, []Damage) {
+	if !slurm.ValidNode(node) {
+		return nil, []Damage{{varDir, fmt.Sprintf("node %q: %v", node, ErrName)}}
+	}
+	folder := historyFolder(varDir, node)
+	// Threat: none from users, who cannot write here.
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, []Damage{{folder, err.Error()}}
+	}
+	var runs []Run
+	var damage []Damage
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), safefile.TempPrefix) {
+			continue
+		}
+		r, err := archived(folder, entry.Name(), node)
+		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
+			continue
+		}
+		if err != nil {
+			damage = append(damage, Damage{filepath.Join(folder, entry.Name()), err.Error()})
+			continue
+		}
+		runs = append(runs, r)
+	}
+	slices.SortStableFunc(runs, func(a, b Run) int { return wall(b).Compare(wall(a)) })
+	return runs, damage
+}
+
+func archived(folder, name, node string) (Run, error) {
+	base, _ := strings.CutSuffix(name, suffix)
+	number, key, _ := strings.Cut(base, "-")
+	id, ok := slurm.ParseJobID(number)
+	if !ok || !strings.HasSuffix(name, suffix) {
+		return Run{}, fmt.Errorf("%w: not a record's name", errRecord)
+	}
+	data, err := safefile.Read(folder, name, maxRecord)
+	if err != nil {
+		return Run{}, err
+	}
+	return decode(data, node, id, key)
+}
+
+// wall is when a run was last seen: across boots, boot times do not compare.
+func wall(r Run) time.Time {
+	if r.Closed() {
+		return r.Ends[len(r.Ends)-1].Wall
+	}
+	if r.Start != nil {
+		return r.Start.Wall
+	}
+	return time.Time{}
+}

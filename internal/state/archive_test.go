@@ -1,0 +1,284 @@
+package state
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+var now = time.Unix(1_900_000_000, 0)
+
+func limits(recent, findings int) Limits {
+	return Limits{Recent: recent, Findings: findings, Age: 1 << 62, Bytes: 1 << 40}
+}
+
+func archive(t *testing.T, run, varDir string, keep Limits) {
+	t.Helper()
+	if err := Archive(run, varDir, node, now, keep); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lived is a job that began and ended; with a card, it left something there.
+func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
+	t.Helper()
+	if err := errors.Join(s.PutReport(j, StartReport{}), s.MakeDrop(j)); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, j, n)
+	r, _, err := s.Find(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := at(n + 1)
+	if card {
+		end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1"}}
+	}
+	if err := s.Close(r, *end); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ids(runs []Run) (list []slurm.JobID) {
+	for _, r := range runs {
+		list = append(list, r.Job.ID)
+	}
+	return list
+}
+
+func inMemory(t *testing.T, s *Store) []slurm.JobID {
+	t.Helper()
+	runs, damage := s.Runs()
+	if len(damage) > 0 {
+		t.Fatal(damage)
+	}
+	return slices.Sorted(slices.Values(ids(runs)))
+}
+
+func onDisk(t *testing.T, varDir string) []slurm.JobID {
+	t.Helper()
+	runs, damage := History(varDir, node)
+	if len(damage) > 0 {
+		t.Fatal(damage)
+	}
+	return ids(runs)
+}
+
+func TestArchive(t *testing.T) {
+	run, varDir := folder(t), filepath.Join(folder(t), "lib")
+	s := open(t, run)
+	lived(t, s, job(1), 10, true)        // a finding, too old to stay
+	lived(t, s, job(2), 20, true)        // a finding
+	lived(t, s, bothNames(3), 30, false) // clean and old
+	begin(t, s, job(4), 35)              // still open
+	lived(t, s, job(5), 40, false)       // recent
+	archive(t, run, varDir, limits(1, 1))
+	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{2, 4, 5}) {
+		t.Errorf("in memory: %v", got)
+	}
+	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 3, 2, 1}) {
+		t.Errorf("on disk: %v", got)
+	}
+	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3", "drop/n1_" + string(sluidA)} {
+		if _, err := os.Lstat(filepath.Join(run, path)); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(run, "report/n1_5")); err != nil {
+		t.Error(err)
+	}
+	before := tree(t, run)
+	archive(t, run, varDir, limits(1, 1))
+	if after := tree(t, run); !slices.Equal(before, after) {
+		t.Errorf("archiving again changed %v to %v", before, after)
+	}
+	if r, _, err := s.Find(job(5)); err != nil || !r.Archived {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	archive(t, run, varDir, limits(9, 9))
+	r, which, err := s.Find(job(1))
+	if which != ClosedRun || err != nil {
+		t.Fatal(which, err)
+	}
+	if err := s.Close(r, *at(20)); err != nil {
+		t.Fatal(err)
+	}
+	archive(t, run, varDir, limits(0, 0))
+	runs, damage := History(varDir, node)
+	if len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2 {
+		t.Errorf("%+v, %v", runs, damage)
+	}
+	if got := inMemory(t, s); len(got) != 0 {
+		t.Errorf("in memory: %v", got)
+	}
+}
+
+func TestArchiveOfARequeuedJob(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	lived(t, s, bothNames(1), 10, false)
+	begin(t, s, job(1), 20) // its epilog never comes
+	second := job(1)
+	second.SLUID = sluidB
+	begin(t, s, second, 30)
+	if err := errors.Join(s.PutReport(second, StartReport{}), s.MakeDrop(second)); err != nil {
+		t.Fatal(err)
+	}
+	archive(t, run, varDir, limits(0, 0))
+	runs, _ := s.Runs()
+	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
+		t.Errorf("in memory: %+v", runs)
+	}
+	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{1, 1}) {
+		t.Errorf("on disk: %v", got)
+	}
+	for path, want := range map[string]bool{
+		"report/n1_1": true, "report/n1_" + string(sluidB): true, "report/n1_" + string(sluidA): false,
+		"drop/n1_1": true, "drop/n1_" + string(sluidB): true, "drop/n1_" + string(sluidA): false,
+	} {
+		if _, err := os.Lstat(filepath.Join(run, path)); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestArchiveForgets(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	history := historyFolder(varDir, node)
+	for id := range slurm.JobID(5) {
+		lived(t, s, job(id+1), int(id)*10, false)
+	}
+	archive(t, run, varDir, limits(0, 0))
+	var size int64
+	for i, f := range byName(t, history) {
+		size = f.Size()
+		stamp := now.Add(time.Duration(i-4) * time.Hour) // job 1: four hours old … job 5: now
+		if err := os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp); err != nil {
+			t.Fatal(err)
+		}
+	}
+	temp := filepath.Join(history, safefile.TempPrefix+"x")
+	if err := os.WriteFile(temp, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	archive(t, run, varDir, Limits{Age: 3 * time.Hour, Bytes: 1 << 40})
+	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4, 3, 2}) {
+		t.Errorf("by age: %v", got)
+	}
+	archive(t, run, varDir, Limits{Age: 3 * time.Hour, Bytes: 2*size + size/2})
+	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4}) {
+		t.Errorf("by size: %v", got)
+	}
+	if _, err := os.Stat(temp); !os.IsNotExist(err) {
+		t.Errorf("a killed writer's file: %v", err)
+	}
+}
+
+func byName(t *testing.T, folder string) []os.FileInfo {
+	t.Helper()
+	files := byAge(folder)
+	slices.SortFunc(files, func(a, b os.FileInfo) int { return slices.Compare([]byte(a.Name()), []byte(b.Name())) })
+	return files
+}
+
+func TestArchiveAtWork(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	release, err := safefile.Lock(filepath.Join(s.dir, lockArchive), 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive(t, run, varDir, limits(0, 0))
+	if got := inMemory(t, s); len(got) != 1 {
+		t.Error("two at work at once")
+	}
+	release()
+	archive(t, run, varDir, limits(0, 0))
+	if got := inMemory(t, s); len(got) != 0 {
+		t.Errorf("in memory: %v", got)
+	}
+}
+
+func TestArchiveKeepsWhatTheDiskRefuses(t *testing.T) {
+	run, varDir := folder(t), mount(t, "size=64k,mode=0755")
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	if _, err := makeHistory(varDir, node); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(varDir, "filler"), make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("not full")
+	}
+	if err := Archive(run, varDir, node, now, limits(0, 0)); err == nil {
+		t.Error("a full disk is no error")
+	}
+	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
+		t.Errorf("in memory: %v", got)
+	}
+	if err := Archive(run, varDir, "../n1", now, limits(0, 0)); !errors.Is(err, ErrName) {
+		t.Error(err)
+	}
+}
+
+// An epilog that comes between reading and writing must not be lost.
+func TestArchiveLeavesAChangedRecord(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	history, err := makeHistory(varDir, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, _, _ := s.Find(job(1))
+	if err := s.Close(seen, *at(20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, stays := range []bool{true, false} {
+		if err := s.retire(history, seen, stays); err != nil {
+			t.Fatal(err)
+		}
+		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
+			t.Errorf("stays %v: %+v, %v", stays, r, err)
+		}
+	}
+}
+
+func TestHistoryReportsDamage(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	if runs, damage := History(varDir, node); len(runs)+len(damage) != 0 {
+		t.Errorf("no history: %v, %v", runs, damage)
+	}
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	archive(t, run, varDir, limits(0, 0))
+	folder := historyFolder(varDir, node)
+	for name, text := range map[string]string{"2-t5.json": "{", "x": "", "3-t5.json": ""} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // it only reads: nothing is set aside
+		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 3 {
+			t.Errorf("%d runs, %v", len(runs), damage)
+		}
+	}
+	if _, damage := History(varDir, "../n1"); len(damage) != 1 {
+		t.Error("a node that is no name was read")
+	}
+}

@@ -1,0 +1,316 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+const (
+	suffix      = ".json"
+	maxRuns     = 4096 // records of a node: far more than are kept by Archive
+	maxDamaged  = 16   // files set aside
+	damagedName = "damaged"
+)
+
+// Damage is a file that cannot be used; as a record it has been set aside where that was possible.
+type Damage struct {
+	Path string
+	Why  string
+}
+
+// Error makes a Damage an error.
+func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Path, d.Why) }
+
+// Which says what Find found.
+type Which string
+
+// What a job's epilog may find.
+const (
+	OpenRun   Which = "open"   // its prolog's record
+	ClosedRun Which = "closed" // a record that an epilog of this run has closed already
+	NoRun     Which = "none"   // no prolog, or its record was lost
+)
+
+// Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
+// first look, from before the job's own processes, is the one that counts.
+func (s *Store) Begin(run Run) error {
+	if err := s.begin(run); err != nil {
+		return fmt.Errorf("begin run of job %d: %w", run.Job.ID, err)
+	}
+	return nil
+}
+
+func (s *Store) begin(run Run) error {
+	if err := s.name(&run); err != nil {
+		return err
+	}
+	return s.locked(lockOf(run.Job.ID), func() error {
+		_, err := s.load(run.Job.ID, run.Key)
+		switch {
+		case err == nil:
+			return ErrExists
+		case unusable(err):
+			s.setAside(run.Job.ID, run.Key)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		return s.write(run)
+	})
+}
+
+// Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier
+// ends are taken from the record, the rest from run.
+func (s *Store) Close(run Run, end End) error {
+	if err := s.close(run, end); err != nil {
+		return fmt.Errorf("close run of job %d: %w", run.Job.ID, err)
+	}
+	return nil
+}
+
+func (s *Store) close(run Run, end End) error {
+	if run.Key == "" {
+		seen := run
+		seen.Ends = []End{end}
+		run.Key = keyOf(seen)
+	}
+	if err := s.name(&run); err != nil {
+		return err
+	}
+	return s.locked(lockOf(run.Job.ID), func() error {
+		if now, err := s.load(run.Job.ID, run.Key); err == nil {
+			run.Start, run.Ends = now.Start, now.Ends
+		}
+		if len(run.Ends) >= maxEnds {
+			run.Ends = run.Ends[:maxEnds-1]
+		}
+		run.Ends = append(slices.Clone(run.Ends), end)
+		run.Archived = false
+		return s.write(run)
+	})
+}
+
+// Find returns the record of the run that an epilog is for: by SLUID, else by start time, where both know it;
+// else the newest open run of the job id. A record of another user is another job's. The error is a Damage when
+// a record of this job id could not be used; the rest of the answer holds all the same.
+func (s *Store) Find(job slurm.Job) (Run, Which, error) {
+	if err := s.check(job); err != nil {
+		return Run{}, NoRun, fmt.Errorf("find run: %w", err)
+	}
+	runs, damage := s.ofJob(job.ID)
+	var err error
+	if len(damage) > 0 {
+		err = damage[0]
+	}
+	var best *Run
+	for i := range runs {
+		r := &runs[i]
+		if r.Job.UID != job.UID || compare(r.Job, job) == other {
+			continue
+		}
+		if best == nil || better(*r, *best, job) {
+			best = r
+		}
+	}
+	switch {
+	case best == nil:
+		return Run{}, NoRun, err
+	case best.Closed():
+		return *best, ClosedRun, err
+	}
+	return *best, OpenRun, err
+}
+
+// likeness says whether two hooks' jobs of one id are one run.
+type likeness int
+
+const (
+	other likeness = iota
+	perhaps
+	same
+)
+
+func compare(a, b slurm.Job) likeness {
+	equal := false
+	switch {
+	case a.SLUID != "" && b.SLUID != "":
+		equal = a.SLUID == b.SLUID
+	case !a.Start.IsZero() && !b.Start.IsZero():
+		equal = a.Start.Unix() == b.Start.Unix()
+	default:
+		return perhaps
+	}
+	if equal {
+		return same
+	}
+	return other
+}
+
+func better(a, b Run, job slurm.Job) bool {
+	if la, lb := compare(a.Job, job), compare(b.Job, job); la != lb {
+		return la > lb
+	}
+	if a.Closed() != b.Closed() {
+		return b.Closed()
+	}
+	return a.began() > b.began()
+}
+
+// Runs returns every record of the node that can be used, and what cannot.
+func (s *Store) Runs() ([]Run, []Damage) {
+	// Threat: none from users, who cannot write here.
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, []Damage{{s.dir, err.Error()}}
+	}
+	var runs []Run
+	var damage []Damage
+	for _, entry := range entries {
+		id, ok := slurm.ParseJobID(entry.Name())
+		if !ok {
+			continue
+		}
+		if len(runs) >= maxRuns {
+			return runs, append(damage, Damage{s.dir, fmt.Sprintf("more than %d records", maxRuns)})
+		}
+		r, d := s.ofJob(id)
+		runs, damage = append(runs, r...), append(damage, d...)
+	}
+	return runs, damage
+}
+
+// ofJob returns the records of one job id.
+func (s *Store) ofJob(id slurm.JobID) (runs []Run, damage []Damage) {
+	folder := filepath.Join(s.dir, folderName(id))
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, []Damage{{folder, err.Error()}}
+	}
+	for _, entry := range entries {
+		key, ok := strings.CutSuffix(entry.Name(), suffix)
+		if !ok {
+			continue
+		}
+		r, err := s.load(id, key)
+		if unusable(err) {
+			r, err = s.rescue(id, key)
+		}
+		if err == nil {
+			runs = append(runs, r)
+		} else if !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			damage = append(damage, Damage{filepath.Join(folder, entry.Name()), err.Error()})
+		}
+	}
+	return runs, damage
+}
+
+// rescue sets a record aside that cannot be used. It looks again under the lock: whoever holds that may have
+// repaired it.
+func (s *Store) rescue(id slurm.JobID, key string) (r Run, err error) {
+	lock := s.locked(lockOf(id), func() error {
+		if r, err = s.load(id, key); unusable(err) {
+			s.setAside(id, key)
+		}
+		return nil
+	})
+	if lock != nil {
+		return Run{}, lock
+	}
+	return r, err
+}
+
+// unusable reports that a file is there and will never be a record.
+func unusable(err error) bool {
+	return errors.Is(err, errRecord) || errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) ||
+		errors.Is(err, unix.ELOOP)
+}
+
+func (s *Store) load(id slurm.JobID, key string) (Run, error) {
+	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
+	if err != nil {
+		return Run{}, err
+	}
+	return decode(data, s.node, id, key)
+}
+
+// name completes a run's key and refuses one that must not become a path.
+func (s *Store) name(run *Run) error {
+	if err := s.check(run.Job); err != nil {
+		return err
+	}
+	if run.Key == "" {
+		run.Key = keyOf(*run)
+	}
+	if !validKey(run.Key) {
+		return fmt.Errorf("key %q: %w", run.Key, ErrName)
+	}
+	return nil
+}
+
+// write replaces a run's record; its job's lock is held.
+func (s *Store) write(run Run) error {
+	data, err := encode(run)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(s.dir, folderName(run.Job.ID))
+	if err := makeFolder(folder, 0o700, false); err != nil {
+		return err
+	}
+	return safefile.Replace(folder, run.Key+suffix, data, 0o600)
+}
+
+func (s *Store) setAside(id slurm.JobID, key string) {
+	s.moveAside(filepath.Join(folderName(id), key+suffix), fmt.Sprintf("%d-%s%s", id, key, suffix))
+}
+
+// moveAside moves a file below the node's folder among the damaged ones. Where that fails, it stays where it is
+// and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
+func (s *Store) moveAside(path, name string) {
+	folder := filepath.Join(s.dir, damagedName)
+	if makeFolder(folder, 0o700, false) != nil {
+		return
+	}
+	makeRoom(folder, maxDamaged-1)
+	for n := range maxDamaged {
+		to := filepath.Join(folder, fmt.Sprintf("%s.damaged-%d", name, n))
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Rename(filepath.Join(s.dir, path), to)
+			return
+		}
+	}
+}
+
+// makeRoom removes the oldest entries of a folder of root's, down to keep.
+func makeRoom(folder string, keep int) {
+	files := byAge(folder)
+	for len(files) > keep {
+		_ = os.RemoveAll(filepath.Join(folder, files[0].Name()))
+		files = files[1:]
+	}
+}
+
+// byAge lists a folder of root's, oldest first.
+func byAge(folder string) []fs.FileInfo {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	var files []fs.FileInfo
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			files = append(files, info)
+		}
+	}
+	slices.SortStableFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	return files
+}

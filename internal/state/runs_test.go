@@ -1,0 +1,457 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+func TestRoundTrip(t *testing.T) {
+	s := open(t, folder(t))
+	want := full(7)
+	if err := s.Begin(want); err != nil {
+		t.Fatal(err)
+	}
+	got, which, err := s.Find(want.Job)
+	if err != nil || which != OpenRun {
+		t.Fatalf("%s, %v", which, err)
+	}
+	want.Version, want.Key, want.Start = Version, string(sluidA), ordered(want.Start)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	end := *full(7).Start
+	if err := s.Close(got, end); err != nil {
+		t.Fatal(err)
+	}
+	runs, damage := s.Runs()
+	want.Ends = []End{*ordered(&end)}
+	if len(damage) != 0 || !reflect.DeepEqual(runs, []Run{want}) {
+		t.Errorf("got  %+v, %v\nwant %+v", runs, damage, want)
+	}
+}
+
+func TestEncodingIsOne(t *testing.T) {
+	first, err := encode(full(7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // the order of a map must not show
+		r := full(7)
+		r.Start.Processes[0], r.Start.Processes[1] = r.Start.Processes[1], r.Start.Processes[0]
+		r.Start.Wall = r.Start.Wall.In(time.FixedZone("x", 3600))
+		if again, err := encode(r); err != nil || !bytes.Equal(first, again) {
+			t.Fatalf("%v\n%s\n%s", err, first, again)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	started := func(j slurm.Job, unixTime int64) slurm.Job {
+		j.Start = time.Unix(unixTime, 0)
+		return j
+	}
+	with := func(j slurm.Job, id slurm.SLUID) slurm.Job {
+		j.SLUID = id
+		return j
+	}
+	uid := func(j slurm.Job, uid uint32) slurm.Job {
+		j.UID = uid
+		return j
+	}
+	type prolog struct {
+		job    slurm.Job
+		closed bool
+	}
+	for name, tc := range map[string]struct {
+		prologs []prolog // the n-th at second n+1
+		ask     slurm.Job
+		which   Which
+		want    int // which prolog
+	}{
+		"nothing":                       {nil, job(1), NoRun, 0},
+		"one open":                      {[]prolog{{job(1), false}}, job(1), OpenRun, 0},
+		"other job":                     {[]prolog{{job(2), false}}, job(1), NoRun, 0},
+		"second epilog":                 {[]prolog{{job(1), true}}, job(1), ClosedRun, 0},
+		"requeued":                      {[]prolog{{job(1), true}, {job(1), false}}, job(1), OpenRun, 1},
+		"first epilog never came":       {[]prolog{{job(1), false}, {job(1), false}}, job(1), OpenRun, 1},
+		"closed after a lost one":       {[]prolog{{job(1), false}, {job(1), true}}, job(1), OpenRun, 0},
+		"sluid picks":                   {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}}, with(job(1), sluidA), OpenRun, 0},
+		"sluid picks closed":            {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ClosedRun, 0},
+		"other sluid":                   {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), NoRun, 0},
+		"sluid beats start":             {[]prolog{{started(with(job(1), sluidA), 5), false}}, started(with(job(1), sluidA), 6), OpenRun, 0},
+		"start picks":                   {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}}, started(job(1), 5), OpenRun, 0},
+		"other start":                   {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), NoRun, 0},
+		"start picks closed":            {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5), ClosedRun, 0},
+		"epilog knows less":             {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1), OpenRun, 1},
+		"prolog knew less":              {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), OpenRun, 0},
+		"another user's, same id":       {[]prolog{{uid(job(1), 5), false}}, job(1), NoRun, 0},
+		"another user's, newer":         {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), OpenRun, 0},
+		"sure beats newer":              {[]prolog{{with(job(1), sluidA), false}, {job(1), false}}, with(job(1), sluidA), OpenRun, 0},
+		"newest of the closed, on 2205": {[]prolog{{job(1), true}, {job(1), true}}, job(1), ClosedRun, 1},
+	} {
+		s := open(t, folder(t))
+		for i, p := range tc.prologs {
+			begin(t, s, p.job, i+1)
+			if p.closed {
+				r, _ := s.load(p.job.ID, keyOf(Run{Job: p.job, Start: at(i + 1)}))
+				if err := s.Close(r, *at(i + 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got, which, err := s.Find(tc.ask)
+		if err != nil || which != tc.which {
+			t.Errorf("%s: %s, %v; want %s", name, which, err, tc.which)
+		}
+		if which != NoRun && got.began() != at(tc.want+1).At {
+			t.Errorf("%s: found the run of %v, want number %d", name, got.began(), tc.want)
+		}
+	}
+}
+
+func TestBeginKeepsTheFirst(t *testing.T) {
+	s := open(t, folder(t))
+	j := job(1)
+	j.SLUID = sluidA
+	begin(t, s, j, 10)
+	if err := s.Begin(Run{Job: j, Start: at(20)}); !errors.Is(err, ErrExists) {
+		t.Errorf("a second prolog: %v", err)
+	}
+	if r, _, _ := s.Find(j); r.Start.At != at(10).At {
+		t.Errorf("started at %v", r.Start.At)
+	}
+	damageFile(t, s, j.ID, string(sluidA), []byte("garbage"))
+	begin(t, s, j, 30)
+	if r, which, _ := s.Find(j); which != OpenRun || r.Start.At != at(30).At {
+		t.Errorf("in the place of a damaged record: %s, %+v", which, r)
+	}
+}
+
+func TestCloseWithoutARecord(t *testing.T) {
+	s := open(t, folder(t))
+	r, which, err := s.Find(job(1))
+	if which != NoRun || err != nil {
+		t.Fatal(which, err)
+	}
+	r.Job = job(1)
+	if err := s.Close(r, *at(10)); err != nil {
+		t.Fatal(err)
+	}
+	got, which, err := s.Find(job(1))
+	if which != ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1 {
+		t.Errorf("%s, %v, %+v", which, err, got)
+	}
+}
+
+func TestManyEpilogs(t *testing.T) {
+	s := open(t, folder(t))
+	begin(t, s, job(1), 10)
+	for i := range maxEnds + 2 {
+		r, _, err := s.Find(job(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Start, r.Ends = nil, nil // what was seen is the record's, not the caller's
+		if err := s.Close(r, *at(20 + i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, _, _ := s.Find(job(1))
+	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At || r.Ends[maxEnds-1].At != at(20+maxEnds+1).At {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestLargeRunIsShortened(t *testing.T) {
+	s := open(t, folder(t))
+	r := full(7)
+	for pid := range 20_000 {
+		r.Start.Processes = append(r.Start.Processes, attrib.Process{PID: pid + 10, Name: "a process of some name"})
+		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes, gpu.Process{PID: pid + 10})
+	}
+	if err := s.Begin(r); err != nil {
+		t.Fatal(err)
+	}
+	got, which, err := s.Find(r.Job)
+	if which != OpenRun || err != nil {
+		t.Fatal(which, err)
+	}
+	reading := got.Start.Snapshot.Readings[0]
+	if len(got.Start.Processes) != maxProcesses || len(reading.Processes) != maxProcesses || reading.ProcessesUnknown == "" {
+		t.Errorf("%d and %d processes, unknown %q", len(got.Start.Processes), len(reading.Processes), reading.ProcessesUnknown)
+	}
+	if len(r.Start.Snapshot.Readings[0].Processes) < 20_000 {
+		t.Error("the caller's run was changed")
+	}
+	r.Key, r.Start.Report = "t1", string(bytes.Repeat([]byte("x"), maxRecord))
+	if err := s.Begin(r); err == nil {
+		t.Error("a record that nobody will read was written")
+	}
+}
+
+// damageFile overwrites a record behind the store's back.
+func damageFile(t *testing.T, s *Store, id slurm.JobID, key string, data []byte) {
+	t.Helper()
+	path := filepath.Join(s.dir, folderName(id))
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, key+suffix), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCutAnywhere(t *testing.T) {
+	s := open(t, folder(t))
+	r := full(7)
+	r.Key = string(sluidA)
+	data, err := encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := decode(data, node, 7, r.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range data {
+		damageFile(t, s, 7, r.Key, data[:n])
+		got, which, err := s.Find(r.Job)
+		var d Damage
+		switch {
+		case n == len(data)-1: // without its last newline
+			if which != OpenRun || err != nil || !reflect.DeepEqual(got, whole) {
+				t.Errorf("cut at %d: %s, %v", n, which, err)
+			}
+		case which != NoRun || !errors.As(err, &d) || d.Why == "":
+			t.Errorf("cut at %d of %d: %s, %v", n, len(data), which, err)
+		}
+	}
+	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != maxDamaged {
+		t.Errorf("%d files set aside, %v; want %d", len(aside), err, maxDamaged)
+	}
+	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) != 0 {
+		t.Errorf("%d runs, %v", len(runs), damage)
+	}
+}
+
+func TestGarbage(t *testing.T) {
+	const key = "t5"
+	valid := func(change func(*Run)) []byte {
+		r := Run{Key: key, Job: job(7)}
+		change(&r)
+		data, err := encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	write := func(data []byte) func(string) error {
+		return func(path string) error { return os.WriteFile(path, data, 0o600) }
+	}
+	good := valid(func(*Run) {})
+	for name, plant := range map[string]func(string) error{
+		"zeros":         write(make([]byte, 4096)),
+		"noise":         write(bytes.Repeat([]byte{0xff, '{', '"'}, 100)),
+		"null":          write([]byte("null")),
+		"array":         write([]byte("[]")),
+		"two records":   write(append(append([]byte{}, good...), good...)),
+		"other version": write(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)),
+		"no version":    write(bytes.Replace(good, []byte(`"version":1,`), nil, 1)),
+		"other job":     write(valid(func(r *Run) { r.Job.ID = 8 })),
+		"other node":    write(valid(func(r *Run) { r.Job.Node = "n2" })),
+		"other key":     write(valid(func(r *Run) { r.Key = "t6" })),
+		"bad sluid":     write(valid(func(r *Run) { r.Job.SLUID = "../x" })),
+		"too large":     write(append(bytes.Clone(good), bytes.Repeat([]byte(" "), maxRecord)...)),
+		"folder":        func(p string) error { return os.Mkdir(p, 0o700) },
+		"named pipe":    func(p string) error { return unix.Mkfifo(p, 0o600) },
+		"link": func(p string) error {
+			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Symlink(p+".real", p))
+		},
+		"second name": func(p string) error {
+			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Link(p+".real", p))
+		},
+		"a user's":     func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chown(p, nobody, nobody)) },
+		"for everyone": func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chmod(p, 0o666)) },
+	} {
+		s := open(t, folder(t))
+		begin(t, s, job(1), 10)
+		if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7", key+suffix))); err != nil {
+			t.Fatal(name, err)
+		}
+		runs, damage := s.Runs()
+		if len(runs) != 1 || runs[0].Job.ID != 1 || len(damage) != 1 || damage[0].Why == "" {
+			t.Errorf("%s: %d runs, damage %v", name, len(runs), damage)
+		}
+		if runs, damage = s.Runs(); len(runs) != 1 || len(damage) != 0 {
+			t.Errorf("%s: reported again: %v", name, damage)
+		}
+		if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
+			t.Errorf("%s: %d set aside, %v", name, len(aside), err)
+		}
+	}
+	s := open(t, folder(t))
+	damageFile(t, s, 7, key, good)
+	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) != 0 {
+		t.Errorf("the record all these were made from: %v", damage)
+	}
+}
+
+// A key that does not fit its file's name is another's record.
+func TestOddNamesAreNoRecords(t *testing.T) {
+	s := open(t, folder(t))
+	for _, name := range []string{"x", "..", "t", "T5", sluidLower()} {
+		data, err := encode(Run{Key: name, Job: job(7)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		damageFile(t, s, 7, name, data)
+	}
+	if runs, damage := s.Runs(); len(runs) != 0 || len(damage) != 5 {
+		t.Errorf("%d runs, %v", len(runs), damage)
+	}
+}
+
+func sluidLower() string { return string(bytes.ToLower([]byte(sluidA))) }
+
+func TestLockedIsUnknown(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
+	begin(t, s, job(1), 10)
+	damageFile(t, s, 1, "t5", []byte("garbage"))
+	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"Begin": s.Begin(Run{Job: job(1), Start: at(20)}), "Close": s.Close(Run{Job: job(1)}, *at(1))} {
+		if !errors.Is(err, ErrLocked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r, which, err := s.Find(job(1))
+	if which != OpenRun || r.Start.At != at(10).At || err == nil {
+		t.Errorf("reading needs no lock: %s, %v", which, err)
+	}
+	if err := s.Begin(Run{Job: job(2), Start: at(20)}); err != nil {
+		t.Errorf("another job's: %v", err)
+	}
+	release()
+	if err := s.Begin(Run{Job: job(1), Start: at(20)}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwoPrologsAtOnce(t *testing.T) {
+	run := folder(t)
+	j := job(1)
+	j.SLUID = sluidA
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		s := open(t, run)
+		wg.Go(func() { errs[i] = s.Begin(Run{Job: j, Start: at(i + 1)}) })
+	}
+	wg.Wait()
+	won := -1
+	for i, err := range errs {
+		switch {
+		case err == nil && won < 0:
+			won = i
+		case !errors.Is(err, ErrExists) && !errors.Is(err, ErrLocked):
+			t.Errorf("prolog %d: %v, after %d", i, err, won)
+		}
+	}
+	if r, which, err := open(t, run).Find(j); won < 0 || which != OpenRun || err != nil || r.Start.At != at(won+1).At {
+		t.Errorf("prolog %d won; found %s, %v, %+v", won, which, err, r)
+	}
+}
+
+func TestManyJobsAtOnce(t *testing.T) {
+	run := folder(t)
+	var wg sync.WaitGroup
+	for id := range slurm.JobID(32) {
+		wg.Go(func() {
+			if err := live(run, id+1); err != nil {
+				t.Errorf("job %d: %v", id+1, err)
+			}
+		})
+	}
+	wg.Wait()
+	runs, damage := open(t, run).Runs()
+	if len(runs) != 32 || len(damage) != 0 {
+		t.Fatalf("%d runs, %v", len(runs), damage)
+	}
+	for _, r := range runs {
+		if !r.Closed() || r.Start == nil || r.Start.At != at(int(r.Job.ID)).At {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// live is one job's life: each hook opens the store anew, and reads the ledger while others write.
+func live(run string, id slurm.JobID) error {
+	prolog, err := Open(run, node)
+	if err != nil {
+		return err
+	}
+	if err := prolog.Begin(Run{Job: job(id), Start: at(int(id))}); err != nil {
+		return err
+	}
+	epilog, err := Open(run, node)
+	if err != nil {
+		return err
+	}
+	if _, damage := epilog.Runs(); len(damage) > 0 {
+		return damage[0]
+	}
+	r, which, err := epilog.Find(job(id))
+	if which != OpenRun || err != nil {
+		return fmt.Errorf("found %s, %w", which, err)
+	}
+	return epilog.Close(r, *at(int(id) + 1))
+}
+
+func FuzzRecord(f *testing.F) {
+	r := full(7)
+	r.Key = string(sluidA)
+	data, err := encode(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add(data[:len(data)/2])
+	f.Add([]byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{}],"start":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := decode(data, node, 7, string(sluidA))
+		if err != nil {
+			if !errors.Is(err, errRecord) {
+				t.Errorf("%v is no errRecord", err)
+			}
+			return
+		}
+		once, err := encode(r)
+		if err != nil {
+			return // a time that JSON cannot write
+		}
+		again, err := decode(once, node, 7, string(sluidA))
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
+		}
+		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) {
+			t.Errorf("%v\n%s\n%s", err, once, twice)
+		}
+	})
+}

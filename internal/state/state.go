@@ -1,0 +1,116 @@
+// Package state keeps what hooks of one node must remember, in a tmpfs folder that only root can write:
+//
+//	RUN/                        0755
+//	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
+//	  state/NODE/stuck.json           the backend that could not be killed; faults.json: faults said. shared.go
+//	  state/NODE/damaged/             records set aside, the newest few
+//	  state/NODE/lock-*               never removed: a lock on a removed file would lock nobody out
+//	  report/NODE_JOBID         0755  the job's start report, the user's, 0400: user.go
+//	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: user.go
+//	VAR/history/NODE/           0700  closed runs on disk: archive.go
+//
+// Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else.
+// The ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are
+// replaced as a whole and read without a lock; writers of one job take its lock for at most 50 ms. A file that
+// cannot be used is set aside and reported, and the hook goes on.
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+// What callers tell apart. A full or read-only file system matches unix.ENOSPC or unix.EROFS, a folder that is
+// not as this package makes it matches safefile.ErrNotOurs.
+var (
+	// ErrLocked: another hook held the lock for longer than this one may wait. The answer is unknown.
+	ErrLocked = safefile.ErrLocked
+	// ErrName: a node name, job id, SLUID or key is not of its grammar, or not of this node, and was not used.
+	ErrName = errors.New("not a name to be used in a path")
+	// ErrExists: this run has a record already.
+	ErrExists = errors.New("the run has a record already")
+)
+
+const (
+	lockWait  = 50 * time.Millisecond
+	jobLocks  = 64 // lock files shared by all jobs, by job id
+	lockOther = "lock-shared"
+)
+
+// Store is the state of one node.
+type Store struct {
+	run  string // the root: RUN
+	node string
+	dir  string // RUN/state/NODE
+}
+
+// Open returns the store of a node below run, and makes the folders that are missing.
+func Open(run, node string) (*Store, error) {
+	if !slurm.ValidNode(node) {
+		return nil, fmt.Errorf("open state: node %q: %w", node, ErrName)
+	}
+	s := &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}
+	for _, f := range []struct {
+		path  string
+		mode  os.FileMode
+		mount bool // may be a mount point: taken as it is, and checked by whoever uses it
+	}{
+		{run, 0o755, true},
+		{filepath.Join(run, "state"), 0o700, false},
+		{s.dir, 0o700, false},
+		{filepath.Join(run, "report"), 0o711, false}, // searchable, not listable: job ids are nobody's business
+		{filepath.Join(run, "drop"), 0o755, true},
+	} {
+		if err := makeFolder(f.path, f.mode, f.mount); err != nil {
+			return nil, fmt.Errorf("open state: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func makeFolder(path string, mode os.FileMode, mount bool) error {
+	if mount {
+		// Threat: none yet: everything made in it later checks its owner and mode on the open folder.
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
+	return safefile.MakeDir(filepath.Dir(path), filepath.Base(path), mode, uid, gid)
+}
+
+// locked runs f under one of the node's locks.
+func (s *Store) locked(name string, f func() error) error {
+	release, err := safefile.Lock(filepath.Join(s.dir, name), lockWait, true)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f()
+}
+
+func lockOf(id slurm.JobID) string { return "lock-" + strconv.Itoa(int(id%jobLocks)) }
+
+// check refuses a job that must not become a path. Threat: "..", "/" and the like in what Slurm, or a user
+// through Slurm, handed to a hook.
+func (s *Store) check(job slurm.Job) error {
+	switch {
+	case job.ID == 0:
+		return fmt.Errorf("job id 0: %w", ErrName)
+	case job.Node != s.node:
+		return fmt.Errorf("node %q in the state of %q: %w", job.Node, s.node, ErrName)
+	case job.SLUID != "" && !slurm.ValidSLUID(string(job.SLUID)):
+		return fmt.Errorf("SLUID %q: %w", job.SLUID, ErrName)
+	}
+	return nil
+}
+
+func folderName(id slurm.JobID) string { return strconv.FormatUint(uint64(id), 10) }

@@ -1,0 +1,304 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/safefile"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+const (
+	node   = "n1"
+	nobody = 65534
+	sluidA = slurm.SLUID("sCHNM7Y8WBK900")
+	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
+)
+
+// The test binary also plays the job's user: with BOOKEND_TEST_ROLE set it does as a task hook does.
+func TestMain(m *testing.M) {
+	if os.Getenv("BOOKEND_TEST_ROLE") == "" {
+		os.Exit(m.Run())
+	}
+	run, owner := os.Args[1], slurm.Owner{SLUID: slurm.SLUID(os.Args[2])}
+	if id, ok := slurm.ParseJobID(os.Args[2]); ok {
+		owner = slurm.Owner{ID: id}
+	}
+	report, err := GetReport(run, node, owner)
+	if err != nil {
+		fmt.Println("refused:", errors.Is(err, fs.ErrPermission))
+		os.Exit(0)
+	}
+	err = safefile.Replace(DropDir(run, node, owner), DropFile, []byte("claim "+os.Args[2]), 0o600)
+	fmt.Println(report.Clean, report.Text, err)
+}
+
+// asUser runs the test binary as the job's user.
+func asUser(t *testing.T, uid uint32, run, owner string) string {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", run, owner)
+	cmd.Env = []string{"BOOKEND_TEST_ROLE=task"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("as user %d: %v: %s", uid, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// folder is a fresh RUN that users can reach.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func open(t *testing.T, run string) *Store {
+	t.Helper()
+	s, err := Open(run, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func job(id slurm.JobID) slurm.Job { return slurm.Job{ID: id, Node: node, UID: nobody, GID: nobody} }
+
+// at is one end of a run, seen n seconds after boot.
+func at(n int) *End {
+	return &End{At: time.Duration(n) * time.Second, Wall: time.Unix(1_800_000_000+int64(n), 5).UTC()}
+}
+
+func begin(t *testing.T, s *Store, j slurm.Job, n int) {
+	t.Helper()
+	if err := s.Begin(Run{Job: j, Start: at(n)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// full is a run with something in every field that a hook fills.
+func full(id slurm.JobID) Run {
+	minor := 2
+	device := gpu.Device{ID: "GPU-1", BusID: "0000:1b:00.0", Minor: &minor, Name: "NVIDIA H200", Vendor: "nvidia"}
+	end := at(100)
+	end.Snapshot = gpu.Snapshot{At: end.At, Driver: gpu.Driver{Version: "580"}, Readings: []gpu.Reading{{
+		Device:    device,
+		Memory:    gpu.Memory{Total: gpu.Bytes(1 << 37), Used: gpu.Bytes(5), Free: gpu.Unknown("x"), Reserved: gpu.Bytes(0)},
+		Processes: []gpu.Process{{PID: 7, Memory: gpu.Bytes(5), Kinds: []gpu.Kind{gpu.Compute}}},
+	}}}
+	end.Curves = map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Flat, Looks: 3}, "GPU-0": {State: settle.Clean}}
+	end.Processes = []attrib.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1, Cgroup: slurm.Owner{ID: 3}}}
+	end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
+	end.Report = "line\n"
+	end.Verdict = policy.Verdict{Action: "warn", Code: code.Orphan}
+	j := job(id)
+	j.SLUID, j.Start = sluidA, time.Unix(1_800_000_000, 0).UTC()
+	return Run{
+		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []Assigned{{Index: 3, Device: device}},
+		Display: Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
+	}
+}
+
+func TestOpenMakesItsFolders(t *testing.T) {
+	run := filepath.Join(folder(t), "bookend")
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	open(t, run)
+	open(t, run)
+	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711, "drop": 0o755} {
+		if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
+			t.Errorf("%q: %v, %v", name, info, err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, name := range []string{"", ".", "..", "../x", "a/b", "/", "-x", "n1\x00", "a..b", strings.Repeat("n", 256)} {
+		if _, err := Open(folder(t), name); !errors.Is(err, ErrName) {
+			t.Errorf("node %q: %v", name, err)
+		}
+	}
+	if _, err := Open(filepath.Join(folder(t), "no/such"), node); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no parent: %v", err)
+	}
+	for name, plant := range map[string]func(string) error{
+		"link":       func(p string) error { return os.Symlink(t.TempDir(), p) },
+		"file":       func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"a user's":   func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, nobody, nobody)) },
+		"named pipe": func(p string) error { return unix.Mkfifo(p, 0o600) },
+	} {
+		for _, where := range []string{"state", "state/n1", "report"} {
+			run := folder(t)
+			path := filepath.Join(run, where)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
+				t.Errorf("%s for %s: %v", name, where, err)
+			}
+		}
+	}
+	run := folder(t)
+	if err := os.Chmod(run, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
+		t.Errorf("a root that anybody can write in: %v", err)
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
+	before := tree(t, run)
+	for _, bad := range []slurm.Job{
+		{Node: node},
+		{Node: "n2", ID: 1},
+		{Node: "../n1", ID: 1},
+		{Node: node, ID: 1, SLUID: "../../../../etc/x"},
+		{Node: node, ID: 1, SLUID: "sCHNM7Y8WBK90/"},
+	} {
+		_, which, find := s.Find(bad)
+		_, read := s.ReadDrop(bad)
+		for name, err := range map[string]error{
+			"Begin": s.Begin(Run{Job: bad}), "Close": s.Close(Run{Job: bad}, End{}), "Find": find,
+			"PutReport": s.PutReport(bad, StartReport{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
+		} {
+			if !errors.Is(err, ErrName) {
+				t.Errorf("%s(%+v): %v", name, bad, err)
+			}
+		}
+		if which != NoRun {
+			t.Errorf("%+v: found %s", bad, which)
+		}
+	}
+	if err := s.Begin(Run{Key: "../x", Job: job(1)}); !errors.Is(err, ErrName) {
+		t.Errorf("key: %v", err)
+	}
+	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
+		if dir := DropDir(run, node, owner); dir != "" {
+			t.Errorf("%+v: drop folder %q", owner, dir)
+		}
+		if _, err := GetReport(run, node, owner); !errors.Is(err, ErrName) {
+			t.Errorf("%+v: %v", owner, err)
+		}
+	}
+	if err := RemoveDrop(run, "..", slurm.Owner{ID: 1}); !errors.Is(err, ErrName) {
+		t.Error(err)
+	}
+	if after := tree(t, run); !reflect.DeepEqual(after, before) {
+		t.Errorf("something was written: %v", after)
+	}
+}
+
+// tree lists everything below a folder, locks left out.
+func tree(t *testing.T, root string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if !strings.HasPrefix(filepath.Base(path), "lock-") {
+			paths = append(paths, strings.TrimPrefix(path, root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := folder(t)
+	if err := unix.Mount("none", dir, "tmpfs", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestFullFileSystem(t *testing.T) {
+	run := mount(t, "size=256k,mode=0755")
+	s := open(t, run)
+	begin(t, s, job(1), 10)
+	filler := filepath.Join(run, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"Begin":     s.Begin(Run{Job: job(2), Start: at(20)}),
+		"Close":     s.Close(Run{Job: job(1)}, *at(20)),
+		"PutReport": s.PutReport(job(1), StartReport{Text: "x"}),
+		"SetStuck":  s.SetStuck(Stuck{PID: 1}),
+	} {
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if say, _ := s.Repeat("X", 0); !say {
+		t.Error("a fault went silent")
+	}
+	if _, which, err := s.Find(job(1)); which != OpenRun || err != nil {
+		t.Errorf("the record from before: %s, %v", which, err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, job(2), 20)
+	for _, path := range tree(t, run) {
+		if strings.Contains(path, safefile.TempPrefix) {
+			t.Errorf("left behind: %s", path)
+		}
+	}
+}
+
+func TestReadOnlyFileSystem(t *testing.T) {
+	run := mount(t, "size=1m,mode=0755")
+	begin(t, open(t, run), job(1), 10)
+	if err := unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, run)
+	if _, which, err := s.Find(job(1)); which != OpenRun || err != nil {
+		t.Errorf("%s, %v", which, err)
+	}
+	for name, err := range map[string]error{
+		"Begin": s.Begin(Run{Job: job(2)}), "Close": s.Close(Run{Job: job(1)}, *at(1)), "SetStuck": s.SetStuck(Stuck{PID: 1}),
+		"PutReport": s.PutReport(job(1), StartReport{}), "MakeDrop": s.MakeDrop(job(1)), "ClearStuck": s.ClearStuck(),
+	} {
+		if !errors.Is(err, unix.EROFS) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if say, _ := s.Repeat("X", 0); !say {
+		t.Error("a fault went silent")
+	}
+	if _, err := Open(run, "n2"); !errors.Is(err, unix.EROFS) {
+		t.Errorf("a new node: %v", err)
+	}
+}
