@@ -1,0 +1,123 @@
+package stage
+
+import (
+	"time"
+
+	"bookend/internal/asuser"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/joblog"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// appendRequest crosses the pipe of opAppend. The target is the user's claim.
+type appendRequest struct {
+	UID    uint32        `json:"uid"`
+	GID    uint32        `json:"gid"`
+	User   string        `json:"user"`
+	Target joblog.Target `json:"target"`
+	Text   string        `json:"text"`
+}
+
+// appendReply is untrusted: it was written by a process that the user may have got at.
+type appendReply struct {
+	Refused string `json:"refused,omitempty"`
+}
+
+// serveAppend starts as root and gives that up, for good, before it opens anything of the user's.
+var serveAppend = served(func(r appendRequest) (appendReply, error) {
+	if err := asuser.Become(r.UID, r.GID, asuser.Groups(r.UID, r.GID, r.User)); err != nil {
+		return appendReply{}, err
+	}
+	if err := joblog.Append(r.Target, r.UID, []byte(r.Text)); err != nil {
+		return appendReply{Refused: joblog.Reason(err)}, nil
+	}
+	return appendReply{}, nil
+})
+
+// append adds the end report to the job's own output, as the user. A job without such a file is normal.
+func (h *hook) append(run state.Run) {
+	if !h.wanted(h.cfg.JobLog.End) || h.env.EUID != 0 || h.job.UID == 0 {
+		return
+	}
+	target, alone := h.target()
+	if target.Path == "" {
+		h.jobLog = "no file"
+		return
+	}
+	text := "\n" + quote(joined(h.text))
+	if alone && run.Start != nil {
+		text = "\n" + quote(run.Start.Report) + quote(joined(h.text)) // no task hook was there to print it
+	}
+	req := appendRequest{UID: h.job.UID, GID: h.job.GID, User: h.job.User, Target: target, Text: text}
+	reply, err := ask[appendReply](opAppend, req, h.left(time.Duration(h.times.Append), time.Duration(h.times.Outputs)))
+	switch {
+	case err != nil:
+		h.jobLog = "failed"
+		h.add(finding.Finding{Code: code.LogFailed, Observed: err.Error(), Expected: "the job's log takes the end report"})
+	case reply.Refused != "":
+		h.jobLog = reply.Refused
+	default:
+		h.jobLog = "appended"
+	}
+}
+
+// target is the file that the TaskEpilog recorded: the one its stderr went to. That is the job's output, unless
+// the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT expands to, on the
+// batch host alone.
+func (h *hook) target() (t joblog.Target, noTaskHook bool) {
+	drop := h.readDrop()
+	if drop != nil && drop.Target.Path != "" && h.job.Stderr == "" {
+		return drop.Target, false
+	}
+	facts := joblog.Facts{Job: h.job}
+	if drop != nil {
+		t, facts.Array = drop.Target, drop.Array
+	}
+	if slurm.FirstHost(h.job.NodeList) != h.job.Node {
+		return t, drop == nil
+	}
+	if path, err := joblog.Expand(outputPattern(h.job, facts.Array), facts); err == nil {
+		t = joblog.Target{Path: path}
+	}
+	return t, drop == nil
+}
+
+// outputPattern is what the job's output is named by. Up to 25.05 Slurm does not say it for sbatch's default.
+func outputPattern(job slurm.Job, array slurm.ArrayTask) string {
+	switch {
+	case job.Stdout != "" || !job.Batch:
+		return job.Stdout
+	case array.Master != 0:
+		return "slurm-%A_%a.out"
+	}
+	return "slurm-%j.out"
+}
+
+// readDrop returns what a task hook of the job left, nil for no record or one that is not of its form.
+func (h *hook) readDrop() *joblog.Drop {
+	if h.store == nil {
+		return nil
+	}
+	raw, err := h.store.ReadDrop(h.job)
+	if err != nil {
+		return nil
+	}
+	drop, err := joblog.ParseDrop(raw)
+	if err != nil {
+		return nil
+	}
+	return &drop
+}
+
+func (h *hook) wanted(v config.Verbosity) bool {
+	switch v {
+	case config.Never:
+		return false
+	case config.Unclean:
+		return !h.report().Clean()
+	}
+	return true
+}

@@ -1,0 +1,100 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/inventory"
+	"bookend/internal/resolve"
+	"bookend/internal/state"
+)
+
+// inventoryRequest and inventoryReply cross the pipe of opInventory.
+type inventoryRequest struct {
+	DriverProc string `json:"driver_proc"`
+	Proc       string `json:"proc"`
+	Sys        string `json:"sys"`
+}
+
+type inventoryReply struct {
+	Cards    []gpu.Card `json:"cards"`
+	Epoch    gpu.Epoch  `json:"epoch"`
+	NoDriver bool       `json:"no_driver,omitempty"`
+	Problem  string     `json:"problem,omitempty"`
+}
+
+var serveInventory = served(func(r inventoryRequest) (inventoryReply, error) {
+	reply := inventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys)}
+	var err error
+	if reply.Cards, err = inventory.Read(r.DriverProc); err != nil {
+		reply.NoDriver, reply.Problem = errors.Is(err, inventory.ErrNoDriver), err.Error()
+	}
+	return reply, nil
+})
+
+// driverAnswers reports whether the driver may be asked: while an abandoned child lives, nobody starts another.
+func (h *hook) driverAnswers() bool {
+	if h.store == nil {
+		return true
+	}
+	stuck, err := h.store.Stuck()
+	h.try(err)
+	if stuck == nil {
+		return true
+	}
+	if child.Alive(h.cfg.Paths.Proc, stuck.PID, stuck.StartTicks) {
+		since := h.env.Clock.Wall().Add(stuck.Since - h.env.Clock.Boot())
+		h.add(finding.Finding{Code: code.Stuck, Observed: fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed",
+			since.UTC().Format("2006-01-02 15:04:05 UTC"), stuck.PID, stuck.Op), Expected: "the driver answers"})
+		return false
+	}
+	h.try(h.store.ClearStuck())
+	return true
+}
+
+// abandoned records a child that could not be killed, so that no other is started while it lives.
+func (h *hook) abandoned(op string, pid int, startTicks uint64) {
+	if h.store != nil {
+		h.try(h.store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: h.env.Clock.Boot(), Op: op}))
+	}
+}
+
+// inventory lists the node's cards and resolves which of them are the job's.
+func (h *hook) inventory() {
+	paths := h.cfg.Paths
+	reply, err := ask[inventoryReply](opInventory, inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys}, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
+	if err != nil {
+		h.childFault(opInventory, err)
+		return
+	}
+	h.epoch = reply.Epoch
+	switch {
+	case reply.NoDriver:
+		h.add(finding.Finding{Code: code.NoDriver, Observed: reply.Problem, Expected: "a loaded driver"})
+		return
+	case reply.Problem != "":
+		h.add(finding.Finding{Code: code.DriverKO, Unknown: reply.Problem})
+		return
+	}
+	h.resolve(reply.Cards)
+}
+
+func (h *hook) resolve(cards []gpu.Card) {
+	res := resolve.Devices(h.job, cards, h.cfg.NVIDIA.GPUOrder, h.cfg.NVIDIA.GPUMap)
+	if res.Unknown != "" {
+		h.add(finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
+	}
+	for _, index := range res.Missing {
+		h.add(finding.Finding{Code: code.Missing, Index: &index, Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, len(cards)),
+			Expected: "a GPU for every index that Slurm gives out", Doubts: []string{"the numbering may be configured wrongly"}})
+	}
+	h.devices = res.Devices
+	for _, a := range res.Devices {
+		h.cards = append(h.cards, finding.Card{Index: a.Index, Device: a.Device})
+	}
+}

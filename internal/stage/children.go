@@ -1,0 +1,128 @@
+package stage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/routine"
+)
+
+// The operations of "--child OP": this binary, started again by itself, doing what may hang.
+const (
+	opInventory = "inventory" // the driver's /proc: cards and epoch
+	opProcesses = "processes" // other processes' /proc
+	opDisk      = "disk"      // log file, archive of records, drop folders
+	opAppend    = "append"    // the job's log, as the user
+	opLocate    = "locate"    // where a task's output goes, as the user
+	opOpen      = "open"      // which of the job's processes have a GPU open, as the user
+)
+
+// maxChildReply bounds what a child of our own may answer: 950 processes a GPU of 16, some 200 bytes each.
+const maxChildReply = 4 << 20
+
+// childMain serves one operation: one JSON request on stdin, one JSON reply on stdout.
+func childMain(env Env, op string) int {
+	serve := map[string]func(io.Reader) (any, error){
+		opInventory: serveInventory,
+		opProcesses: serveProcesses,
+		opDisk:      serveDisk,
+		opAppend:    serveAppend,
+		opLocate:    serveLocate,
+		opOpen:      serveOpen,
+	}[op]
+	if serve == nil {
+		fmt.Fprintf(env.Stderr, "bookend: no such child operation: %q\n", op)
+		return 1
+	}
+	reply, err := serve(env.Stdin)
+	if err != nil {
+		fmt.Fprintln(env.Stderr, err)
+		return 1
+	}
+	if err := json.NewEncoder(env.Stdout).Encode(reply); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// served makes a typed function an operation.
+func served[Req, Rep any](f func(Req) (Rep, error)) func(io.Reader) (any, error) {
+	return func(in io.Reader) (any, error) {
+		var req Req
+		if err := json.NewDecoder(io.LimitReader(in, maxChildReply)).Decode(&req); err != nil {
+			return nil, fmt.Errorf("decode request: %w", err)
+		}
+		return f(req)
+	}
+}
+
+// childError says how a child of our own failed; Result tells whether it is still there.
+type childError struct {
+	op     string
+	Result child.Result
+	err    error
+}
+
+func (e *childError) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("child %q: %s: %v", e.op, e.Result.Outcome, e.err)
+	}
+	return fmt.Sprintf("child %q: %s (exit %d): %.200q", e.op, e.Result.Outcome, e.Result.ExitCode, e.Result.Stderr)
+}
+
+func (e *childError) Unwrap() error { return e.err }
+
+var errNoTime = errors.New("no time left")
+
+// ask runs one operation in a child and waits for its reply.
+func ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
+	var reply Rep
+	if timeout <= 0 {
+		return reply, &childError{op: op, err: errNoTime}
+	}
+	spec := child.Self(op)
+	stdin, err := json.Marshal(req)
+	if err != nil {
+		return reply, &childError{op: op, err: err}
+	}
+	spec.Stdin, spec.MaxOutput, spec.Timeout = stdin, maxChildReply, timeout
+	res := child.Run(spec)
+	if res.Outcome != child.Exited || res.ExitCode != 0 {
+		return reply, &childError{op: op, Result: res, err: res.Err}
+	}
+	if err := json.Unmarshal(res.Stdout, &reply); err != nil {
+		return reply, &childError{op: op, Result: res, err: err}
+	}
+	return reply, nil
+}
+
+// childFault words the failure of a child of our own that looked at the driver or at processes.
+func (h *hook) childFault(op string, err error) {
+	var defect *routine.Panic
+	if errors.As(err, &defect) {
+		h.panicked(defect)
+		return
+	}
+	f := finding.Finding{Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline"}
+	var failed *childError
+	if errors.As(err, &failed) {
+		switch r := failed.Result; r.Outcome {
+		case child.Abandoned:
+			h.abandoned(op, r.PID, r.StartTicks)
+		case child.Hung:
+		default:
+			f.Code = code.BackendCrash
+		}
+	}
+	if errors.Is(err, errNoTime) {
+		f.Code = code.Slow
+	}
+	f.Unknown = err.Error()
+	h.add(f)
+}

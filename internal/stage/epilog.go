@@ -1,0 +1,108 @@
+package stage
+
+import (
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/report"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// Epilog is bookend-epilog: Slurm's Epilog and TaskEpilog, told apart by SLURM_SCRIPT_CONTEXT.
+func Epilog(env Env) int {
+	if code, done := preamble(env, "bookend-epilog"); done {
+		return code
+	}
+	if slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == slurm.TaskEpilog {
+		return taskHook(env, taskEpilog)
+	}
+	return rootHook(env, slurm.Epilog, epilog)
+}
+
+// epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
+func epilog(h *hook) {
+	run, which := h.recall()
+	if h.store != nil {
+		store, run := h.store, run
+		run.Job = h.job
+		put := func(e state.End) { _ = store.Close(run, e) }
+		h.unfinished.Store(&put)
+	}
+	h.survey(func() map[gpu.ID]gpu.Expected {
+		h.before = h.startOf(run)
+		return expected(h.before)
+	})
+	for _, f := range finding.Compare(h.scene(run)) {
+		h.add(f)
+	}
+	h.decide()
+	h.text = report.End(h.report())
+	if h.store != nil {
+		if drop := h.readDrop(); drop != nil {
+			run.Display = state.Display{Array: drop.Array, HetID: drop.HetID}
+		}
+		run.Job = h.job
+		if len(h.devices) > 0 { // an end that could not look keeps what the start knew
+			run.Devices = h.devices
+		}
+		if run.Epoch == (gpu.Epoch{}) {
+			run.Epoch = h.epoch
+		}
+		h.unfinished.Store(nil)
+		h.try(h.store.Close(run, h.end()))
+		h.decide() // the last word: what follows is optional, and part of it is in the user's hands
+	}
+	if which != state.ClosedRun {
+		h.append(run)
+	}
+}
+
+// recall finds the record of the job's start. Without one, and at a second epilog, nothing is certain.
+func (h *hook) recall() (state.Run, state.Which) {
+	if h.store == nil {
+		h.add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})
+		return state.Run{}, state.NoRun
+	}
+	run, which, err := h.store.Find(h.job)
+	h.try(err)
+	switch which {
+	case state.NoRun:
+		h.add(finding.Finding{Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog"})
+	case state.ClosedRun:
+		h.add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
+	}
+	return run, which
+}
+
+// startOf is the start's view, void when the driver was reloaded or the node rebooted since.
+func (h *hook) startOf(run state.Run) *finding.Side {
+	if run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
+		return nil
+	}
+	if !run.Epoch.Same(h.epoch) {
+		h.add(finding.Finding{Code: code.NoRecord, Observed: "the driver was reloaded, or the node booted, since the job's start", Expected: "one epoch for a job"})
+		return nil
+	}
+	return side(*run.Start)
+}
+
+// expected is what the cards carried before the job: a job need not leave them cleaner than it got them.
+func expected(before *finding.Side) map[gpu.ID]gpu.Expected {
+	if before == nil {
+		return nil
+	}
+	out := map[gpu.ID]gpu.Expected{}
+	for _, r := range before.Snapshot.Readings {
+		if before.Curves[r.Device.ID].State == settle.Unknown || !r.Memory.Used.Known() {
+			continue
+		}
+		e := gpu.Expected{UsedBytes: r.Memory.Used.Bytes}
+		for _, p := range r.Processes {
+			e.PIDs = append(e.PIDs, p.PID)
+		}
+		out[r.Device.ID] = e
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/report"
+	"bookend/internal/routine"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// hook is one run of a root hook: what it was told, what it found, how it will end.
+type hook struct {
+	*frame
+	phase  slurm.Context
+	job    slurm.Job
+	cfg    config.Config
+	times  config.HookDeadline
+	settle config.SettleTimes
+	store  *state.Store // nil where state cannot be used; the hook goes on without
+
+	epoch   gpu.Epoch
+	devices []state.Assigned
+	cards   []finding.Card
+	looks   int
+	inJob   bool // PrologFlags=RunInJob: the hook sits in the job's own cgroup
+
+	now     finding.Side
+	before  *finding.Side // nil at a start, and at an end without a record of it
+	found   []finding.Finding
+	verdict policy.Verdict
+	text    []report.Safe
+	jobLog  string // what became of the end report, for the log
+
+	unfinished atomic.Pointer[func(state.End)] // puts an end on record that the steps could not; nil once they did
+}
+
+// rootHook frames a prolog or epilog: nothing to do without GPUs, one deadline, one verdict whatever happens.
+func rootHook(env Env, phase slurm.Context, body func(*hook)) (exit int) {
+	if !slurm.HasGPUs(env.Getenv) {
+		return 0
+	}
+	h := &hook{frame: newFrame(env), phase: phase}
+	defer routine.Recover(func(p *routine.Panic) {
+		h.panicked(p)
+		exit = int(h.exit.Load())
+	})
+	defer h.guard(h.panicked, h.leave)()
+	h.attempt(body)
+	h.giveReason()
+	h.outputs()
+	return int(h.exit.Load())
+}
+
+// attempt does a hook's work. A defect ends it there; what was found by then still counts and is still said.
+func (h *hook) attempt(body func(*hook)) {
+	defer routine.Recover(func(p *routine.Panic) {
+		h.panicked(p)
+		h.giveUp(h.end())
+	})
+	h.configure()
+	if !h.identifyJob() {
+		h.decide()
+		return
+	}
+	h.openState()
+	body(h)
+}
+
+// panicked makes a panic a finding, and the verdict what policy makes of that. The stack goes to slurmd's log.
+func (h *hook) panicked(p *routine.Panic) {
+	fmt.Fprintf(h.env.Stderr, "bookend: %v\n%s", p, p.Stack)
+	h.add(finding.Finding{Code: code.Panicked, Observed: p.Error(), Expected: "no panic"})
+	h.decide()
+}
+
+// leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
+// the steps, so it touches nothing that they change.
+func (h *hook) leave(why string) {
+	f := finding.Finding{Code: code.Deadline, Observed: "stopped by " + why, Expected: "a hook that ends in time"}
+	now := h.env.Clock.Boot()
+	h.giveUp(state.End{
+		At: now, Wall: h.env.Clock.Wall(), Findings: []finding.Finding{f},
+		Verdict: policy.Verdict{Action: config.Warn, Exit: int(h.exit.Load()), Code: f.Code},
+	})
+	fmt.Fprintf(h.env.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - h.start).Round(time.Millisecond))
+}
+
+// giveUp puts on record what there is, where nothing has been put there yet.
+func (h *hook) giveUp(e state.End) {
+	if put := h.unfinished.Swap(nil); put != nil {
+		(*put)(e)
+	}
+}
+
+func (h *hook) add(f finding.Finding) { h.found = append(h.found, f) }
+
+// try records a failure of Bookend's own state, which never stops a hook.
+func (h *hook) try(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, state.ErrExists): // a prolog run twice: the first look counts
+	case errors.As(err, new(state.Damage)):
+		h.add(finding.Finding{Code: code.StateDamage, Observed: err.Error(), Expected: "a whole record"})
+	case errors.Is(err, state.ErrLocked):
+		h.add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
+	default:
+		h.add(finding.Finding{Code: code.StateWrite, Observed: err.Error(), Expected: "state can be written"})
+	}
+}
+
+// survey asks the driver for the job's cards, unless it is known to be stuck or must not be asked from here.
+func (h *hook) survey(expect func() map[gpu.ID]gpu.Expected) {
+	if h.job.GPUProblem != "" || !h.driverAnswers() {
+		return
+	}
+	if h.inJob && !h.cfg.Slurm.RunInJobBackend {
+		h.add(finding.Finding{Code: code.Unread, Unknown: "not looked at from inside a job (slurm.run_in_job_backend)"})
+		return
+	}
+	h.inventory()
+	h.now = h.look(expect())
+}
+
+// decide lets policy judge what was found so far; the watchdog and SIGTERM end with this verdict.
+func (h *hook) decide() {
+	h.verdict = policy.Compile(h.cfg, h.phase, h.job.Partition).Decide(h.found, h.job.Restarts)
+	h.exit.Store(int32(h.verdict.Exit))
+}

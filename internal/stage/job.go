@@ -1,0 +1,75 @@
+package stage
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// configure loads the configuration; a bad one becomes a finding and the shipped, observing default.
+func (h *hook) configure() {
+	cfg, problem := LoadConfig(h.env)
+	if problem != "" {
+		fmt.Fprintf(h.env.Stderr, "bookend: %s\n", problem)
+		h.add(finding.Finding{Code: code.BadConfig, Observed: problem, Expected: "a valid configuration that only root can write"})
+	}
+	h.cfg, h.times, h.settle = cfg, cfg.Deadlines.Epilog, cfg.Settle.Epilog
+	if h.phase == slurm.Prolog {
+		h.times, h.settle = cfg.Deadlines.Prolog, cfg.Settle.Prolog
+	}
+	h.limit(time.Duration(h.times.Total))
+}
+
+// identifyJob reads the job from the environment; without a job nothing can be said about anybody's GPUs.
+func (h *hook) identifyJob() bool {
+	job, err := slurm.FromEnv(h.env.Getenv)
+	if err != nil {
+		fmt.Fprintf(h.env.Stderr, "bookend: %v\n", err)
+		h.add(finding.Finding{Code: code.BadEnv, Observed: err.Error(), Expected: "the environment Slurm gives its hooks"})
+		return false
+	}
+	h.job = job
+	if job.GPUProblem != "" {
+		h.add(finding.Finding{Code: code.Ambiguous, Unknown: job.GPUProblem})
+	}
+	own, err := ownCgroup(h.cfg.Paths.Proc)
+	if err != nil {
+		h.add(finding.Finding{Code: code.BadEnv, Unknown: err.Error()})
+	}
+	if h.inJob = slurm.InJob(own); h.inJob {
+		h.job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
+		h.add(finding.Finding{Code: code.RunInJob, Observed: "this hook runs inside the job (PrologFlags=RunInJob)", Expected: "hooks run by slurmd itself"})
+	}
+	return true
+}
+
+func (h *hook) openState() {
+	store, err := state.Open(h.cfg.Paths.Run, h.job.Node)
+	if err != nil {
+		h.try(err)
+		return
+	}
+	h.store = store
+}
+
+func ownCgroup(proc string) (string, error) {
+	return readOwn(filepath.Join(proc, "self/cgroup"))
+}
+
+// shared says why others may use this job's GPUs legally; Slurm's environment marks MPS only.
+func (h *hook) shared() string {
+	for _, p := range h.cfg.Slurm.SharedPartitions {
+		if p == h.job.Partition {
+			return "its partition is configured as shared"
+		}
+	}
+	if h.job.MPSPercent != "" {
+		return "the job shares it through MPS"
+	}
+	return ""
+}

@@ -1,0 +1,189 @@
+package stage
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+const (
+	card0 gpu.ID = "GPU-0"
+	card1 gpu.ID = "GPU-1"
+	mib          = 1 << 20
+)
+
+var (
+	thisEpoch  = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	otherEpoch = gpu.Epoch{Boot: "b", Driver: "590", Module: "m"}
+)
+
+// looking is a hook that looks a hundred seconds after boot.
+func looking() *hook {
+	h := &hook{cfg: config.Default(), epoch: thisEpoch}
+	h.now.Snapshot.At = 100 * time.Second
+	return h
+}
+
+// run is a job's record on cards, with a start and ends.
+func run(id slurm.JobID, cards []gpu.ID, start *state.End, ends ...state.End) state.Run {
+	r := state.Run{Job: slurm.Job{ID: id, UID: 1000}, Epoch: thisEpoch, Start: start, Ends: ends}
+	for i, card := range cards {
+		r.Devices = append(r.Devices, state.Assigned{Index: i, Device: gpu.Device{ID: card}})
+	}
+	return r
+}
+
+// saw is a look at this second, of these cards.
+func saw(second int, readings ...gpu.Reading) state.End {
+	at := time.Duration(second) * time.Second
+	return state.End{At: at, Snapshot: gpu.Snapshot{At: at, Readings: readings}}
+}
+
+func at(second int) *state.End { e := saw(second); return &e }
+
+func used(card gpu.ID, bytes uint64) gpu.Reading {
+	return gpu.Reading{Device: gpu.Device{ID: card}, Memory: gpu.Memory{Used: gpu.Bytes(bytes)}}
+}
+
+// left is an end that found memory of nobody's on a card.
+func left(second int, card gpu.ID) state.End {
+	e := saw(second, used(card, 700*mib))
+	e.Findings = []finding.Finding{{Code: code.Residue, GPU: card}}
+	return e
+}
+
+// Whoever left something is to blame until a look has seen the card idle; what cannot be told acquits nobody.
+func TestLeftovers(t *testing.T) {
+	reading := func(change func(*gpu.Reading)) gpu.Reading {
+		r := used(card0, 0)
+		change(&r)
+		return r
+	}
+	for name, tt := range map[string]struct {
+		since state.End
+		epoch gpu.Epoch
+		want  int
+	}{
+		"not looked at since":     {saw(50), thisEpoch, 1},
+		"idle":                    {saw(50, used(card0, 0)), thisEpoch, 0},
+		"idle but for a little":   {saw(50, used(card0, 32*mib-1)), thisEpoch, 0},
+		"in use":                  {saw(50, used(card0, 32*mib)), thisEpoch, 1},
+		"another card idle":       {saw(50, used(card1, 0)), thisEpoch, 1},
+		"idle before":             {saw(5, used(card0, 0)), thisEpoch, 1},
+		"idle in another epoch":   {saw(50, used(card0, 0)), otherEpoch, 1},
+		"a process without bytes": {saw(50, reading(func(r *gpu.Reading) { r.Processes = []gpu.Process{{PID: 1}} })), thisEpoch, 1},
+		"processes unknown":       {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch, 1},
+		"memory unknown":          {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })), thisEpoch, 1},
+		"with the reserve":        {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })), thisEpoch, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
+			for which, second := range map[string]state.Run{
+				"start": run(101, []gpu.ID{card0}, &tt.since),
+				"end":   run(101, []gpu.ID{card0}, nil, tt.since),
+			} {
+				second.Epoch = tt.epoch
+				for _, runs := range [][]state.Run{{first, second}, {second, first}} {
+					if got := looking().leftovers(runs); len(got) != tt.want {
+						t.Errorf("seen at its %s: %+v", which, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The newest comes first, and a look acquits of its own card only.
+func TestLeftoversInOrder(t *testing.T) {
+	runs := []state.Run{
+		run(100, []gpu.ID{card0}, at(1), left(20, card0)),
+		run(101, []gpu.ID{card1}, at(1), left(30, card1)),
+		run(102, []gpu.ID{card0}, nil, saw(40, used(card0, 0))),
+		run(103, []gpu.ID{card0}, nil, left(50, card0)),
+	}
+	var cards []gpu.ID
+	for _, f := range looking().leftovers(runs) {
+		cards = append(cards, f.GPU)
+	}
+	if !slices.Equal(cards, []gpu.ID{card0, card1}) {
+		t.Errorf("got %v", cards)
+	}
+}
+
+// A run that learned nothing of its cards may be on any, and so was nobody alone beside it.
+func TestUnplaced(t *testing.T) {
+	nameless := run(1, []gpu.ID{card0}, at(1))
+	nameless.Devices = append(nameless.Devices, state.Assigned{Index: 1, Device: gpu.Device{BusID: "0000:3d:00.0"}})
+	for name, tt := range map[string]struct {
+		run  state.Run
+		want bool
+	}{
+		"placed":         {run(1, []gpu.ID{card0}, at(1)), false},
+		"no cards":       {run(1, nil, at(1)), true},
+		"a card unnamed": {nameless, true},
+	} {
+		got := looking().record(tt.run)
+		if got.Unplaced != tt.want || !got.MayHold(card0) || got.MayHold(card1) != tt.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestAlone(t *testing.T) {
+	self := attrib.Record{Job: 1, GPUs: []gpu.ID{card0}, Start: 10 * time.Second, End: 20 * time.Second}
+	with := func(r attrib.Record, change func(*attrib.Record)) attrib.Record { change(&r); return r }
+	other := attrib.Record{Job: 2, GPUs: []gpu.ID{card0}, Start: 15 * time.Second, End: 30 * time.Second}
+	for name, tt := range map[string]struct {
+		self, other attrib.Record
+		want        bool
+	}{
+		"itself":                  {self, self, true},
+		"same card, same time":    {self, other, false},
+		"same card, live":         {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
+		"same card, later":        {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }), true},
+		"same card, before":       {self, with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
+		"another card":            {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), true},
+		"the other is unplaced":   {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }), false},
+		"unplaced, but later":     {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced, r.Start = nil, true, 20*time.Second }), true},
+		"unplaced itself":         {with(self, func(r *attrib.Record) { r.Unplaced = true }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
+		"its start is not known":  {with(self, func(r *attrib.Record) { r.Start = 0 }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
+		"another run of the job":  {self, with(other, func(r *attrib.Record) { r.Job = 1 }), false},
+		"alone from boot to boot": {with(self, func(r *attrib.Record) { r.End = 0 }), with(other, func(r *attrib.Record) { r.End = 10 * time.Second; r.Start = 1 }), true},
+	} {
+		if got := alone(tt.self, []attrib.Record{tt.other}); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Runs of another epoch are history. One whose prolog learned nothing has no epoch; if it began before now it may
+// be here.
+func TestCounts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		epoch gpu.Epoch
+		start *state.End
+		want  bool
+	}{
+		"this epoch":           {thisEpoch, at(50), true},
+		"this epoch, no start": {thisEpoch, nil, true},
+		"another epoch":        {otherEpoch, at(50), false},
+		"half an epoch":        {gpu.Epoch{Boot: "b"}, at(50), false},
+		"none":                 {gpu.Epoch{}, at(50), true},
+		"none, from before":    {gpu.Epoch{}, at(101), false}, // of an earlier boot, whose clock was ahead
+		"none, no start":       {gpu.Epoch{}, nil, false},
+	} {
+		r := run(1, nil, tt.start)
+		r.Epoch = tt.epoch
+		if got := looking().counts(r); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package stage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"bookend/internal/config"
+	"bookend/internal/holders"
+	"bookend/internal/joblog"
+	"bookend/internal/report"
+	"bookend/internal/routine"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// task is one run of a task hook. It runs as the user, in the user's environment: nothing it is told is
+// trusted, nothing it does can hurt anybody but that user, and it always ends with 0.
+type task struct {
+	*frame
+	cfg config.Config
+	slurm.Task
+}
+
+// taskHook frames a TaskProlog or TaskEpilog. Anything but exit code 0 would fail the user's job.
+func taskHook(env Env, body func(*task)) int {
+	quiet := func(*routine.Panic) {} // a stack in a TaskProlog would be read as commands
+	defer routine.Recover(quiet)
+	if !slurm.HasGPUs(env.Getenv) {
+		return 0
+	}
+	t := &task{frame: newFrame(env)}
+	defer t.guard(quiet, func(string) {})()
+	t.cfg, _ = LoadConfig(env) // root hooks report a bad configuration
+	own, _ := ownCgroup(t.cfg.Paths.Proc)
+	t.Task = slurm.TaskFromEnv(env.Getenv, own)
+	t.limit(time.Duration(t.cfg.Deadlines.Task))
+	body(t)
+	return 0
+}
+
+// taskProlog prints the start report once a node, and records where the job's output goes.
+func taskProlog(t *task) {
+	if t.LocalID > 0 {
+		return
+	}
+	script := t.inScript()
+	if script {
+		t.leave(joblog.Drop{Array: t.Array, HetID: t.HetID})
+	}
+	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.owner())
+	if err != nil {
+		return // no prolog, or not this user's report
+	}
+	verbosity := t.cfg.JobLog.Start
+	text := r.Text
+	if !script {
+		verbosity = t.cfg.JobLog.Steps
+		text, _, _ = strings.Cut(r.Text, "\n")
+	}
+	if verbosity == config.Always || verbosity == config.Unclean && !r.Clean {
+		printLines(t.env.Stdout, text)
+	}
+}
+
+func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == slurm.StepInteractive }
+
+// owner is the job by the own cgroup, else by the environment (no cgroups, or het jobs show the leader's id
+// there): reading the report as the user decides whether it is theirs.
+func (t *task) owner() slurm.Owner {
+	if t.Owner.Found() {
+		return t.Owner
+	}
+	return slurm.Owner{ID: t.EnvID}
+}
+
+// printLines is the one function that writes to a TaskProlog's stdout. Slurm obeys "export" and "unset" lines
+// there, strips leading blanks, and ends a line without newline with a NUL byte.
+func printLines(w io.Writer, text string) {
+	var b bytes.Buffer
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(&b, "print | %s\n", report.Keep(strings.TrimSuffix(line, "\n"), report.Width))
+	}
+	w.Write(b.Bytes())
+}
+
+// quote puts the mark of the start's lines in front of each line of a text.
+func quote(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("| " + line)
+	}
+	return b.String()
+}
+
+// locateRequest crosses the pipe of opLocate.
+type locateRequest struct {
+	Proc string `json:"proc"`
+	PID  int    `json:"pid"`
+	FD   int    `json:"fd"`
+}
+
+// serveLocate asks the file system of the job's output, which may hang.
+var serveLocate = served(func(r locateRequest) (joblog.Target, error) { return joblog.Locate(r.Proc, r.PID, r.FD) })
+
+// recordOutput leaves where the job's output goes: to the file of the TaskEpilog's own stderr. A TaskProlog
+// cannot know: its stdout is a pipe to slurmstepd, and the task's own descriptors are closed to the user.
+func (t *task) recordOutput() {
+	drop := joblog.Drop{Array: t.Array, HetID: t.HetID}
+	const stderr = 2
+	target, err := ask[joblog.Target](opLocate, locateRequest{t.cfg.Paths.Proc, t.env.PID, stderr}, t.left(taskStep, 0))
+	if err == nil {
+		drop.Target = target
+	}
+	t.leave(drop)
+}
+
+// leave puts a record for the epilog into the folder that the prolog made.
+func (t *task) leave(drop joblog.Drop) {
+	data, err := drop.Encode()
+	if err != nil {
+		return
+	}
+	dir := state.DropDir(t.cfg.Paths.Run, t.Node, t.owner())
+	_ = safefile.Replace(dir, state.DropFile, data, 0o600) // no folder, no record: that is normal
+}
+
+// taskStep leaves a task hook time to print.
+const taskStep = 400 * time.Millisecond
+
+// openRequest crosses the pipe of opOpen.
+type openRequest struct {
+	Proc  string      `json:"proc"`
+	Dev   string      `json:"dev"`
+	UID   uint32      `json:"uid"`
+	Owner slurm.Owner `json:"owner"`
+}
+
+var serveOpen = served(func(r openRequest) ([]holders.Open, error) {
+	open, err := holders.OpenDevices(r.Proc, r.Dev, r.UID, r.Owner)
+	if errors.Is(err, holders.ErrPartial) {
+		return open, nil // what was found is worth saying
+	}
+	return open, err
+})
+
+// taskEpilog names, at the end of the script, the job's own processes that still have a GPU open. Its stderr
+// is the job's log.
+func taskEpilog(t *task) {
+	if !t.inScript() {
+		return
+	}
+	t.recordOutput()
+	open, err := ask[[]holders.Open](opOpen, openRequest{t.cfg.Paths.Proc, t.cfg.Paths.Dev, uint32(t.env.EUID), t.owner()}, t.left(taskStep, 0))
+	if err != nil || len(open) == 0 {
+		return
+	}
+	var b strings.Builder
+	for i, o := range open {
+		if i == maxOpen {
+			fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-i)
+			break
+		}
+		line := fmt.Sprintf("bookend: process %d (%s) still uses a GPU at the end of your script", o.PID, report.Clean(o.Name, 24))
+		fmt.Fprintf(&b, "| %s\n", report.Keep(line, report.Width))
+	}
+	io.WriteString(t.env.Stderr, b.String())
+}
+
+// maxOpen keeps a job with hundreds of workers from filling its own log.
+const maxOpen = 8

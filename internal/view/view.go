@@ -1,0 +1,226 @@
+// Package view words records and snapshots for a terminal: what an admin sees of "bookend show", "status" and
+// "snapshot". Text only; whoever prints it decides where.
+package view
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/report"
+	"bookend/internal/settle"
+	"bookend/internal/state"
+)
+
+const (
+	nameWidth = 48 // of names from outside in a line
+	timestamp = "2006-01-02 15:04:05"
+)
+
+// Job writes one run of a job: both ends, each card, each finding with what policy made of it.
+func Job(w io.Writer, r state.Run) {
+	fmt.Fprintf(w, "job %s on %s, user %s (uid %d), partition %s\n", Name(r), r.Job.Node,
+		report.Clean(r.Job.User, nameWidth), r.Job.UID, report.Clean(r.Job.Partition, nameWidth))
+	if r.Start == nil {
+		fmt.Fprintln(w, "start: no record (no prolog ran, or it could not write)")
+	} else {
+		end(w, "start", r, *r.Start, nil)
+	}
+	if len(r.Ends) == 0 {
+		fmt.Fprintln(w, "end: not yet")
+	}
+	for i, e := range r.Ends {
+		title := "end"
+		if i > 0 {
+			title = fmt.Sprintf("end, epilog run %d", i+1)
+		}
+		end(w, title, r, e, r.Start)
+	}
+}
+
+// Name is a job's name as its user knows it: "1234_7", "1234+1", or its id.
+func Name(r state.Run) string {
+	switch {
+	case r.Display.Array.Master != 0:
+		return fmt.Sprintf("%d_%d (%d)", r.Display.Array.Master, r.Display.Array.Task, r.Job.ID)
+	case r.Job.HetJobID != 0 && r.Job.HetJobID != r.Job.ID:
+		return fmt.Sprintf("%d (of %d)", r.Job.ID, r.Job.HetJobID)
+	}
+	return fmt.Sprint(r.Job.ID)
+}
+
+// end writes one end of a job; before is the job's start, nil for that itself.
+func end(w io.Writer, title string, r state.Run, e state.End, before *state.End) {
+	fmt.Fprintf(w, "%s: %s, %s\n", title, e.Wall.Local().Format(timestamp), outcome(r, e, before))
+	for _, d := range r.Devices {
+		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
+	}
+	for i, f := range e.Findings {
+		about(w, f, judged(e.Verdict, i), func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) })
+	}
+}
+
+// outcome words a hook's verdict. A card that the job got dirty and gave back so is not simply clean.
+func outcome(r state.Run, e state.End, before *state.End) string {
+	text := Verdict(e.Verdict)
+	if e.Verdict.Code != "" || before == nil {
+		return text
+	}
+	var still uint64
+	for _, d := range r.Devices {
+		if !dirty(before, d.Device.ID) {
+			continue
+		}
+		was, _ := before.Snapshot.Reading(d.Device.ID)
+		now, _ := e.Snapshot.Reading(d.Device.ID)
+		if was.Memory.Used.Known() && now.Memory.Used.Known() {
+			still += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
+		}
+	}
+	if still < worthTelling {
+		return text
+	}
+	return fmt.Sprintf("%s; still there from before: %s", text, Figure(gpu.Bytes(still)))
+}
+
+// worthTelling is the shipped thresholds.report: less may be the driver's own.
+const worthTelling = 32 << 20
+
+// Verdict words a hook's outcome.
+func Verdict(v policy.Verdict) string {
+	switch {
+	case v.Exit != 0:
+		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)
+	case v.Held != "":
+		return fmt.Sprintf("would drain for %s, held back: %s", v.Code, report.Clean(v.Held, 2*nameWidth))
+	case v.Code != "":
+		return fmt.Sprintf("%s (%s)", v.Action, v.Code)
+	}
+	return "clean"
+}
+
+func judged(v policy.Verdict, i int) policy.Judged {
+	if i < len(v.Judged) {
+		return v.Judged[i]
+	}
+	return policy.Judged{Action: config.Warn}
+}
+
+func card(d gpu.Device, e state.End, before *state.End) string {
+	r, ok := e.Snapshot.Reading(d.ID)
+	if !ok {
+		return fmt.Sprintf("%-44s not read", report.Clean(string(d.ID), nameWidth))
+	}
+	return fmt.Sprintf("%-44s %s used of %s, %s, %s", report.Clean(string(d.ID), nameWidth),
+		Figure(r.Memory.Used), Figure(r.Memory.Total), count(len(r.Processes), "process", "es"), curve(e.Curves[d.ID], dirty(before, d.ID)))
+}
+
+// dirty reports whether the job got the card with something on it: at its end, clean then means no more than that.
+func dirty(before *state.End, id gpu.ID) bool {
+	if before == nil {
+		return false
+	}
+	s := before.Curves[id].State
+	return s == settle.Flat || s == settle.Moving
+}
+
+func curve(c settle.Curve, gotDirty bool) string {
+	looks := count(c.Looks, "look", "s")
+	switch {
+	case c.State == "":
+		return "not judged"
+	case c.State == settle.Clean && gotDirty:
+		return fmt.Sprintf("no more than at the start after %.1f s (%s)", c.Settled.Seconds(), looks)
+	case c.State == settle.Clean:
+		return fmt.Sprintf("clean after %.1f s (%s)", c.Settled.Seconds(), looks)
+	}
+	return fmt.Sprintf("%s over %.1f s (%s)", c.State, c.Span.Seconds(), looks)
+}
+
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s%s", n, one, more)
+}
+
+// about writes one finding: what, whose by which evidence, and why it did not drain.
+func about(w io.Writer, f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) {
+	entry, _ := code.Lookup(f.Code)
+	where := ""
+	if f.Index != nil {
+		where = fmt.Sprintf(" GPU %d", *f.Index)
+	}
+	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, where, entry.Title, j.Action)
+	for _, line := range details(f, j, at) {
+		fmt.Fprintf(w, "    %s\n", line)
+	}
+}
+
+func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) []string {
+	var out []string
+	add := func(label, text string) {
+		if text != "" {
+			out = append(out, fmt.Sprintf("%-9s %s", label+":", report.Clean(text, 400)))
+		}
+	}
+	if f.Bytes.Known() && f.Bytes.Bytes > 0 {
+		add("memory", Figure(f.Bytes))
+	}
+	if f.Holder != nil {
+		add("process", process(f.Holder.Process, at))
+	}
+	if f.Owner != nil {
+		add("job", fmt.Sprintf("%d (uid %d), evidence: %s", f.Owner.Job, f.Owner.UID, evidence(f)))
+	}
+	add("seen", f.Observed)
+	add("unknown", f.Unknown)
+	add("held", j.Why)
+	return out
+}
+
+// evidence words what blames a job; docs/findings.md explains the levels.
+func evidence(f finding.Finding) string {
+	why := map[attrib.Level]string{
+		attrib.ByCgroup:      "it is in the job's cgroup",
+		attrib.BySighting:    "an earlier hook saw it in the job's cgroup",
+		attrib.ByExclusive:   "it started while the job had the card alone",
+		attrib.ByEnvironment: "its environment names the job: a hint",
+	}[f.Owner.Level]
+	if f.Owner.Level == attrib.ByExclusive && (f.Holder == nil || f.Holder.Gone) {
+		why = "it came while the job had the card alone"
+	}
+	if why == "" {
+		return string(f.Owner.Level)
+	}
+	return fmt.Sprintf("%s (%s)", f.Owner.Level, why)
+}
+
+// process names a process for an admin; at turns time since boot into that of a clock.
+func process(p attrib.Process, at func(time.Duration) time.Time) string {
+	switch {
+	case p.Gone:
+		return fmt.Sprintf("PID %d, which no longer exists", p.PID)
+	case p.Why != "":
+		return fmt.Sprintf("PID %d, unknown: %s", p.PID, p.Why)
+	}
+	started := "at an unknown time"
+	if p.Start > 0 {
+		started = at(p.Start).Local().Format(timestamp)
+	}
+	return fmt.Sprintf("PID %d (%s), uid %d, state %s, started %s", p.PID, p.Name, p.UID, p.State, started)
+}
+
+// Figure words bytes in MiB, or says that they are unknown.
+func Figure(f gpu.Figure) string {
+	if !f.Known() {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+}

@@ -1,0 +1,62 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+const card0 = gpu.ID("GPU-0")
+
+// heir is a job that got a card with 20 GiB of somebody else's on it and gave it back so.
+func heir() state.Run {
+	device := gpu.Device{ID: card0}
+	seen := func(s settle.State, v policy.Verdict) state.End {
+		return state.End{
+			Wall: time.Date(2026, 11, 21, 7, 35, 20, 0, time.Local),
+			Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{
+				Device: device, Memory: gpu.Memory{Used: gpu.Bytes(20 << 30), Total: gpu.Bytes(80 << 30)},
+				Processes: []gpu.Process{{PID: 70}},
+			}}},
+			Curves:  map[gpu.ID]settle.Curve{card0: {State: s, Looks: 1, Settled: 200 * time.Millisecond}},
+			Verdict: v,
+		}
+	}
+	start := seen(settle.Flat, policy.Verdict{Action: config.Warn, Code: "BKD-DIRTY"})
+	return state.Run{
+		Job: slurm.Job{ID: 3, Node: "n1"}, Devices: []state.Assigned{{Index: 0, Device: device}},
+		Start: &start, Ends: []state.End{seen(settle.Clean, policy.Verdict{})},
+	}
+}
+
+// A card that was dirty at the start and is so at the end must not be called clean.
+func TestJobOnADirtyCard(t *testing.T) {
+	var b strings.Builder
+	Job(&b, heir())
+	_, end, _ := strings.Cut(b.String(), "\nend:")
+	if strings.Contains(end, "clean after") || !strings.Contains(end, "1 process, no more than at the start after 0.2 s (1 look)") {
+		t.Errorf("the end of a job on a dirty card:\n%s", end)
+	}
+	clean := heir()
+	clean.Start.Curves[card0] = settle.Curve{State: settle.Clean, Looks: 1}
+	b.Reset()
+	Job(&b, clean)
+	if !strings.Contains(b.String(), "clean after 0.2 s (1 look)") {
+		t.Errorf("the end of a job on a clean card:\n%s", b.String())
+	}
+}
+
+func TestStatusHasWhatTheStartFound(t *testing.T) {
+	var b strings.Builder
+	Status(&b, Node{Name: "n1", Mode: config.Observe, Runs: []state.Run{heir()}})
+	if want := "  job 3  GPU 0  07:35:20  clean; still there from before: 20480 MiB; at its start: warn (BKD-DIRTY)\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("status lacks %q:\n%s", want, b.String())
+	}
+}
