@@ -1,0 +1,105 @@
+// Command bookend shows what Bookend's hooks have recorded on this node.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"bookend/internal/clock"
+	"bookend/internal/stage"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+// Exit codes of this command line; docs/exit-codes.md explains them.
+const (
+	exitOK       = 0
+	exitTrouble  = 1 // it could not be done, or what was checked would not work; the message says why
+	exitNotFound = 3 // no such job, or no such node, on record
+	exitUsage    = 64
+)
+
+type command struct {
+	name        string
+	operands    string // as usage shows them
+	least, most int    // how many of them
+	perNode     bool   // has --node
+	summary     string
+	run         func(stage.Env, call) int
+}
+
+func commands() []command {
+	return []command{
+		{"show", "JOBID", 1, 1, true, "both ends of a job (1234, 1234_7, a SLUID)", show},
+		{"status", "", 0, 0, true, "the node at a glance, from its records; asks no driver", status},
+		{"snapshot", "", 0, 0, false, "ask the driver now: each GPU's memory and processes", snapshot},
+		{"config", "check [FILE]", 1, 2, false, "is a configuration valid and root's, and can the hooks start the backend", configure},
+		{"version", "", 0, 0, false, "version of this program", showVersion},
+	}
+}
+
+func main() {
+	env := stage.Env{
+		Args: os.Args, Getenv: os.Getenv,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		EUID: os.Geteuid(), PID: os.Getpid(),
+		Clock: clock.System(), Exit: os.Exit, Version: version,
+	}
+	if code, done := stage.ServeChild(env); done {
+		os.Exit(code)
+	}
+	os.Exit(run(env, os.Args[1:]))
+}
+
+func run(env stage.Env, args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(env.Stderr, usage())
+		return exitUsage
+	}
+	name := args[0]
+	switch name {
+	case "help", "--help", "-help", "-h":
+		fmt.Fprint(env.Stdout, usage())
+		return exitOK
+	case "--version", "-version":
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name != name {
+			continue
+		}
+		got, exit, done := c.read(env, args[1:])
+		if done {
+			return exit
+		}
+		return c.run(env, got)
+	}
+	fmt.Fprintf(env.Stderr, "bookend: no such command: %q\n%s", name, usage())
+	return exitUsage
+}
+
+func usage() string {
+	var b strings.Builder
+	b.WriteString("usage: bookend COMMAND [ARGUMENTS]\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  %-28s %s\n", c.usage(), c.summary)
+	}
+	return b.String()
+}
+
+// fail says why a command could not be carried out.
+func fail(env stage.Env, err error) int {
+	fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
+	if errors.As(err, new(notFound)) {
+		return exitNotFound
+	}
+	return exitTrouble
+}
+
+func showVersion(env stage.Env, _ call) int {
+	fmt.Fprintf(env.Stdout, "bookend %s\n", env.Version)
+	return exitOK
+}

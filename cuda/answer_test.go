@@ -1,0 +1,314 @@
+package main
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/wire"
+	"bookend/test/fakegpu"
+)
+
+func TestIdleNode(t *testing.T) {
+	w := world(t, fakegpu.Minors(2, 0, 3, 1))
+	req := request(w.NVML())
+	req.Op = wire.Watch
+	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 5 * time.Second, SlackBytes: 32 << 20}
+	all := looks(t, req)
+	if len(all) != 1 {
+		t.Errorf("watched clean cards for %d looks, want 1", len(all))
+	}
+	s := all[0]
+	if s.At <= 0 || s.Driver.Version != "580.159.04" || s.Driver.Library != "13.580.159.04" {
+		t.Errorf("got at %v, driver %+v", s.At, s.Driver)
+	}
+	if len(s.Readings) != 4 || len(s.Faults) != 0 {
+		t.Fatalf("got %d readings, faults %v", len(s.Readings), s.Faults)
+	}
+	minors := []int{2, 0, 3, 1}
+	for i, r := range s.Readings {
+		d := r.Device
+		if d.ID != gpu.ID(w.UUID(i)) || d.BusID != gpu.BusID(w.BusID(i)) || d.Name != "NVIDIA H200" || d.Vendor != "nvidia" ||
+			d.Minor == nil || *d.Minor != minors[i] {
+			t.Errorf("card %d is %s", i, text(t, d))
+		}
+		if r.NVIDIA == nil || r.NVIDIA.NVMLIndex == nil || *r.NVIDIA.NVMLIndex != i || r.NVIDIA.MIGMode == nil || *r.NVIDIA.MIGMode {
+			t.Errorf("card %d has vendor's block %s", i, text(t, r.NVIDIA))
+		}
+		const total, reserved = 143771 << 20, 615 << 20
+		want := gpu.Memory{Total: gpu.Bytes(total), Reserved: gpu.Bytes(reserved), Used: gpu.Bytes(0), Free: gpu.Bytes(total - reserved)}
+		if r.Memory != want {
+			t.Errorf("card %d has memory %s", i, text(t, r.Memory))
+		}
+		if len(r.Processes) != 0 || r.ProcessesUnknown != "" {
+			t.Errorf("card %d has processes %v, unknown %q", i, r.Processes, r.ProcessesUnknown)
+		}
+	}
+}
+
+func TestHelloNamesTheProgram(t *testing.T) {
+	got := answerTo(request(world(t).NVML())).Hello
+	if got == nil || *got != (wire.Hello{Backend: "nvidia", Version: "1.2.3-test"}) {
+		t.Errorf("got %+v", got)
+	}
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil || string(out) != "bookend-gpu 1.2.3-test\n" {
+		t.Errorf("--version: %q, %v", out, err)
+	}
+	if err := exec.Command(program, "--all").Run(); err == nil {
+		t.Error("an unknown argument is accepted")
+	}
+}
+
+// Attaching a card costs time and may hang: the others must stay untouched.
+func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
+	w := world(t)
+	for _, other := range []string{"on.any.gpu0", "on.any.gpu3"} {
+		must(t, w.Set(other, "hang"))
+	}
+	req := request(w.NVML())
+	req.All = false
+	req.Devices = []gpu.Device{
+		{ID: gpu.ID(w.UUID(2)), BusID: gpu.BusID(w.BusID(2))},
+		{BusID: gpu.BusID(w.BusID(1))},
+		{ID: gpu.ID(w.UUID(1))}, // once more, in other words
+	}
+	s := look(t, req)
+	if len(s.Readings) != 2 || s.Readings[0].Device.ID != gpu.ID(w.UUID(2)) || s.Readings[1].Device.ID != gpu.ID(w.UUID(1)) {
+		t.Errorf("got %s", text(t, s.Readings))
+	}
+}
+
+// Eight handles of 1.5 s each, one after another, would not fit the deadline.
+func TestHandlesAreTakenInParallel(t *testing.T) {
+	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"))
+	req := request(w.NVML())
+	req.DeadlineMillis = 8000
+	if s := look(t, req); len(s.Readings) != 8 {
+		t.Errorf("got %d readings", len(s.Readings))
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	w := world(t)
+	plain := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
+	client := start(t, w, "alloc", "--gpu", "1", "--mib", "500", "--list", "mps")
+	r := reading(t, look(t, request(w.NVML())), w.UUID(1))
+	used, err := w.Used(1)
+	must(t, err)
+	if r.Memory.Used != gpu.Bytes(used) {
+		t.Errorf("got used %+v, want %d", r.Memory.Used, used)
+	}
+	want := map[int][]gpu.Kind{plain.PID: {gpu.Compute}, client.PID: {gpu.Compute, gpu.MPS}}
+	sum := uint64(0)
+	for _, p := range r.Processes {
+		sum += p.Memory.Bytes
+		if !slices.Equal(p.Kinds, want[p.PID]) || !p.Memory.Known() {
+			t.Errorf("got %s, want kinds %v", text(t, p), want[p.PID])
+		}
+	}
+	const hidden = 9 << 20 // of each client
+	if len(r.Processes) != 2 || sum != used-2*hidden {
+		t.Errorf("got %d processes with %d bytes, want 2 with %d", len(r.Processes), sum, used-2*hidden)
+	}
+}
+
+func TestDeadCreatorIsListed(t *testing.T) {
+	w := world(t)
+	p := start(t, w, "alloc", "--gpu", "0", "--mib", "20480", "--fork-hold")
+	must(t, p.Kill())
+	req := request(w.NVML())
+	req.Op = wire.Watch
+	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 350 * time.Millisecond, SlackBytes: 32 << 20}
+	all := looks(t, req)
+	curve := settle.Judge(req.Watch, gpu.ID(w.UUID(0)), all)
+	if curve.State != settle.Flat || curve.Span >= req.Watch.Max {
+		t.Errorf("got %+v", curve)
+	}
+	r := reading(t, all[len(all)-1], w.UUID(0))
+	if len(r.Processes) != 1 || r.Processes[0].PID != p.PID {
+		t.Errorf("got processes %s, want the dead %d", text(t, r.Processes), p.PID)
+	}
+}
+
+func TestTeardownIsWatchedToItsEnd(t *testing.T) {
+	w := world(t, fakegpu.With("teardown_ms", "1000")) // time enough for the first look
+	must(t, w.StartKeeper())
+	p := start(t, w, "alloc", "--gpu", "0", "--mib", "100000", "--chunks", "200")
+	must(t, p.Kill())
+	req := request(w.NVML())
+	req.Op = wire.Watch
+	req.Watch = gpu.WatchRule{Max: 15 * time.Second, Flat: 14 * time.Second, SlackBytes: 32 << 20}
+	all := looks(t, req)
+	if curve := settle.Judge(req.Watch, gpu.ID(w.UUID(0)), all); curve.State != settle.Clean {
+		t.Errorf("got %+v", curve)
+	}
+	first := reading(t, all[0], w.UUID(0))
+	if first.Memory.Used == gpu.Bytes(0) {
+		t.Error("the first look came after the teardown: nothing was watched")
+	}
+}
+
+func TestWatchEndsBeforeItsAlarm(t *testing.T) {
+	w := world(t, fakegpu.With("gpu0.extra_mib", "5000"))
+	req := request(w.NVML())
+	req.Op, req.DeadlineMillis = wire.Watch, 3000
+	req.Watch = gpu.WatchRule{Max: time.Minute, Flat: time.Minute}
+	if all := looks(t, req); len(all) < 3 {
+		t.Errorf("got %d looks", len(all))
+	}
+}
+
+func TestOldDriverHasReservedInUsed(t *testing.T) {
+	w := world(t)
+	p := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
+	s := look(t, request(w.NVMLOld()))
+	if idle := reading(t, s, w.UUID(0)).Memory; !idle.UsedHasReserved || idle.Used != gpu.Bytes(615<<20) || idle.Reserved.Known() {
+		t.Errorf("got %s", text(t, idle))
+	}
+	if got := reading(t, s, w.UUID(1)).Processes; len(got) != 1 || got[0].PID != p.PID {
+		t.Errorf("got processes %s", text(t, got))
+	}
+}
+
+func TestInstances(t *testing.T) {
+	library := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, "testdata/mig.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := look(t, request(library))
+	if len(s.Readings) != 3 {
+		t.Fatalf("got %s", text(t, s))
+	}
+	card := reading(t, s, "GPU-1")
+	if got := card.Processes; len(got) != 1 || got[0].Memory != gpu.Bytes(10) || !*card.NVIDIA.MIGMode {
+		t.Errorf("card: got %s", text(t, card))
+	}
+	first := reading(t, s, "MIG-1")
+	if first.Device.Parent != "GPU-1" || first.Device.BusID != "0000:1b:00.0" || first.Memory.Total != gpu.Bytes(100) ||
+		first.Processes[1].Memory.Known() {
+		t.Errorf("first instance: got %s", text(t, first))
+	}
+	if n := len(reading(t, s, "MIG-2").Processes); n != 1500 {
+		t.Errorf("second instance: got %d processes, want 1500", n)
+	}
+
+	req := request(library)
+	req.All = false
+	req.Devices = []gpu.Device{
+		{ID: "MIG-2", BusID: "0000:1b:00.0", Parent: "GPU-1"}, {ID: "MIG-1"},
+		{ID: "MIG-3", BusID: "0000:1b:00.0"}, {ID: "MIG-4"}, {ID: "GPU-2", BusID: "0000:1b:00.0"}, {BusID: "0000:1c:00.0"},
+	}
+	s = look(t, req)
+	if len(s.Readings) != 2 || s.Readings[0].Device.ID != "MIG-2" || s.Readings[1].Device.ID != "MIG-1" {
+		t.Errorf("asked for one by one: got %s", text(t, s.Readings))
+	}
+	var missing []string
+	for _, f := range s.Faults {
+		missing = append(missing, fmt.Sprintf("%s %s %s", f.Code, f.Device, f.BusID))
+	}
+	want := []string{"no_device MIG-3 0000:1b:00.0", "no_device MIG-4 ", "no_device GPU-2 0000:1b:00.0", "no_device  0000:1c:00.0"}
+	if !slices.Equal(missing, want) {
+		t.Errorf("got faults %q, want %q", missing, want)
+	}
+}
+
+// go-nvml's functions must be resolved when called: at start, a driver that lacks one of them would be fatal.
+func TestProgramIsLinkedLazilyAndNeedsLittle(t *testing.T) {
+	f, err := elf.Open(program)
+	must(t, err)
+	defer f.Close()
+	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW), elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
+		values, err := f.DynValue(tag)
+		must(t, err)
+		for _, v := range values {
+			if v&bit != 0 {
+				t.Errorf("%v has %#x: bound at start", tag, v)
+			}
+		}
+	}
+	needed, err := f.ImportedLibraries()
+	must(t, err)
+	for _, library := range needed {
+		if !slices.Contains([]string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}, library) {
+			t.Errorf("needs %s", library)
+		}
+	}
+}
+
+func TestRequestsThatMakeNoSense(t *testing.T) {
+	relative := request("libnvidia-ml.so.1")
+	tests := map[string]struct{ input, stderr, stdout string }{
+		"garbage":          {"hello\n", "garbage", ""},
+		"relative library": {line(t, relative), "not an absolute path", "hello"},
+		// The hook has to see which version there is.
+		"another version": {`{"bookend":2}` + "\n", "wrong version", `"kind":"hello"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := startByHand(t, tt.input)
+			if end := p.wait(t); end.ExitCode() != exitRefused {
+				t.Errorf("ended with %v", end)
+			}
+			if !strings.Contains(p.stderr.String(), tt.stderr) || !strings.Contains(p.stdout.String(), tt.stdout) ||
+				tt.stdout == "" && p.stdout.Len() > 0 {
+				t.Errorf("got stderr %q, stdout %q", &p.stderr, &p.stdout)
+			}
+		})
+	}
+}
+
+// A driver that does not answer leaves two ways out: the program's own alarm, and the end of its stdin.
+func TestHang(t *testing.T) {
+	w := world(t, fakegpu.With("on.nvmlInit_v2", "hang"))
+	soon, late := request(w.NVML()), request(w.NVML())
+	soon.DeadlineMillis = 200
+	byAlarm := func(t *testing.T, p *byHand) {
+		if status := p.wait(t).Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGALRM {
+			t.Errorf("ended with %v", p.cmd.ProcessState)
+		}
+		if !strings.Contains(p.stdout.String(), `"kind":"hello"`) {
+			t.Errorf("said %q before", &p.stdout)
+		}
+	}
+	t.Run("alarm", func(t *testing.T) { byAlarm(t, startByHand(t, line(t, soon))) })
+	t.Run("alarm blocked by the parent", func(t *testing.T) {
+		byAlarm(t, startByHand(t, line(t, soon), "/usr/bin/env", "--block-signal=ALRM"))
+	})
+	t.Run("alarm ignored by the parent", func(t *testing.T) {
+		byAlarm(t, startByHand(t, line(t, soon), "/usr/bin/env", "--ignore-signal=ALRM"))
+	})
+	t.Run("stdin closed", func(t *testing.T) {
+		p := startByHand(t, line(t, late))
+		must(t, p.stdin.Close())
+		if end := p.wait(t); end.ExitCode() != exitStopped {
+			t.Errorf("ended with %v", end)
+		}
+	})
+	t.Run("second request", func(t *testing.T) {
+		if end := startByHand(t, line(t, late)+line(t, late)).wait(t); end.ExitCode() != exitStopped {
+			t.Errorf("ended with %v", end)
+		}
+	})
+}
+
+func TestNoLibrary(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "libnvidia-ml.so.1")
+	must(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
+	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoDriver, bad: gpu.FaultDriver} {
+		a := answerTo(request(path))
+		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want || !strings.Contains(a.Faults[0].Detail, path) {
+			t.Errorf("%s: got faults %v, troubles %v", path, a.Faults, a.Troubles)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"bookend/internal/gpu"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// soname is the driver's library where the dynamic linker finds it.
+const soname = "libnvidia-ml.so.1"
+
+// library is the vendor's library, loaded and initialised. A process can load only one: go-nvml's calls are
+// bound to the first.
+type library struct {
+	handle unsafe.Pointer // of dlopen
+	api    nvml.Interface
+	driver gpu.Driver
+	lists  []listing
+	pidMax uint32
+}
+
+// openLibrary loads the library at path (empty: where the dynamic linker finds it) and initialises it. The
+// fault is the driver's answer, the error a request that makes no sense.
+func openLibrary(path string) (*library, *gpu.Fault, error) {
+	if path == "" {
+		path = soname
+	} else if !filepath.IsAbs(path) {
+		return nil, nil, fmt.Errorf("open library %q: not an absolute path", path)
+	}
+	l := &library{api: nvml.New(nvml.WithLibraryPath(path)), pidMax: pidLimit("/proc/sys/kernel/pid_max")}
+	if fault := l.load(path); fault != nil {
+		return nil, fault, nil
+	}
+	if fault := l.init(); fault != nil {
+		return nil, fault, nil
+	}
+	l.driver.Version, _ = ask(l.api.SystemGetDriverVersion, l, "nvmlSystemGetDriverVersion")
+	l.driver.Library, _ = ask(l.api.SystemGetNVMLVersion, l, "nvmlSystemGetNVMLVersion")
+	l.lists = l.listings()
+	return l, nil, nil
+}
+
+// load opens the library before go-nvml does, with the same flags: go-nvml drops the linker's words, and
+// without them a missing driver looks like a library of another architecture.
+func (l *library) load(path string) *gpu.Fault {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	runtime.LockOSThread() // dlerror speaks of this thread's last call
+	defer runtime.UnlockOSThread()
+	l.handle = C.dlopen(name, C.RTLD_LAZY|C.RTLD_GLOBAL)
+	if l.handle != nil {
+		return nil
+	}
+	why := C.GoString(C.dlerror())
+	fault := gpu.Fault{Code: gpu.FaultDriver, Detail: bounded("dlopen: " + why)}
+	if why == path+": cannot open shared object file: No such file or directory" {
+		fault.Code = gpu.FaultNoDriver // a library that it needs in turn would be named instead of path
+	}
+	return &fault
+}
+
+func (l *library) init() *gpu.Fault {
+	_, failed := ask(func() (struct{}, nvml.Return) { return struct{}{}, l.api.Init() }, l, "nvmlInit_v2", "nvmlInit")
+	if failed == nil {
+		return nil
+	}
+	fault := l.fault(*failed)
+	return &fault
+}
+
+// has reports whether the library has one of these functions. Calling one that it lacks ends the process
+// with 127: the linker resolves go-nvml's calls when they are made.
+func (l *library) has(names ...string) bool {
+	for _, name := range names {
+		if l.symbol(name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *library) symbol(name string) unsafe.Pointer {
+	s := C.CString(name)
+	defer C.free(unsafe.Pointer(s))
+	return C.dlsym(l.handle, s)
+}
+
+// failure is a call that did not succeed. A function that the library lacks fails with FUNCTION_NOT_FOUND.
+type failure struct {
+	call string
+	ret  nvml.Return
+}
+
+// ask makes one call if the library has it under any of its names, of which the first is used in words.
+func ask[T any](call func() (T, nvml.Return), l *library, names ...string) (T, *failure) {
+	var none T
+	if !l.has(names...) {
+		return none, &failure{names[0], nvml.ERROR_FUNCTION_NOT_FOUND}
+	}
+	value, ret := call()
+	if ret != nvml.SUCCESS {
+		return none, &failure{names[0], ret}
+	}
+	return value, nil
+}
+
+// describe gives a failure in the driver's words. They lie in the library's own memory: Clone.
+func (l *library) describe(f failure) string {
+	text := ""
+	if l.has("nvmlErrorString") {
+		text = strings.Clone(f.ret.Error())
+	}
+	if f.ret == nvml.ERROR_FUNCTION_NOT_FOUND {
+		text = "the driver lacks this function"
+	}
+	return bounded(fmt.Sprintf("%s: %s (%d)", f.call, text, int(f.ret)))
+}
+
+func (l *library) fault(f failure) gpu.Fault {
+	return gpu.Fault{Code: faultCode(f.ret), Detail: l.describe(f)}
+}
+
+// faultCode says what a return code means for whoever has to act on it.
+func faultCode(ret nvml.Return) gpu.FaultCode {
+	switch ret {
+	case nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIBRARY_NOT_FOUND:
+		return gpu.FaultNoDriver
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return gpu.FaultMismatch
+	case nvml.ERROR_NOT_FOUND, nvml.ERROR_GPU_NOT_FOUND:
+		return gpu.FaultNoDevice
+	case nvml.ERROR_GPU_IS_LOST:
+		return gpu.FaultLost
+	case nvml.ERROR_RESET_REQUIRED:
+		return gpu.FaultReset
+	case nvml.ERROR_FUNCTION_NOT_FOUND:
+		return gpu.FaultNoSymbol
+	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter: a cgroup forbids the device node
+		return gpu.FaultForbidden
+	}
+	return gpu.FaultDriver
+}
+
+// bounded keeps a text of the driver's short enough for a reply.
+func bounded(s string) string {
+	const most = 512
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}

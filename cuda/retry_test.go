@@ -1,0 +1,98 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/wire"
+	"bookend/test/fakegpu"
+)
+
+// asked are the ways in which a request may name a world's first card; nil asks for all cards.
+func asked(w *fakegpu.World) map[string][]gpu.Device {
+	id, bus := gpu.ID(w.UUID(0)), gpu.BusID(w.BusID(0))
+	return map[string][]gpu.Device{
+		"by both": {{ID: id, BusID: bus}}, "by bus id": {{BusID: bus}}, "by id": {{ID: id}}, "all": nil,
+	}
+}
+
+func watchOf(w *fakegpu.World, devices []gpu.Device) wire.Request {
+	req := request(w.NVML())
+	req.Op, req.All, req.Devices = wire.Watch, devices == nil, devices
+	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 350 * time.Millisecond, SlackBytes: 32 << 20}
+	return req
+}
+
+// One failed call is no verdict: the next look asks again, and the card is what it then says.
+func TestCardThatFailsOnceIsAskedAgain(t *testing.T) {
+	for how, functions := range map[string][]string{
+		"by both":   {"nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
+		"by bus id": {"nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
+		"by id":     {"nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
+		"all":       {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
+	} {
+		for _, function := range functions {
+			t.Run(how+" "+function, func(t *testing.T) {
+				rule := "on." + function
+				if function != "nvmlDeviceGetCount_v2" {
+					rule += ".gpu0"
+				}
+				w := world(t, fakegpu.GPUs(2), fakegpu.With(rule, "rc 15 times 1"))
+				devices := asked(w)[how]
+				all := looks(t, watchOf(w, devices))
+				if len(all) != 2 || len(all[0].Faults) != 1 || len(all[1].Faults) != 0 {
+					t.Fatalf("got %d looks, %s", len(all), text(t, all))
+				}
+				f := all[0].Faults[0]
+				if f.Code != gpu.FaultLost || len(devices) > 0 && devices[0].ID != "" && f.Device != devices[0].ID ||
+					len(devices) > 0 && devices[0].BusID != "" && f.BusID != devices[0].BusID {
+					t.Errorf("got fault %+v of %+v", f, devices)
+				}
+				reading(t, all[1], w.UUID(0))
+			})
+		}
+	}
+}
+
+// A card that stays lost is watched as long as a leak would be, and the others meanwhile.
+func TestCardThatStaysLostIsWatchedUntilThatIsSteady(t *testing.T) {
+	for _, function := range []string{"any", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"} {
+		w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+function+".gpu0", "rc 15"))
+		for how, devices := range asked(w) {
+			t.Run(function+" "+how, func(t *testing.T) {
+				if devices != nil {
+					devices = append(devices, gpu.Device{ID: gpu.ID(w.UUID(1)), BusID: gpu.BusID(w.BusID(1))})
+				}
+				req := watchOf(w, devices)
+				all := looks(t, req)
+				if len(all) < 3 {
+					t.Fatalf("got %d looks", len(all))
+				}
+				for i, s := range all {
+					if reading(t, s, w.UUID(1)); len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultLost {
+						t.Errorf("look %d has faults %v", i, s.Faults)
+					}
+				}
+				if devices == nil {
+					return // a card without a name has no curve
+				}
+				got := settle.JudgeDevice(req.Watch, devices[0], all)
+				if got.State != settle.Unknown || !got.Steady || got.Span >= req.Watch.Max {
+					t.Errorf("got %+v", got)
+				}
+			})
+		}
+	}
+}
+
+// A card that takes long to say no must not be asked when the alarm would come first: that looked like a hang.
+func TestNoSlowRetryIntoTheAlarm(t *testing.T) {
+	w := world(t, fakegpu.With("on.nvmlDeviceGetHandleByPciBusId_v2.gpu0", "sleep 1500"),
+		fakegpu.With("on.nvmlDeviceGetUUID.gpu0", "rc 15"))
+	req := watchOf(w, asked(w)["by both"])
+	req.DeadlineMillis = 4000
+	req.Watch.Flat, req.Watch.Max = time.Minute, time.Minute
+	looks(t, req) // wants a complete answer
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"bookend/internal/backend"
+	"bookend/internal/gpu"
+	"bookend/internal/wire"
+	"bookend/test/fakegpu"
+)
+
+const linkFlags = "-X main.version=1.2.3-test -extldflags=-Wl,-z,lazy"
+
+var program string // bookend-gpu as it is shipped
+
+func TestMain(m *testing.M) { os.Exit(withProgram(m)) }
+
+func withProgram(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "bookend-gpu-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "bookend-gpu")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", linkFlags, "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_CFLAGS=-g -O2 -Wno-deprecated-declarations")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build bookend-gpu: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func world(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
+	t.Helper()
+	w, err := fakegpu.New(t.TempDir(), options...)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	return w
+}
+
+func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
+	t.Helper()
+	p, err := w.Start(args...)
+	must(t, err)
+	t.Cleanup(p.End)
+	return p
+}
+
+// request asks for all cards of a library within a time no healthy answer needs.
+func request(library string) wire.Request {
+	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 20_000, Options: wire.Options{NVMLLibrary: library}}
+}
+
+func answerTo(req wire.Request) backend.Answer {
+	return backend.Ask(backend.Params{Path: program}, req)
+}
+
+// looks asks and wants a complete answer without trouble.
+func looks(t *testing.T, req wire.Request) []gpu.Snapshot {
+	t.Helper()
+	a := answerTo(req)
+	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) == 0 {
+		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles, a.Faults)
+	}
+	return a.Snapshots
+}
+
+func look(t *testing.T, req wire.Request) gpu.Snapshot {
+	t.Helper()
+	return looks(t, req)[0]
+}
+
+func reading(t *testing.T, s gpu.Snapshot, id string) gpu.Reading {
+	t.Helper()
+	r, ok := s.Reading(gpu.ID(id))
+	if !ok {
+		t.Fatalf("no reading of %s among %d; faults %v", id, len(s.Readings), s.Faults)
+	}
+	return r
+}
+
+// byHand is bookend-gpu started without package child, which ends it itself at its deadline.
+type byHand struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout bytes.Buffer
+	stderr bytes.Buffer
+}
+
+func startByHand(t *testing.T, request string, wrapper ...string) *byHand {
+	t.Helper()
+	argv := append(wrapper, program)
+	p := &byHand{cmd: exec.Command(argv[0], argv[1:]...)}
+	p.cmd.Env = []string{}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	var err error
+	p.stdin, err = p.cmd.StdinPipe()
+	must(t, err)
+	must(t, p.cmd.Start())
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	_, err = io.WriteString(p.stdin, request)
+	must(t, err)
+	return p
+}
+
+// wait returns how the program ended. It is not allowed to take for ever.
+func (p *byHand) wait(t *testing.T) *os.ProcessState {
+	t.Helper()
+	stuck := time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer stuck.Stop()
+	err := p.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return p.cmd.ProcessState
+}
+
+func line(t *testing.T, req wire.Request) string {
+	t.Helper()
+	l, err := req.Line()
+	must(t, err)
+	return string(l)
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/wire"
+)
+
+const vendor = "nvidia"
+
+// reserve is kept between the last look and the deadline: one call was measured to block for 380 ms while
+// another process's memory was torn down, and a watch that its alarm ends looks like a hang.
+const reserve = 400 * time.Millisecond
+
+// session is one request being served.
+type session struct {
+	req     wire.Request
+	out     *wire.Writer
+	boot    func() time.Duration // CLOCK_BOOTTIME
+	lib     *library
+	slots   []slot        // nil until the driver said how many
+	opening time.Duration // how long the last attempt took, while something could not be opened
+}
+
+func hello() wire.Reply {
+	return wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: vendor, Version: version}}
+}
+
+// serve answers a request. Hello goes first: without it a hang would not show how far this program came.
+func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error {
+	end := boot() + req.Deadline() - reserve
+	if err := out.Write(hello()); err != nil {
+		return err
+	}
+	lib, fault, err := openLibrary(req.Options.NVMLLibrary)
+	if err != nil {
+		return err
+	}
+	if fault != nil {
+		return finish(out, *fault)
+	}
+	s := session{req: req, out: out, boot: boot, lib: lib}
+	if err := s.watch(end); err != nil {
+		return err
+	}
+	return finish(out)
+}
+
+func finish(out *wire.Writer, faults ...gpu.Fault) error {
+	for _, f := range faults {
+		if err := out.Write(wire.Reply{Kind: wire.KindFault, Fault: &f}); err != nil {
+			return err
+		}
+	}
+	return out.Write(wire.Reply{Kind: wire.KindDone})
+}
+
+// watch looks until the rule says that it is enough, no more would fit the answer, or time is up. A snapshot
+// is a watch of one look.
+func (s *session) watch(end time.Duration) error {
+	var looks []gpu.Snapshot
+	for {
+		look, err := s.look()
+		if err != nil {
+			return err
+		}
+		looks = append(looks, look)
+		err = s.out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look})
+		var problem *wire.Error
+		if errors.As(err, &problem) && problem.Problem == wire.TooLong && len(looks) > 1 {
+			return nil // the looks that were sent stand; the hook sees that they do not settle
+		}
+		if err != nil {
+			return err
+		}
+		if s.req.Op != wire.Watch || settle.Done(s.req.Watch, s.watched(), looks) {
+			return nil
+		}
+		now := s.boot()
+		pause := min(settle.Pause(len(looks)), looks[0].At+s.req.Watch.Max-now) // the last look falls on Max
+		if now+pause+s.opening > end {                                          // a card slow to say no must not run into the alarm
+			return nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (s *session) look() (gpu.Snapshot, error) {
+	type answer struct {
+		reading gpu.Reading
+		faults  []gpu.Fault
+	}
+	devices, faults, err := s.open()
+	if err != nil {
+		return gpu.Snapshot{}, err
+	}
+	answers, err := inParallel(len(devices), func(i int) answer {
+		reading, faults := s.lib.read(devices[i])
+		return answer{reading, faults}
+	})
+	look := gpu.Snapshot{At: s.boot(), Driver: s.lib.driver, Readings: []gpu.Reading{}, Faults: faults}
+	for _, a := range answers {
+		look.Readings = append(look.Readings, a.reading)
+		look.Faults = append(look.Faults, a.faults...)
+	}
+	return look, err
+}

@@ -1,0 +1,22 @@
+// Command bookend-prolog is Slurm's Prolog and TaskProlog for GPU jobs.
+package main
+
+import (
+	"os"
+
+	"bookend/internal/clock"
+	_ "bookend/internal/nogpu" // first: jobs without GPUs end there
+	"bookend/internal/stage"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+func main() {
+	os.Exit(stage.Prolog(stage.Env{
+		Args: os.Args, Getenv: os.Getenv,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		EUID: os.Geteuid(), PID: os.Getpid(),
+		Clock: clock.System(), Exit: os.Exit, Version: version,
+	}))
+}
