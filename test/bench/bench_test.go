@@ -1,0 +1,126 @@
+// Package bench times the programs as Slurm runs them: whole processes, each against a yardstick in the same
+// run. Ratios are the claim; the machine's own speed is not.
+package bench
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"bookend/test/cluster"
+	"bookend/test/fakegpu"
+)
+
+// maxNoGPU is the promise for a job without GPUs: at most this many times a static Go program that does nothing.
+const maxNoGPU = 1.5
+
+// build compiles a static program as the Makefile does.
+func build(b *testing.B, out, dir, pkg string) string {
+	b.Helper()
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, pkg)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("build %s: %v\n%s", pkg, err, text)
+	}
+	return out
+}
+
+// nothing is the yardstick: func main() {}.
+func nothing(b *testing.B) string {
+	b.Helper()
+	dir := b.TempDir()
+	for name, text := range map[string]string{"main.go": "package main\n\nfunc main() {}\n", "go.mod": "module nothing\n\ngo 1.26\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return build(b, filepath.Join(dir, "nothing"), dir, ".")
+}
+
+// run is one whole process; the environment is what slurmd gives a hook.
+func run(b *testing.B, program string, env []string) time.Duration {
+	cmd := exec.Command(program)
+	cmd.Env = env
+	begin := time.Now()
+	if err := cmd.Run(); err != nil {
+		b.Fatalf("%s: %v", program, err)
+	}
+	return time.Since(begin)
+}
+
+// compare runs both in turn and reports the median of the ratios pair by pair, which drift does not move.
+func compare(b *testing.B, program, yardstick string, env []string) float64 {
+	var ratios, times []float64
+	for b.Loop() {
+		var own, other time.Duration
+		for range 20 {
+			own += run(b, program, env)
+			other += run(b, yardstick, env)
+		}
+		ratios = append(ratios, float64(own)/float64(other))
+		times = append(times, own.Seconds()*1000/20)
+	}
+	slices.Sort(ratios)
+	slices.Sort(times)
+	b.ReportMetric(ratios[len(ratios)/2], "x-nothing")
+	b.ReportMetric(times[len(times)/2], "ms/run")
+	return ratios[len(ratios)/2]
+}
+
+func hookEnv(context string, more ...string) []string {
+	return append([]string{
+		"SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=n1", "SLURM_JOB_ID=7", "SLURM_JOB_UID=65534", "SLURM_JOB_GID=65534",
+		"SLURM_JOB_USER=nobody", "SLURM_JOB_PARTITION=main", "SLURM_JOB_NODELIST=n1",
+	}, more...)
+}
+
+// BenchmarkNoGPU fails when a hook costs a job without GPUs more than it may.
+func BenchmarkNoGPU(b *testing.B) {
+	yardstick := nothing(b)
+	for _, hook := range []struct{ name, context string }{{"prolog", "prolog_slurmd"}, {"epilog", "epilog_slurmd"}} {
+		program := build(b, filepath.Join(b.TempDir(), hook.name), "../..", "./"+hook.name)
+		b.Run(hook.name, func(b *testing.B) {
+			if ratio := compare(b, program, yardstick, hookEnv(hook.context)); ratio > maxNoGPU {
+				b.Errorf("%.2f times a program that does nothing; the promise is %.1f", ratio, maxNoGPU)
+			}
+		})
+	}
+}
+
+// BenchmarkCleanGPU is Bookend's own share of a hook on a clean card: the fake driver answers at once.
+func BenchmarkCleanGPU(b *testing.B) {
+	dir, err := cluster.Scratch()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	w, err := fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	backend := filepath.Join(dir, "bookend-gpu")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -extldflags=-Wl,-z,lazy", "-o", backend, "./cuda")
+	cmd.Dir = "../.."
+	if text, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("build backend: %v\n%s", err, text)
+	}
+	config := filepath.Join(dir, "bookend.yaml")
+	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: %s}\nnvidia: {nvml_library: %s, driver_proc: %s}\n",
+		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.DriverProc())
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	yardstick := nothing(b)
+	for _, hook := range []struct{ name, context string }{{"prolog", "prolog_slurmd"}, {"epilog", "epilog_slurmd"}} {
+		program := build(b, filepath.Join(dir, hook.name), "../..", "./"+hook.name)
+		b.Run(hook.name, func(b *testing.B) {
+			compare(b, program, yardstick, hookEnv(hook.context, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
+		})
+	}
+}

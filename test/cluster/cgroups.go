@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupHost is what this host mounts of cgroups.
+type cgroupHost struct {
+	v1     []string // mount points of v1 hierarchies
+	v2     string   // mount point of the v2 hierarchy
+	hybrid bool     // slurmd's cgroup/v2 plugin refuses this host without the shim
+}
+
+// Tracks lists the ways to track that this host can run: LinuxProc, then those whose hierarchy is writable.
+func Tracks() ([]Track, error) {
+	host, err := findCgroups()
+	if err != nil {
+		return nil, err
+	}
+	var tracks []Track
+	for _, t := range []Track{LinuxProc, CgroupV1, CgroupV2} {
+		if host.can(t) {
+			tracks = append(tracks, t)
+		}
+	}
+	return tracks, nil
+}
+
+// findCgroups reads what is mounted. Slurm's v1 plugin looks below /sys/fs/cgroup only.
+func findCgroups() (cgroupHost, error) {
+	var host cgroupHost
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return host, err
+	}
+	for _, line := range strings.Split(string(table), "\n") {
+		f := strings.Fields(line)
+		switch {
+		case len(f) < 3 || !strings.HasPrefix(f[1], "/sys/fs/cgroup"):
+		case f[2] == "cgroup":
+			host.v1 = append(host.v1, f[1])
+		case f[2] == "cgroup2" && host.v2 == "":
+			host.v2 = f[1]
+		}
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return host, err
+	}
+	host.hybrid = !strings.HasPrefix(string(own), "0::")
+	return host, nil
+}
+
+func (h cgroupHost) can(t Track) bool {
+	switch t {
+	case CgroupV1:
+		return unix.Access("/sys/fs/cgroup/freezer", unix.W_OK) == nil
+	case CgroupV2:
+		return h.v2 != "" && unix.Access(h.v2, unix.W_OK) == nil
+	}
+	return t == LinuxProc
+}
+
+// slice is the folder in which Slurm's v2 plugin makes a node's scope; systemd's where it runs.
+func (h cgroupHost) slice() string { return filepath.Join(h.v2, "system.slice") }
+
+// folders lists the cgroups in which slurmd of the given nodes puts jobs. They carry the node's name, and
+// nothing of the cluster's: of two clusters with equal node names, one waits unless it uses LinuxProc.
+func (h cgroupHost) folders(t Track, nodes []Node) []string {
+	var dirs []string
+	for _, n := range nodes {
+		switch t {
+		case CgroupV1:
+			for _, mount := range h.v1 {
+				dirs = append(dirs, filepath.Join(mount, "slurm_"+n.Name))
+			}
+		case CgroupV2:
+			dirs = append(dirs, filepath.Join(h.slice(), n.Name+"_slurmstepd.scope"))
+		}
+	}
+	return dirs
+}
+
+// lockNames waits until no other cluster of this host uses cgroups under these names. Closing a returned file,
+// or the end of this process, frees a name.
+func lockNames(nodes []Node, patience time.Duration) (locks []*os.File, err error) {
+	if err := makeFolder(base, 0o755); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		lock, err := os.OpenFile(filepath.Join(base, "node-"+n.Name+".lock"), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return locks, err
+		}
+		locks = append(locks, lock)
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
+				return locks, fmt.Errorf("another cluster has cgroups of a node %q: %w", n.Name, err)
+			}
+		}
+	}
+	return locks, nil
+}
+
+// prepareCgroups makes room for the nodes' cgroups: empty remains are removed, used ones are another's.
+// It reports whether it made the slice, so that only then it is removed again.
+func (h cgroupHost) prepareCgroups(t Track, nodes []Node) (madeSlice bool, err error) {
+	for _, dir := range h.folders(t, nodes) {
+		if err := removeCgroup(dir); err != nil {
+			return false, fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err)
+		}
+	}
+	if t != CgroupV2 {
+		return false, nil
+	}
+	err = os.Mkdir(h.slice(), 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// removeCgroup removes a cgroup and those below it, deepest first. A missing one is no error, a populated
+// one is.
+func removeCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	// rmdir only: a cgroup's files cannot be unlinked, and os.RemoveAll would try.
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove cgroup %q: %w", dir, err)
+	}
+	return nil
+}
+
+// cgroupMembers lists the processes in a cgroup and below it.
+func cgroupMembers(dir string) []int {
+	var pids []int
+	// A cgroup may vanish while it is walked: what cannot be read has no members.
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Name() != "cgroup.procs" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil
+		}
+		for _, word := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+//go:embed shim/v2only.c
+var shimSource []byte
+
+// buildShim compiles the library that hides a hybrid host's v1 lines from slurmd.
+func buildShim(folder string) (string, error) {
+	source, library := filepath.Join(folder, "v2only.c"), filepath.Join(folder, "v2only.so")
+	if err := os.WriteFile(source, shimSource, 0o644); err != nil {
+		return "", err
+	}
+	// Fortified headers would define the functions that the library replaces.
+	cc := exec.Command("cc", "-shared", "-fPIC", "-O1", "-U_FORTIFY_SOURCE", "-o", library, source, "-ldl")
+	if out, err := cc.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile the cgroup shim: %w\n%s", err, out)
+	}
+	return library, nil
+}

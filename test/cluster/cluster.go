@@ -1,0 +1,239 @@
+// Package cluster runs a private, real Slurm for tests: munged, slurmctld and several slurmd on one host,
+// all below one folder, on free ports, without systemd or accounting. Two of them may run side by side.
+//
+//	Dir/etc     slurm.conf gres.conf cgroup.conf    Dir/munge   key and socket
+//	Dir/log     one log a daemon                    Dir/spool   SlurmdSpoolDir of each node
+//	Dir/dev     stand-ins for GPUs                  Dir/home    a folder a user: where jobs run
+//	Dir/hooks   wrappers for Prolog= and the like   Dir/state   StateSaveLocation
+//
+// It must run as root. Slurm is taken from /usr, or from the root folder that BOOKEND_SLURM_ROOT names
+// (see test/install-slurm.sh). Written against Slurm 22.05.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Track is how Slurm finds a job's processes, and so what may outlive a job.
+type Track string
+
+// The ways to track. Tracks lists those this host can run.
+const (
+	LinuxProc Track = "linuxproc" // by parent and process group: what leaves both survives the job
+	CgroupV1  Track = "cgroup/v1"
+	CgroupV2  Track = "cgroup/v2"
+)
+
+// Node is one slurmd.
+type Node struct {
+	Name string
+	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
+	Devices []string
+	Shards  int // gres/shard of the node, 0 for none
+}
+
+// Options describe a cluster. Only Dir is required.
+type Options struct {
+	// Dir is made if missing. Every folder above it must be searchable by all, since jobs run as plain users;
+	// Scratch makes a fitting one.
+	Dir   string
+	Nodes []Node // default: TwoNodes(Dir)
+	Track Track  // default: LinuxProc
+	// ConstrainDevices hides the devices a job was not given from it (cgroup tracking only).
+	ConstrainDevices bool
+
+	// Hooks are absolute paths; see WriteWrapper. They may be written after Up.
+	Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheck string
+	PrologFlags                                         string
+
+	Conf []string // further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key
+	Env  []string // further NAME=value for slurmd; its hooks do not inherit them
+
+	// Root is the root folder Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another root
+	// every program runs in a chroot and private mount namespace, where Binds are seen beside Dir.
+	Root  string
+	Binds []string
+
+	// CredentialLife is how long Slurm's job credentials hold, default 10 s. A prolog must end before, and a
+	// requeued job starts again only after it. Slurm takes its own default, two minutes, for less than 5 s.
+	CredentialLife time.Duration
+
+	Patience time.Duration // longest wait for one command or for the nodes to come up, default a minute
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	options Options
+	paths   paths
+	ports   []int // slurmctld's, then one a node
+	address string
+	bound   bool // the daemons listen on address alone
+	cgroups cgroupHost
+
+	locks []*os.File // of the node names, see lockNames
+
+	mu     sync.Mutex // guards record
+	record record
+}
+
+// Up starts a cluster and returns when every node is idle. What an earlier, killed run left in Dir is ended
+// first. With cgroups it waits until no other cluster has nodes of the same names. On failure nothing is left
+// running and the error carries the tail of the daemons' logs.
+func Up(o Options) (*Cluster, error) {
+	c, err := prepare(o)
+	if err != nil {
+		return nil, fmt.Errorf("prepare cluster in %q: %w", o.Dir, err)
+	}
+	if err := c.start(); err != nil {
+		err = fmt.Errorf("start cluster in %q: %w\n%s", o.Dir, err, c.Logs(40))
+		return nil, errors.Join(err, c.Down())
+	}
+	return c, nil
+}
+
+// TwoNodes returns n1 and n2, sharing four stand-ins for GPUs that Up makes below dir.
+func TwoNodes(dir string) []Node {
+	devices := FakeDevices(dir, 4)
+	return []Node{{Name: "n1", Devices: devices}, {Name: "n2", Devices: devices}}
+}
+
+// FakeDevices returns the paths of n stand-ins for GPUs; Up makes those that a node uses and that do not exist.
+func FakeDevices(dir string, n int) []string {
+	var devices []string
+	for i := range n {
+		devices = append(devices, filepath.Join(dir, "dev", fmt.Sprintf("nvidia%d", i)))
+	}
+	return devices
+}
+
+// Dir returns the folder everything lies in.
+func (c *Cluster) Dir() string { return c.paths.dir }
+
+// ConfFile returns the path of slurm.conf: SLURM_CONF of every command that talks to this cluster.
+func (c *Cluster) ConfFile() string { return c.paths.conf() }
+
+// paths are the places below a cluster's folder.
+type paths struct{ dir string }
+
+func (p paths) in(parts ...string) string { return filepath.Join(append([]string{p.dir}, parts...)...) }
+func (p paths) conf() string              { return p.in("etc", "slurm.conf") }
+func (p paths) socket() string            { return p.in("munge", "munge.socket") }
+func (p paths) log(daemon string) string  { return p.in("log", daemon+".log") }
+
+func (p paths) pidFile(daemon string) string { return p.in(daemon + ".pid") }
+
+// daemons lists the cluster's daemons in starting order, by the name of their log and pid file.
+func (o Options) daemons() []string {
+	names := []string{"munged", "slurmctld"}
+	for _, n := range o.Nodes {
+		names = append(names, "slurmd-"+n.Name)
+	}
+	return names
+}
+
+func prepare(o Options) (*Cluster, error) {
+	o, err := complete(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := Sweep(o.Dir); err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: o, paths: paths{o.Dir}}
+	if err := c.makeFolders(); err != nil {
+		return nil, err
+	}
+	if c.cgroups, err = findCgroups(); err != nil {
+		return nil, err
+	}
+	if !c.cgroups.can(o.Track) {
+		return nil, fmt.Errorf("this host has no hierarchy for %s", o.Track)
+	}
+	return c, c.writeConf()
+}
+
+// complete fills in defaults and refuses what cannot work.
+func complete(o Options) (Options, error) {
+	if os.Geteuid() != 0 {
+		return o, errors.New("a cluster needs root: slurmd starts jobs as their users")
+	}
+	// munged's socket and slurmd's step sockets below Dir have to fit into 108 bytes.
+	if !filepath.IsAbs(o.Dir) || len(o.Dir) > 64 || strings.ContainsAny(o.Dir, " \t\n,[]%'\"") {
+		return o, fmt.Errorf("folder %q: want an absolute path of at most 64 plain characters", o.Dir)
+	}
+	if o.Nodes == nil {
+		o.Nodes = TwoNodes(o.Dir)
+	}
+	if o.Track == "" {
+		o.Track = LinuxProc
+	}
+	if o.Root == "" {
+		o.Root = os.Getenv("BOOKEND_SLURM_ROOT")
+	}
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.CredentialLife == 0 {
+		o.CredentialLife = 10 * time.Second
+	}
+	if o.CredentialLife < 5*time.Second {
+		return o, fmt.Errorf("credentials of %v: Slurm wants 5s or more", o.CredentialLife)
+	}
+	if o.Patience == 0 {
+		o.Patience = time.Minute
+	}
+	return o, checkPrograms(o.Root)
+}
+
+// makeFolders makes the tree. Root owns it and others cannot write to it: hooks and their configuration are
+// read from here by root.
+func (c *Cluster) makeFolders() error {
+	for _, old := range []string{"log", "state", "spool"} {
+		if err := os.RemoveAll(c.paths.in(old)); err != nil {
+			return err
+		}
+	}
+	for name, mode := range map[string]os.FileMode{
+		"": 0o755, "etc": 0o755, "log": 0o755, "state": 0o700, "spool": 0o755, "home": 0o755,
+		"munge": 0o711, "hooks": 0o755, "dev": 0o755,
+	} {
+		if err := makeFolder(c.paths.in(name), mode); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.options.Nodes {
+		if err := makeDevices(n.Devices, c.paths.in("dev")); err != nil {
+			return err
+		}
+	}
+	return searchable(c.paths.dir)
+}
+
+func makeFolder(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode) // whatever the umask was
+}
+
+// searchable refuses a folder that a job's user cannot reach.
+func searchable(dir string) error {
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("folder %q is closed to other users (mode %v): jobs run as plain users", dir, info.Mode().Perm())
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
+}

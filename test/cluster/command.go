@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// programs are what a cluster cannot do without.
+var programs = []string{"munged", "slurmctld", "slurmd", "slurmstepd", "sbatch", "srun", "scontrol", "sinfo", "squeue", "scancel"}
+
+func checkPrograms(root string) error {
+	for _, name := range programs {
+		if _, err := lookUp(root, name); err != nil {
+			return fmt.Errorf("%w; test/install-slurm.sh installs Slurm", err)
+		}
+	}
+	return nil
+}
+
+// lookUp finds a program below root; the answer is its path as seen from there.
+func lookUp(root, name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	for _, dir := range strings.Split(searchPath, ":") {
+		path := filepath.Join(dir, name)
+		info, err := os.Lstat(filepath.Join(root, path))
+		// An absolute link ("alternatives") leads elsewhere when followed from outside of root.
+		if err == nil && (info.Mode().IsRegular() || info.Mode().Type() == os.ModeSymlink) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no program %q below %q", name, root)
+}
+
+// identity is who a command runs as; the zero value is root.
+type identity struct {
+	name   string
+	uid    uint32
+	gid    uint32
+	groups []uint32
+}
+
+func lookUpUser(name string) (identity, error) {
+	if name == "" || name == "root" {
+		return identity{}, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return identity{}, err
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return identity{}, err
+	}
+	who := identity{name: name}
+	for i, text := range append([]string{u.Uid, u.Gid}, ids...) {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return identity{}, fmt.Errorf("user %q: %w", name, err)
+		}
+		switch i {
+		case 0:
+			who.uid = uint32(n)
+		case 1:
+			who.gid = uint32(n)
+		default:
+			who.groups = append(who.groups, uint32(n))
+		}
+	}
+	return who, nil
+}
+
+// Users returns n unprivileged accounts that every Linux has and no service runs under, for jobs. Nothing is
+// added to the host's accounts.
+func Users(n int) ([]string, error) {
+	var found []string
+	for _, name := range []string{"games", "news", "uucp", "lp", "mail", "operator", "ftp", "bin", "daemon"} {
+		if u, err := user.Lookup(name); err == nil && u.Uid != "0" && len(found) < n {
+			found = append(found, name)
+		}
+	}
+	if len(found) < n {
+		return nil, fmt.Errorf("found the accounts %q, want %d", found, n)
+	}
+	return found, nil
+}
+
+// Home returns the folder below Dir in which the user's jobs run. It is made when first asked for.
+func (c *Cluster) Home(user string) (string, error) {
+	who, err := lookUpUser(user)
+	if err != nil {
+		return "", err
+	}
+	return c.home(who)
+}
+
+func (c *Cluster) home(who identity) (string, error) {
+	dir := c.paths.in("home", nameOf(who))
+	// Refused if it exists as another's, or as a link that a job made in its place: root changes its owner.
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return "", fmt.Errorf("home %q: not a folder: %v", dir, err)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Lchown(dir, int(who.uid), int(who.gid))); err != nil {
+		return "", err
+	}
+	return dir, c.remember(who)
+}
+
+func nameOf(who identity) string {
+	if who.uid == 0 {
+		return "root"
+	}
+	return who.name
+}
+
+// remember notes a user whose processes EndLeftovers may end.
+func (c *Cluster) remember(who identity) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if who.uid == 0 || slices.Contains(c.record.Users, who.uid) {
+		return nil
+	}
+	c.record.Users = append(c.record.Users, who.uid)
+	return c.record.write(c.paths.dir)
+}
+
+// Command returns a command that talks to this cluster: a program of Slurm's by name, or any by absolute path,
+// run as the user ("" is root) in Home(user), with an environment that holds SLURM_CONF and nothing of ours.
+func (c *Cluster) Command(user, name string, args ...string) (*exec.Cmd, error) {
+	who, err := lookUpUser(user)
+	if err != nil {
+		return nil, err
+	}
+	home, err := c.home(who)
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := c.command(who, home, name, args...)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+nameOf(who), "LOGNAME="+nameOf(who), "LANG=C", "SHELL=/bin/sh")
+	return cmd, nil
+}
+
+//go:embed enter.sh
+var enterScript string
+
+// command builds the command line: straight on the host, or inside another root folder by enter.sh.
+func (c *Cluster) command(who identity, dir, name string, args ...string) (*exec.Cmd, error) {
+	path, err := lookUp(c.options.Root, name)
+	if err != nil {
+		return nil, err
+	}
+	if c.options.Root == "/" {
+		cmd := exec.Command(path, args...)
+		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
+		if who.uid != 0 {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}
+		}
+		return cmd, nil
+	}
+	groups := []string{strconv.Itoa(int(who.gid))}
+	for _, g := range who.groups {
+		groups = append(groups, strconv.Itoa(int(g)))
+	}
+	argv := []string{"--mount", "--propagation=private", "/bin/sh", "-c", enterScript, "enter.sh", c.options.Root,
+		fmt.Sprintf("%d:%d", who.uid, who.gid), strings.Join(groups, ","), dir,
+		strings.Join(append([]string{c.paths.dir}, c.options.Binds...), ":"), path}
+	cmd := exec.Command("unshare", append(argv, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, nil
+}
+
+// run runs a command to its end and returns what it wrote to both outputs.
+func (c *Cluster) run(user, name string, args ...string) (string, error) {
+	return c.runWith(user, "", name, args...)
+}
+
+func (c *Cluster) runWith(user, input, name string, args ...string) (string, error) {
+	cmd, err := c.Command(user, name, args...)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &out
+	cmd.WaitDelay = time.Second // a child that keeps the output open must not keep us
+	if err := c.runBounded(cmd); err != nil {
+		return out.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), nil
+}
+
+// runBounded runs a command and kills its session's process group when patience ends.
+func (c *Cluster) runBounded(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.options.Patience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	err := cmd.Wait()
+	if !stop() {
+		return fmt.Errorf("killed after %v: %w", c.options.Patience, err)
+	}
+	return err
+}

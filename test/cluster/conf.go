@@ -1,0 +1,220 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// writeConf writes the three files of Slurm's configuration.
+func (c *Cluster) writeConf() error {
+	ports, err := freePorts(1 + len(c.options.Nodes))
+	if err != nil {
+		return err
+	}
+	c.ports = ports
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	hosts, _ := os.ReadFile("/etc/hosts") // without one the name means nothing
+	c.address, c.bound = loopback(string(hosts), host)
+	host, _, _ = strings.Cut(host, ".")
+	for name, text := range map[string]string{
+		"slurm.conf":  c.slurmConf(host),
+		"gres.conf":   c.gresConf(),
+		"cgroup.conf": c.cgroupConf(),
+	} {
+		if err := os.WriteFile(c.paths.in("etc", name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loopback returns the daemons' address, and whether they can be bound to it. Told not to listen on all addresses,
+// Slurm listens on what the host's name means, whatever its configuration says; a name that means an address of
+// the network, or nothing, leaves no choice but all.
+func loopback(hosts, host string) (address string, bound bool) {
+	for line := range strings.Lines(hosts) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) < 2 || !slices.Contains(words[1:], host) {
+			continue
+		}
+		if ip := net.ParseIP(words[0]); ip.To4() != nil {
+			if ip.IsLoopback() {
+				return ip.String(), true
+			}
+			break
+		}
+	}
+	return "127.0.0.1", false
+}
+
+func (c *Cluster) slurmConf(host string) string {
+	o, p := c.options, c.paths
+	settings := [][2]string{
+		{"ClusterName", "bookend"},
+		{"SlurmctldHost", fmt.Sprintf("%s(%s)", host, c.address)},
+		{"SlurmctldPort", strconv.Itoa(c.ports[0])},
+		{"SlurmUser", "root"},
+		{"SlurmdUser", "root"},
+		{"AuthType", "auth/munge"},
+		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=%d", p.socket(), int(o.CredentialLife.Seconds()))},
+		{"StateSaveLocation", p.in("state")},
+		{"SlurmdSpoolDir", p.in("spool", "%n")},
+		{"SlurmctldPidFile", p.pidFile("slurmctld")},
+		{"SlurmdPidFile", p.pidFile("slurmd-%n")},
+		{"SlurmctldLogFile", p.log("slurmctld")},
+		{"SlurmdLogFile", p.log("slurmd-%n")},
+		{"SlurmdDebug", "debug2"}, // below it a hook's output is lost unless it fails
+		{"MpiDefault", "none"},
+		{"MailProg", "/bin/true"},
+		{"AccountingStorageType", "accounting_storage/none"},
+		{"SelectType", "select/cons_tres"},
+		{"SelectTypeParameters", "CR_CPU_Memory"},
+		{"SchedulerParameters", "sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=1"},
+		{"SlurmdParameters", "config_overrides"}, // two cores pose as eight
+		{"GresTypes", "gpu,shard"},
+		{"ReturnToService", "2"},
+		{"KillWait", "2"},
+		{"UnkillableStepTimeout", "20"},
+		{"PropagateResourceLimits", "NONE"},
+		{"ProctrackType", "proctrack/linuxproc"},
+		{"TaskPlugin", "task/none"},
+	}
+	if c.bound {
+		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
+	}
+	if o.Track != LinuxProc {
+		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"}, [2]string{"TaskPlugin", "task/cgroup"})
+	}
+	for _, hook := range [][2]string{
+		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
+		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
+	} {
+		if hook[1] != "" {
+			settings = append(settings, hook)
+		}
+	}
+	return joinSettings(settings, o.Conf) + c.nodeLines(host)
+}
+
+// joinSettings renders settings and further lines. The later of two equal keys wins, as Slurm only warns of
+// duplicates; lines that Slurm lets repeat are kept.
+func joinSettings(settings [][2]string, further []string) string {
+	for _, line := range further {
+		key, value, _ := strings.Cut(line, "=")
+		settings = append(settings, [2]string{strings.TrimSpace(key), value})
+	}
+	last := map[string]int{}
+	for i, s := range settings {
+		last[strings.ToLower(s[0])] = i
+	}
+	var b strings.Builder
+	for i, s := range settings {
+		repeats := strings.EqualFold(s[0], "PartitionName") || strings.EqualFold(s[0], "NodeName")
+		if repeats || last[strings.ToLower(s[0])] == i {
+			fmt.Fprintf(&b, "%s=%s\n", s[0], s[1])
+		}
+	}
+	return b.String()
+}
+
+func (c *Cluster) nodeLines(host string) string {
+	var b strings.Builder
+	var names []string
+	for i, n := range c.options.Nodes {
+		var gres []string
+		if len(n.Devices) > 0 {
+			gres = append(gres, fmt.Sprintf("gpu:%d", len(n.Devices)))
+		}
+		if n.Shards > 0 {
+			gres = append(gres, fmt.Sprintf("shard:%d", n.Shards))
+		}
+		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=8 RealMemory=4000 State=UNKNOWN",
+			n.Name, host, c.address, c.ports[1+i])
+		if gres != nil {
+			fmt.Fprintf(&b, " Gres=%s", strings.Join(gres, ","))
+		}
+		b.WriteByte('\n')
+		names = append(names, n.Name)
+	}
+	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n", strings.Join(names, ","))
+	return b.String()
+}
+
+func (c *Cluster) gresConf() string {
+	var b strings.Builder
+	for _, n := range c.options.Nodes {
+		for _, device := range n.Devices {
+			fmt.Fprintf(&b, "NodeName=%s Name=gpu File=%s\n", n.Name, device)
+		}
+		if n.Shards > 0 {
+			fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d\n", n.Name, n.Shards)
+		}
+	}
+	return b.String()
+}
+
+func (c *Cluster) cgroupConf() string {
+	// 22.05 has no "disabled", and its v1 plugin touches no cgroup until something asks it to track or limit.
+	lines := []string{"CgroupPlugin=cgroup/v1"}
+	if c.options.Track == CgroupV2 {
+		lines = []string{"CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes", "CgroupMountpoint=" + c.cgroups.v2}
+	}
+	if c.options.ConstrainDevices {
+		lines = append(lines, "ConstrainDevices=yes")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// makeDevices makes the stand-ins that lie in folder and do not exist: terminals that may be opened and held
+// without an effect (tty60 and up, with O_NOCTTY). Other devices are the caller's; for a missing one slurmd
+// would wait 20 s and then skip it.
+func makeDevices(devices []string, folder string) error {
+	for i, device := range devices {
+		_, err := os.Stat(device)
+		if err == nil {
+			continue
+		}
+		if filepath.Dir(device) != folder {
+			return err
+		}
+		number := unix.Mkdev(4, uint32(60+i%4)) // 4 is the major of virtual terminals, which end at tty63
+		if err := unix.Mknod(device, unix.S_IFCHR|0o666, int(number)); err != nil {
+			return fmt.Errorf("make device %q: %w", device, err)
+		}
+		if err := os.Chmod(device, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freePorts returns n ports that nobody listens on, below the range from which the kernel picks for clients.
+func freePorts(n int) ([]int, error) {
+	const low, high = 20000, 32000
+	var ports []int
+	for range 1000 {
+		if len(ports) == n {
+			return ports, nil
+		}
+		port := low + rand.IntN(high-low)
+		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // held until all are chosen, so that none is chosen twice
+		ports = append(ports, port)
+	}
+	return nil, fmt.Errorf("found %d free ports, want %d", len(ports), n)
+}

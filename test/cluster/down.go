@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// record is what Dir/cluster.json keeps, so that a later process can clean up after a killed one.
+type record struct {
+	OwnerPID   int      `json:"owner_pid"`
+	OwnerStart uint64   `json:"owner_start"`
+	Daemons    []string `json:"daemons"`
+	Cgroups    []string `json:"cgroups,omitempty"`
+	MadeSlice  string   `json:"made_slice,omitempty"`
+	Users      []uint32 `json:"users,omitempty"` // whose jobs may have left something
+}
+
+func recordFile(dir string) string { return filepath.Join(dir, "cluster.json") }
+
+func readRecord(dir string) (record, error) {
+	var r record
+	text, err := os.ReadFile(recordFile(dir))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
+}
+
+func (r record) write(dir string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(recordFile(dir), text, 0o600)
+}
+
+// Down ends the cluster: its daemons, running hooks and running jobs, its cgroups, and whatever is mounted
+// below Dir. Files stay. Processes that left their job are left alone, see EndLeftovers. A second call does
+// nothing.
+func (c *Cluster) Down() error {
+	err := Sweep(c.paths.dir)
+	for _, lock := range c.locks {
+		lock.Close()
+	}
+	c.locks = nil
+	return err
+}
+
+// Sweep does what Down does for a cluster in dir whose process was killed. Without one it does nothing.
+func Sweep(dir string) error {
+	r, err := readRecord(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep %q: %w", dir, err)
+	}
+	if err := errors.Join(endDaemons(dir, r), removeCgroups(r), unmountBelow(dir)); err != nil {
+		return fmt.Errorf("sweep %q: %w", dir, err)
+	}
+	return os.Remove(recordFile(dir))
+}
+
+// endDaemons asks the daemons to end, then kills what is left of them: steps, hooks and their children.
+func endDaemons(dir string, r record) error {
+	daemons := daemonsOf(dir, r)
+	all, err := processes()
+	if err != nil {
+		return err
+	}
+	family := descendants(all, daemons) // found now: children of a dead slurmd look like anybody's
+	slices.Reverse(daemons)             // slurmd first: it reports to slurmctld, through munged
+	// slurmd waits for running hooks; one second is for its files, the hooks of a test may hang by intent.
+	_, termErr := end(daemons, syscall.SIGTERM, time.Second)
+	rest, err := stepsOf(dir, r)
+	if err != nil {
+		return errors.Join(termErr, err)
+	}
+	left, killErr := end(append(family, rest...), syscall.SIGKILL, 5*time.Second)
+	if len(left) > 0 {
+		killErr = errors.Join(killErr, fmt.Errorf("processes %v do not end", pids(left)))
+	}
+	return errors.Join(termErr, killErr)
+}
+
+// daemonsOf finds the daemons by their pid files. The environment of each must name this cluster: the file
+// may be old and the pid another's.
+func daemonsOf(dir string, r record) []process {
+	var found []process
+	for _, name := range r.Daemons {
+		text, err := os.ReadFile(paths{dir}.pidFile(name))
+		if err != nil {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid); ok && !p.ended && p.hasEnv(signs(dir)...) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// stepsOf finds root's processes of this cluster (slurmstepd, hooks) with all they started, and the members of
+// its cgroups.
+func stepsOf(dir string, r record) ([]process, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	all = withoutUs(all)
+	var own []process
+	for _, p := range all {
+		if p.uid == 0 && !p.terminal && p.hasEnv(signs(dir)...) {
+			own = append(own, p)
+		}
+	}
+	own = descendants(all, own)
+	for _, cgroup := range r.Cgroups {
+		for _, pid := range cgroupMembers(cgroup) {
+			if p, ok := readProcess(pid); ok && !p.ended {
+				own = append(own, p)
+			}
+		}
+	}
+	return own, nil
+}
+
+// signs are the settings of the environment by which a process belongs to the cluster in dir.
+func signs(dir string) []string {
+	return []string{mark + "=" + dir, "SLURM_CONF=" + paths{dir}.conf()}
+}
+
+// EndLeftovers kills what the cluster's jobs left running: processes that were started with its SLURM_CONF
+// or mark, and those of users of Submit, Srun or Command that work in a folder or file below Dir. It returns
+// their pids. Root's processes are Down's; programs with a terminal are a person's and spared.
+func (c *Cluster) EndLeftovers() ([]int, error) {
+	c.mu.Lock()
+	users := slices.Clone(c.record.Users)
+	c.mu.Unlock()
+	return endLeftovers(c.paths.dir, users)
+}
+
+func endLeftovers(dir string, users []uint32) ([]int, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	var found []process
+	for _, p := range withoutUs(all) {
+		if p.uid == 0 || p.terminal {
+			continue
+		}
+		if p.hasEnv(signs(dir)...) || (slices.Contains(users, p.uid) && p.worksIn(dir)) {
+			found = append(found, p)
+		}
+	}
+	left, err := end(found, syscall.SIGKILL, 5*time.Second)
+	if len(left) > 0 {
+		err = errors.Join(err, fmt.Errorf("processes %v do not end", pids(left)))
+	}
+	return pids(found), err
+}
+
+func pids(all []process) []int {
+	var numbers []int
+	for _, p := range all {
+		numbers = append(numbers, p.pid)
+	}
+	return numbers
+}
+
+// removeCgroups removes the nodes' cgroups, which Slurm leaves behind. A dying process may still be charged to
+// one for a moment.
+func removeCgroups(r record) error {
+	dirs := r.Cgroups
+	if r.MadeSlice != "" {
+		dirs = append(slices.Clone(dirs), r.MadeSlice)
+	}
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, retryBusy(func() error { return removeCgroup(dir) }))
+	}
+	return errors.Join(errs...)
+}
+
+func retryBusy(f func() error) error {
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if err := f(); !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// unmountBelow unmounts what tests mounted below dir, last first.
+func unmountBelow(dir string) error {
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(mounts)
+	var errs []error
+	for _, m := range mounts {
+		if err := unix.Unmount(m, unix.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %q: %w", m, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func mountsBelow(dir string) ([]string, error) {
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, line := range strings.Split(string(table), "\n") {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+			found = append(found, f[1])
+		}
+	}
+	return found, nil
+}

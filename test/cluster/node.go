@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NodeState is what `scontrol show node` says of a node's use.
+type NodeState struct {
+	Name   string
+	Flags  []string // "IDLE", "MIXED", "DRAIN", "COMPLETING", …
+	Reason string   // without the "[user@time]" that Slurm adds
+	Fields map[string]string
+}
+
+// Has reports whether the state carries the flag.
+func (n NodeState) Has(flag string) bool { return slices.Contains(n.Flags, flag) }
+
+// Node describes a node.
+func (c *Cluster) Node(name string) (NodeState, error) {
+	text, err := c.run("", "scontrol", "show", "node", name)
+	if err != nil {
+		return NodeState{}, err
+	}
+	entries := parseShow(text)
+	if len(entries) != 1 {
+		return NodeState{}, fmt.Errorf("node %q: scontrol said %q", name, text)
+	}
+	f := entries[0]
+	reason, _, _ := strings.Cut(f["Reason"], " [")
+	return NodeState{Name: name, Flags: strings.Split(f["State"], "+"), Reason: reason, Fields: f}, nil
+}
+
+// WaitNode waits until done says yes of the node.
+func (c *Cluster) WaitNode(name string, patience time.Duration, done func(NodeState) bool) (NodeState, error) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		n, err := c.Node(name)
+		if err != nil || done(n) {
+			return n, err
+		}
+		if time.Now().After(deadline) {
+			return n, fmt.Errorf("wait for node %s: still %v (reason %q) after %v", name, n.Flags, n.Reason, patience)
+		}
+	}
+}
+
+// Resume ends a node's drain and waits until it is idle.
+func (c *Cluster) Resume(name string) error {
+	if err := c.Scontrol("update", "NodeName="+name, "State=RESUME"); err != nil {
+		return err
+	}
+	_, err := c.WaitNode(name, c.options.Patience, func(n NodeState) bool { return n.Has("IDLE") && !n.Has("DRAIN") })
+	return err
+}
+
+// SlurmdLog returns a node's slurmd log.
+func (c *Cluster) SlurmdLog(node string) (string, error) {
+	text, err := os.ReadFile(c.paths.log("slurmd-" + node))
+	return string(text), err
+}
+
+// HookRun is one run of a Prolog or Epilog in slurmd's log.
+type HookRun struct {
+	Hook   string // "prolog" or "epilog"
+	Job    JobID  // known of failures only
+	Exit   int    // exit code, 0 when a signal ended the hook
+	Signal int    // 0 when it exited
+	Output string // all it wrote, both outputs
+}
+
+// Failed reports whether the node drains for it.
+func (h HookRun) Failed() bool { return h.Exit != 0 || h.Signal != 0 }
+
+// HookRuns returns the hooks that a node's log tells of, oldest first.
+func (c *Cluster) HookRuns(node string) ([]HookRun, error) {
+	text, err := c.SlurmdLog(node)
+	if err != nil {
+		return nil, err
+	}
+	return parseHookRuns(text), nil
+}
+
+// parseHookRuns finds the records
+//
+//	[time] error: epilog failed: rc:1 output:TEXT
+//	[time] error: epilog killed by signal 9 output:TEXT
+//	[time] debug2: prep/script: _run_subpath_command: epilog success rc:0 output:TEXT
+//
+// and after the first two "[time] error: [job 7] epilog failed status=1:0" ("status=0:9"), which alone names
+// the job. A record ends where a line starts with a time.
+func parseHookRuns(log string) []HookRun {
+	head := regexp.MustCompile(`(?m)^\[\d{4}-[0-9T:.-]+\] `)
+	ran := regexp.MustCompile(`(?s)^(?:error|debug2): (?:prep/script: _run_subpath_command: )?(prolog|epilog) (?:failed: )?(success rc:|rc:|killed by signal )(\d+) output:(.*?)\n*$`)
+	status := regexp.MustCompile(`^error: \[job (\d+)\] (prolog|epilog) failed status=(\d+):(\d+)`)
+	var found []HookRun
+	for _, record := range head.Split(log, -1) {
+		if m := ran.FindStringSubmatch(record); m != nil {
+			found = append(found, newHookRun(m[1], m[2], m[3], m[4]))
+		} else if m := status.FindStringSubmatch(record); m != nil {
+			nameJob(found, JobID(m[1]), m[2], m[3], m[4])
+		}
+	}
+	return found
+}
+
+func newHookRun(hook, how, number, output string) HookRun {
+	run := HookRun{Hook: hook, Output: output}
+	n, _ := strconv.Atoi(number)
+	if strings.HasPrefix(how, "killed") {
+		run.Signal = n
+	} else {
+		run.Exit = n
+	}
+	return run
+}
+
+// nameJob gives the job to the first failure without one that ended the same way.
+func nameJob(runs []HookRun, id JobID, hook, exit, signal string) {
+	for i, r := range runs {
+		if r.Failed() && r.Job == "" && r.Hook == hook && strconv.Itoa(r.Exit) == exit && strconv.Itoa(r.Signal) == signal {
+			runs[i].Job = id
+			return
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// base holds the folders of test clusters. Not /tmp, which others may write to: root's hooks trust no
+// program or configuration there. Not /run, which is often mounted noexec and nodev.
+const base = "/var/lib/bookend-test"
+
+// Scratch makes a new folder fit for a cluster: root's, searchable by all, on a file system that allows
+// programs and devices. Its name carries our pid, so that SweepDead knows when it is nobody's.
+func Scratch() (string, error) {
+	for {
+		if err := makeFolder(base, 0o755); err != nil {
+			return "", err
+		}
+		dir, err := os.MkdirTemp(base, strconv.Itoa(os.Getpid())+"-")
+		if errors.Is(err, os.ErrNotExist) {
+			continue // another process's Remove was just the last
+		}
+		if err != nil {
+			return "", err
+		}
+		return dir, os.Chmod(dir, 0o755)
+	}
+}
+
+// Remove removes a folder that Scratch made, and what Scratch made around it if nobody uses that any more.
+func Remove(dir string) error {
+	err := removeTree(dir)
+	_ = os.Remove(base) // not empty: others have folders there
+	return err
+}
+
+// SweepDead ends the clusters of Scratch folders whose process is gone, with what their jobs left, and removes
+// the folders.
+func SweepDead() error {
+	lock, err := os.Open(base)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %q: %w", base, err)
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if text, _, ok := strings.Cut(e.Name(), "-"); ok && e.IsDir() && isDead(text) {
+			errs = append(errs, discard(filepath.Join(base, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isDead(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return false
+	}
+	p, ok := readProcess(n)
+	return !ok || p.ended
+}
+
+// discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone.
+func discard(dir string) error {
+	r, _ := readRecord(dir) // without one nothing was started
+	if err := Sweep(dir); err != nil {
+		return err
+	}
+	if _, err := endLeftovers(dir, r.Users); err != nil {
+		return err
+	}
+	return removeTree(dir)
+}
+
+// removeTree removes a folder, but never through a mount into what is mounted there.
+func removeTree(dir string) error {
+	if err := unmountBelow(dir); err != nil {
+		return err
+	}
+	if mounts, err := mountsBelow(dir); err != nil || len(mounts) > 0 {
+		return fmt.Errorf("remove %q: still mounted below: %q: %w", dir, mounts, err)
+	}
+	return os.RemoveAll(dir)
+}
+
+// TempDir is Scratch for a test. The folder goes with the test, unless that failed: then the next run's goes
+// first (SweepDead).
+func TempDir(t testing.TB) string {
+	t.Helper()
+	if err := SweepDead(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept for a look: %s", dir)
+		} else if err := removeTree(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// Start is Up for a test: when the test ends the cluster is taken down and what its jobs left is ended. A
+// failed test shows the tail of the logs. An empty Dir becomes TempDir.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = TempDir(t)
+	}
+	c, err := Up(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.Logs(40))
+		}
+		if err := c.Down(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.EndLeftovers(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}

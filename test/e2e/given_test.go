@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/test/cluster"
+	"bookend/test/site"
+)
+
+// patience bounds every wait; nothing here takes a tenth of it on an idle machine.
+const patience = time.Minute
+
+// briskly watches cards that are not clean for less time than shipped, for stories in which nothing moves.
+const briskly = `
+settle:
+  prolog: {max: 1500ms, flat: 500ms}
+  epilog: {max: 3s, flat: 500ms}
+`
+
+// story is one scenario on a site. Its methods are the steps.
+type story struct {
+	t              *testing.T
+	on             *site.Site
+	nodes          []string
+	user, stranger string         // the two people of every story
+	hooks          map[string]int // hooks in each node's log when the story began
+	logged         int            // lines in Bookend's log then
+}
+
+// given stands up a site for one story, or for several by tell.
+func given(t *testing.T, o site.Options) *story {
+	t.Helper()
+	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
+	o.Programs = programs
+	if len(o.Nodes) == 0 {
+		o.Nodes = []string{"n1"}
+	}
+	if !strings.Contains(o.Config, "settle:") {
+		o.Config = briskly + o.Config
+	}
+	on, err := site.Up(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &story{t: t, on: on, nodes: o.Nodes, user: on.Users[0], stranger: on.Users[1]}
+	t.Cleanup(func() {
+		s.nothingIsLeft()
+		if t.Failed() {
+			log, _ := on.Log()
+			t.Logf("Bookend's log:\n%s\n%s", log, on.Logs(12))
+		}
+		if err := on.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.begin()
+	return s
+}
+
+// soonAgain shortens the time until a job may start a second time: its first credential must be worth nothing by
+// then.
+func soonAgain(t *testing.T, o site.Options) site.Options {
+	t.Helper()
+	o.Dir = cluster.TempDir(t)
+	socket := filepath.Join(o.Dir, "slurm/munge/munge.socket")
+	o.Conf = append(o.Conf, "AuthInfo=socket="+socket+",cred_expire=5")
+	return o
+}
+
+// tell runs one of several stories of a site. Each leaves the site as it was: nodes up, cards free.
+func (s *story) tell(title string, story func(*story)) {
+	s.t.Helper()
+	s.t.Run(title, func(t *testing.T) {
+		next := *s
+		next.t = t
+		next.begin()
+		t.Cleanup(func() { next.tidy() })
+		story(&next)
+		next.nothingIsLeft()
+	})
+}
+
+func (s *story) begin() {
+	s.hooks = map[string]int{}
+	for _, node := range s.nodes {
+		s.hooks[node] = len(s.hookRuns(node))
+	}
+	s.logged = len(s.logLines())
+}
+
+// tidy ends what jobs left on the cards, and puts drained nodes back to work.
+func (s *story) tidy() {
+	s.t.Helper()
+	if _, err := s.on.EndLeftovers(); err != nil {
+		s.t.Error(err)
+	}
+	for _, node := range s.nodes {
+		s.cardsAreFree(node)
+		if n, err := s.on.Node(node); err == nil && n.Has("DRAIN") {
+			s.adminResumes(node)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/test/cluster"
+	"bookend/test/site"
+)
+
+// What a user may do to a hook that writes in his name. In the scripts {out} is the job's output file, {drop}
+// the folder through which its task hooks talk to the epilog, {secret} root's file and {theirs} a file of
+// another user's that anybody may write.
+func TestHostileUser(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce"})
+	for _, attack := range attacks {
+		s.tell(attack.name, func(s *story) { s.withstands(attack) })
+	}
+}
+
+type attack struct {
+	name   string
+	script string
+	fate   string // of the end report, in Bookend's log
+	reads  bool   // the report is the end of the output all the same
+}
+
+// keepsOthersOut makes the user's own TaskEpilog fail to put its record in place of the forged one.
+const keepsOthersOut = "\nchmod 500 {drop}"
+
+var attacks = []attack{
+	{"output replaced by a link to root's file", "rm {out}; ln -s {secret} {out}", "not-regular", false},
+	{"output replaced by a link to another user's file", "rm {out}; ln -s {theirs} {out}", "not-regular", false},
+	{"output replaced by a named pipe", "rm {out}; mkfifo {out}", "not-regular", false},
+	{"output replaced by a folder", "rm {out}; mkdir {out}", "not-regular", false},
+	{"output replaced by a terminal", "rm {out}; ln -s /dev/tty0 {out}", "not-regular", false},
+	{"output removed", "rm {out}", "missing", false},
+	{"output closed to its owner", "chmod 000 {out}", "permission", false},
+	{"output has a second name", "ln {out} second", "links", false},
+	{"record is a link to root's file", "rm -f {drop}/job.json; ln -s {secret} {drop}/job.json" + keepsOthersOut, "appended", true},
+	{"record is a pipe", "rm -f {drop}/job.json; mkfifo {drop}/job.json" + keepsOthersOut, "appended", true},
+	{"record is a folder", "rm -f {drop}/job.json; mkdir {drop}/job.json", "appended", true},
+	{"record is huge", "head -c 100000000 /dev/zero >{drop}/job.json" + keepsOthersOut, "appended", true},
+	{"record is noise", "head -c 4000 /dev/urandom >{drop}/job.json" + keepsOthersOut, "appended", true},
+	{"record folder is gone", "rm -rf {drop} 2>/dev/null", "appended", true},
+	{"record folder is full of files", "cd {drop}; seq 2000 | xargs touch; mkdir -p $(seq -f d%g -s / 50)", "appended", true},
+	{"record names root's file", claims("{secret}"), "permission", false},
+	{"record names another user's file", claims("{theirs}"), "not-owner", false},
+	{"record names a folder", claims("/"), "not-regular", false},
+	{"record names a device", claims("/dev/tty0"), "permission", false},
+	{"record changes all the time", "setsid sh -c '" + neverRests + "' >/dev/null 2>&1 &", "", false},
+}
+
+// neverRests goes on beside the epilog, until the folder is gone.
+const neverRests = "while [ -d {drop} ]; do ln -sf {secret} {drop}/job.json; mkfifo {drop}/pipe; mv {drop}/pipe {drop}/job.json; done"
+
+func claims(path string) string {
+	return `echo '{"bookend":1,"target":{"path":"` + path + `"}}' >{drop}/job.json` + keepsOthersOut
+}
+
+// withstands runs a job that attacks, and checks that the hooks did their work within their time and nothing
+// of anybody else's was touched.
+func (s *story) withstands(a attack) {
+	secret, theirs := s.valuables()
+	out := filepath.Join(s.home(s.user), "out-$SLURM_JOB_ID.txt")
+	drop := filepath.Join(s.on.Run(), "drop", "${SLURMD_NODENAME}_$SLURM_JOB_ID")
+	script := strings.NewReplacer("{out}", out, "{drop}", drop, "{secret}", secret, "{theirs}", theirs).Replace(a.script)
+	job := s.runs(s.user, "umask 022\n"+script+"\necho done", oneGPU, "--output="+strings.Replace(out, "$SLURM_JOB_ID", "%j", 1))
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	s.logSays("n1", job, "bookend-epilog", "msg=clean", "job_log="+a.fate)
+	s.keptTime("n1", job, "bookend-epilog", 15*time.Second) // its deadline
+	s.showSays("n1", job, "start:", "clean", "end:", "clean")
+	if a.reads && !strings.HasSuffix(s.outputOf(job), leftClean+"\n") {
+		s.t.Errorf("the user reads\n%s", s.outputOf(job))
+	}
+	for _, file := range []string{secret, theirs} {
+		if text, err := os.ReadFile(file); err != nil || string(text) != "valuable\n" {
+			s.t.Errorf("%s: %q, %v", file, text, err)
+		}
+	}
+	s.dropIsGone(job)
+}
+
+// valuables are a file of root's, and one of another user's that all may write to.
+func (s *story) valuables() (secret, theirs string) {
+	s.t.Helper()
+	secret, theirs = filepath.Join(s.on.Dir, "secret"), filepath.Join(s.home(s.stranger), "theirs")
+	if err := os.WriteFile(secret, []byte("valuable\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(theirs, []byte("valuable\n"), 0o666); err != nil {
+		s.t.Fatal(err)
+	}
+	home, err := os.Stat(s.home(s.stranger))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	who := home.Sys().(*syscall.Stat_t)
+	if err := os.Chown(theirs, int(who.Uid), int(who.Gid)); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Chmod(theirs, 0o666); err != nil {
+		s.t.Fatal(err)
+	}
+	return secret, theirs
+}
+
+// dropIsGone checks that what a user piled up in memory went with the job.
+func (s *story) dropIsGone(id cluster.JobID) {
+	s.t.Helper()
+	left, err := filepath.Glob(filepath.Join(s.on.Run(), "drop", "*_"+string(id)))
+	if err != nil || len(left) > 0 {
+		s.t.Errorf("left in memory: %q, %v", left, err)
+	}
+}
+
+func TestOutputThatIsNoFile(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{})
+	job := s.runs(s.user, "echo done", oneGPU, "--output=/dev/null")
+
+	s.jobIs(job, "COMPLETED")
+	s.logSays("n1", job, "bookend-epilog", "job_log=not-regular")
+	s.showSays("n1", job, "start:", "clean", "end:", "clean")
+}

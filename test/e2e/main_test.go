@@ -1,0 +1,76 @@
+// Package e2e tells what Bookend does for the people it is for: users who read their job's output, admins who
+// read node states, records and logs. Each test is a story under a real Slurm: unprivileged users' jobs, fake
+// GPUs whose memory belongs to real processes, the programs as they ship.
+//
+// A story is written with the steps of given_test.go (what is there), when_test.go (what happens) and
+// then_test.go (what everybody then sees).
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"bookend/test/cluster"
+)
+
+// programs is the folder of the programs under test.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if err := cluster.SweepDead(); err != nil {
+		return complain(err)
+	}
+	dir, err := os.MkdirTemp("", "bookend-e2e-")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := build(dir); err != nil {
+		return complain(err)
+	}
+	programs = dir
+	return m.Run()
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, "e2e:", err)
+	return 1
+}
+
+// build makes the programs from the tree as it is, so that no test runs on yesterday's.
+func build(dir string) error {
+	for program, folder := range map[string]string{
+		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend": "admin", "bookend-gpu": "cuda",
+	} {
+		cgo, flags := "CGO_ENABLED=0", "-s -w"
+		if folder == "cuda" {
+			cgo, flags = "CGO_ENABLED=1", "-s -w -extldflags=-Wl,-z,lazy"
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags+" -X main.version=e2e",
+			"-o", filepath.Join(dir, program), "bookend/"+folder)
+		cmd.Env = append(os.Environ(), cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", program, err, out)
+		}
+	}
+	return nil
+}
+
+// lookAtSources walks through the tree: what a test has looked at, go test compares before it answers from its
+// cache. What happens before m.Run does not count.
+var lookAtSources = sync.OnceValue(func() error {
+	var errs []error
+	for _, folder := range []string{"internal", "prolog", "epilog", "admin", "cuda"} {
+		errs = append(errs, filepath.WalkDir(filepath.Join("..", "..", folder),
+			func(_ string, _ fs.DirEntry, err error) error { return err }))
+	}
+	return errors.Join(errs...)
+})

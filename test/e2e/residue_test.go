@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"bookend/test/site"
+)
+
+// The scripts of jobs that leave memory behind in other ways than by an orphan. "ready" is awaited through a
+// named pipe, whose end says that the program is where it should be.
+const (
+	// exports hands its memory to a helper that touches no CUDA, and ends.
+	exports = `{cuda} holdfd $PWD/sock --orphan --name holder
+{cuda} alloc --mib 2000 --export $PWD/sock --sleep 0
+rm sock`
+
+	// leavesPhantom kills a program whose forked child keeps its descriptors, and with them its memory.
+	leavesPhantom = `mkfifo pipe
+{cuda} alloc --mib 2000 --fork-hold --name train >pipe &
+read -r line <pipe; rm pipe; echo "$line"
+kill -9 $!; wait`
+
+	// leavesWorkers kills a program whose workers take three seconds to notice, as PyTorch's do.
+	leavesWorkers = `mkfifo pipe
+{cuda} alloc --mib 2000 --workers 3 --name train >pipe &
+read -r line <pipe; rm pipe; echo "$line"
+kill -9 $!; wait`
+)
+
+func TestMemoryWithoutItsProcess(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{})
+	s.tell("memory that no process accounts for is reported and inherited", residueObserved)
+	s.tell("memory of a dead process is reported and inherited", phantomObserved)
+	s.adminConfigures("n1", "enforce", "")
+	s.tell("memory that no process accounts for drains", func(s *story) { drains(s, exports, 11) })
+	s.tell("memory of a dead process drains", func(s *story) { drains(s, leavesPhantom, 12) })
+}
+
+func residueObserved(s *story) {
+	first := s.runs(s.user, exports, oneGPU)
+	second := s.runs(s.user, "echo working", oneGPU)
+
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
+	s.userReads(first, lines(gotClean, "", notCleanAfter,
+		"| bookend:   Found:  2000 MiB in use that no listed process accounts for", probablyThisJob, moreAt(first))...)
+	s.showSays("n1", first, "end:", "would drain for BKD-RESIDUE", "2000 MiB")
+	s.userReads(second, lines(notCleanBefore,
+		"| bookend:   Found:  2000 MiB in use that no listed process accounts for",
+		"| bookend:   Who:    probably your job "+string(first),
+		notCausedBy(second, 141156), "working", "", leftAsWas)...)
+	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
+}
+
+func phantomObserved(s *story) {
+	first := s.runs(s.user, leavesPhantom, oneGPU)
+	second := s.runs(s.user, "echo working", oneGPU)
+	dead, holder := s.pids(first)[0], s.pids(first)[1]
+
+	s.nodeIsUp("n1")
+	s.userReads(first, lines(gotClean, stillUses(holder), "", notCleanAfter,
+		"| bookend:   Found:  2518 MiB still in use though its process is gone", probablyThisJob, moreAt(first))...)
+	s.showSays("n1", first, "end:", "would drain for BKD-PHANTOM", fmt.Sprintf("PID %d, which no longer exists", dead))
+	s.userReads(second, lines(notCleanBefore,
+		"| bookend:   Found:  2518 MiB still in use though its process is gone",
+		"| bookend:   Who:    probably your job "+string(first),
+		notCausedBy(second, 140629), "working", "", leftAsWas)...)
+	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
+}
+
+func drains(s *story, script string, exit int) {
+	job := s.runs(s.user, script, oneGPU)
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsDrained("n1", "Epilog error")
+	s.hooksRan("n1", "prolog 0", fmt.Sprintf("epilog %d", exit))
+}
+
+// patiently is how long is watched as shipped.
+const patiently = `
+settle:
+  epilog: {max: 6s, flat: 3.5s}
+`
+
+func TestVanishingWorkers(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce", Config: patiently})
+	job := s.runs(s.user, leavesWorkers, oneGPU)
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	workers := s.pids(job)[1:]
+	s.userReads(job, gotClean, stillUses(workers[0]), stillUses(workers[1]), "", leftClean)
+	s.logSays("n1", job, "bookend-epilog", "msg=clean")
+}

@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/test/cluster"
+)
+
+// jobIs checks how a job ended.
+func (s *story) jobIs(id cluster.JobID, state string) {
+	s.t.Helper()
+	j, err := s.on.Job(id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if j.State != state {
+		s.t.Errorf("job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
+	}
+}
+
+// nodeIsUp checks that a node takes jobs.
+func (s *story) nodeIsUp(node string) {
+	s.t.Helper()
+	n, err := s.on.Node(node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" {
+		s.t.Errorf("node %s is %v for %q, want it up", node, n.Flags, n.Reason)
+	}
+}
+
+// nodeIsDrained checks that a node takes no jobs, and what Slurm says why.
+func (s *story) nodeIsDrained(node, reason string) {
+	s.t.Helper()
+	n, err := s.on.Node(node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if !n.Has("DRAIN") || n.Reason != reason {
+		s.t.Errorf("node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
+	}
+}
+
+// hooksRan checks which root hooks slurmd ran since the story began, and their exit codes: "prolog 0".
+func (s *story) hooksRan(node string, want ...string) {
+	s.t.Helper()
+	var have []string
+	for _, h := range s.hookRuns(node)[s.hooks[node]:] {
+		have = append(have, fmt.Sprintf("%s %d", h.Hook, h.Exit))
+		if h.Signal != 0 || h.Output != "" {
+			s.t.Errorf("%s on %s: signal %d, output %q", h.Hook, node, h.Signal, h.Output)
+		}
+	}
+	if !slices.Equal(have, want) {
+		s.t.Errorf("hooks of %s: %q, want %q", node, have, want)
+	}
+}
+
+func (s *story) hookRuns(node string) []cluster.HookRun {
+	s.t.Helper()
+	runs, err := s.on.HookRuns(node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return runs
+}
+
+// outputOf is a job's output as its user reads it.
+func (s *story) outputOf(id cluster.JobID) string {
+	s.t.Helper()
+	text, err := s.on.Output(id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return text
+}
+
+// userReads checks a job's whole output, without the lines of the fake CUDA program and of Slurm itself.
+func (s *story) userReads(id cluster.JobID, want ...string) {
+	s.t.Helper()
+	s.reads(s.outputOf(id), want...)
+}
+
+// reads compares lines; in the wanted ones TIME stands for a time of day.
+func (s *story) reads(text string, want ...string) {
+	s.t.Helper()
+	var have []string
+	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		if !strings.HasPrefix(line, "ready pid=") && !strings.HasPrefix(line, "slurmstepd") {
+			have = append(have, clockTime.ReplaceAllString(line, "TIME"))
+		}
+	}
+	if !slices.Equal(have, want) {
+		s.t.Errorf("the user reads\n%s\nwant\n%s", indented(have), indented(want))
+	}
+}
+
+var clockTime = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`)
+
+func indented(lines []string) string { return "\t" + strings.Join(lines, "\n\t") }
+
+// showSays checks pieces of "bookend show" on a node, in their order.
+func (s *story) showSays(node string, job any, want ...string) {
+	s.t.Helper()
+	out, err := s.on.Bookend(node, "show", "--node", node, fmt.Sprint(job))
+	if err != nil {
+		s.t.Errorf("bookend show: %v\n%s", err, out)
+		return
+	}
+	s.inOrder("bookend show", out, want...)
+}
+
+// statusSays checks pieces of "bookend status" on a node, in their order.
+func (s *story) statusSays(node string, want ...string) {
+	s.t.Helper()
+	out, err := s.on.Bookend(node, "status", "--node", node)
+	if err != nil {
+		s.t.Errorf("bookend status: %v\n%s", err, out)
+		return
+	}
+	s.inOrder("bookend status", out, want...)
+}
+
+// nothingIsRecorded checks that a node knows nothing of a job.
+func (s *story) nothingIsRecorded(node string, id cluster.JobID) {
+	s.t.Helper()
+	if out, err := s.on.Bookend(node, "show", "--node", node, string(id)); err == nil {
+		s.t.Errorf("node %s has a record of job %s:\n%s", node, id, out)
+	}
+	if lines := s.logOf(node, id, ""); len(lines) > 0 {
+		s.t.Errorf("Bookend's log speaks of job %s:\n%s", id, indented(lines))
+	}
+}
+
+func (s *story) inOrder(what, text string, want ...string) {
+	s.t.Helper()
+	rest := text
+	for _, w := range want {
+		_, after, found := strings.Cut(rest, w)
+		if !found {
+			s.t.Errorf("%s lacks %q (in this order: %q):\n%s", what, w, want, text)
+			return
+		}
+		rest = after
+	}
+}
+
+// logSays checks that a hook run left one line in Bookend's log, with these pieces in it.
+func (s *story) logSays(node string, id cluster.JobID, program string, want ...string) {
+	s.t.Helper()
+	var lines []string
+	for _, line := range s.logOf(node, id, program) {
+		if strings.Contains(line, " action=") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) != 1 {
+		s.t.Errorf("%s of job %s on %s has %d lines in Bookend's log, want one:\n%s", program, id, node, len(lines), indented(lines))
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(lines[0], w) {
+			s.t.Errorf("Bookend's log lacks %q:\n%s", w, lines[0])
+		}
+	}
+}
+
+func (s *story) logOf(node string, id cluster.JobID, program string) []string {
+	s.t.Helper()
+	var found []string
+	for _, line := range s.logLines()[s.logged:] {
+		fields := " " + line + " "
+		if strings.Contains(fields, " job="+string(id)+" ") && strings.Contains(fields, " node="+node+" ") &&
+			(program == "" || strings.Contains(fields, " program="+program+" ")) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func (s *story) logLines() []string {
+	s.t.Helper()
+	text, err := s.on.Log()
+	if err != nil && !os.IsNotExist(err) {
+		s.t.Fatal(err)
+	}
+	return strings.Split(text, "\n")[:strings.Count(text, "\n")]
+}
+
+// nothingIsLeft checks that no hook left a process or a half-written file behind.
+func (s *story) nothingIsLeft() {
+	s.t.Helper()
+	if left := s.hookProcesses(); len(left) > 0 {
+		s.t.Errorf("hooks left processes behind:\n%s", indented(left))
+	}
+	err := filepath.WalkDir(s.on.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(e.Name(), ".tmp-") {
+			s.t.Errorf("a hook left %s behind", path)
+		}
+		return nil // what vanishes meanwhile is not there
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// hookProcesses lists processes that run one of the site's programs.
+func (s *story) hookProcesses() []string {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	var found []string
+	for _, link := range links {
+		exe, err := os.Readlink(link)
+		if err == nil && strings.HasPrefix(exe, filepath.Join(s.on.Dir, "libexec")+"/") {
+			command, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
+			found = append(found, fmt.Sprintf("%s: %q", filepath.Dir(link), command))
+		}
+	}
+	return found
+}
+
+// keptTime checks how long a hook took, by its line in Bookend's log.
+func (s *story) keptTime(node string, id cluster.JobID, program string, limit time.Duration) {
+	s.t.Helper()
+	for _, line := range s.logOf(node, id, program) {
+		m := regexp.MustCompile(` took=([0-9.]+)`).FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		took, err := time.ParseDuration(m[1] + "s")
+		if err != nil || took > limit {
+			s.t.Errorf("%s took %s s, want at most %v: %v", program, m[1], limit, err)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"bookend/test/cluster"
+)
+
+// oneGPU is what most jobs ask for.
+const oneGPU = "--gres=gpu:1"
+
+// script fills in what a job's script needs to know of the site: {cuda} is the user's CUDA program on the node
+// where the script runs, {world} the folder it lies in.
+func (s *story) script(text string) string {
+	world := filepath.Join(s.on.Dir, "world-$SLURMD_NODENAME")
+	return strings.NewReplacer("{cuda}", world+"/fakecuda", "{world}", world).Replace(text)
+}
+
+// submits hands in a batch job of the user and does not wait.
+func (s *story) submits(user, script string, args ...string) cluster.JobID {
+	s.t.Helper()
+	id, err := s.on.Submit(user, s.script(script), args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+// runs hands in a batch job and waits for its end, epilogs included.
+func (s *story) runs(user, script string, args ...string) cluster.JobID {
+	s.t.Helper()
+	id := s.submits(user, script, args...)
+	s.ends(id)
+	return id
+}
+
+// ends waits until a job, or every task of an array, has ended in whatever way.
+func (s *story) ends(id cluster.JobID) cluster.Job {
+	s.t.Helper()
+	j, err := s.on.Wait(id, patience)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return j
+}
+
+// starts hands in a batch job and waits until its script has written "ready".
+func (s *story) starts(user, script string, args ...string) cluster.JobID {
+	s.t.Helper()
+	id := s.submits(user, script, args...)
+	s.isReady(id)
+	return id
+}
+
+// isReady waits until a job's script has written "ready".
+func (s *story) isReady(id cluster.JobID) {
+	s.t.Helper()
+	s.until("job "+string(id)+" is ready", func() bool {
+		text, err := s.on.Output(id)
+		return err == nil && strings.Contains(text, "ready")
+	})
+}
+
+// isRunning waits until a job has its GPUs.
+func (s *story) isRunning(id cluster.JobID) {
+	s.t.Helper()
+	if _, err := s.on.Wait(id, patience, "RUNNING"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// cancels ends a job.
+func (s *story) cancels(id cluster.JobID) {
+	s.t.Helper()
+	if err := s.on.Cancel(id); err != nil {
+		s.t.Error(err)
+	}
+	s.ends(id)
+}
+
+// touches makes a file that a job of the user waits for.
+func (s *story) touches(user, name string) {
+	s.t.Helper()
+	path := filepath.Join(s.home(user), name)
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { os.Remove(path) })
+}
+
+// until asks again and again; what was waited for stands in the failure.
+func (s *story) until(what string, done func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// runsInForeground is the user's srun; it returns the job, which has to say its id, and what the terminal shows.
+func (s *story) runsInForeground(user, program string, args ...string) (cluster.JobID, string) {
+	s.t.Helper()
+	return s.attends(user, "", program, args...)
+}
+
+// shell is the user's salloc with these lines typed in.
+func (s *story) shell(user, typed string, args ...string) (cluster.JobID, string) {
+	s.t.Helper()
+	return s.attends(user, s.script(typed), "salloc", args...)
+}
+
+func (s *story) attends(user, typed, program string, args ...string) (cluster.JobID, string) {
+	s.t.Helper()
+	for i := range args {
+		args[i] = s.script(args[i])
+	}
+	cmd, err := s.on.Command(user, program, args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stdin = strings.NewReader(typed)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+	m := regexp.MustCompile(`(?m)^job (\d+)$`).FindSubmatch(out)
+	if m == nil {
+		s.t.Fatalf("%s does not say which job it was:\n%s", program, out)
+	}
+	s.ends(cluster.JobID(m[1]))
+	return cluster.JobID(m[1]), string(out)
+}
+
+// logsIn is a user who starts a CUDA program past Slurm; with --orphan it goes on.
+func (s *story) logsIn(user, node, args string) {
+	s.t.Helper()
+	cmd, err := s.on.Command(user, s.on.World(node).FakeCUDA(), strings.Fields(args)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("fakecuda %s: %v\n%s", args, err, out)
+	}
+}
+
+// pid is the process that a job's CUDA program said is ready, the latest of them.
+func (s *story) pid(id cluster.JobID) int { return s.pids(id)[0] }
+
+// pids are that process and the children it started.
+func (s *story) pids(id cluster.JobID) []int {
+	s.t.Helper()
+	text := s.outputOf(id)
+	ready := regexp.MustCompile(`(?m)^ready pid=.*$`).FindAllString(text, -1)
+	if ready == nil {
+		s.t.Fatalf("job %s has no CUDA program:\n%s", id, text)
+	}
+	var pids []int
+	for _, m := range regexp.MustCompile(` (?:pid|child)=(\d+)`).FindAllStringSubmatch(ready[len(ready)-1], -1) {
+		pid, _ := strconv.Atoi(m[1])
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// adminKills ends a leftover and waits until its memory is back.
+func (s *story) adminKills(pid int, node string) {
+	s.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		s.t.Fatalf("kill %d: %v", pid, err)
+	}
+	s.cardsAreFree(node)
+}
+
+// cardsAreFree waits until nobody holds memory on a node's cards.
+func (s *story) cardsAreFree(node string) {
+	s.t.Helper()
+	s.until("the cards of "+node+" are free", func() bool {
+		held, err := s.on.World(node).Holdings()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return len(held) == 0
+	})
+}
+
+func (s *story) adminResumes(node string) {
+	s.t.Helper()
+	if err := s.on.Resume(node); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// adminConfigures gives a node another configuration.
+func (s *story) adminConfigures(node, mode, sections string) {
+	s.t.Helper()
+	if err := s.on.WriteConfig(node, mode, briskly+sections); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// driverSays changes how the driver of the first node behaves; see fakegpu's World.Set.
+func (s *story) driverSays(key, value string) {
+	s.t.Helper()
+	if err := s.on.World(s.nodes[0]).Set(key, value); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// home is the user's folder, where jobs run and their output lies.
+func (s *story) home(user string) string {
+	s.t.Helper()
+	dir, err := s.on.Home(user)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return dir
+}
+
+// file reads a file that a job wrote into the user's folder.
+func (s *story) file(user, name string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.home(user), name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}

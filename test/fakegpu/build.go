@@ -1,0 +1,55 @@
+package fakegpu
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+//go:embed build.sh c/*.c c/*.h
+var sources embed.FS
+
+// The files build.sh makes.
+const (
+	nvmlName    = "libnvidia-ml.so.1"
+	nvmlOldName = "libnvidia-ml-old.so.1"
+	cudaName    = "libcuda.so.1"
+	programName = "fakecuda"
+	keeperName  = "fakekeeper"
+)
+
+var binaries = sync.OnceValues(func() (map[string][]byte, error) { return build() })
+
+// build compiles everything in a folder of its own and returns the files' bytes: nothing stays behind, and a
+// test binary with many worlds compiles once.
+func build(absent ...string) (map[string][]byte, error) {
+	dir, err := os.MkdirTemp("", "fakegpu-build-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(filepath.Join(dir, "src"), sources); err != nil {
+		return nil, fmt.Errorf("unpack sources: %w", err)
+	}
+	out := filepath.Join(dir, "out")
+	args := append([]string{filepath.Join(dir, "src/build.sh"), out}, absent...)
+	if text, err := exec.Command("sh", args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the fake libraries: %w\n%s", err, text)
+	}
+	return readAll(os.DirFS(out))
+}
+
+func readAll(dir fs.FS) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	entries, err := fs.ReadDir(dir, ".")
+	for _, e := range entries {
+		if files[e.Name()], err = fs.ReadFile(dir, e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return files, err
+}

@@ -1,0 +1,203 @@
+// libcuda.so.1 of the fake vendor: the driver API as far as a memory probe or a small CUDA program needs it.
+// Memory taken here is a ledger file in the world's alloc/ folder, held by an open descriptor (see world.h).
+// This file: start and devices.
+#define _GNU_SOURCE
+#include "cuda.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pid_t cuda_owner;
+int cuda_visible[MAX_GPUS], cuda_visible_count;
+
+int cuda_enter(const struct world *w, const char *function, int gpu, calls_t calls) {
+	if (cuda_owner != getpid()) return NOT_INITIALIZED;
+	return world_act(w, function, gpu, calls);
+}
+
+// Start
+
+static int open_node(const char *name) {
+	char path[PATH_MAX], node[64];
+	snprintf(node, sizeof node, "dev/%s", name);
+	return open(world_path(path, node), O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
+// The cards this process can reach, in PCI order, and their nodes' descriptors. A card whose node the job's device
+// cgroup denies does not exist for CUDA: indexes count the others.
+struct reach {
+	int n, gpu[MAX_GPUS], fd[MAX_GPUS];
+};
+
+static void find_reach(const struct world *w, struct reach *r) {
+	r->n = 0;
+	for (int i = 0; world_card(w, i) >= 0; i++) {
+		char node[32];
+		int gpu = world_card(w, i);
+		snprintf(node, sizeof node, "nvidia%lld", world_num(w, gpu, "minor", gpu));
+		int fd = open_node(node);
+		if (fd < 0) continue;
+		r->gpu[r->n] = gpu;
+		r->fd[r->n++] = fd;
+	}
+}
+
+static int index_of(const struct world *w, const struct reach *r, const char *id) {
+	char *end;
+	long index = strtol(id, &end, 10);
+	if (*id && !*end) return index < 0 || index >= r->n ? -1 : (int)index;
+	for (int i = 0; strlen(id) > 4 && i < r->n; i++)
+		if (!strncmp(world_text(w, r->gpu[i], "uuid", ""), id, strlen(id))) return i;
+	return -1;
+}
+
+// CUDA_VISIBLE_DEVICES: indexes in PCI order or (beginnings of) UUIDs; the first unknown one ends the list.
+static void choose(const struct world *w, const struct reach *r, const char *list, bool chosen[MAX_GPUS]) {
+	char *copy = strdup(list), *rest = copy, *id;
+	while (copy && (id = strsep(&rest, ",")) && cuda_visible_count < MAX_GPUS) {
+		int i = index_of(w, r, id);
+		if (i < 0 || chosen[i]) break;
+		chosen[i] = true;
+		cuda_visible[cuda_visible_count++] = r->gpu[i];
+	}
+	free(copy);
+}
+
+// The chosen cards' descriptors stay: a CUDA process is known by its open device nodes.
+static void find_devices(const struct world *w) {
+	struct reach r;
+	bool chosen[MAX_GPUS] = {false};
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	find_reach(w, &r);
+	cuda_visible_count = 0;
+	if (list) choose(w, &r, list, chosen);
+	for (int i = 0; i < r.n; i++) {
+		if (!list) cuda_visible[cuda_visible_count++] = r.gpu[i];
+		else if (!chosen[i]) close(r.fd[i]);
+	}
+}
+
+static int start(const struct world *w) {
+	if (open_node("nvidiactl") < 0) return NO_DEVICE;
+	if (open_node("nvidia-uvm") < 0) return UNKNOWN;
+	find_devices(w);
+	if (cuda_visible_count == 0) return NO_DEVICE;
+	cuda_owner = getpid();
+	return OK;
+}
+
+EXPORT CUresult cuInit(unsigned flags) {
+	WORLD;
+	if (flags) return INVALID_VALUE;
+	int rc = world_act(&w, __func__, ANY_GPU, calls);
+	if (rc > 0) return rc;
+	pthread_mutex_lock(&lock);
+	rc = !cuda_owner ? start(&w) : cuda_owner == getpid() ? OK : NOT_INITIALIZED;
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+EXPORT CUresult cuDriverGetVersion(int *out) {
+	WORLD;
+	(void)calls;
+	*out = (int)world_num(&w, ANY_GPU, "cuda_version", 0);
+	return OK;
+}
+
+static const struct { int rc; const char *name, *text; } errors[] = {
+	{0, "CUDA_SUCCESS", "no error"},
+	{1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+	{2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+	{4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+	{46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+	{100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+	{201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+	{400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
+	{803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+	{999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+static CUresult error_text(CUresult rc, const char **out, bool name) {
+	*out = NULL;
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (errors[i].rc == rc) *out = name ? errors[i].name : errors[i].text;
+	return *out ? OK : INVALID_VALUE;
+}
+EXPORT CUresult cuGetErrorName(CUresult rc, const char **out) { return error_text(rc, out, true); }
+EXPORT CUresult cuGetErrorString(CUresult rc, const char **out) { return error_text(rc, out, false); }
+
+// Devices
+
+EXPORT CUresult cuDeviceGetCount(int *out) {
+	ENTER(ANY_GPU);
+	*out = cuda_visible_count;
+	return OK;
+}
+EXPORT CUresult cuDeviceGet(CUdevice *out, int ordinal) {
+	ENTER_DEVICE(ordinal);
+	*out = ordinal;
+	return OK;
+}
+static bool same_bus(const char *a, const char *b) {
+	unsigned x[4], y[4];
+	return sscanf(a, "%x:%x:%x.%x", x, x + 1, x + 2, x + 3) == 4 &&
+	       sscanf(b, "%x:%x:%x.%x", y, y + 1, y + 2, y + 3) == 4 && !memcmp(x, y, sizeof x);
+}
+EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *out, const char *id) {
+	ENTER(ANY_GPU);
+	for (int i = 0; i < cuda_visible_count; i++) {
+		if (!same_bus(world_text(&w, cuda_visible[i], "bus", ""), id)) continue;
+		*out = i;
+		return OK;
+	}
+	return INVALID_DEVICE;
+}
+EXPORT CUresult cuDeviceGetPCIBusId(char *out, int length, CUdevice device) {
+	ENTER_DEVICE(device);
+	return snprintf(out, length, "%s", world_text(&w, gpu, "bus", "")) < length ? OK : INVALID_VALUE;
+}
+EXPORT CUresult cuDeviceGetName(char *out, int length, CUdevice device) {
+	ENTER_DEVICE(device);
+	snprintf(out, length, "%s", world_text(&w, gpu, "name", ""));
+	return OK;
+}
+EXPORT CUresult cuDeviceGetUuid_v2(unsigned char out[16], CUdevice device) {
+	ENTER_DEVICE(device);
+	int n = 0;
+	for (const char *p = world_text(&w, gpu, "uuid", "") + strlen("GPU-"); *p && n < 16; p += 2) {
+		if (*p == '-') p++;
+		if (sscanf(p, "%2hhx", &out[n++]) != 1) return UNKNOWN;
+	}
+	return n == 16 ? OK : UNKNOWN;
+}
+EXPORT CUresult cuDeviceGetUuid(unsigned char out[16], CUdevice device) { return cuDeviceGetUuid_v2(out, device); }
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *out, CUdevice device) {
+	ENTER_DEVICE(device);
+	*out = (world_num(&w, gpu, "total_mib", 0) - world_num(&w, gpu, "reserved_mib", 0)) * MIB;
+	return OK;
+}
+EXPORT CUresult cuDeviceGetAttribute(int *out, int attribute, CUdevice device) {
+	ENTER_DEVICE(device);
+	unsigned n[4] = {0};
+	sscanf(world_text(&w, gpu, "bus", ""), "%x:%x:%x.%x", n, n + 1, n + 2, n + 3);
+	switch (attribute) {
+	case 16: *out = 132; break; // multiprocessors
+	case 20: *out = (int)world_num(&w, gpu, "compute_mode", 0); break;
+	case 33: *out = (int)n[1]; break;
+	case 34: *out = (int)n[2]; break;
+	case 50: *out = (int)n[0]; break;
+	case 75: *out = 9; break; // compute capability
+	case 76: *out = 0; break;
+	case 102: case 103: *out = 1; break; // virtual memory management, POSIX descriptors
+	default: *out = 0;
+	}
+	return OK;
+}

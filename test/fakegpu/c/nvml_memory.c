@@ -1,0 +1,127 @@
+// libnvidia-ml.so.1: memory and processes.
+#define _GNU_SOURCE
+#include "nvml.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// Memory
+
+typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
+
+// A call that falls into a teardown may block: the keeper leaves a token, the first call takes it.
+static void read_usage(const struct world *w, int gpu, struct usage *u) {
+	char token[PATH_MAX];
+	world_usage(w, gpu, u);
+	if (unlink(world_path(token, "alloc/.stall")) == 0)
+		world_nap(world_num(w, ANY_GPU, "teardown_stall_ms", 380));
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+	ENTER_DEVICE(device);
+	struct usage u;
+	read_usage(&w, gpu, &u);
+	*out = (nvmlMemory_t){u.total, u.free, u.used + u.reserved};
+	return SUCCESS;
+}
+#ifndef OLD_DRIVER
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
+	ENTER_DEVICE(device);
+	if (out->version != (sizeof *out | 2u << 24)) return VERSION_MISMATCH;
+	struct usage u;
+	read_usage(&w, gpu, &u);
+	*out = (nvmlMemory_v2_t){out->version, u.total, u.reserved, u.free, u.used};
+	return SUCCESS;
+}
+#endif
+EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+	ENTER_DEVICE(device);
+	unsigned long long total = world_num(&w, gpu, "bar1_mib", 262144) * MIB;
+	unsigned long long used = world_num(&w, gpu, "bar1_used_mib", 1) * MIB;
+	*out = (nvmlMemory_t){total, total - used, used};
+	return SUCCESS;
+}
+
+// Processes
+
+typedef struct {
+	unsigned pid;
+	unsigned long long bytes;
+	unsigned gpu_instance, compute_instance;
+} nvmlProcessInfo_t;
+
+struct process_list {
+	unsigned n;
+	nvmlProcessInfo_t all[2 * MAX_LISTED];
+};
+
+static void add(struct process_list *l, unsigned pid, unsigned long long bytes) {
+	if (l->n < 2 * MAX_LISTED) l->all[l->n++] = (nvmlProcessInfo_t){pid, bytes, ~0u, ~0u};
+}
+
+// gpuN.list = PID:MIB[:ROLE] ... names processes that are not there; MIB -1 is "not available".
+static void add_invented(const struct world *w, int gpu, const char *role, struct process_list *l) {
+	const char *p = world_text(w, gpu, "list", "");
+	long long pid, mib;
+	char as[16];
+	for (int used; sscanf(p, " %lld:%lld%n", &pid, &mib, &used) == 2; p += used) {
+		p += used;
+		used = 0;
+		strcpy(as, "compute");
+		sscanf(p, ":%15[a-z]%n", as, &used);
+		if (!strcmp(as, role)) add(l, (unsigned)pid, mib < 0 ? ~0ULL : (unsigned long long)mib * MIB);
+	}
+}
+
+// An MPS client stands in the compute list and in the MPS list.
+static void collect(const struct world *w, int gpu, const char *role, struct process_list *l) {
+	struct usage u;
+	world_usage(w, gpu, &u);
+	l->n = 0;
+	for (int i = 0; i < u.n; i++) {
+		const struct listed *p = &u.processes[i];
+		bool unknown = world_num(w, gpu, "process_memory", 0) == -1;
+		if (!strcmp(p->list, role) || (!strcmp(p->list, "mps") && !strcmp(role, "compute")))
+			add(l, (unsigned)p->pid, unknown ? ~0ULL : p->bytes);
+	}
+	add_invented(w, gpu, role, l);
+}
+
+// Drivers 535.43 to 535.86 filled 32-byte structures into the caller's 24-byte ones. The overrun itself is left
+// out: it would damage the caller instead of misleading it.
+static void give(const struct process_list *l, void *infos, size_t stride) {
+	char *out = infos;
+	size_t room = l->n * sizeof(nvmlProcessInfo_t);
+	memset(out, 0, room);
+	for (size_t i = 0; i < l->n && i * stride < room; i++) {
+		size_t left = room - i * stride;
+		memcpy(out + i * stride, &l->all[i], left < sizeof l->all[i] ? left : sizeof l->all[i]);
+	}
+}
+
+static int processes(const struct world *w, int gpu, const char *role, unsigned *count, void *infos) {
+	struct process_list l;
+	collect(w, gpu, role, &l);
+	unsigned room = *count;
+	*count = l.n;
+	if (l.n > room) return INSUFFICIENT_SIZE;
+	if (l.n > 0 && !infos) return INVALID_ARGUMENT;
+	if (l.n > 0) give(&l, infos, (size_t)world_num(w, ANY_GPU, "process_stride", sizeof(nvmlProcessInfo_t)));
+	return SUCCESS;
+}
+
+#define PROCESS_LIST(function, role) \
+	EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) { \
+		ENTER_DEVICE(device); \
+		return processes(&w, gpu, role, count, infos); \
+	}
+PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v2, "compute")
+PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics")
+PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, "mps")
+#ifndef OLD_DRIVER
+PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v3, "compute")
+PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
+PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps")
+#endif

@@ -1,0 +1,172 @@
+// Package fakegpu builds a world with a fake GPU vendor in it, for tests and demonstrations: vendor libraries to
+// be loaded by unmodified programs, device nodes that can be held open, the driver's files in /proc and /sys, and
+// a program that plays the user's. Memory in this world belongs to real processes and goes when they really go.
+//
+//	W/libnvidia-ml.so.1  libnvidia-ml-old.so.1  libcuda.so.1   the vendor's libraries; the old one lacks newer calls
+//	W/fakecuda           the user's CUDA program, see c/fakecuda.c for its flags
+//	W/fakekeeper         tears released memory down as slowly as a driver does (StartKeeper); without it
+//	                     released memory is gone at once
+//	W/world.conf         what the cards are and how the driver behaves; read anew by every call (Set)
+//	W/alloc/             the driver's bookkeeping, one file per holder of memory
+//	W/dev/               nvidia0…, nvidiactl, nvidia-uvm
+//	W/proc-driver/nvidia what /proc/driver/nvidia shows
+//	W/sys/module/nvidia  what /sys/module/nvidia shows; the rest of W/sys leads to /sys
+//
+// Cards are numbered in PCI order, those excluded from the driver included.
+package fakegpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// World is one fake node's GPUs.
+type World struct {
+	dir     string
+	keeper  *exec.Cmd
+	hangUp  func() error // ends the keeper
+	without int          // libraries made by NVMLWithout
+}
+
+// Option changes the world New makes.
+type Option func(settings)
+
+// GPUs sets the number of cards, 4 unless said otherwise, at most 8.
+func GPUs(n int) Option { return func(s settings) { s["gpus"] = strconv.Itoa(n) } }
+
+// Minors gives the cards these device minors in PCI order; otherwise both orders agree.
+func Minors(minors ...int) Option {
+	return func(s settings) {
+		for gpu, minor := range minors {
+			s[gpuKey(gpu, "minor")] = strconv.Itoa(minor)
+		}
+	}
+}
+
+// Excluded makes the driver leave a card alone: it has a file in /proc but no place in any library.
+func Excluded(gpu int) Option { return With(gpuKey(gpu, "excluded"), "1") }
+
+// With sets a key of world.conf as World.Set does.
+func With(key, value string) Option { return func(s settings) { s[key] = value } }
+
+// New makes a world in dir, which must be empty or not exist, and whose parents other users can pass through if
+// other users are to use it. Without the right to make device nodes, or where consoles cannot be opened, the
+// nodes are plain files (RealNodes).
+func New(dir string, options ...Option) (*World, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{dir: dir}
+	s := defaults()
+	for _, o := range options {
+		o(s)
+	}
+	s.complete()
+	for _, step := range []func() error{w.makeFolders, w.install, func() error { return w.apply(s) }} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("make a fake GPU world: %w", err)
+		}
+	}
+	return w, nil
+}
+
+// Open returns the world that New made in dir.
+func Open(dir string) (*World, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{dir: dir}
+	if _, err := w.settings(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *World) makeFolders() error {
+	for name, mode := range map[string]os.FileMode{
+		".": 0o755, "dev": 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
+	} {
+		path := filepath.Join(w.dir, name)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, mode); err != nil { // past the umask
+			return err
+		}
+	}
+	guard := filepath.Join(w.dir, "alloc/.guard")
+	return errors.Join(os.WriteFile(guard, nil, 0o666), os.Chmod(guard, 0o666))
+}
+
+func (w *World) install() error {
+	files, err := binaries()
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := replace(filepath.Join(w.dir, name), content, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace writes a file so that a reader sees the old content or the new.
+func replace(path string, content []byte, mode os.FileMode) error {
+	// A process that another test forks meanwhile would have the file open for writing, and nobody could run it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, content, mode); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(fresh, mode), os.Rename(fresh, path))
+}
+
+// Close ends the keeper, lets frozen processes go and leaves the folder to the caller. Programs are the
+// caller's too.
+func (w *World) Close() error {
+	return errors.Join(w.StopKeeper(), w.Thaw(), w.removeFreezer())
+}
+
+// Dir is the world's folder.
+func (w *World) Dir() string { return w.dir }
+
+// NVML is the path of libnvidia-ml.so.1.
+func (w *World) NVML() string { return filepath.Join(w.dir, nvmlName) }
+
+// NVMLOld is the path of a library from before driver 510: no memory v2, process lists v2 only.
+func (w *World) NVMLOld() string { return filepath.Join(w.dir, nvmlOldName) }
+
+// NVMLWithout makes a libnvidia-ml that lacks these functions and returns its path.
+func (w *World) NVMLWithout(symbols ...string) (string, error) {
+	files, err := build(symbols...)
+	if err != nil {
+		return "", err
+	}
+	w.without++
+	path := filepath.Join(w.dir, fmt.Sprintf("libnvidia-ml-without-%d.so.1", w.without))
+	return path, replace(path, files[nvmlName], 0o755)
+}
+
+// CUDA is the path of libcuda.so.1.
+func (w *World) CUDA() string { return filepath.Join(w.dir, cudaName) }
+
+// FakeCUDA is the path of the user's program.
+func (w *World) FakeCUDA() string { return filepath.Join(w.dir, programName) }
+
+// Dev stands for /dev.
+func (w *World) Dev() string { return filepath.Join(w.dir, "dev") }
+
+// DriverProc stands for /proc/driver/nvidia.
+func (w *World) DriverProc() string { return filepath.Join(w.dir, "proc-driver/nvidia") }
+
+// Sys stands for /sys.
+func (w *World) Sys() string { return filepath.Join(w.dir, "sys") }

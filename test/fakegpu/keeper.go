@@ -1,0 +1,79 @@
+package fakegpu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+const freezerRoot = "/sys/fs/cgroup/freezer"
+
+// StartKeeper makes released memory go as a driver's does: after the measured time of teardown, counted from the
+// moment the last reference went, the creator listed meanwhile. The keeper ends with this process.
+func (w *World) StartKeeper() error {
+	if w.keeper != nil {
+		return errors.New("start keeper: it runs")
+	}
+	cmd := exec.Command(filepath.Join(w.dir, keeperName))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start keeper: %w", err)
+	}
+	w.keeper, w.hangUp = cmd, in.Close
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		return errors.Join(fmt.Errorf("start keeper: it said %q: %v", line, err), w.StopKeeper())
+	}
+	return nil
+}
+
+// StopKeeper ends the keeper; memory in teardown is then gone. Without a keeper it does nothing.
+func (w *World) StopKeeper() error {
+	if w.keeper == nil {
+		return nil
+	}
+	err := errors.Join(w.hangUp(), w.keeper.Wait())
+	w.keeper = nil
+	return err
+}
+
+// freezerOf names the cgroup that a world's action freeze uses.
+func freezerOf(dir string) string {
+	if _, err := os.Stat(freezerRoot); err != nil {
+		return ""
+	}
+	st, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(freezerRoot, fmt.Sprintf("fakegpu-%x", inode(st)))
+}
+
+// Thaw lets the processes go that the action freeze holds in state D.
+func (w *World) Thaw() error {
+	state := filepath.Join(w.Get("freezer"), "freezer.state")
+	err := os.WriteFile(state, []byte("THAWED"), 0)
+	if errors.Is(err, os.ErrNotExist) || w.Get("freezer") == "" {
+		return nil
+	}
+	return err
+}
+
+// removeFreezer leaves a group alone that still has processes: they are the caller's to end.
+func (w *World) removeFreezer() error {
+	err := os.Remove(w.Get("freezer"))
+	if w.Get("freezer") == "" || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package fakegpu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ReadyTimeout bounds the wait for a program's ready line.
+const ReadyTimeout = 20 * time.Second
+
+// Program is a running fakecuda.
+type Program struct {
+	PID      int   // of the process that holds; with --orphan not the one started
+	Children []int // of --fork-hold and --workers
+	cmd      *exec.Cmd
+	out      io.ReadCloser
+	killed   bool // its PID may be another's by now
+}
+
+// Start runs fakecuda with these arguments, an empty environment and the caller's rights, and returns when it is
+// ready. The caller ends it.
+func (w *World) Start(args ...string) (*Program, error) { return w.StartAs(nil, nil, args...) }
+
+// StartAs is Start as another user (nil: the caller's) and with an environment.
+func (w *World) StartAs(user *syscall.Credential, env []string, args ...string) (*Program, error) {
+	cmd := exec.Command(w.FakeCUDA(), args...)
+	cmd.Env = append([]string{}, env...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &Program{cmd: cmd, out: out}
+	if err := p.awaitReady(); err != nil {
+		_ = cmd.Process.Kill()
+		return nil, errors.Join(err, cmd.Wait(), errors.New(strings.TrimSpace(complaint.String())))
+	}
+	if p.PID != cmd.Process.Pid {
+		return p, cmd.Wait() // an orphan: what was started has ended
+	}
+	return p, nil
+}
+
+func (p *Program) awaitReady() error {
+	stop := time.AfterFunc(ReadyTimeout, func() { _ = p.cmd.Process.Kill() })
+	defer stop.Stop()
+	line, err := bufio.NewReader(p.out).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("fakecuda was not ready: %q: %w", line, err)
+	}
+	for field := range strings.FieldsSeq(line) {
+		key, value, _ := strings.Cut(field, "=")
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "pid":
+			p.PID = n
+		case "child":
+			p.Children = append(p.Children, n)
+		}
+	}
+	if p.PID == 0 {
+		return fmt.Errorf("fakecuda said %q", line)
+	}
+	return nil
+}
+
+// Signal sends a signal to the process that holds.
+func (p *Program) Signal(s syscall.Signal) error { return syscall.Kill(p.PID, s) }
+
+// Kill ends the process that holds by SIGKILL, and reaps it if it is the caller's child. Its children stay.
+func (p *Program) Kill() error {
+	if p.killed {
+		return nil
+	}
+	p.killed = true
+	err := p.Signal(syscall.SIGKILL)
+	if p.PID == p.cmd.Process.Pid {
+		_ = p.cmd.Wait() // says that it was killed
+	}
+	return err
+}
+
+// End kills all that is left of the program.
+func (p *Program) End() {
+	for _, child := range p.Children {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+	}
+	_ = p.Kill()
+}
+
+func inode(st fs.FileInfo) uint64 {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return sys.Ino
+	}
+	return 0
+}

@@ -1,0 +1,154 @@
+package fakegpu
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Virtual consoles can be opened and held by anybody who may open their node, as a driver's nodes can; major 195
+// without a driver cannot. These minors are far from the consoles anybody uses.
+const (
+	consoleMajor   = 4
+	firstConsole   = 40 // card with device minor 0
+	controlConsole = 57
+	uvmConsole     = 58
+)
+
+// render makes dev, proc-driver and sys show what the settings say.
+func (w *World) render(s settings) error {
+	err := errors.Join(w.node("nvidiactl", controlConsole), w.node("nvidia-uvm", uvmConsole), w.renderModule(s))
+	gpus := filepath.Join(w.DriverProc(), "gpus")
+	present := map[string]bool{}
+	for gpu := range s.cards() {
+		minor, bad := strconv.Atoi(s[gpuKey(gpu, "minor")])
+		bus := s[gpuKey(gpu, "bus")]
+		present[bus] = true
+		err = errors.Join(err, bad, w.node(fmt.Sprintf("nvidia%d", minor), firstConsole+minor),
+			update(filepath.Join(gpus, bus, "information"), information(s, gpu)))
+	}
+	entries, _ := os.ReadDir(gpus)
+	for _, e := range entries {
+		if !present[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(gpus, e.Name())))
+		}
+	}
+	return err
+}
+
+// node makes a device node, or a plain file where that is not to be had.
+func (w *World) node(name string, minor int) error {
+	path := filepath.Join(w.Dev(), name)
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	device := int(unix.Mkdev(consoleMajor, uint32(minor)))
+	if unix.Mknod(path, unix.S_IFCHR|0o666, device) == nil && os.Chmod(path, 0o666) == nil && opens(path) {
+		return nil
+	}
+	os.Remove(path)
+	return errors.Join(os.WriteFile(path, nil, 0o666), os.Chmod(path, 0o666))
+}
+
+func opens(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
+}
+
+// RealNodes reports whether dev holds character devices. Slurm gives jobs no GPU for plain files.
+func (w *World) RealNodes() bool {
+	st, err := os.Stat(filepath.Join(w.Dev(), "nvidiactl"))
+	return err == nil && st.Mode()&fs.ModeCharDevice != 0
+}
+
+// information is a card's file in the driver's own format, spaces and tabs included.
+func information(s settings, gpu int) string {
+	excluded := "No"
+	if s[gpuKey(gpu, "excluded")] == "1" {
+		excluded = "Yes"
+	}
+	lines := []string{
+		"Model: \t\t " + s[gpuKey(gpu, "name")],
+		fmt.Sprintf("IRQ:   \t\t %d", 180+gpu),
+		"GPU UUID: \t " + s[gpuKey(gpu, "uuid")],
+		"Video BIOS: \t 96.00.d3.00.02",
+		"Bus Type: \t PCIe",
+		"DMA Size: \t 52 bits",
+		"DMA Mask: \t 0xfffffffffffff",
+		"Bus Location: \t " + s[gpuKey(gpu, "bus")],
+		"Device Minor: \t " + s[gpuKey(gpu, "minor")],
+		"GPU Firmware: \t " + s.moduleVersion(),
+		"GPU Excluded:\t " + excluded,
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func (s settings) moduleVersion() string {
+	if v := s["module_version"]; v != "" {
+		return v
+	}
+	return s["driver_version"]
+}
+
+func (w *World) renderModule(s settings) error {
+	version := fmt.Sprintf("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  "+
+		"(dvs-builder@U22-I3-B17-02-5)  Tue Jan  6 20:54:18 UTC 2026\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)\n",
+		s.moduleVersion())
+	module := filepath.Join(w.Sys(), "module/nvidia")
+	return errors.Join(
+		w.linkSys(),
+		update(filepath.Join(w.DriverProc(), "version"), version),
+		update(filepath.Join(module, "version"), s.moduleVersion()+"\n"),
+		update(filepath.Join(module, "srcversion"), s["module_srcversion"]+"\n"),
+		update(filepath.Join(module, "initstate"), "live\n"),
+		update(filepath.Join(module, "refcnt"), "3\n"),
+	)
+}
+
+// linkSys leads everything but the modules to the real /sys.
+func (w *World) linkSys() error {
+	for _, name := range []string{"bus", "class", "devices", "fs", "kernel"} {
+		link := filepath.Join(w.Sys(), name)
+		if _, err := os.Lstat(link); err == nil {
+			continue
+		}
+		if err := os.Symlink(filepath.Join("/sys", name), link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReloadModule stands for rmmod and modprobe: the module's folder in W/sys is another one afterwards.
+func (w *World) ReloadModule() error {
+	s, err := w.settings()
+	if err != nil {
+		return err
+	}
+	module := filepath.Join(w.Sys(), "module/nvidia")
+	old := module + ".old" // kept until the new one exists, so that its inode number is not given again
+	if err := os.Rename(module, old); err != nil {
+		return err
+	}
+	return errors.Join(w.render(s), os.RemoveAll(old))
+}
+
+// update writes a file only if it says something else: what identifies a loaded module must not change by itself.
+func update(path, content string) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == content {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return replace(path, []byte(content), 0o644)
+}

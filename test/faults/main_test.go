@@ -1,0 +1,121 @@
+// Package faults runs the built hooks as slurmd runs them, without a Slurm, through everything that can go
+// wrong around them: each fault has its finding, its message and its documented exit code, leaves nothing half
+// written, ends within the hook's deadline and harms no other job's record.
+package faults
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/test/cluster"
+)
+
+// programs is the folder of the built programs: root's all the way up, as root's hooks demand.
+var programs string
+
+// isolated marks the environment of a test process that has a mount namespace of its own.
+const isolated = "BOOKEND_FAULTS_ISOLATED"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(isolated) == "" {
+		fmt.Fprintln(os.Stderr, isolate())
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := prepare()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	programs = filepath.Join(dir, "libexec")
+	code := m.Run()
+	if code == 0 {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// prepare shadows the default folders and builds the programs.
+func prepare() (dir string, err error) {
+	if err := cluster.SweepDead(); err != nil {
+		return "", err
+	}
+	if dir, err = cluster.Scratch(); err != nil {
+		return "", err
+	}
+	if err := shadow(dir); err != nil {
+		return "", err
+	}
+	for name, folder := range map[string]string{
+		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend": "admin", "core-backend": "test/faults/corebackend",
+	} {
+		if err := build(filepath.Join(dir, "libexec", name), "bookend/"+folder, "0"); err != nil {
+			return "", err
+		}
+	}
+	return dir, build(filepath.Join(dir, "libexec/bookend-gpu"), "bookend/cuda", "1", "-ldflags=-extldflags=-Wl,-z,lazy")
+}
+
+// build makes one program as the Makefile does.
+func build(out, pkg, cgo string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, flags...)
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
+
+// isolate starts this program again, as this very process, in a mount namespace of its own: what tests mount
+// ends with it, and a hook that falls back to its default paths meets none of this machine's files.
+func isolate() error {
+	runtime.LockOSThread() // the namespace is this thread's until exec
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("these tests need root: new mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	return unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), isolated+"=1"))
+}
+
+// shadow puts empty folders over the hooks' default ones. Only the folder of scratch folders stays where it is.
+func shadow(dir string) error {
+	base := filepath.Dir(dir)
+	kept, err := os.Open(base)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	shadowed := []string{filepath.Dir(base), "/run", "/var/log"}
+	for _, path := range []string{"/etc/bookend", "/usr/libexec/bookend"} {
+		if _, err := os.Stat(path); err == nil {
+			shadowed = append(shadowed, path)
+		}
+	}
+	for _, path := range shadowed {
+		if err := unix.Mount("none", path, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mount on %q: %w", path, err)
+		}
+	}
+	if err := os.Mkdir(base, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", kept.Fd()), base, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %q: %w", base, err)
+	}
+	return nil
+}

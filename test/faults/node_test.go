@@ -1,0 +1,178 @@
+package faults
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/test/fakegpu"
+)
+
+// nodeName is what slurmd calls the node of every test.
+const nodeName = "n1"
+
+// The users of the jobs: the one under test, and the bystander whose record must survive.
+const (
+	user      = 65534
+	bystander = 65533
+)
+
+// bystanderID is the id of the bystander's job, on the last card.
+const bystanderID = 7
+
+// node is one machine: a configuration, GPUs, state.
+type node struct {
+	testing.TB
+	dir   string
+	world *fakegpu.World
+	conf  conf
+	// config is what BOOKEND_CONFIG names.
+	config string
+}
+
+// conf is what tests change of a configuration.
+type conf struct {
+	mode, onUnknown string
+	backend         string
+	library         string
+	driverProc      string
+	run, log        string
+	settle          string // of the epilog
+	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
+	extra           string // further lines
+}
+
+// newNode makes a machine with two cards in a folder of its own.
+func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp(filepath.Dir(programs), "node-")
+	must(t, err)
+	must(t, os.Chmod(dir, 0o755))
+	n := &node{TB: t, dir: dir, config: filepath.Join(dir, "bookend.yaml")}
+	n.world, err = fakegpu.New(n.in("world"), append([]fakegpu.Option{fakegpu.GPUs(2)}, options...)...)
+	must(t, err)
+	t.Cleanup(func() { must(t, n.world.Close()) })
+	n.conf = conf{
+		mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
+		driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), settle: "{max: 400ms, flat: 200ms}",
+	}
+	n.writeConfig()
+	return n
+}
+
+func program(name string) string { return filepath.Join(programs, name) }
+
+func (n *node) in(name string) string { return filepath.Join(n.dir, name) }
+
+// configure changes the configuration.
+func (n *node) configure(change func(*conf)) {
+	change(&n.conf)
+	n.writeConfig()
+}
+
+func (n *node) writeConfig() {
+	n.Helper()
+	must(n, os.WriteFile(n.in("bookend.yaml"), []byte(n.text()), 0o644))
+}
+
+// Deadlines: roomy ones are never reached even on a busy machine, tight ones at once.
+const (
+	roomy = `deadlines:
+  prolog: {total: 30s, driver: 20s, scan: 5s, outputs: 5s}
+  epilog: {total: 40s, driver: 20s, scan: 5s, append: 5s, outputs: 5s}
+`
+	tight = `deadlines:
+  prolog: {total: 2s, driver: 900ms, scan: 400ms, outputs: 900ms}
+  epilog: {total: 3s, driver: 900ms, scan: 400ms, append: 600ms, outputs: 900ms}
+`
+)
+
+func (n *node) text() string {
+	c, deadlines := n.conf, roomy
+	if c.tight {
+		deadlines = tight
+	}
+	return fmt.Sprintf(`version: 1
+mode: %s
+on_unknown: %s
+backend: %s
+paths: {run: %s, var: %s, log: %s, sys: %s, dev: %s}
+nvidia: {nvml_library: %s, driver_proc: %s}
+%ssettle:
+  prolog: {max: 400ms, flat: 200ms}
+  epilog: %s
+log: {syslog: false}
+%s`, c.mode, c.onUnknown, c.backend, c.run, n.in("var"), c.log, n.world.Sys(), n.world.Dev(),
+		c.library, c.driverProc, deadlines, c.settle, c.extra)
+}
+
+// log is what Bookend's own log says.
+func (n *node) log() string {
+	text, err := os.ReadFile(filepath.Join(n.conf.log, "bookend.log"))
+	if err != nil && !os.IsNotExist(err) {
+		n.Error(err)
+	}
+	return string(text)
+}
+
+// runs are a job's records.
+func (n *node) runs(id slurm.JobID) []state.Run {
+	n.Helper()
+	store, err := state.Open(n.conf.run, nodeName)
+	must(n, err)
+	all, _ := store.Runs()
+	var runs []state.Run
+	for _, r := range all {
+		if r.Job.ID == id {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// run is a job's one record.
+func (n *node) run(id slurm.JobID) state.Run {
+	n.Helper()
+	runs := n.runs(id)
+	if len(runs) != 1 {
+		n.Fatalf("job %d has %d records, want 1", id, len(runs))
+	}
+	return runs[0]
+}
+
+// record is the text of the bystander's record, "" for none.
+func (n *node) record() string {
+	n.Helper()
+	files, err := filepath.Glob(filepath.Join(n.conf.run, "state", nodeName, fmt.Sprint(bystanderID), "*.json"))
+	must(n, err)
+	if len(files) != 1 {
+		return ""
+	}
+	text, err := os.ReadFile(files[0])
+	must(n, err)
+	return string(text)
+}
+
+// halfWritten lists what interrupted writers left.
+func (n *node) halfWritten() (left []string) {
+	err := filepath.WalkDir(n.dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(e.Name(), ".tmp-") {
+			left = append(left, path)
+		}
+		return nil
+	})
+	must(n, err)
+	return left
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

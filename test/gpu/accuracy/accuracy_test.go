@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/test/gpu/record"
+)
+
+// TestPages holds the published tables to the committed records.
+func TestPages(t *testing.T) {
+	root, err := findRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range all {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s is not what the records say (%v): go run ./test/gpu/accuracy", path, err)
+		}
+	}
+}
+
+var sample = record.File{
+	Version: record.Version, Date: time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC),
+	Machine: record.Machine{GPU: "Example GPU", GPUs: 2, Driver: "1.2", Kernel: "6", System: "Linux", Slurm: "slurm 22.05", Track: "v2", Bookend: "1"},
+}
+
+func TestAccuracyShowsWhatWasWrong(t *testing.T) {
+	f := sample
+	orphan := record.Job{
+		ID: 7, Start: &record.End{Curves: []record.Curve{{State: "clean"}}},
+		End: &record.End{
+			Exit: 10, Curves: []record.Curve{{Settled: 0.2}, {Settled: 0.4}},
+			Findings: []record.Finding{{Code: "BKD-ORPHAN", PID: 99, Bytes: 21 << 30, Job: 7, Evidence: "exclusive"}},
+		},
+		Hooks: []record.Hook{{Program: "bookend-prolog", Seconds: 0.031}, {Program: "bookend-epilog", Seconds: 4.5}},
+	}
+	f.Runs = []record.Run{
+		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 1, Mode: "enforce", Outcome: record.Right,
+			Holder: &record.Holder{Held: 20 << 30}, Jobs: []record.Job{orphan}, Checks: []record.Check{{Right: true}}},
+		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 2, Mode: "enforce", Outcome: record.Wrong,
+			Checks: []record.Check{{What: "process", Want: "99", Got: "a `b`\nc"}, {What: "fine", Right: true}}},
+		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 3, Outcome: record.Broken, Problem: "no job"},
+	}
+	page := accuracy([]record.File{f})
+	for _, want := range []string{
+		"| [Left behind](#left-behind) | 1 | 1 | 1 |\n",
+		"2 × Example GPU",
+		"| A1 | enforce | right | clean | BKD-ORPHAN process 99 of job 7 (exclusive): drain, exit 10 | 20480 MiB | 21504 MiB | 0.4 s | 0.03 s | 4.50 s |\n",
+		"A2 is wrong:\n* process: want `99`, got `a 'b' c`\n",
+		"A3 is broken:\n* no job\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "fine") {
+		t.Errorf("a check that was right is listed as a complaint:\n%s", page)
+	}
+}
+
+func TestPerformanceComparesWithNvidiaSmi(t *testing.T) {
+	f := sample
+	f.Timings = &record.Timings{Rounds: 3, Idle: true, Programs: []record.Timing{
+		{Name: "bookend-prolog", What: "start", Millis: []float64{9, 30, 12}},
+		{Name: yardstick + "=index", What: "query", Millis: []float64{10, 8, 9}},
+	}}
+	page := performance([]record.File{f})
+	if want := "| bookend-prolog | start | 12.0 ms | 9.0 ms | 30.0 ms | 1.33 |\n"; !strings.Contains(page, want) {
+		t.Errorf("lacks %q:\n%s", want, page)
+	}
+	f.Timings.Idle = false
+	if page := performance([]record.File{f}); !strings.Contains(page, "do not trust") {
+		t.Errorf("does not warn of cards in use:\n%s", page)
+	}
+}
+
+func TestNoRecords(t *testing.T) {
+	for _, page := range []string{accuracy(nil), performance(nil), accuracy([]record.File{}), performance([]record.File{sample})} {
+		if !strings.HasSuffix(page, noRecords) {
+			t.Errorf("does not say that there is no record:\n%s", page)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bookend/test/gpu/record"
+)
+
+const performanceHead = `# Performance
+Wall times of whole programs on clean, idle cards: what a job pays for Bookend, beside what sites run instead. The
+programs ran in turn, round by round, so that all saw the same machine; hooks were started with the environment that
+slurmd gives them, and every one of their looks was checked to be whole and clean.
+
+This page is made by ` + "`go run ./test/gpu/accuracy`" + ` from the [raw records](../test/gpu/records) alone. ` + "`make gpu-test`" + `
+makes such records.
+`
+
+// yardstick begins the name of the program that the others are compared with.
+const yardstick = "nvidia-smi --query-gpu"
+
+// performance renders the page of timings.
+func performance(files []record.File) string {
+	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return f.Timings == nil })
+	var b strings.Builder
+	b.WriteString(performanceHead)
+	if len(files) == 0 {
+		return b.String() + noRecords
+	}
+	for _, f := range files {
+		m, t := f.Machine, f.Timings
+		fmt.Fprintf(&b, "\n## %d × %s, %s\nDriver %s, kernel %s, %s, Bookend %s; %d rounds.", m.GPUs, m.GPU,
+			f.Date.Format("2006-01-02 15:04"), m.Driver, m.Kernel, m.System, m.Bookend, t.Rounds)
+		if !t.Idle {
+			b.WriteString(" **The cards were not idle afterwards: do not trust these.**")
+		}
+		b.WriteString("\n\n" + timings(*t))
+	}
+	return b.String()
+}
+
+func timings(t record.Timings) string {
+	var base float64
+	for _, p := range t.Programs {
+		if strings.HasPrefix(p.Name, yardstick) {
+			base = p.Median()
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| program | what | median | least | most | × one nvidia-smi query |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, p := range t.Programs {
+		if len(p.Millis) == 0 {
+			continue
+		}
+		ratio := "-"
+		if base > 0 {
+			ratio = fmt.Sprintf("%.2f", p.Median()/base)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.1f ms | %.1f ms | %.1f ms | %s |\n", p.Name, p.What, p.Median(),
+			slices.Min(p.Millis), slices.Max(p.Millis), ratio)
+	}
+	return b.String()
+}

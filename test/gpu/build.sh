@@ -1,0 +1,9 @@
+#!/bin/sh
+# Builds the lane's own programs into a folder: gpu-lane, static, and cudajob, which needs glibc 2.34 or later.
+# usage: build.sh FOLDER
+set -eu
+out=${1:?usage: build.sh FOLDER}
+cd "$(dirname "$0")/../.."
+mkdir -p "$out"
+CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$out/gpu-lane" ./test/gpu
+"${CC:-gcc}" -O1 -Wall -Wextra -Werror -o "$out/cudajob" test/gpu/c/cudajob.c -ldl

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/test/cluster"
+	"bookend/test/gpu/record"
+)
+
+// jobPatience bounds the wait for a job's end: PyTorch's first import takes some 20 s, an epilog at most 15.
+const jobPatience = 90 * time.Second
+
+// script makes a batch script in which $CUDAJOB, $ASK and $PYTHON are programs.
+func (l *lane) script(lines ...string) string {
+	head := []string{
+		"#!/bin/sh", "set -e", "echo slurm gpus=$SLURM_JOB_GPUS",
+		"CUDAJOB=" + l.holderProgram(),
+		fmt.Sprintf("ask() { %s ask %s \"$@\"; }", l.site.Program("gpu-lane"), l.socket()),
+	}
+	for _, setting := range l.env {
+		head = append(head, "export "+setting)
+	}
+	return strings.Join(append(head, lines...), "\n") + "\n"
+}
+
+// whichCard leaves in $CARD the UUID of the card that CUDA gives the job, and says it in the job's log.
+var whichCard = []string{
+	`WHERE=$($CUDAJOB alloc --mib 2 --sleep 0)`, `echo "$WHERE"`,
+	`CARD=$(echo "$WHERE" | sed 's/.* gpu=\([^ ]*\).*/\1/')`,
+}
+
+// submit hands a job to Slurm as one of the unprivileged users.
+func (r *run) submit(userIndex int, script string, args ...string) (cluster.JobID, error) {
+	args = append([]string{"--time=5"}, args...)
+	return r.site.Submit(r.site.Users[userIndex], script, args...)
+}
+
+// awaitOutput waits until the job's log has a line that begins with start.
+func (r *run) awaitOutput(id cluster.JobID, start string) error {
+	var text string
+	for deadline := time.Now().Add(jobPatience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		j, err := r.site.Job(id)
+		if err != nil {
+			return err
+		}
+		text, _ = r.site.Output(id)
+		if strings.Contains("\n"+text, "\n"+start) {
+			return nil
+		}
+		if j.State != "RUNNING" && j.State != "PENDING" && j.State != "CONFIGURING" {
+			break
+		}
+	}
+	return fmt.Errorf("job %s did not say %q: %q", id, start, tail(text))
+}
+
+// finish waits for a job's end, epilog included, and gathers everything known of it.
+func (r *run) finish(id cluster.JobID) (*record.Job, error) {
+	j, err := r.site.Wait(id, jobPatience)
+	if err != nil {
+		return nil, errors.Join(err, r.site.Cancel(id))
+	}
+	job, err := r.gather(id)
+	if err != nil {
+		return nil, err
+	}
+	job.State, job.Asked = j.State, j.Fields["TresPerNode"]
+	job.User = j.Fields["UserId"]
+	r.rec.Jobs = append(r.rec.Jobs, *job)
+	return job, nil
+}
+
+// run1 submits a job of the first user, waits for its end and wants it to have ended well.
+func (r *run) run1(script string, args ...string) (*record.Job, error) {
+	id, err := r.submit(0, script, args...)
+	if err != nil {
+		return nil, err
+	}
+	job, err := r.finish(id)
+	if err == nil && job.State != "COMPLETED" {
+		err = fmt.Errorf("job %d ended as %s: %q", job.ID, job.State, tail(job.Output))
+	}
+	return job, err
+}
+
+func tail(text string) string { return text[max(0, len(text)-600):] }
+
+// gather reads Bookend's record of a job, its log lines, and the job's own output.
+func (r *run) gather(id cluster.JobID) (*record.Job, error) {
+	n, err := strconv.Atoi(string(id))
+	if err != nil {
+		return nil, err
+	}
+	job := &record.Job{ID: n}
+	if job.Output, err = r.site.Output(id); err != nil {
+		return nil, err
+	}
+	job.CUDA = cudaCards(job.Output)
+	if job.Hooks, err = r.hooks(n); err != nil {
+		return nil, err
+	}
+	kept, found, err := r.kept(slurm.JobID(n))
+	if err != nil || !found {
+		return job, err
+	}
+	for _, d := range kept.Devices {
+		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
+	}
+	if kept.Start != nil {
+		job.Start = endOf(*kept.Start)
+	}
+	if len(kept.Ends) > 0 {
+		job.End = endOf(kept.Ends[0])
+	}
+	return job, nil
+}
+
+func (r *run) kept(id slurm.JobID) (state.Run, bool, error) {
+	store, err := state.Open(r.site.Run(), node)
+	if err != nil {
+		return state.Run{}, false, err
+	}
+	runs, damaged := store.Runs()
+	if len(damaged) > 0 {
+		return state.Run{}, false, damaged[0]
+	}
+	i := slices.IndexFunc(runs, func(run state.Run) bool { return run.Job.ID == id })
+	if i < 0 {
+		return state.Run{}, false, nil
+	}
+	return runs[i], true, nil
+}
+
+func endOf(e state.End) *record.End {
+	out := &record.End{Action: string(e.Verdict.Action), Exit: e.Verdict.Exit, Held: e.Verdict.Held}
+	for _, reading := range e.Snapshot.Readings {
+		c := e.Curves[reading.Device.ID]
+		out.Curves = append(out.Curves, record.Curve{
+			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(), Span: c.Span.Seconds(),
+			Looks: c.Looks, Used: reading.Memory.Used.Bytes,
+		})
+	}
+	for i, f := range e.Findings {
+		one := record.Finding{Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown}
+		if f.Holder != nil {
+			one.PID = f.Holder.PID
+		}
+		if f.Owner != nil && f.Owner.Level != attrib.None {
+			one.Job, one.Evidence = int(f.Owner.Job), string(f.Owner.Level)
+		}
+		if i < len(e.Verdict.Judged) {
+			one.Action = string(e.Verdict.Judged[i].Action)
+		}
+		out.Findings = append(out.Findings, one)
+	}
+	return out
+}
+
+// hooks are the lines of Bookend's own log about a job.
+func (r *run) hooks(job int) ([]record.Hook, error) {
+	text, err := r.site.Log()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // no hook has had anything to say yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	var hooks []record.Hook
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		var line struct {
+			Job     int     `json:"job"`
+			Program string  `json:"program"`
+			Message string  `json:"msg"`
+			Took    float64 `json:"took"`
+			Looks   int     `json:"looks"`
+			JobLog  string  `json:"job_log"`
+		}
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Job == job {
+			hooks = append(hooks, record.Hook{
+				Program: line.Program, Message: line.Message, Seconds: line.Took, Looks: line.Looks, JobLog: line.JobLog,
+			})
+		}
+	}
+	return hooks, lines.Err()
+}
+
+// cudaCards are the cards that a job's own CUDA programs named, with Slurm's indexes in the order it gave them.
+func cudaCards(output string) []record.GPU {
+	var indexes []string
+	if m := regexp.MustCompile(`(?m)^slurm gpus=([0-9,]+)$`).FindStringSubmatch(output); m != nil {
+		indexes = strings.Split(m[1], ",")
+	}
+	var cards []record.GPU
+	for i, m := range regexp.MustCompile(`(?m)^ready .*gpu=(GPU-[0-9a-f]{8}-[0-9a-f-]{27})\b`).FindAllStringSubmatch(output, -1) {
+		if i < len(indexes) {
+			cards = append(cards, record.GPU{Index: int(number(indexes[i])), UUID: m[1]})
+		}
+	}
+	return cards
+}

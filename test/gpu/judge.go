@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"bookend/test/gpu/record"
+)
+
+// run is one run of one scenario while it goes on.
+type run struct {
+	*lane
+	rec   *record.Run
+	scene *scene
+}
+
+// check writes one judged statement down; equal texts are right.
+func (r *run) check(what, want, got string) {
+	r.rec.Checks = append(r.rec.Checks, record.Check{What: what, Want: want, Got: got, Right: want == got})
+}
+
+// holds writes down a statement with its own rule.
+func (r *run) holds(what, want, got string, right bool) {
+	r.rec.Checks = append(r.rec.Checks, record.Check{What: what, Want: want, Got: got, Right: right})
+}
+
+// said wants a phrase in the job's log, as its user reads it. Lines are wrapped there.
+func (r *run) said(job *record.Job, phrase string) {
+	right := strings.Contains(unwrapped(job.Output), phrase)
+	got := phrase
+	if !right {
+		got = bookendLines(job.Output)
+	}
+	r.holds("the job's log says so", phrase, got, right)
+}
+
+// unwrapped joins Bookend's lines: "| bookend: a b" and "| bookend:         c" become "a b c".
+func unwrapped(output string) string {
+	var words []string
+	for line := range strings.Lines(bookendLines(output)) {
+		_, text, _ := strings.Cut(line, "bookend:")
+		words = append(words, strings.Fields(text)...)
+	}
+	return strings.Join(words, " ")
+}
+
+func bookendLines(output string) string {
+	var b strings.Builder
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(line, "| bookend:") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// verdict words one end of a job: "clean" only of what was seen clean without a finding.
+func verdict(e *record.End) string {
+	if e == nil {
+		return "no record"
+	}
+	var words []string
+	for _, f := range e.Findings {
+		words = append(words, f.Code)
+	}
+	for _, c := range e.Curves {
+		if c.State != "clean" && len(e.Findings) == 0 {
+			words = append(words, c.State)
+		}
+	}
+	if len(e.Curves) == 0 {
+		words = append(words, "no card was read")
+	}
+	if len(words) == 0 {
+		return "clean"
+	}
+	return strings.Join(words, " ")
+}
+
+// clean wants a job clean at both ends, and its user told so.
+func (r *run) clean(job *record.Job) {
+	r.check("start of the job", "clean", verdict(job.Start))
+	r.check("end of the job", "clean", verdict(job.End))
+	r.said(job, "of "+node+" clean:")
+	r.said(job, "of "+node+" left clean by your job")
+	r.rightCards(job)
+}
+
+// rightCards wants Bookend's cards to be those that Slurm's numbers mean by gres.conf and /proc/driver/nvidia, and
+// those that CUDA gave the job.
+func (r *run) rightCards(job *record.Job) {
+	var byNumber []record.GPU
+	for _, g := range job.GPUs {
+		if g.Index < len(r.cards) {
+			byNumber = append(byNumber, record.GPU{Index: g.Index, UUID: r.cards[g.Index].uuid})
+		}
+	}
+	r.check("Slurm's numbers mean the cards of gres.conf", words(byNumber), words(job.GPUs))
+	if len(job.CUDA) > 0 { // PyTorch may name no UUID
+		r.check("the cards are those that CUDA gave the job", uuids(job.CUDA), uuids(job.GPUs))
+	}
+}
+
+func words(cards []record.GPU) string {
+	var all []string
+	for _, c := range cards {
+		all = append(all, fmt.Sprintf("%d=%s", c.Index, c.UUID))
+	}
+	return strings.Join(all, " ")
+}
+
+func uuids(cards []record.GPU) string {
+	var all []string
+	for _, c := range cards {
+		all = append(all, c.UUID)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// one wants exactly one finding at an end, and returns it.
+func (r *run) one(where string, e *record.End, code string) record.Finding {
+	r.check(where, code, verdict(e))
+	if e == nil || len(e.Findings) == 0 {
+		return record.Finding{}
+	}
+	return e.Findings[0]
+}
+
+// bytes wants a finding's bytes within 64 MiB of what is held, and between what the holder asked for and what is
+// missing from the card by its own account, which does not come from NVML.
+func (r *run) bytes(got uint64) {
+	const tolerance = 64 * mib
+	h := r.scene.holder
+	r.holds("bytes", fmt.Sprintf("%d MiB, give or take 64", h.Held/mib), fmt.Sprintf("%d MiB", got/mib),
+		h.Held > 0 && got+tolerance >= h.Held && got <= h.Held+tolerance)
+	if h.Gone > 0 {
+		r.holds("bytes by the holder's own account", fmt.Sprintf("%d to %d MiB", h.Allocated/mib, h.Gone/mib),
+			fmt.Sprintf("%d MiB", got/mib), got >= h.Allocated && got <= h.Gone+tolerance)
+	}
+}
+
+// draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
+func (r *run) draining(job *record.Job, exit int) error {
+	n, err := r.site.Node(node)
+	if err != nil {
+		return err
+	}
+	r.check("exit code on record", fmt.Sprint(exit), exitOf(job.End))
+	want := map[bool]string{true: "in service", false: "drained: Epilog error"}[exit == 0]
+	got := "in service"
+	if n.Has("DRAIN") {
+		got = "drained: " + n.Reason
+	}
+	r.check("the node", want, got)
+	if exit == 0 {
+		return nil
+	}
+	hooks, err := r.site.HookRuns(node)
+	if err != nil {
+		return err
+	}
+	seen := "no failed epilog"
+	for _, h := range hooks {
+		if h.Hook == "epilog" && h.Failed() && string(h.Job) == fmt.Sprint(job.ID) {
+			seen = fmt.Sprintf("exit %d", h.Exit)
+		}
+	}
+	r.check("what slurmd saw of the epilog", fmt.Sprintf("exit %d", exit), seen)
+	return nil
+}
+
+// evidence writes down what nvidia-smi says at this moment.
+func (r *run) evidence(when string) {
+	if r.smi == "" {
+		return
+	}
+	for _, args := range [][]string{
+		{"--query-gpu=index,uuid,pci.bus_id,memory.used,memory.free", "--format=csv"},
+		{"--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv"},
+	} {
+		r.record(when, args...)
+	}
+}
+
+func (r *run) record(when string, args ...string) {
+	if r.smi == "" {
+		return
+	}
+	out, err := exec.Command(r.smi, args...).CombinedOutput()
+	text := string(out)
+	if err != nil {
+		text += "\n" + err.Error()
+	}
+	r.rec.Evidence = append(r.rec.Evidence, record.Evidence{
+		When: when, Command: "nvidia-smi " + strings.Join(args, " "), Output: text,
+	})
+}
+
+func held(e *record.End) string {
+	if e == nil {
+		return "no record"
+	}
+	return e.Held
+}
+
+func exitOf(e *record.End) string {
+	if e == nil {
+		return "no record"
+	}
+	return fmt.Sprint(e.Exit)
+}

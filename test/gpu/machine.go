@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"bookend/test/gpu/record"
+
+	"golang.org/x/sys/unix"
+)
+
+var errNoGPU = errors.New("no GPU on this machine: the driver shows none in " + driverProc)
+
+const driverProc = "/proc/driver/nvidia"
+
+// card is one GPU as the driver's own files describe it: a source that Bookend's backend does not use.
+type card struct {
+	uuid, bus, model string
+	minor            int
+}
+
+// cardsIn reads the driver's folder, in order of minors: the order in which the lane's gres.conf names
+// /dev/nvidiaN, and so of Slurm's indexes.
+func cardsIn(folder string) ([]card, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "gpus/*/information"))
+	if err != nil {
+		return nil, err
+	}
+	var cards []card
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		c := card{
+			uuid: field(text, "GPU UUID"), bus: strings.ToLower(field(text, "Bus Location")), model: field(text, "Model"),
+		}
+		if c.minor, err = strconv.Atoi(field(text, "Device Minor")); err != nil {
+			return nil, fmt.Errorf("read %q: minor: %w", file, err)
+		}
+		cards = append(cards, c)
+	}
+	sort.Slice(cards, func(i, j int) bool { return cards[i].minor < cards[j].minor })
+	return cards, nil
+}
+
+func field(text []byte, name string) string {
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `:\s*(.*?)\s*$`).FindSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
+}
+
+// ordersAgree reports whether PCI order is minor order.
+func ordersAgree(cards []card) bool {
+	return slices.IsSortedFunc(cards, func(a, b card) int { return strings.Compare(a.bus, b.bus) })
+}
+
+func devicesOf(cards []card) []string {
+	var devices []string
+	for _, c := range cards {
+		devices = append(devices, fmt.Sprintf("/dev/nvidia%d", c.minor))
+	}
+	return devices
+}
+
+// describe fills in what the records say of the machine.
+func (l *lane) describe() {
+	m := record.Machine{
+		GPU: l.cards[0].model, GPUs: len(l.cards), Driver: l.driverVersion(), Kernel: kernel(), System: system(),
+		Slurm: firstLine("slurmd", "-V"), Track: string(l.track) + " with ConstrainDevices",
+		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"), "bookend "), Orders: "PCI and minor order agree",
+	}
+	if !ordersAgree(l.cards) {
+		m.Orders = "PCI and minor order differ: gpu_order: minor is configured"
+	}
+	l.machine = m
+}
+
+func (l *lane) driverVersion() string {
+	folder := driverProc
+	if w := l.site.World(node); w != nil {
+		folder = w.DriverProc()
+	}
+	text, _ := os.ReadFile(filepath.Join(folder, "version"))
+	return string(regexp.MustCompile(`\d+\.\d+(\.\d+)?`).Find(text))
+}
+
+func kernel() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	release, _, _ := bytes.Cut(name.Release[:], []byte{0})
+	return string(release)
+}
+
+func system() string {
+	text, _ := os.ReadFile("/etc/os-release")
+	m := regexp.MustCompile(`(?m)^PRETTY_NAME="(.*)"$`).FindSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
+}
+
+func firstLine(program string, args ...string) string {
+	out, _ := exec.Command(program, args...).Output()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}

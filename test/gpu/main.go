@@ -1,0 +1,128 @@
+// Command gpu-lane runs Bookend on real GPUs under a real Slurm and judges it: small programs leave memory behind
+// in known ways, jobs run as an unprivileged user, and what Bookend says of each is compared with what is true.
+//
+//	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--budget 7m] [--fake N]
+//	gpu-lane ask SOCKET CARD ARG...     used inside jobs: asks the lane's daemon to start a program
+//
+// It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and cudajob beside them, and the GPUs
+// for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER: one
+// file of runs, one of timings, and on failure the daemons' logs. With --fake it rehearses with N fake GPUs
+// instead; such records are marked and never published.
+//
+// Exit codes: 0 all right, 1 something was wrong or could not be run, 3 no GPU on this machine, 4 this machine
+// cannot run the lane, 64 usage.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	exitRight = 0
+	exitWrong = 1
+	exitNoGPU = 3
+	exitUnfit = 4
+	exitUsage = 64
+)
+
+type options struct {
+	out, programs string
+	runs, fake    int
+	only          []string
+	budget        time.Duration
+}
+
+func main() {
+	if len(os.Args) > 4 && os.Args[1] == "ask" {
+		os.Exit(ask(os.Args[2], os.Args[3], os.Args[4:]))
+	}
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gpu-lane:", err)
+		os.Exit(exitUsage)
+	}
+	os.Exit(lead(o))
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var only string
+	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
+	flags.StringVar(&o.out, "out", "build/gpu-records", "folder for the records")
+	flags.StringVar(&o.programs, "programs", "bin", "folder with Bookend's programs and cudajob")
+	flags.StringVar(&only, "only", "", "names of scenarios, and \"timings\"; default all")
+	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
+	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
+	flags.DurationVar(&o.budget, "budget", 7*time.Minute, "no run begins after this time")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if only != "" {
+		o.only = strings.Split(only, ",")
+	}
+	if flags.NArg() > 0 || o.runs < 1 || o.fake < 0 || o.fake > 8 {
+		return o, errors.New("want no arguments, at least one run, at most 8 fake GPUs")
+	}
+	return o, checkNames(o.only)
+}
+
+func lead(o options) int {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, "gpu-lane:", err)
+		return exitUnfit
+	}
+	log, err := os.Create(filepath.Join(o.out, "lane.log"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gpu-lane:", err)
+		return exitUnfit
+	}
+	defer log.Close()
+	l := &lane{options: o, say: io.MultiWriter(os.Stdout, log), began: time.Now()}
+	err = l.up()
+	if err != nil {
+		fmt.Fprintln(l.say, "gpu-lane:", err)
+		_ = l.down()
+		if errors.Is(err, errNoGPU) {
+			return exitNoGPU
+		}
+		return exitUnfit
+	}
+	l.endOnSignal()
+	l.everything()
+	return l.finish()
+}
+
+// endOnSignal takes the cluster down when the lane is told to end; what was recorded so far is on disk already.
+func (l *lane) endOnSignal() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		fmt.Fprintln(l.say, "gpu-lane: ended by", <-told)
+		l.keepLogs()
+		_ = l.down()
+		os.Exit(exitWrong)
+	}()
+}
+
+// finish says how it went, and keeps the logs where it did not go well.
+func (l *lane) finish() int {
+	exit := exitRight
+	if !l.summary() {
+		exit = exitWrong
+		l.keepLogs()
+	}
+	if err := l.down(); err != nil {
+		fmt.Fprintln(l.say, "gpu-lane: take down:", err)
+		exit = exitWrong
+	}
+	return exit
+}

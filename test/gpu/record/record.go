@@ -1,0 +1,270 @@
+// Package record holds what the GPU lane writes down: for each run of a scenario what was true, what Bookend said,
+// and the evidence for both; and how long programs took. Files of it are committed, and the tables in docs/ are
+// made from them and from nothing else.
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Version is the format of these files.
+const Version = 1
+
+// Machine is what was measured on.
+type Machine struct {
+	GPU     string `json:"gpu"` // model, as the driver names it
+	GPUs    int    `json:"gpus"`
+	Driver  string `json:"driver"`
+	Kernel  string `json:"kernel"`
+	System  string `json:"system"` // the distribution's name
+	Slurm   string `json:"slurm"`
+	Torch   string `json:"torch,omitempty"`
+	Bookend string `json:"bookend"`
+	Track   string `json:"track"`            // how Slurm tracks and fences jobs
+	Orders  string `json:"orders,omitempty"` // whether PCI and minor order agree
+}
+
+// File is the outcome of one run of the lane.
+type File struct {
+	Version int       `json:"version"`
+	Fake    bool      `json:"fake,omitempty"` // a rehearsal without a GPU: proves nothing and is never published
+	Date    time.Time `json:"date"`
+	Command string    `json:"command"`
+	Machine Machine   `json:"machine"`
+	// One of the two: runs of scenarios, or timings.
+	Runs    []Run    `json:"runs,omitempty"`
+	Timings *Timings `json:"timings,omitempty"`
+}
+
+// Outcome is what became of a run.
+type Outcome string
+
+// The outcomes. Broken is the lane's own failure: the scene did not come about, so nothing was judged.
+const (
+	Right  Outcome = "right"
+	Wrong  Outcome = "wrong"
+	Broken Outcome = "broken"
+)
+
+// Run is one run of one scenario.
+type Run struct {
+	Scenario string  `json:"scenario"`
+	Title    string  `json:"title"`
+	Truth    string  `json:"truth"` // in words, as the scenario's code declares it
+	Number   int     `json:"number"`
+	Mode     string  `json:"mode"`
+	Outcome  Outcome `json:"outcome"`
+	Problem  string  `json:"problem,omitempty"` // of a broken run
+	Seconds  float64 `json:"seconds"`
+
+	Holder   *Holder    `json:"holder,omitempty"` // who truly holds memory
+	Jobs     []Job      `json:"jobs,omitempty"`
+	Checks   []Check    `json:"checks"`
+	Evidence []Evidence `json:"evidence,omitempty"`
+}
+
+// Check is one statement that a machine judged.
+type Check struct {
+	What  string `json:"what"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+	Right bool   `json:"right"`
+}
+
+// Holder is a process that holds memory, by its own account, by what started it and by nvidia-smi. Sizes are bytes.
+type Holder struct {
+	PID       int    `json:"pid"`
+	UID       uint32 `json:"uid"`
+	GPU       string `json:"gpu,omitempty"`
+	Allocated uint64 `json:"allocated"`      // what it asked for
+	Gone      uint64 `json:"gone,omitempty"` // what cuMemGetInfo told it is missing from the whole card, its context included
+	Held      uint64 `json:"held"`           // what nvidia-smi says of it; of memory without a process, what was exported
+	Cgroup    string `json:"cgroup"`
+}
+
+// Job is a job and what Bookend recorded of it.
+type Job struct {
+	ID     int    `json:"id"`
+	User   string `json:"user"` // "name(uid)"
+	State  string `json:"state"`
+	Asked  string `json:"asked,omitempty"` // its --gres
+	GPUs   []GPU  `json:"gpus,omitempty"`  // as Bookend resolved them
+	CUDA   []GPU  `json:"cuda,omitempty"`  // as the job itself saw them
+	Start  *End   `json:"start,omitempty"`
+	End    *End   `json:"end,omitempty"`
+	Hooks  []Hook `json:"hooks,omitempty"`
+	Output string `json:"output"` // the job's log as its user has it
+}
+
+// GPU is one card.
+type GPU struct {
+	Index int    `json:"index"`
+	UUID  string `json:"uuid"`
+}
+
+// End is what Bookend recorded at one end of a job.
+type End struct {
+	Action   string    `json:"action"`
+	Exit     int       `json:"exit"`
+	Held     string    `json:"held,omitempty"` // why a drain was not carried out
+	Curves   []Curve   `json:"curves"`
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Curve is how one card came to rest.
+type Curve struct {
+	GPU     string  `json:"gpu"`
+	State   string  `json:"state"`
+	Settled float64 `json:"settled_s"`
+	Span    float64 `json:"span_s"`
+	Looks   int     `json:"looks"`
+	Used    uint64  `json:"used"` // bytes, at the last look
+}
+
+// Finding is one finding.
+type Finding struct {
+	Code     string `json:"code"`
+	GPU      string `json:"gpu,omitempty"`
+	PID      int    `json:"pid,omitempty"`
+	Bytes    uint64 `json:"bytes"`
+	Job      int    `json:"job,omitempty"` // whose it is said to be
+	Evidence string `json:"evidence,omitempty"`
+	Unknown  string `json:"unknown,omitempty"`
+	Action   string `json:"action,omitempty"`
+}
+
+// Hook is one line of Bookend's own log.
+type Hook struct {
+	Program string  `json:"program"`
+	Message string  `json:"message"`
+	Seconds float64 `json:"seconds"`
+	Looks   int     `json:"looks"`
+	JobLog  string  `json:"job_log,omitempty"`
+}
+
+// Evidence is what another program said at a moment, unchanged.
+type Evidence struct {
+	When    string `json:"when"`
+	Command string `json:"command"`
+	Output  string `json:"output"`
+}
+
+// Timings are wall times of whole programs, run in turn.
+type Timings struct {
+	GPUs     int      `json:"gpus"`
+	Rounds   int      `json:"rounds"`
+	Idle     bool     `json:"idle"` // the cards were clean before and after
+	Programs []Timing `json:"programs"`
+}
+
+// Timing is one program's.
+type Timing struct {
+	Name    string    `json:"name"`
+	What    string    `json:"what"`
+	Command string    `json:"command"`
+	Millis  []float64 `json:"millis"` // in order of the rounds
+}
+
+// Median is the middle of the times, in milliseconds.
+func (t Timing) Median() float64 {
+	sorted := slices.Sorted(slices.Values(t.Millis))
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// Write replaces a file as a whole, so that an interrupted run leaves the last whole one.
+func (f File) Write(path string) error {
+	data, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// Load reads every record below a folder, oldest first. A rehearsal's is an error: it must not be published.
+func Load(folder string) ([]File, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []File
+	for _, path := range paths {
+		f, err := read(path)
+		if err != nil {
+			return nil, fmt.Errorf("read record %q: %w", path, err)
+		}
+		all = append(all, f)
+	}
+	slices.SortStableFunc(all, func(a, b File) int { return a.Date.Compare(b.Date) })
+	return all, nil
+}
+
+func read(path string) (File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return File{}, err
+	}
+	var f File
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&f); err != nil {
+		return File{}, err
+	}
+	return f, f.check()
+}
+
+func (f File) check() error {
+	switch {
+	case f.Version != Version:
+		return fmt.Errorf("version %d, not %d", f.Version, Version)
+	case f.Fake:
+		return errors.New("a rehearsal without a GPU")
+	case f.Machine.GPUs < 1 || f.Machine.GPU == "" || f.Date.IsZero():
+		return errors.New("no machine or date")
+	case (len(f.Runs) == 0) == (f.Timings == nil):
+		return errors.New("want runs or timings, one of them")
+	}
+	for _, r := range f.Runs {
+		if err := r.check(); err != nil {
+			return fmt.Errorf("%s, run %d: %w", r.Scenario, r.Number, err)
+		}
+	}
+	return nil
+}
+
+// check refuses an outcome that the run's own checks do not bear out.
+func (r Run) check() error {
+	if want := r.Judge(); r.Outcome != want {
+		return fmt.Errorf("is called %q, its checks say %q", r.Outcome, want)
+	}
+	return nil
+}
+
+// Judge is the outcome that follows from the checks.
+func (r Run) Judge() Outcome {
+	if r.Problem != "" || len(r.Checks) == 0 {
+		return Broken
+	}
+	for _, c := range r.Checks {
+		if !c.Right {
+			return Wrong
+		}
+	}
+	return Right
+}

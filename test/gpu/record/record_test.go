@@ -1,0 +1,79 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func good() File {
+	return File{
+		Version: Version, Date: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Machine: Machine{GPU: "Example", GPUs: 1},
+		Runs: []Run{{Scenario: "s", Number: 1, Outcome: Right, Checks: []Check{{What: "w", Right: true}}}},
+	}
+}
+
+func TestLoadKeepsWhatWasWritten(t *testing.T) {
+	folder := t.TempDir()
+	later, earlier := good(), good()
+	later.Date = later.Date.AddDate(0, 0, 1)
+	for name, f := range map[string]File{"a.json": later, "b.json": earlier} {
+		if err := f.Write(filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 2 || !all[0].Date.Equal(earlier.Date) || all[0].Runs[0].Checks[0] != earlier.Runs[0].Checks[0] {
+		t.Errorf("loaded %+v", all)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*File)
+		want   string
+	}{
+		"a rehearsal":           {func(f *File) { f.Fake = true }, "rehearsal"},
+		"another version":       {func(f *File) { f.Version++ }, "version"},
+		"no machine":            {func(f *File) { f.Machine.GPU = "" }, "no machine"},
+		"nothing measured":      {func(f *File) { f.Runs = nil }, "want runs or timings"},
+		"both kinds":            {func(f *File) { f.Timings = &Timings{} }, "want runs or timings"},
+		"a wrong run as right":  {func(f *File) { f.Runs[0].Checks[0].Right = false }, "its checks say"},
+		"a broken run as right": {func(f *File) { f.Runs[0].Problem = "no job" }, "its checks say"},
+		"an unjudged run":       {func(f *File) { f.Runs[0].Checks = nil }, "its checks say"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, folder := good(), t.TempDir()
+			tc.change(&f)
+			if err := f.Write(filepath.Join(folder, "x.json")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLoadRefusesUnknownFields(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"version":1,"verdict":"fine"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), "verdict") {
+		t.Errorf("error %v, want one that names the field", err)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for want, millis := range map[float64][]float64{0: nil, 3: {9, 1, 3}, 2.5: {4, 1, 3, 2}} {
+		if got := (Timing{Millis: millis}).Median(); got != want {
+			t.Errorf("median of %v is %v, want %v", millis, got, want)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/wire"
+	"bookend/test/gpu/record"
+)
+
+const (
+	timingsName = "timings"
+	rounds      = 21
+	timedJob    = 100000 // the job ids that the timed hooks are told lie above it, and above any of Slurm's here
+	oneRun      = 20 * time.Second
+)
+
+//go:embed usual-epilog.sh
+var usualEpilog string
+
+// timed is one program of the comparison.
+type timed struct {
+	record.Timing
+	argv  []string
+	env   func(round int) []string
+	stdin []byte // a request; the pipe stays open until the program ends
+}
+
+// timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
+func (l *lane) timings() {
+	programs, err := l.timedPrograms()
+	if err == nil {
+		err = l.awaitIdle(15 * time.Second)
+	}
+	t := &record.Timings{GPUs: len(l.cards), Rounds: rounds}
+	for round := -1; round < rounds && err == nil; round++ { // round -1 warms caches and is not counted
+		for i := range programs {
+			var took time.Duration
+			if took, err = programs[i].once(round); err != nil {
+				break
+			}
+			if round >= 0 {
+				programs[i].Millis = append(programs[i].Millis, float64(took.Microseconds())/1000)
+			}
+		}
+	}
+	if err == nil {
+		err = l.hooksSawClean()
+	}
+	if err != nil {
+		fmt.Fprintln(l.say, "timings: broken:", err)
+		return
+	}
+	t.Idle = l.awaitIdle(0) == nil
+	for _, p := range programs {
+		t.Programs = append(t.Programs, p.Timing)
+		fmt.Fprintf(l.say, "%-34s %8.1f ms\n", p.Name, p.Median())
+	}
+	l.perf = t
+	f := l.file()
+	f.Timings = t
+	if err := f.Write(l.path("performance")); err != nil {
+		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
+	}
+}
+
+func (l *lane) timedPrograms() ([]timed, error) {
+	request, err := l.request()
+	if err != nil {
+		return nil, err
+	}
+	none := func(int) []string { return nil }
+	all := []timed{
+		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
+		{Timing: timing("bookend-prolog, job without GPUs", "what every other job pays"),
+			argv: []string{l.site.Program("bookend-prolog")}, env: func(n int) []string { return l.hookEnv("prolog_slurmd", n, false) }},
+		{Timing: timing("bookend-prolog", "start of a job with every card, all clean"),
+			argv: []string{l.site.Program("bookend-prolog")}, env: func(n int) []string { return l.hookEnv("prolog_slurmd", n, true) }},
+		{Timing: timing("bookend-epilog", "its end, all clean"),
+			argv: []string{l.site.Program("bookend-epilog")}, env: func(n int) []string { return l.hookEnv("epilog_slurmd", n, true) }},
+		{Timing: timing("bookend-gpu", "the backend alone: one look at every card"),
+			argv: []string{l.site.Program("bookend-gpu")}, env: none, stdin: request},
+	}
+	if l.smi == "" {
+		return all, nil
+	}
+	usual := filepath.Join(l.site.Dir, "usual-epilog.sh")
+	if err := os.WriteFile(usual, []byte(usualEpilog), 0o755); err != nil {
+		return nil, err
+	}
+	return append(all,
+		l.plain(smiQuery, "one query, whole process", l.smi, strings.Fields(smiQuery)[1:]...),
+		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid", "--format=csv,noheader,nounits"),
+		l.plain(usualName, "both queries, and a ps for each process", usual),
+	), nil
+}
+
+const (
+	smiQuery  = "nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits"
+	usualName = "usual shell epilog"
+)
+
+func timing(name, what string) record.Timing { return record.Timing{Name: name, What: what} }
+
+func (l *lane) plain(name, what, program string, args ...string) timed {
+	path := "PATH=" + os.Getenv("PATH")
+	if l.smi != "" {
+		path += ":" + filepath.Dir(l.smi)
+	}
+	return timed{Timing: timing(name, what), argv: append([]string{program}, args...), env: func(int) []string { return []string{path} }}
+}
+
+// hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
+func (l *lane) hookEnv(context string, round int, gpus bool) []string {
+	id := fmt.Sprint(timedJob + 1 + round)
+	uid, gid := ids(l.site.Users[0])
+	env := []string{
+		"BOOKEND_CONFIG=" + l.site.ConfigFile(node), "SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=" + node,
+		"SLURM_CLUSTER_NAME=bookend", "SLURM_CONF=" + l.site.ConfFile(), "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id,
+		fmt.Sprintf("SLURM_JOB_UID=%d", uid), fmt.Sprintf("SLURM_UID=%d", uid), fmt.Sprintf("SLURM_JOB_GID=%d", gid),
+		"SLURM_JOB_USER=" + l.site.Users[0], "SLURM_NODELIST=" + node, "SLURM_JOB_PARTITION=main",
+		"SLURM_JOB_WORK_DIR=/", "SLURM_JOB_RESTART_COUNT=0",
+	}
+	if gpus {
+		var indexes []string
+		for i := range l.cards {
+			indexes = append(indexes, fmt.Sprint(i))
+		}
+		list := strings.Join(indexes, ",")
+		env = append(env, "SLURM_JOB_GPUS="+list, "CUDA_VISIBLE_DEVICES="+list)
+	}
+	if context == "epilog_slurmd" {
+		env = append(env, "SLURM_JOB_EXIT_CODE=0", "SLURM_JOB_EXIT_CODE2=0:0", "SLURM_JOB_DERIVED_EC=0")
+	}
+	return env
+}
+
+// request asks the backend for one look at every card, as a hook would.
+func (l *lane) request() ([]byte, error) {
+	r := wire.Request{Bookend: wire.Version, Op: wire.Snapshot, DeadlineMillis: 5000}
+	if w := l.site.World(node); w != nil {
+		r.Options.NVMLLibrary = w.NVML()
+	}
+	for _, c := range l.cards {
+		bus, err := gpu.ParseBusID(c.bus)
+		if err != nil {
+			return nil, err
+		}
+		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: bus})
+	}
+	return r.Line()
+}
+
+// once runs the program and returns its wall time, from before its start to after its end.
+func (t *timed) once(round int) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), oneRun)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, t.argv[0], t.argv[1:]...)
+	cmd.Env = append([]string{}, t.env(round)...)
+	t.Command = strings.Join(t.argv, " ")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var pipe io.WriteCloser
+	if t.stdin != nil {
+		var err error
+		if pipe, err = cmd.StdinPipe(); err != nil {
+			return 0, err
+		}
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	if pipe != nil {
+		if _, err := pipe.Write(t.stdin); err != nil {
+			return 0, err
+		}
+	}
+	err := cmd.Wait()
+	took := time.Since(began)
+	if err != nil {
+		return took, fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String()))
+	}
+	return took, nil
+}
+
+// hooksSawClean makes sure that the timed hooks did their work: every one looked at every card, once, and found
+// them clean.
+func (l *lane) hooksSawClean() error {
+	r := run{lane: l, rec: &record.Run{}}
+	for round := range rounds {
+		hooks, err := r.hooks(timedJob + 1 + round)
+		if err != nil {
+			return err
+		}
+		for _, h := range hooks {
+			if h.Message != "clean" || h.Looks != 1 {
+				return fmt.Errorf("round %d: %s said %q after %d looks", round, h.Program, h.Message, h.Looks)
+			}
+		}
+		if len(hooks) != 2 {
+			return fmt.Errorf("round %d: %d hooks wrote to the log, want 2", round, len(hooks))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+// Package site puts a whole Bookend installation on a private Slurm: programs, a configuration for each node,
+// hooks, and GPUs, fake or real. The end-to-end tests, the demonstration and the GPU lane all stand on it.
+package site
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"bookend/test/cluster"
+	"bookend/test/fakegpu"
+)
+
+// Options describe a site. Only Programs is required.
+type Options struct {
+	Programs  string   // folder with the built programs
+	Nodes     []string // default: n1
+	GPUs      int      // of each node, default 2; ignored with Devices
+	Devices   []string // real GPUs' device nodes: no fake world is made
+	Mode      string   // default: observe
+	Track     cluster.Track
+	Config    string // further sections of each node's configuration
+	World     []fakegpu.Option
+	Conf      []string // further lines of slurm.conf
+	Flags     string   // PrologFlags, default Alloc
+	NoTask    bool     // no TaskProlog and TaskEpilog
+	Dir       string   // default: a scratch folder of its own, removed by Down
+	Constrain bool     // ConstrainDevices
+}
+
+// Site is a running installation.
+type Site struct {
+	*cluster.Cluster
+	Dir    string
+	Users  []string
+	worlds map[string]*fakegpu.World
+	made   bool // Dir is ours to remove
+}
+
+// Up installs and starts a site.
+func Up(o Options) (_ *Site, err error) {
+	o = o.filled()
+	s := &Site{Dir: o.Dir, worlds: map[string]*fakegpu.World{}}
+	if s.Dir == "" {
+		if s.Dir, err = cluster.Scratch(); err != nil {
+			return nil, err
+		}
+		s.made = true
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Down())
+		}
+	}()
+	if err := s.install(o); err != nil {
+		return nil, err
+	}
+	if s.Users, err = cluster.Users(2); err != nil {
+		return nil, err
+	}
+	return s, s.start(o)
+}
+
+func (o Options) filled() Options {
+	if len(o.Nodes) == 0 {
+		o.Nodes = []string{"n1"}
+	}
+	if o.GPUs == 0 {
+		o.GPUs = 2
+	}
+	if o.Mode == "" {
+		o.Mode = "observe"
+	}
+	if o.Flags == "" {
+		o.Flags = "Alloc"
+	}
+	return o
+}
+
+// install copies the programs to a folder that only root can write, and makes each node's world and config.
+func (s *Site) install(o Options) error {
+	for _, dir := range []string{"libexec", "etc"} {
+		if err := os.MkdirAll(filepath.Join(s.Dir, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := s.copyPrograms(o.Programs); err != nil {
+		return err
+	}
+	for _, node := range o.Nodes {
+		if err := s.equip(o, node); err != nil {
+			return fmt.Errorf("equip node %q: %w", node, err)
+		}
+	}
+	return nil
+}
+
+func (s *Site) copyPrograms(from string) error {
+	// A process that another test forks meanwhile would have a program open for writing, and nobody could run it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend", "bookend-gpu"} {
+		data, err := os.ReadFile(filepath.Join(from, program))
+		if err != nil {
+			return fmt.Errorf("install: %w (make build)", err)
+		}
+		if err := os.WriteFile(s.Program(program), data, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Site) equip(o Options, node string) error {
+	if len(o.Devices) == 0 {
+		w, err := fakegpu.New(s.in("world-"+node), append([]fakegpu.Option{fakegpu.GPUs(o.GPUs)}, o.World...)...)
+		if err != nil {
+			return err
+		}
+		s.worlds[node] = w
+		if err := w.StartKeeper(); err != nil {
+			return err
+		}
+	}
+	return s.WriteConfig(node, o.Mode, o.Config)
+}
+
+// WriteConfig gives a node a new configuration; sections may override nothing but what site does not set.
+func (s *Site) WriteConfig(node, mode, sections string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "version: 1\nmode: %s\nbackend: %s\n", mode, s.Program("bookend-gpu"))
+	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.in("var"), s.in("log-bookend"))
+	if w := s.worlds[node]; w != nil {
+		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  driver_proc: %s\n",
+			w.Sys(), w.Dev(), w.NVML(), w.DriverProc())
+	}
+	b.WriteString(sections)
+	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
+}
+
+func (s *Site) start(o Options) error {
+	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf, ConstrainDevices: o.Constrain,
+		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
+	for _, hook := range []struct {
+		name, program string
+		path          *string
+	}{
+		{"prolog", "bookend-prolog", &opts.Prolog}, {"epilog", "bookend-epilog", &opts.Epilog},
+		{"task-prolog", "bookend-prolog", &opts.TaskProlog}, {"task-epilog", "bookend-epilog", &opts.TaskEpilog},
+	} {
+		if o.NoTask && strings.HasPrefix(hook.name, "task") {
+			continue
+		}
+		// Each node has its own configuration, as each real node has its own /etc.
+		text := fmt.Sprintf("#!/bin/sh\nBOOKEND_CONFIG=%s/bookend-$SLURMD_NODENAME.yaml exec %s\n", s.in("etc"), s.Program(hook.program))
+		path, err := cluster.WriteHook(opts.Dir, hook.name, text)
+		if err != nil {
+			return err
+		}
+		*hook.path = path
+	}
+	for _, node := range o.Nodes {
+		devices := o.Devices
+		if w := s.worlds[node]; w != nil {
+			for i := range o.GPUs {
+				devices = append(devices, w.Node(i))
+			}
+		}
+		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices})
+	}
+	var err error
+	s.Cluster, err = cluster.Up(opts)
+	return err
+}
+
+func (s *Site) in(name string) string { return filepath.Join(s.Dir, name) }
+
+// Program is the path of an installed program.
+func (s *Site) Program(name string) string { return s.in("libexec/" + name) }
+
+// ConfigFile is a node's configuration file.
+func (s *Site) ConfigFile(node string) string { return s.in("etc/bookend-" + node + ".yaml") }
+
+// World is a node's fake GPUs, nil where they are real.
+func (s *Site) World(node string) *fakegpu.World { return s.worlds[node] }
+
+// Run is the folder of a site's state (paths.run).
+func (s *Site) Run() string { return s.in("run") }
+
+// LogFile is Bookend's own log.
+func (s *Site) LogFile() string { return s.in("log-bookend/bookend.log") }
+
+// Log is what Bookend's own log says.
+func (s *Site) Log() (string, error) {
+	data, err := os.ReadFile(s.LogFile())
+	return string(data), err
+}
+
+// Bookend runs the command line as root with a node's configuration.
+func (s *Site) Bookend(node string, args ...string) (string, error) {
+	cmd := exec.Command(s.Program("bookend"), args...)
+	cmd.Env = []string{"BOOKEND_CONFIG=" + s.ConfigFile(node), "TZ=UTC"}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// Down ends everything the site started, jobs' leftovers included, and removes it.
+func (s *Site) Down() error {
+	var errs []error
+	if s.Cluster != nil {
+		_, err := s.EndLeftovers()
+		errs = append(errs, err, s.Cluster.Down())
+	}
+	for _, w := range s.worlds {
+		errs = append(errs, w.Close())
+	}
+	if s.made {
+		errs = append(errs, cluster.Remove(s.Dir))
+	}
+	return errors.Join(errs...)
+}
