@@ -118,21 +118,19 @@ func lockNames(nodes []Node, patience time.Duration) (locks []*os.File, err erro
 }
 
 // prepareCgroups makes room for the nodes' cgroups: empty remains are removed, used ones are another's.
-// It reports whether it made the slice, so that only then it is removed again.
-func (h cgroupHost) prepareCgroups(t Track, nodes []Node) (madeSlice bool, err error) {
+func (h cgroupHost) prepareCgroups(t Track, nodes []Node) error {
 	for _, dir := range h.folders(t, nodes) {
 		if err := removeCgroup(dir); err != nil {
-			return false, fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err)
+			return fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err)
 		}
 	}
 	if t != CgroupV2 {
-		return false, nil
+		return nil
 	}
-	err = os.Mkdir(h.slice(), 0o755)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
+	if err := os.Mkdir(h.slice(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-	return err == nil, err
+	return nil
 }
 
 // removeCgroup removes a cgroup and those below it, deepest first. A missing one is no error, a populated

@@ -22,7 +22,6 @@ type record struct {
 	OwnerStart uint64   `json:"owner_start"`
 	Daemons    []string `json:"daemons"`
 	Cgroups    []string `json:"cgroups,omitempty"`
-	MadeSlice  string   `json:"made_slice,omitempty"`
 	Users      []uint32 `json:"users,omitempty"` // whose jobs may have left something
 }
 
@@ -87,11 +86,17 @@ func endDaemons(dir string, r record) error {
 	if err != nil {
 		return errors.Join(termErr, err)
 	}
-	left, killErr := end(append(family, rest...), syscall.SIGKILL, 5*time.Second)
-	if len(left) > 0 {
-		killErr = errors.Join(killErr, fmt.Errorf("processes %v do not end", pids(left)))
+	// Again until a look finds nobody: slurmd may have started another hook between a look and its end.
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		left, killErr := end(append(family, rest...), syscall.SIGKILL, 5*time.Second)
+		if len(left) > 0 {
+			return errors.Join(termErr, killErr, fmt.Errorf("processes %v do not end", pids(left)))
+		}
+		family = nil
+		if rest, err = stepsOf(dir, r); err != nil || len(rest) == 0 || time.Now().After(deadline) {
+			return errors.Join(termErr, killErr, err)
+		}
 	}
-	return errors.Join(termErr, killErr)
 }
 
 // daemonsOf finds the daemons by their pid files. The environment of each must name this cluster: the file
@@ -183,22 +188,19 @@ func pids(all []process) []int {
 	return numbers
 }
 
-// removeCgroups removes the nodes' cgroups, which Slurm leaves behind. A dying process may still be charged to
-// one for a moment.
+// removeCgroups removes the nodes' cgroups, which Slurm leaves behind. A dying process, or a thread of it that
+// outlives its first, may still be charged to one for a moment: on a loaded machine that took over three seconds.
+// The slice they lie in stays: other clusters of this host use it too, and an empty folder harms nobody.
 func removeCgroups(r record) error {
-	dirs := r.Cgroups
-	if r.MadeSlice != "" {
-		dirs = append(slices.Clone(dirs), r.MadeSlice)
-	}
 	var errs []error
-	for _, dir := range dirs {
+	for _, dir := range r.Cgroups {
 		errs = append(errs, retryBusy(func() error { return removeCgroup(dir) }))
 	}
 	return errors.Join(errs...)
 }
 
 func retryBusy(f func() error) error {
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if err := f(); !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
 			return err
 		}

@@ -42,8 +42,7 @@ func (c *Cluster) writeRecord() error {
 			return err
 		}
 	}
-	madeSlice, err := c.cgroups.prepareCgroups(o.Track, o.Nodes)
-	if err != nil {
+	if err := c.cgroups.prepareCgroups(o.Track, o.Nodes); err != nil {
 		return err
 	}
 	owner, ok := readProcess(os.Getpid())
@@ -53,9 +52,6 @@ func (c *Cluster) writeRecord() error {
 	c.record = record{
 		OwnerPID: owner.pid, OwnerStart: owner.start,
 		Daemons: o.daemons(), Cgroups: c.cgroups.folders(o.Track, o.Nodes),
-	}
-	if madeSlice {
-		c.record.MadeSlice = c.cgroups.slice()
 	}
 	return c.record.write(c.paths.dir)
 }

@@ -79,14 +79,36 @@ func TestDownLeavesNothing(t *testing.T) {
 			}
 			c := Start(t, o)
 			makeBusy(t, c)
+			other := otherCgroup(t, c, track)
 			for range 2 { // the second call has nothing to do
 				if err := c.Down(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			checkNothingLeft(t, o.Dir, track)
+			if _, err := os.Stat(other); other != "" && err != nil {
+				t.Errorf("another cluster's cgroup: %v", err)
+			}
 		})
 	}
+}
+
+// otherCgroup makes what a second cluster of this host has beside the first one's cgroups.
+func otherCgroup(t *testing.T, c *Cluster, track Track) string {
+	t.Helper()
+	if track != CgroupV2 {
+		return ""
+	}
+	other := filepath.Join(c.cgroups.slice(), "other_slurmstepd.scope")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeCgroup(other); err != nil {
+			t.Error(err)
+		}
+	})
+	return other
 }
 
 // makeBusy leaves a job running on one node, an epilog hanging on the other and a mount.
