@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/clock"
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/stage"
 	"bookend/internal/state"
@@ -96,7 +97,7 @@ func TestWhichNode(t *testing.T) {
 	}
 	store, err := state.Open(filepath.Join(dir, "run"), "n1")
 	must(t, err)
-	must(t, store.Begin(state.Run{Job: slurm.Job{ID: 28, Node: "n1"}, Start: &state.End{At: time.Second}}))
+	must(t, store.Begin(ledger.Run{Job: slurm.Job{ID: 28, Node: "n1"}, Start: &ledger.End{At: time.Second}}))
 	for _, args := range [][]string{
 		{"status"}, {"status", "--node", "n1"}, {"show", "28"}, {"show", "28", "--node", "n1"}, {"show", "--node=n1", "28"},
 	} {

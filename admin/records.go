@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"bookend/internal/config"
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/stage"
 	"bookend/internal/state"
@@ -18,7 +19,7 @@ import (
 type records struct {
 	node    string
 	store   *state.Store
-	runs    []state.Run
+	runs    []ledger.Run
 	damaged []state.Damage
 }
 
@@ -89,11 +90,11 @@ func load(paths config.Paths, node string) (records, error) {
 	return r, nil
 }
 
-func id(r state.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
+func id(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 
 // of returns the runs that a reference names, in the order of records.
-func (r records) of(ref slurm.Ref) []state.Run {
-	var out []state.Run
+func (r records) of(ref slurm.Ref) []ledger.Run {
+	var out []ledger.Run
 	for _, run := range r.runs {
 		if names(ref, run) {
 			out = append(out, run)
@@ -102,7 +103,7 @@ func (r records) of(ref slurm.Ref) []state.Run {
 	return out
 }
 
-func names(ref slurm.Ref, run state.Run) bool {
+func names(ref slurm.Ref, run ledger.Run) bool {
 	switch ref.Kind {
 	case slurm.RefRun:
 		return run.Job.SLUID == ref.SLUID

@@ -20,6 +20,12 @@ type Process struct {
 	State    string        `json:"state,omitempty"`   // R S D T Z …
 	Cgroup   slurm.Owner   `json:"cgroup,omitzero"`   // the job its cgroup names, if any
 	EnvJobID slurm.JobID   `json:"env_job,omitempty"` // SLURM_JOB_ID in its initial environment: forgeable
+	// Service is the systemd unit of the system manager that its cgroup names ("dcgm.service"), Container the
+	// container that it names; never both with a job. A user's own manager names neither.
+	Service   string `json:"service,omitempty"`
+	Container string `json:"container,omitempty"`
+	Exe       string `json:"exe,omitempty"`        // target of its exe link
+	OtherPIDs bool   `json:"other_pids,omitempty"` // it sees itself under another PID: another PID namespace
 }
 
 // Level is the evidence behind an attribution, strongest first.

@@ -37,6 +37,10 @@ const (
 	Lost    Code = "BKD-LOST"
 	Missing Code = "BKD-MISSING"
 	Unread  Code = "BKD-UNREAD"
+	// Trespass is about a card that is not the hook's job's.
+	Trespass Code = "BKD-TRESPASS"
+	Untraced Code = "BKD-UNTRACED"
+	Ended    Code = "BKD-ENDED"
 
 	NoDriver Code = "BKD-NODRIVER"
 	Mismatch Code = "BKD-MISMATCH"

@@ -43,6 +43,8 @@ type Config struct {
 	Deadlines  Deadlines  `yaml:"deadlines"`
 	Settle     Settle     `yaml:"settle"`
 	Thresholds Thresholds `yaml:"thresholds"`
+	Look       Look       `yaml:"look"`
+	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
 	Policy     Policy     `yaml:"policy"`
 	JobLog     JobLog     `yaml:"job_log"`
@@ -84,9 +86,22 @@ const (
 type Slurm struct {
 	// SharedPartitions hand one GPU to several jobs (shards, MPS, oversubscription).
 	SharedPartitions []string `yaml:"shared_partitions"`
-	RunInJobBackend  bool     `yaml:"run_in_job_backend"` // may hooks under PrologFlags=RunInJob start the backend
-	Scontrol         string   `yaml:"scontrol"`           // for drain.reason_by hook: of slurmd's own version
+	// Shards says whether GPUs may be given out in parts that look like whole GPUs to a hook.
+	Shards          Shards `yaml:"shards"`
+	GresConf        string `yaml:"gres_conf"`          // for shards auto; empty: where slurmd of this node looks
+	RunInJobBackend bool   `yaml:"run_in_job_backend"` // may hooks under PrologFlags=RunInJob start the backend
+	Scontrol        string `yaml:"scontrol"`           // for drain.reason_by hook: of slurmd's own version
 }
+
+// Shards says whether a GPU may be given out in parts.
+type Shards string
+
+// The answers.
+const (
+	ShardsAuto Shards = "auto" // gres.conf tells; where it cannot be read, unknown
+	ShardsYes  Shards = "yes"
+	ShardsNo   Shards = "no"
+)
 
 // Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
 type Deadlines struct {
@@ -127,6 +142,20 @@ type Thresholds struct {
 	Report    Size `yaml:"report"`     // 32MiB
 	Drain     Size `yaml:"drain"`      // 512MiB
 	PerClient Size `yaml:"per_client"` // driver memory a listed process holds beyond its listed figure
+}
+
+// Look says what root hooks look at beyond the job's own cards.
+type Look struct {
+	// Holders: search /proc for who has a card open when something on it is unexplained.
+	Holders bool `yaml:"holders"`
+	// Neighbours: look once at the node's other cards, for processes of jobs that were not given them.
+	Neighbours bool `yaml:"neighbours"`
+}
+
+// CleanUp says whether the epilog ends processes that a cgroup proved to be the ended job's.
+type CleanUp struct {
+	Enabled bool     `yaml:"enabled"`
+	Grace   Duration `yaml:"grace"` // between TERM and KILL
 }
 
 // DrainRules bound what a drain may do.

@@ -23,7 +23,7 @@ func Default() Config {
 			DriverProc: "/proc/driver/nvidia",
 			GPUOrder:   OrderAuto,
 		},
-		Slurm: Slurm{Scontrol: "/usr/bin/scontrol"},
+		Slurm: Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
 		Deadlines: Deadlines{
 			// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.
 			Prolog: HookDeadline{Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Outputs: seconds(0.5)},
@@ -38,6 +38,8 @@ func Default() Config {
 		},
 		// A listed process uses 8-9 MiB more than its listed figure (measured, driver 580).
 		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
+		Look:       Look{Holders: true, Neighbours: true},
+		CleanUp:    CleanUp{Grace: seconds(2)},
 		Drain:      DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2},
 		Policy:     shippedPolicy(),
 		JobLog:     JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always},
@@ -71,6 +73,9 @@ var shipped = []struct {
 	{code.Lost, Drain, Drain},
 	{code.Missing, Warn, Warn},
 	{code.Unread, Warn, Warn},
+	{code.Trespass, Note, Note},
+	{code.Untraced, Note, Note},
+	{code.Ended, Note, Note},
 
 	{code.NoDriver, Warn, Warn},
 	{code.Mismatch, Warn, Warn},

@@ -12,9 +12,11 @@ import (
 
 // Side is what one end of a job saw: the last look at its GPUs, how each came to rest, who was listed.
 type Side struct {
-	Snapshot  gpu.Snapshot
-	Curves    map[gpu.ID]settle.Curve
-	Processes map[int]attrib.Process
+	Snapshot   gpu.Snapshot
+	Curves     map[gpu.ID]settle.Curve
+	Processes  map[int]attrib.Process
+	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained
+	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
 }
 
 // Card is one GPU of the job, with Slurm's number of it.
@@ -41,8 +43,10 @@ type Scene struct {
 	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
 	Left   []Finding
 	Limits Limits
-	Shared string // why others may use these GPUs legally; empty when the job has them alone
-	Doubt  string // a reason that makes every finding of this hook uncertain (RunInJob)
+	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
+	Baselines map[gpu.ID]Baseline
+	Shared    string // why others may use these GPUs legally; empty when the job has them alone
+	Doubt     string // a reason that makes every finding of this hook uncertain (RunInJob)
 }
 
 // Compare judges every GPU of the job, at its start (without Before) or at its end.
@@ -233,8 +237,18 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	return f, extra >= s.Limits.Report
 }
 
+// Unexplained is the balance of a card in bytes: used - the baseline - its listed processes - the driver's share a
+// client, or why it cannot be told.
+func Unexplained(r gpu.Reading, l Limits, b Baseline) (bytes uint64, unknown string) {
+	bytes, unknown = balance(r, l)
+	return bytes - min(bytes, b.Bytes), unknown
+}
+
 // balance returns used - listed - the driver's share a client, or why it cannot be told.
 func balance(r gpu.Reading, l Limits) (bytes uint64, unknown string) {
+	if r.Memory.Unjudged != "" {
+		return 0, r.Memory.Unjudged
+	}
 	if !r.Memory.Used.Known() {
 		return 0, r.Memory.Used.Unknown
 	}

@@ -19,6 +19,11 @@ type Finding struct {
 	Bytes  gpu.Figure `json:"bytes,omitzero"`   // memory this finding is about
 	Holder *Holder    `json:"holder,omitempty"` // the process it is about
 	Owner  *Owner     `json:"owner,omitempty"`  // the job it is blamed on, never without its level
+	// Candidates are live processes that may hold it: for a process that is gone those that have this very card
+	// open, for memory without a process those that have the driver open and nothing that explains why. Searched
+	// says that every process of the node was looked into for them.
+	Candidates []Holder `json:"candidates,omitempty"`
+	Searched   bool     `json:"searched,omitempty"`
 
 	Observed string `json:"observed,omitempty"` // raw strings of the system may be inside: report.Clean before use
 	Expected string `json:"expected,omitempty"`
@@ -30,7 +35,9 @@ type Finding struct {
 // Holder is a process that holds a GPU's memory.
 type Holder struct {
 	attrib.Process
-	Memory gpu.Figure `json:"memory"`
+	Memory  gpu.Figure     `json:"memory"` // unknown for a candidate: a descriptor proves no bytes
+	Classes []attrib.Class `json:"classes,omitempty"`
+	Open    []string       `json:"open,omitempty"` // device nodes it has open, where that was looked at: "nvidia0"
 }
 
 // Owner is the job a finding is blamed on.

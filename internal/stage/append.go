@@ -8,8 +8,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/joblog"
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 // appendRequest crosses the pipe of opAppend. The target is the user's claim.
@@ -38,7 +38,7 @@ var serveAppend = served(func(r appendRequest) (appendReply, error) {
 })
 
 // append adds the end report to the job's own output, as the user. A job without such a file is normal.
-func (h *hook) append(run state.Run) {
+func (h *hook) append(run ledger.Run) {
 	if !h.wanted(h.cfg.JobLog.End) || h.env.EUID != 0 || h.job.UID == 0 {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -27,7 +28,7 @@ func epilog(h *hook) {
 	if h.store != nil {
 		store, run := h.store, run
 		run.Job = h.job
-		put := func(e state.End) { _ = store.Close(run, e) }
+		put := func(e ledger.End) { _ = store.Close(run, e) }
 		h.unfinished.Store(&put)
 	}
 	h.survey(func() map[gpu.ID]gpu.Expected {
@@ -41,7 +42,7 @@ func epilog(h *hook) {
 	h.text = report.End(h.report())
 	if h.store != nil {
 		if drop := h.readDrop(); drop != nil {
-			run.Display = state.Display{Array: drop.Array, HetID: drop.HetID}
+			run.Display = ledger.Display{Array: drop.Array, HetID: drop.HetID}
 		}
 		run.Job = h.job
 		if len(h.devices) > 0 { // an end that could not look keeps what the start knew
@@ -60,10 +61,10 @@ func epilog(h *hook) {
 }
 
 // recall finds the record of the job's start. Without one, and at a second epilog, nothing is certain.
-func (h *hook) recall() (state.Run, state.Which) {
+func (h *hook) recall() (ledger.Run, state.Which) {
 	if h.store == nil {
 		h.add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})
-		return state.Run{}, state.NoRun
+		return ledger.Run{}, state.NoRun
 	}
 	run, which, err := h.store.Find(h.job)
 	h.try(err)
@@ -77,7 +78,7 @@ func (h *hook) recall() (state.Run, state.Which) {
 }
 
 // startOf is the start's view, void when the driver was reloaded or the node rebooted since.
-func (h *hook) startOf(run state.Run) *finding.Side {
+func (h *hook) startOf(run ledger.Run) *finding.Side {
 	if run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/policy"
 	"bookend/internal/report"
 	"bookend/internal/routine"
@@ -28,7 +29,7 @@ type hook struct {
 	store  *state.Store // nil where state cannot be used; the hook goes on without
 
 	epoch   gpu.Epoch
-	devices []state.Assigned
+	devices []ledger.Assigned
 	cards   []finding.Card
 	looks   int
 	inJob   bool // PrologFlags=RunInJob: the hook sits in the job's own cgroup
@@ -40,7 +41,7 @@ type hook struct {
 	text    []report.Safe
 	jobLog  string // what became of the end report, for the log
 
-	unfinished atomic.Pointer[func(state.End)] // puts an end on record that the steps could not; nil once they did
+	unfinished atomic.Pointer[func(ledger.End)] // puts an end on record that the steps could not; nil once they did
 }
 
 // rootHook frames a prolog or epilog: nothing to do without GPUs, one deadline, one verdict whatever happens.
@@ -87,7 +88,7 @@ func (h *hook) panicked(p *routine.Panic) {
 func (h *hook) leave(why string) {
 	f := finding.Finding{Code: code.Deadline, Observed: "stopped by " + why, Expected: "a hook that ends in time"}
 	now := h.env.Clock.Boot()
-	h.giveUp(state.End{
+	h.giveUp(ledger.End{
 		At: now, Wall: h.env.Clock.Wall(), Findings: []finding.Finding{f},
 		Verdict: policy.Verdict{Action: config.Warn, Exit: int(h.exit.Load()), Code: f.Code},
 	})
@@ -95,7 +96,7 @@ func (h *hook) leave(why string) {
 }
 
 // giveUp puts on record what there is, where nothing has been put there yet.
-func (h *hook) giveUp(e state.End) {
+func (h *hook) giveUp(e ledger.End) {
 	if put := h.unfinished.Swap(nil); put != nil {
 		(*put)(e)
 	}

@@ -3,6 +3,7 @@ package stage
 import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -24,11 +25,11 @@ func prolog(h *hook) {
 	if h.store != nil {
 		h.try(h.store.RemoveReport(h.job)) // an earlier run's must not pass for this one's, whatever happens here
 		store, job := h.store, h.job
-		put := func(e state.End) { _ = store.Begin(state.Run{Job: job, Start: &e}) }
+		put := func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) }
 		h.unfinished.Store(&put)
 	}
 	h.survey(func() map[gpu.ID]gpu.Expected { return nil })
-	run := state.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
+	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
 	for _, f := range finding.Compare(h.scene(run)) {
 		h.add(f)
 	}

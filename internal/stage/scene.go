@@ -5,20 +5,20 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/finding"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/settle"
-	"bookend/internal/state"
 )
 
 // scene gathers what a comparison is made of.
-func (h *hook) scene(self state.Run) finding.Scene {
-	var book book
+func (h *hook) scene(self ledger.Run) finding.Scene {
+	var book ledger.Book
 	if !h.atRest() { // the ledger answers whose something is; on clean cards nobody asks
 		book = h.ledger(self)
 	}
 	s := finding.Scene{
 		Job: h.job, Cards: h.cards, Before: h.before, Now: h.now,
-		Self: book.self, Others: book.others, Left: book.left, Shared: h.shared(),
+		Self: book.Self, Others: book.Others, Left: book.Left, Shared: h.shared(),
 		Limits: finding.Limits{
 			Report: uint64(h.cfg.Thresholds.Report), Drain: uint64(h.cfg.Thresholds.Drain), PerClient: uint64(h.cfg.Thresholds.PerClient),
 		},
@@ -40,8 +40,8 @@ func (h *hook) atRest() bool {
 }
 
 // end is this hook's part of the job's record.
-func (h *hook) end() state.End {
-	e := state.End{
+func (h *hook) end() ledger.End {
+	e := ledger.End{
 		At: h.now.Snapshot.At, Wall: h.env.Clock.Wall(), Snapshot: h.now.Snapshot, Curves: h.now.Curves,
 		Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
 	}
@@ -62,7 +62,7 @@ func (h *hook) report() report.Scene {
 }
 
 // side turns one end of a record back into what was seen.
-func side(e state.End) *finding.Side {
+func side(e ledger.End) *finding.Side {
 	s := &finding.Side{Snapshot: e.Snapshot, Curves: e.Curves, Processes: map[int]attrib.Process{}}
 	for _, p := range e.Processes {
 		s.Processes[p.PID] = p

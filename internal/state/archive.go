@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -91,26 +92,26 @@ func makeHistory(varDir, node string) (string, error) {
 }
 
 // ended returns the runs that are over, the latest first.
-func ended(runs []Run) []Run {
-	var over []Run
+func ended(runs []ledger.Run) []ledger.Run {
+	var over []ledger.Run
 	for _, r := range runs {
 		if _, superseded := r.Superseded(runs); superseded || r.Closed() {
 			over = append(over, r)
 		}
 	}
-	slices.SortStableFunc(over, func(a, b Run) int { return cmp.Compare(lastSeen(b), lastSeen(a)) })
+	slices.SortStableFunc(over, func(a, b ledger.Run) int { return cmp.Compare(lastSeen(b), lastSeen(a)) })
 	return over
 }
 
-func lastSeen(r Run) time.Duration {
+func lastSeen(r ledger.Run) time.Duration {
 	if r.Closed() {
 		return r.Ends[len(r.Ends)-1].At
 	}
-	return r.began()
+	return r.Began()
 }
 
 // onCard reports whether a run left something on a card, or may have.
-func onCard(r Run) bool {
+func onCard(r ledger.Run) bool {
 	if !r.Closed() {
 		return true
 	}
@@ -124,7 +125,7 @@ func onCard(r Run) bool {
 
 // retire writes a run to the history, if it is not there, and marks or removes its record. No lock is held while
 // the disk works.
-func (s *Store) retire(history string, r Run, stays bool) error {
+func (s *Store) retire(history string, r ledger.Run, stays bool) error {
 	if r.Archived && stays {
 		return nil
 	}
@@ -160,7 +161,7 @@ func (s *Store) retire(history string, r Run, stays bool) error {
 	return RemoveDrop(s.run, s.node, left)
 }
 
-func (s *Store) unchanged(r Run, seen []byte) bool {
+func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
 	now, err := s.load(r.Job.ID, r.Key)
 	if err != nil {
 		return false
@@ -172,7 +173,7 @@ func (s *Store) unchanged(r Run, seen []byte) bool {
 // remove removes a run's record and its report, and returns whose drop folders are left without a run: the run's
 // own, and the job id's too when this was its last. The job's lock is held, so that nobody begins a run of it
 // meanwhile, and files of interrupted writers are nobody's.
-func (s *Store) remove(r Run) (left slurm.Owner, err error) {
+func (s *Store) remove(r ledger.Run) (left slurm.Owner, err error) {
 	folder := filepath.Join(s.dir, folderName(r.Job.ID))
 	if err := removeOwn(folder, r.Key+suffix); err != nil {
 		return left, err
@@ -227,7 +228,7 @@ func prune(history string, now time.Time, keep Limits) error {
 }
 
 // History returns a node's archived runs, the latest first, and the files there that cannot be used.
-func History(varDir, node string) ([]Run, []Damage) {
+func History(varDir, node string) ([]ledger.Run, []Damage) {
 	if !slurm.ValidNode(node) {
 		return nil, []Damage{{varDir, fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}
@@ -240,7 +241,7 @@ func History(varDir, node string) ([]Run, []Damage) {
 	if err != nil {
 		return nil, []Damage{{folder, err.Error()}}
 	}
-	var runs []Run
+	var runs []ledger.Run
 	var damage []Damage
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), safefile.TempPrefix) {
@@ -256,26 +257,26 @@ func History(varDir, node string) ([]Run, []Damage) {
 		}
 		runs = append(runs, r)
 	}
-	slices.SortStableFunc(runs, func(a, b Run) int { return wall(b).Compare(wall(a)) })
+	slices.SortStableFunc(runs, func(a, b ledger.Run) int { return wall(b).Compare(wall(a)) })
 	return runs, damage
 }
 
-func archived(folder, name, node string) (Run, error) {
+func archived(folder, name, node string) (ledger.Run, error) {
 	base, _ := strings.CutSuffix(name, suffix)
 	number, key, _ := strings.Cut(base, "-")
 	id, ok := slurm.ParseJobID(number)
 	if !ok || !strings.HasSuffix(name, suffix) {
-		return Run{}, fmt.Errorf("%w: not a record's name", errRecord)
+		return ledger.Run{}, fmt.Errorf("%w: not a record's name", errRecord)
 	}
 	data, err := safefile.Read(folder, name, maxRecord)
 	if err != nil {
-		return Run{}, err
+		return ledger.Run{}, err
 	}
 	return decode(data, node, id, key)
 }
 
 // wall is when a run was last seen: across boots, boot times do not compare.
-func wall(r Run) time.Time {
+func wall(r ledger.Run) time.Time {
 	if r.Closed() {
 		return r.Ends[len(r.Ends)-1].Wall
 	}

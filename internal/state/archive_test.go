@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -47,7 +48,7 @@ func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
 	}
 }
 
-func ids(runs []Run) (list []slurm.JobID) {
+func ids(runs []ledger.Run) (list []slurm.JobID) {
 	for _, r := range runs {
 		list = append(list, r.Job.ID)
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"testing"
 
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 )
 
@@ -31,7 +32,7 @@ func BenchmarkProlog(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
-			if _, err := s.remove(Run{Key: string(sluidA), Job: job(next)}); err != nil {
+			if _, err := s.remove(ledger.Run{Key: string(sluidA), Job: job(next)}); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

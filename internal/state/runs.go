@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -43,14 +44,14 @@ const (
 
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
 // first look, from before the job's own processes, is the one that counts.
-func (s *Store) Begin(run Run) error {
+func (s *Store) Begin(run ledger.Run) error {
 	if err := s.begin(run); err != nil {
 		return fmt.Errorf("begin run of job %d: %w", run.Job.ID, err)
 	}
 	return nil
 }
 
-func (s *Store) begin(run Run) error {
+func (s *Store) begin(run ledger.Run) error {
 	if err := s.name(&run); err != nil {
 		return err
 	}
@@ -70,17 +71,17 @@ func (s *Store) begin(run Run) error {
 
 // Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier
 // ends are taken from the record, the rest from run.
-func (s *Store) Close(run Run, end End) error {
+func (s *Store) Close(run ledger.Run, end ledger.End) error {
 	if err := s.close(run, end); err != nil {
 		return fmt.Errorf("close run of job %d: %w", run.Job.ID, err)
 	}
 	return nil
 }
 
-func (s *Store) close(run Run, end End) error {
+func (s *Store) close(run ledger.Run, end ledger.End) error {
 	if run.Key == "" {
 		seen := run
-		seen.Ends = []End{end}
+		seen.Ends = []ledger.End{end}
 		run.Key = keyOf(seen)
 	}
 	if err := s.name(&run); err != nil {
@@ -102,16 +103,16 @@ func (s *Store) close(run Run, end End) error {
 // Find returns the record of the run that an epilog is for: by SLUID, else by start time, where both know it;
 // else the newest open run of the job id. A record of another user is another job's. The error is a Damage when
 // a record of this job id could not be used; the rest of the answer holds all the same.
-func (s *Store) Find(job slurm.Job) (Run, Which, error) {
+func (s *Store) Find(job slurm.Job) (ledger.Run, Which, error) {
 	if err := s.check(job); err != nil {
-		return Run{}, NoRun, fmt.Errorf("find run: %w", err)
+		return ledger.Run{}, NoRun, fmt.Errorf("find run: %w", err)
 	}
 	runs, damage := s.ofJob(job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
 	}
-	var best *Run
+	var best *ledger.Run
 	for i := range runs {
 		r := &runs[i]
 		if r.Job.UID != job.UID || compare(r.Job, job) == other {
@@ -123,7 +124,7 @@ func (s *Store) Find(job slurm.Job) (Run, Which, error) {
 	}
 	switch {
 	case best == nil:
-		return Run{}, NoRun, err
+		return ledger.Run{}, NoRun, err
 	case best.Closed():
 		return *best, ClosedRun, err
 	}
@@ -155,24 +156,24 @@ func compare(a, b slurm.Job) likeness {
 	return other
 }
 
-func better(a, b Run, job slurm.Job) bool {
+func better(a, b ledger.Run, job slurm.Job) bool {
 	if la, lb := compare(a.Job, job), compare(b.Job, job); la != lb {
 		return la > lb
 	}
 	if a.Closed() != b.Closed() {
 		return b.Closed()
 	}
-	return a.began() > b.began()
+	return a.Began() > b.Began()
 }
 
 // Runs returns every record of the node that can be used, and what cannot.
-func (s *Store) Runs() ([]Run, []Damage) {
+func (s *Store) Runs() ([]ledger.Run, []Damage) {
 	// Threat: none from users, who cannot write here.
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, []Damage{{s.dir, err.Error()}}
 	}
-	var runs []Run
+	var runs []ledger.Run
 	var damage []Damage
 	for _, entry := range entries {
 		id, ok := slurm.ParseJobID(entry.Name())
@@ -189,7 +190,7 @@ func (s *Store) Runs() ([]Run, []Damage) {
 }
 
 // ofJob returns the records of one job id.
-func (s *Store) ofJob(id slurm.JobID) (runs []Run, damage []Damage) {
+func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -215,7 +216,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []Run, damage []Damage) {
 
 // rescue sets a record aside that cannot be used. It looks again under the lock: whoever holds that may have
 // repaired it.
-func (s *Store) rescue(id slurm.JobID, key string) (r Run, err error) {
+func (s *Store) rescue(id slurm.JobID, key string) (r ledger.Run, err error) {
 	lock := s.locked(lockOf(id), func() error {
 		if r, err = s.load(id, key); unusable(err) {
 			s.setAside(id, key)
@@ -223,7 +224,7 @@ func (s *Store) rescue(id slurm.JobID, key string) (r Run, err error) {
 		return nil
 	})
 	if lock != nil {
-		return Run{}, lock
+		return ledger.Run{}, lock
 	}
 	return r, err
 }
@@ -234,16 +235,16 @@ func unusable(err error) bool {
 		errors.Is(err, unix.ELOOP)
 }
 
-func (s *Store) load(id slurm.JobID, key string) (Run, error) {
+func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) {
 	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
 	if err != nil {
-		return Run{}, err
+		return ledger.Run{}, err
 	}
 	return decode(data, s.node, id, key)
 }
 
 // name completes a run's key and refuses one that must not become a path.
-func (s *Store) name(run *Run) error {
+func (s *Store) name(run *ledger.Run) error {
 	if err := s.check(run.Job); err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ func (s *Store) name(run *Run) error {
 }
 
 // write replaces a run's record; its job's lock is held.
-func (s *Store) write(run Run) error {
+func (s *Store) write(run ledger.Run) error {
 	data, err := encode(run)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -38,8 +39,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs, damage := s.Runs()
-	want.Ends = []End{*ordered(&end)}
-	if len(damage) != 0 || !reflect.DeepEqual(runs, []Run{want}) {
+	want.Ends = []ledger.End{*ordered(&end)}
+	if len(damage) != 0 || !reflect.DeepEqual(runs, []ledger.Run{want}) {
 		t.Errorf("got  %+v, %v\nwant %+v", runs, damage, want)
 	}
 }
@@ -107,7 +108,7 @@ func TestFind(t *testing.T) {
 		for i, p := range tc.prologs {
 			begin(t, s, p.job, i+1)
 			if p.closed {
-				r, _ := s.load(p.job.ID, keyOf(Run{Job: p.job, Start: at(i + 1)}))
+				r, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
 				if err := s.Close(r, *at(i + 1)); err != nil {
 					t.Fatal(err)
 				}
@@ -117,8 +118,8 @@ func TestFind(t *testing.T) {
 		if err != nil || which != tc.which {
 			t.Errorf("%s: %s, %v; want %s", name, which, err, tc.which)
 		}
-		if which != NoRun && got.began() != at(tc.want+1).At {
-			t.Errorf("%s: found the run of %v, want number %d", name, got.began(), tc.want)
+		if which != NoRun && got.Began() != at(tc.want+1).At {
+			t.Errorf("%s: found the run of %v, want number %d", name, got.Began(), tc.want)
 		}
 	}
 }
@@ -128,7 +129,7 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	j := job(1)
 	j.SLUID = sluidA
 	begin(t, s, j, 10)
-	if err := s.Begin(Run{Job: j, Start: at(20)}); !errors.Is(err, ErrExists) {
+	if err := s.Begin(ledger.Run{Job: j, Start: at(20)}); !errors.Is(err, ErrExists) {
 		t.Errorf("a second prolog: %v", err)
 	}
 	if r, _, _ := s.Find(j); r.Start.At != at(10).At {
@@ -250,8 +251,8 @@ func TestCutAnywhere(t *testing.T) {
 
 func TestGarbage(t *testing.T) {
 	const key = "t5"
-	valid := func(change func(*Run)) []byte {
-		r := Run{Key: key, Job: job(7)}
+	valid := func(change func(*ledger.Run)) []byte {
+		r := ledger.Run{Key: key, Job: job(7)}
 		change(&r)
 		data, err := encode(r)
 		if err != nil {
@@ -262,7 +263,7 @@ func TestGarbage(t *testing.T) {
 	write := func(data []byte) func(string) error {
 		return func(path string) error { return os.WriteFile(path, data, 0o600) }
 	}
-	good := valid(func(*Run) {})
+	good := valid(func(*ledger.Run) {})
 	for name, plant := range map[string]func(string) error{
 		"zeros":         write(make([]byte, 4096)),
 		"noise":         write(bytes.Repeat([]byte{0xff, '{', '"'}, 100)),
@@ -271,10 +272,10 @@ func TestGarbage(t *testing.T) {
 		"two records":   write(append(append([]byte{}, good...), good...)),
 		"other version": write(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1)),
 		"no version":    write(bytes.Replace(good, []byte(`"version":1,`), nil, 1)),
-		"other job":     write(valid(func(r *Run) { r.Job.ID = 8 })),
-		"other node":    write(valid(func(r *Run) { r.Job.Node = "n2" })),
-		"other key":     write(valid(func(r *Run) { r.Key = "t6" })),
-		"bad sluid":     write(valid(func(r *Run) { r.Job.SLUID = "../x" })),
+		"other job":     write(valid(func(r *ledger.Run) { r.Job.ID = 8 })),
+		"other node":    write(valid(func(r *ledger.Run) { r.Job.Node = "n2" })),
+		"other key":     write(valid(func(r *ledger.Run) { r.Key = "t6" })),
+		"bad sluid":     write(valid(func(r *ledger.Run) { r.Job.SLUID = "../x" })),
 		"too large":     write(append(bytes.Clone(good), bytes.Repeat([]byte(" "), maxRecord)...)),
 		"folder":        func(p string) error { return os.Mkdir(p, 0o700) },
 		"named pipe":    func(p string) error { return unix.Mkfifo(p, 0o600) },
@@ -314,7 +315,7 @@ func TestGarbage(t *testing.T) {
 func TestOddNamesAreNoRecords(t *testing.T) {
 	s := open(t, folder(t))
 	for _, name := range []string{"x", "..", "t", "T5", sluidLower()} {
-		data, err := encode(Run{Key: name, Job: job(7)})
+		data, err := encode(ledger.Run{Key: name, Job: job(7)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +337,7 @@ func TestLockedIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range map[string]error{"Begin": s.Begin(Run{Job: job(1), Start: at(20)}), "Close": s.Close(Run{Job: job(1)}, *at(1))} {
+	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
 		if !errors.Is(err, ErrLocked) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -345,11 +346,11 @@ func TestLockedIsUnknown(t *testing.T) {
 	if which != OpenRun || r.Start.At != at(10).At || err == nil {
 		t.Errorf("reading needs no lock: %s, %v", which, err)
 	}
-	if err := s.Begin(Run{Job: job(2), Start: at(20)}); err != nil {
+	if err := s.Begin(ledger.Run{Job: job(2), Start: at(20)}); err != nil {
 		t.Errorf("another job's: %v", err)
 	}
 	release()
-	if err := s.Begin(Run{Job: job(1), Start: at(20)}); err != nil {
+	if err := s.Begin(ledger.Run{Job: job(1), Start: at(20)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -362,7 +363,7 @@ func TestTwoPrologsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range errs {
 		s := open(t, run)
-		wg.Go(func() { errs[i] = s.Begin(Run{Job: j, Start: at(i + 1)}) })
+		wg.Go(func() { errs[i] = s.Begin(ledger.Run{Job: j, Start: at(i + 1)}) })
 	}
 	wg.Wait()
 	won := -1
@@ -407,7 +408,7 @@ func live(run string, id slurm.JobID) error {
 	if err != nil {
 		return err
 	}
-	if err := prolog.Begin(Run{Job: job(id), Start: at(int(id))}); err != nil {
+	if err := prolog.Begin(ledger.Run{Job: job(id), Start: at(int(id))}); err != nil {
 		return err
 	}
 	epilog, err := Open(run, node)

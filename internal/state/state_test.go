@@ -19,6 +19,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/policy"
 	"bookend/internal/safefile"
 	"bookend/internal/settle"
@@ -87,19 +88,19 @@ func open(t *testing.T, run string) *Store {
 func job(id slurm.JobID) slurm.Job { return slurm.Job{ID: id, Node: node, UID: nobody, GID: nobody} }
 
 // at is one end of a run, seen n seconds after boot.
-func at(n int) *End {
-	return &End{At: time.Duration(n) * time.Second, Wall: time.Unix(1_800_000_000+int64(n), 5).UTC()}
+func at(n int) *ledger.End {
+	return &ledger.End{At: time.Duration(n) * time.Second, Wall: time.Unix(1_800_000_000+int64(n), 5).UTC()}
 }
 
 func begin(t *testing.T, s *Store, j slurm.Job, n int) {
 	t.Helper()
-	if err := s.Begin(Run{Job: j, Start: at(n)}); err != nil {
+	if err := s.Begin(ledger.Run{Job: j, Start: at(n)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // full is a run with something in every field that a hook fills.
-func full(id slurm.JobID) Run {
+func full(id slurm.JobID) ledger.Run {
 	minor := 2
 	device := gpu.Device{ID: "GPU-1", BusID: "0000:1b:00.0", Minor: &minor, Name: "NVIDIA H200", Vendor: "nvidia"}
 	end := at(100)
@@ -115,9 +116,9 @@ func full(id slurm.JobID) Run {
 	end.Verdict = policy.Verdict{Action: "warn", Code: code.Orphan}
 	j := job(id)
 	j.SLUID, j.Start = sluidA, time.Unix(1_800_000_000, 0).UTC()
-	return Run{
-		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []Assigned{{Index: 3, Device: device}},
-		Display: Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
+	return ledger.Run{
+		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []ledger.Assigned{{Index: 3, Device: device}},
+		Display: ledger.Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
 	}
 }
 
@@ -183,7 +184,7 @@ func TestNamesAreChecked(t *testing.T) {
 		_, which, find := s.Find(bad)
 		_, read := s.ReadDrop(bad)
 		for name, err := range map[string]error{
-			"Begin": s.Begin(Run{Job: bad}), "Close": s.Close(Run{Job: bad}, End{}), "Find": find,
+			"Begin": s.Begin(ledger.Run{Job: bad}), "Close": s.Close(ledger.Run{Job: bad}, ledger.End{}), "Find": find,
 			"PutReport": s.PutReport(bad, StartReport{}), "MakeDrop": s.MakeDrop(bad), "ReadDrop": read,
 		} {
 			if !errors.Is(err, ErrName) {
@@ -194,7 +195,7 @@ func TestNamesAreChecked(t *testing.T) {
 			t.Errorf("%+v: found %s", bad, which)
 		}
 	}
-	if err := s.Begin(Run{Key: "../x", Job: job(1)}); !errors.Is(err, ErrName) {
+	if err := s.Begin(ledger.Run{Key: "../x", Job: job(1)}); !errors.Is(err, ErrName) {
 		t.Errorf("key: %v", err)
 	}
 	for _, owner := range []slurm.Owner{{}, {SLUID: "../x"}, {ID: 1, SLUID: "../x"}} {
@@ -251,8 +252,8 @@ func TestFullFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
-		"Begin":     s.Begin(Run{Job: job(2), Start: at(20)}),
-		"Close":     s.Close(Run{Job: job(1)}, *at(20)),
+		"Begin":     s.Begin(ledger.Run{Job: job(2), Start: at(20)}),
+		"Close":     s.Close(ledger.Run{Job: job(1)}, *at(20)),
 		"PutReport": s.PutReport(job(1), StartReport{Text: "x"}),
 		"SetStuck":  s.SetStuck(Stuck{PID: 1}),
 	} {
@@ -288,7 +289,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		t.Errorf("%s, %v", which, err)
 	}
 	for name, err := range map[string]error{
-		"Begin": s.Begin(Run{Job: job(2)}), "Close": s.Close(Run{Job: job(1)}, *at(1)), "SetStuck": s.SetStuck(Stuck{PID: 1}),
+		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)), "SetStuck": s.SetStuck(Stuck{PID: 1}),
 		"PutReport": s.PutReport(job(1), StartReport{}), "MakeDrop": s.MakeDrop(job(1)), "ClearStuck": s.ClearStuck(),
 	} {
 		if !errors.Is(err, unix.EROFS) {

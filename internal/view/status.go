@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -18,7 +19,7 @@ type Node struct {
 	Name     string
 	Mode     config.Mode
 	Troubles []string // of now: configuration, backend, a driver that does not answer
-	Runs     []state.Run
+	Runs     []ledger.Run
 	Damaged  []state.Damage
 }
 
@@ -27,7 +28,7 @@ const recent = 5
 
 // faults are the newest runs' findings on the driver or Bookend itself, each code once, newest first: on a node whose
 // driver is gone nothing else shows it, as no card was found unclean.
-func faults(runs []state.Run) []string {
+func faults(runs []ledger.Run) []string {
 	ends := lastEnds(runs)
 	var out []string
 	said := map[code.Code]bool{}
@@ -46,12 +47,12 @@ func faults(runs []state.Run) []string {
 }
 
 type ended struct {
-	state.End
+	ledger.End
 	job slurm.JobID
 }
 
 // lastEnds is the newest end of each run, newest first.
-func lastEnds(runs []state.Run) []ended {
+func lastEnds(runs []ledger.Run) []ended {
 	var out []ended
 	for _, r := range runs {
 		switch {
@@ -90,14 +91,14 @@ func Status(w io.Writer, n Node) {
 }
 
 // got is what the start found, where it found something.
-func got(r state.Run) string {
+func got(r ledger.Run) string {
 	if r.Start == nil || r.Start.Verdict.Code == "" {
 		return ""
 	}
 	return "; at its start: " + Verdict(r.Start.Verdict)
 }
 
-func split(runs []state.Run) (live, ended []state.Run) {
+func split(runs []ledger.Run) (live, ended []ledger.Run) {
 	for _, r := range runs {
 		if r.Closed() {
 			ended = append(ended, r)
@@ -105,11 +106,11 @@ func split(runs []state.Run) (live, ended []state.Run) {
 			live = append(live, r)
 		}
 	}
-	slices.SortStableFunc(ended, func(a, b state.Run) int { return b.Ends[0].Wall.Compare(a.Ends[0].Wall) })
+	slices.SortStableFunc(ended, func(a, b ledger.Run) int { return b.Ends[0].Wall.Compare(a.Ends[0].Wall) })
 	return live, ended
 }
 
-func gpus(r state.Run) string {
+func gpus(r ledger.Run) string {
 	list := make([]string, len(r.Devices))
 	for i, d := range r.Devices {
 		list[i] = fmt.Sprint(d.Index)
@@ -120,7 +121,7 @@ func gpus(r state.Run) string {
 	return strings.Join(list, ",")
 }
 
-func started(r state.Run) string {
+func started(r ledger.Run) string {
 	if r.Start == nil {
 		return "unknown"
 	}

@@ -12,10 +12,10 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/policy"
 	"bookend/internal/report"
 	"bookend/internal/settle"
-	"bookend/internal/state"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 )
 
 // Job writes one run of a job: both ends, each card, each finding with what policy made of it.
-func Job(w io.Writer, r state.Run) {
+func Job(w io.Writer, r ledger.Run) {
 	fmt.Fprintf(w, "job %s on %s, user %s (uid %d), partition %s\n", Name(r), r.Job.Node,
 		report.Clean(r.Job.User, nameWidth), r.Job.UID, report.Clean(r.Job.Partition, nameWidth))
 	if r.Start == nil {
@@ -45,7 +45,7 @@ func Job(w io.Writer, r state.Run) {
 }
 
 // Name is a job's name as its user knows it: "1234_7", "1234+1", or its id.
-func Name(r state.Run) string {
+func Name(r ledger.Run) string {
 	switch {
 	case r.Display.Array.Master != 0:
 		return fmt.Sprintf("%d_%d (%d)", r.Display.Array.Master, r.Display.Array.Task, r.Job.ID)
@@ -56,7 +56,7 @@ func Name(r state.Run) string {
 }
 
 // end writes one end of a job; before is the job's start, nil for that itself.
-func end(w io.Writer, title string, r state.Run, e state.End, before *state.End) {
+func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.End) {
 	fmt.Fprintf(w, "%s: %s, %s\n", title, e.Wall.Local().Format(timestamp), outcome(r, e, before))
 	for _, d := range r.Devices {
 		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
@@ -67,7 +67,7 @@ func end(w io.Writer, title string, r state.Run, e state.End, before *state.End)
 }
 
 // outcome words a hook's verdict. A card that the job got dirty and gave back so is not simply clean.
-func outcome(r state.Run, e state.End, before *state.End) string {
+func outcome(r ledger.Run, e ledger.End, before *ledger.End) string {
 	text := Verdict(e.Verdict)
 	if e.Verdict.Code != "" || before == nil {
 		return text
@@ -112,7 +112,7 @@ func judged(v policy.Verdict, i int) policy.Judged {
 	return policy.Judged{Action: config.Warn}
 }
 
-func card(d gpu.Device, e state.End, before *state.End) string {
+func card(d gpu.Device, e ledger.End, before *ledger.End) string {
 	r, ok := e.Snapshot.Reading(d.ID)
 	if !ok {
 		return fmt.Sprintf("%-44s not read", report.Clean(string(d.ID), nameWidth))
@@ -122,7 +122,7 @@ func card(d gpu.Device, e state.End, before *state.End) string {
 }
 
 // dirty reports whether the job got the card with something on it: at its end, clean then means no more than that.
-func dirty(before *state.End, id gpu.ID) bool {
+func dirty(before *ledger.End, id gpu.ID) bool {
 	if before == nil {
 		return false
 	}

@@ -7,19 +7,19 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 const card0 = gpu.ID("GPU-0")
 
 // heir is a job that got a card with 20 GiB of somebody else's on it and gave it back so.
-func heir() state.Run {
+func heir() ledger.Run {
 	device := gpu.Device{ID: card0}
-	seen := func(s settle.State, v policy.Verdict) state.End {
-		return state.End{
+	seen := func(s settle.State, v policy.Verdict) ledger.End {
+		return ledger.End{
 			Wall: time.Date(2026, 11, 21, 7, 35, 20, 0, time.Local),
 			Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{
 				Device: device, Memory: gpu.Memory{Used: gpu.Bytes(20 << 30), Total: gpu.Bytes(80 << 30)},
@@ -30,9 +30,9 @@ func heir() state.Run {
 		}
 	}
 	start := seen(settle.Flat, policy.Verdict{Action: config.Warn, Code: "BKD-DIRTY"})
-	return state.Run{
-		Job: slurm.Job{ID: 3, Node: "n1"}, Devices: []state.Assigned{{Index: 0, Device: device}},
-		Start: &start, Ends: []state.End{seen(settle.Clean, policy.Verdict{})},
+	return ledger.Run{
+		Job: slurm.Job{ID: 3, Node: "n1"}, Devices: []ledger.Assigned{{Index: 0, Device: device}},
+		Start: &start, Ends: []ledger.End{seen(settle.Clean, policy.Verdict{})},
 	}
 }
 
@@ -55,7 +55,7 @@ func TestJobOnADirtyCard(t *testing.T) {
 
 func TestStatusHasWhatTheStartFound(t *testing.T) {
 	var b strings.Builder
-	Status(&b, Node{Name: "n1", Mode: config.Observe, Runs: []state.Run{heir()}})
+	Status(&b, Node{Name: "n1", Mode: config.Observe, Runs: []ledger.Run{heir()}})
 	if want := "  job 3  GPU 0  07:35:20  clean; still there from before: 20480 MiB; at its start: warn (BKD-DIRTY)\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("status lacks %q:\n%s", want, b.String())
 	}

@@ -10,9 +10,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/policy"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 func TestJobWordsItsFindings(t *testing.T) {
@@ -62,16 +62,16 @@ func TestOutcomeOfACardThatWasDirty(t *testing.T) {
 }
 
 func TestStatusHasTroublesOfNowAndOnRecord(t *testing.T) {
-	run := func(id slurm.JobID, minute int, actions map[code.Code]config.Action) state.Run {
-		e := state.End{Wall: time.Date(2026, 11, 21, 8, minute, 0, 0, time.Local)}
+	run := func(id slurm.JobID, minute int, actions map[code.Code]config.Action) ledger.Run {
+		e := ledger.End{Wall: time.Date(2026, 11, 21, 8, minute, 0, 0, time.Local)}
 		for c, a := range actions {
 			e.Findings = append(e.Findings, finding.Finding{Code: c})
 			e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: a})
 		}
-		return state.Run{Job: slurm.Job{ID: id}, Ends: []state.End{e}}
+		return ledger.Run{Job: slurm.Job{ID: id}, Ends: []ledger.End{e}}
 	}
 	noDriver := map[code.Code]config.Action{code.NoDriver: config.Warn}
-	runs := []state.Run{
+	runs := []ledger.Run{
 		run(1, 10, noDriver), run(2, 20, noDriver),
 		run(3, 15, map[code.Code]config.Action{code.NoRecord: config.Note}), run(4, 16, map[code.Code]config.Action{code.Orphan: config.Drain}),
 	}

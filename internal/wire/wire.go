@@ -47,7 +47,10 @@ type Request struct {
 	// DeadlineMillis is the time the backend has from reading the request; it sets an alarm of its own.
 	DeadlineMillis int64         `json:"deadline_ms"`
 	Watch          gpu.WatchRule `json:"watch,omitzero"`
-	Options        Options       `json:"options"`
+	// Neighbours asks for one look at the node's other devices, after the last look at Devices was sent: a card
+	// that is slow to answer or hangs there costs nothing but that look.
+	Neighbours bool    `json:"neighbours,omitempty"`
+	Options    Options `json:"options"`
 }
 
 // Options are the vendor's configuration keys, passed through unread.
@@ -67,6 +70,9 @@ const (
 	KindSnapshot Kind = "snapshot"
 	KindFault    Kind = "fault"
 	KindDone     Kind = "done"
+	// KindNeighbours carries the snapshot that Request.Neighbours asks for. A backend that knows nothing of it
+	// leaves it out: nothing is known of the other devices then.
+	KindNeighbours Kind = "neighbours"
 )
 
 // Reply is one line of a backend's answer; which pointer is set follows from Kind.

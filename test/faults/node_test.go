@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/fakegpu"
@@ -121,12 +122,12 @@ func (n *node) log() string {
 }
 
 // runs are a job's records.
-func (n *node) runs(id slurm.JobID) []state.Run {
+func (n *node) runs(id slurm.JobID) []ledger.Run {
 	n.Helper()
 	store, err := state.Open(n.conf.run, nodeName)
 	must(n, err)
 	all, _ := store.Runs()
-	var runs []state.Run
+	var runs []ledger.Run
 	for _, r := range all {
 		if r.Job.ID == id {
 			runs = append(runs, r)
@@ -136,7 +137,7 @@ func (n *node) runs(id slurm.JobID) []state.Run {
 }
 
 // run is a job's one record.
-func (n *node) run(id slurm.JobID) state.Run {
+func (n *node) run(id slurm.JobID) ledger.Run {
 	n.Helper()
 	runs := n.runs(id)
 	if len(runs) != 1 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/cluster"
@@ -127,23 +128,23 @@ func (r *run) gather(id cluster.JobID) (*record.Job, error) {
 	return job, nil
 }
 
-func (r *run) kept(id slurm.JobID) (state.Run, bool, error) {
+func (r *run) kept(id slurm.JobID) (ledger.Run, bool, error) {
 	store, err := state.Open(r.site.Run(), node)
 	if err != nil {
-		return state.Run{}, false, err
+		return ledger.Run{}, false, err
 	}
 	runs, damaged := store.Runs()
 	if len(damaged) > 0 {
-		return state.Run{}, false, damaged[0]
+		return ledger.Run{}, false, damaged[0]
 	}
-	i := slices.IndexFunc(runs, func(run state.Run) bool { return run.Job.ID == id })
+	i := slices.IndexFunc(runs, func(run ledger.Run) bool { return run.Job.ID == id })
 	if i < 0 {
-		return state.Run{}, false, nil
+		return ledger.Run{}, false, nil
 	}
 	return runs[i], true, nil
 }
 
-func endOf(e state.End) *record.End {
+func endOf(e ledger.End) *record.End {
 	out := &record.End{Action: string(e.Verdict.Action), Exit: e.Verdict.Exit, Held: e.Verdict.Held}
 	for _, reading := range e.Snapshot.Readings {
 		c := e.Curves[reading.Device.ID]

@@ -1,4 +1,4 @@
-package stage
+package ledger
 
 import (
 	"slices"
@@ -7,11 +7,9 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 const (
@@ -25,36 +23,32 @@ var (
 	otherEpoch = gpu.Epoch{Boot: "b", Driver: "590", Module: "m"}
 )
 
-// looking is a hook that looks a hundred seconds after boot.
-func looking() *hook {
-	h := &hook{cfg: config.Default(), epoch: thisEpoch}
-	h.now.Snapshot.At = 100 * time.Second
-	return h
-}
+// looking is a look a hundred seconds after boot.
+func looking() Now { return Now{At: 100 * time.Second, Epoch: thisEpoch, Idle: 32 * mib} }
 
 // run is a job's record on cards, with a start and ends.
-func run(id slurm.JobID, cards []gpu.ID, start *state.End, ends ...state.End) state.Run {
-	r := state.Run{Job: slurm.Job{ID: id, UID: 1000}, Epoch: thisEpoch, Start: start, Ends: ends}
+func run(id slurm.JobID, cards []gpu.ID, start *End, ends ...End) Run {
+	r := Run{Job: slurm.Job{ID: id, UID: 1000}, Epoch: thisEpoch, Start: start, Ends: ends}
 	for i, card := range cards {
-		r.Devices = append(r.Devices, state.Assigned{Index: i, Device: gpu.Device{ID: card}})
+		r.Devices = append(r.Devices, Assigned{Index: i, Device: gpu.Device{ID: card}})
 	}
 	return r
 }
 
 // saw is a look at this second, of these cards.
-func saw(second int, readings ...gpu.Reading) state.End {
+func saw(second int, readings ...gpu.Reading) End {
 	at := time.Duration(second) * time.Second
-	return state.End{At: at, Snapshot: gpu.Snapshot{At: at, Readings: readings}}
+	return End{At: at, Snapshot: gpu.Snapshot{At: at, Readings: readings}}
 }
 
-func at(second int) *state.End { e := saw(second); return &e }
+func at(second int) *End { e := saw(second); return &e }
 
 func used(card gpu.ID, bytes uint64) gpu.Reading {
 	return gpu.Reading{Device: gpu.Device{ID: card}, Memory: gpu.Memory{Used: gpu.Bytes(bytes)}}
 }
 
 // left is an end that found memory of nobody's on a card.
-func left(second int, card gpu.ID) state.End {
+func left(second int, card gpu.ID) End {
 	e := saw(second, used(card, 700*mib))
 	e.Findings = []finding.Finding{{Code: code.Residue, GPU: card}}
 	return e
@@ -68,7 +62,7 @@ func TestLeftovers(t *testing.T) {
 		return r
 	}
 	for name, tt := range map[string]struct {
-		since state.End
+		since End
 		epoch gpu.Epoch
 		want  int
 	}{
@@ -86,13 +80,13 @@ func TestLeftovers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
-			for which, second := range map[string]state.Run{
+			for which, second := range map[string]Run{
 				"start": run(101, []gpu.ID{card0}, &tt.since),
 				"end":   run(101, []gpu.ID{card0}, nil, tt.since),
 			} {
 				second.Epoch = tt.epoch
-				for _, runs := range [][]state.Run{{first, second}, {second, first}} {
-					if got := looking().leftovers(runs); len(got) != tt.want {
+				for _, runs := range [][]Run{{first, second}, {second, first}} {
+					if got := leftovers(runs, looking()); len(got) != tt.want {
 						t.Errorf("seen at its %s: %+v", which, got)
 					}
 				}
@@ -103,14 +97,14 @@ func TestLeftovers(t *testing.T) {
 
 // The newest comes first, and a look acquits of its own card only.
 func TestLeftoversInOrder(t *testing.T) {
-	runs := []state.Run{
+	runs := []Run{
 		run(100, []gpu.ID{card0}, at(1), left(20, card0)),
 		run(101, []gpu.ID{card1}, at(1), left(30, card1)),
 		run(102, []gpu.ID{card0}, nil, saw(40, used(card0, 0))),
 		run(103, []gpu.ID{card0}, nil, left(50, card0)),
 	}
 	var cards []gpu.ID
-	for _, f := range looking().leftovers(runs) {
+	for _, f := range leftovers(runs, looking()) {
 		cards = append(cards, f.GPU)
 	}
 	if !slices.Equal(cards, []gpu.ID{card0, card1}) {
@@ -121,16 +115,16 @@ func TestLeftoversInOrder(t *testing.T) {
 // A run that learned nothing of its cards may be on any, and so was nobody alone beside it.
 func TestUnplaced(t *testing.T) {
 	nameless := run(1, []gpu.ID{card0}, at(1))
-	nameless.Devices = append(nameless.Devices, state.Assigned{Index: 1, Device: gpu.Device{BusID: "0000:3d:00.0"}})
+	nameless.Devices = append(nameless.Devices, Assigned{Index: 1, Device: gpu.Device{BusID: "0000:3d:00.0"}})
 	for name, tt := range map[string]struct {
-		run  state.Run
+		run  Run
 		want bool
 	}{
 		"placed":         {run(1, []gpu.ID{card0}, at(1)), false},
 		"no cards":       {run(1, nil, at(1)), true},
 		"a card unnamed": {nameless, true},
 	} {
-		got := looking().record(tt.run)
+		got := record(tt.run)
 		if got.Unplaced != tt.want || !got.MayHold(card0) || got.MayHold(card1) != tt.want {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -169,7 +163,7 @@ func TestAlone(t *testing.T) {
 func TestCounts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		epoch gpu.Epoch
-		start *state.End
+		start *End
 		want  bool
 	}{
 		"this epoch":           {thisEpoch, at(50), true},

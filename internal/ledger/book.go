@@ -1,0 +1,153 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+// Book is the node's ledger as attribution wants it.
+type Book struct {
+	Self   attrib.Record
+	Others []attrib.Record
+	// Left are the findings of other runs' closed ends that may still lie on a card, newest first.
+	Left []finding.Finding
+}
+
+// Now is the look from which a ledger is read.
+type Now struct {
+	At    time.Duration // CLOCK_BOOTTIME
+	Epoch gpu.Epoch
+	// Beginning is true at the run's start: it has no record yet, and what ended before now it did not disturb.
+	Beginning bool
+	// Idle is the number of bytes below which a card without processes counts as idle.
+	Idle uint64
+}
+
+// Open reads every record of the node and sets self, which may be among them, apart.
+func Open(runs []Run, self Run, now Now) Book {
+	b := Book{Self: record(self), Left: leftovers(runs, now)}
+	if now.Beginning {
+		b.Self.Start = now.At
+	}
+	current := Run{Job: self.Job, Start: &End{At: b.Self.Start}} // not on record yet at a start
+	for _, r := range runs {
+		if self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID || !now.counts(r) {
+			continue
+		}
+		other := record(r)
+		if at, over := r.Superseded(append(slices.Clone(runs), current)); over {
+			other.End = at
+		}
+		b.Others = append(b.Others, other)
+	}
+	all := append([]attrib.Record{b.Self}, b.Others...)
+	b.Self.Alone = alone(b.Self, b.Others)
+	for i := range b.Others {
+		b.Others[i].Alone = alone(b.Others[i], all)
+	}
+	return b
+}
+
+// counts leaves out runs of another epoch. One whose prolog learned nothing has no epoch, and may be on any card.
+func (n Now) counts(r Run) bool {
+	unknown := r.Epoch == (gpu.Epoch{}) && r.Start != nil && r.Start.At <= n.At
+	return unknown || r.Epoch.Same(n.Epoch)
+}
+
+// leftovers are the findings of ended jobs that may still lie on a card, newest first. A look that saw the card
+// idle since acquits everybody before it.
+func leftovers(runs []Run, now Now) []finding.Finding {
+	var left []finding.Finding
+	idle := map[gpu.ID]bool{}
+	for _, e := range endsOf(runs, now.Epoch) {
+		for _, r := range e.Snapshot.Readings {
+			if len(r.Processes) == 0 && r.ProcessesUnknown == "" && r.Memory.Used.Known() && !r.Memory.UsedHasReserved &&
+				r.Memory.Used.Bytes < now.Idle {
+				idle[r.Device.ID] = true
+			}
+		}
+		for _, f := range e.Findings {
+			if !idle[f.GPU] {
+				left = append(left, f)
+			}
+		}
+	}
+	return left
+}
+
+// endsOf lists every look on record of an epoch, newest first.
+func endsOf(runs []Run, epoch gpu.Epoch) []End {
+	var ends []End
+	for _, r := range runs {
+		if !r.Epoch.Same(epoch) {
+			continue
+		}
+		if r.Start != nil {
+			ends = append(ends, *r.Start)
+		}
+		ends = append(ends, r.Ends...)
+	}
+	slices.SortFunc(ends, func(a, b End) int { return cmp.Compare(b.At, a.At) })
+	return ends
+}
+
+func record(r Run) attrib.Record {
+	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, UID: r.Job.UID}
+	rec.Unplaced = len(r.Devices) == 0
+	for _, d := range r.Devices {
+		rec.GPUs = append(rec.GPUs, d.Device.ID)
+		rec.Unplaced = rec.Unplaced || d.Device.ID == ""
+	}
+	if r.Start != nil {
+		rec.Start = r.Start.At
+		rec.Seen = sightings(rec.Seen, *r.Start)
+	}
+	for _, e := range r.Ends {
+		if rec.End == 0 {
+			rec.End = e.At
+		}
+		rec.Seen = sightings(rec.Seen, e)
+	}
+	return rec
+}
+
+func sightings(seen []attrib.Sighting, e End) []attrib.Sighting {
+	for _, p := range e.Processes {
+		if p.Cgroup.ID != 0 || p.Cgroup.SLUID != "" {
+			seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Cgroup})
+		}
+	}
+	return seen
+}
+
+// alone reports whether no other run was given any of r's GPUs while r ran.
+func alone(r attrib.Record, others []attrib.Record) bool {
+	if r.Start == 0 || r.Unplaced {
+		return false // without its start or its GPUs nobody knows what r overlapped with
+	}
+	for _, o := range others {
+		if o.Job == r.Job && o.Start == r.Start {
+			continue
+		}
+		if overlap(r, o) && slices.ContainsFunc(r.GPUs, o.MayHold) {
+			return false
+		}
+	}
+	return true
+}
+
+func overlap(a, b attrib.Record) bool {
+	const forever = time.Duration(1<<63 - 1)
+	endOf := func(r attrib.Record) time.Duration {
+		if r.Live() {
+			return forever
+		}
+		return r.End
+	}
+	return a.Start < endOf(b) && b.Start < endOf(a)
+}

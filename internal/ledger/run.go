@@ -1,0 +1,88 @@
+// Package ledger holds what a node's hooks wrote down of each job's two ends, and reads from all of it together whose
+// what is. Package state keeps the records; here they are values.
+package ledger
+
+import (
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/policy"
+	"bookend/internal/resolve"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+// Assigned is one device of a job: Slurm's index and the device behind it.
+type Assigned = resolve.Assigned
+
+// Run is one run of a job on this node: what its prolog and epilog saw.
+type Run struct {
+	Version int `json:"version"`
+	// Key tells this run from others of the job id; package state makes it.
+	Key      string     `json:"key"`
+	Job      slurm.Job  `json:"job"`
+	Display  Display    `json:"display,omitzero"`
+	Epoch    gpu.Epoch  `json:"epoch"`
+	Devices  []Assigned `json:"devices,omitempty"`
+	Start    *End       `json:"start,omitempty"` // nil: no prolog, or a lost record
+	Ends     []End      `json:"ends,omitempty"`  // one for each epilog; none while the run is open
+	Archived bool       `json:"archived,omitempty"`
+}
+
+// Display is what only the job's task hook knows, for display: the user's claim.
+type Display struct {
+	Array slurm.ArrayTask `json:"array,omitzero"`
+	HetID slurm.JobID     `json:"het_id,omitempty"`
+}
+
+// End is one of a run's two ends: its prolog's or epilog's look, and what was made of it.
+type End struct {
+	At         time.Duration           `json:"at_ns"` // CLOCK_BOOTTIME
+	Wall       time.Time               `json:"wall"`  // for display
+	Snapshot   gpu.Snapshot            `json:"snapshot"`
+	Curves     map[gpu.ID]settle.Curve `json:"curves,omitempty"`
+	Processes  []attrib.Process        `json:"processes,omitempty"`
+	Scan       *attrib.Scan            `json:"scan,omitempty"`
+	Neighbours *gpu.Snapshot           `json:"neighbours,omitempty"` // the node's other cards
+	Findings   []finding.Finding       `json:"findings,omitempty"`
+	Report     string                  `json:"report,omitempty"` // as the user gets it
+	Verdict    policy.Verdict          `json:"verdict"`
+}
+
+// Closed reports whether an epilog has run.
+func (r Run) Closed() bool { return len(r.Ends) > 0 }
+
+// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): its job
+// id began anew among runs, the node's records of one epoch, and Slurm runs one job id once at a time.
+func (r Run) Superseded(runs []Run) (at time.Duration, yes bool) {
+	if r.Closed() {
+		return 0, false
+	}
+	for _, o := range runs {
+		if o.Job.ID == r.Job.ID && o.Began() > r.Began() && (!yes || o.Began() < at) {
+			at, yes = o.Began(), true
+		}
+	}
+	return at, yes
+}
+
+// Owner names the run's job as a cgroup does.
+func (r Run) Owner() slurm.Owner { return slurm.Owner{ID: r.Job.ID, SLUID: r.Job.SLUID} }
+
+// First is the earlier end on record, nil where there is none.
+func (r Run) First() *End {
+	if r.Start != nil || !r.Closed() {
+		return r.Start
+	}
+	return &r.Ends[0]
+}
+
+// Began orders the runs of one epoch.
+func (r Run) Began() time.Duration {
+	if e := r.First(); e != nil {
+		return e.At
+	}
+	return 0
+}

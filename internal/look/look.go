@@ -1,0 +1,170 @@
+// Package look takes stock of a job's cards: it watches them until they are at rest, asks who is on them, searches
+// for holders of what nobody accounts for, and looks again. What it sees with are its Eyes; it judges nothing but
+// whether a card has settled.
+package look
+
+import (
+	"bookend/internal/attrib"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// Eyes see a node. What could not be seen comes back as unknown, with its reason; an empty answer is "nothing".
+type Eyes interface {
+	// Watch looks at the job's cards as long as the rule says, oldest look first.
+	Watch(rule gpu.WatchRule) []gpu.Snapshot
+	// Neighbours is one look at the node's other cards, nil where there was none.
+	Neighbours() *gpu.Snapshot
+	// Processes says what /proc knows of each PID.
+	Processes(pids []int) map[int]attrib.Process
+	// Holders searches all of /proc for who has a card open; nil where the configuration forbids it.
+	Holders() *attrib.Scan
+	// Quiet waits, for a bounded time, until no probe is at work on the cards, and keeps it so until release. Of
+	// a card on which one still is it says why.
+	Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func())
+}
+
+// Order says what to look at, and for what.
+type Order struct {
+	Cards     []finding.Card
+	Rule      gpu.WatchRule
+	Limits    finding.Limits
+	Baselines map[gpu.ID]finding.Baseline
+}
+
+// Take looks. The cards come back with the ids that only the driver knew.
+func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
+	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}
+	looks := e.Watch(o.Rule)
+	if len(looks) == 0 {
+		return side, o.Cards
+	}
+	side.Snapshot = looks[len(looks)-1]
+	o.Cards = identified(o.Cards, side.Snapshot)
+	for _, c := range o.Cards {
+		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
+	}
+	side.Neighbours = e.Neighbours()
+	side.Processes = e.Processes(pids(side))
+	if !anyFlat(side) {
+		return side, o.Cards
+	}
+	busy, release := e.Quiet(o.Cards)
+	defer release()
+	if o.unexplained(side) {
+		side.Scan = e.Holders()
+	}
+	o.confirm(e, &side, looks)
+	for id, why := range busy {
+		side.Curves[id] = settle.Curve{State: settle.Unknown, Why: why}
+	}
+	return side, o.Cards
+}
+
+func anyFlat(side finding.Side) bool {
+	for _, c := range side.Curves {
+		if c.State == settle.Flat {
+			return true
+		}
+	}
+	return false
+}
+
+// unexplained reports whether a settled card has memory that no process accounts for, or a process that is gone:
+// only then is all of /proc searched.
+func (o Order) unexplained(side finding.Side) bool {
+	for _, c := range o.Cards {
+		r, ok := side.Snapshot.Reading(c.Device.ID)
+		if !ok || side.Curves[c.Device.ID].State != settle.Flat {
+			continue
+		}
+		if bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID]); bytes >= o.Limits.Report {
+			return true
+		}
+		for _, p := range r.Processes {
+			if side.Processes[p.PID].Gone {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on
+// its way back. A listed PID that was gone already has to stay listed for the whole flat time after that.
+func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot) {
+	again := o.Rule
+	again.Max = 0 // one look
+	for _, p := range side.Processes {
+		if p.Gone {
+			again.Max, looks = o.Rule.Max, nil
+		}
+	}
+	more := e.Watch(again)
+	looks = append(looks, more...)
+	if len(more) > 0 {
+		side.Snapshot = more[len(more)-1]
+	}
+	ended := endedSince(e, *side)
+	for _, c := range o.Cards {
+		id := c.Device.ID
+		curve := side.Curves[id]
+		if len(more) > 0 { // every card: what the new look says of one must not be read with the old verdict
+			curve = settle.JudgeDevice(o.Rule, c.Device, looks)
+		}
+		if curve.State == settle.Flat && (len(more) == 0 || ended[id]) {
+			curve.State, curve.Steady = settle.Moving, false // nobody can say that it is still so
+		}
+		side.Curves[id] = curve
+	}
+}
+
+// endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a
+// moment the driver lists the memory of one that ended still.
+func endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
+	ended := map[gpu.ID]bool{}
+	now := e.Processes(pids(finding.Side{Snapshot: side.Snapshot}))
+	for _, r := range side.Snapshot.Readings {
+		for _, p := range r.Processes {
+			before, after := side.Processes[p.PID], now[p.PID]
+			same := after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
+			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same
+		}
+	}
+	return ended
+}
+
+// identified fills in ids that only the driver knew: the inventory may name a card by its bus id alone.
+func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
+	out := append([]finding.Card{}, cards...)
+	for i, c := range out {
+		for _, r := range s.Readings {
+			if r.Device.ID == c.Device.ID || c.Device.ID == "" && r.Device.BusID != "" && r.Device.BusID == c.Device.BusID {
+				out[i].Device = r.Device
+			}
+		}
+	}
+	return out
+}
+
+// pids lists every process of a side once.
+func pids(side finding.Side) []int {
+	var list []int
+	seen := map[int]bool{}
+	add := func(s gpu.Snapshot) {
+		for _, r := range s.Readings {
+			for _, p := range r.Processes {
+				if !seen[p.PID] {
+					seen[p.PID] = true
+					list = append(list, p.PID)
+				}
+			}
+		}
+	}
+	add(side.Snapshot)
+	if side.Neighbours != nil {
+		add(*side.Neighbours)
+	}
+	return list
+}
