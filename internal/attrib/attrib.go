@@ -39,3 +39,8 @@ const (
 	ByEnvironment Level = "environment" // its environment says so: a hint
 	None          Level = "none"
 )
+
+// Weaker reports whether a level is less sure than another.
+func (l Level) Weaker(than Level) bool { return rank[l] < rank[than] }
+
+var rank = map[Level]int{None: 0, ByEnvironment: 1, ByExclusive: 2, BySighting: 3, ByCgroup: 4}

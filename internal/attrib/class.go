@@ -1,5 +1,13 @@
 package attrib
 
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"bookend/internal/gpu"
+)
+
 // Class is what kind of holder a process is. A holder may be of several.
 type Class string
 
@@ -14,3 +22,38 @@ const (
 	Container Class = "container" // in a container, or in another PID namespace
 	System    Class = "system"    // a service of the system manager: not a job's
 )
+
+// Classes says what kind of holder a process is by itself; kinds is how the driver lists it, nothing for one that
+// it does not list. Orphan and Exported need more than the process, and are the caller's to add.
+func Classes(p Process, kinds ...gpu.Kind) []Class {
+	if p.Gone {
+		return []Class{Phantom}
+	}
+	var all []Class
+	for _, c := range []struct {
+		is    bool
+		class Class
+	}{
+		{p.State == "T" || p.State == "t", Stopped},
+		{p.State == "Z" || p.State == "D" || p.State == "X", Dying},
+		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), MPS},
+		{p.Container != "" || p.OtherPIDs, Container},
+		{p.OfSystem(), System},
+	} {
+		if c.is {
+			all = append(all, c.class)
+		}
+	}
+	return all
+}
+
+// mpsProgram begins the names of MPS's two programs, -control and -server; a comm ends after its 15 bytes.
+const mpsProgram = "nvidia-cuda-mps"
+
+// OfMPS reports whether a process calls itself one of MPS's own. Anybody may: it excuses nobody.
+func (p Process) OfMPS() bool {
+	return strings.HasPrefix(path.Base(p.Exe), mpsProgram) || p.Name == mpsProgram
+}
+
+// OfSystem reports whether a process is a service of the node: only root can put one there.
+func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }

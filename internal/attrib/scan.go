@@ -1,5 +1,7 @@
 package attrib
 
+import "fmt"
+
 // Holding is one process with what it has open or mapped of the driver's device nodes. A descriptor proves a
 // holder, not bytes.
 type Holding struct {
@@ -17,4 +19,21 @@ type Scan struct {
 	Looked   int       `json:"looked"` // processes that were looked into
 	// Partial is why holders may have been missed, empty when every process was looked into to its end.
 	Partial string `json:"partial,omitempty"`
+}
+
+// Open names the device nodes that a process holds, as in /dev.
+func (h Holding) Open() []string {
+	var names []string
+	for _, n := range h.Minors {
+		names = append(names, fmt.Sprintf("nvidia%d", n))
+	}
+	for _, kind := range []struct {
+		open bool
+		name string
+	}{{h.Control, "nvidiactl"}, {h.UVM, "nvidia-uvm"}, {h.Caps, "nvidia-caps"}} {
+		if kind.open {
+			names = append(names, kind.name)
+		}
+	}
+	return names
 }

@@ -1,13 +1,16 @@
 package finding
 
 import (
+	"slices"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/gpu"
+	"bookend/internal/settle"
 )
 
-// MaxBaseline is the most memory, in bytes, that a card's baseline may explain: services and the driver's own were
-// measured to hold less, and what a job leaves that matters is more.
+// MaxBaseline is the most memory, in bytes, that a card's baseline may explain, and the most that a service may hold
+// and pass for part of the node: services were measured to hold less, and what a job leaves that matters is more.
 const MaxBaseline = 64 << 20
 
 // Baseline is what a card carries without any job. It holds for one epoch, and never explains memory that has no
@@ -30,4 +33,93 @@ type Resident struct {
 	Start   time.Duration `json:"start_ns"` // CLOCK_BOOTTIME: with the PID it names one process
 	Bytes   uint64        `json:"bytes"`
 	Service string        `json:"service,omitempty"`
+}
+
+// Expected is what a look at a card with this baseline may show and still be clean.
+func (b Baseline) Expected(l Limits) gpu.Expected {
+	e := gpu.Expected{UsedBytes: b.Bytes}
+	for _, r := range b.Residents {
+		e.PIDs = append(e.PIDs, r.PID)
+		e.UsedBytes += r.Bytes + l.PerClient
+	}
+	return e
+}
+
+// Learn returns what this scene, the start of a job, says of a card's baseline, and whether that is news. It learns
+// from a card at rest on which there are none but services, and no memory without a service that has the card
+// open; what it cannot explain so it leaves out, so that a baseline only ever shrinks towards a clean card or
+// grows by what has a name.
+func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
+	old := s.Baselines[c.Device.ID]
+	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
+	state := s.Now.Curves[c.Device.ID].State
+	if !ok || old.Accepted || s.ending() || state != settle.Clean && state != settle.Flat || r.ProcessesUnknown != "" || s.sharedByRecord(c) {
+		return old, false
+	}
+	b := Baseline{GPU: c.Device.ID, Epoch: epoch, At: s.Now.Snapshot.At}
+	for _, p := range r.Processes {
+		facts := s.Now.Processes[p.PID]
+		if !resident(p, facts) {
+			return old, false
+		}
+		b.Residents = append(b.Residents, Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
+	}
+	bytes, unknown := balance(r, s.Limits)
+	if unknown != "" || bytes > MaxBaseline {
+		return old, false
+	}
+	if b.Holder = s.service(c); b.Holder == "" && bytes <= old.Bytes {
+		b.Holder = old.Holder // the search that named it is not made for what is explained
+	}
+	if b.Holder != "" {
+		b.Bytes = bytes
+	}
+	return b, !b.same(old)
+}
+
+// same compares what is expected; figures of services wander by a few pages.
+func (b Baseline) same(o Baseline) bool {
+	const wander = 2 << 20
+	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= wander }
+	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, func(x, y Resident) bool {
+		return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes)
+	})
+}
+
+// service names a service of the node that has the card open, empty where none was found or somebody else may hold it.
+func (s Scene) service(c Card) string {
+	if s.Now.Scan == nil || c.Device.Minor == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+		return ""
+	}
+	for _, h := range s.Now.Scan.Holdings {
+		if h.OfSystem() && slices.Contains(h.Minors, *c.Device.Minor) {
+			return h.Service
+		}
+	}
+	return ""
+}
+
+// resident reports a listed process that is part of the node: a service with little memory, and no job's.
+func resident(p gpu.Process, facts attrib.Process) bool {
+	return !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0 && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
+}
+
+// sharedByRecord reports that another live job was given the card, or may have been: what is on it may be that one's.
+func (s Scene) sharedByRecord(c Card) bool {
+	return slices.ContainsFunc(s.Others, func(o attrib.Record) bool { return o.Live() && o.MayHold(c.Device.ID) })
+}
+
+// startedAtRest reports that a card which was not idle at the job's start carried nothing but the node's own.
+func (s Scene) startedAtRest(id gpu.ID) bool {
+	r, ok := s.Before.Snapshot.Reading(id)
+	if !ok || r.ProcessesUnknown != "" {
+		return false
+	}
+	for _, p := range r.Processes {
+		if !resident(p, s.Before.Processes[p.PID]) {
+			return false
+		}
+	}
+	bytes, unknown := Unexplained(r, s.Limits, s.Baselines[id])
+	return unknown == "" && bytes < s.Limits.Report
 }

@@ -10,13 +10,19 @@ import (
 )
 
 // doubts returns what keeps any finding of this scene from proving the card unusable.
-func (s Scene) doubts() []string {
+func (s Scene) doubts(c Card) []string {
 	var d []string
+	if c.Device.Parent != "" {
+		d = append(d, "it is a MIG instance: what its driver reports of one was never measured")
+	}
 	if s.Doubt != "" {
 		d = append(d, s.Doubt)
 	}
 	if s.Shared != "" {
 		d = append(d, "this GPU may be shared: "+s.Shared)
+	}
+	if s.SharedUnknown != "" {
+		d = append(d, "whether this GPU is shared could not be told: "+s.SharedUnknown)
 	}
 	return d
 }
@@ -81,10 +87,14 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	if s.Before == nil {
 		return []string{"there is no record of the job's start"}
 	}
-	switch curve := s.Before.Curves[id]; curve.State {
+	curve := s.Before.Curves[id]
+	switch curve.State {
 	case settle.Clean:
 		return nil
 	case settle.Flat, settle.Moving:
+		if curve.State == settle.Flat && s.startedAtRest(id) {
+			return nil
+		}
 		return []string{"the GPU was not clean when the job started"}
 	default:
 		return []string{"the GPU could not be read when the job started"}

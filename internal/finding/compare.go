@@ -10,15 +10,6 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Side is what one end of a job saw: the last look at its GPUs, how each came to rest, who was listed.
-type Side struct {
-	Snapshot   gpu.Snapshot
-	Curves     map[gpu.ID]settle.Curve
-	Processes  map[int]attrib.Process
-	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained
-	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
-}
-
 // Card is one GPU of the job, with Slurm's number of it.
 type Card struct {
 	Index  int
@@ -45,8 +36,10 @@ type Scene struct {
 	Limits Limits
 	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
 	Baselines map[gpu.ID]Baseline
-	Shared    string // why others may use these GPUs legally; empty when the job has them alone
-	Doubt     string // a reason that makes every finding of this hook uncertain (RunInJob)
+	// SharedUnknown is why nobody can tell whether others may use these GPUs; empty where that is known.
+	SharedUnknown string
+	Shared        string // why others may use these GPUs legally; empty when the job has them alone
+	Doubt         string // a reason that makes every finding of this hook uncertain (RunInJob)
 }
 
 // Compare judges every GPU of the job, at its start (without Before) or at its end.
@@ -87,7 +80,7 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 			continue
 		}
 		found := FromFault(f)
-		found.Doubts = s.doubts()
+		found.Doubts = s.doubts(c)
 		if curve := s.Now.Curves[c.Device.ID]; curve.State != settle.Unknown || !curve.Steady {
 			found.Doubts = append(found.Doubts, fmt.Sprintf("seen in %d looks over %.1f s only", curve.Looks, curve.Span.Seconds()))
 		}
@@ -140,24 +133,30 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if !read {
 		facts = attrib.Process{PID: p.PID, Why: "not looked up"}
 	}
-	f := Finding{Bytes: p.Memory, Holder: &Holder{Process: facts, Memory: p.Memory}, Doubts: s.doubts()}
-	if facts.Gone {
+	f := Finding{Bytes: p.Memory, Holder: holder(facts, p.Memory, attrib.Classes(facts, p.Kinds...)...), Doubts: s.doubts(c)}
+	switch {
+	case facts.Gone:
 		return s.phantom(c, p, f)
-	}
-	if facts.Cgroup.Daemon && s.Doubt != "" {
+	case facts.Cgroup.Daemon && s.Doubt != "":
 		return Finding{}, false // under RunInJob our own children sit among slurmstepd's, in the job's cgroup
+	case resident(p, facts):
+		return Finding{}, false // part of the node, whoever has the card
 	}
-	owner := attrib.Decide(facts, attrib.Scene{
-		Self: s.Self, Others: s.Others, GPU: c.Device.ID, Now: s.Now.Snapshot.At, Started: s.Before != nil,
-	})
+	owner := attrib.Decide(facts, s.attribution(c.Device.ID))
 	if owner.Job != 0 || owner.SLUID != "" {
 		f.Owner = &Owner{Job: owner.Job, SLUID: owner.SLUID, UID: owner.UID, Level: owner.Level}
 	}
 	if s.Shared != "" && owner.Whose != attrib.ThisJob && owner.Whose != attrib.EndedJob {
 		return Finding{}, false // sharing is legal here
 	}
+	if owner.Whose == attrib.LiveJob && s.given(owner, c.Device.ID) {
+		return Finding{}, false // Slurm gave it to both
+	}
 	if owner.Rival != 0 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("job %d could own it as well", owner.Rival))
+	}
+	if s.leftBehind(owner) {
+		f.Holder.Classes = append([]attrib.Class{attrib.Orphan}, f.Holder.Classes...)
 	}
 	return s.owned(c, f, owner), true
 }
@@ -187,8 +186,8 @@ func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 		f.Code = code.Orphan
 	default:
 		f.Code = code.Stray
-		if f.Holder.UID == 0 {
-			f.Doubts = append(f.Doubts, "it is root's: it may be a service of this node")
+		if f.Holder.UID == 0 || f.Holder.OfSystem() {
+			f.Doubts = append(f.Doubts, "it is root's or the system's: it may be a service of this node")
 		}
 	}
 	return f
@@ -209,6 +208,11 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p.PID)
 		f.Doubts = append(f.Doubts, "it was there before this job")
 	}
+	blamed := f.Owner
+	f = s.search(c, f, s.mayHoldPhantom(c), "")
+	if blamed != nil && f.Code == code.Dirty {
+		f.Owner = blamed // the record of who left it is from closer by
+	}
 	return f, true
 }
 
@@ -218,12 +222,12 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	if s.Shared != "" {
 		return Finding{}, false // the others' processes need not be listed here
 	}
-	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Owner: s.exclusive(c), Doubts: s.doubts()}
+	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Owner: s.exclusive(c), Doubts: s.doubts(c)}
 	if !s.ending() {
 		f.Code, f.Expected, f.Owner = code.Dirty, "an idle GPU", s.inherited(c, 0)
 	}
 	f.Observed = "memory in use that no listed process accounts for"
-	now, why := balance(r, s.Limits)
+	now, why := Unexplained(r, s.Limits, s.Baselines[c.Device.ID])
 	before, whyBefore := s.before(c)
 	if why == "" && now >= s.Limits.Report {
 		why = whyBefore
@@ -233,8 +237,15 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 		return f, true
 	}
 	extra := now - min(now, before)
-	f.Bytes = gpu.Bytes(extra)
-	return f, extra >= s.Limits.Report
+	if f.Bytes = gpu.Bytes(extra); extra < s.Limits.Report {
+		return f, false
+	}
+	blamed := f.Owner
+	f = s.search(c, f, s.mayHoldExported(c), attrib.Exported)
+	if f.Owner = blamed; len(f.Candidates) > 1 {
+		f.Doubts = append(f.Doubts, fmt.Sprintf("%d processes may hold it, and which one does cannot be told", len(f.Candidates)))
+	}
+	return f, true
 }
 
 // Unexplained is the balance of a card in bytes: used - the baseline - its listed processes - the driver's share a
@@ -280,7 +291,7 @@ func (s Scene) before(c Card) (bytes uint64, unknown string) {
 	if !ok {
 		return 0, "the GPU could not be read when the job started"
 	}
-	bytes, unknown = balance(r, s.Limits)
+	bytes, unknown = Unexplained(r, s.Limits, s.Baselines[c.Device.ID])
 	if unknown != "" {
 		unknown = "at the job's start: " + unknown
 	}

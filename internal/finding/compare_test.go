@@ -36,6 +36,7 @@ func side(when time.Duration, state settle.State, r gpu.Reading, procs ...attrib
 		Snapshot:  gpu.Snapshot{At: when, Readings: []gpu.Reading{r}},
 		Curves:    map[gpu.ID]settle.Curve{card: {State: state, Looks: 8, Span: 4 * time.Second, Steady: state != settle.Moving}},
 		Processes: map[int]attrib.Process{},
+		Scan:      &attrib.Scan{Looked: 300},
 	}
 	for _, p := range procs {
 		s.Processes[p.PID] = p
@@ -267,9 +268,15 @@ func TestCompareAtTheStart(t *testing.T) {
 		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
 		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
 			live := earlier
+			live.End, live.GPUs = 0, []gpu.ID{"GPU-1"}
+			s.Others = []attrib.Record{live}
+			s.Now.Processes = map[int]attrib.Process{70: {PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}}
+		}), []code.Code{code.Foreign}, 9},
+		{"Slurm gave the card to another live job too", with(starting(dirty), func(s *Scene) {
+			live := earlier
 			live.End = 0
 			s.Others = []attrib.Record{live}
-		}), []code.Code{code.Foreign}, 9},
+		}), nil, 0},
 		{"process and unexplained memory are two findings", starting(side(at(100), settle.Flat, reading(30*gib, listed(70, 20*gib)), old)), []code.Code{code.Dirty, code.Dirty}, 0},
 	}
 	for _, tt := range tests {

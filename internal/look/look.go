@@ -4,6 +4,9 @@
 package look
 
 import (
+	"slices"
+	"time"
+
 	"bookend/internal/attrib"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -27,26 +30,21 @@ type Eyes interface {
 
 // Order says what to look at, and for what.
 type Order struct {
-	Cards     []finding.Card
-	Rule      gpu.WatchRule
+	Cards []finding.Card
+	Rule  gpu.WatchRule
+	// Known are the start times of the processes that the rule expects, 0 for one that was gone: a PID alone may be
+	// another's by now. One that could not be looked up then is left out, and taken by its PID.
+	Known     map[int]time.Duration
 	Limits    finding.Limits
 	Baselines map[gpu.ID]finding.Baseline
 }
 
 // Take looks. The cards come back with the ids that only the driver knew.
 func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
-	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}
-	looks := e.Watch(o.Rule)
-	if len(looks) == 0 {
-		return side, o.Cards
+	side, looks := o.watch(e)
+	if o.dropStrangers(side) {
+		side, looks = o.watch(e)
 	}
-	side.Snapshot = looks[len(looks)-1]
-	o.Cards = identified(o.Cards, side.Snapshot)
-	for _, c := range o.Cards {
-		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
-	}
-	side.Neighbours = e.Neighbours()
-	side.Processes = e.Processes(pids(side))
 	if !anyFlat(side) {
 		return side, o.Cards
 	}
@@ -60,6 +58,51 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 		side.Curves[id] = settle.Curve{State: settle.Unknown, Why: why}
 	}
 	return side, o.Cards
+}
+
+// watch looks until the cards are at rest, and reads who is on them.
+func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
+	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}
+	looks := e.Watch(o.Rule)
+	if len(looks) == 0 {
+		return side, nil
+	}
+	side.Snapshot = looks[len(looks)-1]
+	o.Cards = identified(o.Cards, side.Snapshot)
+	for _, c := range o.Cards {
+		side.Curves[c.Device.ID] = settle.JudgeDevice(o.Rule, c.Device, looks)
+	}
+	side.Neighbours = e.Neighbours()
+	side.Processes = e.Processes(pids(side))
+	return side, looks
+}
+
+// dropStrangers takes PIDs out of what is expected that name another process than the expected one by now, or none
+// where there was one. It reports whether there were any: then what was judged with them was judged wrongly.
+func (o *Order) dropStrangers(side finding.Side) bool {
+	found := false
+	expect := map[gpu.ID]gpu.Expected{}
+	for id, e := range o.Rule.Expect {
+		r, _ := side.Snapshot.Reading(id)
+		kept := gpu.Expected{UsedBytes: e.UsedBytes}
+		for _, pid := range e.PIDs {
+			now := side.Processes[pid]
+			start, known := o.Known[pid]
+			stranger := known && lists(r, pid) && now.Why == "" && now.Start != start
+			if found = found || stranger; !stranger {
+				kept.PIDs = append(kept.PIDs, pid)
+			}
+		}
+		expect[id] = kept
+	}
+	if found {
+		o.Rule.Expect = expect
+	}
+	return found
+}
+
+func lists(r gpu.Reading, pid int) bool {
+	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
 }
 
 func anyFlat(side finding.Side) bool {

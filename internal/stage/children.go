@@ -17,6 +17,7 @@ import (
 const (
 	opInventory = "inventory" // the driver's /proc: cards and epoch
 	opProcesses = "processes" // other processes' /proc
+	opHolders   = "holders"   // all of /proc: who has a card open
 	opDisk      = "disk"      // log file, archive of records, drop folders
 	opAppend    = "append"    // the job's log, as the user
 	opLocate    = "locate"    // where a task's output goes, as the user
@@ -31,6 +32,7 @@ func childMain(env Env, op string) int {
 	serve := map[string]func(io.Reader) (any, error){
 		opInventory: serveInventory,
 		opProcesses: serveProcesses,
+		opHolders:   serveHolders,
 		opDisk:      serveDisk,
 		opAppend:    serveAppend,
 		opLocate:    serveLocate,

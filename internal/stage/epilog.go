@@ -6,7 +6,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
-	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -31,13 +30,8 @@ func epilog(h *hook) {
 		put := func(e ledger.End) { _ = store.Close(run, e) }
 		h.unfinished.Store(&put)
 	}
-	h.survey(func() map[gpu.ID]gpu.Expected {
-		h.before = h.startOf(run)
-		return expected(h.before)
-	})
-	for _, f := range finding.Compare(h.scene(run)) {
-		h.add(f)
-	}
+	h.survey(func() { h.before = h.startOf(run) })
+	h.compare(h.scene(run))
 	h.decide()
 	h.text = report.End(h.report())
 	if h.store != nil {
@@ -87,23 +81,4 @@ func (h *hook) startOf(run ledger.Run) *finding.Side {
 		return nil
 	}
 	return side(*run.Start)
-}
-
-// expected is what the cards carried before the job: a job need not leave them cleaner than it got them.
-func expected(before *finding.Side) map[gpu.ID]gpu.Expected {
-	if before == nil {
-		return nil
-	}
-	out := map[gpu.ID]gpu.Expected{}
-	for _, r := range before.Snapshot.Readings {
-		if before.Curves[r.Device.ID].State == settle.Unknown || !r.Memory.Used.Known() {
-			continue
-		}
-		e := gpu.Expected{UsedBytes: r.Memory.Used.Bytes}
-		for _, p := range r.Processes {
-			e.PIDs = append(e.PIDs, p.PID)
-		}
-		out[r.Device.ID] = e
-	}
-	return out
 }

@@ -34,6 +34,9 @@ type hook struct {
 	looks   int
 	inJob   bool // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 
+	baselines  map[gpu.ID]finding.Baseline // of this epoch
+	neighbours *gpu.Snapshot               // the node's other cards, as the first watch saw them
+
 	now     finding.Side
 	before  *finding.Side // nil at a start, and at an end without a record of it
 	found   []finding.Finding
@@ -118,8 +121,9 @@ func (h *hook) try(err error) {
 	}
 }
 
-// survey asks the driver for the job's cards, unless it is known to be stuck or must not be asked from here.
-func (h *hook) survey(expect func() map[gpu.ID]gpu.Expected) {
+// survey asks the driver for the job's cards, unless it is known to be stuck or must not be asked from here. Once the
+// epoch is known, recall says what the start saw.
+func (h *hook) survey(recall func()) {
 	if h.job.GPUProblem != "" || !h.driverAnswers() {
 		return
 	}
@@ -128,7 +132,19 @@ func (h *hook) survey(expect func() map[gpu.ID]gpu.Expected) {
 		return
 	}
 	h.inventory()
-	h.now = h.look(expect())
+	h.recallBaselines()
+	recall()
+	h.now = h.look()
+}
+
+// compare adds what the scene shows, of the job's own cards and of others.
+func (h *hook) compare(s finding.Scene) {
+	for _, f := range append(finding.Compare(s), finding.Trespasses(s)...) {
+		h.add(f)
+	}
+	if scan := s.Now.Scan; scan != nil && scan.Partial != "" {
+		h.add(finding.Finding{Code: code.Untraced, Unknown: scan.Partial})
+	}
 }
 
 // decide lets policy judge what was found so far; the watchdog and SIGTERM end with this verdict.

@@ -1,8 +1,6 @@
 package stage
 
 import (
-	"bookend/internal/finding"
-	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
@@ -28,11 +26,11 @@ func prolog(h *hook) {
 		put := func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) }
 		h.unfinished.Store(&put)
 	}
-	h.survey(func() map[gpu.ID]gpu.Expected { return nil })
+	h.survey(func() {})
 	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
-	for _, f := range finding.Compare(h.scene(run)) {
-		h.add(f)
-	}
+	scene := h.scene(run)
+	h.compare(scene)
+	h.learn(scene)
 	h.decide()
 	h.text = report.Start(h.report())
 	if h.store == nil {

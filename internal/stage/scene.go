@@ -1,48 +1,51 @@
 package stage
 
 import (
+	"slices"
 	"strings"
 
 	"bookend/internal/attrib"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
-	"bookend/internal/settle"
 )
 
 // scene gathers what a comparison is made of.
 func (h *hook) scene(self ledger.Run) finding.Scene {
-	var book ledger.Book
-	if !h.atRest() { // the ledger answers whose something is; on clean cards nobody asks
-		book = h.ledger(self)
-	}
 	s := finding.Scene{
-		Job: h.job, Cards: h.cards, Before: h.before, Now: h.now,
-		Self: book.Self, Others: book.Others, Left: book.Left, Shared: h.shared(),
-		Limits: finding.Limits{
-			Report: uint64(h.cfg.Thresholds.Report), Drain: uint64(h.cfg.Thresholds.Drain), PerClient: uint64(h.cfg.Thresholds.PerClient),
-		},
+		Job: h.job, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits(), Baselines: h.baselines,
 	}
 	if h.inJob {
 		s.Doubt = "this hook runs inside the job and sees only part of the node"
 	}
+	if h.now.AtRest(h.cards) && !h.neighbourListed() {
+		return s // the ledger answers whose something is; on clean cards nobody asks
+	}
+	book := h.ledger(self)
+	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
+	s.Shared, s.SharedUnknown = h.shared()
 	return s
 }
 
-// atRest reports whether every card was seen, and seen clean.
-func (h *hook) atRest() bool {
-	for _, c := range h.cards {
-		if h.now.Curves[c.Device.ID].State != settle.Clean {
-			return false
-		}
+func (h *hook) limits() finding.Limits {
+	t := h.cfg.Thresholds
+	return finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)}
+}
+
+// neighbourListed reports whether a process is on one of the node's other cards.
+func (h *hook) neighbourListed() bool {
+	if h.now.Neighbours == nil {
+		return false
 	}
-	return true
+	return slices.ContainsFunc(h.now.Neighbours.Readings, func(r gpu.Reading) bool { return len(r.Processes) > 0 })
 }
 
 // end is this hook's part of the job's record.
 func (h *hook) end() ledger.End {
 	e := ledger.End{
 		At: h.now.Snapshot.At, Wall: h.env.Clock.Wall(), Snapshot: h.now.Snapshot, Curves: h.now.Curves,
+		Scan: h.now.Scan, Neighbours: h.now.Neighbours,
 		Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
 	}
 	if e.At == 0 {
@@ -56,14 +59,15 @@ func (h *hook) end() ledger.End {
 
 func (h *hook) report() report.Scene {
 	return report.Scene{
-		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Findings: h.found, Verdict: h.verdict,
+		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Scan: h.now.Scan, Neighbours: h.now.Neighbours,
+		Findings: h.found, Verdict: h.verdict,
 		Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
 	}
 }
 
 // side turns one end of a record back into what was seen.
 func side(e ledger.End) *finding.Side {
-	s := &finding.Side{Snapshot: e.Snapshot, Curves: e.Curves, Processes: map[int]attrib.Process{}}
+	s := &finding.Side{Snapshot: e.Snapshot, Curves: e.Curves, Processes: map[int]attrib.Process{}, Scan: e.Scan, Neighbours: e.Neighbours}
 	for _, p := range e.Processes {
 		s.Processes[p.PID] = p
 	}

@@ -24,7 +24,13 @@ func Snapshot(env Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process,
 	if n := len(answer.Snapshots); n > 0 {
 		s = answer.Snapshots[n-1]
 	}
-	who := h.processes(s)
+	var pids []int
+	for _, r := range s.Readings {
+		for _, p := range r.Processes {
+			pids = append(pids, p.PID)
+		}
+	}
+	who := h.Processes(pids)
 	switch {
 	case len(answer.Troubles) > 0:
 		return s, who, fmt.Errorf("ask backend: %s: %.200q", answer.Troubles[0].Code, answer.Troubles[0].Detail)

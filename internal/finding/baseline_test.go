@@ -1,0 +1,101 @@
+package finding
+
+import (
+	"reflect"
+	"testing"
+
+	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+var epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+
+// A baseline grows by services that have a name, and by nothing else: memory whose holder nobody knows would be a leak
+// learned away.
+func TestLearn(t *testing.T) {
+	dcgm := attrib.Process{PID: 60, Start: at(5), Service: "dcgm.service"}
+	resident60 := []Resident{{PID: 60, Start: at(5), Bytes: 40 * mib, Service: "dcgm.service"}}
+	opener := onCard(dcgm, 3)
+	unlisted := reading(48 * mib)
+	listing := reading(49*mib, listed(60, 40*mib))
+	known := Baseline{GPU: card, Bytes: 48 * mib, Holder: "dcgm.service"}
+	for _, tt := range []struct {
+		name  string
+		now   Side
+		found []attrib.Holding
+		old   Baseline
+		edit  func(*Scene)
+		bytes uint64
+		who   []Resident
+		news  bool
+	}{
+		{"an idle card", side(at(100), settle.Clean, reading(0)), nil, Baseline{}, nil, 0, nil, false},
+		{"a service that is listed", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, nil, 0, resident60, true},
+		{"a service that is not listed but has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
+		{"it has another card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(dcgm, 1)}, Baseline{}, nil, 0, nil, false},
+		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
+		{"memory beyond the cap", side(at(100), settle.Flat, reading(gib)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
+		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener, onDriver(attrib.Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
+		{"a user's process has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(attrib.Process{PID: 9, UID: alice}, 3)}, Baseline{}, nil, 0, nil, false},
+		{"a user's process is listed", side(at(100), settle.Flat, listing, attrib.Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
+		{"known, and no search was needed", side(at(100), settle.Clean, unlisted), nil, known, nil, 48 * mib, nil, false},
+		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},
+		{"more than known without a search", side(at(100), settle.Clean, reading(60*mib)), nil, known, nil, 0, nil, true},
+		{"accepted by an admin", side(at(100), settle.Clean, reading(0)), nil, Baseline{GPU: card, Bytes: 50 * mib, Accepted: true}, nil, 50 * mib, nil, false},
+		{"still moving", side(at(100), settle.Moving, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 0, nil, false},
+		{"another live job has the card", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
+			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
+		}, 0, nil, false},
+		{"an end", side(at(200), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) { s.Job.Context = "epilog_slurmd" }, 0, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := searched(tt.now, tt.found...)
+			s.Before, s.Job.Context = nil, "prolog_slurmd"
+			s.Baselines = map[gpu.ID]Baseline{card: tt.old}
+			if tt.edit != nil {
+				tt.edit(&s)
+			}
+			got, news := s.Learn(s.Cards[0], epoch)
+			if got.Bytes != tt.bytes || !reflect.DeepEqual(got.Residents, tt.who) || news != tt.news {
+				t.Errorf("Learn = %+v, %v; want %d bytes, %v, %v", got, news, tt.bytes, tt.who, tt.news)
+			}
+		})
+	}
+}
+
+// Services with little memory are part of the node: no finding, and no obstacle to a clean start.
+func TestResidents(t *testing.T) {
+	dcgm := attrib.Process{PID: 60, Start: at(5), Service: "dcgm.service"}
+	quiet := side(at(200), settle.Flat, reading(49*mib, listed(60, 40*mib)), dcgm)
+	if found := Compare(ending(quiet)); len(found) != 0 {
+		t.Errorf("a service: %+v", found)
+	}
+	large := side(at(200), settle.Flat, reading(2*gib+9*mib, listed(60, 2*gib)), dcgm)
+	if found := Compare(ending(large)); len(found) != 1 || len(found[0].Doubts) == 0 {
+		t.Errorf("a service with much memory: %+v", found)
+	}
+	both := side(at(200), settle.Flat, reading(20*gib+58*mib, listed(60, 40*mib), listed(70, 20*gib)), dcgm, orphan)
+	before := side(at(100), settle.Flat, reading(49*mib, listed(60, 40*mib)), dcgm)
+	s := ending(both)
+	s.Before = &before
+	found := Compare(s)
+	if len(found) != 1 || found[0].Holder.PID != 70 || len(found[0].Doubts) != 0 {
+		t.Errorf("an orphan beside a service that was there before: %+v", found)
+	}
+}
+
+// What a baseline explains is not unexplained, and a look that shows it is clean.
+func TestBaselineExplains(t *testing.T) {
+	b := Baseline{Bytes: 48 * mib, Residents: []Resident{{PID: 60, Bytes: 40 * mib}}}
+	l := Limits{PerClient: 9 * mib}
+	if got, why := Unexplained(reading(97*mib, listed(60, 40*mib)), l, b); got != 0 || why != "" {
+		t.Errorf("unexplained %d, %q", got, why)
+	}
+	if e := b.Expected(l); e.UsedBytes != 97*mib || !reflect.DeepEqual(e.PIDs, []int{60}) {
+		t.Errorf("expected %+v", e)
+	}
+	if got, _ := Unexplained(reading(10*mib), l, b); got != 0 {
+		t.Errorf("less than the baseline: %d", got)
+	}
+}

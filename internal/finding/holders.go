@@ -1,0 +1,132 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+)
+
+// holder is a process on a card, or one that may hold its memory.
+func holder(p attrib.Process, memory gpu.Figure, classes ...attrib.Class) *Holder {
+	return &Holder{Process: p, Memory: memory, Classes: classes}
+}
+
+// search names who may hold what f is about, and adds what that says against certainty: a live job's process among
+// them, one nobody knows the owner of, more than one to choose from, or a search that was not finished. Of several
+// alike the job is blamed that all of them belong to.
+func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class attrib.Class) Finding {
+	if s.Now.Scan == nil {
+		f.Doubts = append(f.Doubts, "nobody searched for its holder: a live job's process may have it")
+		return f
+	}
+	if why := s.Now.Scan.Partial; why != "" {
+		f.Doubts = append(f.Doubts, "not every process was looked into for its holder: "+why)
+	}
+	f.Searched = s.Now.Scan.Partial == ""
+	var owners []attrib.Owner
+	for _, h := range s.Now.Scan.Holdings {
+		if !may(h) {
+			continue
+		}
+		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
+		owners = append(owners, o)
+		candidate := holder(h.Process, gpu.Unknown("a descriptor proves a holder, not bytes"), attrib.Classes(h.Process)...)
+		candidate.Open = h.Open()
+		if class != "" {
+			candidate.Classes = append([]attrib.Class{class}, candidate.Classes...)
+		}
+		if s.leftBehind(o) {
+			candidate.Classes = append([]attrib.Class{attrib.Orphan}, candidate.Classes...)
+		}
+		f.Candidates = append(f.Candidates, *candidate)
+		f.Doubts = append(f.Doubts, against(h.Process, o)...)
+	}
+	if o, one := common(owners); one {
+		f.Owner = &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
+	}
+	return f
+}
+
+// against says why a candidate keeps a card from being called unusable.
+func against(p attrib.Process, o attrib.Owner) []string {
+	switch {
+	case o.Whose == attrib.LiveJob:
+		return []string{fmt.Sprintf("process %d of a live job may hold it", p.PID)}
+	case o.Whose == attrib.Unknown:
+		return []string{fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)}
+	case o.Rival != 0:
+		return []string{fmt.Sprintf("process %d may hold it, and job %d could own that as well", p.PID, o.Rival)}
+	case p.State == "D" || p.State == "X":
+		return []string{fmt.Sprintf("process %d may hold it, and may be ending: state %s", p.PID, p.State)}
+	}
+	return nil
+}
+
+// common returns the one ended or ending job that all owners are, by its weakest evidence.
+func common(owners []attrib.Owner) (attrib.Owner, bool) {
+	if len(owners) == 0 {
+		return attrib.Owner{}, false
+	}
+	first := owners[0]
+	for _, o := range owners {
+		if o.Whose != attrib.ThisJob && o.Whose != attrib.EndedJob || o.Job != first.Job || o.SLUID != first.SLUID {
+			return attrib.Owner{}, false
+		}
+		if o.Level.Weaker(first.Level) {
+			first.Level = o.Level
+		}
+	}
+	return first, true
+}
+
+// mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the
+// driver lists itself accounts for its own memory.
+func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
+	listed := s.listedAnywhere()
+	return func(h attrib.Holding) bool {
+		return c.Device.Minor != nil && slices.Contains(h.Minors, *c.Device.Minor) && !listed[h.PID] && !ofNode(h)
+	}
+}
+
+// mayHoldExported selects who may keep memory that no process is listed for: who has the driver open and nothing
+// that explains why. nvidiactl names no card; one who has another card alone open has that as its reason.
+func (s Scene) mayHoldExported(c Card) func(attrib.Holding) bool {
+	listed := s.listedAnywhere()
+	return func(h attrib.Holding) bool {
+		here := len(h.Minors) == 0 || c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
+		return here && !listed[h.PID] && !ofNode(h)
+	}
+}
+
+// ofNode leaves out those that hold the driver open by trade: services, and the MPS daemon, which was measured to
+// have a card open and no memory on it. A user who runs a program under its name hides it from this list, no more.
+func ofNode(h attrib.Holding) bool { return h.OfSystem() || h.OfMPS() }
+
+// listedAnywhere are the PIDs that the driver lists on any card that was looked at.
+func (s Scene) listedAnywhere() map[int]bool {
+	listed := map[int]bool{}
+	add := func(snap gpu.Snapshot) {
+		for _, r := range snap.Readings {
+			for _, p := range r.Processes {
+				listed[p.PID] = true
+			}
+		}
+	}
+	add(s.Now.Snapshot)
+	if s.Now.Neighbours != nil {
+		add(*s.Now.Neighbours)
+	}
+	return listed
+}
+
+// attribution is the scene in which a process on this card is judged.
+func (s Scene) attribution(id gpu.ID) attrib.Scene {
+	return attrib.Scene{Self: s.Self, Others: s.Others, GPU: id, Now: s.Now.Snapshot.At, Started: s.Before != nil}
+}
+
+// leftBehind reports an owner that is over: at an end that is this job too.
+func (s Scene) leftBehind(o attrib.Owner) bool {
+	return o.Whose == attrib.EndedJob || o.Whose == attrib.ThisJob && s.ending()
+}

@@ -1,0 +1,157 @@
+package finding
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+func minor(n int) *int { return &n }
+
+// searched is the end of job 10 with what a search of /proc found.
+func searched(now Side, found ...attrib.Holding) Scene {
+	now.Scan = &attrib.Scan{Looked: 300, Holdings: found}
+	s := ending(now)
+	s.Cards[0].Device.Minor = minor(3)
+	return s
+}
+
+func onCard(p attrib.Process, minors ...int) attrib.Holding {
+	return attrib.Holding{Process: p, Minors: minors, Control: true, UVM: true}
+}
+
+func onDriver(p attrib.Process) attrib.Holding { return attrib.Holding{Process: p, Control: true} }
+
+// Who may hold a dead process's memory: whoever has this very card open, and why that may not drain.
+func TestPhantomHolder(t *testing.T) {
+	child := attrib.Process{PID: 71, UID: alice, Start: at(151), Name: "python"}
+	edited := func(change func(*attrib.Process)) attrib.Process { p := child; change(&p); return p }
+	now := side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
+	for _, tt := range []struct {
+		name  string
+		found []attrib.Holding
+		edit  func(*Scene)
+		pids  []int
+		level attrib.Level
+		doubt string // none: may drain
+	}{
+		{"the forked child", []attrib.Holding{onCard(child, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
+		{"the forked child, in the job's cgroup still", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3)}, nil, []int{71}, attrib.ByCgroup, ""},
+		{"nobody is found", nil, nil, nil, attrib.ByExclusive, ""},
+		{"on another card", []attrib.Holding{onCard(child, 1)}, nil, nil, attrib.ByExclusive, ""},
+		{"on the driver alone", []attrib.Holding{onDriver(child)}, nil, nil, attrib.ByExclusive, ""},
+		{"four workers", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)}, nil, []int{71, 72}, attrib.ByExclusive, ""},
+		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
+			nil, []int{71, 72}, attrib.ByExclusive, ""},
+		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service = "dcgm.service" }), 3)}, nil, nil, attrib.ByExclusive, ""},
+		{"the MPS daemon", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-control" }), 3)}, nil, nil, attrib.ByExclusive, ""},
+		{"a live job's process", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 1002, 11 }), 3)},
+			func(s *Scene) {
+				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
+			}, []int{71}, attrib.ByExclusive, "live job"},
+		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, attrib.ByExclusive, "could not be told"},
+		{"a process that is ending", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.State = "D" }), 3)}, nil, []int{71}, attrib.ByExclusive, "may be ending"},
+		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, attrib.ByExclusive, "out of time"},
+		{"nobody searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, attrib.ByExclusive, "nobody searched"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := searched(now, tt.found...)
+			if tt.edit != nil {
+				tt.edit(&s)
+			}
+			expectOne(t, s, code.Phantom, tt.pids, tt.level, tt.doubt)
+		})
+	}
+}
+
+// Who may hold memory that no process is listed for: whoever has the driver open and nothing that explains why.
+func TestExportedCandidates(t *testing.T) {
+	keeper := attrib.Process{PID: 71, UID: alice, Start: at(151), Name: "keeper"}
+	other := attrib.Process{PID: 72, UID: 1002, Start: at(20), Name: "monitor"}
+	now := side(at(200), settle.Flat, reading(20*gib))
+	for _, tt := range []struct {
+		name  string
+		found []attrib.Holding
+		edit  func(*Scene)
+		pids  []int
+		doubt string
+	}{
+		{"one has the driver open", []attrib.Holding{onDriver(keeper)}, nil, []int{71}, ""},
+		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, "which one does cannot be told"},
+		{"one on this card that is not listed", []attrib.Holding{onCard(keeper, 3)}, nil, []int{71}, ""},
+		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, ""},
+		{"one that is listed on a neighbour", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
+			s.Now.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(71, gib)}}}}
+		}, nil, ""},
+		{"a live job's process", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
+			s.Others = []attrib.Record{{Job: 11, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
+			s.Now.Scan.Holdings[0].Cgroup = slurm.Owner{ID: 11}
+		}, []int{71}, "live job"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := searched(now, tt.found...)
+			if tt.edit != nil {
+				tt.edit(&s)
+			}
+			expectOne(t, s, code.Residue, tt.pids, attrib.ByExclusive, tt.doubt)
+		})
+	}
+}
+
+func expectOne(t *testing.T, s Scene, want code.Code, pids []int, level attrib.Level, doubt string) {
+	t.Helper()
+	found := Compare(s)
+	if len(found) != 1 || found[0].Code != want {
+		t.Fatalf("Compare = %+v, want one %s", found, want)
+	}
+	f := found[0]
+	var got []int
+	for _, c := range f.Candidates {
+		got = append(got, c.PID)
+		if len(c.Open) == 0 || c.Memory.Known() {
+			t.Errorf("candidate %+v: want what it has open, and no bytes", c)
+		}
+	}
+	if !slices.Equal(got, pids) {
+		t.Errorf("candidates %v, want %v", got, pids)
+	}
+	if f.Owner == nil || f.Owner.Level != level {
+		t.Errorf("owner %+v, want by %s", f.Owner, level)
+	}
+	all := strings.Join(f.Doubts, "; ")
+	if (all == "") != (doubt == "") || !strings.Contains(all, doubt) {
+		t.Errorf("doubts %q, want %q", all, doubt)
+	}
+	if f.Searched != (s.Now.Scan != nil && s.Now.Scan.Partial == "") {
+		t.Errorf("searched %v", f.Searched)
+	}
+}
+
+func TestClassesOfHolders(t *testing.T) {
+	holders := map[string]attrib.Process{
+		"orphan stopped":   {PID: 70, UID: alice, Start: at(150), State: "T"},
+		"orphan dying":     {PID: 70, UID: alice, Start: at(150), State: "Z"},
+		"orphan container": {PID: 70, UID: alice, Start: at(150), Container: "docker"},
+		"orphan mps":       {PID: 70, UID: alice, Start: at(150), Name: "nvidia-cuda-mps", Exe: "/usr/bin/nvidia-cuda-mps-server"},
+		"container":        {PID: 70, UID: 1002, Start: at(150), OtherPIDs: true},
+	}
+	for want, p := range holders {
+		found := Compare(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), p)))
+		if len(found) != 1 {
+			t.Fatalf("%s: %+v", want, found)
+		}
+		var words []string
+		for _, c := range found[0].Holder.Classes {
+			words = append(words, string(c))
+		}
+		if got := strings.Join(words, " "); got != want {
+			t.Errorf("classes %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package finding
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// Side is what one end of a job saw: the last look at its GPUs, how each came to rest, who was listed.
+type Side struct {
+	Snapshot   gpu.Snapshot
+	Curves     map[gpu.ID]settle.Curve
+	Processes  map[int]attrib.Process
+	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained
+	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
+}
+
+// AtRest reports whether every card was seen, and seen clean.
+func (s Side) AtRest(cards []Card) bool {
+	for _, c := range cards {
+		if s.Curves[c.Device.ID].State != settle.Clean {
+			return false
+		}
+	}
+	return true
+}
+
+// Expectations say what cards may carry and still be clean, with the start time of each process meant by it: what
+// they carry without any job and, at an end, what they carried before the job, which need not leave them cleaner.
+func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
+	expect, known := map[gpu.ID]gpu.Expected{}, map[int]time.Duration{}
+	for id, b := range baselines {
+		expect[id] = b.Expected(l)
+		for _, r := range b.Residents {
+			known[r.PID] = r.Start
+		}
+	}
+	if before == nil {
+		return expect, known
+	}
+	for _, r := range before.Snapshot.Readings {
+		if before.Curves[r.Device.ID].State == settle.Unknown || !r.Memory.Used.Known() {
+			continue
+		}
+		e := gpu.Expected{UsedBytes: max(r.Memory.Used.Bytes, expect[r.Device.ID].UsedBytes), PIDs: expect[r.Device.ID].PIDs}
+		for _, p := range r.Processes {
+			if slices.Contains(e.PIDs, p.PID) {
+				continue
+			}
+			e.PIDs = append(e.PIDs, p.PID)
+			if facts, read := before.Processes[p.PID]; read && facts.Why == "" {
+				known[p.PID] = facts.Start
+			}
+		}
+		expect[r.Device.ID] = e
+	}
+	return expect, known
+}
