@@ -61,9 +61,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	request.Neighbours = h.cfg.Look.Neighbours && !h.inJob && h.looks == 0
 	answer := backend.Ask(backend.Params{Path: h.cfg.Backend, Root: h.env.EUID == 0}, request)
 	h.looks += len(answer.Snapshots)
-	if answer.Neighbours != nil {
-		h.neighbours = answer.Neighbours
-	}
+	// PENDING neighbours
 	h.troubles(answer)
 	return answer.Snapshots
 }

@@ -59,8 +59,7 @@ func (h *hook) end() ledger.End {
 
 func (h *hook) report() report.Scene {
 	return report.Scene{
-		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Scan: h.now.Scan, Neighbours: h.now.Neighbours,
-		Findings: h.found, Verdict: h.verdict,
+		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Findings: h.found, Verdict: h.verdict,
 		Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
 	}
 }
