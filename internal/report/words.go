@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -180,6 +181,7 @@ func onCard(c code.Code) bool {
 // sentence says what one finding saw, and whose it is.
 func (s Scene) sentence(w words, f finding.Finding) []string {
 	out := []string{fmt.Sprintf("  %s: %s", w.verb, s.seen(f))}
+	out = append(out, s.candidates(f)...)
 	if who := s.who(f); who != "" {
 		out = append(out, "  Who: "+who)
 	}
@@ -193,7 +195,11 @@ func (s Scene) seen(f finding.Finding) string {
 	case f.Code == code.Phantom || f.Holder != nil && f.Holder.Gone:
 		return fmt.Sprintf("%s still in use though its process is gone", mib(f.Bytes))
 	case f.Holder != nil:
-		return fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder))
+		text := fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder))
+		if f.Holder.UID == s.Job.UID {
+			text += condition(*f.Holder)
+		}
+		return text
 	case f.Code == code.Residue || f.Code == code.Dirty:
 		return fmt.Sprintf("%s in use that no listed process accounts for", mib(f.Bytes))
 	}
@@ -209,6 +215,64 @@ func (s Scene) process(h *finding.Holder) string {
 		return "a process that is not yours"
 	}
 	return fmt.Sprintf("process %d (%s) since %s", h.PID, Clean(h.Name, 32), s.clockTime(h.Start))
+}
+
+// condition says what is unusual about a process that its owner can do something about.
+func condition(h finding.Holder) string {
+	var all []string
+	for _, c := range h.Classes {
+		if words := conditions[c]; words != "" {
+			all = append(all, words)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(all, ", ")
+}
+
+var conditions = map[attrib.Class]string{
+	attrib.Stopped:   "stopped: kill -KILL ends it",
+	attrib.Dying:     "ending, but not ended",
+	attrib.MPS:       "of CUDA MPS",
+	attrib.Container: "in a container",
+}
+
+// mostCandidates is how many processes a report lists for one finding.
+const mostCandidates = 3
+
+// candidates name the live processes that hold what a dead one is listed for, or that may hold what nobody is listed
+// for. Of other users' only their number is said.
+func (s Scene) candidates(f finding.Finding) []string {
+	label, verb := "Maybe", "has the driver open"
+	if f.Holder != nil {
+		label, verb = "Holder", "has the card open"
+	}
+	var out []string
+	own, others := 0, 0
+	for _, c := range f.Candidates {
+		if c.UID != s.Job.UID {
+			others++
+			continue
+		}
+		if own++; own <= mostCandidates {
+			out = append(out, fmt.Sprintf("  %s: %s %s%s", label, s.process(&c), verb, condition(c)))
+		}
+	}
+	if own > mostCandidates {
+		out = append(out, fmt.Sprintf("  %s: and %d more processes of yours", label, own-mostCandidates))
+	}
+	if others > 0 {
+		out = append(out, fmt.Sprintf("  %s: %s not yours", label, processes(others)))
+	}
+	return out
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "a process that is"
+	}
+	return fmt.Sprintf("%d processes that are", n)
 }
 
 func (s Scene) clockTime(boot time.Duration) string {
@@ -255,10 +319,11 @@ func blamed(s Scene, told []finding.Finding) bool {
 	return false
 }
 
-// privateToAdmin reports findings about Bookend itself: a user can do nothing with them.
+// privateToAdmin reports findings about Bookend itself, or about cards that are not the job's: a user can do nothing
+// with them.
 func privateToAdmin(f finding.Finding) bool {
 	e, ok := code.Lookup(f.Code)
-	return ok && e.Scope == code.Own
+	return f.Code == code.Trespass || ok && e.Scope == code.Own
 }
 
 func mib(f gpu.Figure) string {

@@ -5,6 +5,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"bookend/internal/attrib"
@@ -156,6 +157,8 @@ func about(w io.Writer, f finding.Finding, j policy.Judged, at func(time.Duratio
 	where := ""
 	if f.Index != nil {
 		where = fmt.Sprintf(" GPU %d", *f.Index)
+	} else if f.GPU != "" {
+		where = " " + string(report.Clean(string(f.GPU), nameWidth))
 	}
 	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, where, entry.Title, j.Action)
 	for _, line := range details(f, j, at) {
@@ -174,7 +177,21 @@ func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Tim
 		add("memory", Figure(f.Bytes))
 	}
 	if f.Holder != nil {
-		add("process", process(f.Holder.Process, at))
+		add("process", process(f.Holder.Process, at)+kinds(*f.Holder))
+	}
+	for i, c := range f.Candidates {
+		if i == mostCandidates {
+			add("maybe", fmt.Sprintf("and %d more", len(f.Candidates)-i))
+			break
+		}
+		label := "maybe"
+		if f.Holder != nil {
+			label = "holder"
+		}
+		add(label, process(c.Process, at)+kinds(c))
+	}
+	if f.Searched {
+		add("search", fmt.Sprintf("every process of the node was looked into; %d may hold it", len(f.Candidates)))
 	}
 	if f.Owner != nil {
 		add("job", fmt.Sprintf("%d (uid %d), evidence: %s", f.Owner.Job, f.Owner.UID, evidence(f)))
@@ -183,6 +200,30 @@ func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Tim
 	add("unknown", f.Unknown)
 	add("held", j.Why)
 	return out
+}
+
+// mostCandidates is how many processes are listed for one finding; the record has them all.
+const mostCandidates = 8
+
+// kinds adds what kind of holder a process is, where it runs, and what it has open.
+func kinds(h finding.Holder) string {
+	text := ""
+	if len(h.Classes) > 0 {
+		words := make([]string, len(h.Classes))
+		for i, c := range h.Classes {
+			words[i] = string(c)
+		}
+		text += ", " + strings.Join(words, " ")
+	}
+	for _, place := range []string{h.Service, h.Container} {
+		if place != "" {
+			text += ", in " + place
+		}
+	}
+	if len(h.Open) > 0 {
+		text += ", has open " + strings.Join(h.Open, " ")
+	}
+	return text
 }
 
 // evidence words what blames a job; docs/findings.md explains the levels.

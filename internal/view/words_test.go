@@ -108,3 +108,23 @@ func TestSnapshotAccountsForAllMemory(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
+
+// Every candidate is named with what speaks for it, and whether the search was whole.
+func TestJobNamesCandidates(t *testing.T) {
+	f := finding.Finding{Code: code.Residue, GPU: card0, Searched: true, Candidates: []finding.Holder{{
+		Process: attrib.Process{PID: 71, UID: 1000, Name: "a) R (b\n", State: "S", Container: "docker:0123"},
+		Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"},
+	}}}
+	got := strings.Join(details(f, policy.Judged{}, func(time.Duration) time.Time { return time.Time{} }), "\n")
+	for _, want := range []string{
+		"maybe:    PID 71 (a) R (b", "uid 1000", "exported container", "in docker:0123", "has open nvidiactl",
+		"search:   every process of the node was looked into; 1 may hold it",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "b\n)") {
+		t.Errorf("a name broke its line:\n%s", got)
+	}
+}

@@ -1,0 +1,173 @@
+package look
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+const (
+	card = gpu.ID("GPU-0")
+	gib  = uint64(1) << 30
+	mib  = uint64(1) << 20
+)
+
+// eyes see a node whose state is a script: each watch takes the next series of looks.
+type eyes struct {
+	watches [][]gpu.Snapshot
+	who     map[int]attrib.Process
+	later   map[int]attrib.Process // from the second question on, where set
+	scan    attrib.Scan
+	busy    map[gpu.ID]string
+	did     []string // in order
+}
+
+func (e *eyes) Watch(gpu.WatchRule) []gpu.Snapshot {
+	e.did = append(e.did, "watch")
+	if len(e.watches) == 0 {
+		return nil
+	}
+	looks := e.watches[0]
+	e.watches = e.watches[1:]
+	return looks
+}
+
+func (e *eyes) Neighbours() *gpu.Snapshot { return nil }
+
+func (e *eyes) Processes(pids []int) map[int]attrib.Process {
+	out := map[int]attrib.Process{}
+	if len(pids) == 0 {
+		return out
+	}
+	e.did = append(e.did, "processes")
+	for _, pid := range pids {
+		out[pid] = e.who[pid]
+	}
+	if e.later != nil {
+		e.who = e.later
+	}
+	return out
+}
+
+func (e *eyes) Holders() *attrib.Scan {
+	e.did = append(e.did, "scan")
+	return &e.scan
+}
+
+func (e *eyes) Quiet([]finding.Card) (map[gpu.ID]string, func()) {
+	e.did = append(e.did, "quiet")
+	return e.busy, func() { e.did = append(e.did, "release") }
+}
+
+// looks are n looks at one card, a second apart, from this second on.
+func looks(from, n int, used uint64, processes ...gpu.Process) []gpu.Snapshot {
+	var all []gpu.Snapshot
+	for i := range n {
+		all = append(all, gpu.Snapshot{At: time.Duration(from+i) * time.Second, Readings: []gpu.Reading{{
+			Device: gpu.Device{ID: card}, Processes: processes,
+			Memory: gpu.Memory{Total: gpu.Bytes(140 * gib), Used: gpu.Bytes(used)},
+		}}})
+	}
+	return all
+}
+
+func order() Order {
+	return Order{
+		Cards: []finding.Card{{Device: gpu.Device{ID: card}}},
+		Rule:  gpu.WatchRule{Max: 6 * time.Second, Flat: 3500 * time.Millisecond, SlackBytes: 32 * mib},
+		Limits: finding.Limits{
+			Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib,
+		},
+	}
+}
+
+// What each state of a card costs: a clean one no look at /proc at all, and only what nobody explains a search of it.
+func TestWhatIsAsked(t *testing.T) {
+	orphan := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}
+	there := map[int]attrib.Process{70: {PID: 70, Start: 5}}
+	gone := map[int]attrib.Process{70: {PID: 70, Gone: true}}
+	for _, tt := range []struct {
+		name string
+		eyes eyes
+		did  []string
+		want settle.State
+	}{
+		{"clean", eyes{watches: [][]gpu.Snapshot{looks(0, 1, 0)}}, []string{"watch"}, settle.Clean},
+		{"not to be seen", eyes{}, []string{"watch"}, ""},
+		{"still moving", eyes{watches: [][]gpu.Snapshot{append(looks(0, 1, gib), looks(1, 1, 2*gib)...)}}, []string{"watch"}, settle.Moving},
+		{"a process that explains all", eyes{who: there, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 1, gib+9*mib, orphan)}},
+			[]string{"watch", "processes", "quiet", "watch", "processes", "release"}, settle.Flat},
+		{"memory that nobody explains", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, gib)}},
+			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Flat},
+		{"a process that is gone", eyes{who: gone, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 5, gib+9*mib, orphan)}},
+			[]string{"watch", "processes", "quiet", "scan", "watch", "processes", "release"}, settle.Flat},
+		{"a process that ends meanwhile", eyes{who: there, later: gone, watches: [][]gpu.Snapshot{looks(0, 5, gib+9*mib, orphan), looks(5, 1, gib+9*mib, orphan)}},
+			[]string{"watch", "processes", "quiet", "watch", "processes", "release"}, settle.Moving},
+		{"gone at the second look", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, 0)}},
+			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Clean},
+		{"no second look", eyes{watches: [][]gpu.Snapshot{looks(0, 5, gib)}}, []string{"watch", "quiet", "scan", "watch", "release"}, settle.Moving},
+		{"a probe at work", eyes{busy: map[gpu.ID]string{card: "a probe"}, watches: [][]gpu.Snapshot{looks(0, 5, gib), looks(5, 1, gib)}},
+			[]string{"watch", "quiet", "scan", "watch", "release"}, settle.Unknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			side, _ := Take(&tt.eyes, order())
+			if got := side.Curves[card].State; got != tt.want {
+				t.Errorf("state %q, want %q", got, tt.want)
+			}
+			if !slices.Equal(tt.eyes.did, tt.did) {
+				t.Errorf("did %v, want %v", tt.eyes.did, tt.did)
+			}
+			if (side.Scan != nil) != slices.Contains(tt.did, "scan") {
+				t.Errorf("scan %v", side.Scan)
+			}
+		})
+	}
+}
+
+// An expected PID that is another process by now is not expected: the card is watched again without it.
+func TestStrangersAreNotExpected(t *testing.T) {
+	listed := gpu.Process{PID: 60, Memory: gpu.Bytes(gib)}
+	for _, tt := range []struct {
+		name  string
+		now   attrib.Process
+		known map[int]time.Duration
+		want  settle.State
+	}{
+		{"the same process", attrib.Process{PID: 60, Start: 5}, map[int]time.Duration{60: 5}, settle.Clean},
+		{"its PID was used again", attrib.Process{PID: 60, Start: 77}, map[int]time.Duration{60: 5}, settle.Flat},
+		{"it is gone, its memory is not", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 5}, settle.Flat},
+		{"it was gone before", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0}, settle.Clean},
+		{"nobody could tell then", attrib.Process{PID: 60, Start: 77}, nil, settle.Clean},
+		{"nobody can tell now", attrib.Process{PID: 60, Why: "permission denied"}, map[int]time.Duration{60: 5}, settle.Clean},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			series := looks(0, 5, gib+9*mib, listed)
+			e := &eyes{who: map[int]attrib.Process{60: tt.now}, watches: [][]gpu.Snapshot{series, series, looks(5, 5, gib+9*mib, listed)}}
+			o := order()
+			o.Known = tt.known
+			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {UsedBytes: gib + 9*mib, PIDs: []int{60}}}
+			side, _ := Take(e, o)
+			if got := side.Curves[card].State; got != tt.want {
+				t.Errorf("state %q, want %q; did %v", got, tt.want, e.did)
+			}
+		})
+	}
+}
+
+// A card known by its bus id alone gets its id from the first reading.
+func TestIdentified(t *testing.T) {
+	const bus = gpu.BusID("00000000:3b:00.0")
+	series := looks(0, 1, 0)
+	series[0].Readings[0].Device.BusID = bus
+	o := order()
+	o.Cards = []finding.Card{{Index: 2, Device: gpu.Device{BusID: bus}}}
+	side, cards := Take(&eyes{watches: [][]gpu.Snapshot{series}}, o)
+	if len(cards) != 1 || cards[0].Device.ID != card || cards[0].Index != 2 || side.Curves[card].State != settle.Clean {
+		t.Errorf("cards %+v, curves %+v", cards, side.Curves)
+	}
+}
