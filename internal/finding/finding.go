@@ -37,7 +37,8 @@ type Holder struct {
 	attrib.Process
 	Memory  gpu.Figure     `json:"memory"` // unknown for a candidate: a descriptor proves no bytes
 	Classes []attrib.Class `json:"classes,omitempty"`
-	Open    []string       `json:"open,omitempty"` // device nodes it has open, where that was looked at: "nvidia0"
+	Owner   *Owner         `json:"owner,omitempty"` // of a candidate: a finding has one for its holder
+	Open    []string       `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
 }
 
 // Owner is the job a finding is blamed on.

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"bookend/internal/attrib"
+	"bookend/internal/code"
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 )
 
 // holder is a process on a card, or one that may hold its memory.
@@ -34,6 +36,9 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		owners = append(owners, o)
 		candidate := holder(h.Process, gpu.Unknown("a descriptor proves a holder, not bytes"), attrib.Classes(h.Process)...)
 		candidate.Open = h.Open()
+		if o.Job != 0 || o.SLUID != "" {
+			candidate.Owner = &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
+		}
 		if class != "" {
 			candidate.Classes = append([]attrib.Class{class}, candidate.Classes...)
 		}
@@ -129,4 +134,32 @@ func (s Scene) attribution(id gpu.ID) attrib.Scene {
 // leftBehind reports an owner that is over: at an end that is this job too.
 func (s Scene) leftBehind(o attrib.Owner) bool {
 	return o.Whose == attrib.EndedJob || o.Whose == attrib.ThisJob && s.ending()
+}
+
+// Proven lists the live processes behind these findings that a cgroup, now or in a sighting, proved to be the ended
+// job's: the only ones that may ever be ended. Candidates for memory without a process are never among them: whose
+// they are may be proven, that they hold anything is not.
+func Proven(found []Finding, job slurm.Job) []Holder {
+	var all []Holder
+	add := func(h Holder, o *Owner) {
+		proven := o != nil && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
+		if proven && !h.Gone && h.Why == "" && o.Job == job.ID && (o.SLUID == job.SLUID || o.SLUID == "" || job.SLUID == "") {
+			h.Owner = o
+			all = append(all, h)
+		}
+	}
+	for _, f := range found {
+		if f.Unknown != "" {
+			continue
+		}
+		switch {
+		case f.Code == code.Orphan && f.Holder != nil:
+			add(*f.Holder, f.Owner)
+		case f.Code == code.Phantom:
+			for _, c := range f.Candidates {
+				add(c, c.Owner)
+			}
+		}
+	}
+	return all
 }

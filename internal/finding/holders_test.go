@@ -155,3 +155,34 @@ func TestClassesOfHolders(t *testing.T) {
 		}
 	}
 }
+
+// Only what a cgroup proves to be the ended job's may ever be ended.
+func TestProven(t *testing.T) {
+	by := func(l attrib.Level, id slurm.JobID) *Owner { return &Owner{Job: id, UID: alice, Level: l} }
+	live := Holder{Process: attrib.Process{PID: 70, UID: alice, Start: at(150)}}
+	of := func(o *Owner) Holder { h := live; h.Owner = o; return h }
+	dead := Holder{Process: attrib.Process{PID: 70, Gone: true}}
+	unread := Holder{Process: attrib.Process{PID: 70, Why: "permission denied"}}
+	for name, tt := range map[string]struct {
+		f    Finding
+		want int
+	}{
+		"orphan by cgroup":        {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 10)}, 1},
+		"orphan by sighting":      {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.BySighting, 10)}, 1},
+		"orphan by exclusive use": {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByExclusive, 10)}, 0},
+		"orphan by environment":   {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByEnvironment, 10)}, 0},
+		"another job's":           {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 11)}, 0},
+		"nobody's":                {Finding{Code: code.Stray, Holder: &live}, 0},
+		"gone":                    {Finding{Code: code.Orphan, Holder: &dead, Owner: by(attrib.ByCgroup, 10)}, 0},
+		"not to be read":          {Finding{Code: code.Orphan, Holder: &unread, Owner: by(attrib.ByCgroup, 10)}, 0},
+		"unknown":                 {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 10), Unknown: "x"}, 0},
+		"a phantom's holder":      {Finding{Code: code.Phantom, Holder: &dead, Candidates: []Holder{of(by(attrib.ByCgroup, 10)), of(by(attrib.ByExclusive, 10)), of(nil)}}, 1},
+		"an exported handle's":    {Finding{Code: code.Residue, Candidates: []Holder{of(by(attrib.ByCgroup, 10))}}, 0},
+		"found before the job":    {Finding{Code: code.Dirty, Holder: &live, Owner: by(attrib.ByCgroup, 10)}, 0},
+	} {
+		got := Proven([]Finding{tt.f}, slurm.Job{ID: 10, UID: alice})
+		if len(got) != tt.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
