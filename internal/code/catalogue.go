@@ -27,18 +27,21 @@ var catalogue = []Entry{
 	{
 		Residue, Serious, Card, Node, "memory in use, no process",
 		"The card reports memory in use that no listed process explains, after settling. Usually a process that the " +
-			"driver does not list holds a handle to it. Bookend does not search for that process and names none.",
-		"Look who has the driver open: fuser -v /dev/nvidia*. Those are candidates, not culprits; end the ones that " +
-			"belong to no job. If memory stays with no holder left, reset the card (nvidia-smi --gpu-reset -i GPU) or " +
-			"reboot the node.",
+			"driver does not list holds a handle to it. Bookend searches the node for it (look.holders) and names as " +
+			"candidates the processes that have the driver open and nothing that explains why. A descriptor proves no bytes: " +
+			"among several candidates nobody can tell which one holds the memory.",
+		"Look at the candidates and end those that belong to no job. Where none is named, look again with " +
+			"fuser -v /dev/nvidia*. If memory stays with no holder left, reset the card (nvidia-smi --gpu-reset -i GPU) or " +
+			"reboot the node. A card that carries up to 64 MiB without any job: bookend baseline accept GPU.",
 	},
 	{
 		Phantom, Serious, Card, Job, "driver lists a dead process",
-		"The driver lists memory under a process id that no longer exists, after settling. The process is gone, " +
-			"but something it started or passed a handle to keeps its memory alive. Bookend does not search for that " +
-			"holder and names none.",
-		"Look who has the driver open: fuser -v /dev/nvidia*. End the processes that belong to no job; if the memory " +
-			"stays, reset the card (nvidia-smi --gpu-reset -i GPU) or reboot the node.",
+		"The driver lists memory under a process id that no longer exists, after settling. The process is gone, but " +
+			"something it started or passed a handle to keeps its memory alive. Bookend searches the node for that holder " +
+			"(look.holders) and names the live processes that have this very card open.",
+		"End the holders that are named, if they belong to no job; the memory is free once the last one is gone. Where none " +
+			"is named, look who has the driver open with fuser -v /dev/nvidia*. If the memory stays, reset the card " +
+			"(nvidia-smi --gpu-reset -i GPU) or reboot the node.",
 	},
 	{
 		Dirty, Warning, Card, Node, "card was not clean at the start",
@@ -82,6 +85,27 @@ var catalogue = []Entry{
 		Unread, Warning, Card, Node, "card could not be read",
 		"The card's memory or its process list could not be read, so whether it is clean is unknown.",
 		"Read the reason given with it and run nvidia-smi on the node. On some driver versions the list itself is wrong.",
+	},
+	{
+		Trespass, Warning, Elsewhere, Node, "job on a card it was not given",
+		"A process of a live job, or of one that Bookend has no record of, is on a card of the node that was not given to " +
+			"that job. The hook that saw it is of a job with other cards: the finding is the admin's, decides no exit code " +
+			"and never drains. A job without GPUs that uses one is found so.",
+		"Set ConstrainDevices=yes in cgroup.conf and check how the process got to the card (containers started by an " +
+			"outside daemon are not fenced). If the sharing is intended, name the partition in slurm.shared_partitions.",
+	},
+	{
+		Untraced, Note, Own, Node, "holders could not be searched for",
+		"Something on a card is unexplained, and the search of the node's processes for its holder failed or was not " +
+			"finished. The holder may be one that was not looked into, so nothing is certain enough to drain for.",
+		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
+			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
+	},
+	{
+		Ended, Note, Card, Job, "leftover process ended by Bookend",
+		"A process that the ended job left on the card was ended (clean_up.enabled): its cgroup proved, now or when it " +
+			"was recorded, that it was the job's. The card was watched again afterwards; what stayed is a finding of its own.",
+		"None for the node. Tell the job's owner: workers must be ended with their parent.",
 	},
 
 	{

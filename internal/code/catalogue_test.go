@@ -87,7 +87,7 @@ func TestEntriesAreComplete(t *testing.T) {
 		if e.Severity != Note && e.Severity != Warning && e.Severity != Serious {
 			t.Errorf("%s: severity %q", e.Code, e.Severity)
 		}
-		if e.Scope != Card && e.Scope != Driver && e.Scope != Own {
+		if e.Scope != Card && e.Scope != Elsewhere && e.Scope != Driver && e.Scope != Own {
 			t.Errorf("%s: scope %q", e.Code, e.Scope)
 		}
 		if _, ok := whose[e.Whose]; !ok {
@@ -138,6 +138,7 @@ var scopes = []struct {
 	head  string
 }{
 	{Card, "On one card of the job"},
+	{Elsewhere, "On another card of the node"},
 	{Driver, "On the driver as a whole"},
 	{Own, "On Bookend itself"},
 }
@@ -157,6 +158,22 @@ A process is blamed on a job only together with the evidence for it, never becau
 
 Memory without a process is blamed on the ended job, as exclusive, where it came while that job had the card alone. A
 later job is told of it with the evidence that was found then.
+
+## Holders
+What kind of process holds a card, or may hold it. One can be of several kinds.
+
+| class | what it is |
+| --- | --- |
+| orphan | its job has ended |
+| phantom | the driver lists it, but it is gone: whoever has the card open keeps its memory alive |
+| exported | a candidate: it has the driver open and nothing that explains why, so it may hold an exported handle |
+| stopped | stopped by a signal (state T); SIGKILL ends it |
+| dying | a zombie whose threads live on, or in uninterruptible sleep (state D) |
+| mps | NVIDIA's Multi-Process Service: its server, its daemon or a client |
+| container | in a container, or in another PID namespace |
+| system | a service of the system manager: no job's |
+
+A descriptor proves a holder, not bytes: a candidate is never blamed by that alone.
 `
 
 func findingsDoc() string {

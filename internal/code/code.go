@@ -20,9 +20,10 @@ type Scope string
 
 // The scopes.
 const (
-	Card   Scope = "card"   // one GPU of the hook's job
-	Driver Scope = "driver" // the driver or backend as a whole
-	Own    Scope = "own"    // Bookend itself: never drains unless on_unknown says so
+	Card      Scope = "card"      // one GPU of the hook's job
+	Elsewhere Scope = "elsewhere" // another GPU of the node: never drains, and decides no exit code
+	Driver    Scope = "driver"    // the driver or backend as a whole
+	Own       Scope = "own"       // Bookend itself: never drains unless on_unknown says so
 )
 
 // The catalogue's codes.

@@ -73,7 +73,7 @@ var shipped = []struct {
 	{code.Lost, Drain, Drain},
 	{code.Missing, Warn, Warn},
 	{code.Unread, Warn, Warn},
-	{code.Trespass, Note, Note},
+	{code.Trespass, Warn, Warn},
 	{code.Untraced, Note, Note},
 	{code.Ended, Note, Note},
 

@@ -135,6 +135,23 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// Who switches clean-up on need not change anything else; who does not is not held to its budget.
+func TestCleanUpFitsTheShippedTimes(t *testing.T) {
+	if Default().CleanUp.Enabled {
+		t.Error("clean-up is on as shipped")
+	}
+	for text, fits := range map[string]bool{
+		"clean_up: {enabled: true}":             true,
+		"clean_up: {enabled: true, grace: 4s}":  false,
+		"clean_up: {enabled: false, grace: 4s}": true,
+		"clean_up: {enabled: true, grace: 4s}\ndeadlines: {epilog: {total: 16s}}": true,
+	} {
+		if _, problems := Parse([]byte(text)); (len(problems) == 0) != fits {
+			t.Errorf("%s: %v", text, problems)
+		}
+	}
+}
+
 func TestDefaultsAreNotShared(t *testing.T) {
 	Default().Policy.Epilog[code.Orphan] = Ignore
 	if Default().Policy.Epilog[code.Orphan] != Drain {

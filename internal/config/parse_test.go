@@ -32,9 +32,13 @@ nvidia:
 slurm:
   shared_partitions: [debug, mps]
   run_in_job_backend: true
+  shards: no
+  gres_conf: /srv/slurm/gres.conf
 deadlines: {epilog: {total: 1m}}
 settle: {epilog: {flat: 3600ms}}
 thresholds: {drain: 2 GiB, report: 65536KiB}
+look: {holders: false}
+clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0}
 policy:
   epilog: {BKD-ORPHAN: warn}
@@ -50,6 +54,9 @@ log: {format: json, syslog: FALSE}
 	want.Paths.Run = "/run/other"
 	want.NVIDIA.GPUOrder, want.NVIDIA.GPUMap = OrderMap, map[int]string{0: "GPU-a", 1: "0000:3b:00.0"}
 	want.Slurm.SharedPartitions, want.Slurm.RunInJobBackend = []string{"debug", "mps"}, true
+	want.Slurm.Shards, want.Slurm.GresConf = ShardsNo, "/srv/slurm/gres.conf"
+	want.Look.Holders = false
+	want.CleanUp = CleanUp{Enabled: true, Grace: seconds(0.5)}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)
 	want.Settle.Epilog.Flat = seconds(3.6)
 	want.Thresholds.Drain, want.Thresholds.Report = 2<<30, 64<<20

@@ -204,6 +204,8 @@ func choices(v any) string {
 		return "ignore note warn drain"
 	case GPUOrder:
 		return "auto pci minor map"
+	case Shards:
+		return "auto yes no"
 	case ReasonBy:
 		return "healthcheck hook none"
 	case Privacy:

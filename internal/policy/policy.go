@@ -83,6 +83,8 @@ func (r Rules) judge(f finding.Finding) Judged {
 		return Judged{Action: r.onUnknown}
 	case want != config.Drain:
 		return Judged{Action: want}
+	case entry.Scope == code.Elsewhere:
+		return Judged{Action: config.Warn, Why: "it is about a card that is not this job's"}
 	case f.Unknown != "":
 		return Judged{Action: config.Warn, Why: "unknown: " + f.Unknown}
 	case len(f.Doubts) > 0:

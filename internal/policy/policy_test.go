@@ -45,6 +45,9 @@ func TestDecide(t *testing.T) {
 			[]finding.Finding{{Code: code.BackendMissing}}, 0, config.Drain, 32, false},
 		{"own notes never drain", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
 			[]finding.Finding{{Code: code.NoRecord}, {Code: code.Again}}, 0, config.Note, 0, false},
+		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
+			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
+		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Warn, 0, false},
 		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
 			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[code.Code]config.Action{code.Orphan: config.Note}}}
 		}), slurm.Epilog, []finding.Finding{sure}, 0, config.Note, 0, false},
@@ -78,6 +81,11 @@ func TestExitTable(t *testing.T) {
 		}
 		if _, known := code.Lookup(e.Code); !known {
 			t.Errorf("%s has an exit code but no entry in the catalogue", e.Code)
+		}
+	}
+	for _, c := range []code.Code{code.Trespass, code.Untraced, code.Ended} {
+		if ExitCode(c) != ExitOther {
+			t.Errorf("%s drains nothing by itself and has a number", c)
 		}
 	}
 	if ExitCode(code.Orphan) != 10 || ExitCode(code.Lost) != 20 || ExitCode("BKD-NEW") != ExitOther {
