@@ -141,9 +141,9 @@ func TestCleanUpFitsTheShippedTimes(t *testing.T) {
 		t.Error("clean-up is on as shipped")
 	}
 	for text, fits := range map[string]bool{
-		"clean_up: {enabled: true}":             true,
-		"clean_up: {enabled: true, grace: 4s}":  false,
-		"clean_up: {enabled: false, grace: 4s}": true,
+		"clean_up: {enabled: true}":                                               true,
+		"clean_up: {enabled: true, grace: 4s}":                                    false,
+		"clean_up: {enabled: false, grace: 4s}":                                   true,
 		"clean_up: {enabled: true, grace: 4s}\ndeadlines: {epilog: {total: 16s}}": true,
 	} {
 		if _, problems := Parse([]byte(text)); (len(problems) == 0) != fits {

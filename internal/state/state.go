@@ -3,8 +3,10 @@
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
 //	  state/NODE/stuck.json           the backend that could not be killed; faults.json: faults said. shared.go
+//	  state/NODE/baseline.json        what each card carries without any job. baseline.go
+//	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/damaged/             records set aside, the newest few
-//	  state/NODE/lock-*               never removed: a lock on a removed file would lock nobody out
+//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
 //	  report/NODE_JOBID         0755  the job's start report, the user's, 0400: user.go
 //	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: user.go
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go

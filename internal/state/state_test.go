@@ -33,10 +33,13 @@ const (
 	sluidB = slurm.SLUID("sCHNM7Y8WBK901")
 )
 
-// The test binary also plays the job's user: with BOOKEND_TEST_ROLE set it does as a task hook does.
+// The test binary also plays the job's user, who does as a task hook does, and a probe: BOOKEND_TEST_ROLE says which.
 func TestMain(m *testing.M) {
-	if os.Getenv("BOOKEND_TEST_ROLE") == "" {
+	switch os.Getenv("BOOKEND_TEST_ROLE") {
+	case "":
 		os.Exit(m.Run())
+	case "probe":
+		probe(os.Args[1])
 	}
 	run, owner := os.Args[1], slurm.Owner{SLUID: slurm.SLUID(os.Args[2])}
 	if id, ok := slurm.ParseJobID(os.Args[2]); ok {

@@ -1,0 +1,95 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/safefile"
+)
+
+// quietStep is the pause between two tries at locks that are held: a probe works for a few hundred milliseconds.
+const quietStep = 5 * time.Millisecond
+
+// ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
+// flock, so that the lock ends with the process that holds it. Whoever judges that GPU's memory holds it shared.
+func (s *Store) ProbeLock(id gpu.ID) string {
+	return filepath.Join(s.dir, "probe-"+lockName(id)+".lock")
+}
+
+// lockName is an id as part of a file name. Threat: the id is the driver's and opaque: "..", "/" and the like must
+// not lead out of the folder, so what is not one of the two forms is hashed.
+func lockName(id gpu.ID) string {
+	for _, prefix := range []string{"GPU-", "MIG-"} {
+		if rest, ok := strings.CutPrefix(string(id), prefix); ok && isUUID(rest) {
+			return string(id)
+		}
+	}
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(id)) // cannot fail: hash.Hash says so
+	return fmt.Sprintf("x%x", h.Sum(nil))
+}
+
+// isUUID reports the form 8-4-4-4-12 of hexadecimal digits, lower case as drivers write it.
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, c := range []byte(s) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		digit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
+		if dash && c != '-' || !dash && !digit {
+			return false
+		}
+	}
+	return true
+}
+
+// Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until
+// release, which must be called and may be called again. Of each GPU for which that did not succeed, busy says why.
+func (s *Store) Quiet(ids []gpu.ID, wait time.Duration) (busy map[gpu.ID]string, release func()) {
+	held := map[gpu.ID]func(){}
+	release = func() {
+		for id, unlock := range held {
+			unlock()
+			delete(held, id)
+		}
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for {
+		if busy = s.share(ids, held); len(busy) == 0 {
+			return busy, release
+		}
+		select {
+		case <-over.C:
+			return busy, release
+		case <-time.After(quietStep):
+		}
+	}
+}
+
+// share tries once for each lock that is not held yet.
+func (s *Store) share(ids []gpu.ID, held map[gpu.ID]func()) (busy map[gpu.ID]string) {
+	busy = map[gpu.ID]string{}
+	for _, id := range ids {
+		if held[id] != nil {
+			continue
+		}
+		// Threat: whoever can open the file can lock it for ever: it is root's, 0600, in a folder of root's.
+		unlock, err := safefile.Lock(s.ProbeLock(id), 0, false)
+		switch {
+		case err == nil:
+			held[id] = unlock
+		case errors.Is(err, ErrLocked):
+			busy[id] = "a probe of Bookend was still at work on it"
+		default:
+			busy[id] = fmt.Sprintf("whether a probe of Bookend is at work on it could not be told: %v", err)
+		}
+	}
+	return busy
+}

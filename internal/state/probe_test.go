@@ -1,0 +1,190 @@
+package state
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/gpu"
+)
+
+const (
+	card0 = gpu.ID("GPU-00000000-1111-2222-3333-444444444444")
+	card1 = gpu.ID("GPU-00000000-1111-2222-3333-555555555555")
+)
+
+// probe holds a lock as a probe does, until its stdin ends.
+func probe(path string) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX)
+	}
+	fmt.Println("held", err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// hold starts a probe on a card. It ends with stop, killed.
+func hold(t *testing.T, s *Store, id gpu.ID) (cmd *exec.Cmd, stdin io.Closer) {
+	t.Helper()
+	cmd = exec.Command("/proc/self/exe", s.ProbeLock(id))
+	cmd.Env = []string{"BOOKEND_TEST_ROLE=probe"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held <nil>\n" {
+		t.Fatalf("the probe says %q, %v", line, err)
+	}
+	return cmd, in
+}
+
+func TestProbeLockNames(t *testing.T) {
+	s := open(t, folder(t))
+	seen := map[string]gpu.ID{}
+	for _, id := range []gpu.ID{
+		card0, card1, "MIG-00000000-1111-2222-3333-444444444444", "", "..", "../../etc", "GPU-../../x", "a/b", "GPU-0",
+		"GPU-00000000-1111-2222-3333-44444444444g", "GPU-00000000-1111-2222-3333_444444444444", "MIG-GPU-0/1/0", gpu.ID(strings.Repeat("x", 5000)), "a\x00b",
+	} {
+		path := s.ProbeLock(id)
+		name := filepath.Base(path)
+		if filepath.Dir(path) != s.dir || !strings.HasPrefix(name, "probe-") || !strings.HasSuffix(name, ".lock") || len(name) > 255 {
+			t.Errorf("%.40q: %q", id, path)
+		}
+		if other, twice := seen[path]; twice {
+			t.Errorf("%.40q and %.40q share %q", id, other, path)
+		}
+		seen[path] = id
+		busy, release := s.Quiet([]gpu.ID{id}, 0)
+		if len(busy) > 0 {
+			t.Errorf("%.40q: %v", id, busy)
+		}
+		release()
+	}
+	if got := filepath.Base(s.ProbeLock(card0)); got != "probe-"+string(card0)+".lock" {
+		t.Errorf("a UUID names its own file, not %q", got)
+	}
+}
+
+// A probe on one card keeps that one from being judged, and no other; whoever judges keeps probes away, not others
+// who judge.
+func TestQuiet(t *testing.T) {
+	s := open(t, folder(t))
+	_, stdin := hold(t, s, card0)
+	busy, release := s.Quiet([]gpu.ID{card0, card1, card0}, 20*time.Millisecond)
+	if len(busy) != 1 || busy[card0] != "a probe of Bookend was still at work on it" {
+		t.Errorf("busy: %v", busy)
+	}
+	if info, err := os.Stat(s.ProbeLock(card1)); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if free(t, s.ProbeLock(card1)) {
+		t.Error("a probe could begin on a card that is being judged")
+	}
+	again, releaseAgain := s.Quiet([]gpu.ID{card1}, 0)
+	if len(again) > 0 {
+		t.Errorf("two readers: %v", again)
+	}
+	releaseAgain()
+	if free(t, s.ProbeLock(card1)) {
+		t.Error("one reader's release was the other's")
+	}
+	release()
+	release() // again: must not close what has its descriptor's number by now
+	if !free(t, s.ProbeLock(card1)) {
+		t.Error("not released")
+	}
+	stdin.Close()
+	busy, release = s.Quiet([]gpu.ID{card0}, time.Minute)
+	if len(busy) > 0 {
+		t.Errorf("the probe has ended: %v", busy)
+	}
+	release()
+}
+
+// A probe that is killed, or ends while it is waited for, holds nothing.
+func TestQuietWaits(t *testing.T) {
+	s := open(t, folder(t))
+	killed, _ := hold(t, s, card0)
+	_, stdin := hold(t, s, card1)
+	done := make(chan map[gpu.ID]string)
+	go func() {
+		busy, release := s.Quiet([]gpu.ID{card0, card1}, time.Minute)
+		release()
+		done <- busy
+	}()
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	if busy := <-done; len(busy) > 0 {
+		t.Errorf("busy: %v", busy)
+	}
+}
+
+// A lock that cannot be taken for another reason is no proof of quiet.
+func TestQuietCannotTell(t *testing.T) {
+	s := open(t, folder(t))
+	if err := os.Symlink("elsewhere", s.ProbeLock(card0)); err != nil {
+		t.Fatal(err)
+	}
+	busy, release := s.Quiet([]gpu.ID{card0}, 0)
+	defer release()
+	if !strings.Contains(busy[card0], "could not be told") {
+		t.Errorf("busy: %v", busy)
+	}
+}
+
+// No child inherits a lock: it would hold it for as long as it hangs.
+func TestQuietIsNotInherited(t *testing.T) {
+	s := open(t, folder(t))
+	busy, release := s.Quiet([]gpu.ID{card0, card1}, 0)
+	defer release()
+	links, err := os.ReadDir("/proc/self/fd")
+	if err != nil || len(busy) > 0 {
+		t.Fatal(busy, err)
+	}
+	held := 0
+	for _, link := range links {
+		target, _ := os.Readlink("/proc/self/fd/" + link.Name())
+		if !strings.HasPrefix(filepath.Base(target), "probe-") {
+			continue
+		}
+		held++
+		n, _ := strconv.Atoi(link.Name())
+		if flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("%s: flags %#x, %v", target, flags, err)
+		}
+	}
+	if held != 2 {
+		t.Errorf("%d locks open", held)
+	}
+}
+
+// free reports whether a probe could take the lock now.
+func free(t *testing.T, path string) bool {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+}
