@@ -10,7 +10,7 @@ func (h *hook) recallBaselines() {
 	if h.store == nil {
 		return
 	}
-	all, err := map[gpu.ID]finding.Baseline{}, error(nil) // PENDING
+	all, err := h.store.Baselines()
 	h.try(err)
 	h.baselines = map[gpu.ID]finding.Baseline{}
 	for id, b := range all {
@@ -27,7 +27,7 @@ func (h *hook) learn(s finding.Scene) {
 	}
 	for _, c := range s.Cards {
 		if b, news := s.Learn(c, h.epoch); news {
-			_ = b // PENDING
+			h.try(h.store.PutBaseline(b))
 		}
 	}
 }

@@ -18,6 +18,7 @@ const (
 	opInventory = "inventory" // the driver's /proc: cards and epoch
 	opProcesses = "processes" // other processes' /proc
 	opHolders   = "holders"   // all of /proc: who has a card open
+	opSharing   = "sharing"   // Slurm's own files: are GPUs given out in parts?
 	opDisk      = "disk"      // log file, archive of records, drop folders
 	opAppend    = "append"    // the job's log, as the user
 	opLocate    = "locate"    // where a task's output goes, as the user
@@ -33,6 +34,7 @@ func childMain(env Env, op string) int {
 		opInventory: serveInventory,
 		opProcesses: serveProcesses,
 		opHolders:   serveHolders,
+		opSharing:   serveSharing,
 		opDisk:      serveDisk,
 		opAppend:    serveAppend,
 		opLocate:    serveLocate,

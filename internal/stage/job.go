@@ -60,17 +60,3 @@ func (h *hook) openState() {
 func ownCgroup(proc string) (string, error) {
 	return readOwn(filepath.Join(proc, "self/cgroup"))
 }
-
-// shared says why others may use this job's GPUs legally, or why nobody can tell; Slurm's environment marks MPS
-// alone.
-func (h *hook) shared() (why, unknown string) {
-	for _, p := range h.cfg.Slurm.SharedPartitions {
-		if p == h.job.Partition {
-			return "its partition is configured as shared", ""
-		}
-	}
-	if h.job.MPSPercent != "" {
-		return "the job shares it through MPS", ""
-	}
-	return "", "" // PENDING
-}

@@ -149,8 +149,7 @@ func (h *hook) Quiet(cards []finding.Card) (busy map[gpu.ID]string, release func
 	for _, c := range cards {
 		ids = append(ids, c.Device.ID)
 	}
-	_, _ = ids, quietWait // PENDING
-	return nil, func() {}
+	return h.store.Quiet(ids, h.left(quietWait, h.reserve()))
 }
 
 // quietWait is longer than a probe takes: 160-240 ms a GPU, side by side on four 1.2 s (measured).
