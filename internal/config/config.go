@@ -243,3 +243,9 @@ const (
 	Text LogFormat = "text" // key=value pairs
 	JSON LogFormat = "json"
 )
+
+// SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
+// slurmctld (configless), or as packages and Slurm's own build install it.
+func SlurmFolders() []string {
+	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache", "/usr/local/etc"}
+}

@@ -22,10 +22,10 @@ const (
 // bands has every package of the tree. A new package is a decision about the architecture: it is taken here.
 var bands = map[band][]string{
 	values: {"internal/gpu", "internal/slurm", "internal/code", "internal/config", "internal/wire"},
-	pure:   {"internal/resolve", "internal/settle", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report"},
+	pure:   {"internal/resolve", "internal/settle", "internal/gresconf", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report"},
 	ground: {"internal/clock", "internal/nogpu", "internal/routine"},
 	effects: {
-		"internal/asuser", "internal/backend", "internal/child", "internal/holders", "internal/inventory", "internal/joblog",
+		"internal/asuser", "internal/backend", "internal/child", "internal/cleanup", "internal/holders", "internal/inventory", "internal/joblog",
 		"internal/kmsg", "internal/metrics", "internal/runlog", "internal/safefile", "internal/scontrol", "internal/state",
 	},
 	stage: {"internal/stage", "internal/doctor", "internal/view"},

@@ -1,0 +1,159 @@
+package gresconf
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	const (
+		plain  = "ClusterName=lab\nGresTypes=gpu\nNodeName=n[1-4] Gres=gpu:4 State=UNKNOWN\n"
+		sliced = "GresTypes=gpu,shard\nNodeName=n[1-4] Gres=gpu:4,shard:16\nNodeName=m1 Gres=gpu:h100:8(S:0-1)\n"
+		split  = "GresTypes=gpu,shard\nInclude nodes.conf\n"
+		whole  = "NodeName=n[1-4] Name=gpu File=/dev/nvidia[0-3]\n"
+		parts  = whole + "NodeName=n[1-2] Name=shard Count=16\n"
+	)
+	for name, tt := range map[string]struct {
+		slurm, gres string
+		node        string
+		want        Shared
+		why         string
+	}{
+		"no such type":                   {plain, whole, "n1", No, "slurm.conf has GresTypes=gpu"},
+		"no such type, detected":         {plain, "AutoDetect=nvml\n", "n1", No, "GresTypes"},
+		"no such type, gres.conf unread": {plain, "-", "n1", No, "GresTypes"},
+		"no such type, node elsewhere":   {"GresTypes = gpu,nic\nInclude nodes.conf\n", whole, "n1", No, "GresTypes=gpu,nic"},
+		"no such type, and a line":       {plain, parts, "n1", Unknown, "slurm.conf has GresTypes=gpu, but gres.conf line 2 has Name=shard"},
+		"the line of other nodes":        {plain, parts, "n3", No, ""},
+		"the node has shards":            {sliced, parts, "n1", Yes, "slurm.conf has Gres=gpu:4,shard:16"},
+		"shards without a line":          {sliced, "AutoDetect=nvml\n", "n3", Yes, "Gres="},
+		"shards, gres.conf unread":       {sliced, "-", "n3", Yes, "Gres="},
+		"MPS":                            {"GresTypes=gpu,mps\nNodeName=n1 Gres=gpu:2,MPS:200\n", whole, "n1", Yes, "MPS"},
+		"another node has shards":        {sliced, whole, "m1", No, "slurm.conf has Gres=gpu:h100:8(S:0-1)"},
+		"the node has none but a line":   {sliced, "Name=shard Count=4\n", "m1", Unknown, "but gres.conf line 1"},
+		"a line where nodes are apart":   {split, parts, "n1", Yes, "gres.conf line 2 has Name=shard"},
+		"no line where nodes are apart":  {split, parts, "n3", Unknown, `line 2 includes "nodes.conf", which is not read`},
+		"a line for all nodes":           {split, "# parts\nname=SHARD count=8\n", "n3", Yes, "gres.conf line 2"},
+		"a node that is not named":       {sliced, whole, "k1", Unknown, "does not say what Gres"},
+		"nothing read":                   {"-", "-", "n1", Unknown, "slurm.conf could not be read"},
+		"only gres.conf read":            {"-", parts, "n1", Yes, "gres.conf"},
+		"only gres.conf read, no line":   {"-", whole, "n1", Unknown, "slurm.conf could not be read"},
+		"nothing said":                   {"", "", "n1", Unknown, "does not say"},
+
+		"by default":                {"GresTypes=gpu,shard\nNodeName=DEFAULT Gres=gpu:4,shard:8\nNodeName=n1\n", whole, "n1", Yes, "shard:8"},
+		"by default none":           {"GresTypes=gpu,shard\nNodeName=default Gres=gpu:4\nNodeName=n1 CPUs=8\n", whole, "n1", No, "Gres=gpu:4"},
+		"default behind an include": {"GresTypes=gpu,shard\nInclude a\nNodeName=n1 CPUs=8\n", whole, "n1", Unknown, "line 3"},
+		"stated behind an include":  {"GresTypes=gpu,shard\nInclude a\nNodeName=n1 Gres=gpu:1\n", whole, "n1", No, "Gres=gpu:1"},
+		"a list not understood":     {"GresTypes=gpu,shard\nNodeName=n[000x111] Gres=gpu:1\n", whole, "n1", Unknown, "line 2"},
+		"continued":                 {"GresTypes=gpu,shard\nNodeName=n1 \\\n  CPUs=8 \\  \n  Gres=gpu:1,shard:4\nNodeName=m1\n", whole, "n1", Yes, "shard:4"},
+		"a comment":                 {"#GresTypes=gpu\nGresTypes=gpu,shard # MPS\\\nNodeName=n1 Gres=gpu:1#,shard:4\n", whole, "n1", No, "Gres=gpu:1"},
+		"no comment":                {"GresTypes=gpu,shard\nNodeName=n1 Comment=a\\#b Gres=shard:4\n", whole, "n1", Yes, ""},
+		"quoted":                    {"GresTypes=\"gpu,shard\"\nNodeName=\"n1\" Reason=\"Gres=gpu:1 fell out\" Gres=\"gpu:1,shard:2\"\n", whole, "n1", Yes, ""},
+		"blanks and cases":          {"grestypes  =  gpu,shard\r\n\tNODENAME\t= n1   GRES =gpu:1,Shard:2\r\n", whole, "n1", Yes, ""},
+		"no end of line":            {"GresTypes=gpu", whole, "n1", No, ""},
+		"an unfinished line":        {"GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:1,shard:2 \\", whole, "n1", Yes, ""},
+		"a line gone wrong":         {"GresTypes=gpu,shard\nNodeName=n1 and so on\n", whole, "n1", Unknown, "line 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Parse(file(tt.slurm), file(tt.gres), tt.node)
+			if got.Shared != tt.want || !strings.Contains(got.Why, tt.why) || got.Why == "" {
+				t.Errorf("%+v, want %s because of %q", got, tt.want, tt.why)
+			}
+		})
+	}
+}
+
+// file is a file's text, nil for one that could not be read.
+func file(text string) []byte {
+	if text == "-" {
+		return nil
+	}
+	return []byte(text)
+}
+
+func TestContains(t *testing.T) {
+	for _, tt := range []struct {
+		list, node string
+		is, known  bool
+	}{
+		{"n1", "n1", true, true},
+		{"n1", "n11", false, true},
+		{"N1", "n1", false, true},
+		{"n1,n2", "n2", true, true},
+		{"n[1-4]", "n4", true, true},
+		{"n[1-4]", "n5", false, true},
+		{"n[1-4]", "n04", false, true},
+		{"n[01-10]", "n01", true, true},
+		{"n[01-10]", "n1", false, true},
+		{"n[01-10]", "n10", true, true},
+		{"n[8-11]", "n10", true, true},
+		{"n[8-11]", "n010", false, true},
+		{"n[001-010,020],m3", "n020", true, true},
+		{"n[001-010,020],m3", "m3", true, true},
+		{"n[1-2]-ib", "n2-ib", true, true},
+		{"n[1-2]-ib", "n2", false, true},
+		{"rack[0-1]n[2-3]", "rack1n3", true, true},
+		{"rack[0-1]n[2-3]", "rack1n4", false, true},
+		{"[1-12][3-4]", "123", true, true}, // 12 and 3, not 1 and 23
+		{"n[000x333]", "n000", false, false},
+		{"n[000x333],m1", "m1", true, false},
+		{"n[1-", "n1", false, false},
+		{"n1-2]", "n1-2]", true, false},
+		{"n[2-1]", "n1", false, false},
+		{"n[]", "n", false, false},
+		{"n[+1-2]", "n1", false, false},
+		{"n[1-2]m[", "n1", false, false},
+		{"n[1-99999999999999999999]", "n1", false, false},
+		{"a[1]b[1]c[1]d[1]e[1]", "a1b1c1d1e1", false, false},
+		{"", "n1", false, true},
+		{"n[1-2]", "", false, true},
+	} {
+		if is, known := contains(tt.list, tt.node); is != tt.is || known != tt.known {
+			t.Errorf("contains(%q, %q) = %v, %v; want %v, %v", tt.list, tt.node, is, known, tt.is, tt.known)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	beside := []Files{{"/srv/lab/slurm.conf", "/srv/lab/gres.conf"}}
+	for _, tt := range []struct {
+		gres, env string
+		want      []Files
+	}{
+		{"", "/srv/lab/slurm.conf", beside},
+		{"/srv/lab/gres.conf", "/elsewhere/slurm.conf", beside},
+		{"/srv/lab/my-gres.conf", "", []Files{{"/srv/lab/slurm.conf", "/srv/lab/my-gres.conf"}}},
+		{"", "/srv/lab/test.conf", []Files{{"/srv/lab/test.conf", "/srv/lab/gres.conf"}}},
+	} {
+		if got := Find(tt.gres, tt.env); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("Find(%q, %q) = %v", tt.gres, tt.env, got)
+		}
+	}
+	for _, env := range []string{"", "slurm.conf", "../slurm.conf"} {
+		got := Find("", env)
+		if len(got) < 4 || got[0] != (Files{"/run/slurm/conf/slurm.conf", "/run/slurm/conf/gres.conf"}) || got[1].Gres != "/etc/slurm/gres.conf" {
+			t.Errorf("SLURM_CONF=%q: %v", env, got)
+		}
+	}
+}
+
+// FuzzParse: no text is worth a panic, each answer has a reason, and without slurm.conf nothing is ever ruled out.
+func FuzzParse(f *testing.F) {
+	f.Add("GresTypes=gpu,shard\nNodeName=n[1-2]-a Gres=gpu:1,shard:4\n", "NodeName=n1 Name=mps Count=3\n", "n1")
+	f.Add("NodeName=DEFAULT Gres=\"x\" \\\nInclude y#\n", "Name=shard\\\\\n", "rack0n1")
+	f.Add("NodeName=[0-9][0-9][0-9][0-9] Gres=a", "\\#\x00=\xff", "0000000000000000000")
+	f.Fuzz(func(t *testing.T, slurmConf, gresConf, node string) {
+		got := Parse([]byte(slurmConf), []byte(gresConf), node)
+		if got.Why == "" || got.Shared != Yes && got.Shared != No && got.Shared != Unknown {
+			t.Fatalf("%+v", got)
+		}
+		if alone := Parse(nil, []byte(gresConf), node); alone.Shared == No {
+			t.Fatalf("without slurm.conf: %+v", alone)
+		}
+		// A file that says yes says so with a comment and an empty line before it too.
+		if again := Parse([]byte("# x\n\n"+slurmConf), []byte("\n"+gresConf), node); again.Shared != got.Shared {
+			t.Fatalf("%+v, then %+v", got, again)
+		}
+	})
+}
