@@ -10,13 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"bookend/test/gpu/record"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,27 +23,24 @@ import (
 // it starts, though that runs as the user who asked.
 type daemon struct {
 	listener *net.UnixListener
-	program  string // the only one it starts
+	programs map[string][]string // by name: the only ones it starts
 	env      []string
+	mark     string // a setting in the environment of all it starts, by which that is found again
 
 	mu      sync.Mutex
 	started []*holder
 }
 
-// holder is a program the daemon started.
-type holder struct {
-	record.Holder
-	cmd *exec.Cmd
-}
+const holderPatience = 60 * time.Second // PyTorch's first import takes some 20 s
 
-const holderPatience = 30 * time.Second
-
+// askFor is a request: one of the daemon's programs, with its arguments.
 type askFor struct {
-	Card string   `json:"card"` // UUID of the card to use, empty for none
-	Args []string `json:"args"`
+	Card    string   `json:"card"` // UUID of the card to use, empty for none
+	Program string   `json:"program"`
+	Args    []string `json:"args"`
 }
 
-func startDaemon(socket, program string, env []string) (*daemon, error) {
+func startDaemon(socket string, programs map[string][]string, env []string) (*daemon, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	if err != nil {
 		return nil, err
@@ -53,7 +48,7 @@ func startDaemon(socket, program string, env []string) (*daemon, error) {
 	if err := os.Chmod(socket, 0o666); err != nil {
 		return nil, err
 	}
-	d := &daemon{listener: listener, program: program, env: env}
+	d := &daemon{listener: listener, programs: programs, env: env, mark: "BOOKEND_LANE_DAEMON=" + socket}
 	go d.serve()
 	return d, nil
 }
@@ -81,15 +76,19 @@ func (d *daemon) answer(conn *net.UnixConn) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Threat: any local user may connect. One program is ever started, as that user, with words for its flags.
+	// Threat: any local user may connect. Known programs alone are started, as that user, with words for their flags.
 	var a askFor
 	if err := json.NewDecoder(io.LimitReader(conn, 4096)).Decode(&a); err != nil {
 		return "", err
 	}
-	if who.Uid == 0 || !regexp.MustCompile(`^(GPU-[0-9a-f-]{36})?$`).MatchString(a.Card) {
-		return "", fmt.Errorf("uid %d, card %q", who.Uid, a.Card)
+	if who.Uid == 0 {
+		return "", errors.New("root has no job here")
 	}
-	return d.start(who, a)
+	h, err := d.start(who.Uid, who.Gid, a)
+	if err != nil {
+		return "", err
+	}
+	return h.line, nil
 }
 
 func peer(conn *net.UnixConn) (*unix.Ucred, error) {
@@ -103,78 +102,66 @@ func peer(conn *net.UnixConn) (*unix.Ucred, error) {
 	return who, errors.Join(err, bad)
 }
 
-func (d *daemon) start(who *unix.Ucred, a askFor) (string, error) {
-	cmd := exec.Command(d.program, a.Args...)
-	cmd.Env = append(append([]string{}, d.env...), "PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES="+a.Card)
+// start runs a program until it says that it is ready.
+func (d *daemon) start(uid, gid uint32, a askFor) (*holder, error) {
+	argv := append(slices.Clone(d.programs[a.Program]), a.Args...)
+	if len(d.programs[a.Program]) == 0 || !regexp.MustCompile(`^(GPU-[0-9a-f-]{36})?$`).MatchString(a.Card) {
+		return nil, fmt.Errorf("program %q, card %q", a.Program, a.Card)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(slices.Clone(d.env), "PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES="+a.Card, d.mark)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: who.Uid, Gid: who.Gid}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	d.mu.Lock()
 	h := &holder{cmd: cmd}
-	d.started = append(d.started, h)
-	d.mu.Unlock()
-	stop := time.AfterFunc(holderPatience, func() { _ = cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if stop.Stop(); err != nil {
-		return "", fmt.Errorf("the program was not ready: %q: %w", line, err)
-	}
-	said := parseReady(line)
 	d.mu.Lock()
-	h.Holder = record.Holder{
-		PID: cmd.Process.Pid, UID: who.Uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]),
-		Cgroup: cgroupOf(cmd.Process.Pid),
+	err = cmd.Start()
+	if err == nil {
+		d.started = append(d.started, h)
 	}
 	d.mu.Unlock()
-	return line, nil
-}
-
-// parseReady reads a program's "ready key=value ..." line.
-func parseReady(line string) map[string]string {
-	said := map[string]string{}
-	for word := range strings.FieldsSeq(line) {
-		if key, value, ok := strings.Cut(word, "="); ok {
-			said[key] = value
-		}
-	}
-	return said
-}
-
-func number(text string) uint64 {
-	n, _ := strconv.ParseUint(text, 10, 64)
-	return n
-}
-
-func cgroupOf(pid int) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
-		return "unknown: " + err.Error()
+		return nil, err
 	}
-	return strings.TrimSpace(string(text))
+	return h, d.await(h, out, uid)
 }
 
-// last is the holder started last.
-func (d *daemon) last() (record.Holder, bool) {
+// await reads the program's ready line.
+func (d *daemon) await(h *holder, out io.Reader, uid uint32) error {
+	stop := time.AfterFunc(holderPatience, func() { _ = h.cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if stop.Stop(); err != nil || !strings.HasPrefix(line, "ready ") {
+		return fmt.Errorf("the program was not ready: %q: %v", line, err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.started) == 0 {
-		return record.Holder{}, false
-	}
-	return d.started[len(d.started)-1].Holder, true
+	h.ready(line, uid)
+	return nil
 }
 
-// killAll ends and reaps everything the daemon started.
+// since are the holders that were started after the first n.
+func (d *daemon) since(n int) []*holder {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.started[min(n, len(d.started)):])
+}
+
+func (d *daemon) count() int { return len(d.since(0)) }
+
+// killAll ends everything the daemon started, with all that came of it, and reaps what is its own.
 func (d *daemon) killAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range d.started {
-		_ = h.cmd.Process.Kill()
-		_ = h.cmd.Wait() // says that it was killed
+		h.kill()
+	}
+	for _, pid := range marked(d.mark) {
+		// Threat: the PID may be another's by now. A mark in the environment was read a moment ago, and nobody
+		// but the lane's own programs has it.
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	d.started = nil
 }
@@ -185,7 +172,7 @@ func (d *daemon) close() {
 }
 
 // ask is the job's side: it prints the started program's ready line.
-func ask(socket, card string, args []string) int {
+func ask(socket, program, card string, args []string) int {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-lane ask:", err)
@@ -193,7 +180,7 @@ func ask(socket, card string, args []string) int {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(holderPatience))
-	if err := json.NewEncoder(conn).Encode(askFor{Card: card, Args: args}); err != nil {
+	if err := json.NewEncoder(conn).Encode(askFor{Card: card, Program: program, Args: args}); err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-lane ask:", err)
 		return exitWrong
 	}

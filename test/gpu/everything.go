@@ -9,69 +9,124 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bookend/test/gpu/record"
 )
 
-// everything runs each scenario once, then again, so that a run cut short has seen all of them.
-func (l *lane) everything() {
+// work is one chain to be run, or the part of it that a control needs.
+type work struct {
+	chain
+	number int
+	off    *control
+}
+
+// plan has each scenario once, then the controls, then each scenario again, so that a run cut short has seen all.
+func (l *lane) plan() []work {
+	var all []work
 	for number := 1; number <= l.runs; number++ {
 		for _, c := range chains() {
 			if l.wanted(c) {
-				l.chain(c, number)
+				all = append(all, work{chain: c, number: number})
+			}
+		}
+		for _, c := range chains() {
+			for i := range c.controls {
+				if number == 1 && l.controls && l.wanted(c) && l.named(c, c.controls[i].step) {
+					all = append(all, work{chain: c, number: number, off: &c.controls[i]})
+				}
 			}
 		}
 	}
-	if l.named(timingsName) && l.inTime() {
+	return all
+}
+
+// everything does the plan, each node taking what comes next.
+func (l *lane) everything() {
+	next := make(chan work)
+	var done sync.WaitGroup
+	for _, each := range append([]*lane{l}, l.beside...) {
+		done.Go(func() {
+			for w := range next {
+				each.chain(w)
+			}
+		})
+	}
+	for _, w := range l.plan() {
+		next <- w
+	}
+	close(next)
+	done.Wait()
+	if l.timed() && l.inTime() {
 		l.timings()
 	}
 }
 
-func (l *lane) named(name string) bool { return len(l.only) == 0 || slices.Contains(l.only, name) }
+func (l *lane) named(c chain, name string) bool {
+	return len(l.only) == 0 || slices.Contains(l.only, name) || c.gpus > 1 && slices.Contains(l.only, several)
+}
+
+// timed: whoever asks for nothing in particular gets the scenarios and the timings.
+func (l *lane) timed() bool { return l.named(chain{}, timingsName) }
 
 func (l *lane) inTime() bool { return time.Since(l.began) < l.budget }
 
 func (l *lane) wanted(c chain) bool {
-	any := slices.ContainsFunc(c.steps, func(s step) bool { return l.named(s.name) })
-	return any && len(l.cards) >= c.gpus && (!c.torch || l.python != "" || l.fake > 0)
+	some := slices.ContainsFunc(c.steps, func(s step) bool { return l.named(c, s.name) })
+	return some && len(l.cards) >= c.gpus && (!c.torch || l.python != "" || l.fake > 0) && (!c.real || l.fake == 0)
 }
 
-// chain runs the steps of one chain; what the lane itself could not do breaks the step and those after it.
-func (l *lane) chain(c chain, number int) {
+// chain runs the steps of one chain; what the lane itself could not do breaks the step and those after it. Of a
+// control's chain only the step that it is about is judged.
+func (l *lane) chain(w work) {
 	if !l.inTime() {
-		fmt.Fprintf(l.say, "%-16s run %d: left out, the time is over\n", c.steps[0].name, number)
+		l.tell("%-18s run %d: left out, the time is over\n", w.steps[0].name, w.number)
 		return
 	}
-	var broken error
-	scene := &scene{}
-	if err := l.configure(c.mode); err != nil {
-		broken = err
-	}
-	for _, s := range c.steps {
-		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: number, Mode: c.mode}
-		began := time.Now()
+	scene := &scene{off: w.off}
+	broken := l.configure(w.mode, w.switchedOff())
+	for _, s := range w.steps {
+		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode}
+		began, log := time.Now(), l.slurmAt()
+		r := &run{lane: l, rec: &rec, scene: scene}
 		if broken == nil {
-			broken = l.step(s, &run{lane: l, rec: &rec, scene: scene})
+			r.evidence("before the scenario")
+			broken = l.step(s, r)
 		}
 		if broken != nil {
 			rec.Problem = broken.Error()
 		}
-		rec.Outcome, rec.Seconds = rec.Judge(), time.Since(began).Seconds()
-		l.note(rec)
+		r.evidence("at the end")
+		rec.Outcome, rec.Seconds, rec.Slurm = rec.Judge(), time.Since(began).Seconds(), l.slurmLines(log)
+		if w.off == nil {
+			l.note(rec)
+		} else if w.off.step == s.name {
+			rec.Control = w.off.String()
+			l.note(rec)
+			break
+		}
 	}
 	if err := l.reset(); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: tidy up:", err)
+		l.tell("gpu-lane: tidy up: %v\n", err)
 	}
+}
+
+func (w work) switchedOff() map[string]string {
+	if w.off == nil {
+		return nil
+	}
+	return w.off.off
 }
 
 // step runs one step; a panic of the lane's own breaks it and no other.
 func (l *lane) step(s step, r *run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = fmt.Errorf("panic: %v: %s", p, debug.Stack())
 		}
 	}()
 	return s.do(r)
@@ -79,21 +134,34 @@ func (l *lane) step(s step, r *run) (err error) {
 
 // note prints a run and writes all runs so far to disk.
 func (l *lane) note(rec record.Run) {
-	l.done = append(l.done, rec)
-	fmt.Fprintf(l.say, "%-16s run %d: %s (%.1f s)\n", rec.Scenario, rec.Number, rec.Outcome, rec.Seconds)
+	l.book.mu.Lock()
+	defer l.book.mu.Unlock()
+	l.book.done = append(l.book.done, rec)
+	kind := "run"
+	if rec.Control != "" {
+		kind = "control of run"
+	}
+	fmt.Fprintf(l.say, "%-18s %s %d: %s (%.1f s)\n", rec.Scenario, kind, rec.Number, rec.Outcome, rec.Seconds)
 	if rec.Problem != "" {
 		fmt.Fprintln(l.say, "  "+rec.Problem)
 	}
 	for _, c := range rec.Checks {
-		if !c.Right {
+		if !c.Right && rec.Control == "" {
 			fmt.Fprintf(l.say, "  %s: want %q, got %q\n", c.What, c.Want, c.Got)
 		}
 	}
 	f := l.file()
-	f.Runs = l.done
+	f.Runs = l.book.done
 	if err := f.Write(l.path("accuracy")); err != nil {
 		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
 	}
+}
+
+// tell prints a line of its own.
+func (l *lane) tell(format string, args ...any) {
+	l.book.mu.Lock()
+	defer l.book.mu.Unlock()
+	fmt.Fprintf(l.say, format, args...)
 }
 
 func (l *lane) file() record.File {
@@ -125,19 +193,23 @@ func (l *lane) path(kind string) string {
 	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s.json", kind, l.began.UTC().Format("20060102-1504"), len(l.cards), model))
 }
 
-// summary counts, and reports whether all was right.
+// summary counts, and reports whether all was as it should be: a control that the judge found right is not.
 func (l *lane) summary() bool {
-	count := map[record.Outcome]int{}
-	for _, r := range l.done {
+	count, controls, well := map[record.Outcome]int{}, 0, true
+	for _, r := range l.book.done {
+		well = well && r.AsItShould()
+		if r.Control != "" {
+			controls++
+			continue
+		}
 		count[r.Outcome]++
 	}
-	fmt.Fprintf(l.say, "gpu-lane: %d right, %d wrong, %d broken in %.0f s\n",
-		count[record.Right], count[record.Wrong], count[record.Broken], time.Since(l.began).Seconds())
+	fmt.Fprintf(l.say, "gpu-lane: %d right, %d wrong, %d broken; %d controls; all as it should be: %v; %.0f s\n",
+		count[record.Right], count[record.Wrong], count[record.Broken], controls, well, time.Since(l.began).Seconds())
 	if l.fake == 0 && l.python == "" {
 		fmt.Fprintln(l.say, "gpu-lane: no PyTorch here: its scenarios were left out")
 	}
-	timed := l.perf != nil || !l.named(timingsName)
-	return timed && count[record.Wrong]+count[record.Broken] == 0
+	return well && (l.perf != nil || !l.timed())
 }
 
 // The logs of a failed run: at most 2 MiB of each file's end.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -27,7 +28,7 @@ const jobPatience = 90 * time.Second
 func (l *lane) script(lines ...string) string {
 	head := []string{
 		"#!/bin/sh", "set -e", "echo slurm gpus=$SLURM_JOB_GPUS",
-		"CUDAJOB=" + l.holderProgram(),
+		"CUDAJOB=" + l.cudaJob(),
 		fmt.Sprintf("ask() { %s ask %s \"$@\"; }", l.site.Program("gpu-lane"), l.socket()),
 	}
 	for _, setting := range l.env {
@@ -42,9 +43,14 @@ var whichCard = []string{
 	`CARD=$(echo "$WHERE" | sed 's/.* gpu=\([^ ]*\).*/\1/')`,
 }
 
+// askFor makes a shell line that asks the daemon for a program on the job's card.
+func (l *lane) askFor(program string, args ...string) string {
+	return fmt.Sprintf(`ask %s "$CARD" %s`, program, strings.Join(args, " "))
+}
+
 // submit hands a job to Slurm as one of the unprivileged users.
 func (r *run) submit(userIndex int, script string, args ...string) (cluster.JobID, error) {
-	args = append([]string{"--time=5"}, args...)
+	args = append([]string{"--time=5", "--nodelist=" + r.node}, args...)
 	return r.site.Submit(r.site.Users[userIndex], script, args...)
 }
 
@@ -129,7 +135,7 @@ func (r *run) gather(id cluster.JobID) (*record.Job, error) {
 }
 
 func (r *run) kept(id slurm.JobID) (ledger.Run, bool, error) {
-	store, err := state.Open(r.site.Run(), node)
+	store, err := state.Open(r.site.Run(), r.node)
 	if err != nil {
 		return ledger.Run{}, false, err
 	}
@@ -154,19 +160,44 @@ func endOf(e ledger.End) *record.End {
 		})
 	}
 	for i, f := range e.Findings {
-		one := record.Finding{Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown}
-		if f.Holder != nil {
-			one.PID = f.Holder.PID
-		}
-		if f.Owner != nil && f.Owner.Level != attrib.None {
-			one.Job, one.Evidence = int(f.Owner.Job), string(f.Owner.Level)
-		}
+		one := findingOf(f)
 		if i < len(e.Verdict.Judged) {
 			one.Action = string(e.Verdict.Judged[i].Action)
 		}
 		out.Findings = append(out.Findings, one)
 	}
+	if e.Scan != nil {
+		out.Scan = &record.Scan{Looked: e.Scan.Looked, Partial: e.Scan.Partial}
+		for _, h := range e.Scan.Holdings {
+			out.Scan.Holdings = append(out.Scan.Holdings, record.Candidate{PID: h.PID, Open: h.Open()})
+		}
+	}
 	return out
+}
+
+func findingOf(f finding.Finding) record.Finding {
+	one := record.Finding{
+		Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown, Searched: f.Searched, Doubts: f.Doubts,
+	}
+	if f.Holder != nil {
+		one.PID, one.Classes = f.Holder.PID, classes(f.Holder.Classes)
+	}
+	if f.Owner != nil && f.Owner.Level != attrib.None {
+		one.Job, one.Evidence = int(f.Owner.Job), string(f.Owner.Level)
+	}
+	for _, c := range f.Candidates {
+		one.Candidates = append(one.Candidates, record.Candidate{PID: c.PID, Classes: classes(c.Classes), Open: c.Open})
+	}
+	return one
+}
+
+func classes(all []attrib.Class) []string {
+	var names []string
+	for _, c := range all {
+		names = append(names, string(c))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // hooks are the lines of Bookend's own log about a job.

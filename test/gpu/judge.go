@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -79,14 +78,70 @@ func verdict(e *record.End) string {
 	return strings.Join(words, " ")
 }
 
-// clean wants a job clean at both ends, and its user told so.
+// clean wants a job clean at both ends, nobody to have searched /proc for that, and its user told so.
 func (r *run) clean(job *record.Job) {
+	r.cleanEnds(job)
+	for _, e := range []*record.End{job.Start, job.End} {
+		if e != nil {
+			r.check("searches of all of /proc", "none", map[bool]string{true: "none", false: "one"}[e.Scan == nil])
+		}
+	}
+}
+
+func (r *run) cleanEnds(job *record.Job) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("end of the job", "clean", verdict(job.End))
-	r.said(job, "of "+node+" clean:")
-	r.said(job, "of "+node+" left clean by your job")
+	r.said(job, "of "+r.node+" clean:")
+	r.said(job, "of "+r.node+" left clean by your job")
 	r.rightCards(job)
 }
+
+// leftover is what one end of a job must say of one thing on its card.
+type leftover struct {
+	code       string
+	pid        int    // 0: no process is accused
+	classes    string // of that process, sorted
+	candidates []int  // those who may hold what nobody is listed for
+	candidate  string // classes that each of them must have
+	job        int    // to blame; 0: none
+	evidence   string
+	unknown    bool // it is neither yes nor no, with a reason
+}
+
+// left wants a job that began clean to leave this and nothing else, and its user told so.
+func (r *run) left(job *record.Job, w leftover) {
+	r.check("start of the job", "clean", verdict(job.Start))
+	r.names(r.one("end of the job", job.End, w.code), w)
+	r.said(job, "of "+r.node+" was not clean after your job")
+	r.rightCards(job)
+}
+
+// names compares a finding with what is true.
+func (r *run) names(f record.Finding, w leftover) {
+	r.check("process accused", fmt.Sprint(w.pid), fmt.Sprint(f.PID))
+	r.check("its classes", w.classes, strings.Join(f.Classes, " "))
+	r.check("job blamed", fmt.Sprint(w.job), fmt.Sprint(f.Job))
+	r.check("evidence", w.evidence, f.Evidence)
+	r.holds("unknown, with a reason", fmt.Sprint(w.unknown), f.Unknown, w.unknown == (f.Unknown != ""))
+	if h := r.scene.holder; h != nil && w.code != "BKD-UNREAD" {
+		r.check("card", h.GPU, f.GPU)
+		r.bytes(f.Bytes)
+	}
+	var found []int
+	for _, c := range f.Candidates {
+		found = append(found, c.PID)
+		for _, class := range strings.Fields(w.candidate) {
+			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, strings.Join(c.Classes, " "), slices.Contains(c.Classes, class))
+		}
+	}
+	slices.Sort(found)
+	r.check("processes that may hold it", fmt.Sprint(sorted(w.candidates)), fmt.Sprint(found))
+	if len(w.candidates) > 0 {
+		r.check("every process was looked into for them", "true", fmt.Sprint(f.Searched))
+	}
+}
+
+func sorted(list []int) []int { return slices.Sorted(slices.Values(list)) }
 
 // rightCards wants Bookend's cards to be those that Slurm's numbers mean by gres.conf and /proc/driver/nvidia, and
 // those that CUDA gave the job.
@@ -144,7 +199,7 @@ func (r *run) bytes(got uint64) {
 
 // draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
 func (r *run) draining(job *record.Job, exit int) error {
-	n, err := r.site.Node(node)
+	n, err := r.site.Node(r.node)
 	if err != nil {
 		return err
 	}
@@ -158,7 +213,7 @@ func (r *run) draining(job *record.Job, exit int) error {
 	if exit == 0 {
 		return nil
 	}
-	hooks, err := r.site.HookRuns(node)
+	hooks, err := r.site.HookRuns(r.node)
 	if err != nil {
 		return err
 	}
@@ -170,33 +225,6 @@ func (r *run) draining(job *record.Job, exit int) error {
 	}
 	r.check("what slurmd saw of the epilog", fmt.Sprintf("exit %d", exit), seen)
 	return nil
-}
-
-// evidence writes down what nvidia-smi says at this moment.
-func (r *run) evidence(when string) {
-	if r.smi == "" {
-		return
-	}
-	for _, args := range [][]string{
-		{"--query-gpu=index,uuid,pci.bus_id,memory.used,memory.free", "--format=csv"},
-		{"--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv"},
-	} {
-		r.record(when, args...)
-	}
-}
-
-func (r *run) record(when string, args ...string) {
-	if r.smi == "" {
-		return
-	}
-	out, err := exec.Command(r.smi, args...).CombinedOutput()
-	text := string(out)
-	if err != nil {
-		text += "\n" + err.Error()
-	}
-	r.rec.Evidence = append(r.rec.Evidence, record.Evidence{
-		When: when, Command: "nvidia-smi " + strings.Join(args, " "), Output: text,
-	})
 }
 
 func held(e *record.End) string {

@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,8 +22,9 @@ import (
 	"bookend/test/site"
 )
 
-// node is the cluster's only one. Its name is the lane's own, so that no other cluster's cgroups are waited for.
-const node = "lane"
+// firstNode is the cluster's only node, or a rehearsal's first. The name is the lane's own, so that no other
+// cluster's cgroups are waited for.
+const firstNode = "lane"
 
 const mib = 1 << 20
 
@@ -33,29 +34,46 @@ const torchPatience = 2 * time.Minute
 // noMulticast keeps every program off NVLink multicast, which can put the cards of a shared host out of service.
 var noMulticast = []string{"NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1"}
 
-//go:embed py/clean.py
-var cleanPy string
+// The programs that are no binaries: PyTorch's, and MPS's script.
+//
+//go:embed scenarios
+var scripts embed.FS
 
-//go:embed py/loader.py
-var loaderPy string
-
-// lane is one run of everything.
+// lane is everything that runs on one node. A rehearsal has several nodes, each with fake cards of its own, at work
+// side by side; they share the site, the clock and the book.
 type lane struct {
 	options
+	node  string
 	say   io.Writer
 	began time.Time
 
 	site    *site.Site
-	once    sync.Once // of down
-	cards   []card    // by Slurm's index
+	cards   []card // by Slurm's index
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal
 	python  string   // one with PyTorch, empty without
 	env     []string // of jobs and of what the daemon starts, beside Slurm's
 	daemon  *daemon
-	done    []record.Run
+	book    *book
 	perf    *record.Timings
+	beside  []*lane // the other nodes' lanes
+}
+
+// book has all runs so far.
+type book struct {
+	mu   sync.Mutex
+	done []record.Run
+	down sync.Once
+}
+
+// nodes are the names of the cluster's nodes. Real cards are all on one.
+func (l *lane) nodes() []string {
+	names := []string{firstNode}
+	for i := 1; i < l.fakeNodes && l.fake > 0; i++ {
+		names = append(names, fmt.Sprintf("%s%d", firstNode, i))
+	}
+	return names
 }
 
 // up brings the cluster up with Bookend on it and finds what jobs need.
@@ -66,12 +84,12 @@ func (l *lane) up() error {
 	if err := cluster.SweepDead(); err != nil {
 		return err
 	}
-	o := site.Options{Programs: l.programs, Nodes: []string{node}, GPUs: l.fake, Constrain: true, Config: l.sections()}
+	o := site.Options{Programs: l.programs, Nodes: l.nodes(), GPUs: l.fake, Constrain: true, Config: l.sections(nil)}
 	if l.fake == 0 {
 		if err := l.findCards(); err != nil {
 			return err
 		}
-		o.Devices, o.Config = devicesOf(l.cards), l.sections()
+		o.Devices, o.Config = devicesOf(l.cards), l.sections(nil)
 	}
 	tracks, err := cluster.Tracks()
 	if err != nil {
@@ -87,98 +105,120 @@ func (l *lane) up() error {
 	return l.equip()
 }
 
-// sections are what the lane configures beside the shipped defaults.
-func (l *lane) sections() string {
-	text := "log:\n  format: json\n  syslog: false\n"
-	if l.fake == 0 && !ordersAgree(l.cards) {
-		text += "nvidia:\n  gpu_order: minor\n" // what gres.conf says here, and an admin would configure
+// A rehearsal is about the lane and the judgement, not about how long PyTorch's workers take, so its times are short.
+const rehearsalSettle = "{prolog: {flat: 200ms, max: 1s}, epilog: {flat: 500ms, max: 3s}}"
+
+// sections are what the lane configures beside the shipped defaults, with further or other sections by name.
+func (l *lane) sections(other map[string]string) string {
+	all := map[string]string{"log": "{format: json, syslog: false}"}
+	if l.fake > 0 {
+		all["settle"] = rehearsalSettle
+	} else if !ordersAgree(l.cards) {
+		all["nvidia"] = "{gpu_order: minor}" // what gres.conf says here, and an admin would configure
 	}
-	return text
+	maps.Copy(all, other)
+	return render(all)
 }
 
-// equip installs what jobs run, starts the daemon and looks at the machine.
+func render(sections map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sections)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, sections[name])
+	}
+	return b.String()
+}
+
+// equip installs what jobs run, looks at the machine and starts each node's daemon.
 func (l *lane) equip() error {
-	program := filepath.Join(l.programs, "cudajob")
-	if w := l.site.World(node); w != nil {
-		program = w.FakeCUDA()
-		cards, err := cardsIn(w.DriverProc())
-		if err != nil {
-			return err
-		}
-		l.cards = cards
-	}
-	for name, source := range map[string]string{"cudajob": program, "gpu-lane": "/proc/self/exe"} {
-		data, err := os.ReadFile(source)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(l.site.Program(name), data, 0o755); err != nil {
-			return err
-		}
-	}
-	for name, text := range map[string]string{"clean.py": cleanPy, "loader.py": loaderPy} {
-		if err := os.WriteFile(l.site.Program(name), []byte(text), 0o644); err != nil {
-			return err
-		}
+	if err := l.install(); err != nil {
+		return err
 	}
 	l.env = slices.Clone(noMulticast)
 	if v := os.Getenv("LD_LIBRARY_PATH"); v != "" {
 		l.env = append(l.env, "LD_LIBRARY_PATH="+v)
 	}
-	var err error
-	if l.daemon, err = startDaemon(l.socket(), l.holderProgram(), l.env); err != nil {
-		return err
-	}
-	l.describe()
 	if l.fake == 0 {
 		l.findTorch()
 	}
-	if err := l.awaitIdle(5 * time.Second); err != nil {
-		return fmt.Errorf("the lane needs the GPUs for itself: %w", err)
+	for _, name := range l.nodes()[1:] {
+		other := *l
+		other.node = name
+		l.beside = append(l.beside, &other)
 	}
+	for _, each := range append([]*lane{l}, l.beside...) {
+		if err := each.settleIn(); err != nil {
+			return err
+		}
+	}
+	l.describe()
 	fmt.Fprintf(l.say, "gpu-lane: %+v\n", l.machine)
 	return nil
 }
 
-func (l *lane) socket() string { return filepath.Join(l.site.Dir, "daemon.sock") }
+// settleIn finds a node's cards, starts its daemon and makes sure that nobody else uses the cards.
+func (l *lane) settleIn() error {
+	if w := l.site.World(l.node); w != nil {
+		var err error
+		if l.cards, err = cardsIn(w.DriverProc()); err != nil {
+			return err
+		}
+	}
+	var err error
+	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), l.env); err != nil {
+		return err
+	}
+	if err := l.awaitIdle(5 * time.Second); err != nil {
+		return fmt.Errorf("the lane needs the GPUs for itself: %w", err)
+	}
+	return nil
+}
 
-// holderProgram is cudajob; a rehearsal's stays in its world, beside its libraries.
-func (l *lane) holderProgram() string {
-	if w := l.site.World(node); w != nil {
+// install puts the jobs' programs where every user can run them.
+func (l *lane) install() error {
+	files := map[string][]byte{}
+	for _, name := range []string{"cudajob", "gpu-lane"} {
+		source := filepath.Join(l.programs, name)
+		if name == "gpu-lane" {
+			source = "/proc/self/exe"
+		}
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		files[name] = data
+	}
+	entries, err := scripts.ReadDir("scenarios")
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		data, bad := scripts.ReadFile("scenarios/" + e.Name())
+		files[e.Name()], err = data, errors.Join(err, bad)
+	}
+	for name, data := range files {
+		err = errors.Join(err, os.WriteFile(l.site.Program(name), data, 0o755))
+	}
+	return err
+}
+
+func (l *lane) socket() string { return filepath.Join(l.site.Dir, l.node+".sock") }
+
+// cudaJob is the user's CUDA program; a rehearsal's stays in its world, beside its libraries.
+func (l *lane) cudaJob() string {
+	if w := l.site.World(l.node); w != nil {
 		return w.FakeCUDA()
 	}
 	return l.site.Program("cudajob")
 }
 
-// findCards finds nvidia-smi and the GPUs. The driver shows a card's UUID only once somebody has used the card.
-func (l *lane) findCards() error {
-	cards, err := cardsIn(driverProc)
-	if err != nil {
-		return err
+// holderPrograms are what the daemon starts.
+func (l *lane) holderPrograms() map[string][]string {
+	all := map[string][]string{"cudajob": {l.cudaJob()}, "mps": {l.site.Program("mps.sh")}}
+	if l.python != "" {
+		all["forkhold"] = []string{l.python, l.site.Program("forkhold.py")}
+		all["workers"] = []string{l.python, l.site.Program("workers.py")}
 	}
-	if len(cards) == 0 {
-		return errNoGPU
-	}
-	for _, name := range []string{"nvidia-smi", "/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"} {
-		if l.smi, err = exec.LookPath(name); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("the lane checks Bookend against nvidia-smi: %w", err)
-	}
-	if out, err := exec.Command(l.smi, "-L").CombinedOutput(); err != nil {
-		return fmt.Errorf("nvidia-smi -L: %w: %s", err, out)
-	}
-	if l.cards, err = cardsIn(driverProc); err != nil {
-		return err
-	}
-	for _, c := range l.cards {
-		if !strings.HasPrefix(c.uuid, "GPU-") || strings.Contains(c.uuid, "?") || c.bus == "" {
-			return fmt.Errorf("%s does not tell card %d's UUID and bus: %+v", driverProc, c.minor, c)
-		}
-	}
-	return nil
+	return all
 }
 
 // findTorch asks python3 for PyTorch, as the user whose jobs will.
@@ -211,86 +251,42 @@ func ids(name string) (uid, gid uint32) {
 	return uint32(number(u.Uid)), uint32(number(u.Gid))
 }
 
-// used is how many bytes of a card are in use, asked of somebody else than Bookend.
-func (l *lane) used(index int) (uint64, error) {
-	if w := l.site.World(node); w != nil {
-		return w.Used(index)
-	}
-	out, err := exec.Command(l.smi, "-i", l.cards[index].uuid, "--query-gpu=memory.used", "--format=csv,noheader,nounits").Output()
-	if err != nil {
-		return 0, fmt.Errorf("ask nvidia-smi: %w", err)
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64)
-	return n * mib, err
-}
-
-// awaitIdle waits until nobody holds memory on any card: below 32 MiB, from where Bookend reports.
-func (l *lane) awaitIdle(patience time.Duration) error {
-	var last error
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		last = nil
-		for i := range l.cards {
-			used, err := l.used(i)
-			if err == nil && used >= 32*mib {
-				err = fmt.Errorf("GPU %d: %d MiB in use", i, used/mib)
-			}
-			last = errors.Join(last, err)
-		}
-		if last == nil || time.Now().After(deadline) {
-			return last
-		}
-	}
-}
-
-// total is the smallest card's memory in MiB.
-func (l *lane) total() uint64 {
-	const unknown = 16 << 10
-	if l.fake > 0 {
-		return 143771
-	}
-	out, err := exec.Command(l.smi, "--query-gpu=memory.total", "--format=csv,noheader,nounits").Output()
-	if err != nil {
-		return unknown
-	}
-	var all []uint64
-	for _, word := range strings.Fields(string(out)) {
-		all = append(all, number(word))
-	}
-	if len(all) == 0 || slices.Min(all) == 0 {
-		return unknown
-	}
-	return slices.Min(all)
-}
-
 // reset ends what a chain of runs left and waits until the next can begin on idle cards.
 func (l *lane) reset() error {
 	l.daemon.killAll()
 	var errs []error
 	for _, name := range l.site.Users {
-		cmd, err := l.site.Command("", "scancel", "--user="+name)
+		cmd, err := l.site.Command("", "scancel", "--user="+name, "--nodelist="+l.node)
 		if err != nil {
 			return err
 		}
 		errs = append(errs, cmd.Run())
 	}
-	_, err := l.site.WaitNode(node, jobPatience, func(n cluster.NodeState) bool {
+	_, err := l.site.WaitNode(l.node, jobPatience, func(n cluster.NodeState) bool {
 		return !n.Has("ALLOCATED") && !n.Has("MIXED") && !n.Has("COMPLETING")
 	})
-	_, endErr := l.site.EndLeftovers()
-	errs = append(errs, err, endErr, l.configure("observe"))
-	n, err := l.site.Node(node)
-	if errs = append(errs, err); n.Has("DRAIN") {
-		errs = append(errs, l.site.Resume(node))
-	}
-	return errors.Join(append(errs, l.awaitIdle(15*time.Second))...)
+	return errors.Join(append(errs, err, l.configure("observe", nil), l.resume(), l.awaitIdle(15*time.Second))...)
 }
 
-func (l *lane) configure(mode string) error { return l.site.WriteConfig(node, mode, l.sections()) }
+// resume ends a drain.
+func (l *lane) resume() error {
+	n, err := l.site.Node(l.node)
+	if err == nil && n.Has("DRAIN") {
+		err = l.site.Resume(l.node)
+	}
+	return err
+}
 
-func (l *lane) down() (err error) {
-	l.once.Do(func() {
-		if l.daemon != nil {
-			l.daemon.close()
+func (l *lane) configure(mode string, other map[string]string) error {
+	return l.site.WriteConfig(l.node, mode, l.sections(other))
+}
+
+func (l *lane) close() (err error) {
+	l.book.down.Do(func() {
+		for _, each := range append([]*lane{l}, l.beside...) {
+			if each.daemon != nil {
+				each.daemon.close()
+			}
 		}
 		if l.site != nil {
 			err = l.site.Down()

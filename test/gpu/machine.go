@@ -89,7 +89,7 @@ func (l *lane) describe() {
 
 func (l *lane) driverVersion() string {
 	folder := driverProc
-	if w := l.site.World(node); w != nil {
+	if w := l.site.World(l.node); w != nil {
 		folder = w.DriverProc()
 	}
 	text, _ := os.ReadFile(filepath.Join(folder, "version"))

@@ -1,8 +1,9 @@
 // Command gpu-lane runs Bookend on real GPUs under a real Slurm and judges it: small programs leave memory behind
 // in known ways, jobs run as an unprivileged user, and what Bookend says of each is compared with what is true.
 //
-//	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--budget 7m] [--fake N]
-//	gpu-lane ask SOCKET CARD ARG...     used inside jobs: asks the lane's daemon to start a program
+//	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--controls=false] [--budget 9m]
+//	         [--fake N [--fake-nodes N]]
+//	gpu-lane ask SOCKET PROGRAM CARD ARG...     used inside jobs: asks the lane's daemon to start a program
 //
 // It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and cudajob beside them, and the GPUs
 // for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER: one
@@ -36,14 +37,17 @@ const (
 
 type options struct {
 	out, programs string
-	runs, fake    int
+	runs          int
+	fake          int // cards of each node of a rehearsal, 0 where the GPUs are real
+	fakeNodes     int
 	only          []string
+	controls      bool
 	budget        time.Duration
 }
 
 func main() {
-	if len(os.Args) > 4 && os.Args[1] == "ask" {
-		os.Exit(ask(os.Args[2], os.Args[3], os.Args[4:]))
+	if len(os.Args) > 5 && os.Args[1] == "ask" {
+		os.Exit(ask(os.Args[2], os.Args[3], os.Args[4], os.Args[5:]))
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
@@ -59,18 +63,20 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
 	flags.StringVar(&o.out, "out", "build/gpu-records", "folder for the records")
 	flags.StringVar(&o.programs, "programs", "bin", "folder with Bookend's programs and cudajob")
-	flags.StringVar(&only, "only", "", "names of scenarios, and \"timings\"; default all")
+	flags.StringVar(&only, "only", "", "names of scenarios, \"timings\", and \"multi\" for all that need several GPUs; default all")
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
-	flags.DurationVar(&o.budget, "budget", 7*time.Minute, "no run begins after this time")
+	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")
+	flags.BoolVar(&o.controls, "controls", true, "also run scenarios with the rule switched off that they are about")
+	flags.DurationVar(&o.budget, "budget", 9*time.Minute, "no run begins after this time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")
 	}
-	if flags.NArg() > 0 || o.runs < 1 || o.fake < 0 || o.fake > 8 {
-		return o, errors.New("want no arguments, at least one run, at most 8 fake GPUs")
+	if flags.NArg() > 0 || o.runs < 1 || o.fake < 0 || o.fake > 8 || o.fakeNodes < 1 || o.fakeNodes > 8 {
+		return o, errors.New("want no arguments, at least one run, at most 8 fake GPUs and 8 nodes")
 	}
 	return o, checkNames(o.only)
 }
@@ -86,11 +92,11 @@ func lead(o options) int {
 		return exitUnfit
 	}
 	defer log.Close()
-	l := &lane{options: o, say: io.MultiWriter(os.Stdout, log), began: time.Now()}
+	l := &lane{options: o, node: firstNode, say: io.MultiWriter(os.Stdout, log), began: time.Now(), book: &book{}}
 	err = l.up()
 	if err != nil {
 		fmt.Fprintln(l.say, "gpu-lane:", err)
-		_ = l.down()
+		_ = l.close()
 		if errors.Is(err, errNoGPU) {
 			return exitNoGPU
 		}
@@ -108,7 +114,7 @@ func (l *lane) endOnSignal() {
 	go func() {
 		fmt.Fprintln(l.say, "gpu-lane: ended by", <-told)
 		l.keepLogs()
-		_ = l.down()
+		_ = l.close()
 		os.Exit(exitWrong)
 	}()
 }
@@ -120,7 +126,7 @@ func (l *lane) finish() int {
 		exit = exitWrong
 		l.keepLogs()
 	}
-	if err := l.down(); err != nil {
+	if err := l.close(); err != nil {
 		fmt.Fprintln(l.say, "gpu-lane: take down:", err)
 		exit = exitWrong
 	}

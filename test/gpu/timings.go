@@ -124,10 +124,10 @@ func (l *lane) hookEnv(context string, round int, gpus bool) []string {
 	id := fmt.Sprint(timedJob + 1 + round)
 	uid, gid := ids(l.site.Users[0])
 	env := []string{
-		"BOOKEND_CONFIG=" + l.site.ConfigFile(node), "SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=" + node,
+		"BOOKEND_CONFIG=" + l.site.ConfigFile(l.node), "SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=" + l.node,
 		"SLURM_CLUSTER_NAME=bookend", "SLURM_CONF=" + l.site.ConfFile(), "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id,
 		fmt.Sprintf("SLURM_JOB_UID=%d", uid), fmt.Sprintf("SLURM_UID=%d", uid), fmt.Sprintf("SLURM_JOB_GID=%d", gid),
-		"SLURM_JOB_USER=" + l.site.Users[0], "SLURM_NODELIST=" + node, "SLURM_JOB_PARTITION=main",
+		"SLURM_JOB_USER=" + l.site.Users[0], "SLURM_NODELIST=" + l.node, "SLURM_JOB_PARTITION=main",
 		"SLURM_JOB_WORK_DIR=/", "SLURM_JOB_RESTART_COUNT=0",
 	}
 	if gpus {
@@ -147,7 +147,7 @@ func (l *lane) hookEnv(context string, round int, gpus bool) []string {
 // request asks the backend for one look at every card, as a hook would.
 func (l *lane) request() ([]byte, error) {
 	r := wire.Request{Bookend: wire.Version, Op: wire.Snapshot, DeadlineMillis: 5000}
-	if w := l.site.World(node); w != nil {
+	if w := l.site.World(l.node); w != nil {
 		r.Options.NVMLLibrary = w.NVML()
 	}
 	for _, c := range l.cards {

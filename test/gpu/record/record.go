@@ -63,11 +63,24 @@ type Run struct {
 	Outcome  Outcome `json:"outcome"`
 	Problem  string  `json:"problem,omitempty"` // of a broken run
 	Seconds  float64 `json:"seconds"`
+	// Control is what was switched off, in the words of Bookend's configuration, to see that the judge then calls
+	// the run wrong. Empty for an ordinary run.
+	Control string `json:"control,omitempty"`
 
 	Holder   *Holder    `json:"holder,omitempty"` // who truly holds memory
+	Others   []Holder   `json:"others,omitempty"` // who else belongs to the scene
 	Jobs     []Job      `json:"jobs,omitempty"`
 	Checks   []Check    `json:"checks"`
 	Evidence []Evidence `json:"evidence,omitempty"`
+	Slurm    []string   `json:"slurm,omitempty"` // lines of slurmd's log about the node's hooks
+}
+
+// AsItShould reports an ordinary run that is right, or a control that the judge called wrong.
+func (r Run) AsItShould() bool {
+	if r.Control != "" {
+		return r.Outcome == Wrong
+	}
+	return r.Outcome == Right
 }
 
 // Check is one statement that a machine judged.
@@ -87,6 +100,21 @@ type Holder struct {
 	Gone      uint64 `json:"gone,omitempty"` // what cuMemGetInfo told it is missing from the whole card, its context included
 	Held      uint64 `json:"held"`           // what nvidia-smi says of it; of memory without a process, what was exported
 	Cgroup    string `json:"cgroup"`
+	Role      string `json:"role,omitempty"` // its part in the scene, in a few words
+	Proc      *Proc  `json:"proc,omitempty"`
+}
+
+// Proc is what /proc said of a process while it held memory, as the lane itself read it.
+type Proc struct {
+	Name    string   `json:"name"`
+	State   string   `json:"state"`
+	NSpid   string   `json:"nspid"` // its PID in each PID namespace, the host's first
+	UID     string   `json:"uid"`
+	Threads string   `json:"threads"`
+	Exe     string   `json:"exe"`
+	Cgroup  string   `json:"cgroup"`
+	Open    []string `json:"open,omitempty"`    // device nodes of the driver: "fd 5 7 9 -> /dev/nvidia0", "map -> …"
+	Problem string   `json:"problem,omitempty"` // what could not be read
 }
 
 // Job is a job and what Bookend recorded of it.
@@ -116,6 +144,21 @@ type End struct {
 	Held     string    `json:"held,omitempty"` // why a drain was not carried out
 	Curves   []Curve   `json:"curves"`
 	Findings []Finding `json:"findings,omitempty"`
+	Scan     *Scan     `json:"scan,omitempty"`
+}
+
+// Scan is Bookend's own search of /proc for holders; none where nothing was unexplained.
+type Scan struct {
+	Looked   int         `json:"looked"` // processes
+	Partial  string      `json:"partial,omitempty"`
+	Holdings []Candidate `json:"holdings,omitempty"`
+}
+
+// Candidate is a process that may hold memory.
+type Candidate struct {
+	PID     int      `json:"pid"`
+	Classes []string `json:"classes,omitempty"`
+	Open    []string `json:"open,omitempty"`
 }
 
 // Curve is how one card came to rest.
@@ -138,6 +181,11 @@ type Finding struct {
 	Evidence string `json:"evidence,omitempty"`
 	Unknown  string `json:"unknown,omitempty"`
 	Action   string `json:"action,omitempty"`
+
+	Classes    []string    `json:"classes,omitempty"` // of the process
+	Candidates []Candidate `json:"candidates,omitempty"`
+	Searched   bool        `json:"searched,omitempty"` // every process was looked into
+	Doubts     []string    `json:"doubts,omitempty"`
 }
 
 // Hook is one line of Bookend's own log.

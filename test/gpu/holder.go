@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"bookend/test/gpu/record"
+)
+
+// holder is a program the daemon started.
+type holder struct {
+	record.Holder
+	line     string // its ready line
+	children []int  // that it named there
+	cmd      *exec.Cmd
+	ended    bool
+}
+
+// ready takes down what the program said of itself. Its PID is the one it was started under: in a PID namespace of
+// its own it knows another.
+func (h *holder) ready(line string, uid uint32) {
+	h.line = line
+	said := parseReady(line)
+	h.Holder = record.Holder{
+		PID: h.cmd.Process.Pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]),
+		Cgroup: cgroupOf(h.cmd.Process.Pid),
+	}
+	for _, m := range regexp.MustCompile(`\bchild=(\d+)`).FindAllStringSubmatch(line, -1) {
+		h.children = append(h.children, int(number(m[1])))
+	}
+}
+
+// kill ends the process by SIGKILL and reaps it: afterwards its PID is nobody's. Its children live.
+func (h *holder) kill() {
+	if h.ended {
+		return
+	}
+	h.ended = true
+	_ = h.cmd.Process.Kill()
+	_ = h.cmd.Wait() // says that it was killed
+}
+
+// parseReady reads a program's "ready key=value ..." line.
+func parseReady(line string) map[string]string {
+	said := map[string]string{}
+	for word := range strings.FieldsSeq(line) {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			said[key] = value
+		}
+	}
+	return said
+}
+
+func number(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 10, 64)
+	return n
+}
+
+func cgroupOf(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return "unknown: " + err.Error()
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// marked lists the processes that were started with a setting in their environment.
+func marked(setting string) []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil && slices.Contains(strings.Split(string(text), "\x00"), setting) {
+			pids = append(pids, int(number(strings.Split(file, "/")[2])))
+		}
+	}
+	return pids
+}
+
+// The driver's device nodes, wherever they lie.
+var deviceNode = regexp.MustCompile(`/nvidia(\d+|ctl|-uvm|-uvm-tools|-caps/[^/ ]+)$`)
+
+// readProc writes down what /proc says of a process, read by nobody's code but the lane's.
+func readProc(pid int) *record.Proc {
+	folder := fmt.Sprintf("/proc/%d", pid)
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		return &record.Proc{Problem: err.Error()}
+	}
+	exe, err := os.Readlink(filepath.Join(folder, "exe"))
+	if err != nil {
+		exe = err.Error()
+	}
+	p := &record.Proc{
+		Name: field(status, "Name"), State: field(status, "State"), NSpid: field(status, "NSpid"), UID: field(status, "Uid"),
+		Threads: field(status, "Threads"), Exe: exe, Cgroup: cgroupOf(pid),
+	}
+	p.Open = append(openIn(folder, ""), mapsIn(folder, "")...)
+	if len(p.Open) > 0 {
+		return p
+	}
+	// The first thread may have ended: then the descriptors show under those that live.
+	tasks, err := filepath.Glob(filepath.Join(folder, "task/*"))
+	for _, task := range tasks {
+		name := "task " + filepath.Base(task) + " "
+		p.Open = append(p.Open, append(openIn(task, name), mapsIn(task, name)...)...)
+	}
+	if err != nil {
+		p.Problem = err.Error()
+	}
+	return p
+}
+
+// openIn lists a folder's descriptors on device nodes, one line for each node.
+func openIn(folder, whose string) []string {
+	links, _ := filepath.Glob(filepath.Join(folder, "fd/*"))
+	numbers := map[string][]int{}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && deviceNode.MatchString(target) {
+			numbers[target] = append(numbers[target], int(number(filepath.Base(link))))
+		}
+	}
+	var lines []string
+	for target, fds := range numbers {
+		slices.Sort(fds)
+		lines = append(lines, fmt.Sprintf("%sfd %s -> %s", whose, strings.Trim(fmt.Sprint(fds), "[]"), target))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// mapsIn lists the device nodes that are mapped, with how often.
+func mapsIn(folder, whose string) []string {
+	text, _ := os.ReadFile(filepath.Join(folder, "maps")) // what cannot be read shows nothing
+	count := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) > 5 && deviceNode.MatchString(words[5]) {
+			count[words[5]]++
+		}
+	}
+	var lines []string
+	for target, n := range count {
+		lines = append(lines, fmt.Sprintf("%s%d maps -> %s", whose, n, target))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// users lists the processes that have one of the driver's device nodes open, those of the lane's own left out.
+func driverUsers() []string {
+	var found []string
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		pid := int(number(filepath.Base(folder)))
+		if open := openIn(folder, ""); len(open) > 0 && pid != os.Getpid() {
+			p := readProc(pid)
+			found = append(found, fmt.Sprintf("process %d (%s, %s): %s", pid, p.Name, p.Cgroup, strings.Join(open, "; ")))
+		}
+	}
+	return found
+}
+
+// awaitGone waits until a PID is nobody's.
+func awaitGone(pid int) error {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d does not go away", pid)
+}

@@ -1,0 +1,355 @@
+package main
+
+import (
+	"fmt"
+
+	"bookend/test/gpu/record"
+)
+
+// leftoverChains are the scenarios in which a job leaves memory behind. What holds it was started by the daemon, for
+// Slurm ends everything in the job's own cgroup.
+func leftoverChains() []chain {
+	ignore := func(code string) map[string]string {
+		return map[string]string{"policy": "{epilog: {" + code + ": ignore}}"}
+	}
+	blind := map[string]string{"look": "{holders: false}"}
+	return []chain{
+		{gpus: 1, mode: "observe", steps: []step{orphanObserved, orphanInherited, orphanGone},
+			controls: []control{{step: orphanInherited.name, off: map[string]string{"policy": "{prolog: {BKD-DIRTY: ignore}}"}}}},
+		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: []control{{step: orphanEnforced.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: []control{{step: phantom.name, off: blind}}},
+		{gpus: 1, torch: true, real: true, mode: "enforce", steps: []step{torchPhantom}},
+		{gpus: 1, mode: "enforce", steps: []step{residue, residueInherited},
+			controls: []control{{step: residue.name, off: map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}}}},
+		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: []control{{step: innocent.name, off: blind}}},
+		{gpus: 1, mode: "enforce", steps: []step{imported}, controls: []control{{step: imported.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", steps: []step{stopped}, controls: []control{{step: stopped.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", steps: []step{leaderless}, controls: []control{{step: leaderless.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", steps: []step{otherPIDs}, controls: []control{{step: otherPIDs.name, off: ignore("BKD-ORPHAN")}}},
+	}
+}
+
+// The exit codes of a drain, by cause.
+const (
+	exitOrphan  = 10
+	exitResidue = 11
+	exitPhantom = 12
+	exitStray   = 13
+)
+
+var orphanObserved = step{
+	name: "orphan-observe", title: "Process left behind through a daemon (observe)",
+	truth: "A root daemon started a CUDA process for the job, as its user and outside every job's cgroup; it outlives " +
+		"the job and holds memory. That it is the job's follows from the job having had the card alone.",
+	do: func(r *run) error {
+		job, err := r.leaveOrphan()
+		if err != nil {
+			return err
+		}
+		r.orphan(job, "orphan")
+		r.check("why no drain", "observe mode", held(job.End))
+		return r.draining(job, 0)
+	},
+}
+
+var orphanEnforced = step{
+	name: "orphan-enforce", title: "Process left behind through a daemon (enforce)",
+	truth: "As above: a process of the ended job, in no job's cgroup, keeps memory that the next job would miss. The " +
+		"node must take no further job.",
+	do: func(r *run) error {
+		job, err := r.leaveOrphan()
+		if err != nil {
+			return err
+		}
+		r.orphan(job, "orphan")
+		return r.draining(job, exitOrphan)
+	},
+}
+
+// leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.
+func (r *run) leaveOrphan(flags ...string) (*record.Job, error) {
+	return r.leaveOrphanOnce(func(*holder) error { return nil }, flags...)
+}
+
+// leaveOrphanOnce waits until the process is as it shall be.
+func (r *run) leaveOrphanOnce(ready func(*holder) error, flags ...string) (*record.Job, error) {
+	return r.leave(func(s *standing) error {
+		h, err := s.only()
+		if err != nil {
+			return err
+		}
+		if err := ready(h); err != nil {
+			return err
+		}
+		h.Role = "left behind"
+		r.scenery(&h.Holder)
+		return r.known(s, &h.Holder)
+	}, r.askFor("cudajob", append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
+}
+
+// orphan wants the end of the job to name the process it left, and its kind.
+func (r *run) orphan(job *record.Job, classes string) {
+	h := r.scene.holder
+	r.left(job, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: classes, job: job.ID, evidence: "exclusive"})
+	r.said(job, fmt.Sprintf("held by process %d", h.PID))
+}
+
+var orphanInherited = step{
+	name: "inherited", title: "Next job on the same card (observe)",
+	truth: "The earlier job's process still holds memory when the same user's next job gets the card. The next job " +
+		"uses the card and leaves nothing of its own.",
+	do: func(r *run) error {
+		job, err := r.inherit()
+		if err != nil {
+			return err
+		}
+		r.inherited(job, leftover{pid: r.scene.holder.PID, classes: "orphan"})
+		r.said(job, fmt.Sprintf("your job %d", r.scene.left.ID))
+		return r.draining(job, 0)
+	},
+}
+
+// inherit runs the next job on the card that another has left something on.
+func (r *run) inherit() (*record.Job, error) {
+	if err := r.resume(); err != nil {
+		return nil, err
+	}
+	r.rec.Holder, r.rec.Others = r.scene.holder, r.scene.others
+	job, err := r.run1(r.script(whichCard...), "--gres=gpu:1")
+	if err != nil {
+		return nil, err
+	}
+	r.evidence("after the second job, the holder still there")
+	return job, r.stillThere()
+}
+
+// inherited wants the start of the job to name what it found and who left it, and its end to blame nobody.
+func (r *run) inherited(job *record.Job, w leftover) {
+	w.code, w.job, w.evidence = "BKD-DIRTY", r.scene.left.ID, "exclusive"
+	r.names(r.one("start of the job", job.Start, w.code), w)
+	r.check("end of the job", "clean", verdict(job.End))
+	r.said(job, "nothing more on it than before")
+	r.rightCards(job)
+}
+
+var orphanGone = step{
+	name: "freed", title: "Next job after the process was killed",
+	truth: "The process that an earlier job left is killed; its memory is free before the next job begins.",
+	do: func(r *run) error {
+		r.daemon.killAll()
+		if err := r.awaitIdle(jobPatience); err != nil {
+			return err
+		}
+		job, err := r.run1(r.script(whichCard...), "--gres=gpu:1")
+		if err != nil {
+			return err
+		}
+		r.clean(job)
+		return nil
+	},
+}
+
+var phantom = step{
+	name: "phantom", title: "Forked child of a killed CUDA process",
+	truth: "A CUDA process of the job forked, without exec, and was killed; the driver goes on listing its PID, which " +
+		"is nobody's, and the child holds the memory through the descriptors it inherited.",
+	do: func(r *run) error {
+		return r.leavePhantom("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
+	},
+}
+
+var torchPhantom = step{
+	name: "torch-phantom", title: "Forked child of a killed PyTorch process",
+	truth: "As above, with PyTorch's multiprocessing: the parent is killed, the child sleeps on with its descriptors.",
+	do:    func(r *run) error { return r.leavePhantom("forkhold", fmt.Sprint(min(8<<10, r.size()))) },
+}
+
+func (r *run) leavePhantom(program string, args ...string) error {
+	job, err := r.leave(func(s *standing) error {
+		h, err := s.only()
+		if err != nil {
+			return err
+		}
+		h.Role, h.Proc = "dead: killed while its child lives", readProc(h.PID)
+		children := r.kin("child with inherited descriptors")
+		if len(children) == 0 {
+			return fmt.Errorf("process %d has no child with the driver open: %q", h.PID, h.line)
+		}
+		h.kill()
+		if err := awaitGone(h.PID); err != nil {
+			return err
+		}
+		r.scenery(&h.Holder, children...)
+		return r.known(s, &h.Holder)
+	}, r.askFor(program, args...))
+	if err != nil {
+		return err
+	}
+	w := r.phantomLeft()
+	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
+	r.left(job, w)
+	return r.draining(job, exitPhantom)
+}
+
+func (r *run) phantomLeft() leftover {
+	return leftover{pid: r.scene.holder.PID, classes: "phantom", candidates: pids(r.scene.others), candidate: "orphan"}
+}
+
+var phantomInherited = step{
+	name: "phantom-inherited", title: "Next job on a card with a dead process's memory",
+	truth: "The child of the killed process still holds the memory when the next job gets the card; that job leaves nothing.",
+	do: func(r *run) error {
+		job, err := r.inherit()
+		if err != nil {
+			return err
+		}
+		r.inherited(job, r.phantomLeft())
+		return r.draining(job, 0)
+	},
+}
+
+var residue = step{
+	name: "residue", title: "Memory without a process: an exported handle",
+	truth: "The job exported memory as a descriptor and handed it to a process outside every job that never touched " +
+		"CUDA. The job has ended; the memory stays in use and the driver lists no process for it. Nobody else has " +
+		"the driver open.",
+	do: func(r *run) error {
+		job, err := r.leaveExported()
+		if err != nil {
+			return err
+		}
+		w := r.exportedLeft()
+		w.code, w.job, w.evidence, w.candidate = "BKD-RESIDUE", job.ID, "exclusive", "exported orphan"
+		r.left(job, w)
+		return r.draining(job, exitResidue)
+	},
+}
+
+// leaveExported runs a job that hands memory to a process which never touched CUDA; others belong to the scene.
+func (r *run) leaveExported(others ...record.Holder) (*record.Job, error) {
+	size := r.size()
+	return r.leave(func(s *standing) error {
+		h, err := s.only()
+		if err != nil {
+			return err
+		}
+		h.Role = "has the exported descriptor"
+		r.scenery(&h.Holder, others...)
+		return r.unlisted(s, &h.Holder, size*mib)
+	}, `ask cudajob "" holdfd "$PWD/hold.$SLURM_JOB_ID"`,
+		fmt.Sprintf(`$CUDAJOB alloc --mib %d --export "$PWD/hold.$SLURM_JOB_ID" --sleep 0 >/dev/null`, size))
+}
+
+// exportedLeft accuses no process, and names all that may hold the memory.
+func (r *run) exportedLeft() leftover {
+	all := append([]record.Holder{*r.scene.holder}, r.scene.others...)
+	return leftover{candidates: pids(all), candidate: "exported"}
+}
+
+var residueInherited = step{
+	name: "residue-inherited", title: "Next job on a card with an exported handle's memory",
+	truth: "The descriptor is still held when the next job gets the card; that job leaves nothing.",
+	do: func(r *run) error {
+		job, err := r.inherit()
+		if err != nil {
+			return err
+		}
+		r.inherited(job, r.exportedLeft())
+		return r.draining(job, 0)
+	},
+}
+
+var innocent = step{
+	name: "residue-innocent", title: "An exported handle, and an innocent process with the driver open",
+	truth: "As above, but another user's process has the driver's control node open as well, since before the job, and " +
+		"holds nothing. Nobody can tell from outside which of the two has the memory: both are named, and the node " +
+		"is not drained on that.",
+	do: func(r *run) error {
+		other, err := r.startAs(1, "", "cudajob", "holdctl")
+		if err != nil {
+			return err
+		}
+		other.Role = "innocent: has the control node open"
+		job, err := r.leaveExported(other.Holder)
+		if err != nil {
+			return err
+		}
+		w := r.exportedLeft()
+		w.code, w.job, w.evidence = "BKD-RESIDUE", job.ID, "exclusive"
+		r.left(job, w)
+		return r.draining(job, 0)
+	},
+}
+
+var imported = step{
+	name: "ipc", title: "CUDA IPC importer after the exporter died",
+	truth: "One process of the job allocated memory and another mapped it by CUDA IPC. The first was killed; the second " +
+		"outlives the job and holds all of it.",
+	do: func(r *run) error {
+		socket := `"$PWD/ipc.$SLURM_JOB_ID"`
+		job, err := r.leave(func(s *standing) error {
+			if len(s.holders) != 2 {
+				return fmt.Errorf("the daemon started %d programs, want two", len(s.holders))
+			}
+			exporter, importer := s.holders[0], s.holders[1]
+			exporter.Role, importer.Role = "dead: allocated the memory", "maps it"
+			exporter.Proc, importer.Proc = readProc(exporter.PID), readProc(importer.PID)
+			exporter.kill()
+			if err := awaitGone(exporter.PID); err != nil {
+				return err
+			}
+			importer.Allocated, importer.Gone = r.size()*mib, 0
+			r.scenery(&importer.Holder, exporter.Holder)
+			return r.settled(func() error { return r.known(s, &importer.Holder) })
+		}, r.askFor("cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket),
+			r.askFor("cudajob", "ipc-import", "--socket", socket))
+		if err != nil {
+			return err
+		}
+		r.orphan(job, "orphan")
+		return r.draining(job, exitOrphan)
+	},
+}
+
+var stopped = step{
+	name: "stopped", title: "Stopped process",
+	truth: "A process of the ended job was stopped by SIGSTOP while it holds memory. Its name is chosen to mislead who " +
+		"reads /proc carelessly.",
+	do: func(r *run) error {
+		ready := func(h *holder) error { return inState(h.PID, "T") }
+		job, err := r.leaveOrphanOnce(ready, "--stop", "--name", "'a) R (b'")
+		if err != nil {
+			return err
+		}
+		r.orphan(job, "orphan stopped")
+		return r.draining(job, exitOrphan)
+	},
+}
+
+var leaderless = step{
+	name: "leaderless", title: "Process whose first thread has ended",
+	truth: "The first thread of a process of the ended job has exited, so /proc calls the process a zombie and shows no " +
+		"descriptor of it; a second thread lives and holds the memory.",
+	do: func(r *run) error {
+		ready := func(h *holder) error { return inState(h.PID, "Z") }
+		job, err := r.leaveOrphanOnce(ready, "--leader-exits")
+		if err != nil {
+			return err
+		}
+		r.orphan(job, "dying orphan")
+		return r.draining(job, exitOrphan)
+	},
+}
+
+var otherPIDs = step{
+	name: "pidns", title: "Process in another PID namespace",
+	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds memory.",
+	do: func(r *run) error {
+		job, err := r.leaveOrphan("--pidns")
+		if err != nil {
+			return err
+		}
+		r.orphan(job, "container orphan")
+		return r.draining(job, exitOrphan)
+	},
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"bookend/test/cluster"
+	"bookend/test/gpu/record"
+)
+
+// standing is a job that waits for the lane's word to end, with what it asked the daemon for.
+type standing struct {
+	id      cluster.JobID
+	card    record.GPU
+	gate    string
+	holders []*holder
+}
+
+// stand starts a job of the first user on one card. Its lines run after it has said which card that is.
+func (r *run) stand(lines ...string) (*standing, error) {
+	s, before := &standing{gate: r.gate()}, r.daemon.count()
+	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.gate)})
+	var err error
+	if s.id, err = r.submit(0, r.script(script...), "--gres=gpu:1"); err != nil {
+		return nil, err
+	}
+	if err := r.awaitOutput(s.id, "standing"); err != nil {
+		return nil, errors.Join(err, r.site.Cancel(s.id))
+	}
+	text, err := r.site.Output(s.id)
+	if err != nil {
+		return nil, err
+	}
+	cards := cudaCards(text)
+	if len(cards) == 0 {
+		return nil, fmt.Errorf("job %s named no card: %q", s.id, tail(text))
+	}
+	s.card, s.holders = cards[0], r.daemon.since(before)
+	return s, nil
+}
+
+// gate is a file that the lane makes when a job shall go on.
+func (r *run) gate() string {
+	return filepath.Join(r.site.Dir, fmt.Sprintf("gate-%s-%d", r.rec.Scenario, time.Now().UnixNano()))
+}
+
+// until makes a shell line that waits for a gate.
+func (r *run) until(gate string) string {
+	return fmt.Sprintf("while [ ! -e %s ]; do sleep 0.05; done", gate)
+}
+
+func open(gate string) error { return os.WriteFile(gate, nil, 0o644) }
+
+// release lets the job end and waits for that.
+func (r *run) release(s *standing) (*record.Job, error) {
+	return r.atEnd(s, func() error { return nil })
+}
+
+// atEnd lets the job end and acts once its processes are gone and its epilog begins.
+func (r *run) atEnd(s *standing, act func() error) (*record.Job, error) {
+	if err := open(s.gate); err != nil {
+		return nil, err
+	}
+	_, err := r.site.WaitFor(s.id, jobPatience, func(j cluster.Job) (bool, error) {
+		return j.State != "RUNNING" && j.State != "PENDING", nil
+	})
+	if err = errors.Join(err, act()); err != nil {
+		return nil, err
+	}
+	job, err := r.finish(s.id)
+	if err == nil && job.State != "COMPLETED" {
+		err = fmt.Errorf("job %d ended as %s: %q", job.ID, job.State, tail(job.Output))
+	}
+	return job, err
+}
+
+// leave runs a job that leaves something behind: act is told of the standing job, brings the scene about and says
+// with scenery what is true. The job ends after that.
+func (r *run) leave(act func(*standing) error, lines ...string) (*record.Job, error) {
+	s, err := r.stand(lines...)
+	if err != nil {
+		return nil, err
+	}
+	if err := act(s); err != nil {
+		return nil, errors.Join(err, r.site.Cancel(s.id))
+	}
+	r.evidence("before the job ends")
+	job, err := r.release(s)
+	if err != nil {
+		return nil, err
+	}
+	r.evidence("after the job")
+	r.scene.left = job
+	return job, r.stillThere()
+}
+
+// scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the scene.
+// What /proc says of them is read now, unless that was done while more of them lived.
+func (r *run) scenery(main *record.Holder, others ...record.Holder) {
+	if main.Proc == nil {
+		main.Proc = readProc(main.PID)
+	}
+	for i := range others {
+		if others[i].Proc == nil {
+			others[i].Proc = readProc(others[i].PID)
+		}
+	}
+	r.scene.holder, r.scene.others = main, others
+	r.rec.Holder, r.rec.Others = main, others
+}
+
+// stillThere makes sure that who holds memory has outlived the job, and is in no job's cgroup.
+func (r *run) stillThere() error {
+	var errs []error
+	for _, h := range append([]record.Holder{*r.scene.holder}, r.scene.others...) {
+		if strings.Contains(h.Role, "dead") {
+			continue
+		}
+		if err := syscall.Kill(h.PID, 0); err != nil {
+			errs = append(errs, fmt.Errorf("process %d (%s) has ended: %w", h.PID, h.Role, err))
+		}
+		if strings.Contains(h.Cgroup, "/job_") {
+			errs = append(errs, fmt.Errorf("process %d (%s) is in a job's cgroup: %q", h.PID, h.Role, h.Cgroup))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// known makes sure that the driver lists this process alone on the card, and notes how much it holds.
+func (r *run) known(s *standing, h *record.Holder) error {
+	h.GPU = s.card.UUID
+	all, err := r.listed(s.card.UUID)
+	if h.Held = all[h.PID]; err == nil && (len(all) != 1 || h.Held < h.Allocated) {
+		err = fmt.Errorf("on the card are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated)
+	}
+	return err
+}
+
+// unlisted makes sure that the card's memory is in use and no process listed for it.
+func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) error {
+	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
+	all, err := r.listed(h.GPU)
+	if err != nil {
+		return err
+	}
+	used, err := r.used(s.card.Index)
+	if len(all) > 0 || used+64*mib < bytes {
+		return errors.Join(err, fmt.Errorf("on the card are %v and %d bytes in use, want no process and %d", all, used, bytes))
+	}
+	return err
+}
+
+// only returns the one holder that the job asked for.
+func (s *standing) only() (*holder, error) {
+	if len(s.holders) != 1 {
+		return nil, fmt.Errorf("the daemon started %d programs, want one", len(s.holders))
+	}
+	return s.holders[0], nil
+}
+
+// kin are the processes that came of what the daemon started and have the driver open, without those it started itself.
+func (r *run) kin(role string) []record.Holder {
+	own := map[int]bool{}
+	for _, h := range r.daemon.since(0) {
+		own[h.PID] = true
+	}
+	var all []record.Holder
+	for _, pid := range marked(r.daemon.mark) {
+		if p := readProc(pid); !own[pid] && len(p.Open) > 0 {
+			all = append(all, record.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])), Cgroup: p.Cgroup, Role: role, Proc: p})
+		}
+	}
+	return all
+}
+
+// size is how much memory is left behind, in MiB: 20 GiB, less on smaller cards, in whole pages of 2 MiB.
+func (r *run) size() uint64 { return min(20<<10, r.total()/4) &^ 1 }
+
+// pids are the PIDs of some holders.
+func pids(all []record.Holder) []int {
+	var list []int
+	for _, h := range all {
+		list = append(list, h.PID)
+	}
+	return list
+}
+
+// inState waits until a process is in a state of proc(5).
+func inState(pid int, state string) error {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if p := readProc(pid); strings.HasPrefix(p.State, state) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d is not in state %s: %+v", pid, state, readProc(pid))
+}

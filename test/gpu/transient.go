@@ -1,0 +1,238 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/state"
+	"bookend/test/gpu/record"
+)
+
+// transientChains are the scenarios in which memory is still in use when the job has ended, and goes away by itself.
+func transientChains() []chain {
+	hasty := map[string]string{"settle": "{epilog: {flat: 200ms, max: 500ms}}"}
+	return []chain{
+		{gpus: 1, torch: true, mode: "enforce", steps: []step{loaderKilled}},
+		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: []control{{step: workers.name, off: hasty}}},
+		{gpus: 1, mode: "enforce", steps: []step{pieces}},
+		{gpus: 1, mode: "enforce", steps: []step{nearFull}},
+		{gpus: 1, mode: "enforce", steps: []step{probe}, controls: []control{{step: probe.name, what: "the probe locks another file than Bookend asks for"}}},
+		{gpus: 1, mode: "enforce", steps: []step{probeStays}},
+	}
+}
+
+var loaderKilled = step{
+	name: "loader-killed", title: "PyTorch with DataLoader workers and most of the card, cancelled",
+	truth: "PyTorch holds most of the card's memory and has four workers that inherited its descriptors; scancel ends " +
+		"all of them. Once the driver has taken the memory back, nothing is left.",
+	do: func(r *run) error {
+		id, err := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
+		if err != nil {
+			return err
+		}
+		if err := r.awaitOutput(id, "ready "); err != nil {
+			return errors.Join(err, r.site.Cancel(id))
+		}
+		r.evidence("while the job runs")
+		if err := r.site.Cancel(id); err != nil {
+			return err
+		}
+		job, err := r.finish(id)
+		if err != nil {
+			return err
+		}
+		r.check("what became of the job", "CANCELLED", job.State)
+		r.clean(job)
+		return r.draining(job, 0)
+	},
+}
+
+// loader is PyTorch, and in a rehearsal what plays it.
+func (r *run) loader(mib uint64) string {
+	if r.fake > 0 {
+		return r.script(fmt.Sprintf("exec $CUDAJOB alloc --mib %d --chunks 100 --workers 3 --workers-life 1", mib))
+	}
+	return r.script(fmt.Sprintf("exec %s %s %d", r.python, r.site.Program("loader.py"), mib))
+}
+
+var workers = step{
+	name: "workers", title: "DataLoader workers that outlive their parent",
+	truth: "PyTorch and its DataLoader's workers run outside the job's cgroup, as a container's processes do. As the job " +
+		"ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves some " +
+		"seconds later. Nothing is left, and nobody has to do anything.",
+	do: func(r *run) error {
+		s, err := r.stand(r.askForWorkers())
+		if err != nil {
+			return err
+		}
+		h, err := s.only()
+		if err != nil {
+			return err
+		}
+		h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
+		r.scenery(&h.Holder, r.kin("worker")...)
+		if err := r.known(s, &h.Holder); err != nil || len(r.scene.others) == 0 {
+			return errors.Join(err, fmt.Errorf("%d workers", len(r.scene.others)))
+		}
+		r.evidence("before the job ends")
+		job, err := r.atEnd(s, func() error { h.kill(); return nil })
+		if err != nil {
+			return err
+		}
+		r.evidence("after the job")
+		r.clean(job)
+		r.lookedAgain(job)
+		for _, w := range r.scene.others {
+			err := syscall.Kill(w.PID, 0)
+			r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil || readProc(w.PID).State[0] == 'Z')
+		}
+		return r.draining(job, 0)
+	},
+}
+
+func (r *run) askForWorkers() string {
+	if r.fake > 0 {
+		life := "0.4" // less than a rehearsal's settle time, and more than that of the control
+		if r.scene.off != nil {
+			life = "2"
+		}
+		return r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--workers", "4", "--workers-life", life)
+	}
+	return r.askFor("workers", fmt.Sprint(min(8<<10, r.size())))
+}
+
+// lookedAgain wants the epilog to have met what goes away: else the scene did not come about.
+func (r *run) lookedAgain(job *record.Job) {
+	looks := 0
+	if job.End != nil && len(job.End.Curves) > 0 {
+		looks = job.End.Curves[0].Looks
+	}
+	r.holds("the epilog met the memory and waited", "more than one look", fmt.Sprint(looks), looks > 1)
+}
+
+var pieces = step{
+	name: "pieces", title: "Most of the card in 2 MiB pieces, killed",
+	truth: "A process outside the job's cgroup holds most of the card in blocks of 2 MiB and is killed as the job ends. " +
+		"While the driver takes the memory back its readings jump; then all of it is free.",
+	do: func(r *run) error {
+		s, err := r.stand(r.askFor("cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1)))
+		if err != nil {
+			return err
+		}
+		h, err := s.only()
+		if err != nil {
+			return err
+		}
+		h.Role = "dead: killed as the job ended"
+		r.scenery(&h.Holder)
+		if err := r.known(s, &h.Holder); err != nil {
+			return err
+		}
+		r.evidence("before the job ends")
+		job, err := r.atEnd(s, func() error { return h.cmd.Process.Kill() })
+		if err != nil {
+			return err
+		}
+		r.evidence("after the job")
+		r.clean(job)
+		r.lookedAgain(job)
+		return r.draining(job, 0)
+	},
+}
+
+var nearFull = step{
+	name: "near-full", title: "Job that fills the card to its last MiB",
+	truth: "The job's process takes all memory of the card but 256 MiB, and ends: nothing is left.",
+	do: func(r *run) error {
+		job, err := r.run1(r.script("$CUDAJOB alloc --near-full 256 --sleep 1"), "--gres=gpu:1")
+		if err != nil {
+			return err
+		}
+		r.clean(job)
+		return r.draining(job, 0)
+	},
+}
+
+var probe = step{
+	name: "probe", title: "Bookend's own probe on the card, done in time",
+	truth: "While the job ends, a probe of root's holds nearly all memory of the card under Bookend's lock, with no process " +
+		"listed for it. It is done a moment after the memory has looked settled, and the card is idle. A probe is never a leak.",
+	do: func(r *run) error {
+		job, err := r.probeAtEnd(true)
+		if err != nil {
+			return err
+		}
+		r.cleanEnds(job)
+		r.lookedAgain(job)
+		return r.draining(job, 0)
+	},
+}
+
+var probeStays = step{
+	name: "probe-stays", title: "Bookend's own probe on the card, not done in time",
+	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the card besides cannot be told: " +
+		"unknown, nobody is accused, the node stays in service.",
+	do: func(r *run) error {
+		job, err := r.probeAtEnd(false)
+		if err != nil {
+			return err
+		}
+		r.check("start of the job", "clean", verdict(job.Start))
+		f := r.one("end of the job", job.End, "BKD-UNREAD")
+		r.names(f, leftover{unknown: true, code: "BKD-UNREAD"})
+		r.rightCards(job)
+		return r.draining(job, 0)
+	},
+}
+
+// probeAtEnd runs a job beside whose end a probe is at work; in time, it ends before the epilog has to judge.
+func (r *run) probeAtEnd(inTime bool) (*record.Job, error) {
+	s, err := r.stand()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := r.probeLock(s.card.UUID)
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.daemon.start(0, 0, askFor{Card: s.card.UUID, Program: "cudajob", Args: []string{"probe", "--all", "--lock", lock}})
+	if err != nil {
+		return nil, err
+	}
+	h.Role = "root's probe"
+	r.scenery(&h.Holder)
+	r.evidence("the probe at work")
+	job, err := r.atEnd(s, func() error {
+		if inTime {
+			time.Sleep(r.flat() + 700*time.Millisecond) // Bookend waits for a probe for 1.5 s after that time
+			h.kill()
+		}
+		return nil
+	})
+	r.evidence("after the job")
+	return job, err
+}
+
+// flat is how long equal readings take to count as settled at a job's end.
+func (r *run) flat() time.Duration {
+	if r.fake > 0 {
+		return 800 * time.Millisecond // looks fall at 0.4 and 0.8 s
+	}
+	return 3600 * time.Millisecond // and at 3.6 s
+}
+
+// probeLock is the file that a probe of this card holds locked.
+func (r *run) probeLock(uuid string) (string, error) {
+	if r.scene.off != nil {
+		return filepath.Join(r.site.Dir, "another.lock"), nil
+	}
+	store, err := state.Open(r.site.Run(), r.node)
+	if err != nil {
+		return "", err
+	}
+	return store.ProbeLock(gpu.ID(uuid)), nil
+}
