@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -45,6 +46,8 @@ type conf struct {
 	run, log        string
 	settle          string // of the epilog
 	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
+	proc            string // the kernel's where it is empty
+	shards          string // may GPUs be given out in parts; no where it is empty
 	extra           string // further lines
 }
 
@@ -102,14 +105,15 @@ func (n *node) text() string {
 mode: %s
 on_unknown: %s
 backend: %s
-paths: {run: %s, var: %s, log: %s, sys: %s, dev: %s}
+paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, driver_proc: %s}
 %ssettle:
   prolog: {max: 400ms, flat: 200ms}
   epilog: %s
+slurm: {shards: %s}
 log: {syslog: false}
-%s`, c.mode, c.onUnknown, c.backend, c.run, n.in("var"), c.log, n.world.Sys(), n.world.Dev(),
-		c.library, c.driverProc, deadlines, c.settle, c.extra)
+%s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.in("var"), c.log, n.world.Sys(), n.world.Dev(),
+		c.library, c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), c.extra)
 }
 
 // log is what Bookend's own log says.
