@@ -33,10 +33,16 @@ type Answer struct {
 	Snapshots []gpu.Snapshot // oldest first
 	Faults    []gpu.Fault    // of the driver as a whole; a device's own stand in the snapshots
 	Complete  bool           // the backend said that it was done
-	Abandoned *Abandoned     // set when the backend could not be killed: nobody may start another while it lives
-	Took      time.Duration
-	Troubles  []Trouble
-	Panic     *routine.Panic // a defect of Bookend's own on the way
+	// Watched is set when the backend said that all that was asked of the request's own devices had been sent:
+	// Snapshots and Faults hold, whatever else went wrong. Never set where no neighbours were asked for.
+	Watched bool
+	// Neighbours is the look at the node's other devices, its faults included; nil where there was none: not asked
+	// for, no time left, not known to this backend, or a trouble.
+	Neighbours *gpu.Snapshot
+	Abandoned  *Abandoned // set when the backend could not be killed: nobody may start another while it lives
+	Took       time.Duration
+	Troubles   []Trouble
+	Panic      *routine.Panic // a defect of Bookend's own on the way
 }
 
 // Abandoned names a backend that is still stuck, for child.Alive.
@@ -49,6 +55,9 @@ type Abandoned struct {
 type Trouble struct {
 	Code   code.Code
 	Detail string // the backend's last words may be in it
+	// Elsewhere says that it came up at the node's other devices, after everything about the request's own: it says
+	// nothing against those.
+	Elsewhere bool
 }
 
 // Ask sends one request and waits for the answer, at most req.Deadline() and the short grace of child.Run.
@@ -77,14 +86,14 @@ func Ask(p Params, req wire.Request) Answer {
 // Check says what would keep Ask from starting the backend, nil where nothing would; it starts nothing.
 func Check(p Params, o wire.Options) *Trouble {
 	if err := p.trust(o); err != nil {
-		return &Trouble{code.BackendRefused, err.Error()}
+		return &Trouble{Code: code.BackendRefused, Detail: err.Error()}
 	}
 	st, err := os.Stat(p.Path)
 	switch {
 	case err != nil:
-		return &Trouble{code.BackendMissing, err.Error()}
+		return &Trouble{Code: code.BackendMissing, Detail: err.Error()}
 	case !st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0:
-		return &Trouble{code.BackendMissing, fmt.Sprintf("%s: not an executable file", p.Path)}
+		return &Trouble{Code: code.BackendMissing, Detail: fmt.Sprintf("%s: not an executable file", p.Path)}
 	}
 	return nil
 }
@@ -108,7 +117,7 @@ func (p Params) trust(o wire.Options) error {
 }
 
 func failed(c code.Code, detail string) Answer {
-	return Answer{Troubles: []Trouble{{c, detail}}}
+	return Answer{Troubles: []Trouble{{Code: c, Detail: detail}}}
 }
 
 // judge reads the answer of a backend that has ended, in whatever way.
@@ -134,14 +143,31 @@ func judge(res child.Result, req wire.Request) Answer {
 		breach = nil // the answer is cut where it was stopped
 	}
 	if breach != nil || ending != nil && ending.Code == code.BackendFlood {
-		a.Snapshots, a.Faults = nil, nil // one bad line takes the trust from the rest
+		a.distrust()
 	}
 	for _, t := range []*Trouble{ending, breach} {
 		if t != nil {
-			a.Troubles = append(a.Troubles, *t)
+			a.Troubles = append(a.Troubles, a.placed(*t))
 		}
 	}
 	return a
+}
+
+// distrust drops what was said: one bad line takes the trust from the rest, but not from looks that were complete
+// before another device's turn came.
+func (a *Answer) distrust() {
+	a.Neighbours = nil
+	if !a.Watched {
+		a.Snapshots, a.Faults = nil, nil
+	}
+}
+
+// placed says of a trouble that came up at the other devices that it did.
+func (a *Answer) placed(t Trouble) Trouble {
+	if a.Watched {
+		t.Elsewhere, t.Detail = true, "looking at the node's other cards: "+t.Detail
+	}
+	return t
 }
 
 func (a *Answer) take(replies []wire.Reply) {
@@ -153,6 +179,10 @@ func (a *Answer) take(replies []wire.Reply) {
 			a.Snapshots = append(a.Snapshots, *r.Snapshot)
 		case wire.KindFault:
 			a.Faults = append(a.Faults, *r.Fault)
+		case wire.KindWatched:
+			a.Watched = true
+		case wire.KindNeighbours:
+			a.Neighbours = r.Snapshot
 		case wire.KindDone:
 			a.Complete = true
 		}
@@ -163,16 +193,16 @@ func (a *Answer) take(replies []wire.Reply) {
 func ended(res child.Result, req wire.Request) *Trouble {
 	switch res.Outcome {
 	case child.Hung:
-		return &Trouble{code.Hang, fmt.Sprintf("killed after %v", req.Deadline())}
+		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
 	case child.Abandoned:
-		return &Trouble{code.Hang, fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)}
+		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)}
 	case child.Flooded:
-		return &Trouble{code.BackendFlood, fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
+		return &Trouble{Code: code.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
 	case child.Crashed:
 		if res.Signal == syscall.SIGALRM { // set by the backend for the very deadline
-			return &Trouble{code.Hang, fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))}
+			return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))}
 		}
-		return &Trouble{code.BackendCrash, withLastWords("ended by signal "+res.Signal.String(), res.Stderr)}
+		return &Trouble{Code: code.BackendCrash, Detail: withLastWords("ended by signal "+res.Signal.String(), res.Stderr)}
 	}
 	if res.ExitCode == 0 {
 		return nil
@@ -181,9 +211,9 @@ func ended(res child.Result, req wire.Request) *Trouble {
 	const linkerGaveUp = 127
 	how := fmt.Sprintf("exit code %d", res.ExitCode)
 	if res.ExitCode == linkerGaveUp && strings.Contains(string(res.Stderr), "undefined symbol") {
-		return &Trouble{code.Old, withLastWords(how, res.Stderr)}
+		return &Trouble{Code: code.Old, Detail: withLastWords(how, res.Stderr)}
 	}
-	return &Trouble{code.BackendCrash, withLastWords(how, res.Stderr)}
+	return &Trouble{Code: code.BackendCrash, Detail: withLastWords(how, res.Stderr)}
 }
 
 // breached says how the answer breaks the protocol. An answer that a crash or hang has cut off does not.
@@ -194,15 +224,15 @@ func breached(err error, cut bool) *Trouble {
 	}
 	switch problem.Problem {
 	case wire.WrongVersion:
-		return &Trouble{code.BackendVersion, problem.Error()}
+		return &Trouble{Code: code.BackendVersion, Detail: problem.Error()}
 	case wire.CutOff:
 		if cut {
 			return nil
 		}
 	case wire.TooLong:
-		return &Trouble{code.BackendFlood, problem.Error()}
+		return &Trouble{Code: code.BackendFlood, Detail: problem.Error()}
 	}
-	return &Trouble{code.BackendGarbage, problem.Error()}
+	return &Trouble{Code: code.BackendGarbage, Detail: problem.Error()}
 }
 
 // withLastWords adds the first line of what a backend wrote on stderr: a Go panic and the linker both begin

@@ -83,12 +83,16 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 		return nil, &Error{Problem: TooLong, Detail: fmt.Sprintf("answer has %d bytes, at most %d", len(out), MaxReplyBytes)}
 	}
 	var replies []Reply
+	var after order
 	for n := 1; len(out) > 0; n++ {
 		line, rest, whole := bytes.Cut(out, []byte{'\n'})
 		if !whole {
 			return replies, &Error{Problem: CutOff, Line: n, Detail: fmt.Sprintf("no newline after %d bytes", len(line))}
 		}
 		reply, problem := decodeReply(line)
+		if problem == nil {
+			problem = after.check(reply.Kind)
+		}
 		if problem != nil {
 			problem.Line = n
 			return replies, problem
@@ -105,6 +109,22 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 		return replies, &Error{Problem: CutOff, Detail: fmt.Sprintf("no done after %d replies", len(replies))}
 	}
 	return replies, nil
+}
+
+// order is what the lines read so far allow.
+type order struct{ watched, neighbours bool }
+
+// check refuses what takes back an earlier line: a look or a fault of the driver after the looks were said to be
+// complete, and a second look at the neighbours.
+func (o *order) check(k Kind) *Error {
+	switch {
+	case o.watched && (k == KindHello || k == KindSnapshot || k == KindFault || k == KindWatched),
+		o.neighbours && k == KindNeighbours:
+		return garbage("%s out of place", k)
+	}
+	o.watched = o.watched || k == KindWatched
+	o.neighbours = o.neighbours || k == KindNeighbours
+	return nil
 }
 
 func decodeReply(line []byte) (Reply, *Error) {
@@ -138,7 +158,7 @@ func checkVersion(line []byte) *Error {
 
 func known(k Kind) bool {
 	switch k {
-	case KindHello, KindSnapshot, KindFault, KindDone:
+	case KindHello, KindSnapshot, KindFault, KindWatched, KindNeighbours, KindDone:
 		return true
 	}
 	return false

@@ -26,8 +26,8 @@ type Writer struct {
 	left int
 }
 
-// doneRoom is kept free for the done line, so that a long answer is short of looks but not cut off.
-const doneRoom = 64
+// endRoom is kept free for the watched and the done line, so that a long answer is short of looks but not cut off.
+const endRoom = 128
 
 // NewWriter returns a Writer on w, which gets one Write a line.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, left: MaxReplyBytes} }
@@ -41,8 +41,11 @@ func (w *Writer) Write(r Reply) error {
 		return fmt.Errorf("encode reply: %w", err)
 	}
 	line = append(line, '\n')
-	room := w.left - doneRoom
-	if r.Kind == KindDone {
+	room := w.left - endRoom
+	switch r.Kind {
+	case KindWatched:
+		room = w.left - endRoom/2
+	case KindDone:
 		room = w.left
 	}
 	if len(line) > room {

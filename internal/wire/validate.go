@@ -44,18 +44,20 @@ func validateReply(r Reply) *Error {
 	case r.Kind == "" || len(r.Kind) > maxID:
 		return garbage("kind %.20q", r.Kind)
 	case (r.Hello != nil) != (r.Kind == KindHello) && known(r.Kind),
-		(r.Snapshot != nil) != (r.Kind == KindSnapshot) && known(r.Kind),
+		(r.Snapshot != nil) != hasSnapshot(r.Kind) && known(r.Kind),
 		(r.Fault != nil) != (r.Kind == KindFault) && known(r.Kind):
 		return garbage("content does not fit kind %q", r.Kind)
 	case r.Kind == KindHello && !short(r.Hello.Backend, r.Hello.Version):
 		return garbage("hello is too long")
 	case r.Kind == KindFault:
 		return validateFault(*r.Fault)
-	case r.Kind == KindSnapshot:
+	case hasSnapshot(r.Kind):
 		return validateSnapshot(*r.Snapshot)
 	}
 	return nil
 }
+
+func hasSnapshot(k Kind) bool { return k == KindSnapshot || k == KindNeighbours }
 
 func validateSnapshot(s gpu.Snapshot) *Error {
 	switch {
@@ -88,7 +90,8 @@ func validateReading(r gpu.Reading) *Error {
 	if problem := validateDevice(r.Device); problem != nil {
 		return problem
 	}
-	if !validFigures(r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free) || !short(r.ProcessesUnknown) {
+	if !validFigures(r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free) ||
+		!short(r.ProcessesUnknown, r.Memory.Unjudged) {
 		return garbage("device %q: impossible memory or reason", r.Device.ID)
 	}
 	for _, f := range r.Facts {

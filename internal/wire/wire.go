@@ -7,6 +7,8 @@
 //	 │  ◄── {"bookend":1,"kind":"snapshot",…}\n   one per look (watch: one per sample)
 //	 │  ◄── {"bookend":1,"kind":"fault",…}\n      the driver as a whole said no; looks may be missing
 //	 │                                           (a device's own faults stand in each snapshot)
+//	 │  ◄── {"bookend":1,"kind":"watched"}\n      where neighbours were asked for: nothing more about Devices follows
+//	 │  ◄── {"bookend":1,"kind":"neighbours",…}\n the look at the node's other devices
 //	 │  ◄── {"bookend":1,"kind":"done"}\n         last line; an answer without it is cut off
 //
 // A backend that knows only the vendor-neutral core is complete. Fields it does not know it leaves out: a
@@ -73,6 +75,9 @@ const (
 	// KindNeighbours carries the snapshot that Request.Neighbours asks for. A backend that knows nothing of it
 	// leaves it out: nothing is known of the other devices then.
 	KindNeighbours Kind = "neighbours"
+	// KindWatched says that all that was asked of Devices was sent: what goes wrong after it goes wrong elsewhere.
+	// A backend that touches no other device leaves it out.
+	KindWatched Kind = "watched"
 )
 
 // Reply is one line of a backend's answer; which pointer is set follows from Kind.

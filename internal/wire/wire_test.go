@@ -21,7 +21,8 @@ func request() Request {
 			Max: 5 * time.Second, Flat: 3 * time.Second, SlackBytes: 32 << 20,
 			Expect: map[gpu.ID]gpu.Expected{"GPU-1": {UsedBytes: 7, PIDs: []int{3}}},
 		},
-		Options: Options{NVMLLibrary: "/usr/lib/libnvidia-ml.so.1"},
+		Neighbours: true,
+		Options:    Options{NVMLLibrary: "/usr/lib/libnvidia-ml.so.1"},
 	}
 }
 
@@ -165,7 +166,13 @@ func TestRepliesGoThrough(t *testing.T) {
 const (
 	helloLine = `{"bookend":1,"kind":"hello","hello":{"backend":"x","version":"1"}}` + "\n"
 	doneLine  = `{"bookend":1,"kind":"done"}` + "\n"
+
+	watchedLine = `{"bookend":1,"kind":"watched"}` + "\n"
 )
+
+func neighboursLine(reading string) string {
+	return strings.Replace(snapshotLine(reading), `"snapshot"`, `"neighbours"`, 1)
+}
 
 // snapshotLine is a snapshot with one reading, of which the test gives the inside.
 func snapshotLine(reading string) string {
@@ -193,6 +200,16 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"kind without content":  {`{"bookend":1,"kind":"hello"}` + "\n", 0, Garbage},
 		"content of other kind": {strings.Replace(helloLine, `"kind":"hello"`, `"kind":"done"`, 1), 0, Garbage},
 		"flood":                 {strings.Repeat(" ", MaxReplyBytes+1), 0, TooLong},
+		"complete, neighbours":  {snapshotLine("") + watchedLine + neighboursLine(`{"device":{"id":"b"}}`) + doneLine, 4, ""},
+		"no neighbours":         {snapshotLine("") + watchedLine + doneLine, 3, ""},
+		"look after watched":    {watchedLine + snapshotLine("") + doneLine, 1, Garbage},
+		"hello after watched":   {watchedLine + helloLine + doneLine, 1, Garbage},
+		"watched twice":         {watchedLine + watchedLine + doneLine, 1, Garbage},
+		"neighbours twice":      {neighboursLine("") + neighboursLine("") + doneLine, 1, Garbage},
+		"neighbours, no look":   {`{"bookend":1,"kind":"neighbours"}` + "\n" + doneLine, 0, Garbage},
+		"watched, with a look":  {strings.Replace(snapshotLine(""), `"snapshot"`, `"watched"`, 1) + doneLine, 0, Garbage},
+		"impossible neighbour":  {watchedLine + neighboursLine(`{"device":{"id":"b"},"processes":[{"pid":0}]}`) + doneLine, 1, Garbage},
+		"song after watched":    {watchedLine + `{"bookend":1,"kind":"song"}` + "\n" + doneLine, 2, ""},
 		"unknown kind":          {`{"bookend":1,"kind":"song","song":"la"}` + "\n" + doneLine, 1, ""},
 		"unknown field":         {snapshotLine(`{"device":{"id":"a","colour":"red"},"heat":3}`) + doneLine, 2, ""},
 
@@ -206,6 +223,7 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"nameless device":  {snapshotLine(`{"device":{}}`), 0, Garbage},
 		"device twice":     {snapshotLine(`{"device":{"id":"a"}},{"device":{"id":"a"}}`), 0, Garbage},
 		"newline in an id": {snapshotLine(`{"device":{"id":"a\nb"}}`), 0, Garbage},
+		"long reason":      {snapshotLine(`{"device":{"id":"a"},"memory":{"unjudged":"` + strings.Repeat("x", maxText+1) + `"}}`), 0, Garbage},
 		"before boot":      {strings.Replace(snapshotLine(""), `"at":5`, `"at":-5`, 1), 0, Garbage},
 		"nameless fault":   {`{"bookend":1,"kind":"fault","fault":{}}` + "\n", 0, Garbage},
 	}
@@ -254,8 +272,10 @@ func TestWriterKeepsRoomForDone(t *testing.T) {
 		err = w.Write(look)
 	}
 	expectProblem(t, err, TooLong)
-	if err := w.Write(Reply{Kind: KindDone}); err != nil {
-		t.Error(err)
+	for _, end := range []Kind{KindWatched, KindDone} {
+		if err := w.Write(Reply{Kind: end}); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := DecodeReplies(out.Bytes()); err != nil {
 		t.Errorf("an answer filled to the brim does not decode: %v", err)
@@ -274,6 +294,7 @@ func TestWriterReportsAClosedPipe(t *testing.T) {
 func FuzzDecodeReplies(f *testing.F) {
 	f.Add(encode(f, replies()))
 	f.Add([]byte(helloLine + snapshotLine(`{"device":{"id":"a"},"processes":[{"pid":1}],"memory":{"used":{"bytes":5}}}`) + doneLine))
+	f.Add([]byte(snapshotLine("") + watchedLine + neighboursLine(`{"device":{"id":"b"},"memory":{"unjudged":"why"}}`) + doneLine))
 	f.Add([]byte(`{"bookend":2}` + "\n"))
 	f.Add([]byte(snapshotLine(`null`)))
 	f.Add([]byte(`null`))
@@ -284,7 +305,7 @@ func FuzzDecodeReplies(f *testing.F) {
 			t.Fatalf("error of another kind: %v", err)
 		}
 		for _, r := range got {
-			if r.Kind == KindSnapshot {
+			if hasSnapshot(r.Kind) {
 				impossible(t, *r.Snapshot)
 			}
 			line, err := json.Marshal(r)
