@@ -11,12 +11,20 @@ import (
 const accuracyHead = `# Accuracy
 What Bookend says of real GPUs, against what is true. Small real programs leave memory behind in known ways, jobs run
 as an unprivileged user under a real Slurm, and each run is judged by machine: a run is *right* if every one of its
-checks is (codes, process, bytes, card, owner and evidence, exit code, the node's state, the words in the job's log),
-*wrong* if one is not, and *broken* if the scene itself did not come about, so that nothing was judged. Bytes count
-as right within 64 MiB of what nvidia-smi says the process holds.
+checks is (codes, process, its classes, those who may hold what nobody is listed for, bytes, card, job blamed and
+evidence, exit code, the node's state, the words in the job's log), *wrong* if one is not, and *broken* if the scene
+itself did not come about, so that nothing was judged. Bytes count as right within 64 MiB of what nvidia-smi says the
+process holds.
+
+*Controls* are runs with the rule switched off that the scenario is about: the judge must call them wrong, or it
+would pass a Bookend without that rule.
+
+All figures are of the driver and cards named under Machines. MIG instances were tested on fakes alone: none of these
+machines has MIG on.
 
 This page is made by ` + "`go run ./test/gpu/accuracy`" + ` from the [raw records](../test/gpu/records) alone, which hold every check,
-both ends of each job, its log, and nvidia-smi's output at each point. ` + "`make gpu-test`" + ` makes such records.
+both ends of each job, its log, nvidia-smi's output at each point, what /proc said of each holder, and the lines of
+slurmd's log about its hooks. ` + "`make gpu-test`" + ` makes such records.
 `
 
 const noRecords = "\nThere is no record yet.\n"
@@ -29,27 +37,73 @@ func accuracy(files []record.File) string {
 	if len(files) == 0 {
 		return b.String() + noRecords
 	}
-	b.WriteString("\n## Result\n\n| scenario | right | wrong | broken |\n| --- | --- | --- | --- |\n")
 	all := byScenario(files)
+	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "| [%s](#%s) | %d | %d | %d |\n", s.title, anchor(s.title), s.count(record.Right), s.count(record.Wrong), s.count(record.Broken))
+		if len(s.runs) > 0 {
+			b.WriteString(s.result())
+		}
 	}
+	b.WriteString(controls(all))
 	b.WriteString("\n## Machines\n\n")
 	b.WriteString(machines(files))
 	for _, s := range all {
-		b.WriteString(s.section())
+		if len(s.runs) > 0 {
+			b.WriteString(s.section())
+		}
 	}
 	return b.String()
 }
 
+// result is a scenario's line: what was said of it in all its runs.
+func (s *scenario) result() string {
+	right := fmt.Sprintf("%d of %d", s.count(record.Right), len(s.runs))
+	for _, o := range []record.Outcome{record.Wrong, record.Broken} {
+		if n := s.count(o); n > 0 {
+			right += fmt.Sprintf(", %d %s", n, o)
+		}
+	}
+	return fmt.Sprintf("| [%s](#%s) | %s | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth, right,
+		s.each(run.verdict), s.each(run.evidence), s.settleTimes())
+}
+
+// each gathers what the runs say, every different answer once.
+func (s *scenario) each(say func(run) string) string {
+	var all []string
+	for _, r := range s.runs {
+		if text := say(r); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, " *or* ")
+}
+
+// controls renders the table of runs with a rule switched off.
+func controls(all []*scenario) string {
+	var b strings.Builder
+	for _, s := range all {
+		for _, r := range s.controls {
+			caught := "yes"
+			if !r.AsItShould() {
+				caught = "**no: it is called " + string(r.Outcome) + "**"
+			}
+			fmt.Fprintf(&b, "| %s%d | [%s](#%s) | `%s` | %s | %s |\n", r.from, r.Number, s.title, anchor(s.title), oneLine(r.Control), caught, r.firstComplaint())
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n## Controls\n\n| run | scenario | switched off | called wrong | by the check, among others |\n| --- | --- | --- | --- | --- |\n" + b.String()
+}
+
 func machines(files []record.File) string {
 	var b strings.Builder
-	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering | command |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, f := range files {
 		m := f.Machine
-		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s |\n", name(i), f.Date.Format("2006-01-02 15:04"),
-			m.GPUs, m.GPU, m.Driver, m.Kernel, m.System, m.Slurm, m.Track, orDash(m.Torch), m.Bookend, orDash(m.Orders))
+		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s | `%s` |\n", name(i), f.Date.Format("2006-01-02 15:04"),
+			m.GPUs, m.GPU, m.Driver, m.Kernel, m.System, m.Slurm, m.Track, orDash(m.Torch), m.Bookend, orDash(m.Orders), f.Command)
 	}
 	return b.String()
 }
@@ -81,7 +135,7 @@ func anchor(title string) string {
 // scenario is all runs of one, over all records.
 type scenario struct {
 	id, title, truth string
-	runs             []run
+	runs, controls   []run
 }
 
 type run struct {
@@ -101,7 +155,11 @@ func byScenario(files []record.File) []*scenario {
 			}
 			s := all[at]
 			s.title, s.truth = r.Title, r.Truth // the latest wording
-			s.runs = append(s.runs, run{name(i), r})
+			if r.Control != "" {
+				s.controls = append(s.controls, run{name(i), r})
+			} else {
+				s.runs = append(s.runs, run{name(i), r})
+			}
 		}
 	}
 	return all
@@ -114,117 +172,4 @@ func (s *scenario) count(o record.Outcome) (n int) {
 		}
 	}
 	return n
-}
-
-func (s *scenario) section() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s\n**True:** %s\n\n", s.title, s.truth)
-	b.WriteString("| run | mode | outcome | at the start | at the end | held | reported | settled | prolog | epilog |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
-	for _, r := range s.runs {
-		b.WriteString(r.row())
-	}
-	for _, r := range s.runs {
-		b.WriteString(r.complaints())
-	}
-	return b.String()
-}
-
-// row shows the job that the run is about: the last one.
-func (r run) row() string {
-	job := record.Job{}
-	if n := len(r.Jobs); n > 0 {
-		job = r.Jobs[n-1]
-	}
-	for _, j := range r.Jobs { // of several, one with a finding
-		if j.End != nil && len(j.End.Findings) > 0 {
-			job = j
-		}
-	}
-	holds, reported := "-", "-"
-	if r.Holder != nil {
-		holds = mib(r.Holder.Held)
-	}
-	for _, e := range []*record.End{job.Start, job.End} {
-		if e != nil && len(e.Findings) > 0 {
-			reported = mib(e.Findings[0].Bytes)
-		}
-	}
-	return fmt.Sprintf("| %s%d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.from, r.Number, r.Mode, r.Outcome,
-		said(job.Start), said(job.End), holds, reported, settled(job.End), took(job, "bookend-prolog"), took(job, "bookend-epilog"))
-}
-
-func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
-
-// said is what Bookend said at one end: codes with process, owner and evidence, then what followed.
-func said(e *record.End) string {
-	switch {
-	case e == nil:
-		return "nothing"
-	case len(e.Findings) == 0:
-		return "clean"
-	}
-	var all []string
-	for _, f := range e.Findings {
-		text := f.Code
-		if f.PID != 0 {
-			text += fmt.Sprintf(" process %d", f.PID)
-		}
-		if f.Job != 0 {
-			text += fmt.Sprintf(" of job %d (%s)", f.Job, f.Evidence)
-		}
-		all = append(all, text)
-	}
-	text := strings.Join(all, "; ")
-	switch {
-	case e.Exit != 0:
-		text += fmt.Sprintf(": drain, exit %d", e.Exit)
-	case e.Held != "":
-		text += ": drain held, " + e.Held
-	}
-	return text
-}
-
-// settled is how long the slowest card moved at the end.
-func settled(e *record.End) string {
-	if e == nil || len(e.Curves) == 0 {
-		return "-"
-	}
-	longest := slices.MaxFunc(e.Curves, func(a, b record.Curve) int { return int(1000 * (a.Settled - b.Settled)) })
-	return fmt.Sprintf("%.1f s", longest.Settled)
-}
-
-func took(j record.Job, program string) string {
-	for _, h := range j.Hooks {
-		if h.Program == program {
-			return fmt.Sprintf("%.2f s", h.Seconds)
-		}
-	}
-	return "-"
-}
-
-// complaints lists everything about a run that was not right.
-func (r run) complaints() string {
-	if r.Outcome == record.Right {
-		return ""
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s%d is %s:\n", r.from, r.Number, r.Outcome)
-	if r.Problem != "" {
-		fmt.Fprintf(&b, "* %s\n", oneLine(r.Problem))
-	}
-	for _, c := range r.Checks {
-		if !c.Right {
-			fmt.Fprintf(&b, "* %s: want `%s`, got `%s`\n", c.What, oneLine(c.Want), oneLine(c.Got))
-		}
-	}
-	return b.String()
-}
-
-func oneLine(text string) string {
-	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "`", "'")
-	if len(text) > 300 {
-		text = text[:300] + "..."
-	}
-	return text
 }

@@ -36,8 +36,11 @@ func TestAccuracyShowsWhatWasWrong(t *testing.T) {
 	orphan := record.Job{
 		ID: 7, Start: &record.End{Curves: []record.Curve{{State: "clean"}}},
 		End: &record.End{
-			Exit: 10, Curves: []record.Curve{{Settled: 0.2}, {Settled: 0.4}},
-			Findings: []record.Finding{{Code: "BKD-ORPHAN", PID: 99, Bytes: 21 << 30, Job: 7, Evidence: "exclusive"}},
+			Exit: 10, Curves: []record.Curve{{State: "flat", Settled: 0.2}, {State: "flat", Settled: 0.4, Span: 3.6}},
+			Findings: []record.Finding{{
+				Code: "BKD-ORPHAN", PID: 99, Bytes: 21 << 30, Job: 7, Evidence: "exclusive", Classes: []string{"orphan"},
+				Candidates: []record.Candidate{{PID: 98, Classes: []string{"exported"}}, {PID: 99}},
+			}},
 		},
 		Hooks: []record.Hook{{Program: "bookend-prolog", Seconds: 0.031}, {Program: "bookend-epilog", Seconds: 4.5}},
 	}
@@ -45,15 +48,16 @@ func TestAccuracyShowsWhatWasWrong(t *testing.T) {
 		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 1, Mode: "enforce", Outcome: record.Right,
 			Holder: &record.Holder{Held: 20 << 30}, Jobs: []record.Job{orphan}, Checks: []record.Check{{Right: true}}},
 		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 2, Mode: "enforce", Outcome: record.Wrong,
-			Checks: []record.Check{{What: "process", Want: "99", Got: "a `b`\nc"}, {What: "fine", Right: true}}},
+			Checks: []record.Check{{What: "process", Want: "99", Got: "a `b`\n|c"}, {What: "fine", Right: true}}},
 		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 3, Outcome: record.Broken, Problem: "no job"},
 	}
 	page := accuracy([]record.File{f})
 	for _, want := range []string{
-		"| [Left behind](#left-behind) | 1 | 1 | 1 |\n",
+		"| [Left behind](#left-behind) | It is there. | 1 of 3, 1 wrong, 1 broken | end: BKD-ORPHAN: drain, exit 10 *or* nothing | " +
+			"job by exclusive; process is orphan; 2 may hold it: exported *or* - | 0.4 s, watched 3.6 s |\n",
 		"2 × Example GPU",
 		"| A1 | enforce | right | clean | BKD-ORPHAN process 99 of job 7 (exclusive): drain, exit 10 | 20480 MiB | 21504 MiB | 0.4 s | 0.03 s | 4.50 s |\n",
-		"A2 is wrong:\n* process: want `99`, got `a 'b' c`\n",
+		"A2 is wrong:\n* process: want `99`, got `a 'b' ¦c`\n",
 		"A3 is broken:\n* no job\n",
 	} {
 		if !strings.Contains(page, want) {
@@ -62,6 +66,27 @@ func TestAccuracyShowsWhatWasWrong(t *testing.T) {
 	}
 	if strings.Contains(page, "fine") {
 		t.Errorf("a check that was right is listed as a complaint:\n%s", page)
+	}
+}
+
+// A control that the judge found right is a fault of the judge, and the page must say so.
+func TestAccuracyShowsControls(t *testing.T) {
+	f := sample
+	one := record.Run{Scenario: "left", Title: "Left behind", Number: 1, Outcome: record.Right, Checks: []record.Check{{Right: true}}}
+	caught, missed := one, one
+	caught.Control, caught.Outcome = "look: {holders: false}", record.Wrong
+	caught.Checks = []record.Check{{What: "may hold it", Want: "[1]", Got: "[]"}}
+	missed.Control = "thresholds: {}"
+	f.Runs = []record.Run{one, caught, missed}
+	page := accuracy([]record.File{f})
+	for _, want := range []string{
+		"| [Left behind](#left-behind) |  | 1 of 1 |",
+		"| A1 | [Left behind](#left-behind) | `look: {holders: false}` | yes | may hold it: want `[1]`, got `[]` |\n",
+		"| A1 | [Left behind](#left-behind) | `thresholds: {}` | **no: it is called right** | - |\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("lacks %q:\n%s", want, page)
+		}
 	}
 }
 
