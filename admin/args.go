@@ -12,8 +12,9 @@ import (
 
 // call is a command's part of the command line, read.
 type call struct {
-	node string   // --node, where the command has it
-	args []string // all that is no flag
+	node  string   // --node, where the command has it
+	force bool     // --force, likewise
+	args  []string // all that is no flag
 }
 
 // read reads a command's arguments: flags may stand before, after and between the others. Where the command is not
@@ -24,6 +25,9 @@ func (c command) read(env stage.Env, args []string) (_ call, exit int, done bool
 	var got call
 	if c.perNode {
 		flags.StringVar(&got.node, "node", "", "")
+	}
+	if c.forced {
+		flags.BoolVar(&got.force, "force", false, "")
 	}
 	for {
 		err := flags.Parse(args)
@@ -55,6 +59,9 @@ func (c command) help() string {
 	if c.perNode {
 		text += "  --node NODE  the node's name in Slurm, where several slurmd share this host\n"
 	}
+	if c.forced {
+		text += "  --force      although a job has the card\n"
+	}
 	return text
 }
 
@@ -62,6 +69,9 @@ func (c command) usage() string {
 	text := c.name
 	if c.perNode {
 		text += " [--node NODE]"
+	}
+	if c.forced {
+		text += " [--force]"
 	}
 	if c.operands != "" {
 		text += " " + c.operands

@@ -18,7 +18,7 @@ var version = "unknown"
 const (
 	exitOK       = 0
 	exitTrouble  = 1 // it could not be done, or what was checked would not work; the message says why
-	exitNotFound = 3 // no such job, or no such node, on record
+	exitNotFound = 3 // no such job, node or GPU
 	exitUsage    = 64
 )
 
@@ -27,17 +27,19 @@ type command struct {
 	operands    string // as usage shows them
 	least, most int    // how many of them
 	perNode     bool   // has --node
+	forced      bool   // has --force
 	summary     string
 	run         func(stage.Env, call) int
 }
 
 func commands() []command {
 	return []command{
-		{"show", "JOBID", 1, 1, true, "both ends of a job (1234, 1234_7, a SLUID)", show},
-		{"status", "", 0, 0, true, "the node at a glance, from its records; asks no driver", status},
-		{"snapshot", "", 0, 0, false, "ask the driver now: each GPU's memory and processes", snapshot},
-		{"config", "check [FILE]", 1, 2, false, "is a configuration valid and root's, and can the hooks start the backend", configure},
-		{"version", "", 0, 0, false, "version of this program", showVersion},
+		{"show", "JOBID", 1, 1, true, false, "both ends of a job (1234, 1234_7, a SLUID)", show},
+		{"status", "", 0, 0, true, false, "the node at a glance, from its records; asks no driver", status},
+		{"snapshot", "", 0, 0, false, false, "ask the driver now: each GPU's memory and processes", snapshot},
+		{"baseline", "[accept GPU | reset GPU|all]", 0, 2, true, true, "what the cards carry without any job; accept it for a card, or forget it", baseline},
+		{"config", "check [FILE]", 1, 2, false, false, "is a configuration valid and root's, and can the hooks start the backend", configure},
+		{"version", "", 0, 0, false, false, "version of this program", showVersion},
 	}
 }
 
@@ -85,7 +87,11 @@ func usage() string {
 	var b strings.Builder
 	b.WriteString("usage: bookend COMMAND [ARGUMENTS]\n")
 	for _, c := range commands() {
-		fmt.Fprintf(&b, "  %-28s %s\n", c.usage(), c.summary)
+		text := c.usage()
+		if len(text) > 28 {
+			text += fmt.Sprintf("\n%30s", "")
+		}
+		fmt.Fprintf(&b, "  %-28s %s\n", text, c.summary)
 	}
 	return b.String()
 }

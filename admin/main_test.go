@@ -75,6 +75,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{}, {"nope"}, {"show"}, {"show", "1", "2"}, {"show", "--nod", "n1", "1"}, {"show", "x"}, {"status", "1"}, {"snapshot", "--node", "n1"},
+		{"baseline", "take"}, {"baseline", "accept"}, {"baseline", "reset"}, {"baseline", "reset", "all", "now"}, {"baseline", "--force"},
 		{"config"}, {"config", "look"}, {"config", "check", "a", "b"},
 	} {
 		got := bookend(0, "", args...)

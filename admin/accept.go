@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/inventory"
+	"bookend/internal/report"
+	"bookend/internal/stage"
+	"bookend/internal/view"
+)
+
+// quietTime is how long a probe on the card is waited for: one takes up to half a second.
+const quietTime = 2 * time.Second
+
+// accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
+// is loaded anew.
+func accept(env stage.Env, cfg config.Config, all records, name string, force bool) error {
+	if why := stuck(env, cfg, all); why != "" {
+		return errors.New(why)
+	}
+	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	s, _, err := stage.Snapshot(env, cfg)
+	if err != nil {
+		return err
+	}
+	first, err := named(s, name)
+	if err != nil {
+		return err
+	}
+	id := plain(first.Device.ID)
+	if job := holding(all, first.Device, epoch); job != "" && !force {
+		return fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say --force", id, job)
+	}
+	b, err := again(env, cfg, all, first)
+	if err != nil {
+		return fmt.Errorf("refusing to accept what is on %s: %w", id, err)
+	}
+	b.Epoch = epoch
+	if err := all.store.PutBaseline(b); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Stdout, "accepted: %s on %s count as its own until the driver is loaded anew, or: bookend baseline reset %s\n",
+		view.Figure(gpu.Bytes(b.Bytes)), id, id)
+	return nil
+}
+
+// again looks a second time, while no probe is at work: memory that changes is somebody's, or on its way back.
+func again(env stage.Env, cfg config.Config, all records, first gpu.Reading) (finding.Baseline, error) {
+	id := first.Device.ID
+	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
+	defer release()
+	if why := busy[id]; why != "" {
+		return finding.Baseline{}, errors.New(why)
+	}
+	s, who, err := stage.Snapshot(env, cfg)
+	if err != nil {
+		return finding.Baseline{}, err
+	}
+	r, ok := s.Reading(id)
+	if !ok || r.Memory.Used != first.Memory.Used {
+		return finding.Baseline{}, errors.New("it is still changing")
+	}
+	b, err := acceptable(r, who, cfg.Thresholds)
+	b.At = s.At
+	return b, err
+}
+
+// acceptable is the baseline of a card that carries no more than a card may, beside services of the node.
+func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) (finding.Baseline, error) {
+	b := finding.Baseline{GPU: r.Device.ID, Accepted: true, Holder: "accepted"}
+	if r.ProcessesUnknown != "" {
+		return b, fmt.Errorf("its processes are unknown: %s", report.Clean(r.ProcessesUnknown, 200))
+	}
+	for _, p := range r.Processes {
+		facts := who[p.PID]
+		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() || p.Memory.Bytes > finding.MaxBaseline {
+			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID, report.Clean(facts.Name, nameWidth))
+		}
+		b.Residents = append(b.Residents, finding.Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
+	}
+	limits := finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)}
+	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
+	switch {
+	case unknown != "":
+		return b, fmt.Errorf("how much that is is unknown: %s", report.Clean(unknown, 200))
+	case bytes == 0:
+		return b, errors.New("there is nothing: all memory in use is explained")
+	case bytes > finding.MaxBaseline:
+		return b, fmt.Errorf("%s are more than the %d MiB that a card may carry: somebody holds them. Look who has the driver open "+
+			"(fuser -v /dev/nvidia*) and end it; if the memory stays, reset the card or reboot the node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+	}
+	b.Bytes = bytes
+	return b, nil
+}
+
+// named finds the one card that an admin means: by UUID, by bus id, as nvidiaN, or by a number where the driver's
+// index and the device's minor do not name two cards.
+func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
+	var found []gpu.Reading
+	for _, r := range s.Readings {
+		if means(r, name) {
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
+	}
+	return gpu.Reading{}, fmt.Errorf("%q may mean %d cards: give the UUID, as bookend snapshot shows it", name, len(found))
+}
+
+func means(r gpu.Reading, name string) bool {
+	d := r.Device
+	if bus, err := gpu.ParseBusID(name); err == nil && bus == d.BusID || name == string(d.ID) {
+		return true
+	}
+	isMinor := d.Minor != nil && (name == strconv.Itoa(*d.Minor) || name == fmt.Sprintf("nvidia%d", *d.Minor))
+	return isMinor || r.NVIDIA != nil && r.NVIDIA.NVMLIndex != nil && name == strconv.Itoa(*r.NVIDIA.NVMLIndex)
+}
+
+// holding names a job that has the card now, or may have it; empty for none.
+func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
+	for _, r := range all.runs {
+		if _, over := r.Superseded(all.runs); over || r.Closed() || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
+			continue
+		}
+		anywhere := len(r.Devices) == 0
+		for _, a := range r.Devices {
+			related := a.Device.ID == d.Parent && d.Parent != "" || a.Device.Parent == d.ID
+			anywhere = anywhere || a.Device.ID == "" || a.Device.ID == d.ID || related
+		}
+		if anywhere {
+			return view.Name(r)
+		}
+	}
+	return ""
+}
+
+// plain is a card's id for a terminal.
+func plain(id gpu.ID) report.Safe { return report.Clean(string(id), nameWidth) }
