@@ -19,27 +19,23 @@ import (
 // holder is a program the daemon started.
 type holder struct {
 	record.Holder
-	line     string // its ready line
-	children []int  // that it named there
-	cmd      *exec.Cmd
-	ended    bool
+	line  string // its ready line
+	cmd   *exec.Cmd
+	ended bool
 }
 
-// ready takes down what the program said of itself. Its PID is the one it was started under: in a PID namespace of
-// its own it knows another.
+// ready takes down what the program said of itself: also its PID, for what was started may have stayed outside of a
+// namespace that it made.
 func (h *holder) ready(line string, uid uint32) {
 	h.line = line
 	said := parseReady(line)
+	pid := int(number(said["pid"]))
 	h.Holder = record.Holder{
-		PID: h.cmd.Process.Pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]),
-		Cgroup: cgroupOf(h.cmd.Process.Pid),
-	}
-	for _, m := range regexp.MustCompile(`\bchild=(\d+)`).FindAllStringSubmatch(line, -1) {
-		h.children = append(h.children, int(number(m[1])))
+		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]), Cgroup: cgroupOf(pid),
 	}
 }
 
-// kill ends the process by SIGKILL and reaps it: afterwards its PID is nobody's. Its children live.
+// kill ends what was started by SIGKILL and reaps it: afterwards its PID is nobody's. Its children live.
 func (h *holder) kill() {
 	if h.ended {
 		return

@@ -80,6 +80,55 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// The judge must see each way in which a finding can be wrong.
+func TestNames(t *testing.T) {
+	want := leftover{
+		code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8}, candidate: "exported", job: 3, evidence: "exclusive",
+	}
+	good := record.Finding{
+		Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a", Bytes: 1000 * mib, Job: 3, Evidence: "exclusive", Searched: true,
+		Candidates: []record.Candidate{{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported", "orphan"}}},
+	}
+	for name, change := range map[string]func(*record.Finding){
+		"":                        func(*record.Finding) {},
+		"another process":         func(f *record.Finding) { f.PID = 8 },
+		"a class less":            func(f *record.Finding) { f.Classes = f.Classes[:1] },
+		"another job":             func(f *record.Finding) { f.Job = 4 },
+		"a hint for a proof":      func(f *record.Finding) { f.Evidence = "environment" },
+		"unknown":                 func(f *record.Finding) { f.Unknown = "why" },
+		"another card":            func(f *record.Finding) { f.GPU = "GPU-b" },
+		"half of it":              func(f *record.Finding) { f.Bytes /= 2 },
+		"a candidate less":        func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
+		"a candidate more":        func(f *record.Finding) { f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}}) },
+		"a candidate's class":     func(f *record.Finding) { f.Candidates[0].Classes = nil },
+		"a search cut short":      func(f *record.Finding) { f.Searched = false },
+		"nobody accused":          func(f *record.Finding) { *f = record.Finding{} },
+		"the same in other order": func(f *record.Finding) { slices.Reverse(f.Candidates) },
+	} {
+		f := good
+		f.Candidates = slices.Clone(good.Candidates)
+		change(&f)
+		r := run{rec: &record.Run{}, scene: &scene{holder: &record.Holder{GPU: "GPU-a", Held: 1000 * mib, Allocated: 900 * mib}}}
+		r.names(f, want)
+		if got, want := r.rec.Judge() == record.Right, name == "" || name == "the same in other order"; got != want {
+			t.Errorf("%q: right is %v: %+v", name, got, r.rec.Checks)
+		}
+	}
+}
+
+// A clean end for which all of /proc was searched is no clean end.
+func TestCleanWithoutSearch(t *testing.T) {
+	for _, scan := range []*record.Scan{nil, {Looked: 100}} {
+		end := &record.End{Curves: []record.Curve{{State: "clean"}}}
+		job := &record.Job{Start: end, End: &record.End{Curves: end.Curves, Scan: scan}, Output: "| bookend: GPU 0 of n clean: x\n| bookend: GPU 0 of n left clean by your job\n"}
+		r := run{lane: &lane{node: "n"}, rec: &record.Run{}}
+		r.clean(job)
+		if got := r.rec.Judge() == record.Right; got != (scan == nil) {
+			t.Errorf("scan %v: right is %v: %+v", scan, got, r.rec.Checks)
+		}
+	}
+}
+
 func TestRightCards(t *testing.T) {
 	cards := []card{{uuid: "GPU-a"}, {uuid: "GPU-b"}}
 	for name, tc := range map[string]struct {

@@ -170,7 +170,7 @@ func (r *run) leavePhantom(program string, args ...string) error {
 		if err != nil {
 			return err
 		}
-		h.Role, h.Proc = "dead: killed while its child lives", readProc(h.PID)
+		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
 		children := r.kin("child with inherited descriptors")
 		if len(children) == 0 {
 			return fmt.Errorf("process %d has no child with the driver open: %q", h.PID, h.line)
@@ -294,7 +294,7 @@ var imported = step{
 			exporter, importer := s.holders[0], s.holders[1]
 			exporter.Role, importer.Role = "dead: allocated the memory", "maps it"
 			exporter.Proc, importer.Proc = readProc(exporter.PID), readProc(importer.PID)
-			exporter.kill()
+			exporter.kill() // it may have ended by itself
 			if err := awaitGone(exporter.PID); err != nil {
 				return err
 			}

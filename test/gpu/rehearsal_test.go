@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,35 +31,60 @@ func build(t *testing.T) (programs string) {
 	return programs
 }
 
-// TestRehearsal runs the lane with fake GPUs under a real Slurm, so that it works when it meets a real one.
+// TestRehearsal runs all scenarios and controls with fake GPUs under a real Slurm, so that they work when they meet
+// real ones.
 func TestRehearsal(t *testing.T) {
 	programs, out := build(t), t.TempDir()
-	names := "cuda-clean,no-gpu,orphan-observe,inherited,freed,timings"
-	said, err := exec.Command(filepath.Join(programs, "gpu-lane"), "--fake", "2", "--runs", "1", "--only", names,
+	said, err := exec.Command(filepath.Join(programs, "gpu-lane"), "--fake", "4", "--fake-nodes", "3", "--runs", "1",
 		"--programs", programs, "--out", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	count := map[string]int{}
+	runs, controls, timed := map[string]int{}, map[string]int{}, 0
 	for _, f := range rehearsed(t, out) {
 		for _, r := range f.Runs {
-			if r.Outcome != record.Right || r.Judge() != record.Right {
-				t.Errorf("%s is %s", r.Scenario, r.Outcome)
+			if !r.AsItShould() || r.Judge() != r.Outcome {
+				t.Errorf("%s is %s, control %q", r.Scenario, r.Outcome, r.Control)
 			}
-			count[r.Scenario] += len(r.Checks)
+			if r.Control != "" {
+				controls[r.Scenario]++
+			} else {
+				runs[r.Scenario] += len(r.Checks)
+			}
 		}
 		if f.Timings != nil {
-			count[timingsName] = len(f.Timings.Programs)
+			timed = len(f.Timings.Programs)
 		}
 	}
-	for _, name := range strings.Split(names, ",") {
-		if count[name] < 4 {
-			t.Errorf("%s: %d checks or programs, want at least 4", name, count[name])
+	for _, c := range chains() {
+		for _, s := range c.steps {
+			if runs[s.name] < 4 && !c.real {
+				t.Errorf("%s: %d checks, want at least 4", s.name, runs[s.name])
+			}
 		}
+		for _, off := range c.controls {
+			if controls[off.step] != 1 && !c.real {
+				t.Errorf("%s: %d controls, want one", off.step, controls[off.step])
+			}
+		}
+	}
+	if timed < 4 {
+		t.Errorf("%d programs were timed, want at least 4", timed)
 	}
 	// What a rehearsal wrote must never be published.
 	if _, err := record.Load(out); err == nil {
 		t.Error("a rehearsal's record was loaded for publication")
+	}
+}
+
+// A control names a step of its own chain, and switches something off.
+func TestControls(t *testing.T) {
+	for _, c := range chains() {
+		for _, off := range c.controls {
+			if !slices.ContainsFunc(c.steps, func(s step) bool { return s.name == off.step }) || off.String() == "" {
+				t.Errorf("control of %q switches off %q", off.step, off.String())
+			}
+		}
 	}
 }
 

@@ -70,6 +70,22 @@ func TestLoadRefusesUnknownFields(t *testing.T) {
 	}
 }
 
+// A control that the judge finds right shows a judge that would not notice.
+func TestAsItShould(t *testing.T) {
+	for _, tc := range []struct {
+		control string
+		outcome Outcome
+		want    bool
+	}{
+		{"", Right, true}, {"", Wrong, false}, {"", Broken, false},
+		{"look: {}", Right, false}, {"look: {}", Wrong, true}, {"look: {}", Broken, false},
+	} {
+		if got := (Run{Control: tc.control, Outcome: tc.outcome}).AsItShould(); got != tc.want {
+			t.Errorf("control %q, outcome %s: %v", tc.control, tc.outcome, got)
+		}
+	}
+}
+
 func TestMedian(t *testing.T) {
 	for want, millis := range map[float64][]float64{0: nil, 3: {9, 1, 3}, 2.5: {4, 1, 3, 2}} {
 		if got := (Timing{Millis: millis}).Median(); got != want {
