@@ -90,16 +90,18 @@ func TestNames(t *testing.T) {
 		Candidates: []record.Candidate{{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported", "orphan"}}},
 	}
 	for name, change := range map[string]func(*record.Finding){
-		"":                        func(*record.Finding) {},
-		"another process":         func(f *record.Finding) { f.PID = 8 },
-		"a class less":            func(f *record.Finding) { f.Classes = f.Classes[:1] },
-		"another job":             func(f *record.Finding) { f.Job = 4 },
-		"a hint for a proof":      func(f *record.Finding) { f.Evidence = "environment" },
-		"unknown":                 func(f *record.Finding) { f.Unknown = "why" },
-		"another card":            func(f *record.Finding) { f.GPU = "GPU-b" },
-		"half of it":              func(f *record.Finding) { f.Bytes /= 2 },
-		"a candidate less":        func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
-		"a candidate more":        func(f *record.Finding) { f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}}) },
+		"":                   func(*record.Finding) {},
+		"another process":    func(f *record.Finding) { f.PID = 8 },
+		"a class less":       func(f *record.Finding) { f.Classes = f.Classes[:1] },
+		"another job":        func(f *record.Finding) { f.Job = 4 },
+		"a hint for a proof": func(f *record.Finding) { f.Evidence = "environment" },
+		"unknown":            func(f *record.Finding) { f.Unknown = "why" },
+		"another card":       func(f *record.Finding) { f.GPU = "GPU-b" },
+		"half of it":         func(f *record.Finding) { f.Bytes /= 2 },
+		"a candidate less":   func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
+		"a candidate more": func(f *record.Finding) {
+			f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}})
+		},
 		"a candidate's class":     func(f *record.Finding) { f.Candidates[0].Classes = nil },
 		"a search cut short":      func(f *record.Finding) { f.Searched = false },
 		"nobody accused":          func(f *record.Finding) { *f = record.Finding{} },
