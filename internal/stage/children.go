@@ -19,6 +19,7 @@ const (
 	opProcesses = "processes" // other processes' /proc
 	opHolders   = "holders"   // all of /proc: who has a card open
 	opSharing   = "sharing"   // Slurm's own files: are GPUs given out in parts?
+	opCleanup   = "cleanup"   // ends processes that are proven to be the ended job's
 	opDisk      = "disk"      // log file, archive of records, drop folders
 	opAppend    = "append"    // the job's log, as the user
 	opLocate    = "locate"    // where a task's output goes, as the user
@@ -35,6 +36,7 @@ func childMain(env Env, op string) int {
 		opProcesses: serveProcesses,
 		opHolders:   serveHolders,
 		opSharing:   serveSharing,
+		opCleanup:   serveCleanup,
 		opDisk:      serveDisk,
 		opAppend:    serveAppend,
 		opLocate:    serveLocate,

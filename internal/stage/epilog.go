@@ -31,7 +31,7 @@ func epilog(h *hook) {
 		h.unfinished.Store(&put)
 	}
 	h.survey(func() { h.before = h.startOf(run) })
-	h.compare(h.scene(run))
+	h.compareAtEnd(run)
 	h.decide()
 	h.text = report.End(h.report())
 	if h.store != nil {
@@ -81,4 +81,21 @@ func (h *hook) startOf(run ledger.Run) *finding.Side {
 		return nil
 	}
 	return side(*run.Start)
+}
+
+// compareAtEnd compares, ends what may be ended, and where it did looks and compares anew: what is said of the cards is
+// what is there now.
+func (h *hook) compareAtEnd(run ledger.Run) {
+	known := len(h.found)
+	h.compare(h.scene(run))
+	did := h.cleanUp(h.found[known:])
+	if len(did) == 0 {
+		return
+	}
+	h.found = h.found[:known]
+	for _, f := range did {
+		h.add(f)
+	}
+	h.now = h.look()
+	h.compare(h.scene(run))
 }

@@ -27,7 +27,7 @@ type holdersRequest struct {
 }
 
 var serveHolders = served(func(r holdersRequest) (attrib.Scan, error) {
-	return attrib.Scan{}, nil // PENDING
+	return holders.Scan(r.Proc, r.Dev, r.Budget), nil
 })
 
 var serveProcesses = served(func(r processesRequest) ([]attrib.Process, error) {
@@ -61,7 +61,9 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	request.Neighbours = h.cfg.Look.Neighbours && !h.inJob && h.looks == 0
 	answer := backend.Ask(backend.Params{Path: h.cfg.Backend, Root: h.env.EUID == 0}, request)
 	h.looks += len(answer.Snapshots)
-	// PENDING neighbours
+	if answer.Neighbours != nil {
+		h.neighbours = answer.Neighbours
+	}
 	h.troubles(answer)
 	return answer.Snapshots
 }
@@ -93,6 +95,10 @@ func (h *hook) troubles(a backend.Answer) {
 		h.panicked(a.Panic)
 	}
 	for _, t := range a.Troubles {
+		if t.Elsewhere { // nothing against this job's cards; one that hangs there is recorded as stuck all the same
+			h.add(finding.Finding{Code: code.Untraced, Unknown: string(t.Code) + ": " + t.Detail})
+			continue
+		}
 		h.add(finding.Finding{Code: t.Code, Observed: t.Detail, Expected: "a whole answer from the backend"})
 	}
 	for _, f := range a.Faults {

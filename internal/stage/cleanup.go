@@ -1,0 +1,90 @@
+package stage
+
+import (
+	"fmt"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/cleanup"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/holders"
+	"bookend/internal/slurm"
+)
+
+// cleanupRequest crosses the pipe of opCleanup: the processes to end, each with the job that it was proven to be of.
+type cleanupRequest struct {
+	Proc      string           `json:"proc"`
+	Processes []attrib.Process `json:"processes"`
+	Owner     slurm.Owner      `json:"owner"`
+	Grace     time.Duration    `json:"grace_ns"`
+}
+
+var serveCleanup = served(func(r cleanupRequest) ([]cleanup.Result, error) {
+	results := make([]cleanup.Result, 0, len(r.Processes))
+	return append(results, cleanup.End(cleanup.Order{
+		Proc: r.Proc, Grace: r.Grace, Owned: r.proves,
+		Read: func(pid int) attrib.Process { return holders.Processes(r.Proc, []int{pid})[0] },
+	}, r.Processes)...), nil
+})
+
+// proves repeats the proof on what /proc says now. A process that a sighting proved shows no job any more, and is
+// known by its start time; one whose cgroup proved it must be in that job's still.
+func (r cleanupRequest) proves(now attrib.Process) bool {
+	if now.Why != "" || now.Cgroup.Conflict != "" {
+		return false
+	}
+	for _, was := range r.Processes {
+		if was.PID != now.PID || was.Start != now.Start {
+			continue
+		}
+		if !now.Cgroup.Found() {
+			return !was.Cgroup.Found()
+		}
+		if now.Cgroup.SLUID != "" && r.Owner.SLUID != "" {
+			return now.Cgroup.SLUID == r.Owner.SLUID
+		}
+		return now.Cgroup.ID != 0 && now.Cgroup.ID == r.Owner.ID
+	}
+	return false
+}
+
+// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that. It returns what it did; nothing
+// where there was nothing to end, or no time left for it.
+func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding) {
+	targets := finding.Proven(found, h.job)
+	grace := time.Duration(h.cfg.CleanUp.Grace)
+	if !h.cfg.CleanUp.Enabled || h.inJob || len(targets) == 0 {
+		return nil
+	}
+	need := grace + 2*config.KillWait + time.Duration(h.settle.Flat)
+	if h.left(need, h.reserve()) < need {
+		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}
+	}
+	request := cleanupRequest{Proc: h.cfg.Paths.Proc, Owner: slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}, Grace: grace}
+	for _, t := range targets {
+		request.Processes = append(request.Processes, t.Process)
+	}
+	results, err := ask[[]cleanup.Result](opCleanup, request, h.left(grace+2*config.KillWait, h.reserve()))
+	if err != nil {
+		h.childFault(opCleanup, err)
+		return nil
+	}
+	for i, r := range results {
+		did = append(did, ended(targets[i], r))
+	}
+	return did
+}
+
+// ended words what became of one process.
+func ended(h finding.Holder, r cleanup.Result) finding.Finding {
+	f := finding.Finding{
+		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Expected: "a job that ends its own processes",
+		Observed: fmt.Sprintf("process %d: %s", r.PID, r.Outcome),
+	}
+	if r.Why != "" {
+		f.Observed += ": " + r.Why
+	}
+	return f
+}
