@@ -15,15 +15,15 @@ const (
 {cuda} alloc --mib 2000 --export $PWD/sock --sleep 0
 rm sock`
 
-	// leavesPhantom kills a program whose forked child keeps its descriptors, and with them its memory.
+	// leavesPhantom is a program that is killed while its forked child keeps its descriptors, and its memory.
 	leavesPhantom = `mkfifo pipe
 {cuda} alloc --mib 2000 --fork-hold --name train >pipe &
 read -r line <pipe; rm pipe; echo "$line"
-kill -9 $!; wait`
+wait`
 
 	// leavesWorkers kills a program whose workers take three seconds to notice, as PyTorch's do.
 	leavesWorkers = `mkfifo pipe
-{cuda} alloc --mib 2000 --workers 3 --name train >pipe &
+{cuda} alloc --mib 2000 --workers 2 --name train >pipe &
 read -r line <pipe; rm pipe; echo "$line"
 kill -9 $!; wait`
 )

@@ -2,12 +2,15 @@ package fakegpu
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+
+	"bookend/test/gpu/scenarios"
 )
 
 //go:embed build.sh c/*.c c/*.h
@@ -18,7 +21,7 @@ const (
 	nvmlName    = "libnvidia-ml.so.1"
 	nvmlOldName = "libnvidia-ml-old.so.1"
 	cudaName    = "libcuda.so.1"
-	programName = "fakecuda"
+	programName = "fakecuda" // its source is the real program's
 	keeperName  = "fakekeeper"
 )
 
@@ -32,7 +35,11 @@ func build(absent ...string) (map[string][]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.CopyFS(filepath.Join(dir, "src"), sources); err != nil {
+	program, err := fs.Sub(scenarios.Program, "c")
+	if err = errors.Join(err, os.CopyFS(filepath.Join(dir, "src"), sources)); err == nil {
+		err = os.CopyFS(filepath.Join(dir, "src/job"), program)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("unpack sources: %w", err)
 	}
 	out := filepath.Join(dir, "out")

@@ -3,7 +3,8 @@
 // a program that plays the user's. Memory in this world belongs to real processes and goes when they really go.
 //
 //	W/libnvidia-ml.so.1  libnvidia-ml-old.so.1  libcuda.so.1   the vendor's libraries; the old one lacks newer calls
-//	W/fakecuda           the user's CUDA program, see c/fakecuda.c for its flags
+//	W/fakecuda           the user's CUDA program, see test/gpu/scenarios/c/main.c for its flags
+//	W/nvidia-cuda-mps-*  the MPS daemon and its server; on the PATH they stand for NVIDIA's
 //	W/fakekeeper         tears released memory down as slowly as a driver does (StartKeeper); without it
 //	                     released memory is gone at once
 //	W/world.conf         what the cards are and how the driver behaves; read anew by every call (Set)

@@ -184,18 +184,23 @@ func TestForkHoldListsTheDeadParent(t *testing.T) {
 	keep(t, w)
 	c := attach(t, w)
 	p := start(t, w, "alloc", "--mib", "20480", "--fork-hold")
-	before := c.look().Cards[0]
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
+	if err := p.Kill(); err != nil || p.Holder == 0 || p.Holder == p.PID { // reaps it: it is dead
+		t.Fatalf("%v: %+v", err, p)
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", p.PID)); !os.IsNotExist(err) {
+		t.Errorf("the parent is there: %v", err)
 	}
 	after := c.look().Cards[0]
-	if after.Used != before.Used || len(after.Compute) != 1 || after.Compute[0].PID != pid(p) {
-		t.Errorf("before %+v, after the parent's end %+v", before, after)
+	if want := []process{{pid(p), (20480 + 518) * MiB}}; after.Used != (20480+527)*MiB || !slices.Equal(after.Compute, want) {
+		t.Errorf("after the parent's end %+v", after)
 	}
-	if got := heldNodes(t, w, p.Children[0]); !slices.Equal(got, []string{"nvidia-uvm", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"}) {
+	if got := heldNodes(t, w, p.Holder); !slices.Equal(got, []string{"nvidia-uvm", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"}) {
 		t.Errorf("the child holds %v", got)
 	}
-	if err := syscall.Kill(p.Children[0], syscall.SIGKILL); err != nil {
+	if n := times(t, w, p.Holder, "nvidia0"); n != 20 {
+		t.Errorf("the child holds nvidia0 %d times, want 20", n)
+	}
+	if err := syscall.Kill(p.Holder, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
@@ -204,7 +209,13 @@ func TestForkHoldListsTheDeadParent(t *testing.T) {
 // heldNodes names the world's device nodes that a process has open.
 func heldNodes(t *testing.T, w *World, pid int) []string {
 	t.Helper()
-	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.Compact(openNodes(t, w, fmt.Sprintf("/proc/%d/fd", pid)))
+}
+
+// openNodes names them once for each descriptor.
+func openNodes(t *testing.T, w *World, folder string) []string {
+	t.Helper()
+	links, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,23 +226,50 @@ func heldNodes(t *testing.T, w *World, pid int) []string {
 		}
 	}
 	slices.Sort(nodes)
-	return slices.Compact(nodes)
+	return nodes
+}
+
+// times is how often a process has a node open.
+func times(t *testing.T, w *World, pid int, node string) (n int) {
+	t.Helper()
+	for _, name := range openNodes(t, w, fmt.Sprintf("/proc/%d/fd", pid)) {
+		if name == node {
+			n++
+		}
+	}
+	return n
 }
 
 func TestWorkersVanish(t *testing.T) {
 	w := newWorld(t)
 	c := attach(t, w)
-	p := start(t, w, "alloc", "--mib", "100", "--workers", "0.3")
-	if len(p.Children) != 2 {
+	p := start(t, w, "alloc", "--mib", "100", "--workers", "3", "--workers-life", "0.3")
+	if len(p.Children) != 3 {
 		t.Fatalf("children %v", p.Children)
 	}
 	began := time.Now()
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 })
+	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
 	if took := time.Since(began); took < 300*time.Millisecond {
 		t.Errorf("memory went after %v; workers stay 300ms", took)
+	}
+}
+
+func TestWorkersHoldTheDeadParentsMemory(t *testing.T) {
+	w := newWorld(t)
+	p := start(t, w, "alloc", "--mib", "100", "--workers", "2", "--workers-life", "3600")
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if l := attach(t, w).look().Cards[0]; l.Used != (100+527)*MiB || len(l.Compute) != 1 || l.Compute[0].PID != pid(p) {
+		t.Errorf("%+v", l)
+	}
+	for _, child := range p.Children {
+		if n := times(t, w, child, "nvidia0"); n != 20 {
+			t.Errorf("worker %d holds nvidia0 %d times, want 20", child, n)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,10 +19,12 @@ const ReadyTimeout = 20 * time.Second
 
 // Program is a running fakecuda.
 type Program struct {
-	PID      int   // of the process that holds; with --orphan not the one started
+	PID      int   // of the process that took memory; with --orphan and --pidns not the one started
+	Holder   int   // with --fork-hold, of the child: PID is dead
 	Children []int // of --fork-hold and --workers
 	cmd      *exec.Cmd
 	out      io.ReadCloser
+	orphan   bool // what was started has ended
 	killed   bool // its PID may be another's by now
 }
 
@@ -50,8 +53,8 @@ func (w *World) StartAs(user *syscall.Credential, env []string, args ...string) 
 		_ = cmd.Process.Kill()
 		return nil, errors.Join(err, cmd.Wait(), errors.New(strings.TrimSpace(complaint.String())))
 	}
-	if p.PID != cmd.Process.Pid {
-		return p, cmd.Wait() // an orphan: what was started has ended
+	if p.orphan = slices.Contains(args, "--orphan"); p.orphan {
+		return p, cmd.Wait()
 	}
 	return p, nil
 }
@@ -69,6 +72,8 @@ func (p *Program) awaitReady() error {
 		switch key {
 		case "pid":
 			p.PID = n
+		case "holder":
+			p.Holder = n
 		case "child":
 			p.Children = append(p.Children, n)
 		}
@@ -89,7 +94,7 @@ func (p *Program) Kill() error {
 	}
 	p.killed = true
 	err := p.Signal(syscall.SIGKILL)
-	if p.PID == p.cmd.Process.Pid {
+	if !p.orphan {
 		_ = p.cmd.Wait() // says that it was killed
 	}
 	return err

@@ -6,4 +6,4 @@ out=${1:?usage: build.sh FOLDER}
 cd "$(dirname "$0")/../.."
 mkdir -p "$out"
 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$out/gpu-lane" ./test/gpu
-"${CC:-gcc}" -O1 -Wall -Wextra -Werror -o "$out/cudajob" test/gpu/c/cudajob.c -ldl
+"${CC:-gcc}" -O1 -Wall -Wextra -Werror -pthread -o "$out/cudajob" test/gpu/scenarios/c/*.c -ldl

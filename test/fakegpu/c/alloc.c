@@ -14,15 +14,15 @@
 // never leaves a longer text's tail.
 #define LEDGER_OUT \
 	"seq %020llu\npid %010d\nstart %020llu\ngpu %02d\nlist %-8s\ncontext %020llu\nhidden %020llu\n" \
-	"memory %020llu\nblocks %020llu\nlow %d\nend %020llu\n"
+	"memory %020llu\nmapped %020llu\nblocks %020llu\nlow %d\nend %020llu\n"
 #define LEDGER_IN \
-	"seq %llu pid %d start %llu gpu %d list %15s context %llu hidden %llu memory %llu blocks %llu low %d end %llu"
+	"seq %llu pid %d start %llu gpu %d list %15s context %llu hidden %llu memory %llu mapped %llu blocks %llu low %d end %llu"
 
 bool alloc_write(int fd, struct ledger *l) {
 	char text[512];
 	l->seq++;
 	int n = snprintf(text, sizeof text, LEDGER_OUT, l->seq, l->pid, l->start, l->gpu, l->list, l->context,
-	                 l->hidden, l->memory, l->blocks, l->low, l->seq);
+	                 l->hidden, l->memory, l->mapped, l->blocks, l->low, l->seq);
 	return pwrite(fd, text, n, 0) == n;
 }
 
@@ -34,7 +34,7 @@ bool alloc_read(int fd, struct ledger *l) {
 		text[n] = 0;
 		unsigned long long end;
 		if (sscanf(text, LEDGER_IN, &l->seq, &l->pid, &l->start, &l->gpu, l->list, &l->context, &l->hidden,
-		           &l->memory, &l->blocks, &l->low, &end) == 11 && l->seq == end)
+		           &l->memory, &l->mapped, &l->blocks, &l->low, &end) == 12 && l->seq == end)
 			return true;
 	}
 	return false;
@@ -43,6 +43,11 @@ bool alloc_read(int fd, struct ledger *l) {
 bool alloc_locked(int fd) {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+bool alloc_share(int fd) {
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	return alloc_locked(fd) && fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
 // /proc/self is this process as the mounted /proc numbers it: in a PID namespace of its own, but with the host's
@@ -69,7 +74,7 @@ int alloc_create(const struct ledger *l, char file[PATH_MAX]) {
 	snprintf(name, sizeof name, "alloc/%d-%llu-%d", l->pid, l->start, serial);
 	world_path(file, name);
 	int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct flock lock = {.l_type = strcmp(l->list, SHARED) ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};
 	struct ledger copy = *l;
 	if (fd >= 0 && fchmod(fd, 0644) == 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0 && alloc_write(fd, &copy) &&
 	    rename(fresh, file) == 0)
@@ -123,7 +128,7 @@ static int read_all(int gpu, struct ledger *out, int max) {
 static void dim(struct ledger *l) {
 	if (!l->low) return;
 	l->hidden = 0;
-	l->memory = 0;
+	l->memory = l->mapped = 0;
 	l->context = l->context ? LOW_BYTES : 0;
 }
 
@@ -138,7 +143,7 @@ static void list_client(const struct ledger *all, int n, const struct ledger *cl
 	p->pid = client->pid;
 	p->start = client->start;
 	memcpy(p->list, client->list, sizeof p->list);
-	p->bytes = client->context;
+	p->bytes = client->context + client->mapped;
 	for (int i = 0; i < n; i++)
 		if (same(&all[i], client)) p->bytes += all[i].memory;
 }

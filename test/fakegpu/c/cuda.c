@@ -14,6 +14,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 pid_t cuda_owner;
 int cuda_visible[MAX_GPUS], cuda_visible_count;
+bool cuda_is_mps_client;
 
 int cuda_enter(const struct world *w, const char *function, int gpu, calls_t calls) {
 	if (cuda_owner != getpid()) return NOT_INITIALIZED;
@@ -22,7 +23,7 @@ int cuda_enter(const struct world *w, const char *function, int gpu, calls_t cal
 
 // Start
 
-static int open_node(const char *name) {
+int cuda_open_node(const char *name) {
 	char path[PATH_MAX], node[64];
 	snprintf(node, sizeof node, "dev/%s", name);
 	return open(world_path(path, node), O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
@@ -40,7 +41,7 @@ static void find_reach(const struct world *w, struct reach *r) {
 		char node[32];
 		int gpu = world_card(w, i);
 		snprintf(node, sizeof node, "nvidia%lld", world_num(w, gpu, "minor", gpu));
-		int fd = open_node(node);
+		int fd = cuda_open_node(node);
 		if (fd < 0) continue;
 		r->gpu[r->n] = gpu;
 		r->fd[r->n++] = fd;
@@ -83,10 +84,11 @@ static void find_devices(const struct world *w) {
 }
 
 static int start(const struct world *w) {
-	if (open_node("nvidiactl") < 0) return NO_DEVICE;
-	if (open_node("nvidia-uvm") < 0) return UNKNOWN;
+	if (cuda_open_node("nvidiactl") < 0) return NO_DEVICE;
+	if (cuda_open_node("nvidia-uvm") < 0) return UNKNOWN;
 	find_devices(w);
 	if (cuda_visible_count == 0) return NO_DEVICE;
+	cuda_is_mps_client = cuda_join_mps();
 	cuda_owner = getpid();
 	return OK;
 }

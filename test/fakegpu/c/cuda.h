@@ -13,6 +13,11 @@ enum {
 
 extern pid_t cuda_owner; // 0 before cuInit; a forked child inherits the memory but may not use the driver
 extern int cuda_visible[MAX_GPUS], cuda_visible_count; // CUDA's ordinals: cards in world.conf's numbers
+extern bool cuda_is_mps_client;
+// cuda_open_node opens a device node as the driver's library does, or returns -1.
+int cuda_open_node(const char *name);
+// cuda_join_mps reports whether an MPS daemon has taken this process in.
+bool cuda_join_mps(void);
 int cuda_enter(const struct world *w, const char *function, int gpu, calls_t calls);
 
 #define WORLD \

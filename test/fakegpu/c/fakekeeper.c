@@ -22,6 +22,7 @@ struct dying {
 	char name[NAME_MAX + 1];
 	long long since, lasts; // ms
 	bool jumpy, low;
+	bool held; // one holder of several let go of it: not dying yet
 };
 static struct dying table[MAX_LISTED];
 static int dying;
@@ -67,6 +68,7 @@ static void begin(const char *name) {
 	int fd = open(path_of(path, name), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0) return; // freed, not abandoned
 	bool read = alloc_read(fd, &l);
+	bool held = read && !strcmp(l.list, SHARED); // others may hold it; the event comes before its own lock is gone
 	close(fd);
 	world_load(&w);
 	const char *curve = world_text(&w, ANY_GPU, "teardown", "auto");
@@ -75,14 +77,25 @@ static void begin(const char *name) {
 		return;
 	}
 	struct dying *d = &table[dying++];
-	*d = (struct dying){.since = now()};
+	*d = (struct dying){.since = now(), .held = held};
 	snprintf(d->name, sizeof d->name, "%s", name);
 	d->jumpy = !strcmp(curve, "jumpy") || (!strcmp(curve, "auto") && l.blocks > CHUNKED);
 	d->lasts = world_num(&w, ANY_GPU, "teardown_ms", d->jumpy ? 110 : 150);
 }
 
+static bool still_held(struct dying *d) {
+	char path[PATH_MAX];
+	int fd = d->held ? open(path_of(path, d->name), O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	if (fd < 0) return false;
+	bool locked = alloc_locked(fd);
+	close(fd);
+	if (locked) d->since = now();
+	return locked;
+}
+
 // all - LOW_BYTES - all - nothing, a third of the time each; the first memory call in the last third blocks.
 static bool step(struct dying *d) {
+	if (still_held(d)) return true;
 	long long age = now() - d->since;
 	char path[PATH_MAX];
 	if (age >= d->lasts) {

@@ -48,18 +48,21 @@ int world_act(const struct world *w, const char *function, int gpu, calls_t call
 void world_nap(long long ms);
 
 // What one file of alloc/ says. A client is one process on one card; its context is what makes the driver list
-// it. An export is memory that has left its client and belongs to whoever holds its descriptor.
+// it. An export is memory that has left its client and belongs to whoever holds its descriptor; what is shared by
+// CUDA IPC belongs to all who hold a descriptor of its file, each with an open of its own.
 struct ledger {
 	unsigned long long seq;
 	int pid;
 	unsigned long long start; // field 22 of /proc/PID/stat
 	int gpu;
-	char list[16];                               // client: compute, graphics or mps; export: "-"
+	char list[16];                               // client: compute, graphics or mps; export: "-"; or SHARED
 	unsigned long long context, hidden, memory; // bytes; hidden: used, but in no process's figure
+	unsigned long long mapped;                  // in this process's figure, but another file's memory
 	unsigned long long blocks;
 	int low; // the keeper's: teardown shows only LOW_BYTES just now
 };
 #define LOW_BYTES (512 * MIB)
+#define SHARED "shared"
 
 // alloc_sign names this process as the creator.
 void alloc_sign(struct ledger *l);
@@ -69,6 +72,8 @@ bool alloc_write(int fd, struct ledger *l);
 // alloc_read fills l from a file's text; false if it is none.
 bool alloc_read(int fd, struct ledger *l);
 bool alloc_locked(int fd);
+// alloc_share adds this descriptor to those that hold a SHARED file; false if nobody holds it any more.
+bool alloc_share(int fd);
 // alloc_guard serialises "is there room" with "take it"; close the descriptor to let go.
 int alloc_guard(void);
 

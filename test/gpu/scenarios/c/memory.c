@@ -1,0 +1,174 @@
+// Taking memory, in the ways that programs do.
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void run_out(int device, unsigned long long bytes) {
+	const double gib = 1024.0 * MIB;
+	size_t free = 0, total = 0;
+	if (!flags.torch) die("%llu bytes: %d CUDA_ERROR_OUT_OF_MEMORY", bytes, OUT_OF_MEMORY);
+	if (flags.context) cu.info(&free, &total);
+	else cu.total(&total, device);
+	die("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU %d has a total capacity of "
+	    "%.2f GiB of which %.2f GiB is free. Including non-PyTorch memory, this process has 527.00 MiB memory in "
+	    "use. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
+	    "unallocated.",
+	    bytes / gib, device, total / gib, free / gib);
+}
+
+// use writes all of a block and reads its end back, as a job would.
+static void use(unsigned long long at, unsigned long long bytes) {
+	unsigned char last = 0;
+	check(cu.set(at, 0x5a, bytes), "cuMemsetD8");
+	check(cu.read(&last, at + bytes - 1, 1), "cuMemcpyDtoH");
+	if (last != 0x5a) die("use memory: read back something else");
+}
+
+static int create(int device, unsigned long long bytes, bool export, unsigned long long *handle) {
+	Prop prop = {.type = 1, .handles = export, .location = {1, device}}; // pinned, a POSIX descriptor, on this device
+	return cu.create(handle, bytes, &prop, 0);
+}
+
+// piece takes one block; an export's descriptor is returned, otherwise -1.
+static int piece(int device, unsigned long long bytes) {
+	unsigned long long handle;
+	bool virtual = flags.export || !flags.context;
+	int rc = virtual ? create(device, bytes, flags.export, &handle) : cu.alloc(&handle, bytes);
+	if (rc == OUT_OF_MEMORY) run_out(device, bytes);
+	check(rc, virtual ? "cuMemCreate" : "cuMemAlloc");
+	int fd = -1;
+	if (flags.export) check(cu.share(&fd, handle, 1, 0), "cuMemExportToShareableHandle");
+	if (!virtual) use(handle, bytes);
+	return fd;
+}
+
+static int open_card(int ordinal) {
+	int device;
+	void *context;
+	check(cu.get(&device, ordinal), "cuDeviceGet");
+	if (!flags.context) return device;
+	int rc = cu.retain(&context, device);
+	if (rc == OUT_OF_MEMORY) run_out(device, 0);
+	check(rc, "cuDevicePrimaryCtxRetain");
+	check(cu.current(context), "cuCtxSetCurrent");
+	return device;
+}
+
+// fill takes one block that leaves so many bytes free, or a few pages less where that is more than the largest.
+static unsigned long long fill(unsigned long long leave) {
+	size_t left = 0, total = 0;
+	check(cu.info(&left, &total), "cuMemGetInfo");
+	unsigned long long at, bytes = left > leave ? (left - leave) / PAGE * PAGE : 0;
+	for (int tries = 0; tries < 64 && bytes > 0; tries++, bytes -= PAGE) {
+		int rc = cu.alloc(&at, bytes);
+		if (rc == OUT_OF_MEMORY) continue;
+		check(rc, "cuMemAlloc");
+		use(at, bytes);
+		return bytes;
+	}
+	die("fill the card: %zu of %zu bytes are free and no block of nearly that is to be had", left, total);
+}
+
+static int take_on(int ordinal, int *exports, int room) {
+	int device = open_card(ordinal), n = 0;
+	unsigned long long bytes = flags.pieces ? flags.mib * MIB / PAGE * PAGE : flags.mib * MIB;
+	long chunks = flags.pieces ? (long)(bytes / PAGE) : flags.chunks;
+	if (flags.near_full >= 0) bytes = fill(flags.near_full * MIB);
+	else for (long i = 0; bytes && i < chunks; i++) {
+		int fd = piece(device, bytes / chunks);
+		if (fd >= 0 && n < room) exports[n++] = fd;
+	}
+	announce(device, bytes, flags.context);
+	return n;
+}
+
+static void start_driver(void) {
+	if (flags.list) setenv("FAKECUDA_LIST", flags.list, 1);
+	load_driver();
+	check(cu.init(0), "cuInit");
+}
+
+int take_memory(int exports[MAX_EXPORTS]) {
+	start_driver();
+	int n = 0;
+	char *rest = strdup(flags.gpus), *ordinal;
+	while ((ordinal = strsep(&rest, ","))) n += take_on(atoi(ordinal), exports + n, MAX_EXPORTS - n);
+	return n;
+}
+
+// The probe
+
+// try takes a number of pages.
+static bool try(int device, unsigned long long pages, unsigned long long *handle) {
+	int rc = pages ? create(device, pages * PAGE, false, handle) : OUT_OF_MEMORY;
+	if (rc != OUT_OF_MEMORY) check(rc, "cuMemCreate");
+	return rc == 0;
+}
+
+// largest takes the largest block there is: without a context nobody says how much is free. On an idle card the
+// first or second try succeeds.
+static unsigned long long largest(int device, unsigned long long *handle) {
+	size_t total = 0;
+	check(cu.total(&total, device), "cuDeviceTotalMem");
+	unsigned long long high = total / PAGE, low = 0;
+	for (int i = 0; i < 4 && high > 0; i++, high--)
+		if (try(device, high, handle)) return high * PAGE;
+	while (low < high) {
+		unsigned long long middle = low + (high - low + 1) / 2;
+		if (!try(device, middle, handle)) {
+			high = middle - 1;
+			continue;
+		}
+		low = middle;
+		check(cu.release(*handle), "cuMemRelease");
+	}
+	if (!try(device, low, handle)) die("probe: not even %llu bytes are to be had", low * PAGE);
+	return low * PAGE;
+}
+
+unsigned long long probe_memory(void) {
+	unsigned long long handle = 0, bytes = flags.mib * MIB;
+	flags.context = false;
+	start_driver();
+	int device = open_card(atoi(flags.gpus));
+	if (flags.all) bytes = largest(device, &handle);
+	else check(create(device, bytes, false, &handle), "cuMemCreate");
+	announce(device, bytes, false);
+	return handle;
+}
+
+void release_probe(unsigned long long handle) { check(cu.release(handle), "cuMemRelease"); }
+
+// CUDA IPC
+
+static int shared_device;
+
+void take_shared(unsigned char handle[IPC_HANDLE]) {
+	IpcHandle h;
+	unsigned long long at, bytes = flags.mib * MIB;
+	start_driver();
+	int device = open_card(atoi(flags.gpus));
+	check(cu.alloc(&at, bytes), "cuMemAlloc");
+	use(at, bytes);
+	check(cu.ipc_get(&h, at), "cuIpcGetMemHandle");
+	memcpy(handle, h.bytes, IPC_HANDLE);
+	announce(device, bytes, true);
+}
+
+void open_importer(void) {
+	start_driver();
+	shared_device = open_card(atoi(flags.gpus));
+}
+
+void map_shared(const unsigned char handle[IPC_HANDLE], unsigned long long bytes) {
+	IpcHandle h;
+	unsigned long long at;
+	unsigned char last = 0;
+	memcpy(h.bytes, handle, IPC_HANDLE);
+	check(cu.ipc_open(&at, h, 1), "cuIpcOpenMemHandle"); // 1: peer access where needed
+	check(cu.read(&last, at + bytes - 1, 1), "cuMemcpyDtoH");
+	if (last != 0x5a) die("map memory: it holds something else than the exporter wrote");
+	announce(shared_device, bytes, true);
+}

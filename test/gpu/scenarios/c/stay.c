@@ -1,0 +1,159 @@
+// Leaving a session, forking, and staying alive.
+#define _GNU_SOURCE
+#include "job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+void quiet(void) {
+	int null = open("/dev/null", O_RDWR);
+	for (int fd = 0; fd < 3; fd++) dup2(null, fd);
+	if (null > 2) close(null);
+}
+
+// listen_to returns all that the writers of a pipe report.
+static const char *listen_to(int *p) {
+	static char text[4096];
+	size_t n = 0;
+	close(p[1]);
+	for (ssize_t got; n < sizeof text - 1 && (got = read(p[0], text + n, sizeof text - 1 - n)) > 0; ) n += got;
+	text[n] = 0;
+	close(p[0]);
+	return text;
+}
+
+static void open_pipe(int *p) {
+	if (pipe2(p, O_CLOEXEC)) die("pipe: %s", strerror(errno));
+}
+
+static pid_t split(void) {
+	pid_t pid = fork();
+	if (pid < 0) die("fork: %s", strerror(errno));
+	if (pid == 0) vendor_mortal(); // an alarm is not inherited
+	return pid;
+}
+
+// The command stays until the orphan has reported, passes its line on and ends with its verdict.
+void leave_session(void) {
+	int p[2];
+	open_pipe(p);
+	if (split() == 0) {
+		setsid();
+		if (split()) _exit(0);
+		close(p[0]);
+		report_to(p[1]);
+		quiet();
+		return;
+	}
+	const char *text = listen_to(p);
+	bool ready = !strncmp(text, "ready ", 6);
+	size_t n = strlen(text);
+	_exit(write(ready ? 1 : 2, text, n) == (ssize_t)n && ready ? 0 : 1);
+}
+
+// PID namespaces
+
+static void map_own(const char *file, unsigned id) {
+	char text[64];
+	int n = snprintf(text, sizeof text, "%u %u 1", id, id), fd = open(file, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, text, n) != n) die("map ids by %s: %s", file, strerror(errno));
+	close(fd);
+}
+
+// Without root's rights it takes a user namespace, in which this user is still itself.
+static void unshare_pids(void) {
+	unsigned uid = geteuid(), gid = getegid();
+	if (unshare(CLONE_NEWPID) == 0) return;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWPID)) die("make a PID namespace: %s", strerror(errno));
+	int fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "deny", 4) != 4) die("give up setgroups: %s", strerror(errno));
+	close(fd);
+	map_own("/proc/self/uid_map", uid);
+	map_own("/proc/self/gid_map", gid);
+}
+
+static void end(int signal) { _exit(128 + signal); }
+
+void enter_pidns(void) {
+	int p[2];
+	open_pipe(p);
+	unshare_pids();
+	pid_t pid = split();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); // who kills the process that was started ends both
+		signal(SIGTERM, end);             // the first of a namespace ignores what it has no handler for
+		close(p[0]);
+		report_to(p[1]);
+		return;
+	}
+	report_text(pid, listen_to(p));
+	int status = 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+// Children
+
+int hold_in_child(void) {
+	pid_t parent = getpid(), pid = split();
+	if (pid > 0) {
+		kill(parent, SIGKILL);
+		for (;;) pause();
+	}
+	setsid();
+	while (getppid() == parent) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	say(" child=%d holder=%d", getpid(), getpid());
+	return parent;
+}
+
+// A worker learns of its parent's end by the end of a pipe, and lives on for a while.
+static void work(const int *alive) {
+	char c;
+	setsid();
+	quiet();
+	report_to(-1);
+	close(alive[1]);
+	while (read(alive[0], &c, 1) < 0 && errno == EINTR) {}
+	stay(flags.workers_life);
+	_exit(0);
+}
+
+void start_workers(void) {
+	int alive[2];
+	open_pipe(alive);
+	for (long i = 0; i < flags.workers; i++) {
+		pid_t pid = split();
+		if (pid == 0) work(alive);
+		say(" child=%d", pid);
+	}
+}
+
+// Staying
+
+void stay(double seconds) {
+	struct timespec left = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+	if (seconds < 0) for (;;) pause();
+	while (nanosleep(&left, &left) && errno == EINTR) {}
+}
+
+static void *outlive_leader(void *unused) {
+	stay(flags.sleep);
+	_exit(0);
+	return unused;
+}
+
+void live_on(void) {
+	if (flags.stop) raise(SIGSTOP);
+	pthread_t other;
+	if (flags.leader_exits && pthread_create(&other, NULL, outlive_leader, NULL) == 0) pthread_exit(NULL);
+	stay(flags.sleep);
+}
