@@ -95,9 +95,10 @@ var catalogue = []Entry{
 			"outside daemon are not fenced). If the sharing is intended, name the partition in slurm.shared_partitions.",
 	},
 	{
-		Untraced, Note, Own, Node, "holders could not be searched for",
+		Untraced, Note, Own, Node, "not everything was looked at",
 		"Something on a card is unexplained, and the search of the node's processes for its holder failed or was not " +
-			"finished. The holder may be one that was not looked into, so nothing is certain enough to drain for.",
+			"finished: the holder may be one that was not looked into, so nothing is certain enough to drain for. Or the " +
+			"node's other cards could not be looked at: then no job on a card that it was not given is found there.",
 		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
 			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 	},

@@ -59,6 +59,10 @@ func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 	for _, f := range found {
 		j := r.judge(f)
 		v.Judged = append(v.Judged, j)
+		entry, _ := code.Lookup(f.Code)
+		if entry.Scope == code.Elsewhere {
+			continue // judged and told, but a verdict is on the job's own cards
+		}
 		if strength[j.Action] > strength[v.Action] {
 			v.Action, v.Code = j.Action, f.Code
 		}

@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 			[]finding.Finding{{Code: code.NoRecord}, {Code: code.Again}}, 0, config.Note, 0, false},
 		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
-		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Warn, 0, false},
+		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
 		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
 			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[code.Code]config.Action{code.Orphan: config.Note}}}
 		}), slurm.Epilog, []finding.Finding{sure}, 0, config.Note, 0, false},

@@ -22,7 +22,7 @@ func (h *hook) recallBaselines() {
 
 // learn keeps what this start showed of the cards' baselines.
 func (h *hook) learn(s finding.Scene) {
-	if h.store == nil || s.Shared != "" || s.Doubt != "" {
+	if h.store == nil || s.Shared != "" || s.Doubt != "" || !h.epoch.Same(h.epoch) { // one half known holds for nothing
 		return
 	}
 	for _, c := range s.Cards {
