@@ -1,0 +1,95 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"bookend/internal/gpu"
+)
+
+// damage is what goes wrong with one hook's look.
+type damage struct {
+	kind defect
+	look int // which look it befalls, everyLook for all
+	card int
+}
+
+const everyLook = -1
+
+type defect int
+
+const (
+	whole defect = iota
+	noReading
+	noUsed
+	noList
+	noFigure // a listed process's memory is unknown
+	lostOnce // the driver calls the card lost for one look
+	driverError
+	stalled
+	noFirstWatch
+	noLaterWatch
+	noProc // /proc says nothing of some
+	partialScan
+	failedScan
+	forbiddenScan
+	busy // a probe would not end
+	noNeighbours
+	unwritten // this hook's record is lost
+	forgotten // an earlier record is lost
+	defects
+)
+
+var defectNames = [...]string{
+	"whole", "no reading", "memory unknown", "list unknown", "a process's memory unknown", "lost for one look", "driver error",
+	"stalled looks", "no answer to the first watch", "no answer to a later watch", "/proc unreadable", "search cut short",
+	"search failed", "search forbidden", "probe at work", "no look at the neighbours", "record not written", "a record lost",
+}
+
+func (d damage) String() string { return defectNames[d.kind] }
+
+// drawDamage draws what befalls a hook. Records are lost only where every process carries its job's mark.
+func drawDamage(r *rand.Rand, cards int, marked bool) damage {
+	d := damage{kind: defect(1 + r.IntN(int(defects)-1)), look: r.IntN(6), card: r.IntN(cards)}
+	if r.IntN(2) == 0 {
+		d.look = everyLook
+	}
+	if !marked && (d.kind == unwritten || d.kind == forgotten) {
+		d.kind = stalled
+	}
+	return d
+}
+
+// befalls reports whether a look, counted from 0, is damaged.
+func (d damage) befalls(look int) bool { return d.look == everyLook || d.look == look }
+
+// spoil damages one look.
+func (d damage) spoil(s *gpu.Snapshot, look int) {
+	if d.card >= len(s.Readings) || !d.befalls(look) && d.kind != lostOnce {
+		return
+	}
+	r := &s.Readings[d.card]
+	switch d.kind {
+	case noReading:
+		s.Readings = append(s.Readings[:d.card:d.card], s.Readings[d.card+1:]...)
+	case noUsed:
+		r.Memory.Used = gpu.Unknown("not supported")
+	case noList:
+		r.Processes, r.ProcessesUnknown = nil, "the list cannot be true"
+	case noFigure:
+		for i := range r.Processes {
+			r.Processes[i].Memory = gpu.Unknown("not available")
+		}
+	case lostOnce:
+		if look == max(d.look, 0) {
+			fail(s, d.card, gpu.FaultLost)
+		}
+	case driverError:
+		fail(s, d.card, gpu.FaultDriver)
+	}
+}
+
+func fail(s *gpu.Snapshot, card int, code gpu.FaultCode) {
+	d := s.Readings[card].Device
+	s.Readings = append(s.Readings[:card:card], s.Readings[card+1:]...)
+	s.Faults = append(s.Faults, gpu.Fault{Code: code, Device: d.ID, BusID: d.BusID, Detail: string(code)})
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+	"bookend/test/soak/world"
+)
+
+// What seeing costs. A look's own time was measured at half a millisecond a card, the first at 15-45.
+const (
+	firstLook = 15 * time.Millisecond
+	oneLook   = time.Millisecond
+	// backendReserve is the time a hook leaves its backend for one last look.
+	backendReserve = 500 * time.Millisecond
+)
+
+// Watch looks at the job's cards on the real schedule.
+func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
+	h.watches++
+	if h.damage.kind == noFirstWatch && h.watches == 1 || h.damage.kind == noLaterWatch && h.watches > 1 {
+		h.sleep(200 * time.Millisecond)
+		h.found = append(h.found, finding.Finding{Code: code.BackendCrash, Observed: "no answer"})
+		return nil
+	}
+	timeout := h.left(time.Duration(h.times.Driver))
+	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
+	var devices []gpu.Device
+	for _, c := range h.cards {
+		devices = append(devices, c.Device)
+	}
+	end := h.node.Now + timeout
+	var looks []gpu.Snapshot
+	h.sleep(firstLook)
+	for {
+		h.stall(len(looks))
+		if h.node.Now > end && len(looks) > 0 {
+			break // killed; what it saw counts
+		}
+		s := h.node.Snapshot(h.job.Cards)
+		h.sawAt = h.node.Now
+		h.sleep(oneLook)
+		if h.damage.kind != whole {
+			h.damage.spoil(&s, len(looks))
+		}
+		if looks = append(looks, s); settle.Done(rule, devices, looks) {
+			break
+		}
+		h.sleep(settle.Pause(len(looks)))
+	}
+	if h.watches == 1 {
+		h.lookAround()
+	}
+	return looks
+}
+
+// stall lets a look wait for the driver.
+func (h *hook) stall(look int) {
+	switch {
+	case h.damage.kind == stalled && h.damage.befalls(look):
+		h.sleep(h.between(300*time.Millisecond, 5*time.Second))
+	case h.node.Now < h.slowUntil: // another's teardown holds the driver's locks
+		h.sleep(380 * time.Millisecond)
+	}
+}
+
+// lookAround is one look at the node's other cards.
+func (h *hook) lookAround() {
+	if h.node.Site.InJob || h.damage.kind == noNeighbours || len(h.node.Cards) == len(h.job.Cards) {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(h.node.Cards), h.job.Has)
+	h.sleep(time.Duration(len(others)) * 7 * time.Millisecond)
+	s := h.node.Snapshot(others)
+	h.neighbours = &s
+}
+
+// Neighbours is the look at the node's other cards that came with the first watch.
+func (h *hook) Neighbours() *gpu.Snapshot { return h.neighbours }
+
+// Processes reads /proc.
+func (h *hook) Processes(pids []int) map[int]attrib.Process {
+	out := make(map[int]attrib.Process, len(pids))
+	if len(pids) == 0 {
+		return out
+	}
+	h.sleep(h.between(time.Millisecond, 10*time.Millisecond))
+	for i, pid := range pids {
+		out[pid] = attrib.Process{PID: pid, Gone: true}
+		if h.damage.kind == noProc && (h.damage.look == everyLook || i%2 == 0) {
+			out[pid] = attrib.Process{PID: pid, Why: "permission denied"}
+		} else if p := h.node.Process(pid); p != nil {
+			out[pid] = h.facts(p)
+		}
+	}
+	return out
+}
+
+func (h *hook) facts(p *world.Process) attrib.Process {
+	return attrib.Process{
+		PID: p.PID, Start: h.node.Started(p), UID: p.UID, Name: p.Name, State: p.State, Cgroup: p.Cgroup, EnvJobID: p.Env,
+		Service: p.Service, Container: p.Container, Exe: p.Exe, OtherPIDs: p.OtherPIDs,
+	}
+}
+
+// Holders searches all of /proc for who has a card open.
+func (h *hook) Holders() *attrib.Scan {
+	switch h.damage.kind {
+	case forbiddenScan:
+		return nil
+	case failedScan:
+		h.sleep(time.Second)
+		return &attrib.Scan{Partial: "child was killed"}
+	}
+	h.sleep(h.between(5*time.Millisecond, 800*time.Millisecond))
+	scan := &attrib.Scan{Looked: len(h.node.Processes())}
+	for i, p := range h.node.Processes() {
+		if !p.Control && !p.UVM && len(p.Minors) == 0 {
+			continue
+		}
+		if h.damage.kind == partialScan && i%2 == 0 {
+			scan.Partial = "1 process could not be looked into"
+			continue
+		}
+		scan.Holdings = append(scan.Holdings, attrib.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM})
+	}
+	return scan
+}
+
+// Quiet waits until no probe is at work.
+func (h *hook) Quiet(cards []finding.Card) (map[gpu.ID]string, func()) {
+	h.sleep(h.between(0, 2*time.Millisecond))
+	if h.damage.kind == busy {
+		return map[gpu.ID]string{cards[0].Device.ID: "a probe is at work on it"}, func() {}
+	}
+	return nil, func() {}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/test/soak/world"
+)
+
+// kind is what a hook did wrong.
+type kind string
+
+// The kinds of failures.
+const (
+	falseDrain  kind = "false drain"  // the card is usable, or who is on it has a right to it, or goes by himself
+	breach      kind = "breach"       // the card is not, but this hook could not know: the design forbids the drain
+	missedLeak  kind = "missed leak"  // nothing was said of it
+	missedDrain kind = "missed drain" // all of the design's conditions were met
+	wrongBlame  kind = "wrong blame"  // on evidence that counts as such
+	panicked    kind = "panic"
+)
+
+// failure is one thing that a hook did wrong.
+type failure struct {
+	seed, n uint64
+	kind    kind
+	what    string
+}
+
+func (f failure) String() string {
+	return fmt.Sprintf("%s: %s (--replay %d:%d)", f.kind, f.what, f.seed, f.n)
+}
+
+// tally counts what was met, so that a run that met nothing cannot pass for a good one.
+type tally struct {
+	pairs, hooks, damaged, leaks, drains, due, blamed uint64
+}
+
+func (t *tally) add(o tally) {
+	t.pairs += o.pairs
+	t.hooks += o.hooks
+	t.damaged += o.damaged
+	t.leaks += o.leaks
+	t.drains += o.drains
+	t.due += o.due
+	t.blamed += o.blamed
+}
+
+// pair is one story: a node on which at least two jobs follow each other on a card.
+type pair struct {
+	cfg      config.Config
+	limits   finding.Limits
+	node     *world.Node
+	book     records
+	rand     *rand.Rand // of what the driver of the story decides; the world draws its own
+	damaged  bool
+	tally    tally
+	failures []failure
+	seed, n  uint64
+	starts   map[*world.Job]*start
+	ordered  bool // nothing was lost or left out so far
+	tell     func(at time.Duration, text string)
+}
+
+// start is what truly lay on a job's cards when its first prolog was done.
+type start struct {
+	stock   map[*world.Card]world.Stock
+	whole   bool // its look was undamaged
+	on      bool // its record was written
+	reruns  int
+	covered map[*world.Card]uint64 // memory in no figure then
+}
+
+// shipped is the configuration as shipped, made to drain.
+func shipped() config.Config {
+	c := config.Default()
+	c.Mode = config.Enforce
+	c.Slurm.SharedPartitions = []string{"shared"}
+	return c
+}
+
+// play plays pair n of a seed.
+func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
+	t := cfg.Thresholds
+	p = &pair{
+		cfg: cfg, seed: seed, n: n, ordered: true, tell: tell, starts: map[*world.Job]*start{},
+		limits: finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)},
+		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			p.fail(panicked, "%v", v)
+		}
+	}()
+	p.damaged = p.rand.IntN(10) < 3
+	p.node = world.New(seed, n, p.start)
+	p.node.Tell = tell
+	p.node.Play()
+	p.tally.pairs = 1
+	return p
+}
+
+func (p *pair) fail(k kind, format string, args ...any) {
+	f := failure{p.seed, p.n, k, fmt.Sprintf(format, args...)}
+	p.failures = append(p.failures, f)
+	if p.tell != nil {
+		p.tell(p.node.Boottime(p.node.Now), "*** "+f.String())
+	}
+}

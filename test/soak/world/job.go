@@ -1,0 +1,192 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Side is one end of a job.
+type Side int
+
+// The two ends.
+const (
+	Prolog Side = iota
+	Epilog
+)
+
+// String names an end.
+func (s Side) String() string { return [...]string{"prolog", "epilog"}[s] }
+
+// Job is one run of a job on the node.
+type Job struct {
+	ID         slurm.JobID
+	SLUID      slurm.SLUID
+	UID        uint32
+	Partition  string
+	MPSPercent string
+	Restarts   int
+	Wall       time.Time // SLURM_JOB_START_TIME
+	Cards      []*Card
+
+	Live      bool // from its allocation until its processes are killed
+	Allocated time.Duration
+	Ended     time.Duration // when its processes were killed, 0 before
+	Closed    time.Duration // when its last epilog was done, 0 before
+
+	// NoProlog and NoEpilog are true where slurmd never runs the hook.
+	NoProlog, NoEpilog bool
+	twice              [2]bool
+	hasty              bool // its cards are given away while its epilog runs: the node was set DOWN and resumed
+	runs               time.Duration
+	over               func() // what comes when it is over
+}
+
+// HasGPUs reports whether Slurm gave the job any.
+func (j *Job) HasGPUs() bool { return len(j.Cards) > 0 }
+
+// Has reports whether Slurm gave the job a card.
+func (j *Job) Has(c *Card) bool { return slices.Contains(j.Cards, c) }
+
+// Told is what Slurm tells a hook of the job.
+func (j *Job) Told(s Site, end Side) slurm.Job {
+	job := slurm.Job{
+		Context: slurm.Prolog, ID: j.ID, Node: "n1", Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
+		Restarts: j.Restarts, MPSPercent: j.MPSPercent,
+	}
+	if end == Epilog {
+		job.Context, job.Restarts = slurm.Epilog, j.Restarts+1
+	}
+	if s.SLUIDs {
+		job.SLUID = j.SLUID
+	}
+	if s.StartTimes {
+		job.Start = j.Wall
+	}
+	for _, c := range j.Cards {
+		job.GPUIndexes = append(job.GPUIndexes, *c.Device.Minor)
+	}
+	return job
+}
+
+// newJob makes a job that is not allocated yet.
+func (n *Node) newJob(cards ...*Card) *Job {
+	n.nextID++
+	j := &Job{ID: slurm.JobID(n.nextID), UID: 1001 + uint32(n.Rand.IntN(3)), Cards: cards, Partition: "main"}
+	switch n.Site.Sharing {
+	case SharedByName:
+		j.Partition = "shared"
+	case SharedByMPS:
+		j.MPSPercent = "50"
+	}
+	j.runs = n.between(time.Second, 20*time.Second)
+	if n.oneIn(3) {
+		j.runs = n.between(20*time.Second, 300*time.Second)
+	}
+	if n.Site.Disorder && len(cards) > 0 {
+		j.NoProlog, j.NoEpilog = n.oneIn(10), n.oneIn(12)
+		j.twice, j.hasty = [2]bool{n.oneIn(12), n.oneIn(10)}, n.oneIn(20)
+	}
+	return j
+}
+
+// requeued is a job's next run.
+func (n *Node) requeued(old *Job) *Job {
+	free := n.free()
+	j := n.newJob(slices.DeleteFunc(slices.Clone(old.Cards), func(c *Card) bool { return !slices.Contains(free, c) })...)
+	j.ID, j.UID, j.Restarts = old.ID, old.UID, old.Restarts+1
+	return j
+}
+
+// allocate gives a job its cards, and takes it through its life.
+func (n *Node) allocate(j *Job) {
+	j.Live, j.Allocated = true, n.Now
+	j.SLUID = slurm.SLUID(fmt.Sprintf("sAAAAAAAA%05d", len(n.Jobs)))
+	j.Wall = time.Unix(1_700_000_000+int64(n.Now/time.Second), 0)
+	n.Jobs = append(n.Jobs, j)
+	n.tell("job %d (uid %d) is allocated %d cards", j.ID, j.UID, len(j.Cards))
+	if !j.HasGPUs() || j.NoProlog {
+		n.After(n.between(20*time.Millisecond, 200*time.Millisecond), func() { n.begin(j) })
+		return
+	}
+	again := j.twice[Prolog]
+	var done func()
+	done = func() {
+		if again {
+			again = false
+			n.After(n.between(0, 2*time.Second), func() { n.hooks(j, Prolog, done) })
+			return
+		}
+		n.After(n.between(10*time.Millisecond, 500*time.Millisecond), func() { n.begin(j) })
+	}
+	n.hooks(j, Prolog, done)
+}
+
+func (n *Node) begin(j *Job) {
+	n.tell("job %d begins", j.ID)
+	n.After(j.runs, func() { n.finish(j) })
+	n.act(j)
+}
+
+// finish ends a job: its processes are killed, then its epilog runs.
+func (n *Node) finish(j *Job) {
+	n.tell("job %d ends", j.ID)
+	j.Live, j.Ended = false, n.Now
+	for _, p := range slices.Clone(n.processes) {
+		if p.Job == j {
+			n.kill(p)
+		}
+	}
+	if !j.HasGPUs() || j.NoEpilog {
+		j.Closed = n.Now
+		n.After(n.between(100*time.Millisecond, 5*time.Second), j.over)
+		return
+	}
+	n.completing++
+	again := j.twice[Epilog]
+	var done func()
+	done = func() {
+		if again { // the message that it was done got lost: the node is completing until it comes again
+			again = false
+			n.After(n.between(120*time.Second, 200*time.Second), func() { n.hooks(j, Epilog, done) })
+			return
+		}
+		n.completing--
+		j.Closed = n.Now
+		if !j.hasty {
+			j.over()
+		}
+	}
+	if j.hasty {
+		n.After(n.between(100*time.Millisecond, 6*time.Second), j.over)
+	}
+	n.After(n.between(20*time.Millisecond, time.Second), func() { n.hooks(j, Epilog, done) })
+}
+
+// kill is what Slurm does to a job's process at the job's end, where it can.
+func (n *Node) kill(p *Process) {
+	switch {
+	case p.worker && p.survives:
+		p.Leaves = p.parent.Dead || !p.parent.survives
+	case p.survives && p.lingers > 0:
+		p.Leaves = p.lingers <= longestGoodbye
+		n.endAt(p, n.Now+p.lingers)
+	case !p.survives:
+		p.Leaves = true
+		n.endAt(p, n.Now+n.between(0, 20*time.Millisecond))
+	}
+}
+
+// free are the cards that no job has, or that jobs share by right.
+func (n *Node) free() []*Card {
+	var free []*Card
+	for _, c := range n.Cards {
+		taken := slices.ContainsFunc(n.Jobs, func(j *Job) bool { return j.Has(c) && (j.Live || j.Closed == 0) })
+		if n.Site.Sharing != Exclusive || !taken {
+			free = append(free, c)
+		}
+	}
+	return free
+}

@@ -1,0 +1,148 @@
+// Package world is a model of a GPU node under Slurm: cards whose memory outlives and precedes its processes in the
+// ways that were measured on real ones, jobs, and everybody else who may be on a card. It knows what is true; what
+// Bookend's code makes of the readings is judged against that. So that the judge and the judged share no mistake, it
+// imports none of the packages that judge.
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"bookend/internal/gpu"
+)
+
+// Forever is the end of a process that nobody ends.
+const Forever = time.Duration(1 << 62)
+
+// MiB is 2^20 bytes.
+const MiB = uint64(1 << 20)
+
+// Hooks run a job's prolog or epilog, and say when it is done.
+type Hooks func(j *Job, end Side, done func())
+
+// Node is one node with everything on it. Its time never goes back; CLOCK_BOOTTIME, which begins anew at a boot, is
+// Boottime.
+type Node struct {
+	Rand  *rand.Rand
+	Now   time.Duration
+	Site  Site
+	Cards []*Card
+	Jobs  []*Job
+	Epoch gpu.Epoch
+	// Tell is told the story as it happens, nil where nobody listens.
+	Tell func(at time.Duration, text string)
+
+	agenda     agenda
+	hooks      Hooks
+	booted     time.Duration
+	boots      int
+	processes  []*Process // those that live
+	lastPID    int
+	dead       []int // PIDs to be used again
+	completing int   // epilogs under way, or awaited: no job is allocated meanwhile
+	nextID     int
+}
+
+// Card is one GPU.
+type Card struct {
+	Device gpu.Device
+	Total  uint64
+	Lost   time.Duration // when it fell off the bus, Forever when it does not
+	chunks []*Chunk
+}
+
+// total is what an H200 has.
+const total = 143771 * MiB
+
+// New builds pair n of a seed: the same numbers give the same story.
+func New(seed, n uint64, hooks Hooks) *Node {
+	node := &Node{Rand: rand.New(rand.NewPCG(seed, n)), hooks: hooks, nextID: 100}
+	node.lastPID = 1000 + node.Rand.IntN(30000)
+	node.Now = time.Duration(1000+node.Rand.IntN(100000)) * 10 * time.Millisecond
+	node.newEpoch()
+	node.Site = drawSite(node.Rand)
+	for i := range 1 + node.pick(45, 30, 15, 10) {
+		node.Cards = append(node.Cards, node.card(i))
+	}
+	return node
+}
+
+var (
+	ids    = [...]gpu.ID{"GPU-0", "GPU-1", "GPU-2", "GPU-3"}
+	buses  = [...]gpu.BusID{"0000:10:00.0", "0000:20:00.0", "0000:30:00.0", "0000:40:00.0"}
+	minors = [...]int{0, 1, 2, 3}
+)
+
+func (n *Node) card(i int) *Card {
+	c := &Card{Total: total, Lost: Forever, Device: gpu.Device{ID: ids[i], BusID: buses[i], Minor: &minors[i], Vendor: "nvidia"}}
+	if n.Site.MIG {
+		c.Device.ID, c.Device.Parent = "MIG-"+ids[i], ids[i]
+	}
+	if n.oneIn(400) {
+		c.Lost = n.Now + n.between(0, 200*time.Second)
+	}
+	return c
+}
+
+// Play lets the story happen, to its end.
+func (n *Node) Play() {
+	n.tell("%s", n.Site)
+	n.open()
+	for {
+		e, more := n.agenda.pop()
+		if !more {
+			return
+		}
+		n.Now = max(n.Now, e.at)
+		e.do()
+	}
+}
+
+// After lets something happen after a while.
+func (n *Node) After(d time.Duration, do func()) { n.agenda.push(n.Now+max(0, d), do) }
+
+// Boottime is a moment as CLOCK_BOOTTIME.
+func (n *Node) Boottime(at time.Duration) time.Duration { return at - n.booted }
+
+func (n *Node) newEpoch() {
+	n.boots++
+	if n.boots == 1 || n.oneIn(2) {
+		n.booted = n.Now - n.between(10*time.Second, 1000*time.Second)
+	}
+	n.Epoch = gpu.Epoch{Boot: fmt.Sprint("boot ", n.booted), Driver: "580.159.04", Module: fmt.Sprint("load ", n.boots)}
+}
+
+func (n *Node) tell(format string, args ...any) {
+	if n.Tell != nil {
+		n.Tell(n.Boottime(n.Now), fmt.Sprintf(format, args...))
+	}
+}
+
+// oneIn is true once in so many draws.
+func (n *Node) oneIn(many int) bool { return n.Rand.IntN(many) == 0 }
+
+// percent is true in so many draws of a hundred.
+func (n *Node) percent(p int) bool { return n.Rand.IntN(100) < p }
+
+// pick draws an index by weight.
+func (n *Node) pick(weights ...int) int { return pick(n.Rand, weights...) }
+
+func pick(r *rand.Rand, weights ...int) int {
+	sum := 0
+	for _, w := range weights {
+		sum += w
+	}
+	at := r.IntN(sum)
+	for i, w := range weights {
+		if at -= w; at < 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// between draws a duration, to the microsecond.
+func (n *Node) between(a, b time.Duration) time.Duration {
+	return a + time.Duration(n.Rand.Int64N(int64((b-a)/time.Microsecond)+1))*time.Microsecond
+}

@@ -1,0 +1,163 @@
+package world
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Process is one process of the node. What /proc says of it stands beside what is true.
+type Process struct {
+	PID   int
+	Start time.Duration
+	End   time.Duration // when it ends or ended, Forever while nothing ends it
+	Dead  bool
+
+	UID       uint32
+	Name      string
+	State     string
+	Cgroup    slurm.Owner
+	Env       slurm.JobID
+	Service   string
+	Container string
+	Exe       string
+	OtherPIDs bool
+	Minors    []int // of /dev/nvidiaN
+	Control   bool  // /dev/nvidiactl
+	UVM       bool
+
+	Job *Job // whose it truly is, nil for nobody's
+	// OfNode is true for what belongs to the node: services, and what its administrator runs as root.
+	OfNode bool
+	// Leaves is true where it goes away by itself within the 3.4 s after its job that were measured of workers.
+	Leaves bool
+
+	survives bool          // its job's end does not reach it
+	lingers  time.Duration // after its job's end, 0 for ever
+	parent   *Process
+	worker   bool // ends some 3 s after its parent
+}
+
+// longestGoodbye is how long after their parent workers were measured to go, with some reserve.
+const longestGoodbye = 3400 * time.Millisecond
+
+// AliveAt reports whether a process lived at a moment of the past or present.
+func (p *Process) AliveAt(at time.Duration) bool { return p.Start <= at && (!p.Dead || at < p.End) }
+
+// Stays reports a process that nothing will end.
+func (p *Process) Stays() bool { return p.End == Forever }
+
+// Started is its start time as /proc has it: CLOCK_BOOTTIME, to a tick of 10 ms.
+func (n *Node) Started(p *Process) time.Duration {
+	const tick = 10 * time.Millisecond
+	return n.Boottime(p.Start) / tick * tick
+}
+
+// Process finds a living process.
+func (n *Node) Process(pid int) *Process {
+	for _, p := range n.processes {
+		if p.PID == pid {
+			return p
+		}
+	}
+	return nil
+}
+
+// Processes are those that live.
+func (n *Node) Processes() []*Process { return n.processes }
+
+func (n *Node) newProcess(name string, uid uint32) *Process {
+	p := &Process{PID: n.newPID(), Start: n.Now, End: Forever, UID: uid, Name: name, State: "S"}
+	n.processes = append(n.processes, p)
+	return p
+}
+
+// newPID counts up. Where PIDs are few, one that is free may come again, but none that the driver still lists: the
+// counter would have to go round in the seconds of a teardown, or while a dead process's memory is held.
+func (n *Node) newPID() int {
+	if n.Site.ReusesPIDs && len(n.dead) > 0 && n.percent(60) {
+		i := n.Rand.IntN(len(n.dead))
+		if pid := n.dead[i]; !n.listed(pid) {
+			n.dead = slices.Delete(n.dead, i, i+1)
+			return pid
+		}
+	}
+	n.lastPID += 1 + n.Rand.IntN(20)
+	return n.lastPID
+}
+
+// spawn starts a process of a live job.
+func (n *Node) spawn(j *Job, name string) *Process {
+	p := n.newProcess(name, j.UID)
+	p.Job = j
+	switch n.Site.Tracking {
+	case CgroupID:
+		p.Cgroup = slurm.Owner{ID: j.ID, Step: "0"}
+	case CgroupSLUID:
+		p.Cgroup = slurm.Owner{SLUID: j.SLUID, Step: "0"}
+	}
+	if n.Site.Disorder || !j.HasGPUs() || n.percent(75) {
+		p.Env = j.ID
+	}
+	return p
+}
+
+// survive takes a process out of its job's reach: it left the process tree, or some daemon outside started it.
+func (n *Node) survive(p *Process) *Process {
+	p.survives = true
+	if !p.Cgroup.Found() {
+		return p
+	}
+	if n.percent(50) {
+		p.Cgroup = slurm.Owner{}
+	} else { // moved out later: hooks of other jobs may have seen it in its cgroup until then
+		n.After(n.between(time.Second, 60*time.Second), func() { p.Cgroup = slurm.Owner{} })
+		p.lingers = max(p.lingers, 0)
+	}
+	return p
+}
+
+// endAt sets the moment at which a process ends.
+func (n *Node) endAt(p *Process, at time.Duration) {
+	if p.Dead || at >= p.End {
+		return
+	}
+	p.End = at
+	n.agenda.push(at, func() {
+		if p.End == at {
+			n.end(p)
+		}
+	})
+}
+
+func (n *Node) end(p *Process) {
+	if p.Dead {
+		return
+	}
+	p.Dead, p.End = true, n.Now
+	n.tell("process %d (%s) ends", p.PID, p.Name)
+	if i := slices.Index(n.processes, p); i >= 0 {
+		n.processes = slices.Delete(n.processes, i, i+1)
+	}
+	if n.Site.ReusesPIDs {
+		n.dead = append(n.dead, p.PID)
+	}
+	for _, q := range n.processes {
+		if q.worker && q.parent == p {
+			n.endAt(q, n.Now+n.between(2600*time.Millisecond, 3200*time.Millisecond))
+		}
+	}
+	for _, c := range n.Cards {
+		c.released(n, p)
+	}
+}
+
+// opens gives a process the card and what comes with it.
+func (p *Process) opens(c *Card) {
+	if !slices.Contains(p.Minors, *c.Device.Minor) {
+		p.Minors = append(p.Minors, *c.Device.Minor)
+		slices.Sort(p.Minors)
+	}
+	p.Control, p.UVM = true, true
+}

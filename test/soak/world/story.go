@@ -1,0 +1,117 @@
+package world
+
+import (
+	"slices"
+	"time"
+)
+
+// open sets the story up: the node's services, two or three jobs after one another on the first card, and others
+// beside them.
+func (n *Node) open() {
+	n.startServices()
+	jobs := 2 + n.pick(70, 30)
+	n.After(n.between(0, time.Second), func() { n.chain(jobs, nil) })
+	for range n.pick(40, 35, 25) {
+		n.After(n.between(0, 60*time.Second), n.neighbour)
+	}
+	if n.oneIn(6) {
+		j := n.newJob()
+		j.runs, j.over = n.between(20*time.Second, 400*time.Second), func() {}
+		n.After(n.between(0, 10*time.Second), func() { n.allocate(j) })
+	}
+}
+
+// chain runs jobs after one another on the first card; a node that is completing takes none.
+func (n *Node) chain(left int, last *Job) {
+	if left == 0 {
+		return
+	}
+	hasty := last != nil && last.hasty
+	if !hasty && (n.completing > 0 || !slices.Contains(n.free(), n.Cards[0])) {
+		n.After(n.between(200*time.Millisecond, 2*time.Second), func() { n.chain(left, last) })
+		return
+	}
+	var j *Job
+	if last != nil && !hasty && n.oneIn(8) {
+		j = n.requeued(last)
+	} else {
+		j = n.newJob(n.cards()...)
+	}
+	j.over = func() {
+		wait := n.interlude()
+		n.After(wait, func() { n.chain(left-1, j) })
+	}
+	n.allocate(j)
+}
+
+// cards are the first and, now and then, whichever others are free.
+func (n *Node) cards() []*Card {
+	cards := []*Card{n.Cards[0]}
+	for _, c := range n.free() {
+		if c != n.Cards[0] && n.oneIn(4) {
+			cards = append(cards, c)
+		}
+	}
+	return cards
+}
+
+// neighbour is a job on other cards, or on one that it shares.
+func (n *Node) neighbour() {
+	if n.completing > 0 {
+		n.After(n.between(time.Second, 20*time.Second), n.neighbour)
+		return
+	}
+	free := n.free()
+	if n.Site.Sharing == Exclusive {
+		free = slices.DeleteFunc(free, func(c *Card) bool { return c == n.Cards[0] })
+	}
+	if len(free) == 0 {
+		return
+	}
+	j := n.newJob(free[n.Rand.IntN(len(free))])
+	j.over = func() {}
+	n.allocate(j)
+}
+
+// interlude is what happens on the node between two jobs; it returns how long it takes.
+func (n *Node) interlude() time.Duration {
+	wait := n.between(50*time.Millisecond, 20*time.Second)
+	idle := !slices.ContainsFunc(n.Jobs, func(j *Job) bool { return j.Live || j.Closed == 0 })
+	renewed := idle && n.oneIn(14)
+	if renewed {
+		n.reload()
+	} else if n.oneIn(5) {
+		n.cleanUp()
+	}
+	if renewed && n.oneIn(2) || n.oneIn(14) {
+		n.After(n.between(0, wait/2), func() { n.stranger(n.Cards[0], nil) })
+	}
+	return wait
+}
+
+// reload takes the driver away from everybody and loads it again, or boots the node.
+func (n *Node) reload() {
+	for _, p := range slices.Clone(n.processes) {
+		n.end(p)
+	}
+	for _, c := range n.Cards {
+		c.chunks = nil
+	}
+	n.newEpoch()
+	n.dead = nil
+	if n.booted == n.Now || n.oneIn(2) {
+		n.lastPID = 900 + n.Rand.IntN(2000)
+	}
+	n.tell("the driver is loaded anew")
+	n.startServices()
+}
+
+// cleanUp is an administrator who ends what jobs left behind.
+func (n *Node) cleanUp() {
+	n.tell("leftovers are cleaned up")
+	for _, p := range slices.Clone(n.processes) {
+		if p.Job != nil && !p.Job.Live {
+			n.end(p)
+		}
+	}
+}
