@@ -3,14 +3,10 @@ package holders
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"bookend/internal/slurm"
 )
@@ -52,24 +48,30 @@ func OpenDevices(proc, dev string, uid uint32, in slurm.Owner) ([]Open, error) {
 	return s.found, s.partial
 }
 
+// listPIDs lists the processes but the caller, sorted; with ErrPartial only the first maxProcesses of them.
 func listPIDs(proc string) ([]int, error) {
 	folder, err := os.Open(proc)
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	defer folder.Close()
-	names, _ := folder.Readdirnames(maxProcesses)
 	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && pid > 0 && pid != os.Getpid() {
-			pids = append(pids, pid)
+	err = newReader().names(int(folder.Fd()), func(name []byte) bool {
+		pid, err := strconv.Atoi(string(name))
+		if err != nil || pid <= 0 || pid == os.Getpid() {
+			return true
 		}
-	}
+		if len(pids) == maxProcesses {
+			return false
+		}
+		pids = append(pids, pid)
+		return true
+	})
 	slices.Sort(pids)
-	if len(names) == maxProcesses {
-		return pids, fmt.Errorf("list processes: %w", ErrPartial)
+	if errors.Is(err, errBound) {
+		err = fmt.Errorf("more than %d processes: %w", maxProcesses, ErrPartial)
 	}
-	return pids, nil
+	return pids, err
 }
 
 type scan struct {
@@ -79,6 +81,7 @@ type scan struct {
 	links   int // links that may still be read
 	found   []Open
 	partial error
+	reader  *reader
 }
 
 func (s *scan) look(proc string, pid int) {
@@ -123,39 +126,25 @@ func (s *scan) ours(f folder) bool {
 	return err == nil && uid == s.uid && f.environment() == s.in.ID
 }
 
-// devices returns the GPU device nodes among a process's descriptors. Threads share one table, so one is asked.
-// Threat: opening an entry would open the device, or hang on a pipe or a dead file system; only links are read.
+// devices returns the GPU device nodes among a process's descriptors, and takes what it reads from what may still
+// be read.
 func (s *scan) devices(f folder) ([]string, error) {
-	dir, err := f.root.Open(path.Join(f.thread, "fd"))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := s.names(dir)
 	var devices []string
-	buf := make([]byte, unix.PathMax)
-	for _, fd := range names {
-		n, err := unix.Readlinkat(int(dir.Fd()), fd, buf)
-		if err != nil {
-			continue // closed meanwhile
-		}
-		if device, ok := parseDevice(string(buf[:n]), s.dev); ok {
+	more := func() bool {
+		s.links--
+		return s.links >= 0
+	}
+	if s.reader == nil {
+		s.reader = newReader()
+	}
+	err := f.links(s.reader, more, func(target []byte) {
+		if device, ok := parseDevice(string(target), s.dev); ok {
 			devices = append(devices, device)
 		}
+	})
+	if s.links = max(0, s.links); errors.Is(err, errBound) {
+		err = fmt.Errorf("%d entries read", maxLinks)
 	}
 	slices.Sort(devices)
 	return slices.Compact(devices), err
-}
-
-// names lists a folder and takes its entries from what may still be read.
-func (s *scan) names(dir *os.File) ([]string, error) {
-	names, err := dir.Readdirnames(s.links + 1)
-	if errors.Is(err, io.EOF) { // empty
-		return nil, nil
-	}
-	if len(names) > s.links {
-		names, err = names[:s.links], fmt.Errorf("%d entries read", maxLinks)
-	}
-	s.links -= len(names)
-	return names, err
 }

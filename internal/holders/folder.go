@@ -17,10 +17,11 @@ import (
 // Sizes beyond which a file of /proc/PID is not believed or not read on.
 const (
 	maxStat    = 4 << 10   // one line of 52 numbers and a name
-	maxStatus  = 16 << 10  // CPU and memory masks of large machines
+	maxStatus  = 1 << 20   // up to 65536 groups, and CPU and memory masks of large machines
 	maxCgroup  = 64 << 10  // 16 hierarchies of a PATH_MAX each
 	maxEnviron = 256 << 10 // Slurm's variables come late in a large environment, but not later than that
 	maxThreads = 4096      // among which one that lives is looked for
+	maxExe     = 200       // bytes of a program's path
 )
 
 const ended = "Z" // the state of a process or thread that has ended
@@ -97,12 +98,70 @@ func (f folder) uid() (uint32, error) {
 	return parseUID(text)
 }
 
+// cgroup returns the text that names the process's cgroups.
+func (f folder) cgroup() (string, error) { return f.text(path.Join(f.thread, "cgroup"), maxCgroup) }
+
 func (f folder) owner() (slurm.Owner, error) {
-	text, err := f.text(path.Join(f.thread, "cgroup"), maxCgroup)
+	text, err := f.cgroup()
 	if err != nil {
 		return slurm.Owner{}, err
 	}
 	return slurm.OwnerOfCgroup(text), nil
+}
+
+// exe returns what the process runs, nothing where that may not be asked. Threat: the process may choose any path,
+// pages long; its end is kept, which has the program's name.
+func (f folder) exe() string {
+	target, err := f.root.Readlink(path.Join(f.thread, "exe"))
+	if err != nil {
+		return ""
+	}
+	if len(target) > maxExe {
+		return "..." + target[len(target)-maxExe:]
+	}
+	return target
+}
+
+// foreign reports whether the process has another root or mount namespace than mounts names, as far as it may be
+// asked. One that may not is taken for foreign: then its paths are given the wider meaning.
+func (f folder) foreign(mounts string) bool {
+	root, err := f.root.Readlink(path.Join(f.thread, "root"))
+	if err != nil && !gone(err) || err == nil && root != "/" {
+		return true
+	}
+	own, err := f.root.Readlink(path.Join(f.thread, mountLink))
+	return err != nil && !gone(err) || err == nil && own != mounts
+}
+
+// mountLink is the link of /proc/PID that names the process's mount namespace.
+const mountLink = "ns/mnt"
+
+// open returns the device nodes among the process's descriptors. Threads share one table, so one is asked.
+func (f folder) open(r *reader, in place, more func() bool) (nodes, error) {
+	var found nodes
+	err := f.links(r, more, func(target []byte) { found.add(target, in) })
+	return found, err
+}
+
+func (f folder) links(r *reader, more func() bool, visit func(target []byte)) error {
+	dir, err := f.root.Open(path.Join(f.thread, "fd"))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return r.links(int(dir.Fd()), more, visit)
+}
+
+// mapped returns the device nodes among the files that the process has mapped.
+func (f folder) mapped(r *reader, in place, more func() bool) (nodes, error) {
+	file, err := f.root.Open(path.Join(f.thread, "maps"))
+	if err != nil {
+		return nodes{}, err
+	}
+	defer file.Close()
+	var found nodes
+	err = r.lines(int(file.Fd()), more, func(line []byte) { found.add(parseMap(line), in) })
+	return found, err
 }
 
 // environment returns the job id in the process's initial environment, 0 when there is none or it cannot be read:

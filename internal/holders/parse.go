@@ -45,11 +45,10 @@ func parseStat(text string) (stat, error) {
 // parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a
 // kernel that does not escape it lets a process write a Uid line of its own; the kernel's is the last.
 func parseUID(text string) (uint32, error) {
-	at := strings.LastIndex(text, "\nUid:")
-	if at < 0 {
+	line, ok := statusLine(text, "Uid")
+	if !ok {
 		return 0, fmt.Errorf("parse status: no Uid line")
 	}
-	line, _, _ := strings.Cut(text[at+len("\nUid:"):], "\n")
 	fields := strings.Fields(line)
 	if len(fields) != 4 {
 		return 0, fmt.Errorf("parse status: Uid line %.80q", line)
@@ -59,6 +58,23 @@ func parseUID(text string) (uint32, error) {
 		return 0, fmt.Errorf("parse status: Uid line %.80q", line)
 	}
 	return uint32(uid), nil
+}
+
+// parseOtherPIDs reports whether the text of /proc/PID/status says that the process has a PID in another namespace
+// than /proc's own: its NSpid line then has more than one number. Linux before 4.1 has no such line.
+func parseOtherPIDs(text string) bool {
+	line, _ := statusLine(text, "NSpid")
+	return len(strings.Fields(line)) > 1
+}
+
+// statusLine returns what a line of /proc/PID/status says behind its key. The kernel's is the last of that key.
+func statusLine(text, key string) (string, bool) {
+	at := strings.LastIndex(text, "\n"+key+":")
+	if at < 0 {
+		return "", false
+	}
+	line, _, _ := strings.Cut(text[at+len(key)+len("\n:"):], "\n")
+	return line, true
 }
 
 // parseEnviron finds the job id in an environment; 0 when there is none. Of a variable set twice the first

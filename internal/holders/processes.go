@@ -1,9 +1,14 @@
 // Package holders reads /proc: what a process on a GPU is, and which of a job's processes have a GPU open.
 //
 //	processes.go  the processes the driver lists, for attribution
+//	scan.go       all processes that have a device node open or mapped
+//	crew.go       looking at many processes side by side
 //	devices.go    a job's processes that have a GPU's device node open, for the task epilog
 //	folder.go     reading one /proc/PID
+//	links.go      reading many links and lines of it
 //	parse.go      the texts in it
+//	nodes.go      the paths in it
+//	unit.go       its cgroups
 //
 // A read of another process's /proc can sleep on that process's locks, so root hooks run this package in a child.
 package holders
@@ -13,6 +18,7 @@ import (
 	"fmt"
 
 	"bookend/internal/attrib"
+	"bookend/internal/slurm"
 )
 
 // errEnded says that a process ended while it was being read: its PID may be another's by now.
@@ -52,29 +58,54 @@ func look(proc string, pid int) (attrib.Process, error) {
 		return attrib.Process{}, err
 	}
 	defer f.close()
+	p, f, err := f.identify(pid)
+	if err != nil {
+		return attrib.Process{}, err
+	}
+	p.EnvJobID = f.environment()
+	return p, f.stillOf(p)
+}
+
+// identify reads what a process is, without what its memory holds: that can hang. The folder it returns asks the
+// thread that answers for the process.
+func (f folder) identify(pid int) (attrib.Process, folder, error) {
 	first, err := f.stat()
 	if err != nil {
-		return attrib.Process{}, whyNot(err)
+		return attrib.Process{}, f, whyNot(err)
 	}
 	p := attrib.Process{PID: pid, Start: first.start, Name: first.name, State: first.state}
 	f = f.ask(first.state)
 	// A zombie without a living thread holds nothing: whatever is listed under its PID, somebody else holds.
 	p.Gone = first.state == ended && f.thread == ""
-	if p.UID, err = f.uid(); err != nil {
-		return attrib.Process{}, whyNot(err)
+	status, err := f.text("status", maxStatus)
+	if err != nil {
+		return attrib.Process{}, f, whyNot(err)
 	}
-	if p.Cgroup, err = f.owner(); err != nil {
-		return attrib.Process{}, whyNot(err)
+	if p.UID, err = parseUID(status); err != nil {
+		return attrib.Process{}, f, err
 	}
-	p.EnvJobID = f.environment()
+	p.OtherPIDs = parseOtherPIDs(status)
+	cgroup, err := f.cgroup()
+	if err != nil {
+		return attrib.Process{}, f, whyNot(err)
+	}
+	if p.Cgroup = slurm.OwnerOfCgroup(cgroup); !p.Cgroup.Found() && p.Cgroup.Conflict == "" {
+		p.Service, p.Container = parseUnit(cgroup)
+	}
+	p.Exe = f.exe()
+	return p, f, f.stillOf(p)
+}
+
+// stillOf returns errEnded unless the folder is still that of the process.
+func (f folder) stillOf(p attrib.Process) error {
 	last, err := f.stat()
 	if err != nil {
-		return attrib.Process{}, whyNot(err)
+		return whyNot(err)
 	}
-	if last.start != first.start {
-		return attrib.Process{}, errEnded
+	if last.start != p.Start {
+		return errEnded
 	}
-	return p, nil
+	return nil
 }
 
 func whyNot(err error) error {

@@ -1,0 +1,135 @@
+package holders
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bookend/internal/routine"
+)
+
+// maxWorkers bounds how many processes are looked at side by side: on more cores the kernel's locks, not the
+// work, take the time.
+const maxWorkers = 8
+
+// crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
+// at: it is then left alone, and ends with this program.
+type crew struct {
+	over  chan struct{} // closed when the time is up
+	ended atomic.Bool   // the same, for those at work
+
+	mu       sync.Mutex
+	troubles []string // why something may have been missed
+	more     int      // troubles beyond those kept
+}
+
+// maxTroubles bounds what is said about what was missed: the first few stand for the rest.
+const maxTroubles = 4
+
+func newCrew(budget time.Duration) (c *crew, stop func()) {
+	c = &crew{over: make(chan struct{})}
+	timer := time.AfterFunc(max(0, budget), func() {
+		c.ended.Store(true)
+		close(c.over)
+	})
+	return c, func() { timer.Stop() }
+}
+
+// going reports whether there is time left.
+func (c *crew) going() bool { return !c.ended.Load() }
+
+// trouble notes why something may have been missed.
+func (c *crew) trouble(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.troubles) == maxTroubles {
+		c.more++
+		return
+	}
+	c.troubles = append(c.troubles, clip(fmt.Sprintf(format, args...), 200))
+}
+
+// partial says why something may have been missed, empty when nothing was.
+func (c *crew) partial() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := strings.Join(c.troubles, "; ")
+	if c.more > 0 {
+		text += fmt.Sprintf("; and %d more", c.more)
+	}
+	return text
+}
+
+// round is a crew's walk through a list of processes.
+type round struct {
+	pids []int
+	next atomic.Int64
+	done atomic.Int64
+	at   []atomic.Int64 // the process that each worker is at, 0 for none
+	idle chan struct{}  // closed when all workers have ended
+}
+
+// send starts workers that call look for each process, each with a reader of its own.
+func (c *crew) send(pids []int, look func(r *reader, pid int)) *round {
+	r := &round{pids: pids, idle: make(chan struct{})}
+	r.at = make([]atomic.Int64, min(runtime.GOMAXPROCS(0), maxWorkers, max(1, len(pids))))
+	var workers sync.WaitGroup
+	workers.Add(len(r.at))
+	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }
+	for i := range r.at {
+		routine.Go(panicked, func() {
+			defer workers.Done()
+			defer routine.Recover(panicked) // before this worker counts as done
+			r.work(c, &r.at[i], look)
+		})
+	}
+	routine.Go(panicked, func() {
+		workers.Wait()
+		close(r.idle)
+	})
+	return r
+}
+
+func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
+	own := newReader()
+	for c.going() {
+		i := int(r.next.Add(1)) - 1
+		if i >= len(r.pids) {
+			return
+		}
+		at.Store(int64(r.pids[i]))
+		look(own, r.pids[i])
+		at.Store(0)
+		if c.going() { // else it may have been cut short
+			r.done.Add(1)
+		}
+	}
+}
+
+// wait returns once every process was looked at or the time is up; then it notes how many were not. What names
+// what is looked at.
+func (c *crew) wait(r *round, what string) {
+	select {
+	case <-r.idle:
+	case <-c.over:
+	}
+	left := len(r.pids) - int(r.done.Load())
+	if left == 0 {
+		return
+	}
+	text := fmt.Sprintf("time was up: %s of %d of %d processes were not read", what, left, len(r.pids))
+	var pids []int64
+	for i := range r.at {
+		if pid := r.at[i].Load(); pid != 0 {
+			pids = append(pids, pid)
+		}
+	}
+	if slices.Sort(pids); len(pids) > 0 {
+		text += fmt.Sprintf(" (at %d)", pids)
+	}
+	c.trouble("%s", text)
+}
