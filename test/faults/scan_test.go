@@ -59,15 +59,15 @@ func TestCleanPathDoesNotSearch(t *testing.T) {
 	proc := n.copiedProc()
 	n.configure(func(c *conf) { c.proc, c.settle = proc, "{max: 1s, flat: 800ms}" })
 	opened := n.watchFolder(proc)
-	n.clean(prolog, newJob())
-	n.clean(epilog, newJob())
+	first := newJob().with("SLURM_JOB_ID", "99", "SLURM_JOBID", "99")
+	n.clean(prolog, first)
+	n.clean(epilog, first)
 	if got := opened(); got != 0 {
 		t.Errorf("%s was listed %d times between clean ends", proc, got)
 	}
-	next := newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101")
-	n.clean(prolog, next)
+	n.clean(prolog, newJob())
 	n.leftover() // this /proc has no such process: the driver lists one that is gone
-	n.hook(epilog, next)
+	n.hook(epilog, newJob())
 	found := n.findings(epilog)
 	if len(found) == 0 || found[0].Code != code.Phantom {
 		t.Fatalf("findings %+v, want a process that is gone", found)
