@@ -1,0 +1,118 @@
+package faults
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/test/fakegpu"
+)
+
+// unified is where this host mounts the cgroup v2 hierarchy.
+func unified(t testing.TB) string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mounts")
+	must(t, err)
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1]
+		}
+	}
+	t.Fatal("no cgroup v2 hierarchy is mounted")
+	return ""
+}
+
+// inCgroup moves a process into a cgroup as Slurm names a job's, on a node that no Slurm of this host has.
+func (n *node) inCgroup(p *fakegpu.Program, job string) {
+	n.Helper()
+	scope := filepath.Join(unified(n), "system.slice", filepath.Base(n.dir)+"_slurmstepd.scope")
+	leaf := filepath.Join(scope, "job_"+job, "step_batch", "user", "task_0")
+	must(n, os.MkdirAll(leaf, 0o755))
+	n.Cleanup(func() {
+		p.End()
+		n.removeCgroup(scope, leaf)
+	})
+	must(n, os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0))
+}
+
+// removeCgroup waits for what was killed there to be gone.
+func (n *node) removeCgroup(scope, leaf string) {
+	for dir := leaf; len(dir) >= len(scope); dir = filepath.Dir(dir) {
+		for end := time.Now().Add(margin); ; time.Sleep(5 * time.Millisecond) {
+			err := unix.Rmdir(dir)
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+				n.Errorf("remove cgroup %q: %v", dir, err)
+				return
+			}
+		}
+	}
+}
+
+// Clean-up ends what a cgroup proves to be the job's, looks again, and touches nothing else.
+func TestCleanUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		extra  string
+		job    string // whose cgroup the process is in; none: exclusive use alone blames the job
+		args   []string
+		ended  string // what is said of it
+		exit   int
+		orphan bool
+	}{
+		"off by default":          {"", "100", nil, "", 10, true},
+		"proven by its cgroup":    {"clean_up: {enabled: true, grace: 300ms}\n", "100", nil, "ended by SIGTERM", 0, false},
+		"stopped":                 {"clean_up: {enabled: true, grace: 300ms}\n", "100", []string{"--stop"}, "ended by SIGKILL", 0, false},
+		"not proven":              {"clean_up: {enabled: true, grace: 300ms}\n", "", nil, "", 10, true},
+		"of a job without record": {"clean_up: {enabled: true, grace: 300ms}\n", "999", nil, "", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.configure(func(c *conf) { c.extra, c.settle = tt.extra, "{max: 2s, flat: 800ms}" })
+			n.clean(prolog, newJob())
+			p := n.leftover(tt.args...)
+			if tt.job != "" {
+				n.inCgroup(p, tt.job)
+			}
+			o := n.hook(epilog, newJob())
+			found := n.findings(epilog)
+			if o.exit != tt.exit || has(found, code.Orphan) != tt.orphan || has(found, code.Ended) != (tt.ended != "") {
+				t.Errorf("%v %+v", o, found)
+			}
+			for _, f := range found {
+				if f.Code == code.Ended && !strings.Contains(f.Observed, tt.ended) {
+					t.Errorf("%q, want %q", f.Observed, tt.ended)
+				}
+				if f.Code == code.Orphan && tt.job != "" && f.Owner.Level != attrib.ByCgroup {
+					t.Errorf("owner %+v", f.Owner)
+				}
+			}
+			alive := unix.Kill(p.PID, 0) == nil && !zombie(t, p.PID)
+			if alive != (tt.ended == "") {
+				t.Errorf("process %d alive: %v", p.PID, alive)
+			}
+		})
+	}
+}
+
+func zombie(t *testing.T, pid int) bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
+	return strings.HasPrefix(rest, "Z")
+}
