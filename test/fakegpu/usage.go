@@ -17,6 +17,7 @@ type Holding struct {
 	Context uint64 // bytes; 0: the driver lists no process for it
 	Hidden  uint64 // bytes used that no process's figure shows
 	Memory  uint64 // bytes allocated
+	Mapped  uint64 // bytes of others' that it has mapped, in its figure as in theirs
 }
 
 // Used returns the bytes held on a card now, as the driver's bookkeeping has it: memory in teardown no longer
@@ -82,7 +83,7 @@ func readHolding(path string) (Holding, bool, error) {
 
 func parseHolding(text string) (Holding, error) {
 	var h Holding
-	fields := map[string]any{"pid": &h.PID, "gpu": &h.Card, "context": &h.Context, "hidden": &h.Hidden, "memory": &h.Memory}
+	fields := map[string]any{"pid": &h.PID, "gpu": &h.Card, "context": &h.Context, "hidden": &h.Hidden, "memory": &h.Memory, "mapped": &h.Mapped}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if field, ok := fields[key]; ok {
