@@ -2,7 +2,6 @@ package main
 
 import (
 	"debug/elf"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,48 +176,6 @@ func TestOldDriverHasReservedInUsed(t *testing.T) {
 	}
 	if got := reading(t, s, w.UUID(1)).Processes; len(got) != 1 || got[0].PID != p.PID {
 		t.Errorf("got processes %s", text(t, got))
-	}
-}
-
-func TestInstances(t *testing.T) {
-	library := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
-	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, "testdata/mig.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	s := look(t, request(library))
-	if len(s.Readings) != 3 {
-		t.Fatalf("got %s", text(t, s))
-	}
-	card := reading(t, s, "GPU-1")
-	if got := card.Processes; len(got) != 1 || got[0].Memory != gpu.Bytes(10) || !*card.NVIDIA.MIGMode {
-		t.Errorf("card: got %s", text(t, card))
-	}
-	first := reading(t, s, "MIG-1")
-	if first.Device.Parent != "GPU-1" || first.Device.BusID != "0000:1b:00.0" || first.Memory.Total != gpu.Bytes(100) ||
-		first.Processes[1].Memory.Known() {
-		t.Errorf("first instance: got %s", text(t, first))
-	}
-	if n := len(reading(t, s, "MIG-2").Processes); n != 1500 {
-		t.Errorf("second instance: got %d processes, want 1500", n)
-	}
-
-	req := request(library)
-	req.All = false
-	req.Devices = []gpu.Device{
-		{ID: "MIG-2", BusID: "0000:1b:00.0", Parent: "GPU-1"}, {ID: "MIG-1"},
-		{ID: "MIG-3", BusID: "0000:1b:00.0"}, {ID: "MIG-4"}, {ID: "GPU-2", BusID: "0000:1b:00.0"}, {BusID: "0000:1c:00.0"},
-	}
-	s = look(t, req)
-	if len(s.Readings) != 2 || s.Readings[0].Device.ID != "MIG-2" || s.Readings[1].Device.ID != "MIG-1" {
-		t.Errorf("asked for one by one: got %s", text(t, s.Readings))
-	}
-	var missing []string
-	for _, f := range s.Faults {
-		missing = append(missing, fmt.Sprintf("%s %s %s", f.Code, f.Device, f.BusID))
-	}
-	want := []string{"no_device MIG-3 0000:1b:00.0", "no_device MIG-4 ", "no_device GPU-2 0000:1b:00.0", "no_device  0000:1c:00.0"}
-	if !slices.Equal(missing, want) {
-		t.Errorf("got faults %q, want %q", missing, want)
 	}
 }
 

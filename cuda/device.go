@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"bookend/internal/gpu"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -11,8 +9,11 @@ import (
 // device is an open GPU or MIG instance.
 type device struct {
 	gpu.Device
-	handle nvml.Device
-	nvidia *gpu.NVIDIA
+	handle   nvml.Device
+	nvidia   *gpu.NVIDIA
+	at       place  // of a MIG instance
+	shared   bool   // other compute instances use the same GPU instance
+	unjudged string // see gpu.Memory
 }
 
 // openIndex opens the i-th card of the node and its MIG instances.
@@ -27,7 +28,11 @@ func (l *library) openIndex(i int) opened {
 	if fault != nil {
 		return opened{fault: fault}
 	}
-	return opened{devices: append([]device{card}, l.instances(card)...)}
+	instances, failed := l.instances(card)
+	if failed != nil {
+		fault = l.about(card.Device, *failed)
+	}
+	return opened{devices: append([]device{card}, instances...), fault: fault}
 }
 
 // openAsked opens one device by its bus id, which attaches no other GPU, or by its id where that is all there is.
@@ -41,7 +46,7 @@ func (l *library) openAsked(asked gpu.Device) opened {
 			return l.api.DeviceGetHandleByPciBusId(string(asked.BusID))
 		}, l, "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandleByPciBusId")
 	case instance:
-		handle, failed = l.parentOf(asked.ID)
+		handle, failed = l.parentOf(asked)
 	default:
 		handle, failed = l.byUUID(asked.ID)
 	}
@@ -53,9 +58,11 @@ func (l *library) openAsked(asked gpu.Device) opened {
 	case fault != nil:
 		return opened{fault: fault}
 	case instance:
-		return l.pick(asked, l.instances(card))
+		return l.openInstance(asked, card)
+	case asked.ID != "" && asked.ID != card.ID:
+		return opened{fault: missing(asked)}
 	}
-	return l.pick(asked, []device{card})
+	return opened{devices: []device{card}}
 }
 
 func (l *library) byUUID(id gpu.ID) (nvml.Device, *failure) {
@@ -63,25 +70,10 @@ func (l *library) byUUID(id gpu.ID) (nvml.Device, *failure) {
 		"nvmlDeviceGetHandleByUUID")
 }
 
-// parentOf finds the card of a MIG instance.
-func (l *library) parentOf(id gpu.ID) (nvml.Device, *failure) {
-	handle, failed := l.byUUID(id)
-	if failed != nil {
-		return nil, failed
-	}
-	return ask(handle.GetDeviceHandleFromMigDeviceHandle, l, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
-}
-
-// pick returns the device that was asked for. Another one at its bus id (a card was exchanged, an instance
-// made anew) is not it.
-func (l *library) pick(asked gpu.Device, found []device) opened {
-	for _, d := range found {
-		if asked.ID == "" || d.ID == asked.ID {
-			return opened{devices: []device{d}}
-		}
-	}
-	return opened{fault: &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
-		Detail: "not found at its bus id"}}
+// missing says that another device than the one asked for is at its bus id: a card was exchanged, an instance
+// destroyed or made anew.
+func missing(asked gpu.Device) *gpu.Fault {
+	return &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID, Detail: "not found at its bus id"}
 }
 
 // identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
@@ -106,6 +98,7 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	d.Minor = l.number(handle.GetMinorNumber, "nvmlDeviceGetMinorNumber")
 	d.nvidia.NVMLIndex = l.number(handle.GetIndex, "nvmlDeviceGetIndex")
 	d.nvidia.MIGMode = l.migMode(handle)
+	d.unjudged = l.unjudged(d)
 	return d, nil
 }
 
@@ -117,58 +110,12 @@ func (l *library) number(call func() (int, nvml.Return), name string) *int {
 	return &n
 }
 
-// migMode returns nil where it is not known. A card or driver that cannot do MIG has it off.
-func (l *library) migMode(handle nvml.Device) *bool {
-	mode, failed := ask(func() (int, nvml.Return) {
-		current, _, ret := handle.GetMigMode()
-		return current, ret
-	}, l, "nvmlDeviceGetMigMode")
-	if failed != nil && failed.ret != nvml.ERROR_NOT_SUPPORTED && failed.ret != nvml.ERROR_FUNCTION_NOT_FOUND {
-		return nil
-	}
-	on := failed == nil && mode == nvml.DEVICE_MIG_ENABLE
-	return &on
-}
-
-// instances opens a card's MIG instances. Their indexes have holes.
-func (l *library) instances(card device) []device {
-	if card.nvidia.MIGMode == nil || !*card.nvidia.MIGMode {
-		return nil
-	}
-	most, failed := ask(card.handle.GetMaxMigDeviceCount, l, "nvmlDeviceGetMaxMigDeviceCount")
-	if failed != nil {
-		return nil
-	}
-	var found []device
-	for i := range min(most, 64) { // the driver's figure bounds nothing: a card has 7 at present
-		handle, failed := ask(func() (nvml.Device, nvml.Return) { return card.handle.GetMigDeviceHandleByIndex(i) }, l,
-			"nvmlDeviceGetMigDeviceHandleByIndex")
-		if failed != nil {
-			continue
-		}
-		d := device{Device: card.Device, handle: handle, nvidia: card.nvidia}
-		uuid, failed := ask(handle.GetUUID, l, "nvmlDeviceGetUUID")
-		if failed != nil {
-			continue
-		}
-		d.ID, d.Parent = gpu.ID(uuid), card.ID
-		if name, failed := ask(handle.GetName, l, "nvmlDeviceGetName"); failed == nil {
-			d.Name = name
-		}
-		found = append(found, d)
-	}
-	return found
-}
-
 // about is the fault of a device that was asked for.
 func (l *library) about(asked gpu.Device, f failure) *gpu.Fault {
 	fault := l.fault(f)
 	fault.Device, fault.BusID = asked.ID, asked.BusID
 	return &fault
 }
-
-// isInstance tells a MIG instance's id from a card's.
-func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
 
 func busID(pci nvml.PciInfo) gpu.BusID {
 	text := make([]byte, 0, len(pci.BusId))

@@ -16,6 +16,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"bookend/internal/gpu"
@@ -27,6 +29,7 @@ import (
 type listing struct {
 	kind  gpu.Kind
 	forms []form
+	doubt string // of a driver whose newest version must not be used
 }
 
 // form is one version of a list call.
@@ -74,33 +77,48 @@ func (l *library) listings() []listing {
 				entry.forms = append(entry.forms, f)
 			}
 		}
+		if writesLongEntries(l.driver.Version) {
+			entry.dropNewest(l.driver.Version)
+		}
 		found = append(found, entry)
 	}
 	return found
 }
 
-// processes reads and merges the lists. When one cannot be read or trusted the others are still returned, with
-// the reason why they are not all.
-func (l *library) processes(handle nvml.Device, total gpu.Figure) ([]gpu.Process, string, *failure) {
-	raw := rawHandle(handle)
+// dropNewest leaves version 2 alone of a driver that lays version 3 out wrongly.
+func (l *listing) dropNewest(driver string) {
+	if len(l.forms) == 0 || !strings.HasSuffix(l.forms[0].name, "_v3") {
+		return
+	}
+	l.doubt = fmt.Sprintf("list not trusted: driver %s writes %s with longer entries than that has", driver, l.forms[0].name)
+	l.forms = slices.DeleteFunc(l.forms, func(f form) bool { return !strings.HasSuffix(f.name, "_v2") })
+}
+
+// processes reads and merges the lists. When one cannot be read the others are still returned, with the reason why
+// they are not all; when one cannot be true none is: they come from the same driver.
+func (l *library) processes(d device, total gpu.Figure) ([]gpu.Process, string, *failure) {
 	var lists []list
 	var why string
 	var worst *failure
 	for _, listing := range l.lists {
-		entries, untrusted, failed := l.list(listing, raw, total)
+		entries, untrusted, failed := l.list(listing, d, total)
+		if untrusted != "" {
+			return []gpu.Process{}, untrusted, worst
+		}
 		if failed != nil && listing.kind != gpu.Compute && optional(failed.ret) {
 			continue // a driver without this list has none of these processes, or lists them as compute
 		}
 		if failed != nil {
-			worst, untrusted = failed, l.describe(*failed)
-		}
-		if untrusted != "" {
-			why = untrusted
+			worst, why = failed, l.describe(*failed)
 			continue
 		}
 		lists = append(lists, list{listing.kind, entries})
 	}
-	return merge(lists), why, worst
+	merged := merge(lists)
+	if untrusted := overbooked(merged, total); untrusted != "" {
+		return []gpu.Process{}, untrusted, worst
+	}
+	return merged, why, worst
 }
 
 func optional(ret nvml.Return) bool {
@@ -108,11 +126,11 @@ func optional(ret nvml.Return) bool {
 }
 
 // list reads one list by the newest version of the call whose answer can be trusted.
-func (l *library) list(list listing, device uintptr, total gpu.Figure) ([]entry, string, *failure) {
+func (l *library) list(list listing, d device, total gpu.Figure) ([]entry, string, *failure) {
 	failed := &failure{"nvmlDeviceGet " + string(list.kind) + " processes", nvml.ERROR_FUNCTION_NOT_FOUND}
 	untrusted := ""
 	for _, f := range list.forms {
-		entries, ret := f.read(device)
+		entries, ret := f.read(rawHandle(d.handle))
 		if ret != nvml.SUCCESS {
 			failed = &failure{f.name, ret}
 			if ret == nvml.ERROR_FUNCTION_NOT_FOUND {
@@ -120,11 +138,14 @@ func (l *library) list(list listing, device uintptr, total gpu.Figure) ([]entry,
 			}
 			return nil, "", failed
 		}
-		why := implausible(entries, l.pidMax, total)
+		mine, why := d.trusted(entries, l.pidMax, total)
 		if why == "" {
-			return entries, "", nil
+			return mine, "", nil
 		}
 		failed, untrusted = nil, f.name+": "+why
+	}
+	if list.doubt != "" {
+		return nil, list.doubt, nil
 	}
 	return nil, untrusted, failed
 }
@@ -150,9 +171,11 @@ func (f form) decode(buffer []byte, count int) []entry {
 	entries := make([]entry, count)
 	for i := range entries {
 		b := buffer[i*f.stride:]
-		entries[i] = entry{pid: binary.NativeEndian.Uint32(b), used: binary.NativeEndian.Uint64(b[8:])}
+		entries[i] = entry{
+			pid: binary.NativeEndian.Uint32(b), used: binary.NativeEndian.Uint64(b[8:]), at: place{nowhere, nowhere},
+		}
 		if f.stride >= strideV2 {
-			entries[i].instance = binary.NativeEndian.Uint64(b[16:])
+			entries[i].at = place{binary.NativeEndian.Uint32(b[16:]), binary.NativeEndian.Uint32(b[20:])}
 		}
 	}
 	return entries

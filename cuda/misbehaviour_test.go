@@ -91,13 +91,15 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 		"pid above the limit": {fakegpu.With("gpu0.list", "4194305:100")},
 		"more than the card":  {fakegpu.With("gpu0.list", "100:143772")},
 		"in the MPS list":     {fakegpu.With("gpu0.list", "100:100 0:100:mps")},
+		"one PID twice":       {fakegpu.With("gpu0.list", "100:100 100:200")},
+		"too much together":   {fakegpu.With("gpu0.list", "1:140000 2:140000 3:140000 4:140000 5:140000")},
 		"longer entries":      {fakegpu.With("gpu0.list", "100:100 101:100 102:100"), fakegpu.With("process_stride", "32")},
 	}
 	for name, options := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, options...)
 			r := reading(t, look(t, request(w.NVML())), w.UUID(0))
-			if !strings.Contains(r.ProcessesUnknown, "list not trusted") {
+			if !strings.Contains(r.ProcessesUnknown, "list not trusted") || len(r.Processes) != 0 || r.Memory.Used != gpu.Bytes(0) {
 				t.Errorf("got %s", text(t, r))
 			}
 		})

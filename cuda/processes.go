@@ -1,20 +1,16 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"bookend/internal/gpu"
 )
 
 // entry is one line of a driver's process list.
 type entry struct {
-	pid      uint32
-	used     uint64 // bytes, or notAvailable
-	instance uint64 // GPU and compute instance together; all ones without MIG
+	pid  uint32
+	used uint64 // bytes, or notAvailable
+	at   place  // nowhere without MIG
 }
 
 // list is one of the driver's lists.
@@ -25,40 +21,6 @@ type list struct {
 
 // notAvailable is NVML_VALUE_NOT_AVAILABLE.
 const notAvailable = ^uint64(0)
-
-// pidLimitMax is the kernel's PID_MAX_LIMIT on 64-bit machines.
-const pidLimitMax = 1 << 22
-
-// pidLimit reads the kernel's pid_max at path; no PID reaches it. The kernel's own limit stands in for it.
-func pidLimit(path string) uint32 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return pidLimitMax
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
-	if err != nil || n < 1 || n > pidLimitMax {
-		return pidLimitMax
-	}
-	return uint32(n)
-}
-
-// implausible says why a list cannot be true: some drivers lay the entries out differently from what their
-// version says, and the numbers then read are neither processes nor bytes.
-func implausible(entries []entry, pidMax uint32, total gpu.Figure) string {
-	most := uint64(mostMemory)
-	if total.Known() {
-		most = total.Bytes
-	}
-	for _, e := range entries {
-		if e.pid == 0 || e.pid > pidMax {
-			return fmt.Sprintf("list not trusted: process %d of at most %d", e.pid, pidMax)
-		}
-		if e.used != notAvailable && e.used > most {
-			return fmt.Sprintf("list not trusted: process %d with %d bytes of %d", e.pid, e.used, most)
-		}
-	}
-	return ""
-}
 
 // merge joins the lists by PID. A client of MPS stands in two of them with the same memory, which counts
 // once: the larger figure holds. On a card in MIG mode a process stands in one list once an instance, and
@@ -81,18 +43,18 @@ func merge(lists []list) []gpu.Process {
 
 // perProcess adds up one list by PID, in the order of first appearance.
 func perProcess(l list) []gpu.Process {
-	type place struct {
-		pid      uint32
-		instance uint64
+	type line struct {
+		pid uint32
+		at  place
 	}
-	seen := map[place]bool{}
+	seen := map[line]bool{}
 	at := map[uint32]int{}
 	var processes []gpu.Process
 	for _, e := range l.entries {
-		if seen[place{e.pid, e.instance}] {
+		if seen[line{e.pid, e.at}] {
 			continue
 		}
-		seen[place{e.pid, e.instance}] = true
+		seen[line{e.pid, e.at}] = true
 		i, found := at[e.pid]
 		if !found {
 			at[e.pid] = len(processes)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,7 +10,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-const noInstance = ^uint64(0)
+var noInstance = place{nowhere, nowhere}
 
 func TestMerge(t *testing.T) {
 	one := func(kind gpu.Kind, entries ...entry) list { return list{kind, entries} }
@@ -39,15 +37,15 @@ func TestMerge(t *testing.T) {
 			[]gpu.Process{{PID: 9, Memory: known(10), Kinds: []gpu.Kind{gpu.Compute, gpu.MPS}}},
 		},
 		"instances add up": {
-			[]list{one(gpu.Compute, entry{9, 10, 1}, entry{9, 20, 2})},
+			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, 20, place{2, 0}})},
 			[]gpu.Process{{PID: 9, Memory: known(30), Kinds: []gpu.Kind{gpu.Compute}}},
 		},
 		"an unknown part makes an unknown whole": {
-			[]list{one(gpu.Compute, entry{9, 10, 1}, entry{9, notAvailable, 2})},
+			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, notAvailable, place{2, 0}})},
 			[]gpu.Process{{PID: 9, Memory: unknown, Kinds: []gpu.Kind{gpu.Compute}}},
 		},
 		"the same line twice": {
-			[]list{one(gpu.Compute, entry{9, 10, 1}, entry{9, 10, 1})},
+			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, 10, place{1, 0}})},
 			[]gpu.Process{{PID: 9, Memory: known(10), Kinds: []gpu.Kind{gpu.Compute}}},
 		},
 	}
@@ -67,48 +65,6 @@ func text(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func TestImplausible(t *testing.T) {
-	tests := map[string]struct {
-		entry   entry
-		total   gpu.Figure
-		trusted bool
-	}{
-		"a process":            {entry{pid: 100, used: 5}, gpu.Bytes(5), true},
-		"no memory":            {entry{pid: 1}, gpu.Bytes(5), true},
-		"memory not available": {entry{pid: 1, used: notAvailable}, gpu.Bytes(5), true},
-		"total unknown":        {entry{pid: 1, used: 1 << 40}, gpu.Unknown("why"), true},
-		"pid 0":                {entry{pid: 0, used: 5}, gpu.Bytes(5), false},
-		"pid above the limit":  {entry{pid: 101, used: 5}, gpu.Bytes(5), false},
-		"pid of all ones":      {entry{pid: ^uint32(0)}, gpu.Bytes(5), false},
-		"more than there is":   {entry{pid: 1, used: 6}, gpu.Bytes(5), false},
-		"more than can be":     {entry{pid: 1, used: 1 << 60}, gpu.Unknown("why"), false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if why := implausible([]entry{{pid: 1}, tt.entry}, 100, tt.total); (why == "") != tt.trusted {
-				t.Errorf("got %q, want trusted %v", why, tt.trusted)
-			}
-		})
-	}
-}
-
-func TestPIDLimit(t *testing.T) {
-	for content, want := range map[string]uint32{
-		"32768\n": 32768, "4194304\n": pidLimitMax, "": pidLimitMax, "0": pidLimitMax, "99999999": pidLimitMax, "many": pidLimitMax,
-	} {
-		path := filepath.Join(t.TempDir(), "pid_max")
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got := pidLimit(path); got != want {
-			t.Errorf("%q: got %d, want %d", content, got, want)
-		}
-	}
-	if got := pidLimit("/absent"); got != pidLimitMax {
-		t.Errorf("no file: got %d", got)
-	}
 }
 
 func TestImpossibleMemory(t *testing.T) {

@@ -14,13 +14,18 @@ func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
 	r := gpu.Reading{Device: d.Device, NVIDIA: d.nvidia}
 	memory, failed := l.memory(d.handle)
 	r.Memory = memory
+	r.Memory.Unjudged = d.unjudged
+	if d.cut() {
+		r.Memory.Unjudged, r.Processes, r.ProcessesUnknown = isCut, []gpu.Process{}, isCut
+		return r, l.deviceFaults(d, nil, failed)
+	}
 	faults := l.deviceFaults(d, nil, failed)
 	if failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST {
 		// Each further call to a dead card may wait for a timeout of the driver's own.
 		r.Processes, r.ProcessesUnknown = []gpu.Process{}, l.describe(*failed)
 		return r, faults
 	}
-	processes, why, failed := l.processes(d.handle, memory.Total)
+	processes, why, failed := l.processes(d, memory.Total)
 	r.Processes, r.ProcessesUnknown = processes, why
 	return r, l.deviceFaults(d, faults, failed)
 }

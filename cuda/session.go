@@ -46,6 +46,9 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 	if err := s.watch(end); err != nil {
 		return err
 	}
+	if err := s.lookElsewhere(end); err != nil {
+		return err
+	}
 	return finish(out)
 }
 
@@ -56,6 +59,12 @@ func finish(out *wire.Writer, faults ...gpu.Fault) error {
 		}
 	}
 	return out.Write(wire.Reply{Kind: wire.KindDone})
+}
+
+// tooLong says of an error in writing that the answer has no room left for that line.
+func tooLong(err error) bool {
+	var problem *wire.Error
+	return errors.As(err, &problem) && problem.Problem == wire.TooLong
 }
 
 // watch looks until the rule says that it is enough, no more would fit the answer, or time is up. A snapshot
@@ -69,8 +78,7 @@ func (s *session) watch(end time.Duration) error {
 		}
 		looks = append(looks, look)
 		err = s.out.Write(wire.Reply{Kind: wire.KindSnapshot, Snapshot: &look})
-		var problem *wire.Error
-		if errors.As(err, &problem) && problem.Problem == wire.TooLong && len(looks) > 1 {
+		if tooLong(err) && len(looks) > 1 {
 			return nil // the looks that were sent stand; the hook sees that they do not settle
 		}
 		if err != nil {

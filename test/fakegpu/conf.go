@@ -36,7 +36,8 @@ var globals = settings{
 	"teardown":          "auto", // plain, jumpy, none; auto: jumpy for memory in more than 64 blocks
 	"teardown_ms":       "",     // 150 plain, 110 jumpy
 	"teardown_stall_ms": "380",  // how long a memory call blocks in a jumpy teardown
-	"process_stride":    "",     // 32: fill process lists as drivers 535.43 to 535.86 do
+	"process_stride":    "",     // 32: entries of that length in every version of the process lists
+	"process_stride_v3": "",     // 32: in version 3 alone, as drivers 535.43 to 535.86 have it
 	"freezer":           "",     // cgroup v1 folder for the action freeze; New names one
 }
 
@@ -48,7 +49,8 @@ var perGPU = settings{
 	"largest_mib":    "", // bound on one allocation; otherwise free - 2 MiB
 	"list":           "", // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available
 	"process_memory": "", // -1: not available for every process
-	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0",
+	"mig_lists":      "", // parent: a MIG instance lists the processes of the whole card
+	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0", "virtualization_mode": "0",
 	"ecc_uncorrected": "0", "ecc_corrected": "0", "remapped_corrected": "0", "remapped_uncorrected": "0",
 	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",
 }
@@ -98,7 +100,7 @@ func check(key, value string) error {
 		return nil
 	}
 	if m := gpuKeyForm().FindStringSubmatch(key); m != nil {
-		if _, ok := perGPU[m[2]]; ok {
+		if _, ok := perGPU[m[2]]; ok || instanceKey().MatchString(m[2]) {
 			return nil
 		}
 	}
@@ -145,7 +147,7 @@ func addExports(names map[string]bool, lib []byte) error {
 }
 
 // Set changes a key of world.conf; "" removes it. Every library call reads the file anew, so a change holds for
-// the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), and the rules of misbehaviour
+// the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), those of MIG instances (Instance), and the rules of misbehaviour
 //
 //	on.FUNCTION = ACTION [after N] [times M]
 //	on.FUNCTION.gpuN, on.any.gpuN       for one card; the more exact rule wins

@@ -22,10 +22,15 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t rc) {
 	return rc >= 0 && rc < (int)(sizeof texts / sizeof *texts) ? texts[rc] : "Unknown Error";
 }
 
-int nvml_card(nvmlDevice_t device) {
-	uintptr_t n = (uintptr_t)device;
-	return n >= 1 && n <= MAX_GPUS ? (int)n - 1 : ANY_GPU;
+nvmlDevice_t nvml_handle(int gpu, int instance) {
+	return (nvmlDevice_t)((uintptr_t)(gpu + 1) | (uintptr_t)(instance + 1) << 8);
 }
+int nvml_card_of(nvmlDevice_t device) {
+	uintptr_t card = (uintptr_t)device & 0xff, instance = (uintptr_t)device >> 8;
+	return card >= 1 && card <= MAX_GPUS && instance <= MAX_INSTANCES ? (int)card - 1 : ANY_GPU;
+}
+int nvml_instance(nvmlDevice_t device) { return (int)((uintptr_t)device >> 8) - 1; }
+int nvml_card(nvmlDevice_t device) { return nvml_instance(device) == WHOLE ? nvml_card_of(device) : ANY_GPU; }
 
 int nvml_enter(const struct world *w, const char *function, int gpu, calls_t calls) {
 	if (!initialised) return UNINITIALIZED;
@@ -104,7 +109,7 @@ static int handle(const struct world *w, const char *function, int gpu, calls_t 
 	int rc = nvml_enter(w, function, there ? gpu : ANY_GPU, calls);
 	if (rc > 0) return rc;
 	if (!there) return NOT_FOUND;
-	*out = (nvmlDevice_t)(uintptr_t)(gpu + 1);
+	*out = nvml_handle(gpu, WHOLE);
 	return SUCCESS;
 }
 
@@ -142,7 +147,10 @@ static int card_named(const struct world *w, const char *uuid) {
 }
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out) {
 	WORLD;
-	return handle(&w, __func__, card_named(&w, uuid), calls, out);
+	nvmlDevice_t instance = mig_named(&w, uuid);
+	int rc = handle(&w, __func__, instance ? nvml_card_of(instance) : card_named(&w, uuid), calls, out);
+	if (rc == SUCCESS && instance) *out = instance;
+	return rc;
 }
 
 // What it is
@@ -165,12 +173,15 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *
 	return SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *out, unsigned length) {
-	ENTER_DEVICE(device);
+	ENTER_ANY(device);
+	if (instance != WHOLE) return put(out, length, mig_text(&w, gpu, instance, "uuid", ""));
 	return put(out, length, world_text(&w, gpu, "uuid", ""));
 }
 EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *out, unsigned length) {
-	ENTER_DEVICE(device);
-	return put(out, length, world_text(&w, gpu, "name", ""));
+	ENTER_ANY(device);
+	char name[96];
+	snprintf(name, sizeof name, "%s%s", world_text(&w, gpu, "name", ""), instance == WHOLE ? "" : " MIG 1g.18gb");
+	return put(out, length, name);
 }
 EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *out) {
 	ENTER_DEVICE(device);

@@ -16,24 +16,17 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *out)
 	*out = (unsigned)world_num(&w, gpu, "compute_mode", 0);
 	return SUCCESS;
 }
-EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
-	ENTER_DEVICE(device);
-	*current = *pending = (unsigned)world_num(&w, gpu, "mig", 0);
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *out) {
-	ENTER_DEVICE(device);
-	*out = 0;
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *out) {
-	ENTER_DEVICE(device);
-	(void)index, (void)out;
-	return NOT_FOUND;
-}
+#ifndef OLD_DRIVER
 EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, unsigned mode[2]) {
 	ENTER_DEVICE(device);
+	if (mode[0] != (2 * sizeof *mode | 1u << 24)) return VERSION_MISMATCH;
 	mode[1] = (unsigned)world_num(&w, gpu, "addressing_mode", 0);
+	return SUCCESS;
+}
+#endif
+EXPORT nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned *out) {
+	ENTER_DEVICE(device);
+	*out = (unsigned)world_num(&w, gpu, "virtualization_mode", 0);
 	return SUCCESS;
 }
 
