@@ -34,8 +34,14 @@ func unified(t testing.TB) string {
 // inCgroup moves a process into a cgroup as Slurm names a job's, on a node that no Slurm of this host has.
 func (n *node) inCgroup(p *fakegpu.Program, job string) {
 	n.Helper()
-	scope := filepath.Join(unified(n), "system.slice", filepath.Base(n.dir)+"_slurmstepd.scope")
-	leaf := filepath.Join(scope, "job_"+job, "step_batch", "user", "task_0")
+	n.move(p, filepath.Base(n.dir)+"_slurmstepd.scope", "job_"+job+"/step_batch/user/task_0")
+}
+
+// move puts a process into a cgroup below the system's slice, made for it and removed with the test.
+func (n *node) move(p *fakegpu.Program, unit, below string) {
+	n.Helper()
+	scope := filepath.Join(unified(n), "system.slice", unit)
+	leaf := filepath.Join(scope, below)
 	must(n, os.MkdirAll(leaf, 0o755))
 	n.Cleanup(func() {
 		p.End()
