@@ -12,9 +12,12 @@ import (
 	"bookend/internal/routine"
 )
 
-// maxWorkers bounds how many processes are looked at side by side: on more cores the kernel's locks, not the
-// work, take the time.
-const maxWorkers = 8
+// Bounds of how many processes are looked at side by side. One alone would leave all others to one that hangs; on
+// more cores the kernel's locks, not the work, take the time.
+const (
+	minWorkers = 2
+	maxWorkers = 8
+)
 
 // crew looks at processes side by side until its time is up. A look can hang, on the locks of the process looked
 // at: it is then left alone, and ends with this program.
@@ -32,11 +35,18 @@ const maxTroubles = 4
 
 func newCrew(budget time.Duration) (c *crew, stop func()) {
 	c = &crew{over: make(chan struct{})}
-	timer := time.AfterFunc(max(0, budget), func() {
-		c.ended.Store(true)
-		close(c.over)
-	})
+	if budget <= 0 {
+		c.end()
+		return c, func() {}
+	}
+	timer := time.AfterFunc(budget, c.end)
 	return c, func() { timer.Stop() }
+}
+
+// end says, once, that the time is up.
+func (c *crew) end() {
+	c.ended.Store(true)
+	close(c.over)
 }
 
 // going reports whether there is time left.
@@ -76,7 +86,7 @@ type round struct {
 // send starts workers that call look for each process, each with a reader of its own.
 func (c *crew) send(pids []int, look func(r *reader, pid int)) *round {
 	r := &round{pids: pids, idle: make(chan struct{})}
-	r.at = make([]atomic.Int64, min(runtime.GOMAXPROCS(0), maxWorkers, max(1, len(pids))))
+	r.at = make([]atomic.Int64, min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers, len(pids)))
 	var workers sync.WaitGroup
 	workers.Add(len(r.at))
 	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }

@@ -36,6 +36,10 @@ func play(role string) {
 		}
 	}
 	switch role {
+	case "maps":
+		mapAndClose(os.Getenv("BOOKEND_TEST_PATH"))
+	case "container":
+		contain(os.Getenv("BOOKEND_TEST_PATH"))
 	case "odd name":
 		check(os.WriteFile("/proc/self/comm", []byte(oddName), 0))
 	case "first thread ends":
@@ -43,6 +47,38 @@ func play(role string) {
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	stay()
+}
+
+// mapAndClose keeps a file by its mapping alone.
+func mapAndClose(name string) {
+	file, err := os.Open(name)
+	check(err)
+	_, err = unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE)
+	check(err)
+	check(file.Close())
+}
+
+// contain makes dir the root of this process, with a /dev of its own, as an engine for containers does. It holds
+// nvidia2 there, and nvidia3, which has lost its name, and nvidia4, whose file system was taken away.
+func contain(dir string) {
+	check(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	check(unix.Mount("none", dir, "tmpfs", 0, ""))
+	check(unix.Chroot(dir))
+	check(unix.Chdir("/"))
+	check(os.MkdirAll("/dev", 0o755))
+	check(unix.Mount("none", "/dev", "tmpfs", 0, ""))
+	for _, name := range []string{"/dev/nvidia2", "/dev/nvidia3"} {
+		check(os.WriteFile(name, nil, 0o644))
+		_, err := unix.Open(name, unix.O_RDONLY, 0)
+		check(err)
+	}
+	check(os.Remove("/dev/nvidia3"))
+	check(os.MkdirAll("/gone/away", 0o755))
+	check(unix.Mount("none", "/gone/away", "tmpfs", 0, ""))
+	check(os.WriteFile("/gone/away/nvidia4", nil, 0o644))
+	_, err := unix.Open("/gone/away/nvidia4", unix.O_RDONLY, 0)
+	check(err)
+	check(unix.Unmount("/gone/away", unix.MNT_DETACH))
 }
 
 const oddName = "a) R (\n1 (b"

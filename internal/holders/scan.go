@@ -32,13 +32,10 @@ const (
 func Scan(proc, dev string, budget time.Duration) attrib.Scan {
 	c, stop := newCrew(budget)
 	defer stop()
-	s := &search{crew: c, proc: proc, dev: dev, found: map[int]held{}}
-	dir, err := os.Open(proc)
+	s, err := newSearch(c, proc, dev)
 	if err != nil {
-		return attrib.Scan{Partial: fmt.Sprintf("list processes: %v", err)}
+		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}
 	}
-	s.dir = dir // left open: a worker that hangs may still come back to it
-	s.mounts, _ = os.Readlink(filepath.Join(proc, "self", mountLink))
 	s.descriptors()
 	s.mappings()
 	return s.result()
@@ -52,9 +49,23 @@ type search struct {
 	mounts    string   // names the caller's mount namespace, empty where proc does not
 	pids      []int
 
-	mu     sync.Mutex
-	looked int
-	found  map[int]held
+	mu       sync.Mutex
+	looked   int
+	found    map[int]held
+	troubled map[int]bool // processes that could not be looked into as a whole
+}
+
+// newSearch leaves proc open: a worker that hangs may come back to it.
+func newSearch(c *crew, proc, dev string) (*search, error) {
+	dir, err := os.Open(proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	mounts, err := os.Readlink(filepath.Join(proc, "self", mountLink))
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("read own mount namespace: %w", err)
+	}
+	return &search{crew: c, proc: proc, dev: dev, dir: dir, mounts: mounts, found: map[int]held{}, troubled: map[int]bool{}}, nil
 }
 
 // held is a holder, and what it holds by which means.
@@ -133,7 +144,7 @@ func (s *search) lookAtLinks(r *reader, pid int) {
 	if gone(err) {
 		return
 	}
-	if !s.refused(pid, "descriptors", err) {
+	if !s.refused(pid, err) {
 		s.mu.Lock()
 		s.looked++
 		s.mu.Unlock()
@@ -152,7 +163,7 @@ func (s *search) lookAtMaps(r *reader, pid int) {
 			seems = seems || mayBeNode(line)
 		})
 	})
-	s.refused(pid, "mappings", err)
+	s.refused(pid, err)
 	if seems || lines == 0 && s.leaderEnded(pid) {
 		s.confirm(r, pid, true)
 	}
@@ -166,7 +177,7 @@ func (s *search) lookAgain(r *reader, pid int) { s.confirm(r, pid, true) }
 func (s *search) at(pid int, name string, flags int, read func(fd int) error) error {
 	fd, err := unix.Openat(int(s.dir.Fd()), strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("open %s: %w", name, err)
 	}
 	defer unix.Close(fd)
 	return read(fd)
@@ -200,15 +211,25 @@ func (s *search) leaderEnded(pid int) bool {
 // refused notes an error that kept the search from looking into a process, unless the process has ended or the
 // time is up, which is noted elsewhere. Process 1 is the init of the machine or container: where a sandbox keeps even
 // root from it, that is no reason to trust a search less.
-func (s *search) refused(pid int, what string, err error) bool {
+func (s *search) refused(pid int, err error) bool {
 	if err == nil || gone(err) || !s.going() {
 		return false
 	}
 	denied := errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
-	if pid != 1 || !denied {
-		s.trouble("%s of process %d: %v", what, pid, err)
+	if pid == 1 && denied || !s.first(pid) {
+		return true
 	}
+	s.trouble("process %d: %v", pid, err)
 	return true
+}
+
+// first reports whether this is the first trouble with a process: one is enough to say.
+func (s *search) first(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.troubled[pid]
+	s.troubled[pid] = true
+	return !before
 }
 
 // confirm reads a process that seems to be a holder as a whole, and keeps it if it is one. Deep is with what its
@@ -221,7 +242,7 @@ func (s *search) confirm(r *reader, pid int, deep bool) {
 	if gone(err) {
 		return
 	}
-	s.refused(pid, "what is open in", err)
+	s.refused(pid, err)
 	if h.open.over || h.mapped.over {
 		s.trouble("process %d: more than %d devices", pid, maxMinors)
 	}

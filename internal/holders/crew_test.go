@@ -1,0 +1,148 @@
+package holders
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+)
+
+// hang makes a process's maps a named pipe: whoever reads it waits for a writer.
+func hang(t *testing.T, folder string) (pipe string) {
+	t.Helper()
+	pipe = filepath.Join(folder, "maps")
+	check(os.Remove(pipe))
+	check(unix.Mkfifo(pipe, 0o600))
+	t.Cleanup(func() { // lets the reader go
+		if fd, err := unix.Open(pipe, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+			unix.Close(fd)
+		}
+	})
+	return pipe
+}
+
+// await returns once a reader waits at the pipe, and gives it the text.
+func await(t *testing.T, pipe, text string) {
+	t.Helper()
+	f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes that hang do not stop the others, and cost no more than what they were asked.
+func TestHangingProcesses(t *testing.T) {
+	proc := t.TempDir()
+	hang(t, holder(t, proc, "10", "/dev/nvidia1"))
+	hang(t, holder(t, proc, "11", "/dev/null"))
+	slow := hang(t, holder(t, proc, "12", "/dev/null"))
+	last := hang(t, holder(t, proc, "13", "/dev/null"))
+
+	c, stop := newCrew(time.Hour)
+	defer stop()
+	s, err := newSearch(c, proc, "/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan attrib.Scan)
+	go func() {
+		s.descriptors()
+		s.mappings()
+		answer <- s.result()
+	}()
+	for range 2 { // first it seems to be a holder, then it is read as a whole
+		await(t, slow, mapLine("/dev/nvidia2"))
+	}
+	await(t, last, "")
+	c.end()
+	scan := <-answer
+	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) || !scan.Holdings[1].Mapped {
+		t.Errorf("%+v", scan)
+	}
+	if h := scan.Holdings[0]; h.Why != "" || h.Cgroup.ID != 77 || h.EnvJobID != 0 {
+		t.Errorf("a holder that hangs: %+v", h)
+	}
+	for _, what := range []string{"time was up", "holders of 1 of 1", "[10]", "11"} {
+		if !strings.Contains(scan.Partial, what) {
+			t.Errorf("no %q in %q", what, scan.Partial)
+		}
+	}
+}
+
+func TestPanicOfAWorker(t *testing.T) {
+	c, stop := newCrew(time.Hour)
+	defer stop()
+	c.wait(c.send([]int{1, 2, 3}, func(_ *reader, pid int) {
+		if pid == 2 {
+			panic("odd process")
+		}
+	}), "descriptors")
+	if text := c.partial(); !strings.Contains(text, "odd process") || !strings.Contains(text, "of 3 processes") {
+		t.Errorf("%q", text)
+	}
+}
+
+func TestTroublesAreBounded(t *testing.T) {
+	c, stop := newCrew(time.Hour)
+	defer stop()
+	for range 1000 {
+		c.trouble("%s", strings.Repeat("x", 1000))
+	}
+	if text := c.partial(); len(text) > 1000 || !strings.HasSuffix(text, "and 996 more") {
+		t.Errorf("%d bytes: %q", len(text), text)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, tc := range []struct {
+		pid      int
+		err      error
+		is, said bool
+	}{
+		{10, nil, false, false},
+		{10, unix.ENOENT, false, false},
+		{10, unix.ESRCH, false, false},
+		{10, unix.EACCES, true, true},
+		{10, errEnded, true, true},
+		{1, unix.EACCES, true, false}, // the init of a sandbox
+		{1, unix.EIO, true, true},
+	} {
+		c, stop := newCrew(time.Hour)
+		s := &search{crew: c, troubled: map[int]bool{}}
+		if is := s.refused(tc.pid, tc.err); is != tc.is || (c.partial() != "") != tc.said {
+			t.Errorf("process %d, %v: %v, %q", tc.pid, tc.err, is, c.partial())
+		}
+		stop()
+	}
+}
+
+func TestBoundsOfAScan(t *testing.T) {
+	c, stop := newCrew(time.Hour)
+	defer stop()
+	s := &search{crew: c, found: map[int]held{}}
+	for pid := range maxHoldings + 1 {
+		s.keep(pid+1, held{open: nodes{control: true}})
+	}
+	s.keep(1, held{open: nodes{uvm: true}}) // a known one is no further one
+	if len(s.found) != maxHoldings || !s.found[1].open.uvm || !s.found[1].open.control {
+		t.Errorf("%d holders, the first %+v", len(s.found), s.found[1])
+	}
+	if text := c.partial(); !strings.Contains(text, "holders") || strings.Contains(text, ";") {
+		t.Errorf("%q", text)
+	}
+	links := maxDescriptors - 1
+	more := s.more(&links)
+	if !more() || more() {
+		t.Error("a process's descriptors have no bound")
+	}
+}

@@ -1,0 +1,204 @@
+package holders
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+)
+
+func TestNodes(t *testing.T) {
+	host, inside := place{dev: "/dev/"}, place{dev: "/dev", foreign: true}
+	for target, want := range map[string]struct{ host, inside nodes }{
+		"/dev/nvidia0":                            {nodes{minors: []int{0}}, nodes{minors: []int{0}}},
+		"/dev/nvidia12 (deleted)":                 {nodes{minors: []int{12}}, nodes{minors: []int{12}}},
+		"/dev/nvidiactl":                          {nodes{control: true}, nodes{control: true}},
+		"/dev/nvidia-uvm":                         {nodes{uvm: true}, nodes{uvm: true}},
+		"/dev/nvidia-uvm-tools":                   {nodes{uvm: true}, nodes{uvm: true}},
+		"/dev/nvidia-caps/nvidia-cap1":            {nodes{caps: true}, nodes{caps: true}},
+		"/nvidia3":                                {nodes{minors: []int{3}}, nodes{minors: []int{3}}},
+		"/nvidia-caps/nvidia-cap1":                {nodes{caps: true}, nodes{caps: true}},
+		"/srv/chroot/dev/nvidia0":                 {nodes{}, nodes{minors: []int{0}}},
+		"/host/dev/nvidia-caps/nvidia-cap9":       {nodes{}, nodes{caps: true}},
+		"/home/u/nvidia0":                         {},
+		"/dev/shm/nvidia0":                        {},
+		"/dev/nvidia-modeset":                     {},
+		"/dev/nvidia01":                           {},
+		"/dev/nvidia-1":                           {},
+		"/dev/nvidia":                             {},
+		"/dev/nvidia0/x":                          {},
+		"/dev/nvidia99999999999":                  {},
+		"/memfd:a/dev/nvidia0 (deleted)":          {},
+		"/dmabuf:/dev/nvidia0":                    {},
+		"dev/nvidia0":                             {},
+		"pipe:[1]":                                {},
+		"nvidia0":                                 {},
+		"":                                        {},
+		"/usr/lib/python3/nvidia/lib/libcudnn.so": {},
+	} {
+		for _, in := range []place{host, inside} {
+			want := map[bool]nodes{false: want.host, true: want.inside}[in.foreign]
+			var got nodes
+			if got.add([]byte(target), in); !reflect.DeepEqual(got, want) {
+				t.Errorf("%q, foreign %v: %+v, want %+v", target, in.foreign, got, want)
+			}
+		}
+	}
+}
+
+func TestManyMinors(t *testing.T) {
+	var n nodes
+	for minor := range maxMinors {
+		n.addMinor(minor)
+	}
+	if n.addMinor(3); n.over {
+		t.Error("a known minor is one too many")
+	}
+	if n.addMinor(maxMinors); !n.over || len(n.minors) != maxMinors || !n.with(nodes{}).over {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestHolding(t *testing.T) {
+	p := attrib.Process{PID: 7}
+	one, two := nodes{minors: []int{1}, control: true}, nodes{minors: []int{0, 1}}
+	for _, tc := range []struct {
+		open, mapped nodes
+		want         attrib.Holding
+	}{
+		{one, nodes{}, attrib.Holding{Process: p, Minors: []int{1}, Control: true}},
+		{one, nodes{control: true}, attrib.Holding{Process: p, Minors: []int{1}, Control: true}},
+		{one, two, attrib.Holding{Process: p, Minors: []int{0, 1}, Control: true, Mapped: true}},
+		{nodes{}, nodes{uvm: true}, attrib.Holding{Process: p, UVM: true, Mapped: true}},
+	} {
+		if got := holding(p, tc.open, tc.mapped); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%+v, want %+v", got, tc.want)
+		}
+	}
+}
+
+func TestParseMap(t *testing.T) {
+	for line, want := range map[string]string{
+		strings.TrimSuffix(mapLine("/dev/nvidia0"), "\n"):                    "/dev/nvidia0",
+		strings.TrimSuffix(mapLine("/a b/ c\\012d (deleted)"), "\n"):         "/a b/ c\\012d (deleted)",
+		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0 ":                   "",
+		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0":                    "",
+		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0   [heap]":           "",
+		"560e7e04e000-560e7e06f000 rw-p 00000000 00:00 0   [anon: /dev/x]":   "",
+		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]": "",
+		"/dev/nvidia0": "",
+		"":             "",
+	} {
+		if got := string(parseMap([]byte(line))); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// Lines come whole, however the reads cut them.
+func TestLines(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "maps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	want := []string{"", "one", "twenty bytes, as many", "", "last"}
+	if _, err := file.WriteString(strings.Join(want, "\n")); err != nil {
+		t.Fatal(err)
+	}
+	going := func() bool { return true }
+	for size := 22; size < 40; size++ {
+		var got []string
+		r := &reader{text: make([]byte, size)}
+		if _, err := file.Seek(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		err := r.lines(int(file.Fd()), going, func(line []byte) { got = append(got, string(line)) })
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("buffer of %d: %q, %v", size, got, err)
+		}
+	}
+	r := &reader{text: make([]byte, 8)}
+	if _, err := file.Seek(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.lines(int(file.Fd()), going, func([]byte) {}); err == nil {
+		t.Error("a line longer than the buffer is no error")
+	}
+	if err := r.lines(int(file.Fd()), func() bool { return false }, func([]byte) {}); err != errBound {
+		t.Errorf("without time: %v", err)
+	}
+}
+
+// A folder's names come whole and once, however many reads that takes.
+func TestNamesAndLinks(t *testing.T) {
+	dir := t.TempDir()
+	want := map[string]bool{}
+	for _, name := range []string{"0", "7", "10", "99", "100", "1048575"} {
+		link(t, filepath.Join(dir, name), "/target/of/"+name)
+		want["/target/of/"+name] = true
+	}
+	link(t, filepath.Join(dir, "x"), "/x")
+	check(os.Remove(filepath.Join(dir, "x")))
+	for _, size := range []int{64, 100, 32 << 10} {
+		folder, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reader{entries: make([]byte, size), target: make([]byte, unix.PathMax)}
+		got, read := map[string]bool{}, 0
+		more := func() bool { read++; return true }
+		err = r.links(int(folder.Fd()), more, func(target []byte) { got[string(target)] = true })
+		if err != nil || !reflect.DeepEqual(got, want) || read != len(want) {
+			t.Errorf("buffer of %d: %v, %d read, %v", size, got, read, err)
+		}
+		folder.Close()
+	}
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0ax\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, entries []byte) {
+		name, rest, err := nextEntry(entries)
+		if err == nil && (len(rest) >= len(entries) || len(name) >= len(entries)-len(rest)) {
+			t.Errorf("%q: %q, %q", entries, name, rest)
+		}
+	})
+}
+
+func FuzzNode(f *testing.F) {
+	f.Add("/dev/nvidia0", "/dev")
+	f.Add("/nvidia-caps/nvidia-cap1", "/")
+	f.Add("nvidia-caps/nvidia-cap1 (deleted)", "")
+	f.Fuzz(func(t *testing.T, target, dev string) {
+		n, folder, ok := parseNode(target)
+		if ok && (n.kind == 0 || !strings.HasPrefix(target, folder+"/") || !mayBeNode([]byte(target))) {
+			t.Errorf("%q: %+v in %q", target, n, folder)
+		}
+		var found nodes
+		found.add([]byte(target), place{dev: dev, foreign: true})
+		if found.any() && !ok {
+			t.Errorf("%q below %q: %+v", target, dev, found)
+		}
+	})
+}
+
+func FuzzMap(f *testing.F) {
+	f.Add("/dev/nvidia0")
+	f.Add("[anon: x] /dev/nvidia0")
+	f.Fuzz(func(t *testing.T, text string) {
+		if path := parseMap([]byte(text)); len(path) > 0 && path[0] != '/' {
+			t.Errorf("%q: %q", text, path)
+		}
+		if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(text), "\n"))); string(path) != text {
+				t.Errorf("%q: %q", text, path)
+			}
+		}
+	})
+}
