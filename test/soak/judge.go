@@ -89,7 +89,7 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
 	case s == nil || !s.on:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case s.stock[c].Of(world.Stuck, world.Passing, world.Leaving, world.Alive) >= h.limits.Report:
+	case s.stock[c].Of(world.Stuck, world.Passing, world.Leaving, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
 		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.stock[c]))
 	}
 }
@@ -116,7 +116,7 @@ func (h *hook) atStart() {
 			stuck = 0 // a service may be taken for its holder
 		}
 		big := slices.ContainsFunc(stock, func(i world.Item) bool {
-			return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report
+			return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i)
 		})
 		if (big || stuck >= h.limits.Report+tolerance(stock)) && h.sawAt < c.Lost {
 			h.tally.leaks++
@@ -147,7 +147,7 @@ func (h *hook) leak(c *world.Card) {
 	stuck := stock.Unlisted(world.Stuck)
 	fresh := stuck >= before.Unlisted()+h.limits.Report+tolerance(stock, before)
 	for _, i := range stock {
-		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk)
+		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i)
 	}
 	if !fresh {
 		return
@@ -163,6 +163,13 @@ func (h *hook) leak(c *world.Card) {
 			h.fail(missedDrain, "%s at the end of job %d: %s", c.Device.ID, h.job.ID, inWords(stock))
 		}
 	}
+}
+
+// over reports that the records can show an item's job to be over: without its epilog one that has ended looks like one
+// that lives, and may be on the card by right.
+func (h *hook) over(i world.Item) bool {
+	j := i.Creator.Job
+	return j == nil || j == h.job || h.ordered && j.Closed > 0 && j.Closed <= h.began
 }
 
 func (h *hook) said(c *world.Card) bool {
@@ -195,13 +202,13 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 			return false
 		}
 	}
-	return held >= h.limits.Drain && h.now.Curves[c.Device.ID].Settled == 0
+	return held >= h.limits.Drain && c.Changed < h.began
 }
 
 // plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody.
 func (h *hook) plainly(i world.Item) bool {
 	for _, p := range i.Holders {
-		if p.AliveAt(h.sawAt) && (p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Env != h.job.ID || p.Job != nil && p.Job != h.job) {
+		if p.AliveAt(h.sawAt) && (p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
 			return false
 		}
 	}
@@ -257,12 +264,17 @@ func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world
 	}
 	for _, i := range about {
 		for _, j := range h.node.Blamable(i.Chunk) {
-			if j.ID == f.Owner.Job && (f.Owner.SLUID == "" || f.Owner.SLUID == j.SLUID) || f.Owner.Job == 0 && f.Owner.SLUID == j.SLUID {
+			if j.ID == f.Owner.Job || f.Owner.Job == 0 && f.Owner.SLUID == j.SLUID || doubted(f, j) {
 				return true, about
 			}
 		}
 	}
 	return false, about
+}
+
+// doubted reports that a finding says itself that it may be that job's.
+func doubted(f finding.Finding, j *world.Job) bool {
+	return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", j.ID))
 }
 
 func (h *hook) card(id gpu.ID) *world.Card {

@@ -124,9 +124,9 @@ func (n *Node) character(p *Process) {
 	}
 }
 
-// passOn hands memory to a process of another live job, where there is one.
+// passOn hands memory to a process of another live job of the user's, where there is one.
 func (n *Node) passOn(p *Process, c *Card, bytes uint64) {
-	i := slices.IndexFunc(n.processes, func(q *Process) bool { return q.Job != nil && q.Job != p.Job && q.Job.Live })
+	i := slices.IndexFunc(n.processes, func(q *Process) bool { return q.Job != nil && q.Job != p.Job && q.Job.Live && q.UID == p.UID })
 	if i < 0 {
 		n.outlive(n.export(p, c, bytes, nil))
 		return

@@ -52,7 +52,7 @@ func (n *Node) chunk(p *Process, c *Card, way Way, bytes uint64) *Chunk {
 	if way == Pinned {
 		ch.teardown = 0
 	}
-	c.chunks = append(c.chunks, ch)
+	c.chunks, c.Changed = append(c.chunks, ch), n.Now
 	n.tell("process %d (%s, uid %d) takes %d MiB of %s, way %d", p.PID, p.Name, p.UID, ch.Bytes/MiB, c.Device.ID, way)
 	return ch
 }
@@ -87,11 +87,15 @@ func (c *Card) room() uint64 {
 // released notes that a process holds nothing any more.
 func (c *Card) released(n *Node, p *Process) {
 	for _, ch := range c.chunks {
-		if ch.gone != Forever || ch.Way == Pinned || !slices.Contains(ch.Holders, p) {
+		if ch.gone != Forever || !slices.Contains(ch.Holders, p) {
+			continue
+		}
+		if c.Changed = max(c.Changed, n.Now); ch.Way == Pinned {
 			continue
 		}
 		if !slices.ContainsFunc(ch.Holders, func(h *Process) bool { return !h.Dead }) {
 			ch.gone, ch.last = n.Now, p
+			c.Changed = n.Now + ch.teardown
 		}
 	}
 }

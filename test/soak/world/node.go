@@ -49,7 +49,9 @@ type Card struct {
 	Device gpu.Device
 	Total  uint64
 	Lost   time.Duration // when it fell off the bus, Forever when it does not
-	chunks []*Chunk
+	// Changed is when what lies on it, or who is listed for that, changed last.
+	Changed time.Duration
+	chunks  []*Chunk
 }
 
 // total is what an H200 has.

@@ -124,7 +124,9 @@ func (n *Node) SharedByRight(j *Job, c *Card) bool {
 	case SharedByName, SharedByMPS, SharedShards, MaybeShards:
 		return true
 	}
-	return slices.ContainsFunc(n.Jobs, func(o *Job) bool { return o != j && o.Live && o.Has(c) })
+	return slices.ContainsFunc(n.Jobs, func(o *Job) bool {
+		return o != j && o.Live && o.Has(c) && (j.Ended == 0 || o.Allocated < j.Ended)
+	})
 }
 
 // Shows is a service that has a card open, if any.
