@@ -147,7 +147,7 @@ func addExports(names map[string]bool, lib []byte) error {
 }
 
 // Set changes a key of world.conf; "" removes it. Every library call reads the file anew, so a change holds for
-// the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), those of MIG instances (Instance), and the rules of misbehaviour
+// the next call of any process. Keys: see globals and perGPU (as gpuN.KEY), instanceKey, and the rules of misbehaviour
 //
 //	on.FUNCTION = ACTION [after N] [times M]
 //	on.FUNCTION.gpuN, on.any.gpuN       for one card; the more exact rule wins

@@ -46,6 +46,8 @@ type card struct {
 	UsedV1, BAR1Used              uint64
 	Compute, Graphics, MPS        []process
 	Recovery                      int
+	Addressing, Virtualization    int
+	Instances                     []migInstance
 	Took                          time.Duration // the memory calls
 }
 
@@ -117,6 +119,7 @@ func (c *card) read(lib nvml.Interface, d nvml.Device, guarded bool) {
 	c.Graphics = processes(infos)
 	infos, _ = d.GetMPSComputeRunningProcesses()
 	c.MPS = processes(infos)
+	c.readModes(lib, d)
 	field := []nvml.FieldValue{{FieldId: 230}}
 	if d.GetFieldValues(field) == nvml.SUCCESS && field[0].NvmlReturn == 0 {
 		c.Recovery = int(field[0].Value[0])
