@@ -18,7 +18,7 @@ import (
 type Result struct {
 	// Devices are certain, in Slurm's order.
 	Devices []Assigned
-	// Unknown says why the job has GPUs that Devices does not list, or lists without the card they are on.
+	// Unknown says why the job has GPUs that Devices does not list.
 	Unknown string
 	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
 	Missing []int
@@ -26,7 +26,7 @@ type Result struct {
 
 // Assigned is one device of the job. Device.ID is empty where the driver had not cached the card's id: then
 // Device.BusID names it, and the first reading of the card tells the id. A MIG instance has an ID but no bus id,
-// which would name the whole card.
+// which would name the whole card; its Device.Parent is empty where only the first reading tells it.
 type Assigned struct {
 	Index  int // Slurm's index of the device; -1 where Slurm gave only an id
 	Device gpu.Device
@@ -70,9 +70,6 @@ func (r *Result) add(wanted request, device gpu.Device, err error) {
 		r.doubt(err.Error())
 	default:
 		r.Devices = append(r.Devices, Assigned{Index: wanted.index, Device: device})
-		if isInstance(string(device.ID)) && device.Parent == "" {
-			r.doubt(fmt.Sprintf("the card of MIG instance %q is not known", device.ID))
-		}
 	}
 }
 
@@ -216,15 +213,26 @@ func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
 func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
 
 // instance describes a MIG instance. Drivers before 470 name its card in its id, "MIG-GPU-<uuid>/gi/ci"; later
-// ones, "MIG-<uuid>", do not.
+// ones, "MIG-<uuid>", do not, and neither does anything that can be read without the driver.
 func (n *node) instance(id string) (gpu.Device, error) {
-	parent, _, old := strings.Cut(strings.TrimPrefix(id, "MIG-"), "/")
+	card, place, old := strings.Cut(strings.TrimPrefix(id, "MIG-"), "/")
 	if !old {
 		return gpu.Device{ID: gpu.ID(id)}, nil
 	}
-	card, err := n.whole(parent)
+	if !strings.HasPrefix(card, "GPU-") || !isPlace(place) {
+		return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", id)
+	}
+	parent, err := n.whole(card)
 	if err != nil {
 		return gpu.Device{}, err
 	}
-	return gpu.Device{ID: gpu.ID(id), Parent: gpu.ID(parent), Name: card.Name, Vendor: card.Vendor}, nil
+	return gpu.Device{ID: gpu.ID(id), Parent: gpu.ID(card), Name: parent.Name, Vendor: parent.Vendor}, nil
+}
+
+// isPlace reports whether text is a GPU instance and a compute instance, "7/0".
+func isPlace(text string) bool {
+	gi, ci, ok := strings.Cut(text, "/")
+	_, bad := strconv.ParseUint(gi, 10, 16)
+	_, worse := strconv.ParseUint(ci, 10, 16)
+	return ok && bad == nil && worse == nil
 }

@@ -174,8 +174,9 @@ func TestDevicesGivesIndexAndDevice(t *testing.T) {
 
 func TestInstances(t *testing.T) {
 	const (
-		newID  = "MIG-11111111-2222-3333-4444-555555555555"
-		unsure = `the card of MIG instance "` + newID + `" is not known`
+		newID   = "MIG-11111111-2222-3333-4444-555555555555"
+		sibling = "MIG-11111111-2222-3333-4444-666666666666"
+		moved   = "this node has MIG instances, which move Slurm's indexes: set nvidia.gpu_map"
 	)
 	oldID := "MIG-" + string(id(1)) + "/1/0"
 	old := Assigned{8, gpu.Device{ID: gpu.ID(oldID), Parent: id(1), Name: "NVIDIA H200", Vendor: "nvidia"}}
@@ -195,11 +196,35 @@ func TestInstances(t *testing.T) {
 		}}},
 		{"card gone", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(5)) + "/1/0"}}, config.OrderAuto, nil, Result{Missing: []int{8}}},
 		{"card not told", slurm.Job{GPUIndexes: []int{8}, Visible: []string{newID}}, config.OrderAuto, nil, Result{
-			Devices: []Assigned{{8, gpu.Device{ID: newID}}}, Unknown: unsure,
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}},
+		}},
+		{"two, card not told", slurm.Job{GPUIndexes: []int{8, 9}, Visible: []string{newID, sibling}}, config.OrderAuto, nil, Result{
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}, {9, gpu.Device{ID: sibling}}},
+		}},
+		{"index not told", slurm.Job{Visible: []string{newID}}, config.OrderAuto, nil, Result{
+			Devices: []Assigned{{-1, gpu.Device{ID: newID}}},
+		}},
+		{"the same twice", slurm.Job{GPUIndexes: []int{8, 9}, Visible: []string{newID, newID}}, config.OrderAuto, nil, Result{
+			Unknown: "two of the job's GPUs lead to the same device, " + newID,
+		}},
+		{"no place on the card", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(1)) + "/x/0"}}, config.OrderAuto, nil, Result{
+			Unknown: `"MIG-` + string(id(1)) + `/x/0" is not a device id that is known here`,
+		}},
+		{"half a place", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(1)) + "/1"}}, config.OrderAuto, nil, Result{
+			Unknown: `"MIG-` + string(id(1)) + `/1" is not a device id that is known here`,
+		}},
+		{"no card", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-1/1/0"}}, config.OrderAuto, nil, Result{
+			Unknown: `"MIG-1/1/0" is not a device id that is known here`,
+		}},
+		{"card not told, by map", slurm.Job{GPUIndexes: []int{8}}, config.OrderMap, map[int]string{8: newID}, Result{
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}},
+		}},
+		{"card not told, beside a card by index", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", newID}}, config.OrderAuto, nil, Result{
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}}, Unknown: moved,
 		}},
 		{"by map", slurm.Job{GPUIndexes: []int{8}}, config.OrderMap, map[int]string{8: oldID}, Result{Devices: []Assigned{old}}},
 		{"beside a card by index", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", oldID}}, config.OrderAuto, nil, Result{
-			Devices: []Assigned{old}, Unknown: "this node has MIG instances, which move Slurm's indexes: set nvidia.gpu_map",
+			Devices: []Assigned{old}, Unknown: moved,
 		}},
 		{"beside a card by map", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", oldID}}, config.OrderMap, map[int]string{0: string(id(0))}, Result{Devices: []Assigned{whole, old}}},
 		{"beside a card by id", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{string(id(0)), oldID}}, config.OrderAuto, nil, Result{Devices: []Assigned{whole, old}}},
