@@ -100,7 +100,7 @@ func (r *run) listed(uuid string) (map[int]uint64, error) {
 		all, err := w.Holdings()
 		for _, h := range all {
 			if h.Context > 0 && w.UUID(h.Card) == uuid {
-				found[h.PID] += h.Context + h.Memory
+				found[h.PID] += h.Context + h.Memory + h.Mapped
 			}
 		}
 		return found, err

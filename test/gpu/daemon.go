@@ -109,7 +109,7 @@ func (d *daemon) start(uid, gid uint32, a askFor) (*holder, error) {
 		return nil, fmt.Errorf("program %q, card %q", a.Program, a.Card)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(slices.Clone(d.env), "PATH=/usr/bin:/bin", "CUDA_VISIBLE_DEVICES="+a.Card, d.mark)
+	cmd.Env = append(slices.Clone(d.env), "CUDA_VISIBLE_DEVICES="+a.Card, d.mark)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	out, err := cmd.StdoutPipe()

@@ -105,7 +105,8 @@ type leftover struct {
 	candidate  string // classes that each of them must have
 	job        int    // to blame; 0: none
 	evidence   string
-	unknown    bool // it is neither yes nor no, with a reason
+	unknown    bool           // it is neither yes nor no, with a reason
+	of         *record.Holder // whose bytes and card they are; nil: the scene's
 }
 
 // left wants a job that began clean to leave this and nothing else, and its user told so.
@@ -123,9 +124,12 @@ func (r *run) names(f record.Finding, w leftover) {
 	r.check("job blamed", fmt.Sprint(w.job), fmt.Sprint(f.Job))
 	r.check("evidence", w.evidence, f.Evidence)
 	r.holds("unknown, with a reason", fmt.Sprint(w.unknown), f.Unknown, w.unknown == (f.Unknown != ""))
-	if h := r.scene.holder; h != nil && w.code != "BKD-UNREAD" {
-		r.check("card", h.GPU, f.GPU)
-		r.bytes(f.Bytes)
+	if w.of == nil {
+		w.of = r.scene.holder
+	}
+	if w.of != nil && w.code != "BKD-UNREAD" {
+		r.check("card", w.of.GPU, f.GPU)
+		r.bytes(*w.of, f.Bytes)
 	}
 	var found []int
 	for _, c := range f.Candidates {
@@ -186,9 +190,8 @@ func (r *run) one(where string, e *record.End, code string) record.Finding {
 
 // bytes wants a finding's bytes within 64 MiB of what is held, and between what the holder asked for and what is
 // missing from the card by its own account, which does not come from NVML.
-func (r *run) bytes(got uint64) {
+func (r *run) bytes(h record.Holder, got uint64) {
 	const tolerance = 64 * mib
-	h := r.scene.holder
 	r.holds("bytes", fmt.Sprintf("%d MiB, give or take 64", h.Held/mib), fmt.Sprintf("%d MiB", got/mib),
 		h.Held > 0 && got+tolerance >= h.Held && got <= h.Held+tolerance)
 	if h.Gone > 0 {

@@ -72,8 +72,8 @@ func TestBytes(t *testing.T) {
 		"below what it asked for":        {1000, 1001, 1100, 1000, false},
 		"more than is missing from card": {1000, 500, 900, 1000, false},
 	} {
-		r := run{rec: &record.Run{}, scene: &scene{holder: &record.Holder{Held: tc.held * mib, Allocated: tc.allocated * mib, Gone: tc.gone * mib}}}
-		r.bytes(tc.got * mib)
+		r := run{rec: &record.Run{}}
+		r.bytes(record.Holder{Held: tc.held * mib, Allocated: tc.allocated * mib, Gone: tc.gone * mib}, tc.got*mib)
 		if got := r.rec.Judge() == record.Right; got != tc.want {
 			t.Errorf("%s: right is %v, want %v: %+v", name, got, tc.want, r.rec.Checks)
 		}

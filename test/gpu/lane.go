@@ -36,7 +36,7 @@ var noMulticast = []string{"NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICA
 
 // The programs that are no binaries: PyTorch's, and MPS's script.
 //
-//go:embed scenarios
+//go:embed scenarios/*.py scenarios/*.sh
 var scripts embed.FS
 
 // lane is everything that runs on one node. A rehearsal has several nodes, each with fake cards of its own, at work
@@ -164,7 +164,11 @@ func (l *lane) settleIn() error {
 		}
 	}
 	var err error
-	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), l.env); err != nil {
+	path := "PATH=/usr/bin:/bin"
+	if w := l.site.World(l.node); w != nil {
+		path += ":" + w.Dir() // where the fake vendor's programs are
+	}
+	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(slices.Clone(l.env), path)); err != nil {
 		return err
 	}
 	if err := l.awaitIdle(5 * time.Second); err != nil {
@@ -189,9 +193,6 @@ func (l *lane) install() error {
 	}
 	entries, err := scripts.ReadDir("scenarios")
 	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
 		data, bad := scripts.ReadFile("scenarios/" + e.Name())
 		files[e.Name()], err = data, errors.Join(err, bad)
 	}

@@ -1,3 +1,138 @@
 package main
 
-func mpsChains() []chain { return nil }
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/test/gpu/record"
+)
+
+// mpsChains are the scenarios about NVIDIA's Multi-Process Service: a daemon of the job's user's, which starts a server
+// for its first client.
+func mpsChains() []chain {
+	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}", "thresholds": "{report: 1000GiB, drain: 1000GiB}"}
+	return []chain{
+		{gpus: 1, mode: "enforce", steps: []step{mpsClients}, controls: []control{{step: mpsClients.name, off: ignore}}},
+		{gpus: 1, mode: "enforce", steps: []step{mpsIdle}},
+	}
+}
+
+var mpsClients = step{
+	name: "mps-clients", title: "MPS left behind, with two clients",
+	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory when it has " +
+		"ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
+	do: func(r *run) error {
+		job, err := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
+		if err != nil {
+			return err
+		}
+		r.mpsLeft(job)
+		return errors.Join(r.draining(job, exitOrphan), r.quitMPS(job.ID))
+	},
+}
+
+var mpsIdle = step{
+	name: "mps-idle", title: "MPS left behind, without clients",
+	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and too " +
+		"little to drain a node for.",
+	do: func(r *run) error {
+		job, err := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
+		if err != nil {
+			return err
+		}
+		r.mpsLeft(job)
+		return errors.Join(r.draining(job, 0), r.quitMPS(job.ID))
+	},
+}
+
+// leaveMPS runs a job that leaves a daemon with its server and so many clients; with none, one that has ended.
+func (r *run) leaveMPS(clients int, alloc ...string) (*record.Job, error) {
+	const folder = `"$PWD/mps.$SLURM_JOB_ID"`
+	lines := []string{"mkdir " + folder, r.askFor("mps", "mps-up", folder)}
+	for range max(1, clients) {
+		words := append([]string{"mps-run", folder, "$CUDAJOB", "alloc"}, alloc...)
+		lines = append(lines, r.askFor("mps", words...))
+	}
+	lines = append(lines, r.askFor("mps", "mps-server", folder))
+	job, err := r.leave(func(s *standing) error { return r.mpsScene(s, clients) }, lines...)
+	return job, err
+}
+
+// mpsScene takes down who is there: the daemon, the clients and the server, in the order in which they were asked for.
+func (r *run) mpsScene(s *standing, clients int) error {
+	if len(s.holders) != 2+max(1, clients) {
+		return fmt.Errorf("the daemon started %d programs", len(s.holders))
+	}
+	server := &s.holders[len(s.holders)-1].Holder
+	server.Role, s.holders[0].Role = "MPS server", "MPS daemon"
+	others := []record.Holder{s.holders[0].Holder}
+	for _, h := range s.holders[1 : 1+clients] {
+		h.Role, h.Gone = "MPS client", 0 // what is gone from the whole card is not this client's alone
+		others = append(others, h.Holder)
+	}
+	return r.settled(func() error {
+		all, err := r.listed(s.card.UUID)
+		server.GPU, server.Held = s.card.UUID, all[server.PID]
+		for i := range others {
+			others[i].GPU, others[i].Held = s.card.UUID, all[others[i].PID]
+		}
+		r.scenery(server, others...)
+		if err == nil && (len(all) != 1+clients || server.Held == 0) {
+			err = fmt.Errorf("on the card are %v, want server %d and %d clients", all, server.PID, clients)
+		}
+		return err
+	})
+}
+
+// mpsLeft wants the job's end to name server and clients, each with its bytes, and nobody else.
+func (r *run) mpsLeft(job *record.Job) {
+	var found []record.Finding
+	if job.End != nil {
+		found = job.End.Findings
+	}
+	listed := []record.Holder{*r.scene.holder}
+	for _, h := range r.scene.others {
+		if h.Held > 0 {
+			listed = append(listed, h)
+		}
+	}
+	r.check("start of the job", "clean", verdict(job.Start))
+	r.check("end of the job", strings.TrimSpace(strings.Repeat("BKD-ORPHAN ", len(listed))), verdict(job.End))
+	for _, h := range listed {
+		i := slices.IndexFunc(found, func(f record.Finding) bool { return f.PID == h.PID })
+		f := record.Finding{}
+		if i >= 0 {
+			f = found[i]
+		}
+		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive", of: &h})
+	}
+	r.said(job, "of "+r.node+" was not clean after your job")
+	r.rightCards(job)
+}
+
+// quitMPS ends a job's daemon in good order, its clients first.
+func (r *run) quitMPS(job int) error {
+	for _, h := range r.daemon.since(0) {
+		if h.Role == "MPS client" {
+			h.kill()
+		}
+	}
+	home, err := r.site.Home(r.site.Users[0])
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down", filepath.Join(home, fmt.Sprintf("mps.%d", job)))
+	cmd.Env = r.daemon.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("end MPS: %w: %s", err, out)
+	}
+	return nil
+}

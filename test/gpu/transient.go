@@ -162,7 +162,7 @@ var probe = step{
 	truth: "While the job ends, a probe of root's holds nearly all memory of the card under Bookend's lock, with no process " +
 		"listed for it. It is done a moment after the memory has looked settled, and the card is idle. A probe is never a leak.",
 	do: func(r *run) error {
-		job, err := r.probeAtEnd(true)
+		job, err := r.probeAtEnd(r.pastFlat())
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ var probeStays = step{
 	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the card besides cannot be told: " +
 		"unknown, nobody is accused, the node stays in service.",
 	do: func(r *run) error {
-		job, err := r.probeAtEnd(false)
+		job, err := r.probeAtEnd(jobPatience)
 		if err != nil {
 			return err
 		}
@@ -189,8 +189,8 @@ var probeStays = step{
 	},
 }
 
-// probeAtEnd runs a job beside whose end a probe is at work; in time, it ends before the epilog has to judge.
-func (r *run) probeAtEnd(inTime bool) (*record.Job, error) {
+// probeAtEnd runs a job beside whose end a probe is at work, for so long from now.
+func (r *run) probeAtEnd(lasts time.Duration) (*record.Job, error) {
 	s, err := r.stand()
 	if err != nil {
 		return nil, err
@@ -199,30 +199,27 @@ func (r *run) probeAtEnd(inTime bool) (*record.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.daemon.start(0, 0, askFor{Card: s.card.UUID, Program: "cudajob", Args: []string{"probe", "--all", "--lock", lock}})
+	h, err := r.daemon.start(0, 0, askFor{Card: s.card.UUID, Program: "cudajob",
+		Args: []string{"probe", "--all", "--lock", lock, "--sleep", fmt.Sprint(lasts.Seconds())}})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.site.Cancel(s.id))
 	}
 	h.Role = "root's probe"
 	r.scenery(&h.Holder)
 	r.evidence("the probe at work")
-	job, err := r.atEnd(s, func() error {
-		if inTime {
-			time.Sleep(r.flat() + 700*time.Millisecond) // Bookend waits for a probe for 1.5 s after that time
-			h.kill()
-		}
-		return nil
-	})
+	job, err := r.release(s)
 	r.evidence("after the job")
 	return job, err
 }
 
-// flat is how long equal readings take to count as settled at a job's end.
-func (r *run) flat() time.Duration {
+// pastFlat is a time from now at which a job that may end now has had its last look, and its epilog waits for probes,
+// which it does for 1.5 s: jobs take a third of a second to end, and what does not change is settled at 3.6 s (a
+// rehearsal: 0.8 s).
+func (r *run) pastFlat() time.Duration {
 	if r.fake > 0 {
-		return 800 * time.Millisecond // looks fall at 0.4 and 0.8 s
+		return 1900 * time.Millisecond
 	}
-	return 3600 * time.Millisecond // and at 3.6 s
+	return 4700 * time.Millisecond
 }
 
 // probeLock is the file that a probe of this card holds locked.
