@@ -17,7 +17,7 @@ folder_bookend := admin
 # Packages with goroutines of their own; the rest has nothing to race.
 RACE := ./internal/child/... ./internal/backend/... ./internal/routine/... ./internal/stage/... ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench gpu-test clean
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench soak soak-mutants gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -54,6 +54,12 @@ demo: ## show jobs with and without a leak, on a private Slurm (installed first,
 bench: ## measure the hooks
 	go test -run '^$$' -bench . -benchtime 20x ./test/bench
 	go test -run '^$$' -bench . -benchmem ./internal/...
+
+soak: ## play 1 500 000 simulated pairs of jobs through the judgement; flags: SOAK="--seed N --pairs N"
+	go run ./test/soak $(SOAK)
+
+soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each
+	go run ./test/soak/mutants $(SOAK)
 
 gpu-test: ## run the scenarios on a real GPU under a real Slurm (exit 3 of run.sh: no GPU here)
 	test/gpu/run.sh --check

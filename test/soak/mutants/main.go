@@ -18,7 +18,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 )
 
 const (
@@ -69,8 +68,8 @@ func run(args []string) (survived int, err error) {
 	if len(found) > 0 {
 		fmt.Printf("%d pairs of seed %d fail without any mutant; they count for none\n", len(found), e.seed)
 	}
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "mutant\tnoticed after\tby")
+	const row = "%-46s  %-20s  %s\n"
+	fmt.Printf(row, "mutant", "noticed after", "by")
 	for _, m := range mutants {
 		if !strings.Contains(m.name, *only) {
 			continue
@@ -80,12 +79,11 @@ func run(args []string) (survived int, err error) {
 			return survived, err
 		}
 		if first, kind, any := e.first(found); any {
-			fmt.Fprintf(table, "%s\t%d pairs\t%s\n", m.name, first+1, kind)
+			fmt.Printf(row, m.name, fmt.Sprintf("%d pairs", first+1), kind)
 		} else {
 			survived++
-			fmt.Fprintf(table, "%s\tnot in %d pairs\tNOTHING\n", m.name, e.pairs)
+			fmt.Printf(row, m.name, fmt.Sprintf("not in %d pairs", e.pairs), "NOTHING")
 		}
-		table.Flush()
 	}
 	return survived, nil
 }

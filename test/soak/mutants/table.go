@@ -28,7 +28,7 @@ var mutants = []mutant{
 	{
 		"PID reuse ignored", "internal/look/look.go",
 		`stranger := known && lists(r, pid) && now.Why == "" && now.Start != start`,
-		`stranger := known && lists(r, pid) && now.Why == "" && now.Start < start`,
+		`stranger := known && lists(r, pid) && now.Why == "" && now.Gone != (start == 0)`,
 	},
 	{
 		"sighting of another start time counted", "internal/attrib/decide.go",

@@ -76,7 +76,7 @@ func (n *Node) newProcess(name string, uid uint32) *Process {
 // newPID counts up. Where PIDs are few, one that is free may come again, but none that the driver still lists: the
 // counter would have to go round in the seconds of a teardown, or while a dead process's memory is held.
 func (n *Node) newPID() int {
-	if n.Site.ReusesPIDs && len(n.dead) > 0 && n.percent(60) {
+	if n.Site.ReusesPIDs && len(n.dead) > 0 && n.percent(75) {
 		i := n.Rand.IntN(len(n.dead))
 		if pid := n.dead[i]; !n.listed(pid) {
 			n.dead = slices.Delete(n.dead, i, i+1)

@@ -51,7 +51,7 @@ func drawSite(r *rand.Rand) Site {
 		Tracking: Tracking(pick(r, 40, 40, 20)),
 		Sharing:  Sharing(pick(r, 80, 5, 4, 4, 2, 5)),
 		MIG:      one(60), NUMA: one(100), OldDriver: one(80), InJob: one(60),
-		ReusesPIDs: one(4), Disorder: one(3), StartTimes: !one(3),
+		ReusesPIDs: one(3), Disorder: one(3), StartTimes: !one(3),
 	}
 	s.SLUIDs = s.Tracking == CgroupSLUID || one(3)
 	return s
