@@ -31,6 +31,9 @@ type daemon struct {
 	started []*holder
 }
 
+// contained is cudajob in a PID namespace of its own, which root makes for it as container daemons do.
+const contained = "contained"
+
 const holderPatience = 60 * time.Second // PyTorch's first import takes some 20 s
 
 // askFor is a request: one of the daemon's programs, with its arguments.
@@ -112,6 +115,9 @@ func (d *daemon) start(uid, gid uint32, a askFor) (*holder, error) {
 	cmd.Env = append(slices.Clone(d.env), "CUDA_VISIBLE_DEVICES="+a.Card, d.mark)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	if a.Program == contained {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

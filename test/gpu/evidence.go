@@ -65,7 +65,7 @@ func (l *lane) slurmLines(from int) []string {
 	about := regexp.MustCompile(`(?i)prolog|epilog|drain`)
 	var lines []string
 	for line := range strings.Lines(log[min(from, len(log)):]) {
-		if about.MatchString(line) && !strings.Contains(line, "script:") || strings.Contains(line, "rc:") {
+		if about.MatchString(line) && !strings.Contains(line, "RPC") {
 			lines = append(lines, strings.TrimRight(line, "\n"))
 		}
 	}

@@ -24,12 +24,15 @@ type holder struct {
 	ended bool
 }
 
-// ready takes down what the program said of itself: also its PID, for what was started may have stayed outside of a
-// namespace that it made.
+// ready takes down what the program said of itself: also its PID, for what was started may only have started it. But
+// in a PID namespace of its own it knows itself as 1.
 func (h *holder) ready(line string, uid uint32) {
 	h.line = line
 	said := parseReady(line)
 	pid := int(number(said["pid"]))
+	if pid == 1 {
+		pid = h.cmd.Process.Pid
+	}
 	h.Holder = record.Holder{
 		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]), Cgroup: cgroupOf(pid),
 	}
@@ -152,13 +155,13 @@ func mapsIn(folder, whose string) []string {
 	return lines
 }
 
-// users lists the processes that have one of the driver's device nodes open, those of the lane's own left out.
+// driverUsers lists the processes that have one of the driver's device nodes open.
 func driverUsers() []string {
 	var found []string
 	folders, _ := filepath.Glob("/proc/[0-9]*")
 	for _, folder := range folders {
 		pid := int(number(filepath.Base(folder)))
-		if open := openIn(folder, ""); len(open) > 0 && pid != os.Getpid() {
+		if open := openIn(folder, ""); len(open) > 0 {
 			p := readProc(pid)
 			found = append(found, fmt.Sprintf("process %d (%s, %s): %s", pid, p.Name, p.Cgroup, strings.Join(open, "; ")))
 		}

@@ -140,18 +140,19 @@ func (l *lane) equip() error {
 	if l.fake == 0 {
 		l.findTorch()
 	}
+	if err := l.settleIn(); err != nil {
+		return err
+	}
+	l.describe()
+	fmt.Fprintf(l.say, "gpu-lane: %+v\n", l.machine)
 	for _, name := range l.nodes()[1:] {
 		other := *l
 		other.node = name
 		l.beside = append(l.beside, &other)
-	}
-	for _, each := range append([]*lane{l}, l.beside...) {
-		if err := each.settleIn(); err != nil {
+		if err := other.settleIn(); err != nil {
 			return err
 		}
 	}
-	l.describe()
-	fmt.Fprintf(l.say, "gpu-lane: %+v\n", l.machine)
 	return nil
 }
 
@@ -164,11 +165,12 @@ func (l *lane) settleIn() error {
 		}
 	}
 	var err error
+	env := append(slices.Clone(l.env), "HOME=/nonexistent")
 	path := "PATH=/usr/bin:/bin"
 	if w := l.site.World(l.node); w != nil {
 		path += ":" + w.Dir() // where the fake vendor's programs are
 	}
-	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(slices.Clone(l.env), path)); err != nil {
+	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(env, path)); err != nil {
 		return err
 	}
 	if err := l.awaitIdle(5 * time.Second); err != nil {
@@ -214,7 +216,7 @@ func (l *lane) cudaJob() string {
 
 // holderPrograms are what the daemon starts.
 func (l *lane) holderPrograms() map[string][]string {
-	all := map[string][]string{"cudajob": {l.cudaJob()}, "mps": {l.site.Program("mps.sh")}}
+	all := map[string][]string{"cudajob": {l.cudaJob()}, contained: {l.cudaJob()}, "mps": {l.site.Program("mps.sh")}}
 	if l.python != "" {
 		all["forkhold"] = []string{l.python, l.site.Program("forkhold.py")}
 		all["workers"] = []string{l.python, l.site.Program("workers.py")}

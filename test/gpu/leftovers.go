@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"bookend/test/gpu/record"
 )
@@ -67,12 +68,12 @@ var orphanEnforced = step{
 }
 
 // leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.
-func (r *run) leaveOrphan(flags ...string) (*record.Job, error) {
-	return r.leaveOrphanOnce(func(*holder) error { return nil }, flags...)
+func (r *run) leaveOrphan() (*record.Job, error) {
+	return r.leaveIn("cudajob", func(*holder) error { return nil })
 }
 
-// leaveOrphanOnce waits until the process is as it shall be.
-func (r *run) leaveOrphanOnce(ready func(*holder) error, flags ...string) (*record.Job, error) {
+// leaveIn waits until the process is as it shall be.
+func (r *run) leaveIn(program string, ready func(*holder) error, flags ...string) (*record.Job, error) {
 	return r.leave(func(s *standing) error {
 		h, err := s.only()
 		if err != nil {
@@ -84,7 +85,7 @@ func (r *run) leaveOrphanOnce(ready func(*holder) error, flags ...string) (*reco
 		h.Role = "left behind"
 		r.scenery(&h.Holder)
 		return r.known(s, &h.Holder)
-	}, r.askFor("cudajob", append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
+	}, r.askFor(program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
 }
 
 // orphan wants the end of the job to name the process it left, and its kind.
@@ -317,7 +318,7 @@ var stopped = step{
 		"reads /proc carelessly.",
 	do: func(r *run) error {
 		ready := func(h *holder) error { return inState(h.PID, "T") }
-		job, err := r.leaveOrphanOnce(ready, "--stop", "--name", "'a) R (b'")
+		job, err := r.leaveIn("cudajob", ready, "--stop", "--name", "'a) R (b'")
 		if err != nil {
 			return err
 		}
@@ -332,7 +333,7 @@ var leaderless = step{
 		"descriptor of it; a second thread lives and holds the memory.",
 	do: func(r *run) error {
 		ready := func(h *holder) error { return inState(h.PID, "Z") }
-		job, err := r.leaveOrphanOnce(ready, "--leader-exits")
+		job, err := r.leaveIn("cudajob", ready, "--leader-exits")
 		if err != nil {
 			return err
 		}
@@ -345,7 +346,13 @@ var otherPIDs = step{
 	name: "pidns", title: "Process in another PID namespace",
 	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds memory.",
 	do: func(r *run) error {
-		job, err := r.leaveOrphan("--pidns")
+		elsewhere := func(h *holder) error {
+			if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
+				return fmt.Errorf("process %d is in no PID namespace of its own: %+v", h.PID, p)
+			}
+			return nil
+		}
+		job, err := r.leaveIn(contained, elsewhere)
 		if err != nil {
 			return err
 		}

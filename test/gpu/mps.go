@@ -16,7 +16,7 @@ import (
 // mpsChains are the scenarios about NVIDIA's Multi-Process Service: a daemon of the job's user's, which starts a server
 // for its first client.
 func mpsChains() []chain {
-	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}", "thresholds": "{report: 1000GiB, drain: 1000GiB}"}
+	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
 	return []chain{
 		{gpus: 1, mode: "enforce", steps: []step{mpsClients}, controls: []control{{step: mpsClients.name, off: ignore}}},
 		{gpus: 1, mode: "enforce", steps: []step{mpsIdle}},

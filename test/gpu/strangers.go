@@ -172,7 +172,7 @@ func sameCard(s *standing) (string, error) { return s.card.UUID, nil }
 func (r *run) lastCard(s *standing) (string, error) {
 	last := r.cards[len(r.cards)-1].uuid
 	if last == s.card.UUID {
-		return "", errors.New("Slurm gave the job the last card first")
+		return "", errors.New("the job was given the last card first")
 	}
 	return last, nil
 }

@@ -29,6 +29,8 @@ type Machine struct {
 	Bookend string `json:"bookend"`
 	Track   string `json:"track"`            // how Slurm tracks and fences jobs
 	Orders  string `json:"orders,omitempty"` // whether PCI and minor order agree
+	// Others had the driver open before anything ran: whoever they are, they may hold what no process is listed for.
+	Others []string `json:"others,omitempty"`
 }
 
 // File is the outcome of one run of the lane.
