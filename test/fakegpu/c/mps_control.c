@@ -32,6 +32,7 @@ static void fail(const char *what) {
 
 static void open_nodes(void) {
 	struct world w;
+	unsetenv("CUDA_MPS_PIPE_DIRECTORY"); // neither this nor the server is anybody's client
 	if (cuInit(0)) fail("no card");
 	world_load(&w);
 	for (int i = 0; i < cuda_visible_count; i++) {
@@ -48,7 +49,6 @@ static bool start_server(void) {
 	if (server || pipe2(p, O_CLOEXEC)) return server;
 	if ((server = fork()) == 0) {
 		dup2(p[1], 1);
-		unsetenv("CUDA_MPS_PIPE_DIRECTORY"); // it is nobody's client
 		execl(world_path(path, "nvidia-cuda-mps-server"), "nvidia-cuda-mps-server", NULL);
 		_exit(127);
 	}
@@ -146,5 +146,6 @@ int main(int argc, char **argv) {
 		fputs("nvidia-cuda-mps-control: this fake one wants CUDA_MPS_PIPE_DIRECTORY\n", stderr);
 		return 1;
 	}
+	folder = strdup(folder);
 	return argc == 2 && !strcmp(argv[1], "-d") ? be_daemon() : pass_on();
 }
