@@ -66,6 +66,8 @@ func (h *hook) drains() {
 	}
 }
 
+// drain judges one. That jobs take turns on a card only records can tell: where some were lost, no more is asked of
+// a drain than that what it is for stays.
 func (h *hook) drain(f finding.Finding) {
 	c := h.card(f.GPU)
 	if c == nil || !h.job.Has(c) {
@@ -83,13 +85,13 @@ func (h *hook) drain(f finding.Finding) {
 	switch {
 	case h.end == world.Prolog:
 		h.fail(falseDrain, "%s at a start", f.Code)
-	case h.node.SharedByRight(h.job, c):
+	case h.node.SharedByRight(h.job, c) && (h.ordered || h.node.Site.Sharing != world.Gang):
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
 	case s == nil || !s.on:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case s.stock[c].Of(world.Stuck, world.Passing, world.Leaving, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
+	case s.stock[c].Of(world.Stuck, world.Passing, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
 		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.stock[c]))
 	}
 }
@@ -169,7 +171,10 @@ func (h *hook) leak(c *world.Card) {
 // that lives, and may be on the card by right.
 func (h *hook) over(i world.Item) bool {
 	j := i.Creator.Job
-	return j == nil || j == h.job || h.ordered && j.Closed > 0 && j.Closed <= h.began
+	if j == nil { // he may claim to be of such a job
+		return i.Creator.Env == 0 || h.ordered
+	}
+	return j == h.job || h.ordered && j.Closed > 0 && j.Closed <= h.began
 }
 
 func (h *hook) said(c *world.Card) bool {
@@ -190,7 +195,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	}
 	var held uint64
 	for _, i := range stock {
-		if i.Fate != world.Stuck || i.Since > h.began || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
+		if i.Fate != world.Stuck || i.Since > h.began || i.Moves() || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
 			return false
 		}
 		if !i.Unlisted {

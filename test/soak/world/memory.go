@@ -121,6 +121,9 @@ func (ch *Chunk) shown(at time.Duration) uint64 {
 	return ch.Bytes
 }
 
+// Moves reports memory that its owner takes and frees all the time.
+func (ch *Chunk) Moves() bool { return ch.wave > 0 }
+
 // sweep forgets what is gone for good.
 func (c *Card) sweep(now time.Duration) {
 	c.chunks = slices.DeleteFunc(c.chunks, func(ch *Chunk) bool { return now >= ch.gone && now-ch.gone >= ch.teardown })
