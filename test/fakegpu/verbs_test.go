@@ -134,6 +134,18 @@ func TestProbeIsListedNowhere(t *testing.T) {
 	}
 }
 
+// Memory without a context: in use, and nobody is listed for it.
+func TestMemoryOnlyClientIsUnlisted(t *testing.T) {
+	w := newWorld(t)
+	p := start(t, w, "alloc", "--mib", "1024", "--no-context")
+	if l := attach(t, w).look().Cards[0]; l.Used != (1024+3)*MiB || l.Compute != nil {
+		t.Errorf("%+v", l)
+	}
+	if n := times(t, w, p.PID, "nvidia0"); n != 1 {
+		t.Errorf("holds nvidia0 %d times, want once", n)
+	}
+}
+
 // With nobody else there the largest block is free - 2 MiB; with others it is what they left, less the same.
 func TestProbeFindsTheLargest(t *testing.T) {
 	const free = 143156 * MiB

@@ -1,7 +1,7 @@
-"""A PyTorch job with DataLoader workers that kills itself: they notice after some seconds, and end.
+"""A PyTorch job with DataLoader workers that waits to be killed: they notice after some seconds, and end.
 
 usage: workers.py MIB [WORKERS]
-prints "ready pid=PID gpu=UUID bytes=N child=PID..." and then sends itself SIGKILL.
+prints "ready pid=PID gpu=UUID bytes=N child=PID..." once the workers have begun.
 """
 import os
 import signal
@@ -30,4 +30,5 @@ if __name__ == "__main__":
     children = "".join(f" child={worker.pid}" for worker in batches._workers)
     uuid = torch.cuda.get_device_properties(0).uuid
     print(f"ready pid={os.getpid()} gpu=GPU-{uuid} bytes={torch.cuda.memory_allocated()}{children}", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        signal.pause()
