@@ -68,11 +68,10 @@ type pair struct {
 
 // start is what truly lay on a job's cards when its first prolog was done.
 type start struct {
-	stock   map[*world.Card]world.Stock
-	whole   bool // its look was undamaged
-	on      bool // its record was written
-	reruns  int
-	covered map[*world.Card]uint64 // memory in no figure then
+	stock  map[*world.Card]world.Stock
+	whole  bool // its look was undamaged
+	on     bool // its record was written
+	reruns int  // epilogs that were judged
 }
 
 // shipped is the configuration as shipped, made to drain.

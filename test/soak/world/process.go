@@ -113,7 +113,6 @@ func (n *Node) survive(p *Process) *Process {
 		p.Cgroup = slurm.Owner{}
 	} else { // moved out later: hooks of other jobs may have seen it in its cgroup until then
 		n.After(n.between(time.Second, 60*time.Second), func() { p.Cgroup = slurm.Owner{} })
-		p.lingers = max(p.lingers, 0)
 	}
 	return p
 }
