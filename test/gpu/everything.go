@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -61,8 +62,11 @@ func (l *lane) everything() {
 	}
 	close(next)
 	done.Wait()
-	if l.timed() && l.inTime() {
+	switch {
+	case l.timed() && l.inTime():
 		l.timings()
+	case l.timed():
+		l.tell("%s: left out, the time is over\n", timingsName)
 	}
 }
 
@@ -88,9 +92,10 @@ func (l *lane) chain(w work) {
 		return
 	}
 	scene := &scene{off: w.off}
-	broken := l.configure(w.mode, w.switchedOff())
+	settings := l.settings(w)
+	broken := l.configure(w.mode, settings)
 	for _, s := range w.steps {
-		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode}
+		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode, Settings: render(settings)}
 		began, log := time.Now(), l.slurmAt()
 		r := &run{lane: l, rec: &rec, scene: scene}
 		if broken == nil {
@@ -115,11 +120,17 @@ func (l *lane) chain(w work) {
 	}
 }
 
-func (w work) switchedOff() map[string]string {
-	if w.off == nil {
-		return nil
+// settings are the sections of configuration that a piece of work needs: its chain's, and what a control switches
+// off. A rehearsal's times are short as they are.
+func (l *lane) settings(w work) map[string]string {
+	all := map[string]string{}
+	if l.fake == 0 {
+		maps.Copy(all, w.chain.settings())
 	}
-	return w.off.off
+	if w.off != nil {
+		maps.Copy(all, w.off.off)
+	}
+	return all
 }
 
 // step runs one step; a panic of the lane's own breaks it and no other.
@@ -209,7 +220,7 @@ func (l *lane) summary() bool {
 	if l.fake == 0 && l.python == "" {
 		fmt.Fprintln(l.say, "gpu-lane: no PyTorch here: its scenarios were left out")
 	}
-	return well && (l.perf != nil || !l.timed())
+	return well && (l.perf != nil || !slices.Contains(l.only, timingsName) && l.fake == 0 || !l.timed())
 }
 
 // The logs of a failed run: at most 2 MiB of each file's end.

@@ -23,10 +23,10 @@ func leftoverChains() []chain {
 		{gpus: 1, mode: "enforce", steps: []step{residue, residueInherited},
 			controls: []control{{step: residue.name, off: map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}}}},
 		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: []control{{step: innocent.name, off: blind}}},
-		{gpus: 1, mode: "enforce", steps: []step{imported}, controls: []control{{step: imported.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", steps: []step{stopped}, controls: []control{{step: stopped.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", steps: []step{leaderless}, controls: []control{{step: leaderless.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", steps: []step{otherPIDs}, controls: []control{{step: otherPIDs.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{imported}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{stopped}, controls: []control{{step: stopped.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{leaderless}, controls: []control{{step: leaderless.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{otherPIDs}, controls: []control{{step: otherPIDs.name, off: ignore("BKD-ORPHAN")}}},
 	}
 }
 

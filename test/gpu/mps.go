@@ -18,8 +18,8 @@ import (
 func mpsChains() []chain {
 	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{mpsClients}, controls: []control{{step: mpsClients.name, off: ignore}}},
-		{gpus: 1, mode: "enforce", steps: []step{mpsIdle}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsClients}, controls: []control{{step: mpsClients.name, off: ignore}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsIdle}},
 	}
 }
 

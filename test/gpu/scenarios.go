@@ -14,8 +14,18 @@ type chain struct {
 	torch    bool // needs PyTorch; a rehearsal plays it
 	real     bool // is left out of a rehearsal, which would only repeat another chain
 	mode     string
+	brisk    bool // is judged after a shorter settle time, which is not what it is about
 	steps    []step
 	controls []control
+}
+
+// settings are what a chain configures beside the lane's own: the shipped settle times leave no time for three runs
+// of everything.
+func (c chain) settings() map[string]string {
+	if c.brisk {
+		return map[string]string{"settle": "{epilog: {flat: 1.5s, max: 4s}}"}
+	}
+	return nil
 }
 
 // step is a scenario: what is true, in words, and the code that brings it about and judges what Bookend makes of it.

@@ -53,8 +53,16 @@ func (r run) row() string {
 			reported = mib(e.Findings[0].Bytes)
 		}
 	}
-	return fmt.Sprintf("| %s%d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.from, r.Number, r.Mode, r.Outcome,
+	return fmt.Sprintf("| %s%d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.from, r.Number, r.settings(), r.Outcome,
 		said(job.Start), said(job.End), holds, reported, settled(job.End), took(job, "bookend-prolog"), took(job, "bookend-epilog"))
+}
+
+// settings are what the run was configured with.
+func (r run) settings() string {
+	if r.Settings == "" {
+		return r.Mode
+	}
+	return r.Mode + ", `" + oneLine(r.Settings) + "`"
 }
 
 // verdict is what was found, without what differs from run to run, and what followed.

@@ -65,6 +65,8 @@ type Run struct {
 	Outcome  Outcome `json:"outcome"`
 	Problem  string  `json:"problem,omitempty"` // of a broken run
 	Seconds  float64 `json:"seconds"`
+	// Settings are what was configured beside the shipped defaults and the mode.
+	Settings string `json:"settings,omitempty"`
 	// Control is what was switched off, in the words of Bookend's configuration, to see that the judge then calls
 	// the run wrong. Empty for an ordinary run.
 	Control string `json:"control,omitempty"`
