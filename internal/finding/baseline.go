@@ -37,10 +37,9 @@ type Resident struct {
 
 // Expected is what a look at a card with this baseline may show and still be clean.
 func (b Baseline) Expected(l Limits) gpu.Expected {
-	e := gpu.Expected{UsedBytes: b.Bytes}
+	e := gpu.Expected{Bytes: b.Bytes}
 	for _, r := range b.Residents {
-		e.PIDs = append(e.PIDs, r.PID)
-		e.UsedBytes += r.Bytes + l.PerClient
+		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: r.PID, Bytes: r.Bytes + l.PerClient})
 	}
 	return e
 }
@@ -88,7 +87,15 @@ func (b Baseline) same(o Baseline) bool {
 
 // service names a service of the node that has the card open, empty where none was found or somebody else may hold it.
 func (s Scene) service(c Card) string {
-	if s.Now.Scan == nil || c.Device.Minor == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+	if s.Now.Scan == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+		return ""
+	}
+	return s.opener(c)
+}
+
+// opener names a service of the node that has the card open, empty where none was found.
+func (s Scene) opener(c Card) string {
+	if s.Now.Scan == nil || c.Device.Minor == nil {
 		return ""
 	}
 	for _, h := range s.Now.Scan.Holdings {

@@ -92,7 +92,7 @@ func TestBaselineExplains(t *testing.T) {
 	if got, why := Unexplained(reading(97*mib, listed(60, 40*mib)), l, b); got != 0 || why != "" {
 		t.Errorf("unexplained %d, %q", got, why)
 	}
-	if e := b.Expected(l); e.UsedBytes != 97*mib || !reflect.DeepEqual(e.PIDs, []int{60}) {
+	if e := b.Expected(l); e.Bytes != 48*mib || !reflect.DeepEqual(e.Processes, []gpu.ExpectedProcess{{PID: 60, Bytes: 49 * mib}}) {
 		t.Errorf("expected %+v", e)
 	}
 	if got, _ := Unexplained(reading(10*mib), l, b); got != 0 {

@@ -122,21 +122,48 @@ func (s Scene) listedBefore(c Card, pid int) bool {
 	return false
 }
 
-// inherited names the ended job whose epilog left this: the same dead PID (or, for pid 0, memory without a
-// process) on the same card. A bare diff of numbers is no evidence, so the level is that of the old finding.
+// inherited names the ended job whose epilog left this dead PID on the card. A bare diff of numbers is no evidence, so
+// the level is that of the old finding.
 func (s Scene) inherited(c Card, pid int) *Owner {
 	for _, left := range s.Left {
-		if left.GPU != c.Device.ID || left.Owner == nil {
-			continue
-		}
-		if pid == 0 && left.Code == code.Residue {
-			return left.Owner
-		}
-		if pid != 0 && left.Holder != nil && left.Holder.PID == pid {
+		if left.GPU == c.Device.ID && left.Owner != nil && left.Holder != nil && left.Holder.PID == pid {
 			return left.Owner
 		}
 	}
 	return nil
+}
+
+// inheritedMemory names the ended job whose epilog left these bytes without a process. Where several jobs left such
+// memory on the card, it is the one whose figure fits; else nobody can tell.
+func (s Scene) inheritedMemory(c Card, bytes uint64) *Owner {
+	const slack = 64 << 20 // figures of one handle were measured not to move; a client's own share comes and goes
+	var all, fitting []*Owner
+	for _, left := range s.Left {
+		if left.GPU != c.Device.ID || left.Owner == nil || left.Code != code.Residue {
+			continue
+		}
+		all = append(all, left.Owner)
+		if b := left.Bytes; b.Known() && max(b.Bytes, bytes)-min(b.Bytes, bytes) <= slack {
+			fitting = append(fitting, left.Owner)
+		}
+	}
+	if o := sameJob(all); o != nil {
+		return o
+	}
+	return sameJob(fitting)
+}
+
+// sameJob returns the owner if all are one job's, nil otherwise.
+func sameJob(owners []*Owner) *Owner {
+	if len(owners) == 0 {
+		return nil
+	}
+	for _, o := range owners {
+		if o.Job != owners[0].Job || o.SLUID != owners[0].SLUID {
+			return nil
+		}
+	}
+	return owners[0]
 }
 
 // exclusive blames this job for what appeared on its GPU while nobody else had it: only the difference to a

@@ -208,10 +208,9 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p.PID)
 		f.Doubts = append(f.Doubts, "it was there before this job")
 	}
-	blamed := f.Owner
-	f = s.search(c, f, s.mayHoldPhantom(c), "")
-	if blamed != nil && f.Code == code.Dirty {
-		f.Owner = blamed // the record of who left it is from closer by
+	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
+	if f.Code == code.Phantom || f.Owner == nil { // the record of who left it is from closer by
+		f.Owner = blame(f.Owner, owners, true)
 	}
 	return f, true
 }
@@ -222,9 +221,9 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	if s.Shared != "" {
 		return Finding{}, false // the others' processes need not be listed here
 	}
-	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Owner: s.exclusive(c), Doubts: s.doubts(c)}
+	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Doubts: s.doubts(c)}
 	if !s.ending() {
-		f.Code, f.Expected, f.Owner = code.Dirty, "an idle GPU", s.inherited(c, 0)
+		f.Code, f.Expected = code.Dirty, "an idle GPU"
 	}
 	f.Observed = "memory in use that no listed process accounts for"
 	now, why := Unexplained(r, s.Limits, s.Baselines[c.Device.ID])
@@ -233,16 +232,23 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 		why = whyBefore
 	}
 	if why != "" {
-		f.Unknown, f.Bytes, f.Owner = why, gpu.Unknown(why), nil
+		f.Unknown, f.Bytes = why, gpu.Unknown(why)
 		return f, true
 	}
 	extra := now - min(now, before)
 	if f.Bytes = gpu.Bytes(extra); extra < s.Limits.Report {
 		return f, false
 	}
-	blamed := f.Owner
-	f = s.search(c, f, s.mayHoldExported(c), attrib.Exported)
-	if f.Owner = blamed; len(f.Candidates) > 1 {
+	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
+	if s.ending() {
+		f.Owner = blame(s.exclusive(c), owners, false)
+		if extra <= MaxBaseline && s.opener(c) != "" {
+			f.Owner = nil // so little may be the service's that has the card open
+		}
+	} else {
+		f.Owner = s.inheritedMemory(c, extra)
+	}
+	if len(f.Candidates) > 1 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("%d processes may hold it, and which one does cannot be told", len(f.Candidates)))
 	}
 	return f, true

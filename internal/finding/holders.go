@@ -16,12 +16,11 @@ func holder(p attrib.Process, memory gpu.Figure, classes ...attrib.Class) *Holde
 }
 
 // search names who may hold what f is about, and adds what that says against certainty: a live job's process among
-// them, one nobody knows the owner of, more than one to choose from, or a search that was not finished. Of several
-// alike the job is blamed that all of them belong to.
-func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class attrib.Class) Finding {
+// them, one nobody knows the owner of, or a search that was not finished. It returns whose the candidates are.
+func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class attrib.Class) (Finding, []attrib.Owner) {
 	if s.Now.Scan == nil {
 		f.Doubts = append(f.Doubts, "nobody searched for its holder: a live job's process may have it")
-		return f
+		return f, nil
 	}
 	if why := s.Now.Scan.Partial; why != "" {
 		f.Doubts = append(f.Doubts, "not every process was looked into for its holder: "+why)
@@ -48,10 +47,24 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		f.Candidates = append(f.Candidates, *candidate)
 		f.Doubts = append(f.Doubts, against(h.Process, o)...)
 	}
-	if o, one := common(owners); one {
-		f.Owner = &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
+	return f, owners
+}
+
+// blame says whose memory it is, given whom its appearing there speaks against and whose the candidates are. Where they
+// surely hold it, and all are one job's, it is that one's. A job of which no candidate is, is not blamed.
+func blame(suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
+	if o, one := common(owners); one && surely {
+		return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
 	}
-	return f
+	if suspect == nil || len(owners) == 0 {
+		return suspect
+	}
+	for _, o := range owners {
+		if o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == "") {
+			return suspect
+		}
+	}
+	return nil
 }
 
 // against says why a candidate keeps a card from being called unusable.
@@ -61,6 +74,8 @@ func against(p attrib.Process, o attrib.Owner) []string {
 		return []string{fmt.Sprintf("process %d of a live job may hold it", p.PID)}
 	case o.Whose == attrib.Unknown:
 		return []string{fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)}
+	case p.OfSystem():
+		return []string{fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)}
 	case o.Rival != 0:
 		return []string{fmt.Sprintf("process %d may hold it, and job %d could own that as well", p.PID, o.Rival)}
 	case p.State == "D" || p.State == "X":
@@ -91,7 +106,7 @@ func common(owners []attrib.Owner) (attrib.Owner, bool) {
 func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
 	listed := s.listedAnywhere()
 	return func(h attrib.Holding) bool {
-		return c.Device.Minor != nil && slices.Contains(h.Minors, *c.Device.Minor) && !listed[h.PID] && !ofNode(h)
+		return c.Device.Minor != nil && slices.Contains(h.Minors, *c.Device.Minor) && !listed[h.PID] && !s.ofNode(h)
 	}
 }
 
@@ -101,13 +116,16 @@ func (s Scene) mayHoldExported(c Card) func(attrib.Holding) bool {
 	listed := s.listedAnywhere()
 	return func(h attrib.Holding) bool {
 		here := len(h.Minors) == 0 || c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
-		return here && !listed[h.PID] && !ofNode(h)
+		return here && !listed[h.PID] && !s.ofNode(h)
 	}
 }
 
-// ofNode leaves out those that hold the driver open by trade: services, and the MPS daemon, which was measured to
-// have a card open and no memory on it. A user who runs a program under its name hides it from this list, no more.
-func ofNode(h attrib.Holding) bool { return h.OfSystem() || h.OfMPS() }
+// ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
+// had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. A user who
+// runs a program under its name hides it from this list, no more.
+func (s Scene) ofNode(h attrib.Holding) bool {
+	return h.OfMPS() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
+}
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.
 func (s Scene) listedAnywhere() map[int]bool {

@@ -49,13 +49,14 @@ func TestPhantomHolder(t *testing.T) {
 		{"four workers", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)}, nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
-		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service = "dcgm.service" }), 3)}, nil, nil, attrib.ByExclusive, ""},
+		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
+		{"a service that started during the job", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Service = 0, "infer.service" }), 3)}, nil, []int{71}, "", "service"},
 		{"the MPS daemon", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-control" }), 3)}, nil, nil, attrib.ByExclusive, ""},
 		{"a live job's process", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 1002, 11 }), 3)},
 			func(s *Scene) {
 				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
-			}, []int{71}, attrib.ByExclusive, "live job"},
-		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, attrib.ByExclusive, "could not be told"},
+			}, []int{71}, "", "live job"},
+		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, "", "could not be told"},
 		{"a process that is ending", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.State = "D" }), 3)}, nil, []int{71}, attrib.ByExclusive, "may be ending"},
 		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, attrib.ByExclusive, "out of time"},
 		{"nobody searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, attrib.ByExclusive, "nobody searched"},
@@ -80,26 +81,28 @@ func TestExportedCandidates(t *testing.T) {
 		found []attrib.Holding
 		edit  func(*Scene)
 		pids  []int
+		level attrib.Level
 		doubt string
 	}{
-		{"one has the driver open", []attrib.Holding{onDriver(keeper)}, nil, []int{71}, ""},
-		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, "which one does cannot be told"},
-		{"one on this card that is not listed", []attrib.Holding{onCard(keeper, 3)}, nil, []int{71}, ""},
-		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, ""},
+		{"one has the driver open", []attrib.Holding{onDriver(keeper)}, nil, []int{71}, attrib.ByExclusive, ""},
+		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, attrib.ByExclusive, "which one does cannot be told"},
+		{"one on this card that is not listed", []attrib.Holding{onCard(keeper, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
+		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, attrib.ByExclusive, ""},
 		{"one that is listed on a neighbour", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
 			s.Now.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(71, gib)}}}}
-		}, nil, ""},
+		}, nil, attrib.ByExclusive, ""},
+		{"another user's process, and nobody else", []attrib.Holding{onDriver(other)}, nil, []int{72}, "", ""},
 		{"a live job's process", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
 			s.Now.Scan.Holdings[0].Cgroup = slurm.Owner{ID: 11}
-		}, []int{71}, "live job"},
+		}, []int{71}, "", "live job"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := searched(now, tt.found...)
 			if tt.edit != nil {
 				tt.edit(&s)
 			}
-			expectOne(t, s, code.Residue, tt.pids, attrib.ByExclusive, tt.doubt)
+			expectOne(t, s, code.Residue, tt.pids, tt.level, tt.doubt)
 		})
 	}
 }
@@ -121,8 +124,8 @@ func expectOne(t *testing.T, s Scene, want code.Code, pids []int, level attrib.L
 	if !slices.Equal(got, pids) {
 		t.Errorf("candidates %v, want %v", got, pids)
 	}
-	if f.Owner == nil || f.Owner.Level != level {
-		t.Errorf("owner %+v, want by %s", f.Owner, level)
+	if got := levelOf(f.Owner); got != level {
+		t.Errorf("owner %+v, want by %q", f.Owner, level)
 	}
 	all := strings.Join(f.Doubts, "; ")
 	if (all == "") != (doubt == "") || !strings.Contains(all, doubt) {
@@ -130,6 +133,41 @@ func expectOne(t *testing.T, s Scene, want code.Code, pids []int, level attrib.L
 	}
 	if f.Searched != (s.Now.Scan != nil && s.Now.Scan.Partial == "") {
 		t.Errorf("searched %v", f.Searched)
+	}
+}
+
+// levelOf is empty for nobody.
+func levelOf(o *Owner) attrib.Level {
+	if o == nil {
+		return ""
+	}
+	return o.Level
+}
+
+// Of several jobs that left memory without a process, the one whose figure fits is named, or nobody.
+func TestInheritedMemory(t *testing.T) {
+	left := func(id slurm.JobID, bytes uint64) Finding {
+		return Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(bytes), Owner: &Owner{Job: id, Level: attrib.ByExclusive}}
+	}
+	for name, tt := range map[string]struct {
+		left []Finding
+		want slurm.JobID
+	}{
+		"one job":               {[]Finding{left(8, gib)}, 8},
+		"one job, twice":        {[]Finding{left(8, gib), left(8, 2*gib)}, 8},
+		"the figure fits one":   {[]Finding{left(9, gib), left(8, 20*gib)}, 8},
+		"it fits two":           {[]Finding{left(9, 20*gib), left(8, 20*gib)}, 0},
+		"it fits none of two":   {[]Finding{left(9, gib), left(8, 2*gib)}, 0},
+		"nobody left anything":  {nil, 0},
+		"a process, not memory": {[]Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8}}}, 0},
+		"nobody knew whose":     {[]Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib)}}, 0},
+	} {
+		s := starting(side(at(100), settle.Flat, reading(20*gib)))
+		s.Left = tt.left
+		found := Compare(s)
+		if len(found) != 1 || ownerOf(found[0]) != tt.want {
+			t.Errorf("%s: %+v, want job %d", name, found, tt.want)
+		}
 	}
 }
 

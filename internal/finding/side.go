@@ -1,7 +1,6 @@
 package finding
 
 import (
-	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -45,14 +44,23 @@ func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gp
 		if before.Curves[r.Device.ID].State == settle.Unknown || !r.Memory.Used.Known() {
 			continue
 		}
-		e := gpu.Expected{UsedBytes: max(r.Memory.Used.Bytes, expect[r.Device.ID].UsedBytes), PIDs: expect[r.Device.ID].PIDs}
+		e := gpu.Expected{}
+		rest := r.Memory.Used.Bytes
 		for _, p := range r.Processes {
-			if slices.Contains(e.PIDs, p.PID) {
-				continue
+			held := min(p.Memory.Bytes+l.PerClient, rest) // shared memory is counted twice
+			if !p.Memory.Known() {
+				held = 0
 			}
-			e.PIDs = append(e.PIDs, p.PID)
+			rest -= held
+			e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: p.PID, Bytes: held})
 			if facts, read := before.Processes[p.PID]; read && facts.Why == "" {
 				known[p.PID] = facts.Start
+			}
+		}
+		e.Bytes = max(rest, expect[r.Device.ID].Bytes)
+		for _, p := range expect[r.Device.ID].Processes {
+			if _, twice := e.Expects(p.PID); !twice {
+				e.Processes = append(e.Processes, p)
 			}
 		}
 		expect[r.Device.ID] = e

@@ -14,6 +14,33 @@ type WatchRule struct {
 // Expected is what a device may carry without being unclean: what it carried before the job. The zero value
 // expects an idle device.
 type Expected struct {
-	UsedBytes uint64 `json:"used_bytes"`
-	PIDs      []int  `json:"pids,omitempty"`
+	Bytes     uint64            `json:"bytes"` // beyond what the processes hold
+	Processes []ExpectedProcess `json:"processes,omitempty"`
+}
+
+// ExpectedProcess is a process that may be listed, and what it holds then, the driver's share included.
+type ExpectedProcess struct {
+	PID   int    `json:"pid"`
+	Bytes uint64 `json:"bytes"`
+}
+
+// Expects returns what is expected of a PID, false where it is not.
+func (e Expected) Expects(pid int) (ExpectedProcess, bool) {
+	for _, p := range e.Processes {
+		if p.PID == pid {
+			return p, true
+		}
+	}
+	return ExpectedProcess{}, false
+}
+
+// Used is the memory expected in use while these processes are listed: of one that has gone since, none.
+func (e Expected) Used(listed []Process) uint64 {
+	used := e.Bytes
+	for _, p := range listed {
+		if want, ok := e.Expects(p.PID); ok {
+			used += want.Bytes
+		}
+	}
+	return used
 }

@@ -27,15 +27,15 @@ func hang(t *testing.T, folder string) (pipe string) {
 	return pipe
 }
 
-// await returns once a reader waits at the pipe, and gives it the text.
-func await(t *testing.T, pipe, text string) {
+// await gives a reader that waits at the pipe what text returns then.
+func await(t *testing.T, pipe string, text func() string) {
 	t.Helper()
 	f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteString(text); err != nil {
+	if _, err := f.WriteString(text()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,10 +60,12 @@ func TestHangingProcesses(t *testing.T) {
 		s.mappings()
 		answer <- s.result()
 	}()
-	for range 2 { // first it seems to be a holder, then it is read as a whole
-		await(t, slow, mapLine("/dev/nvidia2"))
-	}
-	await(t, last, "")
+	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
+		put(t, slow+".next", mapLine("/dev/nvidia2"))
+		check(os.Rename(slow+".next", slow))
+		return mapLine("/dev/nvidia2")
+	})
+	await(t, last, func() string { return "" })
 	c.end()
 	scan := <-answer
 	if want := []int{10, 12}; !reflect.DeepEqual(pidsOf(scan), want) || !scan.Holdings[1].Mapped {

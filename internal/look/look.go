@@ -84,13 +84,13 @@ func (o *Order) dropStrangers(side finding.Side) bool {
 	expect := map[gpu.ID]gpu.Expected{}
 	for id, e := range o.Rule.Expect {
 		r, _ := side.Snapshot.Reading(id)
-		kept := gpu.Expected{UsedBytes: e.UsedBytes}
-		for _, pid := range e.PIDs {
-			now := side.Processes[pid]
-			start, known := o.Known[pid]
-			stranger := known && lists(r, pid) && now.Why == "" && now.Start != start
+		kept := gpu.Expected{Bytes: e.Bytes}
+		for _, p := range e.Processes {
+			now := side.Processes[p.PID]
+			start, known := o.Known[p.PID]
+			stranger := known && lists(r, p.PID) && now.Why == "" && now.Start != start
 			if found = found || stranger; !stranger {
-				kept.PIDs = append(kept.PIDs, pid)
+				kept.Processes = append(kept.Processes, p)
 			}
 		}
 		expect[id] = kept

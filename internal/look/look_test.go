@@ -150,7 +150,7 @@ func TestStrangersAreNotExpected(t *testing.T) {
 			e := &eyes{who: map[int]attrib.Process{60: tt.now}, watches: [][]gpu.Snapshot{series, series, looks(5, 5, gib+9*mib, listed)}}
 			o := order()
 			o.Known = tt.known
-			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {UsedBytes: gib + 9*mib, PIDs: []int{60}}}
+			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{{PID: 60, Bytes: gib + 9*mib}}}}
 			side, _ := Take(e, o)
 			if got := side.Curves[card].State; got != tt.want {
 				t.Errorf("state %q, want %q; did %v", got, tt.want, e.did)

@@ -88,7 +88,7 @@ func (l look) clean(rule gpu.WatchRule) (answer, string) {
 // processesWithin answers no for a listed PID that is not expected even when the list is incomplete.
 func (l look) processesWithin(want gpu.Expected) (answer, string) {
 	for _, p := range l.reading.Processes {
-		if !slices.Contains(want.PIDs, p.PID) {
+		if _, ok := want.Expects(p.PID); !ok {
 			return no, ""
 		}
 	}
@@ -101,13 +101,13 @@ func (l look) processesWithin(want gpu.Expected) (answer, string) {
 // memoryWithin compares used memory with the expected. A figure that contains the driver's own share can only
 // be compared with an earlier figure of the same kind: against an idle 0 it says nothing.
 func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
-	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID]
+	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID].Used(l.reading.Processes)
 	switch {
 	case !m.Used.Known():
 		return cannotTell, m.Used.Unknown
 	case l.incomparable(rule):
 		return cannotTell, "the driver counts its own share as used, and no earlier reading is known"
-	case m.Used.Bytes <= want.UsedBytes || m.Used.Bytes-want.UsedBytes <= rule.SlackBytes:
+	case m.Used.Bytes <= want || m.Used.Bytes-want <= rule.SlackBytes:
 		return yes, ""
 	}
 	return no, ""
@@ -115,7 +115,7 @@ func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
 
 // incomparable reports a figure that no further look can make comparable.
 func (l look) incomparable(rule gpu.WatchRule) bool {
-	return l.reading.Memory.UsedHasReserved && rule.Expect[l.reading.Device.ID].UsedBytes == 0
+	return l.reading.Memory.UsedHasReserved && rule.Expect[l.reading.Device.ID].Bytes == 0
 }
 
 // equal reports whether two looks say the same, within tolerance. What both could not read counts as the same,

@@ -54,7 +54,11 @@ func noList(r *gpu.Reading) { r.Processes, r.ProcessesUnknown = nil, "not truste
 
 func expect(used uint64, pids ...int) gpu.WatchRule {
 	rule := idle
-	rule.Expect = map[gpu.ID]gpu.Expected{card: {UsedBytes: used, PIDs: pids}}
+	want := gpu.Expected{Bytes: used}
+	for _, pid := range pids {
+		want.Processes = append(want.Processes, gpu.ExpectedProcess{PID: pid})
+	}
+	rule.Expect = map[gpu.ID]gpu.Expected{card: want}
 	return rule
 }
 

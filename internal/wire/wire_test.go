@@ -19,7 +19,7 @@ func request() Request {
 		Devices: []gpu.Device{{ID: "GPU-1", BusID: "0000:1b:00.0"}, {ID: "MIG-2", Parent: "GPU-1"}},
 		Watch: gpu.WatchRule{
 			Max: 5 * time.Second, Flat: 3 * time.Second, SlackBytes: 32 << 20,
-			Expect: map[gpu.ID]gpu.Expected{"GPU-1": {UsedBytes: 7, PIDs: []int{3}}},
+			Expect: map[gpu.ID]gpu.Expected{"GPU-1": {Bytes: 7, Processes: []gpu.ExpectedProcess{{PID: 3, Bytes: 9}}}},
 		},
 		Neighbours: true,
 		Options:    Options{NVMLLibrary: "/usr/lib/libnvidia-ml.so.1"},

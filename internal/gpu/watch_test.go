@@ -1,0 +1,22 @@
+package gpu
+
+import "testing"
+
+// Memory of a process that was there before and has gone since is not expected any more: it would hide as much of a
+// leak.
+func TestExpectedUse(t *testing.T) {
+	e := Expected{Bytes: 5, Processes: []ExpectedProcess{{PID: 7, Bytes: 100}, {PID: 8, Bytes: 1000}}}
+	for _, tt := range []struct {
+		listed []Process
+		want   uint64
+	}{
+		{nil, 5},
+		{[]Process{{PID: 7}}, 105},
+		{[]Process{{PID: 8}, {PID: 7}}, 1105},
+		{[]Process{{PID: 9}}, 5},
+	} {
+		if got := e.Used(tt.listed); got != tt.want {
+			t.Errorf("Used(%v) = %d, want %d", tt.listed, got, tt.want)
+		}
+	}
+}
