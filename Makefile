@@ -15,9 +15,9 @@ folder_bookend-epilog := epilog
 folder_bookend := admin
 
 # Packages with goroutines of their own; the rest has nothing to race.
-RACE := ./internal/child/... ./internal/backend/... ./internal/routine/... ./internal/stage/... ./cuda/...
+RACE := ./internal/child/... ./internal/backend/... ./internal/holders/... ./internal/routine/... ./internal/stage/... ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench soak soak-mutants gpu-test clean
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench bench-scan soak soak-mutants gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -54,6 +54,13 @@ demo: ## show jobs with and without a leak, on a private Slurm (installed first,
 bench: ## measure the hooks
 	go test -run '^$$' -bench . -benchtime 20x ./test/bench
 	go test -run '^$$' -bench . -benchmem ./internal/...
+
+# A process takes some 200 KiB: 20000 need 4 GiB, which not every machine has to spare.
+SCAN ?= -processes $(shell awk '/^MemAvailable/ { print ($$2 > 8*1024*1024) ? 20000 : 2000 }' /proc/meminfo) -fds 50 -cpus 4 -max 2s
+
+bench-scan: ## measure the search for holders among real processes; flags: SCAN=-help
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/scanbench ./test/scan
+	bin/scanbench $(SCAN)
 
 soak: ## play 1 500 000 simulated pairs of jobs through the judgement; flags: SOAK="--seed N --pairs N"
 	go run ./test/soak $(SOAK)
