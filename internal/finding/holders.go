@@ -50,14 +50,22 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 	return f, owners
 }
 
-// blame says whose memory it is, given whom its appearing there speaks against and whose the candidates are. Where they
-// surely hold it, and all are one job's, it is that one's. A job of which no candidate is, is not blamed.
+// blame says whose memory it is, given whom its appearing there speaks against and whose the candidates are. Where one
+// of them surely holds it they must all be one job's: that one's it is. Else a job of which no candidate is, is not
+// blamed.
 func blame(suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
-	if o, one := common(owners); one && surely {
+	if len(owners) == 0 {
+		return suspect
+	}
+	if surely {
+		o, one := common(owners)
+		if !one {
+			return nil
+		}
 		return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
 	}
-	if suspect == nil || len(owners) == 0 {
-		return suspect
+	if suspect == nil {
+		return nil
 	}
 	for _, o := range owners {
 		if o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == "") {
@@ -76,6 +84,8 @@ func against(p attrib.Process, o attrib.Owner) []string {
 		return []string{fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)}
 	case p.OfSystem():
 		return []string{fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)}
+	case p.UID == 0 && o.Whose == attrib.NoJob:
+		return []string{fmt.Sprintf("process %d may hold it, and is root's: it may be a service of this node", p.PID)}
 	case o.Rival != 0:
 		return []string{fmt.Sprintf("process %d may hold it, and job %d could own that as well", p.PID, o.Rival)}
 	case p.State == "D" || p.State == "X":

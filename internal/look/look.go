@@ -149,7 +149,7 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot) {
 	if len(more) > 0 {
 		side.Snapshot = more[len(more)-1]
 	}
-	ended := endedSince(e, *side)
+	ended := o.endedSince(e, *side)
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		curve := side.Curves[id]
@@ -164,18 +164,41 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot) {
 }
 
 // endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a
-// moment the driver lists the memory of one that ended still.
-func endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
+// moment the driver lists the memory of one that ended still. Who was found to have a card open counts as who is
+// listed: with the last of them the memory goes.
+func (o Order) endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
+	asked := pids(finding.Side{Snapshot: side.Snapshot})
+	for _, h := range holdings(side) {
+		if !slices.Contains(asked, h.PID) {
+			asked = append(asked, h.PID)
+		}
+	}
+	now := e.Processes(asked)
+	same := func(before attrib.Process) bool {
+		after := now[before.PID]
+		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
+	}
 	ended := map[gpu.ID]bool{}
-	now := e.Processes(pids(finding.Side{Snapshot: side.Snapshot}))
 	for _, r := range side.Snapshot.Readings {
 		for _, p := range r.Processes {
-			before, after := side.Processes[p.PID], now[p.PID]
-			same := after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
-			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same
+			before := side.Processes[p.PID]
+			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
+		}
+	}
+	for _, h := range holdings(side) {
+		for _, c := range o.Cards {
+			here := len(h.Minors) == 0 || c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
+			ended[c.Device.ID] = ended[c.Device.ID] || here && !same(h.Process)
 		}
 	}
 	return ended
+}
+
+func holdings(side finding.Side) []attrib.Holding {
+	if side.Scan == nil {
+		return nil
+	}
+	return side.Scan.Holdings
 }
 
 // identified fills in ids that only the driver knew: the inventory may name a card by its bus id alone.
