@@ -19,11 +19,6 @@ func hang(t *testing.T, folder string) (pipe string) {
 	pipe = filepath.Join(folder, "maps")
 	check(os.Remove(pipe))
 	check(unix.Mkfifo(pipe, 0o600))
-	t.Cleanup(func() { // lets the reader go
-		if fd, err := unix.Open(pipe, unix.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
-			unix.Close(fd)
-		}
-	})
 	return pipe
 }
 
@@ -43,8 +38,7 @@ func await(t *testing.T, pipe string, text func() string) {
 // Processes that hang do not stop the others, and cost no more than what they were asked.
 func TestHangingProcesses(t *testing.T) {
 	proc := t.TempDir()
-	hang(t, holder(t, proc, "10", "/dev/nvidia1"))
-	hang(t, holder(t, proc, "11", "/dev/null"))
+	stuck := []string{hang(t, holder(t, proc, "10", "/dev/nvidia1")), hang(t, holder(t, proc, "11", "/dev/null"))}
 	slow := hang(t, holder(t, proc, "12", "/dev/null"))
 	last := hang(t, holder(t, proc, "13", "/dev/null"))
 
@@ -60,6 +54,13 @@ func TestHangingProcesses(t *testing.T) {
 		s.mappings()
 		answer <- s.result()
 	}()
+	for _, pipe := range stuck {
+		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the reader is there, who then waits for text
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
 	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
 		put(t, slow+".next", mapLine("/dev/nvidia2"))
 		check(os.Rename(slow+".next", slow))
