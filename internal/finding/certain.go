@@ -87,6 +87,9 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	if s.Before == nil {
 		return []string{"there is no record of the job's start"}
 	}
+	if s.Again {
+		return []string{"this job's end is on record already: its start may be another run's"}
+	}
 	curve := s.Before.Curves[id]
 	switch curve.State {
 	case settle.Clean:

@@ -31,6 +31,8 @@ type Scene struct {
 	Now    Side
 	Self   attrib.Record
 	Others []attrib.Record
+	// Again is true at an end that is on record already: the start on record may be of another run.
+	Again bool
 	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
 	Left   []Finding
 	Limits Limits
@@ -210,7 +212,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
 	if f.Code == code.Phantom || f.Owner == nil { // the record of who left it is from closer by
-		f.Owner = blame(f.Owner, owners, true)
+		f.Owner = s.blame(f, f.Owner, owners, true)
 	}
 	return f, true
 }
@@ -241,7 +243,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	}
 	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
 	if s.ending() {
-		f.Owner = blame(s.exclusive(c), owners, false)
+		f.Owner = s.blame(f, s.exclusive(c), owners, false)
 		if extra <= MaxBaseline && s.opener(c) != "" {
 			f.Owner = nil // so little may be the service's that has the card open
 		}

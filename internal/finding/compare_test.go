@@ -99,6 +99,7 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
 		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},
 		{"still moving", ending(side(at(200), settle.Moving, reading(20*gib))), []code.Code{code.Moving}, 0, false},
+		{"an end that is on record already", with(ending(orphanSide()), func(s *Scene) { s.Again = true }), []code.Code{code.Orphan}, 10, false},
 		{"no record of the start", with(ending(orphanSide()), func(s *Scene) { s.Before = nil }), []code.Code{code.Stray}, 0, false},
 		{"dirty at the start", with(ending(orphanSide()), func(s *Scene) {
 			dirty := side(at(100), settle.Flat, reading(gib, listed(60, gib-9*mib)), attrib.Process{PID: 60, UID: alice, Start: at(10)})

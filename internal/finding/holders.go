@@ -50,10 +50,13 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 	return f, owners
 }
 
-// blame says whose memory it is, given whom its appearing there speaks against and whose the candidates are. Where one
-// of them surely holds it they must all be one job's: that one's it is. Else a job of which no candidate is, is not
-// blamed.
-func blame(suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
+// blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where one
+// of them surely holds it they must all be one job's: that one's it is. Else suspect is blamed unless none of them is
+// its, or one that is not came during the job as well. What was not searched for blames nobody.
+func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
+	if !f.Searched {
+		return nil
+	}
 	if len(owners) == 0 {
 		return suspect
 	}
@@ -64,15 +67,21 @@ func blame(suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
 		}
 		return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
 	}
-	if suspect == nil {
-		return nil
-	}
-	for _, o := range owners {
-		if o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == "") {
-			return suspect
+	its := false
+	for i, o := range owners {
+		switch {
+		case suspect == nil:
+			return nil
+		case o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == ""):
+			its = true
+		case f.Candidates[i].Start >= s.Self.Start:
+			return nil
 		}
 	}
-	return nil
+	if !its {
+		return nil
+	}
+	return suspect
 }
 
 // against says why a candidate keeps a card from being called unusable.

@@ -58,8 +58,8 @@ func TestPhantomHolder(t *testing.T) {
 			}, []int{71}, "", "live job"},
 		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, "", "could not be told"},
 		{"a process that is ending", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.State = "D" }), 3)}, nil, []int{71}, attrib.ByExclusive, "may be ending"},
-		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, attrib.ByExclusive, "out of time"},
-		{"nobody searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, attrib.ByExclusive, "nobody searched"},
+		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, "", "out of time"},
+		{"nobody searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, "", "nobody searched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := searched(now, tt.found...)
@@ -86,6 +86,8 @@ func TestExportedCandidates(t *testing.T) {
 	}{
 		{"one has the driver open", []attrib.Holding{onDriver(keeper)}, nil, []int{71}, attrib.ByExclusive, ""},
 		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, attrib.ByExclusive, "which one does cannot be told"},
+		{"another user's that came with the job", []attrib.Holding{onDriver(keeper), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})}, nil, []int{71, 72}, "", "which one does cannot be told"},
+		{"root's", []attrib.Holding{onDriver(attrib.Process{PID: 72, Start: at(20)})}, nil, []int{72}, "", "root's"},
 		{"one on this card that is not listed", []attrib.Holding{onCard(keeper, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
 		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, attrib.ByExclusive, ""},
 		{"one that is listed on a neighbour", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {

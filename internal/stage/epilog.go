@@ -66,6 +66,7 @@ func (h *hook) recall() (ledger.Run, state.Which) {
 	case state.NoRun:
 		h.add(finding.Finding{Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog"})
 	case state.ClosedRun:
+		h.again = true
 		h.add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
 	}
 	return run, which

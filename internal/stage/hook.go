@@ -32,6 +32,7 @@ type hook struct {
 	devices []ledger.Assigned
 	cards   []finding.Card
 	looks   int
+	again   bool // this run's end is on record already
 	inJob   bool // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 
 	baselines  map[gpu.ID]finding.Baseline // of this epoch

@@ -30,6 +30,7 @@ type hook struct {
 	times  config.HookDeadline
 	settle config.SettleTimes
 
+	again      bool // this end is on record already
 	cards      []finding.Card
 	baselines  map[gpu.ID]finding.Baseline
 	before     *finding.Side
@@ -130,6 +131,7 @@ func (h *hook) recall() ledger.Run {
 	case !ok:
 		h.found = append(h.found, finding.Finding{Code: code.NoRecord, Observed: "no record"})
 	case run.Closed():
+		h.again = true
 		h.found = append(h.found, finding.Finding{Code: code.Again, Observed: "a second epilog"})
 	}
 	return run
@@ -167,7 +169,7 @@ func (h *hook) look() {
 }
 
 func (h *hook) scene(self ledger.Run) finding.Scene {
-	s := finding.Scene{Job: h.told, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits, Baselines: h.baselines}
+	s := finding.Scene{Job: h.told, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits, Baselines: h.baselines, Again: h.again}
 	if h.node.Site.InJob {
 		s.Doubt = "this hook runs inside the job and sees only part of the node"
 	}
