@@ -18,17 +18,17 @@ func parseUnit(text string) (service, container string) {
 		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), deleted)
 		_, rest, _ := strings.Cut(line, ":")   // hierarchy
 		_, below, ok := strings.Cut(rest, ":") // controllers
-		parts := strings.Split(below, "/")
-		if !ok || parts[0] != "" {
+		if !ok || !strings.HasPrefix(below, "/") {
 			continue
 		}
+		parts := strings.Split(below[1:], "/")
 		if container == "" {
-			container = containerOf(parts[1:])
+			container = containerOf(parts)
 		}
 		if service == "" {
-			service = serviceOf(parts[1:])
+			service = serviceOf(parts)
 		}
-		users = users || parts[1] == "user.slice"
+		users = users || parts[0] == "user.slice"
 	}
 	switch {
 	case container != "":

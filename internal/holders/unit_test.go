@@ -39,6 +39,7 @@ var units = map[string]struct{ text, service, container string }{
 	"above its namespace":    {"0::/../../system.slice/dcgm.service\n", "", ""},
 	"no slash":               {"0::system.slice/dcgm.service\n", "", ""},
 	"empty":                  {"", "", ""},
+	"no path":                {"0::\n", "", ""},
 	"docker, systemd":        {"0::/system.slice/docker-" + hex64 + ".scope\n", "", "docker:0123456789ab"},
 	"docker, cgroupfs":       {"0::/docker/" + hex64 + "\n", "", "docker:0123456789ab"},
 	"docker, v1":             {"6:freezer:/docker/" + hex64 + "\n0::/system.slice/containerd.service\n", "", "docker:0123456789ab"},
