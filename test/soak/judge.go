@@ -193,6 +193,11 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 			return false
 		}
 	}
+	for _, p := range h.node.Processes() { // one of the node's own that looks like nobody's, or that came meanwhile
+		if p.OfNode && p.Control && (p.Service == "" || p.Start > h.job.Allocated) {
+			return false
+		}
+	}
 	var held uint64
 	for _, i := range stock {
 		if i.Fate != world.Stuck || i.Since > h.began || i.Moves() || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
@@ -203,7 +208,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 		}
 	}
 	if unlisted := stock.Unlisted(); unlisted >= h.limits.Report+tolerance(stock) {
-		if held += unlisted; h.candidates(stock) > 1 {
+		if held += unlisted; h.candidates(stock) > 0 {
 			return false
 		}
 	}
@@ -220,20 +225,21 @@ func (h *hook) plainly(i world.Item) bool {
 	return true
 }
 
-// candidates counts who has the driver open and is not listed.
-func (h *hook) candidates(stock world.Stock) int {
-	n := 0
+// candidates counts who has the driver open, is not listed here, and keeps nothing of this stock or, if he does, is not
+// the only one.
+func (h *hook) candidates(stock world.Stock) (others int) {
+	keepers := 0
 	for _, p := range h.node.Processes() {
-		if p.Control && p.Service == "" {
-			n++
+		listed := slices.ContainsFunc(stock, func(i world.Item) bool { return !i.Unlisted && i.Creator == p })
+		switch {
+		case !p.Control || p.Service != "" || listed:
+		case slices.ContainsFunc(stock, func(i world.Item) bool { return slices.Contains(i.Holders, p) }):
+			keepers++
+		default:
+			others++
 		}
 	}
-	for _, i := range stock {
-		if !i.Unlisted && i.Creator.AliveAt(h.sawAt) {
-			n--
-		}
-	}
-	return n
+	return others + max(0, keepers-1)
 }
 
 // blames judges every owner that is named on evidence which counts as such.

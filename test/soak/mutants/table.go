@@ -22,13 +22,13 @@ var mutants = []mutant{
 	},
 	{
 		"no second look", "internal/look/look.go",
-		"\to.confirm(e, &side, looks)\n",
-		"\t_ = looks\n",
+		"\to.confirm(e, &side, looks, least)\n",
+		"\t_, _ = looks, least\n",
 	},
 	{
 		"PID reuse ignored", "internal/look/look.go",
-		`stranger := known && lists(r, pid) && now.Why == "" && now.Start != start`,
-		`stranger := known && lists(r, pid) && now.Why == "" && now.Gone != (start == 0)`,
+		`stranger := known && lists(r, p.PID) && now.Why == "" && now.Start != start`,
+		`stranger := known && lists(r, p.PID) && now.Why == "" && now.Gone != (start == 0)`,
 	},
 	{
 		"sighting of another start time counted", "internal/attrib/decide.go",
