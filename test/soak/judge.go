@@ -189,7 +189,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 		return false
 	}
 	for _, j := range h.node.Jobs {
-		if j != h.job && (j.Live || j.Closed == 0) {
+		if j != h.job && (j.Live || j.Closed == 0 || j.Closed > h.began) {
 			return false
 		}
 	}
