@@ -89,11 +89,18 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
+	case (s == nil || !s.on) && h.nameless():
 	case s == nil || !s.on:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
 	case s.stock[c].Of(world.Stuck, world.Passing, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
 		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.stock[c]))
 	}
+}
+
+// nameless reports a run that Slurm gives no name of its own (22.05): its epilog takes the newest open record of the
+// job id, which may be an earlier run's that was left open.
+func (h *hook) nameless() bool {
+	return h.job.Restarts > 0 && !h.node.Site.SLUIDs && !h.node.Site.StartTimes
 }
 
 // tolerance is by how much a balance of a card may be off: the driver's share of a client was measured to lie within
@@ -212,7 +219,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 			return false
 		}
 	}
-	return held >= h.limits.Drain && c.Changed < h.began
+	return held >= h.limits.Drain && c.Changed < h.began && h.node.Departed < h.began
 }
 
 // plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody.

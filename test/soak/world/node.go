@@ -30,6 +30,8 @@ type Node struct {
 	Cards []*Card
 	Jobs  []*Job
 	Epoch gpu.Epoch
+	// Departed is when somebody ended last who had the driver open.
+	Departed time.Duration
 	// Tell is told the story as it happens, nil where nobody listens.
 	Tell func(at time.Duration, text string)
 

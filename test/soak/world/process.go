@@ -135,6 +135,9 @@ func (n *Node) end(p *Process) {
 		return
 	}
 	p.Dead, p.End = true, n.Now
+	if p.Control {
+		n.Departed = n.Now
+	}
 	n.tell("process %d (%s) ends", p.PID, p.Name)
 	if i := slices.Index(n.processes, p); i >= 0 {
 		n.processes = slices.Delete(n.processes, i, i+1)
