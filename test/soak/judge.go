@@ -215,7 +215,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 		}
 	}
 	if unlisted := stock.Unlisted(); unlisted >= h.limits.Report+tolerance(stock) {
-		if held += unlisted; h.candidates(stock) > 0 {
+		if held += unlisted - tolerance(stock); h.candidates(stock) > 0 {
 			return false
 		}
 	}
