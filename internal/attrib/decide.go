@@ -63,6 +63,10 @@ type Owner struct {
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark),
 	// or the one that the process's environment names.
 	Rival slurm.JobID
+	// Unsure is true where the evidence is as weak and another ended job of the same user, which the process's
+	// environment does not rule out, ran when it started.
+	Unsure bool
+	Ended  time.Duration // CLOCK_BOOTTIME of the end of an ended job
 }
 
 // Scene is what a process is judged against.
@@ -91,7 +95,7 @@ func Decide(p Process, s Scene) Owner {
 	for _, weak := range []func(Process) (Record, Level, bool){s.exclusive, s.environment} {
 		if r, level, ok := weak(p); ok {
 			o := s.owner(r, level)
-			o.Rival = s.rival(p, r)
+			o.Rival, o.Unsure = s.rival(p, r), s.unsure(p, r)
 			return o
 		}
 	}
@@ -126,6 +130,8 @@ func (s Scene) owner(r Record, level Level) Owner {
 		o.Whose = ThisJob
 	case r.Live():
 		o.Whose = LiveJob
+	default:
+		o.Ended = r.End
 	}
 	return o
 }
@@ -159,12 +165,26 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 	if p.EnvJobID == 0 {
 		return Record{}, None, false
 	}
+	var found *Record // the newest run of that id: an older one is over
 	for _, r := range append([]Record{s.Self}, s.Others...) {
-		if r.Job == p.EnvJobID && r.UID == p.UID {
-			return r, ByEnvironment, true
+		if r.Job == p.EnvJobID && r.UID == p.UID && (found == nil || newer(r, *found)) {
+			found = &r
 		}
 	}
-	return Record{}, None, false
+	if found == nil {
+		return Record{}, None, false
+	}
+	return *found, ByEnvironment, true
+}
+
+// unsure reports another ended job of the user that could have started the process.
+func (s Scene) unsure(p Process, accused Record) bool {
+	if p.EnvJobID == accused.Job {
+		return false
+	}
+	return slices.ContainsFunc(append([]Record{s.Self}, s.Others...), func(r Record) bool {
+		return r.Job != accused.Job && !r.Live() && r.UID == p.UID && s.during(r, p.Start)
+	})
 }
 
 // rival returns a job, other than the accused, that could have started the process.

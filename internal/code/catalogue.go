@@ -103,6 +103,13 @@ var catalogue = []Entry{
 			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 	},
 	{
+		Unjudged, Note, Card, Node, "memory of this card says nothing",
+		"What is in use on this card does not tell what a job left: its memory belongs to the operating system, which keeps " +
+			"files in it (GH200, GB200), it is a virtual GPU, or a whole card in MIG mode. Its processes are judged, its " +
+			"memory is not.",
+		"None.",
+	},
+	{
 		Ended, Note, Card, Job, "leftover process ended by Bookend",
 		"A process that the ended job left on the card was ended (clean_up.enabled): its cgroup proved, now or when it " +
 			"was recorded, that it was the job's. The card was watched again afterwards; what stayed is a finding of its own.",

@@ -41,6 +41,7 @@ const (
 	// Trespass is about a card that is not the hook's job's.
 	Trespass Code = "BKD-TRESPASS"
 	Untraced Code = "BKD-UNTRACED"
+	Unjudged Code = "BKD-UNJUDGED"
 	Ended    Code = "BKD-ENDED"
 
 	NoDriver Code = "BKD-NODRIVER"

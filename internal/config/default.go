@@ -75,6 +75,7 @@ var shipped = []struct {
 	{code.Unread, Warn, Warn},
 	{code.Trespass, Warn, Warn},
 	{code.Untraced, Note, Note},
+	{code.Unjudged, Note, Note},
 	{code.Ended, Note, Note},
 
 	{code.NoDriver, Warn, Warn},

@@ -39,7 +39,7 @@ type Resident struct {
 func (b Baseline) Expected(l Limits) gpu.Expected {
 	e := gpu.Expected{Bytes: b.Bytes}
 	for _, r := range b.Residents {
-		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: r.PID, Bytes: r.Bytes + l.PerClient})
+		e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: r.PID, Bytes: r.Bytes, Share: l.PerClient})
 	}
 	return e
 }
@@ -67,7 +67,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	if unknown != "" || bytes > MaxBaseline {
 		return old, false
 	}
-	if b.Holder = s.service(c); b.Holder == "" && bytes <= old.Bytes {
+	if b.Holder = s.service(c); b.Holder == "" && bytes <= old.Bytes+wander {
 		b.Holder = old.Holder // the search that named it is not made for what is explained
 	}
 	if b.Holder != "" {
@@ -76,18 +76,22 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	return b, !b.same(old)
 }
 
-// same compares what is expected; figures of services wander by a few pages.
+// wander is how far figures of services move by themselves: a few pages of 2 MiB.
+const wander = 4 << 20
+
+// same compares what is expected.
 func (b Baseline) same(o Baseline) bool {
-	const wander = 2 << 20
 	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= wander }
 	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, func(x, y Resident) bool {
 		return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes)
 	})
 }
 
-// service names a service of the node that has the card open, empty where none was found or somebody else may hold it.
+// service names the service of the node whose memory this must be: one that has the card open, where nobody else may
+// hold it and no job of this epoch had the card before, which could have left it.
 func (s Scene) service(c Card) string {
-	if s.Now.Scan == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
+	given := func(o attrib.Record) bool { return o.MayHold(c.Device.ID) }
+	if s.Now.Scan == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) || slices.ContainsFunc(s.Others, given) {
 		return ""
 	}
 	return s.opener(c)

@@ -43,6 +43,9 @@ func TestLearn(t *testing.T) {
 		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},
 		{"more than known without a search", side(at(100), settle.Clean, reading(60*mib)), nil, known, nil, 0, nil, true},
 		{"accepted by an admin", side(at(100), settle.Clean, reading(0)), nil, Baseline{GPU: card, Bytes: 50 * mib, Accepted: true}, nil, 50 * mib, nil, false},
+		{"a job had the card before: it may have left it", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
+			s.Others = []attrib.Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
+		}, 0, nil, false},
 		{"still moving", side(at(100), settle.Moving, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 0, nil, false},
 		{"another live job has the card", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
@@ -92,7 +95,7 @@ func TestBaselineExplains(t *testing.T) {
 	if got, why := Unexplained(reading(97*mib, listed(60, 40*mib)), l, b); got != 0 || why != "" {
 		t.Errorf("unexplained %d, %q", got, why)
 	}
-	if e := b.Expected(l); e.Bytes != 48*mib || !reflect.DeepEqual(e.Processes, []gpu.ExpectedProcess{{PID: 60, Bytes: 49 * mib}}) {
+	if e := b.Expected(l); e.Bytes != 48*mib || !reflect.DeepEqual(e.Processes, []gpu.ExpectedProcess{{PID: 60, Bytes: 40 * mib, Share: 9 * mib}}) {
 		t.Errorf("expected %+v", e)
 	}
 	if got, _ := Unexplained(reading(10*mib), l, b); got != 0 {

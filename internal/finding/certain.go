@@ -87,9 +87,6 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 	if s.Before == nil {
 		return []string{"there is no record of the job's start"}
 	}
-	if s.Again {
-		return []string{"this job's end is on record already: its start may be another run's"}
-	}
 	curve := s.Before.Curves[id]
 	switch curve.State {
 	case settle.Clean:
@@ -106,52 +103,58 @@ func (s Scene) startDoubts(id gpu.ID) []string {
 
 // wasThere reports whether the start already showed this very process on the card.
 func (s Scene) wasThere(c Card, p attrib.Process) bool {
-	if !s.listedBefore(c, p.PID) {
+	if _, listed := s.listedBefore(c, p.PID); !listed {
 		return false
 	}
 	return s.Before.Processes[p.PID].Start == p.Start
 }
 
-func (s Scene) listedBefore(c Card, pid int) bool {
+// leftBefore reports whether the start already listed this dead PID, with as much memory.
+func (s Scene) leftBefore(c Card, now gpu.Process) bool {
+	p, listed := s.listedBefore(c, now.PID)
+	return listed && near(p.Memory, now.Memory)
+}
+
+func (s Scene) listedBefore(c Card, pid int) (gpu.Process, bool) {
 	if s.Before == nil {
-		return false
+		return gpu.Process{}, false
 	}
 	r, _ := s.Before.Snapshot.Reading(c.Device.ID)
 	for _, p := range r.Processes {
 		if p.PID == pid {
-			return true
+			return p, true
 		}
 	}
-	return false
+	return gpu.Process{}, false
 }
 
-// inherited names the ended job whose epilog left this dead PID on the card. A bare diff of numbers is no evidence, so
-// the level is that of the old finding.
-func (s Scene) inherited(c Card, pid int) *Owner {
+// asMuch is how far two figures of what is left may lie apart and still be of one thing: what is left was measured not
+// to move, and the driver's share of a client to vary by 1 MiB.
+const asMuch = 8 << 20
+
+func near(a, b gpu.Figure) bool {
+	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= asMuch
+}
+
+// inherited names the ended job whose epilog left this dead PID with as much memory on the card: a number alone may be
+// another process's by now. The level is that of the old finding.
+func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	for _, left := range s.Left {
-		if left.GPU == c.Device.ID && left.Owner != nil && left.Holder != nil && left.Holder.PID == pid {
+		if left.GPU == c.Device.ID && left.Owner != nil && left.Holder != nil && left.Holder.PID == p.PID && near(left.Bytes, p.Memory) {
 			return left.Owner
 		}
 	}
 	return nil
 }
 
-// inheritedMemory names the ended job whose epilog left these bytes without a process. Where several jobs left such
-// memory on the card, it is the one whose figure fits; else nobody can tell.
+// inheritedMemory names the ended job whose epilog left as much memory without a process. Where that may be several,
+// nobody can tell.
 func (s Scene) inheritedMemory(c Card, bytes uint64) *Owner {
-	const slack = 64 << 20 // figures of one handle were measured not to move; a client's own share comes and goes
-	var all, fitting []*Owner
+	var fitting []*Owner
 	for _, left := range s.Left {
-		if left.GPU != c.Device.ID || left.Owner == nil || left.Code != code.Residue {
-			continue
-		}
-		all = append(all, left.Owner)
-		if b := left.Bytes; b.Known() && max(b.Bytes, bytes)-min(b.Bytes, bytes) <= slack {
+		if left.GPU == c.Device.ID && left.Owner != nil && left.Code == code.Residue && near(left.Bytes, gpu.Bytes(bytes)) {
 			fitting = append(fitting, left.Owner)
 		}
-	}
-	if o := sameJob(all); o != nil {
-		return o
 	}
 	return sameJob(fitting)
 }

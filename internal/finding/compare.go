@@ -31,8 +31,6 @@ type Scene struct {
 	Now    Side
 	Self   attrib.Record
 	Others []attrib.Record
-	// Again is true at an end that is on record already: the start on record may be of another run.
-	Again bool
 	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
 	Left   []Finding
 	Limits Limits
@@ -72,6 +70,9 @@ func (s Scene) card(c Card) []Finding {
 		return s.residents(c, reading)
 	case settle.Moving:
 		return s.moving(c, reading, curve)
+	}
+	if reading.Memory.Unjudged != "" {
+		return []Finding{s.about(c, Finding{Code: code.Unjudged, Unknown: reading.Memory.Unjudged})}
 	}
 	return []Finding{s.about(c, Finding{Code: code.Unread, Unknown: curve.Why})}
 }
@@ -154,6 +155,12 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Whose == attrib.LiveJob && s.given(owner, c.Device.ID) {
 		return Finding{}, false // Slurm gave it to both
 	}
+	if owner.Unsure {
+		f.Owner = nil // another job of this user, ended too, could have left it as well
+	}
+	if owner.Whose == attrib.EndedJob && owner.Ended > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span {
+		f.Doubts = append(f.Doubts, "its job ended while the card was watched")
+	}
 	if owner.Rival != 0 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("job %d could own it as well", owner.Rival))
 	}
@@ -205,9 +212,9 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	switch {
 	case !s.ending():
-		f.Code, f.Owner = code.Dirty, s.inherited(c, p.PID)
-	case s.listedBefore(c, p.PID):
-		f.Code, f.Owner = code.Dirty, s.inherited(c, p.PID)
+		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
+	case s.leftBefore(c, p):
+		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 		f.Doubts = append(f.Doubts, "it was there before this job")
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
@@ -220,7 +227,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 // unexplained is the memory beyond what the listed processes account for. Known residue of the start counts
 // as expected, up to what was seen there.
 func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
-	if s.Shared != "" {
+	if s.Shared != "" || r.Memory.Unjudged != "" {
 		return Finding{}, false // the others' processes need not be listed here
 	}
 	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Doubts: s.doubts(c)}
@@ -250,6 +257,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	} else {
 		f.Owner = s.inheritedMemory(c, extra)
 	}
+	f.Doubts = append(f.Doubts, s.bystanders(c, f)...)
 	if len(f.Candidates) > 1 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("%d processes may hold it, and which one does cannot be told", len(f.Candidates)))
 	}

@@ -99,7 +99,6 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
 		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},
 		{"still moving", ending(side(at(200), settle.Moving, reading(20*gib))), []code.Code{code.Moving}, 0, false},
-		{"an end that is on record already", with(ending(orphanSide()), func(s *Scene) { s.Again = true }), []code.Code{code.Orphan}, 10, false},
 		{"no record of the start", with(ending(orphanSide()), func(s *Scene) { s.Before = nil }), []code.Code{code.Stray}, 0, false},
 		{"dirty at the start", with(ending(orphanSide()), func(s *Scene) {
 			dirty := side(at(100), settle.Flat, reading(gib, listed(60, gib-9*mib)), attrib.Process{PID: 60, UID: alice, Start: at(10)})
@@ -244,8 +243,8 @@ func ownerOf(f Finding) slurm.JobID {
 func TestCompareAtTheStart(t *testing.T) {
 	earlier := attrib.Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(40), End: at(90), Alone: true}
 	old := attrib.Process{PID: 70, UID: alice, Start: at(60)}
-	left := Finding{Code: code.Residue, GPU: card, Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive}}
-	leftPhantom := Finding{Code: code.Phantom, GPU: card, Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive},
+	left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive}}
+	leftPhantom := Finding{Code: code.Phantom, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive},
 		Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}}
 
 	dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)

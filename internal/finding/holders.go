@@ -139,11 +139,37 @@ func (s Scene) mayHoldExported(c Card) func(attrib.Holding) bool {
 	}
 }
 
+// bystanders are doubts about memory without a process: a handle on it may be held by any process that has the driver
+// open, also by one that has another card for a reason, unless that is surely of a job that is over.
+func (s Scene) bystanders(c Card, f Finding) []string {
+	if s.Now.Scan == nil {
+		return nil
+	}
+	var doubts []string
+	for _, h := range s.Now.Scan.Holdings {
+		candidate := slices.ContainsFunc(f.Candidates, func(c Holder) bool { return c.PID == h.PID })
+		if candidate || s.ofNode(h) {
+			continue
+		}
+		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
+		nobodys := o.Whose == attrib.NoJob && h.UID != 0 && s.listedOn(c, h.PID) // a live job has no business here
+		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
+			doubts = append(doubts, fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
+		}
+	}
+	return doubts
+}
+
 // ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
 // had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. A user who
 // runs a program under its name hides it from this list, no more.
 func (s Scene) ofNode(h attrib.Holding) bool {
 	return h.OfMPS() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
+}
+
+func (s Scene) listedOn(c Card, pid int) bool {
+	r, _ := s.Now.Snapshot.Reading(c.Device.ID)
+	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
 }
 
 // listedAnywhere are the PIDs that the driver lists on any card that was looked at.

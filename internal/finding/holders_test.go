@@ -155,8 +155,9 @@ func TestInheritedMemory(t *testing.T) {
 		left []Finding
 		want slurm.JobID
 	}{
-		"one job":               {[]Finding{left(8, gib)}, 8},
-		"one job, twice":        {[]Finding{left(8, gib), left(8, 2*gib)}, 8},
+		"one job":               {[]Finding{left(8, 20*gib-4*mib)}, 8},
+		"less by far":           {[]Finding{left(8, gib)}, 0},
+		"one job, twice":        {[]Finding{left(8, 20*gib), left(8, 20*gib+mib)}, 8},
 		"the figure fits one":   {[]Finding{left(9, gib), left(8, 20*gib)}, 8},
 		"it fits two":           {[]Finding{left(9, 20*gib), left(8, 20*gib)}, 0},
 		"it fits none of two":   {[]Finding{left(9, gib), left(8, 2*gib)}, 0},

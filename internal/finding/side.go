@@ -47,14 +47,15 @@ func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gp
 		e := gpu.Expected{}
 		rest := r.Memory.Used.Bytes
 		for _, p := range r.Processes {
-			held := min(p.Memory.Bytes+l.PerClient, rest) // shared memory is counted twice
-			if !p.Memory.Known() {
-				held = 0
+			want := gpu.ExpectedProcess{PID: p.PID}
+			if p.Memory.Known() {
+				want.Bytes = min(p.Memory.Bytes, rest) // shared memory is counted twice
+				want.Share = min(l.PerClient, rest-want.Bytes)
 			}
-			rest -= held
-			e.Processes = append(e.Processes, gpu.ExpectedProcess{PID: p.PID, Bytes: held})
-			if facts, read := before.Processes[p.PID]; read && facts.Why == "" {
+			rest -= want.Bytes + want.Share
+			if facts, read := before.Processes[p.PID]; read && facts.Why == "" { // by its number alone nobody is known again
 				known[p.PID] = facts.Start
+				e.Processes = append(e.Processes, want)
 			}
 		}
 		e.Bytes = max(rest, expect[r.Device.ID].Bytes)

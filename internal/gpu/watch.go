@@ -18,10 +18,11 @@ type Expected struct {
 	Processes []ExpectedProcess `json:"processes,omitempty"`
 }
 
-// ExpectedProcess is a process that may be listed, and what it holds then, the driver's share included.
+// ExpectedProcess is a process that may be listed, and what it holds then.
 type ExpectedProcess struct {
 	PID   int    `json:"pid"`
-	Bytes uint64 `json:"bytes"`
+	Bytes uint64 `json:"bytes"`           // its listed figure
+	Share uint64 `json:"share,omitempty"` // what the driver holds for it beyond that
 }
 
 // Expects returns what is expected of a PID, false where it is not.
@@ -34,12 +35,16 @@ func (e Expected) Expects(pid int) (ExpectedProcess, bool) {
 	return ExpectedProcess{}, false
 }
 
-// Used is the memory expected in use while these processes are listed: of one that has gone since, none.
+// Used is the memory expected in use while these processes are listed: of one that has gone since, none, and of one
+// that holds less by now no more than that. Else what they gave back would hide as much of a leak.
 func (e Expected) Used(listed []Process) uint64 {
 	used := e.Bytes
 	for _, p := range listed {
 		if want, ok := e.Expects(p.PID); ok {
-			used += want.Bytes
+			if p.Memory.Known() {
+				want.Bytes = min(want.Bytes, p.Memory.Bytes)
+			}
+			used += want.Bytes + want.Share
 		}
 	}
 	return used

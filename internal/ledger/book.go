@@ -43,6 +43,9 @@ func Open(runs []Run, self Run, now Now) Book {
 		if at, over := r.Superseded(append(slices.Clone(runs), current)); over {
 			other.End = at
 		}
+		if r.Job.ID == self.Job.ID && other.Live() {
+			other.End = now.At // Slurm runs one job id once at a time on a node: that run is over, whatever its record says
+		}
 		b.Others = append(b.Others, other)
 	}
 	all := append([]attrib.Record{b.Self}, b.Others...)

@@ -33,10 +33,13 @@ type Order struct {
 	Cards []finding.Card
 	Rule  gpu.WatchRule
 	// Known are the start times of the processes that the rule expects, 0 for one that was gone: a PID alone may be
-	// another's by now. One that could not be looked up then is left out, and taken by its PID.
+	// another's by now.
 	Known     map[int]time.Duration
 	Limits    finding.Limits
 	Baselines map[gpu.ID]finding.Baseline
+	// Sure asks for what certainty needs beyond one more look, at the price of another flat time: an end may drain
+	// for memory that a start only reports.
+	Sure bool
 }
 
 // Take looks. The cards come back with the ids that only the driver knew.
@@ -52,7 +55,10 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 	defer release()
 	var least time.Duration // one more look
 	if o.unexplained(side) {
-		side.Scan, least = e.Holders(), min(teardown, o.Rule.Max)
+		side.Scan = e.Holders()
+		if o.Sure {
+			least = min(teardown, o.Rule.Max)
+		}
 	}
 	o.confirm(e, &side, looks, least)
 	for id, why := range busy {
@@ -140,12 +146,12 @@ func (o Order) unexplained(side finding.Side) bool {
 const teardown = 500 * time.Millisecond
 
 // confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on
-// its way back. A listed PID that was gone already has to stay listed for the whole flat time after that.
+// its way back. To be sure, a listed PID that was gone already has to stay listed for the whole flat time after that.
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.Rule
 	again.Max = least
 	for _, p := range side.Processes {
-		if p.Gone {
+		if p.Gone && o.Sure {
 			again.Max, looks = o.Rule.Max, nil
 		}
 	}

@@ -83,6 +83,7 @@ func order() Order {
 		Limits: finding.Limits{
 			Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib,
 		},
+		Sure: true,
 	}
 }
 

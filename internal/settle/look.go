@@ -103,11 +103,13 @@ func (l look) processesWithin(want gpu.Expected) (answer, string) {
 func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
 	m, want := l.reading.Memory, rule.Expect[l.reading.Device.ID].Used(l.reading.Processes)
 	switch {
+	case m.Unjudged != "":
+		return cannotTell, m.Unjudged
 	case !m.Used.Known():
 		return cannotTell, m.Used.Unknown
 	case l.incomparable(rule):
 		return cannotTell, "the driver counts its own share as used, and no earlier reading is known"
-	case m.Used.Bytes <= want || m.Used.Bytes-want <= rule.SlackBytes:
+	case m.Used.Bytes <= want || m.Used.Bytes-want < rule.SlackBytes:
 		return yes, ""
 	}
 	return no, ""
@@ -115,7 +117,7 @@ func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
 
 // incomparable reports a figure that no further look can make comparable.
 func (l look) incomparable(rule gpu.WatchRule) bool {
-	return l.reading.Memory.UsedHasReserved && rule.Expect[l.reading.Device.ID].Bytes == 0
+	return l.reading.Memory.Unjudged != "" || l.reading.Memory.UsedHasReserved && rule.Expect[l.reading.Device.ID].Bytes == 0
 }
 
 // equal reports whether two looks say the same, within tolerance. What both could not read counts as the same,
@@ -130,7 +132,8 @@ func equal(a, b look) bool {
 	if (a.reading.ProcessesUnknown == "") != (b.reading.ProcessesUnknown == "") {
 		return false
 	}
-	return equalFigure(a.reading.Memory.Used, b.reading.Memory.Used) &&
+	unjudged := a.reading.Memory.Unjudged != "" && b.reading.Memory.Unjudged != "" // files come and go in it
+	return (unjudged || equalFigure(a.reading.Memory.Used, b.reading.Memory.Used)) &&
 		equalProcesses(a.reading.Processes, b.reading.Processes)
 }
 

@@ -142,7 +142,8 @@ func TestJudge(t *testing.T) {
 	}{
 		"idle": {idle, []gpu.Snapshot{at(0, 0)}, Clean, "", 0, true},
 		// A handful of MiB without a process is slack, not a leak.
-		"within slack":       {idle, []gpu.Snapshot{at(0, 32*mib)}, Clean, "", 0, true},
+		"within slack":       {idle, []gpu.Snapshot{at(0, 32*mib-1)}, Clean, "", 0, true},
+		"as much as slack":   {idle, []gpu.Snapshot{at(0, 32*mib)}, Moving, "", 0, false},
 		"above slack":        {idle, []gpu.Snapshot{at(0, 32*mib+1)}, Moving, "", 0, false},
 		"no memory, one pid": {idle, []gpu.Snapshot{at(0, 0, process(3, 0))}, Moving, "", 0, false},
 		"expected":           {expect(5*gib, 7), []gpu.Snapshot{at(0, 5*gib, process(7, 5*gib))}, Clean, "", 0, true},

@@ -72,9 +72,10 @@ func (h *hook) recall() (ledger.Run, state.Which) {
 	return run, which
 }
 
-// startOf is the start's view, void when the driver was reloaded or the node rebooted since.
+// startOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
+// record already: without a start time nobody can tell a second end from that of another run.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
+	if h.again || run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
 		return nil
 	}
 	if !run.Epoch.Same(h.epoch) {

@@ -10,6 +10,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/holders"
 	"bookend/internal/look"
+	"bookend/internal/slurm"
 	"bookend/internal/wire"
 )
 
@@ -37,7 +38,7 @@ var serveProcesses = served(func(r processesRequest) ([]attrib.Process, error) {
 // look takes stock of the job's cards.
 func (h *hook) look() finding.Side {
 	expect, known := finding.Expectations(h.before, h.baselines, h.limits())
-	order := look.Order{Cards: h.cards, Known: known, Limits: h.limits(), Baselines: h.baselines, Rule: gpu.WatchRule{
+	order := look.Order{Cards: h.cards, Known: known, Limits: h.limits(), Baselines: h.baselines, Sure: h.phase == slurm.Epilog, Rule: gpu.WatchRule{
 		Max: time.Duration(h.settle.Max), Flat: time.Duration(h.settle.Flat),
 		SlackBytes: uint64(h.cfg.Thresholds.Report), Expect: expect,
 	}}
@@ -134,7 +135,11 @@ func (h *hook) Holders() *attrib.Scan {
 	if !h.cfg.Look.Holders {
 		return nil
 	}
-	budget := h.left(time.Duration(h.times.Scan), h.reserve()+time.Duration(h.settle.Flat))
+	later := h.reserve() // and at an end the watch that makes sure
+	if h.phase == slurm.Epilog {
+		later += time.Duration(h.settle.Flat)
+	}
+	budget := h.left(time.Duration(h.times.Scan), later)
 	scan, err := ask[attrib.Scan](opHolders, holdersRequest{h.cfg.Paths.Proc, h.cfg.Paths.Dev, budget - scanReserve}, budget)
 	if err != nil {
 		h.childFault(opHolders, err)

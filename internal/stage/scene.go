@@ -14,7 +14,7 @@ import (
 // scene gathers what a comparison is made of.
 func (h *hook) scene(self ledger.Run) finding.Scene {
 	s := finding.Scene{
-		Job: h.job, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits(), Baselines: h.baselines, Again: h.again,
+		Job: h.job, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits(), Baselines: h.baselines,
 	}
 	if h.inJob {
 		s.Doubt = "this hook runs inside the job and sees only part of the node"

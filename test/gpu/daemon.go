@@ -25,6 +25,7 @@ type daemon struct {
 	listener *net.UnixListener
 	programs map[string][]string // by name: the only ones it starts
 	env      []string
+	fake     bool
 	mark     string // a setting in the environment of all it starts, by which that is found again
 
 	mu      sync.Mutex
@@ -43,7 +44,7 @@ type askFor struct {
 	Args    []string `json:"args"`
 }
 
-func startDaemon(socket string, programs map[string][]string, env []string) (*daemon, error) {
+func startDaemon(socket string, programs map[string][]string, env []string, fake bool) (*daemon, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func startDaemon(socket string, programs map[string][]string, env []string) (*da
 	if err := os.Chmod(socket, 0o666); err != nil {
 		return nil, err
 	}
-	d := &daemon{listener: listener, programs: programs, env: env, mark: "BOOKEND_LANE_DAEMON=" + socket}
+	d := &daemon{listener: listener, programs: programs, env: env, fake: fake, mark: "BOOKEND_LANE_DAEMON=" + socket}
 	go d.serve()
 	return d, nil
 }
@@ -115,8 +116,13 @@ func (d *daemon) start(uid, gid uint32, a askFor) (*holder, error) {
 	cmd.Env = append(slices.Clone(d.env), "CUDA_VISIBLE_DEVICES="+a.Card, d.mark)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}}
-	if a.Program == contained {
+	switch {
+	case a.Program != contained:
+	case d.fake: // the fake driver learns a program's PID from the /proc of the host
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	default:
+		cmd.Path, cmd.Args = "/proc/self/exe", append([]string{"gpu-lane", "inside", fmt.Sprint(uid), fmt.Sprint(gid)}, argv...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -78,7 +78,8 @@ func verdict(e *record.End) string {
 	return strings.Join(words, " ")
 }
 
-// clean wants a job clean at both ends, nobody to have searched /proc for that, and its user told so.
+// clean wants a job clean at both ends, nobody to have searched /proc for that, and its user told so. Where memory
+// stays long after its process, a search is in order.
 func (r *run) clean(job *record.Job) {
 	r.cleanEnds(job)
 	for _, e := range []*record.End{job.Start, job.End} {

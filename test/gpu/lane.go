@@ -170,7 +170,7 @@ func (l *lane) settleIn() error {
 	if w := l.site.World(l.node); w != nil {
 		path += ":" + w.Dir() // where the fake vendor's programs are
 	}
-	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(env, path)); err != nil {
+	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(env, path), l.fake > 0); err != nil {
 		return err
 	}
 	if err := l.awaitIdle(5 * time.Second); err != nil {

@@ -4,6 +4,7 @@
 //	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--controls=false] [--budget 9m]
 //	         [--fake N [--fake-nodes N]]
 //	gpu-lane ask SOCKET PROGRAM CARD ARG...     used inside jobs: asks the lane's daemon to start a program
+//	gpu-lane inside UID GID PROGRAM...  used by that daemon: the first process of a PID namespace
 //
 // It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and cudajob beside them, and the GPUs
 // for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER: one
@@ -48,6 +49,10 @@ type options struct {
 func main() {
 	if len(os.Args) > 5 && os.Args[1] == "ask" {
 		os.Exit(ask(os.Args[2], os.Args[3], os.Args[4], os.Args[5:]))
+	}
+	if len(os.Args) > 4 && os.Args[1] == "inside" {
+		fmt.Fprintln(os.Stderr, "gpu-lane inside:", inside(os.Args[2], os.Args[3], os.Args[4:]))
+		os.Exit(exitWrong)
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {

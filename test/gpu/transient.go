@@ -84,7 +84,7 @@ var workers = step{
 			return err
 		}
 		r.evidence("after the job")
-		r.clean(job)
+		r.cleanEnds(job)
 		r.lookedAgain(job)
 		for _, w := range r.scene.others {
 			err := syscall.Kill(w.PID, 0)

@@ -139,7 +139,7 @@ func (h *hook) recall() ledger.Run {
 
 // startOf is the start's view, void in another epoch.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
+	if h.again || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
 		return nil
 	}
 	e := run.Start
@@ -161,7 +161,7 @@ func (h *hook) recallBaselines() {
 
 func (h *hook) look() {
 	expect, known := finding.Expectations(h.before, h.baselines, h.limits)
-	order := look.Order{Cards: h.cards, Known: known, Limits: h.limits, Baselines: h.baselines, Rule: gpu.WatchRule{
+	order := look.Order{Cards: h.cards, Known: known, Limits: h.limits, Baselines: h.baselines, Sure: h.end == world.Epilog, Rule: gpu.WatchRule{
 		Max: time.Duration(h.settle.Max), Flat: time.Duration(h.settle.Flat),
 		SlackBytes: uint64(h.cfg.Thresholds.Report), Expect: expect,
 	}}
@@ -169,7 +169,7 @@ func (h *hook) look() {
 }
 
 func (h *hook) scene(self ledger.Run) finding.Scene {
-	s := finding.Scene{Job: h.told, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits, Baselines: h.baselines, Again: h.again}
+	s := finding.Scene{Job: h.told, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits, Baselines: h.baselines}
 	if h.node.Site.InJob {
 		s.Doubt = "this hook runs inside the job and sees only part of the node"
 	}
