@@ -7,7 +7,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 // Epilog is bookend-epilog: Slurm's Epilog and TaskEpilog, told apart by SLURM_SCRIPT_CONTEXT.
@@ -49,23 +48,23 @@ func epilog(h *hook) {
 		h.try(h.store.Close(run, h.end()))
 		h.decide() // the last word: what follows is optional, and part of it is in the user's hands
 	}
-	if which != state.ClosedRun {
+	if which != ledger.ClosedRun {
 		h.append(run)
 	}
 }
 
 // recall finds the record of the job's start. Without one, and at a second epilog, nothing is certain.
-func (h *hook) recall() (ledger.Run, state.Which) {
+func (h *hook) recall() (ledger.Run, ledger.Which) {
 	if h.store == nil {
 		h.add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})
-		return ledger.Run{}, state.NoRun
+		return ledger.Run{}, ledger.NoRun
 	}
 	run, which, err := h.store.Find(h.job)
 	h.try(err)
 	switch which {
-	case state.NoRun:
+	case ledger.NoRun:
 		h.add(finding.Finding{Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog"})
-	case state.ClosedRun:
+	case ledger.ClosedRun:
 		h.again = true
 		h.add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
 	}

@@ -112,7 +112,7 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	lived(t, s, job(1), 10, false)
 	archive(t, run, varDir, limits(9, 9))
 	r, which, err := s.Find(job(1))
-	if which != ClosedRun || err != nil {
+	if which != ledger.ClosedRun || err != nil {
 		t.Fatal(which, err)
 	}
 	if err := s.Close(r, *at(20)); err != nil {

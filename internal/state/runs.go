@@ -32,16 +32,6 @@ type Damage struct {
 // Error makes a Damage an error.
 func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Path, d.Why) }
 
-// Which says what Find found.
-type Which string
-
-// What a job's epilog may find.
-const (
-	OpenRun   Which = "open"   // its prolog's record
-	ClosedRun Which = "closed" // a record that an epilog of this run has closed already
-	NoRun     Which = "none"   // no prolog, or its record was lost
-)
-
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
 // first look, from before the job's own processes, is the one that counts.
 func (s *Store) Begin(run ledger.Run) error {
@@ -100,70 +90,19 @@ func (s *Store) close(run ledger.Run, end ledger.End) error {
 	})
 }
 
-// Find returns the record of the run that an epilog is for: by SLUID, else by start time, where both know it;
-// else the newest open run of the job id. A record of another user is another job's. The error is a Damage when
+// Find returns the record of the run that an epilog is for, as ledger.Match picks it. The error is a Damage when
 // a record of this job id could not be used; the rest of the answer holds all the same.
-func (s *Store) Find(job slurm.Job) (ledger.Run, Which, error) {
+func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	if err := s.check(job); err != nil {
-		return ledger.Run{}, NoRun, fmt.Errorf("find run: %w", err)
+		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
 	}
 	runs, damage := s.ofJob(job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
 	}
-	var best *ledger.Run
-	for i := range runs {
-		r := &runs[i]
-		if r.Job.UID != job.UID || compare(r.Job, job) == other {
-			continue
-		}
-		if best == nil || better(*r, *best, job) {
-			best = r
-		}
-	}
-	switch {
-	case best == nil:
-		return ledger.Run{}, NoRun, err
-	case best.Closed():
-		return *best, ClosedRun, err
-	}
-	return *best, OpenRun, err
-}
-
-// likeness says whether two hooks' jobs of one id are one run.
-type likeness int
-
-const (
-	other likeness = iota
-	perhaps
-	same
-)
-
-func compare(a, b slurm.Job) likeness {
-	equal := false
-	switch {
-	case a.SLUID != "" && b.SLUID != "":
-		equal = a.SLUID == b.SLUID
-	case !a.Start.IsZero() && !b.Start.IsZero():
-		equal = a.Start.Unix() == b.Start.Unix()
-	default:
-		return perhaps
-	}
-	if equal {
-		return same
-	}
-	return other
-}
-
-func better(a, b ledger.Run, job slurm.Job) bool {
-	if la, lb := compare(a.Job, job), compare(b.Job, job); la != lb {
-		return la > lb
-	}
-	if a.Closed() != b.Closed() {
-		return b.Closed()
-	}
-	return a.Began() > b.Began()
+	run, which := ledger.Match(runs, job)
+	return run, which, err
 }
 
 // Runs returns every record of the node that can be used, and what cannot.

@@ -27,7 +27,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, which, err := s.Find(want.Job)
-	if err != nil || which != OpenRun {
+	if err != nil || which != ledger.OpenRun {
 		t.Fatalf("%s, %v", which, err)
 	}
 	want.Version, want.Key, want.Start = Version, string(sluidA), ordered(want.Start)
@@ -80,29 +80,29 @@ func TestFind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prologs []prolog // the n-th at second n+1
 		ask     slurm.Job
-		which   Which
+		which   ledger.Which
 		want    int // which prolog
 	}{
-		"nothing":                       {nil, job(1), NoRun, 0},
-		"one open":                      {[]prolog{{job(1), false}}, job(1), OpenRun, 0},
-		"other job":                     {[]prolog{{job(2), false}}, job(1), NoRun, 0},
-		"second epilog":                 {[]prolog{{job(1), true}}, job(1), ClosedRun, 0},
-		"requeued":                      {[]prolog{{job(1), true}, {job(1), false}}, job(1), OpenRun, 1},
-		"first epilog never came":       {[]prolog{{job(1), false}, {job(1), false}}, job(1), OpenRun, 1},
-		"closed after a lost one":       {[]prolog{{job(1), false}, {job(1), true}}, job(1), OpenRun, 0},
-		"sluid picks":                   {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}}, with(job(1), sluidA), OpenRun, 0},
-		"sluid picks closed":            {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ClosedRun, 0},
-		"other sluid":                   {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), NoRun, 0},
-		"sluid beats start":             {[]prolog{{started(with(job(1), sluidA), 5), false}}, started(with(job(1), sluidA), 6), OpenRun, 0},
-		"start picks":                   {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}}, started(job(1), 5), OpenRun, 0},
-		"other start":                   {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), NoRun, 0},
-		"start picks closed":            {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5), ClosedRun, 0},
-		"epilog knows less":             {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1), OpenRun, 1},
-		"prolog knew less":              {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), OpenRun, 0},
-		"another user's, same id":       {[]prolog{{uid(job(1), 5), false}}, job(1), NoRun, 0},
-		"another user's, newer":         {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), OpenRun, 0},
-		"sure beats newer":              {[]prolog{{with(job(1), sluidA), false}, {job(1), false}}, with(job(1), sluidA), OpenRun, 0},
-		"newest of the closed, on 2205": {[]prolog{{job(1), true}, {job(1), true}}, job(1), ClosedRun, 1},
+		"nothing":                       {nil, job(1), ledger.NoRun, 0},
+		"one open":                      {[]prolog{{job(1), false}}, job(1), ledger.OpenRun, 0},
+		"other job":                     {[]prolog{{job(2), false}}, job(1), ledger.NoRun, 0},
+		"second epilog":                 {[]prolog{{job(1), true}}, job(1), ledger.ClosedRun, 0},
+		"requeued":                      {[]prolog{{job(1), true}, {job(1), false}}, job(1), ledger.OpenRun, 1},
+		"first epilog never came":       {[]prolog{{job(1), false}, {job(1), false}}, job(1), ledger.OpenRun, 1},
+		"closed after a lost one":       {[]prolog{{job(1), false}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
+		"sluid picks":                   {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.OpenRun, 0},
+		"sluid picks closed":            {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.ClosedRun, 0},
+		"other sluid":                   {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.NoRun, 0},
+		"sluid beats start":             {[]prolog{{started(with(job(1), sluidA), 5), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
+		"start picks":                   {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}}, started(job(1), 5), ledger.OpenRun, 0},
+		"other start":                   {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), ledger.NoRun, 0},
+		"start picks closed":            {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5), ledger.ClosedRun, 0},
+		"epilog knows less":             {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1), ledger.OpenRun, 1},
+		"prolog knew less":              {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
+		"another user's, same id":       {[]prolog{{uid(job(1), 5), false}}, job(1), ledger.NoRun, 0},
+		"another user's, newer":         {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), ledger.OpenRun, 0},
+		"sure beats newer":              {[]prolog{{with(job(1), sluidA), false}, {job(1), false}}, with(job(1), sluidA), ledger.OpenRun, 0},
+		"newest of the closed, on 2205": {[]prolog{{job(1), true}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
 	} {
 		s := open(t, folder(t))
 		for i, p := range tc.prologs {
@@ -118,7 +118,7 @@ func TestFind(t *testing.T) {
 		if err != nil || which != tc.which {
 			t.Errorf("%s: %s, %v; want %s", name, which, err, tc.which)
 		}
-		if which != NoRun && got.Began() != at(tc.want+1).At {
+		if which != ledger.NoRun && got.Began() != at(tc.want+1).At {
 			t.Errorf("%s: found the run of %v, want number %d", name, got.Began(), tc.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 	}
 	damageFile(t, s, j.ID, string(sluidA), []byte("garbage"))
 	begin(t, s, j, 30)
-	if r, which, _ := s.Find(j); which != OpenRun || r.Start.At != at(30).At {
+	if r, which, _ := s.Find(j); which != ledger.OpenRun || r.Start.At != at(30).At {
 		t.Errorf("in the place of a damaged record: %s, %+v", which, r)
 	}
 }
@@ -145,7 +145,7 @@ func TestBeginKeepsTheFirst(t *testing.T) {
 func TestCloseWithoutARecord(t *testing.T) {
 	s := open(t, folder(t))
 	r, which, err := s.Find(job(1))
-	if which != NoRun || err != nil {
+	if which != ledger.NoRun || err != nil {
 		t.Fatal(which, err)
 	}
 	r.Job = job(1)
@@ -153,7 +153,7 @@ func TestCloseWithoutARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, which, err := s.Find(job(1))
-	if which != ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1 {
+	if which != ledger.ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1 {
 		t.Errorf("%s, %v, %+v", which, err, got)
 	}
 }
@@ -188,7 +188,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, which, err := s.Find(r.Job)
-	if which != OpenRun || err != nil {
+	if which != ledger.OpenRun || err != nil {
 		t.Fatal(which, err)
 	}
 	reading := got.Start.Snapshot.Readings[0]
@@ -234,10 +234,10 @@ func TestCutAnywhere(t *testing.T) {
 		var d Damage
 		switch {
 		case n == len(data)-1: // without its last newline
-			if which != OpenRun || err != nil || !reflect.DeepEqual(got, whole) {
+			if which != ledger.OpenRun || err != nil || !reflect.DeepEqual(got, whole) {
 				t.Errorf("cut at %d: %s, %v", n, which, err)
 			}
-		case which != NoRun || !errors.As(err, &d) || d.Why == "":
+		case which != ledger.NoRun || !errors.As(err, &d) || d.Why == "":
 			t.Errorf("cut at %d of %d: %s, %v", n, len(data), which, err)
 		}
 	}
@@ -343,7 +343,7 @@ func TestLockedIsUnknown(t *testing.T) {
 		}
 	}
 	r, which, err := s.Find(job(1))
-	if which != OpenRun || r.Start.At != at(10).At || err == nil {
+	if which != ledger.OpenRun || r.Start.At != at(10).At || err == nil {
 		t.Errorf("reading needs no lock: %s, %v", which, err)
 	}
 	if err := s.Begin(ledger.Run{Job: job(2), Start: at(20)}); err != nil {
@@ -375,7 +375,7 @@ func TestTwoPrologsAtOnce(t *testing.T) {
 			t.Errorf("prolog %d: %v, after %d", i, err, won)
 		}
 	}
-	if r, which, err := open(t, run).Find(j); won < 0 || which != OpenRun || err != nil || r.Start.At != at(won+1).At {
+	if r, which, err := open(t, run).Find(j); won < 0 || which != ledger.OpenRun || err != nil || r.Start.At != at(won+1).At {
 		t.Errorf("prolog %d won; found %s, %v, %+v", won, which, err, r)
 	}
 }
@@ -419,7 +419,7 @@ func live(run string, id slurm.JobID) error {
 		return damage[0]
 	}
 	r, which, err := epilog.Find(job(id))
-	if which != OpenRun || err != nil {
+	if which != ledger.OpenRun || err != nil {
 		return fmt.Errorf("found %s, %w", which, err)
 	}
 	return epilog.Close(r, *at(int(id) + 1))

@@ -194,7 +194,7 @@ func TestNamesAreChecked(t *testing.T) {
 				t.Errorf("%s(%+v): %v", name, bad, err)
 			}
 		}
-		if which != NoRun {
+		if which != ledger.NoRun {
 			t.Errorf("%+v: found %s", bad, which)
 		}
 	}
@@ -267,7 +267,7 @@ func TestFullFileSystem(t *testing.T) {
 	if say, _ := s.Repeat("X", 0); !say {
 		t.Error("a fault went silent")
 	}
-	if _, which, err := s.Find(job(1)); which != OpenRun || err != nil {
+	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
 		t.Errorf("the record from before: %s, %v", which, err)
 	}
 	if err := os.Remove(filler); err != nil {
@@ -288,7 +288,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, run)
-	if _, which, err := s.Find(job(1)); which != OpenRun || err != nil {
+	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
 		t.Errorf("%s, %v", which, err)
 	}
 	for name, err := range map[string]error{

@@ -178,8 +178,8 @@ func (h *hook) leak(c *world.Card) {
 // that lives, and may be on the card by right.
 func (h *hook) over(i world.Item) bool {
 	j := i.Creator.Job
-	if j == nil { // he may claim to be of such a job
-		return i.Creator.Env == 0 || h.ordered
+	if j == nil { // he may claim to be of such a job, or be taken for one's of his user that has the card too
+		return (i.Creator.Env == 0 || h.ordered) && !h.passesFor(i)
 	}
 	return j == h.job || h.ordered && j.Closed > 0 && j.Closed <= h.began
 }
@@ -348,4 +348,11 @@ func (h *hook) say() {
 		}
 		say("    doubts %q, action %s", f.Doubts, h.verdict.Judged[i].Action)
 	}
+}
+
+// passesFor reports a process without a mark whose user has a live job on the card by right.
+func (h *hook) passesFor(i world.Item) bool {
+	return slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
+		return j != h.job && j.Live && j.UID == i.Creator.UID && j.Has(i.Card)
+	})
 }

@@ -48,48 +48,10 @@ func (r *records) at(id slurm.JobID, key string) int {
 // lose takes a record away, as damage does.
 func (r *records) lose(i int) { r.runs = slices.Delete(r.runs, i, i+1) }
 
-// find is the record that an epilog is for: by SLUID, else by start time, else the newest open one of the job id.
+// find is the record that an epilog is for.
 func (r *records) find(job slurm.Job) (ledger.Run, bool) {
-	var best *ledger.Run
-	var likest int
-	for i := range r.runs {
-		run := &r.runs[i]
-		like := likeness(run.Job, job)
-		if run.Job.ID != job.ID || run.Job.UID != job.UID || like == 0 {
-			continue
-		}
-		if best == nil || like > likest || like == likest && newer(run, best) {
-			best, likest = run, like
-		}
-	}
-	if best == nil {
-		return ledger.Run{}, false
-	}
-	return *best, true
-}
-
-func newer(a, b *ledger.Run) bool {
-	if a.Closed() != b.Closed() {
-		return b.Closed()
-	}
-	return a.Began() > b.Began()
-}
-
-// likeness is 0 for different runs, 1 for perhaps the same, 2 for the same.
-func likeness(a, b slurm.Job) int {
-	equal := false
-	switch {
-	case a.SLUID != "" && b.SLUID != "":
-		equal = a.SLUID == b.SLUID
-	case !a.Start.IsZero() && !b.Start.IsZero():
-		equal = a.Start.Equal(b.Start)
-	default:
-		return 1
-	}
-	if equal {
-		return 2
-	}
-	return 0
+	run, which := ledger.Match(r.runs, job)
+	return run, which != ledger.NoRun
 }
 
 func keyOf(r ledger.Run) string {

@@ -1,0 +1,69 @@
+package ledger
+
+import "bookend/internal/slurm"
+
+// Which says what Match found.
+type Which string
+
+// What a job's epilog may find.
+const (
+	OpenRun   Which = "open"   // its prolog's record
+	ClosedRun Which = "closed" // a record that an epilog of this run has closed already
+	NoRun     Which = "none"   // no prolog, or its record was lost
+)
+
+// Match picks, among the records of one job id, the run that an epilog is for: by SLUID, else by start time, where
+// both know it; else the newest, which is the only one that can be running. A record of another user is another job's.
+func Match(runs []Run, job slurm.Job) (Run, Which) {
+	var best *Run
+	for i := range runs {
+		r := &runs[i]
+		if r.Job.ID != job.ID || r.Job.UID != job.UID || compare(r.Job, job) == other {
+			continue
+		}
+		if best == nil || better(*r, *best, job) {
+			best = r
+		}
+	}
+	switch {
+	case best == nil:
+		return Run{}, NoRun
+	case best.Closed():
+		return *best, ClosedRun
+	}
+	return *best, OpenRun
+}
+
+// likeness says whether two hooks' jobs of one id are one run.
+type likeness int
+
+const (
+	other likeness = iota
+	perhaps
+	same
+)
+
+func compare(a, b slurm.Job) likeness {
+	equal := false
+	switch {
+	case a.SLUID != "" && b.SLUID != "":
+		equal = a.SLUID == b.SLUID
+	case !a.Start.IsZero() && !b.Start.IsZero():
+		equal = a.Start.Unix() == b.Start.Unix()
+	default:
+		return perhaps
+	}
+	if equal {
+		return same
+	}
+	return other
+}
+
+// better prefers the surer likeness, then the run that began later: of an older one that is still open, only the
+// epilog is missing.
+func better(a, b Run, job slurm.Job) bool {
+	if la, lb := compare(a.Job, job), compare(b.Job, job); la != lb {
+		return la > lb
+	}
+	return a.Began() > b.Began()
+}
