@@ -87,10 +87,10 @@ func Decide(p Process, s Scene) Owner {
 		return Owner{Whose: Unknown, Level: None, Why: p.Cgroup.Conflict}
 	}
 	if p.Cgroup.Found() {
-		return s.named(p.Cgroup, ByCgroup)
+		return s.named(p, p.Cgroup, ByCgroup)
 	}
 	if owner, ok := s.sighted(p); ok {
-		return s.named(owner, BySighting)
+		return s.named(p, owner, BySighting)
 	}
 	for _, weak := range []func(Process) (Record, Level, bool){s.exclusive, s.environment} {
 		if r, level, ok := weak(p); ok {
@@ -105,22 +105,33 @@ func Decide(p Process, s Scene) Owner {
 	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{})}
 }
 
-// named resolves a job that a cgroup names to this node's records of it.
-func (s Scene) named(o slurm.Owner, level Level) Owner {
-	if same(s.Self, o) {
-		return s.owner(s.Self, level)
-	}
-	var found *Record
-	for i, r := range s.Others {
-		if same(r, o) && (found == nil || newer(r, *found)) {
-			found = &s.Others[i]
+// named resolves a job that a cgroup names to this node's records of it: of several runs of one id, to the one that had
+// begun when the process started. A process older than all of them is of a run before, which is over: Slurm runs one
+// job id once at a time on a node. One that began after the last of them ended is of a run without a record.
+func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
+	var found, later *Record
+	for _, r := range append([]Record{s.Self}, s.Others...) {
+		switch {
+		case !same(r, o):
+		case p.Start != 0 && r.Start > p.Start+Tick:
+			if later == nil || newer(r, *later) {
+				later = &r
+			}
+		case found == nil || newer(r, *found):
+			found = &r
 		}
 	}
-	if found == nil {
-		why := fmt.Sprintf("in the cgroup of %s, of which this node has no record", nameOf(o))
-		return Owner{Whose: Unknown, Job: o.ID, SLUID: o.SLUID, Level: level, Why: why}
+	switch {
+	case found != nil && !found.Live() && o.SLUID == "" && p.Start > found.End:
+		why := fmt.Sprintf("of a later run of %s than this node has a record of", nameOf(o))
+		return Owner{Whose: Unknown, Job: o.ID, Level: level, Why: why}
+	case found != nil:
+		return s.owner(*found, level)
+	case later != nil:
+		return Owner{Whose: EndedJob, Job: later.Job, UID: p.UID, Level: level}
 	}
-	return s.owner(*found, level)
+	why := fmt.Sprintf("in the cgroup of %s, of which this node has no record", nameOf(o))
+	return Owner{Whose: Unknown, Job: o.ID, SLUID: o.SLUID, Level: level, Why: why}
 }
 
 func (s Scene) owner(r Record, level Level) Owner {

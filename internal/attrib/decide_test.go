@@ -89,3 +89,33 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+// Of several runs of one job id a cgroup that names the id alone is of the run that had begun when the process started.
+func TestRunsOfOneJob(t *testing.T) {
+	in := func(start time.Duration) Process {
+		return Process{PID: 70, UID: alice, Start: start, Cgroup: slurm.Owner{ID: 10}}
+	}
+	earlier := Record{Job: 10, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90)}
+	for name, tt := range map[string]struct {
+		p      Process
+		others []Record
+		edit   func(*Scene)
+		want   Whose
+	}{
+		"this run":                         {in(at(150)), []Record{earlier}, nil, ThisJob},
+		"the run before":                   {in(at(60)), []Record{earlier}, nil, EndedJob},
+		"a run before, without a record":   {in(at(60)), nil, nil, EndedJob},
+		"a later run, without a record":    {in(at(150)), []Record{earlier}, func(s *Scene) { s.Self.Job = 12 }, Unknown},
+		"a later run that is live":         {in(at(150)), []Record{earlier, {Job: 10, UID: alice, Start: at(120)}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
+		"a start that nobody has recorded": {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
+	} {
+		s := scene()
+		s.Others = tt.others
+		if tt.edit != nil {
+			tt.edit(&s)
+		}
+		if got := Decide(tt.p, s); got.Whose != tt.want {
+			t.Errorf("%s: %+v, want %s", name, got, tt.want)
+		}
+	}
+}

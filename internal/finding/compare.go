@@ -249,15 +249,16 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 		return f, false
 	}
 	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
-	if s.ending() {
+	bystanders := s.bystanders(c, f)
+	if s.ending() && len(bystanders) == 0 {
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
 		if extra <= MaxBaseline && s.opener(c) != "" {
 			f.Owner = nil // so little may be the service's that has the card open
 		}
-	} else {
+	} else if !s.ending() {
 		f.Owner = s.inheritedMemory(c, extra)
 	}
-	f.Doubts = append(f.Doubts, s.bystanders(c, f)...)
+	f.Doubts = append(f.Doubts, bystanders...)
 	if len(f.Candidates) > 1 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("%d processes may hold it, and which one does cannot be told", len(f.Candidates)))
 	}

@@ -35,12 +35,13 @@ func Open(runs []Run, self Run, now Now) Book {
 		b.Self.Start = now.At
 	}
 	current := Run{Job: self.Job, Start: &End{At: b.Self.Start}} // not on record yet at a start
-	for _, r := range runs {
-		if self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID || !now.counts(r) {
+	counted := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !now.counts(r) })
+	for _, r := range counted {
+		if self.Key != "" && r.Key == self.Key && r.Job.ID == self.Job.ID {
 			continue
 		}
 		other := record(r)
-		if at, over := r.Superseded(append(slices.Clone(runs), current)); over {
+		if at, over := r.Superseded(append(slices.Clone(counted), current)); over {
 			other.End = at
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {

@@ -181,3 +181,21 @@ func TestCounts(t *testing.T) {
 		}
 	}
 }
+
+// Times of another boot do not compare: a run of an earlier epoch, whose clock was ahead, ends nobody.
+func TestOtherEpochsEndNobody(t *testing.T) {
+	old := run(102, []gpu.ID{card0}, at(745), saw(755))
+	old.Epoch = otherEpoch
+	book := Open([]Run{old, run(102, []gpu.ID{card0}, at(42))}, run(103, []gpu.ID{card0}, at(40)), looking())
+	if len(book.Others) != 1 || !book.Others[0].Live() || book.Self.Alone {
+		t.Errorf("%+v", book)
+	}
+}
+
+// An older open run of one's own job id is over, whatever its record says: it cannot share the card by right.
+func TestOwnOlderRunIsOver(t *testing.T) {
+	book := Open([]Run{run(102, []gpu.ID{card0}, at(42))}, run(102, []gpu.ID{card0}, nil), looking())
+	if len(book.Others) != 1 || book.Others[0].Live() {
+		t.Errorf("%+v", book)
+	}
+}
