@@ -63,10 +63,10 @@ type Owner struct {
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark),
 	// or the one that the process's environment names.
 	Rival slurm.JobID
-	// Unsure is true where the evidence is as weak and another ended job of the same user, which the process's
-	// environment does not rule out, ran when it started.
-	Unsure bool
-	Ended  time.Duration // CLOCK_BOOTTIME of the end of an ended job
+	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
+	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
+	OtherEnd time.Duration
+	Ended    time.Duration // CLOCK_BOOTTIME of the end of an ended job
 }
 
 // Scene is what a process is judged against.
@@ -95,7 +95,7 @@ func Decide(p Process, s Scene) Owner {
 	for _, weak := range []func(Process) (Record, Level, bool){s.exclusive, s.environment} {
 		if r, level, ok := weak(p); ok {
 			o := s.owner(r, level)
-			o.Rival, o.Unsure = s.rival(p, r), s.unsure(p, r)
+			o.Rival, o.OtherEnd = s.rival(p, r), s.otherEnd(p, r)
 			return o
 		}
 	}
@@ -176,9 +176,9 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 	if p.EnvJobID == 0 {
 		return Record{}, None, false
 	}
-	var found *Record // the newest run of that id: an older one is over
+	var found *Record // the newest run of that id that had begun: an older one is over
 	for _, r := range append([]Record{s.Self}, s.Others...) {
-		if r.Job == p.EnvJobID && r.UID == p.UID && (found == nil || newer(r, *found)) {
+		if r.Job == p.EnvJobID && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || newer(r, *found)) {
 			found = &r
 		}
 	}
@@ -188,14 +188,17 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 	return *found, ByEnvironment, true
 }
 
-// unsure reports another ended job of the user that could have started the process.
-func (s Scene) unsure(p Process, accused Record) bool {
+// otherEnd is when the last other ended job of the user that could have started the process ended, 0 without one.
+func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 	if p.EnvJobID == accused.Job {
-		return false
+		return 0
 	}
-	return slices.ContainsFunc(append([]Record{s.Self}, s.Others...), func(r Record) bool {
-		return r.Job != accused.Job && !r.Live() && r.UID == p.UID && s.during(r, p.Start)
-	})
+	for _, r := range append([]Record{s.Self}, s.Others...) {
+		if r.Job != accused.Job && !r.Live() && r.UID == p.UID && s.during(r, p.Start) {
+			last = max(last, r.End)
+		}
+	}
+	return last
 }
 
 // rival returns a job, other than the accused, that could have started the process.

@@ -155,10 +155,10 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Whose == attrib.LiveJob && s.given(owner, c.Device.ID) {
 		return Finding{}, false // Slurm gave it to both
 	}
-	if owner.Unsure {
+	if owner.OtherEnd > 0 {
 		f.Owner = nil // another job of this user, ended too, could have left it as well
 	}
-	if owner.Whose == attrib.EndedJob && owner.Ended > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span {
+	if max(owner.Ended, owner.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && owner.Whose != attrib.LiveJob {
 		f.Doubts = append(f.Doubts, "its job ended while the card was watched")
 	}
 	if owner.Rival != 0 {

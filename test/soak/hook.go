@@ -126,6 +126,7 @@ func (h *hook) devices() []ledger.Assigned {
 }
 
 func (h *hook) recall() ledger.Run {
+	h.book.boot(h.node.Epoch)
 	run, ok := h.book.find(h.told)
 	switch {
 	case !ok:

@@ -92,7 +92,7 @@ func (h *hook) drain(f finding.Finding) {
 	case (s == nil || !s.on) && h.nameless():
 	case s == nil || !s.on:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case s.stock[c].Of(world.Stuck, world.Passing, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
+	case s.stock[c].Of(world.Stuck, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
 		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.stock[c]))
 	}
 }
@@ -145,7 +145,7 @@ func (h *hook) unjudged() bool {
 // leak judges an epilog: what is stuck on a card and was not there before must be said, and drain where it is due.
 func (h *hook) leak(c *world.Card) {
 	s := h.starts[h.job]
-	if h.damage.kind != whole || h.unjudged() || h.sawAt >= c.Lost || s != nil && !s.whole {
+	if h.damage.kind != whole || h.unjudged() || h.sawAt >= c.Lost || s != nil && !s.whole || s == nil && h.nameless() {
 		return
 	}
 	stock := h.node.Stock(c, h.sawAt)
@@ -153,7 +153,12 @@ func (h *hook) leak(c *world.Card) {
 	if s != nil {
 		before = s.stock[c]
 	}
-	stuck := stock.Unlisted(world.Stuck)
+	var stuck uint64 // that was not there before: a job need not leave its card cleaner
+	for _, i := range stock {
+		if i.Unlisted && i.Fate == world.Stuck && !before.Has(i.Chunk) {
+			stuck += i.Held()
+		}
+	}
 	fresh := stuck >= before.Unlisted()+h.limits.Report+tolerance(stock, before)
 	for _, i := range stock {
 		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i)

@@ -48,6 +48,11 @@ func (r *records) at(id slurm.JobID, key string) int {
 // lose takes a record away, as damage does.
 func (r *records) lose(i int) { r.runs = slices.Delete(r.runs, i, i+1) }
 
+// boot forgets what was recorded before the node booted: records lie on a tmpfs.
+func (r *records) boot(epoch gpu.Epoch) {
+	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool { return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot })
+}
+
 // find is the record that an epilog is for.
 func (r *records) find(job slurm.Job) (ledger.Run, bool) {
 	run, which := ledger.Match(r.runs, job)
