@@ -137,11 +137,15 @@ func near(a, b gpu.Figure) bool {
 }
 
 // inherited names the ended job whose epilog left this dead PID with as much memory on the card: a number alone may be
-// another process's by now. The level is that of the old finding.
+// another process's by now. So it is never surer than exclusive use was.
 func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	for _, left := range s.Left {
 		if left.GPU == c.Device.ID && left.Owner != nil && left.Holder != nil && left.Holder.PID == p.PID && near(left.Bytes, p.Memory) {
-			return left.Owner
+			owner := *left.Owner
+			if attrib.ByExclusive.Weaker(owner.Level) {
+				owner.Level = attrib.ByExclusive
+			}
+			return &owner
 		}
 	}
 	return nil

@@ -95,7 +95,7 @@ func (o *Order) dropStrangers(side finding.Side) bool {
 		for _, p := range e.Processes {
 			now := side.Processes[p.PID]
 			start, known := o.Known[p.PID]
-			stranger := known && lists(r, p.PID) && now.Why == "" && now.Start != start
+			stranger := known && lists(r, p) && now.Why == "" && (now.Start != start || now.Gone && !lists(r, p, sameBytes))
 			if found = found || stranger; !stranger {
 				kept.Processes = append(kept.Processes, p)
 			}
@@ -108,8 +108,22 @@ func (o *Order) dropStrangers(side finding.Side) bool {
 	return found
 }
 
-func lists(r gpu.Reading, pid int) bool {
-	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == pid })
+// lists reports whether a process is listed, and passes every further test.
+func lists(r gpu.Reading, want gpu.ExpectedProcess, tests ...func(gpu.Process, gpu.ExpectedProcess) bool) bool {
+	return slices.ContainsFunc(r.Processes, func(p gpu.Process) bool {
+		for _, passes := range tests {
+			if !passes(p, want) {
+				return false
+			}
+		}
+		return p.PID == want.PID
+	})
+}
+
+// sameBytes tells one dead PID from another: what is left under it was measured not to move.
+func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
+	const slack = 8 << 20
+	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= slack
 }
 
 func anyFlat(side finding.Side) bool {

@@ -143,6 +143,7 @@ func TestStrangersAreNotExpected(t *testing.T) {
 		{"its PID was used again", attrib.Process{PID: 60, Start: 77}, map[int]time.Duration{60: 5}, settle.Flat},
 		{"it is gone, its memory is not", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 5}, settle.Flat},
 		{"it was gone before", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0}, settle.Clean},
+		{"it was gone before, with other memory", attrib.Process{PID: 60, Gone: true}, map[int]time.Duration{60: 0, 61: 2}, settle.Flat},
 		{"nobody could tell then", attrib.Process{PID: 60, Start: 77}, nil, settle.Clean},
 		{"nobody can tell now", attrib.Process{PID: 60, Why: "permission denied"}, map[int]time.Duration{60: 5}, settle.Clean},
 	} {
@@ -151,7 +152,11 @@ func TestStrangersAreNotExpected(t *testing.T) {
 			e := &eyes{who: map[int]attrib.Process{60: tt.now}, watches: [][]gpu.Snapshot{series, series, looks(5, 5, gib+9*mib, listed)}}
 			o := order()
 			o.Known = tt.known
-			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{{PID: 60, Bytes: gib + 9*mib}}}}
+			held := gib
+			if len(tt.known) > 1 {
+				held = 2 * gib
+			}
+			o.Rule.Expect = map[gpu.ID]gpu.Expected{card: {Processes: []gpu.ExpectedProcess{{PID: 60, Bytes: held, Share: 9 * mib}}}}
 			side, _ := Take(e, o)
 			if got := side.Curves[card].State; got != tt.want {
 				t.Errorf("state %q, want %q; did %v", got, tt.want, e.did)

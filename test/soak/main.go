@@ -65,6 +65,9 @@ func lead(o options) int {
 	sum, failures := soak(o.seed, o.pairs, o.workers, o.enough, func(done uint64) {
 		fmt.Printf("%d pairs, %.0f s\n", done, time.Since(began).Seconds())
 	})
+	if sum.guessesBadly() {
+		failures = append(failures, failure{o.seed, sum.pairs, badGuesses, fmt.Sprintf("%d of %d", sum.misguessed, sum.blamed)})
+	}
 	kinds := map[kind]int{}
 	slices.SortFunc(failures, func(a, b failure) int { return int(int64(a.n) - int64(b.n)) })
 	for _, f := range failures {
@@ -73,8 +76,8 @@ func lead(o options) int {
 	}
 	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, %d drains (%d of them due beyond doubt), %d owners named\n",
 		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
-	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed\n",
-		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame])
+	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; %d probable owners were others\n",
+		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)
 	if len(failures) > 0 {
 		return exitWrong
 	}

@@ -20,7 +20,8 @@ const (
 	breach      kind = "breach"       // the card is not, but this hook could not know: the design forbids the drain
 	missedLeak  kind = "missed leak"  // nothing was said of it
 	missedDrain kind = "missed drain" // all of the design's conditions were met
-	wrongBlame  kind = "wrong blame"  // on evidence that counts as such
+	wrongBlame  kind = "wrong blame"  // by a cgroup or a sighting, which are worded as certain
+	badGuesses  kind = "bad guesses"  // by exclusive use, worded "probably": wrong too often
 	panicked    kind = "panic"
 )
 
@@ -37,7 +38,7 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, damaged, leaks, drains, due, blamed uint64
+	pairs, hooks, damaged, leaks, drains, due, blamed, misguessed uint64
 }
 
 func (t *tally) add(o tally) {
@@ -48,7 +49,13 @@ func (t *tally) add(o tally) {
 	t.drains += o.drains
 	t.due += o.due
 	t.blamed += o.blamed
+	t.misguessed += o.misguessed
 }
+
+// guessesBadly reports owners named by exclusive use who were others too often. It is a guess, worded as one: of a
+// process or memory without a mark that appeared while one job had the card alone, a stranger's cannot be told from
+// the job's. One in ten thousand was counted, with the worlds that are made to fool it.
+func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/5000 }
 
 // pair is one story: a node on which at least two jobs follow each other on a card.
 type pair struct {

@@ -9,11 +9,14 @@ import (
 const testPairs = 10_000
 
 func TestSoak(t *testing.T) {
-	for _, seed := range []uint64{1, uint64(time.Now().UnixNano())} {
+	for _, seed := range []uint64{1, 2} {
 		t.Logf("seed %d", seed)
 		sum, failures := soak(seed, testPairs, 2, 5, nil)
 		for _, f := range failures {
 			t.Error(f)
+		}
+		if sum.guessesBadly() {
+			t.Errorf("%d of %d owners were others", sum.misguessed, sum.blamed)
 		}
 		if len(failures) == 0 && (sum.pairs != testPairs || sum.leaks < testPairs/4 || sum.due < testPairs/50 || sum.damaged < testPairs/10 || sum.blamed < testPairs/4) {
 			t.Errorf("the world has grown too quiet to prove anything: %+v", sum)
