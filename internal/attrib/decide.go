@@ -92,14 +92,18 @@ func Decide(p Process, s Scene) Owner {
 	if owner, ok := s.sighted(p); ok {
 		return s.named(p, owner, BySighting)
 	}
-	for _, weak := range []func(Process) (Record, Level, bool){s.exclusive, s.environment} {
+	weaker := []func(Process) (Record, Level, bool){s.exclusive, s.environment}
+	if p.OfSystem() { // a service is no job's, whoever it runs as and whenever it was started
+		weaker = nil
+	}
+	for _, weak := range weaker {
 		if r, level, ok := weak(p); ok {
 			o := s.owner(r, level)
 			o.Rival, o.OtherEnd = s.rival(p, r), s.otherEnd(p, r)
 			return o
 		}
 	}
-	if p.EnvJobID != 0 { // a job without GPUs has no record here, nor has one older than Bookend
+	if p.EnvJobID != 0 && !p.OfSystem() { // a job without GPUs has no record here, nor has one older than Bookend
 		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record", p.EnvJobID)}
 	}
 	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{})}

@@ -308,6 +308,9 @@ func (s Scene) before(c Card) (bytes uint64, unknown string) {
 	if !ok {
 		return 0, "the GPU could not be read when the job started"
 	}
+	if s.Before.Curves[c.Device.ID].State == settle.Moving {
+		return 0, ""
+	}
 	bytes, unknown = Unexplained(r, s.Limits, s.Baselines[c.Device.ID])
 	if unknown != "" {
 		unknown = "at the job's start: " + unknown

@@ -123,9 +123,9 @@ func common(owners []attrib.Owner) (attrib.Owner, bool) {
 // mayHoldPhantom selects who may keep a dead process's memory on this card: who has that very card open. What the
 // driver lists itself accounts for its own memory.
 func (s Scene) mayHoldPhantom(c Card) func(attrib.Holding) bool {
-	listed := s.listedAnywhere()
 	return func(h attrib.Holding) bool {
-		return c.Device.Minor != nil && slices.Contains(h.Minors, *c.Device.Minor) && !listed[h.PID] && !s.ofNode(h)
+		here := c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor)
+		return here && !s.listedOn(c, h.PID) && !s.ofNode(h)
 	}
 }
 
@@ -148,10 +148,11 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 	var doubts []string
 	for _, h := range s.Now.Scan.Holdings {
 		candidate := slices.ContainsFunc(f.Candidates, func(c Holder) bool { return c.PID == h.PID })
-		if candidate || s.ofNode(h) {
+		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
+		trade := s.ofNode(h) && o.Whose != attrib.LiveJob && o.Whose != attrib.Unknown // a name excuses no job's process
+		if candidate || trade {
 			continue
 		}
-		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
 		nobodys := o.Whose == attrib.NoJob && h.UID != 0 && s.listedOn(c, h.PID) // a live job has no business here
 		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
 			doubts = append(doubts, fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
@@ -205,7 +206,7 @@ func (s Scene) leftBehind(o attrib.Owner) bool {
 func Proven(found []Finding, job slurm.Job) []Holder {
 	var all []Holder
 	add := func(h Holder, o *Owner) {
-		proven := o != nil && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
+		proven := o != nil && h.UID == job.UID && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
 		if proven && !h.Gone && h.Why == "" && o.Job == job.ID && (o.SLUID == job.SLUID || o.SLUID == "" || job.SLUID == "") {
 			h.Owner = o
 			all = append(all, h)

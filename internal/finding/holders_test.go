@@ -227,3 +227,36 @@ func TestProven(t *testing.T) {
 		}
 	}
 }
+
+// A name excuses no live job's process, a service is no job's, and a card without a number may be held by anybody.
+func TestWhoIsNotExcused(t *testing.T) {
+	live := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}
+	hidden := onCard(attrib.Process{PID: 71, UID: 1002, Start: at(151), Exe: "/home/bob/nvidia-cuda-mps-x", Cgroup: slurm.Owner{ID: 11}}, 3)
+	service := attrib.Process{PID: 70, UID: alice, Start: at(150), Service: "infer.service"}
+	phantom := side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
+	for name, s := range map[string]Scene{
+		"memory, a live job's process under MPS's name": searched(side(at(200), settle.Flat, reading(20*gib)), hidden),
+		"a service run as the job's user":               searched(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), service)),
+		"a phantom on a card without a number":          with(searched(phantom, onCard(attrib.Process{PID: 71, UID: 1002, Cgroup: slurm.Owner{ID: 11}, Start: at(151)}, 1)), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
+	} {
+		s.Others = []attrib.Record{live}
+		found := Compare(s)
+		if len(found) != 1 || len(found[0].Doubts) == 0 || found[0].Owner != nil {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// What still moved at the start tells nothing of what was there before: as much of a leak would be hidden.
+func TestMovingStartExpectsNothing(t *testing.T) {
+	before := side(at(100), settle.Moving, reading(100*gib))
+	expect, _ := Expectations(&before, nil, Limits{PerClient: 9 * mib})
+	if len(expect) != 0 {
+		t.Errorf("%+v", expect)
+	}
+	s := ending(side(at(200), settle.Flat, reading(90*gib)))
+	s.Before = &before
+	if found := Compare(s); len(found) != 1 || found[0].Bytes.Bytes != 90*gib || len(found[0].Doubts) == 0 {
+		t.Errorf("%+v", found)
+	}
+}

@@ -27,6 +27,16 @@ func (s Side) AtRest(cards []Card) bool {
 	return true
 }
 
+// Settled reports whether every card was seen at rest, clean or not.
+func (s Side) Settled(cards []Card) bool {
+	for _, c := range cards {
+		if state := s.Curves[c.Device.ID].State; state != settle.Clean && state != settle.Flat {
+			return false
+		}
+	}
+	return true
+}
+
 // Expectations say what cards may carry and still be clean, with the start time of each process meant by it: what
 // they carry without any job and, at an end, what they carried before the job, which need not leave them cleaner.
 func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
@@ -41,8 +51,9 @@ func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gp
 		return expect, known
 	}
 	for _, r := range before.Snapshot.Readings {
-		if before.Curves[r.Device.ID].State == settle.Unknown || !r.Memory.Used.Known() {
-			continue
+		state := before.Curves[r.Device.ID].State
+		if state != settle.Clean && state != settle.Flat || !r.Memory.Used.Known() {
+			continue // what still moved then tells nothing of what was there before
 		}
 		e := gpu.Expected{}
 		rest := r.Memory.Used.Bytes

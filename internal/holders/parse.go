@@ -21,8 +21,13 @@ type stat struct {
 // Fields of stat behind the name, counted from 0: proc(5) numbers them 3 and 22.
 const (
 	fieldState = 0
+	fieldFlags = 6
 	fieldStart = 19
 )
+
+// exiting is the kernel's PF_EXITING: a process on its way out says so by no state letter, and was seen to take half a
+// second for 6 GiB of memory.
+const exiting = 0x4
 
 // parseStat reads a stat line. Threat: the process chose its name, which may hold brackets, blanks, newlines and
 // a forged rest of the line; only what follows the last bracket is the kernel's.
@@ -39,7 +44,11 @@ func parseStat(text string) (stat, error) {
 	if err != nil || ticks > uint64(math.MaxInt64/attrib.Tick) {
 		return stat{}, fmt.Errorf("parse stat: start time %.40q", fields[fieldStart])
 	}
-	return stat{text[open+1 : end], fields[fieldState], time.Duration(ticks) * attrib.Tick}, nil
+	state := fields[fieldState]
+	if flags, err := strconv.ParseUint(fields[fieldFlags], 10, 32); err == nil && flags&exiting != 0 && state != ended {
+		state = "X"
+	}
+	return stat{text[open+1 : end], state, time.Duration(ticks) * attrib.Tick}, nil
 }
 
 // parseUID reads the real uid from the text of /proc/PID/status. Threat: the name is the first line, and a

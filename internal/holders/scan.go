@@ -65,8 +65,15 @@ func newSearch(c *crew, proc, dev string) (*search, error) {
 	if err != nil && !gone(err) {
 		return nil, fmt.Errorf("read own mount namespace: %w", err)
 	}
-	return &search{crew: c, proc: proc, dev: dev, dir: dir, mounts: mounts, found: map[int]held{}, troubled: map[int]bool{}}, nil
+	s := &search{crew: c, proc: proc, dev: dev, dir: dir, mounts: mounts, found: map[int]held{}, troubled: map[int]bool{}}
+	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
+		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
+	}
+	return s, nil
 }
+
+// hostPIDs is the machine's own PID namespace, whose number is the kernel's PROC_PID_INIT_INO.
+const hostPIDs = "pid:[4026531836]"
 
 // held is a holder, and what it holds by which means.
 type held struct {

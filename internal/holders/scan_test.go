@@ -283,3 +283,13 @@ func TestScanFindsLateChild(t *testing.T) {
 		t.Errorf("%+v", scan)
 	}
 }
+
+// From inside a PID namespace the rest of the node cannot be seen, and a search says so.
+func TestSearchInsideAPIDNamespace(t *testing.T) {
+	proc := t.TempDir()
+	link(t, filepath.Join(proc, "self/ns/pid"), "pid:[4026532999]")
+	link(t, filepath.Join(proc, "self", mountLink), "mnt:[1]")
+	if got := Scan(proc, "/dev", time.Second); !strings.Contains(got.Partial, "PID namespace") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -67,3 +67,6 @@ func better(a, b Run, job slurm.Job) bool {
 	}
 	return a.Began() > b.Began()
 }
+
+// Sure reports that a record is of this very run, by its SLUID or start time, and not only of its job id.
+func (r Run) Sure(job slurm.Job) bool { return r.Job.ID == job.ID && compare(r.Job, job) == same }

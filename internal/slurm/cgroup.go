@@ -73,7 +73,7 @@ func ownerOfPath(path string) Owner {
 	path = strings.TrimSuffix(path, " (deleted)") // a zombie's cgroup on v2
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
+		if part == "user.slice" || strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
 			return Owner{}
 		}
 		if owner := ownerOfPart(parts[:i], part); owner.Found() {

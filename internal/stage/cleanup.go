@@ -50,17 +50,17 @@ func (r cleanupRequest) proves(now attrib.Process) bool {
 	return false
 }
 
-// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that. It returns what it did; nothing
-// where there was nothing to end, or no time left for it.
-func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding) {
+// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that. It returns what it did, and
+// whether any of them may have ended.
+func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended bool) {
 	targets := finding.Proven(found, h.job)
 	grace := time.Duration(h.cfg.CleanUp.Grace)
-	if !h.cfg.CleanUp.Enabled || h.inJob || len(targets) == 0 {
-		return nil
+	if !h.cfg.CleanUp.Enabled || h.inJob || h.again || len(targets) == 0 {
+		return nil, false
 	}
-	need := grace + 2*config.KillWait + time.Duration(h.settle.Flat)
+	need := grace + 2*config.KillWait + cleanWatch
 	if h.left(need, h.reserve()) < need {
-		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}
+		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}, false
 	}
 	request := cleanupRequest{Proc: h.cfg.Paths.Proc, Owner: slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}, Grace: grace}
 	for _, t := range targets {
@@ -69,16 +69,21 @@ func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding) {
 	results, err := ask[[]cleanup.Result](opCleanup, request, h.left(grace+2*config.KillWait, h.reserve()))
 	if err != nil {
 		h.childFault(opCleanup, err)
-		return nil
+		return nil, true
 	}
 	for i, r := range results {
-		did = append(did, ended(targets[i], r))
+		did = append(did, outcome(targets[i], r))
+		ended = ended || r.Outcome != cleanup.Refused
 	}
-	return did
+	return did, ended
 }
 
-// ended words what became of one process.
-func ended(h finding.Holder, r cleanup.Result) finding.Finding {
+// cleanWatch is the time to see that the card is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where
+// something stays and there is no time to see that, what was found before counts.
+const cleanWatch = 1500 * time.Millisecond
+
+// outcome words what became of one process.
+func outcome(h finding.Holder, r cleanup.Result) finding.Finding {
 	f := finding.Finding{
 		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Expected: "a job that ends its own processes",
 		Observed: fmt.Sprintf("process %d: %s", r.PID, r.Outcome),

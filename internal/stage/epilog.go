@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"slices"
+
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -74,7 +76,7 @@ func (h *hook) recall() (ledger.Run, ledger.Which) {
 // startOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
 // record already: without a start time nobody can tell a second end from that of another run.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if h.again || run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
+	if h.again && !run.Sure(h.job) || run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
 		return nil
 	}
 	if !run.Epoch.Same(h.epoch) {
@@ -85,18 +87,21 @@ func (h *hook) startOf(run ledger.Run) *finding.Side {
 }
 
 // compareAtEnd compares, ends what may be ended, and where it did looks and compares anew: what is said of the cards is
-// what is there now.
+// what is there now, unless they could not be seen at rest any more.
 func (h *hook) compareAtEnd(run ledger.Run) {
 	known := len(h.found)
 	h.compare(h.scene(run))
-	did := h.cleanUp(h.found[known:])
-	if len(did) == 0 {
+	did, ended := h.cleanUp(h.found[known:])
+	if !ended {
+		h.found = append(h.found, did...)
 		return
 	}
-	h.found = h.found[:known]
-	for _, f := range did {
-		h.add(f)
-	}
+	found, seen := h.found, h.now
+	h.found = append(slices.Clone(h.found[:known]), did...)
 	h.now = h.look()
-	h.compare(h.scene(run))
+	if h.now.Settled(h.cards) {
+		h.compare(h.scene(run))
+		return
+	}
+	h.found, h.now = append(found, did...), seen
 }

@@ -137,7 +137,7 @@ func (h *hook) Holders() *attrib.Scan {
 	}
 	later := h.reserve() // and at an end the watch that makes sure
 	if h.phase == slurm.Epilog {
-		later += time.Duration(h.settle.Flat)
+		later += time.Duration(h.settle.Flat) + time.Second + backendReserve // looks are up to a second apart
 	}
 	budget := h.left(time.Duration(h.times.Scan), later)
 	scan, err := ask[attrib.Scan](opHolders, holdersRequest{h.cfg.Paths.Proc, h.cfg.Paths.Dev, budget - scanReserve}, budget)

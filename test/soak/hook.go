@@ -140,7 +140,7 @@ func (h *hook) recall() ledger.Run {
 
 // startOf is the start's view, void in another epoch.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if h.again || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
+	if h.again && !run.Sure(h.told) || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
 		return nil
 	}
 	e := run.Start
