@@ -46,7 +46,7 @@ func accept(env stage.Env, cfg config.Config, all records, name string, force bo
 	if err := all.store.PutBaseline(b); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Stdout, "accepted: %s on %s count as its own until the driver is loaded anew, or: bookend baseline reset %s\n",
+	fmt.Fprintf(env.Stdout, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend baseline reset %s\n",
 		view.Figure(gpu.Bytes(b.Bytes)), id, id)
 	return nil
 }

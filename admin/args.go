@@ -15,6 +15,7 @@ type call struct {
 	node  string   // --node, where the command has it
 	force bool     // --force, likewise
 	args  []string // all that is no flag
+	of    command
 }
 
 // read reads a command's arguments: flags may stand before, after and between the others. Where the command is not
@@ -22,7 +23,7 @@ type call struct {
 func (c command) read(env stage.Env, args []string) (_ call, exit int, done bool) {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // what is wrong is said once, below
-	var got call
+	got := call{of: c}
 	if c.perNode {
 		flags.StringVar(&got.node, "node", "", "")
 	}
@@ -55,26 +56,23 @@ func (c command) misused(env stage.Env, why string) int {
 }
 
 func (c command) help() string {
-	text := "usage: bookend " + c.usage() + "\n" + c.summary + "\n"
+	text := "usage: bookend " + c.usage() + "\n" + c.summary + "\n" + c.details
 	if c.perNode {
 		text += "  --node NODE  the node's name in Slurm, where several slurmd share this host\n"
 	}
 	if c.forced {
-		text += "  --force      although a job has the card\n"
+		text += "  --force      accept although a job has the card\n"
 	}
 	return text
 }
 
 func (c command) usage() string {
 	text := c.name
-	if c.perNode {
-		text += " [--node NODE]"
-	}
-	if c.forced {
-		text += " [--force]"
-	}
 	if c.operands != "" {
 		text += " " + c.operands
+	}
+	if c.perNode {
+		text += " [--node NODE]"
 	}
 	return text
 }

@@ -23,8 +23,7 @@ func baseline(env stage.Env, c call) int {
 	verb := append(slices.Clone(c.args), "")[0]
 	known := verb == "" || verb == "accept" || verb == "reset"
 	if !known || verb != "" && len(c.args) != 2 || c.force && verb != "accept" {
-		fmt.Fprintf(env.Stderr, "bookend baseline: want accept GPU or reset GPU, or nothing\nusage: bookend baseline [accept GPU [--force] | reset GPU|all]\n")
-		return exitUsage
+		return c.of.misused(env, "want accept GPU, reset GPU, reset all, or nothing")
 	}
 	cfg, problem := stage.LoadConfig(env)
 	if problem != "" {
@@ -36,7 +35,7 @@ func baseline(env stage.Env, c call) int {
 		case "accept":
 			err = accept(env, cfg, all, c.args[1], c.force)
 		case "reset":
-			err = reset(env, all, c.args[1])
+			err = reset(env, cfg, all, c.args[1])
 		default:
 			err = list(env, cfg, all)
 		}
@@ -79,27 +78,55 @@ func carried(b finding.Baseline, holds bool, booted time.Time) string {
 		how = "accepted"
 	}
 	if !holds {
-		return text + ", " + how + " in another epoch of the driver: void"
+		return text + ", " + how + " before the last driver reload or reboot: no longer counts"
 	}
 	return fmt.Sprintf("%s, %s %s", text, how, booted.Add(b.At).Local().Format("2006-01-02 15:04:05"))
 }
 
-// reset forgets one card's baseline, by the id that list shows, or all.
-func reset(env stage.Env, all records, name string) error {
+// reset forgets the baseline of one card, or of all.
+func reset(env stage.Env, cfg config.Config, all records, name string) error {
 	cards, err := all.store.Baselines()
 	if err != nil {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(cards))
 	if name != "all" {
-		if _, ok := cards[gpu.ID(name)]; !ok {
-			return notFound(fmt.Sprintf("no baseline of %q on node %s: bookend baseline shows which there are, by UUID", name, all.node))
+		id, err := carrying(env, cfg, all, cards, name)
+		if err != nil {
+			return err
 		}
-		ids = []gpu.ID{gpu.ID(name)}
+		ids = []gpu.ID{id}
 	}
 	if err := all.store.DropBaselines(ids...); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Stdout, "forgotten: the baselines of %d cards; what services hold is learned again at the next job's start\n", len(ids))
+	more := "s"
+	if len(ids) == 1 {
+		more = ""
+	}
+	fmt.Fprintf(env.Stdout, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n", len(ids), more)
 	return nil
+}
+
+// carrying finds the card that an admin means among those with a baseline. One named by its UUID may be gone by now;
+// for other names the driver is asked.
+func carrying(env stage.Env, cfg config.Config, all records, cards map[gpu.ID]finding.Baseline, name string) (gpu.ID, error) {
+	if _, ok := cards[gpu.ID(name)]; ok {
+		return gpu.ID(name), nil
+	}
+	if why := stuck(env, cfg, all); why != "" {
+		return "", fmt.Errorf("%s: give the UUID, as bookend baseline shows it", why)
+	}
+	s, _, err := stage.Snapshot(env, cfg)
+	if err != nil {
+		return "", fmt.Errorf("%w; give the UUID, as bookend baseline shows it", err)
+	}
+	r, err := named(s, name)
+	if err != nil {
+		return "", err
+	}
+	if _, ok := cards[r.Device.ID]; !ok {
+		return "", notFound(fmt.Sprintf("no baseline of %s on node %s: bookend baseline shows which there are", plain(r.Device.ID), all.node))
+	}
+	return r.Device.ID, nil
 }

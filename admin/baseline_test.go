@@ -104,7 +104,8 @@ func TestBaselineAccept(t *testing.T) {
 	n.shows(t, 40)
 	for _, name := range []string{string(cardA), "0000:1b:00.0", "00000000:1B:00.0", "nvidia0"} {
 		got := bookend(0, n.config, "baseline", "accept", name)
-		if got.exit != 0 || got.err != "" || !strings.HasPrefix(got.out, "accepted: 40 MiB on "+string(cardA)) {
+		if got.exit != 0 || got.err != "" || got.out != "accepted: 40 MiB on "+string(cardA)+
+			" count as the card's own until the driver is reloaded; undo: bookend baseline reset "+string(cardA)+"\n" {
 			t.Fatalf("%s: %+v", name, got)
 		}
 	}
@@ -218,19 +219,39 @@ func TestBaselineListAndReset(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(n.dir, "sys/module/nvidia/version"), "590.1\n", 0o644)
-	if list := bookend(0, n.config, "baseline"); strings.Count(list.out, "in another epoch of the driver: void\n") != 2 {
+	if list := bookend(0, n.config, "baseline"); strings.Count(list.out, "before the last driver reload or reboot: no longer counts\n") != 2 {
 		t.Errorf("after an update: %+v", list)
 	}
-	if got := bookend(0, n.config, "baseline", "reset", "GPU-x"); got.exit != exitNotFound || !strings.Contains(got.err, `"GPU-x"`) {
-		t.Errorf("%+v", got)
-	}
-	if got := bookend(0, n.config, "baseline", "reset", string(cardA)); got.exit != 0 || len(n.known(t)) != 1 {
+	if got := bookend(0, n.config, "baseline", "reset", string(cardA)); got.exit != 0 || len(n.known(t)) != 1 || !strings.HasPrefix(got.out, "forgotten: 1 baseline;") {
 		t.Errorf("%+v, left %v", got, n.known(t))
 	}
 	for range 2 {
 		if got := bookend(0, n.config, "baseline", "reset", "all"); got.exit != 0 || len(n.known(t)) != 0 {
 			t.Errorf("%+v, left %v", got, n.known(t))
 		}
+	}
+}
+
+// A card is named to reset as it is to accept, and by its UUID also where the driver cannot be asked.
+func TestBaselineResetByName(t *testing.T) {
+	n := newNode(t)
+	for _, name := range []string{"0000:1b:00.0", "00000000:1B:00.0", "nvidia0", string(cardA)} {
+		n.shows(t, 40)
+		must(t, n.store.PutBaseline(finding.Baseline{GPU: cardA, Epoch: n.epoch, Bytes: 40 << 20, Holder: "accepted", Accepted: true}))
+		if got := bookend(0, n.config, "baseline", "reset", name); got.exit != 0 || len(n.known(t)) != 0 {
+			t.Errorf("%s: %+v, left %v", name, got, n.known(t))
+		}
+	}
+	for name, says := range map[string]string{
+		"GPU-x": `no such card: "GPU-x"`, "0": "may mean 2 cards", string(cardB): "no baseline of " + string(cardB),
+	} {
+		if got := bookend(0, n.config, "baseline", "reset", name); got.exit == 0 || !strings.Contains(got.err, says) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	write(t, filepath.Join(n.dir, "gpu"), "#!/bin/sh\nexit 1\n", 0o755)
+	if got := bookend(0, n.config, "baseline", "reset", "nvidia0"); got.exit != exitTrouble || !strings.Contains(got.err, "give the UUID") {
+		t.Errorf("no driver: %+v", got)
 	}
 }
 

@@ -12,12 +12,11 @@ import (
 	"bookend/internal/wire"
 )
 
-// configure checks a configuration as the hooks would: its text, whether root may trust it, and whether they can
-// start the backend that it names. One line for each mistake, the verdict last.
+// configure checks a configuration as the hooks would: its text, whether root may trust it, whether they can start the
+// backend that it names, and what they take Slurm to give out. One line for each mistake, the verdict last.
 func configure(env stage.Env, c call) int {
 	if c.args[0] != "check" {
-		fmt.Fprintf(env.Stderr, "bookend config: no such command: %q\nusage: bookend config check [FILE]\n", c.args[0])
-		return exitUsage
+		return c.of.misused(env, fmt.Sprintf("no such command: %q", c.args[0]))
 	}
 	is, isNot, do := "is", "is not", "the hooks"
 	if len(c.args) == 2 {
@@ -43,7 +42,7 @@ func configure(env stage.Env, c call) int {
 		fmt.Fprintf(env.Stdout, "configuration %s valid: %s observe with the shipped policy\n", isNot, do)
 		return exitTrouble
 	}
-	return startable(env, cfg, path, is)
+	return startable(env, cfg, path, is, c.node)
 }
 
 // naming is an environment in which BOOKEND_CONFIG names a file.
@@ -67,7 +66,7 @@ func placed(path string, p config.Problem) string {
 }
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
-func startable(env stage.Env, cfg config.Config, path, is string) int {
+func startable(env stage.Env, cfg config.Config, path, is, node string) int {
 	fmt.Fprintf(env.Stdout, "checked: %s: every key; only root can write it and the folders above it\n", path)
 	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary})
 	if t != nil {
@@ -78,6 +77,9 @@ func startable(env stage.Env, cfg config.Config, path, is string) int {
 	fmt.Fprintf(env.Stdout, "checked: %s: there, executable; only root can write it and the folders above it\n", cfg.Backend)
 	if l := cfg.NVIDIA.NVMLLibrary; l != "" {
 		fmt.Fprintf(env.Stdout, "checked: %s: nobody but root can write it, if it is there\n", l)
+	}
+	for _, line := range sharingLines(env, cfg, node) {
+		fmt.Fprintln(env.Stdout, line)
 	}
 	fmt.Fprintln(env.Stdout, "not checked: the driver; bookend snapshot asks it")
 	fmt.Fprintf(env.Stdout, "configuration %s valid: mode %s, backend %s\n", is, cfg.Mode, cfg.Backend)

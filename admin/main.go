@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bookend/internal/clock"
+	"bookend/internal/finding"
 	"bookend/internal/stage"
 )
 
@@ -24,22 +25,26 @@ const (
 
 type command struct {
 	name        string
-	operands    string // as usage shows them
+	operands    string // as usage shows them, flags among them that belong to one of them
 	least, most int    // how many of them
 	perNode     bool   // has --node
 	forced      bool   // has --force
 	summary     string
 	run         func(stage.Env, call) int
+	details     string // for its own help, one line each
 }
 
 func commands() []command {
+	const names = "  GPU          a UUID, a PCI bus id, nvidiaN, or a number that means one card only: bookend snapshot shows them\n"
 	return []command{
-		{"show", "JOBID", 1, 1, true, false, "both ends of a job (1234, 1234_7, a SLUID)", show},
-		{"status", "", 0, 0, true, false, "the node at a glance, from its records; asks no driver", status},
-		{"snapshot", "", 0, 0, false, false, "ask the driver now: each GPU's memory and processes", snapshot},
-		{"baseline", "[accept GPU | reset GPU|all]", 0, 2, true, true, "what the cards carry without any job; accept it for a card, or forget it", baseline},
-		{"config", "check [FILE]", 1, 2, false, false, "is a configuration valid and root's, and can the hooks start the backend", configure},
-		{"version", "", 0, 0, false, false, "version of this program", showVersion},
+		{"show", "JOBID", 1, 1, true, false, "both ends of a job (1234, 1234_7, a SLUID)", show, ""},
+		{"status", "", 0, 0, true, false, "the node at a glance, from its records; asks no driver", status, ""},
+		{"snapshot", "", 0, 0, false, false, "ask the driver now: each GPU's memory and processes", snapshot, ""},
+		{"baseline", "[accept GPU [--force] | reset GPU|all]", 0, 2, true, true, "what the cards carry without any job; accept it for a card, or forget it", baseline,
+			names + fmt.Sprintf("  accept       up to %d MiB that are on the card now count as its own until the driver is reloaded\n", finding.MaxBaseline>>20) +
+				"  reset        they no longer do; all: on no card\n"},
+		{"config", "check [FILE]", 1, 2, true, false, "is a configuration valid and root's, can the hooks start the backend, and drain", configure, ""},
+		{"version", "", 0, 0, false, false, "version of this program", showVersion, ""},
 	}
 }
 

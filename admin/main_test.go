@@ -15,6 +15,14 @@ import (
 	"bookend/internal/state"
 )
 
+// TestMain serves as the children that commands start: they are this program again.
+func TestMain(m *testing.M) {
+	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}); done {
+		os.Exit(exit)
+	}
+	os.Exit(m.Run())
+}
+
 // typed is what a command line wrote.
 type typed struct {
 	exit     int
@@ -23,10 +31,19 @@ type typed struct {
 
 // bookend runs the command line as root, or as somebody else, with a configuration.
 func bookend(euid int, config string, args ...string) typed {
+	return typing(euid, map[string]string{"BOOKEND_CONFIG": config}, args...)
+}
+
+// bookendWith is root's command line where Slurm's configuration is at hand.
+func bookendWith(slurmConf, config string, args ...string) typed {
+	return typing(0, map[string]string{"BOOKEND_CONFIG": config, "SLURM_CONF": slurmConf}, args...)
+}
+
+func typing(euid int, environment map[string]string, args ...string) typed {
 	var out, err bytes.Buffer
 	env := stage.Env{
 		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: clock.System(), Version: "1.2",
-		Getenv: func(name string) string { return map[string]string{"BOOKEND_CONFIG": config}[name] },
+		Getenv: func(name string) string { return environment[name] },
 	}
 	exit := run(env, args)
 	return typed{exit, out.String(), err.String()}
@@ -82,6 +99,9 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		if got.exit != exitUsage || got.out != "" || strings.Count(got.err, "usage: bookend") > 1 {
 			t.Errorf("%q: %+v", args, got)
 		}
+	}
+	if got := bookend(0, "", "baseline", "-h"); !strings.Contains(got.out, "reset GPU|all] [--node NODE]\n") || !strings.Contains(got.out, "up to 64 MiB") {
+		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"version"}, {"--version"}} {
 		if got := bookend(0, "", args...); got != (typed{0, "bookend 1.2\n", ""}) {

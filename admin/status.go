@@ -11,7 +11,7 @@ import (
 	"bookend/internal/wire"
 )
 
-// status writes the node at a glance, from the records alone: it asks no driver and cannot hang.
+// status writes the node at a glance, from the records and Slurm's files: it asks no driver and cannot hang.
 func status(env stage.Env, c call) int {
 	cfg, problem := stage.LoadConfig(env)
 	all, err := read(env, cfg.Paths, c.node)
@@ -19,7 +19,7 @@ func status(env stage.Env, c call) int {
 		return fail(env, err)
 	}
 	n := view.Node{Name: all.node, Mode: cfg.Mode, Runs: all.runs, Damaged: all.damaged}
-	for _, trouble := range []string{problem, stuck(env, cfg, all), unable(cfg)} {
+	for _, trouble := range []string{problem, stuck(env, cfg, all), unable(cfg), untold(env, cfg, all.node)} {
 		if trouble != "" {
 			n.Troubles = append(n.Troubles, trouble)
 		}

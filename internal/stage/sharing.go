@@ -21,23 +21,70 @@ type sharingRequest struct {
 	Node      string `json:"node"`
 }
 
-var serveSharing = served(func(r sharingRequest) (gresconf.Answer, error) {
+// Sharing is whether GPUs are given out in shards or by MPS, and what says so.
+type Sharing struct {
+	gresconf.Answer
+	// By is the file, or the key of the configuration, that settles it; empty where nothing does.
+	By string `json:"by,omitempty"`
+	// Missing is the file that slurm.gres_conf names and that is not there; empty where it is, or none is named.
+	Missing string `json:"missing,omitempty"`
+}
+
+var serveSharing = served(func(r sharingRequest) (Sharing, error) {
+	var answer Sharing
+	if _, err := os.Lstat(r.GresConf); r.GresConf != "" && errors.Is(err, fs.ErrNotExist) {
+		answer.Missing = r.GresConf
+	}
+	answer.Answer, answer.By = r.read()
+	return answer, nil
+})
+
+// read answers from Slurm's files, and says which of the two told.
+func (r sharingRequest) read() (_ gresconf.Answer, by string) {
 	for _, files := range gresconf.Find(r.GresConf, r.SlurmConf) {
 		slurm, err := readSlurms(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, nil
+			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, ""
 		}
 		gres, err := readSlurms(files.Gres)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, nil
+			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, ""
 		}
-		return gresconf.Parse(slurm, gres, r.Node), nil
+		answer := gresconf.Parse(slurm, gres, r.Node)
+		switch {
+		case answer.Shared == gresconf.Unknown:
+			return answer, ""
+		case answer.Shared == gresconf.Parse(slurm, nil, r.Node).Shared:
+			return answer, files.Slurm
+		}
+		return answer, files.Gres
 	}
-	return gresconf.Answer{Shared: gresconf.Unknown, Why: "no slurm.conf was found (slurm.gres_conf, slurm.shards)"}, nil
-})
+	return gresconf.Answer{Shared: gresconf.Unknown, Why: "no slurm.conf was found (slurm.gres_conf, slurm.shards)"}, ""
+}
+
+// ReadSharing answers for a node as its hooks do, from the configuration or else from Slurm's files. It waits for at
+// most a second; a child's failure is an unknown answer.
+func ReadSharing(env Env, cfg config.Config, node string) Sharing {
+	return sharing(cfg.Slurm, env.Getenv("SLURM_CONF"), node, sharingTime)
+}
+
+func sharing(c config.Slurm, slurmConf, node string, timeout time.Duration) Sharing {
+	const key = "slurm.shards"
+	switch c.Shards {
+	case config.ShardsYes:
+		return Sharing{Answer: gresconf.Answer{Shared: gresconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}, By: key}
+	case config.ShardsNo:
+		return Sharing{Answer: gresconf.Answer{Shared: gresconf.No}, By: key}
+	}
+	answer, err := ask[Sharing](opSharing, sharingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
+	if err != nil {
+		return Sharing{Answer: gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}}
+	}
+	return answer
+}
 
 // readSlurms reads a file of Slurm's. Threat: none that is not there already. Whoever can write slurmd's own
 // configuration makes it run any program as root; a pipe or an endless file is what is kept out.
@@ -68,19 +115,7 @@ func (h *hook) shared() (why, unknown string) {
 	if h.job.MPSPercent != "" {
 		return "the job shares it through MPS", ""
 	}
-	switch h.cfg.Slurm.Shards {
-	case config.ShardsYes:
-		return "GPUs are given out in shards here (slurm.shards)", ""
-	case config.ShardsNo:
-		return "", ""
-	}
-	request := sharingRequest{
-		GresConf: h.cfg.Slurm.GresConf, SlurmConf: h.env.Getenv("SLURM_CONF"), Node: h.job.Node,
-	}
-	answer, err := ask[gresconf.Answer](opSharing, request, h.left(sharingTime, h.reserve()))
-	if err != nil {
-		return "", err.Error()
-	}
+	answer := sharing(h.cfg.Slurm, h.env.Getenv("SLURM_CONF"), h.job.Node, h.left(sharingTime, h.reserve()))
 	switch answer.Shared {
 	case gresconf.Yes:
 		return answer.Why, ""

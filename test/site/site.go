@@ -205,6 +205,9 @@ func (s *Site) Log() (string, error) {
 func (s *Site) Bookend(node string, args ...string) (string, error) {
 	cmd := exec.Command(s.Program("bookend"), args...)
 	cmd.Env = []string{"BOOKEND_CONFIG=" + s.ConfigFile(node), "TZ=UTC"}
+	if s.Cluster != nil {
+		cmd.Env = append(cmd.Env, "SLURM_CONF="+s.ConfFile())
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
