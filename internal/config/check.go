@@ -151,7 +151,7 @@ func (r *reader) checkThresholds(t *Thresholds) {
 }
 
 // checkPolicy refuses to let Bookend's own faults drain one by one, since on_unknown says that in one place, and to
-// let a hook drain over a card that its job was not given.
+// let a hook drain over a card that its job was not given, or over one that nothing was found against.
 func (r *reader) checkPolicy(key string, prolog, epilog map[code.Code]Action) {
 	reasons := map[code.Scope]string{
 		code.Own:       "a fault of Bookend itself drains only by on_unknown: drain",
@@ -164,6 +164,9 @@ func (r *reader) checkPolicy(key string, prolog, epilog map[code.Code]Action) {
 		for _, c := range slices.Sorted(maps.Keys(phase.actions)) {
 			entry, _ := code.Lookup(c)
 			reason := reasons[entry.Scope]
+			if entry.Scope == code.Card && entry.Severity == code.Note {
+				reason = "says nothing against the card, and never drains"
+			}
 			r.require(reason == "" || phase.actions[c] != Drain, reason, phase.key+"."+string(c))
 		}
 	}

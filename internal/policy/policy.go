@@ -89,12 +89,37 @@ func (r Rules) judge(f finding.Finding) Judged {
 		return Judged{Action: want}
 	case entry.Scope == code.Elsewhere:
 		return Judged{Action: config.Warn, Why: "it is about a card that is not this job's"}
+	case entry.Scope == code.Card && entry.Severity == code.Note:
+		return Judged{Action: config.Warn, Why: "it tells of a card and says nothing against it"}
 	case f.Unknown != "":
 		return Judged{Action: config.Warn, Why: "unknown: " + f.Unknown}
 	case len(f.Doubts) > 0:
 		return Judged{Action: config.Warn, Why: f.Doubts[0]}
 	}
 	return Judged{Action: config.Drain}
+}
+
+// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld. found are
+// those that the verdict judged.
+func (v Verdict) Doubt(found []finding.Finding) string {
+	strongest := -1
+	for i := range found[:min(len(found), len(v.Judged))] {
+		if v.Judged[i].Why != "" && (strongest < 0 || stronger(found[i], found[strongest])) {
+			strongest = i
+		}
+	}
+	if strongest < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", found[strongest].Code, v.Judged[strongest].Why)
+}
+
+// stronger ranks what is known before what is not, then by memory.
+func stronger(a, b finding.Finding) bool {
+	if (a.Unknown == "") != (b.Unknown == "") {
+		return a.Unknown == ""
+	}
+	return a.Bytes.Bytes > b.Bytes.Bytes
 }
 
 func (r Rules) configured(c code.Code) config.Action {

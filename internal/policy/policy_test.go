@@ -6,6 +6,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -48,6 +49,9 @@ func TestDecide(t *testing.T) {
 		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
 		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
+		{"a note about a card never drains", enforcing(func(c *config.Config) {
+			c.Policy.Epilog[code.Ended], c.Policy.Epilog[code.Unjudged] = config.Drain, config.Drain
+		}), slurm.Epilog, []finding.Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
 		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
 			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[code.Code]config.Action{code.Orphan: config.Note}}}
 		}), slurm.Epilog, []finding.Finding{sure}, 0, config.Note, 0, false},
@@ -68,6 +72,32 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// What a doubt keeps from draining leaves a trace: the strongest finding's.
+func TestDoubt(t *testing.T) {
+	orphan := func(mib uint64, doubts ...string) finding.Finding {
+		return finding.Finding{Code: code.Orphan, Bytes: gpu.Bytes(mib << 20), Doubts: doubts}
+	}
+	unknown := finding.Finding{Code: code.Residue, Unknown: "old driver"}
+	for name, tt := range map[string]struct {
+		found []finding.Finding
+		want  string
+	}{
+		"nothing found":        {nil, ""},
+		"nothing withheld":     {[]finding.Finding{orphan(600)}, ""},
+		"never to drain":       {[]finding.Finding{{Code: code.Dirty, Doubts: []string{"it was there before this job"}}}, ""},
+		"the first reason":     {[]finding.Finding{orphan(600, "job 5 could own it as well", "x")}, "BKD-ORPHAN: job 5 could own it as well"},
+		"the most memory":      {[]finding.Finding{orphan(600, "a"), orphan(700, "b"), orphan(650, "c")}, "BKD-ORPHAN: b"},
+		"unknown":              {[]finding.Finding{unknown}, "BKD-RESIDUE: unknown: old driver"},
+		"known before unknown": {[]finding.Finding{unknown, orphan(1, "a"), unknown}, "BKD-ORPHAN: a"},
+		"beside a drain":       {[]finding.Finding{orphan(600), orphan(1, "a")}, "BKD-ORPHAN: a"},
+	} {
+		v := Compile(enforcing(), slurm.Epilog, "p").Decide(tt.found, 0)
+		if got := v.Doubt(append(tt.found, orphan(9, "found later"))); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 // The numbers are an interface: admins read them in slurmd's log.
 func TestExitTable(t *testing.T) {
 	seen := map[int]code.Code{}
@@ -83,7 +113,7 @@ func TestExitTable(t *testing.T) {
 			t.Errorf("%s has an exit code but no entry in the catalogue", e.Code)
 		}
 	}
-	for _, c := range []code.Code{code.Trespass, code.Untraced, code.Ended} {
+	for _, c := range []code.Code{code.Trespass, code.Untraced, code.Ended, code.Unjudged} {
 		if ExitCode(c) != ExitOther {
 			t.Errorf("%s drains nothing by itself and has a number", c)
 		}

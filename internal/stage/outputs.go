@@ -145,6 +145,9 @@ func (h *hook) summary() runlog.Entry {
 	if h.verdict.Held != "" {
 		e.Fields["held"] = h.verdict.Held
 	}
+	if doubt := h.verdict.Doubt(h.found); doubt != "" {
+		e.Fields["doubt"] = doubt
+	}
 	return e
 }
 

@@ -55,6 +55,9 @@ func TestLostAtTheEnd(t *testing.T) {
 	if found := n.findings(epilog); o.exit != 0 || len(found) != 1 || len(found[0].Doubts) == 0 {
 		t.Errorf("%v %+v", o, found)
 	}
+	if len(lines(n.log(), "BKD-LOST", `doubt="BKD-LOST: seen in `)) != 1 { // a drain that was withheld leaves a trace
+		t.Errorf("the log does not say why nothing was drained:\n%s", n.log())
+	}
 }
 
 // The look that confirms what is on one card says of another, which was clean, that it is lost: once.
