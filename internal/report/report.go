@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/policy"
@@ -41,26 +42,36 @@ func Start(s Scene) []Safe { return s.render(startWords) }
 func End(s Scene) []Safe { return s.render(endWords) }
 
 // Clean reports whether there is nothing to tell beyond one line.
-func (s Scene) Clean() bool { return len(s.told()) == 0 }
+func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 }
 
 // told are the findings that the job's owner is told: about cards or the driver, and not ignored or noted.
 func (s Scene) told() []finding.Finding {
 	var out []finding.Finding
 	for i, f := range s.Findings {
-		loud := i >= len(s.Verdict.Judged) || s.Verdict.Judged[i].Action == config.Warn || s.Verdict.Judged[i].Action == config.Drain
-		if loud && !privateToAdmin(f) {
+		action := s.action(i)
+		if (action == config.Warn || action == config.Drain) && f.Code != code.Ended && !privateToAdmin(f) {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-func (s Scene) render(w words) []Safe {
-	told := s.told()
-	if len(told) == 0 {
-		return s.lines([]string{s.quiet(w)})
+// action is what policy made of a finding; one that it has not judged is told.
+func (s Scene) action(i int) config.Action {
+	if i < len(s.Verdict.Judged) {
+		return s.Verdict.Judged[i].Action
 	}
-	var text []string
+	return config.Warn
+}
+
+func (s Scene) render(w words) []Safe {
+	told, text := s.told(), s.ended()
+	if len(told) == 0 {
+		if text = append(text, s.quiet(w)); len(text) > 1 {
+			text = append(text, doEnd)
+		}
+		return s.lines(text)
+	}
 	for _, id := range s.subjects(told) {
 		text = append(text, s.paragraph(w, id, told)...)
 	}

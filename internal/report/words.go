@@ -50,14 +50,17 @@ var endWords = words{
 		if s.startedDirty() {
 			return fmt.Sprintf("%s of %s as your job found %s: nothing more on %s than before", s.gpus(), s.Node, s.them(), s.them())
 		}
+		if len(s.ended()) > 0 {
+			return fmt.Sprintf("%s of %s clean now", s.gpus(), s.Node)
+		}
 		return fmt.Sprintf("%s of %s left clean by your job", s.gpus(), s.Node)
 	},
 	when: "after your job",
 	verb: "Found",
 	closing: func(s Scene, told []finding.Finding) []string {
 		var out []string
-		if blamed(s, told) {
-			out = append(out, "  Do: end background processes before your script ends (wait, or trap 'kill 0' EXIT)")
+		if blamed(s, told) || len(s.ended()) > 0 {
+			out = append(out, doEnd)
 		}
 		if s.Verdict.Action == config.Drain {
 			out = append(out, "  Means: this node takes no new jobs until an admin has looked at it")
@@ -65,6 +68,9 @@ var endWords = words{
 		return append(out, fmt.Sprintf("  More: for your admin: bookend show %d on %s", s.Job.ID, s.Node))
 	},
 }
+
+// doEnd is what the owner of a job can do that leaves processes behind.
+const doEnd = "  Do: end background processes before your script ends (wait, or trap 'kill 0' EXIT)"
 
 // quiet is the one line of a report without findings for the user. It says clean only of what was seen clean.
 func (s Scene) quiet(w words) string {
@@ -264,6 +270,32 @@ func (s Scene) candidates(f finding.Finding) []string {
 	}
 	if others > 0 {
 		out = append(out, fmt.Sprintf("  %s: %s not yours", label, processes(others)))
+	}
+	return out
+}
+
+// ended tells of the job's processes that clean-up ended, though nothing is wrong any more: their owner must know why
+// they are gone. One that could not be ended is a finding of its own.
+func (s Scene) ended() []string {
+	var out []string
+	more := 0
+	for i, f := range s.Findings {
+		_, how, ended := strings.Cut(f.Observed, ": ended by ") // as package cleanup words its outcomes
+		if f.Code != code.Ended || f.Holder == nil || !ended || f.Holder.UID != s.Job.UID || s.action(i) == config.Ignore {
+			continue
+		}
+		where := "outlived it"
+		if f.Index != nil {
+			where = fmt.Sprintf("was still on GPU %d", *f.Index)
+		}
+		if len(out) == mostCandidates {
+			more++
+			continue
+		}
+		out = append(out, fmt.Sprintf("process %d (%s) of your job %s and was ended (%s)", f.Holder.PID, Clean(f.Holder.Name, 32), where, Clean(how, 16)))
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more processes of your job were ended", more))
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -9,6 +10,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/holders"
 	"bookend/internal/slurm"
 )
@@ -72,7 +74,7 @@ func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended bo
 		return nil, true
 	}
 	for i, r := range results {
-		did = append(did, outcome(targets[i], r))
+		did = append(did, h.onCard(outcome(targets[i], r)))
 		ended = ended || r.Outcome != cleanup.Refused
 	}
 	return did, ended
@@ -81,6 +83,18 @@ func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended bo
 // cleanWatch is the time to see that the card is clean afterwards: teardown takes 0.1 to 0.4 s (measured). Where
 // something stays and there is no time to see that, what was found before counts.
 const cleanWatch = 1500 * time.Millisecond
+
+// onCard adds the card that a process was listed on. One that only had a card open is on none.
+func (h *hook) onCard(f finding.Finding) finding.Finding {
+	for _, c := range h.cards {
+		r, _ := h.now.Snapshot.Reading(c.Device.ID)
+		if slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID }) {
+			f.GPU, f.Index = c.Device.ID, &c.Index
+			break
+		}
+	}
+	return f
+}
 
 // outcome words what became of one process.
 func outcome(h finding.Holder, r cleanup.Result) finding.Finding {

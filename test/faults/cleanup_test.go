@@ -97,12 +97,16 @@ func TestCleanUp(t *testing.T) {
 				t.Errorf("%v %+v", o, found)
 			}
 			for _, f := range found {
-				if f.Code == code.Ended && !strings.Contains(f.Observed, tt.ended) {
-					t.Errorf("%q, want %q", f.Observed, tt.ended)
+				if f.Code == code.Ended && (!strings.Contains(f.Observed, tt.ended) || f.Index == nil || *f.Index != 0) {
+					t.Errorf("%+v, want %q on GPU 0", f, tt.ended)
 				}
 				if f.Code == code.Orphan && tt.job != "" && f.Owner.Level != attrib.ByCgroup {
 					t.Errorf("owner %+v", f.Owner)
 				}
+			}
+			text := n.run(100).Ends[0].Report
+			if strings.Contains(text, "of your job was still on GPU 0 and was ended") != (tt.ended != "") {
+				t.Errorf("the user reads:\n%s", text)
 			}
 			alive := unix.Kill(p.PID, 0) == nil && !zombie(t, p.PID)
 			if alive != (tt.ended == "") {
