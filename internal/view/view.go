@@ -63,7 +63,7 @@ func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.E
 		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
 	}
 	for i, f := range e.Findings {
-		about(w, f, judged(e.Verdict, i), func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) })
+		about(w, f, judged(e.Verdict, i), e)
 	}
 }
 
@@ -152,18 +152,30 @@ func count(n int, one, more string) string {
 }
 
 // about writes one finding: what, whose by which evidence, and why it did not drain.
-func about(w io.Writer, f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) {
+func about(w io.Writer, f finding.Finding, j policy.Judged, e ledger.End) {
 	entry, _ := code.Lookup(f.Code)
-	where := ""
-	if f.Index != nil {
-		where = fmt.Sprintf(" GPU %d", *f.Index)
-	} else if f.GPU != "" {
-		where = " " + string(report.Clean(string(f.GPU), nameWidth))
-	}
-	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, where, entry.Title, j.Action)
-	for _, line := range details(f, j, at) {
+	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, place(f, e), entry.Title, j.Action)
+	for _, line := range details(f, j, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }) {
 		fmt.Fprintf(w, "    %s\n", line)
 	}
+}
+
+// place is the card of a finding: by Slurm's number where it is the job's, else by its id and device node.
+func place(f finding.Finding, e ledger.End) string {
+	switch {
+	case f.Index != nil:
+		return fmt.Sprintf(" GPU %d", *f.Index)
+	case f.GPU == "":
+		return ""
+	}
+	text := " " + string(report.Clean(string(f.GPU), nameWidth))
+	if e.Neighbours == nil {
+		return text
+	}
+	if r, ok := e.Neighbours.Reading(f.GPU); ok && r.Device.Minor != nil {
+		text += fmt.Sprintf(" (/dev/nvidia%d)", *r.Device.Minor)
+	}
+	return text
 }
 
 func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) []string {
@@ -194,7 +206,7 @@ func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Tim
 		add("search", fmt.Sprintf("every process of the node was looked into; %d may hold it", len(f.Candidates)))
 	}
 	if f.Owner != nil {
-		add("job", fmt.Sprintf("%d (uid %d), evidence: %s", f.Owner.Job, f.Owner.UID, evidence(f)))
+		add("job", fmt.Sprintf("%s (%s), evidence: %s", jobName(*f.Owner), user(f), evidence(f)))
 	}
 	add("seen", f.Observed)
 	add("unknown", f.Unknown)
@@ -205,7 +217,26 @@ func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Tim
 // mostCandidates is how many processes are listed for one finding; the record has them all.
 const mostCandidates = 8
 
-// kinds adds what kind of holder a process is, where it runs, and what it has open.
+// jobName names a job as its cgroup did: by SLUID where that is all there is.
+func jobName(o finding.Owner) string {
+	if o.Job == 0 {
+		return string(o.SLUID)
+	}
+	return fmt.Sprint(o.Job)
+}
+
+// user says whose the job is. Of one without a record nobody knows; its process's user is the next best.
+func user(f finding.Finding) string {
+	switch {
+	case f.Unknown == "":
+		return fmt.Sprintf("uid %d", f.Owner.UID)
+	case f.Holder == nil || f.Holder.Gone || f.Holder.Why != "":
+		return "uid unknown"
+	}
+	return fmt.Sprintf("uid unknown, its process runs as uid %d", f.Holder.UID)
+}
+
+// kinds adds what kind of holder a process is, where it runs, what it has open, and of a candidate its job.
 func kinds(h finding.Holder) string {
 	text := ""
 	if len(h.Classes) > 0 {
@@ -222,6 +253,9 @@ func kinds(h finding.Holder) string {
 	}
 	if len(h.Open) > 0 {
 		text += ", has open " + strings.Join(h.Open, " ")
+	}
+	if h.Owner != nil {
+		text += fmt.Sprintf(", job %s by %s", jobName(*h.Owner), h.Owner.Level)
 	}
 	return text
 }

@@ -109,15 +109,44 @@ func TestSnapshotAccountsForAllMemory(t *testing.T) {
 	}
 }
 
+// A job on a card it was not given may be one that nobody here knows: then its user is not root for that.
+func TestJobNamesATrespasser(t *testing.T) {
+	minor := 3
+	r := heir()
+	r.Ends[0].Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-3", Minor: &minor}}}}
+	r.Ends[0].Findings = []finding.Finding{
+		{
+			Code: code.Trespass, GPU: "GPU-3", Unknown: "in the cgroup of job 555, of which this node has no record",
+			Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}},
+			Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
+		},
+		{
+			Code: code.Trespass, GPU: "GPU-9", Unknown: "no record", Holder: &finding.Holder{Process: attrib.Process{PID: 71, Why: "denied"}},
+			Owner: &finding.Owner{SLUID: "s0123456789ABC", Level: attrib.BySighting},
+		},
+	}
+	var b strings.Builder
+	Job(&b, r)
+	for _, want := range []string{
+		"\n  BKD-TRESPASS GPU-3 (/dev/nvidia3): job on a card it was not given [warn]\n", "\n  BKD-TRESPASS GPU-9: job",
+		"    job:      555 (uid unknown, its process runs as uid 1001), evidence: cgroup (",
+		"    job:      s0123456789ABC (uid unknown), evidence: sighting (",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
 // Every candidate is named with what speaks for it, and whether the search was whole.
 func TestJobNamesCandidates(t *testing.T) {
 	f := finding.Finding{Code: code.Residue, GPU: card0, Searched: true, Candidates: []finding.Holder{{
 		Process: attrib.Process{PID: 71, UID: 1000, Name: "a) R (b\n", State: "S", Container: "docker:0123"},
-		Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"},
+		Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"}, Owner: &finding.Owner{Job: 7, Level: attrib.BySighting},
 	}}}
 	got := strings.Join(details(f, policy.Judged{}, func(time.Duration) time.Time { return time.Time{} }), "\n")
 	for _, want := range []string{
-		"maybe:    PID 71 (a) R (b", "uid 1000", "exported container", "in docker:0123", "has open nvidiactl",
+		"maybe:    PID 71 (a) R (b", "uid 1000", "exported container", "in docker:0123", "has open nvidiactl, job 7 by sighting",
 		"search:   every process of the node was looked into; 1 may hold it",
 	} {
 		if !strings.Contains(got, want) {
