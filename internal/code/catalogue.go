@@ -58,9 +58,9 @@ var catalogue = []Entry{
 			"started by an outside daemon are not fenced). Name the partition as shared if this is intended.",
 	},
 	{
-		Stray, Serious, Card, Node, "process from outside Slurm",
+		Stray, Serious, Card, Node, "process of no job that had this card",
 		"A process that belongs neither to the ended job nor to a live one came onto the card during the job: " +
-			"a login, a service, a container started by an outside daemon.",
+			"a login, a service, a container started by an outside daemon, or a process of another job that has ended.",
 		"End it or move it off the node; adopt logins with pam_slurm_adopt, fence devices with ConstrainDevices=yes.",
 	},
 	{

@@ -31,7 +31,9 @@ func TestCandidates(t *testing.T) {
 			"bookend:   Holder: process 71 (worker) since 08:51:40 has the card open"}},
 		{"a stopped one in a container", code.Phantom, dead, []finding.Holder{mine(71, attrib.Orphan, attrib.Stopped, attrib.Container)}, []string{
 			"bookend:   Holder: process 71 (worker) since 08:51:40 has the card open;",
-			"bookend:           stopped: kill -KILL ends it, in a container"}},
+			"bookend:           stopped; kill -9 71 ends it, in a container"}},
+		{"one that is ending", code.Phantom, dead, []finding.Holder{mine(71, attrib.Dying)}, []string{
+			"bookend:   Holder: process 71 (worker) since 08:51:40 has the card open; about", "bookend:           to end"}},
 		{"memory without a process", code.Residue, nil, []finding.Holder{mine(71), theirs}, []string{
 			"bookend:   Maybe:  process 71 (worker) since 08:51:40 has the driver open",
 			"bookend:   Maybe:  a process that is not yours"}},

@@ -112,8 +112,6 @@ bookend:   More:   for your admin: bookend show 42 on n1`},
 bookend: GPU 0 of n1 was not clean after your job
 bookend:   Found:  20480 MiB in use that no listed process accounts for
 bookend:   Who:    this job
-bookend:   Do:     end background processes before your script ends (wait, or
-bookend:           trap 'kill 0' EXIT)
 bookend:   More:   for your admin: bookend show 42 on n1`},
 	}
 	for _, tt := range tests {

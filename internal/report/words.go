@@ -227,8 +227,11 @@ func (s Scene) process(h *finding.Holder) string {
 func condition(h finding.Holder) string {
 	var all []string
 	for _, c := range h.Classes {
-		if words := conditions[c]; words != "" {
-			all = append(all, words)
+		switch {
+		case c == attrib.Stopped:
+			all = append(all, fmt.Sprintf("stopped; kill -9 %d ends it", h.PID))
+		case conditions[c] != "":
+			all = append(all, conditions[c])
 		}
 	}
 	if len(all) == 0 {
@@ -238,8 +241,7 @@ func condition(h finding.Holder) string {
 }
 
 var conditions = map[attrib.Class]string{
-	attrib.Stopped:   "stopped: kill -KILL ends it",
-	attrib.Dying:     "ending, but not ended",
+	attrib.Dying:     "about to end",
 	attrib.MPS:       "of CUDA MPS",
 	attrib.Container: "in a container",
 }
@@ -318,7 +320,7 @@ func (s Scene) clockTime(boot time.Duration) string {
 func (s Scene) who(f finding.Finding) string {
 	if f.Owner == nil {
 		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone {
-			return "no job: it was started outside Slurm, or lost its job"
+			return "no job that this node knows of"
 		}
 		return ""
 	}
@@ -342,9 +344,12 @@ func (s Scene) who(f finding.Finding) string {
 	return sure + "another user's job"
 }
 
+// blamed reports whether the job left a process behind, as far as its owner can tell: memory that nobody is named for,
+// not even as a candidate, is none that ending processes would have spared.
 func blamed(s Scene, told []finding.Finding) bool {
 	for _, f := range told {
-		if f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
+		somebody := f.Holder != nil || len(f.Candidates) > 0
+		if somebody && f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
 			return true
 		}
 	}

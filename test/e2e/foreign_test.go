@@ -119,7 +119,7 @@ func TestStray(t *testing.T) {
 	s.hooksRan("n1", "prolog 0", "epilog 13")
 	s.userReads(job, lines(gotClean, "ready", "", notCleanAfter,
 		"| bookend:   Found:  2518 MiB held by a process that is not yours",
-		"| bookend:   Who:    no job: it was started outside Slurm, or lost its job",
+		"| bookend:   Who:    no job that this node knows of",
 		"| bookend:   Means:  this node takes no new jobs until an admin has looked at it", moreAt(job))...)
 	s.showSays("n1", job, "end:", "DRAIN for BKD-STRAY (exit 13)", "(login)")
 }
