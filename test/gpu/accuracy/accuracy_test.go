@@ -107,7 +107,7 @@ func TestPerformanceComparesWithNvidiaSmi(t *testing.T) {
 }
 
 func TestNoRecords(t *testing.T) {
-	for _, page := range []string{accuracy(nil), performance(nil), accuracy([]record.File{}), performance([]record.File{sample})} {
+	for _, page := range []string{accuracy(nil), performance(nil, nil), accuracy([]record.File{}), performance([]record.File{sample})} {
 		if !strings.HasSuffix(page, noRecords) {
 			t.Errorf("does not say that there is no record:\n%s", page)
 		}

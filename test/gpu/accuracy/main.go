@@ -42,10 +42,31 @@ func pages(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	scans, err := scans(filepath.Join(root, "test/gpu/records"))
+	if err != nil {
+		return nil, err
+	}
 	return map[string]string{
 		filepath.Join(root, "docs/accuracy.md"):    accuracy(files),
-		filepath.Join(root, "docs/performance.md"): performance(files),
+		filepath.Join(root, "docs/performance.md"): performance(files, scans),
 	}, nil
+}
+
+// scans are the raw outputs of the scan benchmark, oldest first.
+func scans(folder string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(folder, "scan-*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, string(text))
+	}
+	return all, nil
 }
 
 // findRoot goes up to the folder with go.mod.

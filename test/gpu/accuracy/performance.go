@@ -21,7 +21,7 @@ makes such records.
 const yardstick = "nvidia-smi --query-gpu"
 
 // performance renders the page of timings.
-func performance(files []record.File) string {
+func performance(files []record.File, scans []string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return f.Timings == nil })
 	var b strings.Builder
 	b.WriteString(performanceHead)
@@ -37,8 +37,20 @@ func performance(files []record.File) string {
 		}
 		b.WriteString("\n\n" + timings(*t))
 	}
+	if len(scans) > 0 {
+		b.WriteString(scanHead)
+	}
+	for _, text := range scans {
+		b.WriteString("\n```\n" + strings.TrimSpace(text) + "\n```\n")
+	}
 	return b.String()
 }
+
+const scanHead = `
+## Search for holders
+What an epilog pays where memory is unexplained or a listed process is gone: every descriptor and mapping of every
+process of the node, and nothing where all is clean. No rival searches. ` + "`make bench-scan`" + ` measures it.
+`
 
 func timings(t record.Timings) string {
 	var base float64
