@@ -104,7 +104,7 @@ func Decide(p Process, s Scene) Owner {
 		}
 	}
 	if p.EnvJobID != 0 && !p.OfSystem() { // a job without GPUs has no record here, nor has one older than Bookend
-		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record", p.EnvJobID)}
+		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record for the time it started", p.EnvJobID)}
 	}
 	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{})}
 }
@@ -186,7 +186,7 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 			found = &r
 		}
 	}
-	if found == nil {
+	if found == nil || !found.Live() && p.Start > found.End { // after its end: of a later run, without a record, that may be live
 		return Record{}, None, false
 	}
 	return *found, ByEnvironment, true
