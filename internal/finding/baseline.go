@@ -120,6 +120,9 @@ func (s Scene) sharedByRecord(c Card) bool {
 	return slices.ContainsFunc(s.Others, func(o attrib.Record) bool { return o.Live() && o.MayHold(c.Device.ID) })
 }
 
+// longestStart is longer than a start takes, 5 s as shipped, between reading what was learned and its last look.
+const longestStart = 10 * time.Second
+
 // startedAtRest reports that a card which was not idle at the job's start carried nothing but the node's own.
 func (s Scene) startedAtRest(id gpu.ID) bool {
 	r, ok := s.Before.Snapshot.Reading(id)
@@ -131,6 +134,10 @@ func (s Scene) startedAtRest(id gpu.ID) bool {
 			return false
 		}
 	}
-	bytes, unknown := Unexplained(r, s.Limits, s.Baselines[id])
+	b := s.Baselines[id]
+	if b.At > s.Before.Snapshot.At-longestStart {
+		b = Baseline{} // the start did not have it: what it called dirty is not clean by hindsight
+	}
+	bytes, unknown := Unexplained(r, s.Limits, b)
 	return unknown == "" && bytes < s.Limits.Report
 }

@@ -3,6 +3,7 @@ package finding
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/gpu"
@@ -85,6 +86,29 @@ func TestResidents(t *testing.T) {
 	found := Compare(s)
 	if len(found) != 1 || found[0].Holder.PID != 70 || len(found[0].Doubts) != 0 {
 		t.Errorf("an orphan beside a service that was there before: %+v", found)
+	}
+}
+
+// What a start called dirty is not clean by hindsight: a baseline counts if the start had it.
+func TestBaselineLearnedTooLate(t *testing.T) {
+	before := side(at(100), settle.Flat, reading(48*mib))
+	for name, tt := range map[string]struct {
+		learned time.Duration
+		clean   bool
+	}{
+		"long before the start": {at(50), true},
+		"accepted by an admin":  {0, true},
+		"at the start":          {at(100), false},
+		"while it looked":       {at(97), false},
+		"since":                 {at(150), false},
+	} {
+		s := ending(side(at(200), settle.Flat, reading(20*gib+57*mib, listed(70, 20*gib)), orphan))
+		s.Before = &before
+		s.Baselines = map[gpu.ID]Baseline{card: {GPU: card, Bytes: 48 * mib, Holder: "dcgm.service", At: tt.learned}}
+		found := Compare(s)
+		if len(found) != 1 || found[0].Holder.PID != 70 || (len(found[0].Doubts) == 0) != tt.clean {
+			t.Errorf("%s: %+v", name, found)
+		}
 	}
 }
 
