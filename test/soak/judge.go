@@ -1,16 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
-	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
-	"bookend/internal/settle"
 	"bookend/test/soak/world"
 )
 
@@ -42,14 +38,21 @@ func (h *hook) judge() {
 	}
 }
 
-// keepStart remembers what lay on the job's cards: the first prolog counts.
+// keepStart remembers what lay on the job's cards: the first prolog counts, or the newest of a run without a name of
+// its own, for which each prolog seems to be another run's.
 func (h *hook) keepStart() {
-	if h.starts[h.job] != nil && h.starts[h.job].on {
+	for _, c := range h.job.Cards {
+		if h.said(c) {
+			h.dirty[dirtyLook{h.now.Snapshot.At, c}] = true
+		}
+	}
+	if old := h.starts[h.job]; old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
 		return
 	}
-	s := &start{stock: map[*world.Card]world.Stock{}, whole: h.damage.kind == whole, on: h.damage.kind != unwritten}
+	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, cards: map[*world.Card]startOn{}}
 	for _, c := range h.job.Cards {
-		s.stock[c] = h.node.Stock(c, h.sawAt)
+		stock := h.node.Stock(c, h.sawAt)
+		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck))}
 	}
 	h.starts[h.job] = s
 }
@@ -90,18 +93,14 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
-	case (s == nil || !s.on) && h.nameless():
-	case s == nil || !s.on:
+	case (s == nil || !s.on) && h.before != nil && h.nameless():
+	case s == nil || !s.on || h.before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case s.stock[c].Of(world.Stuck, world.Alive) >= h.limits.Report+tolerance(s.stock[c]):
-		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.stock[c]))
+	case h.dirty[dirtyLook{h.before.Snapshot.At, c}]:
+		h.fail(breach, "%s on %s, of which the start of job %d had something to say", f.Code, c.Device.ID, h.job.ID)
+	case s.cards[c].dirty() >= h.limits.Report:
+		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.cards[c].stock))
 	}
-}
-
-// nameless reports a run that Slurm gives no name of its own (22.05): its epilog takes the newest open record of the
-// job id, which may be an earlier run's that was left open.
-func (h *hook) nameless() bool {
-	return h.job.Restarts > 0 && !h.node.Site.SLUIDs && !h.node.Site.StartTimes
 }
 
 // tolerance is by how much a balance of a card may be off: the driver's share of a client was measured to lie within
@@ -122,13 +121,11 @@ func (h *hook) atStart() {
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.sawAt)
 		stuck := stock.Unlisted(world.Stuck)
-		if stuck <= finding.MaxBaseline && h.node.Shows(c) {
-			stuck = 0 // a service may be taken for its holder
-		}
+		stuck -= h.asService(c, stuck)
 		big := slices.ContainsFunc(stock, func(i world.Item) bool {
 			return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i)
 		})
-		if (big || stuck >= h.limits.Report+tolerance(stock)) && h.sawAt < c.Lost {
+		if (big || stuck >= h.limits.Report+tolerance(stock)+h.hidden(stock)) && h.sawAt < c.Lost {
 			h.tally.leaks++
 			if !h.said(c) {
 				h.fail(missedLeak, "%s at the start of job %d: %s", c.Device.ID, h.job.ID, inWords(stock))
@@ -152,15 +149,15 @@ func (h *hook) leak(c *world.Card) {
 	stock := h.node.Stock(c, h.sawAt)
 	var before world.Stock
 	if s != nil {
-		before = s.stock[c]
+		before = s.cards[c].stock
 	}
 	var stuck uint64 // that was not there before: a job need not leave its card cleaner
 	for _, i := range stock {
-		if i.Unlisted && i.Fate == world.Stuck && !before.Has(i.Chunk) && !shared(stock) {
+		if i.Unlisted && i.Fate == world.Stuck && !before.Has(i.Chunk) {
 			stuck += i.Held()
 		}
 	}
-	fresh := stuck >= before.Unlisted()+h.limits.Report+tolerance(stock, before)
+	fresh := stuck >= before.Unlisted()+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
 	for _, i := range stock {
 		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i)
 	}
@@ -198,7 +195,7 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || !h.ordered || s == nil || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.stock[c]) > 0 || h.slowUntil > 0 {
+	if h.again || !h.ordered || s == nil || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {
@@ -255,57 +252,6 @@ func (h *hook) candidates(stock world.Stock) (others int) {
 	return others + max(0, keepers-1)
 }
 
-// blames judges every owner that is named on evidence which counts as such.
-func (h *hook) blames() {
-	for _, f := range h.found {
-		if f.Owner == nil || f.Owner.Level == attrib.ByEnvironment || f.Owner.Level == attrib.None {
-			continue
-		}
-		c := h.card(f.GPU)
-		if c == nil {
-			continue
-		}
-		h.tally.blamed++
-		right, about := h.blamed(f, c)
-		switch {
-		case right:
-		case f.Owner.Level == attrib.ByExclusive: // worded "probably", and counted
-			h.tally.misguessed++
-		default:
-			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, f.Owner.Job, f.Owner.Level, inWords(about))
-		}
-	}
-}
-
-// blamed reports whether a finding's owner may be right, and what it is about.
-func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world.Stock) {
-	for _, i := range h.node.Stock(c, h.sawAt) {
-		listed := false
-		if f.Holder != nil {
-			i.Listed(h.sawAt, func(p *world.Process) { listed = listed || p.PID == f.Holder.PID })
-		}
-		if f.Holder != nil && listed || f.Holder == nil && i.Unlisted {
-			about = append(about, i)
-		}
-	}
-	if len(about) == 0 && f.Code == code.Trespass {
-		return true, nil // the look at other cards is an older one
-	}
-	for _, i := range about {
-		for _, j := range h.node.Blamable(i.Chunk) {
-			if j.ID == f.Owner.Job || f.Owner.Job == 0 && f.Owner.SLUID == j.SLUID || doubted(f, j) {
-				return true, about
-			}
-		}
-	}
-	return false, about
-}
-
-// doubted reports that a finding says itself that it may be that job's.
-func doubted(f finding.Finding, j *world.Job) bool {
-	return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", j.ID))
-}
-
 func (h *hook) card(id gpu.ID) *world.Card {
 	for _, c := range h.node.Cards {
 		if c.Device.ID == id {
@@ -313,71 +259,4 @@ func (h *hook) card(id gpu.ID) *world.Card {
 		}
 	}
 	return nil
-}
-
-// inWords tells what lies on a card.
-func inWords(s world.Stock) string {
-	text := ""
-	for _, i := range s {
-		whose := "nobody's"
-		if j := i.Creator.Job; j != nil {
-			whose = fmt.Sprintf("job %d's", j.ID)
-		}
-		text += fmt.Sprintf("[%d MiB of process %d, %s, %s, way %d, unlisted %v]", i.Bytes/world.MiB, i.Creator.PID, whose, i.Fate, i.Way, i.Unlisted)
-	}
-	if text == "" {
-		return "nothing there"
-	}
-	return text
-}
-
-// say tells a listener what the hook made of it all.
-func (h *hook) say() {
-	if h.tell == nil {
-		return
-	}
-	say := func(format string, args ...any) { h.tell(h.node.Boottime(h.node.Now), fmt.Sprintf(format, args...)) }
-	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.verdict.Action, h.verdict.Exit, h.node.Boottime(h.sawAt).Seconds())
-	for _, c := range h.cards {
-		curve := h.now.Curves[c.Device.ID]
-		r, _ := h.now.Snapshot.Reading(c.Device.ID)
-		say("  %s: %s, %d looks over %.2f s, used %d MiB, listed %v", c.Device.ID, curve.State, curve.Looks, curve.Span.Seconds(), r.Memory.Used.Bytes/world.MiB, r.Processes)
-		if curve.State == settle.Clean && len(h.node.Stock(h.card(c.Device.ID), h.sawAt)) > 0 {
-			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.sawAt)))
-		}
-	}
-	for i, f := range h.found {
-		say("  %s %s %d MiB %q", f.Code, f.GPU, f.Bytes.Bytes/world.MiB, f.Unknown)
-		if f.Holder != nil {
-			say("    holder %+v", f.Holder.Process)
-		}
-		if f.Owner != nil {
-			say("    owner job %d %s, %s", f.Owner.Job, f.Owner.SLUID, f.Owner.Level)
-		}
-		for _, other := range f.Candidates {
-			say("    candidate %+v", other.Process)
-		}
-		say("    doubts %q, action %s", f.Doubts, h.verdict.Judged[i].Action)
-	}
-}
-
-// passesFor reports a process without a mark whose user has a live job on the card by right.
-func (h *hook) passesFor(i world.Item) bool {
-	return slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
-		return j != h.job && (j.Live || j.Closed == 0) && j.UID == i.Creator.UID && j.Has(i.Card)
-	})
-}
-
-// sharesOnRecord reports another job of the card that has begun, as far as records tell: of one whose prolog is still to
-// come no hook can know.
-func (h *hook) sharesOnRecord(c *world.Card) bool {
-	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool {
-		has := slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == c.Device.ID })
-		return r.Job.ID != h.job.ID && !r.Closed() && has
-	})
-}
-
-// shared reports memory that two processes are listed for: as much of the rest cannot be told.
-func shared(stock world.Stock) bool {
-	return slices.ContainsFunc(stock, func(i world.Item) bool { return i.Way == world.Imported })
 }

@@ -69,16 +69,35 @@ type pair struct {
 	failures []failure
 	seed, n  uint64
 	starts   map[*world.Job]*start
-	ordered  bool // nothing was lost or left out so far
+	dirty    map[dirtyLook]bool // cards on which a prolog found something
+	ordered  bool               // nothing was lost or left out so far
 	tell     func(at time.Duration, text string)
 }
 
 // start is what truly lay on a job's cards when its first prolog was done.
 type start struct {
-	stock  map[*world.Card]world.Stock
+	cards  map[*world.Card]startOn
 	whole  bool // its look was undamaged
 	on     bool // its record was written
 	reruns int  // epilogs that were judged
+}
+
+// dirtyLook is a prolog's last look at a card: CLOCK_BOOTTIME, which its record has.
+type dirtyLook struct {
+	at   time.Duration
+	card *world.Card
+}
+
+// startOn is a job's start on one of its cards.
+type startOn struct {
+	stock     world.Stock
+	asService uint64 // of what was stuck there, what may have passed for a service's
+}
+
+// dirty is what lay there that no start may be called clean with, less what no hook can tell.
+func (s startOn) dirty() uint64 {
+	lay := s.stock.Of(world.Stuck, world.Alive)
+	return lay - min(lay, s.asService+tolerance(s.stock))
 }
 
 // shipped is the configuration as shipped, made to drain.
@@ -93,7 +112,7 @@ func shipped() config.Config {
 func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	t := cfg.Thresholds
 	p = &pair{
-		cfg: cfg, seed: seed, n: n, ordered: true, tell: tell, starts: map[*world.Job]*start{},
+		cfg: cfg, seed: seed, n: n, ordered: true, tell: tell, starts: map[*world.Job]*start{}, dirty: map[dirtyLook]bool{},
 		limits: finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)},
 		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}

@@ -46,7 +46,7 @@ func (n *Node) hold(p *Process, c *Card, bytes uint64) *Chunk {
 
 func (n *Node) chunk(p *Process, c *Card, way Way, bytes uint64) *Chunk {
 	ch := &Chunk{
-		Card: c, Way: way, Bytes: min(bytes, c.room()), Creator: p, Holders: []*Process{p}, Since: n.Now,
+		Card: c, Way: way, Bytes: min(bytes, c.room(n.Now)), Creator: p, Holders: []*Process{p}, Since: n.Now,
 		gone: Forever, teardown: n.between(100*time.Millisecond, 400*time.Millisecond), pieces: n.percent(40),
 	}
 	if way == Pinned {
@@ -73,10 +73,12 @@ func (n *Node) share(ch *Chunk, q *Process) {
 }
 
 // room is what may still be taken of a card.
-func (c *Card) room() uint64 {
+func (c *Card) room(now time.Duration) uint64 {
 	used := 64 * MiB
 	for _, ch := range c.chunks {
-		used += ch.Bytes + ch.Overhead
+		if !ch.freed(now) {
+			used += ch.Bytes + ch.Overhead
+		}
 	}
 	if used+2*MiB > c.Total {
 		return 2 * MiB
@@ -124,9 +126,16 @@ func (ch *Chunk) shown(at time.Duration) uint64 {
 // Moves reports memory that its owner takes and frees all the time.
 func (ch *Chunk) Moves() bool { return ch.wave > 0 }
 
-// sweep forgets what is gone for good.
+// freed reports memory that is gone for good.
+func (ch *Chunk) freed(at time.Duration) bool { return at >= ch.gone && at-ch.gone >= ch.teardown }
+
+// remembered is how long a card keeps what was freed: a hook is judged at its end as of its last look, which lies
+// back by less than a hook may take.
+const remembered = 20 * time.Second
+
+// sweep forgets what was freed long ago.
 func (c *Card) sweep(now time.Duration) {
-	c.chunks = slices.DeleteFunc(c.chunks, func(ch *Chunk) bool { return now >= ch.gone && now-ch.gone >= ch.teardown })
+	c.chunks = slices.DeleteFunc(c.chunks, func(ch *Chunk) bool { return ch.freed(now - remembered) })
 }
 
 // Listed are the PIDs under which the driver lists a chunk.

@@ -53,7 +53,9 @@ type Card struct {
 	Lost   time.Duration // when it fell off the bus, Forever when it does not
 	// Changed is when what lies on it, or who is listed for that, changed last.
 	Changed time.Duration
-	chunks  []*Chunk
+	// Served is true once a service has had it open in this epoch.
+	Served bool
+	chunks []*Chunk
 }
 
 // total is what an H200 has.

@@ -53,6 +53,9 @@ func (n *Node) service(name string, set func(*Process)) {
 		p.Service = name + ".service"
 	}
 	set(p)
+	for _, c := range n.Cards {
+		c.Served = c.Served || n.Shows(c)
+	}
 	if n.oneIn(6) {
 		n.After(n.between(0, 300*time.Second), func() {
 			if !p.Dead {

@@ -95,7 +95,7 @@ func (n *Node) reload() {
 		n.end(p)
 	}
 	for _, c := range n.Cards {
-		c.chunks = nil
+		c.chunks, c.Served = nil, false
 	}
 	n.newEpoch()
 	n.dead = nil

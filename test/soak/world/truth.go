@@ -39,7 +39,7 @@ type Stock []Item
 func (n *Node) Stock(c *Card, asOf time.Duration) Stock {
 	var s Stock
 	for _, ch := range c.chunks {
-		if ch.Since > asOf || asOf >= ch.gone && asOf-ch.gone >= ch.teardown {
+		if ch.Since > asOf || ch.freed(asOf) {
 			continue
 		}
 		unlisted := true

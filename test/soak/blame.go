@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/test/soak/world"
+)
+
+// blames judges every owner that is named on evidence which counts as such.
+func (h *hook) blames() {
+	for _, f := range h.found {
+		if f.Owner == nil || f.Owner.Level == attrib.ByEnvironment || f.Owner.Level == attrib.None {
+			continue
+		}
+		c := h.card(f.GPU)
+		if c == nil {
+			continue
+		}
+		h.tally.blamed++
+		right, about := h.blamed(f, c)
+		switch {
+		case right:
+		case f.Owner.Level == attrib.ByExclusive: // worded "probably", and counted
+			h.tally.misguessed++
+		default:
+			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, f.Owner.Job, f.Owner.Level, inWords(about))
+		}
+	}
+}
+
+// blamed reports whether a finding's owner may be right, and what it is about.
+func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world.Stock) {
+	for _, i := range h.node.Stock(c, h.sawAt) {
+		listed := false
+		if f.Holder != nil {
+			i.Listed(h.sawAt, func(p *world.Process) { listed = listed || p.PID == f.Holder.PID })
+		}
+		if f.Holder != nil && listed || f.Holder == nil && i.Unlisted {
+			about = append(about, i)
+		}
+	}
+	if len(about) == 0 && f.Code == code.Trespass {
+		return true, nil // the look at other cards is an older one
+	}
+	for _, i := range about {
+		for _, j := range h.node.Blamable(i.Chunk) {
+			if j.ID == f.Owner.Job || f.Owner.Job == 0 && f.Owner.SLUID == j.SLUID || doubted(f, j) {
+				return true, about
+			}
+		}
+	}
+	return false, about
+}
+
+// doubted reports that a finding says itself that it may be that job's.
+func doubted(f finding.Finding, j *world.Job) bool {
+	return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", j.ID))
+}

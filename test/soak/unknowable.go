@@ -1,0 +1,66 @@
+package main
+
+import (
+	"slices"
+
+	"bookend/internal/finding"
+	"bookend/internal/ledger"
+	"bookend/test/soak/world"
+)
+
+// What no hook can know from its records and readings, and is therefore not asked for.
+
+// unnamed reports a site whose Slurm gives a run no name of its own (22.05): an epilog takes the newest record of the
+// job id.
+func (h *hook) unnamed() bool { return !h.node.Site.SLUIDs && !h.node.Site.StartTimes }
+
+// nameless reports a run whose epilog may find an earlier run's record, which was left open.
+func (h *hook) nameless() bool { return h.job.Restarts > 0 && h.unnamed() }
+
+// asService is how much of what nobody is listed for may pass for a service's: as much as a baseline may explain while one
+// has the card open, and later in its epoch what was learned of it, for a look at a clean card asks nobody whether the
+// service still runs.
+func (h *hook) asService(c *world.Card, unlisted uint64) uint64 {
+	switch {
+	case unlisted <= finding.MaxBaseline && h.node.Shows(c):
+		return unlisted
+	case c.Served:
+		return min(unlisted, h.baselines[c.Device.ID].Bytes)
+	}
+	return 0
+}
+
+// passesFor reports a process without a mark whose user has a live job on the card by right, or one that lives on record:
+// its epilog did not run, or left no record.
+func (h *hook) passesFor(i world.Item) bool {
+	live := slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
+		return j != h.job && (j.Live || j.Closed == 0) && j.UID == i.Creator.UID && j.Has(i.Card)
+	})
+	return live || slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool {
+		return r.Job.UID == i.Creator.UID && h.openOn(i.Card, r)
+	})
+}
+
+// sharesOnRecord reports another job of the card that has begun, as far as records tell: of one whose prolog is still to
+// come no hook can know.
+func (h *hook) sharesOnRecord(c *world.Card) bool {
+	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool { return h.openOn(c, r) })
+}
+
+// openOn reports another job's record that has the card and no end.
+func (h *hook) openOn(c *world.Card, r ledger.Run) bool {
+	has := slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return d.Device.ID == c.Device.ID })
+	return r.Job.ID != h.job.ID && !r.Closed() && has
+}
+
+// hidden is what a balance lacks because of shared memory: each process that shares it is listed for all of it, so that
+// as much of the rest passes for theirs.
+func (h *hook) hidden(stock world.Stock) uint64 {
+	var sum uint64
+	for _, i := range stock {
+		listed := uint64(0)
+		i.Listed(h.sawAt, func(*world.Process) { listed++ })
+		sum += i.Bytes * (max(1, listed) - 1)
+	}
+	return sum
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+
+	"bookend/internal/settle"
+	"bookend/test/soak/world"
+)
+
+// inWords tells what lies on a card.
+func inWords(s world.Stock) string {
+	text := ""
+	for _, i := range s {
+		whose := "nobody's"
+		if j := i.Creator.Job; j != nil {
+			whose = fmt.Sprintf("job %d's", j.ID)
+		}
+		text += fmt.Sprintf("[%d MiB of process %d, %s, %s, way %d, unlisted %v]", i.Bytes/world.MiB, i.Creator.PID, whose, i.Fate, i.Way, i.Unlisted)
+	}
+	if text == "" {
+		return "nothing there"
+	}
+	return text
+}
+
+// say tells a listener what the hook made of it all.
+func (h *hook) say() {
+	if h.tell == nil {
+		return
+	}
+	say := func(format string, args ...any) { h.tell(h.node.Boottime(h.node.Now), fmt.Sprintf(format, args...)) }
+	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.verdict.Action, h.verdict.Exit, h.node.Boottime(h.sawAt).Seconds())
+	for _, c := range h.cards {
+		curve := h.now.Curves[c.Device.ID]
+		r, _ := h.now.Snapshot.Reading(c.Device.ID)
+		say("  %s: %s, %d looks over %.2f s, used %d MiB, listed %v", c.Device.ID, curve.State, curve.Looks, curve.Span.Seconds(), r.Memory.Used.Bytes/world.MiB, r.Processes)
+		if curve.State == settle.Clean && len(h.node.Stock(h.card(c.Device.ID), h.sawAt)) > 0 {
+			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.sawAt)))
+		}
+	}
+	for i, f := range h.found {
+		say("  %s %s %d MiB %q", f.Code, f.GPU, f.Bytes.Bytes/world.MiB, f.Unknown)
+		if f.Holder != nil {
+			say("    holder %+v", f.Holder.Process)
+		}
+		if f.Owner != nil {
+			say("    owner job %d %s, %s", f.Owner.Job, f.Owner.SLUID, f.Owner.Level)
+		}
+		for _, other := range f.Candidates {
+			say("    candidate %+v", other.Process)
+		}
+		say("    doubts %q, action %s", f.Doubts, h.verdict.Judged[i].Action)
+	}
+}
