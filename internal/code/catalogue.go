@@ -95,14 +95,6 @@ var catalogue = []Entry{
 			"outside daemon are not fenced). If the sharing is intended, name the partition in slurm.shared_partitions.",
 	},
 	{
-		Untraced, Note, Own, Node, "not everything was looked at",
-		"Something on a card is unexplained, and the search of the node's processes for its holder failed or was not " +
-			"finished: the holder may be one that was not looked into, so nothing is certain enough to drain for. Or the " +
-			"node's other cards could not be looked at: then no job on a card that it was not given is found there.",
-		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
-			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
-	},
-	{
 		Unjudged, Note, Card, Node, "memory of this card says nothing",
 		"What is in use on this card does not tell what a job left: its memory belongs to the operating system, which keeps " +
 			"files in it (GH200, GB200), it is a virtual GPU, or a whole card in MIG mode. Its processes are judged, its " +
@@ -185,6 +177,14 @@ var catalogue = []Entry{
 		"Report it with the backend's version.",
 	},
 
+	{
+		Untraced, Note, Own, Node, "not everything was looked at",
+		"Something on a card is unexplained, and Bookend's search of the node's processes for its holder failed or was not " +
+			"finished: the holder may be one that was not looked into, so nothing is certain enough to drain for. Or the " +
+			"node's other cards could not be looked at: then no job on a card that it was not given is found there.",
+		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
+			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
+	},
 	{
 		Ambiguous, Warning, Own, Site, "cannot tell which cards",
 		"Slurm's numbers could not be mapped to cards with certainty, so no card was judged.",

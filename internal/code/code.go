@@ -40,7 +40,6 @@ const (
 	Unread  Code = "BKD-UNREAD"
 	// Trespass is about a card that is not the hook's job's.
 	Trespass Code = "BKD-TRESPASS"
-	Untraced Code = "BKD-UNTRACED"
 	Unjudged Code = "BKD-UNJUDGED"
 	Ended    Code = "BKD-ENDED"
 
@@ -59,6 +58,7 @@ const (
 	BackendVersion Code = "BKD-BK-VERSION"
 	BackendFlood   Code = "BKD-BK-FLOOD"
 
+	Untraced    Code = "BKD-UNTRACED"
 	Ambiguous   Code = "BKD-AMBIGUOUS"
 	NoRecord    Code = "BKD-NORECORD"
 	Again       Code = "BKD-AGAIN"

@@ -74,7 +74,6 @@ var shipped = []struct {
 	{code.Missing, Warn, Warn},
 	{code.Unread, Warn, Warn},
 	{code.Trespass, Warn, Warn},
-	{code.Untraced, Note, Note},
 	{code.Unjudged, Note, Note},
 	{code.Ended, Note, Note},
 
@@ -93,6 +92,7 @@ var shipped = []struct {
 	{code.BackendVersion, Warn, Warn},
 	{code.BackendFlood, Warn, Warn},
 
+	{code.Untraced, Note, Note},
 	{code.Ambiguous, Warn, Warn},
 	{code.NoRecord, Note, Note},
 	{code.Again, Note, Note},

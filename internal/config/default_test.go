@@ -142,6 +142,7 @@ func TestCleanUpFitsTheShippedTimes(t *testing.T) {
 	}
 	for text, fits := range map[string]bool{
 		"clean_up: {enabled: true}":                                               true,
+		"clean_up: {enabled: true, grace: 3s}":                                    true,
 		"clean_up: {enabled: true, grace: 4s}":                                    false,
 		"clean_up: {enabled: false, grace: 4s}":                                   true,
 		"clean_up: {enabled: true, grace: 4s}\ndeadlines: {epilog: {total: 16s}}": true,
