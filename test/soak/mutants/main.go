@@ -3,8 +3,8 @@
 //
 //	mutants [--pairs N] [--seed S] [--only TEXT]
 //
-// It is run in the root of the tree. Exit codes: 0 every mistake was noticed, 1 one was not, 64 usage, or a mistake
-// that cannot be planted any more because its line has changed.
+// It is run in the root of the tree. Exit codes: 0 every mistake was noticed, 1 one was not, or the judgement fails on
+// these pairs as it is, 64 usage, or a mistake that cannot be planted any more because its line has changed.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	exitSurvived = 1
-	exitUsage    = 64
+	exitWrong = 1
+	exitUsage = 64
 )
 
 // experiment is how each mutant is tried.
@@ -30,108 +30,110 @@ type experiment struct {
 	folder string
 	pairs  uint64
 	seed   uint64
-	known  map[uint64]bool // pairs that fail without any mutant
 }
 
 func main() {
-	survived, err := run(os.Args[1:])
-	if err != nil {
+	wrong, err := run(os.Args[1:])
+	switch {
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(exitUsage)
-	}
-	if survived > 0 {
-		fmt.Fprintf(os.Stderr, "mutants: %d survived\n", survived)
-		os.Exit(exitSurvived)
+	case wrong != "":
+		fmt.Fprintln(os.Stderr, "mutants:", wrong)
+		os.Exit(exitWrong)
 	}
 }
 
-func run(args []string) (survived int, err error) {
-	e := experiment{known: map[uint64]bool{}}
+// run tries the judgement as it is, of which nothing must be noticed, then every mutant. It returns what was wrong.
+func run(args []string) (wrong string, err error) {
+	var e experiment
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.Uint64Var(&e.pairs, "pairs", 100_000, "pairs within which a mutant must be noticed")
 	flags.Uint64Var(&e.seed, "seed", 1, "seed of all chance")
 	only := flags.String("only", "", "try the mutants alone whose name contains `TEXT`")
 	if err := flags.Parse(args); err != nil {
-		return 0, fmt.Errorf("read arguments: %w", err)
+		return "", fmt.Errorf("read arguments: %w", err)
 	}
 	if e.folder, err = os.MkdirTemp("", "bookend-mutants-"); err != nil {
-		return 0, fmt.Errorf("make folder: %w", err)
+		return "", fmt.Errorf("make folder: %w", err)
 	}
 	defer os.RemoveAll(e.folder)
-	found, err := e.try(mutant{name: "nothing changed"})
+	noticed, err := e.try(mutant{name: "nothing changed"})
 	if err != nil {
-		return 0, err
+		return "", err
 	}
-	for n := range found {
-		e.known[n] = true
+	if noticed.by != "" {
+		return fmt.Sprintf("pair %d of seed %d fails without any mutant: %s", noticed.pair, e.seed, noticed.by), nil
 	}
-	if len(found) > 0 {
-		fmt.Printf("%d pairs of seed %d fail without any mutant; they count for none\n", len(found), e.seed)
-	}
+	survived := 0
 	const row = "%-46s  %-20s  %s\n"
 	fmt.Printf(row, "mutant", "noticed after", "by")
 	for _, m := range mutants {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}
-		found, err := e.try(m)
-		if err != nil {
-			return survived, err
-		}
-		if first, kind, any := e.first(found); any {
-			fmt.Printf(row, m.name, fmt.Sprintf("%d pairs", first+1), kind)
-		} else {
+		noticed, err := e.try(m)
+		switch {
+		case err != nil:
+			return "", err
+		case noticed.by != "":
+			fmt.Printf(row, m.name, fmt.Sprintf("%d pairs", noticed.pair+1), noticed.by)
+		default:
 			survived++
 			fmt.Printf(row, m.name, fmt.Sprintf("not in %d pairs", e.pairs), "NOTHING")
 		}
 	}
-	return survived, nil
+	if survived > 0 {
+		return fmt.Sprintf("%d survived", survived), nil
+	}
+	return "", nil
 }
 
-// first is the first pair that fails with a mutant and not without.
-func (e experiment) first(found map[uint64]string) (n uint64, kind string, any bool) {
-	for pair, k := range found {
-		if !e.known[pair] && (!any || pair < n) {
-			n, kind, any = pair, k, true
-		}
-	}
-	return n, kind, any
+// notice is the first pair that failed, and the kind of its first failure; none where by is empty.
+type notice struct {
+	pair uint64
+	by   string
 }
 
 var line = regexp.MustCompile(`^([a-z ]+): .*\(--replay \d+:(\d+)\)$`)
 
-// try builds the soak with a mutant and returns the pairs that fail, each with what first went wrong in it.
-func (e experiment) try(m mutant) (map[uint64]string, error) {
+// try builds the soak with a mutant, none where it names no file, and runs it until something fails.
+func (e experiment) try(m mutant) (notice, error) {
 	program := filepath.Join(e.folder, "soak")
 	args := []string{"build", "-o", program}
 	if m.file != "" {
 		overlay, err := e.plant(m)
 		if err != nil {
-			return nil, err
+			return notice{}, err
 		}
 		args = append(args, "-overlay", overlay)
 	}
 	if out, err := exec.Command("go", append(args, "./test/soak")...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build %q: %w: %s", m.name, err, out)
+		return notice{}, fmt.Errorf("build %q: %w: %s", m.name, err, out)
 	}
-	enough := 1
-	if m.file == "" || len(e.known) > 0 {
-		enough = 1 << 30
-	}
-	out, err := exec.Command(program, "-pairs", fmt.Sprint(e.pairs), "-seed", fmt.Sprint(e.seed), "-enough", fmt.Sprint(enough)).Output()
+	out, err := exec.Command(program, "-pairs", fmt.Sprint(e.pairs), "-seed", fmt.Sprint(e.seed), "-enough", "1").Output()
 	if ended := new(exec.ExitError); err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 1) {
-		return nil, fmt.Errorf("run %q: %w", m.name, err)
+		return notice{}, fmt.Errorf("run %q: %w", m.name, err)
 	}
-	found := map[uint64]string{}
-	for text := range strings.Lines(string(out)) {
+	n, readErr := firstOf(string(out))
+	if err != nil && n.by == "" && readErr == nil {
+		readErr = fmt.Errorf("run %q: it failed without saying at which pair", m.name)
+	}
+	return n, readErr
+}
+
+// firstOf reads the soak's report, whose failures come in the order of their pairs.
+func firstOf(out string) (notice, error) {
+	for text := range strings.Lines(out) {
 		if parts := line.FindStringSubmatch(strings.TrimSpace(text)); parts != nil {
-			n, _ := strconv.ParseUint(parts[2], 10, 64)
-			if _, had := found[n]; !had {
-				found[n] = parts[1]
+			n, err := strconv.ParseUint(parts[2], 10, 64)
+			if err != nil {
+				return notice{}, fmt.Errorf("read the soak's report: %w", err)
 			}
+			return notice{n, parts[1]}, nil
 		}
 	}
-	return found, nil
+	return notice{}, nil
 }
 
 // plant writes the mutant's source and the overlay that puts it in the place of the real one.

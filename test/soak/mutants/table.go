@@ -27,8 +27,8 @@ var mutants = []mutant{
 	},
 	{
 		"PID reuse ignored", "internal/look/look.go",
-		`stranger := known && lists(r, p.PID) && now.Why == "" && now.Start != start`,
-		`stranger := known && lists(r, p.PID) && now.Why == "" && now.Gone != (start == 0)`,
+		`stranger := known && lists(r, p) && now.Why == "" && (now.Start != start || now.Gone && !lists(r, p, sameBytes))`,
+		`stranger := known && lists(r, p) && now.Why == "" && now.Gone != (start == 0)`,
 	},
 	{
 		"sighting of another start time counted", "internal/attrib/decide.go",
