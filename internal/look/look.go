@@ -48,6 +48,7 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 	if o.dropStrangers(side) {
 		side, looks = o.watch(e)
 	}
+	disown(side)
 	if !anyFlat(side) {
 		return side, o.Cards
 	}
@@ -106,6 +107,24 @@ func (o *Order) dropStrangers(side finding.Side) bool {
 		o.Rule.Expect = expect
 	}
 	return found
+}
+
+// disown forgets what /proc said of a PID whose process started after the look that lists it: the one that was listed
+// has ended, and its number is another's.
+func disown(side finding.Side) {
+	snapshots := []gpu.Snapshot{side.Snapshot}
+	if side.Neighbours != nil {
+		snapshots = append(snapshots, *side.Neighbours)
+	}
+	for _, s := range snapshots {
+		for _, r := range s.Readings {
+			for _, p := range r.Processes {
+				if now := side.Processes[p.PID]; s.At > 0 && now.Why == "" && now.Start > s.At {
+					side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID was another process's when the card was read"}
+				}
+			}
+		}
+	}
 }
 
 // lists reports whether a process is listed, and passes every further test.

@@ -177,3 +177,22 @@ func TestIdentified(t *testing.T) {
 		t.Errorf("cards %+v, curves %+v", cards, side.Curves)
 	}
 }
+
+// A look may wait for the driver: who has the PID by the time that /proc is read need not be who was listed.
+func TestPIDOfAYoungerProcess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		start time.Duration
+		known bool
+	}{
+		"older than the look":    {9 * time.Second, true},
+		"started as it was read": {16 * time.Second, true},
+		"younger":                {16*time.Second + attrib.Tick, false},
+	} {
+		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)})}}
+		e.who = map[int]attrib.Process{70: {PID: 70, Start: tt.start, UID: 1001}}
+		side, _ := Take(e, order())
+		if got := side.Processes[70]; (got.Why == "") != tt.known || got.UID == 1001 != tt.known {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
