@@ -221,6 +221,9 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	if f.Code == code.Phantom || f.Owner == nil { // the record of who left it is from closer by
 		f.Owner = s.blame(f, f.Owner, owners, true)
 	}
+	if !s.ending() && f.Owner != nil && attrib.ByExclusive.Weaker(f.Owner.Level) {
+		f.Owner.Level = attrib.ByExclusive // a start does not wait until the memory of who has just ended is back
+	}
 	return f, true
 }
 

@@ -71,6 +71,22 @@ func TestPhantomHolder(t *testing.T) {
 	}
 }
 
+// A start does not wait for the memory of who has just ended: that it is who has the card open that holds it is a guess.
+func TestPhantomAtTheStart(t *testing.T) {
+	child := attrib.Process{PID: 71, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}
+	now := side(at(100), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true})
+	s := searched(now, onCard(child, 3))
+	s.Before, s.Job.Context = nil, slurm.Prolog
+	s.Others = []attrib.Record{{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(90)}}
+	found := Compare(s)
+	if len(found) != 1 || found[0].Owner == nil || found[0].Owner.Job != 9 || found[0].Owner.Level != attrib.ByExclusive {
+		t.Errorf("found %+v", found)
+	}
+	if len(found) == 1 && (len(found[0].Candidates) != 1 || found[0].Candidates[0].Owner.Level != attrib.ByCgroup) {
+		t.Errorf("whose the candidate is remains proven: %+v", found[0].Candidates)
+	}
+}
+
 // Who may hold memory that no process is listed for: whoever has the driver open and nothing that explains why.
 func TestExportedCandidates(t *testing.T) {
 	keeper := attrib.Process{PID: 71, UID: alice, Start: at(151), Name: "keeper"}
