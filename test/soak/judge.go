@@ -93,7 +93,7 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
-	case (s == nil || !s.on) && h.before != nil && h.nameless():
+	case h.before != nil && h.nameless() && h.before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
 	case s == nil || !s.on || h.before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
 	case h.dirty[dirtyLook{h.before.Snapshot.At, c}]:
@@ -157,7 +157,7 @@ func (h *hook) leak(c *world.Card) {
 			stuck += i.Held()
 		}
 	}
-	fresh := stuck >= before.Unlisted()+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
+	fresh := stuck >= max(before.Unlisted(), h.learned(c))+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
 	for _, i := range stock {
 		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i)
 	}

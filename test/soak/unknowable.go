@@ -21,13 +21,18 @@ func (h *hook) nameless() bool { return h.job.Restarts > 0 && h.unnamed() }
 // has the card open, and later in its epoch what was learned of it, for a look at a clean card asks nobody whether the
 // service still runs.
 func (h *hook) asService(c *world.Card, unlisted uint64) uint64 {
-	switch {
-	case unlisted <= finding.MaxBaseline && h.node.Shows(c):
+	if unlisted <= finding.MaxBaseline && h.node.Shows(c) {
 		return unlisted
-	case c.Served:
-		return min(unlisted, h.baselines[c.Device.ID].Bytes)
 	}
-	return 0
+	return min(unlisted, h.learned(c))
+}
+
+// learned is what a card's baseline explains, where there was a service to learn it from.
+func (h *hook) learned(c *world.Card) uint64 {
+	if !c.Served {
+		return 0
+	}
+	return h.baselines[c.Device.ID].Bytes
 }
 
 // passesFor reports a process without a mark whose user has a live job on the card by right, or one that lives on record:
