@@ -139,9 +139,11 @@ func lists(r gpu.Reading, want gpu.ExpectedProcess, tests ...func(gpu.Process, g
 	})
 }
 
+// slack is how far, in bytes, two figures of what is left may lie apart and still be of one thing.
+const slack = 8 << 20
+
 // sameBytes tells one dead PID from another: what is left under it was measured not to move.
 func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
-	const slack = 8 << 20
 	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= slack
 }
 
@@ -191,6 +193,7 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	more := e.Watch(again)
 	looks = append(looks, more...)
 	if len(more) > 0 {
+		o.outdate(side, more[len(more)-1])
 		side.Snapshot = more[len(more)-1]
 	}
 	ended := o.endedSince(e, *side)
@@ -204,6 +207,26 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 			curve.State, curve.Steady = settle.Moving, false // nobody can say that it is still so
 		}
 		side.Curves[id] = curve
+	}
+}
+
+// outdate notes that memory which nobody is listed for appeared after the search for holders: who came with it was not
+// looked into.
+func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
+	if side.Scan == nil || side.Scan.Partial != "" {
+		return
+	}
+	for _, c := range o.Cards {
+		r, _ := side.Snapshot.Reading(c.Device.ID)
+		searched, unknown := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
+		r, _ = last.Reading(c.Device.ID)
+		bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
+		if bytes > searched+slack || unknown != "" && bytes > 0 {
+			scan := *side.Scan
+			scan.Partial = "memory appeared after the search"
+			side.Scan = &scan
+			return
+		}
 	}
 }
 
@@ -227,6 +250,9 @@ func (o Order) endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
 		for _, p := range r.Processes {
 			before := side.Processes[p.PID]
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
+			if after := now[p.PID]; before.Start != 0 && after.Why == "" && !after.Gone && after.Start != before.Start {
+				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID became another process's"}
+			}
 		}
 	}
 	for _, h := range holdings(side) {

@@ -196,3 +196,44 @@ func TestPIDOfAYoungerProcess(t *testing.T) {
 		}
 	}
 }
+
+// Who came after the search was not looked into.
+func TestMemoryAfterTheSearch(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last    uint64
+		partial bool
+	}{
+		"as much as then": {2 * gib, false},
+		"a little more":   {2*gib + 4*mib, false},
+		"less":            {gib, false},
+		"more":            {3 * gib, true},
+	} {
+		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib), looks(20, 7, tt.last)}}
+		side, _ := Take(e, order())
+		if side.Scan == nil || (side.Scan.Partial != "") != tt.partial {
+			t.Errorf("%s: %+v", name, side.Scan)
+		}
+	}
+}
+
+// A PID that became another's between the two questions says nothing of who is listed.
+func TestPIDReusedSince(t *testing.T) {
+	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)}
+	for name, tt := range map[string]struct {
+		later attrib.Process
+		known bool
+	}{
+		"the same":       {attrib.Process{PID: 70, Start: time.Second}, true},
+		"gone":           {attrib.Process{PID: 70, Gone: true}, true},
+		"another's":      {attrib.Process{PID: 70, Start: 18 * time.Second}, false},
+		"not to be read": {attrib.Process{PID: 70, Why: "denied"}, true},
+	} {
+		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, listed), looks(20, 7, 2*gib, listed)}}
+		e.who = map[int]attrib.Process{70: {PID: 70, Start: time.Second, UID: 1001}}
+		e.later = map[int]attrib.Process{70: tt.later}
+		side, _ := Take(e, order())
+		if got := side.Processes[70]; (got.Why == "") != tt.known {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
