@@ -19,6 +19,8 @@ package fakegpu
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,7 +94,7 @@ func Open(dir string) (*World, error) {
 
 func (w *World) makeFolders() error {
 	for name, mode := range map[string]os.FileMode{
-		".": 0o755, "dev": 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
+		".": 0o755, filepath.Base(w.Dev()): 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
 	} {
 		path := filepath.Join(w.dir, name)
 		if err := os.MkdirAll(path, 0o755); err != nil {
@@ -101,6 +103,10 @@ func (w *World) makeFolders() error {
 		if err := os.Chmod(path, mode); err != nil { // past the umask
 			return err
 		}
+	}
+	// The programs know their world's dev by this name; /proc shows the folder's own.
+	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
 	guard := filepath.Join(w.dir, "alloc/.guard")
 	return errors.Join(os.WriteFile(guard, nil, 0o666), os.Chmod(guard, 0o666))
@@ -164,7 +170,12 @@ func (w *World) CUDA() string { return filepath.Join(w.dir, cudaName) }
 func (w *World) FakeCUDA() string { return filepath.Join(w.dir, programName) }
 
 // Dev stands for /dev.
-func (w *World) Dev() string { return filepath.Join(w.dir, "dev") }
+//
+// Its name is this world's alone: to a search of /proc a process in a mount namespace of its own, as tests make for
+// themselves, may be in a container, where any folder of the name counts.
+func (w *World) Dev() string {
+	return filepath.Join(w.dir, fmt.Sprintf("dev-%08x", crc32.ChecksumIEEE([]byte(w.dir))))
+}
 
 // DriverProc stands for /proc/driver/nvidia.
 func (w *World) DriverProc() string { return filepath.Join(w.dir, "proc-driver/nvidia") }
