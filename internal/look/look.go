@@ -263,15 +263,15 @@ func (o Order) endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
 	return ended
 }
 
-// concerns reports whether a process may hold something on the card: it has the card open, or the driver alone and
-// there is memory that nobody is listed for.
+// concerns reports whether a process may hold something on the card: it has the card open, or there is memory that nobody
+// is listed for. A handle on that needs no more than the driver, which who has another card open has too.
 func (o Order) concerns(h attrib.Holding, c finding.Card, side finding.Side) bool {
 	if c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor) {
 		return true
 	}
 	r, _ := side.Snapshot.Reading(c.Device.ID)
 	bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
-	return len(h.Minors) == 0 && bytes >= o.Limits.Report
+	return bytes >= o.Limits.Report
 }
 
 func holdings(side finding.Side) []attrib.Holding {

@@ -237,3 +237,37 @@ func TestPIDReusedSince(t *testing.T) {
 		}
 	}
 }
+
+// With whoever had the driver open, memory that nobody is listed for may go.
+func TestHolderEndsMeanwhile(t *testing.T) {
+	for name, tt := range map[string]struct {
+		minors []int
+		used   uint64
+		want   settle.State
+	}{
+		"on the driver alone":                {nil, 2 * gib, settle.Flat},
+		"on this card":                       {[]int{3}, 2 * gib, settle.Flat},
+		"on another card":                    {[]int{1}, 2 * gib, settle.Flat},
+		"it has ended, on the driver alone":  {nil, 2 * gib, settle.Moving},
+		"it has ended, on this card":         {[]int{3}, 2 * gib, settle.Moving},
+		"it has ended, on another card":      {[]int{1}, 2 * gib, settle.Moving},
+		"it has ended, and nothing is there": {[]int{1}, 0, settle.Clean},
+	} {
+		minor, holder := 3, attrib.Process{PID: 70, Start: 5}
+		last := looks(20, 7, tt.used)
+		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib), last}, who: map[int]attrib.Process{70: holder}}
+		e.scan.Holdings = []attrib.Holding{{Process: holder, Control: true, Minors: tt.minors}}
+		if tt.want != settle.Flat {
+			e.who = map[int]attrib.Process{70: {PID: 70, Gone: true}}
+		}
+		o := order()
+		o.Cards[0].Device.Minor = &minor
+		for _, s := range last {
+			s.Readings[0].Device.Minor = &minor
+		}
+		side, _ := Take(e, o)
+		if got := side.Curves[card].State; got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
