@@ -34,17 +34,18 @@ func (h *hook) blames() {
 
 // blamed reports whether a finding's owner may be right, and what it is about.
 func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world.Stock) {
-	for _, i := range h.node.Stock(c, h.sawAt) {
+	saw := h.sawAt
+	if f.Code == code.Trespass {
+		saw = h.aroundAt
+	}
+	for _, i := range h.node.Stock(c, saw) {
 		listed := false
 		if f.Holder != nil {
-			i.Listed(h.sawAt, func(p *world.Process) { listed = listed || p.PID == f.Holder.PID })
+			i.Listed(saw, func(p *world.Process) { listed = listed || p.PID == f.Holder.PID })
 		}
 		if f.Holder != nil && listed || f.Holder == nil && i.Unlisted {
 			about = append(about, i)
 		}
-	}
-	if len(about) == 0 && f.Code == code.Trespass {
-		return true, nil // the look at other cards is an older one
 	}
 	for _, i := range about {
 		for _, j := range h.node.Blamable(i.Chunk) {

@@ -77,7 +77,7 @@ func (h *hook) lookAround() {
 	others := slices.DeleteFunc(slices.Clone(h.node.Cards), h.job.Has)
 	h.sleep(time.Duration(len(others)) * 7 * time.Millisecond)
 	s := h.node.Snapshot(others)
-	h.neighbours = &s
+	h.neighbours, h.aroundAt = &s, h.node.Now
 }
 
 // Neighbours is the look at the node's other cards that came with the first watch.

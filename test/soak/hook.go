@@ -41,6 +41,7 @@ type hook struct {
 
 	watches   int
 	sawAt     time.Duration // the world's time of the last look
+	aroundAt  time.Duration // and of the look at the other cards
 	slowUntil time.Duration
 }
 
