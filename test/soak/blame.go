@@ -24,12 +24,20 @@ func (h *hook) blames() {
 		right, about := h.blamed(f, c)
 		switch {
 		case right:
-		case f.Owner.Level == attrib.ByExclusive: // worded "probably", and counted
+		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
 			h.tally.misguessed++
 		default:
 			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, f.Owner.Job, f.Owner.Level, inWords(about))
 		}
 	}
+}
+
+// ofThisEpoch reports an owner of whom anything may be left: a boot or a new load of the driver frees all memory, and
+// no guess may go back beyond it.
+func (h *hook) ofThisEpoch(o finding.Owner) bool {
+	return slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
+		return (j.ID == o.Job || o.Job == 0 && j.SLUID == o.SLUID) && (j.Closed == 0 || j.Closed >= h.node.Loaded)
+	})
 }
 
 // blamed reports whether a finding's owner may be right, and what it is about.

@@ -30,6 +30,8 @@ type Node struct {
 	Cards []*Card
 	Jobs  []*Job
 	Epoch gpu.Epoch
+	// Loaded is when the epoch began.
+	Loaded time.Duration
 	// Departed is when somebody ended last who had the driver open.
 	Departed time.Duration
 	// Tell is told the story as it happens, nil where nobody listens.
@@ -112,7 +114,7 @@ func (n *Node) After(d time.Duration, do func()) { n.agenda.push(n.Now+max(0, d)
 func (n *Node) Boottime(at time.Duration) time.Duration { return at - n.booted }
 
 func (n *Node) newEpoch() {
-	n.boots++
+	n.boots, n.Loaded = n.boots+1, n.Now
 	if n.boots == 1 || n.oneIn(2) {
 		n.booted = n.Now - n.between(10*time.Second, 1000*time.Second)
 	}
