@@ -106,7 +106,7 @@ func Decide(p Process, s Scene) Owner {
 	if p.EnvJobID != 0 && !p.OfSystem() { // a job without GPUs has no record here, nor has one older than Bookend
 		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record for the time it started", p.EnvJobID)}
 	}
-	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{})}
+	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{}), OtherEnd: s.otherEnd(p, Record{})}
 }
 
 // named resolves a job that a cgroup names to this node's records of it: of several runs of one id, to the one that had
@@ -194,7 +194,7 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 
 // otherEnd is when the last other ended job of the user that could have started the process ended, 0 without one.
 func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
-	if p.EnvJobID == accused.Job {
+	if p.EnvJobID != 0 && p.EnvJobID == accused.Job {
 		return 0
 	}
 	for _, r := range append([]Record{s.Self}, s.Others...) {

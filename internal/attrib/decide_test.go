@@ -121,3 +121,25 @@ func TestRunsOfOneJob(t *testing.T) {
 		}
 	}
 }
+
+// Whose process may be another ended job's, and when that ended: it may be on its way out.
+func TestOtherEnd(t *testing.T) {
+	ended := Record{Job: 12, UID: bob, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(190)}
+	for name, tt := range map[string]struct {
+		p     Process
+		whose Whose
+		want  time.Duration
+	}{
+		"nobody's, of that job's user":            {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
+		"nobody's, of another user":               {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
+		"nobody's, older than that job":           {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
+		"another job's by its environment alone":  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
+		"that very job's, by its own environment": {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
+	} {
+		s := scene()
+		s.Others = append(s.Others, ended)
+		if got := Decide(tt.p, s); got.Whose != tt.whose || got.OtherEnd != tt.want {
+			t.Errorf("%s: %+v, want %s, %v", name, got, tt.whose, tt.want)
+		}
+	}
+}
