@@ -159,7 +159,7 @@ func (h *hook) leak(c *world.Card) {
 	}
 	fresh := stuck >= max(before.Unlisted(), h.learned(c))+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
 	for _, i := range stock {
-		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i)
+		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)
 	}
 	if !fresh {
 		return
@@ -184,7 +184,10 @@ func (h *hook) over(i world.Item) bool {
 	if j == nil { // he may claim to be of such a job, or be taken for one's of his user that has the card too
 		return (i.Creator.Env == 0 || h.ordered) && !h.passesFor(i)
 	}
-	return j == h.job || h.ordered && j.Closed > 0 && j.Closed <= h.began
+	if j == h.job {
+		return true
+	}
+	return h.ordered && j.Closed > 0 && j.Closed <= h.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
 }
 
 func (h *hook) said(c *world.Card) bool {

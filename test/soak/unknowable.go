@@ -69,3 +69,12 @@ func (h *hook) hidden(stock world.Stock) uint64 {
 	}
 	return sum
 }
+
+// reborn reports memory of a dead process whose PID the start listed for as much, of one that was dead too: of the dead
+// nothing but a number and a figure is known.
+func (h *hook) reborn(i world.Item, before world.Stock) bool {
+	const asMuch = 8 * world.MiB
+	return i.Creator.Dead && slices.ContainsFunc(before, func(b world.Item) bool {
+		return b.Creator != i.Creator && b.Creator.PID == i.Creator.PID && max(b.Bytes, i.Bytes)-min(b.Bytes, i.Bytes) <= asMuch
+	})
+}
