@@ -129,7 +129,7 @@ func TestDeadCreatorIsListed(t *testing.T) {
 	req.Op = wire.Watch
 	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 350 * time.Millisecond, SlackBytes: 32 << 20}
 	all := looks(t, req)
-	curve := settle.Judge(req.Watch, gpu.ID(w.UUID(0)), all)
+	curve := settle.JudgeDevice(req.Watch, gpu.Device{ID: gpu.ID(w.UUID(0))}, all)
 	if curve.State != settle.Flat || curve.Span >= req.Watch.Max {
 		t.Errorf("got %+v", curve)
 	}
@@ -148,7 +148,7 @@ func TestTeardownIsWatchedToItsEnd(t *testing.T) {
 	req.Op = wire.Watch
 	req.Watch = gpu.WatchRule{Max: 15 * time.Second, Flat: 14 * time.Second, SlackBytes: 32 << 20}
 	all := looks(t, req)
-	if curve := settle.Judge(req.Watch, gpu.ID(w.UUID(0)), all); curve.State != settle.Clean {
+	if curve := settle.JudgeDevice(req.Watch, gpu.Device{ID: gpu.ID(w.UUID(0))}, all); curve.State != settle.Clean {
 		t.Errorf("got %+v", curve)
 	}
 	first := reading(t, all[0], w.UUID(0))

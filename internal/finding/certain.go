@@ -128,12 +128,12 @@ func (s Scene) listedBefore(c Card, pid int) (gpu.Process, bool) {
 	return gpu.Process{}, false
 }
 
-// asMuch is how far two figures of what is left may lie apart and still be of one thing: what is left was measured not
+// AsMuch is how far two figures of what is left may lie apart, in bytes, and still be of one thing: what is left was measured not
 // to move, and the driver's share of a client to vary by 1 MiB.
-const asMuch = 8 << 20
+const AsMuch = 8 << 20
 
 func near(a, b gpu.Figure) bool {
-	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= asMuch
+	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
 }
 
 // inherited names the ended job whose epilog left this dead PID with as much memory on the card: a number alone may be

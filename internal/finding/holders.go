@@ -162,10 +162,10 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 }
 
 // ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
-// had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. A user who
-// runs a program under its name hides it from this list, no more.
+// had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. Anybody may run
+// a program under its name, so it excuses no process in a job's cgroup.
 func (s Scene) ofNode(h attrib.Holding) bool {
-	return h.OfMPS() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
+	return h.OfMPS() && !h.Cgroup.Found() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
 }
 
 func (s Scene) listedOn(c Card, pid int) bool {

@@ -251,9 +251,10 @@ func TestWhoIsNotExcused(t *testing.T) {
 	service := attrib.Process{PID: 70, UID: alice, Start: at(150), Service: "infer.service"}
 	phantom := side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
 	for name, s := range map[string]Scene{
-		"memory, a live job's process under MPS's name": searched(side(at(200), settle.Flat, reading(20*gib)), hidden),
-		"a service run as the job's user":               searched(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), service)),
-		"a phantom on a card without a number":          with(searched(phantom, onCard(attrib.Process{PID: 71, UID: 1002, Cgroup: slurm.Owner{ID: 11}, Start: at(151)}, 1)), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
+		"memory, a live job's process under MPS's name":    searched(side(at(200), settle.Flat, reading(20*gib)), hidden),
+		"a phantom, a live job's process under MPS's name": searched(phantom, hidden),
+		"a service run as the job's user":                  searched(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), service)),
+		"a phantom on a card without a number":             with(searched(phantom, onCard(attrib.Process{PID: 71, UID: 1002, Cgroup: slurm.Owner{ID: 11}, Start: at(151)}, 1)), func(s *Scene) { s.Cards[0].Device.Minor = nil }),
 	} {
 		s.Others = []attrib.Record{live}
 		found := Compare(s)

@@ -139,12 +139,9 @@ func lists(r gpu.Reading, want gpu.ExpectedProcess, tests ...func(gpu.Process, g
 	})
 }
 
-// slack is how far, in bytes, two figures of what is left may lie apart and still be of one thing.
-const slack = 8 << 20
-
 // sameBytes tells one dead PID from another: what is left under it was measured not to move.
 func sameBytes(p gpu.Process, want gpu.ExpectedProcess) bool {
-	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= slack
+	return !p.Memory.Known() || max(p.Memory.Bytes, want.Bytes)-min(p.Memory.Bytes, want.Bytes) <= finding.AsMuch
 }
 
 func anyFlat(side finding.Side) bool {
@@ -221,7 +218,7 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 		searched, unknown := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
 		r, _ = last.Reading(c.Device.ID)
 		bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID])
-		if bytes > searched+slack || unknown != "" && bytes > 0 {
+		if bytes > searched+finding.AsMuch || unknown != "" && bytes > 0 {
 			scan := *side.Scan
 			scan.Partial = "memory appeared after the search"
 			side.Scan = &scan

@@ -23,7 +23,7 @@ func TestScheduleFitsTheDefaults(t *testing.T) {
 			if span(run) < rule.Flat {
 				break
 			}
-			if got := Judge(rule, card, run); got.State != Flat || len(run) < fewestLooks+1 {
+			if got := judge(rule, card, run); got.State != Flat || len(run) < fewestLooks+1 {
 				t.Errorf("%s: from look %d on got %+v", hook, from, got)
 			}
 			flat++

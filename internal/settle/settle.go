@@ -43,14 +43,10 @@ const (
 	longestGap = 1500 * time.Millisecond
 )
 
-// Judge says what a series of looks, oldest first, amounts to for the device with this id. For a clean device
-// the final equal looks are those that are clean. Unknown means that the last look shows nothing unexpected but
-// could not read everything that would make it clean; an unexpected process is proof enough of the contrary.
-func Judge(rule gpu.WatchRule, id gpu.ID, looks []gpu.Snapshot) Curve {
-	return JudgeDevice(rule, gpu.Device{ID: id}, looks)
-}
-
-// JudgeDevice is Judge for a device that may be known by its bus id alone. Its faults may name it either way.
+// JudgeDevice says what a series of looks, oldest first, amounts to for a device, which may be known by its bus id
+// alone; its faults may name it either way. For a clean device the final equal looks are those that are clean. Unknown
+// means that the last look shows nothing unexpected but could not read everything that would make it clean; an
+// unexpected process is proof enough of the contrary.
 func JudgeDevice(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) Curve {
 	if len(looks) == 0 {
 		return Curve{State: Unknown, Why: "never looked at"}

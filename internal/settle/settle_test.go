@@ -52,6 +52,10 @@ func noMemory(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("not supported") }
 
 func noList(r *gpu.Reading) { r.Processes, r.ProcessesUnknown = nil, "not trusted" }
 
+func judge(rule gpu.WatchRule, id gpu.ID, looks []gpu.Snapshot) Curve {
+	return JudgeDevice(rule, gpu.Device{ID: id}, looks)
+}
+
 func expect(used uint64, pids ...int) gpu.WatchRule {
 	rule := idle
 	want := gpu.Expected{Bytes: used}
@@ -213,7 +217,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Judge(tt.rule, card, tt.looks)
+			got := judge(tt.rule, card, tt.looks)
 			if got.State != tt.state || got.Settled != tt.settled || got.Looks != len(tt.looks) {
 				t.Errorf("got %+v, want %s settled after %v in %d looks", got, tt.state, tt.settled, len(tt.looks))
 			}
@@ -247,7 +251,7 @@ func TestDoneWaitsForEveryDevice(t *testing.T) {
 
 func TestStampsThatGoBackAreNotTime(t *testing.T) {
 	looks := []gpu.Snapshot{at(5000, gib), at(0, gib)}
-	if got := Judge(idle, card, looks); got.State != Moving || got.Span != 0 || got.Settled != 0 {
+	if got := judge(idle, card, looks); got.State != Moving || got.Span != 0 || got.Settled != 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -291,7 +295,7 @@ func TestCleanExactlyWhenTheLastLookIs(t *testing.T) {
 	property := func(seed uint64) bool {
 		looks := randomLooks(seed)
 		dirty := dirtyOrUnread(looks[len(looks)-1])
-		return (Judge(idle, card, looks).State == Clean) == !dirty
+		return (judge(idle, card, looks).State == Clean) == !dirty
 	}
 	if err := quick.Check(property, &quick.Config{MaxCount: 20_000}); err != nil {
 		t.Error(err)
@@ -302,13 +306,13 @@ func TestEqualLooksKeepFlat(t *testing.T) {
 	flat := 0
 	property := func(seed uint64, later uint16) bool {
 		looks := randomLooks(seed)
-		if Judge(idle, card, looks).State != Flat {
+		if judge(idle, card, looks).State != Flat {
 			return true
 		}
 		flat++
 		again := looks[len(looks)-1]
 		again.At += time.Duration(later) * time.Millisecond
-		return Judge(idle, card, append(looks, again)).State == Flat
+		return judge(idle, card, append(looks, again)).State == Flat
 	}
 	if err := quick.Check(property, &quick.Config{MaxCount: 20_000}); err != nil {
 		t.Error(err)
@@ -319,7 +323,7 @@ func TestEqualLooksKeepFlat(t *testing.T) {
 }
 
 func TestFlatIsNeverOneLook(t *testing.T) {
-	if got := Judge(rule(time.Second, 0), card, []gpu.Snapshot{at(0, gib)}); got.State != Moving {
+	if got := judge(rule(time.Second, 0), card, []gpu.Snapshot{at(0, gib)}); got.State != Moving {
 		t.Errorf("got %s after one look", got.State)
 	}
 }
@@ -333,7 +337,7 @@ func BenchmarkJudge(b *testing.B) {
 	looks := constant(15*time.Second, func(ms int) gpu.Snapshot { return at(ms, 65*gib, processes...) })
 	b.ReportAllocs()
 	for b.Loop() {
-		if Judge(idle, card, looks).State != Flat {
+		if judge(idle, card, looks).State != Flat {
 			b.Fatal("not flat")
 		}
 	}
