@@ -35,6 +35,9 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 	if err := out.Write(hello()); err != nil {
 		return err
 	}
+	if req.Op == wire.Probe {
+		return serveProbe(req, out, boot)
+	}
 	lib, fault, err := openLibrary(req.Options.NVMLLibrary)
 	if err != nil {
 		return err
@@ -44,6 +47,9 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 	}
 	s := session{req: req, out: out, boot: boot, lib: lib}
 	if err := s.watch(end); err != nil {
+		return err
+	}
+	if err := s.tellHealth(end); err != nil {
 		return err
 	}
 	if err := s.lookElsewhere(end); err != nil {

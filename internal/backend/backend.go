@@ -39,7 +39,9 @@ type Answer struct {
 	// Neighbours is the look at the node's other devices, its faults included; nil where there was none: not asked
 	// for, no time left, not known to this backend, or a trouble.
 	Neighbours *gpu.Snapshot
-	Abandoned  *Abandoned // set when the backend could not be killed: nobody may start another while it lives
+	Health     []gpu.Health // empty where not asked for, or not known to this backend
+	Probes     []gpu.Probe  // one for each device that a probe came to an end on
+	Abandoned  *Abandoned   // set when the backend could not be killed: nobody may start another while it lives
 	Took       time.Duration
 	Troubles   []Trouble
 	Panic      *routine.Panic // a defect of Bookend's own on the way
@@ -104,7 +106,7 @@ func (p Params) trust(o wire.Options) error {
 	if !p.Root {
 		return nil
 	}
-	for _, path := range []string{p.Path, o.NVMLLibrary} {
+	for _, path := range []string{p.Path, o.NVMLLibrary, o.CUDALibrary} {
 		if path == "" {
 			continue // a library found by the dynamic linker, in root's folders
 		}
@@ -158,7 +160,7 @@ func judge(res child.Result, req wire.Request) Answer {
 func (a *Answer) distrust() {
 	a.Neighbours = nil
 	if !a.Watched {
-		a.Snapshots, a.Faults = nil, nil
+		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
 	}
 }
 
@@ -183,6 +185,10 @@ func (a *Answer) take(replies []wire.Reply) {
 			a.Watched = true
 		case wire.KindNeighbours:
 			a.Neighbours = r.Snapshot
+		case wire.KindHealth:
+			a.Health = r.Health
+		case wire.KindProbe:
+			a.Probes = append(a.Probes, *r.Probe)
 		case wire.KindDone:
 			a.Complete = true
 		}

@@ -109,6 +109,86 @@ var catalogue = []Entry{
 	},
 
 	{
+		Gap, Warning, Card, Node, "free memory that comes in pieces",
+		"The test allocation got a much smaller block than the card has free, in two searches. Jobs that need one large " +
+			"allocation may run out of memory though enough is free. Something that no process list shows holds memory, or " +
+			"the driver's own figures are wrong; pieces of 2 MiB and more that others left do not do this (measured).",
+		"Look at bookend show JOBID for figures and holders. If it stays on an idle card, reset it or reboot the node.",
+	},
+	{
+		Blocked, Serious, Card, Node, "no memory to be had",
+		"The card has free memory and the test allocation got none of it, or the card takes nobody in: it is busy or in a mode " +
+			"that forbids it.",
+		"Look at the CUDA error and its remedy given with it; nvidia-smi -q -d COMPUTE shows the mode.",
+	},
+	{
+		Broken, Serious, Card, Node, "CUDA does not work on the card",
+		"The test allocation failed with a CUDA error other than out of memory, in two tries: jobs would fail the same way.",
+		"The error and its remedy stand with the finding; docs/health.md has the table.",
+	},
+	{
+		Recovery, Serious, Card, Node, "driver asks for recovery",
+		"The driver itself says that this card needs a reset, a reboot or a drain before it can be relied on (NVML's GPU " +
+			"recovery action).",
+		"Do what it says: nvidia-smi --gpu-reset -i GPU once no process uses it, or reboot the node.",
+	},
+	{
+		RemapFailed, Serious, Card, Node, "row remapping failed",
+		"A memory row with uncorrectable errors could not be replaced. NVIDIA's memory error management calls for this card to " +
+			"be replaced.",
+		"Run NVIDIA's field diagnostics and return the card.",
+	},
+	{
+		RemapPending, Warning, Card, Node, "row remapping waits for a reset",
+		"Memory rows with errors will be replaced at the next reset. Until then the card goes on, and the bad page stays set aside.",
+		"Reset the card or reboot the node at the next maintenance.",
+	},
+	{
+		Pages, Warning, Card, Node, "pages wait to be retired",
+		"Memory pages with errors will be taken out of use at the next reset (cards before Ampere).",
+		"Reset the card or reboot the node at the next maintenance.",
+	},
+	{
+		ECC, Warning, Card, Node, "uncorrectable memory errors",
+		"The card counted uncorrectable memory errors since the last look at it. A program that used that memory was ended or " +
+			"read wrong data; the card itself may be well.",
+		"Watch the card: bookend show JOBID has the counts. Follow what the driver says under recovery action and remapping.",
+	},
+	{
+		Fabric, Warning, Card, Node, "NVLink fabric is not ready",
+		"The card has not joined the NVLink fabric, or joining failed: CUDA may refuse to start (error 802).",
+		"See that nvidia-fabricmanager runs and is of the driver's version.",
+	},
+	{
+		BAR1, Warning, Card, Node, "BAR1 still mapped",
+		"Much of the card's BAR1 window is mapped though nobody uses the card: a leaked mapping, often of GPUDirect RDMA. New " +
+			"mappings may fail while memory is free.",
+		"Find who has the card open (bookend snapshot, fuser -v /dev/nvidia*); if nobody, reset the card.",
+	},
+	{
+		Xid, Warning, Card, Job, "driver reported an error of a program",
+		"The kernel log has an Xid on this card since the job began, of a kind that most often comes from the program that ran: " +
+			"a wrong access, a bug in a kernel, a process that was ended.",
+		"Look at the program first. docs/health.md says what each number means; if other programs meet it too, test the card.",
+	},
+	{
+		XidFatal, Serious, Card, Node, "driver reported a fault of the card",
+		"The kernel log has an Xid on this card since the job began after which NVIDIA calls for a reset, a reboot or a repair.",
+		"Do what docs/health.md says of the number.",
+	},
+	{
+		Throttle, Note, Card, Node, "card is slowed down",
+		"The driver holds the card's clocks down for heat or power. Jobs are slower; memory is not affected.",
+		"Check cooling and power if it stays.",
+	},
+	{
+		Persistence, Note, Card, Site, "persistence mode is off",
+		"Without it the driver lets go of a card that nobody uses: each hook and each job waits seconds for the card to wake up, " +
+			"and accounting and ECC counts are lost.",
+		"Enable nvidia-persistenced, or nvidia-smi -pm 1.",
+	},
+
+	{
 		NoDriver, Serious, Driver, Node, "no GPU driver",
 		"A job has GPUs, but the vendor's library or the driver behind it is not there.",
 		"Run nvidia-smi on the node. Load or install the driver; check nvidia.nvml_library.",

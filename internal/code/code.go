@@ -43,6 +43,22 @@ const (
 	Unjudged Code = "BKD-UNJUDGED"
 	Ended    Code = "BKD-ENDED"
 
+	Gap          Code = "BKD-GAP"
+	Blocked      Code = "BKD-BLOCKED"
+	Broken       Code = "BKD-BROKEN"
+	Recovery     Code = "BKD-RECOVERY"
+	RemapFailed  Code = "BKD-REMAPFAILED"
+	RemapPending Code = "BKD-REMAP"
+	Pages        Code = "BKD-PAGES"
+	ECC          Code = "BKD-ECC"
+	Fabric       Code = "BKD-FABRIC"
+	BAR1         Code = "BKD-BARMAP"
+	// Xid is an error that speaks of the program that ran, XidFatal one after which NVIDIA calls for a reset or more.
+	Xid         Code = "BKD-XID"
+	XidFatal    Code = "BKD-XIDFATAL"
+	Throttle    Code = "BKD-THROTTLE"
+	Persistence Code = "BKD-PERSISTENCE"
+
 	NoDriver Code = "BKD-NODRIVER"
 	Mismatch Code = "BKD-MISMATCH"
 	DriverKO Code = "BKD-DRIVER"

@@ -27,6 +27,7 @@ func (r *reader) check(c *Config) {
 	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
 	r.checkConfirm(c.Settle.Epilog, c.Deadlines.Epilog, c.CleanUp)
 	r.checkThresholds(&c.Thresholds)
+	r.checkProbe(&c.Probe)
 	r.require(c.Drain.MaxRestarts >= 0 && c.Drain.MaxRestarts <= 1000, "must be from 0 to 1000", "drain.max_restarts")
 	r.checkPolicy("policy", c.Policy.Prolog, c.Policy.Epilog)
 	for _, name := range slices.Sorted(maps.Keys(c.Policy.Partitions)) {
@@ -70,6 +71,7 @@ func (r *reader) checkFiles(c *Config) {
 
 func (r *reader) checkNVIDIA(n *NVIDIA) {
 	r.checked(checkLibrary(n.NVMLLibrary), "nvidia.nvml_library")
+	r.checked(checkLibrary(n.CUDALibrary), "nvidia.cuda_library")
 	r.require(n.GPUOrder != OrderMap || len(n.GPUMap) > 0, "order map needs nvidia.gpu_map", "nvidia.gpu_order", "nvidia.gpu_map")
 	r.require(n.GPUOrder == OrderMap || len(n.GPUMap) == 0, "is only used with nvidia.gpu_order: map", "nvidia.gpu_map", "nvidia.gpu_order")
 	taken := map[string]int{}
@@ -90,18 +92,21 @@ func (r *reader) checkDeadlines(d *Deadlines) {
 		sum  Duration // of the caps that follow each other
 	}{
 		{"deadlines.prolog", d.Prolog, d.Prolog.Driver + d.Prolog.Append + d.Prolog.Outputs},
-		{"deadlines.epilog", d.Epilog, d.Epilog.Driver + d.Epilog.Scan + d.Epilog.Append + d.Epilog.Outputs},
+		{"deadlines.epilog", d.Epilog, d.Epilog.Driver + d.Epilog.Scan + d.Epilog.Probe + d.Epilog.Append + d.Epilog.Outputs},
 	} {
 		r.within(h.hook.Total, time.Second, 10*time.Minute, h.key+".total")
 		r.within(h.hook.Driver, 500*time.Millisecond, 10*time.Minute, h.key+".driver")
 		r.within(h.hook.Scan, 100*time.Millisecond, 10*time.Minute, h.key+".scan")
+		r.within(h.hook.Probe, 100*time.Millisecond, 10*time.Minute, h.key+".probe")
 		r.within(h.hook.Outputs, 100*time.Millisecond, 10*time.Minute, h.key+".outputs")
 		text := fmt.Sprintf("the steps add up to %v, more than the total of %v", h.sum, h.hook.Total)
-		r.require(h.sum <= h.hook.Total, text, h.key+".total", h.key+".driver", h.key+".scan", h.key+".append", h.key+".outputs")
+		r.require(h.sum <= h.hook.Total, text, h.key+".total", h.key+".driver", h.key+".scan", h.key+".probe", h.key+".append", h.key+".outputs")
 	}
 	r.require(d.Prolog.Append == 0, "must be 0s: a prolog appends nothing", "deadlines.prolog.append")
 	r.require(d.Prolog.Scan <= d.Prolog.Driver, "must not exceed deadlines.prolog.driver: the scan is part of it",
 		"deadlines.prolog.scan", "deadlines.prolog.driver")
+	r.require(d.Prolog.Probe <= d.Prolog.Driver, "must not exceed deadlines.prolog.driver: the test allocation is part of it",
+		"deadlines.prolog.probe", "deadlines.prolog.driver")
 	r.within(d.Task, 100*time.Millisecond, 10*time.Second, "deadlines.task")
 }
 
@@ -148,6 +153,15 @@ func (r *reader) checkThresholds(t *Thresholds) {
 	r.require(t.Report <= t.Drain, fmt.Sprintf("report %v is more than drain %v", t.Report, t.Drain),
 		"thresholds.report", "thresholds.drain")
 	r.require(t.PerClient <= 1<<30, "must be at most 1GiB", "thresholds.per_client")
+}
+
+func (r *reader) checkProbe(p *Probe) {
+	const most = 1 << 40 // more than a card has would switch the finding off unseen
+	r.require(p.Gap >= 4*mib && p.Gap <= most, "must be from 4MiB to 1024GiB: healthy cards were measured to have gaps of up to 3MiB", "probe.gap")
+	r.within(p.MaxAge, time.Minute, 720*time.Hour, "probe.max_age")
+	for _, name := range slices.Sorted(maps.Keys(p.Partitions)) {
+		r.checked(checkName(name), "probe.partitions."+clip(name))
+	}
 }
 
 // checkPolicy refuses to let Bookend's own faults drain one by one, since on_unknown says that in one place, and to

@@ -44,6 +44,7 @@ type Config struct {
 	Settle     Settle     `yaml:"settle"`
 	Thresholds Thresholds `yaml:"thresholds"`
 	Look       Look       `yaml:"look"`
+	Probe      Probe      `yaml:"probe"`
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
 	Policy     Policy     `yaml:"policy"`
@@ -64,7 +65,10 @@ type Paths struct {
 // NVIDIA are the keys for NVIDIA's driver.
 type NVIDIA struct {
 	NVMLLibrary string `yaml:"nvml_library"` // an absolute path; empty: libnvidia-ml.so.1 where the loader finds it
+	CUDALibrary string `yaml:"cuda_library"` // an absolute path; empty: libcuda.so.1 where the loader finds it
 	DriverProc  string `yaml:"driver_proc"`  // /proc/driver/nvidia
+	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
+	Accounting bool `yaml:"accounting"`
 	// GPUOrder says what Slurm's GPU index counts: auto, pci, minor or map.
 	GPUOrder GPUOrder `yaml:"gpu_order"`
 	// GPUMap, for order map: Slurm's index to UUID or bus id.
@@ -115,6 +119,7 @@ type HookDeadline struct {
 	Total   Duration `yaml:"total"`
 	Driver  Duration `yaml:"driver"`  // backend with settle
 	Scan    Duration `yaml:"scan"`    // reading /proc; in the prolog part of Driver's time
+	Probe   Duration `yaml:"probe"`   // the test allocation; in the prolog part of Driver's time
 	Append  Duration `yaml:"append"`  // the job's log; a prolog appends nothing
 	Outputs Duration `yaml:"outputs"` // state, log
 }
@@ -150,7 +155,33 @@ type Look struct {
 	Holders bool `yaml:"holders"`
 	// Neighbours: look once at the node's other cards, for processes of jobs that were not given them.
 	Neighbours bool `yaml:"neighbours"`
+	// Health: read each card's condition and the driver's accounting at a job's end.
+	Health bool `yaml:"health"`
+	// KernelLog: read the kernel's log at both ends, for Xids and for processes that it ended for want of memory.
+	KernelLog bool `yaml:"kernel_log"`
 }
+
+// Probe says when cards are tested by allocating the largest block that can be had, and how.
+type Probe struct {
+	At         ProbeAt            `yaml:"at"`
+	Partitions map[string]ProbeAt `yaml:"partitions"` // a partition's own At
+	Gap        Size               `yaml:"gap"`        // free memory beyond the largest block that is worth telling
+	// MaxAge is how long a start trusts the test at an earlier job's end, while nothing has changed since.
+	MaxAge    Duration `yaml:"max_age"`
+	Exclusive bool     `yaml:"exclusive"` // test cards in EXCLUSIVE_PROCESS mode too
+	MIG       bool     `yaml:"mig"`       // test MIG instances too
+}
+
+// ProbeAt names the hooks that test.
+type ProbeAt string
+
+// When cards are tested.
+const (
+	ProbeNever  ProbeAt = "never"
+	ProbeProlog ProbeAt = "prolog"
+	ProbeEpilog ProbeAt = "epilog"
+	ProbeBoth   ProbeAt = "both"
+)
 
 // CleanUp says whether the epilog ends processes that a cgroup proved to be the ended job's.
 type CleanUp struct {
@@ -195,6 +226,10 @@ type JobLog struct {
 	Start   Verbosity `yaml:"start"` // TaskProlog in the batch or interactive step
 	Steps   Verbosity `yaml:"steps"` // TaskProlog in srun steps
 	End     Verbosity `yaml:"end"`   // the epilog's append
+	// Why: the table of causes in the end report. Unclean: where the job failed, ran out of memory, or a cause is found.
+	Why Verbosity `yaml:"why"`
+	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
+	Read bool `yaml:"read"`
 }
 
 // Privacy says how much of other users' jobs a report names.

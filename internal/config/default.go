@@ -26,9 +26,9 @@ func Default() Config {
 		Slurm: Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
 		Deadlines: Deadlines{
 			// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.
-			Prolog: HookDeadline{Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Outputs: seconds(0.5)},
+			Prolog: HookDeadline{Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Probe: seconds(2), Outputs: seconds(0.5)},
 			// The whole node takes no new job while an epilog runs.
-			Epilog: HookDeadline{Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Append: seconds(1), Outputs: seconds(0.5)},
+			Epilog: HookDeadline{Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Probe: seconds(3), Append: seconds(1), Outputs: seconds(0.5)},
 			Task:   seconds(1),
 		},
 		Settle: Settle{
@@ -38,12 +38,14 @@ func Default() Config {
 		},
 		// A listed process uses 8-9 MiB more than its listed figure (measured, driver 580).
 		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
-		Look:       Look{Holders: true, Neighbours: true},
-		CleanUp:    CleanUp{Grace: seconds(2)},
-		Drain:      DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2},
-		Policy:     shippedPolicy(),
-		JobLog:     JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always},
-		Log:        Log{Level: Info, Format: Text, File: true, Syslog: true},
+		Look:       Look{Holders: true, Neighbours: true, Health: true, KernelLog: true},
+		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
+		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib, MaxAge: Duration(24 * time.Hour)},
+		CleanUp: CleanUp{Grace: seconds(2)},
+		Drain:   DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2},
+		Policy:  shippedPolicy(),
+		JobLog:  JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always, Why: Unclean, Read: true},
+		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 	}
 }
 
@@ -76,6 +78,20 @@ var shipped = []struct {
 	{code.Trespass, Warn, Warn},
 	{code.Unjudged, Note, Note},
 	{code.Ended, Note, Note},
+	{code.Gap, Warn, Warn},
+	{code.Blocked, Warn, Warn},
+	{code.Broken, Warn, Warn},
+	{code.Recovery, Warn, Drain},
+	{code.RemapFailed, Warn, Drain},
+	{code.RemapPending, Warn, Warn},
+	{code.Pages, Warn, Warn},
+	{code.ECC, Warn, Warn},
+	{code.Fabric, Warn, Warn},
+	{code.BAR1, Note, Warn},
+	{code.Xid, Note, Warn},
+	{code.XidFatal, Warn, Drain},
+	{code.Throttle, Note, Note},
+	{code.Persistence, Note, Note},
 
 	{code.NoDriver, Warn, Warn},
 	{code.Mismatch, Warn, Warn},

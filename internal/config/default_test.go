@@ -29,11 +29,11 @@ func TestManualIsTheDefault(t *testing.T) {
 	want := Default()
 	// Present and empty in the file, so that their keys can be seen.
 	want.NVIDIA.GPUMap, want.Policy.Partitions = got.NVIDIA.GPUMap, got.Policy.Partitions
-	want.Slurm.SharedPartitions = got.Slurm.SharedPartitions
+	want.Slurm.SharedPartitions, want.Probe.Partitions = got.Slurm.SharedPartitions, got.Probe.Partitions
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s gives\n%+v\nwant\n%+v", manual, got, want)
 	}
-	if len(got.NVIDIA.GPUMap)+len(got.Policy.Partitions)+len(got.Slurm.SharedPartitions) != 0 {
+	if len(got.NVIDIA.GPUMap)+len(got.Policy.Partitions)+len(got.Slurm.SharedPartitions)+len(got.Probe.Partitions) != 0 {
 		t.Errorf("%s sets a map or list whose default is empty", manual)
 	}
 }
@@ -97,7 +97,7 @@ func TestShippedPolicyHasEveryCodeOnce(t *testing.T) {
 func TestShippedDrains(t *testing.T) {
 	want := map[string][]code.Code{
 		"prolog": {code.Lost},
-		"epilog": {code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost},
+		"epilog": {code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost, code.Recovery, code.RemapFailed, code.XidFatal},
 	}
 	got := map[string][]code.Code{}
 	for _, row := range shipped {

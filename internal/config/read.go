@@ -157,8 +157,8 @@ func scalar(n *yaml.Node, v reflect.Value, key string) error {
 	switch v.Interface().(type) {
 	case Duration:
 		d, err := time.ParseDuration(n.Value)
-		if err != nil || d < 0 || d > time.Hour {
-			return fmt.Errorf("%q is not a duration from 0s to 1h, such as 3.5s or 500ms", clip(n.Value))
+		if err != nil || d < 0 || d > longest {
+			return fmt.Errorf("%q is not a duration from 0s to 720h, such as 3.5s or 500ms", clip(n.Value))
 		}
 		v.SetInt(int64(d))
 	case Size:
@@ -187,6 +187,9 @@ func scalar(n *yaml.Node, v reflect.Value, key string) error {
 	return nil
 }
 
+// longest is more than any key takes: each has its own limit.
+const longest = 720 * time.Hour
+
 // quoted tells what is wrong with a value that would be right without its quotes.
 func quoted(n *yaml.Node, right bool) string {
 	if right && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
@@ -206,6 +209,8 @@ func choices(v any) string {
 		return "auto pci minor map"
 	case Shards:
 		return "auto yes no"
+	case ProbeAt:
+		return "never prolog epilog both"
 	case ReasonBy:
 		return "healthcheck hook none"
 	case Privacy:

@@ -92,20 +92,12 @@ type Fault struct {
 	Detail string    `json:"detail,omitempty"` // call and the driver's own words: a string from outside
 }
 
-// Fact is one health statement: a code, its value and where it was read.
-type Fact struct {
-	Code   string `json:"code"`
-	Value  string `json:"value"`
-	Source string `json:"source"`
-}
-
 // Reading is what one look at one device said.
 type Reading struct {
 	Device           Device    `json:"device"`
 	Memory           Memory    `json:"memory"`
 	Processes        []Process `json:"processes"`
 	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
-	Facts            []Fact    `json:"facts,omitempty"`
 	NVIDIA           *NVIDIA   `json:"nvidia,omitempty"`
 }
 

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/oom"
 	"bookend/internal/policy"
 	"bookend/internal/resolve"
 	"bookend/internal/settle"
@@ -46,9 +48,15 @@ type End struct {
 	Processes  []attrib.Process        `json:"processes,omitempty"`
 	Scan       *attrib.Scan            `json:"scan,omitempty"`
 	Neighbours *gpu.Snapshot           `json:"neighbours,omitempty"` // the node's other cards
-	Findings   []finding.Finding       `json:"findings,omitempty"`
-	Report     string                  `json:"report,omitempty"` // as the user gets it
-	Verdict    policy.Verdict          `json:"verdict"`
+	Health     []gpu.Health            `json:"health,omitempty"`
+	// Kernel is at a start the mark alone, at an end what the kernel's log had since that mark.
+	Kernel    *gpu.KernelLog       `json:"kernel,omitempty"`
+	Probes    []gpu.Probe          `json:"probes,omitempty"`
+	Messages  []oom.Message        `json:"messages,omitempty"` // the user's claim
+	Diagnosis *diagnosis.Diagnosis `json:"diagnosis,omitempty"`
+	Findings  []finding.Finding    `json:"findings,omitempty"`
+	Report    string               `json:"report,omitempty"` // as the user gets it
+	Verdict   policy.Verdict       `json:"verdict"`
 }
 
 // Closed reports whether an epilog has run.

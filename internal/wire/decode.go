@@ -112,18 +112,20 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 }
 
 // order is what the lines read so far allow.
-type order struct{ watched, neighbours bool }
+type order struct{ watched, neighbours, health bool }
 
 // check refuses what takes back an earlier line: a look or a fault of the driver after the looks were said to be
-// complete, and a second look at the neighbours.
+// complete, a look after the health that belongs to the last one, and a second look at the neighbours.
 func (o *order) check(k Kind) *Error {
 	switch {
-	case o.watched && (k == KindHello || k == KindSnapshot || k == KindFault || k == KindWatched),
+	case o.watched && (k == KindHello || k == KindSnapshot || k == KindFault || k == KindWatched || k == KindHealth),
+		o.health && (k == KindHealth || k == KindSnapshot),
 		o.neighbours && k == KindNeighbours:
 		return garbage("%s out of place", k)
 	}
 	o.watched = o.watched || k == KindWatched
 	o.neighbours = o.neighbours || k == KindNeighbours
+	o.health = o.health || k == KindHealth
 	return nil
 }
 
@@ -158,7 +160,7 @@ func checkVersion(line []byte) *Error {
 
 func known(k Kind) bool {
 	switch k {
-	case KindHello, KindSnapshot, KindFault, KindWatched, KindNeighbours, KindDone:
+	case KindHello, KindSnapshot, KindFault, KindHealth, KindWatched, KindNeighbours, KindProbe, KindDone:
 		return true
 	}
 	return false

@@ -10,6 +10,25 @@ const leftOut = "not reported by the backend"
 type rawReply struct {
 	Reply
 	Snapshot *rawSnapshot `json:"snapshot"`
+	Health   []rawHealth  `json:"health"`
+	Probe    *rawProbe    `json:"probe"`
+}
+
+type rawHealth struct {
+	gpu.Health
+	Accounting struct {
+		gpu.Accounting
+		Processes []struct {
+			gpu.Accounted
+			Peak rawFigure `json:"peak"`
+		} `json:"processes"`
+	} `json:"accounting"`
+}
+
+type rawProbe struct {
+	gpu.Probe
+	Free    rawFigure `json:"free"`
+	Largest rawFigure `json:"largest"`
 }
 
 type rawSnapshot struct {
@@ -47,7 +66,26 @@ func (r rawReply) reply() Reply {
 		s := r.Snapshot.snapshot()
 		reply.Snapshot = &s
 	}
+	for _, h := range r.Health {
+		reply.Health = append(reply.Health, h.health())
+	}
+	if r.Probe != nil {
+		p := r.Probe.Probe
+		p.Free, p.Largest = r.Probe.Free.figure(), r.Probe.Largest.figure()
+		reply.Probe = &p
+	}
 	return reply
+}
+
+func (r rawHealth) health() gpu.Health {
+	h := r.Health
+	h.Accounting = r.Accounting.Accounting
+	for _, raw := range r.Accounting.Processes {
+		p := raw.Accounted
+		p.Peak = raw.Peak.figure()
+		h.Accounting.Processes = append(h.Accounting.Processes, p)
+	}
+	return h
 }
 
 func (r rawSnapshot) snapshot() gpu.Snapshot {

@@ -19,7 +19,7 @@ const (
 
 func validateRequest(r Request) *Error {
 	switch {
-	case r.Op != Snapshot && r.Op != Watch:
+	case r.Op != Snapshot && r.Op != Watch && r.Op != Probe:
 		return garbage("unknown op %q", r.Op)
 	case r.DeadlineMillis <= 0 || r.DeadlineMillis > maxTime.Milliseconds():
 		return garbage("deadline of %d ms", r.DeadlineMillis)
@@ -27,6 +27,9 @@ func validateRequest(r Request) *Error {
 		return garbage("watch of %v, flat after %v", r.Watch.Max, r.Watch.Flat)
 	case len(r.Devices) > maxDevices:
 		return garbage("%d devices", len(r.Devices))
+	}
+	if problem := validateRule(r.Probe); problem != nil {
+		return problem
 	}
 	for _, d := range r.Devices {
 		if d.ID == "" && d.BusID == "" {
@@ -45,12 +48,18 @@ func validateReply(r Reply) *Error {
 		return garbage("kind %.20q", r.Kind)
 	case (r.Hello != nil) != (r.Kind == KindHello) && known(r.Kind),
 		(r.Snapshot != nil) != hasSnapshot(r.Kind) && known(r.Kind),
-		(r.Fault != nil) != (r.Kind == KindFault) && known(r.Kind):
+		(r.Fault != nil) != (r.Kind == KindFault) && known(r.Kind),
+		(r.Probe != nil) != (r.Kind == KindProbe) && known(r.Kind),
+		len(r.Health) > 0 && r.Kind != KindHealth && known(r.Kind):
 		return garbage("content does not fit kind %q", r.Kind)
 	case r.Kind == KindHello && !short(r.Hello.Backend, r.Hello.Version):
 		return garbage("hello is too long")
 	case r.Kind == KindFault:
 		return validateFault(*r.Fault)
+	case r.Kind == KindHealth:
+		return validateHealth(r.Health)
+	case r.Kind == KindProbe:
+		return validateProbe(*r.Probe)
 	case hasSnapshot(r.Kind):
 		return validateSnapshot(*r.Snapshot)
 	}
@@ -93,11 +102,6 @@ func validateReading(r gpu.Reading) *Error {
 	if !validFigures(r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free) ||
 		!short(r.ProcessesUnknown, r.Memory.Unjudged) {
 		return garbage("device %q: impossible memory or reason", r.Device.ID)
-	}
-	for _, f := range r.Facts {
-		if !short(f.Code, f.Value, f.Source) {
-			return garbage("device %q: fact is too long", r.Device.ID)
-		}
 	}
 	if len(r.Processes) > maxProcesses {
 		return garbage("device %q: %d processes", r.Device.ID, len(r.Processes))

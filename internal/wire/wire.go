@@ -7,8 +7,10 @@
 //	 │  ◄── {"bookend":1,"kind":"snapshot",…}\n   one per look (watch: one per sample)
 //	 │  ◄── {"bookend":1,"kind":"fault",…}\n      the driver as a whole said no; looks may be missing
 //	 │                                           (a device's own faults stand in each snapshot)
+//	 │  ◄── {"bookend":1,"kind":"health",…}\n     where health was asked for
 //	 │  ◄── {"bookend":1,"kind":"watched"}\n      where neighbours were asked for: nothing more about Devices follows
 //	 │  ◄── {"bookend":1,"kind":"neighbours",…}\n the look at the node's other devices
+//	 │  ◄── {"bookend":1,"kind":"probe",…}\n      op probe: one per device, and nothing of the above but hello and fault
 //	 │  ◄── {"bookend":1,"kind":"done"}\n         last line; an answer without it is cut off
 //
 // A backend that knows only the vendor-neutral core is complete. Fields it does not know it leaves out: a
@@ -37,6 +39,7 @@ type Op string
 const (
 	Snapshot Op = "snapshot" // one look
 	Watch    Op = "watch"    // looks until every device is clean or flat, or Watch.Max is over
+	Probe    Op = "probe"    // one test allocation on each of Devices, as Request.Probe says
 )
 
 // Request is the one line a hook sends.
@@ -51,13 +54,21 @@ type Request struct {
 	Watch          gpu.WatchRule `json:"watch,omitzero"`
 	// Neighbours asks for one look at the node's other devices, after the last look at Devices was sent: a card
 	// that is slow to answer or hangs there costs nothing but that look.
-	Neighbours bool    `json:"neighbours,omitempty"`
-	Options    Options `json:"options"`
+	Neighbours bool `json:"neighbours,omitempty"`
+	// Health asks for facts about Devices, after the last look at them.
+	Health bool `json:"health,omitempty"`
+	// Accounting asks for what the driver's accounting kept of processes, with the facts; it is read, never switched.
+	Accounting bool `json:"accounting,omitempty"`
+	// StartAccounting switches accounting on where it is off. Nothing ever switches it off.
+	StartAccounting bool          `json:"start_accounting,omitempty"`
+	Probe           gpu.ProbeRule `json:"probe,omitzero"`
+	Options         Options       `json:"options"`
 }
 
 // Options are the vendor's configuration keys, passed through unread.
 type Options struct {
 	NVMLLibrary string `json:"nvml_library,omitempty"`
+	CUDALibrary string `json:"cuda_library,omitempty"`
 }
 
 // Deadline returns DeadlineMillis as a duration.
@@ -75,6 +86,10 @@ const (
 	// KindNeighbours carries the snapshot that Request.Neighbours asks for. A backend that knows nothing of it
 	// leaves it out: nothing is known of the other devices then.
 	KindNeighbours Kind = "neighbours"
+	// KindHealth carries what Request.Health asks for. A backend that knows nothing of it leaves it out.
+	KindHealth Kind = "health"
+	// KindProbe carries what became of one device's test allocation.
+	KindProbe Kind = "probe"
 	// KindWatched says that all that was asked of Devices was sent: what goes wrong after it goes wrong elsewhere.
 	// A backend that touches no other device leaves it out.
 	KindWatched Kind = "watched"
@@ -87,6 +102,8 @@ type Reply struct {
 	Hello    *Hello        `json:"hello,omitempty"`
 	Snapshot *gpu.Snapshot `json:"snapshot,omitempty"`
 	Fault    *gpu.Fault    `json:"fault,omitempty"`
+	Health   []gpu.Health  `json:"health,omitempty"`
+	Probe    *gpu.Probe    `json:"probe,omitempty"`
 }
 
 // Hello names the backend.

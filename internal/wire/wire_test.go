@@ -37,7 +37,6 @@ func replies() []Reply {
 				{PID: 4194303, Memory: gpu.Unknown("not available"), Kinds: []gpu.Kind{gpu.Compute, gpu.MPS}},
 				{PID: 1, Memory: gpu.Bytes(5)},
 			},
-			Facts:  []gpu.Fact{{Code: "ecc", Value: "0", Source: "nvml"}},
 			NVIDIA: &gpu.NVIDIA{MIGMode: &on},
 		}},
 		Faults: []gpu.Fault{{Code: gpu.FaultLost, Device: "GPU-2", BusID: "0000:1c:00.0", Detail: "GPU is lost"}},

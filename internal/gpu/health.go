@@ -1,0 +1,65 @@
+package gpu
+
+import "time"
+
+// Health is what one look at one device said of its condition. What the driver does not tell of a device is left out;
+// what it should tell and could not is a fact that is unknown.
+type Health struct {
+	Device     ID         `json:"device"`
+	Facts      []Fact     `json:"facts"`
+	Accounting Accounting `json:"accounting,omitzero"`
+}
+
+// Fact is one health statement: a code, its value and where it was read.
+type Fact struct {
+	Code    FactCode `json:"code"`
+	Value   string   `json:"value,omitempty"` // a decimal number or a word, as the code says
+	Unknown string   `json:"unknown,omitempty"`
+	Source  string   `json:"source"` // the call
+}
+
+// FactCode names what a fact is about.
+type FactCode string
+
+// The facts. Counters only grow between two loads of the driver, unless they say "ever".
+const (
+	ECCUncorrected  FactCode = "ecc_uncorrected"   // errors since the driver was loaded
+	RemapPending    FactCode = "remap_pending"     // yes, no: rows wait for a reset to be remapped
+	RemapFailed     FactCode = "remap_failed"      // yes, no: a row could not be remapped
+	RemapRows       FactCode = "remap_uncorrected" // rows remapped for uncorrected errors, ever
+	RetiredPages    FactCode = "retired_pages"     // pages retired for uncorrected errors, ever (before Ampere)
+	RetiredPending  FactCode = "retired_pending"   // yes, no: pages wait for a reset to be retired
+	RecoveryAction  FactCode = "recovery_action"   // none, reset, reboot, drain_p2p, drain_reset, recover_imex, or a number
+	FabricState     FactCode = "fabric_state"      // not_supported, not_started, in_progress, completed; with an error: failed
+	BAR1Used        FactCode = "bar1_used"         // bytes
+	BAR1Total       FactCode = "bar1_total"        // bytes
+	PersistenceMode FactCode = "persistence"       // on, off
+	ComputeMode     FactCode = "compute_mode"      // default, prohibited, exclusive_process
+	Throttled       FactCode = "throttled"         // none, or reasons joined by "+"
+)
+
+// Fact returns a fact by its code.
+func (h Health) Fact(c FactCode) (Fact, bool) {
+	for _, f := range h.Facts {
+		if f.Code == c {
+			return f, true
+		}
+	}
+	return Fact{}, false
+}
+
+// Accounting is what the driver keeps of processes that have ended, where that is switched on.
+type Accounting struct {
+	Mode      string      `json:"mode,omitempty"` // on, off; empty where nobody asked
+	Unknown   string      `json:"unknown,omitempty"`
+	Processes []Accounted `json:"processes,omitempty"`
+}
+
+// Accounted is one process of accounting, alive or not.
+type Accounted struct {
+	PID     int           `json:"pid"`
+	Peak    Figure        `json:"peak"`           // most memory at any time, bytes
+	Began   time.Time     `json:"began,omitzero"` // wall time
+	Ran     time.Duration `json:"ran_ns"`         // 0 while it runs
+	Running bool          `json:"running,omitempty"`
+}

@@ -1,0 +1,40 @@
+package gpu
+
+import "time"
+
+// KernelLog is what the kernel's log says of GPUs and of processes that it ended for want of memory.
+type KernelLog struct {
+	Last     KernelMark `json:"last"` // the newest entry
+	Xids     []Xid      `json:"xids,omitempty"`
+	Kills    []HostKill `json:"kills,omitempty"`
+	Mismatch string     `json:"mismatch,omitempty"` // the newest line on a library of another version than the module
+	Unknown  string     `json:"unknown,omitempty"`  // why the log could not be read
+	Lost     bool       `json:"lost,omitempty"`     // entries after the mark asked for were overwritten: some may be missing
+}
+
+// KernelMark is one entry of the kernel's log. Only marks of one boot compare.
+type KernelMark struct {
+	Seq uint64        `json:"seq"`
+	At  time.Duration `json:"at_ns"` // by that log's own clock, which is no other's
+}
+
+// Xid is an error that NVIDIA's kernel module reported.
+type Xid struct {
+	KernelMark
+	BusID BusID  `json:"bus_id"`
+	GI    *int   `json:"gi,omitempty"` // of a MIG instance
+	CI    *int   `json:"ci,omitempty"`
+	Code  int    `json:"code"`
+	PID   int    `json:"pid,omitempty"`   // 0: none named
+	Name  string `json:"name,omitempty"`  // of the process: a string from outside
+	Text  string `json:"text,omitempty"`  // the rest of the line: a string from outside
+	After int    `json:"after,omitempty"` // the Xid that caused it, 0 for none named
+}
+
+// HostKill is a process that the kernel ended because host memory ran out.
+type HostKill struct {
+	KernelMark
+	PID    int    `json:"pid"`
+	Name   string `json:"name,omitempty"`   // a string from outside
+	Cgroup string `json:"cgroup,omitempty"` // of the process; empty where the log does not say
+}

@@ -1,0 +1,73 @@
+package gpu
+
+import "time"
+
+// ProbeRule says how test allocations are to be made. What may be tested at all is the hook's decision; a backend
+// refuses besides what it can see to be in use.
+type ProbeRule struct {
+	// Gap is how many bytes of free memory may be beyond the largest block before that is worth telling.
+	Gap uint64 `json:"gap"`
+	// Known are the listed processes that are meant to be on the cards. With any other the card is somebody's.
+	Known []int `json:"known,omitempty"`
+	// Exclusive and MIG allow cards in EXCLUSIVE_PROCESS mode and MIG instances, on which this was never measured.
+	Exclusive bool `json:"exclusive,omitempty"`
+	MIG       bool `json:"mig,omitempty"`
+	// Locks are the files to lock while memory is taken, and LockWait the longest wait for all of them.
+	Locks    map[ID]string `json:"locks,omitempty"`
+	LockWait time.Duration `json:"lock_wait_ns,omitempty"`
+	// Empty is an empty folder of root's: where a multi-process service (MPS) is looked for and not found.
+	Empty string `json:"empty,omitempty"`
+}
+
+// ProbeResult is what a test allocation came to.
+type ProbeResult string
+
+// The results.
+const (
+	ProbeOK  ProbeResult = "ok"  // the largest block is as large as the free memory, but for the rule's gap
+	ProbeGap ProbeResult = "gap" // in two searches less than that could be had in one block
+	// ProbeBlocked: no block at all could be had of free memory, or the card takes nobody in.
+	ProbeBlocked ProbeResult = "blocked"
+	ProbeBroken  ProbeResult = "broken"  // the driver failed with anything but "out of memory"
+	ProbeSkipped ProbeResult = "skipped" // not tried, see Why
+)
+
+// ProbeMethod is how memory was taken.
+type ProbeMethod string
+
+// The methods. With a context the card has some 500 MiB less to give, and Free is what the context was told.
+const (
+	Contextless ProbeMethod = "contextless"
+	WithContext ProbeMethod = "context"
+)
+
+// Probe is what a test allocation on one device said: the largest single block that could be had. It says nothing of
+// where in the memory that lies.
+type Probe struct {
+	Device   ID            `json:"device"`
+	Result   ProbeResult   `json:"result"`
+	Why      string        `json:"why,omitempty"` // of every result but ok and gap: a string from outside may be in it
+	Method   ProbeMethod   `json:"method,omitempty"`
+	Free     Figure        `json:"free"`    // right before the last search
+	Largest  Figure        `json:"largest"` // the largest single block that was given
+	Attempts int           `json:"attempts,omitempty"`
+	Error    *CallError    `json:"error,omitempty"` // of blocked and broken
+	At       time.Duration `json:"at_ns"`           // CLOCK_BOOTTIME at its end
+	Times    ProbeTimes    `json:"times,omitzero"`
+}
+
+// ProbeTimes are the phases of a probe. Init is shared by all the devices of one backend.
+type ProbeTimes struct {
+	Init    time.Duration `json:"init_ns"`    // loading and initialising the vendor's library
+	Search  time.Duration `json:"search_ns"`  // every attempt
+	Release time.Duration `json:"release_ns"` // giving back
+}
+
+// CallError is a failed call of the vendor's, with what it means for an admin.
+type CallError struct {
+	Call    string `json:"call"`
+	Code    int    `json:"code"`
+	Name    string `json:"name"`              // "CUDA_ERROR_NO_DEVICE"
+	Meaning string `json:"meaning,omitempty"` // empty for codes that the backend has no word for
+	Remedy  string `json:"remedy,omitempty"`
+}

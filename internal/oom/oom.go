@@ -1,0 +1,66 @@
+// Package oom reads what programs say when they run out of memory: the messages of the frameworks, of CUDA and HIP, and
+// of Slurm, in the end of a job's output. All of it is the user's claim.
+package oom
+
+import "bookend/internal/gpu"
+
+// Kind is what ran out.
+type Kind string
+
+// The kinds.
+const (
+	Device Kind = "device" // a GPU allocation failed
+	Init   Kind = "init"   // CUDA could not even start for want of memory: the process's own limits, most often
+	Host   Kind = "host"   // host memory
+	Shared Kind = "shared" // a kernel's shared memory or registers: no memory of the card's
+	Fault  Kind = "fault"  // a GPU error that is not about memory
+)
+
+// Framework is who says it.
+type Framework string
+
+// The frameworks.
+const (
+	PyTorch    Framework = "PyTorch"
+	TensorFlow Framework = "TensorFlow"
+	JAX        Framework = "JAX" // and XLA itself
+	CuPy       Framework = "CuPy"
+	Triton     Framework = "Triton"
+	CUDA       Framework = "CUDA"
+	HIP        Framework = "HIP"
+	Slurm      Framework = "Slurm"
+	Other      Framework = "" // nobody named
+)
+
+// Message is one kind of message, as it was found last. Figures are in bytes; what it does not say is unknown.
+type Message struct {
+	Kind      Kind       `json:"kind"`
+	Framework Framework  `json:"framework,omitempty"`
+	GPU       *int       `json:"gpu,omitempty"` // the framework's own number: counted within the job
+	Asked     gpu.Figure `json:"asked"`         // the allocation that failed
+	Total     gpu.Figure `json:"total"`         // of the card, or of the share that the process has
+	Free      gpu.Figure `json:"free"`          // of the card
+	InUse     gpu.Figure `json:"in_use"`        // by this process, context included
+	Allocated gpu.Figure `json:"allocated"`     // of the framework's pool, in live use
+	Idle      gpu.Figure `json:"idle"`          // of the framework's pool, reserved but unallocated
+	// Limit is what the framework was told not to exceed: a fraction of the card, a pool's size.
+	Limit  gpu.Figure `json:"limit"`
+	PID    int        `json:"pid,omitempty"` // of the process that says it, where it does
+	Others []Process  `json:"others,omitempty"`
+	Line   string     `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
+	Count  int        `json:"count"` // such messages in all
+}
+
+// Process is another process that a message names.
+type Process struct {
+	PID    int        `json:"pid"`
+	Memory gpu.Figure `json:"memory"`
+}
+
+// Bounds of what is found.
+const (
+	MaxTail     = 64 << 10 // bytes of output read
+	MaxMessages = 16
+	MaxOthers   = 16
+	MaxLine     = 400
+)
