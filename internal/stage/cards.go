@@ -19,17 +19,19 @@ type inventoryRequest struct {
 	DriverProc string `json:"driver_proc"`
 	Proc       string `json:"proc"`
 	Sys        string `json:"sys"`
+	Library    string `json:"library,omitempty"` // configured; empty: the installed one
 }
 
 type inventoryReply struct {
 	Cards    []gpu.Card `json:"cards"`
 	Epoch    gpu.Epoch  `json:"epoch"`
+	Library  string     `json:"library,omitempty"` // the driver library's version
 	NoDriver bool       `json:"no_driver,omitempty"`
 	Problem  string     `json:"problem,omitempty"`
 }
 
 var serveInventory = served(func(r inventoryRequest) (inventoryReply, error) {
-	reply := inventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys)}
+	reply := inventoryReply{Epoch: inventory.ReadEpoch(r.Proc, r.Sys), Library: inventory.LibraryVersion(r.Library)}
 	var err error
 	if reply.Cards, err = inventory.Read(r.DriverProc); err != nil {
 		reply.NoDriver, reply.Problem = errors.Is(err, inventory.ErrNoDriver), err.Error()
@@ -67,12 +69,12 @@ func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 // inventory lists the node's cards and resolves which of them are the job's.
 func (h *hook) inventory() {
 	paths := h.cfg.Paths
-	reply, err := ask[inventoryReply](opInventory, inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys}, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
+	reply, err := ask[inventoryReply](opInventory, inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys, h.cfg.NVIDIA.NVMLLibrary}, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
 	if err != nil {
 		h.childFault(opInventory, err)
 		return
 	}
-	h.epoch = reply.Epoch
+	h.epoch, h.library = reply.Epoch, reply.Library
 	switch {
 	case reply.NoDriver:
 		h.add(finding.Finding{Code: code.NoDriver, Observed: reply.Problem, Expected: "a loaded driver"})

@@ -18,6 +18,7 @@ const (
 	opInventory = "inventory" // the driver's /proc: cards and epoch
 	opProcesses = "processes" // other processes' /proc
 	opHolders   = "holders"   // all of /proc: who has a card open
+	opKernel    = "kernel"    // the kernel's log
 	opSharing   = "sharing"   // Slurm's own files: are GPUs given out in parts?
 	opCleanup   = "cleanup"   // ends processes that are proven to be the ended job's
 	opDisk      = "disk"      // log file, archive of records, drop folders
@@ -35,6 +36,7 @@ func childMain(env Env, op string) int {
 		opInventory: serveInventory,
 		opProcesses: serveProcesses,
 		opHolders:   serveHolders,
+		opKernel:    serveKernel,
 		opSharing:   serveSharing,
 		opCleanup:   serveCleanup,
 		opDisk:      serveDisk,

@@ -31,8 +31,11 @@ func epilog(h *hook) {
 		put := func(e ledger.End) { _ = store.Close(run, e) }
 		h.unfinished.Store(&put)
 	}
+	heard := h.listen(h.mark(run))
 	h.survey(func() { h.before = h.startOf(run) })
+	heard()
 	h.compareAtEnd(run)
+	h.judgeHealth(run)
 	h.decide()
 	h.text = report.End(h.report())
 	if h.store != nil {

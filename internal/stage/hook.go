@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -29,6 +30,7 @@ type hook struct {
 	store  *state.Store // nil where state cannot be used; the hook goes on without
 
 	epoch   gpu.Epoch
+	library string // the driver library's version, empty where its file does not tell
 	devices []ledger.Assigned
 	cards   []finding.Card
 	looks   int
@@ -37,11 +39,15 @@ type hook struct {
 
 	baselines  map[gpu.ID]finding.Baseline // of this epoch
 	neighbours *gpu.Snapshot               // the node's other cards, as the first watch saw them
+	health     []gpu.Health                // of the job's cards, as the first watch saw them
+	kernel     *gpu.KernelLog              // since the job's start, or its newest entry alone; nil where it was not read
+	runs       []ledger.Run                // the node's records, once somebody asked for them
 
 	now     finding.Side
 	before  *finding.Side // nil at a start, and at an end without a record of it
 	found   []finding.Finding
 	verdict policy.Verdict
+	why     *diagnosis.Diagnosis // nil where nobody wants to know
 	text    []report.Safe
 	jobLog  string // what became of the end report, for the log
 
@@ -136,6 +142,7 @@ func (h *hook) survey(recall func()) {
 	h.recallBaselines()
 	recall()
 	h.now = h.look()
+	h.mismatched(h.library) // last: NVML says it better
 }
 
 // compare adds what the scene shows, of the job's own cards and of others.

@@ -15,12 +15,18 @@ func (h *hook) ledger(self ledger.Run) ledger.Book {
 		At: h.now.Snapshot.At, Epoch: h.epoch, Beginning: h.phase == slurm.Prolog, Idle: uint64(h.cfg.Thresholds.Report),
 	}
 	self.Job = h.job
-	if h.store == nil {
-		return ledger.Open(nil, self, now)
+	return ledger.Open(h.records(), self, now)
+}
+
+// records are all of this node's, read once.
+func (h *hook) records() []ledger.Run {
+	if h.store == nil || h.runs != nil {
+		return h.runs
 	}
 	runs, damaged := h.store.Runs()
 	for _, d := range damaged {
 		h.add(finding.Finding{Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", d.Path, d.Why), Expected: "a whole record"})
 	}
-	return ledger.Open(runs, self, now)
+	h.runs = runs
+	return runs
 }

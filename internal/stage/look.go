@@ -60,10 +60,14 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	request := h.request(rule, timeout)
 	request.Neighbours = h.cfg.Look.Neighbours && !h.inJob && h.looks == 0
+	h.askHealth(&request)
 	answer := backend.Ask(backend.Params{Path: h.cfg.Backend, Root: h.env.EUID == 0}, request)
 	h.looks += len(answer.Snapshots)
 	if answer.Neighbours != nil {
 		h.neighbours = answer.Neighbours
+	}
+	if answer.Health != nil {
+		h.health = answer.Health
 	}
 	h.troubles(answer)
 	return answer.Snapshots

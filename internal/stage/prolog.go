@@ -26,7 +26,9 @@ func prolog(h *hook) {
 		put := func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) }
 		h.unfinished.Store(&put)
 	}
+	heard := h.listen(nil)
 	h.survey(func() {})
+	heard()
 	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
 	scene := h.scene(run)
 	h.compare(scene)

@@ -17,7 +17,7 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 		Job: h.job, Cards: h.cards, Before: h.before, Now: h.now, Limits: h.limits(), Baselines: h.baselines,
 	}
 	if h.inJob {
-		s.Doubt = "this hook runs inside the job and sees only part of the node"
+		s.Doubt = insideDoubt
 	}
 	if h.now.AtRest(h.cards) && !h.neighbourListed() {
 		return s // the ledger answers whose something is; on clean cards nobody asks
@@ -27,6 +27,8 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 	s.Shared, s.SharedUnknown = h.shared()
 	return s
 }
+
+const insideDoubt = "this hook runs inside the job and sees only part of the node"
 
 func (h *hook) limits() finding.Limits {
 	t := h.cfg.Thresholds
@@ -45,7 +47,7 @@ func (h *hook) neighbourListed() bool {
 func (h *hook) end() ledger.End {
 	e := ledger.End{
 		At: h.now.Snapshot.At, Wall: h.env.Clock.Wall(), Snapshot: h.now.Snapshot, Curves: h.now.Curves,
-		Scan: h.now.Scan, Neighbours: h.now.Neighbours,
+		Scan: h.now.Scan, Neighbours: h.now.Neighbours, Health: h.health, Kernel: h.kernel, Diagnosis: h.why,
 		Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
 	}
 	if e.At == 0 {

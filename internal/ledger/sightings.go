@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/diagnosis"
+	"bookend/internal/gpu"
+)
+
+// LastHealth is the newest condition on record of each card of an epoch: counters of another began anew.
+func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
+	last := map[gpu.ID]gpu.Health{}
+	for _, e := range endsOf(runs, epoch) { // newest first
+		for _, h := range e.Health {
+			if _, newer := last[h.Device]; !newer && len(h.Facts) > 0 {
+				last[h.Device] = h
+			}
+		}
+	}
+	return last
+}
+
+// Sightings are the processes that hooks of other jobs saw on a run's cards between two moments (CLOCK_BOOTTIME), oldest
+// first: a lower bound of what was there.
+func Sightings(runs []Run, self Run, from, to time.Duration) []diagnosis.Sighting {
+	mine := map[gpu.ID]bool{}
+	for _, d := range self.Devices {
+		mine[d.Device.ID] = true
+	}
+	var seen []diagnosis.Sighting
+	for _, e := range endsOf(runs, self.Epoch) {
+		if e.At <= from || e.At >= to {
+			continue
+		}
+		for _, s := range e.snapshots() {
+			for _, r := range s.Readings {
+				if mine[r.Device.ID] {
+					seen = append(seen, e.sightedOn(r, self)...)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(seen, func(a, b diagnosis.Sighting) int { return cmp.Compare(a.At, b.At) })
+	return seen
+}
+
+func (e End) snapshots() []gpu.Snapshot {
+	all := []gpu.Snapshot{e.Snapshot}
+	if e.Neighbours != nil {
+		all = append(all, *e.Neighbours)
+	}
+	return all
+}
+
+// sightedOn tells of one card's processes whose they were, where a cgroup did.
+func (e End) sightedOn(r gpu.Reading, self Run) []diagnosis.Sighting {
+	var seen []diagnosis.Sighting
+	for _, p := range r.Processes {
+		s := diagnosis.Sighting{At: e.At, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
+		if i := slices.IndexFunc(e.Processes, func(known attrib.Process) bool { return known.PID == p.PID }); i >= 0 {
+			s.Owner = e.Processes[i].Cgroup
+			s.Own = s.Owner.ID == self.Job.ID && s.Owner.ID != 0 || s.Owner.SLUID != "" && s.Owner.SLUID == self.Job.SLUID
+		}
+		seen = append(seen, s)
+	}
+	return seen
+}
