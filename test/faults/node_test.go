@@ -91,8 +91,8 @@ const (
   epilog: {total: 40s, driver: 20s, scan: 5s, append: 5s, outputs: 5s}
 `
 	tight = `deadlines:
-  prolog: {total: 2s, driver: 900ms, scan: 400ms, outputs: 900ms}
-  epilog: {total: 3s, driver: 900ms, scan: 400ms, append: 600ms, outputs: 900ms}
+  prolog: {total: 2s, driver: 900ms, scan: 400ms, probe: 100ms, outputs: 900ms}
+  epilog: {total: 3s, driver: 900ms, scan: 400ms, probe: 100ms, append: 600ms, outputs: 900ms}
 `
 )
 
@@ -106,14 +106,14 @@ mode: %s
 on_unknown: %s
 backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
-nvidia: {nvml_library: %s, driver_proc: %s}
+nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
   prolog: {max: 400ms, flat: 200ms}
   epilog: %s
 slurm: {shards: %s}
 log: {syslog: false}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.in("var"), c.log, n.world.Sys(), n.world.Dev(),
-		c.library, c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), c.extra)
+		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), c.extra)
 }
 
 // log is what Bookend's own log says.

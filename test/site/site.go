@@ -136,8 +136,8 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 	fmt.Fprintf(&b, "version: 1\nmode: %s\nbackend: %s\n", mode, s.Program("bookend-gpu"))
 	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.in("var"), s.in("log-bookend"))
 	if w := s.worlds[node]; w != nil {
-		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  driver_proc: %s\n",
-			w.Sys(), w.Dev(), w.NVML(), w.DriverProc())
+		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
+			w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
 	b.WriteString(sections)
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
