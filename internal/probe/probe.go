@@ -3,10 +3,13 @@
 package probe
 
 import (
+	"fmt"
 	"time"
 
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 )
 
 // Record is the last test of a card, kept from one hook to the next.
@@ -15,7 +18,78 @@ type Record struct {
 	Epoch  gpu.Epoch      `json:"epoch"`
 	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel's log then; zero where it was not read
 	Wall   time.Time      `json:"wall"`   // for display
+	// Seen is how many processes, one after the other, came to this result.
+	Seen int `json:"seen,omitempty"`
 }
 
-// Findings are what tests found wrong. Skipped ones are no finding.
-func Findings(cards []finding.Card, probes []gpu.Probe) []finding.Finding { return nil }
+// Good reports a test that found nothing wrong.
+func (r Record) Good() bool { return r.Probe.Result == gpu.ProbeOK }
+
+// At is when the cards of a partition's jobs are tested.
+func At(c config.Probe, partition string) config.ProbeAt {
+	if own, ok := c.Partitions[partition]; ok {
+		return own
+	}
+	return c.At
+}
+
+// When reports whether a hook of this phase tests the cards of a partition's jobs.
+func When(c config.Probe, phase slurm.Context, partition string) bool {
+	switch At(c, partition) {
+	case config.ProbeBoth:
+		return phase == slurm.Prolog || phase == slurm.Epilog
+	case config.ProbeProlog:
+		return phase == slurm.Prolog
+	case config.ProbeEpilog:
+		return phase == slurm.Epilog
+	}
+	return false
+}
+
+// Now is what a start knows that an earlier test may not have survived.
+type Now struct {
+	At     time.Duration // CLOCK_BOOTTIME
+	Epoch  gpu.Epoch
+	MaxAge time.Duration
+	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil where nobody read it
+	Scene  finding.Scene
+	Card   finding.Card
+}
+
+// Trusted reports whether nothing has changed since the test, so that its result holds now, good or bad; else why it
+// may not. What was not tested is never trusted.
+func (r Record) Trusted(n Now) (ok bool, why string) {
+	switch age := n.At - r.Probe.At; {
+	case r.Probe.Result == gpu.ProbeSkipped:
+		why = "it came to no result"
+	case !r.Epoch.Same(n.Epoch):
+		why = "the driver was reloaded or the node booted since, or nobody can tell"
+	case age < 0 || age > n.MaxAge:
+		why = fmt.Sprintf("it is older than %v (probe.max_age)", n.MaxAge)
+	default:
+		if why = r.struck(n); why == "" {
+			why = Busy(n.Scene, n.Card)
+		}
+	}
+	return why == "", why
+}
+
+// struck says why the driver may have reported an error of the card since the test, empty where it has not.
+func (r Record) struck(n Now) string {
+	switch k := n.Kernel; {
+	case r.Kernel == gpu.KernelMark{}:
+		return "the kernel's log was not read then"
+	case k == nil:
+		return "the kernel's log was not read"
+	case k.Unknown != "":
+		return "the kernel's log could not be read"
+	case k.Lost:
+		return "entries of the kernel's log are missing since"
+	}
+	for _, x := range n.Kernel.Xids {
+		if x.Seq > r.Kernel.Seq && (x.BusID == "" || x.BusID == n.Card.Device.BusID) {
+			return fmt.Sprintf("the driver reported Xid %d since", x.Code)
+		}
+	}
+	return ""
+}

@@ -10,6 +10,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
@@ -27,6 +28,7 @@ type Scene struct {
 	Cards    []finding.Card
 	Now      finding.Side
 	Before   *finding.Side // at the end: what the start saw
+	Probes   []gpu.Probe   // test allocations of the cards, at a start perhaps an earlier hook's
 	Findings []finding.Finding
 	Verdict  policy.Verdict
 	Privacy  config.Privacy

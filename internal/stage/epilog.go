@@ -36,6 +36,7 @@ func epilog(h *hook) {
 	heard()
 	h.compareAtEnd(run)
 	h.judgeHealth(run)
+	h.probe(run)
 	h.decide()
 	h.text = report.End(h.report())
 	if h.store != nil {

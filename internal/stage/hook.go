@@ -42,6 +42,8 @@ type hook struct {
 	health     []gpu.Health                // of the job's cards, as the first watch saw them
 	kernel     *gpu.KernelLog              // since the job's start, or its newest entry alone; nil where it was not read
 	runs       []ledger.Run                // the node's records, once somebody asked for them
+	sharing    *sharers                    // who else may use the cards, once somebody asked
+	probes     []gpu.Probe                 // of the job's cards, by this hook or at a start by an earlier one
 
 	now     finding.Side
 	before  *finding.Side // nil at a start, and at an end without a record of it

@@ -26,13 +26,14 @@ func prolog(h *hook) {
 		put := func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) }
 		h.unfinished.Store(&put)
 	}
-	heard := h.listen(nil)
+	heard := h.listen(h.testedSince())
 	h.survey(func() {})
 	heard()
 	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
 	scene := h.scene(run)
 	h.compare(scene)
 	h.learn(scene)
+	h.probe(run)
 	h.decide()
 	h.text = report.Start(h.report())
 	if h.store == nil {

@@ -22,10 +22,15 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 	if h.now.AtRest(h.cards) && !h.neighbourListed() {
 		return s // the ledger answers whose something is; on clean cards nobody asks
 	}
+	h.who(&s, self)
+	return s
+}
+
+// who adds who may use the cards, and who did.
+func (h *hook) who(s *finding.Scene, self ledger.Run) {
 	book := h.ledger(self)
 	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
 	s.Shared, s.SharedUnknown = h.shared()
-	return s
 }
 
 const insideDoubt = "this hook runs inside the job and sees only part of the node"
@@ -48,7 +53,7 @@ func (h *hook) end() ledger.End {
 	e := ledger.End{
 		At: h.now.Snapshot.At, Wall: h.env.Clock.Wall(), Snapshot: h.now.Snapshot, Curves: h.now.Curves,
 		Scan: h.now.Scan, Neighbours: h.now.Neighbours, Health: h.health, Kernel: h.kernel, Diagnosis: h.why,
-		Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
+		Probes: h.probes, Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
 	}
 	if e.At == 0 {
 		e.At = h.env.Clock.Boot()
@@ -61,7 +66,7 @@ func (h *hook) end() ledger.End {
 
 func (h *hook) report() report.Scene {
 	return report.Scene{
-		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Findings: h.found, Verdict: h.verdict,
+		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Probes: h.probes, Findings: h.found, Verdict: h.verdict,
 		Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
 	}
 }

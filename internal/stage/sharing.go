@@ -104,9 +104,21 @@ func readSlurms(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, gresconf.MaxBytes))
 }
 
-// shared says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS alone:
-// a job with a shard looks to its hooks like one with the whole GPU.
+// sharers is what shared says.
+type sharers struct{ why, unknown string }
+
+// shared asks once.
 func (h *hook) shared() (why, unknown string) {
+	if h.sharing == nil {
+		why, unknown := h.askSharing()
+		h.sharing = &sharers{why, unknown}
+	}
+	return h.sharing.why, h.sharing.unknown
+}
+
+// askSharing says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS alone:
+// a job with a shard looks to its hooks like one with the whole GPU.
+func (h *hook) askSharing() (why, unknown string) {
 	for _, p := range h.cfg.Slurm.SharedPartitions {
 		if p == h.job.Partition {
 			return "its partition is configured as shared", ""

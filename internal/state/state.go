@@ -4,6 +4,7 @@
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
 //	  state/NODE/stuck.json           the backend that could not be killed; faults.json: faults said. shared.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
+//	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out

@@ -1,0 +1,161 @@
+package probe
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+// Outcome is a card's test, and what bears on how much it proves.
+type Outcome struct {
+	gpu.Probe
+	Seen int // processes, one after the other, that came to this result
+	// Earlier is when an earlier hook tested the card (wall time); zero where this hook did.
+	Earlier time.Time
+}
+
+// Bad reports a result that is worth a second look by another process.
+func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
+
+// Again is what to believe after a second process has tested the card alone: the later result, which is surer where
+// both agree.
+func (o Outcome) Again(second gpu.Probe) Outcome {
+	if second.Result == gpu.ProbeSkipped {
+		return o
+	}
+	after := Outcome{Probe: second, Seen: 1}
+	if o.Result == second.Result && o.error() == after.error() {
+		after.Seen = o.Seen + 1
+	}
+	return after
+}
+
+// error is the number of the failed call's error, -1 for none.
+func (o Outcome) error() int {
+	if o.Error == nil {
+		return -1
+	}
+	return o.Error.Code
+}
+
+// Findings are what tests found wrong. Skipped ones are no finding.
+func Findings(cards []finding.Card, outcomes []Outcome) []finding.Finding {
+	var found []finding.Finding
+	for _, c := range cards {
+		for _, o := range outcomes {
+			if o.Device == c.Device.ID && o.Device != "" {
+				found = append(found, o.findings(c)...)
+			}
+		}
+	}
+	return found
+}
+
+func (o Outcome) findings(c finding.Card) []finding.Finding {
+	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory", Doubts: o.doubts(c)}
+	switch o.Result {
+	case gpu.ProbeGap:
+		f.Code, f.Bytes = code.Gap, gap(o.Probe)
+		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free), mib(o.Largest), o.Attempts)
+	case gpu.ProbeBlocked:
+		f.Code, f.Observed = code.Blocked, o.reason()
+		if o.Free.Known() {
+			f.Observed = fmt.Sprintf("no memory to be had of %s free: %s", mib(o.Free), f.Observed)
+		}
+	case gpu.ProbeBroken:
+		f.Code, f.Observed, f.Expected = code.Broken, o.reason(), "memory can be had through CUDA"
+	default:
+		return nil
+	}
+	f.Observed = o.when() + f.Observed
+	return []finding.Finding{f}
+}
+
+// when words an earlier hook's test.
+func (o Outcome) when() string {
+	if o.Earlier.IsZero() {
+		return ""
+	}
+	return "tested at " + o.Earlier.UTC().Format("2006-01-02 15:04:05 UTC") + ", at an earlier job's end or start: "
+}
+
+func gap(p gpu.Probe) gpu.Figure {
+	if !p.Free.Known() || !p.Largest.Known() {
+		return gpu.Unknown("free memory or largest block unknown")
+	}
+	return gpu.Bytes(p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes))
+}
+
+func mib(f gpu.Figure) string {
+	if !f.Known() {
+		return "an unknown amount"
+	}
+	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+}
+
+// reason words the failed call with its meaning and remedy, or else says why without one.
+func (o Outcome) reason() string {
+	e := o.Error
+	if e == nil {
+		return o.Why
+	}
+	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
+	if e.Name == "" {
+		text = fmt.Sprintf("%s: error %d", e.Call, e.Code)
+	}
+	for _, more := range []string{e.Meaning, e.Remedy} {
+		if more != "" {
+			text += "; " + strings.TrimSuffix(more, ".")
+		}
+	}
+	if e.Meaning == "" && o.Why != "" {
+		text += "; " + o.Why
+	}
+	return text
+}
+
+// doubts returns what keeps a result from proving that the card is unusable.
+func (o Outcome) doubts(c finding.Card) []string {
+	var d []string
+	if !o.Earlier.IsZero() {
+		d = append(d, "it was tested by an earlier hook and may have been repaired since")
+	}
+	if c.Device.Parent != "" {
+		d = append(d, "it is a MIG instance, on which the test was never measured")
+	}
+	if !o.Bad() {
+		return d
+	}
+	if o.Seen < 2 {
+		d = append(d, "seen once, by one process")
+	}
+	if own := o.own(); own != "" {
+		d = append(d, own)
+	}
+	return d
+}
+
+// The errors that may come from what the test was given to run in, and not from the card: limits of the hook's own
+// process, a library in the wrong place, device nodes that it was denied.
+var ownErrors = map[int]bool{
+	2:   true, // OUT_OF_MEMORY: of cuInit under ulimit -v (measured); of an allocation it would be no error here
+	34:  true, // STUB_LIBRARY
+	35:  true, // INSUFFICIENT_DRIVER
+	100: true, // NO_DEVICE
+	101: true, // INVALID_DEVICE
+	304: true, // OPERATING_SYSTEM
+}
+
+func (o Outcome) own() string {
+	switch e := o.Error; {
+	case e == nil:
+		return "no call is known to have failed: the backend itself may be at fault"
+	case ownErrors[e.Code] && o.Result == gpu.ProbeBroken, e.Code <= 0, strings.HasPrefix(e.Call, "dl"):
+		return "the error may come from the test's own surroundings (library, limits, device nodes)"
+	}
+	return ""
+}
