@@ -22,8 +22,8 @@ const (
 	card1 = gpu.ID("GPU-00000000-1111-2222-3333-555555555555")
 )
 
-// probe holds a lock as a probe does, until its stdin ends.
-func probe(path string) {
+// holdAsProbe holds a lock as a probe does, until its stdin ends.
+func holdAsProbe(path string) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		err = unix.Flock(fd, unix.LOCK_EX)

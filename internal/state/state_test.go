@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "probe":
-		probe(os.Args[1])
+		holdAsProbe(os.Args[1])
 	}
 	run, owner := os.Args[1], slurm.Owner{SLUID: slurm.SLUID(os.Args[2])}
 	if id, ok := slurm.ParseJobID(os.Args[2]); ok {
