@@ -23,6 +23,7 @@ type session struct {
 	lib     *library
 	slots   []slot        // nil until the driver said how many
 	opening time.Duration // how long the last attempt took, while something could not be opened
+	last    gpu.Snapshot  // the newest look
 }
 
 func hello() wire.Reply {
@@ -120,5 +121,6 @@ func (s *session) look() (gpu.Snapshot, error) {
 		look.Readings = append(look.Readings, a.reading)
 		look.Faults = append(look.Faults, a.faults...)
 	}
+	s.last = look
 	return look, err
 }

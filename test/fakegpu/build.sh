@@ -15,8 +15,8 @@ absent=
 for symbol in "$@"; do absent="$absent -D$symbol=absent_$symbol"; done
 cc="${CC:-gcc} -O1 -Wall -Wextra -Werror -include $src/oldest.h"
 mkdir -p "$out"
-shared="$src/world.c $src/act.c $src/alloc.c"
-nvml="$src/nvml.c $src/nvml_memory.c $src/nvml_mig.c $src/nvml_state.c"
+shared="$src/world.c $src/act.c $src/alloc.c $src/accounting.c"
+nvml="$src/nvml.c $src/nvml_memory.c $src/nvml_mig.c $src/nvml_state.c $src/nvml_accounting.c"
 lib="$cc -shared -fPIC -fvisibility=hidden -pthread $absent"
 $lib -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" $nvml $shared -ldl
 $lib -Wl,-soname,libnvidia-ml.so.1 -DOLD_DRIVER -o "$out/libnvidia-ml-old.so.1" $nvml $shared -ldl

@@ -53,6 +53,14 @@ var perGPU = settings{
 	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0", "virtualization_mode": "0",
 	"ecc_uncorrected": "0", "ecc_corrected": "0", "remapped_corrected": "0", "remapped_uncorrected": "0",
 	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",
+	"ecc_uncorrected_ever": "0",
+	"recovery_action_type": "1", "recovery_action_rc": "0", // of that field's value
+	// Set: a card from before Ampere, with so many pages retired for double-bit errors.
+	"retired_pages": "", "retired_single_bit": "0", "retired_pending": "0",
+	"fabric_state": "0", "fabric_status": "0",
+	"clocks_event_reasons": "1", // idle
+	"accounting_mode":      "0", // until nvmlDeviceSetAccountingMode
+	"accounted":            "",  // PID:MIB:START_US:MS:RUNNING ... in accounting without having been there; MIB -1: not available
 }
 
 // buses are a machine's in ascending order.

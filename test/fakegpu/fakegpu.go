@@ -9,6 +9,7 @@
 //	                     released memory is gone at once
 //	W/world.conf         what the cards are and how the driver behaves; read anew by every call (Set)
 //	W/alloc/             the driver's bookkeeping, one file per holder of memory
+//	W/accounting/        its accounting, one file per process and card, where that is on
 //	W/dev/               nvidia0…, nvidiactl, nvidia-uvm
 //	W/proc-driver/nvidia what /proc/driver/nvidia shows
 //	W/sys/module/nvidia  what /sys/module/nvidia shows; the rest of W/sys leads to /sys
@@ -95,6 +96,7 @@ func Open(dir string) (*World, error) {
 func (w *World) makeFolders() error {
 	for name, mode := range map[string]os.FileMode{
 		".": 0o755, filepath.Base(w.Dev()): 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
+		"accounting": 0o777 | os.ModeSticky,
 	} {
 		path := filepath.Join(w.dir, name)
 		if err := os.MkdirAll(path, 0o755); err != nil {

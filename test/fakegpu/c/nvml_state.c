@@ -1,7 +1,9 @@
-// libnvidia-ml.so.1: modes, health, accounting.
+// libnvidia-ml.so.1: modes, health.
 #define _GNU_SOURCE
 #include "nvml.h"
 
+#include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 // Modes
@@ -11,8 +13,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned *
 	*out = (unsigned)world_num(&w, gpu, "persistence", 1);
 	return SUCCESS;
 }
+// In MIG mode the instances have one, the card has none.
 EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *out) {
-	ENTER_DEVICE(device);
+	ENTER_ANY(device);
+	if (instance == WHOLE && world_num(&w, gpu, "mig", 0) == 1) return NOT_SUPPORTED;
 	*out = (unsigned)world_num(&w, gpu, "compute_mode", 0);
 	return SUCCESS;
 }
@@ -40,85 +44,124 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current,
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter,
                                                 unsigned long long *out) {
 	ENTER_DEVICE(device);
-	(void)counter;
-	*out = (unsigned long long)world_num(&w, gpu, type == 1 ? "ecc_uncorrected" : "ecc_corrected", 0);
+	if (type == 1) *out = (unsigned long long)world_num(&w, gpu, counter == 0 ? "ecc_uncorrected" : "ecc_uncorrected_ever", 0);
+	else *out = (unsigned long long)world_num(&w, gpu, "ecc_corrected", 0);
 	return SUCCESS;
 }
+
+// A card from before Ampere retires pages and remaps no rows: one with the key retired_pages.
+static bool retires(const struct world *w, int gpu) { return *world_text(w, gpu, "retired_pages", ""); }
+
 EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
                                               unsigned *pending, unsigned *failure) {
 	ENTER_DEVICE(device);
+	if (retires(&w, gpu) || world_num(&w, gpu, "mig", 0) == 1) return NOT_SUPPORTED;
 	*corrected = (unsigned)world_num(&w, gpu, "remapped_corrected", 0);
 	*uncorrected = (unsigned)world_num(&w, gpu, "remapped_uncorrected", 0);
 	*pending = (unsigned)world_num(&w, gpu, "remap_pending", 0);
 	*failure = (unsigned)world_num(&w, gpu, "remap_failure", 0);
 	return SUCCESS;
 }
-// Retired pages ended with Ampere.
 EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, int cause, unsigned *n, unsigned long long *pages) {
 	ENTER_DEVICE(device);
-	(void)cause, (void)n, (void)pages;
-	return NOT_SUPPORTED;
+	if (!retires(&w, gpu)) return NOT_SUPPORTED;
+	unsigned room = *n;
+	*n = (unsigned)world_num(&w, gpu, cause == 1 ? "retired_pages" : "retired_single_bit", 0);
+	if (*n > room) return INSUFFICIENT_SIZE;
+	for (unsigned i = 0; i < *n; i++) pages[i] = i + 1;
+	return SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, unsigned *out) {
 	ENTER_DEVICE(device);
-	(void)out;
-	return NOT_SUPPORTED;
+	if (!retires(&w, gpu)) return NOT_SUPPORTED;
+	*out = (unsigned)world_num(&w, gpu, "retired_pending", 0);
+	return SUCCESS;
 }
+
+static int clocks(const struct world *w, int gpu, unsigned long long *out) {
+	*out = (unsigned long long)world_num(w, gpu, "clocks_event_reasons", 1);
+	return SUCCESS;
+}
+#ifndef OLD_DRIVER
+EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *out) {
+	ENTER_DEVICE(device);
+	return clocks(&w, gpu, out);
+}
+#endif
+EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *out) {
+	ENTER_DEVICE(device);
+	return clocks(&w, gpu, out);
+}
+
+#ifndef OLD_DRIVER
+// Version 2 ends with the mask, version 3 with the summary.
+typedef struct {
+	unsigned version;
+	unsigned char cluster[16];
+	int status;
+	unsigned clique;
+	unsigned char state;
+	unsigned mask;
+	unsigned char summary;
+} nvmlGpuFabricInfo_v3_t;
+
+EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *out) {
+	ENTER_DEVICE(device);
+	bool v3 = out->version == (sizeof *out | 3u << 24);
+	if (!v3 && out->version != (offsetof(nvmlGpuFabricInfo_v3_t, summary) | 2u << 24)) return VERSION_MISMATCH;
+	memset(out->cluster, 0, sizeof out->cluster);
+	out->status = (int)world_num(&w, gpu, "fabric_status", 0);
+	out->clique = 0;
+	out->state = (unsigned char)world_num(&w, gpu, "fabric_state", 0);
+	out->mask = 0;
+	if (v3) out->summary = 0;
+	return SUCCESS;
+}
+#endif
 
 typedef struct {
 	unsigned field, scope;
 	long long timestamp, latency;
 	int type, rc;
-	union { unsigned ui; unsigned long long ull; } value;
+	union { unsigned ui; unsigned long long ull; long long sll; int si; unsigned short us; } value;
 } nvmlFieldValue_t;
 
 static const struct { unsigned field; const char *key; } fields[] = {
 	{142, "remapped_corrected"}, {143, "remapped_uncorrected"}, {144, "remap_pending"}, {145, "remap_failure"},
+#ifndef OLD_DRIVER
 	{230, "recovery_action"},
+#endif
 };
+
+static const char *key_of(unsigned field) {
+	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+		if (fields[i].field == field) return fields[i].key;
+	return NULL;
+}
+
+// The keys recovery_action_type and recovery_action_rc give another type than unsigned int, and a failure of the
+// field alone. The types: 2 and 3 unsigned of 8 bytes, 4 signed, 5 int, 6 unsigned short.
+static void give_field(const struct world *w, int gpu, nvmlFieldValue_t *v, const char *key) {
+	long long n = world_num(w, gpu, key, 0);
+	bool action = !strcmp(key, "recovery_action");
+	v->rc = action ? (int)world_num(w, gpu, "recovery_action_rc", 0) : SUCCESS;
+	v->type = action ? (int)world_num(w, gpu, "recovery_action_type", 1) : 1;
+	memset(&v->value, 0xee, sizeof v->value); // what is not the value is anything
+	if (v->type >= 2 && v->type <= 4) v->value.sll = n;
+	else if (v->type == 5) v->value.si = (int)n;
+	else if (v->type == 6) v->value.us = (unsigned short)n;
+	else v->value.ui = (unsigned)n;
+}
 
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int n, nvmlFieldValue_t *values) {
 	ENTER_DEVICE(device);
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
 	for (nvmlFieldValue_t *v = values; v < values + n; v++) {
-		v->rc = NOT_SUPPORTED;
+		const char *key = key_of(v->field);
 		v->timestamp = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-		v->type = 1; // unsigned int
-		for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-			if (fields[i].field != v->field) continue;
-			v->rc = SUCCESS;
-			v->value.ull = 0;
-			v->value.ui = (unsigned)world_num(&w, gpu, fields[i].key, 0);
-		}
+		if (key) give_field(&w, gpu, v, key);
+		else v->rc = NOT_SUPPORTED, v->type = 1;
 	}
 	return SUCCESS;
-}
-
-// Accounting: found off on the measured machines, and it stays off here.
-
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, unsigned *out) {
-	ENTER_DEVICE(device);
-	*out = 0;
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceSetAccountingMode(nvmlDevice_t device, unsigned mode) {
-	ENTER_DEVICE(device);
-	return mode ? NOT_SUPPORTED : SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned *out) {
-	ENTER_DEVICE(device);
-	*out = 4000;
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *n, unsigned *pids) {
-	ENTER_DEVICE(device);
-	(void)pids;
-	*n = 0;
-	return SUCCESS;
-}
-EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, void *stats) {
-	ENTER_DEVICE(device);
-	(void)pid, (void)stats;
-	return NOT_FOUND;
 }
