@@ -1,0 +1,138 @@
+package kmsg
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+)
+
+// collector picks from the log what is after a mark.
+type collector struct {
+	since   *gpu.KernelMark
+	log     gpu.KernelLog
+	records int
+	next    uint64 // the first entry after the mark that was not seen yet
+	gap     bool   // entries before the next one may be gone
+	other   bool   // the entry of the mark's number is another one
+	group   string // the cgroup that is being killed as a whole
+}
+
+func newCollector(since *gpu.KernelMark) *collector {
+	c := &collector{since: since, gap: true}
+	if since != nil {
+		c.next = since.Seq + 1
+	}
+	return c
+}
+
+func (c *collector) line(line []byte) {
+	if len(line) == 0 || line[0] == ' ' {
+		return // KEY=value, of the record before
+	}
+	r, ok := parseRecord(line)
+	if !ok {
+		return
+	}
+	c.records++
+	c.log.Last = r.mark
+	gap := c.gap
+	c.gap = false
+	if c.since == nil {
+		return
+	}
+	if r.mark.Seq <= c.since.Seq {
+		c.other = c.other || r.mark.Seq == c.since.Seq && r.mark.At != c.since.At
+		return
+	}
+	c.log.Lost = c.log.Lost || gap && r.mark.Seq > c.next
+	c.next = r.mark.Seq + 1
+	if r.facility == kernel {
+		c.event(r.mark, unescape(r.text))
+	}
+}
+
+// event adds what one line of the kernel's says.
+func (c *collector) event(at gpu.KernelMark, text string) {
+	if x, ok := parseXid(text); ok {
+		x.KernelMark = at
+		c.xid(x)
+		return
+	}
+	if strings.HasPrefix(text, mismatchBegins) {
+		c.log.Mismatch = oneLine(text)
+		return
+	}
+	if path, ok := parseGroup(text); ok {
+		c.group = path
+		return
+	}
+	if k, ok := parseSummary(text); ok {
+		c.group = ""
+		k.KernelMark = at
+		c.kill(k)
+		return
+	}
+	if k, ok := parseKilled(text); ok {
+		k.KernelMark, k.Cgroup = at, c.group
+		c.kill(k)
+	}
+}
+
+func (c *collector) xid(x gpu.Xid) {
+	if len(c.log.Xids) == maxXids {
+		c.log.Xids = append(c.log.Xids[:0], c.log.Xids[1:]...)
+		c.log.Lost = true
+	}
+	c.log.Xids = append(c.log.Xids, x)
+}
+
+// again is how soon two lines of one process's end follow each other. The kernel writes them at once; nobody gets the
+// same number and runs out of memory too within that time.
+const again = time.Minute
+
+// kill adds a process: the kernel's two lines of it, or three where it ends a whole cgroup, are one.
+func (c *collector) kill(k gpu.HostKill) {
+	for i := len(c.log.Kills) - 1; i >= 0; i-- {
+		old := &c.log.Kills[i]
+		if old.PID != k.PID || k.At-old.At > again {
+			continue
+		}
+		if old.Cgroup == "" {
+			old.Cgroup = k.Cgroup
+		}
+		if old.Name == "" {
+			old.Name = k.Name
+		}
+		return
+	}
+	if len(c.log.Kills) == maxKills {
+		c.log.Kills = append(c.log.Kills[:0], c.log.Kills[1:]...)
+		c.log.Lost = true
+	}
+	c.log.Kills = append(c.log.Kills, k)
+}
+
+// result is the log, or why this is not the log that the mark is of.
+func (c *collector) result() gpu.KernelLog {
+	switch {
+	case c.records == 0:
+		return gpu.KernelLog{Unknown: "the kernel's log is empty"}
+	case c.since == nil:
+	case c.since.Seq > c.log.Last.Seq:
+		return gpu.KernelLog{Unknown: fmt.Sprintf("the kernel's log ends at entry %d, before the mark %d: it is another boot's", c.log.Last.Seq, c.since.Seq)}
+	case c.other:
+		return gpu.KernelLog{Unknown: fmt.Sprintf("entry %d of the kernel's log is another than the mark: it is another boot's", c.since.Seq)}
+	}
+	return c.log
+}
+
+// mismatchBegins begins the driver's line on a library of another version. A process's name, of 15 bytes at most, can
+// begin a line of the kernel's: what lines are known by is longer.
+const mismatchBegins = "NVRM: API mismatch: "
+
+// oneLine joins the lines of one entry of the driver's, each of which begins with its name.
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\nNVRM: ", " ")), " ")
+}
