@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"bookend/internal/config"
+	"bookend/internal/inventory"
 	"bookend/internal/stage"
 	"bookend/internal/view"
 )
@@ -20,5 +22,19 @@ func snapshot(env stage.Env, _ call) int {
 	if err != nil {
 		return fail(env, err)
 	}
+	tests(env, cfg)
 	return exitOK
+}
+
+// tests adds the cards' last tests, where this node's hooks keep any.
+func tests(env stage.Env, cfg config.Config) {
+	all, err := read(env, cfg.Paths, "")
+	if err != nil {
+		return // no hook has run here yet
+	}
+	records, err := all.store.Probes()
+	if err != nil {
+		fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
+	}
+	view.Tests(env.Stdout, records, inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys))
 }

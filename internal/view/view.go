@@ -62,6 +62,7 @@ func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.E
 	for _, d := range r.Devices {
 		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
 	}
+	tests(w, r, e)
 	for i, f := range e.Findings {
 		about(w, f, judged(e.Verdict, i), e)
 	}
