@@ -1,12 +1,267 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"bookend/internal/gpu"
+	"bookend/internal/routine"
 	"bookend/internal/wire"
+
+	"golang.org/x/sys/unix"
 )
 
-// serveProbe answers a request for test allocations.
+// prober answers one request for test allocations.
+type prober struct {
+	req   wire.Request
+	out   *wire.Writer
+	boot  func() time.Duration // CLOCK_BOOTTIME
+	end   time.Duration        // when no further attempt is begun
+	wait  time.Duration        // what is left of the time for locks
+	init  time.Duration        // what CUDA took to start
+	low   descriptors
+	lib   *library
+	known map[int]bool // processes that may be on a card
+	// partial: CUDA may not show devices that it has, as its list ends with the first that it does not know.
+	partial bool
+}
+
+// serveProbe tests every device that was asked for, one after another: the driver would serialise them anyway. Each
+// result is sent when it is known, so that a crash or hang at a later device costs none.
 func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) error {
+	p := &prober{req: req, out: out, boot: boot, end: boot() + req.Deadline() - reserve, wait: req.Probe.LockWait}
+	p.known = map[int]bool{os.Getpid(): true}
+	for _, pid := range req.Probe.Known {
+		p.known[pid] = true
+	}
+	path, err := cudaPath(req.Options.CUDALibrary)
+	if err != nil {
+		return err
+	}
+	asked, err := p.admit()
+	if err != nil {
+		return err
+	}
+	if len(asked) == 0 {
+		return finish(out)
+	}
+	starting, err := p.startCUDA(path, asked)
+	if err != nil {
+		return err
+	}
+	fault, cards, err := p.openCards(asked)
+	if err != nil {
+		return err
+	}
+	if len(cards) > 0 {
+		if err := p.testAll(cards, starting); err != nil {
+			return err
+		}
+	}
+	if fault != nil {
+		return finish(out, *fault)
+	}
 	return finish(out)
+}
+
+// admit refuses what can be refused without asking any driver.
+func (p *prober) admit() ([]gpu.Device, error) {
+	var asked []gpu.Device
+	seen := map[gpu.ID]bool{}
+	folder := empty(p.req.Probe.Empty)
+	for _, d := range p.req.Devices {
+		if d.ID == "" {
+			return nil, fmt.Errorf("probe the card at %q: it has no id", d.BusID)
+		}
+		if seen[d.ID] {
+			continue
+		}
+		seen[d.ID] = true
+		why := folder
+		if why == "" {
+			why = p.refused(d)
+		}
+		if why == "" {
+			asked = append(asked, d)
+			continue
+		}
+		if err := p.tell(skipped(d.ID, why)); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(asked, func(a, b gpu.Device) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return asked, nil
+}
+
+func (p *prober) refused(d gpu.Device) string {
+	if _, ok := p.req.Probe.Locks[d.ID]; !ok && len(p.req.Probe.Locks) > 0 {
+		return "no lock was named for it"
+	}
+	if !isInstance(d.ID) {
+		return ""
+	}
+	_, _, old := parseInstance(d.ID)
+	switch {
+	case !p.req.Probe.MIG:
+		return "MIG instances are not tested unless the configuration says so"
+	case old:
+		return "its id is of the older kind, which CUDA does not tell"
+	case len(p.req.Devices) > 1:
+		return "a process can test one MIG instance and nothing else"
+	}
+	return ""
+}
+
+// empty says why a folder is no place to keep away from MPS. Threat: a daemon in it, or whoever could put one there:
+// the driver would become a client of it, with root's rights.
+func empty(folder string) string {
+	if folder == "" {
+		return "no empty folder was named to keep away from MPS"
+	}
+	fd, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Sprintf("open folder %q: %v", folder, err)
+	}
+	f := os.NewFile(uintptr(fd), folder)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Sprintf("look at folder %q: %v", folder, err)
+	}
+	if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return fmt.Sprintf("folder %q: others may write to it", folder)
+	}
+	if names, _ := f.Readdirnames(1); len(names) > 0 {
+		return fmt.Sprintf("folder %q: not empty, so that MPS may be in it", folder)
+	}
+	return ""
+}
+
+// cudaStart is what became of CUDA's start.
+type cudaStart struct {
+	failed *outcome
+	took   time.Duration
+	defect *routine.Panic
+}
+
+// startCUDA starts CUDA beside everything else: of all that a probe does this takes the longest.
+func (p *prober) startCUDA(path string, asked []gpu.Device) (<-chan cudaStart, error) {
+	var ids []string
+	for _, d := range asked {
+		ids = append(ids, string(d.ID))
+	}
+	if err := prepareCUDA(strings.Join(ids, ","), p.req.Probe.Empty); err != nil {
+		return nil, err
+	}
+	freeLimit()
+	p.low.reserve()
+	starting := make(chan cudaStart, 1)
+	routine.Go(func(defect *routine.Panic) { starting <- cudaStart{defect: defect} }, func() {
+		begin := p.boot()
+		failed := startCUDA(path)
+		starting <- cudaStart{failed: failed, took: p.boot() - begin}
+	})
+	return starting, nil
+}
+
+// freeLimit lifts a limit on address space that slurmd may have handed on: CUDA maps far more than it uses, and fails
+// to start as on a sick card.
+func freeLimit() {
+	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if unix.Setrlimit(unix.RLIMIT_AS, &none) == nil {
+		return
+	}
+	var now unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &now) == nil {
+		now.Cur = now.Max
+		_ = unix.Setrlimit(unix.RLIMIT_AS, &now) // then CUDA says what it lacks
+	}
+}
+
+// openCards opens the devices through NVML, which tells what CUDA does not: free memory without a context, and who is
+// there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
+func (p *prober) openCards(asked []gpu.Device) (*gpu.Fault, []device, error) {
+	lib, fault, err := openLibrary(p.req.Options.NVMLLibrary)
+	if err != nil {
+		return nil, nil, err
+	}
+	if fault != nil {
+		return fault, nil, p.tellAll(asked, fault.Detail)
+	}
+	p.lib = lib
+	all, err := inParallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
+	if err != nil {
+		return nil, nil, err
+	}
+	var cards []device
+	for i, o := range all {
+		why := ""
+		if o.fault != nil {
+			why = o.fault.Detail
+		} else if why = p.untestable(o.devices[0]); why == "" {
+			cards = append(cards, o.devices[0])
+			continue
+		}
+		p.partial = true
+		if err := p.tell(skipped(asked[i].ID, why)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, cards, nil
+}
+
+// testAll waits for CUDA and tests the cards in the order of their ids, which all who lock several share.
+func (p *prober) testAll(cards []device, starting <-chan cudaStart) error {
+	started := <-starting
+	if started.defect != nil {
+		return started.defect
+	}
+	p.init = started.took
+	for _, d := range cards {
+		result := skipped(d.ID, "")
+		if started.failed != nil {
+			p.unseen(&result, *started.failed)
+		} else {
+			p.test(d, &result)
+		}
+		result.Times.Init = p.init
+		if err := p.tell(result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unseen is a device that CUDA did not show. Whether that is its own fault is known only of the first.
+func (p *prober) unseen(result *gpu.Probe, o outcome) {
+	if p.partial && (o.code == cudaNoDevice || o.code == cudaInvalidDevice) {
+		skip(result, "CUDA does not show it, nor one that was asked for together with it: ask for it alone. "+o.words())
+		return
+	}
+	fail(result, o)
+}
+
+// skipped is a test that was not made.
+func skipped(id gpu.ID, why string) gpu.Probe {
+	no := gpu.Unknown("not tested")
+	p := gpu.Probe{Device: id, Free: no, Largest: no}
+	skip(&p, why)
+	return p
+}
+
+func (p *prober) tell(result gpu.Probe) error {
+	result.At = p.boot()
+	return p.out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
+}
+
+func (p *prober) tellAll(asked []gpu.Device, why string) error {
+	for _, d := range asked {
+		if err := p.tell(skipped(d.ID, why)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

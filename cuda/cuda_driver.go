@@ -1,0 +1,166 @@
+package main
+
+/*
+#include <stdlib.h>
+
+#include "cuda_driver.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unsafe"
+)
+
+// cudaSoname is CUDA's library where the dynamic linker finds it.
+const cudaSoname = "libcuda.so.1"
+
+// cudaDevice is CUDA's number for one of the devices visible to this process.
+type cudaDevice C.int
+
+// outcome is a call of CUDA's that did not succeed; nil is success.
+type outcome struct {
+	call string
+	code int    // the driver's, lacks, or 0 of dlopen
+	text string // the linker's words
+}
+
+const lacks = C.CUDA_LACKS
+
+func result(call string, code C.int) *outcome {
+	if code == 0 {
+		return nil
+	}
+	return &outcome{call: call, code: int(code)}
+}
+
+// prepareCUDA gives this process the environment that CUDA reads when it is initialised. Threat: whoever started this
+// program by hand may have set anything.
+func prepareCUDA(visible, empty string) error {
+	list, folder := C.CString(visible), C.CString(empty)
+	defer C.free(unsafe.Pointer(list))
+	defer C.free(unsafe.Pointer(folder))
+	if C.cuda_environment(list, folder) != 0 {
+		return errors.New("prepare the environment: out of memory")
+	}
+	return nil
+}
+
+// cudaPath refuses what the linker would look for in folders of its own choice.
+func cudaPath(asked string) (string, error) {
+	if asked == "" {
+		return cudaSoname, nil
+	}
+	if !filepath.IsAbs(asked) {
+		return "", fmt.Errorf("open library %q: not an absolute path", asked)
+	}
+	return asked, nil
+}
+
+// startCUDA loads the library and initialises it, which takes 100 to 300 ms a card.
+func startCUDA(path string) *outcome {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var why [512]C.char
+	if C.cuda_load(name, &why[0], C.size_t(len(why))) != 0 {
+		return &outcome{call: "dlopen", text: C.GoString(&why[0])}
+	}
+	return result("cuInit", C.cuda_init())
+}
+
+func cudaName(code int) string {
+	name := C.cuda_name(C.int(code))
+	if name == nil {
+		return ""
+	}
+	return C.GoString(name)
+}
+
+// cudaByBus finds a card by its bus id.
+func cudaByBus(bus string) (cudaDevice, *outcome) {
+	name := C.CString(bus)
+	defer C.free(unsafe.Pointer(name))
+	var d C.int
+	failed := result("cuDeviceGetByPCIBusId", C.cuda_by_bus(name, &d))
+	return cudaDevice(d), failed
+}
+
+// cudaFirst is the only device of a process that one MIG instance is visible to.
+func cudaFirst() (cudaDevice, *outcome) {
+	var d C.int
+	failed := result("cuDeviceGet", C.cuda_first(&d))
+	return cudaDevice(d), failed
+}
+
+// uuid writes a device's UUID as its id has it after "GPU-" or "MIG-".
+func (d cudaDevice) uuid() (string, *outcome) {
+	var b [16]C.uchar
+	failed := result("cuDeviceGetUuid", C.cuda_uuid(C.int(d), &b[0]))
+	var text strings.Builder
+	for i, c := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			text.WriteByte('-')
+		}
+		fmt.Fprintf(&text, "%02x", byte(c))
+	}
+	return text.String(), failed
+}
+
+// contextless reports whether memory can be had without a context, which costs 500 MiB and 170 ms.
+func (d cudaDevice) contextless() (bool, *outcome) {
+	var can C.int
+	failed := result("cuDeviceGetAttribute", C.cuda_virtual(C.int(d), &can))
+	return can != 0, failed
+}
+
+func (d cudaDevice) granularity() (uint64, *outcome) {
+	var n C.size_t
+	failed := result("cuMemGetAllocationGranularity", C.cuda_granularity(C.int(d), &n))
+	return uint64(n), failed
+}
+
+func (d cudaDevice) create(bytes uint64) (handle uint64, failed *outcome) {
+	var h C.ulonglong
+	failed = result("cuMemCreate", C.cuda_create(C.int(d), C.size_t(bytes), &h))
+	return uint64(h), failed
+}
+
+func cudaRelease(handle uint64) *outcome {
+	return result("cuMemRelease", C.cuda_release(C.ulonglong(handle)))
+}
+
+// enter makes the device's primary context and gives it to the calling thread, until leave.
+func (d cudaDevice) enter() *outcome {
+	var context unsafe.Pointer
+	if failed := result("cuDevicePrimaryCtxRetain", C.cuda_retain(C.int(d), &context)); failed != nil {
+		return failed
+	}
+	failed := result("cuCtxSetCurrent", C.cuda_enter(context))
+	if failed != nil {
+		_ = d.leave()
+	}
+	return failed
+}
+
+func (d cudaDevice) leave() *outcome {
+	return result("cuDevicePrimaryCtxRelease", C.cuda_leave(C.int(d)))
+}
+
+func cudaContextFree() (uint64, *outcome) {
+	var n C.size_t
+	failed := result("cuMemGetInfo", C.cuda_info(&n))
+	return uint64(n), failed
+}
+
+func cudaAlloc(bytes uint64) (address uint64, failed *outcome) {
+	var a C.ulonglong
+	failed = result("cuMemAlloc", C.cuda_alloc(C.size_t(bytes), &a))
+	return uint64(a), failed
+}
+
+func cudaFree(address uint64) *outcome {
+	return result("cuMemFree", C.cuda_free(C.ulonglong(address)))
+}

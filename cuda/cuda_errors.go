@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/gpu"
+)
+
+// cudaError is what one of CUDA's codes means for whoever has to act on it.
+type cudaError struct {
+	code    int
+	call    string // empty: whichever call returned it
+	name    string
+	meaning string
+	remedy  string
+}
+
+// The calls that some codes have a meaning of their own for.
+const (
+	callLoad = "dlopen"
+	callInit = "cuInit"
+)
+
+const (
+	cudaOutOfMemory       = 2
+	cudaDeviceUnavailable = 46
+	cudaNoDevice          = 100
+	cudaInvalidDevice     = 101
+	cudaNotSupported      = 801
+)
+
+const (
+	kernelLog   = "Look for Xid and NVRM lines in the kernel's log (dmesg)"
+	resetCard   = "End what uses the card and reset it (nvidia-smi --gpu-reset -i GPU), or reboot the node"
+	tryAgain    = "Test the card again; if it stays, reboot the node"
+	tellBookend = "Report it with both versions, the driver's and Bookend's"
+	noMPS       = "The test never uses MPS: see that the folder it is given (probe's own, below paths.run) is empty"
+)
+
+// cudaErrors are the codes of the driver API's header that initialising and allocating can return, and those that a
+// sick card makes later calls return. 35 is the runtime library's.
+var cudaErrors = []cudaError{
+	{0, callLoad, "no CUDA library", "The linker could not load the driver's CUDA library.", "Install the CUDA part of the driver (libcuda.so.1), or correct nvidia.cuda_library in the configuration."},
+	{lacks, "", "missing function", "The driver's CUDA library lacks a function that every driver since 2015 has.", "See which file libcuda.so.1 leads to (ldconfig -p) and install the driver anew."},
+	{1, "", "CUDA_ERROR_INVALID_VALUE", "The driver did not accept the request for memory.", tellBookend + "."},
+	{2, callInit, "CUDA_ERROR_OUT_OF_MEMORY", "CUDA could not start for want of the host's memory or address space, not of the card's.", "Look for an address-space limit of slurmd's (LimitAS, ulimit -v) and for a host without free memory."},
+	{2, "", "CUDA_ERROR_OUT_OF_MEMORY", "The card gave no block of memory although the driver calls it free.", "Look who holds the card (fuser -v /dev/nvidia*); with nobody left, reset it (nvidia-smi --gpu-reset -i GPU)."},
+	{3, "", "CUDA_ERROR_NOT_INITIALIZED", "CUDA was used before it had started, or could not start.", tryAgain + "."},
+	{4, "", "CUDA_ERROR_DEINITIALIZED", "The driver was shutting down in this process.", tryAgain + "."},
+	{34, "", "CUDA_ERROR_STUB_LIBRARY", "The library loaded is the toolkit's stub for linking, not the driver's.", "Take the toolkit's stubs folder out of the linker's path (/etc/ld.so.conf.d), or correct nvidia.cuda_library."},
+	{35, "", "cudaErrorInsufficientDriver", "The driver is older than the CUDA runtime library needs.", "Update the driver, or use programs built with an older CUDA."},
+	{36, "", "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER", "The call needs a newer driver than the one installed.", "Update the driver."},
+	{46, "", "CUDA_ERROR_DEVICE_UNAVAILABLE", "The card takes nobody in: it is busy, in an exclusive or prohibited compute mode, or sick.", "See nvidia-smi -q -d COMPUTE and who has the card open (fuser -v /dev/nvidia*); if nobody has, reset it."},
+	{100, "", "CUDA_ERROR_NO_DEVICE", "CUDA sees none of the cards although the driver lists them.", "See that /dev/nvidia* exist and may be opened, that no card is in MIG mode without instances, and the kernel's log."},
+	{101, "", "CUDA_ERROR_INVALID_DEVICE", "CUDA does not know the card that the driver lists.", kernelLog + " and test the card alone; if it stays, reset it."},
+	{102, "", "CUDA_ERROR_DEVICE_NOT_LICENSED", "The virtual GPU has no licence.", "See the licence server and nvidia-gridd on this node."},
+	{201, "", "CUDA_ERROR_INVALID_CONTEXT", "The context for the test was not there or not valid any more.", tryAgain + "."},
+	{208, "", "CUDA_ERROR_ALREADY_MAPPED", "The driver says of new memory that it is in use already.", tellBookend + "."},
+	{214, "", "CUDA_ERROR_ECC_UNCORRECTABLE", "The card's memory had an error that could not be corrected.", "See nvidia-smi -q -d ECC,ROW_REMAPPER; reset the card, and replace it if it fails again."},
+	{215, "", "CUDA_ERROR_UNSUPPORTED_LIMIT", "The card does not have a limit that was asked about.", tellBookend + "."},
+	{219, "", "CUDA_ERROR_INVALID_GRAPHICS_CONTEXT", "A graphics context was not valid.", tryAgain + "."},
+	{220, "", "CUDA_ERROR_NVLINK_UNCORRECTABLE", "An NVLink connection had an error that could not be corrected.", "See nvidia-smi nvlink -e and the fabric manager's log; reset all cards of the node together."},
+	{226, "", "CUDA_ERROR_CONTAINED", "An error of the card was contained in the process that met it.", kernelLog + "; reset the card."},
+	{300, "", "CUDA_ERROR_INVALID_SOURCE", "Code for the card was not valid.", "Install the driver anew: its parts do not fit together."},
+	{301, "", "CUDA_ERROR_FILE_NOT_FOUND", "The driver lacks one of its own files.", "Install the driver anew."},
+	{302, "", "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND", "One of the driver's libraries lacks a function that another needs.", "Install the driver anew: its libraries are of different versions."},
+	{303, "", "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED", "One of the driver's libraries could not start.", "Install the driver anew."},
+	{304, "", "CUDA_ERROR_OPERATING_SYSTEM", "A system call of the driver's failed.", "See that /dev/nvidia* may be opened and that the node has memory and descriptors left; then the kernel's log."},
+	{400, "", "CUDA_ERROR_INVALID_HANDLE", "The driver did not know memory that it had just given.", kernelLog + "; reset the card if it stays."},
+	{401, "", "CUDA_ERROR_ILLEGAL_STATE", "Something that the call needs is in a state in which it cannot be used.", tryAgain + "."},
+	{500, "", "CUDA_ERROR_NOT_FOUND", "The driver did not find something by its name.", tellBookend + "."},
+	{600, "", "CUDA_ERROR_NOT_READY", "The driver was still busy with an earlier call.", tryAgain + "."},
+	{700, "", "CUDA_ERROR_ILLEGAL_ADDRESS", "The card met an address that is nobody's.", kernelLog + "; reset the card."},
+	{701, "", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "The card lacks what a program on it needs.", tryAgain + "."},
+	{702, "", "CUDA_ERROR_LAUNCH_TIMEOUT", "A program on the card took too long.", kernelLog + "; reset the card."},
+	{709, "", "CUDA_ERROR_CONTEXT_IS_DESTROYED", "The context for the test was destroyed while it was used.", kernelLog + "; reset the card if it stays."},
+	{714, "", "CUDA_ERROR_HARDWARE_STACK_ERROR", "The card met an error in its call stack, a fault of hardware or memory.", resetCard + "."},
+	{715, "", "CUDA_ERROR_ILLEGAL_INSTRUCTION", "The card met an instruction that it does not have.", resetCard + "."},
+	{716, "", "CUDA_ERROR_MISALIGNED_ADDRESS", "The card met an address that is not aligned.", resetCard + "."},
+	{717, "", "CUDA_ERROR_INVALID_ADDRESS_SPACE", "The card met an address of the wrong kind.", resetCard + "."},
+	{718, "", "CUDA_ERROR_INVALID_PC", "The card's program counter left the program.", resetCard + "."},
+	{719, "", "CUDA_ERROR_LAUNCH_FAILED", "A program on the card failed.", resetCard + "."},
+	{800, "", "CUDA_ERROR_NOT_PERMITTED", "The driver does not permit the call.", "See which permissions /dev/nvidia* have, and which rules confine slurmd (SELinux, AppArmor, a device cgroup)."},
+	{801, "", "CUDA_ERROR_NOT_SUPPORTED", "The card or driver cannot do what was asked, with or without a context.", "Switch the probe off for this partition (probe.at: never)."},
+	{802, "", "CUDA_ERROR_SYSTEM_NOT_READY", "The node's NVSwitches are not set up: the fabric manager does not run or has not finished.", "Start nvidia-fabricmanager in the driver's version and look at its log; on nodes with IMEX, at that service too."},
+	{803, "", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "The driver's library and the loaded kernel module are of different versions.", "Reboot the node, or unload and load the nvidia modules: an update changed the files under a running driver."},
+	{804, "", "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "A forward-compatibility library is loaded that this card cannot use.", "Take the cuda-compat folder out of the linker's path (/etc/ld.so.conf.d), or correct nvidia.cuda_library."},
+	{805, "", "CUDA_ERROR_MPS_CONNECTION_FAILED", "The MPS daemon was found and could not be reached.", noMPS + "."},
+	{806, "", "CUDA_ERROR_MPS_RPC_FAILURE", "The MPS server stopped answering.", noMPS + "."},
+	{807, "", "CUDA_ERROR_MPS_SERVER_NOT_READY", "The MPS server takes no clients now.", noMPS + "."},
+	{808, "", "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", "The MPS server has as many clients as it can take.", noMPS + "."},
+	{809, "", "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED", "The MPS server has as many connections to cards as it can take.", noMPS + "."},
+	{810, "", "CUDA_ERROR_MPS_CLIENT_TERMINATED", "The MPS server ended this client.", noMPS + "."},
+	{999, "", "CUDA_ERROR_UNKNOWN", "The driver failed without saying why: /dev/nvidia-uvm is missing, or the driver or a card is sick.", "Make the node's device files (nvidia-modprobe -u -c0); if they exist, look for Xid and NVRM lines in the kernel's log and reboot."},
+}
+
+// lookUp returns the words for a code, as one call returned it.
+func lookUp(call string, code int) (cudaError, bool) {
+	for _, e := range cudaErrors {
+		if e.code == code && (e.call == "" || e.call == call) {
+			return e, true
+		}
+	}
+	return cudaError{}, false
+}
+
+// explain says what a failed call means. A code that the table does not have gets the driver's own name.
+func (o outcome) explain() *gpu.CallError {
+	e, known := lookUp(o.call, o.code)
+	if !known {
+		e.name = strings.Clone(bounded(cudaName(o.code)))
+	}
+	if e.name == "" {
+		e.name = "unknown to the driver"
+	}
+	return &gpu.CallError{Call: o.call, Code: o.code, Name: e.name, Meaning: e.meaning, Remedy: e.remedy}
+}
+
+// words are the failure in a line.
+func (o outcome) words() string {
+	if o.call == callLoad {
+		return bounded(o.call + ": " + o.text)
+	}
+	return bounded(fmt.Sprintf("%s: %s (%d)", o.call, o.explain().Name, o.code))
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// contextNeeds is more than a context takes of a card's memory: 527 MiB on an H200.
+const contextNeeds = 1 << 30
+
+// restTime is the pause between two searches of a device.
+const restTime = 100 * time.Millisecond
+
+// untestable says why a device's state forbids to test it, whoever is on it.
+func (p *prober) untestable(d device) string {
+	switch {
+	case d.cut():
+		return isCut
+	case d.nvidia.MIGMode == nil:
+		return "whether the card is in MIG mode is not known"
+	case d.unjudged != "" && d.unjudged != isVGPU:
+		return d.unjudged
+	}
+	return p.forbidden(d)
+}
+
+// forbidden says why a device's compute mode does.
+func (p *prober) forbidden(d device) string {
+	mode, failed := ask(d.handle.GetComputeMode, p.lib, "nvmlDeviceGetComputeMode")
+	switch {
+	case failed != nil && optional(failed.ret):
+		return "" // a card without compute modes lets everybody in
+	case failed != nil:
+		return "compute mode: " + p.lib.describe(*failed)
+	case mode == nvml.COMPUTEMODE_PROHIBITED:
+		return "compute mode PROHIBITED lets nobody in"
+	case mode != nvml.COMPUTEMODE_DEFAULT && !p.req.Probe.Exclusive:
+		return "cards in an exclusive compute mode are not tested unless the configuration says so"
+	}
+	return ""
+}
+
+// exclusive reports whether a device may be in a mode in which a context of ours would keep others out.
+func (p *prober) exclusive(d device) bool {
+	mode, failed := ask(d.handle.GetComputeMode, p.lib, "nvmlDeviceGetComputeMode")
+	return failed != nil && !optional(failed.ret) || failed == nil && mode != nvml.COMPUTEMODE_DEFAULT
+}
+
+// test tests one device, under its lock.
+func (p *prober) test(d device, result *gpu.Probe) {
+	if !p.more() {
+		skip(result, fmt.Sprintf("%s: CUDA took %v to start", outOfTime, p.init.Round(time.Millisecond)))
+		return
+	}
+	if d.BusID == "" {
+		skip(result, "its bus id is not known")
+		return
+	}
+	number, failed := p.find(d)
+	if failed != nil {
+		p.unseen(result, *failed)
+		p.partial = true
+		return
+	}
+	if other := strange(d, number); other != "" {
+		skip(result, other)
+		return
+	}
+	release, why := p.lock(d.ID)
+	if why != "" {
+		skip(result, why)
+		return
+	}
+	defer release()
+	v := &vacancy{prober: p, device: d, number: number, times: &result.Times}
+	can, failed := number.contextless()
+	switch {
+	case failed != nil:
+		fail(result, *failed)
+	case can:
+		v.contextless(result)
+	}
+	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
+		v.withContext(result)
+	}
+}
+
+// find finds a device in CUDA.
+func (p *prober) find(d device) (cudaDevice, *outcome) {
+	if d.Parent != "" {
+		return cudaFirst()
+	}
+	return cudaByBus(string(d.BusID))
+}
+
+// strange says when CUDA's device is another one than NVML's.
+func strange(d device, number cudaDevice) string {
+	uuid, failed := number.uuid()
+	if failed != nil {
+		return failed.words()
+	}
+	if _, id, _ := strings.Cut(string(d.ID), "-"); !strings.EqualFold(id, uuid) {
+		return fmt.Sprintf("CUDA has another card at its place: %s", uuid)
+	}
+	return ""
+}
+
+func (p *prober) more() bool { return p.boot() < p.end }
+
+// vacancy is a device's free memory, as long as nobody else is there.
+type vacancy struct {
+	*prober
+	device device
+	number cudaDevice
+	times  *gpu.ProbeTimes
+	inside bool // with a context
+}
+
+// contextless searches with nothing of ours on the device but what is taken.
+func (v *vacancy) contextless(result *gpu.Probe) {
+	result.Method = gpu.Contextless
+	step, failed := v.number.granularity()
+	if failed != nil {
+		fail(result, *failed)
+		return
+	}
+	examine(v, stepOf(step), v.req.Probe.Gap, result)
+}
+
+// withContext searches where memory cannot be had otherwise: old drivers, some virtual GPUs.
+func (v *vacancy) withContext(result *gpu.Probe) {
+	times := result.Times
+	*result = skipped(v.device.ID, "")
+	result.Method, result.Times = gpu.WithContext, times
+	if v.exclusive(v.device) {
+		skip(result, "the test needs a context here, which would keep others out in an exclusive compute mode")
+		return
+	}
+	free, no := v.free()
+	if no == "" && free < contextNeeds {
+		no = fmt.Sprintf("the test needs a context here, for which %d MiB may be too little", free>>20)
+	}
+	if no != "" {
+		skip(result, no)
+		return
+	}
+	if failed := v.timed(&v.times.Search, v.number.enter); failed != nil {
+		fail(result, *failed)
+		if failed.code == cudaOutOfMemory {
+			result.Result = gpu.ProbeBlocked
+		}
+		return
+	}
+	v.inside = true
+	examine(v, searchStep, v.req.Probe.Gap, result)
+	if failed := v.timed(&v.times.Release, v.number.leave); failed != nil && result.Error == nil {
+		fail(result, *failed)
+	}
+}
+
+// stepOf is the smallest multiple of the driver's granularity that is not below searchStep.
+func stepOf(granularity uint64) uint64 {
+	granularity = max(granularity, 1)
+	return (searchStep + granularity - 1) / granularity * granularity
+}
+
+// free is asked right before memory is taken: the device must still be nobody's.
+func (v *vacancy) free() (uint64, string) {
+	if why := v.forbidden(v.device); why != "" {
+		return 0, why
+	}
+	memory, _ := v.lib.memory(v.device.handle)
+	if why := v.taken(memory.Total); why != "" {
+		return 0, why
+	}
+	if !v.inside {
+		return memory.Free.Bytes, memory.Free.Unknown
+	}
+	free, failed := cudaContextFree()
+	if failed != nil {
+		return 0, failed.words()
+	}
+	return free, ""
+}
+
+// taken says who else is on the device, or why that is not known.
+func (v *vacancy) taken(total gpu.Figure) string {
+	processes, unknown, _ := v.lib.processes(v.device, total)
+	if unknown != "" {
+		return "who is on the card is not known: " + unknown
+	}
+	for _, process := range processes {
+		if !v.known[process.PID] {
+			return fmt.Sprintf("another process is on the card: %d", process.PID)
+		}
+	}
+	return ""
+}
+
+func (v *vacancy) take(bytes uint64) *outcome {
+	var handle uint64
+	create, giveBack := v.number.create, cudaRelease
+	if v.inside {
+		create, giveBack = cudaAlloc, cudaFree
+	}
+	failed := v.timed(&v.times.Search, func() (failed *outcome) {
+		handle, failed = create(bytes)
+		return failed
+	})
+	if failed != nil {
+		return failed
+	}
+	return v.timed(&v.times.Release, func() *outcome { return giveBack(handle) })
+}
+
+func (v *vacancy) timed(sum *time.Duration, call func() *outcome) *outcome {
+	begin := v.boot()
+	defer func() { *sum += v.boot() - begin }()
+	return call()
+}
+
+func (v *vacancy) full(o *outcome) bool {
+	return o.code == cudaOutOfMemory && (o.call == "cuMemCreate" || o.call == "cuMemAlloc")
+}
+
+func (v *vacancy) rest() bool {
+	if v.boot()+restTime >= v.end {
+		return false
+	}
+	time.Sleep(restTime)
+	return true
+}
