@@ -308,4 +308,3 @@ func TestFIFO(t *testing.T) {
 		t.Errorf("%+v", log)
 	}
 }
-
