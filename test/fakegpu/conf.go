@@ -45,11 +45,12 @@ var globals = settings{
 var perGPU = settings{
 	"uuid": "", "bus": "", "minor": "", "name": "NVIDIA H200", "excluded": "",
 	"total_mib": "143771", "reserved_mib": "615", "bar1_mib": "262144", "bar1_used_mib": "1",
-	"extra_mib":      "", // used by nobody who could be listed
-	"largest_mib":    "", // bound on one allocation; otherwise free - 2 MiB
-	"list":           "", // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available
-	"process_memory": "", // -1: not available for every process
-	"mig_lists":      "", // parent: a MIG instance lists the processes of the whole card
+	"extra_mib":      "",  // used by nobody who could be listed
+	"largest_mib":    "",  // bound on one allocation; otherwise free - 2 MiB
+	"vmm":            "1", // 0: memory cannot be had without a context
+	"list":           "",  // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available
+	"process_memory": "",  // -1: not available for every process
+	"mig_lists":      "",  // parent: a MIG instance lists the processes of the whole card
 	"persistence":    "1", "compute_mode": "0", "mig": "0", "addressing_mode": "0", "virtualization_mode": "0",
 	"ecc_uncorrected": "0", "ecc_corrected": "0", "remapped_corrected": "0", "remapped_uncorrected": "0",
 	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",

@@ -34,7 +34,7 @@ type World struct {
 	dir     string
 	keeper  *exec.Cmd
 	hangUp  func() error // ends the keeper
-	without int          // libraries made by NVMLWithout
+	without int          // libraries made by NVMLWithout and CUDAWithout
 }
 
 // Option changes the world New makes.
@@ -156,13 +156,22 @@ func (w *World) NVMLOld() string { return filepath.Join(w.dir, nvmlOldName) }
 
 // NVMLWithout makes a libnvidia-ml that lacks these functions and returns its path.
 func (w *World) NVMLWithout(symbols ...string) (string, error) {
+	return w.lacking("libnvidia-ml", nvmlName, symbols)
+}
+
+// CUDAWithout makes a libcuda that lacks these functions and returns its path.
+func (w *World) CUDAWithout(symbols ...string) (string, error) {
+	return w.lacking("libcuda", cudaName, symbols)
+}
+
+func (w *World) lacking(name, of string, symbols []string) (string, error) {
 	files, err := build(symbols...)
 	if err != nil {
 		return "", err
 	}
 	w.without++
-	path := filepath.Join(w.dir, fmt.Sprintf("libnvidia-ml-without-%d.so.1", w.without))
-	return path, replace(path, files[nvmlName], 0o755)
+	path := filepath.Join(w.dir, fmt.Sprintf("%s-without-%d.so.1", name, w.without))
+	return path, replace(path, files[of], 0o755)
 }
 
 // CUDA is the path of libcuda.so.1.

@@ -53,15 +53,23 @@ static int index_of(const struct world *w, const struct reach *r, const char *id
 	long index = strtol(id, &end, 10);
 	if (*id && !*end) return index < 0 || index >= r->n ? -1 : (int)index;
 	for (int i = 0; strlen(id) > 4 && i < r->n; i++)
-		if (!strncmp(world_text(w, r->gpu[i], "uuid", ""), id, strlen(id))) return i;
+		if (!world_num(w, r->gpu[i], "mig", 0) && !strncmp(world_text(w, r->gpu[i], "uuid", ""), id, strlen(id))) return i;
 	return -1;
 }
 
-// CUDA_VISIBLE_DEVICES: indexes in PCI order or (beginnings of) UUIDs; the first unknown one ends the list.
+static int card_of_instance(const struct world *w, const struct reach *r, const char *id) {
+	for (int i = 0; i < r->n; i++)
+		if (cuda_choose_instance(w, r->gpu[i], id)) return i;
+	return -1;
+}
+
+// CUDA_VISIBLE_DEVICES: indexes in PCI order or (beginnings of) UUIDs; the first unknown one ends the list. So does a
+// MIG instance, beside which there is nothing.
 static void choose(const struct world *w, const struct reach *r, const char *list, bool chosen[MAX_GPUS]) {
 	char *copy = strdup(list), *rest = copy, *id;
 	while (copy && (id = strsep(&rest, ",")) && cuda_visible_count < MAX_GPUS) {
-		int i = index_of(w, r, id);
+		int i = cuda_visible_count ? -1 : card_of_instance(w, r, id);
+		if (i < 0) i = cuda_instance < 0 ? index_of(w, r, id) : -1;
 		if (i < 0 || chosen[i]) break;
 		chosen[i] = true;
 		cuda_visible[cuda_visible_count++] = r->gpu[i];
@@ -111,31 +119,6 @@ EXPORT CUresult cuDriverGetVersion(int *out) {
 	return OK;
 }
 
-static const struct { int rc; const char *name, *text; } errors[] = {
-	{0, "CUDA_SUCCESS", "no error"},
-	{1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-	{2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-	{3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-	{4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
-	{46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
-	{100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-	{101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-	{201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-	{214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
-	{400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-	{802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
-	{803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
-	{999, "CUDA_ERROR_UNKNOWN", "unknown error"},
-};
-static CUresult error_text(CUresult rc, const char **out, bool name) {
-	*out = NULL;
-	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-		if (errors[i].rc == rc) *out = name ? errors[i].name : errors[i].text;
-	return *out ? OK : INVALID_VALUE;
-}
-EXPORT CUresult cuGetErrorName(CUresult rc, const char **out) { return error_text(rc, out, true); }
-EXPORT CUresult cuGetErrorString(CUresult rc, const char **out) { return error_text(rc, out, false); }
-
 // Devices
 
 EXPORT CUresult cuDeviceGetCount(int *out) {
@@ -174,7 +157,7 @@ EXPORT CUresult cuDeviceGetName(char *out, int length, CUdevice device) {
 EXPORT CUresult cuDeviceGetUuid_v2(unsigned char out[16], CUdevice device) {
 	ENTER_DEVICE(device);
 	int n = 0;
-	for (const char *p = world_text(&w, gpu, "uuid", "") + strlen("GPU-"); *p && n < 16; p += 2) {
+	for (const char *p = cuda_visible_uuid(&w, gpu) + strlen("GPU-"); *p && n < 16; p += 2) {
 		if (*p == '-') p++;
 		if (sscanf(p, "%2hhx", &out[n++]) != 1) return UNKNOWN;
 	}
@@ -198,7 +181,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *out, int attribute, CUdevice device) {
 	case 50: *out = (int)n[0]; break;
 	case 75: *out = 9; break; // compute capability
 	case 76: *out = 0; break;
-	case 102: case 103: *out = 1; break; // virtual memory management, POSIX descriptors
+	case 102: case 103: *out = (int)world_num(&w, gpu, "vmm", 1); break; // virtual memory management, POSIX descriptors
 	default: *out = 0;
 	}
 	return OK;

@@ -14,6 +14,11 @@ enum {
 extern pid_t cuda_owner; // 0 before cuInit; a forked child inherits the memory but may not use the driver
 extern int cuda_visible[MAX_GPUS], cuda_visible_count; // CUDA's ordinals: cards in world.conf's numbers
 extern bool cuda_is_mps_client;
+// The MIG instance that this process computes on, as an index of its only visible card; or -1.
+extern int cuda_instance;
+bool cuda_choose_instance(const struct world *w, int gpu, const char *id);
+// cuda_visible_uuid is the UUID of the card, or of the instance.
+const char *cuda_visible_uuid(const struct world *w, int gpu);
 // cuda_open_node opens a device node as the driver's library does, or returns -1.
 int cuda_open_node(const char *name);
 // cuda_join_mps reports whether an MPS daemon has taken this process in.

@@ -32,6 +32,7 @@ struct client *client_on(int gpu) {
 static unsigned long long room(const struct world *w, const struct client *c) {
 	static _Thread_local struct usage u;
 	world_usage(w, c->gpu, &u);
+	cuda_instance_usage(w, c, &u);
 	unsigned long long free = u.total - u.reserved - u.used;
 	if (c->open && !c->ledger.context && !c->ledger.memory) free += c->ledger.hidden;
 	free = free > GRANULE ? free - GRANULE : 0;

@@ -29,6 +29,8 @@ struct block {
 extern pthread_mutex_t cuda_lock;
 extern _Thread_local CUcontext cuda_current;
 
+// cuda_instance_usage makes u the instance's, if this process is on one.
+void cuda_instance_usage(const struct world *w, const struct client *c, struct usage *u);
 struct client *client_on(int gpu);
 // client_context makes a context of so many bytes, without the lock on what room there is.
 int client_context(const struct world *w, struct client *c, unsigned long long bytes);
