@@ -41,23 +41,59 @@ const (
 
 // Cause is one cause judged.
 type Cause struct {
-	Name     Name   `json:"name"`
-	Answer   Answer `json:"answer"`
-	Evidence string `json:"evidence"` // a few words with bytes, PIDs, times; raw strings of the system may be inside
-	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's.
+	Name   Name   `json:"name"`
+	Answer Answer `json:"answer"`
+	// Evidence is a few words with figures that the job's owner may read: nothing in it names another's job or process.
+	// Reasons that the system gave may be inside: report.Clean before use.
+	Evidence string `json:"evidence"`
+	// Detail is what only an admin may read, such as another's PID; empty where Evidence is all there is.
+	Detail string `json:"detail,omitempty"`
+	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not certain.
 	Index *int `json:"index,omitempty"`
-	// Private evidence names what the job's owner may not know: another's PID. The report words it anew.
-	Foreign bool `json:"foreign,omitempty"`
+	// With is the cause of which this one is only another side, such as memory that an earlier job left and that has no
+	// process; empty for one that stands by itself.
+	With Name `json:"with,omitempty"`
 }
+
+// Reason is what makes a diagnosis worth telling, strongest first.
+type Reason string
+
+// The reasons.
+const (
+	ByMessage Reason = "message" // the job's output says that memory ran out
+	ByShared  Reason = "shared"  // it says so of a kernel's shared memory or registers alone
+	ByFailure Reason = "failure" // the job failed
+	ByCause   Reason = "cause"   // a cause was found that is not the job's own doing
+)
 
 // Diagnosis is what is known of a job's end.
 type Diagnosis struct {
-	// Asked is why somebody would want to know: the job failed, a message was found, a cause is yes; empty: nobody.
-	Asked  string   `json:"asked,omitempty"`
-	Causes []Cause  `json:"causes,omitempty"` // every one, in order
-	Try    []string `json:"try,omitempty"`    // what its owner can do, most promising first
-	// Peaks are the most memory that single processes of the job had, bytes, largest first, where accounting is on.
+	// Asked is why somebody would want to know, in a few words; empty, and with it Reason: nobody.
+	Asked  string `json:"asked,omitempty"`
+	Reason Reason `json:"reason,omitempty"`
+	// Headline is the answer in one sentence for the job's owner.
+	Headline string   `json:"headline,omitempty"`
+	Causes   []Cause  `json:"causes,omitempty"` // every one, in order
+	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
+	// Peaks are the most memory that single processes of the job had, bytes, largest first, where accounting is on; at most
+	// MaxPeaks.
 	Peaks []gpu.Accounted `json:"peaks,omitempty"`
+}
+
+// Bounds of a diagnosis.
+const (
+	MaxTry   = 3
+	MaxPeaks = 4
+)
+
+// Cause returns a cause by its name; the zero one where it was not judged.
+func (d Diagnosis) Cause(n Name) Cause {
+	for _, c := range d.Causes {
+		if c.Name == n {
+			return c
+		}
+	}
+	return Cause{}
 }
 
 // Input is everything a diagnosis is made from. What is not known is empty, with its reason where there is a field for it.
@@ -98,6 +134,3 @@ type Sighting struct {
 	Owner  slurm.Owner // by cgroup; zero where not found
 	Own    bool        // proven to be this job's
 }
-
-// Why judges every cause.
-func Why(in Input) Diagnosis { return Diagnosis{} }

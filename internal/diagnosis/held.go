@@ -1,0 +1,262 @@
+package diagnosis
+
+import (
+	"fmt"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+// held is something that one end of the job found on one of its cards.
+type held struct {
+	finding.Finding
+	start bool // it was there before the job
+}
+
+// held lists what both ends found on the cards. What was there before the job counts once.
+func (j judge) held() []held {
+	var all []held
+	for _, f := range j.StartFindings {
+		if onCard(f.Code) {
+			all = append(all, held{f, true})
+		}
+	}
+	again := len(all) > 0
+	for _, f := range j.Findings {
+		if onCard(f.Code) && !(again && f.Code == code.Dirty) {
+			all = append(all, held{f, f.Code == code.Dirty})
+		}
+	}
+	return all
+}
+
+func onCard(c code.Code) bool {
+	switch c {
+	case code.Residue, code.Phantom, code.Dirty, code.Foreign, code.Stray:
+		return true
+	}
+	return false
+}
+
+// isOthers: a live process that is surely not this job's. Whatever is there before the job is not.
+func isOthers(h held) bool {
+	switch h.Code {
+	case code.Foreign:
+		return h.Unknown == "" || h.Owner != nil
+	case code.Stray:
+		return h.Unknown == ""
+	case code.Dirty:
+		return live(h.Finding)
+	}
+	return false
+}
+
+// isLeftover: on record as an earlier job's.
+func isLeftover(h held) bool {
+	return h.Code == code.Dirty && h.start && h.Owner != nil && h.Unknown == ""
+}
+
+// isUnlisted: memory in use with no living process to it.
+func isUnlisted(h held) bool { return h.Unknown == "" && !live(h.Finding) }
+
+// stock is the most that one end found of one kind on one card.
+type stock struct {
+	gpu    gpu.ID
+	start  bool
+	bytes  uint64
+	blurry string // why the true figure may be larger
+	found  []held
+}
+
+// stocks gathers what is of a kind: one stock a card and end.
+func (j judge) stocks(is func(held) bool) []stock {
+	var all []stock
+	at := map[gpu.ID]map[bool]int{}
+	for _, h := range j.held() {
+		if !is(h) {
+			continue
+		}
+		if at[h.GPU] == nil {
+			at[h.GPU] = map[bool]int{}
+		}
+		i, known := at[h.GPU][h.start]
+		if !known {
+			i = len(all)
+			at[h.GPU][h.start] = i
+			all = append(all, stock{gpu: h.GPU, start: h.start})
+		}
+		if all[i].found = append(all[i].found, h); h.Bytes.Known() {
+			all[i].bytes += h.Bytes.Bytes
+		} else {
+			all[i].blurry = h.Bytes.Unknown
+		}
+	}
+	return all
+}
+
+func (j judge) others(leftover Cause) Cause {
+	c := Cause{Name: Others, Answer: No}
+	if stocks := j.stocks(isOthers); len(stocks) > 0 {
+		c = j.weigh(c, stocks)
+		if c.Answer == Yes && leftover.Answer == Yes && allLeftover(stocks) {
+			c.Evidence, c.With = "the same: the earlier job's process still lives", Leftover
+		}
+		return c
+	}
+	if found, ok := j.elsewhere(c); ok {
+		return found
+	}
+	for _, h := range j.held() {
+		if h.Code == code.Stray {
+			c.Answer, c.Evidence, c.Detail = Unknown, "a process was there whose owner could not be told", h.Unknown
+			return c
+		}
+	}
+	return j.absent(c, "none")
+}
+
+// elsewhere is what sightings and the messages know of others.
+func (j judge) elsewhere(c Cause) (Cause, bool) {
+	for _, a := range j.accounts {
+		if !a.restMattered() {
+			continue
+		}
+		foreign, unknown := uint64(0), uint64(0)
+		for _, p := range a.Others {
+			switch {
+			case !p.Memory.Known():
+			case j.foreign[p.PID]:
+				foreign += p.Memory.Bytes
+			case !j.ours[p.PID]:
+				unknown += p.Memory.Bytes
+			}
+		}
+		switch {
+		case foreign >= significant:
+			c.Answer, c.Evidence, c.Detail = Yes, size(foreign)+" held by others when it failed"+j.legally(), a.Line
+			return j.at(c, a), true
+		case unknown < significant && a.rest < j.oursIn(a)+significant:
+			return c, false // it was the job's own processes
+		}
+		c.Answer, c.Detail = Unknown, a.Line
+		c.Evidence = size(a.rest) + " held by something else when it failed; not known by what" + j.legally()
+		return j.at(c, a), true
+	}
+	return j.sighted(c)
+}
+
+func (j judge) sighted(c Cause) (Cause, bool) {
+	for _, s := range j.Seen {
+		if !j.foreign[s.PID] || !s.Bytes.Known() || s.Bytes.Bytes < significant || j.ruledOut(s.Device) {
+			continue
+		}
+		c.Answer, c.Index = Yes, j.index(s.Device)
+		c.Evidence = fmt.Sprintf("%s held by another's%s%s", size(s.Bytes.Bytes), j.clock(s.At), j.legally())
+		c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
+		return c, true
+	}
+	return c, false
+}
+
+// legally words that others may be on the card.
+func (j judge) legally() string {
+	if j.Shared == "" {
+		return ""
+	}
+	return " (this GPU may be shared)"
+}
+
+// oursIn is what a message lists for other processes that are known to be the job's.
+func (j judge) oursIn(a account) uint64 {
+	var sum uint64
+	for _, p := range a.Others {
+		if p.Memory.Known() && j.ours[p.PID] && p.PID != a.PID {
+			sum += p.Memory.Bytes
+		}
+	}
+	return sum
+}
+
+// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
+func (j judge) strange() uint64 {
+	for _, a := range j.accounts {
+		if a.restMattered() && a.rest >= j.oursIn(a)+significant {
+			return a.rest
+		}
+	}
+	return 0
+}
+
+func allLeftover(stocks []stock) bool {
+	for _, s := range stocks {
+		for _, h := range s.found {
+			if !isLeftover(h) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (j judge) leftover() Cause {
+	c := Cause{Name: Leftover, Answer: No}
+	if stocks := j.stocks(isLeftover); len(stocks) > 0 {
+		return j.weigh(c, stocks)
+	}
+	for _, h := range j.held() {
+		if h.start && h.Code == code.Dirty && !live(h.Finding) {
+			if h.Bytes.Known() && h.Bytes.Bytes < significant || j.ruledOut(h.GPU) {
+				continue
+			}
+			c.Answer, c.Evidence = Unknown, fmt.Sprintf("%s was there before it; no record whose", figure(h.Bytes))
+			c.Index, c.Detail = h.Index, h.Unknown
+			return c
+		}
+	}
+	why := j.unseen(j.Start, "start")
+	switch {
+	case why == "" && len(j.stocks(isOthers)) > 0:
+		c.Evidence = "none on record"
+	case why == "":
+		c.Evidence = "GPU clean when your job got it"
+	case j.goneEverywhere():
+		c.Evidence = "nothing else was in use when it failed"
+	default:
+		c.Answer, c.Evidence = Unknown, why
+	}
+	return c
+}
+
+func (j judge) unlisted(leftover Cause) Cause {
+	c := Cause{Name: Unlisted, Answer: No}
+	stocks := j.stocks(isUnlisted)
+	if len(stocks) == 0 {
+		if j.strange() > 0 && !j.listed() {
+			c.Answer, c.Evidence = Unknown, size(j.strange())+" of something else when it failed; see above"
+			return c
+		}
+		return j.absent(c, "none")
+	}
+	c = j.weigh(c, stocks)
+	if c.Answer == Yes && leftover.Answer == Yes && allLeftover(stocks) {
+		c.Evidence, c.With = "the same: no process is listed for it", Leftover
+	}
+	return c
+}
+
+// listed reports that every message whose rest mattered lists processes that account for it.
+func (j judge) listed() bool {
+	for _, a := range j.accounts {
+		var sum uint64
+		for _, p := range a.Others {
+			if p.Memory.Known() && p.PID != a.PID {
+				sum += p.Memory.Bytes
+			}
+		}
+		if a.restMattered() && a.rest >= sum+significant {
+			return false
+		}
+	}
+	return true
+}

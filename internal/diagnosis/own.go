@@ -1,0 +1,321 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+)
+
+// pool judges pieces inside the framework's own pool.
+func (j judge) pool() Cause {
+	c := Cause{Name: Pool, Answer: Unknown, Evidence: "no message in its output tells"}
+	if j.MessagesUnknown != "" {
+		c.Evidence = "its output was not searched: " + j.MessagesUnknown
+	}
+	for _, a := range j.accounts {
+		if !a.Idle.Known() {
+			continue
+		}
+		idle := fmt.Sprintf("%s kept unused, %s asked", size(a.Idle.Bytes), size(a.asked))
+		if c.Answer, c.Evidence = No, idle; a.poolMattered() {
+			c.Answer = Yes
+			c.Evidence = fmt.Sprintf("%s kept unused, in pieces; %s asked", size(a.Idle.Bytes), size(a.asked))
+			return j.at(c, a)
+		}
+		c = j.at(c, a)
+	}
+	switch {
+	case c.Answer == No:
+	case len(j.said(oom.Device)) > 0:
+		c.Evidence = fmt.Sprintf("%s does not say what its pool kept", who(j.said(oom.Device)[0]))
+	case j.startless():
+		c.Answer, c.Evidence = No, "CUDA did not even start"
+	case len(j.said(oom.Host)) > 0:
+		c.Answer, c.Evidence = No, "it was host memory"
+	}
+	return c
+}
+
+// own judges the job's own need: whether all that it used and asked for would have fit on the card, had nothing else
+// been there.
+func (j judge) own() Cause {
+	c := Cause{Name: Own, Answer: No}
+	for _, a := range j.accounts {
+		if c = j.at(j.need(c, a), a); c.Answer == Yes {
+			return c
+		}
+	}
+	if c.Evidence != "" {
+		return c
+	}
+	for _, m := range j.said(oom.Device) {
+		if room, known := j.roomiest(); known && m.Asked.Known() && m.Asked.Bytes > room {
+			c.Answer, c.Evidence = Yes, fmt.Sprintf("asked %s at once, of a GPU with %s", size(m.Asked.Bytes), size(room))
+			return c
+		}
+	}
+	switch {
+	case j.startless():
+		c.Evidence = "CUDA did not even start"
+		return c
+	case len(j.said(oom.Host)) > 0 && len(j.said(oom.Device)) == 0:
+		c.Evidence = "it was host memory"
+		return c
+	}
+	return j.measured(c)
+}
+
+// need judges one balance.
+func (j judge) need(c Cause, a account) Cause {
+	c.Answer = No
+	switch use := fmt.Sprintf("had %s and asked %s more, of %s", size(a.mine), size(a.asked), size(a.total)); {
+	case a.asked > a.total:
+		c.Answer, c.Evidence = Yes, fmt.Sprintf("asked %s at once, of a GPU with %s", size(a.asked), size(a.total))
+	case !a.short():
+		c.Evidence = fmt.Sprintf("%s was free, %s asked", size(a.free), size(a.asked))
+	case a.ownNeed():
+		c.Answer, c.Evidence = Yes, use
+	case a.restKnown:
+		c.Evidence = fmt.Sprintf("%s live + %s asked fit in %s", size(a.mine-min(a.mine, a.idle)), size(a.asked), size(a.total))
+	case a.mine >= a.total/5*4 && a.asked > a.free+a.idle: // little is left for anybody else
+		c.Answer, c.Evidence = Yes, use
+	default:
+		c.Answer, c.Evidence = Unknown, "the message does not say how much it had in all"
+	}
+	return c
+}
+
+// measured judges by what the driver's accounting and other hooks saw of the job's processes. From nine tenths of a card on
+// a process had it to itself, and no room for another step.
+func (j judge) measured(c Cause) Cause {
+	c.Answer, c.Evidence = Unknown, j.unmeasured()
+	for _, p := range j.peaks {
+		room, known := j.capacity(p.device)
+		if !known || !p.Peak.Known() {
+			continue
+		}
+		c.Index = j.index(p.device)
+		c.Evidence = fmt.Sprintf("a process had %s at most, of %s", size(p.Peak.Bytes), size(room))
+		if p.Peak.Bytes >= room/10*9 {
+			c.Answer = Yes
+		} else if !j.crowded() && p.Peak.Bytes < room/2 && j.fits(p.Peak.Bytes, room) {
+			c.Answer = No
+		}
+		return c
+	}
+	var most Sighting
+	for _, s := range j.Seen {
+		if s.Own && s.Bytes.Known() && s.Bytes.Bytes > most.Bytes.Bytes {
+			most = s
+		}
+	}
+	if room, known := j.capacity(most.Device); known && most.Bytes.Bytes > 0 {
+		c.Index, c.Detail = j.index(most.Device), fmt.Sprintf("PID %d; %s", most.PID, j.unmeasured())
+		if c.Evidence = fmt.Sprintf("had %s or more, of %s", size(most.Bytes.Bytes), size(room)); most.Bytes.Bytes >= room/10*9 {
+			c.Answer = Yes
+		}
+	}
+	return c
+}
+
+// fits reports that no message asked for so much that it would not have fit beside used.
+func (j judge) fits(used, room uint64) bool {
+	for _, m := range j.said(oom.Device) {
+		if !m.Asked.Known() || m.Asked.Bytes > room-min(room, used) {
+			return false
+		}
+	}
+	return true
+}
+
+// crowded reports that several processes of the job were accounted on one card at once: their peaks add up.
+func (j judge) crowded() bool {
+	n, _ := overlap(j.peaks)
+	return n > 1
+}
+
+// unmeasured says why nothing was measured, and what would change that.
+func (j judge) unmeasured() string {
+	for _, h := range j.Health {
+		switch {
+		case h.Accounting.Unknown != "":
+			return "no figures; accounting: " + h.Accounting.Unknown
+		case h.Accounting.Mode == "off":
+			return "not measured: accounting is off (your admin can set nvidia.accounting)"
+		case h.Accounting.Mode == "on":
+			return "accounting has no process of your job"
+		}
+	}
+	return "not measured: accounting was not read"
+}
+
+// peak is one process of accounting on one card.
+type peak struct {
+	gpu.Accounted
+	device gpu.ID
+}
+
+// accounted are the processes of accounting that are the job's: proven by a sighting, or begun on a card during the job
+// that it had alone. They come largest first.
+func (j judge) accounted() []peak {
+	var all []peak
+	for _, h := range j.Health {
+		for _, p := range h.Accounting.Processes {
+			if p.Peak.Known() && (j.sightedOn(h.Device, p.PID) || j.begun(h.Device, p)) {
+				all = append(all, peak{p, h.Device})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b peak) int { return cmp.Compare(b.Peak.Bytes, a.Peak.Bytes) })
+	return all
+}
+
+func (j judge) sightedOn(id gpu.ID, pid int) bool {
+	return slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Device == id && s.PID == pid })
+}
+
+// begun: nobody but the job can have started this process.
+func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
+	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID]
+	for _, h := range j.held() {
+		if h.GPU == id && (live(h.Finding) || h.Unknown != "") {
+			alone = false
+		}
+	}
+	for _, s := range j.Seen {
+		if s.Device == id && !s.Own {
+			alone = false
+		}
+	}
+	dated := !p.Began.IsZero() && !j.WallStart.IsZero() && !j.WallEnd.IsZero()
+	return alone && j.byID(id) != nil && dated && !p.Began.Before(j.WallStart) && !p.Began.After(j.WallEnd)
+}
+
+func largest(peaks []peak) []gpu.Accounted {
+	var out []gpu.Accounted
+	for _, p := range peaks[:min(len(peaks), MaxPeaks)] {
+		out = append(out, p.Accounted)
+	}
+	return out
+}
+
+// processes judges whether several processes of the job were on one card at once.
+func (j judge) processes() Cause {
+	c := Cause{Name: Processes, Answer: Unknown}
+	for _, a := range j.accounts {
+		if ours := j.oursIn(a); ours >= significant && a.restMattered() {
+			c.Answer, c.Evidence = Yes, fmt.Sprintf("others of your job held %s of the same GPU when it failed", size(ours))
+			return j.at(c, a)
+		}
+	}
+	n, at, id := j.together()
+	if most, device := overlap(j.peaks); most > n {
+		n, at, id = most, 0, device
+	}
+	switch {
+	case n > 1 && j.ruledOut(id):
+		c.Answer, c.Evidence = No, "one alone had the GPU when it failed"
+	case n > 1 && j.decided():
+		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(at))
+	case n > 1:
+		c.Answer, c.Index, c.Evidence = Yes, j.index(id), fmt.Sprintf("%d of your job on one GPU at once%s", n, j.clock(at))
+	case j.goneEverywhere():
+		c.Answer, c.Evidence = No, "one alone had the GPU when it failed"
+	case j.strange() > 0:
+		c.Evidence = fmt.Sprintf("something else held %s; it may be your job's own", size(j.strange()))
+	case len(j.peaks) > 0 && !slices.ContainsFunc(j.peaks, func(p peak) bool { return p.Began.IsZero() }):
+		c.Answer, c.Evidence = No, "one at a time, by accounting"
+	case n == 1:
+		c.Evidence = "one seen" + j.clock(at) + "; accounting has no more"
+	default:
+		c.Evidence = "nobody looked while it ran"
+	}
+	return c
+}
+
+// decided reports that every balance names a cause that others' memory is no part of.
+func (j judge) decided() bool {
+	for _, a := range j.accounts {
+		if a.restMattered() || !a.restKnown {
+			return false
+		}
+	}
+	return len(j.accounts) > 0
+}
+
+// together is the most processes of the job that one look saw on one card.
+func (j judge) together() (most int, at time.Duration, id gpu.ID) {
+	type look struct {
+		at time.Duration
+		id gpu.ID
+	}
+	seen := map[look]int{}
+	for _, s := range j.Seen {
+		if !s.Own {
+			continue
+		}
+		l := look{s.At, s.Device}
+		if seen[l]++; seen[l] > most {
+			most, at, id = seen[l], s.At, s.Device
+		}
+	}
+	return most, at, id
+}
+
+// overlap is the most processes of accounting that ran on one card at once.
+func overlap(peaks []peak) (most int, id gpu.ID) {
+	for _, p := range peaks {
+		if p.Began.IsZero() {
+			continue
+		}
+		n := 0
+		for _, q := range peaks { // those that ran when p began
+			runs := q.Running || p.Began.Before(q.Began.Add(q.Ran))
+			if q.device == p.device && !q.Began.IsZero() && !q.Began.After(p.Began) && runs || q == p {
+				n++
+			}
+		}
+		if n > most {
+			most, id = n, p.device
+		}
+	}
+	return most, id
+}
+
+// overhead judges what the driver takes: its reserve, and a context for each process beyond the first.
+func (j judge) overhead(processes Cause) Cause {
+	c := Cause{Name: Overhead, Answer: No, Evidence: j.reserve() + fmt.Sprintf("about %s a process", size(context))}
+	n, _, id := j.together()
+	if most, device := overlap(j.peaks); most > n {
+		n, id = most, device
+	}
+	for _, a := range j.about(id) {
+		extra := uint64(max(n, 1)-1) * context
+		if extra >= significant && a.short() && !a.ownNeed() && a.asked <= a.free+extra && a.rest >= extra {
+			c.Answer, c.With = Yes, Processes
+			c.Evidence = fmt.Sprintf("%d processes of your job: about %s besides their data", n, size(uint64(n)*context))
+			return j.at(c, a)
+		}
+	}
+	if n < 2 && processes.Answer == Unknown && len(j.accounts) == 0 && !j.startless() {
+		c.Answer, c.Evidence = Unknown, c.Evidence+", how many is not known"
+	}
+	return c
+}
+
+// reserve words what the driver keeps of the job's cards for itself.
+func (j judge) reserve() string {
+	for _, c := range j.Cards {
+		if j.End == nil {
+			break
+		}
+		if r, ok := j.End.Snapshot.Reading(c.Device.ID); ok && r.Memory.Reserved.Known() {
+			return size(r.Memory.Reserved.Bytes) + " kept by the driver, "
+		}
+	}
+	return ""
+}

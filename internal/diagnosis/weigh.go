@@ -1,0 +1,175 @@
+package diagnosis
+
+import (
+	"fmt"
+
+	"bookend/internal/attrib"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/settle"
+)
+
+// weigh decides whether what was found mattered when it failed, as far as messages tell.
+func (j judge) weigh(c Cause, stocks []stock) Cause {
+	best := stocks[0]
+	for _, s := range stocks[1:] {
+		if s.bytes > best.bytes {
+			best = s
+		}
+	}
+	c.Index, c.Detail = j.index(best.gpu), best.detail()
+	what := j.wording(best)
+	judged := false
+	for _, s := range stocks {
+		for _, a := range j.about(s.gpu) {
+			if judged = true; a.restMattered() && s.bytes >= significant {
+				c.Answer, c.Index, c.Evidence, c.Detail = Yes, j.index(s.gpu), j.wording(s), s.detail()
+				return c
+			}
+			if !a.restKnown && a.short() || a.restMattered() && s.blurry != "" {
+				c.Answer, c.Evidence = Unknown, what+"; whether that mattered cannot be told"
+				return c
+			}
+		}
+	}
+	switch {
+	case judged && j.ruledOut(best.gpu):
+		c.Answer, c.Evidence = No, what+", but gone when it failed"
+	case judged:
+		c.Answer, c.Evidence = No, what+", but not decisive"
+	case best.bytes >= significant && (best.start || c.Name != Unlisted):
+		c.Answer, c.Evidence = Yes, what
+	case best.bytes >= significant:
+		c.Answer, c.Evidence = Unknown, what+"; not known since when"
+	case best.blurry != "":
+		c.Answer, c.Evidence = Unknown, "how much it held is unknown"
+	default:
+		c.Answer, c.Evidence = No, what+" only"
+	}
+	return c
+}
+
+// about returns the balances that speak of a card, or may.
+func (j judge) about(id gpu.ID) []account {
+	var all []account
+	for _, a := range j.accounts {
+		if a.card == nil || a.card.Device.ID == id {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// ruledOut: at every failure on this card that is on record nobody else held enough to matter.
+func (j judge) ruledOut(id gpu.ID) bool {
+	all := j.about(id)
+	for _, a := range all {
+		if !a.restKnown || a.rest > 0 {
+			return false
+		}
+	}
+	return len(all) > 0
+}
+
+func (j judge) goneEverywhere() bool {
+	for _, c := range j.Cards {
+		if !j.ruledOut(c.Device.ID) {
+			return false
+		}
+	}
+	return len(j.Cards) > 0
+}
+
+// wording says how much was seen when, and since when, as far as the owner may know.
+func (j judge) wording(s stock) string {
+	text := size(s.bytes)
+	if s.blurry != "" {
+		text = "at least " + text
+	}
+	if !s.start {
+		return text + " at the end of your job" + j.legally()
+	}
+	text += " when your job began"
+	if h := s.found[0]; live(h.Finding) && h.Holder.Start > 0 && len(s.found) == 1 {
+		text += ", since" + j.clock(h.Holder.Start)
+	}
+	if o := s.found[0].Owner; o != nil && o.UID == j.Job.UID && o.Job != 0 && len(s.found) == 1 {
+		text += fmt.Sprintf(", by %syour job %d", surely(o.Level), o.Job)
+	}
+	return text + j.legally()
+}
+
+func surely(l attrib.Level) string {
+	if l == attrib.ByCgroup || l == attrib.BySighting {
+		return ""
+	}
+	return "probably "
+}
+
+// detail names processes and jobs, for an admin.
+func (s stock) detail() string {
+	text := ""
+	for _, h := range s.found {
+		if text != "" {
+			text += "; "
+		}
+		if text += fmt.Sprintf("%s %s", h.Code, figure(h.Bytes)); h.Holder != nil {
+			text += fmt.Sprintf(" PID %d", h.Holder.PID)
+		}
+		if h.Owner != nil {
+			text += fmt.Sprintf(" job %d (%s)", h.Owner.Job, h.Owner.Level)
+		}
+	}
+	return text
+}
+
+// absent answers for something that neither end found: no, where both looked, or where the messages leave no room for it.
+func (j judge) absent(c Cause, none string) Cause {
+	why := j.unseen(j.Start, "start")
+	if why == "" {
+		why = j.unseen(j.End, "end")
+	}
+	switch {
+	case j.goneEverywhere() && why == "":
+		c.Evidence = none + " at start or end, nor when it failed"
+	case j.goneEverywhere():
+		c.Evidence = none + " when it failed"
+	case why != "":
+		c.Answer, c.Evidence = Unknown, why
+	case j.Shared != "":
+		c.Answer, c.Evidence = Unknown, "others may use this GPU"
+	default:
+		c.Evidence = none + " at start or end"
+	}
+	return c
+}
+
+// unseen says why an end tells nothing of what was on the cards; empty where every card was seen at rest.
+func (j judge) unseen(s *finding.Side, end string) string {
+	if s == nil {
+		return fmt.Sprintf("nobody looked at your job's %s", end)
+	}
+	for _, c := range j.Cards {
+		if st := s.Curves[c.Device.ID].State; st != settle.Clean && st != settle.Flat {
+			return fmt.Sprintf("GPU %d could not be judged at its %s", c.Index, end)
+		}
+	}
+	if len(j.Cards) == 0 {
+		return "which GPUs it had is not known"
+	}
+	return ""
+}
+
+// at names the card of a message.
+func (j judge) at(c Cause, a account) Cause {
+	if a.card != nil {
+		c.Index = &a.card.Index
+	}
+	return c
+}
+
+// startless reports messages that speak of a program that could not even start.
+func (j judge) startless() bool {
+	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
+}

@@ -1,0 +1,216 @@
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+)
+
+// Title is what a cause is called in a table.
+func (n Name) Title() string { return titles[n] }
+
+var titles = map[Name]string{
+	Others: "another process", Leftover: "left by an earlier job", Unlisted: "memory without a process",
+	Pieces: "free memory in pieces", Pool: "the framework's own pool", Fault: "fault of GPU or driver",
+	Overhead: "driver's overhead", Own: "your job's own use", Processes: "several processes of it",
+	Limits: "limits, host memory", Share: "a share of the GPU",
+}
+
+// rank orders the causes by how much each explains: the first that is yes leads the headline.
+var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Overhead, Fault, Share}
+
+// sentences are what a cause is called in a headline.
+var sentences = map[Name]string{
+	Others: "another process held memory of your GPU", Leftover: "an earlier job left GPU memory in use",
+	Unlisted: "GPU memory was in use without a process", Pieces: "free GPU memory came in pieces",
+	Pool: "unused memory in your framework's pool, in pieces", Fault: "GPU or driver had a fault",
+	Overhead: "the driver's share of many processes", Own: "your job itself used up the GPU",
+	Processes: "several processes of your job shared one GPU", Limits: "a limit other than the GPU's memory",
+	Share: "your job had only a share of the GPU",
+}
+
+// headline is the answer in one sentence.
+func (j judge) headline(d Diagnosis) string {
+	lead := ""
+	switch d.Reason {
+	case ByShared:
+		return "Not GPU memory: a kernel wanted more shared memory or registers than a GPU has"
+	case ByMessage:
+		if lead = "Why out of memory: "; j.startless() {
+			lead = "Why CUDA did not start: "
+		}
+	case ByFailure:
+		lead = upper(d.Asked) + ". If it lacked GPU memory: "
+	case ByCause:
+		lead = "Seen while your job ran: "
+	}
+	if yes := leading(d); len(yes) > 0 {
+		return lead + strings.Join(yes, "; ")
+	}
+	switch {
+	case d.Reason == ByFailure:
+		return upper(d.Asked) + "; no sign that GPU memory was the reason"
+	case j.strange() > 0:
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, size(j.strange()))
+	case j.nodeIsWell(d):
+		return fmt.Sprintf("%snothing on %s explains it: it was your job itself", lead, j.Job.Node)
+	}
+	return fmt.Sprintf("%snothing was found on %s that explains it", lead, j.Job.Node)
+}
+
+// leading words the causes that stand by themselves, the two that explain most.
+func leading(d Diagnosis) []string {
+	var out []string
+	for _, n := range rank {
+		c := d.Cause(n)
+		if c.Answer != Yes || c.With != "" || n == Share && d.Reason != ByMessage || len(out) == 2 {
+			continue
+		}
+		out = append(out, sentences[n])
+	}
+	return out
+}
+
+// nodeIsWell: everything that the node could be blamed for is answered no.
+func (j judge) nodeIsWell(d Diagnosis) bool {
+	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
+		if d.Cause(n).Answer != No {
+			return false
+		}
+	}
+	return true
+}
+
+// try is what the job's owner can do, by the causes found.
+func (j judge) try(d Diagnosis) []string {
+	if d.Reason == ByShared {
+		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
+	}
+	var out []string
+	add := func(more ...string) {
+		for _, t := range more {
+			if len(out) < MaxTry {
+				out = append(out, t)
+			}
+		}
+	}
+	for _, n := range rank {
+		if c := d.Cause(n); c.Answer == Yes && c.With == "" {
+			add(j.remedies(n)...)
+		}
+	}
+	if len(out) == 0 && d.Reason == ByMessage {
+		add(j.remedies(Own)...)
+	}
+	return out
+}
+
+// remedies are what to try against one cause, each short enough for a line.
+func (j judge) remedies(n Name) []string {
+	elsewhere := []string{"another node: sbatch --exclude=" + j.Job.Node, fmt.Sprintf("tell your admin: bookend show %d on %s", j.Job.ID, j.Job.Node)}
+	switch n {
+	case Others, Leftover, Unlisted, Pieces, Fault:
+		return elsewhere
+	case Pool:
+		return j.poolRemedies()
+	case Processes:
+		return j.processRemedies()
+	case Overhead:
+		return []string{"fewer processes on one GPU"}
+	case Limits:
+		return j.limitRemedies()
+	case Own:
+		return []string{"a smaller batch, or a larger GPU", "gradient checkpointing, lower precision", "the model spread over more GPUs"}
+	}
+	return nil
+}
+
+func (j judge) poolRemedies() []string {
+	for _, m := range j.said(oom.Device) {
+		switch m.Framework {
+		case oom.PyTorch:
+			return []string{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"}
+		case oom.CuPy:
+			return []string{"cupy.get_default_memory_pool().free_all_blocks()"}
+		}
+	}
+	return []string{"a smaller batch, inputs of one size"}
+}
+
+func (j judge) processRemedies() []string {
+	for _, m := range j.said(oom.Device) {
+		if m.Framework == oom.JAX {
+			return []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU", "XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}
+		}
+	}
+	return []string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}
+}
+
+func (j judge) limitRemedies() []string {
+	if text, _ := j.hostMemory(); text != "" {
+		return []string{"more host memory: sbatch --mem, or fewer data workers"}
+	}
+	if m, ok := j.capped(); ok {
+		switch m.Framework {
+		case oom.JAX:
+			return []string{"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"}
+		case oom.PyTorch:
+			return []string{"a larger set_per_process_memory_fraction, or none"}
+		}
+		return []string{"a larger limit in your program, or none"}
+	}
+	return []string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}
+}
+
+// who names what speaks.
+func who(m oom.Message) string {
+	if m.Framework == oom.Other {
+		return "your program"
+	}
+	return string(m.Framework)
+}
+
+// said words a message as the reason to ask.
+func said(m oom.Message) string {
+	what := map[oom.Kind]string{
+		oom.Device: "ran out of GPU memory", oom.Init: "could not start for want of memory", oom.Host: "ran out of host memory",
+		oom.Shared: "ran out of a kernel's shared memory",
+	}[m.Kind]
+	if m.Kind == oom.Host && m.Framework == oom.Slurm {
+		return "your job ran out of host memory, as Slurm says"
+	}
+	return who(m) + " " + what
+}
+
+// size words bytes as a user compares them with what the framework says.
+func size(bytes uint64) string {
+	if bytes >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}
+
+func figure(f gpu.Figure) string {
+	if !f.Known() {
+		return "an unknown amount"
+	}
+	return size(f.Bytes)
+}
+
+// clock words a moment of CLOCK_BOOTTIME as a time of day, with a blank in front; empty where the job's end has no wall time.
+func (j judge) clock(at time.Duration) string {
+	if at == 0 || j.WallEnd.IsZero() || j.End == nil || j.End.Snapshot.At == 0 {
+		return ""
+	}
+	return " " + j.WallEnd.Add(at-j.End.Snapshot.At).Format("15:04:05")
+}
+
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
