@@ -31,7 +31,7 @@ func (l *lane) plan() []work {
 	var all []work
 	for number := 1; number <= l.runs; number++ {
 		for _, c := range chains() {
-			if l.wanted(c) {
+			if l.wanted(c) && (number == 1 || !c.once) {
 				all = append(all, work{chain: c, number: number})
 			}
 		}
@@ -62,20 +62,31 @@ func (l *lane) everything() {
 	}
 	close(next)
 	done.Wait()
+	l.measure(timingsName, l.timings)
+	l.measure(costName, l.costs)
+}
+
+// measure does what is measured rather than judged, unless nobody asked for it or the time is over.
+func (l *lane) measure(name string, do func()) {
 	switch {
-	case l.timed() && l.inTime():
-		l.timings()
-	case l.timed():
-		l.tell("%s: left out, the time is over\n", timingsName)
+	case !l.timed(name):
+	case l.inTime():
+		do()
+	default:
+		l.tell("%s: left out, the time is over\n", name)
 	}
 }
 
+// named: whoever asks for nothing in particular gets everything.
 func (l *lane) named(c chain, name string) bool {
-	return len(l.only) == 0 || slices.Contains(l.only, name) || c.gpus > 1 && slices.Contains(l.only, several)
+	return len(l.only) == 0 || slices.Contains(l.only, name) || slices.Contains(l.only, c.group) || c.gpus > 1 && slices.Contains(l.only, several)
 }
 
-// timed: whoever asks for nothing in particular gets the scenarios and the timings.
-func (l *lane) timed() bool { return l.named(chain{}, timingsName) }
+// timed reports whether timings were asked for, by name or with their group.
+func (l *lane) timed(name string) bool { return l.named(chain{group: groupOf[name]}, name) }
+
+// groupOf has the timings' groups.
+var groupOf = map[string]string{timingsName: groupBase, costName: groupProbe}
 
 func (l *lane) inTime() bool { return time.Since(l.began) < l.budget }
 
@@ -220,7 +231,31 @@ func (l *lane) summary() bool {
 	if l.fake == 0 && l.python == "" {
 		fmt.Fprintln(l.say, "gpu-lane: no PyTorch here: its scenarios were left out")
 	}
-	return well && (l.perf != nil || !slices.Contains(l.only, timingsName) && l.fake == 0 || !l.timed())
+	return well && l.measured()
+}
+
+// measured reports whether the timings that had to come about did, and were as they should be. What was not asked for by
+// name may be left out for want of time.
+func (l *lane) measured() bool {
+	for _, name := range []string{timingsName, costName} {
+		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !l.came[name] {
+			return false
+		}
+	}
+	return l.perf == nil || l.fake > 0 || !slices.ContainsFunc(l.perf.Pairs, func(p record.Pair) bool { return !p.Held() })
+}
+
+// publish writes all timings so far to disk.
+func (l *lane) publish(name string) {
+	if l.came == nil {
+		l.came = map[string]bool{}
+	}
+	l.came[name] = true
+	f := l.file()
+	f.Timings = l.perf
+	if err := f.Write(l.path("performance")); err != nil {
+		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
+	}
 }
 
 // The logs of a failed run: at most 2 MiB of each file's end.

@@ -172,6 +172,7 @@ func endOf(e ledger.End) *record.End {
 			out.Scan.Holdings = append(out.Scan.Holdings, record.Candidate{PID: h.PID, Open: h.Open()})
 		}
 	}
+	conditionOf(out, e)
 	return out
 }
 

@@ -13,6 +13,7 @@ type run struct {
 	*lane
 	rec   *record.Run
 	scene *scene
+	looks []int // of the hooks that the lane itself started
 }
 
 // check writes one judged statement down; equal texts are right.

@@ -57,7 +57,9 @@ type lane struct {
 	daemon  *daemon
 	book    *book
 	perf    *record.Timings
-	beside  []*lane // the other nodes' lanes
+	came    map[string]bool // the timings that came about
+	needs   uint64          // KiB of address space that importing PyTorch takes; 0: unknown
+	beside  []*lane         // the other nodes' lanes
 }
 
 // book has all runs so far.
@@ -232,7 +234,7 @@ func (l *lane) findTorch() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), torchPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-c", "import torch; print(torch.__version__)")
+	cmd := exec.CommandContext(ctx, python, "-c", "import torch; print(torch.__version__); print(open('/proc/self/status').read())")
 	uid, gid := ids(l.site.Users[0])
 	cmd.Dir, cmd.Env = "/", append(slices.Clone(l.env), "PATH=/usr/bin:/bin", "HOME=/nonexistent") // as bare as a job's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
@@ -243,7 +245,9 @@ func (l *lane) findTorch() {
 		fmt.Fprintf(l.say, "gpu-lane: no PyTorch for user %s: %s: %v: %s\n", l.site.Users[0], python, err, complaint.String())
 		return
 	}
-	l.python, l.machine.Torch = python, strings.TrimSpace(string(out))
+	version, status, _ := strings.Cut(string(out), "\n")
+	l.python, l.machine.Torch = python, strings.TrimSpace(version)
+	l.needs = number(strings.TrimSuffix(field([]byte(status), "VmPeak"), " kB"))
 }
 
 func ids(name string) (uid, gid uint32) {

@@ -215,7 +215,7 @@ var residue = step{
 		"CUDA. The job has ended; the memory stays in use and the driver lists no process for it. Nobody else has " +
 		"the driver open.",
 	do: func(r *run) error {
-		job, err := r.leaveExported()
+		job, err := r.leaveExported(r.size())
 		if err != nil {
 			return err
 		}
@@ -226,9 +226,8 @@ var residue = step{
 	},
 }
 
-// leaveExported runs a job that hands memory to a process which never touched CUDA; others belong to the scene.
-func (r *run) leaveExported(others ...record.Holder) (*record.Job, error) {
-	size := r.size()
+// leaveExported runs a job that hands so many MiB to a process which never touched CUDA; others belong to the scene.
+func (r *run) leaveExported(size uint64, others ...record.Holder) (*record.Job, error) {
 	return r.leave(func(s *standing) error {
 		h, err := s.only()
 		if err != nil {
@@ -271,7 +270,7 @@ var innocent = step{
 			return err
 		}
 		other.Role = "innocent: has the control node open"
-		job, err := r.leaveExported(other.Holder)
+		job, err := r.leaveExported(r.size(), other.Holder)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,8 @@ type chain struct {
 	real     bool // is left out of a rehearsal, which would only repeat another chain
 	mode     string
 	brisk    bool // is judged after a shorter settle time, which is not what it is about
+	once     bool // is measured rather than judged, and takes long: runs once
+	group    string
 	steps    []step
 	controls []control
 }
@@ -55,15 +57,28 @@ type scene struct {
 }
 
 func chains() []chain {
-	return slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(), severalChains())
+	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(), severalChains())
+	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()))
 }
 
-// several names, for --only, every scenario that needs more than one GPU.
-const several = "multi"
+// The groups that --only knows. Each takes minutes on a real GPU; groupProbe has the cost of a probe besides.
+const (
+	groupBase  = "base"  // who left what
+	groupWhy   = "why"   // why a job ran out of memory
+	groupProbe = "probe" // test allocations and the cards' condition
+	several    = "multi" // every scenario that needs more than one GPU, of whatever group
+)
+
+func in(group string, all []chain) []chain {
+	for i := range all {
+		all[i].group = group
+	}
+	return all
+}
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, several}
+	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/gpu/record"
 )
@@ -21,6 +20,7 @@ const (
 	timingsName = "timings"
 	rounds      = 21
 	timedJob    = 100000 // the job ids that the timed hooks are told lie above it, and above any of Slurm's here
+	untestedJob = 200000 // and these where they test no card
 	oneRun      = 20 * time.Second
 )
 
@@ -33,6 +33,7 @@ type timed struct {
 	argv  []string
 	env   func(round int) []string
 	stdin []byte // a request; the pipe stays open until the program ends
+	said  []byte // by the last run
 }
 
 // timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
@@ -41,7 +42,6 @@ func (l *lane) timings() {
 	if err == nil {
 		err = l.awaitIdle(15 * time.Second)
 	}
-	t := &record.Timings{GPUs: len(l.cards), Rounds: rounds}
 	for round := -1; round < rounds && err == nil; round++ { // round -1 warms caches and is not counted
 		for i := range programs {
 			var took time.Duration
@@ -60,17 +60,21 @@ func (l *lane) timings() {
 		fmt.Fprintln(l.say, "timings: broken:", err)
 		return
 	}
-	t.Idle = l.awaitIdle(0) == nil
+	t := l.timesheet()
+	t.Idle = t.Idle && l.awaitIdle(0) == nil
 	for _, p := range programs {
 		t.Programs = append(t.Programs, p.Timing)
 		fmt.Fprintf(l.say, "%-34s %8.1f ms\n", p.Name, p.Median())
 	}
-	l.perf = t
-	f := l.file()
-	f.Timings = t
-	if err := f.Write(l.path("performance")); err != nil {
-		fmt.Fprintln(l.say, "gpu-lane: write record:", err)
+	l.publish(timingsName)
+}
+
+// timesheet is where all timings of this run go.
+func (l *lane) timesheet() *record.Timings {
+	if l.perf == nil {
+		l.perf = &record.Timings{GPUs: len(l.cards), Rounds: rounds, Idle: true}
 	}
+	return l.perf
 }
 
 func (l *lane) timedPrograms() ([]timed, error) {
@@ -78,17 +82,20 @@ func (l *lane) timedPrograms() ([]timed, error) {
 	if err != nil {
 		return nil, err
 	}
-	none := func(int) []string { return nil }
+	untested, err := l.withoutProbe()
+	if err != nil {
+		return nil, err
+	}
+	shipped := l.site.ConfigFile(l.node)
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
-		{Timing: timing("bookend-prolog, job without GPUs", "what every other job pays"),
-			argv: []string{l.site.Program("bookend-prolog")}, env: func(n int) []string { return l.hookEnv("prolog_slurmd", n, false) }},
-		{Timing: timing("bookend-prolog", "start of a job with every card, all clean"),
-			argv: []string{l.site.Program("bookend-prolog")}, env: func(n int) []string { return l.hookEnv("prolog_slurmd", n, true) }},
-		{Timing: timing("bookend-epilog", "its end, all clean"),
-			argv: []string{l.site.Program("bookend-epilog")}, env: func(n int) []string { return l.hookEnv("epilog_slurmd", n, true) }},
+		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
+		l.timedHook("bookend-prolog", "", "start of a job with every card, all clean", timedJob, true, shipped),
+		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every card", timedJob, true, shipped),
+		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
+		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every card"),
-			argv: []string{l.site.Program("bookend-gpu")}, env: none, stdin: request},
+			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
 	}
 	if l.smi == "" {
 		return all, nil
@@ -102,6 +109,27 @@ func (l *lane) timedPrograms() ([]timed, error) {
 		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid", "--format=csv,noheader,nounits"),
 		l.plain(usualName, "both queries, and a ps for each process", usual),
 	), nil
+}
+
+const noProbe = "probe: {at: never}"
+
+// withoutProbe makes a configuration in which hooks test no card.
+func (l *lane) withoutProbe() (string, error) {
+	text, err := os.ReadFile(l.site.ConfigFile(l.node))
+	if err != nil {
+		return "", err
+	}
+	path := l.site.ConfigFile(l.node + "-untested")
+	return path, os.WriteFile(path, append(text, noProbe+"\n"...), 0o644)
+}
+
+// timedHook is a hook in the environment that slurmd gives it. Each round is a job of its own.
+func (l *lane) timedHook(program, how, what string, job int, gpus bool, config string) timed {
+	context := strings.TrimPrefix(program, "bookend-") + "_slurmd"
+	return timed{
+		Timing: timing(program+how, what), argv: []string{l.site.Program(program)},
+		env: func(round int) []string { return l.hookEnv(context, job+1+round, gpus, config) },
+	}
 }
 
 const (
@@ -120,11 +148,11 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 }
 
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
-func (l *lane) hookEnv(context string, round int, gpus bool) []string {
-	id := fmt.Sprint(timedJob + 1 + round)
+func (l *lane) hookEnv(context string, job int, gpus bool, config string) []string {
+	id := fmt.Sprint(job)
 	uid, gid := ids(l.site.Users[0])
 	env := []string{
-		"BOOKEND_CONFIG=" + l.site.ConfigFile(l.node), "SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=" + l.node,
+		"BOOKEND_CONFIG=" + config, "SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=" + l.node,
 		"SLURM_CLUSTER_NAME=bookend", "SLURM_CONF=" + l.site.ConfFile(), "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id,
 		fmt.Sprintf("SLURM_JOB_UID=%d", uid), fmt.Sprintf("SLURM_UID=%d", uid), fmt.Sprintf("SLURM_JOB_GID=%d", gid),
 		"SLURM_JOB_USER=" + l.site.Users[0], "SLURM_NODELIST=" + l.node, "SLURM_JOB_PARTITION=main",
@@ -146,16 +174,9 @@ func (l *lane) hookEnv(context string, round int, gpus bool) []string {
 
 // request asks the backend for one look at every card, as a hook would.
 func (l *lane) request() ([]byte, error) {
-	r := wire.Request{Bookend: wire.Version, Op: wire.Snapshot, DeadlineMillis: 5000}
-	if w := l.site.World(l.node); w != nil {
-		r.Options.NVMLLibrary = w.NVML()
-	}
-	for _, c := range l.cards {
-		bus, err := gpu.ParseBusID(c.bus)
-		if err != nil {
-			return nil, err
-		}
-		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: bus})
+	r, err := l.requestOf(wire.Snapshot, l.cards)
+	if err != nil {
+		return nil, err
 	}
 	return r.Line()
 }
@@ -187,6 +208,7 @@ func (t *timed) once(round int) (time.Duration, error) {
 	}
 	err := cmd.Wait()
 	took := time.Since(began)
+	t.said = out.Bytes()
 	if err != nil {
 		return took, fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String()))
 	}
@@ -197,18 +219,19 @@ func (t *timed) once(round int) (time.Duration, error) {
 // them clean.
 func (l *lane) hooksSawClean() error {
 	r := run{lane: l, rec: &record.Run{}}
-	for round := range rounds {
-		hooks, err := r.hooks(timedJob + 1 + round)
+	for round := range 2 * rounds {
+		job := []int{timedJob, untestedJob}[round%2] + 1 + round/2
+		hooks, err := r.hooks(job)
 		if err != nil {
 			return err
 		}
 		for _, h := range hooks {
 			if h.Message != "clean" || h.Looks != 1 {
-				return fmt.Errorf("round %d: %s said %q after %d looks", round, h.Program, h.Message, h.Looks)
+				return fmt.Errorf("job %d: %s said %q after %d looks", job, h.Program, h.Message, h.Looks)
 			}
 		}
 		if len(hooks) != 2 {
-			return fmt.Errorf("round %d: %d hooks wrote to the log, want 2", round, len(hooks))
+			return fmt.Errorf("job %d: %d hooks wrote to the log, want 2", job, len(hooks))
 		}
 	}
 	return nil

@@ -75,6 +75,7 @@ type Run struct {
 	Others   []Holder   `json:"others,omitempty"` // who else belongs to the scene
 	Jobs     []Job      `json:"jobs,omitempty"`
 	Checks   []Check    `json:"checks"`
+	Tests    []Test     `json:"tests,omitempty"` // test allocations that the lane itself asked the backend for
 	Evidence []Evidence `json:"evidence,omitempty"`
 	Slurm    []string   `json:"slurm,omitempty"` // lines of slurmd's log about the node's hooks
 }
@@ -149,6 +150,11 @@ type End struct {
 	Curves   []Curve   `json:"curves"`
 	Findings []Finding `json:"findings,omitempty"`
 	Scan     *Scan     `json:"scan,omitempty"`
+
+	Health    []Health   `json:"health,omitempty"`
+	Probes    []Probe    `json:"probes,omitempty"`
+	Messages  []string   `json:"messages,omitempty"` // of running out of memory, as Bookend found them in the job's output
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
 }
 
 // Scan is Bookend's own search of /proc for holders; none where nothing was unexplained.
@@ -214,6 +220,7 @@ type Timings struct {
 	Rounds   int      `json:"rounds"`
 	Idle     bool     `json:"idle"` // the cards were clean before and after
 	Programs []Timing `json:"programs"`
+	Pairs    []Pair   `json:"pairs,omitempty"`
 }
 
 // Timing is one program's.

@@ -14,6 +14,7 @@ void load_driver(void) {
 		{&cu.init, "cuInit", NULL}, {&cu.get, "cuDeviceGet", NULL}, {&cu.uuid, "cuDeviceGetUuid_v2", "cuDeviceGetUuid"},
 		{&cu.total, "cuDeviceTotalMem_v2", NULL}, {&cu.retain, "cuDevicePrimaryCtxRetain", NULL},
 		{&cu.current, "cuCtxSetCurrent", NULL}, {&cu.info, "cuMemGetInfo_v2", NULL}, {&cu.alloc, "cuMemAlloc_v2", NULL},
+		{&cu.free, "cuMemFree_v2", NULL},
 		{&cu.set, "cuMemsetD8_v2", NULL}, {&cu.read, "cuMemcpyDtoH_v2", NULL}, {&cu.create, "cuMemCreate", NULL},
 		{&cu.release, "cuMemRelease", NULL}, {&cu.share, "cuMemExportToShareableHandle", NULL},
 		{&cu.ipc_get, "cuIpcGetMemHandle", NULL}, {&cu.ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle"},

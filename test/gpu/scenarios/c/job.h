@@ -12,8 +12,9 @@
 
 struct flags {
 	char *gpus;
-	const char *list, *name, *socket, *lock;
+	const char *list, *name, *socket, *lock, *other;
 	long mib, chunks, workers, near_full; // near_full: MiB to leave free; negative: no
+	long holes, idle, ask;                // holes: KiB of a block; idle, ask: MiB
 	double sleep, workers_life;           // seconds; negative: for ever
 	bool all, context, orphan, fork_hold, export, stop, leader_exits, pidns, pieces, torch;
 };
@@ -28,11 +29,14 @@ void report_to(int fd);
 // report_text passes on what another process reported: the rest of a ready line, or an error.
 void report_text(int pid, const char *text);
 
-// vendor_library is the driver's library, vendor_node a path below its /dev.
+// vendor_library is the driver's library, vendor_nvml the one that tells of it, vendor_node a path below its /dev.
 const char *vendor_library(void);
+const char *vendor_nvml(void);
 const char *vendor_node(const char *name);
 // vendor_companion is a descriptor to be handed over beside exported memory, or -1.
 int vendor_companion(void);
+// vendor_cramped: the fake driver does not start in a process whose address space is limited, as the real one does not.
+bool vendor_cramped(void);
 // vendor_mortal sees to it that this process, were it forgotten, gives its memory back some day.
 void vendor_mortal(void);
 
@@ -41,6 +45,8 @@ int take_memory(int exports[MAX_EXPORTS]);
 // probe_memory takes memory without a context; release_probe gives it back.
 unsigned long long probe_memory(void);
 void release_probe(unsigned long long handle);
+// watch_memory says, line by line, when more than --mib of a card is in use, and when no longer.
+void watch_memory(const char *uuid) __attribute__((noreturn));
 #define IPC_HANDLE 64 // bytes of a CUDA IPC handle
 // take_shared allocates and makes the handle by which another process maps the memory.
 void take_shared(unsigned char handle[IPC_HANDLE]);

@@ -18,7 +18,10 @@
 //   --pidns            in a new PID namespace, of a new user namespace unless root; pid is the one seen outside. The
 //                      process started stays outside, touches no CUDA, and ends with it
 //   --stop             SIGSTOP itself                --leader-exits    only a second thread lives on
-//   --torch            when memory runs out, say it in PyTorch's words
+//   --torch            when memory runs out, say it in PyTorch's words; of what it has, --idle MIB counts as its pool's
+//                      unused part, and --other PID:MIB is somebody else's
+//   --ask MIB          one more block at the end, which may be too large
+//   --holes KIB        fill the card, or --mib of it, with blocks of KIB and free every other one
 // usage: cudajob holdfd SOCKET
 //   ready when it listens; keeps what one --export hands it; touches no CUDA
 // usage: cudajob holdctl
@@ -30,6 +33,9 @@
 // usage: cudajob probe --mib N|--all --lock FILE [--gpu I]
 //   takes FILE's lock (flock), then one block without a context, --all the largest there is; on its end gives the
 //   memory back first, then the lock
+// usage: cudajob watch UUID --mib N
+//   no CUDA: through NVML it says "taken used=BYTES after_ms=T" once more than N MiB of the card are in use, "empty ..."
+//   once none are, and so on until killed; it begins with "empty"
 // Every verb: --name TEXT its own comm, any bytes; --sleep S then exit; --orphan leave the session first, the command
 // returns when the orphan is ready.
 #define _GNU_SOURCE
@@ -74,7 +80,7 @@ void die(const char *format, ...) {
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	bool torch = !strncmp(text, "torch.", 6);
+	bool torch = flags.torch && (!strncmp(text, "torch.", 6) || !strncmp(text, "RuntimeError", 12));
 	dprintf(report == 1 ? 2 : report, "%s%s\n", torch ? "" : "cudajob: ", text);
 	_exit(1);
 }
@@ -157,6 +163,8 @@ static void probe(void) {
 	close(lock);
 }
 
+static void watch(void) { watch_memory(flags.socket); }
+
 // Flags
 
 static const struct option options[] = {
@@ -165,7 +173,7 @@ static const struct option options[] = {
 	{"fork-hold", 0, 0, 'f'}, {"workers", 1, 0, 'w'}, {"workers-life", 1, 0, 'W'}, {"export", 1, 0, 'e'},
 	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'}, {"pidns", 0, 0, 'p'},
 	{"pieces-2mib", 0, 0, '2'}, {"near-full", 1, 0, 'F'}, {"socket", 1, 0, 'k'}, {"all", 0, 0, 'a'},
-	{"lock", 1, 0, 'K'}, {0, 0, 0, 0},
+	{"lock", 1, 0, 'K'}, {"holes", 1, 0, 'H'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'}, {0, 0, 0, 0},
 };
 
 static bool set_switch(int option) {
@@ -198,6 +206,10 @@ static void set(int option) {
 	case 'F': flags.near_full = atol(optarg); break;
 	case 'k': flags.socket = optarg; break;
 	case 'K': flags.lock = optarg; break;
+	case 'O': flags.other = optarg; break;
+	case 'H': flags.holes = atol(optarg); break;
+	case 'i': flags.idle = atol(optarg); break;
+	case 'A': flags.ask = atol(optarg); break;
 	default: if (!set_switch(option)) exit(2);
 	}
 }
@@ -207,17 +219,18 @@ static const char *wrong(const char *verb) {
 	bool forks = flags.fork_hold || flags.workers > 0;
 	if (flags.workers < 0 || flags.workers > MAX_WORKERS) return "--workers takes up to 64";
 	if (flags.pidns && forks) return "--pidns goes with neither --fork-hold nor --workers";
-	if (flags.near_full >= 0 && !flags.context) return "--near-full needs a context";
+	if ((flags.near_full >= 0 || flags.holes) && !flags.context) return "--near-full and --holes need a context";
 	if (!strcmp(verb, "alloc")) return flags.mib < 0 ? "--mib N" : NULL;
 	if (!strncmp(verb, "ipc-", 4) && !flags.socket) return "--socket SOCKET";
 	if (!strcmp(verb, "ipc-export") && flags.mib <= 0) return "--mib N";
+	if (!strcmp(verb, "watch") && flags.mib <= 0) return "--mib N";
 	if (!strcmp(verb, "probe") && (!flags.lock || (!flags.all && flags.mib <= 0))) return "--lock FILE and --mib N or --all";
 	return NULL;
 }
 
 static const struct { const char *name; int words; void (*run)(void); } verbs[] = {
 	{"alloc", 1, alloc}, {"holdfd", 2, hold}, {"holdctl", 1, hold_control},
-	{"ipc-export", 1, export_shared}, {"ipc-import", 1, import_shared}, {"probe", 1, probe},
+	{"ipc-export", 1, export_shared}, {"ipc-import", 1, import_shared}, {"probe", 1, probe}, {"watch", 2, watch},
 };
 
 int main(int argc, char **argv) {
@@ -235,6 +248,6 @@ int main(int argc, char **argv) {
 		verbs[i].run();
 		return 0;
 	}
-	fputs("usage: cudajob alloc|holdfd|holdctl|ipc-export|ipc-import|probe [flags]\n", stderr);
+	fputs("usage: cudajob alloc|holdfd|holdctl|ipc-export|ipc-import|probe|watch [flags]\n", stderr);
 	return 2;
 }

@@ -5,18 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void run_out(int device, unsigned long long bytes) {
-	const double gib = 1024.0 * MIB;
-	size_t free = 0, total = 0;
-	if (!flags.torch) die("%llu bytes: %d CUDA_ERROR_OUT_OF_MEMORY", bytes, OUT_OF_MEMORY);
-	if (flags.context) cu.info(&free, &total);
-	else cu.total(&total, device);
-	die("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %.2f GiB. GPU %d has a total capacity of "
-	    "%.2f GiB of which %.2f GiB is free. Including non-PyTorch memory, this process has 527.00 MiB memory in "
-	    "use. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
-	    "unallocated.",
-	    bytes / gib, device, total / gib, free / gib);
-}
+static unsigned long long held; // bytes, of all blocks so far
 
 // use writes all of a block and reads its end back, as a job would.
 static void use(unsigned long long at, unsigned long long bytes) {
@@ -36,11 +25,12 @@ static int piece(int device, unsigned long long bytes) {
 	unsigned long long handle;
 	bool virtual = flags.export || !flags.context;
 	int rc = virtual ? create(device, bytes, flags.export, &handle) : cu.alloc(&handle, bytes);
-	if (rc == OUT_OF_MEMORY) run_out(device, bytes);
+	if (rc == OUT_OF_MEMORY) run_out(device, bytes, held);
 	check(rc, virtual ? "cuMemCreate" : "cuMemAlloc");
 	int fd = -1;
 	if (flags.export) check(cu.share(&fd, handle, 1, 0), "cuMemExportToShareableHandle");
 	if (!virtual) use(handle, bytes);
+	held += bytes;
 	return fd;
 }
 
@@ -50,7 +40,7 @@ static int open_card(int ordinal) {
 	check(cu.get(&device, ordinal), "cuDeviceGet");
 	if (!flags.context) return device;
 	int rc = cu.retain(&context, device);
-	if (rc == OUT_OF_MEMORY) run_out(device, 0);
+	if (rc == OUT_OF_MEMORY) run_out(device, 0, 0);
 	check(rc, "cuDevicePrimaryCtxRetain");
 	check(cu.current(context), "cuCtxSetCurrent");
 	return device;
@@ -76,10 +66,12 @@ static int take_on(int ordinal, int *exports, int room) {
 	unsigned long long bytes = flags.pieces ? flags.mib * MIB / PAGE * PAGE : flags.mib * MIB;
 	long chunks = flags.pieces ? (long)(bytes / PAGE) : flags.chunks;
 	if (flags.near_full >= 0) bytes = fill(flags.near_full * MIB);
+	else if (flags.holes) bytes = make_holes(flags.holes * 1024ULL);
 	else for (long i = 0; bytes && i < chunks; i++) {
 		int fd = piece(device, bytes / chunks);
 		if (fd >= 0 && n < room) exports[n++] = fd;
 	}
+	if (flags.ask) piece(device, flags.ask * MIB);
 	announce(device, bytes, flags.context);
 	return n;
 }
@@ -87,7 +79,11 @@ static int take_on(int ordinal, int *exports, int room) {
 static void start_driver(void) {
 	if (flags.list) setenv("FAKECUDA_LIST", flags.list, 1);
 	load_driver();
-	check(cu.init(0), "cuInit");
+	int rc = vendor_cramped() ? OUT_OF_MEMORY : cu.init(0);
+	if (rc && flags.torch)
+		die("RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+		    "NumCudaDevices() that might have already set an error? Error %d: %s", rc, rc == OUT_OF_MEMORY ? "out of memory" : "?");
+	check(rc, "cuInit");
 }
 
 int take_memory(int exports[MAX_EXPORTS]) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifdef FAKE_VENDOR
@@ -23,6 +24,12 @@ static const char *own_path(const char *name) {
 }
 
 const char *vendor_library(void) { return own_path("libcuda.so.1"); }
+const char *vendor_nvml(void) { return own_path("libnvidia-ml.so.1"); }
+
+bool vendor_cramped(void) {
+	struct rlimit limit;
+	return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
 
 const char *vendor_node(const char *name) {
 	static char node[64];
@@ -40,6 +47,8 @@ void vendor_mortal(void) {}
 #define LIFETIME 600 // seconds
 
 const char *vendor_library(void) { return "libcuda.so.1"; }
+const char *vendor_nvml(void) { return "libnvidia-ml.so.1"; }
+bool vendor_cramped(void) { return false; }
 
 const char *vendor_node(const char *name) {
 	static char node[64];

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/state"
+	"bookend/internal/wire"
+	"bookend/test/gpu/record"
+)
+
+// gap is what a hook calls a gap as shipped.
+const gap = 64 * mib
+
+// probeRequest asks the backend for a test allocation on some cards, as a hook would.
+func (l *lane) probeRequest(cards []card, known ...int) ([]byte, error) {
+	store, err := state.Open(l.site.Run(), l.node)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.requestOf(wire.Probe, cards)
+	if err != nil {
+		return nil, err
+	}
+	empty := filepath.Join(l.site.Dir, "empty")
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		return nil, err
+	}
+	r.Probe = gpu.ProbeRule{Gap: gap, Known: known, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: empty}
+	for _, d := range r.Devices {
+		r.Probe.Locks[d.ID] = store.ProbeLock(d.ID)
+	}
+	return r.Line()
+}
+
+// requestOf is a request about some cards.
+func (l *lane) requestOf(op wire.Op, cards []card) (wire.Request, error) {
+	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000}
+	if w := l.site.World(l.node); w != nil {
+		r.Options = wire.Options{NVMLLibrary: w.NVML(), CUDALibrary: w.CUDA()}
+	}
+	for _, c := range cards {
+		bus, err := gpu.ParseBusID(c.bus)
+		if err != nil {
+			return r, err
+		}
+		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: bus})
+	}
+	return r, nil
+}
+
+// asked is a backend at work.
+type asked struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out bytes.Buffer
+}
+
+// askBackend starts the backend with a request; the pipe stays open until it has answered, as a hook's does.
+func (l *lane) askBackend(line []byte) (*asked, error) {
+	a := &asked{cmd: exec.Command(l.site.Program("bookend-gpu"))}
+	a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = []string{}, &a.out, os.Stderr
+	var err error
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	_, err = a.in.Write(line)
+	return a, err
+}
+
+// end waits for the answer.
+func (a *asked) end() ([]gpu.Probe, error) {
+	late := time.AfterFunc(oneRun, func() { _ = a.cmd.Process.Kill() })
+	defer late.Stop()
+	if err := a.cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("bookend-gpu: %w: %s", err, tail(a.out.String()))
+	}
+	return probesIn(a.out.Bytes())
+}
+
+func probesIn(out []byte) (all []gpu.Probe, err error) {
+	replies, err := wire.DecodeReplies(out)
+	for _, r := range replies {
+		switch {
+		case r.Kind == wire.KindProbe:
+			all = append(all, *r.Probe)
+		case r.Kind == wire.KindFault:
+			err = errors.Join(err, fmt.Errorf("the driver said %+v", *r.Fault))
+		}
+	}
+	return all, err
+}
+
+// test asks the backend for a test allocation on some cards and writes down what it said.
+func (r *run) test(what string, cards []card, known ...int) ([]record.Test, error) {
+	line, err := r.probeRequest(cards, known...)
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.askBackend(line)
+	if err != nil {
+		return nil, err
+	}
+	probes, err := a.end()
+	if err != nil {
+		return nil, err
+	}
+	var tests []record.Test
+	for _, p := range probes {
+		tests = append(tests, record.Test{What: what, Probe: probeOf(p)})
+	}
+	r.rec.Tests = append(r.rec.Tests, tests...)
+	r.check("cards that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(probes)))
+	return tests, nil
+}
+
+// watcher says when a card's memory is taken and when it is free again.
+type watcher struct {
+	cmd   *exec.Cmd
+	lines chan string
+	taken bool // by the last line that was read
+}
+
+// watch starts a watcher on a card that is idle, for half of its memory.
+func (r *run) watch(uuid string) (*watcher, error) {
+	w := &watcher{cmd: exec.Command(r.cudaJob(), "watch", uuid, "--mib", fmt.Sprint(r.total()/2)), lines: make(chan string, 1024)}
+	w.cmd.Env, w.cmd.Stderr = append(slices.Clone(r.env), r.daemon.mark), os.Stderr
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(w.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			w.lines <- s.Text()
+		}
+	}()
+	if _, err := w.await("empty", 10*time.Second); err != nil {
+		w.end()
+		return nil, err
+	}
+	return w, nil
+}
+
+// await returns the next line that begins with a word.
+func (w *watcher) await(word string, patience time.Duration) (map[string]string, error) {
+	late := time.After(patience)
+	for {
+		select {
+		case line, open := <-w.lines:
+			if !open {
+				return nil, errors.New("who watches the card has ended")
+			}
+			w.taken = strings.HasPrefix(line, "taken ")
+			if strings.HasPrefix(line, word+" ") {
+				return parseReady(line), nil
+			}
+		case <-late:
+			return nil, fmt.Errorf("the card's memory was not %s within %v", word, patience)
+		}
+	}
+}
+
+// settle forgets what was said so far, once the card is empty again.
+func (w *watcher) settle() error {
+	for len(w.lines) > 0 {
+		w.taken = strings.HasPrefix(<-w.lines, "taken ")
+	}
+	if !w.taken {
+		return nil
+	}
+	_, err := w.await("empty", 5*time.Second)
+	return err
+}
+
+func (w *watcher) end() {
+	_ = w.cmd.Process.Kill()
+	_ = w.cmd.Wait() // says that it was killed
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/test/gpu/record"
+)
+
+const (
+	costName = "probe-cost"
+	// costLimit is what the backend's test of the cards may cost at most, by the bare program's time: the project's own goal.
+	costLimit = 1.15
+)
+
+// costs runs the backend's test allocation on every card against a bare program that does the same and nothing else, in
+// turn, on clean cards. Both are timed from before their start to after their end.
+func (l *lane) costs() {
+	p, err := l.costRounds()
+	if err != nil {
+		l.tell("%s: broken: %v\n", costName, err)
+		return
+	}
+	t := l.timesheet()
+	t.Idle = t.Idle && l.awaitIdle(0) == nil
+	t.Pairs = append(t.Pairs, p)
+	l.tell("%-34s %8.1f ms, bare %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(), p.Ratio(), p.Limit, p.Held())
+	l.publish(costName)
+}
+
+func (l *lane) costRounds() (record.Pair, error) {
+	p := record.Pair{Name: "test allocation on every card", Limit: costLimit,
+		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a card in bare C"}
+	if err := l.awaitIdle(15 * time.Second); err != nil {
+		return p, err
+	}
+	line, err := l.probeRequest(l.cards)
+	if err != nil {
+		return p, err
+	}
+	ours := timed{Timing: timing("bookend-gpu, op probe", "its request on stdin"), argv: []string{l.site.Program("bookend-gpu")},
+		env: func(int) []string { return nil }, stdin: line}
+	if _, err := ours.once(-1); err != nil { // warms caches, and says how much the bare program shall take
+		return p, err
+	}
+	bytes, err := l.tested(ours.said)
+	if err != nil {
+		return p, err
+	}
+	bare := l.bareProbe(bytes)
+	if _, err := bare.once(-1); err != nil {
+		return p, err
+	}
+	err = l.inTurn(&ours, &bare)
+	p.Ours, p.Bare = ours.Timing, bare.Timing
+	return p, err
+}
+
+// bareProbe is the bare program. A rehearsal's finds the fake driver by the loader's path.
+func (l *lane) bareProbe(bytes uint64) timed {
+	t := timed{Timing: timing("bareprobe", "bare C"), argv: []string{l.site.Program("bareprobe"), fmt.Sprint(bytes)}}
+	path := l.env
+	if w := l.site.World(l.node); w != nil {
+		path = []string{"LD_LIBRARY_PATH=" + w.Dir()}
+	}
+	t.env = func(int) []string { return path }
+	return t
+}
+
+// inTurn runs both once a round; who comes first changes with each.
+func (l *lane) inTurn(ours, bare *timed) error {
+	for round := range rounds {
+		order := []*timed{ours, bare}
+		if round%2 == 1 {
+			order = []*timed{bare, ours}
+		}
+		for _, t := range order {
+			took, err := t.once(round)
+			if err != nil {
+				return err
+			}
+			t.Millis = append(t.Millis, millis(took))
+		}
+		if _, err := l.tested(ours.said); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+	}
+	return nil
+}
+
+// tested makes sure that a test of every card went well and returns the smallest of the blocks.
+func (l *lane) tested(out []byte) (least uint64, err error) {
+	probes, err := probesIn(out)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range probes {
+		if p.Result != gpu.ProbeOK {
+			return 0, fmt.Errorf("card %s: %s: %s", p.Device, p.Result, p.Why)
+		}
+		if least == 0 || p.Largest.Bytes < least {
+			least = p.Largest.Bytes
+		}
+	}
+	if len(probes) != len(l.cards) {
+		return 0, fmt.Errorf("%d cards were tested, want %d: %s", len(probes), len(l.cards), tail(string(out)))
+	}
+	return least, nil
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bookend/internal/gpu"
+	"bookend/test/gpu/record"
+)
+
+// probeChains are the scenarios about test allocations, and about what is read beside them.
+func probeChains() []chain {
+	never := map[string]string{"probe": "{at: never}"}
+	return []chain{
+		{gpus: 1, mode: "enforce", steps: []step{probeIdle}, controls: []control{{step: probeIdle.name, off: never}}},
+		{gpus: 1, mode: "enforce", steps: []step{probeNearFull}},
+		{gpus: 1, mode: "observe", brisk: true, steps: []step{probeNeighbour}},
+		{gpus: 1, mode: "enforce", steps: []step{probeKilled}},
+		{gpus: 1, mode: "enforce", steps: []step{probeHooks}},
+		{gpus: 1, mode: "observe", once: true, steps: []step{holes}},
+		{gpus: 1, mode: "observe", steps: []step{condition}, controls: []control{{step: condition.name, off: map[string]string{"look": "{health: false}"}}}},
+	}
+}
+
+// nearly is by how much the largest block may fall short of the free memory on a card without faults: the page that
+// cannot be had, and less than one more where free is no whole number of pages.
+const nearly = 4 * mib
+
+var probeIdle = step{
+	name: "probe-idle", title: "Test allocation on idle cards",
+	truth: "A job has used every card and ended, and nothing is on them: each gives all of its free memory but 2 MiB in one block, " +
+		"to the epilog that the job pays for and to the backend asked by itself.",
+	do: func(r *run) error {
+		job, err := r.onEveryCard()
+		if err != nil {
+			return err
+		}
+		r.clean(job)
+		var probes []record.Probe
+		if job.End != nil {
+			probes = job.End.Probes
+		}
+		r.check("cards that the epilog tested", uuids(job.GPUs), probedCards(probes))
+		for _, p := range probes {
+			r.whole("the epilog's", p)
+		}
+		tests, err := r.test("idle card", r.cards)
+		if err != nil {
+			return err
+		}
+		for _, t := range tests {
+			r.whole("the backend's", t.Probe)
+		}
+		return r.draining(job, 0)
+	},
+}
+
+func probedCards(all []record.Probe) string {
+	var ids []string
+	for _, p := range all {
+		ids = append(ids, p.GPU)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
+
+// onEveryCard runs a job that uses all cards.
+func (r *run) onEveryCard() (*record.Job, error) {
+	var lines []string
+	for i := range r.cards {
+		lines = append(lines, fmt.Sprintf("$CUDAJOB alloc --mib 64 --gpu %d --sleep 0", i))
+	}
+	return r.run1(r.script(lines...), fmt.Sprintf("--gres=gpu:%d", len(r.cards)))
+}
+
+// whole wants a test to have got all of the free memory in one block, without a context.
+func (r *run) whole(whose string, p record.Probe) {
+	r.check(whose+" test", "ok", strings.TrimSpace(p.Result+" "+p.Why+" "+p.Error))
+	r.check("its way", string(gpu.Contextless), p.Method)
+	r.holds("its largest block", "all of the free memory but 2 to 4 MiB", fmt.Sprintf("%s of %s free%s", size(p.Largest), size(p.Free), p.Unknown),
+		p.Unknown == "" && p.Largest > 0 && p.Largest+nearly >= p.Free && p.Largest <= p.Free)
+}
+
+func size(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/mib) }
+
+var probeNearFull = step{
+	name: "probe-near-full", title: "Test allocation with 129 MiB free",
+	truth: "A process holds all of the card but some 129 MiB, of which the backend is told that it may be there: the test " +
+		"still gets what is free, where a CUDA context would not fit.",
+	do: func(r *run) error {
+		c := r.cards[0]
+		h, err := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
+		if err != nil {
+			return err
+		}
+		h.Role = "has nearly all of the card"
+		r.scenery(&h.Holder)
+		r.evidence("the card nearly full")
+		tests, err := r.test("129 MiB free", []card{c}, h.PID)
+		if err != nil {
+			return err
+		}
+		for _, t := range tests {
+			r.whole("the backend's", t.Probe)
+			r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib && t.Probe.Free <= 160*mib)
+		}
+		return r.stillThere()
+	},
+}
+
+var probeNeighbour = step{
+	name: "probe-neighbour", title: "No test allocation beside another's process",
+	truth: "While the job runs another user's process takes memory on its card, and lives on. Nobody tests a card that somebody " +
+		"is on: neither the epilog nor the backend asked by itself.",
+	do: func(r *run) error {
+		job, err := r.leave(func(s *standing) error {
+			h, err := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
+			if err != nil {
+				return err
+			}
+			h.Role = "another user's, of no job"
+			r.scenery(&h.Holder)
+			return r.known(s, &h.Holder)
+		})
+		if err != nil {
+			return err
+		}
+		var probes []record.Probe
+		if job.End != nil {
+			probes = job.End.Probes
+		}
+		r.skipped("the epilog's", probes)
+		tests, err := r.test("somebody on the card", []card{r.cards[job.GPUs[0].Index]})
+		if err != nil {
+			return err
+		}
+		for _, t := range tests {
+			r.skipped("the backend's", []record.Probe{t.Probe})
+		}
+		return r.stillThere()
+	},
+}
+
+// skipped wants a test not to have been made, with a reason.
+func (r *run) skipped(whose string, probes []record.Probe) {
+	got := "no word of it"
+	for _, p := range probes {
+		got = p.Result + ": " + p.Why
+	}
+	r.holds(whose+" test", "skipped, with a reason", got, len(probes) == 1 && probes[0].Result == string(gpu.ProbeSkipped) && probes[0].Why != "")
+}
+
+var holes = step{
+	name: "holes", title: "Holes that another process leaves",
+	truth: "A process fills the card with blocks of one size and frees every other one. From 2 MiB on the holes make one block for " +
+		"everybody else; of smaller blocks nothing comes back, for each 2 MiB page keeps a live one.",
+	do: func(r *run) error {
+		for _, kib := range r.chunks() {
+			if err := r.holesOf(kib); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+// chunks are the sizes of blocks, in KiB. The fake driver knows no pages, and takes its time for each block.
+func (r *run) chunks() []uint64 {
+	if r.fake > 0 {
+		return []uint64{200 << 10, 400 << 10}
+	}
+	return []uint64{64, 1 << 10, 2 << 10, 3 << 10, 20 << 10}
+}
+
+func (r *run) holesOf(kib uint64) error {
+	c := r.cards[0]
+	h, err := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("holes of %d KiB", kib)
+	used, err := r.used(0)
+	if err != nil {
+		return err
+	}
+	r.evidence(what)
+	tests, err := r.test(what, []card{c}, h.PID)
+	if err != nil || len(tests) != 1 {
+		return fmt.Errorf("%s: %d tests: %w", what, len(tests), err)
+	}
+	t := &r.rec.Tests[len(r.rec.Tests)-1]
+	t.Chunk, t.Kept, t.Used = kib<<10, h.Allocated, used
+	if t.Chunk < 2*mib {
+		r.holds(what, "less than 64 MiB free", size(t.Probe.Free)+" free", t.Probe.Free < 64*mib)
+	} else {
+		r.whole(what+":", t.Probe)
+		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
+	}
+	h.kill()
+	return r.awaitIdle(oneRun)
+}

@@ -1,0 +1,95 @@
+package record
+
+import "slices"
+
+// Probe is what a test allocation on one card said. Sizes are bytes, times milliseconds.
+type Probe struct {
+	GPU      string  `json:"gpu"`
+	Result   string  `json:"result"`
+	Why      string  `json:"why,omitempty"`
+	Method   string  `json:"method,omitempty"`
+	Free     uint64  `json:"free"`
+	Largest  uint64  `json:"largest"`
+	Unknown  string  `json:"unknown,omitempty"` // of the two figures
+	Attempts int     `json:"attempts"`
+	Error    string  `json:"error,omitempty"`
+	Init     float64 `json:"init_ms"`
+	Search   float64 `json:"search_ms"`
+	Release  float64 `json:"release_ms"`
+}
+
+// Test is a test allocation that the lane itself asked the backend for, and what was on the card then.
+type Test struct {
+	What  string `json:"what"`
+	Chunk uint64 `json:"chunk,omitempty"` // bytes of each block of a process that freed every other one
+	Kept  uint64 `json:"kept,omitempty"`  // bytes that it kept
+	Used  uint64 `json:"used,omitempty"`  // bytes of the card in use, by nvidia-smi
+	Probe Probe  `json:"probe"`
+}
+
+// Health is what one look said of a card's condition.
+type Health struct {
+	GPU        string `json:"gpu"`
+	Facts      []Fact `json:"facts"`
+	Accounting string `json:"accounting,omitempty"` // on, off, or why that is unknown
+}
+
+// Fact is one statement on a card's condition.
+type Fact struct {
+	Code    string `json:"code"`
+	Value   string `json:"value,omitempty"`
+	Unknown string `json:"unknown,omitempty"`
+	Source  string `json:"source"`
+}
+
+// Diagnosis is Bookend's answer to why a job ran out of memory.
+type Diagnosis struct {
+	Asked  string   `json:"asked,omitempty"`
+	Causes []Cause  `json:"causes,omitempty"`
+	Try    []string `json:"try,omitempty"`
+}
+
+// Cause is one cause judged: "yes", "no" or "cannot tell".
+type Cause struct {
+	Name     string `json:"name"`
+	Answer   string `json:"answer"`
+	Evidence string `json:"evidence"`
+}
+
+// Of is the answer to one cause; where it was judged card by card, the strongest.
+func (d *Diagnosis) Of(name string) (Cause, bool) {
+	var found Cause
+	rank := []string{"", "no", "cannot tell", "yes"}
+	if d == nil {
+		return found, false
+	}
+	for _, c := range d.Causes {
+		if c.Name == name && slices.Index(rank, c.Answer) >= slices.Index(rank, found.Answer) {
+			found = c
+		}
+	}
+	return found, found.Name != ""
+}
+
+// Pair is two programs that took turns, round by round: Bookend's, and a bare one that does the same work.
+type Pair struct {
+	Name  string  `json:"name"`
+	What  string  `json:"what"`
+	Limit float64 `json:"limit"` // the most that the median of the rounds' ratios may be
+	Ours  Timing  `json:"ours"`
+	Bare  Timing  `json:"bare"`
+}
+
+// Ratio is the median of the rounds' ratios, Bookend's time by the bare program's; 0 where there is none.
+func (p Pair) Ratio() float64 {
+	var t Timing
+	for i := range min(len(p.Ours.Millis), len(p.Bare.Millis)) {
+		if p.Bare.Millis[i] > 0 {
+			t.Millis = append(t.Millis, p.Ours.Millis[i]/p.Bare.Millis[i])
+		}
+	}
+	return t.Median()
+}
+
+// Held reports whether the pair stayed within its limit.
+func (p Pair) Held() bool { return p.Ratio() > 0 && p.Ratio() <= p.Limit }

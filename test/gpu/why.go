@@ -1,0 +1,246 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"bookend/internal/diagnosis"
+	"bookend/test/cluster"
+	"bookend/test/gpu/record"
+)
+
+// whyChains are the scenarios in which a job runs out of memory. What PyTorch says of it on the way is real.
+func whyChains() []chain {
+	blind := map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}
+	deaf := map[string]string{"job_log": "{read: false}"}
+	return []chain{
+		why(oomSelf, deaf),
+		why(oomPool, deaf),
+		why(oomForeign, blind),
+		why(oomPassing, deaf),
+		why(oomInherited, blind),
+		why(oomLimit, deaf),
+	}
+}
+
+// why is the chain of one such scenario, with a control that takes from Bookend what it needs for the answer.
+func why(s step, off map[string]string) chain {
+	return chain{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{s}, controls: []control{{step: s.name, off: off}}}
+}
+
+var oomSelf = step{
+	name: "oom-self", title: "Out of memory by itself",
+	truth: "PyTorch has the whole card and takes blocks of 2 GiB until there is no more. Nobody else was there: it was the " +
+		"job itself.",
+	do: func(r *run) error {
+		job, err := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
+		if err != nil {
+			return err
+		}
+		r.because(job, answers{yes: list(diagnosis.Own)})
+		return nil
+	},
+}
+
+var oomPool = step{
+	name: "oom-pool", title: "Out of memory by pieces in its own pool",
+	truth: "PyTorch's caching allocator has nearly all of the card; half of it was given back in pieces, and no piece is as " +
+		"large as the block that the job asks for, while the pool's unused part is much larger.",
+	do: func(r *run) error {
+		job, err := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
+			r.torch("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
+		if err != nil {
+			return err
+		}
+		r.because(job, answers{yes: list(diagnosis.Pool), either: list(diagnosis.Own)})
+		return nil
+	},
+}
+
+var oomForeign = step{
+	name: "oom-foreign", title: "Out of memory beside another user's process",
+	truth: "Another user's process, started outside Slurm, has most of the card before the job begins and when it has ended. The " +
+		"job asks for less than half of a card, and does not get it.",
+	do: func(r *run) error {
+		h, err := r.squeeze(r.cards[0].uuid)
+		if err != nil {
+			return err
+		}
+		job, err := r.fails(r.script(r.modest(h)), 0)
+		if err != nil {
+			return err
+		}
+		r.evidence("after the job, the other process alive")
+		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Pieces)})
+		return r.stillThere()
+	},
+}
+
+var oomPassing = step{
+	name: "oom-passing", title: "Out of memory beside a process that came and went",
+	truth: "As above, but the other process came after the job's start and is gone before its end: no look of Bookend's own has " +
+		"seen it. PyTorch's message has its PID and its memory, and whose it was nobody can tell any more: it may have been the " +
+		"job's own, but the job's need alone was not it.",
+	do: func(r *run) error {
+		job, h, err := r.squeezedMeanwhile()
+		if err != nil {
+			return err
+		}
+		r.rec.Holder = &h.Holder
+		r.because(job, answers{untold: list(diagnosis.Others)})
+		return nil
+	},
+}
+
+var oomInherited = step{
+	name: "oom-inherited", title: "Out of memory on a card with an earlier job's exported memory",
+	truth: "An earlier job exported most of the card's memory as a descriptor to a process that never touched CUDA, and ended: the " +
+		"memory stays in use, and no process is listed for it. Another user's job asks for less than half of a card, and does " +
+		"not get it.",
+	do: func(r *run) error {
+		if _, err := r.leaveExported(r.most()); err != nil {
+			return err
+		}
+		job, err := r.fails(r.script(r.modest(nil)), 1)
+		if err != nil {
+			return err
+		}
+		r.evidence("after the second job, the descriptor still held")
+		r.because(job, answers{yes: list(diagnosis.Leftover, diagnosis.Unlisted), either: list(diagnosis.Pieces)})
+		return r.stillThere()
+	},
+}
+
+var oomLimit = step{
+	name: "oom-ulimit", title: "Out of memory by a limit of its own",
+	truth: "The job's script sets ulimit -v, and PyTorch starts a CUDA that cannot have the address space it needs: error 2, out of " +
+		"memory, on an idle card.",
+	do: func(r *run) error {
+		job, err := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
+		if err != nil {
+			return err
+		}
+		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Own, diagnosis.Pool)})
+		return nil
+	},
+}
+
+// cramped is a limit of address space, in KiB, under which PyTorch can be imported and CUDA does not start: that alone
+// takes more than 3.9 GiB (measured), the import what it took when the lane looked for it.
+func (r *run) cramped() uint64 {
+	const without, more = 40000000, 3 << 19
+	if r.needs == 0 {
+		return without
+	}
+	return r.needs + more
+}
+
+// torch makes the shell line that runs PyTorch, and in a rehearsal what plays it.
+func (r *run) torch(real, fake string) string {
+	if r.fake > 0 {
+		return "$CUDAJOB alloc --torch --sleep 0 " + fake
+	}
+	return fmt.Sprintf("%s %s %s", r.python, r.site.Program("memory.py"), real)
+}
+
+// modest asks for less than half of a card, and more than what r.most leaves. A rehearsal must be told whom the driver
+// would list.
+func (r *run) modest(other *holder) string {
+	want := r.total() * 45 / 100 / 2048 * 2048
+	fake := fmt.Sprintf("--mib %d --chunks %d", want, want/2048)
+	if other != nil {
+		fake += fmt.Sprintf(" --other %d:%d", other.PID, other.Held/mib)
+	}
+	return r.torch(fmt.Sprintf("take %d", want), fake)
+}
+
+// most is so much of a card that no job which wants half of it can have that, in MiB.
+func (r *run) most() uint64 { return (r.total() * 7 / 10) &^ 1 }
+
+// squeeze starts another user's process that takes most of a card.
+func (r *run) squeeze(uuid string) (*holder, error) {
+	h, err := r.startAs(1, uuid, "cudajob", "alloc", "--mib", fmt.Sprint(r.most()))
+	if err != nil {
+		return nil, err
+	}
+	h.Role = "another user's, of no job"
+	r.scenery(&h.Holder)
+	err = r.settled(func() error { return r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
+	r.evidence("the other process at work")
+	return h, err
+}
+
+// fails runs a job of one of the users and wants it to fail.
+func (r *run) fails(script string, user int) (*record.Job, error) {
+	id, err := r.submit(user, script, "--gres=gpu:1")
+	if err != nil {
+		return nil, err
+	}
+	return r.failed(id)
+}
+
+func (r *run) failed(id cluster.JobID) (*record.Job, error) {
+	job, err := r.finish(id)
+	if err == nil && job.State != "FAILED" {
+		err = fmt.Errorf("job %d ended as %s, which was to fail: %q", job.ID, job.State, tail(job.Output))
+	}
+	return job, err
+}
+
+// squeezedMeanwhile runs a job that is squeezed only while it runs. The lane lets it go on once the other process is
+// there, and end once that is gone.
+func (r *run) squeezedMeanwhile() (*record.Job, *holder, error) {
+	begin, end := r.gate(), r.gate()+"-end"
+	lines := slices.Concat(whichCard, []string{"echo standing", r.until(begin), "code=0", ". " + begin + " || code=$?", "echo tried",
+		r.until(end), "exit $code"})
+	id, err := r.submit(0, r.script(lines...), "--gres=gpu:1")
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := r.meanwhile(id, begin)
+	if err != nil {
+		return nil, nil, errors.Join(err, r.site.Cancel(id))
+	}
+	if err := open(end); err != nil {
+		return nil, nil, err
+	}
+	job, err := r.failed(id)
+	return job, h, err
+}
+
+// meanwhile brings the other process, lets the job try, and ends the other.
+func (r *run) meanwhile(id cluster.JobID, begin string) (*holder, error) {
+	if err := r.awaitOutput(id, "standing"); err != nil {
+		return nil, err
+	}
+	text, err := r.site.Output(id)
+	if err != nil {
+		return nil, err
+	}
+	cards := cudaCards(text)
+	if len(cards) == 0 {
+		return nil, fmt.Errorf("job %s named no card: %q", id, tail(text))
+	}
+	h, err := r.squeeze(cards[0].UUID)
+	if err != nil {
+		return nil, err
+	}
+	h.Proc = readProc(h.PID)
+	if err := errors.Join(openWith(begin, r.modest(h)), r.awaitOutput(id, "tried")); err != nil {
+		return nil, err
+	}
+	h.kill()
+	h.Role += "; gone before the job's end"
+	return h, r.awaitIdle(10 * time.Second)
+}
+
+// openWith opens a gate that is a script.
+func openWith(gate, line string) error {
+	if err := os.WriteFile(gate+".new", []byte(line+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(gate+".new", gate)
+}
