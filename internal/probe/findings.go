@@ -18,8 +18,14 @@ type Outcome struct {
 	Earlier time.Time
 }
 
-// Bad reports a result that is worth a second look by another process.
+// Bad reports that no memory could be had.
 func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
+
+// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that had
+// started CUDA for several cards together and could not test this one, be it for another's sake.
+func (o Outcome) Retry(together bool) bool {
+	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
+}
 
 // Again is what to believe after a second process has tested the card alone: the later result, which is surer where
 // both agree.
@@ -103,17 +109,18 @@ func (o Outcome) reason() string {
 	if e == nil {
 		return o.Why
 	}
-	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
-	if e.Name == "" {
-		text = fmt.Sprintf("%s: error %d", e.Call, e.Code)
+	text := fmt.Sprintf("%s: %s", e.Call, e.Name)
+	if e.Code > 0 { // others are the backend's own: the driver gave none
+		text += fmt.Sprintf(" (%d)", e.Code)
 	}
-	for _, more := range []string{e.Meaning, e.Remedy} {
+	why := o.Why
+	if why == text { // a backend may say the same in its own words
+		why = ""
+	}
+	for _, more := range []string{why, e.Meaning, e.Remedy} {
 		if more != "" {
 			text += "; " + strings.TrimSuffix(more, ".")
 		}
-	}
-	if e.Meaning == "" && o.Why != "" {
-		text += "; " + o.Why
 	}
 	return text
 }

@@ -40,17 +40,17 @@ func TestFindings(t *testing.T) {
 		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode", Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
 		"broken, by two": {
 			Outcome{Probe: broken(failed("cuInit", 802, "CUDA_ERROR_SYSTEM_NOT_READY")), Seen: 2}, idle, code.Broken,
-			"cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); it means this; do that", 0,
+			"cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); the reason; it means this; do that", 0,
 		},
 		"broken, by one":       {Outcome{Probe: broken(failed("cuInit", 802, "X")), Seen: 1}, idle, code.Broken, "cuInit", 1},
-		"a word for no code":   {Outcome{Probe: broken(&gpu.CallError{Call: "cuInit", Code: 1234}), Seen: 2}, idle, code.Broken, "cuInit: error 1234; the reason", 0},
+		"a word for no code":   {Outcome{Probe: broken(&gpu.CallError{Call: "cuInit", Code: 1234, Name: "X"}), Seen: 2}, idle, code.Broken, "cuInit: X (1234); the reason", 0},
 		"our own limits":       {Outcome{Probe: broken(failed("cuInit", 2, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
 		"a stub":               {Outcome{Probe: broken(failed("cuInit", 34, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
 		"an old driver":        {Outcome{Probe: broken(failed("cuInit", 35, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
 		"no device":            {Outcome{Probe: broken(failed("cuInit", 100, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
 		"no such device":       {Outcome{Probe: broken(failed("cuDeviceGet", 101, "X")), Seen: 2}, idle, code.Broken, "cuDeviceGet", 1},
 		"the operating system": {Outcome{Probe: broken(failed("cuInit", 304, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
-		"no library":           {Outcome{Probe: broken(failed("dlopen", 0, "libcuda.so.1")), Seen: 2}, idle, code.Broken, "dlopen", 1},
+		"no library":           {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle, code.Broken, "dlopen: no CUDA library; the reason", 1},
 		"a crash, twice":       {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
 		"an earlier hook's":    {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle, code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
 		"an instance":          {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2}, instance, code.Broken, "cuInit", 1},
@@ -102,5 +102,27 @@ func TestAgain(t *testing.T) {
 	}
 	if got := first.Again(Skipped(card0, "hung")); got.Error == nil || got.Error.Code != 999 {
 		t.Errorf("no answer is no news: %+v", got)
+	}
+}
+
+// A card that was not tested for another's sake is tested alone; one that may not be tested is not asked for again.
+func TestRetry(t *testing.T) {
+	started := Skipped(card0, "CUDA does not show it")
+	started.Times.Init = time.Millisecond
+	for name, tt := range map[string]struct {
+		p           gpu.Probe
+		alone, with bool
+	}{
+		"broken":           {broken(nil), true, true},
+		"blocked":          {gpu.Probe{Result: gpu.ProbeBlocked}, true, true},
+		"ok":               {gpu.Probe{Result: gpu.ProbeOK}, false, false},
+		"gap":              {gpu.Probe{Result: gpu.ProbeGap}, false, false},
+		"not to be tested": {Skipped(card0, "mode"), false, false},
+		"not seen":         {started, false, true},
+	} {
+		o := Outcome{Probe: tt.p}
+		if o.Retry(false) != tt.alone || o.Retry(true) != tt.with {
+			t.Errorf("%s: alone %v, with others %v", name, o.Retry(false), o.Retry(true))
+		}
 	}
 }

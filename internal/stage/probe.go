@@ -219,7 +219,7 @@ func (t *tester) run(cards []finding.Card) []probe.Outcome {
 	var outcomes []probe.Outcome
 	for _, c := range cards {
 		o := probe.Outcome{Probe: first[c.Device.ID], Seen: 1}
-		if o.Bad() && until-t.env.Clock.Boot() >= testBase+testCard {
+		if o.Retry(len(whole) > 1) && until-t.env.Clock.Boot() >= testBase+testCard {
 			o = o.Again(t.allocate([]gpu.Device{c.Device}, until)[c.Device.ID])
 		}
 		outcomes = append(outcomes, o)
