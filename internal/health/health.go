@@ -21,5 +21,80 @@ type Input struct {
 	Doubt string
 }
 
-// Judge returns what is wrong.
-func Judge(in Input) []finding.Finding { return nil }
+// Judge returns what is wrong, card by card: first what the driver says, then the kernel's log. What could not be read
+// is no finding: it stands with the facts.
+func Judge(in Input) []finding.Finding {
+	var out []finding.Finding
+	told := map[gpu.BusID]bool{}
+	for _, c := range in.Cards {
+		now := in.of(c)
+		found := in.facts(c, now)
+		if bus := c.Device.BusID; in.Kernel != nil && bus != "" && !told[bus] {
+			told[bus] = true // instances of one card share its lines
+			found = append(found, xids(c, now, in.Kernel.Xids)...)
+		}
+		for _, f := range found {
+			out = append(out, in.about(c, f))
+		}
+	}
+	return out
+}
+
+// of returns what the driver said of a card, or of the card that an instance is part of.
+func (in Input) of(c finding.Card) gpu.Health {
+	for _, id := range []gpu.ID{c.Device.ID, c.Device.Parent} {
+		for _, h := range in.Now {
+			if id != "" && h.Device == id {
+				return h
+			}
+		}
+	}
+	return gpu.Health{}
+}
+
+// instance is why nothing that is found on an instance is certain.
+const instance = "it is a MIG instance: what its driver reports of one was never measured"
+
+func (in Input) about(c finding.Card, f finding.Finding) finding.Finding {
+	index := c.Index
+	f.GPU, f.Index = c.Device.ID, &index
+	if c.Device.Parent != "" {
+		f.Doubts = append(f.Doubts, instance)
+	}
+	if in.Doubt != "" {
+		f.Doubts = append(f.Doubts, in.Doubt)
+	}
+	return f
+}
+
+// facts judges each fact by its first row that fits.
+func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
+	var out []finding.Finding
+	for _, fact := range now.Facts {
+		if fact.Unknown != "" || fact.Value == "" {
+			continue
+		}
+		q := question{value: fact.Value, idle: in.Idle[c.Device.ID]}
+		if before, ok := in.Before[now.Device].Fact(fact.Code); ok && before.Unknown == "" {
+			q.before = before.Value
+		}
+		for _, r := range factRows {
+			if r.Fact != fact.Code {
+				continue
+			}
+			if a := r.judge(r, q); a != (answer{}) {
+				out = append(out, r.finding(a))
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (r Row) finding(a answer) finding.Finding {
+	f := finding.Finding{Code: r.Code, Observed: a.observed, Unknown: a.unknown, Expected: r.expected}
+	if r.Doubt != "" {
+		f.Doubts = []string{r.Doubt}
+	}
+	return f
+}

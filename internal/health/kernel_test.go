@@ -1,0 +1,174 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+func num(n int) *int { return &n }
+
+func logged(xids ...gpu.Xid) Input {
+	in := look()
+	in.Kernel = &gpu.KernelLog{Xids: xids}
+	return in
+}
+
+// Every number of the table gives its row's code, and drains if NVIDIA calls for a reset without a doubt.
+func TestEveryXid(t *testing.T) {
+	fatal := map[int]bool{}
+	for _, n := range xidNumbers {
+		for _, number := range n.xids {
+			found := Judge(logged(gpu.Xid{BusID: busA, Code: number}))
+			if len(found) != 1 || found[0].Code != n.code || !strings.Contains(found[0].Observed, n.meaning) {
+				t.Errorf("Xid %d: %+v", number, found)
+				continue
+			}
+			fatal[number] = drains(found[0])
+			if want := n.code == code.XidFatal && n.doubt == ""; fatal[number] != want {
+				t.Errorf("Xid %d: drains %v", number, fatal[number])
+			}
+			if meaning, ok := XidMeaning(number); !ok || meaning != n.meaning {
+				t.Errorf("XidMeaning(%d) = %q, %v", number, meaning, ok)
+			}
+		}
+	}
+	for number, want := range map[int]bool{
+		48: true, 64: true, 79: true, 95: true, 119: true, 140: true,
+		13: false, 31: false, 43: false, 45: false, 63: false, 74: false, 92: false, 94: false, 109: false, 154: false,
+	} {
+		if got, known := fatal[number]; got != want || !known {
+			t.Errorf("Xid %d: drains %v", number, got)
+		}
+	}
+	found := Judge(logged(gpu.Xid{BusID: busA, Code: 777}))
+	if len(found) != 1 || found[0].Code != code.Xid || !strings.Contains(found[0].Observed, "Xid 777 (not in the table") {
+		t.Errorf("a number that is not in the table: %+v", found)
+	}
+	if meaning, ok := XidMeaning(777); ok || meaning != "" {
+		t.Errorf("XidMeaning(777) = %q, %v", meaning, ok)
+	}
+}
+
+// The driver's own word on whether the card needs anything outweighs the catalog.
+func TestXidAgainstRecoveryAction(t *testing.T) {
+	for value, want := range map[string]bool{"none": false, "reset": true, "6": true, "": true} {
+		in := logged(gpu.Xid{BusID: busA, Code: 48})
+		in.Now = []gpu.Health{said(gpuA, fact(gpu.RecoveryAction, value))}
+		found := Judge(in)
+		last := found[len(found)-1]
+		if last.Code != code.XidFatal || drains(last) != want {
+			t.Errorf("recovery action %q: %+v", value, last)
+		}
+	}
+	in := logged(gpu.Xid{BusID: busA, Code: 48})
+	in.Now = []gpu.Health{said(gpuA, gpu.Fact{Code: gpu.RecoveryAction, Value: "none", Unknown: "no permission"})}
+	if found := Judge(in); len(found) != 1 || !drains(found[0]) {
+		t.Errorf("an unknown recovery action says nothing: %+v", found)
+	}
+}
+
+func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
+	at := func(us int64) gpu.KernelMark { return gpu.KernelMark{At: time.Duration(us) * time.Microsecond} }
+	long := strings.Repeat("x", 500)
+	for _, tt := range []struct {
+		name string
+		xids []gpu.Xid
+		want []string
+	}{
+		{
+			"once", []gpu.Xid{{KernelMark: at(65000100), BusID: busA, Code: 79, Text: "GPU has fallen off the bus."}},
+			[]string{"Xid 79 (the card has fallen off the bus) at 65.000100 s of the kernel log: GPU has fallen off the bus."},
+		},
+		{
+			"several, of several processes", []gpu.Xid{
+				{KernelMark: at(1), BusID: busA, Code: 31, PID: 7, Name: "rogue"}, {KernelMark: at(2), BusID: busA, Code: 43, PID: 7},
+				{KernelMark: at(3000000), BusID: busA, Code: 31, PID: 8}, {KernelMark: at(4000000), BusID: busA, Code: 31, PID: 7, Text: "MMU Fault"},
+			},
+			[]string{
+				"Xid 31 (memory page fault: a program's kernel used an address that is not its own), 3 times from 0.000001 to 4.000000 s of the kernel log, PID 7, PID 8: MMU Fault",
+				"Xid 43 (a program's work was stopped after an error of its own; the card goes on) at 0.000002 s of the kernel log, PID 7",
+			},
+		},
+		{
+			"a cause, an instance, and no words", []gpu.Xid{
+				{BusID: busA, Code: 45, After: 149, GI: num(1)}, {BusID: busA, Code: 45, After: 149, GI: num(1), CI: num(2)},
+			},
+			[]string{"Xid 45 (clean-up of a program after an earlier error, or because it was ended), 2 times from 0.000000 to 0.000000 s of the kernel log, after Xid 149, GPU-I 1, GPU-I 1 GPU-CI 2"},
+		},
+		{
+			"many processes", []gpu.Xid{
+				{BusID: busA, Code: 8, PID: 1}, {BusID: busA, Code: 8, PID: 2}, {BusID: busA, Code: 8, PID: 3}, {BusID: busA, Code: 8, PID: 4},
+				{BusID: busA, Code: 8, PID: 5}, {BusID: busA, Code: 8, PID: 6},
+			},
+			[]string{"Xid 8 (the card stopped processing for this program), 6 times from 0.000000 to 0.000000 s of the kernel log, PID 1, PID 2, PID 3, PID 4, 2 more"},
+		},
+		{
+			"many words", []gpu.Xid{{BusID: busA, Code: 8, Text: long}},
+			[]string{"Xid 8 (the card stopped processing for this program) at 0.000000 s of the kernel log: " + long[:mostText]},
+		},
+		{"another card's, and one of no card", []gpu.Xid{{BusID: busB, Code: 79}, {Code: 79}}, nil},
+	} {
+		found := Judge(logged(tt.xids...))
+		if len(found) != len(tt.want) {
+			t.Errorf("%s: %+v", tt.name, found)
+			continue
+		}
+		for i, f := range found {
+			if f.Observed != tt.want[i] || f.Unknown != "" || f.GPU != gpuA {
+				t.Errorf("%s: %q\nwant %q", tt.name, f.Observed, tt.want[i])
+			}
+		}
+	}
+}
+
+// A card without a bus id has no lines of its own, and without a log there is nothing to say.
+func TestNoLog(t *testing.T) {
+	in := logged(gpu.Xid{Code: 79})
+	in.Cards = []finding.Card{{Device: gpu.Device{ID: gpuA}}}
+	if found := Judge(in); len(found) != 0 {
+		t.Errorf("no bus id: %+v", found)
+	}
+	for name, log := range map[string]*gpu.KernelLog{
+		"not read": nil, "unknown": {Unknown: "no permission"}, "lost": {Lost: true}, "a mismatch": {Mismatch: "NVRM: API mismatch: x"},
+		"a kill": {Kills: []gpu.HostKill{{PID: 7}}},
+	} {
+		in := look()
+		in.Kernel = log
+		if found := Judge(in); len(found) != 0 {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// Instances of one card share its lines: they are told once, and of a named instance nobody knows whose it is.
+func TestXidsOfInstances(t *testing.T) {
+	in := logged(gpu.Xid{BusID: busA, Code: 94, GI: num(5)}, gpu.Xid{BusID: busA, Code: 95}, gpu.Xid{BusID: busA, Code: 31, GI: num(5)}, gpu.Xid{BusID: busA, Code: 31})
+	in.Cards = []finding.Card{
+		{Index: 1, Device: gpu.Device{ID: "MIG-1", Parent: gpuA, BusID: busA}}, {Index: 2, Device: gpu.Device{ID: "MIG-2", Parent: gpuA, BusID: busA}},
+	}
+	found := Judge(in)
+	if len(found) != 3 {
+		t.Fatalf("%+v", found)
+	}
+	for i, want := range []struct {
+		code    code.Code
+		unknown string
+	}{
+		{code.Xid, "Xid 94 (contained memory error: it hit one program, which was ended; no program's fault) in the kernel log is of MIG GPU-I 5: whether that is this job's cannot be told"},
+		{code.XidFatal, ""},
+		{code.Xid, ""},
+	} {
+		if f := found[i]; f.Code != want.code || f.Unknown != want.unknown || f.GPU != "MIG-1" || len(f.Doubts) != 1 {
+			t.Errorf("%d: %+v", i, f)
+		}
+	}
+	in.Cards = []finding.Card{cardA}
+	if found = Judge(in); len(found) != 3 || found[0].Unknown != "" {
+		t.Errorf("a job that has the whole card has each instance: %+v", found)
+	}
+}
