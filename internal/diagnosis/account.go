@@ -63,6 +63,13 @@ func (a *account) split() {
 		}
 		return
 	}
+	if a.Framework == oom.VLLM { // it looks at the card before it takes anything but its context
+		a.mine, a.restKnown = min(used, outside), true
+		if rest := used - a.mine; rest >= significant {
+			a.rest = rest
+		}
+		return
+	}
 	if !a.Allocated.Known() {
 		return
 	}

@@ -134,13 +134,13 @@ func (j judge) elsewhere(c Cause) (Cause, bool) {
 		}
 		switch {
 		case foreign >= significant:
-			c.Answer, c.Evidence, c.Detail = Yes, size(foreign)+" held by others when it failed"+j.legally(), a.Line
+			c.Answer, c.Evidence, c.Detail = Yes, Size(foreign)+" held by others when it failed"+j.legally(), a.Line
 			return j.at(c, a), true
 		case unknown < significant && a.rest < j.oursIn(a)+significant:
 			return c, false // it was the job's own processes
 		}
 		c.Answer, c.Detail = Unknown, a.Line
-		c.Evidence = size(a.rest) + " held by something else when it failed; not known by what" + j.legally()
+		c.Evidence = Size(a.rest) + " held by something else when it failed; not known by what" + j.legally()
 		return j.at(c, a), true
 	}
 	return j.sighted(c)
@@ -152,7 +152,7 @@ func (j judge) sighted(c Cause) (Cause, bool) {
 			continue
 		}
 		c.Answer, c.Index = Yes, j.index(s.Device)
-		c.Evidence = fmt.Sprintf("%s held by another's%s%s", size(s.Bytes.Bytes), j.clock(s.At), j.legally())
+		c.Evidence = fmt.Sprintf("%s held by another's%s%s", Size(s.Bytes.Bytes), j.clock(s.At), j.legally())
 		c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
 		return c, true
 	}
@@ -233,7 +233,7 @@ func (j judge) unlisted(leftover Cause) Cause {
 	stocks := j.stocks(isUnlisted)
 	if len(stocks) == 0 {
 		if j.strange() > 0 && !j.listed() {
-			c.Answer, c.Evidence = Unknown, size(j.strange())+" of something else when it failed; see above"
+			c.Answer, c.Evidence = Unknown, Size(j.strange())+" of something else when it failed; see above"
 			return c
 		}
 		return j.absent(c, "none")

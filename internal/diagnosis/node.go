@@ -2,9 +2,9 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/code"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/slurm"
@@ -19,18 +19,18 @@ func (j judge) pieces() Cause {
 		if !a.short() {
 			enough = true
 			c = j.at(c, a)
-			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", size(a.free), size(a.asked))
+			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", Size(a.free), Size(a.asked))
 		}
 	}
 	if len(j.accounts) > 0 && !enough && len(j.accounts) == len(j.said(oom.Device)) {
 		a := j.accounts[0]
-		c.Evidence = fmt.Sprintf("only %s was free, %s asked", size(a.free), size(a.asked))
+		c.Evidence = fmt.Sprintf("only %s was free, %s asked", Size(a.free), Size(a.asked))
 		return j.at(c, a)
 	}
 	for _, p := range j.Probes {
 		if p.Result == gpu.ProbeGap && j.missing(p) >= significant && !j.fitsBlock(p) {
 			c.Answer, c.Index = Yes, j.index(p.Device)
-			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", size(p.Free.Bytes), size(p.Largest.Bytes), j.clock(p.At))
+			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes), j.clock(p.At))
 			return c
 		}
 	}
@@ -47,7 +47,7 @@ func (j judge) pieces() Cause {
 		}
 	}
 	c.Index = j.index(p.Device)
-	c.Evidence = fmt.Sprintf("%s of %s free in one block", size(p.Largest.Bytes), size(p.Free.Bytes))
+	c.Evidence = fmt.Sprintf("%s of %s free in one block", Size(p.Largest.Bytes), Size(p.Free.Bytes))
 	return c
 }
 
@@ -101,21 +101,21 @@ var faults = map[code.Code]string{
 	code.Recovery: "the driver asks to recover the GPU", code.RemapFailed: "a bad memory row could not be replaced",
 	code.XidFatal: "the driver reported a fault of the GPU", code.ECC: "uncorrectable memory errors",
 	code.Fabric: "the NVLink fabric is not ready", code.Mismatch: "driver and library are of different versions",
-	code.NoDriver: "no GPU driver",
 }
 
 // fault judges the driver's and the card's condition.
 func (j judge) fault() Cause {
 	c := Cause{Name: Fault, Answer: No}
-	program := ""
-	for _, f := range append(append([]finding.Finding(nil), j.Findings...), j.StartFindings...) {
-		if text, bad := faults[f.Code]; bad && f.Unknown == "" {
+	program, untrusted := "", ""
+	for _, f := range slices.Concat(j.Findings, j.StartFindings) {
+		switch text, bad := faults[f.Code]; {
+		case bad && f.Code == code.Broken && len(f.Doubts) > 0, f.Code == code.Blocked && f.Unknown == "":
+			untrusted, c.Detail, c.Index = "a test allocation failed; that may be the test's own", f.Observed, f.Index
+		case bad && f.Unknown == "":
 			c.Answer, c.Evidence, c.Detail, c.Index = Yes, text, string(f.Code)+" "+f.Observed, f.Index
 			return c
-		}
-		if f.Code == code.Xid {
-			program = "the driver reported an error of a program, not of the GPU"
-			c.Detail, c.Index = f.Observed, f.Index
+		case f.Code == code.Xid && f.Unknown == "" && untrusted == "":
+			program, c.Detail, c.Index = "the driver reported a program's error, not the GPU's", f.Observed, f.Index
 		}
 	}
 	if j.Kernel != nil && j.Kernel.Mismatch != "" {
@@ -123,6 +123,8 @@ func (j judge) fault() Cause {
 		return c
 	}
 	switch unread := j.unread(); {
+	case untrusted != "":
+		c.Answer, c.Evidence = Unknown, untrusted
 	case program != "":
 		c.Evidence = program
 	case unread != "" && len(j.said(oom.Fault)) > 0:
@@ -171,7 +173,7 @@ func (j judge) limits() Cause {
 		return c
 	}
 	if a, ok := j.capped(); ok {
-		c.Evidence = fmt.Sprintf("%s may use %s at most: set by your job", who(a), size(a.Limit.Bytes))
+		c.Evidence = fmt.Sprintf("%s may use %s at most: set by your job", who(a), Size(a.Limit.Bytes))
 		return c
 	}
 	if text := j.addressSpace(); text != "" {
@@ -242,10 +244,10 @@ func (j judge) addressSpace() string {
 	}
 	room, known := j.roomiest()
 	if refused && j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && known && j.AddressSpace.Bytes < room {
-		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", size(j.AddressSpace.Bytes))
+		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
 	}
 	if j.startless() && j.emptyThroughout() && known {
-		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", size(room))
+		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
 	}
 	return ""
 }
@@ -296,9 +298,9 @@ func (j judge) unlimited(c Cause) Cause {
 	case free:
 		c.Evidence = "no ulimit -v at its start, nothing ended by the kernel"
 	case j.AddressSpace.Known() && j.AddressSpace.Bytes > 0:
-		c.Evidence = fmt.Sprintf("ulimit -v is %s, and CUDA started", size(j.AddressSpace.Bytes))
+		c.Evidence = fmt.Sprintf("ulimit -v is %s, and CUDA started", Size(j.AddressSpace.Bytes))
 		if len(j.accounts) == 0 {
-			c.Answer, c.Evidence = Unknown, fmt.Sprintf("ulimit -v is %s", size(j.AddressSpace.Bytes))
+			c.Answer, c.Evidence = Unknown, fmt.Sprintf("ulimit -v is %s", Size(j.AddressSpace.Bytes))
 		}
 	default:
 		c.Answer, c.Evidence = Unknown, "its ulimit -v is not known"
@@ -319,7 +321,7 @@ func (j judge) share(d Diagnosis) Cause {
 		c.Answer, c.Index = Yes, &card.Index
 		c.Evidence = "a part of a GPU (MIG)"
 		if room, known := j.capacity(card.Device.ID); known {
-			c.Evidence += " with " + size(room)
+			c.Evidence += " with " + Size(room)
 		}
 		return with(c, d)
 	}

@@ -83,7 +83,7 @@ func (j judge) goneEverywhere() bool {
 
 // wording says how much was seen when, and since when, as far as the owner may know.
 func (j judge) wording(s stock) string {
-	text := size(s.bytes)
+	text := Size(s.bytes)
 	if s.blurry != "" {
 		text = "at least " + text
 	}

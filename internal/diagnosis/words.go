@@ -54,7 +54,7 @@ func (j judge) headline(d Diagnosis) string {
 	case d.Reason == ByFailure:
 		return upper(d.Asked) + "; no sign that GPU memory was the reason"
 	case j.strange() > 0:
-		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, size(j.strange()))
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange()))
 	case j.nodeIsWell(d):
 		return fmt.Sprintf("%snothing on %s explains it: it was your job itself", lead, j.Job.Node)
 	}
@@ -185,8 +185,8 @@ func said(m oom.Message) string {
 	return who(m) + " " + what
 }
 
-// size words bytes as a user compares them with what the framework says.
-func size(bytes uint64) string {
+// Size words bytes as a user compares them with what the framework says.
+func Size(bytes uint64) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
@@ -197,7 +197,7 @@ func figure(f gpu.Figure) string {
 	if !f.Known() {
 		return "an unknown amount"
 	}
-	return size(f.Bytes)
+	return Size(f.Bytes)
 }
 
 // clock words a moment of CLOCK_BOOTTIME as a time of day, with a blank in front; empty where the job's end has no wall time.

@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/policy"
@@ -32,6 +33,8 @@ type Scene struct {
 	Findings []finding.Finding
 	Verdict  policy.Verdict
 	Privacy  config.Privacy
+	// Why is the answer to why the job ran out of memory; nil where nobody is to be told.
+	Why *diagnosis.Diagnosis
 	// WallNow and BootNow are one moment on two clocks: they turn process start times into times of day.
 	WallNow time.Time
 	BootNow time.Duration
@@ -44,7 +47,7 @@ func Start(s Scene) []Safe { return s.render(startWords) }
 func End(s Scene) []Safe { return s.render(endWords) }
 
 // Clean reports whether there is nothing to tell beyond one line.
-func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 }
+func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 && !s.asked() }
 
 // told are the findings that the job's owner is told: about cards or the driver, and not ignored or noted.
 func (s Scene) told() []finding.Finding {
@@ -72,12 +75,15 @@ func (s Scene) render(w words) []Safe {
 		if text = append(text, s.quiet(w)); len(text) > 1 {
 			text = append(text, doEnd)
 		}
-		return s.lines(text)
+		return s.withWhy(s.lines(text), nil)
 	}
 	for _, id := range s.subjects(told) {
 		text = append(text, s.paragraph(w, id, told)...)
 	}
 	body, closing := s.lines(text), s.lines(w.closing(s, told))
+	if s.asked() {
+		return s.withWhy(body, closing)
+	}
 	return append(s.cut(body, MaxLines-len(closing)), closing...)
 }
 

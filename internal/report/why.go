@@ -1,0 +1,136 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/diagnosis"
+)
+
+// asked reports whether the text has to say why the job may have run out of memory.
+func (s Scene) asked() bool { return s.Why != nil && s.Why.Reason != "" }
+
+// withWhy puts the answer to "why out of memory" between what was found and what to do about it. Where there is no room
+// for all of it, the causes that are ruled out give way first, then what was found; never a yes, nor what to try.
+func (s Scene) withWhy(body, closing []Safe) []Safe {
+	if !s.asked() {
+		return append(body, closing...)
+	}
+	var table []Safe
+	for _, rows := range s.tables() {
+		table = rows
+		if len(body)+len(table)+len(closing) <= MaxLines {
+			break
+		}
+	}
+	least := min(len(body), 2) // the title of what was found, or the one line of a clean card, is never cut away
+	if room := MaxLines - len(closing) - least; len(table) > room {
+		table = table[:room]
+	}
+	if room := MaxLines - len(closing) - len(table); len(body) > room {
+		body = s.cut(body, room)
+	}
+	return append(append(body, table...), closing...)
+}
+
+// tables are the ways to tell it, the fullest first. A job that failed with nothing that speaks of memory gets no row for
+// each cause.
+func (s Scene) tables() [][]Safe {
+	head, tail := wrap(prefix, string(Clean(s.Why.Headline, 3*Width))), s.trying()
+	table := func(rows ...[]Safe) []Safe {
+		out := head
+		for _, r := range append(rows, tail) {
+			out = append(out[:len(out):len(out)], r...)
+		}
+		return out
+	}
+	yes, unknown := s.rows(diagnosis.Yes), s.rows(diagnosis.Unknown)
+	unknownShort, noShort := s.joined(diagnosis.Unknown), s.joined(diagnosis.No)
+	all := [][]Safe{
+		table(s.rows(diagnosis.Yes, diagnosis.Unknown, diagnosis.No)),
+		table(yes, unknown, noShort), table(yes, unknownShort, noShort), table(yes, unknownShort), table(yes),
+	}
+	switch {
+	case s.Why.Reason == diagnosis.ByShared:
+		return [][]Safe{table()}
+	case s.Why.Reason == diagnosis.ByMessage:
+		return all
+	case len(yes) == 0:
+		return all[2:]
+	}
+	return all[1:]
+}
+
+// answerWidth is the column of a row's text.
+const answerWidth = len(diagnosis.Unknown) + 2
+
+// rows are the causes with one of these answers, in order, a row each.
+func (s Scene) rows(answers ...diagnosis.Answer) []Safe {
+	var out []Safe
+	for _, c := range s.Why.Causes {
+		for _, a := range answers {
+			if c.Answer == a {
+				out = append(out, row(a, c.Name.Title()+": "+s.evidence(c))...)
+			}
+		}
+	}
+	return out
+}
+
+// evidence says of which card it is, where the job has several.
+func (s Scene) evidence(c diagnosis.Cause) string {
+	text := string(Clean(c.Evidence, 2*Width))
+	if c.Index != nil && len(s.Cards) > 1 {
+		return fmt.Sprintf("GPU %d: %s", *c.Index, text)
+	}
+	return text
+}
+
+// joined names the causes with one answer, without their evidence.
+func (s Scene) joined(a diagnosis.Answer) []Safe {
+	var names []string
+	for _, c := range s.Why.Causes {
+		if c.Answer == a {
+			names = append(names, strings.ReplaceAll(c.Name.Title(), ", ", " or "))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return row(a, strings.Join(names, ", "))
+}
+
+// row lays out one answer; what does not fit goes on below its text.
+func row(a diagnosis.Answer, text string) []Safe {
+	word := string(a)
+	if a == diagnosis.Yes {
+		word = "YES"
+	}
+	line := fmt.Sprintf("%s  %-*s", prefix, answerWidth, word)
+	below := strings.Repeat(" ", len(line)-len(prefix))
+	var out []Safe
+	for i, w := range strings.Fields(text) {
+		if len(line)+len(w) > Width && i > 0 {
+			out = append(out, Keep(strings.TrimRight(line, " "), Width))
+			line = prefix + below
+		}
+		line += w + " "
+	}
+	return append(out, Keep(strings.TrimRight(line, " "), Width))
+}
+
+// trying says how much processes had, where that was measured, and what to try.
+func (s Scene) trying() []Safe {
+	var text []string
+	if len(s.Why.Peaks) > 0 {
+		peaks := make([]string, len(s.Why.Peaks))
+		for i, p := range s.Why.Peaks {
+			peaks[i] = fmt.Sprintf("process %d %s", p.PID, diagnosis.Size(p.Peak.Bytes))
+		}
+		text = append(text, "  Peak: "+strings.Join(peaks, ", "))
+	}
+	for _, t := range s.Why.Try {
+		text = append(text, "  Try: "+string(Clean(t, 2*Width)))
+	}
+	return s.lines(text)
+}
