@@ -28,7 +28,9 @@ var (
 
 func said(id gpu.ID, facts ...gpu.Fact) gpu.Health { return gpu.Health{Device: id, Facts: facts} }
 
-func fact(c gpu.FactCode, value string) gpu.Fact { return gpu.Fact{Code: c, Value: value, Source: "nvmlX"} }
+func fact(c gpu.FactCode, value string) gpu.Fact {
+	return gpu.Fact{Code: c, Value: value, Source: "nvmlX"}
+}
 
 // look is a job's end with one card, on which the driver said this.
 func look(facts ...gpu.Fact) Input {

@@ -1,0 +1,195 @@
+package health
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/health.md")
+
+const doc = "../../docs/health.md"
+
+func TestTableIsSound(t *testing.T) {
+	seen := map[string]bool{}
+	once := func(key string) {
+		if seen[key] {
+			t.Errorf("%s stands twice in the table", key)
+		}
+		seen[key] = true
+	}
+	for _, r := range Table() {
+		key := fmt.Sprint(r.Fact, r.Value, r.Xids)
+		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") || (r.judge == nil) != (r.Fact == "") {
+			t.Errorf("%s is neither a fact nor an Xid", key)
+		}
+		once(string(r.Fact) + r.Value + fmt.Sprint(r.Xids))
+		for _, n := range r.Xids {
+			once(fmt.Sprintf("Xid %d", n))
+		}
+		if r.Meaning == "" || r.Asks == "" || r.expected == "" {
+			t.Errorf("%s lacks words: %+v", key, r)
+		}
+		for _, c := range r.Value + r.Meaning + r.Asks + r.Doubt + r.observed + r.expected {
+			if c < ' ' || c > '~' || c == '|' {
+				t.Errorf("%s: %q is not plain ASCII", key, c)
+			}
+		}
+		if entry, ok := code.Lookup(r.Code); !ok || entry.Scope != code.Card {
+			t.Errorf("%s: %s is no finding on a card", key, r.Code)
+		}
+		if !slices.ContainsFunc(Sources, func(s struct{ Title, URL string }) bool { return s.Title == r.Source }) {
+			t.Errorf("%s: no source %q", key, r.Source)
+		}
+	}
+	Table()[0].Meaning = "changed"
+	if Table()[0].Meaning == "changed" {
+		t.Error("Table hands out the table itself")
+	}
+}
+
+func TestHealthDoc(t *testing.T) {
+	want := healthDoc()
+	if *update {
+		if err := os.WriteFile(doc, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s differs from the table: run go test ./internal/health -update", doc)
+	}
+}
+
+// shipped is what the shipped policy of an end does with a row's finding in enforce mode: the policy itself is asked.
+func shipped(r Row) string {
+	a := action(r.finding(answer{observed: "x"}))
+	if a == config.Drain {
+		return "**drain**"
+	}
+	return string(a)
+}
+
+const intro = `# The card's condition
+What Bookend asks the driver about each of a job's cards, what it looks for in the kernel's log, and what follows. This
+page is generated from the table that judges, by ` + "`go test ./internal/health -update`" + `; the last column is the shipped policy
+at a job's end.
+
+## What is read, and when
+* **At a job's end**, with ` + "`look.health`" + ` and ` + "`look.kernel_log`" + ` (both on as shipped): the facts of the first table, from
+  the driver, and the kernel's log since the job began. At its start nothing but the number of the newest entry of that
+  log is noted.
+* **Compared** are ECC errors and BAR1, with the last look at the same card on record: of the same boot, driver and kernel
+  module, as they start anew with these. Without such a look ECC errors are *unknown*, as nobody can say whether this job
+  met them, and BAR1 says nothing.
+* What the driver does not tell of a card is left out. What could not be read is unknown and never a finding:
+  ` + "`bookend show JOBID`" + ` has it with the reason.
+* **The kernel's log** is /dev/kmsg below paths.dev. Only the kernel's own lines count: what programs write there has
+  another facility, and they cannot choose the kernel's. Entries that were overwritten before they were read are said to be missing.
+
+## When a node is drained
+Only in enforce mode, only for what NVIDIA's own guidance calls a fault of the card, and only without a doubt. These are
+doubts, each of which makes a drain a warning:
+* The driver was asked whether the card needs recovery, and said none: it outweighs an Xid.
+* The card is a MIG instance, or the hook sees only a part of the node (PrologFlags=RunInJob).
+* What the tables below call a doubt.
+
+Other actions are set by finding and partition: see [the configuration](config.md).
+`
+
+const xidIntro = `
+## Xids
+An Xid is an error that the driver writes to the kernel's log:
+
+    NVRM: Xid (PCI:0000:1b:00): 31, pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ...
+    NVRM: Xid (PCI:0000:1b:00 GPU-I:01 GPU-CI:00): 94, pid=4711, name=python3, Contained: ...
+
+The second is of a MIG instance: GPU-I is its GPU instance and GPU-CI its compute instance. Which instance a job had is not
+known by these numbers, so on a MIG instance such a line is *unknown*; a line without them is of the whole card.
+
+All lines of one number on one card of the job are one finding, with how often, when (as dmesg shows it), the processes,
+and the Xid that caused it where the line says so. Numbers that are not in the table are BKD-XID. A fatal error of the
+card is often followed by 45, the clean-up of each program on it.
+`
+
+const outro = `
+## Errors of CUDA
+What the test allocation's CUDA errors mean, with remedies: [CUDA errors](cuda-errors.md).
+
+## NVIDIA's documents
+`
+
+func healthDoc() string {
+	var b strings.Builder
+	b.WriteString(intro)
+	b.WriteString("\n## What the driver says\n| fact | value | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" + strings.Repeat("| --- ", 7) + "|\n")
+	for _, r := range factRows {
+		fmt.Fprintf(&b, "| %s | %s %s\n", r.Fact, r.Value, columns(r))
+	}
+	b.WriteString(xidIntro + "\n| Xid | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" + strings.Repeat("| --- ", 6) + "|\n")
+	for _, r := range slices.SortedFunc(slices.Values(Table()[len(factRows):]), func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
+		fmt.Fprintf(&b, "| %s %s\n", ranges(r.Xids), columns(r))
+	}
+	b.WriteString(outro)
+	for _, s := range Sources {
+		fmt.Fprintf(&b, "* [%s](%s)\n", s.Title, s.URL)
+	}
+	return b.String()
+}
+
+func columns(r Row) string {
+	meaning := r.Meaning
+	if r.Doubt != "" {
+		meaning += ". Doubt: " + r.Doubt
+	}
+	return fmt.Sprintf("| [%s](findings.md#%s) | %s | %s | %s | %s |", r.Code, strings.ToLower(string(r.Code)), meaning, r.Asks, r.Source, shipped(r))
+}
+
+// ranges writes numbers in order, runs of three and more as "126-135".
+func ranges(numbers []int) string {
+	var out []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if j-i < 2 {
+			j = i
+			out = append(out, fmt.Sprint(numbers[i]))
+		} else {
+			out = append(out, fmt.Sprintf("%d-%d", numbers[i], numbers[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(out, ", ")
+}
+
+// A row that drains says so only if the finding of a real look drains too.
+func TestShippedActionIsTheJudgedOne(t *testing.T) {
+	in := look(fact("remap_failed", "yes"), fact("recovery_action", "drain_p2p"))
+	want := map[code.Code]string{code.RemapFailed: "**drain**", code.Recovery: "warn"}
+	found := Judge(in)
+	if len(found) != 2 {
+		t.Fatalf("%+v", found)
+	}
+	for _, f := range found {
+		i := slices.IndexFunc(factRows, func(r Row) bool { return r.Code == f.Code && r.observed == f.Observed })
+		if i < 0 || shipped(factRows[i]) != want[f.Code] || drains(f) != (want[f.Code] == "**drain**") {
+			t.Errorf("%s: row %d, drains %v", f.Code, i, drains(f))
+		}
+	}
+	if got := action(finding.Finding{Code: code.Xid}); got != config.Warn {
+		t.Errorf("an Xid of a program: %s", got)
+	}
+}
