@@ -24,12 +24,13 @@ const (
 	PyTorch    Framework = "PyTorch"
 	TensorFlow Framework = "TensorFlow"
 	JAX        Framework = "JAX" // and XLA itself
+	VLLM       Framework = "vLLM"
 	CuPy       Framework = "CuPy"
 	Triton     Framework = "Triton"
 	CUDA       Framework = "CUDA"
 	HIP        Framework = "HIP"
 	Slurm      Framework = "Slurm"
-	Other      Framework = "" // nobody named
+	Other      Framework = "" // nobody named, or none of these
 )
 
 // Message is one kind of message, as it was found last. Figures are in bytes; what it does not say is unknown.

@@ -1,0 +1,57 @@
+package oom_test
+
+import (
+	"strings"
+	"testing"
+
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/report"
+	"bookend/internal/slurm"
+)
+
+const message = "RuntimeError: CUDA error: out of memory\n"
+
+// printed is a report as it stands in a job's log.
+func printed(lines []report.Safe) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("| " + string(l) + "\n")
+	}
+	return b.String()
+}
+
+// A requeued job that goes on in its old file: what its earlier run said there is not this run's. Only an end report,
+// which this run does not have yet, divides them.
+func TestFindEarlierRun(t *testing.T) {
+	scene := report.Scene{
+		Node: "n1", Job: slurm.Job{ID: 7, Node: "n1"},
+		Cards: []finding.Card{{Device: gpu.Device{ID: "GPU-1"}}},
+	}
+	for name, tt := range map[string]struct {
+		before string
+		found  int
+	}{
+		"end report":                    {message + "\n" + printed(report.End(scene)), 0},
+		"end report with a finding":     {message + "\n" + printed(report.End(unclean(scene))), 0},
+		"end report after a start's":    {message + "\n" + printed(report.Start(unclean(scene))) + printed(report.End(unclean(scene))), 0},
+		"start report":                  {message + "\n" + printed(report.Start(scene)), 1},
+		"start report with a finding":   {message + "\n" + printed(report.Start(unclean(scene))), 1},
+		"what a task hook says":         {message + "\n| bookend: process 7 (python) still uses a GPU at the end of your script\n", 1},
+		"end report in a job's own way": {message + printed(report.End(scene)), 1},
+	} {
+		if got := oom.Find([]byte(tt.before + "\nanother line\n")); len(got) != tt.found {
+			t.Errorf("%s: %d found in %q", name, len(got), tt.before)
+		}
+		got := oom.Find([]byte(tt.before + "\n" + message))
+		if len(got) != 1 || got[0].Count != 1+tt.found {
+			t.Errorf("%s: %+v in %q", name, got, tt.before)
+		}
+	}
+}
+
+func unclean(s report.Scene) report.Scene {
+	s.Findings = []finding.Finding{{Code: "BKD-UNEXPLAINED", GPU: "GPU-1", Bytes: gpu.Bytes(3 << 30), Observed: "3 GiB", Expected: "0"}}
+	return s
+}

@@ -1,0 +1,40 @@
+package oom
+
+import "strings"
+
+// host are the messages about the node's own memory. "Killed" alone is none: whoever cancels a job gets it too.
+func host() []rule {
+	return []rule{
+		{"slurm", Host, Slurm, []string{"slurmstepd: error: Detected ", "oom", "kill event"}, false, false, readSlurm},
+		{"slurm", Host, Slurm, []string{"slurmstepd: error: ", "killed by the cgroup out-of-memory handler"}, false, false, readSlurm},
+		{"slurm", Host, Slurm, []string{"slurmstepd: error: ", "xceeded ", "memory limit"}, false, false, readSlurm},
+		{"srun", Host, Slurm, []string{"srun: error: ", ": Out Of Memory"}, false, false, readSlurm},
+		{"torch host", Host, PyTorch, []string{"DefaultCPUAllocator: ", "you tried to allocate "}, false, false, readHost},
+		{"torch shm", Host, PyTorch, []string{"Unexpected bus error encountered in worker. This might be caused by insufficient shared memory"}, false, false, plainly},
+		{"numpy", Host, Other, []string{"MemoryError: Unable to allocate "}, false, false, readHost},
+		{"memory error", Host, Other, []string{"MemoryError"}, false, false, readMemoryError},
+		{"bad_alloc", Host, Other, []string{"instance of 'std::bad_alloc'"}, false, false, plainly},
+		{"bad_alloc", Host, Other, []string{"std::bad_alloc"}, false, false, readBadAlloc},
+		{"errno", Host, Other, []string{"[Errno 12] Cannot allocate memory"}, false, false, plainly},
+		{"errno", Host, Other, []string{"fork: Cannot allocate memory"}, false, false, plainly},
+	}
+}
+
+// readSlurm takes Slurm's own lines, which begin with the program's name.
+func readSlurm(_ *Message, c context) bool { return c.before == "" }
+
+func readHost(m *Message, c context) bool {
+	m.Asked = after(c.text, "tried to allocate ", "Unable to allocate ")
+	return m.Asked.Known() && !strings.HasPrefix(c.before, "#")
+}
+
+// readMemoryError takes Python's exception where it is the whole line, or begins it.
+func readMemoryError(_ *Message, c context) bool {
+	rest := strings.TrimPrefix(c.text, "MemoryError")
+	return c.before == "" && (rest == "" || strings.HasPrefix(rest, ": ") && !strings.Contains(strings.ToLower(rest), "cuda"))
+}
+
+// readBadAlloc takes C++'s exception where nothing says that it was for a card's memory.
+func readBadAlloc(_ *Message, c context) bool {
+	return c.text == "std::bad_alloc" && strings.HasSuffix(strings.TrimSpace(c.before), ":") && said(c.before)
+}

@@ -1,0 +1,61 @@
+package oom
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/gpu"
+)
+
+// What a message may say.
+const (
+	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory
+	maxPID    = 1 << 22 // Linux's own limit
+	maxGPU    = 1023
+	maxReason = 100 // bytes
+)
+
+// Valid checks a message that came from another process: kind and framework are known, figures possible, texts
+// printable and short.
+func Valid(m Message) error {
+	switch {
+	case !slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind):
+		return fmt.Errorf("message of kind %.40q", m.Kind)
+	case !slices.Contains([]Framework{PyTorch, TensorFlow, JAX, VLLM, CuPy, Triton, CUDA, HIP, Slurm, Other}, m.Framework):
+		return fmt.Errorf("message of framework %.40q", m.Framework)
+	case m.GPU != nil && (*m.GPU < 0 || *m.GPU > maxGPU):
+		return fmt.Errorf("message about GPU %d", *m.GPU)
+	case m.PID < 0 || m.PID > maxPID:
+		return fmt.Errorf("message of process %d", m.PID)
+	case m.Line == "" || len(m.Line) > MaxLine || !printable(m.Line):
+		return fmt.Errorf("message with the line %.80q", m.Line)
+	case m.Count < 1 || m.Count > MaxTail:
+		return fmt.Errorf("message counted %d times", m.Count)
+	case len(m.Others) > MaxOthers:
+		return fmt.Errorf("message with %d processes", len(m.Others))
+	}
+	for _, f := range m.figures() {
+		if err := possible(*f); err != nil {
+			return err
+		}
+	}
+	for _, o := range m.Others {
+		if o.PID < 1 || o.PID > maxPID {
+			return fmt.Errorf("message about process %d", o.PID)
+		}
+		if err := possible(o.Memory); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func possible(f gpu.Figure) error {
+	switch {
+	case f.Known() && f.Bytes >= maxFigure, !f.Known() && f.Bytes != 0:
+		return fmt.Errorf("message with %d bytes", f.Bytes)
+	case len(f.Unknown) > maxReason || !printable(f.Unknown):
+		return fmt.Errorf("message with the reason %.80q", f.Unknown)
+	}
+	return nil
+}
