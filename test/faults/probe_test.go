@@ -357,6 +357,7 @@ func TestNotProbed(t *testing.T) {
 		"a part through MPS":     {job: func(*node) job { return newJob().with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50") }, why: "MPS"},
 		"another live job":       {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
 		"a MIG instance":         {options: []fakegpu.Option{instance}, job: func(n *node) job { return n.onInstance(0) }, why: "MIG"},
+		"a reset is due":         {harm: func(n *node) { must(n, n.world.Set("gpu0.recovery_action", "1")) }, why: "found"},
 		"no time":                {extra: func(c *conf) { c.tight = true }, why: "no time left"},
 	} {
 		t.Run(name, func(t *testing.T) {

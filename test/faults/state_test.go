@@ -253,7 +253,7 @@ func TestFullBetweenTheHooks(t *testing.T) {
 	others, own := n.record(), n.run(100)
 	n.fill()
 	o := n.hook(epilog, newJob())
-	if o.exit != 0 || len(lines(n.log(), "BKD-ST-WRITE: ", "no space left")) != 1 {
+	if o.exit != 0 || len(lines(n.log(), "BKD-ST-WRITE: ", "close run of job 100", "no space left")) != 1 {
 		t.Errorf("%v\n%s", o, n.log())
 	}
 	if now := n.run(100); now.Start == nil || now.Start.At != own.Start.At || now.Closed() {
