@@ -217,7 +217,7 @@ func TestTroubleInAHealthCall(t *testing.T) {
 				t.Parallel()
 				w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+function+".gpu0", rule))
 				req := beside(w, cardOf(w, 0))
-				req.Health, req.Accounting, req.DeadlineMillis = true, true, 1500
+				req.Health, req.Accounting, req.DeadlineMillis = true, true, 3000
 				a := answerTo(req)
 				if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 || a.Watched || a.Neighbours != nil {
 					t.Errorf("got %d looks, health %v, watched %v", len(a.Snapshots), a.Health, a.Watched)
