@@ -122,26 +122,21 @@ func (j judge) elsewhere(c Cause) (Cause, bool) {
 		if !a.restMattered() {
 			continue
 		}
-		foreign, unknown := uint64(0), uint64(0)
+		var foreign uint64
 		for _, p := range a.Others {
-			switch {
-			case !p.Memory.Known():
-			case j.foreign[p.PID]:
+			if p.Memory.Known() && j.foreign[p.PID] {
 				foreign += p.Memory.Bytes
-			case !j.ours[p.PID]:
-				unknown += p.Memory.Bytes
 			}
 		}
 		switch {
 		case foreign >= significant:
-			c.Answer, c.Evidence, c.Detail = Yes, Size(foreign)+" held by others when it failed"+j.legally(), a.Line
+			c.Answer, c.Evidence, c.Detail = Yes, Size(foreign)+" when it failed"+j.legally(), a.Line
 			return j.at(c, a), true
-		case unknown < significant && a.rest < j.oursIn(a)+significant:
-			return c, false // it was the job's own processes
+		case a.rest >= j.known(a)+significant:
+			c.Answer, c.Detail = Unknown, a.Line
+			c.Evidence = Size(a.rest-j.known(a)) + " held by something when it failed" + j.legally()
+			return j.at(c, a), true
 		}
-		c.Answer, c.Detail = Unknown, a.Line
-		c.Evidence = Size(a.rest) + " held by something else when it failed; not known by what" + j.legally()
-		return j.at(c, a), true
 	}
 	return j.sighted(c)
 }
@@ -181,11 +176,38 @@ func (j judge) oursIn(a account) uint64 {
 // strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
 func (j judge) strange() uint64 {
 	for _, a := range j.accounts {
-		if a.restMattered() && a.rest >= j.oursIn(a)+significant {
-			return a.rest
+		if a.restMattered() && a.rest >= j.known(a)+significant {
+			return a.rest - j.known(a)
 		}
 	}
 	return 0
+}
+
+// known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of which
+// it is known whose they are.
+func (j judge) known(a account) uint64 {
+	var listed, found uint64
+	for _, p := range a.Others {
+		if p.Memory.Known() && p.PID != a.PID && (j.ours[p.PID] || j.foreign[p.PID]) {
+			listed += p.Memory.Bytes
+		}
+	}
+	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {
+		if a.card == nil || a.card.Device.ID == s.gpu {
+			found = max(found, s.bytes)
+		}
+	}
+	return max(listed, found)
+}
+
+// foundAll: wherever others' memory mattered, all of it is known not to be the job's.
+func (j judge) foundAll() bool {
+	for _, a := range j.accounts {
+		if !a.restKnown || a.rest > 0 && (j.oursIn(a) > 0 || a.rest >= j.known(a)+significant) {
+			return false
+		}
+	}
+	return len(j.accounts) > 0
 }
 
 func allLeftover(stocks []stock) bool {
@@ -219,7 +241,7 @@ func (j judge) leftover() Cause {
 	case why == "" && len(j.stocks(isOthers)) > 0:
 		c.Evidence = "none on record"
 	case why == "":
-		c.Evidence = "GPU clean when your job got it"
+		c.Evidence = "GPU clean at your start"
 	case j.goneEverywhere():
 		c.Evidence = "nothing else was in use when it failed"
 	default:
@@ -233,7 +255,7 @@ func (j judge) unlisted(leftover Cause) Cause {
 	stocks := j.stocks(isUnlisted)
 	if len(stocks) == 0 {
 		if j.strange() > 0 && !j.listed() {
-			c.Answer, c.Evidence = Unknown, Size(j.strange())+" of something else when it failed; see above"
+			c.Answer, c.Evidence = Unknown, Size(j.strange())+" held by something when it failed"
 			return c
 		}
 		return j.absent(c, "none")

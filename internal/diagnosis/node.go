@@ -24,7 +24,7 @@ func (j judge) pieces() Cause {
 	}
 	if len(j.accounts) > 0 && !enough && len(j.accounts) == len(j.said(oom.Device)) {
 		a := j.accounts[0]
-		c.Evidence = fmt.Sprintf("only %s was free, %s asked", Size(a.free), Size(a.asked))
+		c.Evidence = fmt.Sprintf("only %s free, %s asked", Size(a.free), Size(a.asked))
 		return j.at(c, a)
 	}
 	for _, p := range j.Probes {
@@ -47,7 +47,7 @@ func (j judge) pieces() Cause {
 		}
 	}
 	c.Index = j.index(p.Device)
-	c.Evidence = fmt.Sprintf("%s of %s free in one block", Size(p.Largest.Bytes), Size(p.Free.Bytes))
+	c.Evidence = fmt.Sprintf("%s in one block", pair(p.Largest.Bytes, " of ", p.Free.Bytes))
 	return c
 }
 
@@ -288,7 +288,7 @@ func (j judge) unlimited(c Cause) Cause {
 	byHand := j.Job.Exit.Known && (signal(j.Job.Exit.Raw) == 9 || signal(j.Job.Exit.Derived) == 9)
 	switch {
 	case j.explained():
-		c.Evidence = "it was the GPU's memory that ran out"
+		c.Evidence = "the GPU's memory ran out"
 	case byHand && !kills:
 		c.Answer, c.Evidence = Unknown, "ended by signal 9; whether for host memory is not known"
 	case j.startless():
@@ -296,7 +296,7 @@ func (j judge) unlimited(c Cause) Cause {
 	case !kills:
 		c.Answer, c.Evidence = Unknown, "kernel log not read"
 	case free:
-		c.Evidence = "no ulimit -v at its start, nothing ended by the kernel"
+		c.Evidence = "no ulimit -v, nothing killed"
 	case j.AddressSpace.Known() && j.AddressSpace.Bytes > 0:
 		c.Evidence = fmt.Sprintf("ulimit -v is %s, and CUDA started", Size(j.AddressSpace.Bytes))
 		if len(j.accounts) == 0 {

@@ -20,10 +20,10 @@ func (j judge) pool() Cause {
 		if !a.Idle.Known() {
 			continue
 		}
-		idle := fmt.Sprintf("%s kept unused, %s asked", Size(a.Idle.Bytes), Size(a.asked))
-		if c.Answer, c.Evidence = No, idle; a.poolMattered() {
+		c.Answer, c.Evidence = No, fmt.Sprintf("%s unused, %s asked", Size(a.Idle.Bytes), Size(a.asked))
+		if a.poolMattered() {
 			c.Answer = Yes
-			c.Evidence = fmt.Sprintf("%s kept unused, in pieces; %s asked", Size(a.Idle.Bytes), Size(a.asked))
+			c.Evidence = fmt.Sprintf("%s unused, but in pieces; %s asked, %s free", Size(a.Idle.Bytes), Size(a.asked), Size(a.free))
 			return j.at(c, a)
 		}
 		c = j.at(c, a)
@@ -72,7 +72,7 @@ func (j judge) own() Cause {
 // need judges one balance.
 func (j judge) need(c Cause, a account) Cause {
 	c.Answer = No
-	switch use := fmt.Sprintf("had %s and asked %s more, of %s", Size(a.mine), Size(a.asked), Size(a.total)); {
+	switch use := fmt.Sprintf("%s in use, %s more asked, of %s", Size(a.mine), Size(a.asked), Size(a.total)); {
 	case a.asked > a.total:
 		c.Answer, c.Evidence = Yes, fmt.Sprintf("asked %s at once, of a GPU with %s", Size(a.asked), Size(a.total))
 	case !a.short():
@@ -80,7 +80,7 @@ func (j judge) need(c Cause, a account) Cause {
 	case a.ownNeed():
 		c.Answer, c.Evidence = Yes, use
 	case a.restKnown:
-		c.Evidence = fmt.Sprintf("%s live + %s asked fit in %s", Size(a.mine-min(a.mine, a.idle)), Size(a.asked), Size(a.total))
+		c.Evidence = fmt.Sprintf("%s asked fit in %s", pair(a.mine-min(a.mine, a.idle), " + ", a.asked), Size(a.total))
 	case a.mine >= a.total/5*4 && a.asked > a.free+a.idle: // little is left for anybody else
 		c.Answer, c.Evidence = Yes, use
 	default:
@@ -99,7 +99,7 @@ func (j judge) measured(c Cause) Cause {
 			continue
 		}
 		c.Index = j.index(p.device)
-		c.Evidence = fmt.Sprintf("a process had %s at most, of %s", Size(p.Peak.Bytes), Size(room))
+		c.Evidence = fmt.Sprintf("at most %s in a process", pair(p.Peak.Bytes, " of ", room))
 		if p.Peak.Bytes >= room/10*9 {
 			c.Answer = Yes
 		} else if !j.crowded() && p.Peak.Bytes < room/2 && j.fits(p.Peak.Bytes, room) {
@@ -115,7 +115,7 @@ func (j judge) measured(c Cause) Cause {
 	}
 	if room, known := j.capacity(most.Device); known && most.Bytes.Bytes > 0 {
 		c.Index, c.Detail = j.index(most.Device), fmt.Sprintf("PID %d; %s", most.PID, j.unmeasured())
-		if c.Evidence = fmt.Sprintf("had %s or more, of %s", Size(most.Bytes.Bytes), Size(room)); most.Bytes.Bytes >= room/10*9 {
+		if c.Evidence = fmt.Sprintf("%s or more%s", pair(most.Bytes.Bytes, " of ", room), j.clock(most.At)); most.Bytes.Bytes >= room/10*9 {
 			c.Answer = Yes
 		}
 	}
@@ -208,7 +208,7 @@ func (j judge) processes() Cause {
 	c := Cause{Name: Processes, Answer: Unknown}
 	for _, a := range j.accounts {
 		if ours := j.oursIn(a); ours >= significant && a.restMattered() {
-			c.Answer, c.Evidence = Yes, fmt.Sprintf("others of your job held %s of the same GPU when it failed", Size(ours))
+			c.Answer, c.Evidence = Yes, fmt.Sprintf("others of your job held %s of it when it failed", Size(ours))
 			return j.at(c, a)
 		}
 	}
@@ -218,15 +218,19 @@ func (j judge) processes() Cause {
 	}
 	switch {
 	case n > 1 && j.ruledOut(id):
-		c.Answer, c.Evidence = No, "one alone had the GPU when it failed"
+		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case n > 1 && j.decided():
 		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(at))
 	case n > 1:
 		c.Answer, c.Index, c.Evidence = Yes, j.index(id), fmt.Sprintf("%d of your job on one GPU at once%s", n, j.clock(at))
 	case j.goneEverywhere():
-		c.Answer, c.Evidence = No, "one alone had the GPU when it failed"
+		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case j.strange() > 0:
 		c.Evidence = fmt.Sprintf("something else held %s; it may be your job's own", Size(j.strange()))
+	case j.foundAll():
+		c.Answer, c.Evidence = No, "the rest was not your job's"
+	case j.startless() && j.addressSpace() != "":
+		c.Answer, c.Evidence = No, "CUDA did not even start"
 	case len(j.peaks) > 0 && !slices.ContainsFunc(j.peaks, func(p peak) bool { return p.Began.IsZero() }):
 		c.Answer, c.Evidence = No, "one at a time, by accounting"
 	case n == 1:
@@ -288,7 +292,7 @@ func overlap(peaks []peak) (most int, id gpu.ID) {
 
 // overhead judges what the driver takes: its reserve, and a context for each process beyond the first.
 func (j judge) overhead(processes Cause) Cause {
-	c := Cause{Name: Overhead, Answer: No, Evidence: j.reserve() + fmt.Sprintf("about %s a process", Size(context))}
+	c := Cause{Name: Overhead, Answer: No, Evidence: j.reserve() + fmt.Sprintf("%s a process", Size(context))}
 	n, _, id := j.together()
 	if most, device := overlap(j.peaks); most > n {
 		n, id = most, device
@@ -314,7 +318,7 @@ func (j judge) reserve() string {
 			break
 		}
 		if r, ok := j.End.Snapshot.Reading(c.Device.ID); ok && r.Memory.Reserved.Known() {
-			return Size(r.Memory.Reserved.Bytes) + " kept by the driver, "
+			return Size(r.Memory.Reserved.Bytes) + ", and "
 		}
 	}
 	return ""

@@ -132,7 +132,7 @@ func (j judge) absent(c Cause, none string) Cause {
 	}
 	switch {
 	case j.goneEverywhere() && why == "":
-		c.Evidence = none + " at start or end, nor when it failed"
+		c.Evidence = none + " at start, end or failure"
 	case j.goneEverywhere():
 		c.Evidence = none + " when it failed"
 	case why != "":

@@ -13,10 +13,10 @@ import (
 func (n Name) Title() string { return titles[n] }
 
 var titles = map[Name]string{
-	Others: "another process", Leftover: "left by an earlier job", Unlisted: "memory without a process",
-	Pieces: "free memory in pieces", Pool: "the framework's own pool", Fault: "fault of GPU or driver",
-	Overhead: "driver's overhead", Own: "your job's own use", Processes: "several processes of it",
-	Limits: "limits, host memory", Share: "a share of the GPU",
+	Others: "another process", Leftover: "left by an earlier job", Unlisted: "memory without process",
+	Pieces: "memory in pieces", Pool: "framework's pool", Fault: "GPU or driver fault",
+	Overhead: "driver overhead", Own: "your own use", Processes: "several processes",
+	Limits: "limits, host memory", Share: "only a share",
 }
 
 // rank orders the causes by how much each explains: the first that is yes leads the headline.
@@ -26,9 +26,9 @@ var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Piec
 var sentences = map[Name]string{
 	Others: "another process held memory of your GPU", Leftover: "an earlier job left GPU memory in use",
 	Unlisted: "GPU memory was in use without a process", Pieces: "free GPU memory came in pieces",
-	Pool: "unused memory in your framework's pool, in pieces", Fault: "GPU or driver had a fault",
+	Pool: "your framework's pool was in pieces", Fault: "GPU or driver had a fault",
 	Overhead: "the driver's share of many processes", Own: "your job itself used up the GPU",
-	Processes: "several processes of your job shared one GPU", Limits: "a limit other than the GPU's memory",
+	Processes: "several processes of your job shared one GPU", Limits: "a limit of your job, not the GPU",
 	Share: "your job had only a share of the GPU",
 }
 
@@ -191,6 +191,15 @@ func Size(bytes uint64) string {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%d MiB", bytes>>20)
+}
+
+// pair words two sizes with the unit once, where it is one: "92.9 + 12.0 GiB".
+func pair(a uint64, between string, b uint64) string {
+	first, second := Size(a), Size(b)
+	if strings.HasSuffix(first, " GiB") && strings.HasSuffix(second, " GiB") {
+		first = strings.TrimSuffix(first, " GiB")
+	}
+	return first + between + second
 }
 
 func figure(f gpu.Figure) string {

@@ -125,7 +125,7 @@ func (s Scene) trying() []Safe {
 	if len(s.Why.Peaks) > 0 {
 		peaks := make([]string, len(s.Why.Peaks))
 		for i, p := range s.Why.Peaks {
-			peaks[i] = fmt.Sprintf("process %d %s", p.PID, diagnosis.Size(p.Peak.Bytes))
+			peaks[i] = fmt.Sprintf("%s (process %d)", diagnosis.Size(p.Peak.Bytes), p.PID)
 		}
 		text = append(text, "  Peak: "+strings.Join(peaks, ", "))
 	}
