@@ -20,6 +20,8 @@ const ownJob = 300000
 // How often a probe is begun anew for a moment that is over in some 45 ms.
 const attempts = 12
 
+const pause = "sleep 150"
+
 // hookPause makes a rehearsal's release of memory take its time, as the real driver's does. The fake driver takes it
 // before it gives the memory back.
 func (r *run) hookPause(rule string) error {
@@ -34,7 +36,7 @@ var probeKilled = step{
 	truth: "The backend is killed by SIGKILL while it holds nearly all of the card. The driver takes the memory back at once, the " +
 		"lock is free, and a prolog that starts then finds the card clean.",
 	do: func(r *run) error {
-		if err := r.hookPause("sleep 300"); err != nil {
+		if err := r.hookPause(pause); err != nil {
 			return err
 		}
 		c := r.cards[0]
@@ -141,7 +143,7 @@ var probeHooks = step{
 	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card. That memory is nobody's leak: every " +
 		"one of them finds the card clean.",
 	do: func(r *run) error {
-		if err := r.hookPause("sleep 300"); err != nil {
+		if err := r.hookPause(pause); err != nil {
 			return err
 		}
 		c := r.cards[0]
@@ -150,7 +152,7 @@ var probeHooks = step{
 			return err
 		}
 		defer w.end()
-		for i := range 4 {
+		for i := range 3 {
 			for _, context := range []string{"prolog_slurmd", "epilog_slurmd"} {
 				said, err := r.duringProbe(w, c, context, ownJob+100+10*r.rec.Number+i)
 				if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/gpu"
 	"bookend/test/gpu/record"
@@ -173,6 +174,9 @@ func (r *run) chunks() []uint64 {
 	return []uint64{64, 1 << 10, 2 << 10, 3 << 10, 20 << 10}
 }
 
+// deadListed is for how long at most the driver goes on listing a process that was killed: some 150 ms were measured.
+const deadListed = time.Second
+
 func (r *run) holesOf(kib uint64) error {
 	c := r.cards[0]
 	h, err := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
@@ -198,5 +202,6 @@ func (r *run) holesOf(kib uint64) error {
 		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
+	time.Sleep(deadListed)
 	return r.awaitIdle(oneRun)
 }

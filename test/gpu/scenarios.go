@@ -69,9 +69,12 @@ const (
 	several    = "multi" // every scenario that needs more than one GPU, of whatever group
 )
 
+// in puts chains into a group that are in none yet.
 func in(group string, all []chain) []chain {
 	for i := range all {
-		all[i].group = group
+		if all[i].group == "" {
+			all[i].group = group
+		}
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/diagnosis"
@@ -23,6 +24,7 @@ func whyChains() []chain {
 		why(oomPassing, deaf),
 		why(oomInherited, blind),
 		why(oomLimit, deaf),
+		why(oomSilent, map[string]string{"look": "{health: false}"}),
 	}
 }
 
@@ -128,6 +130,27 @@ var oomLimit = step{
 	},
 }
 
+var oomSilent = step{
+	name: "oom-silent", title: "Out of memory by itself, without a word",
+	truth: "As the first, but nothing of what PyTorch says reaches the job's output. Nobody else was there, and whether the job's own " +
+		"need was too large only the driver's accounting could tell, which is off: how an admin can switch it on stands in the record.",
+	do: func(r *run) error {
+		job, err := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
+		if err != nil {
+			return err
+		}
+		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Pool)})
+		var d *record.Diagnosis
+		if job.End != nil {
+			d = job.End.Diagnosis
+		}
+		c, _ := d.Of(string(diagnosis.Own))
+		r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
+			c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") && strings.Contains(c.Evidence, "nvidia.accounting"))
+		return nil
+	},
+}
+
 // cramped is a limit of address space, in KiB, under which PyTorch can be imported and CUDA does not start: that alone
 // takes more than 3.9 GiB (measured), the import what it took when the lane looked for it.
 func (r *run) cramped() uint64 {
@@ -194,8 +217,8 @@ func (r *run) failed(id cluster.JobID) (*record.Job, error) {
 // there, and end once that is gone.
 func (r *run) squeezedMeanwhile() (*record.Job, *holder, error) {
 	begin, end := r.gate(), r.gate()+"-end"
-	lines := slices.Concat(whichCard, []string{"echo standing", r.until(begin), "code=0", ". " + begin + " || code=$?", "echo tried",
-		r.until(end), "exit $code"})
+	lines := slices.Concat(whichCard, []string{"echo standing", r.until(begin), "set +e", ". " + begin, "code=$?",
+		"echo tried", r.until(end), "exit $code"})
 	id, err := r.submit(0, r.script(lines...), "--gres=gpu:1")
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -54,5 +55,21 @@ func (r *run) because(job *record.Job, a answers) {
 		}
 		r.holds("cause "+string(name), strings.Join(want, " or "), got, found && slices.Contains(want, c.Answer))
 	}
+	r.toldWhy(job, d)
 	r.rightCards(job)
+}
+
+// toldWhy wants the job's log to name each cause that the record answers with yes, and no other.
+func (r *run) toldWhy(job *record.Job, d *record.Diagnosis) {
+	var titles []string
+	for _, name := range causes {
+		if c, _ := d.Of(string(name)); c.Answer == string(diagnosis.Yes) {
+			titles = append(titles, "YES "+name.Title()+":")
+		}
+	}
+	text := unwrapped(job.Output)
+	r.check("causes that the job's log names", fmt.Sprint(len(titles)), fmt.Sprint(strings.Count(text, "YES ")))
+	for _, title := range titles {
+		r.said(job, title)
+	}
 }

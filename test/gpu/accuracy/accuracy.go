@@ -12,7 +12,7 @@ const accuracyHead = `# Accuracy
 What Bookend says of real GPUs, against what is true. Small real programs leave memory behind in known ways, jobs run
 as an unprivileged user under a real Slurm, and each run is judged by machine: a run is *right* if every one of its
 checks is (codes, process, its classes, those who may hold what nobody is listed for, bytes, card, job blamed and
-evidence, exit code, the node's state, the words in the job's log), *wrong* if one is not, and *broken* if the scene
+evidence, exit code, the node's state, the words in the job's log, the answer to each cause of a lack of memory), *wrong* if one is not, and *broken* if the scene
 itself did not come about, so that nothing was judged. Bytes count as right within 64 MiB of what nvidia-smi says the
 process holds.
 
@@ -44,7 +44,7 @@ func accuracy(files []record.File) string {
 			b.WriteString(s.result())
 		}
 	}
-	b.WriteString(controls(all))
+	b.WriteString(whys(all) + testTable(all) + holeTable(all) + healthTable(all) + controls(all))
 	b.WriteString("\n## Machines\n\n")
 	b.WriteString(machines(files))
 	for _, s := range all {

@@ -35,7 +35,8 @@ func performance(files []record.File, scans []string) string {
 		if !t.Idle {
 			b.WriteString(" **The cards were not idle afterwards: do not trust these.**")
 		}
-		b.WriteString("\n\n" + timings(*t))
+		b.WriteString("\n\n" + timings(*t) + pairs(*t))
+		fmt.Fprintf(&b, "\n`%s`\n", f.Command)
 	}
 	if len(scans) > 0 {
 		b.WriteString(scanHead)
@@ -52,7 +53,41 @@ What an epilog pays where memory is unexplained or a listed process is gone: eve
 process of the node, and nothing where all is clean. No rival searches. ` + "`make bench-scan`" + ` measures it.
 `
 
+const pairHead = `Two programs in turn, the first of each round changing; each from before its start to after its end. The claim is the ratio:
+the median of the rounds' own.
+
+| what | Bookend's, median | bare program, median | ratio, median | least | most | goal |
+| --- | --- | --- | --- | --- | --- | --- |
+`
+
+// pairs renders what was measured against a bare program.
+func pairs(t record.Timings) string {
+	var b strings.Builder
+	for _, p := range t.Pairs {
+		var ratios []float64
+		for i := range min(len(p.Ours.Millis), len(p.Bare.Millis)) {
+			ratios = append(ratios, p.Ours.Millis[i]/p.Bare.Millis[i])
+		}
+		if len(ratios) == 0 {
+			continue
+		}
+		goal := fmt.Sprintf("at most %.2f: held", p.Limit)
+		if !p.Held() {
+			goal = fmt.Sprintf("at most %.2f: **not held**", p.Limit)
+		}
+		fmt.Fprintf(&b, "| %s: %s | %.1f ms | %.1f ms | %.3f | %.3f | %.3f | %s |\n", p.Name, p.What, p.Ours.Median(), p.Bare.Median(), p.Ratio(),
+			slices.Min(ratios), slices.Max(ratios), goal)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return pairHead + b.String()
+}
+
 func timings(t record.Timings) string {
+	if len(t.Programs) == 0 {
+		return ""
+	}
 	var base float64
 	for _, p := range t.Programs {
 		if strings.HasPrefix(p.Name, yardstick) {
@@ -72,5 +107,5 @@ func timings(t record.Timings) string {
 		fmt.Fprintf(&b, "| %s | %s | %.1f ms | %.1f ms | %.1f ms | %s |\n", p.Name, p.What, p.Median(),
 			slices.Min(p.Millis), slices.Max(p.Millis), ratio)
 	}
-	return b.String()
+	return b.String() + "\n"
 }

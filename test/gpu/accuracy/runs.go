@@ -17,6 +17,7 @@ func (s *scenario) section() string {
 	for _, r := range s.runs {
 		b.WriteString(r.row())
 	}
+	b.WriteString(s.causes())
 	for _, r := range s.runs {
 		b.WriteString(r.complaints())
 	}
