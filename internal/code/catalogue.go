@@ -124,7 +124,7 @@ var catalogue = []Entry{
 	{
 		Broken, Serious, Card, Node, "CUDA does not work on the card",
 		"The test allocation failed with a CUDA error other than out of memory, in two tries: jobs would fail the same way.",
-		"The error and its remedy stand with the finding; docs/health.md has the table.",
+		"The error and its remedy stand with the finding; docs/cuda-errors.md has the table.",
 	},
 	{
 		Recovery, Serious, Card, Node, "driver asks for recovery",
@@ -166,13 +166,13 @@ var catalogue = []Entry{
 		"Find who has the card open (bookend snapshot, fuser -v /dev/nvidia*); if nobody, reset the card.",
 	},
 	{
-		Xid, Warning, Card, Job, "driver reported an error of a program",
+		Xid, Warning, Card, Job, "driver reported an error (Xid)",
 		"The kernel log has an Xid on this card since the job began, of a kind that most often comes from the program that ran: " +
 			"a wrong access, a bug in a kernel, a process that was ended.",
 		"Look at the program first. docs/health.md says what each number means; if other programs meet it too, test the card.",
 	},
 	{
-		XidFatal, Serious, Card, Node, "driver reported a fault of the card",
+		XidFatal, Serious, Card, Node, "driver reported a card fault (Xid)",
 		"The kernel log has an Xid on this card since the job began after which NVIDIA calls for a reset, a reboot or a repair.",
 		"Do what docs/health.md says of the number.",
 	},
