@@ -1,8 +1,8 @@
 // Package joblog reaches the file that holds a job's own output: it finds out where it is, carries that from
-// the job's start to its end, and adds a text to it.
+// the job's start to its end, reads its end, and adds a text to it.
 //
-// Paths, devices and inodes are the user's claims. Append is safe because its process has become that user
-// before; what it checks beyond that only keeps it from the wrong file.
+// Paths, devices and inodes are the user's claims. Append and Tail are safe because their process has become that
+// user before; what they check beyond that only keeps them from the wrong file.
 package joblog
 
 import (
@@ -29,7 +29,7 @@ type Target struct {
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// Why a text was not appended, short enough to count by.
+// Why a text was not appended, or an output not read, short enough to count by.
 const (
 	missing    = "missing"     // no such file, as for srun, salloc and private temporary folders
 	notRegular = "not-regular" // /dev/null, a pipe, a symbolic link
@@ -42,18 +42,18 @@ const (
 	other      = "error"
 )
 
-// Refused says why a text was not appended. None of the reasons is a fault of the node.
+// Refused says why a text was not appended, or an output not read. None of the reasons is a fault of the node.
 type Refused struct {
 	Why string // one of the reasons above
 	Err error
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("append to job's output: %s: %v", r.Why, r.Err) }
+func (r *Refused) Error() string { return fmt.Sprintf("job's output: %s: %v", r.Why, r.Err) }
 
 // Unwrap gives the system's error.
 func (r *Refused) Unwrap() error { return r.Err }
 
-// Reason is the counter's name for an error of Append: missing, not-regular, not-owner, links, changed,
+// Reason is the counter's name for an error of Append or Tail: missing, not-regular, not-owner, links, changed,
 // readonly, full, permission or error; "" for nil.
 func Reason(err error) string {
 	var r *Refused
@@ -77,7 +77,7 @@ func Append(t Target, uid uint32, text []byte) error {
 	}
 	// Threat: the user names any file, and swaps it for a link, a FIFO or a device meanwhile. Only files that
 	// he could write himself can be opened; none is made, followed, waited for, or becomes our terminal.
-	fd, err := openRetrying(t.Path)
+	fd, err := openRetrying(t.Path, unix.O_WRONLY|unix.O_APPEND)
 	if err != nil {
 		return &Refused{classify(err), err}
 	}
@@ -90,10 +90,10 @@ func Append(t Target, uid uint32, text []byte) error {
 	return err
 }
 
-func openRetrying(path string) (int, error) {
-	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+func openRetrying(path string, access int) (int, error) {
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	for {
-		fd, err := unix.Open(path, flags, 0)
+		fd, err := unix.Open(path, access|flags, 0)
 		if !errors.Is(err, unix.EINTR) {
 			return fd, err
 		}
@@ -101,16 +101,23 @@ func openRetrying(path string) (int, error) {
 }
 
 func write(f *os.File, t Target, uid uint32, text []byte) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if _, err := t.verify(f, uid); err != nil {
 		return err
-	}
-	if why := t.differs(st, uid); why != "" {
-		return &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
-			st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
 	}
 	_, err := f.Write(text)
 	return err
+}
+
+// verify refuses an opened file that is not the target, or not one that a job's output can be.
+func (t Target) verify(f *os.File, uid uint32) (st unix.Stat_t, err error) {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return st, err
+	}
+	if why := t.differs(st, uid); why != "" {
+		return st, &Refused{why, fmt.Errorf("owner %d, mode %#o, %d links, device %d, inode %d",
+			st.Uid, st.Mode, st.Nlink, st.Dev, st.Ino)}
+	}
+	return st, nil
 }
 
 // differs names what the opened file has against it, "" for nothing.

@@ -26,7 +26,14 @@ const uid = 65533
 type request struct {
 	Target Target
 	Text   string
-	Open   string // a file to be held open for reading meanwhile: a FIFO's other end
+	Open   string // a file to be held open meanwhile: a FIFO's other end
+	Tail   int    // read so many bytes instead
+}
+
+// reply is what came of a Tail.
+type reply struct {
+	Tail []byte
+	Why  string
 }
 
 // The test binary started again plays the child that appends: it becomes the user first.
@@ -44,16 +51,28 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	if r.Open != "" {
-		if _, err := unix.Open(r.Open, unix.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+		if _, err := unix.Open(r.Open, unix.O_RDWR|unix.O_NONBLOCK, 0); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
+	}
+	if r.Tail > 0 {
+		tail, err := Tail(r.Target, uid, r.Tail)
+		if err := json.NewEncoder(os.Stdout).Encode(reply{tail, Reason(err)}); err != nil {
+			os.Exit(1)
+		}
+		return
 	}
 	fmt.Print(Reason(Append(r.Target, uid, []byte(r.Text))))
 }
 
 // appendAsUser returns the child's refusal, "" for none.
 func appendAsUser(t *testing.T, r request) string {
+	t.Helper()
+	return string(asUser(t, r))
+}
+
+func asUser(t *testing.T, r request) []byte {
 	t.Helper()
 	s := child.Self("append")
 	var err error
@@ -65,7 +84,7 @@ func appendAsUser(t *testing.T, r request) string {
 	if res.Outcome != child.Exited || res.ExitCode != 0 {
 		t.Fatalf("%s, exit code %d: %s%s", res.Outcome, res.ExitCode, res.Stdout, res.Stderr)
 	}
-	return string(res.Stdout)
+	return res.Stdout
 }
 
 func ok(t *testing.T, err error) {

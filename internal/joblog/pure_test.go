@@ -90,7 +90,8 @@ func TestDrop(t *testing.T) {
 	for _, want := range []Drop{
 		{},
 		{Target: Target{Path: "/home/alice/slurm-7.out"}},
-		{Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, slurm.ArrayTask{Master: 5, Task: 3}, 9},
+		{Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, slurm.ArrayTask{Master: 5, Task: 3}, 9, Unlimited},
+		{AddressSpace: 4 << 30},
 	} {
 		b, err := want.Encode()
 		if err != nil {
@@ -110,6 +111,8 @@ func TestParseDropRefuses(t *testing.T) {
 		"", "{}", "null", "[]", `"x"`, `{"bookend":2}`, `{"bookend":1}{"bookend":1}`, `{"bookend":1} x`,
 		`{"bookend":1,"owner":0}`, `{"bookend":1,"target":{"path":"relative"}}`, `{"bookend":1,"target":{"ino":3}}`,
 		`{"bookend":1,"target":{"path":"/a\u0000b"}}`, `{"bookend":1,"target":{"path":"/a","dev":-1}}`,
+		`{"bookend":1,"address_space":0}`, `{"bookend":1,"address_space":4611686018427387905}`, `{"bookend":1,"address_space":-1}`,
+		`{"bookend":1,"address_space":1.5}`, `{"bookend":1,"address_space":"4"}`, `{"bookend":1,"address_space":18446744073709551616}`,
 		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"het_id":4294967296}`, `{"bookend":1`,
 		`{"bookend":1}` + strings.Repeat(" ", MaxDrop),
 	} {
@@ -120,7 +123,7 @@ func TestParseDropRefuses(t *testing.T) {
 }
 
 func FuzzParseDrop(f *testing.F) {
-	f.Add([]byte(`{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9}`))
+	f.Add([]byte(`{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9,"address_space":4294967296}`))
 	f.Add([]byte(`{"bookend":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseDrop(b)
@@ -129,6 +132,9 @@ func FuzzParseDrop(f *testing.F) {
 		}
 		if d.Target != (Target{}) && d.Target.check() != nil {
 			t.Errorf("target %+v", d.Target)
+		}
+		if d.AddressSpace > Unlimited {
+			t.Errorf("address space %d", d.AddressSpace)
 		}
 	})
 }

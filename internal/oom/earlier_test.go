@@ -4,10 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/report"
+	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
 
@@ -28,6 +30,7 @@ func TestFindEarlierRun(t *testing.T) {
 	scene := report.Scene{
 		Node: "n1", Job: slurm.Job{ID: 7, Node: "n1"},
 		Cards: []finding.Card{{Device: gpu.Device{ID: "GPU-1"}}},
+		Now:   finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Clean}}},
 	}
 	for name, tt := range map[string]struct {
 		before string
@@ -52,6 +55,6 @@ func TestFindEarlierRun(t *testing.T) {
 }
 
 func unclean(s report.Scene) report.Scene {
-	s.Findings = []finding.Finding{{Code: "BKD-UNEXPLAINED", GPU: "GPU-1", Bytes: gpu.Bytes(3 << 30), Observed: "3 GiB", Expected: "0"}}
+	s.Findings = []finding.Finding{{Code: code.Residue, GPU: "GPU-1", Bytes: gpu.Bytes(3 << 30), Observed: "3 GiB", Expected: "0"}}
 	return s
 }
