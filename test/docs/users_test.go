@@ -1,0 +1,164 @@
+// Package docs checks what the documents show: every sample of Bookend's lines is made by the programs' own code, every
+// link leads somewhere.
+package docs
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/diagnosis"
+	"bookend/internal/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the samples in docs/users.md and README.md")
+
+// samples is a marker and the block behind it.
+var samples = regexp.MustCompile("(?s)<!-- sample: ([a-z ]+) -->\n(?:```\n(.*?)```\n)?")
+
+// TestSamples makes each sample anew: from a job's two ends and its output to the lines that its owner reads.
+func TestSamples(t *testing.T) {
+	made := map[string]bool{}
+	for _, page := range []string{"../../docs/users.md", "../../README.md"} {
+		text := read(t, page)
+		want := samples.ReplaceAllStringFunc(text, func(block string) string {
+			name := samples.FindStringSubmatch(block)[1]
+			made[name] = true
+			return "<!-- sample: " + name + " -->\n```\n" + sample(t, name) + "```\n"
+		})
+		if *update && want != text {
+			if err := os.WriteFile(page, []byte(want), 0o644); err != nil { //nolint:gosec // a document
+				t.Fatal(err)
+			}
+		} else if want != text {
+			t.Errorf("%s has samples that are not what Bookend writes: go test ./test/docs -update\n%s", page, firstDifference(text, want))
+		}
+		for line := range strings.SplitSeq(samples.ReplaceAllString(text, ""), "\n") {
+			if strings.HasPrefix(line, "| bookend: ") {
+				t.Errorf("%s shows %q outside of a sample", page, line)
+			}
+		}
+	}
+	for name := range scenes {
+		if !made[name] {
+			t.Errorf("no document shows the sample %q", name)
+		}
+	}
+}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func firstDifference(have, want string) string {
+	h, w := strings.Split(have, "\n"), strings.Split(want, "\n")
+	for i := range min(len(h), len(w)) {
+		if h[i] != w[i] {
+			return "have: " + h[i] + "\nwant: " + w[i]
+		}
+	}
+	return "one is shorter"
+}
+
+// sample renders a scene as the job's output shows it. Of an end report only what speaks of the cause is shown.
+func sample(t *testing.T, name string) string {
+	t.Helper()
+	make, ok := scenes[name]
+	if !ok {
+		t.Fatalf("no scene for the sample %q", name)
+	}
+	s := make()
+	var lines []report.Safe
+	if s.start {
+		lines = report.Start(s.scene())
+	} else {
+		lines = report.End(s.scene())
+		if !s.whole {
+			lines = excerpt(lines)
+		}
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("| " + string(l) + "\n")
+	}
+	return b.String()
+}
+
+// excerpt leaves out the causes that are ruled out, or that nobody can tell, and says so by dots.
+func excerpt(lines []report.Safe) []report.Safe {
+	var out []report.Safe
+	skipping := false
+	for _, l := range lines {
+		text := strings.TrimPrefix(string(l), "bookend: ")
+		switch {
+		case strings.HasPrefix(text, "  no  "), strings.HasPrefix(text, "  cannot tell  "):
+			if !skipping {
+				out = append(out, "bookend:   ...")
+			}
+			skipping = true
+		case !skipping || !strings.HasPrefix(text, strings.Repeat(" ", 12)):
+			skipping = false
+			out = append(out, l)
+		}
+	}
+	return slices.Clip(out)
+}
+
+// TestEveryCauseHasASection: whoever reads YES in a row finds the row in the list that leads to the sections.
+func TestEveryCauseHasASection(t *testing.T) {
+	text := read(t, "../../docs/users.md")
+	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
+		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(c.Name.Title()) + `(, [^|]*)? \| \[\d+\]\(#`).MatchString(text) {
+			t.Errorf("docs/users.md leads nowhere from the row %q", c.Name.Title())
+		}
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
+)
+
+// TestLinks follows the links of the pages that are written by hand.
+func TestLinks(t *testing.T) {
+	for page, folder := range map[string]string{
+		"../../README.md": "../../", "../../docs/users.md": "../../docs/", "../../docs/holders.md": "../../docs/",
+	} {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			file := folder + target
+			if target == "" {
+				file = page
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", page, m[1])
+			}
+		}
+	}
+}
+
+// anchors are the headings of a page as GitHub names them.
+func anchors(text string) []string {
+	var all []string
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		name := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(name, " ", "-"))
+	}
+	return all
+}
