@@ -26,28 +26,41 @@ type work struct {
 	off    *control
 }
 
-// plan has each scenario once, then the controls, then each scenario again, so that a run cut short has seen all.
-func (l *lane) plan() []work {
+// plan has one run of each scenario and, the first time, the controls.
+func (l *lane) plan(number int) []work {
 	var all []work
-	for number := 1; number <= l.runs; number++ {
-		for _, c := range chains() {
-			if l.wanted(c) && (number == 1 || !c.once) {
-				all = append(all, work{chain: c, number: number})
-			}
+	for _, c := range chains() {
+		if l.wanted(c) && (number == 1 || !c.once) {
+			all = append(all, work{chain: c, number: number})
 		}
-		for _, c := range chains() {
-			for i := range c.controls {
-				if number == 1 && l.controls && l.wanted(c) && l.named(c, c.controls[i].step) {
-					all = append(all, work{chain: c, number: number, off: &c.controls[i]})
-				}
+	}
+	if number > 1 || !l.controls {
+		return all
+	}
+	for _, c := range chains() {
+		for i := range c.controls {
+			if l.wanted(c) && l.named(c, c.controls[i].step) {
+				all = append(all, work{chain: c, number: number, off: &c.controls[i]})
 			}
 		}
 	}
 	return all
 }
 
-// everything does the plan, each node taking what comes next.
+// everything runs each scenario once, then the controls, then what is measured, then each scenario again, so that a run cut
+// short has seen all.
 func (l *lane) everything() {
+	for number := 1; number <= l.runs; number++ {
+		l.work(l.plan(number))
+		if number == 1 {
+			l.measure(timingsName, l.timings)
+			l.measure(costName, l.costs)
+		}
+	}
+}
+
+// work does a plan, each node taking what comes next.
+func (l *lane) work(plan []work) {
 	next := make(chan work)
 	var done sync.WaitGroup
 	for _, each := range append([]*lane{l}, l.beside...) {
@@ -57,13 +70,11 @@ func (l *lane) everything() {
 			}
 		})
 	}
-	for _, w := range l.plan() {
+	for _, w := range plan {
 		next <- w
 	}
 	close(next)
 	done.Wait()
-	l.measure(timingsName, l.timings)
-	l.measure(costName, l.costs)
 }
 
 // measure does what is measured rather than judged, unless nobody asked for it or the time is over.
@@ -82,11 +93,11 @@ func (l *lane) named(c chain, name string) bool {
 	return len(l.only) == 0 || slices.Contains(l.only, name) || slices.Contains(l.only, c.group) || c.gpus > 1 && slices.Contains(l.only, several)
 }
 
-// timed reports whether timings were asked for, by name or with their group.
-func (l *lane) timed(name string) bool { return l.named(chain{group: groupOf[name]}, name) }
-
-// groupOf has the timings' groups.
-var groupOf = map[string]string{timingsName: groupBase, costName: groupProbe}
+// timed reports whether timings were asked for, by name or with a group of theirs.
+func (l *lane) timed(name string) bool {
+	groups := map[string][]string{timingsName: {groupBase, groupProbe}, costName: {groupProbe}}[name]
+	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
+}
 
 func (l *lane) inTime() bool { return time.Since(l.began) < l.budget }
 

@@ -6,7 +6,11 @@
 //	gpu-lane ask SOCKET PROGRAM CARD ARG...     used inside jobs: asks the lane's daemon to start a program
 //	gpu-lane inside UID GID PROGRAM...  used by that daemon: the first process of a PID namespace
 //
-// It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and cudajob beside them, and the GPUs
+// --only takes names of scenarios and of groups: base (who left what), why (why a job ran out of memory), probe (test
+// allocations, their cost, the cards' condition), multi (all that needs several GPUs). With three runs each of base, and why
+// and probe together, take some eight minutes on a real GPU.
+//
+// It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and those of build.sh beside them, and the GPUs
 // for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER: one
 // file of runs, one of timings, and on failure the daemons' logs. With --fake it rehearses with N fake GPUs
 // instead; such records are marked and never published.
@@ -68,7 +72,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
 	flags.StringVar(&o.out, "out", "build/gpu-records", "folder for the records")
 	flags.StringVar(&o.programs, "programs", "bin", "folder with Bookend's programs and cudajob")
-	flags.StringVar(&only, "only", "", "names of scenarios, \"timings\", and \"multi\" for all that need several GPUs; default all")
+	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, multi), timings, probe-cost; default all")
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
 	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")

@@ -28,7 +28,7 @@ func whys(all []*scenario) string {
 			continue
 		}
 		answered := func(a diagnosis.Answer) string {
-			return orDash(s.each(func(r run) string { return strings.Join(r.answered(a), ", ") }))
+			return s.each(func(r run) string { return orDash(strings.Join(r.answered(a), ", ")) })
 		}
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d of %d | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth, s.count(record.Right), len(s.runs),
 			answered(diagnosis.Yes), answered(diagnosis.Unknown), answered(diagnosis.No), s.runs[len(s.runs)-1].evidenceOf(diagnosis.Yes))
