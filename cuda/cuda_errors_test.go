@@ -1,0 +1,123 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bookend/internal/gpu"
+	"bookend/test/fakegpu"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/cuda-errors.md")
+
+const errorsDoc = "../docs/cuda-errors.md"
+
+const errorsPreamble = `# CUDA errors
+What the test allocation (probe) was told by the driver, what it means and what to do about it. This page is generated
+from the table in ` + "`cuda/cuda_errors.go`" + ` by ` + "`go test ./cuda -run TestErrorsDoc -update`" + `.
+
+The result is ` + "`broken`" + ` for all of them, but for two: with 46 it is ` + "`blocked`" + `, and 2 from an allocation only says
+that there is no block of that size: then a smaller one is tried, and the result is ` + "`gap`" + `, or ` + "`blocked`" + ` where no block
+at all was given. 801 from cuMemCreate makes the probe try with a context before it gives up. A code that is not in the
+table keeps the driver's own name.
+
+| code | name | what it means | what to do |
+| --- | --- | --- | --- |
+`
+
+func TestErrorsDoc(t *testing.T) {
+	var page strings.Builder
+	page.WriteString(errorsPreamble)
+	for _, e := range cudaErrors {
+		code := fmt.Sprint(e.code)
+		switch {
+		case e.code == lacks:
+			code = "none"
+		case e.call != "":
+			code += " of " + e.call
+		}
+		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", code, e.name, e.meaning, e.remedy)
+	}
+	if *update {
+		must(t, os.WriteFile(errorsDoc, []byte(page.String()), 0o644))
+	}
+	written, err := os.ReadFile(errorsDoc)
+	must(t, err)
+	if string(written) != page.String() {
+		t.Errorf("%s is not what the table says: run go test ./cuda -run TestErrorsDoc -update", errorsDoc)
+	}
+}
+
+func TestErrorsAreComplete(t *testing.T) {
+	sentence := regexp.MustCompile(`^[A-Z][ -~]+\.$`)
+	last := map[int]string{}
+	for _, e := range cudaErrors {
+		if !sentence.MatchString(e.meaning) || !sentence.MatchString(e.remedy) || strings.ContainsAny(e.meaning+e.remedy, "|") {
+			t.Errorf("%d: %q and %q are not both a sentence", e.code, e.meaning, e.remedy)
+		}
+		if call, twice := last[e.code]; twice && call == "" {
+			t.Errorf("%d: comes after the row for every call", e.code)
+		}
+		last[e.code] = e.call
+		if len(e.meaning) > 160 || len(e.remedy) > 160 || e.name == "" {
+			t.Errorf("%d %q: too long, or nameless", e.code, e.name)
+		}
+	}
+	for _, code := range []int{1, 2, 3, 4, 34, 35, 36, 46, 100, 101, 201, 214, 219, 220, 300, 304, 400, 719, 801, 802, 803, 804, 805, 806, 807, 808, 809, 999} {
+		if _, known := lookUp("cuMemCreate", code); !known {
+			t.Errorf("no words for %d", code)
+		}
+	}
+}
+
+// Every code of the table, through the whole program.
+func TestEveryCode(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1))
+	for _, e := range cudaErrors {
+		for _, call := range []string{"cuInit", "cuMemCreate"} {
+			said := call == "cuMemCreate" && (e.code == cudaOutOfMemory || e.code == cudaNotSupported) // no failures: TestProbeResults
+			if e.code <= 0 || e.call != "" && e.call != call || said {
+				continue
+			}
+			failsWith(t, w, call, e.code)
+		}
+	}
+	for _, call := range []string{
+		"cuDeviceGetByPCIBusId", "cuDeviceGetAttribute", "cuMemGetAllocationGranularity", "cuMemRelease",
+	} {
+		failsWith(t, w, call, 46)
+		failsWith(t, w, call, 999)
+	}
+}
+
+func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
+	t.Helper()
+	must(t, w.Set("on."+call, fmt.Sprint("rc ", code)))
+	p := probed(t, probeOf(t, w, 0))[0]
+	words, _ := lookUp(call, code)
+	result := gpu.ProbeBroken
+	if code == cudaDeviceUnavailable {
+		result = gpu.ProbeBlocked
+	}
+	want := gpu.CallError{Call: call, Code: code, Name: words.name, Meaning: words.meaning, Remedy: words.remedy}
+	if p.Result != result || p.Error == nil || *p.Error != want || p.Largest.Known() || p.Why != fmt.Sprintf("%s: %s (%d)", call, words.name, code) {
+		t.Errorf("%s %d: got %s", call, code, text(t, p))
+	}
+	must(t, w.Set("on."+call, ""))
+}
+
+// A code without words has the driver's own name, if that.
+func TestOtherCodes(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1))
+	for code, want := range map[int]string{720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", 4711: "unknown to the driver"} {
+		must(t, w.Set("on.cuMemCreate", fmt.Sprint("rc ", code)))
+		p := probed(t, probeOf(t, w, 0))[0]
+		if p.Result != gpu.ProbeBroken || p.Error == nil || *p.Error != (gpu.CallError{Call: "cuMemCreate", Code: code, Name: want}) {
+			t.Errorf("%d: got %s", code, text(t, p))
+		}
+	}
+}

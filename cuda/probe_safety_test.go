@@ -1,0 +1,263 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/safefile"
+	"bookend/internal/wire"
+	"bookend/test/fakegpu"
+)
+
+// held takes a test's lock of a card, as another hook does.
+func held(t *testing.T, req wire.Request, card int, exclusive bool) (release func()) {
+	t.Helper()
+	release, err := safefile.Lock(req.Probe.Locks[req.Devices[card].ID], 0, exclusive)
+	must(t, err)
+	return release
+}
+
+func TestProbeTakesItsLock(t *testing.T) {
+	w := world(t, fakegpu.GPUs(2))
+	for _, exclusive := range []bool{true, false} { // another test, a reader
+		req := probeOf(t, w, 0, 1)
+		req.Probe.LockWait = 50 * time.Millisecond
+		release := held(t, req, 0, exclusive)
+		all := probed(t, req)
+		if p := all[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "somebody else was testing or judging it for 50ms") {
+			t.Errorf("locked: %s", text(t, p))
+		}
+		if p := all[1]; p.Result != gpu.ProbeOK {
+			t.Errorf("the other card, after all the waiting: %s", text(t, p))
+		}
+		release()
+		if p := probed(t, req)[0]; p.Result != gpu.ProbeOK {
+			t.Errorf("let go: %s", text(t, p))
+		}
+		held(t, req, 0, true)() // and free again afterwards
+	}
+}
+
+func TestProbeLocks(t *testing.T) {
+	w := world(t, fakegpu.GPUs(2))
+	req := probeOf(t, w, 0, 1)
+	delete(req.Probe.Locks, req.Devices[1].ID)
+	if all := probed(t, req); all[0].Device != req.Devices[1].ID || all[0].Why != "no lock was named for it" || all[1].Result != gpu.ProbeOK {
+		t.Errorf("one lock of two: %s", text(t, all))
+	}
+	req.Probe.Locks = nil
+	if all := probed(t, req); all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeOK {
+		t.Errorf("nobody asked for locks: %s", text(t, all))
+	}
+	req = probeOf(t, w, 0)
+	must(t, os.WriteFile(req.Probe.Locks[req.Devices[0].ID], nil, 0o666))
+	must(t, os.Chmod(req.Probe.Locks[req.Devices[0].ID], 0o666))
+	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "lock ") {
+		t.Errorf("a lock that anybody may hold: %s", text(t, p))
+	}
+}
+
+// The wait for a lock cannot run into the deadline.
+func TestProbeWaitsWithinItsTime(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1))
+	req := probeOf(t, w, 0)
+	req.DeadlineMillis, req.Probe.LockWait = 1500, time.Minute
+	defer held(t, req, 0, false)()
+	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "somebody else") {
+		t.Errorf("got %s", text(t, p))
+	}
+}
+
+func TestProbeHasNoTimeLeft(t *testing.T) {
+	p := &prober{boot: func() time.Duration { return 5 * time.Second }, end: 5 * time.Second, init: 4*time.Second + 321*time.Microsecond}
+	result := skipped("GPU-1", "")
+	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped || result.Why != "no time left for the test: CUDA took 4s to start" {
+		t.Errorf("got %s", text(t, result))
+	}
+}
+
+// stuckWithMemory starts a test by hand that never gives its memory back, and waits until it has it.
+func stuckWithMemory(t *testing.T, w *fakegpu.World, req wire.Request, wrapper ...string) *byHand {
+	t.Helper()
+	must(t, w.Set("on.cuMemRelease", "hang-hard"))
+	req.Bookend = wire.Version
+	p := startByHand(t, line(t, req), wrapper...)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		used, err := w.Used(0)
+		must(t, err)
+		if used > 0 {
+			return p
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no memory was taken: %s%s", p.stdout.String(), p.stderr.String())
+		}
+	}
+}
+
+// links are what a process's descriptors lead to, by number.
+func links(t *testing.T, pid int) map[int]string {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(folder)
+	must(t, err)
+	all := map[int]string{}
+	for _, e := range entries {
+		n, _ := strconv.Atoi(e.Name())
+		all[n], _ = os.Readlink(filepath.Join(folder, e.Name()))
+	}
+	return all
+}
+
+// A test that is killed with memory in hand leaves neither that nor its lock; meanwhile nobody gets the lock, and only
+// the card asked for is open.
+func TestProbeKilledHalfWay(t *testing.T) {
+	w := world(t)
+	req := probeOf(t, w, 0)
+	p := stuckWithMemory(t, w, req)
+	if _, err := safefile.Lock(req.Probe.Locks[req.Devices[0].ID], 0, false); err == nil {
+		t.Error("the lock was free while memory was taken")
+	}
+	lock, nodes := -1, []int{}
+	for fd, to := range links(t, p.cmd.Process.Pid) {
+		switch {
+		case to == req.Probe.Locks[req.Devices[0].ID]:
+			lock = fd
+		case to == w.Node(1), to == w.Node(2), to == w.Node(3):
+			t.Errorf("descriptor %d is of another card, %s", fd, to)
+		case to == w.Node(0), to == filepath.Join(w.Dev(), "nvidiactl"):
+			nodes = append(nodes, fd)
+		}
+	}
+	if lock < 0 || len(nodes) < 2 || lock > slices.Min(nodes) {
+		t.Errorf("the lock is descriptor %d, the card's are %v: not below them", lock, nodes)
+	}
+	must(t, p.cmd.Process.Kill())
+	p.wait(t)
+	unused(t, w, 0)
+	held(t, req, 0, true)()
+	must(t, w.Set("on.cuMemRelease", ""))
+	if p := probed(t, req)[0]; p.Result != gpu.ProbeOK {
+		t.Errorf("afterwards: %s", text(t, p))
+	}
+}
+
+// Whoever asked and went away leaves nothing behind either.
+func TestProbeEndsWithItsHook(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1))
+	req := probeOf(t, w, 0)
+	p := stuckWithMemory(t, w, req)
+	must(t, p.stdin.Close())
+	if state := p.wait(t); state.ExitCode() != exitStopped {
+		t.Errorf("ended with %v", state)
+	}
+	unused(t, w, 0)
+	held(t, req, 0, true)()
+}
+
+// A neighbour's memory and process stay as they are, and forbid the test.
+func TestProbeLeavesNeighboursAlone(t *testing.T) {
+	w := world(t, fakegpu.GPUs(2))
+	p := start(t, w, "alloc", "--mib", "5000")
+	req := probeOf(t, w, 0, 1)
+	all := probed(t, req)
+	if all[0].Result != gpu.ProbeSkipped || all[0].Why != fmt.Sprintf("another process is on the card: %d", p.PID) || all[1].Result != gpu.ProbeOK {
+		t.Errorf("got %s", text(t, all))
+	}
+	req.Probe.Known = []int{p.PID}
+	known := probed(t, req)[0]
+	if known.Result != gpu.ProbeOK || known.Free.Bytes != idleFree-5527*mib {
+		t.Errorf("known: %s", text(t, known))
+	}
+	if used, err := w.Used(0); err != nil || used != 5527*mib {
+		t.Errorf("the neighbour has %d bytes left, %v", used, err)
+	}
+}
+
+// Who is there is asked before every search, and once more before a gap is told.
+func TestProbeAsksAgainWhoIsThere(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.cuMemCreate", "rc 2"))
+	must(t, w.Set("on.nvmlDeviceGetGraphicsRunningProcesses_v3", "rc 999 after 1"))
+	if p := probed(t, probeOf(t, w, 0))[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "who is on the card is not known") || p.Attempts == 0 {
+		t.Errorf("got %s", text(t, p))
+	}
+}
+
+func TestProbeStaysAwayFromMPS(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1))
+	script, folder := "../test/gpu/scenarios/mps.sh", filepath.Join(t.TempDir(), "mps")
+	shell := func(verb string) {
+		cmd := exec.Command(script, verb, folder)
+		cmd.Env = append(os.Environ(), "PATH="+w.Dir()+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("mps.sh %s: %v\n%s", verb, err, out)
+		}
+	}
+	shell("mps-up")
+	defer shell("mps-down")
+	pipe := filepath.Join(folder, "pipe")
+	hostile := []string{"env", "CUDA_MPS_PIPE_DIRECTORY=" + pipe, "CUDA_VISIBLE_DEVICES=7", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}
+	req := probeOf(t, w, 0)
+	p := stuckWithMemory(t, w, req, hostile...)
+	holdings, err := w.Holdings()
+	must(t, err)
+	if len(holdings) != 1 || holdings[0].Context != 0 {
+		t.Errorf("somebody became a client of MPS: %+v", holdings)
+	}
+	must(t, p.cmd.Process.Kill())
+	p.wait(t)
+
+	req.Probe.Empty = pipe
+	if p := probed(t, req)[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "not empty") {
+		t.Errorf("in the daemon's folder: %s", text(t, p))
+	}
+}
+
+func TestProbeNeedsAnEmptyFolder(t *testing.T) {
+	w := world(t, fakegpu.GPUs(1))
+	dir := t.TempDir()
+	empty, link, open, file := filepath.Join(dir, "empty"), filepath.Join(dir, "link"), filepath.Join(dir, "open"), filepath.Join(dir, "file")
+	must(t, os.Mkdir(empty, 0o700))
+	must(t, os.Symlink(empty, link))
+	must(t, os.Mkdir(open, 0o700))
+	must(t, os.Chmod(open, 0o777))
+	must(t, os.WriteFile(file, nil, 0o600))
+	for folder, want := range map[string]string{
+		"": "no empty folder was named", link: "not a directory", open: "others may write to it", file: "not a directory",
+		dir: "not empty", filepath.Join(dir, "none"): "no such file", empty: "",
+	} {
+		req := probeOf(t, w, 0)
+		req.Probe.Empty = folder
+		p := probed(t, req)[0]
+		if skipped := p.Result == gpu.ProbeSkipped; skipped != (want != "") || !strings.Contains(p.Why, want) {
+			t.Errorf("%q: got %s", folder, text(t, p))
+		}
+	}
+}
+
+// A limit that slurmd hands on says nothing about a card.
+func TestProbeUnderALimit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only root may lift a limit: the soft one is lifted to the hard one")
+	}
+	w := world(t, fakegpu.GPUs(1))
+	req := probeOf(t, w, 0)
+	p := stuckWithMemory(t, w, req, "prlimit", "--as=8000000000:")
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid))
+	must(t, err)
+	for l := range strings.Lines(string(limits)) {
+		if f := strings.Fields(l); strings.HasPrefix(l, "Max address space") && f[3] != "unlimited" {
+			t.Errorf("got %s", l)
+		}
+	}
+	must(t, syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL))
+	p.wait(t)
+}
