@@ -28,12 +28,16 @@ const (
 // probe tests the job's cards by an allocation where that may be, and at a start takes the last test's word where that
 // still holds.
 func (h *hook) probe(self ledger.Run) {
+	since := h.kernel
+	if h.phase == slurm.Prolog && since != nil { // a start keeps the mark alone: what was before is no part of this job
+		h.kernel = &gpu.KernelLog{Last: since.Last, Unknown: since.Unknown}
+	}
 	if probe.At(h.cfg.Probe, h.job.Partition) == config.ProbeNever || len(h.cards) == 0 {
 		return
 	}
 	h.decide() // what was found so far stands, whatever becomes of a test
 	scene := h.scene(self)
-	outcomes, open := h.trusted(scene)
+	outcomes, open := h.trusted(scene, since)
 	if probe.When(h.cfg.Probe, h.phase, h.job.Partition) && len(open) > 0 {
 		h.who(&scene, self)
 		outcomes = append(outcomes, h.test(scene, open)...)
@@ -48,20 +52,17 @@ func (h *hook) probe(self ledger.Run) {
 
 // trusted returns what earlier tests say of the cards, and the cards of which none does. A start that tests believes no
 // bad news: it may have been repaired since.
-func (h *hook) trusted(scene finding.Scene) (outcomes []probe.Outcome, open []finding.Card) {
+func (h *hook) trusted(scene finding.Scene, since *gpu.KernelLog) (outcomes []probe.Outcome, open []finding.Card) {
 	if h.phase != slurm.Prolog || h.store == nil {
 		return nil, h.cards
 	}
-	records := h.tested()
-	log := h.kernel
-	if log != nil { // a start's record has the mark alone: what was since is no part of this job
-		h.kernel = &gpu.KernelLog{Last: log.Last, Unknown: log.Unknown}
-	}
+	records, err := h.store.Probes()
+	h.try(err)
 	tests := probe.When(h.cfg.Probe, h.phase, h.job.Partition)
 	for _, c := range h.cards {
 		r, known := records[c.Device.ID]
 		now := probe.Now{
-			At: h.env.Clock.Boot(), Epoch: h.epoch, MaxAge: time.Duration(h.cfg.Probe.MaxAge), Kernel: log, Scene: scene, Card: c,
+			At: h.env.Clock.Boot(), Epoch: h.epoch, MaxAge: time.Duration(h.cfg.Probe.MaxAge), Kernel: since, Scene: scene, Card: c,
 		}
 		ok, why := r.Trusted(now)
 		switch {
@@ -76,16 +77,6 @@ func (h *hook) trusted(scene finding.Scene) (outcomes []probe.Outcome, open []fi
 	return outcomes, open
 }
 
-// tested are the node's records of tests.
-func (h *hook) tested() map[gpu.ID]probe.Record {
-	if h.store == nil {
-		return nil
-	}
-	records, err := h.store.Probes()
-	h.try(err)
-	return records
-}
-
 // testedSince is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil
 // where there is none.
 func (h *hook) testedSince() (since *gpu.KernelMark) {
@@ -93,11 +84,10 @@ func (h *hook) testedSince() (since *gpu.KernelMark) {
 		return nil
 	}
 	records, err := h.store.Probes()
-	if err != nil {
-		return nil // said once the cards are known
-	}
+	h.try(err) // now: what is damaged is set aside, and the next reader does not meet it
+	oldest := h.env.Clock.Boot() - time.Duration(h.cfg.Probe.MaxAge)
 	for _, r := range records {
-		if r.Kernel != (gpu.KernelMark{}) && (since == nil || r.Kernel.Seq < since.Seq) {
+		if r.Probe.At >= oldest && r.Kernel != (gpu.KernelMark{}) && (since == nil || r.Kernel.Seq < since.Seq) {
 			since = &r.Kernel
 		}
 	}

@@ -157,6 +157,23 @@ func TestStartDistrusts(t *testing.T) {
 	}
 }
 
+// A damaged record of tests is said, stands for no test, and is begun anew.
+func TestProbeRecordDamaged(t *testing.T) {
+	n := newNode(t, "observe")
+	n.kernel("eth0: link is up")
+	n.clean(prolog, numbered(101))
+	n.clean(epilog, numbered(101))
+	must(t, os.WriteFile(filepath.Join(n.conf.run, "state", nodeName, "probes.json"), []byte("{"), 0o600))
+	if o := n.hook(prolog, numbered(102)); o.exit != 0 || !told(n.startOf(102).Findings, code.StateDamage, "probes.json") || len(n.startOf(102).Probes) != 0 {
+		t.Errorf("%v %+v", o, n.startOf(102))
+	}
+	n.clean(epilog, numbered(102))
+	n.clean(prolog, numbered(103))
+	if p := n.probed(n.startOf(103)); p.Result != gpu.ProbeOK {
+		t.Errorf("%+v", p)
+	}
+}
+
 // What a test finds is told; it drains only where the admin says so, two processes saw it, and the error cannot be the
 // test's own.
 func TestProbeFinds(t *testing.T) {
@@ -230,57 +247,6 @@ func TestRepaired(t *testing.T) {
 	}
 }
 
-// A test that hangs costs its time and no more: the rest of the hook is done, nothing drains, and the next hook works.
-func TestProbeHangs(t *testing.T) {
-	for _, action := range []string{"hang", "hang-hard"} {
-		t.Run(action, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.configure(func(c *conf) { c.extra = "policy: {epilog: {BKD-BROKEN: drain, BKD-BLOCKED: drain}}\n" })
-			n.clean(prolog, bystanding())
-			others := n.record()
-			n.clean(prolog, newJob())
-			must(t, n.world.Set("on.cuMemCreate", action))
-			o := n.hook(epilog, newJob())
-			e := n.endOf(100)
-			if o.exit != 0 || !told(e.Findings, code.Hang, "the test allocation: ") || n.probed(e).Result != gpu.ProbeSkipped {
-				t.Errorf("%v %+v %+v", o, e.Findings, e.Probes)
-			}
-			if len(e.Snapshot.Readings) != 1 || e.Verdict.Code != code.Hang {
-				t.Errorf("the rest of the end is not on record: %+v", e)
-			}
-			must(t, n.world.Set("on.cuMemCreate", ""))
-			n.clean(prolog, numbered(101))
-			n.clean(epilog, numbered(101))
-			if p := n.probed(n.endOf(101)); p.Result != gpu.ProbeOK {
-				t.Errorf("%+v", p)
-			}
-			n.unharmed(others)
-		})
-	}
-}
-
-// A test that not even SIGKILL ends: while it is stuck nobody asks the driver; once it has gone everything works again.
-func TestProbeStuck(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	must(t, n.world.Set("on.cuMemCreate", "freeze"))
-	o := n.hook(epilog, newJob())
-	if e := n.endOf(100); o.exit != 0 || !told(e.Findings, code.Hang, "the test allocation: ") || n.probed(e).Result != gpu.ProbeSkipped {
-		t.Errorf("%v %+v %+v", o, e.Findings, e.Probes)
-	}
-	if len(n.stuck()) != 1 {
-		t.Errorf("stuck: %v", n.stuck())
-	}
-	if o := n.hook(prolog, numbered(101)); o.exit != 0 || !has(n.startOf(101).Findings, code.Stuck) {
-		t.Errorf("%v %+v", o, n.startOf(101).Findings)
-	}
-	must(t, n.world.Set("on.cuMemCreate", ""))
-	must(t, n.world.Thaw())
-	await(t, "the stuck test's end", func() bool { return len(n.stuck()) == 0 })
-	n.clean(prolog, numbered(102))
-}
-
 // Two cards are tested in one process, and one of them alone where the other brought that down.
 func TestProbeOfTwoCards(t *testing.T) {
 	two := newJob().with("SLURM_JOB_GPUS", "0,1", "CUDA_VISIBLE_DEVICES", "0,1", "GPU_DEVICE_ORDINAL", "0,1")
@@ -323,6 +289,28 @@ func TestProbeOfTwoCards(t *testing.T) {
 				t.Errorf("%+v", e.Findings)
 			}
 		})
+	}
+}
+
+// A MIG instance is tested where the admin allows it, each by a process of its own, and nothing drains for what is found.
+func TestProbeOfInstances(t *testing.T) {
+	for rule, want := range map[string]gpu.ProbeResult{"": gpu.ProbeOK, "rc 802": gpu.ProbeBroken} {
+		n := newNode(t, "enforce", fakegpu.Instance(0, 0, 1, 0, 40_000), fakegpu.Instance(0, 1, 2, 0, 40_000))
+		n.configure(func(c *conf) { c.extra = "probe: {mig: true}\npolicy: {epilog: {BKD-BROKEN: drain}}\n" })
+		ids := n.world.InstanceUUID(0, 0) + "," + n.world.InstanceUUID(0, 1)
+		j := newJob().with("SLURM_JOB_GPUS", "0,1", "CUDA_VISIBLE_DEVICES", ids, "GPU_DEVICE_ORDINAL", "0,1")
+		n.clean(prolog, j)
+		must(t, n.world.Set("on.cuInit", rule))
+		o := n.hook(epilog, j)
+		e := n.endOf(100)
+		if o.exit != 0 || len(e.Probes) != 2 || has(e.Findings, code.Broken) != (rule != "") {
+			t.Errorf("%q: %v %+v %+v", rule, o, e.Probes, e.Findings)
+		}
+		for _, p := range e.Probes {
+			if p.Result != want || want == gpu.ProbeOK && (p.Free.Bytes > 40_000<<20 || p.Largest.Bytes+2<<20 != p.Free.Bytes) {
+				t.Errorf("%q: %+v, want %s", rule, p, want)
+			}
+		}
 	}
 }
 
@@ -383,24 +371,5 @@ func TestNotProbed(t *testing.T) {
 				t.Errorf("want %q: %+v %+v", tt.why, e.Probes, e.Findings)
 			}
 		})
-	}
-}
-
-// What a test holds must never look like a leak: a hook that starts meanwhile says that the card is clean.
-func TestHookDuringAProbe(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	must(t, n.world.Set("on.cuMemRelease", "sleep 900"))
-	first := n.start(epilog, newJob())
-	await(t, "the test's memory", func() bool {
-		shown, _ := n.bookend("snapshot")
-		return len(lines(shown, n.world.UUID(0), "  0 MiB used")) == 0 && len(lines(shown, n.world.UUID(0), "MiB used")) == 1
-	})
-	n.clean(prolog, numbered(101))
-	if e := n.startOf(101); len(e.Findings) != 0 || e.Curves[gpu.ID(n.world.UUID(0))].State != "clean" {
-		t.Errorf("%+v %+v", e.Findings, e.Curves)
-	}
-	if o := first.wait(); o.exit != 0 || n.probed(n.endOf(100)).Result != gpu.ProbeOK {
-		t.Errorf("the hook that tested: %v %+v", o, n.endOf(100).Probes)
 	}
 }
