@@ -1,0 +1,540 @@
+package diagnosis
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+const (
+	mebi = 1 << 20
+	gibi = 1 << 30
+	gpu0 = gpu.ID("GPU-0")
+	gpu1 = gpu.ID("GPU-1")
+)
+
+func gib(n float64) gpu.Figure { return gpu.Bytes(uint64(n * gibi)) }
+
+var ends = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// well is a job on so many H200s with which everything was well and of which all is known, that ended with an error.
+func well(cards int) Input {
+	side := func(at time.Duration) *finding.Side {
+		return &finding.Side{Snapshot: gpu.Snapshot{At: at}, Curves: map[gpu.ID]settle.Curve{}}
+	}
+	in := Input{
+		Job:   slurm.Job{ID: 42, UID: 1001, Node: "n1", Exit: slurm.ExitStatus{Known: true, Raw: 1 << 8}},
+		Start: side(100 * time.Second), End: side(1000 * time.Second), Kernel: &gpu.KernelLog{}, AddressSpace: gpu.Bytes(Unlimited),
+		WallStart: ends.Add(-900 * time.Second), WallEnd: ends,
+	}
+	for i, id := range []gpu.ID{gpu0, gpu1}[:cards] {
+		device := gpu.Device{ID: id}
+		in.Cards = append(in.Cards, finding.Card{Index: i, Device: device})
+		for _, s := range []*finding.Side{in.Start, in.End} {
+			s.Curves[id] = settle.Curve{State: settle.Clean}
+			s.Snapshot.Readings = append(s.Snapshot.Readings, gpu.Reading{Device: device, Memory: gpu.Memory{Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi)}})
+		}
+		in.Probes = append(in.Probes, gpu.Probe{Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(143155 * mebi), Largest: gpu.Bytes(143153 * mebi)})
+		in.Health = append(in.Health, gpu.Health{Device: id, Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: "0"}}, Accounting: gpu.Accounting{Mode: "off"}})
+	}
+	return in
+}
+
+func unsaid() gpu.Figure { return gpu.Unknown("not said") }
+
+// says is a message without figures.
+func says(k oom.Kind, f oom.Framework) oom.Message {
+	return oom.Message{
+		Kind: k, Framework: f, Count: 1, Line: "out of memory", Asked: unsaid(), Total: unsaid(), Free: unsaid(), InUse: unsaid(),
+		Allocated: unsaid(), Idle: unsaid(), Limit: unsaid(),
+	}
+}
+
+// torch is PyTorch's message on an H200 (139.8 GiB), in GiB: asked, free, in use by the process, idle in its pool.
+func torch(asked, free, mine, idle float64) oom.Message {
+	m := says(oom.Device, oom.PyTorch)
+	m.Asked, m.Free, m.InUse, m.Allocated, m.Idle = gib(asked), gib(free), gib(mine), gib(mine-idle-0.5), gib(idle)
+	m.Total = gpu.Bytes(143156 * mebi)
+	return m
+}
+
+func jax(asked float64) oom.Message {
+	m := says(oom.Device, oom.JAX)
+	m.Asked = gib(asked)
+	return m
+}
+
+func there(c code.Code, bytes float64, pid int, o *finding.Owner) finding.Finding {
+	index := 0
+	f := finding.Finding{Code: c, GPU: gpu0, Index: &index, Bytes: gib(bytes), Owner: o}
+	if pid != 0 {
+		f.Holder = &finding.Holder{Process: attrib.Process{PID: pid, UID: 1002, Name: "secret", Start: 50 * time.Second}}
+	}
+	return f
+}
+
+func dead(f finding.Finding) finding.Finding {
+	f.Holder.Gone = true
+	return f
+}
+
+func unsure(f finding.Finding) finding.Finding {
+	f.Unknown = "not looked up"
+	return f
+}
+
+func seen(at int, pid int, bytes float64, own bool) Sighting {
+	s := Sighting{At: time.Duration(at) * time.Second, Device: gpu0, PID: pid, Bytes: gib(bytes), Own: own}
+	if s.Owner.ID = 42; !own {
+		s.Owner.ID = 77
+	}
+	return s
+}
+
+func ran(pid int, peak float64, began, ran time.Duration) gpu.Accounted {
+	return gpu.Accounted{PID: pid, Peak: gib(peak), Began: ends.Add(-began), Ran: ran}
+}
+
+func (in *Input) dirtyStart(f ...finding.Finding) {
+	in.Start.Curves[gpu0] = settle.Curve{State: settle.Flat}
+	in.StartFindings = f
+}
+
+func (in *Input) account(p ...gpu.Accounted) {
+	in.Health[0].Accounting = gpu.Accounting{Mode: "on", Processes: p}
+}
+
+var (
+	itself = torch(20, 0.9, 138.8, 0.4) // needs more than the card has
+	pooled = torch(12, 1.1, 138.6, 45)  // would fit but for its pool
+	beside = torch(40, 15.8, 23.5, 0.4) // would fit but for the 100.5 GiB of somebody else
+	nobody = torch(40, 60, 79.7, 0.4)   // would fit as it is
+	before = &finding.Owner{Job: 41, UID: 1002, Level: attrib.ByCgroup}
+	mine41 = &finding.Owner{Job: 41, UID: 1001, Level: attrib.ByExclusive}
+)
+
+// row is one world and what is to be said of one cause in it.
+type row struct {
+	name   string
+	change func(*Input)
+	cause  Name
+	want   Answer
+	says   string // part of the evidence
+}
+
+func judged(t *testing.T, rows []row) {
+	t.Helper()
+	for _, tt := range rows {
+		t.Run(string(tt.cause)+" "+tt.name, func(t *testing.T) {
+			in := well(1)
+			if tt.change != nil {
+				tt.change(&in)
+			}
+			d := Why(in)
+			if c := d.Cause(tt.cause); c.Answer != tt.want || !strings.Contains(c.Evidence, tt.says) {
+				t.Errorf("%s: %q, want %s: %q\nall: %+v", c.Answer, c.Evidence, tt.want, tt.says, d.Causes)
+			}
+			whole(t, d)
+		})
+	}
+}
+
+// whole checks what holds of every diagnosis.
+func whole(t *testing.T, d Diagnosis) {
+	t.Helper()
+	if len(d.Causes) != len(titles) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Asked == "") || (d.Reason == "") != (d.Headline == "") {
+		t.Errorf("not whole: %+v", d)
+	}
+	for _, c := range d.Causes {
+		private := strings.Contains(c.Evidence, "secret") || strings.Contains(c.Evidence, "5150") || strings.Contains(c.Evidence, "77")
+		if c.Evidence == "" || c.Answer == "" || private || c.Name.Title() == "" {
+			t.Errorf("cause %+v", c)
+		}
+	}
+}
+
+func TestOthers(t *testing.T) {
+	judged(t, []row{
+		{"nobody", nil, Others, No, "none at start or end"},
+		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Others, No, "none at start, end or failure"},
+		{"before the job", func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 5150, nil)) }, Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
+		{"and when it failed", func(in *Input) {
+			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
+			in.Messages = []oom.Message{beside}
+		}, Others, Yes, "100.5 GiB"},
+		{"gone when it failed", func(in *Input) {
+			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
+			in.Messages = []oom.Message{itself}
+		}, Others, No, "gone when it failed"},
+		{"there, but the job alone wanted too much", func(in *Input) {
+			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
+			in.Messages = []oom.Message{torch(100, 10, 109.8, 0)}
+		}, Others, No, "not decisive"},
+		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) }, Others, No, "307 MiB when your job began, since 08:44:10 only"},
+		{"of unknown size", func(in *Input) {
+			f := there(code.Dirty, 0, 5150, nil)
+			f.Bytes = gpu.Unknown("not available")
+			in.dirtyStart(f)
+		}, Others, Unknown, "unknown"},
+		{"another live job's", func(in *Input) { in.Findings = []finding.Finding{there(code.Foreign, 9, 5150, before)} }, Others, Yes, "9.0 GiB at the end"},
+		{"a stray", func(in *Input) { in.Findings = []finding.Finding{there(code.Stray, 9, 5150, nil)} }, Others, Yes, "9.0 GiB at the end"},
+		{"a stray that could be the job's", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Stray, 9, 5150, nil))} }, Others, Unknown, "owner could not be told"},
+		{"seen meanwhile", func(in *Input) { in.Seen = []Sighting{seen(500, 5150, 30, false)} }, Others, Yes, "30.0 GiB held by another's 08:51:40"},
+		{"seen meanwhile, gone when it failed", func(in *Input) {
+			in.Seen, in.Messages = []Sighting{seen(500, 5150, 30, false)}, []oom.Message{itself}
+		}, Others, No, "failure"},
+		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, No, "none"},
+		{"something nobody knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
+		{"PyTorch names one that is not the job's", func(in *Input) {
+			m := beside
+			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
+			in.Seen, in.Messages = []Sighting{seen(500, 5150, 0.1, false)}, []oom.Message{m}
+		}, Others, Yes, "100.4 GiB when it failed"},
+		{"PyTorch names one of the job's", func(in *Input) {
+			m := beside
+			m.Others = []oom.Process{{PID: 900, Memory: gib(100.4)}}
+			in.Seen, in.Messages = []Sighting{seen(500, 900, 1, true)}, []oom.Message{m}
+		}, Others, No, "none at start or end"},
+		{"shared by intent", func(in *Input) { in.Shared = "shards" }, Others, Unknown, "others may use"},
+		{"nobody looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "nobody looked"},
+		{"nobody looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
+		{"an earlier job's that lives", func(in *Input) { in.dirtyStart(there(code.Dirty, 30, 5150, before)) }, Others, Yes, "the same"},
+		{"the job's own orphan", func(in *Input) { in.Findings = []finding.Finding{there(code.Orphan, 30, 900, nil)} }, Others, No, "none"},
+	})
+}
+
+func TestLeftAndUnlisted(t *testing.T) {
+	judged(t, []row{
+		{"clean", nil, Leftover, No, "clean at your start"},
+		{"another's", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Leftover, Yes, "20.0 GiB when your job began"},
+		{"the user's own", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, mine41)) }, Leftover, Yes, "by probably your job 41"},
+		{"of a dead process nobody knows", func(in *Input) { in.dirtyStart(dead(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
+		{"a process of no known job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) }, Leftover, No, "none on record"},
+		{"on record at the end alone", func(in *Input) { in.Findings = []finding.Finding{there(code.Dirty, 20, 0, before)} }, Leftover, Yes, "20.0 GiB"},
+		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "could not be judged"},
+		{"none", nil, Unlisted, No, "none at start or end"},
+		{"left by an earlier job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Unlisted, Yes, "the same"},
+		{"of unknown origin", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, nil)) }, Unlisted, Yes, "20.0 GiB when your job began"},
+		{"after the job only", func(in *Input) { in.Findings = []finding.Finding{there(code.Residue, 20, 0, nil)} }, Unlisted, Unknown, "not known since when"},
+		{"after the job, and when it failed", func(in *Input) {
+			in.Findings, in.Messages = []finding.Finding{there(code.Residue, 100.5, 0, nil)}, []oom.Message{beside}
+		}, Unlisted, Yes, "100.5 GiB at the end"},
+		{"balance unknown", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))} }, Unlisted, No, "none"},
+	})
+}
+
+func TestPiecesAndPool(t *testing.T) {
+	gap := func(largest float64) func(*Input) {
+		return func(in *Input) {
+			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(largest)
+		}
+	}
+	judged(t, []row{
+		{"tested", nil, Pieces, No, "139.8 of 139.8 GiB in one block"},
+		{"a gap", gap(100), Pieces, Yes, "139.8 GiB free, largest block 100.0 GiB"},
+		{"a small gap", gap(139.7), Pieces, No, "139.7 of 139.8 GiB"},
+		{"a gap that the allocation did not need", func(in *Input) { gap(100)(in); in.Messages = []oom.Message{jax(20)} }, Pieces, No, "in one block"},
+		{"a gap, but less was free than asked", func(in *Input) { gap(100)(in); in.Messages = []oom.Message{itself} }, Pieces, No, "only 921 MiB free, 20.0 GiB asked"},
+		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Pieces, Unknown, "60.0 GiB was free, yet 40.0 GiB could not be had"},
+		{"not tested", func(in *Input) { in.Probes = nil }, Pieces, Unknown, "not tested"},
+		{"skipped", func(in *Input) {
+			in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeSkipped, Why: "somebody uses it"}
+		}, Pieces, Unknown, "not tested: somebody uses it"},
+		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "failed: busy"},
+		{"no message", nil, Pool, Unknown, "no message"},
+		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, Pool, Unknown, "no output file"},
+		{"little idle", func(in *Input) { in.Messages = []oom.Message{itself} }, Pool, No, "409 MiB unused, 20.0 GiB asked"},
+		{"much idle", func(in *Input) { in.Messages = []oom.Message{pooled} }, Pool, Yes, "45.0 GiB unused, but in pieces"},
+		{"much idle, and not enough", func(in *Input) { in.Messages = []oom.Message{torch(60, 1.1, 138.6, 45)} }, Pool, No, "45.0 GiB unused"},
+		{"idle and free together", func(in *Input) { in.Messages = []oom.Message{torch(12, 6, 133.6, 7)} }, Pool, Yes, "7.0 GiB unused"},
+		{"JAX says nothing of it", func(in *Input) { in.Messages = []oom.Message{jax(20)} }, Pool, Unknown, "JAX does not say"},
+	})
+}
+
+func TestFault(t *testing.T) {
+	fault := func(c code.Code) func(*Input) {
+		return func(in *Input) { in.Findings = []finding.Finding{there(c, 0, 0, nil)} }
+	}
+	judged(t, []row{
+		{"well", nil, Fault, No, "none in driver and kernel log"},
+		{"lost", fault(code.Lost), Fault, Yes, "fell off"},
+		{"an Xid of the card", fault(code.XidFatal), Fault, Yes, "reported a fault"},
+		{"an Xid of the program", fault(code.Xid), Fault, No, "program's error"},
+		{"bad memory", fault(code.ECC), Fault, Yes, "memory errors"},
+		{"recovery asked for", fault(code.Recovery), Fault, Yes, "recover"},
+		{"throttled", fault(code.Throttle), Fault, No, "none"},
+		{"CUDA broken", fault(code.Broken), Fault, Yes, "did not work"},
+		{"a test that is doubted", func(in *Input) {
+			fault(code.Broken)(in)
+			in.Findings[0].Doubts = []string{"seen once"}
+		}, Fault, Unknown, "may be the test's own"},
+		{"versions differ", func(in *Input) { in.Kernel.Mismatch = "NVRM: API mismatch" }, Fault, Yes, "different versions"},
+		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
+		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log not read"},
+		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "overwritten"},
+		{"the program says so", func(in *Input) { in.Messages = []oom.Message{says(oom.Fault, oom.CUDA)} }, Fault, No, "GPU and driver are well"},
+		{"the program says so, nothing read", func(in *Input) {
+			in.Messages, in.Kernel = []oom.Message{says(oom.Fault, oom.CUDA)}, nil
+		}, Fault, Unknown, "met a GPU error"},
+	})
+}
+
+func TestOwn(t *testing.T) {
+	judged(t, []row{
+		{"nothing known", nil, Own, Unknown, "accounting is off (your admin can set nvidia.accounting)"},
+		{"more than the card", func(in *Input) { in.Messages = []oom.Message{itself} }, Own, Yes, "138.8 GiB in use, 20.0 GiB more asked, of 139.8 GiB"},
+		{"would fit but for the pool", func(in *Input) { in.Messages = []oom.Message{pooled} }, Own, No, "93.6 + 12.0 GiB asked fit in 139.8 GiB"},
+		{"would fit but for another", func(in *Input) { in.Messages = []oom.Message{beside} }, Own, No, "23.5 + 40.0 GiB asked fit"},
+		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Own, No, "60.0 GiB was free"},
+		{"one absurd allocation", func(in *Input) { in.Messages = []oom.Message{jax(500)} }, Own, Yes, "asked 500.0 GiB at once"},
+		{"an old PyTorch", func(in *Input) {
+			m := torch(20, 1, 0, 0)
+			m.InUse, m.Allocated, m.Idle = unsaid(), gib(135), gib(1)
+			in.Messages = []oom.Message{m}
+		}, Own, Yes, "136.0 GiB in use"},
+		{"an old PyTorch with little", func(in *Input) {
+			m := torch(20, 1, 0, 0)
+			m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)
+			in.Messages = []oom.Message{m}
+		}, Own, Unknown, "does not say"},
+		{"accounted", func(in *Input) { in.account(ran(900, 130, 600*time.Second, time.Minute)) }, Own, Yes, "130.0 of 139.8 GiB in a process"},
+		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, No, "13.0 of 139.8"},
+		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
+		{"accounted, little beside what was asked", func(in *Input) {
+			in.account(ran(900, 60, 600*time.Second, time.Minute))
+			in.Messages = []oom.Message{jax(100)}
+		}, Own, Unknown, "60.0 of 139.8"},
+		{"accounted before the job", func(in *Input) { in.account(ran(900, 130, time.Hour, time.Minute)) }, Own, Unknown, "no process of your job"},
+		{"accounted on a shared card", func(in *Input) {
+			in.Shared = "shards"
+			in.account(ran(900, 130, 600*time.Second, time.Minute))
+		}, Own, Unknown, "no process of your job"},
+		{"seen", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 133, true)} }, Own, Yes, "133.0 of 139.8 GiB or more 08:51:40"},
+		{"seen with less", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 33, true)} }, Own, Unknown, "33.0 of 139.8 GiB or more"},
+		{"CUDA did not start", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.CUDA)} }, Own, No, "did not even start"},
+		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, Own, No, "host memory"},
+	})
+}
+
+func TestProcessesAndOverhead(t *testing.T) {
+	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true), seen(600, 900, 1, true)}
+	judged(t, []row{
+		{"nobody looked", nil, Processes, Unknown, "nobody looked"},
+		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at once 08:51:40"},
+		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
+		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
+		{"accounted at once", func(in *Input) {
+			in.account(ran(900, 20, 600*time.Second, 300*time.Second), ran(901, 20, 500*time.Second, 300*time.Second))
+		}, Processes, Yes, "2 of your job"},
+		{"accounted in turn", func(in *Input) {
+			in.account(ran(900, 20, 600*time.Second, 50*time.Second), ran(901, 20, 500*time.Second, 300*time.Second))
+		}, Processes, No, "one at a time"},
+		{"PyTorch names one of the job's", func(in *Input) {
+			m := beside
+			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
+			in.Seen, in.Messages = three, []oom.Message{m}
+		}, Processes, Yes, "100.4 GiB of it when it failed"},
+		{"two ranks that name each other", func(in *Input) {
+			a, b := torch(40, 15.8, 23.5, 0.4), torch(40, 15.8, 100.5, 0.4)
+			a.PID, a.Others = 900, []oom.Process{{PID: 901, Memory: gib(100.4)}}
+			b.PID, b.Others = 901, []oom.Process{{PID: 900, Memory: gib(23.4)}}
+			in.Messages = []oom.Message{a, b}
+		}, Processes, Yes, "100.4 GiB"},
+		{"an unknown one", func(in *Input) {
+			m := beside
+			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
+			in.Messages = []oom.Message{m}
+		}, Processes, Unknown, "it may be your job's own"},
+		{"somebody else", func(in *Input) {
+			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
+			in.Messages = []oom.Message{beside}
+		}, Processes, No, "not your job's"},
+		{"one process", func(in *Input) { in.Messages = []oom.Message{itself} }, Overhead, No, "615 MiB, and 530 MiB a process"},
+		{"unknown how many", nil, Overhead, Unknown, "how many is not known"},
+		{"eight contexts in the way", func(in *Input) {
+			for pid := range 8 {
+				in.Seen = append(in.Seen, seen(500, 900+pid, 17, true))
+			}
+			m := torch(3, 0.5, 18, 0)
+			m.Others = []oom.Process{{PID: 901, Memory: gib(121)}}
+			in.Messages = []oom.Message{m}
+		}, Overhead, Yes, "8 processes of your job: about 4.1 GiB"},
+	})
+}
+
+func TestLimitsAndShare(t *testing.T) {
+	kill := func(cgroup string) func(*Input) {
+		return func(in *Input) { in.Kernel.Kills = []gpu.HostKill{{PID: 900, Cgroup: cgroup}} }
+	}
+	capped := torch(10, 100, 39, 0.1)
+	capped.Limit = gib(40)
+	judged(t, []row{
+		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
+		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "ulimit -v is not known"},
+		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), Limits, Yes, "ended your process 900"},
+		{"killed in this job, v1", kill("/slurm/uid_1001/job_42/step_batch"), Limits, Yes, "host memory"},
+		{"killed in another job", kill("/system.slice/slurmstepd.scope/job_77/step_0"), Limits, No, "nothing killed"},
+		{"killed in a job of that name", kill("/user.slice/user-5.slice/job_42"), Limits, No, "nothing killed"},
+		{"Slurm says so", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, Limits, Yes, "not the GPU's"},
+		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "Slurm's job state"},
+		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "signal 9"},
+		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
+		{"ulimit -v, no start", func(in *Input) {
+			in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Init, oom.PyTorch)}
+		}, Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"ulimit -v set by the script", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)} }, Limits, Yes, "139.8 GiB of GPU memory free"},
+		{"no start on a card that was not clean", func(in *Input) {
+			in.dirtyStart(there(code.Dirty, 100, 5150, nil))
+			in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)}
+		}, Limits, Unknown, "why is not known"},
+		{"no start on a card that its own filled", func(in *Input) {
+			in.Seen, in.Messages = []Sighting{seen(500, 900, 139, true)}, []oom.Message{says(oom.Init, oom.PyTorch)}
+		}, Limits, Unknown, "why is not known"},
+		{"no start, own peak full", func(in *Input) {
+			in.account(ran(900, 139, 600*time.Second, time.Minute))
+			in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)}
+		}, Limits, Unknown, "why is not known"},
+		{"ulimit -v and a message", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Yes, "4.0 GiB"},
+		{"ulimit -v, but the card was full", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{itself} }, Limits, No, "GPU's memory ran out"},
+		{"its own cap", func(in *Input) { in.Messages = []oom.Message{capped} }, Limits, Yes, "PyTorch may use 40.0 GiB at most"},
+		{"JAX's share", func(in *Input) {
+			m := jax(20)
+			m.Limit, m.InUse = gib(104.8), gib(100)
+			in.Messages = []oom.Message{m}
+		}, Limits, Yes, "JAX may use 104.8 GiB at most"},
+		{"alone", nil, Share, No, "the whole GPU"},
+		{"MIG", func(in *Input) {
+			in.Cards[0].Device.Parent = "GPU-p"
+			in.End.Snapshot.Readings[0].Memory = gpu.Memory{Total: gib(17.6), Reserved: gib(0.1)}
+		}, Share, Yes, "MIG) with 17.5 GiB"},
+		{"shards", func(in *Input) { in.Shared = "it is given out in shards" }, Share, Yes, "in shards"},
+		{"MPS", func(in *Input) { in.Job.MPSPercent = "50" }, Share, Yes, "MPS"},
+		{"unknown", func(in *Input) { in.SharedUnknown = "gres.conf not read" }, Share, Unknown, "gres.conf"},
+	})
+}
+
+// Who asks, and what he is told first.
+func TestAsked(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(*Input)
+		reason   Reason
+		headline string
+		try      string // the first
+	}{
+		{"ended well", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true} }, "", "", ""},
+		{"ended well, full card", func(in *Input) {
+			in.Job.Exit = slurm.ExitStatus{Known: true}
+			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
+			in.Job.MPSPercent = "50"
+		}, "", "", ""},
+		{"nobody knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
+		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no sign that GPU memory was the reason", ""},
+		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
+			"A step of your job was ended by signal 9; no sign that GPU memory was the reason", ""},
+		{"failed on a card that was not clean", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, ByFailure,
+			"Your job failed (exit code 1). If it lacked GPU memory: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
+		{"ended well on a card that was not clean", func(in *Input) {
+			in.Job.Exit = slurm.ExitStatus{Known: true}
+			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
+		}, ByCause, "Seen while your job ran: another process held memory of your GPU", "another node: sbatch --exclude=n1"},
+		{"a message in a job that ended well", func(in *Input) {
+			in.Job.Exit, in.Messages = slurm.ExitStatus{Known: true}, []oom.Message{itself}
+		}, ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
+		{"another process's and the pool's", func(in *Input) {
+			in.dirtyStart(there(code.Dirty, 10, 5150, nil))
+			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}
+		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
+		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "a smaller batch, or a larger GPU"},
+		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
+			"Why out of memory: nothing on n1 explains it: it was your job itself", "a smaller batch, or a larger GPU"},
+		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
+			"Why out of memory: nothing was found on n1 that explains it", "a smaller batch, or a larger GPU"},
+		{"CuPy's pool", func(in *Input) {
+			m := pooled
+			m.Framework = oom.CuPy
+			in.Messages = []oom.Message{m}
+		}, ByMessage, "Why out of memory: your framework's pool was in pieces", "cupy.get_default_memory_pool().free_all_blocks()"},
+		{"several JAX processes", func(in *Input) {
+			in.Messages, in.Seen = []oom.Message{jax(20)}, []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
+		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, ByMessage,
+			"Why out of memory: a limit of your job, not the GPU", "more host memory: sbatch --mem, or fewer data workers"},
+		{"a kernel's shared memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Shared, oom.Triton)} }, ByShared,
+			"Not GPU memory: a kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := well(1)
+			tt.change(&in)
+			d := Why(in)
+			first := strings.Join(d.Try[:min(1, len(d.Try))], "")
+			if d.Reason != tt.reason || d.Headline != tt.headline || first != tt.try {
+				t.Errorf("reason %q, headline %q, try %q\nwant %q, %q, %q\n%+v", d.Reason, d.Headline, first, tt.reason, tt.headline, tt.try, d.Causes)
+			}
+			whole(t, d)
+		})
+	}
+}
+
+// With several cards each answer names its own, and none where that is not certain.
+func TestCards(t *testing.T) {
+	one, zero := 1, 0
+	second := itself
+	second.GPU = &one
+	in := well(2)
+	in.Messages = []oom.Message{second}
+	in.dirtyStart(there(code.Dirty, 100.5, 5150, nil)) // on the other card
+	d := Why(in)
+	if c := d.Cause(Own); c.Answer != Yes || c.Index == nil || *c.Index != 1 {
+		t.Errorf("own: %+v", c)
+	}
+	first := beside
+	first.GPU = &zero
+	if in.Messages = []oom.Message{first}; Why(in).Cause(Own).Index != nil {
+		t.Errorf("every process that sees one card alone calls it 0: %+v", Why(in).Cause(Own))
+	}
+	first.PID = 900
+	in.Messages, in.Seen = []oom.Message{first}, []Sighting{seen(500, 900, 20, true)}
+	if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
+		t.Errorf("a sighting says which card: %+v", c)
+	}
+}
+
+// Nothing known at all is no diagnosis, and no crash.
+func TestNothingKnown(t *testing.T) {
+	d := Why(Input{})
+	whole(t, d)
+	for _, c := range d.Causes {
+		if c.Answer == Yes || c.Answer == No && c.Name != Processes && c.Name != Overhead {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Peaks are the job's own alone, largest first, and few.
+func TestPeaks(t *testing.T) {
+	in := well(1)
+	in.Seen = []Sighting{seen(500, 999, 1, true)}
+	in.account(ran(1, 1, 60*time.Second, 0), ran(2, 9, 60*time.Second, 0), ran(3, 3, 60*time.Second, 0), ran(4, 4, 60*time.Second, 0),
+		ran(5, 5, 60*time.Second, 0), ran(6, 99, time.Hour, 0), gpu.Accounted{PID: 999, Peak: gib(7)})
+	var pids []int
+	for _, p := range Why(in).Peaks {
+		pids = append(pids, p.PID)
+	}
+	if !slices.Equal(pids, []int{2, 999, 5, 4}) {
+		t.Errorf("peaks of %v", pids)
+	}
+	in.Seen = append(in.Seen, seen(500, 5150, 1, false))
+	if got := Why(in).Peaks; len(got) != 1 || got[0].PID != 999 {
+		t.Errorf("with another job on the card only a sighting proves: %+v", got)
+	}
+}
