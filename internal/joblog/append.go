@@ -66,6 +66,15 @@ func Reason(err error) string {
 	return other
 }
 
+// IsReason reports whether a text is one that Reason can return for an error.
+func IsReason(text string) bool {
+	switch text {
+	case missing, notRegular, notOwner, links, changed, readonly, full, permission, other:
+		return true
+	}
+	return false
+}
+
 // Append adds text to the target, which must be an existing regular file of uid's with one name. The process
 // must have become that user (asuser.Become). An error is a *Refused; after "full" a part may be written.
 func Append(t Target, uid uint32, text []byte) error {

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"slices"
 	"time"
 
 	"bookend/internal/asuser"
@@ -47,6 +48,10 @@ func (h *hook) append(run ledger.Run) {
 		h.jobLog = "no file"
 		return
 	}
+	if h.outputHangs {
+		h.notAppended("the file system of the job's output does not answer")
+		return
+	}
 	text := "\n" + quote(joined(h.text))
 	if alone && run.Start != nil {
 		text = "\n" + quote(run.Start.Report) + quote(joined(h.text)) // no task hook was there to print it
@@ -55,13 +60,44 @@ func (h *hook) append(run ledger.Run) {
 	reply, err := ask[appendReply](opAppend, req, h.left(time.Duration(h.times.Append), time.Duration(h.times.Outputs)))
 	switch {
 	case err != nil:
-		h.jobLog = "failed"
-		h.add(finding.Finding{Code: code.LogFailed, Observed: err.Error(), Expected: "the job's log takes the end report"})
+		h.notAppended(err.Error())
 	case reply.Refused != "":
 		h.jobLog = reply.Refused
 	default:
 		h.jobLog = "appended"
 	}
+}
+
+func (h *hook) notAppended(why string) {
+	h.jobLog = "failed"
+	h.add(finding.Finding{Code: code.LogFailed, Observed: why, Expected: "the job's log takes the end report"})
+}
+
+// targets are the files that the job's script writes to, as far as they can be told: its output, and its errors where it
+// keeps them apart.
+func (h *hook) targets() []joblog.Target {
+	var list []joblog.Target
+	add := func(t joblog.Target) {
+		if t.Path != "" && !slices.ContainsFunc(list, func(o joblog.Target) bool { return o.Path == t.Path }) {
+			list = append(list, t)
+		}
+	}
+	output, _ := h.target()
+	add(output)
+	if h.job.Stderr == "" {
+		return list
+	}
+	drop, facts := h.readDrop(), joblog.Facts{Job: h.job}
+	if drop != nil {
+		facts.Array = drop.Array
+		add(drop.Target)
+	}
+	if (drop == nil || drop.Target.Path == "") && slurm.FirstHost(h.job.NodeList) == h.job.Node {
+		if path, err := joblog.Expand(h.job.Stderr, facts); err == nil {
+			add(joblog.Target{Path: path})
+		}
+	}
+	return list
 }
 
 // target is the file that the TaskEpilog recorded: the one its stderr went to. That is the job's output, unless

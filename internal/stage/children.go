@@ -23,6 +23,7 @@ const (
 	opCleanup   = "cleanup"   // ends processes that are proven to be the ended job's
 	opDisk      = "disk"      // log file, archive of records, drop folders
 	opAppend    = "append"    // the job's log, as the user
+	opTail      = "tail"      // the end of the job's output, as the user
 	opLocate    = "locate"    // where a task's output goes, as the user
 	opOpen      = "open"      // which of the job's processes have a GPU open, as the user
 )
@@ -41,6 +42,7 @@ func childMain(env Env, op string) int {
 		opCleanup:   serveCleanup,
 		opDisk:      serveDisk,
 		opAppend:    serveAppend,
+		opTail:      serveTail,
 		opLocate:    serveLocate,
 		opOpen:      serveOpen,
 	}[op]

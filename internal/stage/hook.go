@@ -53,6 +53,8 @@ type hook struct {
 	text    []report.Safe
 	jobLog  string // what became of the end report, for the log
 
+	outputHangs bool // the job's output lies on a file system that did not answer
+
 	unfinished atomic.Pointer[func(ledger.End)] // puts an end on record that the steps could not; nil once they did
 }
 

@@ -50,7 +50,7 @@ func taskProlog(t *task) {
 	}
 	script := t.inScript()
 	if script {
-		t.leave(joblog.Drop{Array: t.Array, HetID: t.HetID})
+		t.leave(t.drop())
 	}
 	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.owner())
 	if err != nil {
@@ -110,13 +110,18 @@ var serveLocate = served(func(r locateRequest) (joblog.Target, error) { return j
 // recordOutput leaves where the job's output goes: to the file of the TaskEpilog's own stderr. A TaskProlog
 // cannot know: its stdout is a pipe to slurmstepd, and the task's own descriptors are closed to the user.
 func (t *task) recordOutput() {
-	drop := joblog.Drop{Array: t.Array, HetID: t.HetID}
+	drop := t.drop()
 	const stderr = 2
 	target, err := ask[joblog.Target](opLocate, locateRequest{t.cfg.Paths.Proc, t.env.PID, stderr}, t.left(taskStep, 0))
 	if err == nil {
 		drop.Target = target
 	}
 	t.leave(drop)
+}
+
+// drop is what a task hook knows at either end of the script.
+func (t *task) drop() joblog.Drop {
+	return joblog.Drop{Array: t.Array, HetID: t.HetID, AddressSpace: t.addressSpace()}
 }
 
 // leave puts a record for the epilog into the folder that the prolog made.
