@@ -57,15 +57,13 @@ func (l *lane) costRounds() (record.Pair, error) {
 	return p, err
 }
 
-// bareProbe is the bare program. A rehearsal's finds the fake driver by the loader's path.
+// bareProbe is the bare program, taking so many bytes of each card.
 func (l *lane) bareProbe(bytes uint64) timed {
-	t := timed{Timing: timing("bareprobe", "bare C"), argv: []string{l.site.Program("bareprobe"), fmt.Sprint(bytes)}}
-	path := l.env
+	argv := []string{l.site.Program("bareprobe"), fmt.Sprint(bytes / mib)}
 	if w := l.site.World(l.node); w != nil {
-		path = []string{"LD_LIBRARY_PATH=" + w.Dir()}
+		argv = append(argv, w.CUDA())
 	}
-	t.env = func(int) []string { return path }
-	return t
+	return timed{Timing: timing("bareprobe", "bare C"), argv: argv, env: func(int) []string { return l.env }}
 }
 
 // inTurn runs both once a round; who comes first changes with each.

@@ -3,7 +3,9 @@
 # GPUs for itself, and Slurm 22.05 or later: where none is installed, the one that test/gpu/carry.sh packed is
 # unpacked into /usr and /opt/bookend-lane (for machines that are thrown away afterwards).
 # usage: run.sh --check               is there a GPU?
-#        run.sh [FOLDER [FLAG...]]    records go to FOLDER (default build/gpu-records); flags as gpu-lane has them
+#        run.sh [FOLDER [FLAG...]]    records go to FOLDER (default build/gpu-records); flags as gpu-lane has them:
+#                                    --only base (who left what), --only why,probe (out of memory, test allocations),
+#                                    each some eight minutes; together they do not fit into one run
 # Exit codes: 0 all right, 1 something was wrong or could not be run, 3 no GPU on this machine, 4 this machine
 # cannot run the lane, 64 usage.
 set -euo pipefail
