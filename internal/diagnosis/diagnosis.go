@@ -98,8 +98,9 @@ func (d Diagnosis) Cause(n Name) Cause {
 
 // Input is everything a diagnosis is made from. What is not known is empty, with its reason where there is a field for it.
 type Input struct {
-	Job   slurm.Job
-	Cards []finding.Card
+	Wanted bool // somebody wants to know in any case
+	Job    slurm.Job
+	Cards  []finding.Card
 	// Start and End are the job's two ends, nil where there was no look.
 	Start, End    *finding.Side
 	StartFindings []finding.Finding

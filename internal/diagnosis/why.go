@@ -198,5 +198,8 @@ func (j judge) asked(d Diagnosis) (Reason, string) {
 			return ByCause, n.Title()
 		}
 	}
+	if j.Wanted {
+		return ByCause, "always told here"
+	}
 	return "", ""
 }

@@ -31,13 +31,15 @@ func epilog(h *hook) {
 		put := func(e ledger.End) { _ = store.Close(run, e) }
 		h.unfinished.Store(&put)
 	}
-	heard := h.listen(h.mark(run))
+	heard, listened := h.listen(h.mark(run)), h.startTail()
 	h.survey(func() { h.before = h.startOf(run) })
 	heard()
 	h.compareAtEnd(run)
 	h.judgeHealth(run)
 	h.probe(run)
 	h.decide()
+	said, unsaid := listened()
+	h.messages, h.why = said, h.diagnose(run, said, unsaid)
 	h.text = report.End(h.report())
 	if h.store != nil {
 		if drop := h.readDrop(); drop != nil {

@@ -52,7 +52,7 @@ func (h *hook) neighbourListed() bool {
 func (h *hook) end() ledger.End {
 	e := ledger.End{
 		At: h.now.Snapshot.At, Wall: h.env.Clock.Wall(), Snapshot: h.now.Snapshot, Curves: h.now.Curves,
-		Scan: h.now.Scan, Neighbours: h.now.Neighbours, Health: h.health, Kernel: h.kernel, Diagnosis: h.why,
+		Scan: h.now.Scan, Neighbours: h.now.Neighbours, Health: h.health, Kernel: h.kernel, Messages: h.messages, Diagnosis: h.why,
 		Probes: h.probes, Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
 	}
 	if e.At == 0 {
@@ -67,7 +67,7 @@ func (h *hook) end() ledger.End {
 func (h *hook) report() report.Scene {
 	return report.Scene{
 		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Probes: h.probes, Findings: h.found, Verdict: h.verdict,
-		Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
+		Why: h.why, Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
 	}
 }
 
