@@ -52,17 +52,19 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 	if err != nil {
 		return err
 	}
-	fault, cards, err := p.openCards(asked)
+	lib, fault, err := openLibrary(req.Options.NVMLLibrary)
 	if err != nil {
 		return err
 	}
-	if len(cards) > 0 {
-		if err := p.testAll(cards, starting); err != nil {
+	if fault != nil {
+		if err := p.tellAll(asked, fault.Detail); err != nil {
 			return err
 		}
-	}
-	if fault != nil {
 		return finish(out, *fault)
+	}
+	p.lib = lib
+	if err := p.testAll(asked, <-starting); err != nil {
+		return err
 	}
 	return finish(out)
 }
@@ -181,45 +183,17 @@ func freeLimit() {
 	}
 }
 
-// openCards opens the devices through NVML, which tells what CUDA does not: free memory without a context, and who is
-// there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
-func (p *prober) openCards(asked []gpu.Device) (*gpu.Fault, []device, error) {
-	lib, fault, err := openLibrary(p.req.Options.NVMLLibrary)
-	if err != nil {
-		return nil, nil, err
-	}
-	if fault != nil {
-		return fault, nil, p.tellAll(asked, fault.Detail)
-	}
-	p.lib = lib
-	all, err := inParallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
-	if err != nil {
-		return nil, nil, err
-	}
-	var cards []device
-	for i, o := range all {
-		why := ""
-		if o.fault != nil {
-			why = o.fault.Detail
-		} else if why = p.untestable(o.devices[0]); why == "" {
-			cards = append(cards, o.devices[0])
-			continue
-		}
-		p.partial = true
-		if err := p.tell(skipped(asked[i].ID, why)); err != nil {
-			return nil, nil, err
-		}
-	}
-	return nil, cards, nil
-}
-
-// testAll waits for CUDA and tests the cards in the order of their ids, which all who lock several share.
-func (p *prober) testAll(cards []device, starting <-chan cudaStart) error {
-	started := <-starting
+// testAll tests the cards, in the order of their ids, which all who lock several share. They are opened after CUDA has
+// started, which attaches them: both at once wait for each other.
+func (p *prober) testAll(asked []gpu.Device, started cudaStart) error {
 	if started.defect != nil {
 		return started.defect
 	}
 	p.init = started.took
+	cards, err := p.openCards(asked)
+	if err != nil {
+		return err
+	}
 	for _, d := range cards {
 		result := skipped(d.ID, "")
 		if started.failed != nil {
@@ -233,6 +207,30 @@ func (p *prober) testAll(cards []device, starting <-chan cudaStart) error {
 		}
 	}
 	return nil
+}
+
+// openCards opens the devices through NVML, which tells what CUDA does not: free memory without a context, and who is
+// there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
+func (p *prober) openCards(asked []gpu.Device) ([]device, error) {
+	all, err := inParallel(len(asked), func(i int) opened { return p.lib.openAsked(asked[i]) })
+	if err != nil {
+		return nil, err
+	}
+	var cards []device
+	for i, o := range all {
+		why := ""
+		if o.fault != nil {
+			why = o.fault.Detail
+		} else if why = p.untestable(o.devices[0]); why == "" {
+			cards = append(cards, o.devices[0])
+			continue
+		}
+		p.partial = true
+		if err := p.tell(skipped(asked[i].ID, why)); err != nil {
+			return nil, err
+		}
+	}
+	return cards, nil
 }
 
 // unseen is a device that CUDA did not show. Whether that is its own fault is known only of the first.

@@ -16,6 +16,9 @@ const mostAttempts = 32
 // leastGap: a healthy card's gap was measured as at most 3 MiB, in steps of 2 MiB.
 const leastGap = 2 * searchStep
 
+// exactness is the part of a gap, one in so many, down to which the largest block is looked for.
+const exactness = 16
+
 // outOfTime ends a search without an answer.
 const outOfTime = "no time left for the test"
 
@@ -42,17 +45,19 @@ type block struct {
 }
 
 // largest looks for the largest block. It never asks for more than free: the driver would take memory from others to
-// give it. All but one step comes first, and is as much as a healthy card gives; then eight times as much less each
-// time, as a refusal takes 3 to 10 ms and giving back a large block 50; then halves of what is between.
-func largest(m memory, free, step uint64) block {
+// give it. All but one step comes first, and is as much as a healthy card gives; then all but two, which is what there
+// is right after another client of the driver's has gone, when an attempt may take 350 ms (measured); then four times as
+// much less each time; then halves of what is between, until more would make no difference to a gap.
+func largest(m memory, free, step, gap uint64) block {
 	var b block
 	units := free / step
 	low, high := uint64(0), units+1 // low was given, high cannot be
-	for less := uint64(1); high-low > 1; {
+	exact := max(1, gap/exactness/step)
+	for less := uint64(1); high-low > exact || low == 0 && high > 1; {
 		next := (low + high) / 2
 		if low == 0 && less < units {
 			next = max(next, units-less)
-			less *= 8
+			less *= min(2*less, 4) // 1, 2, 8, 32
 		}
 		if !m.more() || b.attempts == mostAttempts {
 			b.cut = true
@@ -67,7 +72,7 @@ func largest(m memory, free, step uint64) block {
 		default:
 			b.failed, b.broken = failed, true
 		}
-		if b.broken || b.attempts == 1 && low > 0 {
+		if b.broken || low > 0 && free-low*step < gap {
 			break
 		}
 	}
@@ -85,7 +90,7 @@ func examine(m memory, step, gap uint64, p *gpu.Probe) {
 			skip(p, no)
 			return
 		}
-		b := largest(m, free, step)
+		b := largest(m, free, step, gap)
 		p.Attempts += b.attempts
 		p.Free, p.Largest = gpu.Bytes(free), gpu.Bytes(b.bytes)
 		switch {
