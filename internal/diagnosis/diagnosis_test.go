@@ -228,6 +228,10 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"after the job, and when it failed", func(in *Input) {
 			in.Findings, in.Messages = []finding.Finding{there(code.Residue, 100.5, 0, nil)}, []oom.Message{beside}
 		}, Unlisted, Yes, "100.5 GiB at the end"},
+		{"left by the job itself", func(in *Input) {
+			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
+			in.Messages = []oom.Message{beside}
+		}, Unlisted, Yes, "left by your job"},
 		{"balance unknown", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))} }, Unlisted, No, "none"},
 	})
 }
@@ -247,9 +251,9 @@ func TestPiecesAndPool(t *testing.T) {
 		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Pieces, Unknown, "60.0 GiB was free, yet 40.0 GiB could not be had"},
 		{"not tested", func(in *Input) { in.Probes = nil }, Pieces, Unknown, "not tested"},
 		{"skipped", func(in *Input) {
-			in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeSkipped, Why: "somebody uses it"}
-		}, Pieces, Unknown, "not tested: somebody uses it"},
-		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "failed: busy"},
+			in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeSkipped, Why: "process 5150 uses it"}
+		}, Pieces, Unknown, "not tested"},
+		{"blocked", func(in *Input) { in.Probes[0] = gpu.Probe{Device: gpu0, Result: gpu.ProbeBlocked, Why: "busy"} }, Pieces, Unknown, "a test allocation failed"},
 		{"no message", nil, Pool, Unknown, "no message"},
 		{"output not searched", func(in *Input) { in.MessagesUnknown = "no output file" }, Pool, Unknown, "no output file"},
 		{"little idle", func(in *Input) { in.Messages = []oom.Message{itself} }, Pool, No, "409 MiB unused, 20.0 GiB asked"},
@@ -467,6 +471,12 @@ func TestAsked(t *testing.T) {
 		{"several JAX processes", func(in *Input) {
 			in.Messages, in.Seen = []oom.Message{jax(20)}, []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
 		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		{"a lost card", func(in *Input) { in.Findings = []finding.Finding{there(code.Lost, 0, 0, nil)} }, ByFailure,
+			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
+		{"its own without a process", func(in *Input) {
+			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
+			in.Messages = []oom.Message{beside}
+		}, ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
 		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a kernel's shared memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Shared, oom.Triton)} }, ByShared,

@@ -261,10 +261,25 @@ func (j judge) unlisted(leftover Cause) Cause {
 		return j.absent(c, "none")
 	}
 	c = j.weigh(c, stocks)
-	if c.Answer == Yes && leftover.Answer == Yes && allLeftover(stocks) {
+	switch {
+	case c.Answer == Yes && leftover.Answer == Yes && allLeftover(stocks):
 		c.Evidence, c.With = "the same: no process is listed for it", Leftover
+	case c.Answer == Yes && j.ownLeft(stocks):
+		c.Evidence += ", left by your job"
 	}
 	return c
+}
+
+// ownLeft reports memory that came while the job ran and that nobody but the job can have left.
+func (j judge) ownLeft(stocks []stock) bool {
+	for _, s := range stocks {
+		for _, h := range s.found {
+			if h.start || h.Owner == nil || h.Owner.Job != j.Job.ID || j.Job.ID == 0 {
+				return false
+			}
+		}
+	}
+	return len(stocks) > 0
 }
 
 // listed reports that every message whose rest mattered lists processes that account for it.

@@ -34,9 +34,9 @@ func (j judge) pieces() Cause {
 			return c
 		}
 	}
-	if why := j.untested(); why != "" || enough {
-		if c.Answer = Unknown; c.Evidence == "" {
-			c.Evidence = why
+	if text, why := j.untested(); text != "" || enough {
+		if c.Answer, c.Detail = Unknown, why; c.Evidence == "" {
+			c.Evidence = text
 		}
 		return c
 	}
@@ -70,28 +70,29 @@ func (j judge) fitsBlock(p gpu.Probe) bool {
 	return len(all) > 0
 }
 
-// untested says why the test allocations tell nothing; empty where every card's told.
-func (j judge) untested() string {
-	told, why := map[gpu.ID]bool{}, "not tested"
+// untested says that the test allocations do not tell, and for an admin why not; empty where every card's told.
+func (j judge) untested() (text, why string) {
+	told := map[gpu.ID]bool{}
+	text = "not tested"
 	for _, p := range j.Probes {
 		switch {
 		case (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) && p.Free.Known() && p.Largest.Known():
 			told[p.Device] = true
 		case p.Result == gpu.ProbeSkipped:
-			why = "not tested: " + p.Why
+			why = p.Why
 		default:
-			why = "the test allocation failed: " + p.Why
+			text, why = "a test allocation failed", p.Why
 		}
 	}
 	for _, c := range j.Cards {
 		if !told[c.Device.ID] {
-			return why
+			return text, why
 		}
 	}
 	if len(told) == 0 {
-		return why
+		return text, why
 	}
-	return ""
+	return "", ""
 }
 
 // faults are the findings of a card or driver that failed, with what to call them. An Xid that speaks of the program is

@@ -43,7 +43,9 @@ func (j judge) headline(d Diagnosis) string {
 			lead = "Why CUDA did not start: "
 		}
 	case ByFailure:
-		lead = upper(d.Asked) + ". If it lacked GPU memory: "
+		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; d.leads(Fault) {
+			lead = upper(d.Asked) + ". Found: "
+		}
 	case ByCause:
 		lead = "Seen while your job ran: "
 	}
@@ -72,6 +74,12 @@ func leading(d Diagnosis) []string {
 		out = append(out, sentences[n])
 	}
 	return out
+}
+
+// leads reports whether a cause is the first of the headline.
+func (d Diagnosis) leads(n Name) bool {
+	yes := leading(d)
+	return len(yes) > 0 && yes[0] == sentences[n]
 }
 
 // nodeIsWell: everything that the node could be blamed for is answered no.
@@ -108,11 +116,19 @@ func (j judge) try(d Diagnosis) []string {
 	return out
 }
 
+// TellAdmin begins the remedy that is not the owner's own.
+const TellAdmin = "tell your admin"
+
 // remedies are what to try against one cause, each short enough for a line.
 func (j judge) remedies(n Name) []string {
-	elsewhere := []string{"another node: sbatch --exclude=" + j.Job.Node, fmt.Sprintf("tell your admin: bookend show %d on %s", j.Job.ID, j.Job.Node)}
+	elsewhere := []string{"another node: sbatch --exclude=" + j.Job.Node, fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
 	switch n {
-	case Others, Leftover, Unlisted, Pieces, Fault:
+	case Unlisted:
+		if j.ownLeft(j.stocks(isUnlisted)) {
+			return []string{"end what your job starts in the background, and what it exports"}
+		}
+		return elsewhere
+	case Others, Leftover, Pieces, Fault:
 		return elsewhere
 	case Pool:
 		return j.poolRemedies()

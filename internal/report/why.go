@@ -17,7 +17,7 @@ func (s Scene) withWhy(body, closing []Safe) []Safe {
 		return append(body, closing...)
 	}
 	var table []Safe
-	for _, rows := range s.tables() {
+	for _, rows := range s.tables(len(closing) > 0) {
 		table = rows
 		if len(body)+len(table)+len(closing) <= MaxLines {
 			break
@@ -34,9 +34,9 @@ func (s Scene) withWhy(body, closing []Safe) []Safe {
 }
 
 // tables are the ways to tell it, the fullest first. A job that failed with nothing that speaks of memory gets no row for
-// each cause.
-func (s Scene) tables() [][]Safe {
-	head, tail := wrap(prefix, string(Clean(s.Why.Headline, 3*Width))), s.trying()
+// each cause. Where a closing follows, that tells where an admin finds more.
+func (s Scene) tables(closed bool) [][]Safe {
+	head, tail := wrap(prefix, string(Clean(s.Why.Headline, 3*Width))), s.trying(closed)
 	table := func(rows ...[]Safe) []Safe {
 		out := head
 		for _, r := range append(rows, tail) {
@@ -120,7 +120,7 @@ func row(a diagnosis.Answer, text string) []Safe {
 }
 
 // trying says how much processes had, where that was measured, and what to try.
-func (s Scene) trying() []Safe {
+func (s Scene) trying(closed bool) []Safe {
 	var text []string
 	if len(s.Why.Peaks) > 0 {
 		peaks := make([]string, len(s.Why.Peaks))
@@ -130,6 +130,9 @@ func (s Scene) trying() []Safe {
 		text = append(text, "  Peak: "+strings.Join(peaks, ", "))
 	}
 	for _, t := range s.Why.Try {
+		if closed && strings.HasPrefix(t, diagnosis.TellAdmin) {
+			continue
+		}
 		text = append(text, "  Try: "+string(Clean(t, 2*Width)))
 	}
 	return s.lines(text)

@@ -226,3 +226,61 @@ func text(lines []Safe) string {
 	}
 	return b.String()
 }
+
+// Whatever is found beside it, a report stays on one screen, and what is cut is never a yes nor what to try.
+func TestWhyAndFindings(t *testing.T) {
+	in := story(torch(20, 0.8, 138.9, 137.8, 0.5))
+	why := diagnosis.Why(in)
+	for n := range 12 {
+		var many []finding.Finding
+		for range n {
+			many = append(many, found(code.Orphan, holder(1001), &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByCgroup}))
+		}
+		s := scene(1, settle.Flat, many...)
+		s.Why = &why
+		got := End(s)
+		all := text(got)
+		for _, want := range []string{"\nbookend: Why out of memory: ", "\nbookend:   YES          your own use: ", "Try:    a smaller batch", "Try:    the model spread"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("%d findings: no %q in%s", n, want, all)
+			}
+		}
+		if len(got) > MaxLines || n > 0 && !strings.Contains(string(got[0]), "was not clean") || s.Clean() {
+			t.Errorf("%d findings, %d lines:%s", n, len(got), all)
+		}
+		for _, l := range got {
+			if len(l) > Width || !strings.HasPrefix(string(l), "bookend: ") {
+				t.Errorf("bad line %q", l)
+			}
+		}
+	}
+}
+
+// A start has no answer to it, and a job that nobody asks about reads nothing of it.
+func TestNobodyAsks(t *testing.T) {
+	in := story()
+	in.Job.Exit.Raw = 0
+	why := diagnosis.Why(in)
+	s := scene(1, settle.Clean)
+	if s.Why = &why; !s.Clean() || len(End(s)) != 1 {
+		t.Errorf("%v", End(s))
+	}
+}
+
+// Reasons from outside stay on their line, and of several cards each row names its own.
+func TestWhyIsClean(t *testing.T) {
+	s := scene(2, settle.Clean)
+	index := 1
+	s.Why = &diagnosis.Diagnosis{Reason: diagnosis.ByMessage, Headline: "Why\nexport PATH=/x", Try: []string{"\x1b[2J"}, Causes: []diagnosis.Cause{
+		{Name: diagnosis.Own, Answer: diagnosis.Yes, Evidence: "a\nb " + strings.Repeat("w", 500), Index: &index},
+	}}
+	got := End(s)
+	for _, l := range got {
+		if len(l) > Width || strings.ContainsAny(string(l), "\n\x1b") || !strings.HasPrefix(string(l), "bookend: ") {
+			t.Errorf("bad line %q", l)
+		}
+	}
+	if !strings.Contains(text(got), "your own use: GPU 1: ") {
+		t.Errorf("%s", text(got))
+	}
+}

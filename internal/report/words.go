@@ -29,14 +29,17 @@ type words struct {
 
 var startWords = words{
 	clean: func(s Scene) string {
-		return fmt.Sprintf("%s of %s clean: %s, nobody on %s", s.gpus(), s.Node, s.free(), s.them())
+		return s.cleanStart()
 	},
 	when: "when your job got it",
 	verb: "Found",
-	closing: func(s Scene, _ []finding.Finding) []string {
+	closing: func(s Scene, told []finding.Finding) []string {
 		means, when := "you have "+s.free(), "if that is too little"
 		if _, known := s.leastFree(); !known {
 			means, when = "how much memory is free is unknown", "if your job runs out of memory"
+		}
+		if unusable(told) {
+			means, when = "GPU programs may fail on it", "if yours does"
 		}
 		return []string{
 			"  Means: not caused by this job; " + means,
@@ -165,11 +168,14 @@ func (s Scene) startedDirty() bool {
 func state(about []finding.Finding) string {
 	proven := "could not be checked"
 	for _, f := range about {
+		words, mild := milder[f.Code]
 		switch {
-		case f.Holder != nil, f.Unknown == "" && onCard(f.Code):
+		case f.Holder != nil && !ofCondition[f.Code], f.Unknown == "" && onCard(f.Code):
 			return "was not clean"
-		case f.Unknown == "":
+		case f.Unknown == "" && !mild:
 			proven = "had a fault"
+		case f.Unknown == "" && proven != "had a fault":
+			proven = words
 		}
 	}
 	return proven
@@ -178,7 +184,7 @@ func state(about []finding.Finding) string {
 // onCard reports findings of something that is on a card, as opposed to faults of cards and drivers.
 func onCard(c code.Code) bool {
 	switch c {
-	case code.Orphan, code.Residue, code.Phantom, code.Dirty, code.Foreign, code.Stray:
+	case code.Orphan, code.Residue, code.Phantom, code.Dirty, code.Foreign, code.Stray, code.BAR1:
 		return true
 	}
 	return false
@@ -198,6 +204,8 @@ func (s Scene) seen(f finding.Finding) string {
 	switch {
 	case f.Holder == nil && f.Unknown != "":
 		return string(Clean("could not tell: "+f.Unknown, 3*Width))
+	case ofCondition[f.Code]:
+		return s.failing(f)
 	case f.Code == code.Phantom || f.Holder != nil && f.Holder.Gone:
 		return fmt.Sprintf("%s still in use though its process is gone", mib(f.Bytes))
 	case f.Holder != nil:
@@ -319,7 +327,7 @@ func (s Scene) clockTime(boot time.Duration) string {
 // who words the owner with its evidence: only a cgroup or a sighting is certain.
 func (s Scene) who(f finding.Finding) string {
 	if f.Owner == nil {
-		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone {
+		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone && !ofCondition[f.Code] {
 			return "no job that this node knows of"
 		}
 		return ""
@@ -349,7 +357,7 @@ func (s Scene) who(f finding.Finding) string {
 func blamed(s Scene, told []finding.Finding) bool {
 	for _, f := range told {
 		somebody := f.Holder != nil || len(f.Candidates) > 0
-		if somebody && f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
+		if somebody && !ofCondition[f.Code] && f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
 			return true
 		}
 	}
