@@ -40,7 +40,7 @@ func TestRehearsal(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	runs, controls, timed := map[string]int{}, map[string]int{}, 0
+	runs, controls, timed, paired := map[string]int{}, map[string]int{}, 0, 0
 	for _, f := range rehearsed(t, out) {
 		for _, r := range f.Runs {
 			if !r.AsItShould() || r.Judge() != r.Outcome {
@@ -53,7 +53,7 @@ func TestRehearsal(t *testing.T) {
 			}
 		}
 		if f.Timings != nil {
-			timed = len(f.Timings.Programs)
+			timed, paired = len(f.Timings.Programs), len(f.Timings.Pairs)
 		}
 	}
 	for _, c := range chains() {
@@ -68,8 +68,8 @@ func TestRehearsal(t *testing.T) {
 			}
 		}
 	}
-	if timed < 4 {
-		t.Errorf("%d programs were timed, want at least 4", timed)
+	if timed < 4 || paired != 1 {
+		t.Errorf("%d programs were timed, want at least 4; %d pairs, want one", timed, paired)
 	}
 	// What a rehearsal wrote must never be published.
 	if _, err := record.Load(out); err == nil {

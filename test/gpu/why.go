@@ -20,7 +20,7 @@ func whyChains() []chain {
 	return []chain{
 		why(oomSelf, deaf),
 		why(oomPool, deaf),
-		why(oomForeign, blind),
+		why(oomForeign, map[string]string{"slurm": "{shared_partitions: [main]}"}),
 		why(oomPassing, deaf),
 		why(oomInherited, blind),
 		why(oomLimit, deaf),
@@ -92,7 +92,7 @@ var oomPassing = step{
 			return err
 		}
 		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others)})
+		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted)})
 		return nil
 	},
 }
@@ -125,7 +125,7 @@ var oomLimit = step{
 		if err != nil {
 			return err
 		}
-		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Own, diagnosis.Pool)})
+		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Own, diagnosis.Pool)})
 		return nil
 	},
 }
@@ -139,7 +139,7 @@ var oomSilent = step{
 		if err != nil {
 			return err
 		}
-		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Pool)})
+		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Pool)})
 		var d *record.Diagnosis
 		if job.End != nil {
 			d = job.End.Diagnosis
