@@ -15,6 +15,8 @@ func host() []rule {
 		{"memory error", Host, Other, []string{"MemoryError"}, false, false, readMemoryError},
 		{"bad_alloc", Host, Other, []string{"instance of 'std::bad_alloc'"}, false, false, plainly},
 		{"bad_alloc", Host, Other, []string{"std::bad_alloc"}, false, false, readBadAlloc},
+		{"torch mmap", Host, PyTorch, []string{"unable to mmap ", "Cannot allocate memory"}, false, false, readHost},
+		{"segment", Host, Other, []string{"failed to map segment from shared object"}, false, false, afterError}, // what a small ulimit -v does to a large library
 		{"errno", Host, Other, []string{"[Errno 12] Cannot allocate memory"}, false, false, plainly},
 		{"errno", Host, Other, []string{"fork: Cannot allocate memory"}, false, false, plainly},
 	}
@@ -24,7 +26,7 @@ func host() []rule {
 func readSlurm(_ *Message, c context) bool { return c.before == "" }
 
 func readHost(m *Message, c context) bool {
-	m.Asked = after(c.text, "tried to allocate ", "Unable to allocate ")
+	m.Asked = after(c.text, "tried to allocate ", "Unable to allocate ", "unable to mmap ")
 	return m.Asked.Known() && !strings.HasPrefix(c.before, "#")
 }
 

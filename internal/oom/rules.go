@@ -44,6 +44,7 @@ func rules() []rule {
 		{"torch", Device, PyTorch, []string{"HIP out of memory."}, true, false, readTorch},
 		{"torch init", Init, PyTorch, []string{"Unexpected error from cudaGetDeviceCount()"}, true, false, readCount},
 		{"torch init", Init, PyTorch, []string{"CUDA driver initialization failed"}, false, false, plainly},
+		{"torch init", Fault, PyTorch, []string{"CUDA unknown error - this may be due to"}, false, false, plainly},
 		{"no driver", Fault, PyTorch, []string{"Found no NVIDIA driver on your system"}, false, false, plainly},
 		{"no GPU", Fault, PyTorch, []string{"No CUDA GPUs are available"}, false, false, plainly},
 		{"vllm startup", Device, VLLM, []string{"Free memory on device", " on startup is less than desired GPU memory utilization"}, true, false, readVLLM},

@@ -18,6 +18,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
+	"bookend/internal/state"
 )
 
 // ranOut is what a job prints that runs out of memory, and Bookend's own words about another.
@@ -240,6 +241,24 @@ func TestMessagesOnHungFileSystem(t *testing.T) {
 	later := newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101")
 	n.clean(prolog, later)
 	n.clean(epilog, later)
+}
+
+// Both task hooks leave what Slurm tells them of the job's limit of address space; the later one adds where its output goes.
+func TestAddressSpaceRecorded(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	for _, h := range []hook{taskProlog, taskEpilog} {
+		for carried, want := range map[string]uint64{"U4294967296": 4 << 30, "18446744073709551615": joblog.Unlimited, "much": 0} {
+			if o := n.task(h, newJob().with("SLURM_RLIMIT_AS", carried)); o.exit != 0 {
+				t.Errorf("%v", o)
+			}
+			raw, err := os.ReadFile(filepath.Join(n.conf.run, "drop", nodeName+"_100", state.DropFile))
+			must(t, err)
+			if drop, err := joblog.ParseDrop(raw); err != nil || drop.AddressSpace != want {
+				t.Errorf("%s, SLURM_RLIMIT_AS=%s: %s, %v", h.context, carried, raw, err)
+			}
+		}
+	}
 }
 
 // silence mounts a file system on a folder whose server never answers.
