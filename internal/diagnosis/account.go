@@ -103,10 +103,10 @@ func (a account) restMattered() bool {
 
 func (a account) restAlone() bool { return a.asked <= a.free+a.rest }
 
-// explained reports whether every balance that there is names its cause in the job itself: there is no room for another.
-func (j judge) explained() bool {
+// ranOut reports that all that was said has a balance, and by each the card itself had too little free.
+func (j judge) ranOut() bool {
 	for _, a := range j.accounts {
-		if !a.ownNeed() && !a.poolMattered() {
+		if !a.short() {
 			return false
 		}
 	}

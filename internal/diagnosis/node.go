@@ -155,6 +155,10 @@ func (j judge) unread() string {
 		}
 		return "GPU's condition not read"
 	}
+	return j.unreadLog()
+}
+
+func (j judge) unreadLog() string {
 	switch k := j.Kernel; {
 	case k == nil:
 		return "kernel log not read"
@@ -284,18 +288,18 @@ func (j judge) began(p gpu.Accounted) bool {
 // unlimited answers where no limit was found.
 func (j judge) unlimited(c Cause) Cause {
 	c.Answer = No
-	kills := j.Kernel != nil && j.Kernel.Unknown == "" && !j.Kernel.Lost
+	unread := j.unreadLog()
 	free := j.AddressSpace.Known() && j.AddressSpace.Bytes >= Unlimited
 	byHand := j.Job.Exit.Known && (signal(j.Job.Exit.Raw) == 9 || signal(j.Job.Exit.Derived) == 9)
 	switch {
-	case j.explained():
+	case j.ranOut():
 		c.Evidence = "the GPU's memory ran out"
-	case byHand && !kills:
+	case byHand && unread != "":
 		c.Answer, c.Evidence = Unknown, "ended by signal 9; whether for host memory is not known"
 	case j.startless():
 		c.Answer, c.Evidence = Unknown, "CUDA could not start for want of memory; why is not known"
-	case !kills:
-		c.Answer, c.Evidence = Unknown, "kernel log not read"
+	case unread != "":
+		c.Answer, c.Evidence = Unknown, unread
 	case free:
 		c.Evidence = "no ulimit -v, nothing killed"
 	case j.AddressSpace.Known() && j.AddressSpace.Bytes > 0:

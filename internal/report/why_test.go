@@ -156,7 +156,7 @@ bookend:   no           GPU or driver fault: none in driver and kernel log
 bookend:   no           driver overhead: 615 MiB, and 530 MiB a process
 bookend:   no           your own use: 23.5 + 40.0 GiB asked fit in 139.8 GiB
 bookend:   no           several processes: the rest was not your job's
-bookend:   no           limits, host memory: no ulimit -v, nothing killed
+bookend:   no           limits, host memory: the GPU's memory ran out
 bookend:   no           only a share: it had the whole GPU
 bookend:   Try:    another node: sbatch --exclude=n1
 bookend:   Try:    tell your admin: bookend show 42 on n1`},
@@ -173,7 +173,7 @@ bookend:   no           GPU or driver fault: none in driver and kernel log
 bookend:   no           driver overhead: 615 MiB, and 530 MiB a process
 bookend:   no           your own use: 23.5 + 40.0 GiB asked fit in 139.8 GiB
 bookend:   no           several processes: the rest was not your job's
-bookend:   no           limits, host memory: no ulimit -v, nothing killed
+bookend:   no           limits, host memory: the GPU's memory ran out
 bookend:   no           only a share: it had the whole GPU
 bookend:   Try:    another node: sbatch --exclude=n1
 bookend:   Try:    tell your admin: bookend show 42 on n1`},

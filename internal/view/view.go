@@ -63,9 +63,11 @@ func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.E
 		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
 	}
 	tests(w, r, e)
+	conditions(w, r, e)
 	for i, f := range e.Findings {
 		about(w, f, judged(e.Verdict, i), e)
 	}
+	why(w, r, e)
 }
 
 // outcome words a hook's verdict. A card that the job got dirty and gave back so is not simply clean.
