@@ -10,14 +10,11 @@ import (
 // but 2 MiB can be had in one block.
 const searchStep = 2 << 20
 
-// mostAttempts bound a search: 24 find the largest block among 512 GiB in steps of 2 MiB.
+// mostAttempts bound a search: 28 find the largest block among 512 GiB in steps of 2 MiB.
 const mostAttempts = 32
 
 // leastGap: a healthy card's gap was measured as at most 3 MiB, in steps of 2 MiB.
 const leastGap = 2 * searchStep
-
-// exactness is the part of a gap, one in so many, down to which the largest block is looked for.
-const exactness = 16
 
 // outOfTime ends a search without an answer.
 const outOfTime = "no time left for the test"
@@ -47,13 +44,12 @@ type block struct {
 // largest looks for the largest block. It never asks for more than free: the driver would take memory from others to
 // give it. All but one step comes first, and is as much as a healthy card gives; then all but two, which is what there
 // is right after another client of the driver's has gone, when an attempt may take 350 ms (measured); then four times as
-// much less each time; then halves of what is between, until more would make no difference to a gap.
+// much less each time; then halves of what is between. What is no gap is not looked for any further.
 func largest(m memory, free, step, gap uint64) block {
 	var b block
 	units := free / step
 	low, high := uint64(0), units+1 // low was given, high cannot be
-	exact := max(1, gap/exactness/step)
-	for less := uint64(1); high-low > exact || low == 0 && high > 1; {
+	for less := uint64(1); high-low > 1; {
 		next := (low + high) / 2
 		if low == 0 && less < units {
 			next = max(next, units-less)

@@ -75,7 +75,7 @@ func TestExamine(t *testing.T) {
 	}{
 		"healthy":           {pretended{frees: mibs(143156), bounds: mibs(143154)}, gpu.ProbeOK, 143154, 1, ""},
 		"all of it":         {pretended{frees: mibs(143156), bounds: mibs(143156)}, gpu.ProbeOK, 143154, 1, ""},
-		"4 MiB less":        {pretended{frees: mibs(143156), bounds: mibs(143152)}, gpu.ProbeOK, 143152, 5, ""},
+		"4 MiB less":        {pretended{frees: mibs(143156), bounds: mibs(143152)}, gpu.ProbeOK, 143152, 2, ""},
 		"129 MiB free":      {pretended{frees: mibs(129), bounds: mibs(127)}, gpu.ProbeOK, 126, 1, ""},
 		"3 MiB free":        {pretended{frees: mibs(3), bounds: mibs(0)}, gpu.ProbeOK, 0, 1, ""},
 		"3 MiB free, given": {pretended{frees: mibs(3), bounds: mibs(3)}, gpu.ProbeOK, 2, 1, ""},
@@ -100,8 +100,8 @@ func TestExamine(t *testing.T) {
 		"somebody comes":      {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "somebody"}}, gpu.ProbeSkipped, 500, 0, "somebody"},
 		"somebody comes late": {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "", "somebody"}}, gpu.ProbeSkipped, 500, 0, "somebody"},
 		"no time at all":      {pretended{frees: mibs(1000), bounds: mibs(500), limit: -1}, gpu.ProbeSkipped, 0, 0, "so far"},
-		"no time to search":   {pretended{frees: mibs(1000), bounds: mibs(500), limit: 5}, gpu.ProbeSkipped, 436, 5, "block of 436 MiB was given so far"},
-		"no time, near":       {pretended{frees: mibs(1000), bounds: mibs(990), limit: 2}, gpu.ProbeOK, 984, 2, ""},
+		"no time to search":   {pretended{frees: mibs(1000), bounds: mibs(500), limit: 6}, gpu.ProbeSkipped, 372, 6, "block of 372 MiB was given so far"},
+		"no time, near":       {pretended{frees: mibs(1000), bounds: mibs(990), limit: 3}, gpu.ProbeOK, 984, 3, ""},
 		"no time to rest":     {pretended{frees: mibs(1000), bounds: mibs(500), noRest: true}, gpu.ProbeSkipped, 500, 0, "a second time"},
 
 		"broken at once":  {pretended{frees: mibs(1000), broken: 999}, gpu.ProbeBroken, 0, 1, "CUDA_ERROR_UNKNOWN (999)"},
@@ -136,12 +136,13 @@ func TestLargest(t *testing.T) {
 			for _, bound := range []uint64{0, 1, step, free / 3, free / 2, free - free/100, free - min(free, 2*step), free - min(free, step), free, 2 * free} {
 				t.Run(fmt.Sprintf("%d of %d by %d", bound, free, step), func(t *testing.T) {
 					m := &pretended{asked: 1, bounds: []uint64{bound}}
-					b := largest(m, free, step)
+					gap := 4 * step
+					b := largest(m, free, step, gap)
 					want := min(bound, free) / step * step
-					if top := free / step * step; want == top && top > step {
-						want -= step // healthy: all but one step is enough
+					if near := b.bytes > 0 && free-b.bytes < gap && b.bytes <= want; near {
+						want = b.bytes // what is no gap is not looked for any further
 					}
-					if b.bytes != want || b.cut || b.attempts > 25 || m.most > free || b.attempts != m.attempts {
+					if b.bytes != want || b.cut || b.attempts > 28 || m.most > free || b.attempts != m.attempts {
 						t.Errorf("got %d after %d attempts, want %d; asked for %d", b.bytes, b.attempts, want, m.most)
 					}
 				})
@@ -152,7 +153,7 @@ func TestLargest(t *testing.T) {
 
 func TestSearchEndsByAttempts(t *testing.T) {
 	m := &pretended{asked: 1}
-	if b := largest(m, 1<<50, 1); !b.cut || b.attempts != mostAttempts || b.bytes != 0 {
+	if b := largest(m, 1<<50, 1, 4); !b.cut || b.attempts != mostAttempts || b.bytes != 0 {
 		t.Errorf("got %+v", b)
 	}
 }
