@@ -64,6 +64,7 @@ const (
 	ByShared  Reason = "shared"  // it says so of a kernel's shared memory or registers alone
 	ByFailure Reason = "failure" // the job failed
 	ByCause   Reason = "cause"   // a cause was found that is not the job's own doing
+	ByWish    Reason = "wanted"  // nothing speaks of it, and somebody wants to know in any case
 )
 
 // Diagnosis is what is known of a job's end.

@@ -188,7 +188,7 @@ func TestOthers(t *testing.T) {
 		{"another live job's", func(in *Input) { in.Findings = []finding.Finding{there(code.Foreign, 9, 5150, before)} }, Others, Yes, "9.0 GiB at the end"},
 		{"a stray", func(in *Input) { in.Findings = []finding.Finding{there(code.Stray, 9, 5150, nil)} }, Others, Yes, "9.0 GiB at the end"},
 		{"a stray that could be the job's", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Stray, 9, 5150, nil))} }, Others, Unknown, "owner could not be told"},
-		{"seen meanwhile", func(in *Input) { in.Seen = []Sighting{seen(500, 5150, 30, false)} }, Others, Yes, "30.0 GiB held by another's 08:51:40"},
+		{"seen meanwhile", func(in *Input) { in.Seen = []Sighting{seen(500, 5150, 30, false)} }, Others, Yes, "30.0 GiB while your job ran, seen at 08:51:40"},
 		{"seen meanwhile, gone when it failed", func(in *Input) {
 			in.Seen, in.Messages = []Sighting{seen(500, 5150, 30, false)}, []oom.Message{itself}
 		}, Others, No, "failure"},
@@ -216,7 +216,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 	judged(t, []row{
 		{"clean", nil, Leftover, No, "clean at your start"},
 		{"another's", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Leftover, Yes, "20.0 GiB when your job began"},
-		{"the user's own", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, mine41)) }, Leftover, Yes, "by probably your job 41"},
+		{"the user's own", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, mine41)) }, Leftover, Yes, "probably by your job 41"},
 		{"of a dead process nobody knows", func(in *Input) { in.dirtyStart(dead(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
 		{"a process of no known job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) }, Leftover, No, "none on record"},
 		{"on record at the end alone", func(in *Input) { in.Findings = []finding.Finding{there(code.Dirty, 20, 0, before)} }, Leftover, Yes, "20.0 GiB"},
@@ -322,7 +322,7 @@ func TestOwn(t *testing.T) {
 			in.Shared = "shards"
 			in.account(ran(900, 130, 600*time.Second, time.Minute))
 		}, Own, Unknown, "no process of your job"},
-		{"seen", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 133, true)} }, Own, Yes, "133.0 of 139.8 GiB or more 08:51:40"},
+		{"seen", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 133, true)} }, Own, Yes, "133.0 of 139.8 GiB or more, seen at 08:51:40"},
 		{"seen with less", func(in *Input) { in.Seen = []Sighting{seen(500, 900, 33, true)} }, Own, Unknown, "33.0 of 139.8 GiB or more"},
 		{"CUDA did not start", func(in *Input) { in.Messages = []oom.Message{says(oom.Init, oom.CUDA)} }, Own, No, "did not even start"},
 		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, Own, No, "host memory"},
@@ -333,7 +333,7 @@ func TestProcessesAndOverhead(t *testing.T) {
 	three := []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true), seen(600, 900, 1, true)}
 	judged(t, []row{
 		{"nobody looked", nil, Processes, Unknown, "nobody looked"},
-		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at once 08:51:40"},
+		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at 08:51:40"},
 		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
 		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
 		{"accounted at once", func(in *Input) {
@@ -389,6 +389,10 @@ func TestLimitsAndShare(t *testing.T) {
 		{"killed in another job", kill("/system.slice/slurmstepd.scope/job_77/step_0"), Limits, No, "nothing killed"},
 		{"killed in a job of that name", kill("/user.slice/user-5.slice/job_42"), Limits, No, "nothing killed"},
 		{"Slurm says so", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, Limits, Yes, "not the GPU's"},
+		{"a program is refused memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Other)} }, Limits, Yes, "refused host memory, not the GPU's"},
+		{"a program is refused memory under a limit", func(in *Input) {
+			in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Host, oom.PyTorch)}
+		}, Limits, Yes, "ulimit -v is 4.0 GiB"},
 		{"Slurm's state says so", func(in *Input) { in.Job.Exit.Raw = 125 }, Limits, Yes, "Slurm's job state"},
 		{"signal 9, log not read", func(in *Input) { in.Job.Exit.Raw, in.Kernel = 9, nil }, Limits, Unknown, "signal 9"},
 		{"signal 9, no kill", func(in *Input) { in.Job.Exit.Raw = 9 }, Limits, No, "nothing killed"},
@@ -441,6 +445,8 @@ func TestAsked(t *testing.T) {
 			in.account(ran(900, 139, 600*time.Second, 300*time.Second), ran(901, 1, 500*time.Second, 300*time.Second))
 			in.Job.MPSPercent = "50"
 		}, "", "", ""},
+		{"ended well, wanted", func(in *Input) { in.Job.Exit, in.Wanted = slurm.ExitStatus{Known: true}, true }, ByWish,
+			"Nothing was seen that kept GPU memory from your job", ""},
 		{"nobody knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
 		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no sign that GPU memory was the reason", ""},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
@@ -479,6 +485,8 @@ func TestAsked(t *testing.T) {
 		}, ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
 		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "more host memory: sbatch --mem, or fewer data workers"},
+		{"host memory under a limit", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Host, oom.Other)} }, ByMessage,
+			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
 		{"a kernel's shared memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Shared, oom.Triton)} }, ByShared,
 			"Not GPU memory: a kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
 	} {

@@ -147,7 +147,7 @@ func (j judge) sighted(c Cause) (Cause, bool) {
 			continue
 		}
 		c.Answer, c.Index = Yes, j.index(s.Device)
-		c.Evidence = fmt.Sprintf("%s held by another's%s%s", Size(s.Bytes.Bytes), j.clock(s.At), j.legally())
+		c.Evidence = fmt.Sprintf("%s while your job ran%s%s", Size(s.Bytes.Bytes), j.clock(", seen at ", s.At), j.legally())
 		c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
 		return c, true
 	}

@@ -30,7 +30,7 @@ func (j judge) pieces() Cause {
 	for _, p := range j.Probes {
 		if p.Result == gpu.ProbeGap && j.missing(p) >= significant && !j.fitsBlock(p) {
 			c.Answer, c.Index = Yes, j.index(p.Device)
-			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes), j.clock(p.At))
+			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes), j.clock(" at ", p.At))
 			return c
 		}
 	}
@@ -198,7 +198,13 @@ func (j judge) hostMemory() (text, detail string) {
 		}
 	}
 	if m := j.said(oom.Host); len(m) > 0 {
-		return "host memory ran out, not the GPU's", m[0].Line
+		switch {
+		case slices.ContainsFunc(m, func(m oom.Message) bool { return m.Framework == oom.Slurm }):
+			return "host memory ran out, not the GPU's", m[0].Line
+		case j.cramped():
+			return fmt.Sprintf("refused host memory, not the GPU's; ulimit -v is %s", Size(j.AddressSpace.Bytes)), m[0].Line
+		}
+		return "refused host memory, not the GPU's", m[0].Line
 	}
 	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
 		if j.Job.Exit.Known && signal(status) == slurmOutOfMemory {
@@ -206,6 +212,11 @@ func (j judge) hostMemory() (text, detail string) {
 		}
 	}
 	return "", ""
+}
+
+// cramped reports a limit of address space.
+func (j judge) cramped() bool {
+	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
 }
 
 // slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such signal.
@@ -248,7 +259,7 @@ func (j judge) addressSpace() string {
 		refused = refused || !full || !a.short()
 	}
 	room, known := j.roomiest()
-	if refused && j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && known && j.AddressSpace.Bytes < room {
+	if refused && j.cramped() && known && j.AddressSpace.Bytes < room {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
 	}
 	if j.startless() && j.emptyThroughout() && known {
@@ -302,7 +313,7 @@ func (j judge) unlimited(c Cause) Cause {
 		c.Answer, c.Evidence = Unknown, unread
 	case free:
 		c.Evidence = "no ulimit -v, nothing killed"
-	case j.AddressSpace.Known() && j.AddressSpace.Bytes > 0:
+	case j.cramped():
 		c.Evidence = fmt.Sprintf("ulimit -v is %s, and CUDA started", Size(j.AddressSpace.Bytes))
 		if len(j.accounts) == 0 {
 			c.Answer, c.Evidence = Unknown, fmt.Sprintf("ulimit -v is %s", Size(j.AddressSpace.Bytes))

@@ -115,7 +115,7 @@ func (j judge) measured(c Cause) Cause {
 	}
 	if room, known := j.capacity(most.Device); known && most.Bytes.Bytes > 0 {
 		c.Index, c.Detail = j.index(most.Device), fmt.Sprintf("PID %d; %s", most.PID, j.unmeasured())
-		if c.Evidence = fmt.Sprintf("%s or more%s", pair(most.Bytes.Bytes, " of ", room), j.clock(most.At)); most.Bytes.Bytes >= room/10*9 {
+		if c.Evidence = fmt.Sprintf("%s or more%s", pair(most.Bytes.Bytes, " of ", room), j.clock(", seen at ", most.At)); most.Bytes.Bytes >= room/10*9 {
 			c.Answer = Yes
 		}
 	}
@@ -220,9 +220,9 @@ func (j judge) processes() Cause {
 	case n > 1 && j.ruledOut(id):
 		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case n > 1 && j.decided():
-		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(at))
+		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(" at ", at))
 	case n > 1:
-		c.Answer, c.Index, c.Evidence = Yes, j.index(id), fmt.Sprintf("%d of your job on one GPU at once%s", n, j.clock(at))
+		c.Answer, c.Index, c.Evidence = Yes, j.index(id), fmt.Sprintf("%d of your job on one GPU%s", n, j.clock(" at ", at))
 	case j.goneEverywhere():
 		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case j.strange() > 0:
@@ -234,7 +234,7 @@ func (j judge) processes() Cause {
 	case len(j.peaks) > 0 && !slices.ContainsFunc(j.peaks, func(p peak) bool { return p.Began.IsZero() }):
 		c.Answer, c.Evidence = No, "one at a time, by accounting"
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(at) + "; accounting has no more"
+		c.Evidence = "one seen" + j.clock(" at ", at) + ", and nobody looked else"
 	default:
 		c.Evidence = "nobody looked while it ran"
 	}

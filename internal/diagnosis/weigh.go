@@ -92,10 +92,10 @@ func (j judge) wording(s stock) string {
 	}
 	text += " when your job began"
 	if h := s.found[0]; live(h.Finding) && h.Holder.Start > 0 && len(s.found) == 1 {
-		text += ", since" + j.clock(h.Holder.Start)
+		text += j.clock(", since ", h.Holder.Start)
 	}
 	if o := s.found[0].Owner; o != nil && o.UID == j.Job.UID && o.Job != 0 && len(s.found) == 1 {
-		text += fmt.Sprintf(", by %syour job %d", surely(o.Level), o.Job)
+		text += fmt.Sprintf(", %sby your job %d", surely(o.Level), o.Job)
 	}
 	return text + j.legally()
 }

@@ -199,7 +199,7 @@ func (j judge) asked(d Diagnosis) (Reason, string) {
 		}
 	}
 	if j.Wanted {
-		return ByCause, "always told here"
+		return ByWish, "always told here"
 	}
 	return "", ""
 }

@@ -46,13 +46,15 @@ func (j judge) headline(d Diagnosis) string {
 		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; d.leads(Fault) {
 			lead = upper(d.Asked) + ". Found: "
 		}
-	case ByCause:
+	case ByCause, ByWish:
 		lead = "Seen while your job ran: "
 	}
 	if yes := leading(d); len(yes) > 0 {
 		return lead + strings.Join(yes, "; ")
 	}
 	switch {
+	case d.Reason == ByWish:
+		return "Nothing was seen that kept GPU memory from your job"
 	case d.Reason == ByFailure:
 		return upper(d.Asked) + "; no sign that GPU memory was the reason"
 	case j.strange() > 0:
@@ -167,7 +169,11 @@ func (j judge) processRemedies() []string {
 
 func (j judge) limitRemedies() []string {
 	if text, _ := j.hostMemory(); text != "" {
-		return []string{"more host memory: sbatch --mem, or fewer data workers"}
+		remedies := []string{"more host memory: sbatch --mem, or fewer data workers"}
+		if j.cramped() {
+			return append([]string{noLimit}, remedies...)
+		}
+		return remedies
 	}
 	if m, ok := j.capped(); ok {
 		switch m.Framework {
@@ -178,8 +184,10 @@ func (j judge) limitRemedies() []string {
 		}
 		return []string{"a larger limit in your program, or none"}
 	}
-	return []string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}
+	return []string{noLimit}
 }
+
+const noLimit = "ulimit -v unlimited; look for ulimit in script and .bashrc"
 
 // who names what speaks.
 func who(m oom.Message) string {
@@ -225,12 +233,13 @@ func figure(f gpu.Figure) string {
 	return Size(f.Bytes)
 }
 
-// clock words a moment of CLOCK_BOOTTIME as a time of day, with a blank in front; empty where the job's end has no wall time.
-func (j judge) clock(at time.Duration) string {
+// clock words a moment of CLOCK_BOOTTIME as a time of day behind a word such as " at "; empty where the job's end has no
+// wall time.
+func (j judge) clock(word string, at time.Duration) string {
 	if at == 0 || j.WallEnd.IsZero() || j.End == nil || j.End.Snapshot.At == 0 {
 		return ""
 	}
-	return " " + j.WallEnd.Add(at-j.End.Snapshot.At).Format("15:04:05")
+	return word + j.WallEnd.Add(at-j.End.Snapshot.At).Format("15:04:05")
 }
 
 func upper(s string) string {
