@@ -104,8 +104,13 @@ func probesIn(out []byte) (all []gpu.Probe, err error) {
 	return all, err
 }
 
+// deadListed is for how long the driver may go on listing a process that was killed: 110 to 150 ms were measured. Nobody tests
+// a card with an unknown process on it.
+const deadListed = 500 * time.Millisecond
+
 // test asks the backend for a test allocation on some cards and writes down what it said.
 func (r *run) test(what string, cards []card, known ...int) ([]record.Test, error) {
+	time.Sleep(deadListed)
 	line, err := r.probeRequest(cards, known...)
 	if err != nil {
 		return nil, err

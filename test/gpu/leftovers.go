@@ -129,6 +129,7 @@ func (r *run) inherited(job *record.Job, w leftover) {
 	w.code, w.job, w.evidence = "BKD-DIRTY", r.scene.left.ID, "exclusive"
 	r.names(r.one("start of the job", job.Start, w.code), w)
 	r.check("end of the job", "clean", verdict(job.End))
+	r.said(job, "of "+r.node+" was not clean when your job got it")
 	r.said(job, "nothing more on it than before")
 	r.rightCards(job)
 }

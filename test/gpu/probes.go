@@ -1,10 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/test/gpu/record"
@@ -139,7 +139,7 @@ var probeNeighbour = step{
 		for _, t := range tests {
 			r.skipped("the backend's", []record.Probe{t.Probe})
 		}
-		return r.stillThere()
+		return errors.Join(r.draining(job, 0), r.stillThere())
 	},
 }
 
@@ -174,9 +174,6 @@ func (r *run) chunks() []uint64 {
 	return []uint64{20 << 10, 3 << 10, 2 << 10, 1 << 10, 64}
 }
 
-// deadListed is for how long at most the driver goes on listing a process that was killed: some 150 ms were measured.
-const deadListed = time.Second
-
 func (r *run) holesOf(kib uint64) error {
 	c := r.cards[0]
 	h, err := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
@@ -202,6 +199,5 @@ func (r *run) holesOf(kib uint64) error {
 		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
-	time.Sleep(deadListed)
 	return r.awaitIdle(oneRun)
 }
