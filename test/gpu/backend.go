@@ -22,8 +22,12 @@ import (
 // gap is what a hook calls a gap as shipped.
 const gap = 64 * mib
 
-// probeRequest asks the backend for a test allocation on some cards, as a hook would.
-func (l *lane) probeRequest(cards []card, known ...int) ([]byte, error) {
+// slowCUDA is a library in front of the driver's that gives memory back 150 ms later.
+const slowCUDA = "libslowcuda.so"
+
+// probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the memory for
+// long enough to be met.
+func (l *lane) probeRequest(cards []card, slow bool, known ...int) ([]byte, error) {
 	store, err := state.Open(l.site.Run(), l.node)
 	if err != nil {
 		return nil, err
@@ -35,6 +39,9 @@ func (l *lane) probeRequest(cards []card, known ...int) ([]byte, error) {
 	empty := filepath.Join(l.site.Dir, "empty")
 	if err := os.MkdirAll(empty, 0o755); err != nil {
 		return nil, err
+	}
+	if slow {
+		r.Options.CUDALibrary = l.site.Program(slowCUDA)
 	}
 	r.Probe = gpu.ProbeRule{Gap: gap, Known: known, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: empty}
 	for _, d := range r.Devices {
@@ -67,9 +74,9 @@ type asked struct {
 }
 
 // askBackend starts the backend with a request; the pipe stays open until it has answered, as a hook's does.
-func (l *lane) askBackend(line []byte) (*asked, error) {
+func (l *lane) askBackend(line []byte, env ...string) (*asked, error) {
 	a := &asked{cmd: exec.Command(l.site.Program("bookend-gpu"))}
-	a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = []string{}, &a.out, os.Stderr
+	a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = append([]string{}, env...), &a.out, os.Stderr
 	var err error
 	if a.in, err = a.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -111,7 +118,7 @@ const deadListed = 500 * time.Millisecond
 // test asks the backend for a test allocation on some cards and writes down what it said.
 func (r *run) test(what string, cards []card, known ...int) ([]record.Test, error) {
 	time.Sleep(deadListed)
-	line, err := r.probeRequest(cards, known...)
+	line, err := r.probeRequest(cards, false, known...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the lane's own programs into a folder: gpu-lane, static, cudajob, and bareprobe, which the test allocation is
-# measured against; those two need glibc 2.34 or later.
+# Builds the lane's own programs into a folder: gpu-lane, static, cudajob, bareprobe, which the test allocation is measured
+# against, and libslowcuda.so in front of the driver's library; those need glibc 2.34 or later.
 # usage: build.sh FOLDER
 set -eu
 out=${1:?usage: build.sh FOLDER}
@@ -9,3 +9,9 @@ mkdir -p "$out"
 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$out/gpu-lane" ./test/gpu
 "${CC:-gcc}" -O1 -Wall -Wextra -Werror -pthread -o "$out/cudajob" test/gpu/scenarios/c/*.c -ldl
 "${CC:-gcc}" -O1 -Wall -Wextra -Werror -o "$out/bareprobe" test/gpu/scenarios/bareprobe/bareprobe.c -ldl
+# To link against the driver's library nothing of it is needed but its name.
+stub=$(mktemp -d)
+trap 'rm -rf "$stub"' EXIT
+"${CC:-gcc}" -shared -Wl,-soname,libcuda.so.1 -o "$stub/libcuda.so.1" -x c /dev/null
+"${CC:-gcc}" -O1 -Wall -Wextra -Werror -shared -fPIC -Wl,--no-as-needed -o "$out/libslowcuda.so" \
+	test/gpu/scenarios/slowcuda/slowcuda.c "$stub/libcuda.so.1" -ldl

@@ -50,13 +50,12 @@ var onEvery = []gpu.FactCode{
 
 // healthy wants a card's facts to be there, and to be what others than Bookend say.
 func (r *run) healthy(h record.Health) {
-	facts := map[string]string{"accounting": h.Accounting}
+	facts, read := map[string]string{"accounting": h.Accounting}, map[string]bool{}
 	for _, f := range h.Facts {
-		facts[f.Code] = strings.TrimSpace(f.Value + " " + f.Unknown)
+		facts[f.Code], read[f.Code] = strings.TrimSpace(f.Value+" "+f.Unknown), f.Unknown == "" && f.Value != ""
 	}
 	for _, code := range onEvery {
-		_, found := facts[string(code)]
-		r.check("there is a fact on "+string(code), "true", fmt.Sprint(found))
+		r.holds(string(code)+" was read", "true", facts[string(code)], read[string(code)])
 	}
 	truth := r.condition(h.GPU)
 	r.holds("others than Bookend told", "some facts", fmt.Sprint(len(truth)), len(truth) >= 4)

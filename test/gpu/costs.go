@@ -35,7 +35,7 @@ func (l *lane) costRounds() (record.Pair, error) {
 	if err := l.awaitIdle(15 * time.Second); err != nil {
 		return p, err
 	}
-	line, err := l.probeRequest(l.cards)
+	line, err := l.probeRequest(l.cards, false)
 	if err != nil {
 		return p, err
 	}

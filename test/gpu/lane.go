@@ -184,7 +184,7 @@ func (l *lane) settleIn() error {
 // install puts the jobs' programs where every user can run them.
 func (l *lane) install() error {
 	files := map[string][]byte{}
-	for _, name := range []string{"cudajob", "gpu-lane", "bareprobe"} {
+	for _, name := range []string{"cudajob", "gpu-lane", "bareprobe", slowCUDA} {
 		source := filepath.Join(l.programs, name)
 		if name == "gpu-lane" {
 			source = "/proc/self/exe"

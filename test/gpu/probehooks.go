@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/state"
+	"bookend/test/gpu/record"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,28 +18,12 @@ import (
 // The job ids that hooks started by the lane itself are told, above any of Slurm's here and apart from the timings'.
 const ownJob = 300000
 
-// How often a probe is begun anew for a moment that is over in some 45 ms.
-const attempts = 12
-
-const pause = "sleep 150"
-
-// hookPause makes a rehearsal's release of memory take its time, as the real driver's does. The fake driver takes it
-// before it gives the memory back.
-func (r *run) hookPause(rule string) error {
-	if w := r.site.World(r.node); w != nil {
-		return w.Set("on.cuMemRelease", rule)
-	}
-	return nil
-}
-
 var probeKilled = step{
 	name: "probe-killed", title: "Test allocation killed half-way",
-	truth: "The backend is killed by SIGKILL while it holds nearly all of the card. The driver takes the memory back at once, the " +
+	truth: "The backend is killed by SIGKILL while it holds nearly all of the card (a library in front of the driver's gives the memory " +
+		"back 150 ms later, so that there is a moment to be met). The driver takes the memory back at once, the " +
 		"lock is free, and a prolog that starts then finds the card clean.",
 	do: func(r *run) error {
-		if err := r.hookPause(pause); err != nil {
-			return err
-		}
 		c := r.cards[0]
 		w, err := r.watch(c.uuid)
 		if err != nil {
@@ -64,35 +49,37 @@ var probeKilled = step{
 			empty["used"] == "0" && len(empty["after_ms"]) <= len("1999.9"))
 		hook, err = r.hook("epilog_slurmd", ownJob+r.rec.Number)
 		r.check("its epilog says", "clean", hook)
-		return errors.Join(err, r.hookPause(""))
+		return err
 	},
 }
 
 // killProbe kills a backend while it holds memory and returns how much was in use.
 func (r *run) killProbe(w *watcher, c card) (used string, err error) {
-	line, err := r.probeRequest([]card{c})
+	a, err := r.slowProbe(w, c)
 	if err != nil {
 		return "", err
 	}
-	for range attempts {
-		a, err := r.askAgain(w, line)
-		if err != nil {
-			return "", err
-		}
-		seen, missed := w.await("taken", 3*time.Second)
-		_ = a.cmd.Process.Kill()
-		_ = a.cmd.Wait() // says that it was killed
-		if killed := a.cmd.ProcessState.Sys().(syscall.WaitStatus); missed == nil && killed.Signaled() && killed.Signal() == syscall.SIGKILL {
-			return seen["used"], nil
-		}
+	seen, missed := w.await("taken", 5*time.Second)
+	_ = a.cmd.Process.Kill()
+	_ = a.cmd.Wait() // says that it was killed
+	killed := a.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if missed == nil && !(killed.Signaled() && killed.Signal() == syscall.SIGKILL) {
+		missed = fmt.Errorf("the backend was not killed but ended: %s", tail(a.out.String()))
 	}
-	return "", fmt.Errorf("in %d attempts no probe was killed while it held memory", attempts)
+	return seen["used"], missed
 }
 
-// askAgain starts a probe on a card that is empty.
-func (r *run) askAgain(w *watcher, line []byte) (*asked, error) {
+// slowProbe starts a test of a card that is empty, which holds the memory for a while.
+func (r *run) slowProbe(w *watcher, c card) (*asked, error) {
+	line, err := r.probeRequest([]card{c}, true)
+	if err != nil {
+		return nil, err
+	}
 	if err := w.settle(); err != nil {
 		return nil, err
+	}
+	if world := r.site.World(r.node); world != nil {
+		return r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir())
 	}
 	return r.askBackend(line)
 }
@@ -140,12 +127,9 @@ func (r *run) hook(context string, job int) (string, error) {
 
 var probeHooks = step{
 	name: "probe-hooks", title: "Hooks while a test allocation is at work",
-	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card. That memory is nobody's leak: every " +
+	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card, for 150 ms longer than it would. That memory is nobody's leak: every " +
 		"one of them finds the card clean.",
 	do: func(r *run) error {
-		if err := r.hookPause(pause); err != nil {
-			return err
-		}
 		c := r.cards[0]
 		w, err := r.watch(c.uuid)
 		if err != nil {
@@ -168,30 +152,23 @@ var probeHooks = step{
 			}
 		}
 		r.holds("hooks that met the memory and looked again", "one or more", fmt.Sprintf("%d of %d", met, len(r.looks)), met > 0)
-		return r.hookPause("")
+		return nil
 	},
 }
 
-// duringProbe starts a hook at the moment when a probe has taken memory. Where the moment was too short to be seen, another
-// probe is begun.
-func (r *run) duringProbe(w *watcher, c card, context string, job int) (said string, err error) {
-	line, err := r.probeRequest([]card{c})
+// duringProbe starts a hook at the moment when a probe has taken memory.
+func (r *run) duringProbe(w *watcher, c card, context string, job int) (string, error) {
+	a, err := r.slowProbe(w, c)
 	if err != nil {
 		return "", err
 	}
-	for range attempts {
-		a, err := r.askAgain(w, line)
-		if err != nil {
-			return "", err
-		}
-		_, missed := w.await("taken", 3*time.Second)
-		if missed == nil {
-			said, err = r.hook(context, job)
-		}
-		_, bad := a.end()
-		if err = errors.Join(err, bad); err != nil || missed == nil {
-			return said, err
-		}
+	said := ""
+	if _, err = w.await("taken", 5*time.Second); err == nil {
+		said, err = r.hook(context, job)
 	}
-	return "", fmt.Errorf("in %d attempts no probe was seen to hold memory", attempts)
+	probes, bad := a.end()
+	for _, p := range probes {
+		r.rec.Tests = append(r.rec.Tests, record.Test{What: "while a hook ran beside it", Probe: probeOf(p)})
+	}
+	return said, errors.Join(err, bad)
 }
