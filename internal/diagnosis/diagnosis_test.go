@@ -164,7 +164,7 @@ func whole(t *testing.T, d Diagnosis) {
 
 func TestOthers(t *testing.T) {
 	judged(t, []row{
-		{"nobody", nil, Others, No, "none at start or end"},
+		{"nobody", nil, Others, Unknown, "none at start or end; nobody looked between"},
 		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Others, No, "none at start, end or failure"},
 		{"before the job", func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 5150, nil)) }, Others, Yes, "100.5 GiB when your job began, since 08:44:10"},
 		{"and when it failed", func(in *Input) {
@@ -192,7 +192,7 @@ func TestOthers(t *testing.T) {
 		{"seen meanwhile, gone when it failed", func(in *Input) {
 			in.Seen, in.Messages = []Sighting{seen(500, 5150, 30, false)}, []oom.Message{itself}
 		}, Others, No, "failure"},
-		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, No, "none"},
+		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "nobody looked between"},
 		{"something nobody knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", func(in *Input) {
 			m := beside
@@ -208,7 +208,7 @@ func TestOthers(t *testing.T) {
 		{"nobody looked at the start", func(in *Input) { in.Start = nil }, Others, Unknown, "nobody looked"},
 		{"nobody looked, but the message", func(in *Input) { in.Start, in.Messages = nil, []oom.Message{itself} }, Others, No, "none when it failed"},
 		{"an earlier job's that lives", func(in *Input) { in.dirtyStart(there(code.Dirty, 30, 5150, before)) }, Others, Yes, "the same"},
-		{"the job's own orphan", func(in *Input) { in.Findings = []finding.Finding{there(code.Orphan, 30, 900, nil)} }, Others, No, "none"},
+		{"the job's own orphan", func(in *Input) { in.Findings = []finding.Finding{there(code.Orphan, 30, 900, nil)} }, Others, Unknown, "nobody looked between"},
 	})
 }
 

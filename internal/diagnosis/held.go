@@ -113,7 +113,10 @@ func (j judge) others(leftover Cause) Cause {
 			return c
 		}
 	}
-	return j.absent(c, "none")
+	if c = j.absent(c, "none"); c.Answer == No && len(j.accounts) == 0 && !j.startless() {
+		c.Answer, c.Evidence = Unknown, c.Evidence+"; nobody looked between"
+	}
+	return c
 }
 
 // elsewhere is what sightings and the messages know of others.

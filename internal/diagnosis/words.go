@@ -84,14 +84,16 @@ func (d Diagnosis) leads(n Name) bool {
 	return len(yes) > 0 && yes[0] == sentences[n]
 }
 
-// nodeIsWell: everything that the node could be blamed for is answered no.
+// nodeIsWell: everything that the node could be blamed for is answered no. That somebody came and went unseen is never
+// ruled out, and nothing speaks for it.
 func (j judge) nodeIsWell(d Diagnosis) bool {
-	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
+	for _, n := range []Name{Leftover, Unlisted, Pieces, Fault} {
 		if d.Cause(n).Answer != No {
 			return false
 		}
 	}
-	return true
+	others := d.Cause(Others).Answer
+	return others == No || others == Unknown && len(j.held()) == 0 && j.strange() == 0
 }
 
 // try is what the job's owner can do, by the causes found.

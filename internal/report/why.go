@@ -7,8 +7,14 @@ import (
 	"bookend/internal/diagnosis"
 )
 
-// asked reports whether the text has to say why the job may have run out of memory.
-func (s Scene) asked() bool { return s.Why != nil && s.Why.Reason != "" }
+// asked reports whether the text has to say why the job may have run out of memory. To one that ended well, what was
+// found says it already.
+func (s Scene) asked() bool {
+	if s.Why == nil || s.Why.Reason == diagnosis.ByCause && len(s.told()) > 0 {
+		return false
+	}
+	return s.Why.Reason != ""
+}
 
 // withWhy puts the answer to "why out of memory" between what was found and what to do about it. Where there is no room
 // for all of it, the causes that are ruled out give way first, then what was found; never a yes, nor what to try.
@@ -34,7 +40,7 @@ func (s Scene) withWhy(body, closing []Safe) []Safe {
 }
 
 // tables are the ways to tell it, the fullest first. A job that failed with nothing that speaks of memory gets no row for
-// each cause. Where a closing follows, that tells where an admin finds more.
+// each cause, one that ended well no more than what was there. Where a closing follows, that tells where an admin finds more.
 func (s Scene) tables(closed bool) [][]Safe {
 	head, tail := wrap(prefix, string(Clean(s.Why.Headline, 3*Width))), s.trying(closed)
 	table := func(rows ...[]Safe) []Safe {
@@ -53,6 +59,8 @@ func (s Scene) tables(closed bool) [][]Safe {
 	switch {
 	case s.Why.Reason == diagnosis.ByShared:
 		return [][]Safe{table()}
+	case s.Why.Reason == diagnosis.ByCause:
+		return [][]Safe{append(head, s.standing()...)}
 	case s.Why.Reason == diagnosis.ByMessage:
 		return all
 	case len(yes) == 0:
@@ -72,6 +80,17 @@ func (s Scene) rows(answers ...diagnosis.Answer) []Safe {
 			if c.Answer == a {
 				out = append(out, row(a, c.Name.Title()+": "+s.evidence(c))...)
 			}
+		}
+	}
+	return out
+}
+
+// standing are the causes that apply, less those that are another side of one.
+func (s Scene) standing() []Safe {
+	var out []Safe
+	for _, c := range s.Why.Causes {
+		if c.Answer == diagnosis.Yes && c.With == "" {
+			out = append(out, row(c.Answer, c.Name.Title()+": "+s.evidence(c))...)
 		}
 	}
 	return out

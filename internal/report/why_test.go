@@ -196,11 +196,11 @@ bookend:   Try:    ulimit -v unlimited; look for ulimit in script and .bashrc`},
 		{"failed for another reason", failed, nil, `
 bookend: GPU 0 of n1 left clean by your job
 bookend: Your job failed (exit code 1); no sign that GPU memory was the reason
-bookend:   cannot tell  framework's pool, driver overhead, your own use,
-bookend:                several processes
-bookend:   no           another process, left by an earlier job, memory
-bookend:                without process, memory in pieces, GPU or driver
-bookend:                fault, limits or host memory, only a share`},
+bookend:   cannot tell  another process, framework's pool, driver overhead,
+bookend:                your own use, several processes
+bookend:   no           left by an earlier job, memory without process, memory
+bookend:                in pieces, GPU or driver fault, limits or host memory,
+bookend:                only a share`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var yes []diagnosis.Name
