@@ -464,7 +464,7 @@ func TestAsked(t *testing.T) {
 			in.dirtyStart(there(code.Dirty, 10, 5150, nil))
 			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}
 		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
-		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "a smaller batch, or a larger GPU"},
+		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
 			"Why out of memory: nothing on n1 explains it: it was your job itself", "a smaller batch, or a larger GPU"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,

@@ -114,6 +114,10 @@ func (j judge) try(d Diagnosis) []string {
 			add(j.remedies(n)...)
 		}
 	}
+	if len(out) == 0 && j.strange() > 0 {
+		add("nvidia-smi in your job: is the other process yours?")
+		add(j.remedies(Others)...)
+	}
 	if len(out) == 0 && d.Reason == ByMessage {
 		add(j.remedies(Own)...)
 	}

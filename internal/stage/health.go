@@ -31,7 +31,7 @@ func (h *hook) judgeHealth(run ledger.Run) {
 		in.Doubt = insideDoubt
 	}
 	for _, c := range h.cards {
-		in.Idle[c.Device.ID] = h.now.Curves[c.Device.ID].State == settle.Clean
+		in.Idle[c.Device.ID] = h.idle(c.Device.ID)
 	}
 	if health.Compares(h.health) { // most cards never do: the records of the node are not read for them
 		in.Before = ledger.LastHealth(h.records(), h.epoch)
@@ -39,6 +39,13 @@ func (h *hook) judgeHealth(run ledger.Run) {
 	for _, f := range health.Judge(in) {
 		h.add(f)
 	}
+}
+
+// idle reports a card with nobody on it, and nothing. One that is as the job found it need not be.
+func (h *hook) idle(id gpu.ID) bool {
+	r, seen := h.now.Snapshot.Reading(id)
+	return seen && h.now.Curves[id].State == settle.Clean && r.ProcessesUnknown == "" && len(r.Processes) == 0 &&
+		r.Memory.Used.Known() && !r.Memory.UsedHasReserved && r.Memory.Used.Bytes < uint64(h.cfg.Thresholds.Report)
 }
 
 // mismatched adds that the driver's library is of another version than its kernel module, where NVML did not come far
