@@ -8,6 +8,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 	"bookend/internal/settle"
+	"bookend/internal/slurm"
 )
 
 // weigh decides whether what was found mattered when it failed, as far as messages tell.
@@ -95,9 +96,17 @@ func (j judge) wording(s stock) string {
 		text += j.clock(", since ", h.Holder.Start)
 	}
 	if o := s.found[0].Owner; o != nil && o.UID == j.Job.UID && o.Job != 0 && len(s.found) == 1 {
-		text += fmt.Sprintf(", %sby your job %d", surely(o.Level), o.Job)
+		text += fmt.Sprintf(", %sby %s", surely(o.Level), j.ownJob(o.Job))
 	}
 	return text + j.legally()
+}
+
+// ownJob names another job of the same user, or another run of the same.
+func (j judge) ownJob(id slurm.JobID) string {
+	if id == j.Job.ID {
+		return "an earlier run of this job"
+	}
+	return fmt.Sprintf("your job %d", id)
 }
 
 func surely(l attrib.Level) string {

@@ -71,7 +71,7 @@ func TestRequeue(t *testing.T) {
 	s.userReads(id, lines(notCleanBefore,
 		fmt.Sprintf("| bookend:   Found:  2518 MiB held by process %d (train) since TIME", pid),
 		"| bookend:   Who:    probably an earlier run of this job",
-		notCausedBy(id, 140629), "again", stillUses(pid), "", leftAsWas)...)
+		notCausedBy(id, 140629), "again", stillUses(pid), "", leftAsWas, leftEarlier("2.5 GiB", "since TIME, probably by an earlier run of this job"))...)
 	out, err := s.on.Bookend("n1", "show", string(id))
 	if err != nil || strings.Count(out, "job "+string(id)+" on n1") != 2 {
 		t.Errorf("bookend show tells of one run: %v\n%s", err, out)

@@ -54,7 +54,7 @@ func inheritsOwn(s *story) {
 		notCleanBefore,
 		fmt.Sprintf("| bookend:   Found:  2518 MiB held by process %d (train) since TIME", s.pid(first)),
 		"| bookend:   Who:    probably your job "+string(first),
-		notCausedBy(second, 140629), "working", "", leftAsWas)...)
+		notCausedBy(second, 140629), "working", "", leftAsWas, leftEarlier("2.5 GiB", "since TIME, probably by your job "+string(first)))...)
 	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "evidence: exclusive", "end:", "clean")
 }
 
@@ -66,7 +66,7 @@ func inheritsStrangers(s *story) {
 		notCleanBefore,
 		"| bookend:   Found:  2518 MiB held by a process that is not yours",
 		"| bookend:   Who:    probably another user's job",
-		notCausedBy(second, 140629), "working", "", leftAsWas)...)
+		notCausedBy(second, 140629), "working", "", leftAsWas, leftEarlier("2.5 GiB", "since TIME"))...)
 	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:")
 }
 
@@ -168,6 +168,13 @@ func orphanFound(pid int) string {
 const probablyThisJob = "| bookend:   Who:    probably this job\n" +
 	"| bookend:   Do:     end background processes before your script ends (wait, or\n" +
 	"| bookend:           trap 'kill 0' EXIT)"
+
+// leftEarlier is what the later job reads of it at its end.
+func leftEarlier(held, when string) string {
+	return "| bookend: Seen while your job ran: an earlier job left GPU memory in use\n" +
+		"| bookend:   YES          left by an earlier job: " + held + " when your job began,\n" +
+		"| bookend:                " + when
+}
 
 // notCausedBy ends the start report of a job that found its card in use.
 func notCausedBy(job cluster.JobID, freeMiB int) string {

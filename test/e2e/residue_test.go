@@ -54,7 +54,7 @@ func residueObserved(s *story) {
 	s.userReads(second, lines(notCleanBefore,
 		"| bookend:   Found:  2000 MiB in use that no listed process accounts for", maybe,
 		"| bookend:   Who:    probably your job "+string(first),
-		notCausedBy(second, 141156), "working", "", leftAsWas)...)
+		notCausedBy(second, 141156), "working", "", leftAsWas, leftEarlier("2.0 GiB", "probably by your job "+string(first)))...)
 	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
 }
 
@@ -83,7 +83,7 @@ func phantomObserved(s *story) {
 	s.userReads(second, lines(notCleanBefore,
 		"| bookend:   Found:  2518 MiB still in use though its process is gone", keeps,
 		"| bookend:   Who:    probably your job "+string(first),
-		notCausedBy(second, 140629), "working", "", leftAsWas)...)
+		notCausedBy(second, 140629), "working", "", leftAsWas, leftEarlier("2.5 GiB", "probably by your job "+string(first)))...)
 	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
 }
 
