@@ -42,8 +42,8 @@ var Sources = []struct{ Title, URL string }{
 	{persistGuide, "https://docs.nvidia.com/deploy/driver-persistence/"},
 }
 
-// Table returns every row, facts first.
-func Table() []Row {
+// table returns every row, facts first.
+func table() []Row {
 	all := slices.Clone(factRows)
 	for _, n := range xidNumbers {
 		all = append(all, n.row())

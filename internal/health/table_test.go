@@ -26,7 +26,7 @@ func TestTableIsSound(t *testing.T) {
 		}
 		seen[key] = true
 	}
-	for _, r := range Table() {
+	for _, r := range table() {
 		key := fmt.Sprint(r.Fact, r.Value, r.Xids)
 		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") || (r.judge == nil) != (r.Fact == "") {
 			t.Errorf("%s is neither a fact nor an Xid", key)
@@ -50,8 +50,8 @@ func TestTableIsSound(t *testing.T) {
 			t.Errorf("%s: no source %q", key, r.Source)
 		}
 	}
-	Table()[0].Meaning = "changed"
-	if Table()[0].Meaning == "changed" {
+	table()[0].Meaning = "changed"
+	if table()[0].Meaning == "changed" {
 		t.Error("Table hands out the table itself")
 	}
 }
@@ -138,7 +138,7 @@ func healthDoc() string {
 		fmt.Fprintf(&b, "| %s | %s %s\n", r.Fact, r.Value, columns(r))
 	}
 	b.WriteString(xidIntro + "\n| Xid | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" + strings.Repeat("| --- ", 6) + "|\n")
-	for _, r := range slices.SortedFunc(slices.Values(Table()[len(factRows):]), func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
+	for _, r := range slices.SortedFunc(slices.Values(table()[len(factRows):]), func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
 		fmt.Fprintf(&b, "| %s %s\n", ranges(r.Xids), columns(r))
 	}
 	b.WriteString(outro)
