@@ -6,7 +6,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
 )
@@ -41,10 +40,11 @@ func (h *hook) judgeHealth(run ledger.Run) {
 	}
 }
 
-// idle reports a card with nobody on it, and nothing. One that is as the job found it need not be.
+// idle reports a card that had nobody on it, and nothing, when its health was read. One that is as the job found it need
+// not be idle, nor one that came to rest later.
 func (h *hook) idle(id gpu.ID) bool {
-	r, seen := h.now.Snapshot.Reading(id)
-	return seen && h.now.Curves[id].State == settle.Clean && r.ProcessesUnknown == "" && len(r.Processes) == 0 &&
+	r, seen := h.beside.Reading(id)
+	return seen && r.ProcessesUnknown == "" && len(r.Processes) == 0 &&
 		r.Memory.Used.Known() && !r.Memory.UsedHasReserved && r.Memory.Used.Bytes < uint64(h.cfg.Thresholds.Report)
 }
 

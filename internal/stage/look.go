@@ -66,8 +66,8 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	if answer.Neighbours != nil {
 		h.neighbours = answer.Neighbours
 	}
-	if answer.Health != nil {
-		h.health = answer.Health
+	if answer.Health != nil && len(answer.Snapshots) > 0 {
+		h.health, h.beside = answer.Health, answer.Snapshots[len(answer.Snapshots)-1]
 	}
 	h.troubles(answer)
 	return answer.Snapshots
