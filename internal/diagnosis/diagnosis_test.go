@@ -456,7 +456,7 @@ func TestAsked(t *testing.T) {
 		{"ended well on a card that was not clean", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
-		}, ByCause, "Seen while your job ran: another process held memory of your GPU", "another node: sbatch --exclude=n1"},
+		}, ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
 		{"a message in a job that ended well", func(in *Input) {
 			in.Job.Exit, in.Messages = slurm.ExitStatus{Known: true}, []oom.Message{itself}
 		}, ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
@@ -466,7 +466,7 @@ func TestAsked(t *testing.T) {
 		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
 		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
-			"Why out of memory: nothing on n1 explains it: it was your job itself", "a smaller batch, or a larger GPU"},
+			"Why out of memory: nothing on n1 explains it: most likely your job itself", "a smaller batch, or a larger GPU"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
 			"Why out of memory: nothing was found on n1 that explains it", "a smaller batch, or a larger GPU"},
 		{"CuPy's pool", func(in *Input) {
@@ -484,7 +484,7 @@ func TestAsked(t *testing.T) {
 			in.Messages = []oom.Message{beside}
 		}, ByMessage, "Why out of memory: GPU memory was in use without a process", "end what your job starts in the background, and what it exports"},
 		{"host memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Host, oom.Slurm)} }, ByMessage,
-			"Why out of memory: a limit of your job, not the GPU", "more host memory: sbatch --mem, or fewer data workers"},
+			"Why out of memory: host memory, not the GPU's", "more host memory: sbatch --mem, or fewer data workers"},
 		{"host memory under a limit", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Host, oom.Other)} }, ByMessage,
 			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
 		{"a kernel's shared memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Shared, oom.Triton)} }, ByShared,

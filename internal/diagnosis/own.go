@@ -234,7 +234,7 @@ func (j judge) processes() Cause {
 	case len(j.peaks) > 0 && !slices.ContainsFunc(j.peaks, func(p peak) bool { return p.Began.IsZero() }):
 		c.Answer, c.Evidence = No, "one at a time, by accounting"
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + ", and nobody looked else"
+		c.Evidence = "one seen" + j.clock(" at ", at) + ", and nobody looked again"
 	default:
 		c.Evidence = "nobody looked while it ran"
 	}
@@ -304,6 +304,9 @@ func (j judge) overhead(processes Cause) Cause {
 			c.Evidence = fmt.Sprintf("%d processes of your job: about %s besides their data", n, Size(uint64(n)*context))
 			return j.at(c, a)
 		}
+	}
+	if c.Answer == No {
+		c.Evidence = "only " + c.Evidence
 	}
 	if n < 2 && processes.Answer == Unknown && len(j.accounts) == 0 && !j.startless() {
 		c.Answer, c.Evidence = Unknown, c.Evidence+", how many is not known"

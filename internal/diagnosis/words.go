@@ -43,13 +43,13 @@ func (j judge) headline(d Diagnosis) string {
 			lead = "Why CUDA did not start: "
 		}
 	case ByFailure:
-		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; d.leads(Fault) {
+		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; j.leads(d, Fault) {
 			lead = upper(d.Asked) + ". Found: "
 		}
 	case ByCause, ByWish:
 		lead = "Seen while your job ran: "
 	}
-	if yes := leading(d); len(yes) > 0 {
+	if yes := j.leading(d); len(yes) > 0 {
 		return lead + strings.Join(yes, "; ")
 	}
 	switch {
@@ -59,29 +59,38 @@ func (j judge) headline(d Diagnosis) string {
 		return upper(d.Asked) + "; no sign that GPU memory was the reason"
 	case j.strange() > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange()))
-	case j.nodeIsWell(d):
+	case j.nodeIsWell(d) && d.Cause(Others).Answer == No:
 		return fmt.Sprintf("%snothing on %s explains it: it was your job itself", lead, j.Job.Node)
+	case j.nodeIsWell(d):
+		return fmt.Sprintf("%snothing on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
 	return fmt.Sprintf("%snothing was found on %s that explains it", lead, j.Job.Node)
 }
 
 // leading words the causes that stand by themselves, the two that explain most.
-func leading(d Diagnosis) []string {
+func (j judge) leading(d Diagnosis) []string {
 	var out []string
 	for _, n := range rank {
 		c := d.Cause(n)
 		if c.Answer != Yes || c.With != "" || n == Share && d.Reason != ByMessage || len(out) == 2 {
 			continue
 		}
-		out = append(out, sentences[n])
+		out = append(out, j.sentence(n))
 	}
 	return out
 }
 
+func (j judge) sentence(n Name) string {
+	if host, _ := j.hostMemory(); n == Limits && host != "" && !j.cramped() {
+		return "host memory, not the GPU's"
+	}
+	return sentences[n]
+}
+
 // leads reports whether a cause is the first of the headline.
-func (d Diagnosis) leads(n Name) bool {
-	yes := leading(d)
-	return len(yes) > 0 && yes[0] == sentences[n]
+func (j judge) leads(d Diagnosis, n Name) bool {
+	yes := j.leading(d)
+	return len(yes) > 0 && yes[0] == j.sentence(n)
 }
 
 // nodeIsWell: everything that the node could be blamed for is answered no. That somebody came and went unseen is never
@@ -98,7 +107,10 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 
 // try is what the job's owner can do, by the causes found.
 func (j judge) try(d Diagnosis) []string {
-	if d.Reason == ByShared {
+	switch d.Reason {
+	case ByCause, ByWish:
+		return nil // it ended well
+	case ByShared:
 		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
 	}
 	var out []string

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"slices"
 
 	"bookend/internal/attrib"
@@ -71,7 +72,7 @@ func (c Case) failed(card finding.Card) string {
 		entry, _ := code.Lookup(f.Code)
 		driver := entry.Scope == code.Driver && entry.Severity != code.Note
 		if driver || entry.Scope == code.Card && entry.Severity == code.Serious && f.GPU == card.Device.ID {
-			return "of what was found: " + entry.Title
+			return fmt.Sprintf("%s (%s)", entry.Title, f.Code)
 		}
 	}
 	return ""

@@ -78,7 +78,7 @@ func (r Record) Trusted(n Now) (ok bool, why string) {
 func (r Record) struck(n Now) string {
 	switch k := n.Kernel; {
 	case r.Kernel == gpu.KernelMark{}:
-		return "the kernel's log was not read then"
+		return "the kernel's log was not read at that time"
 	case k == nil:
 		return "the kernel's log was not read"
 	case k.Unknown != "":

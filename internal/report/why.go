@@ -39,8 +39,8 @@ func (s Scene) withWhy(body, closing []Safe) []Safe {
 	return append(append(body, table...), closing...)
 }
 
-// tables are the ways to tell it, the fullest first. A job that failed with nothing that speaks of memory gets no row for
-// each cause, one that ended well no more than what was there. Where a closing follows, that tells where an admin finds more.
+// tables are the ways to tell it, the fullest first. A job that failed with nothing that speaks of memory gets the
+// headline alone, one that ended well no more than what was there. Where a closing follows, that tells where an admin finds more.
 func (s Scene) tables(closed bool) [][]Safe {
 	head, tail := wrap(prefix, string(Clean(s.Why.Headline, 3*Width))), s.trying(closed)
 	table := func(rows ...[]Safe) []Safe {
@@ -63,6 +63,8 @@ func (s Scene) tables(closed bool) [][]Safe {
 		return [][]Safe{append(head, s.standing()...)}
 	case s.Why.Reason == diagnosis.ByMessage:
 		return all
+	case len(yes) == 0 && s.Why.Reason == diagnosis.ByFailure:
+		return [][]Safe{head} // that memory was the reason is nobody's guess
 	case len(yes) == 0:
 		return all[2:]
 	}

@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/runlog"
 	"bookend/internal/safefile"
@@ -139,6 +140,9 @@ func (h *hook) summary() runlog.Entry {
 	e.Fields["action"], e.Fields["exit"] = string(h.verdict.Action), h.verdict.Exit
 	e.Fields["took"] = h.env.Clock.Boot() - h.start
 	e.Fields["looks"], e.Fields["gpus"] = h.looks, indexes(h.cards)
+	if why := h.whyShort(); why != "" {
+		e.Fields["out_of_memory"] = why
+	}
 	if h.jobLog != "" {
 		e.Fields["job_log"] = h.jobLog
 	}
@@ -149,6 +153,23 @@ func (h *hook) summary() runlog.Entry {
 		e.Fields["doubt"] = doubt
 	}
 	return e
+}
+
+// whyShort names the causes that applied to a job that says it ran out of memory.
+func (h *hook) whyShort() string {
+	if h.why == nil || h.why.Reason != diagnosis.ByMessage {
+		return ""
+	}
+	var yes []string
+	for _, c := range h.why.Causes {
+		if c.Answer == diagnosis.Yes {
+			yes = append(yes, string(c.Name))
+		}
+	}
+	if len(yes) == 0 {
+		return "unexplained"
+	}
+	return strings.Join(yes, ",")
 }
 
 func (h *hook) entry(level config.LogLevel, message string) runlog.Entry {

@@ -71,7 +71,7 @@ func (h *hook) trusted(scene finding.Scene, since *gpu.KernelLog) (outcomes []pr
 		case ok:
 			outcomes = append(outcomes, probe.Outcome{Probe: r.Probe, Seen: r.Seen, Earlier: r.Wall})
 		default:
-			outcomes = append(outcomes, probe.Outcome{Probe: probe.Skipped(c.Device.ID, "not tested at a start (probe.at); of the last test: "+why)})
+			outcomes = append(outcomes, probe.Outcome{Probe: probe.Skipped(c.Device.ID, "none at a start (probe.at); the last one is not trusted: "+why)})
 		}
 	}
 	return outcomes, open

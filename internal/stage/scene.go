@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"bookend/internal/attrib"
+	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -67,8 +69,16 @@ func (h *hook) end() ledger.End {
 func (h *hook) report() report.Scene {
 	return report.Scene{
 		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Probes: h.probes, Findings: h.found, Verdict: h.verdict,
-		Why: h.why, Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
+		Why: h.told(), Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
 	}
+}
+
+// told is the answer as far as the job's owner is to read it; the record has it in any case.
+func (h *hook) told() *diagnosis.Diagnosis {
+	if h.cfg.JobLog.Why == config.Never {
+		return nil
+	}
+	return h.why
 }
 
 // side turns one end of a record back into what was seen.

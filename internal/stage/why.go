@@ -11,14 +11,17 @@ import (
 
 // diagnose answers why the job ran out of memory; nil where nobody wants to know.
 func (h *hook) diagnose(run ledger.Run, said []oom.Message, unsaid string) *diagnosis.Diagnosis {
-	if h.cfg.JobLog.Why == config.Never || h.again {
+	if h.again {
 		return nil
 	}
 	in := h.symptoms(run)
 	in.Messages, in.MessagesUnknown = said, unsaid
 	in.Wanted = h.cfg.JobLog.Why == config.Always
-	if d := diagnosis.Why(in); d.Reason == "" {
+	switch d := diagnosis.Why(in); {
+	case d.Reason == "" && len(d.Peaks) == 0:
 		return nil
+	case d.Reason == "":
+		return &d // for the record alone
 	}
 	// Somebody will read it: now Slurm's files and the node's other records are worth their time.
 	in.Shared, in.SharedUnknown = h.shared()

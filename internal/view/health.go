@@ -26,7 +26,7 @@ func conditions(w io.Writer, r ledger.Run, e ledger.End) {
 		return
 	}
 	if k.Unknown != "" {
-		fmt.Fprintf(w, "  kernel log: not read: %s\n", report.Clean(k.Unknown, 2*nameWidth))
+		fmt.Fprintf(w, "  kernel log: not read: %s\n", report.Clean(k.Unknown, 400))
 	}
 	if k.Lost {
 		fmt.Fprintln(w, "  kernel log: part of it was overwritten before it was read")
@@ -64,7 +64,10 @@ func condition(h gpu.Health) report.Safe {
 		}
 	}
 	text := count(len(h.Facts), "fact", "s") + " read"
-	if len(odd) == 0 && len(h.Facts) > 0 {
+	switch {
+	case len(h.Facts) == 0: // a start reads accounting alone
+		text = "not read"
+	case len(odd) == 0:
 		text += ", all well"
 	}
 	for _, o := range odd {

@@ -30,9 +30,12 @@ func why(w io.Writer, r ledger.Run, e ledger.End) {
 		}
 	}
 	for _, p := range d.Peaks {
-		fmt.Fprintf(w, "  peak: PID %d had %s at most%s\n", p.PID, Figure(p.Peak), lifetime(p))
+		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, Figure(p.Peak), lifetime(p))
 	}
 	for _, t := range d.Try {
+		if strings.HasPrefix(t, diagnosis.TellAdmin) {
+			continue // who reads this is the admin
+		}
 		fmt.Fprintf(w, "    try: %s\n", report.Clean(t, 400))
 	}
 }
@@ -52,7 +55,10 @@ func reason(d diagnosis.Diagnosis) report.Safe {
 	if d.Asked == "" {
 		return "Out of memory? Nothing speaks of it, and how the job ended is not known"
 	}
-	return report.Clean(fmt.Sprintf("%s (asked: %s)", d.Headline, d.Asked), 400)
+	if d.Reason == diagnosis.ByMessage {
+		return report.Clean(fmt.Sprintf("%s (its output says: %s)", d.Headline, d.Asked), 400)
+	}
+	return report.Clean(d.Headline, 400)
 }
 
 func evidenced(c diagnosis.Cause) report.Safe {
@@ -86,7 +92,7 @@ func message(w io.Writer, m oom.Message) {
 	if m.Framework == oom.Other {
 		from = "unnamed"
 	}
-	head := fmt.Sprintf("message (%s, %s)", from, m.Kind)
+	head := fmt.Sprintf("its output says (%s, %s)", from, ranOut[m.Kind])
 	if m.Count > 1 {
 		head += fmt.Sprintf(", %d times", m.Count)
 	}
@@ -96,11 +102,16 @@ func message(w io.Writer, m oom.Message) {
 	}
 }
 
+// ranOut words what a message says that ran out.
+var ranOut = map[oom.Kind]string{
+	oom.Device: "GPU memory", oom.Init: "memory for CUDA's start", oom.Host: "host memory", oom.Shared: "a kernel's shared memory", oom.Fault: "a GPU error",
+}
+
 // figures words what a message says, and nothing of what it does not.
 func figures(m oom.Message) string {
 	var all []string
 	if m.GPU != nil {
-		all = append(all, fmt.Sprintf("its GPU %d", *m.GPU))
+		all = append(all, fmt.Sprintf("GPU %d of those it saw", *m.GPU))
 	}
 	if m.PID != 0 {
 		all = append(all, fmt.Sprintf("PID %d", m.PID))

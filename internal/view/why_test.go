@@ -58,23 +58,22 @@ func TestWhy(t *testing.T) {
 	r, e := squeezed()
 	var b strings.Builder
 	why(&b, r, e)
-	const want = `  message (PyTorch, device), 3 times: torch.OutOfMemoryError: CUDA out of memory.\x1b[2J
-    its GPU 0, asked 20480 MiB, total 80896 MiB, free 4096 MiB, in use 35840 MiB, process 5150 40960 MiB
-  Why out of memory: another process held memory of your GPU (asked: PyTorch ran out of GPU memory)
+	const want = `  its output says (PyTorch, GPU memory), 3 times: torch.OutOfMemoryError: CUDA out of memory.\x1b[2J
+    GPU 0 of those it saw, asked 20480 MiB, total 80896 MiB, free 4096 MiB, in use 35840 MiB, process 5150 40960 MiB
+  Why out of memory: another process held memory of your GPU (its output says: PyTorch ran out of GPU memory)
     YES          another process        GPU 0: 40.0 GiB when your job began [BKD-DIRTY 40.0 GiB PID 5150]
     no           left by an earlier job none on record
     no           memory without process none at start or end
     no           memory in pieces       GPU 0: only 4.0 GiB free, 20.0 GiB asked
     cannot tell  framework's pool       PyTorch does not say what its pool kept
     cannot tell  GPU or driver fault    part of the kernel log was overwritten
-    no           driver overhead        615 MiB, and 530 MiB a process
+    no           driver overhead        only 615 MiB, and 530 MiB a process
     no           your own use           GPU 0: 35.0 + 20.0 GiB asked fit in 79.0 GiB
     no           several processes      the rest was not your job's
     no           limits, host memory    the GPU's memory ran out
     cannot tell  only a share           gres.conf not read
-  peak: PID 900 had 35840 MiB at most, began 2026-11-21 08:59:00, ran 50.0 s
+    peak: PID 900 had 35840 MiB at most, began 2026-11-21 08:59:00, ran 50.0 s
     try: another node: sbatch --exclude=n1
-    try: tell your admin: bookend show 3 on n1
 `
 	if b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
@@ -85,7 +84,7 @@ func TestWhy(t *testing.T) {
 func TestWhyThatNobodyAsks(t *testing.T) {
 	d := diagnosis.Why(diagnosis.Input{})
 	d.Peaks = []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(1 << 30), Running: true}}
-	const peak = "  peak: PID 900 had 1024 MiB at most, still runs\n"
+	const peak = "    peak: PID 900 had 1024 MiB at most, still runs\n"
 	for known, want := range map[bool]string{true: "", false: "  Out of memory? Nothing speaks of it, and how the job ended is not known\n    "} {
 		r := ledger.Run{Job: slurm.Job{Exit: slurm.ExitStatus{Known: known}}}
 		var b strings.Builder
@@ -114,7 +113,7 @@ func TestConditions(t *testing.T) {
 		want string
 	}{
 		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.Throttled, Value: "none"}}}, "1 fact read, all well"},
-		{gpu.Health{Accounting: gpu.Accounting{Mode: "off"}}, "0 facts read; accounting off (nvidia.accounting)"},
+		{gpu.Health{Accounting: gpu.Accounting{Mode: "off"}}, "not read; accounting off (nvidia.accounting)"},
 		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.PersistenceMode, Value: "off"}}, Accounting: gpu.Accounting{Unknown: "no\npermission"}},
 			`1 fact read, persistence off; accounting unknown: no\x0apermission`},
 	} {
