@@ -64,9 +64,12 @@ func side(state settle.State, used uint64) *finding.Side {
 	}
 }
 
+// listen looks for messages in the output.
+func (s *story) listen() { s.Messages = oom.Find([]byte(s.output)) }
+
 // scene is what the report is made from: the messages are looked for in the output, every cause is judged.
 func (s story) scene() report.Scene {
-	s.Messages = oom.Find([]byte(s.output))
+	s.listen()
 	r := report.Scene{
 		Node: s.Job.Node, Job: s.Job, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
 		Privacy: config.PrivacyOwn, WallNow: ended, BootNow: boot,
@@ -99,6 +102,10 @@ func torch(asked, free, others, mine, live, idle string) string {
 		live + " is allocated by PyTorch, and " + idle + " is reserved by PyTorch but unallocated.\n"
 }
 
+// noDevices is what PyTorch says where CUDA cannot start for want of address space.
+const noDevices = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling " +
+	"NumCudaDevices() that might have already set an error? Error 2: out of memory\n"
+
 // scenes are the samples by name.
 var scenes = map[string]func() story{
 	"others":    others,
@@ -120,11 +127,17 @@ var scenes = map[string]func() story{
 		return s
 	},
 	"address space": func() story {
-		s := calm("RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() " +
-			"that might have already set an error? Error 2: out of memory\n")
+		s := calm(noDevices)
 		s.AddressSpace = gpu.Bytes(4 * gibi)
 		return s
 	},
+	"limit in the script": func() story { // which the task hook, before the script, did not see
+		return calm(noDevices)
+	},
+	"something else": func() story {
+		return calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB", "104.20 GiB", "1.93 GiB"))
+	},
+	"no figures": func() story { return calm("RuntimeError: CUDA error: out of memory\n") },
 	"host": func() story {
 		return calm("slurmstepd: error: Detected 1 oom_kill event in StepId=42.batch. Some of the step tasks have been OOM Killed.\n")
 	},
@@ -133,6 +146,44 @@ var scenes = map[string]func() story{
 			"Reducing block sizes or `num_stages` may help.\n")
 	},
 	"share": share,
+}
+
+// plain are jobs whose headline has to be read by itself.
+var plain = map[string]func() story{
+	"something else": scenes["something else"],
+	"no figures":     scenes["no figures"],
+	"shared":         scenes["shared"],
+	"all ruled out": func() story {
+		s := others()
+		s.output, s.Findings[0].Bytes = scenes["no figures"]().output, gpu.Bytes(100*mebi)
+		return s
+	},
+	"not all read": func() story {
+		s := scenes["no figures"]()
+		s.Kernel = nil
+		return s
+	},
+	"failed":            func() story { return calm("") },
+	"failed by a fault": func() story { return silent(fault()) },
+	"failed, not alone": func() story { return silent(others()) },
+	"ended well":        func() story { return well(others()) },
+	"ended well, always told": func() story {
+		s := well(calm(""))
+		s.Wanted = true
+		return s
+	},
+}
+
+// silent is a job that says nothing of what it met.
+func silent(s story) story {
+	s.output = ""
+	return s
+}
+
+// well is a job that ended well.
+func well(s story) story {
+	s.Job.Exit.Raw = 0
+	return silent(s)
 }
 
 func others() story {

@@ -122,6 +122,31 @@ func TestEveryCauseHasASection(t *testing.T) {
 	}
 }
 
+var sizes = regexp.MustCompile(`[0-9.]+ (G|M)iB`)
+
+// TestEveryHeadlineIsExplained: whoever reads no YES finds the headline, as Bookend words it, in the table of headlines.
+func TestEveryHeadlineIsExplained(t *testing.T) {
+	text := read(t, "../../docs/users.md")
+	for name, make := range plain {
+		s := make()
+		s.listen()
+		headline := strings.ReplaceAll(diagnosis.Why(s.Input).Headline, "n1", "NODE")
+		headline = sizes.ReplaceAllString(headline, "X")
+		headline = strings.ReplaceAll(headline, "(exit code 1)", "(...)")
+		if _, behind, asked := strings.Cut(headline, "Why out of memory: "); asked {
+			headline = behind
+		}
+		for _, lead := range []string{"Seen while your job ran: ", "If it lacked GPU memory: ", "Found: ", "a kernel wanted more shared memory "} {
+			if before, _, ok := strings.Cut(headline, lead); ok {
+				headline = before + lead + "..."
+			}
+		}
+		if headline == "" || !strings.Contains(text, "\n| `"+headline+"` | ") {
+			t.Errorf("%s: docs/users.md does not explain the headline %q", name, headline)
+		}
+	}
+}
+
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
