@@ -123,7 +123,8 @@ var catalogue = []Entry{
 	},
 	{
 		Broken, Serious, Card, Node, "CUDA does not work on the card",
-		"The test allocation failed with a CUDA error other than out of memory, in two tries: jobs would fail the same way.",
+		"The test failed with a CUDA error, in two tries: jobs would fail the same way. \"Out of memory\" from the allocation " +
+			"itself is none of these (BKD-GAP, BKD-BLOCKED); from CUDA's start it is.",
 		"The error and its remedy stand with the finding; docs/cuda-errors.md has the table.",
 	},
 	{
@@ -207,7 +208,8 @@ var catalogue = []Entry{
 	{
 		Old, Note, Driver, Node, "driver lacks a call",
 		"The driver is too old to answer something that Bookend asks for; the figures concerned are unknown.",
-		"Update the driver when convenient (NVIDIA 510 or later answers all).",
+		"Update the driver when convenient: NVIDIA 510 or later tells memory and processes in full. What only newer drivers " +
+			"tell of a card's condition, such as the recovery action (about 570 and later), is left out and no finding.",
 	},
 	{
 		Hang, Serious, Driver, Node, "driver does not answer",
