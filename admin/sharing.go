@@ -14,7 +14,7 @@ import (
 const detailWidth = 300
 
 // sharingLines say for "bookend config check" whether GPUs are given out in shards: where they are, or where nobody can
-// tell, nothing on a card drains.
+// tell, nothing on a card drains, and no card is tested.
 func sharingLines(env stage.Env, cfg config.Config, node string) []string {
 	answer := stage.ReadSharing(env, cfg, nodeOf(cfg.Paths, node))
 	var out []string
@@ -29,7 +29,7 @@ func sharingLines(env stage.Env, cfg config.Config, node string) []string {
 		text += ": " + string(report.Clean(answer.Why, detailWidth))
 	}
 	if answer.Shared != gresconf.No {
-		text += ": nothing on a card will drain"
+		text += ": nothing on a card will drain or be tested"
 	}
 	return append(out, text)
 }
@@ -40,7 +40,7 @@ func untold(env stage.Env, cfg config.Config, node string) string {
 	if answer.Shared != gresconf.Unknown {
 		return ""
 	}
-	return "nothing on a card will drain, as whether GPUs are given out in shards is unknown: " + answer.Why + "; slurm.shards can say it"
+	return "nothing on a card will drain or be tested, as whether GPUs are given out in shards is unknown: " + answer.Why + "; slurm.shards can say it"
 }
 
 // nodeOf is the node that Slurm's files are read for: the one named, the one with records, or the one called as this

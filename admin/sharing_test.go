@@ -17,13 +17,13 @@ func TestSharing(t *testing.T) {
 		saysNothing bool // status has no trouble of it
 	}{
 		"no":             {"GresTypes=gpu\n", "", "", []string{"GPUs in shards: no, by DIR/slurm.conf: slurm.conf has GresTypes=gpu\n"}, true},
-		"yes":            {"GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:4,shard:16\n", "", "", []string{"GPUs in shards: yes, by DIR/slurm.conf: ", ": nothing on a card will drain\n"}, true},
+		"yes":            {"GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:4,shard:16\n", "", "", []string{"GPUs in shards: yes, by DIR/slurm.conf: ", ": nothing on a card will drain or be tested\n"}, true},
 		"in gres.conf":   {"Include nodes.conf\nGresTypes=gpu,shard\n", "Name=shard Count=4\n", "", []string{"GPUs in shards: yes, by DIR/gres.conf: gres.conf line 1"}, true},
-		"unknown":        {"GresTypes=gpu,shard\nInclude nodes.conf\n", "", "", []string{"GPUs in shards: unknown: slurm.conf ", ": nothing on a card will drain\n"}, false},
+		"unknown":        {"GresTypes=gpu,shard\nInclude nodes.conf\n", "", "", []string{"GPUs in shards: unknown: slurm.conf ", ": nothing on a card will drain or be tested\n"}, false},
 		"no slurm.conf":  {"", "", "gres_conf: DIR/gres.conf", []string{"slurm.gres_conf: DIR/gres.conf does not exist\n", "GPUs in shards: unknown: no slurm.conf was found"}, false},
 		"a missing file": {"GresTypes=gpu\n", "", "gres_conf: DIR/gres.conf", []string{"slurm.gres_conf: DIR/gres.conf does not exist\nGPUs in shards: no, by DIR/slurm.conf"}, true},
 		"configured no":  {"GresTypes=gpu,shard\nInclude nodes.conf\n", "", `shards: "no"`, []string{"GPUs in shards: no, by slurm.shards\n"}, true},
-		"configured yes": {"", "", `shards: "yes"`, []string{"GPUs in shards: yes, by slurm.shards: nothing on a card will drain\n"}, true},
+		"configured yes": {"", "", `shards: "yes"`, []string{"GPUs in shards: yes, by slurm.shards: nothing on a card will drain or be tested\n"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -42,7 +42,7 @@ func TestSharing(t *testing.T) {
 					t.Errorf("lacks %q: %+v", want, check)
 				}
 			}
-			const trouble = "  trouble: nothing on a card will drain, as whether GPUs are given out in shards is unknown: "
+			const trouble = "  trouble: nothing on a card will drain or be tested, as whether GPUs are given out in shards is unknown: "
 			if strings.Contains(status.out, trouble) == tt.saysNothing {
 				t.Errorf("status: %+v", status)
 			}

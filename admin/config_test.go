@@ -1,0 +1,87 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A library that tests cards must be there, and root's alone, as the driver's own is.
+func TestConfigCheckCUDALibrary(t *testing.T) {
+	for name, tt := range map[string]struct {
+		library func(t *testing.T, path string) // nil: none is configured
+		exit    int
+		says    string // all there is of it
+		verdict string
+	}{
+		"none configured": {},
+		"there": {library: func(t *testing.T, path string) { write(t, path, "", 0o644) },
+			says: "checked: LIB: there; only root can write it and the folders above it\n"},
+		"missing": {library: func(*testing.T, string) {},
+			says: "nvidia.cuda_library: stat LIB: no such file or directory: no card will be tested\n"},
+		"a folder": {library: func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o755)) },
+			says: "nvidia.cuda_library: LIB: not a file: no card will be tested\n"},
+		"anybody's": {library: func(t *testing.T, path string) { write(t, path, "", 0o666) }, exit: exitTrouble,
+			says:    "BKD-BK-REFUSED: check \"LIB\": not trusted: mode 0666 lets others write\n",
+			verdict: "configuration is valid, but the hooks would test no card\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, config := home(t)
+			path := filepath.Join(dir, "libcuda.so.1")
+			if tt.library != nil {
+				tt.library(t, path)
+				write(t, config, valid(dir)+"nvidia: {cuda_library: "+path+"}\n", 0o644)
+			}
+			got := bookend(0, config, "config", "check")
+			var of strings.Builder
+			for line := range strings.Lines(got.out) {
+				if strings.Contains(line, "libcuda") {
+					of.WriteString(line)
+				}
+			}
+			if want := strings.ReplaceAll(tt.says, "LIB", path); of.String() != want || got.exit != tt.exit || !strings.HasSuffix(got.out, tt.verdict) {
+				t.Errorf("%+v, want of the library %q", got, want)
+			}
+		})
+	}
+}
+
+// What cannot be read is said with what follows; it makes no configuration wrong.
+func TestConfigCheckKernelLog(t *testing.T) {
+	const follows = ": Xids are not seen, and a start trusts no earlier test\n"
+	for name, tt := range map[string]struct {
+		log  func(t *testing.T, path string)
+		look string
+		euid int
+		says string // all there is of it
+	}{
+		"readable": {log: func(t *testing.T, path string) { write(t, path, "6,1,1000000,-;Linux version 6.1\n", 0o600) },
+			says: "checked: LOG: the kernel's log can be read\n"},
+		"missing": {says: "kernel log: cannot be read: open \"LOG\": no such file or directory" + follows},
+		"a link": {log: func(t *testing.T, path string) { must(t, os.Symlink("/dev/null", path)) },
+			says: "kernel log: cannot be read: open \"LOG\": too many levels of symbolic links" + follows},
+		"empty":      {log: func(t *testing.T, path string) { write(t, path, "", 0o600) }, says: "kernel log: cannot be read: the kernel's log is empty" + follows},
+		"not wanted": {look: "look: {kernel_log: false}\n"},
+		"not root":   {euid: 1000, says: "not checked: LOG: run as root\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, config := home(t)
+			path := filepath.Join(dir, "kmsg")
+			if tt.log != nil {
+				tt.log(t, path)
+			}
+			write(t, config, strings.Replace(valid(dir), "paths: {", "paths: {dev: "+dir+", ", 1)+tt.look, 0o644)
+			got := bookend(tt.euid, config, "config", "check")
+			var of strings.Builder
+			for line := range strings.Lines(got.out) {
+				if strings.Contains(line, "kmsg") || strings.Contains(line, "kernel") {
+					of.WriteString(line)
+				}
+			}
+			if want := strings.ReplaceAll(tt.says, "LOG", path); of.String() != want || got.exit != exitOK {
+				t.Errorf("%+v, want of the log %q", got, want)
+			}
+		})
+	}
+}
