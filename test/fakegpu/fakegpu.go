@@ -10,7 +10,7 @@
 //	W/world.conf         what the cards are and how the driver behaves; read anew by every call (Set)
 //	W/alloc/             the driver's bookkeeping, one file per holder of memory
 //	W/accounting/        its accounting, one file per process and card, where that is on
-//	W/dev/               nvidia0…, nvidiactl, nvidia-uvm
+//	W/dev/               nvidia0…, nvidiactl, nvidia-uvm; kmsg, a file with the kernel's log
 //	W/proc-driver/nvidia what /proc/driver/nvidia shows
 //	W/sys/module/nvidia  what /sys/module/nvidia shows; the rest of W/sys leads to /sys
 //
@@ -72,7 +72,7 @@ func New(dir string, options ...Option) (*World, error) {
 		o(s)
 	}
 	s.complete()
-	for _, step := range []func() error{w.makeFolders, w.install, func() error { return w.apply(s) }} {
+	for _, step := range []func() error{w.makeFolders, w.install, w.logKernel, func() error { return w.apply(s) }} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("make a fake GPU world: %w", err)
 		}

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/kmsg"
 )
 
 // newWorld makes a world that other users can reach.
@@ -57,6 +60,22 @@ func keep(t *testing.T, w *World) {
 }
 
 func pid(p *Program) uint32 { return uint32(p.PID) }
+
+// A fake node has a kernel log as a real one has, and it is the tests' own: what they remove stays away.
+func TestKernelLog(t *testing.T) {
+	w := newWorld(t)
+	log := kmsg.Read(w.Dev(), &gpu.KernelMark{Seq: 1, At: time.Second})
+	if log.Unknown != "" || log.Lost || log.Last.Seq != 2 || len(log.Xids)+len(log.Kills) != 0 {
+		t.Errorf("%+v, want two harmless entries", log)
+	}
+	if err := os.Remove(w.KernelLog()); err != nil {
+		t.Fatal(err)
+	}
+	set(t, w, "gpu0.ecc_corrected", "1")
+	if _, err := os.Lstat(w.KernelLog()); !os.IsNotExist(err) {
+		t.Errorf("after a change it is there again: %v", err)
+	}
+}
 
 func TestIdleCards(t *testing.T) {
 	w := newWorld(t)

@@ -56,6 +56,15 @@ func (w *World) node(name string, minor int) error {
 	return errors.Join(os.WriteFile(path, nil, 0o666), os.Chmod(path, 0o666))
 }
 
+// bootLines are the kernel's log of a fake node, as /dev/kmsg gives it: what it says of itself.
+const bootLines = "6,1,1000000,-;Linux version fake\n6,2,1000100,-;Command line: quiet\n"
+
+// logKernel gives the node a kernel log, once: what becomes of it is the tests' to say. A file is read as the device is.
+func (w *World) logKernel() error { return os.WriteFile(w.KernelLog(), []byte(bootLines), 0o600) }
+
+// KernelLog stands for /dev/kmsg.
+func (w *World) KernelLog() string { return filepath.Join(w.Dev(), "kmsg") }
+
 func opens(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {

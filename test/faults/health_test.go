@@ -183,13 +183,14 @@ func TestXid(t *testing.T) {
 func TestKernelLogOutOfUse(t *testing.T) {
 	fatal := func(n *node) { n.silent(); n.kernel(n.xidLine(0, 79, "GPU has fallen off the bus.")) }
 	path := func(n *node) string { return filepath.Join(n.world.Dev(), "kmsg") }
+	none := func(n *node) { must(n, os.Remove(path(n))) }
 	for name, tt := range map[string]struct {
 		before, during func(n *node)
 		extra          string
 		says           string // on the record of the end
 	}{
-		"missing":              {says: "no such file"},
-		"missing at the start": {during: func(n *node) { n.kernel("eth0: link is up"); fatal(n) }},
+		"missing":              {before: none, says: "no such file"},
+		"missing at the start": {before: none, during: func(n *node) { n.kernel("eth0: link is up"); fatal(n) }},
 		"gone at the end": {before: func(n *node) { n.kernel("eth0: link is up") },
 			during: func(n *node) { n.silent(); must(n, os.Remove(path(n))) }, says: "no such file"},
 		"another boot's": {before: func(n *node) { n.kernel("eth0: link is up"); n.kernel("eth0: link is down") },
