@@ -127,7 +127,7 @@ func TestStartTrustsTheLastTest(t *testing.T) {
 	if e := n.startOf(102); n.probed(e).Result != gpu.ProbeOK || n.probed(e).At >= e.At || len(e.Findings) != 0 {
 		t.Errorf("nothing has changed: %+v %+v", e.Probes, e.Findings)
 	}
-	if k := n.startOf(102).Kernel; k == nil || len(k.Xids) != 0 || k.Last.Seq != 101 {
+	if k := n.startOf(102).Kernel; k == nil || len(k.Xids) != 0 || k.Last.Seq != 103 {
 		t.Errorf("a start keeps the mark alone: %+v", k)
 	}
 	must(t, n.world.Set("on.cuInit", ""))
