@@ -32,13 +32,13 @@ func Sightings(runs []Run, self Run, from, to time.Duration) []diagnosis.Sightin
 	}
 	var seen []diagnosis.Sighting
 	for _, e := range endsOf(runs, self.Epoch) {
-		if e.At <= from || e.At >= to {
-			continue
-		}
 		for _, s := range e.snapshots() {
+			if s.At <= from || s.At >= to { // the look itself: what else an end did may have taken seconds
+				continue
+			}
 			for _, r := range s.Readings {
 				if mine[r.Device.ID] {
-					seen = append(seen, e.sightedOn(r, self)...)
+					seen = append(seen, e.sightedOn(r, s.At, self)...)
 				}
 			}
 		}
@@ -56,10 +56,10 @@ func (e End) snapshots() []gpu.Snapshot {
 }
 
 // sightedOn tells of one card's processes whose they were, where a cgroup did.
-func (e End) sightedOn(r gpu.Reading, self Run) []diagnosis.Sighting {
+func (e End) sightedOn(r gpu.Reading, at time.Duration, self Run) []diagnosis.Sighting {
 	var seen []diagnosis.Sighting
 	for _, p := range r.Processes {
-		s := diagnosis.Sighting{At: e.At, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
+		s := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
 		if i := slices.IndexFunc(e.Processes, func(known attrib.Process) bool { return known.PID == p.PID }); i >= 0 {
 			s.Owner = e.Processes[i].Cgroup
 			s.Own = s.Owner.ID == self.Job.ID && s.Owner.ID != 0 || s.Owner.SLUID != "" && s.Owner.SLUID == self.Job.SLUID

@@ -46,9 +46,9 @@ func TestSightings(t *testing.T) {
 		return r
 	}
 	end := func(at time.Duration, own gpu.Reading, elsewhere ...gpu.Reading) End {
-		e := End{At: at, Snapshot: gpu.Snapshot{Readings: []gpu.Reading{own}}}
+		e := End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{own}}} // its end is not its look
 		if elsewhere != nil {
-			e.Neighbours = &gpu.Snapshot{Readings: elsewhere}
+			e.Neighbours = &gpu.Snapshot{At: at, Readings: elsewhere}
 		}
 		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}}, {PID: 9}}
 		return e

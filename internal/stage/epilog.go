@@ -25,6 +25,9 @@ func Epilog(env Env) int {
 // epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
 func epilog(h *hook) {
 	run, which := h.recall()
+	if run.Start != nil {
+		h.began = run.Start.Wall
+	}
 	if h.store != nil {
 		store, run := h.store, run
 		run.Job = h.job

@@ -35,8 +35,9 @@ type hook struct {
 	devices []ledger.Assigned
 	cards   []finding.Card
 	looks   int
-	again   bool // this run's end is on record already
-	inJob   bool // PrologFlags=RunInJob: the hook sits in the job's own cgroup
+	began   time.Time // the start's wall time, zero where there is no record of it
+	again   bool      // this run's end is on record already
+	inJob   bool      // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 
 	baselines  map[gpu.ID]finding.Baseline // of this epoch
 	neighbours *gpu.Snapshot               // the node's other cards, as the first watch saw them
@@ -149,7 +150,9 @@ func (h *hook) survey(recall func()) {
 	h.recallBaselines()
 	recall()
 	h.now = h.look()
-	h.mismatched(h.library) // last: NVML says it better
+	if len(h.now.Snapshot.Readings) == 0 { // a library that has just read the cards is none of another version
+		h.mismatched(h.library)
+	}
 }
 
 // compare adds what the scene shows, of the job's own cards and of others.

@@ -17,11 +17,8 @@ func (h *hook) diagnose(run ledger.Run, said []oom.Message, unsaid string) *diag
 	in := h.symptoms(run)
 	in.Messages, in.MessagesUnknown = said, unsaid
 	in.Wanted = h.cfg.JobLog.Why == config.Always
-	switch d := diagnosis.Why(in); {
-	case d.Reason == "" && len(d.Peaks) == 0:
+	if d := diagnosis.Why(in); d.Reason == "" && len(d.Peaks) == 0 {
 		return nil
-	case d.Reason == "":
-		return &d // for the record alone
 	}
 	// Somebody will read it: now Slurm's files and the node's other records are worth their time.
 	in.Shared, in.SharedUnknown = h.shared()
