@@ -229,7 +229,7 @@ func TestWhyOutOfMemory(t *testing.T) {
 					t.Errorf("want %q, the user reads:\n%s", part, strings.Join(told, "\n"))
 				}
 			}
-			if shown, _ := n.bookend("show", "100"); len(lines(shown, "    YES ")) != len(tt.yes) || len(lines(shown, "message (")) != 1 {
+			if shown, _ := n.bookend("show", "100"); len(lines(shown, "    YES ")) != len(tt.yes) || len(lines(shown, "its output says (")) != 1 {
 				t.Errorf("show:\n%s", shown)
 			}
 		})
@@ -247,14 +247,14 @@ func TestWhyIsAsked(t *testing.T) {
 		why    string
 		runs   func(n *node) string
 		status string
-		lines  int // 0: a table
+		lines  int // of the report; 0: a table
 		reads  string
 	}{
 		"never":                   {"never", own, failed, 1, "left clean by your job"},
 		"always":                  {"always", well, "0", 0, "Nothing was seen that kept GPU memory from your job"},
 		"ended well":              {"unclean", well, "0", 1, "left clean by your job"},
-		"cancelled":               {"unclean", well, "15", 0, "Your job was ended by signal 15; no sign that GPU memory was the reason"},
-		"failed":                  {"unclean", well, failed, 0, "Your job failed (exit code 1); no sign that GPU memory was the reason"},
+		"cancelled":               {"unclean", well, "15", 3, "Your job was ended by signal 15; no sign that GPU memory was the reason"},
+		"failed":                  {"unclean", well, failed, 2, "Your job failed (exit code 1); no sign that GPU memory was the reason"},
 		"ended well all the same": {"unclean", own, "0", 0, "Why out of memory: your job itself used up the GPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +267,39 @@ func TestWhyIsAsked(t *testing.T) {
 			if !strings.Contains(unfolded(told), tt.reads) || tt.lines != 0 && len(told) != tt.lines || tt.lines == 0 && len(told) < 3 {
 				t.Errorf("want %q, the user reads:\n%s", tt.reads, strings.Join(told, "\n"))
 			}
-			if d := n.endOf(100).Diagnosis; (d == nil) != (tt.lines != 0) {
+			if d := n.endOf(100).Diagnosis; (d == nil) != (name == "ended well") { // an admin may ask later
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
+// To one whose job ended well the findings say it all; where there are none left, no more is told than what was there.
+func TestWhyOfAJobThatEndedWell(t *testing.T) {
+	for name, stays := range map[string]bool{"somebody is there": true, "somebody was there": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "observe")
+			var p *fakegpu.Program
+			if !stays {
+				p = n.holder(bystander, nil, "--mib", "100000")
+			}
+			j := n.begin(newJob())
+			if stays {
+				p = n.holder(bystander, nil, "--mib", "100000")
+			} else {
+				p.End()
+			}
+			told := n.finish(j, "0", "done\n")
+			want := "Seen while your job ran: another process held memory of your GPU YES another process: 98.2 GiB when your job began, since "
+			if stays {
+				want = "Found: 100518 MiB held by a process that is not yours"
+			}
+			text := unfolded(told)
+			if !strings.Contains(text, want) || strings.Contains(text, "Seen while") == stays || strings.Contains(text, "cannot tell") || strings.Contains(text, fmt.Sprint(p.PID)) {
+				t.Errorf("want %q, the user reads:\n%s", want, strings.Join(told, "\n"))
+			}
+			if d := n.endOf(100).Diagnosis; d == nil || d.Reason != diagnosis.ByCause {
 				t.Errorf("%+v", d)
 			}
 		})
