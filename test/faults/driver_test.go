@@ -29,6 +29,36 @@ func TestDriver(t *testing.T) {
 	})
 }
 
+// Of a library whose file is named for another version than the module's that is said where it could not be asked, and
+// only there: one that has just read the cards is the module's, whatever it is called.
+func TestLibraryOfAnotherVersion(t *testing.T) {
+	for name, tt := range map[string]struct {
+		harm []string // a key of the world and what the driver does
+		want bool
+	}{
+		"answers":         {nil, false},
+		"does not answer": {[]string{"on.nvmlInit_v2", "hang"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			versioned := n.world.NVML() + ".111.22"
+			must(t, os.Rename(n.world.NVML(), versioned))
+			must(t, os.Symlink(versioned, n.world.NVML()))
+			if tt.harm != nil {
+				must(t, n.world.Set(tt.harm[0], tt.harm[1]))
+				n.configure(func(c *conf) { c.tight = true })
+			}
+			for _, h := range hooks {
+				o := n.hook(h, newJob())
+				if found := n.findings(h); o.exit != 0 || has(found, code.Mismatch) != tt.want {
+					t.Errorf("%s: %v %+v", h.program, o, found)
+				}
+			}
+		})
+	}
+}
+
 // A driver that is older than a call costs the figures concerned. Nothing is made up, nothing drains.
 func TestOldDriver(t *testing.T) {
 	for name, library := range map[string]func(*node) string{
