@@ -24,10 +24,12 @@ func play(t *testing.T, o options) string {
 }
 
 func TestTheWholeStory(t *testing.T) {
-	out := play(t, options{Observe: []string{"clean", "orphan", "heir"}})
+	out := play(t, options{Observe: []string{"clean", "oom", "pool", "orphan", "heir"}})
 	for _, phrase := range []string{
-		"was not clean when your job got it", "probably your job 2", "left clean by your job",
+		"was not clean when your job got it", "probably your job 4", "left clean by your job",
 		"Epilog error", "DRAIN for BKD-ORPHAN (exit 10)", "the next job waits",
+		"Why out of memory: your job itself used up the GPU", "Why out of memory: your framework's pool was in pieces",
+		"143154 in one block", "test allocation: ok, largest block 143154 MiB",
 	} {
 		if !strings.Contains(out, phrase) {
 			t.Errorf("the story lacks %q:\n%s", phrase, out)
@@ -38,15 +40,15 @@ func TestTheWholeStory(t *testing.T) {
 // The same jobs in another order, and the orphan gone before its heir comes: the logs are others.
 func TestOrphanEndedByHand(t *testing.T) {
 	out := play(t, options{
-		Observe: []string{"orphan", "stranger", "heir"}, ObserveOnly: true, Pause: true,
+		Observe: []string{"orphan", "stranger", "oom", "heir"}, ObserveOnly: true, Pause: true,
 		Between: func(d *demo, next int) {
 			if d.Observe[next] == "heir" {
 				endAll(t, d)
 			}
 		},
 	})
-	if n := strings.Count(out, "was not clean when your job got it"); n != 1 {
-		t.Errorf("%d jobs were told of a dirty card, want the stranger alone:\n%s", n, out)
+	if n := strings.Count(out, "was not clean when your job got it"); n != 2 {
+		t.Errorf("%d jobs were told of a dirty card, want the stranger and the one that ran out of memory:\n%s", n, out)
 	}
 	if !strings.Contains(out, "another user's job") || strings.Contains(out, "your job 1") {
 		t.Errorf("want the stranger told of another user's job, nobody of his own:\n%s", out)
@@ -90,6 +92,12 @@ const (
 	leftEnd  = "| bookend: process 80 (train) still uses a GPU at the end of your script\n" +
 		"\n| bookend: GPU 0 of n1 was not clean after your job\n" +
 		"| bookend:   Found:  20518 MiB held by process 80 (train) since 07:35:13\n| bookend:   Who:    probably this job\n"
+	outOfMemory = "torch.OutOfMemoryError: CUDA out of memory.\n"
+	ownEnd      = cleanEnd + "| bookend: Why out of memory: your job itself used up the GPU\n| bookend:   no           another process: none\n" +
+		"| bookend:   YES          your own use: 138.5 GiB in use\n| bookend:   Try:    a smaller batch\n"
+	poolEnd = cleanEnd + "| bookend: Why out of memory: your framework's pool was in pieces\n| bookend:   no           another process: none\n" +
+		"| bookend:   YES          framework's pool: 66.0 GiB unused\n| bookend:   Try:    a smaller batch\n"
+	othersEnd = foundEnd + "| bookend: Why out of memory: an earlier job left GPU memory in use\n"
 )
 
 // A log is right for the facts it fits, and wrong for all others.
@@ -103,16 +111,78 @@ func TestChecks(t *testing.T) {
 		"inherits":         {Job: "3", UID: 5, Node: "n1", Before: one, Begun: one, Ended: one, After: one},
 		"is a stranger":    {Job: "3", UID: 9, Node: "n1", Before: one, Begun: one, Ended: one, After: one},
 		"inherits, leaves": {Job: "3", UID: 5, Node: "n1", Before: one, Begun: one, Ended: []holder{old, own}, After: []holder{old, own}},
+		"is too large":     {Job: "3", UID: 5, Node: "n1", Why: kinds["oom"].why},
+		"is in pieces":     {Job: "3", UID: 5, Node: "n1", Why: kinds["pool"].why},
+		"has no room":      {Job: "3", UID: 5, Node: "n1", Before: one, Begun: one, Ended: one, After: one, Why: kinds["oom"].why},
 	}
 	logs := map[string]string{
 		"clean": cleanStart + job + cleanEnd, "leaves": cleanStart + job + leftEnd, "inherits": dirtyStart + job + foundEnd,
 		"is a stranger": strangeStart + job + foundEnd, "inherits, leaves": dirtyStart + job + leftEnd,
+		"is too large": cleanStart + outOfMemory + ownEnd, "is in pieces": cleanStart + outOfMemory + poolEnd,
+		"has no room": dirtyStart + outOfMemory + othersEnd,
 	}
 	for happened, f := range situations {
 		for told, log := range logs {
 			if unmet := unmet(f.checks(log)); (unmet == "") != (happened == told) {
 				t.Errorf("job %s, log of one that %s: unmet %q", happened, told, unmet)
 			}
+		}
+	}
+}
+
+// A record is right for a job that ran out of memory, and a test of its card for one that was alone on it.
+func TestShown(t *testing.T) {
+	old := []holder{{PID: 70, Start: "1", UID: 5, Name: "train", Job: "2"}}
+	const (
+		begun   = "job 3 start: clean test allocation: not made "
+		tested  = "end: clean test allocation: ok, largest block 143154 MiB "
+		not     = "end: clean test allocation: not made: a process is on it "
+		reasons = "torch.OutOfMemoryError: CUDA Why out of memory: your job itself used up the GPU YES your own use GPU 0"
+		found   = " BKD-DIRTY PID 70 (train) job: 2 (uid 5)"
+	)
+	for name, tt := range map[string]struct {
+		facts facts
+		show  string
+		met   bool
+	}{
+		"clean, tested":         {facts{}, begun + tested, true},
+		"clean, not tested":     {facts{}, begun + not, false},
+		"clean, not shown":      {facts{}, begun, false},
+		"a real card":           {facts{Real: true}, begun + not, true},
+		"somebody on it":        {facts{Before: old, Begun: old, Ended: old, After: old}, begun + not + found, true},
+		"tested all the same":   {facts{Before: old, Begun: old, Ended: old, After: old}, begun + tested + found, false},
+		"gone meanwhile":        {facts{Ended: old}, begun + not, true},
+		"ran out":               {facts{Why: kinds["oom"].why}, begun + tested + reasons, true},
+		"ran out, not told":     {facts{Why: kinds["oom"].why}, begun + tested, false},
+		"ran out, another told": {facts{Why: kinds["pool"].why}, begun + tested + reasons, false},
+	} {
+		if what := unmet(tt.facts.shown(logText(tt.show))); (what == "") != tt.met {
+			t.Errorf("%s: unmet %q", name, what)
+		}
+	}
+}
+
+// On a real GPU real PyTorch runs out of memory, or those jobs are left out.
+func TestJobsOfARealGPU(t *testing.T) {
+	for name, tt := range map[string]struct {
+		card   card
+		script string
+		left   string
+	}{
+		"fake":            {card{}, kinds["oom"].script, "clean,oom,pool,heir"},
+		"real, PyTorch":   {card{real: true, python: "/opt/python3"}, "/opt/python3 /d/bin/train.py whole", "clean,oom,pool,heir"},
+		"real without it": {card{real: true}, "", "clean,heir"},
+	} {
+		var said bytes.Buffer
+		d := &demo{teller: &teller{out: &said}, card: tt.card, path: "/d/bin:/usr/bin", options: options{Observe: strings.Split("clean,oom,pool,heir", ",")}}
+		if d.leaveOut(); strings.Join(d.Observe, ",") != tt.left || (said.Len() > 0) != (tt.script == "") {
+			t.Errorf("%s: %v, said %q", name, d.Observe, said.String())
+		}
+		if got := d.script(kinds["oom"]); tt.script != "" && got != tt.script {
+			t.Errorf("%s: runs %q", name, got)
+		}
+		if got := d.script(kinds["heir"]); got != kinds["heir"].script {
+			t.Errorf("%s: the heir runs %q", name, got)
 		}
 	}
 }

@@ -25,6 +25,16 @@ type facts struct {
 	Before, Begun []holder
 	// Ended: on the card when its script was over. After: when its epilog was over.
 	Ended, After []holder
+	// Why: the reason for which it ran out of memory on a card that it had alone, nil for a job that did not.
+	Why *cause
+	// Real: the card is a real one, whose other users and settings are not the story's.
+	Real bool
+}
+
+// cause is why a job runs out of memory.
+type cause struct {
+	headline, name string // in Bookend's words
+	real           string // what the job on a real GPU is told to do
 }
 
 // inherited reports whether the job got a card that others were on; sure is false if that changed meanwhile.
@@ -45,7 +55,10 @@ func (t logText) says(phrase string) bool { return strings.Contains(string(t), p
 
 // parts splits a job's log at the line that the job itself writes.
 func parts(log string) (start, end logText) {
-	head, tail, _ := strings.Cut(log, "\nready ")
+	head, tail, ready := strings.Cut(log, "\nready ")
+	if !ready {
+		head, tail, _ = strings.Cut(log, "OutOfMemoryError: ")
+	}
 	return plain(head), plain(tail)
 }
 
@@ -63,7 +76,36 @@ func plain(text string) logText {
 // checks works out from the facts what the job's log must say.
 func (f facts) checks(log string) []check {
 	start, end := parts(log)
-	return append(f.startChecks(start), f.endChecks(end)...)
+	return slices.Concat(f.startChecks(start), f.endChecks(end), f.whyChecks(end))
+}
+
+// alone reports whether the job surely had the card to itself and left nobody on it.
+func (f facts) alone() bool { return len(f.Before)+len(f.Ended)+len(f.After) == 0 }
+
+// whyChecks are what the log must say of why the job ran out of memory. Where others were on the card there may be
+// several reasons.
+func (f facts) whyChecks(t logText) []check {
+	const title = "Why out of memory: "
+	switch {
+	case f.Why == nil:
+		return []check{silent(t, title, "nobody is told a reason who did not run out of memory")}
+	case !f.alone():
+		return []check{says(t, title, "it says why memory ran out")}
+	}
+	return []check{
+		says(t, title+f.Why.headline, "it says why memory ran out: "+f.Why.headline),
+		says(t, "YES "+f.Why.name+": ", "of the possible causes it was: "+f.Why.name),
+		says(t, "no another process: ", "and nobody else's process"),
+		says(t, "Try: ", "it says what to try"),
+	}
+}
+
+// state is how Slurm says that the job ended.
+func (f facts) state() string {
+	if f.Why != nil {
+		return "FAILED"
+	}
+	return "COMPLETED"
 }
 
 func (f facts) startChecks(t logText) []check {
@@ -136,7 +178,7 @@ func (f facts) leftChecks(t logText, mine []holder) []check {
 
 // shown is what an admin must read of a job, evidence and ids included.
 func (f facts) shown(show logText) []check {
-	var out []check
+	out := append(f.tested(show), f.whyShown(show)...)
 	if _, sure := f.inherited(); sure {
 		for _, h := range f.Begun {
 			out = append(out, named(show, "BKD-DIRTY", h)...)
@@ -148,6 +190,29 @@ func (f facts) shown(show logText) []check {
 		}
 	}
 	return out
+}
+
+// tested is the test allocation at the job's end, which only a clean card gets.
+func (f facts) tested(show logText) []check {
+	_, end, _ := strings.Cut(string(show), " end: ")
+	switch {
+	case f.alone() && !f.Real:
+		return []check{says(logText(end), "test allocation: ok, largest block", "the card was then tested: its free memory can be had in one block")}
+	case len(f.After) > 0 && slices.Equal(f.Ended, f.After):
+		return []check{says(logText(end), "test allocation: not made", "no card is tested with somebody on it")}
+	}
+	return nil // who may have been on it when its turn came, nobody can tell
+}
+
+func (f facts) whyShown(show logText) []check {
+	if f.Why == nil || !f.alone() {
+		return nil
+	}
+	return []check{
+		says(show, "torch.OutOfMemoryError: ", "the record has PyTorch's own words"),
+		says(show, "Why out of memory: "+f.Why.headline, "and the reason"),
+		says(show, "YES "+f.Why.name+" ", "with the evidence for it"),
+	}
 }
 
 func named(show logText, code string, h holder) []check {

@@ -34,6 +34,8 @@ func (h holder) String() string {
 type card struct {
 	node string // device node
 	real bool
+
+	python string // with PyTorch, for jobs on a real card; empty without
 }
 
 // holders looks for processes with the card open. Root's are services of the node, not jobs.

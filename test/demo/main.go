@@ -24,7 +24,7 @@ import (
 
 func main() {
 	o := options{Out: os.Stdout, In: os.Stdin, Colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
-	observe := flag.String("observe", "clean,orphan,heir,stranger", "jobs in observe mode, in this order, any number of each:"+explained())
+	observe := flag.String("observe", "clean,oom,pool,orphan,heir,stranger", "jobs in observe mode, in this order, any number of each:"+explained())
 	flag.StringVar(&o.Programs, "programs", "bin", "folder with the built programs")
 	flag.StringVar(&o.GPUs, "gpus", "auto", "auto, fake or real")
 	flag.BoolVar(&o.Pause, "pause", false, "wait for Enter before each job")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -8,8 +9,11 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // The real card of the story, and the configuration it needs: Slurm knows this one GPU only, by its minor.
@@ -18,8 +22,54 @@ const (
 	realConfig = "nvidia:\n  gpu_order: minor\n"
 )
 
-//go:embed c/train.c
-var trainSource []byte
+// The jobs' programs on a real GPU.
+var (
+	//go:embed c/train.c
+	trainSource []byte
+	//go:embed py/train.py
+	torchSource []byte
+)
+
+// torchPatience is for the import of PyTorch from a file system that nobody has read it from yet.
+const torchPatience = time.Minute
+
+// installTorch puts the jobs' PyTorch program into a folder, where users' python3 has a PyTorch that sees the GPU.
+func (d *demo) installTorch(folder string) error {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), torchPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())")
+	uid := d.uid(d.site.Users[0])
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"} // as bare as a job's
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	if cmd.Run() != nil {
+		return nil
+	}
+	d.card.python = python
+	return os.WriteFile(filepath.Join(folder, "train.py"), torchSource, 0o644)
+}
+
+// script is what a job runs: on a real GPU PyTorch itself runs out of memory.
+func (d *demo) script(k kind) string {
+	if k.why == nil || !d.card.real {
+		return k.script
+	}
+	folder, _, _ := strings.Cut(d.path, ":")
+	return fmt.Sprintf("%s %s/train.py %s", d.card.python, folder, k.why.real)
+}
+
+// leaveOut drops the jobs that cannot be had here.
+func (d *demo) leaveOut() {
+	needs := func(name string) bool { return kinds[name].why != nil }
+	if !d.card.real || d.card.python != "" || !slices.ContainsFunc(d.Observe, needs) {
+		return
+	}
+	d.say("Jobs that run out of memory are left out: no python3 here has a PyTorch that sees the GPU.")
+	d.Observe = slices.DeleteFunc(slices.Clone(d.Observe), needs)
+}
 
 // buildReal compiles the jobs' program for a real GPU. It needs no CUDA toolkit.
 func buildReal(program string) error {

@@ -34,12 +34,19 @@ type kind struct {
 	script   string
 	title    string
 	finds    string // what it is good for, for -help
+	why      *cause // it runs out of memory, for this reason
 }
 
 // The jobs. What they find on the card and what follows from it is nobody's to say beforehand.
 var kinds = map[string]kind{
 	"clean": {script: "train alloc --mib 8192 --sleep 0.5", title: "a job that ends with all its processes",
 		finds: "on a clean card its log says clean, twice"},
+	"oom": {script: "train alloc --mib 163840 --chunks 80 --torch", title: "a job that needs more memory than its GPU has",
+		finds: "PyTorch ends it, and its log says why", why: &cause{"your job itself used up the GPU", "your own use", "whole"}},
+	"pool": {script: "train alloc --mib 135168 --chunks 66 --idle 67584 --ask 16384 --torch",
+		title: "a job that frees half of its memory and then finds no room for one large block",
+		finds: "what it freed is in pieces, and its log says so",
+		why:   &cause{"your framework's pool was in pieces", "framework's pool", "pieces"}},
 	"orphan": {script: "train alloc --mib 20000 --orphan", title: "a job that leaves a process behind",
 		finds: "20000 MiB stay on the card, and its log says so"},
 	"heir": {script: "train alloc --mib 8192 --sleep 0.5", title: "the next job of the same user",
@@ -107,11 +114,13 @@ func begin(o options) (*demo, error) {
 	if err := d.installProgram(onReal); err != nil {
 		return nil, errors.Join(err, d.end())
 	}
+	d.leaveOut()
 	return d, nil
 }
 
 func siteOptions(o options, onReal bool) site.Options {
-	s := site.Options{Programs: o.Programs, Nodes: []string{node}, GPUs: 1}
+	s := site.Options{Programs: o.Programs, Nodes: []string{node}, GPUs: 1,
+		Conf: []string{"GresTypes=gpu"}} // no shards: a card that may be shared is never tested
 	if onReal {
 		s.Devices, s.Config = []string{realNode}, realConfig
 	}
@@ -128,7 +137,7 @@ func (d *demo) installProgram(onReal bool) error {
 	train := filepath.Join(bin, "train")
 	if onReal {
 		d.card = card{node: realNode, real: true}
-		return buildReal(train)
+		return errors.Join(buildReal(train), d.installTorch(bin))
 	}
 	world := d.site.World(node)
 	d.card = card{node: world.Node(0)}
@@ -203,7 +212,9 @@ func (d *demo) config(mode string) error {
 	if err != nil {
 		return err
 	}
-	return d.expect(says(logText(out), "configuration is valid: mode "+mode+",", "the configuration is valid, its mode "+mode))
+	return d.expect(
+		says(logText(out), "GPUs in shards: no,", "no GPU is given out in parts: what is on it can be judged, and a clean one tested"),
+		says(logText(out), "configuration is valid: mode "+mode+",", "the configuration is valid, its mode "+mode))
 }
 
 // bookend runs the command line and shows it.
