@@ -57,7 +57,7 @@ var oomPool = step{
 		if err != nil {
 			return err
 		}
-		r.because(job, answers{yes: list(diagnosis.Pool), either: list(diagnosis.Own)})
+		r.because(job, answers{yes: list(diagnosis.Pool)})
 		return nil
 	},
 }
@@ -76,7 +76,7 @@ var oomForeign = step{
 			return err
 		}
 		r.evidence("after the job, the other process alive")
-		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Pieces)})
+		r.because(job, answers{yes: list(diagnosis.Others)})
 		return r.stillThere()
 	},
 }
@@ -92,7 +92,7 @@ var oomPassing = step{
 			return err
 		}
 		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted)})
+		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
 		return nil
 	},
 }
@@ -111,7 +111,7 @@ var oomInherited = step{
 			return err
 		}
 		r.evidence("after the second job, the descriptor still held")
-		r.because(job, answers{yes: list(diagnosis.Leftover, diagnosis.Unlisted), either: list(diagnosis.Pieces)})
+		r.because(job, answers{yes: list(diagnosis.Leftover, diagnosis.Unlisted)})
 		return r.stillThere()
 	},
 }
@@ -125,7 +125,7 @@ var oomLimit = step{
 		if err != nil {
 			return err
 		}
-		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Own, diagnosis.Pool)})
+		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
 		return nil
 	},
 }
@@ -139,7 +139,7 @@ var oomSilent = step{
 		if err != nil {
 			return err
 		}
-		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Pool)})
+		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
 		var d *record.Diagnosis
 		if job.End != nil {
 			d = job.End.Diagnosis

@@ -19,17 +19,13 @@ func list(all ...diagnosis.Name) []diagnosis.Name { return all }
 var causes = list(diagnosis.Others, diagnosis.Leftover, diagnosis.Unlisted, diagnosis.Pieces, diagnosis.Pool, diagnosis.Fault,
 	diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
 
-// blurred are causes that can seldom be ruled out from outside: the kernel's log may not be there to read, contexts and
-// processes between a job's two ends are seen by chance, and limits by nobody.
-var blurred = list(diagnosis.Fault, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)
-
 func (a answers) want(name diagnosis.Name) []string {
 	switch {
 	case slices.Contains(a.yes, name):
 		return []string{string(diagnosis.Yes)}
 	case slices.Contains(a.untold, name):
 		return []string{string(diagnosis.Yes), string(diagnosis.Unknown)}
-	case slices.Contains(a.either, name) || slices.Contains(blurred, name):
+	case slices.Contains(a.either, name):
 		return []string{string(diagnosis.No), string(diagnosis.Unknown)}
 	}
 	return []string{string(diagnosis.No)}

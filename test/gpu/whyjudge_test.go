@@ -42,7 +42,8 @@ func TestBecause(t *testing.T) {
 	}{
 		"as it is":                   {func(*record.Job) {}, true},
 		"unsure of what may be":      {func(j *record.Job) { set(j, diagnosis.Pieces, diagnosis.Unknown) }, true},
-		"unsure of the kernel's log": {func(j *record.Job) { set(j, diagnosis.Fault, diagnosis.Unknown) }, true},
+		"unsure of the kernel's log": {func(j *record.Job) { set(j, diagnosis.Fault, diagnosis.Unknown) }, false},
+		"unsure where that is right": {func(j *record.Job) { set(j, diagnosis.Pieces, diagnosis.Unknown) }, true},
 		"the true one missed":        {func(j *record.Job) { set(j, diagnosis.Others, diagnosis.No) }, false},
 		"unsure of the true one":     {func(j *record.Job) { set(j, diagnosis.Others, diagnosis.Unknown) }, false},
 		"a wrong one":                {func(j *record.Job) { set(j, diagnosis.Own, diagnosis.Yes) }, false},
