@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
 )
 
@@ -98,14 +99,14 @@ func TestAccountingOff(t *testing.T) {
 func TestAccountingIsSwitchedOn(t *testing.T) {
 	n := newNode(t, "enforce")
 	n.configure(func(c *conf) { c.library += ", accounting: true" })
-	for i, j := range []job{newJob(), numbered(101)} {
-		n.clean(prolog, j)
+	for _, id := range []slurm.JobID{100, 101} {
+		n.clean(prolog, numbered(id))
 		if all := n.switches(); !slices.Equal(all, []string{"0 1"}) {
-			t.Errorf("start %d: %q", i, all)
+			t.Errorf("start of %d: %q", id, all)
 		}
 		_, pid := n.program("alloc", "--mib", "1000", "--sleep", "0.01")
-		n.clean(epilog, j)
-		if e := n.endOf(100); len(e.Health[0].Accounting.Processes) != 1 || e.Health[0].Accounting.Processes[0].PID != pid {
+		n.clean(epilog, numbered(id))
+		if e := n.endOf(id); len(e.Health[0].Accounting.Processes) != 1 || e.Health[0].Accounting.Processes[0].PID != pid {
 			t.Errorf("%+v", e.Health)
 		}
 	}
