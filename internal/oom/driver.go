@@ -62,10 +62,19 @@ func readDriver(m *Message, c context) bool {
 		return false
 	}
 	m.Framework = speaker(before)
-	if m.Kind == Device && atStart(before) {
-		m.Kind = Init
-	}
+	m.Kind = called(m.Kind, before)
 	return true
+}
+
+// called is what ran out, by the call that failed.
+func called(k Kind, before string) Kind {
+	switch {
+	case k == Device && atStart(before):
+		return Init
+	case k == Device && pinned(before):
+		return Host
+	}
+	return k
 }
 
 // endsAsCause: what is left of an error's text ends in a colon, or in the symbol's name.
@@ -74,8 +83,18 @@ func endsAsCause(before string) bool {
 		strings.HasSuffix(before, "CUDA_ERROR_OUT_OF_MEMORY")
 }
 
+// ofDriver reports an error of CUDA or HIP by the words before it. Names of files and compilers are not theirs.
 func ofDriver(before string) bool {
-	lower := strings.ToLower(before)
+	var words []string
+	for _, w := range strings.Fields(before) {
+		switch {
+		case compilers[strings.TrimRight(w, ":")]:
+			return false
+		case !isFile(w):
+			words = append(words, w)
+		}
+	}
+	lower := strings.ToLower(strings.Join(words, " "))
 	for _, name := range []string{"cuda", "hip error", "hiperror", "gpuassert", "cuinit"} {
 		if strings.Contains(lower, name) {
 			return true
@@ -84,9 +103,41 @@ func ofDriver(before string) bool {
 	return false
 }
 
+// compilers are the programs that make CUDA's code: what they lack is the host's memory.
+var compilers = map[string]bool{"nvcc": true, "cicc": true, "ptxas": true, "fatbinary": true, "nvlink": true, "cudafe++": true}
+
+// isFile: a path, or a source file or library with or without its line: "sort.cu:7:", "a.cu(12):".
+func isFile(word string) bool {
+	if strings.Contains(word, "/") {
+		return true
+	}
+	name := strings.TrimRight(word, ":()[],0123456789")
+	for _, suffix := range []string{".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".o", ".so", ".a", ".py", ".ptx"} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// pinned: the call was for host memory that the card may reach.
+func pinned(before string) bool {
+	for _, call := range []string{"cudaHostAlloc", "cudaMallocHost", "cudaHostRegister", "cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister"} {
+		if strings.Contains(before, call) {
+			return true
+		}
+	}
+	return false
+}
+
 // atStart: the error came before there was anything to allocate.
 func atStart(before string) bool {
-	return strings.Contains(before, "cuInit") || strings.Contains(before, "cudaGetDeviceCount") || strings.Contains(before, "CUDA initialization")
+	for _, what := range []string{"cuInit", "cudaGetDeviceCount", "CUDA initialization", "CUDA device count"} {
+		if strings.Contains(before, what) {
+			return true
+		}
+	}
+	return false
 }
 
 // speaker is the framework that reports the driver's error.
@@ -117,9 +168,7 @@ func readName(m *Message, c context) bool {
 	if !said(strings.TrimSuffix(before, "(") + ":") {
 		return false
 	}
-	if m.Framework = speaker(before + c.text); atStart(before) {
-		m.Kind = Init
-	}
+	m.Framework, m.Kind = speaker(before+c.text), called(m.Kind, before)
 	return true
 }
 

@@ -125,7 +125,7 @@ var saidBy = map[string][]Message{
 	"torch-init":         {is(Init, PyTorch, nil)},
 	"torch-init-other":   {is(Fault, PyTorch, nil)},
 	"torch-init-warning": {is(Init, PyTorch, nil)},
-	"torch-driver-init":  {is(Init, PyTorch, nil)},
+	"torch-driver-init":  {is(Fault, PyTorch, nil)},
 	"torch-plain":        {is(Device, PyTorch, nil)},
 	"torch-0.4":          {is(Device, CUDA, nil), is(Device, PyTorch, nil)},
 	"cublas":             {is(Device, PyTorch, nil)},
@@ -184,6 +184,11 @@ var saidBy = map[string][]Message{
 	"xid":           {is(Fault, CUDA, nil)},
 	"torch-mmap":    {is(Host, PyTorch, func(m *Message) { m.Asked = gpu.Bytes(548105171) })},
 	"segment":       {is(Host, Other, nil)},
+	"segment-errno": {is(Host, Other, nil)},
+	"compiler":      {is(Host, Other, func(m *Message) { m.Asked = gpu.Bytes(65536) })},
+	"xla-count":     {is(Init, CUDA, nil)},
+	"pycuda":        {is(Device, CUDA, nil)},
+	"pinned":        {is(Host, CUDA, func(m *Message) { m.Count = 2 })},
 	"torch-unknown": {is(Fault, PyTorch, nil)},
 }
 
@@ -262,6 +267,10 @@ func TestFindsNothing(t *testing.T) {
 		"3: | bookend: RuntimeError: CUDA error: out of memory",
 		"W tensorflow/core/common_runtime/bfc_allocator.cc:243] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.25GiB with freed_by_count=0. The caller indicates that this is not a failure",
 		"the host ran out of memory trying to allocate 3 buffers", "Stats:\nLimit: 5\nInUse: 5",
+		"/tmp/flash/csrc/cuda_kernels.cu: fatal error: out of memory", "/usr/local/cuda/bin/ptxas: error: out of memory",
+		"cuda_kernels.cu(12): error: out of memory", "nvcc fatal   : CUDA compile error: out of memory", "cuda_sort.cpp:7: error: out of memory",
+		"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted",
+		"OSError: libtorch_cuda.so: failed to map segment from shared object: cannot apply additional memory protection after relocation: Permission denied",
 		"RuntimeError: Unexpected error from cudaGetDeviceCount().", "out of resource: shared memory, Required: none",
 	} {
 		if got := Find([]byte(text)); len(got) != 0 {

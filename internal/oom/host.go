@@ -16,10 +16,30 @@ func host() []rule {
 		{"bad_alloc", Host, Other, []string{"instance of 'std::bad_alloc'"}, false, false, plainly},
 		{"bad_alloc", Host, Other, []string{"std::bad_alloc"}, false, false, readBadAlloc},
 		{"torch mmap", Host, PyTorch, []string{"unable to mmap ", "Cannot allocate memory"}, false, false, readHost},
-		{"segment", Host, Other, []string{"failed to map segment from shared object"}, false, false, afterError}, // what a small ulimit -v does to a large library
+		{"segment", Host, Other, []string{Segment}, false, false, readSegment},
+		{"compiler", Host, Other, []string{"out of memory allocating ", " bytes after a total of "}, false, false, readCompiler},
 		{"errno", Host, Other, []string{"[Errno 12] Cannot allocate memory"}, false, false, plainly},
 		{"errno", Host, Other, []string{"fork: Cannot allocate memory"}, false, false, plainly},
 	}
+}
+
+// Segment is what the dynamic loader says of a library that it could not map: a small ulimit -v does that to a large one.
+// Without the system's words for the error behind it, it may also be a folder from which nothing may be executed.
+const Segment = "failed to map segment from shared object"
+
+// Refused is the system's word for memory that it does not give (ENOMEM).
+const Refused = "Cannot allocate memory"
+
+// readSegment leaves out what was forbidden: a noexec mount, SELinux.
+func readSegment(m *Message, c context) bool {
+	why := strings.TrimPrefix(c.text, Segment)
+	return afterError(m, c) && (why == "" || strings.HasPrefix(why, ": "+Refused))
+}
+
+// readCompiler reads GCC's own allocator, whatever it compiles.
+func readCompiler(m *Message, c context) bool {
+	m.Asked = after(c.text, "out of memory allocating ")
+	return strings.HasPrefix(c.before, "cc1") && strings.HasSuffix(c.before, ": ")
 }
 
 // readSlurm takes Slurm's own lines, which begin with the program's name.

@@ -10,7 +10,7 @@ type Kind string
 // The kinds.
 const (
 	Device Kind = "device" // a GPU allocation failed
-	Init   Kind = "init"   // CUDA could not even start for want of memory: the process's own limits, most often
+	Init   Kind = "init"   // CUDA could not even start, and calls it out of memory: the process's own limits, most often
 	Host   Kind = "host"   // host memory
 	Shared Kind = "shared" // a kernel's shared memory or registers: no memory of the card's
 	Fault  Kind = "fault"  // a GPU error that is not about memory

@@ -43,7 +43,7 @@ func rules() []rule {
 		{"torch", Device, PyTorch, []string{"CUDA out of memory."}, true, false, readTorch},
 		{"torch", Device, PyTorch, []string{"HIP out of memory."}, true, false, readTorch},
 		{"torch init", Init, PyTorch, []string{"Unexpected error from cudaGetDeviceCount()"}, true, false, readCount},
-		{"torch init", Init, PyTorch, []string{"CUDA driver initialization failed"}, false, false, plainly},
+		{"torch init", Fault, PyTorch, []string{"CUDA driver initialization failed"}, false, false, plainly}, // error 3: not memory
 		{"torch init", Fault, PyTorch, []string{"CUDA unknown error - this may be due to"}, false, false, plainly},
 		{"no driver", Fault, PyTorch, []string{"Found no NVIDIA driver on your system"}, false, false, plainly},
 		{"no GPU", Fault, PyTorch, []string{"No CUDA GPUs are available"}, false, false, plainly},
