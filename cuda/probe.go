@@ -48,25 +48,25 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 	if len(asked) == 0 {
 		return finish(out)
 	}
-	starting, err := p.startCUDA(path, asked)
+	begin := boot()
+	starting, err := p.start(path, asked)
 	if err != nil {
 		return err
 	}
-	lib, fault, err := openLibrary(req.Options.NVMLLibrary)
-	if err != nil {
-		return err
+	over := time.NewTimer(p.end - boot())
+	defer over.Stop()
+	select {
+	case s := <-starting:
+		return p.testAll(asked, s)
+	case <-over.C: // the thread that waits in the driver ends with this process
+		return p.skipAll(asked, tooSlow(boot()-begin))
 	}
-	if fault != nil {
-		if err := p.tellAll(asked, fault.Detail); err != nil {
-			return err
-		}
-		return finish(out, *fault)
-	}
-	p.lib = lib
-	if err := p.testAll(asked, <-starting); err != nil {
-		return err
-	}
-	return finish(out)
+}
+
+// tooSlow: a start that takes long is no fault. cuInit serialises (1.2 s for four at once, measured), and without
+// persistence mode it attaches the cards first, which was reported to take 1-3 s each.
+func tooSlow(after time.Duration) string {
+	return fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start at once?)", after.Round(100*time.Millisecond))
 }
 
 // admit refuses what can be refused without asking any driver.
@@ -142,15 +142,18 @@ func empty(folder string) string {
 	return ""
 }
 
-// cudaStart is what became of CUDA's start.
-type cudaStart struct {
-	failed *outcome
+// started is what became of the start of what tests need: CUDA, NVML, and the devices through NVML.
+type started struct {
+	failed *outcome // of CUDA
 	took   time.Duration
-	defect *routine.Panic
+	lib    *library
+	fault  *gpu.Fault // of NVML
+	opened []opened
+	err    error
 }
 
-// startCUDA starts CUDA beside everything else: of all that a probe does this takes the longest.
-func (p *prober) startCUDA(path string, asked []gpu.Device) (<-chan cudaStart, error) {
+// start starts the driver's libraries on threads of their own, as nobody knows when they come back.
+func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) {
 	var ids []string
 	for _, d := range asked {
 		ids = append(ids, string(d.ID))
@@ -160,13 +163,30 @@ func (p *prober) startCUDA(path string, asked []gpu.Device) (<-chan cudaStart, e
 	}
 	freeLimit()
 	p.low.reserve()
-	starting := make(chan cudaStart, 1)
-	routine.Go(func(defect *routine.Panic) { starting <- cudaStart{defect: defect} }, func() {
+	starting := make(chan started, 1)
+	routine.Go(func(defect *routine.Panic) { starting <- started{err: defect} }, func() { starting <- p.load(path, asked) })
+	return starting, nil
+}
+
+// load starts CUDA beside NVML: of all that a probe does this takes the longest. The devices are opened after CUDA has
+// started, which attaches them: both at once wait for each other.
+func (p *prober) load(path string, asked []gpu.Device) (s started) {
+	cuda := make(chan started, 1)
+	routine.Go(func(defect *routine.Panic) { cuda <- started{err: defect} }, func() {
 		begin := p.boot()
 		failed := startCUDA(path)
-		starting <- cudaStart{failed: failed, took: p.boot() - begin}
+		cuda <- started{failed: failed, took: p.boot() - begin}
 	})
-	return starting, nil
+	lib, fault, err := openLibrary(p.req.Options.NVMLLibrary)
+	if err != nil || fault != nil {
+		return started{fault: fault, err: err}
+	}
+	if s = <-cuda; s.err != nil {
+		return s
+	}
+	s.lib = lib
+	s.opened, s.err = inParallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
+	return s
 }
 
 // freeLimit lifts a limit on address space that slurmd may have handed on: CUDA maps far more than it uses, and fails
@@ -183,21 +203,23 @@ func freeLimit() {
 	}
 }
 
-// testAll tests the cards, in the order of their ids, which all who lock several share. They are opened after CUDA has
-// started, which attaches them: both at once wait for each other.
-func (p *prober) testAll(asked []gpu.Device, started cudaStart) error {
-	if started.defect != nil {
-		return started.defect
+// testAll tests the cards, in the order of their ids, which all who lock several share.
+func (p *prober) testAll(asked []gpu.Device, s started) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.fault != nil:
+		return p.skipAll(asked, s.fault.Detail, *s.fault)
 	}
-	p.init = started.took
-	cards, err := p.openCards(asked)
+	p.lib, p.init = s.lib, s.took
+	cards, err := p.testable(asked, s.opened)
 	if err != nil {
 		return err
 	}
 	for _, d := range cards {
 		result := skipped(d.ID, "")
-		if started.failed != nil {
-			p.unseen(&result, *started.failed)
+		if s.failed != nil {
+			p.unseen(&result, *s.failed)
 		} else {
 			p.test(d, &result)
 		}
@@ -206,16 +228,12 @@ func (p *prober) testAll(asked []gpu.Device, started cudaStart) error {
 			return err
 		}
 	}
-	return nil
+	return finish(p.out)
 }
 
-// openCards opens the devices through NVML, which tells what CUDA does not: free memory without a context, and who is
+// testable are the devices as NVML has them, which tells what CUDA does not: free memory without a context, and who is
 // there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
-func (p *prober) openCards(asked []gpu.Device) ([]device, error) {
-	all, err := inParallel(len(asked), func(i int) opened { return p.lib.openAsked(asked[i]) })
-	if err != nil {
-		return nil, err
-	}
+func (p *prober) testable(asked []gpu.Device, all []opened) ([]device, error) {
 	var cards []device
 	for i, o := range all {
 		why := ""
@@ -255,11 +273,12 @@ func (p *prober) tell(result gpu.Probe) error {
 	return p.out.Write(wire.Reply{Kind: wire.KindProbe, Probe: &result})
 }
 
-func (p *prober) tellAll(asked []gpu.Device, why string) error {
+// skipAll ends the answer without a test.
+func (p *prober) skipAll(asked []gpu.Device, why string, faults ...gpu.Fault) error {
 	for _, d := range asked {
 		if err := p.tell(skipped(d.ID, why)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return finish(p.out, faults...)
 }
