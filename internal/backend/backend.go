@@ -25,6 +25,8 @@ type Params struct {
 	// Root is whether this process runs as root: then the program, and each library that the request names,
 	// must be trusted.
 	Root bool
+	// Grace is how long the backend may take to die once its time is up, where that is more than package child's own.
+	Grace time.Duration
 }
 
 // Answer is what a backend said, and what is wrong with that. Strings of the driver and of the backend are raw.
@@ -62,7 +64,7 @@ type Trouble struct {
 	Elsewhere bool
 }
 
-// Ask sends one request and waits for the answer, at most req.Deadline() and the short grace of child.Run.
+// Ask sends one request and waits for the answer, at most req.Deadline() and its grace.
 func Ask(p Params, req wire.Request) Answer {
 	if req.Deadline() <= 0 {
 		return failed(code.Slow, "no time left to ask the backend")
@@ -82,6 +84,7 @@ func Ask(p Params, req wire.Request) Answer {
 		HoldStdin: true, // its end tells the backend that nobody waits any more
 		MaxOutput: wire.MaxReplyBytes,
 		Timeout:   req.Deadline(),
+		Grace:     p.Grace,
 	}), req)
 }
 
@@ -137,6 +140,9 @@ func judge(res child.Result, req wire.Request) Answer {
 	ending := ended(res, req)
 	replies, err := wire.DecodeReplies(res.Stdout)
 	a.take(replies)
+	if a.outstayed(req, ending) {
+		ending = nil
+	}
 	breach := breached(err, ending != nil)
 	switch {
 	case breach != nil && breach.Code == code.BackendVersion:
@@ -153,6 +159,12 @@ func judge(res child.Result, req wire.Request) Answer {
 		}
 	}
 	return a
+}
+
+// outstayed reports a backend that was killed after it had said all of its test allocations: a thread that waits for CUDA's
+// start keeps its process, and in the end let it go. One that never does is abandoned.
+func (a *Answer) outstayed(req wire.Request, ending *Trouble) bool {
+	return req.Op == wire.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == code.Hang
 }
 
 // distrust drops what was said: one bad line takes the trust from the rest, but not from looks that were complete

@@ -252,6 +252,33 @@ func TestAbandonedBackendIsNamed(t *testing.T) {
 	}
 }
 
+// A test of the driver that said everything and went away late, with the driver's leave, did not hang.
+func TestProbeThatGoesLate(t *testing.T) {
+	said := `{"bookend":1,"kind":"probe","probe":{"device":"a","result":"skipped","why":"slow"}}` + "\n"
+	const end = `{"bookend":1,"kind":"done"}` + "\n"
+	for name, tt := range map[string]struct {
+		op   wire.Op
+		res  child.Result
+		code code.Code
+	}{
+		"killed":            {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said + end)}, ""},
+		"by its alarm":      {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGALRM, Stdout: []byte(said + end)}, ""},
+		"not to be killed":  {wire.Probe, child.Result{Outcome: child.Abandoned, Stdout: []byte(said + end)}, code.Hang},
+		"half way":          {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, code.Hang},
+		"crashed":           {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGSEGV, Stdout: []byte(said + end)}, code.BackendCrash},
+		"another operation": {wire.Snapshot, child.Result{Outcome: child.Hung, Stdout: []byte(end)}, code.Hang},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := snapshot(little)
+			req.Op = tt.op
+			got := judge(tt.res, req)
+			if expectTrouble(t, got, tt.code, ""); tt.op == wire.Probe && len(got.Probes) != 1 {
+				t.Errorf("got %+v", got.Probes)
+			}
+		})
+	}
+}
+
 func TestUnstartedBackendHasItsReason(t *testing.T) {
 	got := judge(child.Result{Outcome: child.NotStarted, Err: errors.New("no memory")}, snapshot(little))
 	expectTrouble(t, got, code.BackendMissing, "no memory")

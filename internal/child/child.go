@@ -3,7 +3,7 @@
 //
 // A child gets its own session and process group, "/" as its working directory, the descriptors 0 to 2 (three
 // pipes) and the variables of its Spec; umask and signal mask are the hook's. It is killed at its deadline, and
-// abandoned when it cannot be killed: Run always comes back, at most grace after Spec.Timeout.
+// abandoned when it cannot be killed: Run always comes back, at most Spec.Grace after Spec.Timeout.
 package child
 
 import (
@@ -17,8 +17,8 @@ import (
 	"bookend/internal/clock"
 )
 
-// grace is how long a killed child may take to die before it is abandoned. A child that dies later is not
-// lost: Alive tells.
+// grace is how long a killed child may take to die before it is abandoned, unless its Spec says more. A child that
+// dies later is not lost: Alive tells.
 const grace = 200 * time.Millisecond
 
 // maxStderr is how much of a child's stderr is kept: a message, or the head of a Go panic.
@@ -35,7 +35,10 @@ type Spec struct {
 	HoldStdin bool
 	MaxOutput int           // bytes of stdout kept; a child that writes more is killed
 	Timeout   time.Duration // from the call of Run
-	name      string        // argv[0], Path when empty
+	// Grace is how long it may take to die after it was killed; 0, or less than 200 ms, is 200 ms. For children that a
+	// driver may keep from dying for a while.
+	Grace time.Duration
+	name  string // argv[0], Path when empty
 }
 
 // Outcome is how a child ended.
@@ -71,7 +74,7 @@ func Self(op string) Spec {
 	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, name: filepath.Base(os.Args[0])}
 }
 
-// Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and grace.
+// Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and Spec.Grace.
 func Run(s Spec) (res Result) {
 	boot := clock.System().Boot
 	began := boot()
@@ -128,7 +131,7 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	out := gather(p.stdout, s.MaxOutput, flood)
 	diag := gather(p.stderr, maxStderr, nil)
 
-	res.finish(c.end(b.pid, flood, deadline))
+	res.finish(c.end(b.pid, flood, deadline, max(s.Grace, grace)))
 
 	p.hangUp()
 	stdout, stderr := <-out, <-diag

@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -307,6 +308,34 @@ func TestHoldStdin(t *testing.T) {
 	expect(t, Run(s), Hung)
 	s.HoldStdin, s.Timeout = false, longTimeout
 	expect(t, Run(s), Exited)
+}
+
+// What dies late, but within its grace, is not abandoned.
+func TestGrace(t *testing.T) {
+	path := fifo(t)
+	s := self("unkillable", path)
+	s.MaxOutput, s.Grace = 64, longTimeout
+	results := make(chan Result, 1)
+	go func() { results <- Run(s) }()
+	end, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	var tracer int
+	if _, err := fmt.Fscan(end, &tracer); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
+	select {
+	case res := <-results:
+		t.Fatalf("given up: %+v", res.Outcome)
+	case <-time.After(2 * grace):
+	}
+	if err := unix.Kill(tracer, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, <-results, Flooded)
 }
 
 func TestAbandoned(t *testing.T) {

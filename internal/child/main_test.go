@@ -129,13 +129,14 @@ func unkillable(fifo string) {
 	runtime.LockOSThread()
 	hold, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	must(err)
-	_ = hold
 	var ready [2]int
 	must(unix.Pipe2(ready[:], unix.O_CLOEXEC))
 	tracer := again(true, []uintptr{0, uintptr(ready[1]), 2}, "trace", strconv.Itoa(os.Getpid()))
 	_, err = unix.Read(ready[0], make([]byte, 1))
 	must(err)
 	fmt.Println(tracer)
+	_, err = fmt.Fprintln(os.NewFile(uintptr(hold), fifo), tracer)
+	must(err)
 	flood("")
 }
 

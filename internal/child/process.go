@@ -96,7 +96,7 @@ func (c *process) await(deadline <-chan time.Time) (birth, bool) {
 
 // end waits for the first of: the child's end, its flood, its deadline; kills it unless it ended by itself; and
 // says which it was. After Abandoned it is not to be reaped here.
-func (c *process) end(pid int, flood <-chan struct{}, deadline <-chan time.Time) (Outcome, error) {
+func (c *process) end(pid int, flood <-chan struct{}, deadline <-chan time.Time, grace time.Duration) (Outcome, error) {
 	var outcome Outcome
 	select {
 	case err := <-c.ended:
