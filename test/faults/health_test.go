@@ -220,8 +220,6 @@ func TestHealthHangs(t *testing.T) {
 		exit         int
 	}{
 		"at the first call":             {healthCalls[0], "hang", false, 0},
-		"at the last":                   {"nvmlDeviceGetComputeMode", "hang", false, 0},
-		"in accounting":                 {"nvmlDeviceGetAccountingMode", "hang", false, 0},
 		"and is not ended by its alarm": {"nvmlDeviceGetFieldValues", "hang-hard", false, 0},
 		"beside an orphan":              {"nvmlDeviceGetBAR1MemoryInfo", "hang-hard", true, 10},
 	} {
