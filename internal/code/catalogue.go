@@ -263,7 +263,8 @@ var catalogue = []Entry{
 		Untraced, Note, Own, Node, "not everything was looked at",
 		"Something on a card is unexplained, and Bookend's search of the node's processes for its holder failed or was not " +
 			"finished: the holder may be one that was not looked into, so nothing is certain enough to drain for. Or the " +
-			"node's other cards could not be looked at: then no job on a card that it was not given is found there.",
+			"node's other cards could not be looked at: then no job on a card that it was not given is found there. Or part of " +
+			"the kernel's log was overwritten before the job's end read it: an Xid may be missing.",
 		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
 			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 	},

@@ -10,6 +10,7 @@ type KernelLog struct {
 	Mismatch string     `json:"mismatch,omitempty"` // the newest line on a library of another version than the module
 	Unknown  string     `json:"unknown,omitempty"`  // why the log could not be read
 	Lost     bool       `json:"lost,omitempty"`     // entries after the mark asked for were overwritten: some may be missing
+	Epoch    Epoch      `json:"epoch,omitzero"`     // in which it was read, however the driver does
 }
 
 // KernelMark is one entry of the kernel's log. Only marks of one boot compare.
@@ -29,6 +30,7 @@ type Xid struct {
 	Name  string `json:"name,omitempty"`  // of the process: a string from outside
 	Text  string `json:"text,omitempty"`  // the rest of the line: a string from outside
 	After int    `json:"after,omitempty"` // the Xid that caused it, 0 for none named
+	More  int    `json:"more,omitempty"`  // lines before it, of this number and card, that it stands for
 }
 
 // HostKill is a process that the kernel ended because host memory ran out.

@@ -3,6 +3,9 @@
 package health
 
 import (
+	"slices"
+
+	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 )
@@ -13,8 +16,15 @@ type Input struct {
 	Now   []gpu.Health
 	// Before is the last look at each card's health on record, of this epoch; a card without one is not in it.
 	Before map[gpu.ID]gpu.Health
+	// Unseen are cards that the job had by the start's record, and that nobody could look at now: the kernel's log alone
+	// tells of them.
+	Unseen []finding.Card
 	// Kernel is the kernel's log since the job began; nil where it was not read.
 	Kernel *gpu.KernelLog
+	// KernelDoubt makes what that log says uncertain: the driver was reloaded since, which may have cured the card.
+	KernelDoubt string
+	// Own says of the processes that a cgroup tells of whether they are this job's; one that is not in it is unknown.
+	Own map[int]bool
 	// Idle are cards that were seen with nobody on them: what is mapped there is nobody's.
 	Idle map[gpu.ID]bool
 	// Doubt makes every finding uncertain (the hook sees only part of the node).
@@ -22,20 +32,23 @@ type Input struct {
 }
 
 // Judge returns what is wrong, card by card: first what the driver says, then the kernel's log. What could not be read
-// is no finding: it stands with the facts.
+// is no finding: it stands with the facts. What was overwritten in the log is one, as an Xid may have been.
 func Judge(in Input) []finding.Finding {
 	var out []finding.Finding
 	told := map[gpu.BusID]bool{}
-	for _, c := range in.Cards {
+	for _, c := range slices.Concat(in.Cards, in.Unseen) {
 		now := in.of(c)
 		found := in.facts(c, now)
 		if bus := c.Device.BusID; in.Kernel != nil && bus != "" && !told[bus] {
 			told[bus] = true // instances of one card share its lines
-			found = append(found, xids(c, now, in.Kernel.Xids)...)
+			found = append(found, in.xids(c, now)...)
 		}
 		for _, f := range found {
 			out = append(out, in.about(c, f))
 		}
+	}
+	if in.Kernel != nil && in.Kernel.Lost && len(in.Cards)+len(in.Unseen) > 0 {
+		out = append(out, finding.Finding{Code: code.Untraced, Unknown: "part of the kernel's log since the job began was overwritten before it was read: an Xid may be missing"})
 	}
 	return out
 }

@@ -12,23 +12,27 @@ import (
 )
 
 // xids judges the lines of the kernel's log on one card: all of one number are one finding.
-func xids(c finding.Card, now gpu.Health, log []gpu.Xid) []finding.Finding {
+func (in Input) xids(c finding.Card, now gpu.Health) []finding.Finding {
 	var out []finding.Finding
 	told := map[int]bool{}
+	log := in.Kernel.Xids
 	for _, x := range log {
 		if x.BusID != c.Device.BusID || told[x.Code] {
 			continue
 		}
 		told[x.Code] = true
 		alike := slices.DeleteFunc(slices.Clone(log), func(y gpu.Xid) bool { return y.BusID != x.BusID || y.Code != x.Code })
-		out = append(out, xid(c, now, alike))
+		out = append(out, in.xid(c, now, alike))
 	}
 	return out
 }
 
-func xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Finding {
+func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Finding {
 	r, _ := xidRow(alike[0].Code)
-	f := r.finding(answer{observed: describe(r.Meaning, alike)})
+	f := r.finding(answer{observed: in.describe(r.Meaning, alike)})
+	if in.KernelDoubt != "" {
+		f.Doubts = append(f.Doubts, in.KernelDoubt)
+	}
 	if f.Code == code.XidFatal && asksNothing(now) {
 		f.Doubts = append(f.Doubts, "the driver itself asks for no recovery of the card")
 	}
@@ -46,16 +50,16 @@ const (
 )
 
 // describe says what was seen: number, meaning, how often and when by the log's own clock, as dmesg shows it; then the
-// processes, by number only, as whose they are is not known here; then the driver's words of the last line.
-func describe(meaning string, alike []gpu.Xid) string {
+// processes, by number, and whether the job's where that is known; then the driver's words of the last line.
+func (in Input) describe(meaning string, alike []gpu.Xid) string {
 	first, last := alike[0], alike[len(alike)-1]
 	s := fmt.Sprintf("Xid %d (%s)", first.Code, meaning)
-	if len(alike) == 1 {
+	if n := lines(alike); n == 1 {
 		s += " at " + stamp(first.At) + " s of the kernel log"
 	} else {
-		s += fmt.Sprintf(", %d times from %s to %s s of the kernel log", len(alike), stamp(first.At), stamp(last.At))
+		s += fmt.Sprintf(", %d times from %s to %s s of the kernel log", n, stamp(first.At), stamp(last.At))
 	}
-	for _, more := range [][]string{processes(alike), causes(alike), instances(alike)} {
+	for _, more := range [][]string{in.processes(alike), causes(alike), instances(alike)} {
 		if len(more) > 0 {
 			s += ", " + strings.Join(more, ", ")
 		}
@@ -70,10 +74,25 @@ func stamp(at time.Duration) string {
 	return fmt.Sprintf("%d.%06d", at/time.Second, at%time.Second/time.Microsecond)
 }
 
-func processes(alike []gpu.Xid) []string {
+// lines counts what was written, kept or not.
+func lines(alike []gpu.Xid) int {
+	n := len(alike)
+	for _, x := range alike {
+		n += x.More
+	}
+	return n
+}
+
+func (in Input) processes(alike []gpu.Xid) []string {
 	all := distinct(alike, func(x gpu.Xid) string {
-		if x.PID == 0 {
+		own, known := in.Own[x.PID]
+		switch {
+		case x.PID == 0:
 			return ""
+		case known && own:
+			return fmt.Sprintf("PID %d of this job", x.PID)
+		case known:
+			return fmt.Sprintf("PID %d of another job", x.PID)
 		}
 		return fmt.Sprintf("PID %d", x.PID)
 	})

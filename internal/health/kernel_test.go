@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 )
@@ -34,6 +35,9 @@ func TestEveryXid(t *testing.T) {
 			}
 			if meaning, ok := XidMeaning(number); !ok || meaning != n.meaning {
 				t.Errorf("XidMeaning(%d) = %q, %v", number, meaning, ok)
+			}
+			if Fatal(number) != (n.code == code.XidFatal) {
+				t.Errorf("Fatal(%d) = %v", number, Fatal(number))
 			}
 		}
 	}
@@ -134,7 +138,7 @@ func TestNoLog(t *testing.T) {
 		t.Errorf("no bus id: %+v", found)
 	}
 	for name, log := range map[string]*gpu.KernelLog{
-		"not read": nil, "unknown": {Unknown: "no permission"}, "lost": {Lost: true}, "a mismatch": {Mismatch: "NVRM: API mismatch: x"},
+		"not read": nil, "unknown": {Unknown: "no permission"}, "a mismatch": {Mismatch: "NVRM: API mismatch: x"},
 		"a kill": {Kills: []gpu.HostKill{{PID: 7}}},
 	} {
 		in := look()
@@ -142,6 +146,57 @@ func TestNoLog(t *testing.T) {
 		if found := Judge(in); len(found) != 0 {
 			t.Errorf("%s: %+v", name, found)
 		}
+	}
+}
+
+// What was overwritten may have been an Xid: that is said once, and not of cards that the job did not have.
+func TestLostEntries(t *testing.T) {
+	in := look()
+	in.Cards = append(in.Cards, cardB)
+	in.Kernel = &gpu.KernelLog{Lost: true}
+	if found := Judge(in); len(found) != 1 || found[0].Code != code.Untraced || found[0].Unknown == "" || found[0].GPU != "" || action(found[0]) != config.Note {
+		t.Errorf("%+v", found)
+	}
+	if found := Judge(Input{Kernel: in.Kernel}); len(found) != 0 {
+		t.Errorf("no cards: %+v", found)
+	}
+}
+
+// A card that the job had and that nobody could look at is judged by the log alone, as Slurm numbers it.
+func TestUnseenCards(t *testing.T) {
+	in := Input{Unseen: []finding.Card{cardB}, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{{BusID: busA, Code: 79}, {BusID: busB, Code: 79}}}}
+	found := Judge(in)
+	if len(found) != 1 || found[0].Code != code.XidFatal || found[0].GPU != gpuB || *found[0].Index != 3 || !drains(found[0]) {
+		t.Errorf("%+v", found)
+	}
+	in.Doubt = "sees a part of the node"
+	if found := Judge(in); len(found) != 1 || drains(found[0]) {
+		t.Errorf("with a doubt: %+v", found)
+	}
+}
+
+// A driver that was reloaded may have cured the card: what it wrote before proves nothing any more. What it says now does.
+func TestDoubtOfTheLog(t *testing.T) {
+	in := logged(gpu.Xid{BusID: busA, Code: 79})
+	in.Now = []gpu.Health{said(gpuA, fact(gpu.RemapFailed, "yes"))}
+	in.KernelDoubt = "reloaded"
+	if found := Judge(in); len(found) != 2 || !drains(found[0]) || drains(found[1]) || found[1].Doubts[0] != "reloaded" {
+		t.Errorf("%+v", found)
+	}
+}
+
+// Whose a process was is said where it is known, and how many lines there were though few are kept.
+func TestWhoseAndHowMany(t *testing.T) {
+	in := logged(gpu.Xid{BusID: busA, Code: 8, PID: 1}, gpu.Xid{BusID: busA, Code: 8, PID: 2}, gpu.Xid{BusID: busA, Code: 8, PID: 3, More: 40})
+	in.Own = map[int]bool{1: true, 2: false, 0: true}
+	const want = "Xid 8 (the card stopped processing for this program), 43 times from 0.000000 to 0.000000 s of the kernel log, " +
+		"PID 1 of this job, PID 2 of another job, PID 3"
+	if found := Judge(in); len(found) != 1 || found[0].Observed != want {
+		t.Errorf("%+v", found)
+	}
+	in = logged(gpu.Xid{BusID: busA, Code: 8, More: 1})
+	if found := Judge(in); !strings.Contains(found[0].Observed, "2 times") {
+		t.Errorf("%+v", found)
 	}
 }
 

@@ -96,13 +96,15 @@ at a job's end.
 * What the driver does not tell of a card is left out. What could not be read is unknown and never a finding:
   ` + "`bookend show JOBID`" + ` has it with the reason.
 * **The kernel's log** is /dev/kmsg below paths.dev. Only the kernel's own lines count: what programs write there has
-  another facility, and they cannot choose the kernel's. Entries that were overwritten before they were read are said to be missing.
+  another facility, and they cannot choose the kernel's. Entries that were
+  overwritten before they were read are noted (BKD-UNTRACED): an Xid may be missing.
 
 ## When a node is drained
 Only in enforce mode, only for what NVIDIA's own guidance calls a fault of the card, and only without a doubt. These are
 doubts, each of which makes a drain a warning:
 * The driver was asked whether the card needs recovery, and said none: it outweighs an Xid.
 * The card is a MIG instance, or the hook sees only a part of the node (PrologFlags=RunInJob).
+* The driver was reloaded between the Xid and the job's end: that may have cured the card.
 * What the tables below call a doubt.
 
 Other actions are set by finding and partition: see [the configuration](config.md).
@@ -119,7 +121,14 @@ The second is of a MIG instance: GPU-I is its GPU instance and GPU-CI its comput
 known by these numbers, so on a MIG instance such a line is *unknown*; a line without them is of the whole card.
 
 All lines of one number on one card of the job are one finding, with how often, when (as dmesg shows it), the processes,
-and the Xid that caused it where the line says so. Numbers that are not in the table are BKD-XID. A fatal error of the
+and the Xid that caused it where the line says so. A process that a hook saw in a job's cgroup since the job began is said
+to be of this job, or of another. Few of many lines are kept: the first and the newest of each process, and how many they were.
+
+The job's cards are those that the driver lists now and those that the record of its start has: an Xid counts though the
+driver is stuck, the card is gone from its list or nothing could be looked at. Within one boot the log is read from where
+the job began.
+
+Numbers that are not in the table are BKD-XID. A fatal error of the
 card is often followed by 45, the clean-up of each program on it.
 `
 

@@ -98,6 +98,12 @@ func (n numbers) row() Row {
 	}
 }
 
+// Fatal reports an Xid that the table calls a fault of the card, with a doubt or without one.
+func Fatal(number int) bool {
+	r, _ := xidRow(number)
+	return r.Code == code.XidFatal
+}
+
 // xidRow returns the line of a number; false for one that has none.
 func xidRow(number int) (Row, bool) {
 	for _, n := range xidNumbers {

@@ -2,10 +2,13 @@ package kmsg
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/slurm"
 )
 
 // collector picks from the log what is after a mark.
@@ -80,13 +83,52 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 	}
 }
 
+// xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
+// write, pushes out those of another card.
 func (c *collector) xid(x gpu.Xid) {
-	if len(c.log.Xids) == maxXids {
-		c.log.Xids = append(c.log.Xids[:0], c.log.Xids[1:]...)
+	if i := c.standsFor(x); i >= 0 {
+		x.More += c.log.Xids[i].More + 1
+		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
+	} else if len(c.log.Xids) == maxXids {
+		i := max(0, slices.IndexFunc(c.log.Xids, func(old gpu.Xid) bool { return !health.Fatal(old.Code) }))
+		c.log.Xids = slices.Delete(c.log.Xids, i, i+1)
 		c.log.Lost = true
 	}
 	c.log.Xids = append(c.log.Xids, x)
 }
+
+// maxAlike is how many lines of one number and card are kept: the first, and two of each of the first few processes.
+const maxAlike = 8
+
+// standsFor is the line that a new one stands for as well, -1 where there is room for both.
+func (c *collector) standsFor(x gpu.Xid) int {
+	newest, ofProcess, all, ofIts := -1, -1, 0, 0
+	for i, old := range c.log.Xids {
+		if !alike(old, x) {
+			continue
+		}
+		newest = i
+		all++
+		if old.PID == x.PID {
+			ofProcess = i
+			ofIts++
+		}
+	}
+	switch {
+	case ofIts > 1:
+		return ofProcess
+	case all == maxAlike:
+		return newest
+	}
+	return -1
+}
+
+// alike: of one number, and one card or one MIG instance.
+func alike(a, b gpu.Xid) bool {
+	return a.Code == b.Code && a.BusID == b.BusID && same(a.GI, b.GI) && same(a.CI, b.CI)
+}
+
+func same(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // again is how soon two lines of one process's end follow each other. The kernel writes them at once; nobody gets the
 // same number and runs out of memory too within that time.
@@ -108,10 +150,30 @@ func (c *collector) kill(k gpu.HostKill) {
 		return
 	}
 	if len(c.log.Kills) == maxKills {
-		c.log.Kills = append(c.log.Kills[:0], c.log.Kills[1:]...)
+		i := c.crowding()
+		c.log.Kills = slices.Delete(c.log.Kills, i, i+1)
 		c.log.Lost = true
 	}
 	c.log.Kills = append(c.log.Kills, k)
+}
+
+// crowding is the oldest process of the job that most were killed of: one job's take no place from another's.
+func (c *collector) crowding() (oldest int) {
+	first, times := map[slurm.Owner]int{}, map[slurm.Owner]int{}
+	for i, k := range c.log.Kills {
+		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
+		o = slurm.Owner{ID: o.ID, SLUID: o.SLUID}
+		if times[o]++; times[o] == 1 {
+			first[o] = i
+		}
+	}
+	most := 0
+	for o, n := range times {
+		if n > most || n == most && first[o] < oldest {
+			most, oldest = n, first[o]
+		}
+	}
+	return oldest
 }
 
 // result is the log, or why this is not the log that the mark is of.

@@ -224,11 +224,11 @@ func TestBounds(t *testing.T) {
 	}
 	since := mark(1, 1)
 	log := Read(folder(t, b.String()), &since)
-	if len(log.Xids) != maxXids || log.Xids[0].PID != 4 || log.Xids[maxXids-1].PID != maxXids+3 || !log.Lost {
-		t.Errorf("%d Xids, first %+v, lost %v", len(log.Xids), log.Xids[0], log.Lost)
+	if n := len(log.Xids); n != maxAlike || log.Xids[0].PID != 1 || log.Xids[n-1].PID != maxXids+3 || log.Xids[n-1].More != maxXids+3-maxAlike {
+		t.Errorf("%d Xids: %+v", n, log.Xids)
 	}
-	if len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 {
-		t.Errorf("%d kills", len(log.Kills))
+	if len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost {
+		t.Errorf("%d kills, lost %v", len(log.Kills), log.Lost)
 	}
 	long := strings.Repeat(`\x41`, 3*maxText)
 	log = Read(folder(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
@@ -239,6 +239,68 @@ func TestBounds(t *testing.T) {
 	log = Read(folder(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
 	if len(log.Xids) != 1 || log.Last.Seq != 3 {
 		t.Errorf("a line longer than any record, and one without an end: %+v", log)
+	}
+}
+
+// Lines that are alike stand for each other: the first and the newest of each process, and how many there were. None of
+// another card, another number or another instance is pushed out, and nothing counts as lost.
+func TestFewStandForAll(t *testing.T) {
+	var b strings.Builder
+	seq := 1
+	say := func(place string, number, pid int) {
+		seq++
+		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:%s): %d, pid=%d, name=x, y\n", seq, seq, place, number, pid)
+	}
+	say("0000:1b:00", 79, 1)
+	say("0000:3d:00 GPU-I:01", 13, 1)
+	for range 1000 {
+		say("0000:3d:00", 13, 77)
+		say("0000:3d:00", 13, 78)
+	}
+	say("0000:3d:00 GPU-I:02", 13, 1)
+	since := mark(1, 1)
+	log := Read(folder(t, b.String()), &since)
+	type line struct{ seq, pid, more int }
+	var got []line
+	for _, x := range log.Xids {
+		got = append(got, line{int(x.Seq), x.PID, x.More})
+	}
+	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 77, 0}, {5, 78, 0}, {2002, 77, 998}, {2003, 78, 998}, {2004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
+		t.Errorf("%+v, lost %v", got, log.Lost)
+	}
+}
+
+// Where even few of each are too many, those of a fault of a card are the last to go, and it is said that some went.
+func TestFatalOnesStay(t *testing.T) {
+	var b strings.Builder
+	line := func(seq, number int) {
+		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): %d, x\n", seq, seq, number)
+	}
+	line(2, 79)
+	for i := range maxXids + 10 {
+		line(i+3, 1000+i)
+	}
+	since := mark(1, 1)
+	log := Read(folder(t, b.String()), &since)
+	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 79 || log.Xids[n-1].Code != 1000+maxXids+9 || !log.Lost {
+		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
+	}
+}
+
+// A job whose processes are killed again and again takes no place from another's.
+func TestOneJobsKillsCrowdOutTheirOwn(t *testing.T) {
+	var b strings.Builder
+	kill := func(seq, job int) {
+		fmt.Fprintf(&b, "4,%d,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_%d/step_0/task_%d,task=x,pid=%d,uid=1\n", seq, seq, job, seq, seq)
+	}
+	kill(2, 100)
+	for i := range 5 * maxKills {
+		kill(3+i, 7)
+	}
+	since := mark(1, 1)
+	log := Read(folder(t, b.String()), &since)
+	if n := len(log.Kills); n != maxKills || log.Kills[0].PID != 2 || log.Kills[n-1].PID != 2+5*maxKills || !log.Lost {
+		t.Errorf("%d kills, first %+v, lost %v", n, log.Kills[0], log.Lost)
 	}
 }
 

@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"slices"
+
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -23,9 +25,13 @@ func (h *hook) askHealth(r *wire.Request) {
 	r.Health, r.Accounting = h.cfg.Look.Health, h.cfg.Look.Health
 }
 
-// judgeHealth adds what the driver and the kernel's log say against the job's cards.
+// judgeHealth adds what the driver and the kernel's log say against the job's cards: the log also where the driver is
+// stuck or has lost the card, which is when it matters most.
 func (h *hook) judgeHealth(run ledger.Run) {
-	in := health.Input{Cards: h.cards, Now: h.health, Kernel: h.sinceJobBegan(run), Idle: map[gpu.ID]bool{}}
+	in := health.Input{
+		Cards: h.cards, Unseen: h.notFound(run), Now: h.health, Kernel: h.sinceJobBegan(run), KernelDoubt: h.reloaded(run), Idle: map[gpu.ID]bool{},
+	}
+	in.Own = h.ownXids(run, slices.Concat(in.Cards, in.Unseen))
 	if h.inJob {
 		in.Doubt = insideDoubt
 	}
@@ -35,9 +41,31 @@ func (h *hook) judgeHealth(run ledger.Run) {
 	if health.Compares(h.health) { // most cards never do: the records of the node are not read for them
 		in.Before = ledger.LastHealth(h.records(), h.epoch)
 	}
-	for _, f := range health.Judge(in) {
+	found := health.Judge(in)
+	for _, f := range found {
 		h.add(f)
 	}
+	for _, c := range in.Unseen {
+		if slices.ContainsFunc(found, func(f finding.Finding) bool { return f.GPU != "" && f.GPU == c.Device.ID }) {
+			h.unseen = append(h.unseen, c)
+		}
+	}
+}
+
+// notFound are the job's cards by the start's record that this hook has not found among the driver's.
+func (h *hook) notFound(run ledger.Run) (cards []finding.Card) {
+	for _, d := range run.Devices {
+		found := slices.ContainsFunc(h.cards, func(c finding.Card) bool {
+			if c.Device.ID == "" || d.Device.ID == "" {
+				return c.Device.BusID == d.Device.BusID
+			}
+			return c.Device.ID == d.Device.ID
+		})
+		if !found {
+			cards = append(cards, finding.Card{Index: d.Index, Device: d.Device})
+		}
+	}
+	return cards
 }
 
 // idle reports a card that had nobody on it, and nothing, when its health was read. One that is as the job found it need

@@ -34,6 +34,7 @@ type hook struct {
 	library string // the driver library's version, empty where its file does not tell
 	devices []ledger.Assigned
 	cards   []finding.Card
+	unseen  []finding.Card // the job's by its start's record, not found any more, and something was found on them
 	looks   int
 	began   time.Time // the start's wall time, zero where there is no record of it
 	again   bool      // this run's end is on record already

@@ -2,22 +2,33 @@ package stage
 
 import (
 	"errors"
+	"slices"
 	"time"
 
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/internal/kmsg"
 	"bookend/internal/ledger"
 	"bookend/internal/routine"
+	"bookend/internal/slurm"
 )
 
 // kernelRequest crosses the pipe of opKernel.
 type kernelRequest struct {
 	Dev   string          `json:"dev"`
+	Proc  string          `json:"proc"`
+	Sys   string          `json:"sys"`
 	Since *gpu.KernelMark `json:"since,omitempty"`
 }
 
-// serveKernel reads a ring of up to many megabytes, record by record.
-var serveKernel = served(func(r kernelRequest) (gpu.KernelLog, error) { return kmsg.Read(r.Dev, r.Since), nil })
+// serveKernel reads a ring of up to many megabytes, record by record. It tells the epoch as well: the driver need not
+// answer for that.
+var serveKernel = served(func(r kernelRequest) (gpu.KernelLog, error) {
+	log := kmsg.Read(r.Dev, r.Since)
+	log.Epoch = inventory.ReadEpoch(r.Proc, r.Sys)
+	return log, nil
+})
 
 // kernelTime is the longest wait for the kernel's log: a ring of 1 MiB takes some 10 ms, read beside the cards.
 const kernelTime = 500 * time.Millisecond
@@ -27,7 +38,7 @@ func (h *hook) listen(since *gpu.KernelMark) (collect func()) {
 	if !h.cfg.Look.KernelLog {
 		return func() {}
 	}
-	wait := beside[gpu.KernelLog](opKernel, kernelRequest{h.cfg.Paths.Dev, since}, h.left(kernelTime, h.reserve()))
+	wait := beside[gpu.KernelLog](opKernel, kernelRequest{h.cfg.Paths.Dev, h.cfg.Paths.Proc, h.cfg.Paths.Sys, since}, h.left(kernelTime, h.reserve()))
 	return func() {
 		log, err := wait()
 		var defect *routine.Panic
@@ -49,10 +60,80 @@ func (h *hook) mark(run ledger.Run) *gpu.KernelMark {
 	return &run.Start.Kernel.Last
 }
 
-// sinceJobBegan is the kernel's log since the job's start, nil where that cannot be told: a mark holds for one boot.
+// sinceJobBegan is the kernel's log since the job's start, nil where that cannot be told. A mark holds for one boot: a
+// driver that is reloaded meanwhile takes nothing out of the log.
 func (h *hook) sinceJobBegan(run ledger.Run) *gpu.KernelLog {
-	if h.mark(run) == nil || !run.Epoch.Same(h.epoch) {
+	if h.mark(run) == nil || h.kernel == nil || run.Epoch.Boot == "" || run.Epoch.Boot != h.kernel.Epoch.Boot {
 		return nil
 	}
 	return h.kernel
+}
+
+// reloaded is why an Xid may not say how the card is now; empty where this is the life of the driver that it is of.
+func (h *hook) reloaded(run ledger.Run) string {
+	if h.kernel == nil || run.Epoch.Same(h.kernel.Epoch) {
+		return ""
+	}
+	return "the driver was reloaded since the job began, or nobody can tell: that may have cured the card"
+}
+
+// ownXids says of the processes that Xids name whether they were this job's: of those that a hook, since the job began,
+// saw in a job's cgroup, and of those that the kernel ended in one.
+func (h *hook) ownXids(run ledger.Run, cards []finding.Card) map[int]bool {
+	log := h.sinceJobBegan(run)
+	if log == nil || !slices.ContainsFunc(log.Xids, func(x gpu.Xid) bool { return x.PID != 0 && onOne(cards, x) }) {
+		return nil // the records of the node are not read for nothing
+	}
+	w := whose{job: h.job, own: map[int]bool{}, disputed: map[int]bool{}}
+	for _, p := range h.now.Processes {
+		w.saw(p.PID, p.Cgroup)
+	}
+	for _, k := range log.Kills {
+		w.saw(k.PID, slurm.OwnerOfCgroup("0::"+k.Cgroup))
+	}
+	for _, r := range h.records() {
+		for _, e := range looks(r) {
+			if r.Epoch.Boot != run.Epoch.Boot || e.At < run.Start.At {
+				continue
+			}
+			for _, p := range e.Processes {
+				w.saw(p.PID, p.Cgroup)
+			}
+		}
+	}
+	return w.own
+}
+
+// looks are what hooks saw at a run's ends.
+func looks(r ledger.Run) []ledger.End {
+	if r.Start == nil {
+		return r.Ends
+	}
+	return append([]ledger.End{*r.Start}, r.Ends...)
+}
+
+func onOne(cards []finding.Card, x gpu.Xid) bool {
+	return slices.ContainsFunc(cards, func(c finding.Card) bool { return c.Device.BusID == x.BusID })
+}
+
+// whose gathers which processes are a job's own and which another job's. A number that was given to both tells nothing.
+type whose struct {
+	job           slurm.Job
+	own, disputed map[int]bool
+}
+
+func (w whose) saw(pid int, o slurm.Owner) {
+	if !o.Found() || o.Conflict != "" || w.disputed[pid] {
+		return
+	}
+	own := o.ID != 0 && o.ID == w.job.ID
+	if o.SLUID != "" && w.job.SLUID != "" {
+		own = o.SLUID == w.job.SLUID
+	}
+	if said, known := w.own[pid]; known && said != own {
+		delete(w.own, pid)
+		w.disputed[pid] = true
+		return
+	}
+	w.own[pid] = own
 }

@@ -68,7 +68,7 @@ func (h *hook) end() ledger.End {
 
 func (h *hook) report() report.Scene {
 	return report.Scene{
-		Node: h.job.Node, Job: h.job, Cards: h.cards, Now: h.now, Before: h.before, Probes: h.probes, Findings: h.found, Verdict: h.verdict,
+		Node: h.job.Node, Job: h.job, Cards: slices.Concat(h.cards, h.unseen), Now: h.now, Before: h.before, Probes: h.probes, Findings: h.found, Verdict: h.verdict,
 		Why: h.told(), Privacy: h.cfg.JobLog.Privacy, WallNow: h.env.Clock.Wall(), BootNow: h.env.Clock.Boot(),
 	}
 }

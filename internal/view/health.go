@@ -96,6 +96,9 @@ func xid(x gpu.Xid) report.Safe {
 	if x.PID != 0 {
 		text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Name)
 	}
+	if x.More > 0 {
+		text += fmt.Sprintf(", and %d like it before", x.More)
+	}
 	if x.Text != "" {
 		text += ": " + x.Text
 	}

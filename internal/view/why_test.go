@@ -42,7 +42,7 @@ func squeezed() (ledger.Run, ledger.End) {
 			{Code: gpu.RecoveryAction, Unknown: "no_permission"},
 		}, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(35 << 30), Began: at.Add(-time.Minute), Ran: 50 * time.Second}}}}},
 		Kernel: &gpu.KernelLog{
-			Xids:  []gpu.Xid{{BusID: "0000:1b:00.0", GI: &instance, Code: 31, PID: 900, Name: "train\n", Text: "Ch 00000008"}},
+			Xids:  []gpu.Xid{{BusID: "0000:1b:00.0", GI: &instance, Code: 31, PID: 900, Name: "train\n", Text: "Ch 00000008", More: 3}},
 			Kills: []gpu.HostKill{{PID: 901, Name: "loader"}}, Lost: true,
 		},
 		Seen:      []diagnosis.Sighting{{At: 500 * time.Second, Device: card0, PID: 900, Bytes: gpu.Bytes(1 << 30), Own: true}},
@@ -102,7 +102,7 @@ func TestConditions(t *testing.T) {
 	conditions(&b, r, e)
 	const want = `  GPU 0  health: 5 facts read, remap uncorrected 2, recovery action unknown: no_permission; accounting on, 1 process
   kernel log: part of it was overwritten before it was read
-  kernel log: Xid 31 on 0000:1b:00.0, MIG instance 1: memory page fault: a program's kernel used an address that is not its own, PID 900 (train\x0a): Ch 00000008
+  kernel log: Xid 31 on 0000:1b:00.0, MIG instance 1: memory page fault: a program's kernel used an address that is not its own, PID 900 (train\x0a), and 3 like it before: Ch 00000008
   kernel log: host memory ran out: PID 901 (loader) was ended
 `
 	if b.String() != want {
