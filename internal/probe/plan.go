@@ -15,7 +15,7 @@ type Case struct {
 	Scene finding.Scene
 	Found []finding.Finding // by this hook so far
 	InJob bool              // the hook runs in the job's own cgroup
-	Again bool              // this job's end is on record already
+	Again bool              // another hook was here for this start or end of the job, or is
 	MIG   bool              // MIG instances may be tested
 }
 
@@ -45,7 +45,7 @@ func (c Case) forbids(card finding.Card) string {
 	case c.InJob:
 		return "the hook runs inside the job"
 	case c.Again:
-		return "the end of this job is on record already: the card may be another's by now"
+		return "another hook of this job was here before, or is at work: the card may be somebody's by now"
 	case card.Device.ID == "":
 		return "its id is unknown"
 	case card.Device.Parent != "" && !c.MIG:

@@ -120,7 +120,7 @@ func TestPlan(t *testing.T) {
 	}{
 		"alone":                       {on(func(*Case) {}), ""},
 		"inside the job":              {on(func(c *Case) { c.InJob = true }), "inside the job"},
-		"a second end":                {on(func(c *Case) { c.Again = true }), "on record already"},
+		"a second end":                {on(func(c *Case) { c.Again = true }), "another hook"},
 		"shards":                      {on(func(c *Case) { c.Scene.Shared = "shards" }), "others may use it: shards"},
 		"perhaps shards":              {on(func(c *Case) { c.Scene.SharedUnknown = "no gres.conf" }), "could not be told: no gres.conf"},
 		"given to a live job":         {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}}), "another live job"},

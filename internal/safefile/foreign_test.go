@@ -245,6 +245,31 @@ func TestAppendTogether(t *testing.T) {
 	}
 }
 
+func TestLockNumber(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	const most = 1<<32 - 1
+	release, err := LockNumber(path, most, 0)
+	ok(t, err)
+	if _, err := LockNumber(path, most, 5*time.Millisecond); !errors.Is(err, ErrLocked) {
+		t.Errorf("got %v, want %v", err, ErrLocked)
+	}
+	for _, n := range []uint32{0, 7, most - 1} {
+		other, err := LockNumber(path, n, 0)
+		ok(t, err)
+		other() // which ends no other's
+	}
+	if _, err := LockNumber(path, most, 0); !errors.Is(err, ErrLocked) {
+		t.Errorf("after another number: got %v, want %v", err, ErrLocked)
+	}
+	release()
+	again, err := LockNumber(path, most, 0)
+	ok(t, err)
+	again()
+	if st, err := os.Stat(path); err != nil || st.Size() != 0 || st.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v", st, err)
+	}
+}
+
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	release, err := Lock(path, 0, true)

@@ -3,6 +3,7 @@ package safefile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -20,6 +21,20 @@ func Lock(path string, wait time.Duration, exclusive bool) (release func(), err 
 	if exclusive {
 		how = unix.LOCK_EX
 	}
+	return lock(path, wait, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
+}
+
+// LockNumber takes a lock on one number of the file path, exclusively, and otherwise as Lock does: as many locks as there
+// are numbers, in one file that never grows. The two know nothing of each other: a file is for one of them.
+func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
+	return lock(path, wait, func(fd int) error {
+		// Of the open file, not of the process: closing another descriptor of the file does not end it.
+		one := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(n), Len: 1}
+		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &one)
+	})
+}
+
+func lock(path string, wait time.Duration, try func(fd int) error) (release func(), err error) {
 	var fd int
 	err = inOwnFolder(filepath.Dir(path), filepath.Base(path), func(dirfd int) error {
 		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
@@ -29,7 +44,7 @@ func Lock(path string, wait time.Duration, exclusive bool) (release func(), err 
 		}
 		_, err = checkOwnFile(fd)
 		if err == nil {
-			err = flock(fd, how, wait)
+			err = await(wait, func() error { return try(fd) })
 		}
 		if err != nil {
 			_ = unix.Close(fd)
@@ -42,11 +57,11 @@ func Lock(path string, wait time.Duration, exclusive bool) (release func(), err 
 	return func() { _ = unix.Close(fd) }, nil
 }
 
-func flock(fd, how int, wait time.Duration) error {
+func await(wait time.Duration, try func() error) error {
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	for {
-		err := retry(func() error { return unix.Flock(fd, how|unix.LOCK_NB) })
+		err := retry(try)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}

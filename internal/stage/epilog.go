@@ -64,18 +64,23 @@ func epilog(h *hook) {
 	}
 }
 
-// recall finds the record of the job's start. Without one, and at a second epilog, nothing is certain.
+// recall finds the record of the job's start. Without one, and at a second epilog, be the first over
+// or not, nothing is certain.
 func (h *hook) recall() (ledger.Run, ledger.Which) {
 	if h.store == nil {
 		h.add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})
 		return ledger.Run{}, ledger.NoRun
 	}
+	first := h.claim()
 	run, which, err := h.store.Find(h.job)
 	h.try(err)
-	switch which {
-	case ledger.NoRun:
+	switch {
+	case !first:
+		h.add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: "one epilog a run"})
+		return run, ledger.ClosedRun // which that one sees to
+	case which == ledger.NoRun:
 		h.add(finding.Finding{Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog"})
-	case ledger.ClosedRun:
+	case which == ledger.ClosedRun:
 		h.again = true
 		h.add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
 	}

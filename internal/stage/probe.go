@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/probe"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 	"bookend/internal/wire"
 )
 
@@ -23,6 +25,8 @@ const (
 	// testLock is the longest wait for whoever is judging the cards: a hook looks for a second or two, but holds
 	// the locks only once something on them is unexplained.
 	testLock = 300 * time.Millisecond
+	// testGrace is what a process that is attaching a card may take to die: 1-3 s were reported for the whole.
+	testGrace = time.Second
 )
 
 // probe tests the job's cards by an allocation where that may be, and at a start takes the last test's word where that
@@ -32,15 +36,20 @@ func (h *hook) probe(self ledger.Run) {
 	if h.phase == slurm.Prolog && since != nil { // a start keeps the mark alone: what was before is no part of this job
 		h.kernel = &gpu.KernelLog{Last: since.Last, Unknown: since.Unknown}
 	}
-	if probe.At(h.cfg.Probe, h.job.Partition) == config.ProbeNever || len(h.cards) == 0 {
+	if probe.At(h.cfg.Probe, h.job.Partition) == config.ProbeNever {
 		return
 	}
 	h.decide() // what was found so far stands, whatever becomes of a test
+	h.outlast()
+	if len(h.cards) == 0 {
+		return
+	}
 	scene := h.scene(self)
 	outcomes, open := h.trusted(scene, since)
 	if probe.When(h.cfg.Probe, h.phase, h.job.Partition) && len(open) > 0 {
+		again := h.recheck(self)
 		h.who(&scene, self)
-		outcomes = append(outcomes, h.test(scene, open)...)
+		outcomes = append(outcomes, h.test(scene, open, again)...)
 	}
 	for _, o := range outcomes {
 		h.probes = append(h.probes, o.Probe)
@@ -48,6 +57,44 @@ func (h *hook) probe(self ledger.Run) {
 	for _, f := range probe.Findings(h.cards, outcomes) {
 		h.add(f)
 	}
+}
+
+// claim makes this hook the only one that may test for this end, or start, of its job, as long as it lives. It returns
+// false where another came first and has not ended: Slurm may run an epilog twice, one beside the other, and gives the
+// card away once either has ended.
+func (h *hook) claim() (first bool) {
+	_, err := h.store.Claim(h.job, h.phase, 0)
+	if errors.Is(err, state.ErrLocked) {
+		h.again = true
+		return false
+	}
+	h.sole = err == nil
+	return true // where nobody can tell there is no test
+}
+
+// outlast keeps a hook that is not the first of its kind until the first has ended, as that may be testing: once this one
+// ends the card may be somebody else's. The first has the earlier deadline.
+func (h *hook) outlast() {
+	if !h.again || h.sole || !probe.When(h.cfg.Probe, h.phase, h.job.Partition) {
+		return
+	}
+	_, _ = h.store.Claim(h.job, h.phase, h.left(time.Hour, h.reserve())) // there is nothing else to do about it
+}
+
+// recheck reads the records anew right before a test: jobs may have begun meanwhile. It reports whether another hook was
+// here for this end, or start.
+func (h *hook) recheck(self ledger.Run) (again bool) {
+	if h.again || h.store == nil {
+		return h.again
+	}
+	h.shared() // may take a second, and is known from now on
+	if h.runs != nil {
+		h.runs, _ = h.store.Runs() // what is damaged was said when they were read first
+	}
+	run, which, _ := h.store.Find(h.job)
+	lost := which == ledger.NoRun && self.Key != ""
+	began := h.phase == slurm.Prolog && (which == ledger.OpenRun || run.Sure(h.job))
+	return lost || began || which == ledger.ClosedRun && h.phase == slurm.Epilog
 }
 
 // trusted returns what earlier tests say of the cards, and the cards of which none does. A start that tests believes no
@@ -95,8 +142,8 @@ func (h *hook) testedSince() (since *gpu.KernelMark) {
 }
 
 // test has those of the cards tested that may be, and keeps what came of it.
-func (h *hook) test(scene finding.Scene, cards []finding.Card) []probe.Outcome {
-	c := probe.Case{Scene: scene, Found: h.found, InJob: h.inJob, Again: h.again, MIG: h.cfg.Probe.MIG}
+func (h *hook) test(scene finding.Scene, cards []finding.Card, again bool) []probe.Outcome {
+	c := probe.Case{Scene: scene, Found: h.found, InJob: h.inJob, Again: again, MIG: h.cfg.Probe.MIG}
 	may, skipped := c.Plan(cards)
 	t := tester{hook: h}
 	if why := t.prepare(may, c.Known(may)); why != "" {
@@ -149,6 +196,9 @@ func (t *tester) prepare(cards []finding.Card, known []int) (why string) {
 	}
 	if t.store == nil {
 		return "no state to lock the cards in"
+	}
+	if !t.sole {
+		return "whether another hook of this job is at work could not be told"
 	}
 	empty, err := t.store.NoMPS()
 	if err != nil {
@@ -223,9 +273,16 @@ func (t *tester) allocate(devices []gpu.Device, until time.Duration) map[gpu.ID]
 	if len(devices) == 0 {
 		return out
 	}
+	left := until - t.env.Clock.Boot()
+	if left < testBase { // an earlier process took it
+		for _, d := range devices {
+			out[d.ID] = probe.Skipped(d.ID, "no time left")
+		}
+		return out
+	}
 	var answer backend.Answer
 	if !t.stuck {
-		answer = backend.Ask(backend.Params{Path: t.cfg.Backend, Root: t.env.EUID == 0}, t.testRequest(devices, until-t.env.Clock.Boot()))
+		answer = backend.Ask(backend.Params{Path: t.cfg.Backend, Root: t.env.EUID == 0, Grace: t.grace(left)}, t.testRequest(devices, left))
 	}
 	t.failures(answer)
 	for _, d := range devices {
@@ -237,6 +294,12 @@ func (t *tester) allocate(devices []gpu.Device, until time.Duration) map[gpu.ID]
 		out[d.ID] = t.unanswered(d.ID, answer)
 	}
 	return out
+}
+
+// grace is how long a test may take to die that was killed: a start of CUDA that is slow in the driver cannot be
+// interrupted, and one that is given up makes every hook of the node blind until it has ended.
+func (t *tester) grace(timeout time.Duration) time.Duration {
+	return min(testGrace, t.left(timeout+testGrace, t.reserve())-timeout)
 }
 
 func (t *tester) testRequest(devices []gpu.Device, timeout time.Duration) wire.Request {

@@ -21,6 +21,7 @@ func Prolog(env Env) int {
 // prolog takes stock of the job's GPUs before the job starts.
 func prolog(h *hook) {
 	if h.store != nil {
+		h.claim()
 		h.try(h.store.RemoveReport(h.job)) // an earlier run's must not pass for this one's, whatever happens here
 		store, job := h.store, h.job
 		put := func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) }
