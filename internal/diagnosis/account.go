@@ -20,6 +20,7 @@ const (
 type account struct {
 	oom.Message
 	card               *finding.Card // nil where that is not certain
+	away               bool          // it may be another node's
 	asked, free, total uint64
 	// mine is this process's, live and idle.
 	mine uint64
@@ -30,7 +31,7 @@ type account struct {
 
 // account makes the balance of a message, if it says enough.
 func (j judge) account(m oom.Message) (account, bool) {
-	a := account{Message: m, card: j.card(m), asked: m.Asked.Bytes, free: m.Free.Bytes}
+	a := account{Message: m, card: j.card(m), away: !j.here(m), asked: m.Asked.Bytes, free: m.Free.Bytes}
 	if m.Kind != oom.Device || !m.Asked.Known() || !m.Free.Known() || a.asked == 0 {
 		return a, false
 	}

@@ -281,7 +281,8 @@ func TestFault(t *testing.T) {
 			fault(code.Broken)(in)
 			in.Findings[0].Doubts = []string{"seen once"}
 		}, Fault, Unknown, "may be the test's own"},
-		{"versions differ", func(in *Input) { in.Kernel.Mismatch = "NVRM: API mismatch" }, Fault, Yes, "different versions"},
+		{"versions differ", func(in *Input) { in.Kernel.Mismatch = "NVRM: API mismatch" }, Fault, Unknown, "a program on this node"},
+		{"versions differ, as the driver says", fault(code.Mismatch), Fault, Yes, "different versions"},
 		{"health not read", func(in *Input) { in.Health, in.HealthUnknown = nil, "no time" }, Fault, Unknown, "no time"},
 		{"log not read", func(in *Input) { in.Kernel = nil }, Fault, Unknown, "kernel log not read"},
 		{"log overwritten", func(in *Input) { in.Kernel.Lost = true }, Fault, Unknown, "overwritten"},
@@ -503,27 +504,36 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// With several cards each answer names its own, and none where that is not certain.
+// With several cards each answer names its own, and none where that is not certain: a framework's number counts what its
+// process sees, in the order of CUDA_VISIBLE_DEVICES.
 func TestCards(t *testing.T) {
 	one, zero := 1, 0
-	second := itself
-	second.GPU = &one
-	in := well(2)
-	in.Messages = []oom.Message{second}
-	in.dirtyStart(there(code.Dirty, 100.5, 5150, nil)) // on the other card
-	d := Why(in)
-	if c := d.Cause(Own); c.Answer != Yes || c.Index == nil || *c.Index != 1 {
-		t.Errorf("own: %+v", c)
-	}
-	first := beside
-	first.GPU = &zero
-	if in.Messages = []oom.Message{first}; Why(in).Cause(Own).Index != nil {
-		t.Errorf("every process that sees one card alone calls it 0: %+v", Why(in).Cause(Own))
-	}
-	first.PID = 900
-	in.Messages, in.Seen = []oom.Message{first}, []Sighting{seen(500, 900, 20, true)}
-	if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
-		t.Errorf("a sighting says which card: %+v", c)
+	for _, n := range []*int{&one, &zero, nil} {
+		m := itself
+		m.GPU = n
+		in := well(2)
+		in.Messages = []oom.Message{m}
+		in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
+		d := Why(in)
+		if c := d.Cause(Own); c.Answer != Yes || c.Index != nil {
+			t.Errorf("own: %+v", c)
+		}
+		if c := d.Cause(Others); c.Answer != No || !strings.Contains(c.Evidence, "100.5 GiB") {
+			t.Errorf("others: %+v", c)
+		}
+		m.PID = 900
+		in.Messages, in.Seen = []oom.Message{m}, []Sighting{seen(500, 900, 20, true)}
+		if c := Why(in).Cause(Own); c.Index == nil || *c.Index != 0 {
+			t.Errorf("a sighting says which card: %+v", c)
+		}
+		in.Seen = append(in.Seen, Sighting{At: time.Second, Device: gpu1, PID: 900, Own: true})
+		if c := Why(in).Cause(Own); c.Index != nil {
+			t.Errorf("it was on both: %+v", c)
+		}
+		in.Seen = []Sighting{seen(500, 900, 20, false)}
+		if c := Why(in).Cause(Own); c.Index != nil {
+			t.Errorf("another job's of that number says nothing: %+v", c)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -127,7 +128,7 @@ func (j judge) elsewhere(c Cause) (Cause, bool) {
 		}
 		var foreign uint64
 		for _, p := range a.Others {
-			if p.Memory.Known() && j.foreign[p.PID] {
+			if p.Memory.Known() && j.foreign[p.PID] && !a.away {
 				foreign += p.Memory.Bytes
 			}
 		}
@@ -146,12 +147,15 @@ func (j judge) elsewhere(c Cause) (Cause, bool) {
 
 func (j judge) sighted(c Cause) (Cause, bool) {
 	for _, s := range j.Seen {
-		if !j.foreign[s.PID] || !s.Bytes.Known() || s.Bytes.Bytes < significant || j.ruledOut(s.Device) {
+		if !j.foreign[s.PID] || !s.Bytes.Known() || s.Bytes.Bytes < significant || j.dismissed(s.Device) {
 			continue
 		}
 		c.Answer, c.Index = Yes, j.index(s.Device)
 		c.Evidence = fmt.Sprintf("%s while your job ran%s%s", Size(s.Bytes.Bytes), j.clock(", seen at ", s.At), j.legally())
 		c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
+		if j.away() || slices.ContainsFunc(j.about(s.Device), func(a account) bool { return a.card == nil }) {
+			c.Answer, c.Evidence = Unknown, c.Evidence+"; where it failed is not known"
+		}
 		return c, true
 	}
 	return c, false
@@ -168,6 +172,9 @@ func (j judge) legally() string {
 // oursIn is what a message lists for other processes that are known to be the job's.
 func (j judge) oursIn(a account) uint64 {
 	var sum uint64
+	if a.away {
+		return 0
+	}
 	for _, p := range a.Others {
 		if p.Memory.Known() && j.ours[p.PID] && p.PID != a.PID {
 			sum += p.Memory.Bytes
@@ -190,13 +197,16 @@ func (j judge) strange() uint64 {
 // it is known whose they are.
 func (j judge) known(a account) uint64 {
 	var listed, found uint64
+	if a.away {
+		return 0
+	}
 	for _, p := range a.Others {
 		if p.Memory.Known() && p.PID != a.PID && (j.ours[p.PID] || j.foreign[p.PID]) {
 			listed += p.Memory.Bytes
 		}
 	}
 	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {
-		if a.card == nil || a.card.Device.ID == s.gpu {
+		if a.card != nil && a.card.Device.ID == s.gpu {
 			found = max(found, s.bytes)
 		}
 	}

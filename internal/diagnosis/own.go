@@ -34,7 +34,7 @@ func (j judge) pool() Cause {
 		c.Evidence = fmt.Sprintf("%s does not say what its pool kept", who(j.said(oom.Device)[0]))
 	case j.startless():
 		c.Answer, c.Evidence = No, "CUDA did not even start"
-	case len(j.said(oom.Host)) > 0:
+	case j.hostMemory().answer == Yes:
 		c.Answer, c.Evidence = No, "it was host memory"
 	}
 	return c
@@ -62,11 +62,14 @@ func (j judge) own() Cause {
 	case j.startless():
 		c.Evidence = "CUDA did not even start"
 		return c
-	case len(j.said(oom.Host)) > 0 && len(j.said(oom.Device)) == 0:
+	case len(j.said(oom.Host)) > 0 && len(j.said(oom.Device)) == 0 && j.hostMemory().answer == Yes:
 		c.Evidence = "it was host memory"
 		return c
 	}
-	return j.measured(c)
+	if c = j.measured(c); c.Answer == Yes && j.away() {
+		c.Answer, c.Evidence = Unknown, c.Evidence+"; on which node it failed is not known"
+	}
+	return c
 }
 
 // need judges one balance.
@@ -221,6 +224,8 @@ func (j judge) processes() Cause {
 		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case n > 1 && j.decided():
 		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(" at ", at))
+	case n > 1 && j.away():
+		c.Index, c.Evidence = j.index(id), fmt.Sprintf("%d of your job on one GPU%s; on which node it failed is not known", n, j.clock(" at ", at))
 	case n > 1:
 		c.Answer, c.Index, c.Evidence = Yes, j.index(id), fmt.Sprintf("%d of your job on one GPU%s", n, j.clock(" at ", at))
 	case j.goneEverywhere():

@@ -21,20 +21,27 @@ func (j judge) weigh(c Cause, stocks []stock) Cause {
 	}
 	c.Index, c.Detail = j.index(best.gpu), best.detail()
 	what := j.wording(best)
-	judged := false
+	judged, doubt := false, ""
 	for _, s := range stocks {
 		for _, a := range j.about(s.gpu) {
-			if judged = true; a.restMattered() && s.bytes >= significant {
+			judged = true
+			switch {
+			case a.card == nil && (a.restMattered() || a.Count > 1):
+				doubt = "; on which GPU it failed is not known"
+			case a.restMattered() && s.bytes >= significant:
 				c.Answer, c.Index, c.Evidence, c.Detail = Yes, j.index(s.gpu), j.wording(s), s.detail()
 				return c
-			}
-			if !a.restKnown && a.short() || a.restMattered() && s.blurry != "" {
-				c.Answer, c.Evidence = Unknown, what+"; whether that mattered cannot be told"
-				return c
+			case !a.restKnown && a.short(), a.restMattered() && s.blurry != "":
+				doubt = "; whether that mattered cannot be told"
 			}
 		}
 	}
+	if doubt == "" && j.away() {
+		doubt = "; on which node it failed is not known"
+	}
 	switch {
+	case doubt != "":
+		c.Answer, c.Evidence = Unknown, what+doubt
 	case judged && j.ruledOut(best.gpu):
 		c.Answer, c.Evidence = No, what+", but gone when it failed"
 	case judged:
@@ -51,11 +58,11 @@ func (j judge) weigh(c Cause, stocks []stock) Cause {
 	return c
 }
 
-// about returns the balances that speak of a card, or may.
+// about returns the balances of this node that speak of a card, or may.
 func (j judge) about(id gpu.ID) []account {
 	var all []account
 	for _, a := range j.accounts {
-		if a.card == nil || a.card.Device.ID == id {
+		if !a.away && (a.card == nil || a.card.Device.ID == id) {
 			all = append(all, a)
 		}
 	}
@@ -64,13 +71,23 @@ func (j judge) about(id gpu.ID) []account {
 
 // ruledOut: at every failure on this card that is on record nobody else held enough to matter.
 func (j judge) ruledOut(id gpu.ID) bool {
+	return j.throughout(id, func(a account) bool { return a.rest == 0 })
+}
+
+// dismissed: no failure on this card that is on record was for what others held.
+func (j judge) dismissed(id gpu.ID) bool {
+	return j.throughout(id, func(a account) bool { return !a.restMattered() })
+}
+
+// throughout: there are balances of a card, and each is so. Of several messages without a card only the last one's is known.
+func (j judge) throughout(id gpu.ID, is func(account) bool) bool {
 	all := j.about(id)
 	for _, a := range all {
-		if !a.restKnown || a.rest > 0 {
+		if !a.restKnown || !is(a) || a.card == nil && a.Count > 1 {
 			return false
 		}
 	}
-	return len(all) > 0
+	return len(all) > 0 && !j.away()
 }
 
 func (j judge) goneEverywhere() bool {
@@ -140,6 +157,8 @@ func (j judge) absent(c Cause, none string) Cause {
 		why = j.unseen(j.End, "end")
 	}
 	switch {
+	case j.away() && j.cleared():
+		c.Evidence = none + " when it failed"
 	case j.goneEverywhere() && why == "":
 		c.Evidence = none + " at start, end or failure"
 	case j.goneEverywhere():

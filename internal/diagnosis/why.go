@@ -21,6 +21,9 @@ func Why(in Input) Diagnosis {
 		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.overhead(processes), j.own(), processes, j.limits(),
 	}
 	d.Causes = append(d.Causes, j.share(d))
+	for i, c := range d.Causes {
+		d.Causes[i] = j.elsewhereToo(c)
+	}
 	d.Reason, d.Asked = j.asked(d)
 	if d.Reason != "" {
 		d.Headline, d.Try = j.headline(d), j.try(d)
@@ -60,7 +63,7 @@ func (j judge) sort() {
 		}
 	}
 	for _, m := range j.Messages {
-		if m.PID != 0 {
+		if m.PID != 0 && !j.spread() { // another node counts its own
 			j.ours[m.PID] = true
 		}
 	}
@@ -91,28 +94,13 @@ func (j judge) said(k oom.Kind) []oom.Message {
 // saysWhat returns the first message of the kinds that are about memory.
 func (j judge) saysWhat() (oom.Message, bool) {
 	for _, k := range []oom.Kind{oom.Device, oom.Init, oom.Host} {
-		if m := j.said(k); len(m) > 0 {
-			return m[0], true
+		for _, m := range j.said(k) {
+			if !ambiguous(m) || j.cramped() {
+				return m, true
+			}
 		}
 	}
 	return oom.Message{}, false
-}
-
-// card is the job's card that a message is about, nil where that is not certain. The framework counts among the cards
-// that its process sees: a process that sees one alone calls it 0, whichever it is.
-func (j judge) card(m oom.Message) *finding.Card {
-	if len(j.Cards) == 1 {
-		return &j.Cards[0]
-	}
-	for _, s := range j.Seen {
-		if m.PID != 0 && s.PID == m.PID {
-			return j.byID(s.Device)
-		}
-	}
-	if m.GPU == nil || *m.GPU <= 0 || *m.GPU >= len(j.Cards) {
-		return nil
-	}
-	return &j.Cards[*m.GPU]
 }
 
 func (j judge) byID(id gpu.ID) *finding.Card {

@@ -81,7 +81,7 @@ func (j judge) leading(d Diagnosis) []string {
 }
 
 func (j judge) sentence(n Name) string {
-	if host, _ := j.hostMemory(); n == Limits && host != "" && !j.cramped() {
+	if n == Limits && j.hostMemory().answer == Yes && !j.cramped() {
 		return "host memory, not the GPU's"
 	}
 	return sentences[n]
@@ -128,7 +128,9 @@ func (j judge) try(d Diagnosis) []string {
 	}
 	if len(out) == 0 && j.strange() > 0 {
 		add("nvidia-smi in your job: is the other process yours?")
-		add(j.remedies(Others)...)
+		if !j.away() {
+			add(j.remedies(Others)...)
+		}
 	}
 	if len(out) == 0 && d.Reason == ByMessage {
 		add(j.remedies(Own)...)
@@ -186,7 +188,7 @@ func (j judge) processRemedies() []string {
 }
 
 func (j judge) limitRemedies() []string {
-	if text, _ := j.hostMemory(); text != "" {
+	if j.hostMemory().answer == Yes {
 		remedies := []string{"more host memory: sbatch --mem, or fewer data workers"}
 		if j.cramped() {
 			return append([]string{noLimit}, remedies...)

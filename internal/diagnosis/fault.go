@@ -1,0 +1,235 @@
+package diagnosis
+
+import (
+	"strings"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/oom"
+)
+
+// faults are the findings of a card or driver that failed, with what to call them. An Xid that speaks of the program is
+// none: it is what happens when the program is wrong.
+var faults = map[code.Code]string{
+	code.Lost: "the GPU fell off the bus or needs a reset", code.Broken: "CUDA did not work in a test after your job",
+	code.Recovery: "the driver asks to recover the GPU", code.RemapFailed: "a bad memory row could not be replaced",
+	code.XidFatal: "the driver reported a fault of the GPU", code.ECC: "uncorrectable memory errors",
+	code.Fabric: "the NVLink fabric is not ready", code.Mismatch: "driver and library are of different versions",
+	code.NoDriver: "no GPU driver, or not its library", code.Missing: "a GPU that Slurm gave is not there",
+	code.Stuck: "the driver hangs: a process stays stuck in it",
+}
+
+// doubtful are those of faults that prove nothing once there is a doubt.
+var doubtful = map[code.Code]bool{code.Broken: true, code.NoDriver: true, code.Missing: true, code.Stuck: true}
+
+// silences are the findings after which nobody can tell whether driver and card are well.
+var silences = map[code.Code]string{
+	code.Hang: "the driver did not answer in time", code.DriverKO: "the driver reported an error", code.BackendCrash: "asking the driver failed",
+	code.Slow: "the driver was too slow to be asked for everything", code.Unread: "a GPU could not be read",
+	code.Blocked: untrusted,
+}
+
+const untrusted = "a test allocation failed; that may be the test's own"
+
+// fault judges the driver's and the card's condition.
+func (j judge) fault() Cause {
+	best := Cause{Name: Fault, Answer: No}
+	for _, f := range j.Findings {
+		best = worse(best, j.blame(f, false))
+	}
+	for _, f := range j.StartFindings {
+		best = worse(best, j.blame(f, true))
+	}
+	if best = worse(worse(best, j.fatal()), j.versions()); best.Answer != No {
+		return best
+	}
+	return j.well(best)
+}
+
+// worse is the cause that says more; of two that say the same the first.
+func worse(a, b Cause) Cause {
+	rank := map[Answer]int{Yes: 2, Unknown: 1}
+	if rank[b.Answer] > rank[a.Answer] || a.Evidence == "" && rank[b.Answer] == rank[a.Answer] {
+		return b
+	}
+	return a
+}
+
+// blame judges one finding of an end; its evidence is empty where it speaks of no fault.
+func (j judge) blame(f finding.Finding, start bool) Cause {
+	c := Cause{Name: Fault, Answer: No, Detail: string(f.Code) + " " + f.Observed, Index: f.Index}
+	text, bad := faults[f.Code]
+	silence, silent := silences[f.Code]
+	switch {
+	case bad && (f.Unknown != "" || doubtful[f.Code] && len(f.Doubts) > 0 || j.outdated(f, start)):
+		c.Answer, c.Evidence = Unknown, "not certain: "+text
+		if f.Code == code.Broken {
+			c.Evidence = untrusted
+		}
+	case bad:
+		c.Answer, c.Evidence = Yes, text
+	case silent && !(start && (f.Code == code.Slow || f.Code == code.Unread)): // later it was read
+		c.Answer, c.Evidence = Unknown, silence
+	case f.Code == code.Xid && f.Unknown == "" && !start:
+		c.Evidence, c.Detail = "the driver reported a program's error, not the GPU's", f.Observed
+		return c
+	default:
+		return Cause{Name: Fault, Answer: No}
+	}
+	switch {
+	case start && f.Code == code.Broken && c.Answer == Yes:
+		c.Evidence = "CUDA did not work in a test before your job"
+	case start && c.Evidence != untrusted:
+		c.Evidence = "when your job began: " + c.Evidence
+	}
+	return c
+}
+
+// outdated: something that was seen later speaks against the finding.
+func (j judge) outdated(f finding.Finding, start bool) bool {
+	switch f.Code {
+	case code.Stuck:
+		return start && j.unread() == ""
+	case code.NoDriver:
+		return len(j.accounts) > 0 // CUDA served the job
+	case code.Broken:
+		for _, p := range j.Probes {
+			if start && p.Device == f.GPU && (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fatal judges what the kernel's log says of faults and no finding tells: of a card that could not be looked at any more,
+// or where nobody knows which cards the job had.
+func (j judge) fatal() Cause {
+	c := Cause{Name: Fault, Answer: No}
+	if j.Kernel == nil {
+		return c
+	}
+	for _, x := range j.Kernel.Xids {
+		one := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}}, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
+		for _, f := range health.Judge(one) {
+			if f.Code == code.XidFatal {
+				c = worse(c, Cause{Name: Fault, Answer: j.ofMine(x), Evidence: faults[code.XidFatal], Detail: f.Observed})
+			}
+		}
+	}
+	switch c.Answer {
+	case Unknown:
+		c.Evidence = "the driver reported a fault of a GPU; whether of your job's cannot be told"
+	case No:
+		return Cause{Name: Fault, Answer: No}
+	}
+	return c
+}
+
+// ofMine tells whether a line of the kernel's log is of one of the job's cards.
+func (j judge) ofMine(x gpu.Xid) Answer {
+	mine := No
+	if len(j.Cards) == 0 {
+		mine = Unknown
+	}
+	for _, c := range j.Cards {
+		switch {
+		case c.Device.BusID == x.BusID && (c.Device.Parent == "" || x.GI == nil):
+			return Yes
+		case c.Device.BusID == x.BusID, c.Device.BusID == "":
+			mine = Unknown
+		}
+	}
+	return mine
+}
+
+// versions judges a program that met a driver of another version: any of the node's may have brought its own library.
+func (j judge) versions() Cause {
+	if j.Kernel == nil || j.Kernel.Mismatch == "" {
+		return Cause{Name: Fault, Answer: No}
+	}
+	return Cause{Name: Fault, Answer: Unknown, Evidence: "a program on this node had a library of another version than the driver", Detail: j.Kernel.Mismatch}
+}
+
+// well answers where nothing speaks of a fault: no, if all that can be read was.
+func (j judge) well(c Cause) Cause {
+	met := j.said(oom.Fault)
+	unread := j.unread()
+	switch {
+	case unread != "" && c.Evidence != "":
+		c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unread
+	case unread != "" && len(met) > 0:
+		c.Answer, c.Evidence, c.Detail = Unknown, "your program met a GPU error; "+unread, met[0].Line
+	case unread != "":
+		c.Answer, c.Evidence = Unknown, unread
+	case c.Evidence != "": // a program's error, and all else is well
+	case len(met) > 0 && !j.tested() && !allOwn(met):
+		c.Answer, c.Evidence, c.Detail = Unknown, "your program met a GPU error; CUDA was not tested after it", met[0].Line
+	case len(met) > 0:
+		c.Evidence, c.Detail = "your program met a GPU error, but GPU and driver are well", met[0].Line
+	default:
+		c.Evidence = "none in driver and kernel log"
+	}
+	return c
+}
+
+// tested: CUDA worked on each of the cards in a test.
+func (j judge) tested() bool {
+	text, _ := j.untested()
+	return text == ""
+}
+
+// programErrors are CUDA's words for what a program's own kernels do wrong.
+var programErrors = []string{
+	"an illegal memory access", "an illegal instruction", "misaligned address", "device-side assert", "unspecified launch failure",
+	"the launch timed out", "invalid device ordinal",
+}
+
+// allOwn: every message is of a kind that programs bring about themselves.
+func allOwn(all []oom.Message) bool {
+	for _, m := range all {
+		own := false
+		for _, text := range programErrors {
+			own = own || strings.Contains(m.Line, text)
+		}
+		if !own {
+			return false
+		}
+	}
+	return true
+}
+
+// unread says what of the node's condition was not read; empty where all of it was.
+func (j judge) unread() string {
+	if len(j.Cards) == 0 {
+		return "which GPUs it had is not known"
+	}
+	read := map[gpu.ID]bool{}
+	for _, h := range j.Health {
+		read[h.Device] = len(h.Facts) > 0
+	}
+	for _, c := range j.Cards {
+		if read[c.Device.ID] || c.Device.Parent != "" && read[c.Device.Parent] {
+			continue
+		}
+		if j.HealthUnknown != "" {
+			return "GPU's condition not read: " + j.HealthUnknown
+		}
+		return "GPU's condition not read"
+	}
+	return j.unreadLog()
+}
+
+func (j judge) unreadLog() string {
+	switch k := j.Kernel; {
+	case k == nil:
+		return "kernel log not read"
+	case k.Unknown != "":
+		return "kernel log not read: " + k.Unknown
+	case k.Lost:
+		return "part of the kernel log was overwritten"
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package diagnosis
+
+import (
+	"testing"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+)
+
+// A driver that is not there, hangs or says nothing is never called well.
+func TestFaultOfTheDriver(t *testing.T) {
+	end := func(c code.Code, change ...func(*finding.Finding)) func(*Input) {
+		return func(in *Input) {
+			f := there(c, 0, 0, nil)
+			for _, also := range change {
+				also(&f)
+			}
+			in.Findings = []finding.Finding{f}
+		}
+	}
+	start := func(c code.Code) func(*Input) {
+		return func(in *Input) { in.StartFindings = []finding.Finding{there(c, 0, 0, nil)} }
+	}
+	doubted := func(f *finding.Finding) { f.Doubts = []string{"the hook sees part of the node"} }
+	unknown := func(f *finding.Finding) { f.Unknown = "of MIG instance 1" }
+	xid := func(bus gpu.BusID, number int, card gpu.Device) func(*Input) {
+		return func(in *Input) {
+			in.Cards[0].Device.BusID, in.Cards[0].Device.Parent = card.BusID, card.Parent
+			one := 1
+			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number, GI: &one}}
+			if card.Parent != "" {
+				in.Health[0].Device = card.Parent
+			}
+		}
+	}
+	judged(t, []row{
+		{"no driver", end(code.NoDriver), Fault, Yes, "no GPU driver"},
+		{"no driver, but CUDA served the job", func(in *Input) { end(code.NoDriver)(in); in.Messages = []oom.Message{itself} }, Fault, Unknown, "not certain"},
+		{"stuck", end(code.Stuck), Fault, Yes, "the driver hangs"},
+		{"stuck, and the program met an error", func(in *Input) { end(code.Stuck)(in); in.Messages = []oom.Message{says(oom.Fault, oom.CUDA)} }, Fault, Yes, "hangs"},
+		{"stuck at the start, well at the end", start(code.Stuck), Fault, Unknown, "when your job began: not certain"},
+		{"a card is missing", end(code.Missing), Fault, Yes, "is not there"},
+		{"a card is missing, in doubt", end(code.Missing, doubted), Fault, Unknown, "not certain"},
+		{"hung", end(code.Hang), Fault, Unknown, "did not answer in time"},
+		{"slow", end(code.Slow), Fault, Unknown, "too slow"},
+		{"slow at the start alone", start(code.Slow), Fault, No, "none"},
+		{"an error of the driver", end(code.DriverKO), Fault, Unknown, "reported an error"},
+		{"not read", end(code.Unread), Fault, Unknown, "could not be read"},
+		{"asking it failed", end(code.BackendCrash), Fault, Unknown, "asking the driver failed"},
+		{"an Xid of an instance, nobody knows whose", end(code.XidFatal, unknown), Fault, Unknown, "not certain"},
+		{"no cards known", func(in *Input) { in.Cards = nil }, Fault, Unknown, "which GPUs"},
+		{"no cards known, Xid 79", func(in *Input) {
+			xid("0000:1b:00.0", 79, gpu.Device{})(in)
+			in.Cards = nil
+		}, Fault, Unknown, "whether of your job's"},
+		{"Xid 79 of its card, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, Yes, "reported a fault"},
+		{"Xid 79 of another card", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
+		{"Xid 79, the card's address unknown", xid("0000:1c:00.0", 79, gpu.Device{}), Fault, Unknown, "whether of your job's"},
+		{"Xid 95 of an instance", xid("0000:1b:00.0", 95, gpu.Device{BusID: "0000:1b:00.0", Parent: "GPU-p"}), Fault, Unknown, "whether of your job's"},
+		{"Xid 13 of its card", xid("0000:1b:00.0", 13, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
+		{"a program's Xid, health not read", func(in *Input) { end(code.Xid)(in); in.Health = nil }, Fault, Unknown, "program's error, not the GPU's; GPU's condition not read"},
+		{"CUDA broken in a test before it", func(in *Input) { start(code.Broken)(in); in.Probes = nil }, Fault, Yes, "in a test before your job"},
+		{"CUDA broken before, well after", start(code.Broken), Fault, Unknown, "may be the test's own"},
+		{"the program met an error, nothing tested", func(in *Input) {
+			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n")), nil
+		}, Fault, Unknown, "CUDA was not tested"},
+		{"the program's own error, nothing tested", func(in *Input) {
+			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA error: device-side assert triggered\n")), nil
+		}, Fault, No, "GPU and driver are well"},
+	})
+}

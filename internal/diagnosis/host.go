@@ -1,0 +1,144 @@
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/oom"
+	"bookend/internal/slurm"
+)
+
+// hostSign is a sign that host memory ran out, and whether that was what the job failed for.
+type hostSign struct {
+	answer       Answer
+	text, detail string
+}
+
+// hostMemory is the strongest of such signs, zero for none. A message about a card that had too little free says what
+// that allocation failed for: host memory that ran out once before it, for a helper or a thing that could do without, was
+// not it.
+func (j judge) hostMemory() hostSign {
+	var signs []hostSign
+	for _, more := range [][]hostSign{j.kills(), j.refusals(), j.state()} {
+		signs = append(signs, more...)
+	}
+	for _, want := range []Answer{Yes, Unknown, No} {
+		for _, s := range signs {
+			if s.answer == want {
+				return s
+			}
+		}
+	}
+	return hostSign{}
+}
+
+const tooOr = "host memory ran out too; whether that came first cannot be told"
+
+// kills are the job's processes that the kernel ended. When is not known: that log has a clock of its own.
+func (j judge) kills() []hostSign {
+	if j.Kernel == nil {
+		return nil
+	}
+	var out []hostSign
+	for _, k := range j.Kernel.Kills {
+		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
+		if !o.Found() || j.another(o) || o.ID != j.Job.ID && (o.SLUID == "" || o.SLUID != j.Job.SLUID) {
+			continue
+		}
+		s := hostSign{Yes, fmt.Sprintf("host memory ran out: the kernel ended your process %d", k.PID), k.Cgroup}
+		switch {
+		case j.lastShort() < 0 || j.endedByKill():
+		case !j.Job.Exit.Known || j.outOfMemory():
+			s.answer, s.text = Unknown, tooOr
+		default:
+			s.answer, s.text = No, fmt.Sprintf("the kernel ended your process %d for host memory, but not decisive", k.PID)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// refusals are the messages about host memory. Those of programs stand in the order in which they were said; Slurm's comes
+// at the end of a step, whenever it was.
+func (j judge) refusals() []hostSign {
+	var out []hostSign
+	for i, m := range j.Messages {
+		if m.Kind != oom.Host {
+			continue
+		}
+		s := hostSign{Yes, "refused host memory, not the GPU's", m.Line}
+		switch slurms := m.Framework == oom.Slurm; {
+		case slurms && j.lastShort() >= 0 && !j.endedByKill():
+			s.answer, s.text = Unknown, tooOr
+		case slurms:
+			s.text = "host memory ran out, not the GPU's"
+		case i < j.lastShort():
+			s.answer, s.text = No, "refused host memory before, but not decisive"
+		case j.cramped():
+			s.text += "; ulimit -v is " + Size(j.AddressSpace.Bytes)
+		case j.last(oom.Device) > i:
+			s.answer, s.text = Unknown, "refused host memory before; whether that mattered cannot be told"
+		case ambiguous(m):
+			s.answer, s.text = Unknown, "a library could not be mapped: a limit, or a folder that allows no programs"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// state is what Slurm's state of the job says: some process of it was ended for host memory, at whatever time.
+func (j judge) state() []hostSign {
+	switch {
+	case !j.outOfMemory():
+		return nil
+	case j.lastShort() >= 0:
+		return []hostSign{{Unknown, tooOr, ""}}
+	}
+	return []hostSign{{Yes, "host memory ran out, not the GPU's (Slurm's job state)", ""}}
+}
+
+func (j judge) outOfMemory() bool {
+	e := j.Job.Exit
+	return e.Known && (signal(e.Raw) == slurmOutOfMemory || signal(e.Derived) == slurmOutOfMemory)
+}
+
+// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such signal.
+const slurmOutOfMemory = 125
+
+// endedByKill: the job, or a step of it, ended by signal 9; a shell says 128 and the signal's number for its child.
+func (j judge) endedByKill() bool {
+	if !j.Job.Exit.Known {
+		return false
+	}
+	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
+		if signal(status) == 9 || status>>8&0xff == 128+9 {
+			return true
+		}
+	}
+	return false
+}
+
+// lastShort is the place of the last message that shows a card with less free than was asked, -1 for none.
+func (j judge) lastShort() int {
+	for i := len(j.Messages) - 1; i >= 0; i-- {
+		if a, ok := j.account(j.Messages[i]); ok && a.short() {
+			return i
+		}
+	}
+	return -1
+}
+
+// last is the place of the last message of a kind, -1 for none.
+func (j judge) last(k oom.Kind) int {
+	for i := len(j.Messages) - 1; i >= 0; i-- {
+		if j.Messages[i].Kind == k {
+			return i
+		}
+	}
+	return -1
+}
+
+// ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.
+func ambiguous(m oom.Message) bool {
+	return strings.Contains(m.Line, oom.Segment) && !strings.Contains(m.Line, oom.Refused)
+}

@@ -1,0 +1,69 @@
+package diagnosis
+
+import (
+	"slices"
+	"testing"
+
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+)
+
+// A message about a full card says what it failed for: host memory that ran out once before it was not it.
+func TestStaleHostMemory(t *testing.T) {
+	python, slurms := says(oom.Host, oom.Other), says(oom.Host, oom.Slurm)
+	said := func(m ...oom.Message) func(*Input) { return func(in *Input) { in.Messages = m } }
+	killed := func(exit int, m ...oom.Message) func(*Input) {
+		return func(in *Input) {
+			in.Messages, in.Job.Exit.Raw = m, exit
+			in.Kernel.Kills = []gpu.HostKill{{PID: 901, Cgroup: "/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"}}
+		}
+	}
+	judged(t, []row{
+		{"caught, then the card was full", said(python, itself), Limits, No, "not decisive"},
+		{"and then the pool", said(python, pooled), Limits, No, "not decisive"},
+		{"after the card was full", said(itself, python), Limits, Yes, "refused host memory"},
+		{"caught, then no figures", said(python, jax(20)), Limits, Unknown, "whether that mattered"},
+		{"caught, then no figures, under a limit", func(in *Input) { said(python, jax(20))(in); in.AddressSpace = gib(4) }, Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"Slurm's line comes last whenever it was", said(itself, slurms), Limits, Unknown, "came first"},
+		{"Slurm's line alone", said(slurms), Limits, Yes, "ran out"},
+		{"a helper killed, then the card was full", killed(1<<8, itself), Limits, No, "not decisive"},
+		{"the same, by Slurm's state", killed(125, itself), Limits, Unknown, "came first"},
+		{"the job killed", killed(9, itself), Limits, Yes, "ended your process 901"},
+		{"the script's child killed", killed(137<<8, itself), Limits, Yes, "ended your process 901"},
+		{"nothing said", killed(1 << 8), Limits, Yes, "ended your process 901"},
+		{"nobody knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
+		{"Slurm's state and a full card", func(in *Input) { said(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
+	})
+	in := well(1)
+	in.Messages = []oom.Message{python, itself}
+	if d := Why(in); d.Headline != "Why out of memory: your job itself used up the GPU" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
+		t.Errorf("%q, %q", d.Headline, d.Try)
+	}
+}
+
+// Messages that were taken for a limit, or for host memory, and need be neither.
+func TestNoLimit(t *testing.T) {
+	for _, tt := range []struct {
+		text   string
+		limit  gpu.Figure
+		want   Answer
+		reason Reason
+	}{
+		{"RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.", gpu.Bytes(Unlimited), No, ByFailure},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 2: out of memory", gpu.Bytes(Unlimited), Yes, ByMessage},
+		{"RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you? Error 3: initialization error", gpu.Bytes(Unlimited), No, ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Operation not permitted", gpu.Bytes(Unlimited), No, ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gpu.Bytes(Unlimited), Unknown, ByFailure},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object", gib(4), Yes, ByMessage},
+		{"ImportError: /tmp/x/_ext.so: failed to map segment from shared object: Cannot allocate memory", gpu.Bytes(Unlimited), Yes, ByMessage},
+		{"/usr/local/cuda/bin/ptxas: error: out of memory", gpu.Bytes(Unlimited), No, ByFailure},
+	} {
+		in := well(1)
+		in.AddressSpace, in.Messages = tt.limit, oom.Find([]byte(tt.text+"\n"))
+		d := Why(in)
+		if c := d.Cause(Limits); c.Answer != tt.want || d.Reason != tt.reason {
+			t.Errorf("%s: %s, %+v", tt.text, d.Reason, c)
+		}
+		whole(t, d)
+	}
+}

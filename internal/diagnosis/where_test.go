@@ -1,0 +1,119 @@
+package diagnosis
+
+import (
+	"strings"
+	"testing"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/settle"
+)
+
+func TestSeveralNodes(t *testing.T) {
+	for list, want := range map[string]bool{
+		"": false, "n1": false, "gpu-node-7": false, "n[001]": false, "n1,n2": true, "n[1-2]": true, "n[1,3]": true, "rack[0-1]n3": true, "a-b[7]-c": false,
+	} {
+		if got := severalNodes(list); got != want {
+			t.Errorf("%q: %v", list, got)
+		}
+	}
+}
+
+// The output of a job of several nodes has the messages of all: what they say of the job itself holds wherever it was,
+// and nothing on this node's cards is weighed against them.
+func TestSeveralNodesShareAnOutput(t *testing.T) {
+	two := func(f func(*Input)) func(*Input) {
+		return func(in *Input) { in.Job.NodeList = "n[1-2]"; f(in) }
+	}
+	left := func(in *Input) { in.dirtyStart(there(code.Dirty, 100.5, 0, before)) }
+	said := func(m ...oom.Message) func(*Input) { return func(in *Input) { in.Messages = m } }
+	at := beside
+	at.PID = 900
+	judged(t, []row{
+		{"its own use", two(said(itself)), Own, Yes, "138.8 GiB in use, 20.0 GiB more asked"},
+		{"its pool", two(said(pooled)), Pool, Yes, "in pieces"},
+		{"would fit but for another", two(said(beside)), Own, No, "asked fit in"},
+		{"nobody else when it failed", two(said(itself)), Others, No, "none when it failed"},
+		{"somebody when it failed", two(said(beside)), Others, Unknown, "held by something"},
+		{"clean here", two(said(beside)), Leftover, Unknown, "known of n1 alone"},
+		{"well here", two(said(jax(20))), Fault, Unknown, "known of n1 alone"},
+		{"well here, and memory ran out", two(said(itself)), Fault, No, "none in driver"},
+		{"in one block here", two(said(jax(20))), Pieces, Unknown, "known of n1 alone"},
+		{"in pieces here", two(func(in *Input) {
+			said(jax(120))(in)
+			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
+		}), Pieces, Unknown, "not known"},
+		{"little was free there", two(said(itself)), Pieces, No, "only 921 MiB free"},
+		{"left here, somebody there", two(func(in *Input) { left(in); said(beside)(in) }), Leftover, Unknown, "on which node it failed is not known"},
+		{"left here, itself there", two(func(in *Input) { left(in); said(itself)(in) }), Leftover, Unknown, "on which node"},
+		{"left here, no figures", two(func(in *Input) { left(in); said(jax(20))(in) }), Leftover, Unknown, "on which node"},
+		{"left here, and failed here", two(func(in *Input) {
+			left(in)
+			said(at)(in)
+			in.Seen = []Sighting{seen(500, 900, 20, true)}
+		}), Leftover, Yes, "100.5 GiB when your job began"},
+		{"seen here", two(func(in *Input) { said(beside)(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "GiB held"},
+		{"seen here, no figures", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "where it failed is not known"},
+		{"PyTorch lists a process of that number", two(func(in *Input) {
+			m := beside
+			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
+			said(m)(in)
+			in.Seen = []Sighting{seen(500, 5150, 30, false)}
+		}), Others, Unknown, "held by something"},
+		{"several here", two(func(in *Input) {
+			said(jax(20))(in)
+			in.Seen = []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
+		}), Processes, Unknown, "2 of your job"},
+		{"a full card here", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 900, 133, true)} }), Own, Unknown, "133.0 of 139.8"},
+		{"no start on an empty card here", two(said(says(oom.Init, oom.PyTorch))), Limits, Unknown, "why is not known"},
+		{"no start under a limit", two(func(in *Input) { said(says(oom.Init, oom.PyTorch))(in); in.AddressSpace = gib(4) }), Limits, Yes, "ulimit -v is 4.0 GiB"},
+		{"host memory", two(said(says(oom.Host, oom.Slurm))), Limits, Yes, "not the GPU's"},
+		{"failed without a word", two(func(*Input) {}), Leftover, Unknown, "known of n1 alone"},
+		{"a part of several", func(in *Input) { in.Job.HetJobID = 42; said(beside)(in) }, Leftover, Unknown, "known of n1 alone"},
+	})
+	in := well(1)
+	in.Job.NodeList, in.Messages = "n[1-2]", []oom.Message{beside}
+	for _, s := range Why(in).Try {
+		if strings.Contains(s, "exclude") {
+			t.Errorf("nobody knows that it was n1: %q", s)
+		}
+	}
+}
+
+// On one node a message without a card is weighed against none; what it lists may place it.
+func TestUnplaced(t *testing.T) {
+	world := func(m oom.Message, f ...finding.Finding) Input {
+		in := well(2)
+		one := 1
+		m.GPU, in.Messages = &one, []oom.Message{m}
+		in.dirtyStart(f...)
+		in.Start.Curves[gpu0] = settle.Curve{State: settle.Flat}
+		return in
+	}
+	listing, many := beside, itself
+	listing.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
+	many.Count = 2
+	for name, tt := range map[string]struct {
+		in    Input
+		cause Name
+		want  Answer
+		says  string
+	}{
+		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "on which GPU it failed is not known"},
+		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
+		"somebody whom it lists":      {world(listing, there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB"},
+		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "gone when it failed"},
+		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
+	} {
+		d := Why(tt.in)
+		if c := d.Cause(tt.cause); c.Answer != tt.want || !strings.Contains(c.Evidence, tt.says) {
+			t.Errorf("%s: %+v", name, c)
+		}
+		whole(t, d)
+	}
+	if in := world(beside, there(code.Dirty, 100.5, 0, before)); !strings.Contains(Why(in).Headline, "something unknown held 100.5 GiB") {
+		t.Errorf("%q", Why(in).Headline)
+	}
+}
