@@ -413,6 +413,9 @@ func TestLimitsAndShare(t *testing.T) {
 			in.Messages = []oom.Message{says(oom.Init, oom.PyTorch)}
 		}, Limits, Unknown, "why is not known"},
 		{"ulimit -v and a message", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Yes, "4.0 GiB"},
+		{"ulimit -v and a message, but CUDA was seen at work", func(in *Input) {
+			in.AddressSpace, in.Messages, in.Seen = gib(100), []oom.Message{says(oom.Device, oom.CUDA)}, []Sighting{seen(500, 900, 20, true)}
+		}, Limits, Unknown, "ulimit -v is 100.0 GiB"},
 		{"ulimit -v, but the card was full", func(in *Input) { in.AddressSpace, in.Messages = gib(4), []oom.Message{itself} }, Limits, No, "GPU's memory ran out"},
 		{"its own cap", func(in *Input) { in.Messages = []oom.Message{capped} }, Limits, Yes, "PyTorch may use 40.0 GiB at most"},
 		{"JAX's share", func(in *Input) {

@@ -72,13 +72,23 @@ func (j judge) addressSpace() string {
 		refused = refused || !full || !a.short()
 	}
 	room, known := j.roomiest()
-	if refused && j.cramped() && known && j.AddressSpace.Bytes < room {
+	if refused && !j.started() && j.cramped() && known && j.AddressSpace.Bytes < room {
 		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
 	}
 	if j.startless() && !j.away() && j.emptyThroughout() && known {
 		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
 	}
 	return ""
+}
+
+// started: a process of the job was seen with memory of a card, so CUDA had the address space that it needs.
+func (j judge) started() bool {
+	for _, s := range j.Seen {
+		if s.Own && s.Bytes.Known() && s.Bytes.Bytes > 0 {
+			return true
+		}
+	}
+	return len(j.peaks) > 0 && j.peaks[0].Peak.Bytes > 0
 }
 
 // emptyThroughout: the cards were clean at both ends, and nobody saw more than half of one in use between them.
