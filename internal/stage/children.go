@@ -31,9 +31,14 @@ const (
 // maxChildReply bounds what a child of our own may answer: 950 processes a GPU of 16, some 200 bytes each.
 const maxChildReply = 4 << 20
 
-// childMain serves one operation: one JSON request on stdin, one JSON reply on stdout.
+// orphaned is how long a child outlives its hook at most, so that what it is writing becomes whole. One that sleeps in the
+// kernel cannot be helped.
+const orphaned = time.Second
+
+// childMain serves one operation: one JSON request on stdin, one JSON reply on stdout. The end of stdin says that nobody
+// waits for that any more.
 func childMain(env Env, op string) int {
-	serve := map[string]func(io.Reader) (any, error){
+	serve := map[string]func([]byte) (any, error){
 		opInventory: serveInventory,
 		opProcesses: serveProcesses,
 		opHolders:   serveHolders,
@@ -50,7 +55,17 @@ func childMain(env Env, op string) int {
 		fmt.Fprintf(env.Stderr, "bookend: no such child operation: %q\n", op)
 		return 1
 	}
-	reply, err := serve(env.Stdin)
+	var request json.RawMessage
+	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxChildReply)).Decode(&request); err != nil {
+		fmt.Fprintf(env.Stderr, "bookend: read request: %v\n", err)
+		return 1
+	}
+	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
+		_, _ = io.Copy(io.Discard, env.Stdin)
+		time.Sleep(orphaned)
+		env.Exit(1)
+	})
+	reply, err := serve(request)
 	if err != nil {
 		fmt.Fprintln(env.Stderr, err)
 		return 1
@@ -62,10 +77,10 @@ func childMain(env Env, op string) int {
 }
 
 // served makes a typed function an operation.
-func served[Req, Rep any](f func(Req) (Rep, error)) func(io.Reader) (any, error) {
-	return func(in io.Reader) (any, error) {
+func served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
+	return func(request []byte) (any, error) {
 		var req Req
-		if err := json.NewDecoder(io.LimitReader(in, maxChildReply)).Decode(&req); err != nil {
+		if err := json.Unmarshal(request, &req); err != nil {
 			return nil, fmt.Errorf("decode request: %w", err)
 		}
 		return f(req)
@@ -101,7 +116,7 @@ func ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
 	if err != nil {
 		return reply, &childError{op: op, err: err}
 	}
-	spec.Stdin, spec.MaxOutput, spec.Timeout = stdin, maxChildReply, timeout
+	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout = stdin, true, maxChildReply, timeout
 	res := child.Run(spec)
 	if res.Outcome != child.Exited || res.ExitCode != 0 {
 		return reply, &childError{op: op, Result: res, err: res.Err}
