@@ -90,7 +90,7 @@ func orphanEndedBySlurm(s *story) {
 
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, gotClean, stillUses(s.pid(job)), "", leftClean)
+	s.userReads(job, gotTested, stillUses(s.pid(job)), "", leftClean)
 }
 
 func probably(track cluster.Track) string {

@@ -46,7 +46,7 @@ func heterogeneous(s *story) {
 	if err != nil || len(jobs) != 2 {
 		s.t.Fatalf("components: %+v, %v", jobs, err)
 	}
-	s.userReads(id, gotClean, "done", "", leftClean)
+	s.userReads(id, gotTested, "done", "", leftClean)
 	for _, job := range jobs {
 		s.jobIs(job.ID, "COMPLETED")
 		s.hooksRan(job.NodeList, "prolog 0", "epilog 0")

@@ -12,6 +12,7 @@ import (
 // The lines of a clean job on one GPU.
 const (
 	gotClean       = "| bookend: GPU 0 of n1 clean: 143156 MiB free, nobody on it"
+	gotTested      = "| bookend: GPU 0 of n1 clean: 143156 MiB free, 143154 in one block, nobody on it" // by an earlier job's end
 	leftClean      = "| bookend: GPU 0 of n1 left clean by your job"
 	notCleanBefore = "| bookend: GPU 0 of n1 was not clean when your job got it"
 	notCleanAfter  = "| bookend: GPU 0 of n1 was not clean after your job"

@@ -26,7 +26,7 @@ func reportsTogether(s *story) {
 func reportsInTheDefaultFile(s *story) {
 	job := s.runs(s.user, "echo done", oneGPU)
 
-	s.userReads(job, "done", "", gotClean, leftClean)
+	s.userReads(job, "done", "", gotTested, leftClean)
 }
 
 func reportsNowhere(s *story) {

@@ -41,7 +41,7 @@ func srunOnDirtyCard(s *story) {
 func sallocShell(s *story) {
 	job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
 
-	s.inOrder("the terminal", terminal, gotClean+"\n", "job "+string(job)+"\n", "(train) still uses a GPU at the end of your script")
+	s.inOrder("the terminal", terminal, gotTested+"\n", "job "+string(job)+"\n", "(train) still uses a GPU at the end of your script")
 	s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
 	s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
 }
@@ -71,13 +71,13 @@ func orphanOnOtherNode(s *story) {
 	job := s.runs(s.user, "srun --nodes=1 --ntasks=1 --nodelist=n2 /bin/sh -c '"+leavesOrphan+"'", "--nodes=2", oneGPU)
 
 	s.jobIs(job, "COMPLETED")
-	s.userReads(job, gotClean, "", leftClean)
+	s.userReads(job, gotTested, "", leftClean)
 	s.showSays("n1", job, "end:", "clean")
 	s.showSays("n2", job, "start:", "clean", "end:", "BKD-ORPHAN", fmt.Sprintf("PID %d (train)", s.pid(job)))
 
 	next := s.runs(s.user, "srun echo working", "--nodes=2", oneGPU)
 	text := s.outputOf(next)
-	s.inOrder("the next job's output", text, gotClean, "| bookend: GPU 0 of n2 was not clean when your job got it")
+	s.inOrder("the next job's output", text, gotTested, "| bookend: GPU 0 of n2 was not clean when your job got it")
 	if strings.Count(text, "working") != 2 || !strings.HasSuffix(text, leftClean+"\n") {
 		s.t.Errorf("the next job's output:\n%s", text)
 	}
