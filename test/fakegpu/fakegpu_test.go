@@ -187,7 +187,9 @@ func TestJumpyTeardown(t *testing.T) {
 		if len(curve) == 0 || curve[len(curve)-1] != used {
 			curve = append(curve, used)
 		}
-		longest = max(longest, l.Cards[0].Took)
+		for _, card := range l.Cards { // the first call blocks, whichever card it asks
+			longest = max(longest, card.Took)
+		}
 		return used == 0
 	})
 	if want := []uint64{full, 512 * MiB, full, 0}; !slices.Equal(curve, want) {
