@@ -281,7 +281,8 @@ var catalogue = []Entry{
 	},
 	{
 		Again, Note, Own, None, "end of a job seen twice",
-		"Slurm ran the epilog a second time. The cards were measured anew, nothing was written to the user again.",
+		"Slurm ran the epilog a second time, perhaps while the first was still at work. The cards were measured anew and not tested, " +
+			"nothing was written to the user again.",
 		"None: Slurm before 26.05 does this when a completion message is lost.",
 	},
 	{
