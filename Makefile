@@ -33,9 +33,10 @@ bin/bookend-gpu:
 vet:
 	go vet ./...
 
+# Some tests build the programs that they try, of which go test's cache knows nothing: -count=1.
 test: lint ## lint, and run every test that needs no GPU; installs Slurm first (as root)
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
-	go test -ldflags "$(LAZY)" ./... && \
+	go test -count=1 -ldflags "$(LAZY)" ./... && \
 	go test -ldflags "$(LAZY)" -race $(RACE)
 
 lint: vet build ## check form, architecture and what the programs are linked with
