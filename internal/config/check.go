@@ -128,6 +128,9 @@ func (r *reader) checkSettle(hook string, s SettleTimes, driver Duration) {
 		maxKey, driverKey)
 }
 
+// MaxGrace is the longest clean_up.grace.
+const MaxGrace = 10 * time.Second
+
 // KillWait is how long clean-up waits for a process to go after SIGKILL: teardown of a full card took 0.15 s, of one in
 // many pieces 0.4 s (measured on 141 GiB).
 const KillWait = time.Second
@@ -136,7 +139,7 @@ const KillWait = time.Second
 // it could never be told from memory on its way back. Looks are up to a second apart. Where a leftover is ended,
 // the second watch comes after its grace.
 func (r *reader) checkConfirm(s SettleTimes, d HookDeadline, c CleanUp) {
-	r.within(c.Grace, 100*time.Millisecond, 10*time.Second, "clean_up.grace")
+	r.within(c.Grace, 100*time.Millisecond, MaxGrace, "clean_up.grace")
 	needs := 2*(s.Flat+min(s.Flat, Duration(time.Second))) + driverMargin + d.Append + d.Outputs
 	r.require(needs <= d.Total, fmt.Sprintf("two watches of flat %v and the steps behind them need %v of total %v", s.Flat, needs, d.Total),
 		"settle.epilog.flat", "deadlines.epilog.total")

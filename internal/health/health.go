@@ -23,6 +23,8 @@ type Input struct {
 	Kernel *gpu.KernelLog
 	// KernelDoubt makes what that log says uncertain: the driver was reloaded since, which may have cured the card.
 	KernelDoubt string
+	// Blind says that the driver told nothing of any card's condition: it may know of no recovery that is needed.
+	Blind bool
 	// Own says of the processes that a cgroup tells of whether they are this job's; one that is not in it is unknown.
 	Own map[int]bool
 	// Idle are cards that were seen with nobody on them: what is mapped there is nobody's.

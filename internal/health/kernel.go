@@ -36,12 +36,18 @@ func (in Input) xid(c finding.Card, now gpu.Health, alike []gpu.Xid) finding.Fin
 	if f.Code == code.XidFatal && asksNothing(now) {
 		f.Doubts = append(f.Doubts, "the driver itself asks for no recovery of the card")
 	}
+	if f.Code == code.XidFatal && alike[0].Code != fallenOffTheBus && in.Blind {
+		f.Doubts = append(f.Doubts, "the driver did not say whether the card recovered")
+	}
 	if c.Device.Parent != "" && !slices.ContainsFunc(alike, func(x gpu.Xid) bool { return x.GI == nil }) {
 		f.Unknown = fmt.Sprintf("Xid %d (%s) in the kernel log is of MIG %s: whether that is this job's cannot be told",
 			alike[0].Code, r.Meaning, strings.Join(instances(alike), ", "))
 	}
 	return f
 }
+
+// fallenOffTheBus is the Xid after which no driver says anything of the card any more.
+const fallenOffTheBus = 79
 
 // Bounds of what one finding tells.
 const (

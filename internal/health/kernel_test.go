@@ -227,3 +227,14 @@ func TestXidsOfInstances(t *testing.T) {
 		t.Errorf("a job that has the whole card has each instance: %+v", found)
 	}
 }
+
+// Where the driver said nothing of the cards it may have recovered them; a card that has fallen off the bus it has not.
+func TestXidsThatTheDriverSaysNothingOf(t *testing.T) {
+	for number, doubted := range map[int]bool{119: true, 95: true, fallenOffTheBus: false} {
+		in := Input{Unseen: []finding.Card{cardA}, Blind: true, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{{BusID: cardA.Device.BusID, Code: number}}}}
+		found := Judge(in)
+		if len(found) != 1 || found[0].Code != code.XidFatal || (len(found[0].Doubts) > 0) != doubted {
+			t.Errorf("Xid %d: %+v", number, found)
+		}
+	}
+}

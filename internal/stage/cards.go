@@ -39,6 +39,9 @@ var serveInventory = served(func(r inventoryRequest) (inventoryReply, error) {
 	return reply, nil
 })
 
+// opBackend stands for the backend among the operations of children.
+const opBackend = "backend"
+
 // driverAnswers reports whether the driver may be asked: while an abandoned child lives, nobody starts another.
 func (h *hook) driverAnswers() bool {
 	if h.store == nil {
@@ -51,8 +54,12 @@ func (h *hook) driverAnswers() bool {
 	}
 	if child.Alive(h.cfg.Paths.Proc, stuck.PID, stuck.StartTicks) {
 		since := h.env.Clock.Wall().Add(stuck.Since - h.env.Clock.Boot())
-		h.add(finding.Finding{Code: code.Stuck, Observed: fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed",
-			since.UTC().Format("2006-01-02 15:04:05 UTC"), stuck.PID, stuck.Op), Expected: "the driver answers"})
+		f := finding.Finding{Code: code.Stuck, Observed: fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed",
+			since.UTC().Format("2006-01-02 15:04:05 UTC"), stuck.PID, stuck.Op), Expected: "the driver answers"}
+		if stuck.Op != opBackend && stuck.Op != opInventory {
+			f.Doubts = []string{"it was reading /proc: that need not be the driver"}
+		}
+		h.add(f)
 		return false
 	}
 	h.try(h.store.ClearStuck())

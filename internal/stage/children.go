@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/routine"
 )
@@ -34,6 +35,9 @@ const maxChildReply = 4 << 20
 // orphaned is how long a child outlives its hook at most, so that what it is writing becomes whole. One that sleeps in the
 // kernel cannot be helped.
 const orphaned = time.Second
+
+// orphanedCleanup is as long as clean-up may take: who was asked to end is then ended all the same.
+const orphanedCleanup = config.MaxGrace + 2*config.KillWait
 
 // childMain serves one operation: one JSON request on stdin, one JSON reply on stdout. The end of stdin says that nobody
 // waits for that any more.
@@ -62,6 +66,9 @@ func childMain(env Env, op string) int {
 	}
 	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
 		_, _ = io.Copy(io.Discard, env.Stdin)
+		if op == opCleanup {
+			time.Sleep(orphanedCleanup)
+		}
 		time.Sleep(orphaned)
 		env.Exit(1)
 	})

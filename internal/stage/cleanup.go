@@ -57,7 +57,7 @@ func (r cleanupRequest) proves(now attrib.Process) bool {
 func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended bool) {
 	targets := finding.Proven(found, h.job)
 	grace := time.Duration(h.cfg.CleanUp.Grace)
-	if !h.cfg.CleanUp.Enabled || h.inJob || h.again || len(targets) == 0 {
+	if !h.cfg.CleanUp.Enabled || h.inJob || h.again || h.second || len(targets) == 0 {
 		return nil, false
 	}
 	need := grace + 2*config.KillWait + cleanWatch

@@ -59,7 +59,7 @@ func epilog(h *hook) {
 		h.try(h.store.Close(run, h.end()))
 		h.decide() // the last word: what follows is optional, and part of it is in the user's hands
 	}
-	if which != ledger.ClosedRun {
+	if which != ledger.ClosedRun && !h.again && !h.second {
 		h.append(run)
 	}
 }
@@ -71,16 +71,15 @@ func (h *hook) recall() (ledger.Run, ledger.Which) {
 		h.add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})
 		return ledger.Run{}, ledger.NoRun
 	}
-	first := h.claim()
+	if !h.claim() {
+		h.add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: "one epilog a run"})
+	}
 	run, which, err := h.store.Find(h.job)
 	h.try(err)
-	switch {
-	case !first:
-		h.add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: "one epilog a run"})
-		return run, ledger.ClosedRun // which that one sees to
-	case which == ledger.NoRun:
+	switch which {
+	case ledger.NoRun:
 		h.add(finding.Finding{Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog"})
-	case which == ledger.ClosedRun:
+	case ledger.ClosedRun:
 		h.again = true
 		h.add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
 	}
@@ -90,7 +89,7 @@ func (h *hook) recall() (ledger.Run, ledger.Which) {
 // startOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
 // record already: without a start time nobody can tell a second end from that of another run.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if h.again && !run.Sure(h.job) || run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
+	if run.Closed() && !run.Sure(h.job) || run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
 		return nil
 	}
 	if !run.Epoch.Same(h.epoch) {

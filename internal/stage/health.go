@@ -30,6 +30,7 @@ func (h *hook) askHealth(r *wire.Request) {
 func (h *hook) judgeHealth(run ledger.Run) {
 	in := health.Input{
 		Cards: h.cards, Unseen: h.notFound(run), Now: h.health, Kernel: h.sinceJobBegan(run), KernelDoubt: h.reloaded(run), Idle: map[gpu.ID]bool{},
+		Blind: len(h.health) == 0,
 	}
 	in.Own = h.ownXids(run, slices.Concat(in.Cards, in.Unseen))
 	if h.inJob {

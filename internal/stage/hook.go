@@ -37,7 +37,8 @@ type hook struct {
 	unseen  []finding.Card // the job's by its start's record, not found any more, and something was found on them
 	looks   int
 	began   time.Time // the start's wall time, zero where there is no record of it
-	again   bool      // this run's end is on record already, or another hook is at work on it
+	again   bool      // this run's end is on record already
+	second  bool      // another hook is at work on this end, or start, of the job
 	sole    bool      // no other hook is at work on this end, or start, of the job, nor will be while this one lives
 	inJob   bool      // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 

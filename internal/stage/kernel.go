@@ -54,7 +54,7 @@ func (h *hook) listen(since *gpu.KernelMark) (collect func()) {
 
 // mark is where in the kernel's log the job began, nil where nobody knows.
 func (h *hook) mark(run ledger.Run) *gpu.KernelMark {
-	if run.Start == nil || run.Start.Kernel == nil || run.Start.Kernel.Unknown != "" || h.again && !run.Sure(h.job) {
+	if run.Start == nil || run.Start.Kernel == nil || run.Start.Kernel.Unknown != "" || run.Closed() && !run.Sure(h.job) {
 		return nil
 	}
 	return &run.Start.Kernel.Last

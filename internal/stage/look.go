@@ -94,7 +94,7 @@ func (h *hook) request(rule gpu.WatchRule, timeout time.Duration) wire.Request {
 // troubles turns what went wrong below the readings into findings.
 func (h *hook) troubles(a backend.Answer) {
 	if a.Abandoned != nil {
-		h.abandoned("backend", a.Abandoned.PID, a.Abandoned.StartTicks)
+		h.abandoned(opBackend, a.Abandoned.PID, a.Abandoned.StartTicks)
 	}
 	if a.Panic != nil {
 		h.panicked(a.Panic)

@@ -65,7 +65,7 @@ func (h *hook) probe(self ledger.Run) {
 func (h *hook) claim() (first bool) {
 	_, err := h.store.Claim(h.job, h.phase, 0)
 	if errors.Is(err, state.ErrLocked) {
-		h.again = true
+		h.second = true
 		return false
 	}
 	h.sole = err == nil
@@ -75,17 +75,25 @@ func (h *hook) claim() (first bool) {
 // outlast keeps a hook that is not the first of its kind until the first has ended, as that may be testing: once this one
 // ends the card may be somebody else's. The first has the earlier deadline.
 func (h *hook) outlast() {
-	if !h.again || h.sole || !probe.When(h.cfg.Probe, h.phase, h.job.Partition) {
+	if !h.second {
 		return
 	}
-	_, _ = h.store.Claim(h.job, h.phase, h.left(time.Hour, h.reserve())) // there is nothing else to do about it
+	wait := time.Duration(0)
+	if probe.When(h.cfg.Probe, h.phase, h.job.Partition) {
+		wait = h.left(time.Hour, h.reserve())
+	}
+	if _, err := h.store.Claim(h.job, h.phase, wait); err != nil {
+		return // there is nothing else to do about it
+	}
+	_, which, _ := h.store.Find(h.job)
+	h.second, h.again = false, which == ledger.ClosedRun // one that died on the way has closed nothing: this is the end then
 }
 
 // recheck reads the records anew right before a test: jobs may have begun meanwhile. It reports whether another hook was
 // here for this end, or start.
 func (h *hook) recheck(self ledger.Run) (again bool) {
-	if h.again || h.store == nil {
-		return h.again
+	if h.again || h.second || h.store == nil {
+		return h.again || h.second
 	}
 	h.shared() // may take a second, and is known from now on
 	if h.runs != nil {

@@ -27,9 +27,6 @@ type tailReply struct {
 	Refused  []string      `json:"refused,omitempty"` // why not, one for each target; "" for one that was read
 }
 
-// maxTargets: the job's output, and its errors where they are kept apart.
-const maxTargets = 2
-
 // serveTail starts as root and gives that up, for good, before it opens anything of the user's. What the job wrote stays
 // in this process: only what is understood of it goes back.
 var serveTail = served(func(r tailRequest) (tailReply, error) {
@@ -37,10 +34,13 @@ var serveTail = served(func(r tailRequest) (tailReply, error) {
 		return tailReply{}, err
 	}
 	var reply tailReply
-	for _, target := range r.Targets[:min(len(r.Targets), maxTargets)] {
+	for file, target := range r.Targets[:min(len(r.Targets), oom.MaxFiles)] {
 		tail, err := joblog.Tail(target, r.UID, oom.MaxTail)
 		reply.Refused = append(reply.Refused, joblog.Reason(err))
-		reply.Messages = append(reply.Messages, oom.Find(tail)...)
+		for _, m := range oom.Find(tail) {
+			m.File = file
+			reply.Messages = append(reply.Messages, m)
+		}
 	}
 	reply.Messages = reply.Messages[max(0, len(reply.Messages)-oom.MaxMessages):]
 	return reply, nil
@@ -59,6 +59,9 @@ func (r tailReply) check(targets int) error {
 	for _, m := range r.Messages {
 		if err := oom.Valid(m); err != nil {
 			return err
+		}
+		if m.File >= targets {
+			return fmt.Errorf("message of file %d of %d", m.File, targets)
 		}
 	}
 	return nil

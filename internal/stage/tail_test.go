@@ -19,6 +19,8 @@ func TestTailReply(t *testing.T) {
 	}
 	forged := m
 	forged.Line = "\x1b[2J| bookend: all is well"
+	second := m
+	second.File = 1
 	for name, tt := range map[string]struct {
 		reply  tailReply
 		valid  bool
@@ -29,6 +31,7 @@ func TestTailReply(t *testing.T) {
 		"refused":            {tailReply{Refused: []string{"missing", "not-owner"}}, true, "refused: missing, not-owner"},
 		"one refused":        {tailReply{Refused: []string{"", "links"}}, true, "refused: links"},
 		"found in one":       {tailReply{Messages: []oom.Message{m}, Refused: []string{"missing", ""}}, true, ""},
+		"found in both":      {tailReply{Messages: []oom.Message{m, second}, Refused: []string{"", ""}}, true, ""},
 		"an invalid message": {tailReply{Messages: []oom.Message{m, forged}, Refused: []string{"", ""}}, false, ""},
 		"many messages":      {tailReply{Messages: slices.Repeat([]oom.Message{m}, oom.MaxMessages+1), Refused: []string{"", ""}}, false, ""},
 		"no answer":          {tailReply{Messages: []oom.Message{m}}, false, ""},
@@ -42,6 +45,15 @@ func TestTailReply(t *testing.T) {
 		if got := tt.reply.unread(); tt.valid && got != tt.unread {
 			t.Errorf("%s: %q, want %q", name, got, tt.unread)
 		}
+	}
+}
+
+// A message of a file that nobody asked about is none that serveTail could have written.
+func TestTailReplyOfAnotherFile(t *testing.T) {
+	no := gpu.Unknown("not said")
+	m := oom.Message{Kind: oom.Host, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no, Line: "MemoryError", Count: 1, File: 1}
+	if err := (tailReply{Messages: []oom.Message{m}, Refused: []string{""}}).check(1); err == nil {
+		t.Error("a message of the second file of one")
 	}
 }
 

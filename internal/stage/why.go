@@ -11,7 +11,7 @@ import (
 
 // diagnose answers why the job ran out of memory; nil where nobody wants to know.
 func (h *hook) diagnose(run ledger.Run, said []oom.Message, unsaid string) *diagnosis.Diagnosis {
-	if h.again {
+	if h.again || h.second {
 		return nil
 	}
 	in := h.symptoms(run)
