@@ -21,7 +21,8 @@ var faults = map[code.Code]string{
 	code.Stuck: "the driver hangs: a process stays stuck in it",
 }
 
-// doubtful are those of faults that prove nothing once there is a doubt.
+// doubtful are those of faults that prove nothing once there is a doubt. The others did happen, whatever the driver says
+// of them later: only a doubt of the table's own speaks against them.
 var doubtful = map[code.Code]bool{code.Broken: true, code.NoDriver: true, code.Missing: true, code.Stuck: true}
 
 // silences are the findings after which nobody can tell whether driver and card are well.
@@ -30,6 +31,8 @@ var silences = map[code.Code]string{
 	code.Slow: "the driver was too slow to be asked for everything", code.Unread: "a GPU could not be read",
 	code.Blocked: untrusted,
 }
+
+const notCertain = "not certain: "
 
 const untrusted = "a test allocation failed; that may be the test's own"
 
@@ -63,8 +66,8 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 	text, bad := faults[f.Code]
 	silence, silent := silences[f.Code]
 	switch {
-	case bad && (f.Unknown != "" || doubtful[f.Code] && len(f.Doubts) > 0 || j.outdated(f, start)):
-		c.Answer, c.Evidence = Unknown, "not certain: "+text
+	case bad && (f.Unknown != "" || doubtful[f.Code] && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
+		c.Answer, c.Evidence = Unknown, notCertain+text
 		if f.Code == code.Broken {
 			c.Evidence = untrusted
 		}
@@ -115,15 +118,23 @@ func (j judge) fatal() Cause {
 		one := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}}, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
 		for _, f := range health.Judge(one) {
 			if f.Code == code.XidFatal {
-				c = worse(c, Cause{Name: Fault, Answer: j.ofMine(x), Evidence: faults[code.XidFatal], Detail: f.Observed})
+				c = worse(c, j.met(x, f))
 			}
 		}
 	}
-	switch c.Answer {
-	case Unknown:
-		c.Evidence = "the driver reported a fault of a GPU; whether of your job's cannot be told"
-	case No:
+	return c
+}
+
+// met judges a fatal line of the kernel's log by whose card it is of, and by what it proves.
+func (j judge) met(x gpu.Xid, f finding.Finding) Cause {
+	c := Cause{Name: Fault, Answer: j.ofMine(x), Evidence: faults[code.XidFatal], Detail: f.Observed}
+	switch {
+	case c.Answer == No:
 		return Cause{Name: Fault, Answer: No}
+	case c.Answer == Unknown:
+		c.Evidence = "the driver reported a fault of a GPU; whether of your job's cannot be told"
+	case health.Disputed(f):
+		c.Answer, c.Evidence = Unknown, notCertain+c.Evidence
 	}
 	return c
 }

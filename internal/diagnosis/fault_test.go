@@ -6,6 +6,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/oom"
 )
 
@@ -69,5 +70,43 @@ func TestFaultOfTheDriver(t *testing.T) {
 		{"the program's own error, nothing tested", func(in *Input) {
 			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA error: device-side assert triggered\n")), nil
 		}, Fault, No, "GPU and driver are well"},
+	})
+}
+
+// What a program's own kernel can bring about, or what is not the card's, is called no fault of it for certain, whether as
+// an end's finding or in the kernel's log alone. That the driver asks for no recovery doubts no fault that the job met.
+func TestDisputedFault(t *testing.T) {
+	const bus = gpu.BusID("0000:1b:00.0")
+	met := func(number int, judge func(*Input, health.Input)) func(*Input) {
+		return func(in *Input) {
+			in.Cards[0].Device.BusID = bus
+			in.Kernel.Xids = []gpu.Xid{{BusID: bus, Code: number}}
+			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: "none"})
+			judge(in, health.Input{Cards: in.Cards, Now: in.Health, Kernel: in.Kernel})
+		}
+	}
+	end := func(in *Input, h health.Input) { in.Findings = health.Judge(h) }
+	start := func(in *Input, h health.Input) { in.StartFindings, in.Kernel = health.Judge(h), &gpu.KernelLog{} }
+	alone := func(*Input, health.Input) {}
+	asks := func(action string) func(*Input) {
+		return func(in *Input) {
+			in.Health[0].Facts = append(in.Health[0].Facts, gpu.Fact{Code: gpu.RecoveryAction, Value: action})
+			end(in, health.Input{Cards: in.Cards, Now: in.Health})
+		}
+	}
+	judged(t, []row{
+		{"a kernel that cannot be stopped", met(109, end), Fault, Unknown, "not certain: the driver reported"},
+		{"the same, no finding", met(109, alone), Fault, Unknown, "not certain: the driver reported"},
+		{"the same, before the job", met(109, start), Fault, Unknown, "when your job began: not certain"},
+		{"NVLink", met(74, end), Fault, Unknown, "not certain"},
+		{"no power", met(54, alone), Fault, Unknown, "not certain"},
+		{"a fault that was mended since", met(119, end), Fault, Yes, "reported a fault"},
+		{"the same, no finding", met(119, alone), Fault, Yes, "reported a fault"},
+		{"one in doubt and one for certain", func(in *Input) {
+			met(109, alone)(in)
+			in.Kernel.Xids = append(in.Kernel.Xids, gpu.Xid{BusID: bus, Code: 79})
+		}, Fault, Yes, "reported a fault"},
+		{"an action that is not the card's", asks("recover_imex"), Fault, Unknown, "not certain: the driver asks"},
+		{"an action that is", asks("reset"), Fault, Yes, "the driver asks"},
 	})
 }

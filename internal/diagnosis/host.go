@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"bookend/internal/oom"
@@ -47,8 +48,8 @@ func (j judge) kills() []hostSign {
 		}
 		s := hostSign{Yes, fmt.Sprintf("host memory ran out: the kernel ended your process %d", k.PID), k.Cgroup}
 		switch {
-		case j.lastShort() < 0 || j.endedByKill():
-		case !j.Job.Exit.Known || j.outOfMemory():
+		case !j.fellShort() || j.endedForMemory():
+		case !j.Job.Exit.Known || j.endedByKill() || j.outOfMemory():
 			s.answer, s.text = Unknown, tooOr
 		default:
 			s.answer, s.text = No, fmt.Sprintf("the kernel ended your process %d for host memory, but not decisive", k.PID)
@@ -58,40 +59,50 @@ func (j judge) kills() []hostSign {
 	return out
 }
 
-// refusals are the messages about host memory. Those of programs stand in the order in which they were said; Slurm's comes
-// at the end of a step, whenever it was.
+// refusals are the messages about host memory.
 func (j judge) refusals() []hostSign {
 	var out []hostSign
 	for i, m := range j.Messages {
-		if m.Kind != oom.Host {
-			continue
+		if m.Kind == oom.Host {
+			out = append(out, j.refusal(i, m))
 		}
-		s := hostSign{Yes, "refused host memory, not the GPU's", m.Line}
-		switch slurms := m.Framework == oom.Slurm; {
-		case slurms && j.lastShort() >= 0 && !j.endedByKill():
-			s.answer, s.text = Unknown, tooOr
-		case slurms:
-			s.text = "host memory ran out, not the GPU's"
-		case i < j.lastShort():
-			s.answer, s.text = No, "refused host memory before, but not decisive"
-		case j.cramped():
-			s.text += "; ulimit -v is " + Size(j.AddressSpace.Bytes)
-		case j.last(oom.Device) > i:
-			s.answer, s.text = Unknown, "refused host memory before; whether that mattered cannot be told"
-		case ambiguous(m):
-			s.answer, s.text = Unknown, "a library could not be mapped: a limit, or a folder that allows no programs"
-		}
-		out = append(out, s)
 	}
 	return out
 }
+
+// refusal judges one such message. Those of programs stand in the order in which they were said, each file for itself;
+// Slurm's comes at the end of a step, whenever it was.
+func (j judge) refusal(i int, m oom.Message) hostSign {
+	s := hostSign{Yes, "refused host memory, not the GPU's", m.Line}
+	switch slurms := m.Framework == oom.Slurm; {
+	case slurms && j.fellShort() && !j.endedForMemory():
+		s.answer, s.text = Unknown, tooOr
+	case slurms:
+		s.text = "host memory ran out, not the GPU's"
+	case j.followed(i, j.short):
+		s.answer, s.text = No, "refused host memory before, but not decisive"
+	case j.beside(i, j.short):
+		s.answer, s.text = Unknown, unordered
+	case j.cramped():
+		s.text += "; ulimit -v is " + Size(j.AddressSpace.Bytes)
+	case j.followed(i, device):
+		s.answer, s.text = Unknown, "refused host memory before; whether that mattered cannot be told"
+	case j.beside(i, device):
+		s.answer, s.text = Unknown, unordered
+	case ambiguous(m):
+		s.answer, s.text = Unknown, "a library could not be mapped: a limit, or a folder that allows no programs"
+	}
+	return s
+}
+
+const unordered = "refused host memory too, in another file; which came first cannot be told"
 
 // state is what Slurm's state of the job says: some process of it was ended for host memory, at whatever time.
 func (j judge) state() []hostSign {
 	switch {
 	case !j.outOfMemory():
 		return nil
-	case j.lastShort() >= 0:
+	case j.fellShort():
 		return []hostSign{{Unknown, tooOr, ""}}
 	}
 	return []hostSign{{Yes, "host memory ran out, not the GPU's (Slurm's job state)", ""}}
@@ -118,24 +129,31 @@ func (j judge) endedByKill() bool {
 	return false
 }
 
-// lastShort is the place of the last message that shows a card with less free than was asked, -1 for none.
-func (j judge) lastShort() int {
-	for i := len(j.Messages) - 1; i >= 0; i-- {
-		if a, ok := j.account(j.Messages[i]); ok && a.short() {
-			return i
-		}
-	}
-	return -1
+// endedForMemory: it ended by signal 9, and Slurm says for what. By itself that signal is scancel's and the time limit's
+// too, and a process that the kernel ended may have been a helper, hours before.
+func (j judge) endedForMemory() bool {
+	slurms := func(m oom.Message) bool { return m.Kind == oom.Host && m.Framework == oom.Slurm }
+	return j.endedByKill() && (j.outOfMemory() || slices.ContainsFunc(j.Messages, slurms))
 }
 
-// last is the place of the last message of a kind, -1 for none.
-func (j judge) last(k oom.Kind) int {
-	for i := len(j.Messages) - 1; i >= 0; i-- {
-		if j.Messages[i].Kind == k {
-			return i
-		}
-	}
-	return -1
+// short: a message that shows a card with less free than was asked.
+func (j judge) short(m oom.Message) bool {
+	a, ok := j.account(m)
+	return ok && a.short()
+}
+
+func (j judge) fellShort() bool { return slices.ContainsFunc(j.Messages, j.short) }
+
+func device(m oom.Message) bool { return m.Kind == oom.Device }
+
+// followed: behind a message in its own file, and so later, stands one that is so.
+func (j judge) followed(i int, is func(oom.Message) bool) bool {
+	return slices.ContainsFunc(j.Messages[i+1:], func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
+}
+
+// beside: in another file than a message stands one that is so, at whatever time.
+func (j judge) beside(i int, is func(oom.Message) bool) bool {
+	return slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return m.File != j.Messages[i].File && is(m) })
 }
 
 // ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.

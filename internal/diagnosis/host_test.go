@@ -28,8 +28,12 @@ func TestStaleHostMemory(t *testing.T) {
 		{"Slurm's line alone", said(slurms), Limits, Yes, "ran out"},
 		{"a helper killed, then the card was full", killed(1<<8, itself), Limits, No, "not decisive"},
 		{"the same, by Slurm's state", killed(125, itself), Limits, Unknown, "came first"},
-		{"the job killed", killed(9, itself), Limits, Yes, "ended your process 901"},
-		{"the script's child killed", killed(137<<8, itself), Limits, Yes, "ended your process 901"},
+		{"a helper killed, the card full, then scancel or the time limit", killed(9, itself), Limits, Unknown, "came first"},
+		{"the same, of a step", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Unknown, "came first"},
+		{"the same, of the script's child", killed(137<<8, itself), Limits, Unknown, "came first"},
+		{"killed, and Slurm's line says for what", killed(9, itself, slurms), Limits, Yes, "ended your process 901"},
+		{"killed, and Slurm's state says for what", func(in *Input) { killed(125, itself)(in); in.Job.Exit.Derived = 9 }, Limits, Yes, "ended your process 901"},
+		{"killed, and no card was full", killed(9), Limits, Yes, "ended your process 901"},
 		{"nothing said", killed(1 << 8), Limits, Yes, "ended your process 901"},
 		{"nobody knows how it ended", func(in *Input) { killed(0, itself)(in); in.Job.Exit.Known = false }, Limits, Unknown, "came first"},
 		{"Slurm's state and a full card", func(in *Input) { said(itself)(in); in.Job.Exit.Raw = 125 }, Limits, Unknown, "came first"},
@@ -38,6 +42,32 @@ func TestStaleHostMemory(t *testing.T) {
 	in.Messages = []oom.Message{python, itself}
 	if d := Why(in); d.Headline != "Why out of memory: your job itself used up the GPU" || slices.Contains(d.Try, "more host memory: sbatch --mem, or fewer data workers") {
 		t.Errorf("%q, %q", d.Headline, d.Try)
+	}
+}
+
+// Which of two messages of different files came first nobody can tell; those of one file stand in their order.
+func TestHostMemoryOfAnotherFile(t *testing.T) {
+	python := says(oom.Host, oom.Other)
+	in := func(file int, m oom.Message) oom.Message {
+		m.File = file
+		return m
+	}
+	said := func(m ...oom.Message) func(*Input) { return func(in *Input) { in.Messages = m } }
+	judged(t, []row{
+		{"the card full in the output", said(itself, in(1, python)), Limits, Unknown, "which came first"},
+		{"the card full in the errors", said(python, in(1, itself)), Limits, Unknown, "which came first"},
+		{"the same under a limit", func(in *Input) { said(itself, python)(in); in.Messages[1].File = 1; in.AddressSpace = gib(4) }, Limits, Unknown, "which came first"},
+		{"both in the errors", said(in(1, itself), in(1, python)), Limits, Yes, "refused host memory"},
+		{"before it in the errors, and full in the output", said(itself, in(1, python), in(1, itself)), Limits, No, "not decisive"},
+		{"before it in the output, and full in the errors", said(python, itself, in(1, itself)), Limits, No, "not decisive"},
+		{"no figures in the output", said(jax(20), in(1, python)), Limits, Unknown, "which came first"},
+		{"no figures in the errors", said(python, in(1, jax(20))), Limits, Unknown, "which came first"},
+		{"Slurm's line in the errors", said(itself, in(1, says(oom.Host, oom.Slurm))), Limits, Unknown, "came first"},
+	})
+	apart := well(1)
+	said(itself, in(1, python))(&apart)
+	if d := Why(apart); d.Headline != "Why out of memory: your job itself used up the GPU" {
+		t.Errorf("%q", d.Headline)
 	}
 }
 

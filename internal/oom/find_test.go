@@ -356,6 +356,8 @@ func TestValid(t *testing.T) {
 		"line feed":       func(m *Message) { m.Line = "a\nb" },
 		"none":            func(m *Message) { m.Count = 0 },
 		"many":            func(m *Message) { m.Count = MaxTail + 1 },
+		"file":            func(m *Message) { m.File = -1 },
+		"third file":      func(m *Message) { m.File = MaxFiles },
 		"processes":       func(m *Message) { m.Others = make([]Process, MaxOthers+1) },
 		"process":         func(m *Message) { m.Others[0].PID = 0 },
 		"process's bytes": func(m *Message) { m.Others[0].Memory.Bytes = 4 << 50 },

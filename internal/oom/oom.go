@@ -50,6 +50,8 @@ type Message struct {
 	Others []Process  `json:"others,omitempty"`
 	Line   string     `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
 	Count  int        `json:"count"` // such messages in all
+	// File tells the files of one job's output apart, from 0: only messages of one file stand in the order of time.
+	File int `json:"file,omitempty"`
 }
 
 // Process is another process that a message names.
@@ -64,4 +66,5 @@ const (
 	MaxMessages = 16
 	MaxOthers   = 16
 	MaxLine     = 400
+	MaxFiles    = 2 // of a job: its output, and its errors where they are kept apart
 )

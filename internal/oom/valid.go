@@ -31,6 +31,8 @@ func Valid(m Message) error {
 		return fmt.Errorf("message with the line %.80q", m.Line)
 	case m.Count < 1 || m.Count > MaxTail:
 		return fmt.Errorf("message counted %d times", m.Count)
+	case m.File < 0 || m.File >= MaxFiles:
+		return fmt.Errorf("message of file %d", m.File)
 	case len(m.Others) > MaxOthers:
 		return fmt.Errorf("message with %d processes", len(m.Others))
 	}
