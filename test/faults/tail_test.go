@@ -76,7 +76,7 @@ func TestTailChild(t *testing.T) {
 				t.Fatalf("%v: %s", err, raw)
 			}
 			m := reply.Messages[0]
-			if oom.Valid(m) != nil || m.Framework != oom.PyTorch || m.Asked.Bytes != 2<<30 || m.Idle.Bytes != 512<<20 || len(m.Others) != 1 || m.Count != 1 {
+			if oom.Valid(m) != nil || m.Framework != oom.PyTorch || m.Asked.Bytes != 2<<30 || m.Idle.Bytes != 512<<20 || len(m.Others) != 1 || m.Count != 1 || m.File != 1 {
 				t.Errorf("%+v", m)
 			}
 			if strings.Contains(raw, "swordfish") || strings.Contains(raw, "epoch") {
