@@ -39,6 +39,8 @@ func epilog(h *hook) {
 	heard()
 	h.compareAtEnd(run)
 	h.judgeHealth(run)
+	h.decide() // what was found so far stands, whatever becomes of waiting and of a test
+	h.outlast()
 	h.probe(run)
 	h.decide()
 	said, unsaid := listened()
@@ -64,8 +66,7 @@ func epilog(h *hook) {
 	}
 }
 
-// recall finds the record of the job's start. Without one, and at a second epilog, be the first over
-// or not, nothing is certain.
+// recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.
 func (h *hook) recall() (ledger.Run, ledger.Which) {
 	if h.store == nil {
 		h.add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})

@@ -72,7 +72,7 @@ func (h *hook) notFound(run ledger.Run) (cards []finding.Card) {
 // idle reports a card that had nobody on it, and nothing, when its health was read. One that is as the job found it need
 // not be idle, nor one that came to rest later.
 func (h *hook) idle(id gpu.ID) bool {
-	r, seen := h.beside.Reading(id)
+	r, seen := h.healthLook.Reading(id)
 	return seen && r.ProcessesUnknown == "" && len(r.Processes) == 0 &&
 		r.Memory.Used.Known() && !r.Memory.UsedHasReserved && r.Memory.Used.Bytes < uint64(h.cfg.Thresholds.Report)
 }

@@ -45,7 +45,7 @@ type hook struct {
 	baselines  map[gpu.ID]finding.Baseline // of this epoch
 	neighbours *gpu.Snapshot               // the node's other cards, as the first watch saw them
 	health     []gpu.Health                // of the job's cards, as the first watch saw them
-	beside     gpu.Snapshot                // the last look of that watch: what was on the cards when their health was read
+	healthLook gpu.Snapshot                // the last look of that watch: what was on the cards when their health was read
 	kernel     *gpu.KernelLog              // since the job's start, or its newest entry alone; nil where it was not read
 	runs       []ledger.Run                // the node's records, once somebody asked for them
 	sharing    *sharers                    // who else may use the cards, once somebody asked

@@ -67,7 +67,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 		h.neighbours = answer.Neighbours
 	}
 	if answer.Health != nil && len(answer.Snapshots) > 0 {
-		h.health, h.beside = answer.Health, answer.Snapshots[len(answer.Snapshots)-1]
+		h.health, h.healthLook = answer.Health, answer.Snapshots[len(answer.Snapshots)-1]
 	}
 	h.troubles(answer)
 	return answer.Snapshots

@@ -34,6 +34,8 @@ func prolog(h *hook) {
 	scene := h.scene(run)
 	h.compare(scene)
 	h.learn(scene)
+	h.decide() // what was found so far stands, whatever becomes of waiting and of a test
+	h.outlast()
 	h.probe(run)
 	h.decide()
 	h.text = report.Start(h.report())

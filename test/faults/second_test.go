@@ -35,8 +35,14 @@ func TestSecondEpilogJudgesAsTheFirst(t *testing.T) {
 
 // A second epilog whose first one dies is the end of the job: its owner reads the report, and why memory ran out.
 func TestSecondEpilogAfterTheFirstDied(t *testing.T) {
-	t.Parallel()
+	for _, at := range []string{"epilog", "prolog", "never"} {
+		t.Run("tests at "+at, func(t *testing.T) { t.Parallel(); secondAfterTheFirstDied(t, "probe: {at: "+at+"}\n") })
+	}
+}
+
+func secondAfterTheFirstDied(t *testing.T, config string) {
 	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.extra = config })
 	j := n.begin(newJob().with("SLURM_JOB_START_TIME", "1790000000"))
 	output := j["SLURM_JOB_STDOUT"]
 	must(t, os.WriteFile(output, []byte("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n"), 0o644))
