@@ -51,7 +51,7 @@ func TestBaselines(t *testing.T) {
 	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	if info, err := os.Stat(filepath.Join(s.dir, baselineFile)); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(filepath.Join(s.dir, baselineFile.file)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestPutBaselineRefuses(t *testing.T) {
 // MIG instances get new ids each time they are made: the oldest go, the file stays readable.
 func TestBaselinesAreBounded(t *testing.T) {
 	s := open(t, folder(t))
-	for i := range maxBaselines + 20 {
+	for i := range maxCards + 20 {
 		b := carries(gpu.ID(fmt.Sprintf("MIG-%03d", i)), 1<<20)
 		b.At = time.Duration(i) * time.Second
 		for len(b.Residents) < maxResidents/8 {
@@ -114,7 +114,7 @@ func TestBaselinesAreBounded(t *testing.T) {
 	got, err := s.Baselines()
 	_, oldest := got["MIG-019"]
 	_, newest := got["MIG-147"]
-	if err != nil || len(got) != maxBaselines || oldest || !newest {
+	if err != nil || len(got) != maxCards || oldest || !newest {
 		t.Errorf("%d cards, oldest kept %v, newest %v, %v", len(got), oldest, newest, err)
 	}
 }
@@ -130,12 +130,12 @@ func TestBaselinesDamaged(t *testing.T) {
 		"above the cap":   strings.Replace(whole, `"bytes":1`, fmt.Sprintf(`"bytes":%d`, finding.MaxBaseline+1), 1),
 		"no card":         strings.Replace(whole, "GPU-0", "", 1),
 		"a card twice":    strings.Replace(whole, "[{", `[{"gpu":"GPU-0"},{`, 1),
-		"too long":        whole + strings.Repeat(" ", maxBaselineBytes),
+		"too long":        whole + strings.Repeat(" ", int(baselineFile.most)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, folder(t))
 			put := func() {
-				if err := os.WriteFile(filepath.Join(s.dir, baselineFile), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(s.dir, baselineFile.file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -159,7 +159,7 @@ func TestBaselinesDamaged(t *testing.T) {
 		})
 	}
 	s := open(t, folder(t))
-	if err := os.WriteFile(filepath.Join(s.dir, baselineFile), []byte(whole), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, baselineFile.file), []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Baselines(); err != nil || got["GPU-0"].Bytes != 1 {
@@ -187,7 +187,7 @@ func TestBaselinesLocked(t *testing.T) {
 	if got, err := s.Baselines(); err != nil || len(got) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, baselineFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, baselineFile.file), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Baselines(); len(got) != 0 || !errors.Is(err, ErrLocked) {

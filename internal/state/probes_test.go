@@ -42,7 +42,7 @@ func TestProbes(t *testing.T) {
 	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	if info, err := os.Stat(filepath.Join(s.dir, probesFile)); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(filepath.Join(s.dir, probesFile.file)); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestProbesOfAnotherEpochGo(t *testing.T) {
 // However many cards and however long what a backend said of each, the file stays readable: the oldest go.
 func TestProbesAreBounded(t *testing.T) {
 	s := open(t, folder(t))
-	for i := range maxProbes + 20 {
+	for i := range maxCards + 20 {
 		r := tested(gpu.ID(fmt.Sprintf("MIG-%03d", i)), time.Duration(i))
 		long := strings.Repeat("\x00", 4096)
 		r.Probe.Why, r.Probe.Error = long, &gpu.CallError{Call: "cuInit", Meaning: strings.Repeat("x", 4096), Remedy: strings.Repeat("y", 4096)}
@@ -89,7 +89,7 @@ func TestProbesAreBounded(t *testing.T) {
 	got, err := s.Probes()
 	_, oldest := got["MIG-019"]
 	newest, kept := got["MIG-147"]
-	if err != nil || len(got) != maxProbes || oldest || !kept || len(newest.Probe.Error.Meaning) != maxProbeText {
+	if err != nil || len(got) != maxCards || oldest || !kept || len(newest.Probe.Error.Meaning) != maxProbeText {
 		t.Errorf("%d cards, oldest kept %v, newest %v, %v", len(got), oldest, kept, err)
 	}
 }
@@ -103,12 +103,12 @@ func TestProbesDamaged(t *testing.T) {
 		"another version": strings.Replace(whole, `"version":1`, `"version":2`, 1),
 		"no card":         strings.Replace(whole, "GPU-0", "", 1),
 		"a card twice":    strings.Replace(whole, "[{", `[{"probe":{"device":"GPU-0"}},{`, 1),
-		"too long":        whole + strings.Repeat(" ", maxProbeBytes),
+		"too long":        whole + strings.Repeat(" ", int(probesFile.most)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, folder(t))
 			put := func() {
-				if err := os.WriteFile(filepath.Join(s.dir, probesFile), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(s.dir, probesFile.file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
