@@ -1,0 +1,95 @@
+package intercept
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Call is a system call that a watched thread is about to make. What is asked of it holds until it is answered.
+type Call struct {
+	TID    int // the calling thread
+	Number uintptr
+	Args   [6]uint64
+}
+
+// PID is the process of the calling thread, 0 where it has gone.
+func (c Call) PID() int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.TID))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if id, ok := strings.CutPrefix(line, "Tgid:"); ok {
+			pid, _ := strconv.Atoi(strings.TrimSpace(id))
+			return pid
+		}
+	}
+	return 0
+}
+
+// Command is the command line of the calling process, as words.
+func (c Call) Command() []string {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.TID))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+}
+
+// Text is the string, a path, that argument n points to; empty where it cannot be read.
+func (c Call) Text(n int) string {
+	var text []byte
+	for addr := uintptr(c.Args[n]); len(text) < unix.PathMax; {
+		buf := make([]byte, 64-addr%64) // never across a page that need not be there
+		got, err := unix.ProcessVMReadv(c.TID, []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}},
+			[]unix.RemoteIovec{{Base: addr, Len: len(buf)}}, 0)
+		if err != nil || got == 0 {
+			return ""
+		}
+		if end := bytes.IndexByte(buf[:got], 0); end >= 0 {
+			return string(append(text, buf[:end]...))
+		}
+		text, addr = append(text, buf[:got]...), addr+uintptr(got)
+	}
+	return ""
+}
+
+// File is what the descriptor in argument n is open on, as /proc names it; empty where it is not open.
+func (c Call) File(n int) string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.TID, int32(c.Args[n])))
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// write does the first n bytes of the caller's write or pwrite64 on its own open file.
+func (c Call) write(n int) (int, error) {
+	data := make([]byte, min(uint64(n), c.Args[2]))
+	if len(data) == 0 {
+		return 0, nil
+	}
+	if _, err := unix.ProcessVMReadv(c.TID, []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}},
+		[]unix.RemoteIovec{{Base: uintptr(c.Args[1]), Len: len(data)}}, 0); err != nil {
+		return 0, err
+	}
+	pidfd, err := unix.PidfdOpen(c.PID(), 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(pidfd)
+	fd, err := unix.PidfdGetfd(pidfd, int(int32(c.Args[0])), 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	if c.Number == unix.SYS_PWRITE64 {
+		return unix.Pwrite(fd, data, int64(c.Args[3]))
+	}
+	return unix.Write(fd, data)
+}
