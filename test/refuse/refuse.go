@@ -1,0 +1,101 @@
+// Package refuse makes the kernel refuse system calls, so that a test sees what a program does with an error that the
+// machine at hand would never give: a sandbox's refusal, an old kernel, a table that is full.
+//
+// It is a seccomp filter, of one thread or of a whole process. Nothing of the tested code is changed or replaced.
+package refuse
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Call is a system call that is refused.
+type Call struct {
+	Number uintptr
+	Errno  unix.Errno
+	// When lists what its arguments must be to be refused; without any, it always is.
+	When []Arg
+}
+
+// Arg is a condition on the lower 32 bits of an argument.
+type Arg struct {
+	Index int // from 0
+	Is    uint32
+	Not   bool // anything else than Is
+}
+
+// Below is true of calls that name a file below an open folder, and not by a path of its own: argument index is the
+// folder's descriptor.
+func Below(index int) []Arg {
+	cwd := unix.AT_FDCWD
+	return []Arg{{Index: index, Is: uint32(int32(cwd)), Not: true}}
+}
+
+// Run calls f on a thread of its own, for which the calls are refused. What f starts on other threads is not concerned.
+// It needs root.
+func Run(calls []Call, f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with this goroutine, and its filter with it
+		err := install(calls, 0)
+		if err == nil {
+			defer close(done)
+			f()
+			return
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// All makes the calls refused for every thread of this process, and of its children, for good.
+func All(calls ...Call) error { return install(calls, unix.SECCOMP_FILTER_FLAG_TSYNC) }
+
+// Offsets in struct seccomp_data: number, architecture, instruction pointer, six arguments of 8 bytes.
+const (
+	offsetNumber = 0
+	offsetArgs   = 16
+)
+
+func install(calls []Call, flags uintptr) error {
+	code := filter(calls)
+	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
+	runtime.KeepAlive(code)
+	if errno != 0 {
+		return fmt.Errorf("install filter of system calls: %w", errno)
+	}
+	return nil
+}
+
+// filter is a BPF program: for each call its number and arguments are compared, and a mismatch goes on to the next one.
+func filter(calls []Call) []unix.SockFilter {
+	var code []unix.SockFilter
+	for _, c := range calls {
+		left := uint8(2*len(c.When) + 1) // instructions behind the first comparison
+		code = append(code, load(offsetNumber), equal(uint32(c.Number), 0, left))
+		for _, a := range c.When {
+			left -= 2
+			hit, miss := uint8(0), left
+			if a.Not {
+				hit, miss = miss, hit
+			}
+			code = append(code, load(offsetArgs+8*uint32(a.Index)), equal(a.Is, hit, miss))
+		}
+		code = append(code, answer(unix.SECCOMP_RET_ERRNO|uint32(c.Errno)))
+	}
+	return append(code, answer(unix.SECCOMP_RET_ALLOW))
+}
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func equal(k uint32, hit, miss uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: hit, Jf: miss, K: k}
+}
+
+func answer(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
