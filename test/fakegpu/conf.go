@@ -18,7 +18,8 @@ import (
 // MiB is 2^20 bytes, the unit of world.conf's sizes.
 const MiB = 1 << 20
 
-const maxGPUs = 8
+// maxGPUs is MAX_GPUS of c/world.h.
+const maxGPUs = 64
 
 // settings are world.conf's keys and values.
 type settings map[string]string
@@ -64,8 +65,10 @@ var perGPU = settings{
 	"accounted":            "",  // PID:MIB:START_US:MS:RUNNING ... in accounting without having been there; MIB -1: not available
 }
 
-// buses are a machine's in ascending order.
-var buses = [maxGPUs]string{"1b", "3d", "4e", "5f", "9d", "bb", "cb", "db"}
+// buses are a machine's in ascending order; beyond them come those of the next PCI domain.
+var buses = []string{"1b", "3d", "4e", "5f", "9d", "bb", "cb", "db"}
+
+func busOf(gpu int) string { return fmt.Sprintf("%04x:%s:00.0", gpu/len(buses), buses[gpu%len(buses)]) }
 
 func gpuKey(gpu int, key string) string { return fmt.Sprintf("gpu%d.%s", gpu, key) }
 
@@ -81,7 +84,7 @@ func (s settings) complete() {
 	for gpu := range min(max(s.cards(), 0), maxGPUs) {
 		card := maps.Clone(perGPU)
 		card["uuid"] = fmt.Sprintf("GPU-%08x-77c1-4d0e-9b3a-5e2f00c0a%03x", 0x8f0b1c00+gpu*0x11, gpu)
-		card["bus"] = "0000:" + buses[gpu] + ":00.0"
+		card["bus"] = busOf(gpu)
 		card["minor"] = strconv.Itoa(gpu)
 		for key, value := range card {
 			if _, set := s[gpuKey(gpu, key)]; !set {
@@ -92,8 +95,8 @@ func (s settings) complete() {
 }
 
 var (
-	gpuKeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^gpu([0-7])\.([a-z0-9_]+)$`) })
-	ruleKey    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^on\.(\w+)(?:\.gpu[0-7])?$`) })
+	gpuKeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^gpu([1-5]?\d|6[0-3])\.([a-z0-9_]+)$`) })
+	ruleKey    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^on\.(\w+)(?:\.gpu(?:[1-5]?\d|6[0-3]))?$`) })
 	ruleForm   = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:(?:rc|sleep|exit) \d+|hang|hang-hard|freeze|crash)(?: after \d+)?(?: times \d+)?$`)
 	})

@@ -40,7 +40,7 @@ type World struct {
 // Option changes the world New makes.
 type Option func(settings)
 
-// GPUs sets the number of cards, 4 unless said otherwise, at most 8.
+// GPUs sets the number of cards, 4 unless said otherwise, at most 64.
 func GPUs(n int) Option { return func(s settings) { s["gpus"] = strconv.Itoa(n) } }
 
 // Minors gives the cards these device minors in PCI order; otherwise both orders agree.

@@ -245,7 +245,7 @@ func TestSetRefusesWhatNobodyUnderstands(t *testing.T) {
 	w := newWorld(t)
 	for key, value := range map[string]string{
 		"extra_mib": "1", "gpu0.extra": "1", "on.nvmlInit_v9": "hang", "on.nvmlInit_v2": "explode",
-		"gpu9.list": "1:1", "gpu0.list": "a=b", "gpus": "9",
+		"gpu64.list": "1:1", "gpu0.list": "a=b", "gpus": "65",
 	} {
 		if err := w.Set(key, value); err == nil {
 			t.Errorf("%s = %s was taken", key, value)

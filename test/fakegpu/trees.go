@@ -17,6 +17,7 @@ import (
 const (
 	consoleMajor   = 4
 	firstConsole   = 40 // card with device minor 0
+	cardConsoles   = 16 // then the next cards share them: who has which card open, the node's name tells
 	controlConsole = 57
 	uvmConsole     = 58
 )
@@ -30,7 +31,7 @@ func (w *World) render(s settings) error {
 		minor, bad := strconv.Atoi(s[gpuKey(gpu, "minor")])
 		bus := s[gpuKey(gpu, "bus")]
 		present[bus] = true
-		err = errors.Join(err, bad, w.node(fmt.Sprintf("nvidia%d", minor), firstConsole+minor),
+		err = errors.Join(err, bad, w.node(fmt.Sprintf("nvidia%d", minor), firstConsole+minor%cardConsoles),
 			update(filepath.Join(gpus, bus, "information"), information(s, gpu)))
 	}
 	entries, _ := os.ReadDir(gpus)

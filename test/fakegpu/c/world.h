@@ -14,10 +14,10 @@
 #include <sys/types.h>
 
 #define MIB (1024ULL * 1024)
-#define MAX_GPUS 16
+#define MAX_GPUS 64
 #define MAX_LISTED 1024 // the driver's own table has 950
-#define MAX_CONF 65536
-#define MAX_KEYS 512
+#define MAX_CONF 131072
+#define MAX_KEYS 4096
 #define ANY_GPU (-1)
 
 // A world.conf read into memory: key = value lines. GPUs are numbered in PCI order, excluded ones included.
