@@ -298,7 +298,7 @@ var catalogue = []Entry{
 	{
 		BadConfig, Warning, Own, Site, "configuration is not valid",
 		"The configuration file has mistakes or is not trusted. Bookend observes with the shipped policy; " +
-			"paths, backend, nvidia and log are kept where they are valid.",
+			"paths, backend, nvidia, log and metrics are kept where they are valid.",
 		"Correct the lines named with the finding; docs/config.md lists every key.",
 	},
 	{
@@ -308,8 +308,8 @@ var catalogue = []Entry{
 	},
 	{
 		StateWrite, Warning, Own, Site, "record could not be written",
-		"Bookend could not keep what it found: full or read-only file system, or wrong ownership.",
-		"Check space, mount and ownership of paths.run and paths.var.",
+		"Bookend could not keep what it found, or not write its metrics: full or read-only file system, or wrong ownership.",
+		"Check space, mount and ownership of paths.run and paths.var, and of the folder of metrics.textfile.",
 	},
 	{
 		StateLock, Note, Own, Self, "record was locked",

@@ -67,6 +67,20 @@ func (r *reader) checkFiles(c *Config) {
 	}
 	apart := c.Paths.Run != c.Paths.Var && c.Paths.Var != c.Paths.Log && c.Paths.Log != c.Paths.Run
 	r.require(apart, "paths.run, paths.var and paths.log must be three folders", "paths.run", "paths.var", "paths.log")
+	r.checked(checkTextfile(c.Metrics.Textfile), "metrics.textfile")
+}
+
+func checkTextfile(p string) error {
+	if p == "" {
+		return nil
+	}
+	if err := checkPath(p); err != nil {
+		return err
+	}
+	if name := path.Base(p); !strings.HasSuffix(name, TextfileSuffix) || strings.HasPrefix(name, ".") {
+		return fmt.Errorf("%q does not end in NAME%s: node_exporter would not read it", clip(p), TextfileSuffix)
+	}
+	return nil
 }
 
 func (r *reader) checkNVIDIA(n *NVIDIA) {

@@ -50,6 +50,7 @@ type Config struct {
 	Policy     Policy     `yaml:"policy"`
 	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
+	Metrics    Metrics    `yaml:"metrics"`
 }
 
 // Paths are the roots of everything Bookend touches.
@@ -258,6 +259,16 @@ type Log struct {
 	File   bool      `yaml:"file"`   // paths.log/bookend.log
 	Syslog bool      `yaml:"syslog"` // /dev/log, where present
 }
+
+// Metrics are what a monitoring system collects.
+type Metrics struct {
+	// Textfile is read by the textfile collector of Prometheus' node_exporter: an absolute path that ends in TextfileSuffix,
+	// in a folder that only root can write, as are those above it. Empty: none is written.
+	Textfile string `yaml:"textfile"`
+}
+
+// TextfileSuffix ends the names of the files that node_exporter reads.
+const TextfileSuffix = ".prom"
 
 // LogLevel is the least severe level that is logged.
 type LogLevel string

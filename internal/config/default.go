@@ -46,6 +46,7 @@ func Default() Config {
 		Policy:  shippedPolicy(),
 		JobLog:  JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always, Why: Unclean, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
+		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},
 	}
 }
 

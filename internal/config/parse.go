@@ -40,8 +40,8 @@ func (p Problem) String() string {
 // Parse reads a configuration. What it does not mention has its default; an empty text is the default.
 //
 // Any mistake makes the whole text unusable, since half a policy is nobody's policy: Parse then returns
-// every problem it found, by line, and Default with only paths, backend, nvidia and log taken over where
-// they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
+// every problem it found, by line, and Default with only paths, backend, nvidia, log and metrics taken over
+// where they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
 func Parse(data []byte) (Config, []Problem) {
 	root, problem := document(data)
 	if problem != nil {
@@ -74,6 +74,9 @@ func degraded(c Config, problems []Problem) Config {
 	}
 	if !touched(problems, "log") {
 		d.Log = c.Log
+	}
+	if !touched(problems, "metrics") {
+		d.Metrics = c.Metrics
 	}
 	return d
 }

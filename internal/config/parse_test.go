@@ -100,13 +100,14 @@ func TestBadFiles(t *testing.T) {
 }
 
 func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
-	const where = "paths: {log: /srv/log}\nbackend: /opt/gpu\nnvidia: {nvml_library: /opt/nvml.so}\nlog: {format: json}\n"
-	sections := []string{"paths", "backend", "nvidia", "log"}
+	const where = "paths: {log: /srv/log}\nbackend: /opt/gpu\nnvidia: {nvml_library: /opt/nvml.so}\nlog: {format: json}\nmetrics: {textfile: \"\"}\n"
+	sections := []string{"paths", "backend", "nvidia", "log", "metrics"}
 	spoil := map[string]string{
 		"paths":   strings.Replace(where, "/srv/log", "srv/log", 1),
 		"backend": strings.Replace(where, "/opt/gpu", "gpu", 1),
 		"nvidia":  strings.Replace(where, "/opt/nvml.so", "opt/nvml.so", 1),
 		"log":     strings.Replace(where, "json", "xml", 1),
+		"metrics": strings.Replace(where, `""`, "bookend.prom", 1),
 		"":        where + "mode: off\n",
 	}
 	for spoiled, text := range spoil {
@@ -128,6 +129,8 @@ func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
 				want.NVIDIA.NVMLLibrary = "/opt/nvml.so"
 			case "log":
 				want.Log.Format = JSON
+			case "metrics":
+				want.Metrics.Textfile = ""
 			}
 		}
 		if !reflect.DeepEqual(got, want) {

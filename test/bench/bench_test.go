@@ -111,8 +111,8 @@ func BenchmarkCleanGPU(b *testing.B) {
 		b.Fatalf("build backend: %v\n%s", err, text)
 	}
 	config := filepath.Join(dir, "bookend.yaml")
-	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: %s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\n",
-		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
+	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: %s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: %s/var/bookend.prom}\n",
+		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), dir)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
 	}

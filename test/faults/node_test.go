@@ -48,6 +48,7 @@ type conf struct {
 	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
 	proc            string // the kernel's where it is empty
 	shards          string // may GPUs be given out in parts; no where it is empty
+	textfile        string // of the metrics; below var where it is empty
 	extra           string // further lines
 }
 
@@ -112,8 +113,9 @@ nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
   epilog: %s
 slurm: {shards: %s}
 log: {syslog: false}
+metrics: {textfile: %s}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.in("var"), c.log, n.world.Sys(), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), c.extra)
+		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.textfile, n.in("var/bookend.prom")), c.extra)
 }
 
 // log is what Bookend's own log says.

@@ -139,6 +139,7 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
 			w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
+	fmt.Fprintf(&b, "metrics: {textfile: %s/bookend.prom}\n", s.in("var"))
 	b.WriteString(sections)
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
 }
