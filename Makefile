@@ -17,7 +17,7 @@ folder_bookend := admin
 # Packages with goroutines of their own; the rest has nothing to race.
 RACE := ./internal/child/... ./internal/backend/... ./internal/holders/... ./internal/routine/... ./internal/stage/... ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench bench-scan soak soak-mutants gpu-test clean
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench bench-scan soak soak-mutants fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -68,6 +68,11 @@ soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 2 minutes
 
 soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each, in 1 minute; SOAK="--only TEXT --pairs N"
 	go run ./test/soak/mutants $(SOAK)
+
+FUZZTIME ?= 10s
+
+fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list"
+	go run ./test/fuzz --time $(FUZZTIME) $(FUZZ)
 
 gpu-test: ## run the scenarios on a real GPU under a real Slurm (exit 3 of run.sh: no GPU here)
 	test/gpu/run.sh --check
