@@ -83,10 +83,15 @@ type round struct {
 	idle chan struct{}  // closed when all workers have ended
 }
 
-// send starts workers that call look for each process, each with a reader of its own.
+// send starts as many workers as have work, who call look for each process, each with a reader of its own.
 func (c *crew) send(pids []int, look func(r *reader, pid int)) *round {
+	return c.sendUpTo(min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers), pids, look)
+}
+
+// sendUpTo is send with so many workers at most: as many processes as that may hang, and the others are looked at.
+func (c *crew) sendUpTo(most int, pids []int, look func(r *reader, pid int)) *round {
 	r := &round{pids: pids, idle: make(chan struct{})}
-	r.at = make([]atomic.Int64, min(max(minWorkers, runtime.GOMAXPROCS(0)), maxWorkers, len(pids)))
+	r.at = make([]atomic.Int64, min(most, len(pids)))
 	var workers sync.WaitGroup
 	workers.Add(len(r.at))
 	panicked := func(p *routine.Panic) { c.trouble("a search ended early: %v", p) }
@@ -118,6 +123,16 @@ func (r *round) work(c *crew, at *atomic.Int64, look func(*reader, int)) {
 			r.done.Add(1)
 		}
 	}
+}
+
+// hangs reports whether a worker is still at a process.
+func (r *round) hangs(pid int) bool {
+	for i := range r.at {
+		if r.at[i].Load() == int64(pid) {
+			return true
+		}
+	}
+	return false
 }
 
 // wait returns once every process was looked at or the time is up; then it notes how many were not. What names

@@ -16,41 +16,87 @@ package holders
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
 
 // errEnded says that a process ended while it was being read: its PID may be another's by now.
 var errEnded = errors.New("the process ended while it was being read, twice")
 
-// Processes says what proc (/proc) knows of each PID, in the order given. A PID without a process, or with
-// nothing left of it but a zombie, is Gone; one that could not be read carries the reason.
-func Processes(proc string, pids []int) []attrib.Process {
+// maxSurvey is how many processes may hang before others are not read for it: more than a node has ranks of one job. A
+// worker that waits costs a thread and a few hundred kB.
+const maxSurvey = 64
+
+// Processes says what proc (/proc) knows of each PID, in the order given, within budget. A PID without a process, or
+// with nothing left of it but a zombie, is Gone; one that could not be read carries the reason. One that does not
+// answer is left alone and unknown, and takes nothing from the others.
+func Processes(proc string, pids []int, budget time.Duration) []attrib.Process {
+	c, stop := newCrew(budget)
+	defer stop()
+	return newSurvey(proc).of(c, pids)
+}
+
+// survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
+type survey struct {
+	proc  string
+	mu    sync.Mutex
+	known map[int]attrib.Process
+}
+
+func newSurvey(proc string) *survey { return &survey{proc: proc, known: map[int]attrib.Process{}} }
+
+// of reads until the crew's time is up, and answers for each.
+func (s *survey) of(c *crew, pids []int) []attrib.Process {
+	r := c.sendUpTo(maxSurvey, pids, func(_ *reader, pid int) { s.look(pid) })
+	c.wait(r, "processes")
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	processes := make([]attrib.Process, 0, len(pids))
 	for _, pid := range pids {
-		processes = append(processes, process(proc, pid))
+		p, known := s.known[pid]
+		switch {
+		case known:
+		case r.hangs(pid):
+			p = attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time"}
+		default:
+			p = attrib.Process{PID: pid, Why: "time was up before it was read"}
+		}
+		processes = append(processes, p)
 	}
 	return processes
 }
 
-func process(proc string, pid int) attrib.Process {
-	if pid <= 0 {
-		return attrib.Process{PID: pid, Why: fmt.Sprintf("%d is no PID", pid)}
-	}
-	p, err := look(proc, pid)
-	if errors.Is(err, errEnded) {
-		p, err = look(proc, pid)
-	}
-	if err != nil {
-		return attrib.Process{PID: pid, Why: err.Error()}
-	}
-	return p
+func (s *survey) keep(p attrib.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[p.PID] = p
 }
 
-// look reads a process once. It returns errEnded when not everything it read is sure to be of one process.
-func look(proc string, pid int) (attrib.Process, error) {
-	f, err := openFolder(proc, pid)
+// look reads a process, twice where it ended meanwhile. A defect is the reason why one is unknown, not the end of all.
+func (s *survey) look(pid int) {
+	defer routine.Recover(func(p *routine.Panic) { s.keep(attrib.Process{PID: pid, Why: p.Error()}) })
+	if pid <= 0 {
+		s.keep(attrib.Process{PID: pid, Why: fmt.Sprintf("%d is no PID", pid)})
+		return
+	}
+	p, err := s.read(pid)
+	if errors.Is(err, errEnded) {
+		p, err = s.read(pid)
+	}
+	if err != nil {
+		p = attrib.Process{PID: pid, Why: err.Error()}
+	}
+	s.keep(p)
+}
+
+// read reads a process once. It returns errEnded when not everything it read is sure to be of one process. What its
+// memory holds comes last, since that can hang: where a cgroup has proven whose it is, the rest stands without.
+func (s *survey) read(pid int) (attrib.Process, error) {
+	f, err := openFolder(s.proc, pid)
 	if gone(err) {
 		return attrib.Process{PID: pid, Gone: true}, nil
 	}
@@ -61,6 +107,11 @@ func look(proc string, pid int) (attrib.Process, error) {
 	p, f, err := f.identify(pid)
 	if err != nil {
 		return attrib.Process{}, err
+	}
+	if p.Cgroup.Found() {
+		s.keep(p)
+	} else { // its environment may name a job: without that nobody may be blamed for it
+		s.keep(attrib.Process{PID: pid, Why: "does not answer: its environment was not read in time"})
 	}
 	p.EnvJobID = f.environment()
 	return p, f.stillOf(p)

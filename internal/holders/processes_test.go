@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +20,7 @@ import (
 
 func one(t *testing.T, proc string, pid int) attrib.Process {
 	t.Helper()
-	got := Processes(proc, []int{pid})
+	got := Processes(proc, []int{pid}, time.Hour)
 	if len(got) != 1 || got[0].PID != pid {
 		t.Fatalf("Processes(%d) = %+v", pid, got)
 	}
@@ -126,7 +127,7 @@ func TestProcessesOfATree(t *testing.T) {
 	second := base
 	second.PID, second.Cgroup, second.EnvJobID = 11, slurm.Owner{SLUID: "sCHNM7Y8WBK900", Step: "0"}, 0
 	want := []attrib.Process{second, {PID: 12, Gone: true}, base}
-	if got := Processes(proc, []int{11, 12, 10}); !reflect.DeepEqual(got, want) {
+	if got := Processes(proc, []int{11, 12, 10}, time.Hour); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
@@ -212,5 +213,73 @@ func TestEndedMeanwhileIsGone(t *testing.T) {
 	<-done
 	if !reflect.DeepEqual(p, attrib.Process{PID: 10, Gone: true}) {
 		t.Errorf("%+v", p)
+	}
+}
+
+// However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a job's
+// before the memory of the process was asked for is known all the same.
+func TestHungProcessesAreUnknownAlone(t *testing.T) {
+	const others = 100
+	proc, hung := t.TempDir(), map[int]string{}
+	pids := []int{0}
+	for pid, file := range map[int]string{10: "stat", 11: "status", 12: "cgroup", 13: "environ", 14: "environ"} {
+		hung[pid] = file
+	}
+	for i := range maxWorkers + 1 { // as many as a crew has hands
+		hung[20+i] = "stat"
+	}
+	var pipes []string
+	for pid, file := range hung {
+		cgroup := jobCgroup
+		if pid == 14 {
+			cgroup = "0::/\n"
+		}
+		pipe := filepath.Join(fixture(t, proc, strconv.Itoa(pid), cgroup, ""), file)
+		check(os.Remove(pipe))
+		check(unix.Mkfifo(pipe, 0o600))
+		pids, pipes = append(pids, pid), append(pipes, pipe)
+	}
+	for i := range others {
+		fixture(t, proc, strconv.Itoa(100+i), jobCgroup, "SLURM_JOB_ID=78\x00")
+		pids = append(pids, 100+i)
+	}
+	c, stop := newCrew(time.Hour)
+	defer stop()
+	s, answer := newSurvey(proc), make(chan []attrib.Process)
+	go func() { answer <- s.of(c, pids) }()
+	for _, pipe := range pipes {
+		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the reader is there, who then waits for text
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	for read := 0; read < others; { // while those hang
+		unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil)
+		read = 0
+		s.mu.Lock()
+		for i := range others {
+			if p := s.known[100+i]; p.EnvJobID == 78 {
+				read++
+			}
+		}
+		s.mu.Unlock()
+	}
+	c.end()
+	for i, p := range <-answer {
+		proven := p.PID == 13 && p.Why == "" && p.EnvJobID == 0 || p.PID >= 100 && p.Why == "" && p.EnvJobID == 78
+		unknown := strings.Contains(p.Why, "does not answer") && p.UID == 0 && !p.Cgroup.Found() && !p.Gone || p.PID == 0 && p.Why != ""
+		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] || wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
+			t.Errorf("process %d: %+v", pids[i], p)
+		}
+	}
+}
+
+// Without time nothing is read, and nothing is said but that.
+func TestNoTimeForProcesses(t *testing.T) {
+	for _, p := range Processes("/proc", []int{os.Getpid(), 1}, 0) {
+		if p.Why != "time was up before it was read" || p.Gone {
+			t.Errorf("%+v", p)
+		}
 	}
 }

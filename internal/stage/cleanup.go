@@ -27,9 +27,13 @@ var serveCleanup = served(func(r cleanupRequest) ([]cleanup.Result, error) {
 	results := make([]cleanup.Result, 0, len(r.Processes))
 	return append(results, cleanup.End(cleanup.Order{
 		Proc: r.Proc, Grace: r.Grace, Owned: r.proves,
-		Read: func(pid int) attrib.Process { return holders.Processes(r.Proc, []int{pid})[0] },
+		Read: func(pid int) attrib.Process { return holders.Processes(r.Proc, []int{pid}, pinnedRead)[0] },
 	}, r.Processes)...), nil
 })
+
+// pinnedRead is the longest wait for one process to be read again: it takes less than a millisecond unless it hangs, and
+// one that does is left alone.
+const pinnedRead = 500 * time.Millisecond
 
 // proves repeats the proof on what /proc says now. A process that a sighting proved shows no job any more, and is
 // known by its start time; one whose cgroup proved it must be in that job's still.

@@ -16,8 +16,9 @@ import (
 
 // processesRequest crosses the pipe of opProcesses.
 type processesRequest struct {
-	Proc string `json:"proc"`
-	PIDs []int  `json:"pids"`
+	Proc   string        `json:"proc"`
+	PIDs   []int         `json:"pids"`
+	Budget time.Duration `json:"budget_ns"`
 }
 
 // holdersRequest crosses the pipe of opHolders.
@@ -32,7 +33,7 @@ var serveHolders = served(func(r holdersRequest) (attrib.Scan, error) {
 })
 
 var serveProcesses = served(func(r processesRequest) ([]attrib.Process, error) {
-	return holders.Processes(r.Proc, r.PIDs), nil
+	return holders.Processes(r.Proc, r.PIDs, r.Budget), nil
 })
 
 // look takes stock of the job's cards.
@@ -124,7 +125,9 @@ func (h *hook) Processes(pids []int) map[int]attrib.Process {
 	if len(pids) == 0 {
 		return out
 	}
-	read, err := ask[[]attrib.Process](opProcesses, processesRequest{h.cfg.Paths.Proc, pids}, h.left(time.Duration(h.times.Scan), h.reserve()))
+	timeout := h.left(time.Duration(h.times.Scan), h.reserve())
+	request := processesRequest{h.cfg.Paths.Proc, pids, min(processesTime, max(timeout/2, timeout-scanReserve))}
+	read, err := ask[[]attrib.Process](opProcesses, request, timeout)
 	if err != nil {
 		h.childFault(opProcesses, err)
 	}
@@ -133,6 +136,10 @@ func (h *hook) Processes(pids []int) map[int]attrib.Process {
 	}
 	return out
 }
+
+// processesTime is the longest wait for what /proc says of the processes on the cards: each takes less than a
+// millisecond, unless it hangs.
+const processesTime = time.Second
 
 // Holders searches /proc in a child, for as long as this hook can spare.
 func (h *hook) Holders() *attrib.Scan {
@@ -152,7 +159,7 @@ func (h *hook) Holders() *attrib.Scan {
 	return &scan
 }
 
-// scanReserve is the time a search has to hand in what it found, before its child would be killed.
+// scanReserve is the time a look at processes has to hand in what it found, before its child would be killed.
 const scanReserve = 200 * time.Millisecond
 
 // Quiet keeps probes off the cards while they are judged: what a probe holds must never look like a leak.
