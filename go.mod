@@ -2,6 +2,13 @@ module bookend
 
 go 1.26.0
 
+// Hooks start for every job and end at once: their runtime need not read all mounts to find its cgroup, nor keep files
+// of it open.
+godebug (
+	containermaxprocs=0
+	updatemaxprocs=0
+)
+
 require (
 	github.com/NVIDIA/go-nvml v0.13.3-1
 	github.com/sirupsen/logrus v1.10.2

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"bookend/internal/confine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -18,20 +20,21 @@ import (
 var ErrRefused = errors.New("refusing to become")
 
 // Become makes every thread of the process run as uid and gid with exactly these groups and no capability, and
-// proves that the way back is closed. After an error the process must do nothing for the user and end.
+// proves that the way back is closed. It refuses to with any descriptor open but 0 to 2. After an error the process must do nothing for the user and end.
 //
 // The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
 // CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,
 // which a securebit could have kept, last. Linux keeps all of these per thread; package unix would change the
 // calling thread only.
 func Become(uid, gid uint32, groups []uint32) error {
-	if err := check(uid, gid, groups); err != nil {
+	if err := errors.Join(check(uid, gid, groups), holdsNothing()); err != nil {
 		return err
 	}
 	steps := []struct {
 		what string
 		do   func() error
 	}{
+		{"set limits", limit},
 		{"set no_new_privs", func() error { return prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1) }},
 		{"drop bounding set", dropBoundingSet},
 		{"set groups", func() error { return syscall.Setgroups(ints(groups)) }},
@@ -62,6 +65,31 @@ func check(uid, gid uint32, groups []uint32) error {
 		return fmt.Errorf("%w user %d: %d groups", ErrRefused, uid, len(groups))
 	}
 	return nil
+}
+
+// holdsNothing refuses to take a descriptor of root's over to the user's side.
+func holdsNothing() error {
+	fds, err := confine.Descriptors()
+	if err == nil && len(fds) > 0 {
+		err = fmt.Errorf("descriptors %v are open", fds)
+	}
+	if err != nil {
+		return fmt.Errorf("%w anybody: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+// maxFiles is how many files the process may have open as the user: it opens one after another.
+const maxFiles = 64
+
+// limit lets nobody find the process's memory in a core file, and keeps it alive: a user who has as many processes as he
+// may would otherwise keep Go's runtime from its threads, and it dies of that.
+func limit() error {
+	_ = unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}) // refused in some containers
+	return errors.Join(
+		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: maxFiles, Max: maxFiles}),
+	)
 }
 
 func ints(ids []uint32) []int {

@@ -164,7 +164,7 @@ func slicesOf(g uint32, n int) []uint32 {
 }
 
 const goodStatus = "Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t5 8 \nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\n" +
-	"CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"
+	"CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
 
 func TestProveThread(t *testing.T) {
 	if err := proveThread(goodStatus, 7, 8, []uint32{8, 5}); err != nil {
@@ -173,7 +173,7 @@ func TestProveThread(t *testing.T) {
 	for _, change := range []string{
 		"Uid:\t7\t7\t7\t7|Uid:\t7\t7\t7\t0", "Uid:\t7\t7\t7\t7|Uid:\t0\t7\t7\t7", "Gid:\t8|Gid:\t9", "5 8|0 5 8", "5 8|8",
 		"CapInh:\t0|CapInh:\t1", "CapPrm:\t0|CapPrm:\t1", "CapEff:\t0|CapEff:\t1", "CapBnd:\t0|CapBnd:\t1",
-		"CapAmb:\t0|CapAmb:\t1", "NoNewPrivs:\t1|NoNewPrivs:\t0", "NoNewPrivs:\t1\n|", "CapBnd:|CapXXX:",
+		"CapAmb:\t0|CapAmb:\t1", "NoNewPrivs:\t1|NoNewPrivs:\t0", "NoNewPrivs:\t1\n|", "TracerPid:\t0|TracerPid:\t7", "CapBnd:|CapXXX:",
 	} {
 		old, now, _ := strings.Cut(change, "|")
 		if err := proveThread(strings.Replace(goodStatus, old, now, 1), 7, 8, []uint32{8, 5}); err == nil {

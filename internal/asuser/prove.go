@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prove fails unless every thread is the user and none can be anybody else again.
+// prove fails unless every thread is the user, none can be anybody else again and nobody traces one.
 func prove(uid, gid uint32, groups []uint32) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -39,6 +39,8 @@ func proveThread(status string, uid, gid uint32, groups []uint32) error {
 	want := map[string]string{
 		"Uid": fourTimes(uid), "Gid": fourTimes(gid), "Groups": sorted(groups), "NoNewPrivs": "1",
 		"CapInh": noCaps, "CapPrm": noCaps, "CapEff": noCaps, "CapBnd": noCaps, "CapAmb": noCaps,
+		// Where fs.suid_dumpable is 1 the user could have attached before the process became undumpable.
+		"TracerPid": "0",
 	}
 	for line := range strings.Lines(status) {
 		key, value, _ := strings.Cut(line, ":")

@@ -24,7 +24,7 @@ var bands = map[band][]string{
 	values: {"internal/gpu", "internal/slurm", "internal/code", "internal/config", "internal/wire"},
 	pure: {"internal/resolve", "internal/settle", "internal/gresconf", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
 		"internal/oom", "internal/health", "internal/probe", "internal/diagnosis"},
-	ground: {"internal/clock", "internal/nogpu", "internal/routine"},
+	ground: {"internal/clock", "internal/confine", "internal/nogpu", "internal/routine"},
 	effects: {
 		"internal/asuser", "internal/backend", "internal/child", "internal/cleanup", "internal/holders", "internal/inventory", "internal/joblog",
 		"internal/kmsg", "internal/metrics", "internal/runlog", "internal/safefile", "internal/scontrol", "internal/state",

@@ -7,6 +7,8 @@ var exceptions = []struct{ rule, dir, what, why string }{
 	{"root", "internal/child", quoted("/proc"), "its own children's pids, which only the kernel it runs on knows"},
 	{"root", "internal/child", quoted("/proc/self/exe"), "starts this very binary again"},
 	{"root", "internal/child", quoted("/proc/self/fd"), "closes its own descriptors"},
+	{"root", "internal/confine", quoted("/proc/self/fd"), ownDescriptors},
+	{"root", "internal/confine", quoted("/proc/self/fd/"), ownDescriptors},
 	{"root", "internal/safefile", quoted("/proc/self/fd/"), "opens again what its own descriptor pins"},
 	{"root", "internal/safefile", quoted("/proc/self/fdinfo/"), "reads the mount of its own descriptor"},
 	{"root", "internal/asuser", quoted("/bin/getent"), fixedProgram},
@@ -27,6 +29,8 @@ var exceptions = []struct{ rule, dir, what, why string }{
 }
 
 const leavesEarly = "ends a hook of a job without GPUs before the rest of the program is initialised"
+
+const ownDescriptors = "lists its own descriptors"
 
 const librariesLie = "names of links are read where the linker looks too; nothing is opened"
 

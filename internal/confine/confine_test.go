@@ -1,0 +1,91 @@
+package confine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary started again with "confined" is a process that slurmd of an old version has started.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "confined" {
+		if err := confined(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// confined starts with what nobody should have, and looks at what is left of it.
+func confined() error {
+	unix.Umask(0)
+	if fds, err := Descriptors(); err != nil || len(fds) < 3 || !slices.Equal(slices.Sorted(slices.Values(fds))[:3], []int{3, 4, 5}) {
+		return fmt.Errorf("it began with descriptors %v, %v", fds, err)
+	}
+	kept, err := os.Open("/proc/self/stat") // close-on-exec: its own
+	if err != nil {
+		return err
+	}
+	if err := Process(); err != nil {
+		return err
+	}
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil || core.Cur != 0 || core.Max != 0 {
+		return fmt.Errorf("core files of %d bytes, %v", core.Cur, err)
+	}
+	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
+		return fmt.Errorf("dumpable is %d, %v", dumpable, err)
+	}
+	if mask := unix.Umask(0); mask != 0o022 {
+		return fmt.Errorf("umask %#o", mask)
+	}
+	if fds, err := Descriptors(); err != nil || len(fds) != 1 || fds[0] != int(kept.Fd()) {
+		return fmt.Errorf("descriptors %v are open, %v", fds, err)
+	}
+	fmt.Println("done") // what it is to keep works
+	return nil
+}
+
+func TestProcess(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "another daemon's"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", "confined")
+	cmd.ExtraFiles = []*os.File{file, r, w}
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "done" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Go's own descriptors are none to be closed: reads that wait for somebody still work afterwards.
+func TestDescriptorsLeavesTheRuntimeItsOwn(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	fds, err := Descriptors()
+	if err != nil || !slices.Contains(fds, int(r.Fd())) {
+		t.Errorf("%v, %v", fds, err)
+	}
+	for _, fd := range fds {
+		if name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasPrefix(name, "anon_inode:[event") {
+			t.Errorf("%d is %s", fd, name)
+		}
+	}
+}
