@@ -1,0 +1,159 @@
+package safefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/test/refuse"
+)
+
+// guarded are the flags of every openAt.
+const guarded = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
+
+// opening is an open in a folder with these flags.
+func opening(flags int) refuse.Call {
+	return refuse.Call{
+		Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: append(refuse.Below(0), refuse.Arg{Index: 2, Is: uint32(flags | guarded)}),
+	}
+}
+
+func call(number uintptr, errno unix.Errno, when ...refuse.Arg) refuse.Call {
+	return refuse.Call{Number: number, Errno: errno, When: when}
+}
+
+// byPath is an open by path as package os does it.
+func byPath() refuse.Call {
+	cwd := unix.AT_FDCWD
+	return call(unix.SYS_OPENAT, unix.ENFILE, refuse.Arg{Index: 0, Is: uint32(int32(cwd))}, refuse.Arg{Index: 2, Is: unix.O_CLOEXEC})
+}
+
+// Whatever the kernel refuses is told, with the kernel's reason; the old file stays as it was, nothing half written lies
+// beside it and no descriptor stays open.
+func TestRefusedCalls(t *testing.T) {
+	replace := func(dir string) error { return Replace(dir, "f", []byte("new"), 0o600) }
+	durable := func(dir string) error { return ReplaceDurable(dir, "f", []byte("new"), 0o600) }
+	give := func(dir string) error { return CreateExclusive(dir, "f", []byte("new"), 0o400, user, user) }
+	rotated := func(dir string) error { return Append(dir, "f", []byte("new"), 4) }
+	read := func(dir string) error { _, err := Read(dir, "f", 10); return err }
+	foreign := func(dir string) error {
+		_, err := ReadForeign(dir, "f", uint32(os.Getuid()), 10)
+		return err
+	}
+	trusted := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "f"), 10); return err }
+	linked := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "link"), 10); return err }
+	writing := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
+	for name, test := range map[string]struct {
+		call refuse.Call
+		do   func(dir string) error
+		want error // nil: the call's own
+	}{
+		"look at the folder":       {call: call(unix.SYS_FSTAT, unix.EIO), do: replace},
+		"open a new file":          {call: opening(writing), do: replace},
+		"write":                    {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
+		"set the mode":             {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
+		"give away":                {call: call(unix.SYS_FCHOWN, unix.EPERM), do: give},
+		"sync":                     {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
+		"rename":                   {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
+		"lock a full log":          {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
+		"move a full log":          {call: call(unix.SYS_RENAMEAT, unix.EIO, refuse.Below(0)...), do: rotated},
+		"read":                     {call: call(unix.SYS_READ, unix.EIO), do: read},
+		"find a user's mount":      {call: byPath(), do: foreign},
+		"open a trusted file":      {call: call(unix.SYS_OPENAT, unix.EMFILE, refuse.Arg{Index: 2, Is: guarded}), do: trusted},
+		"look at a trusted file":   {call: call(unix.SYS_FSTAT, unix.EIO), do: trusted},
+		"read a trusted file":      {call: call(unix.SYS_READ, unix.EIO), do: trusted},
+		"look at the way":          {call: call(unix.SYS_NEWFSTATAT, unix.EIO), do: trusted},
+		"follow a trusted link":    {call: call(unix.SYS_READLINKAT, unix.EIO), do: linked},
+		"make a folder":            {call: call(unix.SYS_MKDIRAT, unix.ENOSPC), do: func(dir string) error { return MakeDir(dir, "d", 0o755, 0, 0) }},
+		"a name that leads away":   {do: func(dir string) error { _, err := ReadForeign(dir, "../f", 0, 10); return err }, want: unix.EINVAL},
+		"a folder in a file's way": {do: func(dir string) error { return Replace(dir, "sub", nil, 0o600) }, want: unix.EISDIR},
+		"a log that others write":  {do: func(dir string) error { return Append(dir, "open", nil, 10) }, want: ErrNotOurs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := rootsFolder(t)
+			at := func(name string) string { return filepath.Join(dir, name) }
+			put(t, at("f"), "old", 0o600)
+			put(t, at("open"), "", 0o666)
+			ok(t, os.Symlink("f", at("link")))
+			ok(t, os.Mkdir(at("sub"), 0o700))
+			before, files := descriptors(t), entries(t, dir)
+			if test.want == nil {
+				test.want = test.call.Errno
+			}
+			var err error
+			ok(t, refuse.Run([]refuse.Call{test.call}, func() { err = test.do(dir) }))
+			if !errors.Is(err, test.want) {
+				t.Errorf("%v, want %v", err, test.want)
+			}
+			if now := descriptors(t); now != before {
+				t.Errorf("%d descriptors are open, %d were", now, before)
+			}
+			if now := entries(t, dir); now != files || content(t, at("f")) != "old" {
+				t.Errorf("there is %q with %q, and was %q", now, content(t, at("f")), files)
+			}
+		})
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	ok(t, err)
+	return len(list)
+}
+
+// A folder that could not be completed is, by the next who makes it.
+func TestInterruptedFolderIsCompleted(t *testing.T) {
+	for name, c := range map[string]refuse.Call{
+		"open": opening(unix.O_RDONLY | unix.O_DIRECTORY), "mode": call(unix.SYS_FCHMOD, unix.EPERM), "owner": call(unix.SYS_FCHOWN, unix.EPERM),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := rootsFolder(t)
+			var err error
+			ok(t, refuse.Run([]refuse.Call{c}, func() { err = MakeDir(dir, "d", 0o750, user, user) }))
+			var st unix.Stat_t
+			ok(t, unix.Lstat(filepath.Join(dir, "d"), &st))
+			if !errors.Is(err, c.Errno) || st.Uid != 0 {
+				t.Errorf("%v, owner %d: want %v, and nobody else's", err, st.Uid, c.Errno)
+			}
+			ok(t, MakeDir(dir, "d", 0o750, user, user))
+			ok(t, unix.Lstat(filepath.Join(dir, "d"), &st))
+			if st.Uid != user || st.Mode&0o7777 != 0o750 {
+				t.Errorf("owner %d, mode %#o", st.Uid, st.Mode)
+			}
+		})
+	}
+}
+
+// A log that cannot be found again by its name is not moved over the older one: the entry is kept all the same.
+func TestLogThatCannotBeFoundAgain(t *testing.T) {
+	dir := rootsFolder(t)
+	put(t, filepath.Join(dir, "log"), "old", 0o640)
+	put(t, filepath.Join(dir, "log.1"), "older", 0o640)
+	var err error
+	calls := []refuse.Call{call(unix.SYS_NEWFSTATAT, unix.EIO, refuse.Below(0)...)}
+	ok(t, refuse.Run(calls, func() { err = Append(dir, "log", []byte("new"), 4) }))
+	if err != nil || content(t, filepath.Join(dir, "log")) != "oldnew" || content(t, filepath.Join(dir, "log.1")) != "older" {
+		t.Errorf("%v, %q, %q", err, content(t, filepath.Join(dir, "log")), content(t, filepath.Join(dir, "log.1")))
+	}
+}
+
+// A descriptor that is gone is an error at each look, never an answer.
+func TestGoneDescriptor(t *testing.T) {
+	here, err := ownFolder(rootsFolder(t))
+	ok(t, err)
+	defer unix.Close(here)
+	_, checked := checkOwnFile(-1)
+	_, pinned := readPinned(-1, 10)
+	for name, err := range map[string]error{
+		"check": checked, "open again": pinned, "sync": syncFD(-1), "mount of the first": sameMount(-1, here), "of the second": sameMount(here, -1),
+	} {
+		if !errors.Is(err, syscall.EBADF) && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
