@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -93,33 +92,4 @@ func TestInJob(t *testing.T) {
 			t.Errorf("InJob(%q) = %v, want %v", text, got, want)
 		}
 	}
-}
-
-func FuzzOwnerOfCgroup(f *testing.F) {
-	f.Add("6:freezer:/slurm_n1/uid_5/job_1/step_batch\n0::/\n")
-	f.Add("0::/system.slice/n1_slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0 (deleted)\n")
-	f.Add("0::/system.slice/slurmstepd.scope/job_12/step_0+1/slurm\n0::/a/slurmstepd.scope/job_3")
-	f.Fuzz(func(t *testing.T, text string) {
-		o := OwnerOfCgroup(text)
-		switch {
-		case o.ID != 0 && o.SLUID != "":
-			t.Fatalf("both names: %+v", o)
-		case o.Conflict != "" && (o.Found() || o.Step != ""):
-			t.Fatalf("a job in spite of a conflict: %+v", o)
-		case o.SLUID != "" && !ValidSLUID(string(o.SLUID)):
-			t.Fatalf("SLUID %q", o.SLUID)
-		case !o.Found() && (o.Step != "" || o.Daemon):
-			t.Fatalf("a step without a job: %+v", o)
-		case len(o.Step) > len("4294967295+4294967295"):
-			t.Fatalf("step %q", o.Step)
-		}
-		below := "0::/user.slice/user@1.service/" + strings.ReplaceAll(text, "\n", "/")
-		if o := OwnerOfCgroup(below); o.Found() {
-			t.Fatalf("a user's own folder names a job: %+v", o)
-		}
-		within := "0::/system.slice/slurmstepd.scope/job_9/step_0/user/" + strings.ReplaceAll(text, "\n", "/")
-		if o := OwnerOfCgroup(within); o.ID != 9 {
-			t.Fatalf("a folder within job 9 names another: %+v", o)
-		}
-	})
 }

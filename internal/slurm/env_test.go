@@ -214,39 +214,3 @@ func TestHasGPUs(t *testing.T) {
 		})
 	}
 }
-
-func FuzzFromEnv(f *testing.F) {
-	f.Add("1234", "1000", "n1", "sCHNM7Y8WBK900", "0,1", "GPU-1,GPU-2", "768", "1700000000")
-	f.Add("1", "0", "gpu-01.hpc", "", "(null)", "MIG-GPU-1/2/3", "-1", "x")
-	f.Fuzz(func(t *testing.T, id, uid, node, sluid, gpus, visible, exit, start string) {
-		e := slurm2302.with(epilog).with(env{
-			"SLURM_JOB_ID": id, "SLURM_JOBID": "", "SLURM_JOB_UID": uid, "SLURM_UID": "", "SLURMD_NODENAME": node,
-			"SLURM_JOB_SLUID": sluid, "SLURM_JOB_GPUS": gpus, "CUDA_VISIBLE_DEVICES": visible,
-			"SLURM_JOB_EXIT_CODE": exit, "SLURM_JOB_START_TIME": start,
-			"SLURM_JOB_PARTITION": gpus, "SLURM_JOB_STDOUT": visible,
-		})
-		job, err := FromEnv(e.get)
-		if err != nil {
-			for _, c := range []byte(err.Error()) {
-				if c < 0x20 || c > 0x7e {
-					t.Fatalf("error is not printable: %q", err.Error())
-				}
-			}
-			return
-		}
-		switch {
-		case job.ID == 0 || job.UID == 1<<32-1:
-			t.Fatalf("job %d of user %d", job.ID, job.UID)
-		case strings.ContainsAny(job.Node+string(job.SLUID), "/\x00\n") || strings.HasPrefix(job.Node, "."):
-			t.Fatalf("unsafe path part: %q, %q", job.Node, job.SLUID)
-		case job.GPUProblem != "" && (job.GPUIndexes != nil || job.Visible != nil):
-			t.Fatalf("half a list: %+v", job)
-		case HasGPUs(e.get) != (job.GPUProblem != "" || job.GPUIndexes != nil || job.Visible != nil):
-			t.Fatalf("HasGPUs is %v, but the job is %+v", HasGPUs(e.get), job)
-		case len(job.Partition) > maxName || len(job.Stdout) >= maxPath:
-			t.Fatalf("unbounded: %+v", job)
-		case job.Exit.Known == (job.Exit.Why != ""):
-			t.Fatalf("exit %+v", job.Exit)
-		}
-	})
-}

@@ -32,13 +32,3 @@ func TestFirstHost(t *testing.T) {
 		}
 	}
 }
-
-func FuzzFirstHost(f *testing.F) {
-	f.Add("n[001-010,020],m3")
-	f.Add("rack[0-1]n[2-3]")
-	f.Fuzz(func(t *testing.T, list string) {
-		if host := FirstHost(list); host != "" && !ValidNode(host) {
-			t.Fatalf("FirstHost(%q) = %q, not a node name", list, host)
-		}
-	})
-}

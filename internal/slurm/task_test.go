@@ -64,25 +64,6 @@ func TestTaskFromEnv(t *testing.T) {
 	}
 }
 
-func FuzzTaskFromEnv(f *testing.F) {
-	f.Add("prolog_task", "n1", "12", "-5", "0", "4711")
-	f.Add("epilog_task", "../", "0", "4294967290", "-1", "1\n2")
-	f.Fuzz(func(t *testing.T, context, node, id, step, local, pid string) {
-		task := TaskFromEnv(env{
-			"SLURM_SCRIPT_CONTEXT": context, "SLURMD_NODENAME": node, "SLURM_JOB_ID": id, "SLURM_STEP_ID": step,
-			"SLURM_LOCALID": local, "SLURM_TASK_PID": pid,
-		}.get, "0::/")
-		switch {
-		case task.Owner.Found():
-			t.Fatalf("an owner from the environment: %+v", task)
-		case strings.ContainsAny(task.Node+task.Step, "/\x00\n"):
-			t.Fatalf("unsafe: %+v", task)
-		case task.LocalID < -1:
-			t.Fatalf("out of range: %+v", task)
-		}
-	})
-}
-
 func TestParseRef(t *testing.T) {
 	for text, want := range map[string]Ref{
 		"1234":           {Kind: RefJob, ID: 1234},
@@ -110,16 +91,4 @@ func TestParseRef(t *testing.T) {
 			t.Errorf("ParseRef: error of %d bytes", len(err.Error()))
 		}
 	}
-}
-
-func FuzzParseRef(f *testing.F) {
-	for _, seed := range []string{"1234", "1234_7", "1234+1", "sCHNM7Y8WBK900", "1_", "+"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		ref, err := ParseRef(text)
-		if err == nil && ref.String() != text {
-			t.Fatalf("ParseRef(%q).String() = %q", text, ref.String())
-		}
-	})
 }
