@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		err = errors.Join(Become(uid, gid, []uint32{gid}), refused(Become(uid+1, gid, []uint32{gid})))
 	case "inherited":
 		err = becomeWithInheritedCapabilities()
+	case "limited":
+		err = becomeOneOfTooMany()
+	case "holding":
+		err = becomeHoldingAFile()
 	case "traced":
 		err = becomeAndWait()
 	}
@@ -107,6 +111,35 @@ func becomeWithInheritedCapabilities() error {
 	return Become(uid, gid, []uint32{gid})
 }
 
+// becomeOneOfTooMany has slurmd's limit of processes, which the user has reached: Go needs threads all the same.
+func becomeOneOfTooMany() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
+		return err
+	}
+	limit.Cur = 1
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
+		return err
+	}
+	if err := Become(uid, gid, []uint32{gid}); err != nil {
+		return err
+	}
+	return manyThreads(20, func() error { return nil })()
+}
+
+// becomeHoldingAFile has a file of root's open, which must not reach the user's side.
+func becomeHoldingAFile() error {
+	secret, err := os.Open("/etc/shadow")
+	if err != nil {
+		return err
+	}
+	defer secret.Close()
+	if err := Become(uid, gid, []uint32{gid}); !errors.Is(err, ErrRefused) || os.Geteuid() != 0 {
+		return fmt.Errorf("it became %d: %v", os.Geteuid(), err)
+	}
+	return nil
+}
+
 func becomeAndWait() error {
 	if err := Become(uid, gid, []uint32{gid}); err != nil {
 		return err
@@ -126,7 +159,7 @@ func self(op string) child.Spec {
 }
 
 func TestBecome(t *testing.T) {
-	for _, op := range []string{"become", "again", "inherited"} {
+	for _, op := range []string{"become", "again", "inherited", "limited", "holding"} {
 		t.Run(op, func(t *testing.T) {
 			res := child.Run(self(op))
 			if res.Outcome != child.Exited || res.ExitCode != 0 {
