@@ -13,6 +13,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
+	"bookend/internal/metrics"
 	"bookend/internal/runlog"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -43,39 +44,102 @@ type diskRequest struct {
 	Now     time.Time `json:"now"`
 	// Drop is the job whose drop folder has served; empty for none.
 	Drop slurm.Owner `json:"drop,omitzero"`
+
+	Textfile string        `json:"textfile,omitempty"` // of the metrics
+	Counted  metrics.Run   `json:"counted"`
+	Boot     time.Duration `json:"boot_ns"` // the hook's CLOCK_BOOTTIME
+	// Program, PID and LogAs are for lines of the log about the disk itself.
+	Program string     `json:"program"`
+	PID     int        `json:"pid"`
+	LogAs   config.Log `json:"log_as"`
 }
 
 type diskReply struct {
-	Problems []string `json:"problems,omitempty"`
+	Troubles []diskTrouble `json:"troubles,omitempty"`
 }
 
 var serveDisk = served(func(r diskRequest) (diskReply, error) {
-	var reply diskReply
-	note := func(err error) {
-		if err != nil {
-			reply.Problems = append(reply.Problems, err.Error())
-		}
-	}
 	// A child that hangs on a dead disk keeps this lock until it is gone: those after it give up at once instead
 	// of piling up, and leave the records where they are.
 	release, err := safefile.Lock(filepath.Join(r.Run, diskLock), diskWait, true)
 	if errors.Is(err, safefile.ErrLocked) {
-		return diskReply{Problems: []string{err.Error()}}, nil
+		return diskReply{[]diskTrouble{{Code: code.LogFailed, Text: err.Error()}}}, nil
 	}
 	if err == nil { // where there is no state there is no lock, but all the more to log
 		defer release()
 	}
+	d := atDisk{diskRequest: r}
 	if len(r.Log) > 0 {
-		note(appendLog(r.LogDir, r.Log))
+		d.note(code.LogFailed, appendLog(r.LogDir, r.Log))
 	}
 	if r.Drop.Found() {
-		note(state.RemoveDrop(r.Run, r.Node, r.Drop))
+		d.note(code.StateWrite, state.RemoveDrop(r.Run, r.Node, r.Drop))
 	}
 	if r.Archive {
-		note(state.Archive(r.Run, r.Var, r.Node, r.Now, state.DefaultLimits()))
+		d.note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now, state.DefaultLimits()))
 	}
-	return reply, nil
+	d.count()
+	d.tell()
+	return diskReply{d.troubles}, nil
 })
+
+// atDisk is the disk child at work.
+type atDisk struct {
+	diskRequest
+	troubles []diskTrouble
+}
+
+func (d *atDisk) note(c code.Code, err error) {
+	switch {
+	case err == nil:
+		return
+	case errors.As(err, new(state.Damage)), errors.Is(err, metrics.ErrDamaged):
+		c = code.StateDamage
+	case errors.Is(err, state.ErrLocked):
+		c = code.StateLock
+	}
+	d.troubles = append(d.troubles, diskTrouble{Code: c, Text: err.Error()})
+}
+
+// count adds the run, and what went wrong here, to the metrics.
+func (d *atDisk) count() {
+	for _, t := range d.troubles {
+		own := t.Code != code.StateLock // a note, whatever policy says: it is over by the next hook
+		d.Counted.Findings = append(d.Counted.Findings, metrics.Finding{Code: t.Code, Own: own, Detail: t.Text})
+	}
+	d.note(code.StateWrite, metrics.Record(metrics.Files{Var: d.Var, Textfile: d.Textfile}, d.Counted))
+}
+
+// tell adds to the log what went wrong at the disk, the same once an hour. Where it is the log that fails, or there is
+// none, slurmd's log has it.
+func (d *atDisk) tell() {
+	if len(d.troubles) == 0 {
+		return
+	}
+	store, err := state.Open(d.Run, d.Node)
+	if err != nil {
+		store = nil
+	}
+	var said []byte
+	for i := range d.troubles {
+		t := &d.troubles[i]
+		if t.Say = true; store != nil {
+			t.Say, _ = store.Repeat(string(t.Code)+" at the disk", d.Boot)
+		}
+		if t.Say && t.Code != code.LogFailed && len(d.Log) > 0 {
+			said = append(said, t.entry(d.line()).Line(d.LogAs)...)
+		}
+	}
+	if len(said) > 0 {
+		d.note(code.LogFailed, appendLog(d.LogDir, said))
+	}
+}
+
+func (d *atDisk) line() runlog.Entry {
+	return runlog.Entry{
+		At: d.Now, Level: config.Warning, Program: d.Program, PID: d.PID, Fields: runlog.Fields{"job": uint32(d.Counted.Job), "node": d.Node},
+	}
+}
 
 // appendLog writes to root's own log folder, which it makes on first use and otherwise leaves as the site has it.
 func appendLog(dir string, lines []byte) error {
@@ -90,22 +154,25 @@ func appendLog(dir string, lines []byte) error {
 // outputs are best effort and independent of each other: none changes the verdict, which is final by now.
 func (h *hook) outputs() {
 	lines := h.logLines()
-	req := diskRequest{Run: h.cfg.Paths.Run, Var: h.cfg.Paths.Var, Node: h.job.Node, Now: h.env.Clock.Wall()}
+	req := diskRequest{
+		Run: h.cfg.Paths.Run, Var: h.cfg.Paths.Var, Node: h.job.Node, Now: h.env.Clock.Wall(), Boot: h.env.Clock.Boot(),
+		Textfile: h.cfg.Metrics.Textfile, Counted: h.counted(), Program: program(h.phase), PID: h.env.PID, LogAs: h.cfg.Log,
+	}
 	if h.cfg.Log.File {
 		req.Log, req.LogDir = lines, h.cfg.Paths.Log
 	}
 	if h.phase == slurm.Epilog && h.store != nil {
 		req.Archive, req.Drop = true, slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}
 	}
-	if len(req.Log) == 0 && !req.Archive {
-		return
-	}
 	reply, err := ask[diskReply](opDisk, req, h.left(time.Duration(h.times.Outputs), 0))
-	if err != nil {
-		reply.Problems = append(reply.Problems, err.Error())
+	if err != nil { // the log has no word of this run, nor have the metrics
+		reply.Troubles = append(reply.Troubles, diskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true})
 	}
-	for _, p := range reply.Problems {
-		fmt.Fprintf(h.env.Stderr, "bookend: %s\n", p) // slurmd's log is all that is left
+	for _, t := range reply.Troubles {
+		fmt.Fprintf(h.env.Stderr, "bookend: %s\n", t.Text) // slurmd's log is all that is left
+		if t.Say {
+			h.syslog(t.entry(h.entry(config.Warning, "")))
+		}
 	}
 }
 
@@ -114,15 +181,21 @@ func (h *hook) logLines() []byte {
 	var all []byte
 	entries := append([]runlog.Entry{h.summary()}, h.faults()...)
 	for _, e := range entries {
-		line := e.Line(h.cfg.Log)
-		all = append(all, line...)
-		if h.cfg.Log.Syslog && len(line) > 0 {
-			if err := e.Syslog(filepath.Join(h.cfg.Paths.Dev, "log"), line); err != nil {
-				fmt.Fprintf(h.env.Stderr, "bookend: %v\n", err)
-			}
-		}
+		all = append(all, e.Line(h.cfg.Log)...)
+		h.syslog(e)
 	}
 	return all
+}
+
+// syslog sends an entry to the log socket, where the admin wants that.
+func (h *hook) syslog(e runlog.Entry) {
+	line := e.Line(h.cfg.Log)
+	if !h.cfg.Log.Syslog || len(line) == 0 {
+		return
+	}
+	if err := e.Syslog(filepath.Join(h.cfg.Paths.Dev, "log"), line); err != nil {
+		fmt.Fprintf(h.env.Stderr, "bookend: %v\n", err)
+	}
 }
 
 func (h *hook) summary() runlog.Entry {
@@ -194,11 +267,17 @@ func (h *hook) faults() []runlog.Entry {
 		if !say {
 			continue
 		}
-		e := h.entry(config.Warning, fmt.Sprintf("%s: %s: %s", f.Code, entry.Title, detail(f)))
+		e := h.entry(config.Warning, worded(f))
 		e.Fields["suppressed"] = suppressed
 		out = append(out, e)
 	}
 	return out
+}
+
+// worded is a finding as a line of the log says it.
+func worded(f finding.Finding) string {
+	entry, _ := code.Lookup(f.Code)
+	return fmt.Sprintf("%s: %s: %s", f.Code, entry.Title, detail(f))
 }
 
 func detail(f finding.Finding) string {

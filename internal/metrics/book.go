@@ -1,0 +1,214 @@
+package metrics
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/report"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+// bookVersion is the format of counters.json. A file of another version, as after a downgrade, counts as damaged.
+const bookVersion = 1
+
+// Bounds of the file: some 200 samples and 30 troubles have 30 KiB.
+const (
+	maxBook   = 256 << 10
+	maxDetail = 300 // bytes of a trouble's detail
+)
+
+// ErrDamaged: the counts could not be used, were set aside, and begin anew.
+var ErrDamaged = errors.New("counts are damaged")
+
+// book is the content of counters.json.
+type book struct {
+	Version  int       `json:"version"`
+	Samples  []sample  `json:"samples"`
+	Troubles []Trouble `json:"troubles"`
+}
+
+// sample is one figure. Counts are exact up to 2^53.
+type sample struct {
+	Name   string   `json:"name"`             // of its family
+	Labels []string `json:"labels,omitempty"` // values, in the order of the family's labels
+	Value  float64  `json:"value"`
+}
+
+// Trouble is one trouble of Bookend itself, or of the driver as a whole, as hooks have met it.
+type Trouble struct {
+	Code code.Code `json:"code"`
+	// Since is when it began: since then no run of the hook that met it last was without it.
+	Since time.Time   `json:"since"`
+	Last  time.Time   `json:"last"`
+	Count uint64      `json:"count"` // runs with it, from Since on
+	Hook  Hook        `json:"hook"`  // that met it last
+	Job   slurm.JobID `json:"job"`   // whose hook that was
+	// Clear is how many runs of any hook there were after Last, Over how many of them were of the same hook.
+	Clear  uint64      `json:"clear,omitempty"`
+	Over   uint64      `json:"over,omitempty"`
+	Detail report.Safe `json:"detail,omitempty"` // what was seen last
+}
+
+// load reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
+func load(folder string) (book, error) {
+	b, err := read(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return book{Version: bookVersion}, nil
+	case !errors.Is(err, ErrDamaged):
+		return b, err
+	}
+	// Threat: none, the folder is root's alone.
+	aside := filepath.Join(folder, damagedName)
+	if moved := errors.Join(os.RemoveAll(aside), os.Rename(filepath.Join(folder, bookName), aside)); moved != nil {
+		err = fmt.Errorf("%w; not set aside: %v", err, moved)
+	}
+	return book{Version: bookVersion}, err
+}
+
+func read(folder string) (book, error) {
+	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
+	data, err := safefile.Read(folder, bookName, maxBook)
+	if errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) {
+		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	if err != nil {
+		return book{}, err
+	}
+	return decode(data)
+}
+
+// decode returns ErrDamaged for anything but whole counts of this version.
+func decode(data []byte) (book, error) {
+	var b book
+	if err := json.Unmarshal(data, &b); err != nil {
+		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	if b.Version != bookVersion {
+		return book{}, fmt.Errorf("%w: version %d, not %d", ErrDamaged, b.Version, bookVersion)
+	}
+	seen := map[string]bool{}
+	for _, s := range b.Samples {
+		key := fmt.Sprintf("%s%q", s.Name, s.Labels)
+		if seen[key] || !s.whole() {
+			return book{}, fmt.Errorf("%w: sample %.200s", ErrDamaged, key)
+		}
+		seen[key] = true
+	}
+	for i, t := range b.Troubles {
+		if _, known := code.Lookup(t.Code); !known {
+			return book{}, fmt.Errorf("%w: trouble %.40q", ErrDamaged, t.Code)
+		}
+		b.Troubles[i].Detail = report.Keep(string(t.Detail), maxDetail)
+	}
+	return b, nil
+}
+
+// whole reports a sample that this program could have written.
+func (s sample) whole() bool {
+	i := slices.IndexFunc(families, func(f family) bool { return f.name == s.Name })
+	return i >= 0 && len(s.Labels) == len(families[i].labels) && s.Value >= 0 && !math.IsInf(s.Value, 0)
+}
+
+func (b *book) save(folder string) error {
+	data, err := json.Marshal(b)
+	if err == nil && len(data) >= maxBook {
+		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
+	}
+	if err == nil {
+		err = safefile.Replace(folder, bookName, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the counts of metrics: %w", err)
+	}
+	return nil
+}
+
+// at is the sample's value, to be changed; a new one is 0.
+func (b *book) at(name string, labels ...string) *float64 {
+	i := b.index(name, labels)
+	if i < 0 {
+		i = len(b.Samples)
+		b.Samples = append(b.Samples, sample{Name: name, Labels: labels})
+	}
+	return &b.Samples[i].Value
+}
+
+// value is the sample's value, 0 where there is none.
+func (b *book) value(name string, labels ...string) float64 {
+	if i := b.index(name, labels); i >= 0 {
+		return b.Samples[i].Value
+	}
+	return 0
+}
+
+func (b *book) index(name string, labels []string) int {
+	return slices.IndexFunc(b.Samples, func(s sample) bool { return s.Name == name && slices.Equal(s.Labels, labels) })
+}
+
+// add counts a run.
+func (b *book) add(r Run) {
+	hook := string(r.Hook)
+	*b.at(hookRuns, hook, string(r.Action))++
+	if r.Action == config.Drain {
+		*b.at(drains, hook)++
+	}
+	if r.Held {
+		*b.at(heldDrains, hook)++
+	}
+	*b.at(lastRun, hook) = float64(r.At.UnixMilli()) / 1000
+	*b.at(lastOwnErrors, hook) = 0
+	for i := range b.Troubles {
+		t := &b.Troubles[i]
+		if t.Clear++; t.Hook == r.Hook {
+			t.Over++
+		}
+	}
+	for _, f := range r.Findings {
+		b.find(r, f)
+	}
+}
+
+// find counts one finding of a run that has been added.
+func (b *book) find(r Run, f Finding) {
+	*b.at(findings, string(f.Code), string(r.Hook))++
+	if !f.Own {
+		return
+	}
+	*b.at(ownErrors, string(f.Code))++
+	*b.at(lastOwnErrors, string(r.Hook))++
+	i := slices.IndexFunc(b.Troubles, func(t Trouble) bool { return t.Code == f.Code })
+	if i < 0 {
+		i = len(b.Troubles)
+		b.Troubles = append(b.Troubles, Trouble{Code: f.Code, Over: 1, Clear: 1})
+	}
+	b.Troubles[i].meet(r, f)
+}
+
+// meet notes that a run had the trouble. Clear is 0 where it is on record already that this very run had it.
+func (t *Trouble) meet(r Run, f Finding) {
+	if t.Clear > 0 {
+		missed := t.Over
+		if t.Hook == r.Hook {
+			missed-- // this run was added as one without it
+		}
+		if missed > 0 {
+			t.Since, t.Count = r.At, 0
+		}
+		t.Count++
+	}
+	t.Last, t.Hook, t.Job, t.Clear, t.Over = r.At, r.Hook, r.Job, 0, 0
+	t.Detail = report.Clean(f.Detail, maxDetail)
+}
+
+func latestFirst(list []Trouble) { slices.SortStableFunc(list, compareTimes) }

@@ -1,0 +1,177 @@
+// Package metrics counts what the hooks of a host do and find, and writes it for the textfile collector of Prometheus'
+// node_exporter. It works on disk and so belongs into a child. The counts outlive a reboot and a lost or full tmpfs:
+//
+//	VAR/metrics/              0700
+//	  counters.json           the counts, and each trouble with its first and last time. book.go
+//	  counters.json.damaged   the last one that could not be used; then counting began anew
+//	  lock                    one writer at a time
+//	TEXTFILE                  0644  what node_exporter reads. text.go
+//
+// Nothing is synced: a power cut may cost the last counts, and a file cut by it is a damaged one.
+package metrics
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+const (
+	folderName  = "metrics"
+	bookName    = "counters.json"
+	damagedName = bookName + ".damaged"
+	lockName    = "lock"
+	// lockWait: writers hold the lock for about a millisecond, and have queued for the disk before.
+	lockWait = 100 * time.Millisecond
+)
+
+// Files are where the counts are kept and shown.
+type Files struct {
+	Var      string `json:"var"`      // paths.var; made where it is missing
+	Textfile string `json:"textfile"` // metrics.textfile; empty: none
+}
+
+// Run is what one run of a root hook adds.
+type Run struct {
+	Version  string        `json:"version"` // of the hook
+	Hook     Hook          `json:"hook"`
+	Job      slurm.JobID   `json:"job"`
+	At       time.Time     `json:"at"` // wall time
+	Action   config.Action `json:"action"`
+	Held     bool          `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard
+	Findings []Finding     `json:"findings,omitempty"`
+}
+
+// Hook names a root hook.
+type Hook string
+
+// The root hooks.
+const (
+	Prolog Hook = "prolog"
+	Epilog Hook = "epilog"
+)
+
+// Finding is one finding of a run.
+type Finding struct {
+	Code code.Code `json:"code"`
+	// Own: a trouble of Bookend itself or of the driver as a whole, and policy does not hide it.
+	Own    bool   `json:"own,omitempty"`
+	Detail string `json:"detail,omitempty"` // of an own one: what was seen; may hold text from outside
+}
+
+// Record adds a run to the counts and rewrites the textfile. What of the two can be done is done; the error joins what
+// could not, and a finding of it is counted. Of a file of counts that cannot be used the error matches ErrDamaged, and
+// counting begins anew.
+func Record(f Files, r Run) error {
+	folder, err := makeFolder(f.Var)
+	if err != nil {
+		return fmt.Errorf("count for metrics: %w", err)
+	}
+	release, err := safefile.Lock(filepath.Join(folder, lockName), lockWait, true)
+	if err != nil {
+		return fmt.Errorf("count for metrics: %w", err)
+	}
+	defer release()
+	sweep(folder)
+	b, damage := load(folder)
+	if damage != nil && !errors.Is(damage, ErrDamaged) {
+		return fmt.Errorf("count for metrics: %w", damage)
+	}
+	if damage != nil {
+		r.Findings = append(r.Findings, Finding{Code: code.StateDamage, Own: true, Detail: damage.Error()})
+	}
+	b.add(r)
+	shown := show(f.Textfile, b, r.Version)
+	if shown != nil {
+		b.find(r, Finding{Code: code.StateWrite, Own: true, Detail: shown.Error()})
+	}
+	return errors.Join(damage, shown, b.save(folder))
+}
+
+// makeFolder makes VAR/metrics, and VAR where it is missing.
+func makeFolder(varDir string) (string, error) {
+	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
+	// Threat: none yet: MakeDir checks owner and mode of the open folder before it makes anything in it.
+	if _, err := os.Lstat(varDir); errors.Is(err, fs.ErrNotExist) {
+		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755, uid, gid); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(varDir, folderName), safefile.MakeDir(varDir, folderName, 0o700, uid, gid)
+}
+
+// show writes the textfile: node_exporter reads the old one or the new one, never a part.
+func show(textfile string, b book, version string) error {
+	if textfile == "" {
+		return nil
+	}
+	dir, name := filepath.Split(textfile)
+	dir = filepath.Clean(dir)
+	// Threat: in a folder that others can write to, or below one, root's file could land anywhere by a link.
+	if err := safefile.Trusted(dir); err != nil {
+		return fmt.Errorf("write metrics: %w", err)
+	}
+	sweep(dir)
+	if err := safefile.Replace(dir, name, text(b, version), 0o644); err != nil {
+		return fmt.Errorf("write metrics: %w", err)
+	}
+	return nil
+}
+
+// sweep removes what killed writers left in a folder: the lock is held, so nobody is at work on it. Best effort.
+func sweep(dir string) {
+	// Threat: none from users, who cannot write here; names that are not of this program's form are left alone.
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		random, temp := strings.CutPrefix(e.Name(), safefile.TempPrefix)
+		if temp && len(random) == tempDigits && strings.Trim(random, "0123456789abcdef") == "" {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// tempDigits follow safefile.TempPrefix: 8 random bytes in hex.
+const tempDigits = 16
+
+// State is what the counts say, for the command line.
+type State struct {
+	Last     map[Hook]time.Time // wall time of each hook's last run; none before its first
+	Troubles []Trouble          // the latest seen first
+}
+
+// Read reads the counts without changing anything. Where there are none yet the answer is empty; an unusable file is
+// ErrDamaged.
+func Read(varDir string) (State, error) {
+	b, err := read(filepath.Join(varDir, folderName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("read metrics: %w", err)
+	}
+	s := State{Last: map[Hook]time.Time{}, Troubles: b.Troubles}
+	for _, hook := range []Hook{Prolog, Epilog} {
+		if at := b.value(lastRun, string(hook)); at > 0 {
+			s.Last[hook] = time.UnixMilli(int64(at * 1000))
+		}
+	}
+	latestFirst(s.Troubles)
+	return s, nil
+}
+
+func compareTimes(a, b Trouble) int {
+	return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Code, b.Code))
+}

@@ -1,0 +1,399 @@
+package metrics
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/metrics.md")
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// at is a run of a hook, minutes after noon, that found troubles.
+func at(minute int, hook Hook, troubles ...code.Code) Run {
+	r := Run{Version: "1.2", Hook: hook, Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), Action: config.Note}
+	for _, c := range troubles {
+		r.Findings = append(r.Findings, Finding{Code: c, Own: true, Detail: "seen in minute " + strconv.Itoa(minute)})
+	}
+	return r
+}
+
+// host is a folder of root's, as a node has it.
+func host(t *testing.T) Files {
+	t.Helper()
+	dir, err := os.MkdirTemp("/run", "metrics-test-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o755))
+	return Files{Var: filepath.Join(dir, "var"), Textfile: filepath.Join(dir, "var/bookend.prom")}
+}
+
+func record(t *testing.T, f Files, runs ...Run) {
+	t.Helper()
+	for _, r := range runs {
+		must(t, Record(f, r))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shown are the series of the textfile, which must be of the exposition format.
+func shown(t *testing.T, f Files) map[string]float64 {
+	t.Helper()
+	data, err := os.ReadFile(f.Textfile)
+	must(t, err)
+	series, err := parse(string(data))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, data)
+	}
+	return series
+}
+
+func TestEveryRunIsCounted(t *testing.T) {
+	f := host(t)
+	drained := at(3, Epilog)
+	drained.Action, drained.Findings = config.Drain, []Finding{{Code: code.Orphan}, {Code: code.Orphan}}
+	held := at(4, Epilog)
+	held.Action, held.Held = config.Warn, true
+	record(t, f, at(0, Prolog), at(1, Epilog, code.BackendMissing, code.NoDriver), at(2, Prolog, code.BackendMissing), drained, held)
+	got := shown(t, f)
+	for series, want := range map[string]float64{
+		`bookend_hook_runs_total{hook="prolog",action="note"}`:        2,
+		`bookend_hook_runs_total{hook="epilog",action="note"}`:        1,
+		`bookend_hook_runs_total{hook="epilog",action="drain"}`:       1,
+		`bookend_hook_runs_total{hook="epilog",action="warn"}`:        1,
+		`bookend_hook_runs_total{hook="prolog",action="drain"}`:       0,
+		`bookend_findings_total{code="BKD-ORPHAN",hook="epilog"}`:     2,
+		`bookend_findings_total{code="BKD-BK-MISSING",hook="prolog"}`: 1,
+		`bookend_own_errors_total{code="BKD-BK-MISSING"}`:             2,
+		`bookend_own_errors_total{code="BKD-NODRIVER"}`:               1,
+		`bookend_own_errors_total{code="BKD-PANIC"}`:                  0,
+		`bookend_drains_total{hook="epilog"}`:                         1,
+		`bookend_drains_total{hook="prolog"}`:                         0,
+		`bookend_held_drains_total{hook="epilog"}`:                    1,
+		`bookend_last_run_own_errors{hook="prolog"}`:                  1,
+		`bookend_last_run_own_errors{hook="epilog"}`:                  0,
+		`bookend_last_run_timestamp_seconds{hook="epilog"}`:           float64(noon.Unix() + 240),
+		`bookend_build_info{version="1.2"}`:                           1,
+	} {
+		if value, is := got[series]; !is || value != want {
+			t.Errorf("%s is %v (%v), want %v", series, value, is, want)
+		}
+	}
+	if _, is := got[`bookend_own_errors_total{code="BKD-ORPHAN"}`]; is {
+		t.Error("a process left on a card counts as an error of Bookend's")
+	}
+}
+
+// An update of Bookend has one version, not two.
+func TestOneVersionIsShown(t *testing.T) {
+	f := host(t)
+	newer := at(1, Prolog)
+	newer.Version = "1.3\n\"\\"
+	record(t, f, at(0, Prolog), newer)
+	var versions []string
+	for series := range shown(t, f) {
+		if strings.HasPrefix(series, "bookend_build_info") {
+			versions = append(versions, series)
+		}
+	}
+	if want := []string{`bookend_build_info{version="1.3\\x0a\"\\\\"}`}; !slices.Equal(versions, want) {
+		t.Errorf("got %q, want %q", versions, want)
+	}
+}
+
+// A trouble that one hook alone can meet stands until that very hook has run without it.
+func TestTroublesOverTime(t *testing.T) {
+	const refused, missing = code.BackendRefused, code.BackendMissing
+	for name, tt := range map[string]struct {
+		runs []Run
+		want Trouble // Code, Since and Last in minutes after noon
+	}{
+		"once": {[]Run{at(1, Prolog, refused)}, Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
+		"twice in a run": {[]Run{at(1, Prolog, refused, refused)},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
+		"by both": {[]Run{at(1, Prolog, refused), at(2, Epilog, refused)},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(2 * time.Minute), Count: 2, Hook: Epilog}},
+		"by one of two": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog, refused), at(4, Prolog)},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(3 * time.Minute), Count: 2, Hook: Epilog, Clear: 1}},
+		"over": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Epilog, Clear: 2, Over: 1}},
+		"back": {[]Run{at(1, Epilog, refused), at(2, Epilog, missing), at(3, Epilog, refused)},
+			Trouble{Code: refused, Since: noon.Add(3 * time.Minute), Last: noon.Add(3 * time.Minute), Count: 1, Hook: Epilog}},
+		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)},
+			Trouble{Code: refused, Since: noon.Add(9 * time.Minute), Last: noon.Add(time.Minute), Count: 2, Hook: Epilog}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := host(t)
+			record(t, f, tt.runs...)
+			state, err := Read(f.Var)
+			must(t, err)
+			i := slices.IndexFunc(state.Troubles, func(x Trouble) bool { return x.Code == refused })
+			got := state.Troubles[i]
+			if want := fmt.Sprintf("seen in minute %d", int(got.Last.Sub(noon).Minutes())); string(got.Detail) != want {
+				t.Errorf("detail %q, want %q", got.Detail, want)
+			}
+			tt.want.Job, tt.want.Detail = 7, got.Detail
+			got.Since, got.Last = got.Since.UTC(), got.Last.UTC()
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got\n%+v\nwant\n%+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestNothingIsKnownBeforeTheFirstRun(t *testing.T) {
+	f := host(t)
+	if s, err := Read(f.Var); err != nil || len(s.Last)+len(s.Troubles) > 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	record(t, f, at(5, Epilog))
+	s, err := Read(f.Var)
+	if _, ran := s.Last[Prolog]; ran || err != nil || !s.Last[Epilog].Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Whatever lies where the counts should be is set aside and said, and counting goes on.
+func TestDamagedCounts(t *testing.T) {
+	f := host(t)
+	record(t, f, at(0, Prolog))
+	whole, err := os.ReadFile(f.book())
+	must(t, err)
+	put := func(text string) func() { return func() { must(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
+	for name, damage := range map[string]func(){
+		"empty": put(""), "cut off": put(string(whole[:len(whole)/2])), "zeros": put(strings.Repeat("\x00", 4096)), "null": put("null"), "a list": put("[]"),
+		"older": put(strings.Replace(string(whole), `"version":1`, `"version":0`, 1)), "newer": put(strings.Replace(string(whole), `"version":1`, `"version":2`, 1)),
+		"huge": put(strings.Repeat(" ", maxBook+1)), "negative": put(strings.Replace(string(whole), `"value":1`, `"value":-1`, 1)),
+		"a stranger":  put(strings.Replace(string(whole), hookRuns, "node_load1", 1)),
+		"twice":       put(`{"version":1,"samples":[{"name":"` + drains + `","labels":["a"]},{"name":"` + drains + `","labels":["a"]}]}`),
+		"a label":     put(`{"version":1,"samples":[{"name":"` + drains + `","value":1}]}`),
+		"no finding":  put(`{"version":1,"troubles":[{"code":"BKD-NOSUCH"}]}`),
+		"a folder":    func() { must(t, os.RemoveAll(f.book())); must(t, os.MkdirAll(filepath.Join(f.book(), "deep"), 0o700)) },
+		"another's":   func() { put(string(whole))(); must(t, os.Chown(f.book(), 65534, 65534)) },
+		"writable":    func() { put(string(whole))(); must(t, os.Chmod(f.book(), 0o666)) },
+		"second name": func() { put(string(whole))(); must(t, os.Link(f.book(), f.Var+"/second")) },
+	} {
+		must(t, os.RemoveAll(f.book()))
+		os.Remove(f.Var + "/second")
+		damage()
+		if err := Record(f, at(1, Epilog)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		got := shown(t, f)
+		if got[`bookend_hook_runs_total{hook="epilog",action="note"}`] != 1 || got[`bookend_own_errors_total{code="BKD-ST-DAMAGED"}`] != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+		if _, err := os.Lstat(f.book() + ".damaged"); err != nil {
+			t.Errorf("%s: not set aside: %v", name, err)
+		}
+		record(t, f, at(2, Epilog))
+		if n := shown(t, f)[`bookend_hook_runs_total{hook="epilog",action="note"}`]; n != 2 {
+			t.Errorf("%s: afterwards %v runs", name, n)
+		}
+	}
+	must(t, os.WriteFile(f.book(), []byte("{"), 0o600))
+	if _, err := Read(f.Var); !errors.Is(err, ErrDamaged) {
+		t.Errorf("reading: %v", err)
+	}
+	if data, err := os.ReadFile(f.book()); err != nil || string(data) != "{" {
+		t.Errorf("reading changed the counts: %q %v", data, err)
+	}
+}
+
+func (f Files) book() string { return filepath.Join(f.Var, folderName, bookName) }
+
+// A folder that others can write to, or that is not there, gets no file; the counts go on, and the failure is among them.
+func TestTextfileIsOnlyWrittenWhereRootAloneCanWrite(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, folder string){
+		"missing":     func(t *testing.T, folder string) { must(t, os.Remove(folder)) },
+		"another's":   func(t *testing.T, folder string) { must(t, os.Chown(folder, 65534, 0)) },
+		"open to all": func(t *testing.T, folder string) { must(t, os.Chmod(folder, 0o777|os.ModeSticky)) },
+		"below a user's": func(t *testing.T, folder string) {
+			must(t, os.Chown(filepath.Dir(folder), 65534, 0))
+		},
+		"a folder of the name": func(t *testing.T, folder string) {
+			must(t, os.MkdirAll(filepath.Join(folder, "bookend.prom/deep"), 0o755))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := host(t)
+			folder := filepath.Join(filepath.Dir(f.Var), "exporter/textfiles")
+			must(t, os.MkdirAll(folder, 0o755))
+			f.Textfile = filepath.Join(folder, "bookend.prom")
+			harm(t, folder)
+			for minute := range 2 {
+				if err := Record(f, at(minute, Prolog)); err == nil {
+					t.Error("written")
+				}
+			}
+			if st, err := os.Lstat(f.Textfile); err == nil && st.Mode().IsRegular() {
+				t.Error("the file is there")
+			}
+			s, err := Read(f.Var)
+			if err != nil || len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite || s.Troubles[0].Count != 2 || !strings.Contains(string(s.Troubles[0].Detail), "write metrics") {
+				t.Errorf("%+v %v", s, err)
+			}
+		})
+	}
+}
+
+// What killed writers leave goes; what is not theirs stays. node_exporter can read the file, nobody the counts.
+func TestFilesInTheFolders(t *testing.T) {
+	f := host(t)
+	record(t, f, at(0, Prolog))
+	for _, dir := range []string{f.Var, filepath.Dir(f.book())} {
+		for _, name := range []string{".tmp-0123456789abcdef", ".tmp-mine", "other.prom"} {
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644))
+		}
+	}
+	record(t, f, at(1, Prolog))
+	for _, dir := range []string{f.Var, filepath.Dir(f.book())} {
+		for name, stays := range map[string]bool{".tmp-0123456789abcdef": false, ".tmp-mine": true, "other.prom": true} {
+			if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) == stays {
+				t.Errorf("%s in %s: %v", name, dir, err)
+			}
+		}
+	}
+	for path, want := range map[string]fs.FileMode{f.Textfile: 0o644, f.book(): 0o600, filepath.Dir(f.book()): 0o700 | fs.ModeDir, f.Var: 0o755 | fs.ModeDir} {
+		if st, err := os.Stat(path); err != nil || st.Mode() != want {
+			t.Errorf("%s: %v %v, want %v", path, st.Mode(), err, want)
+		}
+	}
+	f.Textfile = ""
+	record(t, f, at(2, Prolog))
+}
+
+// However much is found, the file of counts stays below its bound.
+func TestCountsAreBounded(t *testing.T) {
+	f := host(t)
+	for _, hook := range []Hook{Prolog, Epilog} {
+		for _, action := range []config.Action{config.Ignore, config.Note, config.Warn, config.Drain} {
+			r := at(0, hook)
+			r.Action = action
+			for _, e := range code.All() {
+				r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\", 1000)})
+			}
+			record(t, f, r)
+		}
+	}
+	data, err := os.ReadFile(f.book())
+	if err != nil || len(data) > maxBook/4 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	shown(t, f)
+}
+
+func FuzzDecode(f *testing.F) {
+	b := book{Version: bookVersion}
+	b.add(at(1, Prolog, code.BadConfig))
+	data, err := json.Marshal(b)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"version":1,"samples":[{"name":"bookend_drains_total","labels":["\n\"\\\u0000"],"value":1e300}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := decode(data)
+		if err != nil {
+			return
+		}
+		got.add(at(2, Epilog, code.BadConfig, code.Hang))
+		if _, err := parse(string(text(got, "v"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+var (
+	sampleForm = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([0-9.]+)$`)
+	helpForm   = regexp.MustCompile(`^# HELP (bookend_[a-z_]+) ([ -~]+)$`)
+	typeForm   = regexp.MustCompile(`^# TYPE (bookend_[a-z_]+) (counter|gauge)$`)
+)
+
+// parse is a strict reading of the text exposition format, and of the rules for names: HELP and TYPE once before the
+// samples of a family, which stand together; _total for counters alone; no series twice; no time stamps.
+func parse(text string) (map[string]float64, error) {
+	series := map[string]float64{}
+	seen := map[string]bool{}
+	var name, kind string
+	if !strings.HasSuffix(text, "\n") {
+		return nil, errors.New("the last line does not end")
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := helpForm.FindStringSubmatch(line); m != nil {
+			if name, kind = m[1], ""; seen[name] || strings.Contains(m[2], `\`) {
+				return nil, fmt.Errorf("%q again, or a backslash", line)
+			}
+			seen[name] = true
+			continue
+		}
+		if m := typeForm.FindStringSubmatch(line); m != nil {
+			if kind = m[2]; m[1] != name || strings.HasSuffix(name, "_total") != (kind == "counter") {
+				return nil, fmt.Errorf("%q after the help of %s", line, name)
+			}
+			continue
+		}
+		m := sampleForm.FindStringSubmatch(line)
+		if m == nil || m[1] != name || kind == "" || strings.HasSuffix(m[2], ",") {
+			return nil, fmt.Errorf("%q is no sample of %s", line, name)
+		}
+		key := m[1] + "{" + m[2] + "}"
+		if _, twice := series[key]; twice {
+			return nil, fmt.Errorf("%s stands twice", key)
+		}
+		value, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			return nil, err
+		}
+		series[key] = value
+	}
+	return series, nil
+}
+
+func TestStrictParserIsStrict(t *testing.T) {
+	const head = "# HELP bookend_x_total Words.\n# TYPE bookend_x_total counter\n"
+	for _, bad := range []string{
+		"", "bookend_x_total{} 1\n", head + "bookend_y_total{} 1\n", head + "bookend_x_total{} 1", head + "bookend_x_total{} 1 1700000000\n",
+		head + "bookend_x_total{a=\"\n\"} 1\n", head + `bookend_x_total{a="\x"} 1` + "\n", head + "bookend_x_total{} 1\nbookend_x_total{} 1\n", head + head,
+		strings.ReplaceAll(head, "counter", "gauge"), head + "bookend_x_total{} NaN\n", head + "bookend_x_total{a=\"b\",} 1\n",
+	} {
+		if got, err := parse(bad); err == nil {
+			t.Errorf("%q passes: %v", bad, got)
+		}
+	}
+	if got, err := parse(head + `bookend_x_total{a="\\\"",b=""} 1` + "\n"); err != nil || len(got) != 1 {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+func TestLabelsNameNoJobUserOrProcess(t *testing.T) {
+	for _, f := range families {
+		for _, label := range f.labels {
+			if strings.Contains(label, "job") || strings.Contains(label, "uid") || strings.Contains(label, "pid") || strings.Contains(label, "user") {
+				t.Errorf("%s has the label %s", f.name, label)
+			}
+		}
+	}
+}
