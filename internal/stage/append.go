@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,6 +26,14 @@ type appendRequest struct {
 // appendReply is untrusted: it was written by a process that the user may have got at.
 type appendReply struct {
 	Refused string `json:"refused,omitempty"`
+}
+
+// check refuses what no child of ours answers.
+func (r appendReply) check() error {
+	if r.Refused != "" && !joblog.IsReason(r.Refused) {
+		return fmt.Errorf("refused for %.40q", r.Refused)
+	}
+	return nil
 }
 
 // serveAppend starts as root and gives that up, for good, before it opens anything of the user's.
@@ -58,6 +67,9 @@ func (h *hook) append(run ledger.Run) {
 	}
 	req := appendRequest{UID: h.job.UID, GID: h.job.GID, User: h.job.User, Target: target, Text: text}
 	reply, err := ask[appendReply](opAppend, req, h.left(time.Duration(h.times.Append), time.Duration(h.times.Outputs)))
+	if err == nil {
+		err = reply.check()
+	}
 	switch {
 	case err != nil:
 		h.notAppended(err.Error())

@@ -83,3 +83,12 @@ func TestAddressSpace(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// What became of an append is a word that the log takes as it stands.
+func TestAppendReply(t *testing.T) {
+	for refused, whole := range map[string]bool{"": true, "links": true, "not-owner": true, "appended\njob=1": false, "drained": false} {
+		if err := (appendReply{Refused: refused}).check(); (err == nil) != whole {
+			t.Errorf("%q: %v", refused, err)
+		}
+	}
+}
