@@ -25,7 +25,8 @@ type Problem struct {
 	Text string
 }
 
-// String gives "line 7: settle.prolog.max: not a duration …".
+// String gives "line 7: settle.prolog.max: not a duration …", in printable ASCII: keys are as the file has them, and it
+// may be shown on a terminal before anybody trusts it.
 func (p Problem) String() string {
 	s := p.Text
 	if p.Key != "" {
@@ -34,7 +35,20 @@ func (p Problem) String() string {
 	if p.Line > 0 {
 		s = fmt.Sprintf("line %d: %s", p.Line, s)
 	}
-	return s
+	return visible(s)
+}
+
+// visible writes each byte that is not printable ASCII as \xNN.
+func visible(s string) string {
+	var out strings.Builder
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' {
+			fmt.Fprintf(&out, "\\x%02x", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
 
 // Parse reads a configuration. What it does not mention has its default; an empty text is the default.

@@ -202,34 +202,6 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add(readFile(f, manual))
-	bad, err := filepath.Glob("../../configs/bad/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, name := range bad {
-		f.Add(readFile(f, name))
-	}
-	f.Add([]byte("a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n"))
-	f.Add([]byte("? {a: b}\n: c\n<<: {mode: enforce}\n"))
-	f.Add([]byte("\xff\xfe\x00"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, problems := Parse(data)
-		if len(problems) > 0 {
-			if c.Mode != Observe || c.OnUnknown != Warn || !reflect.DeepEqual(c.Policy, Default().Policy) {
-				t.Fatalf("a bad configuration could drain: %+v", c)
-			}
-			return
-		}
-		// What is accepted is consistent.
-		r := reader{lines: map[string]int{}, bad: map[string]bool{}}
-		if r.check(&c); len(r.problems) > 0 {
-			t.Fatalf("accepted with %v", r.problems)
-		}
-	})
-}
-
 func BenchmarkParse(b *testing.B) {
 	text, err := os.ReadFile(manual)
 	if err != nil {
