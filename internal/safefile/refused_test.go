@@ -129,6 +129,18 @@ func TestInterruptedFolderIsCompleted(t *testing.T) {
 	}
 }
 
+// A kernel that does not say on which mount a user's file is gets no answer taken for one.
+func TestUnknownMount(t *testing.T) {
+	dir := rootsFolder(t)
+	put(t, filepath.Join(dir, "f"), "text", 0o600)
+	var err error
+	nothing := call(unix.SYS_READ, 0) // what it says of a descriptor is empty
+	ok(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadForeign(dir, "f", 0, 10) }))
+	if err == nil {
+		t.Error("it was read")
+	}
+}
+
 // A log that cannot be found again by its name is not moved over the older one: the entry is kept all the same.
 func TestLogThatCannotBeFoundAgain(t *testing.T) {
 	dir := rootsFolder(t)

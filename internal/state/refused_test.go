@@ -1,0 +1,390 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+	"bookend/test/refuse"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reading is an open for reading of a file below an open folder, as safefile does it.
+func reading(errno unix.Errno) refuse.Call {
+	flags := uint32(unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK)
+	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: append(refuse.Below(0), refuse.Arg{Index: 2, Is: flags})}
+}
+
+// listing is an open of a folder by package os.
+func listing(errno unix.Errno) refuse.Call {
+	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: []refuse.Arg{{Index: 2, Is: unix.O_DIRECTORY | unix.O_CLOEXEC}}}
+}
+
+// removing is the removal of a file, or of a folder.
+func removing(errno unix.Errno, folder bool) refuse.Call {
+	flags := uint32(0)
+	if folder {
+		flags = unix.AT_REMOVEDIR
+	}
+	return refuse.Call{Number: unix.SYS_UNLINKAT, Errno: errno, When: []refuse.Arg{{Index: 2, Is: flags}}}
+}
+
+// refused runs f while a call is refused.
+func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
+	t.Helper()
+	calls := []refuse.Call{c}
+	if c.Errno == 0 {
+		calls = nil
+	}
+	must(t, refuse.Run(calls, func() { err = f() }))
+	return err
+}
+
+// blocked puts a folder with something in it where a file is expected: nothing replaces or removes that.
+func blocked(t *testing.T, path string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
+}
+
+// Whatever keeps Archive from its work is told, and no record is gone that the history has not.
+func TestArchiveHindered(t *testing.T) {
+	file := func(path string) error { return os.WriteFile(path, nil, 0o600) }
+	for name, tt := range map[string]struct {
+		harm func(s *Store, varDir string) error
+		call refuse.Call
+		want error // nil: the call's own; errNone: just any
+		gone bool  // the record itself could be removed
+	}{
+		"a lock that others can write": {harm: func(s *Store, _ string) error {
+			return errors.Join(file(filepath.Join(s.dir, lockArchive)), os.Chmod(filepath.Join(s.dir, lockArchive), 0o666))
+		}, want: safefile.ErrNotOurs},
+		"no folder for the history":  {harm: func(_ *Store, varDir string) error { return file(filepath.Join(varDir, "history")) }, want: safefile.ErrNotOurs},
+		"no folder of the node":      {harm: func(_ *Store, varDir string) error { return nodeFile(varDir) }, want: safefile.ErrNotOurs},
+		"no folder for all of it":    {harm: func(_ *Store, varDir string) error { return errors.Join(os.Remove(varDir), os.Symlink("x", varDir)) }, want: unix.ENOTDIR},
+		"a damaged record":           {harm: func(s *Store, _ string) error { return damaged(s, 1) }, want: Damage{}, gone: true},
+		"a record that stays":        {call: removing(unix.EIO, false)},
+		"a folder that stays":        {call: removing(unix.EBUSY, true), gone: true},
+		"a report that stays":        {harm: func(s *Store, _ string) error { return blockedReport(s) }, want: unix.ENOTEMPTY, gone: true},
+		"a temporary that stays":     {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
+		"a record that is not read":  {call: reading(unix.EIO)},
+		"a folder that is not read":  {call: listing(unix.EIO)},
+		"a disk that does not write": {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, varDir := folder(t), filepath.Join(folder(t), "var")
+			must(t, os.Mkdir(varDir, 0o755))
+			s := open(t, run)
+			lived(t, s, job(1), 10, false)
+			if tt.harm != nil {
+				must(t, tt.harm(s, varDir))
+			}
+			err := refused(t, tt.call, func() error { return Archive(run, varDir, node, now, limits(0, 0)) })
+			var damage Damage
+			switch {
+			case tt.want == nil:
+				if text := fmt.Sprint(err); !errors.Is(err, tt.call.Errno) && !strings.Contains(text, tt.call.Errno.Error()) {
+					t.Errorf("%v, want %v", err, tt.call.Errno)
+				}
+			case tt.want == Damage{}:
+				if !errors.As(err, &damage) {
+					t.Errorf("%v, want a damage", err)
+				}
+			case !errors.Is(err, tt.want):
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			runs, _ := s.Runs()
+			if !tt.gone && len(runs) != 1 {
+				t.Errorf("%d records are left in memory, want 1", len(runs))
+			}
+			if kept, _ := History(varDir, node); len(kept)+len(runs) == 0 && name != "a damaged record" {
+				t.Error("the run is nowhere any more")
+			}
+		})
+	}
+}
+
+func nodeFile(varDir string) error {
+	return errors.Join(os.Mkdir(filepath.Join(varDir, "history"), 0o700), os.WriteFile(historyFolder(varDir, node), nil, 0o600))
+}
+
+func damaged(s *Store, id slurm.JobID) error {
+	files, err := filepath.Glob(filepath.Join(s.dir, folderName(id), "*"+suffix))
+	for _, f := range files {
+		err = errors.Join(err, os.WriteFile(f, []byte("{"), 0o600))
+	}
+	return err
+}
+
+func blockedReport(s *Store) error {
+	path := filepath.Join(s.run, "report", node+"_1")
+	return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700))
+}
+
+func temporaryFolder(s *Store) error {
+	return os.MkdirAll(filepath.Join(s.dir, "1", safefile.TempPrefix+"1", "x"), 0o700)
+}
+
+// A run that another one has superseded is over, whatever it left; one that is changed or gone since it was read is not
+// touched; one that was never seen is of no time.
+func TestEndedRuns(t *testing.T) {
+	s := open(t, folder(t))
+	if !onCard(ledger.Run{}) || !wall(ledger.Run{}).IsZero() || s.unchanged(ledger.Run{Job: job(9), Key: "t1"}, nil) {
+		t.Error("a run without an end is taken for one with")
+	}
+	if begun := at(1); !wall(ledger.Run{Start: begun}).Equal(begun.Wall) {
+		t.Error("an open run was last seen when it began")
+	}
+}
+
+// A history that cannot be read says so; a file that goes meanwhile, or is being written, is no damage.
+func TestHistoryHindered(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	archive(t, run, varDir, limits(0, 0))
+	must(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), safefile.TempPrefix+"1"), nil, 0o600))
+	for _, tt := range []struct {
+		call    refuse.Call
+		damages int
+	}{{reading(unix.ENOENT), 0}, {reading(unix.EIO), 1}, {listing(unix.EIO), 1}} {
+		err := refused(t, tt.call, func() error {
+			if runs, damage := History(varDir, node); len(runs) != 0 || len(damage) != tt.damages {
+				return fmt.Errorf("%v: %d runs, %v", tt.call.Errno, len(runs), damage)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 0 {
+		t.Errorf("%d runs, %v", len(runs), damage)
+	}
+}
+
+// What cannot be read is not written over: it may be whole.
+func TestUnreadIsKept(t *testing.T) {
+	s := open(t, folder(t))
+	must(t, s.PutBaseline(carries("GPU-1", 5)))
+	j := job(1)
+	j.SLUID = sluidA
+	begin(t, s, j, 10)
+	if err := refused(t, reading(unix.EIO), func() error { return s.PutBaseline(carries("GPU-2", 6)) }); !errors.Is(err, unix.EIO) {
+		t.Error(err)
+	}
+	if err := refused(t, reading(unix.EIO), func() error { return s.Begin(ledger.Run{Job: j, Start: at(20)}) }); !errors.Is(err, unix.EIO) {
+		t.Error(err)
+	}
+	if known, err := s.Baselines(); err != nil || len(known) != 1 {
+		t.Errorf("%v, %v", known, err)
+	}
+	if r, _, err := s.Find(j); err != nil || r.Start.At != 10*time.Second {
+		t.Errorf("%+v, %v", r.Start, err)
+	}
+}
+
+// Baselines too large for their file are refused, and those that are known stay.
+func TestBaselinesTooLarge(t *testing.T) {
+	s := open(t, folder(t))
+	var err error
+	for card := 0; card < maxCards && err == nil; card++ {
+		b := carries(gpu.ID(fmt.Sprint("GPU-", card)), 5)
+		b.Residents[0].Service = strings.Repeat("n", 200)
+		b.Residents = slices.Repeat(b.Residents, maxResidents)
+		err = s.PutBaseline(b)
+	}
+	if !errors.Is(err, safefile.ErrTooLarge) {
+		t.Errorf("%v, want %v", err, safefile.ErrTooLarge)
+	}
+	if known, err := s.Baselines(); err != nil || len(known) == 0 {
+		t.Errorf("%v, %v", known, err)
+	}
+}
+
+// Folders and files that are not what they should be are told by whoever needs them.
+func TestSpoiledFolders(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil string // a path below RUN that becomes a file
+		do    func(*Store) error
+	}{
+		"empty folder":      {"state/n1/" + noMPS, func(s *Store) error { _, err := s.NoMPS(); return err }},
+		"folder of a job":   {"state/n1/1", func(s *Store) error { return s.Begin(ledger.Run{Job: job(1), Start: at(1)}) }},
+		"end of such a job": {"state/n1/1", func(s *Store) error { return s.Close(ledger.Run{Job: job(1)}, *at(1)) }},
+		"look at such one":  {"state/n1/1", func(s *Store) error { _, _, err := s.Find(job(1)); return err }},
+		"drops":             {"drop", func(s *Store) error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}) }},
+		"all of the node":   {"state/n1", func(s *Store) error { _, damage := s.Runs(); return first(damage) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, folder(t))
+			path := filepath.Join(s.run, tt.spoil)
+			must(t, errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)))
+			if err := tt.do(s); err == nil || errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("no word of it: %v", err)
+			}
+		})
+	}
+}
+
+func first(damage []Damage) error {
+	if len(damage) == 0 {
+		return nil
+	}
+	return damage[0]
+}
+
+// A damaged file that cannot be set aside stays where it is and is told each time.
+func TestDamagedStays(t *testing.T) {
+	s := open(t, folder(t))
+	must(t, os.WriteFile(filepath.Join(s.dir, damagedName), nil, 0o600))
+	begin(t, s, job(1), 10)
+	must(t, damaged(s, 1))
+	for range 2 {
+		if _, _, err := s.Find(job(1)); !errors.As(err, &Damage{}) {
+			t.Errorf("%v, want a damage", err)
+		}
+	}
+	if files := byAge(filepath.Join(s.dir, "none")); len(files) != 0 {
+		t.Errorf("a folder that is not there holds %v", files)
+	}
+}
+
+// More records than any node has are not all read, and that is told.
+func TestRunsAreBounded(t *testing.T) {
+	s := open(t, folder(t))
+	begin(t, s, job(1), 10)
+	text, err := os.ReadFile(filepath.Join(s.dir, "1", keyOf(ledger.Run{Job: job(1), Start: at(10)})+suffix))
+	must(t, err)
+	for id := slurm.JobID(2); id <= maxRuns+1; id++ {
+		dir := filepath.Join(s.dir, folderName(id))
+		name := keyOf(ledger.Run{Job: job(id), Start: at(10)}) + suffix
+		other := strings.Replace(string(text), `"id":1,`, fmt.Sprintf(`"id":%d,`, id), 1)
+		must(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(other), 0o600)))
+	}
+	runs, damage := s.Runs()
+	if len(runs) != maxRuns || len(damage) != 1 {
+		t.Errorf("%d runs, %.300v", len(runs), damage)
+	}
+}
+
+// A record of more than anybody can read is refused, and one without a start is shortened like any other.
+func TestRecordTooLarge(t *testing.T) {
+	end := *at(1)
+	for pid := range 20_000 {
+		end.Processes = append(end.Processes, attrib.Process{PID: pid + 1, Name: strings.Repeat("n", 40)})
+	}
+	r := ledger.Run{Job: job(1), Key: "w1", Ends: []ledger.End{end}}
+	data, err := encode(r)
+	if short := (ledger.Run{}); err != nil || json.Unmarshal(data, &short) != nil || len(short.Ends[0].Processes) != maxProcesses {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	r.Ends[0].Report = strings.Repeat("x", maxRecord)
+	s := open(t, folder(t))
+	if err := s.Close(r, end); err == nil {
+		t.Error("it was written")
+	}
+	if err := s.retire(s.dir, r, true); err == nil {
+		t.Error("it was archived")
+	}
+	r.Archived = true
+	if err := s.retire(s.dir, r, false); err == nil {
+		t.Error("it was removed")
+	}
+}
+
+func TestValidKey(t *testing.T) {
+	for key, want := range map[string]bool{"t15": true, "w0": true, "t": false, "x1": false, "t1a": false, "t-1": false, "t" + strings.Repeat("1", 20): false} {
+		if validKey(key) != want {
+			t.Errorf("%q: %v", key, !want)
+		}
+	}
+}
+
+// Of too many faults, those whose hour is over are forgotten first, then all.
+func TestFaultsAreForgotten(t *testing.T) {
+	s := open(t, folder(t))
+	for n := range maxFaults {
+		s.Repeat(fmt.Sprint("old ", n), time.Second)
+	}
+	later := time.Second + sayAgain
+	if say, _ := s.Repeat("new", later); !say {
+		t.Error("a new fault is silent")
+	}
+	if say, suppressed := s.Repeat("old 1", later); !say || suppressed != 0 {
+		t.Errorf("an old one: say %v, %d suppressed", say, suppressed)
+	}
+	if say, _ := s.Repeat("new", later); say {
+		t.Error("it is said twice within the hour")
+	}
+}
+
+// What a user finds in place of his report is refused, and a report that cannot be removed is told.
+func TestReportHindered(t *testing.T) {
+	s := open(t, folder(t))
+	must(t, s.PutReport(job(1), StartReport{}))
+	must(t, s.RemoveReport(job(1)))
+	must(t, os.WriteFile(filepath.Join(s.run, "report", node+"_1"), []byte("{"), 0o400))
+	if _, err := GetReport(s.run, node, slurm.Owner{ID: 1}); err == nil {
+		t.Error("half a report was read")
+	}
+	if _, err := GetReport(s.run, "../"+node, slurm.Owner{ID: 1}); !errors.Is(err, ErrName) {
+		t.Error(err)
+	}
+	blocked(t, filepath.Join(s.run, "report", node+"_2"))
+	if err := s.RemoveReport(job(2)); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Error(err)
+	}
+}
+
+// A drop folder that cannot be taken from the user, or emptied, is told; nothing outside it is gone.
+func TestRemoveDropHindered(t *testing.T) {
+	for name, c := range map[string]refuse.Call{
+		"remove": removing(unix.EIO, true), "take": {Number: unix.SYS_FCHOWNAT, Errno: unix.EPERM}, "close": {Number: unix.SYS_FCHMODAT2, Errno: unix.EIO},
+		"open": {Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: refuse.Below(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, folder(t))
+			must(t, s.MakeDrop(job(1)))
+			path := filepath.Join(s.run, "drop", node+"_1", "sub")
+			must(t, os.Mkdir(path, 0o700))
+			if err := refused(t, c, func() error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}) }); !errors.Is(err, c.Errno) {
+				t.Errorf("%v, want %v", err, c.Errno)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Error(err)
+			}
+			must(t, RemoveDrop(s.run, node, slurm.Owner{ID: 1}))
+		})
+	}
+}
+
+// Files are counted over all folders of the drop.
+func TestRemoveTreeCounts(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	must(t, err)
+	defer root.Close()
+	must(t, errors.Join(root.MkdirAll("a/b", 0o700), root.WriteFile("a/b/c", nil, 0o600), root.WriteFile("a/d", nil, 0o600)))
+	left := 2
+	if err := removeTree(root, "a", &left, maxDropDepth); err == nil || !strings.Contains(err.Error(), "files") {
+		t.Errorf("three files where two may be: %v", err)
+	}
+}
