@@ -14,6 +14,7 @@ import (
 type call struct {
 	node  string   // --node, where the command has it
 	force bool     // --force, likewise
+	json  bool     // --json, likewise
 	args  []string // all that is no flag
 	of    command
 }
@@ -29,6 +30,9 @@ func (c command) read(env stage.Env, args []string) (_ call, exit int, done bool
 	}
 	if c.forced {
 		flags.BoolVar(&got.force, "force", false, "")
+	}
+	if c.inJSON {
+		flags.BoolVar(&got.json, "json", false, "")
 	}
 	for {
 		err := flags.Parse(args)
@@ -63,6 +67,9 @@ func (c command) help() string {
 	if c.forced {
 		text += "  --force      accept although a job has the card\n"
 	}
+	if c.inJSON {
+		text += "  --json       for programs\n"
+	}
 	return text
 }
 
@@ -73,6 +80,9 @@ func (c command) usage() string {
 	}
 	if c.perNode {
 		text += " [--node NODE]"
+	}
+	if c.inJSON {
+		text += " [--json]"
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bookend/internal/clock"
+	"bookend/internal/doctor"
 	"bookend/internal/finding"
 	"bookend/internal/stage"
 )
@@ -29,6 +30,7 @@ type command struct {
 	least, most int    // how many of them
 	perNode     bool   // has --node
 	forced      bool   // has --force
+	inJSON      bool   // has --json
 	summary     string
 	run         func(stage.Env, call) int
 	details     string // for its own help, one line each
@@ -37,14 +39,17 @@ type command struct {
 func commands() []command {
 	const names = "  GPU          a UUID, a PCI bus id, nvidiaN, or a number that means one card only: bookend snapshot shows them\n"
 	return []command{
-		{"show", "JOBID", 1, 1, true, false, "both ends of a job (1234, 1234_7, a SLUID)", show, ""},
-		{"status", "", 0, 0, true, false, "the node at a glance, from its records; asks no driver", status, ""},
-		{"snapshot", "", 0, 0, false, false, "ask the driver now: each GPU's memory and processes", snapshot, ""},
-		{"baseline", "[accept GPU [--force] | reset GPU|all]", 0, 2, true, true, "what the cards carry without any job; accept it for a card, or forget it", baseline,
+		{"show", "JOBID", 1, 1, true, false, false, "both ends of a job (1234, 1234_7, a SLUID)", show, ""},
+		{"status", "", 0, 0, true, false, false, "the node at a glance, from its records; asks no driver", status, ""},
+		{"snapshot", "", 0, 0, false, false, false, "ask the driver now: each GPU's memory and processes", snapshot, ""},
+		{"baseline", "[accept GPU [--force] | reset GPU|all]", 0, 2, true, true, false, "what the cards carry without any job; accept it for a card, or forget it", baseline,
 			names + fmt.Sprintf("  accept       up to %d MiB that are on the card now count as its own until the driver is reloaded\n", finding.MaxBaseline>>20) +
 				"  reset        they no longer do; all: on no card\n"},
-		{"config", "check [FILE]", 1, 2, true, false, "is a configuration valid and root's, can the hooks start the backend, and drain", configure, ""},
-		{"version", "", 0, 0, false, false, "version of this program", showVersion, ""},
+		{"config", "check [FILE]", 1, 2, true, false, false, "is a configuration valid and root's, can the hooks start the backend, and drain", configure, ""},
+		{"doctor", "", 0, 0, false, false, true, "is all that is installed, or made by hooks, root's alone and as it must be", examine,
+			"  It looks at owners, modes, folders above, links and file systems. What a configuration says, and whether the\n" +
+				"  hooks can work with it, is for bookend config check.\n"},
+		{"version", "", 0, 0, false, false, false, "version of this program", showVersion, ""},
 	}
 }
 
@@ -55,7 +60,7 @@ func main() {
 		EUID: os.Geteuid(), PID: os.Getpid(),
 		Clock: clock.System(), Exit: os.Exit, Version: version,
 	}
-	if code, done := stage.ServeChild(env); done {
+	if code, done := stage.ServeChild(env, doctor.Operations()); done {
 		os.Exit(code)
 	}
 	os.Exit(run(env, os.Args[1:]))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bookend/internal/clock"
+	"bookend/internal/doctor"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/stage"
@@ -17,7 +18,7 @@ import (
 
 // TestMain serves as the children that commands start: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}); done {
+	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, doctor.Operations()); done {
 		os.Exit(exit)
 	}
 	os.Exit(m.Run())

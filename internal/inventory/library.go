@@ -13,15 +13,21 @@ var libraryFolders = []string{
 	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
 }
 
+// Installed are the paths at which a library of the driver lies where it is installed, the likeliest first.
+func Installed(soname string) []string {
+	var paths []string
+	for _, folder := range libraryFolders {
+		paths = append(paths, filepath.Join(folder, soname))
+	}
+	return paths
+}
+
 // LibraryVersion is the version of the driver's library at path, or where path is empty of the one that is installed, by
 // the name of its real file. Empty where that does not tell. Nothing is opened.
 func LibraryVersion(path string) string {
 	candidates := []string{path}
 	if path == "" {
-		candidates = nil
-		for _, folder := range libraryFolders {
-			candidates = append(candidates, filepath.Join(folder, soname))
-		}
+		candidates = Installed(soname)
 	}
 	for _, c := range candidates {
 		// Threat: none, the name is only compared and shown; whoever loads the library checks who may write it.

@@ -41,8 +41,9 @@ const orphanedCleanup = config.MaxGrace + 2*config.KillWait
 
 // childMain serves one operation: one JSON request on stdin, one JSON reply on stdout. The end of stdin says that nobody
 // waits for that any more.
-func childMain(env Env, op string) int {
-	serve := map[string]func([]byte) (any, error){
+func childMain(env Env, op string, own Operations) int {
+	serve := own[op]
+	if built, ok := map[string]func([]byte) (any, error){
 		opInventory: serveInventory,
 		opProcesses: serveProcesses,
 		opHolders:   serveHolders,
@@ -54,7 +55,9 @@ func childMain(env Env, op string) int {
 		opTail:      serveTail,
 		opLocate:    serveLocate,
 		opOpen:      serveOpen,
-	}[op]
+	}[op]; ok {
+		serve = built
+	}
 	if serve == nil {
 		fmt.Fprintf(env.Stderr, "bookend: no such child operation: %q\n", op)
 		return 1
@@ -81,6 +84,18 @@ func childMain(env Env, op string) int {
 		return 1
 	}
 	return 0
+}
+
+// Operations are what a program's children do beside the hooks' operations, by their names.
+type Operations map[string]func(request []byte) (any, error)
+
+// Served makes a typed function an operation.
+func Served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) { return served(f) }
+
+// Ask runs one of the program's own operations in a child and waits for its reply, at most the timeout and the short
+// grace of child.Run.
+func Ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
+	return ask[Rep](op, req, timeout)
 }
 
 // served makes a typed function an operation.

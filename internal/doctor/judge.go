@@ -1,0 +1,227 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// maxSaid bounds what one check says of many files; the rest is counted.
+const maxSaid = 8
+
+func (r Rule) check() Check { return Check{Name: r.Name, Look: r.look, Judge: r.judge} }
+
+func (r Rule) look(s Site) Look {
+	if r.unused != nil && r.unused(s) != "" {
+		return Look{}
+	}
+	return Look{Place: r.place, Paths: r.paths(s), First: r.first, Kind: r.Kind}
+}
+
+// judge says of each file what is wrong, or of all together that they are well.
+func (r Rule) judge(s Site, seen Seen) []Result {
+	paths := r.paths(s)
+	shown := paths[0]
+	switch {
+	case r.unused != nil && r.unused(s) != "":
+		return []Result{{r.Name, OK, shown, r.unused(s), "", ""}}
+	case seen.Unknown != "":
+		return []Result{{r.Name, Unknown, shown, "could not be looked at: " + seen.Unknown, r.Why, "look why it does not answer: stat " + quoted(shown)}}
+	}
+	var bad []Result
+	well, there := "", 0
+	for _, f := range seen.Files {
+		if f.Missing {
+			continue
+		}
+		there++
+		wrong := r.judgeFile(s, f)
+		if len(wrong) == 0 {
+			well = wellSeen(f)
+			shown = f.Path
+		}
+		bad = append(bad, wrong...)
+	}
+	switch {
+	case there == 0:
+		return []Result{r.missing(s, seen)}
+	case len(bad) > maxSaid:
+		more := Result{r.Name, bad[maxSaid].Level, paths[0], fmt.Sprintf("and %d more of the kind", len(bad)-maxSaid), r.Why, bad[maxSaid].Fix}
+		bad = append(bad[:maxSaid:maxSaid], more)
+	case len(bad) == 0 && there > 1:
+		well, shown = fmt.Sprintf("all %d are root's, %#o or less", there, r.Mode), paths[0]
+	}
+	if len(bad) > 0 {
+		return bad
+	}
+	if seen.Left > 0 {
+		well += fmt.Sprintf("; %d more were not looked at", seen.Left)
+	}
+	return []Result{{r.Name, OK, shown, well, "", ""}}
+}
+
+func wellSeen(f File) string {
+	text := fmt.Sprintf("root's, %#o", f.Mode)
+	if f.Target != "" {
+		text += ", by a link to " + f.Target
+	}
+	return text
+}
+
+// missing judges that nothing is there.
+func (r Rule) missing(s Site, seen Seen) Result {
+	path := r.paths(s)[0]
+	if len(seen.Files) > 0 {
+		path = seen.Files[0].Path
+	}
+	level, follows := r.absent(s)
+	switch {
+	case level == OK:
+		return Result{r.Name, OK, path, follows, "", ""}
+	case r.By == Foreign:
+		return Result{r.Name, level, path, "missing", follows, "let " + r.key + " say where it is"}
+	}
+	return Result{r.Name, level, path, "missing", follows, r.install(path)}
+}
+
+// judgeFile lists what is wrong with one file or folder that is there.
+func (r Rule) judgeFile(s Site, f File) []Result {
+	say := func(level Level, seen, fix string) Result { return Result{r.Name, level, f.Path, seen, r.Why, fix} }
+	switch {
+	case f.Error != "":
+		return []Result{say(Unknown, f.Error, "stat "+quoted(f.Path))}
+	case f.Target != "" && r.NoLink:
+		return []Result{say(Wrong, "a symbolic link to "+f.Target+": none is followed here", "rm "+quoted(f.Path))}
+	case f.Kind != r.Kind:
+		return []Result{say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), r.anew(f.Path))}
+	}
+	var bad []Result
+	if f.UID != 0 {
+		bad = append(bad, say(Wrong, fmt.Sprintf("belongs to user %d, not to root", f.UID), r.repair(f.Path, fmt.Sprintf("chown root:root %s && chmod %04o %[1]s", quoted(f.Path), r.Mode))))
+	}
+	bad = append(bad, r.judgeMode(f)...)
+	if r.Single && f.Links > 1 {
+		bad = append(bad, say(Wrong, fmt.Sprintf("has %d names: somebody may hold another", f.Links), r.anew(f.Path)))
+	}
+	if c := f.Distrust; c != nil && c.Path != f.Path {
+		level := Wrong
+		if c.UID == 0 && c.Mode&0o002 == 0 && r.Above != "" {
+			level = r.Above
+		}
+		bad = append(bad, say(level, "not root's alone all the way: "+r.culpritSeen(*c), r.culpritFix(f.Path, *c)))
+	}
+	return bad
+}
+
+// judgeMode judges permission bits: those too many, by what they allow, and those too few.
+func (r Rule) judgeMode(f File) []Result {
+	var bad []Result
+	fix := r.repair(f.Path, fmt.Sprintf("chmod %04o %s", r.Mode, quoted(f.Path)))
+	if extra := f.Mode &^ r.Mode; extra != 0 {
+		level := Wrong
+		if extra&^r.Rather == 0 {
+			level = Warning
+		}
+		if extra&^(r.Rather&0o7000) != 0 { // setgid on a folder only hands its group on
+			bad = append(bad, Result{r.Name, level, f.Path, fmt.Sprintf("mode %#o, should be %#o: %s", f.Mode, r.Mode, allows(extra, f.Kind)), r.Why, fix})
+		}
+	}
+	if lacks := r.Need &^ f.Mode; lacks != 0 {
+		level := cmp.Or(r.ShortLevel, Wrong)
+		bad = append(bad, Result{r.Name, level, f.Path, fmt.Sprintf("mode %#o, should be %#o: too little", f.Mode, r.Mode), r.Short, fmt.Sprintf("chmod %04o %s", r.Mode, quoted(f.Path))})
+	}
+	return bad
+}
+
+// allows says in words what bits let whom do.
+func allows(bits uint32, kind Kind) string {
+	reach := "start it"
+	if kind == Folder {
+		reach = "reach what is in it"
+	}
+	var words []string
+	for _, b := range []struct {
+		bits uint32
+		text string
+	}{
+		{0o4000, "it runs with its owner's rights, whoever starts it (setuid)"},
+		{0o2000, "it runs with its group's rights, whoever starts it (setgid)"},
+		{0o1000, "sticky bit"},
+		{0o020, "its group may write"}, {0o002, "everybody may write"},
+		{0o040, "its group may read"}, {0o004, "everybody may read"},
+		{0o010, "its group may " + reach}, {0o001, "everybody may " + reach}, {0o100, "its owner may " + reach},
+	} {
+		if bits&b.bits != 0 {
+			words = append(words, b.text)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func (r Rule) culpritSeen(c Culprit) string {
+	switch {
+	case c.UID != 0:
+		return fmt.Sprintf("%s belongs to user %d", c.Path, c.UID)
+	case c.Mode&0o022 != 0:
+		return fmt.Sprintf("%s has mode %#o: %s", c.Path, c.Mode, allows(c.Mode&0o022, Folder))
+	}
+	return c.Why
+}
+
+// culpritFix repairs a folder of root's; out of a user's, or of one for everybody, what root uses is moved instead.
+func (r Rule) culpritFix(path string, c Culprit) string {
+	if c.UID == 0 && c.Mode&0o1000 == 0 && c.Mode&0o022 != 0 {
+		return "chmod go-w " + quoted(c.Path)
+	}
+	switch {
+	case r.Name == "config":
+		return fmt.Sprintf("read it, then: cp --remove-destination %s %s", quoted(path), r.Shown)
+	case r.key != "" && r.By == Foreign:
+		return "let " + r.key + " name one in a folder that is root's alone"
+	case r.key != "":
+		return fmt.Sprintf("keep it where only root can write, as shipped in %s, and let %s say so", r.Shown, r.key)
+	case r.By == Installed && r.Kind == Regular:
+		return r.install(r.Shown)
+	}
+	return "keep it where only root can write, as shipped in " + r.Shown
+}
+
+// repair is the command that puts owner or mode right. A program that others could write may not be what it was.
+func (r Rule) repair(path, command string) string {
+	if r.By == Installed && r.Kind == Regular && r.Name != "config" {
+		return r.install(path)
+	}
+	return command
+}
+
+// anew is the command after which the right thing takes the place of a wrong one.
+func (r Rule) anew(path string) string {
+	if r.By == Installed {
+		return "rm -r " + quoted(path) + " && " + r.install(path)
+	}
+	return "rm -r " + quoted(path)
+}
+
+// install is the command that installs what belongs at path, from the folder in which Bookend was built.
+func (r Rule) install(path string) string {
+	switch {
+	case r.By != Installed:
+		return ""
+	case r.Kind == Folder:
+		return fmt.Sprintf("install -d -o root -g root -m %04o %s", r.Mode, quoted(path))
+	case r.Name == "config":
+		return fmt.Sprintf("install -D -o root -g root -m %04o configs/bookend.yaml %s", r.Mode, quoted(path))
+	}
+	return fmt.Sprintf("install -D -o root -g root -m %04o bin/%s %s", r.Mode, r.Shown[strings.LastIndexByte(r.Shown, '/')+1:], quoted(path))
+}
+
+// quoted is a path as a shell takes it.
+func quoted(path string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("/._-+:@%=,", c)
+	}
+	if path != "" && !strings.ContainsFunc(path, func(c rune) bool { return !plain(c) }) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}

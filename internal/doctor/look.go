@@ -1,0 +1,206 @@
+package doctor
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/safefile"
+)
+
+// Look is what a check wants to have looked at.
+type Look struct {
+	// Place is the file system it is likely on: one child looks at all of a place, so that a place that does not answer
+	// costs no other.
+	Place string `json:"place"`
+	// Paths may be patterns of filepath.Match; a pattern's matches of the wrong kind are left out.
+	Paths []string `json:"paths,omitempty"`
+	// First: only the first of Paths that is there counts.
+	First bool `json:"first,omitempty"`
+	Kind  Kind `json:"kind,omitempty"`
+}
+
+// Kind is what a path leads to.
+type Kind string
+
+// The kinds.
+const (
+	Regular Kind = "file"
+	Folder  Kind = "folder"
+	Other   Kind = "neither file nor folder"
+)
+
+// File is what was seen of one path.
+type File struct {
+	Path    string `json:"path"`
+	Missing bool   `json:"missing,omitempty"`
+	Error   string `json:"error,omitempty"` // why it could not be looked at
+	Kind    Kind   `json:"kind,omitempty"`  // of what the path leads to, as is all below
+	Target  string `json:"target,omitempty"`
+	Mode    uint32 `json:"mode"` // permissions, with setuid, setgid and sticky bit
+	UID     uint32 `json:"uid"`
+	Links   uint64 `json:"links"` // names of the file
+	// Distrust is the first on the way that anybody but root could have written, the path itself included; nil where there
+	// is none.
+	Distrust *Culprit    `json:"distrust,omitempty"`
+	System   *FileSystem `json:"system,omitempty"` // of a folder
+}
+
+// Culprit is what safefile.Trusted stops at.
+type Culprit struct {
+	Path string `json:"path"`
+	UID  uint32 `json:"uid"`
+	Mode uint32 `json:"mode"`
+	Why  string `json:"why"`
+}
+
+// FileSystem is what a folder is on.
+type FileSystem struct {
+	Own      bool   `json:"own"` // mounted at the folder itself
+	Tmpfs    bool   `json:"tmpfs"`
+	NoSUID   bool   `json:"nosuid"`
+	NoDev    bool   `json:"nodev"`
+	NoExec   bool   `json:"noexec"`
+	ReadOnly bool   `json:"read_only"`
+	Bytes    uint64 `json:"bytes"` // 0: no limit
+	Free     uint64 `json:"free"`  // bytes
+	Inodes   uint64 `json:"inodes"`
+	Unused   uint64 `json:"unused"` // inodes
+}
+
+const permissions = 0o7777
+
+// maxFiles bounds one look, so that what is seen fits through a child's pipe: a node keeps some hundred records in memory,
+// and some ten thousand on disk.
+const maxFiles = 20_000
+
+// see looks at what a check wants. It may hang with the file system, and so belongs into a child.
+func see(l Look) Seen {
+	var seen Seen
+	for _, path := range l.Paths {
+		if !strings.ContainsAny(path, "*?[") {
+			f := inspect(path)
+			if l.First && f.Missing {
+				continue
+			}
+			seen.Files = append(seen.Files, f)
+			if l.First {
+				break
+			}
+			continue
+		}
+		matches, err := filepath.Glob(path)
+		if err != nil {
+			return Seen{Unknown: err.Error()}
+		}
+		room := min(len(matches), maxFiles-len(seen.Files))
+		seen.Left += len(matches) - room
+		for _, m := range matches[:room] {
+			f := inspect(m)
+			if !f.Missing && (f.Target != "" || f.Kind == l.Kind || f.Kind == Other) { // missing: gone since
+				seen.Files = append(seen.Files, f)
+			}
+		}
+	}
+	if l.First && len(seen.Files) == 0 && len(l.Paths) > 0 {
+		seen.Files = []File{{Path: l.Paths[0], Missing: true}}
+	}
+	return seen
+}
+
+func inspect(path string) File {
+	f := File{Path: path}
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		if f.Target, err = os.Readlink(path); err == nil {
+			err = unix.Stat(path, &st)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		f.Missing = f.Target == ""
+		if !f.Missing {
+			f.Error = "leads to " + f.Target + ", which does not exist"
+		}
+		return f
+	}
+	if err != nil {
+		f.Error = err.Error()
+		return f
+	}
+	f.Kind, f.Mode, f.UID, f.Links = kindOf(st.Mode), st.Mode&permissions, st.Uid, uint64(st.Nlink)
+	f.Distrust = culprit(path, 0)
+	if f.Kind == Folder {
+		f.System = system(path, uint64(st.Dev))
+	}
+	return f
+}
+
+func kindOf(mode uint32) Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return Regular
+	case unix.S_IFDIR:
+		return Folder
+	}
+	return Other
+}
+
+// maxLinks bounds the symbolic links followed, as the kernel does.
+const maxLinks = 40
+
+// culprit finds what makes safefile.Trusted refuse a path: the first on the way down, and behind a link the first on
+// the way to where that leads. It only says what to repair; whether to trust is safefile's to say.
+func culprit(path string, links int) *Culprit {
+	for _, p := range above(path) {
+		why := safefile.Trusted(p)
+		if why == nil {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(p, &st); err != nil {
+			return &Culprit{Path: p, Why: err.Error()}
+		}
+		target, err := os.Readlink(p)
+		if st.Mode&unix.S_IFMT != unix.S_IFLNK || err != nil || links == maxLinks {
+			return &Culprit{Path: p, UID: st.Uid, Mode: st.Mode & permissions, Why: why.Error()}
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(p), target)
+		}
+		if found := culprit(target, links+1); found != nil {
+			return found
+		}
+		return &Culprit{Path: p, Mode: st.Mode & permissions, Why: why.Error()}
+	}
+	return nil
+}
+
+// above lists every folder above a path, from the top, and the path.
+func above(path string) []string {
+	list := []string{path}
+	for path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		list = append([]string{path}, list...)
+	}
+	return list
+}
+
+// system describes the file system of a folder on device dev; nil where the kernel does not tell.
+func system(path string, dev uint64) *FileSystem {
+	var st unix.Statfs_t
+	var parent unix.Stat_t
+	if unix.Statfs(path, &st) != nil || unix.Stat(filepath.Dir(path), &parent) != nil {
+		return nil
+	}
+	has := func(flag int64) bool { return st.Flags&flag != 0 }
+	return &FileSystem{
+		Own: uint64(parent.Dev) != dev, Tmpfs: st.Type == unix.TMPFS_MAGIC,
+		NoSUID: has(unix.ST_NOSUID), NoDev: has(unix.ST_NODEV), NoExec: has(unix.ST_NOEXEC), ReadOnly: has(unix.ST_RDONLY),
+		Bytes: st.Blocks * uint64(st.Bsize), Free: st.Bavail * uint64(st.Bsize), Inodes: st.Files, Unused: st.Ffree,
+	}
+}

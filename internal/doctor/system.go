@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/config"
+)
+
+// DropOptions are the options with which the drop folder's own file system is mounted, by
+// deploy/systemd/run-bookend-drop.mount. A job has up to two folders of one small file in it.
+const DropOptions = "size=16M,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"
+
+// The most that a drop folder's file system is to give users: 64 MiB of memory, and less entries than the hooks would
+// remove of one job.
+const (
+	maxDropBytes  = 64 << 20
+	maxDropInodes = 1<<16 - 1
+)
+
+// What a tmpfs has left before it counts as full: a record takes some 4 KiB.
+const (
+	littleBytes  = 1 << 20
+	littleInodes = 64
+)
+
+func lookAt(place string, path func(Site) string) func(Site) Look {
+	return func(s Site) Look { return Look{Place: place, Paths: []string{path(s)}, Kind: Folder} }
+}
+
+// judgeText judges the configuration's text as "bookend config check" and the hooks do.
+func judgeText(s Site, _ Seen) []Result {
+	r := Result{Check: "config-text", Level: OK, Path: s.ConfigPath, Seen: fmt.Sprintf("valid: mode %s", s.Config.Mode)}
+	switch {
+	case s.Unread != "" && !s.Named && strings.Contains(s.Unread, "no such file"):
+		r.Seen = "there is none: the shipped defaults are in force"
+	case s.Unread != "":
+		r.Level, r.Seen, r.Why, r.Fix = Wrong, "not used: "+s.Unread, "the hooks observe with the shipped defaults (BKD-CONFIG)", "bookend config check"
+	case s.Mistakes > 0:
+		r.Level, r.Seen, r.Why, r.Fix = Wrong, fmt.Sprintf("not valid: %d mistakes", s.Mistakes), "the hooks observe with the shipped policy (BKD-CONFIG)", "bookend config check"
+	}
+	return []Result{r}
+}
+
+// folderOf returns what was seen of a folder's file system, or the result where that says nothing.
+func folderOf(name, path string, seen Seen) (*FileSystem, *Result) {
+	r := Result{Check: name, Level: OK, Path: path, Seen: laterMade}
+	if seen.Unknown != "" {
+		r.Level, r.Seen, r.Fix = Unknown, "could not be looked at: "+seen.Unknown, "look why it does not answer: stat "+quoted(path)
+		return nil, &r
+	}
+	if len(seen.Files) == 0 || seen.Files[0].Missing {
+		return nil, &r
+	}
+	if f := seen.Files[0]; f.Error != "" || f.System == nil {
+		r.Level, r.Seen, r.Fix = Unknown, "its file system is unknown: "+f.Error, "stat -f "+quoted(path)
+		return nil, &r
+	}
+	return seen.Files[0].System, nil
+}
+
+// judgeRun judges the file system on which the hooks keep their records.
+func judgeRun(s Site, seen Seen) []Result {
+	const name = "run-filesystem"
+	path := runFolder(s)
+	fs, answer := folderOf(name, path, seen)
+	if answer != nil {
+		return []Result{*answer}
+	}
+	var bad []Result
+	if !fs.Tmpfs {
+		bad = append(bad, Result{name, Warning, path, "not a tmpfs", "a hook can hang with a disk, and records of before a reboot must not be there after it",
+			"let paths.run name a folder of a tmpfs, such as " + config.Default().Paths.Run})
+	}
+	bad = append(bad, roomless(name, path, fs, "no record can be kept (BKD-ST-WRITE)")...)
+	if len(bad) == 0 {
+		return []Result{{name, OK, path, "a tmpfs with room", "", ""}}
+	}
+	return bad
+}
+
+// judgeDrop judges the file system on which users write what their task hooks tell root.
+func judgeDrop(s Site, seen Seen) []Result {
+	const name = "drop-filesystem"
+	path := dropFolder(s)
+	fs, answer := folderOf(name, path, seen)
+	if answer != nil {
+		return []Result{*answer}
+	}
+	if !fs.Own || !fs.Tmpfs {
+		what := "not a file system of its own"
+		if fs.Own {
+			what = "its file system is not a tmpfs"
+		}
+		return []Result{{name, Warning, path, what, "users write here: without its own small tmpfs one of them can fill " + runFolder(s) + " for all hooks", mountDrop(path)}}
+	}
+	var bad []Result
+	if lacks := lacking(fs); lacks != "" {
+		bad = append(bad, Result{name, Warning, path, "mounted without " + lacks, "users write here: nothing of theirs should run, be a device or change rights",
+			"mount -o remount,nosuid,nodev,noexec " + quoted(path)})
+	}
+	if fs.Bytes == 0 || fs.Bytes > maxDropBytes || fs.Inodes == 0 || fs.Inodes > maxDropInodes {
+		bad = append(bad, Result{name, Warning, path, fmt.Sprintf("its limits are %s and %s", limit(fs.Bytes>>20, "MiB"), limit(fs.Inodes, "inodes")),
+			"users write here: what it may take of the node's memory should be little", "mount -o remount,size=16M,nr_inodes=8k " + quoted(path)})
+	}
+	bad = append(bad, roomless(name, path, fs, "the next job's task hooks can leave nothing: its end report may not find its output")...)
+	if len(bad) == 0 {
+		return []Result{{name, OK, path, fmt.Sprintf("a tmpfs of its own: %d MiB, %d inodes, nosuid, nodev, noexec", fs.Bytes>>20, fs.Inodes), "", ""}}
+	}
+	return bad
+}
+
+func mountDrop(path string) string {
+	if path == config.Default().Paths.Run+"/drop" {
+		return "install -m 0644 deploy/systemd/run-bookend-drop.mount -t /etc/systemd/system && systemctl daemon-reload && systemctl enable --now run-bookend-drop.mount"
+	}
+	return "mount -t tmpfs -o " + DropOptions + " tmpfs " + quoted(path)
+}
+
+func lacking(fs *FileSystem) string {
+	var lacks []string
+	for _, o := range []struct {
+		has  bool
+		name string
+	}{{fs.NoSUID, "nosuid"}, {fs.NoDev, "nodev"}, {fs.NoExec, "noexec"}} {
+		if !o.has {
+			lacks = append(lacks, o.name)
+		}
+	}
+	return strings.Join(lacks, ", ")
+}
+
+func limit(n uint64, unit string) string {
+	if n == 0 {
+		return "no limit of " + unit
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}
+
+// roomless lists why nothing new can be written.
+func roomless(name, path string, fs *FileSystem, why string) []Result {
+	switch {
+	case fs.ReadOnly:
+		return []Result{{name, Wrong, path, "read-only", why, "mount -o remount,rw " + quoted(path)}}
+	case fs.Bytes > 0 && fs.Free < littleBytes:
+		return []Result{{name, Warning, path, fmt.Sprintf("full: %d KiB are free", fs.Free>>10), why, "du -x " + quoted(path) + " shows what fills it"}}
+	case fs.Inodes > 0 && fs.Unused < littleInodes:
+		return []Result{{name, Warning, path, fmt.Sprintf("full: %d inodes are free", fs.Unused), why, "du -x --inodes " + quoted(path) + " shows what fills it"}}
+	}
+	return nil
+}
