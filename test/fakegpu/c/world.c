@@ -42,14 +42,17 @@ static char *trim(char *s) {
 }
 
 static void parse(struct world *w) {
-	w->n = 0;
+	w->n = w->sorted = 0;
 	char *rest = w->text, *line;
 	while ((line = strsep(&rest, "\n")) && w->n < MAX_KEYS) {
 		char *value = strchr(line, '=');
 		if (line[0] == '#' || !value) continue;
 		*value++ = 0;
 		w->keys[w->n] = trim(line);
-		w->values[w->n++] = trim(value);
+		w->values[w->n] = trim(value);
+		bool next = w->sorted == w->n && (w->n == 0 || strcmp(w->keys[w->n - 1], w->keys[w->n]) < 0);
+		w->n++;
+		if (next) w->sorted = w->n;
 	}
 }
 
@@ -67,8 +70,14 @@ void world_load(struct world *w) {
 }
 
 static const char *find(const struct world *w, const char *key) {
-	for (int i = 0; i < w->n; i++)
+	for (int i = w->sorted; i < w->n; i++)
 		if (!strcmp(w->keys[i], key)) return w->values[i];
+	for (int low = 0, high = w->sorted; low < high; ) {
+		int middle = (low + high) / 2, order = strcmp(key, w->keys[middle]);
+		if (!order) return w->values[middle];
+		if (order < 0) high = middle;
+		else low = middle + 1;
+	}
 	return NULL;
 }
 

@@ -24,7 +24,7 @@
 struct world {
 	char text[MAX_CONF];
 	const char *keys[MAX_KEYS], *values[MAX_KEYS];
-	int n;
+	int n, sorted; // the first so many keys are in order, as fakegpu.World writes them; what a test appends is not
 };
 
 // world_dir is the folder of the library or program this code was linked into.
