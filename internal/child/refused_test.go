@@ -1,0 +1,143 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/test/refuse"
+)
+
+// Calls that a sandbox, an old kernel or a full table refuses.
+var (
+	noPipe       = refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE}
+	noCloseRange = refuse.Call{Number: unix.SYS_CLOSE_RANGE, Errno: unix.ENOSYS}
+	noFlag       = refuse.Call{Number: unix.SYS_FCNTL, Errno: unix.EINVAL, When: []refuse.Arg{{Index: 1, Is: unix.F_SETFD}}}
+	noFile       = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE}
+)
+
+func refused(t *testing.T, f func(), calls ...refuse.Call) {
+	t.Helper()
+	if err := refuse.Run(calls, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoDescriptorsLeft(t *testing.T) {
+	var res Result
+	refused(t, func() { res = Run(self("echo")) }, noPipe)
+	if expect(t, res, NotStarted); !errors.Is(res.Err, unix.EMFILE) {
+		t.Errorf("%v, want EMFILE", res.Err)
+	}
+}
+
+// Without close_range each descriptor is sealed by itself; where that fails too, nothing is started.
+func TestSealDescriptorsOnOldKernels(t *testing.T) {
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	refused(t, func() { err = SealDescriptors() }, noCloseRange)
+	if flags, get := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || get != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("%v: flags %#x, %v", err, flags, get)
+	}
+	for want, calls := range map[error][]refuse.Call{unix.EINVAL: {noCloseRange, noFlag}, unix.ENFILE: {noCloseRange, noFile}} {
+		p, err := openPipes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b birth
+		refused(t, func() { b = start(self("echo"), p) }, calls...)
+		if p.closeOurs(); !errors.Is(b.err, want) || b.pid != 0 {
+			t.Errorf("process %d, %v: want none, and %v", b.pid, b.err, want)
+		}
+	}
+}
+
+// A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.
+func TestUnknownStartTime(t *testing.T) {
+	p, err := openPipes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.closeOurs()
+	var b birth
+	s := self("")
+	s.Path = "/proc/self/exe"
+	refused(t, func() { b = start(s, p) }, noFile)
+	if b.err != nil || b.pid == 0 || b.ticks != 0 || Alive("/proc", b.pid, b.ticks) {
+		t.Errorf("%+v", b)
+	}
+	kill(b.pid)
+	if _, err := reap(b.pid); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process that is not there to be waited for is given up, not taken for ended; what cannot be reaped says why.
+func TestNotToBeWaitedFor(t *testing.T) {
+	var res Result
+	if res.finish(Exited, awaitZombie(1)); res.Outcome != Abandoned || !errors.Is(res.Err, unix.ECHILD) {
+		t.Errorf("%+v", res)
+	}
+	res = Result{PID: 1}
+	if res.finish(Exited, nil); !errors.Is(res.Err, unix.ECHILD) {
+		t.Errorf("%+v", res)
+	}
+}
+
+// A program that exec does not even answer for in time is not started, and what appears later is killed.
+func TestNoAnswerFromExec(t *testing.T) {
+	s := self("sleep")
+	s.Timeout = 1 // over before any process can be there
+	for range 100 {
+		res := Run(s)
+		if res.Outcome == NotStarted {
+			if res.PID != 0 || !strings.Contains(res.Err.Error(), "no answer") {
+				t.Errorf("%+v", res)
+			}
+			return
+		}
+		expect(t, res, Hung) // this goroutine slept until the child was there
+	}
+	t.Error("it was there each time before its time was over")
+}
+
+// A panic beside Run comes back as an error.
+func TestPanicsComeBack(t *testing.T) {
+	c := launch(self("echo"), nil)
+	if b := <-c.born; b.err == nil || b.pid != 0 {
+		t.Errorf("started with no pipes: %+v", b)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = w.WriteString("text")
+	w.Close()
+	if out := <-gather(r, -1, nil); err != nil || out.err == nil {
+		t.Errorf("%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
+	}
+	(&keeper{limit: 1}).drain(nil) // nothing to be drained is no panic
+}
+
+// What /proc says in any other form than its own is no answer.
+func TestReadStatRefuses(t *testing.T) {
+	proc := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(proc, "42", "stat"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readStat(proc, 42); !errors.Is(err, unix.EISDIR) {
+		t.Errorf("%v, want EISDIR", err)
+	}
+	if _, err := parseStat([]byte(statLine("python", "S", "1", "-1"))); !errors.Is(err, strconv.ErrSyntax) {
+		t.Errorf("a process that started before time: %v", err)
+	}
+}
