@@ -1,0 +1,182 @@
+package faults
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// frozen is a file system of a node's own that can stop taking writes: who writes to it then sleeps in state D, and not
+// even SIGKILL ends it before the thaw. Nothing of that is faked.
+type frozen struct {
+	*node
+	dir    string
+	keeper io.Closer // closing it makes the keeper thaw
+	thawed func()    // waits for that
+}
+
+// freezable mounts an empty ext4, from an image on a loop device that goes with the mount.
+func (n *node) freezable(name string) *frozen {
+	n.Helper()
+	f := &frozen{node: n, dir: n.in(name)}
+	image, err := os.OpenFile(f.dir+".image", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	must(n, err)
+	defer image.Close()
+	must(n, image.Truncate(2<<20))
+	if text, err := exec.Command("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image.Name()).CombinedOutput(); err != nil {
+		n.Fatalf("mkfs.ext4: %v: %s", err, text)
+	}
+	must(n, os.Mkdir(f.dir, 0o755))
+	device := attach(n, image)
+	defer device.Close() // the mount holds it from now on
+	must(n, unix.Mount(device.Name(), f.dir, "ext4", 0, ""))
+	n.Cleanup(func() {
+		f.thaw()
+		must(n, unix.Unmount(f.dir, unix.MNT_DETACH))
+	})
+	return f
+}
+
+// attach gives an image a loop device that is detached with its last user.
+func attach(n *node, image *os.File) *os.File {
+	n.Helper()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	must(n, err)
+	defer control.Close()
+	for range 100 {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		must(n, err)
+		device, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", number), os.O_RDWR, 0)
+		must(n, err)
+		config := unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
+		if err = unix.IoctlLoopConfigure(int(device.Fd()), &config); err == nil {
+			return device
+		}
+		device.Close()
+		if err != unix.EBUSY { // somebody else took it meanwhile
+			must(n, err)
+		}
+	}
+	n.Fatal("no free loop device")
+	return nil
+}
+
+// freeze stops all writes until thaw. A keeper thaws also when this process dies in between: a file system that stays
+// frozen outlives its mount, and wedges the machine.
+func (f *frozen) freeze() {
+	f.Helper()
+	keeper := exec.Command("/bin/sh", "-c", `read -r end; exec fsfreeze --unfreeze "$1"`, "thaw", f.dir)
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := keeper.StdinPipe()
+	must(f, err)
+	must(f, keeper.Start())
+	if text, err := exec.Command("fsfreeze", "--freeze", f.dir).CombinedOutput(); err != nil {
+		f.Errorf("freeze: %v: %s", err, text)
+	}
+	f.keeper, f.thawed = in, func() { must(f, keeper.Wait()) }
+}
+
+// thaw lets everybody go. One that is not frozen stays as it is.
+func (f *frozen) thaw() {
+	f.Helper()
+	if f.keeper == nil {
+		return
+	}
+	must(f, f.keeper.Close())
+	f.keeper = nil
+	f.thawed()
+}
+
+// ownPrograms makes a node's processes its own to be told from all others': links to the hooks and the backend, in a
+// folder of its own, that its processes show as what they run.
+func (n *node) ownPrograms() {
+	n.Helper()
+	must(n, os.Mkdir(n.in("bin"), 0o755))
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu"} {
+		must(n, os.Link(program(name), n.in("bin/"+name)))
+	}
+	n.configure(func(c *conf) { c.backend = n.in("bin/bookend-gpu") })
+}
+
+// own is a hook as this node runs it.
+func (n *node) own(h hook) hook {
+	h.program = n.in("bin/" + h.program)
+	return h
+}
+
+// left are the processes of this node's hooks and of its backend that live.
+func (n *node) left() (pids []int) {
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		exe, _ := os.Readlink(filepath.Join(folder, "exe"))
+		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+		args := strings.Split(string(line), "\x00")
+		script := len(args) > 1 && strings.HasPrefix(args[1], n.in("backend")) // what it runs is the shell
+		pid, _ := strconv.Atoi(filepath.Base(folder))
+		if state := stateOf(pid); (script || strings.HasPrefix(exe, n.in("bin/"))) && state != "" && state != "Z" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// none asserts that nothing is left of this node's hooks. What was killed may take a moment to go.
+func (n *node) none() {
+	n.Helper()
+	await(n, "the end of all that hooks started", func() bool { return len(n.left()) == 0 })
+}
+
+// unkillable asserts that so many processes of this node are left, and that SIGKILL, which their hook sent long ago, has
+// not ended them: they sleep in the kernel.
+func (n *node) unkillable(want int) []int {
+	n.Helper()
+	left := n.left()
+	if len(left) != want {
+		n.Fatalf("left: %v, want %d\n%s", left, want, n.log())
+	}
+	for _, pid := range left {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		must(n, err)
+		pending := uint64(0)
+		for _, line := range lines(string(status), "ShdPnd:") {
+			pending, _ = strconv.ParseUint(strings.Fields(line)[1], 16, 64)
+		}
+		if state := stateOf(pid); state != "D" || pending&(1<<(syscall.SIGKILL-1)) == 0 {
+			n.Errorf("process %d is in state %q, signals pending %#x; want D, and SIGKILL", pid, state, pending)
+		}
+	}
+	return left
+}
+
+// sound asserts that both hooks of another job find nothing, and that nobody harmed the bystander or left anything.
+func (n *node) sound(others string) {
+	n.Helper()
+	n.configure(func(c *conf) { c.tight = false })
+	later := numbered(900)
+	n.clean(n.own(prolog), later)
+	n.clean(n.own(epilog), later)
+	n.unharmed(others)
+	n.none()
+	if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") {
+		n.Errorf("status:\n%s", shown)
+	}
+}
+
+// timely is a hook that must end with this code within its deadline, whatever hangs.
+func (n *node) timely(h hook, j job, exit int) outcome {
+	n.Helper()
+	began := time.Now()
+	o := n.hook(n.own(h), j)
+	if took := time.Since(began); o.exit != exit || took > h.limit+margin {
+		n.Errorf("%s after %v, want exit %d: %v\n%s", h.program, took, exit, o, n.log())
+	}
+	return o
+}
