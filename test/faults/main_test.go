@@ -8,23 +8,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/test/cluster"
+	"bookend/test/mountns"
 )
 
 // programs is the folder of the built programs: root's all the way up, as root's hooks demand.
 var programs string
 
-// isolated marks the environment of a test process that has a mount namespace of its own.
-const isolated = "BOOKEND_FAULTS_ISOLATED"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(isolated) == "" {
-		fmt.Fprintln(os.Stderr, isolate())
+	// What tests mount ends with them, and a hook that falls back to its default paths meets none of this machine's files.
+	if err := mountns.Enter(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(run(m))
@@ -77,19 +75,6 @@ func build(out, pkg, cgo string, flags ...string) error {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
 	}
 	return nil
-}
-
-// isolate starts this program again, as this very process, in a mount namespace of its own: what tests mount
-// ends with it, and a hook that falls back to its default paths meets none of this machine's files.
-func isolate() error {
-	runtime.LockOSThread() // the namespace is this thread's until exec
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("these tests need root: new mount namespace: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	return unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), isolated+"=1"))
 }
 
 // shadow puts empty folders over the hooks' default ones. Only the folder of scratch folders stays where it is.

@@ -8,7 +8,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +17,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"bookend/test/mutant"
 )
 
 const (
@@ -58,7 +59,7 @@ func run(args []string) (wrong string, err error) {
 		return "", fmt.Errorf("make folder: %w", err)
 	}
 	defer os.RemoveAll(e.folder)
-	noticed, err := e.try(mutant{name: "nothing changed"})
+	noticed, err := e.try(mutant.Mutant{Name: "nothing changed"})
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +70,7 @@ func run(args []string) (wrong string, err error) {
 	const row = "%-46s  %-20s  %s\n"
 	fmt.Printf(row, "mutant", "noticed after", "by")
 	for _, m := range mutants {
-		if !strings.Contains(m.name, *only) {
+		if !strings.Contains(m.Name, *only) {
 			continue
 		}
 		noticed, err := e.try(m)
@@ -77,10 +78,10 @@ func run(args []string) (wrong string, err error) {
 		case err != nil:
 			return "", err
 		case noticed.by != "":
-			fmt.Printf(row, m.name, fmt.Sprintf("%d pairs", noticed.pair+1), noticed.by)
+			fmt.Printf(row, m.Name, fmt.Sprintf("%d pairs", noticed.pair+1), noticed.by)
 		default:
 			survived++
-			fmt.Printf(row, m.name, fmt.Sprintf("not in %d pairs", e.pairs), "NOTHING")
+			fmt.Printf(row, m.Name, fmt.Sprintf("not in %d pairs", e.pairs), "NOTHING")
 		}
 	}
 	if survived > 0 {
@@ -98,26 +99,26 @@ type notice struct {
 var line = regexp.MustCompile(`^([a-z ]+): .*\(--replay \d+:(\d+)\)$`)
 
 // try builds the soak with a mutant, none where it names no file, and runs it until something fails.
-func (e experiment) try(m mutant) (notice, error) {
+func (e experiment) try(m mutant.Mutant) (notice, error) {
 	program := filepath.Join(e.folder, "soak")
 	args := []string{"build", "-o", program}
-	if m.file != "" {
-		overlay, err := e.plant(m)
+	if m.File != "" {
+		overlay, err := m.Overlay(".", e.folder)
 		if err != nil {
 			return notice{}, err
 		}
 		args = append(args, "-overlay", overlay)
 	}
 	if out, err := exec.Command("go", append(args, "./test/soak")...).CombinedOutput(); err != nil {
-		return notice{}, fmt.Errorf("build %q: %w: %s", m.name, err, out)
+		return notice{}, fmt.Errorf("build %q: %w: %s", m.Name, err, out)
 	}
 	out, err := exec.Command(program, "-pairs", fmt.Sprint(e.pairs), "-seed", fmt.Sprint(e.seed), "-enough", "1").Output()
 	if ended := new(exec.ExitError); err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 1) {
-		return notice{}, fmt.Errorf("run %q: %w", m.name, err)
+		return notice{}, fmt.Errorf("run %q: %w", m.Name, err)
 	}
 	n, readErr := firstOf(string(out))
 	if err != nil && n.by == "" && readErr == nil {
-		readErr = fmt.Errorf("run %q: it failed without saying at which pair", m.name)
+		readErr = fmt.Errorf("run %q: it failed without saying at which pair", m.Name)
 	}
 	return n, readErr
 }
@@ -134,41 +135,4 @@ func firstOf(out string) (notice, error) {
 		}
 	}
 	return notice{}, nil
-}
-
-// plant writes the mutant's source and the overlay that puts it in the place of the real one.
-func (e experiment) plant(m mutant) (overlay string, err error) {
-	path, err := filepath.Abs(m.file)
-	if err != nil {
-		return "", fmt.Errorf("plant %q: %w", m.name, err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("plant %q: %w", m.name, err)
-	}
-	changed, err := m.apply(string(text))
-	if err != nil {
-		return "", err
-	}
-	mutated := filepath.Join(e.folder, "mutated.go")
-	if err := os.WriteFile(mutated, []byte(changed), 0o600); err != nil {
-		return "", fmt.Errorf("plant %q: %w", m.name, err)
-	}
-	data, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
-	if err != nil {
-		return "", fmt.Errorf("plant %q: %w", m.name, err)
-	}
-	overlay = filepath.Join(e.folder, "overlay.json")
-	if err := os.WriteFile(overlay, data, 0o600); err != nil {
-		return "", fmt.Errorf("plant %q: %w", m.name, err)
-	}
-	return overlay, nil
-}
-
-// apply changes a source, in which the mutant's line must stand once.
-func (m mutant) apply(text string) (string, error) {
-	if n := strings.Count(text, m.old); n != 1 {
-		return "", fmt.Errorf("plant %q: its line stands %d times in %s: adapt the table", m.name, n, m.file)
-	}
-	return strings.Replace(text, m.old, m.new, 1), nil
 }

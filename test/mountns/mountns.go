@@ -1,0 +1,31 @@
+// Package mountns gives a program a mount namespace of its own: what it mounts ends with it, and what it hides of this
+// machine's files stays where it is for everybody else.
+package mountns
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// entered marks the environment of a process that has a mount namespace of its own.
+const entered = "BOOKEND_TEST_MOUNTNS"
+
+// Enter returns nil where this process has a mount namespace of its own already. Otherwise it starts this program
+// again, as this very process, in a new private one, and returns only where that fails: it needs root.
+func Enter() error {
+	if os.Getenv(entered) != "" {
+		return nil
+	}
+	runtime.LockOSThread() // the namespace is this thread's until exec
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("new mount namespace, which needs root: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	err := unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), entered+"=1"))
+	return fmt.Errorf("start again in a new mount namespace: %w", err)
+}
