@@ -68,28 +68,43 @@ func (c Call) File(n int) string {
 	return name
 }
 
-// write does the first n bytes of the caller's write or pwrite64 on its own open file.
-func (c Call) write(n int) (int, error) {
+// shorten does the first n bytes of the caller's write, pwrite64 or read on its own open file.
+func (c Call) shorten(n int) (int, error) {
 	data := make([]byte, min(uint64(n), c.Args[2]))
 	if len(data) == 0 {
 		return 0, nil
 	}
-	if _, err := unix.ProcessVMReadv(c.TID, []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}},
-		[]unix.RemoteIovec{{Base: uintptr(c.Args[1]), Len: len(data)}}, 0); err != nil {
-		return 0, err
-	}
-	pidfd, err := unix.PidfdOpen(c.PID(), 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(pidfd)
-	fd, err := unix.PidfdGetfd(pidfd, int(int32(c.Args[0])), 0)
+	ours := []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
+	theirs := []unix.RemoteIovec{{Base: uintptr(c.Args[1]), Len: len(data)}}
+	fd, err := c.take()
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
+	if c.Number == unix.SYS_READ {
+		got, err := unix.Read(fd, data)
+		if err != nil || got == 0 {
+			return got, err
+		}
+		ours[0].SetLen(got)
+		theirs[0].Len = got
+		return unix.ProcessVMWritev(c.TID, ours, theirs, 0)
+	}
+	if _, err := unix.ProcessVMReadv(c.TID, ours, theirs, 0); err != nil {
+		return 0, err
+	}
 	if c.Number == unix.SYS_PWRITE64 {
 		return unix.Pwrite(fd, data, int64(c.Args[3]))
 	}
 	return unix.Write(fd, data)
+}
+
+// take is the caller's descriptor in its first argument, as one of ours.
+func (c Call) take() (fd int, err error) {
+	pidfd, err := unix.PidfdOpen(c.PID(), 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(pidfd)
+	return unix.PidfdGetfd(pidfd, int(int32(c.Args[0])), 0)
 }

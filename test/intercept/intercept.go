@@ -1,5 +1,5 @@
 // Package intercept runs an unmodified program and is asked before each system call of chosen kinds that it, or a
-// process it starts, makes: let it pass, fail it, cut a write short, kill the caller, or do something first, while
+// process it starts, makes: let it pass, fail it, cut a write or read short, kill the caller, or do something first, while
 // the caller stands still. It is how tests put a fault, or a swap, between two given steps of a program.
 //
 // It uses seccomp's user notifications (Linux 5.19 for SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) and needs root. The
@@ -36,7 +36,7 @@ func Pass() Answer { return Answer{} }
 // Fail makes the call end with errno; nothing happens.
 func Fail(errno unix.Errno) Answer { return Answer{errno: errno} }
 
-// Short makes a write or pwrite64 write only its first n bytes, really, and return n.
+// Short makes a write, pwrite64 or read do only its first n bytes, really, and return how many it did.
 func Short(n int) Answer { return Answer{short: true, bytes: n} }
 
 // Kill ends the calling process by SIGKILL before the call happens.

@@ -109,6 +109,23 @@ func TestShort(t *testing.T) {
 	}
 }
 
+// A short read gives just what it says, and the reader goes on behind it.
+func TestShortRead(t *testing.T) {
+	path, reads := file(t, "0123456789"), 0
+	out, err := run(t, exec.Command("/bin/cat", path), []Kind{{Number: unix.SYS_READ, FromFD: 3}}, func(c Call) Answer {
+		if c.File(0) != path {
+			return Pass()
+		}
+		if reads++; reads == 1 {
+			return Short(3)
+		}
+		return Pass()
+	})
+	if err != nil || out != "0123456789" || reads != 3 {
+		t.Errorf("%q after %d reads, %v", out, reads, err)
+	}
+}
+
 func TestFromFD(t *testing.T) {
 	out, err := run(t, exec.Command("/bin/echo", "said"), []Kind{{Number: unix.SYS_WRITE, FromFD: 2}}, func(Call) Answer {
 		return Fail(unix.EIO)

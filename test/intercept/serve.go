@@ -75,7 +75,7 @@ func (c Call) carryOut(a Answer) *response {
 		_ = unix.Kill(c.TID, unix.SIGKILL) // a thread's id serves too: the signal is the process's
 		return nil
 	case a.short:
-		n, err := c.write(a.bytes)
+		n, err := c.shorten(a.bytes)
 		var errno unix.Errno
 		if errors.As(err, &errno) {
 			return &response{errno: -int32(errno)}
