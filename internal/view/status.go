@@ -5,10 +5,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/ledger"
+	"bookend/internal/metrics"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -16,21 +18,34 @@ import (
 
 // Node is what "bookend status" shows.
 type Node struct {
-	Name     string
-	Mode     config.Mode
-	Troubles []string // of now: configuration, backend, a driver that does not answer
-	Runs     []ledger.Run
-	Damaged  []state.Damage
+	Name string
+	Mode config.Mode
+	At   time.Time // wall time
+	// Now are the troubles that status itself has seen, Well those that it has looked for and that are none now.
+	Now  []Trouble
+	Well map[code.Code]bool
+	// Met are the troubles that hooks have counted, Last is when they ran.
+	Met     []metrics.Trouble
+	Last    map[metrics.Hook]time.Time
+	Runs    []ledger.Run
+	Damaged []state.Damage
 }
 
 // recent is how many ended jobs a status lists, and how many runs it searches for faults.
 const recent = 5
 
+// fault is a finding on the driver or Bookend itself.
+type fault struct {
+	code.Code
+	job slurm.JobID
+	at  time.Time
+}
+
 // faults are the newest runs' findings on the driver or Bookend itself, each code once, newest first: on a node whose
 // driver is gone nothing else shows it, as no card was found unclean.
-func faults(runs []ledger.Run) []string {
+func faults(runs []ledger.Run) []fault {
 	ends := lastEnds(runs)
-	var out []string
+	var out []fault
 	said := map[code.Code]bool{}
 	for _, e := range ends[:min(len(ends), recent)] {
 		for i, f := range e.Findings {
@@ -40,7 +55,7 @@ func faults(runs []ledger.Run) []string {
 				continue
 			}
 			said[f.Code] = true
-			out = append(out, fmt.Sprintf("%s, %s: job %d at %s (bookend show %d)", f.Code, entry.Title, e.job, e.Wall.Local().Format(timestamp), e.job))
+			out = append(out, fault{f.Code, e.job, e.Wall})
 		}
 	}
 	return out
@@ -69,14 +84,12 @@ func lastEnds(runs []ledger.Run) []ended {
 // Status writes the node at a glance.
 func Status(w io.Writer, n Node) {
 	fmt.Fprintf(w, "node %s: mode %s\n", report.Clean(n.Name, nameWidth), n.Mode)
-	for _, trouble := range n.Troubles {
-		fmt.Fprintf(w, "  trouble: %s\n", report.Clean(trouble, 400))
-	}
-	for _, fault := range faults(n.Runs) {
-		fmt.Fprintf(w, "  trouble on record: %s\n", fault)
-	}
+	n.troubles(w)
 	for _, d := range n.Damaged {
 		fmt.Fprintf(w, "  trouble: damaged record set aside: %s: %s\n", report.Clean(d.Path, 200), report.Clean(d.Why, 200))
+	}
+	if hooks := n.lastHooks(); hooks != "" {
+		fmt.Fprintln(w, hooks)
 	}
 	live, ended := split(n.Runs)
 	fmt.Fprintf(w, "jobs with GPUs now: %d\n", len(live))

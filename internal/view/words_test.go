@@ -76,7 +76,7 @@ func TestStatusHasTroublesOfNowAndOnRecord(t *testing.T) {
 		run(3, 15, map[code.Code]config.Action{code.NoRecord: config.Note}), run(4, 16, map[code.Code]config.Action{code.Orphan: config.Drain}),
 	}
 	var b strings.Builder
-	Status(&b, Node{Name: "n1", Troubles: []string{"the backend is not there"}, Runs: runs})
+	Status(&b, Node{Name: "n1", Now: []Trouble{{Text: "the backend is not there"}}, Runs: runs})
 	want := "  trouble: the backend is not there\n" +
 		"  trouble on record: BKD-NODRIVER, no GPU driver: job 2 at 2026-11-21 08:20:00 (bookend show 2)\njobs with GPUs now: 0\n"
 	if !strings.Contains(b.String(), want) {
