@@ -96,18 +96,3 @@ func TestParseGroups(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseGroups(f *testing.F) {
-	f.Add("", "1000 27 4\n")
-	f.Add("alice", "alice                 1000 27\n")
-	f.Add("", "")
-	f.Fuzz(func(t *testing.T, name, out string) {
-		groups, err := parseGroups(name, out)
-		if err != nil && groups != nil {
-			t.Error("groups and an error")
-		}
-		if len(groups) > maxGroups || slices.Contains(groups, noID) {
-			t.Errorf("%d groups", len(groups))
-		}
-	})
-}

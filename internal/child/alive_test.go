@@ -80,15 +80,3 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte(statLine("python", "D", "1", "777")))
-	f.Add([]byte("42 (a) b) Z"))
-	f.Add([]byte(""))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		st, err := parseStat(b)
-		if err != nil && st != (stat{}) {
-			t.Errorf("%+v with error %v", st, err)
-		}
-	})
-}

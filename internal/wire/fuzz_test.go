@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"bookend/internal/gpu"
+)
+
+const (
+	healthLine = `{"bookend":1,"kind":"health","health":[{"device":"GPU-1","facts":[{"code":"ecc","value":"0","source":"nvml"}],` +
+		`"accounting":{"mode":"on","processes":[{"pid":7,"peak":{"bytes":5}}]}}]}` + "\n"
+	probeLine = `{"bookend":1,"kind":"probe","probe":{"device":"GPU-1","result":"gap","method":"contextless","free":{"bytes":9},"largest":{"bytes":5},"attempts":2}}` + "\n"
+)
+
+// What is accepted is possible, and says the same when sent again; what was read before a backend died is what a whole
+// answer would have begun with.
+func FuzzDecodeReplies(f *testing.F) {
+	f.Add(encode(f, replies()), 0)
+	f.Add([]byte(helloLine+snapshotLine(`{"device":{"id":"a"},"processes":[{"pid":1}],"memory":{"used":{"bytes":5}}}`)+doneLine), 70)
+	f.Add([]byte(snapshotLine("")+watchedLine+neighboursLine(`{"device":{"id":"b"},"memory":{"unjudged":"why"}}`)+doneLine), 3)
+	f.Add([]byte(helloLine+snapshotLine(`{"device":{"id":"GPU-1"}}`)+healthLine+watchedLine+doneLine), 100)
+	f.Add([]byte(helloLine+probeLine+doneLine), 9)
+	f.Add([]byte(`{"bookend":1,"kind":"new","more":[1]}`+"\n"+doneLine), 1)
+	f.Add([]byte(`{"bookend":2}`+"\n"), 1)
+	f.Add([]byte(snapshotLine(`null`)), 0)
+	f.Add([]byte(`null`), 2)
+	f.Fuzz(func(t *testing.T, out []byte, cut int) {
+		got, err := DecodeReplies(out)
+		var problem *Error
+		if err != nil && !errors.As(err, &problem) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+		if err == nil && (got[len(got)-1].Kind != KindDone || len(out) > MaxReplyBytes) {
+			t.Fatalf("%d bytes, %d replies make no whole answer", len(out), len(got))
+		}
+		for _, r := range got {
+			sound(t, r)
+			sentAgain(t, r)
+		}
+		if cut < 0 || cut > len(out) {
+			return
+		}
+		part, err := DecodeReplies(out[:cut])
+		if len(part) > len(got) || err == nil && cut < len(out) && len(part) < len(got) {
+			t.Fatalf("of %d bytes %d replies, of all %d", cut, len(part), len(got))
+		}
+		for i, r := range part {
+			one, _ := json.Marshal(r)
+			if two, _ := json.Marshal(got[i]); !bytes.Equal(one, two) {
+				t.Fatalf("of %d bytes\n%s\nof all\n%s", cut, one, two)
+			}
+		}
+	})
+}
+
+// sentAgain: a reply keeps its meaning through the pipe.
+func sentAgain(t *testing.T, r Reply) {
+	t.Helper()
+	line, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, problem := decodeReply(line)
+	if problem != nil {
+		t.Fatalf("%s\nis not accepted again: %v", line, problem)
+	}
+	if twice, _ := json.Marshal(again); !bytes.Equal(line, twice) {
+		t.Fatalf("%s\nbecame\n%s", line, twice)
+	}
+}
+
+// sound: ids are words, figures are figures, no process and no card stands twice.
+func sound(t *testing.T, r Reply) {
+	t.Helper()
+	if hasSnapshot(r.Kind) {
+		soundLook(t, *r.Snapshot)
+	}
+	for _, h := range r.Health {
+		word(t, h.Device)
+		for _, p := range h.Accounting.Processes {
+			possible(t, p.PID, p.Peak)
+		}
+	}
+	if r.Probe != nil {
+		word(t, r.Probe.Device)
+		possible(t, 1, r.Probe.Free, r.Probe.Largest)
+	}
+}
+
+func soundLook(t *testing.T, s gpu.Snapshot) {
+	t.Helper()
+	cards := map[gpu.ID]bool{}
+	for _, r := range s.Readings {
+		word(t, r.Device.ID)
+		if cards[r.Device.ID] {
+			t.Errorf("card %q twice", r.Device.ID)
+		}
+		cards[r.Device.ID] = true
+		possible(t, 1, r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free)
+		if (r.ProcessesUnknown == "") != (r.Processes != nil) && r.ProcessesUnknown == "" {
+			t.Errorf("no processes, and no reason: %+v", r)
+		}
+		pids := map[int]bool{}
+		for _, p := range r.Processes {
+			possible(t, p.PID, p.Memory)
+			if pids[p.PID] {
+				t.Errorf("process %d twice", p.PID)
+			}
+			pids[p.PID] = true
+		}
+	}
+}
+
+func word(t *testing.T, id gpu.ID) {
+	t.Helper()
+	if id == "" || len(id) > maxID || strings.ContainsFunc(string(id), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		t.Errorf("id %q", id)
+	}
+}
+
+func possible(t *testing.T, pid int, figures ...gpu.Figure) {
+	t.Helper()
+	if pid < 1 || pid > maxPID {
+		t.Errorf("process %d", pid)
+	}
+	for _, f := range figures {
+		if f.Bytes > maxBytes || !f.Known() && f.Bytes != 0 {
+			t.Errorf("figure %+v", f)
+		}
+	}
+}
+
+// A request is what the hook could have sent, and not a byte behind it is taken.
+func FuzzReadRequest(f *testing.F) {
+	line, err := request().Line()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(line)
+	for _, seed := range []string{
+		`{"bookend":1,"op":"snapshot","all":true,"deadline_ms":1}` + "\nmore", `{"bookend":1,"op":"probe","deadline_ms":600001}` + "\n",
+		`{"bookend":1,"op":"probe","deadline_ms":5,"devices":[{"id":"GPU-1"}],"probe":{"locks":{"GPU-1":"/run/x.lock"},"empty":"/run/no"}}` + "\n",
+		`{"bookend":1,"op":"probe","deadline_ms":5,"probe":{"locks":{"GPU-1":"x.lock"},"empty":"no"}}` + "\n", "\n", "{", `{"bookend":3}` + "\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		from := bytes.NewReader(in)
+		req, err := ReadRequest(from)
+		if err != nil {
+			return
+		}
+		rest, _ := io.ReadAll(from)
+		if _, after, _ := bytes.Cut(in, []byte("\n")); !bytes.Equal(rest, after) {
+			t.Fatalf("%q was left of %q", rest, in)
+		}
+		if req.Deadline() <= 0 || req.Deadline() > maxTime || req.Bookend != Version {
+			t.Fatalf("accepted %+v", req)
+		}
+		for id, file := range req.Probe.Locks {
+			if !strings.HasPrefix(file, "/") {
+				t.Fatalf("lock %q of %q", file, id)
+			}
+		}
+		line, err := req.Line()
+		if err != nil {
+			return // JSON writes some of what it reads in more bytes
+		}
+		again, err := ReadRequest(bytes.NewReader(line))
+		if err != nil {
+			t.Fatalf("%s\nis not accepted again: %v", line, err)
+		}
+		if twice, _ := again.Line(); !bytes.Equal(line, twice) {
+			t.Fatalf("%s\nbecame\n%s", line, twice)
+		}
+	})
+}
