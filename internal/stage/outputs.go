@@ -26,9 +26,11 @@ const (
 	maxLogBytes = 16 << 20
 )
 
-// diskLock, below paths.run, is held by the one child of this host that is at the disk; others wait for it as
-// long as a few fsyncs take.
+// The locks below paths.run, each held by the one child of this host that is at the log, or at the rest of the disk;
+// others wait for it as long as a few fsyncs take. Two, because a line of the log takes no fsync: of many hooks at once
+// each finds time for its own.
 const (
+	logLock  = "state/log-disk.lock"
 	diskLock = "state/disk.lock"
 	diskWait = 300 * time.Millisecond
 )
@@ -59,27 +61,11 @@ type diskReply struct {
 }
 
 var serveDisk = served(func(r diskRequest) (diskReply, error) {
-	// A child that hangs on a dead disk keeps this lock until it is gone: those after it give up at once instead
-	// of piling up, and leave the records where they are.
-	release, err := safefile.Lock(filepath.Join(r.Run, diskLock), diskWait, true)
-	if errors.Is(err, safefile.ErrLocked) {
-		return diskReply{[]diskTrouble{{Code: code.LogFailed, Text: err.Error()}}}, nil
-	}
-	if err == nil { // where there is no state there is no lock, but all the more to log
-		defer release()
-	}
 	d := atDisk{diskRequest: r}
 	if len(r.Log) > 0 {
-		d.note(code.LogFailed, appendLog(r.LogDir, r.Log))
+		d.alone(logLock, func() { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
 	}
-	if r.Drop.Found() {
-		d.note(code.StateWrite, state.RemoveDrop(r.Run, r.Node, r.Drop))
-	}
-	if r.Archive {
-		d.note(code.StateWrite, state.Archive(r.Run, r.Var, r.Node, r.Now, state.DefaultLimits()))
-	}
-	d.count()
-	d.tell()
+	d.alone(diskLock, d.keep)
 	return diskReply{d.troubles}, nil
 })
 
@@ -87,6 +73,32 @@ var serveDisk = served(func(r diskRequest) (diskReply, error) {
 type atDisk struct {
 	diskRequest
 	troubles []diskTrouble
+}
+
+// alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give
+// up instead of piling up, and leave the records where they are.
+func (d *atDisk) alone(lock string, do func()) {
+	release, err := safefile.Lock(filepath.Join(d.Run, lock), diskWait, true)
+	if errors.Is(err, safefile.ErrLocked) {
+		d.troubles = append(d.troubles, diskTrouble{Code: code.LogFailed, Text: err.Error()})
+		return
+	}
+	if err == nil { // where there is no state there is no lock, but all the more to log
+		defer release()
+	}
+	do()
+}
+
+// keep does all but the log.
+func (d *atDisk) keep() {
+	if d.Drop.Found() {
+		d.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop))
+	}
+	if d.Archive {
+		d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
+	}
+	d.count()
+	d.tell()
 }
 
 func (d *atDisk) note(c code.Code, err error) {
