@@ -44,6 +44,7 @@ lint: vet build ## check form, architecture and what the programs are linked wit
 	go run ./test/lint
 	go run ./test/lint -static $(STATIC)
 	go tool -modfile=test/tools/go.mod staticcheck ./...
+	go run ./test/vulns
 
 e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
