@@ -103,7 +103,7 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 	if r.Single && f.Links > 1 {
 		bad = append(bad, say(Wrong, fmt.Sprintf("has %d names: somebody may hold another", f.Links), r.anew(f.Path)))
 	}
-	if c := f.Distrust; c != nil && c.Path != f.Path {
+	if c := f.Distrust; c != nil && c.Path != f.Path && c.Path != f.Real {
 		level := Wrong
 		if c.UID == 0 && c.Mode&0o002 == 0 && r.Above != "" {
 			level = r.Above

@@ -38,10 +38,11 @@ const (
 type File struct {
 	Path    string `json:"path"`
 	Missing bool   `json:"missing,omitempty"`
-	Error   string `json:"error,omitempty"` // why it could not be looked at
-	Kind    Kind   `json:"kind,omitempty"`  // of what the path leads to, as is all below
-	Target  string `json:"target,omitempty"`
-	Mode    uint32 `json:"mode"` // permissions, with setuid, setgid and sticky bit
+	Error   string `json:"error,omitempty"`  // why it could not be looked at
+	Kind    Kind   `json:"kind,omitempty"`   // of what the path leads to, as is all below
+	Target  string `json:"target,omitempty"` // of the path itself, where it is a symbolic link
+	Real    string `json:"real,omitempty"`   // where all links lead to; empty where there are none
+	Mode    uint32 `json:"mode"`             // permissions, with setuid, setgid and sticky bit
 	UID     uint32 `json:"uid"`
 	Links   uint64 `json:"links"` // names of the file
 	// Distrust is the first on the way that anybody but root could have written, the path itself included; nil where there
@@ -133,6 +134,9 @@ func inspect(path string) File {
 		return f
 	}
 	f.Kind, f.Mode, f.UID, f.Links = kindOf(st.Mode), st.Mode&permissions, st.Uid, uint64(st.Nlink)
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+		f.Real = real
+	}
 	f.Distrust = culprit(path, 0)
 	if f.Kind == Folder {
 		f.System = system(path, uint64(st.Dev))

@@ -37,7 +37,7 @@ func judgeText(s Site, _ Seen) []Result {
 	case s.Unread != "":
 		r.Level, r.Seen, r.Why, r.Fix = Wrong, "not used: "+s.Unread, "the hooks observe with the shipped defaults (BKD-CONFIG)", "bookend config check"
 	case s.Mistakes > 0:
-		r.Level, r.Seen, r.Why, r.Fix = Wrong, fmt.Sprintf("not valid: %d mistakes", s.Mistakes), "the hooks observe with the shipped policy (BKD-CONFIG)", "bookend config check"
+		r.Level, r.Seen, r.Why, r.Fix = Wrong, fmt.Sprintf("not valid: %d %s", s.Mistakes, plural("mistake", s.Mistakes)), "the hooks observe with the shipped policy (BKD-CONFIG)", "bookend config check"
 	}
 	return []Result{r}
 }
@@ -100,8 +100,12 @@ func judgeDrop(s Site, seen Seen) []Result {
 			"mount -o remount,nosuid,nodev,noexec " + quoted(path)})
 	}
 	if fs.Bytes == 0 || fs.Bytes > maxDropBytes || fs.Inodes == 0 || fs.Inodes > maxDropInodes {
+		fix := "mount -o remount,size=16M,nr_inodes=8k " + quoted(path)
+		if fs.Bytes == 0 || fs.Inodes == 0 { // the kernel sets no limit where there was none
+			fix = "umount " + quoted(path) + " && " + mountDrop(path)
+		}
 		bad = append(bad, Result{name, Warning, path, fmt.Sprintf("its limits are %s and %s", limit(fs.Bytes>>20, "MiB"), limit(fs.Inodes, "inodes")),
-			"users write here: what it may take of the node's memory should be little", "mount -o remount,size=16M,nr_inodes=8k " + quoted(path)})
+			"users write here: what it may take of the node's memory should be little", fix})
 	}
 	bad = append(bad, roomless(name, path, fs, "the next job's task hooks can leave nothing: its end report may not find its output")...)
 	if len(bad) == 0 {
@@ -148,4 +152,11 @@ func roomless(name, path string, fs *FileSystem, why string) []Result {
 		return []Result{{name, Warning, path, fmt.Sprintf("full: %d inodes are free", fs.Unused), why, "du -x --inodes " + quoted(path) + " shows what fills it"}}
 	}
 	return nil
+}
+
+func plural(word string, n int) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
 }

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// wellKept is a node on which everything is installed as it must be; the test binary stands for the command line, and lies
+// where go test puts it.
+func wellKept(t *testing.T) (dir, config string) {
+	t.Helper()
+	dir, config = home(t)
+	for _, name := range []string{"bookend-prolog", "bookend-epilog"} {
+		write(t, filepath.Join(dir, name), "", 0o755)
+	}
+	return dir, config
+}
+
+func lineOf(text, check string) string {
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == check {
+			return line
+		}
+	}
+	return ""
+}
+
+func TestDoctor(t *testing.T) {
+	dir, config := wellKept(t)
+	got := bookend(0, config, "doctor")
+	for check, want := range map[string]string{
+		"prolog": "ok prolog " + dir + "/bookend-prolog: root's, 0755\n", "backend": "ok backend " + dir + "/gpu: root's, 0755\n",
+		"config-text": "ok config-text " + config + ": valid: mode observe\n", "state": "ok state " + dir + "/run/state: not there yet: the first hook that needs it makes it\n",
+	} {
+		if line := strings.Join(strings.Fields(lineOf(got.out, check)), " ") + "\n"; line != want {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+	must(t, os.Chmod(filepath.Join(dir, "bookend-epilog"), 0o775))
+	got = bookend(0, config, "doctor")
+	fix := "fix: install -D -o root -g root -m 0755 bin/bookend-epilog " + dir + "/bookend-epilog\n"
+	if got.exit != exitTrouble || !strings.HasPrefix(lineOf(got.out, "epilog"), "wrong ") || !strings.Contains(got.out, fix) {
+		t.Errorf("%+v", got)
+	}
+	write(t, config, valid(dir)+"mdoe: enforce\n", 0o644)
+	if got := bookend(0, config, "doctor"); !strings.Contains(lineOf(got.out, "config-text"), "not valid: 1 mistake") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The exit code tells what is wrong from what could be better.
+func TestDoctorExit(t *testing.T) {
+	dir, config := wellKept(t)
+	bad := func(got typed) map[string]string {
+		var read struct {
+			Results []struct{ Check, Level, Seen string }
+			Counts  map[string]int
+		}
+		must(t, json.Unmarshal([]byte(got.out), &read))
+		if read.Counts["ok"] == 0 {
+			t.Fatalf("nothing is well: %+v", got)
+		}
+		found := map[string]string{}
+		for _, r := range read.Results {
+			if r.Level != "ok" && r.Check != "bookend" { // the test binary itself: below /tmp
+				found[r.Check] = r.Level
+			}
+		}
+		return found
+	}
+	if found := bad(bookend(0, config, "doctor", "--json")); len(found) != 0 {
+		t.Errorf("all is well, but %v", found)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "log"), 0o755))
+	write(t, filepath.Join(dir, "log/bookend.log"), "", 0o644)
+	if found := bad(bookend(0, config, "doctor", "--json")); len(found) != 1 || found["log-file"] != "warning" {
+		t.Errorf("%v", found)
+	}
+	got := bookend(65534, config, "doctor")
+	if got.exit != exitTrouble || got.out != "" || !strings.HasSuffix(got.err, "run as root\n") {
+		t.Errorf("not root: %+v", got)
+	}
+	if got := bookend(0, config, "doctor", "everything"); got.exit != exitUsage {
+		t.Errorf("%+v", got)
+	}
+}

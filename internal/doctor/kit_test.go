@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/config"
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/stage"
+	"bookend/internal/state"
+)
+
+// TestMain serves as the children that look: they are this program again.
+func TestMain(m *testing.M) {
+	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}, Operations()); done {
+		os.Exit(exit)
+	}
+	os.Exit(m.Run())
+}
+
+const user = 65534 // stands for any unprivileged user
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mount(t *testing.T, dir, options string) {
+	t.Helper()
+	flags := uintptr(0)
+	var data []string
+	for _, o := range strings.Split(options, ",") {
+		if f, ok := map[string]uintptr{"nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "ro": unix.MS_RDONLY}[o]; ok {
+			flags |= f
+		} else {
+			data = append(data, o)
+		}
+	}
+	must(t, unix.Mount("none", dir, "tmpfs", flags, strings.Join(data, ",")))
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+func put(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	must(t, os.Chmod(path, mode))
+}
+
+// node is a machine on which all is well: everything is installed, and a job has begun and ended.
+type node struct {
+	*testing.T
+	dir  string
+	site Site
+}
+
+func (n node) in(name string) string { return filepath.Join(n.dir, name) }
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	unix.Umask(0o022)
+	dir, err := os.MkdirTemp("/run", "doctor-test-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	mount(t, dir, "mode=0755")
+	n := node{T: t, dir: dir}
+	c := config.Default()
+	c.Paths.Run, c.Paths.Var, c.Paths.Log = n.in("run"), n.in("var"), n.in("log")
+	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"), config.ReasonByHook
+	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("var/bookend.prom")
+	n.site = Site{Config: c, ConfigPath: n.in("etc/bookend.yaml"), Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"), n.in("lib/libcuda.so.1")}}
+	n.install()
+	n.run()
+	return n
+}
+
+// install installs everything, and leaves beside it what it was installed from.
+func (n node) install() {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu", "bookend"} {
+		put(n.T, n.in("build/bin/"+name), "#!/bin/sh\n", 0o755)
+		put(n.T, n.in("libexec/"+name), "#!/bin/sh\n", 0o755)
+	}
+	must(n.T, os.MkdirAll(n.in("bin"), 0o755))
+	must(n.T, os.Rename(n.in("libexec/bookend"), n.in("bin/bookend")))
+	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\n", 0o755)
+	put(n.T, n.in("build/configs/bookend.yaml"), "version: 1\n", 0o644)
+	put(n.T, n.in("etc/bookend.yaml"), "version: 1\n", 0o644)
+	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {
+		put(n.T, n.in("lib/"+name+".580.1"), "", 0o644)
+		must(n.T, os.Symlink(name+".580.1", n.in("lib/"+name+".1")))
+	}
+}
+
+// run makes what hooks make, by their own package.
+func (n node) run() {
+	p := n.site.Config.Paths
+	must(n.T, os.Mkdir(p.Run, 0o755))
+	must(n.T, os.Mkdir(filepath.Join(p.Run, "drop"), 0o755))
+	mount(n.T, filepath.Join(p.Run, "drop"), DropOptions)
+	store, err := state.Open(p.Run, "n1")
+	must(n.T, err)
+	job := slurm.Job{ID: 7, Node: "n1"}
+	must(n.T, store.Begin(ledger.Run{Job: job, Start: &ledger.End{At: time.Second}}))
+	must(n.T, store.SetStuck(state.Stuck{PID: 1}))
+	must(n.T, state.Archive(p.Run, p.Var, "n1", time.Now(), state.DefaultLimits()))
+	put(n.T, filepath.Join(p.Var, "history/n1/6-1.json"), "{}", 0o600)
+	put(n.T, filepath.Join(p.Log, "bookend.log"), "", 0o640)
+	put(n.T, n.site.Config.Metrics.Textfile, "", 0o644)
+}
+
+// of returns the results that are not well.
+func notWell(results []Result) []Result {
+	var bad []Result
+	for _, r := range results {
+		if r.Level != OK {
+			bad = append(bad, r)
+		}
+	}
+	return bad
+}
+
+// do runs a fix as an admin does, in the folder where Bookend was built.
+func (n node) do(command string) {
+	n.Helper()
+	c := exec.Command("/bin/sh", "-ec", command)
+	c.Dir = n.in("build")
+	if text, err := c.CombinedOutput(); err != nil {
+		n.Fatalf("%s: %v: %s", command, err, text)
+	}
+}
