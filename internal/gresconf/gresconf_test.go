@@ -137,23 +137,3 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
-
-// FuzzParse: no text is worth a panic, each answer has a reason, and without slurm.conf nothing is ever ruled out.
-func FuzzParse(f *testing.F) {
-	f.Add("GresTypes=gpu,shard\nNodeName=n[1-2]-a Gres=gpu:1,shard:4\n", "NodeName=n1 Name=mps Count=3\n", "n1")
-	f.Add("NodeName=DEFAULT Gres=\"x\" \\\nInclude y#\n", "Name=shard\\\\\n", "rack0n1")
-	f.Add("NodeName=[0-9][0-9][0-9][0-9] Gres=a", "\\#\x00=\xff", "0000000000000000000")
-	f.Fuzz(func(t *testing.T, slurmConf, gresConf, node string) {
-		got := Parse([]byte(slurmConf), []byte(gresConf), node)
-		if got.Why == "" || got.Shared != Yes && got.Shared != No && got.Shared != Unknown {
-			t.Fatalf("%+v", got)
-		}
-		if alone := Parse(nil, []byte(gresConf), node); alone.Shared == No {
-			t.Fatalf("without slurm.conf: %+v", alone)
-		}
-		// A file that says yes says so with a comment and an empty line before it too.
-		if again := Parse([]byte("# x\n\n"+slurmConf), []byte("\n"+gresConf), node); again.Shared != got.Shared {
-			t.Fatalf("%+v, then %+v", got, again)
-		}
-	})
-}

@@ -123,32 +123,3 @@ func TestParseOtherPIDs(t *testing.T) {
 		}
 	}
 }
-
-func FuzzUnit(f *testing.F) {
-	for _, tc := range units {
-		f.Add(tc.text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		service, container := parseUnit(text)
-		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit || strings.Contains(service, "slurmd") {
-			t.Errorf("%q: %q, %q", text, service, container)
-		}
-		// Whatever a user's own manager calls its folders, and whatever a job does.
-		below := strings.NewReplacer("\n", "", "\x00", "").Replace(text)
-		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below + "\n"); service != "" || container != "" {
-			t.Errorf("below a user's manager %q: %q, %q", below, service, container)
-		}
-	})
-}
-
-func FuzzOtherPIDs(f *testing.F) {
-	f.Add("x\nNSpid:\t1\t2")
-	f.Fuzz(func(t *testing.T, name string) {
-		if parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\nNSpgid:\t7\t1\n") {
-			t.Errorf("name %q makes up a namespace", name)
-		}
-		if !parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\t1\nNSpgid:\t7\t1\n") {
-			t.Errorf("name %q hides a namespace", name)
-		}
-	})
-}

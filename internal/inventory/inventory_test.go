@@ -187,27 +187,3 @@ func TestReadEpochOfThisKernel(t *testing.T) {
 		t.Errorf("boot id %q", got.Boot)
 	}
 }
-
-func FuzzInformation(f *testing.F) {
-	files, _ := filepath.Glob("testdata/h200x4/*")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
-	f.Add("Device Minor: 99999999999999999999\nGPU UUID: GPU-\nBus Location: :::\nBlacklisted: Yes")
-	f.Fuzz(func(t *testing.T, text string) {
-		card := parseInformation(text, "0000:1b:00.0")
-		if card.Device.BusID != "0000:1b:00.0" || card.Device.Vendor != "nvidia" {
-			t.Errorf("lost its bus id: %+v", card)
-		}
-		if m := card.Device.Minor; m != nil && (*m < 0 || *m >= 1<<minorBits || card.Excluded || card.Unknown != "") {
-			t.Errorf("minor %d of %+v", *m, card)
-		}
-		if id := card.Device.ID; id != "" && len(id) != uuidLen {
-			t.Errorf("id %q", id)
-		}
-	})
-}

@@ -2,7 +2,6 @@ package kmsg
 
 import (
 	"reflect"
-	"strings"
 	"testing"
 
 	"bookend/internal/gpu"
@@ -85,38 +84,4 @@ func TestUnescape(t *testing.T) {
 			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
 		}
 	}
-}
-
-func FuzzParse(f *testing.F) {
-	for line := range strings.Lines(realLog(f)) {
-		f.Add(strings.TrimSuffix(line, "\n"))
-	}
-	f.Add("4,1,1,-;" + `NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=\x0a\x1b[2J, \xff`)
-	f.Fuzz(func(t *testing.T, line string) {
-		since := mark(0, 0)
-		c := newCollector(&since)
-		c.line([]byte(line))
-		r, ok := parseRecord([]byte(line))
-		if log := c.log; ok && r.facility != kernel && (len(log.Xids)+len(log.Kills) > 0 || log.Mismatch != "") {
-			t.Errorf("%q, which no kernel wrote: %+v", line, log)
-		}
-		for _, x := range c.log.Xids {
-			if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 || x.PID < 0 || x.PID > maxPID || len(x.Text)+len(x.Name) > maxText {
-				t.Errorf("%q: %+v", line, x)
-			}
-		}
-		for _, k := range c.log.Kills {
-			if k.PID < 1 || k.PID > maxPID || len(k.Name)+len(k.Cgroup) > maxText {
-				t.Errorf("%q: %+v", line, k)
-			}
-		}
-		// Whatever a process calls itself, its number stays the kernel's.
-		name := line[:min(len(line), 15)]
-		if k, ok := parseSummary("oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/a,task=" + name + ",pid=77,uid=1"); !ok || k.PID != 77 {
-			t.Errorf("summary, name %q: %+v, %v", name, k, ok)
-		}
-		if x, ok := parseXid("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok || x.PID != 77 || x.Code != 31 || x.After != 0 {
-			t.Errorf("Xid, name %q: %+v, %v", name, x, ok)
-		}
-	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -36,18 +35,6 @@ func TestParseNode(t *testing.T) {
 			t.Errorf("%.60q: state %q, reason %q, ours %v; want %q, %q, %v", tt.line, state, reason, ours(state, reason), tt.state, tt.reason, tt.ours)
 		}
 	}
-}
-
-func FuzzParseNode(f *testing.F) {
-	for _, line := range []string{idle, drained, mine, bare} {
-		f.Add(line)
-	}
-	f.Fuzz(func(t *testing.T, line string) {
-		state, reason := parseNode(line)
-		if strings.ContainsAny(state, " \n") || len(reason) > len(line) {
-			t.Errorf("%q: state %q, reason %q", line, state, reason)
-		}
-	})
 }
 
 // script stands for scontrol: it answers "show" with a file and writes down an "update".

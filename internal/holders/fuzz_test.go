@@ -1,0 +1,254 @@
+package holders
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Whatever a process calls itself, the rest of its line stays the kernel's.
+func FuzzStat(f *testing.F) {
+	f.Add("42 (python3) S" + statTail)
+	f.Add("4259 (a) R (b) S" + statTail)
+	f.Add("42 (\n) ")
+	f.Fuzz(func(t *testing.T, text string) {
+		st, err := parseStat(text)
+		switch {
+		case err == nil && (st.start < 0 || len(st.state) != 1 || !strings.Contains(text, "("+st.name+")")):
+			t.Errorf("%q: %+v", text, st)
+		case err != nil && st != (stat{}):
+			t.Errorf("%q: %+v and %v", text, st, err)
+		}
+		forged := "1 (" + text + ") S" + statTail
+		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" || st.start != 1234560*time.Millisecond {
+			t.Errorf("name %q: %+v, %v", text, st, err)
+		}
+	})
+}
+
+// A user is the one of the kernel's own line, whatever lines a name makes up.
+func FuzzStatus(f *testing.F) {
+	f.Add("sleep")
+	f.Add("x\nUid:\t0\t0\t0\t0")
+	f.Add("\nUid:\t1\t1\t1\t1\nUid:")
+	f.Fuzz(func(t *testing.T, text string) {
+		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) || err != nil && uid != 0 {
+			t.Errorf("%q: %d, %v", text, uid, err)
+		}
+		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil || uid != 1000 {
+			t.Errorf("name %q: %d, %v", text, uid, err)
+		}
+	})
+}
+
+func FuzzOtherPIDs(f *testing.F) {
+	f.Add("x\nNSpid:\t1\t2")
+	f.Fuzz(func(t *testing.T, name string) {
+		if parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\nNSpgid:\t7\t1\n") {
+			t.Errorf("name %q makes up a namespace", name)
+		}
+		if !parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\t1\nNSpgid:\t7\t1\n") {
+			t.Errorf("name %q hides a namespace", name)
+		}
+	})
+}
+
+// The job is that of the first entry of its name, and one that was cut off is none.
+func FuzzEnviron(f *testing.F) {
+	f.Add("A=1\x00SLURM_JOB_ID=77\x00B=2\x00", 9)
+	f.Add("SLURM_JOB_ID=4294967295", 3)
+	f.Add("XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", 40)
+	f.Fuzz(func(t *testing.T, text string, at int) {
+		whole, plain := parseEnviron(text, false), slurm.JobID(0)
+		for _, entry := range strings.Split(text, "\x00") {
+			if name, value, _ := strings.Cut(entry, "="); name == "SLURM_JOB_ID" && strings.Contains(entry, "=") {
+				if id, ok := slurm.ParseJobID(value); ok {
+					plain = id
+				}
+				break
+			}
+		}
+		if whole != plain {
+			t.Errorf("%q: %d, not %d", text, whole, plain)
+		}
+		if at < 0 || at > len(text) {
+			return
+		}
+		if part := parseEnviron(text[:at], true); part != 0 && part != whole {
+			t.Errorf("cut at %d, %q reads %d for %d", at, text, part, whole)
+		}
+	})
+}
+
+var deviceForm = regexp.MustCompile(`^nvidia[0-9]+$`)
+
+func FuzzDevice(f *testing.F) {
+	f.Add("/dev/nvidia0", "/dev")
+	f.Add("/dev/nvidia1048576", "/dev/")
+	f.Add("/dev//nvidia1", "/dev//")
+	f.Add("/nvidia1", "")
+	f.Fuzz(func(t *testing.T, target, dev string) {
+		name, ok := parseDevice(target, dev)
+		if ok != (name != "") || ok && (!deviceForm.MatchString(name) || target != strings.TrimSuffix(dev, "/")+"/"+name) {
+			t.Errorf("%q below %q is %q, %v", target, dev, name, ok)
+		}
+	})
+}
+
+// Nobody is excused as a service or a container by folders that a user, or a job, has made.
+func FuzzUnit(f *testing.F) {
+	for _, tc := range units {
+		f.Add(tc.text)
+	}
+	f.Add("1:name=systemd:/system.slice/slurmd.service\n0::/machine.slice/machine-x.scope\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		service, container := parseUnit(text)
+		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit || strings.Contains(service, "slurmd") {
+			t.Errorf("%q: %q, %q", text, service, container)
+		}
+		if name := strings.TrimSuffix(service, "..."); service != "" && !strings.Contains(text, "/"+name) {
+			t.Errorf("%q has no service %q", text, service)
+		}
+		// Whatever a user's own manager calls its folders.
+		below := strings.NewReplacer("\n", "", "\x00", "").Replace(text)
+		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below + "\n"); service != "" || container != "" {
+			t.Errorf("below a user's manager %q: %q, %q", below, service, container)
+		}
+		if service, container := parseUnit("0::/system.slice/slurmd.service/" + strings.ReplaceAll(below, "/", "_") + "\n"); service != "" {
+			t.Errorf("in Slurm's own unit %q: %q, %q", below, service, container)
+		}
+	})
+}
+
+// entry is what getdents64 gives for one name.
+func entry(name string, more int) []byte {
+	b := make([]byte, entryName+len(name)+1+more)
+	binary.NativeEndian.PutUint64(b, 7)
+	binary.NativeEndian.PutUint16(b[entryLength:], uint16(len(b)))
+	copy(b[entryName:], name)
+	return b
+}
+
+// Every byte belongs to one entry, and a name is the one that the kernel wrote.
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0ax\x00\x00\x00\x00"), "self", 3)
+	f.Add(entry("1", 0)[:20], "", 0)
+	f.Fuzz(func(t *testing.T, entries []byte, name string, more int) {
+		got, rest, err := nextEntry(entries)
+		used := len(entries) - len(rest)
+		switch {
+		case err != nil && (got != nil || rest != nil):
+			t.Errorf("%q: %q, %q and %v", entries, got, rest, err)
+		case err == nil && (used <= entryName || len(got) >= used || !bytes.HasSuffix(entries, rest) || bytes.IndexByte(got, 0) >= 0):
+			t.Errorf("%q: %q, %q", entries, got, rest)
+		}
+		if len(name) > 255 || strings.Contains(name, "\x00") || more < 0 || more > 64 {
+			return
+		}
+		got, rest, err = nextEntry(append(entry(name, more), entries...))
+		if err != nil || string(got) != name || !bytes.Equal(rest, entries) {
+			t.Errorf("%q before %q: %q, %q, %v", name, entries, got, rest, err)
+		}
+	})
+}
+
+// nodeForm is what the driver's nodes are called, below any folder.
+var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*)$`)
+
+func FuzzNode(f *testing.F) {
+	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)", "/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
+		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]", "/dev/nvidia0 (deleted)"} {
+		f.Add(seed, "/dev")
+		f.Add(seed, "")
+	}
+	f.Fuzz(func(t *testing.T, target, dev string) {
+		n, folder, ok := parseNode(target)
+		name := strings.TrimSuffix(target, deleted)
+		if ok && (!nodeForm.MatchString(name) || n.kind == 0 || !strings.HasPrefix(target, folder+"/") || !mayBeNode([]byte(target))) {
+			t.Errorf("%q: %+v in %q", target, n, folder)
+		}
+		if ok && n.kind == card && folder+"/nvidia"+strconv.Itoa(n.minor) != name {
+			t.Errorf("%q is card %d in %q", target, n.minor, folder)
+		}
+		if strings.HasPrefix(target, "/memfd:") && ok {
+			t.Errorf("a process made up %q", target)
+		}
+		var own, foreign nodes
+		own.add([]byte(target), place{dev: dev})
+		foreign.add([]byte(target), place{dev: dev, foreign: true})
+		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" && folder != strings.TrimRight(dev, "/") {
+			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)
+		}
+	})
+}
+
+func FuzzMap(f *testing.F) {
+	f.Add("/dev/nvidia0")
+	f.Add("[anon: x] /dev/nvidia0")
+	f.Add("7f65389df000-7f65389e0000 rw-s 00000000 00:05 1042                       /dev/nvidiactl")
+	f.Fuzz(func(t *testing.T, text string) {
+		if path := parseMap([]byte(text)); len(path) > 0 && (path[0] != '/' || !strings.HasSuffix(text, string(path))) {
+			t.Errorf("%q: %q", text, path)
+		}
+		if strings.HasPrefix(text, "/") && !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(text), "\n"))); string(path) != text {
+				t.Errorf("%q: %q", text, path)
+			}
+		}
+		if anonymous := "[anon:" + text; !strings.Contains(text, "\n") {
+			if path := parseMap([]byte(strings.TrimSuffix(mapLine(anonymous), "\n"))); len(path) > 0 {
+				t.Errorf("%q is the file %q", anonymous, path)
+			}
+		}
+	})
+}
+
+// Lines come whole, however the reads cut them; only one that no buffer holds ends the reading.
+func FuzzLines(f *testing.F) {
+	f.Add("one\n\ntwenty bytes, as many\n", 8)
+	f.Add("last", 4)
+	f.Add("a line without an end that is longer\n", 5)
+	file, err := os.CreateTemp(f.TempDir(), "maps")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		if size < 1 || size > 1<<12 {
+			return
+		}
+		if err := errors.Join(file.Truncate(0), write(file, text)); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		r := &reader{text: make([]byte, size)}
+		err := r.lines(int(file.Fd()), func() bool { return true }, func(line []byte) { got = append(got, string(line)) })
+		want := strings.Split(text, "\n")
+		if want[len(want)-1] == "" {
+			want = want[:len(want)-1]
+		}
+		if err == nil && !slices.Equal(got, want) || err != nil && (!errors.Is(err, errTooLarge) || !slices.Equal(got, want[:len(got)])) {
+			t.Fatalf("buffer of %d: %q of %q, %v", size, got, want, err)
+		}
+		if longest := len(slices.MaxFunc(append(want, ""), func(a, b string) int { return len(a) - len(b) })); (err != nil) != (longest >= size) {
+			t.Fatalf("buffer of %d, a line of %d: %v", size, longest, err)
+		}
+	})
+}
+
+// write puts a text at the beginning of a file, to be read from there.
+func write(file *os.File, text string) error {
+	if _, err := file.WriteAt([]byte(text), 0); err != nil {
+		return err
+	}
+	_, err := file.Seek(0, 0)
+	return err
+}
