@@ -69,23 +69,6 @@ func TestExpandUnknown(t *testing.T) {
 	}
 }
 
-func FuzzExpand(f *testing.F) {
-	for _, seed := range []string{"/o/%j", "%5J%%", `\`, "%", "slurm-%A_%a.out", "/%N%u%t"} {
-		f.Add(seed, "/work")
-	}
-	f.Fuzz(func(t *testing.T, pattern, dir string) {
-		job := testJob
-		job.WorkDir = dir
-		got, err := Expand(pattern, Facts{Job: job})
-		if err != nil && got != "" {
-			t.Errorf("%q with an error", got)
-		}
-		if err == nil && (got[0] != '/' || len(got) > maxPath || strings.ContainsRune(got, 0)) {
-			t.Errorf("Expand(%q) = %q", pattern, got)
-		}
-	})
-}
-
 func TestDrop(t *testing.T) {
 	for _, want := range []Drop{
 		{},
@@ -120,21 +103,4 @@ func TestParseDropRefuses(t *testing.T) {
 			t.Errorf("ParseDrop(%.60q) = %+v, %v", text, got, err)
 		}
 	}
-}
-
-func FuzzParseDrop(f *testing.F) {
-	f.Add([]byte(`{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9,"address_space":4294967296}`))
-	f.Add([]byte(`{"bookend":1}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := ParseDrop(b)
-		if err != nil {
-			return
-		}
-		if d.Target != (Target{}) && d.Target.check() != nil {
-			t.Errorf("target %+v", d.Target)
-		}
-		if d.AddressSpace > Unlimited {
-			t.Errorf("address space %d", d.AddressSpace)
-		}
-	})
 }

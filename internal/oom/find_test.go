@@ -374,24 +374,3 @@ func TestValid(t *testing.T) {
 		}
 	}
 }
-
-// FuzzFind: whatever a job prints, what is found is bounded, printable and possible.
-func FuzzFind(f *testing.F) {
-	for _, text := range parts(f) {
-		f.Add([]byte(text))
-	}
-	f.Add([]byte("\n\n| bookend: GPU 0 of n1 left clean by your job\n"))
-	f.Add([]byte("CUDA out of memory. Tried to allocate 99999999999999999999999999 GiB. GPU 99999999999999999999 has a total capacity of . of which"))
-	f.Add([]byte("Free memory on device cuda: (/ on startup is less than desired GPU memory utilization"))
-	f.Fuzz(func(t *testing.T, tail []byte) {
-		found := Find(tail)
-		if len(found) > MaxMessages {
-			t.Errorf("%d messages", len(found))
-		}
-		for _, m := range found {
-			if err := Valid(m); err != nil {
-				t.Errorf("%v: %+v", err, m)
-			}
-		}
-	})
-}
