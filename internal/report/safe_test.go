@@ -51,28 +51,6 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func FuzzClean(f *testing.F) {
-	f.Add("python3", 16)
-	f.Add("a\nb\\\x1b[0m\xff", 9)
-	f.Add(`\\\\`, 3)
-	f.Fuzz(func(t *testing.T, raw string, max int) {
-		got := string(Clean(raw, max))
-		if len(got) > 0 && len(got) > max {
-			t.Fatalf("%d bytes, want at most %d: %q", len(got), max, got)
-		}
-		for _, c := range []byte(got) {
-			if c < 0x20 || c > 0x7e {
-				t.Fatalf("byte %#x in %q", c, got)
-			}
-		}
-		if max > 4*len(raw) {
-			if back := unescape(t, got); back != raw {
-				t.Fatalf("%q is ambiguous: read back as %q, was %q", got, back, raw)
-			}
-		}
-	})
-}
-
 // unescape reads Clean's escapes back, which must give the bytes that went in.
 func unescape(t *testing.T, s string) string {
 	var out []byte

@@ -1,8 +1,6 @@
 package runlog
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net"
 	"path/filepath"
@@ -51,31 +49,6 @@ func TestLevel(t *testing.T) {
 			}
 		}
 	}
-}
-
-func FuzzLine(f *testing.F) {
-	f.Add("job ended", "a b", "x=y")
-	f.Add("two\nlines \x1b[31m \xff", "\u202e\x00", "time")
-	f.Add(strings.Repeat("long", 5000), strings.Repeat("\n", 5000), "level")
-	f.Fuzz(func(t *testing.T, message, value, name string) {
-		e := entry
-		e.Message, e.Fields = message, Fields{"name": value, name: errors.New(value)}
-		for _, format := range []config.LogFormat{config.Text, config.JSON} {
-			line := e.Line(config.Log{Level: config.Info, Format: format})
-			body, ok := bytes.CutSuffix(line, []byte("\n"))
-			if !ok || len(line) > 20<<10 {
-				t.Fatalf("line of %d bytes ends in %q", len(line), line[max(0, len(line)-10):])
-			}
-			for _, c := range body {
-				if c < ' ' || c > '~' {
-					t.Fatalf("byte %#x in %q", c, body)
-				}
-			}
-			if format == config.JSON && !json.Valid(body) {
-				t.Fatalf("not JSON: %s", body)
-			}
-		}
-	})
 }
 
 func TestTooManyFields(t *testing.T) {
