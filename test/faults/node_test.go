@@ -48,7 +48,8 @@ type conf struct {
 	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
 	proc            string // the kernel's where it is empty
 	shards          string // may GPUs be given out in parts; no where it is empty
-	textfile        string // of the metrics; below var where it is empty
+	varDir          string // var in the node's folder where it is empty
+	textfile        string // of the metrics; below varDir where it is empty
 	extra           string // further lines
 }
 
@@ -114,9 +115,12 @@ nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 slurm: {shards: %s}
 log: {syslog: false}
 metrics: {textfile: %s}
-%s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.in("var"), c.log, n.world.Sys(), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.textfile, n.in("var/bookend.prom")), c.extra)
+%s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.varDir(), c.log, n.world.Sys(), n.world.Dev(),
+		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
 }
+
+// varDir is the configuration's paths.var.
+func (n *node) varDir() string { return cmp.Or(n.conf.varDir, n.in("var")) }
 
 // log is what Bookend's own log says.
 func (n *node) log() string {
