@@ -30,21 +30,25 @@ func rooms(cfg config.Config) (troubles []view.Trouble) {
 	if cfg.Log.File {
 		list = append(list, room{code.LogFailed, cfg.Paths.Log})
 	}
-	said := map[string]bool{}
+	type same struct {
+		code code.Code
+		fs   unix.Fsid
+		why  string
+	}
+	said := map[same]bool{} // of one file system that is full once is enough
 	for _, r := range list {
-		why := noRoom(r.folder)
-		if why == "" || said[r.folder] {
-			continue
+		why, fs := noRoom(r.folder)
+		if this := (same{r.code, fs, why}); why != "" && !said[this] {
+			said[this] = true
+			troubles = append(troubles, view.Trouble{Code: r.code, Text: r.folder + ": " + why})
 		}
-		said[r.folder] = true
-		troubles = append(troubles, view.Trouble{Code: r.code, Text: why})
 	}
 	return troubles
 }
 
 // noRoom says why nothing can be written below a folder, by its file system, or its parent's where it is not made yet;
 // empty where it can.
-func noRoom(folder string) string {
+func noRoom(folder string) (why string, _ unix.Fsid) {
 	var fs unix.Statfs_t
 	// Threat: none: nothing is opened or written; the configuration that names the folder is root's.
 	err := unix.Statfs(folder, &fs)
@@ -53,13 +57,13 @@ func noRoom(folder string) string {
 	}
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s: %v", folder, err)
+		why = err.Error()
 	case fs.Flags&unix.ST_RDONLY != 0:
-		return folder + ": its file system is read-only"
+		why = "its file system is read-only"
 	case fs.Bfree*uint64(fs.Bsize) < littleRoom:
-		return fmt.Sprintf("%s: its file system is full: %d bytes are free", folder, fs.Bfree*uint64(fs.Bsize))
+		why = fmt.Sprintf("its file system is full: %d bytes are free", fs.Bfree*uint64(fs.Bsize))
 	case fs.Files > 0 && fs.Ffree == 0:
-		return folder + ": its file system has no inodes left"
+		why = "its file system has no inodes left"
 	}
-	return ""
+	return why, fs.Fsid
 }

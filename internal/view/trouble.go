@@ -28,13 +28,13 @@ const met = 24 * time.Hour
 func (n Node) troubles(w io.Writer) {
 	told := map[code.Code]bool{}
 	for _, t := range n.Now {
-		said := []report.Safe{report.Clean(t.Text, troubleWidth)}
-		i := slices.IndexFunc(n.Met, func(m metrics.Trouble) bool { return m.Code == t.Code })
-		if i >= 0 {
-			said = append(said, when(n.Met[i]))
+		switch {
+		case t.Code == "":
+			fmt.Fprintf(w, "  trouble: %s\n", report.Clean(t.Text, troubleWidth))
+		case !told[t.Code]:
+			told[t.Code] = true
+			trouble(w, t.Code, n.seen(t.Code)...)
 		}
-		trouble(w, t.Code, said...)
-		told[t.Code] = true
 	}
 	for _, m := range n.Met {
 		if !told[m.Code] && n.stands(m) {
@@ -50,17 +50,27 @@ func (n Node) troubles(w io.Writer) {
 	}
 }
 
+// seen is all that status itself has seen of a trouble, and when hooks met it.
+func (n Node) seen(c code.Code) (said []report.Safe) {
+	for _, t := range n.Now {
+		if t.Code == c {
+			said = append(said, report.Clean(t.Text, troubleWidth))
+		}
+	}
+	for _, m := range n.Met {
+		if m.Code == c {
+			said = append(said, when(m))
+		}
+	}
+	return said
+}
+
 // stands reports a trouble that the last hook met, unless status has looked for it itself in vain.
 func (n Node) stands(m metrics.Trouble) bool { return m.Clear == 0 && !n.Well[m.Code] }
 
-// trouble writes one that stands: what, what was seen and when, and what to do about it. One without a code has its text
-// alone.
+// trouble writes one that stands: what, what was seen and when, and what to do about it.
 func trouble(w io.Writer, c code.Code, said ...report.Safe) {
-	entry, known := code.Lookup(c)
-	if !known {
-		fmt.Fprintf(w, "  trouble: %s\n", said[0])
-		return
-	}
+	entry, _ := code.Lookup(c)
 	fmt.Fprintf(w, "  trouble: %s\n", title(c))
 	for _, s := range said {
 		fmt.Fprintf(w, "    %s\n", s)
