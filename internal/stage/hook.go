@@ -71,6 +71,7 @@ func rootHook(env Env, phase slurm.Context, body func(*hook)) (exit int) {
 		return 0
 	}
 	h := &hook{frame: newFrame(env), phase: phase}
+	confined(env)
 	defer routine.Recover(func(p *routine.Panic) {
 		h.panicked(p)
 		exit = int(h.exit.Load())
