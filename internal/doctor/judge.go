@@ -11,6 +11,9 @@ const maxSaid = 8
 
 func (r Rule) check() Check { return Check{Name: r.Name, Look: r.look, Judge: r.judge} }
 
+// Paths are where it is on a site; patterns of filepath.Match may stand in them.
+func (r Rule) Paths(s Site) []string { return r.paths(s) }
+
 func (r Rule) look(s Site) Look {
 	if r.unused != nil && r.unused(s) != "" {
 		return Look{}

@@ -113,6 +113,8 @@ func (n node) run() {
 	must(n.T, store.SetStuck(state.Stuck{PID: 1}))
 	must(n.T, state.Archive(p.Run, p.Var, "n1", time.Now(), state.DefaultLimits()))
 	put(n.T, filepath.Join(p.Var, "history/n1/6-1.json"), "{}", 0o600)
+	put(n.T, filepath.Join(p.Var, "metrics/lock"), "", 0o600)
+	must(n.T, os.Chmod(filepath.Join(p.Var, "metrics"), 0o700))
 	put(n.T, filepath.Join(p.Log, "bookend.log"), "", 0o640)
 	put(n.T, n.site.Config.Metrics.Textfile, "", 0o644)
 }

@@ -145,6 +145,8 @@ func TestEachLine(t *testing.T) {
 		"history 0755":            {at(mode(0o755), "var/history"), "history", Wrong, "everybody may read", true},
 		"history of a node 0711":  {at(mode(0o711), "var/history/n1"), "history-node", Wrong, "everybody may reach what is in it", true},
 		"history record a user's": {at(given, "var/history/n1/6-1.json"), "history-records", Wrong, "belongs to user", true},
+		"counters readable":       {at(mode(0o644), "var/metrics/lock"), "counters", Wrong, "everybody may read", true},
+		"counters for a group":    {at(mode(0o770), "var/metrics"), "counters-folder", Wrong, "its group may write", true},
 		"log folder a user's":     {at(given, "log"), "log", Wrong, "belongs to user 65534, not to root", true},
 		"log folder for a group":  {at(mode(0o2775), "log"), "log", Wrong, "its group may write", true},
 		"log readable":            {at(mode(0o644), "log/bookend.log"), "log-file", Warning, "everybody may read", true},
