@@ -37,9 +37,9 @@ func TestRefusedCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out")
-			ok(t, os.WriteFile(path, []byte("text"), 0o600))
+			must(t, os.WriteFile(path, []byte("text"), 0o600))
 			var read, written error
-			ok(t, refuse.Run([]refuse.Call{test.call}, func() {
+			must(t, refuse.Run([]refuse.Call{test.call}, func() {
 				_, read = Tail(Target{Path: path}, 0, 10)
 				written = Append(Target{Path: path}, 0, []byte("new"))
 			}))
@@ -64,6 +64,13 @@ func TestRefusedCalls(t *testing.T) {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestIsReason(t *testing.T) {
 	if IsReason("") || IsReason("Missing") || !IsReason(Reason(errors.New("of anybody"))) {
 		t.Error("what is no reason is one, or what is one is none")
@@ -73,8 +80,8 @@ func TestIsReason(t *testing.T) {
 // A process whose output leads to a file that has gone, or that cannot be looked at, has none.
 func TestLocateGone(t *testing.T) {
 	proc := t.TempDir()
-	ok(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o700))
-	ok(t, os.Symlink("/nonexistent/out", filepath.Join(proc, "7", "fd", "1")))
+	must(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o700))
+	must(t, os.Symlink("/nonexistent/out", filepath.Join(proc, "7", "fd", "1")))
 	if found, err := Locate(proc, 7, 1); !errors.Is(err, os.ErrNotExist) || found != (Target{}) {
 		t.Errorf("%+v, %v", found, err)
 	}

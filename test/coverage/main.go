@@ -24,7 +24,8 @@ const (
 
 // measured are the packages that run as root for every job, or keep what hooks must remember.
 var measured = []string{
-	"internal/asuser", "internal/child", "internal/cleanup", "internal/joblog", "internal/safefile", "internal/scontrol", "internal/state",
+	"internal/asuser", "internal/child", "internal/cleanup", "internal/confine", "internal/joblog", "internal/safefile", "internal/scontrol",
+	"internal/state",
 }
 
 // suites run the built hooks.
