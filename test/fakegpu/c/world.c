@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fcntl.h>
@@ -41,40 +42,70 @@ static char *trim(char *s) {
 	return s;
 }
 
-static void parse(struct world *w) {
-	w->n = w->sorted = 0;
-	char *rest = w->text, *line;
-	while ((line = strsep(&rest, "\n")) && w->n < MAX_KEYS) {
+// A world.conf as it was at one moment; one is read once.
+struct conf {
+	struct stat file;
+	const char *keys[MAX_KEYS], *values[MAX_KEYS];
+	int n, sorted; // the first so many keys are in order, as fakegpu.World writes them; what a test appends is not
+	char text[];
+};
+
+static void parse(struct conf *c) {
+	char *rest = c->text, *line;
+	while ((line = strsep(&rest, "\n")) && c->n < MAX_KEYS) {
 		char *value = strchr(line, '=');
 		if (line[0] == '#' || !value) continue;
 		*value++ = 0;
-		w->keys[w->n] = trim(line);
-		w->values[w->n] = trim(value);
-		bool next = w->sorted == w->n && (w->n == 0 || strcmp(w->keys[w->n - 1], w->keys[w->n]) < 0);
-		w->n++;
-		if (next) w->sorted = w->n;
+		c->keys[c->n] = trim(line);
+		c->values[c->n] = trim(value);
+		bool next = c->sorted == c->n && (c->n == 0 || strcmp(c->keys[c->n - 1], c->keys[c->n]) < 0);
+		c->n++;
+		if (next) c->sorted = c->n;
 	}
 }
 
+static bool same_file(const struct stat *a, const struct stat *b) {
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       !memcmp(&a->st_mtim, &b->st_mtim, sizeof a->st_mtim) && !memcmp(&a->st_ctim, &b->st_ctim, sizeof a->st_ctim);
+}
+
+static struct conf *read_conf(const char *path) {
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) != 0) return NULL;
+	struct conf *c = calloc(1, sizeof *c + st.st_size + 1);
+	ssize_t n = c ? read(fd, c->text, st.st_size) : -1;
+	close(fd);
+	if (n < 0) return NULL;
+	c->file = st;
+	parse(c);
+	return c;
+}
+
+// What was read before is not freed: another thread may be looking into it.
 void world_load(struct world *w) {
+	static _Atomic(struct conf *) last;
 	char path[PATH_MAX];
-	int fd = open(world_path(path, "world.conf"), O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, w->text, sizeof w->text - 1);
-	if (n < 0) {
+	struct stat now;
+	struct conf *c = atomic_load(&last);
+	if (c && stat(world_path(path, "world.conf"), &now) == 0 && same_file(&c->file, &now)) {
+		w->conf = c;
+		return;
+	}
+	w->conf = c = read_conf(world_path(path, "world.conf"));
+	if (!c) {
 		fprintf(stderr, "fakegpu: read %s: %m\n", path);
 		_exit(97);
 	}
-	close(fd);
-	w->text[n] = 0;
-	parse(w);
+	atomic_store(&last, c);
 }
 
-static const char *find(const struct world *w, const char *key) {
-	for (int i = w->sorted; i < w->n; i++)
-		if (!strcmp(w->keys[i], key)) return w->values[i];
-	for (int low = 0, high = w->sorted; low < high; ) {
-		int middle = (low + high) / 2, order = strcmp(key, w->keys[middle]);
-		if (!order) return w->values[middle];
+static const char *find(const struct conf *c, const char *key) {
+	for (int i = c->sorted; i < c->n; i++)
+		if (!strcmp(c->keys[i], key)) return c->values[i];
+	for (int low = 0, high = c->sorted; low < high; ) {
+		int middle = (low + high) / 2, order = strcmp(key, c->keys[middle]);
+		if (!order) return c->values[middle];
 		if (order < 0) high = middle;
 		else low = middle + 1;
 	}
@@ -85,7 +116,7 @@ const char *world_text(const struct world *w, int gpu, const char *key, const ch
 	char name[128];
 	if (gpu == ANY_GPU) snprintf(name, sizeof name, "%s", key);
 	else snprintf(name, sizeof name, "gpu%d.%s", gpu, key);
-	const char *value = find(w, name);
+	const char *value = find(w->conf, name);
 	return value ? value : fallback;
 }
 

@@ -16,15 +16,12 @@
 #define MIB (1024ULL * 1024)
 #define MAX_GPUS 64
 #define MAX_LISTED 1024 // the driver's own table has 950
-#define MAX_CONF 131072
 #define MAX_KEYS 4096
 #define ANY_GPU (-1)
 
 // A world.conf read into memory: key = value lines. GPUs are numbered in PCI order, excluded ones included.
 struct world {
-	char text[MAX_CONF];
-	const char *keys[MAX_KEYS], *values[MAX_KEYS];
-	int n, sorted; // the first so many keys are in order, as fakegpu.World writes them; what a test appends is not
+	const struct conf *conf;
 };
 
 // world_dir is the folder of the library or program this code was linked into.
