@@ -11,6 +11,7 @@ import (
 	"bookend/internal/doctor"
 	"bookend/internal/finding"
 	"bookend/internal/stage"
+	"bookend/internal/view"
 )
 
 // version is set by the linker.
@@ -67,6 +68,8 @@ func main() {
 }
 
 func run(env stage.Env, args []string) int {
+	raw := env.Stdout
+	env.Stdout, env.Stderr = view.Terminal(env.Stdout), view.Terminal(env.Stderr)
 	if len(args) == 0 {
 		fmt.Fprint(env.Stderr, usage())
 		return exitUsage
@@ -86,6 +89,9 @@ func run(env stage.Env, args []string) int {
 		got, exit, done := c.read(env, args[1:])
 		if done {
 			return exit
+		}
+		if got.json { // it has its own escapes, and is no terminal's
+			env.Stdout = raw
 		}
 		return c.run(env, got)
 	}

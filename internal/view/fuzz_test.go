@@ -1,0 +1,110 @@
+package view
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/probe"
+	"bookend/internal/state"
+)
+
+// Whatever stands in a record, damaged or of another version, a terminal gets printable ASCII, in lines of some length.
+func FuzzTerminal(f *testing.F) {
+	f.Add(record(f, heir()), "/run/bookend/state/n1/7/x\n", "python3")
+	f.Add([]byte(strings.ReplaceAll(outside, "OUTSIDE", `\u001b[2J\u202e\u0007`)), "\x1b[2J", "a\nroot")
+	f.Add([]byte(`{}`), "", "")
+	f.Fuzz(func(t *testing.T, data []byte, path, name string) {
+		var run ledger.Run
+		if json.Unmarshal(data, &run) != nil {
+			return
+		}
+		var b strings.Builder
+		show(Terminal(&b), run, path, name)
+		for line := range strings.Lines(b.String()) {
+			line = strings.TrimSuffix(line, "\n")
+			if len(line) > longest+4*len(data) || slices.ContainsFunc([]byte(line), func(c byte) bool { return c < ' ' || c > '~' }) {
+				t.Fatalf("a line of %d bytes: %.200q", len(line), line)
+			}
+		}
+	})
+}
+
+// show writes everything that is shown of a run.
+func show(w io.Writer, run ledger.Run, path, name string) {
+	Job(w, run)
+	Status(w, Node{Name: name, Mode: config.Observe, Now: []Trouble{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: []ledger.Run{run, run},
+		Damaged: []state.Damage{{Path: path, Why: name}}})
+	tests := map[gpu.ID]probe.Record{}
+	for _, e := range run.Ends {
+		who := map[int]attrib.Process{}
+		for _, p := range e.Processes {
+			who[p.PID] = p
+		}
+		Snapshot(w, e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
+		for _, p := range e.Probes {
+			tests[p.Device] = probe.Record{Probe: p, Epoch: run.Epoch}
+		}
+	}
+	Tests(w, tests, run.Epoch)
+}
+
+// Where a text from outside may stand it is cleaned: it begins no line of its own, and needs no Terminal.
+func FuzzOutside(f *testing.F) {
+	f.Add("python3")
+	f.Add("\x1b[2J\n\r\u202e\xff\\")
+	f.Add("\nend: 2026-11-21 07:00:00, clean")
+	f.Fuzz(func(t *testing.T, text string) {
+		quoted, err := json.Marshal(text + "\n\x1bFORGED")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var run ledger.Run
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", strings.Trim(string(quoted), `"`))), &run); err != nil {
+			return // a text of quotes alone
+		}
+		var b strings.Builder
+		show(&b, run, text+"\n\x1bFORGED", text+"\n\x1bFORGED")
+		if i := slices.IndexFunc([]byte(b.String()), func(c byte) bool { return c != '\n' && (c < ' ' || c > '~') }); i >= 0 {
+			t.Fatalf("byte %#x behind %q", b.String()[i], b.String()[max(0, i-80):i])
+		}
+		if i := strings.Index(b.String(), "\nFORGED"); i >= 0 || !strings.Contains(b.String(), "FORGED") {
+			t.Fatalf("a line of somebody else's at %d of %q", i, b.String())
+		}
+	})
+}
+
+// longest is more than any line has beside what the record has: a finding's detail has 400 bytes.
+const longest = 4096
+
+func record(f *testing.F, run ledger.Run) []byte {
+	f.Helper()
+	data, err := json.Marshal(run)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return data
+}
+
+// outside is a record in which OUTSIDE stands wherever a hook takes over what a user, a process or a backend says.
+const outside = `{"version":1,"key":"t5","job":{"id":7,"node":"n1","user":"OUTSIDE","partition":"OUTSIDE","work_dir":"OUTSIDE"},
+"devices":[{"index":0,"device":{"id":"OUTSIDE","name":"OUTSIDE"}}],
+"ends":[{"at_ns":5,"wall":"2026-11-21T07:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE"},"memory":{"used":{"bytes":5},"free":{"unknown":"OUTSIDE"}},
+"processes":[{"pid":7,"memory":{"bytes":1}}],"processes_unknown":"OUTSIDE"}],"faults":[{"code":"lost","device":"OUTSIDE","detail":"OUTSIDE"}]},
+"processes":[{"pid":7,"name":"OUTSIDE","state":"S","start_ns":3,"exe":"OUTSIDE"}],
+"health":[{"device":"OUTSIDE","facts":[{"code":"recovery_action","value":"OUTSIDE","unknown":"OUTSIDE","source":"OUTSIDE"}],"accounting":{"mode":"OUTSIDE","unknown":"OUTSIDE"}}],
+"kernel":{"xids":[{"bus_id":"0000:1b:00.0","code":79,"name":"OUTSIDE","text":"OUTSIDE"}],"kills":[{"pid":7,"name":"OUTSIDE","cgroup":"OUTSIDE"}],"unknown":"OUTSIDE","mismatch":"OUTSIDE"},
+"probes":[{"device":"OUTSIDE","result":"broken","why":"OUTSIDE","error":{"call":"OUTSIDE","name":"OUTSIDE","meaning":"OUTSIDE","remedy":"OUTSIDE"}},{"device":"OUTSIDE","result":"skipped","why":"OUTSIDE"}],
+"messages":[{"kind":"device","framework":"PyTorch","line":"OUTSIDE","count":2,"asked":{"unknown":"OUTSIDE"}}],
+"diagnosis":{"asked":"OUTSIDE","reason":"message","headline":"OUTSIDE","causes":[{"name":"pool","answer":"yes","evidence":"OUTSIDE","detail":"OUTSIDE"}],"try":["OUTSIDE"]},
+"findings":[{"code":"BKD-ORPHAN","gpu":"OUTSIDE","observed":"OUTSIDE","holder":{"pid":7,"name":"OUTSIDE","service":"OUTSIDE","container":"OUTSIDE","exe":"OUTSIDE","open":["OUTSIDE"]},
+"owner":{"job":5,"level":"cgroup"},"candidates":[{"pid":8,"why":"OUTSIDE"}],"doubts":["OUTSIDE"]},{"code":"BKD-UNREAD","unknown":"OUTSIDE"}],
+"verdict":{"action":"drain","code":"BKD-ORPHAN","held":"OUTSIDE","judged":[{"action":"drain","why":"OUTSIDE"}]}}]}`
