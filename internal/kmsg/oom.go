@@ -16,7 +16,7 @@ func parseSummary(text string) (gpu.HostKill, bool) {
 	}
 	rest, uid := cutLast(rest, ",uid=")
 	rest, pid := cutLast(rest, ",pid=")
-	head, name := cutLast(rest, ",task=")
+	head, name := cutTask(rest)
 	if _, ok := decimal(uid, 1<<31-1); !ok {
 		return gpu.HostKill{}, false
 	}
@@ -29,6 +29,17 @@ func parseSummary(text string) (gpu.HostKill, bool) {
 		_, k.Cgroup = cutLast(head, ",task_memcg=")
 	}
 	return k, true
+}
+
+// cutTask cuts off the task's name. One may have ",task=" in it: the first that can begin a name does, so that none becomes a
+// part of the cgroup.
+func cutTask(s string) (head, name string) {
+	const sep = ",task="
+	from := max(0, len(s)-maxName-len(sep))
+	if i := strings.Index(s[from:], sep); i >= 0 {
+		return s[:from+i], s[from+i+len(sep):]
+	}
+	return cutLast(s, sep)
 }
 
 // cutLast cuts s at the last sep; after is empty without one.

@@ -11,7 +11,8 @@ func TestKillNames(t *testing.T) {
 	const path = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/j,task_memcg="
 	for text, want := range map[string]gpu.HostKill{
 		path + "/j/t,task=a,pid=1,uid=2,pid=9,uid=3":            {PID: 9, Name: "a,pid=1,uid=2", Cgroup: "/j/t"},
-		path + "/j,task=a,b,task=c,pid=9,uid=3":                 {PID: 9, Name: "c", Cgroup: "/j,task=a,b"},
+		path + "/j,task=a,b,task=c,pid=9,uid=3":                 {PID: 9, Name: "a,b,task=c", Cgroup: "/j"},
+		path + "/j,task=0123456789,task=c,pid=9,uid=3":          {PID: 9, Name: "c", Cgroup: "/j,task=0123456789"},
 		path + "/x,task_memcg=/slurm/job_1,task=a,pid=9,uid=3":  {PID: 9, Name: "a"},
 		path + "/j,task=,pid=9,uid=0":                           {PID: 9, Cgroup: "/j"},
 		"Out of memory: Killed process 9 (a) total-vm:1kB, x":   {PID: 9, Name: "a"},

@@ -21,7 +21,7 @@ import (
 func FuzzTerminal(f *testing.F) {
 	f.Add(record(f, heir()), "/run/bookend/state/n1/7/x\n", "python3")
 	f.Add([]byte(strings.ReplaceAll(outside, "OUTSIDE", `\u001b[2J\u202e\u0007`)), "\x1b[2J", "a\nroot")
-	f.Add([]byte(`{}`), "", "")
+	f.Add([]byte(`{"job":{"id":7},"ends":[{"verdict":{"code":"\u001b[2J","exit":1}}]}`), "", "")
 	f.Fuzz(func(t *testing.T, data []byte, path, name string) {
 		var run ledger.Run
 		if json.Unmarshal(data, &run) != nil {
