@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,6 +123,17 @@ func TestParse(t *testing.T) {
 	}
 	r = parse("failure while testing seed corpus entry: FuzzX/0a1b\n")
 	if r.kept != "testdata/fuzz/FuzzX/0a1b" || r.ok() {
+		t.Errorf("%+v", r)
+	}
+	const end = "fuzz: elapsed: 3s, execs: 12 (4/sec), new interesting: 1 (total: 4)\n--- FAIL: FuzzX (3.00s)\n    context deadline exceeded\nFAIL\nexit status 1\n"
+	if r = parse(end); !r.late {
+		t.Errorf("%+v", r)
+	}
+	r.err = errors.New("exit status 1")
+	if !r.ok() || r.result() != "ok" {
+		t.Errorf("the end of its time counts as a failure: %+v", r)
+	}
+	if r = parse(strings.Replace(end, "    context", "    x_test.go:3: bad\n    context", 1)); r.late {
 		t.Errorf("%+v", r)
 	}
 	if r = parse("failure while testing seed corpus entry: FuzzX/seed#3\n"); r.kept != "" {
