@@ -20,6 +20,9 @@ type Kind struct {
 	Number uintptr
 	// FromFD, where it is not 0, asks only about calls whose first argument is a descriptor of at least this number.
 	FromFD uint32
+	// FromBytes, where it is not 0, asks only about calls whose third argument is at least this. Go's runtime writes 8
+	// bytes to wake itself, and interrupts a thread that stands still there with signal after signal: leave those alone.
+	FromBytes uint32
 }
 
 // Answer is what becomes of a call. The zero Answer lets it pass.

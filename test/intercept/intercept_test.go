@@ -134,3 +134,14 @@ func TestFromFD(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
+
+func TestFromBytes(t *testing.T) {
+	for bytes, want := range map[uint32]bool{5: false, 6: true} {
+		out, err := run(t, exec.Command("/bin/echo", "said"), []Kind{{Number: unix.SYS_WRITE, FromBytes: bytes}}, func(Call) Answer {
+			return Fail(unix.EIO)
+		})
+		if (err == nil && out == "said\n") != want {
+			t.Errorf("from %d bytes: %q, %v", bytes, out, err)
+		}
+	}
+}

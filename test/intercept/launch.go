@@ -80,27 +80,30 @@ func receive(from *os.File) (listener int, err error) {
 	return fds[0], nil
 }
 
-// Offsets in struct seccomp_data (linux/seccomp.h): the call's number, and the low half of its first argument.
+// Offsets in struct seccomp_data (linux/seccomp.h): the call's number, and the low halves of its first and third argument.
 const (
 	offNumber = 0
 	offFirst  = 16
+	offThird  = 32
 )
 
 // program is the filter: ask about these kinds, let everything else pass. All kinds are numbers of the native
 // architecture; no watched program makes calls of another.
 func program(kinds []Kind) []unix.SockFilter {
 	const (
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		atMost = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		answer = unix.BPF_RET | unix.BPF_K
+		load    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		atLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		answer  = unix.BPF_RET | unix.BPF_K
 	)
 	filter := []unix.SockFilter{{Code: load, K: offNumber}}
 	for _, k := range kinds {
 		filter = append(filter,
-			unix.SockFilter{Code: equal, K: uint32(k.Number), Jt: 0, Jf: 4},
+			unix.SockFilter{Code: equal, K: uint32(k.Number), Jt: 0, Jf: 6},
 			unix.SockFilter{Code: load, K: offFirst},
-			unix.SockFilter{Code: atMost, K: k.FromFD, Jt: 0, Jf: 1},
+			unix.SockFilter{Code: atLeast, K: k.FromFD, Jt: 0, Jf: 3},
+			unix.SockFilter{Code: load, K: offThird},
+			unix.SockFilter{Code: atLeast, K: k.FromBytes, Jt: 0, Jf: 1},
 			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF},
 			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 		)
