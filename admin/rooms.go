@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +22,10 @@ func rooms(cfg config.Config) (troubles []view.Trouble) {
 		code   code.Code
 		folder string
 	}
-	list := []room{
-		{code.StateWrite, cfg.Paths.Run}, {code.StateWrite, filepath.Join(cfg.Paths.Run, "drop")}, {code.StateWrite, cfg.Paths.Var},
+	list := []room{{code.StateWrite, cfg.Paths.Run}, {code.StateWrite, cfg.Paths.Var}}
+	drop := filepath.Join(cfg.Paths.Run, "drop") // may be a file system of its own
+	if _, err := os.Lstat(drop); err == nil {
+		list = append(list, room{code.StateWrite, drop})
 	}
 	if cfg.Metrics.Textfile != "" {
 		list = append(list, room{code.StateWrite, filepath.Dir(cfg.Metrics.Textfile)})

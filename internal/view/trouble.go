@@ -45,7 +45,11 @@ func (n Node) troubles(w io.Writer) {
 	n.faults(w, told)
 	for _, m := range n.Met {
 		if !told[m.Code] && n.At.Sub(m.Last) < met {
-			fmt.Fprintf(w, "  seen before: %s: last by %s, not by the %s since\n", title(m.Code), lastBy(m), count(int(m.Clear), "hook", "s"))
+			since := "not now"
+			if m.Clear > 0 {
+				since = fmt.Sprintf("not by the %s since", count(int(m.Clear), "hook", "s"))
+			}
+			fmt.Fprintf(w, "  seen before: %s: last by %s, %s\n", title(m.Code), lastBy(m), since)
 		}
 	}
 }

@@ -1,0 +1,76 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/ledger"
+	"bookend/internal/metrics"
+	"bookend/internal/policy"
+	"bookend/internal/slurm"
+)
+
+func clock(hour, minute int) time.Time {
+	return time.Date(2026, 11, 21, hour, minute, 0, 0, time.Local)
+}
+
+// metBy is a trouble that hooks have met from 8:00 on; clear hooks ran without it since.
+func metBy(c code.Code, last time.Time, clear uint64) metrics.Trouble {
+	return metrics.Trouble{Code: c, Since: clock(8, 0), Last: last, Count: 14, Hook: metrics.Epilog, Job: 2, Clear: clear, Detail: `said: \x1b`}
+}
+
+func TestTroubles(t *testing.T) {
+	const (
+		met    = "    met by 14 hooks since 2026-11-21 08:00:00, last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2)\n"
+		do     = "    do: Install it, or correct the key backend.\n"
+		title  = "  trouble: BKD-BK-MISSING, backend is missing\n"
+		before = "  seen before: BKD-BK-MISSING, backend is missing: last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2), "
+	)
+	const missing = code.BackendMissing
+	recorded := ledger.Run{Job: slurm.Job{ID: 3}, Ends: []ledger.End{{
+		Wall: clock(9, 30), Findings: []finding.Finding{{Code: missing}}, Verdict: policy.Verdict{Judged: []policy.Judged{{Action: config.Warn}}},
+	}}}
+	for name, tt := range map[string]struct {
+		node Node
+		want string
+	}{
+		"none":               {Node{}, ""},
+		"met by the last":    {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)}}, title + "    said: \\x1b\n" + met + do},
+		"not by the last":    {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 3)}}, before + "not by the 3 hooks since\n"},
+		"nor by the last":    {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}}, before + "not by the 1 hook since\n"},
+		"long ago":           {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0).Add(-25*time.Hour), 1)}}, ""},
+		"seen to be well":    {Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)}, Well: map[code.Code]bool{missing: true}}, before + "not now\n"},
+		"seen now":           {Node{Now: []Trouble{{missing, "no \x1b such file"}}}, title + "    no \\x1b such file\n" + do},
+		"seen twice and met": {Node{Now: []Trouble{{missing, "one"}, {missing, "two"}}, Met: []metrics.Trouble{metBy(missing, clock(9, 0), 5)}}, title + "    one\n    two\n" + met + do},
+		"without a code":     {Node{Now: []Trouble{{"", "no shards\n"}}}, "  trouble: no shards\\x0a\n"},
+		"on record alone":    {Node{Runs: []ledger.Run{recorded}}, "  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
+		"on record and later": {Node{Runs: []ledger.Run{recorded}, Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}},
+			"  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
+		"on record and counted": {Node{Runs: []ledger.Run{recorded}, Met: []metrics.Trouble{metBy(missing, clock(9, 30), 2)}},
+			strings.Replace(before, "09:00", "09:30", 1) + "not by the 2 hooks since\n"},
+		"on record and well": {Node{Runs: []ledger.Run{recorded}, Well: map[code.Code]bool{missing: true}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.node.At = clock(10, 0)
+			var b strings.Builder
+			tt.node.troubles(&b)
+			if b.String() != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", b.String(), tt.want)
+			}
+		})
+	}
+}
+
+// A node with which all is well has one short screen.
+func TestCleanNodeIsShort(t *testing.T) {
+	var b strings.Builder
+	Status(&b, Node{Name: "n1", Mode: config.Observe, At: clock(10, 0), Last: map[metrics.Hook]time.Time{metrics.Prolog: clock(9, 0), metrics.Epilog: clock(9, 30)}})
+	const want = "node n1: mode observe\nlast hooks: prolog 2026-11-21 09:00:00, epilog 2026-11-21 09:30:00\njobs with GPUs now: 0\nended jobs on record: 0\n"
+	if b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+}
