@@ -38,7 +38,7 @@ func DefaultLimits() Limits {
 }
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
-// their reports and drop folders, and forgets the oldest of the history. It waits for the disk and so belongs in
+// their reports and drop folders, sweeps away what killed hooks left half written, and forgets the oldest of the history. It waits for the disk and so belongs in
 // a child. When another Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
@@ -70,7 +70,7 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		}
 		all = append(all, s.retire(history, r, stays))
 	}
-	if err := errors.Join(append(all, prune(history, now, keep))...); err != nil {
+	if err := errors.Join(append(all, s.sweep(now), prune(history, now, keep))...); err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
 	return nil
@@ -170,29 +170,32 @@ func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
 	return err == nil && bytes.Equal(data, seen)
 }
 
-// remove removes a run's record and its report, and returns whose drop folders are left without a run: the run's
-// own, and the job id's too when this was its last. The job's lock is held, so that nobody begins a run of it
-// meanwhile, and files of interrupted writers are nobody's.
+// remove removes a run's report and record, and returns whose drop folders are left without a run: the run's own, and
+// the job id's too when this was its last. The record goes last: while it is there, an interrupted removal is taken up
+// again. The job's lock is held, so that nobody begins a run of it meanwhile, and files of interrupted writers are
+// nobody's.
 func (s *Store) remove(r ledger.Run) (left slurm.Owner, err error) {
 	folder := filepath.Join(s.dir, folderName(r.Job.ID))
-	if err := removeOwn(folder, r.Key+suffix); err != nil {
+	others, err := removeTemps(folder)
+	if err != nil {
 		return left, err
 	}
-	left.SLUID = r.Job.SLUID
-	if others, err := removeTemps(folder); err != nil {
-		return left, err
-	} else if others == 0 {
-		left.ID = r.Job.ID
-		if err := removeOwn(s.dir, folderName(r.Job.ID)); err != nil {
-			return left, err
-		}
+	gone := slurm.Owner{SLUID: r.Job.SLUID}
+	if others == 1 {
+		gone.ID = r.Job.ID
 	}
-	for _, name := range userNames(s.node, left) {
+	for _, name := range userNames(s.node, gone) {
 		if err := removeOwn(filepath.Join(s.run, "report"), name); err != nil {
 			return left, err
 		}
 	}
-	return left, nil
+	if err := removeOwn(folder, r.Key+suffix); err != nil {
+		return left, err
+	}
+	if others == 1 {
+		return gone, removeOwn(s.dir, folderName(r.Job.ID))
+	}
+	return gone, nil
 }
 
 // removeTemps removes what interrupted writers left in a folder, and counts what else is there.

@@ -1,0 +1,110 @@
+package state
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"bookend/internal/safefile"
+)
+
+const leftover = safefile.TempPrefix + "0123456789abcdef"
+
+// interrupted are the places in which a killed hook leaves what it was writing.
+var interrupted = []string{"state/" + node, "state/" + node + "/41", "state/" + node + "/42", "report"}
+
+func leave(t *testing.T, run string, age time.Duration) {
+	t.Helper()
+	for _, folder := range interrupted {
+		path := filepath.Join(run, folder, leftover)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func left(t *testing.T, run string) (names []string) {
+	t.Helper()
+	for _, folder := range interrupted {
+		if _, err := os.Lstat(filepath.Join(run, folder, leftover)); err == nil {
+			names = append(names, folder)
+		}
+	}
+	return names
+}
+
+// What hooks that were killed left half written goes, and so does the folder of a job that came to no record; records
+// stay.
+func TestSweep(t *testing.T) {
+	s := open(t, folder(t))
+	j := job(42)
+	begin(t, s, j, 1)
+	leave(t, s.run, 2*time.Hour)
+
+	archive(t, s.run, filepath.Join(folder(t), "lib"), DefaultLimits())
+
+	if names := left(t, s.run); len(names) > 0 {
+		t.Errorf("left: %q", names)
+	}
+	if _, err := os.Lstat(filepath.Join(s.dir, "41")); !os.IsNotExist(err) {
+		t.Errorf("the folder without a record is there: %v", err)
+	}
+	if runs, damage := s.Runs(); len(runs) != 1 || len(damage) > 0 {
+		t.Errorf("%d records, %v", len(runs), damage)
+	}
+}
+
+// A report has no lock: what is being written may be so right now. Elsewhere a lock keeps writers out.
+func TestSweepSparesTheWriter(t *testing.T) {
+	s := open(t, folder(t))
+	leave(t, s.run, time.Second)
+	var locks []func()
+	for _, name := range []string{lockOther, lockOf(41), lockOf(42)} {
+		release, err := safefile.Lock(filepath.Join(s.dir, name), 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks = append(locks, release)
+	}
+
+	archive(t, s.run, filepath.Join(folder(t), "lib"), DefaultLimits())
+
+	if names := left(t, s.run); len(names) != len(interrupted) {
+		t.Errorf("left: %q", names)
+	}
+	for _, release := range locks {
+		release()
+	}
+	archive(t, s.run, filepath.Join(folder(t), "lib"), DefaultLimits())
+	if names := left(t, s.run); len(names) != 1 || names[0] != "report" {
+		t.Errorf("left: %q", names)
+	}
+}
+
+// What is no folder of a job's, or leads elsewhere, is nobody's to tidy.
+func TestSweepStrangers(t *testing.T) {
+	s, elsewhere := open(t, folder(t)), folder(t)
+	stranger := filepath.Join(elsewhere, leftover)
+	if err := os.WriteFile(stranger, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(s.dir, "57")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "58"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = Archive(s.run, filepath.Join(folder(t), "lib"), node, now, DefaultLimits()) // which complains of them
+	for _, path := range []string{stranger, filepath.Join(s.dir, "57"), filepath.Join(s.dir, "58")} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
