@@ -1,10 +1,12 @@
 package stage
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"time"
 
 	"bookend/internal/child"
@@ -43,19 +45,7 @@ const orphanedCleanup = config.MaxGrace + 2*config.KillWait
 // waits for that any more.
 func childMain(env Env, op string, own Operations) int {
 	serve := own[op]
-	if built, ok := map[string]func([]byte) (any, error){
-		opInventory: serveInventory,
-		opProcesses: serveProcesses,
-		opHolders:   serveHolders,
-		opKernel:    serveKernel,
-		opSharing:   serveSharing,
-		opCleanup:   serveCleanup,
-		opDisk:      serveDisk,
-		opAppend:    serveAppend,
-		opTail:      serveTail,
-		opLocate:    serveLocate,
-		opOpen:      serveOpen,
-	}[op]; ok {
+	if built, ok := ofHooks()[op]; ok {
 		serve = built
 	}
 	if serve == nil {
@@ -86,6 +76,23 @@ func childMain(env Env, op string, own Operations) int {
 	return 0
 }
 
+// ofHooks are the operations of each hook's children.
+func ofHooks() Operations {
+	return Operations{
+		opInventory: serveInventory,
+		opProcesses: serveProcesses,
+		opHolders:   serveHolders,
+		opKernel:    serveKernel,
+		opSharing:   serveSharing,
+		opCleanup:   serveCleanup,
+		opDisk:      serveDisk,
+		opAppend:    serveAppend,
+		opTail:      serveTail,
+		opLocate:    serveLocate,
+		opOpen:      serveOpen,
+	}
+}
+
 // Operations are what a program's children do beside the hooks' operations, by their names.
 type Operations map[string]func(request []byte) (any, error)
 
@@ -98,12 +105,18 @@ func Ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
 	return ask[Rep](op, req, timeout)
 }
 
-// served makes a typed function an operation.
+// served makes a typed function an operation. A request that this very program cannot have written is refused before
+// anything is looked at: one with more in it than the operation knows, and one that says nothing.
 func served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
 	return func(request []byte) (any, error) {
 		var req Req
-		if err := json.Unmarshal(request, &req); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(request))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&req); err != nil {
 			return nil, fmt.Errorf("decode request: %w", err)
+		}
+		if reflect.ValueOf(&req).Elem().IsZero() {
+			return nil, errors.New("decode request: it asks for nothing")
 		}
 		return f(req)
 	}
