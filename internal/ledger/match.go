@@ -65,7 +65,7 @@ func better(a, b Run, job slurm.Job) bool {
 	if la, lb := compare(a.Job, job), compare(b.Job, job); la != lb {
 		return la > lb
 	}
-	return a.Began() > b.Began()
+	return a.after(b)
 }
 
 // Sure reports that a record is of this very run, by its SLUID or start time, and not only of its job id.

@@ -62,14 +62,14 @@ type End struct {
 // Closed reports whether an epilog has run.
 func (r Run) Closed() bool { return len(r.Ends) > 0 }
 
-// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): its job
-// id began anew among runs, the node's records of one epoch, and Slurm runs one job id once at a time.
+// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs, the
+// node's records, its job id began anew, and Slurm runs one job id once at a time; or one is of a later boot.
 func (r Run) Superseded(runs []Run) (at time.Duration, yes bool) {
 	if r.Closed() {
 		return 0, false
 	}
 	for _, o := range runs {
-		if o.Job.ID == r.Job.ID && o.Began() > r.Began() && (!yes || o.Began() < at) {
+		if (o.Job.ID == r.Job.ID || o.otherBoot(r)) && o.after(r) && (!yes || o.Began() < at) {
 			at, yes = o.Began(), true
 		}
 	}
@@ -93,4 +93,25 @@ func (r Run) Began() time.Duration {
 		return e.At
 	}
 	return 0
+}
+
+// otherBoot reports that two runs are known to be of different boots.
+func (r Run) otherBoot(o Run) bool {
+	return r.Epoch.Boot != "" && o.Epoch.Boot != "" && r.Epoch.Boot != o.Epoch.Boot
+}
+
+// after orders runs. Across boots only wall times compare: state that is kept over a boot has both.
+func (r Run) after(o Run) bool {
+	if r.otherBoot(o) {
+		return r.seen().After(o.seen())
+	}
+	return r.Began() > o.Began()
+}
+
+// seen is the wall time of the earlier end on record.
+func (r Run) seen() time.Time {
+	if e := r.First(); e != nil {
+		return e.Wall
+	}
+	return time.Time{}
 }

@@ -84,13 +84,25 @@ func GetReport(run, node string, owner slurm.Owner) (StartReport, error) {
 	return report, nil
 }
 
+// aside follows the name of a drop folder that is an earlier run's, of another user: Slurm began to count jobs anew, and
+// that run's end never came.
+const aside = ".aside"
+
 // MakeDrop makes the folder in which the job's task hook leaves DropFile.
 func (s *Store) MakeDrop(job slurm.Job) error {
 	if err := s.check(job); err != nil {
 		return fmt.Errorf("make drop folder: %w", err)
 	}
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
-		if err := safefile.MakeDir(filepath.Join(s.run, "drop"), name, 0o700, job.UID, job.GID); err != nil {
+		err := safefile.MakeDir(filepath.Join(s.run, "drop"), name, 0o700, job.UID, job.GID)
+		if errors.Is(err, safefile.ErrNotOurs) {
+			// Threat: a user's file system may be mounted there; rename opens nothing, and refuses a mount point.
+			path := filepath.Join(s.run, "drop", name)
+			if os.Rename(path, path+aside) == nil {
+				err = safefile.MakeDir(filepath.Join(s.run, "drop"), name, 0o700, job.UID, job.GID)
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("make drop folder of job %d: %w", job.ID, err)
 		}
 	}
@@ -138,7 +150,8 @@ func RemoveDrop(run, node string, job slurm.Owner) error {
 	defer root.Close()
 	left := maxDropFiles
 	for _, name := range userNames(node, job) {
-		if err := removeTree(root, name, &left, maxDropDepth); err != nil {
+		err := errors.Join(removeTree(root, name, &left, maxDropDepth), removeTree(root, name+aside, &left, maxDropDepth))
+		if err != nil {
 			return fmt.Errorf("remove drop of job %d: %w", job.ID, err)
 		}
 	}

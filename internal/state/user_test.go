@@ -97,13 +97,29 @@ func TestReadDropRefuses(t *testing.T) {
 	}
 }
 
-func TestMakeDropRefusesAnotherUsers(t *testing.T) {
-	s := open(t, folder(t))
+// The folder of an earlier run of another user's is put aside, unless it is in use as a mount point, and goes with the job's.
+func TestMakeDropPutsAnotherUsersAside(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
 	j := job(7)
 	j.UID = nobody - 1
-	if err := s.MakeDrop(j); err != nil {
+	path := filepath.Join(run, "drop/n1_7")
+	if err := errors.Join(s.MakeDrop(j), os.WriteFile(filepath.Join(path, "theirs"), nil, 0o600), s.MakeDrop(job(7))); err != nil {
 		t.Fatal(err)
 	}
+	if left, err := os.ReadDir(path); err != nil || len(left) != 0 {
+		t.Errorf("the job finds %v, %v", left, err)
+	}
+	if err := RemoveDrop(run, "n1", slurm.Owner{ID: 7}); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(run, "drop")); err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if err := errors.Join(s.MakeDrop(j), unix.Mount(path, path, "", unix.MS_BIND, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(path, unix.MNT_DETACH)
 	if err := s.MakeDrop(job(7)); !errors.Is(err, safefile.ErrNotOurs) {
 		t.Error(err)
 	}

@@ -1,0 +1,39 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// State that is kept over a boot has runs of two: of one job id the later boot's is the one that runs, whatever the boot
+// times say, and no run of the boot before is live.
+func TestRunsOfTwoBoots(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	run := func(id slurm.JobID, boot string, up time.Duration, wall time.Time) Run {
+		return Run{Key: boot, Job: slurm.Job{ID: id}, Epoch: gpu.Epoch{Boot: boot}, Start: &End{At: up, Wall: wall}}
+	}
+	before, other := run(7, "first", 90*time.Hour, noon), run(8, "first", 91*time.Hour, noon)
+	now := run(7, "second", time.Minute, noon.Add(time.Hour))
+	all := []Run{before, now, other}
+	if got, which := Match(all, slurm.Job{ID: 7}); got.Key != "second" || which != OpenRun {
+		t.Errorf("%s %+v", which, got)
+	}
+	for _, r := range []Run{before, other} {
+		if at, over := r.Superseded(all); !over || at != time.Minute {
+			t.Errorf("job %d: over %v, since %v", r.Job.ID, over, at)
+		}
+	}
+	if _, over := now.Superseded(all); over {
+		t.Error("the run of this boot is over")
+	}
+	unread := run(7, "", time.Hour, noon.Add(2*time.Hour)) // a start that could not read the boot: by boot time, as within one
+	if _, over := unread.Superseded([]Run{now}); over {
+		t.Error("over")
+	}
+	if _, over := now.Superseded([]Run{unread}); !over {
+		t.Error("not over")
+	}
+}
