@@ -424,35 +424,3 @@ func live(run string, id slurm.JobID) error {
 	}
 	return epilog.Close(r, *at(int(id) + 1))
 }
-
-func FuzzRecord(f *testing.F) {
-	r := full(7)
-	r.Key = string(sluidA)
-	data, err := encode(r)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	f.Add(data[:len(data)/2])
-	f.Add([]byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{}],"start":null}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decode(data, node, 7, string(sluidA))
-		if err != nil {
-			if !errors.Is(err, errRecord) {
-				t.Errorf("%v is no errRecord", err)
-			}
-			return
-		}
-		once, err := encode(r)
-		if err != nil {
-			return // a time that JSON cannot write
-		}
-		again, err := decode(once, node, 7, string(sluidA))
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
-		}
-		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) {
-			t.Errorf("%v\n%s\n%s", err, once, twice)
-		}
-	})
-}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,8 +70,8 @@ func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int
 		if err := s.readShared(faultsFile, &faults); err != nil {
 			faults = map[string]fault{}
 		}
-		f, known := faults[code]
-		if known && now >= f.Said && now-f.Said < sayAgain {
+		f := faults[code]
+		if f.Said > 0 && now >= f.Said && now-f.Said < sayAgain { // what lies before the boot was never said
 			f.Suppressed++
 		} else {
 			say, suppressed = true, f.Suppressed
@@ -107,6 +108,8 @@ func (s *Store) readShared(name string, into any) error {
 	if err == nil {
 		if bad := json.Unmarshal(data, into); bad != nil {
 			err = fmt.Errorf("%w: %v", errRecord, bad)
+		} else if bytes.Equal(bytes.TrimSpace(data), []byte("null")) { // which leaves a map nil
+			err = fmt.Errorf("%w: null", errRecord)
 		}
 	}
 	if !unusable(err) {
