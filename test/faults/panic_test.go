@@ -113,6 +113,9 @@ func panics(t *testing.T, h, broken hook, says string) {
 		if len(lines(n.log(), "findings: ", string(code.Panicked), h.program)) != 1 || len(lines(n.log(), "BKD-PANIC: ", says)) != 1 {
 			t.Errorf("%s %s %s logged:\n%s", h.program, m.mode, m.onUnknown, n.log())
 		}
+		if n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1 {
+			t.Errorf("%s %s %s counted:\n%s", h.program, m.mode, m.onUnknown, n.metrics())
+		}
 		if found := n.findings(h); !has(found, code.Panicked) || len(n.run(100).Ends) > 1 {
 			t.Errorf("%s %s %s recorded: %+v", h.program, m.mode, m.onUnknown, n.run(100))
 		}
