@@ -17,7 +17,7 @@ folder_bookend := admin
 # Packages with goroutines of their own; the rest has nothing to race.
 RACE := ./internal/child/... ./internal/backend/... ./internal/holders/... ./internal/routine/... ./internal/stage/... ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo bench bench-scan soak soak-mutants fuzz gpu-test clean
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo check-deploy bench bench-scan soak soak-mutants fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,6 +52,9 @@ e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs
 
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
 	@test/demo/run.sh $(DEMO)
+
+check-deploy: ## check the units in deploy/ with systemd's own programs (installs them, as root)
+	test/deploy/verify.sh
 
 bench: ## measure the hooks
 	go test -run '^$$' -bench . -benchtime 20x ./test/bench

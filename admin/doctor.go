@@ -19,7 +19,7 @@ func examine(env stage.Env, c call) int {
 	if env.EUID != 0 {
 		return fail(env, errors.New("only root may look at all of it: run as root"))
 	}
-	results := doctor.Examine(site(env))
+	results := doctor.Examine(site(env), doctor.Patience)
 	if !c.json {
 		doctor.Print(env.Stdout, results)
 	} else if err := doctor.PrintJSON(env.Stdout, results); err != nil {

@@ -10,8 +10,9 @@ import (
 // opLook is the operation of a child that looks at one place.
 const opLook = "doctor-look"
 
-// patience is how long a place may take to answer; a healthy one takes milliseconds.
-const patience = 2 * time.Second
+// Patience is how long an admin is kept waiting for a place that may not answer; a healthy one takes milliseconds, a node
+// under load seconds.
+const Patience = 5 * time.Second
 
 // Operations are what the children of a program with doctor in it serve.
 func Operations() stage.Operations {
@@ -29,9 +30,8 @@ type request struct {
 	Looks map[string]Look `json:"looks"`
 }
 
-// Examine looks at the node and judges what was seen. It waits for at most some two seconds: what does not answer is
-// unknown.
-func Examine(s Site) []Result {
+// Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
+func Examine(s Site, patience time.Duration) []Result {
 	places := map[string]request{}
 	for _, c := range Checks() {
 		look := c.Look(s)
@@ -43,11 +43,11 @@ func Examine(s Site) []Result {
 		}
 		places[look.Place].Looks[c.Name] = look
 	}
-	return Judge(s, gather(places))
+	return Judge(s, gather(places, patience))
 }
 
 // gather looks at all places at once, each in a child of its own.
-func gather(places map[string]request) Facts {
+func gather(places map[string]request, patience time.Duration) Facts {
 	answers := make(chan Facts, len(places))
 	for _, r := range places {
 		failed := func(why string) {

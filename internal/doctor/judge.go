@@ -18,18 +18,18 @@ func (r Rule) look(s Site) Look {
 	if r.unused != nil && r.unused(s) != "" {
 		return Look{}
 	}
-	return Look{Place: r.place, Paths: r.paths(s), First: r.first, Kind: r.Kind}
+	return Look{Place: r.place, Paths: r.Paths(s), First: r.first, Kind: r.Kind}
 }
 
 // judge says of each file what is wrong, or of all together that they are well.
 func (r Rule) judge(s Site, seen Seen) []Result {
-	paths := r.paths(s)
+	paths := r.Paths(s)
 	shown := paths[0]
 	switch {
 	case r.unused != nil && r.unused(s) != "":
 		return []Result{{r.Name, OK, shown, r.unused(s), "", ""}}
 	case seen.Unknown != "":
-		return []Result{{r.Name, Unknown, shown, "could not be looked at: " + seen.Unknown, r.Why, "look why it does not answer: stat " + quoted(shown)}}
+		return []Result{{r.Name, Unknown, shown, "could not be looked at: " + seen.Unknown, r.Why, "look why it does not answer: stat " + quoted(fixedPart(shown))}}
 	}
 	var bad []Result
 	well, there := "", 0
@@ -73,7 +73,7 @@ func wellSeen(f File) string {
 
 // missing judges that nothing is there.
 func (r Rule) missing(s Site, seen Seen) Result {
-	path := r.paths(s)[0]
+	path := r.Paths(s)[0]
 	if len(seen.Files) > 0 {
 		path = seen.Files[0].Path
 	}
@@ -216,6 +216,15 @@ func (r Rule) install(path string) string {
 		return fmt.Sprintf("install -D -o root -g root -m %04o configs/bookend.yaml %s", r.Mode, quoted(path))
 	}
 	return fmt.Sprintf("install -D -o root -g root -m %04o bin/%s %s", r.Mode, r.Shown[strings.LastIndexByte(r.Shown, '/')+1:], quoted(path))
+}
+
+// fixedPart is a pattern up to the folder in which its first wildcard stands.
+func fixedPart(pattern string) string {
+	before, _, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern
+	}
+	return before[:strings.LastIndexByte(before, '/')]
 }
 
 // quoted is a path as a shell takes it.

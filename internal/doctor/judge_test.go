@@ -200,23 +200,31 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A place that does not answer is unknown, soon, and costs no other place anything.
+// A place that does not answer is unknown once patience has run out. Nothing of other places is called wrong for that: on a
+// busy machine they may be unknown too.
 func TestPlaceThatHangs(t *testing.T) {
 	n := newNode(t)
 	hang(t, n.in("log"))
+	const patience = 3 * time.Second
 	began := time.Now()
-	results := Examine(n.site)
-	if took := time.Since(began); took > patience+10*time.Second {
-		t.Errorf("took %v", took)
+	results := Examine(n.site, patience)
+	if took := time.Since(began); took < patience {
+		t.Errorf("took %v: nothing hung", took)
 	}
-	bad := notWell(results)
-	for _, r := range bad {
-		if r.Level != Unknown || r.Check != "log" && r.Check != "log-file" || !strings.HasPrefix(r.Seen, "could not be looked at: ") {
+	levels := map[string]Level{}
+	for _, r := range notWell(results) {
+		levels[r.Check] = r.Level
+		if r.Level != Unknown || !strings.HasPrefix(r.Seen, "could not be looked at: ") {
 			t.Errorf("%+v", r)
 		}
 	}
-	if len(bad) != 2 || !Fails(results) {
-		t.Errorf("%+v", bad)
+	if levels["log"] != Unknown || levels["log-file"] != Unknown || !Fails(results) {
+		t.Errorf("%v", levels)
+	}
+	for _, c := range Checks() {
+		if look := c.Look(n.site); look.Place == "log" && !strings.HasPrefix(c.Name, "log") {
+			t.Errorf("%s waits for the log's folder", c.Name)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestHealthy(t *testing.T) {
 	n := newNode(t)
-	results := Examine(n.site)
+	results := n.examine()
 	for _, r := range notWell(results) {
 		t.Errorf("%+v", r)
 	}
@@ -43,7 +43,7 @@ func TestBare(t *testing.T) {
 	n.site.Unread = "open: no such file or directory"
 	want := map[string]Level{"prolog": Wrong, "epilog": Wrong, "backend": Wrong, "config": Warning, "config-folder": Warning, "nvml": Warning}
 	got := map[string]Level{}
-	for _, r := range notWell(Examine(n.site)) {
+	for _, r := range notWell(n.examine()) {
 		got[r.Check] = r.Level
 		if r.Seen != "missing" || r.Why == "" || r.Fix == "" {
 			t.Errorf("%+v", r)
@@ -167,7 +167,7 @@ func TestEachLine(t *testing.T) {
 			n := newNode(t)
 			must(t, tt.spoil(n))
 			var said []Result
-			for _, r := range notWell(Examine(n.site)) {
+			for _, r := range notWell(n.examine()) {
 				if r.Check == tt.check {
 					said = append(said, r)
 				}
@@ -181,7 +181,7 @@ func TestEachLine(t *testing.T) {
 			for _, r := range said {
 				n.do(r.Fix)
 			}
-			for _, r := range notWell(Examine(n.site)) {
+			for _, r := range notWell(n.examine()) {
 				t.Errorf("after %q: %+v", said[0].Fix, r)
 			}
 		})
@@ -202,7 +202,7 @@ func TestFoldersAbove(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Chmod(n.dir, 0o775))
 	bad := map[string]Result{}
-	for _, r := range notWell(Examine(n.site)) {
+	for _, r := range notWell(n.examine()) {
 		bad[r.Check] = r
 	}
 	for _, r := range Rules() {
@@ -215,7 +215,7 @@ func TestFoldersAbove(t *testing.T) {
 		}
 	}
 	n.do(bad["prolog"].Fix)
-	if bad := notWell(Examine(n.site)); len(bad) > 0 {
+	if bad := notWell(n.examine()); len(bad) > 0 {
 		t.Errorf("%+v", bad)
 	}
 }

@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables in docs/doctor.md")
+
+const doc = "../../docs/doctor.md"
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return string(b)
+}
+
+// Admins are told in docs/doctor.md what doctor demands.
+func TestDoc(t *testing.T) {
+	have := text(t, doc)
+	const begin, end = "<!-- rules -->\n", "<!-- end of rules -->\n"
+	before, rest, found := strings.Cut(have, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the table", doc)
+	}
+	want := before + begin + table() + end + after
+	if *update {
+		must(t, os.WriteFile(doc, []byte(want), 0o644))
+		return
+	}
+	if have != want {
+		t.Errorf("%s does not show the rules: go test ./internal/doctor -update", doc)
+	}
+	for _, c := range Checks() {
+		if !strings.Contains(have, "`"+c.Name+"`") {
+			t.Errorf("%s says nothing of the check %s", doc, c.Name)
+		}
+	}
+	for _, want := range []string{DropOptions, fmt.Sprintf("%d MiB", maxDropBytes>>20), fmt.Sprint(maxDropInodes)} {
+		if !strings.Contains(have, want) {
+			t.Errorf("%s does not say %q", doc, want)
+		}
+	}
+}
+
+func table() string {
+	rows := "| check | what | made by | mode | wrong where it lacks | why |\n| --- | --- | --- | --- | --- | --- |\n"
+	for _, r := range Rules() {
+		need := "-"
+		if r.Need != 0 {
+			need = fmt.Sprintf("%04o: %s", r.Need, r.Short)
+			if r.ShortLevel == Warning {
+				need += " (a warning)"
+			}
+		}
+		mode := fmt.Sprintf("%04o", r.Mode)
+		if r.Rather != 0 {
+			mode += fmt.Sprintf("; %04o more is no more than a warning", r.Rather)
+		}
+		rows += fmt.Sprintf("| `%s` | %s `%s` | %s | %s | %s | %s |\n", r.Name, r.Kind, r.Shown, r.By, mode, need, r.Why)
+	}
+	return rows
+}
+
+// shown are the rules by where they are as shipped.
+func shown() map[string]Rule {
+	by := map[string]Rule{}
+	for _, r := range Rules() {
+		by[r.Shown] = r
+	}
+	return by
+}
+
+// What README.md says to install is what doctor demands.
+func TestInstallCommands(t *testing.T) {
+	lines := regexp.MustCompile(`(?m)^install -D -m (\d{4}) -t (\S+) (.+)$`).FindAllStringSubmatch(text(t, "../../README.md"), -1)
+	by, installed := shown(), 0
+	for _, l := range lines {
+		for _, file := range strings.Fields(l[3]) {
+			path := l[2] + "/" + filepath.Base(file)
+			r, ok := by[path]
+			if !ok || fmt.Sprintf("%04o", r.Mode) != l[1] || r.By != Installed {
+				t.Errorf("%s with mode %s: the rule says %04o (%s)", path, l[1], r.Mode, r.Name)
+			}
+			if want := fmt.Sprintf("install -D -o root -g root -m %s %s %s", l[1], file, path); r.install(path) != want {
+				t.Errorf("doctor says %q, README says as much as %q", r.install(path), want)
+			}
+			installed++
+		}
+	}
+	for _, r := range Rules() {
+		if r.By == Installed && r.Kind == Regular {
+			installed--
+		}
+	}
+	if installed != 0 {
+		t.Errorf("README installs %d files more than doctor looks at", installed)
+	}
+}
+
+// The folders that are made at boot are those that the hooks make, as doctor demands them.
+func TestTmpfiles(t *testing.T) {
+	by, made := shown(), map[string]bool{}
+	for line := range strings.Lines(text(t, "../../deploy/tmpfiles.d/bookend.conf")) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Fields(line)
+		if len(f) != 6 || f[0] != "d" || f[3] != "root" || f[4] != "root" || f[5] != "-" {
+			t.Errorf("%q", line)
+			continue
+		}
+		if r := by[f[1]]; r.Kind != Folder || fmt.Sprintf("%04o", r.Mode) != f[2] {
+			t.Errorf("%s: mode %s, the rule says %04o", f[1], f[2], r.Mode)
+		}
+		made[f[1]] = true
+	}
+	for path, r := range by {
+		if r.By == Made && r.Kind == Folder && !strings.Contains(path, "NODE") && !made[path] {
+			t.Errorf("%s is not made at boot", path)
+		}
+	}
+}
+
+// The unit's own check with systemd is make check-deploy; this one needs no systemd: sections and keys are known ones, the
+// name is that of the mount point, and slurmd waits for it without needing it.
+func TestMountUnit(t *testing.T) {
+	const file = "../../deploy/systemd/run-bookend-drop.mount"
+	known := map[string][]string{
+		"[Unit]": {"Description", "Before"}, "[Mount]": {"What", "Where", "Type", "Options", "DirectoryMode"}, "[Install]": {"WantedBy"},
+	}
+	section, values := "", map[string]string{}
+	for line := range strings.Lines(text(t, file)) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if known[line] != nil {
+			section = line
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || !slices.Contains(known[section], key) || value == "" || values[key] != "" {
+			t.Errorf("%s %q", section, line)
+		}
+		values[key] = value
+	}
+	where := filepath.Join(config.Default().Paths.Run, "drop")
+	want := map[string]string{
+		"What": "tmpfs", "Where": where, "Type": "tmpfs", "Options": DropOptions, "DirectoryMode": "0755",
+		"Before": "slurmd.service", "WantedBy": "slurmd.service", "Description": values["Description"],
+	}
+	for key, value := range want {
+		if values[key] != value {
+			t.Errorf("%s=%s, want %s", key, values[key], value)
+		}
+	}
+	if name := strings.ReplaceAll(strings.TrimPrefix(where, "/"), "/", "-") + ".mount"; filepath.Base(file) != name {
+		t.Errorf("systemd wants the name %s", name)
+	}
+}
