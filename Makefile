@@ -75,7 +75,7 @@ soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must n
 
 FUZZTIME ?= 10s
 
-fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list"
+fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list --keep"
 	go run ./test/fuzz --time $(FUZZTIME) $(FUZZ)
 
 gpu-test: ## run the scenarios on a real GPU under a real Slurm (exit 3 of run.sh: no GPU here)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,12 @@ const linkFlags = "-X main.version=1.2.3-test -extldflags=-Wl,-z,lazy"
 
 var program string // bookend-gpu as it is shipped
 
-func TestMain(m *testing.M) { os.Exit(withProgram(m)) }
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-test.fuzzworker") { // fuzz targets start no program
+		os.Exit(m.Run())
+	}
+	os.Exit(withProgram(m))
+}
 
 func withProgram(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "bookend-gpu-")

@@ -114,6 +114,48 @@ func TestRun(t *testing.T) {
 	}
 }
 
+const branches = `package d
+
+func Has(s string) bool {
+	if len(s) > 2 {
+		return true
+	}
+	return false
+}
+`
+
+const branching = `package d
+
+import "testing"
+
+func FuzzHas(f *testing.F) {
+	f.Add("")
+	f.Fuzz(func(t *testing.T, s string) { Has(s) })
+}
+`
+
+// Of what was found before, one input that reaches more than the seed is kept, and the shortest.
+func TestKeep(t *testing.T) {
+	dir := module(t, map[string]string{"d/d.go": branches, "d/d_test.go": branching})
+	cache := t.TempDir()
+	found := filepath.Join(cache, "scratch/d/FuzzHas")
+	if err := os.MkdirAll(found, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, input := range map[string]string{"short": "ab", "right": "abc", "long": "abcd"} {
+		if err := os.WriteFile(filepath.Join(found, name), []byte("go test fuzz v1\nstring(\""+input+"\")\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if ok, err := (plan{dir: dir, cache: cache, kept: true}).run(&out); !ok || err != nil || out.String() != "./d FuzzHas: 1 kept\n" {
+		t.Errorf("%v, %v: %q", ok, err, out.String())
+	}
+	if kept, _ := filepath.Glob(filepath.Join(dir, "d/testdata/fuzz/FuzzHas/*")); len(kept) != 1 || filepath.Base(kept[0]) != "right" {
+		t.Errorf("kept %q", kept)
+	}
+}
+
 func TestParse(t *testing.T) {
 	r := parse("fuzz: elapsed: 0s, gathering baseline coverage: 0/3 completed\n" +
 		"fuzz: elapsed: 3s, execs: 12 (4/sec), new interesting: 1 (total: 4)\n" +

@@ -1,7 +1,7 @@
 // Command fuzz runs every native fuzz target of a module, each for a bounded time. It finds them by itself, so that no
 // new one is forgotten.
 //
-//	fuzz [--time 10s] [--jobs 2] [--only TEXT] [--list]
+//	fuzz [--time 10s] [--jobs 2] [--only TEXT] [--list | --keep]
 //
 // It is run in the root of the module. What makes a target fail is kept as an input below testdata/fuzz of its package,
 // where every later go test tries it again; its path is printed. Exit codes: 0 no target failed and each executed
@@ -26,11 +26,13 @@ const (
 
 // plan is what is run, and how.
 type plan struct {
-	dir  string        // the module's root
-	time time.Duration // of each target
-	jobs int           // targets at a time, each with one worker
-	only string        // part of the name of those that are run
-	list bool          // name them, and run none
+	dir   string        // the module's root
+	cache string        // where inputs are found; empty: where Go keeps them
+	time  time.Duration // of each target
+	jobs  int           // targets at a time, each with one worker
+	only  string        // part of the name of those that are run
+	list  bool          // name them, and run none
+	kept  bool          // keep what was found before, and run none
 }
 
 func main() {
@@ -59,6 +61,7 @@ func read(args []string) (plan, error) {
 	flags.IntVar(&p.jobs, "jobs", min(maxJobs, runtime.NumCPU()), "how many targets run at a time")
 	flags.StringVar(&p.only, "only", "", "run the targets alone whose package and name contain `TEXT`")
 	flags.BoolVar(&p.list, "list", false, "name the targets, and run none")
+	flags.BoolVar(&p.kept, "keep", false, "copy into testdata/fuzz the few inputs, of those found before, that reach what no seed does, and run none")
 	if err := flags.Parse(args); err != nil {
 		return p, err
 	}
@@ -91,6 +94,9 @@ func (p plan) run(w io.Writer) (ok bool, err error) {
 			fmt.Fprintln(w, t)
 		}
 		return true, nil
+	}
+	if p.kept {
+		return true, p.keep(w, chosen)
 	}
 	return p.report(w, chosen), nil
 }
