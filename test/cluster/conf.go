@@ -82,7 +82,7 @@ func (c *Cluster) slurmConf(host string) string {
 		{"SelectType", "select/cons_tres"},
 		{"SelectTypeParameters", "CR_CPU_Memory"},
 		{"SchedulerParameters", "sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=1"},
-		{"SlurmdParameters", "config_overrides"}, // two cores pose as eight
+		{"SlurmdParameters", "config_overrides"}, // two cores pose as many
 		{"GresTypes", "gpu,shard"},
 		{"ReturnToService", "2"},
 		{"KillWait", "2"},
@@ -140,8 +140,8 @@ func (c *Cluster) nodeLines(host string) string {
 		if n.Shards > 0 {
 			gres = append(gres, fmt.Sprintf("shard:%d", n.Shards))
 		}
-		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=8 RealMemory=4000 State=UNKNOWN",
-			n.Name, host, c.address, c.ports[1+i])
+		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=%d RealMemory=4000 State=UNKNOWN",
+			n.Name, host, c.address, c.ports[1+i], max(8, len(n.Devices))) // a job for each GPU
 		if gres != nil {
 			fmt.Fprintf(&b, " Gres=%s", strings.Join(gres, ","))
 		}

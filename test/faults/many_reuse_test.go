@@ -99,6 +99,7 @@ func TestReusedAfterBoot(t *testing.T) {
 		for _, uid := range []int{user, bystander} {
 			for _, ended := range []bool{false, true} {
 				t.Run(version+" "+strconv.Itoa(uid)+" "+strconv.FormatBool(ended), func(t *testing.T) {
+					t.Parallel()
 					n := newNode(t, "enforce")
 					first, second := newJob().with(identity[0]...), newJob().of(uid).with(identity[1]...)
 					n.boots("first")
@@ -145,6 +146,7 @@ func (n *node) twoEnds(uid int, j job) {
 func TestReusedWithoutState(t *testing.T) {
 	for version, identity := range versions {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t, "enforce")
 			n.boots("first")
 			n.clean(prolog, newJob().with(identity[0]...))
@@ -179,6 +181,7 @@ func TestJobCounterBegunAnew(t *testing.T) {
 	for version, identity := range versions {
 		for _, ended := range []bool{false, true} {
 			t.Run(version+" "+strconv.FormatBool(ended), func(t *testing.T) {
+				t.Parallel()
 				n := newNode(t, "observe")
 				first, second := newJob().with(identity[0]...), newJob().of(bystander).with(identity[1]...)
 				n.clean(prolog, first)
@@ -218,7 +221,7 @@ func (n *node) foundAtStart(j job, left *fakegpu.Program) {
 		}
 	}
 	if text := n.latest().Start.Report; !strings.Contains(text, "was not clean") || strings.Contains(text, strconv.Itoa(left.PID)) ||
-		strings.Contains(text, "your job") && strings.Contains(text, "probably your job") {
+		strings.Contains(text, "probably your job") {
 		n.Errorf("the user reads\n%s", text)
 	}
 }
@@ -246,6 +249,7 @@ func (n *node) notBlamed(found []finding.Finding, left *fakegpu.Program) {
 func TestRequeueBesideTheOrphan(t *testing.T) {
 	for version, identity := range versions {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t, "observe")
 			n.clean(prolog, newJob().with(identity[0]...))
 			left := n.leftover()

@@ -1,0 +1,29 @@
+package cluster
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestParseHookTimes(t *testing.T) {
+	const log = `[2026-11-21T19:08:51.255] debug2: Start processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:51.255] debug2: Processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:51.256] debug:  Waiting for job 1's prolog to complete
+[2026-11-21T19:08:51.355] debug2: Processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:51.481] debug:  Finished wait for job 2's prolog to complete
+[2026-11-21T19:08:51.500] debug:  Finished wait for job 1's prolog to complete
+[2026-11-21T19:08:51.600] [1.batch] debug:  completed epilog for jobid 1
+[2026-11-21T19:08:53.322] debug:  Finished wait for job 1's prolog to complete
+[2026-11-21T19:08:53.370] debug2: prep/script: _run_subpath_command: epilog success rc:0 output:
+[2026-11-21T19:08:53.372] debug:  completed epilog for jobid 1
+`
+	at := func(ms int) time.Time { return time.Date(2026, 11, 21, 19, 8, 51, ms*1e6, time.UTC) }
+	want := []HookTime{
+		{"prolog", "2", at(255), 226 * time.Millisecond}, {"prolog", "1", at(355), 145 * time.Millisecond},
+		{"epilog", "1", at(2322), 50 * time.Millisecond},
+	}
+	if got := parseHookTimes(log); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
