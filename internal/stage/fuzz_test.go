@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math/big"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"bookend/internal/joblog"
 	"bookend/internal/oom"
 	"bookend/internal/report"
 )
@@ -166,4 +168,33 @@ func TestEveryOperationIsFuzzed(t *testing.T) {
 			t.Errorf("operation %q is not fuzzed", name)
 		}
 	}
+}
+
+// A limit that the user's environment states is a figure that the epilog takes back from the record, or unknown.
+func FuzzAddressSpace(f *testing.F) {
+	for _, seed := range []string{"U68719476736", "4294967296", "18446744073709551615", "U", "UU1", "-1", "+1", "0x1", "1_0", "18446744073709551616", "U0"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, carried string) {
+		hook := task{frame: &frame{env: Env{Getenv: func(string) string { return carried }}}}
+		got := hook.addressSpace()
+		if carried == "" {
+			return // this process's own
+		}
+		digits := strings.TrimPrefix(carried, "U")
+		want, ok := new(big.Int).SetString(digits, 10)
+		if !ok || strings.Trim(digits, "0123456789") != "" || !want.IsUint64() {
+			want = new(big.Int)
+		}
+		if got != min(want.Uint64(), joblog.Unlimited) {
+			t.Fatalf("SLURM_RLIMIT_AS=%q: %d, want %v", carried, got, want)
+		}
+		record, err := joblog.Drop{AddressSpace: got}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drop, err := joblog.ParseDrop(record); err != nil || drop.AddressSpace != got {
+			t.Fatalf("%s: %+v, %v", record, drop, err)
+		}
+	})
 }
