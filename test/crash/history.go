@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"bookend/internal/clock"
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+)
+
+// hookName is one of the programs that slurmd runs.
+type hookName string
+
+const (
+	prolog hookName = "prolog"
+	epilog hookName = "epilog"
+)
+
+// Users of jobs: the ones under test, and the bystander.
+const (
+	user      = 65534
+	bystander = 65533
+)
+
+// run is one run of a job, as slurmd tells a hook of it.
+type run struct {
+	id    slurm.JobID
+	start int64 // seconds since 1970: tells runs of one job id apart
+	card  int
+	uid   int
+}
+
+// environ is what slurmd 23.02 builds from scratch for a hook.
+func (r run) environ(n *node, h hookName) []string {
+	id, uid, card := fmt.Sprint(r.id), strconv.Itoa(r.uid), strconv.Itoa(r.card)
+	env := []string{
+		"BOOKEND_CONFIG=" + n.in("bookend.yaml"), "SLURM_SCRIPT_CONTEXT=" + map[hookName]string{prolog: "prolog_slurmd", epilog: "epilog_slurmd"}[h],
+		"SLURMD_NODENAME=" + nodeName, "SLURM_CLUSTER_NAME=lab", "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id,
+		"SLURM_JOB_UID=" + uid, "SLURM_UID=" + uid, "SLURM_JOB_GID=" + uid, "SLURM_JOB_USER=nobody",
+		"SLURM_NODELIST=" + nodeName, "SLURM_JOB_PARTITION=main", "SLURM_JOB_WORK_DIR=/", "SLURM_JOB_GPUS=" + card,
+		"CUDA_VISIBLE_DEVICES=" + card, "GPU_DEVICE_ORDINAL=" + card, "SLURM_JOB_RESTART_COUNT=0",
+		"SLURM_JOB_START_TIME=" + strconv.FormatInt(r.start, 10),
+	}
+	if h == epilog {
+		env = append(env, "SLURM_JOB_EXIT_CODE=0", "SLURM_JOB_EXIT_CODE2=0:0", "SLURM_JOB_DERIVED_EC=0")
+	}
+	return env
+}
+
+// step is one hook of a history.
+type step struct {
+	name    string
+	hook    hookName
+	run     run
+	world   func(*node) error // who is on the cards by then
+	arrange func(*node) error // what else became of what the hooks keep; nil: nothing
+	damaged bool              // arrange has damaged the run's record
+	exit    int               // as it must end without a fault
+	finds   string            // and what it must find
+}
+
+// The runs of the history.
+var (
+	neighbour = run{id: 7, start: 1_700_000_000, card: 4, uid: bystander}
+	first     = run{id: 100, start: 1_700_000_100, uid: user}
+	leaking   = run{id: 101, start: 1_700_000_200, uid: user}
+	requeued  = run{id: 100, start: 1_700_000_300, uid: user}
+	mixed     = run{id: 104, start: 1_700_000_350, uid: user}
+	archiving = run{id: 102, start: 1_700_000_400, uid: user}
+	last      = run{id: 103, start: 1_700_000_500, uid: user}
+)
+
+// service is part of the node: what it holds is learned at a start.
+var service = holder{pid: 900, bytes: 20 << 20, cgroup: "0::/system.slice/dcgm.service\n", start: time.Second}
+
+// orphan is what a job leaves.
+var orphan = holder{pid: 4711, bytes: 700 << 20, uid: user, cgroup: "0::/user.slice/user-65534.slice/session-1.scope\n"}
+
+func quiet(n *node) error { return n.processes(service) }
+
+// leak is a job that leaves a process behind, of which leaked is what is there afterwards.
+func leak(n *node) error {
+	return leakOn(n, orphan.card)
+}
+
+func leaked(n *node) error { return leftOn(n, orphan.card) }
+
+// leakOn is leak on another card.
+func leakOn(n *node, card int) error {
+	n.leaked = clock.System().Boot()
+	return leftOn(n, card)
+}
+
+func leftOn(n *node, card int) error {
+	o := orphan
+	o.start, o.card = n.leaked, card
+	return n.processes(service, o)
+}
+
+// prelude is the start of the job whose record must never change.
+var prelude = step{name: "a bystander's start", hook: prolog, run: neighbour, world: quiet}
+
+// history is what the hooks of one card live through: each way in which they come to change what they keep.
+var history = []step{
+	{name: "start", hook: prolog, run: first, world: quiet},
+	{name: "end", hook: epilog, run: first, world: quiet, arrange: dropOf(first)},
+	{name: "start after a test", hook: prolog, run: leaking, world: quiet},
+	{name: "end with a leak", hook: epilog, run: leaking, world: leak, exit: 10, finds: "BKD-ORPHAN"},
+	{name: "end once more", hook: epilog, run: leaking, world: leaked, exit: 10, finds: "BKD-AGAIN BKD-ORPHAN"},
+	{name: "start of a requeue", hook: prolog, run: requeued, world: quiet},
+	{name: "end, record damaged", hook: epilog, run: requeued, world: quiet, arrange: damage(requeued), damaged: true, finds: "BKD-ST-DAMAGED BKD-NORECORD"},
+	{name: "start before a mix-up", hook: prolog, run: mixed, world: quiet},
+	{name: "end, another's record", hook: epilog, run: mixed, world: quiet, arrange: swap(mixed, neighbour), damaged: true, finds: "BKD-ST-DAMAGED BKD-NORECORD"},
+	{name: "start beside others", hook: prolog, run: archiving, world: quiet},
+	{name: "end, archive due", hook: epilog, run: archiving, world: quiet, arrange: fill},
+	{name: "start after all", hook: prolog, run: last, world: quiet},
+	{name: "end of all", hook: epilog, run: last, world: quiet},
+}
+
+// dropOf leaves what the job's task hook tells root, as the user, where there is a folder for that.
+func dropOf(r run) func(*node) error {
+	return func(n *node) error {
+		path := filepath.Join(n.in("run/drop"), fmt.Sprintf("%s_%d", nodeName, r.id), state.DropFile)
+		err := os.WriteFile(path, []byte(`{"bookend":1,"het_id":99}`), 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("leave a drop: %w", err)
+		}
+		return os.Chown(path, r.uid, r.uid)
+	}
+}
+
+// damage cuts a run's record off, where there is one.
+func damage(r run) func(*node) error {
+	return func(n *node) error {
+		if err := os.Truncate(n.record(r), 150); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("damage a record: %w", err)
+		}
+		return nil
+	}
+}
+
+// swap puts another job's record in the place of a run's, where there is one.
+func swap(r, other run) func(*node) error {
+	return func(n *node) error {
+		data, err := os.ReadFile(n.record(other))
+		if err != nil {
+			return fmt.Errorf("mix records up: %w", err)
+		}
+		f, err := os.OpenFile(n.record(r), os.O_WRONLY|os.O_TRUNC, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("mix records up: %w", err)
+		}
+		_, err = f.Write(data)
+		return errors.Join(err, f.Close())
+	}
+}
+
+func (n *node) record(r run) string {
+	return filepath.Join(n.in("run/state"), nodeName, fmt.Sprint(r.id), fmt.Sprintf("t%d.json", r.start))
+}
+
+// older is how many runs fill adds: with those of the history, a few more than stay.
+const older = 31
+
+// fill adds runs that ended long ago, all in the history on disk, so that the next end has some to remove.
+func fill(n *node) error {
+	store, err := state.Open(n.in("run"), nodeName)
+	if err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	now := time.Unix(1_600_000_000, 0)
+	for i := range older {
+		at := time.Duration(i+1) * time.Millisecond
+		job := slurm.Job{ID: slurm.JobID(1000 + i), Node: nodeName, UID: user, GID: user, Start: now.Add(time.Duration(i) * time.Minute)}
+		begun := ledger.Run{Job: job, Start: &ledger.End{At: at, Wall: now}}
+		found, _, _ := store.Find(job)
+		if found.Key != "" {
+			continue
+		}
+		err = errors.Join(err, store.Begin(begun))
+		found, _, finding := store.Find(job)
+		err = errors.Join(err, finding, store.Close(found, ledger.End{At: at + 1, Wall: now}))
+	}
+	return errors.Join(err, state.Archive(n.in("run"), n.in("var"), nodeName, time.Now(), state.DefaultLimits()))
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// perLife are the kills in one life: enough for records to be archived and removed.
+const perLife = 250
+
+// lives kills hooks in as many lives as it takes, some side by side.
+func (b *bench) lives(o order, programs string, t *tally) error {
+	next := make(chan int)
+	failed := make(chan error, o.workers)
+	var all sync.WaitGroup
+	for range o.workers {
+		folder := b.folder("lives")
+		all.Go(func() {
+			for number := range next {
+				if err := spend(folder, programs, o, number, t); err != nil {
+					failed <- fmt.Errorf("life %d: %w", number, err)
+					break
+				}
+			}
+			for range next { // nobody takes them any more
+			}
+		})
+	}
+	for number := range (o.kills + perLife - 1) / perLife {
+		if o.life < 0 || o.life == number {
+			next <- number
+		}
+	}
+	close(next)
+	all.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// spend is one whole life.
+func spend(folder, programs string, o order, number int, t *tally) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return fmt.Errorf("begin life: %w", err)
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return fmt.Errorf("begin life: %w", err)
+	}
+	l, err := newLife(filepath.Join(folder, "node"), filepath.Join(folder, "decoded"), programs, o.seed, uint64(number))
+	if err != nil {
+		return err
+	}
+	replay := fmt.Sprintf("--seed %d --kills %d --life %d", o.seed, o.kills, number)
+	for kills := 0; kills < min(perLife, o.kills-number*perLife); {
+		e, err := l.event()
+		if err != nil {
+			return err
+		}
+		if e.killed != alive {
+			kills++
+		}
+		t.event(e, replay)
+		if len(e.wrong) > 0 { // what follows would only repeat it
+			return nil
+		}
+	}
+	wrong, err := l.finish()
+	t.event(event{wrong: wrong}, replay)
+	return err
+}
+
+// finish lets two more jobs live undisturbed, long after: one leaves a process, for which the node must drain, and by then
+// nothing is left of what was interrupted.
+func (l *life) finish() (wrong []string, err error) {
+	var v verdict
+	long := time.Now().Add(-48 * time.Hour)
+	for _, name := range l.now.temporary() {
+		if err := os.Chtimes(filepath.Join(l.dir, name), long, long); err != nil {
+			return nil, fmt.Errorf("finish: %w", err)
+		}
+	}
+	for i := range 2 {
+		l.next++
+		l.clock++
+		j := &job{run: run{id: l.next, start: l.clock, card: freeCards, uid: user}}
+		exits := map[hookName]int{prolog: 0, epilog: 10 * i}
+		for _, h := range []hookName{prolog, epilog} {
+			s := l.step(h, j)
+			if h == epilog && i == 1 {
+				s.world = func(n *node) error { return leakOn(n, freeCards) }
+			}
+			if err := l.begin(s); err != nil {
+				return nil, err
+			}
+			out, err := l.call(s, nil, nil)
+			if err != nil {
+				return nil, err
+			}
+			if out.exit != exits[h] {
+				v.fault(falseDrain, "%s, long after: exit %d, not %d: %q", s.name, out.exit, exits[h], out.output)
+			}
+		}
+	}
+	if err := l.look(); err != nil {
+		return nil, err
+	}
+	if left := l.now.temporary(); len(left) > 0 {
+		v.fault(litter, "%q", left)
+	}
+	l.folders(&v)
+	return v.wrong, nil
+}
+
+// folders looks for those of jobs without a record.
+func (l *life) folders(v *verdict) {
+	prefix := "run/state/" + nodeName + "/"
+	for name, e := range l.now {
+		id, below := strings.CutPrefix(name, prefix)
+		if !below || !e.mode.IsDir() || id == "damaged" || id == "no-mps" {
+			continue
+		}
+		used := false
+		for other := range l.now {
+			used = used || strings.HasPrefix(other, name+"/")
+		}
+		if !used {
+			v.fault(litter, "the folder of job %s is empty", id)
+		}
+	}
+}

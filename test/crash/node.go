@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/attrib"
+)
+
+// nodeName is what slurmd calls every node here.
+const nodeName = "n1"
+
+// node is one machine in a folder of its own: a driver with five cards, a /proc of its own, a configuration and what the
+// hooks keep. Nothing in it moves but what a step moves, so that two runs of one history differ in times alone.
+type node struct {
+	dir      string
+	programs string        // the folder of the hooks under test
+	leaked   time.Duration // CLOCK_BOOTTIME when the orphan began
+}
+
+// The cards of every node.
+var cardIDs = []string{
+	"GPU-5a0c9f3e-0000-4000-8000-000000000000", "GPU-5a0c9f3e-0000-4000-8000-000000000001",
+	"GPU-5a0c9f3e-0000-4000-8000-000000000002", "GPU-5a0c9f3e-0000-4000-8000-000000000003", "GPU-5a0c9f3e-0000-4000-8000-000000000004",
+}
+
+var busIDs = []string{"0000:17:00.0", "0000:3d:00.0", "0000:60:00.0", "0000:70:00.0", "0000:80:00.0"}
+
+const information = "Model: \t\t A card\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
+
+// configuration: drains, but for faults of Bookend's own; no step waits for what does not come. Deadlines that a busy
+// machine does not reach.
+const configuration = `version: 1
+mode: enforce
+on_unknown: warn
+backend: %[1]s/backend/backend
+paths: {proc: %[1]s/proc, sys: %[1]s/sys, dev: %[1]s/dev, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log}
+nvidia: {driver_proc: %[1]s/driver, gpu_order: minor}
+slurm: {shards: "no"}
+deadlines:
+  prolog: {total: 30s, driver: 20s, scan: 5s, outputs: 5s}
+  epilog: {total: 40s, driver: 15s, scan: 5s, probe: 5s, append: 5s, outputs: 5s}
+settle:
+  prolog: {max: 400ms, flat: 200ms}
+  epilog: {max: 400ms, flat: 200ms}
+look: {kernel_log: true, neighbours: false, health: false}
+drain: {reason_by: none}
+%[2]slog: {syslog: false}
+`
+
+// newNode makes a machine in a folder, of root's all the way up, that does not exist; extra are further lines of its
+// configuration.
+func newNode(dir, programs, extra string) (*node, error) {
+	n := &node{dir: dir, programs: programs}
+	files := map[string]string{
+		"proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+		"proc/self/cgroup":               "0::/system.slice/slurmd.service\n",
+		"proc/uptime":                    "1000.00 1000.00\n",
+		"driver/version":                 "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.1  Release Build\n",
+		"sys/module/nvidia/version":      "570.1\n",
+		"sys/module/nvidia/srcversion":   "533BB7E5866E52F63B9ACCB\n",
+		"dev/kmsg":                       "6,1,1000000,-;Linux version fake\n6,2,1000100,-;Command line: quiet\n",
+		"backend/cards":                  "",
+		"bookend.yaml":                   fmt.Sprintf(configuration, dir, extra),
+	}
+	for i, id := range cardIDs {
+		files["driver/gpus/"+busIDs[i]+"/information"] = fmt.Sprintf(information, id, busIDs[i], i)
+	}
+	for name, text := range files {
+		if err := n.put(name, text); err != nil {
+			return nil, err
+		}
+	}
+	backend, err := os.ReadFile(filepath.Join(programs, "backend"))
+	if err != nil {
+		return nil, fmt.Errorf("make node: %w", err)
+	}
+	if err := os.WriteFile(n.in("backend/backend"), backend, 0o755); err != nil {
+		return nil, fmt.Errorf("make node: %w", err)
+	}
+	return n, nil
+}
+
+func (n *node) in(name string) string { return filepath.Join(n.dir, name) }
+
+// put writes a file of the node's that nobody must be able to damage halfway: nothing under test writes it.
+func (n *node) put(name, text string) error {
+	path := n.in(name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write %q of the node: %w", name, err)
+	}
+	return nil
+}
+
+// kept are the folders of what the hooks keep: they alone differ between two points of a history.
+var kept = []string{"run", "var", "log"}
+
+// holder is a process on a card, as the node's /proc has it.
+type holder struct {
+	pid    int
+	card   int
+	bytes  uint64
+	uid    int
+	cgroup string
+	start  time.Duration // CLOCK_BOOTTIME
+}
+
+// processes puts these processes, and no others, on the node's cards.
+func (n *node) processes(all ...holder) error {
+	var cards strings.Builder
+	old, err := filepath.Glob(n.in("proc/[0-9]*"))
+	for _, path := range old {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	for _, h := range all {
+		fmt.Fprintf(&cards, "%s %d %d\n", cardIDs[h.card], h.pid, h.bytes)
+		entry := "proc/" + strconv.Itoa(h.pid)
+		stat := fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12), h.start/attrib.Tick)
+		ids := fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid)
+		err = errors.Join(err, n.put(entry+"/stat", stat), n.put(entry+"/status", ids), n.put(entry+"/cgroup", h.cgroup),
+			n.put(entry+"/environ", ""), n.put(entry+"/maps", ""), os.MkdirAll(n.in(entry+"/fd"), 0o755),
+			os.MkdirAll(n.in(entry+"/ns"), 0o755))
+	}
+	return errors.Join(err, n.put("backend/cards", cards.String()))
+}
+
+// mount puts a file system of memory over a folder, as the state is kept on one.
+func mount(folder string) error {
+	if err := unix.Mount("none", folder, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount a file system of memory on %q: %w", folder, err)
+	}
+	return nil
+}

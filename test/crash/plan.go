@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// alike are points that differ in their number alone, or in which of many old runs they are about.
+type alike struct {
+	hook       hookName
+	role, call string
+	class      string
+	write      bool
+}
+
+// sampled are how many of those that are alike are tried: the first ones and the last one.
+const sampled = 3
+
+// plan lists the trials of every step but the last, which shows what the one before it left. seen counts the calls. All
+// that fits is tried at the first of the calls that are alike, the likeliest at some more.
+func plan(steps []reference, only string) (trials []trial, seen int) {
+	before := map[alike]bool{} // in an earlier step
+	for i, r := range steps[:len(steps)-1] {
+		seen += len(r.points)
+		count, met := map[alike]int{}, map[alike]int{}
+		for _, p := range r.points {
+			count[r.kind(p)]++
+		}
+		for _, p := range r.points {
+			k := r.kind(p)
+			met[k]++
+			for _, f := range worth(p, met[k], count[k], before[k]) {
+				if t := (trial{i, []planned{{p, f}}}); strings.Contains(t.String(), only) {
+					trials = append(trials, t)
+				}
+			}
+		}
+		for k := range count {
+			before[k] = true
+		}
+	}
+	return trials, seen
+}
+
+func (r reference) kind(p point) alike {
+	return alike{r.hook, p.role, p.call, strings.ReplaceAll(p.class, fmt.Sprint(r.run.id), "OWN"), p.write}
+}
+
+// worth are the faults to try at the n-th of some points that are alike.
+func worth(p point, n, of int, before bool) []fault {
+	all := faultsOf(p)
+	switch {
+	case n > sampled && n != of:
+		return nil
+	case n == 1 && !before:
+		return all
+	case changes(p): // a kill between two changes leaves the same, wherever it is
+		return append(kills(all), all[0])
+	case n == 1:
+		return all[:1]
+	}
+	return nil
+}
+
+// changes reports whether a call changes what is kept.
+func changes(p point) bool {
+	switch p.call {
+	case "write", "mkdirat", "unlinkat", "renameat", "fchmod", "fchown", "fchmodat", "fchownat", "ftruncate":
+		return true
+	case "openat":
+		return p.write
+	}
+	return false
+}
+
+// protocols are the files of which the writing is tried with two faults: a run's record, its copy on disk, what is kept of
+// the cards.
+var protocols = []string{
+	"run/state/" + nodeName + "/100/", "var/history/" + nodeName + "/", "run/state/" + nodeName + "/.tmp-", "run/report/",
+}
+
+// firsts are the faults in the writing of a record after which another one is tried: one for each call of it.
+func firsts(steps []reference, only string) (trials []trial) {
+	for i, r := range steps[:len(steps)-1] {
+		met := map[string]bool{}
+		for _, p := range r.points {
+			faults := faultsOf(p)
+			if !writes(p) || met[p.role+p.call+p.class] {
+				continue
+			}
+			met[p.role+p.call+p.class] = true
+			for _, f := range faults[:min(2, len(faults))] {
+				if t := (trial{i, []planned{{p, f}}}); only == "" || strings.Contains(only, t.String()) {
+					trials = append(trials, t)
+				}
+			}
+		}
+	}
+	return trials
+}
+
+// writes reports whether a call is part of the writing of a file.
+func writes(p point) bool {
+	switch p.call {
+	case "openat", "close":
+		if !p.write {
+			return false
+		}
+	case "write", "fchmod", "fchown", "fsync", "renameat", "mkdirat", "unlinkat":
+	default:
+		return false
+	}
+	for _, name := range protocols {
+		if strings.HasPrefix(p.class, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// seconds are the trials with another fault after the first of t: at each later call of the writing, given the calls that
+// were made after the first fault.
+func seconds(t trial, after []point, only string) (trials []trial) {
+	met := map[string]bool{}
+	for _, p := range after {
+		if !writes(p) || p == t.faults[0].point || met[p.role+p.call+p.class] {
+			continue
+		}
+		met[p.role+p.call+p.class] = true
+		for _, f := range []fault{faultsOf(p)[0], kill} {
+			two := trial{t.step, []planned{t.faults[0], {p, f}}}
+			if strings.Contains(two.String(), only) {
+				trials = append(trials, two)
+			}
+		}
+	}
+	return trials
+}
+
+// kills are those of the faults that are.
+func kills(all []fault) (some []fault) {
+	for _, f := range all {
+		if f.kills {
+			some = append(some, f)
+		}
+	}
+	return some
+}
