@@ -175,7 +175,9 @@ func (h *hook) childFault(op string, err error) {
 		switch r := failed.Result; r.Outcome {
 		case child.Abandoned:
 			h.abandoned(op, r.PID, r.StartTicks)
+			f.Code = unanswered(op)
 		case child.Hung:
+			f.Code = unanswered(op)
 		default:
 			f.Code = code.BackendCrash
 		}
@@ -185,4 +187,12 @@ func (h *hook) childFault(op string, err error) {
 	}
 	f.Unknown = err.Error()
 	h.add(f)
+}
+
+// unanswered is what it means that a child does not answer: only the inventory asks the driver, the others read /proc.
+func unanswered(op string) code.Code {
+	if op == opInventory {
+		return code.Hang
+	}
+	return code.Untraced
 }

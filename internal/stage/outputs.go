@@ -62,10 +62,10 @@ type diskReply struct {
 
 var serveDisk = served(func(r diskRequest) (diskReply, error) {
 	d := atDisk{diskRequest: r}
-	if len(r.Log) > 0 {
-		d.alone(logLock, func() { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
+	hangs := len(r.Log) > 0 && !d.alone(logLock, func() { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
+	if !hangs { // else most likely the other folders do as well, and would keep a second child
+		d.alone(diskLock, d.keep)
 	}
-	d.alone(diskLock, d.keep)
 	return diskReply{d.troubles}, nil
 })
 
@@ -76,17 +76,18 @@ type atDisk struct {
 }
 
 // alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give
-// up instead of piling up, and leave the records where they are.
-func (d *atDisk) alone(lock string, do func()) {
+// up instead of piling up, and leave the records where they are: then it returns false.
+func (d *atDisk) alone(lock string, do func()) bool {
 	release, err := safefile.Lock(filepath.Join(d.Run, lock), diskWait, true)
 	if errors.Is(err, safefile.ErrLocked) {
 		d.troubles = append(d.troubles, diskTrouble{Code: code.LogFailed, Text: err.Error()})
-		return
+		return false
 	}
 	if err == nil { // where there is no state there is no lock, but all the more to log
 		defer release()
 	}
 	do()
+	return true
 }
 
 // keep does all but the log.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +41,7 @@ func (n *node) freezable(name string) *frozen {
 	must(n, unix.Mount(device.Name(), f.dir, "ext4", 0, ""))
 	n.Cleanup(func() {
 		f.thaw()
-		must(n, unix.Unmount(f.dir, unix.MNT_DETACH))
+		_ = unix.Unmount(f.dir, unix.MNT_DETACH)
 	})
 	return f
 }
@@ -112,16 +113,17 @@ func (n *node) own(h hook) hook {
 	return h
 }
 
-// left are the processes of this node's hooks and of its backend that live.
+// left are the processes of this node's hooks and of its backend that live. Of one that was killed all threads may have
+// gone but the one that cannot, and only that tells what it runs.
 func (n *node) left() (pids []int) {
-	folders, _ := filepath.Glob("/proc/[0-9]*")
-	for _, folder := range folders {
-		exe, _ := os.Readlink(filepath.Join(folder, "exe"))
-		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+	tasks, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	for _, task := range tasks {
+		exe, _ := os.Readlink(filepath.Join(task, "exe"))
+		line, _ := os.ReadFile(filepath.Join(task, "cmdline"))
 		args := strings.Split(string(line), "\x00")
 		script := len(args) > 1 && strings.HasPrefix(args[1], n.in("backend")) // what it runs is the shell
-		pid, _ := strconv.Atoi(filepath.Base(folder))
-		if state := stateOf(pid); (script || strings.HasPrefix(exe, n.in("bin/"))) && state != "" && state != "Z" {
+		pid, _ := strconv.Atoi(strings.Split(task, "/")[2])
+		if (script || strings.HasPrefix(exe, n.in("bin/"))) && !slices.Contains(pids, pid) {
 			pids = append(pids, pid)
 		}
 	}
@@ -143,17 +145,24 @@ func (n *node) unkillable(want int) []int {
 		n.Fatalf("left: %v, want %d\n%s", left, want, n.log())
 	}
 	for _, pid := range left {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		must(n, err)
-		pending := uint64(0)
-		for _, line := range lines(string(status), "ShdPnd:") {
-			pending, _ = strconv.ParseUint(strings.Fields(line)[1], 16, 64)
-		}
-		if state := stateOf(pid); state != "D" || pending&(1<<(syscall.SIGKILL-1)) == 0 {
-			n.Errorf("process %d is in state %q, signals pending %#x; want D, and SIGKILL", pid, state, pending)
+		statuses, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		asleep := slices.ContainsFunc(statuses, func(file string) bool {
+			status, _ := os.ReadFile(file)
+			return len(lines(string(status), "State:", "D (disk sleep)")) == 1 && killed(string(status))
+		})
+		if !asleep {
+			n.Errorf("no thread of process %d is in state D, with SIGKILL waiting for it", pid)
 		}
 	}
 	return left
+}
+
+// killed reports whether SIGKILL waits for a thread or its process, by the masks in its status.
+func killed(status string) bool {
+	return slices.ContainsFunc(lines(status, "Pnd:"), func(line string) bool {
+		pending, err := strconv.ParseUint(strings.Fields(line)[1], 16, 64)
+		return err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0
+	})
 }
 
 // sound asserts that both hooks of another job find nothing, and that nobody harmed the bystander or left anything.
