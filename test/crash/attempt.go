@@ -22,7 +22,7 @@ type outcome struct {
 }
 
 // tooLong is more than any hook here, and what it has started, may take: the sum of its deadlines.
-const tooLong = 60 * time.Second
+const tooLong = 5 * time.Minute
 
 // call runs a step's hook to its end, and with decide to that of all it started, as slurmd does: in a process group of
 // its own, with one pipe for all output.

@@ -45,14 +45,15 @@ paths: {proc: %[1]s/proc, sys: %[1]s/sys, dev: %[1]s/dev, run: %[1]s/run, var: %
 nvidia: {driver_proc: %[1]s/driver, gpu_order: minor}
 slurm: {shards: "no"}
 deadlines:
-  prolog: {total: 30s, driver: 20s, scan: 5s, outputs: 5s}
-  epilog: {total: 40s, driver: 15s, scan: 5s, probe: 5s, append: 5s, outputs: 5s}
+  prolog: {total: 200s, driver: 100s, scan: 50s, outputs: 60s}
+  epilog: {total: 300s, driver: 100s, scan: 50s, probe: 50s, append: 10s, outputs: 60s}
 settle:
   prolog: {max: 400ms, flat: 200ms}
   epilog: {max: 400ms, flat: 200ms}
 look: {kernel_log: true, neighbours: false, health: false}
 drain: {reason_by: none}
 %[2]slog: {syslog: false}
+metrics: {textfile: %[1]s/var/bookend.prom}
 `
 
 // newNode makes a machine in a folder, of root's all the way up, that does not exist; extra are further lines of its
