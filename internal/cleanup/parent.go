@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,13 +25,22 @@ func parentOf(proc string, pid int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read parent of process %d: %w", pid, err)
 	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // state, parent, …
+	parent, err := parseParent(text)
+	if err != nil {
+		return 0, fmt.Errorf("read parent of process %d: %w", pid, err)
+	}
+	return parent, nil
+}
+
+// parseParent reads a stat line's fourth field: behind the name come state, parent, ...
+func parseParent(text []byte) (int, error) {
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 2 {
-		return 0, fmt.Errorf("read parent of process %d: no number behind the name", pid)
+		return 0, errors.New("no number behind the name")
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
 	if err != nil || parent < 0 {
-		return 0, fmt.Errorf("read parent of process %d: %.40q", pid, fields[1])
+		return 0, fmt.Errorf("%.40q", fields[1])
 	}
 	return parent, nil
 }

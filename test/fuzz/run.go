@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -66,6 +68,7 @@ func (p plan) try(t target) result {
 	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+p.time.String(),
 		"-fuzzminimizetime=100x", "-parallel=1", t.pkg)
 	cmd.Dir = p.dir
+	cmd.Env = inMemory()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
@@ -81,6 +84,19 @@ func (p plan) try(t target) result {
 		r.kept = filepath.Join(t.pkg, r.kept)
 	}
 	return r
+}
+
+// memory is a file system in memory, on most machines.
+const memory = "/dev/shm"
+
+// inMemory is the environment of a target: it writes its files, if any, in memory, where that is to be had. Go ends a target
+// of which one execution takes 10 s, and a disk that others keep busy can take so long.
+func inMemory() []string {
+	env := os.Environ()
+	if st, err := os.Stat(memory); err == nil && st.IsDir() {
+		env = append(env, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()), "TMPDIR="+memory)
+	}
+	return env
 }
 
 var (
