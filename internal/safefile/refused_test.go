@@ -154,6 +154,22 @@ func TestLogThatCannotBeFoundAgain(t *testing.T) {
 	}
 }
 
+// A full log that another hook is moving away takes the entry all the same; so does one whose end cannot be read.
+func TestFullLogInUse(t *testing.T) {
+	dir := rootsFolder(t)
+	put(t, filepath.Join(dir, "log"), "old\n", 0o640)
+	other, err := os.Open(filepath.Join(dir, "log"))
+	ok(t, err)
+	defer other.Close()
+	ok(t, unix.Flock(int(other.Fd()), unix.LOCK_EX))
+	ok(t, Append(dir, "log", []byte("one\n"), 5))
+	ok(t, unix.Flock(int(other.Fd()), unix.LOCK_UN))
+	ok(t, refuse.Run([]refuse.Call{opening(unix.O_RDONLY)}, func() { err = Append(dir, "log", []byte("two\n"), 100) }))
+	if err != nil || content(t, filepath.Join(dir, "log")) != "old\none\ntwo\n" || entries(t, dir) != "log" {
+		t.Errorf("%v: %q, in %q", err, content(t, filepath.Join(dir, "log")), entries(t, dir))
+	}
+}
+
 // A descriptor that is gone is an error at each look, never an answer.
 func TestGoneDescriptor(t *testing.T) {
 	here, err := ownFolder(rootsFolder(t))

@@ -66,84 +66,6 @@ func blocked(t *testing.T, path string) {
 	must(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
 }
 
-// Whatever keeps Archive from its work is told, and no record is gone that the history has not.
-func TestArchiveHindered(t *testing.T) {
-	file := func(path string) error { return os.WriteFile(path, nil, 0o600) }
-	for name, tt := range map[string]struct {
-		harm func(s *Store, varDir string) error
-		call refuse.Call
-		want error // nil: the call's own; errNone: just any
-		gone bool  // the record itself could be removed
-	}{
-		"a lock that others can write": {harm: func(s *Store, _ string) error {
-			return errors.Join(file(filepath.Join(s.dir, lockArchive)), os.Chmod(filepath.Join(s.dir, lockArchive), 0o666))
-		}, want: safefile.ErrNotOurs},
-		"no folder for the history":  {harm: func(_ *Store, varDir string) error { return file(filepath.Join(varDir, "history")) }, want: safefile.ErrNotOurs},
-		"no folder of the node":      {harm: func(_ *Store, varDir string) error { return nodeFile(varDir) }, want: safefile.ErrNotOurs},
-		"no folder for all of it":    {harm: func(_ *Store, varDir string) error { return errors.Join(os.Remove(varDir), os.Symlink("x", varDir)) }, want: unix.ENOTDIR},
-		"a damaged record":           {harm: func(s *Store, _ string) error { return damaged(s, 1) }, want: Damage{}, gone: true},
-		"a record that stays":        {call: removing(unix.EIO, false)},
-		"a folder that stays":        {call: removing(unix.EBUSY, true), gone: true},
-		"a report that stays":        {harm: func(s *Store, _ string) error { return blockedReport(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a temporary that stays":     {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a record that is not read":  {call: reading(unix.EIO)},
-		"a folder that is not read":  {call: listing(unix.EIO)},
-		"a disk that does not write": {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run, varDir := folder(t), filepath.Join(folder(t), "var")
-			must(t, os.Mkdir(varDir, 0o755))
-			s := open(t, run)
-			lived(t, s, job(1), 10, false)
-			if tt.harm != nil {
-				must(t, tt.harm(s, varDir))
-			}
-			err := refused(t, tt.call, func() error { return Archive(run, varDir, node, now, limits(0, 0)) })
-			var damage Damage
-			switch {
-			case tt.want == nil:
-				if text := fmt.Sprint(err); !errors.Is(err, tt.call.Errno) && !strings.Contains(text, tt.call.Errno.Error()) {
-					t.Errorf("%v, want %v", err, tt.call.Errno)
-				}
-			case tt.want == Damage{}:
-				if !errors.As(err, &damage) {
-					t.Errorf("%v, want a damage", err)
-				}
-			case !errors.Is(err, tt.want):
-				t.Errorf("%v, want %v", err, tt.want)
-			}
-			runs, _ := s.Runs()
-			if !tt.gone && len(runs) != 1 {
-				t.Errorf("%d records are left in memory, want 1", len(runs))
-			}
-			if kept, _ := History(varDir, node); len(kept)+len(runs) == 0 && name != "a damaged record" {
-				t.Error("the run is nowhere any more")
-			}
-		})
-	}
-}
-
-func nodeFile(varDir string) error {
-	return errors.Join(os.Mkdir(filepath.Join(varDir, "history"), 0o700), os.WriteFile(historyFolder(varDir, node), nil, 0o600))
-}
-
-func damaged(s *Store, id slurm.JobID) error {
-	files, err := filepath.Glob(filepath.Join(s.dir, folderName(id), "*"+suffix))
-	for _, f := range files {
-		err = errors.Join(err, os.WriteFile(f, []byte("{"), 0o600))
-	}
-	return err
-}
-
-func blockedReport(s *Store) error {
-	path := filepath.Join(s.run, "report", node+"_1")
-	return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700))
-}
-
-func temporaryFolder(s *Store) error {
-	return os.MkdirAll(filepath.Join(s.dir, "1", safefile.TempPrefix+"1", "x"), 0o700)
-}
-
 // A run that another one has superseded is over, whatever it left; one that is changed or gone since it was read is not
 // touched; one that was never seen is of no time.
 func TestEndedRuns(t *testing.T) {
@@ -265,6 +187,16 @@ func TestDamagedStays(t *testing.T) {
 	}
 	if files := byAge(filepath.Join(s.dir, "none")); len(files) != 0 {
 		t.Errorf("a folder that is not there holds %v", files)
+	}
+}
+
+// A folder that must be empty is not taken for empty where it cannot be read.
+func TestNoMPSUnread(t *testing.T) {
+	s := open(t, folder(t))
+	path, err := s.NoMPS()
+	must(t, err)
+	if err := refused(t, listing(unix.EIO), func() error { _, err := s.NoMPS(); return err }); !errors.Is(err, unix.EIO) {
+		t.Errorf("%q: %v", path, err)
 	}
 }
 
