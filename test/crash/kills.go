@@ -104,7 +104,12 @@ func (l *life) finish() (wrong []string, err error) {
 				return nil, err
 			}
 			if out.exit != exits[h] {
-				v.fault(falseDrain, "%s, long after: exit %d, not %d: %q", s.name, out.exit, exits[h], out.output)
+				kind := falseDrain
+				if out.exit == 0 {
+					kind = unsaid
+				}
+				log, _ := os.ReadFile(l.in("log/bookend.log"))
+				v.fault(kind, "%s, long after: exit %d, not %d: %q, %q", s.name, out.exit, exits[h], out.output, log[max(0, len(log)-600):])
 			}
 		}
 	}

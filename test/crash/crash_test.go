@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"bookend/test/intercept"
+	"bookend/test/mountns"
+	"bookend/test/mutant"
+)
+
+func TestMain(m *testing.M) {
+	intercept.Serve()
+	if err := mountns.Enter(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// The whole in small: one call of one hook, a hundred kills, two ends at once.
+func TestCrash(t *testing.T) {
+	b := testBench(t)
+	programs, err := b.build("programs", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := order{kills: 100, seed: 1, life: -1, only: "start: hook write run/state", workers: 2}
+	got := newTally()
+	for _, do := range []func() error{
+		func() error { return b.faults(few, programs, got) },
+		func() error { return b.twoEnds(programs, got) },
+		func() error { return b.lives(few, programs, got) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kills := 0
+	for _, n := range got.kills {
+		kills += n[0] + n[1]
+	}
+	if got.single < 5 || got.classes[unnoticed] == 0 || got.classes[oldSaid] == 0 || got.classes[killedOld] == 0 || kills != 100 {
+		t.Errorf("%d faults, %v, %d kills", got.single, got.classes, kills)
+	}
+	for _, f := range got.failed {
+		t.Error(f)
+	}
+}
+
+// A record written in place is noticed.
+func TestNoticed(t *testing.T) {
+	by, err := testBench(t).notice(plantings[0], order{seed: 1, workers: 1})
+	if err != nil || by == "" {
+		t.Errorf("noticed by %q, %v", by, err)
+	}
+}
+
+// Code that was rewritten takes its mutants along, or they would test nothing.
+func TestPlantings(t *testing.T) {
+	for _, m := range plantings {
+		text, err := os.ReadFile(filepath.Join("../..", m.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Apply(string(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := (mutant.Mutant{Name: "none", Old: "x"}).Apply("y"); err == nil {
+		t.Error("a mutant was planted nowhere")
+	}
+}
+
+func testBench(t *testing.T) *bench {
+	t.Helper()
+	b, err := newBench("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.remove)
+	return b
+}
+
+// A record that goes to disk is synced before it has its name, and its folder afterwards.
+func TestDisorder(t *testing.T) {
+	file := "var/history/" + nodeName + "/.tmp-*"
+	calls := map[string]point{
+		"open":   {role: "disk", call: "openat", class: file, write: true},
+		"sync":   {role: "disk", call: "fsync", class: file},
+		"rename": {role: "disk", call: "renameat", class: file},
+		"folder": {role: "disk", call: "fsync", class: "var/history/" + nodeName},
+	}
+	for want, order := range map[int][]string{
+		0: {"open", "sync", "rename", "folder", "open", "sync", "rename", "folder"},
+		1: {"open", "rename", "sync", "folder"},
+		2: {"open", "rename"},
+	} {
+		var points []point
+		for _, name := range order {
+			points = append(points, calls[name])
+		}
+		if got := disorder(points); len(got) != want {
+			t.Errorf("%q: %q", order, got)
+		}
+	}
+}
