@@ -14,10 +14,11 @@ folder_bookend-prolog := prolog
 folder_bookend-epilog := epilog
 folder_bookend := admin
 
-# Packages with goroutines of their own; the rest has nothing to race.
-RACE := ./internal/child/... ./internal/backend/... ./internal/holders/... ./internal/routine/... ./internal/stage/... ./cuda/...
+# Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.
+RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/doctor ./internal/holders/... ./internal/joblog ./internal/metrics \
+	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint e2e demo check-deploy bench bench-scan soak soak-mutants fuzz gpu-test clean
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint coverage e2e demo check-deploy bench bench-scan soak soak-mutants fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,6 +46,9 @@ lint: vet build ## check form, architecture and what the programs are linked wit
 	go run ./test/lint -static $(STATIC)
 	go tool -modfile=test/tools/go.mod staticcheck ./...
 	go run ./test/vulns
+
+coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 5 to 10 minutes; COVERAGE=-help
+	go run ./test/coverage $(COVERAGE)
 
 e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
