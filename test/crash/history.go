@@ -23,10 +23,11 @@ const (
 	epilog hookName = "epilog"
 )
 
-// Users of jobs: the ones under test, and the bystander.
+// Users of jobs: the ones under test, and others.
 const (
 	user      = 65534
 	bystander = 65533
+	latecomer = 65532 // whose jobs are the last ones: nobody else could own what they leave
 )
 
 // run is one run of a job, as slurmd tells a hook of it.
@@ -87,20 +88,20 @@ func quiet(n *node) error { return n.processes(service) }
 
 // leak is a job that leaves a process behind, of which leaked is what is there afterwards.
 func leak(n *node) error {
-	return leakOn(n, orphan.card)
+	return leakOn(n, orphan.card, user)
 }
 
-func leaked(n *node) error { return leftOn(n, orphan.card) }
+func leaked(n *node) error { return leftOn(n, orphan.card, user) }
 
-// leakOn is leak on another card.
-func leakOn(n *node, card int) error {
+// leakOn is leak on another card, by another user.
+func leakOn(n *node, card, uid int) error {
 	n.leaked = clock.System().Boot()
-	return leftOn(n, card)
+	return leftOn(n, card, uid)
 }
 
-func leftOn(n *node, card int) error {
+func leftOn(n *node, card, uid int) error {
 	o := orphan
-	o.start, o.card = n.leaked, card
+	o.start, o.card, o.uid = n.leaked, card, uid
 	return n.processes(service, o)
 }
 

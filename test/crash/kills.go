@@ -89,12 +89,12 @@ func (l *life) finish() (wrong []string, err error) {
 	for i := range 2 {
 		l.next++
 		l.clock++
-		j := &job{run: run{id: l.next, start: l.clock, card: freeCards, uid: user}}
+		j := &job{run: run{id: l.next, start: l.clock, card: freeCards, uid: latecomer}}
 		exits := map[hookName]int{prolog: 0, epilog: 10 * i}
 		for _, h := range []hookName{prolog, epilog} {
 			s := l.step(h, j)
 			if h == epilog && i == 1 {
-				s.world = func(n *node) error { return leakOn(n, freeCards) }
+				s.world = func(n *node) error { return leakOn(n, freeCards, latecomer) }
 			}
 			if err := l.begin(s); err != nil {
 				return nil, err

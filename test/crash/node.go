@@ -36,7 +36,7 @@ var busIDs = []string{"0000:17:00.0", "0000:3d:00.0", "0000:60:00.0", "0000:70:0
 const information = "Model: \t\t A card\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
 
 // configuration: drains, but for faults of Bookend's own; no step waits for what does not come. Deadlines that a busy
-// machine does not reach.
+// machine does not reach; the kernel's log is not read, for which no deadline can be set.
 const configuration = `version: 1
 mode: enforce
 on_unknown: warn
@@ -50,7 +50,7 @@ deadlines:
 settle:
   prolog: {max: 400ms, flat: 200ms}
   epilog: {max: 400ms, flat: 200ms}
-look: {kernel_log: true, neighbours: false, health: false}
+look: {kernel_log: false, neighbours: false, health: false}
 drain: {reason_by: none}
 %[2]slog: {syslog: false}
 metrics: {textfile: %[1]s/var/bookend.prom}
