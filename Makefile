@@ -18,7 +18,7 @@ folder_bookend := admin
 RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/doctor ./internal/holders/... ./internal/joblog ./internal/metrics \
 	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint coverage e2e demo check-deploy bench bench-scan soak soak-mutants fuzz gpu-test clean
+.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint coverage e2e demo check-deploy bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -76,6 +76,10 @@ soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 2 minutes
 
 soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each, in 1 minute; SOAK="--only TEXT --pairs N"
 	go run ./test/soak/mutants $(SOAK)
+
+torture: ## swap files under the hooks, fail each system call near what they keep, kill them (as root); TORTURE=-help CRASH=-help
+	go run ./test/torture $(TORTURE)
+	go run ./test/crash $(CRASH)
 
 FUZZTIME ?= 10s
 
