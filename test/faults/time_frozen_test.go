@@ -119,9 +119,12 @@ func (n *node) left() (pids []int) {
 	tasks, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
 	for _, task := range tasks {
 		exe, _ := os.Readlink(filepath.Join(task, "exe"))
-		line, _ := os.ReadFile(filepath.Join(task, "cmdline"))
-		args := strings.Split(string(line), "\x00")
-		script := len(args) > 1 && strings.HasPrefix(args[1], n.in("backend")) // what it runs is the shell
+		script := false
+		if shell, _ := filepath.EvalSymlinks("/bin/sh"); exe == shell {
+			line, _ := os.ReadFile(filepath.Join(task, "cmdline"))
+			args := strings.Split(string(line), "\x00")
+			script = len(args) > 1 && strings.HasPrefix(args[1], n.in("backend"))
+		}
 		pid, _ := strconv.Atoi(strings.Split(task, "/")[2])
 		if (script || strings.HasPrefix(exe, n.in("bin/"))) && !slices.Contains(pids, pid) {
 			pids = append(pids, pid)

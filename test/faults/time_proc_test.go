@@ -1,63 +1,53 @@
 package faults
 
 import (
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
-	"bookend/test/fakegpu"
 )
 
-// lockedMemory is a leftover of the job's whose memory nobody can look into: one of its threads holds the lock of it, and
-// waits for another that sleeps in the kernel. Whoever reads its environment in /proc waits as long.
-func (n *node) lockedMemory(cgroup bool) *fakegpu.Program {
+// hangs makes a process's entry in this node's /proc, or one file of it, hang whoever reads it, until undo. A process whose
+// lock of its memory is held hangs only who asks for that memory, such as its environment; here nobody else on the machine
+// meets it.
+func (n *node) hangs(proc string, pid int, file, cgroup string) (undo func()) {
 	n.Helper()
-	f := n.freezable("job")
-	library, file, when := n.in("mmaplock.so"), filepath.Join(f.dir, "file"), n.in("now")
-	if text, err := exec.Command("gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, "mmaplock/lock.c", "-lpthread").CombinedOutput(); err != nil {
-		n.Fatalf("gcc: %v: %s", err, text)
+	entry := filepath.Join(proc, strconv.Itoa(pid))
+	must(n, os.Mkdir(entry, 0o755))
+	for _, name := range []string{"stat", "status", "environ"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+		must(n, err)
+		must(n, os.WriteFile(filepath.Join(entry, name), text, 0o644))
 	}
-	must(n, os.WriteFile(file, make([]byte, 4096), 0o666))
-	must(n, os.Chmod(file, 0o666))
-	p := n.holder(user, []string{"LD_PRELOAD=" + library, "MMAPLOCK_FILE=" + file, "MMAPLOCK_WHEN=" + when}, "--mib", "2048")
-	if cgroup {
-		n.inCgroup(p, "100")
+	must(n, os.WriteFile(filepath.Join(entry, "cgroup"), []byte(cgroup), 0o644))
+	at, mode := filepath.Join(entry, file), "100444"
+	if file == "" {
+		mode = "40555"
 	}
-	n.Cleanup(f.thaw) // before the program is ended and waited for
-	await(n, "its thread", func() bool {
-		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/maps")
-		return strings.Contains(string(maps), file)
-	})
-	f.freeze()
-	must(n, os.WriteFile(when, nil, 0o644))
-	await(n, "one thread that writes, and one that waits for it", func() bool { return asleep(p.PID) == 2 })
-	return p
+	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	must(n, err)
+	must(n, unix.Mount("none", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=%s,user_id=0,group_id=0,allow_other", fuse.Fd(), mode)))
+	undo = func() {
+		_ = unix.Unmount(at, unix.MNT_DETACH)
+		fuse.Close() // who waits gets an error
+	}
+	n.Cleanup(undo)
+	return undo
 }
 
-// asleep are the threads of a process in state D.
-func asleep(pid int) (threads int) {
-	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
-	for _, file := range stats {
-		text, _ := os.ReadFile(file)
-		if at := strings.LastIndex(string(text), ") D"); at >= 0 {
-			threads++
-		}
-	}
-	return threads
-}
-
-// holdersOf are the processes that an end's findings name, with what is said of each.
-func (n *node) holdersOf(c code.Code) map[int]finding.Finding {
+// orphans are the processes that an end names as the job's, by number.
+func (n *node) orphans() map[int]finding.Finding {
 	n.Helper()
 	named := map[int]finding.Finding{}
 	for _, f := range n.findings(epilog) {
-		if f.Code == c && f.Holder != nil {
+		if f.Code == code.Orphan && f.Holder != nil && f.Owner != nil {
 			named[f.Holder.PID] = f
 		}
 	}
@@ -67,47 +57,71 @@ func (n *node) holdersOf(c code.Code) map[int]finding.Finding {
 // A process whose entry in /proc hangs is unknown itself, unless its cgroup has said whose it is: nobody is blamed for it,
 // and what is certain of the others beside it drains.
 func TestHungProcessBlindsNobody(t *testing.T) {
+	const none, ofJob = "0::/\n", "0::/system.slice/n1_slurmstepd.scope/job_100/step_0/user/task_0\n"
 	for name, tt := range map[string]struct {
-		cgroup bool // the one that hangs is in the job's
-		other  bool // there is a leftover beside it
-		exit   int
+		file, cgroup string
+		other        bool // there is a leftover beside it
+		proven       bool // the one that hangs is the job's
+		exit         int
 	}{
-		"alone":               {},
-		"beside another":      {other: true, exit: 10},
-		"proven by a cgroup":  {cgroup: true, exit: 10},
-		"proven, and another": {cgroup: true, other: true, exit: 10},
+		"its entry":                          {},
+		"its entry, beside another":          {other: true, exit: 10},
+		"its environment":                    {file: "environ", cgroup: none},
+		"its environment, beside another":    {file: "environ", cgroup: none, other: true, exit: 10},
+		"its environment, proven by cgroup":  {file: "environ", cgroup: ofJob, proven: true, exit: 10},
+		"what it is, whatever its cgroup is": {file: "status", cgroup: ofJob},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			n.ownPrograms()
 			n.clean(n.own(prolog), bystanding())
+			proc := n.copiedProc()
+			n.configure(func(c *conf) { c.proc = proc })
 			n.clean(n.own(prolog), newJob())
 			others := n.record()
-			hung := n.lockedMemory(tt.cgroup)
-			var other *fakegpu.Program
+			hung, other := n.leftover(), 0
+			undo := n.hangs(proc, hung.PID, tt.file, tt.cgroup)
 			if tt.other {
-				other = n.leftover()
+				other = n.leftover().PID
+				must(t, os.Symlink("/proc/"+strconv.Itoa(other), filepath.Join(proc, strconv.Itoa(other))))
 			}
-			o := n.hook(n.own(epilog), newJob())
-			if o.exit != tt.exit {
+			if o := n.hook(n.own(epilog), newJob()); o.exit != tt.exit {
 				t.Errorf("%v, want exit %d\n%+v", o, tt.exit, n.findings(epilog))
 			}
-			orphans := n.holdersOf(code.Orphan)
-			if _, is := orphans[hung.PID]; is != tt.cgroup {
+			orphans := n.orphans()
+			if f, is := orphans[hung.PID]; is != tt.proven || tt.proven && f.Owner.Level != attrib.ByCgroup {
 				t.Errorf("the one that hangs: %+v", orphans)
 			}
-			if tt.other && (orphans[other.PID].Owner == nil || orphans[other.PID].Owner.Level != attrib.ByExclusive) {
+			if f, is := orphans[other]; is != tt.other || tt.other && f.Owner.Level != attrib.ByExclusive {
 				t.Errorf("the other: %+v", orphans)
 			}
-			if tt.cgroup && orphans[hung.PID].Owner.Level != attrib.ByCgroup {
-				t.Errorf("%+v", orphans[hung.PID].Owner)
-			}
-			if found := n.findings(epilog); has(found, code.Hang) || has(found, code.Stuck) || has(found, code.BackendCrash) {
+			if found := n.findings(epilog); has(found, code.Hang) || has(found, code.Stuck) || has(found, code.BackendCrash) || has(found, code.Untraced) {
 				t.Errorf("%+v", found)
 			}
 			n.none()
+			undo()
 			n.unharmed(others)
 		})
+	}
+}
+
+// With little time the hooks end in it all the same, and the driver is blamed for nothing.
+func TestHungProcessInTime(t *testing.T) {
+	t.Parallel()
+	for _, h := range hooks {
+		n := newNode(t, "enforce")
+		n.ownPrograms()
+		n.clean(n.own(prolog), bystanding())
+		others, proc := n.record(), n.copiedProc()
+		hung := n.leftover()
+		undo := n.hangs(proc, hung.PID, "", "")
+		n.configure(func(c *conf) { c.tight, c.onUnknown, c.proc, c.extra = true, "drain", proc, certainOnes })
+		n.timely(h, newJob(), 0)
+		n.none()
+		undo()
+		hung.End()
+		n.configure(func(c *conf) { c.proc, c.extra = "", "" })
+		n.sound(others)
 	}
 }
