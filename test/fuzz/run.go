@@ -59,10 +59,24 @@ func (p plan) runAll(chosen []target) iter.Seq[result] {
 	}
 }
 
-// try fuzzes one target with one worker. An input is shrunk for 100 runs only: without a bound that takes most of the time
+// try fuzzes a target, once more where Go took a machine that stood still for a hang: it ends a process of which one
+// execution takes 10 s, and keeps an input that is well by itself.
+func (p plan) try(t target) result {
+	r := p.once(t)
+	if r.kept == "" || !strings.Contains(r.output, "fuzzing process hung or terminated unexpectedly") {
+		return r
+	}
+	again := p.command("go", "test", "-run=^"+t.name+"$/^"+filepath.Base(r.kept)+"$", "-timeout=10s", t.pkg)
+	if again.Run() != nil || os.Remove(filepath.Join(p.dir, r.kept)) != nil {
+		return r
+	}
+	return p.once(t)
+}
+
+// once fuzzes one target with one worker. An input is shrunk for 100 runs only: without a bound that takes most of the time
 // where one run takes half a millisecond. Its process group is killed when it does not end in time: an input that never
 // comes to an end is a fault too.
-func (p plan) try(t target) result {
+func (p plan) once(t target) result {
 	ctx, cancel := context.WithTimeout(context.Background(), p.time+grace)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+p.time.String(),
