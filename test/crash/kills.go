@@ -76,9 +76,29 @@ func spend(folder, programs string, o order, number int, t *tally) error {
 	return err
 }
 
+// settle ends every job that is open on record, as Slurm would have: one of which nobody knows the cards may be on any.
+func (l *life) settle() error {
+	for key, r := range l.is.runs {
+		if key == prelude.key() || len(r.ends) > 0 {
+			continue
+		}
+		open := run{uid: user}
+		if _, err := fmt.Sscanf(key, "%d/t%d", &open.id, &open.start); err != nil {
+			return fmt.Errorf("settle %q: %w", key, err)
+		}
+		if _, err := l.whole(step{name: "end of " + key, hook: epilog, run: open, world: quiet}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // finish lets two more jobs live undisturbed, long after: one leaves a process, for which the node must drain, and by then
 // nothing is left of what was interrupted.
 func (l *life) finish() (wrong []string, err error) {
+	if err := l.settle(); err != nil {
+		return nil, err
+	}
 	var v verdict
 	long := time.Now().Add(-48 * time.Hour)
 	for _, name := range l.now.temporary() {

@@ -27,6 +27,7 @@ type states struct {
 // record is a run's record: one form for all that agree but for times.
 type record struct {
 	who   string // job, epoch, devices
+	claim string // what the job's task hook told, for display
 	start end
 	ends  []end
 	whole string // all of it, times included, but for whether it was archived
@@ -96,7 +97,7 @@ func name(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 
 func canonical(r ledger.Run) record {
 	r.Archived = false
-	rec := record{who: plain(r.Job) + plain(r.Display) + plain(r.Epoch) + plain(r.Devices), whole: exact(r)}
+	rec := record{who: plain(r.Job) + plain(r.Epoch) + plain(r.Devices), claim: plain(r.Display), whole: exact(r)}
 	if r.Start != nil {
 		rec.start = endOf(*r.Start)
 	}
@@ -161,7 +162,7 @@ func still(v any) any {
 
 // equal compares but for times.
 func (r record) equal(o record) bool {
-	return r.who == o.who && r.start.all == o.start.all && slices.EqualFunc(r.ends, o.ends, func(a, b end) bool { return a.all == b.all })
+	return r.who == o.who && r.claim == o.claim && r.start.all == o.start.all && slices.EqualFunc(r.ends, o.ends, func(a, b end) bool { return a.all == b.all })
 }
 
 // alike compares what was found.
@@ -189,7 +190,7 @@ func (r record) last(h hookName) end {
 }
 
 func (r record) text() string {
-	text := r.who + " start " + r.start.all
+	text := r.who + r.claim + " start " + r.start.all
 	for _, e := range r.ends {
 		text += " end " + e.all
 	}
