@@ -72,6 +72,7 @@ func spend(folder, programs string, o order, number int, t *tally) error {
 		}
 	}
 	wrong, err := l.finish()
+	known.Clear() // else they would grow with every life
 	t.event(event{wrong: wrong}, replay)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"bookend/internal/code"
 	"bookend/internal/gpu"
@@ -95,15 +96,23 @@ func (s *states) shared(store *state.Store) error {
 
 func name(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 
+// known are the records that were read before: most are what they were a hook ago.
+var known sync.Map // of whole to record
+
 func canonical(r ledger.Run) record {
 	r.Archived = false
-	rec := record{who: plain(r.Job) + plain(r.Epoch) + plain(r.Devices), claim: plain(r.Display), whole: exact(r)}
+	whole := exact(r)
+	if rec, is := known.Load(whole); is {
+		return rec.(record)
+	}
+	rec := record{who: plain(r.Job) + plain(r.Epoch) + plain(r.Devices), claim: plain(r.Display), whole: whole}
 	if r.Start != nil {
 		rec.start = endOf(*r.Start)
 	}
 	for _, e := range r.Ends {
 		rec.ends = append(rec.ends, endOf(e))
 	}
+	known.Store(whole, rec)
 	return rec
 }
 
