@@ -1,0 +1,210 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// place is a name on the way to a file that a hook looks up.
+type place int
+
+const (
+	outFile    place = iota // the job's output
+	outFolder               // the folder that it is in
+	outAbove                // the folder above that
+	dropFile                // the job's drop record
+	dropFolder              // the folder that it is in
+)
+
+// kind is one thing that takes a place while a hook stands still between two steps. It is made once (plant) beside
+// what it is exchanged with, or is done anew each time (swap).
+type kind struct {
+	name  string
+	where place
+	plant func(b *builder, w *world, at string)
+	swap  func(w *world, over string) (undo func() error, err error)
+	known bool // only where the output's inode is on record: without it this is, by its path, the job's output
+	alone bool // not beside the free swapper
+	hangs bool // who touches it sleeps until it is undone
+}
+
+// kinds are all that the torture puts in a place.
+var kinds = []kind{
+	{name: "link-to-root", where: outFile, plant: link("root")},
+	{name: "link-to-open", where: outFile, plant: link("open-root")},
+	{name: "link-to-precious", where: outFile, plant: link("precious")},
+	{name: "link-to-device", where: outFile, plant: link("null")},
+	{name: "link-to-closed", where: outFile, plant: link("closed/out")},
+	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world, at string) { b.do(os.Symlink(filepath.Base(at), at)) }},
+	{name: "two-names", where: outFile, plant: func(b *builder, w *world, at string) {
+		b.file(at, user, 0o644, precious)
+		b.do(os.Link(at, w.kept("second name")))
+		w.guard(b, "two-names", at, touched)
+	}},
+	{name: "root-two-names", where: outFile, plant: func(b *builder, w *world, at string) { b.do(os.Link(w.kept("root"), at)) }},
+	{name: "fifo", where: outFile, plant: fifo(touched, "")},
+	{name: "fifo-unread", where: outFile, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFIFO|0o666, 0) }},
+	{name: "directory", where: outFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
+	{name: "socket", where: outFile, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFSOCK|0o666, 0) }},
+	{name: "device", where: outFile, plant: device(user, 0o666, 3, touched)},
+	{name: "root-device", where: outFile, plant: device(0, 0o600, 3, opened|touched)},
+	{name: "root-file", where: outFile, plant: own(0, 0o600, opened|touched)},
+	{name: "root-open-file", where: outFile, plant: own(0, 0o666, touched)},
+	{name: "other-open-file", where: outFile, plant: own(other, 0o666, touched)},
+	{name: "other-file", where: outFile, plant: own(other, 0o600, opened|touched)},
+	{name: "own-read-only", where: outFile, plant: own(user, 0o400, touched), known: true},
+	{name: "own-other-file", where: outFile, plant: own(user, 0o644, touched), known: true},
+	{name: "missing", where: outFile, swap: hide, alone: true},
+	{name: "named-twice", where: outFile, swap: secondName, alone: true},
+	{name: "given-away", where: outFile, swap: giveAway, alone: true},
+	{name: "mounted-root-file", where: outFile, swap: bind("root"), alone: true},
+	{name: "mounted-open-file", where: outFile, swap: bind("open-root"), alone: true},
+	{name: "mounted-own-file", where: outFile, swap: bind("precious"), known: true, alone: true},
+	{name: "mounted-full", where: outFile, swap: bind("full/out"), known: true, alone: true},
+	{name: "mounted-read-only", where: outFile, swap: bind("read-only/out"), known: true, alone: true},
+	{name: "hanging-file", where: outFile, swap: hang(unix.S_IFREG), alone: true, hangs: true},
+
+	{name: "folder-link-root", where: outFolder, plant: link("of-root")},
+	{name: "folder-link-open", where: outFolder, plant: link("of-open")},
+	{name: "folder-link-other", where: outFolder, plant: link("of-other")},
+	{name: "folder-link-closed", where: outFolder, plant: link("closed")},
+	{name: "folder-link-own", where: outFolder, plant: link("of-own"), known: true},
+	{name: "folder-link-fifo", where: outFolder, plant: link("of-fifo")},
+	{name: "folder-file", where: outFolder, plant: own(user, 0o644, touched)},
+	{name: "folder-fifo", where: outFolder, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFIFO|0o666, 0) }},
+	{name: "folder-mounted", where: outFolder, swap: bind("of-open"), alone: true},
+	{name: "folder-private", where: outFolder, swap: hangingFor(""), alone: true},
+	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), alone: true, hangs: true},
+
+	{name: "above-link-root", where: outAbove, plant: link("above/of-root")},
+	{name: "above-link-open", where: outAbove, plant: link("above/of-open")},
+	{name: "above-link-closed", where: outAbove, plant: link("above/closed")},
+	{name: "above-link-own", where: outAbove, plant: link("above/of-own"), known: true},
+	{name: "above-missing", where: outAbove, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
+	{name: "above-mounted", where: outAbove, swap: bind("above"), alone: true},
+
+	{name: "drop-link-root", where: dropFile, plant: link("../pool-root")},
+	{name: "drop-link-closed", where: dropFile, plant: link("../pool-closed/job.json")},
+	{name: "drop-two-names", where: dropFile, plant: func(b *builder, w *world, at string) {
+		w.record(b, "drop-two-names", at, user, 0o600)
+		b.do(os.Link(at, at+"-too"))
+	}},
+	{name: "drop-root", where: dropFile, plant: record(0, 0o600)},
+	{name: "drop-root-open", where: dropFile, plant: record(0, 0o666)},
+	{name: "drop-other", where: dropFile, plant: record(other, 0o666)},
+	{name: "drop-fifo", where: dropFile, plant: func(b *builder, w *world, at string) {
+		fifo(opened|touched, w.claim(b, "drop-fifo"))(b, w, at)
+	}},
+	{name: "drop-device", where: dropFile, plant: device(user, 0o666, 5, opened|touched)},
+	{name: "drop-directory", where: dropFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o700) }},
+	{name: "drop-socket", where: dropFile, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFSOCK|0o666, 0) }},
+	{name: "drop-huge", where: dropFile, plant: func(b *builder, _ *world, at string) {
+		b.file(at, user, 0o600, "")
+		b.do(os.Truncate(at, huge))
+	}},
+	{name: "drop-missing", where: dropFile, swap: hide},
+	{name: "drop-mounted", where: dropFile, swap: bind("record/job.json")},
+	{name: "drop-hanging", where: dropFile, swap: hang(unix.S_IFREG), hangs: true},
+
+	{name: "drop-folder-link", where: dropFolder, plant: link("pool-closed")},
+	{name: "drop-folder-other", where: dropFolder, plant: func(b *builder, w *world, at string) {
+		b.dir(at, other, 0o755)
+		w.record(b, "drop-folder-other", at+"/job.json", user, 0o600)
+	}},
+	{name: "drop-folder-root", where: dropFolder, plant: func(b *builder, w *world, at string) {
+		b.dir(at, 0, 0o700)
+		w.record(b, "drop-folder-root", at+"/job.json", 0, 0o600)
+	}},
+	{name: "drop-folder-file", where: dropFolder, plant: own(user, 0o600, opened|touched)},
+	{name: "drop-folder-missing", where: dropFolder, swap: hide},
+	{name: "drop-folder-mounted", where: dropFolder, swap: bind("record")},
+	{name: "drop-folder-hanging", where: dropFolder, swap: hang(unix.S_IFDIR), hangs: true},
+}
+
+// huge is the size of a drop record that no hook may read into memory, bytes.
+const huge = 256 << 20
+
+// precious is what every file holds that no hook may change.
+const precious = "precious words that a hook must not touch\n"
+
+// link plants a symbolic link to one of the kept things, or beside itself.
+func link(to string) func(*builder, *world, string) {
+	return func(b *builder, w *world, at string) {
+		if filepath.Dir(at) == w.pool || to == "pool-closed" {
+			b.do(os.Symlink(to, at))
+			return
+		}
+		b.do(os.Symlink(w.kept(to), at))
+	}
+}
+
+// own plants a guarded file.
+func own(uid int, mode os.FileMode, forbidden uint32) func(*builder, *world, string) {
+	return func(b *builder, w *world, at string) {
+		b.file(at, uid, mode, precious)
+		w.guard(b, filepath.Base(at), at, forbidden)
+	}
+}
+
+// record plants a drop record that nobody may read, nor act upon.
+func record(uid int, mode os.FileMode) func(*builder, *world, string) {
+	return func(b *builder, w *world, at string) { w.record(b, filepath.Base(at), at, uid, mode) }
+}
+
+// device plants a character device of major number 1: 3 is null, 5 zero.
+func device(uid int, mode uint32, minor uint32, forbidden uint32) func(*builder, *world, string) {
+	return func(b *builder, w *world, at string) {
+		b.node(at, uid, unix.S_IFCHR|mode, int(unix.Mkdev(1, minor)))
+		w.guard(b, filepath.Base(at), at, forbidden)
+	}
+}
+
+// fifo plants a FIFO of the user's that somebody holds open at both ends, with a text in it.
+func fifo(forbidden uint32, text string) func(*builder, *world, string) {
+	return func(b *builder, w *world, at string) {
+		b.node(at, user, unix.S_IFIFO|0o666, 0)
+		w.hold(b, filepath.Base(at), at, text)
+		w.guard(b, filepath.Base(at), at, forbidden)
+	}
+}
+
+// hide takes a thing away.
+func hide(_ *world, over string) (func() error, error) {
+	away := filepath.Join(filepath.Dir(over), hidden)
+	return func() error { return os.Rename(away, over) }, os.Rename(over, away)
+}
+
+// hidden is the name of what hide has taken away.
+const hidden = ".hidden"
+
+func secondName(_ *world, over string) (func() error, error) {
+	second := filepath.Join(filepath.Dir(over), ".second")
+	return func() error { return os.Remove(second) }, os.Link(over, second)
+}
+
+func giveAway(_ *world, over string) (func() error, error) {
+	return func() error { return os.Lchown(over, user, user) }, os.Lchown(over, other, user)
+}
+
+// bind mounts a kept thing over a place.
+func bind(kept string) func(*world, string) (func() error, error) {
+	return func(w *world, over string) (func() error, error) {
+		return unmount(over), unix.Mount(w.kept(kept), over, "", unix.MS_BIND, "")
+	}
+}
+
+func unmount(over string) func() error {
+	return func() error { return unix.Unmount(over, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
+}
+
+// hang mounts a file system that never answers, for all users, over a file or folder.
+func hang(format uint32) func(*world, string) (func() error, error) {
+	return func(_ *world, over string) (func() error, error) { return mountFUSE(over, format, ",allow_other") }
+}
+
+// hangingFor mounts a file system of root's that refuses everybody else, without asking its server.
+func hangingFor(options string) func(*world, string) (func() error, error) {
+	return func(_ *world, over string) (func() error, error) { return mountFUSE(over, unix.S_IFDIR, options) }
+}

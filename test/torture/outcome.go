@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// breach is a promise not kept.
+type breach struct {
+	what string
+	// harm: something happened that must not. Otherwise only what was to prevent it was seen missing.
+	harm bool
+	text string
+}
+
+func (b breach) String() string { return b.what + ": " + b.text }
+
+// outcome is what came of a run, or of many.
+type outcome struct {
+	counts   map[string]int
+	read     int // readings of the drop with a swap between look-up and use
+	wrote    int // children that append with a swap between look-up and use
+	swaps    int // planned ones and their undoing
+	slowest  time.Duration
+	breaches []breach
+	why      error // of the last swap that failed
+}
+
+func newOutcome() *outcome { return &outcome{counts: map[string]int{}} }
+
+func (o *outcome) count(what string, n int) { o.counts[what] += n }
+
+func (o *outcome) breach(b ...breach) { o.breaches = append(o.breaches, b...) }
+
+func (o *outcome) longest(d time.Duration) { o.slowest = max(o.slowest, d) }
+
+func (o *outcome) add(other *outcome) {
+	for what, n := range other.counts {
+		o.counts[what] += n
+	}
+	o.read, o.wrote, o.swaps = o.read+other.read, o.wrote+other.wrote, o.swaps+other.swaps
+	o.longest(other.slowest)
+	o.breaches = append(o.breaches, other.breaches...)
+	if other.why != nil {
+		o.why = other.why
+	}
+}
+
+// allSwaps are the planned ones and those of the free swapper.
+func (o *outcome) allSwaps() int { return o.swaps + o.counts["swaps by the user's own process"] }
+
+// harm is the first breach by which something happened, "" for none.
+func (o *outcome) harm() string {
+	for _, b := range o.breaches {
+		if b.harm {
+			return b.String()
+		}
+	}
+	return ""
+}
+
+// print writes the table.
+func (o *outcome) print(w io.Writer) {
+	row := func(what string, n int) { fmt.Fprintf(w, "%9d  %s\n", n, what) }
+	row("writes, each with a swap between look-up and use", o.wrote)
+	row("reads of the drop, each with a swap between look-up and use", o.read)
+	row("swaps in all", o.allSwaps())
+	various := 0
+	for _, what := range slices.Sorted(maps.Keys(o.counts)) {
+		if strings.HasPrefix(what, "kind ") {
+			various++
+			continue
+		}
+		row(what, o.counts[what])
+	}
+	row("kinds of things swapped in", various)
+	fmt.Fprintf(w, "%9v  the slowest run\n", o.slowest.Round(time.Millisecond))
+	for _, what := range []struct{ name, kinds string }{
+		{"writes outside the user's rights, or to anything but the job's output", "written changed fed spoilt"},
+		{"reads of anything but the user's own drop record and output", "read opened memory"},
+		{"children traced or looked into", "traced"},
+		{"children with a privilege or a descriptor too many as they opened", "privileged descriptor"},
+		{"crashes", "crash"}, {"hooks late", "late"}, {"hooks that ended with another code than 0", "exit"},
+		{"drains", "drain"}, {"hooks without their line in the log, or that read no drop", "log unread"},
+	} {
+		n := 0
+		for _, b := range o.breaches {
+			if slices.Contains(strings.Fields(what.kinds), b.what) {
+				n++
+			}
+		}
+		row(what.name, n)
+	}
+}

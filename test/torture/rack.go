@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// rack is the machine of the torture: a file system of its own, root's all the way up as hooks demand, the programs, and
+// one world for each worker.
+type rack struct {
+	seed   uint64
+	module string
+	dir    string
+	worlds atomic.Int32
+}
+
+// newRack makes its file system in this mount namespace: it ends with it.
+func newRack(seed uint64) (*rack, error) {
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the sources: %w", err)
+	}
+	dir, err := os.MkdirTemp("/var/lib", "bookend-torture-")
+	if err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	r := &rack{seed: seed, module: strings.TrimSpace(string(module)), dir: dir}
+	if err := unix.Mount("none", dir, "tmpfs", 0, "mode=0755"); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount on %q: %w", dir, err), os.Remove(dir))
+	}
+	return r, nil
+}
+
+func (r *rack) close() error {
+	if err := unix.Unmount(r.dir, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %q: %w", r.dir, err)
+	}
+	return os.Remove(r.dir)
+}
+
+// build makes the epilog as the Makefile does, without a guard where one is named.
+func (r *rack) build(without guard) (program string, err error) {
+	folder, err := os.MkdirTemp(r.dir, "program-")
+	if err != nil {
+		return "", fmt.Errorf("make folder: %w", err)
+	}
+	if err := os.Chmod(folder, 0o755); err != nil {
+		return "", err
+	}
+	program = filepath.Join(folder, "bookend-epilog")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program}
+	if without.File != "" {
+		overlay, err := without.Overlay(r.module, folder)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.Command("go", append(args, "./epilog")...)
+	cmd.Dir, cmd.Env = r.module, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build without %q: %w: %s", without.Name, err, out)
+	}
+	return program, nil
+}
+
+// stand makes a world with the user's own processes in it.
+func (r *rack) stand() (*world, *party, error) {
+	w, err := newWorld(filepath.Join(r.dir, fmt.Sprintf("w%d", r.worlds.Add(1))))
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := newParty(w)
+	return w, p, err
+}
+
+// play plays one run in a world of its own.
+func (r *rack) play(program string, p plan) (*outcome, error) {
+	w, crowd, err := r.stand()
+	if err != nil {
+		return nil, err
+	}
+	defer crowd.leave()
+	defer w.close()
+	o, err := w.run(program, p, crowd)
+	o.breach(w.contents()...)
+	return o, err
+}
+
+// torture plays runs, as many at a time as there are processors, until they sum up to what done wants.
+func (r *rack) torture(program string, l lane, done func(*outcome) bool) (*outcome, error) {
+	var (
+		mutex  sync.Mutex
+		next   uint64
+		failed error
+		group  sync.WaitGroup
+	)
+	sum := newOutcome()
+	draw := func() (number uint64, more bool) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		next++
+		return next - 1, failed == nil && !done(sum)
+	}
+	add := func(o *outcome, err error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		sum.add(o)
+		failed = errors.Join(failed, err)
+	}
+	for range max(2, runtime.NumCPU()) {
+		group.Go(func() { r.work(program, l, draw, add) })
+	}
+	group.Wait()
+	return sum, failed
+}
+
+// work plays runs in one world until there are no more, or one of them has spoilt it.
+func (r *rack) work(program string, l lane, draw func() (uint64, bool), add func(*outcome, error)) {
+	w, crowd, err := r.stand()
+	if err != nil {
+		add(newOutcome(), err)
+		return
+	}
+	defer w.close()
+	defer crowd.leave()
+	for {
+		number, more := draw()
+		if !more {
+			break
+		}
+		o, err := w.run(program, newPlan(r.seed, number, l), crowd)
+		o.count("runs", 1)
+		if err != nil {
+			err = fmt.Errorf("run %d: %w", number, err)
+		}
+		for i := range o.breaches {
+			o.breaches[i].text += fmt.Sprintf(" (--seed %d --replay %d)", r.seed, number)
+		}
+		add(o, err)
+		if err != nil || o.harm() != "" {
+			return
+		}
+	}
+	last := newOutcome()
+	last.breach(w.contents()...)
+	add(last, nil)
+}
+
+// close lets go of what a world holds; its files end with the rack.
+func (w *world) close() {
+	for _, s := range w.sentinels {
+		_ = unix.Close(s.fd)
+	}
+	for _, h := range w.fifos {
+		_ = unix.Close(h.fd)
+	}
+	_ = unix.Close(w.notify)
+	_ = w.output.Close()
+}

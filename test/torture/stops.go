@@ -1,0 +1,220 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/state"
+	"bookend/test/intercept"
+)
+
+// decide is asked while a thread of the watched program stands still before a system call. It swaps what is planned for
+// this point, and lets the call go on.
+func (t *trial) decide(c intercept.Call) intercept.Answer {
+	switch c.Number {
+	case unix.SYS_OPENAT:
+		return t.opens(c, c.Text(1))
+	case unix.SYS_FSTAT:
+		if t.asksAbout() {
+			t.stats(c, c.File(0))
+		}
+	case unix.SYS_NEWFSTATAT:
+		if t.asksAbout() {
+			t.stats(c, c.Text(1))
+		}
+	case unix.SYS_WRITE:
+		if t.child != 0 && t.stage == write && strings.HasPrefix(c.File(0), "/") && c.PID() == t.child {
+			t.childAt(write)
+		}
+	}
+	return intercept.Pass()
+}
+
+func (t *trial) opens(c intercept.Call, path string) intercept.Answer {
+	switch {
+	case path == t.drop:
+		t.opensDrop(c)
+	case path == jobFolder && !t.removing:
+		t.dropAt(pinFolder)
+	case path == state.DropFile && !t.removing:
+		t.dropAt(pinFile)
+	case strings.HasPrefix(path, "/proc/self/fd/") && t.reading > 0 && !t.removing:
+		t.dropAt(reopen)
+	case path == "sub" && t.removing:
+		t.swapRemoved()
+	case within(path, t.home):
+		return t.opensUsers(c, path)
+	}
+	return intercept.Pass()
+}
+
+func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
+
+// opensDrop begins a reading of the drop, by the hook itself, or its removal, by a child.
+func (t *trial) opensDrop(c intercept.Call) {
+	t.undoDrop()
+	if len(c.Command()) > 1 {
+		t.removing = true
+		return
+	}
+	t.reading++
+	t.dropped = false
+}
+
+// asksAbout says whether an fstat can be one of the points: most are of other files, and finding out which costs time.
+func (t *trial) asksAbout() bool {
+	inDrop := t.reading > 0 && !t.removing && (!t.dropped || t.dropUndo != nil)
+	return inDrop || t.child != 0 && t.stage == check
+}
+
+// stats is before an fstat of a file, or a stat of a path.
+func (t *trial) stats(c intercept.Call, path string) {
+	switch {
+	case t.child != 0 && t.stage == check && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/proc/") && c.PID() == t.child:
+		t.childAt(check)
+	case t.reading == 0 || t.removing || !within(path, t.drop):
+	case within(path, filepath.Join(t.drop, jobFolder)) || filepath.Base(path) == t.planned().kind.name && t.planned().kind.where == dropFile:
+		t.dropAt(statFile)
+	default:
+		t.dropAt(statFolder)
+	}
+}
+
+// planned is what happens in the reading under way.
+func (t *trial) planned() swap { return t.reads[(t.reading-1)%maxReads] }
+
+// dropAt is called at each point of a reading.
+func (t *trial) dropAt(at point) {
+	if t.reading == 0 {
+		return
+	}
+	s := t.planned()
+	if t.dropped {
+		if s.back && at > s.at {
+			t.undoDrop()
+		}
+		return
+	}
+	if at != s.at {
+		return
+	}
+	t.dropped = true
+	t.dropUndo = t.do(s.kind)
+	if t.dropUndo != nil {
+		t.hung = t.hung || s.kind.hangs
+		t.o.count("reads: "+dropNames[at], 1)
+		t.o.read++
+	}
+}
+
+// do swaps, and returns what brings it back; nil where nothing was swapped.
+func (t *trial) do(k *kind) (undo func() error) {
+	s := t.places[k.where]
+	var err error
+	if k.swap != nil {
+		undo, err = k.swap(t.world, s.path())
+	} else {
+		other := filepath.Join(s.pool, k.name)
+		undo, err = func() error { return exchange(s.path(), other) }, exchange(s.path(), other)
+	}
+	if err != nil {
+		t.o.count("swaps that failed", 1)
+		t.o.why = err
+		return nil
+	}
+	t.o.count("kind "+k.name, 1)
+	t.o.swaps++
+	return undo
+}
+
+func (t *trial) undoDrop() { t.reverse(&t.dropUndo) }
+
+func (t *trial) undoChild() { t.reverse(&t.childUndo) }
+
+func (t *trial) reverse(undo *func() error) {
+	if *undo == nil {
+		return
+	}
+	if err := (*undo)(); err != nil && t.trouble == nil {
+		t.trouble = err
+	}
+	*undo = nil
+	t.o.swaps++
+}
+
+// opensUsers is before anybody opens a path of the user's: that must be a child that has become the user.
+func (t *trial) opensUsers(c intercept.Call, path string) intercept.Answer {
+	pid := c.PID()
+	if pid != t.child {
+		t.undoChild()
+		command := c.Command()
+		t.child, t.stage = pid, open
+		t.appends = slices.Contains(command, "append")
+		t.o.breach(proveUser(pid)...)
+		t.o.count("children seen to be the user before they opened anything", 1)
+		t.attack(pid)
+	}
+	if t.squash && effectiveUser(c.TID) == 0 {
+		t.o.count("root refused as by root_squash", 1)
+		return intercept.Fail(unix.EACCES)
+	}
+	if path == t.out {
+		t.stage = open
+		t.childAt(open)
+	}
+	return intercept.Pass()
+}
+
+// childAt is called at each point of a child's way to the job's output.
+func (t *trial) childAt(at point) {
+	t.stage = at + 1
+	s, names := t.tail, "tails: "
+	if t.appends {
+		s, names = t.append, "writes: "
+	}
+	if s.back && at > s.at {
+		t.undoChild()
+	}
+	if at != s.at {
+		return
+	}
+	if t.childUndo = t.do(s.kind); t.childUndo == nil {
+		return
+	}
+	t.o.count(names+outNames[at], 1)
+	if t.appends {
+		t.o.wrote++
+	}
+}
+
+// attack lets a process of the user's try to trace the child that stands still, and signal it.
+func (t *trial) attack(pid int) {
+	signal := t.signal
+	if t.whole && !t.appends && t.number%2 == 0 {
+		signal = 0 // the other child is meant
+	}
+	tried, got, err := t.tracer.attack(pid, signal)
+	if err != nil && t.trouble == nil {
+		t.trouble = err
+	}
+	t.o.count("attempts to trace or to look into a child", tried)
+	if got != "" {
+		t.o.breach(breach{"traced", true, got})
+	}
+	if signal != 0 {
+		t.signalled = true
+		t.o.count("signals sent to a child by its user", 1)
+	}
+}
+
+// swapRemoved puts a link to a folder of somebody's in the place of one that is being removed.
+func (t *trial) swapRemoved() {
+	folder := filepath.Join(t.drop, jobFolder)
+	if exchange(filepath.Join(folder, "sub"), filepath.Join(folder, "swap")) == nil {
+		t.o.count("removals: a folder swapped for a link", 1)
+		t.o.swaps++
+	}
+}

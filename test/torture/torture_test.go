@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/test/intercept"
+	"bookend/test/mountns"
+)
+
+func TestMain(m *testing.M) {
+	intercept.Serve()
+	serveAsUser()
+	if err := mountns.Enter(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func newTestRack(t *testing.T) *rack {
+	t.Helper()
+	r, err := newRack(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// A small torture: make torture is the large one.
+func TestTorture(t *testing.T) {
+	r := newTestRack(t)
+	program, err := r.build(guard{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := r.torture(program, mixed, func(sum *outcome) bool { return sum.wrote >= 100 && sum.read >= 80 || len(sum.breaches) > 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range sum.breaches {
+		t.Error(b)
+	}
+	for _, what := range []string{"append: appended", "append: not-regular", "append: permission", "hooks ended with 0 in time"} {
+		if sum.counts[what] == 0 && len(sum.breaches) == 0 {
+			t.Errorf("the torture has grown too mild to prove anything: no %q in %v", what, sum.counts)
+		}
+	}
+}
+
+// The harm that two guards prevent shows without them, one of each side.
+func TestGuardsAreMissed(t *testing.T) {
+	r := newTestRack(t)
+	for _, g := range guards {
+		if g.Name != "output: link count" && g.Name != "drop: owner" {
+			continue
+		}
+		if runs, harm, err := r.missed(g); err != nil || harm == "" {
+			t.Errorf("%s: no harm in %d runs, %v", g.Name, runs, err)
+		}
+	}
+}
+
+// A guard that was rewritten takes its mutant along, or that would test nothing.
+func TestGuardsCanBeTakenAway(t *testing.T) {
+	for _, g := range guards {
+		text, err := os.ReadFile(filepath.Join("../..", g.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Apply(string(text)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What a failure is replayed by must plan the same.
+func TestPlansAreReplayed(t *testing.T) {
+	differ := false
+	for n := range uint64(50) {
+		a, b := newPlan(3, n, mixed), newPlan(3, n, mixed)
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("run %d: %+v, then %+v", n, a, b)
+		}
+		differ = differ || a.append != newPlan(4, n, mixed).append
+	}
+	if !differ {
+		t.Error("another seed plans the same")
+	}
+}
+
+// Whatever is done to a guarded thing shows.
+func TestHarmShows(t *testing.T) {
+	r := newTestRack(t)
+	for name, tt := range map[string]struct {
+		harm func(w *world) error
+		want string
+	}{
+		"a written file": {func(w *world) error { return appendTo(w.kept("open-root")) }, "written: open-root"},
+		"an opened file": {func(w *world) error { return touch(w.kept("closed/out")) }, "opened: closed/out"},
+		"a read marker":  {func(w *world) error { return touch(filepath.Join(w.home, "markers/drop-root")) }, "opened: marker of drop-root"},
+		"a fed FIFO":     {func(w *world) error { return appendTo(filepath.Join(w.folder, "fifo")) }, "fed: fifo"},
+		"a fed device":   {func(w *world) error { return appendTo(filepath.Join(w.folder, "device")) }, "written: device"},
+		"a removed file": {func(w *world) error { return os.Remove(w.kept("victim/file")) }, "changed: victim/file"},
+		"an owner":       {func(w *world) error { return os.Chown(w.kept("precious"), 0, 0) }, "changed: precious"},
+		"moved and written": {func(w *world) error {
+			err := exchange(w.out, filepath.Join(w.folder, "root-file"))
+			_ = appendTo(w.out)
+			return err
+		}, "opened: root-file"},
+		"an overwritten output": {func(w *world) error {
+			_, err := w.output.WriteAt([]byte("| bookend: "), 0)
+			return err
+		}, "spoilt: the job's output"},
+		"nothing": {func(*world) error { return nil }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, crowd, err := r.stand()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			defer crowd.leave()
+			if err := tt.harm(w); err != nil {
+				t.Fatal(err)
+			}
+			breaches, err := w.judgeOutput()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := fmt.Sprint(append(breaches, w.changed()...))
+			if !strings.Contains(text, tt.want) || tt.want == "" && text != "[]" {
+				t.Errorf("%s, want %q", text, tt.want)
+			}
+		})
+	}
+}
+
+func appendTo(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("x")
+	f.Close()
+	return err
+}
+
+func touch(path string) error {
+	f, err := os.Open(path)
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// The tracer gets into a process that may be traced: that it gets into no child means something.
+func TestTracerWorks(t *testing.T) {
+	attack := func(pid int) string {
+		w, err := startAsUser("tracer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		tried, got, err := (&tracer{w}).attack(pid, 0)
+		if err != nil || tried < 8 {
+			t.Fatalf("%d attempts, %v", tried, err)
+		}
+		return got
+	}
+	cmd := exec.Command("/bin/sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if got := attack(cmd.Process.Pid); !strings.Contains(got, "PTRACE_SEIZE") {
+		t.Errorf("the user's process: %q", got)
+	}
+	if got := attack(os.Getpid()); got != "" {
+		t.Errorf("root's process: %q", got)
+	}
+}
+
+// A process that still is root, or holds a file, is told from one that has become the user.
+func TestProofSees(t *testing.T) {
+	text := fmt.Sprint(proveUser(os.Getpid()))
+	for _, want := range []string{`Uid is "0 0 0 0"`, "CapEff is", `NoNewPrivs is "0"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s, want %q", text, want)
+		}
+	}
+	fd, err := unix.Open("/etc/passwd", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if text := fmt.Sprint(proveDescriptors(os.Getpid())); !strings.Contains(text, "is /etc/passwd") {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/test/intercept"
+)
+
+// epilogTotal is the deadline of the epilogs. margin is what a busy machine adds to it.
+const (
+	epilogTotal = 8 * time.Second
+	margin      = 5 * time.Second
+)
+
+// maxResident is more memory than a hook takes that reads at most 4 KiB of a user's file, KiB.
+const maxResident = 128 << 10
+
+// trial is one run under way.
+type trial struct {
+	*world
+	plan
+	*party
+	o *outcome
+
+	reading   int // which of its readings of the drop the hook is at, from 1
+	removing  bool
+	dropUndo  func() error
+	child     int // the last child that has become the user
+	appends   bool
+	stage     point // the next one that it comes to
+	childUndo func() error
+	dropped   bool // the swap of this reading is done
+	signalled bool
+	hung      bool  // a drop that hangs was swapped in
+	trouble   error // of the torture's own
+}
+
+// run plays one plan.
+func (w *world) run(program string, p plan, crowd *party) (*outcome, error) {
+	t := &trial{world: w, plan: p, party: crowd, o: newOutcome()}
+	if err := t.prepare(); err != nil {
+		return t.o, fmt.Errorf("prepare: %w", err)
+	}
+	if p.free {
+		if err := crowd.swapper.begin(p.whole); err != nil {
+			return t.o, err
+		}
+	}
+	err := t.play(program)
+	if p.free {
+		n, stopErr := crowd.swapper.end()
+		t.o.count("swaps by the user's own process", n)
+		err = errors.Join(err, stopErr)
+	}
+	t.undoDrop()
+	t.undoChild()
+	err = errors.Join(err, t.trouble, t.tidy())
+	return t.o, err
+}
+
+// prepare makes what each run has anew.
+func (t *trial) prepare() error {
+	if !t.whole {
+		return nil
+	}
+	for _, dir := range []string{"run/state", "run/report", "var/history", "log"} {
+		if err := os.RemoveAll(filepath.Join(t.root, dir)); err != nil {
+			return err
+		}
+	}
+	store, err := state.Open(filepath.Join(t.root, "run"), nodeName)
+	if err != nil {
+		return err
+	}
+	job := slurm.Job{Context: slurm.Prolog, ID: jobID, Node: nodeName, UID: user, GID: user}
+	clean := ledger.End{Wall: time.Unix(1e9, 0), Report: "bookend: clean\n", Findings: []finding.Finding{}}
+	if err := store.Begin(ledger.Run{Job: job, Start: &clean}); err != nil {
+		return err
+	}
+	b := &builder{}
+	folder := filepath.Join(t.drop, jobFolder)
+	b.dir(folder, user, 0o700)
+	b.file(filepath.Join(folder, state.DropFile), user, 0o600, dropRecord(b, t.target(t.known)))
+	if t.remove {
+		b.dir(filepath.Join(folder, "sub"), user, 0o700)
+		b.file(filepath.Join(folder, "sub", "file"), user, 0o600, "")
+		b.do(os.Symlink(t.kept("victim"), filepath.Join(folder, "swap")))
+	}
+	return b.err
+}
+
+// tidy judges what the run has left, and brings it back to where it was.
+func (t *trial) tidy() error {
+	if err := t.restore(); err != nil {
+		return err
+	}
+	spoilt, err := t.judgeOutput()
+	t.o.breach(spoilt...)
+	t.o.breach(t.changed()...)
+	return errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobFolder)))
+}
+
+func (t *trial) command(program string) *exec.Cmd {
+	cmd := exec.Command(program)
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if !t.whole {
+		cmd.Args = append(cmd.Args, "--child", "append")
+		return cmd
+	}
+	cmd.Env = []string{
+		"BOOKEND_CONFIG=" + filepath.Join(t.root, "bookend.yaml"), "SLURM_SCRIPT_CONTEXT=" + string(slurm.Epilog),
+		"SLURMD_NODENAME=" + nodeName, "SLURM_NODELIST=" + nodeName, "SLURM_JOB_ID=" + fmt.Sprint(jobID), "SLURM_JOB_GPUS=0",
+		"SLURM_JOB_UID=" + fmt.Sprint(user), "SLURM_JOB_GID=" + fmt.Sprint(user), "SLURM_JOB_WORK_DIR=" + t.home,
+		"SLURM_JOB_STDERR=" + filepath.Join(t.home, "errors"), // one more reading of the drop
+	}
+	return cmd
+}
+
+// play starts the program and waits for its end, and for that of all that it has started.
+func (t *trial) play(program string) error {
+	var out bytes.Buffer
+	cmd := t.command(program)
+	stdin, feed, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer feed.Close() // a child of the epilog's reads on until its hook has ended
+	defer stdin.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &out
+	if _, err := feed.Write(t.appendRequest(t.known)); err != nil {
+		return err
+	}
+	kinds := []intercept.Kind{
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_FSTAT, FromFD: 3}, {Number: unix.SYS_NEWFSTATAT}, {Number: unix.SYS_WRITE, FromFD: 3, FromBytes: 16},
+	}
+	began := time.Now()
+	watch, err := intercept.Start(cmd, kinds, t.decide)
+	if err != nil {
+		return err
+	}
+	late := time.AfterFunc(epilogTotal+margin, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+	err = watch.Wait()
+	late.Stop()
+	t.judge(cmd, out.String(), time.Since(began))
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
+		return err
+	}
+	return nil
+}
+
+// judge says what a run came to.
+func (t *trial) judge(cmd *exec.Cmd, out string, took time.Duration) {
+	state := cmd.ProcessState
+	t.o.longest(took)
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > maxResident {
+		t.o.breach(breach{"memory", true, fmt.Sprintf("the hook took %d MiB", usage.Maxrss>>10)})
+	}
+	stopped := strings.Contains(out, string(code.Deadline))
+	deadly := t.signalled && (t.signal == syscall.SIGKILL || t.signal == syscall.SIGTERM)
+	switch ws := state.Sys().(syscall.WaitStatus); {
+	case took > epilogTotal+margin || stopped && t.hung:
+		t.o.breach(breach{"late", true, fmt.Sprintf("%v: %.300s", took, out)})
+	case strings.Contains(out, "panic") || strings.Contains(out, string(code.Panicked)):
+		t.o.breach(breach{"crash", true, fmt.Sprintf("%.2000s", out)})
+	case !t.whole && deadly && ws.Signaled():
+		t.o.count("appends ended by the user's signal", 1)
+		return
+	case ws.Signaled() || ws.ExitStatus() != 0:
+		t.o.breach(breach{"exit", true, fmt.Sprintf("%v: %.300s", state, out)})
+	}
+	switch {
+	case stopped: // on a busy machine; a drop that hangs must not be the reason
+		t.o.count("hooks ended with 0 by their deadline", 1)
+		return
+	case t.whole:
+		t.o.count("hooks ended with 0 in time", 1)
+		t.wholeSaid(out)
+		return
+	}
+	reply := between.FindStringSubmatch(out)
+	if reply == nil {
+		reply = []string{"", "appended"}
+	}
+	t.o.count("append: "+reply[1], 1)
+}
+
+var (
+	between = regexp.MustCompile(`"refused":"([a-z-]+)"`)
+	jobLog  = regexp.MustCompile(`job_log="?([a-z -]+)"? `)
+	action  = regexp.MustCompile(` action=([a-z]+) exit=([0-9]+)`)
+)
+
+// wholeSaid reads what the epilog has put into its own log.
+func (t *trial) wholeSaid(out string) {
+	text, _ := os.ReadFile(filepath.Join(t.root, "log", "bookend.log"))
+	verdict, log := action.FindSubmatch(text), jobLog.FindSubmatch(text)
+	if verdict == nil || log == nil {
+		t.o.breach(breach{"log", false, fmt.Sprintf("the hook has logged %.300q and said %.300q", text, out)})
+		return
+	}
+	if string(verdict[1]) == "drain" || string(verdict[2]) != "0" {
+		t.o.breach(breach{"drain", true, string(text)})
+	}
+	t.o.count("append: "+string(log[1]), 1)
+	if t.reading == 0 {
+		t.o.breach(breach{"unread", false, "the hook never looked for a drop record"})
+	}
+}
