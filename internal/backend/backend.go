@@ -131,6 +131,8 @@ func judge(res child.Result, req wire.Request) Answer {
 	switch defect := errors.As(res.Err, &a.Panic); {
 	case defect && res.Outcome == child.NotStarted:
 		return a
+	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: that it is missing nobody can say
+		return failed(code.Hang, fmt.Sprint(res.Err))
 	case res.Outcome == child.NotStarted:
 		return failed(code.BackendMissing, fmt.Sprint(res.Err))
 	}

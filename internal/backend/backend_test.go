@@ -311,3 +311,13 @@ func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
 	}
 	check(plain, code.BackendRefused, "owner is 65534")
 }
+
+// A backend that is not even under way when the time is up is there: nobody may be told to install it.
+func TestNoTimeToStart(t *testing.T) {
+	p := fake(t, t.TempDir(), "exec sleep 60\n")
+	for range 50 {
+		if a := Ask(p, snapshot(time.Millisecond)); len(a.Troubles) != 1 || a.Troubles[0].Code != code.Hang {
+			t.Fatalf("%+v", a.Troubles)
+		}
+	}
+}

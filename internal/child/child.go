@@ -54,6 +54,9 @@ const (
 	NotStarted Outcome = "not-started" // Err says why
 )
 
+// ErrNoExec says why a child was not started in time: nobody knows whether its program can be. It is killed once it can.
+var ErrNoExec = errors.New("no answer from exec")
+
 // Result is what became of a child. What it wrote is untrusted.
 type Result struct {
 	Outcome    Outcome
@@ -92,7 +95,7 @@ func Run(s Spec) (res Result) {
 	c := launch(s, p)
 	b, ok := c.await(deadline.C)
 	if !ok {
-		return notStarted(fmt.Errorf("start %q: no answer from exec within %v", s.Path, s.Timeout))
+		return notStarted(fmt.Errorf("start %q: %w within %v", s.Path, ErrNoExec, s.Timeout))
 	}
 	if b.err != nil {
 		return notStarted(b.err)
