@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/refuse"
@@ -116,4 +117,19 @@ func blockedReport(s *Store) error {
 
 func temporaryFolder(s *Store) error {
 	return os.MkdirAll(filepath.Join(s.dir, "1", safefile.TempPrefix+"1", "x"), 0o700)
+}
+
+// A record that nobody could read is not written over: its start is still there when it can be read again.
+func TestCloseUnread(t *testing.T) {
+	s := open(t, folder(t))
+	j := job(1)
+	j.Start = now // a key that is known without the record
+	begin(t, s, j, 10)
+	err := refused(t, reading(unix.EIO), func() error { return s.Close(ledger.Run{Job: j}, *at(11)) })
+	if !errors.Is(err, unix.EIO) {
+		t.Errorf("%v, want %v", err, unix.EIO)
+	}
+	if r, _, err := s.Find(j); err != nil || r.Start == nil || r.Closed() {
+		t.Errorf("%+v, %v", r, err)
+	}
 }

@@ -78,8 +78,14 @@ func (s *Store) close(run ledger.Run, end ledger.End) error {
 		return err
 	}
 	return s.locked(lockOf(run.Job.ID), func() error {
-		if now, err := s.load(run.Job.ID, run.Key); err == nil {
+		now, err := s.load(run.Job.ID, run.Key)
+		switch {
+		case err == nil:
 			run.Start, run.Ends = now.Start, now.Ends
+		case unusable(err):
+			s.setAside(run.Job.ID, run.Key)
+		case !errors.Is(err, fs.ErrNotExist) && run.Start == nil:
+			return err // a record that cannot be read now, and that nobody has read, is not written over
 		}
 		if len(run.Ends) >= maxEnds {
 			run.Ends = run.Ends[:maxEnds-1]
