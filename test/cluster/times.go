@@ -29,10 +29,11 @@ func (c *Cluster) HookTimes(node string) ([]HookTime, error) {
 //	Processing RPC: REQUEST_LAUNCH_PROLOG
 //	Finished wait for job 7's prolog to complete     its prolog has ended
 //	Finished wait for job 7's prolog to complete     again, before its epilog
-//	completed epilog for jobid 7
+//	completed epilog for jobid 7                     or: [job 7] epilog failed
 //
 // The first names no job: of several prologs at once the earliest start is taken for the one that ends first.
-var hookMark = regexp.MustCompile(`^\[(\S+)\] debug2?:  ?(?:(Processing RPC: REQUEST_LAUNCH_PROLOG)|Finished wait for job (\d+)'s prolog to complete|completed epilog for jobid (\d+))`)
+var hookMark = regexp.MustCompile(`^\[(\S+)\] (?:debug2?|error):  ?(?:(Processing RPC: REQUEST_LAUNCH_PROLOG)|` +
+	`Finished wait for job (\d+)'s prolog to complete|completed epilog for jobid (\d+)|\[job (\d+)\] epilog failed )`)
 
 const stamp = "2006-01-02T15:04:05.000"
 
@@ -48,7 +49,7 @@ func parseHookTimes(log string) (found []HookTime) {
 		if err != nil {
 			continue
 		}
-		prolog, epilog := JobID(m[3]), JobID(m[4])
+		prolog, epilog := JobID(m[3]), JobID(m[4]+m[5])
 		switch {
 		case m[2] != "":
 			prologs = append(prologs, at)

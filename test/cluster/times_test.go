@@ -17,11 +17,14 @@ func TestParseHookTimes(t *testing.T) {
 [2026-11-21T19:08:53.322] debug:  Finished wait for job 1's prolog to complete
 [2026-11-21T19:08:53.370] debug2: prep/script: _run_subpath_command: epilog success rc:0 output:
 [2026-11-21T19:08:53.372] debug:  completed epilog for jobid 1
+[2026-11-21T19:08:54.000] debug:  Finished wait for job 2's prolog to complete
+[2026-11-21T19:08:54.100] error: epilog failed: rc:10 output:
+[2026-11-21T19:08:54.101] error: [job 2] epilog failed status=10:0
 `
 	at := func(ms int) time.Time { return time.Date(2026, 11, 21, 19, 8, 51, ms*1e6, time.UTC) }
 	want := []HookTime{
 		{"prolog", "2", at(255), 226 * time.Millisecond}, {"prolog", "1", at(355), 145 * time.Millisecond},
-		{"epilog", "1", at(2322), 50 * time.Millisecond},
+		{"epilog", "1", at(2322), 50 * time.Millisecond}, {"epilog", "2", at(3000), 101 * time.Millisecond},
 	}
 	if got := parseHookTimes(log); !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
