@@ -50,7 +50,7 @@ func TestJobLogHangs(t *testing.T) {
 			if len(lines(n.log(), "bookend-epilog", "job_log=failed", string(code.LogFailed), "exit=0")) != 1 {
 				t.Errorf("log:\n%s", n.log())
 			}
-			if r := n.run(100); !r.Closed() || has(r.Ends[0].Findings, code.Hang) || has(r.Ends[0].Findings, code.Stuck) {
+			if r := n.run(100); !r.Closed() || hung(r.Ends[0].Findings, "tail") || hung(r.Ends[0].Findings, "append") {
 				t.Errorf("%+v", r)
 			}
 			n.unkillable(tt.left)

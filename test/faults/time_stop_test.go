@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 )
@@ -208,7 +210,7 @@ func TestStoppedChild(t *testing.T) {
 				if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
 					t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
 				}
-				if found := n.findings(h); tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang && has(found, code.Hang) || has(found, code.Stuck) {
+				if found := n.findings(h); tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang && hung(found, op) {
 					t.Errorf("recorded %+v, want %q", found, tt.finds)
 				}
 				if e := n.ending(h); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
@@ -220,6 +222,14 @@ func TestStoppedChild(t *testing.T) {
 			})
 		}
 	}
+}
+
+// hung reports whether the driver is blamed for a child that did not answer. On a busy machine another may not, in the little
+// time that it has.
+func hung(found []finding.Finding, op string) bool {
+	return has(found, code.Stuck) || slices.ContainsFunc(found, func(f finding.Finding) bool {
+		return f.Code == code.Hang && strings.Contains(f.Observed, strconv.Quote(op))
+	})
 }
 
 // ending is what a hook of job 100 recorded.
