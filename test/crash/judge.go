@@ -49,6 +49,7 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 	said := r.said(a)
 	v.exit(r, a, []int{r.exit}, said)
 	v.damage(r, a)
+	v.aside(r, a)
 	v.neighbours(r, a)
 	v.shared(r, a, said)
 	own, old, fresh := a.is.runs[r.key()], r.was.runs[r.key()], r.is.runs[r.key()]
@@ -113,6 +114,16 @@ func (v *verdict) damage(r reference, a attempt) {
 	for _, d := range a.is.damage {
 		if !r.damaged || !strings.HasPrefix(d, r.file()) || a.after[r.file()].data != r.before[r.file()].data {
 			v.fault(corrupt, "%s", d)
+		}
+	}
+}
+
+// aside allows only that record among those set aside: what is whole stays, even where it cannot be read just now.
+func (v *verdict) aside(r reference, a attempt) {
+	for name, e := range a.after {
+		_, was := r.before[name]
+		if !was && e.mode.IsRegular() && strings.Contains(name, "/damaged/") && !(r.damaged && e.data == r.before[r.file()].data) {
+			v.fault(lost, "%s was set aside, and was whole", name)
 		}
 	}
 }

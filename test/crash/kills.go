@@ -97,15 +97,15 @@ func (l *life) settle() error {
 // finish lets two more jobs live undisturbed, long after: one leaves a process, for which the node must drain, and by then
 // nothing is left of what was interrupted.
 func (l *life) finish() (wrong []string, err error) {
-	if err := l.settle(); err != nil {
-		return nil, err
-	}
 	var v verdict
 	long := time.Now().Add(-48 * time.Hour)
 	for _, name := range l.now.temporary() {
 		if err := os.Chtimes(filepath.Join(l.dir, name), long, long); err != nil {
 			return nil, fmt.Errorf("finish: %w", err)
 		}
+	}
+	if err := l.settle(); err != nil {
+		return nil, err
 	}
 	for i := range 2 {
 		l.next++

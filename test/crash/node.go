@@ -48,8 +48,8 @@ deadlines:
   prolog: {total: 200s, driver: 100s, scan: 50s, outputs: 60s}
   epilog: {total: 300s, driver: 100s, scan: 50s, probe: 50s, append: 10s, outputs: 60s}
 settle:
-  prolog: {max: 400ms, flat: 200ms}
-  epilog: {max: 400ms, flat: 200ms}
+  prolog: {max: 50s, flat: 200ms}
+  epilog: {max: 50s, flat: 200ms}
 look: {kernel_log: false, neighbours: false, health: false}
 drain: {reason_by: none}
 %[2]slog: {syslog: false}
