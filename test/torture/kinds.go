@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -170,11 +171,20 @@ func fifo(forbidden uint32, text string) func(*builder, *world, string) {
 	}
 }
 
-// hide takes a thing away.
+// hide takes a thing away. What stands there when it is put back, a hook has made.
 func hide(_ *world, over string) (func() error, error) {
 	away := filepath.Join(filepath.Dir(over), hidden)
-	return func() error { return os.Rename(away, over) }, os.Rename(over, away)
+	back := func() error {
+		var made error
+		if inode(over) != 0 {
+			made = errMade
+		}
+		return errors.Join(made, os.Rename(away, over))
+	}
+	return back, os.Rename(over, away)
 }
+
+var errMade = errors.New("a file was made where there was none")
 
 // hidden is the name of what hide has taken away.
 const hidden = ".hidden"

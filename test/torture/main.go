@@ -40,7 +40,7 @@ type options struct {
 func main() {
 	intercept.Serve()
 	serveAsUser()
-	if err := mountns.Enter(); err != nil {
+	if err := errors.Join(spare(), mountns.Enter()); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		os.Exit(exitUsage)
 	}

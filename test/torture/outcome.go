@@ -80,7 +80,7 @@ func (o *outcome) print(w io.Writer) {
 	row("kinds of things swapped in", various)
 	fmt.Fprintf(w, "%9v  the slowest run\n", o.slowest.Round(time.Millisecond))
 	for _, what := range []struct{ name, kinds string }{
-		{"writes outside the user's rights, or to anything but the job's output", "written changed fed spoilt"},
+		{"writes outside the user's rights, or to anything but the job's output", "written changed fed spoilt made"},
 		{"reads of anything but the user's own drop record and output", "read opened memory"},
 		{"children traced or looked into", "traced"},
 		{"children with a privilege or a descriptor too many as they opened", "privileged descriptor"},

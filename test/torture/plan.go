@@ -55,8 +55,8 @@ type plan struct {
 	append swap
 }
 
-// wholeEvery: one run in so many is a whole epilog, which reads the drop four times and writes once.
-const wholeEvery = 5
+// wholeEvery: one run in so many is a whole epilog, which reads the drop five times and writes at most once.
+const wholeEvery = 6
 
 // lanes are the kinds of runs that a number can become.
 type lane int

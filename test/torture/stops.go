@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,7 +139,10 @@ func (t *trial) reverse(undo *func() error) {
 	if *undo == nil {
 		return
 	}
-	if err := (*undo)(); err != nil && t.trouble == nil {
+	switch err := (*undo)(); {
+	case errors.Is(err, errMade):
+		t.o.breach(breach{"made", true, err.Error()})
+	case err != nil && t.trouble == nil:
 		t.trouble = err
 	}
 	*undo = nil

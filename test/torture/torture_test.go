@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	intercept.Serve()
 	serveAsUser()
-	if err := mountns.Enter(); err != nil {
+	if err := errors.Join(spare(), mountns.Enter()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

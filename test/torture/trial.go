@@ -22,10 +22,11 @@ import (
 	"bookend/test/intercept"
 )
 
-// epilogTotal is the deadline of the epilogs. margin is what a busy machine adds to it.
+// epilogTotal is the deadline of the epilogs. margin is what a busy machine adds to it: beside many processes that read
+// /proc at low priority, Linux was seen to take 15 s to reap a process.
 const (
 	epilogTotal = 8 * time.Second
-	margin      = 5 * time.Second
+	margin      = 40 * time.Second
 )
 
 // maxResident is more memory than a hook takes that reads at most 4 KiB of a user's file, KiB.

@@ -44,6 +44,7 @@ type world struct {
 	sentinels []*sentinel
 	fifos     []*held
 	notify    int // inotify
+	folders   []int
 	watched   map[int]*sentinel
 	made      int // markers
 }
@@ -192,9 +193,15 @@ func (w *world) settleIn(b *builder) {
 		return
 	}
 	for p := range w.places {
-		if w.places[p].pool != w.pool {
-			w.places[p].ino = inode(w.places[p].path())
+		s := &w.places[p]
+		if s.pool == w.pool {
+			continue
 		}
+		dir, err := unix.Open(s.folder, unix.O_PATH|unix.O_CLOEXEC, 0)
+		b.do(err)
+		s.folder = fmt.Sprintf("/proc/self/fd/%d", dir) // wherever the folder itself is swapped to
+		s.pool, s.ino = s.folder, inode(s.folder+"/"+s.name)
+		w.folders = append(w.folders, dir)
 	}
 	var st unix.Stat_t
 	b.do(unix.Lstat(w.out, &st))
