@@ -15,6 +15,7 @@ const (
 	pinFile                 // between folder and file
 	statFile                // after the file was pinned, before it is checked
 	reopen                  // between the check and the opening through /proc/self/fd
+	take                    // between that and reading
 	dropPoints
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 var (
-	dropNames = [...]string{"before the folder", "after the folder's look-up", "between folder and file", "after the file's look-up", "between check and open"}
+	dropNames = [...]string{"before the folder", "after the folder's look-up", "between folder and file", "after the file's look-up", "between check and open", "between open and read"}
 	outNames  = [...]string{"between look-up and open", "between open and fstat", "between fstat and write"}
 )
 
@@ -48,6 +49,7 @@ type plan struct {
 	known  bool // the output's inode is on record
 	free   bool // a process of the user's swaps all the time
 	squash bool // root is refused on the file system of the output
+	full   bool // the drop's file system takes no more
 	remove bool // there is a folder in the drop that is swapped while it is removed
 	signal syscall.Signal
 	reads  [maxReads]swap
@@ -71,6 +73,7 @@ func newPlan(seed, number uint64, l lane) plan {
 	r := rand.New(rand.NewPCG(seed, number))
 	p := plan{number: number, whole: l == onlyWhole || l == mixed && number%wholeEvery == 0}
 	p.known, p.free, p.squash, p.remove = r.IntN(2) == 0, r.IntN(3) > 0, r.IntN(8) == 0, r.IntN(4) == 0
+	p.full = !p.free && r.IntN(8) == 0
 	p.signal = p.drawSignal(r)
 	for i := range p.reads {
 		p.reads[i] = p.draw(r, dropPoints, dropFile, dropFolder)

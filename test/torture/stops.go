@@ -26,6 +26,10 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 		if t.asksAbout() {
 			t.stats(c, c.Text(1))
 		}
+	case unix.SYS_READ:
+		if t.reading > 0 && !t.removing && !t.dropped && t.planned().at == take && within(c.File(0), t.drop) {
+			t.dropAt(take)
+		}
 	case unix.SYS_WRITE:
 		if t.child != 0 && t.stage == write && strings.HasPrefix(c.File(0), "/") && c.PID() == t.child {
 			t.childAt(write)

@@ -103,7 +103,23 @@ func (t *trial) prepare() error {
 		b.file(filepath.Join(folder, "sub", "file"), user, 0o600, "")
 		b.do(os.Symlink(t.kept("victim"), filepath.Join(folder, "swap")))
 	}
+	if t.full {
+		t.o.count("hooks with a full drop", 1)
+		t.o.count("files in full drops", fill(folder))
+	}
 	return b.err
+}
+
+// fill makes files until the file system takes no more, and returns their number.
+func fill(folder string) (files int) {
+	for {
+		f, err := os.Create(filepath.Join(folder, fmt.Sprintf("fill-%d", files)))
+		if err != nil {
+			return files
+		}
+		f.Close()
+		files++
+	}
 }
 
 // tidy judges what the run has left, and brings it back to where it was.
@@ -114,6 +130,9 @@ func (t *trial) tidy() error {
 	spoilt, err := t.judgeOutput()
 	t.o.breach(spoilt...)
 	t.o.breach(t.changed()...)
+	if t.whole && !t.signalled && inode(filepath.Join(t.drop, jobFolder)) != 0 {
+		t.o.count("drop folders that were not removed", 1)
+	}
 	return errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobFolder)))
 }
 
@@ -148,8 +167,13 @@ func (t *trial) play(program string) error {
 	if _, err := feed.Write(t.appendRequest(t.known)); err != nil {
 		return err
 	}
+	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
 	kinds := []intercept.Kind{
-		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_FSTAT, FromFD: 3}, {Number: unix.SYS_NEWFSTATAT}, {Number: unix.SYS_WRITE, FromFD: 3, FromBytes: 16},
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_FSTAT, FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
+		{Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
+	}
+	if t.whole {
+		kinds = append(kinds, intercept.Kind{Number: unix.SYS_READ, FromFD: 3, FromBytes: some})
 	}
 	began := time.Now()
 	watch, err := intercept.Start(cmd, kinds, t.decide)
@@ -199,7 +223,15 @@ func (t *trial) judge(cmd *exec.Cmd, out string, took time.Duration) {
 	if reply == nil {
 		reply = []string{"", "appended"}
 	}
-	t.o.count("append: "+reply[1], 1)
+	t.appended(reply[1])
+}
+
+// appended counts what became of a report.
+func (t *trial) appended(result string) {
+	t.o.count("append: "+result, 1)
+	if t.squash && result == "appended" {
+		t.o.count("appended where root would have been refused", 1)
+	}
 }
 
 var (
@@ -219,7 +251,7 @@ func (t *trial) wholeSaid(out string) {
 	if string(verdict[1]) == "drain" || string(verdict[2]) != "0" {
 		t.o.breach(breach{"drain", true, string(text)})
 	}
-	t.o.count("append: "+string(log[1]), 1)
+	t.appended(string(log[1]))
 	if t.reading == 0 {
 		t.o.breach(breach{"unread", false, "the hook never looked for a drop record"})
 	}
