@@ -52,22 +52,21 @@ func newRack(seed uint64) (*rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the sources: %w", err)
 	}
-	dir, err := os.MkdirTemp("/var/lib", "bookend-torture-")
-	if err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
+	if err := unix.Mount("none", ground, "tmpfs", 0, "mode=0755"); err != nil {
+		return nil, fmt.Errorf("mount on %q: %w", ground, err)
 	}
-	r := &rack{seed: seed, module: strings.TrimSpace(string(module)), dir: dir}
-	if err := unix.Mount("none", dir, "tmpfs", 0, "mode=0755"); err != nil {
-		return nil, errors.Join(fmt.Errorf("mount on %q: %w", dir, err), os.Remove(dir))
-	}
-	return r, nil
+	return &rack{seed: seed, module: strings.TrimSpace(string(module)), dir: ground}, nil
 }
+
+// ground is a folder of root's that is everywhere and holds nothing that is needed. It is hidden in this mount namespace
+// alone, and a torture that is killed leaves nothing behind.
+const ground = "/mnt"
 
 func (r *rack) close() error {
 	if err := unix.Unmount(r.dir, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount %q: %w", r.dir, err)
 	}
-	return os.Remove(r.dir)
+	return nil
 }
 
 // build makes the epilog as the Makefile does, without a guard where one is named.
