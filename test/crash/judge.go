@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bookend/internal/code"
 	"bookend/internal/policy"
 )
 
@@ -48,10 +49,10 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 	r := s.steps[t.step]
 	said := r.said(a)
 	v.exit(r, a, []int{r.exit}, said)
-	v.damage(r, a)
+	v.damage(r, a.is, a.after)
 	v.aside(r, a)
 	v.neighbours(r, a)
-	v.shared(r, a, said)
+	v.shared(r, a, said || a.is.runs[r.key()].last(r.hook).untested)
 	own, old, fresh := a.is.runs[r.key()], r.was.runs[r.key()], r.is.runs[r.key()]
 	switch {
 	case own.equal(fresh) && !own.equal(old):
@@ -82,13 +83,15 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 	return v
 }
 
-// said reports whether the hook told anybody of trouble: in the log, to slurmd, in its record.
+// said reports whether the hook told anybody of trouble that it has not without the fault: in the log, to slurmd, in its
+// record.
 func (r reference) said(a attempt) bool {
 	if strings.Contains(a.out.output, "bookend") {
 		return true
 	}
-	before, now := r.after["log/bookend.log"].data, a.after["log/bookend.log"].data
-	return strings.Count(now, "BKD-ST-")+strings.Count(now, "BKD-NORECORD") > strings.Count(before, "BKD-ST-")+strings.Count(before, "BKD-NORECORD")
+	without, now := r.after["log/bookend.log"].data, a.after["log/bookend.log"].data
+	more := func(c code.Code) bool { return strings.Count(now, string(c)) > strings.Count(without, string(c)) }
+	return slices.ContainsFunc(ownFaults, more)
 }
 
 // exit allows what the history has without a fault, and a 0 with a reason.
@@ -109,10 +112,10 @@ func (v *verdict) exit(r reference, a attempt, may []int, said bool) {
 	}
 }
 
-// damage allows only the record that the history itself damages.
-func (v *verdict) damage(r reference, a attempt) {
-	for _, d := range a.is.damage {
-		if !r.damaged || !strings.HasPrefix(d, r.file()) || a.after[r.file()].data != r.before[r.file()].data {
+// damage allows only the record that the history itself has damaged, and that nobody has looked at.
+func (v *verdict) damage(r reference, is states, now image) {
+	for _, d := range is.damage {
+		if !r.damaged || !strings.HasPrefix(d, r.file()) || now[r.file()].data != r.before[r.file()].data {
 			v.fault(corrupt, "%s", d)
 		}
 	}
@@ -231,9 +234,7 @@ func (s *stand) judgeNext(t trial, faulty, a attempt) (v verdict) {
 		may = append(may, before.exit)
 	}
 	v.exit(r, a, may, added.admits())
-	for _, d := range a.is.damage {
-		v.fault(corrupt, "%s", d)
-	}
+	v.damage(before, a.is, a.after)
 	fresh := r.is.runs[r.key()]
 	known := faulty.killed || before.said(faulty) || faulty.is.runs[before.key()].last(before.hook).untested // a test that was lost is none, and a card whose baseline was lost is looked at for longer
 	switch {

@@ -79,20 +79,19 @@ var protocols = []string{
 	"run/state/" + nodeName + "/100/", "var/history/" + nodeName + "/", "run/state/" + nodeName + "/.tmp-", "run/report/",
 }
 
-// firsts are the faults in the writing of a record after which another one is tried: one for each call of it.
+// firsts are the faults in the writing of a file after which another one is tried: one for each of its calls, where it
+// is written first.
 func firsts(steps []reference, only string) (trials []trial) {
+	met := map[alike]bool{}
 	for i, r := range steps[:len(steps)-1] {
-		met := map[string]bool{}
 		for _, p := range r.points {
-			faults := faultsOf(p)
-			if !writes(p) || met[p.role+p.call+p.class] {
+			k := r.kind(p)
+			if !writes(p) || met[k] {
 				continue
 			}
-			met[p.role+p.call+p.class] = true
-			for _, f := range faults[:min(2, len(faults))] {
-				if t := (trial{i, []planned{{p, f}}}); only == "" || strings.Contains(only, t.String()) {
-					trials = append(trials, t)
-				}
+			met[k] = true
+			if t := (trial{i, []planned{{p, faultsOf(p)[0]}}}); only == "" || strings.Contains(only, t.String()) {
+				trials = append(trials, t)
 			}
 		}
 	}
@@ -118,12 +117,15 @@ func writes(p point) bool {
 	return false
 }
 
+// later is how many calls of the writing of files are tried after a first fault.
+const later = 8
+
 // seconds are the trials with another fault after the first of t: at each later call of the writing, given the calls that
 // were made after the first fault.
 func seconds(t trial, after []point, only string) (trials []trial) {
 	met := map[string]bool{}
 	for _, p := range after {
-		if !writes(p) || p == t.faults[0].point || met[p.role+p.call+p.class] {
+		if !writes(p) || p == t.faults[0].point || met[p.role+p.call+p.class] || len(met) >= later {
 			continue
 		}
 		met[p.role+p.call+p.class] = true

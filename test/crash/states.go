@@ -206,8 +206,10 @@ func (r record) text() string {
 	return text
 }
 
-// ownFaults are what a hook says of the trouble that a fault made for it.
-var ownFaults = []code.Code{code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord}
+// ownFaults are what a hook says of the trouble that a fault made for it; of a lock that was held, that another is at work.
+var ownFaults = []code.Code{
+	code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord, code.Again, code.BackendCrash,
+}
 
 // admits reports whether the end says that something of its own went wrong.
 func (e end) admits() bool {
