@@ -27,7 +27,13 @@ type Params struct {
 	Root bool
 	// Grace is how long the backend may take to die once its time is up, where that is more than package child's own.
 	Grace time.Duration
+	// Answered, where it is not nil, is called once, from another goroutine, when the driver has answered: when anything
+	// has come after the backend's greeting.
+	Answered func()
 }
+
+// greeting and one line more: what a backend says before it asks the driver, and what the driver made it say.
+const greetingAndOne = 2
 
 // Answer is what a backend said, and what is wrong with that. Strings of the driver and of the backend are raw.
 type Answer struct {
@@ -85,6 +91,8 @@ func Ask(p Params, req wire.Request) Answer {
 		MaxOutput: wire.MaxReplyBytes,
 		Timeout:   req.Deadline(),
 		Grace:     p.Grace,
+		OnLines:   p.Answered,
+		Lines:     greetingAndOne,
 	}), req)
 }
 

@@ -33,8 +33,11 @@ type Spec struct {
 	// that reads on learns from the end of the pipe that nobody waits for it any more.
 	Stdin     []byte
 	HoldStdin bool
-	MaxOutput int           // bytes of stdout kept; a child that writes more is killed
-	Timeout   time.Duration // from the call of Run
+	MaxOutput int // bytes of stdout kept; a child that writes more is killed
+	// OnLines, where it is not nil, is called once, from another goroutine, when stdout has had so many whole Lines.
+	OnLines func()
+	Lines   int
+	Timeout time.Duration // from the call of Run
 	// Grace is how long it may take to die after it was killed; 0, or less than 200 ms, is 200 ms. For children that a
 	// driver may keep from dying for a while.
 	Grace time.Duration
@@ -131,8 +134,8 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	res := Result{PID: b.pid, StartTicks: b.ticks}
 	flood := make(chan struct{})
 	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
-	out := gather(p.stdout, s.MaxOutput, flood)
-	diag := gather(p.stderr, maxStderr, nil)
+	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines})
+	diag := gather(p.stderr, keeper{limit: maxStderr})
 
 	res.finish(c.end(b.pid, flood, deadline, max(s.Grace, grace)))
 

@@ -387,3 +387,23 @@ func TestSelfSurvivesUpgrade(t *testing.T) {
 		t.Errorf("got %q, %v", out, err)
 	}
 }
+
+// Whoever waits for a child's first words hears of them while it goes on.
+func TestOnLines(t *testing.T) {
+	heard, calls := make(chan struct{}), 0
+	done := make(chan Result)
+	go func() {
+		done <- Run(Spec{
+			Path: "/bin/sh", Args: []string{"-c", "echo one; printf two; echo; sleep 0.2"}, MaxOutput: 4 << 10, Timeout: time.Minute,
+			Lines: 2, OnLines: func() { calls++; close(heard) },
+		})
+	}()
+	select {
+	case <-heard:
+	case res := <-done:
+		t.Fatalf("ended unheard: %+v", res)
+	}
+	if res := <-done; string(res.Stdout) != "one\ntwo\n" || calls != 1 {
+		t.Errorf("%q, called %d times, %v", res.Stdout, calls, res.Err)
+	}
+}

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -85,12 +86,11 @@ type output struct {
 	err   error
 }
 
-// gather reads one pipe to its end and keeps the first limit bytes; when there are more it closes flood, if
-// any, and reads on without keeping, so that the child is not blocked before it is killed.
-func gather(r *os.File, limit int, flood chan<- struct{}) <-chan output {
+// gather reads one pipe to its end. It reads on when there is more than is kept, so that the child is not blocked before
+// it is killed.
+func gather(r *os.File, k keeper) <-chan output {
 	done := make(chan output, 1)
 	routine.Go(func(p *routine.Panic) { done <- output{err: p} }, func() {
-		k := keeper{limit: limit, flood: flood}
 		_, err := io.Copy(&k, onlyReader{r})
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			k.drain(r)
@@ -103,14 +103,17 @@ func gather(r *os.File, limit int, flood chan<- struct{}) <-chan output {
 // onlyReader hides os.File's WriteTo, which would try splice.
 type onlyReader struct{ io.Reader }
 
-// keeper is a writer that keeps the first limit bytes.
+// keeper is a writer that keeps the first limit bytes, and closes flood, if any, when there are more.
 type keeper struct {
 	output
-	limit int
-	flood chan<- struct{}
+	limit   int
+	flood   chan<- struct{}
+	lines   int // until onLines is called
+	onLines func()
 }
 
 func (k *keeper) Write(b []byte) (int, error) {
+	k.count(b)
 	room := k.limit - len(k.bytes)
 	if len(b) <= room {
 		k.bytes = append(k.bytes, b...)
@@ -122,6 +125,17 @@ func (k *keeper) Write(b []byte) (int, error) {
 	}
 	k.over = true
 	return len(b), nil
+}
+
+// count calls onLines when there have been lines enough.
+func (k *keeper) count(b []byte) {
+	if k.onLines == nil {
+		return
+	}
+	if k.lines -= bytes.Count(b, []byte{'\n'}); k.lines <= 0 {
+		k.onLines()
+		k.onLines = nil
+	}
 }
 
 // drain takes what lay in the pipe when the child ended, without waiting for whoever else holds it open.

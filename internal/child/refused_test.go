@@ -122,7 +122,7 @@ func TestPanicsComeBack(t *testing.T) {
 	defer r.Close()
 	_, err = w.WriteString("text")
 	w.Close()
-	if out := <-gather(r, -1, nil); err != nil || out.err == nil {
+	if out := <-gather(r, keeper{limit: -1}); err != nil || out.err == nil {
 		t.Errorf("%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
 	}
 	(&keeper{limit: 1}).drain(nil) // nothing to be drained is no panic

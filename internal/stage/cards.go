@@ -66,6 +66,32 @@ func (h *hook) driverAnswers() bool {
 	return true
 }
 
+// worthAsking is the least time in which a driver that answers can be expected to.
+const worthAsking = 500 * time.Millisecond
+
+// meet waits while another hook waits for the first answer of a driver that nobody has heard lately, and reports whether
+// the driver may be asked. Without state, or where its lock is out of use, each hook is on its own.
+func (h *hook) meet() (met func(answered bool), ok bool) {
+	alone := func(bool) {}
+	if h.store == nil {
+		return alone, true
+	}
+	wait := h.left(time.Duration(h.times.Driver), h.reserve())
+	met, err := h.store.Meet(h.env.Clock.Boot, wait)
+	switch {
+	case err == nil && h.left(time.Duration(h.times.Driver), h.reserve()) > min(worthAsking, wait/2):
+		return met, h.driverAnswers()
+	case err == nil:
+		met(false)
+	case !errors.Is(err, state.ErrLocked):
+		return alone, true
+	}
+	if h.driverAnswers() {
+		h.add(finding.Finding{Code: code.Slow, Unknown: fmt.Sprintf("not asked: another hook of the node waits for its answer, longer than %v", wait.Round(time.Millisecond))})
+	}
+	return alone, false
+}
+
 // abandoned records a child that could not be killed, so that no other is started while it lives.
 func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 	if h.store != nil {

@@ -62,7 +62,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	request := h.request(rule, timeout)
 	request.Neighbours = h.cfg.Look.Neighbours && !h.inJob && h.looks == 0
 	h.askHealth(&request)
-	answer := backend.Ask(backend.Params{Path: h.cfg.Backend, Root: h.env.EUID == 0}, request)
+	answer := backend.Ask(backend.Params{Path: h.cfg.Backend, Root: h.env.EUID == 0, Answered: h.answered}, request)
 	h.looks += len(answer.Snapshots)
 	if answer.Neighbours != nil {
 		h.neighbours = answer.Neighbours

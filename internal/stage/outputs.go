@@ -62,7 +62,7 @@ type diskReply struct {
 
 var serveDisk = served(func(r diskRequest) (diskReply, error) {
 	d := atDisk{diskRequest: r}
-	hangs := len(r.Log) > 0 && !d.alone(logLock, func() { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
+	hangs := len(r.Log) > 0 && !d.alone(logLock, func(bool) { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
 	if !hangs { // else most likely the other folders do as well, and would keep a second child
 		d.alone(diskLock, d.keep)
 	}
@@ -75,10 +75,16 @@ type atDisk struct {
 	troubles []diskTrouble
 }
 
-// alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give
-// up instead of piling up, and leave the records where they are: then it returns false.
-func (d *atDisk) alone(lock string, do func()) bool {
-	release, err := safefile.Lock(filepath.Join(d.Run, lock), diskWait, true)
+// alone does something under a lock, and tells it whether it had to wait for that. A child that hangs on a dead disk keeps
+// it until it is gone: those after it give up instead of piling up, and leave the records where they are: then it
+// returns false.
+func (d *atDisk) alone(lock string, do func(waited bool)) bool {
+	path := filepath.Join(d.Run, lock)
+	release, err := safefile.Lock(path, 0, true)
+	waited := errors.Is(err, safefile.ErrLocked)
+	if waited {
+		release, err = safefile.Lock(path, diskWait, true)
+	}
 	if errors.Is(err, safefile.ErrLocked) {
 		d.troubles = append(d.troubles, diskTrouble{Code: code.LogFailed, Text: err.Error()})
 		return false
@@ -86,16 +92,17 @@ func (d *atDisk) alone(lock string, do func()) bool {
 	if err == nil { // where there is no state there is no lock, but all the more to log
 		defer release()
 	}
-	do()
+	do(waited)
 	return true
 }
 
-// keep does all but the log.
-func (d *atDisk) keep() {
+// keep does all but the log. Where several are in line, archiving is left to the next who is not: it waits for the disk,
+// and moves what all of them have closed.
+func (d *atDisk) keep(inLine bool) {
 	if d.Drop.Found() {
 		d.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop))
 	}
-	if d.Archive {
+	if d.Archive && !inLine {
 		d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
 	}
 	d.count()

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -106,6 +108,37 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	}
 	if hung, stuck := len(lines(n.log(), "findings: ", string(code.Hang))), len(lines(n.log(), "findings: ", string(code.Stuck))); hung != 1 || stuck != 2*each-1 {
 		t.Errorf("%d hung, %d found the driver stuck:\n%s", hung, stuck, n.log())
+	}
+	f.thaw()
+	n.none()
+	n.sound(others)
+}
+
+// So does the first of twenty that come at once on a driver that nobody knows to be wedged: the others wait for what
+// becomes of it, and start nothing.
+func TestTwentyHooksAtOnceLeaveOneChild(t *testing.T) {
+	t.Parallel()
+	n, f := wedged(t, "enforce", func(*conf) {})
+	others := n.record()
+	n.configure(func(c *conf) { c.tight = true })
+	// An answer of a moment ago vouches for the driver; here it is longer ago.
+	must(t, os.Remove(filepath.Join(n.conf.run, "state", nodeName, "answered.json")))
+	f.freeze()
+	var all sync.WaitGroup
+	for i := range 20 {
+		p := n.start(n.own(prolog), numbered(slurm.JobID(200+i)))
+		all.Go(func() {
+			if o := p.wait(); o.exit != 0 {
+				t.Errorf("job %d: %v", 200+i, o)
+			}
+		})
+	}
+	all.Wait()
+	n.unkillable(1)
+	log := n.log()
+	hung, told := len(lines(log, "findings: ", string(code.Hang))), len(lines(log, "findings: ", string(code.Stuck)))+len(lines(log, "findings: ", string(code.Slow)))
+	if hung != 1 || told != 19 {
+		t.Errorf("%d hung, %d waited or found the driver stuck:\n%s", hung, told, log)
 	}
 	f.thaw()
 	n.none()

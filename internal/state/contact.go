@@ -1,0 +1,56 @@
+package state
+
+import (
+	"path/filepath"
+	"sync"
+	"time"
+
+	"bookend/internal/safefile"
+)
+
+const (
+	contactLock  = "lock-driver"
+	answeredFile = "answered.json"
+	// recent is how long an answer of the driver to one hook vouches for the next: many hooks of a node that begin at once
+	// wait for the first one's answer, some 20 ms, and not for one another.
+	recent = 100 * time.Millisecond
+)
+
+// answered is when the driver answered last.
+type answered struct {
+	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+}
+
+// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at once
+// on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may be asked
+// by any. The caller calls met when the driver has answered, or has not: once, what comes later has no effect. It gives
+// ErrLocked where another hook still had no answer after wait. now is CLOCK_BOOTTIME.
+func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
+	if s.answeredLately(now()) {
+		return func(bool) {}, nil
+	}
+	release, err := safefile.Lock(filepath.Join(s.dir, contactLock), wait, true)
+	if err != nil {
+		return nil, err
+	}
+	if s.answeredLately(now()) {
+		release()
+		return func(bool) {}, nil
+	}
+	var once sync.Once
+	return func(ok bool) {
+		once.Do(func() {
+			if ok {
+				_ = s.writeShared(answeredFile, answered{now()}) // without it the next hook waits its turn
+			}
+			release()
+		})
+	}, nil
+}
+
+// answeredLately reports an answer of less than a moment ago. One in the future is of another boot.
+func (s *Store) answeredLately(now time.Duration) bool {
+	var last answered
+	err := s.readShared(answeredFile, &last)
+	return err == nil && last.At <= now && now-last.At < recent
+}
