@@ -76,7 +76,7 @@ var kinds = []kind{
 	{name: "folder-file", where: outFolder, plant: own(user, 0o644, touched)},
 	{name: "folder-fifo", where: outFolder, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFIFO|0o666, 0) }},
 	{name: "folder-mounted", where: outFolder, swap: bind("of-open"), alone: true},
-	{name: "folder-private", where: outFolder, swap: hangingFor(""), alone: true},
+	{name: "folder-private", where: outFolder, swap: private, alone: true},
 	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), alone: true, hangs: true},
 
 	{name: "above-link-root", where: outAbove, plant: link("above/of-root")},
@@ -214,7 +214,5 @@ func hang(format uint32) func(*world, string) (func() error, error) {
 	return func(_ *world, over string) (func() error, error) { return mountFUSE(over, format, ",allow_other") }
 }
 
-// hangingFor mounts a file system of root's that refuses everybody else, without asking its server.
-func hangingFor(options string) func(*world, string) (func() error, error) {
-	return func(_ *world, over string) (func() error, error) { return mountFUSE(over, unix.S_IFDIR, options) }
-}
+// private mounts a file system of root's that refuses everybody else, without asking its server.
+func private(_ *world, over string) (func() error, error) { return mountFUSE(over, unix.S_IFDIR, "") }

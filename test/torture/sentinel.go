@@ -26,28 +26,28 @@ type sentinel struct {
 	name      string
 	fd        int // O_PATH: looks, and opens nothing
 	forbidden uint32
-	was       state0
+	was       standing
 	content   bool
 }
 
-// state0 is what stat tells of a file that would change with it.
-type state0 struct {
+// standing is what stat tells of a file that would change with it.
+type standing struct {
 	size, mtime int64
 	uid, gid    uint32
 	mode        uint32
 	gone        bool
 }
 
-func (s *sentinel) look() (state0, error) {
+func (s *sentinel) look() (standing, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(s.fd, &st); err != nil {
-		return state0{}, err
+		return standing{}, err
 	}
 	mtime := st.Mtim.Nano()
 	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		mtime = 0 // changes with the filling of it
 	}
-	return state0{st.Size, mtime, st.Uid, st.Gid, st.Mode, st.Nlink == 0}, nil
+	return standing{st.Size, mtime, st.Uid, st.Gid, st.Mode, st.Nlink == 0}, nil
 }
 
 // guard watches a file from now on, wherever it is moved.
