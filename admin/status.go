@@ -79,7 +79,7 @@ func stuck(env stage.Env, cfg config.Config, all records) string {
 		return ""
 	}
 	since := env.Clock.Wall().Add(s.Since - env.Clock.Boot())
-	return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since.Format("2006-01-02 15:04:05"), s.PID, s.Op)
+	return stage.StuckText(*s, since.Format("2006-01-02 15:04:05"))
 }
 
 // unseen is the trouble of jobs that use GPUs while no hook has run for them; empty where all are on record, on any of

@@ -54,9 +54,8 @@ func (h *hook) driverAnswers() bool {
 	}
 	if child.Alive(h.cfg.Paths.Proc, stuck.PID, stuck.StartTicks) {
 		since := h.env.Clock.Wall().Add(stuck.Since - h.env.Clock.Boot())
-		f := finding.Finding{Code: code.Stuck, Observed: fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed",
-			since.UTC().Format("2006-01-02 15:04:05 UTC"), stuck.PID, stuck.Op), Expected: "the driver answers"}
-		if stuck.Op != opBackend && stuck.Op != opInventory {
+		f := finding.Finding{Code: code.Stuck, Observed: StuckText(*stuck, since.UTC().Format("2006-01-02 15:04:05 UTC")), Expected: "the driver answers"}
+		if !inDriver(*stuck) {
 			f.Doubts = []string{"it was reading /proc: that need not be the driver"}
 		}
 		h.add(f)
@@ -64,6 +63,17 @@ func (h *hook) driverAnswers() bool {
 	}
 	h.try(h.store.ClearStuck())
 	return true
+}
+
+// inDriver reports whether a child is stuck where only the driver can have kept it.
+func inDriver(s state.Stuck) bool { return s.Op == opBackend || s.Op == opInventory }
+
+// StuckText words a child that cannot be killed, for hooks and the command line.
+func StuckText(s state.Stuck, since string) string {
+	if inDriver(s) {
+		return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
+	}
+	return fmt.Sprintf("stuck since %s: PID %d, which was reading /proc (%s), cannot be killed; the driver is not asked beside it", since, s.PID, s.Op)
 }
 
 // worthAsking is the least time in which a driver that answers can be expected to.

@@ -94,5 +94,9 @@ func TestStuckInProcIsNoDriverFault(t *testing.T) {
 		if c := n.endOf(100).Diagnosis.Cause(diagnosis.Fault); exit != 0 || c.Answer != want || !has(n.findings(epilog), code.Stuck) {
 			t.Errorf("%s: exit %d, %+v", op, exit, c)
 		}
+		blamed := len(lines(n.log(), string(code.Stuck)+":", "driver not answering")) > 0
+		if shown, _ := n.bookend("status"); blamed != (op == "backend") || strings.Contains(shown, "driver not answering") != blamed {
+			t.Errorf("%s:\n%s\n%s", op, shown, n.log())
+		}
 	}
 }
