@@ -34,14 +34,14 @@ func (v *verdict) fault(kind, format string, args ...any) {
 
 // The kinds of what must not be, as they are counted.
 const (
-	corrupt    = "corrupt read"
-	lost       = "lost record not said"
-	falseDrain = "false drain"
-	mixture    = "mixture"
-	unsaid     = "trouble not said"
-	litter     = "left behind"
-	others     = "another job's record"
-	badExit    = "undocumented exit"
+	corrupt    = "corrupt reads"
+	lost       = "lost records not said"
+	falseDrain = "false drains"
+	mixture    = "mixtures"
+	unsaid     = "troubles not said"
+	litter     = "things left behind"
+	others     = "other jobs' records changed"
+	badExit    = "undocumented exits"
 )
 
 // judge says what the faulty hook made of its step.

@@ -4,7 +4,7 @@
 // run. Then it kills hooks at random, and at last plants mistakes in the code, one at a time, of which each must be
 // noticed.
 //
-//	crash [--kills N] [--seed S] [--only TEXT] [--life N] [--workers N] [--mutants=false]
+//	crash [--kills N] [--seed S] [--only TEXT] [--life N] [--workers N] [--faults=false] [--mutants=false]
 //
 // It is run as root in the root of the tree. Exit codes: 0 all was as it must be, 1 something was not, 64 usage, or
 // something that keeps the run from being made.
@@ -53,6 +53,7 @@ type order struct {
 	life    int // this one alone; -1: all
 	only    string
 	workers int
+	faults  bool
 	mutants bool
 }
 
@@ -63,6 +64,7 @@ func parse(args []string) (o order, err error) {
 	flags.IntVar(&o.life, "life", -1, "kill in this one `LIFE` alone, and try no faults")
 	flags.StringVar(&o.only, "only", "", "try the faults and mutants alone whose name contains `TEXT`, and kill nothing at random")
 	flags.IntVar(&o.workers, "workers", 3*runtime.NumCPU(), "nodes side by side: most of a hook's time is waiting")
+	flags.BoolVar(&o.faults, "faults", true, "try each fault")
 	flags.BoolVar(&o.mutants, "mutants", true, "plant mistakes, too")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("read arguments: %w", err)
@@ -104,7 +106,7 @@ func work(args []string) error {
 
 // all does what is ordered with one set of programs.
 func (b *bench) all(o order, programs string, t *tally) error {
-	if o.life < 0 {
+	if o.life < 0 && o.faults {
 		if err := b.faults(o, programs, t); err != nil {
 			return err
 		}

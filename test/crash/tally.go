@@ -126,7 +126,7 @@ var wrongKinds = []string{corrupt, lost, falseDrain, mixture, unsaid, litter, ot
 
 func (t *tally) printWrong(w io.Writer) {
 	for _, kind := range wrongKinds {
-		fmt.Fprintf(w, "%-24s %d\n", kind+"s:", t.wrong[kind])
+		fmt.Fprintf(w, "%-28s %d\n", kind+":", t.wrong[kind])
 	}
 	for _, f := range t.failed[:min(shown, len(t.failed))] {
 		fmt.Fprintf(w, "FAILED %s\n", f)
