@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,9 +51,9 @@ type world struct {
 // spot is where the thing is that a place belongs to, and the things that it is exchanged with.
 type spot struct {
 	folder, name string
-	pool         string // folder of the others
-	ino          uint64 // of what belongs there, 0 where it is made anew for each run
-	others       []string
+	pool         string            // folder of the others
+	others       []string          // their names
+	inodes       map[string]uint64 // of all of them by name, where none is made anew for each run
 }
 
 func (s spot) path() string { return filepath.Join(s.folder, s.name) }
@@ -200,7 +199,10 @@ func (w *world) settleIn(b *builder) {
 		dir, err := unix.Open(s.folder, unix.O_PATH|unix.O_CLOEXEC, 0)
 		b.do(err)
 		s.folder = fmt.Sprintf("/proc/self/fd/%d", dir) // wherever the folder itself is swapped to
-		s.pool, s.ino = s.folder, inode(s.folder+"/"+s.name)
+		s.pool, s.inodes = s.folder, map[string]uint64{}
+		for _, name := range append(s.others, s.name) {
+			s.inodes[name] = s.inode(name)
+		}
 		w.folders = append(w.folders, dir)
 	}
 	var st unix.Stat_t
@@ -251,17 +253,29 @@ func (w *world) restore() error {
 	return nil
 }
 
-// restore finds what belongs here by its inode: exchanges move things about, and lose none.
+// restore finds what belongs where by its inode: exchanges move things about, and lose none.
 func (s spot) restore() error {
-	if inode(s.path()) == s.ino {
-		return nil
+	for name, ino := range s.inodes {
+		if s.inode(name) == ino {
+			continue
+		}
+		found := false
+		for other := range s.inodes {
+			if found = s.inode(other) == ino; found {
+				if err := exchange(filepath.Join(s.folder, name), filepath.Join(s.folder, other)); err != nil {
+					return err
+				}
+				break
+			}
+		}
+		if !found {
+			return fmt.Errorf("what belongs at %q is lost", filepath.Join(s.folder, name))
+		}
 	}
-	i := slices.IndexFunc(s.others, func(o string) bool { return inode(filepath.Join(s.pool, o)) == s.ino })
-	if i < 0 {
-		return fmt.Errorf("%q is lost", s.path())
-	}
-	return exchange(s.path(), filepath.Join(s.pool, s.others[i]))
+	return nil
 }
+
+func (s spot) inode(name string) uint64 { return inode(filepath.Join(s.folder, name)) }
 
 func exchange(a, b string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
