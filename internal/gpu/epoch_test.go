@@ -26,3 +26,23 @@ func TestEpochSame(t *testing.T) {
 		}
 	}
 }
+
+func TestEpochChanged(t *testing.T) {
+	whole := Epoch{Boot: "b", Driver: "580", Module: "m@1"}
+	for name, tc := range map[string]struct {
+		a, b Epoch
+		want bool
+	}{
+		"equal":             {whole, whole, false},
+		"other boot":        {whole, Epoch{"c", "580", "m@1"}, true},
+		"reloaded":          {whole, Epoch{"b", "580", "m@2"}, true},
+		"no driver":         {Epoch{"b", "", ""}, Epoch{"b", "", ""}, false},
+		"gone since":        {whole, Epoch{"b", "", ""}, false},
+		"nothing known":     {Epoch{}, Epoch{}, false},
+		"rest is not known": {Epoch{"b", "", ""}, Epoch{"c", "580", ""}, true},
+	} {
+		if got := tc.a.Changed(tc.b); got != tc.want || got != tc.b.Changed(tc.a) {
+			t.Errorf("%s: Changed = %v, want %v", name, got, tc.want)
+		}
+	}
+}

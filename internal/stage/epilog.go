@@ -93,8 +93,12 @@ func (h *hook) startOf(run ledger.Run) *finding.Side {
 	if run.Closed() && !run.Sure(h.job) || run.Start == nil || run.Epoch == (gpu.Epoch{}) { // a prolog that got nowhere: its record says why
 		return nil
 	}
-	if !run.Epoch.Same(h.epoch) {
+	if run.Epoch.Changed(h.epoch) {
 		h.add(finding.Finding{Code: code.NoRecord, Observed: "the driver was reloaded, or the node booted, since the job's start", Expected: "one epoch for a job"})
+		return nil
+	}
+	if !run.Epoch.Same(h.epoch) {
+		h.add(finding.Finding{Code: code.NoRecord, Unknown: "whether the driver stayed loaded since the job's start: it told nothing of itself at one end"})
 		return nil
 	}
 	return side(*run.Start)

@@ -17,22 +17,32 @@ import (
 	"testing"
 
 	"bookend/test/cluster"
+	"bookend/test/mountns"
 )
 
 // programs is the folder of the programs under test.
 var programs string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	// A hook that falls back to its default paths meets none of this machine's files.
+	if err := mountns.Enter(); err != nil {
+		os.Exit(complain(err))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	if err := cluster.SweepDead(); err != nil {
 		return complain(err)
 	}
-	dir, err := os.MkdirTemp("", "bookend-e2e-")
+	dir, err := cluster.Scratch()
+	if err == nil {
+		err = mountns.Shadow(dir)
+	}
 	if err != nil {
 		return complain(err)
 	}
-	defer os.RemoveAll(dir)
+	defer cluster.Remove(dir)
 	if err := build(dir); err != nil {
 		return complain(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/test/cluster"
 	"bookend/test/mountns"
 )
@@ -53,7 +51,7 @@ func prepare() (dir string, err error) {
 	if dir, err = cluster.Scratch(); err != nil {
 		return "", err
 	}
-	if err := shadow(dir); err != nil {
+	if err := mountns.Shadow(dir); err != nil {
 		return "", err
 	}
 	for name, folder := range map[string]string{
@@ -73,34 +71,6 @@ func build(out, pkg, cgo string, flags ...string) error {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-	}
-	return nil
-}
-
-// shadow puts empty folders over the hooks' default ones. Only the folder of scratch folders stays where it is.
-func shadow(dir string) error {
-	base := filepath.Dir(dir)
-	kept, err := os.Open(base)
-	if err != nil {
-		return err
-	}
-	defer kept.Close()
-	shadowed := []string{filepath.Dir(base), "/run", "/var/log"}
-	for _, path := range []string{"/etc/bookend", "/usr/libexec/bookend"} {
-		if _, err := os.Stat(path); err == nil {
-			shadowed = append(shadowed, path)
-		}
-	}
-	for _, path := range shadowed {
-		if err := unix.Mount("none", path, "tmpfs", 0, "mode=0755"); err != nil {
-			return fmt.Errorf("mount on %q: %w", path, err)
-		}
-	}
-	if err := os.Mkdir(base, 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", kept.Fd()), base, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %q: %w", base, err)
 	}
 	return nil
 }

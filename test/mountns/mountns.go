@@ -5,6 +5,7 @@ package mountns
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -28,4 +29,33 @@ func Enter() error {
 	}
 	err := unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), entered+"=1"))
 	return fmt.Errorf("start again in a new mount namespace: %w", err)
+}
+
+// Shadow puts empty folders over the default ones of the hooks, for all processes of the namespace: a hook that falls back
+// to them meets none of this machine's files. dir, a scratch folder below one of them, and its neighbours stay.
+func Shadow(dir string) error {
+	base := filepath.Dir(dir)
+	kept, err := os.Open(base)
+	if err != nil {
+		return fmt.Errorf("shadow folders: %w", err)
+	}
+	defer kept.Close()
+	shadowed := []string{filepath.Dir(base), "/run", "/var/log"}
+	for _, path := range []string{"/etc/bookend", "/usr/libexec/bookend"} {
+		if _, err := os.Stat(path); err == nil {
+			shadowed = append(shadowed, path)
+		}
+	}
+	for _, path := range shadowed {
+		if err := unix.Mount("none", path, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mount on %q: %w", path, err)
+		}
+	}
+	if err := os.Mkdir(base, 0o755); err != nil {
+		return fmt.Errorf("shadow folders: %w", err)
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", kept.Fd()), base, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %q: %w", base, err)
+	}
+	return nil
 }
