@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -172,7 +174,7 @@ func TestReplaceAndRead(t *testing.T) {
 func TestWritersReplaceLinks(t *testing.T) {
 	for name, write := range map[string]func(dir string) error{
 		"Replace":         func(dir string) error { return Replace(dir, "f", []byte("new"), 0o600) },
-		"CreateExclusive": func(dir string) error { return CreateExclusive(dir, "f", []byte("new"), 0o400, user, user) },
+		"ReplaceReadable": func(dir string) error { return ReplaceReadable(dir, "f", []byte("new"), user) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -199,18 +201,37 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-func TestCreateExclusive(t *testing.T) {
+// A file that a user may read stays root's: he can neither change it nor let others at it.
+func TestReplaceReadable(t *testing.T) {
 	dir := t.TempDir()
+	ok(t, os.Chmod(dir, 0o755))
+	ok(t, os.Chmod(filepath.Dir(dir), 0o755))
+	path := filepath.Join(dir, "7")
 	for _, text := range []string{"first", "second"} {
-		ok(t, CreateExclusive(dir, "7", []byte(text), 0o400, user, user))
+		ok(t, ReplaceReadable(dir, "7", []byte(text), user))
 		var st unix.Stat_t
-		ok(t, unix.Lstat(filepath.Join(dir, "7"), &st))
-		if st.Uid != user || st.Gid != user || st.Mode != unix.S_IFREG|0o400 || content(t, filepath.Join(dir, "7")) != text {
+		ok(t, unix.Lstat(path, &st))
+		if st.Uid != 0 || st.Mode&0o027 != 0 || content(t, path) != text {
 			t.Errorf("owner %d:%d, mode %#o", st.Uid, st.Gid, st.Mode)
 		}
 	}
-	if _, err := Read(dir, "7", 100); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("reading a file given away: %v, want %v", err, ErrNotOurs)
+	for _, try := range []struct {
+		uid   int
+		shell string
+		want  string
+	}{
+		{user, "cat " + path, "second"}, {user - 1, "cat " + path, ""},
+		{user, "chmod 666 " + path, ""}, {user, "echo x >> " + path, ""}, {user, "rm -f " + path, ""},
+	} {
+		cmd := exec.Command("/bin/sh", "-c", try.shell)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(try.uid), Gid: uint32(try.uid)}}
+		out, err := cmd.Output()
+		if string(out) != try.want || (err == nil) != (try.want != "") {
+			t.Errorf("user %d: %s: %q, %v", try.uid, try.shell, out, err)
+		}
+	}
+	if got, err := Read(dir, "7", 100); err != nil || string(got) != "second" {
+		t.Errorf("root reads %q, %v", got, err)
 	}
 }
 

@@ -37,7 +37,7 @@ func byPath() refuse.Call {
 func TestRefusedCalls(t *testing.T) {
 	replace := func(dir string) error { return Replace(dir, "f", []byte("new"), 0o600) }
 	durable := func(dir string) error { return ReplaceDurable(dir, "f", []byte("new"), 0o600) }
-	give := func(dir string) error { return CreateExclusive(dir, "f", []byte("new"), 0o400, user, user) }
+	readable := func(dir string) error { return ReplaceReadable(dir, "f", []byte("new"), user) }
 	rotated := func(dir string) error { return Append(dir, "f", []byte("new"), 4) }
 	read := func(dir string) error { _, err := Read(dir, "f", 10); return err }
 	foreign := func(dir string) error {
@@ -56,7 +56,7 @@ func TestRefusedCalls(t *testing.T) {
 		"open a new file":          {call: opening(writing), do: replace},
 		"write":                    {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
 		"set the mode":             {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
-		"give away":                {call: call(unix.SYS_FCHOWN, unix.EPERM), do: give},
+		"let a user read":          {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
 		"sync":                     {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
 		"rename":                   {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
 		"lock a full log":          {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},

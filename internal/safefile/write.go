@@ -1,6 +1,7 @@
 package safefile
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -15,10 +16,9 @@ const TempPrefix = ".tmp-"
 
 // attributes are what a written file gets, whatever the umask.
 type attributes struct {
-	mode     os.FileMode
-	chown    bool
-	uid, gid uint32
-	durable  bool
+	mode    os.FileMode
+	reader  *uint32 // a user who may read it too
+	durable bool
 }
 
 // Replace writes a file of an own folder: readers see the old content or the new one, never a part. It does
@@ -33,10 +33,11 @@ func ReplaceDurable(dir, name string, data []byte, mode os.FileMode) error {
 	return write(dir, name, data, attributes{mode: mode, durable: true})
 }
 
-// CreateExclusive writes a new file that belongs to another user in the end; an older file of the name is
-// replaced, never opened. Nobody but root can open it before it is complete.
-func CreateExclusive(dir, name string, data []byte, mode os.FileMode, uid, gid uint32) error {
-	return write(dir, name, data, attributes{mode: mode, chown: true, uid: uid, gid: gid})
+// ReplaceReadable is Replace for a file of root's that one other user may read, by an access control list, and nobody
+// else. The file is not the user's: whoever owns one may open it for writing, and fill the file system that it lies on. It
+// gives unix.EOPNOTSUPP where that knows no such lists.
+func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
+	return write(dir, name, data, attributes{mode: 0o600, reader: &reader})
 }
 
 func write(dir, name string, data []byte, a attributes) error {
@@ -83,7 +84,7 @@ func writeTemp(dirfd int, data []byte, a attributes) (string, error) {
 	return temp, nil
 }
 
-// fill gives the file away last: until then nobody else can open it.
+// fill lets another user read the file last: until then nobody else can open it.
 func fill(f *os.File, data []byte, a attributes) error {
 	if _, err := f.Write(data); err != nil {
 		return err
@@ -91,15 +92,46 @@ func fill(f *os.File, data []byte, a attributes) error {
 	if err := f.Chmod(a.mode); err != nil {
 		return err
 	}
-	if a.chown {
-		if err := f.Chown(int(a.uid), int(a.gid)); err != nil {
-			return err
+	if a.reader != nil {
+		if err := unix.Fsetxattr(int(f.Fd()), "system.posix_acl_access", readableBy(*a.reader), 0); err != nil {
+			return fmt.Errorf("let user %d read it: %w", *a.reader, err)
 		}
 	}
 	if a.durable {
 		return f.Sync()
 	}
 	return nil
+}
+
+// Access control lists as linux/posix_acl_xattr.h lays them out: a version, then entries of tag, permissions and id, sorted
+// by tag.
+const (
+	aclVersion  = 2
+	aclOwner    = 0x01
+	aclUser     = 0x02
+	aclGroup    = 0x04
+	aclMask     = 0x10
+	aclOthers   = 0x20
+	aclRead     = 4
+	aclWrite    = 2
+	aclNobodyID = ^uint32(0)
+)
+
+// readableBy is the list that lets the owner read and write, one user read, and nobody else do anything.
+func readableBy(uid uint32) []byte {
+	acl := binary.LittleEndian.AppendUint32(nil, aclVersion)
+	for _, e := range []struct {
+		tag, may uint16
+		id       uint32
+	}{
+		{aclOwner, aclRead | aclWrite, aclNobodyID}, {aclUser, aclRead, uid}, {aclGroup, 0, aclNobodyID},
+		{aclMask, aclRead, aclNobodyID}, {aclOthers, 0, aclNobodyID},
+	} {
+		acl = binary.LittleEndian.AppendUint16(acl, e.tag)
+		acl = binary.LittleEndian.AppendUint16(acl, e.may)
+		acl = binary.LittleEndian.AppendUint32(acl, e.id)
+	}
+	return acl
 }
 
 func syncFD(fd int) error {

@@ -9,7 +9,7 @@
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out; lock-starts
 //	                                  and lock-ends: which hook of a job came first. claim.go
-//	  report/NODE_JOBID         0755  the job's start report, the user's, 0400: user.go
+//	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: user.go
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go
 //

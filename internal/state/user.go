@@ -30,8 +30,8 @@ type StartReport struct {
 	Text  string `json:"text"`
 }
 
-// PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. Root
-// never reads it back.
+// PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. It is root's: a
+// user who owned it could fill the file system of all records.
 func (s *Store) PutReport(job slurm.Job, report StartReport) error {
 	err := s.check(job)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) PutReport(job slurm.Job, report StartReport) error {
 	}
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
 		if err == nil {
-			err = safefile.CreateExclusive(filepath.Join(s.run, "report"), name, data, 0o400, job.UID, job.GID)
+			err = safefile.ReplaceReadable(filepath.Join(s.run, "report"), name, data, job.UID)
 		}
 	}
 	if err != nil {
