@@ -82,9 +82,9 @@ func (l lookup) run(user string) ([]uint32, error) {
 	return nil, errors.New("list groups: no trusted program")
 }
 
-// plainName refuses names that could be taken for an option or for more than a name.
+// plainName refuses names that could be taken for an option, for more than a name, or, by id(1), for a number.
 func plainName(user string) bool {
-	if user == "" || len(user) > 256 || user[0] == '-' {
+	if user == "" || len(user) > 256 || user[0] == '-' || user[0] == '+' {
 		return false
 	}
 	return strings.IndexFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f || r == ':' || r == '/' }) < 0

@@ -156,7 +156,7 @@ var (
 // TestLinks follows the links of the pages that are written by hand.
 func TestLinks(t *testing.T) {
 	for page, folder := range map[string]string{
-		"../../README.md": "../../", "../../docs/users.md": "../../docs/", "../../docs/holders.md": "../../docs/",
+		"../../README.md": "../../", "../../docs/users.md": "../../docs/", "../../docs/holders.md": "../../docs/", "../../docs/security.md": "../../docs/",
 	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")

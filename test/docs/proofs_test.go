@@ -1,0 +1,63 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	proof   = regexp.MustCompile(`(?m)^go test (.+?)(?: -run '([^']+)')? +# \d+$`)
+	pointed = regexp.MustCompile("`make (e2e|torture|fuzz|soak|coverage|lint)[^`]*`(?: \\(([^)]+)\\))?")
+	named   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
+
+// tests are the names of a package's tests.
+func tests(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests in %s, %v", folder, err)
+	}
+	for _, file := range files {
+		for _, m := range named.FindAllStringSubmatch(read(t, file), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// Each proof that security.md names is there: a pattern without a test would pass, and prove nothing.
+func TestProofs(t *testing.T) {
+	page := read(t, "../../docs/security.md")
+	commands := proof.FindAllStringSubmatch(page, -1)
+	if len(commands) != 7 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	for _, c := range commands {
+		for _, pattern := range strings.Split(c[2], "|") {
+			for _, folder := range strings.Fields(c[1]) {
+				all := strings.Join(tests(t, folder), "\n")
+				if !regexp.MustCompile("(?m)" + pattern).MatchString(all) {
+					t.Errorf("%s: no test of %s is called %q", c[0], folder, pattern)
+				}
+			}
+		}
+	}
+	makefile := read(t, "../../Makefile")
+	for _, m := range pointed.FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(makefile, "\n"+m[1]+":") {
+			t.Errorf("no target %q", m[1])
+		}
+		for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(m[2], -1) {
+			if !strings.Contains(strings.Join(tests(t, "test/e2e"), "\n")+"\n", name+"\n") {
+				t.Errorf("no story %s", name)
+			}
+		}
+	}
+	if _, err := os.Stat("../../test/coverage/gaps.txt"); err != nil {
+		t.Error(err)
+	}
+}
