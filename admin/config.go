@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"bookend/internal/backend"
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/kmsg"
 	"bookend/internal/report"
@@ -84,6 +85,7 @@ func startable(env stage.Env, cfg config.Config, path, is, node string) int {
 		return unusable(env, *t, is, "the hooks would test no card")
 	}
 	lines := append(cudaLines(cfg.NVIDIA.CUDALibrary), kernelLines(env, cfg)...)
+	lines = append(lines, textfileLines(cfg)...)
 	for _, line := range append(lines, sharingLines(env, cfg, node)...) {
 		fmt.Fprintln(env.Stdout, line)
 	}
@@ -110,6 +112,21 @@ func cudaLines(path string) []string {
 		return []string{fmt.Sprintf("nvidia.cuda_library: %s: not a file: no card will be tested", path)}
 	}
 	return []string{fmt.Sprintf("checked: %s: there; only root can write it and the folders above it", path)}
+}
+
+// textfileLines say where the hooks would find no folder for their metrics. They make that of paths.var, and no other.
+func textfileLines(cfg config.Config) []string {
+	folder := filepath.Dir(cfg.Metrics.Textfile)
+	if cfg.Metrics.Textfile == "" || folder == filepath.Clean(cfg.Paths.Var) {
+		return nil
+	}
+	// Threat: none: nothing is opened, and the configuration that names the folder is root's.
+	if st, err := os.Stat(folder); err != nil {
+		return []string{fmt.Sprintf("metrics.textfile: %v: no metrics will be written (%s); the hooks do not make that folder", err, code.StateWrite)}
+	} else if !st.IsDir() {
+		return []string{fmt.Sprintf("metrics.textfile: %s: not a folder: no metrics will be written (%s)", folder, code.StateWrite)}
+	}
+	return nil
 }
 
 // kernelLines say whether the kernel's log can be read, where it is wanted. It is read as hooks read it, to the end.

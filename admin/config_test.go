@@ -85,3 +85,26 @@ func TestConfigCheckKernelLog(t *testing.T) {
 		})
 	}
 }
+
+// The hooks make no folder for the metrics but that of paths.var.
+func TestConfigCheckTextfile(t *testing.T) {
+	for name, tt := range map[string]struct{ file, says string }{
+		"in paths.var":    {"DIR/var/bookend.prom", ""},
+		"a folder there":  {"DIR/bookend.prom", ""},
+		"none":            {"", ""},
+		"no folder":       {"DIR/none/bookend.prom", "metrics.textfile: stat DIR/none: no such file or directory: no metrics will be written (BKD-ST-WRITE); the hooks do not make that folder\n"},
+		"below some file": {"DIR/gpu/bookend.prom", "metrics.textfile: DIR/gpu: not a folder: no metrics will be written (BKD-ST-WRITE)\n"},
+	} {
+		dir, config := home(t)
+		write(t, config, valid(dir)+strings.ReplaceAll("metrics: {textfile: \""+tt.file+"\"}\n", "DIR", dir), 0o644)
+		got, said := bookend(0, config, "config", "check"), ""
+		for line := range strings.Lines(got.out) {
+			if strings.HasPrefix(line, "metrics") {
+				said += line
+			}
+		}
+		if want := strings.ReplaceAll(tt.says, "DIR", dir); said != want || got.exit != exitOK {
+			t.Errorf("%s: %+v, want of it %q", name, got, want)
+		}
+	}
+}

@@ -43,6 +43,9 @@ func site(env stage.Env) doctor.Site {
 	if err != nil {
 		s.Unread = err.Error()
 	}
+	if len(problems) > 0 {
+		s.Mistake = problems[0].String()
+	}
 	if s.Self, err = os.Executable(); err != nil {
 		s.Self = os.Args[0]
 	}

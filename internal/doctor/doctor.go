@@ -37,9 +37,11 @@ type Site struct {
 	ConfigPath string
 	// Named says that BOOKEND_CONFIG names the configuration.
 	Named bool
-	// Unread is why the configuration could not be read or trusted, Mistakes how many it has.
+	// Unread is why the configuration could not be read or trusted, Mistakes how many it has, Mistake the first, with
+	// its line.
 	Unread   string
 	Mistakes int
+	Mistake  string
 	// Self is the path of this very program.
 	Self string
 	// Programs are the folders in which the hooks may lie, the likeliest first.
@@ -85,9 +87,13 @@ func following(name string) (Check, bool) {
 	case "config":
 		return Check{Name: "config-text", Look: lookNowhere, Judge: judgeText}, true
 	case "run":
-		return Check{Name: "run-filesystem", Look: lookAt("run", runFolder), Judge: judgeRun}, true
+		return Check{Name: "run-filesystem", Look: lookUp("run", runFolder), Judge: judgeRun}, true
 	case "drop":
 		return Check{Name: "drop-filesystem", Look: lookAt("run", dropFolder), Judge: judgeDrop}, true
+	case "var":
+		return Check{Name: "var-filesystem", Look: lookUp("var", varFolder), Judge: judgeVar}, true
+	case "log":
+		return Check{Name: "log-filesystem", Look: lookLog, Judge: judgeLog}, true
 	}
 	return Check{}, false
 }

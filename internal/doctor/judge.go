@@ -3,19 +3,43 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // maxSaid bounds what one check says of many files; the rest is counted.
 const maxSaid = 8
 
+// notAlone begins what is said of a folder above, or behind a link.
+const notAlone = "not root's alone all the way: "
+
+// above reports whether it is a folder above that is wrong.
+func (r Result) above() bool { return strings.HasPrefix(r.Seen, notAlone) }
+
 func (r Rule) check() Check { return Check{Name: r.Name, Look: r.look, Judge: r.judge} }
 
 // Paths are where it is on a site; patterns of filepath.Match may stand in them.
 func (r Rule) Paths(s Site) []string { return r.paths(s) }
 
+// unusedReason is why this site does without it; empty where it does not.
+func (r Rule) unusedReason(s Site) string {
+	if r.unused == nil {
+		return ""
+	}
+	return r.unused(s)
+}
+
+// matches reports whether a path is one of patterns.
+func matches(path string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := filepath.Match(p, path)
+		return ok && err == nil
+	})
+}
+
 func (r Rule) look(s Site) Look {
-	if r.unused != nil && r.unused(s) != "" {
+	if r.unusedReason(s) != "" {
 		return Look{}
 	}
 	return Look{Place: r.place, Paths: r.Paths(s), First: r.first, Kind: r.Kind}
@@ -26,8 +50,8 @@ func (r Rule) judge(s Site, seen Seen) []Result {
 	paths := r.Paths(s)
 	shown := paths[0]
 	switch {
-	case r.unused != nil && r.unused(s) != "":
-		return []Result{{r.Name, OK, shown, r.unused(s), "", ""}}
+	case r.unusedReason(s) != "":
+		return []Result{{r.Name, OK, shown, r.unusedReason(s), "", ""}}
 	case seen.Unknown != "":
 		return []Result{{r.Name, Unknown, shown, "could not be looked at: " + seen.Unknown, r.Why, "look why it does not answer: stat " + quoted(fixedPart(shown))}}
 	}
@@ -43,7 +67,7 @@ func (r Rule) judge(s Site, seen Seen) []Result {
 			well = wellSeen(f)
 			shown = f.Path
 		}
-		bad = append(bad, wrong...)
+		bad = append(bad, unsaid(bad, wrong)...)
 	}
 	switch {
 	case there == 0:
@@ -61,6 +85,13 @@ func (r Rule) judge(s Site, seen Seen) []Result {
 		well += fmt.Sprintf("; %d more were not looked at", seen.Left)
 	}
 	return []Result{{r.Name, OK, shown, well, "", ""}}
+}
+
+// unsaid leaves out what is wrong with a folder above many files, once it was said.
+func unsaid(said, wrong []Result) []Result {
+	return slices.DeleteFunc(wrong, func(w Result) bool {
+		return slices.ContainsFunc(said, func(r Result) bool { return w.above() && r.Seen == w.Seen && r.Fix == w.Fix })
+	})
 }
 
 func wellSeen(f File) string {
@@ -81,6 +112,10 @@ func (r Rule) missing(s Site, seen Seen) Result {
 	switch {
 	case level == OK:
 		return Result{r.Name, OK, path, follows, "", ""}
+	case r.By == Foreign && r.Kind == Folder:
+		return Result{r.Name, level, path, "missing: the hooks make none here", follows, r.install(path) + "   # or install what makes it, or let " + r.key + " name a file in a folder that is there"}
+	case r.By == Foreign && r.first && len(r.Paths(s)) > 1: // no key names it
+		return Result{r.Name, level, path, "in none of the usual folders", follows, "ldconfig -p   # shows where the loader finds it, if anywhere: let " + r.key + " name it there, or install the driver"}
 	case r.By == Foreign:
 		return Result{r.Name, level, path, "missing", follows, "let " + r.key + " say where it is"}
 	}
@@ -100,7 +135,7 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 	}
 	var bad []Result
 	if f.UID != 0 {
-		bad = append(bad, say(Wrong, fmt.Sprintf("belongs to user %d, not to root", f.UID), r.repair(f.Path, fmt.Sprintf("chown root:root %s && chmod %04o %[1]s", quoted(f.Path), r.Mode))))
+		bad = append(bad, say(Wrong, fmt.Sprintf("belongs to user %d, not to root", f.UID), r.mend(f.Path, f.UID, f.Mode)))
 	}
 	bad = append(bad, r.judgeMode(f)...)
 	if r.Single && f.Links > 1 {
@@ -111,7 +146,7 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 		if c.UID == 0 && c.Mode&0o002 == 0 && r.Above != "" {
 			level = r.Above
 		}
-		bad = append(bad, say(level, "not root's alone all the way: "+r.culpritSeen(*c), r.culpritFix(f.Path, *c)))
+		bad = append(bad, say(level, notAlone+r.culpritSeen(*c), r.culpritFix(s, f.Path, *c)))
 	}
 	return bad
 }
@@ -119,7 +154,7 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 // judgeMode judges permission bits: those too many, by what they allow, and those too few.
 func (r Rule) judgeMode(f File) []Result {
 	var bad []Result
-	fix := r.repair(f.Path, fmt.Sprintf("chmod %04o %s", r.Mode, quoted(f.Path)))
+	fix := r.mend(f.Path, 0, f.Mode)
 	if extra := f.Mode &^ r.Mode; extra != 0 {
 		level := Wrong
 		if extra&^r.Rather == 0 {
@@ -169,71 +204,4 @@ func (r Rule) culpritSeen(c Culprit) string {
 		return fmt.Sprintf("%s has mode %#o: %s", c.Path, c.Mode, allows(c.Mode&0o022, Folder))
 	}
 	return c.Why
-}
-
-// culpritFix repairs a folder of root's; out of a user's, or of one for everybody, what root uses is moved instead.
-func (r Rule) culpritFix(path string, c Culprit) string {
-	if c.UID == 0 && c.Mode&0o1000 == 0 && c.Mode&0o022 != 0 {
-		return "chmod go-w " + quoted(c.Path)
-	}
-	switch {
-	case r.Name == "config":
-		return fmt.Sprintf("read it, then: cp --remove-destination %s %s", quoted(path), r.Shown)
-	case r.key != "" && r.By == Foreign:
-		return "let " + r.key + " name one in a folder that is root's alone"
-	case r.key != "":
-		return fmt.Sprintf("keep it where only root can write, as shipped in %s, and let %s say so", r.Shown, r.key)
-	case r.By == Installed && r.Kind == Regular:
-		return r.install(r.Shown)
-	}
-	return "keep it where only root can write, as shipped in " + r.Shown
-}
-
-// repair is the command that puts owner or mode right. A program that others could write may not be what it was.
-func (r Rule) repair(path, command string) string {
-	if r.By == Installed && r.Kind == Regular && r.Name != "config" {
-		return r.install(path)
-	}
-	return command
-}
-
-// anew is the command after which the right thing takes the place of a wrong one.
-func (r Rule) anew(path string) string {
-	if r.By == Installed {
-		return "rm -r " + quoted(path) + " && " + r.install(path)
-	}
-	return "rm -r " + quoted(path)
-}
-
-// install is the command that installs what belongs at path, from the folder in which Bookend was built.
-func (r Rule) install(path string) string {
-	switch {
-	case r.By != Installed:
-		return ""
-	case r.Kind == Folder:
-		return fmt.Sprintf("install -d -o root -g root -m %04o %s", r.Mode, quoted(path))
-	case r.Name == "config":
-		return fmt.Sprintf("install -D -o root -g root -m %04o configs/bookend.yaml %s", r.Mode, quoted(path))
-	}
-	return fmt.Sprintf("install -D -o root -g root -m %04o bin/%s %s", r.Mode, r.Shown[strings.LastIndexByte(r.Shown, '/')+1:], quoted(path))
-}
-
-// fixedPart is a pattern up to the folder in which its first wildcard stands.
-func fixedPart(pattern string) string {
-	before, _, wild := strings.Cut(pattern, "*")
-	if !wild {
-		return pattern
-	}
-	return before[:strings.LastIndexByte(before, '/')]
-}
-
-// quoted is a path as a shell takes it.
-func quoted(path string) string {
-	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("/._-+:@%=,", c)
-	}
-	if path != "" && !strings.ContainsFunc(path, func(c rune) bool { return !plain(c) }) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

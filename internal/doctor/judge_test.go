@@ -101,7 +101,7 @@ func TestUnusedIsNotLookedAt(t *testing.T) {
 	c.Log.File, c.Metrics.Textfile, c.Drain.ReasonBy = false, "", config.ReasonByNone
 	s := Site{Config: c, ConfigPath: config.DefaultFile}
 	for name, want := range map[string]string{
-		"log": "log.file is false", "log-file": "log.file is false", "metrics": "metrics.textfile is empty", "scontrol": "drain.reason_by is none",
+		"log": "log.file is false", "metrics-folder": "metrics.textfile is empty", "log-file": "log.file is false", "metrics": "metrics.textfile is empty", "scontrol": "drain.reason_by is none",
 	} {
 		r := ruleOf(t, name)
 		got := r.judge(s, Seen{})
@@ -118,14 +118,14 @@ func TestConfigText(t *testing.T) {
 		seen string
 	}{
 		"valid":          {Site{Config: config.Default()}, OK, "valid: mode observe"},
-		"mistakes":       {Site{Mistakes: 3}, Wrong, "not valid: 3 mistakes"},
-		"one mistake":    {Site{Mistakes: 1}, Wrong, "not valid: 1 mistake"},
+		"mistakes":       {Site{Mistakes: 3, Mistake: "line 7: bad"}, Wrong, "not valid: 3 mistakes, the first: line 7: bad"},
+		"one mistake":    {Site{Mistakes: 1, Mistake: "line 7: bad"}, Wrong, "not valid: line 7: bad"},
 		"untrusted":      {Site{Unread: "not trusted"}, Wrong, "not used: not trusted"},
 		"none":           {Site{Unread: "open: no such file or directory"}, OK, "there is none: the shipped defaults are in force"},
 		"named and none": {Site{Unread: "open: no such file or directory", Named: true}, Wrong, "not used: open: no such file or directory"},
 	} {
 		got := judgeText(tt.site, Seen{})
-		if len(got) != 1 || got[0].Level != tt.want || got[0].Seen != tt.seen {
+		if len(got) != 1 || got[0].Level != tt.want || got[0].Seen != tt.seen || (got[0].Level == Wrong) != (got[0].Fix != "" && got[0].Why != "") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -143,8 +143,8 @@ func TestRunFileSystem(t *testing.T) {
 		"tmpfs":     {seen(FileSystem{Tmpfs: true, Bytes: room, Free: room, Inodes: room, Unused: room}), OK, "a tmpfs with room"},
 		"disk":      {seen(FileSystem{Bytes: room, Free: room, Inodes: room, Unused: room}), Warning, "not a tmpfs"},
 		"no limits": {seen(FileSystem{Tmpfs: true}), OK, "a tmpfs with room"},
-		"full":      {seen(FileSystem{Tmpfs: true, Bytes: room, Free: 4096, Inodes: room, Unused: room}), Warning, "full: 4 KiB"},
-		"no inodes": {seen(FileSystem{Tmpfs: true, Bytes: room, Free: room, Inodes: room, Unused: 2}), Warning, "full: 2 inodes"},
+		"full":      {seen(FileSystem{Tmpfs: true, Bytes: room, Free: 4096, Inodes: room, Unused: room}), Wrong, "full: 4 KiB"},
+		"no inodes": {seen(FileSystem{Tmpfs: true, Bytes: room, Free: room, Inodes: room, Unused: 2}), Wrong, "full: 2 inodes"},
 		"read-only": {seen(FileSystem{Tmpfs: true, ReadOnly: true}), Wrong, "read-only"},
 		"missing":   {Seen{Files: []File{{Missing: true}}}, OK, laterMade},
 		"untold":    {Seen{Files: []File{{Kind: Folder}}}, Unknown, "its file system is unknown"},
@@ -241,5 +241,78 @@ func hang(t *testing.T, dir string) {
 	})
 	if _, err := os.Stat(filepath.Dir(dir)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What is to be done is a command, or says which key to change: on each kind of trouble with a file system.
+func TestFileSystemFixes(t *testing.T) {
+	full := FileSystem{Mount: "/run/bookend", Tmpfs: true, Bytes: 1 << 30}
+	for name, tt := range map[string]struct {
+		run  string
+		fs   FileSystem
+		want string
+	}{
+		"full":                   {"/run/bookend", full, "du -xa /run/bookend   # shows what fills it"},
+		"read-only disk":         {"/run/bookend", FileSystem{Mount: "/", ReadOnly: true}, "mount -o remount,rw /   # but first see in dmesg why it is so"},
+		"no tmpfs, as shipped":   {"/run/bookend", FileSystem{Mount: "/"}, "install -d -o root -g root -m 0755 /run/bookend && mount -t tmpfs -o size=10%,"},
+		"no tmpfs, its own path": {"/srv/run", FileSystem{Mount: "/"}, "let paths.run name a folder of a tmpfs, such as /run/bookend, or: install -d "},
+	} {
+		s := Site{Config: config.Default()}
+		s.Config.Paths.Run = tt.run
+		got := judgeRun(s, Seen{Files: []File{{Kind: Folder, System: &tt.fs}}})
+		if last := got[len(got)-1]; !strings.HasPrefix(last.Fix, tt.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What others could have written is not trusted for a new owner or mode: neither the file nor what is in a folder.
+func TestOthersCouldHaveWritten(t *testing.T) {
+	s := Site{Config: config.Default(), ConfigPath: config.DefaultFile}
+	written := map[string]File{
+		"a user's": {Path: "/x", Mode: 0o644, UID: user, Links: 1}, "writable": {Path: "/x", Mode: 0o666, Links: 1},
+		"below a group's folder": {Path: "/x", Mode: 0o644, Links: 1, Distrust: &Culprit{Path: "/usr/libexec", Mode: 0o775}},
+		"below a user's folder":  {Path: "/x", Mode: 0o644, Links: 1, Distrust: &Culprit{Path: "/usr/libexec", UID: user, Mode: 0o755}},
+	}
+	for _, r := range Rules() {
+		if r.By == Made || r.Kind == Folder {
+			continue
+		}
+		for name, f := range written {
+			f.Kind, f.Mode = r.Kind, f.Mode|0o111
+			for _, res := range r.judgeFile(s, f) {
+				if res.Level == Wrong && !strings.Contains(res.Fix, "install") && !strings.Contains(res.Fix, "a copy you trust") {
+					t.Errorf("%s %s: %+v", r.Name, name, res)
+				}
+			}
+		}
+	}
+}
+
+// Of the collector's own folder neither owner nor mode is changed.
+func TestCollectorsFolder(t *testing.T) {
+	s := Site{Config: config.Default()}
+	s.Config.Metrics.Textfile = "/srv/collector/bookend.prom"
+	r := ruleOf(t, "metrics-folder")
+	for _, f := range []File{{Mode: 0o755, UID: user}, {Mode: 0o775}} {
+		f.Path, f.Kind = "/srv/collector", Folder
+		if got := r.judge(s, Seen{Files: []File{f}}); len(got) != 1 || got[0].Level != Wrong || !strings.HasPrefix(got[0].Fix, "let metrics.textfile be /var/lib/bookend/bookend.prom") {
+			t.Errorf("%+v", got)
+		}
+	}
+	got := r.judge(s, Seen{Files: []File{{Path: "/srv/collector", Missing: true}}})
+	if len(got) != 1 || got[0].Level != Wrong || !strings.HasPrefix(got[0].Fix, "install -d -o root -g root -m 0755 /srv/collector ") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// One line says where to run what needs the build, and only then; one warning is no "warnings".
+func TestPrintEnds(t *testing.T) {
+	for fix, says := range map[string]bool{"install -D -m 0755 bin/bookend /usr/bin/bookend": true, mountDrop("/run/bookend/drop"): true, "chmod 0700 /x": false, "install -d -m 0755 /bin/x": false} {
+		var text bytes.Buffer
+		Print(&text, []Result{{"x", Warning, "/x", "seen", "why", fix}})
+		if strings.Contains(text.String(), "in the folder in which Bookend was built\n") != says || !strings.HasSuffix(text.String(), "1 checked: 0 ok, 1 warning, 0 wrong, 0 unknown\n") {
+			t.Errorf("%s", text.String())
+		}
 	}
 }

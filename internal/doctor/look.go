@@ -21,7 +21,9 @@ type Look struct {
 	Paths []string `json:"paths,omitempty"`
 	// First: only the first of Paths that is there counts.
 	First bool `json:"first,omitempty"`
-	Kind  Kind `json:"kind,omitempty"`
+	// Up: of a folder that is not there the file system is that of the nearest above.
+	Up   bool `json:"up,omitempty"`
+	Kind Kind `json:"kind,omitempty"`
 }
 
 // Kind is what a path leads to.
@@ -61,14 +63,15 @@ type Culprit struct {
 
 // FileSystem is what a folder is on.
 type FileSystem struct {
-	Own      bool   `json:"own"` // mounted at the folder itself
+	Mount    string `json:"mount"` // the folder that it is mounted at
+	Own      bool   `json:"own"`   // mounted at the folder itself
 	Tmpfs    bool   `json:"tmpfs"`
 	NoSUID   bool   `json:"nosuid"`
 	NoDev    bool   `json:"nodev"`
 	NoExec   bool   `json:"noexec"`
 	ReadOnly bool   `json:"read_only"`
 	Bytes    uint64 `json:"bytes"` // 0: no limit
-	Free     uint64 `json:"free"`  // bytes
+	Free     uint64 `json:"free"`  // bytes, those kept for root among them
 	Inodes   uint64 `json:"inodes"`
 	Unused   uint64 `json:"unused"` // inodes
 }
@@ -87,6 +90,9 @@ func see(l Look) Seen {
 			f := inspect(path)
 			if l.First && f.Missing {
 				continue
+			}
+			if l.Up && f.Missing {
+				f.System = nearest(path)
 			}
 			seen.Files = append(seen.Files, f)
 			if l.First {
@@ -139,7 +145,7 @@ func inspect(path string) File {
 	}
 	f.Distrust = culprit(path, 0)
 	if f.Kind == Folder {
-		f.System = system(path, uint64(st.Dev))
+		f.System = system(path)
 	}
 	return f
 }
@@ -194,17 +200,54 @@ func above(path string) []string {
 	return list
 }
 
-// system describes the file system of a folder on device dev; nil where the kernel does not tell.
-func system(path string, dev uint64) *FileSystem {
+// nearest describes the file system of the nearest folder above path that is there.
+func nearest(path string) *FileSystem {
+	for path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil {
+			return system(path)
+		}
+	}
+	return nil
+}
+
+// system describes the file system of a folder; nil where the kernel does not tell.
+func system(path string) *FileSystem {
 	var st unix.Statfs_t
-	var parent unix.Stat_t
-	if unix.Statfs(path, &st) != nil || unix.Stat(filepath.Dir(path), &parent) != nil {
+	if unix.Statfs(path, &st) != nil {
 		return nil
 	}
+	at := mountPoint(path)
 	has := func(flag int64) bool { return st.Flags&flag != 0 }
 	return &FileSystem{
-		Own: uint64(parent.Dev) != dev, Tmpfs: st.Type == unix.TMPFS_MAGIC,
+		Mount: at, Own: at == filepath.Clean(path), Tmpfs: st.Type == unix.TMPFS_MAGIC,
 		NoSUID: has(unix.ST_NOSUID), NoDev: has(unix.ST_NODEV), NoExec: has(unix.ST_NOEXEC), ReadOnly: has(unix.ST_RDONLY),
-		Bytes: st.Blocks * uint64(st.Bsize), Free: st.Bavail * uint64(st.Bsize), Inodes: st.Files, Unused: st.Ffree,
+		Bytes: st.Blocks * uint64(st.Bsize), Free: st.Bfree * uint64(st.Bsize), Inodes: st.Files, Unused: st.Ffree,
 	}
+}
+
+// mountPoint is the topmost folder above path that is on the same mount. Links on the way are followed.
+func mountPoint(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	path = filepath.Clean(path)
+	for path != filepath.Dir(path) && mountOf(path) == mountOf(filepath.Dir(path)) {
+		path = filepath.Dir(path)
+	}
+	return path
+}
+
+// mountOf tells mounts apart: by device, and where the kernel tells it (Linux 5.8) by the mount's own number.
+func mountOf(path string) [2]uint64 {
+	var st unix.Stat_t
+	var more unix.Statx_t
+	if unix.Stat(path, &st) != nil {
+		return [2]uint64{}
+	}
+	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &more) != nil {
+		more.Mnt_id = 0
+	}
+	return [2]uint64{uint64(st.Dev), more.Mnt_id}
 }

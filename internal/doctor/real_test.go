@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,17 +37,19 @@ func TestHealthy(t *testing.T) {
 // A node on which nothing has run yet lacks only what must be installed.
 func TestBare(t *testing.T) {
 	n := newNode(t)
-	for _, name := range []string{"libexec", "etc", "lib", "var", "log"} {
+	for _, name := range []string{"libexec", "etc", "lib", "var", "log", "collector"} {
 		must(t, os.RemoveAll(n.in(name)))
 	}
 	must(t, unix.Unmount(n.in("run/drop"), unix.MNT_DETACH))
 	must(t, os.RemoveAll(n.in("run")))
 	n.site.Unread = "open: no such file or directory"
-	want := map[string]Level{"prolog": Wrong, "epilog": Wrong, "backend": Wrong, "config": Warning, "config-folder": Warning, "nvml": Warning}
+	want := map[string]Level{"prolog": Wrong, "epilog": Wrong, "backend": Wrong, "config": Warning, "config-folder": Warning, "nvml": Warning, "cuda": Warning,
+		"drop-filesystem": Warning, "metrics-folder": Wrong}
 	got := map[string]Level{}
 	for _, r := range notWell(n.examine()) {
 		got[r.Check] = r.Level
-		if r.Seen != "missing" || r.Why == "" || r.Fix == "" {
+		said := map[string]string{"cuda": "in none of the usual folders", "drop-filesystem": "not a file system of its own", "metrics-folder": "missing: the hooks make none here"}[r.Check]
+		if r.Seen != cmp.Or(said, "missing") || r.Why == "" || r.Fix == "" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -81,6 +85,12 @@ func TestEachLine(t *testing.T) {
 			if options != "" {
 				mount(n.T, n.in("run/drop"), options)
 			}
+			return nil
+		}
+	}
+	over := func(name, options string) func(node) error {
+		return func(n node) error {
+			mount(n.T, n.in(name), options)
 			return nil
 		}
 	}
@@ -139,8 +149,8 @@ func TestEachLine(t *testing.T) {
 		"drop too large":          {remount("size=1G,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Warning, "its limits are 1024 MiB and 8192 inodes", true},
 		"drop without limits":     {remount("size=0,nr_inodes=0,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Warning, "no limit of inodes", true},
 		"drop read-only":          {remount(DropOptions + ",ro"), "drop-filesystem", Wrong, "read-only", true},
-		"drop full of files":      {remount("size=16M,nr_inodes=32,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Warning, "full: 31 inodes are free", false},
-		"drop full":               {remount("size=512k,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Warning, "full: 512 KiB are free", false},
+		"drop full of files":      {remount("size=16M,nr_inodes=32,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Wrong, "full: 31 inodes are free", false},
+		"drop full":               {remount("size=512k,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Wrong, "full: 512 KiB are free", false},
 		"var a user's":            {at(given, "var"), "var", Wrong, "belongs to user", true},
 		"history 0755":            {at(mode(0o755), "var/history"), "history", Wrong, "everybody may read", true},
 		"history of a node 0711":  {at(mode(0o711), "var/history/n1"), "history-node", Wrong, "everybody may reach what is in it", true},
@@ -159,8 +169,19 @@ func TestEachLine(t *testing.T) {
 			must(n.T, os.Remove(n.in("log/bookend.log")))
 			return unix.Mkfifo(n.in("log/bookend.log"), 0o640)
 		}, "log-file", Wrong, "neither file nor folder, where a file belongs", true},
-		"metrics writable": {at(mode(0o666), "var/bookend.prom"), "metrics", Wrong, "everybody may write", true},
-		"metrics closed":   {at(mode(0o600), "var/bookend.prom"), "metrics", Warning, "too little", true},
+		"metrics writable":         {at(mode(0o666), "collector/bookend.prom"), "metrics", Wrong, "everybody may write", true},
+		"metrics without a folder": {func(n node) error { return os.RemoveAll(n.in("collector")) }, "metrics-folder", Wrong, "missing", true},
+		"metrics folder a user's":  {at(given, "collector"), "metrics-folder", Wrong, "belongs to user 65534", false},
+		"metrics folder closed":    {at(mode(0o700), "collector"), "metrics-folder", Warning, "too little", true},
+		"var read-only":            {over("var", "mode=0755,ro"), "var-filesystem", Wrong, "read-only", true},
+		"var full":                 {over("var", "mode=0755,size=512k"), "var-filesystem", Wrong, "full: 512 KiB are free", false},
+		"log read-only":            {over("log", "mode=0755,ro"), "log-filesystem", Wrong, "read-only", true},
+		"log full of files":        {over("log", "mode=0755,nr_inodes=32"), "log-filesystem", Wrong, "full: 31 inodes", false},
+		"drop not there": {func(n node) error {
+			must(n.T, unix.Unmount(n.in("run/drop"), unix.MNT_DETACH))
+			return os.Remove(n.in("run/drop"))
+		}, "drop-filesystem", Warning, "not a file system of its own", true},
+		"metrics closed": {at(mode(0o600), "collector/bookend.prom"), "metrics", Warning, "too little", true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -210,12 +231,72 @@ func TestFoldersAbove(t *testing.T) {
 		if r.Above != "" {
 			want = r.Above
 		}
-		if got.Level != want || !strings.Contains(got.Seen, n.dir+" has mode 0775: its group may write") || got.Fix != "chmod go-w "+n.dir {
+		if got.Level != want || !strings.Contains(got.Seen, n.dir+" has mode 0775: its group may write") || got.Fix != "chmod go-w "+n.dir+compareFolder {
 			t.Errorf("%s: %+v", r.Name, got)
 		}
 	}
 	n.do(bad["prolog"].Fix)
 	if bad := notWell(n.examine()); len(bad) > 0 {
 		t.Errorf("%+v", bad)
+	}
+}
+
+// A folder of Bookend's own that is a user's spoils all below it: each says so with the command that mends it, which the
+// report prints once.
+func TestOwnFolderAbove(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Chown(n.in("run/state"), user, 0))
+	must(t, os.Chown(n.in("var"), user, 0))
+	results := n.examine()
+	run, kept := "chown root:root "+n.in("run/state")+" && chmod 0700 "+n.in("run/state"), "chown root:root "+n.in("var")+" && chmod 0755 "+n.in("var")
+	fixes := map[string]string{
+		"state": run, "state-node": run, "state-folders": run, "records": run, "locks": run,
+		"var": kept, "history": kept, "history-node": kept, "history-records": kept, "counters-folder": kept, "counters": kept,
+	}
+	bad := notWell(results)
+	for _, r := range bad {
+		if r.Fix != fixes[r.Check] {
+			t.Errorf("%+v", r)
+		}
+		delete(fixes, r.Check)
+	}
+	if len(fixes) != 0 {
+		t.Errorf("nothing of %v", fixes)
+	}
+	var text bytes.Buffer
+	Print(&text, results)
+	for _, fix := range []string{run, kept} {
+		if n := strings.Count(text.String(), "fix: "+fix); n != 1 {
+			t.Errorf("said %d times: %q:\n%s", n, fix, text.String())
+		}
+	}
+	if want := "and for the same cause: state-node, state-folders, records, locks\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("not said: %q:\n%s", want, text.String())
+	}
+	n.do(run)
+	n.do(kept)
+	if bad := notWell(n.examine()); len(bad) > 0 {
+		t.Errorf("%+v", bad)
+	}
+}
+
+// Where the folders of the hooks are not made yet the file system on which they will be is looked at.
+func TestFileSystemsBeforeTheFirstHook(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.in("ro"), 0o755))
+	mount(t, n.in("ro"), "mode=0755,ro")
+	n.site.Config.Paths.Var, n.site.Config.Paths.Log = n.in("ro/lib/var"), n.in("ro/log")
+	found := 0
+	for _, r := range n.examine() {
+		if name := r.Check; (name == "var-filesystem" || name == "log-filesystem") != (r.Level == Wrong) {
+			t.Errorf("%+v", r)
+		} else if r.Level == Wrong && !strings.HasPrefix(r.Fix, "mount -o remount,rw "+n.in("ro")) {
+			t.Errorf("%+v", r)
+		} else if r.Level == Wrong {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d of 2 file systems are called wrong", found)
 	}
 }

@@ -35,6 +35,8 @@ type Rule struct {
 	key string
 	// absent says how bad it is that it is not there, and what follows.
 	absent func(Site) (Level, string)
+	// instead is what to do where it is not root's alone, and belongs to another program; empty: make it so.
+	instead string
 	// unused says why this site does without it: then nobody looks. Nil: never.
 	unused func(Site) string
 }
@@ -89,12 +91,12 @@ func library(configured func(config.NVIDIA) string, found func(Site) []string) f
 	}
 }
 
-func noLibrary(configured func(config.NVIDIA) string, soname, without string) func(Site) (Level, string) {
+func noLibrary(configured func(config.NVIDIA) string, without string) func(Site) (Level, string) {
 	return func(s Site) (Level, string) {
 		if configured(s.Config.NVIDIA) != "" {
 			return Warning, without
 		}
-		return OK, fmt.Sprintf("not in the usual folders; ldconfig -p tells whether the loader finds %s elsewhere", soname)
+		return Warning, without + ", unless the loader finds it elsewhere: then nobody has looked whose it is"
 	}
 }
 
@@ -103,6 +105,8 @@ func varRoot(p config.Paths) string { return p.Var }
 func logRoot(p config.Paths) string { return p.Log }
 
 func runFolder(s Site) string  { return s.Config.Paths.Run }
+func varFolder(s Site) string  { return s.Config.Paths.Var }
+func logFolder(s Site) string  { return s.Config.Paths.Log }
 func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
 
 func nvml(n config.NVIDIA) string { return n.NVMLLibrary }
@@ -127,6 +131,13 @@ func noTextfile(s Site) string {
 		return "not written: metrics.textfile is empty"
 	}
 	return ""
+}
+
+func noTextfileFolder(s Site) string {
+	if filepath.Dir(s.Config.Metrics.Textfile) == filepath.Clean(s.Config.Paths.Var) {
+		return "that of paths.var, which the hooks make"
+	}
+	return noTextfile(s)
 }
 
 const (
@@ -159,9 +170,9 @@ func installed() []Rule {
 			Rather: 0o111, By: Installed, Why: "it names programs that root runs; one that others could have written is not read (BKD-CONFIG): the hooks observe with the shipped defaults", place: "config",
 			paths: one(func(s Site) string { return s.ConfigPath }), absent: func(Site) (Level, string) { return Warning, "the shipped defaults are in force" }},
 		{Name: "nvml", Shown: "libnvidia-ml.so.1", Kind: Regular, Mode: 0o755, Need: 0o400, Short: "root must be able to read it", By: Foreign, Why: libWhy, key: "nvidia.nvml_library",
-			place: "libraries", paths: library(nvml, func(s Site) []string { return s.NVML }), first: true, absent: noLibrary(nvml, "libnvidia-ml.so.1", "no GPU is looked at")},
+			place: "libraries", paths: library(nvml, func(s Site) []string { return s.NVML }), first: true, absent: noLibrary(nvml, "no GPU is looked at")},
 		{Name: "cuda", Shown: "libcuda.so.1", Kind: Regular, Mode: 0o755, Need: 0o400, Short: "root must be able to read it", By: Foreign, Why: libWhy, key: "nvidia.cuda_library",
-			place: "libraries", paths: library(cuda, func(s Site) []string { return s.CUDA }), first: true, absent: noLibrary(cuda, "libcuda.so.1", "no card is tested")},
+			place: "libraries", paths: library(cuda, func(s Site) []string { return s.CUDA }), first: true, absent: noLibrary(cuda, "no card is tested")},
 		{Name: "scontrol", Shown: shipped.Slurm.Scontrol, Kind: Regular, Mode: 0o755, Need: 0o500, Short: "root must be able to start it", By: Foreign, key: "slurm.scontrol",
 			Why: "with drain.reason_by: hook the hooks start it as root; one that others could have written is not started", place: "scontrol", unused: noReason,
 			paths: one(func(s Site) string { return s.Config.Slurm.Scontrol }), absent: needed("the hooks can write no drain reason (BKD-REASON)")},
@@ -212,8 +223,14 @@ func kept() []Rule {
 			Why: "into a folder that others can write to nothing is logged: they could put anything in the log's place", place: "log", unused: noLogFile, paths: in(logRoot, ""), absent: later},
 		{Name: "log-file", Shown: logs + "/bookend.log", Kind: Regular, Mode: 0o640, Rather: 0o004, Above: Warning, By: Made, NoLink: true, Single: true,
 			Why: "it names users and their jobs; admins may give it to a group that may read logs", place: "log", unused: noLogFile, paths: in(logRoot, "bookend.log", "bookend.log.1"), absent: later},
+		{Name: "metrics-folder", Shown: "of metrics.textfile, outside paths.var", Kind: Folder, Mode: 0o755, Need: 0o555, Rather: 0o2000, Short: "node_exporter runs as a user of its own, and cannot read it", ShortLevel: Warning,
+			By: Foreign, key: "metrics.textfile", Why: "into a folder that others can write to no metrics are written (BKD-ST-WRITE)", place: "metrics", unused: noTextfileFolder,
+			instead: "let metrics.textfile be " + shipped.Metrics.Textfile + ", and a link in node_exporter's folder lead there",
+			paths:   one(func(s Site) string { return filepath.Dir(s.Config.Metrics.Textfile) }), absent: needed("no metrics are written, and each hook finds BKD-ST-WRITE")},
 		{Name: "metrics", Shown: shipped.Metrics.Textfile, Kind: Regular, Mode: 0o644, Need: 0o444, Short: "node_exporter runs as a user of its own, and cannot read it", ShortLevel: Warning,
 			By: Made, NoLink: true, Single: true, key: "metrics.textfile", Why: "alarms rest on it", place: "metrics", unused: noTextfile,
-			paths: one(func(s Site) string { return s.Config.Metrics.Textfile }), absent: later},
+			paths: one(func(s Site) string { return s.Config.Metrics.Textfile }), absent: func(Site) (Level, string) {
+				return OK, "not there yet: the first hook writes it, if its folder is there"
+			}},
 	}
 }
