@@ -236,7 +236,9 @@ var catalogue = []Entry{
 	{
 		BackendRefused, Warning, Own, Site, "backend is not trusted",
 		"The backend, or a library named for it, was not started: it or a folder above it is not root's, or others may write to it.",
-		"chown root and chmod go-w the path named with the finding.",
+		"The path stands with the finding; bookend doctor has the command. What others could have written: install it anew, or " +
+			"compare it with a copy you trust; a new owner or mode alone is not enough. A folder above it: chown root and chmod " +
+			"go-w, and compare what is in it.",
 	},
 	{
 		BackendCrash, Warning, Own, Node, "backend crashed",
