@@ -58,7 +58,7 @@ type plan struct {
 }
 
 // wholeEvery: one run in so many is a whole epilog, which reads the drop five times and writes at most once.
-const wholeEvery = 6
+const wholeEvery = 5
 
 // lanes are the kinds of runs that a number can become.
 type lane int
