@@ -320,8 +320,16 @@ var catalogue = []Entry{
 	},
 	{
 		LogFailed, Warning, Own, Site, "log could not be written",
-		"Bookend's own log, or the end of the job's, could not be written. Verdict and records are not affected.",
+		"Bookend's own log could not be written. Verdict and records are not affected.",
 		"Check space and ownership of paths.log.",
+	},
+	{
+		Output, Note, Own, None, "job's output could not be reached",
+		"The end report could not be added to the job's output: the file system that it lies on does not answer, or the child that " +
+			"writes as the user was stopped, or kept from becoming the user. While a child cannot be killed there, no other is started " +
+			"for that user: his reports are not delivered meanwhile; other users' are. Verdict and records are not affected.",
+		"None for a user's own file system; bookend show JOBID has the report. Where outputs lie on a file system of the site's, see " +
+			"why it does not answer. If no job gets its report, slurmd lacks a capability: deploy/systemd.md has the list.",
 	},
 	{
 		ReasonFailed, Warning, Own, Site, "drain reason not written",

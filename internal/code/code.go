@@ -85,6 +85,8 @@ const (
 	StateWrite  Code = "BKD-ST-WRITE"
 	StateLock   Code = "BKD-ST-LOCK"
 	LogFailed   Code = "BKD-LOG"
+	// Output is about a user's file, and so in the user's hands: it never drains, nor counts as an error of Bookend's.
+	Output Code = "BKD-OUTPUT"
 	// ReasonFailed: the node is drained all the same, by the exit code.
 	ReasonFailed Code = "BKD-REASON"
 	Panicked     Code = "BKD-PANIC"

@@ -120,6 +120,7 @@ var shipped = []struct {
 	{code.StateWrite, Warn, Warn},
 	{code.StateLock, Note, Note},
 	{code.LogFailed, Warn, Warn},
+	{code.Output, Note, Note},
 	{code.ReasonFailed, Warn, Warn},
 	{code.Panicked, Warn, Warn},
 	{code.Deadline, Warn, Warn},

@@ -66,7 +66,9 @@ func (h *hook) append(run ledger.Run) {
 		text = "\n" + quote(run.Start.Report) + quote(joined(h.text)) // no task hook was there to print it
 	}
 	req := appendRequest{UID: h.job.UID, GID: h.job.GID, User: h.job.User, Target: target, Text: text}
-	reply, err := ask[appendReply](opAppend, req, h.left(time.Duration(h.times.Append), time.Duration(h.times.Outputs)))
+	visit := h.newVisit(time.Duration(h.times.Outputs))
+	reply, err := visited[appendReply](visit, opAppend, req)
+	h.collect(visit)
 	if err == nil {
 		err = reply.check()
 	}
@@ -82,7 +84,7 @@ func (h *hook) append(run ledger.Run) {
 
 func (h *hook) notAppended(why string) {
 	h.jobLog = "failed"
-	h.add(finding.Finding{Code: code.LogFailed, Observed: why, Expected: "the job's log takes the end report"})
+	h.add(finding.Finding{Code: code.Output, Observed: why, Expected: "the job's output takes the end report"})
 }
 
 // targets are the files that the job's script writes to, as far as they can be told: its output, and its errors where it

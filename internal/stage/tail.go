@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"bookend/internal/asuser"
 	"bookend/internal/child"
@@ -68,17 +67,19 @@ func (r tailReply) check(targets int) error {
 }
 
 // startTail begins to look through the end of the job's output for messages about memory, as the user, beside what the
-// hook does meanwhile. The function that it returns waits for what was found, at most as long as an append may take, or
-// says why nobody looked; it is called once.
+// hook does meanwhile. The function that it returns waits for what was found, at most as long as an append and its
+// turn may take, or says why nobody looked; it is called once.
 func (h *hook) startTail() (messages func() ([]oom.Message, string)) {
 	targets, why := h.outputTargets()
 	if why != "" {
 		return func() ([]oom.Message, string) { return nil, why }
 	}
 	request := tailRequest{UID: h.job.UID, GID: h.job.GID, User: h.job.User, Targets: targets}
-	wait := beside[tailReply](opTail, request, h.left(time.Duration(h.times.Append), h.reserve()))
+	visit := h.newVisit(h.reserve())
+	wait := aside(func() (tailReply, error) { return visited[tailReply](visit, opTail, request) })
 	return func() ([]oom.Message, string) {
 		reply, err := wait()
+		h.collect(visit)
 		if err == nil {
 			err = reply.check(len(targets))
 		}
@@ -128,6 +129,10 @@ func (h *hook) tailFault(err error) string {
 	if errors.As(err, &defect) {
 		h.panicked(defect)
 		return defect.Error()
+	}
+	if errors.Is(err, errStuckVisit) {
+		h.outputHangs = true
+		return errStuckVisit.Error()
 	}
 	var failed *childError
 	if errors.As(err, &failed) && (failed.Result.Outcome == child.Abandoned || failed.Result.Outcome == child.Hung) {

@@ -120,6 +120,31 @@ func FuzzStuck(f *testing.F) {
 	})
 }
 
+// What cannot be users' stuck children is a damage, once, and set aside; who is not alive is forgotten, and a new one is
+// recorded in any case.
+func FuzzStuckVisits(f *testing.F) {
+	for _, seed := range []string{`{"5":{"pid":7,"start_ticks":5,"since_ns":9,"op":"tail"}}`, ``, `{`, `null`, `{"5":null}`, `{"-1":{}}`, `{"4294967296":{}}`, `[]`, `{"5":{"pid":"7"}}`} {
+		f.Add([]byte(seed))
+	}
+	s := fuzzed(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		put(t, s, usersFile, data)
+		alive := func(stuck Stuck) bool { return stuck.PID%2 == 1 }
+		stuck, err := s.StuckVisit(5, alive)
+		var damage Damage
+		if err != nil && (!errors.As(err, &damage) || stuck != nil || !wasSetAside(s)) || stuck != nil && !alive(*stuck) {
+			t.Fatalf("%q: %+v, %v, set aside %v", data, stuck, err, wasSetAside(s))
+		}
+		none := func(stuck Stuck) bool { return stuck.PID == 3 && stuck.StartTicks == 4 }
+		if err := s.SetStuckVisit(5, Stuck{PID: 3, StartTicks: 4}, none); err != nil {
+			t.Fatalf("%q: no new one can be recorded: %v", data, err)
+		}
+		if now, err := s.StuckVisit(5, none); err != nil || now == nil || now.PID != 3 {
+			t.Fatalf("%+v, %v", now, err)
+		}
+	})
+}
+
 // A fault is said when its count cannot be read, and never silent for longer than an hour.
 func FuzzFaults(f *testing.F) {
 	for _, seed := range []string{`{"BKD-X":{"said_ns":5,"suppressed":3}}`, ``, `{`, `null`, `{"BKD-X":{"said_ns":-1}}`, `{"BKD-X":null}`, `{"BKD-X":{"said_ns":9223372036854775807}}`,

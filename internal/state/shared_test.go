@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,92 @@ func TestStuckDamaged(t *testing.T) {
 	if got, err := s.Stuck(); err != nil || got == nil || got.PID != 9 {
 		t.Errorf("%+v, %v", got, err)
 	}
+}
+
+// One child for each user is on record while it lives, and nothing of those that have ended.
+func TestStuckVisits(t *testing.T) {
+	s := open(t, folder(t))
+	dead := map[int]bool{}
+	alive := func(stuck Stuck) bool { return stuck.PID > 0 && !dead[stuck.PID] }
+	check := func(uid uint32, want int) {
+		t.Helper()
+		got, err := s.StuckVisit(uid, alive)
+		if err != nil || (got == nil) != (want == 0) || got != nil && got.PID != want {
+			t.Errorf("user %d: %+v, %v; want PID %d", uid, got, err, want)
+		}
+	}
+	check(5, 0)
+	for _, is := range []struct {
+		uid uint32
+		pid int
+	}{{5, 50}, {5, 51}, {4294967294, 60}} {
+		if err := s.SetStuckVisit(is.uid, Stuck{PID: is.pid, StartTicks: 9, Op: "append"}, alive); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(5, 50)
+	check(6, 0)
+	check(4294967294, 60)
+	if driver, err := s.Stuck(); driver != nil || err != nil {
+		t.Errorf("stuck in the driver: %+v, %v", driver, err)
+	}
+	dead[50] = true
+	check(6, 0) // whoever looks forgets it
+	check(5, 0)
+	if data, err := os.ReadFile(filepath.Join(s.dir, usersFile)); err != nil || strings.Contains(string(data), `"5"`) {
+		t.Errorf("%s, %v", data, err)
+	}
+	check(4294967294, 60)
+	if err := s.SetStuckVisit(5, Stuck{PID: 51}, alive); err != nil {
+		t.Fatal(err)
+	}
+	check(5, 51)
+	dead[51], dead[60] = true, true
+	check(5, 0)
+	if _, err := os.Lstat(filepath.Join(s.dir, usersFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty record stays: %v", err)
+	}
+}
+
+// The record cannot grow without bounds.
+func TestStuckVisitsBounded(t *testing.T) {
+	s := open(t, folder(t))
+	alive := func(Stuck) bool { return true }
+	all := map[uint32]Stuck{}
+	for uid := range uint32(maxUsers) {
+		all[4e9+uid] = Stuck{PID: 1 << 22, StartTicks: 1 << 62, Since: 1 << 62, Op: "append"}
+	}
+	if err := s.writeShared(usersFile, all); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetStuckVisit(7, Stuck{PID: 1}, alive); err == nil {
+		t.Error("one more was recorded")
+	}
+	if got, err := s.StuckVisit(4e9, alive); got == nil || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Users wait for themselves alone.
+func TestVisit(t *testing.T) {
+	s := open(t, folder(t))
+	leave, err := s.Visit(5, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Visit(5, 0); !errors.Is(err, ErrLocked) {
+		t.Errorf("beside another: %v", err)
+	}
+	other, err := s.Visit(6, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	leave()
+	if leave, err = s.Visit(5, 0); err != nil {
+		t.Fatal(err)
+	}
+	leave()
 }
 
 func TestRepeat(t *testing.T) {

@@ -209,7 +209,7 @@ func TestNamesAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v", owner, err)
 		}
 	}
-	if err := RemoveDrop(run, "..", slurm.Owner{ID: 1}); !errors.Is(err, ErrName) {
+	if err := RemoveDrop(run, "..", slurm.Owner{ID: 1}, always); !errors.Is(err, ErrName) {
 		t.Error(err)
 	}
 	if after := tree(t, run); !reflect.DeepEqual(after, before) {
@@ -294,6 +294,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	for name, err := range map[string]error{
 		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)), "SetStuck": s.SetStuck(Stuck{PID: 1}),
 		"PutReport": s.PutReport(job(1), StartReport{}), "MakeDrop": s.MakeDrop(job(1)), "ClearStuck": s.ClearStuck(),
+		"SetStuckVisit": s.SetStuckVisit(5, Stuck{PID: 1}, func(Stuck) bool { return true }),
 	} {
 		if !errors.Is(err, unix.EROFS) {
 			t.Errorf("%s: %v", name, err)

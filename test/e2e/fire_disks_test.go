@@ -68,7 +68,7 @@ func TestHungJobLog(t *testing.T) {
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
 	s.inTime("n1", prologDeadline, epilogDeadline, job, after)
-	s.logSays("n1", job, "bookend-epilog", "BKD-LOG", "job_log=failed", "exit=0")
+	s.logSays("n1", job, "bookend-epilog", "BKD-OUTPUT", "job_log=failed", "exit=0")
 	s.showSays("n1", job, "start:", ", clean", "end:", ", clean")
 	s.userReads(after, "working", "", gotTested, leftClean)
 	if text, err := os.ReadFile(filepath.Join(out+".away", string(job)+".txt")); err != nil || string(text) != "ready\n" {

@@ -215,7 +215,7 @@ func TestDropRecord(t *testing.T) {
 			if o.exit != 0 || len(lines(n.log(), "bookend-epilog", "msg=clean", `job_log="no file"`)) != 1 {
 				t.Errorf("%v\n%s", o, n.log())
 			}
-			if found := n.findings(epilog); has(found, code.LogFailed) || !n.run(100).Closed() {
+			if found := n.findings(epilog); has(found, code.Output) || !n.run(100).Closed() {
 				t.Errorf("%+v", found)
 			}
 			n.unharmed(others)
@@ -242,7 +242,7 @@ func TestAppendFails(t *testing.T) {
 		if o.exit != tt.exit || len(r.Ends) != 1 || r.Ends[0].Verdict.Exit != o.exit {
 			t.Errorf("%v, recorded: %+v", o, r.Ends)
 		}
-		if len(lines(n.log(), string(code.LogFailed), "job_log=failed", "exit="+strconv.Itoa(tt.exit))) != 1 {
+		if len(lines(n.log(), string(code.Output), "job_log=failed", "exit="+strconv.Itoa(tt.exit))) != 1 {
 			t.Errorf("log:\n%s", n.log())
 		}
 		if text, _ := os.ReadFile(path); string(text) != "the job's own words\n" {

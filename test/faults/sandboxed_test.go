@@ -14,11 +14,11 @@ func TestSandboxNeverDrains(t *testing.T) {
 		"--no-new-privs": nil,
 		"--bounding-set=-sys_ptrace,-syslog,-kill,-fowner": nil,
 		"--bounding-set=-dac_override,-dac_read_search":    nil,
-		"--bounding-set=-setuid":                           {"BKD-LOG"},
-		"--bounding-set=-setgid":                           {"BKD-LOG"},
-		"--bounding-set=-setpcap":                          {"BKD-LOG"},
+		"--bounding-set=-setuid":                           {"BKD-OUTPUT"},
+		"--bounding-set=-setgid":                           {"BKD-OUTPUT"},
+		"--bounding-set=-setpcap":                          {"BKD-OUTPUT"},
 		"--bounding-set=-chown":                            {"BKD-ST-WRITE"},
-		"--bounding-set=-all":                              {"BKD-LOG", "BKD-ST-WRITE"},
+		"--bounding-set=-all":                              {"BKD-OUTPUT", "BKD-ST-WRITE"},
 	} {
 		t.Run(flags, func(t *testing.T) {
 			n := newNode(t, "enforce")
@@ -36,7 +36,7 @@ func TestSandboxNeverDrains(t *testing.T) {
 			}
 			text, err := os.ReadFile(output)
 			must(t, err)
-			if refused := slices.Contains(want, "BKD-LOG"); refused == strings.Contains(string(text), "| bookend: ") {
+			if refused := slices.Contains(want, "BKD-OUTPUT"); refused == strings.Contains(string(text), "| bookend: ") {
 				t.Errorf("the job's output: %q", text)
 			}
 		})

@@ -235,7 +235,7 @@ func TestMessagesOnHungFileSystem(t *testing.T) {
 	if has(found, code.Hang) || has(found, code.Stuck) || !n.run(100).Closed() || len(n.messages()) != 0 {
 		t.Errorf("%+v", found)
 	}
-	if len(lines(n.log(), string(code.LogFailed), "does not answer")) != 1 || len(lines(n.log(), "bookend-epilog", "job_log=failed")) != 1 {
+	if len(lines(n.log(), string(code.Output), "does not answer")) != 1 || len(lines(n.log(), "bookend-epilog", "job_log=failed")) != 1 {
 		t.Errorf("log:\n%s", n.log())
 	}
 	later := newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101")

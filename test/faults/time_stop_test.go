@@ -78,7 +78,7 @@ func (g *gate) answer(event []byte, pass func(pid int, path string)) {
 		pass(int(pid), path)
 	}
 	reply := binary.NativeEndian.AppendUint32(nil, uint32(fd))
-	if _, err := g.file.Write(binary.NativeEndian.AppendUint32(reply, unix.FAN_ALLOW)); err != nil {
+	if _, err := g.file.Write(binary.NativeEndian.AppendUint32(reply, unix.FAN_ALLOW)); err != nil && !errors.Is(err, os.ErrClosed) { // closing it lets all go
 		g.Errorf("answer at the gate: %v", err)
 	}
 	_ = unix.Close(int(fd))
@@ -147,8 +147,8 @@ var stops = map[string]struct {
 	"holders":   {hooks: hooks, harm: aResidue, finds: code.Untraced},
 	"sharing":   {hooks: []hook{epilog}, harm: aLeftover, finds: code.Orphan},
 	"cleanup":   {hooks: []hook{epilog}, harm: aProvenLeftover, finds: code.Orphan, exit: 10, roomy: true},
-	"tail":      {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.LogFailed)}},
-	"append":    {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.LogFailed)}},
+	"tail":      {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.Output)}},
+	"append":    {hooks: []hook{epilog}, job: withOutput, says: []string{"job_log=failed", string(code.Output)}},
 	"disk":      {hooks: hooks, says: []string{`bookend: child "disk": hung`}},
 }
 
