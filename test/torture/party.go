@@ -188,7 +188,7 @@ func swapUntil(stop *atomic.Bool, spots []freely) (swaps int) {
 			}
 		}
 		if i%8 == 7 {
-			time.Sleep(4 * time.Millisecond) // the hooks need a processor, too
+			time.Sleep(5 * time.Millisecond) // the hooks need a processor, too
 		}
 	}
 	return swaps

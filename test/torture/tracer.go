@@ -50,7 +50,7 @@ func trace(in io.Reader, out io.Writer) {
 				try(tryCalls)
 			}
 			mutex.Unlock()
-			_ = unix.Nanosleep(&unix.Timespec{Nsec: 500_000}, nil)
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 3_000_000}, nil)
 		}
 	}()
 	lines := bufio.NewScanner(in)
