@@ -30,6 +30,8 @@ type Params struct {
 	// Answered, where it is not nil, is called once, from another goroutine, when the driver has answered: when anything
 	// has come after the backend's greeting.
 	Answered func()
+	// Started, where it is not nil, is called with the started backend, for child.Alive.
+	Started func(pid int, startTicks uint64)
 }
 
 // greeting and one line more: what a backend says before it asks the driver, and what the driver made it say.
@@ -68,6 +70,8 @@ type Trouble struct {
 	// Elsewhere says that it came up at the node's other devices, after everything about the request's own: it says
 	// nothing against those.
 	Elsewhere bool
+	// Unsure says that it need not be the driver's, nor the backend's: it counts as unknown.
+	Unsure bool
 }
 
 // Ask sends one request and waits for the answer, at most req.Deadline() and its grace.
@@ -91,6 +95,7 @@ func Ask(p Params, req wire.Request) Answer {
 		MaxOutput: wire.MaxReplyBytes,
 		Timeout:   req.Deadline(),
 		Grace:     p.Grace,
+		Started:   p.Started,
 		OnLines:   p.Answered,
 		Lines:     greetingAndOne,
 	}), req)
@@ -140,7 +145,7 @@ func judge(res child.Result, req wire.Request) Answer {
 	case defect && res.Outcome == child.NotStarted:
 		return a
 	case errors.Is(res.Err, child.ErrNoExec): // a busy node, or a disk that hangs: that it is missing nobody can say
-		return failed(code.Hang, fmt.Sprint(res.Err))
+		return Answer{Took: res.Took, Troubles: []Trouble{{Code: code.Slow, Detail: fmt.Sprint(res.Err), Unsure: true}}}
 	case res.Outcome == child.NotStarted:
 		return failed(code.BackendMissing, fmt.Sprint(res.Err))
 	}

@@ -31,6 +31,30 @@ func Alive(proc string, pid int, startTicks uint64) bool {
 	return st.ticks == startTicks && !st.dead()
 }
 
+// Uninterruptible reports whether a thread of a process that is Alive sleeps in the kernel so that no signal wakes it: what
+// a child stuck in a driver does, and one that waits for a disk for a moment.
+func Uninterruptible(proc string, pid int, startTicks uint64) bool {
+	if !Alive(proc, pid, startTicks) {
+		return false
+	}
+	tasks := filepath.Join(proc, strconv.Itoa(pid), "task")
+	// Threat: none, /proc itself; the process is root's own child, and these files take none of its locks.
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return false
+	}
+	for _, t := range threads {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			continue
+		}
+		if st, err := readStat(tasks, tid); err == nil && st.state == 'D' {
+			return true
+		}
+	}
+	return false
+}
+
 // stat is what is needed of /proc/PID/stat.
 type stat struct {
 	state   byte

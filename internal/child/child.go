@@ -34,6 +34,8 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
+	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
+	Started func(pid int, startTicks uint64)
 	// OnLines, where it is not nil, is called once, from another goroutine, when stdout has had so many whole Lines.
 	OnLines func()
 	Lines   int
@@ -102,6 +104,9 @@ func Run(s Spec) (res Result) {
 	}
 	if b.err != nil {
 		return notStarted(b.err)
+	}
+	if s.Started != nil {
+		s.Started(b.pid, b.ticks)
 	}
 	return c.supervise(s, p, b, deadline.C)
 }

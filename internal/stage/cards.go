@@ -76,32 +76,6 @@ func StuckText(s state.Stuck, since string) string {
 	return fmt.Sprintf("stuck since %s: PID %d, which was reading /proc (%s), cannot be killed; the driver is not asked beside it", since, s.PID, s.Op)
 }
 
-// worthAsking is the least time in which a driver that answers can be expected to.
-const worthAsking = 500 * time.Millisecond
-
-// meet waits while another hook waits for the first answer of a driver that nobody has heard lately, and reports whether
-// the driver may be asked. Without state, or where its lock is out of use, each hook is on its own.
-func (h *hook) meet() (met func(answered bool), ok bool) {
-	alone := func(bool) {}
-	if h.store == nil {
-		return alone, true
-	}
-	wait := h.left(time.Duration(h.times.Driver), h.reserve())
-	met, err := h.store.Meet(h.env.Clock.Boot, wait)
-	switch {
-	case err == nil && h.left(time.Duration(h.times.Driver), h.reserve()) > min(worthAsking, wait/2):
-		return met, h.driverAnswers()
-	case err == nil:
-		met(false)
-	case !errors.Is(err, state.ErrLocked):
-		return alone, true
-	}
-	if h.driverAnswers() {
-		h.add(finding.Finding{Code: code.Slow, Unknown: fmt.Sprintf("not asked: another hook of the node waits for its answer, longer than %v", wait.Round(time.Millisecond))})
-	}
-	return alone, false
-}
-
 // abandoned records a child that could not be killed, so that no other is started while it lives.
 func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 	if h.store != nil {
@@ -112,7 +86,7 @@ func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 // inventory lists the node's cards and resolves which of them are the job's.
 func (h *hook) inventory() {
 	paths := h.cfg.Paths
-	reply, err := ask[inventoryReply](opInventory, inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys, h.cfg.NVIDIA.NVMLLibrary}, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
+	reply, err := askTelling[inventoryReply](h.started(opInventory), opInventory, inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys, h.cfg.NVIDIA.NVMLLibrary}, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
 	if err != nil {
 		h.childFault(opInventory, err)
 		return

@@ -142,6 +142,11 @@ var errNoTime = errors.New("no time left")
 
 // ask runs one operation in a child and waits for its reply.
 func ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
+	return askTelling[Rep](nil, op, req, timeout)
+}
+
+// askTelling is ask, and tells of the child that it has started.
+func askTelling[Rep any](started func(pid int, startTicks uint64), op string, req any, timeout time.Duration) (Rep, error) {
 	var reply Rep
 	if timeout <= 0 {
 		return reply, &childError{op: op, err: errNoTime}
@@ -151,7 +156,7 @@ func ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
 	if err != nil {
 		return reply, &childError{op: op, err: err}
 	}
-	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout = stdin, true, maxChildReply, timeout
+	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout, spec.Started = stdin, true, maxChildReply, timeout, started
 	res := child.Run(spec)
 	if res.Outcome != child.Exited || res.ExitCode != 0 {
 		return reply, &childError{op: op, Result: res, err: res.Err}

@@ -60,8 +60,8 @@ type hook struct {
 	text     []report.Safe
 	jobLog   string // what became of the end report, for the log
 
-	answered    func() // tells the other hooks of the node that the driver has answered this one
-	outputHangs bool   // the job's output lies on a file system that did not answer
+	contact     contact
+	outputHangs bool // the job's output lies on a file system that did not answer
 
 	unfinished atomic.Pointer[func(ledger.End)] // puts an end on record that the steps could not; nil once they did
 }
@@ -151,12 +151,10 @@ func (h *hook) survey(recall func()) {
 		h.add(finding.Finding{Code: code.Unread, Unknown: "not looked at from inside a job (slurm.run_in_job_backend)"})
 		return
 	}
-	met, ok := h.meet()
-	defer met(false)
-	if !ok {
+	defer h.leaveContact()
+	if !h.meet() {
 		return
 	}
-	h.answered = func() { met(true) }
 	h.inventory()
 	h.recallBaselines()
 	recall()

@@ -62,7 +62,10 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	request := h.request(rule, timeout)
 	request.Neighbours = h.cfg.Look.Neighbours && !h.inJob && h.looks == 0
 	h.askHealth(&request)
-	answer := backend.Ask(backend.Params{Path: h.cfg.Backend, Root: h.env.EUID == 0, Answered: h.answered}, request)
+	answer := backend.Ask(backend.Params{
+		Path: h.cfg.Backend, Root: h.env.EUID == 0,
+		Started: h.started(opBackend), Answered: func() { h.contact.met(true) },
+	}, request)
 	h.looks += len(answer.Snapshots)
 	if answer.Neighbours != nil {
 		h.neighbours = answer.Neighbours
@@ -105,7 +108,14 @@ func (h *hook) troubles(a backend.Answer) {
 			h.add(finding.Finding{Code: code.Untraced, Unknown: string(t.Code) + ": " + t.Detail})
 			continue
 		}
-		h.add(finding.Finding{Code: t.Code, Observed: t.Detail, Expected: "a whole answer from the backend"})
+		switch {
+		case t.Code == code.Hang && h.cutShort() && h.looks == 0:
+			h.add(finding.Finding{Code: code.Slow, Unknown: "another hook's wait for the driver left too little time: " + t.Detail})
+		case t.Unsure:
+			h.add(finding.Finding{Code: t.Code, Unknown: t.Detail})
+		default:
+			h.add(finding.Finding{Code: t.Code, Observed: t.Detail, Expected: "a whole answer from the backend"})
+		}
 	}
 	for _, f := range a.Faults {
 		found := finding.FromFault(f)

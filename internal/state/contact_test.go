@@ -32,14 +32,11 @@ func TestMeet(t *testing.T) {
 	}
 	again(true)
 
-	first, err := one.Meet(clock, 0)
-	if err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if met, err := other.Meet(clock, 0); err != nil || met != nil {
+			t.Errorf("the driver has just answered: %v", err)
+		}
 	}
-	if _, err := other.Meet(clock, 0); err != nil {
-		t.Errorf("the driver has just answered: %v", err)
-	}
-	first(false) // it never had the lock
 	for _, later := range []time.Duration{recent, -time.Minute} {
 		now = time.Hour + later
 		met, err := one.Meet(clock, 0)
@@ -53,7 +50,7 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// Whoever waited asks nobody where the first one's answer has come meanwhile.
+// Whoever waited asks nobody where the first one's answer has come meanwhile, and keeps nobody.
 func TestMeetAfterAnAnswer(t *testing.T) {
 	clock := func() time.Duration { return time.Hour }
 	run := folder(t)
@@ -62,17 +59,48 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	looked := false
+	waiting := make(chan bool, 1)
 	waited := make(chan error)
 	go func() {
-		_, err := other.Meet(clock, time.Minute)
+		met, err := other.Meet(func() time.Duration {
+			if !looked { // before it waits
+				looked = true
+				waiting <- true
+			}
+			return time.Hour
+		}, time.Minute)
+		if met != nil {
+			err = errors.New("it was made the one that asks")
+		}
 		waited <- err
 	}()
+	<-waiting
 	met(true)
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
-	if _, err := one.Meet(clock, 0); err != nil {
-		t.Error(err)
+}
+
+// The child that asks is on record until its own hook takes it off.
+func TestAsking(t *testing.T) {
+	s := open(t, folder(t))
+	if s.Asking() != nil || s.ClearAsking(1) != nil {
+		t.Error("somebody asks where nobody does")
+	}
+	child := Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}
+	must(t, s.SetAsking(child))
+	must(t, s.ClearAsking(6, 8))
+	if got := s.Asking(); got == nil || *got != child {
+		t.Errorf("%+v", got)
+	}
+	must(t, s.ClearAsking(6, 7))
+	if got := s.Asking(); got != nil {
+		t.Errorf("%+v", got)
+	}
+	must(t, os.WriteFile(filepath.Join(s.dir, askingFile), []byte(`{"pid":-1}`), 0o600))
+	if got := s.Asking(); got != nil {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -1,11 +1,15 @@
 package faults
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +27,9 @@ func (n *node) stopWriting() (p *running, release func()) {
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 				n.Errorf("stop the hook: %v", err)
 			}
+			for deadline := time.Now().Add(margin); !stopped(pid) && time.Now().Before(deadline); { // from then on none goes on
+				time.Sleep(time.Millisecond)
+			}
 		}
 	})
 	p = n.start(n.own(epilog), newJob())
@@ -32,6 +39,15 @@ func (n *node) stopWriting() (p *running, release func()) {
 	}
 	g.open()
 	return p, func() { must(n, syscall.Kill(p.cmd.Process.Pid, syscall.SIGCONT)) }
+}
+
+// stopped reports that a thread of a process has stopped. The one that waits in its open is told last.
+func stopped(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return slices.ContainsFunc(stats, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.HasPrefix(string(text[strings.LastIndexByte(string(text), ')')+1:]), " T")
+	})
 }
 
 // sharesLock is a job whose record has the same lock as job 100's: there are 64 of them.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"bookend/internal/code"
@@ -139,6 +140,62 @@ func TestTwentyHooksAtOnceLeaveOneChild(t *testing.T) {
 	hung, told := len(lines(log, "findings: ", string(code.Hang))), len(lines(log, "findings: ", string(code.Stuck)))+len(lines(log, "findings: ", string(code.Slow)))
 	if hung != 1 || told != 19 {
 		t.Errorf("%d hung, %d waited or found the driver stuck:\n%s", hung, told, log)
+	}
+	f.thaw()
+	n.none()
+	n.sound(others)
+}
+
+// A driver that is slow to start is none that hangs, however many hooks begin at once, and none of them waits in vain: what
+// a hook waited for another leaves no certainty for its own attempt.
+func TestSlowStartOfTwoAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.extra = certainOnes })
+	must(t, n.world.Set("on.nvmlInit_v2", "sleep 700"))
+	n.configure(func(c *conf) { c.tight = true })
+	var all sync.WaitGroup
+	for i := range 4 {
+		p := n.start(prolog, numbered(slurm.JobID(200+i)))
+		all.Go(func() {
+			if o := p.wait(); o.exit != 0 {
+				t.Errorf("job %d: %v\n%s", 200+i, o, n.log())
+			}
+		})
+	}
+	all.Wait()
+	if hung := lines(n.log(), "findings: ", string(code.Hang)); len(hung) > 1 { // only of the one that did not wait
+		t.Errorf("%q", hung)
+	}
+}
+
+// slurmd may end a hook while its child is stuck: the next hooks know of that child all the same, and start none.
+func TestKilledHooksLeaveOneChild(t *testing.T) {
+	t.Parallel()
+	n, f := wedged(t, "enforce", func(*conf) {})
+	others := n.record()
+	must(t, os.Remove(filepath.Join(n.conf.run, "state", nodeName, "answered.json")))
+	f.freeze()
+	p := n.start(n.own(prolog), numbered(200))
+	stuck := func() bool {
+		for _, pid := range n.left() {
+			if pid != p.cmd.Process.Pid && stateOf(pid) == "D" {
+				return true
+			}
+		}
+		return false
+	}
+	await(t, "the stuck backend", stuck)
+	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL))
+	<-p.ended
+	for _, id := range []slurm.JobID{201, 202} {
+		n.timely(prolog, numbered(id), 0)
+	}
+	if left := n.left(); len(left) != 1 {
+		t.Errorf("left: %v\n%s", left, n.log())
+	}
+	if told := lines(n.log(), "findings: ", string(code.Stuck)); len(told) != 2 {
+		t.Errorf("%s", n.log())
 	}
 	f.thaw()
 	n.none()
