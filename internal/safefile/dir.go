@@ -3,6 +3,7 @@ package safefile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -11,7 +12,7 @@ import (
 
 // MakeDir makes the folder name in the own folder parent, with this mode and owner. One that is there already
 // must be just so (else ErrNotOurs), unless it is still this process's own: then an earlier run was
-// interrupted, and it is completed.
+// interrupted, and it is completed. What is to become another user's is completed only while it is empty.
 func MakeDir(parent, name string, mode os.FileMode, uid, gid uint32) error {
 	err := inOwnFolder(parent, name, func(dirfd int) error {
 		err := retry(func() error { return unix.Mkdirat(dirfd, name, 0o700) })
@@ -46,6 +47,14 @@ func complete(dirfd int, name string, st unix.Stat_t, mode os.FileMode, uid, gid
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
+	if uid != st.Uid {
+		// Threat: what was put into it was an earlier user's, who may hold it open; nobody else may find it there.
+		if _, err := f.Readdirnames(1); err == nil {
+			return fmt.Errorf("%w: root's, and not empty", ErrNotOurs)
+		} else if !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}

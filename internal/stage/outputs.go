@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,6 +33,7 @@ const (
 const (
 	logLock  = "state/log-disk.lock"
 	diskLock = "state/disk.lock"
+	dropLock = "state/drop.lock" // of the one that removes drop folders; nobody waits for it
 	diskWait = 300 * time.Millisecond
 )
 
@@ -46,6 +48,8 @@ type diskRequest struct {
 	Now     time.Time `json:"now"`
 	// Drop is the job whose drop folder has served; empty for none.
 	Drop slurm.Owner `json:"drop,omitzero"`
+	// Within is how long the hook waits for all of it.
+	Within time.Duration `json:"within_ns"`
 
 	Textfile string        `json:"textfile,omitempty"` // of the metrics
 	Counted  metrics.Run   `json:"counted"`
@@ -62,10 +66,13 @@ type diskReply struct {
 
 var serveDisk = served(func(r diskRequest) (diskReply, error) {
 	d := atDisk{diskRequest: r}
+	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2)
+	defer cancel()
 	hangs := len(r.Log) > 0 && !d.alone(logLock, func(bool) { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
 	if !hangs { // else most likely the other folders do as well, and would keep a second child
 		d.alone(diskLock, d.keep)
 	}
+	d.clear(func() bool { return inTime.Err() == nil })
 	return diskReply{d.troubles}, nil
 })
 
@@ -99,14 +106,30 @@ func (d *atDisk) alone(lock string, do func(waited bool)) bool {
 // keep does all but the log. Where several are in line, archiving is left to the next who is not: it waits for the disk,
 // and moves what all of them have closed.
 func (d *atDisk) keep(inLine bool) {
-	if d.Drop.Found() {
-		d.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop))
-	}
 	if d.Archive && !inLine {
 		d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
 	}
 	d.count()
 	d.tell()
+}
+
+// clear removes drop folders while it may. It comes last: how long it takes is in users' hands. Whoever finds another
+// at it leaves all to the next.
+func (d *atDisk) clear(may func() bool) {
+	if !d.Drop.Found() {
+		return
+	}
+	release, err := safefile.Lock(filepath.Join(d.Run, dropLock), 0, true)
+	if errors.Is(err, safefile.ErrLocked) {
+		return
+	}
+	if err == nil { // a full file system has no room for a lock, but all the more to remove
+		defer release()
+	}
+	late := atDisk{diskRequest: d.diskRequest}
+	late.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop, may))
+	late.tell()
+	d.troubles = append(d.troubles, late.troubles...)
 }
 
 func (d *atDisk) note(c code.Code, err error) {
@@ -184,7 +207,8 @@ func (h *hook) outputs() {
 	if h.phase == slurm.Epilog && h.store != nil {
 		req.Archive, req.Drop = true, slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}
 	}
-	reply, err := ask[diskReply](opDisk, req, h.left(time.Duration(h.times.Outputs), 0))
+	req.Within = h.left(time.Duration(h.times.Outputs), 0)
+	reply, err := ask[diskReply](opDisk, req, req.Within)
 	if err != nil { // the log has no word of this run, nor have the metrics
 		reply.Troubles = append(reply.Troubles, diskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true})
 	}

@@ -38,8 +38,8 @@ func DefaultLimits() Limits {
 }
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
-// their reports and drop folders, sweeps away what killed hooks left half written, and forgets the oldest of the history. It waits for the disk and so belongs in
-// a child. When another Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
+// their reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
+// forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
 	if err != nil {
@@ -57,10 +57,14 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
+	drops, err := s.drops() // before the records: a job that begins meanwhile has its record before its folder
 	runs, damage := s.Runs()
-	var all []error
+	all := []error{err}
 	for _, d := range damage {
 		all = append(all, d)
+	}
+	if len(damage) == 0 { // else a folder may be of a run that could not be read
+		all = append(all, s.clearDrops(drops, runs, now))
 	}
 	kept := 0
 	for i, r := range ended(runs) {
@@ -144,21 +148,15 @@ func (s *Store) retire(history string, r ledger.Run, stays bool) error {
 			return err
 		}
 	}
-	var left slurm.Owner
-	err = s.locked(lockOf(r.Job.ID), func() (err error) {
+	return s.locked(lockOf(r.Job.ID), func() error {
 		if !s.unchanged(r, seen) { // another epilog was here: next time
 			return nil
 		}
 		if stays {
 			return s.write(r)
 		}
-		left, err = s.remove(r)
-		return err
+		return s.remove(r)
 	})
-	if err != nil || left == (slurm.Owner{}) {
-		return err
-	}
-	return RemoveDrop(s.run, s.node, left)
 }
 
 func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
@@ -170,15 +168,14 @@ func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
 	return err == nil && bytes.Equal(data, seen)
 }
 
-// remove removes a run's report and record, and returns whose drop folders are left without a run: the run's own, and
-// the job id's too when this was its last. The record goes last: while it is there, an interrupted removal is taken up
+// remove removes a run's report and record. The record goes last: while it is there, an interrupted removal is taken up
 // again. The job's lock is held, so that nobody begins a run of it meanwhile, and files of interrupted writers are
 // nobody's.
-func (s *Store) remove(r ledger.Run) (left slurm.Owner, err error) {
+func (s *Store) remove(r ledger.Run) error {
 	folder := filepath.Join(s.dir, folderName(r.Job.ID))
 	others, err := removeTemps(folder)
 	if err != nil {
-		return left, err
+		return err
 	}
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
 	if others == 1 {
@@ -186,16 +183,13 @@ func (s *Store) remove(r ledger.Run) (left slurm.Owner, err error) {
 	}
 	for _, name := range userNames(s.node, gone) {
 		if err := removeOwn(filepath.Join(s.run, "report"), name); err != nil {
-			return left, err
+			return err
 		}
 	}
-	if err := removeOwn(folder, r.Key+suffix); err != nil {
-		return left, err
+	if err := removeOwn(folder, r.Key+suffix); err != nil || others > 1 {
+		return err
 	}
-	if others == 1 {
-		return gone, removeOwn(s.dir, folderName(r.Job.ID))
-	}
-	return gone, nil
+	return removeOwn(s.dir, folderName(r.Job.ID))
 }
 
 // removeTemps removes what interrupted writers left in a folder, and counts what else is there.

@@ -32,7 +32,7 @@ func BenchmarkProlog(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
-			if _, err := s.remove(ledger.Run{Key: string(sluidA), Job: job(next)}); err != nil {
+			if err := s.remove(ledger.Run{Key: string(sluidA), Job: job(next)}); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

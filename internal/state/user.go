@@ -8,21 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
-// DropFile is the one name that root reads in a job's drop folder.
-const DropFile = "job.json"
-
-const (
-	maxReport    = 16 << 10
-	maxDrop      = 4 << 10
-	maxDropFiles = 1 << 16 // that RemoveDrop removes; the drop file system is to have far fewer inodes
-	maxDropDepth = 64
-)
+const maxReport = 16 << 10
 
 // StartReport is what a task prolog prints.
 type StartReport struct {
@@ -82,120 +72,6 @@ func GetReport(run, node string, owner slurm.Owner) (StartReport, error) {
 		return StartReport{}, fmt.Errorf("get report: %w", err)
 	}
 	return report, nil
-}
-
-// aside follows the name of a drop folder that is an earlier run's, of another user: Slurm began to count jobs anew, and
-// that run's end never came.
-const aside = ".aside"
-
-// MakeDrop makes the folder in which the job's task hook leaves DropFile.
-func (s *Store) MakeDrop(job slurm.Job) error {
-	if err := s.check(job); err != nil {
-		return fmt.Errorf("make drop folder: %w", err)
-	}
-	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
-		err := safefile.MakeDir(filepath.Join(s.run, "drop"), name, 0o700, job.UID, job.GID)
-		if errors.Is(err, safefile.ErrNotOurs) {
-			// Threat: a user's file system may be mounted there; rename opens nothing, and refuses a mount point.
-			path := filepath.Join(s.run, "drop", name)
-			if os.Rename(path, path+aside) == nil {
-				err = safefile.MakeDir(filepath.Join(s.run, "drop"), name, 0o700, job.UID, job.GID)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("make drop folder of job %d: %w", job.ID, err)
-		}
-	}
-	return nil
-}
-
-// ReadDrop returns what the job's task hook left: the user's claim, at most 4 KiB. Any error means no record.
-func (s *Store) ReadDrop(job slurm.Job) ([]byte, error) {
-	err := s.check(job)
-	if err != nil {
-		return nil, fmt.Errorf("read drop: %w", err)
-	}
-	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
-		var data []byte
-		data, err = safefile.ReadForeign(filepath.Join(s.run, "drop", name), DropFile, job.UID, maxDrop)
-		if err == nil {
-			return data, nil
-		}
-	}
-	return nil, fmt.Errorf("read drop of job %d: %w", job.ID, err)
-}
-
-// DropDir is the drop folder of the job that a task hook finds itself in; empty when that names no job.
-func DropDir(run, node string, owner slurm.Owner) string {
-	name, err := userName(node, owner)
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(run, "drop", name)
-}
-
-// RemoveDrop removes a job's drop folders with everything the user put there. It belongs in a child: a user can
-// have a FUSE file system mounted there.
-func RemoveDrop(run, node string, job slurm.Owner) error {
-	if !slurm.ValidNode(node) {
-		return fmt.Errorf("remove drop: node %q: %w", node, ErrName)
-	}
-	root, err := os.OpenRoot(filepath.Join(run, "drop"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove drop: %w", err)
-	}
-	defer root.Close()
-	left := maxDropFiles
-	for _, name := range userNames(node, job) {
-		err := errors.Join(removeTree(root, name, &left, maxDropDepth), removeTree(root, name+aside, &left, maxDropDepth))
-		if err != nil {
-			return fmt.Errorf("remove drop of job %d: %w", job.ID, err)
-		}
-	}
-	return nil
-}
-
-// removeTree removes what a user put into a folder. Threat: the user swaps a folder for a link meanwhile. A
-// link is removed, not followed, and one that is swapped in later cannot lead out of the folder the user owns:
-// each level is opened below the one before.
-func removeTree(in *os.Root, name string, left *int, depth int) error {
-	err := in.Remove(name)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if !errors.Is(err, unix.ENOTEMPTY) {
-		return err
-	}
-	if depth == 0 {
-		return fmt.Errorf("more than %d folders deep", maxDropDepth)
-	}
-	folder, err := in.OpenRoot(name)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	// Threat: a process that outlived the job fills the folder as fast as it is emptied. Now it is root's.
-	if err := errors.Join(folder.Chown(".", 0, 0), folder.Chmod(".", 0o700)); err != nil {
-		return err
-	}
-	list, err := folder.Open(".")
-	if err != nil {
-		return err
-	}
-	names, _ := list.Readdirnames(max(*left, 1)) // what is missing here, the last line reports
-	list.Close()
-	for _, entry := range names {
-		if *left--; *left < 0 {
-			return fmt.Errorf("more than %d files", maxDropFiles)
-		}
-		if err := removeTree(folder, entry, left, depth-1); err != nil {
-			return err
-		}
-	}
-	return in.Remove(name)
 }
 
 // userNames are the names of a job's report and drop folder: task hooks know the SLUID, or the job id, or both.
