@@ -35,6 +35,8 @@ const (
 	diskLock = "state/disk.lock"
 	dropLock = "state/drop.lock" // of the one that removes drop folders; nobody waits for it
 	diskWait = 300 * time.Millisecond
+	// fewSteps take no time worth asking for: entries of drop folders that are removed however late it is.
+	fewSteps = 64
 )
 
 // diskRequest crosses the pipe of opDisk: everything that touches a disk, or folders that users write in.
@@ -66,13 +68,13 @@ type diskReply struct {
 
 var serveDisk = served(func(r diskRequest) (diskReply, error) {
 	d := atDisk{diskRequest: r}
-	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2)
+	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
 	defer cancel()
 	hangs := len(r.Log) > 0 && !d.alone(logLock, func(bool) { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
 	if !hangs { // else most likely the other folders do as well, and would keep a second child
 		d.alone(diskLock, d.keep)
 	}
-	d.clear(func() bool { return inTime.Err() == nil })
+	d.clear(inTime)
 	return diskReply{d.troubles}, nil
 })
 
@@ -113,21 +115,22 @@ func (d *atDisk) keep(inLine bool) {
 	d.tell()
 }
 
-// clear removes drop folders while it may. It comes last: how long it takes is in users' hands. Whoever finds another
+// clear removes drop folders while there is time. It comes last: how long it takes is in users' hands. Whoever finds another
 // at it leaves all to the next.
-func (d *atDisk) clear(may func() bool) {
+func (d *atDisk) clear(inTime context.Context) {
 	if !d.Drop.Found() {
 		return
 	}
+	late := atDisk{diskRequest: d.diskRequest}
+	late.note(code.StateWrite, state.RetireDrop(d.Run, d.Node, d.Drop))
 	release, err := safefile.Lock(filepath.Join(d.Run, dropLock), 0, true)
-	if errors.Is(err, safefile.ErrLocked) {
-		return
+	if !errors.Is(err, safefile.ErrLocked) {
+		steps := 0
+		late.note(code.StateWrite, state.RemoveDrops(d.Run, d.Node, func() bool { steps++; return steps <= fewSteps || inTime.Err() == nil }))
 	}
 	if err == nil { // a full file system has no room for a lock, but all the more to remove
-		defer release()
+		release()
 	}
-	late := atDisk{diskRequest: d.diskRequest}
-	late.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop, may))
 	late.tell()
 	d.troubles = append(d.troubles, late.troubles...)
 }

@@ -37,7 +37,7 @@ func (s *Store) MakeDrop(job slurm.Job) error {
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
 		err := safefile.MakeDir(s.dropFolder(), name, 0o700, job.UID, job.GID)
 		if errors.Is(err, safefile.ErrNotOurs) {
-			if _, moved := s.putAside(name); moved == nil {
+			if moved, _ := s.putAside(name); moved {
 				err = safefile.MakeDir(s.dropFolder(), name, 0o700, job.UID, job.GID)
 			}
 		}
@@ -73,28 +73,33 @@ func DropDir(run, node string, owner slurm.Owner) string {
 	return filepath.Join(run, "drop", name)
 }
 
-// RemoveDrop removes the drop folders of a job that is over, with everything the user put there, and what is left of
-// others that were put aside. It asks more before each entry; where that says no, the next call goes on. It belongs in a
-// child: what users put there decides how long it takes.
-func RemoveDrop(run, node string, job slurm.Owner, more func() bool) error {
+// RetireDrop puts the drop folders of a job that is over aside: from now on they are what RemoveDrops removes.
+func RetireDrop(run, node string, job slurm.Owner) error {
 	if !slurm.ValidNode(node) {
-		return fmt.Errorf("remove drop: node %q: %w", node, ErrName)
+		return fmt.Errorf("retire drop: node %q: %w", node, ErrName)
 	}
 	s := &Store{run: run, node: node}
 	var all []error
-	var over []string
 	for _, name := range userNames(node, job) {
-		moved, err := s.putAside(name)
+		_, err := s.putAside(name)
 		all = append(all, err)
-		if moved != "" {
-			over = append(over, moved)
-		}
 	}
+	if err := errors.Join(all...); err != nil {
+		return fmt.Errorf("retire drop of job %d: %w", job.ID, err)
+	}
+	return nil
+}
+
+// RemoveDrops removes the node's drop folders that were put aside, with everything that users put there. It asks more
+// before each entry; where that says no, the next call goes on. It belongs in a child: what users put there decides how
+// long it takes.
+func RemoveDrops(run, node string, more func() bool) error {
+	s := &Store{run: run, node: node}
 	names, err := s.drops()
-	all = append(all, err)
+	all := []error{err}
 	// Of several that cannot be emptied at once none is to keep the others from their turn.
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	for _, name := range append(over, names...) {
+	for _, name := range names {
 		if _, old := s.dropOf(name); !old {
 			continue
 		}
@@ -103,7 +108,7 @@ func RemoveDrop(run, node string, job slurm.Owner, more func() bool) error {
 		}
 	}
 	if err := errors.Join(all...); err != nil {
-		return fmt.Errorf("remove drop of job %d: %w", job.ID, err)
+		return fmt.Errorf("remove drops: %w", err)
 	}
 	return nil
 }
@@ -139,19 +144,17 @@ func (s *Store) dropOf(name string) (job slurm.Owner, old bool) {
 	return slurm.Owner{ID: id}, old && ok
 }
 
-// putAside gives a drop folder a name of nobody's, and returns it; none where there was no folder.
-func (s *Store) putAside(name string) (to string, err error) {
+// putAside gives a drop folder a name of nobody's; moved is false where there was none, too.
+func (s *Store) putAside(name string) (moved bool, err error) {
+	path := filepath.Join(s.dropFolder(), name)
 	for n := 0; ; n++ {
-		to = name + aside + strconv.Itoa(n)
 		// Threat: a user's file system may be mounted there; rename opens nothing, and refuses a mount point.
-		err = os.Rename(filepath.Join(s.dropFolder(), name), filepath.Join(s.dropFolder(), to))
+		err := os.Rename(path, path+aside+strconv.Itoa(n))
 		switch {
-		case err == nil:
-			return to, nil
 		case errors.Is(err, fs.ErrNotExist):
-			return "", nil
+			return false, nil
 		case !errors.Is(err, fs.ErrExist):
-			return "", err
+			return err == nil, err
 		}
 	}
 }

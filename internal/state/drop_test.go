@@ -27,6 +27,11 @@ func atMost(n int) func() bool {
 	return func() bool { n--; return n >= 0 }
 }
 
+// remove does what the child of a job's end does.
+func remove(run string, job slurm.Owner, more func() bool) error {
+	return errors.Join(RetireDrop(run, node, job), RemoveDrops(run, node, more))
+}
+
 // dropped are the names in the folder of drops.
 func dropped(t *testing.T, s *Store) []string {
 	t.Helper()
@@ -60,7 +65,7 @@ func TestMakeDropPutsAnotherUsersAside(t *testing.T) {
 	if names := dropped(t, s); len(names) != 5 {
 		t.Errorf("%q", names)
 	}
-	must(t, RemoveDrop(s.run, node, slurm.Owner{ID: 7}, always))
+	must(t, remove(s.run, slurm.Owner{ID: 7}, always))
 	if names := dropped(t, s); len(names) != 0 {
 		t.Errorf("left %q", names)
 	}
@@ -71,7 +76,7 @@ func TestMakeDropPutsAnotherUsersAside(t *testing.T) {
 	if err := s.MakeDrop(job(7)); !errors.Is(err, safefile.ErrNotOurs) {
 		t.Error(err)
 	}
-	if err := RemoveDrop(s.run, node, slurm.Owner{ID: 7}, always); !errors.Is(err, unix.EBUSY) {
+	if err := remove(s.run, slurm.Owner{ID: 7}, always); !errors.Is(err, unix.EBUSY) {
 		t.Error(err)
 	}
 }
@@ -90,7 +95,7 @@ func TestRemoveDrop(t *testing.T) {
 	}
 	must(t, err)
 	for range 2 {
-		must(t, RemoveDrop(run, node, slurm.Owner{ID: 7, SLUID: sluidA}, always))
+		must(t, remove(run, slurm.Owner{ID: 7, SLUID: sluidA}, always))
 	}
 	if names := dropped(t, s); !slices.Equal(names, []string{"n1_8"}) {
 		t.Errorf("left: %q", names)
@@ -98,7 +103,7 @@ func TestRemoveDrop(t *testing.T) {
 	if _, err := os.Stat(keep); err != nil {
 		t.Errorf("a link led out: %v", err)
 	}
-	if err := RemoveDrop(filepath.Join(run, "none"), node, slurm.Owner{ID: 7}, always); err != nil {
+	if err := remove(filepath.Join(run, "none"), slurm.Owner{ID: 7}, always); err != nil {
 		t.Errorf("no drop at all: %v", err)
 	}
 }
@@ -121,7 +126,7 @@ func TestRemoveDropOfARestlessUser(t *testing.T) {
 	})
 	_, err = out.Read(make([]byte, 5))
 	must(t, err)
-	must(t, RemoveDrop(run, node, slurm.Owner{ID: 7}, always))
+	must(t, remove(run, slurm.Owner{ID: 7}, always))
 	if names := dropped(t, s); len(names) != 0 {
 		t.Errorf("left: %q", names)
 	}
@@ -136,7 +141,7 @@ func TestRemoveDropGoesOn(t *testing.T) {
 	}
 	children := 0
 	for ; children == 0 || len(dropped(t, s)) > 0; children++ {
-		must(t, RemoveDrop(s.run, node, slurm.Owner{ID: 7}, atMost(10)))
+		must(t, remove(s.run, slurm.Owner{ID: 7}, atMost(10)))
 		if _, err := os.Lstat(filepath.Join(s.dropFolder(), "n1_7")); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal("the name is not free")
 		}
@@ -160,10 +165,10 @@ func TestRemoveDropHindered(t *testing.T) {
 			s := open(t, folder(t))
 			must(t, s.MakeDrop(job(1)))
 			must(t, os.Mkdir(filepath.Join(s.dropFolder(), "n1_1/sub"), 0o700))
-			if err := refused(t, c, func() error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}, always) }); !errors.Is(err, c.Errno) {
+			if err := refused(t, c, func() error { return remove(s.run, slurm.Owner{ID: 1}, always) }); !errors.Is(err, c.Errno) {
 				t.Errorf("%v, want %v", err, c.Errno)
 			}
-			must(t, RemoveDrop(s.run, node, slurm.Owner{ID: 1}, always))
+			must(t, remove(s.run, slurm.Owner{ID: 1}, always))
 			if names := dropped(t, s); len(names) != 0 {
 				t.Errorf("left: %q", names)
 			}
@@ -211,7 +216,7 @@ func TestArchiveClearsDrops(t *testing.T) {
 		t.Errorf("a minute later: %q", names)
 	}
 	archive(t, s.run, varDir, DefaultLimits())
-	must(t, RemoveDrop(s.run, node, slurm.Owner{ID: 99}, always))
+	must(t, remove(s.run, slurm.Owner{ID: 99}, always))
 	if names := dropped(t, s); !slices.Equal(names, append([]string{"n1_2"}, strangers...)) {
 		t.Errorf("much later: %q", names)
 	}

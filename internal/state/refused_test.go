@@ -153,7 +153,7 @@ func TestSpoiledFolders(t *testing.T) {
 		"folder of a job":   {"state/n1/1", func(s *Store) error { return s.Begin(ledger.Run{Job: job(1), Start: at(1)}) }},
 		"end of such a job": {"state/n1/1", func(s *Store) error { return s.Close(ledger.Run{Job: job(1)}, *at(1)) }},
 		"look at such one":  {"state/n1/1", func(s *Store) error { _, _, err := s.Find(job(1)); return err }},
-		"drops":             {"drop", func(s *Store) error { return RemoveDrop(s.run, node, slurm.Owner{ID: 1}, always) }},
+		"drops":             {"drop", func(s *Store) error { return RemoveDrops(s.run, node, always) }},
 		"all of the node":   {"state/n1", func(s *Store) error { _, damage := s.Runs(); return first(damage) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -209,7 +209,7 @@ func TestNamesAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v", owner, err)
 		}
 	}
-	if err := RemoveDrop(run, "..", slurm.Owner{ID: 1}, always); !errors.Is(err, ErrName) {
+	if err := RetireDrop(run, "..", slurm.Owner{ID: 1}); !errors.Is(err, ErrName) {
 		t.Error(err)
 	}
 	if after := tree(t, run); !reflect.DeepEqual(after, before) {
