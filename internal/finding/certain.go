@@ -15,8 +15,10 @@ func (s Scene) doubts(c Card) []string {
 	if c.Device.Parent != "" {
 		d = append(d, "it is a MIG instance: what its driver reports of one was never measured")
 	}
-	if s.Doubt != "" {
-		d = append(d, s.Doubt)
+	for _, doubt := range []string{s.Doubt, s.RunDoubt} {
+		if doubt != "" {
+			d = append(d, doubt)
+		}
 	}
 	if s.Shared != "" {
 		d = append(d, "this GPU may be shared: "+s.Shared)

@@ -40,6 +40,7 @@ type Scene struct {
 	SharedUnknown string
 	Shared        string // why others may use these GPUs legally; empty when the job has them alone
 	Doubt         string // a reason that makes every finding of this hook uncertain (RunInJob)
+	RunDoubt      string // why this end may be that of another run of the job
 }
 
 // Compare judges every GPU of the job, at its start (without Before) or at its end.

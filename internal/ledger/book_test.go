@@ -199,3 +199,40 @@ func TestOwnOlderRunIsOver(t *testing.T) {
 		t.Errorf("%+v", book)
 	}
 }
+
+// An end may be another run's only where Slurm does not say which, and one of the same job has just ended.
+func TestMistakable(t *testing.T) {
+	job := slurm.Job{ID: 100, UID: 7}
+	open := Run{Key: "w2", Job: job, Epoch: gpu.Epoch{Boot: "b"}, Start: &End{At: 30 * time.Second}}
+	ended := func(change func(*Run)) []Run {
+		r := Run{Key: "w1", Job: job, Epoch: gpu.Epoch{Boot: "b"}, Ends: []End{{At: 20 * time.Second}}}
+		change(&r)
+		return []Run{open, r}
+	}
+	same := func(*Run) {}
+	sure := job
+	sure.Start = time.Unix(1_790_000_000, 0)
+	known := open
+	known.Job.Start = sure.Start
+	for name, tt := range map[string]struct {
+		run  Run
+		runs []Run
+		job  slurm.Job
+		now  time.Duration
+		want bool
+	}{
+		"just ended":          {open, ended(same), job, time.Minute, true},
+		"long ago":            {open, ended(same), job, time.Hour, false},
+		"the only run":        {open, []Run{open}, job, time.Minute, false},
+		"this very run":       {open, ended(func(r *Run) { r.Key = "w2" }), job, time.Minute, false},
+		"another job":         {open, ended(func(r *Run) { r.Job.ID = 101 }), job, time.Minute, false},
+		"another user's":      {open, ended(func(r *Run) { r.Job.UID = 8 }), job, time.Minute, false},
+		"of a former boot":    {open, ended(func(r *Run) { r.Epoch.Boot = "a" }), job, time.Minute, false},
+		"still open":          {open, ended(func(r *Run) { r.Ends = nil }), job, time.Minute, false},
+		"Slurm tells the run": {known, ended(same), sure, time.Minute, false},
+	} {
+		if got := tt.run.Mistakable(tt.runs, tt.job, tt.now, 5*time.Minute); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package stage
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/config"
@@ -11,6 +12,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
+	"bookend/internal/slurm"
 )
 
 // scene gathers what a comparison is made of.
@@ -32,8 +34,17 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 func (h *hook) who(s *finding.Scene, self ledger.Run) {
 	book := h.ledger(self)
 	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
+	if h.phase == slurm.Epilog && self.Mistakable(h.runs, h.job, h.now.Snapshot.At, twice) {
+		s.RunDoubt = twiceDoubt
+	}
 	s.Shared, s.SharedUnknown = h.shared()
 }
+
+// twice is how long after a run's end a second epilog of it is to be reckoned with, where Slurm does not say which run one is
+// for: those seen came at once. A requeued job that ends within that time is drained for only once Slurm says more (23.02).
+const twice = 5 * time.Minute
+
+const twiceDoubt = "Slurm does not say which run of the job this end is for, and an earlier one has just ended"
 
 const insideDoubt = "this hook runs inside the job and sees only part of the node"
 

@@ -136,7 +136,11 @@ func (n *node) twoEnds(uid int, j job) {
 	}
 	n.clean(prolog, again)
 	left := n.holder(uint32(uid), nil, "--mib", "2048")
-	if o := n.hook(epilog, again); o.exit != 10 {
+	want := 10
+	if again["SLURM_JOB_START_TIME"] == "" && again["SLURM_JOB_SLUID"] == "" {
+		want = 0 // it may be the second epilog of the run that ended a moment ago
+	}
+	if o := n.hook(epilog, again); o.exit != want {
 		n.Errorf("%v\n%s", o, n.log())
 	}
 	n.proven(uint32(uid), left)
@@ -268,5 +272,26 @@ func TestRequeueBesideTheOrphan(t *testing.T) {
 			}
 			n.notBlamed(append(r.Start.Findings, r.Ends[0].Findings...), left)
 		})
+	}
+}
+
+// An epilog that comes twice, the second time while the requeued job runs, drains for nothing of that: up to 22.05 Slurm does
+// not say which run an epilog is for.
+func TestSecondEpilogBesideTheNextRun(t *testing.T) {
+	for version, identity := range versions {
+		for _, proven := range []bool{true, false} {
+			n := newNode(t, "enforce")
+			first, second := newJob().with(identity[0]...), newJob().with(identity[1]...)
+			n.clean(prolog, first)
+			n.clean(epilog, first)
+			n.clean(prolog, second)
+			p := n.leftover()
+			if proven {
+				n.inCgroup(p, "100")
+			}
+			if o := n.hook(epilog, first); o.exit != 0 {
+				t.Errorf("%s, in its cgroup: %v: %v\n%s", version, proven, o, n.log())
+			}
+		}
 	}
 }
