@@ -11,7 +11,8 @@
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out; lock-starts
 //	                                  and lock-ends: which hook of a job came first. claim.go
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
-//	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: user.go
+//	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: drop.go
+//	  drop/NODE_JOBID.aside-N/        one that is to be removed
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go
 //
 // Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else.
