@@ -55,9 +55,16 @@ func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 	return false
 }
 
+// Orphaned reports whether a process that is Alive has lost its parent: whoever started it as parent has ended.
+func Orphaned(proc string, pid int, startTicks uint64, parent int) bool {
+	st, err := readStat(proc, pid)
+	return err == nil && st.ticks == startTicks && !st.dead() && st.parent != parent
+}
+
 // stat is what is needed of /proc/PID/stat.
 type stat struct {
 	state   byte
+	parent  int
 	threads int
 	ticks   uint64
 }
@@ -80,6 +87,7 @@ func readStat(proc string, pid int) (stat, error) {
 // Places of the fields in proc(5), counted from the state, field 3: the name before it may hold anything,
 // brackets, blanks and newlines too, so the line is cut at the last bracket.
 const (
+	fieldParent  = 4 - 3
 	fieldThreads = 20 - 3
 	fieldStart   = 22 - 3
 )
@@ -89,6 +97,10 @@ func parseStat(b []byte) (stat, error) {
 	if len(fields) <= fieldStart || len(fields[0]) != 1 {
 		return stat{}, fmt.Errorf("parse stat: %d fields after the name", len(fields))
 	}
+	parent, err := strconv.Atoi(string(fields[fieldParent]))
+	if err != nil {
+		return stat{}, fmt.Errorf("parse stat: parent: %w", err)
+	}
 	threads, err := strconv.Atoi(string(fields[fieldThreads]))
 	if err != nil {
 		return stat{}, fmt.Errorf("parse stat: threads: %w", err)
@@ -97,5 +109,5 @@ func parseStat(b []byte) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("parse stat: start time: %w", err)
 	}
-	return stat{state: fields[0][0], threads: threads, ticks: ticks}, nil
+	return stat{state: fields[0][0], parent: parent, threads: threads, ticks: ticks}, nil
 }

@@ -64,12 +64,24 @@ func (h *hook) keptByTheDriver() bool {
 	return asking != nil && child.Uninterruptible(h.cfg.Paths.Proc, asking.PID, asking.StartTicks)
 }
 
-// adopt takes the stuck child of a hook that was killed for what it is: nobody else has it on record.
+// adopt takes the stuck child of a hook that was killed for what it is: nobody else has it on record. One that merely ends
+// after its hook is soon gone.
 func (h *hook) adopt() {
-	if asking := h.store.Asking(); asking != nil && h.keptByTheDriver() {
-		h.try(h.store.SetStuck(*asking))
+	asking := h.store.Asking()
+	if asking == nil {
+		return
 	}
+	for range adoptLooks {
+		if !child.Orphaned(h.cfg.Paths.Proc, asking.PID, asking.StartTicks, asking.Hook) || !h.keptByTheDriver() {
+			return
+		}
+		time.Sleep(patience / adoptLooks)
+	}
+	h.try(h.store.SetStuck(asking.Stuck))
 }
+
+// adoptLooks are the looks within patience at which a child must sleep so that nothing wakes it.
+const adoptLooks = 6
 
 // started returns what notes a child that asks the driver.
 func (h *hook) started(op string) func(pid int, startTicks uint64) {
@@ -79,7 +91,9 @@ func (h *hook) started(op string) func(pid int, startTicks uint64) {
 	return func(pid int, startTicks uint64) {
 		h.contact.pids = append(slices.Clone(h.contact.pids), pid)
 		// Without it the others ask beside this hook: nothing worth telling.
-		_ = h.store.SetAsking(state.Stuck{PID: pid, StartTicks: startTicks, Since: h.env.Clock.Boot(), Op: op})
+		_ = h.store.SetAsking(state.Asking{
+			Stuck: state.Stuck{PID: pid, StartTicks: startTicks, Since: h.env.Clock.Boot(), Op: op}, Hook: h.env.PID,
+		})
 	}
 }
 

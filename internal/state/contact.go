@@ -57,13 +57,19 @@ func (s *Store) answeredLately(now time.Duration) bool {
 	return s.peek(answeredFile, &last) && last.At >= 0 && last.At <= now && now-last.At < recent
 }
 
+// Asking is a child that asks the driver.
+type Asking struct {
+	Stuck
+	Hook int `json:"hook"` // the PID of the hook that started it
+}
+
 // SetAsking puts on record the child by which the holder of the first contact asks: others look at it when it takes long,
 // and where its hook is killed nobody else knows of it.
-func (s *Store) SetAsking(child Stuck) error { return s.writeShared(askingFile, child) }
+func (s *Store) SetAsking(child Asking) error { return s.writeShared(askingFile, child) }
 
 // Asking returns the child on record, nil for none.
-func (s *Store) Asking() *Stuck {
-	var asking Stuck
+func (s *Store) Asking() *Asking {
+	var asking Asking
 	if !s.peek(askingFile, &asking) || asking.PID <= 0 {
 		return nil
 	}

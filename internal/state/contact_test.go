@@ -88,7 +88,7 @@ func TestAsking(t *testing.T) {
 	if s.Asking() != nil || s.ClearAsking(1) != nil {
 		t.Error("somebody asks where nobody does")
 	}
-	child := Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}
+	child := Asking{Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}, 5}
 	must(t, s.SetAsking(child))
 	must(t, s.ClearAsking(6, 8))
 	if got := s.Asking(); got == nil || *got != child {

@@ -217,12 +217,15 @@ func (n *node) foundAtStart(j job, left *fakegpu.Program) {
 	if o := n.hook(prolog, j); o.exit != 0 {
 		n.Errorf("%v\n%s", o, n.log())
 	}
-	for _, folder := range []string{"drop", "report"} { // of the job id: the second user's now
-		var st unix.Stat_t
-		must(n, unix.Stat(filepath.Join(n.conf.run, folder, nodeName+"_"+cmp.Or(j["SLURM_JOB_SLUID"], "100")), &st))
-		if st.Uid != bystander {
-			n.Errorf("%s belongs to user %d", folder, st.Uid)
-		}
+	name := nodeName + "_" + cmp.Or(j["SLURM_JOB_SLUID"], "100") // of the job id: the second user's now
+	var st unix.Stat_t
+	must(n, unix.Stat(filepath.Join(n.conf.run, "drop", name), &st))
+	if st.Uid != bystander {
+		n.Errorf("the drop folder belongs to user %d", st.Uid)
+	}
+	must(n, os.Chmod(n.dir, 0o755))
+	if report := filepath.Join(n.conf.run, "report", name); !reads(bystander, report) || reads(user, report) {
+		n.Errorf("not the second user alone reads the report")
 	}
 	if text := n.latest().Start.Report; !strings.Contains(text, "was not clean") || strings.Contains(text, strconv.Itoa(left.PID)) ||
 		strings.Contains(text, "probably your job") {

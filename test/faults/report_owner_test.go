@@ -15,16 +15,11 @@ func TestReportCannotGrow(t *testing.T) {
 	must(t, os.Chmod(n.dir, 0o755))
 	n.clean(prolog, newJob())
 	path := filepath.Join(n.conf.run, "report", nodeName+"_100")
-	as := func(uid uint32, shell string) bool {
-		cmd := exec.Command("/bin/sh", "-c", shell)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		return cmd.Run() == nil
-	}
-	if !as(user, "cat "+path) || as(bystander, "cat "+path) {
+	if !reads(user, path) || reads(bystander, path) {
 		t.Error("not its user alone reads the report")
 	}
 	for _, try := range []string{"chmod 600 " + path, "cat /dev/zero >> " + path, "setfacl -m u:1:rw " + path, "rm -f " + path, "ln " + path + " " + n.in("x")} {
-		if as(user, try) {
+		if does(user, try) {
 			t.Errorf("his user can: %s", try)
 		}
 	}
@@ -32,3 +27,12 @@ func TestReportCannotGrow(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 }
+
+// does reports whether a user succeeds with a line of the shell.
+func does(uid uint32, line string) bool {
+	cmd := exec.Command("/bin/sh", "-c", line)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return cmd.Run() == nil
+}
+
+func reads(uid uint32, path string) bool { return does(uid, "cat "+path) }
