@@ -72,7 +72,19 @@ type Finding struct {
 // Record adds a run to the counts and rewrites the textfile. What of the two can be done is done; the error joins what
 // could not, and a finding of it is counted. Of a file of counts that cannot be used the error matches ErrDamaged, and
 // counting begins anew.
-func Record(f Files, r Run) error {
+func Record(f Files, r Run) error { return change(f, r, func(b *book) { b.add(r) }) }
+
+// Also adds to a run that has been recorded what was found after that.
+func Also(f Files, r Run, late []Finding) error {
+	r.Findings = nil
+	return change(f, r, func(b *book) {
+		for _, l := range late {
+			b.find(r, l)
+		}
+	})
+}
+
+func change(f Files, r Run, add func(*book)) error {
 	folder, err := makeFolder(f.Var)
 	if err != nil {
 		return fmt.Errorf("count for metrics: %w", err)
@@ -87,10 +99,10 @@ func Record(f Files, r Run) error {
 	if damage != nil && !errors.Is(damage, ErrDamaged) {
 		return fmt.Errorf("count for metrics: %w", damage)
 	}
+	add(&b)
 	if damage != nil {
-		r.Findings = append(r.Findings, Finding{Code: code.StateDamage, Own: true, Detail: damage.Error()})
+		b.find(r, Finding{Code: code.StateDamage, Own: true, Detail: damage.Error()})
 	}
-	b.add(r)
 	shown := show(f.Textfile, b, r.Version)
 	if shown != nil {
 		b.find(r, Finding{Code: code.StateWrite, Own: true, Detail: shown.Error()})

@@ -397,3 +397,25 @@ func TestLabelsNameNoJobUserOrProcess(t *testing.T) {
 		}
 	}
 }
+
+// What goes wrong after a run has been counted is counted with it, and makes no second run of it.
+func TestAlso(t *testing.T) {
+	f := Files{Var: filepath.Join(t.TempDir(), "var")}
+	r := Run{Version: "1", Hook: Epilog, Job: 7, At: time.Unix(1_790_000_000, 0), Action: config.Ignore}
+	if err := Record(f, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := Also(f, r, []Finding{{Code: code.StateWrite, Own: true, Detail: "no space"}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := read(filepath.Join(f.Var, folderName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs, own := *b.at(hookRuns, "epilog", "ignore"), *b.at(ownErrors, string(code.StateWrite)); runs != 1 || own != 1 {
+		t.Errorf("%v runs, %v own errors", runs, own)
+	}
+	if s, err := Read(f.Var); err != nil || len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

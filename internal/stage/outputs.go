@@ -27,14 +27,15 @@ const (
 	maxLogBytes = 16 << 20
 )
 
-// The locks below paths.run, each held by the one child of this host that is at the log, or at the rest of the disk;
-// others wait for it as long as a few fsyncs take. Two, because a line of the log takes no fsync: of many hooks at once
-// each finds time for its own.
+// The locks below paths.run, each held by the one child of this host that is at the log, at the counts, or at the records;
+// others wait for it as long as a few fsyncs take. Three, because the first two take no fsync: of many hooks at once each
+// finds time for its own.
 const (
-	logLock  = "state/log-disk.lock"
-	diskLock = "state/disk.lock"
-	dropLock = "state/drop.lock" // of the one that removes drop folders; nobody waits for it
-	diskWait = 300 * time.Millisecond
+	logLock   = "state/log-disk.lock"
+	countLock = "state/count-disk.lock"
+	diskLock  = "state/disk.lock"
+	dropLock  = "state/drop.lock" // of the one that removes drop folders; nobody waits for it
+	diskWait  = 300 * time.Millisecond
 	// fewSteps take no time worth asking for: entries of drop folders that are removed however late it is.
 	fewSteps = 64
 )
@@ -70,9 +71,9 @@ var serveDisk = served(func(r diskRequest) (diskReply, error) {
 	d := atDisk{diskRequest: r}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
 	defer cancel()
-	hangs := len(r.Log) > 0 && !d.alone(logLock, func(bool) { d.note(code.LogFailed, appendLog(r.LogDir, r.Log)) })
-	if !hangs { // else most likely the other folders do as well, and would keep a second child
-		d.alone(diskLock, d.keep)
+	// Where one is refused that lock hangs, most likely the other folders do as well, and would keep a second child.
+	if (len(r.Log) == 0 || d.alone(logLock, d.log)) && d.alone(countLock, d.count) {
+		d.keep()
 	}
 	d.clear(inTime)
 	return diskReply{d.troubles}, nil
@@ -84,16 +85,10 @@ type atDisk struct {
 	troubles []diskTrouble
 }
 
-// alone does something under a lock, and tells it whether it had to wait for that. A child that hangs on a dead disk keeps
-// it until it is gone: those after it give up instead of piling up, and leave the records where they are: then it
-// returns false.
-func (d *atDisk) alone(lock string, do func(waited bool)) bool {
-	path := filepath.Join(d.Run, lock)
-	release, err := safefile.Lock(path, 0, true)
-	waited := errors.Is(err, safefile.ErrLocked)
-	if waited {
-		release, err = safefile.Lock(path, diskWait, true)
-	}
+// alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give up
+// instead of piling up, and leave the records where they are: then it returns false.
+func (d *atDisk) alone(lock string, do func()) bool {
+	release, err := safefile.Lock(filepath.Join(d.Run, lock), diskWait, true)
 	if errors.Is(err, safefile.ErrLocked) {
 		d.troubles = append(d.troubles, diskTrouble{Code: code.LogFailed, Text: err.Error()})
 		return false
@@ -101,17 +96,24 @@ func (d *atDisk) alone(lock string, do func(waited bool)) bool {
 	if err == nil { // where there is no state there is no lock, but all the more to log
 		defer release()
 	}
-	do(waited)
+	do()
 	return true
 }
 
-// keep does all but the log. Where several are in line, archiving is left to the next who is not: it waits for the disk,
-// and moves what all of them have closed.
-func (d *atDisk) keep(inLine bool) {
-	if d.Archive && !inLine {
-		d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
+func (d *atDisk) log() { d.note(code.LogFailed, appendLog(d.LogDir, d.Log)) }
+
+// keep moves records to the disk, which waits for that: whoever is refused leaves it to the next. What goes wrong is told,
+// and counted late.
+func (d *atDisk) keep() {
+	early := len(d.troubles)
+	if d.Archive {
+		d.alone(diskLock, func() {
+			d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
+		})
 	}
-	d.count()
+	if late := counted(d.troubles[early:]); len(late) > 0 {
+		d.alone(countLock, func() { d.note(code.StateWrite, metrics.Also(d.files(), d.Counted, late)) })
+	}
 	d.tell()
 }
 
@@ -147,13 +149,21 @@ func (d *atDisk) note(c code.Code, err error) {
 	d.troubles = append(d.troubles, diskTrouble{Code: c, Text: err.Error()})
 }
 
-// count adds the run, and what went wrong here, to the metrics.
+// count adds the run, and what went wrong here so far, to the metrics.
 func (d *atDisk) count() {
-	for _, t := range d.troubles {
+	d.Counted.Findings = append(d.Counted.Findings, counted(d.troubles)...)
+	d.note(code.StateWrite, metrics.Record(d.files(), d.Counted))
+}
+
+func (d *atDisk) files() metrics.Files { return metrics.Files{Var: d.Var, Textfile: d.Textfile} }
+
+// counted are troubles as the metrics count them.
+func counted(troubles []diskTrouble) (found []metrics.Finding) {
+	for _, t := range troubles {
 		own := t.Code != code.StateLock // a note, whatever policy says: it is over by the next hook
-		d.Counted.Findings = append(d.Counted.Findings, metrics.Finding{Code: t.Code, Own: own, Detail: t.Text})
+		found = append(found, metrics.Finding{Code: t.Code, Own: own, Detail: t.Text})
 	}
-	d.note(code.StateWrite, metrics.Record(metrics.Files{Var: d.Var, Textfile: d.Textfile}, d.Counted))
+	return found
 }
 
 // tell adds to the log what went wrong at the disk, the same once an hour. Where it is the log that fails, or there is

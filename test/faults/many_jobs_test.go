@@ -82,6 +82,24 @@ func (n *node) allAtOnce(h hook, all []member) {
 	ended.Wait()
 }
 
+// Jobs that end together are in the history when the last of them has ended: a reboot takes what is in memory only.
+func TestCrowdIsArchived(t *testing.T) {
+	t.Parallel()
+	const few = 8
+	n := newNode(t, "enforce", fakegpu.GPUs(few))
+	n.configure(func(c *conf) { c.settle = "{max: 19s, flat: 1s}" })
+	all := members()[:few]
+	for i := range all {
+		all[i].exits = []int{0}
+	}
+	n.allAtOnce(prolog, all)
+	n.allAtOnce(epilog, all)
+	kept, damage := state.History(n.in("var"), nodeName)
+	if len(kept) != few || len(damage) != 0 {
+		t.Errorf("%d records of %d jobs in the history, %v\n%s", len(kept), few, damage, n.log())
+	}
+}
+
 // Sixty-four jobs begin together and end together on sixty-four cards: no record is lost, on disk or in memory, each
 // says which card its job had, and whoever left something is told for it, and nobody else.
 func TestCrowd(t *testing.T) {
