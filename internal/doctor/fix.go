@@ -25,6 +25,10 @@ func (r Rule) mend(path string, uid, mode uint32) string {
 	case r.By == Installed && r.Kind == Regular && r.Name != "config":
 		return r.install(path)
 	}
+	if r.Kind == Regular && r.By == Made && uid != 0 {
+		// Not given back: whoever owned it may have it open still, or have put a link in its place by now.
+		return "rm " + quoted(path) + "   # what it says may be forged; where one is needed the hooks make it anew"
+	}
 	command := fmt.Sprintf("chmod %04o %s", r.Mode, quoted(path))
 	if uid != 0 {
 		command = fmt.Sprintf("chown root:root %s && %s", quoted(path), command)

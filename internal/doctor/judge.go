@@ -134,19 +134,23 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 		return []Result{say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), r.anew(f.Path))}
 	}
 	var bad []Result
+	if c := f.Distrust; c != nil && c.Path != f.Path && c.Path != f.Real {
+		level := Wrong
+		if c.UID == 0 && c.Mode&0o002 == 0 && r.Above != "" {
+			level = r.Above
+		}
+		above := say(level, notAlone+r.culpritSeen(*c), r.culpritFix(s, f.Path, *c))
+		if c.UID != 0 || c.Mode&0o002 != 0 {
+			return []Result{above} // a command about the file itself could meet another by then
+		}
+		bad = append(bad, above)
+	}
 	if f.UID != 0 {
 		bad = append(bad, say(Wrong, fmt.Sprintf("belongs to user %d, not to root", f.UID), r.mend(f.Path, f.UID, f.Mode)))
 	}
 	bad = append(bad, r.judgeMode(f)...)
 	if r.Single && f.Links > 1 {
 		bad = append(bad, say(Wrong, fmt.Sprintf("has %d names: somebody may hold another", f.Links), r.anew(f.Path)))
-	}
-	if c := f.Distrust; c != nil && c.Path != f.Path && c.Path != f.Real {
-		level := Wrong
-		if c.UID == 0 && c.Mode&0o002 == 0 && r.Above != "" {
-			level = r.Above
-		}
-		bad = append(bad, say(level, notAlone+r.culpritSeen(*c), r.culpritFix(s, f.Path, *c)))
 	}
 	return bad
 }

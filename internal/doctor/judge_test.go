@@ -316,3 +316,31 @@ func TestPrintEnds(t *testing.T) {
 		}
 	}
 }
+
+// No command is about a file that others can swap for a link before it is typed: what lies above comes first, alone.
+func TestNothingBelowOthersFolder(t *testing.T) {
+	s := Site{Config: config.Default()}
+	for _, r := range Rules() {
+		if r.Kind != Regular || r.unusedReason(s) != "" || len(r.Paths(s)) == 0 {
+			continue
+		}
+		path := r.Paths(s)[0]
+		f := File{Path: path, Real: path, Kind: Regular, UID: 65534, Mode: 0o666, Links: 2, Distrust: &Culprit{Path: "/home/user", UID: 65534, Mode: 0o755}}
+		bad := r.judgeFile(s, f)
+		if len(bad) != 1 || bad[0].Level != Wrong {
+			t.Errorf("%s: %+v", r.Name, bad)
+			continue
+		}
+		for _, verb := range []string{"chmod", "chown"} {
+			if strings.Contains(bad[0].Fix, verb) && strings.Contains(bad[0].Fix, path) {
+				t.Errorf("%s: %s", r.Name, bad[0].Fix)
+			}
+		}
+		f.Distrust = nil
+		for _, b := range r.judgeFile(s, f) {
+			if r.By == Made && strings.Contains(b.Fix, "chown") {
+				t.Errorf("%s: %s", r.Name, b.Fix)
+			}
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -154,9 +153,4 @@ func (im image) heldLocks(dir string) (held []string) {
 		f.Close()
 	}
 	return held
-}
-
-// same reports whether two files have the same text; times may differ.
-func (e entry) same(o entry) bool {
-	return e.mode == o.mode && e.uid == o.uid && e.gid == o.gid && bytes.Equal([]byte(e.data), []byte(o.data))
 }
