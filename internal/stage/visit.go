@@ -39,12 +39,15 @@ func (h *hook) newVisit(reserve time.Duration) *visit {
 // visited runs one operation in a child among the user's files: while one lives that cannot be killed there, no other is
 // started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
 func visited[Rep any](v *visit, op string, req any) (reply Rep, err error) {
-	leave, err := v.enter()
+	leave, err := v.enter(op)
 	if err != nil {
 		return reply, err
 	}
 	defer leave()
 	reply, err = ask[Rep](op, req, v.left())
+	if v.store != nil && err == nil {
+		v.store.SetVisited(op, v.uid, v.now()) // reading may work where writing hangs
+	}
 	var failed *childError
 	if v.store != nil && errors.As(err, &failed) && failed.Result.Outcome == child.Abandoned {
 		stuck := state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: v.now(), Op: op}
@@ -53,18 +56,15 @@ func visited[Rep any](v *visit, op string, req any) (reply Rep, err error) {
 	return reply, err
 }
 
-// enter waits for other hooks' children among this user's files. Without state, or where its lock is out of use, each hook
-// is on its own.
-func (v *visit) enter() (leave func(), err error) {
+// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that end at
+// once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is on its own.
+func (v *visit) enter(op string) (leave func(), err error) {
 	if v.store == nil {
 		return func() {}, nil
 	}
-	leave, err = v.store.Visit(v.uid, v.left())
+	leave, err = v.turn(op)
 	if errors.Is(err, state.ErrLocked) {
 		return nil, errInVisit
-	}
-	if err != nil {
-		leave = func() {}
 	}
 	stuck, err := v.store.StuckVisit(v.uid, v.alive)
 	v.trouble(err)
@@ -73,6 +73,26 @@ func (v *visit) enter() (leave func(), err error) {
 		return nil, fmt.Errorf("%w: PID %d (%s) cannot be killed", errStuckVisit, stuck.PID, stuck.Op)
 	}
 	return leave, nil
+}
+
+// turn returns when a visit may begin, or ErrLocked.
+func (v *visit) turn(op string) (leave func(), err error) {
+	const step = 20 * time.Millisecond // between two looks whether somebody has come back
+	alone := func() {}
+	for until := v.now() + v.left(); ; {
+		if v.store.VisitedLately(op, v.uid, v.now()) {
+			return alone, nil
+		}
+		leave, err = v.store.Visit(v.uid, step)
+		switch {
+		case err == nil:
+			return leave, nil
+		case !errors.Is(err, state.ErrLocked):
+			return alone, nil
+		case v.now() >= until:
+			return nil, err
+		}
+	}
 }
 
 func (v *visit) trouble(err error) {

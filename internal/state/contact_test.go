@@ -120,3 +120,17 @@ func TestMeetDamaged(t *testing.T) {
 		met(false)
 	}
 }
+
+// Whoever has just come back from a user's files vouches for these, and for nobody else's.
+func TestVisitedLately(t *testing.T) {
+	s := open(t, folder(t))
+	if s.VisitedLately("append", 7, time.Hour) {
+		t.Error("nobody has been there")
+	}
+	s.SetVisited("append", 7, time.Hour)
+	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true, time.Hour + visitRecent: false, time.Minute: false} {
+		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) || s.VisitedLately("tail", 7, now) {
+			t.Errorf("at %v: %v, want %v", now, got, want)
+		}
+	}
+}

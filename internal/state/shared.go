@@ -68,6 +68,22 @@ func (s *Store) Visit(uid uint32, wait time.Duration) (leave func(), err error) 
 	return safefile.LockNumber(filepath.Join(s.dir, usersLock), uid, wait)
 }
 
+// visitRecent is how long a child that came back from a user's files vouches for them.
+const visitRecent = time.Second
+
+// SetVisited notes that a child has come back from doing op, a word, in a user's files. Where it cannot be kept the next waits its turn.
+func (s *Store) SetVisited(op string, uid uint32, now time.Duration) {
+	_ = s.writeShared(visitFile(op, uid), answered{now})
+}
+
+// VisitedLately reports that a child came back from doing op in a user's files less than a moment before now (CLOCK_BOOTTIME).
+func (s *Store) VisitedLately(op string, uid uint32, now time.Duration) bool {
+	var last answered
+	return s.peek(visitFile(op, uid), &last) && last.At >= 0 && last.At <= now && now-last.At < visitRecent
+}
+
+func visitFile(op string, uid uint32) string { return fmt.Sprintf("visited-%s-%d.json", op, uid) }
+
 // StuckVisit returns the child that is stuck among a user's files, nil when there is none. Those of any user that are not
 // alive any more are forgotten. An unusable record is a Damage, set aside.
 func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
