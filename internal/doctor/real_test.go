@@ -144,13 +144,13 @@ func TestEachLine(t *testing.T) {
 		"report closed":           {at(mode(0o700), "run/report"), "report", Wrong, "too little", true},
 		"drop writable":           {at(mode(0o1777), "run/drop"), "drop", Wrong, "everybody may write", true},
 		"drop without a tmpfs":    {remount(""), "drop-filesystem", Warning, "not a file system of its own", true},
-		"drop without noexec":     {remount("size=16M,nr_inodes=8k,mode=0755,nosuid,nodev"), "drop-filesystem", Warning, "mounted without noexec", true},
-		"drop without options":    {remount("size=16M,nr_inodes=8k,mode=0755"), "drop-filesystem", Warning, "mounted without nosuid, nodev, noexec", true},
-		"drop too large":          {remount("size=1G,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Warning, "its limits are 1024 MiB and 8192 inodes", true},
-		"drop without limits":     {remount("size=0,nr_inodes=0,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Warning, "no limit of inodes", true},
+		"drop without noexec":     {remount("size=16M,nr_inodes=8k,mode=0711,nosuid,nodev"), "drop-filesystem", Warning, "mounted without noexec", true},
+		"drop without options":    {remount("size=16M,nr_inodes=8k,mode=0711"), "drop-filesystem", Warning, "mounted without nosuid, nodev, noexec", true},
+		"drop too large":          {remount("size=1G,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"), "drop-filesystem", Warning, "its limits are 1024 MiB and 8192 inodes", true},
+		"drop without limits":     {remount("size=0,nr_inodes=0,mode=0711,nosuid,nodev,noexec"), "drop-filesystem", Warning, "no limit of inodes", true},
 		"drop read-only":          {remount(DropOptions + ",ro"), "drop-filesystem", Wrong, "read-only", true},
-		"drop full of files":      {remount("size=16M,nr_inodes=32,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Wrong, "full: 31 inodes are free", false},
-		"drop full":               {remount("size=512k,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"), "drop-filesystem", Wrong, "full: 512 KiB are free", false},
+		"drop full of files":      {remount("size=16M,nr_inodes=32,mode=0711,nosuid,nodev,noexec"), "drop-filesystem", Wrong, "full: 31 inodes are free", false},
+		"drop full":               {remount("size=512k,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"), "drop-filesystem", Wrong, "full: 512 KiB are free", false},
 		"var a user's":            {at(given, "var"), "var", Wrong, "belongs to user", true},
 		"history 0755":            {at(mode(0o755), "var/history"), "history", Wrong, "everybody may read", true},
 		"history of a node 0711":  {at(mode(0o711), "var/history/n1"), "history-node", Wrong, "everybody may reach what is in it", true},
@@ -284,7 +284,7 @@ func TestOwnFolderAbove(t *testing.T) {
 func TestFileSystemsBeforeTheFirstHook(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Mkdir(n.in("ro"), 0o755))
-	mount(t, n.in("ro"), "mode=0755,ro")
+	mount(t, n.in("ro"), "mode=0711,ro")
 	n.site.Config.Paths.Var, n.site.Config.Paths.Log = n.in("ro/lib/var"), n.in("ro/log")
 	found := 0
 	for _, r := range n.examine() {

@@ -197,7 +197,7 @@ func remembered() []Rule {
 			Why: "who can open a lock, be it to read, can hold it for ever", place: "run", paths: in(runRoot, "state/*.lock", "state/*/lock-*", "state/*/probe-*.lock"), absent: later},
 		{Name: "report", Shown: root + "/report", Kind: Folder, Mode: 0o711, Need: 0o711, Rather: 0o044, Short: "task hooks run as users: they cannot read their job's start report", By: Made, NoLink: true,
 			Why: "users reach their own report by its name; which jobs ran is nobody's business", place: "run", paths: in(runRoot, "report"), absent: later},
-		{Name: "drop", Shown: root + "/drop", Kind: Folder, Mode: 0o755, Need: 0o711, Short: "task hooks run as users: they cannot reach their job's folder", By: Made, NoLink: true,
+		{Name: "drop", Shown: root + "/drop", Kind: Folder, Mode: 0o711, Need: 0o711, Rather: 0o044, Short: "task hooks run as users: they cannot reach their job's folder", By: Made, NoLink: true,
 			Why: "the folders of jobs in it are their users'; a folder that others can write to could be swapped under root's hands", place: "run", paths: one(dropFolder), absent: later},
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // DropOptions are the options with which the drop folder's own file system is mounted, by
 // deploy/systemd/run-bookend-drop.mount. A job has up to two folders of one small file in it.
-const DropOptions = "size=16M,nr_inodes=8k,mode=0755,nosuid,nodev,noexec"
+const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
 
 // The most that a drop folder's file system is to give users: 64 MiB of memory, and less entries than the hooks would
 // remove of one job.
@@ -175,7 +175,7 @@ func mountDrop(path string) string {
 	if path == config.Default().Paths.Run+"/drop" {
 		return "install -m 0644 deploy/systemd/run-bookend-drop.mount -t /etc/systemd/system && systemctl daemon-reload && systemctl enable --now run-bookend-drop.mount"
 	}
-	return fmt.Sprintf("install -d -o root -g root -m 0755 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions)
+	return fmt.Sprintf("install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions)
 }
 
 func lacking(fs *FileSystem) string {

@@ -73,7 +73,7 @@ func Open(run, node string) (*Store, error) {
 		{filepath.Join(run, "state"), 0o700, false},
 		{s.dir, 0o700, false},
 		{filepath.Join(run, "report"), 0o711, false}, // searchable, not listable: job ids are nobody's business
-		{filepath.Join(run, "drop"), 0o755, true},
+		{filepath.Join(run, "drop"), 0o711, true},
 	} {
 		if err := makeFolder(f.path, f.mode, f.mount); err != nil {
 			return nil, fmt.Errorf("open state: %w", err)

@@ -74,7 +74,7 @@ func TestModesWhateverTheUmask(t *testing.T) {
 		for path, want := range map[string]os.FileMode{
 			n.conf.log: 0o755, filepath.Join(n.conf.log, "bookend.log"): 0o640,
 			n.conf.run: 0o755, filepath.Join(n.conf.run, "state"): 0o700,
-			filepath.Join(n.conf.run, "report"): 0o711, filepath.Join(n.conf.run, "drop"): 0o755,
+			filepath.Join(n.conf.run, "report"): 0o711, filepath.Join(n.conf.run, "drop"): 0o711,
 			n.in("var"): 0o755, n.in("var/history"): 0o700,
 		} {
 			info, err := os.Stat(path)
