@@ -27,6 +27,7 @@ func TestAlive(t *testing.T) {
 		"garbage, so no answer":    {"42 (python", true},
 		"empty, so no answer":      {"", true},
 		"bad number, so no answer": {statLine("python", "S", "x", "777"), true},
+		"bad parent, so no answer": {strings.Replace(statLine("python", "Z", "1", "777"), " Z 1 ", " Z x ", 1), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -44,6 +45,36 @@ func TestAlive(t *testing.T) {
 	}
 	if Alive(t.TempDir(), 42, 777) || Alive("/proc", 0, 777) || Alive("/proc", os.Getpid(), 0) {
 		t.Error("a missing process, pid 0 or an unknown start time is alive")
+	}
+}
+
+// One thread that nothing wakes is enough; what cannot be read is none.
+func TestUninterruptible(t *testing.T) {
+	proc := t.TempDir()
+	put := func(folder, state string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(proc, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("42", "S")
+	if Uninterruptible(proc, 42, 777) {
+		t.Error("without a list of its threads")
+	}
+	put("42/task/42", "S")
+	put("42/task/no number", "D")
+	if Uninterruptible(proc, 42, 777) {
+		t.Error("no thread is in state D")
+	}
+	put("42/task/43", "D")
+	if !Uninterruptible(proc, 42, 777) || Uninterruptible(proc, 42, 778) || Uninterruptible(proc, 43, 777) {
+		t.Error("a thread is in state D, of this very process")
+	}
+	if !Orphaned(proc, 42, 777, 9) || Orphaned(proc, 42, 777, 1) || Orphaned(proc, 42, 778, 9) {
+		t.Error("its parent is 1")
 	}
 }
 

@@ -133,3 +133,30 @@ func TestCloseUnread(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// An end does not lose a damaged record of its run: that is set aside.
+func TestCloseDamaged(t *testing.T) {
+	s := open(t, folder(t))
+	j := job(1)
+	j.Start = now
+	begin(t, s, j, 10)
+	must(t, damaged(s, 1))
+	must(t, s.Close(ledger.Run{Job: j}, *at(11)))
+	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
+		t.Errorf("set aside: %v, %v", aside, err)
+	}
+	if r, _, err := s.Find(j); err != nil || !r.Closed() || r.Start != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A damaged list of stuck children is begun anew.
+func TestStuckVisitsDamaged(t *testing.T) {
+	s := open(t, folder(t))
+	alive := func(Stuck) bool { return true }
+	must(t, os.WriteFile(filepath.Join(s.dir, usersFile), []byte("[1"), 0o600))
+	must(t, s.SetStuckVisit(7, Stuck{PID: 3, StartTicks: 4}, alive))
+	if got, err := s.StuckVisit(7, alive); err != nil || got == nil || got.PID != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

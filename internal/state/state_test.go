@@ -131,7 +131,7 @@ func TestOpenMakesItsFolders(t *testing.T) {
 	defer unix.Umask(old)
 	open(t, run)
 	open(t, run)
-	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711, "drop": 0o755} {
+	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711, "drop": 0o711} {
 		if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
 			t.Errorf("%q: %v, %v", name, info, err)
 		}
