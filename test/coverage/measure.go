@@ -23,7 +23,8 @@ func measure(packages, tests []string) (profile []byte, failed, err error) {
 	if err := errors.Join(open(dir, data), writeOverlay(dir, overlay, data)); err != nil {
 		return nil, nil, err
 	}
-	args := []string{"test", "-count=1", "-timeout=30m"}
+	// Tests that build a hook with a defect planted do so by an overlay of their own, which would take the place of ours.
+	args := []string{"test", "-count=1", "-timeout=30m", "-skip=^TestPanic"}
 	for _, t := range tests {
 		args = append(args, "./"+t)
 	}
