@@ -24,7 +24,7 @@ func measure(packages, tests []string) (profile []byte, failed, err error) {
 		return nil, nil, err
 	}
 	// Tests that build a hook with a defect planted do so by an overlay of their own, which would take the place of ours.
-	args := []string{"test", "-count=1", "-timeout=30m", "-skip=^TestPanic"}
+	args := []string{"test", "-count=1", "-timeout=30m", "-skip=^TestPanicIn(Main|Goroutine)$"}
 	for _, t := range tests {
 		args = append(args, "./"+t)
 	}
