@@ -35,7 +35,7 @@ func (h *hook) meet() bool {
 		return true
 	}
 	began := h.env.Clock.Boot()
-	for h.driverTime() > worthAsking || h.env.Clock.Boot() == began {
+	for first := true; first || h.driverTime() > worthAsking; first = false {
 		met, err := h.store.Meet(h.env.Clock.Boot, min(patience, h.driverTime()))
 		h.contact.waited = h.env.Clock.Boot() - began
 		switch {
