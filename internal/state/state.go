@@ -3,7 +3,9 @@
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
 //	  state/NODE/stuck.json           the backend that could not be killed; faults.json: faults said. shared.go
-//	  state/NODE/stuck-users.json     children that could not be killed among users' files, one for each user. shared.go
+//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last answered. contact.go
+//	  state/NODE/stuck-users.json     children that could not be killed among users' files, one for each user; visited-*: who
+//	                                  came back from there lately. visits.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go

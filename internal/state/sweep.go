@@ -32,8 +32,17 @@ func (s *Store) sweep(now time.Time) error {
 		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() {
 			all = append(all, s.sweepJob(id))
 		}
+		if strings.HasPrefix(entry.Name(), visitedBy) && older(entry, now) {
+			all = append(all, removeOwn(s.dir, entry.Name()))
+		}
 	}
 	return errors.Join(append(all, s.sweepReports(now))...)
+}
+
+// older reports that an entry was written so long ago that nobody is at it, nor needs it.
+func older(entry os.DirEntry, now time.Time) bool {
+	info, err := entry.Info()
+	return err == nil && now.Sub(info.ModTime()) > abandonedAfter
 }
 
 // sweepJob takes the job's lock only where there is something to remove.

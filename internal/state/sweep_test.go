@@ -108,3 +108,17 @@ func TestSweepStrangers(t *testing.T) {
 		}
 	}
 }
+
+// Who came back from a user's files is worth knowing for a second, and does not pile up.
+func TestSweepForgetsVisits(t *testing.T) {
+	s := open(t, folder(t))
+	s.SetVisited("append", 7, time.Hour)
+	s.SetVisited("append", 8, time.Hour)
+	old := filepath.Join(s.dir, visitFile("append", 7))
+	must(t, os.Chtimes(old, now.Add(-2*abandonedAfter), now.Add(-2*abandonedAfter)))
+	must(t, os.Chtimes(filepath.Join(s.dir, visitFile("append", 8)), now, now))
+	must(t, s.sweep(now))
+	if s.VisitedLately("append", 7, time.Hour) || !s.VisitedLately("append", 8, time.Hour) {
+		t.Error("the old one is there, or the new one is gone")
+	}
+}
