@@ -37,8 +37,8 @@ vet:
 # Some tests build the programs that they try, of which go test's cache knows nothing: -count=1.
 test: lint ## lint, and run every test that needs no GPU; installs Slurm first (as root)
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
-	go test -count=1 -ldflags "$(LAZY)" ./... && \
-	go test -ldflags "$(LAZY)" -race -skip AreBounded $(RACE)
+	go test -count=1 -timeout 30m -ldflags "$(LAZY)" ./... && \
+	go test -timeout 30m -ldflags "$(LAZY)" -race -skip AreBounded $(RACE)
 
 lint: vet build ## check form, architecture and what the programs are linked with
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi

@@ -129,6 +129,9 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 		path = program(path)
 	}
 	p.cmd = exec.Command(path)
+	if n.gated {
+		p.cmd = exec.Command("/usr/bin/env", path)
+	}
 	p.cmd.Env, p.cmd.Dir = h.environ(n, j), "/"
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -151,14 +154,14 @@ func (p *running) wait() outcome {
 	case <-p.ended:
 	case <-time.After(p.limit + margin):
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		p.Fatalf("%s: still there %v after its deadline of %v", p.cmd.Path, margin, p.limit)
+		p.Fatalf("%s: still there %v after its deadline of %v", p.cmd, margin, p.limit)
 	}
 	o := outcome{exit: p.cmd.ProcessState.ExitCode()}
 	select {
 	case o.output = <-p.output:
 		p.pipe.Close()
 	case <-time.After(margin):
-		p.Fatalf("%s has ended, but something still holds its stdout", p.cmd.Path)
+		p.Fatalf("%s has ended, but something still holds its stdout", p.cmd)
 	}
 	return o
 }

@@ -35,6 +35,9 @@ type node struct {
 	conf  conf
 	// config is what BOOKEND_CONFIG names.
 	config string
+	// gated: this process is asked whether an exec may go on. Until its exec is through, a process of our own making holds up
+	// one thread here, with which Go's runtime may have to wait: the hooks are then started by another program.
+	gated bool
 }
 
 // conf is what tests change of a configuration.

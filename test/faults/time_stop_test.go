@@ -35,6 +35,7 @@ func (n *node) gate(folder string, when uint64, pass func(pid int, path string))
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_LARGEFILE)
 	must(n, err)
 	must(n, unix.FanotifyMark(fd, unix.FAN_MARK_ADD, when|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, folder))
+	n.gated = true
 	g := &gate{node: n, file: os.NewFile(uintptr(fd), "gate"), done: make(chan struct{})}
 	go g.keep(pass)
 	n.Cleanup(g.open)
