@@ -68,20 +68,27 @@ func (s *story) hooksSaid(node string, want ...string) (said string) {
 // records are what a node keeps of its jobs, in memory and on disk.
 func (s *story) records(node string) map[slurm.JobID]ledger.Run {
 	s.t.Helper()
+	runs, damaged := s.allRuns(node)
+	if len(damaged) > 0 {
+		s.t.Errorf("damaged: %v", damaged)
+	}
+	records := map[slurm.JobID]ledger.Run{}
+	for _, r := range runs {
+		records[r.Job.ID] = r
+	}
+	return records
+}
+
+// allRuns are those records, of every run of a job: on disk first, then in memory.
+func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
+	s.t.Helper()
 	store, err := state.Open(s.on.Run(), node)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	runs, damaged := store.Runs()
 	history, lost := state.History(filepath.Join(s.on.Dir, "var"), node)
-	if len(damaged)+len(lost) > 0 {
-		s.t.Errorf("damaged: %v %v", damaged, lost)
-	}
-	records := map[slurm.JobID]ledger.Run{}
-	for _, r := range append(history, runs...) {
-		records[r.Job.ID] = r
-	}
-	return records
+	return append(history, runs...), append(lost, damaged...)
 }
 
 // onSmallDisks is a site whose named folders are file systems of their own, of a megabyte each.

@@ -28,6 +28,7 @@ type story struct {
 	user, stranger string         // the two people of every story
 	hooks          map[string]int // hooks in each node's log when the story began
 	logged         int            // lines in Bookend's log then
+	terminals      *terminals
 }
 
 // given stands up a site for one story, or for several by tell.
@@ -47,9 +48,12 @@ func given(t *testing.T, o site.Options) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, on: on, nodes: o.Nodes, user: on.Users[0], stranger: on.Users[1]}
+	s := &story{t: t, on: on, nodes: o.Nodes, user: on.Users[0], stranger: on.Users[1], terminals: new(terminals)}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
+		if !strings.Contains(o.Config, "privacy: jobs") {
+			s.nobodyReadsOfOthers()
+		}
 		if t.Failed() {
 			log, _ := on.Log()
 			t.Logf("Bookend's log:\n%s\n%s", log, on.Logs(12))

@@ -130,6 +130,7 @@ func (s *story) attends(user, typed, program string, args ...string) (cluster.Jo
 	if err != nil {
 		s.t.Fatalf("%s: %v\n%s", program, err, out)
 	}
+	s.terminals.showed(user, string(out))
 	m := regexp.MustCompile(`(?m)^job (\d+)$`).FindSubmatch(out)
 	if m == nil {
 		s.t.Fatalf("%s does not say which job it was:\n%s", program, out)
