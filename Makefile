@@ -9,9 +9,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # NVIDIA's functions are bound when called: a driver may lack some of them, and many toolchains bind at start.
 LAZY := -extldflags=-Wl,-z,lazy
 
-STATIC := bin/bookend-prolog bin/bookend-epilog bin/bookend
+STATIC := bin/bookend-prolog bin/bookend-epilog bin/bookend-healthcheck bin/bookend
 folder_bookend-prolog := prolog
 folder_bookend-epilog := epilog
+folder_bookend-healthcheck := healthcheck
 folder_bookend := admin
 
 # Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.

@@ -3,9 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"bookend/internal/config"
@@ -52,22 +49,7 @@ func read(env stage.Env, paths config.Paths, node string) (records, error) {
 }
 
 // recorded are the nodes with records: of this boot, or of earlier ones alone.
-func recorded(paths config.Paths) ([]string, error) {
-	var nodes []string
-	for _, dir := range []string{filepath.Join(paths.Run, "state"), filepath.Join(paths.Var, "history")} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("find the node's records: %w", err)
-		}
-		for _, e := range entries {
-			if e.IsDir() && slurm.ValidNode(e.Name()) {
-				nodes = append(nodes, e.Name())
-			}
-		}
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes), nil
-}
+func recorded(paths config.Paths) ([]string, error) { return state.Nodes(paths.Run, paths.Var) }
 
 func load(paths config.Paths, node string) (records, error) {
 	store, err := state.Open(paths.Run, node)

@@ -23,7 +23,9 @@ type Record struct {
 	Alone bool          // no other job was given any of its GPUs meanwhile
 	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
 	Unplaced bool
-	Seen     []Sighting
+	// Unseen is true where the run counts as over though nobody saw its end: that proves nothing against anybody.
+	Unseen bool
+	Seen   []Sighting
 }
 
 // Live reports whether the job's epilog has not run.
@@ -67,6 +69,7 @@ type Owner struct {
 	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
 	OtherEnd time.Duration
 	Ended    time.Duration // CLOCK_BOOTTIME of the end of an ended job
+	Unseen   bool          // nobody saw the end of that job
 }
 
 // Scene is what a process is judged against.
@@ -146,7 +149,7 @@ func (s Scene) owner(r Record, level Level) Owner {
 	case r.Live():
 		o.Whose = LiveJob
 	default:
-		o.Ended = r.End
+		o.Ended, o.Unseen = r.End, r.Unseen
 	}
 	return o
 }
@@ -211,7 +214,7 @@ func (s Scene) rival(p Process, accused Record) slurm.JobID {
 		return p.EnvJobID
 	}
 	for _, r := range s.Others {
-		if r.Live() && r.UID == p.UID && r.Job != accused.Job && s.during(r, p.Start) {
+		if (r.Live() || r.Unseen) && r.UID == p.UID && r.Job != accused.Job && s.during(r, p.Start) {
 			return r.Job
 		}
 	}

@@ -23,6 +23,7 @@ func (r *reader) check(c *Config) {
 		r.checked(checkName(name), fmt.Sprintf("slurm.shared_partitions.%d", i))
 	}
 	r.checkDeadlines(&c.Deadlines)
+	r.checkCheckDeadline(&c.Deadlines.HealthCheck)
 	r.checkSettle("prolog", c.Settle.Prolog, c.Deadlines.Prolog.Driver)
 	r.checkSettle("epilog", c.Settle.Epilog, c.Deadlines.Epilog.Driver)
 	r.checkConfirm(c.Settle.Epilog, c.Deadlines.Epilog, c.CleanUp)
@@ -30,6 +31,9 @@ func (r *reader) check(c *Config) {
 	r.checkProbe(&c.Probe)
 	r.require(c.Drain.MaxRestarts >= 0 && c.Drain.MaxRestarts <= 1000, "must be from 0 to 1000", "drain.max_restarts")
 	r.checkPolicy("policy", c.Policy.Prolog, c.Policy.Epilog)
+	for _, of := range slices.Sorted(maps.Keys(c.Policy.HealthCheck)) {
+		r.require(c.Policy.HealthCheck[of] != Drain, "the health check never drains: Slurm only logs how it ends", "policy.health_check."+string(of))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Policy.Partitions)) {
 		p := c.Policy.Partitions[name]
 		r.checkPolicy("policy.partitions."+clip(name), p.Prolog, p.Epilog)
@@ -122,6 +126,21 @@ func (r *reader) checkDeadlines(d *Deadlines) {
 	r.require(d.Prolog.Probe <= d.Prolog.Driver, "must not exceed deadlines.prolog.driver: the test allocation is part of it",
 		"deadlines.prolog.probe", "deadlines.prolog.driver")
 	r.within(d.Task, 100*time.Millisecond, 10*time.Second, "deadlines.task")
+}
+
+// MostCheck is the longest that a health check may be given: Slurm ends it after 60 s, and what it started needs to end.
+const MostCheck = 55 * time.Second
+
+func (r *reader) checkCheckDeadline(d *CheckDeadline) {
+	const key = "deadlines.health_check"
+	r.within(d.Total, time.Second, MostCheck, key+".total")
+	r.within(d.Driver, 500*time.Millisecond, MostCheck, key+".driver")
+	r.within(d.Scan, 100*time.Millisecond, MostCheck, key+".scan")
+	r.within(d.Slurm, 100*time.Millisecond, MostCheck, key+".slurm")
+	r.within(d.Outputs, 100*time.Millisecond, MostCheck, key+".outputs")
+	sum := d.Driver + d.Scan + d.Slurm + d.Outputs
+	r.require(sum <= d.Total, fmt.Sprintf("the steps add up to %v, more than the total of %v", sum, d.Total),
+		key+".total", key+".driver", key+".scan", key+".slurm", key+".outputs")
 }
 
 func (r *reader) within(d Duration, low, high time.Duration, key string) {

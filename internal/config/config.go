@@ -110,9 +110,25 @@ const (
 
 // Deadlines bound each hook, from process start; a step gets the lesser of its cap and what is left.
 type Deadlines struct {
-	Prolog HookDeadline `yaml:"prolog"`
-	Epilog HookDeadline `yaml:"epilog"`
-	Task   Duration     `yaml:"task"`
+	Prolog      HookDeadline  `yaml:"prolog"`
+	Epilog      HookDeadline  `yaml:"epilog"`
+	HealthCheck CheckDeadline `yaml:"health_check"`
+	Task        Duration      `yaml:"task"`
+}
+
+// CheckDeadline is the health check's time and the caps of its steps. Slurm ends it after 60 s.
+type CheckDeadline struct {
+	Total   Duration `yaml:"total"`
+	Driver  Duration `yaml:"driver"`  // one watch of the cards
+	Scan    Duration `yaml:"scan"`    // reading /proc
+	Slurm   Duration `yaml:"slurm"`   // asking Slurm, where there is something to ask
+	Outputs Duration `yaml:"outputs"` // state, log, records to disk
+}
+
+// Hook is the same as the deadline of a root hook, in which asking Slurm takes the place of the job's log: between the
+// last look and the outputs.
+func (d CheckDeadline) Hook() HookDeadline {
+	return HookDeadline{Total: d.Total, Driver: d.Driver, Scan: d.Scan, Append: d.Slurm, Outputs: d.Outputs}
 }
 
 // HookDeadline is one root hook's time and the caps of its steps.
@@ -208,9 +224,11 @@ const (
 
 // Policy maps finding codes to actions, by phase; a partition's own map comes first.
 type Policy struct {
-	Prolog     map[code.Code]Action       `yaml:"prolog"`
-	Epilog     map[code.Code]Action       `yaml:"epilog"`
-	Partitions map[string]PartitionPolicy `yaml:"partitions"`
+	Prolog map[code.Code]Action `yaml:"prolog"`
+	Epilog map[code.Code]Action `yaml:"epilog"`
+	// HealthCheck never has Drain: Slurm only logs the health check's exit code.
+	HealthCheck map[code.Code]Action       `yaml:"health_check"`
+	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
 
 // PartitionPolicy is one partition's own policy.

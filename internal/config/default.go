@@ -29,7 +29,9 @@ func Default() Config {
 			Prolog: HookDeadline{Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Probe: seconds(2), Outputs: seconds(0.5)},
 			// The whole node takes no new job while an epilog runs.
 			Epilog: HookDeadline{Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Probe: seconds(3), Append: seconds(1), Outputs: seconds(0.5)},
-			Task:   seconds(1),
+			// Slurm ends a health check after 60 s.
+			HealthCheck: CheckDeadline{Total: seconds(45), Driver: seconds(15), Scan: seconds(3), Slurm: seconds(10), Outputs: seconds(2)},
+			Task:        seconds(1),
 		},
 		Settle: Settle{
 			Prolog: SettleTimes{Max: seconds(3), Flat: seconds(2)},
@@ -53,19 +55,30 @@ func Default() Config {
 func seconds(s float64) Duration { return Duration(s * float64(time.Second)) }
 
 func shippedPolicy() Policy {
-	p := Policy{Prolog: make(map[code.Code]Action), Epilog: make(map[code.Code]Action)}
+	p := Policy{Prolog: make(map[code.Code]Action), Epilog: make(map[code.Code]Action), HealthCheck: make(map[code.Code]Action)}
 	for _, row := range shipped {
-		p.Prolog[row.code], p.Epilog[row.code] = row.prolog, row.epilog
+		p.Prolog[row.code], p.Epilog[row.code], p.HealthCheck[row.code] = row.prolog, row.epilog, row.check()
 	}
 	return p
 }
 
-// A drain at the start takes the node from a job that has just got it, so there only a card that cannot be
-// used at all drains; at the end also what would spoil the next job.
-var shipped = []struct {
+// shippedRow is what a finding leads to, by phase.
+type shippedRow struct {
 	code           code.Code
 	prolog, epilog Action
-}{
+}
+
+// check is what a finding of the health check leads to: the same as at a job's end, but for what a job's end drains for.
+func (r shippedRow) check() Action {
+	if r.epilog == Drain {
+		return Warn
+	}
+	return r.epilog
+}
+
+// A drain at the start takes the node from a job that has just got it, so there only a card that cannot be
+// used at all drains; at the end also what would spoil the next job.
+var shipped = []shippedRow{
 	{code.Orphan, Warn, Drain},
 	{code.Residue, Warn, Drain},
 	{code.Phantom, Warn, Drain},

@@ -53,7 +53,7 @@ func TestManualHasEveryKey(t *testing.T) {
 		}
 	}
 	for _, e := range code.All() {
-		for _, phase := range []string{"policy.prolog.", "policy.epilog."} {
+		for _, phase := range []string{"policy.prolog.", "policy.epilog.", "policy.health_check."} {
 			if !in[phase+string(e.Code)] {
 				t.Errorf("%s does not mention %s%s", manual, phase, e.Code)
 			}
@@ -83,6 +83,11 @@ func TestManualNamesEachCodeByItsTitle(t *testing.T) {
 }
 
 func TestShippedPolicyHasEveryCodeOnce(t *testing.T) {
+	for c, action := range Default().Policy.HealthCheck {
+		if action == Drain {
+			t.Errorf("the health check drains for %s as shipped", c)
+		}
+	}
 	for i, e := range code.All() {
 		if i >= len(shipped) || shipped[i].code != e.Code {
 			t.Fatalf("row %d of the shipped policy must be %s, in the catalogue's order", i, e.Code)
@@ -126,6 +131,14 @@ func TestBudgets(t *testing.T) {
 	epilog := d.Epilog.Driver + d.Epilog.Scan + d.Epilog.Append + d.Epilog.Outputs
 	if reserve := d.Epilog.Total - epilog; reserve < seconds(3) {
 		t.Errorf("epilog: steps take %v of %v; 3s are kept for the probe", epilog, d.Epilog.Total)
+	}
+	// An unclean card is watched, searched for and watched again.
+	check := d.HealthCheck.Scan + d.HealthCheck.Slurm + d.HealthCheck.Outputs + 2*(s.Epilog.Max+driverMargin)
+	if reserve := d.HealthCheck.Total - check; reserve < seconds(5) || d.HealthCheck.Total >= seconds(60) {
+		t.Errorf("health check: steps take %v of %v", check, d.HealthCheck.Total)
+	}
+	if s.Epilog.Max+driverMargin > d.HealthCheck.Driver {
+		t.Error("settling does not fit into the driver's time of the health check")
 	}
 	if s.Prolog.Max+driverMargin > d.Prolog.Driver || s.Epilog.Max+driverMargin > d.Epilog.Driver {
 		t.Error("settling does not fit into the driver's time")
@@ -187,10 +200,10 @@ func configDoc(t *testing.T) string {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.key, value, row.comment)
 		}
 	}
-	b.WriteString("\n## The shipped policy\n\n| finding | prolog | epilog | |\n| --- | --- | --- | --- |\n")
+	b.WriteString("\n## The shipped policy\n\n| finding | prolog | epilog | health check | |\n| --- | --- | --- | --- | --- |\n")
 	for i, e := range code.All() {
-		fmt.Fprintf(&b, "| [%s](findings.md#%s) | %s | %s | %s |\n",
-			e.Code, strings.ToLower(string(e.Code)), shipped[i].prolog, shipped[i].epilog, e.Title)
+		fmt.Fprintf(&b, "| [%s](findings.md#%s) | %s | %s | %s | %s |\n",
+			e.Code, strings.ToLower(string(e.Code)), shipped[i].prolog, shipped[i].epilog, shipped[i].check(), e.Title)
 	}
 	return b.String()
 }

@@ -115,8 +115,10 @@ type Input struct {
 	// MessagesUnknown is why the job's output was not looked through.
 	MessagesUnknown string
 	Seen            []Sighting
-	Shared          string // why others may use these cards legally
-	SharedUnknown   string
+	// Checks is how many health checks looked at all of the cards while the job ran.
+	Checks        int
+	Shared        string // why others may use these cards legally
+	SharedUnknown string
 	// AddressSpace is the job's limit of address space, bytes, as its task hook saw it: the user's claim. Unknown where
 	// nobody looked; Unlimited where there is none.
 	AddressSpace gpu.Figure
@@ -135,4 +137,6 @@ type Sighting struct {
 	Bytes  gpu.Figure
 	Owner  slurm.Owner // by cgroup; zero where not found
 	Own    bool        // proven to be this job's
+	// Stranger is set for a process of another user than the job's, in no job's cgroup.
+	Stranger bool
 }

@@ -115,9 +115,20 @@ func (j judge) others(leftover Cause) Cause {
 		}
 	}
 	if c = j.absent(c, "none"); c.Answer == No && len(j.accounts) == 0 && !j.startless() {
-		c.Answer, c.Evidence = Unknown, c.Evidence+"; nobody looked between"
+		c.Answer, c.Evidence = Unknown, c.Evidence+j.between()
 	}
 	return c
+}
+
+// between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
+func (j judge) between() string {
+	switch j.Checks {
+	case 0:
+		return "; nobody looked between"
+	case 1:
+		return ", nor at one look between"
+	}
+	return fmt.Sprintf(", nor at %d looks between", j.Checks)
 }
 
 // elsewhere is what sightings and the messages know of others.
@@ -152,7 +163,9 @@ func (j judge) sighted(c Cause) (Cause, bool) {
 		}
 		c.Answer, c.Index = Yes, j.index(s.Device)
 		c.Evidence = fmt.Sprintf("%s while your job ran%s%s", Size(s.Bytes.Bytes), j.clock(", seen at ", s.At), j.legally())
-		c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
+		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
+			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
+		}
 		if j.away() || slices.ContainsFunc(j.about(s.Device), func(a account) bool { return a.card == nil }) {
 			c.Answer, c.Evidence = Unknown, c.Evidence+"; where it failed is not known"
 		}

@@ -58,7 +58,7 @@ func (j judge) sort() {
 		switch {
 		case s.Own:
 			j.ours[s.PID] = true
-		case j.another(s.Owner):
+		case j.another(s.Owner), s.Stranger:
 			j.foreign[s.PID] = true
 		}
 	}

@@ -37,8 +37,12 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 	if s.ending() {
 		more = s.startDoubts(id)
 		for _, o := range s.Others {
-			if o.Live() && o.MayHold(id) {
+			switch {
+			case !o.MayHold(id):
+			case o.Live():
 				more = append(more, fmt.Sprintf("job %d was given the same GPU, or may have been", o.Job))
+			case o.Unseen:
+				more = append(more, fmt.Sprintf("job %d was given the same GPU, and nobody saw its end", o.Job))
 			}
 		}
 	}

@@ -43,7 +43,8 @@ type Scene struct {
 	RunDoubt      string // why this end may be that of another run of the job
 }
 
-// Compare judges every GPU of the job, at its start (without Before) or at its end.
+// Compare judges every GPU of the job, at its start (without Before) or at its end; for a health check every GPU that no job
+// has.
 func Compare(s Scene) []Finding {
 	var all []Finding
 	for _, c := range s.Cards {
@@ -53,6 +54,9 @@ func Compare(s Scene) []Finding {
 }
 
 func (s Scene) ending() bool { return s.Job.Context == slurm.Epilog }
+
+// between reports a look at cards that no job has: a health check's.
+func (s Scene) between() bool { return s.Job.Context == slurm.HealthCheck }
 
 // card judges one GPU. What could not be read is said and nothing else is concluded from it.
 func (s Scene) card(c Card) []Finding {
@@ -165,6 +169,12 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Rival != 0 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("job %d could own it as well", owner.Rival))
 	}
+	if owner.Unseen {
+		f.Doubts = append(f.Doubts, fmt.Sprintf("nobody saw the end of job %d", owner.Job))
+	}
+	if s.between() && owner.Whose == attrib.NoJob && facts.OfMPS() {
+		return Finding{}, false // waits for clients, and keeps the little that it has
+	}
 	if s.leftBehind(owner) {
 		f.Holder.Classes = append([]attrib.Class{attrib.Orphan}, f.Holder.Classes...)
 	}
@@ -187,6 +197,10 @@ func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:
 		f.Code = code.Foreign
 		f.Doubts = append(f.Doubts, "its job may be live")
+	case s.between() && o.Whose == attrib.EndedJob:
+		f.Code = code.Orphan
+	case s.between():
+		f.Code = code.Stray
 	case !s.ending():
 		f.Code = code.Dirty
 	case s.wasThere(c, f.Holder.Process):
@@ -212,6 +226,8 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	switch {
+	case s.between():
+		f.Owner = s.inherited(c, p)
 	case !s.ending():
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 	case s.leftBefore(c, p):
@@ -219,7 +235,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 		f.Doubts = append(f.Doubts, "it was there before this job")
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
-	if f.Code == code.Phantom || f.Owner == nil { // the record of who left it is from closer by
+	if f.Code == code.Phantom && s.ending() || f.Owner == nil { // the record of who left it is from closer by
 		f.Owner = s.blame(f, f.Owner, owners, true)
 	}
 	if !s.ending() && f.Owner != nil && attrib.ByExclusive.Weaker(f.Owner.Level) {
@@ -237,6 +253,9 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	f := Finding{Code: code.Residue, Expected: "memory back at what it was", Doubts: s.doubts(c)}
 	if !s.ending() {
 		f.Code, f.Expected = code.Dirty, "an idle GPU"
+	}
+	if s.between() {
+		f.Code = code.Residue
 	}
 	f.Observed = "memory in use that no listed process accounts for"
 	now, why := Unexplained(r, s.Limits, s.Baselines[c.Device.ID])

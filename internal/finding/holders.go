@@ -91,6 +91,8 @@ func against(p attrib.Process, o attrib.Owner) []string {
 		return []string{fmt.Sprintf("process %d of a live job may hold it", p.PID)}
 	case o.Whose == attrib.Unknown:
 		return []string{fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)}
+	case o.Unseen:
+		return []string{fmt.Sprintf("process %d may hold it, and nobody saw the end of its job %d", p.PID, o.Job)}
 	case p.OfSystem():
 		return []string{fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)}
 	case p.UID == 0 && o.Whose == attrib.NoJob:
@@ -197,7 +199,7 @@ func (s Scene) attribution(id gpu.ID) attrib.Scene {
 
 // leftBehind reports an owner that is over: at an end that is this job too.
 func (s Scene) leftBehind(o attrib.Owner) bool {
-	return o.Whose == attrib.EndedJob || o.Whose == attrib.ThisJob && s.ending()
+	return o.Whose == attrib.EndedJob && !o.Unseen || o.Whose == attrib.ThisJob && s.ending()
 }
 
 // Proven lists the live processes behind these findings that a cgroup, now or in a sighting, proved to be the ended

@@ -26,11 +26,14 @@ type Now struct {
 	Beginning bool
 	// Idle is the number of bytes below which a card without processes counts as idle.
 	Idle uint64
+	// Sighted is what health checks saw.
+	Sighted Sighted
 }
 
 // Open reads every record of the node and sets self, which may be among them, apart.
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Self: record(self), Left: leftovers(runs, now)}
+	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
 	if now.Beginning {
 		b.Self.Start = now.At
 	}
@@ -53,6 +56,24 @@ func Open(runs []Run, self Run, now Now) Book {
 	b.Self.Alone = alone(b.Self, b.Others)
 	for i := range b.Others {
 		b.Others[i].Alone = alone(b.Others[i], all)
+	}
+	return b
+}
+
+// Between reads the records of the node for a look that is no run's end: there is no self but what health checks saw.
+func Between(runs []Run, now Now) Book {
+	b := Book{Left: leftovers(runs, now)}
+	b.Self.Seen = now.Sighted.proofs(now.Epoch)
+	counted := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !now.counts(r) })
+	for _, r := range counted {
+		other := record(r)
+		if at, over := r.Superseded(counted); over {
+			other.End = at
+		}
+		b.Others = append(b.Others, other)
+	}
+	for i := range b.Others {
+		b.Others[i].Alone = alone(b.Others[i], b.Others)
 	}
 	return b
 }
@@ -111,8 +132,9 @@ func record(r Run) attrib.Record {
 		rec.Start = r.Start.At
 		rec.Seen = sightings(rec.Seen, *r.Start)
 	}
+	rec.Unseen = r.Closed() && !r.EndSeen()
 	for _, e := range r.Ends {
-		if rec.End == 0 {
+		if rec.End == 0 && (rec.Unseen || e.Unseen == "") {
 			rec.End = e.At
 		}
 		rec.Seen = sightings(rec.Seen, e)

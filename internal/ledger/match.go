@@ -33,7 +33,7 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 	switch {
 	case best == nil:
 		return Run{}, NoRun
-	case best.Closed():
+	case best.EndSeen(): // one that was settled without an end is open to it
 		return *best, ClosedRun
 	}
 	return *best, OpenRun

@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -56,11 +57,18 @@ type End struct {
 	Diagnosis *diagnosis.Diagnosis `json:"diagnosis,omitempty"`
 	Findings  []finding.Finding    `json:"findings,omitempty"`
 	Report    string               `json:"report,omitempty"` // as the user gets it
-	Verdict   policy.Verdict       `json:"verdict"`
+	// Unseen says why the run is over though no epilog came: nobody looked, and nothing is judged.
+	Unseen  string         `json:"unseen,omitempty"`
+	Verdict policy.Verdict `json:"verdict"`
 }
 
-// Closed reports whether an epilog has run.
+// Closed reports whether the run is over: an epilog has run, or it was settled that none will.
 func (r Run) Closed() bool { return len(r.Ends) > 0 }
+
+// EndSeen reports whether an epilog has run.
+func (r Run) EndSeen() bool {
+	return slices.ContainsFunc(r.Ends, func(e End) bool { return e.Unseen == "" })
+}
 
 // Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs, the
 // node's records, its job id began anew, and Slurm runs one job id once at a time; or one is of a later boot.

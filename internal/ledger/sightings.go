@@ -55,6 +55,11 @@ func (e End) snapshots() []gpu.Snapshot {
 	return all
 }
 
+// outright reports a process whose user is who its UID says, and that is in no job's cgroup.
+func outright(p attrib.Process) bool {
+	return p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Container == "" && !p.OtherPIDs
+}
+
 // sightedOn tells of one card's processes whose they were, where a cgroup did.
 func (e End) sightedOn(r gpu.Reading, at time.Duration, self Run) []diagnosis.Sighting {
 	var seen []diagnosis.Sighting
@@ -62,7 +67,8 @@ func (e End) sightedOn(r gpu.Reading, at time.Duration, self Run) []diagnosis.Si
 		s := diagnosis.Sighting{At: at, Device: r.Device.ID, PID: p.PID, Bytes: p.Memory}
 		if i := slices.IndexFunc(e.Processes, func(known attrib.Process) bool { return known.PID == p.PID }); i >= 0 {
 			s.Owner = e.Processes[i].Cgroup
-			s.Own = s.Owner.ID == self.Job.ID && s.Owner.ID != 0 || s.Owner.SLUID != "" && s.Owner.SLUID == self.Job.SLUID
+			s.Own = isOwn(s.Owner, self)
+			s.Stranger = outright(e.Processes[i]) && stranger(e.Processes[i].UID, self)
 		}
 		seen = append(seen, s)
 	}

@@ -68,6 +68,14 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 	return side, o.Cards
 }
 
+// Once is what a single look at cards shows, with who is on them. By one look no card is judged.
+func Once(e Eyes, s gpu.Snapshot) finding.Side {
+	side := finding.Side{Snapshot: s, Curves: map[gpu.ID]settle.Curve{}}
+	side.Processes = e.Processes(pids(side))
+	disown(side)
+	return side
+}
+
 // watch looks until the cards are at rest, and reads who is on them.
 func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}

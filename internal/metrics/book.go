@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/report"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -176,6 +178,28 @@ func (b *book) add(r Run) {
 	}
 	for _, f := range r.Findings {
 		b.find(r, f)
+	}
+	if r.Check != nil {
+		b.check(*r.Check)
+	}
+}
+
+// check shows what a health check saw in place of what the one before it did: a card that is not read any more has no figure.
+func (b *book) check(c Check) {
+	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
+		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
+	})
+	*b.at(checkSeconds) = c.Took.Seconds()
+	for _, card := range c.Cards {
+		number := ""
+		if card.GPU >= 0 {
+			number = strconv.Itoa(card.GPU)
+		}
+		for name, f := range map[string]gpu.Figure{usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked} {
+			if f.Known() {
+				*b.at(name, number, string(card.UUID)) = float64(f.Bytes)
+			}
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -50,15 +51,37 @@ type Run struct {
 	Action   config.Action `json:"action"`
 	Held     bool          `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard
 	Findings []Finding     `json:"findings,omitempty"`
+	// Check is what a health check alone knows; nil for a job's hooks.
+	Check *Check `json:"check,omitempty"`
+}
+
+// Check is what stands until the next health check.
+type Check struct {
+	Took  time.Duration `json:"took_ns"`
+	Cards []Card        `json:"cards,omitempty"` // that were read
+}
+
+// Card is one card or MIG instance as the health check saw it. What is not known is not shown.
+type Card struct {
+	GPU         int        `json:"gpu"` // Slurm's number, -1 where that is not certain
+	UUID        gpu.ID     `json:"uuid"`
+	Used        gpu.Figure `json:"used"`        // bytes
+	Unexplained gpu.Figure `json:"unexplained"` // bytes
+	Leaked      gpu.Figure `json:"leaked"`      // bytes
 }
 
 // Hook names a root hook.
 type Hook string
 
+// hooks are all of them.
+var hooks = []Hook{Prolog, Epilog, HealthCheck}
+
 // The root hooks.
 const (
 	Prolog Hook = "prolog"
 	Epilog Hook = "epilog"
+	// HealthCheck is run for no job.
+	HealthCheck Hook = "health_check"
 )
 
 // Finding is one finding of a run.
@@ -175,7 +198,7 @@ func Read(varDir string) (State, error) {
 		return State{}, fmt.Errorf("read metrics: %w", err)
 	}
 	s := State{Last: map[Hook]time.Time{}, Troubles: b.Troubles}
-	for _, hook := range []Hook{Prolog, Epilog} {
+	for _, hook := range hooks {
 		if at := b.value(lastRun, string(hook)); at > 0 {
 			s.Last[hook] = time.UnixMilli(int64(at * 1000))
 		}

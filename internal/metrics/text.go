@@ -22,6 +22,11 @@ const (
 	lastRun       = "bookend_last_run_timestamp_seconds"
 	lastOwnErrors = "bookend_last_run_own_errors"
 	buildInfo     = "bookend_build_info"
+
+	usedBytes        = "bookend_gpu_used_bytes"
+	unexplainedBytes = "bookend_gpu_unexplained_bytes"
+	leakedBytes      = "bookend_gpu_leaked_bytes"
+	checkSeconds     = "bookend_health_check_duration_seconds"
 )
 
 // family is one metric with all its samples.
@@ -33,23 +38,32 @@ type family struct {
 }
 
 var families = []family{
-	{hookRuns, "counter", "Runs of Bookend's hooks for jobs with GPUs, by the strongest action that policy took.", []string{"hook", "action"}, everyAction},
+	{hookRuns, "counter", "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that policy took.", []string{"hook", "action"}, everyAction},
 	{findings, "counter", "Findings of all kinds, by code and hook.", []string{"code", "hook"}, nil},
 	{ownErrors, "counter", "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy ignores or only notes.",
 		[]string{"code"}, everyOwnCode},
-	{drains, "counter", "Runs that drained the node by their exit code.", []string{"hook"}, everyHook},
-	{heldDrains, "counter", "Runs that would have drained the node: observe mode, or a job restarted too often.", []string{"hook"}, everyHook},
-	{lastRun, "gauge", "When the hook last ran for a job with GPUs, in seconds since 1970.", []string{"hook"}, nil},
+	{drains, "counter", "Runs that drained the node by their exit code.", []string{"hook"}, everyJobHook},
+	{heldDrains, "counter", "Runs that would have drained the node: observe mode, or a job restarted too often.", []string{"hook"}, everyJobHook},
+	{lastRun, "gauge", "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970.", []string{"hook"}, nil},
 	{lastOwnErrors, "gauge", "How many troubles of Bookend itself or of the driver as a whole the hook's last run met.", []string{"hook"}, nil},
+	{usedBytes, "gauge", "Memory in use on the card when the health check last looked, in bytes.", cardLabels, nil},
+	{unexplainedBytes, "gauge", "Memory in use that no listed process accounts for, nor what the card carries without any job, when the health check last looked, in bytes.", cardLabels, nil},
+	{leakedBytes, "gauge", "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a clean card and on a job's.", cardLabels, nil},
+	{checkSeconds, "gauge", "How long the last health check took, without its outputs.", nil, nil},
 	{buildInfo, "gauge", "Always 1; version is that of the hook that ran last.", []string{"version"}, nil},
 }
 
-func everyHook() [][]string { return [][]string{{string(Prolog)}, {string(Epilog)}} }
+// cardLabels name a card: Slurm's number, empty where that is not certain, and the vendor's id.
+var cardLabels = []string{"gpu", "uuid"}
+
+func everyJobHook() [][]string { return [][]string{{string(Prolog)}, {string(Epilog)}} }
 
 func everyAction() (all [][]string) {
-	for _, hook := range everyHook() {
+	for _, hook := range hooks {
 		for _, action := range []config.Action{config.Ignore, config.Note, config.Warn, config.Drain} {
-			all = append(all, []string{hook[0], string(action)})
+			if hook != HealthCheck || action != config.Drain {
+				all = append(all, []string{string(hook), string(action)})
+			}
 		}
 	}
 	return all
@@ -97,7 +111,11 @@ func (f family) lines(b book) (lines []string) {
 		for i, value := range s.Labels {
 			pairs = append(pairs, fmt.Sprintf("%s=%s", f.labels[i], quoted(value)))
 		}
-		lines = append(lines, fmt.Sprintf("%s{%s} %s\n", f.name, strings.Join(pairs, ","), strconv.FormatFloat(s.Value, 'f', -1, 64)))
+		labels := ""
+		if len(pairs) > 0 {
+			labels = "{" + strings.Join(pairs, ",") + "}"
+		}
+		lines = append(lines, fmt.Sprintf("%s%s %s\n", f.name, labels, strconv.FormatFloat(s.Value, 'f', -1, 64)))
 	}
 	slices.Sort(lines)
 	return lines

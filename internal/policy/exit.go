@@ -1,6 +1,9 @@
 package policy
 
-import "bookend/internal/code"
+import (
+	"bookend/internal/code"
+	"bookend/internal/finding"
+)
 
 // ExitOther is the exit code of a drain whose finding has no number of its own.
 const ExitOther = 40
@@ -42,6 +45,22 @@ var Exits = []struct {
 	{code.StateWrite, 39},
 	{code.Panicked, 41},
 	{code.Deadline, 42},
+}
+
+// CheckExits are the findings with which the health check does not end with 0, by their numbers in Exits: it has not checked
+// the node. Slurm only logs that, and nothing else should act on it: what was found stands in log, metrics and state.
+var CheckExits = []code.Code{code.BadEnv, code.Panicked, code.Deadline}
+
+// CheckExit returns the exit code of a health check that found all this.
+func CheckExit(found []finding.Finding) int {
+	for _, c := range CheckExits {
+		for _, f := range found {
+			if f.Code == c && f.Unknown == "" {
+				return ExitCode(c)
+			}
+		}
+	}
+	return 0
 }
 
 // ExitCode returns the exit code of a drain that c caused.

@@ -28,8 +28,11 @@ func Compile(c config.Config, phase slurm.Context, partition string) Rules {
 		r.mode = own.Mode
 	}
 	r.actions = []map[code.Code]config.Action{own.Epilog, c.Policy.Epilog}
-	if phase == slurm.Prolog {
+	switch phase {
+	case slurm.Prolog:
 		r.actions = []map[code.Code]config.Action{own.Prolog, c.Policy.Prolog}
+	case slurm.HealthCheck:
+		r.actions, r.onUnknown = []map[code.Code]config.Action{c.Policy.HealthCheck}, config.Warn
 	}
 	return r
 }
@@ -53,19 +56,23 @@ type Verdict struct {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide judges each finding and lets the strongest decide; restarts is the job's restart count.
+// Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has no
+// job: all cards count, and nothing drains.
 func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 	v := Verdict{Action: config.Ignore}
 	for _, f := range found {
 		j := r.judge(f)
 		v.Judged = append(v.Judged, j)
 		entry, _ := code.Lookup(f.Code)
-		if entry.Scope == code.Elsewhere {
+		if entry.Scope == code.Elsewhere && r.phase != slurm.HealthCheck {
 			continue // judged and told, but a verdict is on the job's own cards
 		}
 		if strength[j.Action] > strength[v.Action] {
 			v.Action, v.Code = j.Action, f.Code
 		}
+	}
+	if r.phase == slurm.HealthCheck {
+		v.Exit = CheckExit(found)
 	}
 	if v.Action != config.Drain {
 		return v
@@ -87,6 +94,8 @@ func (r Rules) judge(f finding.Finding) Judged {
 		return Judged{Action: r.onUnknown}
 	case want != config.Drain:
 		return Judged{Action: want}
+	case r.phase == slurm.HealthCheck:
+		return Judged{Action: config.Warn, Why: "the health check never drains"}
 	case entry.Scope == code.Elsewhere:
 		return Judged{Action: config.Warn, Why: "it is about a card that is not this job's"}
 	case entry.Scope == code.Card && entry.Severity == code.Note:

@@ -21,6 +21,9 @@ const (
 	TaskEpilog Context = "epilog_task"
 )
 
+// HealthCheck is no context of Slurm's, which tells its health check the node's name and nothing else.
+const HealthCheck Context = "health_check"
+
 // Job is what a hook's environment says of its job. Strings are raw: users choose many of them.
 type Job struct {
 	Context   Context `json:"context"`

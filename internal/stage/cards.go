@@ -11,6 +11,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/resolve"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -104,6 +105,10 @@ func (h *hook) inventory() {
 }
 
 func (h *hook) resolve(cards []gpu.Card) {
+	if h.phase == slurm.HealthCheck {
+		h.cards = everyCard(cards, h.cfg.NVIDIA)
+		return
+	}
 	res := resolve.Devices(h.job, cards, h.cfg.NVIDIA.GPUOrder, h.cfg.NVIDIA.GPUMap)
 	if res.Unknown != "" {
 		h.add(finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})

@@ -23,6 +23,7 @@ const (
 	opHolders   = "holders"   // all of /proc: who has a card open
 	opKernel    = "kernel"    // the kernel's log
 	opSharing   = "sharing"   // Slurm's own files: are GPUs given out in parts?
+	opPresent   = "present"   // is there a card on the bus?
 	opCleanup   = "cleanup"   // ends processes that are proven to be the ended job's
 	opDisk      = "disk"      // log file, archive of records, drop folders
 	opAppend    = "append"    // the job's log, as the user
@@ -84,6 +85,7 @@ func ofHooks() Operations {
 		opHolders:   serveHolders,
 		opKernel:    serveKernel,
 		opSharing:   serveSharing,
+		opPresent:   servePresent,
 		opCleanup:   serveCleanup,
 		opDisk:      serveDisk,
 		opAppend:    serveAppend,

@@ -102,7 +102,7 @@ type operation struct {
 
 var operations = []operation{
 	{opInventory, inventoryRequest{}}, {opProcesses, processesRequest{}}, {opHolders, holdersRequest{}}, {opKernel, kernelRequest{}}, {opSharing, sharingRequest{}},
-	{opCleanup, cleanupRequest{}}, {opDisk, diskRequest{}}, {opAppend, appendRequest{}}, {opTail, tailRequest{}}, {opLocate, locateRequest{}}, {opOpen, openRequest{}},
+	{opPresent, presentRequest{}}, {opCleanup, cleanupRequest{}}, {opDisk, diskRequest{}}, {opAppend, appendRequest{}}, {opTail, tailRequest{}}, {opLocate, locateRequest{}}, {opOpen, openRequest{}},
 }
 
 // meant reads a request as strictly as its operation must: all of it known, and something asked for.

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/metrics"
 	"bookend/internal/oom"
 	"bookend/internal/policy"
 	"bookend/internal/report"
@@ -48,6 +49,8 @@ type hook struct {
 	healthLook gpu.Snapshot                // the last look of that watch: what was on the cards when their health was read
 	kernel     *gpu.KernelLog              // since the job's start, or its newest entry alone; nil where it was not read
 	runs       []ledger.Run                // the node's records, once somebody asked for them
+	sighted    *ledger.Sighted             // what health checks saw, once somebody asked
+	checked    *metrics.Check              // what a health check counts; nil for a job's hooks
 	sharing    *sharers                    // who else may use the cards, once somebody asked
 	probes     []gpu.Probe                 // of the job's cards, by this hook or at a start by an earlier one
 

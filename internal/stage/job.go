@@ -15,12 +15,17 @@ import (
 func (h *hook) configure() {
 	cfg, problem := LoadConfig(h.env)
 	if problem != "" {
-		fmt.Fprintf(h.env.Stderr, "bookend: %s\n", problem)
+		if h.phase != slurm.HealthCheck { // which may be on a node that is none of its business
+			fmt.Fprintf(h.env.Stderr, "bookend: %s\n", problem)
+		}
 		h.add(finding.Finding{Code: code.BadConfig, Observed: problem, Expected: "a valid configuration that only root can write"})
 	}
 	h.cfg, h.times, h.settle = cfg, cfg.Deadlines.Epilog, cfg.Settle.Epilog
-	if h.phase == slurm.Prolog {
+	switch h.phase {
+	case slurm.Prolog:
 		h.times, h.settle = cfg.Deadlines.Prolog, cfg.Settle.Prolog
+	case slurm.HealthCheck:
+		h.times = cfg.Deadlines.HealthCheck.Hook()
 	}
 	h.limit(time.Duration(h.times.Total))
 }

@@ -91,6 +91,9 @@ func (h *hook) ownXids(run ledger.Run, cards []finding.Card) map[int]bool {
 	for _, k := range log.Kills {
 		w.saw(k.PID, slurm.OwnerOfCgroup("0::"+k.Cgroup))
 	}
+	for _, p := range h.sightings().During(run, run.Start.At, h.env.Clock.Boot()) {
+		w.saw(p.PID, p.Owner)
+	}
 	for _, r := range h.records() {
 		for _, e := range looks(r) {
 			if r.Epoch.Boot != run.Epoch.Boot || e.At < run.Start.At {

@@ -13,6 +13,7 @@ import (
 func (h *hook) ledger(self ledger.Run) ledger.Book {
 	now := ledger.Now{
 		At: h.now.Snapshot.At, Epoch: h.epoch, Beginning: h.phase == slurm.Prolog, Idle: uint64(h.cfg.Thresholds.Report),
+		Sighted: h.sightings(),
 	}
 	self.Job = h.job
 	return ledger.Open(h.records(), self, now)

@@ -39,7 +39,7 @@ var serveProcesses = served(func(r processesRequest) ([]attrib.Process, error) {
 // look takes stock of the job's cards.
 func (h *hook) look() finding.Side {
 	expect, known := finding.Expectations(h.before, h.baselines, h.limits())
-	order := look.Order{Cards: h.cards, Known: known, Limits: h.limits(), Baselines: h.baselines, Sure: h.phase == slurm.Epilog, Rule: gpu.WatchRule{
+	order := look.Order{Cards: h.cards, Known: known, Limits: h.limits(), Baselines: h.baselines, Sure: h.phase != slurm.Prolog, Rule: gpu.WatchRule{
 		Max: time.Duration(h.settle.Max), Flat: time.Duration(h.settle.Flat),
 		SlackBytes: uint64(h.cfg.Thresholds.Report), Expect: expect,
 	}}
@@ -157,7 +157,7 @@ func (h *hook) Holders() *attrib.Scan {
 		return nil
 	}
 	later := h.reserve() // and at an end the watch that makes sure
-	if h.phase == slurm.Epilog {
+	if h.phase != slurm.Prolog {
 		later += time.Duration(h.settle.Flat) + time.Second + backendReserve // looks are up to a second apart
 	}
 	budget := h.left(time.Duration(h.times.Scan), later)

@@ -12,10 +12,14 @@ import (
 // counted is this run as the metrics count it.
 func (h *hook) counted() metrics.Run {
 	r := metrics.Run{
+		Check:   h.checked,
 		Version: h.env.Version, Hook: metrics.Prolog, Job: h.job.ID, At: h.env.Clock.Wall(), Action: h.verdict.Action, Held: h.verdict.Held != "",
 	}
-	if h.phase == slurm.Epilog {
+	switch h.phase {
+	case slurm.Epilog:
 		r.Hook = metrics.Epilog
+	case slurm.HealthCheck:
+		r.Hook = metrics.HealthCheck
 	}
 	for i, f := range h.found {
 		counted := metrics.Finding{Code: f.Code, Own: h.isOwn(i)}

@@ -51,6 +51,8 @@ type diskRequest struct {
 	Now     time.Time `json:"now"`
 	// Drop is the job whose drop folder has served; empty for none.
 	Drop slurm.Owner `json:"drop,omitzero"`
+	// Sweep: drop folders that others put aside are removed, though none has just served.
+	Sweep bool `json:"sweep,omitempty"`
 	// Within is how long the hook waits for all of it.
 	Within time.Duration `json:"within_ns"`
 
@@ -120,11 +122,13 @@ func (d *atDisk) keep() {
 // clear removes drop folders while there is time. It comes last: how long it takes is in users' hands. Whoever finds another
 // at it leaves all to the next.
 func (d *atDisk) clear(inTime context.Context) {
-	if !d.Drop.Found() {
+	if !d.Drop.Found() && !d.Sweep {
 		return
 	}
 	late := atDisk{diskRequest: d.diskRequest}
-	late.note(code.StateWrite, state.RetireDrop(d.Run, d.Node, d.Drop))
+	if d.Drop.Found() {
+		late.note(code.StateWrite, state.RetireDrop(d.Run, d.Node, d.Drop))
+	}
 	release, err := safefile.Lock(filepath.Join(d.Run, dropLock), 0, true)
 	if !errors.Is(err, safefile.ErrLocked) {
 		steps := 0
@@ -192,9 +196,11 @@ func (d *atDisk) tell() {
 }
 
 func (d *atDisk) line() runlog.Entry {
-	return runlog.Entry{
-		At: d.Now, Level: config.Warning, Program: d.Program, PID: d.PID, Fields: runlog.Fields{"job": uint32(d.Counted.Job), "node": d.Node},
+	fields := runlog.Fields{"node": d.Node}
+	if d.Counted.Job != 0 {
+		fields["job"] = uint32(d.Counted.Job)
 	}
+	return runlog.Entry{At: d.Now, Level: config.Warning, Program: d.Program, PID: d.PID, Fields: fields}
 }
 
 // appendLog writes to root's own log folder, which it makes on first use and otherwise leaves as the site has it.
@@ -217,8 +223,8 @@ func (h *hook) outputs() {
 	if h.cfg.Log.File {
 		req.Log, req.LogDir = lines, h.cfg.Paths.Log
 	}
-	if h.phase == slurm.Epilog && h.store != nil {
-		req.Archive, req.Drop = true, slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}
+	if h.phase != slurm.Prolog && h.store != nil {
+		req.Archive, req.Drop, req.Sweep = true, slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}, h.phase == slurm.HealthCheck
 	}
 	req.Within = h.left(time.Duration(h.times.Outputs), 0)
 	reply, err := ask[diskReply](opDisk, req, req.Within)
@@ -270,6 +276,9 @@ func (h *hook) summary() runlog.Entry {
 	e.Fields["action"], e.Fields["exit"] = string(h.verdict.Action), h.verdict.Exit
 	e.Fields["took"] = h.env.Clock.Boot() - h.start
 	e.Fields["looks"], e.Fields["gpus"] = h.looks, indexes(h.cards)
+	if h.phase == slurm.HealthCheck {
+		h.quieten(&e)
+	}
 	if why := h.whyShort(); why != "" {
 		e.Fields["out_of_memory"] = why
 	}
@@ -303,28 +312,37 @@ func (h *hook) whyShort() string {
 }
 
 func (h *hook) entry(level config.LogLevel, message string) runlog.Entry {
-	return runlog.Entry{
-		At: h.env.Clock.Wall(), Level: level, Program: program(h.phase), PID: h.env.PID, Message: message,
-		Fields: runlog.Fields{"job": uint32(h.job.ID), "node": h.job.Node, "uid": h.job.UID, "partition": h.job.Partition},
+	e := runlog.Entry{
+		At: h.env.Clock.Wall(), Level: level, Program: program(h.phase), PID: h.env.PID, Message: message, Fields: runlog.Fields{"node": h.job.Node},
 	}
+	if h.phase != slurm.HealthCheck {
+		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(h.job.ID), h.job.UID, h.job.Partition
+	}
+	return e
 }
 
-// faults details what is not about a card: the same fault is said once an hour a node and counted meanwhile.
+// faults details what is not about a card, of a health check also what is: the same fault is said once an hour a node and
+// counted meanwhile.
 func (h *hook) faults() []runlog.Entry {
 	var out []runlog.Entry
 	for _, f := range h.found {
 		entry, _ := code.Lookup(f.Code)
-		if entry.Scope == code.Card || h.store == nil && f.Code == code.NoRecord {
+		onCard := entry.Scope == code.Card || entry.Scope == code.Elsewhere && h.phase == slurm.HealthCheck
+		if onCard && h.phase != slurm.HealthCheck || h.store == nil && f.Code == code.NoRecord {
 			continue
+		}
+		key, message := string(f.Code), worded(f)
+		if onCard {
+			key, message = sameAgain(f), fmt.Sprintf("%s: %s: %s", f.Code, entry.Title, onCardWords(f))
 		}
 		say, suppressed := true, 0
 		if h.store != nil {
-			say, suppressed = h.store.Repeat(string(f.Code), h.env.Clock.Boot())
+			say, suppressed = h.store.Repeat(key, h.env.Clock.Boot())
 		}
 		if !say {
 			continue
 		}
-		e := h.entry(config.Warning, worded(f))
+		e := h.entry(config.Warning, message)
 		e.Fields["suppressed"] = suppressed
 		out = append(out, e)
 	}
@@ -353,8 +371,11 @@ func indexes(cards []finding.Card) string {
 }
 
 func program(phase slurm.Context) string {
-	if phase == slurm.Prolog {
+	switch phase {
+	case slurm.Prolog:
 		return "bookend-prolog"
+	case slurm.HealthCheck:
+		return "bookend-healthcheck"
 	}
 	return "bookend-epilog"
 }

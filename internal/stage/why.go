@@ -26,7 +26,8 @@ func (h *hook) diagnose(run ledger.Run, said []oom.Message, unsaid string) *diag
 	if run.Start != nil {
 		began = run.Start.At
 	}
-	in.Seen = ledger.Sightings(h.records(), run, began, h.now.Snapshot.At)
+	in.Seen = append(ledger.Sightings(h.records(), run, began, h.now.Snapshot.At), h.sightings().During(run, began, h.now.Snapshot.At)...)
+	in.Checks = h.sightings().LooksDuring(run, began, h.now.Snapshot.At)
 	d := diagnosis.Why(in)
 	return &d
 }

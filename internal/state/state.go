@@ -8,10 +8,11 @@
 //	                                  came back from there lately. visits.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
+//	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of them. check.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out; lock-starts
-//	                                  and lock-ends: which hook of a job came first. claim.go
+//	                                  and lock-ends: which hook of a job came first. claim.go; lock-check: one health check
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: drop.go
 //	  drop/NODE_JOBID.aside-N/        one that is to be removed

@@ -59,6 +59,9 @@ func Name(r ledger.Run) string {
 // end writes one end of a job; before is the job's start, nil for that itself.
 func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.End) {
 	fmt.Fprintf(w, "%s: %s, %s\n", title, e.Wall.Local().Format(timestamp), outcome(r, e, before))
+	if e.Unseen != "" {
+		return // nobody looked
+	}
 	for _, d := range r.Devices {
 		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
 	}
@@ -72,6 +75,9 @@ func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.E
 
 // outcome words a hook's verdict. A card that the job got dirty and gave back so is not simply clean.
 func outcome(r ledger.Run, e ledger.End, before *ledger.End) string {
+	if e.Unseen != "" {
+		return "not seen: " + e.Unseen
+	}
 	text := Verdict(e.Verdict)
 	if e.Verdict.Code != "" || before == nil {
 		return text

@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/diagnosis"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Sighted is what the health checks of one epoch saw on the node's cards.
+type Sighted struct {
+	Epoch     gpu.Epoch `json:"epoch"`
+	Looks     []Look    `json:"looks,omitempty"` // oldest first
+	Processes []Seen    `json:"processes,omitempty"`
+}
+
+// Look is one health check's look at all cards.
+type Look struct {
+	At     time.Duration `json:"at_ns"`            // CLOCK_BOOTTIME
+	Unread []gpu.ID      `json:"unread,omitempty"` // cards of which it does not know who is on them
+}
+
+// Seen is one process on one card, as health checks saw it.
+type Seen struct {
+	GPU   gpu.ID        `json:"gpu"`
+	PID   int           `json:"pid"`
+	Start time.Duration `json:"start_ns"` // CLOCK_BOOTTIME; with the PID it names the process
+	UID   uint32        `json:"uid"`
+	// Owner is the job whose cgroup it was seen in, once; a Conflict where that was two jobs'.
+	Owner slurm.Owner `json:"owner,omitzero"`
+	// Apart is set for one in a container or a PID namespace: its UID need not be its user's.
+	Apart  bool          `json:"apart,omitempty"`
+	First  time.Duration `json:"first_ns"` // CLOCK_BOOTTIME of the looks
+	Last   time.Duration `json:"last_ns"`
+	Bytes  gpu.Figure    `json:"bytes"` // at the last look
+	Most   uint64        `json:"most,omitempty"`
+	MostAt time.Duration `json:"most_at_ns,omitempty"` // when it had most; 0 where no look could tell
+}
+
+// Bounds of what is kept: at a check every five minutes a week has 2016 looks, of which the last 42 hours are kept.
+const (
+	maxLooks = 512
+	maxSeen  = 512 // processes; of more the ones that were seen last
+	keepSeen = 7 * 24 * time.Hour
+)
+
+// With adds a look, with what /proc said of the processes in it. Those that are gone or could not be read have no name that
+// lasts, and are left out.
+func (s Sighted) With(epoch gpu.Epoch, look gpu.Snapshot, known map[int]attrib.Process) Sighted {
+	next := Sighted{Epoch: epoch}
+	if s.Epoch.Same(epoch) {
+		next.Looks, next.Processes = slices.Clone(s.Looks), slices.Clone(s.Processes)
+	}
+	at := Look{At: look.At}
+	for _, f := range look.Faults {
+		if f.Device != "" {
+			at.Unread = append(at.Unread, f.Device)
+		}
+	}
+	for _, r := range look.Readings {
+		if r.ProcessesUnknown != "" {
+			at.Unread = append(at.Unread, r.Device.ID)
+		}
+		for _, p := range r.Processes {
+			if facts, read := known[p.PID]; read && facts.Why == "" && !facts.Gone {
+				next.see(r.Device.ID, p, facts, look.At)
+			}
+		}
+	}
+	next.Looks = append(next.Looks, at)
+	next.forget(look.At)
+	return next
+}
+
+func (s *Sighted) see(id gpu.ID, p gpu.Process, facts attrib.Process, at time.Duration) {
+	i := slices.IndexFunc(s.Processes, func(o Seen) bool { return o.GPU == id && o.PID == p.PID && o.Start == facts.Start })
+	if i < 0 {
+		i = len(s.Processes)
+		s.Processes = append(s.Processes, Seen{GPU: id, PID: p.PID, Start: facts.Start, First: at})
+	}
+	seen := &s.Processes[i]
+	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
+	seen.Apart = seen.Apart || facts.OtherPIDs || facts.Container != ""
+	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
+	if p.Memory.Known() && (seen.MostAt == 0 || p.Memory.Bytes > seen.Most) {
+		seen.Most, seen.MostAt = p.Memory.Bytes, at
+	}
+}
+
+// sameOwner joins what two looks said of a process: one whose cgroup no longer names a job is still that job's.
+func sameOwner(was, now slurm.Owner) slurm.Owner {
+	now.Step, now.Daemon = "", false
+	switch {
+	case was.Conflict != "":
+		return was
+	case now.Conflict != "":
+		return slurm.Owner{Conflict: now.Conflict}
+	case !now.Found():
+		return was
+	case was.Found() && was != now:
+		return slurm.Owner{Conflict: "its cgroup named two jobs, one after the other"}
+	}
+	return now
+}
+
+// forget keeps the file small: what was not seen for long goes, and of too much the oldest.
+func (s *Sighted) forget(now time.Duration) {
+	s.Processes = slices.DeleteFunc(s.Processes, func(p Seen) bool { return now-p.Last > keepSeen })
+	slices.SortStableFunc(s.Processes, func(a, b Seen) int {
+		return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Most, a.Most), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.PID, b.PID))
+	})
+	s.Processes = s.Processes[:min(len(s.Processes), maxSeen)]
+	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks):]
+}
+
+// proofs are the processes that a cgroup proved to be a job's, for attribution.
+func (s Sighted) proofs(epoch gpu.Epoch) (seen []attrib.Sighting) {
+	if !s.Epoch.Same(epoch) {
+		return nil
+	}
+	for _, p := range s.Processes {
+		if p.Owner.Found() && p.Owner.Conflict == "" {
+			seen = append(seen, attrib.Sighting{PID: p.PID, Start: p.Start, Owner: p.Owner})
+		}
+	}
+	return seen
+}
+
+// During are the processes that health checks saw on a run's cards between two moments (CLOCK_BOOTTIME), oldest first.
+func (s Sighted) During(self Run, from, to time.Duration) (seen []diagnosis.Sighting) {
+	if !s.Epoch.Same(self.Epoch) {
+		return nil
+	}
+	for _, p := range s.Processes {
+		at, bytes := p.when(from, to)
+		if at == 0 || !slices.ContainsFunc(self.Devices, func(d Assigned) bool { return d.Device.ID == p.GPU }) {
+			continue
+		}
+		d := diagnosis.Sighting{At: at, Device: p.GPU, PID: p.PID, Bytes: bytes, Owner: p.Owner}
+		d.Own, d.Stranger = isOwn(p.Owner, self), !p.Owner.Found() && !p.Apart && stranger(p.UID, self)
+		seen = append(seen, d)
+	}
+	slices.SortStableFunc(seen, func(a, b diagnosis.Sighting) int { return cmp.Compare(a.At, b.At) })
+	return seen
+}
+
+// when is a look between two moments at which the process was on the card, with what it had then: the most that is known.
+func (p Seen) when(from, to time.Duration) (at time.Duration, bytes gpu.Figure) {
+	within := func(t time.Duration) bool { return t > from && t < to }
+	switch {
+	case p.MostAt > 0 && within(p.MostAt):
+		return p.MostAt, gpu.Bytes(p.Most)
+	case within(p.Last):
+		return p.Last, p.Bytes
+	case within(p.First):
+		return p.First, gpu.Unknown("how much it had then was not kept")
+	}
+	return 0, gpu.Figure{}
+}
+
+// LooksDuring counts the looks between two moments that told who was on every card of a run.
+func (s Sighted) LooksDuring(self Run, from, to time.Duration) (n int) {
+	if !s.Epoch.Same(self.Epoch) {
+		return 0
+	}
+	for _, l := range s.Looks {
+		unread := slices.ContainsFunc(self.Devices, func(d Assigned) bool { return slices.Contains(l.Unread, d.Device.ID) })
+		if l.At > from && l.At < to && !unread {
+			n++
+		}
+	}
+	return n
+}
+
+func isOwn(o slurm.Owner, self Run) bool {
+	return o.ID == self.Job.ID && o.ID != 0 || o.SLUID != "" && o.SLUID == self.Job.SLUID
+}
+
+// stranger reports a process of another user than the job's. Root's may be anybody's.
+func stranger(uid uint32, self Run) bool { return uid != 0 && uid != self.Job.UID }

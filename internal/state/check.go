@@ -1,0 +1,135 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/safefile"
+)
+
+// Files of the health check, their formats, and what each may have: 512 looks and 512 processes are some 160 KiB.
+const (
+	checkLock      = "lock-check"
+	checkFile      = "check.json"
+	sightedFile    = "sighted.json"
+	checkVersion   = 1
+	sightedVersion = 1
+	maxCheck       = 512 << 10
+	maxSighted     = 512 << 10
+	maxOnCard      = 16 // processes of a card that are kept of a check
+)
+
+// BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives ErrLocked
+// where there is another.
+func (s *Store) BeOnlyCheck() (release func(), err error) {
+	release, err = safefile.Lock(filepath.Join(s.dir, checkLock), 0, true)
+	if err != nil {
+		return nil, fmt.Errorf("begin health check: %w", err)
+	}
+	return release, nil
+}
+
+// versioned is a file of one value.
+type versioned[T any] struct {
+	Version int `json:"version"`
+	Value   T   `json:"value"`
+}
+
+// LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set aside.
+func (s *Store) LastCheck() (*ledger.Check, error) {
+	c, err := readVersioned[ledger.Check](s, checkFile, checkVersion, maxCheck)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read last health check: %w", err)
+	}
+	return &c, nil
+}
+
+// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check. Of a
+// crowded card the first few processes are kept, and it is said that there were more.
+func (s *Store) PutLastCheck(c ledger.Check) error {
+	readings := make([]gpu.Reading, len(c.Snapshot.Readings))
+	for i, r := range c.Snapshot.Readings {
+		if n := len(r.Processes); n > maxOnCard {
+			r.Processes, r.ProcessesUnknown = r.Processes[:maxOnCard], fmt.Sprintf("%d processes, of which %d were recorded", n, maxOnCard)
+		}
+		readings[i] = r
+	}
+	c.Snapshot.Readings, c.Wall = readings, c.Wall.UTC().Round(0)
+	if err := writeVersioned(s, checkFile, checkVersion, maxCheck, c); err != nil {
+		return fmt.Errorf("keep health check: %w", err)
+	}
+	return nil
+}
+
+// Sighted is what health checks have seen on the cards; nothing where there was none. An unusable file is a Damage, set
+// aside.
+func (s *Store) Sighted() (ledger.Sighted, error) {
+	seen, err := readVersioned[ledger.Sighted](s, sightedFile, sightedVersion, maxSighted)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ledger.Sighted{}, nil
+	}
+	if err != nil {
+		return ledger.Sighted{}, fmt.Errorf("read sightings: %w", err)
+	}
+	return seen, nil
+}
+
+// PutSighted keeps what health checks have seen. The caller is the only check.
+func (s *Store) PutSighted(seen ledger.Sighted) error {
+	if err := writeVersioned(s, sightedFile, sightedVersion, maxSighted, seen); err != nil {
+		return fmt.Errorf("keep sightings: %w", err)
+	}
+	return nil
+}
+
+func readVersioned[T any](s *Store, name string, version int, most int64) (value T, err error) {
+	v, err := tryVersioned[T](s, name, version, most)
+	if !unusable(err) {
+		return v, err
+	}
+	// It looks again under the lock: whoever held that may have repaired it.
+	lock := s.locked(lockOther, func() error {
+		if v, err = tryVersioned[T](s, name, version, most); unusable(err) {
+			s.moveAside(name, name)
+			err = Damage{filepath.Join(s.dir, name), err.Error()}
+		}
+		return nil
+	})
+	return v, errors.Join(lock, err)
+}
+
+// tryVersioned reads a file. Anything but a whole one of this version is errRecord.
+func tryVersioned[T any](s *Store, name string, version int, most int64) (value T, err error) {
+	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
+	data, err := safefile.Read(s.dir, name, most)
+	if err != nil {
+		return value, err
+	}
+	var v versioned[T]
+	if err := json.Unmarshal(data, &v); err != nil {
+		return value, fmt.Errorf("%w: %v", errRecord, err)
+	}
+	if v.Version != version {
+		return value, fmt.Errorf("%w: version %d, not %d", errRecord, v.Version, version)
+	}
+	return v.Value, nil
+}
+
+func writeVersioned[T any](s *Store, name string, version int, most int64, value T) error {
+	data, err := json.Marshal(versioned[T]{version, value})
+	if err == nil && int64(len(data)) >= most {
+		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
+	}
+	if err != nil {
+		return err
+	}
+	return s.locked(lockOther, func() error { return safefile.Replace(s.dir, name, append(data, '\n'), 0o600) })
+}
