@@ -61,10 +61,16 @@ var (
 	prolog = hook{"bookend-prolog", slurm.Prolog, 2 * time.Second}
 	epilog = hook{"bookend-epilog", slurm.Epilog, 3 * time.Second}
 	hooks  = []hook{prolog, epilog}
+
+	// healthcheck is told no job, and nothing but the node.
+	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck, 4 * time.Second}
 )
 
 func (h hook) environ(n *node, j job) []string {
 	all := j
+	if h.context == slurm.HealthCheck {
+		return h.bare(n, j)
+	}
 	if _, set := j["SLURM_SCRIPT_CONTEXT"]; !set {
 		all = j.with("SLURM_SCRIPT_CONTEXT", string(h.context))
 	}
@@ -79,6 +85,18 @@ func (h hook) environ(n *node, j job) []string {
 	}
 	return env
 }
+
+// bare is the environment of a health check: what the test gives it, and where its configuration is.
+func (h hook) bare(n *node, j job) []string {
+	env := []string{"BOOKEND_CONFIG=" + n.config}
+	for name, value := range j {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// bySlurm is all that slurmd tells its health check.
+var bySlurm = job{"SLURMD_NODENAME": nodeName}
 
 // absent is the value of a variable that environ is not to add.
 const absent = "\x00"

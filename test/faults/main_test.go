@@ -55,7 +55,7 @@ func prepare() (dir string, err error) {
 		return "", err
 	}
 	for name, folder := range map[string]string{
-		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend": "admin", "core-backend": "test/faults/corebackend",
+		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin", "core-backend": "test/faults/corebackend",
 	} {
 		if err := build(filepath.Join(dir, "libexec", name), "bookend/"+folder, "0"); err != nil {
 			return "", err

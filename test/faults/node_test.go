@@ -94,10 +94,12 @@ const (
 	roomy = `deadlines:
   prolog: {total: 30s, driver: 20s, scan: 5s, outputs: 5s}
   epilog: {total: 40s, driver: 20s, scan: 5s, append: 5s, outputs: 5s}
+  health_check: {total: 40s, driver: 20s, scan: 5s, slurm: 1s, outputs: 5s}
 `
 	tight = `deadlines:
   prolog: {total: 2s, driver: 900ms, scan: 400ms, probe: 100ms, outputs: 900ms}
   epilog: {total: 3s, driver: 900ms, scan: 400ms, probe: 100ms, append: 600ms, outputs: 900ms}
+  health_check: {total: 4s, driver: 900ms, scan: 400ms, slurm: 200ms, outputs: 900ms}
 `
 )
 
