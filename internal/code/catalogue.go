@@ -333,8 +333,9 @@ var catalogue = []Entry{
 	},
 	{
 		ReasonFailed, Warning, Own, Site, "drain reason not written",
-		"The hook was to give the drain reason (drain.reason_by: hook) and could not, or somebody else's reason " +
-			"stands there. The node is drained by the hook's exit code all the same.",
+		"A hook (drain.reason_by: hook) or the health check was to ask Slurm about the node's drain, to give the reason or to " +
+			"resume it, and could not; or, at a hook, somebody else's reason stands there. A hook's drain is not affected: it " +
+			"goes by the exit code. The next health check tries again.",
 		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
 	},
 	{

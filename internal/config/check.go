@@ -30,6 +30,9 @@ func (r *reader) check(c *Config) {
 	r.checkThresholds(&c.Thresholds)
 	r.checkProbe(&c.Probe)
 	r.require(c.Drain.MaxRestarts >= 0 && c.Drain.MaxRestarts <= 1000, "must be from 0 to 1000", "drain.max_restarts")
+	r.require(c.Drain.Resume.After >= 1 && c.Drain.Resume.After <= 1000, "must be from 1 to 1000", "drain.resume.after")
+	r.require(!c.Drain.Resume.Enabled || c.Drain.ReasonBy != ReasonByNone,
+		"needs drain.reason_by: only a node with a reason of Bookend's own is resumed", "drain.resume.enabled", "drain.reason_by")
 	r.checkPolicy("policy", c.Policy.Prolog, c.Policy.Epilog)
 	for _, of := range slices.Sorted(maps.Keys(c.Policy.HealthCheck)) {
 		r.require(c.Policy.HealthCheck[of] != Drain, "the health check never drains: Slurm only logs how it ends", "policy.health_check."+string(of))

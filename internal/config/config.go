@@ -95,7 +95,7 @@ type Slurm struct {
 	Shards          Shards `yaml:"shards"`
 	GresConf        string `yaml:"gres_conf"`          // for shards auto; empty: where slurmd of this node looks
 	RunInJobBackend bool   `yaml:"run_in_job_backend"` // may hooks under PrologFlags=RunInJob start the backend
-	Scontrol        string `yaml:"scontrol"`           // for drain.reason_by hook: of slurmd's own version
+	Scontrol        string `yaml:"scontrol"`           // for drain.reason_by: of slurmd's own version
 }
 
 // Shards says whether a GPU may be given out in parts.
@@ -210,6 +210,13 @@ type CleanUp struct {
 type DrainRules struct {
 	ReasonBy    ReasonBy `yaml:"reason_by"`
 	MaxRestarts int      `yaml:"max_restarts"` // a job restarted this often is not stopped by a prolog drain again
+	Resume      Resume   `yaml:"resume"`
+}
+
+// Resume says whether the health check puts a node back to work that Bookend drained.
+type Resume struct {
+	Enabled bool `yaml:"enabled"`
+	After   int  `yaml:"after"` // health checks in a row that find the cause gone
 }
 
 // ReasonBy says who writes the drain reason.

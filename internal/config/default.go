@@ -44,7 +44,7 @@ func Default() Config {
 		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
 		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib, MaxAge: Duration(24 * time.Hour)},
 		CleanUp: CleanUp{Grace: seconds(2)},
-		Drain:   DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2},
+		Drain:   DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2, Resume: Resume{After: 3}},
 		Policy:  shippedPolicy(),
 		JobLog:  JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always, Why: Unclean, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},

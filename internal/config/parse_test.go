@@ -39,7 +39,7 @@ settle: {epilog: {flat: 3600ms}}
 thresholds: {drain: 2 GiB, report: 65536KiB}
 look: {holders: false}
 clean_up: {enabled: true, grace: 500ms}
-drain: {reason_by: none, max_restarts: 0}
+drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
   epilog: {BKD-ORPHAN: warn}
   partitions:
@@ -60,7 +60,7 @@ log: {format: json, syslog: FALSE}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)
 	want.Settle.Epilog.Flat = seconds(3.6)
 	want.Thresholds.Drain, want.Thresholds.Report = 2<<30, 64<<20
-	want.Drain = DrainRules{ReasonBy: ReasonByNone}
+	want.Drain = DrainRules{ReasonBy: ReasonByNone, Resume: Resume{After: 5}}
 	want.Policy.Epilog[code.Orphan] = Warn
 	want.Policy.Partitions = map[string]PartitionPolicy{"debug": {Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}}
 	want.Log.Format, want.Log.Syslog = JSON, false

@@ -113,7 +113,7 @@ func nvml(n config.NVIDIA) string { return n.NVMLLibrary }
 func cuda(n config.NVIDIA) string { return n.CUDALibrary }
 
 func noReason(s Site) string {
-	if by := s.Config.Drain.ReasonBy; by != config.ReasonByHook {
+	if by := s.Config.Drain.ReasonBy; by == config.ReasonByNone {
 		return fmt.Sprintf("not run: drain.reason_by is %s", by)
 	}
 	return ""
@@ -174,8 +174,8 @@ func installed() []Rule {
 		{Name: "cuda", Shown: "libcuda.so.1", Kind: Regular, Mode: 0o755, Need: 0o400, Short: "root must be able to read it", By: Foreign, Why: libWhy, key: "nvidia.cuda_library",
 			place: "libraries", paths: library(cuda, func(s Site) []string { return s.CUDA }), first: true, absent: noLibrary(cuda, "no card is tested")},
 		{Name: "scontrol", Shown: shipped.Slurm.Scontrol, Kind: Regular, Mode: 0o755, Need: 0o500, Short: "root must be able to start it", By: Foreign, key: "slurm.scontrol",
-			Why: "with drain.reason_by: hook the hooks start it as root; one that others could have written is not started", place: "scontrol", unused: noReason,
-			paths: one(func(s Site) string { return s.Config.Slurm.Scontrol }), absent: needed("the hooks can write no drain reason (BKD-REASON)")},
+			Why: "the health check, and with drain.reason_by: hook the hooks, start it as root; one that others could have written is not started", place: "scontrol", unused: noReason,
+			paths: one(func(s Site) string { return s.Config.Slurm.Scontrol }), absent: needed("no drain reason is written, and nothing resumed (BKD-REASON)")},
 	}
 }
 
@@ -192,7 +192,7 @@ func remembered() []Rule {
 		{Name: "state-folders", Shown: root + "/state/NODE/JOBID, damaged, no-mps", Kind: Folder, Mode: 0o700, Need: 0o700, Short: "no record can be kept", By: Made, NoLink: true,
 			Why: "the records name users' jobs and processes", place: "run", paths: in(runRoot, "state/*/*"), absent: later},
 		{Name: "records", Shown: root + "/state/NODE/*.json, JOBID/*.json", Kind: Regular, Mode: 0o600, By: Made, NoLink: true, Single: true,
-			Why: "a verdict rests on them; one that others could have written is set aside (BKD-ST-DAMAGED)", place: "run", paths: in(runRoot, "state/*/*.json", "state/*/*/*"), absent: later},
+			Why: "a verdict rests on them, and which drain is Bookend's own to resume (drain.json); one that others could have written is set aside (BKD-ST-DAMAGED)", place: "run", paths: in(runRoot, "state/*/*.json", "state/*/*/*"), absent: later},
 		{Name: "locks", Shown: root + "/state/disk.lock, NODE/lock-*, NODE/probe-*.lock", Kind: Regular, Mode: 0o600, By: Made, NoLink: true, Single: true,
 			Why: "who can open a lock, be it to read, can hold it for ever", place: "run", paths: in(runRoot, "state/*.lock", "state/*/lock-*", "state/*/probe-*.lock"), absent: later},
 		{Name: "report", Shown: root + "/report", Kind: Folder, Mode: 0o711, Need: 0o711, Rather: 0o044, Short: "task hooks run as users: they cannot read their job's start report", By: Made, NoLink: true,

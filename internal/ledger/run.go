@@ -60,6 +60,9 @@ type End struct {
 	// Unseen says why the run is over though no epilog came: nobody looked, and nothing is judged.
 	Unseen  string         `json:"unseen,omitempty"`
 	Verdict policy.Verdict `json:"verdict"`
+	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one, finds
+	// the same controller by it.
+	SlurmConf string `json:"slurm_conf,omitempty"`
 }
 
 // Closed reports whether the run is over: an epilog has run, or it was settled that none will.

@@ -144,26 +144,6 @@ func TestPrivacy(t *testing.T) {
 	}
 }
 
-// The reason's form is an interface: sites match on it. The first 20 characters are what sinfo -R shows.
-func TestReason(t *testing.T) {
-	orphan := found(code.Orphan, holder(1001), nil)
-	orphan.Holder.Name = "\nState=IDLE"
-	tests := []struct {
-		f     finding.Finding
-		phase slurm.Context
-		want  Safe
-	}{
-		{orphan, slurm.Epilog, "BKD-ORPHAN gpu=0 20480MiB pid=4711 job=42 epilog; see: bookend show 42"},
-		{found(code.Residue, nil, nil), slurm.Epilog, "BKD-RESIDUE gpu=0 20480MiB job=42 epilog; see: bookend show 42"},
-		{finding.Finding{Code: code.Stuck}, slurm.Prolog, "BKD-STUCK job=42 prolog; see: bookend show 42"},
-	}
-	for _, tt := range tests {
-		if got := Reason(tt.f, 42, tt.phase); got != tt.want || len(got) > MaxReason {
-			t.Errorf("Reason = %q, want %q", got, tt.want)
-		}
-	}
-}
-
 // Names from the card stay on their line, and a report stays on one screen.
 func TestBounds(t *testing.T) {
 	h := holder(1001)

@@ -1,100 +1,101 @@
-// Package scontrol drains this node with a reason, by Slurm's own command. A hook does so only where the
-// configuration asks for it, always before it exits, and never over somebody else's reason.
+// Package scontrol asks Slurm about this node and drains or resumes it, by Slurm's own command. What is to be done is
+// package drain's to say. Every call is bounded: with slurmctld down or hung scontrol itself would wait 10 to 20 s.
 package scontrol
 
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"path/filepath"
 	"time"
 
 	"bookend/internal/child"
+	"bookend/internal/drain"
 	"bookend/internal/safefile"
 )
-
-// Prefix begins every reason of ours; a reason that does not begin so is somebody else's.
-const Prefix = "BKD-"
 
 // maxOutput bounds scontrol's answer: one node is about 1 KiB.
 const maxOutput = 64 << 10
 
-// ErrForeign says that the node is drained, or has a reason, by somebody else; nothing was changed.
-var ErrForeign = errors.New("the node has a reason that is not ours")
+// ErrChanged says that the node was not as it had been any more right before it was to be changed; nothing was changed.
+var ErrChanged = errors.New("somebody else has changed the node meanwhile")
 
 // Command is scontrol as this site runs it.
 type Command struct {
 	Path string // absolute
-	Conf string // SLURM_CONF as slurmd gave it to the hook; empty for scontrol's default
+	Conf string // SLURM_CONF as slurmd gave it to a hook; empty for scontrol's default
 	Root bool   // this process is root: the program must be trusted
-	// Timeout bounds each of the two calls. With slurmctld down or hung a call takes 10-20 s if one lets it.
-	Timeout time.Duration
+	// Time is what is left for a call, asked for before each. With slurmctld up one takes 10 ms.
+	Time func() time.Duration
 }
 
-// Drain sets state and reason of a node in one update: a reason without state is wiped by slurmctld.
-func (c Command) Drain(node, reason string) error {
-	// Threat: whoever can write scontrol runs as root here.
-	if c.Root {
-		if err := safefile.Trusted(c.Path); err != nil {
-			return fmt.Errorf("drain node %q: %w", node, err)
-		}
-	}
-	now, err := c.run("--oneliner", "show", "node", node)
+// Node reads what Slurm says of a node.
+func (c Command) Node(name string) (drain.Node, error) {
+	text, err := c.run("show", "node", name)
 	if err != nil {
-		return fmt.Errorf("drain node %q: %w", node, err)
+		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
 	}
-	state, old := parseNode(now)
-	if !ours(state, old) {
-		return fmt.Errorf("drain node %q: %w: state %s, reason %.100q", node, ErrForeign, state, old)
+	n, err := parseNode(text, name)
+	if err != nil {
+		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
 	}
-	if _, err := c.run("update", "NodeName="+node, "State=DRAIN", "Reason="+reason); err != nil {
-		return fmt.Errorf("drain node %q: %w", node, err)
+	return n, nil
+}
+
+// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld. It reads the node
+// right before, and gives ErrChanged where that is not as still wants it.
+func (c Command) Drain(name, reason string, still func(drain.Node) bool) error {
+	if err := c.update(name, still, "State=DRAIN", "Reason="+reason); err != nil {
+		return fmt.Errorf("drain node %q: %w", name, err)
 	}
 	return nil
 }
 
+// Resume ends a node's drain, and the reason goes with it. It reads the node right before, and gives ErrChanged where that
+// is not as still wants it.
+func (c Command) Resume(name string, still func(drain.Node) bool) error {
+	if err := c.update(name, still, "State=RESUME"); err != nil {
+		return fmt.Errorf("resume node %q: %w", name, err)
+	}
+	return nil
+}
+
+func (c Command) update(name string, still func(drain.Node) bool, what ...string) error {
+	now, err := c.Node(name)
+	if err != nil {
+		return err
+	}
+	if !still(now) {
+		return ErrChanged
+	}
+	_, err = c.run(append([]string{"update", "NodeName=" + name}, what...)...)
+	return err
+}
+
 func (c Command) run(args ...string) (string, error) {
-	spec := child.Spec{Path: c.Path, Args: args, MaxOutput: maxOutput, Timeout: c.Timeout}
+	// Threat: whoever can write scontrol runs as root here.
+	if c.Root {
+		if err := safefile.Trusted(c.Path); err != nil {
+			return "", err
+		}
+	}
+	spec := child.Spec{Path: c.Path, Args: args, MaxOutput: maxOutput, Timeout: c.Time()}
+	// Times are read back: of a zone of this machine's, or in a form of its admin's, they would say something else.
+	spec.Env = []string{"TZ=UTC0"}
+	// Threat: none beyond slurmd's own: it runs as root by this very file, and gave it to its hooks.
 	if c.Conf != "" {
-		spec.Env = []string{"SLURM_CONF=" + c.Conf}
+		if !filepath.IsAbs(c.Conf) {
+			return "", fmt.Errorf("scontrol %s: SLURM_CONF %.200q is not an absolute path", args[0], c.Conf)
+		}
+		spec.Env = append(spec.Env, "SLURM_CONF="+c.Conf)
 	}
 	res := child.Run(spec)
-	if res.Outcome != child.Exited || res.ExitCode != 0 {
+	switch {
+	case res.Outcome == child.NotStarted:
+		return "", fmt.Errorf("scontrol %s: %w", args[0], res.Err)
+	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
+		return "", fmt.Errorf("scontrol %s: no answer within %v: slurmctld is down or hangs", args[0], spec.Timeout.Round(time.Millisecond))
+	case res.Outcome != child.Exited || res.ExitCode != 0:
 		return "", fmt.Errorf("scontrol %s: %s, exit %d: %.200q", args[0], res.Outcome, res.ExitCode, res.Stderr)
 	}
 	return string(res.Stdout), nil
-}
-
-// parseNode reads the one line of "show node". The reason is the line's tail, up to " [user@time]" or the next
-// key that Slurm puts behind it.
-func parseNode(line string) (state, reason string) {
-	for field := range strings.FieldsSeq(line) {
-		if value, ok := strings.CutPrefix(field, "State="); ok {
-			state = value
-			break
-		}
-	}
-	_, tail, ok := strings.Cut(line, " Reason=")
-	if !ok {
-		return state, ""
-	}
-	if i := strings.LastIndex(tail, " ["); i >= 0 {
-		tail = tail[:i]
-	}
-	return state, strings.TrimSpace(tail)
-}
-
-// ours reports whether a node may get our reason: it has none and is not drained, or the one it has is ours.
-func ours(state, reason string) bool {
-	if state == "" {
-		return false
-	}
-	if reason != "" && reason != "none" {
-		return strings.HasPrefix(reason, Prefix)
-	}
-	for _, s := range []string{"DRAIN", "FAIL", "MAINT", "DOWN"} {
-		if strings.Contains(state, s) {
-			return false
-		}
-	}
-	return true
 }

@@ -5,89 +5,105 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"bookend/internal/drain"
 )
 
-// A real line of Slurm 22.05, shortened; the drained one has a reason with a bracket in it.
-const (
-	idle    = "NodeName=n1 Arch=x86_64 CoresPerSocket=8 CPUAlloc=0 State=IDLE ThreadsPerCore=1 Partitions=main BootTime=2026-11-21T06:29:01 \n"
-	drained = "NodeName=n1 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Partitions=main Reason=disk [sda] slow [root@2026-11-21T07:00:00]\n"
-	mine    = "NodeName=n1 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Partitions=main Reason=BKD-ORPHAN GPU 0 [root@2026-11-21T07:00:00]\n"
-	bare    = "NodeName=n1 Arch=x86_64 State=MIXED+DRAIN ThreadsPerCore=1 Partitions=main\n"
-)
-
-func TestParseNode(t *testing.T) {
-	tests := []struct {
-		line, state, reason string
-		ours                bool
-	}{
-		{idle, "IDLE", "", true},
-		{drained, "IDLE+DRAIN", "disk [sda] slow", false},
-		{mine, "IDLE+DRAIN", "BKD-ORPHAN GPU 0", true},
-		{bare, "MIXED+DRAIN", "", false},
-		{"", "", "", false},
-		{"Node n1 not found\n", "", "", false},
-	}
-	for _, tt := range tests {
-		state, reason := parseNode(tt.line)
-		if state != tt.state || reason != tt.reason || ours(state, reason) != tt.ours {
-			t.Errorf("%.60q: state %q, reason %q, ours %v; want %q, %q, %v", tt.line, state, reason, ours(state, reason), tt.state, tt.reason, tt.ours)
-		}
-	}
-}
-
-// script stands for scontrol: it answers "show" with a file and writes down an "update".
+// script stands for scontrol: it answers "show" with a text and writes down an "update".
 func script(t *testing.T, show, extra string) (Command, string) {
 	t.Helper()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "update")
-	text := fmt.Sprintf("#!/bin/sh\n%s\ncase $* in *show*) printf '%%s' '%s';; *) printf '%%s\\n' \"$@\" \"$SLURM_CONF\" >%s;; esac\n", extra, show, log)
+	text := fmt.Sprintf("#!/bin/sh\n%s\ncase $* in *show*) cat <<'END'\n%sEND\n;; *) printf '%%s\\n' \"$@\" \"$SLURM_CONF\" \"$TZ\" >%s;; esac\n", extra, show, log)
 	path := filepath.Join(dir, "scontrol")
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return Command{Path: path, Conf: "/etc/slurm/x.conf", Timeout: 10 * time.Second}, log
+	return Command{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return 10 * time.Second }}, log
 }
 
+func always(drain.Node) bool { return true }
+
 func TestDrain(t *testing.T) {
-	c, log := script(t, idle, "")
-	if err := c.Drain("n1", "BKD-ORPHAN gpu=0"); err != nil {
+	c, log := script(t, node("IDLE", ""), "")
+	if err := c.Drain("n1", "BKD-ORPHAN gpu=0", always); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(log)
-	if want := "update\nNodeName=n1\nState=DRAIN\nReason=BKD-ORPHAN gpu=0\n/etc/slurm/x.conf\n"; err != nil || string(got) != want {
+	if want := "update\nNodeName=n1\nState=DRAIN\nReason=BKD-ORPHAN gpu=0\n/etc/slurm/x.conf\nUTC0\n"; err != nil || string(got) != want {
 		t.Errorf("scontrol was told %q (%v), want %q", got, err, want)
 	}
 }
 
-func TestDrainLeavesOthersReasonAlone(t *testing.T) {
-	for _, line := range []string{drained, bare} {
-		c, log := script(t, line, "")
-		if err := c.Drain("n1", "BKD-X"); !errors.Is(err, ErrForeign) {
-			t.Errorf("Drain = %v, want %v", err, ErrForeign)
-		}
-		if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
-			t.Error("an update was sent")
-		}
+func TestResume(t *testing.T) {
+	c, log := script(t, node("IDLE+DRAIN", "BKD-X [root@2026-11-21T07:00:00]"), "")
+	if err := c.Resume("n1", func(n drain.Node) bool { return n.Reason == "BKD-X" && n.Drained() }); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(log)
+	if want := "update\nNodeName=n1\nState=RESUME\n/etc/slurm/x.conf\nUTC0\n"; err != nil || string(got) != want {
+		t.Errorf("scontrol was told %q (%v), want %q", got, err, want)
 	}
 }
 
-func TestDrainFails(t *testing.T) {
-	hung, _ := script(t, idle, "exec sleep 1000")
-	hung.Timeout = 100 * time.Millisecond
-	refused, _ := script(t, idle, "exit 1")
-	untrusted, log := script(t, idle, "")
+// What has changed since it was decided on is left alone.
+func TestReadAgainRightBefore(t *testing.T) {
+	c, log := script(t, node("IDLE+DRAIN", "BKD-X; swapped it [root@2026-11-21T07:00:00]"), "")
+	same := func(n drain.Node) bool { return n.Reason == "BKD-X" }
+	if err := c.Drain("n1", "BKD-Y", same); !errors.Is(err, ErrChanged) {
+		t.Errorf("Drain = %v", err)
+	}
+	if err := c.Resume("n1", same); !errors.Is(err, ErrChanged) {
+		t.Errorf("Resume = %v", err)
+	}
+	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an update was sent")
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	hung, _ := script(t, "", "exec sleep 1000")
+	hung.Time = func() time.Duration { return 100 * time.Millisecond }
+	refused, _ := script(t, "", "echo Incompatible versions of client and server code >&2; exit 1")
+	garbage, _ := script(t, "slurm_load_node error\n", "")
+	untrusted, log := script(t, node("IDLE", ""), "")
 	untrusted.Root = true
 	if err := os.Chmod(untrusted.Path, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]Command{"hung": hung, "refused": refused, "untrusted": untrusted, "missing": {Path: "/nonexistent/scontrol", Timeout: time.Second}} {
-		if err := c.Drain("n1", "BKD-X"); err == nil {
-			t.Errorf("%s: no error", name)
+	late, _ := script(t, node("IDLE", ""), "")
+	late.Time = func() time.Duration { return 0 }
+	relative, _ := script(t, node("IDLE", ""), "")
+	relative.Conf = "slurm.conf"
+	for name, tt := range map[string]struct {
+		c    Command
+		want string
+	}{
+		"hung": {hung, "no answer within 100ms"}, "another version": {refused, "Incompatible versions"}, "garbage": {garbage, "no such node"},
+		"untrusted": {untrusted, "lets others write"}, "missing": {Command{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
+		"no time left": {late, "no time left"}, "a relative slurm.conf": {relative, "not an absolute path"},
+	} {
+		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always), "Resume": tt.c.Resume("n1", always)} {
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %s: %v, want %q", name, what, err, tt.want)
+			}
 		}
 	}
 	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an untrusted scontrol was run")
+	}
+}
+
+// An update that slurmctld refuses is told, with its own words.
+func TestUpdateRefused(t *testing.T) {
+	c, log := script(t, node("IDLE", ""), "case $* in *State=*) echo denied >&2; exit 1;; esac")
+	if err := c.Drain("n1", "BKD-X", always); err == nil || !strings.Contains(err.Error(), "denied") {
+		t.Errorf("%v, want scontrol's message", err)
+	}
+	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
+		t.Error("it was updated all the same")
 	}
 }

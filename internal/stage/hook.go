@@ -9,6 +9,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -64,7 +65,8 @@ type hook struct {
 	jobLog   string // what became of the end report, for the log
 
 	contact     contact
-	outputHangs bool // the job's output lies on a file system that did not answer
+	outputHangs bool            // the job's output lies on a file system that did not answer
+	drain       *drain.Decision // about the node, where there is news
 
 	unfinished atomic.Pointer[func(ledger.End)] // puts an end on record that the steps could not; nil once they did
 }
@@ -116,7 +118,8 @@ func (h *hook) leave(why string) {
 	now := h.env.Clock.Boot()
 	h.giveUp(ledger.End{
 		At: now, Wall: h.env.Clock.Wall(), Findings: []finding.Finding{f},
-		Verdict: policy.Verdict{Action: config.Warn, Exit: int(h.exit.Load()), Code: f.Code},
+		Verdict:   policy.Verdict{Action: config.Warn, Exit: int(h.exit.Load()), Code: f.Code},
+		SlurmConf: h.slurmConf(),
 	})
 	fmt.Fprintf(h.env.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - h.start).Round(time.Millisecond))
 }

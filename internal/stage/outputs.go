@@ -243,6 +243,9 @@ func (h *hook) outputs() {
 func (h *hook) logLines() []byte {
 	var all []byte
 	entries := append([]runlog.Entry{h.summary()}, h.faults()...)
+	if e, news := h.drainEntry(); news {
+		entries = append(entries, e)
+	}
 	for _, e := range entries {
 		all = append(all, e.Line(h.cfg.Log)...)
 		h.syslog(e)

@@ -1,16 +1,19 @@
 package stage
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/drain"
 	"bookend/internal/finding"
-	"bookend/internal/report"
+	"bookend/internal/ledger"
 	"bookend/internal/scontrol"
 )
 
-// reasonTime bounds each call of scontrol, of which there are two: with slurmctld up one takes 10 ms.
+// reasonTime bounds each call of scontrol by a hook, of which there are three: with slurmctld up one takes 10 ms.
 const reasonTime = time.Second
 
 // giveReason drains the node itself, with the reason, where the site wants the hook to do it: slurmctld keeps a
@@ -19,17 +22,71 @@ func (h *hook) giveReason() {
 	if h.verdict.Exit == 0 || h.cfg.Drain.ReasonBy != config.ReasonByHook {
 		return
 	}
-	for i, f := range h.found {
-		if i >= len(h.verdict.Judged) || f.Code != h.verdict.Code || h.verdict.Judged[i].Action != config.Drain {
-			continue
-		}
-		cmd := scontrol.Command{
-			Path: h.cfg.Slurm.Scontrol, Conf: h.env.Getenv("SLURM_CONF"), Root: h.env.EUID == 0,
-			Timeout: h.left(reasonTime, time.Duration(h.times.Outputs)),
-		}
-		if err := cmd.Drain(h.job.Node, string(report.Reason(f, h.job.ID, h.phase))); err != nil {
-			h.add(finding.Finding{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"})
-		}
+	own := drain.FromEnd(ledger.Run{Job: h.job, Epoch: h.epoch}, h.phase, h.end())
+	if own == nil || own.Reason == "" {
 		return
 	}
+	memory := h.drainMemory()
+	cmd := h.scontrol(own.Conf, func() time.Duration { return h.left(reasonTime, time.Duration(h.times.Outputs)) })
+	node, err := cmd.Node(h.job.Node)
+	if err != nil {
+		h.noReason(err)
+		return
+	}
+	in := drain.Input{Now: h.moment(), Memory: memory, Node: node, Writer: drain.ByHook}
+	d := drain.AtHook(in, *own)
+	if d.Act == drain.Leave {
+		h.noReason(errors.New(d.Why))
+		return
+	}
+	h.remember(memory, d.Intent)
+	if d.Act != drain.Write {
+		return
+	}
+	err = cmd.Drain(h.job.Node, d.Reason, func(now drain.Node) bool {
+		in.Node = now
+		return drain.AtHook(in, *own).Act == drain.Write
+	})
+	if err != nil {
+		h.noReason(err)
+		return
+	}
+	h.remember(d.Intent, d.After)
+}
+
+// noReason tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
+func (h *hook) noReason(err error) {
+	h.add(finding.Finding{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"})
+}
+
+// drainMemory is what the node remembers of its drain. Without it no reason that stands is ours.
+func (h *hook) drainMemory() drain.Memory {
+	if h.store == nil {
+		return drain.Memory{}
+	}
+	m, err := h.store.Drain()
+	h.try(err)
+	return m
+}
+
+// remember keeps what was decided. Where another program has changed it since, that one's word stands.
+func (h *hook) remember(seen, next drain.Memory) bool {
+	if h.store == nil {
+		return false
+	}
+	err := h.store.SwapDrain(seen, next)
+	if err != nil {
+		h.add(finding.Finding{Code: code.StateLock, Unknown: fmt.Sprintf("the node's drain: %v", err)})
+	}
+	return err == nil
+}
+
+// scontrol is Slurm's command as slurmd's own configuration leads it.
+func (h *hook) scontrol(conf string, left func() time.Duration) scontrol.Command {
+	return scontrol.Command{Path: h.cfg.Slurm.Scontrol, Conf: conf, Root: h.env.EUID == 0, Time: left}
+}
+
+// moment is now, on the clocks of this boot.
+func (h *hook) moment() drain.Moment {
+	return drain.Moment{Wall: h.env.Clock.Wall(), Boot: h.env.Clock.Boot(), ID: h.epoch.Boot}
 }

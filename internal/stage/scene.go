@@ -71,10 +71,21 @@ func (h *hook) end() ledger.End {
 	if e.At == 0 {
 		e.At = h.env.Clock.Boot()
 	}
+	e.SlurmConf = h.slurmConf()
 	for _, p := range h.now.Processes {
 		e.Processes = append(e.Processes, p)
 	}
 	return e
+}
+
+// slurmConf is what a hook that asks for a drain leaves for the health check, which looks after it.
+func (h *hook) slurmConf() string {
+	const most = 4 << 10 // PATH_MAX
+	conf := h.env.Getenv("SLURM_CONF")
+	if h.exit.Load() == 0 || len(conf) >= most {
+		return ""
+	}
+	return conf
 }
 
 func (h *hook) report() report.Scene {

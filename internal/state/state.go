@@ -7,6 +7,7 @@
 //	  state/NODE/stuck-users.json     children that could not be killed among users' files, one for each user; visited-*: who
 //	                                  came back from there lately. visits.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
+//	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
 //	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of them. check.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go

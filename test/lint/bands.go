@@ -22,7 +22,7 @@ const (
 // bands has every package of the tree. A new package is a decision about the architecture: it is taken here.
 var bands = map[band][]string{
 	values: {"internal/gpu", "internal/slurm", "internal/code", "internal/config", "internal/wire"},
-	pure: {"internal/resolve", "internal/settle", "internal/gresconf", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
+	pure: {"internal/resolve", "internal/settle", "internal/drain", "internal/gresconf", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
 		"internal/oom", "internal/health", "internal/probe", "internal/diagnosis"},
 	ground: {"internal/clock", "internal/confine", "internal/nogpu", "internal/routine"},
 	effects: {

@@ -1,0 +1,247 @@
+package drain
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+)
+
+// Act is what is to be done about the node's drain.
+type Act string
+
+// The acts.
+const (
+	Leave  Act = "left alone"
+	Write  Act = "reason written"
+	Add    Act = "drained already" // by us, and for one cause more now
+	Forget Act = "forgotten"
+	Count  Act = "counted clean"
+	Resume Act = "resumed"
+)
+
+// Rules are the site's.
+type Rules struct {
+	By     config.ReasonBy
+	Resume bool
+	After  int // health checks in a row that find the cause gone
+}
+
+// Input is all that a decision rests on.
+type Input struct {
+	Now    Moment
+	Epoch  gpu.Epoch
+	Rules  Rules
+	Memory Memory
+	Exits  []Exit // on record in this boot, oldest first
+	Node   Node
+	Cards  map[gpu.ID]Seen // what this health check saw
+	Writer Writer
+}
+
+// Decision is what is to be done, and what is to be remembered of it.
+type Decision struct {
+	Act    Act
+	Why    string
+	Reason string // for Write
+	// Intent is to be remembered before anything is done, After once it is done. Where nothing is to be done at Slurm they
+	// are the same. What was intended and not done is tried again by the next health check, if it still holds then.
+	Intent, After Memory
+}
+
+// Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
+func Pending(r Rules, m Memory, exits []Exit) bool {
+	return r.By != config.ReasonByNone && (m.Written != nil || len(m.open(exits)) > 0)
+}
+
+// Conf is the SLURM_CONF by which Slurm is to be asked.
+func Conf(m Memory, exits []Exit) string {
+	if open := m.open(exits); len(open) > 0 {
+		return open[len(open)-1].Conf
+	}
+	if m.Written != nil {
+		return m.Written.Conf
+	}
+	return ""
+}
+
+// Decide says what a health check is to do.
+func Decide(in Input) Decision { return in.said(in.decide()) }
+
+// said adds to what is remembered what was decided.
+func (in Input) said(d Decision) Decision {
+	now := in.Now.Wall.UTC().Round(0)
+	d.After.Last = &Said{now, d.Act, d.Why}
+	d.Intent.Last = d.After.Last
+	if d.Act == Write || d.Act == Resume {
+		d.Intent.Last = &Said{now, Leave, "not done yet: " + string(d.Act) + ": " + d.Why}
+	}
+	return d
+}
+
+func (in Input) decide() Decision {
+	open := in.Memory.open(in.Exits)
+	if in.stands() {
+		return in.standing(open)
+	}
+	if x, ours := in.ours(open); ours {
+		return in.upgrade(open, x)
+	}
+	return in.others(open)
+}
+
+// stands reports whether the node's reason is the one that we wrote last: the same bytes, and of that time. Who wrote the
+// same again meant it.
+func (in Input) stands() bool {
+	w := in.Memory.Written
+	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && follows(in.Node.At, w.Wall)
+}
+
+// ours finds the exit that Slurm's fixed text is for: of that hook, at that time, the last before it.
+func (in Input) ours(open []Exit) (cause Exit, found bool) {
+	if !in.Node.Drained() {
+		return Exit{}, false
+	}
+	for _, x := range open {
+		if in.Node.Reason == x.fixed() && follows(in.Node.At, x.Wall) && x.Reason != "" {
+			cause, found = x, true
+		}
+	}
+	return cause, found
+}
+
+// upgrade puts our reason in the place of Slurm's.
+func (in Input) upgrade(open []Exit, x Exit) Decision {
+	if flag := in.Node.other(); flag != "" {
+		return in.leave(in.Memory, fmt.Sprintf("%q is ours, but the node's state has %s", in.Node.Reason, flag))
+	}
+	d := in.write(open, x, fmt.Sprintf("%s, in the place of %q", x.Reason, in.Node.Reason))
+	d.After = d.After.settle(in.Exits, open...)
+	return d
+}
+
+func (in Input) write(open []Exit, x Exit, why string) Decision {
+	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), By: in.Writer, Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	m := in.Memory
+	m.Written = &w
+	return Decision{Act: Write, Why: why, Reason: x.Reason, Intent: m, After: m}
+}
+
+// others settles what is not ours: a node that is not drained, or by somebody else. Slurm gets a moment to drain it.
+func (in Input) others(open []Exit) Decision {
+	m, why := in.Memory, in.whose()
+	if m.Written != nil && !in.Node.Drained() && in.Now.Wall.Sub(m.Written.Wall).Abs() < late {
+		return in.leave(m, "our reason has just been written, and the node is not drained yet")
+	}
+	m.Written = nil
+	var over []Exit
+	for _, x := range open {
+		if in.Node.Drained() || in.Now.Wall.Sub(x.Wall).Abs() > late {
+			over = append(over, x)
+		}
+	}
+	if len(over) < len(open) {
+		why = "Slurm has not drained the node for a hook that has just asked for it"
+	}
+	if m = m.settle(in.Exits, over...); in.Memory.Written != nil {
+		return Decision{Act: Forget, Why: why, Intent: m, After: m}
+	}
+	return in.leave(m, why)
+}
+
+func (in Input) whose() string {
+	n := in.Node
+	switch {
+	case !n.Drained():
+		return "the node is not drained any more"
+	case n.Reason == "":
+		return "somebody drained the node without a reason"
+	case n.Reason == PrologError || n.Reason == EpilogError:
+		return fmt.Sprintf("%q of %s is not ours: no hook of Bookend's failed then", n.Reason, n.when())
+	case in.Memory.Written != nil && n.Reason == in.Memory.Written.Reason:
+		return fmt.Sprintf("%s wrote our reason again at %s: it is theirs now", n.who(), n.when())
+	case in.Memory.Written != nil && strings.Contains(n.Reason, in.Memory.Written.Reason):
+		return fmt.Sprintf("%s changed our reason at %s: it is theirs now", n.who(), n.when())
+	}
+	return fmt.Sprintf("the node has a reason of %s's, of %s", n.who(), n.when())
+}
+
+func (n Node) who() string {
+	if n.By == "" {
+		return "somebody"
+	}
+	return n.By
+}
+
+func (n Node) when() string {
+	if n.At.IsZero() {
+		return "unknown time"
+	}
+	return clock(n.At)
+}
+
+// standing looks after a drain with our reason: what else it stands for by now, and whether it may end.
+func (in Input) standing(open []Exit) Decision {
+	w := in.Memory.Written.with(open)
+	m := in.Memory.settle(in.Exits, open...)
+	m.Written = &w
+	if !in.Rules.Resume {
+		w.Clean = 0
+		return in.leave(m, "drained for "+w.Reason+"; drain.resume is off")
+	}
+	if !w.Epoch.Same(in.Epoch) {
+		w.Clean = 0
+		return in.leave(m, "drained for "+w.Reason+"; the driver was reloaded since, or nobody knows: somebody has had a hand in it")
+	}
+	answer, why, never := verify(w.Causes, in.Cards)
+	switch {
+	case never:
+		w.Clean = 0
+		return in.leave(m, "drained for "+w.Reason+"; "+why)
+	case answer == Dirty:
+		w.Clean = 0
+		return in.leave(m, why)
+	case answer != Clean:
+		return in.leave(m, why)
+	}
+	w.Clean = min(w.Clean+1, in.Rules.After)
+	return in.clean(m, w)
+}
+
+// clean counts, or resumes. m remembers w.
+func (in Input) clean(m Memory, w Written) Decision {
+	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.After)
+	m.Written = &w
+	if w.Clean < in.Rules.After {
+		return Decision{Act: Count, Why: times, Intent: m, After: m}
+	}
+	if why := in.Node.unfit(); why != "" {
+		return in.leave(m, times+"; not resumed while "+why)
+	}
+	after := m
+	after.Written = nil
+	return Decision{Act: Resume, Why: times + " after " + w.Reason, Intent: m, After: after}
+}
+
+func (in Input) leave(m Memory, why string) Decision {
+	return Decision{Act: Leave, Why: why, Intent: m, After: m}
+}
+
+// AtHook says what a hook that is about to exit with something other than 0 is to do, where the site wants the reason from it:
+// Slurm's own text is not there yet. Of Leave nothing is to be remembered.
+func AtHook(in Input, own Exit) Decision {
+	if in.stands() {
+		w := in.Memory.Written.with([]Exit{own})
+		m := in.Memory
+		m.Written = &w
+		return in.said(Decision{Act: Add, Why: w.Reason, Intent: m, After: m})
+	}
+	if flag := in.Node.other(); flag != "" {
+		return in.leave(in.Memory, "the node's state has "+flag)
+	}
+	if in.Node.Drained() || in.Node.Reason != "" {
+		return in.leave(in.Memory, in.whose())
+	}
+	return in.said(in.write([]Exit{own}, own, own.Reason))
+}

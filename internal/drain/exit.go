@@ -1,0 +1,138 @@
+package drain
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/policy"
+	"bookend/internal/slurm"
+)
+
+// Exit is a hook of ours that told Slurm to drain: it exited with something other than 0.
+type Exit struct {
+	Ref
+	Phase  slurm.Context
+	Epoch  gpu.Epoch
+	Wall   time.Time // when it had its verdict
+	Reason string    // what the node's reason should say, in the form of Reason.Text; empty where nothing can be said
+	Causes []Cause
+	// Conf is the SLURM_CONF that the hook saw, empty for none: a health check is started without one.
+	Conf string
+}
+
+// Ref names an exit on record.
+type Ref struct {
+	Job slurm.JobID   `json:"job"`
+	At  time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+}
+
+// Cause is one finding that a hook drained for.
+type Cause struct {
+	Code  code.Code `json:"code"`
+	GPU   gpu.ID    `json:"gpu,omitempty"`
+	Index *int      `json:"index,omitempty"` // Slurm's number of that card, for display
+}
+
+// Moment is a time on the clocks of one boot.
+type Moment struct {
+	Wall time.Time
+	Boot time.Duration // CLOCK_BOOTTIME
+	ID   string        // the boot's, empty where it could not be read
+}
+
+// FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain.
+func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
+	if e.Verdict.Exit == 0 {
+		return nil
+	}
+	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf, Causes: causes(e.Findings, e.Verdict)}
+	if i := decisive(e.Findings, e.Verdict); i >= 0 {
+		text := string(For(e.Findings[i], r.Job.ID, phase).Text())
+		if _, ours := Parse(text); ours {
+			x.Reason = text
+		}
+	}
+	return &x
+}
+
+// causes are all findings that were judged to drain, and of a hook that was stopped what it was stopped by.
+func causes(found []finding.Finding, v policy.Verdict) (list []Cause) {
+	for i, f := range found {
+		if drains(v, i) {
+			list = append(list, Cause{f.Code, f.GPU, f.Index})
+		}
+	}
+	if i := decisive(found, v); len(list) == 0 && i >= 0 {
+		list = append(list, Cause{found[i].Code, found[i].GPU, found[i].Index})
+	}
+	return list
+}
+
+// decisive is the index of the finding that decided the verdict, -1 where it is not among them.
+func decisive(found []finding.Finding, v policy.Verdict) int {
+	first := -1
+	for i, f := range found {
+		if f.Code != v.Code {
+			continue
+		}
+		if drains(v, i) {
+			return i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+// fixed is what Slurm itself writes for such a hook.
+func (x Exit) fixed() string {
+	if x.Phase == slurm.Prolog {
+		return PrologError
+	}
+	return EpilogError
+}
+
+func drains(v policy.Verdict, i int) bool {
+	return i < len(v.Judged) && v.Judged[i].Action == config.Drain
+}
+
+// Exits are the exits that a node's records tell of in this boot, oldest first.
+func Exits(runs []ledger.Run, now Moment) []Exit {
+	var list []Exit
+	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
+		if x := FromEnd(r, phase, e); x != nil && now.sameBoot(r.Epoch.Boot, e) {
+			list = append(list, *x)
+		}
+	}
+	for _, r := range runs {
+		if r.Start != nil {
+			add(r, slurm.Prolog, *r.Start)
+		}
+		for _, e := range r.Ends {
+			add(r, slurm.Epilog, e)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Exit) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Job, b.Job)) })
+	return list
+}
+
+// aside is how far two reckonings of one boot's beginning may lie apart: an end's two times are taken up to a whole epilog
+// apart.
+const aside = 30 * time.Second
+
+// sameBoot reports whether an end was of this boot. Where one of the two boot ids is not known, both clocks have to agree on
+// when this boot began.
+func (m Moment) sameBoot(boot string, e ledger.End) bool {
+	if m.ID != "" && boot != "" {
+		return m.ID == boot
+	}
+	began := e.Wall.Add(-e.At).Sub(m.Wall.Add(-m.Boot))
+	return e.At <= m.Boot && began.Abs() <= aside
+}

@@ -1,0 +1,119 @@
+package drain
+
+import (
+	"cmp"
+	"fmt"
+
+	"bookend/internal/code"
+	"bookend/internal/gpu"
+)
+
+// Answer is what a health check can say of a card.
+type Answer string
+
+// The answers. The zero value is none of them: not looked at, which is unknown.
+const (
+	Clean   Answer = "clean"
+	Dirty   Answer = "dirty"
+	Unknown Answer = "unknown"
+)
+
+// Seen is what one health check saw of a card.
+type Seen struct {
+	Memory Answer // Clean: at rest, and nobody and nothing on it but what always is
+	Why    string // where Memory is not Clean
+	Health gpu.Health
+}
+
+// Kind is the look that can tell that a finding is gone.
+type Kind string
+
+// The kinds of look.
+const (
+	ByLook   Kind = "look"   // at the card's memory and at who holds it
+	ByHealth Kind = "health" // at what the driver says of the card's condition
+	ByNobody Kind = ""       // a health check cannot tell
+)
+
+// verifiable are the codes of which a health check can tell that a card is free of them. Not among them is what only shows
+// under load or in a test allocation, what a count tells that has stopped rising, what calls for a repair, and what is not
+// about one card: there somebody has to have done something, and he knows.
+var verifiable = []struct {
+	code code.Code
+	by   Kind
+	fact gpu.FactCode // for ByHealth, with the one value that is good
+	good string
+}{
+	{code.Orphan, ByLook, "", ""},
+	{code.Residue, ByLook, "", ""},
+	{code.Phantom, ByLook, "", ""},
+	{code.Stray, ByLook, "", ""},
+	{code.Dirty, ByLook, "", ""},
+	{code.Foreign, ByLook, "", ""},
+	{code.Recovery, ByHealth, gpu.RecoveryAction, "none"},
+	{code.RemapPending, ByHealth, gpu.RemapPending, "no"},
+	{code.Pages, ByHealth, gpu.RetiredPending, "no"},
+	{code.Fabric, ByHealth, gpu.FabricState, "completed"},
+}
+
+// VerifiedBy says which look can tell that a finding is gone.
+func VerifiedBy(c code.Code) Kind {
+	for _, v := range verifiable {
+		if v.code == c {
+			return v.by
+		}
+	}
+	return ByNobody
+}
+
+// answer says whether a card is free of a finding, and what was seen where it is not known to be.
+func (s Seen) answer(c code.Code) (Answer, string) {
+	for _, v := range verifiable {
+		if v.code != c {
+			continue
+		}
+		if v.by == ByLook {
+			return s.Memory, s.Why
+		}
+		switch f, told := s.Health.Fact(v.fact); {
+		case !told:
+			return Unknown, "its condition was not read"
+		case f.Unknown != "":
+			return Unknown, f.Unknown
+		case f.Value != v.good:
+			return Dirty, fmt.Sprintf("%s is %s", v.fact, f.Value)
+		}
+		return Clean, ""
+	}
+	return Unknown, "no health check can tell"
+}
+
+// verify says whether a health check found all of a drain's causes gone: the worst answer. never reports a cause of which
+// none can ever tell.
+func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, never bool) {
+	worst = Clean
+	for _, c := range causes {
+		if VerifiedBy(c.Code) == ByNobody || c.GPU == "" {
+			return Unknown, fmt.Sprintf("no health check can tell that %s is over", c.Code), true
+		}
+		seen, looked := cards[c.GPU]
+		a, what := seen.answer(c.Code)
+		switch {
+		case !looked || a != Clean && a != Dirty:
+			if worst == Clean {
+				worst, why = Unknown, fmt.Sprintf("nobody knows whether GPU %s is clean: %s", c.card(), cmp.Or(what, "it was not looked at"))
+			}
+		case a == Dirty && worst != Dirty:
+			worst, why = Dirty, fmt.Sprintf("GPU %s is not clean: %s", c.card(), what)
+		}
+	}
+	return worst, why, len(causes) == 0
+}
+
+// card is how an admin knows it.
+func (c Cause) card() string {
+	if c.Index != nil {
+		return fmt.Sprint(*c.Index)
+	}
+	return string(c.GPU)
+}

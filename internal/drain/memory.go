@@ -1,0 +1,121 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/report"
+)
+
+// Memory is what a node remembers of drains between hooks and health checks.
+type Memory struct {
+	// Written is the reason that we wrote last, nil where none of ours stands.
+	Written *Written `json:"written,omitempty"`
+	// Settled are the exits on record that need no more looking after.
+	Settled []Ref `json:"settled,omitempty"`
+	// Last is what was decided last, for display.
+	Last *Said `json:"last,omitempty"`
+}
+
+// Written is a reason of ours, and what it stands for.
+type Written struct {
+	Reason string    `json:"reason"`
+	Wall   time.Time `json:"wall"`
+	By     Writer    `json:"by"`
+	// Conf is the SLURM_CONF that leads to the controller that has it.
+	Conf   string    `json:"slurm_conf,omitempty"`
+	Epoch  gpu.Epoch `json:"epoch"`
+	Causes []Cause   `json:"causes"`
+	// Clean counts the health checks in a row that found none of the causes any more.
+	Clean int `json:"clean"`
+}
+
+// Writer is the program that wrote a reason.
+type Writer string
+
+// The writers.
+const (
+	ByHook  Writer = "hook"
+	ByCheck Writer = "health check"
+)
+
+// Said is a decision as it was logged.
+type Said struct {
+	Wall time.Time `json:"wall"`
+	Act  Act       `json:"act"`
+	Why  string    `json:"why"`
+}
+
+// Bounds of what is remembered: a node has 16 cards, and its records tell of some hundred runs.
+const (
+	MaxCauses  = 64
+	MaxSettled = 512
+)
+
+// open are the exits that are not settled, oldest first.
+func (m Memory) open(exits []Exit) (list []Exit) {
+	for _, x := range exits {
+		if !slices.Contains(m.Settled, x.Ref) {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// settle remembers exits as settled, and forgets those that are on record no more.
+func (m Memory) settle(exits []Exit, settled ...Exit) Memory {
+	var kept []Ref
+	for _, x := range exits {
+		is := func(o Exit) bool { return o.Ref == x.Ref }
+		if slices.Contains(m.Settled, x.Ref) || slices.ContainsFunc(settled, is) {
+			kept = append(kept, x.Ref)
+		}
+	}
+	m.Settled = kept[max(0, len(kept)-MaxSettled):]
+	return m
+}
+
+// with adds the causes of further exits. What was counted before knew nothing of them.
+func (w Written) with(exits []Exit) Written {
+	w.Causes = slices.Clone(w.Causes)
+	for _, x := range exits {
+		w.Clean = 0
+		if !w.Epoch.Same(x.Epoch) {
+			w.Epoch = gpu.Epoch{} // of no one epoch: never verified
+		}
+		for _, c := range x.Causes {
+			same := func(o Cause) bool { return o.Code == c.Code && o.GPU == c.GPU }
+			if !slices.ContainsFunc(w.Causes, same) {
+				w.Causes = append(w.Causes, c)
+			}
+		}
+	}
+	if len(w.Causes) > MaxCauses {
+		w.Causes, w.Epoch = w.Causes[:MaxCauses], gpu.Epoch{} // more than is remembered is never verified
+	}
+	return w
+}
+
+// Here is what of a memory holds in this boot: a drain of ours that a boot has come after is an admin's.
+func (m Memory) Here(now Moment) Memory {
+	if w := m.Written; w != nil && now.ID != "" && w.Epoch.Boot != "" && w.Epoch.Boot != now.ID {
+		m.Written = nil
+	}
+	return m
+}
+
+// Words say in one line what is remembered, for an admin; empty where there is nothing to say.
+func (m Memory) Words() report.Safe {
+	const most = 400
+	switch {
+	case m.Last == nil && m.Written == nil:
+		return ""
+	case m.Last == nil:
+		return report.Clean(fmt.Sprintf("drained by Bookend's %s at %s: %s", m.Written.By, clock(m.Written.Wall), m.Written.Reason), most)
+	}
+	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, clock(m.Last.Wall), m.Last.Why), most)
+}
+
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

@@ -1,0 +1,76 @@
+package drain
+
+import (
+	"slices"
+	"time"
+)
+
+// Node is what Slurm says of this node.
+type Node struct {
+	// Flags are the words of its state: "IDLE", "DRAIN", "COMPLETING".
+	Flags  []string
+	Silent bool      // slurmctld does not hear from it
+	Reason string    // byte for byte, without the "[user@time]" that is shown behind it; empty for none
+	By     string    // the user who wrote the reason, as Slurm shows it
+	At     time.Time // when, to the second; zero where Slurm does not say
+}
+
+// Slurm's own texts where a hook exits with something other than 0.
+const (
+	PrologError = "Prolog error"
+	EpilogError = "Epilog error"
+)
+
+const drained = "DRAIN"
+
+// quiet are the flags of a node that is in nobody's hands: with any other an admin, a power plan or a fault has a say.
+var quiet = []string{"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained}
+
+// busy are further flags with which a reason may be written, but nothing resumed: a job's end is at work on the node and may
+// drain it yet, or the node is in a maintenance reservation.
+var busy = []string{"COMPLETING", "MAINT"}
+
+// Has reports whether the state has a flag.
+func (n Node) Has(flag string) bool { return slices.Contains(n.Flags, flag) }
+
+// Drained reports whether the node takes no new jobs.
+func (n Node) Drained() bool { return n.Has(drained) }
+
+// other is a flag because of which the node's reason is to be left alone, empty for none.
+func (n Node) other() string {
+	for _, f := range n.Flags {
+		if !slices.Contains(quiet, f) && !slices.Contains(busy, f) {
+			return f
+		}
+	}
+	return ""
+}
+
+// unfit says why the node must not be resumed just now, empty where it may be.
+func (n Node) unfit() string {
+	for _, f := range n.Flags {
+		if !slices.Contains(quiet, f) {
+			return "its state has " + f
+		}
+	}
+	if n.Silent {
+		return "it does not respond"
+	}
+	return ""
+}
+
+// The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's verdict
+// that it follows, and how much later. Between them lie the hook's outputs and slurmd's message.
+const (
+	early = 2 * time.Second
+	late  = time.Minute
+)
+
+// follows reports whether what Slurm stamped at may be the consequence of what happened here at wall.
+func follows(at, wall time.Time) bool {
+	if at.IsZero() || wall.IsZero() {
+		return false
+	}
+	after := at.Sub(wall)
+	return after >= -early && after <= late
+}

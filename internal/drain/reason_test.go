@@ -1,0 +1,108 @@
+package drain
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// about is a finding with everything that a reason can say.
+func about(c code.Code, index int, bytes uint64, pid int) finding.Finding {
+	return finding.Finding{
+		Code: c, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(bytes),
+		Holder: &finding.Holder{Process: attrib.Process{PID: pid, Name: "\nState=IDLE"}},
+	}
+}
+
+// The reason's form is an interface: sites match on it.
+func TestText(t *testing.T) {
+	for want, r := range map[string]Reason{
+		"BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42": For(about(code.Orphan, 0, 20998<<20, 4711), 42, slurm.Epilog),
+		"BKD-RESIDUE gpu=15 512MiB job=42 epilog; see: bookend show 42":          For(about(code.Residue, 15, 512<<20+1, 0), 42, slurm.Epilog),
+		"BKD-LOST gpu=3 job=7 prolog; see: bookend show 7":                       For(about(code.Lost, 3, 0, 0), 7, slurm.Prolog),
+		"BKD-STUCK job=42 prolog; see: bookend show 42":                          For(finding.Finding{Code: code.Stuck}, 42, slurm.Prolog),
+		"BKD-REMAPFAILED g=15 job=42 epilog; see: bookend show 42":               For(about(code.RemapFailed, 15, 0, 0), 42, slurm.Epilog),
+		"BKD-RESIDUE gpu=1 job=42 epilog; see: bookend show 42":                  For(about(code.Residue, 1, 1<<20-1, -4), 42, slurm.Epilog),
+		"BKD-RESIDUE job=42 epilog; see: bookend show 42":                        For(about(code.Residue, -1, 0, 0), 42, slurm.Epilog),
+	} {
+		if got := r.Text(); string(got) != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Every code with everything at its longest: within the bound, code and card among what sinfo -R shows, matched by the
+// published grammar, and read back as it was.
+func TestRoundTrip(t *testing.T) {
+	grammar, card := regexp.MustCompile(Grammar), regexp.MustCompile(`^[A-Z-]+ g(pu)?=(0|9|15)( |$)`)
+	for _, e := range code.All() {
+		for _, index := range []int{0, 9, 15} {
+			for _, f := range []finding.Finding{about(e.Code, index, 1<<57, 1<<31-1), about(e.Code, index, 0, 0), {Code: e.Code}} {
+				for _, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
+					r := For(f, 1<<32-1, phase)
+					text := string(r.Text())
+					back, ok := Parse(text)
+					if !ok || !reflect.DeepEqual(back, r) || !grammar.MatchString(text) {
+						t.Errorf("%q is read as %+v, %v", text, back, ok)
+					}
+					if len(text) > MaxReason || strings.HasSuffix(text, "...") {
+						t.Errorf("%q has %d bytes", text, len(text))
+					}
+					if f.Index != nil && !card.MatchString(text[:Shown]) {
+						t.Errorf("sinfo -R shows %q of %q: no whole card", text[:Shown], text)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Whatever differs in a byte is not ours.
+func TestParseRefuses(t *testing.T) {
+	const ours = "BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42"
+	if _, ok := Parse(ours); !ok {
+		t.Fatalf("%q is not read", ours)
+	}
+	for _, text := range []string{
+		"", "Epilog error", "Prolog error", "BKD-", ours + " ", " " + ours, ours + "\n", ours + "; swapped the card", ours + " [root@2026-11-21T07:00:00]",
+		strings.Replace(ours, "42", "042", 1), strings.Replace(ours, "show 42", "show 43", 1), strings.Replace(ours, "gpu=0", "gpu=00", 1),
+		strings.Replace(ours, "gpu=0", "g=0", 1), strings.Replace(ours, "gpu=0 20998MiB", "20998MiB gpu=0", 1), strings.Replace(ours, "epilog", "Epilog", 1),
+		strings.Replace(ours, "gpu=0", "gpu=0 gpu=0", 1), strings.Replace(ours, "BKD-ORPHAN", "BKD-orphan", 1), strings.Replace(ours, "BKD-ORPHAN", "BKD", 1),
+		strings.Replace(ours, "BKD-ORPHAN", "NHC-ORPHAN", 1), strings.Replace(ours, "job=42 ", "", 1), strings.Replace(ours, " epilog", "", 1),
+		strings.Replace(ours, "  ", " ", 1) + "x", strings.Replace(ours, " ", "  ", 1), strings.Replace(ours, "pid=4711", "pid=0", 1), strings.Replace(ours, "20998MiB", "0MiB", 1),
+		strings.Replace(ours, "pid=4711", "pid=4294967296", 1), "BKD-ORPHAN job=0 epilog; see: bookend show 0",
+	} {
+		if r, ok := Parse(text); ok || !reflect.DeepEqual(r, Reason{}) {
+			t.Errorf("%q is read as %+v", text, r)
+		}
+	}
+}
+
+// What is read is written again byte for byte, and the grammar knows it; what is composed fits and holds no bracket.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"BKD-ORPHAN gpu=0 20998MiB pid=4711 job=42 epilog; see: bookend show 42", "BKD-REMAPFAILED g=15 job=1 prolog; see: bookend show 1", "Epilog error"} {
+		f.Add(s, 3, uint64(1<<30), 4711)
+	}
+	grammar := regexp.MustCompile(Grammar)
+	f.Fuzz(func(t *testing.T, text string, index int, bytes uint64, pid int) {
+		if r, ok := Parse(text); ok && (string(r.Text()) != text || !grammar.MatchString(text) || len(text) > MaxReason) {
+			t.Errorf("%q is read as %+v", text, r)
+		}
+		for _, c := range []code.Code{code.Orphan, code.RemapFailed, code.Code(text)} {
+			composed := string(For(about(c, index, bytes, pid), 7, slurm.Epilog).Text())
+			if len(composed) > MaxReason || c != code.Code(text) && strings.ContainsAny(composed, "[]\n") {
+				t.Errorf("%q", composed)
+			}
+			if _, ok := Parse(composed); !ok && c != code.Code(text) {
+				t.Errorf("%q is not read back", composed)
+			}
+		}
+	})
+}
