@@ -71,6 +71,8 @@ func (c *check) attempt() (worth bool) {
 	c.recallLast()
 	c.examine()
 	c.decide() // the findings are final here
+	c.settleDrain()
+	c.decide() // with what became of asking Slurm
 	c.keepLast()
 	return true
 }

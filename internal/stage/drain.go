@@ -4,52 +4,52 @@ import (
 	"errors"
 	"time"
 
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/runlog"
 	"bookend/internal/scontrol"
-	"bookend/internal/settle"
 )
 
 // slurmCall bounds each of a health check's calls of scontrol: with slurmctld down or hung one would take 10 to 20 s.
 const slurmCall = 3 * time.Second
 
-// lookAfterDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is asked
+// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is asked
 // only while there is one that is not settled. What fails is told, and the next health check does it.
-func (h *hook) lookAfterDrain(within time.Duration, cards func() map[gpu.ID]drain.Seen) {
-	if h.store == nil {
+func (c *check) settleDrain() {
+	if c.store == nil {
 		return
 	}
 	in := drain.Input{
-		Now: h.moment(), Epoch: h.epoch, Writer: drain.ByCheck,
-		Rules: drain.Rules{By: h.cfg.Drain.ReasonBy, Resume: h.cfg.Drain.Resume.Enabled, After: h.cfg.Drain.Resume.After},
+		Now: c.moment(), Epoch: c.epoch, Writer: drain.ByCheck,
+		Rules: drain.Rules{By: c.cfg.Drain.ReasonBy, Resume: c.cfg.Drain.Resume.Enabled, After: c.cfg.Drain.Resume.After},
 	}
-	memory := h.drainMemory()
-	runs, _ := h.store.Runs() // anew: an end may have come since; what is damaged is reported by whoever looks into it
+	memory := c.drainMemory()
+	runs, _ := c.store.Runs() // anew: an end may have come since; what is damaged is reported by whoever looks into it
 	in.Memory, in.Exits = memory.Here(in.Now), drain.Exits(runs, in.Now)
 	if !drain.Pending(in.Rules, in.Memory, in.Exits) {
 		return
 	}
-	until := h.env.Clock.Boot() + within
-	cmd := h.scontrol(drain.Conf(in.Memory, in.Exits), func() time.Duration {
-		return h.left(min(slurmCall, until-h.env.Clock.Boot()), time.Duration(h.times.Outputs))
+	until := c.env.Clock.Boot() + time.Duration(c.cfg.Deadlines.HealthCheck.Slurm)
+	cmd := c.scontrol(drain.Conf(in.Memory, in.Exits), func() time.Duration {
+		return c.left(min(slurmCall, until-c.env.Clock.Boot()), time.Duration(c.times.Outputs))
 	})
-	node, err := cmd.Node(h.job.Node)
+	node, err := cmd.Node(c.job.Node)
 	if err != nil {
-		h.noReason(err)
+		c.noReason(err)
 		return
 	}
-	in.Node, in.Cards = node, cards()
-	h.carryOut(cmd, in, memory)
+	in.Node, in.Cards = node, c.seenByCard()
+	c.carryOut(cmd, in, memory)
 }
 
 // carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the one
 // fails the other is not begun.
-func (h *hook) carryOut(cmd scontrol.Command, in drain.Input, memory drain.Memory) {
+func (c *check) carryOut(cmd scontrol.Command, in drain.Input, memory drain.Memory) {
 	d := drain.Decide(in)
-	if !h.remember(memory, d.Intent) {
+	if !c.remember(memory, d.Intent) {
 		return
 	}
 	still := func(now drain.Node) bool {
@@ -61,23 +61,23 @@ func (h *hook) carryOut(cmd scontrol.Command, in drain.Input, memory drain.Memor
 	var err error
 	switch d.Act {
 	case drain.Write:
-		err = cmd.Drain(h.job.Node, d.Reason, still)
+		err = cmd.Drain(c.job.Node, d.Reason, still)
 	case drain.Resume:
-		err = cmd.Resume(h.job.Node, still)
+		err = cmd.Resume(c.job.Node, still)
 	}
 	if errors.Is(err, scontrol.ErrChanged) { // the next health check sees what has become of it
 		d = drain.Decision{Act: drain.Leave, Why: err.Error(), After: d.Intent}
 		err = nil
 	}
 	if err != nil {
-		h.noReason(err)
+		c.noReason(err)
 		return
 	}
 	if d.Act == drain.Write || d.Act == drain.Resume {
-		h.remember(d.Intent, d.After)
+		c.remember(d.Intent, d.After)
 	}
 	if last := memory.Last; d.Act != drain.Leave || last == nil || last.Why != d.Why {
-		h.drain = &d
+		c.drain = &d
 	}
 }
 
@@ -93,14 +93,40 @@ func (h *hook) drainEntry() (runlog.Entry, bool) {
 	return e, true
 }
 
-// seenOf says what a look showed of a card, as far as a drain is concerned: by the one rule for clean.
-func seenOf(r gpu.Reading, s gpu.Snapshot, b finding.Baseline, l finding.Limits) drain.Seen {
-	rule := gpu.WatchRule{SlackBytes: l.Report, Expect: map[gpu.ID]gpu.Expected{r.Device.ID: b.Expected(l)}}
-	switch curve := settle.JudgeDevice(rule, r.Device, []gpu.Snapshot{s}); curve.State {
-	case settle.Clean:
-		return drain.Seen{Memory: drain.Clean}
-	case settle.Unknown:
-		return drain.Seen{Memory: drain.Unknown, Why: curve.Why}
+// seenByCard says what this check saw of each card, as far as a drain is concerned. Only a card on which one look saw nothing,
+// and that no job has, is clean; one that had to come to rest first counts for nothing.
+func (c *check) seenByCard() map[gpu.ID]drain.Seen {
+	cards := map[gpu.ID]drain.Seen{}
+	if c.seen.At == 0 {
+		return cards
 	}
-	return drain.Seen{Memory: drain.Dirty, Why: "memory is in use, or somebody is on it"}
+	book := c.book(c.seen.At)
+	for _, card := range c.every {
+		seen := drain.Seen{Memory: drain.Clean}
+		switch against := c.against(card); {
+		case given(card, book):
+			seen = drain.Seen{Memory: drain.Unknown, Why: "a job still has it"}
+		case against != "":
+			seen = drain.Seen{Memory: drain.Dirty, Why: against}
+		case !c.isClean(card):
+			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
+		}
+		for _, h := range c.health {
+			if h.Device == card.Device.ID || card.Device.Parent != "" && h.Device == card.Device.Parent {
+				seen.Health = h
+			}
+		}
+		cards[card.Device.ID] = seen
+	}
+	return cards
+}
+
+// against is what this check found on a card, empty for nothing. Its condition is judged apart.
+func (c *check) against(card finding.Card) string {
+	for _, f := range c.found {
+		if f.GPU == card.Device.ID && (drain.VerifiedBy(f.Code) == drain.ByLook || f.Code == code.Trespass || f.Code == code.Moving) {
+			return string(f.Code)
+		}
+	}
+	return ""
 }
