@@ -34,16 +34,18 @@ var ErrDamaged = errors.New("counts are damaged")
 
 // book is the content of counters.json.
 type book struct {
-	Version  int       `json:"version"`
-	Samples  []sample  `json:"samples"`
-	Troubles []Trouble `json:"troubles"`
+	Version  int         `json:"version"`
+	Mode     config.Mode `json:"mode,omitempty"` // of the last run
+	Samples  []sample    `json:"samples"`
+	Troubles []Trouble   `json:"troubles"`
 }
 
 // sample is one figure. Counts are exact up to 2^53.
 type sample struct {
 	Name   string   `json:"name"`             // of its family
 	Labels []string `json:"labels,omitempty"` // values, in the order of the family's labels
-	Value  float64  `json:"value"`
+	Value  float64  `json:"value"`            // a histogram's sum
+	Counts []uint64 `json:"counts,omitempty"` // of a histogram: how many fell into each bucket, the last of which has no bound
 }
 
 // Trouble is one trouble of Bookend itself, or of the driver as a whole, as hooks have met it.
@@ -118,8 +120,9 @@ func decode(data []byte) (book, error) {
 
 // whole reports a sample that this program could have written.
 func (s sample) whole() bool {
-	i := slices.IndexFunc(families, func(f family) bool { return f.name == s.Name })
-	return i >= 0 && len(s.Labels) == len(families[i].labels) && s.Value >= 0 && !math.IsInf(s.Value, 0)
+	f, known := familyOf(s.Name)
+	counts := len(s.Counts) == 0 || f.bounds != nil && len(s.Counts) == len(f.bounds)+1
+	return known && counts && len(s.Labels) == len(f.labels) && s.Value >= 0 && !math.IsInf(s.Value, 0)
 }
 
 func (b *book) save(folder string) error {
@@ -168,8 +171,11 @@ func (b *book) add(r Run) {
 	if r.Held {
 		*b.at(heldDrains, hook)++
 	}
-	*b.at(lastRun, hook) = float64(r.At.UnixMilli()) / 1000
+	*b.at(lastRun, hook) = seconds(r.At)
 	*b.at(lastOwnErrors, hook) = 0
+	if r.Mode != "" {
+		b.Mode = r.Mode
+	}
 	for i := range b.Troubles {
 		t := &b.Troubles[i]
 		if t.Clear++; t.Hook == r.Hook {
@@ -181,7 +187,13 @@ func (b *book) add(r Run) {
 	}
 	if r.Check != nil {
 		b.check(*r.Check)
+		return
 	}
+	b.observe(hookTime, r.Took.Seconds(), hook)
+	for _, c := range r.Given {
+		b.given(r, c)
+	}
+	b.forget(r.At)
 }
 
 // check shows what a health check saw in place of what the one before it did: a card that is not read any more has no figure.
@@ -191,17 +203,23 @@ func (b *book) check(c Check) {
 	})
 	*b.at(checkSeconds) = c.Took.Seconds()
 	for _, card := range c.Cards {
-		number := ""
-		if card.GPU >= 0 {
-			number = strconv.Itoa(card.GPU)
-		}
 		for name, f := range map[string]gpu.Figure{usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked} {
 			if f.Known() {
-				*b.at(name, number, string(card.UUID)) = float64(f.Bytes)
+				*b.at(name, index(card.GPU), string(card.UUID)) = float64(f.Bytes)
 			}
 		}
 	}
 }
+
+// index is Slurm's number of a card, nothing where that is not certain.
+func index(card int) string {
+	if card < 0 {
+		return ""
+	}
+	return strconv.Itoa(card)
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // find counts one finding of a run that has been added.
 func (b *book) find(r Run, f Finding) {

@@ -35,9 +35,13 @@ Each hook of a job with GPUs counts what it did and found, and rewrites the file
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, strings.Join(f.labels, ", "), f.kind, f.help)
 	}
 	b.WriteString(`
-` + "`hook` is prolog or epilog, `action` and `code` are those of [the policy](config.md#the-shipped-policy) and of the" + `
-[findings](findings.md); a clean run has the action ignore. No label names a job, a user or a process. All troubles are there from the first hook on, as 0, so
-that the first event is an increase; other findings appear with their first.
+` + "`hook` is prolog, epilog or health_check; `action` and `code` are those of [the policy](config.md#the-shipped-policy) and of" + `
+the [findings](findings.md); a clean run has the action ignore; ` + "`gpu`" + ` is Slurm's number of a card, empty where that is not
+certain; ` + "`result`" + ` is what a test allocation came to. No label names a job, a user or a process. All troubles are there from the first hook on, as 0, so that the first event is an
+increase; other findings appear with their first. What the health check says of
+a card stands until the next check, what a job's hook says of it until the next job has it.
+
+[monitoring](monitoring.md) has alerts and a dashboard made of them.
 
 ## Have it collected
 node_exporter reads every ` + "`*.prom`" + ` of the folder that ` + "`--collector.textfile.directory`" + ` names. Either name a file in it:

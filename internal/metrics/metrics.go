@@ -5,7 +5,7 @@
 //	  counters.json           the counts, and each trouble with its first and last time. book.go
 //	  counters.json.damaged   the last one that could not be used; then counting began anew
 //	  lock                    one writer at a time
-//	TEXTFILE                  0644  what node_exporter reads. text.go
+//	TEXTFILE                  0644  what node_exporter reads. text.go, histogram.go, given.go
 //
 // Nothing is synced: a power cut may cost the last counts, and a file cut by it is a damaged one.
 package metrics
@@ -51,6 +51,11 @@ type Run struct {
 	Action   config.Action `json:"action"`
 	Held     bool          `json:"held,omitempty"` // a drain was due and not carried out: observe mode, or a guard
 	Findings []Finding     `json:"findings,omitempty"`
+	// Mode is what the configuration says; empty leaves what an earlier run said.
+	Mode config.Mode `json:"mode,omitempty"`
+	// Took is how long the hook of a job took until it was counted, and Given what it says of the job's cards.
+	Took  time.Duration `json:"took_ns,omitempty"`
+	Given []GivenCard   `json:"given,omitempty"`
 	// Check is what a health check alone knows; nil for a job's hooks.
 	Check *Check `json:"check,omitempty"`
 }

@@ -328,7 +328,7 @@ func FuzzDecode(f *testing.F) {
 var (
 	sampleForm = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([0-9.]+)$`)
 	helpForm   = regexp.MustCompile(`^# HELP (bookend_[a-z_]+) ([ -~]+)$`)
-	typeForm   = regexp.MustCompile(`^# TYPE (bookend_[a-z_]+) (counter|gauge)$`)
+	typeForm   = regexp.MustCompile(`^# TYPE (bookend_[a-z_]+) (counter|gauge|histogram)$`)
 )
 
 // parse is a strict reading of the text exposition format, and of the rules for names: HELP and TYPE once before the
@@ -356,7 +356,7 @@ func parse(text string) (map[string]float64, error) {
 			continue
 		}
 		m := sampleForm.FindStringSubmatch(line)
-		if m == nil || m[1] != name || kind == "" || strings.HasSuffix(m[2], ",") {
+		if m == nil || !belongs(m[1], name, kind) || strings.HasSuffix(m[2], ",") {
 			return nil, fmt.Errorf("%q is no sample of %s", line, name)
 		}
 		key := m[1] + "{" + m[2] + "}"
@@ -370,6 +370,17 @@ func parse(text string) (map[string]float64, error) {
 		series[key] = value
 	}
 	return series, nil
+}
+
+// belongs reports a sample of the family: a histogram's have suffixes, and no others.
+func belongs(sample, family, kind string) bool {
+	switch kind {
+	case "counter", "gauge":
+		return sample == family
+	case "histogram":
+		return sample == family+"_bucket" || sample == family+"_sum" || sample == family+"_count"
+	}
+	return false
 }
 
 func TestStrictParserIsStrict(t *testing.T) {
@@ -391,7 +402,7 @@ func TestStrictParserIsStrict(t *testing.T) {
 func TestLabelsNameNoJobUserOrProcess(t *testing.T) {
 	for _, f := range families {
 		for _, label := range f.labels {
-			if strings.Contains(label, "job") || strings.Contains(label, "uid") && label != "uuid" || strings.Contains(label, "pid") || strings.Contains(label, "user") {
+			if strings.Contains(label, "job") || strings.Contains(label, "uid") && label != "uuid" || strings.Contains(label, "pid") || strings.Contains(label, "user") || label == "le" {
 				t.Errorf("%s has the label %s", f.name, label)
 			}
 		}

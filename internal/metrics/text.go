@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/report"
 )
 
@@ -21,6 +22,13 @@ const (
 	heldDrains    = "bookend_held_drains_total"
 	lastRun       = "bookend_last_run_timestamp_seconds"
 	lastOwnErrors = "bookend_last_run_own_errors"
+	hookTime      = "bookend_hook_duration_seconds"
+	settleTime    = "bookend_settle_seconds"
+	leftByJobs    = "bookend_gpu_left_by_jobs_bytes_total"
+	probes        = "bookend_probe_tests_total"
+	probeGap      = "bookend_gpu_probe_gap_bytes"
+	lastGiven     = "bookend_gpu_last_given_timestamp_seconds"
+	modeInfo      = "bookend_mode_info"
 	buildInfo     = "bookend_build_info"
 
 	usedBytes        = "bookend_gpu_used_bytes"
@@ -35,28 +43,70 @@ type family struct {
 	labels           []string
 	// from lists the label values that are shown from the start, as 0, so that the first event is an increase.
 	from func() [][]string
+	// bounds are the upper bounds of a histogram's buckets, in the family's unit.
+	bounds []float64
 }
 
 var families = []family{
-	{hookRuns, "counter", "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that policy took.", []string{"hook", "action"}, everyAction},
-	{findings, "counter", "Findings of all kinds, by code and hook.", []string{"code", "hook"}, nil},
-	{ownErrors, "counter", "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy ignores or only notes.",
-		[]string{"code"}, everyOwnCode},
-	{drains, "counter", "Runs that drained the node by their exit code.", []string{"hook"}, everyJobHook},
-	{heldDrains, "counter", "Runs that would have drained the node: observe mode, or a job restarted too often.", []string{"hook"}, everyJobHook},
-	{lastRun, "gauge", "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970.", []string{"hook"}, nil},
-	{lastOwnErrors, "gauge", "How many troubles of Bookend itself or of the driver as a whole the hook's last run met.", []string{"hook"}, nil},
-	{usedBytes, "gauge", "Memory in use on the card when the health check last looked, in bytes.", cardLabels, nil},
-	{unexplainedBytes, "gauge", "Memory in use that no listed process accounts for, nor what the card carries without any job, when the health check last looked, in bytes.", cardLabels, nil},
-	{leakedBytes, "gauge", "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a clean card and on a job's.", cardLabels, nil},
-	{checkSeconds, "gauge", "How long the last health check took, without its outputs.", nil, nil},
-	{buildInfo, "gauge", "Always 1; version is that of the hook that ran last.", []string{"version"}, nil},
+	{name: hookRuns, kind: "counter", labels: []string{"hook", "action"}, from: everyAction,
+		help: "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that policy took."},
+	{name: findings, kind: "counter", labels: []string{"code", "hook"},
+		help: "Findings of all kinds, by code and hook."},
+	{name: ownErrors, kind: "counter", labels: []string{"code"}, from: everyOwnCode,
+		help: "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy ignores or only notes."},
+	{name: drains, kind: "counter", labels: []string{"hook"}, from: everyJobHook,
+		help: "Runs that drained the node by their exit code."},
+	{name: heldDrains, kind: "counter", labels: []string{"hook"}, from: everyJobHook,
+		help: "Runs that would have drained the node: observe mode, or a job restarted too often."},
+	{name: lastRun, kind: "gauge", labels: []string{"hook"},
+		help: "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970."},
+	{name: lastOwnErrors, kind: "gauge", labels: []string{"hook"},
+		help: "How many troubles of Bookend itself or of the driver as a whole the hook's last run met."},
+	{name: hookTime, kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: hookBounds,
+		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach the disk."},
+	{name: settleTime, kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: settleBounds,
+		help: "How long the memory of a job's card took to come to rest, clean or not, from the hook's first look on; cards that did not are left out."},
+	{name: leftByJobs, kind: "counter", labels: cardLabels,
+		help: "Memory that jobs left on the card when they ended, after it came to rest, added up over the ends of jobs."},
+	{name: probes, kind: "counter", labels: []string{"result"}, from: everyResult,
+		help: "Test allocations, by result."},
+	{name: probeGap, kind: "gauge", labels: cardLabels,
+		help: "How much of the card's free memory could not be had in one block at its last test allocation."},
+	{name: lastGiven, kind: "gauge", labels: cardLabels,
+		help: "When a hook of a job that was given the card last ran, in seconds since 1970; after 30 days without one the card's counts are forgotten."},
+	{name: usedBytes, kind: "gauge", labels: cardLabels,
+		help: "Memory in use on the card when the health check last looked, in bytes."},
+	{name: unexplainedBytes, kind: "gauge", labels: cardLabels,
+		help: "Memory in use that no listed process accounts for, nor what the card carries without any job, when the health check last looked, in bytes."},
+	{name: leakedBytes, kind: "gauge", labels: cardLabels,
+		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a clean card and on a job's."},
+	{name: checkSeconds, kind: "gauge", help: "How long the last health check took, without its outputs."},
+	{name: modeInfo, kind: "gauge", labels: []string{"mode"},
+		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
+	{name: buildInfo, kind: "gauge", labels: []string{"version"},
+		help: "Always 1; version is that of the hook that ran last."},
+}
+
+// familyOf finds a family by its name.
+func familyOf(name string) (family, bool) {
+	i := slices.IndexFunc(families, func(f family) bool { return f.name == name })
+	if i < 0 {
+		return family{}, false
+	}
+	return families[i], true
 }
 
 // cardLabels name a card: Slurm's number, empty where that is not certain, and the vendor's id.
 var cardLabels = []string{"gpu", "uuid"}
 
 func everyJobHook() [][]string { return [][]string{{string(Prolog)}, {string(Epilog)}} }
+
+func everyResult() (all [][]string) {
+	for _, r := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken, gpu.ProbeSkipped} {
+		all = append(all, []string{string(r)})
+	}
+	return all
+}
 
 func everyAction() (all [][]string) {
 	for _, hook := range hooks {
@@ -85,6 +135,9 @@ const maxLabel = 64
 func text(b book, version string) []byte {
 	b.Samples = slices.Clone(b.Samples)
 	*b.at(buildInfo, version) = 1
+	if b.Mode != "" {
+		*b.at(modeInfo, string(b.Mode)) = 1
+	}
 	var out bytes.Buffer
 	for _, f := range families {
 		if f.from != nil {
@@ -107,19 +160,32 @@ func (f family) lines(b book) (lines []string) {
 		if s.Name != f.name {
 			continue
 		}
-		var pairs []string
-		for i, value := range s.Labels {
-			pairs = append(pairs, fmt.Sprintf("%s=%s", f.labels[i], quoted(value)))
+		if f.bounds != nil {
+			lines = append(lines, f.histogram(s))
+			continue
 		}
-		labels := ""
-		if len(pairs) > 0 {
-			labels = "{" + strings.Join(pairs, ",") + "}"
-		}
-		lines = append(lines, fmt.Sprintf("%s%s %s\n", f.name, labels, strconv.FormatFloat(s.Value, 'f', -1, 64)))
+		lines = append(lines, fmt.Sprintf("%s%s %s\n", f.name, braced(f.pairs(s)), number(s.Value)))
 	}
 	slices.Sort(lines)
 	return lines
 }
+
+func (f family) pairs(s sample) (pairs []string) {
+	for i, value := range s.Labels {
+		pairs = append(pairs, fmt.Sprintf("%s=%s", f.labels[i], quoted(value)))
+	}
+	return pairs
+}
+
+// braced are a sample's labels, nothing where it has none.
+func braced(pairs []string) string {
+	if len(pairs) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
+}
+
+func number(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
 // quoted writes a label's value, of printable ASCII without a line break.
 func quoted(value string) string {

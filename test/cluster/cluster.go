@@ -53,7 +53,9 @@ type Options struct {
 	PrologFlags                                         string
 
 	Conf []string // further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key
-	Env  []string // further NAME=value for slurmd; its hooks do not inherit them
+	// Include are files that slurm.conf includes, below all else.
+	Include []string
+	Env     []string // further NAME=value for slurmd; its hooks do not inherit them
 
 	// Root is the root folder Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another root
 	// every program runs in a chroot and private mount namespace, where Binds are seen beside Dir.

@@ -105,7 +105,14 @@ func (c *Cluster) slurmConf(host string) string {
 			settings = append(settings, hook)
 		}
 	}
-	return joinSettings(settings, o.Conf) + c.nodeLines(host)
+	return joinSettings(settings, o.Conf) + c.nodeLines(host) + includes(o.Include)
+}
+
+func includes(files []string) (lines string) {
+	for _, file := range files {
+		lines += "Include " + file + "\n"
+	}
+	return lines
 }
 
 // joinSettings renders settings and further lines. The later of two equal keys wins, as Slurm only warns of

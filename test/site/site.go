@@ -31,6 +31,8 @@ type Options struct {
 	NoTask    bool     // no TaskProlog and TaskEpilog
 	Dir       string   // default: a scratch folder of its own, removed by Down
 	Constrain bool     // ConstrainDevices
+	// Snippet is a file of Deploy, the folder deploy/slurm: all that slurm.conf has of Bookend is an Include line of it.
+	Snippet, Deploy string
 }
 
 // Site is a running installation.
@@ -92,6 +94,11 @@ func (s *Site) install(o Options) error {
 	if err := s.copyPrograms(o.Programs); err != nil {
 		return err
 	}
+	if o.Snippet != "" {
+		if err := s.copySnippets(o.Deploy); err != nil {
+			return fmt.Errorf("install snippets: %w", err)
+		}
+	}
 	for _, node := range o.Nodes {
 		if err := s.equip(o, node); err != nil {
 			return fmt.Errorf("equip node %q: %w", node, err)
@@ -147,6 +154,27 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 func (s *Site) start(o Options) error {
 	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf, ConstrainDevices: o.Constrain,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
+	if o.Snippet != "" {
+		opts.Include, opts.PrologFlags = []string{s.snippet(o.Snippet)}, ""
+	} else if err := s.writeHooks(o, &opts); err != nil {
+		return err
+	}
+	for _, node := range o.Nodes {
+		devices := o.Devices
+		if w := s.worlds[node]; w != nil {
+			for i := range o.GPUs {
+				devices = append(devices, w.Node(i))
+			}
+		}
+		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices})
+	}
+	var err error
+	s.Cluster, err = cluster.Up(opts)
+	return err
+}
+
+// writeHooks names the hooks in slurm.conf one by one.
+func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
 	for _, hook := range []struct {
 		name, program string
 		path          *string
@@ -165,18 +193,7 @@ func (s *Site) start(o Options) error {
 		}
 		*hook.path = path
 	}
-	for _, node := range o.Nodes {
-		devices := o.Devices
-		if w := s.worlds[node]; w != nil {
-			for i := range o.GPUs {
-				devices = append(devices, w.Node(i))
-			}
-		}
-		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices})
-	}
-	var err error
-	s.Cluster, err = cluster.Up(opts)
-	return err
+	return nil
 }
 
 func (s *Site) in(name string) string { return filepath.Join(s.Dir, name) }

@@ -1,0 +1,209 @@
+package e2e
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bookend/test/cluster"
+	"bookend/test/site"
+)
+
+// snippet is a file of deploy/slurm and what proves that it does what it says.
+type snippet struct {
+	file string
+	// settings are what slurmctld must then say of itself, as regular expressions; %s is the folder of the hooks.
+	settings map[string]string
+	story    func(*story)
+	site     site.Options
+}
+
+const hooks, taskHooks = `%s/(prolog|epilog)$`, `%s/task-(prolog|epilog)$`
+
+// plain is what all but some lines of all but some snippets say.
+func plain(other map[string]string) map[string]string {
+	all := map[string]string{
+		"Prolog": hooks, "Epilog": hooks, "TaskProlog": taskHooks, "TaskEpilog": taskHooks, "PrologFlags": `^Alloc$`,
+		"PrologEpilogTimeout": `^60$`, "HealthCheckProgram": `%s/healthcheck$`, "HealthCheckInterval": `^300 sec$`,
+	}
+	for key, value := range other {
+		all[key] = value
+	}
+	return all
+}
+
+var snippets = []snippet{
+	{"bookend.conf", plain(nil), plainSnippet, site.Options{Mode: "enforce"}},
+	{"bookend-glob.conf", plain(map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}), globSnippet, site.Options{Mode: "enforce"}},
+	{"bookend-own-task-hooks.conf", plain(map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`, "TaskEpilog": `%s/task-epilog-beside-own$`}),
+		ownTaskHooks, site.Options{}},
+	{"bookend-own-health.conf", plain(map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`}), bracketed,
+		site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}}},
+	{"bookend-adopt.conf", plain(map[string]string{"PrologFlags": `^Alloc,Contain$`}), containedJob, site.Options{Track: cluster.CgroupV1}},
+	{"bookend-pyxis.conf", plain(map[string]string{"TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`}), reportsTogether, site.Options{}},
+}
+
+// Each snippet of deploy/slurm, by an Include line as the only word of Bookend in slurm.conf, is what Slurm says that it has
+// loaded, and a job's ends are seen under it.
+func TestSnippets(t *testing.T) {
+	t.Parallel()
+	for _, p := range snippets {
+		t.Run(p.file, func(t *testing.T) {
+			p.site.Snippet, p.site.Deploy, p.site.Nodes = p.file, "../../deploy/slurm", []string{"n1"}
+			s := given(t, p.site)
+			s.slurmSays(p.settings)
+			p.story(s)
+		})
+	}
+}
+
+// slurmSays compares with scontrol show config.
+func (s *story) slurmSays(want map[string]string) {
+	s.t.Helper()
+	cmd, err := s.on.Command("", "scontrol", "show", "config")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	has := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(line, "=")
+		has[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	for key, form := range want {
+		form = strings.ReplaceAll(form, "%s", regexp.QuoteMeta(s.on.Own("hooks")))
+		if !regexp.MustCompile(form).MatchString(has[key]) {
+			s.t.Errorf("Slurm has %s=%q, want %q", key, has[key], form)
+		}
+	}
+}
+
+func plainSnippet(s *story) {
+	s.tell("a clean job is seen", bracketed)
+	s.tell("a job without GPUs leaves no trace", jobWithoutGPUs)
+	s.tell("a node without the package takes jobs and says nothing", packageAbsent)
+	s.tell("a hook's exit code is the hook's own", snippetOrphanDrains)
+}
+
+// bracketed is a job whose two ends are seen and told.
+func bracketed(s *story) {
+	job := s.runs(s.user, "{cuda} alloc --mib 2000 --sleep 0\necho done", oneGPU)
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	s.userReads(job, gotClean, "done", "", leftClean)
+	s.showSays("n1", job, "start:", "clean", "end:", "clean")
+}
+
+func packageAbsent(s *story) {
+	for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
+		if err := os.Rename(s.on.Program(program), s.on.Program(program)+".away"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	job := s.runs(s.user, "echo done", oneGPU)
+	for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
+		if err := os.Rename(s.on.Program(program)+".away", s.on.Program(program)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+
+	s.jobIs(job, "COMPLETED")
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	s.userReads(job, "done")
+	s.nothingIsRecorded("n1", job)
+}
+
+func snippetOrphanDrains(s *story) {
+	job := s.runs(s.user, leavesOrphan, oneGPU)
+
+	s.hooksRan("n1", "prolog 0", "epilog 10")
+	s.nodeIsDrained("n1", "Epilog error")
+	s.showSays("n1", job, "DRAIN for BKD-ORPHAN (exit 10)")
+}
+
+// hasOwn writes a script of the site's own where a snippet looks for it.
+func (s *story) hasOwn(name, text string) {
+	s.t.Helper()
+	file := s.on.Own(name)
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { os.Remove(file) })
+}
+
+func globSnippet(s *story) {
+	s.tell("alone", bracketed)
+	s.tell("after the site's own", func(s *story) {
+		s.hasOwn("prolog.d/50-own.sh", "exit 0")
+		s.hasOwn("epilog.d/50-own.sh", "exit 0")
+		job := s.runs(s.user, "echo done", oneGPU)
+		s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 0", "epilog 0")
+		s.showSays("n1", job, "start:", "clean", "end:", "clean")
+	})
+	s.tell("and not at all where the site's own fails", func(s *story) {
+		s.hasOwn("epilog.d/50-own.sh", "exit 3")
+		job := s.runs(s.user, "echo done", oneGPU)
+		s.hooksRan("n1", "prolog 0", "epilog 3")
+		s.nodeIsDrained("n1", "Epilog error")
+		s.showSays("n1", job, "start:", "clean")
+	})
+}
+
+func ownTaskHooks(s *story) {
+	s.tell("the site's own keep their voice", func(s *story) {
+		s.hasOwn("task-prolog", `echo print the site says hello; echo export SITE=kept; printf "print no line end"`)
+		s.hasOwn("task-epilog", `echo the site says goodbye >&2`)
+		job := s.runs(s.user, "echo done $SITE", oneGPU)
+		s.jobIs(job, "COMPLETED")
+		s.reads(strings.ReplaceAll(s.outputOf(job), "\x00", "\n"),
+			gotClean, "the site says hello", "no line end", "done kept", "the site says goodbye", "", leftClean)
+	})
+	s.tell("and their exit codes", func(s *story) {
+		s.hasOwn("task-prolog", "exit 7")
+		job := s.runs(s.user, "echo never", oneGPU)
+		if j := s.ends(job); j.State != "FAILED" || j.ExitCode != "7:0" {
+			s.t.Errorf("the job is %s with %s, want it failed with 7:0", j.State, j.ExitCode)
+		}
+		s.nodeIsUp("n1")
+		s.inOrder("the output", s.outputOf(job), gotTested, "TaskProlog failed status=7")
+	})
+	s.tell("where there are none nothing is missed", func(s *story) {
+		job := s.runs(s.user, "echo done", oneGPU)
+		s.userReads(job, gotTested, "done", "", leftClean)
+	})
+	s.tell("where Bookend is absent the site's own run", func(s *story) {
+		s.hasOwn("task-prolog", "echo print alone")
+		if err := os.Rename(s.on.Program("bookend-prolog"), s.on.Program("away")); err != nil {
+			s.t.Fatal(err)
+		}
+		job := s.runs(s.user, "echo done")
+		if err := os.Rename(s.on.Program("away"), s.on.Program("bookend-prolog")); err != nil {
+			s.t.Fatal(err)
+		}
+		s.userReads(job, "alone", "done")
+	})
+}
+
+// containedJob has the step that logins are adopted into, and ends all the same.
+func containedJob(s *story) {
+	job := s.starts(s.user, "echo ready; while [ ! -e go ]; do sleep 0.1; done", oneGPU)
+	steps, err := s.on.Command("", "scontrol", "listpids", string(job), "n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if out, err := steps.CombinedOutput(); err != nil || !strings.Contains(string(out), "extern") {
+		s.t.Errorf("job %s has no extern step: %v\n%s", job, err, out)
+	}
+	s.touches(s.user, "go")
+	s.ends(job)
+
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	s.userReads(job, gotClean, "ready", "", leftClean)
+	s.showSays("n1", job, "start:", "clean", "end:", "clean")
+}

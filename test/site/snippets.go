@@ -1,0 +1,73 @@
+package site
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// snippet is the path of a snippet, or of what lies beside it.
+func (s *Site) snippet(name string) string { return s.in("slurm-snippets/" + name) }
+
+// Own is where the snippets look for a script of the site's own: task-prolog and task-epilog, or those of prolog.d and
+// epilog.d.
+func (s *Site) Own(name string) string {
+	if strings.HasPrefix(name, "task-") {
+		return s.in("own/" + name)
+	}
+	return s.snippet(name)
+}
+
+// copySnippets installs deploy/slurm as an admin does who keeps it elsewhere: with other paths, and a configuration a node.
+func (s *Site) copySnippets(from string) error {
+	if err := os.MkdirAll(s.in("own"), 0o755); err != nil {
+		return err
+	}
+	// A process that another test forks meanwhile would have a script open for writing, and nobody could run it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		switch to := s.snippet(name); d.Type() {
+		case fs.ModeDir:
+			return os.MkdirAll(to, 0o755)
+		case fs.ModeSymlink:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, to)
+		default:
+			return s.copySnippet(path, to, strings.HasPrefix(name, "hooks/"))
+		}
+	})
+}
+
+func (s *Site) copySnippet(from, to string, hook bool) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	text, mode := string(data), fs.FileMode(0o644)
+	change := [][2]string{{"/etc/bookend/slurm", s.snippet("")}}
+	if hook {
+		mode = 0o755
+		change = [][2]string{{"/usr/libexec/bookend", s.in("libexec")}, {`#export BOOKEND_CONFIG="/etc/bookend/`, `export BOOKEND_CONFIG="` + s.in("etc/bookend-")}}
+	}
+	for _, c := range change {
+		if !strings.Contains(text, c[0]) && !strings.HasSuffix(from, "configless.conf") {
+			return fmt.Errorf("%s does not say %q", from, c[0])
+		}
+		text = strings.ReplaceAll(text, c[0], strings.TrimSuffix(c[1], "/"))
+	}
+	return os.WriteFile(to, []byte(strings.ReplaceAll(text, "/etc/slurm/task-", s.in("own/task-"))), mode)
+}
