@@ -23,7 +23,7 @@ type Record struct {
 	Alone bool          // no other job was given any of its GPUs meanwhile
 	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
 	Unplaced bool
-	// Unseen is true where the run counts as over though nobody saw its end: that proves nothing against anybody.
+	// Unseen is true where the run counts as over though nobody saw its end, nor is it proven: nothing is certain by that.
 	Unseen bool
 	Seen   []Sighting
 }

@@ -132,10 +132,10 @@ func record(r Run) attrib.Record {
 		rec.Start = r.Start.At
 		rec.Seen = sightings(rec.Seen, *r.Start)
 	}
-	rec.Unseen = r.Closed() && !r.EndSeen()
+	seen := r.EndSeen()
 	for _, e := range r.Ends {
-		if rec.End == 0 && (rec.Unseen || e.Unseen == "") {
-			rec.End = e.At
+		if rec.End == 0 && (!seen || e.Unseen == "") {
+			rec.End, rec.Unseen = e.At, e.Presumed
 		}
 		rec.Seen = sightings(rec.Seen, e)
 	}

@@ -58,8 +58,10 @@ type End struct {
 	Findings  []finding.Finding    `json:"findings,omitempty"`
 	Report    string               `json:"report,omitempty"` // as the user gets it
 	// Unseen says why the run is over though no epilog came: nobody looked, and nothing is judged.
-	Unseen  string         `json:"unseen,omitempty"`
-	Verdict policy.Verdict `json:"verdict"`
+	Unseen string `json:"unseen,omitempty"`
+	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
+	Presumed bool           `json:"presumed,omitempty"`
+	Verdict  policy.Verdict `json:"verdict"`
 	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one, finds
 	// the same controller by it.
 	SlurmConf string `json:"slurm_conf,omitempty"`

@@ -20,8 +20,9 @@ type Node struct {
 // Unfinished is an open run that is over: its epilog never came.
 type Unfinished struct {
 	Run
-	Why  string
-	Over time.Duration // since when, CLOCK_BOOTTIME of the run's own boot
+	Why      string
+	Presumed bool          // likely, and not proven
+	Over     time.Duration // since when, CLOCK_BOOTTIME of the run's own boot
 }
 
 // Unended finds the open runs that are over: of an earlier boot, of a job id that began anew, or whose card was given to a
@@ -34,12 +35,12 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 		at, anew := r.Superseded(runs)
 		switch {
 		case r.Epoch.Boot != "" && n.Epoch.Boot != "" && r.Epoch.Boot != n.Epoch.Boot:
-			over = append(over, Unfinished{r, "the node has booted since", r.Began()})
+			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.Began()})
 		case anew:
-			over = append(over, Unfinished{r, "its job began anew", at})
+			over = append(over, Unfinished{Run: r, Why: "its job began anew", Over: at})
 		default:
 			if o := n.follower(r, runs); o != nil && n.Exclusive() {
-				over = append(over, Unfinished{r, fmt.Sprintf("job %d was given its GPU", o.Job.ID), o.Start.At})
+				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID), Presumed: true, Over: o.Start.At})
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (c *check) settleRuns() {
 		return exclusive
 	}})
 	for _, u := range unended {
-		end := ledger.End{At: c.env.Clock.Boot(), Wall: c.env.Clock.Wall(), Unseen: u.Why}
+		end := ledger.End{At: c.env.Clock.Boot(), Wall: c.env.Clock.Wall(), Unseen: u.Why, Presumed: u.Presumed}
 		if u.Over > 0 {
 			end.At = u.Over
 		}

@@ -58,14 +58,19 @@ func (p *pair) start(j *world.Job, end world.Side, done func()) {
 	if p.rand.IntN(10) == 0 {
 		h.slowUntil = p.node.Now + 600*time.Millisecond
 	}
+	h.runs(h.do, done)
+}
+
+// runs lets a hook do its work beside whatever else happens.
+func (h *hook) runs(do, done func()) {
 	next, _ := iter.Pull(func(yield func(time.Duration) bool) {
 		h.yield = yield
-		h.do()
+		do()
 	})
 	var resume func()
 	resume = func() {
 		if d, more := next(); more {
-			p.node.After(d, resume)
+			h.node.After(d, resume)
 			return
 		}
 		done()
@@ -180,6 +185,7 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 	}
 	b := ledger.Open(h.book.runs, self, ledger.Now{
 		At: h.now.Snapshot.At, Epoch: h.node.Epoch, Beginning: h.end == world.Prolog, Idle: uint64(h.cfg.Thresholds.Report),
+		Sighted: h.book.sighted,
 	})
 	s.Self, s.Others, s.Left = b.Self, b.Others, b.Left
 	switch h.node.Site.Sharing {

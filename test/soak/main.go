@@ -74,6 +74,7 @@ func lead(o options) int {
 		fmt.Println(f)
 		kinds[f.kind]++
 	}
+	fmt.Printf("%d health checks, %d runs settled without an end\n", sum.checks, sum.settled)
 	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, %d drains (%d of them due beyond doubt), %d owners named\n",
 		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
 	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; %d probable owners were others\n",

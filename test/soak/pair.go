@@ -38,12 +38,14 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, damaged, leaks, drains, due, blamed, misguessed uint64
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed uint64
 }
 
 func (t *tally) add(o tally) {
 	t.pairs += o.pairs
 	t.hooks += o.hooks
+	t.checks += o.checks
+	t.settled += o.settled
 	t.damaged += o.damaged
 	t.leaks += o.leaks
 	t.drains += o.drains
@@ -71,6 +73,7 @@ type pair struct {
 	starts   map[*world.Job]*start
 	dirty    map[dirtyLook]bool // cards on which a prolog found something
 	ordered  bool               // nothing was lost or left out so far
+	checking bool               // a health check is at work: no other begins
 	tell     func(at time.Duration, text string)
 }
 
@@ -124,6 +127,7 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 	p.damaged = p.rand.IntN(10) < 3
 	p.node = world.New(seed, n, p.start)
 	p.node.Tell = tell
+	p.checks()
 	p.node.Play()
 	p.tally.pairs = 1
 	return p

@@ -14,6 +14,7 @@ import (
 type records struct {
 	runs      []ledger.Run
 	baselines map[gpu.ID]finding.Baseline
+	sighted   ledger.Sighted // by health checks
 }
 
 // begin keeps the first look at a run's start.
