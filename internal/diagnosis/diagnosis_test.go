@@ -193,6 +193,11 @@ func TestOthers(t *testing.T) {
 			in.Seen, in.Messages = []Sighting{seen(500, 5150, 30, false)}, []oom.Message{itself}
 		}, Others, No, "failure"},
 		{"a sighting that proves nothing", func(in *Input) { in.Seen = []Sighting{{At: time.Second, Device: gpu0, PID: 5150, Bytes: gib(30)}} }, Others, Unknown, "nobody looked between"},
+		{"another user's process, seen while the job ran", func(in *Input) {
+			in.Seen = []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}}
+		}, Others, Yes, "30.0 GiB while your job ran"},
+		{"nobody, and one health check between", func(in *Input) { in.Checks = 1 }, Others, Unknown, "none at start or end, nor at one look between"},
+		{"nobody, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
 		{"something nobody knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", func(in *Input) {
 			m := beside

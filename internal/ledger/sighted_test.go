@@ -1,0 +1,166 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+var (
+	life    = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	another = gpu.Epoch{Boot: "b", Driver: "580", Module: "n"}
+)
+
+// onCard is a look at one card with these processes, a second after the other.
+func onCard(at time.Duration, listed ...gpu.Process) gpu.Snapshot {
+	return gpu.Snapshot{At: at, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}, Processes: listed}}}
+}
+
+func proc(pid int, mib uint64) gpu.Process {
+	return gpu.Process{PID: pid, Memory: gpu.Bytes(mib << 20)}
+}
+
+func who(list ...attrib.Process) map[int]attrib.Process {
+	all := map[int]attrib.Process{}
+	for _, p := range list {
+		all[p.PID] = p
+	}
+	return all
+}
+
+func inJob(pid int, job slurm.JobID) attrib.Process {
+	return attrib.Process{PID: pid, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: job, Step: "0"}}
+}
+
+func TestSightedKeepsOneEntryForAProcess(t *testing.T) {
+	s := Sighted{}.With(life, onCard(10*time.Second, proc(7, 300)), who(inJob(7, 100)))
+	s = s.With(life, onCard(20*time.Second, proc(7, 900)), who(inJob(7, 100)))
+	escaped := inJob(7, 100)
+	escaped.Cgroup = slurm.Owner{}
+	s = s.With(life, onCard(30*time.Second, proc(7, 200)), who(escaped))
+	if len(s.Processes) != 1 || len(s.Looks) != 3 {
+		t.Fatalf("%+v", s)
+	}
+	p := s.Processes[0]
+	if p.First != 10*time.Second || p.Last != 30*time.Second || p.Most != 900<<20 || p.MostAt != 20*time.Second || p.Bytes.Bytes != 200<<20 || p.Owner != (slurm.Owner{ID: 100}) {
+		t.Errorf("%+v", p)
+	}
+	if got := s.proofs(life); len(got) != 1 || got[0] != (attrib.Sighting{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 100}}) {
+		t.Errorf("proofs %+v", got)
+	}
+	if got := s.proofs(another); got != nil {
+		t.Errorf("of another life of the driver: %+v", got)
+	}
+}
+
+func TestSightedTellsProcessesApart(t *testing.T) {
+	later := inJob(7, 101)
+	later.Start = 15 * time.Second // its number was given again
+	moved := inJob(8, 101)
+	s := Sighted{}.With(life, onCard(10*time.Second, proc(7, 1), proc(8, 1), proc(9, 1), proc(10, 1)),
+		who(inJob(7, 100), inJob(8, 100), attrib.Process{PID: 9, Gone: true}, attrib.Process{PID: 10, Why: "not read"}))
+	s = s.With(life, onCard(20*time.Second, proc(7, 1), proc(8, 1)), who(later, moved))
+	s = s.With(life, onCard(30*time.Second, proc(8, 1)), who(moved))
+	var got []string
+	for _, p := range s.Processes {
+		got = append(got, fmt.Sprint(p.PID, p.Start, p.Owner.ID, p.Owner.Conflict != ""))
+	}
+	slices.Sort(got)
+	want := []string{"7 15s 101 false", "7 1s 100 false", "8 1s 0 true"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if proofs := s.proofs(life); len(proofs) != 2 {
+		t.Errorf("what two jobs' cgroups named proves nothing: %+v", proofs)
+	}
+	if s = s.With(another, onCard(40*time.Second), nil); len(s.Processes) != 0 || len(s.Looks) != 1 {
+		t.Errorf("after the driver was loaded anew: %+v", s)
+	}
+}
+
+func TestSightedIsBounded(t *testing.T) {
+	s := Sighted{}
+	for i := range maxSeen + 100 {
+		p := inJob(1000+i, 100)
+		s = s.With(life, onCard(time.Duration(i+1)*time.Second, proc(p.PID, 1)), who(p))
+	}
+	if len(s.Processes) != maxSeen || len(s.Looks) != maxLooks || s.Processes[0].PID != 1000+maxSeen+99 || s.Looks[0].At != 101*time.Second {
+		t.Errorf("%d processes, %d looks, newest %+v", len(s.Processes), len(s.Looks), s.Processes[0])
+	}
+	if s = s.With(life, onCard(keepSeen+time.Hour), nil); len(s.Processes) != 0 {
+		t.Errorf("%d processes a week later", len(s.Processes))
+	}
+}
+
+func TestSightedDuring(t *testing.T) {
+	self := Run{Job: slurm.Job{ID: 100, UID: 1001}, Epoch: life, Devices: []Assigned{{Device: gpu.Device{ID: "GPU-0"}}}}
+	stray := func(pid int, uid uint32) attrib.Process {
+		return attrib.Process{PID: pid, Start: time.Second, UID: uid}
+	}
+	apart := stray(6, 100000)
+	apart.OtherPIDs = true
+	s := Sighted{}.With(life, onCard(10*time.Second, proc(1, 100), proc(2, 100), proc(3, 100), proc(4, 100), proc(5, 100), proc(6, 100)),
+		who(inJob(1, 100), inJob(2, 101), stray(3, 1002), stray(4, 0), stray(5, 1001), apart))
+	got := map[int]string{}
+	for _, d := range s.During(self, 5*time.Second, 15*time.Second) {
+		got[d.PID] = fmt.Sprintf("own %v, stranger %v, job %d, %d MiB", d.Own, d.Stranger, d.Owner.ID, d.Bytes.Bytes>>20)
+	}
+	want := map[int]string{
+		1: "own true, stranger false, job 100, 100 MiB", 2: "own false, stranger false, job 101, 100 MiB",
+		3: "own false, stranger true, job 0, 100 MiB", 4: "own false, stranger false, job 0, 100 MiB",
+		5: "own false, stranger false, job 0, 100 MiB", 6: "own false, stranger false, job 0, 100 MiB",
+	}
+	for pid, text := range want {
+		if got[pid] != text {
+			t.Errorf("process %d: %q, want %q", pid, got[pid], text)
+		}
+	}
+	for _, window := range [][2]time.Duration{{10 * time.Second, 20 * time.Second}, {0, 10 * time.Second}} {
+		if d := s.During(self, window[0], window[1]); len(d) != 0 {
+			t.Errorf("at the very ends %v: %+v", window, d)
+		}
+	}
+	elsewhere := self
+	elsewhere.Devices = []Assigned{{Device: gpu.Device{ID: "GPU-1"}}}
+	if d := s.During(elsewhere, 0, time.Hour); len(d) != 0 {
+		t.Errorf("on another card: %+v", d)
+	}
+}
+
+// What a process had before the job began is not what it had during it.
+func TestSightedWhen(t *testing.T) {
+	p := Seen{First: 10, Last: 30, Bytes: gpu.Bytes(5), Most: 900, MostAt: 10}
+	for _, tt := range []struct {
+		from, to, at time.Duration
+		bytes        gpu.Figure
+	}{
+		{5, 40, 10, gpu.Bytes(900)}, {15, 40, 30, gpu.Bytes(5)}, {30, 40, 0, gpu.Figure{}}, {5, 10, 0, gpu.Figure{}},
+	} {
+		if at, bytes := p.when(tt.from, tt.to); at != tt.at || bytes != tt.bytes {
+			t.Errorf("from %d to %d: at %d, %+v", tt.from, tt.to, at, bytes)
+		}
+	}
+	early := Seen{First: 10, Last: 50, Bytes: gpu.Bytes(5), Most: 900, MostAt: 45}
+	if at, bytes := early.when(5, 20); at != 10 || bytes.Known() {
+		t.Errorf("at %d, %+v", at, bytes)
+	}
+}
+
+func TestLooksDuring(t *testing.T) {
+	self := Run{Epoch: life, Devices: []Assigned{{Device: gpu.Device{ID: "GPU-0"}}}}
+	blind := onCard(20 * time.Second)
+	blind.Readings[0].ProcessesUnknown = "the driver does not say"
+	lost := gpu.Snapshot{At: 30 * time.Second, Faults: []gpu.Fault{{Device: "GPU-0"}}}
+	s := Sighted{}.With(life, onCard(10*time.Second), nil).With(life, blind, nil).With(life, lost, nil).With(life, onCard(40*time.Second), nil)
+	if n := s.LooksDuring(self, 0, time.Hour); n != 2 {
+		t.Errorf("%d looks told", n)
+	}
+	if n := s.LooksDuring(self, 10*time.Second, 40*time.Second); n != 0 {
+		t.Errorf("%d looks between", n)
+	}
+}

@@ -1,0 +1,103 @@
+package stage
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+func gpuCard(minor int, bus gpu.BusID) gpu.Card {
+	return gpu.Card{Device: gpu.Device{ID: gpu.ID(fmt.Sprint("GPU-", minor)), BusID: bus, Minor: &minor, Vendor: "nvidia"}}
+}
+
+// numbered is cards with their numbers, in words.
+func numbered(cards []finding.Card) string {
+	var all []string
+	for _, c := range cards {
+		name := string(c.Device.ID)
+		if name == "" {
+			name = string(c.Device.BusID)
+		}
+		all = append(all, fmt.Sprintf("%d=%s", c.Index, name))
+	}
+	return strings.Join(all, " ")
+}
+
+// The health check numbers the cards as the hooks do, and where Slurm's number is not certain it has none.
+func TestEveryCard(t *testing.T) {
+	first, second := gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")
+	twisted := []gpu.Card{gpuCard(1, "0000:10:00.0"), gpuCard(0, "0000:20:00.0")}
+	excluded := second
+	excluded.Excluded = true
+	for name, tt := range map[string]struct {
+		cards []gpu.Card
+		conf  config.NVIDIA
+		want  string
+	}{
+		"in order":         {[]gpu.Card{first, second}, config.NVIDIA{GPUOrder: config.OrderAuto}, "0=GPU-0 1=GPU-1"},
+		"orders differ":    {twisted, config.NVIDIA{GPUOrder: config.OrderAuto}, "-1=GPU-1 -1=GPU-0"},
+		"by minor":         {twisted, config.NVIDIA{GPUOrder: config.OrderMinor}, "1=GPU-1 0=GPU-0"},
+		"by map":           {[]gpu.Card{first, second}, config.NVIDIA{GPUOrder: config.OrderMap, GPUMap: map[int]string{3: "GPU-0"}}, "3=GPU-0 -1=GPU-1"},
+		"one is left out":  {[]gpu.Card{first, excluded}, config.NVIDIA{GPUOrder: config.OrderPCI}, "0=GPU-0"},
+		"no card is there": {nil, config.NVIDIA{GPUOrder: config.OrderAuto}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := numbered(everyCard(tt.cards, tt.conf)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A look adds the ids that the driver alone knows, and instances in place of the card that they are part of; a card that it
+// could not read stays.
+func TestWithReadings(t *testing.T) {
+	card := func(index int, id gpu.ID, bus gpu.BusID) finding.Card {
+		return finding.Card{Index: index, Device: gpu.Device{ID: id, BusID: bus}}
+	}
+	read := func(id gpu.ID, bus gpu.BusID, parent gpu.ID) gpu.Reading {
+		return gpu.Reading{Device: gpu.Device{ID: id, BusID: bus, Parent: parent}}
+	}
+	two := []finding.Card{card(0, "", "a"), card(1, "", "b")}
+	for name, tt := range map[string]struct {
+		order    config.GPUOrder
+		readings []gpu.Reading
+		want     string
+	}{
+		"both are read":                    {config.OrderAuto, []gpu.Reading{read("GPU-0", "a", ""), read("GPU-1", "b", "")}, "0=GPU-0 1=GPU-1"},
+		"one is lost":                      {config.OrderAuto, []gpu.Reading{read("GPU-1", "b", "")}, "1=GPU-1 0=a"},
+		"one is cut in two":                {config.OrderAuto, []gpu.Reading{read("GPU-0", "a", ""), read("MIG-0", "a", "GPU-0"), read("MIG-1", "a", "GPU-0"), read("GPU-1", "b", "")}, "-1=MIG-0 -1=MIG-1 -1=GPU-1"},
+		"one is cut, numbers are a map":    {config.OrderMap, []gpu.Reading{read("GPU-0", "a", ""), read("MIG-0", "a", "GPU-0"), read("GPU-1", "b", "")}, "-1=MIG-0 1=GPU-1"},
+		"one that the driver did not list": {config.OrderAuto, []gpu.Reading{read("GPU-0", "a", ""), read("GPU-1", "b", ""), read("GPU-2", "c", "")}, "0=GPU-0 1=GPU-1 -1=GPU-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := numbered(withReadings(two, gpu.Snapshot{Readings: tt.readings}, tt.order)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOnCardWords(t *testing.T) {
+	index := 3
+	f := finding.Finding{
+		Code: code.Orphan, GPU: "GPU-a", Index: &index, Bytes: gpu.Bytes(2 << 30), Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "x"}},
+		Owner: &finding.Owner{Job: 9, Level: attrib.BySighting},
+	}
+	if got, want := onCardWords(f), "GPU 3, 2048 MiB, process 70, job 9 (sighting)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	f = finding.Finding{Code: code.Unread, GPU: "GPU-a", Unknown: "no reading"}
+	if got, want := onCardWords(f), "GPU GPU-a, unknown: no reading"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if a, b := sameAgain(finding.Finding{Code: code.Residue, GPU: "GPU-a", Bytes: gpu.Bytes(1)}), sameAgain(finding.Finding{Code: code.Residue, GPU: "GPU-a", Bytes: gpu.Bytes(2)}); a != b {
+		t.Errorf("%q, then %q: a figure that wanders is said again", a, b)
+	}
+}
