@@ -37,6 +37,7 @@ func status(env stage.Env, c call) int {
 	n.Well[code.BackendRefused] = t == nil
 	if unread == nil {
 		look(&n, code.Stuck, stuck(env, cfg, all))
+		look(&n, "", drained(&n, all))
 	}
 	for _, r := range rooms(cfg) {
 		look(&n, r.Code, r.Text)
@@ -80,6 +81,16 @@ func stuck(env stage.Env, cfg config.Config, all records) string {
 	}
 	since := env.Clock.Wall().Add(s.Since - env.Clock.Boot())
 	return stage.StuckText(*s, since.Format("2006-01-02 15:04:05"))
+}
+
+// drained adds what is remembered of the node's drain; its trouble is that nothing can be.
+func drained(n *view.Node, all records) string {
+	m, err := all.store.Drain()
+	if err != nil {
+		return fmt.Sprintf("what is remembered of the node's drain cannot be read: %v", err)
+	}
+	n.Drain = m
+	return ""
 }
 
 // unseen is the trouble of jobs that use GPUs while no hook has run for them; empty where all are on record, on any of

@@ -70,11 +70,11 @@ func TestFirstDecision(t *testing.T) {
 	}{
 		"Slurm's text, at that time":         {nil, Write, reason42, 1},
 		"a second early, by rounding":        {func(in *Input) { in.Node.At = ended.Add(-time.Second) }, Write, "", 1},
-		"a minute late":                      {func(in *Input) { in.Node.At = ended.Add(time.Minute) }, Write, "", 1},
+		"twenty seconds late": {func(in *Input) { in.Node.At = ended.Add(20 * time.Second) }, Write, "", 1},
 		"jobs still on the node":             {func(in *Input) { in.Node.Flags = []string{"MIXED", "DRAIN"} }, Write, "", 1},
 		"another job ends just now":          {func(in *Input) { in.Node.Flags = []string{"IDLE", "COMPLETING", "DRAIN"} }, Write, "", 1},
 		"another script's, before":           {func(in *Input) { in.Node.At = ended.Add(-3 * time.Second) }, Leave, "not ours", 1},
-		"another script's, after":            {func(in *Input) { in.Node.At = ended.Add(61 * time.Second) }, Leave, "not ours", 1},
+		"another script's, after":            {func(in *Input) { in.Node.At = ended.Add(21 * time.Second) }, Leave, "not ours", 1},
 		"of unknown time":                    {func(in *Input) { in.Node.At = time.Time{} }, Leave, "not ours", 1},
 		"the other hook's":                   {func(in *Input) { in.Node.Reason = PrologError }, Leave, "not ours", 1},
 		"an admin's reason":                  {func(in *Input) { in.Node.Reason = "disk swap" }, Leave, "a reason of root's", 1},

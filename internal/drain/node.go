@@ -60,10 +60,11 @@ func (n Node) unfit() string {
 }
 
 // The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's verdict
-// that it follows, and how much later. Between them lie the hook's outputs and slurmd's message.
+// that it follows, and how much later. Between them lie the hook's outputs and slurmd's message, a second or two; with more
+// time a drain that another script asked for, on a node resumed meanwhile, could pass for ours.
 const (
 	early = 2 * time.Second
-	late  = time.Minute
+	late  = 20 * time.Second
 )
 
 // follows reports whether what Slurm stamped at may be the consequence of what happened here at wall.

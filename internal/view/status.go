@@ -9,6 +9,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/drain"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/report"
@@ -29,6 +30,7 @@ type Node struct {
 	Last    map[metrics.Hook]time.Time
 	Runs    []ledger.Run
 	Damaged []state.Damage
+	Drain   drain.Memory // what Bookend remembers of the node's drain
 }
 
 // recent is how many ended jobs a status lists, and how many runs it searches for faults.
@@ -87,6 +89,9 @@ func Status(w io.Writer, n Node) {
 	n.troubles(w)
 	for _, d := range n.Damaged {
 		fmt.Fprintf(w, "  trouble: damaged record set aside: %s: %s\n", report.Clean(d.Path, 200), report.Clean(d.Why, 200))
+	}
+	if drain := n.Drain.Words(); drain != "" {
+		fmt.Fprintf(w, "drain: %s\n", drain)
 	}
 	if hooks := n.lastHooks(); hooks != "" {
 		fmt.Fprintln(w, hooks)

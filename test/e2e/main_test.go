@@ -58,7 +58,7 @@ func complain(err error) int {
 // build makes the programs from the tree as it is, so that no test runs on yesterday's.
 func build(dir string) error {
 	for program, folder := range map[string]string{
-		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend": "admin", "bookend-gpu": "cuda",
+		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin", "bookend-gpu": "cuda",
 	} {
 		cgo, flags := "CGO_ENABLED=0", "-s -w"
 		if folder == "cuda" {
@@ -78,7 +78,7 @@ func build(dir string) error {
 // cache. What happens before m.Run does not count.
 var lookAtSources = sync.OnceValue(func() error {
 	var errs []error
-	for _, folder := range []string{"internal", "prolog", "epilog", "admin", "cuda"} {
+	for _, folder := range []string{"internal", "prolog", "epilog", "healthcheck", "admin", "cuda"} {
 		errs = append(errs, filepath.WalkDir(filepath.Join("..", "..", folder),
 			func(_ string, _ fs.DirEntry, err error) error { return err }))
 	}

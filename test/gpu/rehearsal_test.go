@@ -19,7 +19,7 @@ func build(t *testing.T) (programs string) {
 	if out, err := exec.Command("./build.sh", programs).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend", "bookend-gpu"} {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu"} {
 		path, err := filepath.Abs(filepath.Join("../../bin", name))
 		if err != nil {
 			t.Fatal(err)

@@ -111,7 +111,7 @@ func (s *Site) copyPrograms(from string) error {
 	// A process that another test forks meanwhile would have a program open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend", "bookend-gpu"} {
+	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu"} {
 		data, err := os.ReadFile(filepath.Join(from, program))
 		if err != nil {
 			return fmt.Errorf("install: %w (make build)", err)
@@ -181,6 +181,7 @@ func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
 	}{
 		{"prolog", "bookend-prolog", &opts.Prolog}, {"epilog", "bookend-epilog", &opts.Epilog},
 		{"task-prolog", "bookend-prolog", &opts.TaskProlog}, {"task-epilog", "bookend-epilog", &opts.TaskEpilog},
+		{"healthcheck", "bookend-healthcheck", &opts.HealthCheck}, // without HealthCheckInterval Slurm never runs it
 	} {
 		if o.NoTask && strings.HasPrefix(hook.name, "task") {
 			continue

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// controller is the daemon that keeps the nodes' states.
+const controller = "slurmctld"
+
+// StopController ends slurmctld as an admin does; it keeps its state. StartController brings it back.
+func (c *Cluster) StopController() error {
+	all := daemonsOf(c.paths.dir, record{Daemons: []string{controller}})
+	if len(all) != 1 {
+		return fmt.Errorf("stop %s: found %d of it", controller, len(all))
+	}
+	left, err := end(all, syscall.SIGTERM, c.options.Patience)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("stop %s: still there after %v", controller, c.options.Patience)
+	}
+	return err
+}
+
+// StartController starts slurmctld with the state that it left, and waits until it answers.
+func (c *Cluster) StartController() error {
+	if err := c.startDaemon(controller, c.daemonEnv(), controller, "-i"); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(c.options.Patience); ; time.Sleep(50 * time.Millisecond) {
+		_, err := c.run("", "scontrol", "ping")
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// FreezeController stops slurmctld in its tracks: it takes connections and answers none. Without freeze it goes on.
+func (c *Cluster) FreezeController(freeze bool) error {
+	all := daemonsOf(c.paths.dir, record{Daemons: []string{controller}})
+	if len(all) != 1 {
+		return fmt.Errorf("freeze %s: found %d of it", controller, len(all))
+	}
+	signal := syscall.SIGCONT
+	if freeze {
+		signal = syscall.SIGSTOP
+	}
+	return syscall.Kill(all[0].pid, signal)
+}
