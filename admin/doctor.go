@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -13,8 +14,8 @@ import (
 	"bookend/internal/stage"
 )
 
-// examine says of everything that is installed, or made by hooks, whether it is root's alone and as it must be. What
-// may hang is looked at in children.
+// examine says of everything that makes an installation wrong or slow whether it is as it must be. What may hang is
+// looked at in children.
 func examine(env stage.Env, c call) int {
 	if env.EUID != 0 {
 		return fail(env, errors.New("only root may look at all of it: run as root"))
@@ -39,6 +40,7 @@ func site(env stage.Env) doctor.Site {
 		Config: cfg, ConfigPath: path, Named: env.Getenv("BOOKEND_CONFIG") != "", Mistakes: len(problems),
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
 		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),
+		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"), NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(cfg.Paths, "")),
 	}
 	if err != nil {
 		s.Unread = err.Error()

@@ -320,3 +320,11 @@ const (
 func SlurmFolders() []string {
 	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache", "/usr/local/etc"}
 }
+
+// SlurmdPrograms are where slurmd lies unless it runs and says so: as packages and Slurm's own build install it.
+func SlurmdPrograms() []string {
+	return []string{"/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd", "/usr/bin/slurmd"}
+}
+
+// PrivateFolders are the folders of which job_container/tmpfs gives each job its own, unless told otherwise.
+func PrivateFolders() []string { return []string{"/tmp", "/dev/shm"} }

@@ -1,12 +1,15 @@
-// Package doctor looks at everything of Bookend that is installed, or made by its hooks, and says of each whether it is
-// as it must be: whose it is, its mode, and who could put something else in its place.
+// Package doctor says of everything that makes an installation wrong or slow whether it is as it must be: whose files
+// are and their modes, what slurm.conf says, the driver, the programs themselves, and what else runs on the node.
 //
 // A check is a value: its name, what it wants to have looked at, and how that is judged. All looking comes first, in
-// children with a deadline, as a file system may not answer; judging knows nothing but what was seen (Facts). rules.go
-// has the one table of owners and modes, from which docs/doctor.md is made too.
+// children with a deadline, as a file system or a driver may not answer: a survey of the node (survey.go), then the
+// files that follow from it (look.go). Judging knows nothing but what was seen. rules.go has the one table of owners
+// and modes, beyond.go that of all other checks; docs/doctor.md is made from both. Doctor changes nothing.
 package doctor
 
 import (
+	"time"
+
 	"bookend/internal/config"
 )
 
@@ -16,8 +19,8 @@ type Level string
 // The levels.
 const (
 	OK      Level = "ok"
-	Warning Level = "warning" // a protection is missing, or somebody may read more than need be
-	Wrong   Level = "wrong"   // Bookend cannot use it, or somebody but root could change what root runs, reads or keeps
+	Warning Level = "warning" // it works, but slower, with less told, or less well protected than it could
+	Wrong   Level = "wrong"   // Bookend cannot work so, jobs or nodes suffer, or somebody but root could change what root runs, reads or keeps
 	Unknown Level = "unknown" // it could not be looked at
 )
 
@@ -48,11 +51,23 @@ type Site struct {
 	Programs []string
 	// NVML and CUDA are where the driver's libraries may lie, unless the configuration names them.
 	NVML, CUDA []string
+	// Version is this very program's.
+	Version string
+	// Root is the folder in which the system's own files lie: "/".
+	Root string
+	// SlurmConf is SLURM_CONF as it stands in the environment; empty where it does not.
+	SlurmConf string
+	// NodeName is what Slurm most likely calls this node; the survey may know better.
+	NodeName string
+	// Survey is what was found out before any file was looked at. Examine fills it in.
+	Survey Survey
 }
 
 // Check is one thing that is examined.
 type Check struct {
 	Name string
+	// Area and Holds are for the documentation: what it is about, and what must hold. A rule of owner and mode has neither.
+	Area, Holds string
 	// Look is what it wants to know of the node.
 	Look func(Site) Look
 	// Judge says what follows. It is pure, and never silent: at least one result.
@@ -78,7 +93,7 @@ func Checks() []Check {
 			all = append(all, c)
 		}
 	}
-	return all
+	return append(all, beyond()...)
 }
 
 // following are the checks of more than owner and mode, each behind the one of the file or folder that it is about.
@@ -99,6 +114,10 @@ func following(name string) (Check, bool) {
 }
 
 func lookNowhere(Site) Look { return Look{} }
+
+// Longest is how long Examine takes at most where everything hangs, but for what the kernel itself needs: four rounds of
+// looking, one after another.
+func Longest(patience time.Duration) time.Duration { return 4 * (patience + time.Second) }
 
 // Judge judges all checks by what was seen.
 func Judge(s Site, facts Facts) []Result {

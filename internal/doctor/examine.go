@@ -16,13 +16,15 @@ const Patience = 5 * time.Second
 
 // Operations are what the children of a program with doctor in it serve.
 func Operations() stage.Operations {
-	return stage.Operations{opLook: stage.Served(func(r request) (Facts, error) {
+	all := surveys()
+	all[opLook] = stage.Served(func(r request) (Facts, error) {
 		facts := Facts{}
 		for name, look := range r.Looks {
 			facts[name] = see(look)
 		}
 		return facts, nil
-	})}
+	})
+	return all
 }
 
 // request crosses the pipe of opLook: all that is to be looked at in one place, by the check that asks.
@@ -32,6 +34,7 @@ type request struct {
 
 // Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
 func Examine(s Site, patience time.Duration) []Result {
+	s.Survey = survey(s, patience)
 	places := map[string]request{}
 	for _, c := range Checks() {
 		look := c.Look(s)

@@ -24,6 +24,8 @@ type Look struct {
 	// Up: of a folder that is not there the file system is that of the nearest above.
 	Up   bool `json:"up,omitempty"`
 	Kind Kind `json:"kind,omitempty"`
+	// Content: of files, what they are and what they lie on.
+	Content bool `json:"content,omitempty"`
 }
 
 // Kind is what a path leads to.
@@ -50,7 +52,18 @@ type File struct {
 	// Distrust is the first on the way that anybody but root could have written, the path itself included; nil where there
 	// is none.
 	Distrust *Culprit    `json:"distrust,omitempty"`
-	System   *FileSystem `json:"system,omitempty"` // of a folder
+	System   *FileSystem `json:"system,omitempty"` // of a folder, or where Look has Content
+	// Content is what a file is; nil where nobody wanted it, or it could not be read.
+	Content *Content `json:"content,omitempty"`
+}
+
+// Content is what a file is, by its beginning.
+type Content struct {
+	Size  int64 `json:"size"`
+	ELF   bool  `json:"elf,omitempty"`   // a program as a linker makes it
+	Shell bool  `json:"shell,omitempty"` // "#!"
+	// Names are those of Bookend's programs that its text names, comments left out.
+	Names []string `json:"names,omitempty"`
 }
 
 // Culprit is what safefile.Trusted stops at.
@@ -66,6 +79,7 @@ type FileSystem struct {
 	Mount    string `json:"mount"` // the folder that it is mounted at
 	Own      bool   `json:"own"`   // mounted at the folder itself
 	Tmpfs    bool   `json:"tmpfs"`
+	Network  string `json:"network,omitempty"` // "nfs" and the like; empty where it is the node's own
 	NoSUID   bool   `json:"nosuid"`
 	NoDev    bool   `json:"nodev"`
 	NoExec   bool   `json:"noexec"`
@@ -88,6 +102,9 @@ func see(l Look) Seen {
 	for _, path := range l.Paths {
 		if !strings.ContainsAny(path, "*?[") {
 			f := inspect(path)
+			if l.Content {
+				f.read()
+			}
 			if l.First && f.Missing {
 				continue
 			}
@@ -108,6 +125,9 @@ func see(l Look) Seen {
 		seen.Left += len(matches) - room
 		for _, m := range matches[:room] {
 			f := inspect(m)
+			if l.Content {
+				f.read()
+			}
 			if !f.Missing && (f.Target != "" || f.Kind == l.Kind || f.Kind == Other) { // missing: gone since
 				seen.Files = append(seen.Files, f)
 			}
@@ -221,7 +241,7 @@ func system(path string) *FileSystem {
 	at := mountPoint(path)
 	has := func(flag int64) bool { return st.Flags&flag != 0 }
 	return &FileSystem{
-		Mount: at, Own: at == filepath.Clean(path), Tmpfs: st.Type == unix.TMPFS_MAGIC,
+		Mount: at, Own: at == filepath.Clean(path), Tmpfs: st.Type == unix.TMPFS_MAGIC, Network: networks[uint32(st.Type)],
 		NoSUID: has(unix.ST_NOSUID), NoDev: has(unix.ST_NODEV), NoExec: has(unix.ST_NOEXEC), ReadOnly: has(unix.ST_RDONLY),
 		Bytes: st.Blocks * uint64(st.Bsize), Free: st.Bfree * uint64(st.Bsize), Inodes: st.Files, Unused: st.Ffree,
 	}

@@ -13,32 +13,27 @@ import (
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
 
-// Print writes one line for each result, with why and fix below where it is not well, and the count last. What a folder
-// above makes wrong of others too, in the same way, is said once.
+// lineWidth is that of a terminal. A fix is not folded: it is to be pasted.
+const lineWidth = 80
+
+// Print writes what is not well first, worst first, with why and fix below; then what is well, and the count last. What
+// a folder above makes wrong of others too, in the same way, is said once, and so is what one file would have told.
 func Print(w io.Writer, results []Result) {
 	also := map[int][]string{}
 	for i, r := range results {
-		if at := sameCause(results[:i], r); at >= 0 {
+		if at := sameCause(results, i); at >= 0 {
 			also[at] = append(also[at], r.Check)
 		}
 	}
 	building := false
-	for i, r := range results {
-		if sameCause(results[:i], r) >= 0 {
-			continue
+	for _, level := range []Level{Wrong, Unknown, Warning, OK} {
+		for i, r := range results {
+			if r.Level != level || sameCause(results, i) >= 0 {
+				continue
+			}
+			r.print(w, also[i])
+			building = building || fromBuild(r.Fix)
 		}
-		r = r.clean()
-		fmt.Fprintf(w, "%-8s %-16s %s: %s\n", r.Level, r.Check, r.Path, r.Seen)
-		if r.Why != "" {
-			fmt.Fprintf(w, "%8s why: %s\n", "", r.Why)
-		}
-		if r.Fix != "" {
-			fmt.Fprintf(w, "%8s fix: %s\n", "", r.Fix)
-		}
-		if n := len(also[i]); n > 0 {
-			fmt.Fprintf(w, "%8s and for the same cause: %s\n", "", strings.Join(slices.Compact(also[i]), ", "))
-		}
-		building = building || fromBuild(r.Fix)
 	}
 	if building {
 		fmt.Fprintln(w, "run fixes with bin/, configs/ or deploy/ in them in the folder in which Bookend was built")
@@ -47,13 +42,53 @@ func Print(w io.Writer, results []Result) {
 	fmt.Fprintf(w, "%d checked: %d ok, %d %s, %d wrong, %d unknown\n", len(results), n[OK], n[Warning], plural("warning", n[Warning]), n[Wrong], n[Unknown])
 }
 
-// sameCause is the index of the first result that the fix of r mends too, where it is a folder above that is wrong; -1
-// where there is none.
-func sameCause(before []Result, r Result) int {
+func (r Result) print(w io.Writer, also []string) {
+	r = r.clean()
+	fold(w, fmt.Sprintf("%-8s %-16s ", r.Level, r.Check), 9, fmt.Sprintf("%s: %s", r.Path, r.Seen))
+	if r.Why != "" {
+		fold(w, fmt.Sprintf("%8s why: ", ""), 14, r.Why)
+	}
+	if r.Fix != "" {
+		lead := fmt.Sprintf("%8s fix: ", "")
+		for line := range strings.Lines(r.Fix) {
+			fmt.Fprintf(w, "%s%s\n", lead, strings.TrimSuffix(line, "\n"))
+			lead = strings.Repeat(" ", len(lead))
+		}
+	}
+	if len(also) > 0 {
+		fold(w, fmt.Sprintf("%8s ", ""), 14, "and for the same cause: "+strings.Join(slices.Compact(also), ", "))
+	}
+}
+
+// fold writes words behind a lead, and on further lines behind so many blanks. A word that is wider than a line stays
+// whole: it is a path.
+func fold(w io.Writer, lead string, indent int, text string) {
+	line, empty := lead, true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && len(line)+1+len(word) > lineWidth {
+			fmt.Fprintln(w, line)
+			line, empty = strings.Repeat(" ", indent), true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	fmt.Fprintln(w, line)
+}
+
+// sameCause is the index of the result that says what is wrong of results[at] too: an earlier one whose fix mends it,
+// where it is a folder above that is wrong, or the check of slurm.conf, where that could not be read. -1 where there is
+// none.
+func sameCause(results []Result, at int) int {
+	r := results[at]
+	if strings.HasPrefix(r.Seen, notJudged) && r.Level == Unknown {
+		return slices.IndexFunc(results, func(b Result) bool { return b.Check == "slurm-conf" && b.Level == Unknown })
+	}
 	if !r.above() {
 		return -1
 	}
-	return slices.IndexFunc(before, func(b Result) bool { return b.Level == r.Level && b.Fix == r.Fix && b.Fix != "" })
+	return slices.IndexFunc(results[:at], func(b Result) bool { return b.Level == r.Level && b.Fix == r.Fix && b.Fix != "" })
 }
 
 // PrintJSON writes the same for programs.
@@ -79,9 +114,18 @@ func count(results []Result) map[Level]int {
 	return n
 }
 
+// cleanFix keeps a fix's lines apart: each is one to paste.
+func (r Result) cleanFix() string {
+	lines := strings.Split(r.Fix, "\n")
+	for i, l := range lines {
+		lines[i] = string(report.Keep(l, 2*widest))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // clean makes what came from outside fit for a terminal. A fix is a shell's line: its backslashes stay as they are.
 func (r Result) clean() Result {
 	r.Path, r.Seen = string(report.Clean(r.Path, widest)), string(report.Clean(r.Seen, widest))
-	r.Why, r.Fix = string(report.Keep(r.Why, widest)), string(report.Keep(r.Fix, 2*widest))
+	r.Why, r.Fix = string(report.Keep(r.Why, widest)), r.cleanFix()
 	return r
 }

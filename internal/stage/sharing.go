@@ -2,16 +2,13 @@ package stage
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/config"
 	"bookend/internal/gresconf"
+	"bookend/internal/slurmfiles"
 )
 
 // sharingRequest crosses the pipe of opSharing. Slurm's files may lie on a file system that does not answer.
@@ -42,22 +39,22 @@ var serveSharing = served(func(r sharingRequest) (Sharing, error) {
 // read answers from Slurm's files, and says which of the two told.
 func (r sharingRequest) read() (_ gresconf.Answer, by string) {
 	for _, files := range gresconf.Find(r.GresConf, r.SlurmConf) {
-		slurm, err := readSlurms(files.Slurm)
+		slurm, err := slurmfiles.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, ""
 		}
-		gres, err := readSlurms(files.Gres)
+		gres, err := slurmfiles.Read(files.Gres)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, ""
 		}
-		answer := gresconf.Parse(slurm, gres, r.Node)
+		answer := gresconf.Parse(&slurm, &gres, r.Node)
 		switch {
 		case answer.Shared == gresconf.Unknown:
 			return answer, ""
-		case answer.Shared == gresconf.Parse(slurm, nil, r.Node).Shared:
+		case answer.Shared == gresconf.Parse(&slurm, nil, r.Node).Shared:
 			return answer, files.Slurm
 		}
 		return answer, files.Gres
@@ -84,24 +81,6 @@ func sharing(c config.Slurm, slurmConf, node string, timeout time.Duration) Shar
 		return Sharing{Answer: gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}}
 	}
 	return answer
-}
-
-// readSlurms reads a file of Slurm's. Threat: none that is not there already. Whoever can write slurmd's own
-// configuration makes it run any program as root; a pipe or an endless file is what is kept out.
-func readSlurms(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	st, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > gresconf.MaxBytes {
-		return nil, fmt.Errorf("read %q: not a file of at most %d bytes", path, gresconf.MaxBytes)
-	}
-	return io.ReadAll(io.LimitReader(file, gresconf.MaxBytes))
 }
 
 // sharers is what shared says.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"bookend/internal/safefile"
+	"bookend/internal/slurm"
 )
 
 const (
@@ -49,6 +51,19 @@ func (s *Store) Stuck() (*Stuck, error) {
 		return nil, err
 	}
 	return &stuck, nil
+}
+
+// PeekStuck is Stuck for those who make and change nothing: nil too where nothing can be read.
+func PeekStuck(run, node string) *Stuck {
+	if !slurm.ValidNode(node) {
+		return nil
+	}
+	s := &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}
+	var stuck Stuck
+	if !s.peek(stuckFile, &stuck) {
+		return nil
+	}
+	return &stuck
 }
 
 // ClearStuck forgets the stuck child: it has ended.

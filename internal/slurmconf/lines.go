@@ -1,43 +1,53 @@
-package gresconf
+package slurmconf
 
 import (
 	"fmt"
+	"path"
 	"strings"
 )
 
-// line is one logical line of a file of Slurm's: pairs of a key, of which case says nothing, and a value.
-type line struct {
-	number  int // of its first line in the file, from 1
-	pairs   [][2]string
-	include string // what it includes, instead of pairs
-	rest    string // what is no pair: Slurm would not start with it
+// Line is one logical line of a file of Slurm's: pairs of a key, of which case says nothing, and a value.
+type Line struct {
+	File   string      `json:"file,omitempty"`
+	Number int         `json:"number"` // of its first line in the file, from 1
+	Pairs  [][2]string `json:"pairs,omitempty"`
+	// Include is what it includes, instead of pairs, where that was not read; Why says why not.
+	Include string `json:"include,omitempty"`
+	Why     string `json:"why,omitempty"`
+	// Rest is what is no pair: with it Slurm would not start.
+	Rest string `json:"rest,omitempty"`
 }
 
-// get returns the last value of a key.
-func (l line) get(key string) (string, bool) {
-	for i := len(l.pairs) - 1; i >= 0; i-- {
-		if strings.EqualFold(l.pairs[i][0], key) {
-			return l.pairs[i][1], true
+// Where names the line: its file, without the folder, and its number.
+func (l Line) Where() string { return fmt.Sprintf("%s line %d", path.Base(l.File), l.Number) }
+
+// Get returns the last value of a key.
+func (l Line) Get(key string) (string, bool) {
+	for i := len(l.Pairs) - 1; i >= 0; i-- {
+		if strings.EqualFold(l.Pairs[i][0], key) {
+			return l.Pairs[i][1], true
 		}
 	}
 	return "", false
 }
 
-// unreadable says why a line may say more than was read of it.
-func (l line) unreadable() string {
+// Unreadable says why a line may say more than was read of it; empty where it does not.
+func (l Line) Unreadable() string {
 	switch {
-	case l.include != "":
-		return fmt.Sprintf("line %d includes %.80q, which is not read", l.number, l.include)
-	case l.rest != "":
-		return fmt.Sprintf("line %d could not be read: %.40q", l.number, l.rest)
+	case l.Include != "" && l.Why != "":
+		return fmt.Sprintf("%s includes %.80q, which is not read: %s", l.Where(), l.Include, l.Why)
+	case l.Include != "":
+		return fmt.Sprintf("%s includes %.80q, which is not read", l.Where(), l.Include)
+	case l.Rest != "":
+		return fmt.Sprintf("%s could not be read: %.40q", l.Where(), l.Rest)
 	}
 	return ""
 }
 
-// lines reads a text as Slurm does: a comment ends its line, then a backslash at the end joins the next one on. A
+// Lines reads a text of a file as Slurm does: a comment ends its line, then a backslash at the end joins the next one on. A
 // backslash before either takes its meaning away.
-func lines(text []byte) []line {
-	var all []line
+func Lines(file string, text []byte) []Line {
+	var all []Line
 	number, first, joined := 0, 1, ""
 	for physical := range strings.Lines(string(text)) {
 		number++
@@ -46,17 +56,19 @@ func lines(text []byte) []line {
 			joined += " "
 			continue
 		}
-		if l := parse(joined); l.include != "" || l.rest != "" || len(l.pairs) > 0 {
-			l.number = first
-			all = append(all, l)
-		}
+		all = appendLine(all, joined, file, first)
 		first, joined = number+1, ""
 	}
-	if l := parse(joined); l.include != "" || l.rest != "" || len(l.pairs) > 0 {
-		l.number = first
-		all = append(all, l)
+	return appendLine(all, joined, file, first)
+}
+
+func appendLine(all []Line, joined, file string, first int) []Line {
+	l := parse(joined)
+	if l.Include == "" && l.Rest == "" && len(l.Pairs) == 0 {
+		return all
 	}
-	return all
+	l.File, l.Number = file, first
+	return append(all, l)
 }
 
 func uncommented(s string) string {
@@ -83,19 +95,19 @@ func continued(s string) (string, bool) {
 const blanks = " \t"
 
 // parse reads "Include FILE", or pairs "Key = value" and `Key="a value"`; "Key+=value" adds nothing here.
-func parse(s string) (l line) {
+func parse(s string) (l Line) {
 	s = strings.Trim(s, blanks)
 	if word, file, ok := strings.Cut(strings.ReplaceAll(s, "\t", " "), " "); ok && strings.EqualFold(word, "include") &&
 		!strings.HasPrefix(strings.TrimLeft(file, blanks), "=") {
-		return line{include: strings.TrimLeft(file, blanks)}
+		return Line{Include: strings.Trim(file, blanks)}
 	}
 	for s != "" {
 		key, value, rest, ok := pair(s)
 		if !ok {
-			l.rest = s
+			l.Rest = s
 			return l
 		}
-		l.pairs = append(l.pairs, [2]string{key, value})
+		l.Pairs = append(l.Pairs, [2]string{key, value})
 		s = strings.TrimLeft(rest, blanks)
 	}
 	return l

@@ -1,4 +1,4 @@
-package gresconf
+package slurmconf
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// contains reports whether a node list as Slurm writes it ("n[001-010,020],m3", "rack[0-1]n[2-3]") names a node;
+// Contains reports whether a node list as Slurm writes it ("n[001-010,020],m3", "rack[0-1]n[2-3]") names a node;
 // known is false for a list, or a part of it, that cannot be read.
-func contains(list, node string) (is, known bool) {
+func Contains(list, node string) (is, known bool) {
 	known = true
 	for list != "" {
 		end := elementEnd(list)
