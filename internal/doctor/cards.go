@@ -25,6 +25,9 @@ func cardChecks() []Check {
 
 const driverPath = "nvidia"
 
+// notTold is said of each thing about which the driver, or the backend, gave no answer: Print says it once.
+const notTold = "the driver did not tell"
+
 func judgeDriver(s Site, _ Seen) []Result {
 	const name = "driver"
 	d := s.Survey.Driver
@@ -184,7 +187,7 @@ func (s Site) silent(name string, said int) []Result {
 	case s.Survey.Backend.Skipped == noDriver || len(s.Survey.Driver.Cards) == 0 && s.Survey.Driver.Unknown == "":
 		return well(name, driverPath, "no cards")
 	}
-	return []Result{{name, Unknown, driverPath, "the driver did not tell", "see backend-answer", "nvidia-smi -q"}}
+	return []Result{{name, Unknown, driverPath, notTold, "what depends on it is then not known either", "nvidia-smi -q"}}
 }
 
 func with[T comparable](said map[gpu.ID]T, value T) (ids []string) {

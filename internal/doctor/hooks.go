@@ -149,9 +149,9 @@ func (h slot) gone(s Site, p string) Result {
 	if strings.ContainsAny(p, "*?[") {
 		what = "no file matches"
 	}
-	why := "a " + h.key + " that cannot be run drains the node at the next job"
+	why := h.key + "= that cannot be run drains the node at the next job"
 	if h.task {
-		why = "a " + h.key + " that cannot be run fails every job's tasks, or is an error in every job's output"
+		why = h.key + "= that cannot be run fails every job's tasks, or is an error in every job's output"
 	}
 	if h.key == "HealthCheckProgram" {
 		why = "the check never runs, and slurmd's log says so again and again"

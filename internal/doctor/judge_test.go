@@ -182,9 +182,9 @@ func TestPrint(t *testing.T) {
 	}
 	var text, js bytes.Buffer
 	Print(&text, results)
-	want := "ok       state            /run/x: root's, 0700\n" +
-		`wrong    records          /run/\x1b[2Jx: belongs to user 7` + "\n" +
+	want := `wrong    records          /run/\x1b[2Jx: belongs to user 7` + "\n" +
 		"         why: they count\n" + `         fix: chown root:root '/run/a\b'` + "\n" +
+		"ok       state            /run/x: root's, 0700\n" +
 		"2 checked: 1 ok, 0 warnings, 1 wrong, 0 unknown\n"
 	if text.String() != want {
 		t.Errorf("%s", text.String())
@@ -207,7 +207,7 @@ func TestPlaceThatHangs(t *testing.T) {
 	hang(t, n.in("log"))
 	const patience = 3 * time.Second
 	began := time.Now()
-	results := Examine(n.site, patience)
+	results := Examine(*n.site, patience)
 	if took := time.Since(began); took < patience {
 		t.Errorf("took %v: nothing hung", took)
 	}
@@ -222,7 +222,7 @@ func TestPlaceThatHangs(t *testing.T) {
 		t.Errorf("%v", levels)
 	}
 	for _, c := range Checks() {
-		if look := c.Look(n.site); look.Place == "log" && !strings.HasPrefix(c.Name, "log") {
+		if look := c.Look(*n.site); look.Place == "log" && !strings.HasPrefix(c.Name, "log") {
 			t.Errorf("%s waits for the log's folder", c.Name)
 		}
 	}

@@ -78,12 +78,19 @@ func fold(w io.Writer, lead string, indent int, text string) {
 }
 
 // sameCause is the index of the result that says what is wrong of results[at] too: an earlier one whose fix mends it,
-// where it is a folder above that is wrong, or the check of slurm.conf, where that could not be read. -1 where there is
+// where it is a folder above that is wrong, or the check of slurm.conf or of the driver's answer, where there is none. -1 where there is
 // none.
 func sameCause(results []Result, at int) int {
 	r := results[at]
-	if strings.HasPrefix(r.Seen, notJudged) && r.Level == Unknown {
-		return slices.IndexFunc(results, func(b Result) bool { return b.Check == "slurm-conf" && b.Level == Unknown })
+	says := ""
+	switch {
+	case r.Level == Unknown && strings.HasPrefix(r.Seen, notJudged):
+		says = "slurm-conf"
+	case r.Level == Unknown && r.Seen == notTold:
+		says = "backend-answer"
+	}
+	if says != "" {
+		return slices.IndexFunc(results, func(b Result) bool { return b.Check == says && b.Level != OK })
 	}
 	if !r.above() {
 		return -1

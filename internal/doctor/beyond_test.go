@@ -1,0 +1,206 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/config"
+)
+
+// spoilt is a node on which one thing is not as it must be, and what is said of it.
+type spoilt struct {
+	spoil func(node)
+	check string
+	level Level
+	seen  string // a part of it
+	fix   string // a part of it; DIR stands for the node's folder
+}
+
+func (n node) said(check string) (said []Result) {
+	for _, r := range n.examine() {
+		if r.Check == check {
+			said = append(said, r)
+		}
+	}
+	return said
+}
+
+func (tt spoilt) try(t *testing.T) {
+	n := newNode(t)
+	tt.spoil(n)
+	said := n.said(tt.check)
+	for _, r := range said {
+		fix := strings.ReplaceAll(tt.fix, "DIR", n.dir)
+		if r.Level == tt.level && strings.Contains(r.Seen, tt.seen) && strings.Contains(r.Fix, fix) && (r.Level == OK || r.Fix != "") {
+			return
+		}
+	}
+	t.Errorf("said %+v", said)
+}
+
+func gone(name string) func(node) {
+	return func(n node) { must(n.T, os.RemoveAll(n.in(name))) }
+}
+
+func set(change func(*config.Config)) func(node) {
+	return func(n node) { change(&n.site.Config) }
+}
+
+// slurmd lets slurmd and scontrol be of a version.
+func slurmd(version string) func(node) {
+	return both(file("sbin/slurmd", "#!/bin/sh\necho "+version+"\n", 0o755), file("bin/scontrol", "#!/bin/sh\necho "+version+"\n", 0o755))
+}
+
+// Every line about Slurm and its hooks fails once.
+func TestSlurmLines(t *testing.T) {
+	for name, tt := range slurmLines() {
+		t.Run(name, tt.try)
+	}
+}
+
+func slurmLines() map[string]spoilt {
+	return map[string]spoilt{
+		"no slurm.conf":       {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ", "Prolog=DIR/libexec/bookend-prolog\nEpilog=DIR/libexec/bookend-epilog\n"},
+		"a pipe":              {both(gone("slurm/slurm.conf"), func(n node) { must(n.T, unix.Mkfifo(n.in("slurm/slurm.conf"), 0o600)) }), "slurm-conf", Unknown, "could not be read", ""},
+		"an include unread":   {gone("slurm/nodes.conf"), "slurm-conf", Unknown, `slurm.conf line 15 includes "nodes.conf", which is not read`, ""},
+		"gres.conf unread":    {both(gone("slurm/gres.conf"), func(n node) { must(n.T, os.Mkdir(n.in("slurm/gres.conf"), 0o755)) }), "slurm-conf", Unknown, "gres.conf beside it could not be read", ""},
+		"another node":        {edit("slurm/nodes.conf", "n[1-4]", "m[1-4]"), "slurm-conf", Warning, `it has no node "n1"`, ""},
+		"Slurm 20.11":         {slurmd("slurm-wlm 20.11.7"), "slurm-version", Wrong, "20.11.7: not supported", "upgrade"},
+		"Slurm 21.08":         {slurmd("slurm 21.08.8-2"), "slurm-version", Wrong, "21.08.8: not supported", "upgrade"},
+		"Slurm 22.05.2":       {slurmd("slurm 22.05.2"), "slurm-version", Warning, "22.05.2", "22.05.4"},
+		"Slurm 22.05.8":       {slurmd("slurm 22.05.8"), "slurm-version", OK, "neither SLUID nor start time", ""},
+		"Slurm 23.02.3":       {slurmd("slurm 23.02.3"), "slurm-version", Warning, "23.02.3", "23.02.5"},
+		"Slurm 26.11":         {slurmd("slurm 26.11.0"), "slurm-version", OK, "newer than those that were tried", ""},
+		"slurmd silent":       {file("sbin/slurmd", "#!/bin/sh\nexit 3\n", 0o755), "slurm-version", Unknown, "exit 3", "slurmd -V"},
+		"slurmd untrusted":    {func(n node) { must(n.T, os.Chmod(n.in("sbin/slurmd"), 0o777)) }, "slurm-version", Unknown, "not started", "slurmd -V"},
+		"scontrol other":      {file("bin/scontrol", "#!/bin/sh\necho slurm 22.05.8\n", 0o755), "scontrol-version", Wrong, "22.05.8, slurmd is 24.11.5", "slurm.scontrol"},
+		"scontrol gone":       {gone("bin/scontrol"), "scontrol-version", Wrong, "missing", "slurm.scontrol"},
+		"slurmd not root's":   {conf("SlurmUser=slurm", "SlurmdUser=slurm"), "slurmd-user", Wrong, "SlurmdUser=slurm", "SlurmdUser=root"},
+		"no prolog":           {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong, "no Prolog=", "Prolog=DIR/libexec/bookend-prolog   # in DIR/slurm/slurm.conf"},
+		"no epilog":           {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-epilog", Wrong, "no Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
+		"epilog alone":        {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-pair", Wrong, "Epilog= without Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
+		"prolog alone":        {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-pair", Wrong, "Prolog= without Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
+		"on the controller":   {conf("SlurmUser", "PrologSlurmctld=DIR/libexec/bookend-prolog\nSlurmUser"), "slurm-pair", Wrong, "PrologSlurmctld=", "take that line out"},
+		"prolog elsewhere":    {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/none\nEpilog"), "slurm-prolog", Wrong, "does not exist", "Prolog=DIR/libexec/bookend-prolog"},
+		"prolog of nothing":   {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/prolog.d/*\nEpilog"), "slurm-prolog", Wrong, "no file matches", ""},
+		"not ours":            {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\n# bookend-prolog one day\n", 0o755)), "slurm-prolog", Wrong, "none is bookend-prolog", "DIR/libexec/bookend-prolog || exit $?"},
+		"by a script":         {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\nDIR/libexec/bookend-prolog || exit\n", 0o755)), "slurm-prolog", OK, "bookend-prolog by own", ""},
+		"another's program":   {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/libexec/bookend-epilog\nEpilog"), "slurm-prolog", Wrong, "Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
+		"twice":               {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", Wrong, "2 times: own, bookend-prolog", "once"},
+		"two lines too early": {both(slurmd("slurm 23.11.4"), conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\n", 0o755)), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is 23.11.4", "prolog.d/*"},
+		"in reverse order":    {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/10-a", "#!/bin/sh\n", 0o755), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/.30-c", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", OK, "in this order: 20-b, 10-a; bookend-prolog by 20-b", ""},
+		"epilog not run":      {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-epilog"), 0o644)) }, "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
+		"task hook for root":  {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-prolog"), 0o700)) }, "slurm-taskprolog", Wrong, "mode 0700", "chmod 0755"},
+		"hook of a user":      {func(n node) { must(n.T, os.Chown(n.in("libexec"), user, 0)) }, "slurm-epilog", Wrong, "libexec belongs to user 65534", "chown root:root DIR/libexec"},
+		"a stump":             {both(conf("Epilog=DIR/libexec/bookend-epilog\n", "Epilog=bookend-epilog\n"), file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01", 0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", `printf '#!/bin/sh\n[ -x DIR/libexec/bookend-epilog ] || exit 0\nexec DIR/libexec/bookend-epilog\n' >`},
+		"task hook gone":      {conf("TaskProlog=DIR/libexec/bookend-prolog", "TaskProlog=DIR/none"), "slurm-taskprolog", Wrong, "does not exist", ""},
+		"no task hook":        {conf("TaskProlog=DIR/libexec/bookend-prolog\n", ""), "slurm-taskprolog", OK, "no TaskProlog=", ""},
+		"another task hook":   {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"), file("own", "#!/bin/sh\n", 0o755)), "slurm-taskepilog", Warning, "does not name bookend-epilog", "DIR/libexec/bookend-epilog"},
+		"no health check":     {conf("HealthCheckProgram=DIR/libexec/hc\n", ""), "slurm-healthcheck", Warning, "no HealthCheckProgram=", "HealthCheckProgram=DIR/libexec/bookend-healthcheck\nHealthCheckInterval=300"},
+		"NHC without it":      {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_fs_mount /\n", 0o644)), "slurm-healthcheck", Wrong, "none is bookend-healthcheck", ""},
+		"NHC with it":         {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_cmd_status -r 0 /x/bookend-healthcheck\n", 0o644)), "slurm-healthcheck", OK, "", ""},
+	}
+}
+
+// Every line about flags, times and tracking fails once.
+func TestFlagLines(t *testing.T) {
+	for name, tt := range flagLines() {
+		t.Run(name, func(t *testing.T) {
+			if tt.spoil == nil { // what no file can show
+				tt.judged(t)
+				return
+			}
+			tt.try(t)
+		})
+	}
+}
+
+func flagLines() map[string]spoilt {
+	return map[string]spoilt{
+		"no flags":           {conf("PrologFlags=Alloc,Contain\n", ""), "prolog-flags", Warning, "neither Alloc nor Contain", "PrologFlags=Alloc   #"},
+		"serial":             {conf("Alloc,Contain", "Alloc,Serial"), "prolog-flags", Warning, "Serial", "PrologFlags=Alloc   #"},
+		"in the job":         {conf("Alloc,Contain", "RunInJob"), "prolog-flags", Warning, "RunInJob", "PrologFlags=Contain"},
+		"NoHold and Contain": {conf("Alloc,Contain", "Contain,NoHold"), "prolog-flags", Wrong, "NoHold", "PrologFlags=Contain"},
+		"no limit":           {conf("PrologEpilogTimeout=60\n", ""), "hook-timeout", Warning, "no limit for prolog and epilog", "PrologEpilogTimeout=60"},
+		"limit unlimited":    {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=65534"), "hook-timeout", Warning, "no limit", "PrologEpilogTimeout=60"},
+		"limit too short":    {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=10"), "hook-timeout", Wrong, "PrologEpilogTimeout=10, but deadlines.epilog.total is 15s", "PrologEpilogTimeout=60"},
+		"limit close":        {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=16"), "hook-timeout", Warning, "PrologEpilogTimeout=16, and deadlines.epilog.total is 15s", "PrologEpilogTimeout=60"},
+		"its own limit":      {both(slurmd("slurm 25.05.1"), conf("SlurmUser", "PrologTimeout=3\nSlurmUser")), "hook-timeout", Wrong, "PrologTimeout=3, but deadlines.prolog.total is 5s", "PrologTimeout=60"},
+		"unknown to it":      {conf("SlurmUser", "PrologTimeout=3\nSlurmUser"), "hook-timeout", OK, "prolog 60 s for 5s", ""},
+		"messages":           {conf("SlurmUser", "MessageTimeout=6\nSlurmUser"), "message-timeout", Warning, "from 4s on", "MessageTimeout=8"},
+		"batch start":        {conf("SlurmUser", "BatchStartTimeout=5\nSlurmUser"), "batch-start", Warning, "BatchStartTimeout=5", "BatchStartTimeout=15"},
+		"batch and prolog":   {conf("SlurmUser", "PrologTimeout=30\nSlurmUser"), "batch-start", Warning, "less than PrologTimeout=30", "BatchStartTimeout=40"},
+		"unkillable":         {conf("SlurmUser", "UnkillableStepTimeout=20\nSlurmUser"), "unkillable-step", Warning, "UnkillableStepTimeout=20 (KillWait 30 s)", "UnkillableStepTimeout=180"},
+		"never checked":      {conf("HealthCheckInterval=300\n", ""), "health-interval", Wrong, "is 0", "HealthCheckInterval=300"},
+		"checked too often":  {conf("Interval=300", "Interval=5"), "health-interval", Warning, "=5", "HealthCheckInterval=300"},
+		"checked seldom":     {conf("Interval=300", "Interval=7200"), "health-interval", Warning, "=7200", ""},
+		"checked when idle":  {conf("SlurmUser", "HealthCheckNodeState=IDLE\nSlurmUser"), "health-interval", Warning, "IDLE", "HealthCheckNodeState=ANY"},
+		"checked once":       {conf("SlurmUser", "HealthCheckNodeState=START_ONLY\nSlurmUser"), "health-interval", Warning, "START_ONLY", "HealthCheckNodeState=ANY"},
+		"linuxproc":          {conf("proctrack/cgroup", "proctrack/linuxproc"), "proctrack", Warning, "linuxproc", "ProctrackType=proctrack/cgroup"},
+		"pgid":               {conf("proctrack/cgroup", "proctrack/pgid"), "proctrack", Warning, "pgid", "ProctrackType=proctrack/cgroup"},
+		"not constrained":    {edit("slurm/cgroup.conf", "yes", "no"), "constrain-devices", Warning, "ConstrainDevices is not yes", "ConstrainDevices=yes   # in DIR/slurm/cgroup.conf"},
+		"no cgroup.conf":     {gone("slurm/cgroup.conf"), "constrain-devices", Warning, "there is none", "ConstrainDevices=yes"},
+		"no task/cgroup":     {conf(",task/cgroup", ""), "constrain-devices", Warning, "has no task/cgroup", "TaskPlugin=task/cgroup"},
+		"v2 on v1":           {edit("slurm/cgroup.conf", "", "CgroupPlugin=cgroup/v2\n"), "cgroup-mode", Wrong, "the node has v1, cgroup.conf says CgroupPlugin=cgroup/v2", "CgroupPlugin=autodetect"},
+		"no cgroups":         {gone("sys/fs/cgroup/freezer"), "cgroup-mode", Unknown, "no cgroups", "mount"},
+		"no adoption":        {edit("root/etc/pam.d/sshd", "account required pam_slurm_adopt.so\n", ""), "ssh-logins", Warning, "no pam_slurm_adopt", "pam_slurm_adopt.so"},
+		"old adoption":       {edit("root/etc/pam.d/sshd", "pam_slurm_adopt", "pam_slurm"), "ssh-logins", Warning, "adopts nothing", "pam_slurm_adopt.so"},
+		"taken away again":   {edit("root/etc/pam.d/common", "#session", "session"), "ssh-logins", Warning, "pam_systemd beside", "pam_systemd.so"},
+		"adopted nowhere":    {conf("Alloc,Contain", "Alloc"), "ssh-logins", Wrong, "PrologFlags=Alloc", "PrologFlags=Contain"},
+		"no logins":          {gone("root/etc/pam.d/sshd"), "ssh-logins", OK, "no logins", ""},
+		"lingerer":           {file("root/var/lib/systemd/linger/ann", "", 0o644), "linger", Warning, "1 user stay", "disable-linger ann"},
+		"hook on a network":  {nil, "slurm-prolog", Warning, "on a network file system (nfs)", "install -D"},
+		"hybrid":             {nil, "cgroup-mode", Wrong, "hybrid", "unified_cgroup_hierarchy=1"},
+		"clock":              {nil, "clock", Warning, "nobody keeps it", "chronyd"},
+	}
+}
+
+// judged tries what a test cannot make real.
+func (tt spoilt) judged(t *testing.T) {
+	n := newNode(t)
+	s := *n.site
+	s.Survey = survey(s, maxPatience)
+	s.Survey.System.Cgroup, s.Survey.System.Unsynced = "hybrid", true
+	for i, l := range s.Survey.Slurm.Cgroup.Lines {
+		s.Survey.Slurm.Cgroup.Lines[i].Pairs = append(l.Pairs, [2]string{"CgroupPlugin", "cgroup/v2"})
+	}
+	path := filepath.Join(n.dir, "libexec/bookend-prolog")
+	seen := Seen{Files: []File{{Path: path, Kind: Regular, Mode: 0o755, System: &FileSystem{Network: networks[0x6969]}}}}
+	for _, c := range Checks() {
+		if c.Name != tt.check {
+			continue
+		}
+		got := c.Judge(s, seen)
+		if len(got) != 1 || got[0].Level != tt.level || !strings.Contains(got[0].Seen, tt.seen) || !strings.Contains(got[0].Fix, tt.fix) {
+			t.Errorf("%+v", got)
+		}
+		return
+	}
+	t.Error("no such check")
+}
+
+// Of each check beyond owners and modes some test shows that it can fail, and TestHealthy that it can pass.
+func TestEveryLineFailsOnce(t *testing.T) {
+	failed := map[string]bool{}
+	for _, table := range []map[string]spoilt{slurmLines(), flagLines(), numberingLines(), cardLines(), nodeLines()} {
+		for _, tt := range table {
+			failed[tt.check] = failed[tt.check] || tt.level != OK
+		}
+	}
+	for _, c := range beyond() {
+		if !failed[c.Name] {
+			t.Errorf("no test shows %q failing", c.Name)
+		}
+		if c.Area == "" || c.Holds == "" {
+			t.Errorf("%q has nothing for the documentation", c.Name)
+		}
+		delete(failed, c.Name)
+	}
+	if len(failed) > 0 {
+		t.Errorf("no such checks: %v", failed)
+	}
+}
