@@ -27,13 +27,16 @@ func text(t *testing.T, path string) string {
 // Admins are told in docs/doctor.md what doctor demands.
 func TestDoc(t *testing.T) {
 	have := text(t, doc)
-	const begin, end = "<!-- rules -->\n", "<!-- end of rules -->\n"
-	before, rest, found := strings.Cut(have, begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s has no place for the table", doc)
+	want := have
+	for name, table := range map[string]string{"rules": table(), "checks": areas()} {
+		begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"
+		before, rest, found := strings.Cut(want, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			t.Fatalf("%s has no place for the table of %s", doc, name)
+		}
+		want = before + begin + table + end + after
 	}
-	want := before + begin + table() + end + after
 	if *update {
 		must(t, os.WriteFile(doc, []byte(want), 0o644))
 		return
@@ -51,6 +54,19 @@ func TestDoc(t *testing.T) {
 			t.Errorf("%s does not say %q", doc, want)
 		}
 	}
+}
+
+// areas is a table for each area of the checks beyond owners and modes.
+func areas() string {
+	out, area := "", ""
+	for _, c := range beyond() {
+		if c.Area != area {
+			area = c.Area
+			out += "\n### " + area + "\n| check | what must hold |\n| --- | --- |\n"
+		}
+		out += fmt.Sprintf("| `%s` | %s |\n", c.Name, c.Holds)
+	}
+	return out
 }
 
 func table() string {

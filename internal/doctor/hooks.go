@@ -38,7 +38,8 @@ func hookChecks() []Check {
 		all = append(all, Check{Name: h.check, Area: areaHooks, Look: h.look, Judge: h.judge,
 			Holds: "`" + h.key + "=` " + what + "; what it names is there, can be run, is root's alone all the way, and not on a network file system"})
 	}
-	return append(all, onConf("slurm-pair", areaHooks, "Prolog and Epilog are both Bookend's or neither is, and no other key of slurm.conf names its programs", nil, judgePair))
+	return append(all, onConf("slurm-pair", areaHooks, "Prolog and Epilog are both Bookend's or neither is, and no other key of slurm.conf names its programs", nil, judgePair),
+		onConf("prolog-flags", areaHooks, "`PrologFlags=` has Alloc or Contain, and neither Serial nor RunInJob", []string{"PrologFlags"}, judgeFlags))
 }
 
 // named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.

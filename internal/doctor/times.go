@@ -12,7 +12,6 @@ import (
 
 func timeChecks() []Check {
 	return []Check{
-		onConf("prolog-flags", areaHooks, "`PrologFlags=` has Alloc or Contain, and neither Serial nor RunInJob", []string{"PrologFlags"}, judgeFlags),
 		onConf("hook-timeout", areaTimes, "slurmd gives each hook a limit, and one that is longer than `deadlines.*.total`", []string{"PrologEpilogTimeout"}, judgeTimeout),
 		onConf("message-timeout", areaTimes, "a prolog ends before slurmctld tells users that it hangs: `deadlines.prolog.total` is less than MessageTimeout less 2 s", []string{"MessageTimeout"}, judgeMessage),
 		onConf("batch-start", areaTimes, "a batch job may start as late as its prolog allows: BatchStartTimeout is longer", []string{"BatchStartTimeout"}, judgeBatch),
