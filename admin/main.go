@@ -47,9 +47,9 @@ func commands() []command {
 			names + fmt.Sprintf("  accept       up to %d MiB that are on the card now count as its own until the driver is reloaded\n", finding.MaxBaseline>>20) +
 				"  reset        they no longer do; all: on no card\n"},
 		{"config", "check [FILE]", 1, 2, true, false, false, "is a configuration valid and root's, can the hooks start the backend, and drain", configure, ""},
-		{"doctor", "", 0, 0, false, false, true, "is all that is installed, or made by hooks, root's alone and as it must be", examine,
-			"  It looks at owners, modes, folders above, links and file systems. What a configuration says, and whether the\n" +
-				"  hooks can work with it, is for bookend config check.\n"},
+		{"doctor", "", 0, 0, false, false, true, "everything that makes an installation wrong or slow, and the line that puts it right", examine,
+			"  It looks at owners and modes, slurm.conf and what it leaves out, the driver and its cards, and the rest of the\n" +
+				"  node, and changes nothing. Each mistake of a configuration is for bookend config check.\n"},
 		{"version", "", 0, 0, false, false, false, "version of this program", showVersion, ""},
 	}
 }

@@ -89,7 +89,7 @@ func newNode(t *testing.T) node {
 
 // install installs everything, and leaves beside it what it was installed from.
 func (n node) install() {
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu", "bookend"} {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend-gpu", "bookend"} {
 		text := "#!/bin/sh\necho " + name + " test\n"
 		if name == "bookend-gpu" {
 			text = backendSaying("test", nil)

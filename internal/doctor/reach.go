@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -307,6 +309,8 @@ type versionRequest struct {
 	Name  string   `json:"name"`
 	Paths []string `json:"paths"` // the first that is there
 	Arg   string   `json:"arg"`
+	// Conf is SLURM_CONF for Slurm's own: without it they would ask the network where it is.
+	Conf string `json:"conf,omitempty"`
 }
 
 // versionTime is for a program that only says its version.
@@ -322,10 +326,14 @@ func (r versionRequest) ask() Said {
 		if err := safefile.Trusted(path); err != nil {
 			return Said{Refused: err.Error()}
 		}
-		res := child.Run(child.Spec{Path: path, Args: []string{r.Arg}, MaxOutput: maxVersion, Timeout: versionTime})
+		spec := child.Spec{Path: path, Args: []string{r.Arg}, MaxOutput: maxVersion, Timeout: versionTime}
+		if r.Conf != "" {
+			spec.Env = []string{"SLURM_CONF=" + r.Conf}
+		}
+		res := child.Run(spec)
 		text, _, _ := strings.Cut(string(res.Stdout), "\n")
 		if res.Outcome != child.Exited || res.ExitCode != 0 {
-			return Said{Failed: strings.TrimSpace(string(res.Outcome) + ", exit " + strconv.Itoa(res.ExitCode) + ": " + string(res.Stderr))}
+			return Said{Failed: fmt.Sprintf("%s, exit %d: %.200s", res.Outcome, res.ExitCode, cmp.Or(strings.TrimSpace(string(res.Stderr)), fmt.Sprint(res.Err)))}
 		}
 		return Said{Text: strings.TrimSpace(text)}
 	}

@@ -43,7 +43,7 @@ func TestBare(t *testing.T) {
 	must(t, unix.Unmount(n.in("run/drop"), unix.MNT_DETACH))
 	must(t, os.RemoveAll(n.in("run")))
 	n.site.Unread = "open: no such file or directory"
-	want := map[string]Level{"prolog": Wrong, "epilog": Wrong, "backend": Wrong, "config": Warning, "config-folder": Warning, "nvml": Warning, "cuda": Warning,
+	want := map[string]Level{"prolog": Wrong, "epilog": Wrong, "healthcheck": Wrong, "backend": Wrong, "config": Warning, "config-folder": Warning, "nvml": Warning, "cuda": Warning,
 		"drop-filesystem": Warning, "metrics-folder": Wrong}
 	got := map[string]Level{}
 	for _, r := range notWell(n.examine()) {
@@ -113,6 +113,7 @@ func TestEachLine(t *testing.T) {
 			must(n.T, os.Remove(n.in("libexec/bookend-epilog")))
 			return os.Mkdir(n.in("libexec/bookend-epilog"), 0o755)
 		}, "epilog", Wrong, "folder, where a file belongs", true},
+		"health check not run":       {at(mode(0o644), "libexec/bookend-healthcheck"), "healthcheck", Wrong, "too little", true},
 		"backend gone":               {at(os.Remove, "libexec/bookend-gpu"), "backend", Wrong, "missing", true},
 		"backend in a user's folder": {func(n node) error { return moved(n, n.in("libexec/bookend-gpu"), n.in("home/gpu")) }, "backend", Wrong, "/home belongs to user 65534", false},
 		"backend for everybody":      {at(mode(0o757), "libexec/bookend-gpu"), "backend", Wrong, "everybody may write", true},

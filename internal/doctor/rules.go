@@ -158,6 +158,8 @@ func installed() []Rule {
 			Why: hookWhy, place: "programs", paths: program("bookend-prolog"), first: true, absent: needed("no job's start is looked at; a Prolog= that names it drains the node")},
 		{Name: "epilog", Shown: libexec + "/bookend-epilog", Kind: Regular, Mode: 0o755, Need: 0o555, Short: hookNeed, By: Installed,
 			Why: hookWhy, place: "programs", paths: program("bookend-epilog"), first: true, absent: needed("no job's end is looked at; an Epilog= that names it drains the node")},
+		{Name: "healthcheck", Shown: libexec + "/bookend-healthcheck", Kind: Regular, Mode: 0o755, Need: 0o500, Short: "slurmd must be able to start it as root", By: Installed,
+			Why: "slurmd starts it as root again and again, and does not look whose it is", place: "programs", paths: program("bookend-healthcheck"), first: true, absent: needed("between jobs nobody looks, and no drain gets its reason by it")},
 		{Name: "backend", Shown: libexec + "/bookend-gpu", Kind: Regular, Mode: 0o755, Need: 0o500, Short: "root must be able to start it", By: Installed,
 			Why: "the hooks start it as root; one that others could have written is not started (BKD-BK-REFUSED)", key: "backend", place: "backend",
 			paths: one(func(s Site) string { return s.Config.Backend }), absent: needed("no GPU is looked at (BKD-BK-MISSING)")},

@@ -90,6 +90,9 @@ func parseVersion(text string) (v version, ok bool) {
 
 func judgeVersion(s Site, _ Seen) []Result {
 	const name = "slurm-version"
+	if s.Survey.Slurm.Conf == nil {
+		return []Result{{name, Unknown, slurmConf, notJudged + "slurm.conf was not read", "", ""}}
+	}
 	said := s.Survey.Programs["slurmd"]
 	v, ok := s.slurmdVersion()
 	say := func(level Level, seen, why, fix string) []Result {
@@ -137,6 +140,9 @@ func judgeScontrol(s Site, _ Seen) []Result {
 	path, by := s.Config.Slurm.Scontrol, s.Config.Drain.ReasonBy
 	if by == config.ReasonByNone {
 		return well(name, path, "not run: drain.reason_by is %s", by)
+	}
+	if s.Survey.Slurm.Conf == nil {
+		return []Result{{name, Unknown, slurmConf, notJudged + "slurm.conf was not read", "", ""}}
 	}
 	said := s.Survey.Programs["scontrol"]
 	have, known := parseVersion(said.Text)

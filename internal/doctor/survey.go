@@ -259,12 +259,16 @@ func versions(s Site, patience time.Duration) map[string]Said {
 func programsOf(s Site) (wanted []versionRequest) {
 	for _, r := range Rules() {
 		if r.place == "programs" {
-			wanted = append(wanted, versionRequest{r.Name, r.Paths(s), "--version"})
+			wanted = append(wanted, versionRequest{r.Name, r.Paths(s), "--version", ""})
 		}
 	}
 	slurmd := config.SlurmdPrograms()
 	if d, ok := s.slurmd(); ok && d.Exe != "" {
 		slurmd = []string{d.Exe}
 	}
-	return append(wanted, versionRequest{"scontrol", []string{s.Config.Slurm.Scontrol}, "-V"}, versionRequest{"slurmd", slurmd, "-V"})
+	conf := s.Survey.Slurm.Conf
+	if conf == nil { // without it Slurm's programs ask the network where their configuration is
+		return wanted
+	}
+	return append(wanted, versionRequest{"scontrol", []string{s.Config.Slurm.Scontrol}, "-V", conf.Path}, versionRequest{"slurmd", slurmd, "-V", conf.Path})
 }
