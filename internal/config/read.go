@@ -106,7 +106,7 @@ func mapKey(k reflect.Value, name string) error {
 	switch k.Interface().(type) {
 	case code.Code:
 		if _, ok := code.Lookup(code.Code(name)); !ok {
-			return fmt.Errorf("no such finding code%s; docs/findings.md lists them", meant(name, codes()))
+			return fmt.Errorf("no such finding code%s; docs/findings.md lists them", meant(name, code.Names()))
 		}
 		k.SetString(name)
 	case int:
@@ -221,6 +221,14 @@ func choices(v any) string {
 		return "debug info warning error"
 	case LogFormat:
 		return "text json"
+	}
+	return ""
+}
+
+// meant returns " (name?)" for the name that was probably meant, nothing where none is near.
+func meant(written string, names []string) string {
+	if best := code.Near(clip(written), names); best != "" {
+		return fmt.Sprintf(" (%s?)", best)
 	}
 	return ""
 }
