@@ -11,7 +11,15 @@ godebug (
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.3-1
+	github.com/cpuguy83/go-md2man/v2 v2.0.6
 	github.com/sirupsen/logrus v1.10.2
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
 	golang.org/x/sys v0.49.0
 	gopkg.in/yaml.v3 v3.0.1
+)
+
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 )

@@ -3,9 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -19,36 +23,65 @@ import (
 // quietTime is how long a probe on the card is waited for: one takes up to half a second.
 const quietTime = 2 * time.Second
 
+func acceptCommand(a *app, force *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
+		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
+		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0], *force) },
+
+		ValidArgsFunction: a.completeCardsOr(),
+	}
+	cmd.Flags().BoolVar(force, "force", false, "accept although a job has the GPU")
+	a.perNode(cmd)
+	a.inJSON(cmd)
+	return cmd
+}
+
 // accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
 // is loaded anew.
-func accept(env stage.Env, cfg config.Config, all records, name string, force bool) error {
+func (a *app) accept(name string, force bool) error {
+	cfg := a.config()
+	all, err := read(a.env, cfg.Paths, a.node)
+	if err != nil {
+		return err
+	}
+	b, err := accepted(a.env, cfg, all, name, force)
+	if err != nil {
+		return err
+	}
+	if err := all.store.PutBaseline(b); err != nil {
+		return err
+	}
+	return a.write(func() any { return answer.NewAccepted(all.node, b.GPU, b.Bytes) }, func(w io.Writer) {
+		fmt.Fprintf(w, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend baseline reset %s\n",
+			view.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
+	})
+}
+
+// accepted is the baseline that is to be put on record, or why there is to be none.
+func accepted(env stage.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline, err error) {
 	if why := stuck(env, cfg, all); why != "" {
-		return errors.New(why)
+		return b, errors.New(why)
 	}
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
 	s, _, err := stage.Snapshot(env, cfg)
 	if err != nil {
-		return err
+		return b, err
 	}
 	first, err := named(s, name)
 	if err != nil {
-		return err
+		return b, err
 	}
 	id := plain(first.Device.ID)
 	if job := holding(all, first.Device, epoch); job != "" && !force {
-		return fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say --force", id, job)
+		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say --force", id, job)
 	}
-	b, err := again(env, cfg, all, first)
-	if err != nil {
-		return fmt.Errorf("refusing to accept what is on %s: %w", id, err)
+	if b, err = again(env, cfg, all, first); err != nil {
+		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)
 	}
 	b.Epoch = epoch
-	if err := all.store.PutBaseline(b); err != nil {
-		return err
-	}
-	fmt.Fprintf(env.Stdout, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend baseline reset %s\n",
-		view.Figure(gpu.Bytes(b.Bytes)), id, id)
-	return nil
+	return b, nil
 }
 
 // again looks a second time, while no probe is at work: memory that changes is somebody's, or on its way back.

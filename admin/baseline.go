@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -18,53 +22,87 @@ import (
 // nameWidth bounds names from outside in a line.
 const nameWidth = 48
 
-// baseline shows, accepts and forgets what the node's cards carry without any job.
-func baseline(env stage.Env, c call) int {
-	verb := append(slices.Clone(c.args), "")[0]
-	known := verb == "" || verb == "accept" || verb == "reset"
-	if !known || verb != "" && len(c.args) != 2 || c.force && verb != "accept" {
-		return c.of.misused(env, "want accept GPU, reset GPU, reset all, or nothing")
+func baselineCommand(a *app) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "baseline", Short: "what the GPUs carry without any job; accept it for one, or forget it",
+		Long: `Lists what each GPU carries without any job: what services of the node hold was
+learned, the rest was accepted by an admin. It counts as the GPU's own until the
+driver is reloaded.`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if force {
+				return misused(cmd, "--force is for bookend baseline accept")
+			}
+			return a.listBaselines()
+		},
 	}
-	cfg, problem := stage.LoadConfig(env)
-	if problem != "" {
-		fmt.Fprintf(env.Stderr, "bookend: %s\n", problem)
-	}
-	all, err := read(env, cfg.Paths, c.node)
-	if err == nil {
-		switch verb {
-		case "accept":
-			err = accept(env, cfg, all, c.args[1], c.force)
-		case "reset":
-			err = reset(env, cfg, all, c.args[1])
-		default:
-			err = list(env, cfg, all)
+	cmd.PersistentFlags().BoolVar(&force, "force", false, "")
+	_ = cmd.PersistentFlags().MarkHidden("force") // before the verb, as it may stand
+	cmd.AddCommand(acceptCommand(a, &force), resetCommand(a, &force))
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset GPU, reset all, or nothing", args[0]))
 		}
+		return nil
 	}
-	if err != nil {
-		return fail(env, err)
-	}
-	return exitOK
+	a.perNode(cmd)
+	a.inJSON(cmd)
+	return cmd
 }
 
-// list writes what is on record of each card. A baseline holds for one epoch of the driver.
-func list(env stage.Env, cfg config.Config, all records) error {
+const cardNames = "GPU is a UUID, a PCI bus id, nvidiaN, or a number that means one GPU only: bookend\nsnapshot shows them."
+
+func resetCommand(a *app, force *bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "reset GPU|all", Short: "forget what a GPU, or each, carries without a job",
+		Long: "What is on the GPU no longer counts as its own; what services hold is learned\nagain at the next job's start.\n\n" + cardNames,
+		Args: operands(1, 1, "GPU or all"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if *force {
+				return misused(cmd, "--force is for bookend baseline accept")
+			}
+			return a.resetBaseline(args[0])
+		},
+		ValidArgsFunction: a.completeCardsOr("all"),
+	}
+	a.perNode(cmd)
+	a.inJSON(cmd)
+	return cmd
+}
+
+// listBaselines writes what is on record of each card. A baseline holds for one epoch of the driver.
+func (a *app) listBaselines() error {
+	cfg := a.config()
+	all, err := read(a.env, cfg.Paths, a.node)
+	if err != nil {
+		return err
+	}
 	cards, err := all.store.Baselines()
 	if err != nil {
 		return err
 	}
-	if len(cards) == 0 {
-		fmt.Fprintf(env.Stdout, "no card of node %s carries anything without a job, as far as is on record\n", all.node)
-	}
-	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	booted := env.Clock.Wall().Add(-env.Clock.Boot())
-	for _, id := range slices.Sorted(maps.Keys(cards)) {
-		b := cards[id]
-		fmt.Fprintf(env.Stdout, "%s  %s\n", report.Clean(string(id), nameWidth), carried(b, b.Epoch.Same(now), booted))
-		for _, r := range b.Residents {
-			fmt.Fprintf(env.Stdout, "  PID %d (%s), %s\n", r.PID, report.Clean(r.Service, nameWidth), view.Figure(gpu.Bytes(r.Bytes)))
+	now, booted := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Clock.Wall().Add(-a.env.Clock.Boot())
+	return a.write(func() any { return baselineDocument(all.node, cards, now, booted) }, func(w io.Writer) {
+		if len(cards) == 0 {
+			fmt.Fprintf(w, "no card of node %s carries anything without a job, as far as is on record\n", all.node)
 		}
+		for _, id := range slices.Sorted(maps.Keys(cards)) {
+			b := cards[id]
+			fmt.Fprintf(w, "%s  %s\n", plain(id), carried(b, b.Epoch.Same(now), booted))
+			for _, r := range b.Residents {
+				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Clean(r.Service, nameWidth), view.Figure(gpu.Bytes(r.Bytes)))
+			}
+		}
+	})
+}
+
+func baselineDocument(node string, cards map[gpu.ID]finding.Baseline, now gpu.Epoch, booted time.Time) answer.Baselines {
+	d := answer.NewBaselines(node)
+	for _, id := range slices.Sorted(maps.Keys(cards)) {
+		d.Cards = append(d.Cards, answer.NewBaseline(cards[id], now, booted))
 	}
-	return nil
+	return d
 }
 
 // carried words one baseline.
@@ -83,15 +121,20 @@ func carried(b finding.Baseline, holds bool, booted time.Time) string {
 	return fmt.Sprintf("%s, %s %s", text, how, booted.Add(b.At).Local().Format("2006-01-02 15:04:05"))
 }
 
-// reset forgets the baseline of one card, or of all.
-func reset(env stage.Env, cfg config.Config, all records, name string) error {
+// resetBaseline forgets the baseline of one card, or of all.
+func (a *app) resetBaseline(name string) error {
+	cfg := a.config()
+	all, err := read(a.env, cfg.Paths, a.node)
+	if err != nil {
+		return err
+	}
 	cards, err := all.store.Baselines()
 	if err != nil {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(cards))
 	if name != "all" {
-		id, err := carrying(env, cfg, all, cards, name)
+		id, err := carrying(a.env, cfg, all, cards, name)
 		if err != nil {
 			return err
 		}
@@ -100,12 +143,13 @@ func reset(env stage.Env, cfg config.Config, all records, name string) error {
 	if err := all.store.DropBaselines(ids...); err != nil {
 		return err
 	}
-	more := "s"
-	if len(ids) == 1 {
-		more = ""
-	}
-	fmt.Fprintf(env.Stdout, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n", len(ids), more)
-	return nil
+	return a.write(func() any { return answer.NewReset(all.node, ids) }, func(w io.Writer) {
+		more := "s"
+		if len(ids) == 1 {
+			more = ""
+		}
+		fmt.Fprintf(w, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n", len(ids), more)
+	})
 }
 
 // carrying finds the card that an admin means among those with a baseline. One named by its UUID may be gone by now;

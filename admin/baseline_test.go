@@ -192,7 +192,7 @@ func TestBaselineAcceptNeedsADriver(t *testing.T) {
 	if got := bookend(0, n.config, "baseline", "accept", string(cardA)); got.exit != exitTrouble || !strings.Contains(got.err, "BKD-BK-CRASH") {
 		t.Errorf("no backend: %+v", got)
 	}
-	if got := bookend(65534, n.config, "baseline", "accept", string(cardA)); got.exit != exitTrouble || !strings.Contains(got.err, "run as root") {
+	if got := bookend(65534, n.config, "baseline", "accept", string(cardA)); got.exit != exitDenied || !strings.Contains(got.err, "needs root") {
 		t.Errorf("not root: %+v", got)
 	}
 }

@@ -3,10 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -16,39 +20,100 @@ import (
 	"bookend/internal/wire"
 )
 
-// configure checks a configuration as the hooks would: its text, whether root may trust it, whether they can start the
-// backend that it names, load the library that tests cards and read the kernel's log, and what they take Slurm to give
-// out. One line for each mistake, the verdict last.
-func configure(env stage.Env, c call) int {
-	if c.args[0] != "check" {
-		return c.of.misused(env, fmt.Sprintf("no such command: %q", c.args[0]))
+func configCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "is a configuration valid and root's, can the hooks start the backend, and drain",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
+			}
+			return misused(cmd, "want check [FILE]")
+		},
 	}
-	is, isNot, do := "is", "is not", "the hooks"
-	if len(c.args) == 2 {
-		file, err := filepath.Abs(c.args[1])
+	check := &cobra.Command{
+		Use: "check [FILE]", Short: "check the configuration in force, or another before it is installed",
+		Long: `Checks a configuration as the hooks would: its text, whether root may trust it,
+whether they can start the backend that it names, load the library that tests GPUs
+and read the kernel's log, and what they take Slurm to give out. The driver is not
+asked.`,
+		Args: operands(0, 1, "check [FILE]"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.checkConfig(args) },
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+	}
+	a.perNode(check)
+	a.inJSON(check)
+	cmd.AddCommand(check)
+	return cmd
+}
+
+// checked is what a check of a configuration has come to; is and do word what holds of it, or would.
+type checked struct {
+	answer.Config
+	is, isNot, do string
+}
+
+func (c *checked) say(texts ...string) {
+	for _, t := range texts {
+		c.Lines = append(c.Lines, answer.CheckedLine{Text: t})
+	}
+}
+
+// checkConfig checks a configuration as the hooks would. One line for each mistake, the verdict last.
+func (a *app) checkConfig(args []string) error {
+	c, env := checked{is: "is", isNot: "is not", do: "the hooks"}, a.env
+	if len(args) == 1 {
+		file, err := filepath.Abs(args[0])
 		if err != nil {
-			return fail(env, err)
+			return err
 		}
 		env.Getenv = naming(file, env.Getenv)
-		is, isNot, do = "would be", "would not be", "the hooks would"
+		c.is, c.isNot, c.do = "would be", "would not be", "the hooks would"
 	}
 	cfg, path, problems, err := stage.ReadConfig(env)
+	c.Config = answer.NewConfig(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && len(c.args) == 1 && path == config.DefaultFile:
-		fmt.Fprintf(env.Stdout, "%s: missing: shipped defaults in force\n", path)
-		return exitTrouble
+	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
+		c.Verdict = path + ": missing: shipped defaults in force"
 	case err != nil:
-		fmt.Fprintf(env.Stdout, "%v\nconfiguration %s used: %s observe with the shipped defaults\n", err, isNot, do)
-		return exitTrouble
+		c.say(err.Error())
+		c.Verdict = fmt.Sprintf("configuration %s used: %s observe with the shipped defaults", c.isNot, c.do)
 	case len(problems) > 0:
 		for _, p := range problems {
-			fmt.Fprintln(env.Stdout, placed(path, p))
+			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
 		}
-		fmt.Fprintf(env.Stdout, "configuration %s valid: %s observe with the shipped policy\n", isNot, do)
-		return exitTrouble
+		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the shipped policy", c.isNot, c.do)
+	default:
+		c.Valid = true
+		c.startable(env, cfg, path, a.node)
 	}
-	return startable(env, cfg, path, is, c.node)
+	return a.sayChecked(c.Config)
 }
+
+func (a *app) sayChecked(c answer.Config) error {
+	c.Verdict = string(report.Keep(c.Verdict, maxLine))
+	for i := range c.Lines {
+		c.Lines[i].Text = string(report.Keep(c.Lines[i].Text, maxLine))
+	}
+	err := a.write(func() any { return c }, func(w io.Writer) {
+		for _, l := range c.Lines {
+			fmt.Fprintln(w, l.Text)
+		}
+		fmt.Fprintln(w, c.Verdict)
+	})
+	if err == nil && !c.Usable {
+		return answered(exitTrouble)
+	}
+	return err
+}
+
+// maxLine is more than any line of a check has: a path may have 4095 bytes.
+const maxLine = 8 << 10
 
 // naming is an environment in which BOOKEND_CONFIG names a file.
 func naming(file string, getenv func(string) string) func(string) string {
@@ -71,32 +136,32 @@ func placed(path string, p config.Problem) string {
 }
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
-func startable(env stage.Env, cfg config.Config, path, is, node string) int {
-	fmt.Fprintf(env.Stdout, "checked: %s: every key; only root can write it and the folders above it\n", path)
+func (c *checked) startable(env stage.Env, cfg config.Config, path, node string) {
+	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the folders above it", path))
 	p := backend.Params{Path: cfg.Backend, Root: true}
 	if t := backend.Check(p, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary}); t != nil {
-		return unusable(env, *t, is, "the hooks cannot start the backend and would look at no GPU")
+		c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
+		return
 	}
-	fmt.Fprintf(env.Stdout, "checked: %s: there, executable; only root can write it and the folders above it\n", cfg.Backend)
+	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the folders above it", cfg.Backend))
 	if l := cfg.NVIDIA.NVMLLibrary; l != "" {
-		fmt.Fprintf(env.Stdout, "checked: %s: nobody but root can write it, if it is there\n", l)
+		c.say(fmt.Sprintf("checked: %s: nobody but root can write it, if it is there", l))
 	}
 	if t := backend.Check(p, wire.Options{CUDALibrary: cfg.NVIDIA.CUDALibrary}); t != nil {
-		return unusable(env, *t, is, "the hooks would test no card")
+		c.unusable(*t, "the hooks would test no card")
+		return
 	}
-	lines := append(cudaLines(cfg.NVIDIA.CUDALibrary), kernelLines(env, cfg)...)
-	lines = append(lines, textfileLines(cfg)...)
-	for _, line := range append(lines, sharingLines(env, cfg, node)...) {
-		fmt.Fprintln(env.Stdout, line)
-	}
-	fmt.Fprintln(env.Stdout, "not checked: the driver; bookend snapshot asks it")
-	fmt.Fprintf(env.Stdout, "configuration %s valid: mode %s, backend %s\n", is, cfg.Mode, cfg.Backend)
-	return exitOK
+	c.say(cudaLines(cfg.NVIDIA.CUDALibrary)...)
+	c.say(kernelLines(env, cfg)...)
+	c.say(textfileLines(cfg)...)
+	c.say(sharingLines(env, cfg, node)...)
+	c.say("not checked: the driver; bookend snapshot asks it")
+	c.Usable, c.Verdict = true, fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, cfg.Backend)
 }
 
-func unusable(env stage.Env, t backend.Trouble, is, what string) int {
-	fmt.Fprintf(env.Stdout, "%s: %s\nconfiguration %s valid, but %s\n", t.Code, t.Detail, is, what)
-	return exitTrouble
+func (c *checked) unusable(t backend.Trouble, what string) {
+	c.say(fmt.Sprintf("%s: %s", t.Code, t.Detail))
+	c.Verdict = fmt.Sprintf("configuration %s valid, but %s", c.is, what)
 }
 
 // cudaLines say of a trusted CUDA library whether it is there, and nothing where none is configured: the loader finds

@@ -2,11 +2,12 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/spf13/cobra"
 
 	"bookend/internal/config"
 	"bookend/internal/doctor"
@@ -14,22 +15,34 @@ import (
 	"bookend/internal/stage"
 )
 
+func doctorCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "everything that makes an installation wrong or slow, and the line that puts it right",
+		Long: `Looks at owners and modes, slurm.conf and what it leaves out, the driver and its
+cards, and the rest of the node, and changes nothing. Each mistake of a
+configuration is for bookend config check.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.examine() },
+	}
+	a.inJSON(cmd)
+	return cmd
+}
+
 // examine says of everything that makes an installation wrong or slow whether it is as it must be. What may hang is
 // looked at in children.
-func examine(env stage.Env, c call) int {
-	if env.EUID != 0 {
-		return fail(env, errors.New("only root may look at all of it: run as root"))
+func (a *app) examine() error {
+	if a.env.EUID != 0 {
+		return denied("needs root: only root may look at all of it: run as root")
 	}
-	results := doctor.Examine(site(env), doctor.Patience)
-	if !c.json {
-		doctor.Print(env.Stdout, results)
-	} else if err := doctor.PrintJSON(env.Stdout, results); err != nil {
-		return fail(env, fmt.Errorf("write results: %w", err))
+	results := doctor.Examine(site(a.env), doctor.Patience)
+	if !a.json {
+		doctor.Print(a.env.Stdout, results)
+	} else if err := doctor.PrintJSON(a.raw, results); err != nil {
+		return fmt.Errorf("write results: %w", err)
 	}
 	if doctor.Fails(results) {
-		return exitTrouble
+		return answered(exitTrouble)
 	}
-	return exitOK
+	return nil
 }
 
 // site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are looked
@@ -40,7 +53,7 @@ func site(env stage.Env) doctor.Site {
 		Config: cfg, ConfigPath: path, Named: env.Getenv("BOOKEND_CONFIG") != "", Mistakes: len(problems),
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
 		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),
-		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"), NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(cfg.Paths, "")),
+		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"), NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
 	}
 	if err != nil {
 		s.Unread = err.Error()

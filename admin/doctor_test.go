@@ -95,7 +95,7 @@ func TestDoctorExit(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 	got := bookend(65534, config, "doctor")
-	if got.exit != exitTrouble || got.out != "" || !strings.HasSuffix(got.err, "run as root\n") {
+	if got.exit != exitDenied || got.out != "" || !strings.HasSuffix(got.err, "run as root\n") {
 		t.Errorf("not root: %+v", got)
 	}
 	if got := bookend(0, config, "doctor", "everything"); got.exit != exitUsage {

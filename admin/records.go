@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
+	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -20,15 +20,10 @@ type records struct {
 	damaged []state.Damage
 }
 
-// notFound says that nothing is on record of what was asked for.
-type notFound string
-
-func (n notFound) Error() string { return string(n) }
-
 // read opens a node's records; an empty name means this host's only node.
 func read(env stage.Env, paths config.Paths, node string) (records, error) {
 	if env.EUID != 0 {
-		return records{}, errors.New("only root may read the records: run as root")
+		return records{}, denied("needs root: the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
 	}
 	nodes, err := recorded(paths)
 	if err != nil {
@@ -78,21 +73,9 @@ func id(r ledger.Run) string { return fmt.Sprintf("%d/%s", r.Job.ID, r.Key) }
 func (r records) of(ref slurm.Ref) []ledger.Run {
 	var out []ledger.Run
 	for _, run := range r.runs {
-		if names(ref, run) {
+		if answer.Names(ref, run) {
 			out = append(out, run)
 		}
 	}
 	return out
-}
-
-func names(ref slurm.Ref, run ledger.Run) bool {
-	switch ref.Kind {
-	case slurm.RefRun:
-		return run.Job.SLUID == ref.SLUID
-	case slurm.RefArray:
-		return run.Display.Array.Master == ref.ID && run.Display.Array.Task == ref.Part
-	case slurm.RefHet:
-		return run.Job.HetJobID == ref.ID && run.Job.ID == ref.ID+slurm.JobID(ref.Part)
-	}
-	return run.Job.ID == ref.ID
 }

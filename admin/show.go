@@ -1,38 +1,78 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io"
+	"slices"
 
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
+	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/internal/stage"
 	"bookend/internal/view"
 )
 
-// show writes both ends of a job, every run of it.
-func show(env stage.Env, c call) int {
-	ref, err := slurm.ParseRef(c.args[0])
-	if err != nil {
-		fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
-		return exitUsage
+func showCommand(a *app) *cobra.Command {
+	var check bool
+	var output string
+	cmd := &cobra.Command{
+		Use: "show JOBID", Short: "both ends of a job, side by side: memory, processes, findings, why it ran out",
+		Long: `Shows what Bookend's hooks saw of a job at its start and at its end, of every run
+of it on this node. JOBID is a job id (1234), a task of an array (1234_7), a
+component of a heterogeneous job (1234+1) or a SLUID. The id of an array stands
+for all of its tasks here.
+
+Who is not root gets the report of their own job: what its log got at the start,
+while Bookend keeps that; with --output also Bookend's lines in the job's output.`,
+		Example: "  bookend show 1234\n  bookend show 1234_7 --json\n  bookend show 1234 --output slurm-1234.out    # not root",
+		Args:    operands(1, 1, "JOBID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := slurm.ParseRef(args[0])
+			if err != nil {
+				return misused(cmd, err.Error())
+			}
+			if a.env.EUID != 0 {
+				return a.own(ref, output)
+			}
+			if output != "" {
+				return misused(cmd, "--output is for users without root: their job's output has its end report")
+			}
+			return a.show(ref, check)
+		},
+		ValidArgsFunction: a.completeJobs,
 	}
-	cfg, problem := stage.LoadConfig(env)
-	if problem != "" {
-		fmt.Fprintf(env.Stderr, "bookend: %s\n", problem)
-	}
-	all, err := read(env, cfg.Paths, c.node)
+	a.perNode(cmd)
+	a.inJSON(cmd)
+	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something was found")
+	cmd.Flags().StringVar(&output, "output", "", "`FILE`: the job's output, to show Bookend's lines in it (users without root)")
+	return cmd
+}
+
+// show writes both ends of a job, every run of it, the oldest first.
+func (a *app) show(ref slurm.Ref, check bool) error {
+	all, err := read(a.env, a.config().Paths, a.node)
 	if err != nil {
-		return fail(env, err)
+		return err
 	}
 	runs := all.of(ref)
 	if len(runs) == 0 {
-		fmt.Fprintf(env.Stderr, "bookend: no record of job %s on node %s\n", ref, all.node)
-		return exitNotFound
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
 	}
-	for i, run := range runs {
-		if i > 0 {
-			fmt.Fprintln(env.Stdout)
+	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
+		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), answer.Last(x).Compare(answer.Last(y)))
+	})
+	err = a.write(func() any { return answer.NewShow(all.node, ref.String(), runs, all.runs) }, func(w io.Writer) {
+		for i, run := range runs {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			view.Job(w, run)
 		}
-		view.Job(env.Stdout, run)
+	})
+	if err == nil && check && len(answer.Filter{Found: true}.Pick(runs)) > 0 {
+		return answered(exitTrouble)
 	}
-	return exitOK
+	return err
 }

@@ -2,39 +2,95 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
+	"bookend/internal/attrib"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/probe"
 	"bookend/internal/stage"
 	"bookend/internal/view"
 )
 
-// snapshot asks the driver once, for every GPU of the node.
-func snapshot(env stage.Env, _ call) int {
-	cfg, problem := stage.LoadConfig(env)
-	if problem != "" {
-		fmt.Fprintf(env.Stderr, "bookend: %s\n", problem)
+func snapshotCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "ask the driver now: each GPU's memory and processes",
+		Long: `Asks the driver once about every GPU of the node, and /proc about the processes
+on them. Root sees whose they are and each card's last test allocation; others see
+their own processes, and of the rest only that there are some.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.snapshot() },
 	}
-	s, who, err := stage.Snapshot(env, cfg)
-	booted := env.Clock.Wall().Add(-env.Clock.Boot())
-	view.Snapshot(env.Stdout, s, who, func(boot time.Duration) time.Time { return booted.Add(boot) })
-	if err != nil {
-		return fail(env, err)
-	}
-	tests(env, cfg)
-	return exitOK
+	a.inJSON(cmd)
+	return cmd
 }
 
-// tests adds the cards' last tests, where this node's hooks keep any.
-func tests(env stage.Env, cfg config.Config) {
-	all, err := read(env, cfg.Paths, "")
+// snapshot asks the driver once, for every GPU of the node.
+func (a *app) snapshot() error {
+	cfg := a.config()
+	s, who, problem := stage.Snapshot(a.env, cfg)
+	if a.env.EUID != 0 {
+		s, who = ownOnly(s, who, uint32(a.env.EUID))
+	}
+	var tests map[gpu.ID]probe.Record
+	if problem == nil {
+		tests = a.tests(cfg)
+	}
+	booted := a.env.Clock.Wall().Add(-a.env.Clock.Boot())
+	at := func(boot time.Duration) time.Time { return booted.Add(boot) }
+	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
+	err := a.write(func() any { return snapshotDocument(s, who, at, tests, now, problem) }, func(w io.Writer) {
+		view.Snapshot(w, s, who, at)
+		view.Tests(w, tests, now)
+	})
+	if problem != nil {
+		return problem
+	}
+	return err
+}
+
+func snapshotDocument(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time, tests map[gpu.ID]probe.Record, now gpu.Epoch, problem error) answer.Snapshot {
+	d := answer.NewSnapshot(s, who, at)
+	d.AddTests(tests, now)
+	if problem != nil {
+		d.Problem = problem.Error()
+	}
+	return d
+}
+
+// ownOnly leaves of who is on the cards what is a user's own: of the rest only that it is there, and its size.
+func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapshot, map[int]attrib.Process) {
+	own := map[int]attrib.Process{}
+	s.Readings = slices.Clone(s.Readings)
+	for i := range s.Readings {
+		r := &s.Readings[i]
+		r.Processes = slices.Clone(r.Processes)
+		for j, p := range r.Processes {
+			if owner, known := who[p.PID]; known && owner.UID == uid && !owner.Gone && owner.Why == "" {
+				own[p.PID] = owner
+			} else {
+				r.Processes[j].PID = view.Others
+			}
+		}
+	}
+	own[view.Others] = attrib.Process{Why: "another user's"}
+	return s, own
+}
+
+// tests are the cards' last tests, where this node's hooks keep any.
+func (a *app) tests(cfg config.Config) map[gpu.ID]probe.Record {
+	all, err := read(a.env, cfg.Paths, "")
 	if err != nil {
-		return // no hook has run here yet
+		return nil // no hook has run here yet, or they are root's
 	}
 	records, err := all.store.Probes()
 	if err != nil {
-		fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
+		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
 	}
-	view.Tests(env.Stdout, records, inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys))
+	return records
 }

@@ -3,7 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/child"
 	"bookend/internal/code"
@@ -16,19 +20,56 @@ import (
 	"bookend/internal/wire"
 )
 
-// status writes the node at a glance: from the records, the counts, Slurm's files, and a look at what hooks need. It asks
-// no driver. Where the records cannot be opened it says all the rest, and ends with why.
-func status(env stage.Env, c call) int {
-	cfg, problem := stage.LoadConfig(env)
-	all, unread := read(env, cfg.Paths, c.node)
-	if env.EUID != 0 || errors.As(unread, new(notFound)) && c.node != "" {
-		return fail(env, unread)
+func statusCommand(a *app) *cobra.Command {
+	var records, check bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "the node at a glance: driver, GPUs, jobs, last findings, troubles",
+		Long: `Shows the node's mode, whether driver and Slurm answer, each GPU with what is on it
+and who has it, troubles with what to do about them, and the last jobs. The driver
+has 3 s and Slurm 2 s to answer; what does not is said, and the rest is shown.`,
+		Args: none, RunE: func(*cobra.Command, []string) error { return a.status(records, check) },
 	}
+	cmd.Flags().BoolVar(&records, "records", false, "from records alone: ask neither driver nor Slurm")
+	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something is wrong, with 5 where the driver gave no answer")
+	a.perNode(cmd)
+	a.inJSON(cmd)
+	return cmd
+}
+
+// status writes the node at a glance: from the records, the counts, Slurm's files, a look at what hooks need, and what driver
+// and Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
+func (a *app) status(recordsAlone, check bool) error {
+	cfg, problem := stage.LoadConfig(a.env)
+	all, unread := read(a.env, cfg.Paths, a.node)
+	if a.env.EUID != 0 || errors.As(unread, new(notFound)) && a.node != "" {
+		return unread
+	}
+	n := a.condition(cfg, problem, all, unread)
+	if unread != nil && len(n.Now)+len(n.Met) == 0 {
+		return unread
+	}
+	if !recordsAlone {
+		a.ask(&n, cfg, all)
+	}
+	err := a.write(func() any { return n.Document() }, func(w io.Writer) { view.Status(w, n) })
+	switch {
+	case unread != nil || err != nil:
+		return errors.Join(unread, err)
+	case check && !n.Sound():
+		return answered(exitTrouble)
+	case check && n.Driver != nil && (n.Driver.Answers == nil || !*n.Driver.Answers):
+		return answered(exitUntold)
+	}
+	return nil
+}
+
+// condition is the node as records, counts, files and a look at what hooks need show it.
+func (a *app) condition(cfg config.Config, problem string, all records, unread error) view.Node {
 	name := all.node
 	if unread != nil {
-		name = nodeOf(cfg.Paths, c.node)
+		name = nodeOf(a.env, cfg.Paths, a.node)
 	}
-	n := view.Node{Name: name, Mode: cfg.Mode, At: env.Clock.Wall(), Runs: all.runs, Damaged: all.damaged, Well: map[code.Code]bool{}}
+	n := view.Node{Name: name, Mode: cfg.Mode, At: a.env.Clock.Wall(), Runs: all.runs, Damaged: all.damaged, Well: map[code.Code]bool{}}
 	look(&n, code.BadConfig, problem)
 	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary})
 	if t != nil {
@@ -36,23 +77,32 @@ func status(env stage.Env, c call) int {
 	}
 	n.Well[code.BackendRefused] = t == nil
 	if unread == nil {
-		look(&n, code.Stuck, stuck(env, cfg, all))
+		look(&n, code.Stuck, stuck(a.env, cfg, all))
 		look(&n, "", drained(&n, all))
 	}
 	for _, r := range rooms(cfg) {
 		look(&n, r.Code, r.Text)
 	}
 	look(&n, "", unseen(cfg, all))
-	look(&n, "", untold(env, cfg, name))
+	look(&n, "", untold(a.env, cfg, name))
 	counted(&n, cfg)
-	if unread != nil && len(n.Now)+len(n.Met) == 0 {
-		return fail(env, unread)
+	a.lastCheck(&n, all)
+	return n
+}
+
+// lastCheck adds what the last health check found.
+func (a *app) lastCheck(n *view.Node, all records) {
+	if all.store == nil {
+		return
 	}
-	view.Status(env.Stdout, n)
-	if unread != nil {
-		return fail(env, unread)
+	c, err := all.store.LastCheck()
+	if err != nil {
+		look(n, "", fmt.Sprintf("what the last health check saw cannot be read: %v", err))
 	}
-	return exitOK
+	if c != nil {
+		short := answer.NewCheck(*c)
+		n.Check = &short
+	}
 }
 
 // look notes a trouble, or that there is none of its kind.

@@ -98,7 +98,7 @@ func TestStatusWithoutRecords(t *testing.T) {
 	if other := bookend(0, config, "status", "--node", "n2"); other.exit != exitNotFound || other.out != "" {
 		t.Errorf("a node that is not here: %+v", other)
 	}
-	if user := bookend(1000, config, "status"); user.exit != exitTrouble || user.out != "" {
+	if user := bookend(1000, config, "status"); user.exit != exitDenied || user.out != "" {
 		t.Errorf("a user: %+v", user)
 	}
 }

@@ -6,38 +6,74 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/backend"
+	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/state"
 	"bookend/internal/wire"
 )
 
 // Snapshot asks the driver once about every device of the node and reads who is on them, for the command line.
 // What was seen before an error counts.
 func Snapshot(env Env, cfg config.Config) (gpu.Snapshot, map[int]attrib.Process, error) {
+	g := Look(env, cfg, time.Duration(cfg.Deadlines.Epilog.Driver))
+	if g.Why != "" {
+		return g.Snapshot, g.Who, fmt.Errorf("ask %s: %.200q", g.asked(), g.Why)
+	}
+	return g.Snapshot, g.Who, nil
+}
+
+// Glance is what one look at every card of the node came to.
+type Glance struct {
+	Snapshot gpu.Snapshot
+	Who      map[int]attrib.Process
+	Took     time.Duration
+	// Why is why the look is not whole: Code names the backend's trouble, Fault the driver's; both empty where it is.
+	Why   string
+	Code  code.Code
+	Fault gpu.FaultCode
+	// Stuck is the backend that could not be killed, nil for none: nobody may start another while it lives.
+	Stuck *state.Stuck
+}
+
+func (g Glance) asked() string {
+	if g.Code != "" {
+		return "backend: " + string(g.Code)
+	}
+	return "driver: " + string(g.Fault)
+}
+
+// Look asks the driver once about every device of the node, for at most a while, and reads who is on them.
+func Look(env Env, cfg config.Config, timeout time.Duration) Glance {
 	h := &hook{frame: newFrame(env), cfg: cfg, times: cfg.Deadlines.Epilog}
 	h.limit(time.Duration(h.times.Total))
-	timeout := time.Duration(h.times.Driver)
 	answer := backend.Ask(backend.Params{Path: cfg.Backend, Root: env.EUID == 0}, wire.Request{
 		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(), Options: options(cfg.NVIDIA),
 	})
-	var s gpu.Snapshot
+	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {
-		s = answer.Snapshots[n-1]
+		g.Snapshot = answer.Snapshots[n-1]
+	}
+	if a := answer.Abandoned; a != nil {
+		g.Stuck = &state.Stuck{PID: a.PID, StartTicks: a.StartTicks, Since: env.Clock.Boot(), Op: opBackend}
 	}
 	var pids []int
-	for _, r := range s.Readings {
+	for _, r := range g.Snapshot.Readings {
 		for _, p := range r.Processes {
 			pids = append(pids, p.PID)
 		}
 	}
-	who := h.Processes(pids)
+	g.Who = h.Processes(pids)
 	switch {
 	case len(answer.Troubles) > 0:
-		return s, who, fmt.Errorf("ask backend: %s: %.200q", answer.Troubles[0].Code, answer.Troubles[0].Detail)
+		g.Code, g.Why = answer.Troubles[0].Code, answer.Troubles[0].Detail
 	case len(answer.Faults) > 0:
-		return s, who, fmt.Errorf("ask driver: %s: %.200q", answer.Faults[0].Code, answer.Faults[0].Detail)
+		g.Fault, g.Why = answer.Faults[0].Code, answer.Faults[0].Detail
 	}
-	return s, who, nil
+	if g.Why == "" && (g.Code != "" || g.Fault != "") {
+		g.Why = "no more is known"
+	}
+	return g
 }
 
 func options(n config.NVIDIA) wire.Options {

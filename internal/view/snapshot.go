@@ -21,6 +21,10 @@ func Snapshot(w io.Writer, s gpu.Snapshot, who map[int]attrib.Process, at func(b
 		for _, p := range r.Processes {
 			owner := who[p.PID]
 			owner.PID = p.PID
+			if p.PID == Others {
+				fmt.Fprintf(w, "  %s  another user's process\n", Figure(p.Memory))
+				continue
+			}
 			fmt.Fprintf(w, "  %s  %s%s\n", Figure(p.Memory), report.Clean(process(owner, at), 200), jobOf(owner))
 		}
 	}
@@ -28,6 +32,9 @@ func Snapshot(w io.Writer, s gpu.Snapshot, who map[int]attrib.Process, at func(b
 		fmt.Fprintf(w, "%s %s: %s\n", report.Clean(string(f.Device)+string(f.BusID), nameWidth), f.Code, report.Clean(f.Detail, 200))
 	}
 }
+
+// Others is the PID that stands for a process which the reader is not to know more of than that it is there.
+const Others = 0
 
 func minor(d gpu.Device) string {
 	if d.Minor == nil {

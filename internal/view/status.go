@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/answer"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/drain"
@@ -31,6 +32,11 @@ type Node struct {
 	Runs    []ledger.Run
 	Damaged []state.Damage
 	Drain   drain.Memory // what Bookend remembers of the node's drain
+	// Driver, Slurm and Cards are as they are now; nil where nobody asked.
+	Driver *answer.Driver
+	Check  *answer.LastCheck // nil where no health check has run
+	Slurm  *answer.SlurmNode
+	Cards  []answer.CardStatus
 }
 
 // recent is how many ended jobs a status lists, and how many runs it searches for faults.
@@ -85,10 +91,11 @@ func lastEnds(runs []ledger.Run) []ended {
 
 // Status writes the node at a glance.
 func Status(w io.Writer, n Node) {
-	fmt.Fprintf(w, "node %s: mode %s\n", report.Clean(n.Name, nameWidth), n.Mode)
+	i := inkOf(w)
+	fmt.Fprintf(w, "%s: mode %s\n", i.in(bold, "node "+string(report.Clean(n.Name, nameWidth))), n.Mode)
 	n.troubles(w)
 	for _, d := range n.Damaged {
-		fmt.Fprintf(w, "  trouble: damaged record set aside: %s: %s\n", report.Clean(d.Path, 200), report.Clean(d.Why, 200))
+		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", i.in(red, "trouble"), report.Clean(d.Path, 200), report.Clean(d.Why, 200))
 	}
 	if drain := n.Drain.Words(); drain != "" {
 		fmt.Fprintf(w, "drain: %s\n", drain)
@@ -96,15 +103,18 @@ func Status(w io.Writer, n Node) {
 	if hooks := n.lastHooks(); hooks != "" {
 		fmt.Fprintln(w, hooks)
 	}
+	n.check(w)
+	n.asked(w)
+	n.cards(w)
 	live, ended := split(n.Runs)
 	fmt.Fprintf(w, "jobs with GPUs now: %d\n", len(live))
 	for _, r := range live {
-		fmt.Fprintf(w, "  job %s  GPU %s  since %s\n", Name(r), gpus(r), started(r))
+		fmt.Fprintf(w, "  job %s  GPU %s  since %s\n", Name(r), gpus(r), started(r, n.At))
 	}
 	fmt.Fprintf(w, "ended jobs on record: %d\n", len(ended))
 	for _, r := range ended[:min(len(ended), recent)] {
 		last := r.Ends[len(r.Ends)-1]
-		fmt.Fprintf(w, "  job %s  GPU %s  %s  %s%s\n", Name(r), gpus(r), last.Wall.Local().Format("15:04:05"), outcome(r, last, r.Start), got(r))
+		fmt.Fprintf(w, "  job %s  GPU %s  %s  %s%s\n", Name(r), gpus(r), day(last.Wall, n.At), i.verdict(last.Verdict, outcome(r, last, r.Start)), got(r))
 	}
 }
 
@@ -139,9 +149,18 @@ func gpus(r ledger.Run) string {
 	return strings.Join(list, ",")
 }
 
-func started(r ledger.Run) string {
+func started(r ledger.Run, now time.Time) string {
 	if r.Start == nil {
 		return "unknown"
 	}
-	return r.Start.Wall.Local().Format("15:04:05")
+	return day(r.Start.Wall, now)
+}
+
+// day is a moment as people say it on a day: of another one with its date.
+func day(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if now.IsZero() || t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04:05")
+	}
+	return t.Format("2006-01-02 15:04:05")
 }

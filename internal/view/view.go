@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -26,8 +27,10 @@ const (
 
 // Job writes one run of a job: both ends, each card, each finding with what policy made of it.
 func Job(w io.Writer, r ledger.Run) {
-	fmt.Fprintf(w, "job %s on %s, user %s (uid %d), partition %s\n", Name(r), r.Job.Node,
+	i := inkOf(w)
+	fmt.Fprintf(w, "%s on %s, user %s (uid %d), partition %s\n", i.in(bold, "job "+Name(r)), r.Job.Node,
 		report.Clean(r.Job.User, nameWidth), r.Job.UID, report.Clean(r.Job.Partition, nameWidth))
+	sides(w, r)
 	if r.Start == nil {
 		fmt.Fprintln(w, "start: no record (no prolog ran, or it could not write)")
 	} else {
@@ -45,25 +48,20 @@ func Job(w io.Writer, r ledger.Run) {
 	}
 }
 
-// Name is a job's name as its user knows it: "1234_7", "1234+1", or its id.
+// Name is a job's name as its user knows it, with the id that Slurm's logs have where that is another: "1234_7 (1240)".
 func Name(r ledger.Run) string {
-	switch {
-	case r.Display.Array.Master != 0:
-		return fmt.Sprintf("%d_%d (%d)", r.Display.Array.Master, r.Display.Array.Task, r.Job.ID)
-	case r.Job.HetJobID != 0 && r.Job.HetJobID != r.Job.ID:
-		return fmt.Sprintf("%d (of %d)", r.Job.ID, r.Job.HetJobID)
+	name, id := answer.JobName(r), fmt.Sprint(r.Job.ID)
+	if name == id {
+		return id
 	}
-	return fmt.Sprint(r.Job.ID)
+	return name + " (" + id + ")"
 }
 
 // end writes one end of a job; before is the job's start, nil for that itself.
 func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.End) {
-	fmt.Fprintf(w, "%s: %s, %s\n", title, e.Wall.Local().Format(timestamp), outcome(r, e, before))
+	fmt.Fprintf(w, "%s: %s, %s\n", title, e.Wall.Local().Format(timestamp), inkOf(w).verdict(e.Verdict, outcome(r, e, before)))
 	if e.Unseen != "" {
 		return // nobody looked
-	}
-	for _, d := range r.Devices {
-		fmt.Fprintf(w, "  GPU %d  %s\n", d.Index, card(d.Device, e, before))
 	}
 	tests(w, r, e)
 	conditions(w, r, e)
@@ -122,15 +120,6 @@ func judged(v policy.Verdict, i int) policy.Judged {
 	return policy.Judged{Action: config.Warn}
 }
 
-func card(d gpu.Device, e ledger.End, before *ledger.End) string {
-	r, ok := e.Snapshot.Reading(d.ID)
-	if !ok {
-		return fmt.Sprintf("%-44s not read", report.Clean(string(d.ID), nameWidth))
-	}
-	return fmt.Sprintf("%-44s %s used of %s, %s, %s", report.Clean(string(d.ID), nameWidth),
-		Figure(r.Memory.Used), Figure(r.Memory.Total), count(len(r.Processes), "process", "es"), curve(e.Curves[d.ID], dirty(before, d.ID)))
-}
-
 // dirty reports whether the job got the card with something on it: at its end, clean then means no more than that.
 func dirty(before *ledger.End, id gpu.ID) bool {
 	if before == nil {
@@ -163,7 +152,8 @@ func count(n int, one, more string) string {
 // about writes one finding: what, whose by which evidence, and why it did not drain.
 func about(w io.Writer, f finding.Finding, j policy.Judged, e ledger.End) {
 	entry, _ := code.Lookup(f.Code)
-	fmt.Fprintf(w, "  %s%s: %s [%s]\n", f.Code, place(f, e), entry.Title, j.Action)
+	i := inkOf(w)
+	fmt.Fprintf(w, "  %s%s: %s [%s]\n", i.action(j.Action, string(f.Code)), place(f, e), entry.Title, j.Action)
 	for _, line := range details(f, j, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }) {
 		fmt.Fprintf(w, "    %s\n", line)
 	}

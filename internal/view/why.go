@@ -26,7 +26,7 @@ func why(w io.Writer, r ledger.Run, e ledger.End) {
 	if d.Reason != "" || !r.Job.Exit.Known {
 		fmt.Fprintf(w, "  %s\n", reason(*d))
 		for _, c := range d.Causes {
-			fmt.Fprintf(w, "    %-*s  %-*s %s\n", len(diagnosis.Unknown), answer(c.Answer), titleWidth, c.Name.Title(), evidenced(c))
+			fmt.Fprintf(w, "    %-*s  %-*s %s\n", len(diagnosis.Unknown), said(c.Answer), titleWidth, c.Name.Title(), evidenced(c))
 		}
 	}
 	for _, p := range d.Peaks {
@@ -43,8 +43,8 @@ func why(w io.Writer, r ledger.Run, e ledger.End) {
 // titleWidth is the longest title of a cause.
 const titleWidth = 22
 
-// answer words an answer so that a yes stands out.
-func answer(a diagnosis.Answer) string {
+// said words an answer so that a yes stands out.
+func said(a diagnosis.Answer) string {
 	if a == diagnosis.Yes {
 		return "YES"
 	}

@@ -14,7 +14,7 @@ import (
 	"bookend/internal/report"
 )
 
-var update = flag.Bool("update", false, "rewrite the samples in docs/users.md and README.md")
+var update = flag.Bool("update", false, "rewrite the samples in docs/users.md, docs/cli.md and README.md")
 
 // samples is a marker and the block behind it.
 var samples = regexp.MustCompile("(?s)<!-- sample: ([a-z ]+) -->\n(?:```\n(.*?)```\n)?")
@@ -22,7 +22,7 @@ var samples = regexp.MustCompile("(?s)<!-- sample: ([a-z ]+) -->\n(?:```\n(.*?)`
 // TestSamples makes each sample anew: from a job's two ends and its output to the lines that its owner reads.
 func TestSamples(t *testing.T) {
 	made := map[string]bool{}
-	for _, page := range []string{"../../docs/users.md", "../../README.md"} {
+	for _, page := range []string{"../../docs/users.md", "../../README.md", "../../docs/cli.md"} {
 		text := read(t, page)
 		want := samples.ReplaceAllStringFunc(text, func(block string) string {
 			name := samples.FindStringSubmatch(block)[1]
@@ -40,6 +40,11 @@ func TestSamples(t *testing.T) {
 			if strings.HasPrefix(line, "| bookend: ") {
 				t.Errorf("%s shows %q outside of a sample", page, line)
 			}
+		}
+	}
+	for name := range screens {
+		if !made[name] {
+			t.Errorf("no document shows the screen %q", name)
 		}
 	}
 	for name := range scenes {
@@ -71,6 +76,9 @@ func firstDifference(have, want string) string {
 // sample renders a scene as the job's output shows it. Of an end report only what speaks of the cause is shown.
 func sample(t *testing.T, name string) string {
 	t.Helper()
+	if draw, ok := screens[name]; ok {
+		return draw()
+	}
 	make, ok := scenes[name]
 	if !ok {
 		t.Fatalf("no scene for the sample %q", name)
@@ -156,7 +164,7 @@ var (
 // TestLinks follows the links of the pages that are written by hand.
 func TestLinks(t *testing.T) {
 	for page, folder := range map[string]string{
-		"../../README.md": "../../", "../../docs/users.md": "../../docs/", "../../docs/holders.md": "../../docs/", "../../docs/security.md": "../../docs/",
+		"../../README.md": "../../", "../../docs/users.md": "../../docs/", "../../docs/holders.md": "../../docs/", "../../docs/security.md": "../../docs/", "../../docs/cli.md": "../../docs/",
 	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")

@@ -25,7 +25,7 @@ func cleanJob(s *story) {
 		"done",
 		"",
 		"| bookend: GPU 0 of n1 left clean by your job")
-	s.showSays("n1", job, fmt.Sprintf("job %s on n1, user %s", job, s.user), "start:", "clean", "GPU 0", "end:", "clean")
+	s.showSays("n1", job, fmt.Sprintf("job %s on n1, user %s", job, s.user), "GPU 0", "start:", "clean", "end:", "clean")
 	s.statusSays("n1", "node n1: mode observe", "jobs with GPUs now: 0", "job "+string(job)+"  GPU 0")
 	s.logSays("n1", job, "bookend-prolog", "msg=clean", "exit=0", "gpus=0")
 	s.logSays("n1", job, "bookend-epilog", "msg=clean", "exit=0", "job_log=appended")

@@ -25,7 +25,7 @@ func srunAlone(s *story) {
 
 	s.hooksRan("n1", "prolog 0", "epilog 0")
 	s.reads(terminal, "job "+string(job))
-	s.showSays("n1", job, "start:", "clean", "GPU 0", "end:", "clean")
+	s.showSays("n1", job, "GPU 0", "start:", "clean", "end:", "clean")
 	s.logSays("n1", job, "bookend-epilog", "msg=clean", `job_log="no file"`)
 }
 

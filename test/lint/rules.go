@@ -179,6 +179,8 @@ func findVendors(f *file, report reporter) {
 var libraries = map[string][]string{
 	"github.com/sirupsen/logrus": {"internal/runlog"},
 	"gopkg.in/yaml.v3":           {"internal/config"},
+	"github.com/spf13/cobra":     {"admin"},
+	"github.com/spf13/pflag":     {"admin"},
 }
 
 func findLibraries(f *file, report reporter) {

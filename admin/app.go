@@ -1,0 +1,146 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
+	"bookend/internal/config"
+	"bookend/internal/stage"
+	"bookend/internal/view"
+)
+
+// app is one run of the command line: the outside world, and the flags that several commands have.
+type app struct {
+	env    stage.Env // its Stdout and Stderr let nothing through that no terminal should get
+	raw    io.Writer // standard output as it is: for what programs read
+	node   string    // --node
+	json   bool      // --json
+	colour string    // --color
+}
+
+// run carries out a command line and returns the exit code.
+func run(env stage.Env, args []string) int {
+	a := &app{env: env, raw: env.Stdout, colour: colourAuto}
+	a.env.Stdout, a.env.Stderr = view.On(env.Stdout, screenOf(env, colourAuto)), view.Terminal(env.Stderr)
+	root := a.root()
+	root.SetArgs(spelled(args))
+	// Completion and its scripts are for shells; help and errors have writers of their own.
+	root.SetIn(env.Stdin)
+	root.SetOut(a.raw)
+	root.SetErr(a.env.Stderr)
+	return a.ended(root.Execute())
+}
+
+// spelled writes the two flags that used to take one dash as what they are now.
+func spelled(args []string) []string {
+	if len(args) > 0 && slices.Contains([]string{"-help", "-version"}, args[0]) {
+		return append([]string{"-" + args[0]}, args[1:]...)
+	}
+	if args == nil {
+		return []string{} // else cobra takes those of the process
+	}
+	return args
+}
+
+// root is the tree of commands: a file each.
+func (a *app) root() *cobra.Command {
+	env := stage.Env{Getenv: a.env.Getenv, Stdout: a.raw}
+	cmd := &cobra.Command{
+		Use:   "bookend",
+		Short: "what Bookend's hooks have seen of this node's GPUs and jobs",
+		Long: `Bookend takes stock of each GPU when a job gets it and when the job has ended.
+This program shows what was seen, on the node where it was. Root sees
+everything, others their own jobs alone.`,
+		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true, TraverseChildren: false,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return misused(cmd, "want a command")
+			}
+			return misused(cmd, fmt.Sprintf("no such command: %q%s", args[0], meant(args[0], cmd)))
+		},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
+	}
+	cobra.EnableCommandSorting = false
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.SetHelpCommand(helpCommand())
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(a.env.Stdout, help(cmd, columns(env))) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
+	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and TERM allow), always or never")
+	_ = cmd.RegisterFlagCompletionFunc("color", fixed(colourAuto, colourAlways, colourNever))
+	cmd.PersistentFlags().SortFlags = false
+	cmd.InitDefaultHelpFlag()
+	for _, make := range commands {
+		cmd.AddCommand(make(a))
+	}
+	cmd.Version = cmp.Or(a.env.Version, version)
+	cmd.SetVersionTemplate("bookend {{.Version}}\n")
+	cmd.InitDefaultVersionFlag()
+	cmd.Flags().Lookup("version").Usage = "the version of this program"
+	describe(cmd)
+	return cmd
+}
+
+// commands are all there are, in the order of the help. One more is a file and a line here.
+var commands = []func(*app) *cobra.Command{
+	statusCommand, showCommand, historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, completionCommand, versionCommand,
+}
+
+// prepare is done before each command, once its flags are read.
+func (a *app) prepare(cmd *cobra.Command) error {
+	if !slices.Contains([]string{colourAuto, colourAlways, colourNever}, a.colour) {
+		return misused(cmd, fmt.Sprintf("--color: want auto, always or never, not %q", a.colour))
+	}
+	a.env.Stdout = view.On(a.raw, screenOf(stage.Env{Getenv: a.env.Getenv, Stdout: a.raw}, a.colour))
+	return nil
+}
+
+// perNode gives a command --node.
+func (a *app) perNode(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, where several slurmd share this host")
+	_ = cmd.RegisterFlagCompletionFunc("node", a.completeNodes)
+}
+
+// inJSON gives a command --json.
+func (a *app) inJSON(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.json, "json", false, "a document for programs (docs/cli.md has its fields)")
+}
+
+// write says the same to programs, or to people.
+func (a *app) write(document func() any, words func(io.Writer)) error {
+	if a.json {
+		return answer.Write(a.raw, document())
+	}
+	words(a.env.Stdout)
+	return nil
+}
+
+// config is the configuration, and says on the way what is wrong with it.
+func (a *app) config() config.Config {
+	cfg, problem := stage.LoadConfig(a.env)
+	if problem != "" {
+		fmt.Fprintf(a.env.Stderr, "bookend: %s\n", problem)
+	}
+	return cfg
+}
+
+// ended says what went wrong, if anything did, and gives the exit code.
+func (a *app) ended(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var wrong misuse
+	switch {
+	case errors.As(err, &wrong):
+		fmt.Fprintf(a.env.Stderr, "%s: %s\nusage: %s\nmore: %s --help\n", wrong.cmd.CommandPath(), wrong.why, usage(wrong.cmd), wrong.cmd.CommandPath())
+	case errors.As(err, new(answered)): // said already
+	default:
+		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)
+	}
+	return exitOf(err)
+}

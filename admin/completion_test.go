@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// offers are the words that a command line is completed with.
+func offers(t *testing.T, euid int, config string, args ...string) []string {
+	t.Helper()
+	got := bookend(euid, config, append([]string{"__complete"}, args...)...)
+	var words []string
+	for line := range strings.Lines(got.out) {
+		word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !strings.HasPrefix(word, ":") {
+			words = append(words, word)
+		}
+	}
+	if got.exit != exitOK {
+		t.Fatalf("%q: %+v", args, got)
+	}
+	return words
+}
+
+func TestCompletion(t *testing.T) {
+	n := busy(t)
+	for line, want := range map[string][]string{
+		"sta":                   {"status"},
+		"baseline ":             {"accept", "reset"},
+		"show ":                 {"40_2", "1", "43"},
+		"show 4":                {"40_2", "43"},
+		"show 43 ":              nil,
+		"history --gpu ":        {"0", string(cardA), string(cardB)},
+		"history --gpu GPU-b":   {string(cardB)},
+		"history --job 40":      {"40_2"},
+		"history --code BKD-O":  {"BKD-ORPHAN", "BKD-OLDDRIVER", "BKD-OUTPUT"},
+		"explain orp":           {"orphan"},
+		"explain bkd-or":        {"bkd-orphan"},
+		"baseline reset ":       {"all", string(cardA), string(cardB)},
+		"baseline accept GPU-a": {string(cardA)},
+		"show --node ":          {"n1"},
+		"status --color ":       {"auto", "always", "never"},
+		"completion ":           {"bash", "zsh", "fish"},
+		"help sho":              {"show"},
+		"config ":               {"check"},
+	} {
+		got := offers(t, 0, n.config, strings.Split(line, " ")...)
+		slices.Sort(got)
+		want = slices.Sorted(slices.Values(want))
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	// A name from outside is never a word for a shell, nor does a user learn of others' jobs.
+	if got := offers(t, 0, n.config, "history", "--user", ""); len(got) != 0 {
+		t.Errorf("users: %q", got)
+	}
+	for _, args := range [][]string{{"show", ""}, {"history", "--gpu", ""}, {"history", "--user", ""}, {"baseline", "reset", ""}} {
+		if got := offers(t, 1000, n.config, args...); slices.ContainsFunc(got, func(w string) bool { return w != "all" }) {
+			t.Errorf("a user is offered %q for %q", got, args)
+		}
+	}
+}
+
+// A real bash completes, with the script alone and as the package bash-completion would have it.
+func TestCompletionInBash(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	must(t, err)
+	n := busy(t)
+	program := standIn(t, n.dir)
+	script := bookend(0, n.config, "completion", "bash")
+	if script.exit != exitOK {
+		t.Fatalf("%+v", script)
+	}
+	write(t, filepath.Join(n.dir, "completion.bash"), script.out, 0o644)
+	for line, want := range map[string]string{
+		"bookend sta": "status", "bookend show 40": "40_2", "bookend explain orph": "orphan", "bookend history --gpu=GPU-b": string(cardB),
+		"bookend baseline res": "reset", "bookend completion z": "zsh", "bookend show 4": "40_2 43",
+	} {
+		run := exec.Command(bash, "--norc", "--noprofile", "-c", fmt.Sprintf(`set -u
+PATH=%s:/usr/bin:/bin
+source %s/completion.bash
+# as readline breaks a line: at blanks, and at = and :
+line=%q
+read -ra COMP_WORDS <<<"${line//=/ = }"
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_LINE=$line COMP_POINT=${#line} COMP_TYPE=9 COMP_KEY=9
+compopt() { :; }
+complete -p bookend >/dev/null || exit 7
+__start_bookend
+for word in "${COMPREPLY[@]}"; do echo "${word%%%% *}"; done`, filepath.Dir(program), n.dir, line))
+		run.Env = []string{"BOOKEND_CONFIG=" + n.config, "HOME=/nonexistent", "TERM=dumb", "COLUMNS=80"}
+		out, err := run.CombinedOutput()
+		if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != want {
+			t.Errorf("%q: %v, %q, want %q", line, err, got, want)
+		}
+	}
+}
+
+// Scripts for the other shells are whole, where these shells are here to say so.
+func TestCompletionScripts(t *testing.T) {
+	for shell, has := range map[string]string{"zsh": "#compdef bookend", "fish": "complete -c bookend"} {
+		got := bookend(1000, "", "completion", shell)
+		if got.exit != exitOK || !strings.Contains(got.out, has) || got.err != "" {
+			t.Errorf("%s: exit %d, %s", shell, got.exit, got.err)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "script")
+		write(t, file, got.out, 0o644)
+		if out, err := exec.Command(path, "-n", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", shell, err, out)
+		}
+	}
+}
+
+// standIn is this test binary as "bookend", where everybody can start it.
+func standIn(t *testing.T, dir string) string {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	data, err := os.ReadFile(self)
+	must(t, err)
+	bin := filepath.Join(dir, "bin")
+	must(t, os.MkdirAll(bin, 0o755))
+	path := filepath.Join(bin, "bookend")
+	write(t, path, string(data), 0o755)
+	return path
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/view"
+)
+
+// usualLimit is how many runs a list has unless it is told otherwise.
+const usualLimit = 20
+
+// asked is what "bookend history" was asked for.
+type asked struct {
+	gpu, job, user, code, since, until string
+	failed, found, lemons, check       bool
+	limit                              int
+}
+
+func historyCommand(a *app) *cobra.Command {
+	q := asked{}
+	cmd := &cobra.Command{
+		Use: "history", Short: "the runs on record, the newest first, by GPU, job, user, finding and time",
+		Long: `Lists the runs of jobs on this node that are on record: those in memory and those
+kept on disk (90 days). Filters may be joined; a run must meet all of them.
+
+--lemons lists GPUs on which the same was found in two runs or more, with how many
+jobs and users met it: what several users meet is the card's or the node's, what
+always the same one meets is most likely in what they run.
+
+A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
+and time (2026-11-21T08:00).`,
+		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend history --lemons --since 4w",
+		Args:    none,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.history(cmd, q) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&q.gpu, "gpu", "", "`GPU`: Slurm's number of it, a UUID, a PCI bus id, or nvidiaN")
+	f.StringVar(&q.job, "job", "", "`JOBID`: as bookend show takes it")
+	f.StringVar(&q.user, "user", "", "`USER`: a name or a uid")
+	f.StringVar(&q.code, "code", "", "`CODE`: runs with this finding (BKD-ORPHAN, or orphan)")
+	f.StringVar(&q.since, "since", "", "`WHEN`: runs that were there after it")
+	f.StringVar(&q.until, "until", "", "`WHEN`: runs that began before it")
+	f.BoolVar(&q.failed, "failed", false, "jobs that failed")
+	f.BoolVar(&q.found, "found", false, "runs with a finding that policy does not hide")
+	f.BoolVar(&q.lemons, "lemons", false, "GPUs with repeated findings, instead of runs")
+	f.IntVar(&q.limit, "limit", usualLimit, "`N`: at most so many runs; 0: all")
+	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a lemon, is listed")
+	a.perNode(cmd)
+	a.inJSON(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
+	_ = cmd.RegisterFlagCompletionFunc("job", a.completeJobs)
+	_ = cmd.RegisterFlagCompletionFunc("user", a.completeUsers)
+	_ = cmd.RegisterFlagCompletionFunc("code", completeCodes)
+	_ = cmd.RegisterFlagCompletionFunc("since", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
+	_ = cmd.RegisterFlagCompletionFunc("until", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
+	return cmd
+}
+
+func (a *app) history(cmd *cobra.Command, q asked) error {
+	filter, err := q.filter(a.env.Clock.Wall())
+	if err != nil {
+		return misused(cmd, err.Error())
+	}
+	all, err := read(a.env, a.config().Paths, a.node)
+	if err != nil {
+		return err
+	}
+	for _, d := range all.damaged {
+		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
+	}
+	picked := answer.Newest(filter.Pick(all.runs))
+	if q.lemons {
+		return a.lemons(all.node, picked, q.check)
+	}
+	more := 0
+	if q.limit > 0 && len(picked) > q.limit {
+		picked, more = picked[:q.limit], len(picked)-q.limit
+	}
+	h := answer.NewHistory(all.node, picked, all.runs, more)
+	err = a.write(func() any { return h }, func(w io.Writer) { view.History(w, h) })
+	if err == nil && q.check && len(answer.Filter{Found: true}.Pick(picked)) > 0 {
+		return answered(exitTrouble)
+	}
+	return err
+}
+
+func (a *app) lemons(node string, runs []ledger.Run, check bool) error {
+	l := answer.NewLemons(node, runs)
+	err := a.write(func() any { return l }, func(w io.Writer) { view.Lemons(w, l) })
+	if err == nil && check && len(l.Cards) > 0 {
+		return answered(exitTrouble)
+	}
+	return err
+}
+
+// filter reads what was asked for.
+func (q asked) filter(now time.Time) (f answer.Filter, err error) {
+	f = answer.Filter{GPU: q.gpu, User: q.user, Failed: q.failed, Found: q.found}
+	if q.limit < 0 {
+		return f, fmt.Errorf("--limit: want 0 or more, not %d", q.limit)
+	}
+	if q.job != "" {
+		ref, err := slurm.ParseRef(q.job)
+		if err != nil {
+			return f, err
+		}
+		f.Job = &ref
+	}
+	if q.code != "" {
+		c, ok := answer.CodeOf(q.code)
+		if !ok {
+			return f, fmt.Errorf("--code: no such finding: %q%s", q.code, hint(answer.NearCode(q.code)))
+		}
+		f.Code = c
+	}
+	if bus, err := gpu.ParseBusID(q.gpu); err == nil {
+		f.GPU = string(bus)
+	}
+	if f.Since, err = moment(q.since, now); err != nil {
+		return f, fmt.Errorf("--since: %w", err)
+	}
+	if f.Until, err = moment(q.until, now); err != nil {
+		return f, fmt.Errorf("--until: %w", err)
+	}
+	return f, nil
+}
+
+func hint(near string) string {
+	if near == "" {
+		return ""
+	}
+	return " (" + near + "?)"
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/stage"
+	"bookend/internal/view"
+)
+
+// Values of --color.
+const (
+	colourAuto   = "auto"
+	colourAlways = "always"
+	colourNever  = "never"
+)
+
+// screenOf is what standard output can do. What is no terminal gets whole lines, for grep.
+func screenOf(env stage.Env, colour string) view.Screen {
+	width := columns(env)
+	s := view.Screen{Width: width, Colour: colour == colourAlways}
+	if term := env.Getenv("TERM"); colour == colourAuto {
+		s.Colour = width > 0 && env.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
+	}
+	return s
+}
+
+// usualWidth is that of a terminal which does not say.
+const usualWidth = 80
+
+// columns is the width of the terminal that standard output is; 0 for none.
+func columns(env stage.Env) int {
+	f, is := env.Stdout.(*os.File)
+	if !is {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	switch {
+	case err != nil:
+		return 0
+	case size.Col == 0:
+		return usualWidth
+	}
+	return int(size.Col)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bookend/internal/answer"
+	"bookend/internal/config"
+	"bookend/internal/drain"
+	"bookend/internal/report"
+	"bookend/internal/scontrol"
+	"bookend/internal/slurm"
+)
+
+// slurmTime is how long "bookend status" waits for Slurm: with slurmctld down scontrol itself would wait 10 to 20 s.
+const slurmTime = 2 * time.Second
+
+// slurmNode is what Slurm says of the node now.
+func (a *app) slurmNode(cfg config.Config, memory drain.Memory, node string) *answer.SlurmNode {
+	n := answer.SlurmNode{Unknown: answer.Unknown{}}
+	conf := a.env.Getenv("SLURM_CONF")
+	if conf == "" && memory.Written != nil {
+		conf = memory.Written.Conf
+	}
+	until := a.env.Clock.Boot() + slurmTime
+	left := func() time.Duration { return until - a.env.Clock.Boot() }
+	now, err := scontrol.Command{Path: cfg.Slurm.Scontrol, Conf: conf, Root: a.env.EUID == 0, Time: left}.Node(node)
+	if err != nil {
+		for _, field := range []string{"state", "drain", "reason"} {
+			n.Unknown[field] = string(report.Clean(err.Error(), detailWidth))
+		}
+		return &n
+	}
+	state, drained := string(report.Clean(strings.Join(now.Flags, "+"), detailWidth)), now.Drained()
+	reason, by := string(report.Clean(now.Reason, detailWidth)), string(report.Clean(now.By, nameWidth))
+	n.State, n.Drained, n.Reason, n.By = &state, &drained, &reason, by
+	if !now.At.IsZero() {
+		at := now.At.UTC()
+		n.Since = &at
+	}
+	return &n
+}
+
+// explainDrain words a reason of Bookend's own.
+func explainDrain(e answer.Explain, r drain.Reason, cfg config.Config) answer.Explain {
+	when := "ended"
+	if r.Phase == slurm.Prolog {
+		when = "began"
+	}
+	means := fmt.Sprintf("Bookend drained the node when job %d %s", r.Job, when)
+	if r.GPU != nil {
+		means += fmt.Sprintf(", for what it found on GPU %d", *r.GPU)
+	}
+	if r.MiB > 0 {
+		means += fmt.Sprintf(", %d MiB", r.MiB)
+	}
+	if r.PID > 0 {
+		means += fmt.Sprintf(", held by process %d", r.PID)
+	}
+	means += fmt.Sprintf(". bookend show %d has the evidence; once it is mended: scontrol update nodename=NODE state=resume", r.Job)
+	e.Codes = append(e.Codes, answer.NewExplanation(r.Code, cfg))
+	e = e.WithReason("bookend", means)
+	e.Reason.Index, e.Reason.Job = r.GPU, uint32(r.Job)
+	e.Reason.Bytes, e.Reason.PID = r.MiB<<20, r.PID
+	return e
+}

@@ -1,0 +1,176 @@
+package answer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
+)
+
+// Scene is what the state of the node's cards is made from.
+type Scene struct {
+	Now       gpu.Snapshot // without readings where the driver gave no answer
+	Who       map[int]attrib.Process
+	At        func(time.Duration) time.Time // turns time since boot into a wall time
+	Runs      []ledger.Run
+	Epoch     gpu.Epoch                   // now's
+	Baselines map[gpu.ID]finding.Baseline // that hold now
+	Limits    finding.Limits
+}
+
+// NewCards is each card of the node: those that the driver shows now; where it shows none, those that runs of this epoch
+// had. By Slurm's number, then by bus id.
+func NewCards(s Scene) []CardStatus {
+	cards := []CardStatus{}
+	for _, r := range s.Now.Readings {
+		c := CardStatus{Card: newCard(r.Device, s.index(r.Device.ID))}
+		c.Memory = newMemory(r.Memory, &c.Unknown)
+		s.balance(&c, r)
+		s.add(&c, r.Device)
+		cards = append(cards, c)
+	}
+	if len(cards) == 0 {
+		cards = s.remembered()
+	}
+	slices.SortStableFunc(cards, func(a, b CardStatus) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.BusID, b.BusID))
+	})
+	return cards
+}
+
+// last is behind all cards with a number.
+const last = 1 << 20
+
+func order(c CardStatus) int {
+	if c.Index == nil {
+		return last
+	}
+	return *c.Index
+}
+
+// balance adds whose the memory is.
+func (s Scene) balance(c *CardStatus, r gpu.Reading) {
+	c.Processes = Listed(r, s.Who, s.At)
+	if r.ProcessesUnknown != "" {
+		c.Unknown.because("processes", r.ProcessesUnknown)
+		c.Unknown.because("listed_bytes", r.ProcessesUnknown)
+		c.Unknown.because("unexplained_bytes", r.ProcessesUnknown)
+		return
+	}
+	listed := gpu.Bytes(0)
+	for _, p := range r.Processes {
+		if !p.Memory.Known() {
+			listed = p.Memory
+			break
+		}
+		listed.Bytes += p.Memory.Bytes
+	}
+	c.ListedBytes = c.Unknown.bytes("listed_bytes", listed)
+	bytes, unknown := finding.Unexplained(r, s.Limits, s.Baselines[r.Device.ID])
+	if unknown != "" {
+		c.Unknown.because("unexplained_bytes", unknown)
+		return
+	}
+	c.UnexplainedBytes = &bytes
+}
+
+// add adds what records know of a card.
+func (s Scene) add(c *CardStatus, d gpu.Device) {
+	c.Jobs = s.jobs(d)
+	c.Last = s.lastLook(d.ID)
+	if c.Last == nil {
+		c.Unknown.because("last", "no hook's look at it is on record")
+	}
+}
+
+// jobs are those that have a card now, or a part of it.
+func (s Scene) jobs(d gpu.Device) []string {
+	jobs := []string{}
+	for _, r := range s.Runs {
+		if stateOf(r, s.Runs) != Running || r.Epoch != (gpu.Epoch{}) && r.Epoch.Changed(s.Epoch) {
+			continue
+		}
+		for _, a := range r.Devices {
+			if a.Device.ID == d.ID || a.Device.Parent == d.ID && d.ID != "" {
+				jobs = append(jobs, JobName(r))
+			}
+		}
+	}
+	slices.Sort(jobs)
+	return slices.Compact(jobs)
+}
+
+// lastLook is the newest look of a hook's at a card that is on record.
+func (s Scene) lastLook(id gpu.ID) *LastLook {
+	var newest *LastLook
+	for _, r := range s.Runs {
+		ends := r.Ends
+		if r.Start != nil {
+			ends = append([]ledger.End{*r.Start}, ends...)
+		}
+		for _, e := range ends {
+			reading, ok := e.Snapshot.Reading(id)
+			if !ok || newest != nil && !e.Wall.After(*newest.At) {
+				continue
+			}
+			newest = &LastLook{Job: JobName(r), At: moment(e.Wall), Codes: codesOn(id, e)}
+			if newest.At == nil {
+				newest.At = &time.Time{}
+			}
+			if reading.Memory.Used.Known() {
+				newest.Used = &reading.Memory.Used.Bytes
+			}
+		}
+	}
+	return newest
+}
+
+// codesOn are the findings on a card that policy does not hide; a card that is not clean has one.
+func codesOn(id gpu.ID, e ledger.End) []code.Code {
+	codes := []code.Code{}
+	for i, f := range e.Findings {
+		if f.GPU == id && (loud(e, i) || e.Curves[id].State != settle.Clean) && !slices.Contains(codes, f.Code) {
+			codes = append(codes, f.Code)
+		}
+	}
+	return codes
+}
+
+// index is Slurm's number of a card, from the newest record that has it.
+func (s Scene) index(id gpu.ID) *int {
+	for _, r := range Newest(s.Runs) {
+		for _, a := range r.Devices {
+			if a.Device.ID == id && id != "" {
+				index := a.Index
+				return &index
+			}
+		}
+	}
+	return nil
+}
+
+// remembered are the cards that runs of this epoch had, where the driver shows none now.
+func (s Scene) remembered() []CardStatus {
+	cards, seen := []CardStatus{}, map[gpu.ID]bool{}
+	for _, r := range Newest(s.Runs) {
+		for _, a := range r.Devices {
+			if a.Device.ID == "" || seen[a.Device.ID] || r.Epoch.Changed(s.Epoch) {
+				continue
+			}
+			seen[a.Device.ID] = true
+			c := CardStatus{Card: assigned(a), Processes: []Process{}}
+			for _, field := range []string{"total_bytes", "reserved_bytes", "used_bytes", "free_bytes", "listed_bytes", "unexplained_bytes", "processes"} {
+				c.Unknown.because(field, "the driver gave no answer")
+			}
+			s.add(&c, a.Device)
+			cards = append(cards, c)
+		}
+	}
+	return cards
+}

@@ -1,0 +1,192 @@
+package answer
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/policy"
+)
+
+// Explain is what "bookend explain" says.
+type Explain struct {
+	Head
+	Asked  string        `json:"asked"`
+	Codes  []Explanation `json:"codes"`        // findings that it names
+	Exits  []ExitMeaning `json:"exit_codes"`   // where it was a number
+	Reason *DrainReason  `json:"drain_reason"` // where it was one
+}
+
+// Explanation explains one finding.
+type Explanation struct {
+	Code     code.Code     `json:"code"`
+	Title    string        `json:"title"`
+	Severity code.Severity `json:"severity"` // note, warning, serious
+	Scope    code.Scope    `json:"about"`    // card, elsewhere, driver, own
+	Whose    code.Whose    `json:"whose"`    // who has to act: job, node, site, self, none
+	Meaning  string        `json:"meaning"`
+	Remedy   string        `json:"remedy"`
+	Shipped  Actions       `json:"policy_shipped"`
+	Here     Actions       `json:"policy_here"` // by this node's configuration, in partitions without a policy of their own
+	Drain    string        `json:"drain"`       // when it can drain, in words
+	CanDrain bool          `json:"can_drain"`
+	Exit     *int          `json:"exit_code"` // of a hook that drains for it; null: it never does
+	Metrics  []string      `json:"metrics"`
+}
+
+// Actions are what policy does with a finding, by phase.
+type Actions struct {
+	Prolog config.Action `json:"prolog"`
+	Epilog config.Action `json:"epilog"`
+	Check  config.Action `json:"health_check"` // never drain: Slurm only logs its exit code
+}
+
+// ExitMeaning is what an exit code means.
+type ExitMeaning struct {
+	Exit    int         `json:"exit_code"`
+	Of      string      `json:"of"` // hooks, bookend
+	Meaning string      `json:"meaning"`
+	Codes   []code.Code `json:"codes"`
+}
+
+// DrainReason is a node's drain reason, read.
+type DrainReason struct {
+	Text  string `json:"text"`
+	Whose string `json:"whose"` // bookend, slurm, other
+	Means string `json:"means"`
+	// Of one that Bookend wrote and nobody changed:
+	Index *uint32 `json:"gpu_index"` // Slurm's number of the GPU; null for none
+	Bytes uint64  `json:"bytes"`     // of memory; 0 for none
+	PID   uint32  `json:"pid"`       // who holds it; 0 for none
+	Job   uint32  `json:"job_id"`    // whose hook drained the node; 0 for none
+}
+
+// NewExplain is the document of something that was asked for, without an answer yet.
+func NewExplain(asked string) Explain {
+	return Explain{Head: head(KindExplain), Asked: text(asked), Codes: []Explanation{}, Exits: []ExitMeaning{}}
+}
+
+// NewExplanation explains a code of the catalogue under a configuration.
+func NewExplanation(c code.Code, here config.Config) Explanation {
+	entry, _ := code.Lookup(c)
+	e := Explanation{
+		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose, Meaning: entry.Meaning, Remedy: entry.Remedy,
+		Shipped: actions(c, config.Default().Policy), Here: actions(c, here.Policy), Metrics: []string{fmt.Sprintf(`bookend_findings_total{code="%s"}`, c)},
+	}
+	if entry.Scope == code.Own || entry.Scope == code.Driver {
+		e.Metrics = append(e.Metrics, fmt.Sprintf(`bookend_own_errors_total{code="%s"}`, c))
+	}
+	e.CanDrain, e.Drain = drains(entry, here)
+	if e.CanDrain {
+		exit := policy.ExitCode(c)
+		e.Exit = &exit
+	}
+	return e
+}
+
+func actions(c code.Code, p config.Policy) Actions {
+	of := func(m map[code.Code]config.Action) config.Action {
+		if a, ok := m[c]; ok {
+			return a
+		}
+		return config.Warn
+	}
+	return Actions{Prolog: of(p.Prolog), Epilog: of(p.Epilog), Check: of(p.HealthCheck)}
+}
+
+// drains says whether a finding can ever drain, and under which conditions it does here.
+func drains(e code.Entry, here config.Config) (can bool, when string) {
+	var phases []string
+	set := actions(e.Code, here.Policy)
+	for _, p := range []struct {
+		name   string
+		action config.Action
+	}{{"prolog", set.Prolog}, {"epilog", set.Epilog}} {
+		if p.action == config.Drain || e.Scope == code.Own && p.action == config.Warn && here.OnUnknown == config.Drain {
+			phases = append(phases, p.name)
+		}
+	}
+	switch {
+	case e.Scope == code.Elsewhere:
+		return false, "never: it is about a card that is not the hook's job's"
+	case e.Scope == code.Card && e.Severity == code.Note:
+		return false, "never: it tells of a card and says nothing against it"
+	case e.Code == code.Output:
+		return false, "never: it is about a file in its user's hands"
+	case len(phases) == 0 && e.Scope == code.Own:
+		return true, "not as configured: only where the policy, or on_unknown, says drain"
+	case len(phases) == 0:
+		return true, "not as configured: only where the policy says drain"
+	case here.Mode != config.Enforce:
+		return true, "not in mode observe; in mode enforce in the " + strings.Join(phases, " and the ") + ", where nothing speaks against it"
+	}
+	return true, "in the " + strings.Join(phases, " and the ") + ", where nothing speaks against it"
+}
+
+// HookExit is what an exit code of a hook's means; false for one that no hook ends with.
+func HookExit(n int) (ExitMeaning, bool) {
+	m := ExitMeaning{Exit: n, Of: "hooks", Codes: []code.Code{}}
+	switch {
+	case n == 0:
+		m.Meaning = "nothing to drain for"
+	case n == 2:
+		m.Meaning = "a crash of Go's runtime, which Bookend did not catch"
+	case n == policy.ExitOther:
+		m.Meaning = "a finding without a number of its own that the policy drains for"
+	case n >= 126 && n <= 255:
+		m.Meaning = "not Bookend's: the shell of a wrapper, or a signal (128 and its number)"
+	default:
+		for _, e := range policy.Exits {
+			if e.Exit == n {
+				entry, _ := code.Lookup(e.Code)
+				m.Meaning, m.Codes = "the node was drained: "+entry.Title, []code.Code{e.Code}
+				return m, true
+			}
+		}
+		return m, false
+	}
+	return m, true
+}
+
+// CodeOf is the code that somebody means: with or without "BKD-", in any case; false where there is none of that name.
+func CodeOf(written string) (code.Code, bool) {
+	name := strings.ToUpper(strings.TrimSpace(written))
+	for _, n := range []string{name, "BKD-" + name} {
+		if _, ok := code.Lookup(code.Code(n)); ok {
+			return code.Code(n), true
+		}
+	}
+	return "", false
+}
+
+// NearCode is the code that was probably meant; empty where none is near.
+func NearCode(written string) string {
+	name := strings.ToUpper(strings.TrimSpace(written))
+	if !strings.HasPrefix(name, "BKD-") {
+		name = "BKD-" + name
+	}
+	return code.Near(name, code.Names())
+}
+
+// CodesIn are the codes that stand in a text, in their order.
+func CodesIn(words string) []code.Code {
+	var found []code.Code
+	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {
+		if _, ok := code.Lookup(code.Code(word)); ok {
+			found = append(found, code.Code(word))
+		}
+	}
+	return found
+}
+
+// NewExit is what an exit code means that stands for no finding.
+func NewExit(n int, of, meaning string) ExitMeaning {
+	return ExitMeaning{Exit: n, Of: of, Meaning: meaning, Codes: []code.Code{}}
+}
+
+// WithReason adds whose a drain reason is and what it means.
+func (e Explain) WithReason(whose, means string) Explain {
+	e.Reason = &DrainReason{Text: e.Asked, Whose: whose, Means: means}
+	return e
+}

@@ -1,0 +1,144 @@
+package answer
+
+import (
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
+	"bookend/internal/policy"
+	"bookend/internal/slurm"
+)
+
+// Verdict is what a hook came to.
+type Verdict struct {
+	Action config.Action `json:"action"`    // ignore (clean), note, warn, drain: the strongest of its findings
+	Code   code.Code     `json:"code"`      // of the finding that decided; empty where none did
+	Exit   int           `json:"exit_code"` // of the hook; above 0 it drained the node
+	Held   string        `json:"held"`      // why a drain was not carried out; empty where none was due
+}
+
+func newVerdict(v policy.Verdict) Verdict {
+	return Verdict{Action: v.Action, Code: v.Code, Exit: v.Exit, Held: text(v.Held)}
+}
+
+// Finding is one thing that was found at one of a job's ends.
+type Finding struct {
+	Code      code.Code     `json:"code"`
+	Title     string        `json:"title"`
+	Severity  code.Severity `json:"severity"` // note, warning, serious
+	Action    config.Action `json:"action"`   // what policy made of it
+	Weakened  string        `json:"weakened"` // why that is less than configured; empty where it is not
+	Index     *int          `json:"gpu_index"`
+	UUID      string        `json:"uuid"`  // empty: the driver, or Bookend itself
+	Bytes     *uint64       `json:"bytes"` // memory it is about; null where it is about none, or unknown says why
+	Process   *Process      `json:"process"`
+	Owner     *Owner        `json:"owner"` // the job it is blamed on
+	Maybe     []Process     `json:"candidates"`
+	Observed  string        `json:"observed"`
+	Undecided string        `json:"undecided"` // why the answer is neither yes nor no; empty where it is one
+	Unknown   Unknown       `json:"unknown,omitempty"`
+}
+
+// Process is one process on a GPU, or that may hold its memory.
+type Process struct {
+	PID       int        `json:"pid"` // 0: another user's, of whom who is not root reads no more
+	Name      string     `json:"name"`
+	UID       *uint32    `json:"uid"`
+	Gone      bool       `json:"gone"` // the driver lists it, and it is dead
+	StartedAt *time.Time `json:"started_at"`
+	Bytes     *uint64    `json:"bytes"`
+	Job       string     `json:"job"`     // whose cgroup it is in; empty for none
+	Service   string     `json:"service"` // the system's service whose cgroup it is in
+	Container string     `json:"container"`
+	Open      []string   `json:"open"` // device nodes that it has open, where that was looked at
+	Unknown   Unknown    `json:"unknown,omitempty"`
+}
+
+// Owner is a job that a finding is blamed on.
+type Owner struct {
+	Job   string  `json:"job"`
+	UID   *uint32 `json:"uid"`
+	Level string  `json:"evidence"` // cgroup, sighting, exclusive, environment, none
+}
+
+// findings are those of one end; at turns time since boot into a wall time.
+func findings(all []finding.Finding, v policy.Verdict, at func(time.Duration) time.Time) []Finding {
+	out := []Finding{}
+	for i, f := range all {
+		j := policy.Judged{Action: config.Warn}
+		if i < len(v.Judged) {
+			j = v.Judged[i]
+		}
+		out = append(out, newFinding(f, j, at))
+	}
+	return out
+}
+
+func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) Finding {
+	entry, _ := code.Lookup(f.Code)
+	n := Finding{
+		Code: f.Code, Title: entry.Title, Severity: entry.Severity, Action: j.Action, Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
+		Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{},
+	}
+	if !f.Bytes.Known() || f.Bytes.Bytes > 0 {
+		n.Bytes = n.Unknown.bytes("bytes", f.Bytes)
+	}
+	if f.Holder != nil {
+		p := newHolder(*f.Holder, at)
+		n.Process = &p
+	}
+	for _, c := range f.Candidates {
+		n.Maybe = append(n.Maybe, newHolder(c, at))
+	}
+	if o := f.Owner; o != nil {
+		n.Owner = &Owner{Job: ownerName(slurm.Owner{ID: o.Job, SLUID: o.SLUID}), Level: string(o.Level)}
+		if f.Unknown == "" {
+			n.Owner.UID = &o.UID
+		}
+	}
+	return n
+}
+
+func newHolder(h finding.Holder, at func(time.Duration) time.Time) Process {
+	p := newProcess(h.Process, at)
+	p.Bytes = p.Unknown.bytes("bytes", h.Memory)
+	for _, name := range h.Open {
+		p.Open = append(p.Open, text(name))
+	}
+	return p
+}
+
+// Cause is one known cause of running out of memory, judged.
+type Cause struct {
+	Name     diagnosis.Name   `json:"name"`
+	Title    string           `json:"title"`
+	Answer   diagnosis.Answer `json:"answer"` // yes, no, cannot tell
+	Evidence string           `json:"evidence"`
+	Detail   string           `json:"detail"` // for the admin alone
+	Index    *int             `json:"gpu_index"`
+}
+
+// Why is the answer to why a job ran out of memory.
+type Why struct {
+	Asked    string           `json:"asked"`  // why somebody would want to know; empty: nobody
+	Reason   diagnosis.Reason `json:"reason"` // message, shared, failure, cause, wanted; empty: nobody asks
+	Headline string           `json:"headline"`
+	Causes   []Cause          `json:"causes"`
+	Try      []string         `json:"try"`
+}
+
+func newWhy(d *diagnosis.Diagnosis) *Why {
+	if d == nil {
+		return nil
+	}
+	w := Why{Asked: text(d.Asked), Reason: d.Reason, Headline: text(d.Headline), Causes: []Cause{}, Try: []string{}}
+	for _, c := range d.Causes {
+		w.Causes = append(w.Causes, Cause{c.Name, c.Name.Title(), c.Answer, text(c.Evidence), text(c.Detail), c.Index})
+	}
+	for _, t := range d.Try {
+		w.Try = append(w.Try, text(t))
+	}
+	return &w
+}
