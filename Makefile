@@ -5,11 +5,14 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # cgo's own defaults, less the warnings of the vendor's header.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-LDFLAGS := -s -w -X main.version=$(VERSION)
+# No build id: the same source makes the same bytes, in whatever folder.
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
 # NVIDIA's functions are bound when called: a driver may lack some of them, and many toolchains bind at start.
 LAZY := -extldflags=-Wl,-z,lazy
 
-STATIC := bin/bookend-prolog bin/bookend-epilog bin/bookend-healthcheck bin/bookend
+# Where the programs go; the packages have folders of their own.
+BIN ?= bin
+STATIC := $(BIN)/bookend-prolog $(BIN)/bookend-epilog $(BIN)/bookend-healthcheck $(BIN)/bookend
 folder_bookend-prolog := prolog
 folder_bookend-epilog := epilog
 folder_bookend-healthcheck := healthcheck
@@ -19,17 +22,17 @@ folder_bookend := admin
 RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \
 	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
 
-.PHONY: help build $(STATIC) bin/bookend-gpu vet test lint coverage e2e demo check-deploy bench bench-scan soak soak-mutants torture fuzz gpu-test clean
+.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo check-deploy packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: $(STATIC) bin/bookend-gpu ## build the programs into bin/
+build: $(STATIC) $(BIN)/bookend-gpu ## build the programs into bin/
 
 $(STATIC):
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o $@ ./$(folder_$(@F))
 
-bin/bookend-gpu:
+$(BIN)/bookend-gpu:
 	CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) $(LAZY)" -o $@ ./cuda
 
 vet:
@@ -60,6 +63,12 @@ demo: ## show jobs with and without a leak, on a private Slurm (installed first,
 
 check-deploy: ## check the units in deploy/ with systemd's own programs (installs them, as root)
 	test/deploy/verify.sh
+
+packages: ## make .deb and .rpm for x86-64 and arm64 in build/packages, the same bytes each time (docs/packages.md); ARCHES=amd64
+	deploy/packages/build.sh $(ARCHES)
+
+install-test: packages ## install the packages in fresh Debian chroots with a real Slurm, and try upgrades and removal (as root); INSTALL=-help
+	go run ./test/install $(INSTALL)
 
 bench: ## measure the hooks
 	go test -run '^$$' -bench . -benchtime 20x ./test/bench

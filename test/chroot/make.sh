@@ -16,7 +16,7 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-kept=${BOOKEND_CHROOTS:-$here/../../build/chroots}
+kept=$(realpath -m "${BOOKEND_CHROOTS:-$here/../../build/chroots}") # as the kernel names it: mounts are found by it
 
 say() { echo "chroot: $*" >&2; }
 die() {
@@ -80,17 +80,17 @@ make() { # FOLDER SUITE PACKAGE...
 	need_debootstrap
 	remove "$new"
 	mkdir -p "$new"
-	include=$(echo "ca-certificates $*" | tr ' ' ',' | sed 's/,$//')
 	from=$(mirror)
 	trap 'unmount "$new"' EXIT
 	say "making $suite in $folder"
 	# Flags, and mirror with script, are lists of words; a script is named only behind a mirror.
-	debootstrap --variant=minbase --include="$include" ${BOOKEND_DEBOOTSTRAP_FLAGS:-} \
+	debootstrap --variant=minbase --include=ca-certificates ${BOOKEND_DEBOOTSTRAP_FLAGS:-} \
 		"$suite" "$new" $from ${from:+$(script "$suite")} >"$folder.log" 2>&1 || {
 		tail -n 20 "$folder.log" "$new/debootstrap/debootstrap.log" >&2 || true
 		die "debootstrap failed; all it said is in $folder.log"
 	}
 	settle "$new"
+	[ $# -eq 0 ] || add "$new" "$@"
 	stamp "$suite" "$@" >"$new/etc/bookend-chroot"
 	remove "$folder"
 	mv "$new" "$folder"
@@ -115,6 +115,19 @@ settle() {
 	} >"$1/etc/apt/apt.conf.d/90bookend"
 }
 
+# add FOLDER PACKAGE...: by apt, which knows more of the order of things than debootstrap does.
+add() {
+	root=$1
+	shift
+	mount -t proc proc "$root/proc"
+	chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get -q update && apt-get -q -y install "$@" && apt-get clean' - "$@" \
+		>>"$folder.log" 2>&1 || {
+		tail -n 20 "$folder.log" >&2
+		die "apt-get failed in $root; all it said is in $folder.log"
+	}
+	unmount "$root"
+}
+
 # locked FOLDER COMMAND...: one process at a time makes a folder. The lock goes with the process.
 locked() {
 	mkdir -p "$(dirname "$1")"
@@ -136,7 +149,7 @@ fresh() { # SUITE FOLDER PACKAGE...
 	locked "$base" once "$base" "$suite" "$@"
 	remove "$target"
 	mkdir -p "$(dirname "$target")"
-	cp -a --reflink=auto "$base" "$target"
+	cp -ax --reflink=auto "$base" "$target"
 }
 
 mount_all() { # FOLDER BIND...

@@ -116,10 +116,15 @@ func includes(files []string) (lines string) {
 }
 
 // joinSettings renders settings and further lines. The later of two equal keys wins, as Slurm only warns of
-// duplicates; lines that Slurm lets repeat are kept.
+// duplicates; lines that Slurm lets repeat are kept, and "Include FILE" lines come last.
 func joinSettings(settings [][2]string, further []string) string {
+	var includes strings.Builder
 	for _, line := range further {
-		key, value, _ := strings.Cut(line, "=")
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			includes.WriteString(line + "\n")
+			continue
+		}
 		settings = append(settings, [2]string{strings.TrimSpace(key), value})
 	}
 	last := map[string]int{}
@@ -133,7 +138,7 @@ func joinSettings(settings [][2]string, further []string) string {
 			fmt.Fprintf(&b, "%s=%s\n", s[0], s[1])
 		}
 	}
-	return b.String()
+	return b.String() + includes.String()
 }
 
 func (c *Cluster) nodeLines(host string) string {
