@@ -5,6 +5,7 @@ package docs
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -161,11 +162,15 @@ var (
 	dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// TestLinks follows the links of the pages that are written by hand.
+// TestLinks follows the links of all pages.
 func TestLinks(t *testing.T) {
-	for page, folder := range map[string]string{
-		"../../README.md": "../../", "../../docs/users.md": "../../docs/", "../../docs/holders.md": "../../docs/", "../../docs/security.md": "../../docs/", "../../docs/cli.md": "../../docs/",
-	} {
+	pages, _ := filepath.Glob("../../*.md")
+	for _, folder := range []string{"docs", "deploy"} {
+		more, _ := filepath.Glob("../../" + folder + "/*.md")
+		pages = append(pages, more...)
+	}
+	for _, page := range pages {
+		folder := filepath.Dir(page) + "/"
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") {
