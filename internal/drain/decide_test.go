@@ -70,7 +70,7 @@ func TestFirstDecision(t *testing.T) {
 	}{
 		"Slurm's text, at that time":         {nil, Write, reason42, 1},
 		"a second early, by rounding":        {func(in *Input) { in.Node.At = ended.Add(-time.Second) }, Write, "", 1},
-		"twenty seconds late": {func(in *Input) { in.Node.At = ended.Add(20 * time.Second) }, Write, "", 1},
+		"twenty seconds late":                {func(in *Input) { in.Node.At = ended.Add(20 * time.Second) }, Write, "", 1},
 		"jobs still on the node":             {func(in *Input) { in.Node.Flags = []string{"MIXED", "DRAIN"} }, Write, "", 1},
 		"another job ends just now":          {func(in *Input) { in.Node.Flags = []string{"IDLE", "COMPLETING", "DRAIN"} }, Write, "", 1},
 		"another script's, before":           {func(in *Input) { in.Node.At = ended.Add(-3 * time.Second) }, Leave, "not ours", 1},
@@ -208,6 +208,34 @@ func TestFurtherCause(t *testing.T) {
 	}
 	if len(in.Memory.Written.Causes) != 1 {
 		t.Error("what was handed in has changed")
+	}
+}
+
+// What was counted is void with any further failure, and a cause of another life of the driver's is never verified.
+func TestFurtherCauseOfTheSameKind(t *testing.T) {
+	for name, module := range map[string]string{"same driver": "m1", "reloaded between": "m2"} {
+		in := stood(func(in *Input) {
+			in.Memory.Written.Clean = 2
+			r := orphaned(44, ended.Add(10*time.Minute), time.Hour+10*time.Minute)
+			r.Epoch.Module = module
+			in.Exits = Exits([]ledger.Run{orphaned(42, ended, time.Hour), r}, in.Now)
+		})
+		d := Decide(in)
+		same := module == "m1"
+		if w := d.After.Written; (d.Act == Count) != same || same && w.Clean != 1 || !same && (w.Clean != 0 || w.Epoch.Same(epoch)) {
+			t.Errorf("%s: %s (%s): %+v", name, d.Act, d.Why, w)
+		}
+	}
+}
+
+// One card that is not clean outweighs one that nobody knows of, in whatever order.
+func TestWorstOfAll(t *testing.T) {
+	a, b := Cause{Code: code.Orphan, GPU: "GPU-a"}, Cause{Code: code.Orphan, GPU: "GPU-b"}
+	cards := map[gpu.ID]Seen{"GPU-b": {Memory: Dirty, Why: "in use"}}
+	for _, causes := range [][]Cause{{a, b}, {b, a}} {
+		if worst, why, _ := verify(causes, cards); worst != Dirty || !strings.Contains(why, "GPU-b") {
+			t.Errorf("%+v: %s (%s)", causes, worst, why)
+		}
 	}
 }
 

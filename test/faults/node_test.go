@@ -53,6 +53,7 @@ type conf struct {
 	shards          string // may GPUs be given out in parts; no where it is empty
 	varDir          string // var in the node's folder where it is empty
 	textfile        string // of the metrics; below varDir where it is empty
+	scontrol        string // Slurm's own where it is empty
 	extra           string // further lines
 }
 
@@ -117,11 +118,11 @@ nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
   prolog: {max: 400ms, flat: 200ms}
   epilog: %s
-slurm: {shards: %s}
+slurm: {shards: %s, scontrol: %s}
 log: {syslog: false}
 metrics: {textfile: %s}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.varDir(), c.log, n.world.Sys(), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
+		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.scontrol, "/usr/bin/scontrol"), cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
 }
 
 // varDir is the configuration's paths.var.
