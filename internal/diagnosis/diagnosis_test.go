@@ -198,6 +198,10 @@ func TestOthers(t *testing.T) {
 		}, Others, Yes, "30.0 GiB while your job ran"},
 		{"nobody, and one health check between", func(in *Input) { in.Checks = 1 }, Others, Unknown, "none at start or end, nor at one look between"},
 		{"nobody, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
+		{"no process, at one look", func(in *Input) { in.Checks = 1 }, Processes, Unknown, "none seen at one look while it ran"},
+		{"one process, at some looks", func(in *Input) {
+			in.Checks, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
+		}, Processes, Unknown, "and no more at 3 looks while it ran"},
 		{"something nobody knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", func(in *Input) {
 			m := beside

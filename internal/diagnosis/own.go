@@ -239,9 +239,9 @@ func (j judge) processes() Cause {
 	case len(j.peaks) > 0 && !slices.ContainsFunc(j.peaks, func(p peak) bool { return p.Began.IsZero() }):
 		c.Answer, c.Evidence = No, "one at a time, by accounting"
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + ", and nobody looked again"
+		c.Evidence = "one seen" + j.clock(" at ", at) + ", " + j.looked("and no more", "and nobody looked again")
 	default:
-		c.Evidence = "nobody looked while it ran"
+		c.Evidence = j.looked("none seen", "nobody looked while it ran")
 	}
 	return c
 }
@@ -273,6 +273,17 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 		}
 	}
 	return most, at, id
+}
+
+// looked words that at all looks of health checks there was no more than that; nobody where there was no look.
+func (j judge) looked(seen, nobody string) string {
+	if j.Checks == 0 {
+		return nobody
+	}
+	if j.Checks == 1 {
+		return seen + " at one look while it ran"
+	}
+	return fmt.Sprintf("%s at %d looks while it ran", seen, j.Checks)
 }
 
 // overlap is the most processes of accounting that ran on one card at once.

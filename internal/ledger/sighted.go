@@ -136,30 +136,31 @@ func (s Sighted) During(self Run, from, to time.Duration) (seen []diagnosis.Sigh
 		return nil
 	}
 	for _, p := range s.Processes {
-		at, bytes := p.when(from, to)
-		if at == 0 || !slices.ContainsFunc(self.Devices, func(d Assigned) bool { return d.Device.ID == p.GPU }) {
+		if !slices.ContainsFunc(self.Devices, func(d Assigned) bool { return d.Device.ID == p.GPU }) {
 			continue
 		}
-		d := diagnosis.Sighting{At: at, Device: p.GPU, PID: p.PID, Bytes: bytes, Owner: p.Owner}
-		d.Own, d.Stranger = isOwn(p.Owner, self), !p.Owner.Found() && !p.Apart && stranger(p.UID, self)
-		seen = append(seen, d)
+		d := diagnosis.Sighting{Device: p.GPU, PID: p.PID, Owner: p.Owner, Own: isOwn(p.Owner, self)}
+		d.Stranger = !p.Owner.Found() && !p.Apart && stranger(p.UID, self)
+		for at, bytes := range p.known() {
+			if at > from && at < to {
+				d.At, d.Bytes = at, bytes
+				seen = append(seen, d)
+			}
+		}
 	}
-	slices.SortStableFunc(seen, func(a, b diagnosis.Sighting) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(seen, func(a, b diagnosis.Sighting) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
+	})
 	return seen
 }
 
-// when is a look between two moments at which the process was on the card, with what it had then: the most that is known.
-func (p Seen) when(from, to time.Duration) (at time.Duration, bytes gpu.Figure) {
-	within := func(t time.Duration) bool { return t > from && t < to }
-	switch {
-	case p.MostAt > 0 && within(p.MostAt):
-		return p.MostAt, gpu.Bytes(p.Most)
-	case within(p.Last):
-		return p.Last, p.Bytes
-	case within(p.First):
-		return p.First, gpu.Unknown("how much it had then was not kept")
+// known are the looks of which something is kept: when it was seen first and last, and when it had most.
+func (p Seen) known() map[time.Duration]gpu.Figure {
+	all := map[time.Duration]gpu.Figure{p.First: gpu.Unknown("how much it had then was not kept"), p.Last: p.Bytes}
+	if p.MostAt > 0 {
+		all[p.MostAt] = gpu.Bytes(p.Most)
 	}
-	return 0, gpu.Figure{}
+	return all
 }
 
 // LooksDuring counts the looks between two moments that told who was on every card of a run.

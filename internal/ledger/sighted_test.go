@@ -132,22 +132,27 @@ func TestSightedDuring(t *testing.T) {
 	}
 }
 
-// What a process had before the job began is not what it had during it.
+// What a process had before the job began is not what it had during it, nor after it.
 func TestSightedWhen(t *testing.T) {
-	p := Seen{First: 10, Last: 30, Bytes: gpu.Bytes(5), Most: 900, MostAt: 10}
+	self := Run{Epoch: life, Devices: []Assigned{{Device: gpu.Device{ID: "GPU-0"}}}}
+	s := Sighted{Epoch: life, Processes: []Seen{{GPU: "GPU-0", PID: 7, First: 10, Last: 30, Bytes: gpu.Bytes(5), Most: 900, MostAt: 20}}}
 	for _, tt := range []struct {
-		from, to, at time.Duration
-		bytes        gpu.Figure
+		from, to time.Duration
+		want     string
 	}{
-		{5, 40, 10, gpu.Bytes(900)}, {15, 40, 30, gpu.Bytes(5)}, {30, 40, 0, gpu.Figure{}}, {5, 10, 0, gpu.Figure{}},
+		{5, 40, "10: unknown, 20: 900, 30: 5, "}, {25, 40, "30: 5, "}, {15, 30, "20: 900, "}, {5, 20, "10: unknown, "}, {30, 40, ""}, {5, 10, ""},
 	} {
-		if at, bytes := p.when(tt.from, tt.to); at != tt.at || bytes != tt.bytes {
-			t.Errorf("from %d to %d: at %d, %+v", tt.from, tt.to, at, bytes)
+		got := ""
+		for _, d := range s.During(self, tt.from, tt.to) {
+			figure := fmt.Sprint(d.Bytes.Bytes)
+			if !d.Bytes.Known() {
+				figure = "unknown"
+			}
+			got += fmt.Sprintf("%d: %s, ", d.At, figure)
 		}
-	}
-	early := Seen{First: 10, Last: 50, Bytes: gpu.Bytes(5), Most: 900, MostAt: 45}
-	if at, bytes := early.when(5, 20); at != 10 || bytes.Known() {
-		t.Errorf("at %d, %+v", at, bytes)
+		if got != tt.want {
+			t.Errorf("from %d to %d: %q, want %q", tt.from, tt.to, got, tt.want)
+		}
 	}
 }
 

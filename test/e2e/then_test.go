@@ -218,12 +218,29 @@ func (s *story) hookProcesses() []string {
 	var found []string
 	for _, link := range links {
 		exe, err := os.Readlink(link)
+		if s.ofHealthCheck(link) { // Slurm may run one at any time
+			continue
+		}
 		if err == nil && strings.HasPrefix(exe, filepath.Join(s.on.Dir, "libexec")+"/") {
 			command, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
 			found = append(found, fmt.Sprintf("%s: %q", filepath.Dir(link), command))
 		}
 	}
 	return found
+}
+
+// ofHealthCheck reports a health check or its child.
+func (s *story) ofHealthCheck(link string) bool {
+	stat, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "stat"))
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // state, parent
+	links := []string{link}
+	if len(fields) > 1 {
+		links = append(links, filepath.Join("/proc", fields[1], "exe"))
+	}
+	return slices.ContainsFunc(links, func(l string) bool {
+		exe, err := os.Readlink(l)
+		return err == nil && exe == s.on.Program("bookend-healthcheck")
+	})
 }
 
 // keptTime checks how long a hook took, by its line in Bookend's log.
