@@ -26,6 +26,20 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	return task
 }
 
+// Job is the task's job by its own cgroup, else by the environment: without cgroups, and in het jobs, which show the
+// leader's id there. A cgroup that names the run alone (26.05) is joined by the environment's id: a process that has left
+// the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when its files are opened.
+func (t Task) Job() Owner {
+	job := t.Owner
+	if !job.Found() {
+		return Owner{ID: t.EnvID}
+	}
+	if job.ID == 0 {
+		job.ID = t.EnvID
+	}
+	return job
+}
+
 // step reads SLURM_STEP_ID. It is not set for the batch script up to 25.11 and -5 there in 26.05; the other
 // numbers are the same special steps as slurm.h counts them down from 2^32.
 func (e *reader) step() string {

@@ -92,3 +92,20 @@ func TestParseRef(t *testing.T) {
 		}
 	}
 }
+
+func TestTaskJob(t *testing.T) {
+	const sluid = "sCHNM7Y8WBK900"
+	for name, tt := range map[string]struct{ task, want Owner }{
+		"no cgroup names it":           {Owner{}, Owner{ID: 7}},
+		"cgroups that name two":        {Owner{Conflict: "two"}, Owner{ID: 7}},
+		"its cgroup has the id":        {Owner{ID: 8, Step: "batch"}, Owner{ID: 8, Step: "batch"}},
+		"its cgroup has the run alone": {Owner{SLUID: sluid, Step: "0"}, Owner{ID: 7, SLUID: sluid, Step: "0"}},
+	} {
+		if have := (Task{Owner: tt.task, EnvID: 7}).Job(); have != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, have, tt.want)
+		}
+	}
+	if have := (Task{Owner: Owner{SLUID: sluid}}).Job(); have != (Owner{SLUID: sluid}) {
+		t.Errorf("without an environment: %+v", have)
+	}
+}

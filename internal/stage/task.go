@@ -52,7 +52,7 @@ func taskProlog(t *task) {
 	if script {
 		t.leave(t.drop())
 	}
-	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.owner())
+	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job())
 	if err != nil {
 		return // no prolog, or not this user's report
 	}
@@ -68,15 +68,6 @@ func taskProlog(t *task) {
 }
 
 func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == slurm.StepInteractive }
-
-// owner is the job by the own cgroup, else by the environment (no cgroups, or het jobs show the leader's id
-// there): reading the report as the user decides whether it is theirs.
-func (t *task) owner() slurm.Owner {
-	if t.Owner.Found() {
-		return t.Owner
-	}
-	return slurm.Owner{ID: t.EnvID}
-}
 
 // printLines is the one function that writes to a TaskProlog's stdout. Slurm obeys "export" and "unset" lines
 // there, strips leading blanks, and ends a line without newline with a NUL byte.
@@ -130,7 +121,7 @@ func (t *task) leave(drop joblog.Drop) {
 	if err != nil {
 		return
 	}
-	dir := state.DropDir(t.cfg.Paths.Run, t.Node, t.owner())
+	dir := state.DropDir(t.cfg.Paths.Run, t.Node, t.Job())
 	_ = safefile.Replace(dir, state.DropFile, data, 0o600) // no folder, no record: that is normal
 }
 
@@ -160,7 +151,7 @@ func taskEpilog(t *task) {
 		return
 	}
 	t.recordOutput()
-	open, err := ask[[]holders.Open](opOpen, openRequest{t.cfg.Paths.Proc, t.cfg.Paths.Dev, uint32(t.env.EUID), t.owner()}, t.left(taskStep, 0))
+	open, err := ask[[]holders.Open](opOpen, openRequest{t.cfg.Paths.Proc, t.cfg.Paths.Dev, uint32(t.env.EUID), t.Job()}, t.left(taskStep, 0))
 	if err != nil || len(open) == 0 {
 		return
 	}
