@@ -289,7 +289,8 @@ var catalogue = []Entry{
 	},
 	{
 		RunInJob, Note, Own, None, "hook runs inside the job",
-		"Under PrologFlags=RunInJob a hook sees only the job's own cards and no exit status; less can be said.",
+		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and is told no exit status. As shipped it asks no driver from there; " +
+			"where it may, it sees the job's own cards only, and nothing it finds drains.",
 		"Remove RunInJob from PrologFlags, or accept it; slurm.run_in_job_backend lets the hook measure there.",
 	},
 	{

@@ -150,11 +150,7 @@ func (h *hook) try(err error) {
 // survey asks the driver for the job's cards, unless it is known to be stuck or must not be asked from here. Once the
 // epoch is known, recall says what the start saw.
 func (h *hook) survey(recall func()) {
-	if h.job.GPUProblem != "" || !h.driverAnswers() {
-		return
-	}
-	if h.inJob && !h.cfg.Slurm.RunInJobBackend {
-		h.add(finding.Finding{Code: code.Unread, Unknown: "not looked at from inside a job (slurm.run_in_job_backend)"})
+	if h.job.GPUProblem != "" || h.blinded() || !h.driverAnswers() {
 		return
 	}
 	defer h.leaveContact()

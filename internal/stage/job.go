@@ -48,10 +48,18 @@ func (h *hook) identifyJob() bool {
 	}
 	if h.inJob = slurm.InJob(own); h.inJob {
 		h.job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
-		h.add(finding.Finding{Code: code.RunInJob, Observed: "this hook runs inside the job (PrologFlags=RunInJob)", Expected: "hooks run by slurmd itself"})
+		observed := "this hook runs inside the job (PrologFlags=RunInJob)"
+		if h.blinded() {
+			observed += ": no card is looked at (slurm.run_in_job_backend)"
+		}
+		h.add(finding.Finding{Code: code.RunInJob, Observed: observed, Expected: "hooks run by slurmd itself"})
 	}
 	return true
 }
+
+// blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how the
+// site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
+func (h *hook) blinded() bool { return h.inJob && !h.cfg.Slurm.RunInJobBackend }
 
 func (h *hook) openState() {
 	store, err := state.Open(h.cfg.Paths.Run, h.job.Node)
