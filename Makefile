@@ -54,9 +54,15 @@ lint: vet build ## check form, architecture and what the programs are linked wit
 coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 5 to 10 minutes; COVERAGE=-help
 	go run ./test/coverage $(COVERAGE)
 
-e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs
+SLURM ?= native
+
+e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs; SLURM=all (or 22.05,24.11,26.05): on each (as root)
+ifeq ($(SLURM),native)
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
 	go test -count=1 ./test/e2e/...
+else
+	go run ./test/e2e/versions -slurm $(SLURM) $(E2E)
+endif
 
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
 	@test/demo/run.sh $(DEMO)

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Provides Slurm 22.05 for the tests that run a private cluster (test/cluster). Nothing is started or configured.
+# Provides Slurm for the tests that run a private cluster (test/cluster). Nothing is started or configured.
 #
-# usage: install-slurm.sh [--chroot] [FOLDER]
+# usage: install-slurm.sh [--version 22.05|24.11|26.05] [--chroot] [FOLDER]
 #
-# Where Slurm 22.05 is on the host already, nothing is done. On Debian 12 its packages are installed. Anywhere
-# else, or with --chroot, a Debian 12 with Slurm is unpacked into FOLDER (default build/slurm-22.05, 300 MB).
+# Slurm 22.05, the default: where it is on the host already, nothing is done; on Debian 12 its packages are installed;
+# anywhere else, or with --chroot, a Debian 12 with Slurm is made in FOLDER (default build/slurm-22.05, 300 MB).
+# The others are Debian 13's and the next Debian's, made in FOLDER (default /var/cache/bookend-test/slurm-VERSION).
+# A folder that is whole already is used as it is; test/chroot/make.sh makes it.
 # The last line printed is the setting that the tests need: BOOKEND_SLURM_ROOT=/ or =FOLDER.
 #
 # BOOKEND_DEBIAN_MIRROR names the mirror for FOLDER; default: apt's own on Debian, else debootstrap's.
@@ -12,7 +14,6 @@
 set -eu
 
 version=22.05
-suite=bookworm
 packages="slurmctld slurmd slurm-client munge"
 programs="munged slurmctld slurmd slurmstepd sbatch srun scontrol sinfo squeue scancel"
 policy=/usr/sbin/policy-rc.d
@@ -70,8 +71,8 @@ allow_services() {
 apt_install() {
 	export DEBIAN_FRONTEND=noninteractive
 	forbid_services
-	apt-get install -q -y --no-install-recommends "$@" >&2 ||
-		{ apt-get update -q >&2 && apt-get install -q -y --no-install-recommends "$@" >&2; } ||
+	apt-get -o DPkg::Lock::Timeout=600 install -q -y --no-install-recommends "$@" >&2 ||
+		{ apt-get -o DPkg::Lock::Timeout=600 update -q >&2 && apt-get -o DPkg::Lock::Timeout=600 install -q -y --no-install-recommends "$@" >&2; } ||
 		die "apt-get could not install: $*"
 	allow_services
 }
@@ -86,38 +87,29 @@ is_debian_12() {
 # has_other_slurm: an installation that packages of ours would replace or shadow.
 has_other_slurm() { command -v slurmd >/dev/null && ! slurmd -V | grep -q " $version\."; }
 
-# mirror: where this Debian gets its own packages from; nothing elsewhere.
-mirror() {
-	if [ -n "${BOOKEND_DEBIAN_MIRROR:-}" ]; then
-		echo "$BOOKEND_DEBIAN_MIRROR"
-	elif command -v apt-get >/dev/null; then
-		apt-get indextargets --format '$(REPO_URI) $(LABEL)' 'Created-By: Packages' 2>/dev/null |
-			sed -n 's/ Debian$//p' | head -n 1
-	fi
-}
-
-unpack() {
-	command -v debootstrap >/dev/null || { command -v apt-get >/dev/null && apt_install debootstrap; } ||
-		die "missing: debootstrap. Install it, or Slurm $version itself."
-	rm -rf "$folder.new"
-	mkdir -p "$folder.new"
-	# The flags and the mirror are lists of words.
-	debootstrap --variant=minbase --include="$(echo $packages | tr ' ' ,)" ${BOOKEND_DEBOOTSTRAP_FLAGS:-} \
-		"$suite" "$folder.new" $(mirror) >"$folder.log" 2>&1 || {
-		tail -n 20 "$folder.log" "$folder.new/debootstrap/debootstrap.log" >&2 || true
-		die "debootstrap failed; all it said is in $folder.log"
-	}
-	lacking=$(missing_in "$folder.new")
-	[ -z "$lacking" ] || die "unpacked, but missing: $(echo $lacking)"
-	rm -rf "$folder.new"/var/cache/apt/archives/*.deb
-	rm -rf "$folder"
-	mv "$folder.new" "$folder"
+# suite: the Debian whose Slurm it is.
+suite() {
+	case "$version" in
+	22.05) echo bookworm ;;
+	24.11) echo trixie ;;
+	26.05) echo forky ;;
+	*) die "no Debian has Slurm $version for us: 22.05, 24.11 or 26.05" ;;
+	esac
 }
 
 self=$(realpath "$0")
 force=
-[ "${1:-}" != --chroot ] || { force=--chroot && shift; }
-folder=$(realpath -m "${1:-$(dirname "$self")/../build/slurm-$version}")
+while :; do
+	case "${1:-}" in
+	--version) version=${2:?--version wants 22.05, 24.11 or 26.05} && shift 2 ;;
+	--chroot) force=--chroot && shift ;;
+	*) break ;;
+	esac
+done
+suite=$(suite)
+kept=$(dirname "$self")/../build
+[ "$version" = 22.05 ] || { force=--chroot && kept=/var/cache/bookend-test; }
+folder=$(realpath -m "${1:-$kept/slurm-$version}")
 
 if [ -z "$force" ]; then
 	lacking=$(missing_in /)
@@ -128,12 +120,14 @@ if [ -d "$folder" ]; then
 	[ -n "$lacking" ] || done_with "$folder"
 fi
 say "missing: $(echo ${lacking:-$folder})"
-need_root $force "$folder"
+need_root --version "$version" $force "$folder"
 if [ -z "$force" ] && is_debian_12 && ! has_other_slurm; then
 	apt_install $packages
 	lacking=$(missing_in /)
 	[ -z "$lacking" ] || die "installed $packages, but missing: $(echo $lacking)"
 	done_with /
 fi
-unpack
+"$(dirname "$self")/chroot/make.sh" "$suite" "$folder" $packages
+lacking=$(missing_in "$folder")
+[ -z "$lacking" ] || die "made $folder, but missing: $(echo $lacking)"
 done_with "$folder"

@@ -56,8 +56,8 @@ need_debootstrap() {
 	command -v apt-get >/dev/null || die "missing: debootstrap"
 	say "installing debootstrap"
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get install -q -y --no-install-recommends debootstrap >&2 ||
-		{ apt-get update -q >&2 && apt-get install -q -y --no-install-recommends debootstrap >&2; } ||
+	apt-get -o DPkg::Lock::Timeout=600 install -q -y --no-install-recommends debootstrap >&2 ||
+		{ apt-get -o DPkg::Lock::Timeout=600 update -q >&2 && apt-get -o DPkg::Lock::Timeout=600 install -q -y --no-install-recommends debootstrap >&2; } ||
 		die "apt-get could not install debootstrap"
 }
 

@@ -179,6 +179,26 @@ func cgroupMembers(dir string) []int {
 	return pids
 }
 
+// Escape takes a process out of all its cgroups, as if what started it lay outside of any job: a user's own service manager,
+// cron, a container daemon, a login that Slurm does not adopt. Nobody but root can.
+func Escape(pid int) error {
+	host, err := findCgroups()
+	if err != nil {
+		return err
+	}
+	mounts := host.v1
+	if host.v2 != "" {
+		mounts = append(mounts, host.v2)
+	}
+	for _, mount := range mounts {
+		err := os.WriteFile(filepath.Join(mount, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("take process %d out of its cgroups: %w", pid, err)
+		}
+	}
+	return nil
+}
+
 //go:embed shim/v2only.c
 var shimSource []byte
 

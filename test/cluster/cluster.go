@@ -7,7 +7,7 @@
 //	Dir/hooks   wrappers for Prolog= and the like   Dir/state   StateSaveLocation
 //
 // It must run as root. Slurm is taken from /usr, or from the root folder that BOOKEND_SLURM_ROOT names
-// (see test/install-slurm.sh). Written against Slurm 22.05.
+// (see test/install-slurm.sh). Run with Slurm 22.05, 24.11 and 26.05.
 package cluster
 
 import (
@@ -55,10 +55,12 @@ type Options struct {
 	Conf []string // further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key
 	// Include are files that slurm.conf includes, below all else.
 	Include []string
-	Env     []string // further NAME=value for slurmd; its hooks do not inherit them
+	// CgroupConf are further lines of cgroup.conf.
+	CgroupConf []string
+	Env        []string // further NAME=value for slurmd; its hooks do not inherit them
 
-	// Root is the root folder Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another root
-	// every program runs in a chroot and private mount namespace, where Binds are seen beside Dir.
+	// Root is the root folder Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another it is the root
+	// of a mount namespace of the cluster's own, where Binds are seen beside Dir.
 	Root  string
 	Binds []string
 

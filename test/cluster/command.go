@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -160,35 +158,6 @@ func (c *Cluster) Command(user, name string, args ...string) (*exec.Cmd, error) 
 		return nil, err
 	}
 	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+nameOf(who), "LOGNAME="+nameOf(who), "LANG=C", "SHELL=/bin/sh")
-	return cmd, nil
-}
-
-//go:embed enter.sh
-var enterScript string
-
-// command builds the command line: straight on the host, or inside another root folder by enter.sh.
-func (c *Cluster) command(who identity, dir, name string, args ...string) (*exec.Cmd, error) {
-	path, err := lookUp(c.options.Root, name)
-	if err != nil {
-		return nil, err
-	}
-	if c.options.Root == "/" {
-		cmd := exec.Command(path, args...)
-		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
-		if who.uid != 0 {
-			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}
-		}
-		return cmd, nil
-	}
-	groups := []string{strconv.Itoa(int(who.gid))}
-	for _, g := range who.groups {
-		groups = append(groups, strconv.Itoa(int(g)))
-	}
-	argv := []string{"--mount", "--propagation=private", "/bin/sh", "-c", enterScript, "enter.sh", c.options.Root,
-		fmt.Sprintf("%d:%d", who.uid, who.gid), strings.Join(groups, ","), dir,
-		strings.Join(append([]string{c.paths.dir}, c.options.Binds...), ":"), path}
-	cmd := exec.Command("unshare", append(argv, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd, nil
 }
 

@@ -116,7 +116,7 @@ func includes(files []string) (lines string) {
 }
 
 // joinSettings renders settings and further lines. The later of two equal keys wins, as Slurm only warns of
-// duplicates; lines that Slurm lets repeat are kept, and "Include FILE" lines come last.
+// duplicates; lines that Slurm lets repeat, some of them since 24.05, are kept, and "Include FILE" lines come last.
 func joinSettings(settings [][2]string, further []string) string {
 	var includes strings.Builder
 	for _, line := range further {
@@ -133,13 +133,14 @@ func joinSettings(settings [][2]string, further []string) string {
 	}
 	var b strings.Builder
 	for i, s := range settings {
-		repeats := strings.EqualFold(s[0], "PartitionName") || strings.EqualFold(s[0], "NodeName")
-		if repeats || last[strings.ToLower(s[0])] == i {
+		if slices.Contains(repeated, strings.ToLower(s[0])) || last[strings.ToLower(s[0])] == i {
 			fmt.Fprintf(&b, "%s=%s\n", s[0], s[1])
 		}
 	}
 	return b.String() + includes.String()
 }
+
+var repeated = []string{"partitionname", "nodename", "prolog", "epilog"}
 
 func (c *Cluster) nodeLines(host string) string {
 	var b strings.Builder
@@ -186,7 +187,7 @@ func (c *Cluster) cgroupConf() string {
 	if c.options.ConstrainDevices {
 		lines = append(lines, "ConstrainDevices=yes")
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return strings.Join(append(lines, c.options.CgroupConf...), "\n") + "\n"
 }
 
 // makeDevices makes the stand-ins that lie in folder and do not exist: terminals that may be opened and held

@@ -1,10 +1,13 @@
 #!/bin/sh
-# Runs a command in the root folder $1 as user $2 (uid:gid) with supplementary groups $3, in folder $4; $5 lists
-# folders to be seen there beside the host's /proc, /sys, /dev and accounts, separated by colons. Called in a
-# mount namespace of its own: the mounts go when the command and its children are gone.
+# Makes the root folder $1 the root of this mount namespace, which is the caller's alone, and runs a command in folder $2
+# there; $3 lists folders of the host to be seen beside its /proc, /sys, /dev and accounts, separated by colons. What is
+# running there then is in no chroot: its paths read like the host's. The mounts go with the namespace's last process.
 set -eu
-root=$1 who=$2 groups=$3 folder=$4 binds=/proc:/sys:/dev:$5
-shift 5
+root=$1 folder=$2 binds=/proc:/sys:/dev:$3
+shift 3
+mount --bind "$root" "$root"
+# Nothing is written to the folder itself, which others use too: no mount point, no log, nothing at a hook's default place.
+for dir in run var/log var/lib; do mount -t tmpfs -o mode=0755 none "$root/$dir"; done
 IFS=:
 for dir in $binds; do
 	mkdir -p "$root$dir"
@@ -16,4 +19,7 @@ for file in passwd group hosts hostname; do
 	[ -e "$root/etc/$file" ] || : >"$root/etc/$file"
 	mount --bind "/etc/$file" "$root/etc/$file"
 done
-exec chroot --userspec="$who" --groups="$groups" "$root" env -C "$folder" "$@"
+cd "$root"
+pivot_root . .
+umount -l . # the host's own tree, which is on top
+exec env -C "$folder" "$@"

@@ -91,12 +91,12 @@ func (c *Cluster) HookRuns(node string) ([]HookRun, error) {
 //	[time] error: epilog killed by signal 9 output:TEXT
 //	[time] debug2: prep/script: _run_subpath_command: epilog success rc:0 output:TEXT
 //
-// and after the first two "[time] error: [job 7] epilog failed status=1:0" ("status=0:9"), which alone names
-// the job. A record ends where a line starts with a time.
+// and after the first two "[time] error: [job 7] epilog failed status=1:0" ("status=0:9"), since 25.11
+// "error: JobId=7 SLUID=s4ZHM806T9MS01 epilog failed status=1:0", which alone names the job. A record ends where a line starts with a time.
 func parseHookRuns(log string) []HookRun {
 	head := regexp.MustCompile(`(?m)^\[\d{4}-[0-9T:.-]+\] `)
 	ran := regexp.MustCompile(`(?s)^(?:error|debug2): (?:prep/script: _run_subpath_command: )?(prolog|epilog) (?:failed: )?(success rc:|rc:|killed by signal )(\d+) output:(.*?)\n*$`)
-	status := regexp.MustCompile(`^error: \[job (\d+)\] (prolog|epilog) failed status=(\d+):(\d+)`)
+	status := regexp.MustCompile(`^error: ` + jobNamed + ` (prolog|epilog) failed status=(\d+):(\d+)`)
 	var found []HookRun
 	for _, record := range head.Split(log, -1) {
 		if m := ran.FindStringSubmatch(record); m != nil {

@@ -47,6 +47,8 @@ two
 [2026-11-21T07:02:28.973] error: [job 5] epilog failed status=0:9
 [2026-11-21T07:02:28.974] error: [job 4] epilog failed status=3:0
 [2026-11-21T07:02:28.975] read exited
+[2026-11-21T07:02:28.980] error: epilog failed: rc:12 output:
+[2026-11-21T07:02:28.981] error: JobId=6 SLUID=s62DM806JGR800 epilog failed status=12:0
 `
 
 func TestParseHookRuns(t *testing.T) {
@@ -55,6 +57,7 @@ func TestParseHookRuns(t *testing.T) {
 		{Hook: "prolog", Output: "hello\n\n[not a time] of the output"},
 		{Hook: "epilog", Job: "4", Exit: 3, Output: "bye\ntwo"},
 		{Hook: "epilog", Job: "5", Signal: 9},
+		{Hook: "epilog", Job: "6", Exit: 12},
 	}
 	if !reflect.DeepEqual(have, want) {
 		t.Errorf("have %+v\nwant %+v", have, want)

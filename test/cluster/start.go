@@ -98,7 +98,7 @@ func (c *Cluster) startDaemon(name string, env []string, argv ...string) error {
 		return err
 	}
 	defer out.Close()
-	cmd, err := c.command(identity{}, c.paths.in("log"), argv[0], argv[1:]...)
+	cmd, err := c.daemon(argv[0], argv[1:]...)
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,13 @@ func (c *Cluster) HookTimes(node string) ([]HookTime, error) {
 //	completed epilog for jobid 7                     or: [job 7] epilog failed
 //
 // The first names no job: of several prologs at once the earliest start is taken for the one that ends first.
+//
+// Since 25.11 a job is "JobId=7 SLUID=s4ZHM806T9MS01" in each of them.
 var hookMark = regexp.MustCompile(`^\[(\S+)\] (?:debug2?|error):  ?(?:(Processing RPC: REQUEST_LAUNCH_PROLOG)|` +
-	`Finished wait for job (\d+)'s prolog to complete|completed epilog for jobid (\d+)|\[job (\d+)\] epilog failed )`)
+	`Finished wait for ` + jobNamed + ` prolog to complete|completed epilog for ` + jobNamed + `|` + jobNamed + ` epilog failed )`)
+
+// jobNamed is how slurmd's log names a job; its one group is the id.
+const jobNamed = `\[?(?:job |jobid |JobId=)(\d+)(?:'s|\]| SLUID=\w+)?`
 
 const stamp = "2006-01-02T15:04:05.000"
 

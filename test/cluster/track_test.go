@@ -13,7 +13,7 @@ import (
 var cgroupLine = map[Track]*regexp.Regexp{
 	LinuxProc: regexp.MustCompile(`(?m)^0::/`),
 	CgroupV1:  regexp.MustCompile(`(?m):freezer:/slurm_n1/uid_\d+/job_1/step_batch$`),
-	CgroupV2:  regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/job_1/step_batch/user/task_0$`),
+	CgroupV2:  regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/(job_1|s[0-9A-HJKMNP-TV-Z]{13})/step_batch/user/task_0$`),
 }
 
 // leaks leave the job's process tree in two ways. The job ends when both have said that they are out: until

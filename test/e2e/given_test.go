@@ -25,6 +25,7 @@ type story struct {
 	t              *testing.T
 	on             *site.Site
 	nodes          []string
+	track          cluster.Track
 	user, stranger string         // the two people of every story
 	hooks          map[string]int // hooks in each node's log when the story began
 	logged         int            // lines in Bookend's log then
@@ -38,6 +39,9 @@ func given(t *testing.T, o site.Options) *story {
 		t.Fatal(err)
 	}
 	o.Programs = programs
+	if o.Track == "" {
+		o.Track = track
+	}
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{"n1"}
 	}
@@ -48,7 +52,7 @@ func given(t *testing.T, o site.Options) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, on: on, nodes: o.Nodes, user: on.Users[0], stranger: on.Users[1], terminals: new(terminals)}
+	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1], terminals: new(terminals)}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
 		if !strings.Contains(o.Config, "privacy: jobs") {
@@ -62,6 +66,9 @@ func given(t *testing.T, o site.Options) *story {
 			t.Error(err)
 		}
 	})
+	if s.track != cluster.LinuxProc {
+		s.letsOut()
+	}
 	s.begin()
 	return s
 }

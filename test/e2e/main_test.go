@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -23,6 +24,9 @@ import (
 // programs is the folder of the programs under test.
 var programs string
 
+// track is how Slurm tracks processes where a story does not say; BOOKEND_E2E_TRACK names another than linuxproc.
+var track = cluster.LinuxProc
+
 func TestMain(m *testing.M) {
 	// A hook that falls back to its default paths meets none of this machine's files.
 	if err := mountns.Enter(); err != nil {
@@ -32,6 +36,9 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if err := chooseTrack(os.Getenv("BOOKEND_E2E_TRACK")); err != nil {
+		return complain(err)
+	}
 	if err := cluster.SweepDead(); err != nil {
 		return complain(err)
 	}
@@ -48,6 +55,17 @@ func run(m *testing.M) int {
 	}
 	programs = dir
 	return m.Run()
+}
+
+func chooseTrack(name string) error {
+	tracks, err := cluster.Tracks()
+	if err != nil || name == "" {
+		return err
+	}
+	if track = cluster.Track(name); !slices.Contains(tracks, track) {
+		return fmt.Errorf("BOOKEND_E2E_TRACK=%s: this host can %q", name, tracks)
+	}
+	return nil
 }
 
 func complain(err error) int {

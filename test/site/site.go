@@ -27,6 +27,7 @@ type Options struct {
 	Config    string // further sections of each node's configuration
 	World     []fakegpu.Option
 	Conf      []string // further lines of slurm.conf
+	Cgroup    []string // and of cgroup.conf
 	Flags     string   // PrologFlags, default Alloc
 	NoTask    bool     // no TaskProlog and TaskEpilog
 	Dir       string   // default: a scratch folder of its own, removed by Down
@@ -152,7 +153,7 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 }
 
 func (s *Site) start(o Options) error {
-	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf, ConstrainDevices: o.Constrain,
+	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf, CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
 	if o.Snippet != "" {
 		opts.Include, opts.PrologFlags = []string{s.snippet(o.Snippet)}, ""

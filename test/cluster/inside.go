@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Slurm in another root folder runs in one mount namespace a cluster, whose root that folder is. munged, the first
+// daemon, makes it; the others join it. Commands see it through /proc/PID/root of munged, and their files are the
+// daemons' own: what one has open another finds under the same path.
+
+//go:embed enter.sh
+var enterScript string
+
+// elsewhere reports that Slurm has a root folder of its own.
+func (c *Cluster) elsewhere() bool { return c.options.Root != "/" }
+
+// daemon builds the command line of a daemon, which runs as root.
+func (c *Cluster) daemon(name string, args ...string) (*exec.Cmd, error) {
+	dir := c.paths.in("log")
+	path, err := lookUp(c.options.Root, name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !c.elsewhere():
+		return c.direct(identity{}, dir, "", path, args), nil
+	case name == "munged":
+		binds := strings.Join(append([]string{c.paths.dir}, c.options.Binds...), ":")
+		args = append([]string{"--mount", "--propagation=private", "/bin/sh", "-c", enterScript, "enter.sh",
+			c.options.Root, dir, binds, path}, args...)
+		return c.direct(identity{}, dir, "", "/usr/bin/unshare", args), nil
+	}
+	proc, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{"--mount=" + proc + "/ns/mnt", "--", "/usr/bin/env", "-C", dir, path}, args...)
+	return c.direct(identity{}, dir, "", "/usr/bin/nsenter", args), nil
+}
+
+// command builds the command line of anybody's command.
+func (c *Cluster) command(who identity, dir, name string, args ...string) (*exec.Cmd, error) {
+	path, err := lookUp(c.options.Root, name)
+	if err != nil || !c.elsewhere() {
+		return c.direct(who, dir, "", path, args), err
+	}
+	proc, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return c.direct(who, dir, proc+"/root", path, args), nil
+}
+
+func (c *Cluster) direct(who identity, dir, root, path string, args []string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true, Chroot: root}
+	if who.uid != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}
+	}
+	return cmd
+}
+
+// namespace is the folder in /proc of munged, in whose mount namespace Slurm runs.
+func (c *Cluster) namespace() (string, error) {
+	file := c.paths.pidFile("munged")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("find Slurm's mount namespace: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return "", fmt.Errorf("find Slurm's mount namespace: %s holds %q", file, text)
+	}
+	return procPath(pid), nil
+}

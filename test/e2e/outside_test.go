@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"bookend/test/cluster"
+)
+
+// Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes came from
+// outside of the job: a user's own service manager, cron, a container daemon. Here that is a program in the place of the
+// user's, which has what it leaves taken out of the job's cgroups; the test process, which is root, does so.
+const exitProgram = `#!/bin/sh
+cuda={dir}/world-$SLURMD_NODENAME/fakecuda
+case " $* " in
+*" --orphan "* | *" --fork-hold "*) ;;
+*) exec "$cuda" "$@" ;;
+esac
+{ # without the shell's own word on a program that was killed
+	said=$("$cuda" "$@" 2>&3 3>&-) # what it leaves must keep nobody waiting
+	code=$?
+} 3>&2 2>/dev/null
+for pid in $(echo "$said" | grep -o -E ' (pid|child|holder)=[0-9]+' | cut -d= -f2 | sort -u); do
+	[ -e "/proc/$pid" ] || continue
+	: >"{exit}/$pid"
+	while [ -e "{exit}/$pid" ]; do sleep 0.01; done
+done
+echo "$said"
+exit $code
+`
+
+// exit is the folder in which processes ask to be let out of their job, or something in it.
+func (s *story) exit(name string) string { return filepath.Join(s.on.Dir, "exit", name) }
+
+// letsOut serves these requests until the story ends.
+func (s *story) letsOut() {
+	s.t.Helper()
+	text := strings.NewReplacer("{dir}", s.on.Dir, "{exit}", s.exit("")).Replace(exitProgram)
+	syscall.ForkLock.RLock() // a process forked meanwhile would have the program open for writing, and nobody could run it
+	defer syscall.ForkLock.RUnlock()
+	if err := os.Mkdir(s.exit(""), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(s.exit("cuda"), []byte(text), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Chmod(s.exit(""), 0o777|os.ModeSticky); err != nil {
+		s.t.Fatal(err)
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+				s.letOut()
+			}
+		}
+	}()
+	s.t.Cleanup(func() {
+		close(done)
+		<-ended
+	})
+}
+
+func (s *story) letOut() {
+	asking, _ := os.ReadDir(s.exit(""))
+	for _, e := range asking {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if err := cluster.Escape(pid); err != nil {
+			s.t.Error(err)
+		}
+		if err := os.Remove(s.exit(e.Name())); err != nil {
+			s.t.Error(err)
+		}
+	}
+}

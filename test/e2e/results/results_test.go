@@ -1,0 +1,121 @@
+package results
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const said = `{"Action":"start","Package":"bookend/test/e2e"}
+{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"run","Test":"TestA/one"}
+{"Action":"pass","Test":"TestA/one","Elapsed":1.5}
+{"Action":"run","Test":"TestA/two"}
+{"Action":"output","Test":"TestA/two","Output":"    a_test.go:7: left out: no such flag: before 24.05\n"}
+{"Action":"pass","Test":"TestA/two","Elapsed":0.1}
+{"Action":"pass","Test":"TestA","Elapsed":1.6}
+# a compiler's line
+{"Action":"run","Test":"TestB"}
+{"Action":"run","Test":"TestB/part"}
+{"Action":"fail","Test":"TestB/part","Elapsed":2}
+{"Action":"fail","Test":"TestB","Elapsed":2}
+{"Action":"run","Test":"TestC"}
+{"Action":"run","Test":"TestC/part"}
+{"Action":"pass","Test":"TestC/part","Elapsed":2}
+{"Action":"fail","Test":"TestC","Elapsed":3}
+{"Action":"run","Test":"TestD"}
+{"Action":"output","Test":"TestE","Output":"left out: in another's words"}
+{"Action":"pass","Test":"TestE","Elapsed":4}
+{"Action":"fail","Elapsed":9}
+`
+
+func TestRead(t *testing.T) {
+	var log strings.Builder
+	have, err := Read(strings.NewReader(said), &log)
+	want := []Test{
+		{"TestA/one", Passed, "", 1.5},
+		{"TestA/two", LeftOut, "no such flag: before 24.05", 0.1},
+		{"TestB/part", Failed, "", 2},
+		{"TestC/part", Passed, "", 2},
+		{"TestD", Failed, "", 0},
+		{"TestE", Passed, "", 4},
+	}
+	// The whole of C failed where no part did: what it found counts too.
+	want = append(want[:3], append([]Test{{"TestC", Failed, "", 3}}, want[3:]...)...)
+	if err != nil || !reflect.DeepEqual(have, want) {
+		t.Errorf("have %+v\nwant %+v\n%v", have, want, err)
+	}
+	for _, w := range []string{"=== RUN   TestA\n", "# a compiler's line\n"} {
+		if !strings.Contains(log.String(), w) {
+			t.Errorf("the log lacks %q:\n%s", w, log.String())
+		}
+	}
+}
+
+var two = []Run{
+	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 59.6,
+		Tests: []Test{{"A", Passed, "", 1}, {"B", LeftOut, "too old", 0}}},
+	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
+		Tests: []Test{{"A", Passed, "", 1}, {"B", Failed, "", 0}}},
+}
+
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	for _, r := range []Run{two[1], two[0], two[0]} {
+		if err := r.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "26.05-cgroup-v2.json")); err != nil {
+		t.Error(err)
+	}
+	if have, err := Load(dir); err != nil || !reflect.DeepEqual(have, two) {
+		t.Errorf("%+v, %v", have, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := Load(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
+		t.Errorf("%+v, %v", have, err)
+	}
+}
+
+func TestTables(t *testing.T) {
+	wantParts(t, List(two),
+		"22.05.8   linuxproc  -             2       1       0         1     60 s\n",
+		"26.05.5   cgroup/v2  SLUID         2       1       1         0    100 s\n",
+		"left out on 22.05.8, linuxproc: B: too old\n", "failed on 26.05.5, cgroup/v2: B\n")
+	wantParts(t, Page(two),
+		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
+		"| 22.05.8 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n",
+		"| 26.05.5 | the next Debian | not run | not run | 1 of 2, **1 failed**; `SLUID`; 100 s |\n",
+		"On Debian 12.\n", "* left out on 22.05.8 linuxproc: B: too old\n")
+	wantParts(t, Page(nil), "Nothing has run yet.")
+}
+
+func wantParts(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	rest := text
+	for _, p := range parts {
+		_, after, ok := strings.Cut(rest, p)
+		if !ok {
+			t.Errorf("no %q, in this order, in\n%s", p, text)
+		}
+		rest = after
+	}
+}
+
+func TestPut(t *testing.T) {
+	page := "before\n" + begin + "old\n" + end + "after\n"
+	have, err := Put(page, two)
+	if want := "before\n" + begin + Page(two) + end + "after\n"; err != nil || have != want {
+		t.Errorf("%q, %v", have, err)
+	}
+	if _, err := Put("no marks\n", two); err == nil {
+		t.Error("a page without marks was taken")
+	}
+}

@@ -1,0 +1,132 @@
+package results
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// tracks are the columns, in the order in which Slurm got them.
+var tracks = []string{"linuxproc", "cgroup/v1", "cgroup/v2"}
+
+// List is the table for a terminal: a line a run, then what was left out and why, and what failed.
+func List(runs []Run) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-9s %-10s %-8s %6s %7s %7s %9s %8s\n", "Slurm", "tracking", "cgroups", "tests", "passed", "failed", "left out", "time")
+	for _, r := range runs {
+		fmt.Fprintf(&b, "%-9s %-10s %-8s %6d %7d %7d %9d %6.0f s\n", r.Slurm, r.Track, orDash(r.Paths), len(r.Tests),
+			r.Count(Passed), r.Count(Failed), r.Count(LeftOut), r.Seconds)
+	}
+	for _, r := range runs {
+		for _, t := range r.Tests {
+			if t.Outcome != Passed {
+				fmt.Fprintf(&b, "%s on %s, %s: %s", t.Outcome, r.Slurm, r.Track, t.Name)
+				if t.Why != "" {
+					fmt.Fprintf(&b, ": %s", t.Why)
+				}
+				b.WriteByte('\n')
+			}
+		}
+	}
+	return b.String()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Page is the table for the README: a row a Slurm, a column a way of tracking.
+func Page(runs []Run) string {
+	if len(runs) == 0 {
+		return "Nothing has run yet.\n"
+	}
+	var b strings.Builder
+	b.WriteString("| Slurm | from | " + strings.Join(tracks, " | ") + " |\n| --- | --- | --- | --- | --- |\n")
+	var versions, hosts []string
+	for _, r := range runs {
+		if !slices.Contains(versions, r.Slurm) {
+			versions = append(versions, r.Slurm)
+		}
+		if !slices.Contains(hosts, r.Host) {
+			hosts = append(hosts, r.Host)
+		}
+	}
+	for _, version := range versions {
+		b.WriteString(row(version, runs))
+	}
+	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n", strings.Join(hosts, "; "))
+	return b.String() + reasons(runs)
+}
+
+func row(version string, runs []Run) string {
+	cells := make([]string, len(tracks))
+	from := ""
+	for i, track := range tracks {
+		at := slices.IndexFunc(runs, func(r Run) bool { return r.Slurm == version && r.Track == track })
+		if at < 0 {
+			cells[i] = "not run"
+			continue
+		}
+		from, cells[i] = runs[at].Slurms, runs[at].cell()
+	}
+	return fmt.Sprintf("| %s | %s | %s |\n", version, from, strings.Join(cells, " | "))
+}
+
+func (r Run) cell() string {
+	text := fmt.Sprintf("%d of %d", r.Count(Passed), len(r.Tests))
+	if n := r.Count(LeftOut); n > 0 {
+		text += fmt.Sprintf(", %d left out", n)
+	}
+	if n := r.Count(Failed); n > 0 {
+		text += fmt.Sprintf(", **%d failed**", n)
+	}
+	if r.Paths != "" {
+		text += "; `" + r.Paths + "`"
+	}
+	return fmt.Sprintf("%s; %.0f s", text, r.Seconds)
+}
+
+// reasons says once what was left out where, and why.
+func reasons(runs []Run) string {
+	where := map[string][]string{}
+	var order []string
+	for _, r := range runs {
+		for _, t := range r.Tests {
+			if t.Outcome != LeftOut {
+				continue
+			}
+			what := fmt.Sprintf("%s: %s", t.Name, t.Why)
+			if where[what] == nil {
+				order = append(order, what)
+			}
+			where[what] = append(where[what], r.Slurm+" "+r.Track)
+		}
+	}
+	var b strings.Builder
+	for _, what := range order {
+		fmt.Fprintf(&b, "* left out on %s: %s\n", strings.Join(where[what], ", "), what)
+	}
+	if b.Len() > 0 {
+		return "\n" + b.String()
+	}
+	return ""
+}
+
+// The marks between which a page has the table.
+const (
+	begin = "<!-- what ran where: go run ./test/e2e/matrix -->\n"
+	end   = "<!-- end of what ran where -->\n"
+)
+
+// Put replaces the block of a page.
+func Put(page string, runs []Run) (string, error) {
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("the page has no block between %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return before + begin + Page(runs) + end + after, nil
+}

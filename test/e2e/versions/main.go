@@ -1,0 +1,212 @@
+// Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and lists
+// what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is kept in
+// test/e2e/results; each run's whole output lies in build/.
+//
+//	go run ./test/e2e/versions -slurm all
+//	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/test/cluster"
+	"bookend/test/e2e/results"
+)
+
+// releases are those that Debian has, oldest first, and where.
+var releases = []struct{ branch, from string }{
+	{"22.05", "Debian 12"}, {"24.11", "Debian 13"}, {"26.05", "Debian 14 (in the making)"},
+}
+
+func main() {
+	slurm := flag.String("slurm", "all", "releases of Slurm, separated by commas, or all")
+	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that this host can")
+	only := flag.String("run", "", "only the tests that match, as go test understands it; nothing is kept then")
+	flag.Parse()
+	runs, err := runAll(*slurm, *track, *only)
+	fmt.Print("\n", results.List(runs))
+	for _, r := range runs {
+		if r.Count(results.Failed) > 0 || len(r.Tests) == 0 {
+			err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", r.Count(results.Failed), r.Slurm, r.Track))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "versions:", err)
+		os.Exit(1)
+	}
+}
+
+func runAll(slurm, track, only string) (runs []results.Run, err error) {
+	branches, tracks, err := choose(slurm, track)
+	if err != nil {
+		return nil, err
+	}
+	for _, branch := range branches {
+		root, err := install(branch)
+		if err != nil {
+			return runs, err
+		}
+		for _, t := range tracks {
+			r, err := runOne(branch, root, t, only)
+			if err != nil {
+				return runs, err
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
+// choose reads the two lists.
+func choose(slurm, track string) (branches []string, tracks []cluster.Track, err error) {
+	for _, r := range releases {
+		branches = append(branches, r.branch)
+	}
+	if slurm != "all" {
+		known := branches
+		branches = strings.Split(slurm, ",")
+		for _, b := range branches {
+			if !slices.Contains(known, b) {
+				return nil, nil, fmt.Errorf("release %q: want some of %q, or all", b, known)
+			}
+		}
+	}
+	if tracks, err = cluster.Tracks(); err != nil || track == "all" {
+		return branches, tracks, err
+	}
+	can := tracks
+	tracks = nil
+	for name := range strings.SplitSeq(track, ",") {
+		if !slices.Contains(can, cluster.Track(name)) {
+			return nil, nil, fmt.Errorf("way to track %q: this host can %q", name, can)
+		}
+		tracks = append(tracks, cluster.Track(name))
+	}
+	return branches, tracks, nil
+}
+
+// install provides a release; the answer is its root folder.
+func install(branch string) (root string, err error) {
+	cmd := exec.Command("test/install-slurm.sh", "--version", branch)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("install Slurm %s: %w", branch, err)
+	}
+	_, root, ok := strings.Cut(strings.TrimSpace(string(out)), "BOOKEND_SLURM_ROOT=")
+	if !ok {
+		return "", fmt.Errorf("install Slurm %s: the script said %q", branch, out)
+	}
+	return root, nil
+}
+
+func runOne(branch, root string, track cluster.Track, only string) (r results.Run, err error) {
+	version, err := cluster.VersionIn(root)
+	if err != nil {
+		return r, err
+	}
+	if !strings.HasPrefix(version.String(), branch+".") {
+		return r, fmt.Errorf("below %s is Slurm %v, not %s", root, version, branch)
+	}
+	r = results.Run{
+		Slurm: version.String(), Track: string(track), Paths: paths(version, track), Slurms: from(branch), Host: host(),
+		Date: time.Now().UTC().Truncate(time.Second),
+	}
+	fmt.Printf("Slurm %v of %s, %s\n", version, root, track)
+	log := filepath.Join("build", "e2e-"+branch+"-"+strings.ReplaceAll(r.Track, "/", "-")+".log")
+	if r.Tests, err = test(root, track, only, log); err != nil {
+		return r, err
+	}
+	r.Seconds = time.Since(r.Date).Seconds()
+	fmt.Printf("  %d passed, %d failed, %d left out in %.0f s: %s\n",
+		r.Count(results.Passed), r.Count(results.Failed), r.Count(results.LeftOut), r.Seconds, log)
+	if only == "" && r.Count(results.Failed) == 0 {
+		return r, r.Write(results.Folder)
+	}
+	return r, nil
+}
+
+// test runs the tests; that some failed is no error.
+func test(root string, track cluster.Track, only, logFile string) ([]results.Test, error) {
+	args := []string{"test", "-json", "-count=1", "-timeout=60m"}
+	if only != "" {
+		args = append(args, "-run", only)
+	}
+	if track != cluster.LinuxProc {
+		args = append(args, "-parallel=1") // clusters with nodes of the same names share their cgroups
+	}
+	cmd := exec.Command("go", append(args, "./test/e2e")...)
+	cmd.Env = append(os.Environ(), "BOOKEND_SLURM_ROOT="+root, "BOOKEND_E2E_TRACK="+string(track))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(logFile)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	tests, err := results.Read(out, log)
+	var failed *exec.ExitError
+	if ended := cmd.Wait(); ended != nil && !errors.As(ended, &failed) {
+		err = errors.Join(err, ended)
+	} else if failed != nil && len(tests) == 0 {
+		err = errors.Join(err, fmt.Errorf("no test ran: %w; see %s", ended, logFile))
+	}
+	return tests, err
+}
+
+// paths is how a job's cgroup is called, which TestNamesOfCgroups checks.
+func paths(v cluster.Version, track cluster.Track) string {
+	switch {
+	case track == cluster.LinuxProc:
+		return ""
+	case track == cluster.CgroupV2 && v.Since(26, 5):
+		return "SLUID"
+	}
+	return "job_N"
+}
+
+func from(branch string) string {
+	for _, r := range releases {
+		if r.branch == branch {
+			return r.from
+		}
+	}
+	return ""
+}
+
+// host is the system and kernel that the tests run on, and how it mounts cgroups.
+func host() string {
+	system := "Linux"
+	text, _ := os.ReadFile("/etc/os-release")
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+			system = strings.Trim(strings.TrimSpace(name), `"`)
+		}
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		release, _, _ := strings.Cut(string(bytes.TrimRight(u.Release[:], "\x00")), "-")
+		system += ", kernel " + release
+	}
+	return system
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/test/cluster"
+	"bookend/test/site"
+)
+
+// What differs from one Slurm to the next. Where an older one lacks something, it must say so: a site that copies a line of
+// another's configuration learns of it from Slurm, not from jobs.
+
+// version is that of the Slurm under test.
+func version(t *testing.T) cluster.Version {
+	t.Helper()
+	v, err := cluster.Installed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// refused checks that this Slurm does not start with these options, and says why.
+func refused(t *testing.T, o site.Options, why string) {
+	t.Helper()
+	o.Programs, o.Nodes = programs, []string{"n1"}
+	on, err := site.Up(o)
+	if err == nil {
+		t.Error(on.Down())
+		t.Fatalf("Slurm came up with %+v, want a complaint of %q", o, why)
+	}
+	if !strings.Contains(err.Error(), why) {
+		t.Errorf("Slurm complains %v, want %q in it", err, why)
+	}
+}
+
+// inCgroups is a way of tracking by cgroups: the run's own, else the newest that the host can.
+func inCgroups(t *testing.T) cluster.Track {
+	t.Helper()
+	all, err := cluster.Tracks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fencing(all[len(all)-1])
+}
+
+// cgroupForms are how a job's cgroup is called.
+var cgroupForms = map[cluster.Track]*regexp.Regexp{
+	cluster.CgroupV1: regexp.MustCompile(`(?m):freezer:/slurm_n1/uid_\d+/job_(\d+)/step_batch$`),
+	cluster.CgroupV2: regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/job_(\d+)/step_batch/`),
+}
+
+var runForm = regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/(s[0-9A-HJKMNP-TV-Z]{13})/step_batch/`)
+
+// Since 26.05 the cgroups of a job on v2 are named after its run, in which no hook finds the job's id; a line of cgroup.conf
+// brings the ids back.
+func TestNamesOfCgroups(t *testing.T) {
+	t.Parallel()
+	track := inCgroups(t)
+	s := given(t, site.Options{Track: track})
+	job := s.runs(s.user, "cat /proc/self/cgroup", oneGPU)
+	form := cgroupForms[track]
+	if track == cluster.CgroupV2 && version(t).Since(26, 5) {
+		form = runForm
+	}
+	said := form.FindStringSubmatch(s.outputOf(job))
+	if said == nil || form != runForm && said[1] != string(job) {
+		t.Fatalf("the job's cgroup is %q, want %v:\n%s", said, form, s.outputOf(job))
+	}
+	s.inOrder("the output", s.outputOf(job), gotClean, leftClean)
+	if form == runForm {
+		s.showSays("n1", said[1], "job "+string(job), "start:", "clean", "end:", "clean") // by its SLUID
+	}
+}
+
+func TestJobIDsInCgroups(t *testing.T) {
+	t.Parallel()
+	o := site.Options{Mode: "enforce", Track: cluster.CgroupV2, Cgroup: []string{"CgroupJobIdPaths=yes"}}
+	if track == cluster.CgroupV1 {
+		o.Track = track // which calls them so anyway
+	}
+	if !version(t).Since(26, 5) {
+		refused(t, o, "CgroupJobIdPaths")
+		return
+	}
+	s := given(t, o)
+	s.tell("the job's id is back in its cgroup", func(s *story) {
+		job := s.runs(s.user, "cat /proc/self/cgroup", oneGPU)
+		said := cgroupForms[o.Track].FindStringSubmatch(s.outputOf(job))
+		if said == nil || said[1] != string(job) {
+			s.t.Errorf("the job's cgroup is %q:\n%s", said, s.outputOf(job))
+		}
+		s.inOrder("the output", s.outputOf(job), gotClean, leftClean)
+	})
+	s.tell("another job's process is known by it", func(s *story) { foreignAtEnd(s, o.Track) })
+}
+
+// PrologFlags=RunInJob (24.05 and later) runs the hooks in the job's own cgroup: as shipped they measure nothing there,
+// whatever stays on the card drains nothing, and nothing is held up.
+func TestRunInJob(t *testing.T) {
+	t.Parallel()
+	o := site.Options{Mode: "enforce", Flags: "RunInJob", Track: inCgroups(t)}
+	if !version(t).Since(24, 5) {
+		refused(t, o, "PrologFlags")
+		return
+	}
+	s := given(t, o)
+	s.tell("a job is told that nothing was looked at", runInJob)
+	s.tell("nor is a node drained for what stays", runInJobLeaves)
+	s.adminConfigures("n1", "enforce", "slurm: {run_in_job_backend: true}\n")
+	s.tell("where the admin wants it, the hooks measure from within", runInJobMeasures)
+}
+
+const notLooked = "| bookend: GPUs of n1 not checked"
+
+func runInJob(s *story) {
+	job := s.runs(s.user, "echo working", oneGPU)
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.inOrder("the output", s.outputOf(job), notLooked, "working", notLooked)
+	s.showSays("n1", job, "start:", "BKD-RUNINJOB", "end:", "BKD-RUNINJOB")
+	s.logSays("n1", job, "bookend-prolog", "BKD-RUNINJOB", "exit=0")
+	s.logSays("n1", job, "bookend-epilog", "BKD-RUNINJOB", "exit=0")
+}
+
+func runInJobLeaves(s *story) {
+	first := s.runs(s.user, leavesOrphan+"\nexit 3", oneGPU)
+	second := s.runs(s.user, "echo working", oneGPU)
+
+	s.jobIs(first, "FAILED")
+	s.jobIs(second, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.logSays("n1", first, "bookend-epilog", "exit=0")
+	s.inOrder("the output", s.outputOf(second), "working")
+}
+
+func runInJobMeasures(s *story) {
+	job := s.runs(s.user, "echo working", oneGPU)
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.inOrder("the output", s.outputOf(job), "GPU 0 of n1", "working", "GPU 0 of n1")
+	s.showSays("n1", job, "start:", "BKD-RUNINJOB", "GPU 0", "end:", "BKD-RUNINJOB", "GPU 0")
+}
+
+// Since 24.05 Slurm runs the hooks of several lines, in their order; before, the last line is the only one.
+func TestSeveralHooks(t *testing.T) {
+	t.Parallel()
+	o := site.Options{Mode: "enforce", Dir: cluster.TempDir(t)}
+	said := filepath.Join(o.Dir, "said")
+	for _, hook := range []string{"Prolog", "Epilog"} {
+		text := fmt.Sprintf("#!/bin/sh\necho %s $SLURM_JOB_ID >>%s\n", strings.ToLower(hook), said)
+		path, err := cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Conf = append(o.Conf, hook+"="+path)
+	}
+	s := given(t, o)
+	job := s.runs(s.user, "echo working", oneGPU)
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	if text, err := os.ReadFile(said); err != nil || string(text) != fmt.Sprintf("prolog %s\nepilog %s\n", job, job) {
+		t.Errorf("the site's own hooks say %q, %v", text, err)
+	}
+	if !version(t).Since(24, 5) {
+		s.hooksRan("n1", "prolog 0", "epilog 0")
+		s.nothingIsRecorded("n1", job)
+		return
+	}
+	s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 0", "epilog 0")
+	s.userReads(job, gotClean, "working", "", leftClean)
+}
+
+// Each run of a requeued job has its own record; since 25.11 also an id of its own, by which it can be asked for.
+func TestRunsOfOneJob(t *testing.T) {
+	t.Parallel()
+	s := given(t, soonAgain(t, site.Options{Track: inCgroups(t)}))
+	id := s.starts(s.user, `echo "run $SLURM_RESTART_COUNT"; [ "$SLURM_RESTART_COUNT" ] || { echo ready; sleep 600; }`, oneGPU, "--open-mode=append")
+	if err := s.on.Requeue(id); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(id)
+
+	s.jobIs(id, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
+	runs := s.runsOf("n1", id)
+	if len(runs) != 2 {
+		t.Fatalf("%d records of job %s, want 2", len(runs), id)
+	}
+	for i, r := range runs {
+		if r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 {
+			t.Errorf("run %d: %+v", i, r)
+		}
+		switch newer := version(t).Since(25, 11); {
+		case !newer && r.Job.SLUID != "":
+			t.Errorf("run %d has the id %q", i, r.Job.SLUID)
+		case newer:
+			s.showSays("n1", r.Job.SLUID, "job "+string(id), "start:", "clean", "end:", "clean")
+		}
+	}
+	if version(t).Since(25, 11) && runs[0].Job.SLUID == runs[1].Job.SLUID {
+		t.Errorf("both runs have the id %q", runs[0].Job.SLUID)
+	}
+}
+
+// runsOf are a node's records of one job id.
+func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
+	s.t.Helper()
+	store, err := state.Open(s.on.Run(), node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	runs, _ := store.Runs()
+	history, _ := state.History(filepath.Join(s.on.Dir, "var"), node)
+	seen := map[string]bool{}
+	for _, r := range append(runs, history...) {
+		if want, ok := slurm.ParseJobID(string(id)); ok && r.Job.ID == want && !seen[r.Key] {
+			seen[r.Key] = true
+			found = append(found, r)
+		}
+	}
+	return found
+}
