@@ -22,7 +22,7 @@ folder_bookend := admin
 RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \
 	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
 
-.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo check-deploy packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
+.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -67,8 +67,14 @@ endif
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
 	@test/demo/run.sh $(DEMO)
 
-check-deploy: ## check the units in deploy/ with systemd's own programs (installs them, as root)
+check-deploy: build ## check deploy/ with systemd's programs, ShellCheck, a real Prometheus and node_exporter (installs them, as root)
+	test/install-prometheus.sh
 	test/deploy/verify.sh
+	go run ./test/monitoring -programs $(BIN)
+
+check-grafana: ## hold the dashboard in deploy/ against Grafana's published schema (needs node and npm)
+	@mkdir -p build/grafana && cp test/monitoring/grafana/* build/grafana && \
+	cd build/grafana && npm ci --ignore-scripts --no-audit --no-fund && node check.mjs ../../deploy/grafana/bookend.json
 
 packages: ## make .deb and .rpm for x86-64 and arm64 in build/packages, the same bytes each time (docs/packages.md); ARCHES=amd64
 	deploy/packages/build.sh $(ARCHES)

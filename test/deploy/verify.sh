@@ -1,13 +1,13 @@
 #!/bin/sh
-# Checks the files in deploy/ with systemd's own programs; installs the package where they are missing (as root, on Debian
-# and Ubuntu). Nothing is started, and nothing outside a scratch folder is made.
+# Checks the files in deploy/ with systemd's own programs and ShellCheck; installs the packages where they are missing (as
+# root, on Debian and Ubuntu). Nothing is started, and nothing outside a scratch folder is made.
 set -eu
 cd "$(dirname "$0")/../.."
 
-if ! command -v systemd-analyze >/dev/null || ! command -v systemd-tmpfiles >/dev/null; then
-	echo "verify: installing systemd" >&2
+if ! command -v systemd-analyze >/dev/null || ! command -v systemd-tmpfiles >/dev/null || ! command -v shellcheck >/dev/null; then
+	echo "verify: installing systemd and shellcheck" >&2
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >&2
+	DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends systemd shellcheck >&2
 fi
 
 failed=0
@@ -17,13 +17,23 @@ fail() {
 }
 
 # systemd-analyze ends with 0 where it ignores a key: anything that it says counts.
-for unit in deploy/systemd/*.mount; do
-	said=$(systemd-analyze verify --man=no "$unit" 2>&1) || fail "$unit is refused"
-	[ -z "$said" ] || fail "$unit: $said"
-done
-
 root=$(mktemp -d)
 trap 'rm -r "$root"' EXIT
+mkdir "$root/units"
+for unit in deploy/systemd/*.mount deploy/systemd/*.service deploy/systemd/*.timer; do
+	# The program is not installed here, and a unit that starts a missing one is refused.
+	sed 's|^ExecStart=/usr/libexec/bookend/[a-z-]*$|ExecStart=/bin/true|' "$unit" >"$root/units/${unit##*/}"
+done
+for unit in "$root"/units/*; do
+	said=$(systemd-analyze verify --man=no "$unit" 2>&1) || fail "${unit##*/} is refused"
+	[ -z "$said" ] || fail "${unit##*/}: $said"
+done
+
+# What slurm.conf names runs as root for each job, under any /bin/sh.
+shellcheck --shell=sh deploy/slurm/hooks/* || fail "a hook in deploy/slurm/hooks"
+shellcheck --shell=bash --exclude=SC2128 deploy/nhc/bookend.nhc || fail "deploy/nhc/bookend.nhc"
+shellcheck test/install-prometheus.sh test/deploy/verify.sh || fail "a script of the checks"
+
 mkdir "$root/etc"
 cp /etc/passwd /etc/group "$root/etc"
 for snippet in deploy/tmpfiles.d/*.conf; do

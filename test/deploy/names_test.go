@@ -1,0 +1,126 @@
+package deploy
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// families are Bookend's metrics and their kinds, as docs/metrics.md has them, which is generated from the code.
+func families(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(bookend_[a-z_]+)` \\| [a-z, ]*\\| (counter|gauge|histogram) \\|").FindAllStringSubmatch(text(t, "../../docs/metrics.md"), -1) {
+		all[m[1]] = m[2]
+	}
+	if len(all) < 15 {
+		t.Fatalf("docs/metrics.md has %d metrics", len(all))
+	}
+	return all
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// named are the metrics that a text names; recorded series have a colon before or after and are none.
+func named(text string) []string {
+	var all []string
+	for _, at := range regexp.MustCompile(`\bbookend_[a-z_]+`).FindAllStringIndex(text, -1) {
+		recorded := at[0] > 0 && text[at[0]-1] == ':' || at[1] < len(text) && text[at[1]] == ':' && at[0] > 0 && text[at[0]-1] != '`' && strings.Contains(text[max(0, at[0]-30):at[0]], "cluster")
+		if !recorded {
+			all = append(all, text[at[0]:at[1]])
+		}
+	}
+	return all
+}
+
+// What rules, dashboard and documentation ask for is what Bookend writes, and each figure that Bookend writes is asked for.
+func TestMetricsThatAreNamedAreThere(t *testing.T) {
+	known := families(t)
+	used := map[string]bool{}
+	for _, file := range []string{"deploy/prometheus/rules.yml", "deploy/grafana/bookend.json", "docs/monitoring.md", "docs/metrics.md", "test/monitoring/rules_test.yml"} {
+		names := named(text(t, "../../"+file))
+		for _, name := range names {
+			family := name
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				if base, has := strings.CutSuffix(name, suffix); has && known[base] == "histogram" {
+					family = base
+				}
+			}
+			kind, is := known[family]
+			if !is || kind == "histogram" && family == name && !strings.HasPrefix(file, "docs/") {
+				t.Errorf("%s asks for %s, which Bookend does not write", file, name)
+			}
+			if strings.HasPrefix(file, "deploy/") {
+				used[family] = true
+			}
+		}
+		if len(names) == 0 && file != "docs/monitoring.md" {
+			t.Errorf("%s names no metric", file)
+		}
+	}
+	for name := range known {
+		if !used[name] {
+			t.Errorf("neither rules nor dashboard ask for %s", name)
+		}
+	}
+}
+
+// Each recorded series is recorded, and each is used.
+func TestRecordedSeries(t *testing.T) {
+	rules := text(t, "../../deploy/prometheus/rules.yml")
+	var recorded []string
+	for _, m := range regexp.MustCompile(`(?m)^      - record: (\S+)$`).FindAllStringSubmatch(rules, -1) {
+		recorded = append(recorded, m[1])
+	}
+	for _, m := range regexp.MustCompile(`\b[a-z_]+:bookend_[a-z_]+:[a-z0-9_]+\b`).FindAllString(rules, -1) {
+		if !slices.Contains(recorded, m) {
+			t.Errorf("%s is asked for and not recorded", m)
+		}
+	}
+}
+
+// Each alert says what is seen, what it means and what to do, and has a section of its own in the documentation; its codes are
+// known.
+func TestAlertsAreExplained(t *testing.T) {
+	rules, doc, codes := text(t, "../../deploy/prometheus/rules.yml"), text(t, "../../docs/monitoring.md"), text(t, "../../docs/findings.md")
+	alerts := regexp.MustCompile(`(?m)^      - alert: (\S+)$`).FindAllStringSubmatchIndex(rules, -1)
+	if len(alerts) < 12 {
+		t.Fatalf("%d alerts", len(alerts))
+	}
+	for i, at := range alerts {
+		end := len(rules)
+		if i+1 < len(alerts) {
+			end = alerts[i+1][0]
+		}
+		name, body := rules[at[2]:at[3]], rules[at[1]:end]
+		for _, want := range []string{"summary: \"", "description: \"", "action: \"", "runbook_url: docs/monitoring.md#" + strings.ToLower(name) + "\n", "severity: "} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s has no %s", name, strings.TrimSpace(want))
+			}
+		}
+		if !strings.Contains(doc, "\n### "+name+"\n") {
+			t.Errorf("docs/monitoring.md has no section %s", name)
+		}
+	}
+	for _, m := range regexp.MustCompile(`BKD-\(([A-Z|-]+)\)`).FindAllStringSubmatch(rules, -1) {
+		for code := range strings.SplitSeq(m[1], "|") {
+			if !strings.Contains(codes, "BKD-"+code+"\n") && !strings.Contains(codes, "BKD-"+code+" ") && !strings.Contains(codes, "BKD-"+code+"`") {
+				t.Errorf("the rules ask for BKD-%s, which is no finding", code)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^### (Bookend\S+)$`).FindAllStringSubmatch(doc, -1) {
+		if !strings.Contains(rules, "- alert: "+m[1]+"\n") {
+			t.Errorf("docs/monitoring.md explains %s, which is no alert", m[1])
+		}
+	}
+}
