@@ -206,7 +206,7 @@ func TestWithoutSlurm(t *testing.T) {
 	var text, js bytes.Buffer
 	results := n.examine()
 	Print(&text, results)
-	if !Fails(results) || strings.Count(text.String(), notJudged) != 0 || strings.Count(text.String(), "prolog-flags") != 1 || !strings.Contains(text.String(), "fix: Prolog="+n.in("libexec/bookend-prolog")+"\n              Epilog=") {
+	if !Fails(results) || strings.Count(text.String(), notJudged) != 0 || strings.Count(text.String(), "prolog-flags") != 1 || !strings.Contains(text.String(), "fix: Include /etc/bookend/slurm/bookend.conf ") || !strings.Contains(text.String(), "\n              Prolog="+n.in("libexec/bookend-prolog")+"\n              Epilog=") {
 		t.Errorf("%s", text.String())
 	}
 	must(t, PrintJSON(&js, results))

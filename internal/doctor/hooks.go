@@ -141,7 +141,7 @@ func (h slot) absent(s Site, shown string) Result {
 	case h.key == "HealthCheckProgram":
 		return Result{h.check, Warning, shown, "no " + h.key + "=", h.without, s.inConf("HealthCheckProgram=" + h.ourPath(s) + "\nHealthCheckInterval=300\nHealthCheckNodeState=ANY")}
 	}
-	return Result{h.check, Wrong, shown, "no " + h.key + "=: Slurm does not call " + h.program, h.without, fix}
+	return Result{h.check, Wrong, shown, "no " + h.key + "=: Slurm does not call " + h.program, h.without, s.inConf(included()) + "\n" + fix + ", where the package's snippets are not wanted"}
 }
 
 // gone judges a path that leads nowhere.

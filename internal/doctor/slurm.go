@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"bookend/internal/config"
@@ -17,8 +18,13 @@ func slurmChecks() []Check {
 	}
 }
 
-// Lines are what slurm.conf needs for Bookend, one a line.
-func Lines(c config.Config) []string {
+// included is the one line of slurm.conf that calls all of Bookend, where its snippets are installed (deploy/slurm).
+func included() string {
+	return "Include " + path.Join(path.Dir(config.DefaultFile), "slurm/bookend.conf")
+}
+
+// lines are what slurm.conf needs for Bookend where they are not.
+func lines(c config.Config) []string {
 	programs := c.Backend[:strings.LastIndexByte(c.Backend, '/')+1]
 	return []string{
 		"Prolog=" + programs + "bookend-prolog", "Epilog=" + programs + "bookend-epilog",
@@ -39,7 +45,7 @@ func judgeConf(s Site, _ Seen) []Result {
 	case v.Conf == nil:
 		return []Result{{name, Unknown, slurmConf, "in none of: " + strings.Join(v.Tried, ", "),
 			"this is no compute node, or its slurm.conf lies elsewhere: then run doctor with SLURM_CONF set to it. Where Slurm is yet to be set up, these lines call the hooks",
-			strings.Join(Lines(s.Config), "\n")}}
+			included() + "   # as its last line, with the snippets of the package; without them:\n" + strings.Join(lines(s.Config), "\n")}}
 	}
 	if doubt := v.Conf.Doubt(); doubt != "" {
 		return []Result{{name, Unknown, v.Conf.Path, doubt, "what stands there could change any answer about Slurm; slurmd does not start with a file that it cannot read", "correct that line, or make what it includes readable"}}
