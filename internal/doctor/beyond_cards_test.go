@@ -275,3 +275,24 @@ func TestDeviceFiles(t *testing.T) {
 		}
 	}
 }
+
+// What Slurm calls the node slurmd was told, or a NodeHostname= tells.
+func TestNodesName(t *testing.T) {
+	for name, spoil := range map[string]func(node){
+		"told":  both(gone("proc/101"), func(n node) { n.runs(102, "slurmd", n.in("sbin/slurmd"), "-N", "n3", "-f", n.in("slurm/slurm.conf")) }),
+		"on it": edit("slurm/nodes.conf", "", "NodeName=x7 NodeHostname=myhost Gres=gpu:2\n"),
+	} {
+		n := newNode(t)
+		spoil(n)
+		n.site.NodeName, n.site.SlurmConf = "myhost", ""
+		for check, want := range map[string]string{"slurm-conf": "read, 16 lines", "gpu-count": "2, as the driver"} {
+			said := n.said(check)
+			if name == "on it" {
+				want = strings.Replace(want, "16", "17", 1)
+			}
+			if len(said) != 1 || said[0].Level != OK || said[0].Seen != want {
+				t.Errorf("%s: %+v", name, said)
+			}
+		}
+	}
+}

@@ -35,6 +35,7 @@ type request struct {
 // Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
 func Examine(s Site, patience time.Duration) []Result {
 	s.Survey = survey(s, patience)
+	s.NodeName = s.Survey.Node
 	places := map[string]request{}
 	for _, c := range Checks() {
 		look := c.Look(s)

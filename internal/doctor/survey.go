@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"time"
 
 	"bookend/internal/backend"
@@ -16,6 +17,8 @@ import (
 // Survey is what was found out about the node before any file was looked at: each part in a child of its own, as each
 // may hang for reasons of its own. A part that nobody could look at has Unknown.
 type Survey struct {
+	// Node is what Slurm calls this node, as well as that can be told.
+	Node    string
 	Daemons Daemons
 	Slurm   Slurm
 	Driver  Driver
@@ -114,6 +117,11 @@ func survey(s Site, patience time.Duration) Survey {
 	v := Survey{Deadline: time.Duration(s.Config.Deadlines.Prolog.Driver)}
 	v.Daemons = asked(opDaemons, daemonsRequest{s.Config.Paths.Proc}, patience, func(why string) Daemons { return Daemons{Unknown: why} })
 	s.Survey.Daemons = v.Daemons
+	v.Node = s.NodeName
+	if d, ok := s.slurmd(); ok && d.node() != "" {
+		v.Node = d.node()
+	}
+	s.NodeName = v.Node
 	together(
 		func() {
 			v.Slurm = asked(opSlurm, slurmRequest{places(s)}, patience, func(why string) Slurm { return Slurm{Unknown: why} })
@@ -125,7 +133,10 @@ func survey(s Site, patience time.Duration) Survey {
 			v.System = asked(opSystem, systemRequest{s.Root, s.Config.Paths.Sys}, patience, func(why string) System { return System{Unknown: why} })
 		},
 	)
-	s.Survey = v
+	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {
+		v.Node = cmp.Or(c.NodeOn(v.Node), v.Node)
+	}
+	s.Survey, s.NodeName = v, v.Node
 	together(
 		func() { v.Programs = versions(s, patience) },
 		func() { v.Backend = askDriver(s) },

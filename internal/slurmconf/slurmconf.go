@@ -233,3 +233,20 @@ func (c Conf) Node(name string) Node {
 	}
 	return n
 }
+
+// NodeOn is the name of the one node that a line places on a host; empty where there is none, or are several.
+func (c Conf) NodeOn(host string) string {
+	found := ""
+	for _, l := range c.Lines {
+		on, _ := l.Get("NodeHostname")
+		name, ok := l.Get("NodeName")
+		if !ok || on != host || strings.ContainsAny(name, "[,") {
+			continue
+		}
+		if found != "" && found != name {
+			return ""
+		}
+		found = name
+	}
+	return found
+}
