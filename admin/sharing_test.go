@@ -20,6 +20,7 @@ func TestSharing(t *testing.T) {
 		"yes":            {"GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:4,shard:16\n", "", "", []string{"GPUs in shards: yes, by DIR/slurm.conf: ", ": nothing on a card will drain or be tested\n"}, true},
 		"in gres.conf":   {"Include nodes.conf\nGresTypes=gpu,shard\n", "Name=shard Count=4\n", "", []string{"GPUs in shards: yes, by DIR/gres.conf: gres.conf line 1"}, true},
 		"unknown":        {"GresTypes=gpu,shard\nInclude nodes.conf\n", "", "", []string{"GPUs in shards: unknown: slurm.conf ", ": nothing on a card will drain or be tested\n"}, false},
+		"included":       {"GresTypes=gpu,shard\nInclude parts.conf\n", "", "", []string{"GPUs in shards: yes, by DIR/slurm.conf: slurm.conf has Gres=gpu:4,shard:8"}, true},
 		"no slurm.conf":  {"", "", "gres_conf: DIR/gres.conf", []string{"slurm.gres_conf: DIR/gres.conf does not exist\n", "GPUs in shards: unknown: no slurm.conf was found"}, false},
 		"a missing file": {"GresTypes=gpu\n", "", "gres_conf: DIR/gres.conf", []string{"slurm.gres_conf: DIR/gres.conf does not exist\nGPUs in shards: no, by DIR/slurm.conf"}, true},
 		"configured no":  {"GresTypes=gpu,shard\nInclude nodes.conf\n", "", `shards: "no"`, []string{"GPUs in shards: no, by slurm.shards\n"}, true},
@@ -27,7 +28,7 @@ func TestSharing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			for file, text := range map[string]string{"slurm.conf": tt.slurm, "gres.conf": tt.gres} {
+			for file, text := range map[string]string{"slurm.conf": tt.slurm, "gres.conf": tt.gres, "parts.conf": "NodeName=n[1-2] Gres=gpu:4,shard:8\n"} {
 				if text != "" {
 					write(t, filepath.Join(n.dir, file), text, 0o644)
 				}

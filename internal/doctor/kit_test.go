@@ -99,7 +99,7 @@ func (n node) install() {
 	}
 	must(n.T, os.MkdirAll(n.in("bin"), 0o755))
 	must(n.T, os.Rename(n.in("libexec/bookend"), n.in("bin/bookend")))
-	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\necho slurm 24.11.5\n", 0o755)
+	put(n.T, n.in("bin/scontrol"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
 	put(n.T, n.in("build/configs/bookend.yaml"), "version: 1\n", 0o644)
 	put(n.T, n.in("etc/bookend.yaml"), "version: 1\n", 0o644)
 	for _, name := range []string{"libnvidia-ml.so", "libcuda.so"} {

@@ -38,7 +38,7 @@ func (n node) surround() {
 	write("slurm/gres.conf", "NodeName=n[1-4] Name=gpu File=DIR/dev/nvidia[0-1]\n")
 	write("slurm/cgroup.conf", "ConstrainDevices=yes\n")
 	put(n.T, n.in("libexec/hc"), "#!/bin/sh\nexec "+n.in("libexec/bookend-healthcheck")+"\n", 0o755)
-	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\necho slurm 24.11.5\n", 0o755)
+	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
 	n.runs(101, "slurmd", n.in("sbin/slurmd"), "-f", n.site.SlurmConf)
 	write("sys/module/nvidia/version", "580.1\n")
 	write("sys/fs/cgroup/freezer/tasks", "")
