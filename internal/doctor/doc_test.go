@@ -97,9 +97,9 @@ func shown() map[string]Rule {
 	return by
 }
 
-// What README.md says to install is what doctor demands.
+// What docs/admin.md says to install is what doctor demands.
 func TestInstallCommands(t *testing.T) {
-	lines := regexp.MustCompile(`(?m)^install -D -m (\d{4}) -t (\S+) (.+)$`).FindAllStringSubmatch(text(t, "../../README.md"), -1)
+	lines := regexp.MustCompile(`(?m)^install -D -m (\d{4}) -t (\S+) (.+)$`).FindAllStringSubmatch(text(t, "../../docs/admin.md"), -1)
 	by, installed := shown(), 0
 	for _, l := range lines {
 		for _, file := range strings.Fields(l[3]) {
@@ -109,7 +109,7 @@ func TestInstallCommands(t *testing.T) {
 				t.Errorf("%s with mode %s: the rule says %04o (%s)", path, l[1], r.Mode, r.Name)
 			}
 			if want := fmt.Sprintf("install -D -o root -g root -m %s %s %s", l[1], file, path); r.install(path) != want {
-				t.Errorf("doctor says %q, README says as much as %q", r.install(path), want)
+				t.Errorf("doctor says %q, docs/admin.md says as much as %q", r.install(path), want)
 			}
 			installed++
 		}
@@ -120,7 +120,7 @@ func TestInstallCommands(t *testing.T) {
 		}
 	}
 	if installed != 0 {
-		t.Errorf("README installs %d files more than doctor looks at", installed)
+		t.Errorf("docs/admin.md installs %d files more than doctor looks at", installed)
 	}
 }
 

@@ -147,7 +147,7 @@ const (
 )
 
 // Rules is the one table of owners and modes. What package state, stage and safefile make agrees with it, and so do the
-// commands of README.md and the files in deploy/: all are tested.
+// commands of docs/admin.md and the files in deploy/: all are tested.
 func Rules() []Rule { return slices.Concat(installed(), remembered(), kept()) }
 
 func installed() []Rule {
