@@ -94,12 +94,12 @@ func (h cgroupHost) folders(t Track, nodes []Node) []string {
 
 // lockNames waits until no other cluster of this host uses cgroups under these names. Closing a returned file,
 // or the end of this process, frees a name.
-func lockNames(nodes []Node, patience time.Duration) (locks []*os.File, err error) {
+func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File, err error) {
 	if err := makeFolder(base, 0o755); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
-		lock, err := os.OpenFile(filepath.Join(base, "node-"+n.Name+".lock"), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+		lock, err := os.OpenFile(filepath.Join(base, fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(t)))), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return locks, err
 		}

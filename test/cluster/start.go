@@ -36,7 +36,7 @@ func (c *Cluster) start() error {
 func (c *Cluster) writeRecord() error {
 	o := c.options
 	if o.Track != LinuxProc {
-		locks, err := lockNames(o.Nodes, o.Patience)
+		locks, err := lockNames(o.Track, o.Nodes, 5*o.Patience) // the other's story may be a long one
 		c.locks = locks
 		if err != nil {
 			return err
