@@ -25,6 +25,7 @@ import (
 	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/state"
 )
 
 // busy is a node with a job that left a process, one that runs, a trouble that hooks met, baselines, tests, and a backend
@@ -106,6 +107,7 @@ func TestDocuments(t *testing.T) {
 		"reset":          {[]string{"baseline", "reset", "all"}, 0, exitOK, answer.KindReset, &answer.Reset{}},
 		"config check":   {[]string{"config", "check"}, 0, exitOK, answer.KindConfig, &answer.Config{}},
 		"config, wrong":  {[]string{"config", "check", "/nonexistent"}, 0, exitTrouble, answer.KindConfig, &answer.Config{}},
+		"doctor":         {[]string{"doctor"}, 0, exitTrouble, answer.KindDoctor, &answer.Doctor{}},
 		"version":        {[]string{"version"}, 0, exitOK, answer.KindProgram, &answer.Program{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +247,38 @@ func TestStatusWithoutADriver(t *testing.T) {
 	}
 }
 
+// A child that nothing frees is in the driver already: no other is started.
+func TestStatusAsksNoStuckDriver(t *testing.T) {
+	n := busy(t)
+	process := filepath.Join(n.dir, "proc/77")
+	must(t, os.MkdirAll(process, 0o755))
+	write(t, filepath.Join(process, "stat"), "77 (bookend-gpu) D 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 123456 1000 200 18446744073709551615 1 1 0\n", 0o644)
+	must(t, n.store.SetStuck(state.Stuck{PID: 77, StartTicks: 123456, Op: "backend"}))
+	got := bookend(0, n.config, "status")
+	if !strings.Contains(got.out, "\ndriver: not asked: a child of an earlier look is still in it\n") || !strings.Contains(got.out, "driver not answering since ") {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, "looks")); err == nil {
+		t.Error("the backend was started")
+	}
+}
+
+// What looks unexplained may be a test allocation of a hook's: a second look, with those locked out, is what counts.
+func TestStatusLooksTwice(t *testing.T) {
+	n := newNode(t)
+	n.shows(t, 20480, 50)
+	var status answer.Status
+	decode(t, bookend(0, n.config, "status", "--json").out, answer.KindStatus, &status)
+	if c := status.Cards[0]; *c.UnexplainedBytes != 50<<20 || *c.UsedBytes != 50<<20 {
+		t.Errorf("%+v", c)
+	}
+	n.shows(t, 20, 50)
+	decode(t, bookend(0, n.config, "status", "--json").out, answer.KindStatus, &status)
+	if c := status.Cards[0]; *c.UsedBytes != 20<<20 {
+		t.Errorf("looked twice for nothing: %+v", c)
+	}
+}
+
 // The types have no field without a name of its own, nor one that a unit is missing of.
 func TestFieldsHaveUnits(t *testing.T) {
 	var walk func(reflect.Type, string)
@@ -277,7 +311,7 @@ func TestFieldsHaveUnits(t *testing.T) {
 		}
 	}
 	for _, d := range []any{answer.Status{}, answer.Show{}, answer.History{}, answer.Lemons{}, answer.Snapshot{}, answer.Explain{}, answer.Baselines{}, answer.Accepted{},
-		answer.Reset{}, answer.Config{}, answer.Program{}, answer.OwnReport{}} {
+		answer.Reset{}, answer.Doctor{}, answer.Config{}, answer.Program{}, answer.OwnReport{}} {
 		walk(reflect.TypeOf(d), reflect.TypeOf(d).Name())
 	}
 	var b bytes.Buffer

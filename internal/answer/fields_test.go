@@ -33,6 +33,7 @@ var documents = []struct {
 	{KindAccepted, "bookend baseline accept GPU --json", reflect.TypeFor[Accepted]()},
 	{KindReset, "bookend baseline reset GPU --json", reflect.TypeFor[Reset]()},
 	{KindConfig, "bookend config check --json", reflect.TypeFor[Config]()},
+	{KindDoctor, "bookend doctor --json", reflect.TypeFor[Doctor]()},
 	{KindProgram, "bookend version --json", reflect.TypeFor[Program]()},
 }
 
@@ -116,6 +117,8 @@ func typeWords(of reflect.Type, later *[]reflect.Type) string {
 		return typeWords(of.Elem(), later) + " or null"
 	case of.Kind() == reflect.Slice:
 		return "list of " + typeWords(of.Elem(), later)
+	case of.Kind() == reflect.Map && of.Elem().Kind() == reflect.Int:
+		return "numbers by name"
 	case of.Kind() == reflect.Map:
 		return "texts by field"
 	case of.Kind() == reflect.Struct:

@@ -1,12 +1,12 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"bookend/internal/answer"
 	"bookend/internal/report"
 )
 
@@ -100,17 +100,15 @@ func sameCause(results []Result, at int) int {
 
 // PrintJSON writes the same for programs.
 func PrintJSON(w io.Writer, results []Result) error {
-	out := struct {
-		Results []Result      `json:"results"`
-		Counts  map[Level]int `json:"counts"`
-	}{Counts: count(results)}
+	checked, counts := []answer.Checked{}, map[string]int{}
 	for _, r := range results {
-		out.Results = append(out.Results, r.clean())
+		r = r.clean()
+		checked = append(checked, answer.Checked{Check: r.Check, Level: string(r.Level), Path: r.Path, Seen: r.Seen, Why: r.Why, Fix: r.Fix})
 	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	for level, n := range count(results) {
+		counts[string(level)] = n
+	}
+	return answer.Write(w, answer.NewDoctor(checked, counts))
 }
 
 func count(results []Result) map[Level]int {

@@ -123,7 +123,7 @@ func orphanDrains(s *story) {
 	s.userReads(first, lines(gotClean, stillUses(pid), "", orphanFound(pid),
 		"| bookend:   Means:  this node takes no new jobs until an admin has looked at it", moreAt(first))...)
 	s.showSays("n1", first, "DRAIN for BKD-ORPHAN (exit 10)", fmt.Sprintf("PID %d (train)", pid))
-	s.statusSays("n1", "mode enforce", "job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
+	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ", "last:   BKD-ORPHAN, job "+string(first), "job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
 	s.logSays("n1", first, "bookend-epilog", "BKD-ORPHAN", "action=drain", "exit=10")
 
 	second := s.submits(s.user, "echo working", oneGPU)
