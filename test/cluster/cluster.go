@@ -53,6 +53,9 @@ type Options struct {
 	PrologFlags                                         string
 
 	Conf []string // further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key
+	// Configless has the nodes get their configuration from slurmctld. That takes a Slurm in a root folder of its own, since
+	// they keep it at a fixed place.
+	Configless bool
 	// Include are files that slurm.conf includes, below all else.
 	Include []string
 	// CgroupConf are further lines of cgroup.conf.

@@ -94,6 +94,9 @@ func (c *Cluster) slurmConf(host string) string {
 	if c.bound {
 		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
 	}
+	if o.Configless {
+		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
+	}
 	if o.Track != LinuxProc {
 		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"}, [2]string{"TaskPlugin", "task/cgroup"})
 	}

@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,8 +27,14 @@ func (c *Cluster) start() error {
 	if err != nil {
 		return err
 	}
+	var where []string
+	if c.options.Configless {
+		if env, where, err = c.fromController(env); err != nil {
+			return err
+		}
+	}
 	for _, n := range c.options.Nodes {
-		if err := c.startDaemon("slurmd-"+n.Name, env, "slurmd", "-N", n.Name); err != nil {
+		if err := c.startDaemon("slurmd-"+n.Name, env, append([]string{"slurmd", "-N", n.Name}, where...)...); err != nil {
 			return err
 		}
 	}
@@ -88,6 +96,23 @@ func (c *Cluster) slurmdEnv() ([]string, error) {
 		return nil, err
 	}
 	return append(env, "LD_PRELOAD="+shim), nil
+}
+
+// fromController has slurmd ask slurmctld for its configuration: it is told of no file, and finds munge where it is by default.
+func (c *Cluster) fromController(env []string) (without, args []string, err error) {
+	if !c.elsewhere() {
+		return nil, nil, errors.New("configless: Slurm has no root folder of its own, and would leave its configuration in this machine's /run")
+	}
+	proc, err := c.namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	folder := proc + "/root/run/munge"
+	if err := errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(c.paths.socket(), folder+"/munge.socket.2")); err != nil {
+		return nil, nil, err
+	}
+	without = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, "SLURM_CONF=") })
+	return without, []string{"--conf-server", fmt.Sprintf("%s:%d", c.address, c.ports[0])}, nil
 }
 
 // startDaemon runs a daemon, which goes to the background by itself; what it says before lies in

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,7 +13,8 @@ import (
 
 // snippet is a file of deploy/slurm and what proves that it does what it says.
 type snippet struct {
-	file string
+	file  string
+	since [2]int // the first Slurm that it is for; none: all
 	// settings are what slurmctld must then say of itself, as regular expressions; %s is the folder of the hooks.
 	settings map[string]string
 	story    func(*story)
@@ -34,14 +36,17 @@ func plain(other map[string]string) map[string]string {
 }
 
 var snippets = []snippet{
-	{"bookend.conf", plain(nil), plainSnippet, site.Options{Mode: "enforce"}},
-	{"bookend-glob.conf", plain(map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}), globSnippet, site.Options{Mode: "enforce"}},
-	{"bookend-own-task-hooks.conf", plain(map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`, "TaskEpilog": `%s/task-epilog-beside-own$`}),
+	{"bookend.conf", [2]int{}, plain(nil), plainSnippet, site.Options{Mode: "enforce"}},
+	{"bookend-glob.conf", [2]int{}, plain(map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}), globSnippet, site.Options{Mode: "enforce"}},
+	{"bookend-own-task-hooks.conf", [2]int{}, plain(map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`, "TaskEpilog": `%s/task-epilog-beside-own$`}),
 		ownTaskHooks, site.Options{}},
-	{"bookend-own-health.conf", plain(map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`}), bracketed,
+	{"bookend-own-health.conf", [2]int{}, plain(map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`}), bracketed,
 		site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}}},
-	{"bookend-adopt.conf", plain(map[string]string{"PrologFlags": `^Alloc,Contain$`}), containedJob, site.Options{Track: cluster.CgroupV1}},
-	{"bookend-pyxis.conf", plain(map[string]string{"TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`}), reportsTogether, site.Options{}},
+	{"bookend-adopt.conf", [2]int{}, plain(map[string]string{"PrologFlags": `^Alloc,Contain$`}), containedJob, site.Options{Track: cluster.CgroupV1}},
+	{"bookend-runinjob.conf", [2]int{24, 5}, plain(map[string]string{"PrologFlags": `RunInJob`}), runInJob, site.Options{Mode: "enforce", Track: cluster.CgroupV1}},
+	{"bookend-configless.conf", [2]int{23, 11}, plain(map[string]string{"Prolog": `(^|/)prolog$`, "Epilog": `(^|/)epilog$`, "TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`,
+		"HealthCheckProgram": `^\(null\)$`, "HealthCheckInterval": `^0 sec$`}), sentByController, site.Options{}},
+	{"bookend-pyxis.conf", [2]int{}, plain(map[string]string{"TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`}), reportsTogether, site.Options{}},
 }
 
 // Each snippet of deploy/slurm, by an Include line as the only word of Bookend in slurm.conf, is what Slurm says that it has
@@ -49,12 +54,32 @@ var snippets = []snippet{
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	for _, p := range snippets {
+		if !version(t).Since(p.since[0], p.since[1]) {
+			continue
+		}
 		t.Run(p.file, func(t *testing.T) {
 			p.site.Snippet, p.site.Deploy, p.site.Nodes = p.file, "../../deploy/slurm", []string{"n1"}
 			s := given(t, p.site)
 			s.slurmSays(p.settings)
 			p.story(s)
 		})
+	}
+}
+
+// No snippet is without its story.
+func TestEverySnippetHasAStory(t *testing.T) {
+	files, err := filepath.Glob("../../deploy/slurm/*.conf")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	told := map[string]bool{}
+	for _, p := range snippets {
+		told[p.file] = true
+	}
+	for _, file := range files {
+		if name := filepath.Base(file); !told[name] {
+			t.Errorf("nothing loads %s", name)
+		}
 	}
 }
 
@@ -72,7 +97,8 @@ func (s *story) slurmSays(want map[string]string) {
 	has := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(line, "=")
-		has[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		name, _, _ := strings.Cut(strings.TrimSpace(key), "[") // since 24.05 each Prolog has a number
+		has[name] = strings.TrimSpace(value)
 	}
 	for key, form := range want {
 		form = strings.ReplaceAll(form, "%s", regexp.QuoteMeta(s.on.Own("hooks")))
@@ -87,10 +113,19 @@ func (s *story) slurmSays(want map[string]string) {
 }
 
 func plainSnippet(s *story) {
+	s.tell("slurmd has run the health check", healthChecked)
 	s.tell("a clean job is seen", bracketed)
 	s.tell("a job without GPUs leaves no trace", jobWithoutGPUs)
 	s.tell("a node without the package takes jobs and says nothing", packageAbsent)
 	s.tell("a hook's exit code is the hook's own", snippetOrphanDrains)
+}
+
+// healthChecked: slurmd runs it when it starts, before any job. What it saw is in the metrics.
+func healthChecked(s *story) {
+	s.until("the health check is counted", func() bool {
+		data, err := os.ReadFile(filepath.Join(s.on.Dir, "var/bookend.prom"))
+		return err == nil && strings.Contains(string(data), `bookend_hook_runs_total{hook="health_check",action="ignore"} 1`)
+	})
 }
 
 // bracketed is a job whose two ends are seen and told.
@@ -210,4 +245,19 @@ func containedJob(s *story) {
 	s.hooksRan("n1", "prolog 0", "epilog 0")
 	s.userReads(job, gotClean, "ready", "", leftClean)
 	s.showSays("n1", job, "start:", "clean", "end:", "clean")
+}
+
+// sentByController is a job on a node that has no file of Slurm's but what slurmctld sent: the scripts, not the programs. There
+// are no task hooks: both reports come at the end.
+func sentByController(s *story) {
+	job := s.runs(s.user, "echo done", oneGPU, "--output=out-%j.txt")
+
+	s.jobIs(job, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	s.userReads(job, "done", "", gotClean, leftClean)
+	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))
+	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/prolog") || !strings.Contains(text, "/bookend-configless.conf") {
+		s.t.Errorf("the node was sent %q, %v", sent, err)
+	}
 }

@@ -156,7 +156,10 @@ func (s *Site) start(o Options) error {
 	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf, CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
 	if o.Snippet != "" {
-		opts.Include, opts.PrologFlags = []string{s.snippet(o.Snippet)}, ""
+		opts.Include, opts.PrologFlags, opts.Configless = []string{s.snippet(o.Snippet)}, "", o.Snippet == configless
+		if opts.Configless {
+			opts.Include = []string{configless}
+		}
 	} else if err := s.writeHooks(o, &opts); err != nil {
 		return err
 	}

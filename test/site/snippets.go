@@ -21,6 +21,27 @@ func (s *Site) Own(name string) string {
 	return s.snippet(name)
 }
 
+// configless is the snippet that lies, with the hooks it names, beside slurm.conf.
+const configless = "bookend-configless.conf"
+
+// besideSlurmConf copies what slurmctld is to send to the nodes.
+func (s *Site) besideSlurmConf() error {
+	etc := s.in("slurm/etc")
+	if err := os.MkdirAll(etc, 0o755); err != nil {
+		return err
+	}
+	for name, mode := range map[string]fs.FileMode{configless: 0o644, "hooks/prolog": 0o755, "hooks/epilog": 0o755, "hooks/task-prolog": 0o755, "hooks/task-epilog": 0o755} {
+		data, err := os.ReadFile(s.snippet(name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(etc, filepath.Base(name)), data, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // copySnippets installs deploy/slurm as an admin does who keeps it elsewhere: with other paths, and a configuration a node.
 func (s *Site) copySnippets(from string) error {
 	if err := os.MkdirAll(s.in("own"), 0o755); err != nil {
@@ -29,7 +50,7 @@ func (s *Site) copySnippets(from string) error {
 	// A process that another test forks meanwhile would have a script open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -50,6 +71,10 @@ func (s *Site) copySnippets(from string) error {
 			return s.copySnippet(path, to, strings.HasPrefix(name, "hooks/"))
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return s.besideSlurmConf()
 }
 
 func (s *Site) copySnippet(from, to string, hook bool) error {
