@@ -112,6 +112,18 @@ var errRecord = errors.New("not a whole record")
 
 // decode reads a record that must be of this node, job id and key. It returns errRecord for anything else.
 func decode(data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
+	r, err := parse(data)
+	if err == nil && (r.Job.Node != node || r.Job.ID != id || r.Key != key) {
+		err = fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
+	}
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	return r, nil
+}
+
+// parse reads a record, whosever it is.
+func parse(data []byte) (ledger.Run, error) {
 	var r ledger.Run
 	if len(bytes.TrimSpace(data)) == 0 {
 		return ledger.Run{}, fmt.Errorf("%w: empty", errRecord)
@@ -122,8 +134,6 @@ func decode(data []byte, node string, id slurm.JobID, key string) (ledger.Run, e
 	switch {
 	case r.Version != Version:
 		return ledger.Run{}, fmt.Errorf("%w: version %d, not %d", errRecord, r.Version, Version)
-	case r.Job.Node != node || r.Job.ID != id || r.Key != key:
-		return ledger.Run{}, fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
 	case r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) || !validKey(r.Key):
 		return ledger.Run{}, fmt.Errorf("%w: SLUID %q, key %q", errRecord, r.Job.SLUID, r.Key)
 	}

@@ -1,0 +1,108 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bookend/internal/ledger"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+// Bounds of a copy: a folder that is none, such as a whole file system, is noticed before it is read.
+const (
+	maxCopied = 100_000 // files
+	maxDepth  = 6       // folders
+)
+
+// Copied returns the runs in a copy of records: of paths.var or paths.run, or of a folder in them; by node, each run
+// once. It writes nothing, and whose the files are does not matter: what they say is their owner's claim.
+func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read records: %w", err)
+	}
+	runs, files := map[run]ledger.Run{}, 0
+	var damage []Damage
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			if strings.Count(strings.TrimPrefix(path, dir), "/") > maxDepth || e.Name() == damagedName {
+				return fs.SkipDir
+			}
+			return nil
+		case !isRecord(path):
+			return nil
+		}
+		if files++; files > maxCopied {
+			return fmt.Errorf("more than %d records", maxCopied)
+		}
+		r, err := copied(path)
+		if err != nil {
+			damage = append(damage, Damage{path, err.Error()})
+			return nil
+		}
+		// It may be in memory and in the history: the one with more ends is the newer.
+		id := run{r.Job.Node, r.Job.ID, r.Key}
+		if old, met := runs[id]; !met || len(r.Ends) > len(old.Ends) {
+			runs[id] = r
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read records: %w", err)
+	}
+	return byNode(runs), damage, nil
+}
+
+// run names one run of a job.
+type run struct {
+	node string
+	job  slurm.JobID
+	key  string
+}
+
+func byNode(runs map[run]ledger.Run) map[string][]ledger.Run {
+	out := map[string][]ledger.Run{}
+	for id, r := range runs {
+		out[id.node] = append(out[id.node], r)
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b ledger.Run) int {
+			return cmp.Or(wall(b).Compare(wall(a)), cmp.Compare(b.Job.ID, a.Job.ID), cmp.Compare(b.Key, a.Key))
+		})
+	}
+	return out
+}
+
+// isRecord tells by its name whether a file is a run's record: JOB-KEY.json in a history, JOB/KEY.json in memory.
+func isRecord(path string) bool {
+	base, ok := strings.CutSuffix(filepath.Base(path), suffix)
+	if !ok {
+		return false
+	}
+	number, key, archived := strings.Cut(base, "-")
+	if !archived {
+		number, key = filepath.Base(filepath.Dir(path)), base
+	}
+	_, ok = slurm.ParseJobID(number)
+	return ok && validKey(key)
+}
+
+func copied(path string) (ledger.Run, error) {
+	data, err := safefile.ReadGiven(path, maxRecord)
+	if err != nil {
+		return ledger.Run{}, err
+	}
+	r, err := parse(data)
+	if err == nil && !slurm.ValidNode(r.Job.Node) {
+		err = fmt.Errorf("%w: node %q", errRecord, r.Job.Node)
+	}
+	return r, err
+}
