@@ -23,7 +23,7 @@ const (
 var bands = map[band][]string{
 	values: {"internal/gpu", "internal/slurm", "internal/code", "internal/config", "internal/wire"},
 	pure: {"internal/resolve", "internal/settle", "internal/drain", "internal/slurmconf", "internal/gresconf", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
-		"internal/oom", "internal/health", "internal/probe", "internal/diagnosis"},
+		"internal/oom", "internal/health", "internal/probe", "internal/diagnosis", "internal/timeline"},
 	ground: {"internal/clock", "internal/confine", "internal/nogpu", "internal/routine"},
 	effects: {
 		"internal/asuser", "internal/backend", "internal/child", "internal/cleanup", "internal/holders", "internal/inventory", "internal/joblog",
