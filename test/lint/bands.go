@@ -29,7 +29,7 @@ var bands = map[band][]string{
 		"internal/asuser", "internal/backend", "internal/child", "internal/cleanup", "internal/holders", "internal/inventory", "internal/joblog",
 		"internal/kmsg", "internal/metrics", "internal/runlog", "internal/safefile", "internal/scontrol", "internal/slurmfiles", "internal/state",
 	},
-	stage: {"internal/stage", "internal/doctor", "internal/view", "internal/answer"},
+	stage: {"internal/stage", "internal/doctor", "internal/page", "internal/view", "internal/answer"},
 	mains: {"prolog", "epilog", "healthcheck", "admin", "cuda", "rocm"},
 }
 

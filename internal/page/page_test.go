@@ -1,0 +1,210 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/state"
+	"bookend/internal/timeline"
+	"bookend/test/page/inspect"
+)
+
+var made = time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+
+// outside is a node's record in which OUTSIDE stands wherever hooks take over what a user, a process or a backend says.
+const outside = `[{"version":1,"key":"w5","job":{"id":7,"node":"n1","user":"OUTSIDE","partition":"OUTSIDE","work_dir":"OUTSIDE"},
+"display":{"array":{"master":6,"task":1}},"devices":[{"Index":0,"Device":{"id":"OUTSIDE","name":"OUTSIDE","bus_id":"OUTSIDE"}},{"Index":-1,"Device":{"id":"GPU-2"}}],
+"start":{"at_ns":1,"wall":"2026-11-21T05:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"total":{"bytes":100},"used":{"bytes":5}}}]},"verdict":{}},
+"ends":[{"at_ns":5,"wall":"2026-11-21T07:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"used":{"bytes":90000000000}}}]},
+"neighbours":{"readings":[{"device":{"id":"GPU-3","name":"OUTSIDE"},"memory":{"total":{"unknown":"OUTSIDE"},"used":{"bytes":500000000}}}]},
+"findings":[{"code":"BKD-ORPHAN","gpu":"OUTSIDE","index":0,"bytes":{"bytes":80000000000},"observed":"OUTSIDE","holder":{"pid":7,"name":"OUTSIDE","exe":"OUTSIDE"},"owner":{"job":5,"level":"OUTSIDE"}},
+{"code":"BKD-RESIDUE","gpu":"OUTSIDE","observed":"OUTSIDE","candidates":[{"pid":8,"name":"OUTSIDE","why":"OUTSIDE"},{"pid":9},{"pid":10},{"pid":11}],"owner":{"sluid":"OUTSIDE","level":"cgroup"}},
+{"code":"OUTSIDE","unknown":"OUTSIDE"},{"code":"BKD-NORECORD","observed":"OUTSIDE"}],
+"verdict":{"action":"drain","exit":10,"code":"BKD-ORPHAN","judged":[{"action":"drain"},{"action":"OUTSIDE","why":"OUTSIDE"},{"action":"warn"},{"action":"note"}]}}]}]`
+
+func runsOf(t testing.TB, text string) (runs []ledger.Run) {
+	t.Helper()
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", string(quoted[1:len(quoted)-1]))), &runs); err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+func pageOf(t testing.TB, r Report) inspect.Page {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return inspect.Read(b.Bytes())
+}
+
+func reportOf(t testing.TB, text string) Report {
+	runs := runsOf(t, text)
+	c := timeline.Lay(runs, timeline.Request{Now: made})
+	return Report{Node: text, Chart: c, Lemons: []gpu.ID{runs[0].Devices[0].Device.ID}, Damaged: []state.Damage{{Path: text, Why: text}}, Made: made, Version: text, Users: true}
+}
+
+// hostile texts would end an element, an attribute, a script or a style, or load something.
+var hostile = []string{
+	`</title></style></script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'><svg onload=alert(1)>`, `javascript:alert(1)`,
+	`url(//evil)`, `--></textarea><!--`, `{{.}}`, "\x1b[2J\x00\n\r\u202e\xff", `&lt;b&gt;`, `]]>`, `x" href="//evil" y="`,
+}
+
+// Whatever stands in a record, it makes no element, no attribute and no link.
+func TestHostile(t *testing.T) {
+	plain := pageOf(t, reportOf(t, "python3"))
+	if len(plain.Problems) > 0 || len(plain.Tags) < 200 || !slices.Contains(plain.Tags, "table") {
+		t.Fatalf("%q, %d elements", plain.Problems, len(plain.Tags))
+	}
+	for _, text := range hostile {
+		p := pageOf(t, reportOf(t, text))
+		problems := slices.DeleteFunc(p.Problems, func(s string) bool { return strings.Contains(s, "aria-label=") || strings.Contains(s, "data:") })
+		if len(problems) > 0 {
+			t.Errorf("%q: %q", text, problems)
+		}
+		if !slices.Equal(p.Tags, plain.Tags) {
+			t.Errorf("%q: %d elements, want the %d there are with a plain text", text, len(p.Tags), len(plain.Tags))
+		}
+		if i := strings.IndexFunc(p.Text, func(c rune) bool { return c != '\n' && c != '\u202f' && c != '\u00d7' && (c < ' ' || c > '~') }); i >= 0 {
+			t.Errorf("%q: shown as %q", text, p.Text[max(0, i-20):i+20])
+		}
+	}
+}
+
+func FuzzOutside(f *testing.F) {
+	for _, text := range hostile {
+		f.Add(text)
+	}
+	plain := pageOf(f, reportOf(f, "python3"))
+	f.Fuzz(func(t *testing.T, text string) {
+		if text == "" || text == "GPU-2" || text == "GPU-3" || strings.HasPrefix(text, "BKD-") || slices.Contains([]string{"drain", "note", "ignore"}, text) || gpuLike(text) {
+			t.Skip("means something")
+		}
+		p := pageOf(t, reportOf(t, text))
+		if !slices.Equal(p.Tags, plain.Tags) {
+			t.Errorf("%q: %d elements, want %d", text, len(p.Tags), len(plain.Tags))
+		}
+	})
+}
+
+// gpuLike texts are not a level of evidence.
+func gpuLike(text string) bool {
+	return slices.Contains([]string{"cgroup", "sighting", "exclusive", "environment"}, text)
+}
+
+// Users are named only where that is asked for, wherever their names stand.
+func TestUsersAreNotNamed(t *testing.T) {
+	r := reportOf(t, "/home/alice.smith/x (alice.smith) alice.smithy")
+	r.Chart.Entries[0].User, r.People = "alice.smith", []string{"alice.smith", "root", ""}
+	for i := range r.Chart.Lanes {
+		for k := range r.Chart.Lanes[i].Blocks {
+			r.Chart.Lanes[i].Blocks[k].User = "alice.smith"
+		}
+	}
+	r.Node, r.Version, r.Damaged, r.Users = "n1", "v1", nil, false
+	text := pageOf(t, r).Text
+	for i := range r.Chart.Lanes { // a card's id and model are the driver's
+		for _, own := range []string{string(r.Chart.Lanes[i].Card.ID), r.Chart.Lanes[i].Card.Name} {
+			text = strings.ReplaceAll(text, own, "")
+		}
+	}
+	if i := strings.Index(text, "alice.smith "); i >= 0 || !strings.Contains(text, "/home/(user)/x") || !strings.Contains(text, "alice.smithy") {
+		t.Errorf("%d, %q", i, text)
+	}
+	if i := strings.Index(text, "alice.smith)"); i >= 0 {
+		t.Errorf("%q", text[max(0, i-40):i+20])
+	}
+	r.Users = true
+	if text := pageOf(t, r).Text; !strings.Contains(text, "of alice.smith") {
+		t.Errorf("not named: %q", text)
+	}
+}
+
+func TestHide(t *testing.T) {
+	for _, tt := range []struct {
+		text, want string
+		names      []string
+	}{
+		{"alice", "(user)", []string{"alice"}},
+		{"alice alice", "(user) (user)", []string{"alice"}},
+		{"malice alices alice2 Alice", "malice alices alice2 Alice", []string{"alice"}},
+		{"/home/alice/bob.out", "/home/(user)/(user).out", []string{"alice", "bob"}},
+		{"user", "(user)", []string{"user"}},
+		{"root (user)", "root ((user))", []string{"root", "user"}},
+		{"", "", []string{"", "alice"}},
+	} {
+		if got := hide(tt.text, tt.names); got != tt.want {
+			t.Errorf("%q without %q: %q, want %q", tt.text, tt.names, got, tt.want)
+		}
+	}
+}
+
+// What there is nothing of is said, and no page is half a page.
+func TestEmpty(t *testing.T) {
+	runs := runsOf(t, "python3")
+	quiet := runsOf(t, "python3")
+	quiet[0].Ends[0].Findings = nil
+	quiet[0].Ends[0].Neighbours = nil
+	for name, tt := range map[string]struct {
+		runs []ledger.Run
+		ask  timeline.Request
+		want string
+		not  string
+	}{
+		"no records":         {nil, timeline.Request{Now: made}, "No records yet", "0001"},
+		"none in this time":  {runs, timeline.Request{Now: made, Since: made.Add(-time.Hour)}, "left on the card", "No records yet"},
+		"nothing was found":  {quiet, timeline.Request{Now: made}, "No hook found anything", "What they mean"},
+		"cards, but no jobs": {quiet, timeline.Request{Now: made, Since: made.Add(-time.Hour)}, "Nothing on record in this time", "Findings"},
+		"one card":           {runs, timeline.Request{Now: made, GPU: "0"}, "GPU 0", "nvidia3"},
+		"a card that is not": {runs, timeline.Request{Now: made, GPU: "5", Since: made}, "The records of this node reach from 2026-11-21 05:00:00", "Findings"},
+	} {
+		p := pageOf(t, Report{Node: "n1", Chart: timeline.Lay(tt.runs, tt.ask), Made: made, Version: "v1"})
+		if len(p.Problems) > 0 || !strings.Contains(p.Text, tt.want) || strings.Contains(p.Text, tt.not) {
+			t.Errorf("%s: %q, want %q and no %q in\n%s", name, p.Problems, tt.want, tt.not, p.Text)
+		}
+	}
+}
+
+// Of more findings than a table can have the gravest stay, and it is said. A mark whose finding is not listed leads to
+// what its code means.
+func TestManyFindings(t *testing.T) {
+	run := runsOf(t, "python3")[0]
+	var runs []ledger.Run
+	for i := range 300 {
+		r := run
+		r.Job.ID += 1
+		r.Key = fmt.Sprint("w", i)
+		end := r.Ends[0]
+		end.Wall = end.Wall.Add(time.Duration(i) * time.Minute)
+		r.Ends = []ledger.End{end}
+		runs = append(runs, r)
+	}
+	p := pageOf(t, Report{Node: "n1", Chart: timeline.Lay(runs, timeline.Request{Now: made}), Made: made, Version: "v1"})
+	if len(p.Problems) > 0 {
+		t.Errorf("%q", p.Problems)
+	}
+	rows := 0
+	for _, tag := range p.Tags {
+		if tag == "tr" {
+			rows++
+		}
+	}
+	if !strings.Contains(p.Text, "The 500 gravest of 1\u202f200 findings") || rows != 500+2+3 {
+		t.Errorf("%d rows, %.3000q", rows, p.Text)
+	}
+	if n := strings.Count(p.Text, "noted"); n != 0 {
+		t.Errorf("%d notes are listed in the place of graver ones", n)
+	}
+}
