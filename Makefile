@@ -22,7 +22,7 @@ folder_bookend := admin
 RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \
 	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
 
-.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
+.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo page-look check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -66,6 +66,9 @@ endif
 
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
 	@test/demo/run.sh $(DEMO)
+
+page-look: ## make report pages of generated records, and pictures of them in build/page (installs chromium, as root); PAGE=--docs renews docs/images
+	test/page/look.sh $(PAGE)
 
 check-deploy: build ## check deploy/ with systemd's programs, ShellCheck, a real Prometheus and node_exporter (installs them, as root)
 	test/install-prometheus.sh

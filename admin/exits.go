@@ -44,6 +44,10 @@ var exitsOf = map[string]map[int]string{
 		exitTrouble:  "the records could not be read; with --exit-code: a run with findings, or a lemon, was listed",
 		exitNotFound: "no such node, or no GPU job has run here yet", exitDenied: "needs root",
 	},
+	"bookend report": {
+		exitTrouble:  "the records could not be read, or the page not written: a file that is there is kept without --force",
+		exitNotFound: "no such node or GPU, or no record at all", exitDenied: "needs root, unless --records names a copy",
+	},
 	"bookend snapshot":        {exitTrouble: "the driver could not be asked, or not to the end"},
 	"bookend explain":         {exitNotFound: "no such finding, exit code or reason"},
 	"bookend baseline":        {exitTrouble: "the records could not be read", exitNotFound: "no such node", exitDenied: "needs root"},

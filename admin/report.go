@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bookend/internal/answer"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/page"
+	"bookend/internal/safefile"
+	"bookend/internal/state"
+	"bookend/internal/timeline"
+)
+
+// mostBlocks is about how many jobs are drawn apart: what a browser opens at once, in some MB.
+const mostBlocks = 10000
+
+// reportAsk is what "bookend report" was asked for.
+type reportAsk struct {
+	html, since, until, gpu, records string
+	force, users                     bool
+}
+
+func reportCommand(a *app) *cobra.Command {
+	q := reportAsk{}
+	cmd := &cobra.Command{
+		Use: "report --html FILE", Short: "a page for a browser: each GPU over time, its jobs, what stayed on it, what was found",
+		Long: `Makes one HTML page of the records: each GPU a lane over time, jobs as blocks, memory
+that was left behind in red, findings as marks. The page is one file, loads nothing
+from elsewhere, and can be printed. It is made for its maker alone (0600), and users
+are not named unless that is asked for.
+
+With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, from
+whatever node. That needs no root.
+
+A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
+and time (2026-11-21T08:00).`,
+		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend report --records n7 --html n7.html",
+		Args:    none,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&q.html, "html", "", "`FILE`: where the page goes; - for standard output")
+	f.StringVar(&q.since, "since", "", "`WHEN`: what was before it is left out")
+	f.StringVar(&q.until, "until", "", "`WHEN`: what was after it is left out")
+	f.StringVar(&q.gpu, "gpu", "", "`GPU`: this one alone: Slurm's number of it, a UUID, a PCI bus id, or nvidiaN")
+	f.StringVar(&q.records, "records", "", "`DIR`: a copy of records, instead of this node's own")
+	f.BoolVar(&q.users, "users", false, "name the jobs' users")
+	f.BoolVar(&q.force, "force", false, "replace the file if it is there")
+	a.perNode(cmd)
+	_ = cmd.MarkFlagFilename("html", "html")
+	_ = cmd.MarkFlagDirname("records")
+	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
+	_ = cmd.RegisterFlagCompletionFunc("since", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
+	_ = cmd.RegisterFlagCompletionFunc("until", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
+	return cmd
+}
+
+func (a *app) report(cmd *cobra.Command, q reportAsk) error {
+	now := a.env.Clock.Wall()
+	if q.html == "" {
+		return misused(cmd, "want --html FILE")
+	}
+	since, err := moment(q.since, now)
+	if err != nil {
+		return misused(cmd, "--since: "+err.Error())
+	}
+	until, err := moment(q.until, now)
+	if err != nil {
+		return misused(cmd, "--until: "+err.Error())
+	}
+	r, ask, err := a.sources(q.records)
+	if err != nil {
+		return err
+	}
+	ask.Since, ask.Until, ask.GPU, ask.Zone, ask.Blocks = since, until, q.gpu, time.Local, mostBlocks
+	chart := timeline.Lay(r.runs, ask)
+	if q.gpu != "" && len(chart.Lanes) == 0 && len(r.runs) > 0 {
+		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
+	}
+	var b bytes.Buffer
+	err = page.Write(&b, page.Report{
+		Node: r.node, Chart: chart, Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Made: now.In(ask.Zone),
+		Version: a.env.Version, Copy: q.records != "", Users: q.users, People: people(r.runs),
+	})
+	if err != nil {
+		return err
+	}
+	return a.deliver(q, b.Bytes(), chart.Total.Jobs, len(chart.Lanes), len(chart.Entries))
+}
+
+// sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
+func (a *app) sources(dir string) (records, timeline.Request, error) {
+	if dir != "" {
+		r, err := copied(dir, a.node)
+		return r, timeline.Request{}, err
+	}
+	r, err := read(a.env, a.config().Paths, a.node)
+	if err != nil {
+		return r, timeline.Request{}, err
+	}
+	ask := timeline.Request{Now: a.env.Clock.Wall()}
+	for _, problem := range []error{
+		try(&ask.Check, r.store.LastCheck), try(&ask.Sighted, r.store.Sighted),
+	} {
+		if problem != nil {
+			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", problem)
+		}
+	}
+	return r, ask, nil
+}
+
+// try keeps what a read gives; one that fails leaves it out.
+func try[T any](to *T, read func() (T, error)) (err error) {
+	*to, err = read()
+	return err
+}
+
+// copied reads a copy of records. Of several nodes one has to be named.
+func copied(dir, node string) (records, error) {
+	all, damaged, err := state.Copied(dir)
+	if err != nil {
+		return records{}, err
+	}
+	nodes := slices.Sorted(maps.Keys(all))
+	switch {
+	case node == "" && len(nodes) == 1:
+		node = nodes[0]
+	case len(nodes) == 0:
+		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a folder in it", dir))
+	case node == "":
+		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
+	case all[node] == nil:
+		return records{}, notFound(fmt.Sprintf("no such node: %q; nodes with records in %q: %q", node, dir, nodes))
+	}
+	return records{node: node, runs: all[node], damaged: damaged}, nil
+}
+
+// lemonsOf are the cards that "bookend history --lemons" lists for the same time.
+func lemonsOf(r records, f answer.Filter) (ids []gpu.ID) {
+	for _, l := range answer.NewLemons(r.node, f.Pick(r.runs)).Cards {
+		ids = append(ids, gpu.ID(l.UUID))
+	}
+	return ids
+}
+
+// people are the users of all runs.
+func people(runs []ledger.Run) []string {
+	var names []string
+	for _, r := range runs {
+		names = append(names, strings.TrimSpace(r.Job.User))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// deliver writes the page.
+func (a *app) deliver(q reportAsk, data []byte, jobs, cards, found int) error {
+	if q.html == "-" {
+		_, err := a.raw.Write(data)
+		return err
+	}
+	err := safefile.Create(q.html, data, q.force)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html, (len(data)+1023)>>10, cards, jobs, found)
+	return nil
+}

@@ -1,0 +1,105 @@
+// Command page makes records by running the real hooks on fake GPUs, spreads them over days, and makes report pages of
+// them: for tests, and for the screenshots of "make page-look".
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"bookend/test/cluster"
+)
+
+func main() {
+	out := flag.String("out", "", "folder for the records and the pages; made anew")
+	flag.Parse()
+	if *out == "" || flag.NArg() != 0 {
+		flag.Usage()
+		os.Exit(64)
+	}
+	if err := run(*out); err != nil {
+		fmt.Fprintln(os.Stderr, "page:", err)
+		os.Exit(1)
+	}
+}
+
+// scene is a set of records with its page.
+type scene struct {
+	name    string
+	records func(*machine) ([]record, error)
+}
+
+var scenes = []scene{
+	{"week", week},
+	{"one", one},
+}
+
+func run(out string) error {
+	scratch, err := cluster.Scratch()
+	if err != nil {
+		return err
+	}
+	defer cluster.Remove(scratch)
+	programs := filepath.Join(scratch, "libexec")
+	if err := buildAll(programs); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	for _, s := range scenes {
+		if err := s.make(scratch, programs, filepath.Join(out, s.name)); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return crowd(filepath.Join(out, "week"), filepath.Join(out, "crowd"), programs)
+}
+
+// make makes one scene's records and page in a folder.
+func (s scene) make(scratch, programs, folder string) error {
+	m, err := newMachine(filepath.Join(scratch, s.name), programs)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	made, err := s.records(m)
+	if err != nil {
+		return err
+	}
+	if err := write(folder, made); err != nil {
+		return err
+	}
+	return page(programs, folder)
+}
+
+// page has the command line make the page of a folder of records.
+func page(programs, folder string) error {
+	cmd := exec.Command(filepath.Join(programs, "bookend"), "report", "--records", folder, "--html", filepath.Join(folder, "page.html"))
+	cmd.Env = []string{"TZ=UTC"}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("bookend report: %w: %s", err, text)
+	}
+	return nil
+}
+
+// buildAll builds the programs as the Makefile does.
+func buildAll(programs string) error {
+	for name, folder := range map[string]string{"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin"} {
+		if err := build(filepath.Join(programs, name), "bookend/"+folder, "0"); err != nil {
+			return err
+		}
+	}
+	return build(filepath.Join(programs, "bookend-gpu"), "bookend/cuda", "1", "-ldflags=-extldflags=-Wl,-z,lazy")
+}
+
+func build(out, pkg, cgo string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, flags...)
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
