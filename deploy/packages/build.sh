@@ -107,6 +107,7 @@ put_together() {
 	shells
 	documents "$stage/usr/share/doc/bookend"
 	install -D -m 0644 -t "$stage/usr/share/licenses/bookend" LICENSE
+	install -D -m 0644 $here/lintian-overrides "$stage/usr/share/lintian/overrides/bookend"
 }
 
 documents() {
@@ -128,13 +129,18 @@ contents() {
 		mode=$(stat -c %04a "$stage$path") kind=
 		case "$path" in
 		/etc/*) kind="type: config|noreplace, " ;;
-		*/zsh/vendor-completions/* | *.Debian.gz) kind="packager: deb, " ;;
-		/usr/share/licenses/* | */zsh/site-functions/*) kind="packager: rpm, " ;;
+		*/zsh/vendor-completions/* | */lintian/* | *.Debian.gz) kind="packager: deb, " ;;
+		/usr/share/licenses/*) kind="type: license, packager: rpm, " ;;
+		*/zsh/site-functions/*) kind="packager: rpm, " ;;
+		/usr/share/doc/* | /usr/share/man/*) kind="type: doc, packager: rpm, " ;;
 		esac
 		if [ -L "$stage$path" ]; then
 			echo "  - {src: '$(readlink "$stage$path")', dst: '$path', type: symlink, file_info: {mtime: $date}}"
 		else
-			echo "  - {${kind}src: '$stage$path', dst: '$path', file_info: {mode: $mode, owner: root, group: root, mtime: $date}}"
+			file="src: '$stage$path', dst: '$path', file_info: {mode: $mode, owner: root, group: root, mtime: $date}"
+			echo "  - {$kind$file}"
+			# To rpm documents are a kind of their own, to dpkg they are files.
+			case "$kind" in "type: doc"*) echo "  - {packager: deb, $file}" ;; esac
 		fi
 	done
 	(cd "$stage" && find etc/bookend usr/libexec/bookend usr/share/doc/bookend -type d | sort) | while read -r path; do

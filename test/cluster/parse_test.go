@@ -87,8 +87,8 @@ func FuzzParseHookRuns(f *testing.F) {
 
 func TestJoinSettings(t *testing.T) {
 	have := joinSettings([][2]string{{"KillWait", "2"}, {"PrologFlags", "Alloc"}},
-		[]string{"killwait=9", "PartitionName=a Nodes=n1", "PartitionName=b Nodes=n2"})
-	want := "PrologFlags=Alloc\nkillwait=9\nPartitionName=a Nodes=n1\nPartitionName=b Nodes=n2\n"
+		[]string{"killwait=9", "Include /a.conf", "PartitionName=a Nodes=n1", "PartitionName=b Nodes=n2"})
+	want := "PrologFlags=Alloc\nkillwait=9\nPartitionName=a Nodes=n1\nPartitionName=b Nodes=n2\nInclude /a.conf\n"
 	if have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}

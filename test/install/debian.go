@@ -84,9 +84,12 @@ func showDebian11(b *bench) {
 	b.must("configure", n.configure("observe"))
 	out, err = n.run("bookend", "snapshot")
 	if err == nil {
-		err = says(out, "GPU 0", "GPU 1")
+		err = says(out, "nvidia0", "nvidia1", "0 MiB used")
 	}
 	b.shows("it reads two fake GPUs there", err)
+	// Its Slurm is not started, but configured, as far as doctor asks.
+	b.must("write a slurm.conf", os.WriteFile(n.in("/etc/slurm/slurm.conf"), []byte("ClusterName=old\nSlurmctldHost=localhost\n"+
+		"NodeName=localhost CPUs=1\nPartitionName=main Nodes=localhost\n"+include+"\n"), 0o644))
 	out, _, err = n.examine()
 	if err == nil {
 		err = says(out, "20.11")

@@ -52,7 +52,8 @@ var held = []string{
 	"-rw-r--r-- root/root ./usr/lib/tmpfiles.d/bookend.conf",
 	"-rw-r--r-- root/root ./usr/lib/systemd/system/run-bookend-drop.mount",
 	"-rw-r--r-- root/root ./usr/share/bash-completion/completions/bookend",
-	"-rw-r--r-- root/root ./usr/share/man/man8/bookend-prolog.8.gz",
+	"-rw-r--r-- root/root ./usr/share/zsh/vendor-completions/_bookend",
+	"-rw-r--r-- root/root ./usr/share/fish/vendor_completions.d/bookend.fish",
 	"-rw-r--r-- root/root ./usr/share/doc/bookend/copyright",
 	"-rw-r--r-- root/root ./usr/share/doc/bookend/docs/findings.md",
 	"-rw-r--r-- root/root ./usr/share/doc/bookend/licences/go/LICENSE",
@@ -60,6 +61,11 @@ var held = []string{
 
 func (b *bench) holds() error {
 	found, _ := filepath.Glob(filepath.Join(b.Packages, "*.deb"))
+	pages, _ := filepath.Glob("deploy/man/*.[1-8]")
+	wanted := held
+	for _, page := range append(pages, "deploy/man/bookend.1") {
+		wanted = append(wanted, fmt.Sprintf("-rw-r--r-- root/root ./usr/share/man/man%s/%s.gz", filepath.Ext(page)[1:], filepath.Base(page)))
+	}
 	var errs []error
 	for _, deb := range found {
 		out, err := command("dpkg-deb", "--contents", deb)
@@ -71,7 +77,7 @@ func (b *bench) holds() error {
 			f := strings.Fields(line)
 			listed[f[0]+" "+f[1]+" "+strings.Join(f[5:], " ")] = true
 		}
-		for _, want := range held {
+		for _, want := range wanted {
 			if !listed[want] {
 				errs = append(errs, fmt.Errorf("%s lacks %s", filepath.Base(deb), want))
 			}
@@ -144,9 +150,12 @@ func (b *bench) oldGlibc() {
 	b.shows("a program that needs a newer one is refused", err)
 }
 
+// checkerPackages is what looks at packages, and rpm, in one kept Debian.
+var checkerPackages = []string{"lintian", "rpmlint", "rpm", "cpio"}
+
 // checkers runs Debian's lintian and rpmlint. What they are told to leave alone stands in deploy/packages, with reasons.
 func (b *bench) checkers() {
-	r := b.debian("bookworm", []string{"lintian", "rpmlint", "rpm"})
+	r := b.debian("bookworm", checkerPackages)
 	debs, _ := filepath.Glob(filepath.Join(b.Packages, "*.deb"))
 	rpms, _ := filepath.Glob(filepath.Join(b.Packages, "*.rpm"))
 	for _, path := range append(append(debs, rpms...), "deploy/packages/rpmlint.toml") {

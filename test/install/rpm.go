@@ -10,7 +10,7 @@ import (
 
 // showRPM uses Debian's rpm: there is no RHEL here.
 func showRPM(b *bench) {
-	r := b.debian("bookworm", []string{"lintian", "rpmlint", "rpm"})
+	r := b.debian("bookworm", checkerPackages)
 	arch, err := command("uname", "-m")
 	b.must("ask for the architecture", err)
 	pattern := "*." + strings.TrimSpace(arch) + ".rpm"
