@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,13 +131,22 @@ func (n *node) replaces(hook, deb string) error {
 	if err := n.until(hook+" runs", func() bool { return runs(file) }); err != nil {
 		return err
 	}
-	if err := n.change(deb); err != nil {
-		return err
+	var stop, ran atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !stop.Load() && !ran.Load() {
+			ran.Store(runs(file + " (deleted)"))
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	err := n.change(deb)
+	stop.Store(true)
+	<-done
+	if !ran.Load() {
+		err = errors.Join(err, fmt.Errorf("no %s ran on when its file was replaced", hook))
 	}
-	if !runs(file + " (deleted)") {
-		return fmt.Errorf("no %s ran from before to after the change", hook)
-	}
-	return nil
+	return err
 }
 
 // runs says whether a process has this executable. A deleted one's name ends so in /proc.
