@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -43,6 +44,20 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 	Job(w, run)
 	Status(w, Node{Name: name, Mode: config.Observe, Now: []Trouble{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: []ledger.Run{run, run},
 		Damaged: []state.Damage{{Path: path, Why: name}}})
+	runs := []ledger.Run{run, run}
+	History(w, answer.NewHistory(name, runs, runs, 1))
+	Lemons(w, answer.NewLemons(name, runs))
+	Own(w, name, path, []string{path}, []string{name})
+	for _, e := range run.Ends {
+		who := map[int]attrib.Process{}
+		for _, p := range e.Processes {
+			who[p.PID] = p
+		}
+		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
+		silent, said := false, name
+		Status(w, Node{Name: name, Runs: runs, Cards: answer.NewCards(answer.Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
+			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}}, Slurm: &answer.SlurmNode{State: &said, Reason: &said, By: name}})
+	}
 	tests := map[gpu.ID]probe.Record{}
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
