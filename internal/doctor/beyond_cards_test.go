@@ -263,7 +263,8 @@ func TestVersions(t *testing.T) {
 func TestDeviceFiles(t *testing.T) {
 	for list, want := range map[string]string{
 		"/dev/nvidia[0-3]": "[/dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidia3]", "/dev/nvidia[0,2-3]x": "[/dev/nvidia0x /dev/nvidia2x /dev/nvidia3x]",
-		"/dev/a,/dev/b": "[/dev/a /dev/b]", "/dev/nvidia[0-99999]": "[]", "/dev/n[x]": "[]",
+		"/dev/a,/dev/b": "[/dev/a /dev/b]", "/dev/nvidia[0-1],/dev/nvidia[4-5]": "[/dev/nvidia0 /dev/nvidia1 /dev/nvidia4 /dev/nvidia5]",
+		"/dev/nvidia[0-99999]": "[/dev/nvidia[0-99999]]", "/dev/n[x]": "[/dev/n[x]]", "/dev/n[3-1]": "[/dev/n[3-1]]", "": "[]",
 	} {
 		if got := fmt.Sprint(deviceFiles(list)); got != want {
 			t.Errorf("%q: %s", list, got)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -137,6 +138,8 @@ func flagLines() map[string]spoilt {
 		"unkillable":         {conf("SlurmUser", "UnkillableStepTimeout=20\nSlurmUser"), "unkillable-step", Warning, "UnkillableStepTimeout=20 (KillWait 30 s)", "UnkillableStepTimeout=180"},
 		"never checked":      {conf("HealthCheckInterval=300\n", ""), "health-interval", Wrong, "is 0", "HealthCheckInterval=300"},
 		"checked too often":  {conf("Interval=300", "Interval=5"), "health-interval", Warning, "=5", "HealthCheckInterval=300"},
+		"check cut short":    {conf("SlurmUser", "HealthCheckTimeout=20\nSlurmUser"), "health-interval", Wrong, "HealthCheckTimeout=20, but deadlines.health_check.total is 45s", "HealthCheckTimeout=60"},
+		"check too long":     {set(func(c *config.Config) { c.Deadlines.HealthCheck.Total = config.Duration(2 * time.Minute) }), "health-interval", Wrong, "after 60 s, but deadlines.health_check.total is 2m0s", "total: 45s"},
 		"checked seldom":     {conf("Interval=300", "Interval=7200"), "health-interval", Warning, "=7200", ""},
 		"checked when idle":  {conf("SlurmUser", "HealthCheckNodeState=IDLE\nSlurmUser"), "health-interval", Warning, "IDLE", "HealthCheckNodeState=ANY"},
 		"checked once":       {conf("SlurmUser", "HealthCheckNodeState=START_ONLY\nSlurmUser"), "health-interval", Warning, "START_ONLY", "HealthCheckNodeState=ANY"},

@@ -101,23 +101,29 @@ func gpusOf(list string) (n, kinds int) {
 	return n, kinds
 }
 
-// deviceFiles writes out "/dev/nvidia[0-3,5]".
-func deviceFiles(list string) []string {
-	before, rest, ok := strings.Cut(list, "[")
-	if !ok {
-		return strings.Split(list, ",")
+// deviceFiles writes out "/dev/nvidia[0-3,5],/dev/nvidia8". What it does not understand it leaves as it stands.
+func deviceFiles(list string) (all []string) {
+	for _, element := range slurmconf.Elements(list) {
+		all = append(all, writtenOut(element)...)
 	}
-	ranges, after, _ := strings.Cut(rest, "]")
-	var all []string
+	return all
+}
+
+func writtenOut(element string) (all []string) {
+	before, rest, ok := strings.Cut(element, "[")
+	ranges, after, closed := strings.Cut(rest, "]")
+	if !ok || !closed {
+		return []string{element}
+	}
 	for part := range strings.SplitSeq(ranges, ",") {
 		low, high, is := strings.Cut(part, "-")
 		if !is {
 			high = low
 		}
-		from, err1 := strconv.Atoi(low)
-		to, err2 := strconv.Atoi(high)
-		if err1 != nil || err2 != nil || to-from > maxMinor {
-			continue
+		from, err1 := strconv.ParseUint(low, 10, 16)
+		to, err2 := strconv.ParseUint(high, 10, 16)
+		if err1 != nil || err2 != nil || from > to || to > maxMinor {
+			return []string{element}
 		}
 		for n := from; n <= to; n++ {
 			all = append(all, fmt.Sprintf("%s%d%s", before, n, after))

@@ -16,7 +16,7 @@ func timeChecks() []Check {
 		onConf("message-timeout", areaTimes, "a prolog ends before slurmctld tells users that it hangs: `deadlines.prolog.total` is less than MessageTimeout less 2 s", []string{"MessageTimeout"}, judgeMessage),
 		onConf("batch-start", areaTimes, "a batch job may start as late as its prolog allows: BatchStartTimeout is longer", []string{"BatchStartTimeout"}, judgeBatch),
 		onConf("unkillable-step", areaTimes, "UnkillableStepTimeout leaves a driver that frees much memory the time for it: 60 s or more, beyond KillWait", []string{"UnkillableStepTimeout"}, judgeUnkillable),
-		onConf("health-interval", areaTimes, "the health check runs every 30 s to an hour, on nodes with and without jobs", []string{"HealthCheckInterval"}, judgeInterval),
+		onConf("health-interval", areaTimes, "the health check runs every 30 s to an hour, on nodes with and without jobs, and ends before slurmd kills it", []string{"HealthCheckInterval"}, judgeInterval),
 	}
 }
 
@@ -155,6 +155,9 @@ func judgeUnkillable(s Site, c slurmconf.Conf) []Result {
 	return well(name, c.Path, "%d s; KillWait %d s", limit, wait)
 }
 
+// healthLimit is how long slurmd lets a health check run, in seconds; from 26.05 on HealthCheckTimeout= says it.
+const healthLimit = 60
+
 // The bounds of a sane interval of the health check, in seconds.
 const (
 	leastInterval = 30
@@ -171,7 +174,13 @@ func judgeInterval(s Site, c slurmconf.Conf) []Result {
 	state, _ := c.Get("HealthCheckNodeState")
 	only := func(word string) bool { return slurmconf.HasWord(state.Text, word) }
 	fix := s.inConf("HealthCheckInterval=300")
+	limit, own := seconds(c, "HealthCheckTimeout", healthLimit)
+	total := time.Duration(s.Config.Deadlines.HealthCheck.Total)
 	switch {
+	case total >= time.Duration(limit)*time.Second && own:
+		return []Result{{name, Wrong, c.Path, fmt.Sprintf("HealthCheckTimeout=%d, but deadlines.health_check.total is %v", limit, total), "slurmd kills a check that is still at work", s.inConf(fmt.Sprintf("HealthCheckTimeout=%d", max(healthLimit, int((total+spare)/time.Second))))}}
+	case total >= time.Duration(limit)*time.Second:
+		return []Result{{name, Wrong, c.Path, fmt.Sprintf("slurmd ends a health check after %d s, but deadlines.health_check.total is %v", limit, total), "it kills a check that is still at work", "total: 45s   # below deadlines: health_check: in bookend.yaml"}}
 	case only("START_ONLY") || only("REBOOT_ONLY"):
 		return []Result{{name, Warning, c.Path, "HealthCheckNodeState=" + state.Text, "the check runs once: what jobs leave nobody sees until the next", s.inConf("HealthCheckNodeState=ANY")}}
 	case every == 0:

@@ -22,6 +22,16 @@ func Contains(list, node string) (is, known bool) {
 	return is, known
 }
 
+// Elements are those of a list such as "n[1-2,4],m3" or "/dev/nvidia[0-1],/dev/nvidia3": parted at commas outside brackets.
+func Elements(list string) (all []string) {
+	for list != "" {
+		end := elementEnd(list)
+		all = append(all, list[:end])
+		list = strings.TrimPrefix(list[end:], ",")
+	}
+	return all
+}
+
 // elementEnd is where the first element of a list ends: at a comma outside brackets.
 func elementEnd(list string) int {
 	inside := false
