@@ -22,16 +22,8 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const head = "| --- | --- | --- |\n"
-	before, after, found := strings.Cut(string(text), head)
-	if !found {
-		t.Fatalf("%s has no table", exitDoc)
-	}
-	_, rest, more := strings.Cut(after, "\n\n")
-	want := before + head + exitTable()
-	if more {
-		want += "\n" + rest
-	}
+	want := withTable(t, string(text), "## The hooks\n", exitTable())
+	want = withTable(t, want, "## The health check\n", checkTable())
 	if *update {
 		if err := os.WriteFile(exitDoc, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -41,6 +33,30 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	if string(text) != want {
 		t.Errorf("%s does not show the table of exit codes: go test ./internal/policy -update", exitDoc)
 	}
+}
+
+// withTable is a text with another table below a title.
+func withTable(t *testing.T, text, title, table string) string {
+	t.Helper()
+	const head = "| --- | --- | --- |\n"
+	above, below, found := strings.Cut(text, title)
+	before, after, has := strings.Cut(below, head)
+	if !found || !has {
+		t.Fatalf("%s has no table below %q", exitDoc, title)
+	}
+	_, rest, more := strings.Cut(after, "\n\n")
+	if more {
+		table += "\n" + rest
+	}
+	return above + title + before + head + table
+}
+
+func checkTable() string {
+	rows := []string{"| 0 | | checked, or no GPU on this node, or another health check is at work |", "| 2 | | a crash of Go's runtime, which Bookend did not catch |"}
+	for _, c := range CheckExits {
+		rows = append(rows, row(c, ExitCode(c)))
+	}
+	return strings.Join(rows, "\n") + "\n"
 }
 
 func exitTable() string {

@@ -169,8 +169,12 @@ func TestCheckStopped(t *testing.T) {
 		backends = children(p.cmd.Process.Pid, program("bookend-gpu"))
 		return len(backends) == 1
 	})
-	if o := n.hook(healthcheck, bySlurm); o.exit != 0 || o.output != "" {
-		t.Errorf("a second one beside it: %v", o)
+	began := time.Now()
+	if o := n.hook(healthcheck, bySlurm); o.exit != 0 || o.output != "" || time.Since(began) > margin {
+		t.Errorf("a second one beside it, after %v: %v", time.Since(began), o)
+	}
+	if now := n.stuck(); len(now) != 1 || now[0] != backends[0] {
+		t.Errorf("in the driver: %v, and of the first %v", now, backends)
 	}
 	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM))
 	if o := p.wait(); o.exit != 42 {
@@ -274,6 +278,45 @@ func TestCheckFindsATrespasser(t *testing.T) {
 	n.share("main")
 	if c := n.check(); len(c.Findings) > 0 {
 		t.Errorf("where sharing is legal: %+v", c.Findings)
+	}
+}
+
+// A job of which nobody has a record is unknown: one finding, with a reason, and no word of a leftover.
+func TestCheckBesideAJobWithoutARecord(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	p := n.leftover()
+	n.inCgroup(p, "77")
+	c := n.check()
+	if len(c.Findings) != 1 || c.Findings[0].Code != code.Trespass || !strings.Contains(c.Findings[0].Unknown, "no record") || len(c.Leaked) != 0 && c.Leaked[c.Cards[0].Device.ID] != 0 {
+		t.Errorf("%+v, leaked %v", c.Findings, c.Leaked)
+	}
+}
+
+// What the kernel wrote since the last check is told once; an error counter that has risen since then as well.
+func TestCheckTellsWhatIsNew(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.kernel(n.xidLine(0, 79, "GPU has fallen off the bus."))
+	if c := n.check(); len(c.Findings) > 0 || c.Kernel == nil {
+		t.Errorf("from before the first check: %+v", c)
+	}
+	n.kernel(n.xidLine(1, 48, "DBE"))
+	if c := n.check(); !has(c.Findings, code.XidFatal) || has(c.Findings, code.Untraced) {
+		t.Errorf("%+v", c.Findings)
+	}
+	if c := n.check(); len(c.Findings) > 0 {
+		t.Errorf("told again: %+v", c.Findings)
+	}
+	must(t, n.world.Set("gpu1.ecc_uncorrected", "3"))
+	n.check()
+	must(t, n.world.Set("gpu1.ecc_uncorrected", "5"))
+	if c := n.check(); !has(c.Findings, code.ECC) || !strings.Contains(fmt.Sprint(c.Findings), "3") {
+		t.Errorf("%+v", c.Findings)
+	}
+	if c := n.check(); has(c.Findings, code.ECC) {
+		t.Errorf("told again: %+v", c.Findings)
 	}
 }
 
