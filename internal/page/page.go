@@ -103,7 +103,7 @@ func (r Report) sheet() sheet {
 	}
 	s.Rows, s.Left = k.rows(listed), left(len(c.Entries), len(listed))
 	s.damaged(r.Damaged)
-	s.Policy = policy()
+	s.Policy = mayDo()
 	return s
 }
 
@@ -117,9 +117,9 @@ func (s *sheet) damaged(all []state.Damage) {
 	s.More = len(all) - len(s.Damaged)
 }
 
-// policy is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup after
+// mayDo is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup after
 // all would neither run nor load anything.
-func policy() string {
+func mayDo() string {
 	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hash(style), hash(script))
 }
 

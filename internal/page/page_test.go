@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/policy"
 	"bookend/internal/state"
 	"bookend/internal/timeline"
 	"bookend/test/page/inspect"
@@ -132,6 +134,26 @@ func TestUsersAreNotNamed(t *testing.T) {
 	}
 }
 
+func TestOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		action  config.Action
+		why     string
+		drained bool
+		want    string
+	}{
+		{config.Warn, "", false, "warned"},
+		{config.Warn, "another job could own it", false, "warned, not drained"},
+		{config.Note, "", false, "noted"},
+		{config.Drain, "", false, "to drain, held back"},
+		{config.Drain, "", true, "drained the node"},
+	} {
+		e := timeline.Entry{Judged: policy.Judged{Action: tt.action, Why: tt.why}, Drained: tt.drained}
+		if got := outcome(e); got != tt.want {
+			t.Errorf("%s %q: %q, want %q", tt.action, tt.why, got, tt.want)
+		}
+	}
+}
+
 func TestHide(t *testing.T) {
 	for _, tt := range []struct {
 		text, want string
@@ -163,7 +185,7 @@ func TestEmpty(t *testing.T) {
 		want string
 		not  string
 	}{
-		"no records":         {nil, timeline.Request{Now: made}, "No records yet", "0001"},
+		"no records":         {nil, timeline.Request{}, "No records yet", "000"},
 		"none in this time":  {runs, timeline.Request{Now: made, Since: made.Add(-time.Hour)}, "left on the card", "No records yet"},
 		"nothing was found":  {quiet, timeline.Request{Now: made}, "No hook found anything", "What they mean"},
 		"cards, but no jobs": {quiet, timeline.Request{Now: made, Since: made.Add(-time.Hour)}, "Nothing on record in this time", "Findings"},

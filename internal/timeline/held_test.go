@@ -42,10 +42,14 @@ func TestHeld(t *testing.T) {
 		"in use, by whom nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0)), ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, gib), besides(gone, cardA, 0))},
 			nil, "3-4 1 gone unclaimed"},
 		"beside another job of the card": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, 0)), ran(2, cardA, seenAs(3, cardA, gib, found(code.Dirty, cardA, gib)), seenAs(4, cardA, 0))}, nil, ""},
-		"a small remainder":              {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20)), ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, 9<<20), gone)}, nil, ""},
-		"a health check saw it":          {[]ledger.Run{leaves()}, &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 20*gib).Snapshot, Leaked: map[gpu.ID]uint64{cardA: 20 * gib}}, "2-5 20 stayed, 5-24 20 unseen"},
-		"a health check saw it gone":     {[]ledger.Run{leaves()}, &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot}, "2-5 20 gone"},
-		"a health check that was ended":  {[]ledger.Run{leaves()}, &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot, Stopped: true}, "2-24 20 unseen"},
+		"beside another job that got it so": {[]ledger.Run{leaves(), ran(2, cardA, seenAs(5, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(20, cardA, 20*gib)),
+			ran(3, cardA, seenAs(8, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(9, cardA, 20*gib))}, nil, "2-20 20 stayed, 20-24 20 unseen"},
+		"an end that nobody saw": {[]ledger.Run{leaves(), ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began anew"}),
+			ran(3, cardA, seenAs(10, cardA, 0), seenAs(11, cardA, 0))}, nil, "2-6 20 stayed, 6-10 20 gone"},
+		"a small remainder":             {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20)), ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, 9<<20), gone)}, nil, ""},
+		"a health check saw it":         {[]ledger.Run{leaves()}, &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 20*gib).Snapshot, Leaked: map[gpu.ID]uint64{cardA: 20 * gib}}, "2-5 20 stayed, 5-24 20 unseen"},
+		"a health check saw it gone":    {[]ledger.Run{leaves()}, &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot}, "2-5 20 gone"},
+		"a health check that was ended": {[]ledger.Run{leaves()}, &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot, Stopped: true}, "2-24 20 unseen"},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(0), Check: tt.check, Blocks: 100000})
 		var got []string
@@ -59,6 +63,9 @@ func TestHeld(t *testing.T) {
 				text += " unclaimed"
 			}
 			got = append(got, text)
+		}
+		if sum := c.Lanes[0].Sum; strings.HasSuffix(tt.want, "unclaimed") && (sum.Worst.Bytes != 0 || sum.Held != 0) {
+			t.Errorf("%s: counted as left behind: %+v", name, sum)
 		}
 		if text := strings.Join(got, ", "); text != tt.want {
 			t.Errorf("%s: %s, want %s", name, text, tt.want)

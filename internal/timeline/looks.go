@@ -109,7 +109,8 @@ func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) l
 	if l.used.Known() && l.bytes.Known() {
 		l.bytes.Bytes = min(l.bytes.Bytes, l.used.Bytes)
 	}
-	if l.left != something && !beside && settled(e, id, l.used) {
+	blind := beside || start != nil && start.left == cannotTell // what is no more than at the start tells nothing of it
+	if l.left != something && !blind && settled(e, id, l.used) {
 		l.left = nothing
 	}
 	return l
