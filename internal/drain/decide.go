@@ -240,7 +240,8 @@ func AtHook(in Input, own Exit) Decision {
 	if flag := in.Node.other(); flag != "" {
 		return in.leave(in.Memory, "the node's state has "+flag)
 	}
-	if in.Node.Drained() || in.Node.Reason != "" {
+	_, ours := Parse(in.Node.Reason) // without a drain it is what was left of one that is over
+	if in.Node.Drained() || in.Node.Reason != "" && !ours {
 		return in.leave(in.Memory, in.whose())
 	}
 	return in.said(in.write([]Exit{own}, own, own.Reason))

@@ -373,6 +373,7 @@ func TestAtHook(t *testing.T) {
 		"drained without a reason":  {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}}, Leave},
 		"down":                      {Memory{}, Node{Flags: []string{"DOWN"}}, Leave},
 		"an admin's remark":         {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "look at me"}, Leave},
+		"what we left of a drain":   {Memory{}, Node{Flags: []string{"IDLE"}, Reason: reason43, By: "root"}, Write},
 		"drained by us":             {wrote, ours, Add},
 		"in our words, not by us":   {Memory{}, ours, Leave},
 		"an admin appended to ours": {wrote, Node{Flags: ours.Flags, Reason: reason42 + "!", At: ended}, Leave},
