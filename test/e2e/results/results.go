@@ -35,6 +35,7 @@ type Test struct {
 	Outcome Outcome `json:"outcome"`
 	Why     string  `json:"why,omitempty"` // of what is left out
 	Seconds float64 `json:"seconds"`
+	Tries   int     `json:"tries,omitempty"` // 2: it failed first, and passed when it was run again alone
 }
 
 // Outcome is how a test went.
@@ -58,6 +59,38 @@ func (r Run) Count(o Outcome) (n int) {
 		}
 	}
 	return n
+}
+
+// Again is how many tests passed at the second try.
+func (r Run) Again() (n int) {
+	for _, t := range r.Tests {
+		if t.Tries > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// Failed are the tests to run again: the whole ones of which something failed.
+func (r Run) Failed() (names []string) {
+	for _, t := range r.Tests {
+		name, _, _ := strings.Cut(t.Name, "/")
+		if t.Outcome == Failed && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Retry takes over what passed when it was run again.
+func (r Run) Retry(second []Test) {
+	for i, t := range r.Tests {
+		at := slices.IndexFunc(second, func(s Test) bool { return s.Name == t.Name })
+		if t.Outcome == Failed && at >= 0 && second[at].Outcome != Failed {
+			r.Tests[i] = second[at]
+			r.Tests[i].Tries = 2
+		}
+	}
 }
 
 // event is a line of "go test -json".

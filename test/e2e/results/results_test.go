@@ -37,15 +37,15 @@ func TestRead(t *testing.T) {
 	var log strings.Builder
 	have, err := Read(strings.NewReader(said), &log)
 	want := []Test{
-		{"TestA/one", Passed, "", 1.5},
-		{"TestA/two", LeftOut, "no such flag: before 24.05", 0.1},
-		{"TestB/part", Failed, "", 2},
-		{"TestC/part", Passed, "", 2},
-		{"TestD", Failed, "", 0},
-		{"TestE", Passed, "", 4},
+		{Name: "TestA/one", Outcome: Passed, Why: "", Seconds: 1.5},
+		{Name: "TestA/two", Outcome: LeftOut, Why: "no such flag: before 24.05", Seconds: 0.1},
+		{Name: "TestB/part", Outcome: Failed, Why: "", Seconds: 2},
+		{Name: "TestC/part", Outcome: Passed, Why: "", Seconds: 2},
+		{Name: "TestD", Outcome: Failed, Why: "", Seconds: 0},
+		{Name: "TestE", Outcome: Passed, Why: "", Seconds: 4},
 	}
 	// The whole of C failed where no part did: what it found counts too.
-	want = append(want[:3], append([]Test{{"TestC", Failed, "", 3}}, want[3:]...)...)
+	want = append(want[:3], append([]Test{{Name: "TestC", Outcome: Failed, Why: "", Seconds: 3}}, want[3:]...)...)
 	if err != nil || !reflect.DeepEqual(have, want) {
 		t.Errorf("have %+v\nwant %+v\n%v", have, want, err)
 	}
@@ -58,9 +58,9 @@ func TestRead(t *testing.T) {
 
 var two = []Run{
 	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 59.6,
-		Tests: []Test{{"A", Passed, "", 1}, {"B", LeftOut, "too old", 0}}},
+		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1}, {Name: "B", Outcome: LeftOut, Why: "too old", Seconds: 0}}},
 	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
-		Tests: []Test{{"A", Passed, "", 1}, {"B", Failed, "", 0}}},
+		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1}, {Name: "B", Outcome: Failed, Why: "", Seconds: 0}}},
 }
 
 func TestKept(t *testing.T) {
@@ -118,4 +118,20 @@ func TestPut(t *testing.T) {
 	if _, err := Put("no marks\n", two); err == nil {
 		t.Error("a page without marks was taken")
 	}
+}
+
+// What failed in a crowd is run again alone: that it needed that stays visible.
+func TestRetry(t *testing.T) {
+	r := Run{Slurm: "24.11.5", Track: "linuxproc", Tests: []Test{
+		{Name: "TestA/one", Outcome: Failed}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestA/three", Outcome: Failed}, {Name: "TestB", Outcome: Failed},
+	}}
+	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB"}) {
+		t.Errorf("to run again: %q", names)
+	}
+	r.Retry([]Test{{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed}, {Name: "TestA/three", Outcome: Failed}})
+	if r.Count(Passed) != 2 || r.Count(Failed) != 2 || r.Again() != 1 || r.Tests[0].Seconds != 7 {
+		t.Errorf("%+v", r)
+	}
+	wantParts(t, List([]Run{r}), "passed at the second try on 24.11.5, linuxproc: TestA/one\n", "failed on 24.11.5, linuxproc: TestA/three\n")
+	wantParts(t, Page([]Run{r}), "2 of 4, **2 failed**, 1 of them at a second try")
 }

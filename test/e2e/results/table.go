@@ -19,8 +19,12 @@ func List(runs []Run) string {
 	}
 	for _, r := range runs {
 		for _, t := range r.Tests {
-			if t.Outcome != Passed {
-				fmt.Fprintf(&b, "%s on %s, %s: %s", t.Outcome, r.Slurm, r.Track, t.Name)
+			if t.Outcome != Passed || t.Tries > 1 {
+				outcome := string(t.Outcome)
+				if t.Tries > 1 {
+					outcome += " at the second try"
+				}
+				fmt.Fprintf(&b, "%s on %s, %s: %s", outcome, r.Slurm, r.Track, t.Name)
 				if t.Why != "" {
 					fmt.Fprintf(&b, ": %s", t.Why)
 				}
@@ -82,6 +86,9 @@ func (r Run) cell() string {
 	}
 	if n := r.Count(Failed); n > 0 {
 		text += fmt.Sprintf(", **%d failed**", n)
+	}
+	if n := r.Again(); n > 0 {
+		text += fmt.Sprintf(", %d of them at a second try", n)
 	}
 	if r.Paths != "" {
 		text += "; `" + r.Paths + "`"
