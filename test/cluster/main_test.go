@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := Scratch()
 	if err == nil {
-		_, err = Up(Options{Dir: dir})
+		_, err = Up(Options{Dir: filepath.Join(dir, os.Getenv("BOOKEND_TEST_UP_IN"))})
 	}
 	if err != nil {
 		fmt.Println("error:", err)
@@ -31,11 +32,12 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// startElsewhere runs a cluster in a process of its own; kill kills that process, not the cluster.
-func startElsewhere(t *testing.T) (dir string, kill func()) {
+// startElsewhere runs a cluster in a process of its own, in its scratch folder or in a folder of that; kill kills that
+// process, not the cluster.
+func startElsewhere(t *testing.T, in string) (dir string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), upOnly)
+	cmd.Env = append(os.Environ(), upOnly, "BOOKEND_TEST_UP_IN="+in)
 	if _, err := cmd.StdinPipe(); err != nil { // held open until the process is killed
 		t.Fatal(err)
 	}

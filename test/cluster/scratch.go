@@ -77,14 +77,25 @@ func isDead(pid string) bool {
 	return !ok || p.ended
 }
 
-// discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone.
+// discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is dir's, or
+// that of a folder in it, where it is part of something larger.
 func discard(dir string) error {
-	r, _ := readRecord(dir) // without one nothing was started
-	if err := Sweep(dir); err != nil {
+	within, err := filepath.Glob(filepath.Join(dir, "*", filepath.Base(recordFile(dir))))
+	if err != nil {
 		return err
 	}
-	if _, err := endLeftovers(dir, r.Users); err != nil {
-		return err
+	clusters := []string{dir}
+	for _, file := range within {
+		clusters = append(clusters, filepath.Dir(file))
+	}
+	for _, cluster := range clusters {
+		r, _ := readRecord(cluster) // without one nothing was started
+		if err := Sweep(cluster); err != nil {
+			return err
+		}
+		if _, err := endLeftovers(cluster, r.Users); err != nil {
+			return err
+		}
 	}
 	return removeTree(dir)
 }

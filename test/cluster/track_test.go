@@ -170,23 +170,26 @@ func checkNothingLeft(t *testing.T, dir string, track Track) {
 	}
 }
 
-// TestSweepDead kills a process that runs a cluster; the next run cleans up.
+// TestSweepDead kills a process that runs a cluster; the next run cleans up, also where the cluster lies in a folder of a
+// site's.
 func TestSweepDead(t *testing.T) {
-	dir, kill := startElsewhere(t)
-	if err := SweepDead(); err != nil {
-		t.Fatal(err)
+	for _, in := range []string{"", "slurm"} {
+		dir, kill := startElsewhere(t, in)
+		if err := SweepDead(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(recordFile(filepath.Join(dir, in))); err != nil {
+			t.Fatalf("a living process's cluster was swept: %v", err)
+		}
+		kill()
+		if err := SweepDead(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("folder %s is left (%v)", dir, err)
+		}
+		checkNothingLeft(t, dir, CgroupV1)
 	}
-	if _, err := os.Stat(recordFile(dir)); err != nil {
-		t.Fatalf("a living process's cluster was swept: %v", err)
-	}
-	kill()
-	if err := SweepDead(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("folder %s is left (%v)", dir, err)
-	}
-	checkNothingLeft(t, dir, CgroupV1)
 }
 
 func TestUsers(t *testing.T) {
