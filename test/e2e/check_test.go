@@ -15,11 +15,7 @@ var often = []string{"HealthCheckInterval=2", "HealthCheckNodeState=ANY"}
 // TestHealthCheck is told with each way in which Slurm can track processes; slurmd runs the health check.
 func TestHealthCheck(t *testing.T) {
 	t.Parallel()
-	tracks, err := cluster.Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, track := range tracks {
+	for _, track := range tracks(t) {
 		t.Run(string(track), func(t *testing.T) {
 			s := given(t, site.Options{Track: track, Conf: often})
 			s.tell("who came and went while a job ran stands in its report", seenBetween)

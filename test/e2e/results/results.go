@@ -82,16 +82,27 @@ func (r Run) Failed() (names []string) {
 	return names
 }
 
-// Retry takes over what passed when it was run again.
-func (r Run) Retry(second []Test) {
-	for i, t := range r.Tests {
-		at := slices.IndexFunc(second, func(s Test) bool { return s.Name == t.Name })
-		if t.Outcome == Failed && at >= 0 && second[at].Outcome != Failed {
-			r.Tests[i] = second[at]
-			r.Tests[i].Tries = 2
+// Retry takes over what passed when it was run again: for a test that failed before its parts began, the parts.
+func (r *Run) Retry(second []Test) {
+	var tests []Test
+	for _, t := range r.Tests {
+		parts := slices.DeleteFunc(slices.Clone(second), func(s Test) bool {
+			return s.Name != t.Name && (!strings.HasPrefix(s.Name, t.Name+"/") || slices.ContainsFunc(r.Tests, s.same))
+		})
+		failed := func(s Test) bool { return s.Outcome == Failed }
+		if t.Outcome != Failed || len(parts) == 0 || slices.ContainsFunc(parts, failed) {
+			tests = append(tests, t)
+			continue
+		}
+		for _, p := range parts {
+			p.Tries = 2
+			tests = append(tests, p)
 		}
 	}
+	r.Tests = tests
 }
+
+func (t Test) same(o Test) bool { return t.Name == o.Name }
 
 // event is a line of "go test -json".
 type event struct {

@@ -124,14 +124,16 @@ func TestPut(t *testing.T) {
 func TestRetry(t *testing.T) {
 	r := Run{Slurm: "24.11.5", Track: "linuxproc", Tests: []Test{
 		{Name: "TestA/one", Outcome: Failed}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestA/three", Outcome: Failed}, {Name: "TestB", Outcome: Failed},
+		{Name: "TestC/v2", Outcome: Failed},
 	}}
-	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB"}) {
+	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC"}) {
 		t.Errorf("to run again: %q", names)
 	}
-	r.Retry([]Test{{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed}, {Name: "TestA/three", Outcome: Failed}})
-	if r.Count(Passed) != 2 || r.Count(Failed) != 2 || r.Again() != 1 || r.Tests[0].Seconds != 7 {
+	r.Retry([]Test{{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed}, {Name: "TestA/three", Outcome: Failed},
+		{Name: "TestC/v2/one", Outcome: Passed}, {Name: "TestC/v2/two", Outcome: Passed}})
+	if r.Count(Passed) != 4 || r.Count(Failed) != 2 || r.Again() != 3 || r.Tests[0].Seconds != 7 {
 		t.Errorf("%+v", r)
 	}
 	wantParts(t, List([]Run{r}), "passed at the second try on 24.11.5, linuxproc: TestA/one\n", "failed on 24.11.5, linuxproc: TestA/three\n")
-	wantParts(t, Page([]Run{r}), "2 of 4, **2 failed**, 1 of them at a second try")
+	wantParts(t, Page([]Run{r}), "4 of 6, **2 failed**, 3 of them at a second try")
 }
