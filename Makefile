@@ -59,7 +59,7 @@ SLURM ?= native
 e2e: build ## run the end-to-end tests under a real Slurm with fake GPUs; SLURM=all (or 22.05,24.11,26.05): on each (as root)
 ifeq ($(SLURM),native)
 	@slurm=$$(test/install-slurm.sh) && export "$$slurm" && set -x && \
-	go test -count=1 ./test/e2e/...
+	go test -count=1 -timeout 30m ./test/e2e/...
 else
 	go run ./test/e2e/versions -slurm $(SLURM) $(E2E)
 endif
