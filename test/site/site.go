@@ -227,6 +227,13 @@ func (s *Site) Log() (string, error) {
 // Bookend runs the command line as root with a node's configuration.
 func (s *Site) Bookend(node string, args ...string) (string, error) {
 	cmd := exec.Command(s.Program("bookend"), args...)
+	if root := os.Getenv("BOOKEND_SLURM_ROOT"); s.Cluster != nil && root != "" && root != "/" {
+		inside, err := s.Command("", s.Program("bookend"), args...) // where the scontrol that it asks is slurmctld's own
+		if err != nil {
+			return "", err
+		}
+		cmd = inside
+	}
 	cmd.Env = []string{"BOOKEND_CONFIG=" + s.ConfigFile(node), "TZ=UTC"}
 	if s.Cluster != nil {
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+s.ConfFile())
