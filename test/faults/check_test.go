@@ -8,7 +8,6 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/state"
 )
@@ -33,14 +32,6 @@ func (n *node) check() ledger.Check {
 		n.Errorf("health check: %v", o)
 	}
 	return n.lastCheck()
-}
-
-// codes are those of findings, in order.
-func codes(found []finding.Finding) (all []code.Code) {
-	for _, f := range found {
-		all = append(all, f.Code)
-	}
-	return all
 }
 
 func TestCheckOfACleanNode(t *testing.T) {

@@ -129,7 +129,7 @@ func (n *node) sameFigures(prometheus *daemon) error {
 		err := until("Prometheus has "+text, func() error {
 			got, err := prometheus.query(fmt.Sprintf("%s{%s}", m[1], m[2]), time.Now())
 			if err == nil && (len(got) != 1 || got[0].last() != want) {
-				err = fmt.Errorf("Prometheus has %v", got)
+				err = fmt.Errorf("prometheus has %v", got)
 			}
 			return err
 		})
@@ -168,7 +168,7 @@ func known(prometheus *daemon) error {
 		errs = append(errs, until(expr, func() error {
 			got, err := prometheus.query(expr, time.Now())
 			if err == nil && (len(got) != 1 || got[0].last() < want[0] || got[0].last() > want[1]) {
-				err = fmt.Errorf("Prometheus has %v, want %v", got, want)
+				err = fmt.Errorf("prometheus has %v, want %v", got, want)
 			}
 			return err
 		}))
@@ -199,7 +199,7 @@ func (n *node) oneMeaning(prometheus *daemon) error {
 		}
 	}
 	if families < 15 {
-		errs = append(errs, fmt.Errorf("Prometheus knows %d families", families))
+		errs = append(errs, fmt.Errorf("prometheus knows %d families", families))
 	}
 	return errors.Join(errs...)
 }
