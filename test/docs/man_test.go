@@ -1,0 +1,91 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+
+	"bookend/internal/code"
+	"bookend/internal/policy"
+)
+
+// What the pages of several programs have in common.
+const (
+	manFiles = `*/etc/bookend/bookend.yaml*
+: the configuration
+
+*/run/bookend*
+: records of running jobs, reports to users, and what their task hooks say; a tmpfs
+
+*/var/lib/bookend*
+: records of ended jobs, counts, and the metrics
+
+*/var/log/bookend/bookend.log*
+: one line for each hook of a job with GPUs`
+
+	manEnvironment = `**SLURM_***, **SLURMD_NODENAME**, **CUDA_VISIBLE_DEVICES**
+: what slurmd tells its hooks
+
+**BOOKEND_CONFIG**
+: another configuration, set by a wrapper that slurm.conf names. It, and every folder above it, must be root's alone`
+)
+
+var placeholder = regexp.MustCompile(`\{[a-z. ]+\}`)
+
+// TestManPages makes the man pages of what Slurm runs, and of the configuration, from their sources: the exit codes are the
+// policy's table, the configuration is the shipped file.
+func TestManPages(t *testing.T) {
+	sources, err := filepath.Glob("../../deploy/man/source/*.md")
+	if err != nil || len(sources) != 5 {
+		t.Fatalf("sources: %q, %v", sources, err)
+	}
+	for _, source := range sources {
+		text := placeholder.ReplaceAllStringFunc(read(t, source), func(name string) string { return filled(t, name) })
+		page := filepath.Join("../../deploy/man", strings.TrimSuffix(filepath.Base(source), ".md"))
+		want := string(md2man.Render([]byte(text)))
+		have, _ := os.ReadFile(page)
+		switch {
+		case string(have) == want:
+		case *update:
+			if err := os.WriteFile(page, []byte(want), 0o644); err != nil { //nolint:gosec // a document
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s is not what its source says: go test ./test/docs -update", page)
+		}
+	}
+}
+
+func filled(t *testing.T, name string) string {
+	t.Helper()
+	switch name {
+	case "{exits prolog}", "{exits epilog}":
+		return exits(func(code.Code) bool { return true })
+	case "{exits healthcheck}":
+		return exits(func(c code.Code) bool { return slices.Contains(policy.CheckExits, c) })
+	case "{files}":
+		return manFiles
+	case "{environment}":
+		return manEnvironment
+	case "{bookend.yaml}":
+		return strings.TrimSpace(read(t, "../../configs/bookend.yaml"))
+	}
+	t.Fatalf("no such placeholder: %s", name)
+	return ""
+}
+
+func exits(wanted func(code.Code) bool) string {
+	var b strings.Builder
+	for _, e := range policy.Exits {
+		if entry, _ := code.Lookup(e.Code); wanted(e.Code) {
+			fmt.Fprintf(&b, "**%d**\n: %s: %s\n\n", e.Exit, e.Code, entry.Title)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
