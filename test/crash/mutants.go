@@ -37,7 +37,7 @@ var plantings = []planting{
 	}},
 	{only: "no fault", Mutant: mutant.Mutant{
 		Name: "another job's record taken", File: "internal/state/run.go",
-		Old: "r.Job.Node != node || r.Job.ID != id || r.Key != key:", New: "r.Job.Node != node:",
+		Old: "(r.Job.Node != node || r.Job.ID != id || r.Key != key)", New: "r.Job.Node != node",
 	}},
 	{only: "no fault", Mutant: mutant.Mutant{
 		Name: "damage removed, not set aside", File: "internal/state/runs.go",
