@@ -66,6 +66,9 @@ type Options struct {
 	// of a mount namespace of the cluster's own, where Binds are seen beside Dir.
 	Root  string
 	Binds []string
+	// OwnRoot: Root is this cluster's alone, with what is mounted in it, and hooks write to it. Else its /run, /var/log and
+	// /var/lib are hidden by empty ones.
+	OwnRoot bool
 
 	// CredentialLife is how long Slurm's job credentials hold, default 10 s. A prolog must end before, and a
 	// requeued job starts again only after it. Slurm takes its own default, two minutes, for less than 5 s.

@@ -31,9 +31,13 @@ func (c *Cluster) daemon(name string, args ...string) (*exec.Cmd, error) {
 	case !c.elsewhere():
 		return c.direct(identity{}, dir, "", path, args), nil
 	case name == "munged":
+		used := "shared"
+		if c.options.OwnRoot {
+			used = "own"
+		}
 		binds := strings.Join(append([]string{c.paths.dir}, c.options.Binds...), ":")
 		args = append([]string{"--mount", "--propagation=private", "/bin/sh", "-c", enterScript, "enter.sh",
-			c.options.Root, dir, binds, path}, args...)
+			c.options.Root, dir, binds, used, path}, args...)
 		return c.direct(identity{}, dir, "", "/usr/bin/unshare", args), nil
 	}
 	proc, err := c.namespace()

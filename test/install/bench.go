@@ -53,15 +53,20 @@ func (b *bench) run(p part) {
 				panic(r)
 			}
 		}
-		for len(b.ends) > 0 {
-			end := b.ends[len(b.ends)-1]
-			b.ends = b.ends[:len(b.ends)-1]
-			if err := end(); err != nil {
-				b.fails("cleaning up", err)
-			}
-		}
+		b.cleanUp()
 	}()
 	p.show(b)
+}
+
+// cleanUp takes away what a part made, last first.
+func (b *bench) cleanUp() {
+	for len(b.ends) > 0 {
+		end := b.ends[len(b.ends)-1]
+		b.ends = b.ends[:len(b.ends)-1]
+		if err := end(); err != nil {
+			b.fails("cleaning up", err)
+		}
+	}
 }
 
 // later is done when the part ends.
@@ -112,6 +117,7 @@ func (b *bench) verdict(now time.Time) error {
 
 // end takes the scratch folder away.
 func (b *bench) end() error {
+	b.cleanUp() // of a part that was interrupted
 	if b.Keep {
 		fmt.Println("install-test: kept:", b.dir)
 		return nil

@@ -54,9 +54,9 @@ func (n *node) starts() {
 	devices := []string{n.world.Node(0), n.world.Node(1)}
 	var err error
 	n.slurm, err = cluster.Up(cluster.Options{
-		Dir: dir, Root: n.dir, Binds: []string{n.world.Dir()},
-		Nodes: []cluster.Node{{Name: "n1", Devices: devices}},
-		Conf:  []string{include},
+		Dir: dir, Root: n.dir, OwnRoot: true, Binds: []string{n.world.Dir()},
+		Nodes:   []cluster.Node{{Name: "n1", Devices: devices}},
+		Include: []string{"/etc/bookend/slurm/bookend.conf"},
 	})
 	n.b.needs("Slurm "+n.slurmVersion()+" starts with one line: "+include, err)
 	n.b.later(func() error {
