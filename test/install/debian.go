@@ -90,6 +90,7 @@ func showDebian11(b *bench) {
 	// Its Slurm is not started, but configured, as far as doctor asks.
 	b.must("write a slurm.conf", os.WriteFile(n.in("/etc/slurm/slurm.conf"), []byte("ClusterName=old\nSlurmctldHost=localhost\n"+
 		"NodeName=localhost CPUs=1\nPartitionName=main Nodes=localhost\n"+include+"\n"), 0o644))
+	n.env = []string{"SLURM_CONF=/etc/slurm/slurm.conf"} // not that of a slurmd of this machine's, which /proc shows too
 	out, _, err = n.examine()
 	if err == nil {
 		err = says(out, "20.11")
