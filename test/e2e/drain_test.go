@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,24 +40,17 @@ func (s *story) checks(node string) {
 	}
 }
 
-// checkSays checks that one line of the health checks' log since the story began has these pieces.
+// checkSays waits until one line of the health checks' log since the story began has these pieces: a check that slurmd runs
+// logs last of all.
 func (s *story) checkSays(want ...string) {
 	s.t.Helper()
-	var lines []string
-	for _, line := range s.logLines()[s.logged:] {
-		if !strings.Contains(line, "program=bookend-healthcheck") {
-			continue
-		}
-		lines = append(lines, line)
-		has := true
-		for _, w := range want {
-			has = has && strings.Contains(line, w)
-		}
-		if has {
-			return
-		}
-	}
-	s.t.Errorf("no health check's line has %q:\n%s", want, indented(lines))
+	s.until(fmt.Sprintf("a health check's line has %q", want), func() bool {
+		return slices.ContainsFunc(s.logLines()[s.logged:], func(line string) bool {
+			return strings.Contains(line, "program=bookend-healthcheck") && !slices.ContainsFunc(want, func(w string) bool {
+				return !strings.Contains(line, w)
+			})
+		})
+	})
 }
 
 // checksUntil runs health checks until "bookend status" says this of the drain: one that comes before a card is quite at rest
