@@ -92,7 +92,7 @@ func FuzzOutside(f *testing.F) {
 	plain := pageOf(f, reportOf(f, "python3"))
 	f.Fuzz(func(t *testing.T, text string) {
 		if text == "" || text == "GPU-2" || text == "GPU-3" || strings.HasPrefix(text, "BKD-") || slices.Contains([]string{"drain", "note", "ignore"}, text) || gpuLike(text) {
-			t.Skip("means something")
+			return // means something
 		}
 		p := pageOf(t, reportOf(t, text))
 		if !slices.Equal(p.Tags, plain.Tags) {
