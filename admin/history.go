@@ -24,6 +24,10 @@ type asked struct {
 	limit                              int
 }
 
+// moments is how --since and --until are written.
+const moments = `A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
+and time (2026-11-21T08:00).`
+
 func historyCommand(a *app) *cobra.Command {
 	q := asked{}
 	cmd := &cobra.Command{
@@ -35,8 +39,7 @@ kept on disk (90 days). Filters may be joined; a run must meet all of them.
 jobs and users met it: what several users meet is the card's or the node's, what
 always the same one meets is most likely in what they run.
 
-A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
-and time (2026-11-21T08:00).`,
+` + moments,
 		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend history --lemons --since 4w",
 		Args:    none,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.history(cmd, q) },

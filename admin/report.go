@@ -42,8 +42,7 @@ are not named unless that is asked for.
 With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, from
 whatever node. That needs no root.
 
-A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
-and time (2026-11-21T08:00).`,
+` + moments,
 		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend report --records n7 --html n7.html",
 		Args:    none,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
