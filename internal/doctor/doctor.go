@@ -8,8 +8,6 @@
 package doctor
 
 import (
-	"time"
-
 	"bookend/internal/config"
 )
 
@@ -114,10 +112,6 @@ func following(name string) (Check, bool) {
 }
 
 func lookNowhere(Site) Look { return Look{} }
-
-// Longest is how long Examine takes at most where everything hangs, but for what the kernel itself needs: four rounds of
-// looking, one after another.
-func Longest(patience time.Duration) time.Duration { return 4 * (patience + time.Second) }
 
 // Judge judges all checks by what was seen.
 func Judge(s Site, facts Facts) []Result {
