@@ -90,26 +90,34 @@ type atDisk struct {
 // alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give up
 // instead of piling up, and leave the records where they are: then it returns false.
 func (d *atDisk) alone(lock string, do func()) bool {
+	err := d.unlessLocked(lock, do)
+	if err != nil {
+		d.troubles = append(d.troubles, diskTrouble{Code: code.LogFailed, Text: err.Error()})
+	}
+	return err == nil
+}
+
+// unlessLocked does something under a lock, or gives safefile.ErrLocked.
+func (d *atDisk) unlessLocked(lock string, do func()) error {
 	release, err := safefile.Lock(filepath.Join(d.Run, lock), diskWait, true)
 	if errors.Is(err, safefile.ErrLocked) {
-		d.troubles = append(d.troubles, diskTrouble{Code: code.LogFailed, Text: err.Error()})
-		return false
+		return err
 	}
 	if err == nil { // where there is no state there is no lock, but all the more to log
 		defer release()
 	}
 	do()
-	return true
+	return nil
 }
 
 func (d *atDisk) log() { d.note(code.LogFailed, appendLog(d.LogDir, d.Log)) }
 
-// keep moves records to the disk, which waits for that: whoever is refused leaves it to the next. What goes wrong is told,
-// and counted late.
+// keep moves records to the disk, which waits for that: whoever is refused leaves it to the next, and has nothing to tell,
+// since another is at it. What goes wrong is told, and counted late.
 func (d *atDisk) keep() {
 	early := len(d.troubles)
 	if d.Archive {
-		d.alone(diskLock, func() {
+		_ = d.unlessLocked(diskLock, func() {
 			d.note(code.StateWrite, state.Archive(d.Run, d.Var, d.Node, d.Now, state.DefaultLimits()))
 		})
 	}

@@ -111,3 +111,24 @@ func TestLockOfADeadHook(t *testing.T) {
 	}
 	n.sound(others)
 }
+
+// Another hook is moving records to a slow disk: whose turn does not come has nothing to tell the admin, and the next hook
+// moves its record as well.
+func TestRecordsMovedByAnother(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	release, err := safefile.Lock(filepath.Join(n.conf.run, "state/disk.lock"), 0, true)
+	must(t, err)
+	n.clean(epilog, newJob())
+	release()
+	n.untroubled()
+	if kept, _ := filepath.Glob(filepath.Join(n.varDir(), "history", nodeName, "*.json")); len(kept) != 0 {
+		t.Errorf("moved beside the other: %q", kept)
+	}
+	n.clean(prolog, numbered(200))
+	n.clean(epilog, numbered(200))
+	if kept, _ := filepath.Glob(filepath.Join(n.varDir(), "history", nodeName, "*.json")); len(kept) != 2 {
+		t.Errorf("kept: %q", kept)
+	}
+}
