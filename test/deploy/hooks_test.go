@@ -153,19 +153,28 @@ func TestFoldersForPatterns(t *testing.T) {
 	}
 }
 
-// Node Health Check reads the file into its own shell, with functions of its own, and drains for what fails.
+// Node Health Check reads the file into its own shell, with functions of its own, and drains for what fails, for what is not
+// there, and for what is at work when its own time is over.
 func TestNodeHealthCheck(t *testing.T) {
-	for what, tt := range map[string]struct{ program, want string }{
-		"absent":      {"", "0|"},
-		"well":        {"echo seen", "seen\n0|"},
-		"with errors": {"exit 3", "0|log check_bookend:  PROGRAM ended with 3"},
+	for what, tt := range map[string]struct{ program, set, want string }{
+		"absent":             {"", "", "0|"},
+		"well":               {"echo seen", "", "seen\n0|"},
+		"with errors":        {"exit 3", "", "0|log check_bookend:  PROGRAM ended with 3"},
+		"too slow for nhc":   {"exec sleep 60", "TIMEOUT=6 SECONDS=0", "0|log check_bookend:  stopped after 1 s, before TIMEOUT=6 would drain the node"},
+		"deaf, too":          {"trap '' TERM; while :; do :; done", "TIMEOUT=6 SECONDS=0", "0|log check_bookend:  stopped after 1 s, before TIMEOUT=6 would drain the node"},
+		"others took it all": {"echo seen", "TIMEOUT=30 SECONDS=25", "0|log check_bookend:  not run: no time is left of TIMEOUT=30"},
+		"others took some":   {"echo seen", "TIMEOUT=30 SECONDS=15", "seen\n0|"},
+		"nhc's clock":        {"echo seen", "TIMEOUT=30 NHC_START_TS=1700000000 SECONDS=1700000001", "seen\n0|"},
+		"no limit":           {"sleep 1; echo seen", "TIMEOUT=0", "seen\n0|"},
 	} {
 		program := filepath.Join(t.TempDir(), "program")
 		if tt.program != "" {
 			write(t, program, "#!/bin/sh\n"+tt.program+"\n", 0o755)
 		}
 		cmd := exec.Command("/bin/bash", "-c", `set -u; log() { said="log $*"; }; die() { echo died; exit 1; }; said=
-. ../../deploy/nhc/bookend.nhc; check_bookend; echo -n "$?|$said"`)
+. ../../deploy/nhc/bookend.nhc
+`+tt.set+`
+check_bookend; echo -n "$?|$said"`)
 		cmd.Env = []string{"BOOKEND_HEALTHCHECK=" + program}
 		out, err := cmd.CombinedOutput()
 		if want := strings.ReplaceAll(tt.want, "PROGRAM", program); err != nil || string(out) != want {

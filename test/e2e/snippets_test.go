@@ -44,7 +44,7 @@ var snippets = []snippet{
 		site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}}},
 	{"bookend-adopt.conf", [2]int{}, plain(map[string]string{"PrologFlags": `^Alloc,Contain$`}), containedJob, site.Options{Track: cluster.CgroupV1}},
 	{"bookend-runinjob.conf", [2]int{24, 5}, plain(map[string]string{"PrologFlags": `RunInJob`}), runInJob, site.Options{Mode: "enforce", Track: cluster.CgroupV1}},
-	{"bookend-configless.conf", [2]int{23, 11}, plain(map[string]string{"Prolog": `(^|/)prolog$`, "Epilog": `(^|/)epilog$`, "TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`,
+	{"bookend-configless.conf", [2]int{23, 11}, plain(map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`, "TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`,
 		"HealthCheckProgram": `^\(null\)$`, "HealthCheckInterval": `^0 sec$`}), sentByController, site.Options{}},
 	{"bookend-pyxis.conf", [2]int{}, plain(map[string]string{"TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`}), reportsTogether, site.Options{}},
 }
@@ -257,7 +257,7 @@ func sentByController(s *story) {
 	s.hooksRan("n1", "prolog 0", "epilog 0")
 	s.userReads(job, "done", "", gotClean, leftClean)
 	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))
-	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/prolog") || !strings.Contains(text, "/bookend-configless.conf") {
+	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/bookend-prolog.sh") || !strings.Contains(text, "/bookend-configless.conf") {
 		s.t.Errorf("the node was sent %q, %v", sent, err)
 	}
 }

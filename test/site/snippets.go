@@ -30,16 +30,19 @@ func (s *Site) besideSlurmConf() error {
 	if err := os.MkdirAll(etc, 0o755); err != nil {
 		return err
 	}
-	for name, mode := range map[string]fs.FileMode{configless: 0o644, "hooks/prolog": 0o755, "hooks/epilog": 0o755, "hooks/task-prolog": 0o755, "hooks/task-epilog": 0o755} {
+	put := func(name, as string, mode fs.FileMode) error {
 		data, err := os.ReadFile(s.snippet(name))
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(etc, filepath.Base(name)), data, mode); err != nil {
+		return os.WriteFile(filepath.Join(etc, as), data, mode)
+	}
+	for _, hook := range []string{"prolog", "epilog", "task-prolog", "task-epilog"} {
+		if err := put("hooks/"+hook, "bookend-"+hook+".sh", 0o755); err != nil {
 			return err
 		}
 	}
-	return nil
+	return put(configless, configless, 0o644)
 }
 
 // copySnippets installs deploy/slurm as an admin does who keeps it elsewhere: with other paths, and a configuration a node.
