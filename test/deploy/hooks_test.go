@@ -176,7 +176,7 @@ func TestNodeHealthCheck(t *testing.T) {
 `+tt.set+`
 check_bookend; echo -n "$?|$said"`)
 		cmd.Env = []string{"BOOKEND_HEALTHCHECK=" + program}
-		out, err := cmd.CombinedOutput()
+		out, err := cmd.Output()
 		if want := strings.ReplaceAll(tt.want, "PROGRAM", program); err != nil || string(out) != want {
 			t.Errorf("%s: %v, %q, want %q", what, err, out, want)
 		}
