@@ -87,8 +87,12 @@ func found(i ink, r answer.Summary) string {
 			}
 			parts = append(parts, codes)
 		}
-		if v := at.verdict; v != nil && v.Exit != 0 {
+		switch v := at.verdict; {
+		case v == nil:
+		case v.Exit != 0:
 			parts = append(parts, i.in(red, fmt.Sprintf("drained (%d)", v.Exit)))
+		case v.Held != "":
+			parts = append(parts, i.in(yellow, fmt.Sprintf("would drain (%s)", report.Keep(v.Held, 2*nameWidth))))
 		}
 	}
 	switch {

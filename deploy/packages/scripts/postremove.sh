@@ -48,7 +48,7 @@ purge() {
 	rm -rf --one-file-system /run/bookend /var/lib/bookend /var/log/bookend /etc/bookend
 	for conf in /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
 		! grep -Eqs '^[^#]*(/usr/libexec|/etc)/bookend/' "$conf" ||
-			echo "bookend: $conf still names what is gone now: take it out before the next job, or its node drains" >&2
+			echo "bookend: $conf still names what is gone now: Slurm's commands and daemons fail at such an Include, and the next job drains the node: take it out, or install bookend again" >&2
 	done
 }
 
