@@ -28,6 +28,7 @@ func plain(other map[string]string) map[string]string {
 	all := map[string]string{
 		"Prolog": hooks, "Epilog": hooks, "TaskProlog": taskHooks, "TaskEpilog": taskHooks, "PrologFlags": `^Alloc$`,
 		"PrologEpilogTimeout": `^60$`, "HealthCheckProgram": `%s/healthcheck$`, "HealthCheckInterval": `^300 sec$`,
+		"HealthCheckNodeState": `CYCLE`,
 	}
 	for key, value := range other {
 		all[key] = value
@@ -40,12 +41,12 @@ var snippets = []snippet{
 	{"bookend-glob.conf", [2]int{}, plain(map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}), globSnippet, site.Options{Mode: "enforce"}},
 	{"bookend-own-task-hooks.conf", [2]int{}, plain(map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`, "TaskEpilog": `%s/task-epilog-beside-own$`}),
 		ownTaskHooks, site.Options{}},
-	{"bookend-own-health.conf", [2]int{}, plain(map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`}), bracketed,
+	{"bookend-own-health.conf", [2]int{}, plain(map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}), bracketed,
 		site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}}},
 	{"bookend-adopt.conf", [2]int{}, plain(map[string]string{"PrologFlags": `^Alloc,Contain$`}), containedJob, site.Options{Track: cluster.CgroupV1}},
 	{"bookend-runinjob.conf", [2]int{24, 5}, plain(map[string]string{"PrologFlags": `RunInJob`}), runInJob, site.Options{Mode: "enforce", Track: cluster.CgroupV1}},
 	{"bookend-configless.conf", [2]int{23, 11}, plain(map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`, "TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`,
-		"HealthCheckProgram": `^\(null\)$`, "HealthCheckInterval": `^0 sec$`}), sentByController, site.Options{}},
+		"HealthCheckProgram": `^\(null\)$`, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}), sentByController, site.Options{}},
 	{"bookend-pyxis.conf", [2]int{}, plain(map[string]string{"TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`}), reportsTogether, site.Options{}},
 }
 
