@@ -3,6 +3,7 @@ package drain
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -50,9 +51,21 @@ type Decision struct {
 	Intent, After Memory
 }
 
-// Pending reports whether there is a drain of ours to look after: only then is Slurm asked.
-func Pending(r Rules, m Memory, exits []Exit) bool {
-	return r.By != config.ReasonByNone && (m.Written != nil || len(m.open(exits)) > 0)
+// seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is over: scontrol
+// makes slurmctld send all of the cluster's nodes for one.
+const seldom = time.Hour
+
+// Pending reports whether there is a drain of ours to look after now: only then is Slurm asked.
+func Pending(r Rules, m Memory, exits []Exit, now time.Time) bool {
+	switch {
+	case r.By == config.ReasonByNone:
+		return false
+	case len(m.open(exits)) > 0:
+		return true
+	case m.Written == nil:
+		return false
+	}
+	return r.Resume && m.Written.verifiable() || m.Last == nil || m.Last.Act != Leave || now.Sub(m.Last.Wall).Abs() >= seldom
 }
 
 // Conf is the SLURM_CONF by which Slurm is to be asked.
@@ -74,6 +87,7 @@ func (in Input) said(d Decision) Decision {
 	now := in.Now.Wall.UTC().Round(0)
 	d.After.Last = &Said{now, d.Act, d.Why}
 	d.Intent.Last = d.After.Last
+	d.After.Over, d.Intent.Over = in.over(d.Act), in.over(Leave)
 	if d.Act == Write || d.Act == Resume {
 		d.Intent.Last = &Said{now, Leave, "not done yet: " + string(d.Act) + ": " + d.Why}
 	}
@@ -82,6 +96,9 @@ func (in Input) said(d Decision) Decision {
 
 func (in Input) decide() Decision {
 	open := in.Memory.open(in.Exits)
+	if x, kept := in.kept(open); kept {
+		return in.upgrade(open, x)
+	}
 	if in.stands() {
 		return in.standing(open)
 	}
@@ -89,6 +106,36 @@ func (in Input) decide() Decision {
 		return in.upgrade(open, x)
 	}
 	return in.others(open)
+}
+
+// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was seen on the
+// node while that was not drained. Which of several exits drained it nobody knows: the last is told.
+func (in Input) kept(open []Exit) (cause Exit, found bool) {
+	over := in.Memory.Over
+	if over == nil || !in.Node.Drained() || !over.is(in.Node) {
+		return Exit{}, false
+	}
+	for _, x := range open {
+		if x.Reason != "" && x.Wall.After(over.Seen.Add(-late)) {
+			cause, found = x, true
+		}
+	}
+	cause.Epoch = gpu.Epoch{} // another script's drain would have left no trace: never resumed
+	return cause, found
+}
+
+// over is the node's text where that is of a drain that is over, nil for none. What a person wrote is theirs even then.
+func (in Input) over(act Act) *Over {
+	n, was := in.Node, in.Memory.Over
+	switch {
+	case act == Write || !n.ofNobody():
+		return nil
+	case act == Resume || !n.Drained() && n.other() == "":
+		return &Over{n.Reason, n.At, in.Now.Wall.UTC().Round(0)}
+	case was != nil && was.is(n):
+		return was
+	}
+	return nil
 }
 
 // stands reports whether the node's reason is the one that we wrote last: the same bytes, and of that time. Who wrote the
@@ -240,9 +287,11 @@ func AtHook(in Input, own Exit) Decision {
 	if flag := in.Node.other(); flag != "" {
 		return in.leave(in.Memory, "the node's state has "+flag)
 	}
-	_, ours := Parse(in.Node.Reason) // without a drain it is what was left of one that is over
-	if in.Node.Drained() || in.Node.Reason != "" && !ours {
+	switch n := in.Node; {
+	case n.Drained():
 		return in.leave(in.Memory, in.whose())
+	case n.Reason != "" && !n.ofNobody(): // without a drain that is what was left of one that is over
+		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has a reason of %s's all the same, of %s", n.who(), n.when()))
 	}
 	return in.said(in.write([]Exit{own}, own, own.Reason))
 }

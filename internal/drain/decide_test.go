@@ -175,6 +175,13 @@ func TestStandingDrain(t *testing.T) {
 		"one cause is past telling": {func(in *Input) {
 			in.Memory.Written.Clean, in.Memory.Written.Causes = 2, append(in.Memory.Written.Causes, Cause{Code: code.XidFatal, GPU: "GPU-a"})
 		}, Leave, "no health check can tell that BKD-XIDFATAL is over", 0, true},
+		"what is no cause is not clean": {func(in *Input) {
+			in.Memory.Written.Clean = 2
+			in.Cards["GPU-c"], in.Cards["GPU-b"] = Seen{Memory: Unknown, Why: "a job still has it"}, Seen{Memory: Dirty, Why: "in use"}
+		}, Leave, "GPU GPU-b is not clean: in use", 0, true},
+		"a job has what is no cause": {func(in *Input) {
+			in.Memory.Written.Clean, in.Cards["GPU-b"] = 2, Seen{Memory: Unknown, Why: "a job still has it"}
+		}, Resume, "clean 3 of 3", 0, false},
 		"a second card is not clean": {func(in *Input) {
 			in.Memory.Written.Clean, in.Memory.Written.Causes = 2, append(in.Memory.Written.Causes, Cause{Code: code.Residue, GPU: "GPU-b"})
 			in.Cards["GPU-b"] = Seen{Memory: Dirty, Why: "in use"}
@@ -256,19 +263,37 @@ func TestWriteFailed(t *testing.T) {
 func TestPending(t *testing.T) {
 	in := asked(nil)
 	wrote := Decide(in).After
+	said := func(ago time.Duration, edit func(*Written)) Memory {
+		m, w := wrote, *wrote.Written
+		if edit != nil {
+			edit(&w)
+		}
+		m.Written, m.Last = &w, &Said{Wall: in.Now.Wall.Add(-ago), Act: Leave}
+		return m
+	}
+	past := func(w *Written) { w.Causes = []Cause{{Code: code.Lost, GPU: "GPU-a"}} }
+	resumes := Rules{By: config.ReasonByHook, Resume: true}
 	for name, tt := range map[string]struct {
-		by    config.ReasonBy
+		rules Rules
 		m     Memory
 		exits []Exit
 		want  bool
 	}{
-		"nothing":           {config.ReasonByHealthcheck, Memory{}, nil, false},
-		"an exit":           {config.ReasonByHealthcheck, Memory{}, in.Exits, true},
-		"an exit, for none": {config.ReasonByNone, Memory{}, in.Exits, false},
-		"a reason":          {config.ReasonByHook, wrote, nil, true},
-		"a settled exit":    {config.ReasonByHook, Memory{Settled: wrote.Settled}, in.Exits, false},
+		"nothing":                          {Rules{By: config.ReasonByHealthcheck}, Memory{}, nil, false},
+		"an exit":                          {Rules{By: config.ReasonByHealthcheck}, Memory{}, in.Exits, true},
+		"an exit, for none":                {Rules{By: config.ReasonByNone}, Memory{}, in.Exits, false},
+		"a reason, just written":           {Rules{By: config.ReasonByHook}, wrote, nil, true},
+		"a settled exit":                   {Rules{By: config.ReasonByHook}, Memory{Settled: wrote.Settled}, in.Exits, false},
+		"a reason, and nothing to do":      {Rules{By: config.ReasonByHook}, said(5*time.Minute, nil), nil, false},
+		"a reason, after an hour":          {Rules{By: config.ReasonByHook}, said(time.Hour, nil), nil, true},
+		"a reason, and the clock stepped":  {Rules{By: config.ReasonByHook}, said(-2*time.Hour, nil), nil, true},
+		"a reason, and a further exit":     {Rules{By: config.ReasonByHook}, Memory{Written: wrote.Written, Last: said(0, nil).Last}, in.Exits, true},
+		"a reason that may be resumed":     {resumes, said(5*time.Minute, nil), nil, true},
+		"a reason that no check can end":   {resumes, said(5*time.Minute, past), nil, false},
+		"one of which nobody knows when":   {resumes, said(5*time.Minute, func(w *Written) { w.Epoch = gpu.Epoch{} }), nil, false},
+		"one that no check ends, long ago": {resumes, said(2*time.Hour, past), nil, true},
 	} {
-		if got := Pending(Rules{By: tt.by}, tt.m, tt.exits); got != tt.want {
+		if got := Pending(tt.rules, tt.m, tt.exits, in.Now.Wall); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -315,14 +340,30 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// A hook that was stopped tells what stopped it, and is never verified.
-func TestStoppedHook(t *testing.T) {
-	x := FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{
-		Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: policy.Verdict{Exit: 10, Code: code.Deadline},
-	})
-	if x == nil || x.Reason != "BKD-DEADLINE job=42 epilog; see: bookend show 42" || len(x.Causes) != 1 {
-		t.Fatalf("%+v", x)
+// Of several processes on several cards the reason names the one that holds most, among those that drained.
+func TestReasonNamesTheLargest(t *testing.T) {
+	found := []finding.Finding{about(code.Orphan, 0, 9<<30, 1), about(code.Orphan, 1, 1<<30, 2), about(code.Orphan, 2, 4<<30, 3), about(code.Residue, 3, 8<<30, 0)}
+	drains := policy.Judged{Action: config.Drain}
+	v := policy.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan, Judged: []policy.Judged{{Action: config.Warn}, drains, drains, drains}}
+	x := FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{Findings: found, Verdict: v})
+	if x.Reason != "BKD-ORPHAN gpu=2 4096MiB pid=3 job=42 epilog; see: bookend show 42" {
+		t.Errorf("%q for %+v", x.Reason, x.Causes)
 	}
+}
+
+// A hook that was stopped drained for what it had found by then, of which its exit code is left, and is never verified.
+func TestStoppedHook(t *testing.T) {
+	stopped := func(exit int) *Exit {
+		return FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{
+			Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: policy.Verdict{Exit: exit, Code: code.Deadline},
+		})
+	}
+	for exit, want := range map[int]string{10: "ORPHAN", policy.ExitOther: "DEADLINE", policy.ExitCode(code.Deadline): "DEADLINE", 2: "DEADLINE"} {
+		if x := stopped(exit); x == nil || x.Reason != "BKD-"+want+" job=42 epilog; see: bookend show 42" || len(x.Causes) != 1 {
+			t.Fatalf("exit %d: %+v", exit, x)
+		}
+	}
+	x := stopped(10)
 	if _, _, never := verify(x.Causes, nil); !never {
 		t.Error("a stopped hook's drain could be resumed")
 	}
@@ -373,6 +414,9 @@ func TestAtHook(t *testing.T) {
 		"drained without a reason":  {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}}, Leave},
 		"down":                      {Memory{}, Node{Flags: []string{"DOWN"}}, Leave},
 		"an admin's remark":         {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "look at me"}, Leave},
+		"Slurm's, of another drain": {Memory{}, Node{Flags: []string{"MIXED", "COMPLETING"}, Reason: EpilogError, By: "root"}, Write},
+		"Slurm's, of a killed task": {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Write},
+		"Slurm's, drained":          {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Leave},
 		"what we left of a drain":   {Memory{}, Node{Flags: []string{"IDLE"}, Reason: reason43, By: "root"}, Write},
 		"drained by us":             {wrote, ours, Add},
 		"in our words, not by us":   {Memory{}, ours, Leave},
@@ -385,6 +429,92 @@ func TestAtHook(t *testing.T) {
 	}
 	if wrote.Written == nil || wrote.Written.By != ByHook || wrote.Written.Reason != reason42 || wrote.Settled != nil {
 		t.Errorf("remembered is %+v", wrote)
+	}
+}
+
+// What a hook says of why it leaves a reason alone is true of a node that is not drained, too.
+func TestAtHookSaysWhy(t *testing.T) {
+	node := Node{Flags: []string{"IDLE"}, Reason: "look at me", By: "jd", At: ended}
+	if d := AtHook(Input{Now: after(0), Node: node}, asked(nil).Exits[0]); !strings.Contains(d.Why, "is not drained, and has a reason of jd's") {
+		t.Errorf("%s: %s", d.Act, d.Why)
+	}
+}
+
+// Slurm may keep the text of a drain that is over, and show it for the next one. Once it was seen on a node that was not
+// drained it is nobody's; an admin's words are an admin's all the same.
+func TestKeptText(t *testing.T) {
+	const failed = "Kill task failed (JobId=7 StepId=0)"
+	old := ended.Add(-2 * time.Hour)
+	over := func(reason string, at time.Time) Memory {
+		resumed := asked(func(in *Input) {
+			in.Exits, in.Now = nil, after(-time.Hour)
+			in.Node = Node{Flags: []string{"IDLE"}, Reason: reason, By: "root", At: at}
+		})
+		return Decide(resumed).After
+	}
+	for name, tt := range map[string]struct {
+		seen Memory
+		edit func(*Input)
+		act  Act
+	}{
+		"ours":                         {over(reason43, old), nil, Write},
+		"Slurm's for an epilog":        {over(EpilogError, old), func(in *Input) { in.Node.Reason = EpilogError }, Write},
+		"Slurm's for a prolog":         {over(PrologError, old), func(in *Input) { in.Node.Reason = PrologError }, Write},
+		"Slurm's for a task":           {over(failed, old), func(in *Input) { in.Node.Reason = failed }, Write},
+		"an admin's":                   {over("disk swap", old), func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
+		"ours with an admin's words":   {over(reason43+"; jd", old), func(in *Input) { in.Node.Reason = reason43 + "; jd" }, Leave},
+		"an admin's, after it":         {over(reason43, old), func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
+		"written anew":                 {over(reason43, old), func(in *Input) { in.Node.At = ended }, Leave},
+		"never seen without its drain": {Memory{}, nil, Leave},
+		"a hook of before":             {over(reason43, old), func(in *Input) { in.Exits[0].Wall = ended.Add(-time.Hour - time.Minute) }, Leave},
+		"no hook of ours failed":       {over(reason43, old), func(in *Input) { in.Exits = nil }, Leave},
+		"down":                         {over(reason43, old), func(in *Input) { in.Node.Flags = []string{"DOWN", "DRAIN"} }, Leave},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := asked(func(in *Input) {
+				in.Rules.Resume, in.Memory, in.Node.Reason, in.Node.At = true, tt.seen, reason43, old
+				if tt.edit != nil {
+					tt.edit(in)
+				}
+			})
+			d := Decide(in)
+			if d.Act != tt.act || (d.Act == Write) != (d.Reason == reason42) {
+				t.Fatalf("%s %q (%s), want %s", d.Act, d.Reason, d.Why, tt.act)
+			}
+			if d.Act != Write {
+				return
+			}
+			if d.After.Over != nil || d.Intent.Over == nil || len(d.After.Settled) != 1 {
+				t.Errorf("remembered is %+v, before it is done %+v", d.After, d.Intent)
+			}
+			in.Memory, in.Now = d.Intent, after(5*time.Minute) // it could not be done
+			if d := Decide(in); d.Act != Write {
+				t.Errorf("the next check: %s (%s)", d.Act, d.Why)
+			}
+			in.Memory, in.Node.Reason, in.Node.At = d.After, reason42, in.Now.Wall
+			in.Memory.Written.Wall, in.Cards = in.Now.Wall, map[gpu.ID]Seen{"GPU-a": {Memory: Clean}}
+			if d := Decide(in); d.Act != Leave || d.After.Written == nil {
+				t.Errorf("what else it was drained for meanwhile left no trace, and then: %s (%s)", d.Act, d.Why)
+			}
+		})
+	}
+}
+
+// What the health check itself resumed is over as well, though Slurm may go on showing it.
+func TestKeptTextOfOurs(t *testing.T) {
+	in := stood(func(in *Input) { in.Memory.Written.Clean = 2 })
+	d := Decide(in)
+	if o := d.After.Over; d.Act != Resume || o == nil || o.Reason != reason42 || !o.At.Equal(in.Node.At) || d.Intent.Over != nil {
+		t.Fatalf("%s: %+v", d.Act, d.After)
+	}
+	in.Memory, in.Now = d.After, after(2*time.Hour)
+	in.Exits = Exits([]ledger.Run{orphaned(42, ended, time.Hour), lostAtStart(43, ended.Add(2*time.Hour-time.Minute), 3*time.Hour-time.Minute)}, in.Now)
+	if d := Decide(in); d.Act != Write || d.Reason != reason43 {
+		t.Errorf("%s %q (%s)", d.Act, d.Reason, d.Why)
+	}
+	in.Node.Reason, in.Node.At = EpilogError, ended // Slurm has a new text: nothing is remembered of the old one
+	if d := Decide(in); d.After.Over != nil {
+		t.Errorf("%+v", d.After.Over)
 	}
 }
 

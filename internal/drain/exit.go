@@ -52,13 +52,27 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 		return nil
 	}
 	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf, Causes: causes(e.Findings, e.Verdict)}
-	if i := decisive(e.Findings, e.Verdict); i >= 0 {
-		text := string(For(e.Findings[i], r.Job.ID, phase).Text())
+	if f, named := told(e); named {
+		text := string(For(f, r.Job.ID, phase).Text())
 		if _, ours := Parse(text); ours {
 			x.Reason = text
 		}
 	}
 	return &x
+}
+
+// told is the finding that the reason names. Of a hook that was stopped after its verdict only its exit code is on record, and
+// says what that was: that it was stopped did not drain.
+func told(e ledger.End) (f finding.Finding, named bool) {
+	i := decisive(e.Findings, e.Verdict)
+	if i < 0 {
+		return f, false
+	}
+	f = e.Findings[i]
+	if c, known := policy.CodeOf(e.Verdict.Exit); known && f.Code == code.Deadline {
+		f = finding.Finding{Code: c}
+	}
+	return f, true
 }
 
 // causes are all findings that were judged to drain, and of a hook that was stopped what it was stopped by.
@@ -74,21 +88,19 @@ func causes(found []finding.Finding, v policy.Verdict) (list []Cause) {
 	return list
 }
 
-// decisive is the index of the finding that decided the verdict, -1 where it is not among them.
+// decisive is the index of the finding that decided the verdict, -1 where it is not among them: of several the one of most memory.
 func decisive(found []finding.Finding, v policy.Verdict) int {
-	first := -1
+	best := -1
 	for i, f := range found {
-		if f.Code != v.Code {
-			continue
-		}
-		if drains(v, i) {
-			return i
-		}
-		if first < 0 {
-			first = i
+		switch {
+		case f.Code != v.Code:
+		case best < 0, drains(v, i) && !drains(v, best):
+			best = i
+		case drains(v, i) == drains(v, best) && f.Bytes.Bytes > found[best].Bytes.Bytes:
+			best = i
 		}
 	}
-	return first
+	return best
 }
 
 // fixed is what Slurm itself writes for such a hook.

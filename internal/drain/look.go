@@ -3,6 +3,8 @@ package drain
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"bookend/internal/code"
 	"bookend/internal/gpu"
@@ -88,8 +90,9 @@ func (s Seen) answer(c code.Code) (Answer, string) {
 	return Unknown, "no health check can tell"
 }
 
-// verify says whether a health check found all of a drain's causes gone: the worst answer. never reports a cause of which
-// none can ever tell.
+// verify says whether a health check found all of a drain's causes gone, and nothing on any other card: what else would have
+// drained the node found it drained, and left no trace. It gives the worst answer. never reports a cause of which no check can
+// ever tell.
 func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, never bool) {
 	worst = Clean
 	for _, c := range causes {
@@ -107,7 +110,19 @@ func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, ne
 			worst, why = Dirty, fmt.Sprintf("GPU %s is not clean: %s", c.card(), what)
 		}
 	}
+	if worst == Clean {
+		worst, why = anyDirty(cards)
+	}
 	return worst, why, len(causes) == 0
+}
+
+func anyDirty(cards map[gpu.ID]Seen) (worst Answer, why string) {
+	for _, id := range slices.Sorted(maps.Keys(cards)) {
+		if seen := cards[id]; seen.Memory == Dirty {
+			return Dirty, fmt.Sprintf("the drain's cause is gone, but GPU %s is not clean: %s", id, seen.Why)
+		}
+	}
+	return Clean, ""
 }
 
 // card is how an admin knows it.

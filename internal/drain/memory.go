@@ -15,9 +15,20 @@ type Memory struct {
 	Written *Written `json:"written,omitempty"`
 	// Settled are the exits on record that need no more looking after.
 	Settled []Ref `json:"settled,omitempty"`
+	// Over is the text of a drain that is over, where Slurm goes on showing it, nil for none.
+	Over *Over `json:"over,omitempty"`
 	// Last is what was decided last, for display.
 	Last *Said `json:"last,omitempty"`
 }
+
+// Over is a reason that was seen on a node while that was not drained: nobody wrote it for a later drain that shows it again.
+type Over struct {
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`   // by the controller's clock; zero where Slurm does not say
+	Seen   time.Time `json:"seen"` // when the node was not drained, by this node's
+}
+
+func (o Over) is(n Node) bool { return n.Reason == o.Reason && n.At.Equal(o.At) }
 
 // Written is a reason of ours, and what it stands for.
 type Written struct {
@@ -96,6 +107,12 @@ func (w Written) with(exits []Exit) Written {
 		w.Causes, w.Epoch = w.Causes[:MaxCauses], gpu.Epoch{} // more than is remembered is never verified
 	}
 	return w
+}
+
+// verifiable reports whether a health check can ever find all of its causes gone.
+func (w Written) verifiable() bool {
+	_, _, never := verify(w.Causes, nil)
+	return !never && w.Epoch.Same(w.Epoch)
 }
 
 // Here is what of a memory holds in this boot: a drain of ours that a boot has come after is an admin's.

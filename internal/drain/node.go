@@ -2,6 +2,7 @@ package drain
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,16 @@ const (
 	PrologError = "Prolog error"
 	EpilogError = "Epilog error"
 )
+
+// killFailed begins Slurm's text where a step's processes could not be killed; the job follows.
+const killFailed = "Kill task failed"
+
+// ofNobody reports a reason that no person wrote: one of ours, or Slurm's own.
+func (n Node) ofNobody() bool {
+	_, ours := Parse(n.Reason)
+	slurms := n.Reason == PrologError || n.Reason == EpilogError || strings.HasPrefix(n.Reason, killFailed)
+	return ours || slurms && len(n.Reason) <= MaxReason
+}
 
 const drained = "DRAIN"
 

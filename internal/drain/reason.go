@@ -60,7 +60,7 @@ func For(f finding.Finding, job slurm.JobID, phase slurm.Context) Reason {
 	if f.Bytes.Known() {
 		r.MiB = f.Bytes.Bytes >> 20
 	}
-	if f.Holder != nil && f.Holder.PID > 0 && f.Holder.PID <= math.MaxInt32 {
+	if f.Holder != nil && !f.Holder.Gone && f.Holder.PID > 0 && f.Holder.PID <= math.MaxInt32 { // who is gone holds nothing: the number may be another's
 		r.PID = uint32(f.Holder.PID)
 	}
 	return r

@@ -21,6 +21,13 @@ func about(c code.Code, index int, bytes uint64, pid int) finding.Finding {
 	}
 }
 
+// ofTheDead is memory under a PID that is gone: whoever has that number now is another, and not to be killed for it.
+func ofTheDead() finding.Finding {
+	f := about(code.Phantom, 0, 512<<20, 4711)
+	f.Holder.Gone = true
+	return f
+}
+
 // The reason's form is an interface: sites match on it.
 func TestText(t *testing.T) {
 	for want, r := range map[string]Reason{
@@ -31,6 +38,7 @@ func TestText(t *testing.T) {
 		"BKD-REMAPFAILED g=15 job=42 epilog; see: bookend show 42":               For(about(code.RemapFailed, 15, 0, 0), 42, slurm.Epilog),
 		"BKD-RESIDUE gpu=1 job=42 epilog; see: bookend show 42":                  For(about(code.Residue, 1, 1<<20-1, -4), 42, slurm.Epilog),
 		"BKD-RESIDUE job=42 epilog; see: bookend show 42":                        For(about(code.Residue, -1, 0, 0), 42, slurm.Epilog),
+		"BKD-PHANTOM gpu=0 512MiB job=42 epilog; see: bookend show 42":           For(ofTheDead(), 42, slurm.Epilog),
 	} {
 		if got := r.Text(); string(got) != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -63,6 +63,16 @@ func CheckExit(found []finding.Finding) int {
 	return 0
 }
 
+// CodeOf returns the finding that an exit code stands for, false where it stands for several or none.
+func CodeOf(exit int) (c code.Code, known bool) {
+	for _, e := range Exits {
+		if e.Exit == exit {
+			return e.Code, true
+		}
+	}
+	return "", false
+}
+
 // ExitCode returns the exit code of a drain that c caused.
 func ExitCode(c code.Code) int {
 	for _, e := range Exits {

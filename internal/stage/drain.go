@@ -29,7 +29,7 @@ func (c *check) settleDrain() {
 	memory := c.drainMemory()
 	runs, _ := c.store.Runs() // anew: an end may have come since; what is damaged is reported by whoever looks into it
 	in.Memory, in.Exits = memory.Here(in.Now), drain.Exits(runs, in.Now)
-	if !drain.Pending(in.Rules, in.Memory, in.Exits) {
+	if !drain.Pending(in.Rules, in.Memory, in.Exits, in.Now.Wall) {
 		return
 	}
 	until := c.env.Clock.Boot() + time.Duration(c.cfg.Deadlines.HealthCheck.Slurm)

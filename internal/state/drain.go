@@ -122,6 +122,9 @@ func wrongDrain(m drain.Memory) string {
 	if len(m.Settled) > drain.MaxSettled {
 		return fmt.Sprintf("%d settled exits", len(m.Settled))
 	}
+	if m.Over != nil && len(m.Over.Reason) > drain.MaxReason {
+		return "the text of the drain that is over is too long"
+	}
 	w := m.Written
 	if w == nil {
 		return ""

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,8 +20,10 @@ const resuming = "drain: {resume: {enabled: true, after: 2}}\n"
 const checkTime = 30 * time.Second
 
 // ofOrphan is the reason for a job's orphan.
-func (s *story) ofOrphan(job cluster.JobID) string {
-	return fmt.Sprintf("BKD-ORPHAN gpu=0 2518MiB pid=%d job=%s epilog; see: bookend show %s", s.pid(job), job, job)
+func (s *story) ofOrphan(job cluster.JobID) string { return s.ofOrphanOn(0, job) }
+
+func (s *story) ofOrphanOn(gpu int, job cluster.JobID) string {
+	return fmt.Sprintf("BKD-ORPHAN gpu=%d 2518MiB pid=%d job=%s epilog; see: bookend show %s", gpu, s.pid(job), job, job)
 }
 
 // checks runs the health check of a node as slurmd does: told nothing but the node.
@@ -73,6 +76,24 @@ func (s *story) comesBack(node string) {
 	})
 }
 
+// isNotDrained waits until Slurm says so of a node that may be at work.
+func (s *story) isNotDrained(node string) {
+	s.t.Helper()
+	s.until("node "+node+" is not drained", func() bool {
+		n, err := s.on.Node(node)
+		return err == nil && !n.Has("DRAIN")
+	})
+}
+
+// adminResumesAtWork resumes a node that need not become idle.
+func (s *story) adminResumesAtWork(node string) {
+	s.t.Helper()
+	if err := s.on.Scontrol("update", "NodeName="+node, "State=RESUME"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.isNotDrained(node)
+}
+
 // adminSays is an admin's reason.
 func (s *story) adminSays(node, reason string) {
 	s.t.Helper()
@@ -84,7 +105,7 @@ func (s *story) adminSays(node, reason string) {
 // Slurm itself runs the health check.
 func TestSlurmRunsTheHealthCheck(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: resuming, Conf: []string{"HealthCheckInterval=2", "HealthCheckNodeState=ANY"}})
+	s := given(t, site.Options{Mode: "enforce", Config: resuming, Conf: []string{"HealthCheckInterval=2", "HealthCheckNodeState=ANY,CYCLE"}})
 	job := s.runs(s.user, leavesOrphan, oneGPU)
 	reason := s.ofOrphan(job)
 	s.until("the reason is ours", func() bool {
@@ -221,6 +242,56 @@ func adminResumedBefore(s *story) {
 	s.adminKills(s.pid(job), "n1")
 	s.checks("n1")
 	s.comesBack("n1")
+}
+
+// While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without accounting, then
+// shows the first drain's text for the second.
+func TestReasonOfASecondDrain(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce", Config: resuming})
+	s.tell("resumed by an admin, as a health check saw", func(s *story) {
+		s.drainedTwice(func() { s.adminResumesAtWork("n1"); s.checks("n1") })
+	})
+	s.tell("resumed by an admin before any reason was written", func(s *story) {
+		s.drainedTwiceFrom("Epilog error", func() { s.adminResumesAtWork("n1"); s.checks("n1") })
+	})
+	s.tell("resumed by the health check", func(s *story) {
+		s.drainedTwice(func() { s.checksUntil("resumed"); s.isNotDrained("n1") })
+	})
+	s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
+	s.tell("the hooks give the reason", func(s *story) {
+		s.drainedTwice(func() { s.adminResumesAtWork("n1") })
+	})
+}
+
+func (s *story) drainedTwice(resumes func()) {
+	s.t.Helper()
+	s.drainedTwiceFrom("", resumes)
+}
+
+// drainedTwiceFrom drains the node a second time, for the end of a job that began before the first; first is its reason then,
+// empty for Bookend's.
+func (s *story) drainedTwiceFrom(first string, resumes func()) {
+	s.t.Helper()
+	long := s.starts(s.stranger, leavesOrphan+"\n"+awaits, oneGPU)
+	short := s.runs(s.user, leavesOrphan, oneGPU)
+	if first == "" {
+		s.checks("n1")
+		first = s.ofOrphanOn(1, short)
+	}
+	s.nodeIsDrained("n1", first)
+	if err := syscall.Kill(s.pid(short), syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+	s.until("the short job's card is free", func() bool {
+		held, err := s.on.World("n1").Holdings()
+		return err == nil && len(held) == 1
+	})
+	resumes()
+	s.touches(s.stranger, "done")
+	s.ends(long)
+	s.checks("n1")
+	s.nodeIsDrained("n1", s.ofOrphan(long))
 }
 
 // notTheComment: in Slurm's answer a comment stands beside the reason, and may say anything.

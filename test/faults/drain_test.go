@@ -105,9 +105,27 @@ func TestAsksSlurmNothing(t *testing.T) {
 	if asked := c.asked(); len(asked) != 3 || asked[2] != wroteReason {
 		t.Errorf("for the reason it asked %q", asked)
 	}
+	c.says("node", lostReason)
+	c.check()
+	if asked := c.asked(); len(asked) != 1 {
+		t.Errorf("to see that it was done it asked %q", asked)
+	}
+	c.check()
+	if asked := c.asked(); len(asked) > 0 {
+		t.Errorf("with nothing left to do the check asked %q", asked)
+	}
+}
+
+// Once an admin owns the drain nobody asks any more.
+func TestAsksSlurmNothingOfAnAdmins(t *testing.T) {
+	t.Parallel()
+	c := newController(t, "")
+	c.failsAtStart()
 	c.says("node", "an admin's own")
 	c.check()
-	c.asked()
+	if asked := c.asked(); len(asked) != 1 {
+		t.Errorf("asked %q", asked)
+	}
 	c.check()
 	if asked := c.asked(); len(asked) > 0 {
 		t.Errorf("once an admin owns the drain the check asked %q", asked)

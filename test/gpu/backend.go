@@ -148,20 +148,14 @@ type watcher struct {
 
 // watch starts a watcher on a card that is idle, for half of its memory.
 func (r *run) watch(uuid string) (*watcher, error) {
-	w, _, err := r.follow("empty", "watch", uuid, "--mib", fmt.Sprint(r.total()/2))
-	return w, err
-}
-
-// follow starts cudajob as a watcher and waits for its first line, which begins with a word.
-func (r *run) follow(word string, args ...string) (*watcher, map[string]string, error) {
-	w := &watcher{cmd: exec.Command(r.cudaJob(), args...), lines: make(chan string, 1024)}
+	w := &watcher{cmd: exec.Command(r.cudaJob(), "watch", uuid, "--mib", fmt.Sprint(r.total()/2)), lines: make(chan string, 1024)}
 	w.cmd.Env, w.cmd.Stderr = append(slices.Clone(r.env), r.daemon.mark), os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := w.cmd.Start(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	go func() {
 		defer close(w.lines)
@@ -169,12 +163,11 @@ func (r *run) follow(word string, args ...string) (*watcher, map[string]string, 
 			w.lines <- s.Text()
 		}
 	}()
-	first, err := w.await(word, 10*time.Second)
-	if err != nil {
+	if _, err := w.await("empty", 10*time.Second); err != nil {
 		w.end()
-		return nil, nil, err
+		return nil, err
 	}
-	return w, first, nil
+	return w, nil
 }
 
 // await returns the next line that begins with a word.
