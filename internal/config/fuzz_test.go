@@ -79,6 +79,9 @@ func settings(v reflect.Value) any {
 	case reflect.Struct:
 		out := map[string]any{}
 		for i := range v.NumField() {
+			if v.Field(i).Kind() == reflect.String && v.Field(i).IsZero() && v.Type() == reflect.TypeFor[PartitionPolicy]() {
+				continue // a partition without a mode of its own has the site's
+			}
 			out[v.Type().Field(i).Tag.Get("yaml")] = settings(v.Field(i))
 		}
 		return out

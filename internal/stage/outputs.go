@@ -73,6 +73,7 @@ var serveDisk = served(func(r diskRequest) (diskReply, error) {
 	d := atDisk{diskRequest: r}
 	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
 	defer cancel()
+	d.retire() // first: it takes no time, and the rest may take all there is
 	// Where one is refused that lock hangs, most likely the other folders do as well, and would keep a second child.
 	if (len(r.Log) == 0 || d.alone(logLock, d.log)) && d.alone(countLock, d.count) {
 		d.keep()
@@ -127,16 +128,20 @@ func (d *atDisk) keep() {
 	d.tell()
 }
 
-// clear removes drop folders while there is time. It comes last: how long it takes is in users' hands. Whoever finds another
-// at it leaves all to the next.
+// retire puts the job's drop folder aside.
+func (d *atDisk) retire() {
+	if d.Drop.Found() {
+		d.note(code.StateWrite, state.RetireDrop(d.Run, d.Node, d.Drop))
+	}
+}
+
+// clear removes drop folders that were put aside, while there is time. It comes last: how long it takes is in users' hands.
+// Whoever finds another at it leaves all to the next.
 func (d *atDisk) clear(inTime context.Context) {
 	if !d.Drop.Found() && !d.Sweep {
 		return
 	}
 	late := atDisk{diskRequest: d.diskRequest}
-	if d.Drop.Found() {
-		late.note(code.StateWrite, state.RetireDrop(d.Run, d.Node, d.Drop))
-	}
 	release, err := safefile.Lock(filepath.Join(d.Run, dropLock), 0, true)
 	if !errors.Is(err, safefile.ErrLocked) {
 		steps := 0

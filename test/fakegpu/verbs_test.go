@@ -3,13 +3,16 @@
 package fakegpu
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -201,4 +204,109 @@ func TestRefusedCombinations(t *testing.T) {
 			t.Errorf("%q was accepted", args)
 		}
 	}
+}
+
+// A program that comes late is there from the beginning, and on no card until it is told.
+func TestLateProgram(t *testing.T) {
+	w := newWorld(t, GPUs(1))
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := start(t, w, "alloc", "--mib", "64", "--after", gate)
+	time.Sleep(50 * time.Millisecond)
+	if l := attach(t, w).look().Cards[0]; l.Used != 0 || l.Compute != nil {
+		t.Errorf("before: %+v", l)
+	}
+	if got := openNodes(t, w, fmt.Sprintf("/proc/%d/fd", p.PID)); len(got) > 0 {
+		t.Errorf("before it has %v open", got)
+	}
+	if err := os.WriteFile(gate, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		l := attach(t, w).look().Cards[0]
+		if l.Used == 64*MiB+context && len(l.Compute) == 1 && l.Compute[0].PID == pid(p) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after: %+v", l)
+		}
+	}
+}
+
+// lines starts fakecuda and returns its first lines.
+func lines(t *testing.T, w *World, n int, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command(w.FakeCUDA(), args...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(ReadyTimeout, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		stop.Stop()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // says that it was killed
+	})
+	var said []string
+	for s := bufio.NewScanner(out); len(said) < n && s.Scan(); {
+		said = append(said, s.Text())
+	}
+	if len(said) < n {
+		t.Fatalf("it said %q, want %d lines", said, n)
+	}
+	return said
+}
+
+func TestProgramAtWorkTellsItsPace(t *testing.T) {
+	w := newWorld(t, GPUs(1))
+	said := lines(t, w, 4, "alloc", "--mib", "64", "--chunks", "4", "--beat", "20")
+	if !strings.HasPrefix(said[0], "ready pid=") {
+		t.Errorf("it began with %q", said[0])
+	}
+	last := 0.0
+	for _, line := range said[1:] {
+		var from, to, worst float64
+		var uses int
+		if n, err := fmt.Sscanf(line, "beat from_ms=%f to_ms=%f uses=%d worst_ms=%f", &from, &to, &uses, &worst); n != 4 {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if from < last || to-from < 20 || uses < 1 || worst <= 0 || worst > to-from || float64(uses) > to-from {
+			t.Errorf("%q after %f: a use takes the fake driver a ms", line, last)
+		}
+		last = to
+	}
+}
+
+// Whoever watches for the most that is in use says what is there at first, and what comes, and nothing when that goes.
+func TestHighest(t *testing.T) {
+	w := newWorld(t, GPUs(1))
+	p := start(t, w, "alloc", "--mib", "64")
+	cmd := exec.Command(w.FakeCUDA(), "highest", w.UUID(0))
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(ReadyTimeout, func() { _ = cmd.Process.Kill() })
+	defer stop.Stop()
+	said := bufio.NewScanner(out)
+	next := func(want int) {
+		t.Helper()
+		if line := fmt.Sprintf("highest used=%d", want); !said.Scan() || said.Text() != line {
+			t.Fatalf("it said %q, want %q", said.Text(), line)
+		}
+	}
+	next(64*MiB + context)
+	p.End()
+	start(t, w, "alloc", "--mib", "128")
+	next(128*MiB + context)
+	_ = cmd.Process.Kill()
+	if said.Scan() {
+		t.Errorf("then it said %q", said.Text())
+	}
+	_ = cmd.Wait() // says that it was killed
 }

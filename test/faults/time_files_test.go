@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -304,6 +305,9 @@ func TestDiskHangs(t *testing.T) {
 			f.freeze()
 			if o := n.timely(epilog, newJob(), 0); len(lines(o.output, `bookend: child "disk": abandoned`)) != 1 {
 				t.Errorf("%v", o)
+			}
+			if slices.Contains(n.drops(), "n1_100") {
+				t.Errorf("nobody will remove the job's drop for hours: %q", n.drops())
 			}
 			left := n.unkillable(1)
 			n.configure(func(c *conf) { c.tight = false }) // nobody else hangs

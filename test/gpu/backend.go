@@ -148,14 +148,20 @@ type watcher struct {
 
 // watch starts a watcher on a card that is idle, for half of its memory.
 func (r *run) watch(uuid string) (*watcher, error) {
-	w := &watcher{cmd: exec.Command(r.cudaJob(), "watch", uuid, "--mib", fmt.Sprint(r.total()/2)), lines: make(chan string, 1024)}
+	w, _, err := r.follow("empty", "watch", uuid, "--mib", fmt.Sprint(r.total()/2))
+	return w, err
+}
+
+// follow starts cudajob as a watcher and waits for its first line, which begins with a word.
+func (r *run) follow(word string, args ...string) (*watcher, map[string]string, error) {
+	w := &watcher{cmd: exec.Command(r.cudaJob(), args...), lines: make(chan string, 1024)}
 	w.cmd.Env, w.cmd.Stderr = append(slices.Clone(r.env), r.daemon.mark), os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := w.cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	go func() {
 		defer close(w.lines)
@@ -163,11 +169,12 @@ func (r *run) watch(uuid string) (*watcher, error) {
 			w.lines <- s.Text()
 		}
 	}()
-	if _, err := w.await("empty", 10*time.Second); err != nil {
+	first, err := w.await(word, 10*time.Second)
+	if err != nil {
 		w.end()
-		return nil, err
+		return nil, nil, err
 	}
-	return w, nil
+	return w, first, nil
 }
 
 // await returns the next line that begins with a word.

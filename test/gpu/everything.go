@@ -95,7 +95,7 @@ func (l *lane) named(c chain, name string) bool {
 
 // timed reports whether timings were asked for, by name or with a group of theirs.
 func (l *lane) timed(name string) bool {
-	groups := map[string][]string{timingsName: {groupBase, groupProbe}, costName: {groupProbe}}[name]
+	groups := map[string][]string{timingsName: {groupBase, groupProbe, groupCheck}, costName: {groupProbe}}[name]
 	return slices.ContainsFunc(groups, func(g string) bool { return l.named(chain{group: g}, name) })
 }
 
@@ -142,13 +142,9 @@ func (l *lane) chain(w work) {
 	}
 }
 
-// settings are the sections of configuration that a piece of work needs: its chain's, and what a control switches
-// off. A rehearsal's times are short as they are.
+// settings are the sections of configuration that a piece of work needs: its chain's, and what a control switches off.
 func (l *lane) settings(w work) map[string]string {
-	all := map[string]string{}
-	if l.fake == 0 {
-		maps.Copy(all, w.chain.settings())
-	}
+	all := w.chain.settings(l.fake > 0)
 	if w.off != nil {
 		maps.Copy(all, w.off.off)
 	}

@@ -204,17 +204,12 @@ func (r *run) bytes(h record.Holder, got uint64) {
 
 // draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
 func (r *run) draining(job *record.Job, exit int) error {
-	n, err := r.site.Node(r.node)
+	got, err := r.service()
 	if err != nil {
 		return err
 	}
 	r.check("exit code on record", fmt.Sprint(exit), exitOf(job.End))
-	want := map[bool]string{true: "in service", false: "drained: Epilog error"}[exit == 0]
-	got := "in service"
-	if n.Has("DRAIN") {
-		got = "drained: " + n.Reason
-	}
-	r.check("the node", want, got)
+	r.check("the node", map[bool]string{true: inService, false: drained + "Epilog error"}[exit == 0], got)
 	if exit == 0 {
 		return nil
 	}
@@ -230,6 +225,20 @@ func (r *run) draining(job *record.Job, exit int) error {
 	}
 	r.check("what slurmd saw of the epilog", fmt.Sprintf("exit %d", exit), seen)
 	return nil
+}
+
+const (
+	inService = "in service"
+	drained   = "drained: " // and the reason
+)
+
+// service is what Slurm says of the node.
+func (r *run) service() (string, error) {
+	n, err := r.site.Node(r.node)
+	if err == nil && n.Has("DRAIN") {
+		return drained + n.Reason, nil
+	}
+	return inService, err
 }
 
 func held(e *record.End) string {

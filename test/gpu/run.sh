@@ -5,7 +5,8 @@
 # usage: run.sh --check               is there a GPU?
 #        run.sh [FOLDER [FLAG...]]    records go to FOLDER (default build/gpu-records); flags as gpu-lane has them:
 #                                    --only base (who left what), --only why,probe (out of memory, test allocations),
-#                                    each some eight minutes; together they do not fit into one run
+#                                    each some eight minutes; together they do not fit into one run;
+#                                    --only check --runs 1 (the health check), a minute and a half
 # Exit codes: 0 all right, 1 something was wrong or could not be run, 3 no GPU on this machine, 4 this machine
 # cannot run the lane, 64 usage.
 set -euo pipefail

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,20 +15,23 @@ type chain struct {
 	torch    bool // needs PyTorch; a rehearsal plays it
 	real     bool // is left out of a rehearsal, which would only repeat another chain
 	mode     string
-	brisk    bool // is judged after a shorter settle time, which is not what it is about
-	once     bool // is measured rather than judged, and takes long: runs once
+	brisk    bool              // is judged after a shorter settle time, which is not what it is about
+	with     map[string]string // further sections of Bookend's configuration
+	once     bool              // is measured rather than judged, and takes long: runs once
 	group    string
 	steps    []step
 	controls []control
 }
 
 // settings are what a chain configures beside the lane's own: the shipped settle times leave no time for three runs
-// of everything.
-func (c chain) settings() map[string]string {
-	if c.brisk {
-		return map[string]string{"settle": "{epilog: {flat: 1.5s, max: 4s}}"}
+// of everything. A rehearsal's times are short as they are.
+func (c chain) settings(rehearsal bool) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, c.with)
+	if c.brisk && !rehearsal {
+		all["settle"] = "{epilog: {flat: 1.5s, max: 4s}}"
 	}
-	return nil
+	return all
 }
 
 // step is a scenario: what is true, in words, and the code that brings it about and judges what Bookend makes of it.
@@ -58,7 +62,7 @@ type scene struct {
 
 func chains() []chain {
 	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(), severalChains())
-	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()))
+	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()), in(groupCheck, checkChains()))
 }
 
 // The groups that --only knows. Each takes minutes on a real GPU; groupProbe has the cost of a probe besides.
@@ -66,6 +70,7 @@ const (
 	groupBase  = "base"  // who left what
 	groupWhy   = "why"   // why a job ran out of memory
 	groupProbe = "probe" // test allocations and the cards' condition
+	groupCheck = "check" // what the health check makes of the node between jobs and beside them
 	several    = "multi" // every scenario that needs more than one GPU, of whatever group
 )
 
@@ -81,7 +86,7 @@ func in(group string, all []chain) []chain {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, several}
+	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,8 +33,9 @@ type timed struct {
 	record.Timing
 	argv  []string
 	env   func(round int) []string
-	stdin []byte // a request; the pipe stays open until the program ends
-	said  []byte // by the last run
+	stdin []byte       // a request; the pipe stays open until the program ends
+	said  []byte       // by the last run
+	sane  func() error // nil, or what must hold after each run
 }
 
 // timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
@@ -45,7 +47,10 @@ func (l *lane) timings() {
 	for round := -1; round < rounds && err == nil; round++ { // round -1 warms caches and is not counted
 		for i := range programs {
 			var took time.Duration
-			if took, err = programs[i].once(round); err != nil {
+			if took, err = programs[i].once(round); err == nil && programs[i].sane != nil {
+				err = programs[i].sane()
+			}
+			if err != nil {
 				break
 			}
 			if round >= 0 {
@@ -96,6 +101,8 @@ func (l *lane) timedPrograms() ([]timed, error) {
 		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every card"),
 			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
+		{Timing: timing("bookend-healthcheck", "one check of every card, all clean: with their condition and the kernel's log"),
+			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() }, sane: l.checkSawClean()},
 	}
 	if l.smi == "" {
 		return all, nil
@@ -107,6 +114,7 @@ func (l *lane) timedPrograms() ([]timed, error) {
 	return append(all,
 		l.plain(smiQuery, "one query, whole process", l.smi, strings.Fields(smiQuery)[1:]...),
 		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid", "--format=csv,noheader,nounits"),
+		l.plain("nvidia-smi", "what an admin types", l.smi),
 		l.plain(usualName, "both queries, and a ps for each process", usual),
 	), nil
 }
@@ -213,6 +221,24 @@ func (t *timed) once(round int) (time.Duration, error) {
 		return took, fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String()))
 	}
 	return took, nil
+}
+
+// checkSawClean makes sure, after each health check, that it read every card and found nothing.
+func (l *lane) checkSawClean() func() error {
+	var before time.Duration
+	return func() error {
+		c, err := l.lastCheck()
+		if err != nil {
+			return err
+		}
+		if c == nil || c.Stopped || c.At == before {
+			return errors.New("the health check left no record")
+		}
+		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) || len(c.Findings) > 0 {
+			return fmt.Errorf("the health check read %d cards, the condition of %d, and found %v", len(c.Snapshot.Readings), len(c.Health), c.Findings)
+		}
+		return nil
+	}
 }
 
 // hooksSawClean makes sure that the timed hooks did their work: every one looked at every card, once, and found

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,15 +58,46 @@ func runAll(slurm, track, only string) (runs []results.Run, err error) {
 		if err != nil {
 			return runs, err
 		}
-		for _, t := range tracks {
-			r, err := runOne(branch, root, t, only)
-			if err != nil {
-				return runs, err
-			}
-			runs = append(runs, r)
+		of, err := runRelease(branch, root, tracks, only)
+		runs = append(runs, of...)
+		if err != nil {
+			return runs, err
 		}
 	}
 	return runs, nil
+}
+
+// runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of each
+// other's cgroups. What failed is run again alone.
+func runRelease(branch, root string, tracks []cluster.Track, only string) ([]results.Run, error) {
+	version, err := cluster.VersionIn(root)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(version.String(), branch+".") {
+		return nil, fmt.Errorf("below %s is Slurm %v, not %s", root, version, branch)
+	}
+	runs, errs := make([]results.Run, len(tracks)), make([]error, len(tracks))
+	var all sync.WaitGroup
+	for i, track := range tracks {
+		runs[i] = results.Run{
+			Slurm: version.String(), Track: string(track), Paths: paths(version, track), Slurms: from(branch), Host: host(),
+			Date: time.Now().UTC().Truncate(time.Second),
+		}
+		fmt.Printf("Slurm %v of %s, %s\n", version, root, track)
+		all.Go(func() { errs[i] = runOne(&runs[i], root, logOf(branch, track), only) })
+	}
+	all.Wait()
+	for i, track := range tracks {
+		if errs[i] == nil {
+			errs[i] = finish(&runs[i], root, logOf(branch, track), only)
+		}
+	}
+	return runs, errors.Join(errs...)
+}
+
+func logOf(branch string, track cluster.Track) string {
+	return filepath.Join("build", "e2e-"+branch+"-"+strings.ReplaceAll(string(track), "/", "-")+".log")
 }
 
 // choose reads the two lists.
@@ -111,38 +143,29 @@ func install(branch string) (root string, err error) {
 	return root, nil
 }
 
-func runOne(branch, root string, track cluster.Track, only string) (r results.Run, err error) {
-	version, err := cluster.VersionIn(root)
-	if err != nil {
-		return r, err
-	}
-	if !strings.HasPrefix(version.String(), branch+".") {
-		return r, fmt.Errorf("below %s is Slurm %v, not %s", root, version, branch)
-	}
-	r = results.Run{
-		Slurm: version.String(), Track: string(track), Paths: paths(version, track), Slurms: from(branch), Host: host(),
-		Date: time.Now().UTC().Truncate(time.Second),
-	}
-	fmt.Printf("Slurm %v of %s, %s\n", version, root, track)
-	log := filepath.Join("build", "e2e-"+branch+"-"+strings.ReplaceAll(r.Track, "/", "-")+".log")
-	if r.Tests, err = test(root, track, only, log); err != nil {
-		return r, err
-	}
+func runOne(r *results.Run, root, log, only string) (err error) {
+	start := time.Now()
+	r.Tests, err = test(root, cluster.Track(r.Track), only, log)
+	r.Seconds = time.Since(start).Seconds()
+	return err
+}
+
+// finish runs again what failed, alone, tells how the run went and keeps it.
+func finish(r *results.Run, root, log, only string) error {
 	if again := r.Failed(); len(again) > 0 && len(again) <= mostAgain {
-		fmt.Printf("  again, alone: %s\n", strings.Join(again, " "))
-		second, err := test(root, track, "^("+strings.Join(again, "|")+")$", log+".again")
+		fmt.Printf("  %s again, alone: %s\n", r.Track, strings.Join(again, " "))
+		second, err := test(root, cluster.Track(r.Track), "^("+strings.Join(again, "|")+")$", log+".again")
 		if err != nil {
-			return r, err
+			return err
 		}
 		r.Retry(second)
 	}
-	r.Seconds = time.Since(r.Date).Seconds()
-	fmt.Printf("  %d passed, %d failed, %d left out in %.0f s: %s\n",
-		r.Count(results.Passed), r.Count(results.Failed), r.Count(results.LeftOut), r.Seconds, log)
+	fmt.Printf("  %s: %d passed, %d failed, %d left out in %.0f s: %s\n",
+		r.Track, r.Count(results.Passed), r.Count(results.Failed), r.Count(results.LeftOut), r.Seconds, log)
 	if only == "" && r.Count(results.Failed) == 0 {
-		return r, r.Write(results.Folder)
+		return r.Write(results.Folder)
 	}
-	return r, nil
+	return nil
 }
 
 // mostAgain is how many tests may fail and be run again: a busy machine makes some of them late. More are no accident.

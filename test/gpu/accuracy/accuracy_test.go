@@ -113,3 +113,29 @@ func TestNoRecords(t *testing.T) {
 		}
 	}
 }
+
+// What health checks saw and found stands in the scenario's line and in a table of its own.
+func TestAccuracyShowsHealthChecks(t *testing.T) {
+	f := sample
+	f.Runs = []record.Run{{
+		Scenario: "between", Title: "Between jobs", Truth: "It is there.", Number: 1, Mode: "observe", Outcome: record.Right, Checks: []record.Check{{Right: true}},
+		HealthChecks: []record.NodeCheck{
+			{When: "idle", Seconds: 0.061},
+			{When: "left", Seconds: 1.7, Seen: []record.Occupant{{PID: 99, Bytes: 20 << 30}}, Drain: "left alone: x | y",
+				Findings: []record.Finding{{Code: "BKD-ORPHAN", PID: 99, Job: 7, Evidence: "exclusive"}}},
+			{When: "failed", Seconds: 0.1, Exit: 30},
+		},
+	}, {Scenario: "idle", Title: "Idle", Number: 1, Outcome: record.Right, Checks: []record.Check{{Right: true}}, HealthChecks: []record.NodeCheck{{When: "idle"}}}}
+	page := accuracy([]record.File{f})
+	for _, want := range []string{
+		"| It is there. | 1 of 1 | health check: BKD-ORPHAN |",
+		"| [Idle](#idle) |  | 1 of 1 | health check: clean |",
+		"| A1 | idle | 61 ms | - | clean | - |\n",
+		"| A1 | left | 1700 ms | process 99 with 20480 MiB | BKD-ORPHAN process 99 of job 7 (exclusive) | left alone: x ¦ y |\n",
+		"| A1 | failed | 100 ms | - | exit 30 | - |\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("lacks %q:\n%s", want, page)
+		}
+	}
+}

@@ -17,7 +17,7 @@ func (s *scenario) section() string {
 	for _, r := range s.runs {
 		b.WriteString(r.row())
 	}
-	b.WriteString(s.causes())
+	b.WriteString(s.causes() + s.healthChecks())
 	for _, r := range s.runs {
 		b.WriteString(r.complaints())
 	}
@@ -84,6 +84,9 @@ func (r run) verdict() string {
 		}
 		all = append(all, []string{"start: ", "end: "}[i]+strings.Join(codes, ", ")+consequence(e))
 	}
+	if codes := r.checked(); codes != "" {
+		all = append(all, "health check: "+codes)
+	}
 	switch {
 	case len(all) > 0:
 		return strings.Join(all, "; ")
@@ -108,8 +111,8 @@ func consequence(e *record.End) string {
 // others may hold it.
 func (r run) evidence() string {
 	var all []string
-	for _, e := range ends(r.about()) {
-		for _, f := range e.Findings {
+	for _, found := range r.found() {
+		for _, f := range found {
 			var parts []string
 			if f.Evidence != "" {
 				parts = append(parts, "job by "+f.Evidence)
@@ -129,6 +132,17 @@ func (r run) evidence() string {
 		}
 	}
 	return orDash(strings.Join(all, "; "))
+}
+
+// found is what was found, at both ends of the job that the run is about and by each health check.
+func (r run) found() (all [][]record.Finding) {
+	for _, e := range ends(r.about()) {
+		all = append(all, e.Findings)
+	}
+	for _, c := range r.HealthChecks {
+		all = append(all, c.Findings)
+	}
+	return all
 }
 
 // settleTimes are the times after which the cards no longer moved, at that end of the job at which they were watched

@@ -71,13 +71,14 @@ type Run struct {
 	// the run wrong. Empty for an ordinary run.
 	Control string `json:"control,omitempty"`
 
-	Holder   *Holder    `json:"holder,omitempty"` // who truly holds memory
-	Others   []Holder   `json:"others,omitempty"` // who else belongs to the scene
-	Jobs     []Job      `json:"jobs,omitempty"`
-	Checks   []Check    `json:"checks"`
-	Tests    []Test     `json:"tests,omitempty"` // test allocations that the lane itself asked the backend for
-	Evidence []Evidence `json:"evidence,omitempty"`
-	Slurm    []string   `json:"slurm,omitempty"` // lines of slurmd's log about the node's hooks
+	Holder       *Holder     `json:"holder,omitempty"` // who truly holds memory
+	Others       []Holder    `json:"others,omitempty"` // who else belongs to the scene
+	Jobs         []Job       `json:"jobs,omitempty"`
+	Checks       []Check     `json:"checks"`
+	HealthChecks []NodeCheck `json:"health_checks,omitempty"` // in order
+	Tests        []Test      `json:"tests,omitempty"`         // test allocations that the lane itself asked the backend for
+	Evidence     []Evidence  `json:"evidence,omitempty"`
+	Slurm        []string    `json:"slurm,omitempty"` // lines of slurmd's log about the node's hooks
 }
 
 // AsItShould reports an ordinary run that is right, or a control that the judge called wrong.

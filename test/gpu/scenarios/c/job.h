@@ -12,9 +12,9 @@
 
 struct flags {
 	char *gpus;
-	const char *list, *name, *socket, *lock, *other;
+	const char *list, *name, *socket, *lock, *other, *after;
 	long mib, chunks, workers, near_full; // near_full: MiB to leave free; negative: no
-	long holes, idle, ask;                // holes: KiB of a block; idle, ask: MiB
+	long holes, idle, ask, beat;          // holes: KiB of a block; idle, ask: MiB; beat: ms
 	double sleep, workers_life;           // seconds; negative: for ever
 	bool all, context, orphan, fork_hold, export, stop, leader_exits, pidns, pieces, torch;
 };
@@ -37,16 +37,22 @@ const char *vendor_node(const char *name);
 int vendor_companion(void);
 // vendor_cramped: the fake driver does not start in a process whose address space is limited, as the real one does not.
 bool vendor_cramped(void);
+// vendor_pace lets the time pass that a real card takes for a piece of work.
+void vendor_pace(void);
 // vendor_mortal sees to it that this process, were it forgotten, gives its memory back some day.
 void vendor_mortal(void);
 
 // take_memory takes what the flags ask for on each card and, for exports, returns their descriptors.
 int take_memory(int exports[MAX_EXPORTS]);
+// work_on uses the first block of all, again and again, and says every --beat ms how often that was.
+void work_on(void) __attribute__((noreturn));
 // probe_memory takes memory without a context; release_probe gives it back.
 unsigned long long probe_memory(void);
 void release_probe(unsigned long long handle);
 // watch_memory says, line by line, when more than --mib of a card is in use, and when no longer.
 void watch_memory(const char *uuid) __attribute__((noreturn));
+// watch_highest says how much of a card is in use, at first and whenever it is more than ever before.
+void watch_highest(const char *uuid) __attribute__((noreturn));
 #define IPC_HANDLE 64 // bytes of a CUDA IPC handle
 // take_shared allocates and makes the handle by which another process maps the memory.
 void take_shared(unsigned char handle[IPC_HANDLE]);
@@ -74,6 +80,10 @@ void start_workers(void);
 // quiet lets go of the standard streams, for whoever reads them to the end.
 void quiet(void);
 void stay(double seconds);
+// await_file returns once there is such a file.
+void await_file(const char *path);
+// clock_ms is CLOCK_MONOTONIC in ms.
+double clock_ms(void);
 void live_on(void);
 
 #endif

@@ -21,6 +21,9 @@
 //   --torch            when memory runs out, say it in PyTorch's words; of what it has, --idle MIB counts as its pool's
 //                      unused part, and --other PID:MIB is somebody else's
 //   --ask MIB          one more block at the end, which may be too large
+//   --after FILE       ready at once, without a word of a card; the memory is taken when there is such a file
+//   --beat MS          use the first block again and again, and say every MS ms "beat from_ms=T to_ms=T uses=N worst_ms=T":
+//                      how often that was, and what took longest; until killed. Times are CLOCK_MONOTONIC
 //   --holes KIB        fill the card, or --mib of it, with blocks of KIB and free every other one
 // usage: cudajob holdfd SOCKET
 //   ready when it listens; keeps what one --export hands it; touches no CUDA
@@ -36,6 +39,8 @@
 // usage: cudajob watch UUID --mib N
 //   no CUDA: through NVML it says "taken used=BYTES after_ms=T" once more than N MiB of the card are in use, "empty ..."
 //   once none are, and so on until killed; it begins with "empty"
+// usage: cudajob highest UUID
+//   no CUDA: through NVML it says "highest used=BYTES" of the card, and again whenever that is more than ever before, until killed
 // Every verb: --name TEXT its own comm, any bytes; --sleep S then exit; --orphan leave the session first, the command
 // returns when the orphan is ready.
 #define _GNU_SOURCE
@@ -109,13 +114,22 @@ static void begin(void) {
 	inner = true;
 }
 
+// Of what is taken later nothing can be said yet.
+static void be_late(void) {
+	report_ready(getpid());
+	quiet();
+	await_file(flags.after);
+}
+
 static void alloc(void) {
 	int exports[MAX_EXPORTS];
+	if (flags.after) be_late();
 	int n = take_memory(exports);
 	if (flags.export) send_memory(flags.socket, exports, n);
 	if (flags.workers > 0) start_workers();
-	report_ready(flags.fork_hold ? hold_in_child() : getpid());
+	if (!flags.after) report_ready(flags.fork_hold ? hold_in_child() : getpid());
 	if (flags.fork_hold) quiet();
+	if (flags.beat) work_on();
 	live_on();
 }
 
@@ -164,6 +178,7 @@ static void probe(void) {
 }
 
 static void watch(void) { watch_memory(flags.socket); }
+static void highest(void) { watch_highest(flags.socket); }
 
 // Flags
 
@@ -173,7 +188,8 @@ static const struct option options[] = {
 	{"fork-hold", 0, 0, 'f'}, {"workers", 1, 0, 'w'}, {"workers-life", 1, 0, 'W'}, {"export", 1, 0, 'e'},
 	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'}, {"pidns", 0, 0, 'p'},
 	{"pieces-2mib", 0, 0, '2'}, {"near-full", 1, 0, 'F'}, {"socket", 1, 0, 'k'}, {"all", 0, 0, 'a'},
-	{"lock", 1, 0, 'K'}, {"holes", 1, 0, 'H'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'}, {0, 0, 0, 0},
+	{"lock", 1, 0, 'K'}, {"holes", 1, 0, 'H'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'},
+	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {0, 0, 0, 0},
 };
 
 static bool set_switch(int option) {
@@ -210,6 +226,8 @@ static void set(int option) {
 	case 'H': flags.holes = atol(optarg); break;
 	case 'i': flags.idle = atol(optarg); break;
 	case 'A': flags.ask = atol(optarg); break;
+	case 'T': flags.after = optarg; break;
+	case 'B': flags.beat = atol(optarg); break;
 	default: if (!set_switch(option)) exit(2);
 	}
 }
@@ -219,6 +237,8 @@ static const char *wrong(const char *verb) {
 	bool forks = flags.fork_hold || flags.workers > 0;
 	if (flags.workers < 0 || flags.workers > MAX_WORKERS) return "--workers takes up to 64";
 	if (flags.pidns && forks) return "--pidns goes with neither --fork-hold nor --workers";
+	if (flags.after && (forks || flags.export || flags.pidns || flags.beat)) return "--after goes with plain memory alone";
+	if (flags.beat && (flags.mib <= 0 || !flags.context || flags.export)) return "--beat needs memory in a context";
 	if ((flags.near_full >= 0 || flags.holes) && !flags.context) return "--near-full and --holes need a context";
 	if (!strcmp(verb, "alloc")) return flags.mib < 0 ? "--mib N" : NULL;
 	if (!strncmp(verb, "ipc-", 4) && !flags.socket) return "--socket SOCKET";
@@ -230,7 +250,7 @@ static const char *wrong(const char *verb) {
 
 static const struct { const char *name; int words; void (*run)(void); } verbs[] = {
 	{"alloc", 1, alloc}, {"holdfd", 2, hold}, {"holdctl", 1, hold_control},
-	{"ipc-export", 1, export_shared}, {"ipc-import", 1, import_shared}, {"probe", 1, probe}, {"watch", 2, watch},
+	{"ipc-export", 1, export_shared}, {"ipc-import", 1, import_shared}, {"probe", 1, probe}, {"watch", 2, watch}, {"highest", 2, highest},
 };
 
 int main(int argc, char **argv) {
@@ -248,6 +268,6 @@ int main(int argc, char **argv) {
 		verbs[i].run();
 		return 0;
 	}
-	fputs("usage: cudajob alloc|holdfd|holdctl|ipc-export|ipc-import|probe|watch [flags]\n", stderr);
+	fputs("usage: cudajob alloc|holdfd|holdctl|ipc-export|ipc-import|probe|watch|highest [flags]\n", stderr);
 	return 2;
 }

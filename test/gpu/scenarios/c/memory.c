@@ -2,10 +2,12 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static unsigned long long held; // bytes, of all blocks so far
+static unsigned long long first, first_bytes; // the first block in a context
 
 // use writes all of a block and reads its end back, as a job would.
 static void use(unsigned long long at, unsigned long long bytes) {
@@ -30,6 +32,7 @@ static int piece(int device, unsigned long long bytes) {
 	int fd = -1;
 	if (flags.export) check(cu.share(&fd, handle, 1, 0), "cuMemExportToShareableHandle");
 	if (!virtual) use(handle, bytes);
+	if (!virtual && !first_bytes) first = handle, first_bytes = bytes;
 	held += bytes;
 	return fd;
 }
@@ -92,6 +95,21 @@ int take_memory(int exports[MAX_EXPORTS]) {
 	char *rest = strdup(flags.gpus), *ordinal;
 	while ((ordinal = strsep(&rest, ","))) n += take_on(atoi(ordinal), exports + n, MAX_EXPORTS - n);
 	return n;
+}
+
+void work_on(void) {
+	for (;;) {
+		double began = clock_ms(), last = began, worst = 0;
+		long uses = 0;
+		for (; last - began < flags.beat; uses++) {
+			use(first, first_bytes);
+			vendor_pace();
+			double now = clock_ms();
+			if (now - last > worst) worst = now - last;
+			last = now;
+		}
+		dprintf(1, "beat from_ms=%.3f to_ms=%.3f uses=%ld worst_ms=%.3f\n", began, last, uses, worst);
+	}
 }
 
 // The probe

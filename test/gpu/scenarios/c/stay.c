@@ -145,6 +145,16 @@ void stay(double seconds) {
 	while (nanosleep(&left, &left) && errno == EINTR) {}
 }
 
+void await_file(const char *path) {
+	while (access(path, F_OK)) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
+double clock_ms(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
+}
+
 static void *outlive_leader(void *unused) {
 	stay(flags.sleep);
 	_exit(0);

@@ -40,6 +40,7 @@ const char *vendor_node(const char *name) {
 // The real driver's exported descriptors are opens of /dev/nvidiactl; this one stands for that.
 int vendor_companion(void) { return open(vendor_node("nvidiactl"), O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC); }
 
+void vendor_pace(void) { usleep(1000); }
 void vendor_mortal(void) {}
 
 #else
@@ -57,6 +58,7 @@ const char *vendor_node(const char *name) {
 }
 
 int vendor_companion(void) { return -1; }
+void vendor_pace(void) {}
 
 static void give_up(int signal) { _exit(128 + signal); }
 

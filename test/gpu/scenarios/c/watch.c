@@ -31,12 +31,6 @@ static void load(void) {
 	}
 }
 
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
-}
-
 static unsigned long long used(void *card) {
 	Memory m = {.version = sizeof m | 2u << 24};
 	int rc = nvml.memory(card, &m);
@@ -47,17 +41,32 @@ static unsigned long long used(void *card) {
 // await returns once the card's use is above the limit, or no longer is, and says how many ms after the last line.
 static void await(void *card, bool above) {
 	unsigned long long limit = above ? flags.mib * MIB : 0, bytes;
-	double began = now();
+	double began = clock_ms();
 	while (bytes = used(card), above ? bytes <= limit : bytes > limit)
 		nanosleep(&(struct timespec){.tv_nsec = POLL}, NULL);
-	dprintf(1, "%s used=%llu after_ms=%.1f\n", above ? "taken" : "empty", bytes, now() - began);
+	dprintf(1, "%s used=%llu after_ms=%.1f\n", above ? "taken" : "empty", bytes, clock_ms() - began);
 }
 
-void watch_memory(const char *uuid) {
+static void *find_card(const char *uuid) {
 	void *card = NULL;
 	load();
 	int rc = nvml.init();
 	if (rc == 0) rc = nvml.find(uuid, &card);
 	if (rc) die("find card %s: %d", uuid, rc);
+	return card;
+}
+
+void watch_memory(const char *uuid) {
+	void *card = find_card(uuid);
 	for (bool above = false;; above = !above) await(card, above);
+}
+
+void watch_highest(const char *uuid) {
+	void *card = find_card(uuid);
+	unsigned long long bytes = used(card), most = bytes;
+	dprintf(1, "highest used=%llu\n", most);
+	for (;; bytes = used(card)) {
+		if (bytes > most) dprintf(1, "highest used=%llu\n", most = bytes);
+		nanosleep(&(struct timespec){.tv_nsec = POLL}, NULL);
+	}
 }

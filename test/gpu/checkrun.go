@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/ledger"
+	"bookend/internal/state"
+	"bookend/test/gpu/record"
+)
+
+// checkPatience is how long slurmd waits for a health check.
+const checkPatience = 60 * time.Second
+
+// nodeCheck runs the health check as slurmd does, told nothing but the node, and writes down what it made of it.
+func (r *run) nodeCheck(when string) (record.NodeCheck, error) {
+	c := record.NodeCheck{When: when, Cards: []string{}}
+	before, err := r.checkLines()
+	if err != nil {
+		return c, err
+	}
+	last, err := r.lastCheck()
+	if err != nil {
+		return c, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.site.Program("bookend-healthcheck"))
+	cmd.Env = r.checkEnv()
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	if c.Seconds = time.Since(began).Seconds(); err != nil && cmd.ProcessState == nil {
+		return c, err
+	}
+	c.Said, c.Exit = string(out), cmd.ProcessState.ExitCode()
+	if err := r.takeDown(&c, last, began); err != nil {
+		return c, err
+	}
+	after, err := r.checkLines()
+	if err == nil {
+		c.Lines = after[min(len(before), len(after)):]
+	}
+	r.rec.HealthChecks = append(r.rec.HealthChecks, c)
+	return c, err
+}
+
+// checkEnv is the environment that slurmd gives the health check, and which configuration is this node's.
+func (l *lane) checkEnv() []string {
+	return []string{"SLURMD_NODENAME=" + l.node, "BOOKEND_CONFIG=" + l.site.ConfigFile(l.node)}
+}
+
+// lastCheck is the last health check on record, nil where there is none.
+func (l *lane) lastCheck() (*ledger.Check, error) {
+	store, err := state.Open(l.site.Run(), l.node)
+	if err != nil {
+		return nil, err
+	}
+	return store.LastCheck()
+}
+
+// takeDown reads what a check left on record, unless that is still the one before it.
+func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Time) error {
+	store, err := state.Open(r.site.Run(), r.node)
+	if err != nil {
+		return err
+	}
+	memory, err := store.Drain()
+	if err == nil && memory.Last != nil && !memory.Last.Wall.Before(began) {
+		c.Drain = string(memory.Last.Act) + ": " + memory.Last.Why
+	}
+	now, bad := store.LastCheck()
+	if err = errors.Join(err, bad); err != nil || now == nil || before != nil && now.At == before.At || now.Stopped {
+		return err
+	}
+	for _, reading := range now.Snapshot.Readings {
+		id := string(reading.Device.ID)
+		if reading.ProcessesUnknown != "" {
+			continue // of this card it did not read who is on it
+		}
+		c.Cards = append(c.Cards, id)
+		for _, p := range reading.Processes {
+			c.Seen = append(c.Seen, record.Occupant{GPU: id, PID: p.PID, Bytes: p.Memory.Bytes})
+		}
+	}
+	slices.Sort(c.Cards)
+	for i, f := range now.Findings {
+		one := findingOf(f)
+		if i < len(now.Verdict.Judged) {
+			one.Action = string(now.Verdict.Judged[i].Action)
+		}
+		c.Findings = append(c.Findings, one)
+	}
+	return nil
+}
+
+// checkLines are the lines of Bookend's log that health checks of this node wrote: what they say.
+func (l *lane) checkLines() (lines []string, err error) {
+	text, err := l.site.Log()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	scan := bufio.NewScanner(strings.NewReader(text))
+	for scan.Scan() {
+		var line struct {
+			Program string `json:"program"`
+			Node    string `json:"node"`
+			Message string `json:"msg"`
+		}
+		if json.Unmarshal(scan.Bytes(), &line) == nil && line.Program == "bookend-healthcheck" && line.Node == l.node {
+			lines = append(lines, line.Message)
+		}
+	}
+	return lines, scan.Err()
+}
+
+// looked wants a check to have ended as one that could look, and to have read every card.
+func (r *run) looked(c record.NodeCheck) {
+	r.check("exit code of the check", "0", fmt.Sprint(c.Exit))
+	r.check("what it printed", "", c.Said)
+	var all []string
+	for _, card := range r.cards {
+		all = append(all, card.uuid)
+	}
+	slices.Sort(all)
+	r.check("cards that it read", strings.Join(all, " "), strings.Join(c.Cards, " "))
+}
+
+// clear wants a check that looked, and found nothing.
+func (r *run) clear(c record.NodeCheck) {
+	r.looked(c)
+	r.check("what it found", "nothing", codesFound(c))
+}
+
+// nothingFound wants a check that found nothing and had nothing to say.
+func (r *run) nothingFound(c record.NodeCheck) {
+	r.clear(c)
+	r.check("its lines in Bookend's log", "none", linesOf(c))
+}
+
+// foundOnCard wants a check to have found this and nothing else, and policy to have made that of it.
+func (r *run) foundOnCard(c record.NodeCheck, w leftover, action string) {
+	r.looked(c)
+	r.check("what it found", w.code, codesFound(c))
+	var f record.Finding
+	if len(c.Findings) > 0 {
+		f = c.Findings[0]
+	}
+	r.names(f, w)
+	r.check("what policy makes of it", action, f.Action)
+	r.check("processes that it saw", occupants([]record.Occupant{{GPU: w.holder(r).GPU, PID: w.pid}}), occupants(c.Seen))
+}
+
+// holder is who the finding is about.
+func (w leftover) holder(r *run) *record.Holder {
+	if w.of != nil {
+		return w.of
+	}
+	return r.scene.holder
+}
+
+func codesFound(c record.NodeCheck) string {
+	if len(c.Findings) == 0 {
+		return "nothing"
+	}
+	var all []string
+	for _, f := range c.Findings {
+		all = append(all, f.Code)
+	}
+	return strings.Join(all, " ")
+}
+
+func linesOf(c record.NodeCheck) string {
+	if len(c.Lines) == 0 {
+		return "none"
+	}
+	return strings.Join(c.Lines, "; ")
+}
+
+// logged wants one line of the check's in Bookend's log to have all of these.
+func (r *run) logged(c record.NodeCheck, pieces ...string) {
+	said := slices.ContainsFunc(c.Lines, func(line string) bool {
+		return !slices.ContainsFunc(pieces, func(p string) bool { return !strings.Contains(line, p) })
+	})
+	r.holds("a line of Bookend's log has", strings.Join(pieces, ", "), linesOf(c), said)
+}
+
+// statusNames wants "bookend status" to name these codes of the last check, and no other.
+func (r *run) statusNames(codes ...string) error {
+	out, err := r.site.Bookend(r.node, "status", "--node", r.node, "--json")
+	if err != nil {
+		return fmt.Errorf("bookend status: %w: %s", err, tail(out))
+	}
+	var said struct {
+		Check *struct {
+			Codes []string `json:"codes"`
+		} `json:"last_check"`
+	}
+	if err := json.Unmarshal([]byte(out), &said); err != nil {
+		return fmt.Errorf("bookend status --json: %w: %s", err, tail(out))
+	}
+	got := "no check"
+	if said.Check != nil {
+		got = strings.Join(said.Check.Codes, " ")
+	}
+	r.check("what bookend status has of the check", strings.Join(codes, " "), got)
+	return nil
+}
+
+// leaks wants the metrics to have the memory that a process holds on a card that no job has.
+func (r *run) leaks(h *record.Holder) error {
+	text, err := os.ReadFile(filepath.Join(r.site.Dir, "var/bookend.prom"))
+	if err != nil {
+		return err
+	}
+	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) + `"\} (\S+)$`).FindSubmatch(text)
+	var bytes float64
+	if line != nil {
+		_, err = fmt.Sscan(string(line[1]), &bytes)
+	}
+	r.bytes(*h, uint64(bytes))
+	return err
+}
+
+// inService wants the node to take jobs.
+func (r *run) inService() error {
+	got, err := r.service()
+	r.check("the node", inService, got)
+	return err
+}
+
+// ourReason is what the documentation of drain reasons promises: card, MiB, PID, job, and the job again.
+var ourReason = regexp.MustCompile(`^drained: BKD-ORPHAN gpu=(\d+) (\d+)MiB pid=(\d+) job=(\d+) epilog; see: bookend show (\d+)$`)
+
+// reasoned wants the node to be drained for what the job left, in the words that are documented.
+func (r *run) reasoned(job *record.Job) error {
+	got, err := r.service()
+	if err != nil {
+		return err
+	}
+	r.reasonIs(got, job)
+	return nil
+}
+
+func (r *run) reasonIs(got string, job *record.Job) {
+	m := ourReason.FindStringSubmatch(got)
+	if m == nil {
+		m = make([]string, 6)
+	}
+	r.holds("the node's drain reason", "BKD-ORPHAN gpu=... epilog; see: bookend show "+fmt.Sprint(job.ID), got, m[0] != "")
+	index := ""
+	if len(job.GPUs) > 0 {
+		index = fmt.Sprint(job.GPUs[0].Index)
+	}
+	r.check("card in it", index, m[1])
+	r.bytes(*r.scene.holder, number(m[2])*mib)
+	r.check("process in it", fmt.Sprint(r.scene.holder.PID), m[3])
+	r.check("job in it", fmt.Sprint(job.ID), m[4])
+	r.check("job to look up", fmt.Sprint(job.ID), m[5])
+}
