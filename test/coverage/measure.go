@@ -52,7 +52,7 @@ func open(dir, data string) error {
 }
 
 // programs are instrumented too, though not measured: one whose main package is not writes nothing at all.
-var programs = []string{"prolog", "epilog", "admin"}
+var programs = []string{"prolog", "epilog", "healthcheck", "admin"}
 
 func flags(packages []string, overlay string) string {
 	var paths []string
