@@ -70,11 +70,13 @@ func judgePyxis(s Site, c slurmconf.Conf) []Result {
 	case len(hooks) == 0:
 		return well(name, path, "pyxis, and no task hook")
 	}
-	folder := filepath.Dir(s.Config.Backend)
-	return []Result{{name, Warning, path, "pyxis, and " + strings.Join(hooks, "= and ") + "= in slurm.conf",
-		"a task hook of a container job runs inside the container: where the image has none of that name the job's tasks fail; where it has, it finds neither configuration nor report",
-		fmt.Sprintf("printf '%%s %%s none x-create=dir,bind,ro,nosuid\\n' %[1]s %[1]s /etc/bookend /etc/bookend %[2]s %[2]s >/etc/enroot/mounts.d/30-bookend.fstab   # or take %[3]s= out of slurm.conf: the end report then has all",
-			quoted(folder), quoted(s.Config.Paths.Run), strings.Join(hooks, "= and "))}}
+	level := Warning
+	if v, ok := s.slurmdVersion(); ok && !v.before(24, 11, 0) {
+		level = Wrong
+	}
+	return []Result{{name, level, path, "pyxis, and " + strings.Join(hooks, "= and ") + "= in slurm.conf",
+		"a task hook of a container job is looked for inside the container: where it is not there, up to 24.05 that is an error in the user's log, from 24.11 on the job's tasks fail",
+		s.inConf(include("bookend-pyxis.conf")) + "   # in place of another file of Bookend's; or take " + strings.Join(hooks, "= and ") + "= out: the end report then has all"}}
 }
 
 func judgeContainer(s Site, c slurmconf.Conf) []Result {

@@ -132,7 +132,8 @@ func nodeLines() map[string]spoilt {
 	return map[string]spoilt{
 		"another release":   {file("libexec/bookend-epilog", "#!/bin/sh\necho bookend-epilog 0.1\n", 0o755), "versions", Wrong, "version 0.1, bookend is test", "install -m 0755 bin/bookend-*"},
 		"says no version":   {file("libexec/bookend-epilog", "#!/bin/sh\nexit 1\n", 0o755), "versions", Unknown, "does not tell its version", "install"},
-		"pyxis":             {both(pyxis, file("slurm/plugstack.conf.d/p.conf", "required /usr/lib/slurm/spank_pyxis.so\n", 0o644)), "pyxis", Warning, "TaskProlog= and TaskEpilog=", ">/etc/enroot/mounts.d/30-bookend.fstab"},
+		"pyxis":             {both(pyxis, file("slurm/plugstack.conf.d/p.conf", "required /usr/lib/slurm/spank_pyxis.so\n", 0o644)), "pyxis", Wrong, "TaskProlog= and TaskEpilog=", "Include /etc/bookend/slurm/bookend-pyxis.conf   # in DIR/slurm/slurm.conf"},
+		"pyxis, 24.05":      {both(slurmd("slurm 24.05.3"), pyxis, file("slurm/plugstack.conf.d/p.conf", "required /usr/lib/slurm/spank_pyxis.so\n", 0o644)), "pyxis", Warning, "TaskProlog= and TaskEpilog=", "bookend-pyxis.conf"},
 		"pyxis alone":       {both(file("slurm/plugstack.conf", "optional spank_pyxis.so\n", 0o644), conf("TaskProlog=DIR/libexec/bookend-prolog\nTaskEpilog=DIR/libexec/bookend-epilog\n", "")), "pyxis", OK, "no task hook", ""},
 		"private /run":      {both(conf("SlurmUser", "JobContainerType=job_container/tmpfs\nSlurmUser"), file("slurm/job_container.conf", "AutoBasePath=true\nBasePath=/x\nDirs=/tmp,DIR\n", 0o644)), "job-container", Warning, "jobs have a private ", "out of Dirs="},
 		"private /tmp":      {conf("SlurmUser", "JobContainerType=job_container/tmpfs\nSlurmUser"), "job-container", OK, "gets no end report", ""},

@@ -19,8 +19,11 @@ func slurmChecks() []Check {
 }
 
 // included is the one line of slurm.conf that calls all of Bookend, where its snippets are installed (deploy/slurm).
-func included() string {
-	return "Include " + path.Join(path.Dir(config.DefaultFile), "slurm/bookend.conf")
+func included() string { return include("bookend.conf") }
+
+// include is the line for one of the snippets.
+func include(snippet string) string {
+	return "Include " + path.Join(path.Dir(config.DefaultFile), "slurm", snippet)
 }
 
 // lines are what slurm.conf needs for Bookend where they are not.
