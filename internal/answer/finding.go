@@ -36,6 +36,8 @@ type Finding struct {
 	Process   *Process      `json:"process"`
 	Owner     *Owner        `json:"owner"` // the job it is blamed on
 	Maybe     []Process     `json:"candidates"`
+	Xid       *int          `json:"xid"`   // number of the driver's error; null where it is about none, or an older record does not say
+	Ended     string        `json:"ended"` // what clean-up did to the process: gone, sigterm, sigkill, still_there, refused; empty: nothing
 	Observed  string        `json:"observed"`
 	Undecided string        `json:"undecided"` // why the answer is neither yes nor no; empty where it is one
 	Unknown   Unknown       `json:"unknown,omitempty"`
@@ -80,7 +82,10 @@ func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.
 	entry, _ := code.Lookup(f.Code)
 	n := Finding{
 		Code: f.Code, Title: entry.Title, Severity: entry.Severity, Action: j.Action, Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
-		Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{},
+		Ended: text(string(f.Ended)), Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{},
+	}
+	if f.Xid != 0 {
+		n.Xid = &f.Xid
 	}
 	if !f.Bytes.Known() || f.Bytes.Bytes > 0 {
 		n.Bytes = n.Unknown.bytes("bytes", f.Bytes)

@@ -18,25 +18,14 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/config"
-)
-
-// Outcome is what became of a process.
-type Outcome string
-
-// The outcomes.
-const (
-	Gone    Outcome = "already gone"
-	ByTerm  Outcome = "ended by SIGTERM"
-	ByKill  Outcome = "ended by SIGKILL"
-	Still   Outcome = "still there" // SIGKILL was sent: it hangs in the kernel
-	Refused Outcome = "refused"     // nothing was sent to it
+	"bookend/internal/finding"
 )
 
 // Result is the outcome of one process.
 type Result struct {
-	PID     int     `json:"pid"`
-	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"` // for Refused and Still; raw strings of the system may be inside
+	PID     int             `json:"pid"`
+	Outcome finding.Outcome `json:"outcome"`
+	Why     string          `json:"why,omitempty"` // for Refused and StillThere; raw strings of the system may be inside
 }
 
 // Order is how leftovers are ended.
@@ -74,11 +63,11 @@ func End(o Order, judged []attrib.Process) []Result {
 		}
 	}
 	o.signal(pinned, results, unix.SIGTERM)
-	wait(pinned, results, o.Grace, ByTerm)
+	wait(pinned, results, o.Grace, finding.ByTerm)
 	o.signal(pinned, results, unix.SIGKILL)
-	wait(pinned, results, config.KillWait, ByKill)
+	wait(pinned, results, config.KillWait, finding.ByKill)
 	for i := range pinned {
-		results[i].Outcome, results[i].Why = Still, fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", config.KillWait)
+		results[i].Outcome, results[i].Why = finding.StillThere, fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", config.KillWait)
 	}
 	return results
 }
@@ -95,7 +84,7 @@ func (o Order) pin(p attrib.Process, own map[int]bool) (fd int, r Result) {
 	fd, err := o.open(p.PID)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return -1, Result{PID: p.PID, Outcome: Gone}
+		return -1, Result{PID: p.PID, Outcome: finding.AlreadyGone}
 	case errors.Is(err, unix.ENOSYS):
 		return -1, refuse(p.PID, "this kernel has no pidfd (Linux 5.3): nothing can be ended safely")
 	case err != nil:
@@ -115,7 +104,7 @@ func (o Order) proven(p attrib.Process) (r Result, is bool) {
 	now := o.Read(p.PID)
 	switch {
 	case now.Gone, now.Why == "" && now.PID == p.PID && now.Start != p.Start: // its PID is another's by now
-		return Result{PID: p.PID, Outcome: Gone}, false
+		return Result{PID: p.PID, Outcome: finding.AlreadyGone}, false
 	case now.Why != "" || now.PID != p.PID:
 		return refuse(p.PID, "could not be read again: %s", now.Why), false
 	case now.Cgroup.Daemon || strings.HasPrefix(now.Name, "slurmstepd"):
@@ -127,7 +116,7 @@ func (o Order) proven(p attrib.Process) (r Result, is bool) {
 }
 
 func refuse(pid int, format string, args ...any) Result {
-	return Result{PID: pid, Outcome: Refused, Why: fmt.Sprintf(format, args...)}
+	return Result{PID: pid, Outcome: finding.Refused, Why: fmt.Sprintf(format, args...)}
 }
 
 // signal sends to every process that is still pinned. One that cannot be sent to is let go.
@@ -139,7 +128,7 @@ func (o Order) signal(pinned map[int]int, results []Result, sig unix.Signal) {
 		}
 		results[i] = refuse(results[i].PID, "send %s: %v", unix.SignalName(sig), err)
 		if sig == unix.SIGKILL {
-			results[i].Outcome = Still
+			results[i].Outcome = finding.StillThere
 		}
 		_ = unix.Close(fd)
 		delete(pinned, i)
@@ -162,7 +151,7 @@ func (o Order) send(fd int, sig unix.Signal) error {
 }
 
 // wait lets go of each process that has ended, threads and all, for at most limit.
-func wait(pinned map[int]int, results []Result, limit time.Duration, outcome Outcome) {
+func wait(pinned map[int]int, results []Result, limit time.Duration, outcome finding.Outcome) {
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	for last := false; len(pinned) > 0; {

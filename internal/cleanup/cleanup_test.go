@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/slurm"
 )
 
@@ -90,22 +91,22 @@ func TestEnd(t *testing.T) {
 		script string
 		before func(t *testing.T, pid int)
 		grace  time.Duration
-		want   Outcome
+		want   finding.Outcome
 	}{
-		"one that obeys":    {"true", nil, ages, ByTerm},
-		"one that does not": {"trap '' TERM HUP INT", nil, short, ByKill},
+		"one that obeys":    {"true", nil, ages, finding.ByTerm},
+		"one that does not": {"trap '' TERM HUP INT", nil, short, finding.ByKill},
 		"one that is stopped": {"true", func(t *testing.T, pid int) {
 			if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			until(t, pid, "T")
-		}, short, ByKill},
+		}, short, finding.ByKill},
 		"a zombie": {"true", func(t *testing.T, pid int) {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			until(t, pid, "Z")
-		}, ages, Gone},
+		}, ages, finding.AlreadyGone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := spawn(t, tt.script).Process.Pid
@@ -130,14 +131,14 @@ func TestEndSeveral(t *testing.T) {
 	judged := []attrib.Process{read(obeys.Process.Pid), read(ignores.Process.Pid), read(reaped.Process.Pid), {PID: 1, Start: 1}}
 	_ = reaped.Process.Kill()
 	_ = reaped.Wait()
-	var got []Outcome
+	var got []finding.Outcome
 	for i, r := range End(order(short), judged) {
 		if r.PID != judged[i].PID {
 			t.Errorf("result %d is of %d, want %d", i, r.PID, judged[i].PID)
 		}
 		got = append(got, r.Outcome)
 	}
-	if want := []Outcome{ByTerm, ByKill, Gone, Refused}; len(got) != 4 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] || got[3] != want[3] {
+	if want := []finding.Outcome{finding.ByTerm, finding.ByKill, finding.AlreadyGone, finding.Refused}; len(got) != 4 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] || got[3] != want[3] {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -147,23 +148,23 @@ func TestEndLeavesAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		second func(attrib.Process) attrib.Process // what the look at the pinned process says
 		open   error
-		want   Outcome
+		want   finding.Outcome
 		why    string
 	}{
-		"its PID is another's":       {second: func(p attrib.Process) attrib.Process { p.Start += attrib.Tick; return p }, want: Gone},
-		"its cgroup is another's":    {second: func(p attrib.Process) attrib.Process { p.Cgroup.ID = 43; return p }, want: Refused, why: "not proven"},
-		"no cgroup any more":         {second: func(p attrib.Process) attrib.Process { p.Cgroup = slurm.Owner{}; return p }, want: Refused, why: "not proven"},
-		"it is Slurm's":              {second: func(p attrib.Process) attrib.Process { p.Cgroup.Daemon = true; return p }, want: Refused, why: "Slurm's own"},
-		"it calls itself Slurm's":    {second: func(p attrib.Process) attrib.Process { p.Name = "slurmstepd"; return p }, want: Refused, why: "Slurm's own"},
-		"it cannot be read":          {second: func(p attrib.Process) attrib.Process { return attrib.Process{PID: p.PID, Why: "denied"} }, want: Refused, why: "denied"},
-		"another was read":           {second: func(p attrib.Process) attrib.Process { p.PID++; return p }, want: Refused, why: "read again"},
-		"it went":                    {second: func(p attrib.Process) attrib.Process { return attrib.Process{PID: p.PID, Gone: true} }, want: Gone},
-		"a kernel without pidfd":     {open: unix.ENOSYS, want: Refused, why: "no pidfd"},
-		"it went before":             {open: unix.ESRCH, want: Gone},
-		"no descriptors left":        {open: unix.EMFILE, want: Refused, why: "too many open files"},
-		"a thread, and no process":   {open: unix.EINVAL, want: Refused, why: "invalid argument"},
-		"a sandbox that says no":     {open: unix.EPERM, want: Refused, why: "not permitted"},
-		"what is opened is no pidfd": {want: Refused, why: "send SIGTERM: bad file descriptor"},
+		"its PID is another's":       {second: func(p attrib.Process) attrib.Process { p.Start += attrib.Tick; return p }, want: finding.AlreadyGone},
+		"its cgroup is another's":    {second: func(p attrib.Process) attrib.Process { p.Cgroup.ID = 43; return p }, want: finding.Refused, why: "not proven"},
+		"no cgroup any more":         {second: func(p attrib.Process) attrib.Process { p.Cgroup = slurm.Owner{}; return p }, want: finding.Refused, why: "not proven"},
+		"it is Slurm's":              {second: func(p attrib.Process) attrib.Process { p.Cgroup.Daemon = true; return p }, want: finding.Refused, why: "Slurm's own"},
+		"it calls itself Slurm's":    {second: func(p attrib.Process) attrib.Process { p.Name = "slurmstepd"; return p }, want: finding.Refused, why: "Slurm's own"},
+		"it cannot be read":          {second: func(p attrib.Process) attrib.Process { return attrib.Process{PID: p.PID, Why: "denied"} }, want: finding.Refused, why: "denied"},
+		"another was read":           {second: func(p attrib.Process) attrib.Process { p.PID++; return p }, want: finding.Refused, why: "read again"},
+		"it went":                    {second: func(p attrib.Process) attrib.Process { return attrib.Process{PID: p.PID, Gone: true} }, want: finding.AlreadyGone},
+		"a kernel without pidfd":     {open: unix.ENOSYS, want: finding.Refused, why: "no pidfd"},
+		"it went before":             {open: unix.ESRCH, want: finding.AlreadyGone},
+		"no descriptors left":        {open: unix.EMFILE, want: finding.Refused, why: "too many open files"},
+		"a thread, and no process":   {open: unix.EINVAL, want: finding.Refused, why: "invalid argument"},
+		"a sandbox that says no":     {open: unix.EPERM, want: finding.Refused, why: "not permitted"},
+		"what is opened is no pidfd": {want: finding.Refused, why: "send SIGTERM: bad file descriptor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := spawn(t, "true").Process.Pid
@@ -202,12 +203,12 @@ func TestEndNever(t *testing.T) {
 		"gone when it was judged": {PID: stranger, Gone: true, Start: time.Second}, "not read": {PID: stranger, Why: "denied", Start: time.Second},
 		"without a start": {PID: stranger},
 	} {
-		if got := End(o, []attrib.Process{p}); got[0].Outcome != Refused || got[0].Why == "" {
+		if got := End(o, []attrib.Process{p}); got[0].Outcome != finding.Refused || got[0].Why == "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	o.Proc = t.TempDir()
-	if got := End(o, []attrib.Process{known(stranger)}); got[0].Outcome != Refused || !strings.Contains(got[0].Why, "ancestors") {
+	if got := End(o, []attrib.Process{known(stranger)}); got[0].Outcome != finding.Refused || !strings.Contains(got[0].Why, "ancestors") {
 		t.Errorf("ancestors unknown: %+v", got)
 	}
 	if len(opened) > 0 {
@@ -222,11 +223,11 @@ func TestEndStillThere(t *testing.T) {
 	o := order(short)
 	o.testOnlySend = func(_ int, sig unix.Signal) error { sent = append(sent, sig); return nil }
 	got := End(o, []attrib.Process{read(pid)})[0]
-	if got.PID != pid || got.Outcome != Still || got.Why == "" || len(sent) != 2 || sent[0] != unix.SIGTERM || sent[1] != unix.SIGKILL {
+	if got.PID != pid || got.Outcome != finding.StillThere || got.Why == "" || len(sent) != 2 || sent[0] != unix.SIGTERM || sent[1] != unix.SIGKILL {
 		t.Errorf("%+v, sent %v", got, sent)
 	}
 	o.testOnlySend = func(_ int, sig unix.Signal) error { return map[unix.Signal]error{unix.SIGKILL: unix.EPERM}[sig] }
-	if got := End(o, []attrib.Process{read(pid)})[0]; got.Outcome != Still || !strings.Contains(got.Why, "SIGKILL") {
+	if got := End(o, []attrib.Process{read(pid)})[0]; got.Outcome != finding.StillThere || !strings.Contains(got.Why, "SIGKILL") {
 		t.Errorf("SIGKILL not permitted: %+v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"fmt"
 	"strings"
 
 	"bookend/internal/code"
@@ -64,6 +65,7 @@ func worse(a, b Cause) Cause {
 func (j judge) blame(f finding.Finding, start bool) Cause {
 	c := Cause{Name: Fault, Answer: No, Detail: string(f.Code) + " " + f.Observed, Index: f.Index}
 	text, bad := faults[f.Code]
+	text += numbered(f)
 	silence, silent := silences[f.Code]
 	switch {
 	case bad && (f.Unknown != "" || doubtful[f.Code] && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
@@ -88,6 +90,14 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c
+}
+
+// numbered adds which of the driver's errors a fault is, where the record says.
+func numbered(f finding.Finding) string {
+	if f.Code != code.XidFatal || f.Xid == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (Xid %d)", f.Xid)
 }
 
 // outdated: something that was seen later speaks against the finding.
@@ -127,7 +137,7 @@ func (j judge) fatal() Cause {
 
 // met judges a fatal line of the kernel's log by whose card it is of, and by what it proves.
 func (j judge) met(x gpu.Xid, f finding.Finding) Cause {
-	c := Cause{Name: Fault, Answer: j.ofMine(x), Evidence: faults[code.XidFatal], Detail: f.Observed}
+	c := Cause{Name: Fault, Answer: j.ofMine(x), Evidence: faults[code.XidFatal] + numbered(f), Detail: f.Observed}
 	switch {
 	case c.Answer == No:
 		return Cause{Name: Fault, Answer: No}

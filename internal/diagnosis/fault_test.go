@@ -51,12 +51,13 @@ func TestFaultOfTheDriver(t *testing.T) {
 		{"not read", end(code.Unread), Fault, Unknown, "could not be read"},
 		{"asking it failed", end(code.BackendCrash), Fault, Unknown, "asking the driver failed"},
 		{"an Xid of an instance, nobody knows whose", end(code.XidFatal, unknown), Fault, Unknown, "not certain"},
+		{"an Xid of the card, by its number", end(code.XidFatal, func(f *finding.Finding) { f.Xid = 48 }), Fault, Yes, "reported a fault of the GPU (Xid 48)"},
 		{"no cards known", func(in *Input) { in.Cards = nil }, Fault, Unknown, "which GPUs"},
 		{"no cards known, Xid 79", func(in *Input) {
 			xid("0000:1b:00.0", 79, gpu.Device{})(in)
 			in.Cards = nil
 		}, Fault, Unknown, "whether of your job's"},
-		{"Xid 79 of its card, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, Yes, "reported a fault"},
+		{"Xid 79 of its card, no finding", xid("0000:1b:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, Yes, "reported a fault of the GPU (Xid 79)"},
 		{"Xid 79 of another card", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
 		{"Xid 79, the card's address unknown", xid("0000:1c:00.0", 79, gpu.Device{}), Fault, Unknown, "whether of your job's"},
 		{"Xid 95 of an instance", xid("0000:1b:00.0", 95, gpu.Device{BusID: "0000:1b:00.0", Parent: "GPU-p"}), Fault, Unknown, "whether of your job's"},

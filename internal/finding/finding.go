@@ -25,6 +25,9 @@ type Finding struct {
 	Candidates []Holder `json:"candidates,omitempty"`
 	Searched   bool     `json:"searched,omitempty"`
 
+	Xid   int     `json:"xid,omitempty"`   // the number of the driver's error it is about; 0: of none
+	Ended Outcome `json:"ended,omitempty"` // what became of Holder where clean-up was to end it; empty: it was not
+
 	Observed string `json:"observed,omitempty"` // raw strings of the system may be inside: report.Clean before use
 	Expected string `json:"expected,omitempty"`
 

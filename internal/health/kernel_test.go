@@ -25,7 +25,7 @@ func TestEveryXid(t *testing.T) {
 	for _, n := range xidNumbers {
 		for _, number := range n.xids {
 			found := Judge(logged(gpu.Xid{BusID: busA, Code: number}))
-			if len(found) != 1 || found[0].Code != n.code || !strings.Contains(found[0].Observed, n.meaning) {
+			if len(found) != 1 || found[0].Code != n.code || found[0].Xid != number || !strings.Contains(found[0].Observed, n.meaning) {
 				t.Errorf("Xid %d: %+v", number, found)
 				continue
 			}
@@ -50,7 +50,7 @@ func TestEveryXid(t *testing.T) {
 		}
 	}
 	found := Judge(logged(gpu.Xid{BusID: busA, Code: 777}))
-	if len(found) != 1 || found[0].Code != code.Xid || !strings.Contains(found[0].Observed, "Xid 777 (not in the table") {
+	if len(found) != 1 || found[0].Code != code.Xid || found[0].Xid != 777 || !strings.Contains(found[0].Observed, "Xid 777 (not in the table") {
 		t.Errorf("a number that is not in the table: %+v", found)
 	}
 	if meaning, ok := XidMeaning(777); ok || meaning != "" {

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/policy"
@@ -26,7 +28,7 @@ const outside = `[{"version":1,"key":"w5","job":{"id":7,"node":"n1","user":"OUTS
 "start":{"at_ns":1,"wall":"2026-11-21T05:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"total":{"bytes":100},"used":{"bytes":5}}}]},"verdict":{}},
 "ends":[{"at_ns":5,"wall":"2026-11-21T07:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"used":{"bytes":90000000000}}}]},
 "neighbours":{"readings":[{"device":{"id":"GPU-3","name":"OUTSIDE"},"memory":{"total":{"unknown":"OUTSIDE"},"used":{"bytes":500000000}}}]},
-"findings":[{"code":"BKD-ORPHAN","gpu":"OUTSIDE","index":0,"bytes":{"bytes":80000000000},"observed":"OUTSIDE","holder":{"pid":7,"name":"OUTSIDE","exe":"OUTSIDE"},"owner":{"job":5,"level":"OUTSIDE"}},
+"findings":[{"code":"BKD-ORPHAN","gpu":"OUTSIDE","index":0,"bytes":{"bytes":80000000000},"observed":"OUTSIDE","ended":"OUTSIDE","holder":{"pid":7,"name":"OUTSIDE","exe":"OUTSIDE"},"owner":{"job":5,"level":"OUTSIDE"}},
 {"code":"BKD-RESIDUE","gpu":"OUTSIDE","observed":"OUTSIDE","candidates":[{"pid":8,"name":"OUTSIDE","why":"OUTSIDE"},{"pid":9},{"pid":10},{"pid":11}],"owner":{"sluid":"OUTSIDE","level":"cgroup"}},
 {"code":"OUTSIDE","unknown":"OUTSIDE"},{"code":"BKD-NORECORD","observed":"OUTSIDE"}],
 "verdict":{"action":"drain","exit":10,"code":"BKD-ORPHAN","judged":[{"action":"drain"},{"action":"OUTSIDE","why":"OUTSIDE"},{"action":"warn"},{"action":"note"}]}}]}]`
@@ -131,6 +133,18 @@ func TestUsersAreNotNamed(t *testing.T) {
 	r.Users = true
 	if text := pageOf(t, r).Text; !strings.Contains(text, "of alice.smith") {
 		t.Errorf("not named: %q", text)
+	}
+}
+
+// What clean-up ended is named once, and an older record's words stand as they are.
+func TestEndedProcess(t *testing.T) {
+	for ended, want := range map[finding.Outcome]string{
+		finding.ByTerm: "process 7 (worker); ended by SIGTERM", "": "process 7 (worker); process 7: as recorded", finding.Refused: "process 7 (worker); process 7: as recorded",
+	} {
+		e := timeline.Entry{Finding: finding.Finding{Ended: ended, Observed: "process 7: as recorded", Holder: &finding.Holder{Process: attrib.Process{PID: 7, Name: "worker"}}}}
+		if got := (words{}).seen(e); string(got) != want {
+			t.Errorf("%q: %q, want %q", ended, got, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/config"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
 	"bookend/internal/timeline"
@@ -141,7 +142,7 @@ func (k words) seen(e timeline.Entry) report.Safe {
 	if e.Holder != nil && (!e.Holder.Gone || e.Observed == "") {
 		parts = append(parts, "process "+process(e.Holder.Process))
 	}
-	for _, text := range []string{e.Observed, unknown(e.Unknown)} {
+	for _, text := range []string{observed(e.Finding), unknown(e.Unknown)} {
 		if text != "" {
 			parts = append(parts, text)
 		}
@@ -150,6 +151,14 @@ func (k words) seen(e timeline.Entry) report.Safe {
 		parts = append(parts, "maybe held by "+candidates(e))
 	}
 	return k.text(strings.Join(parts, "; "), textWidth)
+}
+
+// observed is what was seen, less the process that stands before it.
+func observed(f finding.Finding) string {
+	if f.Ended.Signal() != "" && f.Holder != nil {
+		return f.Ended.Text()
+	}
+	return f.Observed
 }
 
 func unknown(why string) string {

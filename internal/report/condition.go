@@ -28,15 +28,14 @@ var milder = map[code.Code]string{
 func (s Scene) failing(f finding.Finding) string {
 	switch f.Code {
 	case code.Xid, code.XidFatal:
-		var number int
-		if _, err := fmt.Sscanf(f.Observed, "Xid %d", &number); err != nil {
+		if f.Xid == 0 {
 			return "the driver reported an error (Xid)"
 		}
-		meaning, known := health.XidMeaning(number)
+		meaning, known := health.XidMeaning(f.Xid)
 		if !known {
 			meaning = "of a kind that is not known here"
 		}
-		return fmt.Sprintf("the driver's error Xid %d: %s", number, meaning)
+		return fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, meaning)
 	case code.Gap:
 		text, _, _ := strings.Cut(f.Observed, ", after ")
 		return string(Clean(text, 3*Width))

@@ -54,9 +54,9 @@ bookend:           then, 3 now)`, startFree},
 bookend:   Found:  joining the NVLink fabric has failed`, startFail},
 		{code.BAR1, "300 MiB of BAR1 mapped", "was not clean", `
 bookend:   Found:  300 MiB of BAR1 mapped`, startFree},
-		{code.Xid, "Xid 31 (x) at 1.000000 s of the kernel log, PID 4711: name=secret", "met an error of a program", `
+		{code.Xid, "PID 4711: name=secret", "met an error of a program", `
 bookend:   Found:  the driver's error Xid 31: `, startFree},
-		{code.XidFatal, "Xid 79 (x), PID 4711: name=secret", "had a fault", `
+		{code.XidFatal, "PID 4711: name=secret", "had a fault", `
 bookend:   Found:  the driver's error Xid 79: `, startFail},
 		{code.Throttle, "clocks are held down: sw_thermal", "was slow", `
 bookend:   Found:  clocks are held down: sw_thermal`, startFree},
@@ -64,7 +64,7 @@ bookend:   Found:  clocks are held down: sw_thermal`, startFree},
 bookend:   Found:  persistence mode is off`, startFree},
 	} {
 		t.Run(string(tt.code), func(t *testing.T) {
-			f := finding.Finding{Code: tt.code, GPU: "GPU-a", Observed: tt.observed}
+			f := finding.Finding{Code: tt.code, GPU: "GPU-a", Observed: tt.observed, Xid: map[code.Code]int{code.Xid: 31, code.XidFatal: 79}[tt.code]}
 			s := scene(1, settle.Clean, f)
 			check := func(got, when, after string) {
 				t.Helper()
@@ -103,6 +103,16 @@ func TestStrongestState(t *testing.T) {
 	}
 }
 
+// A finding without the number, and a number without a meaning, are told as far as they go.
+func TestXidWithoutWords(t *testing.T) {
+	for number, want := range map[int]string{0: "the driver reported an error (Xid)", 9999: "the driver's error Xid 9999: of a kind that is not known"} {
+		s := scene(1, settle.Clean, finding.Finding{Code: code.Xid, GPU: "GPU-a", Xid: number, Observed: "Xid 31 (x)"})
+		if got := text(End(s)); !strings.Contains(got, want) {
+			t.Errorf("%d: %s", number, got)
+		}
+	}
+}
+
 // The one line of a clean start has the largest block where every card was tested and the line has room.
 func TestLargestBlock(t *testing.T) {
 	tested := func(largest ...uint64) []gpu.Probe {
@@ -136,7 +146,7 @@ func TestLargestBlock(t *testing.T) {
 
 // What a drain says of a faulty card keeps its place below what was found.
 func TestFaultThatDrains(t *testing.T) {
-	s := scene(1, settle.Clean, finding.Finding{Code: code.XidFatal, GPU: "GPU-a", Observed: "Xid 79 (x)"})
+	s := scene(1, settle.Clean, finding.Finding{Code: code.XidFatal, GPU: "GPU-a", Xid: 79})
 	s.Verdict = policy.Verdict{Action: config.Drain, Judged: s.Verdict.Judged}
 	if got := text(End(s)); !strings.Contains(got, "this node takes no new jobs") || strings.Contains(got, "background") {
 		t.Errorf("%s", got)

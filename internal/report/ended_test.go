@@ -15,14 +15,14 @@ import (
 // Whoever had a process ended by clean-up reads of it, though it is but a note.
 func TestEnded(t *testing.T) {
 	self := &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByCgroup}
-	ended := func(uid uint32, how string, onCard bool) finding.Finding {
+	ended := func(uid uint32, how finding.Outcome, onCard bool) finding.Finding {
 		f := found(code.Ended, holder(uid), self)
-		if f.Observed = "process 4711: " + how; !onCard {
+		if f.Ended = how; !onCard {
 			f.GPU, f.Index = "", nil
 		}
 		return f
 	}
-	byTerm := ended(1001, "ended by SIGTERM", true)
+	byTerm := ended(1001, finding.ByTerm, true)
 	orphan := found(code.Orphan, holder(1001), self)
 	const do = `
 bookend:   Do:     end background processes before your script ends (wait, or
@@ -38,7 +38,7 @@ bookend:           trap 'kill 0' EXIT)`
 bookend: process 4711 (python) of your job was still on GPU 0 and was ended
 bookend: (SIGTERM)
 bookend: GPU 0 of n1 clean now` + do},
-		{"a warning says the same", config.Warn, []finding.Finding{ended(1001, "ended by SIGKILL", false)}, `
+		{"a warning says the same", config.Warn, []finding.Finding{ended(1001, finding.ByKill, false)}, `
 bookend: process 4711 (python) of your job outlived it and was ended (SIGKILL)
 bookend: GPU 0 of n1 clean now` + do},
 		{"many", config.Note, []finding.Finding{byTerm, byTerm, byTerm, byTerm, byTerm}, strings.Repeat(`
@@ -54,9 +54,11 @@ bookend:   Found:  20480 MiB held by process 4711 (python) since 08:50:00
 bookend:   Who:    this job` + do + `
 bookend:   More:   for your admin: bookend show 42 on n1`},
 		{"not to be told", config.Ignore, []finding.Finding{byTerm}, clean},
-		{"gone before", config.Note, []finding.Finding{ended(1001, "already gone", true)}, clean},
-		{"refused", config.Note, []finding.Finding{ended(1001, "refused: it is Slurm's own", true)}, clean},
-		{"another user's", config.Note, []finding.Finding{ended(1002, "ended by SIGTERM", true)}, clean},
+		{"gone before", config.Note, []finding.Finding{ended(1001, finding.AlreadyGone, true)}, clean},
+		{"refused", config.Note, []finding.Finding{ended(1001, finding.Refused, true)}, clean},
+		{"hangs", config.Note, []finding.Finding{ended(1001, finding.StillThere, true)}, clean},
+		{"an older record", config.Note, []finding.Finding{ended(1001, "", true)}, clean},
+		{"another user's", config.Note, []finding.Finding{ended(1002, finding.ByTerm, true)}, clean},
 		{"no time", config.Warn, []finding.Finding{{Code: code.Ended, Unknown: "no time left"}}, clean},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -91,6 +91,7 @@ func FuzzReport(f *testing.F) {
 		owner := &finding.Owner{Job: 12, UID: uid, Level: attrib.ByCgroup}
 		f1 := found(all[int(kind)%len(all)].Code, h, owner)
 		f1.Observed, f1.Expected, f1.Candidates = seen, why, []finding.Holder{*h, *h}
+		f1.Xid, f1.Ended = cards, []finding.Outcome{"", finding.ByTerm, finding.Outcome(why)}[kind%3]
 		f2 := finding.Finding{Code: all[int(kind/2)%len(all)].Code, Unknown: why, Observed: seen, GPU: "GPU-b"}
 		s := scene(cards, settle.Flat, f1, f2, found(code.Orphan, nil, owner))
 		s.Node = node

@@ -290,8 +290,8 @@ func (s Scene) ended() []string {
 	var out []string
 	more := 0
 	for i, f := range s.Findings {
-		_, how, ended := strings.Cut(f.Observed, ": ended by ") // as package cleanup words its outcomes
-		if f.Code != code.Ended || f.Holder == nil || !ended || f.Holder.UID != s.Job.UID || s.action(i) == config.Ignore {
+		signal := f.Ended.Signal()
+		if f.Code != code.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Job.UID || s.action(i) == config.Ignore {
 			continue
 		}
 		where := "outlived it"
@@ -302,7 +302,7 @@ func (s Scene) ended() []string {
 			more++
 			continue
 		}
-		out = append(out, fmt.Sprintf("process %d (%s) of your job %s and was ended (%s)", f.Holder.PID, Clean(f.Holder.Name, 32), where, Clean(how, 16)))
+		out = append(out, fmt.Sprintf("process %d (%s) of your job %s and was ended (%s)", f.Holder.PID, Clean(f.Holder.Name, 32), where, signal))
 	}
 	if more > 0 {
 		out = append(out, fmt.Sprintf("and %d more processes of your job were ended", more))

@@ -79,7 +79,7 @@ func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended bo
 	}
 	for i, r := range results {
 		did = append(did, h.onCard(outcome(targets[i], r)))
-		ended = ended || r.Outcome != cleanup.Refused
+		ended = ended || r.Outcome != finding.Refused
 	}
 	return did, ended
 }
@@ -100,11 +100,11 @@ func (h *hook) onCard(f finding.Finding) finding.Finding {
 	return f
 }
 
-// outcome words what became of one process.
+// outcome says what became of one process.
 func outcome(h finding.Holder, r cleanup.Result) finding.Finding {
 	f := finding.Finding{
-		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Expected: "a job that ends its own processes",
-		Observed: fmt.Sprintf("process %d: %s", r.PID, r.Outcome),
+		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome, Expected: "a job that ends its own processes",
+		Observed: fmt.Sprintf("process %d: %s", r.PID, r.Outcome.Text()),
 	}
 	if r.Why != "" {
 		f.Observed += ": " + r.Why

@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/test/fakegpu"
 )
 
@@ -72,13 +73,13 @@ func TestCleanUp(t *testing.T) {
 		extra  string
 		job    string // whose cgroup the process is in; none: exclusive use alone blames the job
 		args   []string
-		ended  string // what is said of it
+		ended  finding.Outcome
 		exit   int
 		orphan bool
 	}{
 		"off by default":          {"", "100", nil, "", 10, true},
-		"proven by its cgroup":    {"clean_up: {enabled: true, grace: 300ms}\n", "100", nil, "ended by SIGTERM", 0, false},
-		"stopped":                 {"clean_up: {enabled: true, grace: 300ms}\n", "100", []string{"--stop"}, "ended by SIGKILL", 0, false},
+		"proven by its cgroup":    {"clean_up: {enabled: true, grace: 300ms}\n", "100", nil, finding.ByTerm, 0, false},
+		"stopped":                 {"clean_up: {enabled: true, grace: 300ms}\n", "100", []string{"--stop"}, finding.ByKill, 0, false},
 		"not proven":              {"clean_up: {enabled: true, grace: 300ms}\n", "", nil, "", 10, true},
 		"of a job without record": {"clean_up: {enabled: true, grace: 300ms}\n", "999", nil, "", 0, false},
 	} {
@@ -97,7 +98,7 @@ func TestCleanUp(t *testing.T) {
 				t.Errorf("%v %+v", o, found)
 			}
 			for _, f := range found {
-				if f.Code == code.Ended && (!strings.Contains(f.Observed, tt.ended) || f.Index == nil || *f.Index != 0) {
+				if f.Code == code.Ended && (f.Ended != tt.ended || !strings.Contains(f.Observed, tt.ended.Text()) || f.Index == nil || *f.Index != 0) {
 					t.Errorf("%+v, want %q on GPU 0", f, tt.ended)
 				}
 				if f.Code == code.Orphan && tt.job != "" && f.Owner.Level != attrib.ByCgroup {
