@@ -1,13 +1,6 @@
 package metrics
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -16,28 +9,16 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
-// bookVersion is the format of counters.json. A file of another version, as after a downgrade, counts as damaged.
-const bookVersion = 1
-
-// Bounds of the file: some 200 samples and 30 troubles have 30 KiB.
-const (
-	maxBook   = 256 << 10
-	maxDetail = 300 // bytes of a trouble's detail
-)
-
-// ErrDamaged: the counts could not be used, were set aside, and begin anew.
-var ErrDamaged = errors.New("counts are damaged")
-
-// book is the content of counters.json.
+// book is the content of counters.json; file.go reads and writes it.
 type book struct {
-	Version  int         `json:"version"`
-	Mode     config.Mode `json:"mode,omitempty"` // of the last run
-	Samples  []sample    `json:"samples"`
-	Troubles []Trouble   `json:"troubles"`
+	Mode     config.Mode // of the last run
+	Samples  []sample
+	Troubles []Trouble
+
+	later later
 }
 
 // sample is one figure. Counts are exact up to 2^53.
@@ -61,82 +42,6 @@ type Trouble struct {
 	Clear  uint64      `json:"clear,omitempty"`
 	Over   uint64      `json:"over,omitempty"`
 	Detail report.Safe `json:"detail,omitempty"` // what was seen last
-}
-
-// load reads the counts, or begins anew: where there are none, and, with ErrDamaged, where they cannot be used.
-func load(folder string) (book, error) {
-	b, err := read(folder)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return book{Version: bookVersion}, nil
-	case !errors.Is(err, ErrDamaged):
-		return b, err
-	}
-	// Threat: none, the folder is root's alone.
-	aside := filepath.Join(folder, damagedName)
-	if moved := errors.Join(os.RemoveAll(aside), os.Rename(filepath.Join(folder, bookName), aside)); moved != nil {
-		err = fmt.Errorf("%w; not set aside: %v", err, moved)
-	}
-	return book{Version: bookVersion}, err
-}
-
-func read(folder string) (book, error) {
-	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
-	data, err := safefile.Read(folder, bookName, maxBook)
-	if errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) {
-		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	if err != nil {
-		return book{}, err
-	}
-	return decode(data)
-}
-
-// decode returns ErrDamaged for anything but whole counts of this version.
-func decode(data []byte) (book, error) {
-	var b book
-	if err := json.Unmarshal(data, &b); err != nil {
-		return book{}, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	if b.Version != bookVersion {
-		return book{}, fmt.Errorf("%w: version %d, not %d", ErrDamaged, b.Version, bookVersion)
-	}
-	seen := map[string]bool{}
-	for _, s := range b.Samples {
-		key := fmt.Sprintf("%s%q", s.Name, s.Labels)
-		if seen[key] || !s.whole() {
-			return book{}, fmt.Errorf("%w: sample %.200s", ErrDamaged, key)
-		}
-		seen[key] = true
-	}
-	for i, t := range b.Troubles {
-		if _, known := code.Lookup(t.Code); !known {
-			return book{}, fmt.Errorf("%w: trouble %.40q", ErrDamaged, t.Code)
-		}
-		b.Troubles[i].Detail = report.Keep(string(t.Detail), maxDetail)
-	}
-	return b, nil
-}
-
-// whole reports a sample that this program could have written.
-func (s sample) whole() bool {
-	f, known := familyOf(s.Name)
-	counts := len(s.Counts) == 0 || f.bounds != nil && len(s.Counts) == len(f.bounds)+1
-	return known && counts && len(s.Labels) == len(f.labels) && s.Value >= 0 && !math.IsInf(s.Value, 0)
-}
-
-func (b *book) save(folder string) error {
-	data, err := json.Marshal(b)
-	if err == nil && len(data) >= maxBook {
-		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
-	}
-	if err == nil {
-		err = safefile.Replace(folder, bookName, append(data, '\n'), 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("keep the counts of metrics: %w", err)
-	}
-	return nil
 }
 
 // at is the sample's value, to be changed; a new one is 0.

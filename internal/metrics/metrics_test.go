@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -185,14 +184,22 @@ func TestDamagedCounts(t *testing.T) {
 		"empty": put(""), "cut off": put(string(whole[:len(whole)/2])), "zeros": put(strings.Repeat("\x00", 4096)), "null": put("null"), "a list": put("[]"),
 		"older": put(strings.Replace(string(whole), `"version":1`, `"version":0`, 1)), "newer": put(strings.Replace(string(whole), `"version":1`, `"version":2`, 1)),
 		"huge": put(strings.Repeat(" ", maxBook+1)), "negative": put(strings.Replace(string(whole), `"value":1`, `"value":-1`, 1)),
-		"a stranger":  put(strings.Replace(string(whole), hookRuns, "node_load1", 1)),
-		"twice":       put(`{"version":1,"samples":[{"name":"` + drains + `","labels":["a"]},{"name":"` + drains + `","labels":["a"]}]}`),
-		"a label":     put(`{"version":1,"samples":[{"name":"` + drains + `","value":1}]}`),
-		"no finding":  put(`{"version":1,"troubles":[{"code":"BKD-NOSUCH"}]}`),
-		"a folder":    func() { must(t, os.RemoveAll(f.book())); must(t, os.MkdirAll(filepath.Join(f.book(), "deep"), 0o700)) },
-		"another's":   func() { put(string(whole))(); must(t, os.Chown(f.book(), 65534, 65534)) },
-		"writable":    func() { put(string(whole))(); must(t, os.Chmod(f.book(), 0o666)) },
-		"second name": func() { put(string(whole))(); must(t, os.Link(f.book(), f.Var+"/second")) },
+		"a stranger":        put(strings.Replace(string(whole), hookRuns, "node_load1", 1)),
+		"twice":             put(`{"version":1,"samples":[{"name":"` + drains + `","labels":["a"]},{"name":"` + drains + `","labels":["a"]}]}`),
+		"a label":           put(`{"version":1,"samples":[{"name":"` + drains + `","value":1}]}`),
+		"no finding":        put(`{"version":1,"troubles":[{"code":"BKD nosuch"}]}`),
+		"no code":           put(`{"version":1,"troubles":[{}]}`),
+		"no name":           put(`{"version":1,"samples":[{"labels":["a"],"value":1}]}`),
+		"a flipped name":    put(strings.Replace(string(whole), hookRuns, "bookend_\x7fook_runs_total", 1)),
+		"twice, unknown":    put(`{"version":1,"samples":[{"name":"bookend_new","labels":["a"]},{"name":"bookend_new","labels":["a"]}]}`),
+		"negative, unknown": put(`{"version":1,"samples":[{"name":"bookend_new","labels":["a"],"value":-1}]}`),
+		"no number":         put(`{"version":1,"samples":[{"name":"bookend_new","value":"1"}]}`),
+		"a date":            put(`{"version":1,"troubles":[{"code":"BKD-NEW","since":"yesterday"}]}`),
+		"no list":           put(`{"version":1,"samples":{"name":"bookend_new"}}`),
+		"a folder":          func() { must(t, os.RemoveAll(f.book())); must(t, os.MkdirAll(filepath.Join(f.book(), "deep"), 0o700)) },
+		"another's":         func() { put(string(whole))(); must(t, os.Chown(f.book(), 65534, 65534)) },
+		"writable":          func() { put(string(whole))(); must(t, os.Chmod(f.book(), 0o666)) },
+		"second name":       func() { put(string(whole))(); must(t, os.Link(f.book(), f.Var+"/second")) },
 	} {
 		must(t, os.RemoveAll(f.book()))
 		os.Remove(f.Var + "/second")
@@ -305,18 +312,24 @@ func TestCountsAreBounded(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	b := book{Version: bookVersion}
+	b := book{}
 	b.add(at(1, Prolog, code.BadConfig))
-	data, err := json.Marshal(b)
+	data, err := b.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Add([]byte(`{"version":1,"samples":[{"name":"bookend_drains_total","labels":["\n\"\\\u0000"],"value":1e300}]}`))
+	f.Add([]byte(`{"version":1,"epoch":[{}],"samples":[{"name":"bookend_new","value":1,"unit":"K"}],"troubles":[{"code":"BKD-NEW"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := decode(data)
 		if err != nil {
 			return
+		}
+		again, err := got.encode()
+		must(t, err)
+		if _, err := decode(again); err != nil {
+			t.Fatalf("%v: %q, written again as %q", err, data, again)
 		}
 		got.add(at(2, Epilog, code.BadConfig, code.Hang))
 		if _, err := parse(string(text(got, "v"))); err != nil {

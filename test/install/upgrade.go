@@ -77,7 +77,7 @@ func (n *node) meetsOlder() {
 	deb, err := n.b.olderDeb()
 	n.b.must("build commit "+n.b.Older, err)
 	now := n.b.deb()
-	// It does not know the counters that came later, says so, and counts anew.
+	// One from before counters of later releases were kept says that it does not know them, and counts anew.
 	n.known = "counts are damaged"
 	n.b.shows("downgrade to the code of "+n.b.Older+" while a job runs: record whole, both reports, node idle", n.during(deb))
 	n.b.shows("upgrade from the code of "+n.b.Older+" while a job runs: the same", n.during(now))
