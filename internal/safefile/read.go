@@ -142,23 +142,36 @@ func mountID(fd int) (int, error) {
 // ReadGiven returns a file that somebody has asked for, in whatever folder: regular, of at most limit bytes (else
 // ErrTooLarge), no link. Its content is its owner's claim.
 func ReadGiven(path string, limit int64) ([]byte, error) {
+	return readChecked(path, path, limit, func(st unix.Stat_t) error { return regular(path, st, ErrNotOurs) })
+}
+
+// readChecked opens a file, and reads what passes the check: the very file that was checked. In errors it is shown as asked for.
+func readChecked(path, asked string, limit int64, check func(unix.Stat_t) error) ([]byte, error) {
 	// Threat: a FIFO or a device put there, or a link to another's secret: openAt neither waits nor follows.
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
+	f := os.NewFile(uintptr(fd), asked)
 	defer f.Close()
 	st, err := stat(fd)
+	if err == nil {
+		err = check(st)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("read %q: %w: not a regular file", path, ErrNotOurs)
-	}
 	b, err := readAll(f, limit)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, err)
+		return nil, fmt.Errorf("read %q: %w", asked, err)
 	}
 	return b, nil
+}
+
+// regular gives the error otherwise for what is no regular file.
+func regular(path string, st unix.Stat_t, otherwise error) error {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("read %q: %w: not a regular file", path, otherwise)
+	}
+	return nil
 }

@@ -29,27 +29,12 @@ func ReadTrusted(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	// Threat: a link or FIFO put in the place of the file; the checks are repeated on the descriptor.
-	fd, err := openAt(unix.AT_FDCWD, real, unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	st, err := stat(fd)
-	if err != nil {
-		return nil, err
-	}
-	if err := trustedMode(path, st); err != nil {
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("read %q: %w: not a regular file", path, ErrUntrusted)
-	}
-	b, err := readAll(f, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", path, err)
-	}
-	return b, nil
+	return readChecked(real, path, limit, func(st unix.Stat_t) error {
+		if err := trustedMode(path, st); err != nil {
+			return err
+		}
+		return regular(path, st, ErrUntrusted)
+	})
 }
 
 // resolve returns path without symbolic links when all of it is trusted.
