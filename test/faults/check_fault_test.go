@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,10 +31,7 @@ func TestCheckFaults(t *testing.T) {
 		"a crash":         {func(n *node) { must(n, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "crash")) }, code.BackendCrash, ""},
 		"a lost card":     {func(n *node) { must(n, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2.gpu1", "rc 15")) }, code.Lost, ""},
 		"damaged records": {func(n *node) { n.ruin("sighted.json", "check.json") }, code.StateDamage, "not a whole record"},
-		"no log": {func(n *node) {
-			must(n, os.RemoveAll(n.in("log")))
-			must(n, os.WriteFile(n.in("log"), nil, 0o600))
-		}, "", ""},
+		"no log":          {(*node).unlogged, "", ""},
 		"a card's fault in the kernel's log": {func(n *node) {
 			n.kernel(n.xidLine(1, 79, "GPU has fallen off the bus."))
 		}, code.XidFatal, "fallen off the bus"},
@@ -147,9 +143,7 @@ func TestCheckBesideAStuckDriver(t *testing.T) {
 		t.Errorf("stuck: %v, then %v", frozen, now)
 	}
 	n.unharmed(others)
-	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", ""))
-	must(t, n.world.Thaw())
-	await(t, "the stuck backend's end", func() bool { return len(n.stuck()) == 0 })
+	n.unstick("nvmlDeviceGetMemoryInfo_v2")
 	n.configure(func(c *conf) { c.tight = false })
 	if c := n.check(); len(c.Findings) > 0 {
 		t.Errorf("once it answers: %+v", c.Findings)
@@ -164,42 +158,24 @@ func TestCheckStopped(t *testing.T) {
 	others := n.record()
 	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "hang-hard"))
 	p := n.start(healthcheck, bySlurm)
-	var backends []int
-	await(t, "the backend", func() bool {
-		backends = children(p.cmd.Process.Pid, program("bookend-gpu"))
-		return len(backends) == 1
-	})
+	backend := p.backend()
 	began := time.Now()
 	if o := n.hook(healthcheck, bySlurm); o.exit != 0 || o.output != "" || time.Since(began) > margin {
 		t.Errorf("a second one beside it, after %v: %v", time.Since(began), o)
 	}
-	if now := n.stuck(); len(now) != 1 || now[0] != backends[0] {
-		t.Errorf("in the driver: %v, and of the first %v", now, backends)
+	if now := n.stuck(); len(now) != 1 || now[0] != backend {
+		t.Errorf("in the driver: %v, and of the first %d", now, backend)
 	}
-	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM))
-	if o := p.wait(); o.exit != 42 {
+	if o := p.terminate(backend); o.exit != 42 {
 		t.Errorf("%v", o)
 	}
-	await(t, "the backend's end", func() bool { return stateOf(backends[0]) == "" || stateOf(backends[0]) == "Z" })
 	n.unharmed(others)
 
 	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", ""))
 	n.configure(func(c *conf) { c.tight = true })
-	must(t, os.RemoveAll(n.in("log")))
-	must(t, os.WriteFile(n.in("log"), nil, 0o600)) // a problem to be said on stderr
-	n.leftover()                                   // and something to log
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer r.Close()
-	fill(t, w)
-	late := n.startWith(healthcheck, bySlurm, w)
-	w.Close()
-	select {
-	case <-late.ended:
-	case <-time.After(healthcheck.limit + margin):
-		t.Fatal("still there after its deadline")
-	}
-	if exit := late.cmd.ProcessState.ExitCode(); exit != 42 {
+	n.unlogged()
+	n.leftover() // something to log
+	if exit := n.unheard(healthcheck, bySlurm); exit != 42 {
 		t.Errorf("exit %d", exit)
 	}
 	n.unharmed(others)

@@ -25,14 +25,7 @@ func TestConfined(t *testing.T) {
 	unix.Umask(old)
 	w.Close()
 
-	var backend int
-	await(t, "the backend", func() bool {
-		pids := children(p.cmd.Process.Pid, program("bookend-gpu"))
-		if len(pids) == 1 {
-			backend = pids[0]
-		}
-		return len(pids) == 1
-	})
+	backend := p.backend()
 	for name, pid := range map[string]int{"hook": p.cmd.Process.Pid, "backend": backend} {
 		if has := about(t, pid, "status", "Umask:"); has != "0022" {
 			t.Errorf("%s: umask %s", name, has)

@@ -82,20 +82,10 @@ func terminated(t *testing.T, h hook) (said bool) {
 	others := n.record()
 	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "hang-hard"))
 	p := n.start(h, newJob())
-	var backends []int
-	await(t, "the backend", func() bool {
-		backends = children(p.cmd.Process.Pid, program("bookend-gpu"))
-		return len(backends) == 1
-	})
-	sent := time.Now()
-	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM))
-	o := p.wait()
-	took := time.Since(sent)
-	t.Logf("ended %v after SIGTERM", took)
-	if o.exit != 0 || took > time.Second {
-		t.Errorf("after %v: %v", took, o)
+	o := p.terminate(p.backend())
+	if o.exit != 0 {
+		t.Errorf("%v", o)
 	}
-	await(t, "the backend's end", func() bool { return stateOf(backends[0]) == "" || stateOf(backends[0]) == "Z" })
 	n.unharmed(others)
 	return len(lines(o.output, "BKD-DEADLINE", "SIGTERM")) == 1 && has(n.findings(h), code.Deadline)
 }
@@ -103,16 +93,12 @@ func terminated(t *testing.T, h hook) (said bool) {
 // Nobody reads what the hook says, and it has more to say than the pipe takes: it ends at its deadline, or where
 // that is not known yet, after five seconds.
 func TestWatchdog(t *testing.T) {
-	mute := func(n *node) {
-		must(n, os.RemoveAll(n.in("log")))
-		must(n, os.WriteFile(n.in("log"), nil, 0o600)) // a problem to be said on stderr
-	}
 	config := func(n *node) { n.configure(func(c *conf) { c.extra = "nonsense: {}\n" }) }
 	for _, tt := range []struct {
 		name string
 		hook hook
 		harm func(*node)
-	}{{"prolog", prolog, mute}, {"epilog", epilog, mute}, {"prolog's configuration", prolog, config}, {"epilog's configuration", epilog, config}} {
+	}{{"prolog", prolog, (*node).unlogged}, {"epilog", epilog, (*node).unlogged}, {"prolog's configuration", prolog, config}, {"epilog's configuration", epilog, config}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := tt.hook
@@ -124,18 +110,7 @@ func TestWatchdog(t *testing.T) {
 			others := n.record()
 			n.configure(func(c *conf) { c.tight = true })
 			tt.harm(n)
-			r, w, err := os.Pipe()
-			must(t, err)
-			defer r.Close()
-			fill(t, w)
-			p := n.startWith(h, newJob(), w)
-			w.Close()
-			select {
-			case <-p.ended:
-			case <-time.After(h.limit + margin):
-				t.Fatal("still there after its deadline")
-			}
-			if exit := p.cmd.ProcessState.ExitCode(); exit != 0 {
+			if exit := n.unheard(h, newJob()); exit != 0 {
 				t.Errorf("exit %d", exit)
 			}
 			n.unharmed(others)
@@ -178,9 +153,7 @@ func TestStuckBackend(t *testing.T) {
 	}
 	n.unharmed(others)
 
-	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", ""))
-	must(t, n.world.Thaw())
-	await(t, "the stuck backend's end", func() bool { return len(n.stuck()) == 0 })
+	n.unstick("nvmlDeviceGetMemoryInfo_v2")
 	n.configure(func(c *conf) { c.tight = false })
 	later := newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101")
 	n.clean(prolog, later)
@@ -202,6 +175,62 @@ func (n *node) stuck() (pids []int) {
 		}
 	}
 	return pids
+}
+
+// backend waits for the one that a hook has started, and returns its process.
+func (p *running) backend() int {
+	p.Helper()
+	var pids []int
+	await(p, "the backend", func() bool {
+		pids = children(p.cmd.Process.Pid, program("bookend-gpu"))
+		return len(pids) == 1
+	})
+	return pids[0]
+}
+
+// terminate ends a hook as slurmd does at its own timeout. It must end within a second, and its backend with it.
+func (p *running) terminate(backend int) outcome {
+	p.Helper()
+	sent := time.Now()
+	must(p, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM))
+	o := p.wait()
+	if took := time.Since(sent); took > time.Second {
+		p.Errorf("ended %v after SIGTERM", took)
+	}
+	await(p, "the backend's end", func() bool { return stateOf(backend) == "" || stateOf(backend) == "Z" })
+	return o
+}
+
+// unstick lets a driver answer again that a call had frozen, and waits until whoever was in it is gone.
+func (n *node) unstick(call string) {
+	n.Helper()
+	must(n, n.world.Set("on."+call, ""))
+	must(n, n.world.Thaw())
+	await(n, "the stuck backend's end", func() bool { return len(n.stuck()) == 0 })
+}
+
+// unlogged takes the log's folder away: a problem to be said on stderr.
+func (n *node) unlogged() {
+	n.Helper()
+	must(n, os.RemoveAll(n.in("log")))
+	must(n, os.WriteFile(n.in("log"), nil, 0o600))
+}
+
+// unheard runs a hook whose output has no room and no reader, which must end by its deadline all the same.
+func (n *node) unheard(h hook, j job) (exit int) {
+	n.Helper()
+	r, w, err := os.Pipe()
+	must(n, err)
+	defer r.Close()
+	fill(n, w)
+	p := n.startWith(h, j, w)
+	w.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(p.limit + margin):
+		n.Fatal("still there after its deadline")
+	}
+	return p.cmd.ProcessState.ExitCode()
 }
 
 // fill leaves no room in a pipe.

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"bookend/internal/code"
@@ -199,9 +198,7 @@ func TestRequeueInterrupted(t *testing.T) {
 	second := newJob().with("SLURM_JOB_RESTART_COUNT", "1")
 	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "hang-hard"))
 	p := n.start(prolog, second)
-	await(t, "the backend", func() bool { return len(children(p.cmd.Process.Pid, program("bookend-gpu"))) == 1 })
-	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM))
-	if o := p.wait(); o.exit != 0 {
+	if o := p.terminate(p.backend()); o.exit != 0 {
 		t.Error(o)
 	}
 	if said := n.task(taskProlog, second); said.exit != 0 || said.output != "" {

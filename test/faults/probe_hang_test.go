@@ -56,9 +56,7 @@ func TestProbeStuck(t *testing.T) {
 	if o := n.hook(prolog, numbered(101)); o.exit != 0 || !has(n.startOf(101).Findings, code.Stuck) {
 		t.Errorf("%v %+v", o, n.startOf(101).Findings)
 	}
-	must(t, n.world.Set("on.cuMemCreate", ""))
-	must(t, n.world.Thaw())
-	await(t, "the stuck test's end", func() bool { return len(n.stuck()) == 0 })
+	n.unstick("cuMemCreate")
 	n.clean(prolog, numbered(102))
 }
 

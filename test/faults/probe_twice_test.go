@@ -97,8 +97,6 @@ func TestProbeStuckInItsStart(t *testing.T) {
 	if len(n.stuck()) != 1 {
 		t.Errorf("stuck: %v", n.stuck())
 	}
-	must(t, n.world.Set("on.cuInit", ""))
-	must(t, n.world.Thaw())
-	await(t, "the stuck test's end", func() bool { return len(n.stuck()) == 0 })
+	n.unstick("cuInit")
 	n.clean(prolog, numbered(105))
 }

@@ -36,9 +36,7 @@ func TestStatusOnAStuckDriver(t *testing.T) {
 	if now := n.stuck(); len(now) != 1 || now[0] != left[0] {
 		t.Errorf("stuck: %v, then %v", left, now)
 	}
-	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", ""))
-	must(t, n.world.Thaw())
-	await(t, "the stuck backend's end", func() bool { return len(n.stuck()) == 0 })
+	n.unstick("nvmlDeviceGetMemoryInfo_v2")
 	if again, _ := n.bookend("status"); len(lines(again, "driver: ", "answered in ")) != 1 || strings.Contains(again, "not answering") {
 		t.Errorf("afterwards:\n%s", again)
 	}
