@@ -2,7 +2,6 @@ package stage
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"bookend/internal/code"
@@ -11,6 +10,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/scontrol"
+	"bookend/internal/state"
 )
 
 // reasonTime bounds each call of scontrol by a hook, of which there are three: with slurmctld up one takes 10 ms.
@@ -75,8 +75,10 @@ func (h *hook) remember(seen, next drain.Memory) bool {
 		return false
 	}
 	err := h.store.SwapDrain(seen, next)
-	if err != nil {
-		h.add(finding.Finding{Code: code.StateLock, Unknown: fmt.Sprintf("the node's drain: %v", err)})
+	if errors.Is(err, state.ErrChanged) {
+		h.add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
+	} else {
+		h.try(err)
 	}
 	return err == nil
 }

@@ -178,6 +178,21 @@ func TestMemoryChangesMeanwhile(t *testing.T) {
 	}
 }
 
+// What cannot be remembered for want of space is told as that, and nothing is asked of Slurm that nobody would remember.
+func TestMemoryWithoutRoom(t *testing.T) {
+	t.Parallel()
+	c := newController(t, "")
+	c.mountRun("size=1m")
+	c.failsAtStart()
+	c.fill()
+	if o := c.hook(healthcheck, bySlurm); o.exit != 0 || len(c.updates()) > 0 {
+		t.Errorf("%v", o)
+	}
+	if log := c.log(); len(lines(log, "BKD-ST-WRITE: ", "remember drain", "no space left")) != 1 || strings.Contains(log, "BKD-ST-LOCK") {
+		t.Errorf("%s", log)
+	}
+}
+
 // A controller that does not answer, or answers something else, is told; what is to be done is done by the next check.
 func TestSlurmDoesNotAnswer(t *testing.T) {
 	for name, answer := range map[string]string{
