@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,7 +37,8 @@ func DefaultLimits() Limits {
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
 // their reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
-// forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
+// forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is at work it
+// does nothing. The error joins all that went wrong; the rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
 	if err != nil {
@@ -57,6 +56,14 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
+	if err := s.moveOut(history, now, keep); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	return nil
+}
+
+// moveOut is what Archive does with the lock held.
+func (s *Store) moveOut(history string, now time.Time, keep Limits) error {
 	drops, err := s.drops() // before the records: a job that begins meanwhile has its record before its folder
 	runs, damage := s.Runs()
 	all := []error{err}
@@ -74,25 +81,7 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		}
 		all = append(all, s.retire(history, r, stays))
 	}
-	if err := errors.Join(append(all, s.sweep(now), prune(history, now, keep))...); err != nil {
-		return fmt.Errorf("archive: %w", err)
-	}
-	return nil
-}
-
-func historyFolder(varDir, node string) string { return filepath.Join(varDir, "history", node) }
-
-func makeHistory(varDir, node string) (string, error) {
-	if err := makeFolder(varDir, 0o755, true); err != nil {
-		return "", err
-	}
-	history := historyFolder(varDir, node)
-	for _, folder := range []string{filepath.Dir(history), history} {
-		if err := makeFolder(folder, 0o700, false); err != nil {
-			return "", err
-		}
-	}
-	return history, nil
+	return errors.Join(append(all, s.sweep(now), prune(history, now, keep))...)
 }
 
 // ended returns the runs that are over, the latest first.
@@ -148,7 +137,7 @@ func (s *Store) retire(history string, r ledger.Run, stays bool) error {
 			return err
 		}
 	}
-	return s.locked(lockOf(r.Job.ID), func() error {
+	err = s.locked(lockOf(r.Job.ID), func() error {
 		if !s.unchanged(r, seen) { // another epilog was here: next time
 			return nil
 		}
@@ -157,6 +146,10 @@ func (s *Store) retire(history string, r ledger.Run, stays bool) error {
 		}
 		return s.remove(r)
 	})
+	if errors.Is(err, ErrLocked) { // a hook of this job, or of another with its lock, is at work: next time
+		return nil
+	}
+	return err
 }
 
 func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
@@ -202,83 +195,4 @@ func removeTemps(folder string) (others int, err error) {
 		}
 	}
 	return others, nil
-}
-
-// prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
-// go too: Archive is the only one, and holds its lock.
-func prune(history string, now time.Time, keep Limits) error {
-	files := byAge(history)
-	total := int64(0)
-	for _, f := range files {
-		total += f.Size()
-	}
-	var all []error
-	for _, f := range files {
-		stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)
-		if !stale && now.Sub(f.ModTime()) <= keep.Age && total <= keep.Bytes {
-			continue
-		}
-		all = append(all, removeOwn(history, f.Name()))
-		total -= f.Size()
-	}
-	return errors.Join(all...)
-}
-
-// History returns a node's archived runs, the latest first, and the files there that cannot be used.
-func History(varDir, node string) ([]ledger.Run, []Damage) {
-	if !slurm.ValidNode(node) {
-		return nil, []Damage{{varDir, fmt.Sprintf("node %q: %v", node, ErrName)}}
-	}
-	folder := historyFolder(varDir, node)
-	// Threat: none from users, who cannot write here.
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, []Damage{{folder, err.Error()}}
-	}
-	var runs []ledger.Run
-	var damage []Damage
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), safefile.TempPrefix) {
-			continue
-		}
-		r, err := archived(folder, entry.Name(), node)
-		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
-			continue
-		}
-		if err != nil {
-			damage = append(damage, Damage{filepath.Join(folder, entry.Name()), err.Error()})
-			continue
-		}
-		runs = append(runs, r)
-	}
-	slices.SortStableFunc(runs, func(a, b ledger.Run) int { return wall(b).Compare(wall(a)) })
-	return runs, damage
-}
-
-func archived(folder, name, node string) (ledger.Run, error) {
-	base, _ := strings.CutSuffix(name, suffix)
-	number, key, _ := strings.Cut(base, "-")
-	id, ok := slurm.ParseJobID(number)
-	if !ok || !strings.HasSuffix(name, suffix) {
-		return ledger.Run{}, fmt.Errorf("%w: not a record's name", errRecord)
-	}
-	data, err := safefile.Read(folder, name, maxRecord)
-	if err != nil {
-		return ledger.Run{}, err
-	}
-	return decode(data, node, id, key)
-}
-
-// wall is when a run was last seen: across boots, boot times do not compare.
-func wall(r ledger.Run) time.Time {
-	if r.Closed() {
-		return r.Ends[len(r.Ends)-1].Wall
-	}
-	if r.Start != nil {
-		return r.Start.Wall
-	}
-	return time.Time{}
 }

@@ -237,6 +237,30 @@ func TestArchiveKeepsWhatTheDiskRefuses(t *testing.T) {
 	}
 }
 
+// A hook that is at work on a job's records is no trouble of whoever archives: they are left for the next time.
+func TestArchiveLeavesALockedRecord(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	lived(t, s, job(1), 10, false)
+	lived(t, s, job(2), 11, false)
+	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive(t, run, varDir, limits(0, 0))
+	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
+		t.Errorf("in memory: %v", got)
+	}
+	if runs, damage := History(varDir, node); len(runs) != 2 || len(damage) > 0 {
+		t.Errorf("in the history: %v, %v", runs, damage)
+	}
+	release()
+	archive(t, run, varDir, limits(0, 0))
+	if got := inMemory(t, s); len(got) != 0 {
+		t.Errorf("in memory: %v", got)
+	}
+}
+
 // An epilog that comes between reading and writing must not be lost.
 func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	run, varDir := folder(t), folder(t)

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,46 +89,20 @@ func (s *Store) PutSighted(seen ledger.Sighted) error {
 	return nil
 }
 
-func readVersioned[T any](s *Store, name string, version int, most int64) (value T, err error) {
-	v, err := tryVersioned[T](s, name, version, most)
-	if !unusable(err) {
-		return v, err
-	}
-	// It looks again under the lock: whoever held that may have repaired it.
-	lock := s.locked(lockOther, func() error {
-		if v, err = tryVersioned[T](s, name, version, most); unusable(err) {
-			s.moveAside(name, name)
-			err = Damage{filepath.Join(s.dir, name), err.Error()}
+func readVersioned[T any](s *Store, name string, version int, most int64) (T, error) {
+	return salvaged(s, name, func() (T, error) {
+		var v versioned[T]
+		err := s.readJSON(name, most, &v)
+		if err == nil {
+			err = ofVersion(v.Version, version)
 		}
-		return nil
+		if err != nil {
+			v = versioned[T]{} // not a part of it
+		}
+		return v.Value, err
 	})
-	return v, errors.Join(lock, err)
-}
-
-// tryVersioned reads a file. Anything but a whole one of this version is errRecord.
-func tryVersioned[T any](s *Store, name string, version int, most int64) (value T, err error) {
-	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
-	data, err := safefile.Read(s.dir, name, most)
-	if err != nil {
-		return value, err
-	}
-	var v versioned[T]
-	if err := json.Unmarshal(data, &v); err != nil {
-		return value, fmt.Errorf("%w: %v", errRecord, err)
-	}
-	if v.Version != version {
-		return value, fmt.Errorf("%w: version %d, not %d", errRecord, v.Version, version)
-	}
-	return v.Value, nil
 }
 
 func writeVersioned[T any](s *Store, name string, version int, most int64, value T) error {
-	data, err := json.Marshal(versioned[T]{version, value})
-	if err == nil && int64(len(data)) >= most {
-		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
-	}
-	if err != nil {
-		return err
-	}
-	return s.locked(lockOther, func() error { return safefile.Replace(s.dir, name, append(data, '\n'), 0o600) })
+	return s.locked(lockOther, func() error { return s.writeJSON(name, most, versioned[T]{version, value}) })
 }

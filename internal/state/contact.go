@@ -26,8 +26,8 @@ type answered struct {
 
 // Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at once
 // on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may be asked
-// by any: then met is nil. Else the caller calls met when the driver has answered, or has not: once, what comes later has no effect. It gives
-// ErrLocked where another hook still had no answer after wait. now is CLOCK_BOOTTIME.
+// by any: then met is nil. Else the caller calls met when the driver has answered, or has not: once, what comes later has no
+// effect. It gives ErrLocked where another hook still had no answer after wait. now is CLOCK_BOOTTIME.
 func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
 	if s.answeredLately(now()) {
 		return nil, nil

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"bookend/internal/drain"
-	"bookend/internal/safefile"
 )
 
 const (
@@ -31,10 +29,7 @@ type drainContent struct {
 // Drain returns what the node remembers of its drain, nothing where nothing is. An unusable file is a Damage, set aside: then
 // nothing is remembered, and no reason that stands is ours.
 func (s *Store) Drain() (drain.Memory, error) {
-	m, err := s.readDrain()
-	if unusable(err) {
-		m, err = s.rescueDrain()
-	}
+	m, err := salvaged(s, drainFile, s.readDrain)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return drain.Memory{}, nil
@@ -58,7 +53,7 @@ func (s *Store) SwapDrain(seen, next drain.Memory) error {
 		if !equalDrain(now, seen) {
 			return ErrChanged
 		}
-		return s.writeDrain(next)
+		return s.writeJSON(drainFile, maxDrain, drainContent{drainVersion, next})
 	})
 	if err != nil {
 		return fmt.Errorf("remember drain: %w", err)
@@ -73,43 +68,15 @@ func equalDrain(a, b drain.Memory) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-func (s *Store) writeDrain(m drain.Memory) error {
-	data, err := json.Marshal(drainContent{drainVersion, m})
-	if err == nil && len(data) >= maxDrain {
-		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
-	}
-	if err != nil {
-		return err
-	}
-	return safefile.Replace(s.dir, drainFile, append(data, '\n'), 0o600)
-}
-
-// rescueDrain sets the file aside. It looks again under the lock: whoever held that may have repaired it.
-func (s *Store) rescueDrain() (m drain.Memory, err error) {
-	lock := s.locked(lockOther, func() error {
-		if m, err = s.readDrain(); unusable(err) {
-			s.moveAside(drainFile, drainFile)
-			err = Damage{filepath.Join(s.dir, drainFile), err.Error()}
-		}
-		return nil
-	})
-	return m, errors.Join(lock, err)
-}
-
 // readDrain reads the file. Anything but a whole one of this version is errRecord: what is not surely what we wrote must
 // never make a reason ours.
 func (s *Store) readDrain() (drain.Memory, error) {
-	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
-	data, err := safefile.Read(s.dir, drainFile, maxDrain)
-	if err != nil {
+	var c drainContent
+	if err := s.readJSON(drainFile, maxDrain, &c); err != nil {
 		return drain.Memory{}, err
 	}
-	var c drainContent
-	if err := json.Unmarshal(data, &c); err != nil {
-		return drain.Memory{}, fmt.Errorf("%w: %v", errRecord, err)
-	}
-	if c.Version != drainVersion {
-		return drain.Memory{}, fmt.Errorf("%w: version %d, not %d", errRecord, c.Version, drainVersion)
+	if err := ofVersion(c.Version, drainVersion); err != nil {
+		return drain.Memory{}, err
 	}
 	if why := wrongDrain(c.Memory); why != "" {
 		return drain.Memory{}, fmt.Errorf("%w: %s", errRecord, why)

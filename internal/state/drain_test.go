@@ -69,7 +69,7 @@ func TestDamagedDrain(t *testing.T) {
 		s := open(t, t.TempDir())
 		m := aDrain()
 		edit(&m)
-		if err := s.writeDrain(m); err != nil {
+		if err := s.writeJSON(drainFile, maxDrain, drainContent{drainVersion, m}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(s.dir, drainFile))

@@ -2,16 +2,13 @@ package state
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/safefile"
 )
 
 // maxCards is more cards and MIG instances than a node has: 16 cards of 7 instances.
@@ -38,10 +35,7 @@ type cardFile[T any] struct {
 
 // all returns every entry by its card. An unusable file is a Damage, set aside; then nothing is known.
 func (f perCard[T]) all(s *Store) (map[gpu.ID]T, error) {
-	cards, err := f.read(s)
-	if unusable(err) {
-		cards, err = f.rescue(s)
-	}
+	cards, err := salvaged(s, f.file, func() ([]T, error) { return f.read(s) })
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -74,42 +68,18 @@ func (f perCard[T]) write(s *Store, cards []T) error {
 	slices.SortStableFunc(cards, func(a, b T) int { return cmp.Compare(f.at(b), f.at(a)) })
 	cards = cards[:min(len(cards), maxCards)]
 	slices.SortStableFunc(cards, func(a, b T) int { return cmp.Compare(f.id(a), f.id(b)) })
-	data, err := json.Marshal(cardFile[T]{f.version, cards})
-	if err == nil && int64(len(data)) >= f.most {
-		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
-	}
-	if err != nil {
-		return err
-	}
-	return safefile.Replace(s.dir, f.file, append(data, '\n'), 0o600)
-}
-
-// rescue sets the file aside. It looks again under the lock: whoever held that may have repaired it.
-func (f perCard[T]) rescue(s *Store) (cards []T, err error) {
-	lock := s.locked(lockOther, func() error {
-		if cards, err = f.read(s); unusable(err) {
-			s.moveAside(f.file, f.file)
-			err = Damage{filepath.Join(s.dir, f.file), err.Error()}
-		}
-		return nil
-	})
-	return cards, errors.Join(lock, err)
+	return s.writeJSON(f.file, f.most, cardFile[T]{f.version, cards})
 }
 
 // read reads the file. Anything but a whole one of this version is errRecord: what is not surely an entry must not stand
 // for one.
 func (f perCard[T]) read(s *Store) ([]T, error) {
-	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
-	data, err := safefile.Read(s.dir, f.file, f.most)
-	if err != nil {
+	var content cardFile[T]
+	if err := s.readJSON(f.file, f.most, &content); err != nil {
 		return nil, err
 	}
-	var content cardFile[T]
-	if err := json.Unmarshal(data, &content); err != nil {
-		return nil, fmt.Errorf("%w: %v", errRecord, err)
-	}
-	if content.Version != f.version {
-		return nil, fmt.Errorf("%w: version %d, not %d", errRecord, content.Version, f.version)
+	if err := ofVersion(content.Version, f.version); err != nil {
+		return nil, err
 	}
 	for i, c := range content.Cards {
 		if f.id(c) == "" || f.wrong(c) != "" || i > 0 && f.id(content.Cards[i-1]) >= f.id(c) {

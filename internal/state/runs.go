@@ -9,28 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
 const (
-	suffix      = ".json"
-	maxRuns     = 4096 // records of a node: far more than are kept by Archive
-	maxDamaged  = 16   // files set aside
-	damagedName = "damaged"
+	suffix  = ".json"
+	maxRuns = 4096 // records of a node: far more than are kept by Archive
 )
-
-// Damage is a file that cannot be used; as a record it has been set aside where that was possible.
-type Damage struct {
-	Path string
-	Why  string
-}
-
-// Error makes a Damage an error.
-func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Path, d.Why) }
 
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
 // first look, from before the job's own processes, is the one that counts.
@@ -159,27 +146,6 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	return runs, damage
 }
 
-// rescue sets a record aside that cannot be used. It looks again under the lock: whoever holds that may have
-// repaired it.
-func (s *Store) rescue(id slurm.JobID, key string) (r ledger.Run, err error) {
-	lock := s.locked(lockOf(id), func() error {
-		if r, err = s.load(id, key); unusable(err) {
-			s.setAside(id, key)
-		}
-		return nil
-	})
-	if lock != nil {
-		return ledger.Run{}, lock
-	}
-	return r, err
-}
-
-// unusable reports that a file is there and will never be a record.
-func unusable(err error) bool {
-	return errors.Is(err, errRecord) || errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) ||
-		errors.Is(err, unix.ELOOP)
-}
-
 func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) {
 	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
 	if err != nil {
@@ -213,50 +179,4 @@ func (s *Store) write(run ledger.Run) error {
 		return err
 	}
 	return safefile.Replace(folder, run.Key+suffix, data, 0o600)
-}
-
-func (s *Store) setAside(id slurm.JobID, key string) {
-	s.moveAside(filepath.Join(folderName(id), key+suffix), fmt.Sprintf("%d-%s%s", id, key, suffix))
-}
-
-// moveAside moves a file below the node's folder among the damaged ones. Where that fails, it stays where it is
-// and is reported again. Threat: none, root alone can write in either folder; rename opens nothing.
-func (s *Store) moveAside(path, name string) {
-	folder := filepath.Join(s.dir, damagedName)
-	if makeFolder(folder, 0o700, false) != nil {
-		return
-	}
-	makeRoom(folder, maxDamaged-1)
-	for n := range maxDamaged {
-		to := filepath.Join(folder, fmt.Sprintf("%s.damaged-%d", name, n))
-		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
-			_ = os.Rename(filepath.Join(s.dir, path), to)
-			return
-		}
-	}
-}
-
-// makeRoom removes the oldest entries of a folder of root's, down to keep.
-func makeRoom(folder string, keep int) {
-	files := byAge(folder)
-	for len(files) > keep {
-		_ = os.RemoveAll(filepath.Join(folder, files[0].Name()))
-		files = files[1:]
-	}
-}
-
-// byAge lists a folder of root's, oldest first.
-func byAge(folder string) []fs.FileInfo {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil
-	}
-	var files []fs.FileInfo
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
-			files = append(files, info)
-		}
-	}
-	slices.SortStableFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	return files
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +15,8 @@ import (
 const (
 	stuckFile  = "stuck.json"
 	faultsFile = "faults.json"
-	maxShared  = 64 << 10
-	maxFaults  = 256
+	maxShared  = 64 << 10 // bytes of a file
+	maxFaults  = 256      // of which it is kept when they were said
 	sayAgain   = time.Hour
 )
 
@@ -32,8 +31,7 @@ type Stuck struct {
 // SetStuck records a stuck child. One that is on record already stays: it has been stuck for longer.
 func (s *Store) SetStuck(stuck Stuck) error {
 	return s.locked(lockOther, func() error {
-		var earlier Stuck
-		if err := s.readShared(stuckFile, &earlier); err == nil {
+		if err := s.readUnderLock(stuckFile, new(Stuck)); err == nil {
 			return nil
 		}
 		return s.writeShared(stuckFile, stuck)
@@ -42,8 +40,10 @@ func (s *Store) SetStuck(stuck Stuck) error {
 
 // Stuck returns the stuck child on record, nil when there is none. An unusable record is a Damage, set aside.
 func (s *Store) Stuck() (*Stuck, error) {
-	var stuck Stuck
-	err := s.readShared(stuckFile, &stuck)
+	stuck, err := salvaged(s, stuckFile, func() (stuck Stuck, err error) {
+		err = s.readShared(stuckFile, &stuck)
+		return stuck, err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ type fault struct {
 func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int) {
 	err := s.locked(lockOther, func() error {
 		faults := map[string]fault{}
-		if err := s.readShared(faultsFile, &faults); err != nil {
+		if err := s.readUnderLock(faultsFile, &faults); err != nil {
 			faults = map[string]fault{}
 		}
 		f := faults[code]
@@ -117,25 +117,59 @@ func forget(faults map[string]fault, now time.Duration) {
 	}
 }
 
-// readShared reads one of the shared files. One that cannot be used is set aside and a Damage.
+// readShared reads one of the shared files without a version.
 func (s *Store) readShared(name string, into any) error {
-	data, err := safefile.Read(s.dir, name, maxShared)
-	if err == nil {
-		if bad := json.Unmarshal(data, into); bad != nil {
-			err = fmt.Errorf("%w: %v", errRecord, bad)
-		} else if bytes.Equal(bytes.TrimSpace(data), []byte("null")) { // which leaves a map nil
-			err = fmt.Errorf("%w: null", errRecord)
-		}
-	}
-	if !unusable(err) {
+	var raw json.RawMessage
+	if err := s.readJSON(name, maxShared, &raw); err != nil {
 		return err
 	}
-	s.moveAside(name, name)
-	return Damage{s.dir + "/" + name, err.Error()}
+	if string(raw) == "null" { // which leaves a map nil
+		return fmt.Errorf("%w: null", errRecord)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("%w: %v", errRecord, err)
+	}
+	return nil
 }
 
-func (s *Store) writeShared(name string, value any) error {
+// readUnderLock is readShared for who holds the lock and will write the file: one that cannot be used is set aside.
+func (s *Store) readUnderLock(name string, into any) error {
+	err := s.readShared(name, into)
+	if unusable(err) {
+		s.moveAside(name, name)
+	}
+	return err
+}
+
+func (s *Store) writeShared(name string, value any) error { return s.writeJSON(name, maxShared, value) }
+
+// readJSON reads a file of the node's folder, of at most so many bytes. Anything else than such a value is errRecord.
+func (s *Store) readJSON(name string, most int64, into any) error {
+	// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
+	data, err := safefile.Read(s.dir, name, most)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %v", errRecord, err)
+	}
+	return nil
+}
+
+// ofVersion gives errRecord for a file of another format.
+func ofVersion(have, want int) error {
+	if have != want {
+		return fmt.Errorf("%w: version %d, not %d", errRecord, have, want)
+	}
+	return nil
+}
+
+// writeJSON replaces a file of the node's folder, which gets less than so many bytes. Who has read it before holds its lock.
+func (s *Store) writeJSON(name string, most int64, value any) error {
 	data, err := json.Marshal(value)
+	if err == nil && int64(len(data)) >= most {
+		err = fmt.Errorf("%d bytes: %w", len(data), safefile.ErrTooLarge)
+	}
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}

@@ -62,6 +62,30 @@ func TestStuckDamaged(t *testing.T) {
 	}
 }
 
+// Whoever holds the lock may be about to write the file anew: a reader that meets it damaged takes nothing away meanwhile.
+func TestStuckDamagedBesideAWriter(t *testing.T) {
+	s := open(t, folder(t))
+	alive := func(Stuck) bool { return true }
+	release, err := safefile.Lock(filepath.Join(s.dir, lockOther), 0, true)
+	must(t, err)
+	for name, read := range map[string]func() (*Stuck, error){
+		stuckFile: s.Stuck,
+		usersFile: func() (*Stuck, error) { return s.StuckVisit(7, alive) },
+	} {
+		must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("{"), 0o600))
+		if got, err := read(); got != nil || !errors.Is(err, ErrLocked) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, name)); err != nil {
+			t.Errorf("taken away from the writer: %v", err)
+		}
+	}
+	release()
+	if got, err := s.Stuck(); got != nil || !errors.As(err, new(Damage)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // One child for each user is on record while it lives, and nothing of those that have ended.
 func TestStuckVisits(t *testing.T) {
 	s := open(t, folder(t))

@@ -17,7 +17,7 @@
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: drop.go
 //	  drop/NODE_JOBID.aside-N/        one that is to be removed
-//	VAR/history/NODE/           0700  closed runs on disk: archive.go
+//	VAR/history/NODE/           0700  closed runs on disk: archive.go, history.go
 //
 // Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else.
 // The ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are
@@ -50,8 +50,8 @@ var (
 )
 
 const (
-	lockWait  = 50 * time.Millisecond
-	jobLocks  = 64 // lock files shared by all jobs, by job id
+	lockWait  = 50 * time.Millisecond // the longest wait for a lock
+	jobLocks  = 64                    // lock files shared by all jobs, by job id
 	lockOther = "lock-shared"
 )
 

@@ -12,7 +12,7 @@ import (
 	"bookend/internal/slurm"
 )
 
-const maxReport = 16 << 10
+const maxReport = 16 << 10 // bytes of the file
 
 // StartReport is what a task prolog prints.
 type StartReport struct {

@@ -1,13 +1,14 @@
 package state
 
 import (
-	"bookend/internal/safefile"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
 	"time"
+
+	"bookend/internal/safefile"
 )
 
 const (
@@ -27,7 +28,8 @@ func (s *Store) Visit(uid uint32, wait time.Duration) (leave func(), err error) 
 // visitRecent is how long a child that came back from a user's files vouches for them.
 const visitRecent = time.Second
 
-// SetVisited notes that a child has come back from doing op, a word, in a user's files. Where it cannot be kept the next waits its turn.
+// SetVisited notes that a child has come back from doing op, a word, in a user's files, now (CLOCK_BOOTTIME). Where it cannot
+// be kept the next waits its turn.
 func (s *Store) SetVisited(op string, uid uint32, now time.Duration) {
 	_ = s.writeShared(visitFile(op, uid), answered{now})
 }
@@ -43,7 +45,7 @@ func visitFile(op string, uid uint32) string { return fmt.Sprintf(visitedBy+"%s-
 // StuckVisit returns the child that is stuck among a user's files, nil when there is none. Those of any user that are not
 // alive any more are forgotten. An unusable record is a Damage, set aside.
 func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
-	stuck, err := s.stuckVisits()
+	stuck, err := salvaged(s, usersFile, s.stuckVisits)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +78,8 @@ func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) e
 // changeVisits changes the record of stuck visits, without those that have ended. An empty one is no file.
 func (s *Store) changeVisits(alive func(Stuck) bool, change func(map[uint32]Stuck) error) error {
 	return s.locked(lockOther, func() error {
-		all, err := s.stuckVisits()
-		if err != nil { // a damaged one was set aside
+		all := map[uint32]Stuck{}
+		if err := s.readUnderLock(usersFile, &all); err != nil {
 			all = map[uint32]Stuck{}
 		}
 		forgetDead(all, alive)

@@ -40,7 +40,7 @@ var plantings = []planting{
 		Old: "(r.Job.Node != node || r.Job.ID != id || r.Key != key)", New: "r.Job.Node != node",
 	}},
 	{only: "no fault", Mutant: mutant.Mutant{
-		Name: "damage removed, not set aside", File: "internal/state/runs.go",
+		Name: "damage removed, not set aside", File: "internal/state/damaged.go",
 		Old: "_ = os.Rename(filepath.Join(s.dir, path), to)", New: "_ = os.Remove(filepath.Join(s.dir, path))",
 	}},
 	{both: true, Mutant: mutant.Mutant{
