@@ -55,7 +55,8 @@ func (h *hook) driverAnswers() bool {
 	}
 	if child.Alive(h.cfg.Paths.Proc, stuck.PID, stuck.StartTicks) {
 		since := h.env.Clock.Wall().Add(stuck.Since - h.env.Clock.Boot())
-		f := finding.Finding{Code: code.Stuck, Observed: StuckText(*stuck, since.UTC().Format("2006-01-02 15:04:05 UTC")), Expected: "the driver answers"}
+		text := StuckText(*stuck, since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		f := finding.Finding{Code: code.Stuck, Observed: text, Expected: "the driver answers"}
 		if !inDriver(*stuck) {
 			f.Doubts = []string{"it was reading /proc: that need not be the driver"}
 		}
@@ -87,7 +88,8 @@ func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 // inventory lists the node's cards and resolves which of them are the job's.
 func (h *hook) inventory() {
 	paths := h.cfg.Paths
-	reply, err := askTelling[inventoryReply](h.started(opInventory), opInventory, inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys, h.cfg.NVIDIA.NVMLLibrary}, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
+	request := inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys, h.cfg.NVIDIA.NVMLLibrary}
+	reply, err := askTelling[inventoryReply](h.started(opInventory), opInventory, request, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
 	if err != nil {
 		h.childFault(opInventory, err)
 		return
@@ -114,8 +116,10 @@ func (h *hook) resolve(cards []gpu.Card) {
 		h.add(finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
 	}
 	for _, index := range res.Missing {
-		h.add(finding.Finding{Code: code.Missing, Index: &index, Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, len(cards)),
-			Expected: "a GPU for every index that Slurm gives out", Doubts: []string{"the numbering may be configured wrongly"}})
+		h.add(finding.Finding{
+			Code: code.Missing, Index: &index, Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, len(cards)),
+			Expected: "a GPU for every index that Slurm gives out", Doubts: []string{"the numbering may be configured wrongly"},
+		})
 	}
 	h.devices = res.Devices
 	for _, a := range res.Devices {

@@ -46,24 +46,30 @@ func epilog(h *hook) {
 	said, unsaid := listened()
 	h.messages, h.why = said, h.diagnose(run, said, unsaid)
 	h.text = report.End(h.report())
-	if h.store != nil {
-		if drop := h.readDrop(); drop != nil {
-			run.Display = ledger.Display{Array: drop.Array, HetID: drop.HetID}
-		}
-		run.Job = h.job
-		if len(h.devices) > 0 { // an end that could not look keeps what the start knew
-			run.Devices = h.devices
-		}
-		if run.Epoch == (gpu.Epoch{}) {
-			run.Epoch = h.epoch
-		}
-		h.unfinished.Store(nil)
-		h.try(h.store.Close(run, h.end()))
-		h.decide() // the last word: what follows is optional, and part of it is in the user's hands
-	}
+	h.close(run)
 	if which != ledger.ClosedRun && !h.again && !h.second {
 		h.append(run)
 	}
+}
+
+// close puts the job's end on record.
+func (h *hook) close(run ledger.Run) {
+	if h.store == nil {
+		return
+	}
+	if drop := h.readDrop(); drop != nil {
+		run.Display = ledger.Display{Array: drop.Array, HetID: drop.HetID}
+	}
+	run.Job = h.job
+	if len(h.devices) > 0 { // an end that could not look keeps what the start knew
+		run.Devices = h.devices
+	}
+	if run.Epoch == (gpu.Epoch{}) {
+		run.Epoch = h.epoch
+	}
+	h.unfinished.Store(nil)
+	h.try(h.store.Close(run, h.end()))
+	h.decide() // the last word: what follows is optional, and part of it is in the user's hands
 }
 
 // recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.

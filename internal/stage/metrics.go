@@ -7,7 +7,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
 	"bookend/internal/probe"
-	"bookend/internal/runlog"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -85,18 +84,4 @@ func (h *hook) isOwn(i int) bool {
 	}
 	action := h.verdict.Judged[i].Action
 	return action == config.Warn || action == config.Drain
-}
-
-// diskTrouble is what went wrong at the disk: by then the verdict and the job's record are final.
-type diskTrouble struct {
-	Code code.Code `json:"code"`
-	Text string    `json:"text"`
-	// Say: it has not been said within the hour.
-	Say bool `json:"say,omitempty"`
-}
-
-// entry is the line of the log that says so.
-func (t diskTrouble) entry(like runlog.Entry) runlog.Entry {
-	like.Message = worded(finding.Finding{Code: t.Code, Observed: t.Text})
-	return like
 }
