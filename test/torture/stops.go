@@ -18,6 +18,11 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 	switch c.Number {
 	case unix.SYS_OPENAT:
 		return t.opens(c, c.Text(1))
+	case unix.SYS_RENAMEAT:
+		if c.Text(1) == filepath.Join(t.drop, jobFolder) { // the drop is put aside, to be removed: no reading comes after that
+			t.undoDrop()
+			t.removing = true
+		}
 	case unix.SYS_FSTAT:
 		if t.asksAbout() {
 			t.stats(c, c.File(0))

@@ -169,7 +169,7 @@ func (t *trial) play(program string) error {
 	}
 	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
 	kinds := []intercept.Kind{
-		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_FSTAT, FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_RENAMEAT}, {Number: unix.SYS_FSTAT, FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
 		{Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
 	}
 	if t.whole {
