@@ -151,6 +151,9 @@ func judged(t *testing.T, rows []row) {
 // whole checks what holds of every diagnosis.
 func whole(t *testing.T, d Diagnosis) {
 	t.Helper()
+	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {
+		t.Errorf("twice the same: %q", d.Try)
+	}
 	if len(d.Causes) != len(titles) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Asked == "") || (d.Reason == "") != (d.Headline == "") {
 		t.Errorf("not whole: %+v", d)
 	}
@@ -576,5 +579,20 @@ func TestPeaks(t *testing.T) {
 	in.Seen = append(in.Seen, seen(500, 5150, 1, false))
 	if got := Why(in).Peaks; len(got) != 1 || got[0].PID != 999 {
 		t.Errorf("with another job on the card only a sighting proves: %+v", got)
+	}
+}
+
+// What helps against two causes is said once.
+func TestTryOnce(t *testing.T) {
+	in := well(1)
+	in.dirtyStart(there(code.Dirty, 30, 0, before))
+	in.Findings = []finding.Finding{there(code.Foreign, 9, 5150, before)}
+	d := Why(in)
+	if d.Cause(Others).Answer != Yes || d.Cause(Leftover).Answer != Yes || d.Cause(Others).With != "" || d.Cause(Leftover).With != "" {
+		t.Fatalf("%+v", d.Causes)
+	}
+	whole(t, d)
+	if len(d.Try) != 2 || d.Try[0] != "another node: sbatch --exclude=n1" || !strings.HasPrefix(d.Try[1], TellAdmin) {
+		t.Errorf("%q", d.Try)
 	}
 }

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func (j judge) try(d Diagnosis) []string {
 	var out []string
 	add := func(more ...string) {
 		for _, t := range more {
-			if len(out) < MaxTry {
+			if len(out) < MaxTry && !slices.Contains(out, t) {
 				out = append(out, t)
 			}
 		}
