@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
 	"bookend/test/cluster"
+	"bookend/test/privacy"
 )
 
 // play runs a demonstration and returns all it wrote.
@@ -29,7 +33,7 @@ func TestTheWholeStory(t *testing.T) {
 		"was not clean when your job got it", "probably your job 4", "left clean by your job",
 		"Epilog error", "DRAIN for BKD-ORPHAN (exit 10)", "the next job waits",
 		"Why out of memory: your job itself used up the GPU", "Why out of memory: your framework's pool was in pieces",
-		"143154 in one block", "test allocation: ok, largest block 143154 MiB",
+		"143154 in one block", "test allocation: ok, largest block 143154 MiB", "What the two users know of each other", "nothing, in ",
 	} {
 		if !strings.Contains(out, phrase) {
 			t.Errorf("the story lacks %q:\n%s", phrase, out)
@@ -194,6 +198,19 @@ func unmet(checks []check) string {
 		}
 	}
 	return ""
+}
+
+// Whatever a user reads of the other ends the story; what root reads is root's.
+func TestReadingsAreSearched(t *testing.T) {
+	people := []privacy.Person{{Name: "games", UID: 5, Home: "/site/games"}, {Name: "news", UID: 9, Home: "/site/news"}}
+	known := privacy.Know(people, []ledger.Run{{Job: slurm.Job{ID: 12, UID: 9}}})
+	for who, want := range map[string]int{"games": 1, "news": 0, "root": 0} {
+		told := &teller{out: io.Discard}
+		told.typed(who, "cat slurm-13.out", cleanStart+"| bookend:   Who:    probably job 12\n"+cleanEnd)
+		if leaks := told.leaks(known); len(leaks) != want || want > 0 && !strings.HasPrefix(leaks[0], "games reads job 12 of news: ") {
+			t.Errorf("%s: %q", who, leaks)
+		}
+	}
 }
 
 // A process that goes while Bookend looks may be reported or not.

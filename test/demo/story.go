@@ -157,10 +157,15 @@ func (d *demo) tell() error {
 			return err
 		}
 	}
-	if err := d.observed(); err != nil || d.ObserveOnly {
+	if err := d.observed(); err != nil {
 		return err
 	}
-	return d.enforce()
+	if !d.ObserveOnly {
+		if err := d.enforce(); err != nil {
+			return err
+		}
+	}
+	return d.private()
 }
 
 func (d *demo) opening() error {

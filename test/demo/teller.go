@@ -14,7 +14,11 @@ type teller struct {
 	colour bool
 	steps  int
 	held   int // expectations met
+	read   []reading
 }
+
+// reading is a text that a user has read.
+type reading struct{ who, text string }
 
 const (
 	bold  = "1"
@@ -60,6 +64,8 @@ func (t *teller) typed(who, command, output string) {
 	prompt := who + "$ "
 	if who == "root" {
 		prompt = "root# "
+	} else {
+		t.read = append(t.read, reading{who, output})
 	}
 	fmt.Fprintf(t.out, "\n  %s%s\n", t.paint(dim, prompt), t.paint(bold, command))
 	for line := range strings.Lines(output) {

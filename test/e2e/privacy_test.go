@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io/fs"
 	"os/exec"
 	"os/user"
@@ -34,16 +35,25 @@ func TestPrivacy(t *testing.T) {
 			if f := facts[1]; len(f.Jobs) != 1 || !slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
 				t.Errorf("known of %s: %+v", s.stranger, f)
 			}
-			if leaks := s.leaks(); (len(leaks) > 0) != told || told && !strings.Contains(leaks[0], "reads job "+string(guest)+" of") {
-				t.Errorf("%q", leaks)
+			leaks := strings.Join(s.leaks(), "\n")
+			if (leaks != "") != told {
+				t.Errorf("%s", leaks)
+			}
+			for _, from := range []string{"slurm-" + string(job) + ".out", "report/n1_" + string(job), "bookend show " + string(job), "bookend show " + string(job) + " --json"} {
+				if told && !strings.Contains(leaks, from+": "+s.user+" reads job "+string(guest)+" of") {
+					t.Errorf("nothing from %s in\n%s", from, leaks)
+				}
 			}
 			s.adminKills(s.pid(guest), "n1")
 		})
 	}
 }
 
-// readable is a text that a user can read.
-type readable struct{ reader, from, text string }
+// readable is a text that a user can read, and what they typed for it.
+type readable struct {
+	reader, from, text string
+	typed              []string
+}
 
 // terminals are what the users of a site saw on theirs.
 type terminals struct {
@@ -54,11 +64,11 @@ type terminals struct {
 func (t *terminals) showed(user, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.texts = append(t.texts, readable{user, "terminal", text})
+	t.texts = append(t.texts, readable{reader: user, from: "terminal", text: text})
 }
 
 // nobodyReadsOfOthers checks, when a site is taken down, every text that its users can read: what their jobs wrote, their
-// terminals showed and Bookend reported to them.
+// terminals showed, Bookend reported to them, and its command line answers.
 func (s *story) nobodyReadsOfOthers() {
 	s.t.Helper()
 	for _, leak := range s.leaks() {
@@ -69,12 +79,51 @@ func (s *story) nobodyReadsOfOthers() {
 func (s *story) leaks() (leaks []string) {
 	s.t.Helper()
 	facts := privacy.Know(s.people(), s.remembered())
-	for _, r := range append(s.written(), s.terminals.texts...) {
+	for _, r := range append(s.outputs(), s.terminals.texts...) {
 		for _, leak := range privacy.Leaks(r.text, r.reader, facts) {
 			leaks = append(leaks, r.from+": "+leak)
 		}
 	}
+	for _, r := range append(s.reports(), s.answers()...) {
+		for _, leak := range privacy.Shown(r.text, r.typed, r.reader, facts) {
+			leaks = append(leaks, r.from+": "+leak)
+		}
+	}
 	return leaks
+}
+
+// mostAsked is of how many jobs of a site users ask: a crowd's are alike.
+const mostAsked = 8
+
+// answers are what the command line says to users of each job, theirs or not, and of the node.
+func (s *story) answers() (all []readable) {
+	s.t.Helper()
+	for _, node := range s.nodes {
+		questions := [][]string{{"status", "--json"}, {"history", "--json"}, {"history", "--lemons"}}
+		runs, _ := s.allRuns(node)
+		for i, r := range runs[:min(len(runs), mostAsked)] {
+			id := fmt.Sprint(r.Job.ID)
+			questions = append(questions, []string{"show", id, "--node", node})
+			if i == 0 || r.Job.ID != runs[i-1].Job.ID {
+				questions = append(questions, []string{"show", id, "--json", "--node", node})
+			}
+		}
+		for _, user := range s.on.Users {
+			for _, args := range questions {
+				typed, _, _ := strings.Cut(strings.Join(args, " "), " --node")
+				all = append(all, readable{user, "bookend " + typed, s.answer(user, node, args), args})
+			}
+		}
+	}
+	return all
+}
+
+// answer is what a command line says to a user.
+func (s *story) answer(user, node string, args []string) string {
+	cmd := exec.Command("/usr/bin/setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", s.on.Program("bookend")}, args...)...)
+	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "TZ=UTC"}, "/"
+	text, _ := cmd.CombinedOutput() // most of it is refused
+	return string(text)
 }
 
 func (s *story) people() (all []privacy.Person) {
@@ -100,22 +149,34 @@ func (s *story) remembered() (all []ledger.Run) {
 	return all
 }
 
-// written are the files in users' folders, and the reports that Bookend lets them read.
-func (s *story) written() (all []readable) {
+// outputs are the files in users' folders.
+func (s *story) outputs() (all []readable) {
 	s.t.Helper()
 	for _, name := range s.on.Users {
-		for _, dir := range []string{s.home(name), filepath.Join(s.on.Run(), "report")} {
-			_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-				if err != nil || !e.Type().IsRegular() {
-					return nil // what is gone or unreadable tells nobody anything
-				}
-				if text, ok := readAs(name, path); ok {
-					all = append(all, readable{name, path, text})
-				}
-				return nil
-			})
-		}
+		all = append(all, written(name, s.home(name))...)
 	}
+	return all
+}
+
+// reports are those that Bookend lets users read: documents of one line.
+func (s *story) reports() (all []readable) {
+	for _, name := range s.on.Users {
+		all = append(all, written(name, filepath.Join(s.on.Run(), "report"))...)
+	}
+	return all
+}
+
+// written is what the files below a folder show a user.
+func written(name, dir string) (all []readable) {
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil // what is gone or unreadable tells nobody anything
+		}
+		if text, ok := readAs(name, path); ok {
+			all = append(all, readable{reader: name, from: path, text: text})
+		}
+		return nil
+	})
 	return all
 }
 

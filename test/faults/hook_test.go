@@ -35,7 +35,7 @@ func newJob() job {
 // bystanding is another user's job on the last card.
 func bystanding() job {
 	return newJob().with("SLURM_JOB_ID", strconv.Itoa(bystanderID), "SLURM_JOBID", strconv.Itoa(bystanderID),
-		"SLURM_JOB_UID", strconv.Itoa(bystander), "SLURM_UID", strconv.Itoa(bystander), "SLURM_JOB_GID", strconv.Itoa(bystander),
+		"SLURM_JOB_UID", strconv.Itoa(bystander), "SLURM_UID", strconv.Itoa(bystander), "SLURM_JOB_GID", strconv.Itoa(bystander), "SLURM_JOB_USER", bystanderName,
 		"SLURM_JOB_GPUS", "1", "CUDA_VISIBLE_DEVICES", "1", "GPU_DEVICE_ORDINAL", "1")
 }
 
@@ -115,6 +115,8 @@ type running struct {
 	pipe   *os.File // our end of the hook's stdout and stderr
 	output chan string
 	ended  chan struct{}
+	// forUser: the job's user reads what it writes.
+	forUser bool
 }
 
 // margin is what a busy machine adds to a hook's deadline.
@@ -154,7 +156,7 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if h.context == slurm.TaskProlog || h.context == slurm.TaskEpilog {
-		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user, Gid: user}
+		p.cmd.SysProcAttr.Credential, p.forUser = &syscall.Credential{Uid: user, Gid: user}, true
 	}
 	must(n, p.cmd.Start())
 	go func() {
@@ -178,6 +180,9 @@ func (p *running) wait() outcome {
 	select {
 	case o.output = <-p.output:
 		p.pipe.Close()
+		if p.forUser {
+			p.heard.shows(o.output)
+		}
 	case <-time.After(margin):
 		p.Fatalf("%s has ended, but something still holds its stdout", p.cmd)
 	}

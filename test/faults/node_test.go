@@ -24,6 +24,10 @@ const (
 	bystander = 65533
 )
 
+// bystanderName is the bystander's, as Slurm gives it. The user under test is "nobody", which is a word of reports too: of
+// that name none can tell whether it was given away.
+const bystanderName = "onlooker"
+
 // bystanderID is the id of the bystander's job, on the last card.
 const bystanderID = 7
 
@@ -38,6 +42,10 @@ type node struct {
 	// gated: this process is asked whether an exec may go on. Until its exec is through, a process of our own making holds up
 	// one thread here, with which Go's runtime may have to wait: the hooks are then started by another program.
 	gated bool
+	// heard is what Slurm shows of the task hooks to the job's user.
+	heard terminal
+	// indiscreet: of this node's users one is to read of another, and the scan is to say so.
+	indiscreet bool
 }
 
 // conf is what tests change of a configuration.
@@ -67,6 +75,7 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 	n.world, err = fakegpu.New(n.in("world"), append([]fakegpu.Option{fakegpu.GPUs(2)}, options...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.world.Close()) })
+	t.Cleanup(n.nobodyReadsOfOthers)
 	n.conf = conf{
 		mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 		driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), settle: "{max: 400ms, flat: 200ms}",

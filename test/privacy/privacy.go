@@ -83,24 +83,41 @@ func with[T comparable](all []T, one T) []T {
 // Leaks are the lines of Bookend's in a text of the reader's that say something of somebody else, each with what it is.
 // Lines of others, such as the job's own, are the reader's business.
 func Leaks(text string, reader string, everybody []Facts) (leaks []string) {
-	own := everybody[slices.IndexFunc(everybody, func(f Facts) bool { return f.Name == reader })]
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(strings.TrimLeft(line, "| "), "bookend") && !strings.Contains(line, "| bookend") {
-			continue
-		}
-		for _, other := range everybody {
-			if other.Name == reader {
-				continue
-			}
-			for _, what := range other.in(line, own) {
-				leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name, strings.TrimSpace(line)))
-			}
+		if strings.HasPrefix(strings.TrimLeft(line, "| "), "bookend") || strings.Contains(line, "| bookend") {
+			leaks = append(leaks, leaksOf(line, reader, everybody)...)
 		}
 	}
 	return leaks
 }
 
-// in is what a line says of this person that is not the reader's own as well.
+// Shown are the leaks of what a command of Bookend's wrote for the reader, every line of it. What the reader typed, such as
+// the id of a job, is no news.
+func Shown(text string, typed []string, reader string, everybody []Facts) (leaks []string) {
+	everybody = slices.Clone(everybody)
+	for i := range everybody {
+		everybody[i].Jobs = slices.DeleteFunc(slices.Clone(everybody[i].Jobs), func(id string) bool { return slices.Contains(typed, id) })
+	}
+	for line := range strings.Lines(text) {
+		leaks = append(leaks, leaksOf(line, reader, everybody)...)
+	}
+	return leaks
+}
+
+func leaksOf(line, reader string, everybody []Facts) (leaks []string) {
+	own := everybody[slices.IndexFunc(everybody, func(f Facts) bool { return f.Name == reader })]
+	for _, other := range everybody {
+		if other.Name == reader {
+			continue
+		}
+		for _, what := range other.in(line, own) {
+			leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name, strings.TrimSpace(line)))
+		}
+	}
+	return leaks
+}
+
+// in is what a line says of this person that is not the reader's own as well: in words, or as a field of a document.
 func (f Facts) in(line string, own Facts) (said []string) {
 	say := func(what, pattern string) {
 		if regexp.MustCompile(pattern).MatchString(line) {
@@ -108,19 +125,21 @@ func (f Facts) in(line string, own Facts) (said []string) {
 		}
 	}
 	say("the account", `(?:^|[^/\w])`+regexp.QuoteMeta(f.Name)+`\b`)
-	say("the uid", `\b[uU][iI][dD][ =:]*`+strconv.Itoa(int(f.UID))+`\b`)
+	say("the uid", `\b[uU][iI][dD]"?[ =:]*`+strconv.Itoa(int(f.UID))+`\b`)
 	say("the home", regexp.QuoteMeta(f.Home))
 	for _, id := range f.Jobs {
-		say("job "+id, `\b(?:job|jobs|show|JobId)[ =]+(?:[\d_+]+,? (?:and )?)*`+regexp.QuoteMeta(id)+`\b`)
+		if !slices.Contains(own.Jobs, id) {
+			say("job "+id, `\b(?:job|jobs|show|JobId|job_id)"?[ =:]+"?(?:[\d_+]+,? (?:and )?)*`+regexp.QuoteMeta(id)+`\b`)
+		}
 	}
 	for _, pid := range f.PIDs {
 		if !slices.Contains(own.PIDs, pid) {
-			say(fmt.Sprintf("process %d", pid), fmt.Sprintf(`(?i)\b(?:process|pid|processes)[ =]+(?:\d+,? (?:and )?)*%d\b`, pid))
+			say(fmt.Sprintf("process %d", pid), fmt.Sprintf(`(?i)\b(?:process|pid|processes)"?[ =:]+(?:\d+,? (?:and )?)*%d\b`, pid))
 		}
 	}
 	for _, name := range f.Names {
 		if !slices.Contains(own.Names, name) {
-			say("process name "+name, `\(`+regexp.QuoteMeta(name)+`\)`)
+			say("process name "+name, `[("]`+regexp.QuoteMeta(name)+`[)"]`)
 		}
 	}
 	for _, exe := range f.Exes {

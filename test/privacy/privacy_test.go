@@ -72,3 +72,40 @@ func TestKnow(t *testing.T) {
 		t.Errorf("known of games: %+v", f)
 	}
 }
+
+// Of a command's answer every line counts, and a document's fields; what was typed is known already.
+func TestShown(t *testing.T) {
+	for line, what := range map[string]string{
+		"job 12 on n1, user x":               "job 12",
+		"  job 12  GPU 0  07:35:13  clean":   "job 12",
+		`      "job": "12",`:                 "job 12",
+		`      "job_id": 12,`:                "job 12",
+		`  "pid": 801,`:                      "process 801",
+		`  "name": "guest",`:                 "process name guest",
+		`  "uid": 9,`:                        "the uid",
+		"2026-11-21 07:35:13  12   news  0 ": "the account",
+		"  PID 801 (other), 20 MiB":          "process 801",
+	} {
+		leaks := Shown("first\n"+line+"\nlast\n", []string{"show", "13"}, "games", known())
+		if len(leaks) != 1 || !strings.HasPrefix(leaks[0], "games reads "+what+" of news: ") {
+			t.Errorf("%q: %q, want %s", line, leaks, what)
+		}
+	}
+	for _, line := range []string{"needs root: job 12 has no report for you", "job 13 on n1", `  "pid": 0,`, "  12 MiB  another user's process", `"uid": 99,`} {
+		if leaks := Shown(line+"\n", []string{"show", "12"}, "games", known()); len(leaks) > 0 {
+			t.Errorf("%q: %q", line, leaks)
+		}
+	}
+	if known()[1].Jobs[0] != "12" {
+		t.Error("what one reader typed is forgotten for all")
+	}
+}
+
+// An id that Slurm gave to both in turn tells nothing.
+func TestSharedJobID(t *testing.T) {
+	facts := known()
+	facts[0].Jobs = append(facts[0].Jobs, "12")
+	if leaks := Leaks("| bookend:   Who:    job 12\n", "games", facts); len(leaks) > 0 {
+		t.Errorf("%q", leaks)
+	}
+}
