@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -87,6 +88,17 @@ func (r Run) Superseded(runs []Run) (at time.Duration, yes bool) {
 		}
 	}
 	return at, yes
+}
+
+// JobName is a run's job as its user names it: "1234_7", "1234+1", or its id.
+func (r Run) JobName() string {
+	switch {
+	case r.Display.Array.Master != 0:
+		return fmt.Sprintf("%d_%d", r.Display.Array.Master, r.Display.Array.Task)
+	case r.Job.HetJobID != 0 && r.Job.ID >= r.Job.HetJobID:
+		return fmt.Sprintf("%d+%d", r.Job.HetJobID, r.Job.ID-r.Job.HetJobID)
+	}
+	return fmt.Sprint(r.Job.ID)
 }
 
 // Owner names the run's job as a cgroup does.

@@ -81,7 +81,7 @@ func stack(list []stay) []place {
 
 func (b book) block(c Card, s stay) Block {
 	k := Block{
-		Span: b.span(s.from, s.to), Jobs: 1, Job: name(*s.run), User: s.run.Job.User, Start: s.from.In(b.zone), End: s.to.In(b.zone),
+		Span: b.span(s.from, s.to), Jobs: 1, Job: s.run.JobName(), User: s.run.Job.User, Start: s.from.In(b.zone), End: s.to.In(b.zone),
 		Running: s.running, NoStart: s.noStart, NoEnd: s.noEnd, Most: s.most,
 	}
 	if c.Total.Known() && c.Total.Bytes > 0 && s.most.Known() {

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/ledger"
 	"bookend/internal/policy"
 )
 
@@ -27,6 +25,7 @@ const (
 // Entry is one finding of the time shown, with where it was made and what policy made of it.
 type Entry struct {
 	At    time.Time
+	Boot  time.Duration // the same as CLOCK_BOOTTIME
 	Phase Phase
 	Job   string // none of a health check's
 	User  string // raw
@@ -57,7 +56,7 @@ func (b book) entries() []Entry {
 			}
 			for n, f := range e.Findings {
 				if entry, told := b.entry(f, e.Verdict, n); told && shown[f.GPU] {
-					entry.At, entry.Phase, entry.Job, entry.User = e.Wall.In(b.zone), phase, name(r), r.Job.User
+					entry.At, entry.Boot, entry.Phase, entry.Job, entry.User = e.Wall.In(b.zone), e.At, phase, r.JobName(), r.Job.User
 					all = append(all, entry)
 				}
 			}
@@ -66,7 +65,7 @@ func (b book) entries() []Entry {
 	if c := b.check; c != nil && b.shows(c.Wall, c.Wall) {
 		for n, f := range c.Findings {
 			if entry, told := b.entry(f, c.Verdict, n); told && shown[f.GPU] {
-				entry.At, entry.Phase = c.Wall.In(b.zone), Check
+				entry.At, entry.Boot, entry.Phase = c.Wall.In(b.zone), c.At, Check
 				all = append(all, entry)
 			}
 		}
@@ -87,14 +86,6 @@ func (b book) entry(f finding.Finding, v policy.Verdict, n int) (Entry, bool) {
 	}
 	drained := v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
 	return Entry{Finding: f, Kind: known, Judged: judged, Drained: drained}, judged.Action != config.Ignore
-}
-
-// name is a job's name as its user knows it, short.
-func name(r ledger.Run) string {
-	if a := r.Display.Array; a.Master != 0 {
-		return fmt.Sprintf("%d_%d", a.Master, a.Task)
-	}
-	return fmt.Sprint(r.Job.ID)
 }
 
 // Grave is how much a finding weighs where there is room for one only.

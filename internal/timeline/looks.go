@@ -146,7 +146,7 @@ func settled(e ledger.End, id gpu.ID, used gpu.Figure) bool {
 	return state == settle.Clean || state == settle.Flat || state == "" && used.Known() && used.Bytes < least
 }
 
-func byHook(r ledger.Run) string { return "a hook of job " + name(r) }
+func byHook(r ledger.Run) string { return "a hook of job " + r.JobName() }
 
 // aside adds what was seen of cards by who was not there for their jobs: hooks of jobs with other cards, and health checks,
 // which say what was leaked. Of a card that a job has only the memory in use counts.

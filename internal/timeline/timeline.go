@@ -40,6 +40,11 @@ type Chart struct {
 	Total   Total
 }
 
+// At is the moment at a place.
+func (c Chart) At(part float64) time.Time {
+	return c.Since.Add(time.Duration(part * float64(c.Until.Sub(c.Since))))
+}
+
 // Zooms are how much wider than the page a chart may be drawn.
 var Zooms = [...]int{1, 4, 16}
 

@@ -144,3 +144,17 @@ func TestLayout(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// A job has the name that its user knows it by, in every place.
+func TestNamesOfJobs(t *testing.T) {
+	run := ran(105, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, found(code.Orphan, cardA, 20*gib)))
+	run.Job.HetJobID = 104
+	c := Lay([]ledger.Run{run}, Request{Now: hour(4)})
+	l := c.Lanes[0]
+	if l.Blocks[0].Job != "104+1" || c.Entries[0].Job != "104+1" || l.Held[0].By != "a hook of job 104+1" {
+		t.Errorf("%+v, %+v", l, c.Entries)
+	}
+	if got := c.At(l.Blocks[0].To); !got.Equal(hour(2)) {
+		t.Errorf("its end is drawn at %v", got)
+	}
+}
