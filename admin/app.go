@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,18 +19,37 @@ import (
 // app is one run of the command line: the outside world, and the flags that several commands have.
 type app struct {
 	env    stage.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw    io.Writer // standard output as it is: for what programs read
-	node   string    // --node
-	json   bool      // --json
-	colour string    // --color
+	raw    *sink     // standard output as it is: for what programs read
+	screen func(colour string) view.Screen
+	node   string // --node
+	json   bool   // --json
+	colour string // --color
+}
+
+// sink is standard output, and remembers that it failed: who writes for people looks at no error.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return n, err
 }
 
 // run carries out a command line and returns the exit code.
 func run(env stage.Env, args []string) int {
-	a := &app{env: env, raw: env.Stdout, colour: colourAuto}
-	a.env.Stdout, a.env.Stderr = view.On(env.Stdout, screenOf(env, colourAuto)), view.Terminal(env.Stderr)
+	a := &app{env: env, raw: &sink{w: env.Stdout}, colour: colourAuto}
+	a.screen = func(colour string) view.Screen { return screenOf(env, colour) }
+	a.env.Stdout, a.env.Stderr = view.On(a.raw, a.screen(colourAuto)), view.Terminal(env.Stderr)
 	root := a.root()
 	root.SetArgs(spelled(args))
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquoted(root)
+	}
 	// Completion and its scripts are for shells; help and errors have writers of their own.
 	root.SetIn(env.Stdin)
 	root.SetOut(a.raw)
@@ -50,7 +70,6 @@ func spelled(args []string) []string {
 
 // root is the tree of commands: a file each.
 func (a *app) root() *cobra.Command {
-	env := stage.Env{Getenv: a.env.Getenv, Stdout: a.raw}
 	cmd := &cobra.Command{
 		Use:   "bookend",
 		Short: "what Bookend's hooks have seen of this node's GPUs and jobs",
@@ -69,7 +88,7 @@ everything, others their own jobs alone.`,
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(helpCommand())
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(a.env.Stdout, help(cmd, columns(env))) })
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(a.env.Stdout, help(cmd, a.screen(colourNever).Width)) })
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
 	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and TERM allow), always or never")
 	_ = cmd.RegisterFlagCompletionFunc("color", fixed(colourAuto, colourAlways, colourNever))
@@ -83,6 +102,7 @@ everything, others their own jobs alone.`,
 	cmd.InitDefaultVersionFlag()
 	cmd.Flags().Lookup("version").Usage = "the version of this program"
 	describe(cmd)
+	offerNothing(cmd)
 	return cmd
 }
 
@@ -96,7 +116,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if !slices.Contains([]string{colourAuto, colourAlways, colourNever}, a.colour) {
 		return misused(cmd, fmt.Sprintf("--color: want auto, always or never, not %q", a.colour))
 	}
-	a.env.Stdout = view.On(a.raw, screenOf(stage.Env{Getenv: a.env.Getenv, Stdout: a.raw}, a.colour))
+	a.env.Stdout = view.On(a.raw, a.screen(a.colour))
 	return nil
 }
 
@@ -129,8 +149,11 @@ func (a *app) config() config.Config {
 	return cfg
 }
 
-// ended says what went wrong, if anything did, and gives the exit code.
+// ended says what went wrong, if anything did, and gives the exit code. An answer that did not get out is none.
 func (a *app) ended(err error) int {
+	if said := err == nil || errors.As(err, new(answered)); said && a.raw.err != nil {
+		err = fmt.Errorf("write standard output: %w", a.raw.err)
+	}
 	if err == nil {
 		return exitOK
 	}

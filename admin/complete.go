@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"bookend/internal/answer"
 	"bookend/internal/code"
@@ -67,7 +68,7 @@ func (a *app) completeJobs(_ *cobra.Command, args []string, typed string) ([]str
 	}
 	var words []string
 	for _, r := range a.onRecord() {
-		words = append(words, fmt.Sprintf("%s\t%s", answer.JobName(r), r.Job.User))
+		words = append(words, fmt.Sprintf("%s\t%s", r.JobName(), r.Job.User))
 	}
 	return offered(typed, words)
 }
@@ -144,4 +145,25 @@ func completeCodes(_ *cobra.Command, args []string, typed string) ([]string, cob
 		words = append(words, word+"\t"+e.Title)
 	}
 	return offered(typed, words)
+}
+
+// offerNothing keeps shells from offering files for commands that take no operand.
+func offerNothing(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = fixed()
+	}
+	for _, c := range cmd.Commands() {
+		offerNothing(c)
+	}
+}
+
+// unquoted takes from the flags' descriptions the marks by which --help knows what is to be put there.
+func unquoted(cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag()
+	plain := func(f *pflag.Flag) { _, f.Usage = flagWords(f) }
+	cmd.Flags().VisitAll(plain)
+	cmd.PersistentFlags().VisitAll(plain)
+	for _, c := range cmd.Commands() {
+		unquoted(c)
+	}
 }

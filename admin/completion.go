@@ -14,7 +14,6 @@ import (
 var bashWords string
 
 func completionCommand(a *app) *cobra.Command {
-	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "the script that completes bookend's commands, jobs, GPUs and findings in a shell",
 		Long: `Writes a script for a shell. Job ids, GPUs and users are completed from the node's
@@ -23,8 +22,13 @@ records, for root.`,
   bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
   bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish
   source <(bookend completion bash)    # in this shell alone`,
-		Args:      operands(1, 1, "bash, zsh or fish"),
-		ValidArgs: shells,
+		Args: operands(1, 1, "bash, zsh or fish"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return fixed()(cmd, args, typed)
+			}
+			return fixed("bash", "zsh", "fish")(cmd, args, typed)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.script(cmd, args[0])
 		},

@@ -56,6 +56,16 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
+	// Where nothing is to be typed no files are offered, and flags are described in words.
+	for _, line := range []string{"status ", "history ", "snapshot ", "doctor ", "report ", "version ", "baseline accept x ", "show 43 ", "completion bash "} {
+		if got := bookend(0, n.config, append([]string{"__complete"}, strings.Split(line, " ")...)...); !strings.Contains(got.out, "\n:4\n") && !strings.HasPrefix(got.out, ":4\n") {
+			t.Errorf("%q: %q", line, got.out)
+		}
+	}
+	flags := bookend(0, n.config, "__complete", "history", "--")
+	if strings.Contains(flags.out, "`") || !strings.Contains(flags.out, "--code\truns with this finding (BKD-ORPHAN, or orphan)\n") || !strings.Contains(flags.out, "--color\tauto (on terminals") {
+		t.Errorf("%q", flags.out)
+	}
 	// A name from outside is never a word for a shell, nor does a user learn of others' jobs.
 	if got := offers(t, 0, n.config, "history", "--user", ""); len(got) != 0 {
 		t.Errorf("users: %q", got)

@@ -38,7 +38,7 @@ var exitsOf = map[string]map[int]string{
 	},
 	"bookend show": {
 		exitTrouble:  "the records could not be read; with --exit-code: something was found at one of the job's ends, or at its start its GPUs were not clean",
-		exitNotFound: "no record of that job", exitDenied: "not root, and no report of a job of yours",
+		exitNotFound: "no record of that job", exitDenied: "not root, and no report of a job of yours; or not root, with --exit-code",
 	},
 	"bookend history": {
 		exitTrouble:  "the records could not be read; with --exit-code: a run with findings, or a lemon, was listed",

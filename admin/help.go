@@ -112,6 +112,8 @@ func exitTable(cmd *cobra.Command) (table []exitMeaning) {
 			table = append(table, exitMeaning{e.code, text})
 		case e.code == exitOK || e.code == exitUsage || !cmd.HasParent():
 			table = append(table, exitMeaning{e.code, e.means})
+		case e.code == exitTrouble:
+			table = append(table, exitMeaning{e.code, "the answer could not be written"})
 		}
 	}
 	return table

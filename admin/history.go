@@ -128,13 +128,8 @@ func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	if bus, err := gpu.ParseBusID(q.gpu); err == nil {
 		f.GPU = string(bus)
 	}
-	if f.Since, err = moment(q.since, now); err != nil {
-		return f, fmt.Errorf("--since: %w", err)
-	}
-	if f.Until, err = moment(q.until, now); err != nil {
-		return f, fmt.Errorf("--until: %w", err)
-	}
-	return f, nil
+	f.Since, f.Until, err = period(q.since, q.until, now)
+	return f, err
 }
 
 func hint(near string) string {

@@ -33,3 +33,17 @@ func moment(text string, now time.Time) (time.Time, error) {
 	}
 	return now.Add(-time.Duration(n) * unit), nil
 }
+
+// period reads --since and --until.
+func period(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = moment(since, now); err != nil {
+		return from, to, fmt.Errorf("--since: %w", err)
+	}
+	if to, err = moment(until, now); err != nil {
+		return from, to, fmt.Errorf("--until: %w", err)
+	}
+	if !from.IsZero() && !to.IsZero() && to.Before(from) {
+		return from, to, fmt.Errorf("--until %s is before --since %s", until, since)
+	}
+	return from, to, nil
+}

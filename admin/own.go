@@ -41,8 +41,12 @@ func (a *app) own(ref slurm.Ref, output string) error {
 	if err != nil && len(end) == 0 {
 		return err
 	}
-	return a.write(func() any { return answer.NewOwnReport(node, ref.String(), clean, start, end) }, func(w io.Writer) {
-		view.Own(w, node, ref.String(), start, end)
+	missing := ""
+	if err != nil {
+		missing = err.Error()
+	}
+	return a.write(func() any { return answer.NewOwnReport(node, ref.String(), clean, missing, start, end) }, func(w io.Writer) {
+		view.Own(w, view.OwnJob{Node: node, Job: ref.String(), Start: start, File: output, Output: end})
 	})
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"bookend/internal/answer"
 	"bookend/internal/config"
@@ -78,4 +80,28 @@ func (r records) of(ref slurm.Ref) []ledger.Run {
 		}
 	}
 	return out
+}
+
+// damagedOf are the records that cannot be used and, by their path, are of a job: JOB/KEY.json, or JOB-KEY.json on disk.
+// Which task of an array it was, a path does not say.
+func (r records) damagedOf(ref slurm.Ref) []state.Damage {
+	if ref.Kind != slurm.RefJob {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.damaged), func(d state.Damage) bool {
+		number := fmt.Sprint(ref.ID)
+		return !strings.HasPrefix(filepath.Base(d.Path), number+"-") && filepath.Base(filepath.Dir(d.Path)) != number
+	})
+}
+
+// unreadable says behind "no record" that some could not be read; empty where all could.
+func (r records) unreadable() string {
+	switch n := len(r.damaged); n {
+	case 0:
+		return ""
+	case 1:
+		return "; 1 record here is damaged (bookend history names it)"
+	default:
+		return fmt.Sprintf("; %d records here are damaged (bookend history names them)", n)
+	}
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,11 +35,12 @@ type reportAsk struct {
 func reportCommand(a *app) *cobra.Command {
 	q := reportAsk{}
 	cmd := &cobra.Command{
-		Use: "report --html FILE", Short: "a page for a browser: each GPU over time, its jobs, what stayed on it, what was found",
+		Use: "report", Short: "a page for a browser: each GPU over time, its jobs, what stayed on it, what was found",
 		Long: `Makes one HTML page of the records: each GPU a lane over time, jobs as blocks, memory
 that was left behind in red, findings as marks. The page is one file, loads nothing
 from elsewhere, and can be printed. It is made for its maker alone (0600), and users
-are not named unless that is asked for.
+are not named unless that is asked for. --json says the same to programs, instead of
+the page or besides it, each job apart.
 
 With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, from
 whatever node. That needs no root.
@@ -57,6 +60,7 @@ whatever node. That needs no root.
 	f.BoolVar(&q.users, "users", false, "name the jobs' users")
 	f.BoolVar(&q.force, "force", false, "replace the file if it is there")
 	a.perNode(cmd)
+	a.inJSON(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
 	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
@@ -66,17 +70,15 @@ whatever node. That needs no root.
 }
 
 func (a *app) report(cmd *cobra.Command, q reportAsk) error {
-	now := a.env.Clock.Wall()
-	if q.html == "" {
-		return misused(cmd, "want --html FILE")
+	if q.html == "" && !a.json {
+		return misused(cmd, "want --html FILE, --json, or both")
 	}
-	since, err := moment(q.since, now)
-	if err != nil {
-		return misused(cmd, "--since: "+err.Error())
+	if q.html == "-" && a.json {
+		return misused(cmd, "--html - and --json both write to standard output: name a file")
 	}
-	until, err := moment(q.until, now)
+	since, until, err := period(q.since, q.until, a.env.Clock.Wall())
 	if err != nil {
-		return misused(cmd, "--until: "+err.Error())
+		return misused(cmd, err.Error())
 	}
 	r, ask, err := a.sources(q.records)
 	if err != nil {
@@ -87,16 +89,20 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if q.gpu != "" && len(chart.Lanes) == 0 && len(r.runs) > 0 {
 		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
 	}
-	var b bytes.Buffer
-	err = page.Write(&b, page.Report{
-		Node: r.node, Chart: chart, Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Made: now.In(ask.Zone),
-		Version: a.env.Version, Copy: q.records != "", Users: q.users, People: people(r.runs),
-	})
-	if err != nil {
+	t := answer.Telling{
+		Node: r.node, Release: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: chart, Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}),
+		Damaged: r.damaged, Copy: q.records != "", Users: q.users, People: people(r.runs),
+	}
+	if err := a.deliver(q, t); err != nil || !a.json {
 		return err
 	}
-	return a.deliver(q, b.Bytes(), chart.Total.Jobs, len(chart.Lanes), len(chart.Entries))
+	ask.Blocks = eachApart
+	t.Chart = timeline.Lay(r.runs, ask)
+	return answer.Write(a.raw, answer.NewReport(t))
 }
+
+// eachApart are so many blocks that no two jobs share one, unless they are of one moment.
+const eachApart = math.MaxInt32
 
 // sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
 func (a *app) sources(dir string) (records, timeline.Request, error) {
@@ -153,29 +159,39 @@ func lemonsOf(r records, f answer.Filter) (ids []gpu.ID) {
 	return ids
 }
 
-// people are the users of all runs.
+// people are the users of all runs, the longest names first: "ann-lee" is not to become "(user)-lee".
 func people(runs []ledger.Run) []string {
 	var names []string
 	for _, r := range runs {
 		names = append(names, strings.TrimSpace(r.Job.User))
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	return slices.Compact(names)
 }
 
-// deliver writes the page.
-func (a *app) deliver(q reportAsk, data []byte, jobs, cards, found int) error {
-	if q.html == "-" {
-		_, err := a.raw.Write(data)
-		return err
+// deliver writes the page, where one is wanted.
+func (a *app) deliver(q reportAsk, t answer.Telling) error {
+	if q.html == "" {
+		return nil
 	}
-	err := safefile.Create(q.html, data, q.force)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
-	}
+	var b bytes.Buffer
+	err := page.Write(&b, page.Report{
+		Node: t.Node, Chart: t.Chart, Lemons: t.Lemons, Damaged: t.Damaged, Made: t.Made, Version: t.Release, Copy: t.Copy, Users: t.Users, People: t.People,
+	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html, (len(data)+1023)>>10, cards, jobs, found)
-	return nil
+	if q.html == "-" {
+		_, err := a.raw.Write(b.Bytes())
+		return err
+	}
+	err = safefile.Create(q.html, b.Bytes(), q.force)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
+	}
+	if err == nil && !a.json {
+		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html, (b.Len()+1023)>>10, len(t.Chart.Lanes), t.Chart.Total.Jobs,
+			len(t.Chart.Entries))
+	}
+	return err
 }

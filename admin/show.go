@@ -34,6 +34,9 @@ while Bookend keeps that; with --output also Bookend's lines in the job's output
 				return misused(cmd, err.Error())
 			}
 			if a.env.EUID != 0 {
+				if check {
+					return denied("needs root: what was found at a job's ends, which --exit-code is of, stands in root's records")
+				}
 				return a.own(ref, output)
 			}
 			if output != "" {
@@ -56,9 +59,12 @@ func (a *app) show(ref slurm.Ref, check bool) error {
 	if err != nil {
 		return err
 	}
-	runs := all.of(ref)
+	runs, damaged := all.of(ref), all.damagedOf(ref)
+	for _, d := range damaged {
+		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
+	}
 	if len(runs) == 0 {
-		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
+		return notFound(fmt.Sprintf("no record of job %s on node %s%s", ref, all.node, all.unreadable()))
 	}
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), answer.Last(x).Compare(answer.Last(y)))

@@ -52,6 +52,8 @@ func private(t *testing.T) testNode {
 		must(t, n.store.PutReport(slurm.Job{ID: id, Node: "n1", UID: uid, GID: uid}, state.StartReport{Clean: true, Text: text}))
 	}
 	must(t, os.MkdirAll(n.dir+"/home", 0o755))
+	write(t, filepath.Join(n.dir, "home/empty.out"), "working\n", 0o644)
+	must(t, os.Chown(filepath.Join(n.dir, "home/empty.out"), me, me))
 	for name, uid := range map[string]int{"mine.out": me, "theirs.out": stranger} {
 		file := filepath.Join(n.dir, "home", name)
 		write(t, file, "working\n| bookend: process 7 ("+name+") still uses a GPU\x1b[2J\nsomething about bookend: no\nbookend: line of "+name+"\n", 0o644)
@@ -72,8 +74,10 @@ func TestUsersSeeTheirOwn(t *testing.T) {
 		says string
 	}{
 		"my job":            {[]string{"show", "44", "--node", "n1"}, exitOK, "  bookend: GPU 0 of n1 clean, says the report of job 44\n"},
-		"my output":         {[]string{"show", "44", "--node", "n1", "--output", home + "/mine.out"}, exitOK, "in its output:\n  bookend: process 7 (mine.out) still uses a GPU\\x1b[2J\n  bookend: line of mine.out\n"},
-		"my old job":        {[]string{"show", "7", "--node", "n1", "--output", home + "/mine.out"}, exitOK, "line of mine.out"},
+		"my output":         {[]string{"show", "44", "--node", "n1", "--output", home + "/mine.out"}, exitOK, "says the report of job 44\nin " + home + "/mine.out:\n  bookend: process 7 (mine.out) still uses a GPU\\x1b[2J\n  bookend: line of mine.out\n"},
+		"my old job":        {[]string{"show", "7", "--node", "n1", "--output", home + "/mine.out"}, exitOK, "at its start: there is no report of it for you here\nin " + home + "/mine.out:\n"},
+		"nothing of ours":   {[]string{"show", "44", "--node", "n1", "--output", home + "/empty.out"}, exitOK, "\nin " + home + "/empty.out: no line of Bookend's\n"},
+		"asked for codes":   {[]string{"show", "44", "--node", "n1", "--exit-code"}, exitDenied, "needs root: what was found at a job's ends"},
 		"another's job":     {[]string{"show", "42", "--node", "n1"}, exitDenied, "needs root: job 42 has no report for you on node n1"},
 		"no such job":       {[]string{"show", "99", "--node", "n1"}, exitDenied, "needs root: job 99 has no report for you on node n1"},
 		"another's output":  {[]string{"show", "44", "--node", "n1", "--output", home + "/theirs.out"}, exitDenied, "needs root: that file is not yours"},
@@ -116,8 +120,14 @@ func TestUsersSeeTheirOwn(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var own answer.OwnReport
-	decode(t, asUser(t, me, n.dir, n.config, "show", "44", "--node", "n1", "--json", "--output", home+"/mine.out").out, answer.KindReport, &own)
-	if !own.Clean || len(own.Start) != 1 || len(own.End) != 2 || own.Job != "44" {
+	decode(t, asUser(t, me, n.dir, n.config, "show", "44", "--node", "n1", "--json", "--output", home+"/mine.out").out, answer.KindOwn, &own)
+	if !*own.Clean || len(own.Start) != 1 || len(own.End) != 2 || own.Job != "44" {
+		t.Errorf("%+v", own)
+	}
+	// Without a start report nobody says whether the GPUs were clean.
+	own = answer.OwnReport{}
+	decode(t, asUser(t, me, n.dir, n.config, "show", "7", "--node", "n1", "--json", "--output", home+"/mine.out").out, answer.KindOwn, &own)
+	if own.Clean != nil || !strings.Contains(own.Unknown["clean"], "no report for you") || len(own.End) != 2 {
 		t.Errorf("%+v", own)
 	}
 }

@@ -46,7 +46,8 @@ const (
 	KindConfig   Kind = "config-check"
 	KindDoctor   Kind = "doctor"
 	KindProgram  Kind = "version"
-	KindReport   Kind = "own-report"
+	KindOwn      Kind = "own-report"
+	KindReport   Kind = "report"
 )
 
 func head(k Kind) Head { return Head{Version, k} }
@@ -101,6 +102,9 @@ func (u *Unknown) because(field, why string) {
 
 // text makes a text from outside fit for a document that somebody may look at on a terminal.
 func text(raw string) string { return string(report.Clean(raw, widest)) }
+
+// known is a word of Bookend's own that was read from a record: which may be a copy, and somebody's claim.
+func known[T ~string](word T) T { return T(text(string(word))) }
 
 // moment is a wall time; nil for none.
 func moment(t time.Time) *time.Time {

@@ -29,10 +29,14 @@ type Memory struct {
 	ReservedBytes *uint64 `json:"reserved_bytes"` // kept by the driver itself
 	UsedBytes     *uint64 `json:"used_bytes"`
 	FreeBytes     *uint64 `json:"free_bytes"`
+	// An old driver's used is never 0:
+	UsedHasReserved bool   `json:"used_has_reserved"`  // it cannot tell the two apart
+	Unjudged        string `json:"unjudged,omitempty"` // why used says nothing of what a job left behind
 }
 
 func newMemory(m gpu.Memory, u *Unknown) Memory {
 	return Memory{
+		UsedHasReserved: m.UsedHasReserved, Unjudged: text(m.Unjudged),
 		TotalBytes: u.bytes("total_bytes", m.Total), ReservedBytes: u.bytes("reserved_bytes", m.Reserved),
 		UsedBytes: u.bytes("used_bytes", m.Used), FreeBytes: u.bytes("free_bytes", m.Free),
 	}
@@ -45,6 +49,7 @@ type Test struct {
 	LargestBytes *uint64         `json:"largest_block_bytes"` // the largest single block that was given
 	FreeBytes    *uint64         `json:"free_bytes"`          // right before it
 	Attempts     int             `json:"attempts"`
+	Method       gpu.ProbeMethod `json:"method"` // contextless; context: some 500 MiB of the card were its own
 	TookSeconds  float64         `json:"took_seconds"`
 	Error        *CallError      `json:"error,omitempty"` // of blocked and broken
 	Unknown      Unknown         `json:"unknown,omitempty"`
@@ -60,7 +65,7 @@ type CallError struct {
 }
 
 func newTest(p gpu.Probe) *Test {
-	t := Test{Result: p.Result, Why: text(p.Why), Attempts: p.Attempts, TookSeconds: seconds(p.Times.Init + p.Times.Search + p.Times.Release)}
+	t := Test{Result: known(p.Result), Why: text(p.Why), Attempts: p.Attempts, Method: known(p.Method), TookSeconds: seconds(p.Times.Init + p.Times.Search + p.Times.Release)}
 	if p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap {
 		t.LargestBytes, t.FreeBytes = t.Unknown.bytes("largest_block_bytes", p.Largest), t.Unknown.bytes("free_bytes", p.Free)
 	} else {

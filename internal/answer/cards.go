@@ -98,7 +98,7 @@ func (s Scene) jobs(d gpu.Device) []string {
 		}
 		for _, a := range r.Devices {
 			if a.Device.ID == d.ID || a.Device.Parent == d.ID && d.ID != "" {
-				jobs = append(jobs, JobName(r))
+				jobs = append(jobs, r.JobName())
 			}
 		}
 	}
@@ -109,6 +109,7 @@ func (s Scene) jobs(d gpu.Device) []string {
 // lastLook is the newest look of a hook's at a card that is on record.
 func (s Scene) lastLook(id gpu.ID) *LastLook {
 	var newest *LastLook
+	var when time.Time
 	for _, r := range s.Runs {
 		ends := r.Ends
 		if r.Start != nil {
@@ -116,13 +117,11 @@ func (s Scene) lastLook(id gpu.ID) *LastLook {
 		}
 		for _, e := range ends {
 			reading, ok := e.Snapshot.Reading(id)
-			if !ok || newest != nil && !e.Wall.After(*newest.At) {
+			if !ok || newest != nil && !e.Wall.After(when) {
 				continue
 			}
-			newest = &LastLook{Job: JobName(r), At: moment(e.Wall), Codes: codesOn(id, e)}
-			if newest.At == nil {
-				newest.At = &time.Time{}
-			}
+			when = e.Wall
+			newest = &LastLook{Job: r.JobName(), At: moment(e.Wall), Codes: codesOn(id, e)}
 			if reading.Memory.Used.Known() {
 				newest.Used = &reading.Memory.Used.Bytes
 			}

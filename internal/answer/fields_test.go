@@ -24,11 +24,12 @@ var documents = []struct {
 }{
 	{KindStatus, "bookend status --json", reflect.TypeFor[Status]()},
 	{KindShow, "bookend show JOBID --json", reflect.TypeFor[Show]()},
-	{KindReport, "bookend show JOBID --json, not as root", reflect.TypeFor[OwnReport]()},
+	{KindOwn, "bookend show JOBID --json, not as root", reflect.TypeFor[OwnReport]()},
 	{KindHistory, "bookend history --json", reflect.TypeFor[History]()},
 	{KindLemons, "bookend history --lemons --json", reflect.TypeFor[Lemons]()},
 	{KindSnapshot, "bookend snapshot --json", reflect.TypeFor[Snapshot]()},
 	{KindExplain, "bookend explain WHAT --json", reflect.TypeFor[Explain]()},
+	{KindReport, "bookend report --json", reflect.TypeFor[Report]()},
 	{KindBaseline, "bookend baseline --json", reflect.TypeFor[Baselines]()},
 	{KindAccepted, "bookend baseline accept GPU --json", reflect.TypeFor[Accepted]()},
 	{KindReset, "bookend baseline reset GPU --json", reflect.TypeFor[Reset]()},

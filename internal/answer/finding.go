@@ -20,7 +20,7 @@ type Verdict struct {
 }
 
 func newVerdict(v policy.Verdict) Verdict {
-	return Verdict{Action: v.Action, Code: v.Code, Exit: v.Exit, Held: text(v.Held)}
+	return Verdict{Action: known(v.Action), Code: known(v.Code), Exit: v.Exit, Held: text(v.Held)}
 }
 
 // Finding is one thing that was found at one of a job's ends.
@@ -36,8 +36,9 @@ type Finding struct {
 	Process   *Process      `json:"process"`
 	Owner     *Owner        `json:"owner"` // the job it is blamed on
 	Maybe     []Process     `json:"candidates"`
-	Xid       *int          `json:"xid"`   // number of the driver's error; null where it is about none, or an older record does not say
-	Ended     string        `json:"ended"` // what clean-up did to the process: gone, sigterm, sigkill, still_there, refused; empty: nothing
+	Xid       *int          `json:"xid"`      // number of the driver's error; null where it is about none, or an older record does not say
+	Ended     string        `json:"ended"`    // what clean-up did to the process: gone, sigterm, sigkill, still_there, refused; empty: nothing
+	Searched  bool          `json:"searched"` // every process of the node was looked into for them
 	Observed  string        `json:"observed"`
 	Undecided string        `json:"undecided"` // why the answer is neither yes nor no; empty where it is one
 	Unknown   Unknown       `json:"unknown,omitempty"`
@@ -54,7 +55,11 @@ type Process struct {
 	Job       string     `json:"job"`     // whose cgroup it is in; empty for none
 	Service   string     `json:"service"` // the system's service whose cgroup it is in
 	Container string     `json:"container"`
-	Open      []string   `json:"open"` // device nodes that it has open, where that was looked at
+	Hint      string     `json:"job_hint,omitempty"` // that its environment names: whoever started it chose that
+	State     string     `json:"state"`              // R, S, D, T (stopped), Z (dead); empty where not read
+	Classes   []string   `json:"classes,omitempty"`  // what kind of holder it is: orphan, phantom, exported, stopped, dying, mps, container, system
+	Owner     *Owner     `json:"owner,omitempty"`    // of a candidate: whose it is
+	Open      []string   `json:"open"`               // device nodes that it has open, where that was looked at
 	Unknown   Unknown    `json:"unknown,omitempty"`
 }
 
@@ -81,8 +86,8 @@ func findings(all []finding.Finding, v policy.Verdict, at func(time.Duration) ti
 func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) Finding {
 	entry, _ := code.Lookup(f.Code)
 	n := Finding{
-		Code: f.Code, Title: entry.Title, Severity: entry.Severity, Action: j.Action, Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
-		Ended: text(string(f.Ended)), Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{},
+		Code: known(f.Code), Title: entry.Title, Severity: entry.Severity, Action: known(j.Action), Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
+		Ended: text(string(f.Ended)), Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{}, Searched: f.Searched,
 	}
 	if f.Xid != 0 {
 		n.Xid = &f.Xid
@@ -98,12 +103,16 @@ func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.
 		n.Maybe = append(n.Maybe, newHolder(c, at))
 	}
 	if o := f.Owner; o != nil {
-		n.Owner = &Owner{Job: ownerName(slurm.Owner{ID: o.Job, SLUID: o.SLUID}), Level: string(o.Level)}
-		if f.Unknown == "" {
-			n.Owner.UID = &o.UID
+		n.Owner = newOwner(*o)
+		if f.Unknown != "" {
+			n.Owner.UID = nil
 		}
 	}
 	return n
+}
+
+func newOwner(o finding.Owner) *Owner {
+	return &Owner{Job: ownerName(slurm.Owner{ID: o.Job, SLUID: o.SLUID}), UID: &o.UID, Level: text(string(o.Level))}
 }
 
 func newHolder(h finding.Holder, at func(time.Duration) time.Time) Process {
@@ -111,6 +120,12 @@ func newHolder(h finding.Holder, at func(time.Duration) time.Time) Process {
 	p.Bytes = p.Unknown.bytes("bytes", h.Memory)
 	for _, name := range h.Open {
 		p.Open = append(p.Open, text(name))
+	}
+	for _, c := range h.Classes {
+		p.Classes = append(p.Classes, text(string(c)))
+	}
+	if h.Owner != nil {
+		p.Owner = newOwner(*h.Owner)
 	}
 	return p
 }
@@ -132,15 +147,16 @@ type Why struct {
 	Headline string           `json:"headline"`
 	Causes   []Cause          `json:"causes"`
 	Try      []string         `json:"try"`
+	Peaks    []Peak           `json:"peaks"` // the most memory of single processes of the job, where accounting is on
 }
 
 func newWhy(d *diagnosis.Diagnosis) *Why {
 	if d == nil {
 		return nil
 	}
-	w := Why{Asked: text(d.Asked), Reason: d.Reason, Headline: text(d.Headline), Causes: []Cause{}, Try: []string{}}
+	w := Why{Asked: text(d.Asked), Reason: known(d.Reason), Headline: text(d.Headline), Causes: []Cause{}, Try: []string{}, Peaks: peaks(d.Peaks)}
 	for _, c := range d.Causes {
-		w.Causes = append(w.Causes, Cause{c.Name, c.Name.Title(), c.Answer, text(c.Evidence), text(c.Detail), c.Index})
+		w.Causes = append(w.Causes, Cause{known(c.Name), c.Name.Title(), known(c.Answer), text(c.Evidence), text(c.Detail), c.Index})
 	}
 	for _, t := range d.Try {
 		w.Try = append(w.Try, text(t))

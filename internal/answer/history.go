@@ -104,7 +104,7 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 func briefs(at string, e ledger.End) []Brief {
 	var out []Brief
 	for i, f := range e.Findings {
-		b := Brief{Code: f.Code, At: at, Action: actionOf(e.Verdict, i), Index: f.Index, UUID: text(string(f.GPU))}
+		b := Brief{Code: known(f.Code), At: at, Action: known(actionOf(e.Verdict, i)), Index: f.Index, UUID: text(string(f.GPU))}
 		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
 			b.Bytes = &f.Bytes.Bytes
 		}
@@ -125,7 +125,7 @@ func actionOf(v policy.Verdict, i int) config.Action {
 
 func newRunHead(r ledger.Run, all []ledger.Run) RunHead {
 	h := RunHead{
-		Job: JobName(r), JobID: uint32(r.Job.ID), SLUID: text(string(r.Job.SLUID)), User: text(r.Job.User), UID: r.Job.UID, Partition: text(r.Job.Partition),
+		Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: text(string(r.Job.SLUID)), User: text(r.Job.User), UID: r.Job.UID, Partition: text(r.Job.Partition),
 		State: stateOf(r, all),
 	}
 	if r.Start != nil {

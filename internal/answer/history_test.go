@@ -184,14 +184,3 @@ func TestLemons(t *testing.T) {
 		}
 	}
 }
-
-func TestJobName(t *testing.T) {
-	array, het, leader := job(103, 1, 0), job(105, 1, 0), job(104, 1, 0)
-	array.Display.Array = slurm.ArrayTask{Master: 102, Task: 7}
-	het.Job.HetJobID, leader.Job.HetJobID = 104, 104
-	for want, r := range map[string]ledger.Run{"1": job(1, 1, 0), "102_7": array, "104+1": het, "104+0": leader} {
-		if got := JobName(r); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}

@@ -107,12 +107,19 @@ type OwnReport struct {
 	Head
 	Node  string   `json:"node"`
 	Job   string   `json:"job"`
-	Clean bool     `json:"clean"` // the GPUs were, when the job got them
+	Clean *bool    `json:"clean"` // the GPUs were, when the job got them
 	Start []string `json:"start"` // lines of the start report
 	End   []string `json:"end"`   // Bookend's lines in the job's output, where that was named
+	// Clean is null where there is no start report.
+	Unknown Unknown `json:"unknown,omitempty"`
 }
 
-// NewOwnReport is its document.
-func NewOwnReport(node, job string, clean bool, start, end []string) OwnReport {
-	return OwnReport{head(KindReport), text(node), text(job), clean, list(start), list(end)}
+// NewOwnReport is its document; where there is no start report, missing says why.
+func NewOwnReport(node, job string, clean bool, missing string, start, end []string) OwnReport {
+	r := OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: &clean, Start: list(start), End: list(end)}
+	if missing != "" {
+		r.Clean = nil
+		r.Unknown.because("clean", missing)
+	}
+	return r
 }

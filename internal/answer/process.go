@@ -11,7 +11,10 @@ import (
 // newProcess is what /proc said of one; at turns time since boot into a wall time.
 func newProcess(p attrib.Process, at func(time.Duration) time.Time) Process {
 	n := Process{
-		PID: p.PID, Name: text(p.Name), Gone: p.Gone, Job: ownerName(p.Cgroup), Service: text(p.Service), Container: text(p.Container), Open: []string{},
+		PID: p.PID, Name: text(p.Name), Gone: p.Gone, Job: ownerName(p.Cgroup), Service: text(p.Service), Container: text(p.Container), Open: []string{}, State: text(p.State),
+	}
+	if p.EnvJobID != 0 && n.Job == "" {
+		n.Hint = fmt.Sprint(p.EnvJobID)
 	}
 	switch {
 	case p.Gone:

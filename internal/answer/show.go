@@ -2,11 +2,13 @@ package answer
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
+	"bookend/internal/report"
 )
 
 // Show is what "bookend show" says: every run of a job on record, the newest last.
@@ -35,12 +37,14 @@ type CardEnds struct {
 // CardEnd is one card at one end.
 type CardEnd struct {
 	Memory
-	Processes     *int    `json:"processes"`
-	State         string  `json:"state"` // clean, flat (something stays), moving, unknown; empty: not judged
-	Looks         int     `json:"looks"`
-	SettleSeconds float64 `json:"settle_seconds"` // until the first of the final equal looks
-	Test          *Test   `json:"test"`           // null where none was made or on record
-	Unknown       Unknown `json:"unknown,omitempty"`
+	Processes     *int       `json:"processes"`
+	State         string     `json:"state"` // clean, flat (something stays), moving, unknown; empty: not judged
+	Looks         int        `json:"looks"`
+	SettleSeconds float64    `json:"settle_seconds"` // until the first of the final equal looks
+	WatchSeconds  float64    `json:"watch_seconds"`  // from the first look to the last
+	Test          *Test      `json:"test"`           // null where none was made or on record
+	TestedAt      *time.Time `json:"tested_at"`      // a start may have the test of an earlier hook; null where none was made
+	Unknown       Unknown    `json:"unknown,omitempty"`
 }
 
 // End is what one hook found.
@@ -51,15 +55,62 @@ type End struct {
 	Findings []Finding  `json:"findings"`
 	Messages []Message  `json:"messages"` // of the job's output: its user's claim
 	Why      *Why       `json:"why"`      // null where nobody looked for why
-	Report   string     `json:"report"`   // as the user got it
+	Report   string     `json:"report"`   // as the user got it, in lines
+	// What else was read:
+	Conditions []Condition `json:"conditions"` // of the job's GPUs
+	Kernel     *KernelLog  `json:"kernel_log"` // null where it was not looked at
 }
 
-// Message is what the job's output says of memory.
+// Message is what the job's output says of memory. Figures that it does not name are missing.
 type Message struct {
 	Kind      oom.Kind      `json:"kind"`      // device, init, host, shared, fault
 	Framework oom.Framework `json:"framework"` // empty for none that is known
 	Line      string        `json:"line"`
 	Count     int           `json:"count"`
+	GPU       *int          `json:"gpu,omitempty"`             // of those that the program saw, counted by itself
+	PID       int           `json:"pid,omitempty"`             // who says it
+	Asked     *uint64       `json:"asked_bytes,omitempty"`     // what could not be had
+	Total     *uint64       `json:"total_bytes,omitempty"`     // of the card, or of the process's share of it
+	Free      *uint64       `json:"free_bytes,omitempty"`      // of the card
+	InUse     *uint64       `json:"in_use_bytes,omitempty"`    // by this process
+	PoolLive  *uint64       `json:"pool_live_bytes,omitempty"` // of the framework's pool, in use
+	PoolIdle  *uint64       `json:"pool_idle_bytes,omitempty"` // of the framework's pool, reserved and not in use
+	Limit     *uint64       `json:"limit_bytes,omitempty"`     // that the framework was told not to exceed
+	Others    []Other       `json:"others,omitempty"`          // processes that it names beside
+}
+
+// Other is another process that a message names.
+type Other struct {
+	PID   int     `json:"pid"`
+	Bytes *uint64 `json:"bytes,omitempty"`
+}
+
+func newMessage(m oom.Message) Message {
+	n := Message{
+		Kind: known(m.Kind), Framework: known(m.Framework), Line: text(m.Line), Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
+		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle), Limit: said(m.Limit),
+	}
+	for _, o := range m.Others {
+		n.Others = append(n.Others, Other{o.PID, said(o.Memory)})
+	}
+	return n
+}
+
+// said is a figure that a message names; nil for none.
+func said(f gpu.Figure) *uint64 {
+	if !f.Known() {
+		return nil
+	}
+	return &f.Bytes
+}
+
+// lines are those of a report, each fit for a document.
+func lines(raw string) string {
+	var b strings.Builder
+	for line := range strings.Lines(raw) {
+		fmt.Fprintln(&b, report.Keep(strings.TrimSuffix(line, "\n"), widest))
+	}
+	return b.String()
 }
 
 // NewShow is the document of a job's runs.
@@ -95,11 +146,12 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 
 func newEnd(e ledger.End) End {
 	n := End{
-		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: e.Report, Messages: []Message{},
+		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{},
+		Conditions: conditions(e.Health), Kernel: kernelLog(e),
 		Findings: findings(e.Findings, e.Verdict, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }),
 	}
 	for _, m := range e.Messages {
-		n.Messages = append(n.Messages, Message{m.Kind, m.Framework, text(m.Line), m.Count})
+		n.Messages = append(n.Messages, newMessage(m))
 	}
 	return n
 }
@@ -110,7 +162,7 @@ func cardEnd(id gpu.ID, e ledger.End) *CardEnd {
 		return nil
 	}
 	curve := e.Curves[id]
-	c := CardEnd{State: string(curve.State), Looks: curve.Looks, SettleSeconds: seconds(curve.Settled)}
+	c := CardEnd{State: text(string(curve.State)), Looks: curve.Looks, SettleSeconds: seconds(curve.Settled), WatchSeconds: seconds(curve.Span)}
 	c.Memory = newMemory(r.Memory, &c.Unknown)
 	if n := len(r.Processes); r.ProcessesUnknown == "" {
 		c.Processes = &n
@@ -119,6 +171,9 @@ func cardEnd(id gpu.ID, e ledger.End) *CardEnd {
 	}
 	if p, ok := testOf(id, e); ok {
 		c.Test = newTest(p)
+		if p.Result != gpu.ProbeSkipped && p.At > 0 {
+			c.TestedAt = moment(e.Wall.Add(p.At - e.At))
+		}
 	} else {
 		c.Unknown.because("test", "none was made, or it is not on record")
 	}
@@ -132,15 +187,4 @@ func testOf(id gpu.ID, e ledger.End) (gpu.Probe, bool) {
 		}
 	}
 	return gpu.Probe{}, false
-}
-
-// JobName is a run's job as its user names it: "1234_7", "1234+1", or its id.
-func JobName(r ledger.Run) string {
-	switch {
-	case r.Display.Array.Master != 0:
-		return fmt.Sprintf("%d_%d", r.Display.Array.Master, r.Display.Array.Task)
-	case r.Job.HetJobID != 0 && r.Job.ID >= r.Job.HetJobID:
-		return fmt.Sprintf("%d+%d", r.Job.HetJobID, r.Job.ID-r.Job.HetJobID)
-	}
-	return fmt.Sprint(r.Job.ID)
 }

@@ -100,8 +100,9 @@ type Trouble struct {
 	Remedy  string     `json:"remedy"`
 	Since   *time.Time `json:"since"` // null where no hook has met it
 	LastAt  *time.Time `json:"last_at"`
-	LastJob string     `json:"last_job"` // whose hook met it last; empty for none
-	Hooks   uint64     `json:"hooks"`    // how many met it
+	LastJob string     `json:"last_job"`      // whose hook met it last; empty for none
+	Hooks   uint64     `json:"hooks"`         // how many met it
+	Without uint64     `json:"hooks_without"` // how many have run since, and did not meet it
 }
 
 // Damaged is a record that cannot be used and was set aside.

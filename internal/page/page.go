@@ -86,7 +86,7 @@ func (r Report) sheet() sheet {
 	c := r.Chart
 	k := r.words()
 	s := sheet{
-		Node: report.Clean(r.Node, nameWidth), Range: span(c.Since, c.Until), Zone: zone(c.Since), Made: r.Made.Format(stamp),
+		Node: report.Clean(r.Node, nameWidth), Range: span(c.Since, c.Until), Zone: zone(c.Since, c.Until), Made: r.Made.Format(stamp),
 		Version: report.Clean(r.Version, nameWidth), Copy: r.Copy, Users: r.Users, Empty: r.empty(), Tiles: r.tiles(), Chips: k.chips(),
 		Axis: axes(c), Joined: c.Total.Joined, Codes: k.codes(), Style: template.CSS(style), Script: template.JS(script),
 	}
@@ -102,7 +102,7 @@ func (r Report) sheet() sheet {
 		s.Elsewher = &lane{Marks: k.marks(c.Elsewhere, listed)}
 	}
 	s.Rows, s.Left = k.rows(listed), left(len(c.Entries), len(listed))
-	s.damaged(r.Damaged)
+	s.damaged(k, r.Damaged)
 	s.Policy = mayDo()
 	return s
 }
@@ -110,9 +110,9 @@ func (r Report) sheet() sheet {
 // mostDamaged is how many damaged records are named.
 const mostDamaged = 10
 
-func (s *sheet) damaged(all []state.Damage) {
+func (s *sheet) damaged(k words, all []state.Damage) {
 	for _, d := range all[:min(len(all), mostDamaged)] {
-		s.Damaged = append(s.Damaged, report.Clean(fmt.Sprintf("%s: %s", d.Path, d.Why), textWidth))
+		s.Damaged = append(s.Damaged, k.text(fmt.Sprintf("%s: %s", d.Path, d.Why), textWidth))
 	}
 	s.More = len(all) - len(s.Damaged)
 }

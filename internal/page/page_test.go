@@ -168,25 +168,6 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-func TestHide(t *testing.T) {
-	for _, tt := range []struct {
-		text, want string
-		names      []string
-	}{
-		{"alice", "(user)", []string{"alice"}},
-		{"alice alice", "(user) (user)", []string{"alice"}},
-		{"malice alices alice2 Alice", "malice alices alice2 Alice", []string{"alice"}},
-		{"/home/alice/bob.out", "/home/(user)/(user).out", []string{"alice", "bob"}},
-		{"user", "(user)", []string{"user"}},
-		{"root (user)", "root ((user))", []string{"root", "user"}},
-		{"", "", []string{"", "alice"}},
-	} {
-		if got := hide(tt.text, tt.names); got != tt.want {
-			t.Errorf("%q without %q: %q, want %q", tt.text, tt.names, got, tt.want)
-		}
-	}
-}
-
 // What there is nothing of is said, and no page is half a page.
 func TestEmpty(t *testing.T) {
 	runs := runsOf(t, "python3")
@@ -242,5 +223,34 @@ func TestManyFindings(t *testing.T) {
 	}
 	if n := strings.Count(p.Text, "noted"); n != 0 {
 		t.Errorf("%d notes are listed in the place of graver ones", n)
+	}
+}
+
+// Where the clocks were changed meanwhile both of the zone's offsets are said.
+func TestZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	summer, winter := time.Date(2026, 10, 20, 0, 0, 0, 0, berlin), time.Date(2026, 11, 20, 0, 0, 0, 0, berlin)
+	for _, tt := range []struct {
+		since, until time.Time
+		want         string
+	}{
+		{summer, summer.AddDate(0, 0, 1), "UTC+02:00"}, {summer, winter, "UTC+02:00, at the end UTC+01:00"}, {winter, winter, "UTC+01:00"},
+		{summer.UTC(), winter.UTC(), "UTC"},
+	} {
+		if got := zone(tt.since, tt.until); got != tt.want {
+			t.Errorf("%v to %v: %s, want %s", tt.since, tt.until, got, tt.want)
+		}
+	}
+}
+
+// A copy in a user's home does not name that user.
+func TestDamagedNameNobody(t *testing.T) {
+	r := reportOf(t, "python3")
+	r.Users, r.People, r.Damaged = false, []string{"alice"}, []state.Damage{{Path: "/home/alice/n7/7-w.json", Why: "cut off"}}
+	if text := pageOf(t, r).Text; strings.Contains(text, "alice") || !strings.Contains(text, "/home/(user)/n7/7-w.json: cut off") {
+		t.Errorf("%s", text)
 	}
 }

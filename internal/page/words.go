@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -36,39 +37,8 @@ func (r Report) words() words {
 }
 
 // text makes a text from outside fit for the page.
-func (k words) text(raw string, most int) report.Safe { return report.Clean(hide(raw, k.hidden), most) }
-
-// somebody stands for a user's name.
-const somebody = "(user)"
-
-// hide puts somebody for each of the names where it stands as a word: in paths, messages and names of processes.
-func hide(text string, names []string) string {
-	for _, name := range names {
-		if name == "" || name == "root" {
-			continue
-		}
-		for from := 0; ; {
-			i := strings.Index(text[from:], name)
-			if i < 0 {
-				break
-			}
-			i += from
-			end := i + len(name)
-			if from = end; border(text, i-1) && border(text, end) {
-				text, from = text[:i]+somebody+text[end:], i+len(somebody)
-			}
-		}
-	}
-	return text
-}
-
-// border reports that no letter or digit stands there.
-func border(text string, i int) bool {
-	if i < 0 || i >= len(text) {
-		return true
-	}
-	c := text[i]
-	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+func (k words) text(raw string, most int) report.Safe {
+	return report.Clean(answer.Hide(raw, k.hidden), most)
 }
 
 // figure words bytes.
@@ -90,8 +60,17 @@ func span(since, until time.Time) string {
 	return since.Format("2 January 2006, 15:04") + " to " + until.Format("2 January 2006, 15:04")
 }
 
-func zone(t time.Time) string {
-	if _, offset := t.Zone(); offset == 0 {
+// zone is that of the time shown, which may change meanwhile.
+func zone(since, until time.Time) string {
+	begins, ends := offset(since), offset(until)
+	if begins == ends {
+		return begins
+	}
+	return begins + ", at the end " + ends
+}
+
+func offset(t time.Time) string {
+	if _, seconds := t.Zone(); seconds == 0 {
 		return "UTC"
 	}
 	return "UTC" + t.Format("-07:00")

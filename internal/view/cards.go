@@ -177,7 +177,11 @@ func (n Node) card(w io.Writer, c answer.CardStatus) {
 		fmt.Fprintf(w, "      %s\n", listed(p))
 	}
 	if l := c.Last; l != nil {
-		fmt.Fprintf(w, "      last:   %s, job %s at %s\n", lastFound(i, *l), report.Keep(l.Job, nameWidth), day(*l.At, n.At))
+		at := "an unknown time"
+		if l.At != nil {
+			at = day(*l.At, n.At)
+		}
+		fmt.Fprintf(w, "      last:   %s, job %s at %s\n", lastFound(i, *l), report.Keep(l.Job, nameWidth), at)
 	}
 }
 

@@ -7,22 +7,36 @@ import (
 	"bookend/internal/report"
 )
 
-// Own writes what a user may read of a job of theirs: lines of the start report, and those that its output has.
-func Own(w io.Writer, node, job string, start, output []string) {
-	fmt.Fprintf(w, "%s on %s\n", inkOf(w).in(bold, "job "+string(report.Clean(job, nameWidth))), report.Clean(node, nameWidth))
-	for _, part := range []struct {
-		title string
-		lines []string
-	}{{"at its start:", start}, {"in its output:", output}} {
-		if len(part.lines) == 0 {
-			continue
-		}
-		fmt.Fprintln(w, part.title)
-		for _, line := range part.lines {
-			fmt.Fprintf(w, "  %s\n", report.Keep(line, troubleWidth))
-		}
+// OwnJob is what a user may read of a job of theirs.
+type OwnJob struct {
+	Node, Job string
+	Start     []string // lines of the start report
+	File      string   // the output that was named; empty for none
+	Output    []string // Bookend's lines in it
+}
+
+// Own writes it. Whose output a file is, nobody but its user knows.
+func Own(w io.Writer, o OwnJob) {
+	fmt.Fprintf(w, "%s on %s\n", inkOf(w).in(bold, "job "+string(report.Clean(o.Job, nameWidth))), report.Clean(o.Node, nameWidth))
+	if len(o.Start) > 0 {
+		own(w, "at its start:", o.Start)
+	} else {
+		fmt.Fprintln(w, "at its start: there is no report of it for you here")
 	}
-	if len(output) == 0 {
+	file := string(report.Clean(o.File, troubleWidth))
+	switch {
+	case o.File == "":
 		fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output: --output FILE shows it")
+	case len(o.Output) == 0:
+		fmt.Fprintf(w, "in %s: no line of Bookend's\n", file)
+	default:
+		own(w, "in "+file+":", o.Output)
+	}
+}
+
+func own(w io.Writer, title string, lines []string) {
+	fmt.Fprintln(w, title)
+	for _, line := range lines {
+		fmt.Fprintf(w, "  %s\n", report.Keep(line, troubleWidth))
 	}
 }

@@ -42,6 +42,9 @@ type Node struct {
 // recent is how many ended jobs a status lists, and how many runs it searches for faults.
 const recent = 5
 
+// mostDamaged is how many damaged records are named.
+const mostDamaged = 10
+
 // fault is a finding on the driver or Bookend itself.
 type fault struct {
 	code.Code
@@ -94,7 +97,11 @@ func Status(w io.Writer, n Node) {
 	i := inkOf(w)
 	fmt.Fprintf(w, "%s: mode %s\n", i.in(bold, "node "+string(report.Clean(n.Name, nameWidth))), n.Mode)
 	n.troubles(w)
-	for _, d := range n.Damaged {
+	for at, d := range n.Damaged {
+		if at == mostDamaged {
+			fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", i.in(red, "trouble"), len(n.Damaged)-at)
+			break
+		}
 		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", i.in(red, "trouble"), report.Clean(d.Path, 200), report.Clean(d.Why, 200))
 	}
 	if drain := n.Drain.Words(); drain != "" {

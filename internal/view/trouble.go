@@ -141,7 +141,7 @@ func (s standing) document() answer.Trouble {
 	}
 	switch {
 	case s.met != nil:
-		t.Since, t.LastAt, t.LastJob, t.Hooks = utc(s.met.Since), utc(s.met.Last), jobOrNone(s.met.Job), s.met.Count
+		t.Since, t.LastAt, t.LastJob, t.Hooks, t.Without = utc(s.met.Since), utc(s.met.Last), jobOrNone(s.met.Job), s.met.Count, s.met.Clear
 	case s.on != nil:
 		t.LastAt, t.LastJob = utc(s.on.at), fmt.Sprint(s.on.job)
 	}

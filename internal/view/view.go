@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -50,7 +49,7 @@ func Job(w io.Writer, r ledger.Run) {
 
 // Name is a job's name as its user knows it, with the id that Slurm's logs have where that is another: "1234_7 (1240)".
 func Name(r ledger.Run) string {
-	name, id := answer.JobName(r), fmt.Sprint(r.Job.ID)
+	name, id := r.JobName(), fmt.Sprint(r.Job.ID)
 	if name == id {
 		return id
 	}
