@@ -27,7 +27,9 @@ func mayBeFamily(name string) bool {
 }
 
 // mayBeCode reports a code that some release may have; anything else is damage.
-func mayBeCode(name string) bool { return formed(name, "BKD-", "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") }
+func mayBeCode(name string) bool {
+	return formed(name, "BKD-", "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
+}
 
 // formed reports a name of up to 100 bytes that begins so and goes on in these letters.
 func formed(name, begins, letters string) bool {
