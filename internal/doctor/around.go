@@ -34,7 +34,7 @@ func judgeVersions(s Site, _ Seen) []Result {
 		path := r.Paths(s)[0]
 		switch {
 		case said.Text == "" || len(fields) != 2:
-			bad = append(bad, Result{name, Unknown, path, "does not tell its version: " + said.trouble(), "whether it fits the others is then not known", r.install(path)})
+			bad = append(bad, Result{name, Unknown, path, "does not tell its version: " + said.trouble(), "whether it fits the others is then not known", r.install(s, path)})
 		case s.Version != "" && fields[1] != s.Version:
 			bad = append(bad, Result{name, Wrong, path, fmt.Sprintf("version %.60s, bookend is %s", fields[1], s.Version), "programs of two releases were not tried together: one may not read what the other has recorded", installAll(s)})
 		default:

@@ -35,8 +35,8 @@ func (tt spoilt) try(t *testing.T) {
 	tt.spoil(n)
 	said := n.said(tt.check)
 	for _, r := range said {
-		fix := strings.ReplaceAll(tt.fix, "DIR", n.dir)
-		if r.Level == tt.level && strings.Contains(r.Seen, tt.seen) && strings.Contains(r.Fix, fix) && (r.Level == OK || r.Fix != "") {
+		fix, seen := strings.ReplaceAll(tt.fix, "DIR", n.dir), strings.ReplaceAll(tt.seen, "DIR", n.dir)
+		if r.Level == tt.level && strings.Contains(r.Seen, seen) && strings.Contains(r.Fix, fix) && (r.Level == OK || r.Fix != "") {
 			return
 		}
 	}
@@ -49,6 +49,18 @@ func gone(name string) func(node) {
 
 func set(change func(*config.Config)) func(node) {
 	return func(n node) { change(&n.site.Config) }
+}
+
+// asShipped puts a file of deploy/ where an admin does.
+func asShipped(name, to string) func(node) {
+	return func(n node) { file("root/"+to, text(n.T, "../../deploy/"+name), 0o644)(n) }
+}
+
+// timer enables the health check's timer as systemctl does.
+func timer(n node) {
+	file("root/usr/lib/systemd/system/bookend-healthcheck.timer", "[Timer]\n", 0o644)(n)
+	must(n.T, os.MkdirAll(filepath.Dir(n.in("root/"+timerLink)), 0o755))
+	must(n.T, os.Symlink(n.in("root/usr/lib/systemd/system/bookend-healthcheck.timer"), n.in("root/"+timerLink)))
 }
 
 // slurmd lets slurmd and scontrol be of a version.
@@ -65,45 +77,63 @@ func TestSlurmLines(t *testing.T) {
 
 func slurmLines() map[string]spoilt {
 	return map[string]spoilt{
-		"no slurm.conf":       {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ", "Prolog=DIR/libexec/bookend-prolog\nEpilog=DIR/libexec/bookend-epilog\n"},
-		"a pipe":              {both(gone("slurm/slurm.conf"), func(n node) { must(n.T, unix.Mkfifo(n.in("slurm/slurm.conf"), 0o600)) }), "slurm-conf", Unknown, "could not be read", ""},
-		"an include unread":   {gone("slurm/nodes.conf"), "slurm-conf", Unknown, `slurm.conf line 15 includes "nodes.conf", which is not read`, ""},
-		"gres.conf unread":    {both(gone("slurm/gres.conf"), func(n node) { must(n.T, os.Mkdir(n.in("slurm/gres.conf"), 0o755)) }), "slurm-conf", Unknown, "gres.conf beside it could not be read", ""},
-		"another node":        {edit("slurm/nodes.conf", "n[1-4]", "m[1-4]"), "slurm-conf", Warning, `it has no node "n1"`, ""},
-		"Slurm 20.11":         {slurmd("slurm-wlm 20.11.7"), "slurm-version", Wrong, "20.11.7: not supported", "upgrade"},
-		"Slurm 21.08":         {slurmd("slurm 21.08.8-2"), "slurm-version", Wrong, "21.08.8: not supported", "upgrade"},
-		"Slurm 22.05.2":       {slurmd("slurm 22.05.2"), "slurm-version", Warning, "22.05.2", "22.05.4"},
-		"Slurm 22.05.8":       {slurmd("slurm 22.05.8"), "slurm-version", OK, "neither SLUID nor start time", ""},
-		"Slurm 23.02.3":       {slurmd("slurm 23.02.3"), "slurm-version", Warning, "23.02.3", "23.02.5"},
-		"Slurm 26.11":         {slurmd("slurm 26.11.0"), "slurm-version", OK, "newer than those that were tried", ""},
-		"slurmd silent":       {file("sbin/slurmd", "#!/bin/sh\nexit 3\n", 0o755), "slurm-version", Unknown, "exit 3", "slurmd -V"},
-		"slurmd untrusted":    {func(n node) { must(n.T, os.Chmod(n.in("sbin/slurmd"), 0o777)) }, "slurm-version", Unknown, "not started", "slurmd -V"},
-		"scontrol other":      {file("bin/scontrol", "#!/bin/sh\necho slurm 22.05.8\n", 0o755), "scontrol-version", Wrong, "22.05.8, slurmd is 24.11.5", "slurm.scontrol"},
-		"scontrol gone":       {gone("bin/scontrol"), "scontrol-version", Wrong, "missing", "slurm.scontrol"},
-		"slurmd not root's":   {conf("SlurmUser=slurm", "SlurmdUser=slurm"), "slurmd-user", Wrong, "SlurmdUser=slurm", "SlurmdUser=root"},
-		"no prolog":           {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong, "no Prolog=", "Prolog=DIR/libexec/bookend-prolog   # in DIR/slurm/slurm.conf"},
-		"no epilog":           {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-epilog", Wrong, "no Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
-		"epilog alone":        {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-pair", Wrong, "Epilog= without Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
-		"prolog alone":        {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-pair", Wrong, "Prolog= without Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
-		"on the controller":   {conf("SlurmUser", "PrologSlurmctld=DIR/libexec/bookend-prolog\nSlurmUser"), "slurm-pair", Wrong, "PrologSlurmctld=", "take that line out"},
-		"prolog elsewhere":    {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/none\nEpilog"), "slurm-prolog", Wrong, "does not exist", "Prolog=DIR/libexec/bookend-prolog"},
-		"prolog of nothing":   {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/prolog.d/*\nEpilog"), "slurm-prolog", Wrong, "no file matches", ""},
-		"not ours":            {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\n# bookend-prolog one day\n", 0o755)), "slurm-prolog", Wrong, "none is bookend-prolog", "DIR/libexec/bookend-prolog || exit $?"},
-		"by a script":         {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\nDIR/libexec/bookend-prolog || exit\n", 0o755)), "slurm-prolog", OK, "bookend-prolog by own", ""},
-		"another's program":   {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/libexec/bookend-epilog\nEpilog"), "slurm-prolog", Wrong, "Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
-		"twice":               {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", Wrong, "2 times: own, bookend-prolog", "once"},
-		"two lines too early": {both(slurmd("slurm 23.11.4"), conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\n", 0o755)), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is 23.11.4", "prolog.d/*"},
-		"in reverse order":    {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/10-a", "#!/bin/sh\n", 0o755), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/.30-c", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", OK, "in this order: 20-b, 10-a; bookend-prolog by 20-b", ""},
-		"epilog not run":      {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-epilog"), 0o644)) }, "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
-		"task hook for root":  {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-prolog"), 0o700)) }, "slurm-taskprolog", Wrong, "mode 0700", "chmod 0755"},
-		"hook of a user":      {func(n node) { must(n.T, os.Chown(n.in("libexec"), user, 0)) }, "slurm-epilog", Wrong, "libexec belongs to user 65534", "chown root:root DIR/libexec"},
-		"a stump":             {both(conf("Epilog=DIR/libexec/bookend-epilog\n", "Epilog=bookend-epilog\n"), file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01", 0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", `printf '#!/bin/sh\n[ -x DIR/libexec/bookend-epilog ] || exit 0\nexec DIR/libexec/bookend-epilog\n' >`},
-		"task hook gone":      {conf("TaskProlog=DIR/libexec/bookend-prolog", "TaskProlog=DIR/none"), "slurm-taskprolog", Wrong, "does not exist", ""},
-		"no task hook":        {conf("TaskProlog=DIR/libexec/bookend-prolog\n", ""), "slurm-taskprolog", OK, "no TaskProlog=", ""},
-		"another task hook":   {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"), file("own", "#!/bin/sh\n", 0o755)), "slurm-taskepilog", Warning, "does not name bookend-epilog", "DIR/libexec/bookend-epilog"},
-		"no health check":     {conf("HealthCheckProgram=DIR/libexec/hc\n", ""), "slurm-healthcheck", Warning, "no HealthCheckProgram=", "HealthCheckProgram=DIR/libexec/bookend-healthcheck\nHealthCheckInterval=300"},
-		"NHC without it":      {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_fs_mount /\n", 0o644)), "slurm-healthcheck", Wrong, "none is bookend-healthcheck", ""},
-		"NHC with it":         {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_cmd_status -r 0 /x/bookend-healthcheck\n", 0o644)), "slurm-healthcheck", OK, "", ""},
+		"no slurm.conf":             {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ", "Prolog=DIR/libexec/bookend-prolog\nEpilog=DIR/libexec/bookend-epilog\n"},
+		"a pipe":                    {both(gone("slurm/slurm.conf"), func(n node) { must(n.T, unix.Mkfifo(n.in("slurm/slurm.conf"), 0o600)) }), "slurm-conf", Unknown, "could not be read", ""},
+		"an include unread":         {gone("slurm/nodes.conf"), "slurm-conf", Unknown, `slurm.conf line 15 includes "nodes.conf", which is not read`, ""},
+		"a pattern included":        {edit("slurm/slurm.conf", "Include nodes.conf", "Include nodes*"), "slurm-conf", Unknown, "Slurm takes no pattern here", "correct that line"},
+		"two keys in a line":        {conf("SlurmUser=slurm", "SlurmUser=slurm KillWait=30"), "slurm-conf", Wrong, "slurm.conf line 3 has SlurmUser= and KillWait= in one line", "a line of its own"},
+		"gres.conf unread":          {both(gone("slurm/gres.conf"), func(n node) { must(n.T, os.Mkdir(n.in("slurm/gres.conf"), 0o755)) }), "slurm-conf", Unknown, "gres.conf beside it could not be read", ""},
+		"another node":              {edit("slurm/nodes.conf", "n[1-4]", "m[1-4]"), "slurm-conf", Warning, `it has no node "n1"`, ""},
+		"Slurm 20.11":               {slurmd("slurm-wlm 20.11.7"), "slurm-version", Wrong, "20.11.7: not supported", "upgrade"},
+		"Slurm 21.08":               {slurmd("slurm 21.08.8-2"), "slurm-version", Wrong, "21.08.8: not supported", "upgrade"},
+		"Slurm 22.05.2":             {slurmd("slurm 22.05.2"), "slurm-version", Warning, "22.05.2", "22.05.4"},
+		"Slurm 22.05.8":             {slurmd("slurm 22.05.8"), "slurm-version", OK, "neither SLUID nor start time", ""},
+		"Slurm 23.02.3":             {slurmd("slurm 23.02.3"), "slurm-version", Warning, "23.02.3", "23.02.5"},
+		"Slurm 26.11":               {slurmd("slurm 26.11.0"), "slurm-version", OK, "newer than those that were tried", ""},
+		"slurmd silent":             {file("sbin/slurmd", "#!/bin/sh\nexit 3\n", 0o755), "slurm-version", Unknown, "exit 3", "slurmd -V"},
+		"slurmd untrusted":          {func(n node) { must(n.T, os.Chmod(n.in("sbin/slurmd"), 0o777)) }, "slurm-version", Unknown, "not started", "slurmd -V"},
+		"scontrol other":            {file("bin/scontrol", "#!/bin/sh\necho slurm 22.05.8\n", 0o755), "scontrol-version", Wrong, "22.05.8, slurmd is 24.11.5", "slurm.scontrol"},
+		"scontrol gone":             {gone("bin/scontrol"), "scontrol-version", Wrong, "missing", "slurm.scontrol"},
+		"slurmd not root's":         {conf("SlurmUser=slurm", "SlurmdUser=slurm"), "slurmd-user", Wrong, "SlurmdUser=slurm", "SlurmdUser=root"},
+		"no prolog":                 {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong, "no Prolog=", "Prolog=DIR/libexec/bookend-prolog   # in DIR/slurm/slurm.conf"},
+		"no epilog":                 {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-epilog", Wrong, "no Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
+		"epilog alone":              {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-pair", Wrong, "Epilog= without Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
+		"prolog alone":              {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-pair", Wrong, "Prolog= without Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
+		"on the controller":         {conf("SlurmUser", "PrologSlurmctld=DIR/libexec/bookend-prolog\nSlurmUser"), "slurm-pair", Wrong, "PrologSlurmctld=", "take that line out"},
+		"prolog elsewhere":          {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/none\nEpilog"), "slurm-prolog", Wrong, "does not exist", "Prolog=DIR/libexec/bookend-prolog"},
+		"prolog of nothing":         {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/prolog.d/*\nEpilog"), "slurm-prolog", Wrong, "no file matches", ""},
+		"not ours":                  {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\n# bookend-prolog one day\n", 0o755)), "slurm-prolog", Wrong, "none is bookend-prolog", "[ ! -x DIR/libexec/bookend-prolog ] || DIR/libexec/bookend-prolog || exit $?   # as a line of DIR/own"},
+		"by a script":               {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\nDIR/libexec/bookend-prolog || exit\n", 0o755)), "slurm-prolog", OK, "bookend-prolog by own", ""},
+		"another's program":         {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/libexec/bookend-epilog\nEpilog"), "slurm-prolog", Wrong, "Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
+		"twice":                     {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", Wrong, "2 times: own, bookend-prolog", "once"},
+		"two lines too early":       {both(slurmd("slurm 23.11.4"), conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\n", 0o755)), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is 23.11.4", "prolog.d/*"},
+		"in reverse order":          {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/10-a", "#!/bin/sh\n", 0o755), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/.30-c", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", OK, "in this order: 20-b, 10-a; bookend-prolog by 20-b", ""},
+		"epilog not run":            {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-epilog"), 0o644)) }, "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
+		"task hook for root":        {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-prolog"), 0o700)) }, "slurm-taskprolog", Wrong, "mode 0700", "chmod 0755"},
+		"hook of a user":            {func(n node) { must(n.T, os.Chown(n.in("libexec"), user, 0)) }, "slurm-epilog", Wrong, "libexec belongs to user 65534", "chown root:root DIR/libexec"},
+		"a stump":                   {both(conf("Epilog=DIR/libexec/bookend-epilog\n", "Epilog=bookend-epilog\n"), file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01", 0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", `printf '#!/bin/sh\n[ -x DIR/libexec/bookend-epilog ] || exit 0\nexec DIR/libexec/bookend-epilog\n' >`},
+		"task hook gone":            {conf("TaskProlog=DIR/libexec/bookend-prolog", "TaskProlog=DIR/none"), "slurm-taskprolog", Wrong, "does not exist", ""},
+		"no task hook":              {conf("TaskProlog=DIR/libexec/bookend-prolog\n", ""), "slurm-taskprolog", OK, "no TaskProlog=", ""},
+		"another task hook":         {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"), file("own", "#!/bin/sh\n", 0o755)), "slurm-taskepilog", Warning, "does not name bookend-epilog", "[ ! -x DIR/libexec/bookend-epilog ] || DIR/libexec/bookend-epilog   # as a line of DIR/own"},
+		"no health check":           {conf("HealthCheckProgram=DIR/libexec/hc\n", ""), "slurm-healthcheck", Warning, "no HealthCheckProgram=", "HealthCheckProgram=DIR/libexec/bookend-healthcheck\nHealthCheckInterval=300"},
+		"NHC without it":            {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_fs_mount /\n", 0o644)), "slurm-healthcheck", Wrong, "none is bookend-healthcheck", ""},
+		"NHC by our check":          {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_bookend\n", 0o644), asShipped("nhc/bookend.nhc", nhcScript)), "slurm-healthcheck", OK, "bookend-healthcheck by nhc.conf", ""},
+		"NHC without our check":     {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_bookend\n", 0o644)), "slurm-healthcheck", Wrong, "there is no /etc/nhc/scripts/bookend.nhc", "install -D -m 0644 deploy/nhc/bookend.nhc /etc/nhc/scripts/bookend.nhc"},
+		"a timer":                   {both(conf("HealthCheckProgram=DIR/libexec/hc\n", ""), timer), "slurm-healthcheck", OK, "no HealthCheckProgram=: a timer runs bookend-healthcheck", ""},
+		"a timer beside NHC":        {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), timer), "slurm-healthcheck", OK, "bookend-healthcheck by a timer", ""},
+		"a timer as well":           {timer, "slurm-healthcheck", Warning, "and so does a timer", "systemctl disable --now bookend-healthcheck.timer"},
+		"a task hook lost":          {both(conf("SlurmUser", "TaskProlog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\n", 0o755)), "slurm-twice", Wrong, "TaskProlog=DIR/own in slurm.conf line 3 does not count: slurm.conf line 7 says DIR/libexec/bookend-prolog", "bookend-own-task-hooks.conf"},
+		"the last task hook counts": {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/libexec/bookend-epilog\nTaskEpilog=DIR/own"), file("own", "#!/bin/sh\n", 0o755)), "slurm-taskepilog", Warning, "TaskEpilog=DIR/own does not name bookend-epilog", ""},
+		"one of two task hooks":     {both(conf("SlurmUser", "TaskProlog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-taskprolog", OK, "bookend-prolog itself", ""},
+		"NHC lost":                  {conf("SlurmUser", "HealthCheckProgram=DIR/nhc\nSlurmUser"), "slurm-twice", Wrong, "HealthCheckProgram=DIR/nhc", "bookend-own-health.conf"},
+		"flags lost":                {conf("PrologFlags=Alloc,Contain", "PrologFlags=X11,Contain,DeferBatch\nPrologFlags=Alloc"), "slurm-twice", Wrong, "PrologFlags=X11,Contain,DeferBatch in slurm.conf line 10 does not count: slurm.conf line 11 says Alloc", "PrologFlags=Alloc,X11,Contain,DeferBatch   # as the only such line: in line 11 of DIR/slurm/slurm.conf; take out line 10"},
+		"flags that others bring":   {conf("PrologFlags=Alloc,Contain", "PrologFlags=Alloc,Contain\nPrologFlags=X11"), "slurm-twice", Warning, "does not count", "PrologFlags=X11   #"},
+		"flags at odds":             {conf("PrologFlags=Alloc,Contain", "PrologFlags=NoHold\nPrologFlags=Contain"), "slurm-twice", Wrong, "does not count", "PrologFlags=Contain   #"},
+		"flags twice":               {conf("PrologFlags=Alloc,Contain", "PrologFlags=alloc\nPrologFlags=Alloc"), "slurm-twice", OK, "", ""},
+		"a limit cut":               {conf("SlurmUser", "PrologEpilogTimeout=300\nSlurmUser"), "slurm-twice", Wrong, "PrologEpilogTimeout=300 in slurm.conf line 3 does not count: slurm.conf line 12 says 60", "take line 3 out of DIR/slurm/slurm.conf, or line 12"},
+		"a limit raised":            {conf("SlurmUser", "PrologEpilogTimeout=30\nSlurmUser"), "slurm-twice", Warning, "does not count", ""},
+		"an interval lost":          {conf("SlurmUser", "HealthCheckInterval=60\nSlurmUser"), "slurm-twice", Warning, "HealthCheckInterval=60", ""},
+		"NHC with it":               {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_cmd_status -r 0 /x/bookend-healthcheck\n", 0o644)), "slurm-healthcheck", OK, "", ""},
 	}
 }
 

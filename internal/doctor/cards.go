@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/config"
 	"bookend/internal/gpu"
 )
 
@@ -164,6 +165,9 @@ func judgeBackend(s Site, _ Seen) []Result {
 
 // installAll installs Bookend's programs anew, all of one build.
 func installAll(s Site) string {
+	if s.Survey.System.Package != "" && s.Config.Backend == config.Default().Backend {
+		return s.reinstall()
+	}
 	folder := s.Config.Backend[:strings.LastIndexByte(s.Config.Backend, '/')+1]
 	return "install -m 0755 bin/bookend-* " + quoted(strings.TrimSuffix(folder, "/")) + "/"
 }

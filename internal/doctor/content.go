@@ -51,7 +51,7 @@ func contentOf(text []byte, size int64) *Content {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
-		for _, name := range ourPrograms {
+		for _, name := range append([]string{nhcCheck}, ourPrograms...) {
 			if namesProgram(line, name) && !slices.Contains(c.Names, name) {
 				c.Names = append(c.Names, name)
 			}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -18,12 +19,12 @@ const (
 
 // mend is the command that puts right whose one file or folder is, and its mode. A program of Bookend's is installed anew:
 // it may not be what it was.
-func (r Rule) mend(path string, uid, mode uint32) string {
+func (r Rule) mend(s Site, path string, uid, mode uint32) string {
 	switch {
 	case r.instead != "":
 		return r.instead
-	case r.By == Installed && r.Kind == Regular && r.Name != "config":
-		return r.install(path)
+	case r.By == Installed && r.Kind == Regular && !r.text:
+		return r.install(s, path)
 	}
 	if r.Kind == Regular && r.By == Made && uid != 0 {
 		// Not given back: whoever owned it may have it open still, or have put a link in its place by now.
@@ -39,7 +40,7 @@ func (r Rule) mend(path string, uid, mode uint32) string {
 	switch {
 	case r.Kind == Folder:
 		return command + compareFolder
-	case r.Name == "config":
+	case r.text:
 		return command + compareText
 	}
 	return command + compareFile
@@ -50,7 +51,7 @@ func (r Rule) mend(path string, uid, mode uint32) string {
 func (r Rule) culpritFix(s Site, path string, c Culprit) string {
 	for _, own := range Rules() {
 		if own.Kind == Folder && own.unusedReason(s) == "" && matches(c.Path, own.Paths(s)) {
-			return own.mend(c.Path, c.UID, c.Mode)
+			return own.mend(s, c.Path, c.UID, c.Mode)
 		}
 	}
 	switch {
@@ -72,7 +73,7 @@ func (r Rule) culpritFix(s Site, path string, c Culprit) string {
 	case key != "":
 		return fmt.Sprintf("let %s name one that only root can write, all the way, such as %s", key, shipped(key))
 	case r.Kind == Regular:
-		return r.install(r.Shown)
+		return r.install(s, r.Shown)
 	}
 	return "keep it where only root can write, as shipped in " + r.Shown
 }
@@ -94,24 +95,50 @@ func systems(folder string) bool {
 }
 
 // anew is the command after which the right thing takes the place of a wrong one.
-func (r Rule) anew(path string) string {
+func (r Rule) anew(s Site, path string) string {
 	if r.By == Installed {
-		return "rm -r " + quoted(path) + " && " + r.install(path)
+		return "rm -r " + quoted(path) + " && " + r.install(s, path)
 	}
 	return "rm -r " + quoted(path)
 }
 
-// install is the command that installs what belongs at path, from the folder in which Bookend was built.
-func (r Rule) install(path string) string {
+// install is the command that installs what belongs at path: where a package brought Bookend by that, else from the folder
+// in which Bookend was built.
+func (r Rule) install(s Site, path string) string {
 	switch {
 	case r.Kind == Folder:
 		return fmt.Sprintf("install -d -o root -g root -m %04o %s", r.Mode, quoted(path))
 	case r.By != Installed:
 		return ""
+	case s.Survey.System.Package != "" && (path == r.Shown || r.place == "snippets"):
+		return s.reinstall()
+	case r.place == "snippets":
+		return "cp -r deploy/slurm/. " + snippetFolder
 	case r.Name == "config":
 		return fmt.Sprintf("install -D -o root -g root -m %04o configs/bookend.yaml %s", r.Mode, quoted(path))
 	}
 	return fmt.Sprintf("install -D -o root -g root -m %04o bin/%s %s", r.Mode, r.Shown[strings.LastIndexByte(r.Shown, '/')+1:], quoted(path))
+}
+
+// Package is the kind of package by which Bookend was installed; empty where it was by none.
+type Package string
+
+// The kinds of packages.
+const (
+	Deb Package = "deb"
+	RPM Package = "rpm"
+)
+
+// reinstall is the command that puts all files of the package back, those that were deleted from /etc too; what an admin
+// has changed there stays.
+func (s Site) reinstall() string {
+	const where = "   # in the folder where that file is"
+	if s.Survey.System.Package == RPM {
+		machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+		return "rpm -U --replacepkgs " + quoted(fmt.Sprintf("bookend-%s-1.%s.rpm", s.Version, machine)) + where
+	}
+	file := fmt.Sprintf("./bookend_%s-1_%s.deb", s.Version, runtime.GOARCH)
+	return "apt-get install -y --reinstall -o Dpkg::Options::=--force-confmiss " + quoted(file) + where
 }
 
 // fromBuild reports whether a fix needs the folder in which Bookend was built.

@@ -24,7 +24,7 @@ func slots() []slot {
 		{"slurm-epilog", "Epilog", "bookend-epilog", false, "no job's end is looked at: what it leaves on a card nobody sees"},
 		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", true, "the start report comes with the end report, and a job's output is found only where its path can be told"},
 		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", true, "at the end of a script nobody tells which of its processes still use a card"},
-		{"slurm-healthcheck", "HealthCheckProgram", "bookend-healthcheck", false, "between jobs nobody looks: no sightings, no residue found, no drain reason beyond Slurm's own"},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck", false, "between jobs nobody looks: no sightings, no residue found, no drain reason beyond Slurm's own"},
 	}
 }
 
@@ -32,14 +32,18 @@ func hookChecks() []Check {
 	var all []Check
 	for _, h := range slots() {
 		what := "names " + h.program + ", itself or in a script, once"
-		if h.task {
+		switch {
+		case h.task:
 			what += "; or nothing"
+		case h.key == healthKey:
+			what += ", or Node Health Check or a timer runs that"
 		}
 		all = append(all, Check{Name: h.check, Area: areaHooks, Look: h.look, Judge: h.judge,
 			Holds: "`" + h.key + "=` " + what + "; what it names is there, can be run, is root's alone all the way, and not on a network file system"})
 	}
 	return append(all, onConf("slurm-pair", areaHooks, "Prolog and Epilog are both Bookend's or neither is, and no other key of slurm.conf names its programs", nil, judgePair),
-		onConf("prolog-flags", areaHooks, "`PrologFlags=` has Alloc or Contain, and neither Serial nor RunInJob", []string{"PrologFlags"}, judgeFlags))
+		onConf("prolog-flags", areaHooks, "`PrologFlags=` has Alloc or Contain, and neither Serial nor RunInJob", []string{"PrologFlags"}, judgeFlags),
+		onConf("slurm-twice", areaHooks, "no key that Bookend's snippets set stands in slurm.conf with another value: of several lines the last counts, but for `Prolog=` and `Epilog=`", nil, judgeTwice))
 }
 
 // named are the hooks of a slot as slurm.conf names them: an absolute path or pattern each, in the order of its lines.
@@ -48,7 +52,11 @@ func (h slot) named(s Site) (paths []string) {
 	if conf == nil {
 		return nil
 	}
-	for _, v := range conf.All(h.key) {
+	values := conf.All(h.key)
+	if len(values) > 1 && !h.lists() {
+		values = values[len(values)-1:] // which is the one that counts
+	}
+	for _, v := range values {
 		if v.Text == "" || strings.EqualFold(v.Text, "(null)") {
 			continue
 		}
@@ -61,10 +69,13 @@ func (h slot) named(s Site) (paths []string) {
 	return paths
 }
 
+// lists reports a key of which Slurm from 24.05 on takes all lines; of the others, and before, the last.
+func (h slot) lists() bool { return h.key == "Prolog" || h.key == "Epilog" }
+
 func (h slot) look(s Site) Look {
 	paths := h.named(s)
-	if h.key == "HealthCheckProgram" && len(paths) > 0 { // what NHC runs is named there
-		paths = append(paths, filepath.Join(s.Root, "etc/nhc/nhc.conf"))
+	if h.key == healthKey {
+		paths = append(paths, besides(s)...)
 	}
 	return Look{Place: "hooks", Paths: paths, Kind: Regular, Content: true}
 }
@@ -76,6 +87,13 @@ func (h slot) judge(s Site, seen Seen) []Result {
 	}
 	paths := h.named(s)
 	shown := s.conf()
+	by := otherwise{}
+	if h.key == healthKey {
+		by = runOtherwise(seen.Files)
+	}
+	if len(paths) == 0 && by.timer {
+		return well(h.check, shown, "no %s=: a timer runs %s", h.key, h.program)
+	}
 	if len(paths) == 0 {
 		return []Result{h.absent(s, shown)}
 	}
@@ -102,14 +120,15 @@ func (h slot) judge(s Site, seen Seen) []Result {
 			}
 		}
 	}
-	if h.key == "HealthCheckProgram" && h.throughNHC(seen.Files) {
+	bad = append(bad, by.judge(h, s, paths[0], ours)...)
+	if ours == 0 && by.runs() {
 		ours++
 	}
 	bad = append(bad, h.counted(s, shown, paths, order, ours)...)
 	if len(bad) > 0 {
 		return bad
 	}
-	return well(h.check, paths[0], "%s", h.wellSaid(paths, order, seen.Files))
+	return well(h.check, paths[0], "%s", h.wellSaid(paths, order, seen.Files)+by.String())
 }
 
 // of are the files that a path or pattern of slurm.conf leads to, in the order in which slurmd runs them: those of a
@@ -126,7 +145,13 @@ func of(pattern string, files []File) (found []File) {
 }
 
 // line is the fix that is a line of slurm.conf for this slot.
-func (h slot) line(s Site, value string) string { return s.inConf(h.key + "=" + value) }
+func (h slot) line(s Site, value string) string { return everywhere(s.inConf(h.key + "=" + value)) }
+
+// everywhere adds to a line of slurm.conf what must hold before it is written: one file is all nodes', and a Prolog or Epilog
+// that is not there drains.
+func everywhere(line string) string {
+	return strings.Replace(line, ", then: ", ", if every node has that program; then: ", 1)
+}
 
 func (h slot) ourPath(s Site) string {
 	return path.Join(path.Dir(s.Config.Backend), h.program)
@@ -138,7 +163,7 @@ func (h slot) absent(s Site, shown string) Result {
 	switch {
 	case h.task:
 		return Result{h.check, OK, shown, "no " + h.key + "=: " + h.without, "", ""}
-	case h.key == "HealthCheckProgram":
+	case h.key == healthKey:
 		return Result{h.check, Warning, shown, "no " + h.key + "=", h.without, s.inConf("HealthCheckProgram=" + h.ourPath(s) + "\nHealthCheckInterval=300\nHealthCheckNodeState=ANY")}
 	}
 	return Result{h.check, Wrong, shown, "no " + h.key + "=: Slurm does not call " + h.program, h.without, s.inConf(included()) + "\n" + fix + ", where the package's snippets are not wanted"}
@@ -154,7 +179,7 @@ func (h slot) gone(s Site, p string) Result {
 	if h.task {
 		why = h.key + "= that cannot be run fails every job's tasks, or is an error in every job's output"
 	}
-	if h.key == "HealthCheckProgram" {
+	if h.key == healthKey {
 		why = "the check never runs, and slurmd's log says so again and again"
 	}
 	return Result{h.check, Wrong, p, h.key + "=: " + what, why, h.line(s, h.ourPath(s))}
@@ -212,13 +237,6 @@ func (h slot) isOurs(f File) bool {
 	return f.Content != nil && f.Content.Shell && slices.Contains(f.Content.Names, h.program)
 }
 
-// throughNHC reports that Node Health Check runs the program.
-func (h slot) throughNHC(files []File) bool {
-	return slices.ContainsFunc(files, func(f File) bool {
-		return path.Base(f.Path) == "nhc.conf" && f.Content != nil && slices.Contains(f.Content.Names, h.program)
-	})
-}
-
 // counted judges how often the slot's program is run, and whether another's stands in its place.
 func (h slot) counted(s Site, shown string, paths, order []string, ours int) []Result {
 	for _, p := range paths {
@@ -232,10 +250,10 @@ func (h slot) counted(s Site, shown string, paths, order []string, ours int) []R
 	switch {
 	case ours == 0 && h.task:
 		return []Result{{h.check, Warning, shown, h.key + "=" + strings.Join(paths, ", ") + " does not name " + h.program, h.without,
-			fmt.Sprintf("%s   # as a line of %s", h.ourPath(s), quoted(paths[len(paths)-1]))}}
+			fmt.Sprintf("[ ! -x %[1]s ] || %[1]s   # as a line of %[2]s", h.ourPath(s), quoted(paths[len(paths)-1]))}}
 	case ours == 0:
 		return []Result{{h.check, Wrong, shown, fmt.Sprintf("%s= runs %s: none is %s, and no script there names it", h.key, strings.Join(order, ", "), h.program), h.without,
-			fmt.Sprintf("%s || exit $?   # as a line of %s", h.ourPath(s), quoted(paths[len(paths)-1]))}}
+			fmt.Sprintf("[ ! -x %[1]s ] || %[1]s || exit $?   # as a line of %[2]s", h.ourPath(s), quoted(paths[len(paths)-1]))}}
 	case ours > 1:
 		return []Result{{h.check, Wrong, shown, fmt.Sprintf("%s= runs %s %d times: %s", h.key, h.program, ours, strings.Join(order, ", ")),
 			"the second finds what the first has recorded, and each costs its time", "name it once"}}
@@ -268,7 +286,7 @@ func judgePair(s Site, c slurmconf.Conf) []Result {
 			has, lacks = lacks, has
 		}
 		bad = append(bad, Result{name, Wrong, c.Path, has + "= without " + lacks + "=", "an end without a start to compare with proves nothing, and a start without an end leaves its record open",
-			s.inConf(lacks + "=" + path.Join(path.Dir(s.Config.Backend), "bookend-"+strings.ToLower(lacks)))})
+			everywhere(s.inConf(lacks + "=" + path.Join(path.Dir(s.Config.Backend), "bookend-"+strings.ToLower(lacks))))})
 	}
 	for _, key := range []string{"PrologSlurmctld", "EpilogSlurmctld", "SrunProlog", "SrunEpilog", "UnkillableStepProgram", "RebootProgram"} {
 		if v, ok := c.Get(key); ok && strings.HasPrefix(path.Base(v.Text), "bookend-") {

@@ -113,13 +113,13 @@ func (r Rule) missing(s Site, seen Seen) Result {
 	case level == OK:
 		return Result{r.Name, OK, path, follows, "", ""}
 	case r.By == Foreign && r.Kind == Folder:
-		return Result{r.Name, level, path, "missing: the hooks make none here", follows, r.install(path) + "   # or install what makes it, or let " + r.key + " name a file in a folder that is there"}
+		return Result{r.Name, level, path, "missing: the hooks make none here", follows, r.install(s, path) + "   # or install what makes it, or let " + r.key + " name a file in a folder that is there"}
 	case r.By == Foreign && r.first && len(r.Paths(s)) > 1: // no key names it
 		return Result{r.Name, level, path, "in none of the usual folders", follows, "ldconfig -p   # shows where the loader finds it, if anywhere: let " + r.key + " name it there, or install the driver"}
 	case r.By == Foreign:
 		return Result{r.Name, level, path, "missing", follows, "let " + r.key + " say where it is"}
 	}
-	return Result{r.Name, level, path, "missing", follows, r.install(path)}
+	return Result{r.Name, level, path, "missing", follows, r.install(s, path)}
 }
 
 // judgeFile lists what is wrong with one file or folder that is there.
@@ -131,7 +131,7 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 	case f.Target != "" && r.NoLink:
 		return []Result{say(Wrong, "a symbolic link to "+f.Target+": none is followed here", "rm "+quoted(f.Path))}
 	case f.Kind != r.Kind:
-		return []Result{say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), r.anew(f.Path))}
+		return []Result{say(Wrong, fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), r.anew(s, f.Path))}
 	}
 	var bad []Result
 	if c := f.Distrust; c != nil && c.Path != f.Path && c.Path != f.Real {
@@ -146,19 +146,19 @@ func (r Rule) judgeFile(s Site, f File) []Result {
 		bad = append(bad, above)
 	}
 	if f.UID != 0 {
-		bad = append(bad, say(Wrong, fmt.Sprintf("belongs to user %d, not to root", f.UID), r.mend(f.Path, f.UID, f.Mode)))
+		bad = append(bad, say(Wrong, fmt.Sprintf("belongs to user %d, not to root", f.UID), r.mend(s, f.Path, f.UID, f.Mode)))
 	}
-	bad = append(bad, r.judgeMode(f)...)
+	bad = append(bad, r.judgeMode(s, f)...)
 	if r.Single && f.Links > 1 {
-		bad = append(bad, say(Wrong, fmt.Sprintf("has %d names: somebody may hold another", f.Links), r.anew(f.Path)))
+		bad = append(bad, say(Wrong, fmt.Sprintf("has %d names: somebody may hold another", f.Links), r.anew(s, f.Path)))
 	}
 	return bad
 }
 
 // judgeMode judges permission bits: those too many, by what they allow, and those too few.
-func (r Rule) judgeMode(f File) []Result {
+func (r Rule) judgeMode(s Site, f File) []Result {
 	var bad []Result
-	fix := r.mend(f.Path, 0, f.Mode)
+	fix := r.mend(s, f.Path, 0, f.Mode)
 	if extra := f.Mode &^ r.Mode; extra != 0 {
 		level := Wrong
 		if extra&^r.Rather == 0 {

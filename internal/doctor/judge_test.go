@@ -33,7 +33,7 @@ func TestEveryMode(t *testing.T) {
 	for _, r := range Rules() {
 		for mode := range uint32(0o10000) {
 			got := OK
-			for _, res := range r.judgeMode(File{Path: "/x", Kind: r.Kind, Mode: mode}) {
+			for _, res := range r.judgeMode(Site{}, File{Path: "/x", Kind: r.Kind, Mode: mode}) {
 				if res.Level == Wrong || got == OK {
 					got = res.Level
 				}
@@ -308,7 +308,7 @@ func TestCollectorsFolder(t *testing.T) {
 
 // One line says where to run what needs the build, and only then; one warning is no "warnings".
 func TestPrintEnds(t *testing.T) {
-	for fix, says := range map[string]bool{"install -D -m 0755 bin/bookend /usr/bin/bookend": true, mountDrop("/run/bookend/drop"): true, "chmod 0700 /x": false, "install -d -m 0755 /bin/x": false} {
+	for fix, says := range map[string]bool{"install -D -m 0755 bin/bookend /usr/bin/bookend": true, mountDrop(Site{}, "/run/bookend/drop"): true, "chmod 0700 /x": false, "install -d -m 0755 /bin/x": false} {
 		var text bytes.Buffer
 		Print(&text, []Result{{"x", Warning, "/x", "seen", "why", fix}})
 		if strings.Contains(text.String(), "in the folder in which Bookend was built\n") != says || !strings.HasSuffix(text.String(), "1 checked: 0 ok, 1 warning, 0 wrong, 0 unknown\n") {

@@ -159,7 +159,7 @@ func (s *Slurm) beside(files gresconf.Files) {
 	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
 		plugstack = v.Text
 	}
-	conf, err := slurmfiles.Read(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
+	conf, err := slurmfiles.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
 	if err != nil {
 		return
 	}
@@ -241,6 +241,7 @@ func strangers(sys string) (found []string) {
 type systemRequest struct {
 	Root string `json:"root"`
 	Sys  string `json:"sys"`
+	Self string `json:"self"`
 }
 
 func readSystem(r systemRequest) (s System) {
@@ -259,7 +260,21 @@ func readSystem(r systemRequest) (s System) {
 		s.ClockWhy = err.Error()
 	}
 	s.Unsynced = err == nil && state == timeError
+	s.Package = packageOf(r.Root, r.Self)
 	return s
+}
+
+// packageOf says by which kind of package a program was installed: dpkg lists its files, and what only the .rpm has is there.
+func packageOf(root, program string) Package {
+	// Threat: none: who can write dpkg's lists installs what he likes.
+	list, err := slurmfiles.Text(filepath.Join(root, "var/lib/dpkg/info/bookend.list"))
+	if err == nil && slices.Contains(strings.Split(string(list), "\n"), program) {
+		return Deb
+	}
+	if _, err := os.Stat(filepath.Join(root, "usr/share/licenses/bookend/LICENSE")); err == nil {
+		return RPM
+	}
+	return ""
 }
 
 // timeError is what adjtimex says of a clock that nobody keeps (TIME_ERROR).

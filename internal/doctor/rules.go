@@ -29,6 +29,8 @@ type Rule struct {
 	Why string // why owner and mode matter
 
 	place string
+	// text: admins may change what is in it, so it is kept, and read where others could have written it.
+	text  bool
 	paths func(Site) []string
 	first bool
 	// key of the configuration that says where it is; empty where none does.
@@ -80,6 +82,22 @@ func in(root func(config.Paths) string, names ...string) func(Site) []string {
 		}
 		return paths
 	}
+}
+
+// snippetFolder is where what slurm.conf includes is installed (deploy/slurm).
+var snippetFolder = filepath.Join(filepath.Dir(config.DefaultFile), "slurm")
+
+func snippets(names ...string) func(Site) []string {
+	return func(s Site) (paths []string) {
+		for _, n := range names {
+			paths = append(paths, filepath.Join(s.Root, snippetFolder, n))
+		}
+		return paths
+	}
+}
+
+func noSnippets(Site) (Level, string) {
+	return OK, "not here: slurm.conf does without, or names a copy"
 }
 
 func library(configured func(config.NVIDIA) string, found func(Site) []string) func(Site) []string {
@@ -169,8 +187,14 @@ func installed() []Rule {
 			ShortLevel: Warning, By: Installed, Why: "who can write here chooses what root runs", place: "config",
 			paths: one(func(s Site) string { return filepath.Dir(s.ConfigPath) }), absent: func(Site) (Level, string) { return Warning, "the shipped defaults are in force" }},
 		{Name: "config", Shown: config.DefaultFile, Kind: Regular, Mode: 0o644, Need: 0o444, Short: "task hooks run as users: they cannot read it, and use the shipped defaults", ShortLevel: Warning,
-			Rather: 0o111, By: Installed, Why: "it names programs that root runs; one that others could have written is not read (BKD-CONFIG): the hooks observe with the shipped defaults", place: "config",
+			Rather: 0o111, By: Installed, text: true, Why: "it names programs that root runs; one that others could have written is not read (BKD-CONFIG): the hooks observe with the shipped defaults", place: "config",
 			paths: one(func(s Site) string { return s.ConfigPath }), absent: func(Site) (Level, string) { return Warning, "the shipped defaults are in force" }},
+		{Name: "snippet-folders", Shown: snippetFolder + ", its hooks, prolog.d, epilog.d", Kind: Folder, Mode: 0o755, Need: 0o111, Short: "Slurm's commands, run by users, cannot read what slurm.conf includes: none of them works", By: Installed,
+			Why: "who can write here chooses what slurmd runs as root", place: "snippets", paths: snippets("", "hooks", "prolog.d", "epilog.d"), absent: noSnippets},
+		{Name: "snippets", Shown: snippetFolder + "/*.conf", Kind: Regular, Mode: 0o644, Need: 0o444, Short: "Slurm's commands, run by users, cannot read what slurm.conf includes: none of them works", Rather: 0o111, By: Installed, text: true,
+			Why: "slurm.conf includes them: they name what slurmd runs as root", place: "snippets", paths: snippets("*.conf"), absent: noSnippets},
+		{Name: "snippet-hooks", Shown: snippetFolder + "/hooks/*, prolog.d/*, epilog.d/*", Kind: Regular, Mode: 0o755, By: Installed, text: true,
+			Why: "slurmd runs those that slurm.conf names as root, and does not look whose they are", place: "snippets", paths: snippets("hooks/*", "prolog.d/*", "epilog.d/*"), absent: noSnippets},
 		{Name: "nvml", Shown: "libnvidia-ml.so.1", Kind: Regular, Mode: 0o755, Need: 0o400, Short: "root must be able to read it", By: Foreign, Why: libWhy, key: "nvidia.nvml_library",
 			place: "libraries", paths: library(nvml, func(s Site) []string { return s.NVML }), first: true, absent: noLibrary(nvml, "no GPU is looked at")},
 		{Name: "cuda", Shown: "libcuda.so.1", Kind: Regular, Mode: 0o755, Need: 0o400, Short: "root must be able to read it", By: Foreign, Why: libWhy, key: "nvidia.cuda_library",

@@ -23,7 +23,7 @@ func included() string { return include("bookend.conf") }
 
 // include is the line for one of the snippets.
 func include(snippet string) string {
-	return "Include " + path.Join(path.Dir(config.DefaultFile), "slurm", snippet)
+	return "Include " + path.Join(snippetFolder, snippet)
 }
 
 // lines are what slurm.conf needs for Bookend where they are not.
@@ -48,10 +48,14 @@ func judgeConf(s Site, _ Seen) []Result {
 	case v.Conf == nil:
 		return []Result{{name, Unknown, slurmConf, "in none of: " + strings.Join(v.Tried, ", "),
 			"this is no compute node, or its slurm.conf lies elsewhere: then run doctor with SLURM_CONF set to it. Where Slurm is yet to be set up, these lines call the hooks",
-			included() + "   # as its last line, with the snippets of the package; without them:\n" + strings.Join(lines(s.Config), "\n")}}
+			included() + "   # as its last line, with the snippets of the package; without them, and if every node has the programs:\n" + strings.Join(lines(s.Config), "\n")}}
 	}
 	if doubt := v.Conf.Doubt(); doubt != "" {
 		return []Result{{name, Unknown, v.Conf.Path, doubt, "what stands there could change any answer about Slurm; slurmd does not start with a file that it cannot read", "correct that line, or make what it includes readable"}}
+	}
+	if l, ok := v.Conf.Crowded(); ok {
+		return []Result{{name, Wrong, v.Conf.Path, fmt.Sprintf("%s has %s= and %s= in one line", l.Where(), l.Pairs[0][0], l.Pairs[1][0]),
+			"Slurm takes one key a line here: neither it nor any of its commands starts with this file", "write each into a line of its own"}}
 	}
 	for file, problem := range v.Beside {
 		return []Result{{name, Unknown, v.Conf.Path, file + " beside it could not be read: " + problem, "cards and cgroups are described there", "make it readable for root"}}

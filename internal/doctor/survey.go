@@ -94,6 +94,8 @@ type System struct {
 	// Unsynced: the kernel says that nobody keeps its clock.
 	Unsynced bool   `json:"unsynced,omitempty"`
 	ClockWhy string `json:"clock_why,omitempty"` // why it cannot be told
+	// Package is what this very program came with.
+	Package Package `json:"package,omitempty"`
 }
 
 // Said is what a program answered.
@@ -130,7 +132,7 @@ func survey(s Site, patience time.Duration) Survey {
 			v.Driver = asked(opDriver, driverRequestOf(s), patience, func(why string) Driver { return Driver{Unknown: why} })
 		},
 		func() {
-			v.System = asked(opSystem, systemRequest{s.Root, s.Config.Paths.Sys}, patience, func(why string) System { return System{Unknown: why} })
+			v.System = asked(opSystem, systemRequest{s.Root, s.Config.Paths.Sys, s.Self}, patience, func(why string) System { return System{Unknown: why} })
 		},
 	)
 	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {

@@ -149,7 +149,7 @@ func judgeDrop(s Site, seen Seen) []Result {
 		if fs.Own {
 			what = "its file system is not a tmpfs"
 		}
-		return []Result{{name, Warning, path, what, "users write here: without its own small tmpfs one of them can fill " + runFolder(s) + " for all hooks", mountDrop(path)}}
+		return []Result{{name, Warning, path, what, "users write here: without its own small tmpfs one of them can fill " + runFolder(s) + " for all hooks", mountDrop(s, path)}}
 	}
 	var bad []Result
 	if lacks := lacking(fs); lacks != "" {
@@ -159,7 +159,7 @@ func judgeDrop(s Site, seen Seen) []Result {
 	if fs.Bytes == 0 || fs.Bytes > maxDropBytes || fs.Inodes == 0 || fs.Inodes > maxDropInodes {
 		fix := "mount -o remount,size=16M,nr_inodes=8k " + quoted(path)
 		if fs.Bytes == 0 || fs.Inodes == 0 { // the kernel sets no limit where there was none
-			fix = "umount " + quoted(path) + " && " + mountDrop(path)
+			fix = "umount " + quoted(path) + " && " + mountDrop(s, path)
 		}
 		bad = append(bad, Result{name, Warning, path, fmt.Sprintf("its limits are %s and %s", limit(fs.Bytes>>20, "MiB"), limit(fs.Inodes, "inodes")),
 			"users write here: what it may take of the node's memory should be little", fix})
@@ -171,8 +171,11 @@ func judgeDrop(s Site, seen Seen) []Result {
 	return bad
 }
 
-func mountDrop(path string) string {
-	if path == config.Default().Paths.Run+"/drop" {
+func mountDrop(s Site, path string) string {
+	switch usual := path == config.Default().Paths.Run+"/drop"; {
+	case usual && s.Survey.System.Package != "":
+		return "systemctl enable --now run-bookend-drop.mount"
+	case usual:
 		return "install -m 0644 deploy/systemd/run-bookend-drop.mount -t /etc/systemd/system && systemctl daemon-reload && systemctl enable --now run-bookend-drop.mount"
 	}
 	return fmt.Sprintf("install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions)

@@ -48,6 +48,9 @@ func (n node) surround() {
 		must(n.T, unix.Mkfifo(n.in(fmt.Sprintf("dev/nvidia%d", i)), 0o666)) // no file and no folder, as a device
 	}
 	must(n.T, unix.Mkfifo(n.in("dev/log"), 0o666))
+	put(n.T, n.in("root/etc/bookend/slurm/bookend.conf"), "Prolog=x\n", 0o644)
+	put(n.T, n.in("root/etc/bookend/slurm/hooks/prolog"), "#!/bin/sh\n", 0o755)
+	put(n.T, n.in("root/etc/bookend/slurm/prolog.d/00-bookend.sh"), "#!/bin/sh\n", 0o755)
 	write("root/etc/pam.d/sshd", "auth include common\naccount required pam_unix.so\naccount required pam_slurm_adopt.so\n@include common\n")
 	write("root/etc/pam.d/common", "session required pam_limits.so\n#session optional pam_systemd.so\n")
 }

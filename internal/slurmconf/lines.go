@@ -63,7 +63,7 @@ func Lines(file string, text []byte) []Line {
 }
 
 func appendLine(all []Line, joined, file string, first int) []Line {
-	l := parse(joined)
+	l := parse(unescaped(joined))
 	if l.Include == "" && l.Rest == "" && len(l.Pairs) == 0 {
 		return all
 	}
@@ -90,6 +90,21 @@ func continued(s string) (string, bool) {
 		return trimmed[:len(trimmed)-1], true
 	}
 	return s, false
+}
+
+// unescaped takes backslashes away: what stands behind one is meant as it is.
+func unescaped(s string) string {
+	if !strings.Contains(s, "\\") {
+		return s
+	}
+	var b strings.Builder
+	escaped := false
+	for _, c := range []byte(s) {
+		if escaped = c == '\\' && !escaped; !escaped {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 const blanks = " \t"

@@ -147,6 +147,16 @@ func (c Conf) Get(key string) (Value, bool) {
 	return all[len(all)-1], true
 }
 
+// Crowded is the first line that gives several of the cluster's keys: Slurm takes one a line, and does not start.
+func (c Conf) Crowded() (Line, bool) {
+	for _, l := range c.Lines {
+		if _, describes := l.first(); !describes && len(l.Pairs) > 1 {
+			return l, true
+		}
+	}
+	return Line{}, false
+}
+
 // first reports a line that describes a node, a partition or the like: its keys are not the cluster's.
 func (l Line) first() (key string, describes bool) {
 	if len(l.Pairs) == 0 {

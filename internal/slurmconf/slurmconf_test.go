@@ -84,6 +84,16 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// What stands behind a backslash is meant as it is, a backslash too.
+func TestEscapes(t *testing.T) {
+	c := Parse("/s/slurm.conf", []byte("A=/x\\#y # z\nB=/a\\z\nC=/a\\\\w\nD=\"/b \\#c\\\\d\"\n"), nil)
+	for key, want := range map[string]string{"A": "/x#y", "B": "/az", "C": `/a\w`, "D": `/b #c\d`} {
+		if v, ok := c.Get(key); !ok || v.Text != want {
+			t.Errorf("%s: %q, want %q", key, v.Text, want)
+		}
+	}
+}
+
 func TestWords(t *testing.T) {
 	if got := Words("gpu:h100:4(S:0-1), shard:16,,mps"); !reflect.DeepEqual(got, []string{"gpu", "shard", "mps"}) {
 		t.Errorf("%q", got)

@@ -19,8 +19,14 @@ import (
 // maxFiles bounds what one configuration may include.
 const maxFiles = 64
 
-// Read reads a configuration. An error is about its first file; what is wrong with included ones stands in the lines.
-func Read(path string) (slurmconf.Conf, error) {
+// Read reads a configuration. An error is about its first file; what is wrong with included ones stands in the lines. Slurm
+// takes no pattern in an Include, and does not start with one.
+func Read(path string) (slurmconf.Conf, error) { return read(path, false) }
+
+// ReadPlugins reads plugstack.conf and the like, in which an include may be a pattern.
+func ReadPlugins(path string) (slurmconf.Conf, error) { return read(path, true) }
+
+func read(path string, patterns bool) (slurmconf.Conf, error) {
 	text, err := Text(path)
 	if err != nil {
 		return slurmconf.Conf{}, err
@@ -29,7 +35,7 @@ func Read(path string) (slurmconf.Conf, error) {
 	conf := slurmconf.Parse(path, text, included)
 	for len(conf.Wanted) > 0 && files < maxFiles {
 		for _, name := range conf.Wanted {
-			included[name] = matching(name, maxFiles-files)
+			included[name] = matching(name, maxFiles-files, patterns)
 			files += max(1, len(included[name]))
 		}
 		conf = slurmconf.Parse(path, text, included)
@@ -38,9 +44,12 @@ func Read(path string) (slurmconf.Conf, error) {
 }
 
 // matching reads the files that a name leads to: one, or in alphabetical order those of a pattern.
-func matching(name string, most int) []slurmconf.File {
+func matching(name string, most int, patterns bool) []slurmconf.File {
 	names := []string{name}
-	if strings.ContainsAny(name, "*?[") {
+	switch pattern := strings.ContainsAny(name, "*?["); {
+	case pattern && !patterns:
+		return []slurmconf.File{{Path: name, Unread: "Slurm takes no pattern here, and does not start with one"}}
+	case pattern:
 		names, _ = filepath.Glob(name)
 	}
 	var files []slurmconf.File

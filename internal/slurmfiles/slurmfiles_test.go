@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Read(filepath.Join(dir, "slurm.conf"))
+	c, err := ReadPlugins(filepath.Join(dir, "slurm.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +48,17 @@ func TestRead(t *testing.T) {
 	}
 	if len(unread) != 2 || !strings.Contains(unread[0], "no such file") || !strings.Contains(unread[1], "not a file") {
 		t.Errorf("%q", unread)
+	}
+}
+
+// Slurm does not start with a pattern in slurm.conf, so what it matches is not in force.
+func TestReadTakesNoPattern(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "nodes.d/a"), "A=1\n")
+	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=lab\nInclude nodes.d/*\n")
+	c, err := Read(filepath.Join(dir, "slurm.conf"))
+	if _, have := c.Get("A"); err != nil || have || !strings.Contains(c.Doubt(), "Slurm takes no pattern here") {
+		t.Errorf("%+v, doubt %q, %v", c.Lines, c.Doubt(), err)
 	}
 }
 
@@ -72,7 +83,7 @@ func TestReadIsBounded(t *testing.T) {
 		put(t, filepath.Join(dir, "d", strings.Repeat("x", i+1)), "A=1\nInclude *\n")
 	}
 	put(t, filepath.Join(dir, "slurm.conf"), "Include d/*\n")
-	c, err := Read(filepath.Join(dir, "slurm.conf"))
+	c, err := ReadPlugins(filepath.Join(dir, "slurm.conf"))
 	if err != nil || c.Doubt() == "" {
 		t.Errorf("%d lines, doubt %q, %v", len(c.Lines), c.Doubt(), err)
 	}

@@ -108,6 +108,33 @@ func TestHooksWhereBookendIsAbsent(t *testing.T) {
 	}
 }
 
+// What is there and cannot be started (cut short by a crash, of another architecture, without its interpreter) is a fault of
+// Bookend's own, which drains no node and fails no task, whatever /bin/sh is.
+func TestHooksThatCannotBeStarted(t *testing.T) {
+	dir := t.TempDir()
+	for what, text := range map[string]string{
+		"cut short": "\x7fELF\x02\x01\x01\x00((( ;", "empty": "", "an interpreter that is not": "#!/nowhere/sh\n",
+	} {
+		program := write(t, filepath.Join(dir, strings.ReplaceAll(what, " ", "-")), text, 0o755)
+		for _, name := range names(t, "*") {
+			for _, shell := range []string{"dash", "bash"} {
+				if strings.Contains(name, "beside") {
+					continue
+				}
+				link := filepath.Join(t.TempDir(), "sh") // bash called sh is another than bash
+				if err := os.Symlink("/bin/"+shell, link); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.Command(link, script(t, name, program, "/nowhere/own"))
+				cmd.Env, cmd.Dir = []string{"SLURMD_NODENAME=n1"}, "/"
+				if out, err := cmd.Output(); err != nil || len(out) > 0 {
+					t.Errorf("%s by %s, program %s: %v, %q", name, shell, what, err, out)
+				}
+			}
+		}
+	}
+}
+
 // Beside the site's own Bookend's comes first and counts for nothing; the site's own is then the very process.
 func TestHooksBesideOwn(t *testing.T) {
 	for _, name := range names(t, "*-beside-own") {

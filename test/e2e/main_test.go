@@ -74,7 +74,7 @@ func complain(err error) int {
 }
 
 // build makes the programs from the tree as it is, so that no test runs on yesterday's.
-func build(dir string) error {
+func build(dir string, more ...string) error {
 	for program, folder := range map[string]string{
 		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin", "bookend-gpu": "cuda",
 	} {
@@ -82,8 +82,9 @@ func build(dir string) error {
 		if folder == "cuda" {
 			cgo, flags = "CGO_ENABLED=1", "-s -w -extldflags=-Wl,-z,lazy"
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags+" -X main.version=e2e",
-			"-o", filepath.Join(dir, program), "bookend/"+folder)
+		args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags + " -X main.version=e2e",
+			"-o", filepath.Join(dir, program)}, more...)
+		cmd := exec.Command("go", append(args, "bookend/"+folder)...)
 		cmd.Env = append(os.Environ(), cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", program, err, out)

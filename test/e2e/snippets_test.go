@@ -84,8 +84,8 @@ func TestEverySnippetHasAStory(t *testing.T) {
 	}
 }
 
-// slurmSays compares with scontrol show config.
-func (s *story) slurmSays(want map[string]string) {
+// slurmConfig is what scontrol show config says.
+func (s *story) slurmConfig() map[string]string {
 	s.t.Helper()
 	cmd, err := s.on.Command("", "scontrol", "show", "config")
 	if err != nil {
@@ -101,6 +101,13 @@ func (s *story) slurmSays(want map[string]string) {
 		name, _, _ := strings.Cut(strings.TrimSpace(key), "[") // since 24.05 each Prolog has a number
 		has[name] = strings.TrimSpace(value)
 	}
+	return has
+}
+
+// slurmSays compares with it.
+func (s *story) slurmSays(want map[string]string) {
+	s.t.Helper()
+	has := s.slurmConfig()
 	for key, form := range want {
 		form = strings.ReplaceAll(form, "%s", regexp.QuoteMeta(s.on.Own("hooks")))
 		value, one := has[key]

@@ -32,13 +32,13 @@ type node struct {
 }
 
 // newNode makes the Debian; Slurm is not up yet.
-func (b *bench) newNode(suite string) *node {
+func (b *bench) newNode(suite string, more ...string) *node {
 	w, err := fakegpu.New(filepath.Join(b.dir, "world-"+b.part), fakegpu.GPUs(2))
 	b.must("make fake GPUs", err)
 	b.later(w.Close)
 	b.must("start their keeper", w.StartKeeper())
 	n := &node{b: b, world: w}
-	n.root = b.debian(suite, []string{"slurmctld", "slurmd", "slurm-client", "munge", "logrotate"}, w.Dir())
+	n.root = b.debian(suite, append([]string{"slurmctld", "slurmd", "slurm-client", "munge", "logrotate"}, more...), w.Dir())
 	users, err := cluster.Users(1)
 	b.must("find a user for jobs", err)
 	n.user = users[0]

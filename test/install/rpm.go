@@ -48,12 +48,22 @@ func (b *bench) withScripts(r root, now, later string) {
 	b.shows("rpm -U keeps the admin's configuration", errors.Join(err, contains(yaml, "mode: enforce"), r.isProgram()))
 	_, err = r.run("rpm", "--nodeps", "-U", "--oldpackage", now)
 	b.shows("rpm -U --oldpackage, the same", errors.Join(err, contains(yaml, "mode: enforce"), r.isProgram()))
+	own := r.in("/etc/bookend/slurm/prolog.d/50-own.sh")
+	b.must("write a hook of the site's", os.WriteFile(own, []byte("#!/bin/sh\n"), 0o755))
+	b.must("leave what a removal that was cut short leaves", os.MkdirAll(r.in("/etc/bookend/slurm.kept/old"), 0o755))
 	_, err = r.run("rpm", "-e", "bookend")
-	b.shows("rpm -e leaves a stub at each hook's path", errors.Join(err, r.stubbed()))
+	b.shows("rpm -e leaves a stub at each hook's path", errors.Join(err, r.stubbed(), quiet(nil, strings.Join(r.beside(), " "))))
 	b.shows("and what slurm.conf includes, and the admin's configuration", errors.Join(
-		contains(r.in("/etc/bookend/slurm/bookend.conf"), "Prolog="), contains(yaml+".rpmsave", "mode: enforce"), absent(r.in("/etc/bookend/slurm.kept"))))
+		contains(r.in("/etc/bookend/slurm/bookend.conf"), "Prolog="), contains(yaml+".rpmsave", "mode: enforce"), contains(r.in("/etc/bookend/slurm/prolog.d/00-bookend.sh"), "exec"), contains(own, "#!/bin/sh"),
+		absent(r.in("/etc/bookend/slurm.kept"), r.in("/etc/bookend/slurm/old"))))
 	_, err = r.run("rpm", "--nodeps", "-i", now)
 	b.shows("rpm -i replaces the stubs", errors.Join(err, r.isProgram()))
+}
+
+// beside is what lies beside the stubs.
+func (r root) beside() (left []string) {
+	found, _ := filepath.Glob(r.in("/usr/libexec/bookend/*.*"))
+	return found
 }
 
 func contains(path, piece string) error {

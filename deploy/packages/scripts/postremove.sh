@@ -7,13 +7,19 @@ set -e
 
 @stubs@
 
+@giveback@
+
 # is_stub: only what a removal has written is taken away.
 is_stub() { [ -f "$1" ] && head -n 2 "$1" | grep -q '^# Left by the removal of Bookend'; }
 
 leave() {
 	for hook in $hooks; do
+		[ ! -e "$hook.stub" ] || mv -f "$hook.stub" "$hook"
 		[ -e "$hook" ] || stub "$hook"
 	done
+}
+
+tell() {
 	[ ! -d /run/systemd/system ] || systemctl daemon-reload || true
 	cat >&2 <<-END
 		bookend: a stub that does nothing stays at the path of each hook, so that no node drains while slurm.conf names one.
@@ -29,24 +35,24 @@ undivert() {
 	done
 }
 
-# give_back: rpm removes what nobody changed in /etc, but slurm.conf may still include it.
-give_back() {
-	[ -d /etc/bookend/slurm.kept ] || return 0
-	mkdir -p /etc/bookend/slurm
-	cp -an /etc/bookend/slurm.kept/. /etc/bookend/slurm
-	rm -r /etc/bookend/slurm.kept
-}
-
-# purge takes away what the hooks made, too.
+# purge takes away what the hooks made, too; what others put beside it in /etc, as the site's own hooks in prolog.d, it leaves.
 # Threat: below /run/bookend/drop are folders of users: rm follows no link, and leaves no file system.
 purge() {
 	for hook in $hooks; do
 		! is_stub "$hook" || rm -f "$hook"
 	done
 	rmdir /usr/libexec/bookend 2>/dev/null || true
-	umount /run/bookend/drop 2>/dev/null || true
-	rm -rf --one-file-system /run/bookend /var/lib/bookend /var/log/bookend /etc/bookend
-	for conf in /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
+	for unit in slurmd.service.wants/run-bookend-drop.mount timers.target.wants/bookend-healthcheck.timer; do
+		rm -f "/etc/systemd/system/$unit"
+	done
+	umount /run/bookend/drop 2>/dev/null || umount -l /run/bookend/drop 2>/dev/null || true
+	for folder in /run/bookend /var/lib/bookend /var/log/bookend; do
+		# A file system of the site's own may be mounted there.
+		rm -rf --one-file-system "$folder" || echo "bookend: $folder could not be taken away" >&2
+	done
+	find /etc/bookend -depth -type d -exec rmdir {} + 2>/dev/null || true
+	[ ! -e /etc/bookend ] || echo "bookend: what is left in /etc/bookend is not the package's: $(find /etc/bookend ! -type d | head -n 5 | tr '\n' ' ')" >&2
+	for conf in /etc/slurm/*.conf /etc/slurm-llnl/*.conf /run/slurm/conf/*.conf; do
 		! grep -Eqs '^[^#]*(/usr/libexec|/etc)/bookend/' "$conf" ||
 			echo "bookend: $conf still names what is gone now: Slurm's commands and daemons fail at such an Include, and the next job drains the node: take it out, or install bookend again" >&2
 	done
@@ -54,12 +60,14 @@ purge() {
 
 case "$1" in
 remove)
-	leave "apt-get purge bookend"
+	leave
 	undivert
+	tell "apt-get purge bookend"
 	;;
 0)
+	leave
 	give_back
-	leave "rm -r /usr/libexec/bookend /etc/bookend /var/lib/bookend /var/log/bookend"
+	tell "rm -r /usr/libexec/bookend /etc/bookend /var/lib/bookend /var/log/bookend"
 	;;
 purge) purge ;;
 esac
