@@ -78,7 +78,7 @@ func (o otherwise) judge(h slot, s Site, shown string, ours int) (bad []Result) 
 // example is a file of deploy/ as the package has it, or the folder in which Bookend was built.
 func (s Site) example(name string) string {
 	if s.Survey.System.Package != "" {
-		return "/usr/share/doc/bookend/" + name
+		return filepath.Join(s.Root, "usr/share/doc/bookend", name)
 	}
 	return "deploy/" + name
 }

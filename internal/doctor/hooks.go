@@ -77,7 +77,7 @@ func (h slot) look(s Site) Look {
 	if h.key == healthKey {
 		paths = append(paths, besides(s)...)
 	}
-	return Look{Place: "hooks", Paths: paths, Kind: Regular, Content: true}
+	return Look{Place: "hooks", Paths: paths, Kind: Regular, All: true, Content: true}
 }
 
 func (h slot) judge(s Site, seen Seen) []Result {
@@ -194,6 +194,9 @@ func (h slot) judgeFile(s Site, f File) (bad []Result) {
 	switch {
 	case f.Error != "":
 		say(Unknown, f.Error, drains, "stat "+quoted(f.Path))
+		return bad
+	case f.Kind != Regular && !slices.Contains(h.named(s), f.Path): // by a pattern
+		say(Wrong, fmt.Sprintf("%s, where a program belongs", f.Kind), drains, "take it out of "+quoted(path.Dir(f.Path)))
 		return bad
 	case f.Kind != Regular:
 		say(Wrong, fmt.Sprintf("%s, where a program belongs", f.Kind), drains, h.line(s, h.ourPath(s)))

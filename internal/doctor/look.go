@@ -24,6 +24,8 @@ type Look struct {
 	// Up: of a folder that is not there the file system is that of the nearest above.
 	Up   bool `json:"up,omitempty"`
 	Kind Kind `json:"kind,omitempty"`
+	// All: a pattern's matches of every kind count, as for Slurm.
+	All bool `json:"all,omitempty"`
 	// Content: of files, what they are and what they lie on.
 	Content bool `json:"content,omitempty"`
 }
@@ -128,7 +130,7 @@ func see(l Look) Seen {
 			if l.Content {
 				f.read()
 			}
-			if !f.Missing && (f.Target != "" || f.Kind == l.Kind || f.Kind == Other) { // missing: gone since
+			if !f.Missing && (l.All || f.Target != "" || f.Kind == l.Kind || f.Kind == Other) { // missing: gone since
 				seen.Files = append(seen.Files, f)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/internal/doctor"
 	"bookend/test/cluster"
 	"bookend/test/site"
 )
@@ -192,6 +193,23 @@ func globSnippet(s *story) {
 		job := s.runs(s.user, "echo done", oneGPU)
 		s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 0", "epilog 0")
 		s.showSays("n1", job, "start:", "clean", "end:", "clean")
+	})
+	s.tell("a folder among them drains, as the doctor says", func(s *story) {
+		folder := s.on.Own("prolog.d/old.sh")
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { os.Remove(folder) })
+		if r := s.doctorSays("n1")["slurm-prolog"]; r.Level != doctor.Wrong || r.Path != folder {
+			s.t.Errorf("the doctor says %+v", r)
+		}
+		job := s.submits(s.user, "echo never", oneGPU)
+		s.until("the node drains", func() bool {
+			n, err := s.on.Node("n1")
+			return err == nil && n.Has("DRAIN")
+		})
+		s.nodeIsDrained("n1", "Prolog error")
+		s.cancels(job)
 	})
 	s.tell("and not at all where the site's own fails", func(s *story) {
 		s.hasOwn("epilog.d/50-own.sh", "exit 3")
