@@ -134,6 +134,7 @@ func slurmLines() map[string]spoilt {
 		"a limit cut":               {conf("SlurmUser", "PrologEpilogTimeout=300\nSlurmUser"), "slurm-twice", Wrong, "PrologEpilogTimeout=300 in slurm.conf line 3 does not count: slurm.conf line 12 says 60", "take line 3 out of DIR/slurm/slurm.conf, or line 12"},
 		"a limit raised":            {conf("SlurmUser", "PrologEpilogTimeout=30\nSlurmUser"), "slurm-twice", Warning, "does not count", ""},
 		"an interval lost":          {conf("SlurmUser", "HealthCheckInterval=60\nSlurmUser"), "slurm-twice", Warning, "HealthCheckInterval=60", ""},
+		"states lost":               {conf("SlurmUser", "HealthCheckNodeState=IDLE\nHealthCheckNodeState=ANY,CYCLE\nSlurmUser"), "slurm-twice", Warning, "HealthCheckNodeState=IDLE", ""},
 		"NHC with it":               {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_cmd_status -r 0 /x/bookend-healthcheck\n", 0o644)), "slurm-healthcheck", OK, "", ""},
 	}
 }

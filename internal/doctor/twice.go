@@ -20,9 +20,8 @@ var onceKeys = []struct {
 	{"TaskProlog", lostProgram("bookend-own-task-hooks.conf, which runs both")},
 	{"TaskEpilog", lostProgram("bookend-own-task-hooks.conf, which runs both")},
 	{healthKey, lostProgram("bookend-own-health.conf, and let the site's own run bookend-healthcheck")},
-	{"HealthCheckInterval", func(slurmconf.Value, slurmconf.Value) (Level, string, string) {
-		return Warning, "the site's own interval does not count", ""
-	}},
+	{"HealthCheckInterval", lostTimes},
+	{"HealthCheckNodeState", lostTimes},
 }
 
 // judgeTwice judges keys that several lines set: Slurm takes the last, and only logs that there are more.
@@ -94,6 +93,10 @@ func shorterLimit(first, last slurmconf.Value) (Level, string, string) {
 		return Warning, "Slurm logs an error for it whenever the file is read", ""
 	}
 	return Wrong, "slurmd kills a Prolog or Epilog that takes longer, the site's own too, and drains the node for it", ""
+}
+
+func lostTimes(slurmconf.Value, slurmconf.Value) (Level, string, string) {
+	return Warning, "the health check runs at other times, or on other nodes, than the site had meant", ""
 }
 
 func lostProgram(snippet string) func(first, last slurmconf.Value) (Level, string, string) {
