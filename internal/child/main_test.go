@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -150,7 +151,22 @@ func trace(victim string) {
 	}
 	_, err = os.Stdout.Write([]byte("r"))
 	must(err)
-	sleepForever("")
+	for { // Go's runtime signals its own threads: at each the victim waits for its tracer
+		var status unix.WaitStatus
+		_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		must(err)
+		if status.TrapCause() == unix.PTRACE_EVENT_EXIT {
+			sleepForever("")
+		}
+		signal := 0
+		if status.TrapCause() < 0 {
+			signal = int(status.StopSignal())
+		}
+		must(unix.PtraceCont(pid, signal))
+	}
 }
 
 // headless ends its first thread and lives on in another: from outside, a zombie.
