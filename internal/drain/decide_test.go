@@ -177,8 +177,11 @@ func TestStandingDrain(t *testing.T) {
 		}, Leave, "no health check can tell that BKD-XIDFATAL is over", 0, true},
 		"what is no cause is not clean": {func(in *Input) {
 			in.Memory.Written.Clean = 2
-			in.Cards["GPU-c"], in.Cards["GPU-b"] = Seen{Memory: Unknown, Why: "a job still has it"}, Seen{Memory: Dirty, Why: "in use"}
+			in.Cards["GPU-c"], in.Cards["GPU-b"] = Seen{Memory: Unknown, Why: "a job still has it"}, Seen{Memory: Dirty, Why: "in use", Given: true}
 		}, Leave, "GPU GPU-b is not clean: in use", 0, true},
+		"a card of no jobs is in use": {func(in *Input) {
+			in.Memory.Written.Clean, in.Cards["GPU-b"] = 2, Seen{Memory: Dirty, Why: "in use"}
+		}, Resume, "clean 3 of 3", 0, false},
 		"a job has what is no cause": {func(in *Input) {
 			in.Memory.Written.Clean, in.Cards["GPU-b"] = 2, Seen{Memory: Unknown, Why: "a job still has it"}
 		}, Resume, "clean 3 of 3", 0, false},
@@ -444,11 +447,11 @@ func TestAtHookSaysWhy(t *testing.T) {
 // drained it is nobody's; an admin's words are an admin's all the same.
 func TestKeptText(t *testing.T) {
 	const failed = "Kill task failed (JobId=7 StepId=0)"
-	old := ended.Add(-2 * time.Hour)
-	over := func(reason string, at time.Time) Memory {
+	old, tooLong := ended.Add(-2*time.Hour), failed+strings.Repeat("x", MaxReason)
+	over := func(reason string, at time.Time, flags ...string) Memory {
 		resumed := asked(func(in *Input) {
 			in.Exits, in.Now = nil, after(-time.Hour)
-			in.Node = Node{Flags: []string{"IDLE"}, Reason: reason, By: "root", At: at}
+			in.Node = Node{Flags: append(flags, "IDLE"), Reason: reason, By: "root", At: at}
 		})
 		return Decide(resumed).After
 	}
@@ -461,6 +464,9 @@ func TestKeptText(t *testing.T) {
 		"Slurm's for an epilog":        {over(EpilogError, old), func(in *Input) { in.Node.Reason = EpilogError }, Write},
 		"Slurm's for a prolog":         {over(PrologError, old), func(in *Input) { in.Node.Reason = PrologError }, Write},
 		"Slurm's for a task":           {over(failed, old), func(in *Input) { in.Node.Reason = failed }, Write},
+		"no form of Slurm's":           {over(tooLong, old), func(in *Input) { in.Node.Reason = tooLong }, Leave},
+		"seen on a node that was down": {over(reason43, old, "DOWN"), nil, Leave},
+		"an admin's, in the memory":    {Memory{Over: &Over{Reason: "disk swap", At: old}}, func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
 		"an admin's":                   {over("disk swap", old), func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
 		"ours with an admin's words":   {over(reason43+"; jd", old), func(in *Input) { in.Node.Reason = reason43 + "; jd" }, Leave},
 		"an admin's, after it":         {over(reason43, old), func(in *Input) { in.Node.Reason = "disk swap" }, Leave},

@@ -24,6 +24,7 @@ const (
 type Seen struct {
 	Memory Answer // Clean: at rest, and nobody and nothing on it but what always is
 	Why    string // where Memory is not Clean
+	Given  bool   // to a job on record: a card that no job ever has is none of Slurm's
 	Health gpu.Health
 }
 
@@ -90,8 +91,8 @@ func (s Seen) answer(c code.Code) (Answer, string) {
 	return Unknown, "no health check can tell"
 }
 
-// verify says whether a health check found all of a drain's causes gone, and nothing on any other card: what else would have
-// drained the node found it drained, and left no trace. It gives the worst answer. never reports a cause of which no check can
+// verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what else would
+// have drained the node found it drained, and left no trace. It gives the worst answer. never reports a cause of which no check can
 // ever tell.
 func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, never bool) {
 	worst = Clean
@@ -118,7 +119,7 @@ func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, ne
 
 func anyDirty(cards map[gpu.ID]Seen) (worst Answer, why string) {
 	for _, id := range slices.Sorted(maps.Keys(cards)) {
-		if seen := cards[id]; seen.Memory == Dirty {
+		if seen := cards[id]; seen.Memory == Dirty && seen.Given {
 			return Dirty, fmt.Sprintf("the drain's cause is gone, but GPU %s is not clean: %s", id, seen.Why)
 		}
 	}

@@ -28,7 +28,10 @@ type Over struct {
 	Seen   time.Time `json:"seen"` // when the node was not drained, by this node's
 }
 
-func (o Over) is(n Node) bool { return n.Reason == o.Reason && n.At.Equal(o.At) }
+// Valid reports whether it can be one: what a person wrote is theirs.
+func (o Over) Valid() bool { return Node{Reason: o.Reason}.ofNobody() }
+
+func (o Over) is(n Node) bool { return o.Valid() && n.Reason == o.Reason && n.At.Equal(o.At) }
 
 // Written is a reason of ours, and what it stands for.
 type Written struct {

@@ -142,6 +142,9 @@ func record(r Run) attrib.Record {
 	return rec
 }
 
+// Given reports whether a run was given a card, or may have been.
+func (r Run) Given(id gpu.ID) bool { return record(r).MayHold(id) }
+
 func sightings(seen []attrib.Sighting, e End) []attrib.Sighting {
 	for _, p := range e.Processes {
 		if p.Cgroup.ID != 0 || p.Cgroup.SLUID != "" {

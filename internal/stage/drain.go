@@ -2,6 +2,7 @@ package stage
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"bookend/internal/code"
@@ -9,6 +10,7 @@ import (
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/internal/runlog"
 	"bookend/internal/scontrol"
 )
@@ -111,6 +113,7 @@ func (c *check) seenByCard() map[gpu.ID]drain.Seen {
 		case !c.isClean(card):
 			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
 		}
+		seen.Given = slices.ContainsFunc(c.records(), func(r ledger.Run) bool { return r.Given(card.Device.ID) })
 		for _, h := range c.health {
 			if h.Device == card.Device.ID || card.Device.Parent != "" && h.Device == card.Device.Parent {
 				seen.Health = h

@@ -89,8 +89,8 @@ func wrongDrain(m drain.Memory) string {
 	if len(m.Settled) > drain.MaxSettled {
 		return fmt.Sprintf("%d settled exits", len(m.Settled))
 	}
-	if m.Over != nil && len(m.Over.Reason) > drain.MaxReason {
-		return "the text of the drain that is over is too long"
+	if m.Over != nil && !m.Over.Valid() {
+		return fmt.Sprintf("%.200q of a drain that is over is neither ours nor Slurm's", m.Over.Reason)
 	}
 	w := m.Written
 	if w == nil {
