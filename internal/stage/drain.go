@@ -51,7 +51,7 @@ func (c *check) settleDrain() {
 // fails the other is not begun.
 func (c *check) carryOut(cmd scontrol.Command, in drain.Input, memory drain.Memory) {
 	d := drain.Decide(in)
-	if !c.remember(memory, d.Intent) {
+	if c.remember(memory, d.Intent) != nil {
 		return
 	}
 	still := func(now drain.Node) bool {
@@ -76,7 +76,7 @@ func (c *check) carryOut(cmd scontrol.Command, in drain.Input, memory drain.Memo
 		return
 	}
 	if d.Act == drain.Write || d.Act == drain.Resume {
-		c.remember(d.Intent, d.After)
+		_ = c.remember(d.Intent, d.After) // told; the next health check finds what was done
 	}
 	if last := memory.Last; d.Act != drain.Leave || last == nil || last.Why != d.Why {
 		c.drain = &d

@@ -39,8 +39,9 @@ func (h *hook) giveReason() {
 		h.noReason(errors.New(d.Why))
 		return
 	}
-	h.remember(memory, d.Intent)
-	if d.Act != drain.Write {
+	kept := h.remember(memory, d.Intent)
+	// A hook that drains at the same moment writes its reason: of two, each over the other's, one would be nobody's.
+	if another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked); d.Act != drain.Write || another {
 		return
 	}
 	err = cmd.Drain(h.job.Node, d.Reason, func(now drain.Node) bool {
@@ -51,7 +52,7 @@ func (h *hook) giveReason() {
 		h.noReason(err)
 		return
 	}
-	h.remember(d.Intent, d.After)
+	_ = h.remember(d.Intent, d.After) // told; the health check finds what was done
 }
 
 // noReason tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
@@ -69,10 +70,13 @@ func (h *hook) drainMemory() drain.Memory {
 	return m
 }
 
+// errNoState says that nothing can be remembered at all; it is told where the state could not be opened.
+var errNoState = errors.New("no state")
+
 // remember keeps what was decided. Where another program has changed it since, that one's word stands.
-func (h *hook) remember(seen, next drain.Memory) bool {
+func (h *hook) remember(seen, next drain.Memory) error {
 	if h.store == nil {
-		return false
+		return errNoState
 	}
 	err := h.store.SwapDrain(seen, next)
 	if errors.Is(err, state.ErrChanged) {
@@ -80,7 +84,7 @@ func (h *hook) remember(seen, next drain.Memory) bool {
 	} else {
 		h.try(err)
 	}
-	return err == nil
+	return err
 }
 
 // scontrol is Slurm's command as slurmd's own configuration leads it.
