@@ -37,16 +37,15 @@ func (f family) histogram(s sample) string {
 	if len(counts) == 0 {
 		counts = make([]uint64, len(f.bounds)+1)
 	}
-	total := uint64(0)
+	pairs, total := strings.Join(f.pairs(s), ","), uint64(0)
 	for i, n := range counts {
 		total += n
 		bound := "+Inf"
 		if i < len(f.bounds) {
 			bound = strconv.FormatFloat(f.bounds[i], 'f', -1, 64)
 		}
-		fmt.Fprintf(&b, "%s_bucket{%s} %d\n", f.name, strings.Join(append(f.pairs(s), "le="+quoted(bound)), ","), total)
+		fmt.Fprintf(&b, "%s_bucket{%s,le=%s} %d\n", f.name, pairs, quoted(bound), total)
 	}
-	pairs := strings.Join(f.pairs(s), ",")
 	fmt.Fprintf(&b, "%s_sum{%s} %s\n%s_count{%s} %d\n", f.name, pairs, number(s.Value), f.name, pairs, total)
 	return b.String()
 }

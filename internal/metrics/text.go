@@ -187,8 +187,10 @@ func braced(pairs []string) string {
 
 func number(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // quoted writes a label's value, of printable ASCII without a line break.
 func quoted(value string) string {
 	clean := string(report.Clean(value, maxLabel))
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean) + `"`
+	return `"` + escapes.Replace(clean) + `"`
 }

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,13 +39,14 @@ func DefaultLimits() Limits {
 
 // Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
 // their reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
-// forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is at work it
-// does nothing. The error joins all that went wrong; the rest is done.
+// once an hour forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is
+// at work it does nothing. The error joins all that went wrong; the rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
+	_, booted := s.lastPruned()
 	release, err := safefile.Lock(filepath.Join(s.dir, lockArchive), 0, true)
 	if errors.Is(err, ErrLocked) {
 		return nil
@@ -52,20 +55,27 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		return fmt.Errorf("archive: %w", err)
 	}
 	defer release()
+	last, _ := s.lastPruned()
+	if booted != nil || now.Sub(last).Abs() >= pruneEvery {
+		last = unfinished
+	}
+	if err := s.setPruned(unfinished); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
 	history, err := makeHistory(varDir, node)
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	if err := s.moveOut(history, now, keep); err != nil {
+	if err := s.moveOut(history, now, last, keep); err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
 	return nil
 }
 
-// moveOut is what Archive does with the lock held.
-func (s *Store) moveOut(history string, now time.Time, keep Limits) error {
+// moveOut is what Archive does with the lock held; last is when the history was last gone through.
+func (s *Store) moveOut(history string, now, last time.Time, keep Limits) error {
 	drops, err := s.drops() // before the records: a job that begins meanwhile has its record before its folder
-	runs, damage := s.Runs()
+	runs, damage := s.outlines()
 	all := []error{err}
 	for _, d := range damage {
 		all = append(all, d)
@@ -81,7 +91,12 @@ func (s *Store) moveOut(history string, now time.Time, keep Limits) error {
 		}
 		all = append(all, s.retire(history, r, stays))
 	}
-	return errors.Join(append(all, s.sweep(now), prune(history, now, keep))...)
+	all = append(all, s.sweep(now))
+	if last.Equal(unfinished) {
+		last = now
+		all = append(all, prune(history, now, keep))
+	}
+	return errors.Join(append(all, s.setPruned(last))...)
 }
 
 // ended returns the runs that are over, the latest first.
@@ -116,35 +131,40 @@ func onCard(r ledger.Run) bool {
 	return false
 }
 
-// retire writes a run to the history, if it is not there, and marks or removes its record. No lock is held while
-// the disk works.
-func (s *Store) retire(history string, r ledger.Run, stays bool) error {
-	if r.Archived && stays {
+// retire writes a run of which o is the outline to the history, if it is not there, and marks or removes its record. No lock
+// is held while the disk works.
+func (s *Store) retire(history string, o ledger.Run, stays bool) error {
+	if o.Archived && stays {
 		return nil
 	}
-	seen, err := encode(r)
+	seen, err := s.read(o.Job.ID, o.Key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if !r.Archived {
-		r.Archived = true
-		data, err := encode(r)
-		if err != nil {
+	if r, err := outlined(seen); err != nil || len(r.Ends) != len(o.Ends) || r.Archived != o.Archived {
+		return nil // another epilog was here: next time
+	}
+	marked := seen
+	if !o.Archived {
+		if marked, err = mark(seen); err != nil {
 			return err
 		}
-		name := fmt.Sprintf("%d-%s%s", r.Job.ID, r.Key, suffix)
-		if err := safefile.ReplaceDurable(history, name, data, 0o600); err != nil {
+		name := fmt.Sprintf("%d-%s%s", o.Job.ID, o.Key, suffix)
+		if err := safefile.ReplaceDurable(history, name, marked, 0o600); err != nil {
 			return err
 		}
 	}
-	err = s.locked(lockOf(r.Job.ID), func() error {
-		if !s.unchanged(r, seen) { // another epilog was here: next time
-			return nil
+	err = s.locked(lockOf(o.Job.ID), func() error {
+		if !s.unchanged(o, seen) {
+			return nil // as above
 		}
 		if stays {
-			return s.write(r)
+			return s.put(o, marked)
 		}
-		return s.remove(r)
+		return s.remove(o)
 	})
 	if errors.Is(err, ErrLocked) { // a hook of this job, or of another with its lock, is at work: next time
 		return nil
@@ -153,12 +173,8 @@ func (s *Store) retire(history string, r ledger.Run, stays bool) error {
 }
 
 func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
-	now, err := s.load(r.Job.ID, r.Key)
-	if err != nil {
-		return false
-	}
-	data, err := encode(now)
-	return err == nil && bytes.Equal(data, seen)
+	now, err := s.read(r.Job.ID, r.Key)
+	return err == nil && bytes.Equal(now, seen)
 }
 
 // remove removes a run's report and record. The record goes last: while it is there, an interrupted removal is taken up
@@ -187,12 +203,21 @@ func (s *Store) remove(r ledger.Run) error {
 
 // removeTemps removes what interrupted writers left in a folder, and counts what else is there.
 func removeTemps(folder string) (others int, err error) {
-	for _, f := range byAge(folder) {
-		if !strings.HasPrefix(f.Name(), safefile.TempPrefix) {
+	for _, name := range namesIn(folder) {
+		if !strings.HasPrefix(name, safefile.TempPrefix) {
 			others++
-		} else if err := removeOwn(folder, f.Name()); err != nil {
+		} else if err := removeOwn(folder, name); err != nil {
 			return others, err
 		}
 	}
 	return others, nil
+}
+
+// namesIn lists a folder of root's; what cannot be listed has none.
+func namesIn(folder string) (names []string) {
+	entries, _ := os.ReadDir(folder)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }

@@ -177,13 +177,29 @@ func TestArchiveForgets(t *testing.T) {
 	if err := os.WriteFile(temp, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	archive(t, run, varDir, Limits{Age: 3 * time.Hour, Bytes: 1 << 40})
+	later := func(hours int, keep Limits) {
+		t.Helper()
+		if err := Archive(run, varDir, node, now.Add(time.Duration(hours)*time.Hour), keep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later(1, Limits{Age: 4 * time.Hour, Bytes: 1 << 40})
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4, 3, 2}) {
 		t.Errorf("by age: %v", got)
 	}
-	archive(t, run, varDir, Limits{Age: 3 * time.Hour, Bytes: 2*size + size/2})
+	few := Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}
+	later(1, few)
+	if got := onDisk(t, varDir); len(got) != 4 {
+		t.Errorf("it was gone through within the hour: %v", got)
+	}
+	later(2, few)
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4}) {
 		t.Errorf("by size: %v", got)
+	}
+	must(t, os.Remove(filepath.Join(s.dir, lockArchive))) // the node has booted
+	later(2, Limits{Age: 5 * time.Hour, Bytes: size})
+	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5}) {
+		t.Errorf("after a boot: %v", got)
 	}
 	if _, err := os.Stat(temp); !os.IsNotExist(err) {
 		t.Errorf("a killed writer's file: %v", err)

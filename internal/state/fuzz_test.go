@@ -39,6 +39,14 @@ func FuzzRecord(f *testing.F) {
 		if r.Job.ID != 7 || r.Job.Node != node || r.Key != string(sluidA) || r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) {
 			t.Errorf("job %d of %q, run %q, SLUID %q", r.Job.ID, r.Job.Node, r.Key, r.Job.SLUID)
 		}
+		if o, err := outlined(data); err != nil || said(o) != said(r) {
+			t.Errorf("its outline, %v: %s, want %s", err, said(o), said(r))
+		}
+		if marked, err := mark(data); err == nil {
+			if m, err := parse(marked); err != nil || !m.Archived || len(m.Ends) != len(r.Ends) || len(marked) >= maxRecord {
+				t.Errorf("marked, %v: %+v", err, m)
+			}
+		}
 		for _, other := range []struct {
 			node, key string
 			id        slurm.JobID

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,6 +235,8 @@ func TestRecordTooLarge(t *testing.T) {
 	if err := s.Close(r, end); err == nil {
 		t.Error("it was written")
 	}
+	must(t, os.MkdirAll(filepath.Join(s.dir, "1"), 0o700)) // as if somebody had
+	must(t, os.WriteFile(filepath.Join(s.dir, "1/w1.json"), bytes.Repeat([]byte(" "), maxRecord+1), 0o600))
 	if err := s.retire(s.dir, r, true); err == nil {
 		t.Error("it was archived")
 	}

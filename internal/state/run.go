@@ -112,7 +112,11 @@ var errRecord = errors.New("not a whole record")
 
 // decode reads a record that must be of this node, job id and key. It returns errRecord for anything else.
 func decode(data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
-	r, err := parse(data)
+	return decodeBy(data, node, id, key, parse)
+}
+
+func decodeBy(data []byte, node string, id slurm.JobID, key string, read reader) (ledger.Run, error) {
+	r, err := read(data)
 	if err == nil && (r.Job.Node != node || r.Job.ID != id || r.Key != key) {
 		err = fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
 	}
@@ -125,12 +129,24 @@ func decode(data []byte, node string, id slurm.JobID, key string) (ledger.Run, e
 // parse reads a record, whosever it is.
 func parse(data []byte) (ledger.Run, error) {
 	var r ledger.Run
+	if err := unmarshal(data, &r); err != nil {
+		return ledger.Run{}, err
+	}
+	return sound(r)
+}
+
+func unmarshal(data []byte, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return ledger.Run{}, fmt.Errorf("%w: empty", errRecord)
+		return fmt.Errorf("%w: empty", errRecord)
 	}
-	if err := json.Unmarshal(data, &r); err != nil {
-		return ledger.Run{}, fmt.Errorf("%w: %v", errRecord, err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %v", errRecord, err)
 	}
+	return nil
+}
+
+// sound refuses a run that this program cannot have recorded.
+func sound(r ledger.Run) (ledger.Run, error) {
 	switch {
 	case r.Version != Version:
 		return ledger.Run{}, fmt.Errorf("%w: version %d, not %d", errRecord, r.Version, Version)

@@ -99,7 +99,15 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 }
 
 // Runs returns every record of the node that can be used, and what cannot.
-func (s *Store) Runs() ([]ledger.Run, []Damage) {
+func (s *Store) Runs() ([]ledger.Run, []Damage) { return s.allBy(parse) }
+
+// outlines is Runs with of each no more than an outline.
+func (s *Store) outlines() ([]ledger.Run, []Damage) { return s.allBy(outlined) }
+
+// reader makes a run of a record's bytes, or gives errRecord.
+type reader func([]byte) (ledger.Run, error)
+
+func (s *Store) allBy(read reader) ([]ledger.Run, []Damage) {
 	// Threat: none from users, who cannot write here.
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -115,7 +123,7 @@ func (s *Store) Runs() ([]ledger.Run, []Damage) {
 		if len(runs) >= maxRuns {
 			return runs, append(damage, Damage{s.dir, fmt.Sprintf("more than %d records", maxRuns)})
 		}
-		r, d := s.ofJob(id)
+		r, d := s.ofJobBy(id, read)
 		runs, damage = append(runs, r...), append(damage, d...)
 	}
 	return runs, damage
@@ -123,6 +131,10 @@ func (s *Store) Runs() ([]ledger.Run, []Damage) {
 
 // ofJob returns the records of one job id.
 func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
+	return s.ofJobBy(id, parse)
+}
+
+func (s *Store) ofJobBy(id slurm.JobID, read reader) (runs []ledger.Run, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +145,7 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 		if !ok {
 			continue
 		}
-		r, err := s.load(id, key)
+		r, err := s.loadBy(id, key, read)
 		if unusable(err) {
 			r, err = s.rescue(id, key)
 		}
@@ -146,12 +158,18 @@ func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
 	return runs, damage
 }
 
-func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) {
-	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
+func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) { return s.loadBy(id, key, parse) }
+
+func (s *Store) loadBy(id slurm.JobID, key string, read reader) (ledger.Run, error) {
+	data, err := s.read(id, key)
 	if err != nil {
 		return ledger.Run{}, err
 	}
-	return decode(data, s.node, id, key)
+	return decodeBy(data, s.node, id, key, read)
+}
+
+func (s *Store) read(id slurm.JobID, key string) ([]byte, error) {
+	return safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
 }
 
 // name completes a run's key and refuses one that must not become a path.
@@ -174,6 +192,11 @@ func (s *Store) write(run ledger.Run) error {
 	if err != nil {
 		return err
 	}
+	return s.put(run, data)
+}
+
+// put is write of what is encoded already.
+func (s *Store) put(run ledger.Run, data []byte) error {
 	folder := filepath.Join(s.dir, folderName(run.Job.ID))
 	if err := makeFolder(folder, 0o700, false); err != nil {
 		return err

@@ -49,13 +49,13 @@ func older(entry os.DirEntry, now time.Time) bool {
 func (s *Store) sweepJob(id slurm.JobID) error {
 	folder := filepath.Join(s.dir, folderName(id))
 	records := 0
-	files := byAge(folder)
-	for _, f := range files {
-		if !strings.HasPrefix(f.Name(), safefile.TempPrefix) {
+	names := namesIn(folder)
+	for _, name := range names {
+		if !strings.HasPrefix(name, safefile.TempPrefix) {
 			records++
 		}
 	}
-	if records > 0 && records == len(files) {
+	if records > 0 && records == len(names) {
 		return nil
 	}
 	return s.unlessLocked(lockOf(id), func() error {

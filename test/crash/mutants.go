@@ -52,7 +52,10 @@ var plantings = []planting{
 		Old: "h.try(h.store.Close(run, h.end()))", New: "_ = h.store.Close(run, h.end())",
 	}},
 	{kills: 250, Mutant: mutant.Mutant{
-		Name: "what was interrupted never swept", File: "internal/state/archive.go", Old: "append(all, s.sweep(now), prune(", New: "append(all, prune(",
+		Name: "what was interrupted never swept", File: "internal/state/archive.go", Old: "all = append(all, s.sweep(now))", New: "",
+	}},
+	{kills: 250, Mutant: mutant.Mutant{
+		Name: "what was interrupted on disk swept after an hour", File: "internal/state/archive.go", Old: "s.setPruned(unfinished)", New: "s.setPruned(last)",
 	}},
 }
 
