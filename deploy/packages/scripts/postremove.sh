@@ -51,7 +51,8 @@ purge() {
 		rm -rf --one-file-system "$folder" || echo "bookend: $folder could not be taken away" >&2
 	done
 	find /etc/bookend -depth -type d -exec rmdir {} + 2>/dev/null || true
-	[ ! -e /etc/bookend ] || echo "bookend: what is left in /etc/bookend is not the package's: $(find /etc/bookend ! -type d | head -n 5 | tr '\n' ' ')" >&2
+	left=$(find /etc/bookend ! -type d 2>/dev/null | head -n 5 | paste -sd ' ' -)
+	[ -z "$left" ] || echo "bookend: what is left in /etc/bookend is not the package's: $left" >&2
 	for conf in /etc/slurm/*.conf /etc/slurm-llnl/*.conf /run/slurm/conf/*.conf; do
 		! grep -Eqs '^[^#]*(/usr/libexec|/etc)/bookend/' "$conf" ||
 			echo "bookend: $conf still names what is gone now: Slurm's commands and daemons fail at such an Include, and the next job drains the node: take it out, or install bookend again" >&2
