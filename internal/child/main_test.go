@@ -130,9 +130,6 @@ func unkillable(fifo string) {
 	runtime.LockOSThread()
 	hold, err := unix.Open(fifo, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	must(err)
-	// Go's scheduler interrupts a thread by this signal where it has worked for 10 ms; a traced one would stop at it for good.
-	urgent := unix.Sigset_t{Val: [16]uint64{1 << (unix.SIGURG - 1)}}
-	must(unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, nil))
 	var ready [2]int
 	must(unix.Pipe2(ready[:], unix.O_CLOEXEC))
 	tracer := again(true, []uintptr{0, uintptr(ready[1]), 2}, "trace", strconv.Itoa(os.Getpid()))
