@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -37,7 +38,14 @@ const (
 	endColumn  = 28
 )
 
+// besideWidth is the least width of a terminal on which both ends stand beside each other.
+const besideWidth = 4 + nameColumn + 2*endColumn
+
 func row(w io.Writer, name, start, end string) {
+	if widthOf(w) < besideWidth {
+		fmt.Fprintf(w, "    %-*s%s -> %s\n", nameColumn, name, cmp.Or(start, "?"), cmp.Or(end, "?"))
+		return
+	}
 	line := fmt.Sprintf("    %-*s%s  %s", nameColumn, name, padded(start, endColumn), end)
 	fmt.Fprintln(w, strings.TrimRight(line, " "))
 }

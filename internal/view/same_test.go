@@ -173,3 +173,24 @@ func TestSnapshotsHaveWhatTextsHave(t *testing.T) {
 		}
 	}
 }
+
+// On a terminal that is too narrow for both ends of a job beside each other each line has both of its figures.
+func TestNarrowEnds(t *testing.T) {
+	r := filled(func(*ledger.End) {})
+	id := r.Devices[0].Device.ID
+	r.Start.Snapshot.Readings[0].Memory.Used, r.Ends[0].Snapshot.Readings[0].Memory.Used = gpu.Bytes(0), gpu.Bytes(20527<<20)
+	r.Start.Curves, r.Ends[0].Snapshot.Readings[0].Device.ID = nil, id
+	for width, want := range map[int]string{44: "    used           0 MiB -> 20527 MiB\n", 80: "    used           0 MiB                         20527 MiB\n"} {
+		var text bytes.Buffer
+		Job(On(&text, Screen{Width: width}), r)
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%d columns: lacks %q:\n%s", width, want, text.String())
+		}
+	}
+	r.Ends = nil
+	var text bytes.Buffer
+	Job(On(&text, Screen{Width: 44}), r)
+	if !strings.Contains(text.String(), "0 MiB -> not yet\n") || !strings.Contains(text.String(), " -> ?\n") {
+		t.Errorf("a job that runs:\n%s", text.String())
+	}
+}
