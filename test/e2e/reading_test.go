@@ -15,7 +15,8 @@ import (
 // What Slurm makes of a slurm.conf that is written oddly is what Bookend reads in it.
 func TestSlurmReadsTheSame(t *testing.T) {
 	t.Parallel()
-	dir := cluster.TempDir(t)
+	on := cluster.TempDir(t)
+	dir := filepath.Join(on, "odd")
 	for name, text := range map[string]string{
 		"odd.conf": `killwait = 7 # whatever the case, blanks around the sign
 PrologEpilogTimeout=300
@@ -34,7 +35,7 @@ SuspendProgram="/b \#c\\d" # e
 SchedulerParameters=defer,bf_interval=31
 BatchStartTimeout=12
 INCLUDE	` + filepath.Join(dir, "a.conf") + "\n",
-		"a.conf":     "WaitTime=31\nInclude sub/b.conf\n",
+		"a.conf":     "WaitTime=31\nInclude " + filepath.Join(dir, "sub/b.conf") + "\n", // 22.05 looks for a relative name beside a.conf, 24.11 beside slurm.conf
 		"sub/b.conf": "InactiveLimit=321\r\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -42,7 +43,8 @@ INCLUDE	` + filepath.Join(dir, "a.conf") + "\n",
 			t.Fatal(err)
 		}
 	}
-	s := given(t, site.Options{Conf: []string{"Include " + filepath.Join(dir, "odd.conf")}, NoTask: true})
+	// Below the site's folder, which a Slurm with a root folder of its own sees too.
+	s := given(t, site.Options{Dir: on, Conf: []string{"Include " + filepath.Join(dir, "odd.conf")}, NoTask: true})
 	conf, err := slurmfiles.Read(s.on.ConfFile())
 	if err != nil || conf.Doubt() != "" {
 		t.Fatal(err, conf.Doubt())
