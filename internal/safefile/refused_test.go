@@ -46,6 +46,9 @@ func TestRefusedCalls(t *testing.T) {
 	}
 	trusted := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "f"), 10); return err }
 	linked := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "link"), 10); return err }
+	asked := func(dir string) error { return Create(filepath.Join(dir, "f"), []byte("new"), true) }
+	behind := func(dir string) error { return Create(filepath.Join(dir, "link", "new"), []byte("new"), false) }
+	start := refuse.Arg{Index: 2, Is: unix.O_PATH | unix.O_DIRECTORY | guarded}
 	writing := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	for name, test := range map[string]struct {
 		call refuse.Call
@@ -68,6 +71,11 @@ func TestRefusedCalls(t *testing.T) {
 		"read a trusted file":      {call: call(unix.SYS_READ, unix.EIO), do: trusted},
 		"look at the way":          {call: call(unix.SYS_NEWFSTATAT, unix.EIO), do: trusted},
 		"follow a trusted link":    {call: call(unix.SYS_READLINKAT, unix.EIO), do: linked},
+		"begin a way":              {call: call(unix.SYS_OPENAT, unix.EMFILE, start), do: asked},
+		"look at a way's folder":   {call: call(unix.SYS_FSTAT, unix.EIO), do: asked},
+		"follow a way's link":      {call: call(unix.SYS_READLINKAT, unix.EIO), do: behind},
+		"look at what is replaced": {call: call(unix.SYS_NEWFSTATAT, unix.EIO, refuse.Below(0)...), do: asked},
+		"replace it":               {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: asked},
 		"make a folder":            {call: call(unix.SYS_MKDIRAT, unix.ENOSPC), do: func(dir string) error { return MakeDir(dir, "d", 0o755, 0, 0) }},
 		"a name that leads away":   {do: func(dir string) error { _, err := ReadForeign(dir, "../f", 0, 10); return err }, want: unix.EINVAL},
 		"a folder in a file's way": {do: func(dir string) error { return Replace(dir, "sub", nil, 0o600) }, want: unix.EISDIR},

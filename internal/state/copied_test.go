@@ -1,11 +1,15 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -34,6 +38,7 @@ func TestCopied(t *testing.T) {
 		"of /run/bookend":         {map[string]string{"state/n1/7/w5.json": run("n1", 7, 0), "state/n1/check.json": "{}", "state/n1/damaged/7-w5.json.damaged-0": "x"}, "map[n1:[7]]", 0},
 		"of both":                 {map[string]string{"run/state/n1/7/w5.json": run("n1", 7, 0), "var/history/n1/7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
 		"with damage":             {map[string]string{"7-w5.json": run("n1", 7, 1)[:40], "8-w5.json": run("n1", 8, 1), "9-w5.json": ""}, "map[n1:[8]]", 2},
+		"with one of any size":    {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord), "8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
 		"of a node with no name":  {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
 		"of something else":       {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
 		"of nothing":              {nil, "map[]", 0},
@@ -64,5 +69,39 @@ func TestCopied(t *testing.T) {
 	}
 	if _, _, err := Copied(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a folder that is not there has records")
+	}
+}
+
+// A part of a copy is not given out as all of it: a folder that cannot be read is an error.
+func TestCopiedUnread(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "7-w5.json"), nil, 0o600))
+	err := refused(t, listing(unix.EIO), func() error {
+		runs, damage, err := Copied(dir)
+		if runs != nil || damage != nil {
+			t.Errorf("%v, %v", runs, damage)
+		}
+		return err
+	})
+	if !errors.Is(err, unix.EIO) {
+		t.Errorf("%v, want %v", err, unix.EIO)
+	}
+}
+
+// More files than any copy has are an error, and not a part of them.
+func TestCopiedIsBounded(t *testing.T) {
+	dir := folder(t)
+	must(t, unix.Mount("none", dir, "tmpfs", 0, "nr_inodes=200000")) // on a disk it takes three times as long
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	at := func(id int) string { return filepath.Join(dir, fmt.Sprintf("%d-w5.json", id)) }
+	for id := range maxCopied + 1 {
+		must(t, unix.Mknod(at(id+1), unix.S_IFREG|0o600, 0))
+	}
+	if runs, damage, err := Copied(dir); err == nil || runs != nil || damage != nil {
+		t.Errorf("%d runs, %d damaged, %v", len(runs), len(damage), err)
+	}
+	must(t, os.Remove(at(1)))
+	if _, damage, err := Copied(dir); err != nil || len(damage) != maxCopied {
+		t.Errorf("%d damaged, %v; want all of them", len(damage), err)
 	}
 }

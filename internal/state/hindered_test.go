@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,6 +43,7 @@ func TestArchiveHindered(t *testing.T) {
 		"a temporary that stays":        {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
 		"a record that is not read":     {call: reading(unix.EIO)},
 		"a folder that is not read":     {call: listing(unix.EIO)},
+		"a lock that takes no time":     {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
 		"a disk that does not write":    {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +78,77 @@ func TestArchiveHindered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An end that comes while the history is written is not lost: the record stays as it is for the next Archive.
+func TestEndWhileRetiring(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		reached := false
+		for try := 0; try < 20 && !reached; try++ { // a slow machine may let the wait for the lock run out
+			reached = endWhileRetiring(t, stays)
+		}
+		if !reached {
+			t.Errorf("stays %v: the lock was never waited for", stays)
+		}
+	}
+}
+
+// endWhileRetiring reports whether retire was still waiting for the lock when the record had its second end.
+func endWhileRetiring(t *testing.T, stays bool) bool {
+	t.Helper()
+	s, history := open(t, folder(t)), folder(t)
+	lived(t, s, job(1), 10, false)
+	r, _, err := s.Find(job(1))
+	must(t, err)
+	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- s.retire(history, r, stays) }()
+	written := filepath.Join(history, "1-"+r.Key+suffix)
+	for began := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+		if _, err := os.Lstat(written); err == nil || time.Since(began) > 10*time.Second {
+			break
+		}
+	}
+	later := r
+	later.Ends = append(slices.Clone(r.Ends), *at(20))
+	must(t, s.write(later))
+	waiting := len(done) == 0
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if now, _, err := s.Find(job(1)); err != nil || len(now.Ends) != len(later.Ends) || now.Archived {
+		t.Errorf("stays %v: %d ends, archived %v, %v", stays, len(now.Ends), now.Archived, err)
+	}
+	return waiting
+}
+
+// A record that is gone since it was listed is no error, and one that cannot be marked is; neither comes to the history.
+func TestRetireMeanwhile(t *testing.T) {
+	s, history := open(t, folder(t)), folder(t)
+	lived(t, s, job(1), 10, false)
+	runs, _ := s.Runs()
+	files, err := filepath.Glob(filepath.Join(s.dir, "1", "*"+suffix))
+	if err != nil || len(files) != 1 || len(runs) != 1 {
+		t.Fatalf("%q, %v, %d runs", files, err, len(runs))
+	}
+	whole, err := os.ReadFile(files[0])
+	must(t, err)
+	none := func(what string, err error, want bool) {
+		t.Helper()
+		if list, reading := os.ReadDir(history); reading != nil || len(list) != 0 || (err != nil) != want {
+			t.Errorf("%s: %v, in the history %v", what, err, list)
+		}
+	}
+	spoiled := strings.Replace(strings.TrimSpace(string(whole)), `"job":{`, `"job":{"uid":"x",`, 1)
+	must(t, os.WriteFile(files[0], []byte(spoiled), 0o600))
+	none("of another hand", s.retire(history, runs[0], false), true)
+	if now, err := os.ReadFile(files[0]); err != nil || string(now) != spoiled {
+		t.Errorf("%q, %v", now, err)
+	}
+	must(t, os.Remove(files[0]))
+	none("gone", s.retire(history, runs[0], false), false)
 }
 
 func nodeFile(varDir string) error {

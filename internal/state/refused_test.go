@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
+	"bookend/internal/drain"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
@@ -118,12 +120,32 @@ func TestUnreadIsKept(t *testing.T) {
 	if err := refused(t, reading(unix.EIO), func() error { return s.Begin(ledger.Run{Job: j, Start: at(20)}) }); !errors.Is(err, unix.EIO) {
 		t.Error(err)
 	}
+	must(t, s.SwapDrain(drain.Memory{}, aDrain()))
+	if err := refused(t, reading(unix.EIO), func() error { return s.SwapDrain(drain.Memory{}, drain.Memory{}) }); !errors.Is(err, unix.EIO) {
+		t.Error(err)
+	}
+	if m, err := s.Drain(); err != nil || !reflect.DeepEqual(m, aDrain()) {
+		t.Errorf("%+v, %v", m, err)
+	}
 	if known, err := s.Baselines(); err != nil || len(known) != 1 {
 		t.Errorf("%v, %v", known, err)
 	}
 	if r, _, err := s.Find(j); err != nil || r.Start.At != 10*time.Second {
 		t.Errorf("%+v, %v", r.Start, err)
 	}
+}
+
+// A run that finds no room for its folder is told, and begins when there is some.
+func TestBeginWithoutRoom(t *testing.T) {
+	s := open(t, folder(t))
+	full := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
+	if err := refused(t, full, func() error { return s.Begin(ledger.Run{Job: job(1), Start: at(10)}) }); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%v, want %v", err, unix.ENOSPC)
+	}
+	if runs, damage := s.Runs(); len(runs) != 0 || len(damage) != 0 {
+		t.Errorf("%v, %v", runs, damage)
+	}
+	begin(t, s, job(1), 10)
 }
 
 // Baselines too large for their file are refused, and those that are known stay.

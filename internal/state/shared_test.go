@@ -38,6 +38,40 @@ func TestStuck(t *testing.T) {
 	}
 }
 
+// Who only looks sees the stuck child, makes no folder, sets nothing aside, and looks nowhere else.
+func TestPeekStuck(t *testing.T) {
+	run := folder(t)
+	if got := PeekStuck(run, node); got != nil {
+		t.Errorf("before there is anything: %+v", got)
+	}
+	if list, err := os.ReadDir(run); err != nil || len(list) != 0 {
+		t.Errorf("it made %v, %v", list, err)
+	}
+	s := open(t, run)
+	want := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
+	if err := s.SetStuck(want); err != nil {
+		t.Fatal(err)
+	}
+	if got := PeekStuck(run, node); !reflect.DeepEqual(got, &want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for _, name := range []string{"", "../state/" + node, node + "/."} {
+		if got := PeekStuck(run, name); got != nil {
+			t.Errorf("of node %q: %+v", name, got)
+		}
+	}
+	file := filepath.Join(s.dir, stuckFile)
+	if err := os.WriteFile(file, []byte(`{"pid":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := PeekStuck(run, node); got != nil {
+		t.Errorf("of half a record: %+v", got)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != `{"pid":` {
+		t.Errorf("it was changed: %q, %v", text, err)
+	}
+}
+
 func TestStuckDamaged(t *testing.T) {
 	s := open(t, folder(t))
 	put := func() {
