@@ -20,7 +20,8 @@ func checkedLane() *run {
 // The judge must see each way in which a check can have found something, or not have looked.
 func TestNothingFound(t *testing.T) {
 	for name, change := range map[string]func(*record.NodeCheck){
-		"":                    func(*record.NodeCheck) {},
+		"":                    func(c *record.NodeCheck) { c.Lines = []string{leftAlone + "the node is not drained any more"} },
+		"it did something":    func(c *record.NodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times in a row"} },
 		"it failed":           func(c *record.NodeCheck) { c.Exit = 1 },
 		"it printed a line":   func(c *record.NodeCheck) { c.Said = "bookend: x" },
 		"a card was not read": func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
