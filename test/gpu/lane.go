@@ -272,7 +272,9 @@ func (l *lane) reset() error {
 	_, err := l.site.WaitNode(l.node, jobPatience, func(n cluster.NodeState) bool {
 		return !n.Has("ALLOCATED") && !n.Has("MIXED") && !n.Has("COMPLETING")
 	})
-	return errors.Join(append(errs, err, l.configure("observe", nil), l.resume(), l.awaitIdle(15*time.Second))...)
+	errs = append(errs, err, l.configure("observe", nil), l.resume(), l.awaitIdle(15*time.Second))
+	time.Sleep(deadListed) // or the next scenario begins on a card with somebody on it
+	return errors.Join(errs...)
 }
 
 // resume ends a drain.
