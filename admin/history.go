@@ -28,6 +28,9 @@ type asked struct {
 const moments = `A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
 and time (2026-11-21T08:00).`
 
+// completeMoments offers some of them.
+var completeMoments = fixed("1h", "12h", "1d", "3d", "1w", "4w")
+
 func historyCommand(a *app) *cobra.Command {
 	q := asked{}
 	cmd := &cobra.Command{
@@ -63,8 +66,8 @@ always the same one meets is most likely in what they run.
 	_ = cmd.RegisterFlagCompletionFunc("job", a.completeJobs)
 	_ = cmd.RegisterFlagCompletionFunc("user", a.completeUsers)
 	_ = cmd.RegisterFlagCompletionFunc("code", completeCodes)
-	_ = cmd.RegisterFlagCompletionFunc("since", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
-	_ = cmd.RegisterFlagCompletionFunc("until", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
+	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
+	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
 }
 

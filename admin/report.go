@@ -64,8 +64,8 @@ whatever node. That needs no root.
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
 	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
-	_ = cmd.RegisterFlagCompletionFunc("since", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
-	_ = cmd.RegisterFlagCompletionFunc("until", fixed("1h", "12h", "1d", "3d", "1w", "4w"))
+	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
+	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
 }
 
