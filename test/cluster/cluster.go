@@ -36,6 +36,10 @@ type Node struct {
 	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
 	Devices []string
 	Shards  int // gres/shard of the node, 0 for none
+	// Gres and GresConf take the place of what Devices and Shards say of the node in slurm.conf ("gpu:b:2,gpu:a:2") and in
+	// gres.conf (lines without NodeName). Devices are made all the same.
+	Gres     string
+	GresConf []string
 }
 
 // Options describe a cluster. Only Dir is required.

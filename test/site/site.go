@@ -18,11 +18,13 @@ import (
 
 // Options describe a site. Only Programs is required.
 type Options struct {
-	Programs  string   // folder with the built programs
-	Nodes     []string // default: n1
-	GPUs      int      // of each node, default 2; ignored with Devices
-	Devices   []string // real GPUs' device nodes: no fake world is made
-	Mode      string   // default: observe
+	Programs string   // folder with the built programs
+	Nodes    []string // default: n1
+	GPUs     int      // of each node, default 2; ignored with Devices
+	Devices  []string // real GPUs' device nodes: no fake world is made
+	// Gres says how Slurm counts each node's GPUs: cluster.Node's Gres and GresConf; without it in order.
+	Gres      func(devices []string) (gres string, conf []string)
+	Mode      string // default: observe
 	Track     cluster.Track
 	Config    string // further sections of each node's configuration
 	World     []fakegpu.Option
@@ -170,7 +172,11 @@ func (s *Site) start(o Options) error {
 				devices = append(devices, w.Node(i))
 			}
 		}
-		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices})
+		n := cluster.Node{Name: node, Devices: devices}
+		if o.Gres != nil {
+			n.Gres, n.GresConf = o.Gres(devices)
+		}
+		opts.Nodes = append(opts.Nodes, n)
 	}
 	var err error
 	s.Cluster, err = cluster.Up(opts)
