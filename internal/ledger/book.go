@@ -34,6 +34,9 @@ type Now struct {
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Self: record(self), Left: leftovers(runs, now)}
 	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
+	if !self.EndSeen() { // the hook that asks runs for it now: an end that a health check presumed is refuted
+		b.Self.End, b.Self.Unseen = 0, false
+	}
 	if now.Beginning {
 		b.Self.Start = now.At
 	}

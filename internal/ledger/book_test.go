@@ -200,6 +200,28 @@ func TestOwnOlderRunIsOver(t *testing.T) {
 	}
 }
 
+// A hook that runs for a job refutes what a health check presumed of that job's end: no later job had the GPU alone.
+func TestOwnEndRefutesThePresumedOne(t *testing.T) {
+	presumed := saw(60)
+	presumed.Unseen, presumed.Presumed = "job 104 was given its GPU", true
+	for name, tt := range map[string]struct {
+		ends []End
+		end  time.Duration
+	}{
+		"presumed":        {[]End{presumed}, 0},
+		"presumed, seen":  {[]End{presumed, saw(90)}, 90 * time.Second},
+		"seen":            {[]End{saw(90)}, 90 * time.Second},
+		"seen a 2nd time": {[]End{saw(80), saw(90)}, 80 * time.Second},
+	} {
+		self := run(102, []gpu.ID{card0}, at(40), tt.ends...)
+		self.Key = "w1"
+		book := Open([]Run{self, run(104, []gpu.ID{card0}, at(70))}, self, looking())
+		if book.Self.End != tt.end || book.Self.Unseen || book.Others[0].Alone {
+			t.Errorf("%s: %+v", name, book)
+		}
+	}
+}
+
 // An end may be another run's only where Slurm does not say which, and one of the same job has just ended.
 func TestMistakable(t *testing.T) {
 	job := slurm.Job{ID: 100, UID: 7}

@@ -133,11 +133,11 @@ func (h *hook) devices() []ledger.Assigned {
 
 func (h *hook) recall() ledger.Run {
 	h.book.boot(h.node.Epoch)
-	run, ok := h.book.find(h.told)
-	switch {
-	case !ok:
+	run, which := ledger.Match(h.book.runs, h.told)
+	switch which {
+	case ledger.NoRun:
 		h.found = append(h.found, finding.Finding{Code: code.NoRecord, Observed: "no record"})
-	case run.Closed():
+	case ledger.ClosedRun:
 		h.again = true
 		h.found = append(h.found, finding.Finding{Code: code.Again, Observed: "a second epilog"})
 	}
@@ -146,7 +146,7 @@ func (h *hook) recall() ledger.Run {
 
 // startOf is the start's view, void in another epoch.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if h.again && !run.Sure(h.told) || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
+	if run.Closed() && !run.Sure(h.told) || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
 		return nil
 	}
 	e := run.Start
