@@ -226,7 +226,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	switch {
-	case s.between():
+	case s.between(), s.again():
 		f.Owner = s.inherited(c, p)
 	case !s.ending():
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
@@ -273,13 +273,13 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	}
 	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
 	bystanders := s.bystanders(c, f)
-	if s.ending() && len(bystanders) == 0 {
+	switch {
+	case !s.ending() || s.again():
+		f.Owner = s.inheritedMemory(c, f)
+	case len(bystanders) > 0:
+	case extra <= MaxBaseline && s.opener(c) != "": // so little may be the service's that has the card open
+	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
-		if extra <= MaxBaseline && s.opener(c) != "" {
-			f.Owner = nil // so little may be the service's that has the card open
-		}
-	} else if !s.ending() {
-		f.Owner = s.inheritedMemory(c, extra)
 	}
 	f.Doubts = append(f.Doubts, bystanders...)
 	if len(f.Candidates) > 1 {

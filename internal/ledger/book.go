@@ -176,7 +176,7 @@ func alone(r attrib.Record, others []attrib.Record) bool {
 func overlap(a, b attrib.Record) bool {
 	const forever = time.Duration(1<<63 - 1)
 	endOf := func(r attrib.Record) time.Duration {
-		if r.Live() {
+		if r.Live() || r.Unseen { // a presumed end proves no other job alone
 			return forever
 		}
 		return r.End

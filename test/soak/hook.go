@@ -188,6 +188,9 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 		Sighted: h.book.sighted,
 	})
 	s.Self, s.Others, s.Left = b.Self, b.Others, b.Left
+	if h.mistakable(self) {
+		s.RunDoubt = "Slurm does not say which run of the job this end is for"
+	}
 	switch h.node.Site.Sharing {
 	case world.SharedByName:
 		s.Shared = "its partition is configured as shared"
@@ -199,6 +202,12 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 		s.SharedUnknown = "gres.conf cannot be read"
 	}
 	return s
+}
+
+// mistakable is what package stage asks of the records before an end is judged.
+func (h *hook) mistakable(self ledger.Run) bool {
+	const twice = 5 * time.Minute
+	return h.end == world.Epilog && self.Mistakable(h.book.runs, h.told, h.now.Snapshot.At, twice)
 }
 
 func (h *hook) neighbourListed() bool {
