@@ -46,10 +46,11 @@ func (h *hook) keepStart() {
 			h.dirty[dirtyLook{h.now.Snapshot.At, c}] = true
 		}
 	}
-	if old := h.starts[h.job]; old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
+	old := h.starts[h.job]
+	if old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
 		return
 	}
-	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, cards: map[*world.Card]startOn{}}
+	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{}}
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.sawAt)
 		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck))}
@@ -198,7 +199,7 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || h.nameless() || !h.ordered || s == nil || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
+	if h.again || !h.ordered || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {

@@ -82,6 +82,7 @@ type start struct {
 	cards  map[*world.Card]startOn
 	whole  bool // its look was undamaged
 	on     bool // its record was written
+	again  bool // another prolog of the job came before
 	reruns int  // epilogs that were judged
 }
 
