@@ -97,19 +97,50 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 	return Finding{}, false
 }
 
-// moving reports a card that would not come to rest. Other live jobs' processes are still named: they move.
+// moving reports a GPU that did not settle. What its total does says nothing of a process that was there all the time;
+// other live jobs' processes are named as well: they come and go.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	var out []Finding
-	for _, f := range s.residents(c, r) {
-		if f.Code == code.Foreign {
-			out = append(out, f)
+	if r.ProcessesUnknown == "" {
+		for _, p := range r.Processes {
+			f, worth := s.process(c, p)
+			least, stayed := s.stayed(c, p)
+			if stayed {
+				f = s.atLeast(f, least)
+			}
+			if worth && (stayed || f.Code == code.Foreign) {
+				out = append(out, s.about(c, f))
+			}
 		}
 	}
-	return append(out, s.about(c, Finding{
+	return append(s.certain(out, c.Device.ID), s.about(c, Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	}))
+}
+
+// stayed returns the least that a process held over the whole watch.
+func (s Scene) stayed(c Card, p gpu.Process) (least gpu.Figure, yes bool) {
+	for _, q := range s.Now.Stayed[c.Device.ID] {
+		if q.PID == p.PID {
+			return q.Memory, true
+		}
+	}
+	return gpu.Figure{}, false
+}
+
+// atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count shared
+// memory twice do not show, so each process has to hold enough by itself.
+func (s Scene) atLeast(f Finding, least gpu.Figure) Finding {
+	f.Bytes = least
+	if f.Holder.Gone {
+		f.Doubts = append(f.Doubts, "the memory of this GPU did not settle, and a process that has ended may be on its way out")
+	}
+	if least.Known() && least.Bytes < s.Limits.Drain {
+		f.Doubts = append(f.Doubts, fmt.Sprintf("the memory of this GPU did not settle, and it held %d MiB at the least", least.Bytes>>20))
+	}
+	return f
 }
 
 // residents names everything that stays on a settled card: listed processes, then memory nobody explains.
