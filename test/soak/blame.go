@@ -25,7 +25,8 @@ func (h *hook) blames() {
 		switch {
 		case right:
 		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
-			h.tally.misguessed++
+			h.tally.misguessed, h.tally.misguessedAt = h.tally.misguessed+1, h.n
+			h.report("misguessed: %s on %s: job %d; %s", f.Code, c.Device.ID, f.Owner.Job, inWords(about))
 		default:
 			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, f.Owner.Job, f.Owner.Level, inWords(about))
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"iter"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -65,6 +66,12 @@ func (p *pair) start(j *world.Job, end world.Side, done func()) {
 func (h *hook) runs(do, done func()) {
 	next, _ := iter.Pull(func(yield func(time.Duration) bool) {
 		h.yield = yield
+		defer func() { // the coroutine's own stack is gone once its panic has reached the world
+			if v := recover(); v != nil {
+				h.report("%s", debug.Stack())
+				panic(v)
+			}
+		}()
 		do()
 	})
 	var resume func()
