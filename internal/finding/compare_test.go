@@ -95,6 +95,8 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"exported handle: memory and no process", ending(exported), []code.Code{code.Residue}, 10, true},
 		{"phantom: listed PID is gone", ending(phantom), []code.Code{code.Phantom}, 10, true},
 		{"process of another user outside any job", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), []code.Code{code.Stray}, 0, true},
+		{"one in a container, beside another user's live job", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: 1500, Start: at(150), OtherPIDs: true})), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Stray}, 0, false},
 		{"root's process may be a service", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), rootly)), []code.Code{code.Stray}, 0, false},
 		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
 		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},

@@ -125,7 +125,7 @@ func endsOf(runs []Run, epoch gpu.Epoch) []End {
 }
 
 func record(r Run) attrib.Record {
-	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, UID: r.Job.UID}
+	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
 	rec.Unplaced = len(r.Devices) == 0
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
