@@ -105,10 +105,11 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 		for _, p := range r.Processes {
 			f, worth := s.process(c, p)
 			least, stayed := s.stayed(c, p)
-			if stayed {
-				f = s.atLeast(f, least)
-			}
-			if worth && (stayed || f.Code == code.Foreign) {
+			switch {
+			case !worth:
+			case stayed:
+				out = append(out, s.about(c, s.atLeast(f, least)))
+			case f.Code == code.Foreign:
 				out = append(out, s.about(c, f))
 			}
 		}

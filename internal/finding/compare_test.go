@@ -179,7 +179,7 @@ func TestCompareStayed(t *testing.T) {
 	own := orphan
 	own.Cgroup = slurm.Owner{ID: 10}
 	moving := func(least gpu.Figure, facts attrib.Process) Side {
-		s := side(at(200), settle.Moving, reading(21*gib, listed(70, 20*gib), listed(71, gib)), facts, attrib.Process{PID: 71, UID: 1002, Start: at(150)})
+		s := side(at(200), settle.Moving, reading(21*gib, listed(70, least.Bytes), listed(71, gib)), facts, attrib.Process{PID: 71, UID: 1002, Start: at(150)})
 		s.Stayed = map[gpu.ID][]gpu.Process{card: {{PID: 70, Memory: least}}}
 		return s
 	}
@@ -201,6 +201,7 @@ func TestCompareStayed(t *testing.T) {
 		{"a figure that is missing", ending(moving(gpu.Unknown("not available"), own)), code.Orphan, false},
 		{"gone: no start time proves it the same", ending(moving(gpu.Bytes(19*gib), attrib.Process{PID: 70, Gone: true})), code.Phantom, false},
 		{"a live job's", with(ending(moving(gpu.Bytes(19*gib), live)), func(s *Scene) { s.Others = []attrib.Record{other} }), code.Foreign, false},
+		{"the node's own little", ending(moving(gpu.Bytes(mib), attrib.Process{PID: 70, Start: at(5), Service: "x.service"})), "", false},
 		{"none stayed", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Now.Stayed = nil }), "", false},
 		{"dirty at the start", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Before.Curves[card] = settle.Curve{State: settle.Moving} }), code.Orphan, false},
 	} {
