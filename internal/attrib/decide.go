@@ -74,6 +74,8 @@ type Owner struct {
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
 	// user for a process in a container, or the one that the process's environment names.
 	Rival slurm.JobID
+	// Contradicted is set where the evidence is as weak and the process's environment names another job: either may be right.
+	Contradicted bool
 	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
 	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
 	OtherEnd time.Duration
@@ -112,6 +114,7 @@ func Decide(p Process, s Scene) Owner {
 		if r, level, ok := weak(p); ok {
 			o := s.owner(r, level)
 			o.Rival, o.OtherEnd = s.rival(p, r), s.otherEnd(p, r)
+			o.Contradicted = p.EnvJobID != 0 && !r.named(p.EnvJobID)
 			return o
 		}
 	}

@@ -264,6 +264,30 @@ func TestSecondEndBlamesByTheFirst(t *testing.T) {
 	}
 }
 
+// A process whose environment names another job is blamed on neither: exclusive use and the environment are both weak.
+func TestContradictedEvidenceBlamesNeither(t *testing.T) {
+	now := map[string]Side{
+		"listed":    side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib))),
+		"a phantom": side(at(200), settle.Flat, reading(20*gib+9*mib, listed(69, 20*gib)), attrib.Process{PID: 69, Gone: true}),
+		"memory":    side(at(200), settle.Flat, reading(20*gib)),
+	}
+	for name, tt := range map[string]struct {
+		env  slurm.JobID
+		want slurm.JobID
+	}{"no mark": {0, 10}, "this job's": {10, 10}, "another job's": {77, 0}} {
+		for what, now := range now {
+			p := orphan
+			p.EnvJobID = tt.env
+			s := searched(now, onCard(p, 3))
+			s.Now.Processes[70] = p
+			found := Compare(s)
+			if len(found) != 1 || ownerOf(found[0]) != tt.want || (len(found[0].Doubts) == 0) != (tt.want != 0) {
+				t.Errorf("%s, %s: %+v, want job %d", what, name, found, tt.want)
+			}
+		}
+	}
+}
+
 func TestClassesOfHolders(t *testing.T) {
 	holders := map[string]attrib.Process{
 		"orphan stopped":   {PID: 70, UID: alice, Start: at(150), State: "T"},

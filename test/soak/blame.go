@@ -7,6 +7,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
+	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
 
@@ -68,5 +69,7 @@ func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world
 
 // doubted reports that a finding says itself that it may be that job's.
 func doubted(f finding.Finding, j *world.Job) bool {
-	return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", j.ID))
+	return slices.ContainsFunc([]slurm.JobID{j.ID, j.Het}, func(id slurm.JobID) bool {
+		return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", id))
+	})
 }

@@ -229,10 +229,12 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	return held >= h.limits.Drain && c.Changed < h.began && h.node.Departed < h.began
 }
 
-// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody.
+// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container a
+// process may be of any user.
 func (h *hook) plainly(i world.Item) bool {
 	for _, p := range i.Holders {
-		if p.AliveAt(h.sawAt) && (p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
+		apart := p.Container != "" || p.OtherPIDs
+		if p.AliveAt(h.sawAt) && (apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
 			return false
 		}
 	}
