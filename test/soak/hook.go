@@ -40,10 +40,12 @@ type hook struct {
 	found      []finding.Finding
 	verdict    policy.Verdict
 
-	watches   int
-	sawAt     time.Duration // the world's time of the last look
-	aroundAt  time.Duration // and of the look at the other cards
-	slowUntil time.Duration
+	watches int
+	// watchedFrom is the world's time of the first look.
+	watchedFrom time.Duration
+	sawAt       time.Duration // the world's time of the last look
+	aroundAt    time.Duration // and of the look at the other cards
+	slowUntil   time.Duration
 }
 
 // start runs a hook beside whatever else happens; it sleeps by handing the time back to the world.

@@ -38,8 +38,8 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed uint64
-	misguessedAt                                                                   uint64 // the first pair with one
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named uint64
+	misguessedAt                                                                          uint64 // the first pair with one
 }
 
 func (t *tally) add(o tally) {
@@ -49,6 +49,7 @@ func (t *tally) add(o tally) {
 	t.settled += o.settled
 	t.damaged += o.damaged
 	t.leaks += o.leaks
+	t.named += o.named
 	t.drains += o.drains
 	t.due += o.due
 	t.blamed += o.blamed
