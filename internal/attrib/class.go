@@ -37,7 +37,7 @@ func Classes(p Process, kinds ...gpu.Kind) []Class {
 		{p.State == "T" || p.State == "t", Stopped},
 		{p.State == "Z" || p.State == "D" || p.State == "X", Dying},
 		{slices.Contains(kinds, gpu.MPS) || p.OfMPS(), MPS},
-		{p.Container != "" || p.OtherPIDs, Container},
+		{p.Apart(), Container},
 		{p.OfSystem(), System},
 	} {
 		if c.is {
@@ -57,3 +57,6 @@ func (p Process) OfMPS() bool {
 
 // OfSystem reports whether a process is a service of the node: only root can put one there.
 func (p Process) OfSystem() bool { return p.Service != "" && !p.Cgroup.Found() }
+
+// Apart reports whether a process is in a container or a PID namespace of its own: its user need not be who started it.
+func (p Process) Apart() bool { return p.Container != "" || p.OtherPIDs }

@@ -16,6 +16,8 @@ const Tick = 10 * time.Millisecond
 type Record struct {
 	Job   slurm.JobID
 	SLUID slurm.SLUID
+	// Het is the leader's id of a heterogeneous job, 0 for any other: its tasks have that in their environment.
+	Het   slurm.JobID
 	UID   uint32
 	GPUs  []gpu.ID
 	Start time.Duration // CLOCK_BOOTTIME of its prolog's last look
@@ -30,6 +32,13 @@ type Record struct {
 
 // Live reports whether the job's epilog has not run.
 func (r Record) Live() bool { return r.End == 0 }
+
+// named reports whether an id in a process's environment is this run's: its own, or that of its heterogeneous job's leader.
+func (r Record) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
+
+// mayHaveStarted reports whether the run's user could be behind a process. In a container or a PID namespace of its own a
+// process may run as any user, so it may be any job's.
+func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apart() }
 
 // MayHold reports whether the job was given the GPU, or may have been.
 func (r Record) MayHold(id gpu.ID) bool { return r.Unplaced || slices.Contains(r.GPUs, id) }
@@ -62,9 +71,11 @@ type Owner struct {
 	Level Level
 	Why   string // for Unknown
 	// Rival is another job that could own the process as well, where the evidence is weaker than a cgroup or a
-	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark),
-	// or the one that the process's environment names.
+	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
+	// user for a process in a container, or the one that the process's environment names.
 	Rival slurm.JobID
+	// Contradicted is set where the evidence is as weak and the process's environment names another job: either may be right.
+	Contradicted bool
 	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
 	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
 	OtherEnd time.Duration
@@ -103,11 +114,12 @@ func Decide(p Process, s Scene) Owner {
 		if r, level, ok := weak(p); ok {
 			o := s.owner(r, level)
 			o.Rival, o.OtherEnd = s.rival(p, r), s.otherEnd(p, r)
+			o.Contradicted = p.EnvJobID != 0 && !r.named(p.EnvJobID)
 			return o
 		}
 	}
 	if p.EnvJobID != 0 && !p.OfSystem() { // a job without GPUs has no record here, nor has one older than Bookend
-		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record for the time it started", p.EnvJobID)}
+		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time it started", p.EnvJobID)}
 	}
 	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{}), OtherEnd: s.otherEnd(p, Record{})}
 }
@@ -185,7 +197,7 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 	}
 	var found *Record // the newest run of that id that had begun: an older one is over
 	for _, r := range append([]Record{s.Self}, s.Others...) {
-		if r.Job == p.EnvJobID && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || newer(r, *found)) {
+		if r.named(p.EnvJobID) && r.UID == p.UID && r.Start <= p.Start+Tick && (found == nil || s.nearer(r, *found)) {
 			found = &r
 		}
 	}
@@ -195,13 +207,22 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 	return *found, ByEnvironment, true
 }
 
-// otherEnd is when the last other ended job of the user that could have started the process ended, 0 without one.
-func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
-	if p.EnvJobID != 0 && p.EnvJobID == accused.Job {
-		return 0
+// nearer prefers, of two components of one heterogeneous job, the one that was given the GPU, and else the newer run.
+func (s Scene) nearer(a, b Record) bool {
+	if given := a.MayHold(s.GPU); a.Job != b.Job && given != b.MayHold(s.GPU) {
+		return given
 	}
+	return newer(a, b)
+}
+
+// otherEnd is when the last other ended job that could have started the process ended, 0 without one. Where the environment
+// names the accused, no other than a component of the same heterogeneous job could.
+func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 	for _, r := range append([]Record{s.Self}, s.Others...) {
-		if r.Job != accused.Job && !r.Live() && r.UID == p.UID && s.during(r, p.Start) {
+		if accused.named(p.EnvJobID) && !r.named(p.EnvJobID) {
+			continue
+		}
+		if r.Job != accused.Job && !r.Live() && r.mayHaveStarted(p) && s.during(r, p.Start) {
 			last = max(last, r.End)
 		}
 	}
@@ -210,11 +231,12 @@ func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 
 // rival returns a job, other than the accused, that could have started the process.
 func (s Scene) rival(p Process, accused Record) slurm.JobID {
-	if p.EnvJobID != 0 && p.EnvJobID != accused.Job {
+	if p.EnvJobID != 0 && !accused.named(p.EnvJobID) {
 		return p.EnvJobID
 	}
 	for _, r := range s.Others {
-		if (r.Live() || r.Unseen) && r.UID == p.UID && r.Job != accused.Job && s.during(r, p.Start) {
+		open := r.Live() || r.Unseen // the end of one that was not seen is a guess
+		if r.End = 0; open && r.mayHaveStarted(p) && r.Job != accused.Job && s.during(r, p.Start) {
 			return r.Job
 		}
 	}

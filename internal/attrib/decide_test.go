@@ -72,6 +72,16 @@ func TestDecide(t *testing.T) {
 		{"a live job of the same user is a rival", orphan, func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10, ByExclusive, 11},
 		{"no rival where a cgroup decides", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}},
 			func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10, ByCgroup, 0},
+		{"in a container its user need not be who started it", Process{PID: 70, UID: 1500, Start: at(150), Container: "docker:9f"}, nil, NoJob, 0, None, 11},
+		{"nor in a PID namespace", Process{PID: 70, UID: 1500, Start: at(150), OtherPIDs: true}, nil, NoJob, 0, None, 11},
+		{"nor as the job's own user", Process{PID: 70, UID: alice, Start: at(150), OtherPIDs: true}, nil, ThisJob, 10, ByExclusive, 11},
+		{"nor as root", Process{PID: 70, Start: at(150), OtherPIDs: true}, nil, NoJob, 0, None, 11},
+		{"a container older than every live job", Process{PID: 70, UID: 1500, Start: at(95), Container: "docker:9f"}, nil, NoJob, 0, None, 0},
+		{"a container, and a run that was not seen to end", Process{PID: 70, UID: 1500, Start: at(150), Container: "docker:9f"},
+			func(s *Scene) { s.Others[1].End, s.Others[1].Unseen = at(120), true }, NoJob, 0, None, 11},
+		{"a run of its user that was not seen to end may live on", orphan,
+			func(s *Scene) { s.Others[1].UID, s.Others[1].End, s.Others[1].Unseen = alice, at(120), true }, ThisJob, 10, ByExclusive, 11},
+		{"another user's process outside of containers", Process{PID: 70, UID: 1500, Start: at(150)}, nil, NoJob, 0, None, 0},
 		{"cgroups of two jobs prove neither", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{Conflict: "cgroups name two jobs, 1 and 2"}}, nil, Unknown, 0, None, 0},
 		{"an unread process is unknown", Process{PID: 70, Why: "permission denied"}, nil, Unknown, 0, None, 0},
 	}
@@ -132,6 +142,7 @@ func TestOtherEnd(t *testing.T) {
 	}{
 		"nobody's, of that job's user":            {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
 		"nobody's, of another user":               {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
+		"nobody's, in a container":                {Process{PID: 70, UID: 1003, Start: at(150), Container: "docker:9f"}, NoJob, at(190)},
 		"nobody's, older than that job":           {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
 		"another job's by its environment alone":  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
 		"that very job's, by its own environment": {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
@@ -140,6 +151,42 @@ func TestOtherEnd(t *testing.T) {
 		s.Others = append(s.Others, ended)
 		if got := Decide(tt.p, s); got.Whose != tt.whose || got.OtherEnd != tt.want {
 			t.Errorf("%s: %+v, want %s, %v", name, got, tt.whose, tt.want)
+		}
+	}
+}
+
+// Tasks of a heterogeneous job show the leader's id in their environment, and each component's hooks have its own: they
+// belong together, here job 9 and its component 10.
+func TestComponents(t *testing.T) {
+	task := Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 9}
+	component := func(s *Scene) { s.Self.Het = 9 }
+	leader := Record{Job: 9, Het: 9, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(100)}
+	for name, tt := range map[string]struct {
+		edit         func(*Scene)
+		whose        Whose
+		job          slurm.JobID
+		rival        slurm.JobID
+		otherwiseEnd time.Duration
+	}{
+		"the leader on another node":    {component, ThisJob, 10, 0, 0},
+		"by its environment alone":      {func(s *Scene) { component(s); s.Self.Alone = false }, ThisJob, 10, 0, 0},
+		"the leader lives on this node": {func(s *Scene) { component(s); s.Others = append(s.Others, leader) }, ThisJob, 10, 9, 0},
+		"the leader has ended on this node": {func(s *Scene) {
+			component(s)
+			ended := leader
+			ended.End = at(190)
+			s.Others = append(s.Others, ended)
+		}, ThisJob, 10, 0, at(190)},
+		"of a job that is none of its components": {nil, ThisJob, 10, 9, 0},
+	} {
+		s := scene()
+		s.Others = s.Others[1:]
+		if tt.edit != nil {
+			tt.edit(&s)
+		}
+		got := Decide(task, s)
+		if got.Whose != tt.whose || got.Job != tt.job || got.Rival != tt.rival || got.OtherEnd != tt.otherwiseEnd {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -97,19 +97,51 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 	return Finding{}, false
 }
 
-// moving reports a card that would not come to rest. Other live jobs' processes are still named: they move.
+// moving reports a GPU that did not settle. What its total does says nothing of a process that was there all the time;
+// other live jobs' processes are named as well: they come and go.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	var out []Finding
-	for _, f := range s.residents(c, r) {
-		if f.Code == code.Foreign {
-			out = append(out, f)
+	if r.ProcessesUnknown == "" {
+		for _, p := range r.Processes {
+			f, worth := s.process(c, p)
+			least, stayed := s.stayed(c, p)
+			switch {
+			case !worth:
+			case stayed:
+				out = append(out, s.about(c, s.atLeast(f, least)))
+			case f.Code == code.Foreign:
+				out = append(out, s.about(c, f))
+			}
 		}
 	}
-	return append(out, s.about(c, Finding{
+	return append(s.certain(out, c.Device.ID), s.about(c, Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	}))
+}
+
+// stayed returns the least that a process held over the whole watch.
+func (s Scene) stayed(c Card, p gpu.Process) (least gpu.Figure, yes bool) {
+	for _, q := range s.Now.Stayed[c.Device.ID] {
+		if q.PID == p.PID {
+			return q.Memory, true
+		}
+	}
+	return gpu.Figure{}, false
+}
+
+// atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count shared
+// memory twice do not show, so each process has to hold enough by itself.
+func (s Scene) atLeast(f Finding, least gpu.Figure) Finding {
+	f.Bytes = least
+	if f.Holder.Gone {
+		f.Doubts = append(f.Doubts, "the memory of this GPU did not settle, and a process that has ended may be on its way out")
+	}
+	if least.Known() && least.Bytes < s.Limits.Drain {
+		f.Doubts = append(f.Doubts, fmt.Sprintf("the memory of this GPU did not settle, and it held %d MiB at the least", least.Bytes>>20))
+	}
+	return f
 }
 
 // residents names everything that stays on a settled card: listed processes, then memory nobody explains.
@@ -160,8 +192,8 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Whose == attrib.LiveJob && s.given(owner, c.Device.ID) {
 		return Finding{}, false // Slurm gave it to both
 	}
-	if owner.OtherEnd > 0 {
-		f.Owner = nil // another job of this user, ended too, could have left it as well
+	if owner.OtherEnd > 0 || owner.Contradicted {
+		f.Owner = nil // another job could have left it as well: one of this user that ended too, or that its environment names
 	}
 	if max(owner.Ended, owner.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && owner.Whose != attrib.LiveJob {
 		f.Doubts = append(f.Doubts, "its job ended while the card was watched")
@@ -226,7 +258,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Observed = fmt.Sprintf("listed under PID %d, which no longer exists", p.PID)
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	switch {
-	case s.between():
+	case s.between(), s.again():
 		f.Owner = s.inherited(c, p)
 	case !s.ending():
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
@@ -273,13 +305,13 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	}
 	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
 	bystanders := s.bystanders(c, f)
-	if s.ending() && len(bystanders) == 0 {
+	switch {
+	case !s.ending() || s.again():
+		f.Owner = s.inheritedMemory(c, f)
+	case len(bystanders) > 0:
+	case extra <= MaxBaseline && s.opener(c) != "": // so little may be the service's that has the card open
+	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)
-		if extra <= MaxBaseline && s.opener(c) != "" {
-			f.Owner = nil // so little may be the service's that has the card open
-		}
-	} else if !s.ending() {
-		f.Owner = s.inheritedMemory(c, extra)
 	}
 	f.Doubts = append(f.Doubts, bystanders...)
 	if len(f.Candidates) > 1 {

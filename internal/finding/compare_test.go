@@ -95,6 +95,8 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"exported handle: memory and no process", ending(exported), []code.Code{code.Residue}, 10, true},
 		{"phantom: listed PID is gone", ending(phantom), []code.Code{code.Phantom}, 10, true},
 		{"process of another user outside any job", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), []code.Code{code.Stray}, 0, true},
+		{"one in a container, beside another user's live job", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
+			attrib.Process{PID: 70, UID: 1500, Start: at(150), OtherPIDs: true})), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Stray}, 0, false},
 		{"root's process may be a service", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), rootly)), []code.Code{code.Stray}, 0, false},
 		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
 		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},
@@ -170,6 +172,62 @@ func TestCompareAtTheEnd(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { check(t, Compare(tt.scene), tt.want, tt.owner, tt.certain) })
 	}
+}
+
+// A process that every look of the watch shows is named whatever the total does, with the least that it ever held.
+func TestCompareStayed(t *testing.T) {
+	own := orphan
+	own.Cgroup = slurm.Owner{ID: 10}
+	moving := func(least gpu.Figure, facts attrib.Process) Side {
+		s := side(at(200), settle.Moving, reading(21*gib, listed(70, least.Bytes), listed(71, gib)), facts, attrib.Process{PID: 71, UID: 1002, Start: at(150)})
+		s.Stayed = map[gpu.ID][]gpu.Process{card: {{PID: 70, Memory: least}}}
+		return s
+	}
+	live := own
+	live.Cgroup.ID = 11
+	other := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}
+	for _, tt := range []struct {
+		name    string
+		scene   Scene
+		want    code.Code // before BKD-MOVING; empty: that alone
+		certain bool
+	}{
+		{"the job's own", ending(moving(gpu.Bytes(19*gib), own)), code.Orphan, true},
+		{"at a start", starting(moving(gpu.Bytes(19*gib), orphan)), code.Dirty, true},
+		{"between jobs", with(between(moving(gpu.Bytes(19*gib), own)), func(s *Scene) {
+			s.Others = []attrib.Record{{Job: 10, UID: alice, Start: at(100), End: at(160)}}
+		}), code.Orphan, true},
+		{"little at one look", ending(moving(gpu.Bytes(500*mib), own)), code.Orphan, false},
+		{"a figure that is missing", ending(moving(gpu.Unknown("not available"), own)), code.Orphan, false},
+		{"gone: no start time proves it the same", ending(moving(gpu.Bytes(19*gib), attrib.Process{PID: 70, Gone: true})), code.Phantom, false},
+		{"a live job's", with(ending(moving(gpu.Bytes(19*gib), live)), func(s *Scene) { s.Others = []attrib.Record{other} }), code.Foreign, false},
+		{"the node's own little", ending(moving(gpu.Bytes(mib), attrib.Process{PID: 70, Start: at(5), Service: "x.service"})), "", false},
+		{"none stayed", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Now.Stayed = nil }), "", false},
+		{"dirty at the start", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Before.Curves[card] = settle.Curve{State: settle.Moving} }), code.Orphan, false},
+	} {
+		found := Compare(tt.scene)
+		if tt.want == "" {
+			check(t, found, []code.Code{code.Moving}, 0, false)
+			continue
+		}
+		if len(found) != 2 || found[0].Code != tt.want || found[1].Code != code.Moving || found[1].Unknown == "" {
+			t.Errorf("%s: %+v", tt.name, found)
+			continue
+		}
+		if sure := len(found[0].Doubts) == 0 && found[0].Unknown == ""; sure != tt.certain || found[0].Holder.PID != 70 {
+			t.Errorf("%s: certain %v: %+v", tt.name, sure, found[0])
+		}
+		if least := tt.scene.Now.Stayed[card][0].Memory; found[0].Bytes != least {
+			t.Errorf("%s: %+v, want the least, %+v", tt.name, found[0].Bytes, least)
+		}
+	}
+}
+
+// Two leftovers make up a threshold together only where the total shows that their figures are not counted twice.
+func TestCompareStayedTogether(t *testing.T) {
+	s := ending(side(at(200), settle.Moving, reading(700*mib, listed(70, 300*mib), listed(71, 300*mib)), orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)}))
+	s.Now.Stayed = map[gpu.ID][]gpu.Process{card: s.Now.Snapshot.Readings[0].Processes}
+	check(t, Compare(s)[:2], []code.Code{code.Orphan, code.Orphan}, 10, false)
 }
 
 // The threshold is about what is certain, not about all that is in use: a service's gigabytes are no reason to

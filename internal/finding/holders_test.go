@@ -190,6 +190,104 @@ func TestInheritedMemory(t *testing.T) {
 	}
 }
 
+// A handle keeps its memory only while its holder lives, and a process that came later cannot have been found then: with
+// other candidates, what fits in size need not be what was left.
+func TestInheritedMemoryHasItsCandidates(t *testing.T) {
+	keeper := attrib.Process{PID: 71, UID: alice, Start: at(60)}
+	newcomer := attrib.Process{PID: 72, UID: 1002, Start: at(95)}
+	daemon := attrib.Process{PID: 73, UID: 997, Start: at(20)}
+	reborn := keeper
+	reborn.Start = at(95)
+	for name, tt := range map[string]struct {
+		then, now []attrib.Process
+		want      slurm.JobID
+	}{
+		"none, as before":         {nil, nil, 8},
+		"the same":                {[]attrib.Process{keeper}, []attrib.Process{keeper}, 8},
+		"another one ended":       {[]attrib.Process{keeper, daemon}, []attrib.Process{keeper}, 8},
+		"the job's own ended":     {[]attrib.Process{keeper, daemon}, []attrib.Process{daemon}, 0},
+		"one came":                {[]attrib.Process{keeper}, []attrib.Process{keeper, newcomer}, 0},
+		"one came, and none then": {nil, []attrib.Process{newcomer}, 0},
+		"the PID is another's":    {[]attrib.Process{keeper}, []attrib.Process{reborn}, 0},
+		"all ended":               {[]attrib.Process{keeper}, nil, 0},
+	} {
+		left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}}
+		for _, p := range tt.then {
+			left.Candidates = append(left.Candidates, *holder(p, gpu.Unknown("")))
+			if p.UID == alice {
+				left.Candidates[len(left.Candidates)-1].Owner = &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}
+			}
+		}
+		var now []attrib.Holding
+		for _, p := range tt.now {
+			now = append(now, onDriver(p))
+		}
+		s := searched(side(at(100), settle.Flat, reading(20*gib)), now...)
+		s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0
+		s.Left = []Finding{left}
+		found := Compare(s)
+		if len(found) != 1 || ownerOf(found[0]) != tt.want {
+			t.Errorf("%s: %+v, want job %d", name, found, tt.want)
+		}
+	}
+}
+
+// A second end of a run looks at a GPU that others may have had since the first: it adds no blame to what that one found.
+func TestSecondEndBlamesByTheFirst(t *testing.T) {
+	left := func(f Finding) Finding {
+		f.GPU, f.Owner = card, &Owner{Job: 10, UID: alice, Level: attrib.ByExclusive}
+		return f
+	}
+	residue := left(Finding{Code: code.Residue, Bytes: gpu.Bytes(20 * gib)})
+	phantom := left(Finding{Code: code.Phantom, Bytes: gpu.Bytes(20 * gib), Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}})
+	under70 := reading(20*gib+9*mib, listed(70, 20*gib))
+	for name, tt := range map[string]struct {
+		now  gpu.Reading
+		left []Finding
+		end  float64
+		want slurm.JobID
+	}{
+		"memory, the first end":                     {reading(20 * gib), nil, 0, 10},
+		"memory that the first end did not find":    {reading(20 * gib), nil, 200, 0},
+		"memory that the first end found":           {reading(20 * gib), []Finding{residue}, 200, 10},
+		"more memory than the first end found":      {reading(30 * gib), []Finding{residue}, 200, 0},
+		"a dead PID, the first end":                 {under70, nil, 0, 10},
+		"a dead PID that the first end did not see": {under70, nil, 200, 0},
+		"a dead PID that the first end saw":         {under70, []Finding{phantom}, 200, 10},
+	} {
+		s := searched(side(at(300), settle.Flat, tt.now, attrib.Process{PID: 70, Gone: true}))
+		s.Self.End, s.Left = at(tt.end), tt.left
+		found := Compare(s)
+		if len(found) != 1 || ownerOf(found[0]) != tt.want {
+			t.Errorf("%s: %+v, want job %d", name, found, tt.want)
+		}
+	}
+}
+
+// A process whose environment names another job is blamed on neither: exclusive use and the environment are both weak.
+func TestContradictedEvidenceBlamesNeither(t *testing.T) {
+	now := map[string]Side{
+		"listed":    side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib))),
+		"a phantom": side(at(200), settle.Flat, reading(20*gib+9*mib, listed(69, 20*gib)), attrib.Process{PID: 69, Gone: true}),
+		"memory":    side(at(200), settle.Flat, reading(20*gib)),
+	}
+	for name, tt := range map[string]struct {
+		env  slurm.JobID
+		want slurm.JobID
+	}{"no mark": {0, 10}, "this job's": {10, 10}, "another job's": {77, 0}} {
+		for what, now := range now {
+			p := orphan
+			p.EnvJobID = tt.env
+			s := searched(now, onCard(p, 3))
+			s.Now.Processes[70] = p
+			found := Compare(s)
+			if len(found) != 1 || ownerOf(found[0]) != tt.want || (len(found[0].Doubts) == 0) != (tt.want != 0) {
+				t.Errorf("%s, %s: %+v, want job %d", what, name, found, tt.want)
+			}
+		}
+	}
+}
+
 func TestClassesOfHolders(t *testing.T) {
 	holders := map[string]attrib.Process{
 		"orphan stopped":   {PID: 70, UID: alice, Start: at(150), State: "T"},

@@ -10,9 +10,12 @@ import (
 
 // Side is what one end of a job saw: the last look at its GPUs, how each came to rest, who was listed.
 type Side struct {
-	Snapshot   gpu.Snapshot
-	Curves     map[gpu.ID]settle.Curve
-	Processes  map[int]attrib.Process
+	Snapshot  gpu.Snapshot
+	Curves    map[gpu.ID]settle.Curve
+	Processes map[int]attrib.Process
+	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with the
+	// smallest of their own figures. On a GPU that never settles they are all that is certain.
+	Stayed     map[gpu.ID][]gpu.Process
 	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained
 	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
 }

@@ -34,6 +34,9 @@ type Now struct {
 func Open(runs []Run, self Run, now Now) Book {
 	b := Book{Self: record(self), Left: leftovers(runs, now)}
 	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
+	if !self.EndSeen() { // the hook that asks runs for it now: an end that a health check presumed is refuted
+		b.Self.End, b.Self.Unseen = 0, false
+	}
 	if now.Beginning {
 		b.Self.Start = now.At
 	}
@@ -122,7 +125,7 @@ func endsOf(runs []Run, epoch gpu.Epoch) []End {
 }
 
 func record(r Run) attrib.Record {
-	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, UID: r.Job.UID}
+	rec := attrib.Record{Job: r.Job.ID, SLUID: r.Job.SLUID, Het: r.Job.HetJobID, UID: r.Job.UID}
 	rec.Unplaced = len(r.Devices) == 0
 	for _, d := range r.Devices {
 		rec.GPUs = append(rec.GPUs, d.Device.ID)
@@ -173,7 +176,7 @@ func alone(r attrib.Record, others []attrib.Record) bool {
 func overlap(a, b attrib.Record) bool {
 	const forever = time.Duration(1<<63 - 1)
 	endOf := func(r attrib.Record) time.Duration {
-		if r.Live() {
+		if r.Live() || r.Unseen { // a presumed end proves no other job alone
 			return forever
 		}
 		return r.End

@@ -139,18 +139,19 @@ func TestAlone(t *testing.T) {
 		self, other attrib.Record
 		want        bool
 	}{
-		"itself":                  {self, self, true},
-		"same card, same time":    {self, other, false},
-		"same card, live":         {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
-		"same card, later":        {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }), true},
-		"same card, before":       {self, with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
-		"another card":            {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), true},
-		"the other is unplaced":   {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }), false},
-		"unplaced, but later":     {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced, r.Start = nil, true, 20*time.Second }), true},
-		"unplaced itself":         {with(self, func(r *attrib.Record) { r.Unplaced = true }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
-		"its start is not known":  {with(self, func(r *attrib.Record) { r.Start = 0 }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
-		"another run of the job":  {self, with(other, func(r *attrib.Record) { r.Job = 1 }), false},
-		"alone from boot to boot": {with(self, func(r *attrib.Record) { r.End = 0 }), with(other, func(r *attrib.Record) { r.End = 10 * time.Second; r.Start = 1 }), true},
+		"itself":                         {self, self, true},
+		"same card, same time":           {self, other, false},
+		"same card, live":                {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
+		"same card, its end is presumed": {with(self, func(r *attrib.Record) { r.Start = 31 * time.Second; r.End = 0 }), with(other, func(r *attrib.Record) { r.Unseen = true }), false},
+		"same card, later":               {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }), true},
+		"same card, before":              {self, with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
+		"another card":                   {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), true},
+		"the other is unplaced":          {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }), false},
+		"unplaced, but later":            {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced, r.Start = nil, true, 20*time.Second }), true},
+		"unplaced itself":                {with(self, func(r *attrib.Record) { r.Unplaced = true }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
+		"its start is not known":         {with(self, func(r *attrib.Record) { r.Start = 0 }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
+		"another run of the job":         {self, with(other, func(r *attrib.Record) { r.Job = 1 }), false},
+		"alone from boot to boot":        {with(self, func(r *attrib.Record) { r.End = 0 }), with(other, func(r *attrib.Record) { r.End = 10 * time.Second; r.Start = 1 }), true},
 	} {
 		if got := alone(tt.self, []attrib.Record{tt.other}); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -197,6 +198,28 @@ func TestOwnOlderRunIsOver(t *testing.T) {
 	book := Open([]Run{run(102, []gpu.ID{card0}, at(42))}, run(102, []gpu.ID{card0}, nil), looking())
 	if len(book.Others) != 1 || book.Others[0].Live() {
 		t.Errorf("%+v", book)
+	}
+}
+
+// A hook that runs for a job refutes what a health check presumed of that job's end: no later job had the GPU alone.
+func TestOwnEndRefutesThePresumedOne(t *testing.T) {
+	presumed := saw(60)
+	presumed.Unseen, presumed.Presumed = "job 104 was given its GPU", true
+	for name, tt := range map[string]struct {
+		ends []End
+		end  time.Duration
+	}{
+		"presumed":        {[]End{presumed}, 0},
+		"presumed, seen":  {[]End{presumed, saw(90)}, 90 * time.Second},
+		"seen":            {[]End{saw(90)}, 90 * time.Second},
+		"seen a 2nd time": {[]End{saw(80), saw(90)}, 80 * time.Second},
+	} {
+		self := run(102, []gpu.ID{card0}, at(40), tt.ends...)
+		self.Key = "w1"
+		book := Open([]Run{self, run(104, []gpu.ID{card0}, at(70))}, self, looking())
+		if book.Self.End != tt.end || book.Self.Unseen || book.Others[0].Alone {
+			t.Errorf("%s: %+v", name, book)
+		}
 	}
 }
 

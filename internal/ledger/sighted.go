@@ -84,7 +84,7 @@ func (s *Sighted) see(id gpu.ID, p gpu.Process, facts attrib.Process, at time.Du
 	}
 	seen := &s.Processes[i]
 	seen.UID, seen.Last, seen.Bytes = facts.UID, at, p.Memory
-	seen.Apart = seen.Apart || facts.OtherPIDs || facts.Container != ""
+	seen.Apart = seen.Apart || facts.Apart()
 	seen.Owner = sameOwner(seen.Owner, facts.Cgroup)
 	if p.Memory.Known() && (seen.MostAt == 0 || p.Memory.Bytes > seen.Most) {
 		seen.Most, seen.MostAt = p.Memory.Bytes, at

@@ -57,7 +57,7 @@ func (e End) snapshots() []gpu.Snapshot {
 
 // outright reports a process whose user is who its UID says, and that is in no job's cgroup.
 func outright(p attrib.Process) bool {
-	return p.Why == "" && !p.Gone && !p.Cgroup.Found() && p.Container == "" && !p.OtherPIDs
+	return p.Why == "" && !p.Gone && !p.Cgroup.Found() && !p.Apart()
 }
 
 // sightedOn tells of one card's processes whose they were, where a cgroup did.

@@ -49,7 +49,7 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 		side, looks = o.watch(e)
 	}
 	disown(side)
-	if !anyFlat(side) {
+	if !anyFlat(side) && len(side.Stayed) == 0 {
 		return side, o.Cards
 	}
 	busy, release := e.Quiet(o.Cards)
@@ -90,7 +90,26 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	}
 	side.Neighbours = e.Neighbours()
 	side.Processes = e.Processes(pids(side))
+	side.Stayed = o.stayed(side, looks)
 	return side, looks
+}
+
+// stayed finds the processes that every look showed on a GPU whose memory is still moving. /proc is read after the looks:
+// a process that started before the first of them is the one that each of them listed.
+func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]gpu.Process {
+	all := map[gpu.ID][]gpu.Process{}
+	for _, c := range o.Cards {
+		if id := c.Device.ID; side.Curves[id].State == settle.Moving {
+			same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p gpu.Process) bool {
+				facts, read := side.Processes[p.PID]
+				return !read || facts.Why != "" || !facts.Gone && facts.Start+attrib.Tick > looks[0].At
+			})
+			if len(same) > 0 {
+				all[id] = same
+			}
+		}
+	}
+	return all
 }
 
 // dropStrangers takes PIDs out of what is expected that name another process than the expected one by now, or none
@@ -172,10 +191,20 @@ func (o Order) unexplained(side finding.Side) bool {
 		if bytes, _ := finding.Unexplained(r, o.Limits, o.Baselines[c.Device.ID]); bytes >= o.Limits.Report {
 			return true
 		}
-		for _, p := range r.Processes {
-			if side.Processes[p.PID].Gone {
-				return true
-			}
+	}
+	return o.anyGone(side)
+}
+
+// anyGone reports whether a process is gone of which something is left: on a settled card, or all the time.
+func (o Order) anyGone(side finding.Side) bool {
+	for _, c := range o.Cards {
+		left := side.Stayed[c.Device.ID]
+		if side.Curves[c.Device.ID].State == settle.Flat {
+			r, _ := side.Snapshot.Reading(c.Device.ID)
+			left = r.Processes
+		}
+		if slices.ContainsFunc(left, func(p gpu.Process) bool { return side.Processes[p.PID].Gone }) {
+			return true
 		}
 	}
 	return false
@@ -190,10 +219,8 @@ const teardown = 500 * time.Millisecond
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.Rule
 	again.Max = least
-	for _, p := range side.Processes {
-		if p.Gone && o.Sure {
-			again.Max, looks = o.Rule.Max, nil
-		}
+	if o.Sure && o.anyGone(*side) {
+		again.Max, looks = o.Rule.Max, nil
 	}
 	more := e.Watch(again)
 	looks = append(looks, more...)
@@ -201,7 +228,7 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		o.outdate(side, more[len(more)-1])
 		side.Snapshot = more[len(more)-1]
 	}
-	ended := o.endedSince(e, *side)
+	ended, same := o.endedSince(e, *side)
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		curve := side.Curves[id]
@@ -212,6 +239,14 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 			curve.State, curve.Steady = settle.Moving, false // nobody can say that it is still so
 		}
 		side.Curves[id] = curve
+	}
+	side.Stayed = nil
+	if len(more) == 0 {
+		return
+	}
+	side.Stayed = o.stayed(*side, looks)
+	for id, list := range side.Stayed {
+		side.Stayed[id] = slices.DeleteFunc(list, func(p gpu.Process) bool { return !same[p.PID] })
 	}
 }
 
@@ -237,8 +272,8 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 
 // endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a
 // moment the driver lists the memory of one that ended still. Who was found to have a card open counts as who is
-// listed: with the last of them the memory goes.
-func (o Order) endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
+// listed: with the last of them the memory goes. Of those listed it returns which are the same as then.
+func (o Order) endedSince(e Eyes, side finding.Side) (ended map[gpu.ID]bool, still map[int]bool) {
 	asked := pids(finding.Side{Snapshot: side.Snapshot})
 	for _, h := range holdings(side) {
 		if !slices.Contains(asked, h.PID) {
@@ -250,10 +285,11 @@ func (o Order) endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
 		after := now[before.PID]
 		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
 	}
-	ended := map[gpu.ID]bool{}
+	ended, still = map[gpu.ID]bool{}, map[int]bool{}
 	for _, r := range side.Snapshot.Readings {
 		for _, p := range r.Processes {
 			before := side.Processes[p.PID]
+			still[p.PID] = same(before)
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			if after := now[p.PID]; before.Start != 0 && after.Why == "" && !after.Gone && after.Start != before.Start {
 				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID became another process's"}
@@ -265,7 +301,7 @@ func (o Order) endedSince(e Eyes, side finding.Side) map[gpu.ID]bool {
 			ended[c.Device.ID] = ended[c.Device.ID] || o.concerns(h, c, side) && !same(h.Process)
 		}
 	}
-	return ended
+	return ended, still
 }
 
 // concerns reports whether a process may hold something on the card: it has the card open, or there is memory that nobody

@@ -271,3 +271,46 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time says that
+// each look showed the same one, and that are there still.
+func TestStayed(t *testing.T) {
+	held := gpu.Process{PID: 70, Memory: gpu.Bytes(20 * gib)}
+	beside := func(from, n int, also ...gpu.Process) (series []gpu.Snapshot) {
+		for i := range n {
+			used := uint64(i%3) * 64 * mib
+			series = append(series, looks(from+i, 1, 21*gib+used, append(also, gpu.Process{PID: 71, Memory: gpu.Bytes(gib/2 + used)})...)...)
+		}
+		return series
+	}
+	old := map[int]attrib.Process{70: {PID: 70, Start: 5}, 71: {PID: 71, Why: "not read"}}
+	is := func(p attrib.Process) map[int]attrib.Process { return map[int]attrib.Process{70: p, 71: old[71]} }
+	asked := []string{"watch", "processes", "quiet", "watch", "processes", "release"}
+	searched := []string{"watch", "processes", "quiet", "scan", "watch", "processes", "release"}
+	first := beside(10, 7, held)
+	for _, tt := range []struct {
+		name   string
+		eyes   eyes
+		stayed bool
+		did    []string
+	}{
+		{"all the time", eyes{who: old, watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, true, asked},
+		{"its PID was used again", eyes{who: is(attrib.Process{PID: 70, Start: 11 * time.Second}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, []string{"watch", "processes"}},
+		{"/proc does not tell", eyes{who: is(attrib.Process{PID: 70, Why: "denied"}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, []string{"watch", "processes"}},
+		{"it ends meanwhile", eyes{who: old, later: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, asked},
+		{"not in the last look", eyes{who: old, watches: [][]gpu.Snapshot{first, beside(17, 1)}}, false, asked},
+		{"no last look", eyes{who: old, watches: [][]gpu.Snapshot{first}}, false, []string{"watch", "processes", "quiet", "watch", "processes", "release"}},
+		{"not in the first look", eyes{who: old, watches: [][]gpu.Snapshot{append(beside(10, 1), beside(11, 7, held)...)}}, false, []string{"watch", "processes"}},
+		{"gone, and listed for another watch", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 7, held)}}, true, searched},
+		{"gone, and listed once more", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, searched},
+	} {
+		side, _ := Take(&tt.eyes, order())
+		stayed := slices.ContainsFunc(side.Stayed[card], func(p gpu.Process) bool { return p.PID == 70 && p.Memory == held.Memory })
+		if stayed != tt.stayed || stayed != (len(side.Stayed[card]) > 0) || side.Curves[card].State != settle.Moving {
+			t.Errorf("%s: stayed %v, %s", tt.name, side.Stayed, side.Curves[card].State)
+		}
+		if !slices.Equal(tt.eyes.did, tt.did) {
+			t.Errorf("%s: did %v, want %v", tt.name, tt.eyes.did, tt.did)
+		}
+	}
+}

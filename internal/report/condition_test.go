@@ -79,8 +79,46 @@ bookend:   Found:  persistence mode is off`, startFree},
 				}
 			}
 			check(text(Start(s)), "when your job got it", tt.start)
-			check(text(End(s)), "after your job", more)
+			after := "after your job"
+			if f.Xid != 0 { // the kernel's log since the job's start, read as its end begins
+				after = "during your job"
+			}
+			check(text(End(s)), after, more)
 		})
+	}
+}
+
+// Beside what is on the GPU after the job, an error of the driver keeps its own time.
+func TestXidBesideALeftover(t *testing.T) {
+	residue := finding.Finding{Code: code.Residue, GPU: "GPU-a", Bytes: gpu.Bytes(20480 * mebi)}
+	got := text(End(scene(1, settle.Flat, residue, finding.Finding{Code: code.Xid, GPU: "GPU-a", Xid: 43})))
+	for _, want := range []string{"was not clean after your job", "Xid 43: ", "during your job"} {
+		if !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(got, "bookend:", "")), " "), want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+}
+
+// GPUs that differ have no figure in common.
+func TestFreeOfSeveral(t *testing.T) {
+	for _, tt := range []struct {
+		free []gpu.Figure
+		want string
+	}{
+		{[]gpu.Figure{gpu.Bytes(143155 * mebi)}, "143155 MiB free"},
+		{[]gpu.Figure{gpu.Bytes(143155 * mebi), gpu.Bytes(143155 * mebi)}, "143155 MiB free each"},
+		{[]gpu.Figure{gpu.Bytes(143155 * mebi), gpu.Bytes(143149 * mebi)}, "143149 MiB free each"},
+		{[]gpu.Figure{gpu.Bytes(143155 * mebi), gpu.Bytes(122675 * mebi)}, "at least 122675 MiB free on each GPU"},
+		{[]gpu.Figure{gpu.Unknown("lost"), gpu.Bytes(122675 * mebi)}, "at least 122675 MiB free on each GPU that could be read"},
+		{[]gpu.Figure{gpu.Unknown("lost"), gpu.Unknown("lost")}, "free memory unknown"},
+	} {
+		s := scene(len(tt.free), settle.Flat)
+		for i, f := range tt.free {
+			s.Now.Snapshot.Readings[i].Memory.Free = f
+		}
+		if got := s.free(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
 	}
 }
 

@@ -109,15 +109,16 @@ func (s Scene) subjects(told []finding.Finding) []subject {
 // paragraph is one subject's title and a line or two for each finding about it.
 func (s Scene) paragraph(w words, sub subject, told []finding.Finding) []string {
 	var about []finding.Finding
-	var sentences []string
 	for _, f := range told {
 		if f.GPU == sub.id {
 			about = append(about, f)
-			sentences = append(sentences, s.sentence(w, f)...)
 		}
 	}
-	title := fmt.Sprintf("%s of %s %s %s", sub.name, s.Node, state(about), w.when)
-	return append([]string{title}, sentences...)
+	text := []string{s.title(w, sub, about)}
+	for _, f := range about {
+		text = append(text, s.sentence(w, f, text[0])...)
+	}
+	return text
 }
 
 // lines prefixes and wraps a text.

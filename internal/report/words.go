@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type subject struct {
 type words struct {
 	clean   func(Scene) string
 	when    string // ends a paragraph's title
+	logged  string // the same for what the kernel's log has had since the job's start; empty: as any other
 	verb    string // label before what was seen
 	closing func(Scene, []finding.Finding) []string
 }
@@ -35,7 +37,7 @@ var startWords = words{
 	verb: "Found",
 	closing: func(s Scene, told []finding.Finding) []string {
 		means, when := "you have "+s.free(), "if that is too little"
-		if _, known := s.leastFree(); !known {
+		if len(s.freeFigures()) == 0 {
 			means, when = "how much memory is free is unknown", "if your job runs out of memory"
 		}
 		if unusable(told) {
@@ -58,8 +60,9 @@ var endWords = words{
 		}
 		return fmt.Sprintf("%s of %s left clean by your job", s.gpus(), s.Node)
 	},
-	when: "after your job",
-	verb: "Found",
+	when:   "after your job",
+	logged: "during your job",
+	verb:   "Found",
 	closing: func(s Scene, told []finding.Finding) []string {
 		var out []string
 		if blamed(s, told) || len(s.ended()) > 0 {
@@ -125,30 +128,32 @@ func (s Scene) them() string {
 	return "them"
 }
 
-// free says how much a job can have: the least over its cards.
+// free says how much a job can have: the least over its GPUs, and whether that is what each of them has.
 func (s Scene) free() string {
-	least, known := s.leastFree()
-	each := ""
-	if len(s.Cards) > 1 {
-		each = " each"
-	}
-	if !known {
+	all := s.freeFigures()
+	if len(all) == 0 {
 		return "free memory unknown"
 	}
-	return fmt.Sprintf("%d MiB free%s", least>>20, each)
+	least := slices.Min(all)
+	switch {
+	case len(s.Cards) == 1:
+		return fmt.Sprintf("%d MiB free", least>>20)
+	case len(all) < len(s.Cards):
+		return fmt.Sprintf("at least %d MiB free on each GPU that could be read", least>>20)
+	case slices.Max(all)-least > finding.AsMuch:
+		return fmt.Sprintf("at least %d MiB free on each GPU", least>>20)
+	}
+	return fmt.Sprintf("%d MiB free each", least>>20)
 }
 
-func (s Scene) leastFree() (least uint64, known bool) {
+// freeFigures are the bytes that are free on each of the job's GPUs, where that is known.
+func (s Scene) freeFigures() (all []uint64) {
 	for _, c := range s.Cards {
-		r, _ := s.Now.Snapshot.Reading(c.Device.ID)
-		if !r.Memory.Free.Known() || r.Device.ID == "" {
-			continue
-		}
-		if !known || r.Memory.Free.Bytes < least {
-			least, known = r.Memory.Free.Bytes, true
+		if r, read := s.Now.Snapshot.Reading(c.Device.ID); read && r.Memory.Free.Known() {
+			all = append(all, r.Memory.Free.Bytes)
 		}
 	}
-	return least, known
+	return all
 }
 
 func (s Scene) startedDirty() bool {
@@ -190,9 +195,29 @@ func onCard(c code.Code) bool {
 	return false
 }
 
-// sentence says what one finding saw, and whose it is.
-func (s Scene) sentence(w words, f finding.Finding) []string {
+// title names a subject, what is the matter with it, and when that was.
+func (s Scene) title(w words, sub subject, about []finding.Finding) string {
+	when := w.when
+	if !slices.ContainsFunc(about, func(f finding.Finding) bool { return w.at(f) == w.when }) {
+		when = w.logged
+	}
+	return fmt.Sprintf("%s of %s %s %s", sub.name, s.Node, state(about), when)
+}
+
+// at is when a finding's subject was so. The kernel's log is read from the job's start to where its end begins.
+func (w words) at(f finding.Finding) string {
+	if w.logged != "" && f.Unknown == "" && (f.Code == code.Xid || f.Code == code.XidFatal) {
+		return w.logged
+	}
+	return w.when
+}
+
+// sentence says what one finding saw, and whose it is; when it was, if the paragraph's title says otherwise.
+func (s Scene) sentence(w words, f finding.Finding, title string) []string {
 	out := []string{fmt.Sprintf("  %s: %s", w.verb, s.seen(f))}
+	if when := w.at(f); when != w.when && !strings.HasSuffix(title, when) {
+		out[0] += ", " + when
+	}
 	out = append(out, s.candidates(f)...)
 	if who := s.who(f); who != "" {
 		out = append(out, "  Who: "+who)

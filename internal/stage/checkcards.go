@@ -86,8 +86,8 @@ func (c *check) residue(book ledger.Book) {
 	c.devices = make([]ledger.Assigned, len(c.cards))
 	c.neighbours = c.others()
 	c.now = c.look()
-	if c.store != nil { // jobs may have begun, or ended, while it looked
-		c.runs, _ = c.store.Runs()
+	if c.store != nil {
+		c.reread()
 		book = c.book(c.now.Snapshot.At)
 	}
 	scene := c.sceneOf(book, nil)

@@ -49,7 +49,7 @@ func (h *hook) recheck(self ledger.Run) (again bool) {
 	}
 	h.shared() // may take a second, and is known from now on
 	if h.runs != nil {
-		h.runs, _ = h.store.Runs() // what is damaged was said when they were read first
+		h.reread()
 	}
 	run, which, _ := h.store.Find(h.job)
 	lost := which == ledger.NoRun && self.Key != ""

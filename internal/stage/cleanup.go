@@ -57,29 +57,33 @@ func (r cleanupRequest) proves(now attrib.Process) bool {
 }
 
 // cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that. It returns what it did, and
-// whether any of them may have ended.
-func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended bool) {
+// which processes may have ended.
+func (h *hook) cleanUp(found []finding.Finding) (did []finding.Finding, ended map[int]bool) {
 	targets := finding.Proven(found, h.job)
 	grace := time.Duration(h.cfg.CleanUp.Grace)
 	if !h.cfg.CleanUp.Enabled || h.inJob || h.again || h.second || len(targets) == 0 {
-		return nil, false
+		return nil, nil
 	}
 	need := grace + 2*config.KillWait + cleanWatch
 	if h.left(need, h.reserve()) < need {
-		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}, false
+		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}, nil
 	}
 	request := cleanupRequest{Proc: h.cfg.Paths.Proc, Owner: slurm.Owner{ID: h.job.ID, SLUID: h.job.SLUID}, Grace: grace}
+	ended = map[int]bool{}
 	for _, t := range targets {
 		request.Processes = append(request.Processes, t.Process)
+		ended[t.PID] = true
 	}
 	results, err := ask[[]cleanup.Result](opCleanup, request, h.left(grace+2*config.KillWait, h.reserve()))
 	if err != nil {
 		h.childFault(opCleanup, err)
-		return nil, true
+		return nil, ended
 	}
 	for i, r := range results {
 		did = append(did, h.onCard(outcome(targets[i], r)))
-		ended = ended || r.Outcome != finding.Refused
+		if r.Outcome == finding.Refused {
+			delete(ended, targets[i].PID)
+		}
 	}
 	return did, ended
 }

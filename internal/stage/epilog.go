@@ -110,22 +110,22 @@ func (h *hook) startOf(run ledger.Run) *finding.Side {
 	return side(*run.Start)
 }
 
-// compareAtEnd compares, ends what may be ended, and where it did looks and compares anew: what is said of the cards is
-// what is there now, unless they could not be seen at rest any more.
+// compareAtEnd compares, ends what may be ended, and then looks and compares again: what is said of the GPUs is what is there
+// now. Nothing is lost on the way: what the second look met is added, and it takes back only what it proves gone.
 func (h *hook) compareAtEnd(run ledger.Run) {
 	known := len(h.found)
-	h.compare(h.scene(run))
-	did, ended := h.cleanUp(h.found[known:])
-	if !ended {
-		h.found = append(h.found, did...)
+	first := compared(h.scene(run))
+	h.found = append(h.found, first...)
+	did, ended := h.cleanUp(first)
+	h.found = append(h.found, did...)
+	if len(ended) == 0 {
 		return
 	}
-	found, seen := h.found, h.now
-	h.found = append(slices.Clone(h.found[:known]), did...)
+	seen := h.now
 	h.now = h.look()
-	if h.now.Settled(h.cards) {
-		h.compare(h.scene(run))
-		return
+	again := finding.Again(first, compared(h.scene(run)), h.now, h.cards, ended)
+	h.found = slices.Concat(h.found[:known], h.found[known+len(first):], again)
+	if len(h.now.Snapshot.Readings) == 0 {
+		h.now = seen
 	}
-	h.found, h.now = append(found, did...), seen
 }

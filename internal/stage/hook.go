@@ -166,14 +166,13 @@ func (h *hook) survey(recall func()) {
 	}
 }
 
-// compare adds what the scene shows, of the job's own cards and of others.
-func (h *hook) compare(s finding.Scene) {
-	for _, f := range append(finding.Compare(s), finding.Trespasses(s)...) {
-		h.add(f)
-	}
+// compared is what the scene shows, of the job's own GPUs and of others.
+func compared(s finding.Scene) []finding.Finding {
+	found := append(finding.Compare(s), finding.Trespasses(s)...)
 	if scan := s.Now.Scan; scan != nil && scan.Partial != "" {
-		h.add(finding.Finding{Code: code.Untraced, Unknown: scan.Partial})
+		found = append(found, finding.Finding{Code: code.Untraced, Unknown: scan.Partial})
 	}
+	return found
 }
 
 // decide lets policy judge what was found so far; the watchdog and SIGTERM end with this verdict.

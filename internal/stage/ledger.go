@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -24,10 +25,25 @@ func (h *hook) records() []ledger.Run {
 	if h.store == nil || h.runs != nil {
 		return h.runs
 	}
+	h.reread()
+	return h.runs
+}
+
+// reread reads them again: jobs may have begun, or ended, meanwhile.
+func (h *hook) reread() {
 	runs, damaged := h.store.Runs()
 	for _, d := range damaged {
-		h.add(finding.Finding{Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", d.Path, d.Why), Expected: "a whole record"})
+		h.addOnce(finding.Finding{Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", d.Path, d.Why), Expected: "a whole record"})
 	}
 	h.runs = runs
-	return runs
+}
+
+// addOnce adds a finding that has not been told in the same words.
+func (h *hook) addOnce(f finding.Finding) {
+	told := func(o finding.Finding) bool {
+		return o.Code == f.Code && o.GPU == f.GPU && o.Observed == f.Observed && o.Unknown == f.Unknown
+	}
+	if !slices.ContainsFunc(h.found, told) {
+		h.add(f)
+	}
 }

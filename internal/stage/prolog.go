@@ -32,7 +32,7 @@ func prolog(h *hook) {
 	heard()
 	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
 	scene := h.scene(run)
-	h.compare(scene)
+	h.found = append(h.found, compared(scene)...)
 	h.learn(scene)
 	h.decide() // what was found so far stands, whatever becomes of waiting and of a test
 	h.outlast()

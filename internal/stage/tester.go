@@ -168,15 +168,14 @@ func (t *tester) failures(a backend.Answer) {
 	for i := range a.Faults {
 		a.Faults[i].Detail = in + a.Faults[i].Detail
 	}
-	known := len(t.found)
+	known := t.found
+	t.found = nil
 	t.troubles(a)
-	said := t.found[:known]
-	for _, f := range t.found[known:] { // a second process may have said just the same
-		if !slices.ContainsFunc(said, func(o finding.Finding) bool { return o.Code == f.Code && o.Observed == f.Observed }) {
-			said = append(said, f)
-		}
+	news := t.found
+	t.found = known
+	for _, f := range news { // a second process may have said just the same
+		t.addOnce(f)
 	}
-	t.found = said
 }
 
 // unanswered is what is said of a device of which the backend came to no end. A crash is as bad as an error: programs

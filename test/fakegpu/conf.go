@@ -47,6 +47,7 @@ var perGPU = settings{
 	"uuid": "", "bus": "", "minor": "", "name": "NVIDIA H200", "excluded": "",
 	"total_mib": "143771", "reserved_mib": "615", "bar1_mib": "262144", "bar1_used_mib": "1",
 	"extra_mib":      "",  // used by nobody who could be listed
+	"moving_mib":     "",  // the same, there and gone again every 0.7 s
 	"largest_mib":    "",  // bound on one allocation; otherwise free - 2 MiB
 	"vmm":            "1", // 0: memory cannot be had without a context
 	"list":           "",  // PID:MIB[:compute|graphics|mps] ... listed without being there; MIB -1: not available

@@ -48,6 +48,9 @@ func TestMisbehaviour(t *testing.T) {
 		"used by nobody": {map[string]string{"gpu1.extra_mib": "700"}, func(c []card) bool {
 			return c[1].Used == 700*MiB && c[1].Compute == nil && c[0].Used == 0
 		}},
+		"used by nobody, now and then": {map[string]string{"gpu1.extra_mib": "700", "gpu1.moving_mib": "64"}, func(c []card) bool {
+			return (c[1].Used == 700*MiB || c[1].Used == 764*MiB) && c[0].Used == 0
+		}},
 		"dead and impossible processes": {map[string]string{"gpu0.list": "0:1 999999999:2:graphics 77:-1"}, func(c []card) bool {
 			return slices.Equal(c[0].Compute, []process{{0, MiB}, {77, unavailable}}) &&
 				slices.Equal(c[0].Graphics, []process{{999999999, 2 * MiB}})

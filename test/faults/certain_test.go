@@ -174,6 +174,37 @@ func TestLeftoverEndsMeanwhile(t *testing.T) {
 	}
 }
 
+// A job's process is named, and drains, whatever else moves on its GPU meanwhile.
+func TestLeftoverBesideWhatMoves(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.settle, c.startSettle = "{max: 3s, flat: 2s}", "{max: 3s, flat: 2s}" })
+	n.clean(prolog, newJob())
+	p := n.leftover()
+	n.inCgroup(p, "100")
+	must(t, n.world.Set("gpu0.moving_mib", "64"))
+	o := n.hook(epilog, newJob())
+	n.named(n.findings(epilog), code.Orphan, p)
+	if o.exit != 10 {
+		t.Errorf("%v\n%s", o, n.log())
+	}
+	n.named(n.check().Findings, code.Orphan, p)
+	next := newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101")
+	n.hook(prolog, next)
+	n.named(n.run(101).Start.Findings, code.Dirty, p)
+}
+
+// named requires one finding about a process of job 100, without a doubt.
+func (n *node) named(found []finding.Finding, c code.Code, p *fakegpu.Program) {
+	n.Helper()
+	about := func(f finding.Finding) bool {
+		return f.Code == c && f.Holder.PID == p.PID && f.Owner != nil && f.Owner.Job == 100 && len(f.Doubts) == 0
+	}
+	if !slices.ContainsFunc(found, about) {
+		n.Errorf("no %s without doubt about process %d: %+v", c, p.PID, found)
+	}
+}
+
 // Memory that stays under a PID that stays gone is a leftover all the same.
 func TestPhantomStays(t *testing.T) {
 	n := newNode(t, "enforce")

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -114,6 +115,35 @@ func TestCleanUp(t *testing.T) {
 				t.Errorf("process %d alive: %v", p.PID, alive)
 			}
 		})
+	}
+}
+
+// What goes wrong when the hook looks again after clean-up is told, and what was found before is not certain any more: its
+// process may have been ended.
+func TestBackendGoneAfterCleanUp(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) {
+		c.extra, c.settle = "clean_up: {enabled: true, grace: 300ms}\n", "{max: 2s, flat: 800ms}"
+	})
+	n.clean(prolog, newJob())
+	n.inCgroup(n.leftover(), "100")
+	text := fmt.Sprintf("[ ! -e %[1]s ] || rm \"$0\"\n:>%[1]s\nexec %[2]s", n.in("asked"), n.conf.backend) // gone after two questions
+	n.configure(func(c *conf) { c.backend = n.script("backend", text) })
+	o := n.hook(epilog, newJob())
+	found := n.findings(epilog)
+	for _, c := range []code.Code{code.Ended, code.BackendMissing, code.Orphan} {
+		if !has(found, c) {
+			t.Errorf("%s is not told: %+v", c, found)
+		}
+	}
+	for _, f := range found {
+		if f.Code == code.Orphan && len(f.Doubts) == 0 {
+			t.Errorf("nobody saw what became of it, and it is certain: %+v", f)
+		}
+	}
+	if o.exit != 0 {
+		t.Error(o)
 	}
 }
 

@@ -56,6 +56,7 @@ type conf struct {
 	driverProc      string
 	run, log        string
 	settle          string // of the epilog
+	startSettle     string // of the prolog; quick where it is empty
 	tight           bool   // deadlines just long enough to hang in; otherwise a slow machine cannot reach them
 	proc            string // the kernel's where it is empty
 	shards          string // may GPUs be given out in parts; no where it is empty
@@ -125,13 +126,14 @@ backend: %s
 paths: {proc: %s, run: %s, var: %s, log: %s, sys: %s, dev: %s}
 nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
-  prolog: {max: 400ms, flat: 200ms}
+  prolog: %s
   epilog: %s
 slurm: {shards: %s, scontrol: %s}
 log: {syslog: false}
 metrics: {textfile: %s}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.varDir(), c.log, n.world.Sys(), n.world.Dev(),
-		c.library, n.world.CUDA(), c.driverProc, deadlines, c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.scontrol, "/usr/bin/scontrol"), cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
+		c.library, n.world.CUDA(), c.driverProc, deadlines,
+		cmp.Or(c.startSettle, "{max: 400ms, flat: 200ms}"), c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.scontrol, "/usr/bin/scontrol"), cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
 }
 
 // varDir is the configuration's paths.var.

@@ -82,7 +82,7 @@ func TestXidOfABlindEnd(t *testing.T) {
 			if v := n.endOf(100).Verdict; v.Action != tt.action {
 				t.Errorf("%+v", v)
 			}
-			if text := strings.Join(strings.Fields(read), " "); !strings.Contains(text, "GPU 0 of n1 had a fault after your job") ||
+			if text := strings.Join(strings.Fields(read), " "); !strings.Contains(text, "GPU 0 of n1 had a fault") || !strings.Contains(text, "during your job") ||
 				!strings.Contains(text, "Xid 79: the card has fallen off the bus") || strings.Contains(read, "4711") {
 				t.Errorf("the user reads:\n%s", read)
 			}

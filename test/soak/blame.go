@@ -7,6 +7,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
+	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
 
@@ -25,7 +26,8 @@ func (h *hook) blames() {
 		switch {
 		case right:
 		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
-			h.tally.misguessed++
+			h.tally.misguessed, h.tally.misguessedAt = h.tally.misguessed+1, h.n
+			h.report("misguessed: %s on %s: job %d; %s", f.Code, c.Device.ID, f.Owner.Job, inWords(about))
 		default:
 			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, f.Owner.Job, f.Owner.Level, inWords(about))
 		}
@@ -67,5 +69,7 @@ func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world
 
 // doubted reports that a finding says itself that it may be that job's.
 func doubted(f finding.Finding, j *world.Job) bool {
-	return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", j.ID))
+	return slices.ContainsFunc([]slurm.JobID{j.ID, j.Het}, func(id slurm.JobID) bool {
+		return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", id))
+	})
 }

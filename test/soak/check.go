@@ -113,9 +113,10 @@ func (h *hook) unsaid(c *world.Card, stock world.Stock) {
 	big := slices.ContainsFunc(stock, func(i world.Item) bool {
 		return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i) && !i.Creator.OfNode && i.Creator.Exe == ""
 	})
-	if h.sawAt >= c.Lost || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
+	if h.sawAt >= c.Lost || c.Outside || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
 		return
 	}
+	h.names(c, stock, nil)
 	h.tally.leaks++
 	if !h.said(c) {
 		h.fail(missedLeak, "%s between jobs: %s", c.Device.ID, inWords(stock))

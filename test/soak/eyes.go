@@ -37,6 +37,9 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	end := h.node.Now + timeout
 	var looks []gpu.Snapshot
 	h.sleep(firstLook)
+	if h.watches == 1 {
+		h.watchedFrom = h.node.Now
+	}
 	for {
 		h.stall(len(looks))
 		if h.node.Now > end && len(looks) > 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"iter"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -39,10 +40,12 @@ type hook struct {
 	found      []finding.Finding
 	verdict    policy.Verdict
 
-	watches   int
-	sawAt     time.Duration // the world's time of the last look
-	aroundAt  time.Duration // and of the look at the other cards
-	slowUntil time.Duration
+	watches int
+	// watchedFrom is the world's time of the first look.
+	watchedFrom time.Duration
+	sawAt       time.Duration // the world's time of the last look
+	aroundAt    time.Duration // and of the look at the other cards
+	slowUntil   time.Duration
 }
 
 // start runs a hook beside whatever else happens; it sleeps by handing the time back to the world.
@@ -65,6 +68,12 @@ func (p *pair) start(j *world.Job, end world.Side, done func()) {
 func (h *hook) runs(do, done func()) {
 	next, _ := iter.Pull(func(yield func(time.Duration) bool) {
 		h.yield = yield
+		defer func() { // the coroutine's own stack is gone once its panic has reached the world
+			if v := recover(); v != nil {
+				h.report("%s", debug.Stack())
+				panic(v)
+			}
+		}()
 		do()
 	})
 	var resume func()
@@ -133,11 +142,11 @@ func (h *hook) devices() []ledger.Assigned {
 
 func (h *hook) recall() ledger.Run {
 	h.book.boot(h.node.Epoch)
-	run, ok := h.book.find(h.told)
-	switch {
-	case !ok:
+	run, which := ledger.Match(h.book.runs, h.told)
+	switch which {
+	case ledger.NoRun:
 		h.found = append(h.found, finding.Finding{Code: code.NoRecord, Observed: "no record"})
-	case run.Closed():
+	case ledger.ClosedRun:
 		h.again = true
 		h.found = append(h.found, finding.Finding{Code: code.Again, Observed: "a second epilog"})
 	}
@@ -146,7 +155,7 @@ func (h *hook) recall() ledger.Run {
 
 // startOf is the start's view, void in another epoch.
 func (h *hook) startOf(run ledger.Run) *finding.Side {
-	if h.again && !run.Sure(h.told) || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
+	if run.Closed() && !run.Sure(h.told) || run.Start == nil || run.Epoch == (gpu.Epoch{}) || !run.Epoch.Same(h.node.Epoch) {
 		return nil
 	}
 	e := run.Start
@@ -188,6 +197,9 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 		Sighted: h.book.sighted,
 	})
 	s.Self, s.Others, s.Left = b.Self, b.Others, b.Left
+	if h.mistakable(self) {
+		s.RunDoubt = "Slurm does not say which run of the job this end is for"
+	}
 	switch h.node.Site.Sharing {
 	case world.SharedByName:
 		s.Shared = "its partition is configured as shared"
@@ -199,6 +211,12 @@ func (h *hook) scene(self ledger.Run) finding.Scene {
 		s.SharedUnknown = "gres.conf cannot be read"
 	}
 	return s
+}
+
+// mistakable is what package stage asks of the records before an end is judged.
+func (h *hook) mistakable(self ledger.Run) bool {
+	const twice = 5 * time.Minute
+	return h.end == world.Epilog && self.Mistakable(h.book.runs, h.told, h.now.Snapshot.At, twice)
 }
 
 func (h *hook) neighbourListed() bool {

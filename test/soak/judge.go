@@ -2,11 +2,13 @@ package main
 
 import (
 	"slices"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
 
@@ -46,10 +48,11 @@ func (h *hook) keepStart() {
 			h.dirty[dirtyLook{h.now.Snapshot.At, c}] = true
 		}
 	}
-	if old := h.starts[h.job]; old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
+	old := h.starts[h.job]
+	if old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
 		return
 	}
-	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, cards: map[*world.Card]startOn{}}
+	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{}}
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.sawAt)
 		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck))}
@@ -131,6 +134,28 @@ func (h *hook) atStart() {
 				h.fail(missedLeak, "%s at the start of job %d: %s", c.Device.ID, h.job.ID, inWords(stock))
 			}
 		}
+		h.names(c, stock, nil)
+	}
+}
+
+// names judges what must be said of each stuck process by itself, whatever else goes on on its GPU: one that was listed
+// there all the time that the hook watched.
+func (h *hook) names(c *world.Card, stock, before world.Stock) {
+	if h.now.Curves[c.Device.ID].Span < time.Duration(h.settle.Flat) || h.sawAt >= c.Lost {
+		return // what was not watched long enough is only said to be moving
+	}
+	for _, i := range stock {
+		p := i.Creator
+		alone := i.Way == world.Plain && i.Fate == world.Stuck && p.Stays() && i.Since < h.watchedFrom && i.Bytes >= h.limits.Report
+		waits := h.told.Context == slurm.HealthCheck && p.Exe != "" // a server of MPS, which a health check lets be
+		if !alone || waits || before.Has(i.Chunk) || !h.over(i) {
+			continue
+		}
+		h.tally.named++
+		named := func(f finding.Finding) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
+		if !slices.ContainsFunc(h.found, named) {
+			h.fail(missedLeak, "%s: process %d is not named: %s", c.Device.ID, p.PID, inWords(stock))
+		}
 	}
 }
 
@@ -161,6 +186,7 @@ func (h *hook) leak(c *world.Card) {
 	for _, i := range stock {
 		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)
 	}
+	h.names(c, stock, before)
 	if !fresh {
 		return
 	}
@@ -198,7 +224,7 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || !h.ordered || s == nil || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
+	if h.again || !h.ordered || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {
@@ -213,25 +239,35 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	}
 	var held uint64
 	for _, i := range stock {
-		if i.Fate != world.Stuck || i.Since > h.began || i.Moves() || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
+		if i.Fate != world.Stuck || i.Since > h.began || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
 			return false
 		}
-		if !i.Unlisted {
+		if !i.Unlisted && (!stock.Moves() || h.alone(i)) {
 			held += i.Bytes
 		}
 	}
 	if unlisted := stock.Unlisted(); unlisted >= h.limits.Report+tolerance(stock) {
-		if held += unlisted - tolerance(stock); h.candidates(stock) > 0 {
+		if held += unlisted - tolerance(stock); h.candidates(stock) > 0 || stock.Moves() {
 			return false
 		}
+	}
+	if stock.Moves() && slices.ContainsFunc(stock, func(i world.Item) bool { return i.Creator.Dead }) {
+		return false // a second watch, for a dead PID, may have too little time
 	}
 	return held >= h.limits.Drain && c.Changed < h.began && h.node.Departed < h.began
 }
 
-// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody.
+// alone reports an item that proves by itself that its GPU is unusable, whatever the total does.
+func (h *hook) alone(i world.Item) bool {
+	return i.Way == world.Plain && !i.Moves() && i.Since < h.watchedFrom && i.Bytes >= h.limits.Drain
+}
+
+// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container a
+// process may be of any user.
 func (h *hook) plainly(i world.Item) bool {
 	for _, p := range i.Holders {
-		if p.AliveAt(h.sawAt) && (p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
+		apart := p.Container != "" || p.OtherPIDs
+		if p.AliveAt(h.sawAt) && (apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
 			return false
 		}
 	}

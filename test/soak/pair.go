@@ -38,7 +38,8 @@ func (f failure) String() string {
 
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
-	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed uint64
+	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named uint64
+	misguessedAt                                                                          uint64 // the first pair with one
 }
 
 func (t *tally) add(o tally) {
@@ -48,9 +49,13 @@ func (t *tally) add(o tally) {
 	t.settled += o.settled
 	t.damaged += o.damaged
 	t.leaks += o.leaks
+	t.named += o.named
 	t.drains += o.drains
 	t.due += o.due
 	t.blamed += o.blamed
+	if o.misguessed > 0 && (t.misguessed == 0 || o.misguessedAt < t.misguessedAt) {
+		t.misguessedAt = o.misguessedAt
+	}
 	t.misguessed += o.misguessed
 }
 
@@ -82,6 +87,7 @@ type start struct {
 	cards  map[*world.Card]startOn
 	whole  bool // its look was undamaged
 	on     bool // its record was written
+	again  bool // another prolog of the job came before
 	reruns int  // epilogs that were judged
 }
 
@@ -136,7 +142,12 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 func (p *pair) fail(k kind, format string, args ...any) {
 	f := failure{p.seed, p.n, k, fmt.Sprintf(format, args...)}
 	p.failures = append(p.failures, f)
+	p.report("%s", f)
+}
+
+// report marks what was wrong in the story.
+func (p *pair) report(format string, args ...any) {
 	if p.tell != nil {
-		p.tell(p.node.Boottime(p.node.Now), "*** "+f.String())
+		p.tell(p.node.Boottime(p.node.Now), "*** "+fmt.Sprintf(format, args...))
 	}
 }

@@ -54,12 +54,6 @@ func (r *records) boot(epoch gpu.Epoch) {
 	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool { return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot })
 }
 
-// find is the record that an epilog is for.
-func (r *records) find(job slurm.Job) (ledger.Run, bool) {
-	run, which := ledger.Match(r.runs, job)
-	return run, which != ledger.NoRun
-}
-
 func keyOf(r ledger.Run) string {
 	switch e := r.First(); {
 	case r.Job.SLUID != "":

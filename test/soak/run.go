@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// soak plays the pairs below end, on several processors, until they are done or enough is seen to fail.
-func soak(seed, end uint64, workers, enough int, each func(done uint64)) (tally, []failure) {
+// soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context ends.
+// The failures come in the order of their pairs.
+func soak(ctx context.Context, o options, each func(done uint64)) (tally, []failure) {
 	var (
 		next, failed atomic.Uint64
 		lock         sync.Mutex
@@ -15,15 +20,15 @@ func soak(seed, end uint64, workers, enough int, each func(done uint64)) (tally,
 		all          sync.WaitGroup
 	)
 	cfg := shipped()
-	for range workers {
+	for range o.workers {
 		all.Go(func() {
 			var own tally
-			for failed.Load() < uint64(enough) {
+			for failed.Load() < uint64(o.enough) && ctx.Err() == nil {
 				n := next.Add(1) - 1
-				if n >= end {
+				if n >= o.pairs {
 					break
 				}
-				p := play(cfg, seed, n, nil)
+				p := play(cfg, o.seed, n, nil)
 				own.add(p.tally)
 				if len(p.failures) > 0 {
 					failed.Add(1)
@@ -41,5 +46,9 @@ func soak(seed, end uint64, workers, enough int, each func(done uint64)) (tally,
 		})
 	}
 	all.Wait()
+	if sum.guessesBadly() {
+		failures = append(failures, failure{o.seed, sum.misguessedAt, badGuesses, fmt.Sprintf("%d of %d", sum.misguessed, sum.blamed)})
+	}
+	slices.SortStableFunc(failures, func(a, b failure) int { return cmp.Compare(a.n, b.n) })
 	return sum, failures
 }

@@ -23,6 +23,9 @@ func (n *Node) act(j *Job) {
 	if n.oneIn(10) || !j.HasGPUs() && n.oneIn(2) {
 		n.sometime(j, func() { n.trespass(j) })
 	}
+	if n.oneIn(400) {
+		n.sometime(j, func() { n.crowd(j) })
+	}
 }
 
 // sometime lets something happen while a job runs.
@@ -70,7 +73,7 @@ func (n *Node) work(j *Job, c *Card) {
 func (n *Node) leave(j *Job, c *Card) {
 	p := n.spawn(j, "python")
 	bytes := n.size()
-	switch n.pick(30, 20, 15, 8, 8, 6, 4, 4, 5) {
+	switch n.pick(30, 20, 15, 8, 8, 6, 4, 4, 5, 4) {
 	case 0:
 		n.outlive(p)
 		n.hold(p, c, bytes)
@@ -96,6 +99,36 @@ func (n *Node) leave(j *Job, c *Card) {
 		p.State, p.survives = "D", true
 		p.lingers = [...]time.Duration{0, n.between(100*time.Millisecond, longestGoodbye)}[n.pick(50, 50)]
 		n.hold(p, c, bytes)
+	case 9:
+		n.outlive(p)
+		n.sway(p, c)
+	}
+}
+
+// sway makes a process take and give back 64 MiB every 0.7 s: the GPU never settles.
+func (n *Node) sway(p *Process, c *Card) {
+	ch := n.hold(p, c, 128*MiB)
+	ch.wave = 700 * time.Millisecond
+}
+
+// crowd is hundreds of processes with the driver open, some of them with memory: more than lists have room for.
+func (n *Node) crowd(j *Job) {
+	c := n.Cards[n.Rand.IntN(len(n.Cards))]
+	own, stays, listed := n.oneIn(2) && j.Has(c), n.oneIn(2), n.oneIn(2)
+	for range 300 + n.Rand.IntN(300) {
+		var p *Process
+		if own {
+			p = n.spawn(j, "worker")
+		} else {
+			p = n.newProcess("notebook", 1009)
+			n.endAt(p, n.Now+n.between(10*time.Second, 300*time.Second))
+		}
+		if own && stays {
+			n.outlive(p)
+		}
+		if p.Control = true; listed {
+			n.hold(p, c, 2*MiB)
+		}
 	}
 }
 
@@ -166,10 +199,20 @@ func (n *Node) trespass(j *Job) {
 			continue
 		}
 		p := n.spawn(j, "lost")
+		if n.oneIn(3) {
+			n.contain(p)
+		}
 		if n.oneIn(4) {
 			n.outlive(p)
 		}
-		n.hold(p, c, n.size())
+		switch n.pick(70, 15, 15) {
+		case 0:
+			n.hold(p, c, n.size())
+		case 1:
+			n.sway(p, c)
+		case 2:
+			n.export(p, c, n.size(), nil)
+		}
 		return
 	}
 }

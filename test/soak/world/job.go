@@ -23,6 +23,7 @@ func (s Side) String() string { return [...]string{"prolog", "epilog"}[s] }
 // Job is one run of a job on the node.
 type Job struct {
 	ID         slurm.JobID
+	Het        slurm.JobID // the leader of its heterogeneous job, 0 for any other
 	SLUID      slurm.SLUID
 	UID        uint32
 	Partition  string
@@ -53,7 +54,7 @@ func (j *Job) Has(c *Card) bool { return slices.Contains(j.Cards, c) }
 // Told is what Slurm tells a hook of the job.
 func (j *Job) Told(s Site, end Side) slurm.Job {
 	job := slurm.Job{
-		Context: slurm.Prolog, ID: j.ID, Node: "n1", Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
+		Context: slurm.Prolog, ID: j.ID, HetJobID: j.Het, Node: "n1", Partition: j.Partition, UID: j.UID, GID: j.UID, User: "user",
 		Restarts: j.Restarts, MPSPercent: j.MPSPercent,
 	}
 	if end == Epilog {
@@ -70,6 +71,17 @@ func (j *Job) Told(s Site, end Side) slurm.Job {
 	}
 	return job
 }
+
+// mark is the id that tasks have in their environment: of each component of a heterogeneous job it is the leader's.
+func (j *Job) mark() slurm.JobID {
+	if j.Het != 0 {
+		return j.Het
+	}
+	return j.ID
+}
+
+// SameJob reports two runs, or two components, of what its user submitted as one job.
+func (j *Job) SameJob(o *Job) bool { return j.mark() == o.mark() }
 
 // newJob makes a job that is not allocated yet.
 func (n *Node) newJob(cards ...*Card) *Job {
@@ -89,14 +101,35 @@ func (n *Node) newJob(cards ...*Card) *Job {
 		j.NoProlog, j.NoEpilog = n.oneIn(10), n.oneIn(12)
 		j.twice, j.hasty = [2]bool{n.oneIn(12), n.oneIn(10)}, n.oneIn(20)
 	}
+	if n.oneIn(15) {
+		j.Het = j.ID
+		if n.nextID++; n.oneIn(2) {
+			j.ID++ // the leader is on another node
+		}
+	}
 	return j
+}
+
+// component is another component of a heterogeneous job, on the same node.
+func (n *Node) component(j *Job) {
+	cards := slices.DeleteFunc(n.free(), func(c *Card) bool { return j.Has(c) || c == n.Cards[0] })
+	if len(cards) == 0 {
+		return
+	}
+	o := n.newJob(cards[n.Rand.IntN(len(cards))])
+	n.nextID = max(n.nextID, int(j.ID)+1)
+	o.ID, o.Het, o.UID, o.over = j.ID+1, j.Het, j.UID, func() {}
+	if n.oneIn(2) { // they end together, more or less
+		o.runs = max(time.Second, j.runs+n.between(0, 4*time.Second)-2*time.Second)
+	}
+	n.allocate(o)
 }
 
 // requeued is a job's next run.
 func (n *Node) requeued(old *Job) *Job {
 	free := n.free()
 	j := n.newJob(slices.DeleteFunc(slices.Clone(old.Cards), func(c *Card) bool { return !slices.Contains(free, c) })...)
-	j.ID, j.UID, j.Restarts = old.ID, old.UID, old.Restarts+1
+	j.ID, j.Het, j.UID, j.Restarts = old.ID, old.Het, old.UID, old.Restarts+1
 	return j
 }
 
@@ -106,7 +139,10 @@ func (n *Node) allocate(j *Job) {
 	j.SLUID = slurm.SLUID(fmt.Sprintf("sAAAAAAAA%05d", len(n.Jobs)))
 	j.Wall = time.Unix(1_700_000_000+int64(n.Now/time.Second), 0)
 	n.Jobs = append(n.Jobs, j)
-	n.tell("job %d (uid %d) is allocated %d cards", j.ID, j.UID, len(j.Cards))
+	n.tell("job %d (of %d, uid %d) is allocated %d cards", j.ID, j.mark(), j.UID, len(j.Cards))
+	if j.Het == j.ID && j.HasGPUs() && j.Restarts == 0 && n.oneIn(2) {
+		n.After(n.between(0, 50*time.Millisecond), func() { n.component(j) })
+	}
 	if !j.HasGPUs() || j.NoProlog {
 		n.After(n.between(20*time.Millisecond, 200*time.Millisecond), func() { n.begin(j) })
 		return
@@ -184,7 +220,7 @@ func (n *Node) free() []*Card {
 	var free []*Card
 	for _, c := range n.Cards {
 		taken := slices.ContainsFunc(n.Jobs, func(j *Job) bool { return j.Has(c) && (j.Live || j.Closed == 0) })
-		if n.Site.Sharing != Exclusive || !taken {
+		if !c.Outside && (n.Site.Sharing != Exclusive || !taken) {
 			free = append(free, c)
 		}
 	}

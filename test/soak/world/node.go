@@ -55,6 +55,8 @@ type Card struct {
 	Lost   time.Duration // when it fell off the bus, Forever when it does not
 	// Changed is when what lies on it, or who is listed for that, changed last.
 	Changed time.Duration
+	// Outside is true where Slurm does not have it: no job is given it, and anybody may use it.
+	Outside bool
 	// Served is true once a service has had it open in this epoch.
 	Served bool
 	chunks []*Chunk
@@ -72,6 +74,9 @@ func New(seed, n uint64, hooks Hooks) *Node {
 	node.Site = drawSite(node.Rand)
 	for i := range 1 + node.pick(45, 30, 15, 10) {
 		node.Cards = append(node.Cards, node.card(i))
+	}
+	if last := len(node.Cards) - 1; last > 0 {
+		node.Cards[last].Outside = node.oneIn(12)
 	}
 	return node
 }

@@ -34,6 +34,9 @@ func (n *Node) startServices() {
 	if n.oneIn(40) {
 		n.service("inference", func(p *Process) { n.hold(p, n.Cards[0], n.size()) })
 	}
+	if n.oneIn(40) {
+		n.service("recorder", func(p *Process) { n.sway(p, n.Cards[0]) })
+	}
 }
 
 // monitor has a little memory on every card.
@@ -84,7 +87,7 @@ func (n *Node) stranger(c *Card, j *Job) {
 		p.Env = n.Jobs[n.Rand.IntN(len(n.Jobs))].ID
 	}
 	bytes := n.size()
-	switch n.pick(60, 15, 15, 10) {
+	switch n.pick(60, 15, 15, 10, 8) {
 	case 0:
 		n.hold(p, c, bytes)
 	case 1:
@@ -96,6 +99,8 @@ func (n *Node) stranger(c *Card, j *Job) {
 	case 3:
 		ch := n.hold(p, c, bytes)
 		ch.wave = n.between(50*time.Millisecond, 3*time.Second)
+	case 4:
+		n.sway(p, c)
 	}
 	if n.oneIn(2) {
 		n.endAt(p, n.Now+n.between(100*time.Millisecond, 60*time.Second))

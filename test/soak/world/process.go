@@ -98,9 +98,28 @@ func (n *Node) spawn(j *Job, name string) *Process {
 		p.Cgroup = slurm.Owner{SLUID: j.SLUID, Step: "0"}
 	}
 	if n.Site.Disorder || !j.HasGPUs() || n.percent(75) {
-		p.Env = j.ID
+		p.Env = j.mark()
+	}
+	if n.oneIn(16) {
+		n.contain(p)
 	}
 	return p
+}
+
+// contain puts a job's process into a container, where users and PIDs are others than outside. Most runtimes take it out of
+// its job's cgroup as well, and pass no environment.
+func (n *Node) contain(p *Process) {
+	p.OtherPIDs = !n.oneIn(3)
+	if !p.OtherPIDs || n.oneIn(2) {
+		p.Container = "docker-3"
+	}
+	p.UID = [...]uint32{p.UID, 0, 231072, 1001 + uint32(n.Rand.IntN(3))}[n.Rand.IntN(4)]
+	if n.percent(80) {
+		p.Cgroup = slurm.Owner{}
+	}
+	if !n.Site.Disorder && p.Job.HasGPUs() && n.percent(75) {
+		p.Env = 0
+	}
 }
 
 // survive takes a process out of its job's reach: it left the process tree, or some daemon outside started it.

@@ -14,6 +14,9 @@ func (n *Node) open() {
 	for range n.pick(40, 35, 25) {
 		n.After(n.between(0, 60*time.Second), n.neighbour)
 	}
+	if last := n.Cards[len(n.Cards)-1]; last.Outside {
+		n.After(n.between(0, 60*time.Second), func() { n.stranger(last, nil) })
+	}
 	if n.oneIn(6) {
 		j := n.newJob()
 		j.runs, j.over = n.between(20*time.Second, 400*time.Second), func() {}

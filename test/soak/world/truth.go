@@ -84,6 +84,9 @@ func (s Stock) Of(fates ...Fate) uint64 {
 	return sum
 }
 
+// Moves reports stock that never settles.
+func (s Stock) Moves() bool { return slices.ContainsFunc(s, func(i Item) bool { return i.Moves() }) }
+
 // Has reports whether a chunk is among the stock.
 func (s Stock) Has(ch *Chunk) bool {
 	return slices.ContainsFunc(s, func(i Item) bool { return i.Chunk == ch })
