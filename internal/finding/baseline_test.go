@@ -37,6 +37,7 @@ func TestLearn(t *testing.T) {
 		{"it has another card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(dcgm, 1)}, Baseline{}, nil, 0, nil, false},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
 		{"memory beyond the cap", side(at(100), settle.Flat, reading(gib)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
+		{"shared memory counted twice", side(at(100), settle.Flat, reading(10*mib, listed(60, 40*mib)), dcgm), nil, known, nil, 48 * mib, nil, false},
 		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener, onDriver(attrib.Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
 		{"a user's process has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(attrib.Process{PID: 9, UID: alice}, 3)}, Baseline{}, nil, 0, nil, false},
 		{"a user's process is listed", side(at(100), settle.Flat, listing, attrib.Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},

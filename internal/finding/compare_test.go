@@ -157,6 +157,11 @@ func TestCompareAtTheEnd(t *testing.T) {
 			blind := side(at(100), settle.Unknown, gpu.Reading{})
 			s.Before = &blind
 		}), []code.Code{code.Residue}, 0, false},
+		{"the start's process list was unknown", with(ending(exported), func(s *Scene) {
+			blind := side(at(100), settle.Flat, reading(0))
+			blind.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
+			s.Before = &blind
+		}), []code.Code{code.Residue}, 10, false},
 		{"the start's memory was unknown", with(ending(exported), func(s *Scene) {
 			blind := side(at(100), settle.Unknown, reading(0))
 			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
@@ -266,6 +271,7 @@ func TestCompareAtTheStart(t *testing.T) {
 			s.Left = []Finding{other}
 		}), []code.Code{code.Dirty}, 0},
 		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
+		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
 		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
 			live := earlier
 			live.End, live.GPUs = 0, []gpu.ID{"GPU-1"}

@@ -49,6 +49,8 @@ func TestPhantomHolder(t *testing.T) {
 		{"four workers", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)}, nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
+		{"the weakest evidence counts, whichever comes first", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID, p.Cgroup.ID = 72, 10 }), 3)},
+			nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
 		{"a service that started during the job", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Service = 0, "infer.service" }), 3)}, nil, []int{71}, "", "service"},
 		{"the MPS daemon", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-control" }), 3)}, nil, nil, attrib.ByExclusive, ""},
