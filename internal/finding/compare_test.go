@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,12 @@ func TestCompareAtTheEnd(t *testing.T) {
 			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
 			s.Before, s.Now.Processes[70] = &dirty, old
 		}), []code.Code{code.Dirty}, 0, false},
+		{"inherited: a dead PID that was listed before", with(ending(phantom), func(s *Scene) {
+			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
+			s.Before = &dirty
+		}), []code.Code{code.Dirty}, 0, false},
+		{"a dead PID with little memory, not listed before", ending(side(at(200), settle.Flat, reading(13*mib, listed(70, 4*mib)), attrib.Process{PID: 70, Gone: true})),
+			[]code.Code{code.Phantom}, 10, false},
 		{"PID reused since the start is not inherited", with(ending(orphanSide()), func(s *Scene) {
 			old := orphan
 			old.Start = at(20)
@@ -135,6 +142,9 @@ func TestCompareAtTheEnd(t *testing.T) {
 			attrib.Process{PID: 70, UID: 0, Start: at(150), Cgroup: slurm.Owner{ID: 10, Daemon: true}})), func(s *Scene) { s.Doubt = "RunInJob" }), nil, 0, false},
 		{"lost card", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card, Detail: "nvmlDeviceGetMemoryInfo: GPU is lost"}}
+		}), []code.Code{code.Lost}, 0, true},
+		{"another GPU was lost first", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
+			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: "GPU-1"}, {Code: gpu.FaultReset, Device: card}}
 		}), []code.Code{code.Lost}, 0, true},
 		{"a fault seen once proves nothing", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Curves[card] = settle.Curve{State: settle.Unknown, Looks: 1}
@@ -166,6 +176,21 @@ func TestCompareAtTheEnd(t *testing.T) {
 			blind := side(at(100), settle.Unknown, reading(0))
 			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
 			s.Before = &blind
+		}), []code.Code{code.Residue}, 0, false},
+		{"the start's memory was unknown, and nothing is left", with(ending(side(at(200), settle.Flat, reading(20*mib))), func(s *Scene) {
+			blind := side(at(100), settle.Unknown, reading(0))
+			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
+			s.Before = &blind
+		}), nil, 0, false},
+		{"the start had as much as is reported", with(ending(orphanSide()), func(s *Scene) {
+			dirty := side(at(100), settle.Flat, reading(32*mib))
+			s.Before = &dirty
+		}), []code.Code{code.Orphan}, 10, false},
+		{"memory that cannot be judged hides no process", with(ending(orphanSide()), func(s *Scene) {
+			s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host"
+		}), []code.Code{code.Orphan}, 10, true},
+		{"little memory, and no search for its holder", with(ending(side(at(200), settle.Flat, reading(40*mib))), func(s *Scene) {
+			s.Now.Scan, s.Cards[0].Device.Minor = nil, minor(3)
 		}), []code.Code{code.Residue}, 0, false},
 		{"untrusted list accuses nobody", with(ending(orphanSide()), func(s *Scene) {
 			s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
@@ -209,6 +234,10 @@ func TestCompareBesideAnUnknownFigure(t *testing.T) {
 	found := Compare(ending(side(at(200), settle.Flat, r, orphan, attrib.Process{PID: 71, UID: alice, Start: at(150)})))
 	if len(found) == 0 || found[0].Code != code.Orphan || len(found[0].Doubts) > 0 {
 		t.Errorf("20 GiB of an orphan are in doubt: %+v", found)
+	}
+	found = Compare(ending(side(at(200), settle.Flat, reading(30*gib, gpu.Process{PID: 70, Memory: gpu.Unknown("not available")}), orphan)))
+	if len(found) == 0 || !slices.Contains(found[0].Doubts, "how much memory is held is unknown: not available") {
+		t.Errorf("no figure at all: %+v", found)
 	}
 }
 
