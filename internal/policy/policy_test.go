@@ -88,6 +88,7 @@ func TestDoubt(t *testing.T) {
 		"never to drain":       {[]finding.Finding{{Code: code.Dirty, Doubts: []string{"it was there before this job"}}}, ""},
 		"the first reason":     {[]finding.Finding{orphan(600, "job 5 could own it as well", "x")}, "BKD-ORPHAN: job 5 could own it as well"},
 		"the most memory":      {[]finding.Finding{orphan(600, "a"), orphan(700, "b"), orphan(650, "c")}, "BKD-ORPHAN: b"},
+		"as much memory":       {[]finding.Finding{orphan(600, "a"), orphan(600, "b")}, "BKD-ORPHAN: a"},
 		"unknown":              {[]finding.Finding{unknown}, "BKD-RESIDUE: unknown: old driver"},
 		"known before unknown": {[]finding.Finding{unknown, orphan(1, "a"), unknown}, "BKD-ORPHAN: a"},
 		"beside a drain":       {[]finding.Finding{orphan(600), orphan(1, "a")}, "BKD-ORPHAN: a"},
