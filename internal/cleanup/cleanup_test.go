@@ -258,3 +258,27 @@ func TestParentOf(t *testing.T) {
 		}
 	}
 }
+
+// A process that stays keeps no other waiting: at the last look each one that has ended is told.
+func TestWaitTellsEachThatEnded(t *testing.T) {
+	const pairs = 32
+	results, pinned := make([]Result, 2*pairs), map[int]int{}
+	for i := range results {
+		ends := make([]int, 2)
+		if err := unix.Pipe(ends); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(ends[1]) })
+		if pinned[i] = ends[0]; i >= pairs {
+			t.Cleanup(func() { _ = unix.Close(ends[0]) })
+		} else if _, err := unix.Write(ends[1], []byte{0}); err != nil { // readable, as a process that has ended is
+			t.Fatal(err)
+		}
+	}
+	wait(pinned, results, 0, finding.ByTerm)
+	for i, r := range results {
+		if _, waited := pinned[i]; waited != (i >= pairs) || (r.Outcome == finding.ByTerm) == waited {
+			t.Errorf("descriptor %d: %+v, still waited for: %v", i, r, waited)
+		}
+	}
+}
