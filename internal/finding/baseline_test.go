@@ -36,7 +36,12 @@ func TestLearn(t *testing.T) {
 		{"a service that is not listed but has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
 		{"it has another card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(dcgm, 1)}, Baseline{}, nil, 0, nil, false},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
-		{"memory beyond the cap", side(at(100), settle.Flat, reading(gib)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
+		{"as much as the cap, in literal figures", side(at(100), settle.Flat, reading(64*mib)), []attrib.Holding{opener}, known, nil, 64 * mib, nil, true},
+		{"a byte beyond the cap", side(at(100), settle.Flat, reading(64*mib+1)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
+		{"a service that holds as much as the cap", side(at(100), settle.Flat, reading(73*mib, listed(60, 64*mib)), dcgm), nil, Baseline{}, nil, 0, []Resident{
+			{PID: 60, Start: at(5), Bytes: 64 * mib, Service: "dcgm.service"},
+		}, true},
+		{"a service that holds a byte more", side(at(100), settle.Flat, reading(73*mib, listed(60, 64*mib+1)), dcgm), nil, known, nil, 48 * mib, nil, false},
 		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener, onDriver(attrib.Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
 		{"a user's process has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(attrib.Process{PID: 9, UID: alice}, 3)}, Baseline{}, nil, 0, nil, false},
 		{"a user's process is listed", side(at(100), settle.Flat, listing, attrib.Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
