@@ -277,8 +277,12 @@ func (n *node) untroubled() {
 			n.Errorf("status says %q:\n%s", word, shown)
 		}
 	}
-	for _, line := range lines(n.metrics(), "bookend_own_errors_total") {
-		if !strings.HasPrefix(line, "#") && !strings.HasSuffix(line, " 0") {
+	errs := lines(n.metrics(), "bookend_own_errors_total{")
+	if len(errs) == 0 {
+		n.Error("the metrics count no errors at all")
+	}
+	for _, line := range errs {
+		if !strings.HasSuffix(line, " 0") {
 			n.Errorf("metrics: %s", line)
 		}
 	}
