@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 		{"no exclusive evidence without a start on record", orphan, func(s *Scene) { s.Started = false }, NoJob, 0, None, 0},
 		{"no exclusive evidence on a shared card", orphan, func(s *Scene) { s.Self.Alone = false }, NoJob, 0, None, 0},
 		{"the environment is a hint", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10}, func(s *Scene) { s.Self.Alone = false }, ThisJob, 10, ByEnvironment, 0},
-		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(20), EnvJobID: 10}, nil, Unknown, 0, None, 0},
+		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 10}, nil, Unknown, 0, None, 0},
 		{"the environment of a job without a record is unknown, not nobody's", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 777}, nil, Unknown, 0, None, 0},
 		{"the environment of the newest run of the job id", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10}, func(s *Scene) {
 			s.Self.Alone, s.Others[0].Job = false, 10

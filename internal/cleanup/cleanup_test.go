@@ -75,7 +75,7 @@ func order(grace time.Duration) Order {
 // until waits for a state of a process, which the kernel brings about by itself.
 func until(t *testing.T, pid int, state string) {
 	t.Helper()
-	for range 1000 {
+	for range 30000 {
 		if read(pid).State == state {
 			return
 		}

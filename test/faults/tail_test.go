@@ -211,7 +211,11 @@ func TestMessagesOnce(t *testing.T) {
 	if o := n.hook(epilog, j); o.exit != 0 {
 		t.Errorf("%v", o)
 	}
-	for _, e := range n.run(100).Ends {
+	ends := n.run(100).Ends
+	if len(ends) != 2 {
+		t.Errorf("%d ends on record, want both", len(ends))
+	}
+	for _, e := range ends {
 		if len(e.Messages) != 0 {
 			t.Errorf("%+v", e.Messages)
 		}
