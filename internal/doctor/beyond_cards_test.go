@@ -76,6 +76,11 @@ func TestCardLines(t *testing.T) {
 func cardLines() map[string]spoilt {
 	noCards := both(gone("proc/driver"), gone("sys/module"))
 	return map[string]spoilt{
+		"an exporter":      {holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), "driver-open", Warning, "has nvidiactl open", "systemctl status 50"},
+		"a service":        {holds(50, "nv-hostengine", "/system.slice/nvidia-dcgm.service", "nvidiactl"), "driver-open", OK, "in no process outside", ""},
+		"a job":            {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", "nvidia0"), "driver-open", OK, "in no process outside", ""},
+		"not searched":     {both(holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), set(func(c *config.Config) { c.Look.Holders = false })), "driver-open", OK, "look.holders: false", ""},
+		"not to be read":   {gone("proc/101/fd"), "driver-open", Unknown, "no process could be looked into", "fuser"},
 		"no driver":        {noCards, "driver", Wrong, "slurm.conf gives out 2 GPUs here", "modprobe nvidia"},
 		"none needed":      {both(noCards, edit("slurm/nodes.conf", "Gres=gpu:2 ", "")), "driver", OK, "gives out no GPU here", ""},
 		"none, no Slurm":   {both(noCards, gone("slurm/slurm.conf")), "driver", Warning, "not loaded", "modprobe nvidia"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
@@ -27,6 +28,8 @@ type Survey struct {
 	// scontrol.
 	Programs map[string]Said
 	Backend  Asked
+	// Open is who has the driver open, once the backend's own question is over.
+	Open attrib.Scan
 	// Deadline is what a hook gives the driver.
 	Deadline time.Duration
 }
@@ -143,6 +146,9 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Programs = versions(s, patience) },
 		func() { v.Backend = askDriver(s) },
 	)
+	if s.Config.Look.Holders && !v.Driver.Absent {
+		v.Open = stage.Holdings(s.Config)
+	}
 	return v
 }
 

@@ -63,6 +63,20 @@ func (n node) runs(pid int, name, exe string, args ...string) {
 	put(n.T, n.in(folder+"environ"), "PATH=/bin\x00", 0o600)
 	must(n.T, os.Symlink(exe, n.in(folder+"exe")))
 	must(n.T, os.Symlink("/", n.in(folder+"root")))
+	put(n.T, n.in(folder+"maps"), "", 0o400)
+	must(n.T, os.Mkdir(n.in(folder+"fd"), 0o500))
+}
+
+// holds lets a process of root's in a cgroup have a device node of the driver open.
+func holds(pid int, name, cgroup, device string) func(node) {
+	return func(n node) {
+		n.runs(pid, name, "/usr/bin/"+name)
+		folder := fmt.Sprintf("proc/%d/", pid)
+		put(n.T, n.in(folder+"stat"), fmt.Sprintf("%d (%s) S 1%s\n", pid, name, strings.Repeat(" 9", 40)), 0o444)
+		put(n.T, n.in(folder+"status"), fmt.Sprintf("Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\n", name, pid), 0o444)
+		put(n.T, n.in(folder+"cgroup"), "0::"+cgroup+"\n", 0o444)
+		must(n.T, os.Symlink(n.in("dev/"+device), n.in(folder+"fd/3")))
+	}
 }
 
 // backendSaying is a backend that knows two cards; replaced changes what it says.
