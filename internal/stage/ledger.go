@@ -26,6 +26,9 @@ func (h *hook) records() []ledger.Run {
 	}
 	runs, damaged := h.store.Runs()
 	for _, d := range damaged {
+		if d.Unread {
+			h.unread = "not all records of this node's jobs were read: another may have this GPU"
+		}
 		h.add(finding.Finding{Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", d.Path, d.Why), Expected: "a whole record"})
 	}
 	h.runs = runs

@@ -54,11 +54,7 @@ func (s *Store) LastCheck() (*ledger.Check, error) {
 // much it keeps the verdict rather than nothing.
 func (s *Store) PutLastCheck(c ledger.Check) error {
 	c.Wall = c.Wall.UTC().Round(0)
-	data, err := fitting(func(level int) any { return versioned[ledger.Check]{checkVersion, c.Bounded(level)} }, maxCheck)
-	if err == nil {
-		err = s.locked(lockOther, func() error { return s.writeJSON(checkFile, maxCheck, json.RawMessage(data)) })
-	}
-	if err != nil {
+	if err := writeVersioned(s, checkFile, checkVersion, maxCheck, c); err != nil {
 		return fmt.Errorf("keep health check: %w", err)
 	}
 	return nil
@@ -99,6 +95,11 @@ func readVersioned[T any](s *Store, name string, version int, most int64) (T, er
 	})
 }
 
-func writeVersioned[T any](s *Store, name string, version int, most int64, value T) error {
-	return s.locked(lockOther, func() error { return s.writeJSON(name, most, versioned[T]{version, value}) })
+// writeVersioned writes as much of a value as there is room for.
+func writeVersioned[T interface{ Bounded(level int) T }](s *Store, name string, version int, most int64, value T) error {
+	data, err := fitting(func(level int) any { return versioned[T]{version, value.Bounded(level)} }, most)
+	if err != nil {
+		return err
+	}
+	return s.locked(lockOther, func() error { return s.writeJSON(name, most, json.RawMessage(data)) })
 }

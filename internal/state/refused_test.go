@@ -307,3 +307,31 @@ func TestReportHindered(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Of more bytes of records than a hook can read in its time it reads those written last, and Archive the oldest: so it gets
+// through them all.
+func TestFatRecords(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	const each = maxRecord - 4<<10
+	last := slurm.JobID(maxRead/each + 4)
+	for id := slurm.JobID(1); id <= last; id++ {
+		must(t, s.Close(ledger.Run{Job: job(id), Key: "w1"}, *at(int(id))))
+		dir := filepath.Join(s.dir, folderName(id))
+		text, err := os.ReadFile(filepath.Join(dir, "w1.json"))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, "w1.json"), append(bytes.Repeat([]byte(" "), each), text...), 0o600))
+		must(t, os.Chtimes(dir, time.Time{}, time.Unix(int64(id), 0)))
+	}
+	runs, damage := s.Runs()
+	if len(runs) == 0 || runs[0].Job.ID != last || len(runs)*each > maxRead+each || len(damage) != 1 || !damage[0].Unread {
+		t.Fatalf("%d runs, %.300v", len(runs), damage)
+	}
+	for range 2 {
+		_ = Archive(run, varDir, node, time.Unix(1_900_000_000, 0), Limits{Recent: 1, Age: 1 << 60, Bytes: 1 << 40})
+	}
+	runs, damage = s.Runs()
+	if kept, _ := History(varDir, node); len(kept) != int(last) || len(runs) > 2 || len(damage) != 0 {
+		t.Errorf("%d of %d runs in the history, %d in memory, %v", len(kept), last, len(runs), damage)
+	}
+}

@@ -73,9 +73,9 @@ func encode(r ledger.Run) ([]byte, error) {
 }
 
 // fitting encodes what bounded gives at the first level at which it has less than so many bytes, else at the last.
-func fitting(bounded func(level int) any, most int) (data []byte, err error) {
+func fitting(bounded func(level int) any, most int64) (data []byte, err error) {
 	for level := 0; level <= ledger.Bare; level++ {
-		if data, err = json.Marshal(bounded(level)); err != nil || len(data) < most {
+		if data, err = json.Marshal(bounded(level)); err != nil || int64(len(data)) < most {
 			break
 		}
 	}
