@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/report"
 )
 
 // Act is what is to be done about the node's drain.
@@ -79,11 +80,15 @@ func Conf(m Memory, exits []Exit) string {
 	return ""
 }
 
+// maxWhy bounds the text of a decision in bytes: the reason of another may be in it, which is as long as its writer likes.
+const maxWhy = 1 << 10
+
 // Decide says what a health check is to do.
 func Decide(in Input) Decision { return in.said(in.decide()) }
 
 // said adds to what is remembered what was decided.
 func (in Input) said(d Decision) Decision {
+	d.Why = string(report.Clean(d.Why, maxWhy))
 	now := in.Now.Wall.UTC().Round(0)
 	d.After.Last = &Said{now, d.Act, d.Why}
 	d.Intent.Last = d.After.Last

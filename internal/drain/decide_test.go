@@ -112,6 +112,15 @@ func TestFirstDecision(t *testing.T) {
 	}
 }
 
+// However long another's reason is, what is remembered of it is not.
+func TestLongReasonOfAnother(t *testing.T) {
+	in := asked(func(in *Input) { in.Node.By = strings.Repeat("x", 1<<20) })
+	in.Node.Reason = "disk swap"
+	if d := Decide(in); d.Act != Leave || len(d.After.Last.Why) > 2<<10 || d.Why != d.After.Last.Why {
+		t.Errorf("%s: %d bytes are remembered", d.Act, len(d.After.Last.Why))
+	}
+}
+
 // The latest failed hook before the drain is what it is for; the others are further causes.
 func TestSeveralExits(t *testing.T) {
 	runs := []ledger.Run{orphaned(44, ended.Add(20*time.Second), time.Hour+20*time.Second), orphaned(42, ended, time.Hour), lostAtStart(43, ended.Add(-time.Second), time.Hour-time.Second)}

@@ -40,7 +40,7 @@ type Scene struct {
 	SharedUnknown string
 	Shared        string // why others may use these GPUs legally; empty when the job has them alone
 	Doubt         string // a reason that makes every finding of this hook uncertain (RunInJob)
-	RunDoubt      string // why this end may be that of another run of the job
+	RunDoubt      string // why this end may be that of another run of the job, or the GPU another job's
 }
 
 // Compare judges every GPU of the job, at its start (without Before) or at its end; for a health check every GPU that no job

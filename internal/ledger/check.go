@@ -30,4 +30,6 @@ type Check struct {
 	Health []gpu.Health    `json:"health,omitempty"`
 	Kernel *gpu.KernelMark `json:"kernel,omitempty"`
 	Boot   string          `json:"boot,omitempty"`
+	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
+	Rest map[string]int `json:"rest,omitempty"`
 }

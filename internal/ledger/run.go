@@ -66,6 +66,8 @@ type End struct {
 	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one, finds
 	// the same controller by it.
 	SlurmConf string `json:"slurm_conf,omitempty"`
+	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
+	Rest map[string]int `json:"rest,omitempty"`
 }
 
 // Closed reports whether the run is over: an epilog has run, or it was settled that none will.

@@ -117,6 +117,14 @@ func (s *Sighted) forget(now time.Duration) {
 	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks):]
 }
 
+// Bounded returns what is left when of looks and processes only the newest are kept: half as many at each level, up to Bare.
+func (s Sighted) Bounded(level int) Sighted {
+	most := maxLooks >> level
+	s.Looks = s.Looks[max(0, len(s.Looks)-most):]
+	s.Processes = s.Processes[:min(len(s.Processes), maxSeen>>level)]
+	return s
+}
+
 // proofs are the processes that a cgroup proved to be a job's, for attribution.
 func (s Sighted) proofs(epoch gpu.Epoch) (seen []attrib.Sighting) {
 	if !s.Epoch.Same(epoch) {

@@ -50,6 +50,7 @@ type hook struct {
 	healthLook gpu.Snapshot                // the last look of that watch: what was on the cards when their health was read
 	kernel     *gpu.KernelLog              // since the job's start, or its newest entry alone; nil where it was not read
 	runs       []ledger.Run                // the node's records, once somebody asked for them
+	unread     string                      // why there may be more of them, empty where there are none
 	sighted    *ledger.Sighted             // what health checks saw, once somebody asked
 	checked    *metrics.Check              // what a health check counts; nil for a job's hooks
 	sharing    *sharers                    // who else may use the cards, once somebody asked

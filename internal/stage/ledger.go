@@ -33,6 +33,9 @@ func (h *hook) records() []ledger.Run {
 func (h *hook) reread() {
 	runs, damaged := h.store.Runs()
 	for _, d := range damaged {
+		if d.Unread {
+			h.unread = "not all records of this node's jobs were read: another may have this GPU"
+		}
 		h.addOnce(finding.Finding{Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", d.Path, d.Why), Expected: "a whole record"})
 	}
 	h.runs = runs

@@ -98,14 +98,24 @@ func (h *hook) entry(level config.LogLevel, message string) runlog.Entry {
 	return e
 }
 
+// maxOnCards bounds the lines of one health check about GPUs: each of hundreds of leftover processes is a finding.
+const maxOnCards = 64
+
 // faults details what is not about a card, of a health check also what is: the same fault is said once an hour a node and
 // counted meanwhile.
 func (h *hook) faults() []runlog.Entry {
 	var out []runlog.Entry
+	cards := 0
 	for _, f := range h.found {
 		entry, _ := code.Lookup(f.Code)
 		onCard := entry.Scope == code.Card || entry.Scope == code.Elsewhere && h.phase == slurm.HealthCheck
 		if onCard && h.phase != slurm.HealthCheck || h.store == nil && f.Code == code.NoRecord {
+			continue
+		}
+		if onCard {
+			cards++
+		}
+		if cards > maxOnCards && onCard {
 			continue
 		}
 		key, message := string(f.Code), worded(f)
@@ -122,6 +132,9 @@ func (h *hook) faults() []runlog.Entry {
 		e := h.entry(config.Warning, message)
 		e.Fields["suppressed"] = suppressed
 		out = append(out, e)
+	}
+	if cards > maxOnCards {
+		out = append(out, h.entry(config.Warning, fmt.Sprintf("%d more findings on GPUs are in the record alone", cards-maxOnCards)))
 	}
 	return out
 }

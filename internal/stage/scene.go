@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ func (h *hook) who(s *finding.Scene, self ledger.Run) {
 	if h.phase == slurm.Epilog && self.Mistakable(h.runs, h.job, h.now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}
+	s.RunDoubt = cmp.Or(s.RunDoubt, h.unread)
 	s.Shared, s.SharedUnknown = h.shared()
 }
 

@@ -1,12 +1,12 @@
 package state
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 
-	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 )
@@ -20,7 +20,6 @@ const (
 	sightedVersion = 1
 	maxCheck       = 512 << 10
 	maxSighted     = 512 << 10
-	maxOnCard      = 16 // processes of a card that are kept of a check
 )
 
 // BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives ErrLocked
@@ -51,17 +50,10 @@ func (s *Store) LastCheck() (*ledger.Check, error) {
 	return &c, nil
 }
 
-// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check. Of a
-// crowded card the first few processes are kept, and it is said that there were more.
+// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check. Of too
+// much it keeps the verdict rather than nothing.
 func (s *Store) PutLastCheck(c ledger.Check) error {
-	readings := make([]gpu.Reading, len(c.Snapshot.Readings))
-	for i, r := range c.Snapshot.Readings {
-		if n := len(r.Processes); n > maxOnCard {
-			r.Processes, r.ProcessesUnknown = r.Processes[:maxOnCard], fmt.Sprintf("%d processes, of which %d were recorded", n, maxOnCard)
-		}
-		readings[i] = r
-	}
-	c.Snapshot.Readings, c.Wall = readings, c.Wall.UTC().Round(0)
+	c.Wall = c.Wall.UTC().Round(0)
 	if err := writeVersioned(s, checkFile, checkVersion, maxCheck, c); err != nil {
 		return fmt.Errorf("keep health check: %w", err)
 	}
@@ -103,6 +95,11 @@ func readVersioned[T any](s *Store, name string, version int, most int64) (T, er
 	})
 }
 
-func writeVersioned[T any](s *Store, name string, version int, most int64, value T) error {
-	return s.locked(lockOther, func() error { return s.writeJSON(name, most, versioned[T]{version, value}) })
+// writeVersioned writes as much of a value as there is room for.
+func writeVersioned[T interface{ Bounded(level int) T }](s *Store, name string, version int, most int64, value T) error {
+	data, err := fitting(func(level int) any { return versioned[T]{version, value.Bounded(level)} }, most)
+	if err != nil {
+		return err
+	}
+	return s.locked(lockOther, func() error { return s.writeJSON(name, most, json.RawMessage(data)) })
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -67,7 +68,7 @@ func TestLastCheckOfACrowd(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := s.LastCheck()
-	if err != nil || len(got.Snapshot.Readings[3].Processes) != maxOnCard || got.Snapshot.Readings[3].ProcessesUnknown == "" {
+	if err != nil || len(got.Snapshot.Readings[3].Processes) != 16 || got.Snapshot.Readings[3].ProcessesUnknown == "" {
 		t.Errorf("%v: %d processes", err, len(got.Snapshot.Readings[3].Processes))
 	}
 	if len(c.Snapshot.Readings[0].Processes) != 950 {
@@ -89,6 +90,26 @@ func TestSighted(t *testing.T) {
 	}
 	if got, err := s.Sighted(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// Of looks that could not read any card there is no room for all: the newest stay.
+func TestSightedOfManyUnreadCards(t *testing.T) {
+	s := open(t, folder(t))
+	var unread []gpu.ID
+	for i := range maxCards {
+		unread = append(unread, gpu.ID(fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)))
+	}
+	var seen ledger.Sighted
+	for i := range 512 {
+		seen.Looks = append(seen.Looks, ledger.Look{At: time.Duration(i), Unread: unread})
+	}
+	if err := s.PutSighted(seen); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Sighted()
+	if n := len(got.Looks); err != nil || n < 64 || got.Looks[n-1].At != 511 {
+		t.Errorf("%d looks, %v", n, err)
 	}
 }
 

@@ -45,7 +45,7 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 		}
 		r, err := copied(path)
 		if err != nil {
-			damage = append(damage, Damage{path, err.Error()})
+			damage = append(damage, Damage{Path: path, Why: err.Error()})
 			return nil
 		}
 		// It may be in memory and in the history: the one with more ends is the newer.

@@ -24,6 +24,8 @@ const (
 type Damage struct {
 	Path string
 	Why  string
+	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a GPU.
+	Unread bool
 }
 
 // Error makes a Damage an error.
@@ -44,7 +46,7 @@ func salvaged[T any](s *Store, name string, read func() (T, error)) (value T, er
 	lock := s.locked(lockOther, func() error {
 		if value, err = read(); unusable(err) {
 			s.moveAside(name, name)
-			err = Damage{filepath.Join(s.dir, name), err.Error()}
+			err = Damage{Path: filepath.Join(s.dir, name), Why: err.Error()}
 		}
 		return nil
 	})
@@ -98,11 +100,12 @@ func makeRoom(folder string, keep int) {
 
 // byAge lists a folder of root's, oldest first.
 func byAge(folder string) []fs.FileInfo {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil
-	}
-	var files []fs.FileInfo
+	entries, _ := os.ReadDir(folder)
+	return sortedByAge(entries)
+}
+
+// sortedByAge leaves out what is gone meanwhile.
+func sortedByAge(entries []fs.DirEntry) (files []fs.FileInfo) {
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {
 			files = append(files, info)

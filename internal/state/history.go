@@ -75,7 +75,7 @@ func prune(history string, now time.Time, keep Limits) error {
 // History returns a node's archived runs, the latest first, and the files there that cannot be used.
 func History(varDir, node string) ([]ledger.Run, []Damage) {
 	if !slurm.ValidNode(node) {
-		return nil, []Damage{{varDir, fmt.Sprintf("node %q: %v", node, ErrName)}}
+		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}
 	folder := historyFolder(varDir, node)
 	// Threat: none from users, who cannot write here.
@@ -84,7 +84,7 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, []Damage{{folder, err.Error()}}
+		return nil, []Damage{{Path: folder, Why: err.Error()}}
 	}
 	var runs []ledger.Run
 	var damage []Damage
@@ -97,7 +97,7 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 			continue
 		}
 		if err != nil {
-			damage = append(damage, Damage{filepath.Join(folder, entry.Name()), err.Error()})
+			damage = append(damage, Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()})
 			continue
 		}
 		runs = append(runs, r)

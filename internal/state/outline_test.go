@@ -112,7 +112,7 @@ func TestMark(t *testing.T) {
 func TestMarkOfALongRecord(t *testing.T) {
 	r := several()[0]
 	processes := r.Start.Processes
-	for len(processes) < maxProcesses+8 {
+	for len(processes) < 2000 {
 		processes = append(processes, processes[0])
 	}
 	long := func(n int) []byte {
@@ -128,7 +128,7 @@ func TestMarkOfALongRecord(t *testing.T) {
 		t.Fatal(len(data))
 	}
 	got, err := mark(data)
-	if m, bad := parse(got); err != nil || bad != nil || !m.Archived || len(got) >= maxRecord || len(m.Start.Processes) != maxProcesses {
+	if m, bad := parse(got); err != nil || bad != nil || !m.Archived || len(got) >= maxRecord || len(m.Start.Processes) >= 2000 || len(m.Start.Processes) == 0 {
 		t.Errorf("%v, %v: %d bytes, %d processes", err, bad, len(got), len(m.Start.Processes))
 	}
 }

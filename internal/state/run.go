@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/ledger"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
 
@@ -18,9 +19,9 @@ import (
 const Version = 1
 
 const (
-	maxRecord    = 1 << 20 // bytes of one record
-	maxEnds      = 4       // a second epilog is rare, a fifth is a mistake
-	maxProcesses = 64      // a device, and an end, where a record would be too large
+	maxRecord = 1 << 20   // bytes of one record that is read
+	fitRecord = 256 << 10 // bytes of one that is written: every hook on a GPU that is not clean reads all of them
+	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
 )
 
 // keyOf names a run by what Slurm tells runs of one job id apart with: the SLUID (25.11 and later), the start
@@ -53,29 +54,32 @@ func validKey(s string) bool {
 	return true
 }
 
-// encode writes a record in the one form it has: equal runs give equal bytes. A run too large for a record loses
-// processes beyond the first few, and says so.
+// encode writes a record in the one form it has: equal runs give equal bytes. A run too large for a record loses evidence,
+// never its verdict.
 func encode(r ledger.Run) ([]byte, error) {
 	r.Version = Version
 	r.Start, r.Ends = ordered(r.Start), slices.Clone(r.Ends)
 	for i := range r.Ends {
 		r.Ends[i] = *ordered(&r.Ends[i])
 	}
-	data, err := json.Marshal(r)
+	data, err := fitting(func(level int) any { return r.Bounded(level) }, fitRecord)
 	if err == nil && len(data) >= maxRecord {
-		r.Start = shortened(r.Start)
-		for i := range r.Ends {
-			r.Ends[i] = *shortened(&r.Ends[i])
-		}
-		data, err = json.Marshal(r)
-	}
-	if err == nil && len(data) >= maxRecord {
-		err = fmt.Errorf("%d bytes", len(data))
+		err = safefile.ErrTooLarge
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode record of job %d: %w", r.Job.ID, err)
 	}
 	return append(data, '\n'), nil
+}
+
+// fitting encodes what bounded gives at the first level at which it has less than so many bytes, else at the last.
+func fitting(bounded func(level int) any, most int64) (data []byte, err error) {
+	for level := 0; level <= ledger.Bare; level++ {
+		if data, err = json.Marshal(bounded(level)); err != nil || int64(len(data)) < most {
+			break
+		}
+	}
+	return data, err
 }
 
 func ordered(e *ledger.End) *ledger.End {
@@ -87,25 +91,6 @@ func ordered(e *ledger.End) *ledger.End {
 	o.Processes = slices.Clone(o.Processes)
 	slices.SortFunc(o.Processes, func(a, b attrib.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return &o
-}
-
-func shortened(e *ledger.End) *ledger.End {
-	if e == nil {
-		return nil
-	}
-	s := *e
-	if len(s.Processes) > maxProcesses {
-		s.Processes = s.Processes[:maxProcesses]
-	}
-	s.Snapshot.Readings = slices.Clone(s.Snapshot.Readings)
-	for i := range s.Snapshot.Readings {
-		reading := &s.Snapshot.Readings[i]
-		if n := len(reading.Processes); n > maxProcesses {
-			reading.Processes = reading.Processes[:maxProcesses]
-			reading.ProcessesUnknown = fmt.Sprintf("%d processes, of which %d were recorded", n, maxProcesses)
-		}
-	}
-	return &s
 }
 
 var errRecord = errors.New("not a whole record")

@@ -16,7 +16,8 @@ import (
 
 const (
 	suffix  = ".json"
-	maxRuns = 4096 // records of a node: far more than are kept by Archive
+	maxRuns = 4096     // records of a node that one hook reads: far more than are kept by Archive
+	maxRead = 64 << 20 // bytes of them, which take about a second
 )
 
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
@@ -98,32 +99,51 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	return run, which, err
 }
 
-// Runs returns every record of the node that can be used, and what cannot.
-func (s *Store) Runs() ([]ledger.Run, []Damage) { return s.allBy(parse) }
+// Runs returns every record of the node that can be used, and what cannot. Of more than one hook can read it returns those
+// that were written last, and a Damage that is Unread.
+func (s *Store) Runs() ([]ledger.Run, []Damage) {
+	jobs, err := s.jobs()
+	slices.Reverse(jobs)
+	return s.allBy(parse, jobs, err)
+}
 
-// outlines is Runs with of each no more than an outline.
-func (s *Store) outlines() ([]ledger.Run, []Damage) { return s.allBy(outlined) }
+// outlines is Runs with of each no more than an outline, and the oldest first: those are archived, and then the next have
+// their turn.
+func (s *Store) outlines() ([]ledger.Run, []Damage) {
+	jobs, err := s.jobs()
+	return s.allBy(outlined, jobs, err)
+}
+
+// jobs are the jobs with records, the one that was written to last at the end.
+func (s *Store) jobs() (ids []slurm.JobID, err error) {
+	// Threat: none from users, who cannot write here.
+	entries, err := os.ReadDir(s.dir)
+	for _, entry := range sortedByAge(entries) {
+		if id, ok := slurm.ParseJobID(entry.Name()); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
 
 // reader makes a run of a record's bytes, or gives errRecord.
 type reader func([]byte) (ledger.Run, error)
 
-func (s *Store) allBy(read reader) ([]ledger.Run, []Damage) {
-	// Threat: none from users, who cannot write here.
-	entries, err := os.ReadDir(s.dir)
+func (s *Store) allBy(read reader, jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
 	if err != nil {
-		return nil, []Damage{{s.dir, err.Error()}}
+		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
-	var runs []ledger.Run
-	var damage []Damage
-	for _, entry := range entries {
-		id, ok := slurm.ParseJobID(entry.Name())
-		if !ok {
-			continue
+	bytes := 0
+	counted := func(data []byte) (ledger.Run, error) {
+		bytes += len(data)
+		return read(data)
+	}
+	for i, id := range jobs {
+		if len(runs) >= maxRuns || bytes >= maxRead {
+			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
+			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
 		}
-		if len(runs) >= maxRuns {
-			return runs, append(damage, Damage{s.dir, fmt.Sprintf("more than %d records", maxRuns)})
-		}
-		r, d := s.ofJobBy(id, read)
+		r, d := s.ofJobBy(id, counted)
 		runs, damage = append(runs, r...), append(damage, d...)
 	}
 	return runs, damage
@@ -138,7 +158,7 @@ func (s *Store) ofJobBy(id slurm.JobID, read reader) (runs []ledger.Run, damage 
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, []Damage{{folder, err.Error()}}
+		return nil, []Damage{{Path: folder, Why: err.Error()}}
 	}
 	for _, entry := range entries {
 		key, ok := strings.CutSuffix(entry.Name(), suffix)
@@ -152,7 +172,7 @@ func (s *Store) ofJobBy(id slurm.JobID, read reader) (runs []ledger.Run, damage 
 		if err == nil {
 			runs = append(runs, r)
 		} else if !errors.Is(err, fs.ErrNotExist) { // removed meanwhile
-			damage = append(damage, Damage{filepath.Join(folder, entry.Name()), err.Error()})
+			damage = append(damage, Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()})
 		}
 	}
 	return runs, damage

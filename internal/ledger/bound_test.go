@@ -1,0 +1,227 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/policy"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+// readable is the size that a record must stay below to be read: package state's.
+const readable = 1 << 20
+
+// Each list with one entry more than fits: the entry that matters most stays, though it comes last and is the smallest, and
+// the other is counted.
+func TestBoundedLists(t *testing.T) {
+	b := shrinking[0]
+	own := slurm.Owner{ID: 7}
+	about := finding.Finding{Code: code.Orphan, GPU: "GPU-0", Holder: &finding.Holder{Process: attrib.Process{PID: 999_999}}}
+	for name, tt := range map[string]struct {
+		most int
+		fill func(e *End, n int)
+		kept func(e End) (n int, last bool)
+	}{
+		"findings": {b.findings + 2, func(e *End, n int) { // two more: the first of each code stays in any case
+			e.Findings = nil
+			for i := range n {
+				e.Findings = append(e.Findings, finding.Finding{Code: code.Stray, Bytes: gpu.Bytes(uint64(n - i))})
+				e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: config.Warn})
+			}
+			e.Findings[n-1].Code, e.Findings[n-2] = code.Orphan, e.Findings[0]
+		}, func(e End) (int, bool) {
+			return len(e.Findings), e.Findings[len(e.Findings)-1].Code == code.Orphan && len(e.Verdict.Judged) == len(e.Findings)
+		}},
+		"candidates": {b.details, func(e *End, n int) {
+			f := about
+			for i := range n {
+				f.Candidates = append(f.Candidates, finding.Holder{Process: attrib.Process{PID: i + 1}})
+			}
+			f.Candidates[n-1].Owner = &finding.Owner{Job: 7}
+			e.Findings = []finding.Finding{f}
+		}, func(e End) (int, bool) {
+			c := e.Findings[0].Candidates
+			return len(c), c[len(c)-1].Owner != nil
+		}},
+		"doubts": {b.details, func(e *End, n int) {
+			e.Findings[0].Doubts = make([]string, n)
+		}, func(e End) (int, bool) { return len(e.Findings[0].Doubts), true }},
+		"processes": {b.facts, func(e *End, n int) {
+			for i := range n {
+				e.Processes = append(e.Processes, attrib.Process{PID: i + 1})
+			}
+			e.Processes[n-1].PID = 999_999
+		}, func(e End) (int, bool) { return len(e.Processes), e.Processes[len(e.Processes)-1].PID == 999_999 }},
+		"listed": {b.listed, func(e *End, n int) {
+			var list []gpu.Process
+			for i := range n {
+				list = append(list, gpu.Process{PID: i + 1, Memory: gpu.Bytes(uint64(1000 + n - i))})
+			}
+			list[n-1] = gpu.Process{PID: 999_999}
+			e.Snapshot.Readings = []gpu.Reading{{Processes: list}}
+		}, func(e End) (int, bool) {
+			r := e.Snapshot.Readings[0]
+			return len(r.Processes), r.Processes[len(r.Processes)-1].PID == 999_999 && (r.ProcessesUnknown != "") == (e.Rest != nil)
+		}},
+		"cards": {b.cards, func(e *End, n int) {
+			e.Snapshot.Readings = make([]gpu.Reading, n)
+			e.Snapshot.Readings[n-1].Memory.Used = gpu.Bytes(5)
+		}, func(e End) (int, bool) {
+			return len(e.Snapshot.Readings), e.Snapshot.Readings[len(e.Snapshot.Readings)-1].Memory.Used.Bytes == 5
+		}},
+		"holdings": {b.holdings, func(e *End, n int) {
+			e.Scan = &attrib.Scan{}
+			for i := range n {
+				e.Scan.Holdings = append(e.Scan.Holdings, attrib.Holding{Process: attrib.Process{PID: i + 1}})
+			}
+			e.Scan.Holdings[n-1].Cgroup = own
+		}, func(e End) (int, bool) {
+			return len(e.Scan.Holdings), e.Scan.Holdings[len(e.Scan.Holdings)-1].Cgroup == own && (e.Scan.Partial != "") == (e.Rest != nil)
+		}},
+		"faults":   {b.details, func(e *End, n int) { e.Snapshot.Faults = make([]gpu.Fault, n) }, func(e End) (int, bool) { return len(e.Snapshot.Faults), true }},
+		"health":   {b.cards, func(e *End, n int) { e.Health = make([]gpu.Health, n) }, func(e End) (int, bool) { return len(e.Health), true }},
+		"probes":   {b.cards, func(e *End, n int) { e.Probes = make([]gpu.Probe, n) }, func(e End) (int, bool) { return len(e.Probes), true }},
+		"messages": {b.details, func(e *End, n int) { e.Messages = make([]oom.Message, n) }, func(e End) (int, bool) { return len(e.Messages), true }},
+		"facts": {b.details, func(e *End, n int) {
+			e.Health = []gpu.Health{{Facts: make([]gpu.Fact, n)}}
+		}, func(e End) (int, bool) { return len(e.Health[0].Facts), true }},
+		"accounted": {b.details, func(e *End, n int) {
+			e.Health = []gpu.Health{{Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, n)}}}
+		}, func(e End) (int, bool) { return len(e.Health[0].Accounting.Processes), true }},
+		"xids": {b.details, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Xids: make([]gpu.Xid, n)} },
+			func(e End) (int, bool) { return len(e.Kernel.Xids), true }},
+		"kills": {b.details, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Kills: make([]gpu.HostKill, n)} },
+			func(e End) (int, bool) { return len(e.Kernel.Kills), true }},
+		"others": {b.details, func(e *End, n int) {
+			e.Messages = []oom.Message{{Others: make([]oom.Process, n)}}
+		}, func(e End) (int, bool) { return len(e.Messages[0].Others), true }},
+		"causes": {b.details, func(e *End, n int) { e.Diagnosis = &diagnosis.Diagnosis{Causes: make([]diagnosis.Cause, n)} },
+			func(e End) (int, bool) { return len(e.Diagnosis.Causes), true }},
+	} {
+		for n, left := range map[int]int{tt.most: 0, tt.most + 1: 1} {
+			e := End{Findings: []finding.Finding{about}}
+			tt.fill(&e, n)
+			before, _ := json.Marshal(e)
+			got := e.bounded(0, own)
+			if kept, last := tt.kept(got); kept != tt.most || !last || got.Rest[name] != left {
+				t.Errorf("%s: of %d %d were kept, the last %v, rest %v", name, n, kept, last, got.Rest)
+			}
+			if after, _ := json.Marshal(e); string(before) != string(after) {
+				t.Errorf("%s: the caller's own was changed", name)
+			}
+			if again := got.bounded(0, own); !reflect.DeepEqual(again, got) {
+				t.Errorf("%s: bounded twice it differs:\n%+v\n%+v", name, got, again)
+			}
+		}
+	}
+}
+
+// Whatever a hook saw: there is a level at which the record is small enough to be read, and at every level the codes, the
+// verdict and what a drain was for are those from before.
+func TestBoundedKeepsTheVerdict(t *testing.T) {
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		r := Run{Version: 1, Key: "t1", Job: slurm.Job{ID: 7}, Start: crowded(random)}
+		for range 1 + random.IntN(4) {
+			r.Ends = append(r.Ends, *crowded(random))
+		}
+		for len(r.Devices) < random.IntN(512) {
+			r.Devices = append(r.Devices, Assigned{Device: gpu.Device{ID: gpu.ID(strings.Repeat("<", 128)), Name: strings.Repeat("\x01", 4096)}})
+		}
+		for level := range Bare + 1 {
+			got := r.Bounded(level)
+			for i := range r.Ends {
+				sameVerdict(t, r.Ends[i], got.Ends[i])
+			}
+			sameVerdict(t, *r.Start, *got.Start)
+			data, err := json.Marshal(got)
+			if err != nil || level == Bare && len(data) >= readable {
+				t.Errorf("seed %d, level %d: %d bytes, %v", seed, level, len(data), err)
+			}
+		}
+		c := Check{Snapshot: r.Start.Snapshot, Findings: r.Start.Findings, Verdict: r.Start.Verdict, Cards: r.Devices, Health: r.Start.Health}
+		for level := range Bare + 1 {
+			got := c.Bounded(level)
+			sameVerdict(t, *r.Start, End{Findings: got.Findings, Verdict: got.Verdict})
+			if data, err := json.Marshal(got); err != nil || level == Bare && len(data) >= readable/2 {
+				t.Errorf("check, seed %d, level %d: %d bytes, %v", seed, level, len(data), err)
+			}
+		}
+	}
+}
+
+// crowded is an end with far too much of everything, in texts that JSON makes six times as long.
+func crowded(random *rand.Rand) *End {
+	many := func() int { return 1 << random.IntN(11) }
+	text := func() string { return strings.Repeat("\x01", random.IntN(1<<random.IntN(13))) }
+	e := End{Curves: map[gpu.ID]settle.Curve{}, Scan: &attrib.Scan{Partial: text()}, Kernel: &gpu.KernelLog{Unknown: text()}, Report: text()}
+	all := code.All()
+	for i := range many() {
+		f := finding.Finding{Code: all[random.IntN(len(all))].Code, GPU: gpu.ID(fmt.Sprintf("GPU-%d", random.IntN(16))),
+			Bytes: gpu.Bytes(random.Uint64N(1 << 40)), Observed: text(), Unknown: text(), Doubts: []string{text()}}
+		for range many() / 64 {
+			f.Candidates = append(f.Candidates, finding.Holder{Process: attrib.Process{PID: random.IntN(1 << 22), Exe: text()}})
+		}
+		e.Findings = append(e.Findings, f)
+		action := config.Warn
+		if random.IntN(3) == 0 {
+			action = config.Drain
+		}
+		e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: action, Why: text()})
+		if i == 0 || action == config.Drain {
+			e.Verdict.Action, e.Verdict.Code, e.Verdict.Exit = action, f.Code, 10+i
+		}
+	}
+	for range many() {
+		p := attrib.Process{PID: random.IntN(1 << 22), Name: text(), Exe: text()}
+		e.Processes, e.Scan.Holdings = append(e.Processes, p), append(e.Scan.Holdings, attrib.Holding{Process: p})
+	}
+	for i := range many() / 8 {
+		id := gpu.ID(fmt.Sprintf("GPU-%d", i))
+		e.Curves[id] = settle.Curve{Why: text()}
+		reading := gpu.Reading{Device: gpu.Device{ID: id, Name: text()}, ProcessesUnknown: text()}
+		for range many() {
+			reading.Processes = append(reading.Processes, gpu.Process{PID: random.IntN(1 << 22), Memory: gpu.Bytes(random.Uint64())})
+		}
+		e.Snapshot.Readings = append(e.Snapshot.Readings, reading)
+		e.Health = append(e.Health, gpu.Health{Facts: make([]gpu.Fact, many())})
+		e.Kernel.Xids = append(e.Kernel.Xids, gpu.Xid{Text: text()})
+	}
+	e.Neighbours = &e.Snapshot
+	return &e
+}
+
+// sameVerdict compares what decides after an end: codes, exit code, the causes of a drain, and the finding it is for.
+func sameVerdict(t *testing.T, before, after End) {
+	t.Helper()
+	if codes(before) != codes(after) || before.Verdict.Exit != after.Verdict.Exit || before.Verdict.Code != after.Verdict.Code ||
+		before.Verdict.Action != after.Verdict.Action || len(after.Verdict.Judged) != len(after.Findings) {
+		t.Errorf("codes %s, %+v\nwere %s, %+v", codes(after), after.Verdict, codes(before), before.Verdict.Exit)
+	}
+	i, j := decisive(before.Findings, before.Verdict), decisive(after.Findings, after.Verdict)
+	if (i < 0) != (j < 0) || i >= 0 && (before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
+		t.Errorf("the drain was for %+v, and is for %+v", i, j)
+	}
+}
+
+func codes(e End) string {
+	all := map[code.Code]bool{}
+	for _, f := range e.Findings {
+		all[f.Code] = true
+	}
+	return fmt.Sprint(slices.Sorted(maps.Keys(all)))
+}
