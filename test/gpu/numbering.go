@@ -2,67 +2,97 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"bookend/test/cluster"
 	"bookend/test/site"
 )
 
-// counted is a way to count four GPUs in Slurm's configuration.
+// counted is a way to count a machine's GPUs in Slurm's configuration.
 type counted struct {
 	order []int    // the device files' numbers by Slurm's index
 	types []string // GRES types to ask for, one job a GPU
-	gres  func(devices []string) (gres string, conf []string)
+	gres  string
+	lines func(file func(index int) string) []string // of gres.conf; file names the device file of an index
 }
 
-var typedReverse = counted{
-	order: []int{2, 3, 0, 1}, types: []string{":a", ":a", ":b", ":b"},
-	gres: func(d []string) (string, []string) {
-		return "gpu:b:2,gpu:a:2", []string{
-			"Name=gpu Type=b File=" + d[2], "Name=gpu Type=b File=" + d[3],
-			"Name=gpu Type=a File=" + d[0], "Name=gpu Type=a File=" + d[1],
-		}
-	},
-}
-
-var leftOut = counted{
-	order: []int{0, 2, 3}, types: []string{"", "", ""},
-	gres: func(d []string) (string, []string) { return "gpu:3", files(d[0], d[2], d[3]) },
-}
-
-var shuffled = counted{
-	order: []int{2, 0, 3, 1}, types: []string{"", "", "", ""},
-	gres: func(d []string) (string, []string) { return "gpu:4", files(d[2], d[0], d[3], d[1]) },
-}
-
-func files(devices ...string) (lines []string) {
-	for _, d := range devices {
-		lines = append(lines, "Name=gpu File="+d)
+// typedReverse gives the second half of n GPUs type b, which Slurm counts first, and the first half type a.
+func typedReverse(n int) (c counted) {
+	half := n / 2
+	for i := range half {
+		c.order, c.types = append(c.order, half+i), append(c.types, ":a")
 	}
-	return lines
+	for i := range half {
+		c.order, c.types = append(c.order, i), append(c.types, ":b")
+	}
+	c.gres = fmt.Sprintf("gpu:b:%d,gpu:a:%d", half, half)
+	c.lines = func(file func(int) string) (lines []string) {
+		for i := range c.order {
+			lines = append(lines, fmt.Sprintf("Name=gpu Type=%c File=%s", "ba"[i/half], file(i)))
+		}
+		return lines
+	}
+	return c
+}
+
+// leftOut gives out all of n GPUs but the last of the first half.
+func leftOut(n int) counted {
+	var order []int
+	for i := range n {
+		if i != n/2-1 {
+			order = append(order, i)
+		}
+	}
+	return untyped(order)
+}
+
+// shuffled takes n GPUs from both halves by turns, the second first.
+func shuffled(n int) counted {
+	var order []int
+	for i := range n / 2 {
+		order = append(order, n/2+i, i)
+	}
+	return untyped(order)
+}
+
+func untyped(order []int) counted {
+	return counted{
+		order: order, types: make([]string, len(order)), gres: fmt.Sprintf("gpu:%d", len(order)),
+		lines: func(file func(int) string) (lines []string) {
+			for i := range order {
+				lines = append(lines, "Name=gpu File="+file(i))
+			}
+			return lines
+		},
+	}
+}
+
+func (c counted) conf(devices []string) (gres string, lines []string) {
+	return c.gres, c.lines(func(i int) string { return devices[c.order[i]] })
 }
 
 func numberingChains() []chain {
 	return []chain{
-		{gpus: 4, mode: "enforce", steps: []step{numberingTyped}},
-		{gpus: 4, mode: "enforce", steps: []step{numberingLeftOut}},
-		{gpus: 4, mode: "enforce", steps: []step{numberingShuffled}},
+		{gpus: 2, mode: "enforce", steps: []step{numberingTyped}},
+		{gpus: 2, mode: "enforce", steps: []step{numberingLeftOut}},
+		{gpus: 2, mode: "enforce", steps: []step{numberingShuffled}},
 	}
 }
 
 var numberingTyped = step{
 	name: "numbering-typed", title: "Typed GPUs, in reverse order of their device files",
-	truth: "Slurm counts type b (nvidia2, nvidia3) before type a (nvidia0, nvidia1). Four jobs side by side, two of each type, " +
-		"then one of type a that leaves a process on its GPU. Which GPU a job has is what CUDA says inside its device fence.",
-	do: func(r *run) error { return r.counted(typedReverse, nothingElse) },
+	truth: "Slurm counts type b, the second half of the GPUs, before type a. A job a GPU side by side, of both types, is clean, " +
+		"then one of type a leaves a process on its GPU. Which GPU a job has is what CUDA says inside its device fence.",
+	do: func(r *run) error { return r.counted(typedReverse(len(r.cards)), nothingElse) },
 }
 
 var numberingLeftOut = step{
 	name: "numbering-left-out", title: "A GPU that the driver has and Slurm does not",
-	truth: "gres.conf leaves nvidia1 out, and a process of root holds 2 GiB on it all the time. Three jobs side by side on the " +
-		"other GPUs are clean, then one leaves a process on its GPU.",
+	truth: "gres.conf leaves out the last GPU of the first half, and a process of root holds 2 GiB on it all the time. A job a GPU " +
+		"side by side on the others is clean, then one leaves a process on its GPU.",
 	do: func(r *run) error {
-		return r.counted(leftOut, func(r *run) error {
+		return r.counted(leftOut(len(r.cards)), func(r *run) error {
 			_, err := r.daemon.start(0, 0, askFor{Card: r.outside[0].uuid, Program: "cudajob", Args: []string{"alloc", "--mib", "2048"}})
 			return err
 		})
@@ -71,9 +101,9 @@ var numberingLeftOut = step{
 
 var numberingShuffled = step{
 	name: "numbering-shuffled", title: "GPUs in no order",
-	truth: "gres.conf names nvidia2, nvidia0, nvidia3, nvidia1 in this order. Four jobs side by side are clean, then one leaves " +
-		"a process on its GPU.",
-	do: func(r *run) error { return r.counted(shuffled, nothingElse) },
+	truth: "gres.conf names the GPUs from both halves by turns, the second first. A job a GPU side by side is clean, then one " +
+		"leaves a process on its GPU.",
+	do: func(r *run) error { return r.counted(shuffled(len(r.cards)), nothingElse) },
 }
 
 func nothingElse(*run) error { return nil }
@@ -104,7 +134,7 @@ func (r *run) otherSite(c counted) (_ *run, err error) {
 	l := *r.lane
 	l.node, l.oneGPU = r.node+"n", "gpu"+c.types[0]+":1"
 	l.site, err = site.Up(site.Options{
-		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: c.gres, Track: l.track, Constrain: true,
+		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: c.conf, Track: l.track, Constrain: true,
 		Mode: "enforce", Config: l.sections(nil),
 	})
 	if err != nil {
