@@ -18,6 +18,11 @@ func TestMatch(t *testing.T) {
 		}
 		return r
 	}
+	at := func(j *slurm.Job) { j.Start = began }
+	later := func(j *slurm.Job) { j.Start = began.Add(time.Second) }
+	sA, sB := func(j *slurm.Job) { j.SLUID = "sA" }, func(r *Run) { r.Job.SLUID = "sB" }
+	begun := func(r *Run) { r.Job.Start = began }
+	others := func(r *Run) { r.Job.UID, r.Job.SLUID, r.Start = 1002, "sA", &End{At: time.Second} }
 	for name, tt := range map[string]struct {
 		runs []Run
 		edit func(*slurm.Job)
@@ -25,12 +30,12 @@ func TestMatch(t *testing.T) {
 	}{
 		"its own":                        {[]Run{run("w1", nil)}, nil, "w1"},
 		"another user's":                 {[]Run{run("w1", func(r *Run) { r.Job.UID = 1002 })}, nil, ""},
-		"another user's, which is newer": {[]Run{run("w1", nil), run("w2", func(r *Run) { r.Job.UID, r.Start = 1002, &End{At: time.Second} })}, nil, "w1"},
-		"another user's with its SLUID":  {[]Run{run("w1", func(r *Run) { r.Job.UID, r.Job.SLUID = 1002, "sA" })}, func(j *slurm.Job) { j.SLUID = "sA" }, ""},
+		"another user's, which is newer": {[]Run{run("w1", nil), run("w2", others)}, nil, "w1"},
+		"another user's with its SLUID":  {[]Run{run("w1", others)}, sA, ""},
 		"another job's":                  {[]Run{run("w1", func(r *Run) { r.Job.ID = 101 })}, nil, ""},
-		"another run's by its SLUID":     {[]Run{run("w1", func(r *Run) { r.Job.SLUID = "sB" })}, func(j *slurm.Job) { j.SLUID = "sA" }, ""},
-		"another run's by its start":     {[]Run{run("w1", func(r *Run) { r.Job.Start = began })}, func(j *slurm.Job) { j.Start = began.Add(time.Second) }, ""},
-		"the surer of two":               {[]Run{run("w1", func(r *Run) { r.Job.Start = began }), run("w2", nil)}, func(j *slurm.Job) { j.Start = began }, "w1"},
+		"another run's by its SLUID":     {[]Run{run("w1", sB)}, sA, ""},
+		"another run's by its start":     {[]Run{run("w1", begun)}, later, ""},
+		"the surer of two":               {[]Run{run("w1", begun), run("w2", nil)}, at, "w1"},
 	} {
 		job := slurm.Job{ID: 100, UID: 1001}
 		if tt.edit != nil {
