@@ -243,7 +243,7 @@ func (r Run) fileName() string {
 	return branch + "-" + strings.ReplaceAll(r.Track, "/", "-") + ".json"
 }
 
-// Before is the run of the same kind that a folder keeps: an empty one where there is none.
+// Before is the run of the same kind that a directory keeps: an empty one if there is none.
 func (r Run) Before(folder string) (before Run, err error) {
 	data, err := os.ReadFile(filepath.Join(folder, r.fileName()))
 	if errors.Is(err, fs.ErrNotExist) {
