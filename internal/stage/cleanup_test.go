@@ -12,8 +12,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Clean-up is for the one epilog of a run that slurmd itself runs, where an admin wants it. The hook here has no time left,
-// which it says as soon as it would end a process, so that none is ever ended.
+// Clean-up is for the one epilog of a run that slurmd itself runs, where an admin wants it. The hook here has no time
+// left, which it says as soon as it would end a process, so that none is ever ended.
 func TestWhoCleansUp(t *testing.T) {
 	job := slurm.Job{ID: 100, UID: 1001}
 	left := finding.Finding{
@@ -32,7 +32,8 @@ func TestWhoCleansUp(t *testing.T) {
 		"another user's job":            {func(h *hook) { h.job.UID = 1002 }, false},
 		"proven to be of no job of its": {func(h *hook) { h.job.ID = 101 }, false},
 	} {
-		h := &hook{frame: &frame{env: Env{Clock: clock.Clock{Boot: func() time.Duration { return 0 }}}}, job: job, cfg: config.Default()}
+		late := clock.Clock{Boot: func() time.Duration { return 0 }}
+		h := &hook{frame: &frame{env: Env{Clock: late}}, job: job, cfg: config.Default()}
 		h.cfg.CleanUp.Enabled = true
 		tt.change(h)
 		did, ended := h.cleanUp([]finding.Finding{left})

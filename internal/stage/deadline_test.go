@@ -15,8 +15,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// A hook that is stuck ends at the deadline that the README promises for the default configuration, or 5 s after its start
-// where it could not read its configuration. It runs on a clock of its own: no machine is too slow for this test.
+// A hook that is stuck ends at the deadline that the README promises for the default configuration, or 5 s after its
+// start if it could not read its configuration. It runs on a clock of its own: no machine is too slow for this test.
 func TestShippedDeadlineEndsHooks(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) // its goroutine must not be of a test's bubble
 	for _, tt := range []struct {
@@ -29,6 +29,7 @@ func TestShippedDeadlineEndsHooks(t *testing.T) {
 		{Epilog, slurm.Epilog, "SLURM_JOB_ID", 15 * time.Second},
 		{Prolog, slurm.Prolog, "BOOKEND_CONFIG", 5 * time.Second},
 		{Epilog, slurm.Epilog, "BOOKEND_CONFIG", 5 * time.Second},
+		{Prolog, slurm.TaskProlog, "SLURM_RLIMIT_AS", time.Second}, // the job's script waits for it
 	} {
 		environ := map[string]string{
 			"SLURM_SCRIPT_CONTEXT": string(tt.context), "SLURM_JOB_GPUS": "0",

@@ -15,12 +15,12 @@ import (
 // cleaning lets the epilog end what is proven to be the ended job's.
 const cleaning = "clean_up: {enabled: true, grace: 300ms}\n"
 
-// escapes is a script whose CUDA program leaves the job's session, and waits in the job's cgroup until a health check has
-// seen it there.
+// escapes is a script whose CUDA program leaves the job's session, and waits in the job's cgroup until a health check
+// has seen it there.
 const escapes = "{job's cuda} alloc --mib 2000 --orphan --name train\n" + awaits
 
-// TestCleanUp is told under cgroups: what a job leaves is proven to be its own only there. Slurm ends what is still in them,
-// so that the leftovers of these stories have left the cgroup in which a health check saw them.
+// TestCleanUp is told under cgroups: what a job leaves is proven to be its own only there. Slurm ends what is still in
+// them, so that the leftovers of these stories have left the cgroup in which a health check saw them.
 func TestCleanUp(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups(t)})
@@ -77,7 +77,8 @@ func cleansUp(s *story) {
 	s.ends(job)
 
 	s.holds(1, 1, s.pid(guest)) // and the login's
-	s.inOrder("the output", s.outputOf(job), fmt.Sprintf("process %d (train) of your job was still on GPU 1 and was ended", orphan))
+	s.inOrder("the output", s.outputOf(job),
+		fmt.Sprintf("process %d (train) of your job was still on GPU 1 and was ended", orphan))
 	s.showSays("n1", job, "end:", "BKD-ENDED", "sighting")
 	s.logSays("n1", job, "bookend-epilog", "BKD-ENDED", "BKD-FOREIGN", "BKD-STRAY")
 	s.cancels(guest)

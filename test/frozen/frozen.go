@@ -29,7 +29,8 @@ func New(t testing.TB, dir string) *FS {
 	f.must(err)
 	defer image.Close()
 	f.must(image.Truncate(2 << 20))
-	if text, err := exec.Command("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image.Name()).CombinedOutput(); err != nil {
+	mkfs := exec.Command("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image.Name())
+	if text, err := mkfs.CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, text)
 	}
 	f.must(os.Mkdir(dir, 0o755))

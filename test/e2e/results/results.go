@@ -27,7 +27,7 @@ type Run struct {
 	Paths   string    `json:"paths"`            // how a job's cgroup is called there: "job_N", "SLUID", "" for none
 	Slurms  string    `json:"slurms"`           // where Slurm comes from: "Debian 13"
 	Host    string    `json:"host"`             // system and kernel that it ran on
-	Commit  string    `json:"commit,omitempty"` // that the tree was at, "+" behind it where files differed; "" in old records
+	Commit  string    `json:"commit,omitempty"` // of the tree, with "+" if files differed; "" in old records
 	Date    time.Time `json:"date"`
 	Seconds float64   `json:"seconds"`
 	Tests   []Test    `json:"tests"`
@@ -37,7 +37,7 @@ type Run struct {
 type Test struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"` // it is left out, or failed, or failed first; not in old records of second tries
+	Why     string  `json:"why,omitempty"` // it is left out, failed, or failed first; "" in old records of second tries
 	Seconds float64 `json:"seconds"`
 	Tries   int     `json:"tries,omitempty"` // 2: it failed first, and was run again alone
 
@@ -91,25 +91,43 @@ func (r Run) Failed() (names []string) {
 // Retry takes over what passed when it was run again: for a test that failed before its parts began, the parts. Why it
 // failed first is kept.
 func (r *Run) Retry(second []Test) {
+	if slices.ContainsFunc(second, func(s Test) bool { return s.Name == Whole }) {
+		second = nil // whatever failed then may be in any of them
+	}
 	var tests []Test
 	for _, t := range r.Tests {
-		parts := slices.DeleteFunc(slices.Clone(second), func(s Test) bool {
-			return s.Name != t.Name && (!strings.HasPrefix(s.Name, t.Name+"/") || slices.ContainsFunc(r.Tests, s.same))
-		})
-		failed := func(s Test) bool { return s.Outcome == Failed }
-		if t.Outcome != Failed || len(parts) == 0 || slices.ContainsFunc(parts, failed) {
-			if t.Outcome == Failed && t.Name != Whole {
-				t.Tries = 2
-			}
+		if t.Outcome == Failed && t.Name != Whole {
+			tests = append(tests, r.retried(t, second)...)
+		} else {
 			tests = append(tests, t)
-			continue
-		}
-		for _, p := range parts {
-			p.Tries, p.Why = 2, t.Why
-			tests = append(tests, p)
 		}
 	}
 	r.Tests = tests
+}
+
+// retried is what became of one test that failed: it, or the parts of it that the first run never reached.
+func (r *Run) retried(t Test, second []Test) (tests []Test) {
+	t.Tries = 2
+	of := slices.DeleteFunc(slices.Clone(second), func(s Test) bool {
+		return s.Name != t.Name && !strings.HasPrefix(s.Name, t.Name+"/")
+	})
+	if len(of) == 0 || slices.ContainsFunc(of, func(s Test) bool { return s.Outcome == Failed }) {
+		return []Test{t}
+	}
+	for _, s := range of {
+		if s.Name != t.Name && slices.ContainsFunc(r.Tests, s.same) {
+			continue
+		}
+		if s.Tries = 2; s.Outcome == Passed {
+			s.Why = t.Why
+		}
+		tests = append(tests, s)
+	}
+	if len(tests) == 0 { // the parts passed both times, and what failed with them no more
+		t.Outcome = Passed
+		tests = append(tests, t)
+	}
+	return tests
 }
 
 // Blame makes a failure of "go test" itself a failed test where no test failed: what it stands for is in no other.
@@ -124,7 +142,9 @@ func Blame(tests []Test, failed error) []Test {
 // explains that once.
 func (r *Run) Distrust(before Run) {
 	for i, t := range r.Tests {
-		again := slices.ContainsFunc(before.Tests, func(b Test) bool { return b.same(t) && (b.Tries > 1 || b.Outcome == Failed) })
+		again := slices.ContainsFunc(before.Tests, func(b Test) bool {
+			return b.same(t) && (b.Tries > 1 || b.Outcome == Failed)
+		})
 		if t.Outcome == Passed && t.Tries > 1 && again {
 			r.Tests[i].Outcome, r.Tests[i].Why = Failed, "needed a second try in two runs: "+t.Why
 		}
@@ -223,7 +243,7 @@ func (r Run) fileName() string {
 	return branch + "-" + strings.ReplaceAll(r.Track, "/", "-") + ".json"
 }
 
-// Before is the run of the same kind that a folder keeps: an empty one where there is none.
+// Before is the run of the same kind that a directory keeps: an empty one if there is none.
 func (r Run) Before(folder string) (before Run, err error) {
 	data, err := os.ReadFile(filepath.Join(folder, r.fileName()))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -135,26 +135,40 @@ func TestRetry(t *testing.T) {
 	r := Run{Slurm: "24.11.5", Track: "linuxproc", Commit: "abc", Tests: []Test{
 		{Name: "TestA/one", Outcome: Failed, Why: "late `again`"}, {Name: "TestA/two", Outcome: Passed},
 		{Name: "TestA/three", Outcome: Failed}, {Name: "TestB", Outcome: Failed},
-		{Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"}, {Name: Whole, Outcome: Failed, Why: "exit status 1"},
+		{Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"},
+		{Name: "TestD", Outcome: Failed, Why: "left behind"}, {Name: "TestD/part", Outcome: Passed},
+		{Name: Whole, Outcome: Failed, Why: "exit status 1"},
 	}}
-	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC"}) {
+	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC", "TestD"}) {
 		t.Errorf("to run again: %q", names)
 	}
 	r.Retry([]Test{
-		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed}, {Name: "TestA/three", Outcome: Failed},
+		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed},
+		{Name: "TestA/three", Outcome: Failed},
 		{Name: "TestC/v2/one", Outcome: Passed}, {Name: "TestC/v2/two", Outcome: Passed},
+		{Name: "TestD/part", Outcome: Passed},
 	})
-	if r.Count(Passed) != 4 || r.Count(Failed) != 3 || r.Again() != 3 || r.Tests[0].Seconds != 7 {
+	if r.Count(Passed) != 6 || r.Count(Failed) != 3 || r.Again() != 4 || r.Tests[0].Seconds != 7 {
 		t.Errorf("%+v", r)
 	}
 	wantParts(t, List([]Run{r}), "passed at the second try on 24.11.5, linuxproc: TestA/one: late `again`\n",
 		"failed at the second try on 24.11.5, linuxproc: TestA/three\n")
-	wantParts(t, Page([]Run{r}), "4 of 7, **3 failed**, 3 of them at a second try", "* 24.11.5 linuxproc: commit abc\n",
+	wantParts(t, Page([]Run{r}), "6 of 9, **3 failed**, 4 of them at a second try", "* 24.11.5 linuxproc: commit abc\n",
 		"* 24.11.5 linuxproc: TestA/one passed at the second try: `late 'again'`\n",
 		"* 24.11.5 linuxproc: TestC/v2/one passed at the second try: `no Slurm`\n",
+		"* 24.11.5 linuxproc: TestD passed at the second try: `left behind`\n",
 		"* 24.11.5 linuxproc: go test failed: `exit status 1`\n")
-	old := Run{Slurm: "22.05.8", Track: "linuxproc", Tests: []Test{{Name: "TestA", Outcome: Passed, Tries: 2}, {Name: "TestB", Outcome: Passed, Tries: 2}}}
-	if page := Page([]Run{old}); !strings.HasSuffix(page, "commit unknown\n* 22.05.8 linuxproc: why stories needed a second try was not recorded\n") {
+	if r = (Run{Tests: []Test{{Name: "TestA", Outcome: Failed}}}); r.Failed() == nil {
+		t.Error("nothing to run again")
+	}
+	if r.Retry(Blame([]Test{{Name: "TestA", Outcome: Passed}}, errors.New("exit status 1"))); r.Count(Failed) != 1 {
+		t.Errorf("the second run failed as a whole: %+v", r)
+	}
+	old := Run{Slurm: "22.05.8", Track: "linuxproc", Tests: []Test{
+		{Name: "TestA", Outcome: Passed, Tries: 2}, {Name: "TestB", Outcome: Passed, Tries: 2},
+	}}
+	unsaid := "commit unknown\n* 22.05.8 linuxproc: why stories needed a second try was not recorded\n"
+	if page := Page([]Run{old}); !strings.HasSuffix(page, unsaid) {
 		t.Errorf("of an old record:\n%s", page)
 	}
 }
@@ -186,7 +200,8 @@ func TestDistrust(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", name, r.Tests, err, tt.want)
 		}
 	}
-	if before, err := (Run{Slurm: "24.11.5", Track: "cgroup/v2"}).Before(t.TempDir()); err != nil || len(before.Tests) > 0 {
+	before, err := (Run{Slurm: "24.11.5", Track: "cgroup/v2"}).Before(t.TempDir())
+	if err != nil || len(before.Tests) > 0 {
 		t.Errorf("nothing is kept: %+v, %v", before, err)
 	}
 }
