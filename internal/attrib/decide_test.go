@@ -128,13 +128,13 @@ func TestRunsOfOneJob(t *testing.T) {
 		edit   func(*Scene)
 		want   Whose
 	}{
-		"this run":                          {in(at(150)), []Record{earlier}, nil, ThisJob},
-		"the run before":                    {in(at(60)), []Record{earlier}, nil, EndedJob},
-		"a run before, without a record":    {in(at(60)), nil, nil, EndedJob},
-		"a later run, without a record":     {in(at(150)), []Record{earlier}, func(s *Scene) { s.Self.Job = 12 }, Unknown},
-		"a later run that is live":          {in(at(150)), []Record{earlier, {Job: 10, UID: alice, Start: at(120)}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
-		"a live run whose start is unknown": {in(at(150)), []Record{earlier, {Job: 10, UID: alice}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
-		"a start that nobody has recorded":  {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
+		"this run":                         {in(at(150)), []Record{earlier}, nil, ThisJob},
+		"the run before":                   {in(at(60)), []Record{earlier}, nil, EndedJob},
+		"a run before, without a record":   {in(at(60)), nil, nil, EndedJob},
+		"a later run, without a record":    {in(at(150)), []Record{earlier}, func(s *Scene) { s.Self.Job = 12 }, Unknown},
+		"a later run that is live":         {in(at(150)), []Record{earlier, {Job: 10, UID: alice, Start: at(120)}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
+		"a live run without a known start": {in(at(150)), []Record{earlier, {Job: 10, UID: alice}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
+		"a start that nobody has recorded": {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
 	} {
 		s := scene()
 		s.Others = tt.others
@@ -155,13 +155,13 @@ func TestOtherEnd(t *testing.T) {
 		whose Whose
 		want  time.Duration
 	}{
-		"nobody's, of that job's user":                             {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
-		"nobody's, of another user":                                {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
-		"nobody's, in a container":                                 {Process{PID: 70, UID: 1003, Start: at(150), Container: "docker:9f"}, NoJob, at(190)},
-		"nobody's, older than that job":                            {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
-		"another job's by its environment alone":                   {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
-		"another's by exclusive use, of a third job's environment": {Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, ThisJob, at(180)},
-		"that very job's, by its own environment":                  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
+		"nobody's, of that job's user":             {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
+		"nobody's, of another user":                {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
+		"nobody's, in a container":                 {Process{PID: 70, UID: 1003, Start: at(150), Container: "docker:9f"}, NoJob, at(190)},
+		"nobody's, older than that job":            {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
+		"another job's by its environment alone":   {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
+		"exclusive use, a third job's environment": {Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, ThisJob, at(180)},
+		"that very job's, by its own environment":  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
 	} {
 		s := scene()
 		s.Others = append(s.Others, ended, Record{Job: 13, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(180)})
