@@ -101,16 +101,18 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 // other live jobs' processes are named as well: they come and go.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	var out []Finding
-	if r.ProcessesUnknown == "" {
-		for _, p := range r.Processes {
-			f, worth := s.process(c, p)
-			least, stayed := s.stayed(c, p)
-			if stayed {
-				f = s.atLeast(f, least)
-			}
-			if worth && (stayed || f.Code == code.Foreign) {
-				out = append(out, s.about(c, f))
-			}
+	if r.ProcessesUnknown != "" {
+		r.Processes = nil
+	}
+	for _, p := range r.Processes {
+		f, worth := s.process(c, p)
+		least, stayed := s.stayed(c, p)
+		switch {
+		case !worth:
+		case stayed:
+			out = append(out, s.about(c, s.atLeast(f, least)))
+		case f.Code == code.Foreign:
+			out = append(out, s.about(c, f))
 		}
 	}
 	return append(s.certain(out, c.Device.ID), s.about(c, Finding{

@@ -222,6 +222,14 @@ func TestCompareStayed(t *testing.T) {
 	}
 }
 
+// What is part of the node is nothing to tell of, however long it stays.
+func TestCompareStayedService(t *testing.T) {
+	service := attrib.Process{PID: 50, Start: at(10), Name: "dcgm", Service: "nvidia-dcgm.service"}
+	s := ending(side(at(200), settle.Moving, reading(gib, listed(50, 38*mib)), service))
+	s.Now.Stayed = map[gpu.ID][]gpu.Process{card: s.Now.Snapshot.Readings[0].Processes}
+	check(t, Compare(s), []code.Code{code.Moving}, 0, false)
+}
+
 // Two leftovers make up a threshold together only where the total shows that their figures are not counted twice.
 func TestCompareStayedTogether(t *testing.T) {
 	s := ending(side(at(200), settle.Moving, reading(700*mib, listed(70, 300*mib), listed(71, 300*mib)), orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)}))
