@@ -206,8 +206,8 @@ func (s Scene) seen(f finding.Finding) string {
 	case f.Code == code.Phantom || f.Holder != nil && f.Holder.Gone:
 		return fmt.Sprintf("%s still in use though its process is gone", mib(f.Bytes))
 	case f.Holder != nil:
-		text := fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder))
-		if f.Holder.UID == s.Job.UID {
+		text := fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder, f.Owner))
+		if s.yours(f.Holder, f.Owner) {
 			text += condition(*f.Holder)
 		}
 		return text
@@ -215,17 +215,6 @@ func (s Scene) seen(f finding.Finding) string {
 		return fmt.Sprintf("%s in use that no listed process accounts for", mib(f.Bytes))
 	}
 	return string(Clean(f.Observed, 3*Width))
-}
-
-// process names a process as far as its reader may know it.
-func (s Scene) process(h *finding.Holder) string {
-	if h.Why != "" {
-		return "a process that could not be looked up"
-	}
-	if h.UID != s.Job.UID {
-		return "a process that is not yours"
-	}
-	return fmt.Sprintf("process %d (%s) since %s", h.PID, Clean(h.Name, 32), s.clockTime(h.Start))
 }
 
 // condition says what is unusual about a process that its owner can do something about.
@@ -264,12 +253,12 @@ func (s Scene) candidates(f finding.Finding) []string {
 	var out []string
 	own, others := 0, 0
 	for _, c := range f.Candidates {
-		if c.UID != s.Job.UID {
+		if !s.yours(&c, c.Owner) {
 			others++
 			continue
 		}
 		if own++; own <= mostCandidates {
-			out = append(out, fmt.Sprintf("  %s: %s %s%s", label, s.process(&c), verb, condition(c)))
+			out = append(out, fmt.Sprintf("  %s: %s %s%s", label, s.process(&c, c.Owner), verb, condition(c)))
 		}
 	}
 	if own > mostCandidates {
