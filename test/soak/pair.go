@@ -8,6 +8,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/test/soak/world"
 )
 
@@ -131,6 +132,9 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 		}
 	}()
 	p.damaged = p.rand.IntN(10) < 3
+	if p.rand.IntN(20) == 0 {
+		p.book.level = p.rand.IntN(ledger.Bare + 1)
+	}
 	p.node = world.New(seed, n, p.start)
 	p.node.Tell = tell
 	p.checks()
