@@ -75,11 +75,6 @@ var mutants = []mutant.Mutant{
 		New: "\t\t\tcase stayed && s.between() && s.ending():\n",
 	},
 	{
-		Name: "one sample shows who stays on a GPU that moves", File: "internal/look/look.go",
-		Old: "settle.Stayed(o.Rule, c.Device, looks)",
-		New: "slices.Clone(side.Snapshot.Readings[slices.IndexFunc(side.Snapshot.Readings, func(r gpu.Reading) bool { return r.Device.ID == id })].Processes)",
-	},
-	{
 		Name: "a container's user taken for who started it", File: "internal/attrib/decide.go",
 		Old: "return r.UID == p.UID || p.Apart()",
 		New: "return r.UID == p.UID",
@@ -88,16 +83,6 @@ var mutants = []mutant.Mutant{
 		Name: "a heterogeneous job's leader taken for another job", File: "internal/attrib/decide.go",
 		Old: "return id != 0 && (id == r.Job || id == r.Het)",
 		New: "return id != 0 && id == r.Job",
-	},
-	{
-		Name: "an environment that names another job overlooked", File: "internal/attrib/decide.go",
-		Old: "func (o Owner) Ambiguous() bool { return o.Contradicted || o.OtherEnd > 0 }",
-		New: "func (o Owner) Ambiguous() bool { return o.OtherEnd > 0 }",
-	},
-	{
-		Name: "a second end blames by what came after the first", File: "internal/finding/certain.go",
-		Old: " || s.again() {",
-		New: " {",
 	},
 	{
 		Name: "legal sharing not doubted", File: "internal/finding/certain.go",
