@@ -83,6 +83,9 @@ type Owner struct {
 	Unseen   bool          // nobody saw the end of that job
 }
 
+// Ambiguous reports evidence that fits two jobs as well: it blames neither.
+func (o Owner) Ambiguous() bool { return o.Contradicted || o.OtherEnd > 0 }
+
 // Scene is what a process is judged against.
 type Scene struct {
 	Self    Record   // the run whose end, or start, is being looked at

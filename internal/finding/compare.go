@@ -209,8 +209,8 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Whose == attrib.LiveJob && s.given(owner, c.Device.ID) {
 		return Finding{}, false // Slurm gave it to both
 	}
-	if owner.OtherEnd > 0 || owner.Contradicted {
-		f.Owner = nil // another job could have left it as well: one of this user that ended too, or that its environment names
+	if owner.Ambiguous() {
+		f.Owner = nil
 	}
 	if max(owner.Ended, owner.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && owner.Whose != attrib.LiveJob {
 		f.Doubts = append(f.Doubts, "its job ended while the card was watched")

@@ -35,7 +35,7 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		owners = append(owners, o)
 		candidate := holder(h.Process, gpu.Unknown("a descriptor proves a holder, not bytes"), attrib.Classes(h.Process)...)
 		candidate.Open = h.Open()
-		if (o.Job != 0 || o.SLUID != "") && !o.Contradicted {
+		if (o.Job != 0 || o.SLUID != "") && !o.Ambiguous() {
 			candidate.Owner = &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
 		}
 		if class != "" {
@@ -70,7 +70,7 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	its := false
 	for i, o := range owners {
 		switch {
-		case suspect == nil, o.Contradicted:
+		case suspect == nil, o.Job == suspect.Job && o.Ambiguous():
 			return nil
 		case o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == ""):
 			its = true
@@ -112,7 +112,7 @@ func common(owners []attrib.Owner) (attrib.Owner, bool) {
 	}
 	first := owners[0]
 	for _, o := range owners {
-		if o.Contradicted || o.Whose != attrib.ThisJob && o.Whose != attrib.EndedJob || o.Job != first.Job || o.SLUID != first.SLUID {
+		if o.Ambiguous() || o.Whose != attrib.ThisJob && o.Whose != attrib.EndedJob || o.Job != first.Job || o.SLUID != first.SLUID {
 			return attrib.Owner{}, false
 		}
 		if o.Level.Weaker(first.Level) {

@@ -294,24 +294,34 @@ func TestSecondEndBlamesByTheFirst(t *testing.T) {
 	}
 }
 
-// A process whose environment names another job is blamed on neither: exclusive use and the environment are both weak.
-func TestContradictedEvidenceBlamesNeither(t *testing.T) {
+// A process that two jobs could have started is blamed on neither: its environment names another job than the one that had
+// the GPU alone, or another job of its user, which has ended too, ran when it started.
+func TestAmbiguousEvidenceBlamesNeither(t *testing.T) {
 	now := map[string]Side{
 		"listed":    side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib))),
 		"a phantom": side(at(200), settle.Flat, reading(20*gib+9*mib, listed(69, 20*gib)), attrib.Process{PID: 69, Gone: true}),
 		"memory":    side(at(200), settle.Flat, reading(20*gib)),
 	}
+	ended := []attrib.Record{{Job: 11, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(140), End: at(160)}}
 	for name, tt := range map[string]struct {
-		env  slurm.JobID
-		want slurm.JobID
-	}{"no mark": {0, 10}, "this job's": {10, 10}, "another job's": {77, 0}} {
+		env    slurm.JobID
+		others []attrib.Record
+		want   slurm.JobID
+		doubts bool
+	}{
+		"no mark":                     {0, nil, 10, false},
+		"this job's":                  {10, nil, 10, false},
+		"another job's":               {77, nil, 0, true},
+		"no mark, and another ended":  {0, ended, 0, false},
+		"its mark, and another ended": {10, ended, 10, false},
+	} {
 		for what, now := range now {
 			p := orphan
 			p.EnvJobID = tt.env
 			s := searched(now, onCard(p, 3))
-			s.Now.Processes[70] = p
+			s.Now.Processes[70], s.Others = p, tt.others
 			found := Compare(s)
-			if len(found) != 1 || ownerOf(found[0]) != tt.want || (len(found[0].Doubts) == 0) != (tt.want != 0) {
+			if len(found) != 1 || ownerOf(found[0]) != tt.want || (len(found[0].Doubts) > 0) != tt.doubts {
 				t.Errorf("%s, %s: %+v, want job %d", what, name, found, tt.want)
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -69,7 +70,9 @@ func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world
 
 // doubted reports that a finding says itself that it may be that job's.
 func doubted(f finding.Finding, j *world.Job) bool {
-	return slices.ContainsFunc([]slurm.JobID{j.ID, j.Het}, func(id slurm.JobID) bool {
-		return slices.Contains(f.Doubts, fmt.Sprintf("job %d could own it as well", id))
+	return slices.ContainsFunc(f.Doubts, func(doubt string) bool {
+		return slices.ContainsFunc([]slurm.JobID{j.ID, j.Het}, func(id slurm.JobID) bool {
+			return strings.Contains(doubt, fmt.Sprintf("job %d could own ", id))
+		})
 	})
 }

@@ -54,7 +54,7 @@ func (h *hook) examine() {
 	if len(h.job.Cards) > 0 {
 		h.residue()
 	}
-	h.book.sighted = h.book.sighted.With(epoch, glance, side.Processes)
+	h.book.sighted = h.book.sighted.With(epoch, glance, side.Processes).Bounded(h.book.level)
 	h.settleRuns()
 }
 

@@ -32,6 +32,7 @@ type hook struct {
 	settle config.SettleTimes
 
 	again      bool // this end is on record already
+	cut        bool // the record of the start had no room for all
 	cards      []finding.Card
 	baselines  map[gpu.ID]finding.Baseline
 	before     *finding.Side
@@ -115,6 +116,7 @@ func (h *hook) do() {
 	if h.end == world.Epilog {
 		h.before = h.startOf(run)
 	}
+	h.cut = run.Start != nil && run.Start.Rest != nil
 	h.look()
 	self := run
 	if h.end == world.Prolog {

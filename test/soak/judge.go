@@ -224,7 +224,7 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || !h.ordered || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
+	if h.again || h.cut || !h.ordered || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {

@@ -8,6 +8,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 	"bookend/test/soak/world"
 )
 
@@ -60,9 +61,9 @@ func (t *tally) add(o tally) {
 }
 
 // guessesBadly reports owners named by exclusive use who were others too often. It is a guess, worded as one: of a
-// process or memory without a mark that appeared while one job had the card alone, a stranger's cannot be told from
-// the job's. One in ten thousand was counted, with the worlds that are made to fool it.
-func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/5000 }
+// process or memory without a mark that appeared while one job had the GPU alone, a stranger's cannot be told from
+// the job's. Two in a hundred thousand were counted, in worlds that are made to fool it.
+func (t tally) guessesBadly() bool { return t.misguessed > 5+t.blamed/20_000 }
 
 // pair is one story: a node on which at least two jobs follow each other on a card.
 type pair struct {
@@ -131,6 +132,9 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 		}
 	}()
 	p.damaged = p.rand.IntN(10) < 3
+	if p.rand.IntN(20) == 0 {
+		p.book.level = p.rand.IntN(ledger.Bare + 1)
+	}
 	p.node = world.New(seed, n, p.start)
 	p.node.Tell = tell
 	p.checks()

@@ -13,6 +13,7 @@ import (
 // records are what a node's hooks wrote down, as package state keeps it in files.
 type records struct {
 	runs      []ledger.Run
+	level     int // how much they are shortened: the least, or more where there is little room
 	baselines map[gpu.ID]finding.Baseline
 	sighted   ledger.Sighted // by health checks
 }
@@ -20,6 +21,7 @@ type records struct {
 // begin keeps the first look at a run's start.
 func (r *records) begin(run ledger.Run) {
 	run.Key = keyOf(run)
+	run = run.Bounded(r.level)
 	if r.at(run.Job.ID, run.Key) < 0 {
 		r.runs = append(r.runs, run)
 	}
@@ -35,11 +37,11 @@ func (r *records) close(run ledger.Run, end ledger.End) {
 	i := r.at(run.Job.ID, run.Key)
 	if i < 0 {
 		run.Ends = append(slices.Clone(run.Ends), end)
-		r.runs = append(r.runs, run)
+		r.runs = append(r.runs, run.Bounded(r.level))
 		return
 	}
 	run.Start, run.Ends = r.runs[i].Start, append(slices.Clone(r.runs[i].Ends), end)
-	r.runs[i] = run
+	r.runs[i] = run.Bounded(r.level)
 }
 
 func (r *records) at(id slurm.JobID, key string) int {

@@ -70,6 +70,21 @@ var mutants = []mutant.Mutant{
 		New: `case f.Unknown != "":`,
 	},
 	{
+		Name: "who stays on a GPU that moves is not named", File: "internal/finding/compare.go",
+		Old: "\t\t\tcase stayed:\n",
+		New: "\t\t\tcase stayed && s.between() && s.ending():\n",
+	},
+	{
+		Name: "a container's user taken for who started it", File: "internal/attrib/decide.go",
+		Old: "return r.UID == p.UID || p.Apart()",
+		New: "return r.UID == p.UID",
+	},
+	{
+		Name: "a heterogeneous job's leader taken for another job", File: "internal/attrib/decide.go",
+		Old: "return id != 0 && (id == r.Job || id == r.Het)",
+		New: "return id != 0 && id == r.Job",
+	},
+	{
 		Name: "legal sharing not doubted", File: "internal/finding/certain.go",
 		Old: "if s.Shared != \"\" {\n\t\td = append(d, \"this GPU may be shared: \"+s.Shared)",
 		New: "if s.Shared == \"\" && s.Doubt != \"\" {\n\t\td = append(d, \"this GPU may be shared: \"+s.Shared)",
