@@ -15,7 +15,8 @@ const onCardsTime = 1500 * time.Millisecond
 // JobsOnCards are the jobs whose processes, by their cgroups, have a GPU's device node open now. It waits for at most
 // 1.5 s; a search that does not end names no job.
 func JobsOnCards(cfg config.Config) []slurm.Owner {
-	scan, err := ask[attrib.Scan](opHolders, holdersRequest{cfg.Paths.Proc, cfg.Paths.Dev, onCardsTime - scanReserve}, onCardsTime)
+	request := holdersRequest{Proc: cfg.Paths.Proc, Dev: cfg.Paths.Dev, Budget: onCardsTime - scanReserve}
+	scan, err := ask[attrib.Scan](opHolders, request, onCardsTime)
 	if err != nil {
 		return nil // what cannot be told is no trouble of the hooks'
 	}

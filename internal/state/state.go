@@ -6,6 +6,7 @@
 //	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last answered. contact.go
 //	  state/NODE/stuck-users.json     children that could not be killed among users' files, one for each user; visited-*: who
 //	                                  came back from there lately. visits.go
+//	  state/NODE/stuck-readers.json   children that could not be killed while they read other processes' /proc. visits.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
