@@ -140,7 +140,7 @@ func TestOursRefuses(t *testing.T) {
 		strings.Replace(ours, "gpu=0", "g=0", 1), strings.Replace(ours, "gpu=0 20998MiB", "20998MiB gpu=0", 1), strings.Replace(ours, "epilog", "Epilog", 1),
 		strings.Replace(ours, "gpu=0", "gpu=0 gpu=0", 1), strings.Replace(ours, "BKD-ORPHAN", "BKD-orphan", 1), strings.Replace(ours, "BKD-ORPHAN", "BKD", 1),
 		strings.Replace(ours, "BKD-ORPHAN", "NHC-ORPHAN", 1), strings.Replace(ours, "job=42 ", "", 1), strings.Replace(ours, " epilog", "", 1),
-		strings.Replace(ours, "  ", " ", 1) + "x", strings.Replace(ours, " ", "  ", 1), 		strings.Replace(ours, "pid=4711", "pid=4294967296", 1), "BKD-ORPHAN job=0 epilog; see: bookend show 0",
+		strings.Replace(ours, "  ", " ", 1) + "x", strings.Replace(ours, " ", "  ", 1), strings.Replace(ours, "pid=4711", "pid=4294967296", 1), "BKD-ORPHAN job=0 epilog; see: bookend show 0",
 	} {
 		if Ours(text) {
 			t.Errorf("%q is taken for ours", text)

@@ -1,7 +1,10 @@
 package stage
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -86,7 +89,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	answer := backend.Ask(backend.Params{
 		Path: h.cfg.Backend, Root: h.env.EUID == 0,
 		Started: h.started(opBackend), Answered: func() { h.contact.met(true) },
-	}, request)
+	}, fitting(request))
 	h.looks += len(answer.Snapshots)
 	if answer.Neighbours != nil {
 		h.neighbours = answer.Neighbours
@@ -112,6 +115,22 @@ func (h *hook) request(rule gpu.WatchRule, timeout time.Duration) wire.Request {
 	}
 	for _, c := range h.cards {
 		r.Devices = append(r.Devices, c.Device)
+	}
+	return r
+}
+
+// fitting leaves out what cards may carry, those with most processes first, until the request fits its pipe. The backend then
+// watches such a card for longer; what is clean is judged here, by the whole rule.
+func fitting(r wire.Request) wire.Request {
+	expect := maps.Clone(r.Watch.Expect)
+	r.Watch.Expect = expect
+	for len(expect) > 0 {
+		if _, err := r.Line(); err == nil {
+			break
+		}
+		delete(expect, slices.MaxFunc(slices.Sorted(maps.Keys(expect)), func(a, b gpu.ID) int {
+			return cmp.Compare(len(expect[a].Processes), len(expect[b].Processes))
+		}))
 	}
 	return r
 }
