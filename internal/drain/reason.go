@@ -96,8 +96,8 @@ func (r Reason) card() string {
 }
 
 // first is the form that the first release wrote: it named the GPU in full behind a long code, and figures of 0.
-var first = regexp.MustCompile(`^BKD(?:-[A-Z]+)+(?: gpu=(?:0|-?[1-9][0-9]*))?(?: (?:0|[1-9][0-9]*)MiB)?` +
-	`(?: pid=(?:0|-?[1-9][0-9]{0,6}))? job=([0-9]+) (?:prolog|epilog); see: bookend show ([0-9]+)$`)
+const first = `^BKD(?:-[A-Z]+)+(?: gpu=(?:0|-?[1-9][0-9]*))?(?: (?:0|[1-9][0-9]*)MiB)?` +
+	`(?: pid=(?:0|-?[1-9][0-9]{0,6}))? job=([0-9]+) (?:prolog|epilog); see: bookend show ([0-9]+)$`
 
 // Ours reports whether a text is, byte for byte, one that a release of Bookend writes or wrote: whatever somebody changed is
 // not ours any more. A form that changes stays known here, since nodes show it until they are resumed.
@@ -106,8 +106,11 @@ func Ours(text string) bool {
 	if !ok || len(text) > MaxReason {
 		return false
 	}
-	older := first.FindStringSubmatch(text)
-	return string(r.Text()) == text || older != nil && older[1] == older[2] && older[1] == fmt.Sprint(r.Job)
+	if string(r.Text()) == text {
+		return true
+	}
+	older := regexp.MustCompile(first).FindStringSubmatch(text)
+	return older != nil && older[1] == older[2] && older[1] == fmt.Sprint(r.Job)
 }
 
 // Recorded reports whether a text that is on record as ours can be: it begins with a code. The words behind it may be those of
