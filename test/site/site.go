@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"bookend/deploy"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
 )
@@ -183,28 +184,40 @@ func (s *Site) start(o Options) error {
 	return err
 }
 
-// writeHooks names the hooks in slurm.conf one by one.
+// writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.
 func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
-	for _, hook := range []struct {
-		name, program string
-		path          *string
-	}{
-		{"prolog", "bookend-prolog", &opts.Prolog}, {"epilog", "bookend-epilog", &opts.Epilog},
-		{"task-prolog", "bookend-prolog", &opts.TaskProlog}, {"task-epilog", "bookend-epilog", &opts.TaskEpilog},
-		{"healthcheck", "bookend-healthcheck", &opts.HealthCheck}, // without HealthCheckInterval Slurm never runs it
+	for name, path := range map[string]*string{
+		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog, "task-epilog": &opts.TaskEpilog,
+		"healthcheck": &opts.HealthCheck, // without HealthCheckInterval Slurm never runs it
 	} {
-		if o.NoTask && strings.HasPrefix(hook.name, "task") {
+		if o.NoTask && strings.HasPrefix(name, "task") {
 			continue
 		}
-		// Each node has its own configuration, as each real node has its own /etc.
-		text := fmt.Sprintf("#!/bin/sh\nBOOKEND_CONFIG=%s/bookend-$SLURMD_NODENAME.yaml exec %s\n", s.in("etc"), s.Program(hook.program))
-		path, err := cluster.WriteHook(opts.Dir, hook.name, text)
+		text, err := deploy.Hooks.ReadFile("slurm/hooks/" + name)
 		if err != nil {
 			return err
 		}
-		*hook.path = path
+		if *path, err = cluster.WriteHook(opts.Dir, name, replaced(string(text), s.hookPaths())); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// hookPaths are what a site's scripts say for what the shipped ones do. Each node has its own configuration, as each real
+// node has its own /etc.
+func (s *Site) hookPaths() [][2]string {
+	return [][2]string{
+		{"/usr/libexec/bookend", s.in("libexec")},
+		{`#export BOOKEND_CONFIG="/etc/bookend/`, `export BOOKEND_CONFIG="` + s.in("etc/bookend-")},
+	}
+}
+
+func replaced(text string, changes [][2]string) string {
+	for _, c := range changes {
+		text = strings.ReplaceAll(text, c[0], strings.TrimSuffix(c[1], "/"))
+	}
+	return text
 }
 
 func (s *Site) in(name string) string { return filepath.Join(s.Dir, name) }
