@@ -235,7 +235,7 @@ func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
 		s.t.Fatal(err)
 	}
 	runs, _ := store.Runs()
-	history, _ := state.History(filepath.Join(s.on.Dir, "var"), node)
+	history, _ := state.History(s.on.Var(node), node)
 	seen := map[string]bool{}
 	for _, r := range append(runs, history...) {
 		if want, ok := slurm.ParseJobID(string(id)); ok && r.Job.ID == want && !seen[r.Key] {

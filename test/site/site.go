@@ -145,12 +145,12 @@ func (s *Site) equip(o Options, node string) error {
 func (s *Site) WriteConfig(node, mode, sections string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\nmode: %s\nbackend: %s\n", mode, s.Program("bookend-gpu"))
-	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.in("var"), s.in("log-bookend"))
+	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.Var(node), s.in("log-bookend"))
 	if w := s.worlds[node]; w != nil {
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
 			w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
-	fmt.Fprintf(&b, "metrics: {textfile: %s/bookend.prom}\n", s.in("var"))
+	fmt.Fprintf(&b, "metrics: {textfile: %s}\n", s.Metrics(node))
 	b.WriteString(sections)
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
 }
@@ -233,6 +233,12 @@ func (s *Site) World(node string) *fakegpu.World { return s.worlds[node] }
 
 // Run is the folder of a site's state (paths.run).
 func (s *Site) Run() string { return s.in("run") }
+
+// Var is the directory of a node's history and counters (paths.var), its own as on a node's own disk.
+func (s *Site) Var(node string) string { return s.in("var-" + node) }
+
+// Metrics is the file of a node's metrics.
+func (s *Site) Metrics(node string) string { return filepath.Join(s.Var(node), "bookend.prom") }
 
 // LogFile is Bookend's own log.
 func (s *Site) LogFile() string { return s.in("log-bookend/bookend.log") }
