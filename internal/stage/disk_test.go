@@ -12,18 +12,29 @@ import (
 	"bookend/internal/state"
 )
 
-// Drop folders that were put aside are removed while there is time, and a little of them when there is none.
+// opened is the state of a node in a directory that only root can write in, whatever the umask.
+func opened(t *testing.T, node string) (run string, store *state.Store) {
+	t.Helper()
+	run = filepath.Join(t.TempDir(), "run")
+	if err := os.Chmod(filepath.Dir(run), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store, err := state.Open(run, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, store
+}
+
+// Drop directories that were put aside are removed while there is time, and a little of them when there is none.
 func TestClear(t *testing.T) {
 	job := slurm.Job{Node: "n1", ID: 7, UID: 65534, GID: 65534}
 	for name, tt := range map[string]struct {
 		inTime bool
 		left   int
 	}{"in time": {true, 0}, "late": {false, 1}} {
-		run := t.TempDir()
-		store, err := state.Open(run, job.Node)
-		if err == nil {
-			err = store.MakeDrop(job)
-		}
+		run, store := opened(t, job.Node)
+		err := store.MakeDrop(job)
 		drop := state.DropDir(run, job.Node, slurm.Owner{ID: job.ID})
 		for i := 0; i < 2*fewSteps && err == nil; i++ {
 			err = os.WriteFile(filepath.Join(drop, fmt.Sprint(i)), nil, 0o600)
@@ -49,12 +60,8 @@ func TestClear(t *testing.T) {
 
 // Where the lock of a user's visits is out of use, each hook is on its own.
 func TestTurnWithoutALock(t *testing.T) {
-	run := t.TempDir()
-	store, err := state.Open(run, "n1")
-	if err == nil {
-		err = os.RemoveAll(run)
-	}
-	if err != nil {
+	run, store := opened(t, "n1")
+	if err := os.RemoveAll(run); err != nil {
 		t.Fatal(err)
 	}
 	v := &visit{store: store, uid: 65534, now: func() time.Duration { return time.Hour }, left: func() time.Duration { return 0 }}
