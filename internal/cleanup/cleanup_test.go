@@ -282,3 +282,14 @@ func TestWaitTellsEachThatEnded(t *testing.T) {
 		}
 	}
 }
+
+// Each of several processes gets the signal, and with none left there is nothing to wait for.
+func TestSignalsEach(t *testing.T) {
+	sent := map[int]unix.Signal{}
+	o := Order{testOnlySend: func(fd int, sig unix.Signal) error { sent[fd] = sig; return nil }}
+	o.signal(map[int]int{0: 100, 1: 101, 2: 102}, make([]Result, 3), unix.SIGTERM)
+	if len(sent) != 3 || sent[101] != unix.SIGTERM {
+		t.Errorf("sent: %v", sent)
+	}
+	wait(nil, nil, time.Hour, finding.ByTerm) // longer than a test may take
+}

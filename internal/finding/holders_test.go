@@ -125,7 +125,7 @@ func TestExportedCandidates(t *testing.T) {
 		{"one that is listed on a neighbour", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
 			s.Now.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(71, gib)}}}}
 		}, nil, attrib.ByExclusive, ""},
-		{"another user's with another card", []attrib.Holding{onCard(other, 1)}, nil, nil, "", "for another reason"},
+		{"another user's with another GPU", []attrib.Holding{onCard(other, 1)}, nil, nil, "", "for another reason"},
 		{"another run's of the job", []attrib.Holding{onDriver(attrib.Process{PID: 71, Start: at(60), UID: alice, Cgroup: slurm.Owner{SLUID: "sA"}})}, func(s *Scene) {
 			s.Job.SLUID, s.Self.SLUID = "sB", "sB"
 			s.Others = []attrib.Record{{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}}

@@ -49,7 +49,7 @@ func TestDecide(t *testing.T) {
 		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
 		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
-		{"a card that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
+		{"a GPU that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
 		{"a note about a card never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Ended], c.Policy.Epilog[code.Unjudged] = config.Drain, config.Drain
 		}), slurm.Epilog, []finding.Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
