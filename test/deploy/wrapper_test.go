@@ -122,11 +122,20 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	}
 	program := write(t, filepath.Join(open(t), "program"), "#!/bin/sh\necho runs\nexit 10\n", 0o755)
 	own := write(t, filepath.Join(open(t), "own"), "#!/bin/sh\nexit 7\n", 0o755)
+	text, err := os.ReadFile("../../deploy/packages/scripts/stub.sh") // in the place of a removed package's programs
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub := write(t, filepath.Join(open(t), "stub"), string(text), 0o755)
 	underEachShell(t, func(t *testing.T, shell string) {
 		var started []*exec.Cmd
+		scripts := map[string]string{"stub.sh": stub}
 		for _, name := range append(names(t, "*-beside-own"), append(taskHooks, drainers...)...) {
+			scripts[name] = script(t, name, program, own)
+		}
+		for name, path := range scripts {
 			cmd, _, _ := hook("/bin/bash")
-			cmd.Args = append(cmd.Args, "-c", `ulimit -u 0; exec "$@"`, name, shell, script(t, name, program, own))
+			cmd.Args = append(cmd.Args, "-c", `ulimit -u 0; exec "$@"`, name, shell, path)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 64999, Gid: 64999}}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
