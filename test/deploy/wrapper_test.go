@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,11 +122,20 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	}
 	program := write(t, filepath.Join(open(t), "program"), "#!/bin/sh\necho runs\nexit 10\n", 0o755)
 	own := write(t, filepath.Join(open(t), "own"), "#!/bin/sh\nexit 7\n", 0o755)
+	text, err := os.ReadFile("../../deploy/packages/scripts/stub.sh") // in the place of a removed package's programs
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub := write(t, filepath.Join(open(t), "stub"), string(text), 0o755)
 	underEachShell(t, func(t *testing.T, shell string) {
 		var started []*exec.Cmd
+		scripts := map[string]string{"stub.sh": stub}
 		for _, name := range append(names(t, "*-beside-own"), append(taskHooks, drainers...)...) {
+			scripts[name] = script(t, name, program, own)
+		}
+		for name, path := range scripts {
 			cmd, _, _ := hook("/bin/bash")
-			cmd.Args = append(cmd.Args, "-c", `ulimit -u 0; exec "$@"`, name, shell, script(t, name, program, own))
+			cmd.Args = append(cmd.Args, "-c", `ulimit -u 0; exec "$@"`, name, shell, path)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 64999, Gid: 64999}}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -145,44 +155,56 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	})
 }
 
-// slurmd sends SIGTERM to the process group. What the hook then exits with is the verdict; a hook that dies of it has none.
+// slurmd sends SIGTERM to the process group, and SIGKILL 10 ms later, which drains. The script does not wait for a hook then.
 func TestHooksStoppedBySlurmd(t *testing.T) {
 	t.Parallel()
 	underEachShell(t, func(t *testing.T, shell string) {
 		for _, name := range append(taskHooks, drainers...) {
-			for text, want := range map[string]int{
-				"trap 'exit 10' TERM; echo ready; while :; do sleep 1; done": 10,
-				"trap 'exit 0' TERM; echo ready; while :; do sleep 1; done":  0,
-				"echo ready; exec sleep 1000":                                0,
-			} {
-				if slices.Contains(taskHooks, name) {
-					want = 0
-				}
-				stopped(t, shell, name, text, want)
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", true)
+			stopped(t, shell, name, "echo ready; exec sleep 1000", true)
+		}
+		for _, name := range drainers {
+			stopped(t, shell, name, "trap '' TERM; echo ready; sleep 60; exit 10", true)
+			said := stopped(t, shell, name, "trap 'echo stopped; exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", false)
+			if said != "stopped\n" {
+				t.Errorf("%s does not pass SIGTERM on: %q", name, said)
 			}
 		}
 	})
 }
 
-func stopped(t *testing.T, shell, name, text string, want int) {
+// stopped has a hook that is at work get SIGTERM, with its process group or alone, and returns what the hook then writes, if
+// it is the script that tells it.
+func stopped(t *testing.T, shell, name, text string, group bool) (said string) {
 	t.Helper()
 	cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
-	cmd.Stdout = nil
-	out, err := cmd.StdoutPipe()
+	cmd.Stdout, cmd.Stderr = nil, nil
+	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+	pid := cmd.Process.Pid
+	defer syscall.Kill(-pid, syscall.SIGKILL)
+	out := bufio.NewReader(pipe)
+	if line, err := out.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Errorf("%s, program %q: %q, %v", name, text, line, err)
 	}
-	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
+	if group {
+		pid = -pid
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	_ = cmd.Wait()
-	if exit := cmd.ProcessState.ExitCode(); exit != want {
-		t.Errorf("%s, program %q: %v, want exit status %d", name, text, cmd.ProcessState, want)
+	if !group {
+		rest, _ := io.ReadAll(out)
+		said = string(rest)
 	}
+	_ = cmd.Wait()
+	if exit := cmd.ProcessState.ExitCode(); exit != 0 {
+		t.Errorf("%s, program %q: %v, want exit status 0", name, text, cmd.ProcessState)
+	}
+	return said
 }

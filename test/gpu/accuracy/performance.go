@@ -57,7 +57,7 @@ const scriptHead = `
 ## The scripts in slurm.conf
 The shell stays while the hook runs, so that a hook that cannot run drains nothing. Compared with a script that execs the
 hook, that is one fork and an exit. Both scripts ran in turn, the first of each pair changing, for a job without GPUs;
-x-exec is the median of the pairs' own ratios. A hook that asks a driver takes some 35 ms (above), so there it is about one percent.
+x-exec is the median of the pairs' own ratios. A hook that asks a driver takes some 35 ms (above), so there it is one to two percent.
 `
 
 const scanHead = `
