@@ -129,7 +129,7 @@ func startByHand(t *testing.T, request string, wrapper ...string) *byHand {
 // wait returns how the program ended. It is not allowed to take for ever.
 func (p *byHand) wait(t *testing.T) *os.ProcessState {
 	t.Helper()
-	stuck := time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() })
+	stuck := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer stuck.Stop()
 	err := p.cmd.Wait()
 	var exit *exec.ExitError

@@ -78,7 +78,7 @@ type Options struct {
 	// requeued job starts again only after it. Slurm takes its own default, two minutes, for less than 5 s.
 	CredentialLife time.Duration
 
-	Patience time.Duration // longest wait for one command or for the nodes to come up, default a minute
+	Patience time.Duration // longest wait for one command or for the nodes to come up, default three minutes
 }
 
 // Cluster is a running cluster.
@@ -200,7 +200,7 @@ func complete(o Options) (Options, error) {
 		return o, fmt.Errorf("credentials of %v: Slurm wants 5s or more", o.CredentialLife)
 	}
 	if o.Patience == 0 {
-		o.Patience = time.Minute
+		o.Patience = 3 * time.Minute
 	}
 	return o, checkPrograms(o.Root)
 }

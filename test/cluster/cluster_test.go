@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // recorder is a hook that writes down who ran it, and with which environment, and fails where a file asks it to.
 const recorder = `#!/bin/sh

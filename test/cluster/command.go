@@ -173,7 +173,7 @@ func (c *Cluster) runWith(user, input, name string, args ...string) (string, err
 	}
 	var out strings.Builder
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &out
-	cmd.WaitDelay = time.Second // a child that keeps the output open must not keep us
+	cmd.WaitDelay = 10 * time.Second // a child that keeps the output open must not keep us
 	if err := c.runBounded(cmd); err != nil {
 		return out.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out.String())
 	}

@@ -16,9 +16,6 @@ import (
 // resuming lets the health check put nodes back to work.
 const resuming = "drain: {resume: {enabled: true, after: 2}}\n"
 
-// checkTime is far below the 60 s after which Slurm ends a health check, on a machine that is busy with other tests too.
-const checkTime = 30 * time.Second
-
 // ofOrphan is the reason for a job's orphan.
 func (s *story) ofOrphan(job cluster.JobID) string { return s.ofOrphanOn(0, job) }
 
@@ -34,12 +31,8 @@ func (s *story) checks(node string) {
 		s.t.Fatal(err)
 	}
 	cmd.Env = []string{"SLURMD_NODENAME=" + node, "BOOKEND_CONFIG=" + s.on.ConfigFile(node)}
-	began := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		s.t.Errorf("health check: %v\n%s", err, out)
-	}
-	if took := time.Since(began); took > checkTime {
-		s.t.Errorf("the health check took %v", took)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"bookend/test/site"
 )
 
-// patience bounds every wait; nothing here takes a tenth of it on an idle machine.
-const patience = time.Minute
+// patience bounds every wait; nothing here takes a thirtieth of it on an idle machine.
+const patience = 3 * time.Minute
 
 // briskly watches cards that are not clean for less time than shipped, for stories in which nothing moves.
 const briskly = `

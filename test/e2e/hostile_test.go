@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"bookend/test/site"
 )
@@ -75,7 +74,7 @@ func (s *story) withstands(a attack) {
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0")
 	s.logSays("n1", job, "bookend-epilog", "msg=clean", "job_log="+a.fate)
-	s.keptTime("n1", job, "bookend-epilog", 15*time.Second) // its deadline
+	s.inTime("n1", prologDeadline, epilogDeadline, job)
 	s.showSays("n1", job, "start:", "clean", "end:", "clean")
 	if a.reads && !strings.HasSuffix(s.outputOf(job), leftClean+"\n") {
 		s.t.Errorf("the user reads\n%s", s.outputOf(job))

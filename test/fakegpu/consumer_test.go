@@ -251,7 +251,7 @@ func (c *consumer) eventually(what string, ok func(look) bool) {
 // await polls for what no event tells.
 func await(t *testing.T, what string, ok func() bool, state func() string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s did not come: %s", what, state())
 		}

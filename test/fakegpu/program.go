@@ -15,7 +15,7 @@ import (
 )
 
 // ReadyTimeout bounds the wait for a program's ready line.
-const ReadyTimeout = 20 * time.Second
+const ReadyTimeout = time.Minute
 
 // Program is a running fakecuda.
 type Program struct {

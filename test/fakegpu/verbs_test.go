@@ -221,7 +221,7 @@ func TestLateProgram(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		l := attach(t, w).look().Cards[0]
 		if l.Used == 64*MiB+context && len(l.Compute) == 1 && l.Compute[0].PID == pid(p) {
 			return

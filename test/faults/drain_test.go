@@ -258,11 +258,7 @@ func TestSlurmDoesNotAnswer(t *testing.T) {
 				c := newController(t, "")
 				c.failsAtStart()
 				c.put(at, answer)
-				began := time.Now()
 				c.check()
-				if took := time.Since(began); took > 20*time.Second {
-					t.Errorf("the check took %v", took)
-				}
 				if updates := c.updates(); len(updates) > 0 || len(lines(c.log(), "BKD-REASON", "read node")) != 1 {
 					t.Errorf("asked for %q\n%s", updates, c.log())
 				}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -235,11 +234,7 @@ func TestHealthHangs(t *testing.T) {
 				n.leftover()
 			}
 			must(t, n.world.Set("on."+tt.call+".gpu0", tt.action))
-			began := time.Now()
 			_, all := n.ended(tt.exit)
-			if took := time.Since(began); took > 2*time.Second+margin {
-				t.Errorf("after %v", took)
-			}
 			e := n.endOf(100)
 			if n.found(all, code.Hang); has(all, code.Orphan) != tt.orphan || len(e.Snapshot.Readings) != 1 || len(e.Health) != 0 {
 				t.Errorf("%+v %+v", all, e)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,14 +46,22 @@ func secondAfterTheFirstDied(t *testing.T, config string) {
 	j := n.begin(newJob().with("SLURM_JOB_START_TIME", "1790000000"))
 	output := j["SLURM_JOB_STDOUT"]
 	must(t, os.WriteFile(output, []byte("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n"), 0o644))
-	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "sleep 700"))
+	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "freeze"))
 	e := j.with("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", failed, "SLURM_JOB_DERIVED_EC", "0")
 	first := n.start(ending, e)
-	first.backend() // it has claimed the end by then
+	first.backend()
 	second := n.start(ending, e)
-	second.backend() // and this one has found that
+	await(t, "the second epilog, which waits for its turn with the driver", func() bool {
+		open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", second.cmd.Process.Pid))
+		return slices.ContainsFunc(open, func(fd string) bool {
+			file, _ := os.Readlink(fd)
+			return filepath.Base(file) == "lock-driver"
+		})
+	})
 	must(t, syscall.Kill(-first.cmd.Process.Pid, syscall.SIGKILL))
 	first.wait()
+	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", ""))
+	must(t, n.world.Thaw())
 	second.wait()
 	text, err := os.ReadFile(output)
 	must(t, err)

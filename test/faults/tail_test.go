@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -236,10 +235,8 @@ func TestMessagesOnHungFileSystem(t *testing.T) {
 	j := newJob().with("SLURM_JOB_STDOUT", path)
 	n.clean(prolog, j)
 	n.silence(filepath.Dir(path))
-	began := time.Now()
-	o := n.hook(epilog, j)
-	if took := time.Since(began); o.exit != 0 || took > epilog.limit {
-		t.Errorf("after %v: %v", took, o)
+	if o := n.hook(epilog, j); o.exit != 0 {
+		t.Errorf("%v", o)
 	}
 	found := n.findings(epilog)
 	if has(found, code.Hang) || has(found, code.Stuck) || !n.run(100).Closed() || len(n.messages()) != 0 {

@@ -198,10 +198,9 @@ func TestStoppedChild(t *testing.T) {
 				roomy := tt.roomy || op == "holders" && h == epilog
 				n.configure(func(c *conf) { c.tight = !roomy })
 				stopped := n.stopping(op)
-				began := time.Now()
 				o := n.hook(n.own(h), j)
-				if took := time.Since(began); o.exit != tt.exit || !roomy && took > h.limit+margin {
-					t.Errorf("after %v: %v\n%s", took, o, n.log())
+				if o.exit != tt.exit {
+					t.Errorf("%v\n%s", o, n.log())
 				}
 				if len(stopped()) == 0 {
 					t.Error("nobody was stopped")

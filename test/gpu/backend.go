@@ -169,7 +169,7 @@ func (r *run) follow(word string, args ...string) (*watcher, map[string]string, 
 			w.lines <- s.Text()
 		}
 	}()
-	first, err := w.await(word, 10*time.Second)
+	first, err := w.await(word)
 	if err != nil {
 		w.end()
 		return nil, nil, err
@@ -178,7 +178,7 @@ func (r *run) follow(word string, args ...string) (*watcher, map[string]string, 
 }
 
 // await returns the next line that begins with a word.
-func (w *watcher) await(word string, patience time.Duration) (map[string]string, error) {
+func (w *watcher) await(word string) (map[string]string, error) {
 	late := time.After(patience)
 	for {
 		select {
@@ -204,7 +204,7 @@ func (w *watcher) settle() error {
 	if !w.taken {
 		return nil
 	}
-	_, err := w.await("empty", 5*time.Second)
+	_, err := w.await("empty")
 	return err
 }
 

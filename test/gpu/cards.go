@@ -55,22 +55,25 @@ func (l *lane) used(index int) (uint64, error) {
 	return n * mib, err
 }
 
-// awaitIdle waits until nobody holds memory on any card: below 32 MiB, from where Bookend reports.
-func (l *lane) awaitIdle(patience time.Duration) error {
-	var last error
+// awaitIdle waits until all GPUs are idle.
+func (l *lane) awaitIdle() (err error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		last = nil
-		for i := range l.cards {
-			used, err := l.used(i)
-			if err == nil && used >= 32*mib {
-				err = fmt.Errorf("GPU %d: %d MiB in use", i, used/mib)
-			}
-			last = errors.Join(last, err)
-		}
-		if last == nil || time.Now().After(deadline) {
-			return last
+		if err = l.idle(); err == nil || time.Now().After(deadline) {
+			return err
 		}
 	}
+}
+
+// idle returns nil if no GPU has memory in use: below 32 MiB, from where Bookend reports.
+func (l *lane) idle() (all error) {
+	for i := range l.cards {
+		used, err := l.used(i)
+		if err == nil && used >= 32*mib {
+			err = fmt.Errorf("GPU %d: %d MiB in use", i, used/mib)
+		}
+		all = errors.Join(all, err)
+	}
+	return all
 }
 
 // total is the smallest card's memory in MiB.

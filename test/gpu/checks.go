@@ -158,7 +158,7 @@ func (r *run) comesAndGoes(s *standing) (*holder, error) {
 	}
 	h.kill()
 	h.Role += "; gone before the job's end"
-	return h, r.awaitIdle(10 * time.Second)
+	return h, r.awaitIdle()
 }
 
 // whileItRan wants the record to know of the process by the look between the two ends, and not otherwise.
@@ -203,7 +203,7 @@ var checkResume = step{
 // backToWork ends the process and wants two clean checks to resume the node, and one not to.
 func (r *run) backToWork(job *record.Job) error {
 	r.daemon.killAll()
-	if err := r.awaitIdle(jobPatience); err != nil {
+	if err := r.awaitIdle(); err != nil {
 		return err
 	}
 	time.Sleep(deadListed)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/test/gpu/record"
@@ -23,7 +22,7 @@ func (l *lane) costs() {
 		return
 	}
 	t := l.timesheet()
-	t.Idle = t.Idle && l.awaitIdle(0) == nil
+	t.Idle = t.Idle && l.idle() == nil
 	t.Pairs = append(t.Pairs, p)
 	l.tell("%-34s %8.1f ms, bare %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(), p.Ratio(), p.Limit, p.Held())
 	l.publish(costName)
@@ -32,7 +31,7 @@ func (l *lane) costs() {
 func (l *lane) costRounds() (record.Pair, error) {
 	p := record.Pair{Name: "test allocation on every card", Limit: costLimit,
 		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a card in bare C"}
-	if err := l.awaitIdle(15 * time.Second); err != nil {
+	if err := l.awaitIdle(); err != nil {
 		return p, err
 	}
 	line, err := l.probeRequest(l.cards, false)

@@ -22,7 +22,10 @@ import (
 )
 
 // jobPatience bounds the wait for a job's end: PyTorch's first import takes some 20 s, an epilog at most 15.
-const jobPatience = 90 * time.Second
+const jobPatience = 3 * time.Minute
+
+// patience bounds every other wait: it guards against a hang, on a busy machine too.
+const patience = time.Minute
 
 // script makes a batch script in which $CUDAJOB, $ASK and $PYTHON are programs.
 func (l *lane) script(lines ...string) string {

@@ -177,7 +177,7 @@ func (l *lane) settleIn() error {
 	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(env, path), l.fake > 0); err != nil {
 		return err
 	}
-	if err := l.awaitIdle(5 * time.Second); err != nil {
+	if err := l.awaitIdle(); err != nil {
 		return fmt.Errorf("the lane needs the GPUs for itself: %w", err)
 	}
 	return nil
@@ -274,7 +274,7 @@ func (l *lane) reset() error {
 	_, err := l.site.WaitNode(l.node, jobPatience, func(n cluster.NodeState) bool {
 		return !n.Has("ALLOCATED") && !n.Has("MIXED") && !n.Has("COMPLETING")
 	})
-	errs = append(errs, err, l.configure("observe", nil), l.resume(), l.awaitIdle(15*time.Second))
+	errs = append(errs, err, l.configure("observe", nil), l.resume(), l.awaitIdle())
 	time.Sleep(deadListed) // or the next scenario begins on a card with somebody on it
 	return errors.Join(errs...)
 }

@@ -181,7 +181,7 @@ var orphanGone = step{
 	truth: "The process that an earlier job left is killed; its memory is free before the next job begins.",
 	do: func(r *run) error {
 		r.daemon.killAll()
-		if err := r.awaitIdle(jobPatience); err != nil {
+		if err := r.awaitIdle(); err != nil {
 			return err
 		}
 		job, err := r.run1(r.script(whichCard...), "--gres=gpu:1")

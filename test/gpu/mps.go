@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/test/gpu/record"
 )
@@ -127,7 +126,7 @@ func (r *run) quitMPS(job int) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down", filepath.Join(home, fmt.Sprintf("mps.%d", job)))
 	cmd.Env = r.daemon.env

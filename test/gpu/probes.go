@@ -199,5 +199,5 @@ func (r *run) holesOf(kib uint64) error {
 		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
-	return r.awaitIdle(oneRun)
+	return r.awaitIdle()
 }

@@ -193,7 +193,7 @@ func pids(all []record.Holder) []int {
 
 // inState waits until a process is in a state of proc(5).
 func inState(pid int, state string) error {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if p := readProc(pid); strings.HasPrefix(p.State, state) {
 			return nil
 		}

@@ -233,7 +233,7 @@ func (r *run) trespassed(unknown bool, args ...string) error {
 
 // settled tries until a statement holds: what was killed may still be listed for a moment.
 func (r *run) settled(statement func() error) (err error) {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if err = statement(); err == nil {
 			return nil
 		}

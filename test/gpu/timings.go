@@ -22,7 +22,7 @@ const (
 	rounds      = 21
 	timedJob    = 100000 // the job ids that the timed hooks are told lie above it, and above any of Slurm's here
 	untestedJob = 200000 // and these where they test no card
-	oneRun      = 20 * time.Second
+	oneRun      = patience
 )
 
 //go:embed usual-epilog.sh
@@ -42,7 +42,7 @@ type timed struct {
 func (l *lane) timings() {
 	programs, err := l.timedPrograms()
 	if err == nil {
-		err = l.awaitIdle(15 * time.Second)
+		err = l.awaitIdle()
 	}
 	for round := -1; round < rounds && err == nil; round++ { // round -1 warms caches and is not counted
 		for i := range programs {
@@ -66,7 +66,7 @@ func (l *lane) timings() {
 		return
 	}
 	t := l.timesheet()
-	t.Idle = t.Idle && l.awaitIdle(0) == nil
+	t.Idle = t.Idle && l.idle() == nil
 	for _, p := range programs {
 		t.Programs = append(t.Programs, p.Timing)
 		fmt.Fprintf(l.say, "%-34s %8.1f ms\n", p.Name, p.Median())

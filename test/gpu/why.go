@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/diagnosis"
 	"bookend/test/cluster"
@@ -257,7 +256,7 @@ func (r *run) meanwhile(id cluster.JobID, begin string) (*holder, error) {
 	}
 	h.kill()
 	h.Role += "; gone before the job's end"
-	return h, r.awaitIdle(10 * time.Second)
+	return h, r.awaitIdle()
 }
 
 // openWith opens a gate that is a script.
