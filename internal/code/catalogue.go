@@ -66,7 +66,8 @@ var catalogue = []Entry{
 	{
 		Moving, Warning, Card, Node, "memory still changing",
 		"The card's readings still changed, or had not been watched long enough, when the time to settle was over. " +
-			"Large processes take seconds to go; this is no proof of a leftover.",
+			"Large processes take seconds to go; this is no proof of a leftover. A process that every sample of the watch shows is " +
+			"reported by itself, with the least memory that it held.",
 		"None, if it is rare. If it is common, raise settle.epilog.max together with deadlines.epilog.driver.",
 	},
 	{

@@ -101,24 +101,41 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 // other live jobs' processes are named as well: they come and go.
 func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	var out []Finding
-	if r.ProcessesUnknown == "" {
-		for _, p := range r.Processes {
-			f, worth := s.process(c, p)
-			least, stayed := s.stayed(c, p)
-			switch {
-			case !worth:
-			case stayed:
-				out = append(out, s.about(c, s.atLeast(f, least)))
-			case f.Code == code.Foreign:
-				out = append(out, s.about(c, f))
-			}
+	if r.ProcessesUnknown != "" {
+		r.Processes = nil
+	}
+	for _, p := range r.Processes {
+		f, worth := s.process(c, p)
+		least, stayed := s.stayed(c, p)
+		switch {
+		case !worth:
+		case stayed:
+			out = append(out, s.about(c, s.atLeast(f, least)))
+		case f.Code == code.Foreign:
+			out = append(out, s.about(c, f))
 		}
+	}
+	if f, worth := s.beyond(c, r); worth {
+		out = append(out, s.about(c, f))
 	}
 	return append(s.certain(out, c.Device.ID), s.about(c, Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	}))
+}
+
+// beyond is the memory that no process accounted for all the time. Beside what moves it proves nothing and blames no job.
+func (s Scene) beyond(c Card, r gpu.Reading) (Finding, bool) {
+	least, known := s.Now.Beyond[c.Device.ID]
+	if !known {
+		return Finding{}, false
+	}
+	r.Processes, r.Memory.Used = nil, gpu.Bytes(least+s.Baselines[c.Device.ID].Bytes)
+	f, worth := s.unexplained(c, r)
+	f.Owner = nil
+	f.Doubts = append(f.Doubts, "the memory of this GPU did not settle")
+	return f, worth
 }
 
 // stayed returns the least that a process held over the whole watch.

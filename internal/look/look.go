@@ -4,6 +4,7 @@
 package look
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -49,7 +50,7 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 		side, looks = o.watch(e)
 	}
 	disown(side)
-	if !anyFlat(side) && len(side.Stayed) == 0 {
+	if !anyFlat(side) && len(side.Stayed) == 0 && len(side.Beyond) == 0 {
 		return side, o.Cards
 	}
 	busy, release := e.Quiet(o.Cards)
@@ -90,8 +91,32 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	}
 	side.Neighbours = e.Neighbours()
 	side.Processes = e.Processes(pids(side))
-	side.Stayed = o.stayed(side, looks)
+	side.Stayed, side.Beyond = o.stayed(side, looks), o.beyond(side, looks)
 	return side, looks
+}
+
+// beyond finds the least memory that no process accounts for, on a GPU whose memory is still moving.
+func (o Order) beyond(side finding.Side, looks []gpu.Snapshot) map[gpu.ID]uint64 {
+	all := map[gpu.ID]uint64{}
+	for _, c := range o.Cards {
+		id := c.Device.ID
+		readings := settle.Readings(o.Rule, c.Device, looks)
+		if side.Curves[id].State != settle.Moving || len(readings) == 0 {
+			continue
+		}
+		least := ^uint64(0)
+		for _, r := range readings {
+			bytes, unknown := finding.Unexplained(r, o.Limits, o.Baselines[id])
+			if unknown != "" || r.ProcessesUnknown != "" {
+				bytes = 0
+			}
+			least = min(least, bytes)
+		}
+		if least >= o.Limits.Report {
+			all[id] = least
+		}
+	}
+	return all
 }
 
 // stayed finds the processes that every look showed on a GPU whose memory is still moving. /proc is read after the looks:
@@ -180,9 +205,12 @@ func anyFlat(side finding.Side) bool {
 	return false
 }
 
-// unexplained reports whether a settled card has memory that no process accounts for, or a process that is gone:
-// only then is all of /proc searched.
+// unexplained reports whether a card has memory that no process accounts for, settled or all the time, or a process that is
+// gone: only then is all of /proc searched.
 func (o Order) unexplained(side finding.Side) bool {
+	if len(side.Beyond) > 0 {
+		return true
+	}
 	for _, c := range o.Cards {
 		r, ok := side.Snapshot.Reading(c.Device.ID)
 		if !ok || side.Curves[c.Device.ID].State != settle.Flat {
@@ -240,11 +268,12 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		}
 		side.Curves[id] = curve
 	}
-	side.Stayed = nil
+	side.Stayed, side.Beyond = nil, nil
 	if len(more) == 0 {
 		return
 	}
-	side.Stayed = o.stayed(*side, looks)
+	side.Stayed, side.Beyond = o.stayed(*side, looks), o.beyond(*side, looks)
+	maps.DeleteFunc(side.Beyond, func(id gpu.ID, _ uint64) bool { return ended[id] })
 	for id, list := range side.Stayed {
 		side.Stayed[id] = slices.DeleteFunc(list, func(p gpu.Process) bool { return !same[p.PID] })
 	}

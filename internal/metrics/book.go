@@ -104,8 +104,11 @@ func (b *book) add(r Run) {
 // check shows what a health check saw in place of what the one before it did: a card that is not read any more has no figure.
 func (b *book) check(c Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
-		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes
+		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
 	})
+	if c.Keepers != nil {
+		*b.at(driverKeepers) = float64(*c.Keepers)
+	}
 	*b.at(checkSeconds) = c.Took.Seconds()
 	for _, card := range c.Cards {
 		for name, f := range map[string]gpu.Figure{usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked} {

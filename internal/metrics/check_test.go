@@ -23,7 +23,7 @@ func gauges(t *testing.T, f Files) (lines []string) {
 	text, err := os.ReadFile(f.Textfile)
 	must(t, err)
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "bookend_gpu_") || strings.HasPrefix(line, "bookend_health_check_") {
+		if strings.HasPrefix(line, "bookend_gpu_") || strings.HasPrefix(line, "bookend_health_check_") || strings.HasPrefix(line, "bookend_driver_") {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
 	}
@@ -53,5 +53,21 @@ func TestCardsOfTheHealthCheck(t *testing.T) {
 	}
 	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(4*time.Minute)) {
 		t.Errorf("%v, %v", s.Last, err)
+	}
+}
+
+// How many processes keep drains off stands until a check that cannot tell.
+func TestKeepersOfTheHealthCheck(t *testing.T) {
+	f := host(t)
+	two := checked(1)
+	two.Check.Keepers = new(int)
+	*two.Check.Keepers = 2
+	record(t, f, two, at(2, Epilog))
+	if got := gauges(t, f); len(got) != 2 || got[0] != "bookend_driver_kept_open_processes 2" {
+		t.Errorf("%q", got)
+	}
+	record(t, f, checked(3))
+	if got := gauges(t, f); len(got) != 1 {
+		t.Errorf("%q", got)
 	}
 }

@@ -34,6 +34,7 @@ const (
 	usedBytes        = "bookend_gpu_used_bytes"
 	unexplainedBytes = "bookend_gpu_unexplained_bytes"
 	leakedBytes      = "bookend_gpu_leaked_bytes"
+	driverKeepers    = "bookend_driver_kept_open_processes"
 	checkSeconds     = "bookend_health_check_duration_seconds"
 )
 
@@ -80,6 +81,8 @@ var families = []family{
 		help: "Memory in use that no listed process accounts for, nor what the card carries without any job, when the health check last looked, in bytes."},
 	{name: leakedBytes, kind: "gauge", labels: cardLabels,
 		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a clean card and on a job's."},
+	{name: driverKeepers, kind: "gauge",
+		help: "Processes outside of jobs and services that keep the driver open, as the health check counts them once an hour. While there is one, memory without a process drains no node; bookend doctor names them."},
 	{name: checkSeconds, kind: "gauge", help: "How long the last health check took, without its outputs."},
 	{name: modeInfo, kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},

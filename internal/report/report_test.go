@@ -127,6 +127,36 @@ bookend:   More:   for your admin: bookend show 42 on n1`},
 	}
 }
 
+// In a container another user's process may have the reader's UID: whose it is says the job that it is of.
+func TestContainersOfOthers(t *testing.T) {
+	theirs := &finding.Owner{Job: 12, UID: 1002, Level: attrib.ByCgroup}
+	mine := &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive}
+	boxed := func(owner *finding.Owner) *finding.Holder {
+		h := holder(1001)
+		h.OtherPIDs, h.Owner = true, owner
+		return h
+	}
+	exported := found(code.Residue, nil, nil)
+	exported.Candidates = []finding.Holder{*boxed(theirs), *boxed(nil)}
+	for name, tt := range map[string]struct {
+		f     finding.Finding
+		names bool
+		want  string
+	}{
+		"another user's job":           {found(code.Foreign, holder(1001), theirs), false, "held by a process that is not yours"},
+		"no job that is known":         {found(code.Stray, boxed(nil), nil), false, "held by a process that is not known to be yours"},
+		"the job's own":                {found(code.Orphan, boxed(nil), mine), true, "held by process 4711 (python)"},
+		"a job without a record":       {found(code.Foreign, holder(1001), &finding.Owner{Job: 77, Level: attrib.ByCgroup}), true, "held by process 4711"},
+		"that may hold what is unseen": {exported, false, "2 processes that are not yours"},
+	} {
+		got := text(End(scene(1, settle.Flat, tt.f)))
+		flat := strings.Join(strings.Fields(strings.ReplaceAll(got, "bookend:", "")), " ")
+		if strings.Contains(got, "python") != tt.names || !strings.Contains(flat, tt.want) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // Nothing of another user's job or process reaches a reader, whatever the finding.
 func TestPrivacy(t *testing.T) {
 	h := holder(1002)

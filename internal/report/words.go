@@ -128,34 +128,6 @@ func (s Scene) them() string {
 	return "them"
 }
 
-// free says how much a job can have: the least over its GPUs, and whether that is what each of them has.
-func (s Scene) free() string {
-	all := s.freeFigures()
-	if len(all) == 0 {
-		return "free memory unknown"
-	}
-	least := slices.Min(all)
-	switch {
-	case len(s.Cards) == 1:
-		return fmt.Sprintf("%d MiB free", least>>20)
-	case len(all) < len(s.Cards):
-		return fmt.Sprintf("at least %d MiB free on each GPU that could be read", least>>20)
-	case slices.Max(all)-least > finding.AsMuch:
-		return fmt.Sprintf("at least %d MiB free on each GPU", least>>20)
-	}
-	return fmt.Sprintf("%d MiB free each", least>>20)
-}
-
-// freeFigures are the bytes that are free on each of the job's GPUs, where that is known.
-func (s Scene) freeFigures() (all []uint64) {
-	for _, c := range s.Cards {
-		if r, read := s.Now.Snapshot.Reading(c.Device.ID); read && r.Memory.Free.Known() {
-			all = append(all, r.Memory.Free.Bytes)
-		}
-	}
-	return all
-}
-
 func (s Scene) startedDirty() bool {
 	if s.Before == nil {
 		return false
@@ -234,8 +206,8 @@ func (s Scene) seen(f finding.Finding) string {
 	case f.Code == code.Phantom || f.Holder != nil && f.Holder.Gone:
 		return fmt.Sprintf("%s still in use though its process is gone", mib(f.Bytes))
 	case f.Holder != nil:
-		text := fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder))
-		if f.Holder.UID == s.Job.UID {
+		text := fmt.Sprintf("%s held by %s", mib(f.Bytes), s.process(f.Holder, f.Owner))
+		if s.yours(f.Holder, f.Owner) {
 			text += condition(*f.Holder)
 		}
 		return text
@@ -243,17 +215,6 @@ func (s Scene) seen(f finding.Finding) string {
 		return fmt.Sprintf("%s in use that no listed process accounts for", mib(f.Bytes))
 	}
 	return string(Clean(f.Observed, 3*Width))
-}
-
-// process names a process as far as its reader may know it.
-func (s Scene) process(h *finding.Holder) string {
-	if h.Why != "" {
-		return "a process that could not be looked up"
-	}
-	if h.UID != s.Job.UID {
-		return "a process that is not yours"
-	}
-	return fmt.Sprintf("process %d (%s) since %s", h.PID, Clean(h.Name, 32), s.clockTime(h.Start))
 }
 
 // condition says what is unusual about a process that its owner can do something about.
@@ -292,12 +253,12 @@ func (s Scene) candidates(f finding.Finding) []string {
 	var out []string
 	own, others := 0, 0
 	for _, c := range f.Candidates {
-		if c.UID != s.Job.UID {
+		if !s.yours(&c, c.Owner) {
 			others++
 			continue
 		}
 		if own++; own <= mostCandidates {
-			out = append(out, fmt.Sprintf("  %s: %s %s%s", label, s.process(&c), verb, condition(c)))
+			out = append(out, fmt.Sprintf("  %s: %s %s%s", label, s.process(&c, c.Owner), verb, condition(c)))
 		}
 	}
 	if own > mostCandidates {

@@ -6,22 +6,34 @@ import "bookend/internal/gpu"
 // where the looks are enough to call something flat. What the total does meanwhile does not matter: something else on the
 // GPU may move for ever. A PID names one process only with its start time, which the caller has to compare.
 func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) []gpu.Process {
-	if !observed(rule.Flat, looks) {
-		return nil
-	}
 	var stayed []gpu.Process
-	for i, s := range looks {
-		l := lookAt(s, d)
-		if l.missing != "" || l.reading.ProcessesUnknown != "" {
+	for i, r := range Readings(rule, d, looks) {
+		if r.ProcessesUnknown != "" {
 			return nil
 		}
 		if i == 0 {
-			stayed = append(stayed, l.reading.Processes...)
+			stayed = append(stayed, r.Processes...)
 			continue
 		}
-		stayed = lesser(stayed, l.reading.Processes)
+		stayed = lesser(stayed, r.Processes)
 	}
 	return stayed
+}
+
+// Readings are what each of these looks read of a device; none where one of them did not, or where they are too few or too
+// far apart for what they have in common to be called lasting.
+func Readings(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.Reading) {
+	if !observed(rule.Flat, looks) {
+		return nil
+	}
+	for _, s := range looks {
+		l := lookAt(s, d)
+		if l.missing != "" {
+			return nil
+		}
+		all = append(all, l.reading)
+	}
+	return all
 }
 
 // lesser keeps the processes that are in both lists. A figure that either could not read is unknown.

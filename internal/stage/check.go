@@ -22,6 +22,7 @@ type check struct {
 	seen     gpu.Snapshot  // one look at every card
 	side     finding.Side  // the same, with who is on them
 	every    []finding.Card
+	keepers  *ledger.Keepers   // nil where nobody has searched for any
 	leftOver map[gpu.ID]uint64 // bytes on cards that no job has, by what was found there
 }
 
@@ -85,6 +86,7 @@ func (c *check) examine() {
 	c.judge()
 	c.sight()
 	c.settleRuns()
+	c.countKeepers()
 }
 
 // leave is the last word of a health check that is stopped.

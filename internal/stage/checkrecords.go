@@ -32,7 +32,7 @@ func (c *check) keepLast() {
 	}
 	now := c.record(ledger.End{At: c.start, Wall: c.env.Clock.Wall(), Findings: c.found, Verdict: c.verdict})
 	now.Took, now.Epoch, now.Snapshot, now.Cards = c.env.Clock.Boot()-c.start, c.epoch, c.seen, c.assigned()
-	now.Unexplained, now.Leaked = c.unexplained(), c.leftOver
+	now.Unexplained, now.Leaked, now.Keepers = c.unexplained(), c.leftOver, c.keepers
 	if len(c.health) > 0 {
 		now.Health = ledger.Accounts(c.health, now.Wall)
 	}
@@ -48,7 +48,7 @@ func (c *check) keepLast() {
 func (c *check) record(e ledger.End) ledger.Check {
 	now := ledger.Check{At: e.At, Wall: e.Wall, Findings: e.Findings, Verdict: e.Verdict}
 	if c.last != nil {
-		now.Health, now.Kernel, now.Boot = c.last.Health, c.last.Kernel, c.last.Boot
+		now.Health, now.Kernel, now.Boot, now.Keepers = c.last.Health, c.last.Kernel, c.last.Boot, c.last.Keepers
 	}
 	return now
 }
@@ -144,6 +144,9 @@ func (c *check) unexplained() map[gpu.ID]uint64 {
 // gauges are what metrics show of the cards until the next check.
 func (c *check) gauges() *metrics.Check {
 	m := &metrics.Check{Took: c.env.Clock.Boot() - c.start}
+	if k := c.keepers; k != nil && k.Unknown == "" {
+		m.Keepers = &k.Count
+	}
 	unexplained := c.unexplained()
 	for _, card := range c.every {
 		g := metrics.Card{GPU: card.Index, UUID: card.Device.ID}

@@ -83,3 +83,19 @@ func TestCheckFindsWhatWasLeft(t *testing.T) {
 		t.Errorf("said %d times:\n%s", len(said), n.log())
 	}
 }
+
+// A daemon outside of jobs that keeps the driver open is counted, once an hour.
+func TestCheckCountsWhoKeepsTheDriverOpen(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "observe")
+	n.service()
+	first := n.check().Keepers
+	text, err := os.ReadFile(filepath.Join(n.varDir(), "bookend.prom"))
+	must(t, err)
+	if first == nil || first.Count != 1 || len(lines(string(text), "bookend_driver_kept_open_processes 1")) != 1 {
+		t.Fatalf("%+v\n%s", first, text)
+	}
+	if second := n.check().Keepers; second == nil || *second != *first {
+		t.Errorf("searched again: %+v, then %+v", first, second)
+	}
+}
