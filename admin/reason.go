@@ -28,7 +28,7 @@ func explainReason(e answer.Explain, what string, cfg config.Config) answer.Expl
 			return e.WithReason("slurm", r.means)
 		}
 	}
-	if r, ok := drain.Parse(strings.TrimSpace(what)); ok {
+	if r, ok := drain.Parse(strings.TrimSpace(what)); ok && drain.Ours(strings.TrimSpace(what)) {
 		return explainDrain(e, r, cfg)
 	}
 	codes := answer.CodesIn(what)

@@ -26,6 +26,13 @@ type Process struct {
 	Container string `json:"container,omitempty"`
 	Exe       string `json:"exe,omitempty"`        // target of its exe link
 	OtherPIDs bool   `json:"other_pids,omitempty"` // it sees itself under another PID: another PID namespace
+	Hangs     bool   `json:"hangs,omitempty"`      // its entry in /proc was still being read when time was up
+}
+
+// Instance names one process: a PID alone may be another's later.
+type Instance struct {
+	PID   int           `json:"pid"`
+	Start time.Duration `json:"start_ns,omitempty"` // CLOCK_BOOTTIME; 0 where it is not known, which stands for any
 }
 
 // Level is the evidence behind an attribution, strongest first.

@@ -19,6 +19,8 @@ type Scan struct {
 	Looked   int       `json:"looked"` // processes that were looked into
 	// Partial is why holders may have been missed, empty when every process was looked into to its end.
 	Partial string `json:"partial,omitempty"`
+	// Hung are the processes whose memory was still being read when time was up.
+	Hung []Instance `json:"hung,omitempty"`
 }
 
 // Open names the device nodes that a process holds, as in /dev.

@@ -34,6 +34,9 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
+	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer than Grace,
+	// since one of its threads may sleep so that nothing ends it.
+	OneLine bool
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
 	Started func(pid int, startTicks uint64)
 	// OnLines, where it is not nil, is called once, from another goroutine, when stdout has had so many whole Lines.
@@ -138,11 +141,15 @@ func notStarted(err error) Result { return Result{Outcome: NotStarted, Err: err}
 func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time) Result {
 	res := Result{PID: b.pid, StartTicks: b.ticks}
 	flood := make(chan struct{})
+	answered := make(chan struct{})
+	if s.OneLine {
+		s.Lines, s.OnLines = 1, func() { close(answered) }
+	}
 	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
 	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines})
 	diag := gather(p.stderr, keeper{limit: maxStderr})
 
-	res.finish(c.end(b.pid, flood, deadline, max(s.Grace, grace)))
+	res.finish(c.end(b.pid, ends{flood, answered, deadline}, max(s.Grace, grace)))
 
 	p.hangUp()
 	stdout, stderr := <-out, <-diag

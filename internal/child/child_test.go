@@ -407,3 +407,16 @@ func TestOnLines(t *testing.T) {
 		t.Errorf("%q, called %d times, %v", res.Stdout, calls, res.Err)
 	}
 }
+
+// A child that has answered is not waited for to its deadline when it does not end, and what it said stands.
+func TestAnsweredAndStays(t *testing.T) {
+	res := Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer; exec /bin/sleep 1000"}, MaxOutput: 100, OneLine: true, Timeout: time.Hour})
+	expect(t, res, Hung)
+	if string(res.Stdout) != "answer\n" || res.Signal != syscall.SIGKILL {
+		t.Errorf("%q, %v", res.Stdout, res.Signal)
+	}
+	res = Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer"}, MaxOutput: 100, OneLine: true, Timeout: time.Hour})
+	if expect(t, res, Exited); string(res.Stdout) != "answer\n" {
+		t.Errorf("%q", res.Stdout)
+	}
+}

@@ -94,17 +94,31 @@ func (c *process) await(deadline <-chan time.Time) (birth, bool) {
 	}
 }
 
-// end waits for the first of: the child's end, its flood, its deadline; kills it unless it ended by itself; and
-// says which it was. After Abandoned it is not to be reaped here.
-func (c *process) end(pid int, flood <-chan struct{}, deadline <-chan time.Time, grace time.Duration) (Outcome, error) {
+// ends are what ends a child that does not end by itself.
+type ends struct {
+	flood    <-chan struct{}
+	answered <-chan struct{} // after a while
+	deadline <-chan time.Time
+}
+
+// end waits for the first of: the child's end, its flood, its deadline, a while after its answer; kills it unless it ended by
+// itself; and says which it was. After Abandoned it is not to be reaped here.
+func (c *process) end(pid int, by ends, grace time.Duration) (Outcome, error) {
 	var outcome Outcome
-	select {
-	case err := <-c.ended:
-		return Exited, err
-	case <-flood:
-		outcome = Flooded
-	case <-deadline:
-		outcome = Hung
+	var done <-chan time.Time
+	for outcome == "" {
+		select {
+		case err := <-c.ended:
+			return Exited, err
+		case <-by.flood:
+			outcome = Flooded
+		case <-by.answered:
+			by.answered, done = nil, time.After(grace)
+		case <-done:
+			outcome = Hung
+		case <-by.deadline:
+			outcome = Hung
+		}
 	}
 	kill(pid)
 	patience := time.NewTimer(grace)

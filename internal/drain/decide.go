@@ -133,7 +133,7 @@ func (in Input) kept(open []Exit) (cause Exit, found bool) {
 func (in Input) over(act Act) *Over {
 	n, was := in.Node, in.Memory.Over
 	switch {
-	case act == Write || !n.ofNobody():
+	case act == Write || !in.ofNobody():
 		return nil
 	case act == Resume || !n.Drained() && n.other() == "":
 		return &Over{n.Reason, n.At, in.Now.Wall.UTC().Round(0)}
@@ -295,7 +295,7 @@ func AtHook(in Input, own Exit) Decision {
 	switch n := in.Node; {
 	case n.Drained():
 		return in.leave(in.Memory, in.whose())
-	case n.Reason != "" && !n.ofNobody(): // without a drain that is what was left of one that is over
+	case n.Reason != "" && !in.ofNobody(): // without a drain that is what was left of one that is over
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has a reason of %s's all the same, of %s", n.who(), n.when()))
 	}
 	return in.said(in.write([]Exit{own}, own, own.Reason))

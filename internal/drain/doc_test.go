@@ -44,7 +44,7 @@ func TestDocIsTheCatalogue(t *testing.T) {
 	}
 	grammar := regexp.MustCompile(Grammar)
 	for _, quoted := range regexp.MustCompile("`(BKD-[^`]*; see[^`]*)`").FindAllStringSubmatch(got, -1) {
-		if _, ours := Parse(quoted[1]); !ours || !grammar.MatchString(quoted[1]) {
+		if !Ours(quoted[1]) || !grammar.MatchString(quoted[1]) {
 			t.Errorf("%s shows %q, which is no reason of ours", doc, quoted[1])
 		}
 	}

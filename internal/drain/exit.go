@@ -54,7 +54,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf, Causes: causes(e.Findings, e.Verdict)}
 	if f, named := told(e); named {
 		text := string(For(f, r.Job.ID, phase).Text())
-		if _, ours := Parse(text); ours {
+		if Ours(text) {
 			x.Reason = text
 		}
 	}

@@ -29,7 +29,7 @@ type Over struct {
 }
 
 // Valid reports whether it can be one: what a person wrote is theirs.
-func (o Over) Valid() bool { return Node{Reason: o.Reason}.ofNobody() }
+func (o Over) Valid() bool { return Node{Reason: o.Reason}.ofNobody() || Recorded(o.Reason) }
 
 func (o Over) is(n Node) bool { return o.Valid() && n.Reason == o.Reason && n.At.Equal(o.At) }
 

@@ -27,9 +27,14 @@ const killFailed = "Kill task failed"
 
 // ofNobody reports a reason that no person wrote: one of ours, or Slurm's own.
 func (n Node) ofNobody() bool {
-	_, ours := Parse(n.Reason)
 	slurms := n.Reason == PrologError || n.Reason == EpilogError || strings.HasPrefix(n.Reason, killFailed)
-	return ours || slurms && len(n.Reason) <= MaxReason
+	return Ours(n.Reason) || slurms && len(n.Reason) <= MaxReason
+}
+
+// ofNobody is Node.ofNobody, also of what is on record: a later release may have written it in a form that is not known here.
+func (in Input) ofNobody() bool {
+	w, over := in.Memory.Written, in.Memory.Over
+	return in.Node.ofNobody() || w != nil && w.Reason == in.Node.Reason || over != nil && over.is(in.Node)
 }
 
 const drained = "DRAIN"

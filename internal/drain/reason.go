@@ -5,6 +5,7 @@ package drain
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -94,22 +95,49 @@ func (r Reason) card() string {
 	return card
 }
 
-// Parse reads a reason. It reads what Text writes and nothing else: whatever somebody changed is not ours any more.
+// first is the form that the first release wrote: it named the GPU in full behind a long code, and figures of 0.
+const first = `^BKD(?:-[A-Z]+)+(?: gpu=(?:0|-?[1-9][0-9]*))?(?: (?:0|[1-9][0-9]*)MiB)?` +
+	`(?: pid=(?:0|-?[1-9][0-9]{0,6}))? job=([0-9]+) (?:prolog|epilog); see: bookend show ([0-9]+)$`
+
+// Ours reports whether a text is, byte for byte, one that a release of Bookend writes or wrote: whatever somebody changed is
+// not ours any more. A form that changes stays known here, since nodes show it until they are resumed.
+func Ours(text string) bool {
+	r, ok := Parse(text)
+	if !ok || len(text) > MaxReason {
+		return false
+	}
+	if string(r.Text()) == text {
+		return true
+	}
+	older := regexp.MustCompile(first).FindStringSubmatch(text)
+	return older != nil && older[1] == older[2] && older[1] == fmt.Sprint(r.Job)
+}
+
+// Recorded reports whether a text that is on record as ours can be: it begins with a code. The words behind it may be those of
+// another release.
+func Recorded(text string) bool {
+	name, _, _ := strings.Cut(text, " ")
+	return validCode(name) && len(text) <= maxWhy
+}
+
+// Parse reads what is stable in a reason: code, GPU, memory, process, job and hook. It tolerates any other words, which differ
+// from release to release; whether the text is as Bookend wrote it Ours tells.
 func Parse(text string) (Reason, bool) {
-	facts, _, _ := strings.Cut(text, remedy)
-	fields := strings.Split(facts, " ")
+	fields := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ';' || r == ',' })
+	if len(fields) == 0 || !validCode(fields[0]) || !strings.HasPrefix(text, fields[0]) {
+		return Reason{}, false
+	}
 	r := Reason{Code: code.Code(fields[0])}
 	for _, f := range fields[1:] {
 		r.take(f)
 	}
-	ok := validCode(fields[0]) && r.Job != 0 && r.Phase != "" && string(r.Text()) == text
-	if !ok {
+	if r.Job == 0 {
 		return Reason{}, false
 	}
 	return r, true
 }
 
-// take reads one field. What it does not understand it leaves out, and the text that is made anew will differ.
+// take reads one field. What it does not understand it leaves out.
 func (r *Reason) take(field string) {
 	switch {
 	case field == atProlog:
@@ -130,8 +158,10 @@ func (r *Reason) take(field string) {
 }
 
 func (r *Reason) takeCard(text string) {
-	n := number32(text)
-	r.GPU = &n
+	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
+		number := uint32(n)
+		r.GPU = &number
+	}
 }
 
 func number32(text string) uint32 {

@@ -16,6 +16,7 @@ package holders
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,16 +34,20 @@ const maxSurvey = 64
 
 // Processes says what proc (/proc) knows of each PID, in the order given, within budget. A PID without a process, or
 // with nothing left of it but a zombie, is Gone; one that could not be read carries the reason. One that does not
-// answer is left alone and unknown, and takes nothing from the others.
-func Processes(proc string, pids []int, budget time.Duration) []attrib.Process {
+// answer is left alone and unknown, and takes nothing from the others. The memory of those to skip is not read: whoever
+// reads it hangs, and perhaps so that no signal ends it.
+func Processes(proc string, pids []int, budget time.Duration, skip ...attrib.Instance) []attrib.Process {
 	c, stop := newCrew(budget)
 	defer stop()
-	return newSurvey(proc).of(c, pids)
+	s := newSurvey(proc)
+	s.skip = skip
+	return s.of(c, pids)
 }
 
 // survey reads some processes. Whoever still reads when the time is up keeps what nobody takes any more.
 type survey struct {
 	proc  string
+	skip  []attrib.Instance
 	mu    sync.Mutex
 	known map[int]attrib.Process
 }
@@ -61,7 +66,7 @@ func (s *survey) of(c *crew, pids []int) []attrib.Process {
 		switch {
 		case known:
 		case r.hangs(pid):
-			p = attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time"}
+			p = attrib.Process{PID: pid, Why: "does not answer: its entry in /proc was not read in time", Hangs: true}
 		default:
 			p = attrib.Process{PID: pid, Why: "time was up before it was read"}
 		}
@@ -81,6 +86,10 @@ func (s *survey) look(pid int) {
 	defer routine.Recover(func(p *routine.Panic) { s.keep(attrib.Process{PID: pid, Why: p.Error()}) })
 	if pid <= 0 {
 		s.keep(attrib.Process{PID: pid, Why: fmt.Sprintf("%d is no PID", pid)})
+		return
+	}
+	if slices.Contains(s.skip, attrib.Instance{PID: pid}) {
+		s.keep(attrib.Process{PID: pid, Why: "not read: an earlier read of its entry in /proc still hangs"})
 		return
 	}
 	p, err := s.read(pid)
@@ -108,13 +117,23 @@ func (s *survey) read(pid int) (attrib.Process, error) {
 	if err != nil {
 		return attrib.Process{}, err
 	}
-	if p.Cgroup.Found() {
-		s.keep(p)
-	} else { // its environment may name a job: without that nobody may be blamed for it
-		s.keep(attrib.Process{PID: pid, Why: "does not answer: its environment was not read in time"})
+	if slices.Contains(s.skip, attrib.Instance{PID: pid, Start: p.Start}) {
+		return unread(p, "not read: an earlier read of its environment still hangs"), nil
 	}
+	hung := unread(p, "does not answer: its environment was not read in time")
+	hung.Hangs = true
+	s.keep(hung)
 	p.EnvJobID = f.environment()
 	return p, f.stillOf(p)
+}
+
+// unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is, no
+// job may be blamed for it.
+func unread(p attrib.Process, why string) attrib.Process {
+	if p.Cgroup.Found() {
+		return p
+	}
+	return attrib.Process{PID: p.PID, Start: p.Start, Why: why}
 }
 
 // identify reads what a process is, without what its memory holds: that can hang. The folder it returns asks the

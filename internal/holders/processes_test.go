@@ -132,6 +132,35 @@ func TestProcessesOfATree(t *testing.T) {
 	}
 }
 
+// The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By its
+// start time another process under that PID is known to be another.
+func TestSkippedProcesses(t *testing.T) {
+	proc := t.TempDir()
+	start := 1234560 * time.Millisecond
+	for pid, cgroup := range map[string]string{"10": jobCgroup, "11": "0::/\n", "12": "0::/\n"} {
+		folder := fixture(t, proc, pid, cgroup, "SLURM_JOB_ID=78\x00")
+		check(os.Mkdir(filepath.Join(folder, "fd"), 0o755))
+		check(os.Symlink("/dev/nvidia1", filepath.Join(folder, "fd/3")))
+		put(t, filepath.Join(folder, "maps"), "")
+		if pid == "12" {
+			continue
+		}
+		for _, name := range []string{"environ", "maps"} {
+			check(os.Remove(filepath.Join(folder, name)))
+			check(unix.Mkfifo(filepath.Join(folder, name), 0o600))
+		}
+	}
+	skip := []attrib.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
+	got := Processes(proc, []int{10, 11, 12}, time.Hour, skip...)
+	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start || got[2].EnvJobID != 78 {
+		t.Errorf("%+v", got)
+	}
+	scan := Scan(proc, "/dev", time.Hour, skip[:2]...)
+	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") || !strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
+		t.Errorf("%+v", scan)
+	}
+}
+
 func TestUnreadableIsUnknown(t *testing.T) {
 	for file, text := range map[string]string{
 		"stat":   "garbage",

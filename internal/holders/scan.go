@@ -28,14 +28,16 @@ const (
 // descriptors are read, then the mappings, so that a short budget loses those. Partial says what was not looked at.
 //
 // Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a
-// node under a name that its holder chose, by a mount of its own.
-func Scan(proc, dev string, budget time.Duration) attrib.Scan {
+// node under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
+// memory hangs, and perhaps so that no signal ends it.
+func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
 	c, stop := newCrew(budget)
 	defer stop()
 	s, err := newSearch(c, proc, dev)
 	if err != nil {
 		return attrib.Scan{Holdings: []attrib.Holding{}, Partial: err.Error()}
 	}
+	s.skip = skip
 	s.descriptors()
 	s.mappings()
 	return s.result()
@@ -48,6 +50,8 @@ type search struct {
 	dir       *os.File // proc
 	mounts    string   // names the caller's mount namespace, empty where proc does not
 	pids      []int
+	skip      []attrib.Instance
+	memory    []*round // that read memory
 
 	mu       sync.Mutex
 	looked   int
@@ -121,6 +125,7 @@ func (s *search) mappings() {
 		return is
 	})
 	holders, rest := s.send(known, s.lookAgain), s.send(others, s.lookAtMaps)
+	s.memory = []*round{holders, rest}
 	s.wait(holders, "mappings and environments of holders")
 	s.wait(rest, "mappings")
 }
@@ -137,7 +142,26 @@ func (s *search) result() attrib.Scan {
 		s.trouble("no process could be looked into")
 	}
 	scan.Partial = s.partial()
+	for _, r := range s.memory {
+		for i := range r.at {
+			if pid := int(r.at[i].Load()); pid != 0 {
+				scan.Hung = append(scan.Hung, attrib.Instance{PID: pid, Start: s.found[pid].process.Start})
+			}
+		}
+	}
 	return scan
+}
+
+// skips reports a process whose memory must not be read, and says so. One of which only the PID is known is skipped by that.
+func (s *search) skips(pid int, start time.Duration) bool {
+	is := func(i attrib.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
+	if !slices.ContainsFunc(s.skip, is) {
+		return false
+	}
+	if s.first(pid) {
+		s.trouble("process %d: an earlier read of its memory still hangs", pid)
+	}
+	return true
 }
 
 // lookAtLinks looks at a process's descriptors; only one that seems to have a device node among them, or none at
@@ -163,6 +187,9 @@ func (s *search) lookAtLinks(r *reader, pid int) {
 
 // lookAtMaps does the same with the files that it has mapped.
 func (s *search) lookAtMaps(r *reader, pid int) {
+	if s.skips(pid, 0) {
+		return
+	}
 	seems, lines := false, 0
 	err := s.at(pid, "maps", 0, func(fd int) error {
 		return r.lines(fd, s.going, func(line []byte) {
@@ -276,7 +303,7 @@ func (s *search) read(r *reader, pid int, deep bool) (held, error) {
 	h := held{process: p}
 	in, links := place{s.dev, f.foreign(s.mounts)}, 0
 	var failed, more error
-	if h.open, failed = f.open(r, in, s.more(&links)); deep {
+	if h.open, failed = f.open(r, in, s.more(&links)); deep && !s.skips(pid, p.Start) {
 		h.mapped, more = f.mapped(r, in, s.going)
 		h.process.EnvJobID = f.environment()
 	}

@@ -33,6 +33,29 @@ func MakeDir(parent, name string, mode os.FileMode, uid, gid uint32) error {
 	return nil
 }
 
+// Share lets everybody read and search a folder of this process's own in an own folder, where an umask or another program has
+// kept them out. Anything else is left as it is: a link, another user's folder, one that others may write.
+func Share(parent, name string) error {
+	err := inOwnFolder(parent, name, func(dirfd int) error {
+		// Threat: a link to another folder of root's, which would be opened to all; none is followed.
+		fd, err := openAt(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		const shared = 0o755
+		st, err := stat(fd)
+		if err != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&writableByOthers != 0 || st.Mode&shared == shared {
+			return err
+		}
+		return retry(func() error { return unix.Fchmod(fd, st.Mode&0o7777|shared) })
+	})
+	if err != nil {
+		return fmt.Errorf("share folder %q: %w", filepath.Join(parent, name), err)
+	}
+	return nil
+}
+
 func complete(dirfd int, name string, st unix.Stat_t, mode os.FileMode, uid, gid uint32) error {
 	isFolder := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if isFolder && st.Uid == uid && st.Gid == gid && os.FileMode(st.Mode&0o7777) == mode {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -53,14 +54,10 @@ func (h *hook) driverAnswers() bool {
 	if stuck == nil {
 		return true
 	}
-	if child.Alive(h.cfg.Paths.Proc, stuck.PID, stuck.StartTicks) {
+	if inDriver(*stuck) && h.alive(*stuck) { // earlier releases put children here that read /proc
 		since := h.env.Clock.Wall().Add(stuck.Since - h.env.Clock.Boot())
 		text := StuckText(*stuck, since.UTC().Format("2006-01-02 15:04:05 UTC"))
-		f := finding.Finding{Code: code.Stuck, Observed: text, Expected: "the driver answers"}
-		if !inDriver(*stuck) {
-			f.Doubts = []string{"it was reading /proc: that need not be the driver"}
-		}
-		h.add(f)
+		h.add(finding.Finding{Code: code.Stuck, Observed: text, Expected: "the driver answers"})
 		return false
 	}
 	h.try(h.store.ClearStuck())
@@ -75,7 +72,7 @@ func StuckText(s state.Stuck, since string) string {
 	if inDriver(s) {
 		return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 	}
-	return fmt.Sprintf("stuck since %s: PID %d, which was reading /proc (%s), cannot be killed; the driver is not asked beside it", since, s.PID, s.Op)
+	return fmt.Sprintf("stuck since %s: PID %d, which was reading /proc (%s), cannot be killed", since, s.PID, s.Op)
 }
 
 // abandoned records a child that could not be killed, so that no other is started while it lives.
@@ -84,6 +81,29 @@ func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 		h.try(h.store.SetStuck(state.Stuck{PID: pid, StartTicks: startTicks, Since: h.env.Clock.Boot(), Op: op}))
 	}
 }
+
+// abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about the
+// driver: the next hooks only leave alone what it reads.
+func (h *hook) abandonedReader(op string, r child.Result, at []attrib.Instance) {
+	if h.store != nil {
+		stuck := state.Stuck{PID: r.PID, StartTicks: r.StartTicks, Since: h.env.Clock.Boot(), Op: op}
+		h.try(h.store.AddReader(state.Reader{Stuck: stuck, At: at}, h.alive))
+	}
+}
+
+// hung are the processes that stuck readers are at. Where one did not say, blocked is true for the operation that it was to
+// do: another would get stuck as well.
+func (h *hook) hung(op string) (at []attrib.Instance, blocked bool) {
+	if h.store == nil {
+		return nil, false
+	}
+	for _, r := range h.store.Readers(h.alive) {
+		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
+	}
+	return at, blocked
+}
+
+func (h *hook) alive(s state.Stuck) bool { return child.Alive(h.cfg.Paths.Proc, s.PID, s.StartTicks) }
 
 // inventory lists the node's cards and resolves which of them are the job's.
 func (h *hook) inventory() {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -126,9 +127,10 @@ func served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
 
 // childError says how a child of our own failed; Result tells whether it is still there.
 type childError struct {
-	op     string
-	Result child.Result
-	err    error
+	op       string
+	Result   child.Result
+	err      error
+	answered bool // it did what it was to do, and did not end
 }
 
 func (e *childError) Error() string {
@@ -140,7 +142,10 @@ func (e *childError) Error() string {
 
 func (e *childError) Unwrap() error { return e.err }
 
-var errNoTime = errors.New("no time left")
+var (
+	errNoTime = errors.New("no time left")
+	errStuck  = errors.New("an earlier such child is stuck")
+)
 
 // ask runs one operation in a child and waits for its reply.
 func ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
@@ -159,14 +164,41 @@ func askTelling[Rep any](started func(pid int, startTicks uint64), op string, re
 		return reply, &childError{op: op, err: err}
 	}
 	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout, spec.Started = stdin, true, maxChildReply, timeout, started
+	spec.OneLine = true
 	res := child.Run(spec)
-	if res.Outcome != child.Exited || res.ExitCode != 0 {
+	answered := bytes.HasSuffix(res.Stdout, []byte("\n")) && (res.Outcome == child.Hung || res.Outcome == child.Abandoned)
+	if !answered && (res.Outcome != child.Exited || res.ExitCode != 0) {
 		return reply, &childError{op: op, Result: res, err: res.Err}
 	}
 	if err := json.Unmarshal(res.Stdout, &reply); err != nil {
 		return reply, &childError{op: op, Result: res, err: err}
 	}
+	if res.Outcome == child.Abandoned {
+		return reply, &childError{op: op, Result: res, err: res.Err, answered: true}
+	}
 	return reply, nil
+}
+
+// askReader asks a child that reads other processes' /proc. What it answered stands, also where it cannot end; then at says
+// what it is stuck at. The error says that there is no answer.
+func askReader[Rep any](h *hook, op string, timeout time.Duration, request func(skip []attrib.Instance) any, at func(Rep) []attrib.Instance) (Rep, error) {
+	skip, blocked := h.hung(op)
+	if blocked {
+		var none Rep
+		err := &childError{op: op, err: errStuck}
+		h.childFault(op, err)
+		return none, err
+	}
+	reply, err := ask[Rep](op, request(skip), timeout)
+	var failed *childError
+	if errors.As(err, &failed) && failed.answered {
+		h.abandonedReader(op, failed.Result, at(reply))
+		return reply, nil
+	}
+	if err != nil {
+		h.childFault(op, err)
+	}
+	return reply, err
 }
 
 // childFault words the failure of a child of our own that looked at the driver or at processes.
@@ -181,7 +213,11 @@ func (h *hook) childFault(op string, err error) {
 	if errors.As(err, &failed) {
 		switch r := failed.Result; r.Outcome {
 		case child.Abandoned:
-			h.abandoned(op, r.PID, r.StartTicks)
+			if op == opInventory {
+				h.abandoned(op, r.PID, r.StartTicks)
+			} else {
+				h.abandonedReader(op, r, nil)
+			}
 			f.Code = unanswered(op)
 		case child.Hung:
 			f.Code = unanswered(op)
@@ -189,8 +225,11 @@ func (h *hook) childFault(op string, err error) {
 			f.Code = code.BackendCrash
 		}
 	}
-	if errors.Is(err, errNoTime) {
+	switch {
+	case errors.Is(err, errNoTime):
 		f.Code = code.Slow
+	case errors.Is(err, errStuck):
+		f.Code = code.Untraced
 	}
 	f.Unknown = err.Error()
 	h.add(f)

@@ -27,7 +27,9 @@ var serveCleanup = served(func(r cleanupRequest) ([]cleanup.Result, error) {
 	results := make([]cleanup.Result, 0, len(r.Processes))
 	return append(results, cleanup.End(cleanup.Order{
 		Proc: r.Proc, Grace: r.Grace, Owned: r.proves,
-		Read: func(pid int) attrib.Process { return holders.Processes(r.Proc, []int{pid}, pinnedRead)[0] },
+		Read: func(pid int) attrib.Process {
+			return holders.Processes(r.Proc, []int{pid}, pinnedRead, hanging(r.Processes)...)[0]
+		},
 	}, r.Processes)...), nil
 })
 

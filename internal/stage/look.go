@@ -1,6 +1,10 @@
 package stage
 
 import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -16,25 +20,45 @@ import (
 
 // processesRequest crosses the pipe of opProcesses.
 type processesRequest struct {
-	Proc   string        `json:"proc"`
-	PIDs   []int         `json:"pids"`
-	Budget time.Duration `json:"budget_ns"`
+	Proc   string            `json:"proc"`
+	PIDs   []int             `json:"pids"`
+	Budget time.Duration     `json:"budget_ns"`
+	Skip   []attrib.Instance `json:"skip,omitempty"`
 }
 
 // holdersRequest crosses the pipe of opHolders.
 type holdersRequest struct {
-	Proc   string        `json:"proc"`
-	Dev    string        `json:"dev"`
-	Budget time.Duration `json:"budget_ns"`
+	Proc   string            `json:"proc"`
+	Dev    string            `json:"dev"`
+	Budget time.Duration     `json:"budget_ns"`
+	Skip   []attrib.Instance `json:"skip,omitempty"`
 }
 
 var serveHolders = served(func(r holdersRequest) (attrib.Scan, error) {
-	return holders.Scan(r.Proc, r.Dev, r.Budget), nil
+	return holders.Scan(r.Proc, r.Dev, r.Budget, r.Skip...), nil
 })
 
 var serveProcesses = served(func(r processesRequest) ([]attrib.Process, error) {
-	return holders.Processes(r.Proc, r.PIDs, r.Budget), nil
+	return within(holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), maxChildReply), nil
 })
+
+// within makes an answer about thousands of processes fit: the last of them lose the path of their program, then all but
+// their PID.
+func within(all []attrib.Process, most int) []attrib.Process {
+	size := 0
+	for i, p := range all {
+		if size > most/2 {
+			p.Exe = ""
+		}
+		text, err := json.Marshal(p)
+		if err != nil || size+len(text) > most/4*3 {
+			p, text = attrib.Process{PID: p.PID, Why: "too many processes to answer for"}, nil
+		}
+		size += len(text) + len(",")
+		all[i] = p
+	}
+	return all
+}
 
 // look takes stock of the job's cards.
 func (h *hook) look() finding.Side {
@@ -65,7 +89,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 	answer := backend.Ask(backend.Params{
 		Path: h.cfg.Backend, Root: h.env.EUID == 0,
 		Started: h.started(opBackend), Answered: func() { h.contact.met(true) },
-	}, request)
+	}, fitting(request))
 	h.looks += len(answer.Snapshots)
 	if answer.Neighbours != nil {
 		h.neighbours = answer.Neighbours
@@ -91,6 +115,22 @@ func (h *hook) request(rule gpu.WatchRule, timeout time.Duration) wire.Request {
 	}
 	for _, c := range h.cards {
 		r.Devices = append(r.Devices, c.Device)
+	}
+	return r
+}
+
+// fitting leaves out what cards may carry, those with most processes first, until the request fits its pipe. The backend then
+// watches such a card for longer; what is clean is judged here, by the whole rule.
+func fitting(r wire.Request) wire.Request {
+	expect := maps.Clone(r.Watch.Expect)
+	r.Watch.Expect = expect
+	for len(expect) > 0 {
+		if _, err := r.Line(); err == nil {
+			break
+		}
+		delete(expect, slices.MaxFunc(slices.Sorted(maps.Keys(expect)), func(a, b gpu.ID) int {
+			return cmp.Compare(len(expect[a].Processes), len(expect[b].Processes))
+		}))
 	}
 	return r
 }
@@ -136,15 +176,23 @@ func (h *hook) Processes(pids []int) map[int]attrib.Process {
 		return out
 	}
 	timeout := h.left(time.Duration(h.times.Scan), h.reserve())
-	request := processesRequest{h.cfg.Paths.Proc, pids, min(processesTime, max(timeout/2, timeout-scanReserve))}
-	read, err := ask[[]attrib.Process](opProcesses, request, timeout)
-	if err != nil {
-		h.childFault(opProcesses, err)
-	}
-	for _, p := range read {
+	known, _ := askReader(h, opProcesses, timeout, func(skip []attrib.Instance) any {
+		return processesRequest{h.cfg.Paths.Proc, pids, min(processesTime, max(timeout/2, timeout-scanReserve)), skip}
+	}, hanging)
+	for _, p := range known {
 		out[p.PID] = p
 	}
 	return out
+}
+
+// hanging are those of the processes that did not answer.
+func hanging(all []attrib.Process) (at []attrib.Instance) {
+	for _, p := range all {
+		if p.Hangs {
+			at = append(at, attrib.Instance{PID: p.PID, Start: p.Start})
+		}
+	}
+	return at
 }
 
 // processesTime is the longest wait for what /proc says of the processes on the cards: each takes less than a
@@ -161,9 +209,10 @@ func (h *hook) Holders() *attrib.Scan {
 		later += time.Duration(h.settle.Flat) + time.Second + backendReserve // looks are up to a second apart
 	}
 	budget := h.left(time.Duration(h.times.Scan), later)
-	scan, err := ask[attrib.Scan](opHolders, holdersRequest{h.cfg.Paths.Proc, h.cfg.Paths.Dev, budget - scanReserve}, budget)
+	scan, err := askReader(h, opHolders, budget, func(skip []attrib.Instance) any {
+		return holdersRequest{h.cfg.Paths.Proc, h.cfg.Paths.Dev, budget - scanReserve, skip}
+	}, func(s attrib.Scan) []attrib.Instance { return s.Hung })
 	if err != nil {
-		h.childFault(opHolders, err)
 		return &attrib.Scan{Partial: err.Error()}
 	}
 	return &scan

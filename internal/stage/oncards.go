@@ -14,7 +14,8 @@ const onCardsTime = 1500 * time.Millisecond
 
 // Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s.
 func Holdings(cfg config.Config) attrib.Scan {
-	scan, err := ask[attrib.Scan](opHolders, holdersRequest{cfg.Paths.Proc, cfg.Paths.Dev, onCardsTime - scanReserve}, onCardsTime)
+	request := holdersRequest{Proc: cfg.Paths.Proc, Dev: cfg.Paths.Dev, Budget: onCardsTime - scanReserve}
+	scan, err := ask[attrib.Scan](opHolders, request, onCardsTime)
 	if err != nil {
 		return attrib.Scan{Partial: err.Error()}
 	}

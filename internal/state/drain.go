@@ -96,9 +96,8 @@ func wrongDrain(m drain.Memory) string {
 	if w == nil {
 		return ""
 	}
-	_, ours := drain.Parse(w.Reason)
 	switch {
-	case !ours:
+	case !drain.Recorded(w.Reason):
 		return fmt.Sprintf("the reason %.200q is none of ours", w.Reason)
 	case len(w.Causes) == 0 || len(w.Causes) > drain.MaxCauses:
 		return fmt.Sprintf("%d causes", len(w.Causes))

@@ -6,6 +6,7 @@
 //	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last answered. contact.go
 //	  state/NODE/stuck-users.json     children that could not be killed among users' files, one for each user; visited-*: who
 //	                                  came back from there lately. visits.go
+//	  state/NODE/stuck-readers.json   children that could not be killed while they read other processes' /proc. visits.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
@@ -83,6 +84,9 @@ func Open(run, node string) (*Store, error) {
 			return nil, fmt.Errorf("open state: %w", err)
 		}
 	}
+	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that does
+	// without: root's hooks read all there is.
+	_ = safefile.Share(filepath.Dir(run), filepath.Base(run))
 	return s, nil
 }
 

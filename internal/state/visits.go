@@ -6,16 +6,20 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/safefile"
 )
 
 const (
-	usersFile = "stuck-users.json"
-	usersLock = "lock-users"
-	maxUsers  = 256        // some 25 KiB of maxShared
-	visitedBy = "visited-" // op and uid follow
+	usersFile   = "stuck-users.json"
+	usersLock   = "lock-users"
+	maxUsers    = 256 // some 25 KiB of maxShared
+	readersFile = "stuck-readers.json"
+	maxReaders  = 64         // with a few processes each, some 20 KiB
+	visitedBy   = "visited-" // op and uid follow
 )
 
 // Visit makes the caller the one hook of the node that has a child among a user's files, until leave or the process's
@@ -72,6 +76,27 @@ func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) e
 		}
 		all[uid] = stuck
 		return nil
+	})
+}
+
+// Reader is a child that reads other processes' /proc and cannot be killed.
+type Reader struct {
+	Stuck
+	At []attrib.Instance `json:"at,omitempty"` // what it was reading; nothing where it did not say
+}
+
+// Readers returns the stuck readers that are alive. A record that cannot be used is none.
+func (s *Store) Readers(alive func(Stuck) bool) []Reader {
+	var all []Reader
+	s.peek(readersFile, &all)
+	return slices.DeleteFunc(all, func(r Reader) bool { return !alive(r.Stuck) })
+}
+
+// AddReader records a stuck reader, and forgets those that have ended: of more than maxReaders the oldest.
+func (s *Store) AddReader(r Reader, alive func(Stuck) bool) error {
+	return s.locked(lockOther, func() error {
+		all := append(s.Readers(alive), r)
+		return s.writeShared(readersFile, all[max(0, len(all)-maxReaders):])
 	})
 }
 

@@ -5,6 +5,8 @@ package view
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +70,18 @@ func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.E
 		about(w, f, judged(e.Verdict, i), e)
 	}
 	why(w, r, e)
+	rest(w, e)
+}
+
+// rest says what a record leaves out to stay small.
+func rest(w io.Writer, e ledger.End) {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(e.Rest)) {
+		parts = append(parts, fmt.Sprintf("%s %d", report.Clean(name, nameWidth), e.Rest[name]))
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(w, "  left out of the record, which would be too large: %s\n", strings.Join(parts, ", "))
+	}
 }
 
 // outcome words a hook's verdict. A card that the job got dirty and gave back so is not simply clean.

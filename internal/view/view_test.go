@@ -67,3 +67,12 @@ func TestStatusHasWhatTheStartFound(t *testing.T) {
 		t.Errorf("status lacks %q:\n%s", want, b.String())
 	}
 }
+
+// What a record leaves out is said with it.
+func TestRestIsSaid(t *testing.T) {
+	var b strings.Builder
+	Job(&b, ledger.Run{Start: &ledger.End{Rest: map[string]int{"holdings": 352, "candidates": 7}}})
+	if want := "left out of the record, which would be too large: candidates 7, holdings 352\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("no %q in\n%s", want, b.String())
+	}
+}

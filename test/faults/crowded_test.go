@@ -1,12 +1,15 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -86,4 +89,29 @@ func named(found []finding.Finding, pid int) bool {
 		}
 	}
 	return false
+}
+
+// With more on record than a hook can read in its time, another job may have the GPU: what would drain is a warning then.
+func TestTooManyRecordsDoNotDrain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	n.clean(prolog, newJob())
+	text := append(bytes.Repeat([]byte(" "), 1000<<10), n.record()...)
+	old := time.Now().Add(-time.Hour)
+	for id := range 80 {
+		name := strconv.Itoa(1000 + id)
+		dir := filepath.Join(n.conf.run, "state", nodeName, name)
+		must(t, os.Mkdir(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "w1.json"), bytes.Replace(text, []byte(`"id":7,`), []byte(`"id":`+name+`,`), 1), 0o600))
+		must(t, os.Chtimes(dir, old, old))
+	}
+	n.inCgroup(n.leftover(), "100")
+	o := n.hook(epilog, newJob())
+	found := n.findings(epilog)
+	if o.exit != 0 || !has(found, code.StateDamage) || !slices.ContainsFunc(found, func(f finding.Finding) bool {
+		return f.Code == code.Orphan && slices.ContainsFunc(f.Doubts, func(d string) bool { return strings.Contains(d, "not all records") })
+	}) {
+		t.Errorf("%v\n%+v", o, found)
+	}
 }
