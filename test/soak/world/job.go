@@ -110,8 +110,12 @@ func (n *Node) newJob(cards ...*Card) *Job {
 	return j
 }
 
-// component is another component of a heterogeneous job, on the same node.
+// component is another component of a heterogeneous job, on the same node. It has the same mark: where records are missing
+// no mark would tell whose a process is, so there each component has a node of its own.
 func (n *Node) component(j *Job) {
+	if n.Site.Disorder {
+		return
+	}
 	cards := slices.DeleteFunc(n.free(), func(c *Card) bool { return j.Has(c) || c == n.Cards[0] })
 	if len(cards) == 0 {
 		return
