@@ -80,9 +80,6 @@ func (j *Job) mark() slurm.JobID {
 	return j.ID
 }
 
-// SameJob reports two runs, or two components, of what its user submitted as one job.
-func (j *Job) SameJob(o *Job) bool { return j.mark() == o.mark() }
-
 // newJob makes a job that is not allocated yet.
 func (n *Node) newJob(cards ...*Card) *Job {
 	n.nextID++
