@@ -131,7 +131,7 @@ func HookExit(n int) (ExitMeaning, bool) {
 	case n == 0:
 		m.Meaning = "nothing to drain for"
 	case n == 2:
-		m.Meaning = "a crash of Go's runtime, which Bookend did not catch"
+		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example"
 	case n == policy.ExitOther:
 		m.Meaning = "a finding without a number of its own that the policy drains for"
 	case n >= 126 && n <= 255:

@@ -136,9 +136,7 @@ func (s Scene) named(p Process, o slurm.Owner, level Level) Owner {
 		switch {
 		case !same(r, o):
 		case p.Start != 0 && r.Start > p.Start+Tick:
-			if later == nil || newer(r, *later) {
-				later = &r
-			}
+			later = &r // any will do: all are of the one job
 		case found == nil || newer(r, *found):
 			found = &r
 		}

@@ -29,6 +29,11 @@ func scene() Scene {
 	}
 }
 
+// runsBySLUID makes job 9 an earlier run of job 10.
+func runsBySLUID(s *Scene) {
+	s.Self.SLUID, s.Others[0].SLUID, s.Others[0].Job = "sB", "sA", 10
+}
+
 func TestDecide(t *testing.T) {
 	orphan := Process{PID: 70, UID: alice, Start: at(150)}
 	tests := []struct {
@@ -49,6 +54,11 @@ func TestDecide(t *testing.T) {
 				s.Self.SLUID = "sBBBBBBBBBBBBB"
 				s.Others[0].Job, s.Others[0].SLUID = 10, "sAAAAAAAAAAAAA"
 			}, EndedJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID of this run of the job id", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sB"}}, runsBySLUID, ThisJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID of the run before, whenever it started", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sA"}}, runsBySLUID, EndedJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID, of a run whose start is not on record", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sA"}},
+			func(s *Scene) { runsBySLUID(s); s.Self.Start, s.Others[0].Start = 0, 0 }, EndedJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID and id, of a record without a SLUID", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10, SLUID: "sB"}}, nil, ThisJob, 10, ByCgroup, 0},
 		{"seen in the job's cgroup earlier", orphan, func(s *Scene) {
 			s.Self.Seen = []Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: 10}}}
 		}, ThisJob, 10, BySighting, 0},
@@ -59,13 +69,17 @@ func TestDecide(t *testing.T) {
 		{"started while the job had the card alone", orphan, nil, ThisJob, 10, ByExclusive, 0},
 		{"started while an earlier job had the card alone", Process{PID: 70, UID: alice, Start: at(60)}, nil, EndedJob, 9, ByExclusive, 0},
 		{"start cut down to a tick just before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.995)}, nil, ThisJob, 10, ByExclusive, 0},
+		{"a start more than a tick before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.985)}, nil, NoJob, 0, None, 0},
 		{"another user's process is not the job's", Process{PID: 70, UID: bob, Start: at(50)}, nil, NoJob, 0, None, 0},
 		{"same user alone is no evidence", Process{PID: 70, UID: alice, Start: at(20)}, nil, NoJob, 0, None, 0},
 		{"no exclusive evidence without a start on record", orphan, func(s *Scene) { s.Started = false }, NoJob, 0, None, 0},
 		{"no exclusive evidence on a shared card", orphan, func(s *Scene) { s.Self.Alone = false }, NoJob, 0, None, 0},
 		{"the environment is a hint", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10}, func(s *Scene) { s.Self.Alone = false }, ThisJob, 10, ByEnvironment, 0},
-		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(20), EnvJobID: 10}, nil, Unknown, 0, None, 0},
+		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 10}, nil, Unknown, 0, None, 0},
 		{"the environment of a job without a record is unknown, not nobody's", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 777}, nil, Unknown, 0, None, 0},
+		{"the environment of the newest run of the job id", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10}, func(s *Scene) {
+			s.Self.Alone, s.Others[0].Job = false, 10
+		}, ThisJob, 10, ByEnvironment, 0},
 		{"the environment of an ended job", Process{PID: 70, UID: alice, Start: at(60), EnvJobID: 9}, func(s *Scene) { s.Others[0].Alone = false }, EndedJob, 9, ByEnvironment, 0},
 		{"its environment names an ended job, but it started later: a run without a record may be live", Process{PID: 70, UID: alice, Start: at(95), EnvJobID: 9}, nil, Unknown, 0, None, 0},
 		{"an environment that names another job is a rival", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, nil, ThisJob, 10, ByExclusive, 777},
@@ -119,6 +133,7 @@ func TestRunsOfOneJob(t *testing.T) {
 		"a run before, without a record":   {in(at(60)), nil, nil, EndedJob},
 		"a later run, without a record":    {in(at(150)), []Record{earlier}, func(s *Scene) { s.Self.Job = 12 }, Unknown},
 		"a later run that is live":         {in(at(150)), []Record{earlier, {Job: 10, UID: alice, Start: at(120)}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
+		"a live run without a known start": {in(at(150)), []Record{earlier, {Job: 10, UID: alice}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
 		"a start that nobody has recorded": {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
 	} {
 		s := scene()
@@ -140,15 +155,16 @@ func TestOtherEnd(t *testing.T) {
 		whose Whose
 		want  time.Duration
 	}{
-		"nobody's, of that job's user":            {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
-		"nobody's, of another user":               {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
-		"nobody's, in a container":                {Process{PID: 70, UID: 1003, Start: at(150), Container: "docker:9f"}, NoJob, at(190)},
-		"nobody's, older than that job":           {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
-		"another job's by its environment alone":  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
-		"that very job's, by its own environment": {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
+		"nobody's, of that job's user":             {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
+		"nobody's, of another user":                {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
+		"nobody's, in a container":                 {Process{PID: 70, UID: 1003, Start: at(150), Container: "docker:9f"}, NoJob, at(190)},
+		"nobody's, older than that job":            {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
+		"another job's by its environment alone":   {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
+		"exclusive use, a third job's environment": {Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, ThisJob, at(180)},
+		"that very job's, by its own environment":  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
 	} {
 		s := scene()
-		s.Others = append(s.Others, ended)
+		s.Others = append(s.Others, ended, Record{Job: 13, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(180)})
 		if got := Decide(tt.p, s); got.Whose != tt.whose || got.OtherEnd != tt.want {
 			t.Errorf("%s: %+v, want %s, %v", name, got, tt.whose, tt.want)
 		}
@@ -187,6 +203,29 @@ func TestComponents(t *testing.T) {
 		got := Decide(task, s)
 		if got.Whose != tt.whose || got.Job != tt.job || got.Rival != tt.rival || got.OtherEnd != tt.otherwiseEnd {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A job that has no record here is named as its cgroup names it.
+func TestUnknownJobIsNamed(t *testing.T) {
+	for want, o := range map[string]slurm.Owner{
+		"in the cgroup of job 77, of which this node has no record": {ID: 77, SLUID: "sC"},
+		"in the cgroup of job sC, of which this node has no record": {SLUID: "sC"},
+	} {
+		if got := Decide(Process{PID: 70, UID: bob, Start: at(150), Cgroup: o}, scene()); got.Why != want {
+			t.Errorf("%q, want %q", got.Why, want)
+		}
+	}
+}
+
+func TestWeaker(t *testing.T) {
+	levels := []Level{None, ByEnvironment, ByExclusive, BySighting, ByCgroup}
+	for i, l := range levels {
+		for k, than := range levels {
+			if got := l.Weaker(than); got != (i < k) {
+				t.Errorf("%s weaker than %s: %v", l, than, got)
+			}
 		}
 	}
 }

@@ -75,7 +75,7 @@ func order(grace time.Duration) Order {
 // until waits for a state of a process, which the kernel brings about by itself.
 func until(t *testing.T, pid int, state string) {
 	t.Helper()
-	for range 1000 {
+	for range 30000 {
 		if read(pid).State == state {
 			return
 		}
@@ -257,4 +257,39 @@ func TestParentOf(t *testing.T) {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
 		}
 	}
+}
+
+// A process that stays keeps no other waiting: at the last look each one that has ended is told.
+func TestWaitTellsEachThatEnded(t *testing.T) {
+	const pairs = 32
+	results, pinned := make([]Result, 2*pairs), map[int]int{}
+	for i := range results {
+		ends := make([]int, 2)
+		if err := unix.Pipe(ends); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(ends[1]) })
+		if pinned[i] = ends[0]; i >= pairs {
+			t.Cleanup(func() { _ = unix.Close(ends[0]) })
+		} else if _, err := unix.Write(ends[1], []byte{0}); err != nil { // readable, as a process that has ended is
+			t.Fatal(err)
+		}
+	}
+	wait(pinned, results, 0, finding.ByTerm)
+	for i, r := range results {
+		if _, waited := pinned[i]; waited != (i >= pairs) || (r.Outcome == finding.ByTerm) == waited {
+			t.Errorf("descriptor %d: %+v, still waited for: %v", i, r, waited)
+		}
+	}
+}
+
+// Each of several processes gets the signal, and with none left there is nothing to wait for.
+func TestSignalsEach(t *testing.T) {
+	sent := map[int]unix.Signal{}
+	o := Order{testOnlySend: func(fd int, sig unix.Signal) error { sent[fd] = sig; return nil }}
+	o.signal(map[int]int{0: 100, 1: 101, 2: 102}, make([]Result, 3), unix.SIGTERM)
+	if len(sent) != 3 || sent[101] != unix.SIGTERM {
+		t.Errorf("sent: %v", sent)
+	}
+	wait(nil, nil, time.Hour, finding.ByTerm) // longer than a test may take
 }

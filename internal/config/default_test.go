@@ -6,8 +6,10 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/code"
 
@@ -115,6 +117,23 @@ func TestShippedDrains(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("shipped drains are %v, want %v", got, want)
+	}
+}
+
+// promise is the README's, of the default configuration.
+var promise = regexp.MustCompile(`prolog\b[^.|]*? (\d+) s\b[^.|]*?epilog\b[^.|]*? (\d+) s\b`)
+
+// What the README promises of hooks is the default configuration's.
+func TestPromisedDeadlines(t *testing.T) {
+	m := promise.FindSubmatch(readFile(t, "../../README.md"))
+	if m == nil {
+		t.Fatal("README.md does not say how long a prolog and an epilog may take")
+	}
+	d := Default().Deadlines
+	for said, total := range map[string]Duration{string(m[1]): d.Prolog.Total, string(m[2]): d.Epilog.Total} {
+		if seconds, err := strconv.Atoi(said); err != nil || Duration(seconds)*Duration(time.Second) != total {
+			t.Errorf("README.md promises %s s, the default is %v", said, total)
+		}
 	}
 }
 

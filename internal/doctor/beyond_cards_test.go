@@ -184,7 +184,7 @@ func TestStuckDriver(t *testing.T) {
 
 // Each part of the node may hang, and costs no more than patience: what depends on it is unknown.
 func TestPartsThatHang(t *testing.T) {
-	for folder, check := range map[string]string{"slurm": "slurm-conf", "proc/driver/nvidia/gpus": "driver", "root/etc/pam.d": "ssh-logins", "libexec": "slurm-prolog", "dev": "gpu-devices"} {
+	for folder, check := range map[string]string{"slurm": "slurm-conf", "proc/driver/nvidia/gpus": "driver", "root/etc/pam.d": "ssh-logins", "hooks": "slurm-prolog", "dev": "gpu-devices"} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
@@ -212,7 +212,7 @@ func TestWithoutSlurm(t *testing.T) {
 	var text, js bytes.Buffer
 	results := n.examine()
 	Print(&text, results)
-	if !Fails(results) || strings.Count(text.String(), notJudged) != 0 || strings.Count(text.String(), "prolog-flags") != 1 || !strings.Contains(text.String(), "fix: Include /etc/bookend/slurm/bookend.conf ") || !strings.Contains(text.String(), "\n              Prolog="+n.in("libexec/bookend-prolog")+"\n              Epilog=") {
+	if !Fails(results) || strings.Count(text.String(), notJudged) != 0 || strings.Count(text.String(), "prolog-flags") != 1 || !strings.Contains(text.String(), "fix: Include /etc/bookend/slurm/bookend.conf ") || !strings.Contains(text.String(), "\n              Prolog=/etc/bookend/slurm/hooks/prolog\n              Epilog=") {
 		t.Errorf("%s", text.String())
 	}
 	must(t, PrintJSON(&js, results))
@@ -226,7 +226,7 @@ func TestWithoutSlurm(t *testing.T) {
 // The worst comes first, and no line but one to paste, or of one long word, is wider than a terminal.
 func TestReadable(t *testing.T) {
 	n := newNode(t)
-	both(conf("Alloc,Contain", "Serial"), gone("dev/log"), conf("\nEpilog=DIR/libexec/bookend-epilog", ""))(n)
+	both(conf("Alloc,Contain", "Serial"), gone("dev/log"), conf("\nEpilog=DIR/hooks/epilog", ""))(n)
 	must(t, os.Chmod(n.in("run/state"), 0o755))
 	var text bytes.Buffer
 	Print(&text, n.examine())

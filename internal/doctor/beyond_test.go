@@ -77,7 +77,7 @@ func TestSlurmLines(t *testing.T) {
 
 func slurmLines() map[string]spoilt {
 	return map[string]spoilt{
-		"no slurm.conf":             {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ", "Prolog=DIR/libexec/bookend-prolog\nEpilog=DIR/libexec/bookend-epilog\n"},
+		"no slurm.conf":             {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ", "Prolog=/etc/bookend/slurm/hooks/prolog\nEpilog=/etc/bookend/slurm/hooks/epilog\n"},
 		"a pipe":                    {both(gone("slurm/slurm.conf"), func(n node) { must(n.T, unix.Mkfifo(n.in("slurm/slurm.conf"), 0o600)) }), "slurm-conf", Unknown, "could not be read", ""},
 		"an include unread":         {gone("slurm/nodes.conf"), "slurm-conf", Unknown, `slurm.conf line 15 includes "nodes.conf", which is not read`, ""},
 		"a pattern included":        {edit("slurm/slurm.conf", "Include nodes.conf", "Include nodes*"), "slurm-conf", Unknown, "Slurm takes no pattern here", "correct that line"},
@@ -95,28 +95,32 @@ func slurmLines() map[string]spoilt {
 		"scontrol other":            {file("bin/scontrol", "#!/bin/sh\necho slurm 22.05.8\n", 0o755), "scontrol-version", Wrong, "22.05.8, slurmd is 24.11.5", "slurm.scontrol"},
 		"scontrol gone":             {gone("bin/scontrol"), "scontrol-version", Wrong, "missing", "slurm.scontrol"},
 		"slurmd not root's":         {conf("SlurmUser=slurm", "SlurmdUser=slurm"), "slurmd-user", Wrong, "SlurmdUser=slurm", "SlurmdUser=root"},
-		"no prolog":                 {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong, "no Prolog=", "Prolog=DIR/libexec/bookend-prolog   # in DIR/slurm/slurm.conf"},
-		"no epilog":                 {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-epilog", Wrong, "no Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
-		"epilog alone":              {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Epilog"), "slurm-pair", Wrong, "Epilog= without Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
-		"prolog alone":              {conf("\nEpilog=DIR/libexec/bookend-epilog", ""), "slurm-pair", Wrong, "Prolog= without Epilog=", "Epilog=DIR/libexec/bookend-epilog"},
+		"no prolog":                 {conf("Prolog=DIR/hooks/prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong, "no Prolog=", "Prolog=/etc/bookend/slurm/hooks/prolog   # in DIR/slurm/slurm.conf"},
+		"no epilog":                 {conf("\nEpilog=DIR/hooks/epilog", ""), "slurm-epilog", Wrong, "no Epilog=", "Epilog=/etc/bookend/slurm/hooks/epilog"},
+		"epilog alone":              {conf("Prolog=DIR/hooks/prolog\nEpilog", "Epilog"), "slurm-pair", Wrong, "Epilog= without Prolog=", "Prolog=/etc/bookend/slurm/hooks/prolog"},
+		"prolog alone":              {conf("\nEpilog=DIR/hooks/epilog", ""), "slurm-pair", Wrong, "Prolog= without Epilog=", "Epilog=/etc/bookend/slurm/hooks/epilog"},
 		"on the controller":         {conf("SlurmUser", "PrologSlurmctld=DIR/libexec/bookend-prolog\nSlurmUser"), "slurm-pair", Wrong, "PrologSlurmctld=", "take that line out"},
-		"prolog elsewhere":          {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/none\nEpilog"), "slurm-prolog", Wrong, "does not exist", "Prolog=DIR/libexec/bookend-prolog"},
-		"prolog of nothing":         {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/prolog.d/*\nEpilog"), "slurm-prolog", Wrong, "no file matches", ""},
-		"not ours":                  {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\n# bookend-prolog one day\n", 0o755)), "slurm-prolog", Wrong, "none is bookend-prolog", "[ ! -x DIR/libexec/bookend-prolog ] || DIR/libexec/bookend-prolog || exit $?   # as a line of DIR/own"},
-		"by a script":               {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\nDIR/libexec/bookend-prolog || exit\n", 0o755)), "slurm-prolog", OK, "bookend-prolog by own", ""},
-		"another's program":         {conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/libexec/bookend-epilog\nEpilog"), "slurm-prolog", Wrong, "Prolog=", "Prolog=DIR/libexec/bookend-prolog"},
-		"twice":                     {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", Wrong, "2 times: own, bookend-prolog", "once"},
+		"prolog elsewhere":          {conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/none\nEpilog"), "slurm-prolog", Wrong, "does not exist", "Prolog=/etc/bookend/slurm/hooks/prolog"},
+		"prolog of nothing":         {conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/prolog.d/*\nEpilog"), "slurm-prolog", Wrong, "no file matches", ""},
+		"not ours":                  {both(conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\n# bookend-prolog one day\n", 0o755)), "slurm-prolog", Wrong, "none is bookend-prolog", "[ ! -x /etc/bookend/slurm/hooks/prolog ] || /etc/bookend/slurm/hooks/prolog || exit $?   # as a line of DIR/own"},
+		"by a script":               {both(conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/own\nEpilog"), file("own", "#!/bin/sh\nDIR/libexec/bookend-prolog || exit\n", 0o755)), "slurm-prolog", OK, "bookend-prolog by own", ""},
+		"another's program":         {conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/libexec/bookend-epilog\nEpilog"), "slurm-prolog", Wrong, "Prolog=", "Prolog=/etc/bookend/slurm/hooks/prolog"},
+		"twice":                     {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", Wrong, "2 times: own, prolog", "once"},
 		"two lines too early":       {both(slurmd("slurm 23.11.4"), conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), file("own", "#!/bin/sh\n", 0o755)), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is 23.11.4", "prolog.d/*"},
-		"in reverse order":          {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/10-a", "#!/bin/sh\n", 0o755), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/.30-c", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", OK, "in this order: 20-b, 10-a; bookend-prolog by 20-b", ""},
-		"a folder among them":       {both(conf("Prolog=DIR/libexec/bookend-prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/old/x", "", 0o644)), "slurm-prolog", Wrong, "folder, where a program belongs", "take it out of DIR/p.d"},
-		"epilog not run":            {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-epilog"), 0o644)) }, "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
+		"in reverse order":          {both(conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/10-a", "#!/bin/sh\n", 0o755), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/.30-c", "#!/bin/sh\nbookend-prolog\n", 0o755)), "slurm-prolog", OK, "in this order: 20-b, 10-a; bookend-prolog by 20-b", ""},
+		"a folder among them":       {both(conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/p.d/*\nEpilog"), file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/old/x", "", 0o644)), "slurm-prolog", Wrong, "folder, where a program belongs", "take it out of DIR/p.d"},
+		"epilog not run":            {func(n node) { must(n.T, os.Chmod(n.in("hooks/epilog"), 0o644)) }, "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
 		"task hook for root":        {func(n node) { must(n.T, os.Chmod(n.in("libexec/bookend-prolog"), 0o700)) }, "slurm-taskprolog", Wrong, "mode 0700", "chmod 0755"},
-		"hook of a user":            {func(n node) { must(n.T, os.Chown(n.in("libexec"), user, 0)) }, "slurm-epilog", Wrong, "libexec belongs to user 65534", "chown root:root DIR/libexec"},
-		"a stump":                   {both(conf("Epilog=DIR/libexec/bookend-epilog\n", "Epilog=bookend-epilog\n"), file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01", 0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", `printf '#!/bin/sh\n[ -x DIR/libexec/bookend-epilog ] || exit 0\nexec DIR/libexec/bookend-epilog\n' >`},
+		"hook of a user":            {func(n node) { must(n.T, os.Chown(n.in("hooks"), user, 0)) }, "slurm-epilog", Wrong, "hooks belongs to user 65534", "chown root:root DIR/hooks"},
+		"a stump":                   {both(conf("Epilog=DIR/hooks/epilog\n", "Epilog=bookend-epilog\n"), file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01", 0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", "install -m 0755 /etc/bookend/slurm/hooks/epilog "},
+		"a program itself":          {conf("Prolog=DIR/hooks/prolog\nEpilog", "Prolog=DIR/libexec/bookend-prolog\nEpilog"), "slurm-prolog", Warning, "the program itself", "Prolog=/etc/bookend/slurm/hooks/prolog"},
+		"an earlier script":         {file("hooks/epilog", "#!/bin/sh\nhook=/usr/libexec/bookend/bookend-epilog\n# exec\nexec \"$hook\"\n", 0o755), "slurm-epilog", Warning, "a script that execs bookend-epilog", "call /etc/bookend/slurm/hooks/epilog instead"},
+		"a site's script execs":     {file("hooks/epilog", "#!/bin/sh\nX=1 exec /usr/libexec/bookend/bookend-epilog\n", 0o755), "slurm-epilog", Warning, "a script that execs bookend-epilog", ""},
+		"by way of our script":      {file("hooks/epilog", "#!/bin/sh\n/etc/bookend/slurm/hooks/epilog || exit\nexec own\n", 0o755), "slurm-epilog", OK, "bookend-epilog by epilog", ""},
 		"task hook gone":            {conf("TaskProlog=DIR/libexec/bookend-prolog", "TaskProlog=DIR/none"), "slurm-taskprolog", Wrong, "does not exist", ""},
 		"no task hook":              {conf("TaskProlog=DIR/libexec/bookend-prolog\n", ""), "slurm-taskprolog", OK, "no TaskProlog=", ""},
-		"another task hook":         {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"), file("own", "#!/bin/sh\n", 0o755)), "slurm-taskepilog", Warning, "does not name bookend-epilog", "[ ! -x DIR/libexec/bookend-epilog ] || DIR/libexec/bookend-epilog   # as a line of DIR/own"},
-		"no health check":           {conf("HealthCheckProgram=DIR/libexec/hc\n", ""), "slurm-healthcheck", Warning, "no HealthCheckProgram=", "HealthCheckProgram=DIR/libexec/bookend-healthcheck\nHealthCheckInterval=300"},
+		"another task hook":         {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"), file("own", "#!/bin/sh\n", 0o755)), "slurm-taskepilog", Warning, "does not name bookend-epilog", "[ ! -x /etc/bookend/slurm/hooks/task-epilog ] || /etc/bookend/slurm/hooks/task-epilog   # as a line of DIR/own"},
+		"no health check":           {conf("HealthCheckProgram=DIR/libexec/hc\n", ""), "slurm-healthcheck", Warning, "no HealthCheckProgram=", "HealthCheckProgram=/etc/bookend/slurm/hooks/healthcheck\nHealthCheckInterval=300"},
 		"NHC without it":            {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_fs_mount /\n", 0o644)), "slurm-healthcheck", Wrong, "none is bookend-healthcheck", ""},
 		"NHC by our check":          {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_bookend\n", 0o644), asShipped("nhc/bookend.nhc", nhcScript)), "slurm-healthcheck", OK, "bookend-healthcheck by nhc.conf", ""},
 		"NHC without our check":     {both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755), file("root/etc/nhc/nhc.conf", "* || check_bookend\n", 0o644)), "slurm-healthcheck", Wrong, "there is no /etc/nhc/scripts/bookend.nhc", "install -D -m 0644 deploy/nhc/bookend.nhc /etc/nhc/scripts/bookend.nhc"},
@@ -203,8 +207,8 @@ func (tt spoilt) judged(t *testing.T) {
 	for i, l := range s.Survey.Slurm.Cgroup.Lines {
 		s.Survey.Slurm.Cgroup.Lines[i].Pairs = append(l.Pairs, [2]string{"CgroupPlugin", "cgroup/v2"})
 	}
-	path := filepath.Join(n.dir, "libexec/bookend-prolog")
-	seen := Seen{Files: []File{{Path: path, Kind: Regular, Mode: 0o755, System: &FileSystem{Network: networks[0x6969]}}}}
+	path := filepath.Join(n.dir, "hooks/prolog")
+	seen := Seen{Files: []File{{Path: path, Kind: Regular, Mode: 0o755, Content: &Content{Shell: true, Names: []string{"bookend-prolog"}}, System: &FileSystem{Network: networks[0x6969]}}}}
 	for _, c := range Checks() {
 		if c.Name != tt.check {
 			continue

@@ -51,13 +51,46 @@ func contentOf(text []byte, size int64) *Content {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
-		for _, name := range append([]string{nhcCheck}, ourPrograms...) {
-			if namesProgram(line, name) && !slices.Contains(c.Names, name) {
-				c.Names = append(c.Names, name)
-			}
-		}
+		c.add(line)
 	}
 	return &c
+}
+
+// ourScripts are the programs that the package's scripts run, by how a script of the site's own names these.
+var ourScripts = map[string]string{
+	"/hooks/prolog": "bookend-prolog", "/hooks/task-prolog": "bookend-prolog", "/hooks/epilog": "bookend-epilog",
+	"/hooks/task-epilog": "bookend-epilog", "/hooks/healthcheck": "bookend-healthcheck",
+}
+
+// add notes what a line of a script names. The package's own scripts name the program once, as hook.
+func (c *Content) add(line string) {
+	execs := slices.Contains(strings.Fields(line), "exec")
+	if execs && strings.Contains(line, "$hook") {
+		c.Execs = withNew(c.Execs, c.Names...)
+	}
+	for _, name := range append([]string{nhcCheck}, ourPrograms...) {
+		if !namesProgram(line, name) {
+			continue
+		}
+		c.Names = withNew(c.Names, name)
+		if execs {
+			c.Execs = withNew(c.Execs, name)
+		}
+	}
+	for script, name := range ourScripts {
+		if namesProgram(line, script) {
+			c.Names = withNew(c.Names, name)
+		}
+	}
+}
+
+func withNew(all []string, names ...string) []string {
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // namesProgram reports a program's name in a line, as a word of its own.

@@ -14,17 +14,18 @@ import (
 // slot is a place in slurm.conf where a hook is named.
 type slot struct {
 	check, key, program string
-	task                bool // it runs as the job's user, and may be left out
+	script              string // what the package has for this place, below hooks/
+	task                bool   // it runs as the job's user, and may be left out
 	without             string
 }
 
 func slots() []slot {
 	return []slot{
-		{"slurm-prolog", "Prolog", "bookend-prolog", false, "no job's start is looked at: nothing can be compared, nobody blamed, nothing drained"},
-		{"slurm-epilog", "Epilog", "bookend-epilog", false, "no job's end is looked at: what it leaves on a card nobody sees"},
-		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", true, "the start report comes with the end report, and a job's output is found only where its path can be told"},
-		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", true, "at the end of a script nobody tells which of its processes still use a card"},
-		{"slurm-healthcheck", healthKey, "bookend-healthcheck", false, "between jobs nobody looks: no sightings, no residue found, no drain reason beyond Slurm's own"},
+		{"slurm-prolog", "Prolog", "bookend-prolog", "prolog", false, "no job's start is looked at: nothing can be compared, nobody blamed, nothing drained"},
+		{"slurm-epilog", "Epilog", "bookend-epilog", "epilog", false, "no job's end is looked at: what it leaves on a card nobody sees"},
+		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", "task-prolog", true, "the start report comes with the end report, and a job's output is found only where its path can be told"},
+		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", "task-epilog", true, "at the end of a script nobody tells which of its processes still use a card"},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "healthcheck", false, "between jobs nobody looks: no sightings, no residue found, no drain reason beyond Slurm's own"},
 	}
 }
 
@@ -33,6 +34,8 @@ func hookChecks() []Check {
 	for _, h := range slots() {
 		what := "names " + h.program + ", itself or in a script, once"
 		switch {
+		case h.drains():
+			what = "names a script that runs " + h.program + ", once, and that exits 0 if the program crashes"
 		case h.task:
 			what += "; or nothing"
 		case h.key == healthKey:
@@ -53,7 +56,7 @@ func (h slot) named(s Site) (paths []string) {
 		return nil
 	}
 	values := conf.All(h.key)
-	if len(values) > 1 && !h.lists() {
+	if len(values) > 1 && !h.drains() {
 		values = values[len(values)-1:] // which is the one that counts
 	}
 	for _, v := range values {
@@ -69,8 +72,9 @@ func (h slot) named(s Site) (paths []string) {
 	return paths
 }
 
-// lists reports a key of which Slurm from 24.05 on takes all lines; of the others, and before, the last.
-func (h slot) lists() bool { return h.key == "Prolog" || h.key == "Epilog" }
+// drains reports a hook whose failure drains the node: the two of which Slurm from 24.05 on takes all lines; of the
+// others, and before, the last.
+func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 
 func (h slot) look(s Site) Look {
 	paths := h.named(s)
@@ -113,8 +117,8 @@ func (h slot) judge(s Site, seen Seen) []Result {
 		}
 		for _, f := range files {
 			order = append(order, path.Base(f.Path))
-			wrong := h.judgeFile(s, f)
-			bad = append(bad, wrong...)
+			bad = append(bad, h.judgeFile(s, f)...)
+			bad = append(bad, h.judgeCrash(s, f)...)
 			if h.isOurs(f) {
 				ours++
 			}
@@ -147,26 +151,25 @@ func of(pattern string, files []File) (found []File) {
 // line is the fix that is a line of slurm.conf for this slot.
 func (h slot) line(s Site, value string) string { return everywhere(s.inConf(h.key + "=" + value)) }
 
-// everywhere adds to a line of slurm.conf what must hold before it is written: one file is all nodes', and a Prolog or Epilog
-// that is not there drains.
+// everywhere adds to a line of slurm.conf what must hold before it is written: one file is all nodes', and a Prolog or
+// Epilog that is not there drains.
 func everywhere(line string) string {
-	return strings.Replace(line, ", then: ", ", if every node has that program; then: ", 1)
+	return strings.Replace(line, ", then: ", ", if every node has that file; then: ", 1)
 }
 
-func (h slot) ourPath(s Site) string {
-	return path.Join(path.Dir(s.Config.Backend), h.program)
-}
+// shipped is the package's script for this slot.
+func (h slot) shipped() string { return path.Join(snippetFolder, "hooks", h.script) }
 
 // absent judges that slurm.conf names nothing.
 func (h slot) absent(s Site, shown string) Result {
-	fix := h.line(s, h.ourPath(s))
+	fix := h.line(s, h.shipped())
 	switch {
 	case h.task:
 		return Result{h.check, OK, shown, "no " + h.key + "=: " + h.without, "", ""}
 	case h.key == healthKey:
-		return Result{h.check, Warning, shown, "no " + h.key + "=", h.without, s.inConf("HealthCheckProgram=" + h.ourPath(s) + "\nHealthCheckInterval=300\nHealthCheckNodeState=ANY")}
+		return Result{h.check, Warning, shown, "no " + h.key + "=", h.without, s.inConf("HealthCheckProgram=" + h.shipped() + "\nHealthCheckInterval=300\nHealthCheckNodeState=ANY")}
 	}
-	return Result{h.check, Wrong, shown, "no " + h.key + "=: Slurm does not call " + h.program, h.without, s.inConf(included()) + "\n" + fix + ", where the package's snippets are not wanted"}
+	return Result{h.check, Wrong, shown, "no " + h.key + "=: Slurm does not call " + h.program, h.without, s.inConf(included()) + "\n" + fix + ", if the rest of bookend.conf is not wanted"}
 }
 
 // gone judges a path that leads nowhere.
@@ -182,7 +185,7 @@ func (h slot) gone(s Site, p string) Result {
 	if h.key == healthKey {
 		why = "the check never runs, and slurmd's log says so again and again"
 	}
-	return Result{h.check, Wrong, p, h.key + "=: " + what, why, h.line(s, h.ourPath(s))}
+	return Result{h.check, Wrong, p, h.key + "=: " + what, why, h.line(s, h.shipped())}
 }
 
 // judgeFile lists what is wrong with one file that slurmd runs, whether Bookend's or another's.
@@ -199,11 +202,11 @@ func (h slot) judgeFile(s Site, f File) (bad []Result) {
 		say(Wrong, fmt.Sprintf("%s, where a program belongs", f.Kind), drains, "take it out of "+quoted(path.Dir(f.Path)))
 		return bad
 	case f.Kind != Regular:
-		say(Wrong, fmt.Sprintf("%s, where a program belongs", f.Kind), drains, h.line(s, h.ourPath(s)))
+		say(Wrong, fmt.Sprintf("%s, where a program belongs", f.Kind), drains, h.line(s, h.shipped()))
 		return bad
 	case f.Content != nil && f.Content.ELF && f.Content.Size < leastELF:
 		say(Wrong, fmt.Sprintf("a program cut off after %d bytes", f.Content.Size), "slurmctld ships a hook up to its first zero byte: a compiled program cannot be shipped (configless), and its stump drains the node",
-			h.wrapper(s, path.Base(f.Path)))
+			h.wrapper(path.Base(f.Path)))
 		return bad
 	}
 	if c := f.Distrust; c != nil {
@@ -226,15 +229,36 @@ func (h slot) judgeFile(s Site, f File) (bad []Result) {
 // leastELF is less than the smallest header of a program that can be run.
 const leastELF = 64
 
-// wrapper is a script that can be shipped, and ends well where Bookend is not installed.
-func (h slot) wrapper(s Site, name string) string {
-	ours := h.ourPath(s)
-	return fmt.Sprintf(`printf '#!/bin/sh\n[ -x %[1]s ] || exit 0\nexec %[1]s\n' >%[2]s && chmod 0755 %[2]s   # on the controller, then: scontrol reconfigure`, ours, config.SlurmFolders()[1]+"/"+name)
+// wrapper puts the package's script, which can be shipped, in the place of a program.
+func (h slot) wrapper(name string) string {
+	return fmt.Sprintf("install -m 0755 %s %s   # on the controller, then: scontrol reconfigure",
+		h.shipped(), path.Join(config.SlurmFolders()[1], name))
+}
+
+// judgeCrash warns of a hook that drains the node when it cannot run.
+func (h slot) judgeCrash(s Site, f File) []Result {
+	const why = "if it crashes, because no thread is available for example, or is killed, the node drains; " +
+		"the package's script exits 0 then"
+	switch {
+	case !h.drains():
+		return nil
+	case h.isProgram(f):
+		return []Result{{h.check, Warning, f.Path, "the program itself", why, h.line(s, h.shipped())}}
+	case f.Content != nil && f.Content.Shell && slices.Contains(f.Content.Execs, h.program):
+		return []Result{{h.check, Warning, f.Path, "a script that execs " + h.program, why,
+			"call " + h.shipped() + " instead, or take over its text if this is an earlier version of it"}}
+	}
+	return nil
+}
+
+// isProgram reports a file that is the slot's program.
+func (h slot) isProgram(f File) bool {
+	return path.Base(f.Path) == h.program || path.Base(f.Real) == h.program
 }
 
 // isOurs reports a file that is the slot's program, or a script that names it.
 func (h slot) isOurs(f File) bool {
-	if path.Base(f.Path) == h.program || path.Base(f.Real) == h.program {
+	if h.isProgram(f) {
 		return true
 	}
 	return f.Content != nil && f.Content.Shell && slices.Contains(f.Content.Names, h.program)
@@ -244,7 +268,7 @@ func (h slot) isOurs(f File) bool {
 func (h slot) counted(s Site, shown string, paths, order []string, ours int) []Result {
 	for _, p := range paths {
 		if base := path.Base(p); slices.Contains(ourPrograms, base) && base != h.program {
-			return []Result{{h.check, Wrong, shown, h.key + "=" + p, "that is the program of another hook: it does nothing here", h.line(s, h.ourPath(s))}}
+			return []Result{{h.check, Wrong, shown, h.key + "=" + p, "that is the program of another hook: it does nothing here", h.line(s, h.shipped())}}
 		}
 	}
 	if len(order) == 0 {
@@ -253,10 +277,10 @@ func (h slot) counted(s Site, shown string, paths, order []string, ours int) []R
 	switch {
 	case ours == 0 && h.task:
 		return []Result{{h.check, Warning, shown, h.key + "=" + strings.Join(paths, ", ") + " does not name " + h.program, h.without,
-			fmt.Sprintf("[ ! -x %[1]s ] || %[1]s   # as a line of %[2]s", h.ourPath(s), quoted(paths[len(paths)-1]))}}
+			fmt.Sprintf("[ ! -x %[1]s ] || %[1]s   # as a line of %[2]s", h.shipped(), quoted(paths[len(paths)-1]))}}
 	case ours == 0:
 		return []Result{{h.check, Wrong, shown, fmt.Sprintf("%s= runs %s: none is %s, and no script there names it", h.key, strings.Join(order, ", "), h.program), h.without,
-			fmt.Sprintf("[ ! -x %[1]s ] || %[1]s || exit $?   # as a line of %[2]s", h.ourPath(s), quoted(paths[len(paths)-1]))}}
+			fmt.Sprintf("[ ! -x %[1]s ] || %[1]s || exit $?   # as a line of %[2]s", h.shipped(), quoted(paths[len(paths)-1]))}}
 	case ours > 1:
 		return []Result{{h.check, Wrong, shown, fmt.Sprintf("%s= runs %s %d times: %s", h.key, h.program, ours, strings.Join(order, ", ")),
 			"the second finds what the first has recorded, and each costs its time", "name it once"}}
@@ -267,7 +291,7 @@ func (h slot) counted(s Site, shown string, paths, order []string, ours int) []R
 func (h slot) wellSaid(paths, order []string, files []File) string {
 	how := "itself"
 	for _, f := range files {
-		if h.isOurs(f) && path.Base(f.Path) != h.program && path.Base(f.Real) != h.program {
+		if h.isOurs(f) && !h.isProgram(f) {
 			how = "by " + path.Base(f.Path)
 		}
 	}
@@ -289,7 +313,7 @@ func judgePair(s Site, c slurmconf.Conf) []Result {
 			has, lacks = lacks, has
 		}
 		bad = append(bad, Result{name, Wrong, c.Path, has + "= without " + lacks + "=", "an end without a start to compare with proves nothing, and a start without an end leaves its record open",
-			everywhere(s.inConf(lacks + "=" + path.Join(path.Dir(s.Config.Backend), "bookend-"+strings.ToLower(lacks))))})
+			everywhere(s.inConf(lacks + "=" + path.Join(snippetFolder, "hooks", strings.ToLower(lacks))))})
 	}
 	for _, key := range []string{"PrologSlurmctld", "EpilogSlurmctld", "SrunProlog", "SrunEpilog", "UnkillableStepProgram", "RebootProgram"} {
 		if v, ok := c.Get(key); ok && strings.HasPrefix(path.Base(v.Text), "bookend-") {

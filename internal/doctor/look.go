@@ -66,6 +66,8 @@ type Content struct {
 	Shell bool  `json:"shell,omitempty"` // "#!"
 	// Names are those of Bookend's programs that its text names, comments left out.
 	Names []string `json:"names,omitempty"`
+	// Execs are those of them that it becomes, so that how they end is how it ends.
+	Execs []string `json:"execs,omitempty"`
 }
 
 // Culprit is what safefile.Trusted stops at.

@@ -27,13 +27,13 @@ func include(snippet string) string {
 }
 
 // lines are what slurm.conf needs for Bookend where they are not.
-func lines(c config.Config) []string {
-	programs := c.Backend[:strings.LastIndexByte(c.Backend, '/')+1]
-	return []string{
-		"Prolog=" + programs + "bookend-prolog", "Epilog=" + programs + "bookend-epilog",
-		"TaskProlog=" + programs + "bookend-prolog", "TaskEpilog=" + programs + "bookend-epilog",
-		"PrologFlags=Alloc", "PrologEpilogTimeout=60",
+func lines() (all []string) {
+	for _, h := range slots() {
+		if h.key != healthKey {
+			all = append(all, h.key+"="+h.shipped())
+		}
 	}
+	return append(all, "PrologFlags=Alloc", "PrologEpilogTimeout=60")
 }
 
 func judgeConf(s Site, _ Seen) []Result {
@@ -48,7 +48,7 @@ func judgeConf(s Site, _ Seen) []Result {
 	case v.Conf == nil:
 		return []Result{{name, Unknown, slurmConf, "in none of: " + strings.Join(v.Tried, ", "),
 			"this is no compute node, or its slurm.conf lies elsewhere: then run doctor with SLURM_CONF set to it. Where Slurm is yet to be set up, these lines call the hooks",
-			included() + "   # as its last line, with the snippets of the package; without them, and if every node has the programs:\n" + strings.Join(lines(s.Config), "\n")}}
+			included() + "   # as its last line, with the snippets of the package; without it, and if every node has its scripts:\n" + strings.Join(lines(), "\n")}}
 	}
 	if doubt := v.Conf.Doubt(); doubt != "" {
 		return []Result{{name, Unknown, v.Conf.Path, doubt, "what stands there could change any answer about Slurm; slurmd does not start with a file that it cannot read", "correct that line, or make what it includes readable"}}

@@ -13,8 +13,8 @@ import (
 const slurmText = `ClusterName=lab
 SlurmctldHost=head
 SlurmUser=slurm
-Prolog=DIR/libexec/bookend-prolog
-Epilog=DIR/libexec/bookend-epilog
+Prolog=DIR/hooks/prolog
+Epilog=DIR/hooks/epilog
 TaskProlog=DIR/libexec/bookend-prolog
 TaskEpilog=DIR/libexec/bookend-epilog
 HealthCheckProgram=DIR/libexec/hc
@@ -37,6 +37,11 @@ func (n node) surround() {
 	write("slurm/nodes.conf", "NodeName=n[1-4] CPUs=8 Gres=gpu:2 State=UNKNOWN\nPartitionName=main Nodes=ALL\n")
 	write("slurm/gres.conf", "NodeName=n[1-4] Name=gpu File=DIR/dev/nvidia[0-1]\n")
 	write("slurm/cgroup.conf", "ConstrainDevices=yes\n")
+	for _, hook := range []string{"prolog", "epilog"} {
+		text, err := os.ReadFile("../../deploy/slurm/hooks/" + hook)
+		must(n.T, err)
+		put(n.T, n.in("hooks/"+hook), string(text), 0o755)
+	}
 	put(n.T, n.in("libexec/hc"), "#!/bin/sh\nexec "+n.in("libexec/bookend-healthcheck")+"\n", 0o755)
 	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
 	n.runs(101, "slurmd", n.in("sbin/slurmd"), "-f", n.site.SlurmConf)

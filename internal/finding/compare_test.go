@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,12 @@ func TestCompareAtTheEnd(t *testing.T) {
 			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
 			s.Before, s.Now.Processes[70] = &dirty, old
 		}), []code.Code{code.Dirty}, 0, false},
+		{"inherited: a dead PID that was listed before", with(ending(phantom), func(s *Scene) {
+			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
+			s.Before = &dirty
+		}), []code.Code{code.Dirty}, 0, false},
+		{"a dead PID with little memory, not listed before", ending(side(at(200), settle.Flat, reading(13*mib, listed(70, 4*mib)), attrib.Process{PID: 70, Gone: true})),
+			[]code.Code{code.Phantom}, 10, false},
 		{"PID reused since the start is not inherited", with(ending(orphanSide()), func(s *Scene) {
 			old := orphan
 			old.Start = at(20)
@@ -138,6 +145,9 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"lost card", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card, Detail: "nvmlDeviceGetMemoryInfo: GPU is lost"}}
 		}), []code.Code{code.Lost}, 0, true},
+		{"another GPU was lost first", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
+			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: "GPU-1"}, {Code: gpu.FaultReset, Device: card}}
+		}), []code.Code{code.Lost}, 0, true},
 		{"a fault seen once proves nothing", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Curves[card] = settle.Curve{State: settle.Unknown, Looks: 1}
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card}}
@@ -159,10 +169,30 @@ func TestCompareAtTheEnd(t *testing.T) {
 			blind := side(at(100), settle.Unknown, gpu.Reading{})
 			s.Before = &blind
 		}), []code.Code{code.Residue}, 0, false},
+		{"the start's process list was unknown", with(ending(exported), func(s *Scene) {
+			blind := side(at(100), settle.Flat, reading(0))
+			blind.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
+			s.Before = &blind
+		}), []code.Code{code.Residue}, 10, false},
 		{"the start's memory was unknown", with(ending(exported), func(s *Scene) {
 			blind := side(at(100), settle.Unknown, reading(0))
 			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
 			s.Before = &blind
+		}), []code.Code{code.Residue}, 0, false},
+		{"the start's memory was unknown, and nothing is left", with(ending(side(at(200), settle.Flat, reading(20*mib))), func(s *Scene) {
+			blind := side(at(100), settle.Unknown, reading(0))
+			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
+			s.Before = &blind
+		}), nil, 0, false},
+		{"the start had as much as is reported", with(ending(orphanSide()), func(s *Scene) {
+			dirty := side(at(100), settle.Flat, reading(32*mib))
+			s.Before = &dirty
+		}), []code.Code{code.Orphan}, 10, false},
+		{"memory that cannot be judged hides no process", with(ending(orphanSide()), func(s *Scene) {
+			s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host"
+		}), []code.Code{code.Orphan}, 10, true},
+		{"little memory, and no search for its holder", with(ending(side(at(200), settle.Flat, reading(40*mib))), func(s *Scene) {
+			s.Now.Scan, s.Cards[0].Device.Minor = nil, minor(3)
 		}), []code.Code{code.Residue}, 0, false},
 		{"untrusted list accuses nobody", with(ending(orphanSide()), func(s *Scene) {
 			s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
@@ -293,6 +323,10 @@ func TestCompareBesideAnUnknownFigure(t *testing.T) {
 	if len(found) == 0 || found[0].Code != code.Orphan || len(found[0].Doubts) > 0 {
 		t.Errorf("20 GiB of an orphan are in doubt: %+v", found)
 	}
+	found = Compare(ending(side(at(200), settle.Flat, reading(30*gib, gpu.Process{PID: 70, Memory: gpu.Unknown("not available")}), orphan)))
+	if len(found) == 0 || !slices.Contains(found[0].Doubts, "how much memory is held is unknown: not available") {
+		t.Errorf("no figure at all: %+v", found)
+	}
 }
 
 func with(s Scene, edit func(*Scene)) Scene {
@@ -354,6 +388,7 @@ func TestCompareAtTheStart(t *testing.T) {
 			s.Left = []Finding{other}
 		}), []code.Code{code.Dirty}, 0},
 		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
+		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
 		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
 			live := earlier
 			live.End, live.GPUs = 0, []gpu.ID{"GPU-1"}

@@ -49,6 +49,9 @@ func TestPhantomHolder(t *testing.T) {
 		{"four workers", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)}, nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
+		{"the weakest evidence counts, whichever comes first", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID, p.Cgroup.ID = 72, 10 }), 3)},
+			nil, []int{71, 72}, attrib.ByExclusive, ""},
+		{"root's, in the job's cgroup", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 0, 10 }), 3)}, nil, []int{71}, attrib.ByCgroup, ""},
 		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
 		{"a service that started during the job", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Service = 0, "infer.service" }), 3)}, nil, []int{71}, "", "service"},
 		{"the MPS daemon", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-control" }), 3)}, nil, nil, attrib.ByExclusive, ""},
@@ -87,6 +90,19 @@ func TestPhantomAtTheStart(t *testing.T) {
 	}
 }
 
+// A dead PID that the start listed too is inherited. By its number alone no owner is surer than by exclusive use.
+func TestPhantomInherited(t *testing.T) {
+	gone := attrib.Process{PID: 70, Gone: true}
+	s := ending(side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), gone))
+	before := side(at(100), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), gone)
+	s.Before = &before
+	s.Left = []Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(2 * gib), Holder: &Holder{Process: orphan}, Owner: &Owner{Job: 9, Level: attrib.ByCgroup}}}
+	found := Compare(s)
+	if len(found) != 1 || found[0].Code != code.Dirty || found[0].Owner == nil || *found[0].Owner != (Owner{Job: 9, Level: attrib.ByExclusive}) {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // Who may hold memory that no process is listed for: whoever has the driver open and nothing that explains why.
 func TestExportedCandidates(t *testing.T) {
 	keeper := attrib.Process{PID: 71, UID: alice, Start: at(151), Name: "keeper"}
@@ -109,6 +125,15 @@ func TestExportedCandidates(t *testing.T) {
 		{"one that is listed on a neighbour", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
 			s.Now.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(71, gib)}}}}
 		}, nil, attrib.ByExclusive, ""},
+		{"another user's with another GPU", []attrib.Holding{onCard(other, 1)}, nil, nil, "", "for another reason"},
+		{"another run's of the job", []attrib.Holding{onDriver(attrib.Process{PID: 71, Start: at(60), UID: alice, Cgroup: slurm.Owner{SLUID: "sA"}})}, func(s *Scene) {
+			s.Job.SLUID, s.Self.SLUID = "sB", "sB"
+			s.Others = []attrib.Record{{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}}
+		}, []int{71}, "", ""},
+		{"the job's, of a record without a SLUID", []attrib.Holding{onDriver(attrib.Process{PID: 71, Start: at(60), UID: alice, Cgroup: slurm.Owner{ID: 10}})}, func(s *Scene) {
+			s.Job.SLUID, s.Self.SLUID = "sB", "sB"
+			s.Others = []attrib.Record{{Job: 10, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}}
+		}, []int{71}, attrib.ByExclusive, ""},
 		{"another user's process, and nobody else", []attrib.Holding{onDriver(other)}, nil, []int{72}, "", ""},
 		{"a live job's process", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
@@ -137,6 +162,9 @@ func expectOne(t *testing.T, s Scene, want code.Code, pids []int, level attrib.L
 		got = append(got, c.PID)
 		if len(c.Open) == 0 || c.Memory.Known() {
 			t.Errorf("candidate %+v: want what it has open, and no bytes", c)
+		}
+		if slices.Contains(c.Classes, "") || slices.Contains(c.Classes, attrib.Exported) != (want == code.Residue) {
+			t.Errorf("candidate of %s: classes %q", want, c.Classes)
 		}
 	}
 	if !slices.Equal(got, pids) {
@@ -173,6 +201,8 @@ func TestInheritedMemory(t *testing.T) {
 	}{
 		"one job":               {[]Finding{left(8, 20*gib-4*mib)}, 8},
 		"less by far":           {[]Finding{left(8, gib)}, 0},
+		"less by the margin":    {[]Finding{left(8, 20*gib-AsMuch)}, 8},
+		"less by a byte more":   {[]Finding{left(8, 20*gib-AsMuch-1)}, 0},
 		"one job, twice":        {[]Finding{left(8, 20*gib), left(8, 20*gib+mib)}, 8},
 		"the figure fits one":   {[]Finding{left(9, gib), left(8, 20*gib)}, 8},
 		"it fits two":           {[]Finding{left(9, 20*gib), left(8, 20*gib)}, 0},
@@ -348,6 +378,10 @@ func TestProven(t *testing.T) {
 		got := Proven([]Finding{tt.f}, slurm.Job{ID: 10, UID: alice})
 		if len(got) != tt.want {
 			t.Errorf("%s: %+v", name, got)
+		}
+		sure := Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 10)}
+		if got := Proven([]Finding{tt.f, sure}, slurm.Job{ID: 10, UID: alice}); len(got) != tt.want+1 {
+			t.Errorf("%s, before one that is proven: %+v", name, got)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func Trespasses(s Scene) []Finding {
 
 func (s Scene) trespass(id gpu.ID, p gpu.Process) (Finding, bool) {
 	facts, read := s.Now.Processes[p.PID]
-	if !read || facts.Gone || facts.Why != "" || facts.Cgroup.Conflict != "" {
+	if !read || facts.Gone {
 		return Finding{}, false
 	}
 	o := attrib.Decide(facts, s.attribution(id))

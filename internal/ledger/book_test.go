@@ -123,6 +123,7 @@ func TestUnplaced(t *testing.T) {
 		"placed":         {run(1, []gpu.ID{card0}, at(1)), false},
 		"no cards":       {run(1, nil, at(1)), true},
 		"a card unnamed": {nameless, true},
+		"the first one":  {changed(nameless, func(r *Run) { r.Devices = []Assigned{nameless.Devices[1], nameless.Devices[0]} }), true},
 	} {
 		got := record(tt.run)
 		if got.Unplaced != tt.want || !got.MayHold(card0) || got.MayHold(card1) != tt.want {
@@ -156,6 +157,9 @@ func TestAlone(t *testing.T) {
 		if got := alone(tt.self, []attrib.Record{tt.other}); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+	if alone(self, []attrib.Record{self, other}) {
+		t.Error("alone because it met itself first")
 	}
 }
 
@@ -198,6 +202,11 @@ func TestOwnOlderRunIsOver(t *testing.T) {
 	book := Open([]Run{run(102, []gpu.ID{card0}, at(42))}, run(102, []gpu.ID{card0}, nil), looking())
 	if len(book.Others) != 1 || book.Others[0].Live() {
 		t.Errorf("%+v", book)
+	}
+	self := changed(run(103, []gpu.ID{card0}, at(50)), func(r *Run) { r.Key = "w1" })
+	book = Open([]Run{self, run(102, []gpu.ID{card0}, at(42))}, self, looking())
+	if len(book.Others) != 1 || book.Others[0].Job != 102 || book.Self.Alone {
+		t.Errorf("beside its own record: %+v", book)
 	}
 }
 
@@ -246,6 +255,7 @@ func TestMistakable(t *testing.T) {
 	}{
 		"just ended":          {open, ended(same), job, time.Minute, true},
 		"long ago":            {open, ended(same), job, time.Hour, false},
+		"not by this clock":   {open, ended(same), job, 10 * time.Second, false},
 		"the only run":        {open, []Run{open}, job, time.Minute, false},
 		"this very run":       {open, ended(func(r *Run) { r.Key = "w2" }), job, time.Minute, false},
 		"another job":         {open, ended(func(r *Run) { r.Job.ID = 101 }), job, time.Minute, false},

@@ -29,6 +29,10 @@ func TestRunsOfTwoBoots(t *testing.T) {
 	if _, over := now.Superseded(all); over {
 		t.Error("the run of this boot is over")
 	}
+	over := changed(before, func(r *Run) { r.Ends = []End{{At: 95 * time.Hour, Wall: noon.Add(time.Minute)}} })
+	if _, again := over.Superseded(all); again {
+		t.Error("a run that has ended ends a second time")
+	}
 	unread := run(7, "", time.Hour, noon.Add(2*time.Hour)) // a start that could not read the boot: by boot time, as within one
 	if _, over := unread.Superseded([]Run{now}); over {
 		t.Error("over")

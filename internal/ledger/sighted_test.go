@@ -64,6 +64,10 @@ func TestSightedTellsProcessesApart(t *testing.T) {
 	moved := inJob(8, 101)
 	s := Sighted{}.With(life, onCard(10*time.Second, proc(7, 1), proc(8, 1), proc(9, 1), proc(10, 1)),
 		who(inJob(7, 100), inJob(8, 100), attrib.Process{PID: 9, Gone: true}, attrib.Process{PID: 10, Why: "not read"}))
+	s = s.With(life, onCard(11*time.Second, proc(11, 1)), who(inJob(11, 100)))
+	both := inJob(11, 0)
+	both.Cgroup.Conflict = "cgroups name two jobs, 100 and 101"
+	s = s.With(life, onCard(12*time.Second, proc(11, 1)), who(both))
 	s = s.With(life, onCard(20*time.Second, proc(7, 1), proc(8, 1)), who(later, moved))
 	s = s.With(life, onCard(30*time.Second, proc(8, 1)), who(moved))
 	var got []string
@@ -71,7 +75,7 @@ func TestSightedTellsProcessesApart(t *testing.T) {
 		got = append(got, fmt.Sprint(p.PID, p.Start, p.Owner.ID, p.Owner.Conflict != ""))
 	}
 	slices.Sort(got)
-	want := []string{"7 15s 101 false", "7 1s 100 false", "8 1s 0 true"}
+	want := []string{"11 1s 0 true", "7 15s 101 false", "7 1s 100 false", "8 1s 0 true"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -92,8 +96,11 @@ func TestSightedIsBounded(t *testing.T) {
 	if len(s.Processes) != maxSeen || len(s.Looks) != maxLooks || s.Processes[0].PID != 1000+maxSeen+99 || s.Looks[0].At != 101*time.Second {
 		t.Errorf("%d processes, %d looks, newest %+v", len(s.Processes), len(s.Looks), s.Processes[0])
 	}
-	if s = s.With(life, onCard(keepSeen+time.Hour), nil); len(s.Processes) != 0 {
-		t.Errorf("%d processes a week later", len(s.Processes))
+	if s = s.With(life, onCard((maxSeen+100)*time.Second+7*24*time.Hour), nil); len(s.Processes) != 1 {
+		t.Errorf("%d processes a week after the last was seen", len(s.Processes))
+	}
+	if s = s.With(life, onCard(8*24*time.Hour), nil); len(s.Processes) != 0 {
+		t.Errorf("%d processes a day later", len(s.Processes))
 	}
 }
 
@@ -167,5 +174,9 @@ func TestLooksDuring(t *testing.T) {
 	}
 	if n := s.LooksDuring(self, 10*time.Second, 40*time.Second); n != 0 {
 		t.Errorf("%d looks between", n)
+	}
+	self.Epoch = another
+	if n := s.LooksDuring(self, 0, time.Hour); n != 0 {
+		t.Errorf("%d looks of another epoch", n)
 	}
 }

@@ -50,12 +50,13 @@ func TestSightings(t *testing.T) {
 		if elsewhere != nil {
 			e.Neighbours = &gpu.Snapshot{At: at, Readings: elsewhere}
 		}
-		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}}, {PID: 9}}
+		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}}, {PID: 9},
+			{PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"}, {PID: 12, UID: 1002, OtherPIDs: true}, {PID: 13, UID: 1002, Why: "not read"}}
 		return e
 	}
 	self := Run{Job: slurm.Job{ID: 42}, Epoch: epoch, Devices: []Assigned{{Index: 0, Device: gpu.Device{ID: "A"}}}}
 	before, after := end(time.Second, on("B", 1), on("A", 7)), end(20*time.Second, on("B", 1), on("A", 7))
-	late, early := end(8*time.Second, on("B", 1), on("A", 7, 9), on("C", 7)), end(5*time.Second, on("A", 8))
+	late, early := end(8*time.Second, on("B", 1), on("A", 7, 9, 10, 11, 12, 13, 14), on("C", 7)), end(5*time.Second, on("A", 8))
 	runs := []Run{{Epoch: epoch, Start: &before, Ends: []End{late, after}}, {Epoch: epoch, Ends: []End{early}},
 		{Epoch: gpu.Epoch{Boot: "other"}, Ends: []End{early}}}
 	got := Sightings(runs, self, 2*time.Second, 10*time.Second)
@@ -63,6 +64,11 @@ func TestSightings(t *testing.T) {
 		{At: 5 * time.Second, Device: "A", PID: 8, Bytes: gpu.Bytes(8), Owner: slurm.Owner{ID: 43}},
 		{At: 8 * time.Second, Device: "A", PID: 7, Bytes: gpu.Bytes(7), Owner: slurm.Owner{ID: 42}, Own: true},
 		{At: 8 * time.Second, Device: "A", PID: 9, Bytes: gpu.Bytes(9)},
+		{At: 8 * time.Second, Device: "A", PID: 10, Bytes: gpu.Bytes(10), Stranger: true},
+		{At: 8 * time.Second, Device: "A", PID: 11, Bytes: gpu.Bytes(11)},
+		{At: 8 * time.Second, Device: "A", PID: 12, Bytes: gpu.Bytes(12)},
+		{At: 8 * time.Second, Device: "A", PID: 13, Bytes: gpu.Bytes(13)},
+		{At: 8 * time.Second, Device: "A", PID: 14, Bytes: gpu.Bytes(14)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

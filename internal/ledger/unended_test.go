@@ -56,6 +56,7 @@ func TestUnended(t *testing.T) {
 			r.Start.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}, Processes: []gpu.Process{{PID: 7}}}}
 		})}, false, "", false},
 		"a card without a name":  {[]Run{runOn(100, "", 10, 0), runOn(101, "", 20, 30)}, false, "", false},
+		"no start on record":     {[]Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life, Devices: open.Devices}, later}, false, "", false},
 		"its job id began anew":  {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began anew", false},
 		"of an earlier boot":     {[]Run{changed(open, func(r *Run) { r.Epoch.Boot = "a" })}, true, "the node has booted since", false},
 		"of an unknown boot":     {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},

@@ -10,7 +10,8 @@ const ExitOther = 40
 
 // Exits is the table of exit codes: one number a cause, the same in prolog and epilog. Slurm only tells zero
 // from non-zero; the number is for the reader of slurmd's log. 0 is every outcome that does not drain; 2 is
-// left to the Go runtime's own crashes; 126 and above belong to shells and signals.
+// left to the Go runtime's own crashes; 126 and above belong to shells and signals. The scripts in deploy/slurm pass on the
+// numbers of two digits alone: a cause with another number would never drain.
 var Exits = []struct {
 	Code code.Code
 	Exit int

@@ -62,7 +62,7 @@ func checkTable() string {
 func exitTable() string {
 	rows := []string{
 		"| 0 | | nothing to drain for |",
-		"| 2 | | a crash of Go's runtime, which Bookend did not catch |",
+		"| 2 | | a crash of Go's runtime, which Bookend did not catch; the script exits 0 instead |",
 	}
 	codes := map[int]code.Code{ExitOther: ""}
 	for _, e := range Exits {
@@ -71,7 +71,7 @@ func exitTable() string {
 	for _, exit := range slices.Sorted(maps.Keys(codes)) {
 		rows = append(rows, row(codes[exit], exit))
 	}
-	rows = append(rows, "| 126 and above | | the shell of a wrapper, or a signal |")
+	rows = append(rows, "| 126 and above | | a program that cannot be started, or a signal; the script exits 0 instead |")
 	return strings.Join(rows, "\n") + "\n"
 }
 
@@ -81,4 +81,16 @@ func row(c code.Code, exit int) string {
 	}
 	entry, _ := code.Lookup(c)
 	return fmt.Sprintf("| %d | [%s](findings.md#%s) | %s |", exit, c, strings.ToLower(string(c)), entry.Title)
+}
+
+// The scripts that slurm.conf names take a number of another length for a crash, and exit 0.
+func TestExitCodesPassTheScripts(t *testing.T) {
+	for _, e := range Exits {
+		if e.Exit < 10 || e.Exit > 99 {
+			t.Errorf("%s has %d", e.Code, e.Exit)
+		}
+	}
+	if ExitOther < 10 || ExitOther > 99 {
+		t.Error(ExitOther)
+	}
 }

@@ -49,6 +49,7 @@ func TestDecide(t *testing.T) {
 		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
 		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
+		{"a GPU that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
 		{"a note about a card never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Ended], c.Policy.Epilog[code.Unjudged] = config.Drain, config.Drain
 		}), slurm.Epilog, []finding.Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
@@ -87,6 +88,7 @@ func TestDoubt(t *testing.T) {
 		"never to drain":       {[]finding.Finding{{Code: code.Dirty, Doubts: []string{"it was there before this job"}}}, ""},
 		"the first reason":     {[]finding.Finding{orphan(600, "job 5 could own it as well", "x")}, "BKD-ORPHAN: job 5 could own it as well"},
 		"the most memory":      {[]finding.Finding{orphan(600, "a"), orphan(700, "b"), orphan(650, "c")}, "BKD-ORPHAN: b"},
+		"as much memory":       {[]finding.Finding{orphan(600, "a"), orphan(600, "b")}, "BKD-ORPHAN: a"},
 		"unknown":              {[]finding.Finding{unknown}, "BKD-RESIDUE: unknown: old driver"},
 		"known before unknown": {[]finding.Finding{unknown, orphan(1, "a"), unknown}, "BKD-ORPHAN: a"},
 		"beside a drain":       {[]finding.Finding{orphan(600), orphan(1, "a")}, "BKD-ORPHAN: a"},

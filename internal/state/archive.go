@@ -137,29 +137,41 @@ func (s *Store) retire(history string, o ledger.Run, stays bool) error {
 	if o.Archived && stays {
 		return nil
 	}
-	seen, err := s.read(o.Job.ID, o.Key)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	seen, marked, err := s.preserve(history, o)
+	if err != nil || seen == nil {
 		return err
 	}
+	return s.letGo(o, seen, marked, stays)
+}
+
+// preserve writes a run's record to the history. It returns the record as read and as marked: both nil if the record is gone
+// or has changed since o was read.
+func (s *Store) preserve(history string, o ledger.Run) (seen, marked []byte, err error) {
+	seen, err = s.read(o.Job.ID, o.Key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	if r, err := outlined(seen); err != nil || len(r.Ends) != len(o.Ends) || r.Archived != o.Archived {
-		return nil // another epilog was here: next time
+		return nil, nil, nil // another epilog was here: next time
 	}
-	marked := seen
-	if !o.Archived {
-		if marked, err = mark(seen); err != nil {
-			return err
-		}
-		name := fmt.Sprintf("%d-%s%s", o.Job.ID, o.Key, suffix)
-		if err := safefile.ReplaceDurable(history, name, marked, 0o600); err != nil {
-			return err
-		}
+	if o.Archived {
+		return seen, seen, nil
 	}
-	err = s.locked(lockOf(o.Job.ID), func() error {
+	if marked, err = mark(seen); err != nil {
+		return nil, nil, err
+	}
+	name := fmt.Sprintf("%d-%s%s", o.Job.ID, o.Key, suffix)
+	return seen, marked, safefile.ReplaceDurable(history, name, marked, 0o600)
+}
+
+// letGo marks or removes the record of a run that is in the history, unless it has changed since it was seen.
+func (s *Store) letGo(o ledger.Run, seen, marked []byte, stays bool) error {
+	err := s.locked(lockOf(o.Job.ID), func() error {
 		if !s.unchanged(o, seen) {
-			return nil // as above
+			return nil // another epilog was here: next time
 		}
 		if stays {
 			return s.put(o, marked)

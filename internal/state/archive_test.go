@@ -206,6 +206,20 @@ func TestArchiveForgets(t *testing.T) {
 	}
 }
 
+// Age counts, not the name.
+func TestMakeRoom(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"c", "a", "b"} { // oldest first
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, nil, 0o600))
+		must(t, os.Chtimes(path, time.Time{}, time.Unix(int64(i+1), 0)))
+	}
+	makeRoom(dir, 1)
+	if left := byAge(dir); len(left) != 1 || left[0].Name() != "b" {
+		t.Errorf("left: %v", left)
+	}
+}
+
 func byName(t *testing.T, folder string) []os.FileInfo {
 	t.Helper()
 	files := byAge(folder)

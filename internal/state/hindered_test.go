@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,45 +82,20 @@ func TestArchiveHindered(t *testing.T) {
 // An end that comes while the history is written is not lost: the record stays as it is for the next Archive.
 func TestEndWhileRetiring(t *testing.T) {
 	for _, stays := range []bool{true, false} {
-		reached := false
-		for try := 0; try < 20 && !reached; try++ { // a slow machine may let the wait for the lock run out
-			reached = endWhileRetiring(t, stays)
-		}
-		if !reached {
-			t.Errorf("stays %v: the lock was never waited for", stays)
-		}
-	}
-}
-
-// endWhileRetiring reports whether retire was still waiting for the lock when the record had its second end.
-func endWhileRetiring(t *testing.T, stays bool) bool {
-	t.Helper()
-	s, history := open(t, folder(t)), folder(t)
-	lived(t, s, job(1), 10, false)
-	r, _, err := s.Find(job(1))
-	must(t, err)
-	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
-	must(t, err)
-	done := make(chan error, 1)
-	go func() { done <- s.retire(history, r, stays) }()
-	written := filepath.Join(history, "1-"+r.Key+suffix)
-	for began := time.Now(); ; time.Sleep(100 * time.Microsecond) {
-		if _, err := os.Lstat(written); err == nil || time.Since(began) > 10*time.Second {
-			break
+		s, history := open(t, folder(t)), folder(t)
+		lived(t, s, job(1), 10, false)
+		r, _, err := s.Find(job(1))
+		must(t, err)
+		seen, marked, err := s.preserve(history, r)
+		must(t, err)
+		later := r
+		later.Ends = append(slices.Clone(r.Ends), *at(20))
+		must(t, s.write(later))
+		must(t, s.letGo(r, seen, marked, stays))
+		if now, _, err := s.Find(job(1)); err != nil || len(now.Ends) != len(later.Ends) || now.Archived {
+			t.Errorf("stays %v: %d ends, archived %v, %v", stays, len(now.Ends), now.Archived, err)
 		}
 	}
-	later := r
-	later.Ends = append(slices.Clone(r.Ends), *at(20))
-	must(t, s.write(later))
-	waiting := len(done) == 0
-	release()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if now, _, err := s.Find(job(1)); err != nil || len(now.Ends) != len(later.Ends) || now.Archived {
-		t.Errorf("stays %v: %d ends, archived %v, %v", stays, len(now.Ends), now.Archived, err)
-	}
-	return waiting
 }
 
 // A record that is gone since it was listed is no error, and one that cannot be marked is; neither comes to the history.

@@ -107,7 +107,12 @@ func TestQuiet(t *testing.T) {
 		t.Error("one reader's release was the other's")
 	}
 	release()
+	_, next := s.Quiet([]gpu.ID{card1}, 0)
 	release() // again: must not close what has its descriptor's number by now
+	if free(t, s.ProbeLock(card1)) {
+		t.Error("a second release was another reader's")
+	}
+	next()
 	if !free(t, s.ProbeLock(card1)) {
 		t.Error("not released")
 	}

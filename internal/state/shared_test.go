@@ -232,14 +232,16 @@ func TestRepeat(t *testing.T) {
 func TestRepeatIsNeverSilent(t *testing.T) {
 	s := open(t, folder(t))
 	s.Repeat("A", 0)
-	if err := os.WriteFile(filepath.Join(s.dir, faultsFile), []byte(`{"A":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if say, _ := s.Repeat("A", 1); !say {
-		t.Error("damaged")
-	}
-	if say, _ := s.Repeat("A", 2); say {
-		t.Error("not repaired")
+	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null"} {
+		if err := os.WriteFile(filepath.Join(s.dir, faultsFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if say, _ := s.Repeat("A", 1); !say {
+			t.Errorf("silent by %s", text)
+		}
+		if say, _ := s.Repeat("A", 2); say {
+			t.Errorf("%s: not repaired", text)
+		}
 	}
 	release, err := safefile.Lock(filepath.Join(s.dir, lockOther), 0, true)
 	if err != nil {

@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"bookend/deploy"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
 )
@@ -123,4 +125,53 @@ func BenchmarkCleanGPU(b *testing.B) {
 			compare(b, program, yardstick, hookEnv(hook.context, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
 		})
 	}
+}
+
+// BenchmarkHookScript compares the script that slurm.conf names with one that execs the hook.
+func BenchmarkHookScript(b *testing.B) {
+	text, err := deploy.Hooks.ReadFile("slurm/hooks/prolog")
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	shipped := strings.Replace(string(text), "/usr/libexec/bookend/bookend-prolog", build(b, filepath.Join(dir, "prolog"), "../..", "./prolog"), 1)
+	head, _, found := strings.Cut(shipped, "\ntrap ")
+	if !found {
+		b.Fatalf("the script has no trap:\n%s", text)
+	}
+	for _, shell := range []string{"dash", "bash"} {
+		program, err := exec.LookPath(shell)
+		if err != nil {
+			b.Skip(err)
+		}
+		scripts := [2]string{filepath.Join(dir, shell+"-waits"), filepath.Join(dir, shell+"-execs")}
+		for i, text := range []string{shipped, head + "\nexec \"$hook\"\n"} {
+			text = strings.Replace(text, "/bin/sh", program, 1)
+			if err := os.WriteFile(scripts[i], []byte(text), 0o755); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(shell, func(b *testing.B) { inPairs(b, scripts) })
+	}
+}
+
+// inPairs runs two programs in turn and reports the medians of both, and of the ratios.
+func inPairs(b *testing.B, programs [2]string) {
+	var times [2][]float64
+	var ratios []float64
+	for n := 0; b.Loop(); n++ {
+		var took [2]float64
+		for i := range programs {
+			which := (i + n) % 2
+			took[which] = run(b, programs[which], hookEnv("prolog_slurmd")).Seconds() * 1000
+			times[which] = append(times[which], took[which])
+		}
+		ratios = append(ratios, took[0]/took[1])
+	}
+	for _, all := range [][]float64{times[0], times[1], ratios} {
+		slices.Sort(all)
+	}
+	b.ReportMetric(times[0][len(ratios)/2], "ms/waits")
+	b.ReportMetric(times[1][len(ratios)/2], "ms/execs")
+	b.ReportMetric(ratios[len(ratios)/2], "x-exec")
 }

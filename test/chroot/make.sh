@@ -106,6 +106,8 @@ settle() {
 	cp /etc/resolv.conf /etc/hosts "$1/etc/" 2>/dev/null || true
 	{
 		echo 'APT::Install-Recommends "false";'
+		# A mirror may lag behind. debootstrap accepts an old list, and so must apt, or the next Debian cannot be made.
+		echo 'Acquire::Check-Valid-Until "false";'
 		apt-config dump 2>/dev/null | grep -i '^Acquire::.*Proxy' || true
 		case " ${BOOKEND_DEBOOTSTRAP_FLAGS:-} " in *" --no-check-gpg "*)
 			echo 'Acquire::AllowInsecureRepositories "true";'

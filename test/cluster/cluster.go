@@ -4,7 +4,7 @@
 //	Dir/etc     slurm.conf gres.conf cgroup.conf    Dir/munge   key and socket
 //	Dir/log     one log a daemon                    Dir/spool   SlurmdSpoolDir of each node
 //	Dir/dev     stand-ins for GPUs                  Dir/home    a folder a user: where jobs run
-//	Dir/hooks   wrappers for Prolog= and the like   Dir/state   StateSaveLocation
+//	Dir/hooks   Prolog= and the like                Dir/state   StateSaveLocation
 //
 // It must run as root. Slurm is taken from /usr, or from the root folder that BOOKEND_SLURM_ROOT names
 // (see test/install-slurm.sh). Run with Slurm 22.05, 24.11 and 26.05.
@@ -36,6 +36,10 @@ type Node struct {
 	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
 	Devices []string
 	Shards  int // gres/shard of the node, 0 for none
+	// Gres and GresConf take the place of what Devices and Shards say of the node in slurm.conf ("gpu:b:2,gpu:a:2") and in
+	// gres.conf (lines without NodeName). Devices are made all the same.
+	Gres     string
+	GresConf []string
 }
 
 // Options describe a cluster. Only Dir is required.
@@ -48,7 +52,7 @@ type Options struct {
 	// ConstrainDevices hides the devices a job was not given from it (cgroup tracking only).
 	ConstrainDevices bool
 
-	// Hooks are absolute paths; see WriteWrapper. They may be written after Up.
+	// Hooks are absolute paths; see WriteHook. They may be written after Up.
 	Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheck string
 	PrologFlags                                         string
 

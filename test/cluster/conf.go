@@ -149,17 +149,10 @@ func (c *Cluster) nodeLines(host string) string {
 	var b strings.Builder
 	var names []string
 	for i, n := range c.options.Nodes {
-		var gres []string
-		if len(n.Devices) > 0 {
-			gres = append(gres, fmt.Sprintf("gpu:%d", len(n.Devices)))
-		}
-		if n.Shards > 0 {
-			gres = append(gres, fmt.Sprintf("shard:%d", n.Shards))
-		}
 		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=%d RealMemory=4000 State=UNKNOWN",
 			n.Name, host, c.address, c.ports[1+i], max(8, len(n.Devices))) // a job for each GPU
-		if gres != nil {
-			fmt.Fprintf(&b, " Gres=%s", strings.Join(gres, ","))
+		if gres := n.gres(); gres != "" {
+			fmt.Fprintf(&b, " Gres=%s", gres)
 		}
 		b.WriteByte('\n')
 		names = append(names, n.Name)
@@ -168,9 +161,30 @@ func (c *Cluster) nodeLines(host string) string {
 	return b.String()
 }
 
+// gres is what slurm.conf says of a node's GPUs.
+func (n Node) gres() string {
+	if n.Gres != "" {
+		return n.Gres
+	}
+	var all []string
+	if len(n.Devices) > 0 {
+		all = append(all, fmt.Sprintf("gpu:%d", len(n.Devices)))
+	}
+	if n.Shards > 0 {
+		all = append(all, fmt.Sprintf("shard:%d", n.Shards))
+	}
+	return strings.Join(all, ",")
+}
+
 func (c *Cluster) gresConf() string {
 	var b strings.Builder
 	for _, n := range c.options.Nodes {
+		if n.GresConf != nil {
+			for _, line := range n.GresConf {
+				fmt.Fprintf(&b, "NodeName=%s %s\n", n.Name, line)
+			}
+			continue
+		}
 		for _, device := range n.Devices {
 			fmt.Fprintf(&b, "NodeName=%s Name=gpu File=%s\n", n.Name, device)
 		}

@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 )
 
@@ -30,28 +28,3 @@ func WriteHook(dir, name, text string) (string, error) {
 	}
 	return file, os.Rename(file+".new", file)
 }
-
-// WriteWrapper writes a hook that starts exe with BOOKEND_CONFIG naming the configuration, and the further
-// NAME=value in its environment; "" leaves BOOKEND_CONFIG out.
-func WriteWrapper(dir, name, exe, config string, env ...string) (string, error) {
-	if !filepath.IsAbs(exe) {
-		return "", fmt.Errorf("wrapper %q: program %q is not an absolute path", name, exe)
-	}
-	if config != "" {
-		env = append([]string{"BOOKEND_CONFIG=" + config}, env...)
-	}
-	var b strings.Builder
-	b.WriteString("#!/bin/sh\n")
-	for _, setting := range env {
-		key, value, ok := strings.Cut(setting, "=")
-		if !ok {
-			return "", fmt.Errorf("wrapper %q: %q is not NAME=value", name, setting)
-		}
-		fmt.Fprintf(&b, "export %s=%s\n", key, quote(value))
-	}
-	fmt.Fprintf(&b, "exec %s\n", quote(exe))
-	return WriteHook(dir, name, b.String())
-}
-
-// quote makes one word of the shell's.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

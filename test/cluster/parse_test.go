@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -91,29 +88,5 @@ func TestJoinSettings(t *testing.T) {
 	want := "PrologFlags=Alloc\nkillwait=9\nPartitionName=a Nodes=n1\nPartitionName=b Nodes=n2\nInclude /a.conf\n"
 	if have != want {
 		t.Errorf("have %q, want %q", have, want)
-	}
-}
-
-func TestWriteWrapper(t *testing.T) {
-	dir := t.TempDir()
-	file, err := WriteWrapper(dir, "prolog", "/usr/bin/env", "/it's here/$x.yaml", "MORE=a b")
-	if err != nil || file != filepath.Join(dir, "hooks", "prolog") {
-		t.Fatal(file, err)
-	}
-	cmd := exec.Command(file)
-	cmd.Env = []string{"SLURM_JOB_ID=1"}
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantLines(t, strings.Split(string(out), "\n"), "BOOKEND_CONFIG=/it's here/$x.yaml", "MORE=a b", "SLURM_JOB_ID=1")
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("wrapper %v, error %v", info, err)
-	}
-	if _, err := WriteWrapper(dir, "x", "env", ""); err == nil {
-		t.Error("a relative program was accepted")
-	}
-	if _, err := WriteWrapper(dir, "x", "/usr/bin/env", "", "NOVALUE"); err == nil {
-		t.Error("a setting without a value was accepted")
 	}
 }

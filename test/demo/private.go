@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"bookend/internal/state"
@@ -43,7 +42,7 @@ func (d *demo) known() ([]privacy.Facts, error) {
 		return nil, err
 	}
 	runs, damaged := store.Runs()
-	old, lost := state.History(filepath.Join(d.site.Dir, "var"), node)
+	old, lost := state.History(d.site.Var(node), node)
 	if bad := append(damaged, lost...); len(bad) > 0 {
 		return nil, bad[0]
 	}

@@ -169,6 +169,9 @@ func TestLinks(t *testing.T) {
 		more, _ := filepath.Glob("../../" + folder + "/*.md")
 		pages = append(pages, more...)
 	}
+	if len(pages) < 20 {
+		t.Fatalf("only %d pages: %q", len(pages), pages)
+	}
 	for _, page := range pages {
 		folder := filepath.Dir(page) + "/"
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {

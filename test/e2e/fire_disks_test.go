@@ -105,7 +105,7 @@ func (s *story) moves(from, to string) {
 // Every disk that Bookend writes to is full, and the user's too: while a job runs, and for a whole job.
 func TestFullDisks(t *testing.T) {
 	t.Parallel()
-	disks := []string{"run", "var", "log-bookend", "scratch"}
+	disks := []string{"run", "var-n1", "log-bookend", "scratch"}
 	s := given(t, onSmallDisks(t, site.Options{Mode: "enforce"}, disks...))
 	s.logsInTo("", "chmod 1777 "+filepath.Join(s.on.Dir, "scratch"))
 	onScratch := "--output=" + filepath.Join(s.on.Dir, "scratch/%j.txt")
@@ -130,7 +130,7 @@ func TestFullDisks(t *testing.T) {
 	s.logSays("n1", third, "bookend-epilog", "BKD-ST-WRITE", "job_log=full", "exit=0")
 	s.inOrder("Bookend's log", strings.Join(s.logOf("n1", third, ""), "\n"), "no space left on device")
 
-	for _, disk := range []string{"run", "var", "scratch"} {
+	for _, disk := range []string{"run", "var-n1", "scratch"} {
 		s.empties(disk)
 	}
 	after := s.runs(s.user, "echo working", oneGPU, onScratch)

@@ -87,7 +87,7 @@ func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
 		s.t.Fatal(err)
 	}
 	runs, damaged := store.Runs()
-	history, lost := state.History(filepath.Join(s.on.Dir, "var"), node)
+	history, lost := state.History(s.on.Var(node), node)
 	return append(history, runs...), append(lost, damaged...)
 }
 

@@ -132,7 +132,7 @@ func plainSnippet(s *story) {
 // healthChecked: slurmd runs it when it starts, before any job. What it saw is in the metrics.
 func healthChecked(s *story) {
 	s.until("the health check is counted", func() bool {
-		data, err := os.ReadFile(filepath.Join(s.on.Dir, "var/bookend.prom"))
+		data, err := os.ReadFile(s.on.Metrics("n1"))
 		return err == nil && strings.Contains(string(data), `bookend_hook_runs_total{hook="health_check",action="ignore"} 1`)
 	})
 }

@@ -255,14 +255,19 @@ func (s *story) ofHealthCheck(link string) bool {
 // keptTime checks how long a hook took, by its line in Bookend's log.
 func (s *story) keptTime(node string, id cluster.JobID, program string, limit time.Duration) {
 	s.t.Helper()
+	known := false
 	for _, line := range s.logOf(node, id, program) {
 		m := regexp.MustCompile(` took=([0-9.]+)`).FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
+		known = true
 		took, err := time.ParseDuration(m[1] + "s")
 		if err != nil || took > limit {
 			s.t.Errorf("%s took %s s, want at most %v: %v", program, m[1], limit, err)
 		}
+	}
+	if !known {
+		s.t.Errorf("Bookend's log does not say how long %s of job %s took", program, id)
 	}
 }

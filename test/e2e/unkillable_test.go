@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bookend/test/cluster"
-	"bookend/test/e2e/results"
+	"bookend/test/frozen"
 	"bookend/test/site"
 )
 
@@ -19,14 +16,18 @@ import (
 // by itself and runs the epilog beside it: whose the process is the cgroup says, on 26.05 by the run's id.
 func TestUnkillableProcess(t *testing.T) {
 	t.Parallel()
-	if all, err := cluster.Tracks(); err != nil || !slices.Contains(all, cluster.CgroupV1) || !slices.Contains(all, cluster.CgroupV2) {
-		t.Log(results.Mark + "only a v1 freezer keeps a process from SIGKILL, and only v2 tracks it meanwhile: this host has not both")
-		return
+	dir := cluster.TempDir(t)
+	full := frozen.New(t, filepath.Join(dir, "full"))
+	if err := os.Chmod(full.Dir, 0o777); err != nil {
+		t.Fatal(err)
 	}
-	s := given(t, site.Options{Mode: "enforce", Track: cluster.CgroupV2, Conf: []string{"UnkillableStepTimeout=5"}})
-	job := s.starts(s.user, "{job's cuda} alloc --mib 2000 --name train", oneGPU)
-	pid := s.pid(job)
-	thaw := s.freezes(pid)
+	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t), Conf: []string{"UnkillableStepTimeout=5"}})
+	// It has its memory when it says that it is ready, which it cannot.
+	job := s.starts(s.user, "exec 3>"+full.Dir+"/said\n"+awaits+"\n{job's cuda} alloc --mib 2000 --name train >&3", oneGPU)
+	t.Cleanup(full.Thaw) // before the site's own
+	full.Freeze()
+	s.touches(s.user, "done")
+	pid := s.stuckHolder()
 	s.cancels(job)
 
 	s.jobIs(job, "CANCELLED")
@@ -39,37 +40,24 @@ func TestUnkillableProcess(t *testing.T) {
 		fmt.Sprintf("job:      %s (uid ", job), "evidence: cgroup", "held:", "it may be ending")
 	s.inOrder("the output", s.outputOf(job), gotClean, notCleanAfter, fmt.Sprintf("process %d (train)", pid))
 
-	thaw()
+	full.Thaw()
 	s.cardsAreFree("n1")
 	s.adminResumes("n1")
 	next := s.runs(s.user, "echo working", oneGPU)
 	s.userReads(next, gotClean, "working", "", leftClean)
 }
 
-// freezes puts a process into state D, where it stays past SIGKILL until it is thawed.
-func (s *story) freezes(pid int) (thaw func()) {
+// stuckHolder waits until the one process on the node's GPUs is in state D.
+func (s *story) stuckHolder() (pid int) {
 	s.t.Helper()
-	group := filepath.Join("/sys/fs/cgroup/freezer", fmt.Sprintf("bookend-test-%d", pid))
-	write := func(file, text string) {
-		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
-			s.t.Error(err)
+	s.until("the process on the GPU is in state D", func() bool {
+		held, err := s.on.World("n1").Holdings()
+		if err != nil || len(held) != 1 {
+			return false
 		}
-	}
-	if err := os.Mkdir(group, 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	write("cgroup.procs", strconv.Itoa(pid))
-	write("freezer.state", "FROZEN")
-	thawed := false
-	thaw = func() {
-		if thawed {
-			return
-		}
-		thawed = true
-		write("freezer.state", "THAWED")
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		s.until("the thawed process has ended", func() bool { return os.Remove(group) == nil })
-	}
-	s.t.Cleanup(thaw)
-	return thaw
+		pid = held[0].PID
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(text), "(train) D ")
+	})
+	return pid
 }

@@ -117,6 +117,8 @@ func TestRunInJob(t *testing.T) {
 	s.tell("nor is a node drained for what stays", runInJobLeaves)
 	s.adminConfigures("n1", "enforce", "slurm: {run_in_job_backend: true}\n")
 	s.tell("where the admin wants it, the hooks measure from within", runInJobMeasures)
+	s.adminConfigures("n1", "enforce", "slurm: {run_in_job_backend: true}\n"+cleaning)
+	s.tell("and end nothing from there", runInJobEndsNothing)
 }
 
 const notLooked = "| bookend: GPUs of n1 not checked"
@@ -150,6 +152,16 @@ func runInJobMeasures(s *story) {
 	s.nodeIsUp("n1")
 	s.inOrder("the output", s.outputOf(job), "GPU 0 of n1", "working", "GPU 0 of n1")
 	s.showSays("n1", job, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job", "BKD-RUNINJOB")
+}
+
+func runInJobEndsNothing(s *story) {
+	job, orphan := s.escaped()
+	s.touches(s.user, "done")
+	s.ends(job)
+
+	s.holds(0, 0, orphan)
+	s.nodeIsUp("n1")
+	s.showSays("n1", job, "end:", "BKD-ORPHAN", "evidence: sighting")
 }
 
 // Since 24.05 Slurm runs the hooks of several lines, in their order; before, the last line is the only one.
@@ -223,7 +235,7 @@ func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
 		s.t.Fatal(err)
 	}
 	runs, _ := store.Runs()
-	history, _ := state.History(filepath.Join(s.on.Dir, "var"), node)
+	history, _ := state.History(s.on.Var(node), node)
 	seen := map[string]bool{}
 	for _, r := range append(runs, history...) {
 		if want, ok := slurm.ParseJobID(string(id)); ok && r.Job.ID == want && !seen[r.Key] {

@@ -13,6 +13,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
+	"bookend/internal/state"
 )
 
 // What can go wrong around a health check is said and counted, never fails it, and leaves nothing half written.
@@ -85,6 +86,29 @@ func TestCheckWithoutGPUs(t *testing.T) {
 	n.configure(func(c *conf) { c.driverProc = n.in("nothing") })
 	if o := n.hook(healthcheck, bySlurm); o.exit != 0 || !has(n.lastCheck().Findings, code.NoDriver) {
 		t.Errorf("%v\n%s", o, n.log())
+	}
+}
+
+// A health check that finds another one at work leaves everything to that one.
+func TestCheckBesideAnother(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.check()
+	before, err := os.ReadFile(filepath.Join(n.varDir(), "bookend.prom"))
+	must(t, err)
+	store, err := state.Open(n.conf.run, nodeName)
+	must(t, err)
+	release, err := store.BeOnlyCheck()
+	must(t, err)
+	defer release()
+	first := n.lastCheck()
+	n.exported(100000)
+	if o := n.hook(healthcheck, bySlurm); o.exit != 0 || o.output != "" || n.log() != "" || n.lastCheck().At != first.At {
+		t.Errorf("%v\n%s", o, n.log())
+	}
+	after, err := os.ReadFile(filepath.Join(n.varDir(), "bookend.prom"))
+	if must(t, err); string(after) != string(before) {
+		t.Errorf("metrics changed: %s", after)
 	}
 }
 
@@ -227,10 +251,14 @@ func TestCheckBesideAHungProcess(t *testing.T) {
 	if took := time.Since(began); o.exit != 0 && o.exit != 42 || took > healthcheck.limit+margin {
 		t.Errorf("after %v: %v", took, o)
 	}
-	for _, f := range n.lastCheck().Findings {
-		if f.Owner != nil || f.Code == code.Orphan {
-			t.Errorf("somebody is blamed: %+v", f)
+	found := n.lastCheck().Findings
+	for _, f := range found {
+		if f.Owner != nil || f.Code == code.Orphan || f.Unknown == "" {
+			t.Errorf("the process is blamed, or not said to be unknown: %+v", f)
 		}
+	}
+	if len(found) == 0 && o.exit == 0 {
+		t.Error("the process is not mentioned")
 	}
 	undo()
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
@@ -49,9 +48,9 @@ func secondAfterTheFirstDied(t *testing.T, config string) {
 	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "sleep 700"))
 	e := j.with("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", failed, "SLURM_JOB_DERIVED_EC", "0")
 	first := n.start(ending, e)
-	time.Sleep(200 * time.Millisecond)
+	first.backend() // it has claimed the end by then
 	second := n.start(ending, e)
-	time.Sleep(300 * time.Millisecond)
+	second.backend() // and this one has found that
 	must(t, syscall.Kill(-first.cmd.Process.Pid, syscall.SIGKILL))
 	first.wait()
 	second.wait()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
+	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
 	"bookend/internal/state"
@@ -154,15 +155,17 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Where nobody may look, nobody does; what a user puts in the place of his output leads nowhere.
+// Output that may not be read is not read, and the diagnosis says why; what a user puts in its place leads nowhere.
 func TestMessagesNotLookedFor(t *testing.T) {
 	type change struct {
 		job  func(job) job
 		harm func(n *node, path string)
 	}
 	changes := map[string]change{
-		"job_log.read is off": {harm: func(n *node, _ string) { n.configure(func(c *conf) { c.extra = "job_log: {read: false}\n" }) }},
-		"root's job":          {job: func(j job) job { return j.with("SLURM_JOB_UID", "0", "SLURM_UID", "0") }},
+		"job_log.read is off": {harm: func(n *node, _ string) {
+			n.configure(func(c *conf) { c.extra = "job_log: {read: false, why: always}\n" })
+		}},
+		"root's job": {job: func(j job) job { return j.with("SLURM_JOB_UID", "0", "SLURM_UID", "0") }},
 		"another file": {harm: func(n *node, path string) { n.drop(joblog.Target{Path: path, Dev: 1, Ino: 2}) },
 			job: func(j job) job { return j.with("SLURM_JOB_STDOUT", "") }},
 		"another node's": {job: func(j job) job { return j.with("SLURM_NODELIST", "a1,n1") }},
@@ -176,7 +179,7 @@ func TestMessagesNotLookedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			n.configure(func(c *conf) { c.onUnknown = "drain" })
+			n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: {why: always}\n" })
 			path := n.home()
 			must(t, os.WriteFile(path, []byte(ranOut), 0o644))
 			must(t, os.WriteFile(n.in("secret"), []byte(ranOut), 0o600))
@@ -195,6 +198,9 @@ func TestMessagesNotLookedFor(t *testing.T) {
 			if got := n.messages(); len(got) != 0 {
 				t.Errorf("%+v", got)
 			}
+			if d := n.endOf(100).Diagnosis; d == nil || !strings.HasPrefix(d.Cause(diagnosis.Pool).Evidence, "its output was not searched: ") {
+				t.Errorf("the diagnosis does not say that the output was not searched: %+v", d)
+			}
 			n.unharmed(others)
 		})
 	}
@@ -211,7 +217,11 @@ func TestMessagesOnce(t *testing.T) {
 	if o := n.hook(epilog, j); o.exit != 0 {
 		t.Errorf("%v", o)
 	}
-	for _, e := range n.run(100).Ends {
+	ends := n.run(100).Ends
+	if len(ends) != 2 {
+		t.Errorf("%d ends on record, want both", len(ends))
+	}
+	for _, e := range ends {
 		if len(e.Messages) != 0 {
 			t.Errorf("%+v", e.Messages)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/slurm"
+	"bookend/test/frozen"
 )
 
 // The job's own output lies on a file system that hangs: the verdict stands, the node stays, the report counts as failed,
@@ -33,8 +34,8 @@ func TestJobLogHangs(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			n.ownPrograms()
-			f := n.freezable("home")
-			path := filepath.Join(f.dir, "slurm-100.out")
+			f := frozen.New(n, n.in("home"))
+			path := filepath.Join(f.Dir, "slurm-100.out")
 			must(t, os.WriteFile(path, []byte("the job's own words\n"), 0o644))
 			must(t, os.Chown(path, user, user))
 			j := newJob().with("SLURM_JOB_STDOUT", path)
@@ -43,9 +44,9 @@ func TestJobLogHangs(t *testing.T) {
 			others := n.record()
 			n.configure(func(c *conf) { c.tight, c.onUnknown, c.extra = true, "drain", "job_log: {read: "+tt.read+"}\n" })
 			if tt.frozen {
-				f.freeze()
+				f.Freeze()
 			} else {
-				n.silence(f.dir)
+				n.silence(f.Dir)
 			}
 			if o := n.timely(epilog, j, 0); o.output != "" {
 				t.Errorf("%v", o)
@@ -61,10 +62,10 @@ func TestJobLogHangs(t *testing.T) {
 			later := numbered(101)
 			n.clean(n.own(prolog), later) // while it still hangs
 			n.clean(n.own(epilog), later)
-			f.thaw()
+			f.Thaw()
 			n.none()
 			if !tt.frozen {
-				must(t, unix.Unmount(f.dir, unix.MNT_DETACH)) // or whoever looks there from now on waits
+				must(t, unix.Unmount(f.Dir, unix.MNT_DETACH)) // or whoever looks there from now on waits
 			} else {
 				text, err := os.ReadFile(path)
 				must(t, err)
@@ -190,11 +191,11 @@ func TestStuckVisitsDamaged(t *testing.T) {
 // freezing is a file system that can be frozen, with the user's output in it.
 func freezing(n *node) (dir string, hang, mend func()) {
 	n.Helper()
-	f := n.freezable("hung")
-	path := filepath.Join(f.dir, "slurm.out")
+	f := frozen.New(n, n.in("hung"))
+	path := filepath.Join(f.Dir, "slurm.out")
 	must(n, os.WriteFile(path, []byte("the job's own words\n"), 0o644))
 	must(n, os.Chown(path, user, user))
-	return f.dir, f.freeze, f.thaw
+	return f.Dir, f.Freeze, f.Thaw
 }
 
 // deaf is a file system whose server takes each request and answers none but the first: who has asked sleeps until the
@@ -276,8 +277,12 @@ func (n *node) untroubled() {
 			n.Errorf("status says %q:\n%s", word, shown)
 		}
 	}
-	for _, line := range lines(n.metrics(), "bookend_own_errors_total") {
-		if !strings.HasPrefix(line, "#") && !strings.HasSuffix(line, " 0") {
+	errs := lines(n.metrics(), "bookend_own_errors_total{")
+	if len(errs) == 0 {
+		n.Error("the metrics count no errors at all")
+	}
+	for _, line := range errs {
+		if !strings.HasSuffix(line, " 0") {
 			n.Errorf("metrics: %s", line)
 		}
 	}
@@ -296,13 +301,13 @@ func TestDiskHangs(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			n.ownPrograms()
-			f := n.freezable("disk")
+			f := frozen.New(n, n.in("disk"))
 			n.configure(func(c *conf) { c.log, c.varDir = n.in(tt.log), n.in(tt.records) })
 			n.clean(n.own(prolog), bystanding())
 			n.clean(n.own(prolog), newJob())
 			others := n.record()
 			n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
-			f.freeze()
+			f.Freeze()
 			if o := n.timely(epilog, newJob(), 0); len(lines(o.output, `bookend: child "disk": abandoned`)) != 1 {
 				t.Errorf("%v", o)
 			}
@@ -331,7 +336,7 @@ func TestDiskHangs(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
-			f.thaw()
+			f.Thaw()
 			n.none()
 			n.sound(others)
 		})

@@ -2,99 +2,14 @@ package faults
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// frozen is a file system of a node's own that can stop taking writes: who writes to it then sleeps in state D, and not
-// even SIGKILL ends it before the thaw. Nothing of that is faked.
-type frozen struct {
-	*node
-	dir    string
-	keeper io.Closer // closing it makes the keeper thaw
-	thawed func()    // waits for that
-}
-
-// freezable mounts an empty ext4, from an image on a loop device that goes with the mount.
-func (n *node) freezable(name string) *frozen {
-	n.Helper()
-	f := &frozen{node: n, dir: n.in(name)}
-	image, err := os.OpenFile(f.dir+".image", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	must(n, err)
-	defer image.Close()
-	must(n, image.Truncate(2<<20))
-	if text, err := exec.Command("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image.Name()).CombinedOutput(); err != nil {
-		n.Fatalf("mkfs.ext4: %v: %s", err, text)
-	}
-	must(n, os.Mkdir(f.dir, 0o755))
-	device := attach(n, image)
-	defer device.Close() // the mount holds it from now on
-	must(n, unix.Mount(device.Name(), f.dir, "ext4", 0, ""))
-	n.Cleanup(func() {
-		f.thaw()
-		_ = unix.Unmount(f.dir, unix.MNT_DETACH)
-	})
-	return f
-}
-
-// attach gives an image a loop device that is detached with its last user.
-func attach(n *node, image *os.File) *os.File {
-	n.Helper()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	must(n, err)
-	defer control.Close()
-	for range 100 {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		must(n, err)
-		device, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", number), os.O_RDWR, 0)
-		must(n, err)
-		config := unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
-		if err = unix.IoctlLoopConfigure(int(device.Fd()), &config); err == nil {
-			return device
-		}
-		device.Close()
-		if err != unix.EBUSY { // somebody else took it meanwhile
-			must(n, err)
-		}
-	}
-	n.Fatal("no free loop device")
-	return nil
-}
-
-// freeze stops all writes until thaw. A keeper thaws also when this process dies in between: a file system that stays
-// frozen outlives its mount, and wedges the machine.
-func (f *frozen) freeze() {
-	f.Helper()
-	keeper := exec.Command("/bin/sh", "-c", `read -r end; exec fsfreeze --unfreeze "$1"`, "thaw", f.dir)
-	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, err := keeper.StdinPipe()
-	must(f, err)
-	must(f, keeper.Start())
-	if text, err := exec.Command("fsfreeze", "--freeze", f.dir).CombinedOutput(); err != nil {
-		f.Errorf("freeze: %v: %s", err, text)
-	}
-	f.keeper, f.thawed = in, func() { must(f, keeper.Wait()) }
-}
-
-// thaw lets everybody go. One that is not frozen stays as it is.
-func (f *frozen) thaw() {
-	f.Helper()
-	if f.keeper == nil {
-		return
-	}
-	must(f, f.keeper.Close())
-	f.keeper = nil
-	f.thawed()
-}
 
 // ownPrograms makes a node's processes its own to be told from all others': links to the hooks and the backend, in a
 // folder of its own, that its processes show as what they run.

@@ -9,16 +9,17 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/slurm"
+	"bookend/test/frozen"
 )
 
 // wedged is a node whose backend sleeps in the kernel, in state D, as soon as the file system is frozen that it writes to
 // before it asks its driver.
-func wedged(t *testing.T, mode string, change func(*conf)) (*node, *frozen) {
+func wedged(t *testing.T, mode string, change func(*conf)) (*node, *frozen.FS) {
 	t.Helper()
 	n := newNode(t, mode)
 	n.ownPrograms()
-	f := n.freezable("driver")
-	path := n.script("backend", ": > "+f.dir+"/mark\nexec "+n.in("bin/bookend-gpu"))
+	f := frozen.New(n, n.in("driver"))
+	path := n.script("backend", ": > "+f.Dir+"/mark\nexec "+n.in("bin/bookend-gpu"))
 	n.configure(func(c *conf) {
 		change(c)
 		c.backend = path
@@ -53,7 +54,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 				n.clean(n.own(prolog), newJob())
 			}
 			n.configure(func(c *conf) { c.tight = true })
-			f.freeze()
+			f.Freeze()
 			n.timely(tt.first, newJob(), tt.hang)
 			if found := n.findings(tt.first); !has(found, code.Hang) {
 				t.Errorf("%+v", found)
@@ -68,7 +69,7 @@ func TestBackendInUninterruptibleSleep(t *testing.T) {
 			if now := n.unkillable(1); now[0] != left[0] {
 				t.Errorf("left: %v, then %v", left, now)
 			}
-			f.thaw()
+			f.Thaw()
 			n.none()
 			n.sound(others)
 		})
@@ -85,7 +86,7 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	}
 	others := n.record()
 	n.configure(func(c *conf) { c.tight = true })
-	f.freeze()
+	f.Freeze()
 	n.timely(epilog, numbered(100), 0)
 	left := n.unkillable(1)
 	var all sync.WaitGroup
@@ -110,7 +111,7 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	if hung, stuck := len(lines(n.log(), "findings: ", string(code.Hang))), len(lines(n.log(), "findings: ", string(code.Stuck))); hung != 1 || stuck != 2*each-1 {
 		t.Errorf("%d hung, %d found the driver stuck:\n%s", hung, stuck, n.log())
 	}
-	f.thaw()
+	f.Thaw()
 	n.none()
 	n.sound(others)
 }
@@ -124,7 +125,7 @@ func TestTwentyHooksAtOnceLeaveOneChild(t *testing.T) {
 	n.configure(func(c *conf) { c.tight = true })
 	// An answer of a moment ago vouches for the driver; here it is longer ago.
 	must(t, os.Remove(filepath.Join(n.conf.run, "state", nodeName, "answered.json")))
-	f.freeze()
+	f.Freeze()
 	var all sync.WaitGroup
 	for i := range 20 {
 		p := n.start(n.own(prolog), numbered(slurm.JobID(200+i)))
@@ -141,7 +142,7 @@ func TestTwentyHooksAtOnceLeaveOneChild(t *testing.T) {
 	if hung != 1 || told != 19 {
 		t.Errorf("%d hung, %d waited or found the driver stuck:\n%s", hung, told, log)
 	}
-	f.thaw()
+	f.Thaw()
 	n.none()
 	n.sound(others)
 }
@@ -175,7 +176,7 @@ func TestKilledHooksLeaveOneChild(t *testing.T) {
 	n, f := wedged(t, "enforce", func(*conf) {})
 	others := n.record()
 	must(t, os.Remove(filepath.Join(n.conf.run, "state", nodeName, "answered.json")))
-	f.freeze()
+	f.Freeze()
 	p := n.start(n.own(prolog), numbered(200))
 	stuck := func() bool {
 		for _, pid := range n.left() {
@@ -197,7 +198,7 @@ func TestKilledHooksLeaveOneChild(t *testing.T) {
 	if told := lines(n.log(), "findings: ", string(code.Stuck)); len(told) != 2 {
 		t.Errorf("%s", n.log())
 	}
-	f.thaw()
+	f.Thaw()
 	n.none()
 	n.sound(others)
 }

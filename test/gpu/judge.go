@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,7 +159,7 @@ func (r *run) rightCards(job *record.Job) {
 			byNumber = append(byNumber, record.GPU{Index: g.Index, UUID: r.cards[g.Index].uuid})
 		}
 	}
-	r.check("Slurm's numbers mean the cards of gres.conf", words(byNumber), words(job.GPUs))
+	r.check("Slurm's numbers mean the cards of gres.conf", cmp.Or(words(byNumber), "at least one"), words(job.GPUs))
 	if len(job.CUDA) > 0 { // PyTorch may name no UUID
 		r.check("the cards are those that CUDA gave the job", uuids(job.CUDA), uuids(job.GPUs))
 	}

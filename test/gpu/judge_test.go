@@ -143,6 +143,7 @@ func TestRightCards(t *testing.T) {
 		"another card for CUDA": {[]record.GPU{{Index: 1, UUID: "GPU-b"}}, []record.GPU{{Index: 1, UUID: "GPU-a"}}, false},
 		"no such number":        {[]record.GPU{{Index: 2, UUID: "GPU-b"}}, nil, false},
 		"Bookend has none":      {nil, []record.GPU{{Index: 1, UUID: "GPU-b"}}, false},
+		"neither has any":       {nil, nil, false},
 		"CUDA's own order": {
 			[]record.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}},
 			[]record.GPU{{Index: 0, UUID: "GPU-b"}, {Index: 1, UUID: "GPU-a"}}, true,

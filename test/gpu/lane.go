@@ -49,6 +49,8 @@ type lane struct {
 
 	site    *site.Site
 	cards   []card // by Slurm's index
+	outside []card // those that Slurm does not have
+	oneGPU  string // how a job asks for one GPU
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal

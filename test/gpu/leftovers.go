@@ -18,6 +18,7 @@ func leftoverChains() []chain {
 		{gpus: 1, mode: "observe", steps: []step{orphanObserved, orphanInherited, orphanGone},
 			controls: []control{{step: orphanInherited.name, off: map[string]string{"policy": "{prolog: {BKD-DIRTY: ignore}}"}}}},
 		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: []control{{step: orphanEnforced.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", steps: []step{orphanMoving}},
 		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: []control{{step: phantom.name, off: blind}}},
 		{gpus: 1, torch: true, real: true, mode: "enforce", steps: []step{torchPhantom}},
 		{gpus: 1, mode: "enforce", steps: []step{residue, residueInherited},
@@ -93,6 +94,47 @@ func (r *run) orphan(job *record.Job, classes string) {
 	h := r.scene.holder
 	r.left(job, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: classes, job: job.ID, evidence: "exclusive"})
 	r.said(job, fmt.Sprintf("held by process %d", h.PID))
+}
+
+var orphanMoving = step{
+	name: "orphan-moving", title: "Process left behind on a GPU whose memory never settles",
+	truth: "Two processes of the ended job stay, in no job's cgroup. One keeps its memory; the other takes and frees 64 MiB " +
+		"every 0.7 s, so the memory of the GPU never settles. Both are named, and the first is enough to drain the node.",
+	do: func(r *run) error {
+		job, err := r.leave(func(s *standing) error {
+			if len(s.holders) != 2 {
+				return fmt.Errorf("the daemon started %d programs, want two", len(s.holders))
+			}
+			kept, moving := &s.holders[0].Holder, &s.holders[1].Holder
+			kept.Role, moving.Role, kept.Gone = "left behind", "takes and frees memory", 0
+			r.scenery(kept, *moving)
+			all, err := r.listed(s.card.UUID)
+			kept.GPU, kept.Held = s.card.UUID, all[kept.PID]
+			return err
+		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())), r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
+		if err != nil {
+			return err
+		}
+		r.check("start of the job", "clean", verdict(job.Start))
+		r.check("end of the job", "BKD-ORPHAN BKD-ORPHAN BKD-MOVING", verdict(job.End))
+		r.names(of(job.End, r.scene.holder.PID), leftover{
+			code: "BKD-ORPHAN", pid: r.scene.holder.PID, classes: "orphan", job: job.ID, evidence: "exclusive",
+		})
+		r.rightCards(job)
+		return r.draining(job, exitOrphan)
+	},
+}
+
+// of is the finding about a process, empty if there is none.
+func of(e *record.End, pid int) record.Finding {
+	if e != nil {
+		for _, f := range e.Findings {
+			if f.PID == pid {
+				return f
+			}
+		}
+	}
+	return record.Finding{}
 }
 
 var orphanInherited = step{

@@ -36,6 +36,7 @@ func build(t *testing.T) (programs string) {
 func TestRehearsal(t *testing.T) {
 	programs, out := build(t), t.TempDir()
 	said, err := exec.Command(filepath.Join(programs, "gpu-lane"), "--fake", "4", "--fake-nodes", "3", "--runs", "1",
+		"--budget", "1h", // go test has a time limit of its own
 		"--programs", programs, "--out", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"bookend/test/cluster"
 )
@@ -52,24 +51,7 @@ var numbering = step{
 		"card's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) error {
 		r.record("numbering", "-L")
-		gate := r.gate()
-		var all []cluster.JobID
-		for range r.cards {
-			id, err := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres=gpu:1")
-			if err != nil {
-				return err
-			}
-			all = append(all, id)
-		}
-		for _, id := range all {
-			if err := r.awaitOutput(id, "ready "); err != nil {
-				return err
-			}
-		}
-		if err := open(gate); err != nil {
-			return err
-		}
-		if err := r.onDifferentCards(all); err != nil {
+		if err := r.sideBySide(make([]string, len(r.cards))); err != nil {
 			return err
 		}
 		return r.allCards()

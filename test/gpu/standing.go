@@ -27,7 +27,7 @@ func (r *run) stand(lines ...string) (*standing, error) {
 	s, before := &standing{gate: r.gate()}, r.daemon.count()
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.gate)})
 	var err error
-	if s.id, err = r.submit(0, r.script(script...), "--gres=gpu:1"); err != nil {
+	if s.id, err = r.submit(0, r.script(script...), "--gres="+r.oneGPU); err != nil {
 		return nil, err
 	}
 	if err := r.awaitOutput(s.id, "standing"); err != nil {

@@ -54,7 +54,7 @@ func (b *bench) withScripts(r root, now, later string) {
 	_, err = r.run("rpm", "-e", "bookend")
 	b.shows("rpm -e leaves a stub at each hook's path", errors.Join(err, r.stubbed(), quiet(nil, strings.Join(r.beside(), " "))))
 	b.shows("and what slurm.conf includes, and the admin's configuration", errors.Join(
-		contains(r.in("/etc/bookend/slurm/bookend.conf"), "Prolog="), contains(yaml+".rpmsave", "mode: enforce"), contains(r.in("/etc/bookend/slurm/prolog.d/00-bookend.sh"), "exec"), contains(own, "#!/bin/sh"),
+		contains(r.in("/etc/bookend/slurm/bookend.conf"), "Prolog="), contains(yaml+".rpmsave", "mode: enforce"), contains(r.in("/etc/bookend/slurm/prolog.d/00-bookend.sh"), "bookend-prolog"), contains(own, "#!/bin/sh"),
 		absent(r.in("/etc/bookend/slurm.kept"), r.in("/etc/bookend/slurm/old"))))
 	_, err = r.run("rpm", "--nodeps", "-i", now)
 	b.shows("rpm -i replaces the stubs", errors.Join(err, r.isProgram()))

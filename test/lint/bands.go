@@ -40,7 +40,7 @@ var siblings = []string{"internal/child", "internal/safefile", "internal/asuser"
 var vendors = []string{"cuda", "rocm"}
 
 func bandOf(dir string) band {
-	if dir == "test" || strings.HasPrefix(dir, "test/") {
+	if dir == "test" || strings.HasPrefix(dir, "test/") || dir == "deploy" {
 		return testTree
 	}
 	for b, dirs := range bands {

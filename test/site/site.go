@@ -12,17 +12,20 @@ import (
 	"strings"
 	"syscall"
 
+	"bookend/deploy"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
 )
 
 // Options describe a site. Only Programs is required.
 type Options struct {
-	Programs  string   // folder with the built programs
-	Nodes     []string // default: n1
-	GPUs      int      // of each node, default 2; ignored with Devices
-	Devices   []string // real GPUs' device nodes: no fake world is made
-	Mode      string   // default: observe
+	Programs string   // folder with the built programs
+	Nodes    []string // default: n1
+	GPUs     int      // of each node, default 2; ignored with Devices
+	Devices  []string // real GPUs' device nodes: no fake world is made
+	// Gres says how Slurm counts each node's GPUs: cluster.Node's Gres and GresConf; without it in order.
+	Gres      func(devices []string) (gres string, conf []string)
+	Mode      string // default: observe
 	Track     cluster.Track
 	Config    string // further sections of each node's configuration
 	World     []fakegpu.Option
@@ -142,12 +145,12 @@ func (s *Site) equip(o Options, node string) error {
 func (s *Site) WriteConfig(node, mode, sections string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\nmode: %s\nbackend: %s\n", mode, s.Program("bookend-gpu"))
-	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.in("var"), s.in("log-bookend"))
+	fmt.Fprintf(&b, "paths:\n  run: %s\n  var: %s\n  log: %s\n", s.in("run"), s.Var(node), s.in("log-bookend"))
 	if w := s.worlds[node]; w != nil {
 		fmt.Fprintf(&b, "  sys: %s\n  dev: %s\nnvidia:\n  nvml_library: %s\n  cuda_library: %s\n  driver_proc: %s\n",
 			w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc())
 	}
-	fmt.Fprintf(&b, "metrics: {textfile: %s/bookend.prom}\n", s.in("var"))
+	fmt.Fprintf(&b, "metrics: {textfile: %s}\n", s.Metrics(node))
 	b.WriteString(sections)
 	return os.WriteFile(s.ConfigFile(node), []byte(b.String()), 0o644)
 }
@@ -170,35 +173,51 @@ func (s *Site) start(o Options) error {
 				devices = append(devices, w.Node(i))
 			}
 		}
-		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices})
+		n := cluster.Node{Name: node, Devices: devices}
+		if o.Gres != nil {
+			n.Gres, n.GresConf = o.Gres(devices)
+		}
+		opts.Nodes = append(opts.Nodes, n)
 	}
 	var err error
 	s.Cluster, err = cluster.Up(opts)
 	return err
 }
 
-// writeHooks names the hooks in slurm.conf one by one.
+// writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.
 func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
-	for _, hook := range []struct {
-		name, program string
-		path          *string
-	}{
-		{"prolog", "bookend-prolog", &opts.Prolog}, {"epilog", "bookend-epilog", &opts.Epilog},
-		{"task-prolog", "bookend-prolog", &opts.TaskProlog}, {"task-epilog", "bookend-epilog", &opts.TaskEpilog},
-		{"healthcheck", "bookend-healthcheck", &opts.HealthCheck}, // without HealthCheckInterval Slurm never runs it
+	for name, path := range map[string]*string{
+		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog, "task-epilog": &opts.TaskEpilog,
+		"healthcheck": &opts.HealthCheck, // without HealthCheckInterval Slurm never runs it
 	} {
-		if o.NoTask && strings.HasPrefix(hook.name, "task") {
+		if o.NoTask && strings.HasPrefix(name, "task") {
 			continue
 		}
-		// Each node has its own configuration, as each real node has its own /etc.
-		text := fmt.Sprintf("#!/bin/sh\nBOOKEND_CONFIG=%s/bookend-$SLURMD_NODENAME.yaml exec %s\n", s.in("etc"), s.Program(hook.program))
-		path, err := cluster.WriteHook(opts.Dir, hook.name, text)
+		text, err := deploy.Hooks.ReadFile("slurm/hooks/" + name)
 		if err != nil {
 			return err
 		}
-		*hook.path = path
+		if *path, err = cluster.WriteHook(opts.Dir, name, replaced(string(text), s.hookPaths())); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// hookPaths are what a site's scripts say for what the shipped ones do. Each node has its own configuration, as each real
+// node has its own /etc.
+func (s *Site) hookPaths() [][2]string {
+	return [][2]string{
+		{"/usr/libexec/bookend", s.in("libexec")},
+		{`#export BOOKEND_CONFIG="/etc/bookend/`, `export BOOKEND_CONFIG="` + s.in("etc/bookend-")},
+	}
+}
+
+func replaced(text string, changes [][2]string) string {
+	for _, c := range changes {
+		text = strings.ReplaceAll(text, c[0], strings.TrimSuffix(c[1], "/"))
+	}
+	return text
 }
 
 func (s *Site) in(name string) string { return filepath.Join(s.Dir, name) }
@@ -214,6 +233,12 @@ func (s *Site) World(node string) *fakegpu.World { return s.worlds[node] }
 
 // Run is the folder of a site's state (paths.run).
 func (s *Site) Run() string { return s.in("run") }
+
+// Var is the directory of a node's history and counters (paths.var), its own as on a node's own disk.
+func (s *Site) Var(node string) string { return s.in("var-" + node) }
+
+// Metrics is the file of a node's metrics.
+func (s *Site) Metrics(node string) string { return filepath.Join(s.Var(node), "bookend.prom") }
 
 // LogFile is Bookend's own log.
 func (s *Site) LogFile() string { return s.in("log-bookend/bookend.log") }

@@ -89,13 +89,13 @@ func (s *Site) copySnippet(from, to string, hook bool) error {
 	change := [][2]string{{"/etc/bookend/slurm", s.snippet("")}}
 	if hook {
 		mode = 0o755
-		change = [][2]string{{"/usr/libexec/bookend", s.in("libexec")}, {`#export BOOKEND_CONFIG="/etc/bookend/`, `export BOOKEND_CONFIG="` + s.in("etc/bookend-")}}
+		change = s.hookPaths()
 	}
 	for _, c := range change {
 		if !strings.Contains(text, c[0]) && !strings.HasSuffix(from, "configless.conf") {
 			return fmt.Errorf("%s does not say %q", from, c[0])
 		}
-		text = strings.ReplaceAll(text, c[0], strings.TrimSuffix(c[1], "/"))
 	}
+	text = replaced(text, change)
 	return os.WriteFile(to, []byte(strings.ReplaceAll(text, "/etc/slurm/task-", s.in("own/task-"))), mode)
 }

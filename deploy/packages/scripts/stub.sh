@@ -3,6 +3,7 @@
 # drains its node. It does nothing but say so, to syslog and slurmd's log. "purge" takes it away, a new installation
 # replaces it.
 case "${SLURM_SCRIPT_CONTEXT:-}" in *_task) exit 0 ;; esac # the user's job: its output is no place for this
+trap 'exit 0' EXIT # for a shell that cannot fork
 said="Bookend is not installed, but slurm.conf still names $0: take it out there, or install Bookend"
 echo "$said" >&2
 # Threat: a syslog that hangs would hold up every job. Hooks have no PATH.

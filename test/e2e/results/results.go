@@ -5,10 +5,13 @@ package results
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,11 +22,12 @@ const Folder = "test/e2e/results"
 
 // Run is one run of the suite.
 type Run struct {
-	Slurm   string    `json:"slurm"`  // "24.11.5"
-	Track   string    `json:"track"`  // "cgroup/v2"
-	Paths   string    `json:"paths"`  // how a job's cgroup is called there: "job_N", "SLUID", "" for none
-	Slurms  string    `json:"slurms"` // where Slurm comes from: "Debian 13"
-	Host    string    `json:"host"`   // system and kernel that it ran on
+	Slurm   string    `json:"slurm"`            // "24.11.5"
+	Track   string    `json:"track"`            // "cgroup/v2"
+	Paths   string    `json:"paths"`            // how a job's cgroup is called there: "job_N", "SLUID", "" for none
+	Slurms  string    `json:"slurms"`           // where Slurm comes from: "Debian 13"
+	Host    string    `json:"host"`             // system and kernel that it ran on
+	Commit  string    `json:"commit,omitempty"` // of the tree, with "+" if files differed; "" in old records
 	Date    time.Time `json:"date"`
 	Seconds float64   `json:"seconds"`
 	Tests   []Test    `json:"tests"`
@@ -33,9 +37,11 @@ type Run struct {
 type Test struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"` // of what is left out
+	Why     string  `json:"why,omitempty"` // it is left out, failed, or failed first; "" in old records of second tries
 	Seconds float64 `json:"seconds"`
-	Tries   int     `json:"tries,omitempty"` // 2: it failed first, and passed when it was run again alone
+	Tries   int     `json:"tries,omitempty"` // 2: it failed first, and was run again alone
+
+	open bool // the text of Why goes on
 }
 
 // Outcome is how a test went.
@@ -48,8 +54,8 @@ const (
 	LeftOut Outcome = "left out" // cannot be told on this Slurm or host
 )
 
-// Mark begins the line of a test's log that says why it is left out.
-const Mark = "left out: "
+// Whole is the name of what fails where "go test" does and no test says that it did, as when nothing compiles.
+const Whole = "go test"
 
 // Count is how many tests went so.
 func (r Run) Count(o Outcome) (n int) {
@@ -64,7 +70,7 @@ func (r Run) Count(o Outcome) (n int) {
 // Again is how many tests passed at the second try.
 func (r Run) Again() (n int) {
 	for _, t := range r.Tests {
-		if t.Tries > 1 {
+		if t.Tries > 1 && t.Outcome == Passed {
 			n++
 		}
 	}
@@ -75,31 +81,74 @@ func (r Run) Again() (n int) {
 func (r Run) Failed() (names []string) {
 	for _, t := range r.Tests {
 		name, _, _ := strings.Cut(t.Name, "/")
-		if t.Outcome == Failed && !slices.Contains(names, name) {
+		if t.Outcome == Failed && name != Whole && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// Retry takes over what passed when it was run again: for a test that failed before its parts began, the parts.
+// Retry takes over what passed when it was run again: for a test that failed before its parts began, the parts. Why it
+// failed first is kept.
 func (r *Run) Retry(second []Test) {
+	if slices.ContainsFunc(second, func(s Test) bool { return s.Name == Whole }) {
+		second = nil // whatever failed then may be in any of them
+	}
 	var tests []Test
 	for _, t := range r.Tests {
-		parts := slices.DeleteFunc(slices.Clone(second), func(s Test) bool {
-			return s.Name != t.Name && (!strings.HasPrefix(s.Name, t.Name+"/") || slices.ContainsFunc(r.Tests, s.same))
-		})
-		failed := func(s Test) bool { return s.Outcome == Failed }
-		if t.Outcome != Failed || len(parts) == 0 || slices.ContainsFunc(parts, failed) {
+		if t.Outcome == Failed && t.Name != Whole {
+			tests = append(tests, r.retried(t, second)...)
+		} else {
 			tests = append(tests, t)
-			continue
-		}
-		for _, p := range parts {
-			p.Tries = 2
-			tests = append(tests, p)
 		}
 	}
 	r.Tests = tests
+}
+
+// retried is what became of one test that failed: it, or the parts of it that the first run never reached.
+func (r *Run) retried(t Test, second []Test) (tests []Test) {
+	t.Tries = 2
+	of := slices.DeleteFunc(slices.Clone(second), func(s Test) bool {
+		return s.Name != t.Name && !strings.HasPrefix(s.Name, t.Name+"/")
+	})
+	if len(of) == 0 || slices.ContainsFunc(of, func(s Test) bool { return s.Outcome == Failed }) {
+		return []Test{t}
+	}
+	for _, s := range of {
+		if s.Name != t.Name && slices.ContainsFunc(r.Tests, s.same) {
+			continue
+		}
+		if s.Tries = 2; s.Outcome == Passed {
+			s.Why = t.Why
+		}
+		tests = append(tests, s)
+	}
+	if len(tests) == 0 { // the parts passed both times, and what failed with them no more
+		t.Outcome = Passed
+		tests = append(tests, t)
+	}
+	return tests
+}
+
+// Blame makes a failure of "go test" itself a failed test where no test failed: what it stands for is in no other.
+func Blame(tests []Test, failed error) []Test {
+	if failed == nil || slices.ContainsFunc(tests, func(t Test) bool { return t.Outcome == Failed }) {
+		return tests
+	}
+	return append(tests, Test{Name: Whole, Outcome: Failed, Why: failed.Error()})
+}
+
+// Distrust fails what passed at a second try and did not pass at the first in the run before either: a busy machine
+// explains that once.
+func (r *Run) Distrust(before Run) {
+	for i, t := range r.Tests {
+		again := slices.ContainsFunc(before.Tests, func(b Test) bool {
+			return b.same(t) && (b.Tries > 1 || b.Outcome == Failed)
+		})
+		if t.Outcome == Passed && t.Tries > 1 && again {
+			r.Tests[i].Outcome, r.Tests[i].Why = Failed, "needed a second try in two runs: "+t.Why
+		}
+	}
 }
 
 func (t Test) same(o Test) bool { return t.Name == o.Name }
@@ -139,18 +188,26 @@ func Read(from io.Reader, log io.Writer) ([]Test, error) {
 	return counted(found, order), lines.Err()
 }
 
+// reported is a line in which a test says something, or Go for it.
+var reported = regexp.MustCompile(`^(?:\s+\w+_test\.go:\d+|panic): (.*)`)
+
+// mostWhy is how much is kept of it.
+const mostWhy = 300
+
 func (t *Test) hear(e event) {
 	switch e.Action {
 	case "output":
-		if _, why, ok := strings.Cut(e.Output, ": "+Mark); ok {
-			t.Why = strings.TrimSpace(why)
+		if m := reported.FindStringSubmatch(e.Output); m != nil {
+			if t.open = t.Why == ""; t.open {
+				t.Why = strings.TrimSpace(m[1])
+			}
+		} else if t.open = t.open && strings.HasPrefix(e.Output, "        "); t.open {
+			t.Why += " " + strings.TrimSpace(e.Output)
 		}
-	case "pass", "fail":
-		t.Outcome, t.Seconds = Passed, e.Elapsed
-		if e.Action == "fail" {
-			t.Outcome = Failed
-		} else if t.Why != "" {
-			t.Outcome = LeftOut
+	case "pass", "fail", "skip":
+		t.Outcome, t.Seconds = map[string]Outcome{"pass": Passed, "fail": Failed, "skip": LeftOut}[e.Action], e.Elapsed
+		if t.Outcome == Passed {
+			t.Why = ""
 		}
 	}
 }
@@ -166,6 +223,7 @@ func counted(found map[string]*Test, order []string) (tests []Test) {
 	}
 	for _, name := range order {
 		t := *found[name]
+		t.open, t.Why = false, strings.ToValidUTF8(t.Why[:min(len(t.Why), mostWhy)], "")
 		if t.Outcome == "" {
 			t.Outcome = Failed // it never ended
 		}
@@ -185,7 +243,19 @@ func (r Run) fileName() string {
 	return branch + "-" + strings.ReplaceAll(r.Track, "/", "-") + ".json"
 }
 
-// Write keeps a run in a folder.
+// Before is the run of the same kind that a directory keeps: an empty one if there is none.
+func (r Run) Before(folder string) (before Run, err error) {
+	data, err := os.ReadFile(filepath.Join(folder, r.fileName()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Run{}, nil
+	}
+	if err != nil {
+		return Run{}, err
+	}
+	return before, json.Unmarshal(data, &before)
+}
+
+// Write keeps a run in a folder, a failed one too.
 func (r Run) Write(folder string) error {
 	data, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {

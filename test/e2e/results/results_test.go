@@ -1,6 +1,7 @@
 package results
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,12 +16,18 @@ const said = `{"Action":"start","Package":"bookend/test/e2e"}
 {"Action":"run","Test":"TestA/one"}
 {"Action":"pass","Test":"TestA/one","Elapsed":1.5}
 {"Action":"run","Test":"TestA/two"}
-{"Action":"output","Test":"TestA/two","Output":"    a_test.go:7: left out: no such flag: before 24.05\n"}
-{"Action":"pass","Test":"TestA/two","Elapsed":0.1}
+{"Action":"output","Test":"TestA/two","Output":"    a_test.go:7: no such flag:\n"}
+{"Action":"output","Test":"TestA/two","Output":"        before 24.05\n"}
+{"Action":"output","Test":"TestA/two","Output":"--- SKIP: TestA/two (0.10s)\n"}
+{"Action":"skip","Test":"TestA/two","Elapsed":0.1}
 {"Action":"pass","Test":"TestA","Elapsed":1.6}
 # a compiler's line
 {"Action":"run","Test":"TestB"}
 {"Action":"run","Test":"TestB/part"}
+{"Action":"output","Test":"TestB/part","Output":"    b_test.go:3: the user reads\n"}
+{"Action":"output","Test":"TestB/part","Output":"        nothing\n"}
+{"Action":"output","Test":"TestB/part","Output":"    b_test.go:4: and then\n"}
+{"Action":"output","Test":"TestB/part","Output":"        something else\n"}
 {"Action":"fail","Test":"TestB/part","Elapsed":2}
 {"Action":"fail","Test":"TestB","Elapsed":2}
 {"Action":"run","Test":"TestC"}
@@ -28,7 +35,8 @@ const said = `{"Action":"start","Package":"bookend/test/e2e"}
 {"Action":"pass","Test":"TestC/part","Elapsed":2}
 {"Action":"fail","Test":"TestC","Elapsed":3}
 {"Action":"run","Test":"TestD"}
-{"Action":"output","Test":"TestE","Output":"left out: in another's words"}
+{"Action":"output","Test":"TestD","Output":"panic: test timed out after 60m0s\n"}
+{"Action":"output","Test":"TestE","Output":"    e_test.go:9: a remark of one that passes\n"}
 {"Action":"pass","Test":"TestE","Elapsed":4}
 {"Action":"fail","Elapsed":9}
 `
@@ -39,9 +47,9 @@ func TestRead(t *testing.T) {
 	want := []Test{
 		{Name: "TestA/one", Outcome: Passed, Why: "", Seconds: 1.5},
 		{Name: "TestA/two", Outcome: LeftOut, Why: "no such flag: before 24.05", Seconds: 0.1},
-		{Name: "TestB/part", Outcome: Failed, Why: "", Seconds: 2},
+		{Name: "TestB/part", Outcome: Failed, Why: "the user reads nothing", Seconds: 2},
 		{Name: "TestC/part", Outcome: Passed, Why: "", Seconds: 2},
-		{Name: "TestD", Outcome: Failed, Why: "", Seconds: 0},
+		{Name: "TestD", Outcome: Failed, Why: "test timed out after 60m0s", Seconds: 0},
 		{Name: "TestE", Outcome: Passed, Why: "", Seconds: 4},
 	}
 	// The whole of C failed where no part did: what it found counts too.
@@ -93,7 +101,9 @@ func TestTables(t *testing.T) {
 		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
 		"| 22.05.8 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n",
 		"| 26.05.5 | the next Debian | not run | not run | 1 of 2, **1 failed**; `SLUID`; 100 s |\n",
-		"On Debian 12.\n", "* left out on 22.05.8 linuxproc: B: too old\n")
+		"On Debian 12.\n\n",
+		"* all: commit unknown\n",
+		"* 22.05.8 linuxproc: B left out: `too old`\n", "* 26.05.5 cgroup/v2: B failed\n")
 	wantParts(t, Page(nil), "Nothing has run yet.")
 }
 
@@ -120,20 +130,93 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// What failed in a crowd is run again alone: that it needed that stays visible.
+// What failed in a crowd is run again alone: that it needed that stays visible, and why.
 func TestRetry(t *testing.T) {
-	r := Run{Slurm: "24.11.5", Track: "linuxproc", Tests: []Test{
-		{Name: "TestA/one", Outcome: Failed}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestA/three", Outcome: Failed}, {Name: "TestB", Outcome: Failed},
-		{Name: "TestC/v2", Outcome: Failed},
+	r := Run{Slurm: "24.11.5", Track: "linuxproc", Commit: "abc", Tests: []Test{
+		{Name: "TestA/one", Outcome: Failed, Why: "late `again`"}, {Name: "TestA/two", Outcome: Passed},
+		{Name: "TestA/three", Outcome: Failed}, {Name: "TestB", Outcome: Failed},
+		{Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"},
+		{Name: "TestD", Outcome: Failed, Why: "left behind"}, {Name: "TestD/part", Outcome: Passed},
+		{Name: Whole, Outcome: Failed, Why: "exit status 1"},
 	}}
-	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC"}) {
+	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC", "TestD"}) {
 		t.Errorf("to run again: %q", names)
 	}
-	r.Retry([]Test{{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed}, {Name: "TestA/three", Outcome: Failed},
-		{Name: "TestC/v2/one", Outcome: Passed}, {Name: "TestC/v2/two", Outcome: Passed}})
-	if r.Count(Passed) != 4 || r.Count(Failed) != 2 || r.Again() != 3 || r.Tests[0].Seconds != 7 {
+	r.Retry([]Test{
+		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Failed},
+		{Name: "TestA/three", Outcome: Failed},
+		{Name: "TestC/v2/one", Outcome: Passed}, {Name: "TestC/v2/two", Outcome: Passed},
+		{Name: "TestD/part", Outcome: Passed},
+	})
+	if r.Count(Passed) != 6 || r.Count(Failed) != 3 || r.Again() != 4 || r.Tests[0].Seconds != 7 {
 		t.Errorf("%+v", r)
 	}
-	wantParts(t, List([]Run{r}), "passed at the second try on 24.11.5, linuxproc: TestA/one\n", "failed on 24.11.5, linuxproc: TestA/three\n")
-	wantParts(t, Page([]Run{r}), "4 of 6, **2 failed**, 3 of them at a second try")
+	wantParts(t, List([]Run{r}), "passed at the second try on 24.11.5, linuxproc: TestA/one: late `again`\n",
+		"failed at the second try on 24.11.5, linuxproc: TestA/three\n")
+	wantParts(t, Page([]Run{r}), "6 of 9, **3 failed**, 4 of them at a second try", "* 24.11.5 linuxproc: commit abc\n",
+		"* 24.11.5 linuxproc: TestA/one passed at the second try: `late 'again'`\n",
+		"* 24.11.5 linuxproc: TestC/v2/one passed at the second try: `no Slurm`\n",
+		"* 24.11.5 linuxproc: TestD passed at the second try: `left behind`\n",
+		"* 24.11.5 linuxproc: go test failed: `exit status 1`\n")
+	if r = (Run{Tests: []Test{{Name: "TestA", Outcome: Failed}}}); r.Failed() == nil {
+		t.Error("nothing to run again")
+	}
+	if r.Retry(Blame([]Test{{Name: "TestA", Outcome: Passed}}, errors.New("exit status 1"))); r.Count(Failed) != 1 {
+		t.Errorf("the second run failed as a whole: %+v", r)
+	}
+	old := Run{Slurm: "22.05.8", Track: "linuxproc", Tests: []Test{
+		{Name: "TestA", Outcome: Passed, Tries: 2}, {Name: "TestB", Outcome: Passed, Tries: 2},
+	}}
+	unsaid := "commit unknown\n* 22.05.8 linuxproc: why stories needed a second try was not recorded\n"
+	if page := Page([]Run{old}); !strings.HasSuffix(page, unsaid) {
+		t.Errorf("of an old record:\n%s", page)
+	}
+}
+
+// A story that needs a second try in two runs, one after the other, fails: a busy machine is no excuse twice.
+func TestDistrust(t *testing.T) {
+	second := func(o Outcome) Test { return Test{Name: "TestA", Outcome: o, Tries: 2, Why: "late"} }
+	for name, tt := range map[string]struct {
+		before, now Test
+		want        Outcome
+	}{
+		"the first time":               {Test{Name: "TestA", Outcome: Passed}, second(Passed), Passed},
+		"another story needed it":      {Test{Name: "TestA/part", Outcome: Passed, Tries: 2}, second(Passed), Passed},
+		"twice":                        {second(Passed), second(Passed), Failed},
+		"after it was distrusted":      {second(Failed), second(Passed), Failed},
+		"after it failed among many":   {Test{Name: "TestA", Outcome: Failed}, second(Passed), Failed},
+		"not any more":                 {second(Passed), Test{Name: "TestA", Outcome: Passed}, Passed},
+		"it is left out now":           {second(Passed), Test{Name: "TestA", Outcome: LeftOut}, LeftOut},
+		"it fails whatever was before": {Test{}, second(Failed), Failed},
+	} {
+		dir := t.TempDir()
+		r := Run{Slurm: "24.11.5", Track: "cgroup/v2", Tests: []Test{tt.now}}
+		kept := Run{Slurm: "24.11.4", Track: "cgroup/v2", Tests: []Test{tt.before}}
+		if err := kept.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		before, err := r.Before(dir)
+		if r.Distrust(before); err != nil || r.Tests[0].Outcome != tt.want {
+			t.Errorf("%s: %+v, %v; want %s", name, r.Tests, err, tt.want)
+		}
+	}
+	before, err := (Run{Slurm: "24.11.5", Track: "cgroup/v2"}).Before(t.TempDir())
+	if err != nil || len(before.Tests) > 0 {
+		t.Errorf("nothing is kept: %+v, %v", before, err)
+	}
+}
+
+// Where "go test" fails and no test does, something else did: nothing compiled, or what ends all tests failed.
+func TestBlame(t *testing.T) {
+	passed, failed := Test{Name: "A", Outcome: Passed}, Test{Name: "B", Outcome: Failed}
+	status := errors.New("exit status 1")
+	for _, tt := range []struct {
+		tests  []Test
+		err    error
+		failed int
+	}{{[]Test{passed}, nil, 0}, {[]Test{passed}, status, 1}, {[]Test{passed, failed}, status, 1}, {nil, status, 1}} {
+		if r := (Run{Tests: Blame(tt.tests, tt.err)}); r.Count(Failed) != tt.failed {
+			t.Errorf("%+v, %v: %+v", tt.tests, tt.err, r.Tests)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,11 +21,7 @@ func List(runs []Run) string {
 	for _, r := range runs {
 		for _, t := range r.Tests {
 			if t.Outcome != Passed || t.Tries > 1 {
-				outcome := string(t.Outcome)
-				if t.Tries > 1 {
-					outcome += " at the second try"
-				}
-				fmt.Fprintf(&b, "%s on %s, %s: %s", outcome, r.Slurm, r.Track, t.Name)
+				fmt.Fprintf(&b, "%s on %s, %s: %s", t.how(), r.Slurm, r.Track, t.Name)
 				if t.Why != "" {
 					fmt.Fprintf(&b, ": %s", t.Why)
 				}
@@ -33,6 +30,14 @@ func List(runs []Run) string {
 		}
 	}
 	return b.String()
+}
+
+// how is how a test went, in words.
+func (t Test) how() string {
+	if t.Tries > 1 {
+		return string(t.Outcome) + " at the second try"
+	}
+	return string(t.Outcome)
 }
 
 func orDash(s string) string {
@@ -61,8 +66,8 @@ func Page(runs []Run) string {
 	for _, version := range versions {
 		b.WriteString(row(version, runs))
 	}
-	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n", strings.Join(hosts, "; "))
-	return b.String() + reasons(runs)
+	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n\n", strings.Join(hosts, "; "))
+	return b.String() + notes(runs)
 }
 
 func row(version string, runs []Run) string {
@@ -96,30 +101,51 @@ func (r Run) cell() string {
 	return fmt.Sprintf("%s; %.0f s", text, r.Seconds)
 }
 
-// reasons says once what was left out where, and why.
-func reasons(runs []Run) string {
+// mostShown is how much of a reason a note has.
+const mostShown = 200
+
+// notes say once of which commit the runs are, and what did not pass at the first try where, and why.
+func notes(runs []Run) string {
 	where := map[string][]string{}
 	var order []string
+	note := func(what string, r Run) {
+		if where[what] == nil {
+			order = append(order, what)
+		}
+		if at := r.Slurm + " " + r.Track; !slices.Contains(where[what], at) {
+			where[what] = append(where[what], at)
+		}
+	}
+	for _, r := range runs {
+		note("commit "+cmp.Or(r.Commit, "unknown"), r)
+	}
 	for _, r := range runs {
 		for _, t := range r.Tests {
-			if t.Outcome != LeftOut {
-				continue
+			if t.Outcome != Passed || t.Tries > 1 {
+				note(t.note(), r)
 			}
-			what := fmt.Sprintf("%s: %s", t.Name, t.Why)
-			if where[what] == nil {
-				order = append(order, what)
-			}
-			where[what] = append(where[what], r.Slurm+" "+r.Track)
 		}
 	}
 	var b strings.Builder
 	for _, what := range order {
-		fmt.Fprintf(&b, "* left out on %s: %s\n", strings.Join(where[what], ", "), what)
+		at := strings.Join(where[what], ", ")
+		if len(where[what]) == len(runs) && len(runs) > 1 {
+			at = "all"
+		}
+		fmt.Fprintf(&b, "* %s: %s\n", at, what)
 	}
-	if b.Len() > 0 {
-		return "\n" + b.String()
+	return b.String()
+}
+
+func (t Test) note() string {
+	switch {
+	case t.Why == "" && t.Outcome == Passed:
+		return "why stories needed a second try was not recorded"
+	case t.Why == "":
+		return fmt.Sprintf("%s %s", t.Name, t.how())
 	}
-	return ""
+	why := strings.ToValidUTF8(t.Why[:min(len(t.Why), mostShown)], "")
+	return fmt.Sprintf("%s %s: `%s`", t.Name, t.how(), strings.ReplaceAll(why, "`", "'"))
 }
 
 // The marks between which a page has the table.

@@ -1,6 +1,7 @@
 // Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and lists
 // what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is kept in
-// test/e2e/results; each run's whole output lies in build/.
+// test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more, alone; a test
+// that needs that in two runs fails.
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
@@ -53,12 +54,16 @@ func runAll(slurm, track, only string) (runs []results.Run, err error) {
 	if err != nil {
 		return nil, err
 	}
+	commit, err := commit() // results that are kept change the tree
+	if err != nil {
+		return nil, err
+	}
 	for _, branch := range branches {
 		root, err := install(branch)
 		if err != nil {
 			return runs, err
 		}
-		of, err := runRelease(branch, root, tracks, only)
+		of, err := runRelease(branch, root, commit, tracks, only)
 		runs = append(runs, of...)
 		if err != nil {
 			return runs, err
@@ -69,7 +74,7 @@ func runAll(slurm, track, only string) (runs []results.Run, err error) {
 
 // runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of each
 // other's cgroups. What failed is run again alone.
-func runRelease(branch, root string, tracks []cluster.Track, only string) ([]results.Run, error) {
+func runRelease(branch, root, commit string, tracks []cluster.Track, only string) ([]results.Run, error) {
 	version, err := cluster.VersionIn(root)
 	if err != nil {
 		return nil, err
@@ -82,7 +87,7 @@ func runRelease(branch, root string, tracks []cluster.Track, only string) ([]res
 	for i, track := range tracks {
 		runs[i] = results.Run{
 			Slurm: version.String(), Track: string(track), Paths: paths(version, track), Slurms: from(branch), Host: host(),
-			Date: time.Now().UTC().Truncate(time.Second),
+			Commit: commit, Date: time.Now().UTC().Truncate(time.Second),
 		}
 		fmt.Printf("Slurm %v of %s, %s\n", version, root, track)
 		all.Go(func() { errs[i] = runOne(&runs[i], root, logOf(branch, track), only) })
@@ -160,9 +165,14 @@ func finish(r *results.Run, root, log, only string) error {
 		}
 		r.Retry(second)
 	}
+	before, err := r.Before(results.Folder)
+	if err != nil {
+		return fmt.Errorf("read the run before: %w", err)
+	}
+	r.Distrust(before)
 	fmt.Printf("  %s: %d passed, %d failed, %d left out in %.0f s: %s\n",
 		r.Track, r.Count(results.Passed), r.Count(results.Failed), r.Count(results.LeftOut), r.Seconds, log)
-	if only == "" && r.Count(results.Failed) == 0 {
+	if only == "" {
 		return r.Write(results.Folder)
 	}
 	return nil
@@ -199,13 +209,7 @@ func test(root string, track cluster.Track, only, logFile string) ([]results.Tes
 		return nil, err
 	}
 	tests, err := results.Read(out, log)
-	var failed *exec.ExitError
-	if ended := cmd.Wait(); ended != nil && !errors.As(ended, &failed) {
-		err = errors.Join(err, ended)
-	} else if failed != nil && len(tests) == 0 {
-		err = errors.Join(err, fmt.Errorf("no test ran: %w; see %s", ended, logFile))
-	}
-	return tests, err
+	return results.Blame(tests, cmd.Wait()), err
 }
 
 // paths is how a job's cgroup is called, which TestNamesOfCgroups checks.
@@ -226,6 +230,22 @@ func from(branch string) string {
 		}
 	}
 	return ""
+}
+
+// commit is what the tree is at, with "+" behind it where files differ.
+func commit() (string, error) {
+	id, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "", fmt.Errorf("tell the commit: %w", err)
+	}
+	changed, err := exec.Command("git", "status", "--porcelain").Output()
+	if err != nil {
+		return "", fmt.Errorf("tell what differs from the commit: %w", err)
+	}
+	if len(changed) > 0 {
+		return strings.TrimSpace(string(id)) + "+", nil
+	}
+	return strings.TrimSpace(string(id)), nil
 }
 
 // host is the system and kernel that the tests run on, and how it mounts cgroups.

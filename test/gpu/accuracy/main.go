@@ -42,19 +42,23 @@ func pages(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	scans, err := scans(filepath.Join(root, "test/gpu/records"))
+	scans, err := outputs(filepath.Join(root, "test/gpu/records/scan-*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	scripts, err := outputs(filepath.Join(root, "test/gpu/records/script-*.txt"))
 	if err != nil {
 		return nil, err
 	}
 	return map[string]string{
 		filepath.Join(root, "docs/accuracy.md"):    accuracy(files),
-		filepath.Join(root, "docs/performance.md"): performance(files, scans),
+		filepath.Join(root, "docs/performance.md"): performance(files, scans, scripts),
 	}, nil
 }
 
-// scans are the raw outputs of the scan benchmark, oldest first.
-func scans(folder string) ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(folder, "scan-*.txt"))
+// outputs are the raw outputs of a benchmark, oldest first.
+func outputs(pattern string) ([]string, error) {
+	names, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, err
 	}

@@ -89,4 +89,9 @@ var mutants = []mutant.Mutant{
 		Old: "if s.Shared != \"\" {\n\t\td = append(d, \"this GPU may be shared: \"+s.Shared)",
 		New: "if s.Shared == \"\" && s.Doubt != \"\" {\n\t\td = append(d, \"this GPU may be shared: \"+s.Shared)",
 	},
+	{
+		Name: "processes with another GPU not doubted", File: "internal/finding/holders.go",
+		Old: "if !s.leftBehind(o) && !nobodys || o.Rival != 0 {",
+		New: "if o.Rival != 0 {\n\t\t\t_ = nobodys",
+	},
 }

@@ -14,7 +14,7 @@ struct flags {
 	char *gpus;
 	const char *list, *name, *socket, *lock, *other, *after;
 	long mib, chunks, workers, near_full; // near_full: MiB to leave free; negative: no
-	long holes, idle, ask, beat;          // holes: KiB of a block; idle, ask: MiB; beat: ms
+	long holes, idle, ask, beat, churn;   // holes: KiB of a block; idle, ask: MiB; beat, churn: ms
 	double sleep, workers_life;           // seconds; negative: for ever
 	bool all, context, orphan, fork_hold, export, stop, leader_exits, pidns, pieces, torch;
 };
@@ -46,6 +46,8 @@ void vendor_mortal(void);
 int take_memory(int exports[MAX_EXPORTS]);
 // work_on uses the first block of all, again and again, and says every --beat ms how often that was.
 void work_on(void) __attribute__((noreturn));
+// churn takes a block and gives it back, every --churn ms.
+void churn(void) __attribute__((noreturn));
 // probe_memory takes memory without a context; release_probe gives it back.
 unsigned long long probe_memory(void);
 void release_probe(unsigned long long handle);

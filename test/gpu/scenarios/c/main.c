@@ -24,6 +24,7 @@
 //   --after FILE       ready at once, without a word of a card; the memory is taken when there is such a file
 //   --beat MS          use the first block again and again, and say every MS ms "beat from_ms=T to_ms=T uses=N worst_ms=T":
 //                      how often that was, and what took longest; until killed. Times are CLOCK_MONOTONIC
+//   --churn MS         take 64 MiB more every MS ms and give it back after as long, until killed
 //   --holes KIB        fill the card, or --mib of it, with blocks of KIB and free every other one
 // usage: cudajob holdfd SOCKET
 //   ready when it listens; keeps what one --export hands it; touches no CUDA
@@ -130,6 +131,7 @@ static void alloc(void) {
 	if (!flags.after) report_ready(flags.fork_hold ? hold_in_child() : getpid());
 	if (flags.fork_hold) quiet();
 	if (flags.beat) work_on();
+	if (flags.churn) churn();
 	live_on();
 }
 
@@ -189,7 +191,7 @@ static const struct option options[] = {
 	{"stop", 0, 0, 'S'}, {"leader-exits", 0, 0, 'L'}, {"torch", 0, 0, 't'}, {"pidns", 0, 0, 'p'},
 	{"pieces-2mib", 0, 0, '2'}, {"near-full", 1, 0, 'F'}, {"socket", 1, 0, 'k'}, {"all", 0, 0, 'a'},
 	{"lock", 1, 0, 'K'}, {"holes", 1, 0, 'H'}, {"idle", 1, 0, 'i'}, {"ask", 1, 0, 'A'}, {"other", 1, 0, 'O'},
-	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {0, 0, 0, 0},
+	{"after", 1, 0, 'T'}, {"beat", 1, 0, 'B'}, {"churn", 1, 0, 'u'}, {0, 0, 0, 0},
 };
 
 static bool set_switch(int option) {
@@ -228,6 +230,7 @@ static void set(int option) {
 	case 'A': flags.ask = atol(optarg); break;
 	case 'T': flags.after = optarg; break;
 	case 'B': flags.beat = atol(optarg); break;
+	case 'u': flags.churn = atol(optarg); break;
 	default: if (!set_switch(option)) exit(2);
 	}
 }
@@ -238,6 +241,7 @@ static const char *wrong(const char *verb) {
 	if (flags.workers < 0 || flags.workers > MAX_WORKERS) return "--workers takes up to 64";
 	if (flags.pidns && forks) return "--pidns goes with neither --fork-hold nor --workers";
 	if (flags.after && (forks || flags.export || flags.pidns || flags.beat)) return "--after goes with plain memory alone";
+	if (flags.churn && (!flags.context || flags.beat)) return "--churn needs a context, and does not go with --beat";
 	if (flags.beat && (flags.mib <= 0 || !flags.context || flags.export)) return "--beat needs memory in a context";
 	if ((flags.near_full >= 0 || flags.holes) && !flags.context) return "--near-full and --holes need a context";
 	if (!strcmp(verb, "alloc")) return flags.mib < 0 ? "--mib N" : NULL;

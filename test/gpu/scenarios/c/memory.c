@@ -112,6 +112,15 @@ void work_on(void) {
 	}
 }
 
+void churn(void) {
+	for (unsigned long long at;;) {
+		check(cu.alloc(&at, 64 * MIB), "cuMemAlloc");
+		stay(flags.churn / 1e3);
+		check(cu.free(at), "cuMemFree");
+		stay(flags.churn / 1e3);
+	}
+}
+
 // The probe
 
 // try takes a number of pages.

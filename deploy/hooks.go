@@ -1,0 +1,9 @@
+// Package deploy holds the hook scripts that slurm.conf names, so that tests and the demonstration run them as they ship.
+package deploy
+
+import "embed"
+
+// Hooks has the scripts in slurm/hooks.
+//
+//go:embed slurm/hooks
+var Hooks embed.FS

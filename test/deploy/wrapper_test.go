@@ -1,0 +1,210 @@
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"bookend/internal/policy"
+)
+
+// drainers are the hooks whose exit status drains a node, taskHooks those that would fail a task.
+var (
+	drainers  = []string{"prolog", "epilog"}
+	taskHooks = []string{"task-prolog", "task-epilog"}
+)
+
+// underEachShell runs a test under each program that a distribution has as /bin/sh.
+func underEachShell(t *testing.T, test func(t *testing.T, shell string)) {
+	for _, name := range []string{"dash", "bash", "busybox"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program, err := exec.LookPath(name)
+			if err != nil {
+				t.Skipf("%s is not installed (apt-get install %s)", name, name)
+			}
+			shell := filepath.Join(open(t), "sh") // all of them look at the name that they are called by
+			if err := os.Symlink(program, shell); err != nil {
+				t.Fatal(err)
+			}
+			test(t, shell)
+		})
+	}
+}
+
+// open makes a directory that every user may enter.
+func open(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// under starts a shipped hook under a shell as Slurm does, with a program of the given text in the place of Bookend's.
+func under(t *testing.T, shell, name, text string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
+	t.Helper()
+	program := write(t, filepath.Join(open(t), "program"), text, 0o755)
+	cmd, out, errs = hook(shell)
+	cmd.Args = append(cmd.Args, script(t, name, program, "/nowhere/own"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd, out, errs
+}
+
+// Slurm sees a hook's verdict and its output. Whatever else ends a hook is no verdict: it drains no node and fails no task.
+func TestHooksPassVerdictsOnly(t *testing.T) {
+	t.Parallel()
+	type end struct {
+		text string
+		exit int
+	}
+	ends := []end{{"exit 0", 0}, {"exit 40", policy.ExitOther}}
+	for _, e := range policy.Exits {
+		ends = append(ends, end{fmt.Sprintf("exit %d", e.Exit), e.Exit})
+	}
+	for _, code := range []int{1, 2, 3, 9, 100, 125, 126, 127, 128, 137, 255} {
+		ends = append(ends, end{fmt.Sprintf("exit %d", code), 0})
+	}
+	for _, signal := range []string{"KILL", "TERM", "SEGV", "ABRT", "HUP"} {
+		ends = append(ends, end{"kill -" + signal + " $$", 0})
+	}
+	underEachShell(t, func(t *testing.T, shell string) {
+		for _, e := range ends {
+			for _, name := range append(taskHooks, drainers...) {
+				want := e.exit
+				if slices.Contains(taskHooks, name) {
+					want = 0
+				}
+				cmd, out, errs := under(t, shell, name, "#!/bin/sh\necho \"$# $SLURMD_NODENAME\"; echo e >&2; "+e.text+"\n")
+				_ = cmd.Run()
+				if exit := cmd.ProcessState.ExitCode(); exit != want || out.String() != "0 n1\n" || !strings.HasPrefix(errs.String(), "e\n") {
+					t.Errorf("%s, program %q: %v, %q, %q; want exit status %d", name, e.text, cmd.ProcessState, out, errs, want)
+				}
+			}
+		}
+	})
+}
+
+// A program that is there and cannot be started (cut short by a crash, of another architecture, without its interpreter) is
+// Bookend's own fault.
+func TestHooksThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	underEachShell(t, func(t *testing.T, shell string) {
+		for what, text := range map[string]string{
+			"cut short": "\x7fELF\x02\x01\x01\x00((( ;", "empty": "", "an interpreter that is not": "#!/nowhere/sh\n",
+		} {
+			for _, name := range append(taskHooks, drainers...) {
+				cmd, out, _ := under(t, shell, name, text)
+				if err := cmd.Run(); err != nil || out.Len() > 0 {
+					t.Errorf("%s, program %s: %v, %q", name, what, err, out)
+				}
+			}
+		}
+	})
+}
+
+// Where no process can be made, the shell itself fails. bash tries for 15 s.
+func TestHooksWhereTheShellCannotFork(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("root's processes are not counted, and only root becomes a user without any")
+	}
+	program := write(t, filepath.Join(open(t), "program"), "#!/bin/sh\necho runs\nexit 10\n", 0o755)
+	own := write(t, filepath.Join(open(t), "own"), "#!/bin/sh\nexit 7\n", 0o755)
+	text, err := os.ReadFile("../../deploy/packages/scripts/stub.sh") // in the place of a removed package's programs
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub := write(t, filepath.Join(open(t), "stub"), string(text), 0o755)
+	underEachShell(t, func(t *testing.T, shell string) {
+		var started []*exec.Cmd
+		scripts := map[string]string{"stub.sh": stub}
+		for _, name := range append(names(t, "*-beside-own"), append(taskHooks, drainers...)...) {
+			scripts[name] = script(t, name, program, own)
+		}
+		for name, path := range scripts {
+			cmd, _, _ := hook("/bin/bash")
+			cmd.Args = append(cmd.Args, "-c", `ulimit -u 0; exec "$@"`, name, shell, path)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 64999, Gid: 64999}}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			started = append(started, cmd)
+		}
+		for _, cmd := range started {
+			_ = cmd.Wait()
+			name, want := cmd.Args[3], 0
+			if strings.Contains(name, "beside") {
+				want = 7
+			}
+			if out := cmd.Stdout.(*bytes.Buffer); cmd.ProcessState.ExitCode() != want || out.Len() > 0 {
+				t.Errorf("%s: %v, %q, want exit status %d and no hook", name, cmd.ProcessState, out, want)
+			}
+		}
+	})
+}
+
+// slurmd sends SIGTERM to the process group, and SIGKILL 10 ms later, which drains. The script does not wait for a hook then.
+func TestHooksStoppedBySlurmd(t *testing.T) {
+	t.Parallel()
+	underEachShell(t, func(t *testing.T, shell string) {
+		for _, name := range append(taskHooks, drainers...) {
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", true)
+			stopped(t, shell, name, "echo ready; exec sleep 1000", true)
+		}
+		for _, name := range drainers {
+			stopped(t, shell, name, "trap '' TERM; echo ready; sleep 60; exit 10", true)
+			said := stopped(t, shell, name, "trap 'echo stopped; exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", false)
+			if said != "stopped\n" {
+				t.Errorf("%s does not pass SIGTERM on: %q", name, said)
+			}
+		}
+	})
+}
+
+// stopped has a hook that is at work get SIGTERM, with its process group or alone, and returns what the hook then writes, if
+// it is the script that tells it.
+func stopped(t *testing.T, shell, name, text string, group bool) (said string) {
+	t.Helper()
+	cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
+	cmd.Stdout, cmd.Stderr = nil, nil
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	defer syscall.Kill(-pid, syscall.SIGKILL)
+	out := bufio.NewReader(pipe)
+	if line, err := out.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Errorf("%s, program %q: %q, %v", name, text, line, err)
+	}
+	if group {
+		pid = -pid
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if !group {
+		rest, _ := io.ReadAll(out)
+		said = string(rest)
+	}
+	_ = cmd.Wait()
+	if exit := cmd.ProcessState.ExitCode(); exit != 0 {
+		t.Errorf("%s, program %q: %v, want exit status 0", name, text, cmd.ProcessState)
+	}
+	return said
+}

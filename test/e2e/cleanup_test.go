@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"bookend/test/cluster"
+	"bookend/test/fakegpu"
+	"bookend/test/site"
+)
+
+// cleaning lets the epilog end what is proven to be the ended job's.
+const cleaning = "clean_up: {enabled: true, grace: 300ms}\n"
+
+// escapes is a script whose CUDA program leaves the job's session, and waits in the job's cgroup until a health check
+// has seen it there.
+const escapes = "{job's cuda} alloc --mib 2000 --orphan --name train\n" + awaits
+
+// TestCleanUp is told under cgroups: what a job leaves is proven to be its own only there. Slurm ends what is still in
+// them, so that the leftovers of these stories have left the cgroup in which a health check saw them.
+func TestCleanUp(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce", Config: cleaning, Track: inCgroups(t)})
+	s.tell("a job's orphan is ended, and no other process on its GPU", cleansUp)
+	s.tell("one without proof is left alone", cleansUpNothingUnproven)
+	s.adminConfigures("n1", "observe", "")
+	s.tell("a second epilog ends nothing", secondDoesNotCleanUp)
+}
+
+// escaped is a job with an orphan that a health check saw in its cgroup, and that has left it since.
+func (s *story) escaped() (job cluster.JobID, orphan int) {
+	s.t.Helper()
+	job = s.starts(s.user, escapes, oneGPU)
+	orphan = s.pid(job)
+	s.checks("n1")
+	s.escapes(orphan)
+	return job, orphan
+}
+
+// escapes takes a process out of the cgroups of its job.
+func (s *story) escapes(pid int) {
+	s.t.Helper()
+	if err := cluster.Escape(pid); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// holds checks which processes hold memory of a GPU of the node: these, and so many others.
+func (s *story) holds(gpu, others int, pids ...int) {
+	s.t.Helper()
+	held, err := s.on.World("n1").Holdings()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	held = slices.DeleteFunc(held, func(h fakegpu.Holding) bool { return h.Card != gpu })
+	for _, pid := range pids {
+		if !slices.ContainsFunc(held, func(h fakegpu.Holding) bool { return h.PID == pid }) {
+			s.t.Errorf("process %d holds nothing of GPU %d: %+v", pid, gpu, held)
+		}
+	}
+	if len(held) != len(pids)+others {
+		s.t.Errorf("GPU %d is held by %+v, want %v and %d others", gpu, held, pids, others)
+	}
+}
+
+func cleansUp(s *story) {
+	guest := s.submits(s.stranger, trespasses, oneGPU) // another user's live job, which has GPU 0
+	s.isRunning(guest)
+	job, orphan := s.escaped()
+	s.touches(s.stranger, "go")
+	s.isReady(guest)
+	s.logsIn(s.stranger, "n1", "alloc --mib 600 --orphan --name login --gpu 1")
+	s.touches(s.user, "done")
+	s.ends(job)
+
+	s.holds(1, 1, s.pid(guest)) // and the login's
+	s.inOrder("the output", s.outputOf(job),
+		fmt.Sprintf("process %d (train) of your job was still on GPU 1 and was ended", orphan))
+	s.showSays("n1", job, "end:", "BKD-ENDED", "sighting")
+	s.logSays("n1", job, "bookend-epilog", "BKD-ENDED", "BKD-FOREIGN", "BKD-STRAY")
+	s.cancels(guest)
+}
+
+// cleansUpNothingUnproven: that the job had the GPU alone makes the orphan its own for all reports, and for no signal.
+func cleansUpNothingUnproven(s *story) {
+	job := s.runs(s.user, leavesOrphan, oneGPU)
+
+	s.holds(0, 0, s.pid(job))
+	s.nodeIsDrained("n1", "Epilog error")
+	s.hooksRan("n1", "prolog 0", "epilog 10")
+}
+
+// secondDoesNotCleanUp: the first epilog leaves the orphan, as clean-up is off; the second runs with clean-up on.
+func secondDoesNotCleanUp(s *story) {
+	text, err := os.ReadFile(s.on.ConfigFile("n1"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	second := filepath.Join(s.on.Dir, "etc/second.yaml")
+	if err := os.WriteFile(second, append(text, cleaning...), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	s.epilogEndsWith("BOOKEND_CONFIG=" + second + " " + s.on.Program("bookend-epilog"))
+	s.t.Cleanup(func() { s.epilogEndsWith("exit 0") })
+	job, orphan := s.escaped()
+	s.touches(s.user, "done")
+	s.ends(job)
+
+	s.holds(0, 0, orphan)
+	s.showSays("n1", job, "end:", "BKD-ORPHAN", "evidence: sighting", "BKD-AGAIN")
+}
