@@ -96,7 +96,7 @@ bench-scan: ## measure the search for holders among real processes; flags: SCAN=
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/scanbench ./test/scan
 	bin/scanbench $(SCAN)
 
-soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 2 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"
+soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 5 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"
 	go run ./test/soak $(SOAK)
 
 soak-mutants: ## plant mistakes in the judgement, one at a time: the soak must notice each, in 1 minute; SOAK="--only TEXT --pairs N"

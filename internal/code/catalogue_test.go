@@ -152,12 +152,14 @@ A process is blamed on a job only together with the evidence for it, never becau
 | --- | --- | --- |
 | cgroup | the process is in the job's cgroup | this job |
 | sighting | an earlier hook saw this very process (PID and start time) in the job's cgroup | this job |
-| exclusive | it belongs to the job's user and started while that job had the card alone | probably this job |
+| exclusive | it belongs to the job's user and started while that job had the card alone, and its environment names no other job | probably this job |
 | environment | SLURM_JOB_ID in its environment names the job, and it belongs to the job's user: a hint, as a process can write there what it likes | probably this job |
 | none | nothing of all that: the job is not named | |
 
 Memory without a process is blamed on the ended job, as exclusive, where it came while that job had the card alone. A
-later job is told of it with the evidence that was found then.
+later job is told of it with the evidence that was found then. If another ended job fits as well, no job is named.
+
+*Probably* can be wrong: ` + "`make soak`" + ` plays jobs on simulated nodes that are made to mislead, and allows one wrong name in 20 000.
 
 ## Holders
 What kind of process holds a card, or may hold it. One can be of several kinds.

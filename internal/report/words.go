@@ -313,6 +313,9 @@ func (s Scene) clockTime(boot time.Duration) string {
 // who words the owner with its evidence: only a cgroup or a sighting is certain.
 func (s Scene) who(f finding.Finding) string {
 	if f.Owner == nil {
+		if f.Code == code.Orphan {
+			return "one of several jobs, it cannot be told which"
+		}
 		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone && !ofCondition[f.Code] {
 			return "no job that this node knows of"
 		}

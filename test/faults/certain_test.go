@@ -226,7 +226,7 @@ func TestJobWithoutRecord(t *testing.T) {
 		report string
 	}{
 		"another user's":  {bystander, code.Stray, false, "held by a process that is not yours"},
-		"the same user's": {user, code.Orphan, true, "probably"},
+		"the same user's": {user, code.Orphan, true, "one of several jobs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "enforce")

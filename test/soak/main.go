@@ -64,7 +64,7 @@ func parse(args []string) (options, error) {
 }
 
 // gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each collection.
-const gcPercent = 800
+const gcPercent = 200
 
 // lead runs the soak, to its end or a signal, and says what came of it.
 func lead(o options) int {

@@ -71,8 +71,8 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "who stays on a GPU that moves is not named", File: "internal/finding/compare.go",
-		Old: "\t\t\tcase stayed:\n",
-		New: "\t\t\tcase stayed && s.between() && s.ending():\n",
+		Old: "\t\tcase stayed:\n",
+		New: "\t\tcase stayed && s.between() && s.ending():\n",
 	},
 	{
 		Name: "a container's user taken for who started it", File: "internal/attrib/decide.go",

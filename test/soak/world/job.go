@@ -80,9 +80,6 @@ func (j *Job) mark() slurm.JobID {
 	return j.ID
 }
 
-// SameJob reports two runs, or two components, of what its user submitted as one job.
-func (j *Job) SameJob(o *Job) bool { return j.mark() == o.mark() }
-
 // newJob makes a job that is not allocated yet.
 func (n *Node) newJob(cards ...*Card) *Job {
 	n.nextID++
@@ -110,8 +107,12 @@ func (n *Node) newJob(cards ...*Card) *Job {
 	return j
 }
 
-// component is another component of a heterogeneous job, on the same node.
+// component is another component of a heterogeneous job, on the same node. It has the same mark: where records are missing
+// no mark would tell whose a process is, so there each component has a node of its own.
 func (n *Node) component(j *Job) {
+	if n.Site.Disorder {
+		return
+	}
 	cards := slices.DeleteFunc(n.free(), func(c *Card) bool { return j.Has(c) || c == n.Cards[0] })
 	if len(cards) == 0 {
 		return
