@@ -21,7 +21,7 @@ import (
 // dies later is not lost: Alive tells.
 const grace = 200 * time.Millisecond
 
-// maxStderr is how much of a child's stderr is kept: a message, or the head of a Go panic.
+// maxStderr is how much of a child's stderr is kept, unless its Spec says more: a message, or the head of a Go panic.
 const maxStderr = 4 << 10
 
 // Spec says what to run and what it may use.
@@ -34,6 +34,7 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
+	MaxStderr int // bytes of stderr kept; 0, or less than 4 KiB, is 4 KiB. What is more is dropped
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
 	Started func(pid int, startTicks uint64)
 	// OnLines, where it is not nil, is called once, from another goroutine, when stdout has had so many whole Lines.
@@ -68,7 +69,7 @@ type Result struct {
 	ExitCode   int            // for Exited
 	Signal     syscall.Signal // what ended it, 0 when nothing did or nobody knows
 	Stdout     []byte         // at most Spec.MaxOutput bytes
-	Stderr     []byte         // the first 4 KiB
+	Stderr     []byte         // its first bytes, see Spec.MaxStderr
 	PID        int            // 0 when it was not started
 	StartTicks uint64         // its start time, field 22 of /proc/PID/stat; 0 when it could not be read
 	Took       time.Duration
@@ -140,7 +141,7 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	flood := make(chan struct{})
 	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
 	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines})
-	diag := gather(p.stderr, keeper{limit: maxStderr})
+	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
 	res.finish(c.end(b.pid, flood, deadline, max(s.Grace, grace)))
 

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"cmp"
+	"os"
 	"time"
 
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/gresconf"
+	"bookend/internal/numbering"
 	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -27,6 +29,8 @@ type Survey struct {
 	// scontrol.
 	Programs map[string]Said
 	Backend  Asked
+	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
+	Numbers numbering.List
 	// Deadline is what a hook gives the driver.
 	Deadline time.Duration
 }
@@ -142,8 +146,19 @@ func survey(s Site, patience time.Duration) Survey {
 	together(
 		func() { v.Programs = versions(s, patience) },
 		func() { v.Backend = askDriver(s) },
+		func() { v.Numbers = askNumbers(s) },
 	)
 	return v
+}
+
+// askNumbers does as a hook of the node's slurmd does, and keeps nothing.
+func askNumbers(s Site) numbering.List {
+	if s.Survey.Slurm.Conf == nil || s.Clock.Boot == nil {
+		return numbering.Unclear("slurm.conf could not be read")
+	}
+	d, _ := s.slurmd()
+	env := stage.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
+	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // asked is a child's answer, or that there is none.
