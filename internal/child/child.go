@@ -44,7 +44,7 @@ type Spec struct {
 	// Grace is how long it may take to die after it was killed; 0, or less than 200 ms, is 200 ms. For children that a
 	// driver may keep from dying for a while.
 	Grace time.Duration
-	name  string // argv[0], Path when empty
+	Name  string // argv[0], Path when empty
 }
 
 // Outcome is how a child ended.
@@ -80,7 +80,7 @@ type Result struct {
 // names the running file itself: an upgrade or removal of the package meanwhile changes nothing, and no path
 // is looked up that somebody could have replaced.
 func Self(op string) Spec {
-	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, name: filepath.Base(os.Args[0])}
+	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, Name: filepath.Base(os.Args[0])}
 }
 
 // Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and Spec.Grace.
@@ -126,7 +126,7 @@ func (s Spec) check() error {
 }
 
 func (s Spec) argv() []string {
-	name := s.name
+	name := s.Name
 	if name == "" {
 		name = s.Path
 	}

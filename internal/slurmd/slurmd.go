@@ -41,7 +41,7 @@ func (c Command) List() ([]gresconf.GPU, child.Result, error) {
 		}
 	}
 	res := child.Run(child.Spec{
-		Path: c.Path,
+		Path: c.Path, Name: "slurmd", // under another name, such as Debian's slurmd-wlm, it does not know itself for slurmd and lists nothing
 		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
 		Args: []string{"-f", c.Conf, "-N", c.Node, "-v", "-G"},
 		// Threat: none beyond slurmd's own: it runs as root by this very file. INVOCATION_ID, which systemd sets, keeps it
@@ -83,7 +83,8 @@ func Running(proc string, hook int) numbering.Daemon {
 		}
 		exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 		exe = strings.TrimSuffix(exe, " (deleted)")
-		switch is := err == nil && filepath.Base(exe) == "slurmd"; {
+		name := filepath.Base(exe) // on Debian slurmd-wlm
+		switch is := err == nil && (name == "slurmd" || strings.HasPrefix(name, "slurmd-")); {
 		case is:
 			found = numbering.Daemon{PID: pid, Ticks: ticks, Exe: exe}
 		case found.PID != 0:

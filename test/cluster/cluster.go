@@ -36,6 +36,10 @@ type Node struct {
 	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
 	Devices []string
 	Shards  int // gres/shard of the node, 0 for none
+	// Gres and GresConf, where they are set, give out the devices otherwise: what slurm.conf says of the node, and the lines
+	// of gres.conf without NodeName.
+	Gres     string
+	GresConf []string
 }
 
 // Options describe a cluster. Only Dir is required.

@@ -150,7 +150,10 @@ func (c *Cluster) nodeLines(host string) string {
 	var names []string
 	for i, n := range c.options.Nodes {
 		var gres []string
-		if len(n.Devices) > 0 {
+		switch {
+		case n.Gres != "":
+			gres = append(gres, n.Gres)
+		case len(n.Devices) > 0:
 			gres = append(gres, fmt.Sprintf("gpu:%d", len(n.Devices)))
 		}
 		if n.Shards > 0 {
@@ -171,8 +174,12 @@ func (c *Cluster) nodeLines(host string) string {
 func (c *Cluster) gresConf() string {
 	var b strings.Builder
 	for _, n := range c.options.Nodes {
-		for _, device := range n.Devices {
-			fmt.Fprintf(&b, "NodeName=%s Name=gpu File=%s\n", n.Name, device)
+		lines := n.GresConf
+		if lines == nil && len(n.Devices) > 0 {
+			lines = []string{"Name=gpu File=" + strings.Join(n.Devices, ",")}
+		}
+		for _, line := range lines {
+			fmt.Fprintf(&b, "NodeName=%s %s\n", n.Name, line)
 		}
 		if n.Shards > 0 {
 			fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d\n", n.Name, n.Shards)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
 )
@@ -32,6 +34,10 @@ type Options struct {
 	NoTask    bool     // no TaskProlog and TaskEpilog
 	Dir       string   // default: a scratch folder of its own, removed by Down
 	Constrain bool     // ConstrainDevices
+	// Gres and GresConf give out the fake GPUs otherwise than one after another: what slurm.conf says of each node, and the
+	// lines of gres.conf, in which DEV stands for the folder of their devices.
+	Gres     string
+	GresConf []string
 	// Snippet is a file of Deploy, the folder deploy/slurm: all that slurm.conf has of Bookend is an Include line of it.
 	Snippet, Deploy string
 }
@@ -170,12 +176,33 @@ func (s *Site) start(o Options) error {
 				devices = append(devices, w.Node(i))
 			}
 		}
-		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices})
+		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices, Gres: o.Gres, GresConf: s.gresLines(o, node)})
 	}
 	var err error
 	s.Cluster, err = cluster.Up(opts)
 	return err
 }
+
+func (s *Site) gresLines(o Options, node string) (lines []string) {
+	for _, line := range o.GresConf {
+		lines = append(lines, strings.ReplaceAll(line, "DEV", s.worlds[node].Dev()))
+	}
+	return lines
+}
+
+// Device is a fake GPU of a node by the number in the name of its device file: the UUID that the driver has for it.
+func (s *Site) Device(node string, minor int) (gpu.ID, error) {
+	cards, err := inventory.Read(s.worlds[node].DriverProc())
+	for _, c := range cards {
+		if c.Device.Minor != nil && *c.Device.Minor == minor {
+			return c.Device.ID, nil
+		}
+	}
+	return "", fmt.Errorf("no GPU of minor %d on node %q: %v", minor, node, err)
+}
+
+// Dev is the folder of a node's device files.
+func (s *Site) Dev(node string) string { return s.worlds[node].Dev() }
 
 // writeHooks names the hooks in slurm.conf one by one.
 func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
