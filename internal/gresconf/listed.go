@@ -52,6 +52,7 @@ func ParseListed(text string) ([]GPU, error) {
 // listed reads one record; nothing for a resource other than GPUs.
 func listed(fields string) ([]GPU, error) {
 	name, rest, _ := strings.Cut(fields, " ")
+	rest = " " + rest
 	if name != "gpu" {
 		return nil, nil
 	}

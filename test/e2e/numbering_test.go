@@ -31,7 +31,7 @@ func TestNumbers(t *testing.T) {
 		got      []string
 	}{
 		"types in another order than their lines": {"gpu:b:2,gpu:a:2", []string{"Name=gpu Type=a File=DEV/nvidia[0-1]", "Name=gpu Type=b File=DEV/nvidia[2-3]"},
-			"0 1 2 3", []string{"gpu:a:1", "gpu:b:1", "gpu:4"}, []string{"0", "2", "0 1 2 3"}},
+			"0 1 2 3", []string{"gpu:a:1", "gpu:b:1", "gpu:a:2"}, []string{"0", "2", "0 1"}},
 		"one is left out": {"gpu:3", []string{"Name=gpu File=DEV/nvidia[0,2-3]"}, "0 2 3", []string{"gpu:1", "gpu:2", "gpu:3"}, []string{"0", "0 2", "0 2 3"}},
 		"lines shuffled, with shards": {"gpu:4,shard:8", []string{"Name=gpu File=DEV/nvidia[3,0-1]", "Name=shard Count=8", "Name=gpu File=DEV/nvidia2"},
 			"0 1 2 3", []string{"gpu:1", "gpu:2", "gpu:3"}, nil},
