@@ -98,7 +98,7 @@ func TestHolds(t *testing.T) {
 		"upgraded":              {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Slurmd.Inode++ }},
 		"gres.conf made":        {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Files[1].Inode++ }},
 		"written in place":      {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Files[0].Changed++ }},
-		"failed just now":       {kept: failed, now: 2 * time.Minute, want: true},
+		"failed just now":       {kept: failed, now: time.Minute + retry - 1, want: true},
 		"failed a while ago":    {kept: failed, now: time.Minute + retry},
 		"failed, for a check":   {kept: failed, now: 2 * time.Minute, check: true},
 	} {
