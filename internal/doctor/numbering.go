@@ -217,7 +217,7 @@ func judgeOrder(s Site, _ slurmconf.Conf) []Result {
 		places = append(places, fmt.Sprintf("%d is %s", index, found.Devices[0].Device.BusID))
 	}
 	if own.GPUOrder != config.OrderMap && n.Source == numbering.ByCount {
-		return []Result{{name, Warning, at, "slurmd -G does not answer; GPUs are counted, as slurm.conf and gres.conf give out all of them in one run", "any other configuration is unknown",
+		return []Result{{name, Warning, at, fmt.Sprintf("%.160s; GPUs are counted, as slurm.conf and gres.conf give out all of them in one run", n.Why), "any other configuration is unknown",
 			"slurmd: /usr/sbin/slurmd   # below slurm: in bookend.yaml, the running slurmd's program; " + fix}}
 	}
 	by := "slurmd -G"

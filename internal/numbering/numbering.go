@@ -85,7 +85,7 @@ type List struct {
 	// Detect and Count stand for GPUs where Source is ByCount and AutoDetect finds the devices.
 	Detect string `json:"detect,omitempty"`
 	Count  int    `json:"count,omitempty"`
-	// Why says why nothing is known; then Source is Ambiguous.
+	// Why says why nothing is known where Source is Ambiguous, and why slurmd did not answer where it is ByCount.
 	Why string `json:"why,omitempty"`
 }
 

@@ -163,10 +163,12 @@ func (r *numberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 }
 
 // numberingTime is for a few stats, and now and then two small files; a disk that takes longer counts as one that does not
-// answer. slurmdTime is for slurmd -G: it takes 0.1 s, and longer where AutoDetect has to wake the GPUs.
+// answer. slurmdTime is for slurmd -G: it takes 0.1 s, and longer where AutoDetect has to wake the GPUs. A health check has
+// the time to wait.
 const (
-	numberingTime = time.Second
-	slurmdTime    = 1500 * time.Millisecond
+	numberingTime   = time.Second
+	slurmdTime      = 2 * time.Second
+	slurmdCheckTime = 5 * time.Second
 )
 
 // startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no number
@@ -270,9 +272,13 @@ const opSlurmd = "slurmd -G"
 
 // askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
 func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool) {
+	limit := slurmdTime
+	if h.phase == slurm.HealthCheck {
+		limit = slurmdCheckTime
+	}
 	command := slurmd.Command{
 		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: h.env.EUID == 0,
-		Timeout: h.left(slurmdTime, h.reserve()+time.Duration(h.times.Driver)/2),
+		Timeout: h.left(limit, h.reserve()+time.Duration(h.times.Driver)/2),
 	}
 	gpus, res, err := command.List()
 	if res.Outcome == child.Abandoned {
@@ -280,6 +286,7 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 	}
 	switch {
 	case err != nil && reply.Counted.Known():
+		reply.Counted.Why = err.Error()
 		return reply.Counted, true
 	case err != nil:
 		return numbering.Unclear("%v; %s", err, reply.Counted.Why), true
