@@ -1,5 +1,5 @@
-// Package numbering decides what Slurm's GPU numbers mean on a node: which device files each index of SLURM_JOB_GPUS has. It
-// is pure: others run `slurmd -G`, read Slurm's files and keep the answer.
+// Package numbering decides what Slurm's GPU numbers mean on a node: which device files each index of SLURM_JOB_GPUS
+// has. It is pure: others run `slurmd -G`, read Slurm's files and keep the answer.
 package numbering
 
 import (
@@ -48,7 +48,8 @@ type Daemon struct {
 	Exe   string `json:"-"`
 }
 
-// maybe reports whether an answer for another daemon may hold for this one: it is the same, or which one runs is not known.
+// maybe reports whether an answer for another daemon may hold for this one: it is the same, or which one runs is not
+// known.
 func (d Daemon) maybe(o Daemon) bool { return d.PID == 0 || d.PID == o.PID && d.Ticks == o.Ticks }
 
 // Key is everything that an answer depends on. While it stays the same the answer does.
@@ -67,8 +68,8 @@ func (k Key) Same(o Key) bool {
 		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
 }
 
-// changed is when the newest of the files was last changed. slurmd's own program is one of them: a daemon that runs on after
-// an upgrade may count otherwise than the new program.
+// changed is the file that was changed last. slurmd's own program is one of them: a daemon that runs on after an
+// upgrade may count otherwise than the new program.
 func (k Key) changed() (newest FileID) {
 	for _, f := range append(slices.Clone(k.Files), k.Slurmd) {
 		if f.Changed > newest.Changed {
@@ -136,8 +137,8 @@ type Asked struct {
 // tick is the resolution of a process's start time.
 const tick = 10 * time.Millisecond
 
-// Settle decides what is in force. The files may have changed since slurmd read them: an answer that is not the one kept
-// holds only if slurmd started after the change.
+// Settle decides what is in force. The files may have changed since slurmd read them: an answer that is not the one
+// kept holds only if slurmd started after the change.
 func (a Asked) Settle(kept *Kept) Kept {
 	now := Kept{Key: a.Key, List: a.List}
 	if a.Failed {

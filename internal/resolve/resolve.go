@@ -95,12 +95,13 @@ func Slurms(cards []gpu.Card, list numbering.List) map[gpu.BusID]bool {
 
 // ByList reports whether a job's GPUs can only be told by Slurm's own list.
 func ByList(job slurm.Job, own config.NVIDIA) bool {
+	return ByNumber(job) && own.GPUOrder != config.OrderMap
+}
+
+// ByNumber reports whether Slurm gives the job a number whose device it does not name.
+func ByNumber(job slurm.Job) bool {
 	wanted, err := requests(job)
-	if err != nil || len(wanted) == 0 {
-		return false
-	}
-	source := sourceOf(wanted, own, numbering.List{Source: numbering.BySlurmd})
-	return source == numbering.BySlurmd
+	return err == nil && slices.ContainsFunc(wanted, func(r request) bool { return r.name == "" })
 }
 
 func sourceOf(wanted []request, own config.NVIDIA, list numbering.List) numbering.Source {

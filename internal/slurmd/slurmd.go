@@ -1,5 +1,5 @@
-// Package slurmd asks the node's own slurmd program what Slurm's GPU numbers mean, and finds the daemon that runs. What
-// follows from its answer is package numbering's to decide.
+// Package slurmd asks the node's own slurmd program what Slurm's GPU numbers mean, and finds the daemon that runs.
+// Package numbering decides what follows from its answer.
 package slurmd
 
 import (
@@ -31,8 +31,8 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang there.
-// The result tells what became of the process, whether or not there is an error.
+// List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
+// there. The result tells what became of the process, whether or not there is an error.
 func (c Command) List() ([]gresconf.GPU, child.Result, error) {
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
@@ -41,7 +41,8 @@ func (c Command) List() ([]gresconf.GPU, child.Result, error) {
 		}
 	}
 	res := child.Run(child.Spec{
-		Path: c.Path, Name: "slurmd", // under another name, such as Debian's slurmd-wlm, it does not know itself for slurmd and lists nothing
+		// Under another name, such as Debian's slurmd-wlm, it does not take itself for slurmd and lists nothing.
+		Path: c.Path, Name: "slurmd",
 		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
 		Args: []string{"-f", c.Conf, "-N", c.Node, "-v", "-G"},
 		// Threat: none beyond slurmd's own: it runs as root by this very file. INVOCATION_ID, which systemd sets, keeps it
@@ -71,8 +72,8 @@ func lastLine(text []byte) []byte {
 	return lines[len(lines)-1]
 }
 
-// Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a slurmd
-// of their own. PID 0 is none: a hook under PrologFlags=RunInJob, or a program started by something else.
+// Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a
+// slurmd of their own. PID 0 is none: a hook under PrologFlags=RunInJob, or a program started by something else.
 func Running(proc string, hook int) numbering.Daemon {
 	const generations = 8
 	var found numbering.Daemon

@@ -116,7 +116,7 @@ func (h *hook) resolve(cards []gpu.Card, list numbering.List) {
 		return
 	}
 	res := resolve.Devices(h.job, cards, h.cfg.NVIDIA, list)
-	if res.Source != numbering.ByUUID && h.remembered() {
+	if resolve.ByNumber(h.job) && h.remembered() {
 		res = h.recallDevices(cards)
 	}
 	h.origin = numbering.Origin{Source: res.Source, Why: res.Unknown}

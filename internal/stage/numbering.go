@@ -171,8 +171,8 @@ const (
 	slurmdCheckTime = 5 * time.Second
 )
 
-// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no number
-// is to be looked up nothing is done.
+// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no
+// number is to be looked up nothing is done.
 func (h *hook) startNumbering() (collect func() numbering.List) {
 	if !h.needsNumbers() {
 		return func() numbering.List { return numbering.List{} }
@@ -191,15 +191,16 @@ func (h *hook) startNumbering() (collect func() numbering.List) {
 	return func() numbering.List {
 		now := settled()
 		// One that does not know which slurmd runs leaves the answer for one that did.
-		if now != kept && now.Key.Conf != "" && h.store != nil && (kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0) {
+		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
+		if now != kept && now.Key.Conf != "" && h.store != nil && known {
 			h.try(h.store.PutNumbering(*now))
 		}
 		return now.List
 	}
 }
 
-// ReadNumbering answers for a node as its hooks do that begin now, and keeps nothing. env.PID is slurmd's; 0 where it is not
-// known.
+// ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is
+// not known.
 func ReadNumbering(env Env, cfg config.Config, node, slurmConf string) numbering.List {
 	h := &hook{frame: newFrame(env), phase: slurm.HealthCheck, cfg: cfg, times: cfg.Deadlines.HealthCheck.Hook()}
 	h.limit(time.Duration(h.times.Total))
@@ -232,8 +233,8 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 	}
 }
 
-// needsNumbers reports whether this hook looks up a number: not where Slurm or the admin names the devices, nor at the end of
-// a run whose start has done so.
+// needsNumbers reports whether this hook looks up a number: not where Slurm or the admin names the devices, nor at the
+// end of a run whose start has done so.
 func (h *hook) needsNumbers() bool {
 	job := h.job
 	if h.phase == slurm.HealthCheck {
@@ -242,8 +243,8 @@ func (h *hook) needsNumbers() bool {
 	return resolve.ByList(job, h.cfg.NVIDIA) && !h.remembered()
 }
 
-// remembered reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever the
-// configuration says by then.
+// remembered reports whether the start of this run settled what its numbers mean. They mean the same at its end,
+// whatever the configuration says by then.
 func (h *hook) remembered() bool {
 	r := h.recalled
 	if !r.Numbering.Source.Settled() || len(r.Devices) == 0 || r.Closed() && !r.Sure(h.job) {
