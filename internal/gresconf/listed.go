@@ -20,11 +20,12 @@ const record = "Gres Name="
 
 // refused are what slurmd says of a device file that it does not count although it lists it: its own numbers and
 // slurmctld's differ from there on.
-var refused = []string{"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file"}
+var refused = []string{
+	"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
+}
 
-// ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. A number that Slurm's version puts
-// behind Index= is something else, and shards and MPS have lines of their own. Anything that could shift a position is an
-// error.
+// ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. The number after Index= is something
+// else, and shards and MPS have lines of their own. Anything that could shift a position is an error.
 func ParseListed(text string) ([]GPU, error) {
 	var all []GPU
 	for line := range strings.Lines(text) {

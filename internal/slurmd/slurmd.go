@@ -82,6 +82,7 @@ func Running(proc string, hook int) numbering.Daemon {
 		if err != nil {
 			return found
 		}
+		// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked again.
 		exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 		exe = strings.TrimSuffix(exe, " (deleted)")
 		name := filepath.Base(exe) // on Debian slurmd-wlm
@@ -96,9 +97,9 @@ func Running(proc string, hook int) numbering.Daemon {
 	return found
 }
 
-// readStat reads a process's parent and start. Threat: a process may choose a name with brackets and blanks: the fields are
-// counted behind the last bracket.
+// readStat reads a process's parent and start.
 func readStat(proc string, pid int) (parent int, ticks uint64, err error) {
+	// Threat: a process may choose a name with brackets and blanks: the fields are counted behind the last bracket.
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read process %d: %w", pid, err)
@@ -119,6 +120,7 @@ func readStat(proc string, pid int) (parent int, ticks uint64, err error) {
 func Identify(path string) (numbering.FileID, error) {
 	id := numbering.FileID{Path: path}
 	var st unix.Stat_t
+	// Threat: none, nothing is opened; who can change these files can change what slurmd runs as root.
 	err := unix.Stat(path, &st)
 	switch {
 	case err == unix.ENOENT || err == unix.ENOTDIR:

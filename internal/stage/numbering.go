@@ -46,7 +46,8 @@ type numberingReply struct {
 }
 
 var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err error) {
-	reply.Key = numbering.Key{Boot: inventory.ReadEpoch(r.Proc, r.Sys).Boot, Node: r.Node, Daemon: slurmd.Running(r.Proc, r.Hook)}
+	boot, running := inventory.ReadEpoch(r.Proc, r.Sys).Boot, slurmd.Running(r.Proc, r.Hook)
+	reply.Key = numbering.Key{Boot: boot, Node: r.Node, Daemon: running}
 	if k := r.Kept; k != nil && reply.Key.Daemon.PID == 0 && child.Alive(r.Proc, k.Daemon.PID, k.Daemon.Ticks) {
 		reply.Key.Daemon = k.Daemon
 	}
@@ -162,9 +163,9 @@ func (r *numberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	}
 }
 
-// numberingTime is for a few stats, and now and then two small files; a disk that takes longer counts as one that does not
-// answer. slurmdTime is for slurmd -G: it takes 0.1 s, and longer where AutoDetect has to wake the GPUs. A health check has
-// the time to wait.
+// numberingTime is for a few stats, and now and then two small files; a disk that takes longer counts as one that does
+// not answer. slurmdTime is for slurmd -G: it takes 0.1 s, and longer where AutoDetect has to wake the GPUs. A health
+// check has the time to wait.
 const (
 	numberingTime   = time.Second
 	slurmdTime      = 2 * time.Second
@@ -253,7 +254,9 @@ func (h *hook) remembered() bool {
 	if len(h.job.GPUIndexes) != len(r.Devices) { // a record of another run, or Slurm before 21.08
 		return false
 	}
-	return !slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return !slices.Contains(h.job.GPUIndexes, d.Index) })
+	return !slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool {
+		return !slices.Contains(h.job.GPUIndexes, d.Index)
+	})
 }
 
 // renumber asks slurmd, and settles what is in force.
