@@ -50,6 +50,7 @@ func (a *app) examine() error {
 func site(env stage.Env) doctor.Site {
 	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{
+		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path, Named: env.Getenv("BOOKEND_CONFIG") != "", Mistakes: len(problems),
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
 		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),

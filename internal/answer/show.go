@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
+	"bookend/internal/numbering"
 	"bookend/internal/oom"
 	"bookend/internal/report"
 )
@@ -22,9 +23,16 @@ type Show struct {
 // Run is one run of a job: both ends of it, and each card side by side.
 type Run struct {
 	RunHead
-	Cards []CardEnds `json:"gpus"`
-	Start *End       `json:"start"` // null: no prolog ran, or its record was lost
-	Ends  []End      `json:"ends"`  // one for each epilog; empty while the job runs
+	Numbering Numbering  `json:"numbering"`
+	Cards     []CardEnds `json:"gpus"`
+	Start     *End       `json:"start"` // null: no prolog ran, or its record was lost
+	Ends      []End      `json:"ends"`  // one for each epilog; empty while the job runs
+}
+
+// Numbering is what told which GPUs the job's numbers mean.
+type Numbering struct {
+	Source numbering.Source `json:"source"` // uuid, gpu_map, slurmd, counted, ambiguous; empty in records of earlier versions
+	Why    string           `json:"why"`    // why it is ambiguous; else empty
 }
 
 // CardEnds is one card of a job at both ends.
@@ -123,7 +131,7 @@ func NewShow(node, job string, runs, all []ledger.Run) Show {
 }
 
 func newRun(r ledger.Run, all []ledger.Run) Run {
-	run := Run{RunHead: newRunHead(r, all), Cards: []CardEnds{}, Ends: []End{}}
+	run := Run{RunHead: newRunHead(r, all), Numbering: Numbering{known(r.Numbering.Source), text(r.Numbering.Why)}, Cards: []CardEnds{}, Ends: []End{}}
 	for _, d := range r.Devices {
 		c := CardEnds{Card: assigned(d)}
 		if r.Start != nil {

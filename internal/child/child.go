@@ -21,7 +21,7 @@ import (
 // dies later is not lost: Alive tells.
 const grace = 200 * time.Millisecond
 
-// maxStderr is how much of a child's stderr is kept: a message, or the head of a Go panic.
+// maxStderr is how much of a child's stderr is kept, unless its Spec says more: a message, or the head of a Go panic.
 const maxStderr = 4 << 10
 
 // Spec says what to run and what it may use.
@@ -36,7 +36,8 @@ type Spec struct {
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
 	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer than Grace,
 	// since one of its threads may sleep so that nothing ends it.
-	OneLine bool
+	OneLine   bool
+	MaxStderr int // bytes of stderr kept; 0, or less than 4 KiB, is 4 KiB. What is more is dropped
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
 	Started func(pid int, startTicks uint64)
 	// OnLines, where it is not nil, is called once, from another goroutine, when stdout has had so many whole Lines.
@@ -46,7 +47,7 @@ type Spec struct {
 	// Grace is how long it may take to die after it was killed; 0, or less than 200 ms, is 200 ms. For children that a
 	// driver may keep from dying for a while.
 	Grace time.Duration
-	name  string // argv[0], Path when empty
+	Name  string // argv[0], Path when empty
 }
 
 // Outcome is how a child ended.
@@ -71,7 +72,7 @@ type Result struct {
 	ExitCode   int            // for Exited
 	Signal     syscall.Signal // what ended it, 0 when nothing did or nobody knows
 	Stdout     []byte         // at most Spec.MaxOutput bytes
-	Stderr     []byte         // the first 4 KiB
+	Stderr     []byte         // its first bytes, see Spec.MaxStderr
 	PID        int            // 0 when it was not started
 	StartTicks uint64         // its start time, field 22 of /proc/PID/stat; 0 when it could not be read
 	Took       time.Duration
@@ -82,7 +83,7 @@ type Result struct {
 // names the running file itself: an upgrade or removal of the package meanwhile changes nothing, and no path
 // is looked up that somebody could have replaced.
 func Self(op string) Spec {
-	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, name: filepath.Base(os.Args[0])}
+	return Spec{Path: "/proc/self/exe", Args: []string{"--child", op}, Name: filepath.Base(os.Args[0])}
 }
 
 // Run starts a child, feeds it, and waits for its end, at most Spec.Timeout and Spec.Grace.
@@ -128,7 +129,7 @@ func (s Spec) check() error {
 }
 
 func (s Spec) argv() []string {
-	name := s.name
+	name := s.Name
 	if name == "" {
 		name = s.Path
 	}
@@ -147,7 +148,7 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	}
 	fed := feed(p.stdin, s.Stdin, s.HoldStdin)
 	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines})
-	diag := gather(p.stderr, keeper{limit: maxStderr})
+	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
 	res.finish(c.end(b.pid, ends{flood, answered, deadline}, max(s.Grace, grace)))
 

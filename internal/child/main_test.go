@@ -180,7 +180,7 @@ func headless(string) {
 			}
 		}
 	}()
-	runtime.LockOSThread() // main runs on the first thread: init locked it
+	runtime.LockOSThread()                         // main runs on the first thread: init locked it
 	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // not RawSyscall: on one processor no other goroutine would run again
 }
 

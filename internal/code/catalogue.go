@@ -79,8 +79,8 @@ var catalogue = []Entry{
 	{
 		Missing, Serious, Card, Node, "assigned card does not exist",
 		"Slurm gave the job a card that the driver does not have.",
-		"Compare nvidia-smi -L with slurmd -G and gres.conf: the card has failed, is bound to another driver, or " +
-			"the numbering differs (nvidia.gpu_order).",
+		"Compare nvidia-smi -L with slurmd -G and gres.conf: the GPU has failed, is bound to another driver, or " +
+			"nvidia.gpu_map is wrong. Take one that is gone for good out of gres.conf and slurm.conf, and restart slurmd.",
 	},
 	{
 		Unread, Warning, Card, Node, "card could not be read",
@@ -273,8 +273,11 @@ var catalogue = []Entry{
 	},
 	{
 		Ambiguous, Warning, Own, Site, "cannot tell which cards",
-		"Slurm's numbers could not be mapped to cards with certainty, so no card was judged.",
-		"Set nvidia.gpu_order to pci, minor or map; slurmd -G shows Slurm's own list.",
+		"What the job's GPU numbers mean could not be told with certainty, so no GPU was judged. Slurm's own list " +
+			"(slurmd -G) could not be had, or is not the one that the running slurmd counts by: its configuration files have " +
+			"changed since it started.",
+		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of gres.conf, slurm.conf or its own program; " +
+			"running jobs go on. Or set nvidia.gpu_order: map, with nvidia.gpu_map.",
 	},
 	{
 		NoRecord, Note, Own, None, "no record of the job's start",

@@ -19,6 +19,9 @@ func (r *reader) check(c *Config) {
 	if c.Slurm.GresConf != "" {
 		r.checked(checkPath(c.Slurm.GresConf), "slurm.gres_conf")
 	}
+	if c.Slurm.Slurmd != "" {
+		r.checked(checkPath(c.Slurm.Slurmd), "slurm.slurmd")
+	}
 	for i, name := range c.Slurm.SharedPartitions {
 		r.checked(checkName(name), fmt.Sprintf("slurm.shared_partitions.%d", i))
 	}

@@ -70,7 +70,7 @@ type NVIDIA struct {
 	DriverProc  string `yaml:"driver_proc"`  // /proc/driver/nvidia
 	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
 	Accounting bool `yaml:"accounting"`
-	// GPUOrder says what Slurm's GPU index counts: auto, pci, minor or map.
+	// GPUOrder says who tells what Slurm's GPU index means: Slurm (auto), or the admin (map).
 	GPUOrder GPUOrder `yaml:"gpu_order"`
 	// GPUMap, for order map: Slurm's index to UUID or bus id.
 	GPUMap map[int]string `yaml:"gpu_map"`
@@ -81,9 +81,9 @@ type GPUOrder string
 
 // The orders.
 const (
-	OrderAuto  GPUOrder = "auto" // where PCI order and minor order agree; otherwise unknown
-	OrderPCI   GPUOrder = "pci"
-	OrderMinor GPUOrder = "minor"
+	OrderAuto  GPUOrder = "auto"  // slurmd -G
+	OrderPCI   GPUOrder = "pci"   // the same: files of earlier versions have it
+	OrderMinor GPUOrder = "minor" // likewise
 	OrderMap   GPUOrder = "map"
 )
 
@@ -96,6 +96,7 @@ type Slurm struct {
 	GresConf        string `yaml:"gres_conf"`          // for shards auto; empty: where slurmd of this node looks
 	RunInJobBackend bool   `yaml:"run_in_job_backend"` // may hooks under PrologFlags=RunInJob start the backend
 	Scontrol        string `yaml:"scontrol"`           // for drain.reason_by: of slurmd's own version
+	Slurmd          string `yaml:"slurmd"`             // for slurmd -G; empty: the running slurmd's own program
 }
 
 // Shards says whether a GPU may be given out in parts.

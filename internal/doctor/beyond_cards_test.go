@@ -3,7 +3,6 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -24,8 +23,8 @@ func crossed() func(node) {
 	return both(card("1b", "Minor: \t 0", "Minor: \t 1"), card("3d", "Minor: \t 1", "Minor: \t 0"))
 }
 
-func order(o config.GPUOrder) func(node) {
-	return set(func(c *config.Config) { c.NVIDIA.GPUOrder = o })
+func gpuMap(m map[int]string) func(node) {
+	return set(func(c *config.Config) { c.NVIDIA.GPUOrder, c.NVIDIA.GPUMap = config.OrderMap, m })
 }
 
 // Every line about which card is which fails once.
@@ -38,26 +37,28 @@ func TestNumberingLines(t *testing.T) {
 func numberingLines() map[string]spoilt {
 	const gres = "Name=gpu File=DIR/dev/nvidia[0-1]"
 	return map[string]spoilt{
-		"too many":            {edit("slurm/nodes.conf", "gpu:2", "gpu:h200:3(S:0-1)"), "gpu-count", Wrong, "slurm.conf gives out 3, the driver has 2", "Gres=gpu:2"},
-		"too few":             {edit("slurm/nodes.conf", "gpu:2", "gpu:1"), "gpu-count", Wrong, "slurm.conf gives out 1, the driver has 2", "nvidia.gpu_order: map"},
-		"none":                {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-count", Warning, "slurm.conf gives out none, the driver has 2", "Gres=gpu:2"},
-		"excluded":            {card("3d", "GPU Excluded:\t No", "GPU Excluded:\t Yes"), "gpu-count", Wrong, "the driver has 1", ""},
-		"no gres.conf":        {gone("slurm/gres.conf"), "gpu-files", Wrong, "no File= and no AutoDetect=", "AutoDetect=nvml   # in DIR/slurm/gres.conf"},
-		"count alone":         {edit("slurm/gres.conf", gres, "Name=gpu Count=2"), "gpu-files", Wrong, "no File=", ""},
-		"detected":            {edit("slurm/gres.conf", gres, "Name=gpu AutoDetect=nvml"), "gpu-files", OK, "AutoDetect=nvml", ""},
-		"no device":           {gone("dev/nvidia1"), "gpu-devices", Wrong, "no device: nvidia1", "nvidia-modprobe"},
-		"minors cross, auto":  {crossed(), "gpu-order", Wrong, "PCI order and minor order of this node's cards differ", "gpu_order: minor"},
-		"minors cross, pci":   {both(crossed(), order(config.OrderPCI)), "gpu-order", Wrong, "number 0 is nvidia0; nvidia.gpu_order: pci takes it for card 0000:1b:00.0", "gpu_order: minor"},
-		"minors cross, minor": {both(crossed(), order(config.OrderMinor)), "gpu-order", OK, "as its lines stand", ""},
-		"nvml, minor":         {both(crossed(), order(config.OrderMinor), edit("slurm/gres.conf", gres, "AutoDetect=nvml")), "gpu-order", Wrong, "AutoDetect=nvml counts by PCI address", "gpu_order: pci"},
-		"nvidia, pci":         {both(crossed(), order(config.OrderPCI), edit("slurm/gres.conf", gres, "AutoDetect=nvidia")), "gpu-order", Wrong, "AutoDetect=nvidia counts by minor", "gpu_order: minor"},
-		"lines turned round": {edit("slurm/gres.conf", gres, "Name=gpu File=DIR/dev/nvidia1\nNodeName=n1 Name=gpu File=DIR/dev/nvidia0"), "gpu-order", Wrong, "number 0 is nvidia1",
-			"gpu_order: map\ngpu_map: {0: \"0000:3d:00.0\", 1: \"0000:1b:00.0\"}"},
-		"a map too short": {both(order(config.OrderMap), set(func(c *config.Config) { c.NVIDIA.GPUMap = map[int]string{0: "0000:1b:00.0"} })), "gpu-order", Wrong, "nvidia.gpu_map has no GPU index 1", ""},
-		"several kinds":   {edit("slurm/nodes.conf", "gpu:2", "gpu:a:1,gpu:b:1"), "gpu-order", Unknown, "several kinds", "slurmd -G"},
-		"MIG":             {saying(`"mig_mode":false`, `"mig_mode":true`), "gpu-order", Warning, "MIG is on", "map"},
-		"no ids for MIG":  {both(saying(`"mig_mode":false`, `"mig_mode":true`), edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env")), "gpu-env", Warning, "no_gpu_env", "take no_gpu_env out"},
-		"no ids":          {edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env"), "gpu-env", OK, "SLURM_JOB_GPUS", ""},
+		"too many":                {edit("slurm/nodes.conf", "gpu:2", "gpu:h200:3(S:0-1)"), "gpu-count", Wrong, "slurm.conf gives out 3, the driver has 2", "Gres=gpu:2"},
+		"too few":                 {edit("slurm/nodes.conf", "gpu:2", "gpu:1"), "gpu-count", OK, "1 of the 2 that the driver has", ""},
+		"none":                    {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-count", Warning, "slurm.conf gives out none, the driver has 2", "Gres=gpu:2"},
+		"excluded":                {card("3d", "GPU Excluded:\t No", "GPU Excluded:\t Yes"), "gpu-count", Wrong, "the driver has 1", ""},
+		"no gres.conf":            {gone("slurm/gres.conf"), "gpu-files", Wrong, "no File= and no AutoDetect=", "AutoDetect=nvml   # in DIR/slurm/gres.conf"},
+		"count alone":             {edit("slurm/gres.conf", gres, "Name=gpu Count=2"), "gpu-files", Wrong, "no File=", ""},
+		"detected":                {edit("slurm/gres.conf", gres, "Name=gpu AutoDetect=nvml"), "gpu-files", OK, "AutoDetect=nvml", ""},
+		"no device":               {gone("dev/nvidia1"), "gpu-devices", Wrong, "no device: nvidia1", "nvidia-modprobe"},
+		"minors cross":            {crossed(), "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0, 1 is 0000:1b:00.0", ""},
+		"lines turned round":      {file("sbin/listed", listed(1, 0), 0o644), "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0, 1 is 0000:1b:00.0", ""},
+		"typed, and one left out": {both(edit("slurm/nodes.conf", "gpu:2", "gpu:a:1"), file("sbin/listed", listed(1), 0o644)), "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0", ""},
+		"a count that differs":    {edit("slurm/nodes.conf", "gpu:2", "gpu:3"), "gpu-order", Wrong, "slurmd -G lists 2 GPUs, slurm.conf gives out 3", "slurmd -N n1 -G"},
+		"a GPU that is gone":      {file("sbin/listed", listed(0, 2), 0o644), "gpu-order", Wrong, "Slurm's GPU 1 is none that the driver has", "take it out of gres.conf"},
+		"no device of a GPU":      {file("sbin/listed", strings.ReplaceAll(listed(0, 1), "nvidia1", "tty1"), 0o644), "gpu-order", Wrong, "not the device file of a whole GPU", "gpu_map"},
+		"slurmd silent":           {gone("sbin/listed"), "gpu-order", Warning, "GPUs are counted", "slurmd: /usr/sbin/slurmd"},
+		"silent, and typed":       {both(gone("sbin/listed"), edit("slurm/nodes.conf", "gpu:2", "gpu:a:2")), "gpu-order", Wrong, "not one untyped run of GPUs", "slurmd -N n1 -G"},
+		"a map too short":         {gpuMap(map[int]string{0: "0000:1b:00.0"}), "gpu-order", Wrong, "nvidia.gpu_map has no GPU index 1", ""},
+		"a map that differs":      {gpuMap(map[int]string{0: "0000:3d:00.0", 1: "0000:1b:00.0"}), "gpu-order", Wrong, "nvidia.gpu_map takes number 0 for 0000:3d:00.0, slurmd for 0000:1b:00.0", "gpu_order: auto"},
+		"a map that agrees":       {gpuMap(map[int]string{0: "0000:1b:00.0", 1: "0000:3d:00.0"}), "gpu-order", OK, "nvidia.gpu_map: 0 is 0000:1b:00.0", ""},
+		"MIG":                     {saying(`"mig_mode":false`, `"mig_mode":true`), "gpu-order", Warning, "MIG is on", "map"},
+		"no ids for MIG":          {both(saying(`"mig_mode":false`, `"mig_mode":true`), edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env")), "gpu-env", Warning, "no_gpu_env", "take no_gpu_env out"},
+		"no ids":                  {edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env"), "gpu-env", OK, "SLURM_JOB_GPUS", ""},
 		"shards denied": {both(conf("GresTypes=gpu", "GresTypes=gpu,shard"), edit("slurm/nodes.conf", "gpu:2", "gpu:2,shard:8"), set(func(c *config.Config) { c.Slurm.Shards = config.ShardsNo })),
 			"gpu-shards", Wrong, "but slurm.shards is no", "shards: auto"},
 		"shards claimed": {set(func(c *config.Config) { c.Slurm.Shards = config.ShardsYes }), "gpu-shards", Warning, "but slurm.shards is yes", "shards: auto"},
@@ -262,23 +263,6 @@ func TestVersions(t *testing.T) {
 		v, ok := parseVersion(text)
 		if got := v.String(); ok != (want != "") || ok && got != want {
 			t.Errorf("%q: %s, %v", text, got, ok)
-		}
-	}
-}
-
-func TestDeviceFiles(t *testing.T) {
-	for list, want := range map[string]string{
-		"/dev/nvidia[0-3]": "[/dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidia3]", "/dev/nvidia[0,2-3]x": "[/dev/nvidia0x /dev/nvidia2x /dev/nvidia3x]",
-		"/dev/a,/dev/b": "[/dev/a /dev/b]", "/dev/nvidia[0-1],/dev/nvidia[4-5]": "[/dev/nvidia0 /dev/nvidia1 /dev/nvidia4 /dev/nvidia5]",
-		"/dev/nvidia[0-99999]": "[/dev/nvidia[0-99999]]", "/dev/n[x]": "[/dev/n[x]]", "/dev/n[3-1]": "[/dev/n[3-1]]", "": "[]",
-	} {
-		if got := fmt.Sprint(deviceFiles(list)); got != want {
-			t.Errorf("%q: %s", list, got)
-		}
-	}
-	for list, want := range map[string][2]int{"gpu:4": {4, 1}, "gpu:h100:4(S:0-1),shard:8": {4, 1}, "gpu:a:2,gpu:b:1(S:0,1)": {3, 2}, "gpu": {1, 1}, "": {0, 0}, "shard:4": {0, 0}} {
-		if n, kinds := gpusOf(list); n != want[0] || kinds != want[1] {
-			t.Errorf("%q: %d of %d kinds", list, n, kinds)
 		}
 	}
 }

@@ -8,6 +8,7 @@
 package doctor
 
 import (
+	"bookend/internal/clock"
 	"bookend/internal/config"
 )
 
@@ -53,6 +54,8 @@ type Site struct {
 	Version string
 	// Root is the folder in which the system's own files lie: "/".
 	Root string
+	// Clock is the machine's.
+	Clock clock.Clock
 	// SlurmConf is SLURM_CONF as it stands in the environment; empty where it does not.
 	SlurmConf string
 	// NodeName is what Slurm most likely calls this node; the survey may know better.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/clock"
 	"bookend/internal/config"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -79,7 +80,7 @@ func newNode(t *testing.T) node {
 	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"), n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"), config.ReasonByHook
 	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("collector/bookend.prom")
-	n.site = &Site{Config: c, ConfigPath: n.in("etc/bookend.yaml"), Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"), n.in("lib/libcuda.so.1")},
+	n.site = &Site{Clock: clock.System(), Config: c, ConfigPath: n.in("etc/bookend.yaml"), Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"), n.in("lib/libcuda.so.1")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()
 	n.surround()

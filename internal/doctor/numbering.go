@@ -1,17 +1,17 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/gresconf"
+	"bookend/internal/numbering"
 	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
@@ -19,10 +19,10 @@ import (
 
 func gpuChecks() []Check {
 	return []Check{
-		onConf("gpu-count", areaGPUs, "slurm.conf gives out as many GPUs of this node (`Gres=gpu:N`) as the driver has", nil, judgeCount),
+		onConf("gpu-count", areaGPUs, "slurm.conf gives out no more GPUs of this node (`Gres=gpu:N`) than the driver has", nil, judgeCount),
 		onConf("gpu-files", areaGPUs, "gres.conf says which device each GPU is, by `File=` or `AutoDetect=`, so that jobs and hooks are told", nil, judgeFiles),
 		{Name: "gpu-devices", Area: areaGPUs, Holds: "the device files that gres.conf names are there", Look: lookDevices, Judge: judgeDevices},
-		onConf("gpu-order", areaGPUs, "`nvidia.gpu_order` counts cards as Slurm does", nil, judgeOrder),
+		onConf("gpu-order", areaGPUs, "what Slurm's GPU numbers mean is certain: `slurmd -G` tells, and the driver has each of the GPUs, or `nvidia.gpu_map` agrees with it", nil, judgeOrder),
 		onConf("gpu-env", areaGPUs, "gres.conf keeps no variable from jobs and hooks that tells MIG instances apart (`Flags=no_gpu_env`)", nil, judgeEnv),
 		onConf("gpu-shards", areaGPUs, "`slurm.shards` agrees with what slurm.conf and gres.conf say; where nobody can tell, nothing drains", nil, judgeShards),
 	}
@@ -32,7 +32,6 @@ func gpuChecks() []Check {
 type gres struct {
 	count  int // by slurm.conf; -1 where that is not told
 	unsure string
-	types  int // how many kinds of GPU slurm.conf names
 	detect string
 	files  []string // device files in the order of gres.conf
 	noEnv  bool
@@ -44,7 +43,7 @@ func (s Site) gres() gres {
 	node := v.Conf.Node(s.NodeName)
 	g := gres{count: -1, unsure: node.Unsure}
 	if node.Found && node.Unsure == "" {
-		g.count, g.types = gpusOf(node.Gres)
+		g.count, _, _ = gresconf.Count(node.Gres)
 	}
 	if v.Gres == nil {
 		return g
@@ -62,77 +61,16 @@ func (s Site) gres() gres {
 		}
 		g.lines++
 		if file, ok := l.Get("File"); ok {
-			g.files = append(g.files, deviceFiles(file)...)
+			g.files = append(g.files, gresconf.DeviceFiles(file)...)
 		}
 		if file, ok := l.Get("MultipleFiles"); ok {
-			g.files = append(g.files, deviceFiles(file)...)
+			g.files = append(g.files, gresconf.DeviceFiles(file)...)
 		}
 		flags, _ := l.Get("Flags")
 		g.noEnv = g.noEnv || slurmconf.HasWord(flags, "no_gpu_env")
 	}
 	return g
 }
-
-// gpusOf counts the GPUs of a list such as "gpu:h100:4(S:0-1),gpu:2,shard:8", and their kinds.
-func gpusOf(list string) (n, kinds int) {
-	depth := 0
-	elements := strings.FieldsFunc(list, func(c rune) bool {
-		switch c {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-		return c == ',' && depth == 0
-	})
-	for _, e := range elements {
-		e, _, _ = strings.Cut(strings.TrimSpace(e), "(")
-		parts := strings.Split(e, ":")
-		if !strings.EqualFold(parts[0], "gpu") {
-			continue
-		}
-		kinds++
-		count, err := strconv.Atoi(parts[len(parts)-1])
-		if err != nil || len(parts) == 1 {
-			count = 1
-		}
-		n += count
-	}
-	return n, kinds
-}
-
-// deviceFiles writes out "/dev/nvidia[0-3,5],/dev/nvidia8". What it does not understand it leaves as it stands.
-func deviceFiles(list string) (all []string) {
-	for _, element := range slurmconf.Elements(list) {
-		all = append(all, writtenOut(element)...)
-	}
-	return all
-}
-
-func writtenOut(element string) (all []string) {
-	before, rest, ok := strings.Cut(element, "[")
-	ranges, after, closed := strings.Cut(rest, "]")
-	if !ok || !closed {
-		return []string{element}
-	}
-	for part := range strings.SplitSeq(ranges, ",") {
-		low, high, is := strings.Cut(part, "-")
-		if !is {
-			high = low
-		}
-		from, err1 := strconv.ParseUint(low, 10, 16)
-		to, err2 := strconv.ParseUint(high, 10, 16)
-		if err1 != nil || err2 != nil || from > to || to > maxMinor {
-			return []string{element}
-		}
-		for n := from; n <= to; n++ {
-			all = append(all, fmt.Sprintf("%s%d%s", before, n, after))
-		}
-	}
-	return all
-}
-
-const maxMinor = 255
 
 // usableCards are those that a job can be given; known is false where the driver could not be looked at.
 func (s Site) usableCards() (cards []gpu.Card, known bool) {
@@ -182,9 +120,8 @@ func judgeCount(s Site, c slurmconf.Conf) []Result {
 			"nvidia-smi -L   # which is missing? For good: "+fix)
 	case g.count == 0:
 		return say(Warning, fmt.Sprintf("slurm.conf gives out none, the driver has %d", len(cards)), "no job is given a card: hooks look at nothing", fix)
-	case g.count < len(cards) && s.Config.NVIDIA.GPUOrder != config.OrderMap:
-		return say(Wrong, fmt.Sprintf("slurm.conf gives out %d, the driver has %d", g.count, len(cards)), "Slurm's numbers skip cards that Bookend counts: another card than the job's may be looked at",
-			"nvidia.gpu_order: map, with nvidia.gpu_map; or "+fix)
+	case g.count < len(cards):
+		return well(name, c.Path, "%d of the %d that the driver has: the rest is not looked at", g.count, len(cards))
 	}
 	return well(name, c.Path, "%d, as the driver", g.count)
 }
@@ -245,100 +182,49 @@ func judgeDevices(s Site, seen Seen) []Result {
 	return well(name, s.gresPath(), "all %d are there", len(seen.Files))
 }
 
-// slurmsOrder is what Slurm's GPU numbers mean: the minors in their order. why says why that cannot be told.
-func (s Site) slurmsOrder(g gres, cards []gpu.Card) (minors []int, by, why string) {
-	sorted := slices.Clone(cards)
-	byMinor := func(a, b gpu.Card) int { return *a.Device.Minor - *b.Device.Minor }
-	for _, c := range cards {
-		if c.Device.Minor == nil {
-			return nil, "", fmt.Sprintf("the minor of card %s is not known", c.Device.BusID)
-		}
-	}
-	switch g.detect {
-	case "nvml":
-		slices.SortFunc(sorted, func(a, b gpu.Card) int { return strings.Compare(string(a.Device.BusID), string(b.Device.BusID)) })
-		by = "AutoDetect=nvml counts by PCI address"
-	case "nvidia":
-		slices.SortFunc(sorted, byMinor)
-		by = "AutoDetect=nvidia counts by minor"
-	case "", "off":
-		if g.types > 1 {
-			return nil, "", "slurm.conf names several kinds of GPU: their order may differ from that of gres.conf"
-		}
-		number := regexp.MustCompile(`(\d+)$`)
-		for _, f := range g.files {
-			n, err := strconv.Atoi(number.FindString(f))
-			if err != nil {
-				return nil, "", fmt.Sprintf("%.80q has no number", f)
-			}
-			minors = append(minors, n)
-		}
-		return minors, "gres.conf counts as its lines stand", ""
-	default:
-		return nil, "", "AutoDetect=" + g.detect + " is not known here"
-	}
-	for _, c := range sorted {
-		minors = append(minors, *c.Device.Minor)
-	}
-	return minors, by, ""
-}
-
 func judgeOrder(s Site, _ slurmconf.Conf) []Result {
 	const name = "gpu-order"
-	const why = "a hook is told numbers; counted otherwise than Slurm counts, it looks at another job's card"
-	g := s.gres()
+	const why = "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"
+	g, n := s.gres(), s.Survey.Numbers
 	cards, known := s.usableCards()
-	order, at := s.Config.NVIDIA.GPUOrder, s.ConfigPath
+	own, at := s.Config.NVIDIA, s.ConfigPath
+	fix := "slurmd -N " + s.NodeName + " -G   # lists Slurm's order. Restart slurmd if its configuration has changed since it started; or set gpu_order: map, with gpu_map"
 	switch {
 	case g.count == 0 || known && len(cards) == 0:
 		return well(name, at, "no GPUs: nothing is counted")
 	case !known:
-		return []Result{{name, Unknown, at, "the driver's cards are not known", why, "slurmd -G; nvidia-smi -L"}}
+		return []Result{{name, Unknown, at, "the driver's cards are not known", why, "nvidia-smi -L"}}
+	case s.mig() && own.GPUOrder == config.OrderMap:
+		return well(name, at, "map, of MIG instances")
 	case s.mig():
-		if order == config.OrderMap {
-			return well(name, at, "map, of MIG instances")
-		}
-		return []Result{{name, Warning, at, "MIG is on, and nvidia.gpu_order is " + string(order), "Slurm counts instances; where it gives numbers alone they are not known, and nothing is looked at", "nvidia.gpu_order: map, with nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids"}}
+		return []Result{{name, Warning, at, "MIG is on, and nvidia.gpu_order is " + string(own.GPUOrder), "where Slurm gives numbers alone, instances are not known, and nothing is looked at",
+			"nvidia.gpu_order: map, with nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids"}}
+	case own.GPUOrder != config.OrderMap && !n.Known():
+		return []Result{{name, Wrong, at, cmp.Or(n.Why, "slurmd was not asked"), why, fix}}
 	}
-	slurms, by, doubt := s.slurmsOrder(g, cards)
-	if doubt != "" {
-		return []Result{{name, Unknown, at, doubt, why, "slurmd -G   # shows Slurm's order; nvidia.gpu_order and nvidia.gpu_map can say it"}}
-	}
-	for index, minor := range slurms {
-		found := resolve.Devices(slurm.Job{GPUIndexes: []int{index}}, s.Survey.Driver.Cards, order, s.Config.NVIDIA.GPUMap)
-		switch {
+	var places []string
+	for index := range g.count {
+		found := resolve.Devices(slurm.Job{GPUIndexes: []int{index}}, s.Survey.Driver.Cards, own, n)
+		switch slurms := resolve.Devices(slurm.Job{GPUIndexes: []int{index}}, s.Survey.Driver.Cards, config.NVIDIA{}, n); {
 		case found.Unknown != "":
-			return []Result{{name, Wrong, at, fmt.Sprintf("%s; %s", by, found.Unknown), "no card is looked at where its number is not sure", orderFix(slurms, cards)}}
+			return []Result{{name, Wrong, at, found.Unknown, why, fix}}
 		case len(found.Devices) == 0:
-			return []Result{{name, Wrong, at, fmt.Sprintf("%s; nvidia.gpu_order: %s finds no card for number %d", by, order, index), why, orderFix(slurms, cards)}}
-		case found.Devices[0].Device.Minor == nil || *found.Devices[0].Device.Minor != minor:
-			return []Result{{name, Wrong, at, fmt.Sprintf("%s: number %d is nvidia%d; nvidia.gpu_order: %s takes it for card %s", by, index, minor, order, found.Devices[0].Device.BusID), why, orderFix(slurms, cards)}}
+			return []Result{{name, Wrong, at, fmt.Sprintf("Slurm's GPU %d is none that the driver has", index), "its jobs find BKD-MISSING", "nvidia-smi -L; take it out of gres.conf and slurm.conf, then restart slurmd"}}
+		case len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != found.Devices[0].Device.BusID:
+			return []Result{{name, Wrong, at, fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, found.Devices[0].Device.BusID, slurms.Devices[0].Device.BusID),
+				"hooks look at another GPU than the job's", "gpu_order: auto   # below nvidia: in bookend.yaml, without gpu_map"}}
 		}
+		places = append(places, fmt.Sprintf("%d is %s", index, found.Devices[0].Device.BusID))
 	}
-	return well(name, at, "nvidia.gpu_order: %s; %s", order, by)
-}
-
-// orderFix is the line of bookend.yaml that counts as Slurm does.
-func orderFix(slurms []int, cards []gpu.Card) string {
-	for _, o := range []config.GPUOrder{config.OrderPCI, config.OrderMinor} {
-		same := true
-		for index, minor := range slurms {
-			found := resolve.Devices(slurm.Job{GPUIndexes: []int{index}}, cards, o, nil)
-			same = same && len(found.Devices) == 1 && found.Devices[0].Device.Minor != nil && *found.Devices[0].Device.Minor == minor
-		}
-		if same {
-			return fmt.Sprintf("gpu_order: %s   # below nvidia: in bookend.yaml", o)
-		}
+	if own.GPUOrder != config.OrderMap && n.Source == numbering.ByCount {
+		return []Result{{name, Warning, at, fmt.Sprintf("%.160s; GPUs are counted, as slurm.conf and gres.conf give out all of them in one run", n.Why), "any other configuration is unknown",
+			"slurmd: /usr/sbin/slurmd   # below slurm: in bookend.yaml, the running slurmd's program; " + fix}}
 	}
-	var pairs []string
-	for index, minor := range slurms {
-		for _, c := range cards {
-			if c.Device.Minor != nil && *c.Device.Minor == minor {
-				pairs = append(pairs, fmt.Sprintf("%d: %q", index, c.Device.BusID))
-			}
-		}
+	by := "slurmd -G"
+	if own.GPUOrder == config.OrderMap {
+		by = "nvidia.gpu_map"
 	}
-	return "gpu_order: map\ngpu_map: {" + strings.Join(pairs, ", ") + "}   # below nvidia: in bookend.yaml"
+	return well(name, at, "%s: %s", by, strings.Join(places, ", "))
 }
 
 func judgeEnv(s Site, _ slurmconf.Conf) []Result {

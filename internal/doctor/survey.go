@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"os"
 	"time"
 
 	"bookend/internal/attrib"
@@ -9,6 +10,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/gresconf"
+	"bookend/internal/numbering"
 	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
@@ -30,6 +32,8 @@ type Survey struct {
 	Backend  Asked
 	// Open is who has the driver open, once the backend's own question is over.
 	Open attrib.Scan
+	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
+	Numbers numbering.List
 	// Deadline is what a hook gives the driver.
 	Deadline time.Duration
 }
@@ -145,11 +149,22 @@ func survey(s Site, patience time.Duration) Survey {
 	together(
 		func() { v.Programs = versions(s, patience) },
 		func() { v.Backend = askDriver(s) },
+		func() { v.Numbers = askNumbers(s) },
 	)
 	if s.Config.Look.Holders && !v.Driver.Absent {
 		v.Open = stage.Holdings(s.Config)
 	}
 	return v
+}
+
+// askNumbers does as a hook of the node's slurmd does, and keeps nothing.
+func askNumbers(s Site) numbering.List {
+	if s.Survey.Slurm.Conf == nil || s.Clock.Boot == nil {
+		return numbering.Unclear("slurm.conf could not be read")
+	}
+	d, _ := s.slurmd()
+	env := stage.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
+	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // asked is a child's answer, or that there is none.

@@ -43,7 +43,8 @@ func (n node) surround() {
 		put(n.T, n.in("hooks/"+hook), string(text), 0o755)
 	}
 	put(n.T, n.in("libexec/hc"), "#!/bin/sh\nexec "+n.in("libexec/bookend-healthcheck")+"\n", 0o755)
-	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] && echo slurm 24.11.5\n", 0o755)
+	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] || exit 1\n[ \"$1\" = -V ] && echo slurm 24.11.5 || cat "+n.in("sbin/listed")+" >&2\n", 0o755)
+	put(n.T, n.in("sbin/listed"), listed(0, 1), 0o644)
 	n.runs(101, "slurmd", n.in("sbin/slurmd"), "-f", n.site.SlurmConf)
 	write("sys/module/nvidia/version", "580.1\n")
 	write("sys/fs/cgroup/freezer/tasks", "")
@@ -147,4 +148,12 @@ func both(all ...func(node)) func(node) {
 			f(n)
 		}
 	}
+}
+
+// listed is what slurmd -G says of GPUs with these minors.
+func listed(minors ...int) (text string) {
+	for _, m := range minors {
+		text += fmt.Sprintf("slurmd: Gres Name=gpu Type=(null) Count=1 Index=%d ID=7696487 File=/dev/nvidia%d Links=(null) Flags=HAS_FILE\n", m, m)
+	}
+	return text
 }

@@ -11,6 +11,7 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/numbering"
 	"bookend/internal/oom"
 	"bookend/internal/policy"
 	"bookend/internal/resolve"
@@ -25,14 +26,16 @@ type Assigned = resolve.Assigned
 type Run struct {
 	Version int `json:"version"`
 	// Key tells this run from others of the job id; package state makes it.
-	Key      string     `json:"key"`
-	Job      slurm.Job  `json:"job"`
-	Display  Display    `json:"display,omitzero"`
-	Epoch    gpu.Epoch  `json:"epoch"`
-	Devices  []Assigned `json:"devices,omitempty"`
-	Start    *End       `json:"start,omitempty"` // nil: no prolog, or a lost record
-	Ends     []End      `json:"ends,omitempty"`  // one for each epilog; none while the run is open
-	Archived bool       `json:"archived,omitempty"`
+	Key     string     `json:"key"`
+	Job     slurm.Job  `json:"job"`
+	Display Display    `json:"display,omitzero"`
+	Epoch   gpu.Epoch  `json:"epoch"`
+	Devices []Assigned `json:"devices,omitempty"`
+	// Numbering is where Devices came from; empty in records of earlier versions, which counted.
+	Numbering numbering.Origin `json:"numbering,omitzero"`
+	Start     *End             `json:"start,omitempty"` // nil: no prolog, or a lost record
+	Ends      []End            `json:"ends,omitempty"`  // one for each epilog; none while the run is open
+	Archived  bool             `json:"archived,omitempty"`
 }
 
 // Display is what only the job's task hook knows, for display: the user's claim.

@@ -4,50 +4,89 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
-	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/gresconf"
+	"bookend/internal/numbering"
 )
 
-const hint = "set nvidia.gpu_order, or nvidia.gpu_map"
+const hint = "run bookend doctor, or set nvidia.gpu_map"
 
-// inOrder lists the usable cards as Slurm counts them. Slurm counts in PCI order (AutoDetect=nvml), by minor
-// (AutoDetect=nvidia) or as its configuration was written; where both orders agree they also agree with how a
-// configuration is usually written.
-//
-// It returns nothing under config.OrderMap, which needs no order.
-func inOrder(cards []gpu.Card, order config.GPUOrder) ([]gpu.Device, error) {
-	if order == config.OrderMap {
-		return nil, nil
-	}
-	if err := countable(cards); err != nil {
-		return nil, err
-	}
-	byPCI := usable(cards)
-	slices.SortFunc(byPCI, comparePCI)
-	if order == config.OrderPCI {
-		return byPCI, nil
-	}
-	byMinor, err := sortedByMinor(byPCI)
-	if err != nil || order == config.OrderMinor {
-		return byMinor, err
-	}
-	if order != config.OrderAuto {
-		return nil, fmt.Errorf("%q is not an order of GPUs", order)
-	}
-	for i := range byPCI {
-		if *byPCI[i].Minor != *byMinor[i].Minor {
-			return nil, errors.New("PCI order and minor order of this node's cards differ, Slurm's index may follow either: " + hint)
+// listed finds the device of an index in Slurm's own list.
+func (n *node) listed(index int) (gpu.Device, error) {
+	switch {
+	case !n.list.Known():
+		return gpu.Device{}, fmt.Errorf("Slurm's GPU numbers are not known: %s: %s", cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+	case n.list.Source == numbering.ByCount:
+		if err := countable(n.cards, max(n.list.Count, len(n.list.GPUs))); err != nil {
+			return gpu.Device{}, err
 		}
 	}
-	return byPCI, nil
+	if n.list.Detect != "" {
+		return n.detected(index)
+	}
+	if index < 0 || index >= len(n.list.GPUs) {
+		return gpu.Device{}, fmt.Errorf("Slurm gave out GPU %d, but lists %d", index, len(n.list.GPUs))
+	}
+	return n.byFile(n.list.GPUs[index])
 }
 
-// countable refuses a list of cards whose positions may have moved since Slurm counted them: a card that cannot
-// be read may be excluded or not, and the driver numbers cards without gaps, so a minor left free below another
-// means that a card has gone since.
-func countable(cards []gpu.Card) error {
+// detected finds a GPU where the driver's own order counts: AutoDetect=nvml sorts by PCI address, AutoDetect=nvidia by minor.
+func (n *node) detected(index int) (gpu.Device, error) {
+	ordered := usable(n.cards)
+	slices.SortFunc(ordered, comparePCI)
+	if n.list.Detect == "nvidia" {
+		var err error
+		if ordered, err = sortedByMinor(ordered); err != nil {
+			return gpu.Device{}, err
+		}
+	}
+	if index < 0 || index >= len(ordered) {
+		return gpu.Device{}, errMissing
+	}
+	return ordered[index], nil
+}
+
+// namesGPU reports the name of a whole GPU's device file, NVIDIA's or AMD's.
+func namesGPU(name string) bool {
+	number := strings.TrimLeft(strings.TrimPrefix(strings.TrimPrefix(name, "nvidia"), "renderD"), "0123456789")
+	return number == "" && name != "" && strings.TrimLeft(name, "0123456789") == name && strings.ContainsAny(name, "0123456789")
+}
+
+// byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
+func (n *node) byFile(files gresconf.GPU) (gpu.Device, error) {
+	if len(files) != 1 {
+		return gpu.Device{}, fmt.Errorf("Slurm gives out part of a GPU as %q: without the UUID that AutoDetect=nvml gives it is not known which", files)
+	}
+	name := path.Base(files[0])
+	if !namesGPU(name) {
+		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s", files[0], hint)
+	}
+	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == fileOf(d) })
+	if err == nil {
+		return device, nil
+	}
+	for _, c := range n.cards {
+		if !c.Excluded && c.Device.Minor == nil {
+			return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read", name, c.Device.BusID)
+		}
+	}
+	return gpu.Device{}, err
+}
+
+func fileOf(d gpu.Device) string {
+	if d.Vendor == "amd" {
+		return fmt.Sprintf("renderD%d", *d.Minor)
+	}
+	return fmt.Sprintf("nvidia%d", *d.Minor)
+}
+
+// countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be read.
+// The driver numbers them without gaps, so a minor left free below another means that a GPU has gone since.
+func countable(cards []gpu.Card, counted int) error {
 	highest, known := -1, 0
 	for _, c := range cards {
 		if c.Unknown != "" {
@@ -61,6 +100,9 @@ func countable(cards []gpu.Card) error {
 	if gaps := highest + 1 - known; gaps > len(cards)-known {
 		return fmt.Errorf("%d of %d cards have gone since the driver was loaded, Slurm's index cannot be counted off: "+
 			"set nvidia.gpu_map", gaps-(len(cards)-known), highest+1)
+	}
+	if here := len(usable(cards)); here != counted {
+		return fmt.Errorf("Slurm gives out %d GPUs and the driver has %d: %s", counted, here, hint)
 	}
 	return nil
 }
@@ -83,7 +125,7 @@ func comparePCI(a, b gpu.Device) int {
 func sortedByMinor(devices []gpu.Device) ([]gpu.Device, error) {
 	for _, d := range devices {
 		if d.Minor == nil {
-			return nil, fmt.Errorf("the minor of card %s is not known: %s", d.BusID, hint)
+			return nil, errors.New("the minor of card " + string(d.BusID) + " is not known: " + hint)
 		}
 	}
 	sorted := slices.Clone(devices)

@@ -5,12 +5,15 @@ package resolve
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/gresconf"
+	"bookend/internal/numbering"
 	"bookend/internal/slurm"
 )
 
@@ -22,6 +25,8 @@ type Result struct {
 	Unknown string
 	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
 	Missing []int
+	// Source says what the devices follow from.
+	Source numbering.Source
 }
 
 // Assigned is one device of the job. Device.ID is empty where the driver had not cached the card's id: then
@@ -34,30 +39,81 @@ type Assigned struct {
 
 var errMissing = errors.New("not on this node")
 
-// Devices resolves a job's list. Ids in CUDA_VISIBLE_DEVICES win over indexes; an index counts the node's usable
-// cards as order says, or is looked up in gpuMap (values: device ids or bus ids) under config.OrderMap.
-//
-// What no order can see is a gres.conf that leaves out usable cards, and a card in MIG mode that moves the
-// indexes of whole cards: such nodes need config.OrderMap or a Slurm that gives ids.
-func Devices(job slurm.Job, cards []gpu.Card, order config.GPUOrder, gpuMap map[int]string) Result {
+// Devices resolves a job's list. Ids in CUDA_VISIBLE_DEVICES win over indexes; an index is looked up in the admin's map
+// (values: device ids or bus ids) under config.OrderMap, else in Slurm's own list.
+func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list numbering.List) Result {
 	wanted, err := requests(job)
 	if err != nil {
-		return Result{Unknown: err.Error()}
+		return Result{Unknown: err.Error(), Source: numbering.Ambiguous}
 	}
-	node := node{cards: cards, gpuMap: gpuMap}
-	node.ordered, node.disorder = inOrder(cards, order)
-	if slices.ContainsFunc(wanted, func(r request) bool { return isInstance(r.name) }) {
-		node.disorder = errors.New("this node has MIG instances, which move Slurm's indexes: set nvidia.gpu_map")
-	}
-	var result Result
+	node := node{cards: cards, own: own, list: list}
+	result := Result{Source: sourceOf(wanted, own, list)}
 	for _, r := range wanted {
-		device, err := node.find(r, order)
+		device, err := node.find(r)
 		result.add(r, device, err)
 	}
 	if twin := result.twin(); twin != "" {
-		return Result{Unknown: fmt.Sprintf("two of the job's GPUs lead to the same device, %s", twin)}
+		result = Result{Unknown: fmt.Sprintf("two of the job's GPUs lead to the same device, %s", twin)}
+	}
+	if result.Unknown != "" {
+		result.Source = numbering.Ambiguous
 	}
 	return result
+}
+
+// Again finds the devices of a job's start among the GPUs there are now, each by what identifies it.
+func Again(devices []Assigned, source numbering.Source, cards []gpu.Card) Result {
+	result := Result{Source: source}
+	n := node{cards: cards}
+	for _, a := range devices {
+		device, err := a.Device, error(nil)
+		switch {
+		case a.Device.Parent != "" || isInstance(string(a.Device.ID)): // only the driver lists these
+		case a.Device.ID != "":
+			device, err = n.whole(string(a.Device.ID))
+		default:
+			device, err = n.card(func(d gpu.Device) bool { return d.BusID == a.Device.BusID })
+		}
+		result.add(request{index: a.Index, name: string(a.Device.ID)}, device, err)
+	}
+	return result
+}
+
+// Slurms are the GPUs that Slurm gives out, whole or in parts, by their place; nil where that is not known.
+func Slurms(cards []gpu.Card, list numbering.List) map[gpu.BusID]bool {
+	if len(list.GPUs) == 0 {
+		return nil
+	}
+	given := map[gpu.BusID]bool{}
+	for _, c := range cards {
+		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files gresconf.GPU) bool {
+			return slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == fileOf(c.Device) })
+		})
+	}
+	return given
+}
+
+// ByList reports whether a job's GPUs can only be told by Slurm's own list.
+func ByList(job slurm.Job, own config.NVIDIA) bool {
+	return ByNumber(job) && own.GPUOrder != config.OrderMap
+}
+
+// ByNumber reports whether Slurm gives the job a number whose device it does not name.
+func ByNumber(job slurm.Job) bool {
+	wanted, err := requests(job)
+	return err == nil && slices.ContainsFunc(wanted, func(r request) bool { return r.name == "" })
+}
+
+func sourceOf(wanted []request, own config.NVIDIA, list numbering.List) numbering.Source {
+	switch {
+	case len(wanted) == 0:
+		return ""
+	case !slices.ContainsFunc(wanted, func(r request) bool { return r.name == "" }):
+		return numbering.ByUUID
+	case own.GPUOrder == config.OrderMap:
+		return numbering.ByMap
+	}
+	return list.Source
 }
 
 func (r *Result) add(wanted request, device gpu.Device, err error) {
@@ -146,35 +202,24 @@ func joined(indexes []int, visible []request) ([]request, error) {
 
 // node is where a request is looked up.
 type node struct {
-	cards    []gpu.Card
-	gpuMap   map[int]string
-	ordered  []gpu.Device // usable cards as Slurm counts them
-	disorder error        // why they cannot be counted
+	cards []gpu.Card
+	own   config.NVIDIA
+	list  numbering.List
 }
 
 // find returns errMissing for a device this node does not have, another error where it cannot be told.
-func (n *node) find(r request, order config.GPUOrder) (gpu.Device, error) {
+func (n *node) find(r request) (gpu.Device, error) {
 	if r.name != "" {
 		return n.named(r.name)
 	}
-	if order != config.OrderMap {
-		return n.counted(r.index)
+	if n.own.GPUOrder != config.OrderMap {
+		return n.listed(r.index)
 	}
-	name, ok := n.gpuMap[r.index]
+	name, ok := n.own.GPUMap[r.index]
 	if !ok {
 		return gpu.Device{}, fmt.Errorf("nvidia.gpu_map has no GPU index %d", r.index)
 	}
 	return n.named(name)
-}
-
-func (n *node) counted(index int) (gpu.Device, error) {
-	switch {
-	case n.disorder != nil:
-		return gpu.Device{}, n.disorder
-	case index < 0 || index >= len(n.ordered):
-		return gpu.Device{}, errMissing
-	}
-	return n.ordered[index], nil
 }
 
 func (n *node) named(name string) (gpu.Device, error) {

@@ -30,6 +30,8 @@ type File struct {
 type Conf struct {
 	Path  string `json:"path"`
 	Lines []Line `json:"lines"`
+	// Files are the names of all that was read, or that could not be.
+	Files []string `json:"files,omitempty"`
 	// Wanted are the names of included files that were not handed in: absolute, and patterns where the Include has
 	// wildcards.
 	Wanted []string `json:"wanted,omitempty"`
@@ -55,6 +57,7 @@ type reader struct {
 }
 
 func (r *reader) read(f File, within []string) {
+	r.conf.Files = append(r.conf.Files, f.Path)
 	for _, l := range Lines(f.Path, f.Text) {
 		if name, ok := l.Get("ClusterName"); ok {
 			r.cluster = strings.ToLower(name)
@@ -88,6 +91,7 @@ func (r *reader) include(l Line, within []string) {
 	for _, f := range files {
 		switch {
 		case f.Unread != "":
+			r.conf.Files = append(r.conf.Files, f.Path)
 			l.Why = f.Unread
 			r.conf.Lines = append(r.conf.Lines, l)
 		case slices.Contains(within, f.Path):

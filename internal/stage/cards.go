@@ -11,6 +11,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/numbering"
 	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -69,6 +70,9 @@ func inDriver(s state.Stuck) bool { return s.Op == opBackend || s.Op == opInvent
 
 // StuckText words a child that cannot be killed, for hooks and the command line.
 func StuckText(s state.Stuck, since string) string {
+	if s.Op == opSlurmd {
+		return fmt.Sprintf("stuck since %s: PID %d (%s) cannot be killed; the driver is not asked while it is there", since, s.PID, s.Op)
+	}
 	if inDriver(s) {
 		return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 	}
@@ -107,7 +111,7 @@ func (h *hook) alive(s state.Stuck) bool { return child.Alive(h.cfg.Paths.Proc, 
 
 // inventory lists the node's cards and resolves which of them are the job's.
 func (h *hook) inventory() {
-	paths := h.cfg.Paths
+	numbers, paths := h.startNumbering(), h.cfg.Paths
 	request := inventoryRequest{h.cfg.NVIDIA.DriverProc, paths.Proc, paths.Sys, h.cfg.NVIDIA.NVMLLibrary}
 	reply, err := askTelling[inventoryReply](h.started(opInventory), opInventory, request, h.left(time.Duration(h.times.Driver)/2, h.reserve()))
 	if err != nil {
@@ -123,15 +127,19 @@ func (h *hook) inventory() {
 		h.add(finding.Finding{Code: code.DriverKO, Unknown: reply.Problem})
 		return
 	}
-	h.resolve(reply.Cards)
+	h.resolve(reply.Cards, numbers())
 }
 
-func (h *hook) resolve(cards []gpu.Card) {
+func (h *hook) resolve(cards []gpu.Card, list numbering.List) {
 	if h.phase == slurm.HealthCheck {
-		h.cards = everyCard(cards, h.cfg.NVIDIA)
+		h.cards, h.slurms = everyCard(cards, h.cfg.NVIDIA, list), resolve.Slurms(cards, list)
 		return
 	}
-	res := resolve.Devices(h.job, cards, h.cfg.NVIDIA.GPUOrder, h.cfg.NVIDIA.GPUMap)
+	res := resolve.Devices(h.job, cards, h.cfg.NVIDIA, list)
+	if resolve.ByNumber(h.job) && h.remembered() {
+		res = h.recallDevices(cards)
+	}
+	h.origin = numbering.Origin{Source: res.Source, Why: res.Unknown}
 	if res.Unknown != "" {
 		h.add(finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
 	}

@@ -21,7 +21,7 @@ func (c *check) judge() {
 	case c.seen.At == 0:
 		return
 	case !c.epoch.Same(c.epoch):
-		c.faultsOf(c.every)
+		c.faultsOf(c.given())
 		c.add(finding.Finding{Code: code.Untraced, Unknown: "the driver tells too little of itself to know which records are of its present life"})
 	default:
 		book := c.book(c.seen.At)
@@ -76,8 +76,8 @@ func (c *check) sceneOf(book ledger.Book, cards []finding.Card) finding.Scene {
 
 // residue watches the cards that no job has and that are not clean, until they are at rest, and says what lies there.
 func (c *check) residue(book ledger.Book) {
-	idle := idle(c.every, book)
-	busy := slices.DeleteFunc(slices.Clone(c.every), func(card finding.Card) bool { return slices.Contains(idle, card) })
+	idle := idle(c.given(), book)
+	busy := slices.DeleteFunc(slices.Clone(c.given()), func(card finding.Card) bool { return slices.Contains(idle, card) })
 	c.faultsOf(busy)
 	c.cards = slices.DeleteFunc(idle, c.isClean)
 	if len(c.cards) == 0 {
@@ -152,7 +152,7 @@ func leaked(f finding.Finding) uint64 {
 
 // judgeNode adds what the driver and the kernel's log say against the cards since the last check.
 func (c *check) judgeNode() {
-	in := health.Input{Cards: c.every, Now: c.health, Kernel: c.sinceLast(), Idle: map[gpu.ID]bool{}, Blind: len(c.health) == 0}
+	in := health.Input{Cards: c.given(), Now: c.health, Kernel: c.sinceLast(), Idle: map[gpu.ID]bool{}, Blind: len(c.health) == 0}
 	for _, card := range c.every {
 		in.Idle[card.Device.ID] = c.idle(card.Device.ID)
 	}

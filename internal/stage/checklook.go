@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/look"
+	"bookend/internal/numbering"
 	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
@@ -31,7 +33,7 @@ func (c *check) lookAround() {
 	listed := c.cards
 	c.cards = nil
 	c.glance()
-	c.every = withReadings(listed, c.seen, c.cfg.NVIDIA.GPUOrder)
+	c.every = withReadings(listed, c.seen)
 	if len(c.seen.Readings) == 0 {
 		c.mismatched(c.library)
 		return
@@ -58,11 +60,11 @@ func (c *check) glance() {
 	}
 }
 
-// everyCard are the cards that the driver has, with Slurm's numbers of them: as those of a job that has all. A number that
-// is not certain is -1.
-func everyCard(cards []gpu.Card, n config.NVIDIA) []finding.Card {
+// everyCard are the GPUs that the driver has, with Slurm's numbers of them: as those of a job that has all. A number that is
+// not certain is -1.
+func everyCard(cards []gpu.Card, n config.NVIDIA, list numbering.List) []finding.Card {
 	numbers := map[gpu.BusID]int{}
-	for _, d := range resolve.Devices(slurm.Job{GPUIndexes: indexesOf(cards, n)}, cards, n.GPUOrder, n.GPUMap).Devices {
+	for _, d := range resolve.Devices(slurm.Job{GPUIndexes: indexesOf(n, list)}, cards, n, list).Devices {
 		numbers[d.Device.BusID] = d.Index
 	}
 	var all []finding.Card
@@ -80,22 +82,19 @@ func everyCard(cards []gpu.Card, n config.NVIDIA) []finding.Card {
 }
 
 // indexesOf are the numbers that Slurm may give out on this node.
-func indexesOf(cards []gpu.Card, n config.NVIDIA) (indexes []int) {
-	for i := range n.GPUMap {
+func indexesOf(n config.NVIDIA, list numbering.List) (indexes []int) {
+	if n.GPUOrder == config.OrderMap {
+		return slices.Sorted(maps.Keys(n.GPUMap))
+	}
+	for i := range max(list.Count, len(list.GPUs)) {
 		indexes = append(indexes, i)
 	}
-	for _, c := range cards {
-		if n.GPUOrder != config.OrderMap && !c.Excluded {
-			indexes = append(indexes, len(indexes))
-		}
-	}
-	slices.Sort(indexes)
 	return indexes
 }
 
-// withReadings joins the driver's own list of cards with what a look at all of them saw: MIG instances stand for the card
-// they are part of, and with them Slurm's numbers are not certain any more, unless they are configured.
-func withReadings(cards []finding.Card, s gpu.Snapshot, order config.GPUOrder) (all []finding.Card) {
+// withReadings joins the driver's own list of GPUs with what a look at all of them saw: MIG instances stand for the GPU they
+// are part of, and Slurm's numbers of them are not known.
+func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	cut := map[gpu.ID]bool{}
 	for _, r := range s.Readings {
 		if r.Device.Parent != "" {
@@ -113,12 +112,23 @@ func withReadings(cards []finding.Card, s gpu.Snapshot, order config.GPUOrder) (
 			continue
 		}
 		index, known := number[r.Device.BusID]
-		if !known || r.Device.Parent != "" || len(cut) > 0 && order != config.OrderMap {
+		if !known || r.Device.Parent != "" {
 			index = -1
 		}
 		all = append(all, finding.Card{Index: index, Device: r.Device})
 	}
 	return append(all, unread...)
+}
+
+// given are the GPUs that Slurm gives out, or may: what is on another is no job's leftover, and nothing for Slurm to know.
+func (c *check) given() []finding.Card {
+	if c.slurms == nil {
+		return c.every
+	}
+	return slices.DeleteFunc(slices.Clone(c.every), func(card finding.Card) bool {
+		slurms, listed := c.slurms[card.Device.BusID]
+		return listed && !slurms
+	})
 }
 
 // addOn adds a finding on a card; a number that is not certain is none.

@@ -23,6 +23,7 @@ const (
 	opProcesses = "processes" // other processes' /proc
 	opHolders   = "holders"   // all of /proc: who has a card open
 	opKernel    = "kernel"    // the kernel's log
+	opNumbering = "numbering" // Slurm's own files: have they changed since its GPU numbers were asked for?
 	opSharing   = "sharing"   // Slurm's own files: are GPUs given out in parts?
 	opPresent   = "present"   // is there a card on the bus?
 	opCleanup   = "cleanup"   // ends processes that are proven to be the ended job's
@@ -85,6 +86,7 @@ func ofHooks() Operations {
 		opProcesses: serveProcesses,
 		opHolders:   serveHolders,
 		opKernel:    serveKernel,
+		opNumbering: serveNumbering,
 		opSharing:   serveSharing,
 		opPresent:   servePresent,
 		opCleanup:   serveCleanup,

@@ -34,6 +34,7 @@ func epilog(h *hook) {
 		put := func(e ledger.End) { _ = store.Close(run, e) }
 		h.unfinished.Store(&put)
 	}
+	h.recalled = run
 	heard, listened := h.listen(h.mark(run)), h.startTail()
 	h.survey(func() { h.before = h.startOf(run) })
 	heard()
@@ -62,7 +63,7 @@ func (h *hook) close(run ledger.Run) {
 	}
 	run.Job = h.job
 	if len(h.devices) > 0 { // an end that could not look keeps what the start knew
-		run.Devices = h.devices
+		run.Devices, run.Numbering = h.devices, h.origin
 	}
 	if run.Epoch == (gpu.Epoch{}) {
 		run.Epoch = h.epoch

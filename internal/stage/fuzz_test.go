@@ -101,7 +101,7 @@ type operation struct {
 }
 
 var operations = []operation{
-	{opInventory, inventoryRequest{}}, {opProcesses, processesRequest{}}, {opHolders, holdersRequest{}}, {opKernel, kernelRequest{}}, {opSharing, sharingRequest{}},
+	{opInventory, inventoryRequest{}}, {opProcesses, processesRequest{}}, {opHolders, holdersRequest{}}, {opKernel, kernelRequest{}}, {opSharing, sharingRequest{}}, {opNumbering, numberingRequest{}},
 	{opPresent, presentRequest{}}, {opCleanup, cleanupRequest{}}, {opDisk, diskRequest{}}, {opAppend, appendRequest{}}, {opTail, tailRequest{}}, {opLocate, locateRequest{}}, {opOpen, openRequest{}},
 }
 

@@ -14,6 +14,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/numbering"
 	"bookend/internal/oom"
 	"bookend/internal/policy"
 	"bookend/internal/report"
@@ -35,14 +36,18 @@ type hook struct {
 	epoch   gpu.Epoch
 	library string // the driver library's version, empty where its file does not tell
 	devices []ledger.Assigned
-	cards   []finding.Card
-	unseen  []finding.Card // the job's by its start's record, not found any more, and something was found on them
-	looks   int
-	began   time.Time // the start's wall time, zero where there is no record of it
-	again   bool      // this run's end is on record already
-	second  bool      // another hook is at work on this end, or start, of the job
-	sole    bool      // no other hook is at work on this end, or start, of the job, nor will be while this one lives
-	inJob   bool      // PrologFlags=RunInJob: the hook sits in the job's own cgroup
+	// origin is where devices came from, and recalled the record of this run's start.
+	origin   numbering.Origin
+	recalled ledger.Run
+	slurms   map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
+	cards    []finding.Card
+	unseen   []finding.Card // the job's by its start's record, not found any more, and something was found on them
+	looks    int
+	began    time.Time // the start's wall time, zero where there is no record of it
+	again    bool      // this run's end is on record already
+	second   bool      // another hook is at work on this end, or start, of the job
+	sole     bool      // no other hook is at work on this end, or start, of the job, nor will be while this one lives
+	inJob    bool      // PrologFlags=RunInJob: the hook sits in the job's own cgroup
 
 	baselines  map[gpu.ID]finding.Baseline // of this epoch
 	neighbours *gpu.Snapshot               // the node's other cards, as the first watch saw them

@@ -30,7 +30,7 @@ func prolog(h *hook) {
 	heard := h.listen(h.testedSince())
 	h.survey(func() {})
 	heard()
-	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices}
+	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices, Numbering: h.origin}
 	scene := h.scene(run)
 	h.found = append(h.found, compared(scene)...)
 	h.learn(scene)

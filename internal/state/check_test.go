@@ -13,7 +13,9 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/gresconf"
 	"bookend/internal/ledger"
+	"bookend/internal/numbering"
 	"bookend/internal/slurm"
 )
 
@@ -113,14 +115,41 @@ func TestSightedOfManyUnreadCards(t *testing.T) {
 	}
 }
 
+func TestNumbering(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
+	if k, err := s.Numbering(); k != nil || err != nil || PeekNumbering(run, node) != nil {
+		t.Errorf("before the first: %+v, %v", k, err)
+	}
+	list := numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
+	want := numbering.Kept{
+		Key: numbering.Key{Boot: "b", Node: node, Conf: "/etc/slurm/slurm.conf", Daemon: numbering.Daemon{PID: 7, Ticks: 70},
+			Slurmd: numbering.FileID{Path: "/usr/sbin/slurmd", Inode: 3}, Files: []numbering.FileID{{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}}},
+		List: list, InForce: &list, For: numbering.Daemon{PID: 7, Ticks: 70}, Tried: 9,
+	}
+	if err := s.PutNumbering(want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Numbering(); err != nil || !reflect.DeepEqual(*got, want) || !got.Key.Same(want.Key) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got := PeekNumbering(run, node); got == nil || !reflect.DeepEqual(*got, want) {
+		t.Errorf("peeked: %+v", got)
+	}
+	if PeekNumbering(run, "../x") != nil {
+		t.Error("a node that is none has numbers")
+	}
+}
+
 // What cannot be used is set aside and said; then there is none, and the next check begins anew.
 func TestCheckFilesDamaged(t *testing.T) {
 	for name, text := range map[string]string{"cut": `{"version":1,"value":{"lo`, "another version": `{"version":2,"value":{}}`, "empty": "", "no object": "7"} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, folder(t))
 			for file, read := range map[string]func() error{
-				checkFile:   func() error { _, err := s.LastCheck(); return err },
-				sightedFile: func() error { _, err := s.Sighted(); return err },
+				checkFile:     func() error { _, err := s.LastCheck(); return err },
+				sightedFile:   func() error { _, err := s.Sighted(); return err },
+				numberingFile: func() error { _, err := s.Numbering(); return err },
 			} {
 				if err := os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
@@ -132,7 +161,7 @@ func TestCheckFilesDamaged(t *testing.T) {
 					t.Errorf("%s once it is aside: %v", file, err)
 				}
 			}
-			if aside, _ := filepath.Glob(filepath.Join(s.dir, damagedName, "*")); len(aside) != 2 {
+			if aside, _ := filepath.Glob(filepath.Join(s.dir, damagedName, "*")); len(aside) != 3 {
 				t.Errorf("aside: %q", aside)
 			}
 		})

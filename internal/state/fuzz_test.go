@@ -317,18 +317,22 @@ func FuzzNames(f *testing.F) {
 func FuzzCheckFiles(f *testing.F) {
 	f.Add([]byte(`{"version":1,"value":{"epoch":{"boot":"b","driver":"d","module":"m"},"looks":[{"at_ns":5}],"processes":[{"gpu":"GPU-0","pid":7,"start_ns":3,"owner":{"id":100},"first_ns":4,"last_ns":5,"bytes":{"bytes":9},"most":9,"most_at_ns":5}]}}`))
 	f.Add([]byte(`{"version":1,"value":{"at_ns":5,"cards":[{"index":-1}],"kernel":{"seq":9},"boot":"b","findings":[{"code":"BKD-ORPHAN"}]}}`))
+	f.Add([]byte(`{"version":1,"value":{"key":{"boot":"b","files":[{"path":"/x"}]},"list":{"source":"slurmd","gpus":[["/dev/nvidia0"],[]]},"in_force":null}}`))
 	f.Add([]byte(`{"version":2,"value":{}}`))
 	f.Add([]byte(`{"version":1,"value":null}`))
 	f.Add([]byte(`{"version":1,"value":{"looks":[{"at_ns":-1,"unread":[""]}],"processes":[{"pid":-1,"last_ns":-9223372036854775808}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := open(t, t.TempDir())
-		for _, name := range []string{sightedFile, checkFile} {
+		for _, name := range []string{sightedFile, checkFile, numberingFile} {
 			if err := os.WriteFile(filepath.Join(s.dir, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := s.LastCheck(); err != nil && !errors.As(err, new(Damage)) {
 			t.Errorf("last check: %v", err)
+		}
+		if k, err := s.Numbering(); err != nil && !errors.As(err, new(Damage)) || err == nil && k == nil {
+			t.Errorf("numbering: %+v, %v", k, err)
 		}
 		seen, err := s.Sighted()
 		if err != nil && !errors.As(err, new(Damage)) {

@@ -112,9 +112,13 @@ func BenchmarkCleanGPU(b *testing.B) {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("build backend: %v\n%s", err, text)
 	}
+	numbers, err := w.Slurm(filepath.Join(dir, "slurm"), "n1")
+	if err != nil {
+		b.Fatal(err)
+	}
 	config := filepath.Join(dir, "bookend.yaml")
-	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: %s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: %s/var/bookend.prom}\n",
-		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), dir)
+	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: %s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: %s/var/bookend.prom}\nslurm: {%s}\n",
+		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), dir, numbers)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
 	}

@@ -36,8 +36,8 @@ type Node struct {
 	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
 	Devices []string
 	Shards  int // gres/shard of the node, 0 for none
-	// Gres and GresConf take the place of what Devices and Shards say of the node in slurm.conf ("gpu:b:2,gpu:a:2") and in
-	// gres.conf (lines without NodeName). Devices are made all the same.
+	// Gres and GresConf give out the devices otherwise: what slurm.conf says of the node's GPUs ("gpu:b:2,gpu:a:2"), and the
+	// lines of gres.conf without NodeName.
 	Gres     string
 	GresConf []string
 }

@@ -163,11 +163,11 @@ func (c *Cluster) nodeLines(host string) string {
 
 // gres is what slurm.conf says of a node's GPUs.
 func (n Node) gres() string {
-	if n.Gres != "" {
-		return n.Gres
-	}
 	var all []string
-	if len(n.Devices) > 0 {
+	switch {
+	case n.Gres != "":
+		all = append(all, n.Gres)
+	case len(n.Devices) > 0:
 		all = append(all, fmt.Sprintf("gpu:%d", len(n.Devices)))
 	}
 	if n.Shards > 0 {
@@ -179,14 +179,12 @@ func (n Node) gres() string {
 func (c *Cluster) gresConf() string {
 	var b strings.Builder
 	for _, n := range c.options.Nodes {
-		if n.GresConf != nil {
-			for _, line := range n.GresConf {
-				fmt.Fprintf(&b, "NodeName=%s %s\n", n.Name, line)
-			}
-			continue
+		lines := n.GresConf
+		if lines == nil && len(n.Devices) > 0 {
+			lines = []string{"Name=gpu File=" + strings.Join(n.Devices, ",")}
 		}
-		for _, device := range n.Devices {
-			fmt.Fprintf(&b, "NodeName=%s Name=gpu File=%s\n", n.Name, device)
+		for _, line := range lines {
+			fmt.Fprintf(&b, "NodeName=%s %s\n", n.Name, line)
 		}
 		if n.Shards > 0 {
 			fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d\n", n.Name, n.Shards)

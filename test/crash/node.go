@@ -42,7 +42,7 @@ mode: enforce
 on_unknown: warn
 backend: %[1]s/backend/backend
 paths: {proc: %[1]s/proc, sys: %[1]s/sys, dev: %[1]s/dev, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log}
-nvidia: {driver_proc: %[1]s/driver, gpu_order: minor}
+nvidia: {driver_proc: %[1]s/driver, gpu_order: map, gpu_map: {%[3]s}}
 slurm: {shards: "no"}
 deadlines:
   prolog: {total: 200s, driver: 100s, scan: 50s, outputs: 60s}
@@ -55,6 +55,15 @@ drain: {reason_by: none}
 %[2]slog: {syslog: false}
 metrics: {textfile: %[1]s/var/bookend.prom}
 `
+
+// gpuMap is Slurm's numbers of them: what is tried here is not how Slurm is asked.
+func gpuMap() string {
+	var pairs []string
+	for i, id := range cardIDs {
+		pairs = append(pairs, fmt.Sprintf("%d: %s", i, id))
+	}
+	return strings.Join(pairs, ", ")
+}
 
 // newNode makes a machine in a folder, of root's all the way up, that does not exist; extra are further lines of its
 // configuration.
@@ -69,7 +78,7 @@ func newNode(dir, programs, extra string) (*node, error) {
 		"sys/module/nvidia/srcversion":   "533BB7E5866E52F63B9ACCB\n",
 		"dev/kmsg":                       "6,1,1000000,-;Linux version fake\n6,2,1000100,-;Command line: quiet\n",
 		"backend/cards":                  "",
-		"bookend.yaml":                   fmt.Sprintf(configuration, dir, extra),
+		"bookend.yaml":                   fmt.Sprintf(configuration, dir, extra, gpuMap()),
 	}
 	for i, id := range cardIDs {
 		files["driver/gpus/"+busIDs[i]+"/information"] = fmt.Sprintf(information, id, busIDs[i], i)

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"bookend/test/cluster"
-	"bookend/test/fakegpu"
 	"bookend/test/site"
 )
 
@@ -33,10 +32,11 @@ func TestLostCard(t *testing.T) {
 	s.userReads(job, gotClean, "working", "", leftClean)
 }
 
-// Where Slurm's numbers may mean either of two cards nothing is judged, and nobody drained.
+// Where Slurm's numbers may mean either of two GPUs, and slurmd cannot be asked, nothing is judged and nothing drains.
 func TestUncertainNumbers(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", World: []fakegpu.Option{fakegpu.Minors(1, 0)}})
+	s := given(t, site.Options{Mode: "enforce", Gres: "gpu:a:1,gpu:b:1", GresConf: []string{"Name=gpu Type=b File=DEV/nvidia0", "Name=gpu Type=a File=DEV/nvidia1"},
+		Config: "slurm: {slurmd: /nonexistent/slurmd}\n"})
 	job := s.runs(s.user, leavesOrphan, oneGPU)
 
 	s.jobIs(job, "COMPLETED")

@@ -58,18 +58,20 @@ func TestGPUList(t *testing.T) {
 
 // A card that the driver does not have may be lost or wrongly numbered: it is told, and drains nobody.
 func TestNoSuchGPU(t *testing.T) {
-	for name, list := range map[string]string{"index": "9", "UUID": "GPU-00000000-0000-0000-0000-000000000000"} {
+	for name, list := range map[string]string{"index": "2", "UUID": "GPU-00000000-0000-0000-0000-000000000000"} {
 		t.Run(name, func(t *testing.T) {
 			for _, h := range hooks {
 				n := newNode(t, "enforce")
 				n.configure(func(c *conf) { c.onUnknown = "drain" })
+				n.slurmConf("gpu:3", "Name=gpu File=/dev/nvidia[0-2]")
+				n.slurmd(lists(0, 1, 2))
 				n.clean(prolog, bystanding())
 				others := n.record()
-				o := n.hook(h, newJob().with("SLURM_JOB_GPUS", "9", "CUDA_VISIBLE_DEVICES", list, "GPU_DEVICE_ORDINAL", ""))
+				o := n.hook(h, newJob().with("SLURM_JOB_GPUS", "2", "CUDA_VISIBLE_DEVICES", list, "GPU_DEVICE_ORDINAL", ""))
 				if o.exit != 0 || len(lines(n.log(), "BKD-MISSING", "action=warn")) != 1 {
 					t.Errorf("%v\n%s", o, n.log())
 				}
-				if shown, _ := n.bookend("show", "100"); !strings.Contains(shown, "Slurm's GPU 9 does not exist: the driver has 2") {
+				if shown, _ := n.bookend("show", "100"); !strings.Contains(shown, "Slurm's GPU 2 does not exist: the driver has 2") {
 					t.Errorf("shown: %s", shown)
 				}
 				n.unharmed(others)

@@ -63,6 +63,7 @@ type conf struct {
 	varDir          string // var in the node's folder where it is empty
 	textfile        string // of the metrics; below varDir where it is empty
 	scontrol        string // Slurm's own where it is empty
+	numbers         string // what tells the meaning of Slurm's GPU numbers: keys of the slurm section
 	extra           string // further lines
 }
 
@@ -77,8 +78,11 @@ func newNode(t testing.TB, mode string, options ...fakegpu.Option) *node {
 	must(t, err)
 	t.Cleanup(func() { must(t, n.world.Close()) })
 	t.Cleanup(n.nobodyReadsOfOthers)
+	numbers, err := n.world.Slurm(n.in("slurm.d"), nodeName)
+	must(t, err)
 	n.conf = conf{
-		mode: mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
+		numbers: numbers,
+		mode:    mode, onUnknown: "warn", backend: program("bookend-gpu"), library: n.world.NVML(),
 		driverProc: n.world.DriverProc(), run: n.in("run"), log: n.in("log"), settle: "{max: 400ms, flat: 200ms}",
 	}
 	n.writeConfig()
@@ -128,12 +132,13 @@ nvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}
 %ssettle:
   prolog: %s
   epilog: %s
-slurm: {shards: %s, scontrol: %s}
+slurm: {shards: %s, scontrol: %s, %s}
 log: {syslog: false}
 metrics: {textfile: %s}
 %s`, c.mode, c.onUnknown, c.backend, cmp.Or(c.proc, "/proc"), c.run, n.varDir(), c.log, n.world.Sys(), n.world.Dev(),
 		c.library, n.world.CUDA(), c.driverProc, deadlines,
-		cmp.Or(c.startSettle, "{max: 400ms, flat: 200ms}"), c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.scontrol, "/usr/bin/scontrol"), cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
+		cmp.Or(c.startSettle, "{max: 400ms, flat: 200ms}"), c.settle, cmp.Or(c.shards, `"no"`), cmp.Or(c.scontrol, "/usr/bin/scontrol"), c.numbers,
+		cmp.Or(c.textfile, n.varDir()+"/bookend.prom"), c.extra)
 }
 
 // varDir is the configuration's paths.var.

@@ -12,64 +12,59 @@ import (
 // counted is a way to count a machine's GPUs in Slurm's configuration.
 type counted struct {
 	order []int    // the device files' numbers by Slurm's index
-	types []string // GRES types to ask for, one job a GPU
-	gres  string
-	lines func(file func(index int) string) []string // of gres.conf; file names the device file of an index
+	types []string // of the GPUs in that order; one is empty if GPUs have none
 }
 
 // typedReverse gives the second half of n GPUs type b, which Slurm counts first, and the first half type a.
 func typedReverse(n int) (c counted) {
-	half := n / 2
-	for i := range half {
-		c.order, c.types = append(c.order, half+i), append(c.types, ":a")
-	}
-	for i := range half {
-		c.order, c.types = append(c.order, i), append(c.types, ":b")
-	}
-	c.gres = fmt.Sprintf("gpu:b:%d,gpu:a:%d", half, half)
-	c.lines = func(file func(int) string) (lines []string) {
-		for i := range c.order {
-			lines = append(lines, fmt.Sprintf("Name=gpu Type=%c File=%s", "ba"[i/half], file(i)))
-		}
-		return lines
+	for i := range n / 2 * 2 {
+		c.order, c.types = append(c.order, (i+n/2)%n), append(c.types, string("ba"[i/(n/2)]))
 	}
 	return c
 }
 
 // leftOut gives out all of n GPUs but the last of the first half.
-func leftOut(n int) counted {
-	var order []int
+func leftOut(n int) (c counted) {
 	for i := range n {
 		if i != n/2-1 {
-			order = append(order, i)
+			c.order, c.types = append(c.order, i), append(c.types, "")
 		}
 	}
-	return untyped(order)
+	return c
 }
 
 // shuffled takes n GPUs from both halves by turns, the second first.
-func shuffled(n int) counted {
-	var order []int
+func shuffled(n int) (c counted) {
 	for i := range n / 2 {
-		order = append(order, n/2+i, i)
+		c.order, c.types = append(c.order, n/2+i, i), append(c.types, "", "")
 	}
-	return untyped(order)
+	return c
 }
 
-func untyped(order []int) counted {
-	return counted{
-		order: order, types: make([]string, len(order)), gres: fmt.Sprintf("gpu:%d", len(order)),
-		lines: func(file func(int) string) (lines []string) {
-			for i := range order {
-				lines = append(lines, "Name=gpu File="+file(i))
-			}
-			return lines
-		},
+// conf is what slurm.conf and gres.conf say.
+func (c counted) conf() (gres string, lines []string) {
+	for i, n := range c.order {
+		file := fmt.Sprintf(" File=DEV/nvidia%d", n)
+		if c.types[i] == "" {
+			gres, lines = fmt.Sprintf("gpu:%d", len(c.order)), append(lines, "Name=gpu"+file)
+			continue
+		}
+		gres = fmt.Sprintf("gpu:b:%d,gpu:a:%d", len(c.order)/2, len(c.order)/2)
+		lines = append(lines, "Name=gpu Type="+c.types[i]+file)
 	}
+	return gres, lines
 }
 
-func (c counted) conf(devices []string) (gres string, lines []string) {
-	return c.gres, c.lines(func(i int) string { return devices[c.order[i]] })
+// asks are what jobs ask for that together have each GPU: those of type a first.
+func (c counted) asks() (all []string) {
+	for _, t := range c.types {
+		if t != "" {
+			t = ":" + t
+		}
+		all = append(all, "gpu"+t+":1")
+	}
+	slices.Sort(all)
+	return all
 }
 
 func numberingChains() []chain {
@@ -118,7 +113,7 @@ func (r *run) counted(c counted, first func(*run) error) (err error) {
 	if err := first(other); err != nil {
 		return err
 	}
-	if err := other.sideBySide(c.types); err != nil {
+	if err := other.sideBySide(c.asks()); err != nil {
 		return err
 	}
 	job, err := other.leaveOrphan()
@@ -132,10 +127,11 @@ func (r *run) counted(c counted, first func(*run) error) (err error) {
 // otherSite brings up a Slurm that counts the GPUs as c says. What is judged on it goes to the same record.
 func (r *run) otherSite(c counted) (_ *run, err error) {
 	l := *r.lane
-	l.node, l.oneGPU = r.node+"n", "gpu"+c.types[0]+":1"
+	l.node, l.oneGPU = r.node+"n", c.asks()[0]
+	gres, lines := c.conf()
 	l.site, err = site.Up(site.Options{
-		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: c.conf, Track: l.track, Constrain: true,
-		Mode: "enforce", Config: l.sections(nil),
+		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: gres, GresConf: lines,
+		Track: l.track, Constrain: true, Mode: "enforce", Config: l.sections(nil),
 	})
 	if err != nil {
 		return nil, err
@@ -169,12 +165,12 @@ func (r *run) endSite() error {
 	return r.site.Down()
 }
 
-// sideBySide runs a job of each type at the same time. Each must be clean, on the GPU that its own CUDA named.
-func (r *run) sideBySide(types []string) error {
+// sideBySide runs jobs at the same time. Each must be clean, on the GPU that its own CUDA named.
+func (r *run) sideBySide(asks []string) error {
 	gate := r.gate()
 	var all []cluster.JobID
-	for _, t := range types {
-		id, err := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres=gpu"+t+":1")
+	for _, gres := range asks {
+		id, err := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres="+gres)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/test/cluster"
 )
@@ -51,7 +52,7 @@ var numbering = step{
 		"card's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) error {
 		r.record("numbering", "-L")
-		if err := r.sideBySide(make([]string, len(r.cards))); err != nil {
+		if err := r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards))); err != nil {
 			return err
 		}
 		return r.allCards()

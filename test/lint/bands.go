@@ -22,12 +22,12 @@ const (
 // bands has every package of the tree. A new package is a decision about the architecture: it is taken here.
 var bands = map[band][]string{
 	values: {"internal/gpu", "internal/slurm", "internal/code", "internal/config", "internal/wire"},
-	pure: {"internal/resolve", "internal/settle", "internal/drain", "internal/slurmconf", "internal/gresconf", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
+	pure: {"internal/resolve", "internal/settle", "internal/drain", "internal/slurmconf", "internal/gresconf", "internal/numbering", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
 		"internal/oom", "internal/health", "internal/probe", "internal/diagnosis", "internal/timeline"},
 	ground: {"internal/clock", "internal/confine", "internal/nogpu", "internal/routine"},
 	effects: {
 		"internal/asuser", "internal/backend", "internal/child", "internal/cleanup", "internal/holders", "internal/inventory", "internal/joblog",
-		"internal/kmsg", "internal/metrics", "internal/runlog", "internal/safefile", "internal/scontrol", "internal/slurmfiles", "internal/state",
+		"internal/kmsg", "internal/metrics", "internal/runlog", "internal/safefile", "internal/scontrol", "internal/slurmd", "internal/slurmfiles", "internal/state",
 	},
 	stage: {"internal/stage", "internal/doctor", "internal/page", "internal/view", "internal/answer"},
 	mains: {"prolog", "epilog", "healthcheck", "admin", "cuda", "rocm"},

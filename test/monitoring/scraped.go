@@ -28,6 +28,10 @@ func (b *bench) node() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	numbers, err := w.Slurm(filepath.Join(b.dir, "slurm"), "n1")
+	if err != nil {
+		return nil, err
+	}
 	folder := filepath.Join(b.dir, "textfiles")
 	n := &node{b, w, filepath.Join(b.dir, "bookend.yaml"), filepath.Join(folder, "bookend.prom")}
 	text := fmt.Sprintf(`version: 1
@@ -35,11 +39,11 @@ backend: %[1]s/libexec/bookend-gpu
 paths: {run: %[1]s/run, var: %[1]s/var, log: %[1]s/log, sys: %[2]s, dev: %[3]s}
 nvidia: {nvml_library: %[4]s, cuda_library: %[5]s, driver_proc: %[6]s}
 metrics: {textfile: %[7]s}
-slurm: {shards: no}
+slurm: {shards: no, %[8]s}
 # A busy machine's disk, which is not what is tried here, may take longer than shipped.
 deadlines: {prolog: {total: 25s, outputs: 15s}, epilog: {total: 40s, outputs: 15s}, health_check: {outputs: 15s}}
 settle: {epilog: {max: 3s, flat: 500ms}}
-`, b.dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), n.textfile)
+`, b.dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), n.textfile, numbers)
 	return n, errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(n.config, []byte(text), 0o644), w.StartKeeper())
 }
 

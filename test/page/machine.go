@@ -25,6 +25,7 @@ const cards = 8
 type machine struct {
 	dir, programs string
 	world         *fakegpu.World
+	numbers       string // keys of the slurm section
 	running       map[string]*fakegpu.Program
 }
 
@@ -40,7 +41,11 @@ func newMachine(dir, programs string) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{dir: dir, programs: programs, world: world, running: map[string]*fakegpu.Program{}}
+	numbers, err := world.Slurm(filepath.Join(dir, "slurm"), nodeName)
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{dir: dir, programs: programs, world: world, numbers: numbers, running: map[string]*fakegpu.Program{}}
 	return m, os.WriteFile(m.config(), []byte(m.configuration()), 0o644)
 }
 
@@ -59,10 +64,10 @@ deadlines:
 settle:
   prolog: {max: 400ms, flat: 200ms}
   epilog: {max: 400ms, flat: 200ms}
-slurm: {shards: "no"}
+slurm: {shards: "no", %s}
 log: {syslog: false}
 `, filepath.Join(m.programs, "bookend-gpu"), in("run"), in("var"), in("log"), m.world.Sys(), m.world.Dev(),
-		m.world.NVML(), m.world.CUDA(), m.world.DriverProc())
+		m.world.NVML(), m.world.CUDA(), m.world.DriverProc(), m.numbers)
 }
 
 func (m *machine) close() {

@@ -13,19 +13,19 @@ import (
 	"syscall"
 
 	"bookend/deploy"
+	"bookend/internal/gpu"
+	"bookend/internal/inventory"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
 )
 
 // Options describe a site. Only Programs is required.
 type Options struct {
-	Programs string   // folder with the built programs
-	Nodes    []string // default: n1
-	GPUs     int      // of each node, default 2; ignored with Devices
-	Devices  []string // real GPUs' device nodes: no fake world is made
-	// Gres says how Slurm counts each node's GPUs: cluster.Node's Gres and GresConf; without it in order.
-	Gres      func(devices []string) (gres string, conf []string)
-	Mode      string // default: observe
+	Programs  string   // folder with the built programs
+	Nodes     []string // default: n1
+	GPUs      int      // of each node, default 2; ignored with Devices
+	Devices   []string // real GPUs' device nodes: no fake world is made
+	Mode      string   // default: observe
 	Track     cluster.Track
 	Config    string // further sections of each node's configuration
 	World     []fakegpu.Option
@@ -35,6 +35,10 @@ type Options struct {
 	NoTask    bool     // no TaskProlog and TaskEpilog
 	Dir       string   // default: a scratch folder of its own, removed by Down
 	Constrain bool     // ConstrainDevices
+	// Gres and GresConf give out the GPUs otherwise than one after another: what slurm.conf says of each node, and the lines of
+	// gres.conf, in which DEV stands for the directory of their device files.
+	Gres     string
+	GresConf []string
 	// Snippet is a file of Deploy, the folder deploy/slurm: all that slurm.conf has of Bookend is an Include line of it.
 	Snippet, Deploy string
 }
@@ -173,15 +177,37 @@ func (s *Site) start(o Options) error {
 				devices = append(devices, w.Node(i))
 			}
 		}
-		n := cluster.Node{Name: node, Devices: devices}
-		if o.Gres != nil {
-			n.Gres, n.GresConf = o.Gres(devices)
-		}
-		opts.Nodes = append(opts.Nodes, n)
+		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices, Gres: o.Gres, GresConf: s.gresLines(o, node)})
 	}
 	var err error
 	s.Cluster, err = cluster.Up(opts)
 	return err
+}
+
+func (s *Site) gresLines(o Options, node string) (lines []string) {
+	for _, line := range o.GresConf {
+		lines = append(lines, strings.ReplaceAll(line, "DEV", s.Dev(node)))
+	}
+	return lines
+}
+
+// Device is a fake GPU of a node by the number in the name of its device file: the UUID that the driver has for it.
+func (s *Site) Device(node string, minor int) (gpu.ID, error) {
+	cards, err := inventory.Read(s.worlds[node].DriverProc())
+	for _, c := range cards {
+		if c.Device.Minor != nil && *c.Device.Minor == minor {
+			return c.Device.ID, nil
+		}
+	}
+	return "", fmt.Errorf("no GPU of minor %d on node %q: %v", minor, node, err)
+}
+
+// Dev is the directory of a node's device files.
+func (s *Site) Dev(node string) string {
+	if w := s.worlds[node]; w != nil {
+		return w.Dev()
+	}
+	return "/dev"
 }
 
 // writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.

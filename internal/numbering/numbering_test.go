@@ -1,0 +1,117 @@
+package numbering
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/gresconf"
+)
+
+// second is a moment of the wall clock, in the seconds of these tables.
+func second(n int) time.Time { return time.Unix(int64(1000+n), 0) }
+
+// keyOf has one file, changed at a moment.
+func keyOf(changed int) Key {
+	at := second(changed).UnixNano()
+	return Key{
+		Boot: "b", Node: "n1", Conf: "/etc/slurm/slurm.conf", Daemon: Daemon{PID: 7, Ticks: 70},
+		Slurmd: FileID{Path: "/usr/sbin/slurmd", Inode: 1, Changed: second(-900).UnixNano()},
+		Files:  []FileID{{Path: "/etc/slurm/slurm.conf", Inode: 2, Size: 9, Written: at, Changed: at}, {Path: "/etc/slurm/gres.conf"}},
+	}
+}
+
+func list(files ...string) List {
+	l := List{Source: BySlurmd}
+	for _, f := range files {
+		l.GPUs = append(l.GPUs, gresconf.GPU{f})
+	}
+	return l
+}
+
+// A difference from what was in force counts only for a slurmd that started after the change.
+func TestSettle(t *testing.T) {
+	one, other := list("nvidia0", "nvidia1"), list("nvidia1", "nvidia0")
+	counted := list("nvidia0", "nvidia1")
+	counted.Source = ByCount
+	kept := Kept{Key: keyOf(0), List: one, InForce: &one, For: keyOf(0).Daemon}
+	pending := Kept{Key: keyOf(5), List: Unclear("changed"), InForce: &one, For: keyOf(0).Daemon}
+	earlier := Kept{Key: keyOf(0), List: one, InForce: &one, For: Daemon{PID: 6, Ticks: 60}}
+	elsewhere := kept
+	elsewhere.Key.Boot = "a"
+	for name, tt := range map[string]struct {
+		kept  *Kept
+		asked Asked
+		want  List
+		why   string
+	}{
+		"the first answer":                    {nil, Asked{Key: keyOf(0), List: one, Began: second(1)}, one, ""},
+		"changed since, nothing known before": {nil, Asked{Key: keyOf(2), List: one, Began: second(1)}, List{}, "changed since slurmd started: restart slurmd"},
+		"the same tick":                       {nil, Asked{Key: keyOf(1), List: one, Began: second(1)}, one, ""},
+		"no slurmd known, nothing before":     {nil, Asked{Key: keyOf(2), List: one}, one, ""},
+		"changed, the same answer":            {&kept, Asked{Key: keyOf(5), List: one, Began: second(1)}, one, ""},
+		"changed, counted to the same":        {&kept, Asked{Key: keyOf(5), List: counted, Began: second(1)}, counted, ""},
+		"changed, another answer":             {&kept, Asked{Key: keyOf(5), List: other, Began: second(1)}, List{}, "restart slurmd"},
+		"changed, slurmd restarted":           {&kept, Asked{Key: keyOf(5), List: other, Began: second(6)}, other, ""},
+		"changed, which slurmd is not known":  {&kept, Asked{Key: keyOf(5), List: other}, List{}, "which slurmd is running is not known"},
+		"changed, slurmd's own copies":        {&kept, Asked{Key: keyOf(5), List: other, Began: second(1), Own: true}, other, ""},
+		"changed back":                        {&pending, Asked{Key: keyOf(8), List: one, Began: second(1)}, one, ""},
+		"changed again":                       {&pending, Asked{Key: keyOf(8), List: other, Began: second(1)}, List{}, "restart slurmd"},
+		// It may have read what the files said in between.
+		"changed twice, and restarted in between": {&earlier, Asked{Key: keyOf(5), List: one, Began: second(1)}, List{}, "restart slurmd"},
+		"another boot": {&elsewhere, Asked{Key: keyOf(2), List: one, Began: second(1)}, List{}, "restart slurmd"},
+		"slurmd upgraded and still the old one": {nil, func() Asked {
+			a := Asked{Key: keyOf(0), List: one, Began: second(1)}
+			a.Key.Slurmd.Changed = second(2).UnixNano()
+			return a
+		}(), List{}, `"/usr/sbin/slurmd" has changed`},
+		"not known": {&kept, Asked{Key: keyOf(0), List: Unclear("no answer"), Began: second(1), Failed: true}, List{}, "no answer"},
+	} {
+		got := tt.asked.Settle(tt.kept)
+		if tt.why != "" {
+			if got.List.Known() || !strings.Contains(got.List.Why, tt.why) {
+				t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
+			}
+		} else if got.List.Source != tt.want.Source || !got.List.equal(tt.want) || got.InForce == nil || !got.InForce.equal(tt.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+		if tt.why != "" && tt.kept == &kept && (got.InForce == nil || !got.InForce.equal(one)) {
+			t.Errorf("%s: what was in force is forgotten: %+v", name, got)
+		}
+	}
+}
+
+func TestHolds(t *testing.T) {
+	failed := Kept{Key: keyOf(0), List: Unclear("no answer"), Tried: time.Minute}
+	for name, tt := range map[string]struct {
+		kept  Kept
+		spoil func(*Key)
+		now   time.Duration
+		check bool
+		want  bool
+	}{
+		"the same":              {kept: Kept{Key: keyOf(0)}, want: true},
+		"another boot":          {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Boot = "c" }},
+		"another node":          {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Node = "n2" }},
+		"another configuration": {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Conf = "/x" }},
+		"restarted":             {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Daemon.Ticks++ }},
+		"upgraded":              {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Slurmd.Inode++ }},
+		"gres.conf made":        {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Files[1].Inode++ }},
+		"written in place":      {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Files[0].Changed++ }},
+		"failed just now":       {kept: failed, now: time.Minute + retry - 1, want: true},
+		"failed a while ago":    {kept: failed, now: time.Minute + retry},
+		"failed, for a check":   {kept: failed, now: 2 * time.Minute, check: true},
+	} {
+		key := keyOf(0)
+		if tt.spoil != nil {
+			tt.spoil(&key)
+		}
+		if got := tt.kept.Holds(key, tt.now, tt.check); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	nowhere := Key{}
+	if nowhere.Same(nowhere) {
+		t.Error("a boot that is not known is the same as itself")
+	}
+}
