@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"bookend/test/cluster"
+	"bookend/test/gpu/record"
 	"bookend/test/site"
 )
 
@@ -131,7 +132,7 @@ func (r *run) otherSite(c counted) (_ *run, err error) {
 	gres, lines := c.conf()
 	l.site, err = site.Up(site.Options{
 		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: gres, GresConf: lines,
-		Track: l.track, Constrain: true, Mode: "enforce", Config: l.sections(nil),
+		Track: l.fence(), Constrain: true, Mode: "enforce", Config: l.sections(nil),
 	})
 	if err != nil {
 		return nil, err
@@ -146,7 +147,36 @@ func (r *run) otherSite(c counted) (_ *run, err error) {
 		l.cards = append(l.cards, all[n])
 	}
 	l.outside = slices.DeleteFunc(slices.Clone(all), func(g card) bool { return slices.Contains(l.cards, g) })
+	if len(l.outside) > 0 {
+		l.head = l.reachable()
+	}
 	return other, nil
+}
+
+// fence is the way to keep jobs from devices. A hybrid host's cgroup v2 needs slurmd to be deceived, which slurmd -G is not.
+func (l *lane) fence() cluster.Track {
+	if tracks, err := cluster.Tracks(); err == nil && l.fake > 0 && slices.Contains(tracks, cluster.CgroupV1) {
+		return cluster.CgroupV1
+	}
+	return l.track
+}
+
+// reachable lets a job see the one GPU of Slurm's that it can reach: ConstrainDevices hides no GPU that Slurm does not have,
+// and Slurm's CUDA_VISIBLE_DEVICES would count it.
+func (l *lane) reachable() []string {
+	return []string{
+		"for u in " + uuids(l.slurms()) + "; do",
+		`if CUDA_VISIBLE_DEVICES=$u $CUDAJOB alloc --mib 2 --sleep 0 >/dev/null 2>&1; then OWN=$u; fi`,
+		"done", "export CUDA_VISIBLE_DEVICES=$OWN",
+	}
+}
+
+// slurms are the GPUs that Slurm has.
+func (l *lane) slurms() (all []record.GPU) {
+	for i, c := range l.cards {
+		all = append(all, record.GPU{Index: i, UUID: c.uuid})
+	}
+	return all
 }
 
 // devices are the real GPUs' device files; fake ones are made for each site.
