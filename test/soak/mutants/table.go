@@ -60,11 +60,6 @@ var mutants = []mutant.Mutant{
 		New: "if r.Alone && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {",
 	},
 	{
-		Name: "epoch ignored in the ledger", File: "internal/ledger/book.go",
-		Old: "if !r.Epoch.Same(epoch) {",
-		New: "if r.Epoch == (gpu.Epoch{}) {",
-	},
-	{
 		Name: "doubtful memory counted towards a drain", File: "internal/finding/certain.go",
 		Old: `case f.Unknown != "" || len(f.Doubts) > 0:`,
 		New: `case f.Unknown != "":`,
