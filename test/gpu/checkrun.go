@@ -33,7 +33,11 @@ func (r *run) nodeCheck(when string) (record.NodeCheck, error) {
 	if err != nil {
 		return c, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
+	limit := checkPatience
+	if r.fake > 0 {
+		limit = jobPatience
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.site.Program("bookend-healthcheck"))
 	cmd.Env = r.checkEnv()

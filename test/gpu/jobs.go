@@ -22,7 +22,7 @@ import (
 )
 
 // jobPatience bounds the wait for a job's end: PyTorch's first import takes some 20 s, an epilog at most 15.
-const jobPatience = 3 * time.Minute
+const jobPatience = 5 * time.Minute
 
 // patience bounds every other wait: it guards against a hang, on a busy machine too.
 const patience = time.Minute
@@ -53,7 +53,7 @@ func (l *lane) askFor(program string, args ...string) string {
 
 // submit hands a job to Slurm as one of the unprivileged users.
 func (r *run) submit(userIndex int, script string, args ...string) (cluster.JobID, error) {
-	args = append([]string{"--time=5", "--nodelist=" + r.node}, args...)
+	args = append([]string{"--time=30", "--nodelist=" + r.node}, args...)
 	return r.site.Submit(r.site.Users[userIndex], script, args...)
 }
 

@@ -113,11 +113,17 @@ func (l *lane) up() error {
 // A rehearsal is about the lane and the judgement, not about how long PyTorch's workers take, so its times are short.
 const rehearsalSettle = "{prolog: {flat: 200ms, max: 1s}, epilog: {flat: 500ms, max: 3s}}"
 
+// rehearsalDeadlines leave a busy machine the time that may be configured: what a hook that is out of time leaves undone is no mistake
+// of the lane's, and a record that stays open spoils the scenarios after it.
+const rehearsalDeadlines = "{prolog: {total: 4m, driver: 60s, scan: 60s, probe: 30s, outputs: 60s}, " +
+	"epilog: {total: 5m, driver: 60s, scan: 60s, probe: 60s, append: 30s, outputs: 60s}, " +
+	"health_check: {total: 55s, driver: 20s, scan: 10s, slurm: 5s, outputs: 10s}}"
+
 // sections are what the lane configures beside the shipped defaults, with further or other sections by name.
 func (l *lane) sections(other map[string]string) string {
 	all := map[string]string{"log": "{format: json, syslog: false}"}
 	if l.fake > 0 {
-		all["settle"] = rehearsalSettle
+		all["settle"], all["deadlines"] = rehearsalSettle, rehearsalDeadlines
 	} else if !ordersAgree(l.cards) {
 		all["nvidia"] = "{gpu_order: minor}" // what gres.conf says here, and an admin would configure
 	}

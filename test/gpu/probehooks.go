@@ -110,12 +110,13 @@ func (r *run) hook(context string, job int) (string, error) {
 	name := map[string]string{"prolog_slurmd": "bookend-prolog", "epilog_slurmd": "bookend-epilog"}[context]
 	cmd := exec.Command(r.site.Program(name))
 	cmd.Env = r.hookEnv(context, job, true, r.site.ConfigFile(r.node))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("%s: %w: %s", name, err, tail(string(out)))
 	}
 	all, err := r.hooks(job)
 	if err == nil && len(all) != len(before)+1 {
-		err = fmt.Errorf("%s wrote %d lines to the log, want one", name, len(all)-len(before))
+		err = fmt.Errorf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out)))
 	}
 	if err != nil {
 		return "", err
