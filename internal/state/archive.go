@@ -144,8 +144,8 @@ func (s *Store) retire(history string, o ledger.Run, stays bool) error {
 	return s.letGo(o, seen, marked, stays)
 }
 
-// preserve writes a run's record to the history. It returns the record as read and as marked: both nil if the record is gone
-// or has changed since o was read.
+// preserve writes a run's record to the history. It returns the record as read and as marked: both nil if the record is
+// gone or has changed since o was read.
 func (s *Store) preserve(history string, o ledger.Run) (seen, marked []byte, err error) {
 	seen, err = s.read(o.Job.ID, o.Key)
 	if errors.Is(err, fs.ErrNotExist) {

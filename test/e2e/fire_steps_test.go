@@ -24,8 +24,8 @@ const (
 	epilogDeadline = 15 * time.Second
 )
 
-// slack is what a busy machine may add to a hook's time. A hook that hangs takes longer; how long others take is measured by
-// test/bench.
+// slack is what a busy machine may add to a hook's time. A hook that hangs takes longer; how long others take is
+// measured by test/bench.
 const slack = time.Minute
 
 // inTime checks how long slurmd waited for each of these jobs' hooks, by the marks of its own log.

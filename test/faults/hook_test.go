@@ -119,8 +119,8 @@ type running struct {
 	forUser bool
 }
 
-// margin is what a busy machine may add to a hook's deadline. A hook that hangs never ends; how long one takes is measured
-// by test/bench.
+// margin is what a busy machine may add to a hook's deadline. A hook that hangs never ends; how long one takes is
+// measured by test/bench.
 const margin = time.Minute
 
 // start runs a hook as slurmd does: nothing on stdin, one pipe for all output, a process group of its own.

@@ -113,8 +113,7 @@ func (l *lane) up() error {
 // A rehearsal is about the lane and the judgement, not about how long PyTorch's workers take, so its times are short.
 const rehearsalSettle = "{prolog: {flat: 200ms, max: 1s}, epilog: {flat: 500ms, max: 3s}}"
 
-// rehearsalDeadlines leave a busy machine the time that may be configured: what a hook that is out of time leaves undone is no mistake
-// of the lane's, and a record that stays open spoils the scenarios after it.
+// rehearsalDeadlines leave a busy machine the time that may be configured: a rehearsal is not about how fast hooks are.
 const rehearsalDeadlines = "{prolog: {total: 4m, driver: 60s, scan: 60s, probe: 30s, outputs: 60s}, " +
 	"epilog: {total: 5m, driver: 60s, scan: 60s, probe: 60s, append: 30s, outputs: 60s}, " +
 	"health_check: {total: 55s, driver: 20s, scan: 10s, slurm: 5s, outputs: 10s}}"
