@@ -19,7 +19,7 @@ const hint = "run bookend doctor, or set nvidia.gpu_map"
 func (n *node) listed(index int) (gpu.Device, error) {
 	switch {
 	case !n.list.Known():
-		return gpu.Device{}, fmt.Errorf("Slurm's GPU numbers are not known: %s: %s", cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s", cmp.Or(n.list.Why, "slurmd was not asked"), hint)
 	case n.list.Source == numbering.ByCount:
 		if err := countable(n.cards, max(n.list.Count, len(n.list.GPUs))); err != nil {
 			return gpu.Device{}, err
@@ -29,7 +29,7 @@ func (n *node) listed(index int) (gpu.Device, error) {
 		return n.detected(index)
 	}
 	if index < 0 || index >= len(n.list.GPUs) {
-		return gpu.Device{}, fmt.Errorf("Slurm gave out GPU %d, but lists %d", index, len(n.list.GPUs))
+		return gpu.Device{}, fmt.Errorf("index %d is not one of the %d GPUs that slurmd lists", index, len(n.list.GPUs))
 	}
 	return n.byFile(n.list.GPUs[index])
 }
@@ -59,7 +59,7 @@ func namesGPU(name string) bool {
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
 func (n *node) byFile(files gresconf.GPU) (gpu.Device, error) {
 	if len(files) != 1 {
-		return gpu.Device{}, fmt.Errorf("Slurm gives out part of a GPU as %q: without the UUID that AutoDetect=nvml gives it is not known which", files)
+		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
 	if !namesGPU(name) {
@@ -102,7 +102,7 @@ func countable(cards []gpu.Card, counted int) error {
 			"set nvidia.gpu_map", gaps-(len(cards)-known), highest+1)
 	}
 	if here := len(usable(cards)); here != counted {
-		return fmt.Errorf("Slurm gives out %d GPUs and the driver has %d: %s", counted, here, hint)
+		return fmt.Errorf("the driver has %d GPUs and Slurm gives out %d: %s", here, counted, hint)
 	}
 	return nil
 }
