@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bookend/internal/attrib"
 	"slices"
 	"time"
 
@@ -55,7 +56,7 @@ func (h *hook) keepStart() {
 	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{}}
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.sawAt)
-		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck))}
+		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive))}
 	}
 	h.starts[h.job] = s
 }
@@ -146,7 +147,7 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 	}
 	for _, i := range stock {
 		p := i.Creator
-		alone := i.Way == world.Plain && i.Fate == world.Stuck && p.Stays() && i.Since < h.watchedFrom && i.Bytes >= h.limits.Report
+		alone := i.Way == world.Plain && i.Fate == world.Stuck && p.Stays() && h.watched(i) && i.Bytes >= h.limits.Report
 		waits := h.told.Context == slurm.HealthCheck && p.Exe != "" // a server of MPS, which a health check lets be
 		if !alone || waits || before.Has(i.Chunk) || !h.over(i) {
 			continue
@@ -259,8 +260,12 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 
 // alone reports an item that proves by itself that its GPU is unusable, whatever the total does.
 func (h *hook) alone(i world.Item) bool {
-	return i.Way == world.Plain && !i.Moves() && i.Since < h.watchedFrom && i.Bytes >= h.limits.Drain
+	return i.Way == world.Plain && !i.Moves() && h.watched(i) && i.Bytes >= h.limits.Drain
 }
+
+// watched reports an item that was there for the whole watch. A process that started within a tick of the first look cannot
+// be told from one that took its PID since.
+func (h *hook) watched(i world.Item) bool { return i.Since+attrib.Tick < h.watchedFrom }
 
 // plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container a
 // process may be of any user.
