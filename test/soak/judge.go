@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bookend/internal/attrib"
 	"slices"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
