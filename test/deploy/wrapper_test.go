@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"bookend/internal/policy"
 )
@@ -207,4 +208,38 @@ func stopped(t *testing.T, shell, name, text string, group bool) (said string) {
 		t.Errorf("%s, program %q: %v, want exit status 0", name, text, cmd.ProcessState)
 	}
 	return said
+}
+
+// A hook has crashed, syslog hangs, and slurmd stops the hook: the script ends at once.
+func TestHooksStoppedWhileSyslogHangs(t *testing.T) {
+	t.Parallel()
+	underEachShell(t, func(t *testing.T, shell string) {
+		for _, name := range drainers {
+			dir := open(t)
+			called := filepath.Join(dir, "called")
+			write(t, filepath.Join(dir, "timeout"), "#!/bin/sh\nexec /usr/bin/setsid /bin/sh -c ': >"+called+"; exec /bin/sleep 1000'\n", 0o755)
+			program := write(t, filepath.Join(dir, "program"), "#!/bin/sh\nexit 2\n", 0o755)
+			path := script(t, name, program, "/nowhere/own")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, strings.Replace(string(text), "PATH=/usr/bin:/bin", "PATH="+dir, 1), 0o755)
+			cmd, _, _ := hook(shell)
+			cmd.Args, cmd.Stdout, cmd.Stderr = append(cmd.Args, path), nil, nil
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) })
+			for _, err := os.Stat(called); err != nil && syscall.Kill(cmd.Process.Pid, 0) == nil; _, err = os.Stat(called) {
+				time.Sleep(time.Millisecond)
+			}
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			guard.Stop()
+		}
+	})
 }
