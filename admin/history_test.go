@@ -112,7 +112,7 @@ func TestExplainCommand(t *testing.T) {
 		"10":                      "exit code 10 of Bookend's hooks: the node was drained: process outlived its job\n\nBKD-ORPHAN: ",
 		"4":                       "exit code 4 of bookend itself: needs root",
 		"0":                       "exit code 0 of Bookend's hooks: nothing to drain for\nexit code 0 of bookend itself: done",
-		"137":                     "exit code 137 of Bookend's hooks: not Bookend's: ",
+		"137":                     "exit code 137 of Bookend's hooks: not a verdict: ",
 		"Epilog error":            "drain reason: Epilog error\n  Slurm's own text: ",
 		"epilog error [root@now]": "Slurm's own text: ",
 		"BKD-GAP job=x by hand":   "it names a finding of Bookend's, and is not as Bookend writes it",

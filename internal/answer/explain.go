@@ -131,11 +131,11 @@ func HookExit(n int) (ExitMeaning, bool) {
 	case n == 0:
 		m.Meaning = "nothing to drain for"
 	case n == 2:
-		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example"
+		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example. The scripts in /etc/bookend/slurm/hooks exit 0 instead; a node drains only if slurm.conf names the program itself. Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
 	case n == policy.ExitOther:
 		m.Meaning = "a finding without a number of its own that the policy drains for"
 	case n >= 126 && n <= 255:
-		m.Meaning = "not Bookend's: the shell of a wrapper, or a signal (128 and its number)"
+		m.Meaning = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). The scripts in /etc/bookend/slurm/hooks exit 0 instead; a node drains only if slurm.conf names the program itself. See syslog and bookend doctor"
 	default:
 		for _, e := range policy.Exits {
 			if e.Exit == n {

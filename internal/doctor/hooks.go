@@ -35,7 +35,7 @@ func hookChecks() []Check {
 		what := "names " + h.program + ", itself or in a script, once"
 		switch {
 		case h.drains():
-			what = "names a script that runs " + h.program + ", once, and that exits 0 if the program crashes"
+			what = "names a script that runs " + h.program + ", once, and neither is the program itself nor execs it, so that a crash need not drain"
 		case h.task:
 			what += "; or nothing"
 		case h.key == healthKey:

@@ -100,9 +100,9 @@ func judgeTimeout(s Site, c slurmconf.Conf) []Result {
 		case !set:
 			bad = append(bad, Result{name, Warning, c.Path, "no limit for the " + hook, "Bookend ends by itself; but what the kernel does not let end, or a hook of another, keeps the node for ever", s.inConf("PrologEpilogTimeout=60")})
 		case want < total:
-			bad = append(bad, Result{name, Wrong, c.Path, fmt.Sprintf("%s=%d, but deadlines.%s.total is %v", key, limit, hook, total), "slurmd kills a hook that is still at work, and drains the node for it", s.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))})
+			bad = append(bad, Result{name, Wrong, c.Path, fmt.Sprintf("%s=%d, but deadlines.%s.total is %v", key, limit, hook, total), "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of the site's own drains the node", s.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))})
 		case want < total+spare:
-			bad = append(bad, Result{name, Warning, c.Path, fmt.Sprintf("%s=%d, and deadlines.%s.total is %v", key, limit, hook, total), "on a busy node slurmd may kill a hook at its last step, and drains the node for it", s.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))})
+			bad = append(bad, Result{name, Warning, c.Path, fmt.Sprintf("%s=%d, and deadlines.%s.total is %v", key, limit, hook, total), "on a busy node slurmd may stop a hook at its last step, and the job's start or end is not examined", s.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))})
 		default:
 			told = append(told, fmt.Sprintf("%s %d s for %v", hook, limit, total))
 		}

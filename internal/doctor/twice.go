@@ -92,7 +92,7 @@ func shorterLimit(first, last slurmconf.Value) (Level, string, string) {
 	if err1 == nil && err2 == nil && is >= was {
 		return Warning, "Slurm logs an error for it whenever the file is read", ""
 	}
-	return Wrong, "slurmd kills a Prolog or Epilog that takes longer, the site's own too, and drains the node for it", ""
+	return Wrong, "slurmd stops a Prolog or Epilog that takes longer, and drains the node if the script is the site's own", ""
 }
 
 func lostTimes(slurmconf.Value, slurmconf.Value) (Level, string, string) {
