@@ -267,12 +267,9 @@ func (d *demo) sweep(why string) error {
 
 // short writes the installation's places as they are on a real node.
 func (d *demo) short(text string) string {
-	const programs = "/usr/libexec/bookend/"
-	hooks := filepath.Join(d.site.ConfFile(), "../../hooks") + "/"
 	return strings.NewReplacer(
-		hooks+"prolog", programs+"bookend-prolog", hooks+"task-prolog", programs+"bookend-prolog",
-		hooks+"epilog", programs+"bookend-epilog", hooks+"task-epilog", programs+"bookend-epilog",
-		filepath.Dir(d.site.Program("x"))+"/", programs, d.site.ConfigFile(node), "/etc/bookend/bookend.yaml", d.site.Dir, "",
+		filepath.Join(d.site.ConfFile(), "../../hooks")+"/", "/etc/bookend/slurm/hooks/",
+		filepath.Dir(d.site.Program("x"))+"/", "/usr/libexec/bookend/", d.site.ConfigFile(node), "/etc/bookend/bookend.yaml", d.site.Dir, "",
 	).Replace(text)
 }
 
