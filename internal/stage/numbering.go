@@ -33,11 +33,11 @@ type numberingRequest struct {
 	Slurmd    string         `json:"slurmd"`     // configured; empty: the running one's
 	Scontrol  string         `json:"scontrol"`
 	Kept      *numbering.Key `json:"kept,omitempty"`
-	Retry     bool           `json:"retry,omitempty"` // slurmd is asked again, whether or not anything has changed
+	Retry     bool           `json:"retry,omitempty"` // slurmd is asked again even if nothing changed
 }
 
-// numberingReply says what the numbers depend on. It also says what the files say of the GPUs, unless nothing has changed
-// since Kept and this is no retry.
+// numberingReply says what the numbers depend on. It also has what the files say about the GPUs, unless nothing has
+// changed since Kept and this is no retry.
 type numberingReply struct {
 	Key     numbering.Key  `json:"key"`
 	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
