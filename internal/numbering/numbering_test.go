@@ -81,37 +81,44 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestHolds(t *testing.T) {
-	failed := Kept{Key: keyOf(0), List: Unclear("no answer"), Tried: time.Minute}
-	for name, tt := range map[string]struct {
-		kept  Kept
-		spoil func(*Key)
-		now   time.Duration
-		check bool
-		want  bool
-	}{
-		"the same":              {kept: Kept{Key: keyOf(0)}, want: true},
-		"another boot":          {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Boot = "c" }},
-		"another node":          {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Node = "n2" }},
-		"another configuration": {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Conf = "/x" }},
-		"restarted":             {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Daemon.Ticks++ }},
-		"upgraded":              {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Slurmd.Inode++ }},
-		"gres.conf made":        {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Files[1].Inode++ }},
-		"written in place":      {kept: Kept{Key: keyOf(0)}, spoil: func(k *Key) { k.Files[0].Changed++ }},
-		"failed just now":       {kept: failed, now: time.Minute + retry - 1, want: true},
-		"failed a while ago":    {kept: failed, now: time.Minute + retry},
-		"failed, for a check":   {kept: failed, now: 2 * time.Minute, check: true},
+func TestSame(t *testing.T) {
+	for name, spoil := range map[string]func(*Key){
+		"another boot":          func(k *Key) { k.Boot = "c" },
+		"another node":          func(k *Key) { k.Node = "n2" },
+		"another configuration": func(k *Key) { k.Conf = "/x" },
+		"restarted":             func(k *Key) { k.Daemon.Ticks++ },
+		"upgraded":              func(k *Key) { k.Slurmd.Inode++ },
+		"gres.conf made":        func(k *Key) { k.Files[1].Inode++ },
+		"written in place":      func(k *Key) { k.Files[0].Changed++ },
 	} {
 		key := keyOf(0)
-		if tt.spoil != nil {
-			tt.spoil(&key)
+		if spoil(&key); key.Same(keyOf(0)) {
+			t.Errorf("%s: the same", name)
 		}
-		if got := tt.kept.Holds(key, tt.now, tt.check); got != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
+	}
+	if !keyOf(0).Same(keyOf(0)) {
+		t.Error("equal keys are not the same")
 	}
 	nowhere := Key{}
 	if nowhere.Same(nowhere) {
 		t.Error("a boot that is not known is the same as itself")
+	}
+}
+
+func TestDue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tried, now time.Duration
+		check      bool
+		want       bool
+	}{
+		"never failed":        {now: 2 * time.Minute, check: true},
+		"failed just now":     {tried: time.Minute, now: time.Minute + retry - 1},
+		"failed a while ago":  {tried: time.Minute, now: time.Minute + retry, want: true},
+		"failed, for a check": {tried: time.Minute, now: time.Minute + 1, check: true, want: true},
+		"of another boot":     {tried: time.Hour, now: time.Minute, want: true},
+	} {
+		if got := (Kept{Tried: tt.tried}).Due(tt.now, tt.check); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

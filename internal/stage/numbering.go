@@ -33,9 +33,11 @@ type numberingRequest struct {
 	Slurmd    string         `json:"slurmd"`     // configured; empty: the running one's
 	Scontrol  string         `json:"scontrol"`
 	Kept      *numbering.Key `json:"kept,omitempty"`
+	Retry     bool           `json:"retry,omitempty"` // slurmd is asked again even if nothing changed
 }
 
-// numberingReply says what the numbers depend on, and unless that is what Kept says, what the files say of the GPUs.
+// numberingReply says what the numbers depend on. It also has what the files say about the GPUs, unless nothing has
+// changed since Kept and this is no retry.
 type numberingReply struct {
 	Key     numbering.Key  `json:"key"`
 	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
@@ -63,7 +65,7 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 		if err := reply.identify(slices.Collect(paths(r.Kept.Files))); err != nil {
 			return reply, err
 		}
-		if reply.Key.Same(*r.Kept) {
+		if reply.Key.Same(*r.Kept) && !r.Retry {
 			return reply, nil
 		}
 	}
@@ -217,7 +219,7 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 		GresConf: h.cfg.Slurm.GresConf, Slurmd: h.cfg.Slurm.Slurmd, Scontrol: h.cfg.Slurm.Scontrol,
 	}
 	if kept != nil {
-		request.Kept = &kept.Key
+		request.Kept, request.Retry = &kept.Key, kept.Due(h.env.Clock.Boot(), h.phase == slurm.HealthCheck)
 	}
 	wait := beside[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
 	return func() *numbering.Kept {
@@ -225,7 +227,7 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 		switch {
 		case err != nil:
 			return &numbering.Kept{List: numbering.Unclear("%v", err)}
-		case kept != nil && kept.Holds(reply.Key, h.env.Clock.Boot(), h.phase == slurm.HealthCheck):
+		case kept != nil && kept.Key.Same(reply.Key) && !request.Retry:
 			return kept
 		case reply.Unknown != "":
 			return &numbering.Kept{List: numbering.Unclear("%s", reply.Unknown)}

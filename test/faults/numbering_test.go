@@ -45,6 +45,9 @@ func lists(minors ...int) string {
 	return b.String()
 }
 
+// listsFrom is a script of slurmd's that fails as long as a file is missing, and then is what the file says.
+func (n *node) listsFrom(name string) string { return ". " + n.in(name) + "\n" }
+
 // uuids are the GPUs of a job on record, and what told them.
 func (n *node) uuids(job slurm.JobID) (string, numbering.Origin) {
 	n.Helper()
@@ -123,6 +126,33 @@ func TestSlurmdIsAskedOnce(t *testing.T) {
 	n.hook(prolog, newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101", "CUDA_VISIBLE_DEVICES", n.world.UUID(0)))
 	if n.asked() != 2 {
 		t.Error("asked for a job whose GPU Slurm names")
+	}
+}
+
+// Another try after a failure knows all that the first knew of Slurm's files, though none of them has changed.
+func TestSlurmdIsAskedAgain(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.slurmConf("gpu:a:2", "Name=gpu Type=a File=/dev/nvidia[0-1]") // a type: not to be counted
+	n.slurmd(n.listsFrom("later"))
+	n.hook(prolog, newJob())
+	if _, origin := n.uuids(100); origin.Source != numbering.Ambiguous {
+		t.Fatalf("%+v", origin)
+	}
+	must(t, os.WriteFile(n.in("later"), []byte(lists(0, 1)), 0o644))
+	n.check()
+	n.hook(prolog, numbered(101))
+	if got, origin := n.uuids(101); got != "GPU-8f0b1c00" || origin.Source != numbering.BySlurmd {
+		t.Errorf("asked %d times: %q by %+v", n.asked(), got, origin)
+	}
+
+	n = newNode(t, "enforce")
+	n.slurmd("exit 1\n") // and there is no doubt without it
+	n.check()
+	n.hook(prolog, newJob())
+	n.check()
+	n.hook(prolog, numbered(101))
+	if _, origin := n.uuids(101); n.asked() != 2 || origin.Source != numbering.ByCount {
+		t.Errorf("asked %d times: %+v", n.asked(), origin)
 	}
 }
 
