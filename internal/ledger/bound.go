@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bookend/internal/attrib"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/policy"
@@ -21,7 +22,7 @@ type bounds struct {
 	listed     int // processes of one card
 	facts      int // processes that /proc was asked about
 	holdings   int
-	findings   int // apart from the first of each code, which always stays
+	findings   int // apart from the first of each code and the causes of a drain, which always stay
 	candidates int // of all findings together
 	details    int // of any other list
 	text       int // bytes of each text of a finding
@@ -210,8 +211,8 @@ func (c *cutter) ofPID(pid int, owner slurm.Owner) place {
 
 func (c *cutter) ofProcess(p attrib.Process) place { return c.ofPID(p.PID, p.Cgroup) }
 
-// findings keeps what decided the verdict, then one of each code and card, then those of most memory; and with each what was
-// judged of it.
+// findings keeps what decided the verdict, one of each code and each cause of a drain, then one of each code and card, then
+// those of most memory; and with each what was judged of it.
 func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.Finding, policy.Verdict) {
 	type judged struct {
 		finding.Finding
@@ -232,7 +233,7 @@ func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.
 		}
 		key := about{string(f.Code), string(f.GPU), policy.Judged{Action: j.Action}}
 		switch {
-		case !codes[key.code] || i == decided:
+		case !codes[key.code] || i == decided || j.Action == config.Drain && !kinds[key]:
 			j.rank, most = 0, most+1
 		case !kinds[key]:
 			j.rank = 1
