@@ -49,7 +49,8 @@ const everything = "evidence"
 const (
 	maxReport  = 16 << 10 // bytes of the text that a user gets
 	maxOnCheck = 16       // processes of one card that are kept of a health check
-	maxBare    = 64       // cards of a run whose record is bare
+	maxBare    = 64       // GPUs of a run whose record is bare
+	maxFacts   = 32       // facts of a GPU's health in such a record
 )
 
 // Bounded returns the run with lists of bounded length, and with a count of what was left out. The higher the level, the less
@@ -146,8 +147,24 @@ func (e End) bare() End {
 	if e.Kernel != nil {
 		b.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Epoch: e.Kernel.Epoch, Lost: e.Kernel.Lost, Unknown: clip(e.Kernel.Unknown, bare.text)}
 	}
+	b.Health = c.bareHealth(e.Health)
 	c.rest[everything] = 1
 	return b
+}
+
+// bareHealth keeps the counters of each GPU: the next job is told of what they have grown by.
+func (c *cutter) bareHealth(all []gpu.Health) []gpu.Health {
+	b := cutter{bounds: bounds{cards: maxBare, details: maxFacts}, rest: c.rest}
+	all = b.health(all)
+	for i := range all {
+		all[i].Accounting = gpu.Accounting{}
+		all[i].Facts = slices.Clone(all[i].Facts)
+		for j := range all[i].Facts {
+			f := &all[i].Facts[j]
+			f.Value, f.Unknown, f.Source = clip(f.Value, bare.text), clip(f.Unknown, bare.text), clip(f.Source, bare.text)
+		}
+	}
+	return all
 }
 
 // cutter shortens lists and counts what it leaves out.
