@@ -47,16 +47,25 @@ func (s Scene) certain(found []Finding, id gpu.ID) []Finding {
 			}
 		}
 	}
-	if held, why := certainly(found); held < s.Limits.Drain {
-		if why == "" {
-			why = fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, s.Limits.Drain>>20)
-		}
+	if why := s.Limits.tooLittle(found); why != "" {
 		more = append(more, why)
 	}
 	for i := range found {
 		found[i].Doubts = append(found[i].Doubts, more...)
 	}
 	return found
+}
+
+// tooLittle says why what is certain of these findings is not enough to drain for, empty if it is.
+func (l Limits) tooLittle(found []Finding) string {
+	held, unknown := certainly(found)
+	if held >= l.Drain {
+		return ""
+	}
+	if unknown != "" {
+		return unknown
+	}
+	return fmt.Sprintf("%d MiB held for certain is less than the %d MiB that drain", held>>20, l.Drain>>20)
 }
 
 // excuse clears memory without a process of blame and certainty where a process is on the card that may well
@@ -67,7 +76,7 @@ func (s Scene) excuse(found []Finding) {
 			continue
 		}
 		for i := range found {
-			if c := found[i].Code; c == code.Residue || c == code.Phantom {
+			if found[i].withoutProcess() {
 				found[i].Owner = nil
 				found[i].Doubts = append(found[i].Doubts, fmt.Sprintf("process %d on the same GPU may hold it", f.Holder.PID))
 			}

@@ -106,11 +106,11 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 	}
 	for _, p := range r.Processes {
 		f, worth := s.process(c, p)
-		least, stayed := s.stayed(c, p)
+		stay, stayed := s.stayed(c, p)
 		switch {
 		case !worth:
 		case stayed:
-			out = append(out, s.about(c, s.atLeast(f, least)))
+			out = append(out, s.about(c, s.atLeast(f, stay)))
 		case f.Code == code.Foreign:
 			out = append(out, s.about(c, f))
 		}
@@ -138,25 +138,32 @@ func (s Scene) beyond(c Card, r gpu.Reading) (Finding, bool) {
 	return f, worth
 }
 
-// stayed returns the least that a process held over the whole watch.
-func (s Scene) stayed(c Card, p gpu.Process) (least gpu.Figure, yes bool) {
+// stayed returns what a process held over the whole watch.
+func (s Scene) stayed(c Card, p gpu.Process) (settle.Stay, bool) {
 	for _, q := range s.Now.Stayed[c.Device.ID] {
 		if q.PID == p.PID {
-			return q.Memory, true
+			return q, true
 		}
 	}
-	return gpu.Figure{}, false
+	return settle.Stay{}, false
 }
 
 // atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count shared
 // memory twice do not show, so each process has to hold enough by itself.
-func (s Scene) atLeast(f Finding, least gpu.Figure) Finding {
-	f.Bytes = least
+func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
+	const unsettled = "the memory of this GPU did not settle, and "
+	f.Bytes = stay.Memory
 	if f.Holder.Gone {
-		f.Doubts = append(f.Doubts, "the memory of this GPU did not settle, and a process that has ended may be on its way out")
+		f.Doubts = append(f.Doubts, unsettled+"a process that has ended may be on its way out")
 	}
-	if least.Known() && least.Bytes < s.Limits.Drain {
-		f.Doubts = append(f.Doubts, fmt.Sprintf("the memory of this GPU did not settle, and it held %d MiB at the least", least.Bytes>>20))
+	if f.Holder.State == "Z" { // its first thread has ended, and the others may follow
+		f.Doubts = append(f.Doubts, unsettled+"it may be ending: state Z")
+	}
+	if stay.Falling {
+		f.Doubts = append(f.Doubts, unsettled+"it was giving memory back")
+	}
+	if stay.Memory.Known() && stay.Memory.Bytes < s.Limits.Drain {
+		f.Doubts = append(f.Doubts, fmt.Sprintf(unsettled+"it held %d MiB at the least", stay.Memory.Bytes>>20))
 	}
 	return f
 }
@@ -233,7 +240,7 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 // owned picks the code that fits the owner.
 func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	f.Expected = "no process on this GPU"
-	// Z is no end here: a process of which nothing but a zombie is left counts as gone, and one whose first thread
+	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first thread
 	// has ended while others live holds its memory.
 	if state := f.Holder.State; state == "X" || state == "D" {
 		f.Doubts = append(f.Doubts, "it may be ending: state "+state)

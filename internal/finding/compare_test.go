@@ -210,9 +210,11 @@ func TestCompareStayed(t *testing.T) {
 	own.Cgroup = slurm.Owner{ID: 10}
 	moving := func(least gpu.Figure, facts attrib.Process) Side {
 		s := side(at(200), settle.Moving, reading(21*gib, listed(70, least.Bytes), listed(71, gib)), facts, attrib.Process{PID: 71, UID: 1002, Start: at(150)})
-		s.Stayed = map[gpu.ID][]gpu.Process{card: {{PID: 70, Memory: least}}}
+		s.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: gpu.Process{PID: 70, Memory: least}}}}
 		return s
 	}
+	dying := own
+	dying.State = "Z"
 	live := own
 	live.Cgroup.ID = 11
 	other := attrib.Record{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}
@@ -232,6 +234,8 @@ func TestCompareStayed(t *testing.T) {
 		{"gone: no start time proves it the same", ending(moving(gpu.Bytes(19*gib), attrib.Process{PID: 70, Gone: true})), code.Phantom, false},
 		{"a live job's", with(ending(moving(gpu.Bytes(19*gib), live)), func(s *Scene) { s.Others = []attrib.Record{other} }), code.Foreign, false},
 		{"the node's own little", ending(moving(gpu.Bytes(mib), attrib.Process{PID: 70, Start: at(5), Service: "x.service"})), "", false},
+		{"it gives memory back", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Now.Stayed[card][0].Falling = true }), code.Orphan, false},
+		{"its first thread has ended", ending(moving(gpu.Bytes(19*gib), dying)), code.Orphan, false},
 		{"none stayed", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Now.Stayed = nil }), "", false},
 		{"dirty at the start", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Before.Curves[card] = settle.Curve{State: settle.Moving} }), code.Orphan, false},
 	} {
@@ -279,14 +283,15 @@ func TestCompareBeyond(t *testing.T) {
 func TestCompareStayedService(t *testing.T) {
 	service := attrib.Process{PID: 50, Start: at(10), Name: "dcgm", Service: "nvidia-dcgm.service"}
 	s := ending(side(at(200), settle.Moving, reading(gib, listed(50, 38*mib)), service))
-	s.Now.Stayed = map[gpu.ID][]gpu.Process{card: s.Now.Snapshot.Readings[0].Processes}
+	s.Now.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: s.Now.Snapshot.Readings[0].Processes[0]}}}
 	check(t, Compare(s), []code.Code{code.Moving}, 0, false)
 }
 
 // Two leftovers make up a threshold together only where the total shows that their figures are not counted twice.
 func TestCompareStayedTogether(t *testing.T) {
 	s := ending(side(at(200), settle.Moving, reading(700*mib, listed(70, 300*mib), listed(71, 300*mib)), orphan, attrib.Process{PID: 71, UID: alice, Start: at(151)}))
-	s.Now.Stayed = map[gpu.ID][]gpu.Process{card: s.Now.Snapshot.Readings[0].Processes}
+	both := s.Now.Snapshot.Readings[0].Processes
+	s.Now.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: both[0]}, {Process: both[1]}}}
 	check(t, Compare(s)[:2], []code.Code{code.Orphan, code.Orphan}, 10, false)
 }
 

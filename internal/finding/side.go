@@ -15,7 +15,7 @@ type Side struct {
 	Processes map[int]attrib.Process
 	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with the
 	// smallest of their own figures. On a GPU that never settles they are all that is certain.
-	Stayed map[gpu.ID][]gpu.Process
+	Stayed map[gpu.ID][]settle.Stay
 	// Beyond is the least memory, in bytes, that no process accounted for in every look of such a GPU's watch.
 	Beyond     map[gpu.ID]uint64
 	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained

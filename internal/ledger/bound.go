@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bookend/internal/attrib"
+	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/policy"
@@ -21,7 +22,7 @@ type bounds struct {
 	listed     int // processes of one card
 	facts      int // processes that /proc was asked about
 	holdings   int
-	findings   int // apart from the first of each code, which always stays
+	findings   int // apart from the first of each code and the causes of a drain, which always stay
 	candidates int // of all findings together
 	details    int // of any other list
 	text       int // bytes of each text of a finding
@@ -48,7 +49,8 @@ const everything = "evidence"
 const (
 	maxReport  = 16 << 10 // bytes of the text that a user gets
 	maxOnCheck = 16       // processes of one card that are kept of a health check
-	maxBare    = 64       // cards of a run whose record is bare
+	maxBare    = 64       // GPUs of a run whose record is bare
+	maxFacts   = 32       // facts of a GPU's health in such a record
 )
 
 // Bounded returns the run with lists of bounded length, and with a count of what was left out. The higher the level, the less
@@ -145,8 +147,24 @@ func (e End) bare() End {
 	if e.Kernel != nil {
 		b.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Epoch: e.Kernel.Epoch, Lost: e.Kernel.Lost, Unknown: clip(e.Kernel.Unknown, bare.text)}
 	}
+	b.Health = c.bareHealth(e.Health)
 	c.rest[everything] = 1
 	return b
+}
+
+// bareHealth keeps the counters of each GPU: the next job is told of what they have grown by.
+func (c *cutter) bareHealth(all []gpu.Health) []gpu.Health {
+	b := cutter{bounds: bounds{cards: maxBare, details: maxFacts}, rest: c.rest}
+	all = b.health(all)
+	for i := range all {
+		all[i].Accounting = gpu.Accounting{}
+		all[i].Facts = slices.Clone(all[i].Facts)
+		for j := range all[i].Facts {
+			f := &all[i].Facts[j]
+			f.Value, f.Unknown, f.Source = clip(f.Value, bare.text), clip(f.Unknown, bare.text), clip(f.Source, bare.text)
+		}
+	}
+	return all
 }
 
 // cutter shortens lists and counts what it leaves out.
@@ -210,8 +228,8 @@ func (c *cutter) ofPID(pid int, owner slurm.Owner) place {
 
 func (c *cutter) ofProcess(p attrib.Process) place { return c.ofPID(p.PID, p.Cgroup) }
 
-// findings keeps what decided the verdict, then one of each code and card, then those of most memory; and with each what was
-// judged of it.
+// findings keeps what decided the verdict, one of each code and each cause of a drain, then one of each code and card, then
+// those of most memory; and with each what was judged of it.
 func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.Finding, policy.Verdict) {
 	type judged struct {
 		finding.Finding
@@ -232,7 +250,7 @@ func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.
 		}
 		key := about{string(f.Code), string(f.GPU), policy.Judged{Action: j.Action}}
 		switch {
-		case !codes[key.code] || i == decided:
+		case !codes[key.code] || i == decided || j.Action == config.Drain && !kinds[key]:
 			j.rank, most = 0, most+1
 		case !kinds[key]:
 			j.rank = 1

@@ -212,10 +212,24 @@ func sameVerdict(t *testing.T, before, after End) {
 		before.Verdict.Action != after.Verdict.Action || len(after.Verdict.Judged) != len(after.Findings) {
 		t.Errorf("codes %s, %+v\nwere %s, %+v", codes(after), after.Verdict, codes(before), before.Verdict.Exit)
 	}
+	if causes(before) != causes(after) {
+		t.Errorf("drained for %s\nwas for %s", causes(after), causes(before))
+	}
 	i, j := decisive(before.Findings, before.Verdict), decisive(after.Findings, after.Verdict)
 	if (i < 0) != (j < 0) || i >= 0 && (before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
 		t.Errorf("the drain was for %+v, and is for %+v", i, j)
 	}
+}
+
+// causes are what package drain takes the causes of a drain from.
+func causes(e End) string {
+	all := map[string]bool{}
+	for i, f := range e.Findings {
+		if e.Verdict.Judged[i].Action == config.Drain {
+			all[fmt.Sprintf("%s %s", f.Code, f.GPU)] = true
+		}
+	}
+	return fmt.Sprint(slices.Sorted(maps.Keys(all)))
 }
 
 func codes(e End) string {

@@ -10,7 +10,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// LastHealth is the newest condition on record of each card of an epoch: counters of another began anew.
+// LastHealth is the newest condition on record of each GPU of an epoch: counters of another start again at 0. Behind a record
+// that was cut short before its condition was kept, the next older one is not the newest.
 func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, epoch) { // newest first
@@ -18,6 +19,9 @@ func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 			if _, newer := last[h.Device]; !newer && len(h.Facts) > 0 {
 				last[h.Device] = h
 			}
+		}
+		if e.Rest["health"] > 0 || e.Rest[everything] > 0 && len(e.Health) == 0 {
+			break
 		}
 	}
 	return last

@@ -36,6 +36,39 @@ func TestLastHealth(t *testing.T) {
 	}
 }
 
+// A record cut short tells the last condition all the same; one that does not is not passed over for an older one.
+func TestLastHealthOfBareRecords(t *testing.T) {
+	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	look := func(at time.Duration, count string) Run {
+		health := []gpu.Health{{
+			Device: "A", Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}},
+			Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, 900)},
+		}}
+		return Run{Epoch: epoch, Ends: []End{{At: at, Health: health}}}
+	}
+	before, now := look(time.Second, "2"), look(2*time.Second, "5")
+	early := Run{Epoch: epoch, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{everything: 1}}}} // of an earlier release
+	cut := Run{Epoch: epoch, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{"health": 1}}}}
+	for name, tt := range map[string]struct {
+		last Run
+		want string
+	}{
+		"whole": {now, "5"}, "bare": {now.Bounded(Bare), "5"}, "bare, of an earlier release": {early, ""}, "too many GPUs": {cut, ""},
+	} {
+		got := LastHealth([]Run{before, tt.last}, epoch)["A"]
+		if f, _ := got.Fact(gpu.ECCUncorrected); f.Value != tt.want {
+			t.Errorf("%s: %q, want %q", name, f.Value, tt.want)
+		}
+		if name == "bare" && len(got.Accounting.Processes) > 0 {
+			t.Error("what the driver accounted for was kept")
+		}
+	}
+	check := Check{Health: now.Ends[0].Health}.Bounded(Bare)
+	if len(check.Health) != 1 || len(check.Health[0].Facts) != 1 {
+		t.Errorf("of a health check: %+v", check.Health)
+	}
+}
+
 func TestSightings(t *testing.T) {
 	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 	on := func(device gpu.ID, pids ...int) gpu.Reading {

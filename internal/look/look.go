@@ -121,11 +121,11 @@ func (o Order) beyond(side finding.Side, looks []gpu.Snapshot) map[gpu.ID]uint64
 
 // stayed finds the processes that every look showed on a GPU whose memory is still moving. /proc is read after the looks:
 // a process that started before the first of them is the one that each of them listed.
-func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]gpu.Process {
-	all := map[gpu.ID][]gpu.Process{}
+func (o Order) stayed(side finding.Side, looks []gpu.Snapshot) map[gpu.ID][]settle.Stay {
+	all := map[gpu.ID][]settle.Stay{}
 	for _, c := range o.Cards {
 		if id := c.Device.ID; side.Curves[id].State == settle.Moving {
-			same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p gpu.Process) bool {
+			same := slices.DeleteFunc(settle.Stayed(o.Rule, c.Device, looks), func(p settle.Stay) bool {
 				facts, read := side.Processes[p.PID]
 				return !read || facts.Why != "" || !facts.Gone && facts.Start+attrib.Tick > looks[0].At
 			})
@@ -226,12 +226,12 @@ func (o Order) unexplained(side finding.Side) bool {
 // anyGone reports whether a process is gone of which something is left: on a settled card, or all the time.
 func (o Order) anyGone(side finding.Side) bool {
 	for _, c := range o.Cards {
-		left := side.Stayed[c.Device.ID]
+		left := slices.ContainsFunc(side.Stayed[c.Device.ID], func(p settle.Stay) bool { return side.Processes[p.PID].Gone })
 		if side.Curves[c.Device.ID].State == settle.Flat {
 			r, _ := side.Snapshot.Reading(c.Device.ID)
-			left = r.Processes
+			left = slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return side.Processes[p.PID].Gone })
 		}
-		if slices.ContainsFunc(left, func(p gpu.Process) bool { return side.Processes[p.PID].Gone }) {
+		if left {
 			return true
 		}
 	}
@@ -275,7 +275,7 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	side.Stayed, side.Beyond = o.stayed(*side, looks), o.beyond(*side, looks)
 	maps.DeleteFunc(side.Beyond, func(id gpu.ID, _ uint64) bool { return ended[id] })
 	for id, list := range side.Stayed {
-		side.Stayed[id] = slices.DeleteFunc(list, func(p gpu.Process) bool { return !same[p.PID] })
+		side.Stayed[id] = slices.DeleteFunc(list, func(p settle.Stay) bool { return !same[p.PID] })
 	}
 }
 

@@ -305,7 +305,7 @@ func TestStayed(t *testing.T) {
 		{"gone, and listed once more", eyes{who: is(attrib.Process{PID: 70, Gone: true}), watches: [][]gpu.Snapshot{first, beside(17, 1, held)}}, false, searched},
 	} {
 		side, _ := Take(&tt.eyes, order())
-		stayed := slices.ContainsFunc(side.Stayed[card], func(p gpu.Process) bool { return p.PID == 70 && p.Memory == held.Memory })
+		stayed := slices.ContainsFunc(side.Stayed[card], func(p settle.Stay) bool { return p.PID == 70 && p.Memory == held.Memory })
 		if stayed != tt.stayed || stayed != (len(side.Stayed[card]) > 0) || side.Curves[card].State != settle.Moving {
 			t.Errorf("%s: stayed %v, %s", tt.name, side.Stayed, side.Curves[card].State)
 		}

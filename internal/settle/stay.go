@@ -1,21 +1,34 @@
 package settle
 
-import "bookend/internal/gpu"
+import (
+	"slices"
 
-// Stayed lists the processes that every one of these looks shows on a device, each with the smallest of its own figures,
-// where the looks are enough to call something flat. What the total does meanwhile does not matter: something else on the
-// GPU may move for ever. A PID names one process only with its start time, which the caller has to compare.
-func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) []gpu.Process {
-	var stayed []gpu.Process
+	"bookend/internal/gpu"
+)
+
+// Stay is a process that every look shows, with the least that any of them saw it hold.
+type Stay struct {
+	gpu.Process
+	Falling bool // it held more before than at the last look: it is giving memory back
+	most    uint64
+}
+
+// Stayed lists the processes that every one of these looks shows on a device, where the looks are enough to call something
+// flat. What the total does meanwhile does not matter: something else on the GPU may move for ever. A PID names one process
+// only with its start time, which the caller has to compare.
+func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) []Stay {
+	var stayed []Stay
 	for i, r := range Readings(rule, d, looks) {
 		if r.ProcessesUnknown != "" {
 			return nil
 		}
 		if i == 0 {
-			stayed = append(stayed, r.Processes...)
+			for _, p := range r.Processes {
+				stayed = append(stayed, Stay{Process: p, most: p.Memory.Bytes})
+			}
 			continue
 		}
-		stayed = lesser(stayed, r.Processes)
+		stayed = still(stayed, r.Processes)
 	}
 	return stayed
 }
@@ -36,19 +49,20 @@ func Readings(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu
 	return all
 }
 
-// lesser keeps the processes that are in both lists. A figure that either could not read is unknown.
-func lesser(a, b []gpu.Process) (both []gpu.Process) {
-	for _, p := range a {
-		for _, q := range b {
-			if q.PID != p.PID {
-				continue
-			}
-			if p.Memory.Known() && (!q.Memory.Known() || q.Memory.Bytes < p.Memory.Bytes) {
-				p.Memory = q.Memory
-			}
-			both = append(both, p)
-			break
+// still keeps the processes that the next look shows too. A figure that any look could not read is unknown.
+func still(stayed []Stay, next []gpu.Process) (both []Stay) {
+	for _, p := range stayed {
+		i := slices.IndexFunc(next, func(q gpu.Process) bool { return q.PID == p.PID })
+		if i < 0 {
+			continue
 		}
+		now := next[i].Memory
+		if p.Memory.Known() && (!now.Known() || now.Bytes < p.Memory.Bytes) {
+			p.Memory = now
+		}
+		p.Falling = now.Known() && now.Bytes+tolerance < p.most
+		p.most = max(p.most, now.Bytes)
+		both = append(both, p)
 	}
 	return both
 }

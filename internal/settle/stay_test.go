@@ -20,10 +20,22 @@ func TestStayed(t *testing.T) {
 		looks[i] = change(looks[i], edit)
 		return looks
 	}
+	figures := func(mibs ...uint64) []gpu.Snapshot { // of one process, a look a second
+		var looks []gpu.Snapshot
+		for i, n := range mibs {
+			looks = append(looks, at(1000*i, 90*gib, process(70, n*mib)))
+		}
+		return looks
+	}
 	for name, tt := range map[string]struct {
 		looks []gpu.Snapshot
-		want  string
+		want  string // "<" marks one that gives memory back
 	}{
+		"gives all of it back":        {figures(70000, 60000, 45000, 30000, 15000, 9000, 1000), "70:1000< "},
+		"gives back at the end":       {figures(70000, 70000, 70000, 70000, 70000, 70000, 69000), "70:69000< "},
+		"takes more":                  {figures(1000, 2000, 3000, 4000, 5000, 6000, 7000), "70:1000 "},
+		"varies by a page":            {figures(1002, 1002, 1000, 1002, 1000, 1002, 1000), "70:1000 "},
+		"takes it again":              {figures(1000, 1000, 500, 500, 1000, 1000, 1000), "70:500 "},
 		"beside something that moves": {whole, "70:20480 71:64 "},
 		"shorter than the flat time":  {constant(3*time.Second, beside), ""},
 		"not in one look":             {edited(3, func(r *gpu.Reading) { r.Processes = r.Processes[1:] }), "71:64 "},
@@ -41,6 +53,9 @@ func TestStayed(t *testing.T) {
 			figure := "?"
 			if p.Memory.Known() {
 				figure = fmt.Sprint(p.Memory.Bytes / mib)
+			}
+			if p.Falling {
+				figure += "<"
 			}
 			got += fmt.Sprintf("%d:%s ", p.PID, figure)
 		}

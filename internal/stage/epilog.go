@@ -124,7 +124,8 @@ func (h *hook) compareAtEnd(run ledger.Run) {
 	}
 	seen := h.now
 	h.now = h.look()
-	again := finding.Again(first, compared(h.scene(run)), h.now, h.cards, ended)
+	scene := h.scene(run)
+	again := scene.Again(first, compared(scene), ended)
 	h.found = slices.Concat(h.found[:known], h.found[known+len(first):], again)
 	if len(h.now.Snapshot.Readings) == 0 {
 		h.now = seen
