@@ -3,6 +3,7 @@ package gresconf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,10 +19,30 @@ const maxGPUs = 256
 // record marks a line of `slurmd -G` that describes a resource; a prefix with or without the time precedes it.
 const record = "Gres Name="
 
-// refused are what slurmd says of a device file that it does not count although it lists it: its own numbers and
-// slurmctld's differ from there on.
-var refused = []string{
-	"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
+// refused are messages of slurmd after which its list does not count. A device file that slurmd lists without counting
+// it makes its own numbers and slurmctld's differ from there on. Without the library that it was built with, or its
+// driver, it lists the order of gres.conf, but the running daemon may have detected another. A slurmd that was built
+// without the library ("when Slurm was configured") counts as the daemon does, which is the same program.
+var refused = []struct {
+	why   string
+	words []string
+}{
+	{"slurmd does not count a device that it lists", []string{
+		"is not a valid character or block device", "duplicate device file name", "can't stat gres.conf file",
+	}},
+	{"slurmd could not detect the GPUs", []string{
+		"but that lib wasn't found", "Failed to initialize NVML", "System GPU detection failed", "Failed to get device count",
+		"Failed to get minor number", "autodetected GPUs are being ignored",
+	}},
+}
+
+func refuse(line string) error {
+	for _, r := range refused {
+		if slices.ContainsFunc(r.words, func(words string) bool { return strings.Contains(line, words) }) {
+			return fmt.Errorf("%s: %.200q", r.why, line)
+		}
+	}
+	return nil
 }
 
 // ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. The number after Index= is something
@@ -30,10 +51,8 @@ func ParseListed(text string) ([]GPU, error) {
 	var all []GPU
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		for _, words := range refused {
-			if strings.Contains(line, words) {
-				return nil, fmt.Errorf("slurmd does not count a device that it lists: %.200q", line)
-			}
+		if err := refuse(line); err != nil {
+			return nil, err
 		}
 		_, fields, found := strings.Cut(line, record)
 		if !found {

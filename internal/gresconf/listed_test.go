@@ -49,6 +49,10 @@ func TestParseListed(t *testing.T) {
 			if strings.HasSuffix(file, "22.05-"+name) && (name == "multiple" || name == "autodetect") {
 				continue
 			}
+			want := want
+			if strings.HasSuffix(file, "24.11-autodetect") { // made without the library that this slurmd was built with
+				want.gpus, want.err = nil, "slurmd could not detect the GPUs"
+			}
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -58,6 +62,28 @@ func TestParseListed(t *testing.T) {
 				t.Errorf("%s: %v, %v; want %v, %q", file, got, err, want.gpus, want.err)
 			}
 		}
+	}
+}
+
+// A slurmd that could not ask the driver lists the order of gres.conf, which is not the running daemon's.
+func TestParseListedWithoutDetection(t *testing.T) {
+	const list = "slurmd: Gres Name=gpu Type=(null) Count=2 ID=7 File=/dev/nvidia[0-1] (null)\n"
+	for _, said := range []string{
+		"We were configured with nvml functionality, but that lib wasn't found on the system.",
+		"Configured with rsmi, but that lib wasn't found.", "Configured with oneAPI, but that lib wasn't found.",
+		"error: Failed to initialize NVML: Driver/library version mismatch", "error: System GPU detection failed",
+		"error: Failed to get device count: Uninitialized", "error: Failed to get minor number for device 1: Not Found",
+		"warning: The following autodetected GPUs are being ignored:",
+	} {
+		for _, text := range []string{list + "slurmd: " + said + "\n", "[2026-11-22T14:51:01.002] " + said + "\n" + list} {
+			if got, err := ParseListed(text); err == nil || got != nil {
+				t.Errorf("%q: %v, %v", text, got, err)
+			}
+		}
+	}
+	built := "slurmd: We were configured to autodetect nvml functionality, but we weren't able to find that lib when Slurm was configured.\n"
+	if got, err := ParseListed(built + list); err != nil || len(got) != 2 {
+		t.Errorf("a slurmd without NVML, like the daemon: %v, %v", got, err)
 	}
 }
 

@@ -102,6 +102,10 @@ func (l List) equal(o List) bool {
 	return l.Detect == o.Detect && l.Count == o.Count && slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal)
 }
 
+// contradicts reports whether two lists cannot both be right. One that leaves the device files to AutoDetect says too
+// little.
+func (l List) contradicts(o List) bool { return (l.Detect == "") == (o.Detect == "") && !l.equal(o) }
+
 // Kept is an answer as it is kept in the state.
 type Kept struct {
 	Key  Key  `json:"key"`
@@ -109,6 +113,9 @@ type Kept struct {
 	// InForce is what the slurmd For was last known to count by, which outlives a List that is not known.
 	InForce *List  `json:"in_force,omitempty"`
 	For     Daemon `json:"for,omitzero"`
+	// Uncertain says why nothing is known of the slurmd For until it restarts. It may have read its files again at any
+	// moment since they changed.
+	Uncertain string `json:"uncertain,omitempty"`
 	// Tried is set, to CLOCK_BOOTTIME, where slurmd -G failed: another try may succeed.
 	Tried time.Duration `json:"tried_ns,omitempty"`
 }
@@ -144,31 +151,37 @@ func (a Asked) Settle(kept *Kept) Kept {
 		now.Tried = max(a.At, 1)
 	}
 	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf && a.Key.Daemon.maybe(kept.For) {
-		now.InForce, now.For = kept.InForce, kept.For
+		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
 	}
 	if !a.List.Known() {
 		return now
 	}
-	if now.InForce == nil || !now.InForce.equal(a.List) {
-		if why := a.outdated(now.InForce); why != "" {
-			now.List = Unclear("%s", why)
-			return now
+	if why := a.outdated(now); why != "" {
+		now.List, now.InForce, now.Uncertain = Unclear("%s", why), nil, why
+		if a.Key.Daemon.PID != 0 {
+			now.For = a.Key.Daemon
 		}
+		return now
 	}
 	now.InForce, now.For = &a.List, a.Key.Daemon
 	return now
 }
 
 // outdated says why slurmd may still count by files that are no longer there; empty where it does not.
-func (a Asked) outdated(inForce *List) string {
-	newest := a.Key.changed()
+func (a Asked) outdated(last Kept) string {
+	newest, inForce := a.Key.changed(), last.InForce
 	switch {
-	case a.Own:
+	case last.Uncertain != "":
+		return last.Uncertain
+	case a.Own || inForce != nil && inForce.equal(a.List):
 		return ""
 	case a.Began.IsZero() && inForce == nil:
 		return "" // nothing says that the files have ever been others
 	case a.Began.IsZero():
 		return "slurm.conf or gres.conf has changed, and which slurmd is running is not known"
+	case inForce != nil && a.Key.Daemon.PID == last.For.PID && inForce.contradicts(a.List):
+		// Their times may be older: those of a directory that was linked in, or by another host's clock.
+		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
 	case a.Began.Add(tick).UnixNano() < newest.Changed:
 		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
 	}

@@ -4,7 +4,10 @@ package slurmd
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,8 +27,11 @@ const maxOutput = 1 << 20
 
 // Command is slurmd as this site runs it.
 type Command struct {
-	Path    string // absolute
-	Conf    string // slurm.conf, absolute
+	Path    string   // absolute
+	Conf    string   // slurm.conf, absolute
+	Entries []string // the names in its directory
+	Private string   // a directory on a local file system that only this user can write; empty: the temporary one
+	Library string   // LD_LIBRARY_PATH
 	Node    string
 	Root    bool // this process is root: the program must be trusted
 	Timeout time.Duration
@@ -33,38 +39,96 @@ type Command struct {
 
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
-func (c Command) List() ([]gresconf.GPU, child.Result, error) {
+//
+// Left to itself it starts its cgroup plugin, which from 24.11 on lifts the limits of the cgroup that it is in: the
+// running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not know that
+// value end at once without a message; the v1 plugin of theirs changes nothing.
+func (c Command) List() (gpus []gresconf.GPU, res child.Result, err error) {
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
-			return nil, child.Result{}, fmt.Errorf("slurmd -G: %w", err)
+			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}
 	}
-	res := child.Run(child.Spec{
+	end := time.Now().Add(c.Timeout)
+	for _, plugin := range []string{"disabled", "cgroup/v1"} {
+		dir, err := c.copyConf(plugin)
+		if err != nil {
+			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		}
+		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), time.Until(end))
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		}
+		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 {
+			break
+		}
+	}
+	gpus, err = c.parse(res)
+	return gpus, res, err
+}
+
+// cgroupConf is the file that a copy of the configuration has of its own.
+const cgroupConf = "cgroup.conf"
+
+// copyConf makes the directory of a configuration with another cgroup plugin: links to all other files, which Includes
+// may name relative to it.
+func (c Command) copyConf(plugin string) (dir string, err error) {
+	parent := c.Private
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	dir = filepath.Join(parent, fmt.Sprintf("slurmd-%d", os.Getpid()))
+	if err := os.RemoveAll(dir); err != nil { // of a hook that was killed
+		return dir, err
+	}
+	// Threat: a directory that another user made here would lead slurmd to configuration of theirs: it must be new.
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return dir, err
+	}
+	for _, name := range c.Entries {
+		if name == cgroupConf {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(filepath.Dir(c.Conf), name), filepath.Join(dir, name)); err != nil {
+			return dir, err
+		}
+	}
+	// Threat: none, the directory is new, and this user's alone.
+	return dir, os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600)
+}
+
+func (c Command) run(conf string, timeout time.Duration) child.Result {
+	// Threat: none beyond slurmd's own: it runs as root by these very files, and by the libraries of the running one.
+	env := []string{"SLURM_CONF=" + conf}
+	if c.Library != "" {
+		env = append(env, "LD_LIBRARY_PATH="+c.Library)
+	}
+	return child.Run(child.Spec{
 		// Under another name, such as Debian's slurmd-wlm, it does not take itself for slurmd and lists nothing.
 		Path: c.Path, Name: "slurmd",
 		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
-		Args: []string{"-f", c.Conf, "-N", c.Node, "-v", "-G"},
-		// Threat: none beyond slurmd's own: it runs as root by this very file. INVOCATION_ID, which systemd sets, keeps it
-		// from moving itself into the daemon's cgroup.
-		Env:       []string{"SLURM_CONF=" + c.Conf, "INVOCATION_ID=bookend"},
-		MaxOutput: maxOutput, MaxStderr: maxOutput, Timeout: c.Timeout,
+		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: env,
+		MaxOutput: maxOutput, MaxStderr: maxOutput, Timeout: timeout,
 	})
+}
+
+func (c Command) parse(res child.Result) ([]gresconf.GPU, error) {
 	switch {
 	case res.Outcome == child.NotStarted:
-		return nil, res, fmt.Errorf("slurmd -G: %w", res.Err)
+		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
 	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
-		return nil, res, fmt.Errorf("slurmd -G: no answer within %v", c.Timeout.Round(time.Millisecond))
+		return nil, fmt.Errorf("slurmd -G: no answer within %v", c.Timeout.Round(time.Millisecond))
 	case res.Outcome != child.Exited || res.ExitCode != 0:
-		return nil, res, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode, lastLine(res.Stderr))
+		return nil, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode, lastLine(res.Stderr))
 	case len(res.Stdout)+len(res.Stderr) >= maxOutput:
-		return nil, res, fmt.Errorf("slurmd -G: more than %d bytes of output", maxOutput)
+		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxOutput)
 	}
 	gpus, err := gresconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 	if err != nil {
 		err = fmt.Errorf("slurmd -G: %w", err)
 	}
-	return gpus, res, err
+	return gpus, err
 }
 
 func lastLine(text []byte) []byte {
@@ -114,6 +178,63 @@ func readStat(proc string, pid int) (parent int, ticks uint64, err error) {
 		return 0, 0, fmt.Errorf("read process %d: parent %.20q, start %.20q", pid, fields[1], fields[19])
 	}
 	return parent, ticks, nil
+}
+
+// maxEntries is more than a directory of configuration has.
+const maxEntries = 4096
+
+// Entries are the names in a configuration's directory.
+func Entries(conf string) ([]string, error) {
+	// Threat: none, only names are read; who can change them can change what slurmd runs as root.
+	dir, err := os.Open(filepath.Dir(conf))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(maxEntries + 1)
+	if len(names) > maxEntries {
+		return nil, fmt.Errorf("read %q: more than %d entries", dir.Name(), maxEntries)
+	}
+	return names, err
+}
+
+// maxEnviron bounds a process's environment.
+const maxEnviron = 1 << 20
+
+// Library is the running slurmd's LD_LIBRARY_PATH: without it slurmd -G may not find the libraries of AutoDetect. It is
+// empty where a user could have put a library there.
+func Library(proc string, pid int) string {
+	dir := filepath.Join(proc, strconv.Itoa(pid))
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil || st.Uid != 0 {
+		return ""
+	}
+	// Threat: another user's process chooses its environment; only root's is read.
+	f, err := os.Open(filepath.Join(dir, "environ"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxEnviron))
+	if err != nil {
+		return ""
+	}
+	for variable := range strings.SplitSeq(string(text), "\x00") {
+		if list, ok := strings.CutPrefix(variable, "LD_LIBRARY_PATH="); ok {
+			return trustedPath(list)
+		}
+	}
+	return ""
+}
+
+// trustedPath is the list if each of its directories is trusted; root alone can make one that is missing.
+func trustedPath(list string) string {
+	for dir := range strings.SplitSeq(list, ":") {
+		if err := safefile.Trusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return ""
+		}
+	}
+	return list
 }
 
 // Identify describes a file behind all its links; Inode 0 where there is none.

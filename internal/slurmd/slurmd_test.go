@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,19 @@ func TestMain(m *testing.M) {
 	case "tells":
 		told := strings.Join(append(os.Args, os.Environ()...), "|")
 		fmt.Fprintf(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=%s (null)\n", told)
+	case "sees":
+		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
+		part, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "parts/gpus.conf"))
+		fmt.Fprintf(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=%s|%s|%v (null)\n", strings.TrimSpace(string(cgroup)), part, err)
+	case "knows no such plugin", "knows no plugin":
+		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
+		if string(cgroup) != "CgroupPlugin=cgroup/v1\n" || string(what) == "knows no plugin" {
+			os.Exit(1) // without a word, as 22.05 does
+		}
+		fmt.Fprintln(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)")
 	case "fails":
+		count, _ := os.OpenFile(os.Getenv("LD_LIBRARY_PATH"), os.O_APPEND|os.O_WRONLY, 0)
+		fmt.Fprintln(count, "asked")
 		fmt.Fprintln(os.Stderr, "noise\nslurmd: error: slurmd initialization failed")
 		os.Exit(1)
 	case "hangs":
@@ -47,11 +60,19 @@ func command(t *testing.T, what string) Command {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := filepath.Join(t.TempDir(), "slurm.conf")
-	if err := os.WriteFile(conf, []byte(what), 0o644); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"slurm.conf": what, "cgroup.conf": "CgroupPlugin=cgroup/v2\n", "parts/gpus.conf": "part"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return Command{Path: self, Conf: conf, Node: "n1", Timeout: time.Minute}
+	return Command{
+		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts", "slurm.conf"}, Private: t.TempDir(),
+		Node: "n1", Timeout: time.Minute,
+	}
 }
 
 func TestList(t *testing.T) {
@@ -70,16 +91,53 @@ func TestList(t *testing.T) {
 	}
 }
 
-// It gets its environment from here alone.
+// It gets its environment from here alone, and a directory of its own that is gone afterwards.
 func TestListTellsSlurmd(t *testing.T) {
 	t.Setenv("LD_PRELOAD_OF_THE_CALLER", "x")
 	c := command(t, "tells")
+	c.Library = "/opt/lib"
 	got, _, err := c.List()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s|INVOCATION_ID=bookend]]", c.Conf); fmt.Sprint(got) != want {
+	conf := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d/slurm.conf", os.Getpid()))
+	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s|LD_LIBRARY_PATH=/opt/lib]]", conf); fmt.Sprint(got) != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	if left, err := os.ReadDir(c.Private); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// slurmd's cgroup plugin would change the limits of the daemon's own cgroup, which its hooks run in.
+func TestListKeepsOffCgroups(t *testing.T) {
+	for what, want := range map[string]string{
+		"sees":                 "[[CgroupPlugin=disabled|part|<nil>]] <nil>",
+		"knows no such plugin": "[[/dev/nvidia5]] <nil>",
+		"knows no plugin":      `[] slurmd -G: exited, exit 1: ""`,
+	} {
+		c := command(t, what)
+		dir := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d", os.Getpid()))
+		if err := os.MkdirAll(filepath.Join(dir, "left by an earlier one"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := c.List()
+		if said := fmt.Sprint(got, " ", err); said != want {
+			t.Errorf("%s: %s, want %s", what, said, want)
+		}
+	}
+}
+
+// A slurmd that says why it fails is not started again.
+func TestListFailsOnce(t *testing.T) {
+	c := command(t, "fails")
+	c.Library = filepath.Join(c.Private, "count")
+	if err := os.WriteFile(c.Library, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := c.List()
+	if text, _ := os.ReadFile(c.Library); err == nil || string(text) != "asked\n" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 
@@ -160,6 +218,42 @@ func TestRunning(t *testing.T) {
 	process(t, proc, 5, 5, "/bin/sh", 1)
 	if got := Running(proc, 5); got.PID != 0 {
 		t.Errorf("its own parent: %+v", got)
+	}
+}
+
+func TestEntries(t *testing.T) {
+	c := command(t, "")
+	if got, err := Entries(c.Conf); err != nil || len(got) != 3 || !slices.Contains(got, "parts") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := Entries(filepath.Join(c.Private, "none/slurm.conf")); err == nil {
+		t.Errorf("a directory that is missing has %q", got)
+	}
+}
+
+// slurmd -G finds libraries where the daemon does, unless a user could have put them there.
+func TestLibrary(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's processes are read")
+	}
+	for value, want := range map[string]string{
+		"LD_LIBRARY_PATH=/usr/lib:/usr/lib/none": "/usr/lib:/usr/lib/none", "LD_LIBRARY_PATH=/usr/lib:/tmp": "",
+		"LD_LIBRARY_PATH=/usr/lib:": "", "LD_LIBRARY_PATH=lib": "", "OLD_LD_LIBRARY_PATH=/usr/lib": "", "": "",
+	} {
+		proc := t.TempDir()
+		process(t, proc, 7, 1, "/usr/sbin/slurmd", 1)
+		if err := os.WriteFile(filepath.Join(proc, "7/environ"), []byte("PATH=/bin\x00"+value+"\x00"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := Library(proc, 7); got != want {
+			t.Errorf("%q: %q, want %q", value, got, want)
+		}
+		if err := os.Chown(filepath.Join(proc, "7"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if got := Library(proc, 7); got != "" || Library(proc, 8) != "" {
+			t.Errorf("%q of a user's process: %q", value, got)
+		}
 	}
 }
 

@@ -45,6 +45,8 @@ type numberingReply struct {
 	Unsure  string         `json:"unsure,omitempty"`
 	Counted numbering.List `json:"counted,omitzero"` // what the files say without slurmd
 	Unknown string         `json:"unknown,omitempty"`
+	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
+	Library string         `json:"library,omitempty"` // the running slurmd's LD_LIBRARY_PATH
 }
 
 var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err error) {
@@ -70,6 +72,7 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 		}
 	}
 	reply.readFiles(places)
+	reply.Library = slurmd.Library(r.Proc, reply.Key.Daemon.PID)
 	return reply, nil
 })
 
@@ -128,6 +131,10 @@ func (r *numberingReply) readFiles(places []gresconf.Files) {
 		slices.Sort(names)
 		r.Key.Conf = at.Slurm
 		if err := r.identify(slices.Compact(names)); err != nil {
+			r.Unknown = err.Error()
+			return
+		}
+		if r.Entries, err = slurmd.Entries(at.Slurm); err != nil {
 			r.Unknown = err.Error()
 			return
 		}
@@ -284,7 +291,11 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 	}
 	command := slurmd.Command{
 		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: h.env.EUID == 0,
+		Entries: reply.Entries, Library: reply.Library,
 		Timeout: h.left(limit, h.reserve()+time.Duration(h.times.Driver)/2),
+	}
+	if h.store != nil {
+		command.Private = h.store.Dir()
 	}
 	gpus, res, err := command.List()
 	if res.Outcome == child.Abandoned {

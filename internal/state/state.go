@@ -12,6 +12,7 @@
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
 //	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of them. check.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
+//	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmd
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out; lock-starts
 //	                                  and lock-ends: which hook of a job came first. claim.go; lock-check: one health check
@@ -100,6 +101,9 @@ func makeFolder(path string, mode os.FileMode, mount bool) error {
 	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
 	return safefile.MakeDir(filepath.Dir(path), filepath.Base(path), mode, uid, gid)
 }
+
+// Dir is the node's directory, which only root can write.
+func (s *Store) Dir() string { return s.dir }
 
 // locked runs f under one of the node's locks.
 func (s *Store) locked(name string, f func() error) error {
