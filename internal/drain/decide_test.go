@@ -561,3 +561,11 @@ func TestWords(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What an earlier release remembered of an admin's text that begins as Slurm's does can be read, and is the admin's all the same.
+func TestOverOfAnEarlierRelease(t *testing.T) {
+	o := Over{Reason: "Kill task failed - vendor RMA 123", At: ended}
+	if !o.Valid() || o.is(Node{Reason: o.Reason, At: o.At}) {
+		t.Errorf("valid %v, Slurm's %v", o.Valid(), o.is(Node{Reason: o.Reason, At: o.At}))
+	}
+}

@@ -28,10 +28,12 @@ func (n Node) ofNobody() bool {
 	return Ours(n.Reason) || slurms && len(n.Reason) <= MaxReason
 }
 
+const killTask = "Kill task failed"
+
 // killFailed reports Slurm's text if a step's processes could not be killed: alone, or with "(JobId=7 StepId=0)". An admin who
 // goes on from there has written a reason of their own.
 func killFailed(reason string) bool {
-	rest, is := strings.CutPrefix(reason, "Kill task failed")
+	rest, is := strings.CutPrefix(reason, killTask)
 	if !is || rest == "" {
 		return is
 	}
