@@ -83,7 +83,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 	for _, r := range rooms(cfg) {
 		look(&n, r.Code, r.Text)
 	}
-	look(&n, "", unseen(cfg, all))
+	look(&n, "", unseen(stage.Readers{Config: cfg, Clock: a.env.Clock}, all))
 	look(&n, "", untold(a.env, cfg, name))
 	counted(&n, cfg)
 	a.lastCheck(&n, all)
@@ -145,7 +145,8 @@ func drained(n *view.Node, all records) string {
 
 // unseen is the trouble of jobs that use GPUs while no hook has run for them; empty where all are on record, on any of
 // this host's nodes.
-func unseen(cfg config.Config, all records) string {
+func unseen(readers stage.Readers, all records) string {
+	cfg := readers.Config
 	nodes, err := recorded(cfg.Paths)
 	if err != nil {
 		return "" // said already
@@ -157,7 +158,7 @@ func unseen(cfg config.Config, all records) string {
 			runs = append(runs, others...)
 		}
 	}
-	for _, job := range stage.JobsOnCards(cfg) {
+	for _, job := range stage.JobsOnCards(readers) {
 		known := false
 		for _, r := range runs {
 			known = known || job.SLUID != "" && r.Job.SLUID == job.SLUID || job.ID != 0 && r.Job.ID == job.ID

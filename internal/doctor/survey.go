@@ -152,7 +152,7 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Numbers = askNumbers(s) },
 	)
 	if s.Config.Look.Holders && !v.Driver.Absent {
-		v.Open = stage.Holdings(s.Config)
+		v.Open = stage.Holdings(stage.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
 }

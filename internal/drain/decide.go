@@ -143,11 +143,11 @@ func (in Input) over(act Act) *Over {
 	return nil
 }
 
-// stands reports whether the node's reason is the one that we wrote last: the same bytes, and of that time. Who wrote the
-// same again meant it.
+// stands reports whether the node's reason is the one that we wrote last: the same bytes, of that time, and root's. Another
+// user who wrote the same meant it, and so did one who wrote it again later.
 func (in Input) stands() bool {
 	w := in.Memory.Written
-	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && follows(in.Node.At, w.Wall)
+	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && in.Node.byRoot() && follows(in.Node.At, w.Wall)
 }
 
 // ours finds the exit that Slurm's fixed text is for: of that hook, at that time, the last before it.

@@ -178,6 +178,9 @@ func TestStandingDrain(t *testing.T) {
 		"an admin put words before it":  {rewritten("hw: " + reason42), Forget, "root changed our reason", 0, false},
 		"an admin rewrote it":           {rewritten("disk swap"), Forget, "a reason of root's", 0, false},
 		"an admin wrote the same again": {func(in *Input) { in.Node.At = ended.Add(30 * time.Minute) }, Forget, "wrote our reason again", 0, false},
+		"another user wrote the same":   {func(in *Input) { in.Memory.Written.Clean = 2; in.Node.By = "alice(500)" }, Forget, "alice(500) wrote our reason again", 0, false},
+		"nobody says who wrote it":      {func(in *Input) { in.Node.By = "" }, Count, "clean 1 of 3", 1, true},
+		"root without a name":           {func(in *Input) { in.Node.By = "0" }, Count, "clean 1 of 3", 1, true},
 		"an admin took it away":         {rewritten(""), Forget, "without a reason", 0, false},
 		"an admin resumed":              {func(in *Input) { in.Node = Node{Flags: []string{"IDLE"}} }, Forget, "not drained any more", 0, false},
 		"the hook wrote it just now":    {func(in *Input) { in.Now = after(2*time.Minute + time.Second); in.Node = Node{Flags: []string{"IDLE"}} }, Leave, "just been written", 0, true},
@@ -421,18 +424,21 @@ func TestAtHook(t *testing.T) {
 		n    Node
 		want Act
 	}{
-		"free":                      {Memory{}, free, Write},
-		"drained by an admin":       {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}, Reason: "disk swap", By: "root"}, Leave},
-		"drained without a reason":  {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}}, Leave},
-		"down":                      {Memory{}, Node{Flags: []string{"DOWN"}}, Leave},
-		"an admin's remark":         {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "look at me"}, Leave},
-		"Slurm's, of another drain": {Memory{}, Node{Flags: []string{"MIXED", "COMPLETING"}, Reason: EpilogError, By: "root"}, Write},
-		"Slurm's, of a killed task": {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Write},
-		"Slurm's, drained":          {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Leave},
-		"what we left of a drain":   {Memory{}, Node{Flags: []string{"IDLE"}, Reason: reason43, By: "root"}, Write},
-		"drained by us":             {wrote, ours, Add},
-		"in our words, not by us":   {Memory{}, ours, Leave},
-		"an admin appended to ours": {wrote, Node{Flags: ours.Flags, Reason: reason42 + "!", At: ended}, Leave},
+		"free":                       {Memory{}, free, Write},
+		"drained by an admin":        {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}, Reason: "disk swap", By: "root"}, Leave},
+		"drained without a reason":   {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}}, Leave},
+		"down":                       {Memory{}, Node{Flags: []string{"DOWN"}}, Leave},
+		"an admin's remark":          {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "look at me"}, Leave},
+		"Slurm's, of another drain":  {Memory{}, Node{Flags: []string{"MIXED", "COMPLETING"}, Reason: EpilogError, By: "root"}, Write},
+		"Slurm's, of a killed task":  {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Write},
+		"an admin's, that begins so": {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed - vendor RMA 123, do not touch"}, Leave},
+		"an admin's, that ends so":   {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed (JobId=7 again, see ticket)"}, Leave},
+		"Slurm's, of old":            {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed"}, Write},
+		"Slurm's, drained":           {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Leave},
+		"what we left of a drain":    {Memory{}, Node{Flags: []string{"IDLE"}, Reason: reason43, By: "root"}, Write},
+		"drained by us":              {wrote, ours, Add},
+		"in our words, not by us":    {Memory{}, ours, Leave},
+		"an admin appended to ours":  {wrote, Node{Flags: ours.Flags, Reason: reason42 + "!", At: ended}, Leave},
 	} {
 		d := AtHook(Input{Now: after(time.Second), Memory: tt.m, Node: tt.n, Writer: ByHook}, own)
 		if d.Act != tt.want || d.Why == "" {
@@ -553,5 +559,13 @@ func TestWords(t *testing.T) {
 	m.Last = nil
 	if got := string(m.Words()); !strings.Contains(got, "health check") || (Memory{}).Words() != "" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What an earlier release remembered of an admin's text that begins as Slurm's does can be read, and is the admin's all the same.
+func TestOverOfAnEarlierRelease(t *testing.T) {
+	o := Over{Reason: "Kill task failed - vendor RMA 123", At: ended}
+	if !o.Valid() || o.is(Node{Reason: o.Reason, At: o.At}) {
+		t.Errorf("valid %v, Slurm's %v", o.Valid(), o.is(Node{Reason: o.Reason, At: o.At}))
 	}
 }

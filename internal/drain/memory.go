@@ -3,6 +3,7 @@ package drain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -28,10 +29,15 @@ type Over struct {
 	Seen   time.Time `json:"seen"` // when the node was not drained, by this node's
 }
 
-// Valid reports whether it can be one: what a person wrote is theirs.
-func (o Over) Valid() bool { return Node{Reason: o.Reason}.ofNobody() || Recorded(o.Reason) }
+// Valid reports whether it can be on record. Earlier releases took every text that begins as Slurm's does for Slurm's.
+func (o Over) Valid() bool {
+	return o.ofNobody() || strings.HasPrefix(o.Reason, killTask) && len(o.Reason) <= MaxReason
+}
 
-func (o Over) is(n Node) bool { return o.Valid() && n.Reason == o.Reason && n.At.Equal(o.At) }
+// ofNobody reports whether it can be one: what a person wrote is theirs.
+func (o Over) ofNobody() bool { return Node{Reason: o.Reason}.ofNobody() || Recorded(o.Reason) }
+
+func (o Over) is(n Node) bool { return o.ofNobody() && n.Reason == o.Reason && n.At.Equal(o.At) }
 
 // Written is a reason of ours, and what it stands for.
 type Written struct {

@@ -11,19 +11,24 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Keepers selects the processes outside of jobs that keep the driver open so that memory without a process never drains on
-// some of these GPUs. It asks the rule that judges the end of a job. Processes of this backend come and go.
-func Keepers(holdings []attrib.Holding, backend string, cards []Card, l Limits) (keep []attrib.Holding) {
+// Keepers selects the processes that keep the driver open so that memory without a process never drains on some of these
+// GPUs. It asks the rule that judges the end of a job. A process in the cgroup of a known job is none: it ends with that job,
+// or is a leftover. What its environment says proves no job. Processes of this backend come and go. Unread is how many
+// processes could not be looked into.
+func Keepers(holdings []attrib.Holding, backend string, cards []Card, l Limits, known func(slurm.Owner) bool) (keep []attrib.Holding, unread int) {
 	for _, h := range holdings {
-		ofJob := h.Cgroup.Found() || h.Cgroup.Conflict != "" || h.EnvJobID != 0
-		if ofJob || h.Gone || h.Why != "" || h.Exe == backend {
+		switch {
+		case h.Gone, h.Exe == backend, h.Cgroup.Found() && known(h.Cgroup):
+			continue
+		case h.Why != "", h.Cgroup.Conflict != "":
+			unread++
 			continue
 		}
 		if slices.ContainsFunc(cards, func(c Card) bool { return !doubted(c, l) && doubted(c, l, h) }) {
 			keep = append(keep, h)
 		}
 	}
-	return keep
+	return keep, unread
 }
 
 // doubted reports whether memory without a process on a GPU, that a job got clean and had alone, would be in doubt while

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 )
@@ -100,6 +101,9 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 			}
 		}
 		for _, f := range e.Findings {
+			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
+				f.Owner = nil // it rests on who had the driver open, which was not all kept
+			}
 			if !idle[f.GPU] {
 				left = append(left, f)
 			}

@@ -95,6 +95,28 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// Whose memory without a process is rests on all who had the driver open: a record that lost some of them blames no job.
+func TestLeftoversOfACutRecord(t *testing.T) {
+	for name, tt := range map[string]struct {
+		code  code.Code
+		rest  map[string]int
+		owned bool
+	}{
+		"whole":                     {code.Residue, nil, true},
+		"other lists cut":           {code.Residue, map[string]int{"doubts": 3}, true},
+		"without some candidates":   {code.Residue, map[string]int{"candidates": 1}, false},
+		"without evidence":          {code.Residue, map[string]int{everything: 1}, false},
+		"a process, by its own PID": {code.Orphan, map[string]int{everything: 1}, true},
+	} {
+		end := left(50, card0)
+		end.Findings[0].Code, end.Findings[0].Owner, end.Rest = tt.code, &finding.Owner{Job: 101}, tt.rest
+		found := Between([]Run{run(101, []gpu.ID{card0}, at(10), end)}, looking()).Left
+		if len(found) != 1 || (found[0].Owner != nil) != tt.owned || end.Findings[0].Owner == nil {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
 // The newest comes first, and a look acquits of its own card only.
 func TestLeftoversInOrder(t *testing.T) {
 	runs := []Run{

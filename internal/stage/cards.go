@@ -87,25 +87,30 @@ func (h *hook) abandoned(op string, pid int, startTicks uint64) {
 }
 
 // abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about the
-// driver: the next hooks only leave alone what it reads.
-func (h *hook) abandonedReader(op string, r child.Result, at []attrib.Instance) {
-	if h.store != nil {
-		stuck := state.Stuck{PID: r.PID, StartTicks: r.StartTicks, Since: h.env.Clock.Boot(), Op: op}
-		h.try(h.store.AddReader(state.Reader{Stuck: stuck, At: at}, h.alive))
+// driver: the next hooks only leave alone what it reads. If it cannot be recorded, this hook starts no other.
+func (h *hook) abandonedReader(op string, failure error, at []attrib.Instance) {
+	var err error
+	if h.store == nil {
+		err = h.readers().keep(op, failure, at)
+	} else if stuck, ok := stuckAt(op, failure, h.env.Clock, at); ok {
+		err = h.store.AddReader(stuck, h.alive)
 	}
+	h.try(err)
+	h.unkept = h.unkept || err != nil
 }
 
-// hung are the processes that stuck readers are at. Where one did not say, blocked is true for the operation that it was to
-// do: another would get stuck as well.
+// hung is what a new reader of /proc leaves alone, and whether there may be one.
 func (h *hook) hung(op string) (at []attrib.Instance, blocked bool) {
 	if h.store == nil {
-		return nil, false
+		at, blocked = hung(op, h.readers().stuck())
+	} else {
+		at, blocked = hung(op, h.store.Readers(h.alive))
 	}
-	for _, r := range h.store.Readers(h.alive) {
-		at, blocked = append(at, r.At...), blocked || len(r.At) == 0 && r.Op == op
-	}
-	return at, blocked
+	return at, blocked || h.unkept
 }
+
+// readers are those on record of any node: of a hook without a store of its own.
+func (h *hook) readers() Readers { return Readers{Config: h.cfg, Clock: h.env.Clock} }
 
 func (h *hook) alive(s state.Stuck) bool { return child.Alive(h.cfg.Paths.Proc, s.PID, s.StartTicks) }
 

@@ -1,10 +1,13 @@
 package stage
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
+	"bookend/internal/slurm"
 )
 
 // keepersAge is how long the count of such processes stands: they are daemons, and all of /proc is searched for them.
@@ -26,9 +29,18 @@ func (c *check) countKeepers() {
 		c.keepers = nil
 		return
 	}
-	found := finding.Keepers(scan.Holdings, c.cfg.Backend, c.every, c.limits())
+	runs := c.records()
+	found, unread := finding.Keepers(scan.Holdings, c.cfg.Backend, c.every, c.limits(), func(o slurm.Owner) bool {
+		return slices.ContainsFunc(runs, func(r ledger.Run) bool {
+			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
+		})
+	})
 	c.keepers = &ledger.Keepers{At: c.start, Count: len(found)}
-	if len(found) == 0 { // those that were found are there, whoever else is
+	switch { // those that were found are there, whatever else is
+	case len(found) > 0:
+	case unread > 0:
+		c.keepers.Unknown = fmt.Sprintf("%d processes with the driver open could not be looked into", unread)
+	default:
 		c.keepers.Unknown = scan.Partial
 	}
 }

@@ -194,7 +194,7 @@ func askReader[Rep any](h *hook, op string, timeout time.Duration, request func(
 	reply, err := ask[Rep](op, request(skip), timeout)
 	var failed *childError
 	if errors.As(err, &failed) && failed.answered {
-		h.abandonedReader(op, failed.Result, at(reply))
+		h.abandonedReader(op, err, at(reply))
 		return reply, nil
 	}
 	if err != nil {
@@ -218,7 +218,7 @@ func (h *hook) childFault(op string, err error) {
 			if op == opInventory {
 				h.abandoned(op, r.PID, r.StartTicks)
 			} else {
-				h.abandonedReader(op, r, nil)
+				h.abandonedReader(op, err, nil)
 			}
 			f.Code = unanswered(op)
 		case child.Hung:

@@ -32,6 +32,7 @@ type hook struct {
 	times  config.HookDeadline
 	settle config.SettleTimes
 	store  *state.Store // nil where state cannot be used; the hook goes on without
+	unkept bool         // a reader of /proc is stuck, and could not be put on record
 
 	epoch   gpu.Epoch
 	library string // the driver library's version, empty where its file does not tell

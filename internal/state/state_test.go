@@ -328,6 +328,16 @@ func TestRootIsShared(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
+	for _, mode := range []os.FileMode{0o700, 0o750} {
+		run := folder(t)
+		must(t, errors.Join(os.WriteFile(filepath.Join(run, "key"), nil, 0o644), os.Chmod(run, mode)))
+		for range 2 { // the first makes state in it
+			_, _ = Open(run, node)
+		}
+		if info, err := os.Stat(run); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("a directory of root's own: %v, %v", info.Mode(), err)
+		}
+	}
 	dir := folder(t)
 	secret := filepath.Join(dir, "secret")
 	must(t, errors.Join(os.Mkdir(secret, 0o700), os.Symlink(secret, filepath.Join(dir, "run"))))

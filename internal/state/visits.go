@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/safefile"
+	"bookend/internal/slurm"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 	usersLock   = "lock-users"
 	maxUsers    = 256 // some 25 KiB of maxShared
 	readersFile = "stuck-readers.json"
-	maxReaders  = 64         // with a few processes each, some 20 KiB
+	maxPlaces   = 8          // of one reader; with MaxReaders some 30 KiB of maxShared
 	visitedBy   = "visited-" // op and uid follow
 )
 
@@ -82,8 +83,11 @@ func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) e
 // Reader is a child that reads other processes' /proc and cannot be killed.
 type Reader struct {
 	Stuck
-	At []attrib.Instance `json:"at,omitempty"` // what it was reading; nothing where it did not say
+	At []attrib.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
 }
+
+// MaxReaders is how many stuck readers are kept on record. With so many there must be no other: it could not be recorded.
+const MaxReaders = 64
 
 // Readers returns the stuck readers that are alive. A record that cannot be used is none.
 func (s *Store) Readers(alive func(Stuck) bool) []Reader {
@@ -92,11 +96,25 @@ func (s *Store) Readers(alive func(Stuck) bool) []Reader {
 	return slices.DeleteFunc(all, func(r Reader) bool { return !alive(r.Stuck) })
 }
 
-// AddReader records a stuck reader, and forgets those that have ended: of more than maxReaders the oldest.
+// PeekReaders is Readers for programs that make and change nothing.
+func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
+	if !slurm.ValidNode(node) {
+		return nil
+	}
+	return (&Store{run: run, node: node, dir: filepath.Join(run, "state", node)}).Readers(alive)
+}
+
+// AddReader records a stuck reader, and forgets those that have ended. One that lives is never forgotten for another.
 func (s *Store) AddReader(r Reader, alive func(Stuck) bool) error {
 	return s.locked(lockOther, func() error {
-		all := append(s.Readers(alive), r)
-		return s.writeShared(readersFile, all[max(0, len(all)-maxReaders):])
+		all := s.Readers(alive)
+		if len(all) >= MaxReaders {
+			return fmt.Errorf("record stuck reader %d: there are %d already", r.PID, len(all))
+		}
+		if len(r.At) > maxPlaces {
+			r.At = nil
+		}
+		return s.writeShared(readersFile, append(all, r))
 	})
 }
 

@@ -3,6 +3,7 @@ package faults
 import (
 	"encoding/binary"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"testing"
 
@@ -127,4 +128,30 @@ func TestDeadEnvironmentCostsOneReader(t *testing.T) {
 	if found := n.findings(epilog); !named(found, odd.PID) {
 		t.Errorf("once it can be read: %+v", found)
 	}
+}
+
+// The command line leaves one reader behind at most, puts it on record for the hooks, and leaves alone what they got stuck at.
+func TestStatusAndDoctorCostOneReader(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	n.clean(n.own(prolog), newJob())
+	odd := n.leftover()
+	undo := n.dead("/proc/" + strconv.Itoa(odd.PID) + "/environ")
+	defer undo()
+	for _, command := range []string{"status", "doctor", "status", "doctor"} {
+		cmd := exec.Command(n.in("bin/bookend"), command)
+		cmd.Env = []string{"BOOKEND_CONFIG=" + n.config}
+		if text, err := cmd.CombinedOutput(); len(text) == 0 {
+			t.Errorf("%s: %v", command, err)
+		}
+		n.unkillable(1)
+		if on := n.readers(); len(on) != 1 || len(on[0].At) != 1 || on[0].At[0].PID != odd.PID {
+			t.Errorf("%s: on record %+v", command, on)
+		}
+	}
+	n.hook(n.own(epilog), newJob())
+	n.unkillable(1)
+	undo()
+	n.none()
 }

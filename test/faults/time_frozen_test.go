@@ -15,7 +15,7 @@ import (
 func (n *node) ownPrograms() {
 	n.Helper()
 	must(n, os.Mkdir(n.in("bin"), 0o755))
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu"} {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-gpu", "bookend"} {
 		must(n, os.Link(program(name), n.in("bin/"+name)))
 	}
 	n.configure(func(c *conf) { c.backend = n.in("bin/bookend-gpu") })
