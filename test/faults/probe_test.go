@@ -337,16 +337,17 @@ func TestNotProbed(t *testing.T) {
 		extra   func(*conf)
 		why     string
 	}{
-		"a process is on it":     {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
-		"memory of nobody's":     {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
-		"shards":                 {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
-		"a shared partition":     {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` }, why: "others may use it"},
-		"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" }, why: "could not be told"},
-		"a part through MPS":     {job: func(*node) job { return newJob().with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50") }, why: "MPS"},
-		"another live job":       {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
-		"a MIG instance":         {options: []fakegpu.Option{instance}, job: func(n *node) job { return n.onInstance(0) }, why: "MIG"},
-		"a reset is due":         {harm: func(n *node) { must(n, n.world.Set("gpu0.recovery_action", "1")) }, why: "BKD-RECOVERY"},
-		"no time":                {extra: func(c *conf) { c.tight = true }, why: "no time left"},
+		"a process is on it": {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
+		"memory of nobody's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
+		"shards":             {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
+		"a shared partition": {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` }, why: "others may use it"},
+		"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" }, harm: func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
+			why: "whether others may use it could not be told"},
+		"a part through MPS": {job: func(*node) job { return newJob().with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50") }, why: "MPS"},
+		"another live job":   {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
+		"a MIG instance":     {options: []fakegpu.Option{instance}, job: func(n *node) job { return n.onInstance(0) }, why: "MIG"},
+		"a reset is due":     {harm: func(n *node) { must(n, n.world.Set("gpu0.recovery_action", "1")) }, why: "BKD-RECOVERY"},
+		"no time":            {extra: func(c *conf) { c.tight = true }, why: "no time left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,6 +47,8 @@ func secondAfterTheFirstDied(t *testing.T, config string) {
 	output := j["SLURM_JOB_STDOUT"]
 	must(t, os.WriteFile(output, []byte("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n"), 0o644))
 	must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "freeze"))
+	// The start's answer may be so new that hooks do not wait for one another.
+	must(t, os.Remove(filepath.Join(n.conf.run, "state", nodeName, "answered.json")))
 	e := j.with("SLURM_SCRIPT_CONTEXT", string(slurm.Epilog), "SLURM_JOB_EXIT_CODE", failed, "SLURM_JOB_DERIVED_EC", "0")
 	first := n.start(ending, e)
 	first.backend()

@@ -58,7 +58,7 @@ func TestXidOfABlindEnd(t *testing.T) {
 		"the driver is stuck": {harm: func(n *node) { n.freeze() }, other: code.Stuck, exit: 29, action: config.Drain},
 		"the card has gone": {harm: func(n *node) {
 			must(n, os.RemoveAll(filepath.Join(n.world.DriverProc(), "gpus", n.world.BusID(0))))
-		}, other: code.Ambiguous, exit: 29, action: config.Drain},
+		}, other: code.Missing, exit: 29, action: config.Drain},
 		"no driver any more": {harm: away, other: code.NoDriver, exit: 29, action: config.Drain},
 		"reloaded since":     {harm: func(n *node) { must(n, n.world.ReloadModule()) }, other: code.NoRecord, action: config.Warn},
 		"unloaded since": {harm: func(n *node) { away(n); must(n, os.RemoveAll(filepath.Join(n.world.Sys(), "module/nvidia"))) },
