@@ -122,8 +122,11 @@ func TestNames(t *testing.T) {
 func TestCleanWithoutSearch(t *testing.T) {
 	for _, scan := range []*record.Scan{nil, {Looked: 100}} {
 		end := &record.End{Curves: []record.Curve{{State: "clean"}}}
-		job := &record.Job{Start: end, End: &record.End{Curves: end.Curves, Scan: scan}, Output: "| bookend: GPU 0 of n clean: x\n| bookend: GPU 0 of n left clean by your job\n"}
-		r := run{lane: &lane{node: "n"}, rec: &record.Run{}}
+		job := &record.Job{
+			Start: end, End: &record.End{Curves: end.Curves, Scan: scan}, GPUs: []record.GPU{{UUID: "GPU-a"}},
+			Output: "| bookend: GPU 0 of n clean: x\n| bookend: GPU 0 of n left clean by your job\n",
+		}
+		r := run{lane: &lane{node: "n", cards: []card{{uuid: "GPU-a"}}}, rec: &record.Run{}}
 		r.clean(job)
 		if got := r.rec.Judge() == record.Right; got != (scan == nil) {
 			t.Errorf("scan %v: right is %v: %+v", scan, got, r.rec.Checks)

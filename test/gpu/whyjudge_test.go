@@ -21,7 +21,7 @@ func told(yes diagnosis.Name) *record.Job {
 		d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(answer), Evidence: "seen"})
 	}
 	return &record.Job{
-		State: "FAILED", End: &record.End{Diagnosis: d},
+		State: "FAILED", End: &record.End{Diagnosis: d}, GPUs: []record.GPU{{UUID: "GPU-a"}},
 		Output: "| bookend:   YES          " + yes.Title() + ":\n| bookend:                seen\n| bookend:   no           the rest\n",
 	}
 }
@@ -59,7 +59,7 @@ func TestBecause(t *testing.T) {
 	} {
 		job := told(diagnosis.Others)
 		tc.change(job)
-		r := run{lane: &lane{}, rec: &record.Run{}}
+		r := run{lane: &lane{cards: []card{{uuid: "GPU-a"}}}, rec: &record.Run{}}
 		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Pieces)})
 		if got := r.rec.Judge() == record.Right; got != tc.want {
 			t.Errorf("%s: right is %v, want %v: %+v", name, got, tc.want, r.rec.Checks)
@@ -74,7 +74,7 @@ func TestBecauseUntold(t *testing.T) {
 		if set(job, diagnosis.Others, answer); answer != diagnosis.Yes {
 			job.Output = ""
 		}
-		r := run{lane: &lane{}, rec: &record.Run{}}
+		r := run{lane: &lane{cards: []card{{uuid: "GPU-a"}}}, rec: &record.Run{}}
 		r.because(job, answers{untold: list(diagnosis.Others)})
 		if got := r.rec.Judge() == record.Right; got != want {
 			t.Errorf("%s: right is %v, want %v: %+v", answer, got, want, r.rec.Checks)
