@@ -222,3 +222,16 @@ func TestSlurmFilesOutOfUse(t *testing.T) {
 		}
 	}
 }
+
+// Another failure takes nothing from what the files say by themselves.
+func TestSlurmdFailsAgain(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.slurmd("echo no munge >&2; exit 1\n") // and there is no doubt without it
+	n.check()
+	n.hook(prolog, newJob())
+	n.check()
+	n.hook(prolog, numbered(101))
+	if _, origin := n.uuids(101); n.asked() != 2 || origin.Source != numbering.ByCount {
+		t.Errorf("asked %d times: %+v", n.asked(), origin)
+	}
+}
