@@ -50,13 +50,12 @@ func (c Command) List() (gpus []gresconf.GPU, res child.Result, err error) {
 			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}
 	}
-	end := time.Now().Add(c.Timeout)
 	for _, plugin := range []string{"disabled", "cgroup/v1"} {
 		dir, err := c.copyConf(plugin)
 		if err != nil {
 			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}
-		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), time.Until(end))
+		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), c.Timeout-res.Took)
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}

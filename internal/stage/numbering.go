@@ -1,7 +1,9 @@
 package stage
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -33,6 +35,7 @@ type numberingRequest struct {
 	Slurmd    string         `json:"slurmd"`     // configured; empty: the running one's
 	Scontrol  string         `json:"scontrol"`
 	Kept      *numbering.Key `json:"kept,omitempty"`
+	Again     bool           `json:"again,omitempty"` // the files are to be read even if Kept still holds
 }
 
 // numberingReply says what the numbers depend on, and unless that is what Kept says, what the files say of the GPUs.
@@ -65,7 +68,7 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 		if err := reply.identify(slices.Collect(paths(r.Kept.Files))); err != nil {
 			return reply, err
 		}
-		if reply.Key.Same(*r.Kept) {
+		if !r.Again && reply.Key.Same(*r.Kept) {
 			return reply, nil
 		}
 	}
@@ -223,8 +226,9 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 		Proc: h.cfg.Paths.Proc, Sys: h.cfg.Paths.Sys, Hook: h.env.PID, Node: h.job.Node, SlurmConf: slurmConf,
 		GresConf: h.cfg.Slurm.GresConf, Slurmd: h.cfg.Slurm.Slurmd, Scontrol: h.cfg.Slurm.Scontrol,
 	}
+	check := h.phase == slurm.HealthCheck
 	if kept != nil {
-		request.Kept = &kept.Key
+		request.Kept, request.Again = &kept.Key, kept.Due(h.env.Clock.Boot(), check)
 	}
 	wait := beside[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
 	return func() *numbering.Kept {
@@ -232,13 +236,30 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 		switch {
 		case err != nil:
 			return &numbering.Kept{List: numbering.Unclear("%v", err)}
-		case kept != nil && kept.Holds(reply.Key, h.env.Clock.Boot(), h.phase == slurm.HealthCheck):
+		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
 			return kept
 		case reply.Unknown != "":
 			return &numbering.Kept{List: numbering.Unclear("%s", reply.Unknown)}
 		}
-		return h.renumber(reply, kept)
+		now := h.renumber(reply, kept)
+		if why := h.changedMeanwhile(request, reply.Key); why != "" {
+			return &numbering.Kept{List: numbering.Unclear("%s", why)}
+		}
+		return now
 	}
+}
+
+// changedMeanwhile says why slurmd -G may have read other files than those that its answer is kept for.
+func (h *hook) changedMeanwhile(request numberingRequest, key numbering.Key) string {
+	request.Kept, request.Again = &key, false
+	reply, err := ask[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
+	switch {
+	case err != nil:
+		return err.Error()
+	case !key.Same(reply.Key):
+		return "slurm.conf, gres.conf or slurmd changed while slurmd -G read them"
+	}
+	return ""
 }
 
 // needsNumbers reports whether this hook looks up a number: not where Slurm or the admin names the devices, nor at the
@@ -281,8 +302,25 @@ func (h *hook) renumber(reply numberingReply, kept *numbering.Kept) *numbering.K
 // opSlurmd stands for slurmd -G among the operations of children.
 const opSlurmd = "slurmd -G"
 
+// stuckSlurmd says that an earlier slurmd -G cannot be killed: another would get stuck as well.
+func (h *hook) stuckSlurmd() string {
+	if h.store == nil {
+		return ""
+	}
+	for _, r := range h.store.Readers(h.alive) {
+		if r.Op == opSlurmd {
+			return fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", h.at(r.Since), r.PID)
+		}
+	}
+	return ""
+}
+
 // askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
 func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool) {
+	if why := h.stuckSlurmd(); why != "" {
+		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
+		return reply.Counted, true
+	}
 	limit := slurmdTime
 	if h.phase == slurm.HealthCheck {
 		limit = slurmdCheckTime
@@ -297,7 +335,7 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 	}
 	gpus, res, err := command.List()
 	if res.Outcome == child.Abandoned {
-		h.abandoned(opSlurmd, res.PID, res.StartTicks)
+		h.abandonedReader(opSlurmd, res, nil)
 	}
 	switch {
 	case err != nil && reply.Counted.Known():
@@ -307,8 +345,11 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 		return numbering.Unclear("%v; %s", err, reply.Counted.Why), true
 	case reply.Unsure != "":
 		return numbering.Unclear("%s", reply.Unsure), false
-	case len(gpus) == 0 || len(gpus) != reply.Count:
-		return numbering.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), false
+	case len(gpus) == 0 && reply.Counted.Known():
+		reply.Counted.Why = "slurmd -G lists no GPUs"
+		return reply.Counted, true
+	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
+		return numbering.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}
 	return numbering.List{Source: numbering.BySlurmd, GPUs: gpus}, false
 }
