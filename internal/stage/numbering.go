@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/child"
@@ -56,13 +58,16 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 	if k := r.Kept; k != nil && reply.Key.Daemon.PID == 0 && child.Alive(r.Proc, k.Daemon.PID, k.Daemon.Ticks) {
 		reply.Key.Daemon = k.Daemon
 	}
-	if reply.Key.Slurmd, err = slurmd.Identify(r.program(reply.Key.Daemon)); err != nil {
-		return reply, err
-	}
 	if k := r.Kept; k != nil && r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
 		r.SlurmConf = k.Conf
 	}
 	places := gresconf.Find(r.GresConf, r.SlurmConf)
+	if reply.Key.Daemon.PID == 0 {
+		reply.Key.Daemon = r.byFile(places)
+	}
+	if reply.Key.Slurmd, err = slurmd.Identify(r.program(reply.Key.Daemon)); err != nil {
+		return reply, err
+	}
 	if r.Kept != nil && places[0].Slurm == r.Kept.Conf {
 		reply.Key.Conf = r.Kept.Conf
 		if err := reply.identify(slices.Collect(paths(r.Kept.Files))); err != nil {
@@ -76,6 +81,23 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 	reply.Library = slurmd.Library(r.Proc, reply.Key.Daemon.PID)
 	return reply, nil
 })
+
+// byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
+// descendants.
+func (r numberingRequest) byFile(places []gresconf.Files) numbering.Daemon {
+	for _, at := range places {
+		conf, err := slurmfiles.Read(at.Slurm)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		path, _ := conf.Get("SlurmdPidFile")
+		host, _ := os.Hostname()
+		host, _, _ = strings.Cut(host, ".")
+		name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, "/var/run/slurmd.pid"))
+		return slurmd.ByFile(r.Proc, name)
+	}
+	return numbering.Daemon{}
+}
 
 // program is slurmd's own: the running one's, else the one that was installed with scontrol.
 func (r numberingRequest) program(running numbering.Daemon) string {
@@ -242,6 +264,9 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 			return &numbering.Kept{List: numbering.Unclear("%s", reply.Unknown)}
 		}
 		now := h.renumber(reply, kept)
+		if h.inJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
+			return &numbering.Kept{List: numbering.Unclear("which slurmd is running is not known")}
+		}
 		if why := h.changedMeanwhile(request, reply.Key); why != "" {
 			return &numbering.Kept{List: numbering.Unclear("%s", why)}
 		}

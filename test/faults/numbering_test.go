@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func (n *node) slurmd(script string) {
 // slurmConf replaces the two files of Slurm's.
 func (n *node) slurmConf(gres string, lines ...string) {
 	n.Helper()
-	must(n, os.WriteFile(n.in("slurm.d/slurm.conf"), []byte("GresTypes=gpu\nNodeName="+nodeName+" Gres="+gres+"\n"), 0o644))
+	must(n, os.WriteFile(n.in("slurm.d/slurm.conf"), []byte("GresTypes=gpu\nSlurmdPidFile="+n.in("slurmd.pid")+"\nNodeName="+nodeName+" Gres="+gres+"\n"), 0o644))
 	must(n, os.WriteFile(n.in("slurm.d/gres.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
@@ -187,6 +188,40 @@ func TestNumbersChangeWhileSlurmdIsAsked(t *testing.T) {
 	}
 	if kept, err := n.store().Numbering(); kept != nil || err != nil {
 		t.Errorf("kept: %+v, %v", kept, err)
+	}
+}
+
+// daemon runs a slurmd that hooks find by its PID file alone.
+func (n *node) daemon() (stop func()) {
+	n.Helper()
+	path := n.in("bin/slurmd")
+	must(n, os.MkdirAll(filepath.Dir(path), 0o755))
+	sleep, err := os.ReadFile("/bin/sleep")
+	must(n, err)
+	must(n, os.WriteFile(path, sleep, 0o755))
+	c := exec.Command(path, "1000")
+	must(n, c.Start())
+	must(n, os.WriteFile(n.in("slurmd.pid"), fmt.Appendln(nil, c.Process.Pid), 0o644))
+	return func() { _ = c.Process.Kill(); _ = c.Wait(); must(n, os.Remove(path)) }
+}
+
+// A hook inside the job knows the slurmd by its PID file: a change settles once that has restarted.
+func TestNumbersInsideTheJob(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=b File=/dev/nvidia0", "Name=gpu Type=a File=/dev/nvidia1")
+	n.slurmd(lists(1, 0))
+	stop := n.daemon()
+	n.clean(prolog, newJob())
+	if d := n.kept().Key.Daemon; d.PID == 0 {
+		t.Errorf("%+v", d)
+	}
+	stop()
+	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=a File=/dev/nvidia0", "Name=gpu Type=b File=/dev/nvidia1")
+	n.slurmd(lists(0, 1))
+	defer n.daemon()()
+	n.clean(prolog, newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101"))
+	if got, origin := n.uuids(101); got != "GPU-8f0b1c00" || origin.Source != numbering.BySlurmd {
+		t.Errorf("%q by %+v", got, origin)
 	}
 }
 
