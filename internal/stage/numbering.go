@@ -93,7 +93,7 @@ func (r numberingRequest) byFile(places []gresconf.Files) numbering.Daemon {
 		path, _ := conf.Get("SlurmdPidFile")
 		host, _ := os.Hostname()
 		host, _, _ = strings.Cut(host, ".")
-		name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, "/var/run/slurmd.pid"))
+		name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, config.SlurmdPIDFile))
 		return slurmd.ByFile(r.Proc, name)
 	}
 	return numbering.Daemon{}
