@@ -281,7 +281,7 @@ func (h *hook) changedMeanwhile(request numberingRequest, key numbering.Key) str
 	switch {
 	case err != nil:
 		return err.Error()
-	case !key.Same(reply.Key):
+	case !key.Equal(reply.Key):
 		return "slurm.conf, gres.conf or slurmd changed while slurmd -G read them"
 	}
 	return ""
