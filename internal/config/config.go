@@ -316,6 +316,9 @@ const (
 	JSON LogFormat = "json"
 )
 
+// SlurmdPIDFile is Slurm's default for SlurmdPidFile.
+const SlurmdPIDFile = "/var/run/slurmd.pid"
+
 // SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
 // slurmctld (configless), or as packages and Slurm's own build install it.
 func SlurmFolders() []string {

@@ -62,9 +62,12 @@ type Key struct {
 	Files  []FileID `json:"files"` // slurm.conf, gres.conf, and what they include
 }
 
-// Same reports whether two keys are equal. A boot that is not known equals nothing.
-func (k Key) Same(o Key) bool {
-	return k.Boot != "" && k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
+// Same reports whether an answer for one key holds for the other. A boot that is not known is the same as no other.
+func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
+
+// Equal reports whether two keys are equal, of moments in one boot.
+func (k Key) Equal(o Key) bool {
+	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
 		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
 }
 
@@ -123,7 +126,12 @@ type Kept struct {
 // retry is how long after slurmd -G failed hooks do not try it again.
 const retry = time.Minute
 
-// Due reports whether slurmd -G failed and is to be tried again. A health check retries at once.
+// Holds reports whether an answer needs no refresh.
+func (k Kept) Holds(key Key, now time.Duration, check bool) bool {
+	return k.Key.Same(key) && !k.Due(now, check)
+}
+
+// Due reports whether slurmd -G failed and is to be tried again. A health check does so at once.
 func (k Kept) Due(now time.Duration, check bool) bool {
 	return k.Tried != 0 && (check || now < k.Tried || now-k.Tried >= retry)
 }

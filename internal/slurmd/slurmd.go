@@ -50,13 +50,12 @@ func (c Command) List() (gpus []gresconf.GPU, res child.Result, err error) {
 			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}
 	}
-	end := time.Now().Add(c.Timeout)
 	for _, plugin := range []string{"disabled", "cgroup/v1"} {
 		dir, err := c.copyConf(plugin)
 		if err != nil {
 			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}
-		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), time.Until(end))
+		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), c.Timeout-res.Took)
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, res, fmt.Errorf("slurmd -G: %w", err)
 		}
@@ -142,23 +141,56 @@ func Running(proc string, hook int) numbering.Daemon {
 	const generations = 8
 	var found numbering.Daemon
 	for pid, depth := hook, 0; pid > 1 && depth < generations; depth++ {
-		parent, ticks, err := readStat(proc, pid)
-		if err != nil {
+		d, parent, err := daemon(proc, pid)
+		switch {
+		case err != nil:
 			return found
-		}
-		// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked again.
-		exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
-		exe = strings.TrimSuffix(exe, " (deleted)")
-		name := filepath.Base(exe) // on Debian slurmd-wlm
-		switch is := err == nil && (name == "slurmd" || strings.HasPrefix(name, "slurmd-")); {
-		case is:
-			found = numbering.Daemon{PID: pid, Ticks: ticks, Exe: exe}
+		case d.PID != 0:
+			found = d
 		case found.PID != 0:
 			return found
 		}
 		pid = parent
 	}
 	return found
+}
+
+// daemon is the process if it is a slurmd; its PID is 0 otherwise.
+func daemon(proc string, pid int) (d numbering.Daemon, parent int, err error) {
+	parent, ticks, err := readStat(proc, pid)
+	if err != nil {
+		return d, 0, err
+	}
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked again.
+	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
+	exe = strings.TrimSuffix(exe, " (deleted)")
+	name := filepath.Base(exe) // on Debian slurmd-wlm
+	if err == nil && (name == "slurmd" || strings.HasPrefix(name, "slurmd-")) {
+		d = numbering.Daemon{PID: pid, Ticks: ticks, Exe: exe}
+	}
+	return d, parent, nil
+}
+
+// ByFile finds the slurmd whose PID is in a file (SlurmdPidFile), for hooks that it is no ancestor of. PID 0 is none.
+func ByFile(proc, path string) numbering.Daemon {
+	const maxPID = 32
+	// Threat: a file that another user can write could name a program of theirs.
+	text, err := safefile.ReadTrusted(path, maxPID)
+	if err != nil {
+		return numbering.Daemon{}
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || !isRoot(filepath.Join(proc, strconv.Itoa(pid))) {
+		return numbering.Daemon{}
+	}
+	d, _, _ := daemon(proc, pid)
+	return d
+}
+
+// isRoot reports whether a process, a directory of /proc, is root's.
+func isRoot(process string) bool {
+	var st unix.Stat_t
+	return unix.Stat(process, &st) == nil && st.Uid == 0
 }
 
 // readStat reads a process's parent and start.
@@ -205,8 +237,7 @@ const maxEnviron = 1 << 20
 // empty where a user could have put a library there.
 func Library(proc string, pid int) string {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || st.Uid != 0 {
+	if !isRoot(dir) {
 		return ""
 	}
 	// Threat: another user's process chooses its environment; only root's is read.

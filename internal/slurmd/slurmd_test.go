@@ -221,6 +221,43 @@ func TestRunning(t *testing.T) {
 	}
 }
 
+// A hook inside a job finds the daemon by its PID file, unless a user could have written that or is that process.
+func TestByFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's files are trusted")
+	}
+	proc, dir := t.TempDir(), "/root"
+	process(t, proc, 7, 1, "/usr/sbin/slurmd-wlm", 70)
+	process(t, proc, 8, 1, "/usr/bin/python3", 80)
+	process(t, proc, 9, 1, "/home/u/slurmd", 90)
+	if err := os.Chown(filepath.Join(proc, "9"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.MkdirTemp(dir, "slurmd-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(file)
+	file = filepath.Join(file, "slurmd.pid")
+	for text, want := range map[string]int{"7\n": 7, "7": 7, "8\n": 0, "9\n": 0, "10\n": 0, "x": 0, "": 0, "../7": 0} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := ByFile(proc, file); got.PID != want || want != 0 && got.Ticks != 70 {
+			t.Errorf("%q: %+v, want %d", text, got, want)
+		}
+	}
+	if err := os.WriteFile(file, []byte("7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 65534, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := ByFile(proc, file); got.PID != 0 || ByFile(proc, "/root/none").PID != 0 {
+		t.Errorf("a user's file: %+v", got)
+	}
+}
+
 func TestEntries(t *testing.T) {
 	c := command(t, "")
 	if got, err := Entries(c.Conf); err != nil || len(got) != 3 || !slices.Contains(got, "parts") {

@@ -56,8 +56,7 @@ func (h *hook) driverAnswers() bool {
 		return true
 	}
 	if inDriver(*stuck) && h.alive(*stuck) { // earlier releases put children here that read /proc
-		since := h.env.Clock.Wall().Add(stuck.Since - h.env.Clock.Boot())
-		text := StuckText(*stuck, since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		text := StuckText(*stuck, h.at(stuck.Since))
 		h.add(finding.Finding{Code: code.Stuck, Observed: text, Expected: "the driver answers"})
 		return false
 	}
@@ -65,13 +64,18 @@ func (h *hook) driverAnswers() bool {
 	return true
 }
 
+// at words a moment since boot.
+func (h *hook) at(sinceBoot time.Duration) string {
+	return h.env.Clock.Wall().Add(sinceBoot - h.env.Clock.Boot()).UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
 // inDriver reports whether a child is stuck where only the driver can have kept it.
 func inDriver(s state.Stuck) bool { return s.Op == opBackend || s.Op == opInventory }
 
 // StuckText words a child that cannot be killed, for hooks and the command line.
 func StuckText(s state.Stuck, since string) string {
-	if s.Op == opSlurmd {
-		return fmt.Sprintf("stuck since %s: PID %d (%s) cannot be killed; the driver is not asked while it is there", since, s.PID, s.Op)
+	if s.Op == opSlurmd { // of an earlier release
+		return fmt.Sprintf("stuck since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)
 	}
 	if inDriver(s) {
 		return fmt.Sprintf("driver not answering since %s: PID %d (%s) cannot be killed", since, s.PID, s.Op)

@@ -1,10 +1,14 @@
 package stage
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/child"
@@ -33,11 +37,10 @@ type numberingRequest struct {
 	Slurmd    string         `json:"slurmd"`     // configured; empty: the running one's
 	Scontrol  string         `json:"scontrol"`
 	Kept      *numbering.Key `json:"kept,omitempty"`
-	Retry     bool           `json:"retry,omitempty"` // slurmd is asked again even if nothing changed
+	Again     bool           `json:"again,omitempty"` // the files are to be read even if Kept still holds
 }
 
-// numberingReply says what the numbers depend on. It also has what the files say about the GPUs, unless nothing has
-// changed since Kept and this is no retry.
+// numberingReply says what the numbers depend on, and unless that is what Kept says, what the files say of the GPUs.
 type numberingReply struct {
 	Key     numbering.Key  `json:"key"`
 	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
@@ -55,19 +58,22 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 	if k := r.Kept; k != nil && reply.Key.Daemon.PID == 0 && child.Alive(r.Proc, k.Daemon.PID, k.Daemon.Ticks) {
 		reply.Key.Daemon = k.Daemon
 	}
-	if reply.Key.Slurmd, err = slurmd.Identify(r.program(reply.Key.Daemon)); err != nil {
-		return reply, err
-	}
 	if k := r.Kept; k != nil && r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
 		r.SlurmConf = k.Conf
 	}
 	places := gresconf.Find(r.GresConf, r.SlurmConf)
+	if reply.Key.Daemon.PID == 0 {
+		reply.Key.Daemon = r.byFile(places)
+	}
+	if reply.Key.Slurmd, err = slurmd.Identify(r.program(reply.Key.Daemon)); err != nil {
+		return reply, err
+	}
 	if r.Kept != nil && places[0].Slurm == r.Kept.Conf {
 		reply.Key.Conf = r.Kept.Conf
 		if err := reply.identify(slices.Collect(paths(r.Kept.Files))); err != nil {
 			return reply, err
 		}
-		if reply.Key.Same(*r.Kept) && !r.Retry {
+		if !r.Again && reply.Key.Same(*r.Kept) {
 			return reply, nil
 		}
 	}
@@ -75,6 +81,23 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 	reply.Library = slurmd.Library(r.Proc, reply.Key.Daemon.PID)
 	return reply, nil
 })
+
+// byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
+// descendants.
+func (r numberingRequest) byFile(places []gresconf.Files) numbering.Daemon {
+	for _, at := range places {
+		conf, err := slurmfiles.Read(at.Slurm)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		path, _ := conf.Get("SlurmdPidFile")
+		host, _ := os.Hostname()
+		host, _, _ = strings.Cut(host, ".")
+		name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, config.SlurmdPIDFile))
+		return slurmd.ByFile(r.Proc, name)
+	}
+	return numbering.Daemon{}
+}
 
 // program is slurmd's own: the running one's, else the one that was installed with scontrol.
 func (r numberingRequest) program(running numbering.Daemon) string {
@@ -225,8 +248,9 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 		Proc: h.cfg.Paths.Proc, Sys: h.cfg.Paths.Sys, Hook: h.env.PID, Node: h.job.Node, SlurmConf: slurmConf,
 		GresConf: h.cfg.Slurm.GresConf, Slurmd: h.cfg.Slurm.Slurmd, Scontrol: h.cfg.Slurm.Scontrol,
 	}
+	check := h.phase == slurm.HealthCheck
 	if kept != nil {
-		request.Kept, request.Retry = &kept.Key, kept.Due(h.env.Clock.Boot(), h.phase == slurm.HealthCheck)
+		request.Kept, request.Again = &kept.Key, kept.Due(h.env.Clock.Boot(), check)
 	}
 	wait := beside[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
 	return func() *numbering.Kept {
@@ -234,13 +258,33 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 		switch {
 		case err != nil:
 			return &numbering.Kept{List: numbering.Unclear("%v", err)}
-		case kept != nil && kept.Key.Same(reply.Key) && !request.Retry:
+		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
 			return kept
 		case reply.Unknown != "":
 			return &numbering.Kept{List: numbering.Unclear("%s", reply.Unknown)}
 		}
-		return h.renumber(reply, kept)
+		now := h.renumber(reply, kept)
+		if h.inJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
+			return &numbering.Kept{List: numbering.Unclear("which slurmd is running is not known")}
+		}
+		if why := h.changedMeanwhile(request, reply.Key); why != "" {
+			return &numbering.Kept{List: numbering.Unclear("%s", why)}
+		}
+		return now
 	}
+}
+
+// changedMeanwhile says why slurmd -G may have read other files than those that its answer is kept for.
+func (h *hook) changedMeanwhile(request numberingRequest, key numbering.Key) string {
+	request.Kept, request.Again = &key, false
+	reply, err := ask[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
+	switch {
+	case err != nil:
+		return err.Error()
+	case !key.Equal(reply.Key):
+		return "slurm.conf, gres.conf or slurmd changed while slurmd -G read them"
+	}
+	return ""
 }
 
 // needsNumbers reports whether this hook looks up a number: not where Slurm or the admin names the devices, nor at the
@@ -283,8 +327,25 @@ func (h *hook) renumber(reply numberingReply, kept *numbering.Kept) *numbering.K
 // opSlurmd stands for slurmd -G among the operations of children.
 const opSlurmd = "slurmd -G"
 
+// stuckSlurmd says that an earlier slurmd -G cannot be killed: another would get stuck as well.
+func (h *hook) stuckSlurmd() string {
+	if h.store == nil {
+		return ""
+	}
+	for _, r := range h.store.Readers(h.alive) {
+		if r.Op == opSlurmd {
+			return fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", h.at(r.Since), r.PID)
+		}
+	}
+	return ""
+}
+
 // askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
 func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool) {
+	if why := h.stuckSlurmd(); why != "" {
+		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
+		return reply.Counted, true
+	}
 	limit := slurmdTime
 	if h.phase == slurm.HealthCheck {
 		limit = slurmdCheckTime
@@ -299,7 +360,7 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 	}
 	gpus, res, err := command.List()
 	if res.Outcome == child.Abandoned {
-		h.abandoned(opSlurmd, res.PID, res.StartTicks)
+		h.abandonedReader(opSlurmd, &childError{op: opSlurmd, Result: res}, nil)
 	}
 	switch {
 	case err != nil && reply.Counted.Known():
@@ -309,8 +370,11 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 		return numbering.Unclear("%v; %s", err, reply.Counted.Why), true
 	case reply.Unsure != "":
 		return numbering.Unclear("%s", reply.Unsure), false
-	case len(gpus) == 0 || len(gpus) != reply.Count:
-		return numbering.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), false
+	case len(gpus) == 0 && reply.Counted.Known():
+		reply.Counted.Why = "slurmd -G lists no GPUs"
+		return reply.Counted, true
+	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
+		return numbering.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}
 	return numbering.List{Source: numbering.BySlurmd, GPUs: gpus}, false
 }

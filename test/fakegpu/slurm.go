@@ -35,7 +35,7 @@ func (w *World) Slurm(dir, node string) (keys string, err error) {
 		return "", err
 	}
 	for name, text := range map[string]string{
-		"slurm.conf": fmt.Sprintf("ClusterName=lab\nGresTypes=gpu\nNodeName=%s Gres=gpu:%d State=UNKNOWN\n", node, len(files)),
+		"slurm.conf": fmt.Sprintf("ClusterName=lab\nGresTypes=gpu\nSlurmdPidFile=%s/slurmd.pid\nNodeName=%s Gres=gpu:%d State=UNKNOWN\n", dir, node, len(files)),
 		"gres.conf":  fmt.Sprintf("Name=gpu File=/dev/nvidia[%s]\n", strings.Join(files, ",")),
 		"slurmd":     "#!/bin/sh\ncat >&2 <<'end'\n" + list.String() + "end\n",
 	} {

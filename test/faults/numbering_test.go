@@ -3,7 +3,9 @@ package faults
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/numbering"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmd"
+	"bookend/internal/state"
 	"bookend/test/fakegpu"
 )
 
@@ -26,7 +30,7 @@ func (n *node) slurmd(script string) {
 // slurmConf replaces the two files of Slurm's.
 func (n *node) slurmConf(gres string, lines ...string) {
 	n.Helper()
-	must(n, os.WriteFile(n.in("slurm.d/slurm.conf"), []byte("GresTypes=gpu\nNodeName="+nodeName+" Gres="+gres+"\n"), 0o644))
+	must(n, os.WriteFile(n.in("slurm.d/slurm.conf"), []byte("GresTypes=gpu\nSlurmdPidFile="+n.in("slurmd.pid")+"\nNodeName="+nodeName+" Gres="+gres+"\n"), 0o644))
 	must(n, os.WriteFile(n.in("slurm.d/gres.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
@@ -71,11 +75,12 @@ func TestSlurmdTrouble(t *testing.T) {
 	}{
 		"lists":                        {lists(1, 0), "gpu:a:1,gpu:b:1", "GPU-8f0b1c11", numbering.BySlurmd, ""},
 		"lists fewer":                  {lists(1), "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "slurmd -G lists 1 GPUs, slurm.conf gives out 2"},
+		"lists nothing, no doubt":      {"exit 0\n", "", "GPU-8f0b1c00", numbering.ByCount, ""},
 		"lists nothing":                {"exit 0\n", "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "lists 0 GPUs"},
 		"garbage":                      {"head -c 100000 /dev/urandom >&2\n", "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "slurmd -G"},
 		"garbage behind the list":      {lists(1, 0) + "echo Gres Name=gpu Count=x File= >&2\n", "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "not a number of GPUs"},
 		"fails":                        {"echo no munge >&2; exit 1\n", "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "no munge"},
-		"fails, and there is no doubt": {"exit 1\n", "", "GPU-8f0b1c00", numbering.ByCount, ""},
+		"fails, and there is no doubt": {"echo no munge >&2; exit 1\n", "", "GPU-8f0b1c00", numbering.ByCount, ""},
 		"killed":                       {"kill -9 $$\n", "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "crashed"},
 		"hangs":                        {"exec sleep 1000\n", "gpu:a:1,gpu:b:1", "", numbering.Ambiguous, "no answer within"},
 		"hangs, and there is no doubt": {"exec sleep 1000\n", "", "GPU-8f0b1c00", numbering.ByCount, ""},
@@ -129,29 +134,119 @@ func TestSlurmdIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Another try after a failure knows all that the first knew of Slurm's files, though none of them has changed.
+// What failed is tried again by a health check, and by a hook a while later.
 func TestSlurmdIsAskedAgain(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.slurmConf("gpu:a:2", "Name=gpu Type=a File=/dev/nvidia[0-1]") // a type: not to be counted
-	n.slurmd(n.listsFrom("later"))
-	n.hook(prolog, newJob())
-	if _, origin := n.uuids(100); origin.Source != numbering.Ambiguous {
-		t.Fatalf("%+v", origin)
+	for name, script := range map[string]string{"fails": "echo no munge >&2; exit 1\n", "lists fewer": lists(0)} {
+		n := newNode(t, "enforce")
+		n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=b File=/dev/nvidia0", "Name=gpu Type=a File=/dev/nvidia1")
+		n.slurmd(script)
+		n.hook(prolog, newJob())
+		key := n.kept().Key.Slurmd
+		n.slurmd(lists(1, 0))
+		old := n.kept()
+		if old.Key.Slurmd, _ = slurmdID(n); old.Key.Slurmd == key { // only the failure is to be retried
+			t.Fatal("the same program")
+		}
+		n.keep(old)
+		n.hook(healthcheck, bySlurm)
+		if now := n.kept(); now.List.Source != numbering.BySlurmd || n.asked() != 2 {
+			t.Errorf("%s: asked %d times: %+v", name, n.asked(), now.List)
+		}
 	}
-	must(t, os.WriteFile(n.in("later"), []byte(lists(0, 1)), 0o644))
-	n.check()
-	n.hook(prolog, numbered(101))
-	if got, origin := n.uuids(101); got != "GPU-8f0b1c00" || origin.Source != numbering.BySlurmd {
-		t.Errorf("asked %d times: %q by %+v", n.asked(), got, origin)
-	}
+}
 
-	n = newNode(t, "enforce")
-	n.slurmd("exit 1\n") // and there is no doubt without it
-	n.check()
+func slurmdID(n *node) (numbering.FileID, error) { return slurmd.Identify(n.in("slurm.d/slurmd")) }
+
+func (n *node) store() *state.Store {
+	n.Helper()
+	store, err := state.Open(n.conf.run, nodeName)
+	must(n, err)
+	return store
+}
+
+// kept is the answer on record.
+func (n *node) kept() numbering.Kept {
+	n.Helper()
+	kept, err := n.store().Numbering()
+	must(n, err)
+	if kept == nil {
+		n.Fatal("no GPU numbering is kept")
+	}
+	return *kept
+}
+
+func (n *node) keep(k numbering.Kept) {
+	n.Helper()
+	must(n, n.store().PutNumbering(k))
+}
+
+// A file that changes while slurmd reads it may not be the one that it has read: nothing is kept.
+func TestNumbersChangeWhileSlurmdIsAsked(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=b File=/dev/nvidia0", "Name=gpu Type=a File=/dev/nvidia1")
+	n.slurmd("echo '# new' >>" + n.in("slurm.d/gres.conf") + "\n" + lists(1, 0))
 	n.hook(prolog, newJob())
-	n.check()
-	n.hook(prolog, numbered(101))
-	if _, origin := n.uuids(101); n.asked() != 2 || origin.Source != numbering.ByCount {
+	if got, origin := n.uuids(100); got != "" || origin.Source != numbering.Ambiguous || !strings.Contains(origin.Why, "changed while slurmd -G") {
+		t.Errorf("%q by %+v", got, origin)
+	}
+	if kept, err := n.store().Numbering(); kept != nil || err != nil {
+		t.Errorf("kept: %+v, %v", kept, err)
+	}
+}
+
+// daemon runs a slurmd that hooks find by its PID file alone.
+func (n *node) daemon() (stop func()) {
+	n.Helper()
+	path := n.in("bin/slurmd")
+	must(n, os.MkdirAll(filepath.Dir(path), 0o755))
+	sleep, err := os.ReadFile("/bin/sleep")
+	must(n, err)
+	must(n, os.WriteFile(path, sleep, 0o755))
+	c := exec.Command(path, "1000")
+	must(n, c.Start())
+	must(n, os.WriteFile(n.in("slurmd.pid"), fmt.Appendln(nil, c.Process.Pid), 0o644))
+	return func() { _ = c.Process.Kill(); _ = c.Wait(); must(n, os.Remove(path)) }
+}
+
+// A hook inside the job knows the slurmd by its PID file: a change settles once that has restarted.
+func TestNumbersInsideTheJob(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=b File=/dev/nvidia0", "Name=gpu Type=a File=/dev/nvidia1")
+	n.slurmd(lists(1, 0))
+	stop := n.daemon()
+	n.clean(prolog, newJob())
+	if d := n.kept().Key.Daemon; d.PID == 0 {
+		t.Errorf("%+v", d)
+	}
+	stop()
+	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=a File=/dev/nvidia0", "Name=gpu Type=b File=/dev/nvidia1")
+	n.slurmd(lists(0, 1))
+	defer n.daemon()()
+	n.clean(prolog, newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101"))
+	if got, origin := n.uuids(101); got != "GPU-8f0b1c00" || origin.Source != numbering.BySlurmd {
+		t.Errorf("%q by %+v", got, origin)
+	}
+}
+
+// While a slurmd -G lives that could not be killed no other is started, and the driver is still asked.
+func TestSlurmdStuck(t *testing.T) {
+	n := newNode(t, "enforce")
+	stat, err := os.ReadFile("/proc/self/stat")
+	must(t, err)
+	start, err := strconv.ParseUint(strings.Fields(string(stat))[21], 10, 64)
+	must(t, err)
+	// What cannot be killed cannot be made here: what matters is that it lives.
+	must(t, n.store().AddReader(state.Reader{Stuck: state.Stuck{PID: os.Getpid(), StartTicks: start, Op: "slurmd -G"}},
+		func(state.Stuck) bool { return true }))
+	n.slurmConf("gpu:a:1,gpu:b:1", "Name=gpu Type=b File=/dev/nvidia0", "Name=gpu Type=a File=/dev/nvidia1")
+	n.slurmd(lists(1, 0))
+	for _, at := range []hook{prolog, epilog} {
+		n.hook(at, newJob())
+		if found := n.findings(at); has(found, code.Stuck) || !has(found, code.Ambiguous) {
+			t.Errorf("%v: %+v", at, found)
+		}
+	}
+	if _, origin := n.uuids(100); !strings.Contains(origin.Why, "cannot be killed") || n.asked() != 0 {
 		t.Errorf("asked %d times: %+v", n.asked(), origin)
 	}
 }
