@@ -49,9 +49,6 @@ func lists(minors ...int) string {
 	return b.String()
 }
 
-// listsFrom is a script of slurmd's that fails as long as a file is missing, and then is what the file says.
-func (n *node) listsFrom(name string) string { return ". " + n.in(name) + "\n" }
-
 // uuids are the GPUs of a job on record, and what told them.
 func (n *node) uuids(job slurm.JobID) (string, numbering.Origin) {
 	n.Helper()

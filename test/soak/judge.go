@@ -260,7 +260,8 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 
 // alone reports an item that proves by itself that its GPU is unusable, whatever the total does.
 func (h *hook) alone(i world.Item) bool {
-	return i.Way == world.Plain && !i.Moves() && h.watched(i) && i.Bytes >= h.limits.Drain
+	ending := i.Creator.State == "Z" // for all that can be seen
+	return i.Way == world.Plain && !i.Moves() && !ending && h.watched(i) && i.Bytes >= h.limits.Drain
 }
 
 // watched reports an item that was there for the whole watch. A process that started within a tick of the first look cannot
