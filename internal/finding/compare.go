@@ -219,7 +219,7 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if owner.Ambiguous() {
 		f.Owner = nil
 	}
-	if max(owner.Ended, owner.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && owner.Whose != attrib.LiveJob {
+	if s.endedMeanwhile(c, owner) {
 		f.Doubts = append(f.Doubts, "its job ended while the card was watched")
 	}
 	if owner.Rival != 0 {
@@ -235,6 +235,11 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 		f.Holder.Classes = append([]attrib.Class{attrib.Orphan}, f.Holder.Classes...)
 	}
 	return s.owned(c, f, owner), true
+}
+
+// endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch took.
+func (s Scene) endedMeanwhile(c Card, o attrib.Owner) bool {
+	return max(o.Ended, o.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && o.Whose != attrib.LiveJob
 }
 
 // owned picks the code that fits the owner.

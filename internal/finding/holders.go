@@ -46,6 +46,9 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		}
 		f.Candidates = append(f.Candidates, *candidate)
 		f.Doubts = append(f.Doubts, against(h.Process, o)...)
+		if s.endedMeanwhile(c, o) {
+			f.Doubts = append(f.Doubts, fmt.Sprintf("process %d may hold it, and its job ended while the GPU was watched", h.PID))
+		}
 	}
 	return f, owners
 }

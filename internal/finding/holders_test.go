@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -59,6 +60,11 @@ func TestPhantomHolder(t *testing.T) {
 			func(s *Scene) {
 				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
 			}, []int{71}, "", "live job"},
+		{"a job that ended during the watch", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 1002, 11 }), 3)},
+			func(s *Scene) {
+				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90), End: at(199)}}
+				s.Now.Curves[card] = settle.Curve{State: settle.Flat, Span: 5 * time.Second}
+			}, []int{71}, attrib.ByCgroup, "ended while"},
 		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, "", "could not be told"},
 		{"a process that is ending", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.State = "D" }), 3)}, nil, []int{71}, attrib.ByExclusive, "may be ending"},
 		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, "", "out of time"},
