@@ -104,10 +104,17 @@ type startOn struct {
 	asService uint64 // of what was stuck there, what may have passed for a service's
 }
 
-// dirty is what lay there that no start may be called clean with, less what no hook can tell.
+// dirty is the most that lay there of what no start may be called clean with, less what no hook can tell: of what nobody is
+// listed for the sum, of what is listed each by itself.
 func (s startOn) dirty() uint64 {
-	lay := s.stock.Of(world.Stuck, world.Alive)
-	return lay - min(lay, s.asService+tolerance(s.stock))
+	unlisted := s.stock.Unlisted(world.Stuck, world.Alive)
+	most := unlisted - min(unlisted, s.asService+tolerance(s.stock))
+	for _, i := range s.stock {
+		if !i.Unlisted && (i.Fate == world.Stuck || i.Fate == world.Alive) {
+			most = max(most, i.Bytes)
+		}
+	}
+	return most
 }
 
 // shipped is the configuration as shipped, made to drain.
