@@ -7,9 +7,36 @@ import (
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/internal/numbering"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
+
+// inside has hooks run in a job's own cgroup.
+func (n *node) inside(cgroup, allowed string) {
+	n.Helper()
+	proc := n.copiedProc()
+	own := "0::/system.slice/n1_slurmstepd.scope/" + cgroup + "/step_extern/slurm\n"
+	must(n, os.WriteFile(filepath.Join(proc, "self/cgroup"), []byte(own), 0o644))
+	if pid, err := os.ReadFile(n.in("slurm.d/slurmd.pid")); err == nil {
+		pid := strings.TrimSpace(string(pid))
+		must(n, os.Symlink("/proc/"+pid, filepath.Join(proc, pid)))
+	}
+	n.configure(func(c *conf) {
+		c.proc, c.shards = proc, `"no", run_in_job_backend: `+allowed
+	})
+}
+
+// Inside a job a slurmd that cannot be found may have read other files than those that are there.
+func TestInsideTheJobWithoutSlurmd(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.inside("job_100", "true")
+	n.clean(prolog, newJob())
+	if _, origin := n.uuids(100); origin.Source != numbering.Ambiguous || !strings.Contains(origin.Why, "which slurmd is running is not known") {
+		t.Errorf("%+v", origin)
+	}
+}
 
 // Under PrologFlags=RunInJob hooks run in the job's own cgroup, by its id or, since 26.05, by its run's. As shipped no driver
 // is asked from there and nothing is said to be wrong with the node; where the admin wants it the card is looked at, and
@@ -27,12 +54,8 @@ func TestInsideTheJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
-			proc := n.copiedProc()
-			own := "0::/system.slice/n1_slurmstepd.scope/" + tt.cgroup + "/step_extern/slurm\n"
-			must(t, os.WriteFile(filepath.Join(proc, "self/cgroup"), []byte(own), 0o644))
-			n.configure(func(c *conf) {
-				c.proc, c.shards = proc, `"no", run_in_job_backend: `+tt.allowed
-			})
+			defer n.daemon()()
+			n.inside(tt.cgroup, tt.allowed)
 			n.clean(prolog, newJob())
 			n.leftover()
 			n.clean(epilog, newJob())

@@ -30,7 +30,7 @@ func (n *node) slurmd(script string) {
 // slurmConf replaces the two files of Slurm's.
 func (n *node) slurmConf(gres string, lines ...string) {
 	n.Helper()
-	must(n, os.WriteFile(n.in("slurm.d/slurm.conf"), []byte("GresTypes=gpu\nSlurmdPidFile="+n.in("slurmd.pid")+"\nNodeName="+nodeName+" Gres="+gres+"\n"), 0o644))
+	must(n, os.WriteFile(n.in("slurm.d/slurm.conf"), []byte("GresTypes=gpu\nSlurmdPidFile="+n.in("slurm.d/slurmd.pid")+"\nNodeName="+nodeName+" Gres="+gres+"\n"), 0o644))
 	must(n, os.WriteFile(n.in("slurm.d/gres.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
@@ -201,7 +201,7 @@ func (n *node) daemon() (stop func()) {
 	must(n, os.WriteFile(path, sleep, 0o755))
 	c := exec.Command(path, "1000")
 	must(n, c.Start())
-	must(n, os.WriteFile(n.in("slurmd.pid"), fmt.Appendln(nil, c.Process.Pid), 0o644))
+	must(n, os.WriteFile(n.in("slurm.d/slurmd.pid"), fmt.Appendln(nil, c.Process.Pid), 0o644))
 	return func() { _ = c.Process.Kill(); _ = c.Wait(); must(n, os.Remove(path)) }
 }
 
