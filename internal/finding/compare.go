@@ -237,11 +237,6 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	return s.owned(c, f, owner), true
 }
 
-// endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch took.
-func (s Scene) endedMeanwhile(c Card, o attrib.Owner) bool {
-	return max(o.Ended, o.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && o.Whose != attrib.LiveJob
-}
-
 // owned picks the code that fits the owner.
 func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	f.Expected = "no process on this GPU"

@@ -87,6 +87,11 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	return suspect
 }
 
+// endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch took.
+func (s Scene) endedMeanwhile(c Card, o attrib.Owner) bool {
+	return max(o.Ended, o.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && o.Whose != attrib.LiveJob
+}
+
 // against says why a candidate keeps a card from being called unusable.
 func against(p attrib.Process, o attrib.Owner) []string {
 	switch {
