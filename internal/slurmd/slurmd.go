@@ -85,6 +85,10 @@ func (c Command) copyConf(plugin string) (dir string, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return dir, err
 	}
+	// Threat: written through a link it would be the site's own file: it comes before any link.
+	if err := os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600); err != nil {
+		return dir, err
+	}
 	for _, name := range c.Entries {
 		if name == cgroupConf {
 			continue
@@ -93,8 +97,7 @@ func (c Command) copyConf(plugin string) (dir string, err error) {
 			return dir, err
 		}
 	}
-	// Threat: none, the directory is new, and this user's alone.
-	return dir, os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600)
+	return dir, nil
 }
 
 func (c Command) run(conf string, timeout time.Duration) child.Result {
