@@ -188,7 +188,7 @@ func judgeOrder(s Site, _ slurmconf.Conf) []Result {
 	g, n := s.gres(), s.Survey.Numbers
 	cards, known := s.usableCards()
 	own, at := s.Config.NVIDIA, s.ConfigPath
-	fix := "slurmd -N " + s.NodeName + " -G   # lists Slurm's order. Restart slurmd if its configuration has changed since it started; or set gpu_order: map, with gpu_map"
+	fix := "slurmd -N " + s.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has changed since it started; or set gpu_order: map, with gpu_map"
 	switch {
 	case g.count == 0 || known && len(cards) == 0:
 		return well(name, at, "no GPUs: nothing is counted")
