@@ -36,6 +36,7 @@ func TestNumberingLines(t *testing.T) {
 
 func numberingLines() map[string]spoilt {
 	const gres = "Name=gpu File=DIR/dev/nvidia[0-1]"
+	noCards := both(gone("proc/driver"), gone("sys/module"))
 	return map[string]spoilt{
 		"too many":                {edit("slurm/nodes.conf", "gpu:2", "gpu:h200:3(S:0-1)"), "gpu-count", Wrong, "slurm.conf gives out 3, the driver has 2", "Gres=gpu:2"},
 		"too few":                 {edit("slurm/nodes.conf", "gpu:2", "gpu:1"), "gpu-count", OK, "1 of the 2 that the driver has", ""},
@@ -56,6 +57,9 @@ func numberingLines() map[string]spoilt {
 		"a map too short":         {gpuMap(map[int]string{0: "0000:1b:00.0"}), "gpu-order", Wrong, "nvidia.gpu_map has no GPU index 1", ""},
 		"a map that differs":      {gpuMap(map[int]string{0: "0000:3d:00.0", 1: "0000:1b:00.0"}), "gpu-order", Wrong, "nvidia.gpu_map takes number 0 for 0000:3d:00.0, slurmd for 0000:1b:00.0", "gpu_order: auto"},
 		"a map that agrees":       {gpuMap(map[int]string{0: "0000:1b:00.0", 1: "0000:3d:00.0"}), "gpu-order", OK, "nvidia.gpu_map: 0 is 0000:1b:00.0", ""},
+		"no GPU of the driver's":  {noCards, "gpu-order", Unknown, "the driver shows 0 GPUs", "nvidia-smi -L"},
+		"no GPU of Slurm's":       {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-order", OK, "not applicable: slurm.conf has no GPUs of this node", ""},
+		"no GPU at all":           {both(noCards, edit("slurm/nodes.conf", "n[1-4]", "m[1-4]")), "gpu-order", OK, "not applicable: slurm.conf has no GPUs of this node", ""},
 		"MIG":                     {saying(`"mig_mode":false`, `"mig_mode":true`), "gpu-order", Warning, "MIG is on", "map"},
 		"no ids for MIG":          {both(saying(`"mig_mode":false`, `"mig_mode":true`), edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env")), "gpu-env", Warning, "no_gpu_env", "take no_gpu_env out"},
 		"no ids":                  {edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env"), "gpu-env", OK, "SLURM_JOB_GPUS", ""},
