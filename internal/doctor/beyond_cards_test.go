@@ -81,9 +81,9 @@ func TestCardLines(t *testing.T) {
 func cardLines() map[string]spoilt {
 	noCards := both(gone("proc/driver"), gone("sys/module"))
 	return map[string]spoilt{
-		"an exporter":      {holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), "driver-open", Warning, "has nvidiactl open", "systemctl status 50"},
-		"a service":        {holds(50, "nv-hostengine", "/system.slice/nvidia-dcgm.service", "nvidiactl"), "driver-open", OK, "in no process outside", ""},
-		"a job":            {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", "nvidia0"), "driver-open", OK, "in no process outside", ""},
+		"an exporter":      {holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), "driver-open", Warning, "PID 50 (dcgm-exporter), which belongs to no job and is not a systemd service, keeps the GPU driver open (nvidiactl)", "systemctl status 50"},
+		"a service":        {holds(50, "nv-hostengine", "/system.slice/nvidia-dcgm.service", "nvidiactl"), "driver-open", OK, "only jobs and systemd services keep it open", ""},
+		"a job":            {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", "nvidia0"), "driver-open", OK, "only jobs and systemd services keep it open", ""},
 		"not searched":     {both(holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), set(func(c *config.Config) { c.Look.Holders = false })), "driver-open", OK, "look.holders: false", ""},
 		"not to be read":   {gone("proc/101/fd"), "driver-open", Unknown, "no process could be looked into", "fuser"},
 		"no driver":        {noCards, "driver", Wrong, "slurm.conf gives out 2 GPUs here", "modprobe nvidia"},
