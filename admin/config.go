@@ -155,6 +155,7 @@ func (c *checked) startable(env stage.Env, cfg config.Config, path, node string)
 	c.say(kernelLines(env, cfg)...)
 	c.say(textfileLines(cfg)...)
 	c.say(sharingLines(env, cfg, node)...)
+	c.say(orderLines(env, cfg, node)...)
 	c.say("not checked: the driver; bookend snapshot asks it")
 	c.Usable, c.Verdict = true, fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, cfg.Backend)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,5 +107,42 @@ func TestConfigCheckTextfile(t *testing.T) {
 		if want := strings.ReplaceAll(tt.says, "DIR", dir); said != want || got.exit != exitOK {
 			t.Errorf("%s: %+v, want of it %q", name, got, want)
 		}
+	}
+}
+
+// What of the GPUs' order has no effect, or leaves GPUs out, is a line of its own; the configuration stays valid.
+func TestConfigCheckGPUOrder(t *testing.T) {
+	const two, lacks = `0: "0000:1b:00.0", 1: "0000:3d:00.0"`, "nvidia.gpu_map: has %s GPU numbers of node n1 in slurm.conf; number %d is missing: a job with such a GPU is not judged (BKD-AMBIGUOUS), unless Slurm names it by UUID\n"
+	for name, tt := range map[string]struct{ order, gpus, slurm, says string }{
+		"auto":              {"auto", "", "NodeName=n1 Gres=gpu:2", ""},
+		"pci":               {"pci", "", "NodeName=n1 Gres=gpu:2", "nvidia.gpu_order: pci has no effect: it means auto\n"},
+		"minor":             {"minor", "", "", "nvidia.gpu_order: minor has no effect: it means auto\n"},
+		"whole map":         {"map", two, "NodeName=n[1-2] Gres=gpu:h200:2", ""},
+		"longer map":        {"map", two, "NodeName=n1 Gres=gpu:1", ""},
+		"too short":         {"map", two, "NodeName=n1 Gres=gpu:a:3,gpu:b:1,shard:8", fmt.Sprintf(lacks, "2 of the 4", 2)},
+		"a gap":             {"map", `0: GPU-a, 5: GPU-b`, "NodeName=n1 Gres=gpu:2", fmt.Sprintf(lacks, "1 of the 2", 1)},
+		"the same twice":    {"map", `0: "0000:3d:00.0", 1: "00000000:3D:00.0"`, "NodeName=n1 Gres=gpu:2", "nvidia.gpu_map.1: is the same GPU as index 0\n"},
+		"another node":      {"map", two, "NodeName=n2 Gres=gpu:4", ""},
+		"node not certain":  {"map", two, "Include gone.conf\nNodeName=n1\nNodeName=n2 Gres=gpu:4", ""},
+		"no slurm.conf":     {"map", two, "", ""},
+		"shards configured": {"map", two + "}\nslurm: {shards: \"no\"", "NodeName=n1 Gres=gpu:4", fmt.Sprintf(lacks, "2 of the 4", 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, config := home(t)
+			write(t, config, valid(dir)+"nvidia:\n  gpu_order: "+tt.order+"\n  gpu_map: {"+tt.gpus+"}\n", 0o644)
+			slurmConf := filepath.Join(dir, "slurm.conf")
+			if tt.slurm != "" {
+				write(t, slurmConf, tt.slurm+"\n", 0o644)
+			}
+			got, said := bookendWith(slurmConf, config, "config", "check", "--node", "n1"), ""
+			for line := range strings.Lines(got.out) {
+				if strings.HasPrefix(line, "nvidia.gpu_") {
+					said += line
+				}
+			}
+			if said != tt.says || got.exit != exitOK {
+				t.Errorf("%+v, want of it %q", got, tt.says)
+			}
+		})
 	}
 }

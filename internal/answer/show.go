@@ -65,8 +65,9 @@ type End struct {
 	Why      *Why       `json:"why"`      // null where nobody looked for why
 	Report   string     `json:"report"`   // as the user got it, in lines
 	// What else was read:
-	Conditions []Condition `json:"conditions"` // of the job's GPUs
-	Kernel     *KernelLog  `json:"kernel_log"` // null where it was not looked at
+	Conditions []Condition    `json:"conditions"` // of the job's GPUs
+	Kernel     *KernelLog     `json:"kernel_log"` // null where it was not looked at
+	LeftOut    map[string]int `json:"left_out"`   // entries that are not in the record, which has a size limit, by list: docs/limits.md; empty if it is complete
 }
 
 // Message is what the job's output says of memory. Figures that it does not name are missing.
@@ -155,11 +156,14 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 func newEnd(e ledger.End) End {
 	n := End{
 		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{},
-		Conditions: conditions(e.Health), Kernel: kernelLog(e),
+		Conditions: conditions(e.Health), Kernel: kernelLog(e), LeftOut: map[string]int{},
 		Findings: findings(e.Findings, e.Verdict, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }),
 	}
 	for _, m := range e.Messages {
 		n.Messages = append(n.Messages, newMessage(m))
+	}
+	for list, count := range e.Rest {
+		n.LeftOut[text(list)] = count
 	}
 	return n
 }

@@ -79,7 +79,7 @@ var catalogue = []Entry{
 	{
 		Missing, Serious, Card, Node, "assigned card does not exist",
 		"Slurm gave the job a card that the driver does not have.",
-		"Compare nvidia-smi -L with slurmd -G and gres.conf: the GPU has failed, is bound to another driver, or " +
+		"Compare nvidia-smi -L with slurmd -v -G and gres.conf: the GPU has failed, is bound to another driver, or " +
 			"nvidia.gpu_map is wrong. Take one that is gone for good out of gres.conf and slurm.conf, and restart slurmd.",
 	},
 	{

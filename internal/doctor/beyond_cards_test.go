@@ -36,6 +36,7 @@ func TestNumberingLines(t *testing.T) {
 
 func numberingLines() map[string]spoilt {
 	const gres = "Name=gpu File=DIR/dev/nvidia[0-1]"
+	noCards := both(gone("proc/driver"), gone("sys/module"))
 	return map[string]spoilt{
 		"too many":                {edit("slurm/nodes.conf", "gpu:2", "gpu:h200:3(S:0-1)"), "gpu-count", Wrong, "slurm.conf gives out 3, the driver has 2", "Gres=gpu:2"},
 		"too few":                 {edit("slurm/nodes.conf", "gpu:2", "gpu:1"), "gpu-count", OK, "1 of the 2 that the driver has", ""},
@@ -48,14 +49,17 @@ func numberingLines() map[string]spoilt {
 		"minors cross":            {crossed(), "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0, 1 is 0000:1b:00.0", ""},
 		"lines turned round":      {file("sbin/listed", listed(1, 0), 0o644), "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0, 1 is 0000:1b:00.0", ""},
 		"typed, and one left out": {both(edit("slurm/nodes.conf", "gpu:2", "gpu:a:1"), file("sbin/listed", listed(1), 0o644)), "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0", ""},
-		"a count that differs":    {edit("slurm/nodes.conf", "gpu:2", "gpu:3"), "gpu-order", Wrong, "slurmd -G lists 2 GPUs, slurm.conf gives out 3", "slurmd -N n1 -G"},
+		"a count that differs":    {edit("slurm/nodes.conf", "gpu:2", "gpu:3"), "gpu-order", Wrong, "slurmd -G lists 2 GPUs, slurm.conf gives out 3", "slurmd -N n1 -v -G   #"},
 		"a GPU that is gone":      {file("sbin/listed", listed(0, 2), 0o644), "gpu-order", Wrong, "Slurm's GPU 1 is none that the driver has", "take it out of gres.conf"},
 		"no device of a GPU":      {file("sbin/listed", strings.ReplaceAll(listed(0, 1), "nvidia1", "tty1"), 0o644), "gpu-order", Wrong, "not the device file of a whole GPU", "gpu_map"},
 		"slurmd silent":           {gone("sbin/listed"), "gpu-order", Warning, "GPUs are counted", "slurmd: /usr/sbin/slurmd"},
-		"silent, and typed":       {both(gone("sbin/listed"), edit("slurm/nodes.conf", "gpu:2", "gpu:a:2")), "gpu-order", Wrong, "not one untyped run of GPUs", "slurmd -N n1 -G"},
+		"silent, and typed":       {both(gone("sbin/listed"), edit("slurm/nodes.conf", "gpu:2", "gpu:a:2")), "gpu-order", Wrong, "not one untyped run of GPUs", "slurmd -N n1 -v -G   #"},
 		"a map too short":         {gpuMap(map[int]string{0: "0000:1b:00.0"}), "gpu-order", Wrong, "nvidia.gpu_map has no GPU index 1", ""},
 		"a map that differs":      {gpuMap(map[int]string{0: "0000:3d:00.0", 1: "0000:1b:00.0"}), "gpu-order", Wrong, "nvidia.gpu_map takes number 0 for 0000:3d:00.0, slurmd for 0000:1b:00.0", "gpu_order: auto"},
 		"a map that agrees":       {gpuMap(map[int]string{0: "0000:1b:00.0", 1: "0000:3d:00.0"}), "gpu-order", OK, "nvidia.gpu_map: 0 is 0000:1b:00.0", ""},
+		"no GPU of the driver's":  {noCards, "gpu-order", Unknown, "the driver shows 0 GPUs", "nvidia-smi -L"},
+		"no GPU of Slurm's":       {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-order", OK, "not applicable: slurm.conf has no GPUs of this node", ""},
+		"no GPU at all":           {both(noCards, edit("slurm/nodes.conf", "n[1-4]", "m[1-4]")), "gpu-order", OK, "not applicable: slurm.conf has no GPUs of this node", ""},
 		"MIG":                     {saying(`"mig_mode":false`, `"mig_mode":true`), "gpu-order", Warning, "MIG is on", "map"},
 		"no ids for MIG":          {both(saying(`"mig_mode":false`, `"mig_mode":true`), edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env")), "gpu-env", Warning, "no_gpu_env", "take no_gpu_env out"},
 		"no ids":                  {edit("slurm/gres.conf", "Name=gpu", "Name=gpu Flags=no_gpu_env"), "gpu-env", OK, "SLURM_JOB_GPUS", ""},
@@ -77,9 +81,9 @@ func TestCardLines(t *testing.T) {
 func cardLines() map[string]spoilt {
 	noCards := both(gone("proc/driver"), gone("sys/module"))
 	return map[string]spoilt{
-		"an exporter":      {holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), "driver-open", Warning, "has nvidiactl open", "systemctl status 50"},
-		"a service":        {holds(50, "nv-hostengine", "/system.slice/nvidia-dcgm.service", "nvidiactl"), "driver-open", OK, "in no process outside", ""},
-		"a job":            {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", "nvidia0"), "driver-open", OK, "in no process outside", ""},
+		"an exporter":      {holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), "driver-open", Warning, "PID 50 (dcgm-exporter), which belongs to no job and is not a systemd service, keeps the GPU driver open (nvidiactl)", "systemctl status 50"},
+		"a service":        {holds(50, "nv-hostengine", "/system.slice/nvidia-dcgm.service", "nvidiactl"), "driver-open", OK, "only jobs and systemd services keep it open", ""},
+		"a job":            {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", "nvidia0"), "driver-open", OK, "only jobs and systemd services keep it open", ""},
 		"not searched":     {both(holds(50, "dcgm-exporter", "/user.slice", "nvidiactl"), set(func(c *config.Config) { c.Look.Holders = false })), "driver-open", OK, "look.holders: false", ""},
 		"not to be read":   {gone("proc/101/fd"), "driver-open", Unknown, "no process could be looked into", "fuser"},
 		"no driver":        {noCards, "driver", Wrong, "slurm.conf gives out 2 GPUs here", "modprobe nvidia"},

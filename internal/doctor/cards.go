@@ -20,7 +20,7 @@ func cardChecks() []Check {
 		{Name: "persistence", Area: areaCards, Holds: "persistence mode is on, so that the driver keeps idle cards awake", Look: lookNowhere, Judge: judgePersistence},
 		{Name: "compute-mode", Area: areaCards, Holds: "cards are in compute mode DEFAULT", Look: lookNowhere, Judge: judgeComputeMode},
 		{Name: "mig", Area: areaCards, Holds: "no card is in MIG mode, as instances are judged less", Look: lookNowhere, Judge: judgeMIG},
-		{Name: "driver-open", Area: areaCards, Holds: "no process outside of jobs, other than a systemd service, keeps the driver open: memory without a process may be that one's, and never drains", Look: lookNowhere, Judge: judgeOpen},
+		{Name: "driver-open", Area: areaCards, Holds: "only jobs and systemd services keep the GPU driver open: GPU memory without a listed process may belong to any other process that does, and then does not drain the node", Look: lookNowhere, Judge: judgeOpen},
 		{Name: "accounting", Area: areaCards, Holds: "the driver's accounting can do what `nvidia.accounting` asks", Look: lookNowhere, Judge: judgeAccounting},
 	}
 }

@@ -188,10 +188,12 @@ func judgeOrder(s Site, _ slurmconf.Conf) []Result {
 	g, n := s.gres(), s.Survey.Numbers
 	cards, known := s.usableCards()
 	own, at := s.Config.NVIDIA, s.ConfigPath
-	fix := "slurmd -N " + s.NodeName + " -G   # lists Slurm's order. Restart slurmd if its configuration has changed since it started; or set gpu_order: map, with gpu_map"
+	fix := "slurmd -N " + s.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has changed since it started; or set gpu_order: map, with gpu_map"
 	switch {
-	case g.count == 0 || known && len(cards) == 0:
-		return well(name, at, "no GPUs: nothing is counted")
+	case g.count == 0, g.count < 0 && g.unsure == "" && known && len(cards) == 0:
+		return well(name, at, "not applicable: slurm.conf has no GPUs of this node")
+	case known && len(cards) == 0:
+		return []Result{{name, Unknown, at, "the driver shows 0 GPUs: none to compare with Slurm's", why, "nvidia-smi -L"}}
 	case !known:
 		return []Result{{name, Unknown, at, "the driver's cards are not known", why, "nvidia-smi -L"}}
 	case s.mig() && own.GPUOrder == config.OrderMap:

@@ -18,19 +18,19 @@ func judgeOpen(s Site, _ Seen) []Result {
 	const name = "driver-open"
 	scan := s.Survey.Open
 	if !s.Config.Look.Holders {
-		return well(name, driverPath, "not searched (look.holders: false); memory without a process never drains")
+		return well(name, driverPath, "not searched (look.holders: false): GPU memory without a listed process never drains this node")
 	}
+	const means = "GPU memory without a listed process may belong to such a process, so Bookend reports such memory but does not drain this node for it"
 	keep, unread := s.keepers()
 	var bad []Result
 	for _, h := range keep[:min(len(keep), mostKeepers)] {
 		who := fmt.Sprintf("PID %d (%s)", h.PID, report.Clean(h.Name, 32))
-		seen := fmt.Sprintf("%s, outside of jobs and services, has %s open", who, strings.Join(h.Open(), ", "))
-		why := fmt.Sprintf("drains for memory without a process are off on this node while %s keeps the driver open: the memory may be its own", who)
-		fix := fmt.Sprintf("systemctl status %d   # shows what started it: stop it, or run it as a systemd service that starts before jobs do", h.PID)
-		bad = append(bad, Result{name, Warning, driverPath, seen, why, fix})
+		seen := fmt.Sprintf("%s, which belongs to no job and is not a systemd service, keeps the GPU driver open (%s)", who, strings.Join(h.Open(), ", "))
+		fix := fmt.Sprintf("systemctl status %d   # shows what started it. Stop it, or run it as a systemd service that starts before jobs do", h.PID)
+		bad = append(bad, Result{name, Warning, driverPath, seen, means, fix})
 	}
 	if more := len(keep) - mostKeepers; more > 0 {
-		bad = append(bad, Result{name, Warning, driverPath, fmt.Sprintf("%d more processes outside of jobs and services have it open", more), "each of them has the same effect", "fuser -v /dev/nvidia*"})
+		bad = append(bad, Result{name, Warning, driverPath, fmt.Sprintf("%d more such processes keep the GPU driver open", more), means, "fuser -v /dev/nvidia*"})
 	}
 	why := scan.Partial
 	if why == "" && unread > 0 {
@@ -41,9 +41,9 @@ func judgeOpen(s Site, _ Seen) []Result {
 		return bad
 	case why != "":
 		return []Result{{name, Unknown, driverPath, "not every process was looked into: " + string(report.Clean(why, 200)),
-			"memory without a process does not drain while one that is not known may hold it", "fuser -v /dev/nvidia*"}}
+			"GPU memory without a listed process may belong to one of these, and then does not drain this node", "fuser -v /dev/nvidia*"}}
 	}
-	return well(name, driverPath, "open in no process outside of jobs and services")
+	return well(name, driverPath, "only jobs and systemd services keep it open")
 }
 
 // keepers takes every job that a cgroup names for one on record: it reads no records.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -238,4 +240,29 @@ func codes(e End) string {
 		all[f.Code] = true
 	}
 	return fmt.Sprint(slices.Sorted(maps.Keys(all)))
+}
+
+// docs/limits.md has the limits as they are.
+func TestBoundsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := shrinking[0]
+	for name, most := range map[string]int{
+		"`probes` | GPUs": b.cards, "`listed`": b.listed, "`processes`": b.facts, "`holdings`": b.holdings,
+		"`findings`": b.findings, "`candidates`": b.candidates, "other names": b.details,
+	} {
+		row := regexp.MustCompile(`(?m)^\|.*` + regexp.QuoteMeta(name) + fmt.Sprintf(`.* \| %d \|$`, most))
+		if !row.Match(page) {
+			t.Errorf("no row %s with %d", name, most)
+		}
+	}
+	for _, text := range []string{
+		fmt.Sprintf("health check keeps %d processes", maxOnCheck), fmt.Sprintf("at most %d KiB, a user's report %d KiB", b.text>>10, maxReport>>10),
+	} {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("no %q", text)
+		}
+	}
 }

@@ -82,7 +82,7 @@ var families = []family{
 	{name: leakedBytes, kind: "gauge", labels: cardLabels,
 		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a clean card and on a job's."},
 	{name: driverKeepers, kind: "gauge",
-		help: "Processes outside of jobs and services that keep the driver open, as the health check counts them once an hour. While there is one, memory without a process drains no node; bookend doctor names them."},
+		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted by the health check once an hour. GPU memory without a listed process may belong to them, so it is reported but does not drain the node. bookend doctor names them (driver-open) and says what to do."},
 	{name: checkSeconds, kind: "gauge", help: "How long the last health check took, without its outputs."},
 	{name: modeInfo, kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},

@@ -25,41 +25,56 @@ type Sharing struct {
 	By string `json:"by,omitempty"`
 	// Missing is the file that slurm.gres_conf names and that is not there; empty where it is, or none is named.
 	Missing string `json:"missing,omitempty"`
+	// GPUs is how many slurm.conf gives out of the node, 0 if it does not say.
+	GPUs int `json:"gpus,omitempty"`
 }
 
 var serveSharing = served(func(r sharingRequest) (Sharing, error) {
-	var answer Sharing
+	answer := r.read()
 	if _, err := os.Lstat(r.GresConf); r.GresConf != "" && errors.Is(err, fs.ErrNotExist) {
 		answer.Missing = r.GresConf
 	}
-	answer.Answer, answer.By = r.read()
 	return answer, nil
 })
 
 // read answers from Slurm's files, and says which of the two told.
-func (r sharingRequest) read() (_ gresconf.Answer, by string) {
+func (r sharingRequest) read() (s Sharing) {
+	s.Shared = gresconf.Unknown
 	for _, files := range gresconf.Find(r.GresConf, r.SlurmConf) {
 		slurm, err := slurmfiles.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, ""
+			s.Why = err.Error()
+			return s
+		}
+		if own := slurm.Node(r.Node); own.Unsure == "" {
+			s.GPUs, _, _ = gresconf.Count(own.Gres)
 		}
 		gres, err := slurmfiles.Read(files.Gres)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}, ""
+			s.Why = err.Error()
+			return s
 		}
-		answer := gresconf.Parse(&slurm, &gres, r.Node)
+		s.Answer = gresconf.Parse(&slurm, &gres, r.Node)
 		switch {
-		case answer.Shared == gresconf.Unknown:
-			return answer, ""
-		case answer.Shared == gresconf.Parse(&slurm, nil, r.Node).Shared:
-			return answer, files.Slurm
+		case s.Shared == gresconf.Unknown:
+		case s.Shared == gresconf.Parse(&slurm, nil, r.Node).Shared:
+			s.By = files.Slurm
+		default:
+			s.By = files.Gres
 		}
-		return answer, files.Gres
+		return s
 	}
-	return gresconf.Answer{Shared: gresconf.Unknown, Why: "no slurm.conf was found (slurm.gres_conf, slurm.shards)"}, ""
+	s.Why = "no slurm.conf was found (slurm.gres_conf, slurm.shards)"
+	return s
+}
+
+// GPUCount is how many GPUs slurm.conf gives out of a node, 0 if that is not known. It waits for at most a second.
+func GPUCount(env Env, cfg config.Config, node string) int {
+	answer, _ := ask[Sharing](opSharing, sharingRequest{cfg.Slurm.GresConf, env.Getenv("SLURM_CONF"), node}, sharingTime)
+	return answer.GPUs
 }
 
 // ReadSharing answers for a node as its hooks do, from the configuration or else from Slurm's files. It waits for at

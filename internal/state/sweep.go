@@ -25,9 +25,7 @@ func (s *Store) sweep(now time.Time) error {
 	})}
 	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked into.
 	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return err
-	}
+	all = append(all, err)
 	for _, entry := range entries {
 		if id, ok := slurm.ParseJobID(entry.Name()); ok && entry.IsDir() {
 			all = append(all, s.sweepJob(id))

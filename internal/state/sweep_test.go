@@ -1,10 +1,13 @@
 package state
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/safefile"
 )
@@ -106,6 +109,22 @@ func TestSweepStrangers(t *testing.T) {
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// One part of sweep that fails keeps no other from its work, and is reported.
+func TestSweepHindered(t *testing.T) {
+	s := open(t, folder(t))
+	if err := refused(t, listing(unix.EIO), func() error { return s.sweep(now) }); !errors.Is(err, unix.EIO) {
+		t.Errorf("%v, want %v", err, unix.EIO)
+	}
+	leave(t, s.run, 2*time.Hour)
+	must(t, os.RemoveAll(s.dir))
+	if err := s.sweep(now); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("%v, want %v", err, unix.ENOENT)
+	}
+	if names := left(t, s.run); len(names) > 0 {
+		t.Errorf("left: %q", names)
 	}
 }
 
