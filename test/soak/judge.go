@@ -44,21 +44,31 @@ func (h *hook) judge() {
 // keepStart remembers what lay on the job's cards: the first prolog counts, or the newest of a run without a name of
 // its own, for which each prolog seems to be another run's.
 func (h *hook) keepStart() {
-	for _, c := range h.job.Cards {
-		if h.said(c) {
-			h.dirty[dirtyLook{h.now.Snapshot.At, c}] = true
-		}
-	}
 	old := h.starts[h.job]
-	if old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
-		return
+	s := &start{
+		job: h.job, whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{},
 	}
-	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{}}
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.sawAt)
-		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive))}
+		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive)), said: h.said(c)}
 	}
-	h.starts[h.job] = s
+	if s.on {
+		h.prologs[h.now.Snapshot.At] = s
+	}
+	if old == nil || !old.on || h.unnamed() && s.on {
+		h.starts[h.job] = s
+	}
+}
+
+// startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another prolog's
+// of the job, where there was one.
+func (h *hook) startOnRecord() *start {
+	if h.before != nil {
+		if s := h.prologs[h.before.Snapshot.At]; s != nil && s.job == h.job {
+			return s
+		}
+	}
+	return h.starts[h.job]
 }
 
 // drains judges every finding that drained.
@@ -88,7 +98,7 @@ func (h *hook) drain(f finding.Finding) {
 		}
 		return
 	}
-	stock, s := h.node.Stock(c, h.sawAt), h.starts[h.job]
+	stock, s := h.node.Stock(c, h.sawAt), h.startOnRecord()
 	stays := stock.Of(world.Stuck, world.Passing)
 	switch {
 	case h.end == world.Prolog:
@@ -100,7 +110,9 @@ func (h *hook) drain(f finding.Finding) {
 	case h.before != nil && h.nameless() && h.before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
 	case s == nil || !s.on || h.before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case h.dirty[dirtyLook{h.before.Snapshot.At, c}]:
+	case s != h.prologs[h.before.Snapshot.At]:
+		h.fail(breach, "%s on %s by a record that is not of the start of job %d", f.Code, c.Device.ID, h.job.ID)
+	case s.cards[c].said:
 		h.fail(breach, "%s on %s, of which the start of job %d had something to say", f.Code, c.Device.ID, h.job.ID)
 	case s.cards[c].dirty() >= h.limits.Report:
 		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.cards[c].stock))
@@ -168,7 +180,7 @@ func (h *hook) unjudged() bool {
 
 // leak judges an epilog: what is stuck on a card and was not there before must be said, and drain where it is due.
 func (h *hook) leak(c *world.Card) {
-	s := h.starts[h.job]
+	s := h.startOnRecord()
 	if h.damage.kind != whole || h.unjudged() || h.sawAt >= c.Lost || s != nil && !s.whole || s == nil && h.nameless() {
 		return
 	}
