@@ -21,10 +21,7 @@ func (h *hook) judge() {
 	}
 	h.say()
 	if h.damage.kind == unwritten || h.damage.kind == forgotten || h.job.NoProlog || h.sawAt == 0 {
-		h.ordered = false
-	}
-	for _, j := range h.node.Jobs {
-		h.ordered = h.ordered && !j.NoEpilog && !j.NoProlog
+		h.missed = h.node.Now
 	}
 	h.drains()
 	h.blames()
@@ -103,7 +100,7 @@ func (h *hook) drain(f finding.Finding) {
 	switch {
 	case h.end == world.Prolog:
 		h.fail(falseDrain, "%s at a start", f.Code)
-	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered && h.sharesOnRecord(c)):
+	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered() && h.sharesOnRecord(c)):
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
@@ -221,12 +218,12 @@ func (h *hook) leak(c *world.Card) {
 func (h *hook) over(i world.Item) bool {
 	j := i.Creator.Job
 	if j == nil { // he may claim to be of such a job, or be taken for one's of his user that has the card too
-		return (i.Creator.Env == 0 || h.ordered) && !h.passesFor(i)
+		return (i.Creator.Env == 0 || h.ordered()) && !h.passesFor(i)
 	}
 	if j == h.job {
 		return true
 	}
-	return h.ordered && j.Closed > 0 && j.Closed <= h.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
+	return h.ordered() && j.Closed > 0 && j.Closed <= h.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
 }
 
 func (h *hook) said(c *world.Card) bool {
@@ -237,7 +234,7 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || h.cut || !h.ordered || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
+	if h.again || h.cut || !h.ordered() || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"bookend/internal/config"
@@ -78,9 +79,17 @@ type pair struct {
 	seed, n  uint64
 	starts   map[*world.Job]*start    // what an end is compared with, unless its record says otherwise
 	prologs  map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
-	ordered  bool                     // nothing was lost or left out so far
+	missed   time.Duration            // when a record was lost last, or not made; 0 for never
 	checking bool                     // a health check is at work: no other begins
 	tell     func(at time.Duration, text string)
+}
+
+// ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not count:
+// neither a job without an end there nor a lost record is an excuse.
+func (p *pair) ordered() bool {
+	return p.missed < p.node.Loaded && !slices.ContainsFunc(p.node.Jobs, func(j *world.Job) bool {
+		return (j.NoEpilog || j.NoProlog) && j.Allocated >= p.node.Loaded
+	})
 }
 
 // start is what truly lay on a job's cards when a prolog was done.
@@ -125,7 +134,7 @@ func shipped() config.Config {
 func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	t := cfg.Thresholds
 	p = &pair{
-		cfg: cfg, seed: seed, n: n, ordered: true, tell: tell, starts: map[*world.Job]*start{}, prologs: map[time.Duration]*start{},
+		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{}, prologs: map[time.Duration]*start{},
 		limits: finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)},
 		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}
