@@ -252,11 +252,12 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 	}
 	more := e.Watch(again)
 	looks = append(looks, more...)
+	then := side.Snapshot
 	if len(more) > 0 {
 		o.outdate(side, more[len(more)-1])
 		side.Snapshot = more[len(more)-1]
 	}
-	ended, same := o.endedSince(e, *side)
+	ended, same := o.endedSince(e, *side, then)
 	for _, c := range o.Cards {
 		id := c.Device.ID
 		curve := side.Curves[id]
@@ -301,8 +302,9 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 
 // endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a
 // moment the driver lists the memory of one that ended still. Who was found to have a card open counts as who is
-// listed: with the last of them the memory goes. Of those listed it returns which are the same as then.
-func (o Order) endedSince(e Eyes, side finding.Side) (ended map[gpu.ID]bool, still map[int]bool) {
+// listed: with the last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of
+// a PID is forgotten if the PID may be another process's by now; then is the look before /proc was read.
+func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
 	asked := pids(finding.Side{Snapshot: side.Snapshot})
 	for _, h := range holdings(side) {
 		if !slices.Contains(asked, h.PID) {
@@ -315,13 +317,17 @@ func (o Order) endedSince(e Eyes, side finding.Side) (ended map[gpu.ID]bool, sti
 		return after.Why == "" && after.Gone == before.Gone && after.Start == before.Start
 	}
 	ended, still = map[gpu.ID]bool{}, map[int]bool{}
+	read := maps.Clone(side.Processes) // a process may be listed on several GPUs
 	for _, r := range side.Snapshot.Readings {
 		for _, p := range r.Processes {
-			before := side.Processes[p.PID]
+			before := read[p.PID]
 			still[p.PID] = same(before)
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
-			if after := now[p.PID]; before.Start != 0 && after.Why == "" && !after.Gone && after.Start != before.Start {
-				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID became another process's"}
+			after := now[p.PID]
+			earlier, _ := then.Reading(r.Device.ID)
+			leaving := after.Gone && lists(earlier, gpu.ExpectedProcess{PID: p.PID}) // and its memory is on its way back
+			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
+				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
 		}
 	}

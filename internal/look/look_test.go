@@ -9,6 +9,7 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/settle"
+	"bookend/internal/slurm"
 )
 
 const (
@@ -25,6 +26,8 @@ type eyes struct {
 	scan    attrib.Scan
 	busy    map[gpu.ID]string
 	did     []string // in order
+
+	neighbours *gpu.Snapshot
 }
 
 func (e *eyes) Watch(gpu.WatchRule) []gpu.Snapshot {
@@ -37,7 +40,7 @@ func (e *eyes) Watch(gpu.WatchRule) []gpu.Snapshot {
 	return looks
 }
 
-func (e *eyes) Neighbours() *gpu.Snapshot { return nil }
+func (e *eyes) Neighbours() *gpu.Snapshot { return e.neighbours }
 
 func (e *eyes) Processes(pids []int) map[int]attrib.Process {
 	out := map[int]attrib.Process{}
@@ -234,6 +237,54 @@ func TestPIDReusedSince(t *testing.T) {
 		side, _ := Take(e, order())
 		if got := side.Processes[70]; (got.Why == "") != tt.known {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A process that was listed on another GPU when /proc was read, and has ended since, need not be the one that the last look
+// lists on this GPU: its PID may have been used again, and that process have ended too.
+func TestPIDListedSince(t *testing.T) {
+	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}
+	for name, tt := range map[string]struct {
+		first, later []gpu.Process
+		now          attrib.Process
+		known        bool
+	}{
+		"listed here, and lives":    {[]gpu.Process{listed}, []gpu.Process{listed}, attrib.Process{PID: 70, Start: time.Second}, true},
+		"listed here, and gone":     {[]gpu.Process{listed}, []gpu.Process{listed}, attrib.Process{PID: 70, Gone: true}, true},
+		"listed there, and lives":   {nil, []gpu.Process{listed}, attrib.Process{PID: 70, Start: time.Second}, true},
+		"listed there, and gone":    {nil, []gpu.Process{listed}, attrib.Process{PID: 70, Gone: true}, false},
+		"listed there, and not now": {nil, nil, attrib.Process{PID: 70, Gone: true}, true},
+	} {
+		e := &eyes{watches: [][]gpu.Snapshot{looks(10, 7, 2*gib, tt.first...), looks(20, 7, 2*gib, tt.later...)}}
+		e.neighbours = &gpu.Snapshot{At: 16 * time.Second, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed}}}}
+		e.who = map[int]attrib.Process{70: {PID: 70, Start: time.Second, UID: 1001, Cgroup: slurm.Owner{ID: 7}}}
+		e.later = map[int]attrib.Process{70: tt.now}
+		side, _ := Take(e, order())
+		if got := side.Processes[70]; (got.Why == "") != tt.known || got.Cgroup.Found() != tt.known {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A process that is listed on two GPUs, and whose PID is another's now, has ended on both.
+func TestPIDReusedOnTwoGPUs(t *testing.T) {
+	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(2 * gib)}
+	o, both := order(), [][]gpu.Snapshot{looks(10, 7, 2*gib, listed), looks(20, 7, 2*gib, listed)}
+	o.Cards = append(o.Cards, finding.Card{Index: 1, Device: gpu.Device{ID: "GPU-1"}})
+	for _, series := range both {
+		for i := range series {
+			r := series[i].Readings[0]
+			r.Device.ID = "GPU-1"
+			series[i].Readings = append(series[i].Readings, r)
+		}
+	}
+	e := &eyes{watches: both, who: map[int]attrib.Process{70: {PID: 70, Start: time.Second}}}
+	e.later = map[int]attrib.Process{70: {PID: 70, Start: 18 * time.Second}}
+	side, _ := Take(e, o)
+	for _, c := range o.Cards {
+		if got := side.Curves[c.Device.ID].State; got != settle.Moving {
+			t.Errorf("%s: %s", c.Device.ID, got)
 		}
 	}
 }

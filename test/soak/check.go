@@ -97,7 +97,7 @@ func (h *hook) residue() {
 	h.found = finding.Compare(h.sceneBetween(book, h.now))
 	h.blames()
 	h.accusations()
-	if h.damage.kind != whole || h.unjudged() || !h.ordered {
+	if h.damage.kind != whole || h.unjudged() || !h.ordered() {
 		return
 	}
 	for _, card := range h.cards {

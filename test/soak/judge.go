@@ -21,10 +21,7 @@ func (h *hook) judge() {
 	}
 	h.say()
 	if h.damage.kind == unwritten || h.damage.kind == forgotten || h.job.NoProlog || h.sawAt == 0 {
-		h.ordered = false
-	}
-	for _, j := range h.node.Jobs {
-		h.ordered = h.ordered && !j.NoEpilog && !j.NoProlog
+		h.missed = h.node.Now
 	}
 	h.drains()
 	h.blames()
@@ -44,21 +41,31 @@ func (h *hook) judge() {
 // keepStart remembers what lay on the job's cards: the first prolog counts, or the newest of a run without a name of
 // its own, for which each prolog seems to be another run's.
 func (h *hook) keepStart() {
-	for _, c := range h.job.Cards {
-		if h.said(c) {
-			h.dirty[dirtyLook{h.now.Snapshot.At, c}] = true
-		}
-	}
 	old := h.starts[h.job]
-	if old != nil && old.on && (!h.unnamed() || h.damage.kind == unwritten) {
-		return
+	s := &start{
+		job: h.job, whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{},
 	}
-	s := &start{whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{}}
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.sawAt)
-		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive))}
+		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive)), said: h.said(c)}
 	}
-	h.starts[h.job] = s
+	if s.on {
+		h.prologs[h.now.Snapshot.At] = s
+	}
+	if old == nil || !old.on || h.unnamed() && s.on {
+		h.starts[h.job] = s
+	}
+}
+
+// startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another prolog's
+// of the job, where there was one.
+func (h *hook) startOnRecord() *start {
+	if h.before != nil {
+		if s := h.prologs[h.before.Snapshot.At]; s != nil && s.job == h.job {
+			return s
+		}
+	}
+	return h.starts[h.job]
 }
 
 // drains judges every finding that drained.
@@ -88,19 +95,21 @@ func (h *hook) drain(f finding.Finding) {
 		}
 		return
 	}
-	stock, s := h.node.Stock(c, h.sawAt), h.starts[h.job]
+	stock, s := h.node.Stock(c, h.sawAt), h.startOnRecord()
 	stays := stock.Of(world.Stuck, world.Passing)
 	switch {
 	case h.end == world.Prolog:
 		h.fail(falseDrain, "%s at a start", f.Code)
-	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered && h.sharesOnRecord(c)):
+	case h.node.SharedByRight(h.job, c) && (h.node.Site.Sharing != world.Gang || h.ordered() && h.sharesOnRecord(c)):
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
 	case h.before != nil && h.nameless() && h.before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
 	case s == nil || !s.on || h.before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case h.dirty[dirtyLook{h.before.Snapshot.At, c}]:
+	case s != h.prologs[h.before.Snapshot.At]:
+		h.fail(breach, "%s on %s by a record that is not of the start of job %d", f.Code, c.Device.ID, h.job.ID)
+	case s.cards[c].said:
 		h.fail(breach, "%s on %s, of which the start of job %d had something to say", f.Code, c.Device.ID, h.job.ID)
 	case s.cards[c].dirty() >= h.limits.Report:
 		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.cards[c].stock))
@@ -168,7 +177,7 @@ func (h *hook) unjudged() bool {
 
 // leak judges an epilog: what is stuck on a card and was not there before must be said, and drain where it is due.
 func (h *hook) leak(c *world.Card) {
-	s := h.starts[h.job]
+	s := h.startOnRecord()
 	if h.damage.kind != whole || h.unjudged() || h.sawAt >= c.Lost || s != nil && !s.whole || s == nil && h.nameless() {
 		return
 	}
@@ -209,12 +218,12 @@ func (h *hook) leak(c *world.Card) {
 func (h *hook) over(i world.Item) bool {
 	j := i.Creator.Job
 	if j == nil { // he may claim to be of such a job, or be taken for one's of his user that has the card too
-		return (i.Creator.Env == 0 || h.ordered) && !h.passesFor(i)
+		return (i.Creator.Env == 0 || h.ordered()) && !h.passesFor(i)
 	}
 	if j == h.job {
 		return true
 	}
-	return h.ordered && j.Closed > 0 && j.Closed <= h.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
+	return h.ordered() && j.Closed > 0 && j.Closed <= h.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
 }
 
 func (h *hook) said(c *world.Card) bool {
@@ -225,7 +234,7 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || h.cut || !h.ordered || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
+	if h.again || h.cut || !h.ordered() || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {

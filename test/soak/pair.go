@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"bookend/internal/config"
@@ -76,15 +77,24 @@ type pair struct {
 	tally    tally
 	failures []failure
 	seed, n  uint64
-	starts   map[*world.Job]*start
-	dirty    map[dirtyLook]bool // cards on which a prolog found something
-	ordered  bool               // nothing was lost or left out so far
-	checking bool               // a health check is at work: no other begins
+	starts   map[*world.Job]*start    // what an end is compared with, unless its record says otherwise
+	prologs  map[time.Duration]*start // every prolog, by its last look (CLOCK_BOOTTIME), which its record has
+	missed   time.Duration            // when a record was lost last, or not made; 0 for never
+	checking bool                     // a health check is at work: no other begins
 	tell     func(at time.Duration, text string)
 }
 
-// start is what truly lay on a job's cards when its first prolog was done.
+// ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not count:
+// neither a job without an end there nor a lost record is an excuse.
+func (p *pair) ordered() bool {
+	return p.missed < p.node.Loaded && !slices.ContainsFunc(p.node.Jobs, func(j *world.Job) bool {
+		return (j.NoEpilog || j.NoProlog) && j.Allocated >= p.node.Loaded
+	})
+}
+
+// start is what truly lay on a job's cards when a prolog was done.
 type start struct {
+	job    *world.Job
 	cards  map[*world.Card]startOn
 	whole  bool // its look was undamaged
 	on     bool // its record was written
@@ -92,16 +102,11 @@ type start struct {
 	reruns int  // epilogs that were judged
 }
 
-// dirtyLook is a prolog's last look at a card: CLOCK_BOOTTIME, which its record has.
-type dirtyLook struct {
-	at   time.Duration
-	card *world.Card
-}
-
 // startOn is a job's start on one of its cards.
 type startOn struct {
 	stock     world.Stock
 	asService uint64 // of what was stuck there, what may have passed for a service's
+	said      bool   // the prolog found something
 }
 
 // dirty is the most that lay there of what no start may be called clean with, less what no hook can tell: of what nobody is
@@ -129,7 +134,7 @@ func shipped() config.Config {
 func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (p *pair) {
 	t := cfg.Thresholds
 	p = &pair{
-		cfg: cfg, seed: seed, n: n, ordered: true, tell: tell, starts: map[*world.Job]*start{}, dirty: map[dirtyLook]bool{},
+		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{}, prologs: map[time.Duration]*start{},
 		limits: finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)},
 		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}

@@ -60,6 +60,11 @@ var mutants = []mutant.Mutant{
 		New: "if r.Alone && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {",
 	},
 	{
+		Name: "a run of before the driver was loaded counts", File: "internal/ledger/book.go",
+		Old: "return unknown || r.Epoch.Same(n.Epoch)",
+		New: "return unknown || r.Epoch != (gpu.Epoch{})",
+	},
+	{
 		Name: "doubtful memory counted towards a drain", File: "internal/finding/certain.go",
 		Old: `case f.Unknown != "" || len(f.Doubts) > 0:`,
 		New: `case f.Unknown != "":`,

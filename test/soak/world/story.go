@@ -80,7 +80,11 @@ func (n *Node) neighbour() {
 func (n *Node) interlude() time.Duration {
 	wait := n.between(50*time.Millisecond, 20*time.Second)
 	idle := !slices.ContainsFunc(n.Jobs, func(j *Job) bool { return j.Live || j.Closed == 0 })
-	renewed := idle && n.oneIn(14)
+	often := 14
+	if slices.ContainsFunc(n.Jobs, func(j *Job) bool { return j.NoEpilog }) {
+		often = 3 // what kept the epilog from running may have been the driver, or be mended by a boot
+	}
+	renewed := idle && n.oneIn(often)
 	if renewed {
 		n.reload()
 	} else if n.oneIn(5) {
