@@ -261,8 +261,9 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 			return false
 		}
 	}
-	if stock.Moves() && slices.ContainsFunc(stock, func(i world.Item) bool { return i.Creator.Dead }) {
-		return false // a second watch, for a dead PID, may have too little time
+	moves := slices.ContainsFunc(h.job.Cards, func(c *world.Card) bool { return h.node.Stock(c, h.sawAt).Moves() })
+	if moves && slices.ContainsFunc(stock, func(i world.Item) bool { return i.Creator.Dead }) {
+		return false // a second watch, for a dead PID, may have too little time after one that some card made last
 	}
 	return held >= h.limits.Drain && c.Changed < h.began && h.node.Departed < h.began
 }

@@ -70,11 +70,11 @@ func (h *hook) hidden(stock world.Stock) uint64 {
 	return sum
 }
 
-// reborn reports memory of a dead process whose PID the start listed for as much, of one that was dead too: of the dead
-// nothing but a number and a figure is known.
+// reborn reports memory of a dead process whose PID the start listed for as much or more, of one that was dead too: of the
+// dead nothing but a number and a figure is known, and less may be what is left of more.
 func (h *hook) reborn(i world.Item, before world.Stock) bool {
 	const asMuch = 8 * world.MiB
 	return i.Creator.Dead && slices.ContainsFunc(before, func(b world.Item) bool {
-		return b.Creator != i.Creator && b.Creator.PID == i.Creator.PID && max(b.Bytes, i.Bytes)-min(b.Bytes, i.Bytes) <= asMuch
+		return b.Creator != i.Creator && b.Creator.PID == i.Creator.PID && i.Bytes <= b.Bytes+asMuch
 	})
 }
