@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bookend/internal/policy"
 )
@@ -208,6 +211,43 @@ func stopped(t *testing.T, shell, name, text string, group bool) (said string) {
 		t.Errorf("%s, program %q: %v, want exit status 0", name, text, cmd.ProcessState)
 	}
 	return said
+}
+
+// Under RunInJob Slurm 25.05 and later start hooks with SIGCHLD blocked.
+func TestHooksWithoutSIGCHLD(t *testing.T) {
+	t.Parallel()
+	underEachShell(t, func(t *testing.T, shell string) {
+		withoutSIGCHLD(t)
+		for _, name := range append(taskHooks, drainers...) {
+			for text, want := range map[string]int{"sleep 0.1; exit 10": 10, "sleep 0.1; exit 2": 0, "kill -KILL $$": 0} {
+				if slices.Contains(taskHooks, name) {
+					want = 0
+				}
+				cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+				_ = cmd.Wait()
+				guard.Stop()
+				if exit := cmd.ProcessState.ExitCode(); exit != want {
+					t.Errorf("%s, program %q: %v, want exit status %d", name, text, cmd.ProcessState, want)
+				}
+			}
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", true)
+		}
+	})
+}
+
+// withoutSIGCHLD has what this test starts begin with SIGCHLD blocked. Its thread ends with the test.
+func withoutSIGCHLD(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	var set unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGCHLD - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A hook has crashed, syslog hangs, and slurmd stops the hook: the script ends at once.
