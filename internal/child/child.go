@@ -150,7 +150,7 @@ func (c *process) supervise(s Spec, p *pipes, b birth, deadline <-chan time.Time
 	out := gather(p.stdout, keeper{limit: s.MaxOutput, flood: flood, lines: s.Lines, onLines: s.OnLines})
 	diag := gather(p.stderr, keeper{limit: max(s.MaxStderr, maxStderr)})
 
-	res.finish(c.end(b.pid, ends{flood, answered, deadline}, max(s.Grace, grace)))
+	res.finish(c.end(b, ends{flood, answered, deadline}, max(s.Grace, grace)))
 
 	p.hangUp()
 	stdout, stderr := <-out, <-diag

@@ -420,3 +420,24 @@ func TestAnsweredAndStays(t *testing.T) {
 		t.Errorf("%q", res.Stdout)
 	}
 }
+
+// A child that has answered and is slow to die, as on a busy machine, is waited for as long as it has time: only one that
+// sleeps so that no signal wakes it is given up at once.
+func TestAnsweredAndDiesSlowly(t *testing.T) {
+	path := fifo(t)
+	s := self("unkillable", path)
+	s.MaxOutput, s.OneLine, s.Timeout = 64, true, 2*time.Second
+	results := make(chan Result, 1)
+	go func() { results <- Run(s) }()
+	end, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	res := <-results
+	tracer := pids(t, res.Stdout)[0]
+	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
+	if expect(t, res, Abandoned); res.Took < s.Timeout {
+		t.Errorf("given up after %v of %v", res.Took, s.Timeout)
+	}
+}

@@ -102,8 +102,9 @@ type ends struct {
 }
 
 // end waits for the first of: the child's end, its flood, its deadline, a while after its answer; kills it unless it ended by
-// itself; and says which it was. After Abandoned it is not to be reaped here.
-func (c *process) end(pid int, by ends, grace time.Duration) (Outcome, error) {
+// itself; and says which it was. After Abandoned it is not to be reaped here. One that has answered and does not sleep so that
+// no signal wakes it only waits for a processor: it is waited for until the deadline.
+func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 	var outcome Outcome
 	var done <-chan time.Time
 	for outcome == "" {
@@ -117,18 +118,28 @@ func (c *process) end(pid int, by ends, grace time.Duration) (Outcome, error) {
 		case <-done:
 			outcome = Hung
 		case <-by.deadline:
-			outcome = Hung
+			outcome, by.deadline = Hung, nil
 		}
 	}
-	kill(pid)
-	patience := time.NewTimer(grace)
-	defer patience.Stop()
-	select {
-	case err := <-c.ended:
-		return outcome, err
-	case <-patience.C:
-		close(c.disown)
-		return Abandoned, nil
+	kill(b.pid)
+	for answered := done != nil && by.deadline != nil; ; {
+		patience := time.After(grace)
+		select {
+		case err := <-c.ended:
+			return outcome, err
+		case <-by.deadline:
+			answered = false
+			select {
+			case err := <-c.ended:
+				return outcome, err
+			case <-patience:
+			}
+		case <-patience:
+		}
+		if !answered || Uninterruptible("/proc", b.pid, b.ticks) {
+			close(c.disown)
+			return Abandoned, nil
+		}
 	}
 }
 

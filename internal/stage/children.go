@@ -205,9 +205,7 @@ func askReader[Rep any](h *hook, op string, timeout time.Duration, request func(
 
 // childFault words the failure of a child of our own that looked at the driver or at processes.
 func (h *hook) childFault(op string, err error) {
-	var defect *routine.Panic
-	if errors.As(err, &defect) {
-		h.panicked(defect)
+	if h.defect(err) {
 		return
 	}
 	f := finding.Finding{Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline"}

@@ -111,6 +111,16 @@ func (h *hook) attempt(body func(*hook)) {
 	body(h)
 }
 
+// defect reports whether an error is a panic of ours, and says so.
+func (h *hook) defect(err error) bool {
+	var p *routine.Panic
+	if !errors.As(err, &p) {
+		return false
+	}
+	h.panicked(p)
+	return true
+}
+
 // panicked makes a panic a finding, and the verdict what policy makes of that. The stack goes to slurmd's log.
 func (h *hook) panicked(p *routine.Panic) {
 	fmt.Fprintf(h.env.Stderr, "bookend: %v\n%s", p, p.Stack)

@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/kmsg"
 	"bookend/internal/ledger"
-	"bookend/internal/routine"
 	"bookend/internal/slurm"
 )
 
@@ -30,22 +28,17 @@ var serveKernel = served(func(r kernelRequest) (gpu.KernelLog, error) {
 	return log, nil
 })
 
-// kernelTime is the longest wait for the kernel's log: a ring of 1 MiB takes some 10 ms, read beside the cards.
-const kernelTime = 500 * time.Millisecond
-
-// listen starts reading the kernel's log since a mark, nil for the newest entry's alone.
+// listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside the cards. A ring of 1 MiB
+// takes some 10 ms; the longest wait is that for all of /proc.
 func (h *hook) listen(since *gpu.KernelMark) (collect func()) {
 	if !h.cfg.Look.KernelLog {
 		return func() {}
 	}
-	wait := beside[gpu.KernelLog](opKernel, kernelRequest{h.cfg.Paths.Dev, h.cfg.Paths.Proc, h.cfg.Paths.Sys, since}, h.left(kernelTime, h.reserve()))
+	wait := beside[gpu.KernelLog](opKernel, kernelRequest{h.cfg.Paths.Dev, h.cfg.Paths.Proc, h.cfg.Paths.Sys, since}, h.left(time.Duration(h.times.Scan), h.reserve()))
 	return func() {
 		log, err := wait()
-		var defect *routine.Panic
-		if errors.As(err, &defect) {
-			h.panicked(defect)
-		}
 		if err != nil {
+			h.defect(err)
 			log = gpu.KernelLog{Unknown: err.Error()}
 		}
 		h.kernel = &log

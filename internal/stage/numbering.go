@@ -195,15 +195,6 @@ func (r *numberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	}
 }
 
-// numberingTime is for a few stats, and now and then two small files; a disk that takes longer counts as one that does
-// not answer. slurmdTime is for slurmd -G: it takes 0.1 s, and longer where AutoDetect has to wake the GPUs. A health
-// check has the time to wait.
-const (
-	numberingTime   = time.Second
-	slurmdTime      = 2 * time.Second
-	slurmdCheckTime = 5 * time.Second
-)
-
 // startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no
 // number is to be looked up nothing is done.
 func (h *hook) startNumbering() (collect func() numbering.List) {
@@ -252,11 +243,12 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 	if kept != nil {
 		request.Kept, request.Again = &kept.Key, kept.Due(h.env.Clock.Boot(), check)
 	}
-	wait := beside[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
+	wait := beside[numberingReply](opNumbering, request, h.left(time.Duration(h.times.Scan), h.reserve()))
 	return func() *numbering.Kept {
 		reply, err := wait()
 		switch {
 		case err != nil:
+			h.defect(err)
 			return &numbering.Kept{List: numbering.Unclear("%v", err)}
 		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
 			return kept
@@ -277,9 +269,10 @@ func (h *hook) numbers(kept *numbering.Kept, slurmConf string) (collect func() *
 // changedMeanwhile says why slurmd -G may have read other files than those that its answer is kept for.
 func (h *hook) changedMeanwhile(request numberingRequest, key numbering.Key) string {
 	request.Kept, request.Again = &key, false
-	reply, err := ask[numberingReply](opNumbering, request, h.left(numberingTime, h.reserve()))
+	reply, err := ask[numberingReply](opNumbering, request, h.left(time.Duration(h.times.Scan), h.reserve()))
 	switch {
 	case err != nil:
+		h.defect(err)
 		return err.Error()
 	case !key.Equal(reply.Key):
 		return "slurm.conf, gres.conf or slurmd changed while slurmd -G read them"
@@ -346,14 +339,11 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
 		return reply.Counted, true
 	}
-	limit := slurmdTime
-	if h.phase == slurm.HealthCheck {
-		limit = slurmdCheckTime
-	}
+	limit := time.Duration(h.times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
 	command := slurmd.Command{
 		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: h.env.EUID == 0,
 		Entries: reply.Entries, Library: reply.Library,
-		Timeout: h.left(limit, h.reserve()+time.Duration(h.times.Driver)/2),
+		Timeout: h.left(limit, h.reserve()+limit),
 	}
 	if h.store != nil {
 		command.Private = h.store.Dir()

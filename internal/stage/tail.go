@@ -9,7 +9,6 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
-	"bookend/internal/routine"
 )
 
 // tailRequest crosses the pipe of opTail. The targets are the user's claims.
@@ -125,10 +124,8 @@ func (r tailReply) unread() string {
 // tailFault words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and
 // the append, which would meet the same, is spared.
 func (h *hook) tailFault(err error) string {
-	var defect *routine.Panic
-	if errors.As(err, &defect) {
-		h.panicked(defect)
-		return defect.Error()
+	if h.defect(err) {
+		return err.Error()
 	}
 	if errors.Is(err, errStuckVisit) {
 		h.outputHangs = true

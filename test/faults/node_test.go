@@ -107,9 +107,9 @@ func (n *node) writeConfig() {
 // Deadlines: roomy ones are never reached even on a busy machine, tight ones at once.
 const (
 	roomy = `deadlines:
-  prolog: {total: 30s, driver: 20s, scan: 5s, outputs: 5s}
-  epilog: {total: 40s, driver: 20s, scan: 5s, append: 5s, outputs: 5s}
-  health_check: {total: 40s, driver: 20s, scan: 5s, slurm: 1s, outputs: 5s}
+  prolog: {total: 2m, driver: 40s, scan: 20s, outputs: 30s}
+  epilog: {total: 3m, driver: 40s, scan: 20s, append: 20s, outputs: 30s}
+  health_check: {total: 55s, driver: 20s, scan: 10s, slurm: 1s, outputs: 15s}
 `
 	tight = `deadlines:
   prolog: {total: 2s, driver: 900ms, scan: 400ms, probe: 100ms, outputs: 900ms}
