@@ -53,7 +53,7 @@ func said(a diagnosis.Answer) string {
 
 func reason(d diagnosis.Diagnosis) report.Safe {
 	if d.Asked == "" {
-		return "Out of memory? Nothing speaks of it, and how the job ended is not known"
+		return "Out of memory? How the job ended is not known"
 	}
 	if d.Reason == diagnosis.ByMessage {
 		return report.Clean(fmt.Sprintf("%s (its output says: %s)", d.Headline, d.Asked), 400)

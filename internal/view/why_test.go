@@ -85,7 +85,7 @@ func TestWhyThatNobodyAsks(t *testing.T) {
 	d := diagnosis.Why(diagnosis.Input{})
 	d.Peaks = []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(1 << 30), Running: true}}
 	const peak = "    peak: PID 900 had 1024 MiB at most, still runs\n"
-	for known, want := range map[bool]string{true: "", false: "  Out of memory? Nothing speaks of it, and how the job ended is not known\n    "} {
+	for known, want := range map[bool]string{true: "", false: "  Out of memory? How the job ended is not known\n    "} {
 		r := ledger.Run{Job: slurm.Job{Exit: slurm.ExitStatus{Known: known}}}
 		var b strings.Builder
 		why(&b, r, ledger.End{Diagnosis: &d})
