@@ -32,15 +32,16 @@ const (
 	accounting source = "every card's accounting"
 	tests      source = "a test of every card"
 	space      source = "the limit of address space"
+	alone      source = "nobody shares the cards"
 	sharing    source = "who may share the cards"
 	cards      source = "which cards the job had"
 )
 
 // restsOn is the contract: a cause may be answered no only on one of these sets of evidence. docs/users.md says it to users.
 var restsOn = map[Name][][]source{
-	Others:    {{figures}, {refusal, start, end, space}, {refusal, start, end, sharing}},
-	Leftover:  {{start, cards}, {figures}},
-	Unlisted:  {{figures}, {refusal, start, end, space}, {refusal, start, end, sharing}},
+	Others:    {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Leftover:  {{start, cards, alone}, {figures}},
+	Unlisted:  {{figures}, {refusal, space}, {refusal, start, end, sharing}},
 	Pieces:    {{tests, cards}, {figures}},
 	Pool:      {{figures}, {refusal}, {hostSaid}, {kill, output}},
 	Fault:     {{condition, kernel, cards}},
@@ -111,17 +112,18 @@ func blurred(s *finding.Side) *finding.Side {
 
 // has is what there is to rest on in a world, read from its input alone.
 func has(in Input) map[source]bool {
-	seen := func(s *finding.Side) bool {
-		return s != nil && !slices.ContainsFunc(in.Cards, func(c finding.Card) bool {
+	seen := func(s *finding.Side, found []finding.Finding) bool {
+		doubtful := slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Unknown != "" })
+		return s != nil && !doubtful && !slices.ContainsFunc(in.Cards, func(c finding.Card) bool {
 			state := s.Curves[c.Device.ID].State
 			return state != settle.Clean && state != settle.Flat
 		})
 	}
 	log := in.Kernel != nil && in.Kernel.Unknown == "" && !in.Kernel.Lost
 	h := map[source]bool{
-		output: in.MessagesUnknown == "" && in.MessagesPart == "", figures: atLast(in.Messages, balance), sized: atLast(in.Messages, size), start: seen(in.Start), end: seen(in.End),
+		output: in.MessagesUnknown == "" && in.MessagesPart == "", figures: atLast(in.Messages, balance), sized: atLast(in.Messages, size), start: seen(in.Start, in.StartFindings), end: seen(in.End, in.Findings),
 		kernel: log, condition: true, accounting: true, tests: true, space: in.AddressSpace.Known(), sharing: in.SharedUnknown == "",
-		cards: len(in.Cards) > 0, kill: in.Kernel != nil && len(in.Kernel.Kills) > 0 || signal(in.Job.Exit.Raw) == 125 || signal(in.Job.Exit.Derived) == 125,
+		cards: len(in.Cards) > 0, alone: in.Shared == "", kill: in.Kernel != nil && len(in.Kernel.Kills) > 0 || signal(in.Job.Exit.Raw) == 125 || signal(in.Job.Exit.Derived) == 125,
 	}
 	for _, m := range in.Messages {
 		h[refusal] = h[refusal] || m.Kind == oom.Init
@@ -130,10 +132,15 @@ func has(in Input) map[source]bool {
 	for _, c := range in.Cards {
 		of := func(id gpu.ID) bool { return id == c.Device.ID || c.Device.Parent != "" && id == c.Device.Parent }
 		h[condition] = h[condition] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && len(g.Facts) > 0 })
-		h[accounting] = h[accounting] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && g.Accounting.Mode == "on" })
+		h[accounting] = h[accounting] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && dated(g.Accounting) })
 		h[tests] = h[tests] && slices.ContainsFunc(in.Probes, func(p gpu.Probe) bool { return p.Device == c.Device.ID && p.Largest.Known() })
 	}
 	return h
+}
+
+// dated: accounting is on, and of every process it is known when it ran.
+func dated(a gpu.Accounting) bool {
+	return a.Mode == "on" && !slices.ContainsFunc(a.Processes, func(p gpu.Accounted) bool { return p.Began.IsZero() })
 }
 
 // atLast: the last message about a card of every file is so.
@@ -219,7 +226,10 @@ var worlds = []func(*Input){
 	func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) },
 	func(in *Input) { in.dirtyStart(unsure(there(code.Dirty, 20, 5150, nil))) },
 	func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) },
-	func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))} },
+	func(in *Input) {
+		in.End.Curves[gpu0] = settle.Curve{State: settle.Flat}
+		in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))}
+	},
 	func(in *Input) { in.Findings = []finding.Finding{there(code.Xid, 0, 0, nil)} },
 	func(in *Input) {
 		in.Kernel = &gpu.KernelLog{Kills: []gpu.HostKill{{PID: 901, Cgroup: "/slurm/uid_1001/job_42/step_0"}}}
