@@ -50,15 +50,26 @@ func aboutMemory(all []oom.Message, file int) (said []int) {
 
 // lastBurst is the end of what was said, as far back as each message is of another process.
 func lastBurst(all []oom.Message, said []int) []int {
-	pids := map[int]bool{}
+	heard := map[string]bool{}
 	for n := len(said) - 1; n >= 0; n-- {
-		pid := all[said[n]].PID
-		if n < len(said)-1 && (pid == 0 || pids[0] || pids[pid]) {
+		one := speaker(all[said[n]])
+		if n < len(said)-1 && (one == "" || heard[""] || heard[one]) {
 			return said[n+1:]
 		}
-		pids[pid] = true
+		heard[one] = true
 	}
 	return said
+}
+
+// speaker names the process that says a message; empty where it does not.
+func speaker(m oom.Message) string {
+	switch {
+	case m.Rank != nil:
+		return fmt.Sprintf("rank %d", *m.Rank)
+	case m.PID != 0:
+		return fmt.Sprintf("process %d", m.PID)
+	}
+	return ""
 }
 
 // first says which of several processes ran out first, and where, as far as that is known.
@@ -67,7 +78,7 @@ func (j judge) first() string {
 		return ""
 	}
 	m := j.burst[0]
-	text := fmt.Sprintf("process %d", m.PID)
+	text := speaker(m)
 	if j.here(m) {
 		text += " on " + j.Job.Node
 	}

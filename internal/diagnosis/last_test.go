@@ -13,6 +13,11 @@ func by(pid, file int, m oom.Message) oom.Message {
 	return m
 }
 
+func ofRank(n int, m oom.Message) oom.Message {
+	m.Rank = &n
+	return m
+}
+
 // What the program survived is no cause, nor is what others ran out of as the first one went down.
 func TestLastWord(t *testing.T) {
 	python := says(oom.Host, oom.Other)
@@ -35,6 +40,8 @@ func TestLastWord(t *testing.T) {
 		{"what one of them survived", []oom.Message{by(902, 0, pooled), by(901, 0, itself), by(902, 0, pooled)}, []Name{Own},
 			"Why out of memory (process 901 on n1 GPU 0 first): your job itself used up the GPU"},
 		{"one that is not named", []oom.Message{by(901, 0, itself), pooled, by(903, 0, pooled)}, []Name{Pool}, "Why out of memory: your framework's pool was in pieces"},
+		{"the first of two ranks", []oom.Message{ofRank(0, pooled), ofRank(3, itself), ofRank(0, pooled)}, []Name{Own},
+			"Why out of memory (rank 3 on n1 GPU 0 first): your job itself used up the GPU"},
 		{"in the second file", []oom.Message{by(901, 1, itself), by(902, 1, pooled)}, []Name{Own},
 			"Why out of memory (process 901 on n1 GPU 0 first): your job itself used up the GPU"},
 	} {
