@@ -114,12 +114,7 @@ func (j judge) others(leftover Cause) Cause {
 			return c
 		}
 	}
-	return j.absent(c, j.explained())
-}
-
-// explained: by all that was said, what others held when it failed is accounted for, or did not matter.
-func (j judge) explained() bool {
-	return j.figured() && j.strange() == 0
+	return j.absent(c, j.figured() && j.strange() == 0)
 }
 
 // between says how often somebody looked between the job's two ends: between two looks anybody may come and go.

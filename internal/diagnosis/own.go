@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
@@ -148,21 +149,17 @@ func (j judge) fits(used, room uint64) bool {
 func (j judge) inTurn() bool {
 	on := map[gpu.ID]bool{}
 	for _, h := range j.Health {
-		on[h.Device] = h.Accounting.Mode == "on" && h.Accounting.Unknown == ""
+		on[h.Device] = h.Accounting.Mode == "on"
 		for _, p := range h.Accounting.Processes {
-			known := slices.ContainsFunc(j.peaks, func(q peak) bool { return q.device == h.Device && q.PID == p.PID && !q.Began.IsZero() })
-			if !known && !j.foreign[p.PID] && j.began(p) {
+			dated := func(q peak) bool { return q.device == h.Device && q.PID == p.PID && !q.Began.IsZero() }
+			if !j.foreign[p.PID] && j.began(p) && !slices.ContainsFunc(j.peaks, dated) {
 				return false
 			}
 		}
 	}
-	for _, c := range j.Cards {
-		if !on[c.Device.ID] {
-			return false
-		}
-	}
+	unaccounted := func(c finding.Card) bool { return !on[c.Device.ID] }
 	n, _ := overlap(j.peaks)
-	return n == 1 && len(j.Cards) > 0
+	return n == 1 && len(j.Cards) > 0 && !slices.ContainsFunc(j.Cards, unaccounted)
 }
 
 // unmeasured says why nothing was measured, and what would change that.

@@ -34,8 +34,8 @@ func Why(in Input) Diagnosis {
 // judge is the input in the order in which judging needs it.
 type judge struct {
 	Input
-	burst    []oom.Message // of several ranks that ran out together, first the one that did so first
-	accounts []account     // of the messages that say enough
+	first    *oom.Message // of several processes that ran out one after another; nil for none
+	accounts []account    // of the messages that say enough
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
@@ -44,7 +44,7 @@ type judge struct {
 func newJudge(in Input) judge {
 	j := judge{Input: in, ours: map[int]bool{}, foreign: map[int]bool{}}
 	j.sort()
-	j.Messages, j.burst = lastWord(in.Messages)
+	j.Messages, j.first = lastWord(in.Messages)
 	for _, m := range j.Messages {
 		if a, ok := j.account(m); ok {
 			j.accounts = append(j.accounts, a)

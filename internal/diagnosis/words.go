@@ -46,8 +46,8 @@ func (j judge) headline(d Diagnosis) string {
 		if lead = "Why out of memory"; j.startless() {
 			lead = "Why CUDA did not start"
 		}
-		if first := j.first(); first != "" {
-			lead += " (" + first + ")"
+		if j.first != nil {
+			lead += " (" + j.ahead() + ")"
 		}
 		lead += ": "
 	case ByFailure:

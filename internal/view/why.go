@@ -113,6 +113,9 @@ func figures(m oom.Message) string {
 	if m.GPU != nil {
 		all = append(all, fmt.Sprintf("GPU %d of those it saw", *m.GPU))
 	}
+	if m.Rank != nil {
+		all = append(all, fmt.Sprintf("rank %d", *m.Rank))
+	}
 	if m.PID != 0 {
 		all = append(all, fmt.Sprintf("PID %d", m.PID))
 	}
