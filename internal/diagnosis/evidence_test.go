@@ -58,7 +58,7 @@ var deniesOn = map[string][][]source{
 	"not the GPU":                    {{hostSaid}, {refusal}, {kill, output}, {sized}, {space}},
 	"Not GPU memory":                 {{output}},
 	"nothing seen on n1":             {{start, end, condition, kernel, tests, cards, sharing}, {start, end, condition, kernel, figures, cards, sharing}},
-	"from your job":                  {{start, end, condition, kernel, tests, cards, sharing}},
+	"from your job":                  {{output, start, end, condition, kernel, tests, cards, sharing}},
 }
 
 // removals take one source each from a world. Those of a part read, and of nobody between, leave what else is known.

@@ -61,7 +61,7 @@ func (j judge) headline(d Diagnosis) string {
 		return lead + strings.Join(yes, "; ")
 	}
 	switch {
-	case d.Reason == ByWish && j.nodeIsWell(d):
+	case d.Reason == ByWish && j.nodeIsWell(d) && j.unsearched() == "":
 		return "Nothing was seen that kept GPU memory from your job"
 	case d.Reason == ByWish:
 		return "Nothing was seen that kept GPU memory from your job, but not all could be looked at"
