@@ -330,6 +330,13 @@ func TestOwn(t *testing.T) {
 		}, Own, Unknown, "does not say"},
 		{"accounted", func(in *Input) { in.account(ran(900, 130, 600*time.Second, time.Minute)) }, Own, Yes, "130.0 of 139.8 GiB in a process"},
 		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, No, "13.0 of 139.8"},
+		{"accounted, little, two at once", func(in *Input) {
+			in.account(ran(900, 60, 600*time.Second, time.Minute), ran(901, 60, 600*time.Second, time.Minute))
+		}, Own, Unknown, "60.0 of 139.8"},
+		{"accounted, little, output not read", func(in *Input) {
+			in.account(ran(900, 13, 600*time.Second, time.Minute))
+			in.MessagesUnknown = "no output file"
+		}, Own, Unknown, "13.0 of 139.8 GiB in a process; its output was not read (no output file)"},
 		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
 		{"accounted, little beside what was asked", func(in *Input) {
 			in.account(ran(900, 60, 600*time.Second, time.Minute))
