@@ -50,6 +50,16 @@ func (j judge) weigh(c Cause, stocks []stock) Cause {
 		c.Answer, c.Evidence = No, what+", but gone when it failed"
 	case judged:
 		c.Answer, c.Evidence = No, what+", but not decisive"
+	default:
+		return j.unweighed(c, best)
+	}
+	return c
+}
+
+// unweighed answers where no message tells of the card: by how much it was, and where it was little, by who looked.
+func (j judge) unweighed(c Cause, best stock) Cause {
+	what := j.wording(best)
+	switch {
 	case best.bytes >= significant && (best.start || c.Name != Unlisted):
 		c.Answer, c.Evidence = Yes, what
 	case best.bytes >= significant:
