@@ -78,6 +78,7 @@ type Message struct {
 	Count     int           `json:"count"`
 	GPU       *int          `json:"gpu,omitempty"`             // of those that the program saw, counted by itself
 	PID       int           `json:"pid,omitempty"`             // who says it
+	Rank      *int          `json:"rank,omitempty"`            // of the process, by its launcher's prefix
 	Asked     *uint64       `json:"asked_bytes,omitempty"`     // what could not be had
 	Total     *uint64       `json:"total_bytes,omitempty"`     // of the card, or of the process's share of it
 	Free      *uint64       `json:"free_bytes,omitempty"`      // of the card
@@ -99,6 +100,7 @@ func newMessage(m oom.Message) Message {
 		Kind: known(m.Kind), Framework: known(m.Framework), Line: text(m.Line), Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
 		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle), Limit: said(m.Limit),
 	}
+	n.Rank = m.Rank
 	for _, o := range m.Others {
 		n.Others = append(n.Others, Other{o.PID, said(o.Memory)})
 	}

@@ -1,6 +1,8 @@
 package diagnosis
 
 import (
+	"slices"
+
 	"bookend/internal/finding"
 	"bookend/internal/oom"
 )
@@ -103,6 +105,16 @@ func (a account) restMattered() bool {
 }
 
 func (a account) restAlone() bool { return a.asked <= a.free+a.rest }
+
+// balanced: every message about a card's memory has a balance. Where one has none, it may have been for something else.
+func (j judge) balanced() bool {
+	return len(j.accounts) > 0 && len(j.accounts) == len(j.said(oom.Device))+len(j.said(oom.Init))
+}
+
+// figured: by all of them it is known how much others held.
+func (j judge) figured() bool {
+	return j.balanced() && !slices.ContainsFunc(j.accounts, func(a account) bool { return !a.restKnown })
+}
 
 // ranOut reports that all that was said has a balance, and by each the card itself had too little free.
 func (j judge) ranOut() bool {

@@ -144,6 +144,7 @@ func judged(t *testing.T, rows []row) {
 				t.Errorf("%s: %q, want %s: %q\nall: %+v", c.Answer, c.Evidence, tt.want, tt.says, d.Causes)
 			}
 			whole(t, d)
+			neverWithoutEvidence(t, in)
 		})
 	}
 }
@@ -182,7 +183,7 @@ func TestOthers(t *testing.T) {
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
 			in.Messages = []oom.Message{torch(100, 10, 109.8, 0)}
 		}, Others, No, "not decisive"},
-		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) }, Others, No, "307 MiB when your job began, since 08:44:10 only"},
+		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) }, Others, Unknown, "307 MiB when your job began, since 08:44:10 only; nobody looked between"},
 		{"of unknown size", func(in *Input) {
 			f := there(code.Dirty, 0, 5150, nil)
 			f.Bytes = gpu.Unknown("not available")
@@ -233,7 +234,11 @@ func TestLeftAndUnlisted(t *testing.T) {
 		{"a process of no known job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) }, Leftover, No, "none on record"},
 		{"on record at the end alone", func(in *Input) { in.Findings = []finding.Finding{there(code.Dirty, 20, 0, before)} }, Leftover, Yes, "20.0 GiB"},
 		{"the start could not be read", func(in *Input) { in.Start.Curves[gpu0] = settle.Curve{State: settle.Unknown} }, Leftover, Unknown, "could not be judged"},
-		{"none", nil, Unlisted, No, "none at start or end"},
+		{"a trifle", func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, before)) }, Leftover, No, "307 MiB when your job began"},
+		{"of a process whose owner was not looked up", func(in *Input) { in.dirtyStart(unsure(there(code.Dirty, 20, 5150, nil))) }, Leftover, Unknown, "no record whose"},
+		{"on a card of many", func(in *Input) { in.Shared = "shards" }, Leftover, Unknown, "others may use"},
+		{"none at the ends", nil, Unlisted, Unknown, "none at start or end; nobody looked between"},
+		{"none by the message either", func(in *Input) { in.Messages = []oom.Message{itself} }, Unlisted, No, "none at start, end or failure"},
 		{"left by an earlier job", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, Unlisted, Yes, "the same"},
 		{"of unknown origin", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, nil)) }, Unlisted, Yes, "20.0 GiB when your job began"},
 		{"after the job only", func(in *Input) { in.Findings = []finding.Finding{there(code.Residue, 20, 0, nil)} }, Unlisted, Unknown, "not known since when"},
@@ -244,7 +249,7 @@ func TestLeftAndUnlisted(t *testing.T) {
 			in.Findings = []finding.Finding{there(code.Residue, 100.5, 0, &finding.Owner{Job: 42, UID: 1001, Level: attrib.ByExclusive})}
 			in.Messages = []oom.Message{beside}
 		}, Unlisted, Yes, "left by your job"},
-		{"balance unknown", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))} }, Unlisted, No, "none"},
+		{"balance unknown", func(in *Input) { in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))} }, Unlisted, Unknown, "could not be told"},
 	})
 }
 
@@ -325,6 +330,13 @@ func TestOwn(t *testing.T) {
 		}, Own, Unknown, "does not say"},
 		{"accounted", func(in *Input) { in.account(ran(900, 130, 600*time.Second, time.Minute)) }, Own, Yes, "130.0 of 139.8 GiB in a process"},
 		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, No, "13.0 of 139.8"},
+		{"accounted, little, two at once", func(in *Input) {
+			in.account(ran(900, 60, 600*time.Second, time.Minute), ran(901, 60, 600*time.Second, time.Minute))
+		}, Own, Unknown, "60.0 of 139.8"},
+		{"accounted, little, output not read", func(in *Input) {
+			in.account(ran(900, 13, 600*time.Second, time.Minute))
+			in.MessagesUnknown = "no output file"
+		}, Own, Unknown, "13.0 of 139.8 GiB in a process; its output was not read (no output file)"},
 		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
 		{"accounted, little beside what was asked", func(in *Input) {
 			in.account(ran(900, 60, 600*time.Second, time.Minute))
@@ -463,10 +475,20 @@ func TestAsked(t *testing.T) {
 		}, "", "", ""},
 		{"ended well, wanted", func(in *Input) { in.Job.Exit, in.Wanted = slurm.ExitStatus{Known: true}, true }, ByWish,
 			"Nothing was seen that kept GPU memory from your job", ""},
+		{"ended well, wanted, not all seen", func(in *Input) { in.Job.Exit, in.Wanted, in.Kernel = slurm.ExitStatus{Known: true}, true, nil }, ByWish,
+			"Nothing was seen that kept GPU memory from your job, but not all could be looked at", ""},
 		{"nobody knows how it ended", func(in *Input) { in.Job.Exit = slurm.ExitStatus{} }, "", "", ""},
-		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no sign that GPU memory was the reason", ""},
+		{"failed", func(*Input) {}, ByFailure, "Your job failed (exit code 1); no known message in its output", ""},
+		{"failed, output not read", func(in *Input) { in.MessagesUnknown = "goes to srun's own terminal" }, ByFailure,
+			"Your job failed (exit code 1); its output was not read (goes to srun's own terminal)", ""},
+		{"failed, output read in part", func(in *Input) { in.MessagesPart = "only its last 64 KiB" }, ByFailure,
+			"Your job failed (exit code 1); no known message in what was read of its output (only its last 64 KiB)", ""},
+		{"failed by a GPU error", func(in *Input) { in.Messages = []oom.Message{says(oom.Fault, oom.CUDA)} }, ByFailure,
+			"Your job failed (exit code 1); its output tells of a GPU error", ""},
+		{"killed for host memory, output not read", func(in *Input) { in.Job.Exit.Raw, in.MessagesUnknown = 125, "no output file" }, ByFailure,
+			"Your job was ended by signal 125. Found: host memory ran out", "more host memory: sbatch --mem, or fewer data workers"},
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
-			"A step of your job was ended by signal 9; no sign that GPU memory was the reason", ""},
+			"A step of your job was ended by signal 9; no known message in its output", ""},
 		{"failed on a card that was not clean", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, ByFailure,
 			"Your job failed (exit code 1). If it lacked GPU memory: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
 		{"ended well on a card that was not clean", func(in *Input) {
@@ -482,9 +504,9 @@ func TestAsked(t *testing.T) {
 		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
 		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
-			"Why out of memory: nothing on n1 explains it: most likely your job itself", "a smaller batch, or a larger GPU"},
+			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "a smaller batch, or a larger GPU"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
-			"Why out of memory: nothing was found on n1 that explains it", "a smaller batch, or a larger GPU"},
+			"Why out of memory: not known; nothing that was looked at on n1 explains it", "a smaller batch, or a larger GPU"},
 		{"CuPy's pool", func(in *Input) {
 			m := pooled
 			m.Framework = oom.CuPy
@@ -505,6 +527,9 @@ func TestAsked(t *testing.T) {
 			"Why out of memory: a limit of your job, not the GPU", "ulimit -v unlimited; look for ulimit in script and .bashrc"},
 		{"a kernel's shared memory", func(in *Input) { in.Messages = []oom.Message{says(oom.Shared, oom.Triton)} }, ByShared,
 			"Not GPU memory: a kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
+		{"the same, output read in part", func(in *Input) {
+			in.Messages, in.MessagesPart = []oom.Message{says(oom.Shared, oom.Triton)}, "its errors: refused"
+		}, ByShared, "A kernel wanted more shared memory or registers than a GPU has", "smaller tiles, fewer stages or fewer threads in that kernel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := well(1)
@@ -515,6 +540,7 @@ func TestAsked(t *testing.T) {
 				t.Errorf("reason %q, headline %q, try %q\nwant %q, %q, %q\n%+v", d.Reason, d.Headline, first, tt.reason, tt.headline, tt.try, d.Causes)
 			}
 			whole(t, d)
+			neverWithoutEvidence(t, in)
 		})
 	}
 }
@@ -557,7 +583,7 @@ func TestNothingKnown(t *testing.T) {
 	d := Why(Input{})
 	whole(t, d)
 	for _, c := range d.Causes {
-		if c.Answer == Yes || c.Answer == No && c.Name != Processes && c.Name != Overhead {
+		if c.Answer != Unknown {
 			t.Errorf("%+v", c)
 		}
 	}

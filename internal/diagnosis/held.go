@@ -114,17 +114,14 @@ func (j judge) others(leftover Cause) Cause {
 			return c
 		}
 	}
-	if c = j.absent(c, "none"); c.Answer == No && len(j.accounts) == 0 && !j.startless() {
-		c.Answer, c.Evidence = Unknown, c.Evidence+j.between()
-	}
-	return c
+	return j.absent(c, j.figured() && j.strange() == 0)
 }
 
 // between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
 func (j judge) between() string {
 	switch j.Checks {
 	case 0:
-		return "; nobody looked between"
+		return "; nobody looked between (a health check would)"
 	case 1:
 		return ", nor at one look between"
 	}
@@ -233,7 +230,7 @@ func (j judge) foundAll() bool {
 			return false
 		}
 	}
-	return len(j.accounts) > 0
+	return j.balanced()
 }
 
 func allLeftover(stocks []stock) bool {
@@ -253,7 +250,7 @@ func (j judge) leftover() Cause {
 		return j.weigh(c, stocks)
 	}
 	for _, h := range j.held() {
-		if h.start && h.Code == code.Dirty && !live(h.Finding) {
+		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") {
 			if h.Bytes.Known() && h.Bytes.Bytes < significant || j.ruledOut(h.GPU) {
 				continue
 			}
@@ -262,7 +259,7 @@ func (j judge) leftover() Cause {
 			return c
 		}
 	}
-	why := j.unseen(j.Start, "start")
+	why := j.unlooked(Leftover)
 	switch {
 	case why == "" && len(j.stocks(isOthers)) > 0:
 		c.Evidence = "none on record"
@@ -284,7 +281,11 @@ func (j judge) unlisted(leftover Cause) Cause {
 			c.Answer, c.Evidence = Unknown, Size(j.strange())+" held by something when it failed"
 			return c
 		}
-		return j.absent(c, "none")
+		if i := slices.IndexFunc(j.held(), func(h held) bool { return h.Unknown != "" && !live(h.Finding) }); i >= 0 && !j.figured() {
+			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told", j.held()[i].Unknown
+			return c
+		}
+		return j.absent(c, j.figured()) // what is strange is listed as processes
 	}
 	c = j.weigh(c, stocks)
 	switch {

@@ -33,6 +33,12 @@ func (j judge) hostMemory() hostSign {
 	return hostSign{}
 }
 
+// hostAlone: it was host memory, and nothing that was said speaks of a card. Output that was not read may.
+func (j judge) hostAlone() bool {
+	said := len(j.said(oom.Host)) > 0 || j.unsearched() == ""
+	return j.hostMemory().answer == Yes && said && len(j.said(oom.Device)) == 0
+}
+
 const tooOr = "host memory ran out too; whether that came first cannot be told"
 
 // kills are the job's processes that the kernel ended. When is not known: that log has a clock of its own.
@@ -105,7 +111,7 @@ func (j judge) state() []hostSign {
 	case j.fellShort():
 		return []hostSign{{Unknown, tooOr, ""}}
 	}
-	return []hostSign{{Yes, "host memory ran out, not the GPU's (Slurm's job state)", ""}}
+	return []hostSign{{Yes, "host memory ran out (Slurm's job state)", ""}}
 }
 
 func (j judge) outOfMemory() bool {

@@ -25,6 +25,9 @@ func (j judge) limits() Cause {
 	}
 	if host.text != "" {
 		c.Answer, c.Evidence, c.Detail = host.answer, host.text, host.detail
+		if c.Answer == No && !j.balanced() {
+			c.Answer, c.Evidence = Unknown, tooOr
+		}
 		return c
 	}
 	return j.unlimited(c)
@@ -134,15 +137,14 @@ func (j judge) unlimited(c Cause) Cause {
 		c.Answer, c.Evidence = Unknown, "CUDA could not start for want of memory; why is not known"
 	case unread != "":
 		c.Answer, c.Evidence = Unknown, unread
-	case free:
-		c.Evidence = "no ulimit -v, nothing killed"
 	case j.cramped():
-		c.Evidence = fmt.Sprintf("ulimit -v is %s, and CUDA started", Size(j.AddressSpace.Bytes))
-		if len(j.accounts) == 0 {
-			c.Answer, c.Evidence = Unknown, fmt.Sprintf("ulimit -v is %s", Size(j.AddressSpace.Bytes))
-		}
+		c.Answer, c.Evidence = Unknown, fmt.Sprintf("ulimit -v is %s", Size(j.AddressSpace.Bytes))
+	case !free:
+		c.Answer, c.Evidence = Unknown, "its ulimit -v is not known (the task hooks tell)"
+	case j.unsearched() != "":
+		c.Answer, c.Evidence = Unknown, "no ulimit -v, nothing killed; "+j.unsearched()
 	default:
-		c.Answer, c.Evidence = Unknown, "its ulimit -v is not known"
+		c.Evidence = "no ulimit -v, nothing killed"
 	}
 	return c
 }

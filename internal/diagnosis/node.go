@@ -72,8 +72,11 @@ func (j judge) fitsBlock(p gpu.Probe) bool {
 
 // untested says that the test allocations do not tell, and for an admin why not; empty where every card's told.
 func (j judge) untested() (text, why string) {
+	if len(j.Cards) == 0 {
+		return "which GPUs it had is not known", ""
+	}
 	told := map[gpu.ID]bool{}
-	text = "not tested"
+	text = "not tested (the probe does, at a clean end)"
 	for _, p := range j.Probes {
 		switch {
 		case (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) && p.Free.Known() && p.Largest.Known():
@@ -88,9 +91,6 @@ func (j judge) untested() (text, why string) {
 		if !told[c.Device.ID] {
 			return text, why
 		}
-	}
-	if len(told) == 0 {
-		return text, why
 	}
 	return "", ""
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
@@ -13,8 +14,8 @@ import (
 // pool judges pieces inside the framework's own pool.
 func (j judge) pool() Cause {
 	c := Cause{Name: Pool, Answer: Unknown, Evidence: "no message in its output tells"}
-	if j.MessagesUnknown != "" {
-		c.Evidence = "its output was not searched: " + j.MessagesUnknown
+	if why := j.unsearched(); why != "" {
+		c.Evidence = why
 	}
 	for _, a := range j.accounts {
 		if !a.Idle.Known() {
@@ -28,16 +29,22 @@ func (j judge) pool() Cause {
 		}
 		c = j.at(c, a)
 	}
-	switch {
-	case c.Answer == No:
-	case len(j.said(oom.Device)) > 0:
-		c.Evidence = fmt.Sprintf("%s does not say what its pool kept", who(j.said(oom.Device)[0]))
+	switch mute := slices.IndexFunc(j.said(oom.Device), j.mute); {
+	case mute >= 0:
+		c.Answer, c.Index = Unknown, nil
+		c.Evidence = fmt.Sprintf("%s does not say what its pool kept", who(j.said(oom.Device)[mute]))
 	case j.startless():
 		c.Answer, c.Evidence = No, "CUDA did not even start"
-	case j.hostMemory().answer == Yes:
+	case j.hostAlone():
 		c.Answer, c.Evidence = No, "it was host memory"
 	}
 	return c
+}
+
+// mute: a message does not say what its framework's pool kept.
+func (j judge) mute(m oom.Message) bool {
+	_, ok := j.account(m)
+	return !ok || !m.Idle.Known()
 }
 
 // own judges the job's own need: whether all that it used and asked for would have fit on the card, had nothing else
@@ -45,13 +52,12 @@ func (j judge) pool() Cause {
 func (j judge) own() Cause {
 	c := Cause{Name: Own, Answer: No}
 	for _, a := range j.accounts {
-		if c = j.at(j.need(c, a), a); c.Answer == Yes {
-			return c
-		}
+		c = worse(c, j.at(j.need(Cause{Name: Own}, a), a))
 	}
-	if c.Evidence != "" {
+	if c.Evidence != "" && (c.Answer != No || j.balanced()) {
 		return c
 	}
+	c = Cause{Name: Own, Answer: No}
 	for _, m := range j.said(oom.Device) {
 		if room, known := j.roomiest(); known && m.Asked.Known() && m.Asked.Bytes > room {
 			c.Answer, c.Evidence = Yes, fmt.Sprintf("asked %s at once, of a GPU with %s", Size(m.Asked.Bytes), Size(room))
@@ -59,10 +65,10 @@ func (j judge) own() Cause {
 		}
 	}
 	switch {
-	case j.startless():
+	case j.startless() && j.addressSpace() != "":
 		c.Evidence = "CUDA did not even start"
 		return c
-	case len(j.said(oom.Host)) > 0 && len(j.said(oom.Device)) == 0 && j.hostMemory().answer == Yes:
+	case j.hostAlone():
 		c.Evidence = "it was host memory"
 		return c
 	}
@@ -103,9 +109,13 @@ func (j judge) measured(c Cause) Cause {
 		}
 		c.Index = j.index(p.device)
 		c.Evidence = fmt.Sprintf("at most %s in a process", pair(p.Peak.Bytes, " of ", room))
-		if p.Peak.Bytes >= room/10*9 {
+		switch why := j.unsearched(); {
+		case p.Peak.Bytes >= room/10*9:
 			c.Answer = Yes
-		} else if !j.crowded() && p.Peak.Bytes < room/2 && j.fits(p.Peak.Bytes, room) {
+		case !j.inTurn() || p.Peak.Bytes >= room/2 || !j.fits(p.Peak.Bytes, room):
+		case why != "" && len(j.said(oom.Device)) == 0:
+			c.Evidence += "; " + why
+		default:
 			c.Answer = No
 		}
 		return c
@@ -135,10 +145,21 @@ func (j judge) fits(used, room uint64) bool {
 	return true
 }
 
-// crowded reports that several processes of the job were accounted on one card at once: their peaks add up.
-func (j judge) crowded() bool {
+// inTurn: by the accounting of every card, all processes that can have been the job's are known, and ran one at a time.
+func (j judge) inTurn() bool {
+	on := map[gpu.ID]bool{}
+	for _, h := range j.Health {
+		on[h.Device] = h.Accounting.Mode == "on"
+		for _, p := range h.Accounting.Processes {
+			dated := func(q peak) bool { return q.device == h.Device && q.PID == p.PID && !q.Began.IsZero() }
+			if !j.foreign[p.PID] && j.began(p) && !slices.ContainsFunc(j.peaks, dated) {
+				return false
+			}
+		}
+	}
+	unaccounted := func(c finding.Card) bool { return !on[c.Device.ID] }
 	n, _ := overlap(j.peaks)
-	return n > 1
+	return n == 1 && len(j.Cards) > 0 && !slices.ContainsFunc(j.Cards, unaccounted)
 }
 
 // unmeasured says why nothing was measured, and what would change that.
@@ -220,7 +241,7 @@ func (j judge) processes() Cause {
 		n, at, id = most, 0, device
 	}
 	switch {
-	case n > 1 && j.ruledOut(id):
+	case n > 1 && j.ruledOut(id) && j.decided():
 		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case n > 1 && j.decided():
 		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(" at ", at))
@@ -236,12 +257,12 @@ func (j judge) processes() Cause {
 		c.Answer, c.Evidence = No, "the rest was not your job's"
 	case j.startless() && j.addressSpace() != "":
 		c.Answer, c.Evidence = No, "CUDA did not even start"
-	case len(j.peaks) > 0 && !slices.ContainsFunc(j.peaks, func(p peak) bool { return p.Began.IsZero() }):
+	case j.inTurn():
 		c.Answer, c.Evidence = No, "one at a time, by accounting"
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + ", " + j.looked("and no more", "and nobody looked again")
+		c.Evidence = "one seen" + j.clock(" at ", at) + ", " + j.looked("and no more", "and nobody looked again (a health check would)")
 	default:
-		c.Evidence = j.looked("none seen", "nobody looked while it ran")
+		c.Evidence = j.looked("none seen", "nobody looked while it ran (a health check would)")
 	}
 	return c
 }
@@ -253,7 +274,7 @@ func (j judge) decided() bool {
 			return false
 		}
 	}
-	return len(j.accounts) > 0
+	return j.balanced()
 }
 
 // together is the most processes of the job that one look saw on one card.
@@ -308,7 +329,7 @@ func overlap(peaks []peak) (most int, id gpu.ID) {
 
 // overhead judges what the driver takes: its reserve, and a context for each process beyond the first.
 func (j judge) overhead(processes Cause) Cause {
-	c := Cause{Name: Overhead, Answer: No, Evidence: j.reserve() + fmt.Sprintf("%s a process", Size(context))}
+	c := Cause{Name: Overhead, Answer: Unknown, Evidence: "only " + j.reserve() + fmt.Sprintf("%s a process", Size(context))}
 	n, _, id := j.together()
 	if most, device := overlap(j.peaks); most > n {
 		n, id = most, device
@@ -321,11 +342,13 @@ func (j judge) overhead(processes Cause) Cause {
 			return j.at(c, a)
 		}
 	}
-	if c.Answer == No {
-		c.Evidence = "only " + c.Evidence
-	}
-	if n < 2 && processes.Answer == Unknown && len(j.accounts) == 0 && !j.startless() {
-		c.Answer, c.Evidence = Unknown, c.Evidence+", how many is not known"
+	switch {
+	case processes.Answer == No, j.decided(), processes.Answer == Yes && n > 1 && j.figured():
+		c.Answer = No
+	case n > 1:
+		c.Evidence += fmt.Sprintf(", %d seen; whether that mattered cannot be told", n)
+	default:
+		c.Evidence += ", how many is not known"
 	}
 	return c
 }

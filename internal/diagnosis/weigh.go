@@ -36,8 +36,12 @@ func (j judge) weigh(c Cause, stocks []stock) Cause {
 			}
 		}
 	}
-	if doubt == "" && j.away() {
+	switch {
+	case doubt != "":
+	case j.away():
 		doubt = "; on which node it failed is not known"
+	case judged && !j.balanced():
+		doubt = "; whether that mattered cannot be told"
 	}
 	switch {
 	case doubt != "":
@@ -46,12 +50,26 @@ func (j judge) weigh(c Cause, stocks []stock) Cause {
 		c.Answer, c.Evidence = No, what+", but gone when it failed"
 	case judged:
 		c.Answer, c.Evidence = No, what+", but not decisive"
+	default:
+		return j.unweighed(c, best)
+	}
+	return c
+}
+
+// unweighed answers where no message tells of the card: by how much it was, and where it was little, by who looked.
+func (j judge) unweighed(c Cause, best stock) Cause {
+	what := j.wording(best)
+	switch {
 	case best.bytes >= significant && (best.start || c.Name != Unlisted):
 		c.Answer, c.Evidence = Yes, what
 	case best.bytes >= significant:
 		c.Answer, c.Evidence = Unknown, what+"; not known since when"
 	case best.blurry != "":
 		c.Answer, c.Evidence = Unknown, "how much it held is unknown"
+	case j.unlooked(c.Name) != "":
+		c.Answer, c.Evidence = Unknown, what+" only; "+j.unlooked(c.Name)
+	case c.Name != Leftover:
+		c.Answer, c.Evidence = Unknown, what+" only"+j.between()
 	default:
 		c.Answer, c.Evidence = No, what+" only"
 	}
@@ -87,7 +105,7 @@ func (j judge) throughout(id gpu.ID, is func(account) bool) bool {
 			return false
 		}
 	}
-	return len(all) > 0 && !j.away()
+	return len(all) > 0 && j.balanced() && !j.away()
 }
 
 func (j judge) goneEverywhere() bool {
@@ -150,33 +168,43 @@ func (s stock) detail() string {
 	return text
 }
 
-// absent answers for something that neither end found: no, where both looked, or where the messages leave no room for it.
-func (j judge) absent(c Cause, none string) Cause {
-	why := j.unseen(j.Start, "start")
-	if why == "" {
-		why = j.unseen(j.End, "end")
-	}
+// absent answers for something that neither end found: no, only where the messages leave no room for it at the failure,
+// or where memory of the card was not what the job failed for.
+func (j judge) absent(c Cause, excluded bool) Cause {
+	why := j.unlooked(c.Name)
 	switch {
 	case j.away() && j.cleared():
-		c.Evidence = none + " when it failed"
+		c.Evidence = "none when it failed"
 	case j.goneEverywhere() && why == "":
-		c.Evidence = none + " at start, end or failure"
+		c.Evidence = "none at start, end or failure"
 	case j.goneEverywhere():
-		c.Evidence = none + " when it failed"
+		c.Evidence = "none when it failed"
 	case why != "":
 		c.Answer, c.Evidence = Unknown, why
-	case j.Shared != "":
-		c.Answer, c.Evidence = Unknown, "others may use this GPU"
+	case excluded, j.startless() && j.addressSpace() != "":
+		c.Evidence = "none at start or end"
 	default:
-		c.Evidence = none + " at start or end"
+		c.Answer, c.Evidence = Unknown, "none at start or end"+j.between()
 	}
 	return c
 }
 
+// unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start tells alone.
+func (j judge) unlooked(n Name) string {
+	why := j.unseen(j.Start, "start", "prolog")
+	if why == "" && n != Leftover {
+		why = j.unseen(j.End, "end", "epilog")
+	}
+	if why == "" && j.Shared != "" {
+		why = "others may use this GPU"
+	}
+	return why
+}
+
 // unseen says why an end tells nothing of what was on the cards; empty where every card was seen at rest.
-func (j judge) unseen(s *finding.Side, end string) string {
+func (j judge) unseen(s *finding.Side, end, hook string) string {
 	if s == nil {
-		return fmt.Sprintf("nobody looked at your job's %s", end)
+		return fmt.Sprintf("nobody looked at your job's %s (the %s does)", end, hook)
 	}
 	for _, c := range j.Cards {
 		if st := s.Curves[c.Device.ID].State; st != settle.Clean && st != settle.Flat {

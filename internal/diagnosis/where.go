@@ -110,7 +110,7 @@ func (j judge) cleared() bool {
 
 // elsewhereToo takes back a no that is known of this node alone, where the job may have failed on another.
 func (j judge) elsewhereToo(c Cause) Cause {
-	silent := j.spread() && len(j.Messages) == 0 && j.failed() != ""
+	silent := j.spread() && len(j.Messages) == 0
 	if c.Answer != No || !j.away() && !silent {
 		return c
 	}

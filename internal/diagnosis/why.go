@@ -34,7 +34,8 @@ func Why(in Input) Diagnosis {
 // judge is the input in the order in which judging needs it.
 type judge struct {
 	Input
-	accounts []account // of the messages that say enough
+	first    *oom.Message // of several processes that ran out one after another; nil for none
+	accounts []account    // of the messages that say enough
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
@@ -43,7 +44,8 @@ type judge struct {
 func newJudge(in Input) judge {
 	j := judge{Input: in, ours: map[int]bool{}, foreign: map[int]bool{}}
 	j.sort()
-	for _, m := range in.Messages {
+	j.Messages, j.first = lastWord(in.Messages)
+	for _, m := range j.Messages {
 		if a, ok := j.account(m); ok {
 			j.accounts = append(j.accounts, a)
 		}
@@ -101,6 +103,17 @@ func (j judge) saysWhat() (oom.Message, bool) {
 		}
 	}
 	return oom.Message{}, false
+}
+
+// unsearched says what of the job's output was not looked through; empty where all of it was.
+func (j judge) unsearched() string {
+	switch {
+	case j.MessagesUnknown != "":
+		return fmt.Sprintf("its output was not read (%s)", j.MessagesUnknown)
+	case j.MessagesPart != "":
+		return fmt.Sprintf("its output was read in part (%s)", j.MessagesPart)
+	}
+	return ""
 }
 
 func (j judge) byID(id gpu.ID) *finding.Card {

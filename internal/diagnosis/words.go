@@ -38,13 +38,20 @@ func (j judge) headline(d Diagnosis) string {
 	lead := ""
 	switch d.Reason {
 	case ByShared:
+		if j.MessagesPart != "" {
+			return "A kernel wanted more shared memory or registers than a GPU has"
+		}
 		return "Not GPU memory: a kernel wanted more shared memory or registers than a GPU has"
 	case ByMessage:
-		if lead = "Why out of memory: "; j.startless() {
-			lead = "Why CUDA did not start: "
+		if lead = "Why out of memory"; j.startless() {
+			lead = "Why CUDA did not start"
 		}
+		if j.first != nil {
+			lead += " (" + j.ahead() + ")"
+		}
+		lead += ": "
 	case ByFailure:
-		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; j.leads(d, Fault) {
+		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; j.leads(d, Fault) || j.leads(d, Limits) {
 			lead = upper(d.Asked) + ". Found: "
 		}
 	case ByCause, ByWish:
@@ -54,18 +61,33 @@ func (j judge) headline(d Diagnosis) string {
 		return lead + strings.Join(yes, "; ")
 	}
 	switch {
-	case d.Reason == ByWish:
+	case d.Reason == ByWish && j.nodeIsWell(d) && j.unsearched() == "":
 		return "Nothing was seen that kept GPU memory from your job"
+	case d.Reason == ByWish:
+		return "Nothing was seen that kept GPU memory from your job, but not all could be looked at"
 	case d.Reason == ByFailure:
-		return upper(d.Asked) + "; no sign that GPU memory was the reason"
+		return upper(d.Asked) + "; " + j.unexplained()
 	case j.strange() > 0:
 		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange()))
-	case j.nodeIsWell(d) && d.Cause(Others).Answer == No:
-		return fmt.Sprintf("%snothing on %s explains it: it was your job itself", lead, j.Job.Node)
 	case j.nodeIsWell(d):
-		return fmt.Sprintf("%snothing on %s explains it: most likely your job itself", lead, j.Job.Node)
+		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
-	return fmt.Sprintf("%snothing was found on %s that explains it", lead, j.Job.Node)
+	return fmt.Sprintf("%snot known; nothing that was looked at on %s explains it", lead, j.Job.Node)
+}
+
+// unexplained is what the output of a job that failed says where it names nothing about memory.
+func (j judge) unexplained() string {
+	switch {
+	case len(j.said(oom.Fault)) > 0:
+		return "its output tells of a GPU error"
+	case len(j.Messages) > 0:
+		return "its output may speak of host memory"
+	case j.MessagesPart != "":
+		return fmt.Sprintf("no known message in what was read of its output (%s)", j.MessagesPart)
+	case j.MessagesUnknown != "":
+		return j.unsearched()
+	}
+	return "no known message in its output"
 }
 
 // leading words the causes that stand by themselves, the two that explain most.
@@ -82,10 +104,15 @@ func (j judge) leading(d Diagnosis) []string {
 }
 
 func (j judge) sentence(n Name) string {
-	if n == Limits && j.hostMemory().answer == Yes && !j.cramped() {
-		return "host memory, not the GPU's"
+	switch {
+	case n != Limits || j.hostMemory().answer != Yes:
+		return sentences[n]
+	case !j.hostAlone():
+		return "host memory ran out"
+	case j.cramped():
+		return sentences[n]
 	}
-	return sentences[n]
+	return "host memory, not the GPU's"
 }
 
 // leads reports whether a cause is the first of the headline.
@@ -94,16 +121,20 @@ func (j judge) leads(d Diagnosis, n Name) bool {
 	return len(yes) > 0 && yes[0] == j.sentence(n)
 }
 
-// nodeIsWell: everything that the node could be blamed for is answered no. That somebody came and went unseen is never
-// ruled out, and nothing speaks for it.
+// nodeIsWell: all that can be looked at was, and nothing speaks against the node. That somebody came and went unseen
+// between the ends is never ruled out.
 func (j judge) nodeIsWell(d Diagnosis) bool {
-	for _, n := range []Name{Leftover, Unlisted, Pieces, Fault} {
+	for _, n := range []Name{Leftover, Pieces, Fault} {
 		if d.Cause(n).Answer != No {
 			return false
 		}
 	}
-	others := d.Cause(Others).Answer
-	return others == No || others == Unknown && len(j.held()) == 0 && j.strange() == 0
+	for _, h := range j.held() {
+		if h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant {
+			return false
+		}
+	}
+	return j.strange() == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
 
 // try is what the job's owner can do, by the causes found.

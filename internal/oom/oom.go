@@ -45,11 +45,13 @@ type Message struct {
 	Allocated gpu.Figure `json:"allocated"`     // of the framework's pool, in live use
 	Idle      gpu.Figure `json:"idle"`          // of the framework's pool, reserved but unallocated
 	// Limit is what the framework was told not to exceed: a fraction of the card, a pool's size.
-	Limit  gpu.Figure `json:"limit"`
-	PID    int        `json:"pid,omitempty"` // of the process that says it, where it does
-	Others []Process  `json:"others,omitempty"`
-	Line   string     `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
-	Count  int        `json:"count"` // such messages in all
+	Limit gpu.Figure `json:"limit"`
+	PID   int        `json:"pid,omitempty"` // of the process that says it, where it does
+	// Rank is the process's number in its job or step, where the prefix of its launcher has it.
+	Rank   *int      `json:"rank,omitempty"`
+	Others []Process `json:"others,omitempty"`
+	Line   string    `json:"line"`  // the message's own first line, printable ASCII, at most MaxLine bytes
+	Count  int       `json:"count"` // such messages in all
 	// File tells the files of one job's output apart, from 0: only messages of one file stand in the order of time.
 	File int `json:"file,omitempty"`
 }

@@ -195,7 +195,7 @@ bookend:   no           only a share: it had the whole GPU
 bookend:   Try:    ulimit -v unlimited; look for ulimit in script and .bashrc`},
 		{"failed for another reason", failed, nil, `
 bookend: GPU 0 of n1 left clean by your job
-bookend: Your job failed (exit code 1); no sign that GPU memory was the reason`},
+bookend: Your job failed (exit code 1); no known message in its output`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var yes []diagnosis.Name

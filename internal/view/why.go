@@ -53,7 +53,7 @@ func said(a diagnosis.Answer) string {
 
 func reason(d diagnosis.Diagnosis) report.Safe {
 	if d.Asked == "" {
-		return "Out of memory? Nothing speaks of it, and how the job ended is not known"
+		return "Out of memory? How the job ended is not known"
 	}
 	if d.Reason == diagnosis.ByMessage {
 		return report.Clean(fmt.Sprintf("%s (its output says: %s)", d.Headline, d.Asked), 400)
@@ -112,6 +112,9 @@ func figures(m oom.Message) string {
 	var all []string
 	if m.GPU != nil {
 		all = append(all, fmt.Sprintf("GPU %d of those it saw", *m.GPU))
+	}
+	if m.Rank != nil {
+		all = append(all, fmt.Sprintf("rank %d", *m.Rank))
 	}
 	if m.PID != 0 {
 		all = append(all, fmt.Sprintf("PID %d", m.PID))

@@ -18,7 +18,7 @@ import (
 
 // squeezed is the end of a job that ran out of memory beside somebody else's process, with all that was read of it.
 func squeezed() (ledger.Run, ledger.End) {
-	unsaid, zero, instance := gpu.Unknown("not said"), 0, 1
+	unsaid, zero, instance, rank := gpu.Unknown("not said"), 0, 1, 3
 	device := gpu.Device{ID: card0}
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
 	side := func(boot time.Duration, s settle.State) *finding.Side {
@@ -33,7 +33,7 @@ func squeezed() (ledger.Run, ledger.End) {
 		StartFindings: []finding.Finding{{Code: code.Dirty, GPU: card0, Index: &zero, Bytes: gpu.Bytes(40 << 30),
 			Holder: &finding.Holder{Process: attrib.Process{PID: 5150, UID: 7}}}},
 		Messages: []oom.Message{{
-			Kind: oom.Device, Framework: oom.PyTorch, GPU: &zero, Count: 3, Line: "torch.OutOfMemoryError: CUDA out of memory.\x1b[2J",
+			Kind: oom.Device, Framework: oom.PyTorch, GPU: &zero, Rank: &rank, Count: 3, Line: "torch.OutOfMemoryError: CUDA out of memory.\x1b[2J",
 			Asked: gpu.Bytes(20 << 30), Total: gpu.Bytes(79 << 30), Free: gpu.Bytes(4 << 30), InUse: gpu.Bytes(35 << 30),
 			Allocated: unsaid, Idle: unsaid, Limit: unsaid, Others: []oom.Process{{PID: 5150, Memory: gpu.Bytes(40 << 30)}},
 		}},
@@ -59,7 +59,7 @@ func TestWhy(t *testing.T) {
 	var b strings.Builder
 	why(&b, r, e)
 	const want = `  its output says (PyTorch, GPU memory), 3 times: torch.OutOfMemoryError: CUDA out of memory.\x1b[2J
-    GPU 0 of those it saw, asked 20480 MiB, total 80896 MiB, free 4096 MiB, in use 35840 MiB, process 5150 40960 MiB
+    GPU 0 of those it saw, rank 3, asked 20480 MiB, total 80896 MiB, free 4096 MiB, in use 35840 MiB, process 5150 40960 MiB
   Why out of memory: another process held memory of your GPU (its output says: PyTorch ran out of GPU memory)
     YES          another process        GPU 0: 40.0 GiB when your job began [BKD-DIRTY 40.0 GiB PID 5150]
     no           left by an earlier job none on record
@@ -85,7 +85,7 @@ func TestWhyThatNobodyAsks(t *testing.T) {
 	d := diagnosis.Why(diagnosis.Input{})
 	d.Peaks = []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(1 << 30), Running: true}}
 	const peak = "    peak: PID 900 had 1024 MiB at most, still runs\n"
-	for known, want := range map[bool]string{true: "", false: "  Out of memory? Nothing speaks of it, and how the job ended is not known\n    "} {
+	for known, want := range map[bool]string{true: "", false: "  Out of memory? How the job ended is not known\n    "} {
 		r := ledger.Run{Job: slurm.Job{Exit: slurm.ExitStatus{Known: known}}}
 		var b strings.Builder
 		why(&b, r, ledger.End{Diagnosis: &d})

@@ -163,10 +163,11 @@ var plain = map[string]func() story{
 		s.Kernel = nil
 		return s
 	},
-	"failed":            func() story { return calm("") },
-	"failed by a fault": func() story { return silent(fault()) },
-	"failed, not alone": func() story { return silent(others()) },
-	"ended well":        func() story { return well(others()) },
+	"failed":                func() story { return calm("") },
+	"failed by a GPU error": func() story { return calm("RuntimeError: CUDA error: an illegal memory access was encountered\n") },
+	"failed by a fault":     func() story { return silent(fault()) },
+	"failed, not alone":     func() story { return silent(others()) },
+	"ended well":            func() story { return well(others()) },
 	"ended well, always told": func() story {
 		s := well(calm(""))
 		s.Wanted = true

@@ -197,7 +197,7 @@ func TestMessagesNotLookedFor(t *testing.T) {
 			if got := n.messages(); len(got) != 0 {
 				t.Errorf("%+v", got)
 			}
-			if d := n.endOf(100).Diagnosis; d == nil || !strings.HasPrefix(d.Cause(diagnosis.Pool).Evidence, "its output was not searched: ") {
+			if d := n.endOf(100).Diagnosis; d == nil || !strings.HasPrefix(d.Cause(diagnosis.Pool).Evidence, "its output was not read (") {
 				t.Errorf("the diagnosis does not say that the output was not searched: %+v", d)
 			}
 			n.unharmed(others)

@@ -253,8 +253,8 @@ func TestWhyIsAsked(t *testing.T) {
 		"never":                   {"never", own, failed, 1, "left clean by your job"},
 		"always":                  {"always", well, "0", 0, "Nothing was seen that kept GPU memory from your job"},
 		"ended well":              {"unclean", well, "0", 1, "left clean by your job"},
-		"cancelled":               {"unclean", well, "15", 3, "Your job was ended by signal 15; no sign that GPU memory was the reason"},
-		"failed":                  {"unclean", well, failed, 2, "Your job failed (exit code 1); no sign that GPU memory was the reason"},
+		"cancelled":               {"unclean", well, "15", 2, "Your job was ended by signal 15; no known message in its output"},
+		"failed":                  {"unclean", well, failed, 2, "Your job failed (exit code 1); no known message in its output"},
 		"ended well all the same": {"unclean", own, "0", 0, "Why out of memory: your job itself used up the GPU"},
 	} {
 		t.Run(name, func(t *testing.T) {

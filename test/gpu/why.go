@@ -138,7 +138,7 @@ var oomSilent = step{
 		if err != nil {
 			return err
 		}
-		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
+		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
 		var d *record.Diagnosis
 		if job.End != nil {
 			d = job.End.Diagnosis

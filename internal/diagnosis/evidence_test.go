@@ -1,0 +1,268 @@
+package diagnosis
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/oom"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+// source is something that an answer can rest on.
+type source string
+
+const (
+	output     source = "all of the output read"
+	figures    source = "a balance in every last message about a card"
+	sized      source = "the size asked for in every last message about a card"
+	refusal    source = "a message that CUDA did not start"
+	hostSaid   source = "a message about host memory"
+	kill       source = "a kill, or Slurm's state, for host memory"
+	start      source = "every card seen at the start"
+	end        source = "every card seen at the end"
+	kernel     source = "all of the kernel log"
+	condition  source = "every card's health"
+	accounting source = "every card's accounting"
+	tests      source = "a test of every card"
+	space      source = "the limit of address space"
+	alone      source = "nobody shares the cards"
+	sharing    source = "who may share the cards"
+	cards      source = "which cards the job had"
+)
+
+// restsOn is the contract: a cause may be answered no only on one of these sets of evidence. docs/users.md says it to users.
+var restsOn = map[Name][][]source{
+	Others:    {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Leftover:  {{start, cards, alone}, {figures}},
+	Unlisted:  {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Pieces:    {{tests, cards}, {figures}},
+	Pool:      {{figures}, {refusal}, {hostSaid}, {kill, output}},
+	Fault:     {{condition, kernel, cards}},
+	Overhead:  {{figures}, {accounting, cards}, {refusal, space}, {refusal, start, end, sharing}},
+	Own:       {{figures}, {accounting, cards, output}, {accounting, cards, sized}, {refusal, space}, {refusal, start, end, sharing}, {hostSaid}, {kill, output}},
+	Processes: {{figures}, {accounting, cards}, {refusal, space}, {refusal, start, end, sharing}},
+	Limits:    {{figures}, {kernel, space, output}},
+	Share:     {{cards, sharing}},
+}
+
+// deniesOn is the same for what headlines say.
+var deniesOn = map[string][][]source{
+	"no known message in its output": {{output}},
+	"not the GPU":                    {{hostSaid}, {refusal}, {kill, output}, {sized}, {space}},
+	"Not GPU memory":                 {{output}},
+	"nothing seen on n1":             {{start, end, condition, kernel, tests, cards, sharing}, {start, end, condition, kernel, figures, cards, sharing}},
+	"from your job":                  {{output, start, end, condition, kernel, tests, cards, sharing}},
+}
+
+// removals take one source each from a world. Those of a part read, and of nobody between, leave what else is known.
+var removals = map[string]func(*Input){
+	"output": func(in *Input) { in.Messages, in.MessagesUnknown = nil, "job_log.read is off" },
+	"part":   func(in *Input) { in.MessagesPart = "only its last 64 KiB" },
+	"figures": func(in *Input) {
+		m := jax(20)
+		m.File = oom.MaxFiles - 1
+		in.Messages = append(slices.Clone(in.Messages), m)
+	},
+	"start":           func(in *Input) { in.Start, in.StartFindings = nil, nil },
+	"start of a card": func(in *Input) { in.Start = blurred(in.Start) },
+	"end":             func(in *Input) { in.End, in.Findings = nil, nil },
+	"end of a card":   func(in *Input) { in.End = blurred(in.End) },
+	"between":         func(in *Input) { in.Seen, in.Checks = nil, 0 },
+	"kernel":          func(in *Input) { in.Kernel = nil },
+	"kernel's reason": func(in *Input) { in.Kernel = &gpu.KernelLog{Unknown: "permission denied"} },
+	"kernel's part":   func(in *Input) { in.Kernel = &gpu.KernelLog{Lost: true} },
+	"health": func(in *Input) {
+		in.HealthUnknown = "look.health is off"
+		in.Health = slices.Clone(in.Health)
+		for i := range in.Health {
+			in.Health[i].Facts = nil
+		}
+	},
+	"health of a card": func(in *Input) { in.Health = in.Health[:max(0, len(in.Health)-1)] },
+	"accounting": func(in *Input) {
+		in.Health = slices.Clone(in.Health)
+		for i := range in.Health {
+			in.Health[i].Accounting = gpu.Accounting{Mode: "off"}
+		}
+	},
+	"tests":          func(in *Input) { in.Probes = nil },
+	"test of a card": func(in *Input) { in.Probes = in.Probes[:max(0, len(in.Probes)-1)] },
+	"space":          func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") },
+	"exit":           func(in *Input) { in.Job.Exit = slurm.ExitStatus{} },
+	"sharing":        func(in *Input) { in.SharedUnknown = "gres.conf not read" },
+	"cards":          func(in *Input) { in.Cards = nil },
+}
+
+func blurred(s *finding.Side) *finding.Side {
+	if s == nil {
+		return nil
+	}
+	t := *s
+	t.Curves = maps.Clone(s.Curves)
+	t.Curves[gpu0] = settle.Curve{State: settle.Unknown}
+	return &t
+}
+
+// has is what there is to rest on in a world, read from its input alone.
+func has(in Input) map[source]bool {
+	seen := func(s *finding.Side, found []finding.Finding) bool {
+		doubtful := slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Unknown != "" })
+		return s != nil && !doubtful && !slices.ContainsFunc(in.Cards, func(c finding.Card) bool {
+			state := s.Curves[c.Device.ID].State
+			return state != settle.Clean && state != settle.Flat
+		})
+	}
+	log := in.Kernel != nil && in.Kernel.Unknown == "" && !in.Kernel.Lost
+	h := map[source]bool{
+		output: in.MessagesUnknown == "" && in.MessagesPart == "", figures: atLast(in.Messages, balance), sized: atLast(in.Messages, size), start: seen(in.Start, in.StartFindings), end: seen(in.End, in.Findings),
+		kernel: log, condition: true, accounting: true, tests: true, space: in.AddressSpace.Known(), sharing: in.SharedUnknown == "",
+		cards: len(in.Cards) > 0, alone: in.Shared == "", kill: in.Kernel != nil && len(in.Kernel.Kills) > 0 || signal(in.Job.Exit.Raw) == 125 || signal(in.Job.Exit.Derived) == 125,
+	}
+	for _, m := range in.Messages {
+		h[refusal] = h[refusal] || m.Kind == oom.Init
+		h[hostSaid] = h[hostSaid] || m.Kind == oom.Host
+	}
+	for _, c := range in.Cards {
+		of := func(id gpu.ID) bool { return id == c.Device.ID || c.Device.Parent != "" && id == c.Device.Parent }
+		h[condition] = h[condition] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && len(g.Facts) > 0 })
+		h[accounting] = h[accounting] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && dated(g.Accounting) })
+		h[tests] = h[tests] && slices.ContainsFunc(in.Probes, func(p gpu.Probe) bool { return p.Device == c.Device.ID && p.Largest.Known() })
+	}
+	return h
+}
+
+// dated: accounting is on, and of every process it is known when it ran.
+func dated(a gpu.Accounting) bool {
+	return a.Mode == "on" && !slices.ContainsFunc(a.Processes, func(p gpu.Accounted) bool { return p.Began.IsZero() })
+}
+
+// atLast: the last message about a card of every file is so.
+func atLast(all []oom.Message, is func(oom.Message) bool) bool {
+	last := map[int]oom.Message{}
+	for _, m := range all {
+		if m.Kind == oom.Device {
+			last[m.File] = m
+		}
+	}
+	for _, m := range last {
+		if !is(m) {
+			return false
+		}
+	}
+	return len(last) > 0
+}
+
+func size(m oom.Message) bool    { return m.Asked.Known() }
+func balance(m oom.Message) bool { return m.Asked.Known() && m.Free.Known() }
+
+func supported(by map[source]bool, sets [][]source) bool {
+	return slices.ContainsFunc(sets, func(set []source) bool {
+		return !slices.ContainsFunc(set, func(s source) bool { return !by[s] })
+	})
+}
+
+// evident checks that nothing is denied in a world without something to rest on.
+func evident(t *testing.T, in Input, without string) {
+	t.Helper()
+	d, by := Why(in), has(in)
+	for _, c := range d.Causes {
+		if c.Answer == No && !supported(by, restsOn[c.Name]) {
+			t.Errorf("without %s: no %s: %s\nthere is %v", without, c.Name, c.Evidence, by)
+		}
+		if c.Answer == No && in.Job.NodeList != "" && len(in.Messages) == 0 && c.Name != Share && !by[kill] {
+			t.Errorf("without %s: no %s on every node: %s", without, c.Name, c.Evidence)
+		}
+	}
+	for text, sets := range deniesOn {
+		whole := strings.HasSuffix(d.Headline, text) || strings.Contains(d.Headline, text) && text != "from your job"
+		if whole && !supported(by, sets) {
+			t.Errorf("without %s: %q\nthere is %v", without, d.Headline, by)
+		}
+	}
+}
+
+// neverWithoutEvidence takes every source from a world.
+func neverWithoutEvidence(t *testing.T, in Input) {
+	t.Helper()
+	evident(t, in, "nothing")
+	for name, remove := range removals {
+		less := in
+		remove(&less)
+		evident(t, less, name)
+	}
+}
+
+// worlds are what can be so of a job; two of them together make one.
+var worlds = []func(*Input){
+	func(*Input) {},
+	func(in *Input) { in.Job.Exit.Raw, in.Wanted = 0, true },
+	func(in *Input) { in.Job.Exit.Raw = 9 },
+	func(in *Input) { in.Job.Exit.Raw = 125 },
+	func(in *Input) { in.Job.NodeList = "n[1-2]" },
+	func(in *Input) { in.Shared = "shards" },
+	func(in *Input) { in.Cards[0].Device.Parent = "GPU-p" },
+	func(in *Input) { in.AddressSpace = gib(4) },
+	func(in *Input) { in.Checks = 12 },
+	func(in *Input) { in.Seen = []Sighting{seen(500, 900, 1, true)} },
+	func(in *Input) {
+		in.Seen = []Sighting{seen(500, 900, 1, true), seen(500, 901, 1, true), seen(500, 902, 1, true)}
+	},
+	func(in *Input) { in.Seen = []Sighting{seen(500, 5150, 0.1, false)} },
+	func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) },
+	func(in *Input) {
+		in.account(ran(900, 13, 600*time.Second, time.Minute), ran(901, 13, 600*time.Second, time.Minute))
+	},
+	func(in *Input) {
+		in.account(ran(900, 13, 600*time.Second, time.Minute), gpu.Accounted{PID: 901, Peak: gib(70)})
+	},
+	func(in *Input) { in.dirtyStart(there(code.Dirty, 0.3, 5150, nil)) },
+	func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 5150, nil)) },
+	func(in *Input) { in.dirtyStart(unsure(there(code.Dirty, 20, 5150, nil))) },
+	func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) },
+	func(in *Input) {
+		in.End.Curves[gpu0] = settle.Curve{State: settle.Flat}
+		in.Findings = []finding.Finding{unsure(there(code.Residue, 20, 0, nil))}
+	},
+	func(in *Input) { in.Findings = []finding.Finding{there(code.Xid, 0, 0, nil)} },
+	func(in *Input) {
+		in.Kernel = &gpu.KernelLog{Kills: []gpu.HostKill{{PID: 901, Cgroup: "/slurm/uid_1001/job_42/step_0"}}}
+	},
+	saying(itself), saying(pooled), saying(beside), saying(nobody), saying(jax(20)), saying(jax(500)), saying(says(oom.Init, oom.PyTorch)), saying(says(oom.Host, oom.Other)),
+	saying(says(oom.Host, oom.Slurm)), saying(says(oom.Shared, oom.Triton)), saying(says(oom.Fault, oom.CUDA)), saying(jax(20), itself), saying(itself, jax(20)),
+	saying(says(oom.Host, oom.Other), itself), saying(oldTorch()), saying(oldTorch(), jax(20)),
+}
+
+func saying(m ...oom.Message) func(*Input) {
+	return func(in *Input) { in.Messages = append(slices.Clone(in.Messages), m...) }
+}
+
+// oldTorch does not say what it had in all.
+func oldTorch() oom.Message {
+	m := torch(20, 1, 0, 0)
+	m.InUse, m.Allocated, m.Idle = unsaid(), gib(30), gib(1)
+	return m
+}
+
+// Nothing is denied that nobody looked at: of whatever can be so of a job, any source may be missing, or any two of them.
+func TestNeverNoWithoutEvidence(t *testing.T) {
+	changes := slices.AppendSeq(slices.Clone(worlds), maps.Values(removals))
+	for _, n := range []int{1, 2} {
+		for i, one := range worlds {
+			for _, two := range changes[i:] {
+				in := well(n)
+				one(&in)
+				two(&in)
+				if neverWithoutEvidence(t, in); t.Failed() {
+					t.Fatalf("in this world of %d cards: %+v", n, in)
+				}
+			}
+		}
+	}
+}
