@@ -114,7 +114,9 @@ type Input struct {
 	Messages      []oom.Message
 	// MessagesUnknown is why the job's output was not looked through.
 	MessagesUnknown string
-	Seen            []Sighting
+	// MessagesPart is what of the job's output was not looked through although something of it was read; empty where all was.
+	MessagesPart string
+	Seen         []Sighting
 	// Checks is how many health checks looked at all of the cards while the job ran.
 	Checks        int
 	Shared        string // why others may use these cards legally
