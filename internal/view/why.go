@@ -47,7 +47,7 @@ func why(w io.Writer, r ledger.Run, e ledger.End) {
 
 // output writes what was looked through of one of the job's outputs.
 func output(w io.Writer, o ledger.Output) {
-	name, text := o.Kind.Name(), "all of "+ledger.Length(o.Size)
+	name, text := o.Kind.Name(), "all "+ledger.Length(o.Size)+" searched"
 	switch {
 	case o.Why != "" && o.Read == 0:
 		text = "not searched: " + o.Why
