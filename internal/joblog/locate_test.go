@@ -20,7 +20,10 @@ func TestWritten(t *testing.T) {
 		must(t, os.Symlink(tt.to, filepath.Join(proc, "7/fd", fmt.Sprint(fd))))
 		must(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)), []byte("pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n"), 0o600))
 	}
-	for _, name := range []string{"job.out", "slurm.conf", "step.out", "odd.out"} {
+	must(t, os.Symlink(filepath.Join(dir, "closed.out"), filepath.Join(proc, "7/fd/9"))) // meanwhile
+	must(t, os.Mkdir(filepath.Join(proc, "9"), 0o700))
+	must(t, os.WriteFile(filepath.Join(proc, "9/fd"), nil, 0o600))
+	for _, name := range []string{"job.out", "slurm.conf", "step.out", "odd.out", "closed.out"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	found, err := Written(proc, 7)
@@ -32,8 +35,10 @@ func TestWritten(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if found, err := Written(proc, 8); err == nil {
-		t.Errorf("no process writes to %+v", found)
+	for _, pid := range []int{8, 9} {
+		if found, err := Written(proc, pid); err == nil {
+			t.Errorf("process %d, which cannot be looked into, writes to %+v", pid, found)
+		}
 	}
 }
 

@@ -115,6 +115,10 @@ func TestSearchFails(t *testing.T) {
 	if err := s.Back(1<<20, always); !errors.Is(err, io.ErrUnexpectedEOF) || s.Read > 1<<19 {
 		t.Errorf("%v after %d bytes", err, s.Read)
 	}
+	s = NewSearch(failing{strings.NewReader(said), 1 << 20}, 1<<20)
+	if err := s.Tail(); !errors.Is(err, io.ErrUnexpectedEOF) || s.Read != 0 {
+		t.Errorf("%v after %d bytes", err, s.Read)
+	}
 }
 
 // A file that is cut while it is looked through ends the search like any other.

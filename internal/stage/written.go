@@ -47,7 +47,7 @@ func writtenBy(job slurm.Job, drop *joblog.Drop) []written {
 		all = append(all, written{Output: ledger.Output{Kind: ledger.StepOutput, Why: ofSrun}})
 	}
 	if drop.More > 0 {
-		all = append(all, written{Output: ledger.Output{Kind: ledger.StepOutput, Why: "more files than are kept in mind"}})
+		all = append(all, written{Output: ledger.Output{Kind: ledger.StepOutput, Why: "more files than a record holds"}})
 	}
 	return all
 }
