@@ -36,7 +36,7 @@ type Drop struct {
 	Steps []Target
 	More  int
 	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own terminal, to
-	// a pipe.
+	// a pipe, to one file a task that is not the one of the task's errors.
 	Elsewhere bool
 	// AddressSpace is the soft limit of address space of the job's tasks, bytes; Unlimited for none, 0 where nobody
 	// looked.

@@ -86,6 +86,53 @@ func writes(proc string, pid, fd int) bool {
 	return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
 }
 
+// maxCommand is how much of a command line is read, in bytes.
+const maxCommand = 64 << 10
+
+// Apart reports whether an srun process seems to have its tasks write output and errors to different files, the output to
+// one a task (srun -o out.%t -e err.%t): then the file of the errors, which a TaskEpilog knows, tells nothing of the other.
+func Apart(proc string, pid int) bool {
+	// Threat: the user chooses the command line, which is long, or looks like another's.
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxCommand))
+	args := strings.Split(string(text), "\x00")
+	return err == nil && manyFiles(option(args, "-o", "--output")) && option(args, "-e", "--error") != ""
+}
+
+// manyFiles reports whether a pattern makes srun leave the file to slurmstepd: one a task or a node.
+func manyFiles(pattern string) bool {
+	for {
+		_, after, found := strings.Cut(pattern, "%")
+		if !found {
+			return false
+		}
+		pattern = strings.TrimLeft(after, "0123456789")
+		if pattern != "" && strings.IndexByte("tnNu", pattern[0]) >= 0 {
+			return true
+		}
+	}
+}
+
+// option is an option's value: after its letter, after its name and "=", or the next argument.
+func option(args []string, letter, name string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+		if (arg == letter || arg == name) && i+1 < len(args) {
+			return args[i+1]
+		}
+		if value, ok := strings.CutPrefix(arg, letter); ok && value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
 // OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it has the
 // one's number where that has the other's, and is there. Named reports that the name has the other's number at all.
 func OfTask(t Target, other, task int) (own Target, named bool, err error) {

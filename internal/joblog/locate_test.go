@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -39,6 +40,36 @@ func TestWritten(t *testing.T) {
 		if found, err := Written(proc, pid); err == nil {
 			t.Errorf("process %d, which cannot be looked into, writes to %+v", pid, found)
 		}
+	}
+}
+
+// Only of a step with one file a task for its output, and others for its errors, the output's cannot be told.
+func TestApart(t *testing.T) {
+	for command, want := range map[string]bool{
+		"srun -o out.%t -e err.%t train":         true,
+		"srun --output=out.%t --error=err train": true,
+		"srun -n2 -oout.%t --error err.%t train": true,
+		"srun --output out.%N --error=err.%N":    true,
+		"srun -o out.%j.%2t -e err.%j train":     true,
+		"srun -o out.%j -e err.%j train":         false,
+		"srun -o out.% -e err train":             false,
+		"srun -o out.%t train":                   false,
+		"srun -e err.%t train":                   false,
+		"srun -o out.txt -e err.%t train":        false,
+		"srun train":                             false,
+		"":                                       false,
+		"srun -o":                                false,
+		"srun -o out.%t " + strings.Repeat("x ", maxCommand) + "-e err.%t": false,
+	} {
+		proc := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(proc, "7"), 0o700))
+		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"), []byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
+		if got := Apart(proc, 7); got != want {
+			t.Errorf("%.60s: %v", command, got)
+		}
+	}
+	if Apart(t.TempDir(), 7) {
+		t.Error("a process that has ended writes its output apart")
 	}
 }
 

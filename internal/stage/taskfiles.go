@@ -103,25 +103,32 @@ type launchersRequest struct {
 	Owner slurm.Owner `json:"owner"`
 }
 
+// launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can name.
+type launched struct {
+	Files []joblog.Target `json:"files,omitempty"`
+	Apart bool            `json:"apart,omitempty"`
+}
+
 // serveLaunchers finds what the job's srun processes on this node write to: the output of the steps that have no file a task.
-var serveLaunchers = served(func(r launchersRequest) ([]joblog.Target, error) {
+var serveLaunchers = served(func(r launchersRequest) (found launched, err error) {
 	pids, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
-	var files []joblog.Target
 	for _, pid := range pids {
 		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
-		files = append(files, written...)
+		found.Files = append(found.Files, written...)
+		found.Apart = found.Apart || joblog.Apart(r.Proc, pid)
 	}
-	slices.SortFunc(files, joblog.Target.Compare)
-	return slices.Compact(files), err
+	slices.SortFunc(found.Files, joblog.Target.Compare)
+	found.Files = slices.Compact(found.Files)
+	return found, err
 })
 
 // recordLauncher leaves where a step's output goes that srun writes: to its own output, or to a file that it opened (srun -o).
 func (t *task) recordLauncher() {
 	request := launchersRequest{t.cfg.Paths.Proc, uint32(t.env.EUID), t.Job()}
-	files, err := ask[[]joblog.Target](opLaunchers, request, t.left(taskStep, 0))
+	found, err := ask[launched](opLaunchers, request, t.left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
-		d.Note(files)
-		d.Elsewhere = d.Elsewhere || err != nil || len(files) == 0
+		d.Note(found.Files)
+		d.Elsewhere = d.Elsewhere || err != nil || len(found.Files) == 0 || found.Apart
 	})
 }
 

@@ -18,7 +18,7 @@ type written struct {
 
 // Why it is not known where an output lies.
 const (
-	ofSrun      = "goes to srun's own terminal, a pipe, or a file of another host"
+	ofSrun      = "goes to srun's own terminal, a pipe, or files that cannot be told from here"
 	onFirstNode = "is written on the job's first node"
 	unnamed     = "its name cannot be told from here: "
 )

@@ -51,6 +51,9 @@ func oneFileATask(s *story) {
 	job := s.runs(s.user, "srun -n2 -o "+out+" -e "+errs+" /bin/sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1; "+saysOOM+"; exit 1'", oneGPU, "--ntasks=2")
 
 	s.foundIn(job, ledger.StepOutput, strings.Replace(errs, "%t", "1", 1))
+	if !slices.ContainsFunc(s.lastEnd(job).Outputs, func(o answer.Output) bool { return strings.Contains(o.Why, "cannot be told") }) {
+		s.t.Errorf("the files of the tasks' output are not missed: %+v", s.lastEnd(job).Outputs)
+	}
 }
 
 func errorsOfArrayTask(s *story) {
