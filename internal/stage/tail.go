@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,15 +100,14 @@ func (f *searchedFile) recognised() bool {
 	return f.search != nil && f.search.Recognised()
 }
 
-// back looks through what stands before the ends; of lookBack each file has its share.
+// back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is the others'.
 func (all searchedFiles) back(more func() bool) {
+	readable := slices.DeleteFunc(slices.Clone(all), func(f *searchedFile) bool { return f.search == nil || f.err != nil })
+	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
 	left := int64(lookBack)
-	for i, f := range all {
-		if f.search == nil || f.err != nil {
-			continue
-		}
+	for i, f := range readable {
 		before := f.search.Read
-		f.err = f.search.Back(left/int64(len(all)-i), more)
+		f.err = f.search.Back(left/int64(len(readable)-i), more)
 		left = max(0, left-(f.search.Read-before))
 	}
 }

@@ -118,10 +118,12 @@ func TestTailChildLooksBack(t *testing.T) {
 		return path
 	}
 	a, b, near := put("a", ranOut+far), put("b", far+ranOut+far), put("near", far+ranOut)
+	deep := put("deep", ranOut+strings.Repeat(far, 8)) // more than a fourth of what is searched in all
 	for name, tt := range map[string]struct {
 		request tailRequest
 		files   []int // of the messages
 	}{
+		"a large one":   {request(deep, put("c", far), put("d", far), put("e", far)), []int{0}},
 		"far in both":   {request(a, b), []int{0, 1}},
 		"near in one":   {request(a, near, b), []int{1}},
 		"the job ended": {tailRequest{UID: user, GID: user, User: "nobody", Targets: []joblog.Target{{Path: a}}, Within: time.Minute}, nil},
