@@ -62,12 +62,22 @@ type End struct {
 	Verdict  Verdict    `json:"verdict"`
 	Findings []Finding  `json:"findings"`
 	Messages []Message  `json:"messages"` // of the job's output: its user's claim
+	Outputs  []Output   `json:"outputs"`  // where messages were looked for
 	Why      *Why       `json:"why"`      // null where nobody looked for why
 	Report   string     `json:"report"`   // as the user got it, in lines
 	// What else was read:
 	Conditions []Condition    `json:"conditions"` // of the job's GPUs
 	Kernel     *KernelLog     `json:"kernel_log"` // null where it was not looked at
 	LeftOut    map[string]int `json:"left_out"`   // entries that are not in the record, which has a size limit, by list: docs/limits.md; empty if it is complete
+}
+
+// Output is one of a job's outputs, and what was looked through of it for messages about memory.
+type Output struct {
+	Kind ledger.OutputKind `json:"kind"`       // output, errors, step
+	Path string            `json:"path"`       // the user's claim; empty where it is not known
+	Size int64             `json:"size_bytes"` // when it was opened
+	Read int64             `json:"read_bytes"` // so many bytes at its end were looked through
+	Why  string            `json:"why"`        // why nothing of it was, or where that stopped
 }
 
 // Message is what the job's output says of memory. Figures that it does not name are missing.
@@ -87,6 +97,7 @@ type Message struct {
 	PoolIdle  *uint64       `json:"pool_idle_bytes,omitempty"` // of the framework's pool, reserved and not in use
 	Limit     *uint64       `json:"limit_bytes,omitempty"`     // that the framework was told not to exceed
 	Others    []Other       `json:"others,omitempty"`          // processes that it names beside
+	Output    int           `json:"output"`                    // where it stands: which of the outputs, from 0
 }
 
 // Other is another process that a message names.
@@ -98,7 +109,7 @@ type Other struct {
 func newMessage(m oom.Message) Message {
 	n := Message{
 		Kind: known(m.Kind), Framework: known(m.Framework), Line: text(m.Line), Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
-		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle), Limit: said(m.Limit),
+		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle), Limit: said(m.Limit), Output: m.File,
 	}
 	n.Rank = m.Rank
 	for _, o := range m.Others {
@@ -157,7 +168,7 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 
 func newEnd(e ledger.End) End {
 	n := End{
-		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{},
+		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{}, Outputs: []Output{},
 		Conditions: conditions(e.Health), Kernel: kernelLog(e), LeftOut: map[string]int{},
 		Findings: findings(e.Findings, e.Verdict, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }),
 	}
@@ -166,6 +177,9 @@ func newEnd(e ledger.End) End {
 	}
 	for list, count := range e.Rest {
 		n.LeftOut[text(list)] = count
+	}
+	for _, o := range e.Outputs {
+		n.Outputs = append(n.Outputs, Output{Kind: known(o.Kind), Path: text(o.Path), Size: o.Size, Read: o.Read, Why: text(o.Why)})
 	}
 	return n
 }

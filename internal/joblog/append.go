@@ -6,6 +6,7 @@
 package joblog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +28,11 @@ type Target struct {
 	// Dev and Ino are those of the file when the job began; both 0 when nobody looked.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
+}
+
+// Compare orders targets.
+func (t Target) Compare(o Target) int {
+	return cmp.Or(cmp.Compare(t.Path, o.Path), cmp.Compare(t.Dev, o.Dev), cmp.Compare(t.Ino, o.Ino))
 }
 
 // Why a text was not appended, or an output not read, short enough to count by.

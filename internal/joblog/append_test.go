@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,13 +58,28 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if r.Tail > 0 {
-		tail, err := Tail(r.Target, uid, r.Tail)
+		tail, err := tailOf(r.Target, r.Tail)
 		if err := json.NewEncoder(os.Stdout).Encode(reply{tail, Reason(err)}); err != nil {
 			os.Exit(1)
 		}
 		return
 	}
 	fmt.Print(Reason(Append(r.Target, uid, []byte(r.Text))))
+}
+
+// tailOf is the end of a target, read as Search does.
+func tailOf(t Target, limit int) ([]byte, error) {
+	f, err := Open(t, uid)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	tail := make([]byte, min(int64(limit), f.Size))
+	_, err = f.ReadAt(tail, f.Size-int64(len(tail)))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return tail, err
 }
 
 // appendAsUser returns the child's refusal, "" for none.

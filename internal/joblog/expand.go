@@ -18,13 +18,19 @@ const maxWidth = 10
 
 // Facts are what a pattern is expanded with.
 type Facts struct {
-	Job   slurm.Job       // ID, User, Node (the batch host, where this runs) and WorkDir are used
-	Array slurm.ArrayTask // as the job's task hook claims: root hooks are not told
+	Job slurm.Job // ID, SLUID, User, Node (the batch host, where this runs), Restarts and WorkDir are used
+	// Host is the short name of this host: %N of versions that tell no SLUID.
+	Host string
+	// Told: a task hook of the job left a record. What it claims of an array and of the job's name holds, and a job of
+	// which it names no array is none. Root hooks are told neither.
+	Told  bool
+	Array slurm.ArrayTask
+	Name  string
 }
 
-// Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does: it replaces %j, %J, %N, %n, %s, %t and
-// %u, of an array task also %A and %a, zero-padded where a width is given, and puts the working directory before
-// a relative path. Everything else that begins with % (job name, letters of newer versions) is ErrPattern.
+// Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does: it replaces what follows a percent sign,
+// zero-padded where a width is given, and puts the working directory before a relative path. What is not known here, or
+// is not the same in all Slurm versions (22.05 to 26.05), is ErrPattern.
 func Expand(pattern string, facts Facts) (string, error) {
 	path, err := expand(pattern, facts)
 	if err != nil {
@@ -58,7 +64,7 @@ func expand(pattern string, facts Facts) (string, error) {
 		if !found {
 			return out.String(), nil
 		}
-		text, rest, err := replace(after, facts)
+		text, rest, err := facts.replace(after)
 		if err != nil {
 			return "", err
 		}
@@ -68,58 +74,73 @@ func expand(pattern string, facts Facts) (string, error) {
 }
 
 // replace expands what follows a percent sign: digits and a letter.
-func replace(s string, facts Facts) (text, rest string, err error) {
-	letter := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
-	if letter < 0 {
+func (f Facts) replace(s string) (text, rest string, err error) {
+	at := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+	if at < 0 {
 		return "", "", ErrPattern
 	}
-	width, padded := 0, letter > 0
-	if padded {
-		width, err = strconv.Atoi(s[:letter])
-		if err != nil || width > maxWidth {
-			width = maxWidth
-		}
+	width, err := strconv.Atoi(s[:at])
+	if err != nil || width > maxWidth {
+		width = maxWidth
 	}
-	rest = s[letter+1:]
-	switch s[letter] {
-	case 'j', 'J': // a batch script's output has no step number
-		return fmt.Sprintf("%0*d", width, facts.Job.ID), rest, nil
-	case 'N':
-		return known(facts.Job.Node, rest)
-	case 'u':
-		return known(facts.Job.User, rest)
-	case 'A', 'a':
-		return member(s[letter], width, facts.Array, rest)
+	if at == 0 {
+		width = 0
 	}
-	if padded { // whether these are padded depends on the version
+	letter, rest := s[at], s[at+1:]
+	if n, ok := f.number(letter); ok {
+		return fmt.Sprintf("%0*d", width, n), rest, nil
+	}
+	if text := f.text(letter); text != "" {
+		return text, rest, nil
+	}
+	// A letter of no version stays as it is, with its sign. What becomes of a width before it depends on the version.
+	if at > 0 || strings.IndexByte("%AabJjNnrSstux", letter) >= 0 && letter != '%' {
 		return "", "", ErrPattern
 	}
-	switch s[letter] {
-	case '%':
+	if letter == '%' {
 		return "%", rest, nil
-	case 'n', 't':
-		return "0", rest, nil
+	}
+	return "%" + s[:1], rest, nil
+}
+
+// number is what a letter stands for that a width pads.
+func (f Facts) number(letter byte) (n uint32, known bool) {
+	switch letter {
+	case 'j', 'J': // a batch script's output has no step number
+		return uint32(f.Job.ID), true
+	case 'n', 't': // the batch script is task 0 on node 0
+		return 0, true
+	case 'A':
+		if f.Array.Master != 0 {
+			return uint32(f.Array.Master), true
+		}
+		return uint32(f.Job.ID), f.Told
+	case 'a':
+		return f.Array.Task, f.Array.Master != 0
+	case 'b': // from 24.11, which does not show
+		return f.Array.Task % 10, f.Array.Master != 0 && f.Job.SLUID != ""
+	case 'r': // from 25.11; of a run that is being requeued an epilog is told the next one's number
+		return 0, f.Job.SLUID != "" && f.Job.Restarts == 0
+	}
+	return 0, false
+}
+
+// text is what a letter stands for that no width pads; empty where it is not known.
+func (f Facts) text(letter byte) string {
+	switch letter {
 	case 's':
-		return "batch", rest, nil
+		return "batch"
+	case 'S':
+		return string(f.Job.SLUID)
+	case 'u':
+		return f.Job.User
+	case 'x':
+		return f.Name
+	case 'N': // the node's own name from 25.11, which tells a SLUID
+		if f.Job.SLUID != "" {
+			return f.Job.Node
+		}
+		return f.Host
 	}
-	return "", "", ErrPattern
-}
-
-// member expands %A and %a; what they are without an array depends on the version.
-func member(letter byte, width int, array slurm.ArrayTask, rest string) (string, string, error) {
-	number := uint32(array.Master)
-	if letter == 'a' {
-		number = array.Task
-	}
-	if array.Master == 0 {
-		return "", "", ErrPattern
-	}
-	return fmt.Sprintf("%0*d", width, number), rest, nil
-}
-
-func known(text, rest string) (string, string, error) {
-	if text == "" {
-		return "", "", ErrPattern
-	}
-	return text, rest, nil
+	return ""
 }

@@ -3,8 +3,10 @@ package joblog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -39,4 +41,137 @@ func Locate(proc string, pid, fd int) (Target, error) {
 		return Target{}, fmt.Errorf("locate output of process %d: %w", pid, err)
 	}
 	return t, nil
+}
+
+// maxDescriptors bounds how many descriptors of a process are looked at.
+const maxDescriptors = 256
+
+// Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it belongs into
+// a child.
+func Written(proc string, pid int) ([]Target, error) {
+	// Threat: a process of the user's may have any number of descriptors, and any name for its files.
+	dir, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "fd"))
+	if err != nil {
+		return nil, fmt.Errorf("list files of process %d: %w", pid, err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(maxDescriptors)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("list files of process %d: %w", pid, err)
+	}
+	var found []Target
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || !writes(proc, pid, fd) {
+			continue
+		}
+		t, err := Locate(proc, pid, fd)
+		if err == nil && !slices.Contains(found, t) {
+			found = append(found, t)
+		}
+	}
+	return found, nil
+}
+
+// writes reports whether a descriptor was opened for writing.
+func writes(proc string, pid, fd int) bool {
+	// Threat: none: the kernel writes it.
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "fdinfo", strconv.Itoa(fd)))
+	if err != nil {
+		return false
+	}
+	_, flags, _ := strings.Cut(string(text), "flags:")
+	flags, _, _ = strings.Cut(strings.TrimSpace(flags), "\n")
+	n, err := strconv.ParseUint(flags, 8, 32)
+	return err == nil && n&unix.O_ACCMODE != unix.O_RDONLY
+}
+
+// maxCommand is how much of a command line is read, in bytes.
+const maxCommand = 64 << 10
+
+// Apart reports whether an srun process seems to have its tasks write output and errors to different files, the output to
+// one a task (srun -o out.%t -e err.%t): then the file of the errors, which a TaskEpilog knows, tells nothing of the other.
+func Apart(proc string, pid int) bool {
+	// Threat: the user chooses the command line, which is long, or looks like another's.
+	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxCommand))
+	args := strings.Split(string(text), "\x00")
+	return err == nil && manyFiles(option(args, "-o", "--output")) && option(args, "-e", "--error") != ""
+}
+
+// manyFiles reports whether a pattern makes srun leave the file to slurmstepd: one a task or a node.
+func manyFiles(pattern string) bool {
+	for {
+		_, after, found := strings.Cut(pattern, "%")
+		if !found {
+			return false
+		}
+		pattern = strings.TrimLeft(after, "0123456789")
+		if pattern != "" && strings.IndexByte("tnNu", pattern[0]) >= 0 {
+			return true
+		}
+	}
+}
+
+// option is an option's value: after its letter, after its name and "=", or the next argument.
+func option(args []string, letter, name string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+		if (arg == letter || arg == name) && i+1 < len(args) {
+			return args[i+1]
+		}
+		if value, ok := strings.CutPrefix(arg, letter); ok && value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it has the
+// one's number where that has the other's, and is there. Named reports that the name has the other's number at all.
+func OfTask(t Target, other, task int) (own Target, named bool, err error) {
+	if other == task {
+		return t, true, nil
+	}
+	folder, base := filepath.Split(t.Path)
+	for _, at := range numbersIn(base) {
+		number := base[at[0]:at[1]]
+		if n, err := strconv.Atoi(number); err != nil || n != other {
+			continue
+		}
+		named = true
+		path := folder + base[:at[0]] + fmt.Sprintf("%0*d", len(number), task) + base[at[1]:]
+		var st unix.Stat_t
+		// Threat: the user names any file. It is only looked at here, with his own rights.
+		if unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			continue
+		}
+		if own.Path != "" {
+			return Target{}, named, fmt.Errorf("file of task %d: %q and %q", task, own.Path, path)
+		}
+		own = Target{Path: path, Dev: st.Dev, Ino: st.Ino}
+	}
+	return own, named, nil
+}
+
+// numbersIn are where decimal numbers begin and end in a name.
+func numbersIn(name string) (all [][2]int) {
+	begin := -1
+	for i := range len(name) + 1 {
+		digit := i < len(name) && name[i] >= '0' && name[i] <= '9'
+		switch {
+		case digit && begin < 0:
+			begin = i
+		case !digit && begin >= 0:
+			all = append(all, [2]int{begin, i})
+			begin = -1
+		}
+	}
+	return all
 }

@@ -2,6 +2,8 @@ package joblog
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -19,8 +21,11 @@ func TestExpand(t *testing.T) {
 		"/out/%11j":                "/out/0000000128",
 		"/out/%99999999999999999j": "/out/0000000128",
 		"/out/%J":                  "/out/128",
-		"/out/%2j-%N":              "/out/128-n1",
-		"/out/%5N":                 "/out/n1",
+		"/out/%2j-%N":              "/out/128-h1",
+		"/out/%5N":                 "/out/h1",
+		"/out/%3t-%2n":             "/out/000-00",
+		"/out/%5s":                 "/out/batch",
+		"/out/%z%g%e":              "/out/%z%g%e",
 		"/home/%u/%u.log":          "/home/alice/alice.log",
 		"/out/%n%t%s":              "/out/00batch",
 		"/out/100%%":               "/out/100%",
@@ -33,29 +38,53 @@ func TestExpand(t *testing.T) {
 		`/out/%j\`:                 "/out/%j",
 	}
 	for pattern, want := range tests {
-		if got, err := Expand(pattern, Facts{Job: testJob}); err != nil || got != want {
+		if got, err := Expand(pattern, Facts{Job: testJob, Host: "h1"}); err != nil || got != want {
 			t.Errorf("Expand(%q) = %q, %v; want %q", pattern, got, err, want)
 		}
 	}
 }
 
-func TestExpandOfAnArrayTask(t *testing.T) {
-	task := Facts{Job: testJob, Array: slurm.ArrayTask{Master: 120, Task: 7}}
-	for pattern, want := range map[string]string{
-		"/out/%A_%a": "/out/120_7", "/out/%A_%3a_%j": "/out/120_007_128",
+// What a task hook and newer versions tell is filled in where it is told.
+func TestExpandToldMore(t *testing.T) {
+	task := Facts{Job: testJob, Told: true, Array: slurm.ArrayTask{Master: 120, Task: 17}, Name: "fine tune"}
+	single := Facts{Job: testJob, Told: true, Name: "a/b"}
+	newer := task
+	newer.Job.SLUID = "sCHNM7Y8WBK900"
+	again := newer
+	again.Job.Restarts = 1
+	for pattern, tt := range map[string]struct {
+		facts Facts
+		want  string // empty for ErrPattern
+	}{
+		"/out/%A_%a":     {task, "/out/120_17"},
+		"/out/%A_%3a_%j": {task, "/out/120_017_128"},
+		"/o/%x-%j_%a":    {task, "/o/fine tune-128_17"},
+		"/o/%5x":         {task, "/o/fine tune"},
+		"/o/%x":          {single, "/o/a/b"}, // a folder, as Slurm makes of it
+		"/o/%A":          {single, "/o/128"},
+		"/o/%4A":         {single, "/o/0128"},
+		"/o/%a":          {single, ""}, // 4294967294
+		"/o/%b":          {task, ""},   // %b up to 24.05, 7 from 24.11
+		"/o/%2b":         {newer, "/o/07"},
+		"/o/%S":          {newer, "/o/sCHNM7Y8WBK900"},
+		"/o/%3r":         {newer, "/o/000"},
+		"/o/%r":          {again, ""}, // an epilog of a requeued run is told the next one's
+		"/o/%N":          {newer, "/o/n1"},
+		"/o/%N.%j":       {Facts{Job: testJob, Host: "gpu07"}, "/o/gpu07.128"},
 	} {
-		if got, err := Expand(pattern, task); err != nil || got != want {
-			t.Errorf("Expand(%q) = %q, %v; want %q", pattern, got, err, want)
+		got, err := Expand(pattern, tt.facts)
+		if got != tt.want || errors.Is(err, ErrPattern) != (tt.want == "") {
+			t.Errorf("Expand(%q) = %q, %v; want %q", pattern, got, err, tt.want)
 		}
 	}
 }
 
 func TestExpandUnknown(t *testing.T) {
 	for _, pattern := range []string{
-		"/out/%x", "/out/%A_%a", "/out/%b", "/out/%r", "/out/%S", "/out/%z", "/out/%", "/out/%5", "/out/%3t", "/out/%3%",
+		"/out/%x", "/out/%A_%a", "/out/%b", "/out/%r", "/out/%S", "/out/%", "/out/%5", "/out/%3z", "/out/%3%",
 		`/out/\\x`, `out\%j`, "", "0", "-1",
 	} {
-		if got, err := Expand(pattern, Facts{Job: testJob}); !errors.Is(err, ErrPattern) {
+		if got, err := Expand(pattern, Facts{Job: testJob, Host: "n1"}); !errors.Is(err, ErrPattern) {
 			t.Errorf("Expand(%q) = %q, %v; want %v", pattern, got, err, ErrPattern)
 		}
 	}
@@ -73,19 +102,55 @@ func TestDrop(t *testing.T) {
 	for _, want := range []Drop{
 		{},
 		{Target: Target{Path: "/home/alice/slurm-7.out"}},
-		{Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, slurm.ArrayTask{Master: 5, Task: 3}, 9, Unlimited},
+		{
+			Target: Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, Array: slurm.ArrayTask{Master: 5, Task: 3}, HetID: 9, Name: "x",
+			Steps: []Target{{Path: "/o.0"}, {"/o.1", 1, 2}}, More: 3, Elsewhere: true, AddressSpace: Unlimited,
+		},
 		{AddressSpace: 4 << 30},
 	} {
 		b, err := want.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ParseDrop(b); err != nil || got != want {
+		if got, err := ParseDrop(b); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s came back as %+v, %v", b, got, err)
 		}
 	}
 	if _, err := (Drop{Target: Target{Path: "/" + strings.Repeat("x", MaxDrop)}}).Encode(); err == nil {
 		t.Error("a record larger than its limit was encoded")
+	}
+}
+
+// A record of an earlier release is one.
+func TestParseDropOfBefore(t *testing.T) {
+	const text = `{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9,"address_space":4096}`
+	want := Drop{Target: Target{"/a", 1, 2}, Array: slurm.ArrayTask{Master: 5, Task: 3}, HetID: 9, AddressSpace: 4096}
+	if got, err := ParseDrop([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The most recent files are kept, each once; the others are counted, also where they do not fit into a record.
+func TestDropNote(t *testing.T) {
+	var d Drop
+	name := func(n int) Target { return Target{Path: fmt.Sprintf("/out.%02d", n)} }
+	for n := range MaxSteps + 2 {
+		d.Note([]Target{name(n)})
+	}
+	d.Note([]Target{name(5), name(5)})
+	if len(d.Steps) != MaxSteps || d.More != 2 || d.Steps[0] != name(5) || d.Steps[1] != name(9) || d.Steps[MaxSteps-1] != name(2) {
+		t.Errorf("%+v", d)
+	}
+	for i := range d.Steps {
+		d.Steps[i].Path = strings.Repeat("/long", 200) + d.Steps[i].Path
+	}
+	b, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseDrop(b)
+	if err != nil || len(got.Steps) != 4-1 || got.More != 2+MaxSteps-len(got.Steps) || got.Steps[0] != d.Steps[0] {
+		t.Errorf("%d steps, %d more, %v", len(got.Steps), got.More, err)
 	}
 }
 
@@ -97,9 +162,12 @@ func TestParseDropRefuses(t *testing.T) {
 		`{"bookend":1,"address_space":0}`, `{"bookend":1,"address_space":4611686018427387905}`, `{"bookend":1,"address_space":-1}`,
 		`{"bookend":1,"address_space":1.5}`, `{"bookend":1,"address_space":"4"}`, `{"bookend":1,"address_space":18446744073709551616}`,
 		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"het_id":4294967296}`, `{"bookend":1`,
+		`{"bookend":1,"steps":[{"path":"o"}]}`, `{"bookend":1,"steps":[{}]}`, `{"bookend":1,"more":-1}`, `{"bookend":1,"more":1e9}`,
+		`{"bookend":1,"steps":[` + strings.Repeat(`{"path":"/a"},`, MaxSteps) + `{"path":"/a"}]}`,
+		`{"bookend":1,"name":"` + strings.Repeat("x", MaxName+1) + `"}`, `{"bookend":1,"elsewhere":1}`,
 		`{"bookend":1}` + strings.Repeat(" ", MaxDrop),
 	} {
-		if got, err := ParseDrop([]byte(text)); err == nil || got != (Drop{}) {
+		if got, err := ParseDrop([]byte(text)); err == nil || !reflect.DeepEqual(got, Drop{}) {
 			t.Errorf("ParseDrop(%.60q) = %+v, %v", text, got, err)
 		}
 	}

@@ -360,6 +360,7 @@ func (c *cutter) restOf(e End) End {
 	for i := range e.Messages {
 		e.Messages[i].Others = first(c, "others", e.Messages[i].Others, c.details)
 	}
+	e.Outputs = first(c, "outputs", e.Outputs, c.details)
 	if e.Diagnosis != nil {
 		d := *e.Diagnosis
 		d.Causes, d.Try = first(c, "causes", d.Causes, c.details), first(c, "try", d.Try, c.details)

@@ -58,6 +58,7 @@ type End struct {
 	Kernel    *gpu.KernelLog       `json:"kernel,omitempty"`
 	Probes    []gpu.Probe          `json:"probes,omitempty"`
 	Messages  []oom.Message        `json:"messages,omitempty"` // the user's claim
+	Outputs   []Output             `json:"outputs,omitempty"`  // where they were looked for; Message.File counts these
 	Diagnosis *diagnosis.Diagnosis `json:"diagnosis,omitempty"`
 	Findings  []finding.Finding    `json:"findings,omitempty"`
 	Report    string               `json:"report,omitempty"` // as the user gets it

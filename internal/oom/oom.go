@@ -68,5 +68,5 @@ const (
 	MaxMessages = 16
 	MaxOthers   = 16
 	MaxLine     = 400
-	MaxFiles    = 2 // of a job: its output, and its errors where they are kept apart
+	MaxFiles    = 10 // of a job: its output, its errors where they are kept apart, and its steps' files
 )

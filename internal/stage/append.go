@@ -2,7 +2,6 @@ package stage
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"bookend/internal/asuser"
@@ -11,7 +10,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/joblog"
 	"bookend/internal/ledger"
-	"bookend/internal/slurm"
 )
 
 // appendRequest crosses the pipe of opAppend. The target is the user's claim.
@@ -87,63 +85,22 @@ func (h *hook) notAppended(why string) {
 	h.add(finding.Finding{Code: code.Output, Observed: why, Expected: "the job's output takes the end report"})
 }
 
-// targets are the files that the job's script writes to, as far as they can be told: its output, and its errors where it
-// keeps them apart.
-func (h *hook) targets() []joblog.Target {
-	var list []joblog.Target
-	add := func(t joblog.Target) {
-		if t.Path != "" && !slices.ContainsFunc(list, func(o joblog.Target) bool { return o.Path == t.Path }) {
-			list = append(list, t)
-		}
-	}
-	output, _ := h.target()
-	add(output)
-	if h.job.Stderr == "" {
-		return list
-	}
-	drop, facts := h.readDrop(), joblog.Facts{Job: h.job}
-	if drop != nil {
-		facts.Array = drop.Array
-		add(drop.Target)
-	}
-	if (drop == nil || drop.Target.Path == "") && slurm.FirstHost(h.job.NodeList) == h.job.Node {
-		if path, err := joblog.Expand(h.job.Stderr, facts); err == nil {
-			add(joblog.Target{Path: path})
-		}
-	}
-	return list
-}
-
-// target is the file that the TaskEpilog recorded: the one its stderr went to. That is the job's output, unless
-// the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT expands to, on the
-// batch host alone.
+// target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is the
+// job's output, unless the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT
+// expands to.
 func (h *hook) target() (t joblog.Target, noTaskHook bool) {
 	drop := h.readDrop()
-	if drop != nil && drop.Target.Path != "" && h.job.Stderr == "" {
+	facts := factsOf(h.job, drop)
+	if drop == nil {
+		drop, noTaskHook = new(joblog.Drop), true
+	}
+	if drop.Target.Path != "" && h.job.Stderr == "" {
 		return drop.Target, false
 	}
-	facts := joblog.Facts{Job: h.job}
-	if drop != nil {
-		t, facts.Array = drop.Target, drop.Array
+	if out := expanded(ledger.ScriptOutput, outputPattern(h.job, drop.Array), facts); out.Path != "" {
+		return out.target, noTaskHook
 	}
-	if slurm.FirstHost(h.job.NodeList) != h.job.Node {
-		return t, drop == nil
-	}
-	if path, err := joblog.Expand(outputPattern(h.job, facts.Array), facts); err == nil {
-		t = joblog.Target{Path: path}
-	}
-	return t, drop == nil
-}
-
-// outputPattern is what the job's output is named by. Up to 25.05 Slurm does not say it for sbatch's default.
-func outputPattern(job slurm.Job, array slurm.ArrayTask) string {
-	switch {
-	case job.Stdout != "" || !job.Batch:
-		return job.Stdout
-	case array.Master != 0:
-		return "slurm-%A_%a.out"
-	}
-	return "slurm-%j.out"
+	return drop.Target, noTaskHook
 }
 
 // readDrop returns what a task hook of the job left, nil for no record or one that is not of its form.

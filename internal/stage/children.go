@@ -31,6 +31,7 @@ const (
 	opAppend    = "append"    // the job's log, as the user
 	opTail      = "tail"      // the end of the job's output, as the user
 	opLocate    = "locate"    // where a task's output goes, as the user
+	opLaunchers = "launchers" // what the job's srun processes write to, as the user
 	opOpen      = "open"      // which of the job's processes have a GPU open, as the user
 )
 
@@ -94,6 +95,7 @@ func ofHooks() Operations {
 		opAppend:    serveAppend,
 		opTail:      serveTail,
 		opLocate:    serveLocate,
+		opLaunchers: serveLaunchers,
 		opOpen:      serveOpen,
 	}
 }

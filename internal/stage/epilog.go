@@ -44,8 +44,8 @@ func epilog(h *hook) {
 	h.outlast()
 	h.probe(run)
 	h.decide()
-	said, unsaid := listened()
-	h.messages, h.why = said, h.diagnose(run, said, unsaid)
+	h.said = listened()
+	h.why = h.diagnose(run)
 	h.text = report.End(h.report())
 	h.close(run)
 	if which != ledger.ClosedRun && !h.again && !h.second {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"bookend/internal/joblog"
+	"bookend/internal/ledger"
 	"bookend/internal/oom"
 	"bookend/internal/report"
 )
@@ -20,10 +21,10 @@ import (
 func FuzzTailReply(f *testing.F) {
 	const message = `{"kind":"device","framework":"PyTorch","asked":{"bytes":2147483648},"total":{"unknown":"not said"},"free":{"bytes":5},"in_use":{"unknown":"x"},` +
 		`"allocated":{"bytes":0},"idle":{"bytes":7},"limit":{"unknown":"not said"},"line":"CUDA out of memory","count":2,"gpu":0,"pid":77,"others":[{"pid":9,"memory":{"bytes":5}}]}`
-	f.Add([]byte(`{"messages":[`+message+`],"refused":["",""]}`), 2)
-	f.Add([]byte(`{"refused":["missing","because\n"]}`), 2)
-	f.Add([]byte(`{"messages":[{"kind":"device","line":"\u001b[2J","count":1}],"refused":[""]}`), 1)
-	f.Add([]byte(`{"messages":[`+strings.Replace(message, `"count":2`, `"count":2,"file":1`, 1)+`],"refused":[""]}`), 1)
+	f.Add([]byte(`{"messages":[`+message+`],"files":[{"size":9,"read":9},{}]}`), 2)
+	f.Add([]byte(`{"files":[{"refused":"missing"},{"refused":"because\n"}]}`), 2)
+	f.Add([]byte(`{"messages":[{"kind":"device","line":"\u001b[2J","count":1}],"files":[{}]}`), 1)
+	f.Add([]byte(`{"messages":[`+strings.Replace(message, `"count":2`, `"count":2,"file":1`, 1)+`],"files":[{"same":true}]}`), 1)
 	f.Add([]byte(`{}`), 0)
 	f.Fuzz(func(t *testing.T, data []byte, targets int) {
 		var reply tailReply
@@ -38,8 +39,12 @@ func FuzzTailReply(f *testing.F) {
 				t.Fatalf("%v: %+v", err, m)
 			}
 		}
-		if !plain(reply.unread()) || len(reply.unread()) > 100 {
-			t.Fatalf("unread: %q", reply.unread())
+		all := make([]written, targets)
+		for i := range all {
+			all[i] = at(ledger.StepOutput, joblog.Target{Path: "/o"})
+		}
+		if s := heard(all, reply); !plain(s.unknown) || !plain(s.part) || len(s.unknown+s.part) > 1000 || len(s.outputs) > targets {
+			t.Fatalf("%+v", s)
 		}
 	})
 }
@@ -102,7 +107,8 @@ type operation struct {
 
 var operations = []operation{
 	{opInventory, inventoryRequest{}}, {opProcesses, processesRequest{}}, {opHolders, holdersRequest{}}, {opKernel, kernelRequest{}}, {opSharing, sharingRequest{}}, {opNumbering, numberingRequest{}},
-	{opPresent, presentRequest{}}, {opCleanup, cleanupRequest{}}, {opDisk, diskRequest{}}, {opAppend, appendRequest{}}, {opTail, tailRequest{}}, {opLocate, locateRequest{}}, {opOpen, openRequest{}},
+	{opPresent, presentRequest{}}, {opCleanup, cleanupRequest{}}, {opDisk, diskRequest{}}, {opAppend, appendRequest{}}, {opTail, tailRequest{}}, {opLocate, locateRequest{}},
+	{opLaunchers, launchersRequest{}}, {opOpen, openRequest{}},
 }
 
 // meant reads a request as strictly as its operation must: all of it known, and something asked for.

@@ -15,7 +15,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/numbering"
-	"bookend/internal/oom"
 	"bookend/internal/policy"
 	"bookend/internal/report"
 	"bookend/internal/routine"
@@ -62,14 +61,14 @@ type hook struct {
 	sharing    *sharers                    // who else may use the cards, once somebody asked
 	probes     []gpu.Probe                 // of the job's cards, by this hook or at a start by an earlier one
 
-	now      finding.Side
-	before   *finding.Side // nil at a start, and at an end without a record of it
-	found    []finding.Finding
-	verdict  policy.Verdict
-	messages []oom.Message        // of the job's output: the user's claim
-	why      *diagnosis.Diagnosis // nil where nobody wants to know
-	text     []report.Safe
-	jobLog   string // what became of the end report, for the log
+	now     finding.Side
+	before  *finding.Side // nil at a start, and at an end without a record of it
+	found   []finding.Finding
+	verdict policy.Verdict
+	said    said                 // by the job's output
+	why     *diagnosis.Diagnosis // nil where nobody wants to know
+	text    []report.Safe
+	jobLog  string // what became of the end report, for the log
 
 	contact     contact
 	outputHangs bool            // the job's output lies on a file system that did not answer

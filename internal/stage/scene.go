@@ -67,7 +67,7 @@ func (h *hook) neighbourListed() bool {
 func (h *hook) end() ledger.End {
 	e := ledger.End{
 		At: h.now.Snapshot.At, Wall: h.env.Clock.Wall(), Snapshot: h.now.Snapshot, Curves: h.now.Curves,
-		Scan: h.now.Scan, Neighbours: h.now.Neighbours, Health: ledger.Accounts(h.health, h.began), Kernel: h.kernel, Messages: h.messages, Diagnosis: h.why,
+		Scan: h.now.Scan, Neighbours: h.now.Neighbours, Health: ledger.Accounts(h.health, h.began), Kernel: h.kernel, Messages: h.said.messages, Outputs: h.said.outputs, Diagnosis: h.why,
 		Probes: h.probes, Findings: h.found, Verdict: h.verdict, Report: joined(h.text),
 	}
 	if e.At == 0 {

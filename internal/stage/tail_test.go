@@ -7,7 +7,9 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
+	"bookend/internal/ledger"
 	"bookend/internal/oom"
+	"bookend/internal/slurm"
 )
 
 // What comes back from a process that the user may have got at is what serveTail could have written, or nothing.
@@ -21,39 +23,113 @@ func TestTailReply(t *testing.T) {
 	forged.Line = "\x1b[2J| bookend: all is well"
 	second := m
 	second.File = 1
+	one, two := searched{Size: 70, Read: 70}, []searched{{Size: 70, Read: 70}, {}}
+	no2 := func(why string) []searched { return []searched{one, {Refused: why}} }
 	for name, tt := range map[string]struct {
-		reply  tailReply
-		valid  bool
-		unread string
+		reply tailReply
+		valid bool
 	}{
-		"nothing found":      {tailReply{Refused: []string{"", ""}}, true, ""},
-		"found":              {tailReply{Messages: []oom.Message{m}, Refused: []string{"", ""}}, true, ""},
-		"refused":            {tailReply{Refused: []string{"missing", "not-owner"}}, true, "refused: missing, not-owner"},
-		"one refused":        {tailReply{Refused: []string{"", "links"}}, true, "refused: links"},
-		"found in one":       {tailReply{Messages: []oom.Message{m}, Refused: []string{"missing", ""}}, true, ""},
-		"found in both":      {tailReply{Messages: []oom.Message{m, second}, Refused: []string{"", ""}}, true, ""},
-		"an invalid message": {tailReply{Messages: []oom.Message{m, forged}, Refused: []string{"", ""}}, false, ""},
-		"many messages":      {tailReply{Messages: slices.Repeat([]oom.Message{m}, oom.MaxMessages+1), Refused: []string{"", ""}}, false, ""},
-		"no answer":          {tailReply{Messages: []oom.Message{m}}, false, ""},
-		"an answer too many": {tailReply{Refused: []string{"", "", ""}}, false, ""},
-		"another reason":     {tailReply{Refused: []string{"missing", "because\n"}}, false, ""},
+		"nothing found":             {tailReply{Files: two}, true},
+		"found":                     {tailReply{Messages: []oom.Message{m}, Files: two}, true},
+		"refused":                   {tailReply{Files: []searched{{Refused: "missing"}, {Refused: "not-owner"}}}, true},
+		"found in one":              {tailReply{Messages: []oom.Message{m}, Files: no2("links")}, true},
+		"found in both":             {tailReply{Messages: []oom.Message{m, second}, Files: two}, true},
+		"an invalid message":        {tailReply{Messages: []oom.Message{m, forged}, Files: two}, false},
+		"many messages":             {tailReply{Messages: slices.Repeat([]oom.Message{m}, oom.MaxMessages+1), Files: two}, false},
+		"no answer":                 {tailReply{Messages: []oom.Message{m}}, false},
+		"an answer too many":        {tailReply{Files: []searched{one, one, one}}, false},
+		"another reason":            {tailReply{Files: no2("because\n")}, false},
+		"found in one refused":      {tailReply{Messages: []oom.Message{second}, Files: no2("links")}, false},
+		"found in the same":         {tailReply{Messages: []oom.Message{second}, Files: []searched{one, {Same: true}}}, false},
+		"more read than there is":   {tailReply{Files: []searched{one, {Size: 5, Read: 6}}}, false},
+		"less than nothing":         {tailReply{Files: []searched{one, {Size: -1, Read: -1}}}, false},
+		"a message of a third file": {tailReply{Messages: []oom.Message{func() oom.Message { t := m; t.File = 2; return t }()}, Files: two}, false},
 	} {
-		err := tt.reply.check(2)
-		if (err == nil) != tt.valid {
+		if err := tt.reply.check(2); (err == nil) != tt.valid {
 			t.Errorf("%s: %v", name, err)
-		}
-		if got := tt.reply.unread(); tt.valid && got != tt.unread {
-			t.Errorf("%s: %q, want %q", name, got, tt.unread)
 		}
 	}
 }
 
-// A message of a file that nobody asked about is none that serveTail could have written.
-func TestTailReplyOfAnotherFile(t *testing.T) {
-	no := gpu.Unknown("not said")
-	m := oom.Message{Kind: oom.Host, Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no, Line: "MemoryError", Count: 1, File: 1}
-	if err := (tailReply{Messages: []oom.Message{m}, Refused: []string{""}}).check(1); err == nil {
-		t.Error("a message of the second file of one")
+// What was looked through and what was not is on record, output by output, and in words for the diagnosis.
+func TestHeard(t *testing.T) {
+	file := func(kind ledger.OutputKind, path string) written { return at(kind, joblog.Target{Path: path}) }
+	out, errs, step := file(ledger.ScriptOutput, "/o"), file(ledger.ScriptErrors, "/e"), file(ledger.StepOutput, "/s")
+	srun := written{Output: ledger.Output{Kind: ledger.StepOutput, Why: ofSrun}}
+	whole := searched{Size: 70, Read: 70}
+	of := func(file int) oom.Message { return oom.Message{Kind: oom.Device, File: file} }
+	for name, tt := range map[string]struct {
+		all           []written
+		reply         tailReply
+		unknown, part string
+		files         []int // of the messages
+		outputs       int
+	}{
+		"all of it":         {[]written{out, errs}, tailReply{Files: []searched{whole, {}}}, "", "", nil, 2},
+		"the end of it":     {[]written{out}, tailReply{Files: []searched{{Size: 5 << 20, Read: 4 << 20}}}, "", "only its last 4.0 MiB", nil, 1},
+		"refused":           {[]written{out}, tailReply{Files: []searched{{Refused: "missing"}}}, "refused: missing", "", nil, 1},
+		"refused in part":   {[]written{out, errs}, tailReply{Files: []searched{whole, {Refused: "links"}}}, "", "its errors: refused: links", nil, 2},
+		"srun alone":        {[]written{srun}, tailReply{}, ofSrun, "", nil, 1},
+		"srun too":          {[]written{out, srun}, tailReply{Files: []searched{whole}}, "", "a step's output: " + ofSrun, nil, 2},
+		"an earlier run's":  {[]written{out}, tailReply{Files: []searched{{Size: 1 << 20, Read: 65536, Earlier: true}}}, "", "only its last 64 KiB", nil, 1},
+		"one under 2 paths": {[]written{out, errs, step}, tailReply{Files: []searched{whole, {Same: true}, whole}, Messages: []oom.Message{of(0), of(2)}}, "", "", []int{0, 1}, 2},
+		"between others":    {[]written{{Output: ledger.Output{Kind: ledger.ScriptOutput, Why: "x"}}, errs}, tailReply{Files: []searched{whole}, Messages: []oom.Message{of(0)}}, "", "its output: x", []int{1}, 2},
+		"same reason twice": {[]written{out, step, step}, tailReply{Files: []searched{whole, {Refused: "missing"}, {Refused: "missing"}}}, "", "a step's output: refused: missing", nil, 3},
+	} {
+		got := heard(tt.all, tt.reply)
+		var files []int
+		for _, m := range got.messages {
+			files = append(files, m.File)
+		}
+		if got.unknown != tt.unknown || got.part != tt.part || len(got.outputs) != tt.outputs || !slices.Equal(files, tt.files) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Which outputs a job has follows from what Slurm tells the epilog and from what task hooks left.
+func TestWritten(t *testing.T) {
+	target := func(path string) joblog.Target { return joblog.Target{Path: path, Dev: 1, Ino: 2} }
+	batch := slurm.Job{ID: 7, User: "alice", Node: "n1", NodeList: "n[1-2]", WorkDir: "/w", Batch: true}
+	apart, further, srun := batch, batch, batch
+	apart.Stdout, apart.Stderr = "/w/%x.out", "/w/%x.err"
+	further.Node = "n2"
+	srun.Batch = false
+	const unknown = "not known here"
+	for name, tt := range map[string]struct {
+		job  slurm.Job
+		drop *joblog.Drop
+		want []string
+	}{
+		"no task hook":               {batch, nil, []string{"output /w/slurm-7.out"}},
+		"task hook":                  {batch, &joblog.Drop{Target: target("/r/slurm-7.out")}, []string{"output /r/slurm-7.out"}},
+		"an array's":                 {batch, &joblog.Drop{Array: slurm.ArrayTask{Master: 5, Task: 3}}, []string{"output /w/slurm-5_3.out"}},
+		"errors apart":               {apart, &joblog.Drop{Target: target("/r/x.err"), Name: "x"}, []string{"output /w/x.out", "errors /r/x.err"}},
+		"errors apart, by name":      {apart, &joblog.Drop{Name: "x"}, []string{"output /w/x.out", "errors /w/x.err"}},
+		"a name nobody tells":        {apart, nil, []string{"output " + unknown, "errors " + unknown}},
+		"its further node":           {further, nil, []string{"output " + unknown}},
+		"its further node's steps":   {further, &joblog.Drop{Steps: []joblog.Target{target("/o.8")}}, []string{"output " + unknown, "step /o.8"}},
+		"steps' files":               {batch, &joblog.Drop{Target: target("/r/slurm-7.out"), Steps: []joblog.Target{target("/o.1"), target("/r/slurm-7.out")}}, []string{"output /r/slurm-7.out", "step /o.1"}},
+		"srun's terminal":            {srun, nil, []string{"step " + unknown}},
+		"srun's terminal, told":      {srun, &joblog.Drop{Elsewhere: true}, []string{"step " + unknown}},
+		"srun's file":                {srun, &joblog.Drop{Steps: []joblog.Target{target("/o.txt")}}, []string{"step /o.txt"}},
+		"a step elsewhere":           {batch, &joblog.Drop{Target: target("/r/o"), Elsewhere: true}, []string{"output /r/o", "step " + unknown}},
+		"more than a record can say": {batch, &joblog.Drop{Target: target("/r/o"), Steps: []joblog.Target{target("/s")}, More: 2}, []string{"output /r/o", "step /s", "step " + unknown}},
+	} {
+		var got []string
+		for _, w := range writtenBy(tt.job, tt.drop) {
+			where := w.Path
+			if (w.Why == "") != (w.Path != "") || w.Path != w.target.Path {
+				t.Errorf("%s: %+v", name, w)
+			}
+			if w.Path == "" {
+				where = unknown
+			}
+			got = append(got, string(w.Kind)+" "+where)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }
 

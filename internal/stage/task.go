@@ -13,7 +13,6 @@ import (
 	"bookend/internal/joblog"
 	"bookend/internal/report"
 	"bookend/internal/routine"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -43,22 +42,27 @@ func taskHook(env Env, body func(*task)) int {
 	return 0
 }
 
-// taskProlog prints the start report once a node, and records where the job's output goes.
+// taskProlog prints the start report once a node, and records what the epilog is to know of the job's outputs.
 func taskProlog(t *task) {
 	if t.LocalID > 0 {
 		return
 	}
-	script := t.inScript()
-	if script {
-		t.leave(t.drop())
+	t.greet()
+	if t.inScript() {
+		t.record(func(*joblog.Drop) {})
+	} else {
+		t.recordLauncher()
 	}
+}
+
+// greet prints the start report: all of it at the start of the script, one line at that of a step.
+func (t *task) greet() {
 	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job())
 	if err != nil {
 		return // no prolog, or not this user's report
 	}
-	verbosity := t.cfg.JobLog.Start
-	text := r.Text
-	if !script {
+	verbosity, text := t.cfg.JobLog.Start, r.Text
+	if !t.inScript() {
 		verbosity = t.cfg.JobLog.Steps
 		text, _, _ = strings.Cut(r.Text, "\n")
 	}
@@ -88,43 +92,6 @@ func quote(text string) string {
 	return b.String()
 }
 
-// locateRequest crosses the pipe of opLocate.
-type locateRequest struct {
-	Proc string `json:"proc"`
-	PID  int    `json:"pid"`
-	FD   int    `json:"fd"`
-}
-
-// serveLocate asks the file system of the job's output, which may hang.
-var serveLocate = served(func(r locateRequest) (joblog.Target, error) { return joblog.Locate(r.Proc, r.PID, r.FD) })
-
-// recordOutput leaves where the job's output goes: to the file of the TaskEpilog's own stderr. A TaskProlog
-// cannot know: its stdout is a pipe to slurmstepd, and the task's own descriptors are closed to the user.
-func (t *task) recordOutput() {
-	drop := t.drop()
-	const stderr = 2
-	target, err := ask[joblog.Target](opLocate, locateRequest{t.cfg.Paths.Proc, t.env.PID, stderr}, t.left(taskStep, 0))
-	if err == nil {
-		drop.Target = target
-	}
-	t.leave(drop)
-}
-
-// drop is what a task hook knows at either end of the script.
-func (t *task) drop() joblog.Drop {
-	return joblog.Drop{Array: t.Array, HetID: t.HetID, AddressSpace: t.addressSpace()}
-}
-
-// leave puts a record for the epilog into the folder that the prolog made.
-func (t *task) leave(drop joblog.Drop) {
-	data, err := drop.Encode()
-	if err != nil {
-		return
-	}
-	dir := state.DropDir(t.cfg.Paths.Run, t.Node, t.Job())
-	_ = safefile.Replace(dir, state.DropFile, data, 0o600) // no folder, no record: that is normal
-}
-
 // taskStep leaves a task hook time to print.
 const taskStep = 400 * time.Millisecond
 
@@ -144,13 +111,13 @@ var serveOpen = served(func(r openRequest) ([]holders.Open, error) {
 	return open, err
 })
 
-// taskEpilog names, at the end of the script, the job's own processes that still have a GPU open. Its stderr
+// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that still have a GPU open. Its stderr
 // is the job's log.
 func taskEpilog(t *task) {
+	t.recordOutput()
 	if !t.inScript() {
 		return
 	}
-	t.recordOutput()
 	open, err := ask[[]holders.Open](opOpen, openRequest{t.cfg.Paths.Proc, t.cfg.Paths.Dev, uint32(t.env.EUID), t.Job()}, t.left(taskStep, 0))
 	if err != nil || len(open) == 0 {
 		return

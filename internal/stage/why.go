@@ -6,16 +6,15 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/ledger"
-	"bookend/internal/oom"
 )
 
 // diagnose answers why the job ran out of memory; nil where nobody wants to know.
-func (h *hook) diagnose(run ledger.Run, said []oom.Message, unsaid string) *diagnosis.Diagnosis {
+func (h *hook) diagnose(run ledger.Run) *diagnosis.Diagnosis {
 	if h.again || h.second {
 		return nil
 	}
 	in := h.symptoms(run)
-	in.Messages, in.MessagesUnknown = said, unsaid
+	in.Messages, in.MessagesUnknown, in.MessagesPart = h.said.messages, h.said.unknown, h.said.part
 	in.Wanted = h.cfg.JobLog.Why == config.Always
 	if d := diagnosis.Why(in); d.Reason == "" && len(d.Peaks) == 0 {
 		return nil

@@ -16,6 +16,11 @@ import (
 // evidence, whether or not the user was told, unless the job is known to have ended well and nothing speaks of it. PIDs
 // and jobs of others are in it: it is for admins.
 func why(w io.Writer, r ledger.Run, e ledger.End) {
+	if e.Diagnosis != nil || len(e.Messages) > 0 {
+		for _, o := range e.Outputs {
+			output(w, o)
+		}
+	}
 	for _, m := range e.Messages {
 		message(w, m)
 	}
@@ -38,6 +43,21 @@ func why(w io.Writer, r ledger.Run, e ledger.End) {
 		}
 		fmt.Fprintf(w, "    try: %s\n", report.Clean(t, 400))
 	}
+}
+
+// output writes what was looked through of one of the job's outputs.
+func output(w io.Writer, o ledger.Output) {
+	name, text := o.Kind.Name(), "all "+ledger.Length(o.Size)+" searched"
+	switch {
+	case o.Why != "" && o.Read == 0:
+		text = "not searched: " + o.Why
+	case o.Read < o.Size:
+		text = fmt.Sprintf("last %s of %s searched", ledger.Length(o.Read), ledger.Length(o.Size))
+	}
+	if o.Path != "" {
+		name += " " + o.Path
+	}
+	fmt.Fprintf(w, "  %s: %s\n", report.Clean(name, 2*nameWidth+ledger.MaxOutputPath), report.Clean(text, 200))
 }
 
 // titleWidth is the longest title of a cause.

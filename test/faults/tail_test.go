@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,11 +34,21 @@ type tailRequest struct {
 	GID     uint32          `json:"gid"`
 	User    string          `json:"user"`
 	Targets []joblog.Target `json:"targets"`
+	Back    bool            `json:"back"`
+	Within  time.Duration   `json:"within_ns"`
 }
 
 type tailReply struct {
 	Messages []oom.Message `json:"messages"`
-	Refused  []string      `json:"refused"`
+	Files    []tailed      `json:"files"`
+}
+
+type tailed struct {
+	Refused string `json:"refused"`
+	Same    bool   `json:"same"`
+	Size    int64  `json:"size"`
+	Read    int64  `json:"read"`
+	Earlier bool   `json:"earlier"`
 }
 
 // tail runs the shipped epilog as its own child, as root, and returns what it wrote.
@@ -52,6 +63,15 @@ func tail(t *testing.T, r tailRequest) (reply tailReply, raw string, err error) 
 		must(t, json.Unmarshal(out, &reply))
 	}
 	return reply, string(out), err
+}
+
+// request asks for all of these files.
+func request(paths ...string) tailRequest {
+	r := tailRequest{UID: user, GID: user, User: "nobody", Back: true, Within: time.Minute}
+	for _, path := range paths {
+		r.Targets = append(r.Targets, joblog.Target{Path: path})
+	}
+	return r
 }
 
 // The child says what it understood of the files that are the user's, one reason for each of the others, and hands on
@@ -71,8 +91,9 @@ func TestTailChild(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(ranOut), 0o600))
 			must(t, os.Chmod(path, 0o600))
 			tt.harm(n, path)
-			reply, raw, err := tail(t, tailRequest{user, user, "nobody", []joblog.Target{{Path: path}, {Path: output}, {Path: output}}})
-			if err != nil || !slices.Equal(reply.Refused, []string{tt.reason, ""}) || len(reply.Messages) != 1 {
+			reply, raw, err := tail(t, request(path, output, filepath.Dir(output)+"/./"+filepath.Base(output)))
+			size := int64(len("password: swordfish\n" + ranOut + "swordfish\n"))
+			if err != nil || !slices.Equal(reply.Files, []tailed{{Refused: tt.reason}, {Size: size, Read: size}, {Same: true}}) || len(reply.Messages) != 1 {
 				t.Fatalf("%v: %s", err, raw)
 			}
 			m := reply.Messages[0]
@@ -83,6 +104,44 @@ func TestTailChild(t *testing.T) {
 				t.Errorf("the reply holds what the job wrote: %s", raw)
 			}
 		})
+	}
+}
+
+// What is far from the end of a file is looked for in every file, where the job failed and none says at its end why.
+func TestTailChildLooksBack(t *testing.T) {
+	n := newNode(t, "enforce")
+	first, far := n.home(), strings.Repeat("epoch 1 loss 0.5\n", 60_000)
+	put := func(name, text string) string {
+		path := filepath.Join(filepath.Dir(first), name)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		must(t, os.Chown(path, user, user))
+		return path
+	}
+	a, b, near := put("a", ranOut+far), put("b", far+ranOut+far), put("near", far+ranOut)
+	deep := put("deep", ranOut+strings.Repeat(far, 8)) // more than a fourth of what is searched in all
+	for name, tt := range map[string]struct {
+		request tailRequest
+		files   []int // of the messages
+	}{
+		"a large one":   {request(deep, put("c", far), put("d", far), put("e", far)), []int{0}},
+		"far in both":   {request(a, b), []int{0, 1}},
+		"near in one":   {request(a, near, b), []int{1}},
+		"the job ended": {tailRequest{UID: user, GID: user, User: "nobody", Targets: []joblog.Target{{Path: a}}, Within: time.Minute}, nil},
+		"no time":       {tailRequest{UID: user, GID: user, User: "nobody", Targets: []joblog.Target{{Path: a}}, Back: true}, nil},
+	} {
+		reply, raw, err := tail(t, tt.request)
+		var files []int
+		for _, m := range reply.Messages {
+			files = append(files, m.File)
+		}
+		if err != nil || !slices.Equal(files, tt.files) {
+			t.Errorf("%s: %v: %s", name, err, raw)
+		}
+		for _, f := range reply.Files {
+			if f.Size < int64(len(far)) || f.Read > f.Size || f.Read < 64<<10 || f.Refused != "" {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
 	}
 }
 

@@ -96,18 +96,18 @@ func TestPerformanceComparesWithNvidiaSmi(t *testing.T) {
 		{Name: "bookend-prolog", What: "start", Millis: []float64{9, 30, 12}},
 		{Name: yardstick + "=index", What: "query", Millis: []float64{10, 8, 9}},
 	}}
-	page := performance([]record.File{f}, nil, nil)
+	page := performance([]record.File{f}, nil, nil, nil)
 	if want := "| bookend-prolog | start | 12.0 ms | 9.0 ms | 30.0 ms | 1.33 |\n"; !strings.Contains(page, want) {
 		t.Errorf("lacks %q:\n%s", want, page)
 	}
 	f.Timings.Idle = false
-	if page := performance([]record.File{f}, nil, nil); !strings.Contains(page, "do not trust") {
+	if page := performance([]record.File{f}, nil, nil, nil); !strings.Contains(page, "do not trust") {
 		t.Errorf("does not warn of cards in use:\n%s", page)
 	}
 }
 
 func TestNoRecords(t *testing.T) {
-	for _, page := range []string{accuracy(nil), performance(nil, nil, nil), accuracy([]record.File{}), performance([]record.File{sample}, []string{"1 search"}, []string{"1 script"})} {
+	for _, page := range []string{accuracy(nil), performance(nil, nil, nil, nil), accuracy([]record.File{}), performance([]record.File{sample}, []string{"1 search"}, []string{"1 script"}, []string{"1 output"})} {
 		if !strings.HasSuffix(page, noRecords) {
 			t.Errorf("does not say that there is no record:\n%s", page)
 		}

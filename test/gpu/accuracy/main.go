@@ -50,9 +50,13 @@ func pages(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	searches, err := outputs(filepath.Join(root, "test/gpu/records/search-*.txt"))
+	if err != nil {
+		return nil, err
+	}
 	return map[string]string{
 		filepath.Join(root, "docs/accuracy.md"):    accuracy(files),
-		filepath.Join(root, "docs/performance.md"): performance(files, scans, scripts),
+		filepath.Join(root, "docs/performance.md"): performance(files, scans, scripts, searches),
 	}, nil
 }
 

@@ -21,7 +21,7 @@ makes such records.
 const yardstick = "nvidia-smi --query-gpu"
 
 // performance renders the page of timings.
-func performance(files []record.File, scans, scripts []string) string {
+func performance(files []record.File, scans, scripts, searches []string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return f.Timings == nil })
 	var b strings.Builder
 	b.WriteString(performanceHead)
@@ -38,7 +38,7 @@ func performance(files []record.File, scans, scripts []string) string {
 		b.WriteString("\n\n" + timings(*t) + pairs(*t))
 		fmt.Fprintf(&b, "\n`%s`\n", f.Command)
 	}
-	return b.String() + verbatim(scanHead, scans) + verbatim(scriptHead, scripts)
+	return b.String() + verbatim(scanHead, scans) + verbatim(scriptHead, scripts) + verbatim(searchHead, searches)
 }
 
 // verbatim shows outputs below a heading, which is left out if there are none.
@@ -58,6 +58,13 @@ const scriptHead = `
 The shell stays while the hook runs, so that a hook that cannot run drains nothing. Compared with a script that execs the
 hook, that is one fork and an exit. Both scripts ran in turn, the first of each pair changing, for a job without GPUs;
 x-exec is the median of the pairs' own ratios. A hook that asks a driver takes some 35 ms (above), so there it is one to two percent.
+`
+
+const searchHead = `
+## Search of a failed job's output
+The processor time of searching 16 MiB for messages about memory, which is done only if the job failed and the last 64 KiB of its
+outputs name no shortage of memory. The first three and the last are usual text. The others are the worst, where each line is
+looked at in earnest: there the search stops after half of ` + "`deadlines.epilog.append`" + `, 0.5 s by default. It runs beside the rest of the epilog.
 `
 
 const scanHead = `

@@ -61,7 +61,7 @@ func TestPerformanceTellsTheRatio(t *testing.T) {
 	f.Timings = &record.Timings{Rounds: 3, Idle: true, Pairs: []record.Pair{{
 		Name: "test", What: "a against b", Limit: 1.15, Ours: record.Timing{Millis: []float64{110, 105, 108}}, Bare: record.Timing{Millis: []float64{100, 100, 100}},
 	}}}
-	lacks(t, performance([]record.File{f}, nil, nil), "| test: a against b | 108.0 ms | 100.0 ms | 1.080 | 1.050 | 1.100 | at most 1.15: held |\n", "`gpu-lane --only probe`")
+	lacks(t, performance([]record.File{f}, nil, nil, nil), "| test: a against b | 108.0 ms | 100.0 ms | 1.080 | 1.050 | 1.100 | at most 1.15: held |\n", "`gpu-lane --only probe`")
 	f.Timings.Pairs[0].Limit = 1.05
-	lacks(t, performance([]record.File{f}, nil, nil), "at most 1.05: **not held**")
+	lacks(t, performance([]record.File{f}, nil, nil, nil), "at most 1.05: **not held**")
 }

@@ -1,0 +1,118 @@
+package joblog
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The files that a process writes to are told from those that it reads, and from what is no file.
+func TestWritten(t *testing.T) {
+	dir, proc := t.TempDir(), t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(proc, "7/fdinfo"), 0o700))
+	for fd, tt := range map[int]struct{ to, flags string }{
+		0: {"/dev/null", "0100000"}, 1: {filepath.Join(dir, "job.out"), "0102001"}, 2: {filepath.Join(dir, "job.out"), "0102001"},
+		3: {filepath.Join(dir, "slurm.conf"), "0100000"}, 4: {filepath.Join(dir, "step.out"), "0100002"}, 5: {"pipe:[7]", "01"}, 6: {"/dev/null", "0100001"},
+		7: {filepath.Join(dir, "gone.out"), "0100001"}, 8: {filepath.Join(dir, "odd.out"), "what"},
+	} {
+		must(t, os.Symlink(tt.to, filepath.Join(proc, "7/fd", fmt.Sprint(fd))))
+		must(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)), []byte("pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n"), 0o600))
+	}
+	must(t, os.Symlink(filepath.Join(dir, "closed.out"), filepath.Join(proc, "7/fd/9"))) // meanwhile
+	must(t, os.Mkdir(filepath.Join(proc, "9"), 0o700))
+	must(t, os.WriteFile(filepath.Join(proc, "9/fd"), nil, 0o600))
+	for _, name := range []string{"job.out", "slurm.conf", "step.out", "odd.out", "closed.out"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	found, err := Written(proc, 7)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	for _, f := range found {
+		if name := filepath.Base(f.Path); name != "job.out" && name != "step.out" || f.Ino == 0 {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, pid := range []int{8, 9} {
+		if found, err := Written(proc, pid); err == nil {
+			t.Errorf("process %d, which cannot be looked into, writes to %+v", pid, found)
+		}
+	}
+}
+
+// Only of a step with one file a task for its output, and others for its errors, the output's cannot be told.
+func TestApart(t *testing.T) {
+	for command, want := range map[string]bool{
+		"srun -o out.%t -e err.%t train":         true,
+		"srun --output=out.%t --error=err train": true,
+		"srun -n2 -oout.%t --error err.%t train": true,
+		"srun --output out.%N --error=err.%N":    true,
+		"srun -o out.%j.%2t -e err.%j train":     true,
+		"srun -o out.%j -e err.%j train":         false,
+		"srun -o out.% -e err train":             false,
+		"srun -o out.%t train":                   false,
+		"srun -e err.%t train":                   false,
+		"srun -o out.txt -e err.%t train":        false,
+		"srun train":                             false,
+		"":                                       false,
+		"srun -o":                                false,
+		"srun -o out.%t " + strings.Repeat("x ", maxCommand) + "-e err.%t": false,
+	} {
+		proc := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(proc, "7"), 0o700))
+		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"), []byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
+		if got := Apart(proc, 7); got != want {
+			t.Errorf("%.60s: %v", command, got)
+		}
+	}
+	if Apart(t.TempDir(), 7) {
+		t.Error("a process that has ended writes its output apart")
+	}
+}
+
+// Of a step that writes one file a task each task's has its own number in its name, at the place of the other's.
+func TestOfTask(t *testing.T) {
+	for name, tt := range map[string]struct {
+		of          string
+		other, task int
+		there       []string
+		want        string
+		named, fail bool
+	}{
+		"plain":                    {"out.0", 0, 3, []string{"out.3"}, "out.3", true, false},
+		"the same":                 {"out.txt", 2, 2, nil, "out.txt", true, false},
+		"padded":                   {"out.000.txt", 0, 12, []string{"out.012.txt", "out.12.txt"}, "out.012.txt", true, false},
+		"another node's first":     {"out.8", 8, 11, []string{"out.11"}, "out.11", true, false},
+		"beside other numbers":     {"run7-0-of-128.err", 0, 1, []string{"run7-1-of-128.err"}, "run7-1-of-128.err", true, false},
+		"one that is not there":    {"out.0", 0, 3, []string{"out.2"}, "", true, false},
+		"no number":                {"out.n1", 0, 3, []string{"out.3"}, "", false, false},
+		"two numbers, one file":    {"out.0.0", 0, 1, []string{"out.0.1"}, "out.0.1", true, false},
+		"two numbers, two files":   {"out.0.0", 0, 1, []string{"out.0.1", "out.1.0"}, "", true, true},
+		"a number beyond all":      {"out.99999999999999999999", 0, 1, nil, "", false, false},
+		"a link under the name":    {"out.0", 0, 1, []string{"link:out.1"}, "", true, false},
+		"a number of more digits":  {"out.10", 0, 1, []string{"out.11"}, "", false, false},
+		"the number in its folder": {"0/out", 0, 1, []string{"1/out"}, "", false, false},
+	} {
+		dir := t.TempDir()
+		for _, f := range tt.there {
+			path := filepath.Join(dir, f)
+			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			if f == "link:out.1" {
+				must(t, os.Symlink("out.0", filepath.Join(dir, "out.1")))
+				continue
+			}
+			must(t, os.WriteFile(path, nil, 0o600))
+		}
+		got, named, err := OfTask(Target{Path: filepath.Join(dir, tt.of)}, tt.other, tt.task)
+		want := ""
+		if tt.want != "" {
+			want = filepath.Join(dir, tt.want)
+		}
+		if got.Path != want || named != tt.named || (err != nil) != tt.fail {
+			t.Errorf("%s: %+v, %v, %v", name, got, named, err)
+		}
+	}
+}

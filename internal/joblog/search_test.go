@@ -1,0 +1,182 @@
+package joblog
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/oom"
+)
+
+const (
+	ranOut = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.\n"
+	step   = "[2026-11-22 10:00:00,123][INFO] epoch 12 step 4711/100000 loss 2.3456 lr 1.0e-4 grad_norm 0.98 tokens/s 12345 eta 1:23:45\n"
+	bar    = "\rTraining:  47%|████▋     | 4711/10000 [12:34<14:06,  6.25it/s, loss=2.35, v_num=12]"
+)
+
+// text is so much of a log, in bytes.
+func text(line string, bytes int) string { return strings.Repeat(line, bytes/len(line)+1)[:bytes] }
+
+func always() bool { return true }
+
+// searched is the whole search: the end, and what stands before it.
+func searched(t *testing.T, said string, limit int64, more func() bool) *Search {
+	t.Helper()
+	s := NewSearch(strings.NewReader(said), int64(len(said)))
+	if err := errors.Join(s.Tail(), s.Back(limit, more)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A message is found however much was said after it, and wherever the windows begin.
+func TestSearchBack(t *testing.T) {
+	const limit = 4 << 20
+	for _, after := range []int{
+		0, 100, oom.MaxTail - len(ranOut), oom.MaxTail - len(ranOut) + 1, oom.MaxTail - len(ranOut)/2, oom.MaxTail - 1, oom.MaxTail, oom.MaxTail + 1,
+		oom.MaxTail + overlap, 2*oom.MaxTail - overlap - 10, 2 * oom.MaxTail, 1 << 20, 2<<20 + 12345,
+	} {
+		said := text(step, 1<<20) + "\n" + ranOut + "\n" + text(bar, after)
+		s := searched(t, said, limit, always)
+		if len(s.Messages) != 1 || s.Messages[0].Asked.Bytes != 2<<30 || s.Messages[0].Count != 1 {
+			t.Errorf("%d bytes after it: %+v", after, s.Messages)
+		}
+		if s.Read < int64(after) || s.Read > int64(after+3*oom.MaxTail) {
+			t.Errorf("%d bytes after it: %d looked through", after, s.Read)
+		}
+	}
+}
+
+// What is not looked through is known: beyond the limit, without time, and behind an earlier run's report.
+func TestSearchStops(t *testing.T) {
+	const size = 3 << 20
+	said := ranOut + text(step, size-len(ranOut))
+	never := func() bool { return false }
+	report := "\n\n| bookend: GPU 0 of n1 left clean by your job\n"
+	task := "\n\n| bookend: process 7 (python) still uses a GPU at the end of your script\n"
+	for name, tt := range map[string]struct {
+		said    string
+		limit   int64
+		more    func() bool
+		found   int
+		read    int64
+		earlier bool
+	}{
+		"all":                      {said, size, always, 1, size, false},
+		"limit":                    {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
+		"no time":                  {said, size, never, 0, oom.MaxTail, false},
+		"an earlier run's":         {ranOut + report + text(step, 100_000), size, always, 0, 100_000 + int64(len(ranOut+report)), true},
+		"an earlier run's, at end": {said + report, size, always, 0, oom.MaxTail, true},
+		"this run's own":           {said + task, size + 200, always, 1, size + int64(len(task)), false},
+		"short":                    {ranOut, size, always, 1, int64(len(ranOut)), false},
+		"empty":                    {"", size, always, 0, 0, false},
+	} {
+		s := searched(t, tt.said, tt.limit, tt.more)
+		if len(s.Messages) != tt.found || s.Read != tt.read || s.Earlier != tt.earlier {
+			t.Errorf("%s: %d messages, %d of %d bytes, earlier %v", name, len(s.Messages), s.Read, len(tt.said), s.Earlier)
+		}
+	}
+}
+
+// An error that is no matter of memory does not keep the search from what came before it, and is not told twice.
+func TestSearchBeforeAFault(t *testing.T) {
+	const fault = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+	s := searched(t, ranOut+text(step, 100_000)+"\n"+fault+text(step, oom.MaxTail-1000), 1<<20, always)
+	if len(s.Messages) != 2 || s.Messages[0].Kind != oom.Device || s.Messages[1].Kind != oom.Fault || s.Messages[1].Count != 1 {
+		t.Errorf("%+v", s.Messages)
+	}
+}
+
+// failing cannot be read before an offset.
+type failing struct {
+	io.ReaderAt
+	before int64
+}
+
+func (f failing) ReadAt(p []byte, at int64) (int, error) {
+	if at < f.before {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return f.ReaderAt.ReadAt(p, at)
+}
+
+func TestSearchFails(t *testing.T) {
+	said := text(step, 1<<20)
+	s := NewSearch(failing{strings.NewReader(said), 1 << 19}, 1<<20)
+	if err := s.Tail(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Back(1<<20, always); !errors.Is(err, io.ErrUnexpectedEOF) || s.Read > 1<<19 {
+		t.Errorf("%v after %d bytes", err, s.Read)
+	}
+	s = NewSearch(failing{strings.NewReader(said), 1 << 20}, 1<<20)
+	if err := s.Tail(); !errors.Is(err, io.ErrUnexpectedEOF) || s.Read != 0 {
+		t.Errorf("%v after %d bytes", err, s.Read)
+	}
+}
+
+// A file that is cut while it is looked through ends the search like any other.
+func TestSearchCut(t *testing.T) {
+	said := ranOut + text(step, 200_000)
+	s := NewSearch(strings.NewReader(said), 1<<20)
+	if err := errors.Join(s.Tail(), s.Back(1<<20, always)); err != nil || len(s.Messages) != 1 || s.Read != 1<<20 {
+		t.Errorf("%v: %+v after %d bytes", err, s.Messages, s.Read)
+	}
+}
+
+// Whatever oom recognises as a message about memory has a needle in its text.
+func TestNeedles(t *testing.T) {
+	said, err := os.ReadFile("../oom/testdata/said.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recognised := 0
+	for i, example := range bytes.Split(said, []byte("\n-- ")) {
+		for _, m := range oom.Find(example) {
+			// A library that cannot be mapped is met at a program's start, and ends it.
+			if recognised++; aboutMemory(m) && !new(Search).promising(example) && !strings.Contains(m.Line, "failed to map segment") {
+				t.Errorf("example %d would be passed over: %s", i, m.Line)
+			}
+		}
+	}
+	if recognised < 50 {
+		t.Errorf("only %d messages in the examples", recognised)
+	}
+}
+
+// The search through 16 MiB in which no message about memory is found, in processor time: of usual text, and of the worst,
+// where every window has a needle and oom.Find looks at each line.
+func BenchmarkSearch(b *testing.B) {
+	const size = 16 << 20
+	for _, bench := range []struct{ name, line string }{
+		{"log", step}, {"progress-bars", bar}, {"nearly-needles", "mmmmmemormemorallo oo"}, {"needle-in-each-line", "GPU memory: 61.3 of 79.1 GiB, step 4711\n"},
+		{"fault-in-each-line", "CUDA error: an illegal memory access was encountered\n"}, {"one-line", "memory "},
+	} {
+		said := strings.NewReader(text(bench.line, size))
+		b.Run(bench.name, func(b *testing.B) {
+			began := processorTime(b)
+			for b.Loop() {
+				s := NewSearch(said, size)
+				if err := errors.Join(s.Tail(), s.Back(size, always)); err != nil || s.Read != size {
+					b.Fatal(err, s.Read, s.Messages)
+				}
+			}
+			b.ReportMetric(float64((processorTime(b)-began).Microseconds())/1000/float64(b.N), "cpu-ms/16MiB")
+		})
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
