@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -12,14 +13,18 @@ import (
 // in the order in which they were said last, at most the last MaxMessages. What an earlier run of the job wrote to the
 // same file, as far as Bookend's own end report, is left out.
 func Find(tail []byte) []Message {
-	s := scan{lines: thisRun(split(tail)), rules: rules()}
+	s := scan{lines: thisRun(split(tail))}
 	for s.at = range s.lines {
-		l := s.lines[s.at]
+		l := &s.lines[s.at]
 		if l.body == "" || l.own() {
 			continue
 		}
-		s.stats(l)
-		if f, ok := s.match(l); ok {
+		s.stats(*l)
+		if f, ok := s.message(l); ok {
+			f.stream, f.at, f.PID = l.stream, s.at, int(l.pid)
+			if rank := int(l.rank); rank >= 0 {
+				f.Rank = &rank
+			}
 			s.add(f)
 		}
 	}
@@ -33,40 +38,106 @@ func Find(tail []byte) []Message {
 // found is a message and what makes it one with others.
 type found struct {
 	Message
-	group string
-	// parts: several lines of the group make up one message, each with some of its figures.
-	parts bool
+	group  string
+	stream string
+	at     int
 }
 
 // scan is one way through the lines.
 type scan struct {
 	lines []line
-	rules []rule
 	at    int
 	found []found
 	bfc   statistics
 }
 
-// match tries the rules in order; the first that takes the line decides.
-func (s *scan) match(l line) (found, bool) {
-	for _, r := range s.rules {
-		i := r.in(l.body)
-		if i < 0 {
-			continue
+// message understands a line: its first sign that is reported, what ran out, who says it, and the figures. Signs that may
+// yet be of a GPU come last.
+func (s *scan) message(l *line) (found, bool) {
+	if len(l.lower) < shortest {
+		return found{}, false
+	}
+	if isSlurm(l) {
+		return slurm(l)
+	}
+	all := l.hits()
+	for _, soft := range []bool{false, true} {
+		for _, h := range all {
+			if h.soft != soft {
+				continue
+			}
+			st := statement{hit: h, s: s, at: s.at, line: l}
+			if st.facts = st.read(); !st.reported() {
+				continue
+			}
+			if f, ok := st.message(); ok {
+				return f, ok
+			}
 		}
-		text := l.body[i:]
-		if r.wrapped {
-			text = s.joined(text, r.signs[0])
-		}
-		f := found{Message: blank(), group: r.name, parts: r.parts}
-		f.Kind, f.Framework, f.PID = r.kind, r.framework, l.pid
-		if !r.read(&f.Message, context{before: l.body[:i], text: text}) {
-			continue
-		}
-		f.Line = quote(l.body, i)
-		return f, true
 	}
 	return found{}, false
+}
+
+// message is what the statement says, false where that is nothing.
+func (st statement) message() (found, bool) {
+	kind, ok := st.place()
+	if !ok || st.survived() || st.followed() {
+		return found{}, false
+	}
+	f := found{Message: blank()}
+	f.Kind, f.Framework, f.Line = kind, st.framework(kind), shown(st.line.body, st.pos)
+	if kind == Fault || kind == Shared || st.text == segment {
+		f.group = st.text
+	}
+	return f, st.fill(&f.Message)
+}
+
+// isSlurm: one of Slurm's own lines, which begin with the program's name.
+func isSlurm(l *line) bool {
+	return strings.HasPrefix(l.lower, "slurmstepd") || strings.HasPrefix(l.lower, "srun: ") || strings.HasPrefix(l.lower, "salloc: ") ||
+		strings.HasPrefix(l.lower, "sbatch: ")
+}
+
+func slurm(l *line) (found, bool) {
+	program, _, _ := strings.Cut(l.lower, ":")
+	for _, words := range []string{
+		"oom_kill event", "oom-kill event", "xceeded memory limit", "xceeded job memory limit", "xceeded step memory limit",
+		"out-of-memory handler", ": out of memory",
+	} {
+		if strings.Contains(l.lower, words) {
+			f := found{Message: blank(), group: program}
+			f.Kind, f.Framework, f.Line = Host, Slurm, shown(l.body, 0)
+			return f, true
+		}
+	}
+	return found{}, false
+}
+
+// near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty one.
+func (s *scan) near(at, step, count int) iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		for i := at + step; i >= 0 && i < len(s.lines) && count > 0 && i != at+maxNear*step; i += step {
+			l := &s.lines[i]
+			if l.stream != s.lines[at].stream {
+				continue
+			}
+			if l.body == "" || l.own() || !yield(l) {
+				return
+			}
+			count--
+		}
+	}
+}
+
+// maxNear is how many lines of other processes may stand between those of one.
+const maxNear = 24
+
+// followed: the reason comes on the next line, as C++ prints what it did not catch.
+func (st statement) followed() bool {
+	for l := range st.s.near(st.at, 1, 1) {
+		return strings.HasPrefix(st.text, "instance of") && strings.HasPrefix(l.lower, "what():")
+	}
+	return false
 }
 
 // blank is a message that says nothing.
@@ -75,21 +146,27 @@ func blank() Message {
 	return Message{Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no, Count: 1}
 }
 
-// add puts a message at the end of the list, in the place of the last one of its kind.
+// episode is how many lines one failure takes, from the driver's words to the exception.
+const episode = 40
+
+// add puts a message at the end of the list, in the place of those that it goes on from.
 func (s *scan) add(f found) {
-	if f.parts {
+	if f.pooled() {
 		s.bfc.complete(&f.Message, s.at)
 	}
-	for i, old := range s.found {
-		if !old.same(f) {
+	for i := len(s.found) - 1; i >= 0; i-- {
+		old := s.found[i]
+		if !f.isAgain(old) && !f.explains(old) {
 			continue
 		}
 		f.Count += old.Count
-		if f.parts {
+		if f.stream == old.stream && f.at-old.at <= episode && (f.pooled() || !f.Asked.Known()) {
 			f.inherit(old.Message)
 		}
 		s.found = slices.Delete(s.found, i, i+1)
-		break
+		if f.isAgain(old) {
+			break
+		}
 	}
 	s.found = append(s.found, f)
 	if len(s.found) > 4*MaxMessages { // of many cards
@@ -97,19 +174,31 @@ func (s *scan) add(f found) {
 	}
 }
 
-func (f found) same(o found) bool {
-	if f.group != o.group || f.Kind != o.Kind || f.Framework != o.Framework {
+// pooled: TensorFlow's and XLA's allocator says some of the figures, their exception the others.
+func (f found) pooled() bool {
+	return f.Kind != Fault && f.Kind != Shared && (f.Framework == TensorFlow || f.Framework == JAX)
+}
+
+// isAgain: the same message, or another part of it.
+func (f found) isAgain(old found) bool {
+	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework {
 		return false
 	}
-	if f.GPU == nil || o.GPU == nil {
-		return f.parts || f.GPU == o.GPU
+	if f.GPU == nil || old.GPU == nil {
+		return f.GPU == old.GPU || f.pooled() || f.stream == old.stream && f.at-old.at <= episode && !f.Asked.Known()
 	}
-	return *f.GPU == *o.GPU
+	return *f.GPU == *old.GPU
+}
+
+// explains: the exception of a framework, of what the driver said just before.
+func (f found) explains(old found) bool {
+	return f.Kind == Device && old.Kind == Device && f.stream == old.stream && f.at-old.at <= episode &&
+		(old.Framework == CUDA || old.Framework == HIP) && f.Framework != CUDA && f.Framework != HIP
 }
 
 // inherit takes from an earlier part of the message what this one does not say.
 func (f *found) inherit(old Message) {
-	mine := f.figures()
+	mine := f.Message.figures()
 	for i, theirs := range old.figures() {
 		if !mine[i].Known() && theirs.Known() {
 			*mine[i] = *theirs
@@ -125,79 +214,4 @@ func (f *found) inherit(old Message) {
 
 func (m *Message) figures() []*gpu.Figure {
 	return []*gpu.Figure{&m.Asked, &m.Total, &m.Free, &m.InUse, &m.Allocated, &m.Idle, &m.Limit}
-}
-
-// maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
-const (
-	maxWrapped      = 12
-	maxWrappedBytes = 2 << 10
-)
-
-// joined is the text with the lines after it, as far as they may belong to it: up to a blank line, a line of
-// Bookend's, or the same message anew.
-func (s *scan) joined(text, sign string) string {
-	for _, l := range s.lines[s.at+1 : min(len(s.lines), s.at+maxWrapped)] {
-		if l.body == "" || l.own() || strings.Contains(l.body, sign) || len(text) > maxWrappedBytes {
-			break
-		}
-		text += " " + l.body
-	}
-	if next := strings.Index(text[1:], sign); next >= 0 { // twice on one line
-		text = text[:next+1]
-	}
-	return strings.Join(strings.Fields(text[:min(len(text), maxWrappedBytes)]), " ")
-}
-
-// statistics is the summary that TensorFlow's and XLA's allocator prints after it has failed.
-type statistics struct {
-	header       int // the line after the one with "Stats:"; 0 for none
-	limit, inUse gpu.Figure
-	known        bool
-}
-
-// Lines from "Stats:" to its last figure, and from there to the exception that the framework raises.
-const (
-	statsLines = 8
-	statsReach = 64
-)
-
-// stats reads the lines of such a summary, and adds them to the message before it.
-func (s *scan) stats(l line) {
-	if strings.HasSuffix(l.body, "Stats:") {
-		none := gpu.Unknown("not said")
-		s.bfc = statistics{header: s.at + 1, limit: none, inUse: none}
-		return
-	}
-	if s.bfc.header == 0 || s.at >= s.bfc.header+statsLines {
-		return
-	}
-	_, rest, _ := strings.Cut(l.body, ":")
-	n, ok := amount(strings.TrimSpace(rest))
-	switch {
-	case !ok:
-		return
-	case strings.HasPrefix(l.body, "Limit:"):
-		s.bfc.limit, s.bfc.known = n, true
-	case strings.HasPrefix(l.body, "InUse:"):
-		s.bfc.inUse, s.bfc.known = n, true
-	}
-	for i := len(s.found) - 1; i >= 0; i-- {
-		if s.found[i].parts {
-			s.bfc.complete(&s.found[i].Message, s.at)
-			return
-		}
-	}
-}
-
-// complete gives the figures of a summary nearby to a message.
-func (st statistics) complete(m *Message, at int) {
-	if !st.known || at > st.header+statsReach {
-		return
-	}
-	if st.limit.Known() {
-		m.Limit = st.limit
-	}
-	if st.inUse.Known() {
-		m.Allocated = st.inUse
-	}
 }

@@ -3,6 +3,7 @@ package oom
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ var saidBy = map[string][]Message{
 	})},
 	"torch-1eb": {is(Device, PyTorch, nil)},
 	"torch-vllm-worker": {torch(func(m *Message) {
-		m.PID = 4711
+		m.PID, m.Rank = 4711, card(1)
 		m.Asked, m.Total, m.Free, m.InUse = fig(1.16, gib), fig(7.75, gib), fig(1.17, gib), fig(5.02, gib)
 		m.Allocated, m.Idle = fig(4.81, gib), fig(18.97, mib)
 	})},
@@ -127,12 +128,12 @@ var saidBy = map[string][]Message{
 	"torch-init-warning": {is(Init, PyTorch, nil)},
 	"torch-driver-init":  {is(Fault, PyTorch, nil)},
 	"torch-plain":        {is(Device, PyTorch, nil)},
-	"torch-0.4":          {is(Device, CUDA, nil), is(Device, PyTorch, nil)},
+	"torch-0.4":          {is(Device, PyTorch, func(m *Message) { m.Count = 2 })},
 	"cublas":             {is(Device, PyTorch, nil)},
 	"cudnn-tf":           {is(Device, TensorFlow, nil)},
-	"nccl":               {is(Device, CUDA, nil)},
-	"nccl-numbered":      {is(Device, CUDA, nil)},
-	"nccl-alloc":         {is(Device, CUDA, func(m *Message) { m.Asked = gpu.Bytes(608) })},
+	"nccl":               {is(Device, NCCL, nil)},
+	"nccl-numbered":      {is(Device, CUDA, func(m *Message) { m.Rank = card(7) })},
+	"nccl-alloc":         {is(Device, NCCL, func(m *Message) { m.Asked = gpu.Bytes(608) })},
 	"tensorflow": {is(Device, TensorFlow, func(m *Message) {
 		m.GPU, m.Asked, m.Limit, m.Allocated, m.Count = card(0), fig(381.47, mib), gpu.Bytes(72080261), gpu.Bytes(1280), 2
 	})},
@@ -156,8 +157,8 @@ var saidBy = map[string][]Message{
 	"numba":       {is(Init, CUDA, nil)},
 	"numba-alloc": {is(Device, CUDA, nil)},
 	"samples":     {is(Device, CUDA, nil)},
-	"kokkos":      {is(Device, CUDA, nil)},
-	"llama":       {is(Device, CUDA, func(m *Message) { m.GPU, m.Asked = card(1), fig(9866, mib) })},
+	"kokkos":      {is(Device, CUDA, func(m *Message) { m.Rank = card(2047) })},
+	"llama":       {is(Device, CUDA, func(m *Message) { m.GPU, m.Asked, m.Count = card(1), gpu.Bytes(10345253120), 2 })},
 	"julia":       {is(Device, CUDA, func(m *Message) { m.Asked = fig(14.901, gib) })},
 	"vllm":        {is(Device, VLLM, func(m *Message) { m.Free, m.Total, m.Asked = fig(59.32, gib), fig(79.15, gib), fig(71.24, gib) })},
 	"vllm-numbered": {is(Device, VLLM, func(m *Message) {
@@ -167,14 +168,14 @@ var saidBy = map[string][]Message{
 	"vllm-cache":    {is(Device, VLLM, nil)},
 	"triton":        {is(Shared, Triton, func(m *Message) { m.Asked, m.Limit = gpu.Bytes(131072), gpu.Bytes(101376) })},
 	"triton-1":      {is(Shared, Triton, func(m *Message) { m.Asked, m.Limit = gpu.Bytes(110592), gpu.Bytes(101376) })},
-	"launch":        {is(Shared, CUDA, nil)},
+	"launch":        {is(Shared, PyTorch, nil)},
 	"ptxas":         {is(Shared, CUDA, nil)},
 	"slurm":         {is(Host, Slurm, nil), is(Host, Slurm, nil)},
 	"slurm-19":      {is(Host, Slurm, nil)},
 	"torch-host":    {is(Host, PyTorch, func(m *Message) { m.Asked = gpu.Bytes(132426121216) })},
 	"numpy":         {is(Host, Other, func(m *Message) { m.Asked = fig(7.45, gib) })},
 	"python":        {is(Host, Other, nil)},
-	"cpp":           {is(Host, Other, func(m *Message) { m.Count = 2 })},
+	"cpp":           {is(Host, Other, nil)},
 	"fork":          {is(Host, Other, nil)},
 	"busy":          {is(Fault, PyTorch, nil)},
 	"assert":        {is(Fault, PyTorch, nil)},
@@ -210,31 +211,43 @@ func TestFind(t *testing.T) {
 				}
 				got[i].Line = ""
 			}
-			if want := saidBy[name]; !reflect.DeepEqual(got, want) {
+			if want := onRanks(saidBy[name], way.rank); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s, %s:\n%+v, want\n%+v", name, way.name, got, want)
 			}
 		}
 	}
 }
 
-// ways are what is done to output on its way to a file.
+// onRanks are messages as a launcher marks them, unless the program itself says of which rank it is.
+func onRanks(messages []Message, rank *int) []Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		if out[i].Rank == nil {
+			out[i].Rank = rank
+		}
+	}
+	return out
+}
+
+// ways are what is done to output on its way to a file, and the rank that it says.
 var ways = []struct {
 	name string
 	to   func(string) string
+	rank *int
 }{
-	{"as it is", func(s string) string { return s }},
-	{"without a line feed", func(s string) string { return strings.TrimSuffix(s, "\n") }},
-	{"CRLF", func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }},
-	{"srun --label", eachLine("12: ", "")},
-	{"torchrun", eachLine("[rank0]: ", "")},
-	{"torchrun with srun --label", eachLine(" 0: [rank12]: ", "")},
-	{"coloured", eachLine("\x1b[31m", "\x1b[0m")},
-	{"boxed", eachLine("\u2502 ", "   \u2502")},
-	{"after a progress bar", func(s string) string { return "\r 10%|\u2588    | 1/10 [00:01<00:09,  1.0s/it]\r" + s }},
-	{"timed", eachLine("2026-03-01 10:00:00,123 ERROR ", "")},
-	{"by ts", eachLine("2026-03-01T10:00:00.123Z ", "")},
-	{"in a long output", func(s string) string { return strings.Repeat("epoch 1 loss 0.5\n", 10000) + s }},
-	{"with binary bytes", func(s string) string { return "\x00\xff\xfe\x1b\x1b[\n" + s + "\x00\x1b[" }},
+	{"as it is", func(s string) string { return s }, nil},
+	{"without a line feed", func(s string) string { return strings.TrimSuffix(s, "\n") }, nil},
+	{"CRLF", func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }, nil},
+	{"srun --label", eachLine("12: ", ""), card(12)},
+	{"torchrun", eachLine("[rank0]: ", ""), card(0)},
+	{"torchrun with srun --label", eachLine(" 0: [rank12]: ", ""), card(12)},
+	{"coloured", eachLine("\x1b[31m", "\x1b[0m"), nil},
+	{"boxed", eachLine("\u2502 ", "   \u2502"), nil},
+	{"after a progress bar", func(s string) string { return "\r 10%|\u2588    | 1/10 [00:01<00:09,  1.0s/it]\r" + s }, nil},
+	{"timed", eachLine("2026-03-01 10:00:00,123 ERROR ", ""), nil},
+	{"by ts", eachLine("2026-03-01T10:00:00.123Z ", ""), nil},
+	{"in a long output", func(s string) string { return strings.Repeat("epoch 1 loss 0.5\n", 10000) + s }, nil},
+	{"with binary bytes", func(s string) string { return "\x00\xff\xfe\x1b\x1b[\n" + s + "\x00\x1b[" }, nil},
 }
 
 func eachLine(before, after string) func(string) string {
@@ -334,7 +347,7 @@ func TestFindLeavesOutTheCutLine(t *testing.T) {
 // A huge line shows its message, not what is before it.
 func TestFindInHugeLine(t *testing.T) {
 	got := Find([]byte(strings.Repeat("step ", 8000) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"))
-	if len(got) != 1 || !strings.HasPrefix(got[0].Line, "CUDA out of memory. Tried") || got[0].Total != fig(8, gib) {
+	if len(got) != 1 || !strings.HasPrefix(got[0].Line, "torch.OutOfMemoryError: CUDA out of memory. Tried") || got[0].Total != fig(8, gib) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -349,6 +362,8 @@ func TestValid(t *testing.T) {
 		"framework":       func(m *Message) { m.Framework = "Torch" },
 		"GPU":             func(m *Message) { m.GPU = card(-1) },
 		"large GPU":       func(m *Message) { m.GPU = card(1024) },
+		"rank":            func(m *Message) { m.Rank = card(-1) },
+		"large rank":      func(m *Message) { m.Rank = card(maxRank + 1) },
 		"PID":             func(m *Message) { m.PID = -1 },
 		"large PID":       func(m *Message) { m.PID = 1<<22 + 1 },
 		"no line":         func(m *Message) { m.Line = "" },

@@ -7,8 +7,31 @@ import (
 
 // line is one line of output in plain ASCII, and what was before its text.
 type line struct {
-	body string // without what loggers, srun --label and launchers put in front
-	pid  int    // of the process, where a launcher says it; 0 for unknown
+	body   string // without what loggers, srun --label and launchers put in front
+	lower  string // body in lower case
+	head   string // what was before it, in lower case
+	stream string // of the process, by the names that launchers give it
+	pid    int32  // of the process, where a launcher says it; 0 for unknown
+	rank   int32  // the same; -1 for unknown
+	level  byte   // the logger's: its first letter
+	tagged bool   // "[CUDA]" stood before it
+	echo   bool   // Python's traceback shows a line of the program's source
+	words  *facts
+}
+
+// facts are those of the line, of a long one its beginning's.
+func (l *line) facts() *facts {
+	if l.words == nil {
+		f := evidenceIn(l.lower[:min(len(l.lower), maxRead)])
+		if l.head != "" {
+			f.speaker = min(f.speaker, evidenceIn(l.head).speaker)
+		}
+		f.has[isGPU] = f.has[isGPU] || l.tagged
+		if l.words = &f; f.hits == nil && f.speaker == noEvidence.speaker && f.has == noEvidence.has {
+			l.words = &noEvidence // most lines
+		}
+	}
+	return l.words
 }
 
 // split makes lines of the end of an output. A first line that may have begun before it is left out: cut off, it could
@@ -16,37 +39,79 @@ type line struct {
 func split(tail []byte) []line {
 	whole := len(tail) < MaxTail
 	tail = tail[max(0, len(tail)-MaxTail):]
-	text := strings.ReplaceAll(string(tail), "\r\n", "\n")
-	text = strings.ReplaceAll(text, "\r", "\n") // progress bars write over their own line
-	raw := strings.Split(text, "\n")
-	if !whole {
-		raw = raw[1:]
-	}
-	lines := make([]line, len(raw))
-	for i, r := range raw {
-		lines[i] = undecorated(plain(r))
+	text := plain(tail)
+	lines := make([]line, 0, 1+min(strings.Count(text, "\n"), len(text)/shortest))
+	lower := strings.ToLower(text)
+	for begin := 0; begin <= len(text); {
+		end := len(text)
+		if next := strings.IndexByte(text[begin:], '\n'); next >= 0 {
+			end = begin + next
+		}
+		if begin > 0 || whole {
+			lines = withLine(lines, text[begin:end], lower[begin:end])
+		}
+		begin = end + 1
 	}
 	return lines
 }
 
-// plain drops terminals' colours and turns what is not printable ASCII into blanks.
-func plain(raw string) string {
+// withLine adds a line. One empty line stands for several, and so does one that is too short to say anything.
+func withLine(lines []line, text, lower string) []line {
+	trimmed := strings.TrimSpace(text)
+	last := len(lines) - 1
+	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest && (trimmed == "") == (lines[last].body == "") {
+		return lines
+	}
+	lower = lower[strings.Index(text, trimmed):][:len(trimmed)]
+	l := undecorated(trimmed)
+	front := len(trimmed) - len(l.body)
+	l.lower, l.head = lower[front:], lower[:min(front, maxBefore)]
+	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") {
+		l.echo = strings.Contains(lines[last].lower, "\", line ")
+	}
+	return append(lines, l)
+}
+
+// hits are the signs in the line.
+func (l *line) hits() []hit {
+	if len(l.lower) <= maxRead {
+		return l.facts().hits
+	}
+	return evidenceIn(l.lower).hits
+}
+
+// isEcho: a traceback shows the line of the program that was at work, and not the exception yet.
+func (l *line) isEcho() bool {
+	name, _, _ := strings.Cut(l.lower, ":")
+	return l.echo && !strings.HasSuffix(name, "error") && !strings.HasSuffix(name, "exception")
+}
+
+// plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own
+// line: each state of it is one.
+func plain(raw []byte) string {
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {
 		if raw[i] == 0x1b && i+1 < len(raw) && raw[i+1] == '[' {
 			i += 2
-			for i < len(raw) && (raw[i] < 0x40 || raw[i] > 0x7e) { // parameters, up to the final byte
+			for i < len(raw) && raw[i] != '\n' && raw[i] != '\r' && (raw[i] < 0x40 || raw[i] > 0x7e) { // parameters, up to the final byte
 				i++
 			}
-			continue
+			if i < len(raw) && raw[i] >= 0x40 {
+				continue
+			}
 		}
-		c := raw[i]
-		if c < 0x20 || c > 0x7e {
-			c = ' '
+		c := byte('\n')
+		switch {
+		case i == len(raw) || raw[i] == '\r' && i+1 < len(raw) && raw[i+1] == '\n':
+			continue
+		case raw[i] != '\r' && raw[i] != '\n':
+			if c = raw[i]; c < 0x20 || c > 0x7e {
+				c = ' '
+			}
 		}
 		out = append(out, c)
 	}
-	return strings.TrimSpace(string(out))
+	return string(out)
 }
 
 func printable(s string) bool {
@@ -56,54 +121,6 @@ func printable(s string) bool {
 		}
 	}
 	return true
-}
-
-// maxDecorations is how many things may stand in front of a line's text.
-const maxDecorations = 8
-
-// undecorated takes off "[rank0]:", "(VllmWorker pid=7)", "3: ", times and levels.
-func undecorated(text string) line {
-	l := line{body: text}
-	for range maxDecorations {
-		head, rest, _ := strings.Cut(l.body, " ")
-		switch {
-		case strings.HasPrefix(l.body, "["), strings.HasPrefix(l.body, "("):
-			closing := map[byte]string{'[': "]", '(': ")"}[l.body[0]]
-			inside, after, ok := strings.Cut(l.body[1:], closing)
-			if !ok || l.body[0] == '(' && !strings.Contains(inside, "pid=") {
-				return l
-			}
-			if n := number(inside[strings.Index(inside, "pid=")+1:], "id="); n > 0 && n <= maxPID {
-				l.pid = n
-			}
-			rest = strings.TrimPrefix(after, ":")
-		case isTime(head), isLevel(head), isLabel(head):
-		default:
-			return l
-		}
-		l.body = strings.TrimSpace(rest)
-	}
-	return l
-}
-
-// isTime: a date, a time, or both, of digits and marks.
-func isTime(word string) bool {
-	digits := strings.Count(word, ":") + strings.Count(word, "-") + strings.Count(word, "/")
-	return digits > 0 && len(word) >= 5 && word[0] >= '0' && word[0] <= '9' && strings.Trim(word, "0123456789:-/.,+TZ") == ""
-}
-
-func isLevel(word string) bool {
-	switch strings.TrimSuffix(word, ":") {
-	case "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "E", "W", "F", "I":
-		return true
-	}
-	return false
-}
-
-// isLabel: the task's number that srun --label puts in front.
-func isLabel(word string) bool {
-	digits, ok := strings.CutSuffix(word, ":")
-	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 // own says that Bookend wrote the line itself.
@@ -145,13 +162,20 @@ func isEnd(block []line) bool {
 	return false
 }
 
-// maxLead is how much may stand before the message itself on the line that is shown.
-const maxLead = 120
+// How much may stand before the message itself on the line that is shown: less where the line is too long to be shown.
+const (
+	maxLead     = 120
+	maxLeadLong = 40
+)
 
-// quote is the line to be shown, of a message found at i.
-func quote(body string, i int) string {
-	if i > maxLead {
-		body = body[i:]
+// shown is the line that people see, of a message found at i.
+func shown(body string, i int) string {
+	if i > maxLead || i > maxLeadLong && len(body) > MaxLine {
+		begin := max(0, i-maxLead)
+		if name := strings.LastIndex(body[begin:i], ": "); name >= 0 { // an exception's
+			i = begin + name
+		}
+		body = body[max(begin, strings.LastIndexByte(body[:i], ' ')+1):]
 	}
 	if len(body) > MaxLine {
 		const dots = "..."
@@ -169,6 +193,9 @@ func number(text, sign string) int {
 	end := 0
 	for end < len(rest) && rest[end] >= '0' && rest[end] <= '9' {
 		end++
+	}
+	if end == 0 {
+		return -1
 	}
 	n, err := strconv.Atoi(rest[:end])
 	if err != nil {

@@ -7,39 +7,85 @@ import (
 	"bookend/internal/gpu"
 )
 
-// units are what sizes are counted in. Frameworks that write GB or G mean powers of two as well (TensorFlow's
+// units are what sizes are counted in, in lower case. Frameworks that write GB or G mean powers of two as well (TensorFlow's
 // "17.79G (19104890880 bytes)").
 var units = map[string]float64{
-	"": 1, "B": 1, "byte": 1, "bytes": 1,
-	"K": 1 << 10, "KB": 1 << 10, "KiB": 1 << 10, "M": 1 << 20, "MB": 1 << 20, "MiB": 1 << 20,
-	"G": 1 << 30, "GB": 1 << 30, "GiB": 1 << 30, "T": 1 << 40, "TB": 1 << 40, "TiB": 1 << 40,
+	"": 1, "b": 1, "byte": 1, "bytes": 1,
+	"k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20, "mbytes": 1 << 20,
+	"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
 }
 
 // amount reads a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "4096". One that cannot be is
 // unknown; false when there is none.
 func amount(text string) (gpu.Figure, bool) {
+	n, length, _ := sized(text)
+	return n, length > 0
+}
+
+// sized is amount with the length of what it read, and whether there was a unit. Of "17.79G (19104890880 bytes)" it takes
+// the exact one.
+func sized(text string) (n gpu.Figure, length int, unit bool) {
 	end := 0
-	for end < len(text) && strings.IndexByte("0123456789.,", text[end]) >= 0 {
+	for end < len(text) && end < maxDigits && strings.IndexByte("0123456789.,", text[end]) >= 0 {
 		end++
 	}
 	digits := strings.TrimRight(text[:end], ".,")
-	rest := strings.TrimPrefix(text[len(digits):], " ")
+	if digits == "" {
+		return gpu.Figure{}, 0, false
+	}
 	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", ""), 64)
 	if err != nil {
-		return gpu.Figure{}, false
+		return gpu.Figure{}, 0, false
 	}
-	letters := 0
-	for letters < len(rest) && (rest[letters] >= 'A' && rest[letters] <= 'Z' || rest[letters] >= 'a' && rest[letters] <= 'z') {
+	begin := len(digits)
+	if begin < len(text) && text[begin] == ' ' {
+		begin++
+	}
+	letters := begin
+	for letters < len(text) && letters < begin+maxUnit && isAlnum(text[letters]|0x20) && !isDigit(text[letters]) {
 		letters++
 	}
-	unit, ok := units[rest[:letters]]
-	if !ok {
-		unit = 1
+	length = len(digits)
+	if factor, ok := units[strings.ToLower(text[begin:letters])]; ok && letters > begin {
+		value, unit, length = value*factor, true, letters
 	}
-	if value *= unit; value >= maxFigure { // in containers PyTorch says 17179869184.00 GiB where the driver says nothing
-		return gpu.Unknown("not a possible size"), true
+	if exact, rest, ok := exactly(text[length:]); ok && unit {
+		return exact, length + rest, true
 	}
-	return gpu.Bytes(uint64(value)), true
+	if value >= maxFigure { // in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+		return gpu.Unknown("not a possible size"), length, unit
+	}
+	return gpu.Bytes(uint64(value)), length, unit
+}
+
+// What a size may be written with.
+const (
+	maxDigits = 40
+	maxUnit   = 8
+)
+
+// exactly reads " (19104890880 bytes)" behind a rounded size.
+func exactly(text string) (gpu.Figure, int, bool) {
+	rest, ok := strings.CutPrefix(text, " (")
+	if !ok || rest == "" || !isDigit(rest[0]) {
+		return gpu.Figure{}, 0, false
+	}
+	end := 0
+	for end < len(rest) && isDigit(rest[end]) && end <= 18 {
+		end++
+	}
+	if end == 0 || end > 18 {
+		return gpu.Figure{}, 0, false
+	}
+	word := strings.TrimLeft(rest[end:], " ")
+	if !strings.HasPrefix(word, "bytes)") && !strings.HasPrefix(word, "B)") {
+		return gpu.Figure{}, 0, false
+	}
+	value, err := strconv.ParseUint(rest[:end], 10, 64)
+	if err != nil || value >= maxFigure {
+		return gpu.Figure{}, 0, false
+	}
+	return gpu.Bytes(value), len(text) - len(rest) + end, true
 }
 
 // after is the size that follows one of the phrases, unknown where there is none.

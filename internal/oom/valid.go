@@ -12,6 +12,7 @@ const (
 	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory
 	maxPID    = 1 << 22 // Linux's own limit
 	maxGPU    = 1023
+	maxRank   = 1 << 20
 	maxReason = 100 // bytes
 )
 
@@ -21,10 +22,12 @@ func Valid(m Message) error {
 	switch {
 	case !slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind):
 		return fmt.Errorf("message of kind %.40q", m.Kind)
-	case !slices.Contains([]Framework{PyTorch, TensorFlow, JAX, VLLM, CuPy, Triton, CUDA, HIP, Slurm, Other}, m.Framework):
+	case !slices.Contains(frameworks, m.Framework):
 		return fmt.Errorf("message of framework %.40q", m.Framework)
 	case m.GPU != nil && (*m.GPU < 0 || *m.GPU > maxGPU):
 		return fmt.Errorf("message about GPU %d", *m.GPU)
+	case m.Rank != nil && (*m.Rank < 0 || *m.Rank > maxRank):
+		return fmt.Errorf("message of rank %d", *m.Rank)
 	case m.PID < 0 || m.PID > maxPID:
 		return fmt.Errorf("message of process %d", m.PID)
 	case m.Line == "" || len(m.Line) > MaxLine || !printable(m.Line):

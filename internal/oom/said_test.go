@@ -1,0 +1,190 @@
+package oom
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"bookend/internal/gpu"
+)
+
+// one is the only message in a text.
+func one(t *testing.T, text string) Message {
+	t.Helper()
+	found := Find([]byte(text))
+	if len(found) != 1 {
+		t.Fatalf("%d messages in %q: %+v", len(found), text, found)
+	}
+	return found[0]
+}
+
+const xla = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.\n"
+
+// What the program gets over is no answer.
+func TestSurvived(t *testing.T) {
+	for _, text := range []string{
+		message + "Reducing batch size to 16 and retrying\n",
+		"CUDA error: out of memory, falling back to the CPU\n",
+		"| WARNING: ran out of memory on GPU 0 with exception: " + message + "Skipping batch\n",
+		"W0000 external/xla/xla/service/gpu/autotuning/gemm_fusion_autotuner.cc:99] Autotuning candidate failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5368709120 bytes.\n",
+		"Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.5GiB with freed_by_count=0. The caller indicates that this is not a failure\n",
+		"[TRT] [W] Skipping tactic 3 due to insufficient memory on requested size of 2317352960 detected for tactic 0x4.\n",
+		"Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n",
+	} {
+		if found := Find([]byte(text)); len(found) != 0 {
+			t.Errorf("%q: %+v", text, found)
+		}
+	}
+	for _, text := range []string{
+		message + "Try reducing batch size, or consider skipping layers\n",
+		"ollama: " + message + "can't fall back any further\n",
+		"mxnet.base.MXNetError: cudaMalloc retry failed: out of memory\n",
+		message + strings.Repeat("another line\n", 5) + "retrying\n",
+	} {
+		one(t, text)
+	}
+}
+
+const message = "RuntimeError: CUDA error: out of memory\n"
+
+// An exception takes over what only the driver's lines before it say, and all are counted.
+func TestExceptionExplainsDriver(t *testing.T) {
+	m := one(t, "CUDA error: failed to allocate 2.00 GiB (2147483648 bytes) from device 3: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"+
+		"CUDA error: out of memory\nTraceback (most recent call last):\n"+message)
+	if m.Framework != PyTorch || m.Count != 3 || m.Asked != gpu.Bytes(2<<30) || m.GPU == nil || *m.GPU != 3 {
+		t.Errorf("%+v", m)
+	}
+	m = one(t, "E0601 10:00:00.000000 12345 external/xla+/xla/stream_executor/cuda/cuda_executor.cc:1108] failed to allocate 1.00GiB (1073741824 bytes) from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"+xla)
+	if m.Framework != JAX || m.Count != 2 || m.Asked != gpu.Bytes(1<<30) {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Lines of several processes are told apart by what their launcher puts in front.
+func TestInterleaved(t *testing.T) {
+	parts := strings.SplitAfter(strings.ReplaceAll(parts(t)["torch-wrapped"], "15.51", "%"), "\n")
+	var text strings.Builder
+	for _, l := range parts {
+		if l == "" {
+			continue
+		}
+		text.WriteString("[rank1]: " + strings.Replace(l, "GPU 0", "GPU 1", 1))
+		text.WriteString("[rank3]: " + strings.Replace(strings.Replace(l, "GPU 0", "GPU 3", 1), "20.00 MiB", "30.00 MiB", 1))
+	}
+	found := Find([]byte(strings.ReplaceAll(text.String(), "%", "15.51")))
+	if len(found) != 2 {
+		t.Fatalf("%+v", found)
+	}
+	for i, want := range []struct {
+		rank  int
+		asked float64
+	}{{1, 20}, {3, 30}} {
+		m := found[i]
+		if m.Rank == nil || *m.Rank != want.rank || *m.GPU != want.rank || m.Asked != fig(want.asked, mib) || m.Total != fig(15.51, gib) || m.Idle != fig(10.27, mib) {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// The ways in which launchers and loggers mark a line.
+func TestPrefixes(t *testing.T) {
+	for _, tt := range []struct {
+		before string
+		rank   *int
+		pid    int
+	}{
+		{"[rank7]: ", card(7), 0},
+		{"[Rank 7] ", card(7), 0},
+		{"[rank: 7] ", card(7), 0},
+		{"rank7: ", card(7), 0},
+		{"Rank 7: ", card(7), 0},
+		{"[default3]:[rank7]: ", card(7), 0},
+		{"[default3]:", nil, 0},
+		{"[3] ", nil, 0},
+		{"7: ", card(7), 0},
+		{"[1,7]<stderr>:", card(7), 0},
+		{"(VllmWorker rank=7 pid=4711) ERROR 03-13 09:00:43 [core.py:330] ", card(7), 4711},
+		{"(EngineCore pid=4711) ", nil, 4711},
+		{"(train_fn pid=4711, ip=10.0.0.2) 2026-01-02 03:04:05,678 ERROR worker.py:12 -- ", nil, 4711},
+		{"Nov 22 17:41:01 n1 app[4711]: ", nil, 0},
+		{"2026-01-02T03:04:05.678Z n1 ", nil, 0},
+		{"worker-1  | ", nil, 0},
+		{"2026-01-02 03:04:05,678 - trainer - ERROR - ", nil, 0},
+		{"ERROR:root:", nil, 0},
+		{"\x1b[31m\x1b[1m", nil, 0},
+		{"\r100%|#####| 5/5\r", nil, 0},
+	} {
+		m := one(t, tt.before+message)
+		if m.Kind != Device || m.Framework != PyTorch || m.PID != tt.pid || (m.Rank == nil) != (tt.rank == nil) || m.Rank != nil && *m.Rank != *tt.rank {
+			t.Errorf("%q: %+v", tt.before, m)
+		}
+	}
+}
+
+// Ranks that die of the first one's death say nothing about memory.
+func TestPeers(t *testing.T) {
+	for _, text := range []string{
+		"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled system error, NCCL version 2.19.3",
+		"torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed.",
+		"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED, exitcode: -15 (Signal 15 (SIGTERM))",
+		"[rank1]: RuntimeError: NCCL error: remote process exited or there was a network error",
+		"srun: error: n1: tasks 1-3: Terminated", "slurmstepd: error: *** STEP 42.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 ***",
+	} {
+		for _, m := range Find([]byte(text + "\n")) {
+			if m.Kind != Fault {
+				t.Errorf("%q: %+v", text, m)
+			}
+		}
+	}
+}
+
+// A long path before the message does not push it out of the line that is shown.
+func TestShown(t *testing.T) {
+	torch := strings.TrimSpace(parts(t)["torch-pool"])
+	for _, n := range []int{0, 30, 100, 119, 200, 5000} {
+		m := one(t, strings.Repeat("p", n)+" - "+torch)
+		if !strings.Contains(m.Line, "OutOfMemoryError: CUDA out of memory. Tried to allocate 22.78 GiB") || !strings.Contains(m.Line, "9.35 GiB is reserved") {
+			t.Errorf("%d: %q", n, m.Line)
+		}
+	}
+}
+
+// A word of a GPU anywhere does not make a GPU's what is the node's.
+func TestHostIsNotDevice(t *testing.T) {
+	for _, text := range []string{
+		"RuntimeError: CUDA error: out of memory in cudaHostAlloc(&p, n, 0)",
+		"Fatal CUDA Error out of memory at api.cu:790.\nReturn value 2 from 'cudaMallocHost(&p, n)'.",
+		"FATAL ERROR: CUDA error cudaHostAlloc(pp, n, flag) in file src/CudaUtils.C,\n function reallocate_host_T, line 208\n on Pe 4 (n1 device 0): out of memory",
+		"GPU worker 3: MemoryError", "gpu17: terminate called after throwing an instance of 'std::bad_alloc'", "gpu-a: fork: Cannot allocate memory",
+		"OSError: [Errno 12] Cannot allocate memory: '/dev/shm/cuda'",
+		"failed to alloc 8589934592 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+		"Allocator (gpu_host_bfc) ran out of memory trying to allocate 1.50GiB (rounded to 1610612736)requested by op",
+		"RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes for CUDA",
+		"[1234.5] Memory cgroup out of memory: Killed process 7 (cuda-app) total-vm:1kB",
+	} {
+		found := Find([]byte(text + "\n"))
+		for _, m := range found {
+			if m.Kind != Host {
+				t.Errorf("%q: %+v", text, m)
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("%q: nothing", text)
+		}
+	}
+}
+
+// Lines of sources, shells, docs and logs that name an error, or lack something else than memory.
+func TestNotSaid(t *testing.T) {
+	text, err := os.ReadFile("testdata/not-said.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		for _, m := range Find([]byte(line)) {
+			if m.Kind != Fault {
+				t.Errorf("%q: %+v", line, m)
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package oom
+
+import "strings"
+
+// class is what a word in a line is evidence of.
+type class byte
+
+const (
+	isSign     class = iota
+	isSpeaker        // who says it
+	isGPU            // a GPU is meant, where it begins a word that is no file's name
+	isHost           // the node's memory is meant, pinned memory included
+	isHostCall       // the call was for host memory that the GPU may reach
+	isStart          // the call comes before anything is allocated
+	isError          // something failed
+	goesOn           // the program tries something else
+	isMemory         // memory is meant, or a size of it
+	isCode           // a program's source, where it stands before the sign
+	isCompiler       // a compiler of CUDA's code speaks, which lacks the host's memory
+)
+
+// word is one of the texts that are looked for, in lower case.
+type word struct {
+	text  string
+	class class
+	sign  *sign // of isSign
+	who   int   // of isSpeaker: the place in speakers
+}
+
+var evidence = map[class][]string{
+	isGPU: {
+		"cuda", "cumem", "cuinit", "cuctx", "cudevice", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "gpu", "hip", "rocm", "rmm", "vram",
+		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu", "2(out of memory", "outofgpu",
+	},
+	isHost: {
+		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)", "allocator cpu", "allocator mklcpu",
+		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
+		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "device:cpu:",
+	},
+	isHostCall: {
+		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
+		"hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost",
+	},
+	isStart: {
+		"cuinit", "cudagetdevicecount", "cuda initialization", "cuda device count", "setdevice", "implicit initialization", "initerror",
+	},
+	isError: {
+		"error", "fail", "fatal", "exception", "abort", "terminat", "cannot", "can't", "could not", "couldn't", "unable", "severe", "panic",
+		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of", "out of memory [2",
+	},
+	goesOn: {
+		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
+		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
+		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic",
+	},
+	isMemory: {
+		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda", "cumem", "hbm", "arena",
+		"mib", "gib", " mb", " gb", "kib", "block", "oom",
+	},
+	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // "},
+	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
+}
+
+// vocabulary are all words by a hash of their first two bytes: a text is read once, whatever is looked for.
+var vocabulary = func() (byStart [1 << 12][]word) {
+	add := func(w word) {
+		at := start(w.text[0], w.text[1])
+		byStart[at] = append(byStart[at], w)
+	}
+	for _, row := range table {
+		for _, text := range row.texts {
+			s := row.as
+			s.text = text
+			add(word{text: text, class: isSign, sign: &s})
+		}
+	}
+	for i, sp := range speakers {
+		for _, text := range sp.words {
+			add(word{text: text, class: isSpeaker, who: i})
+		}
+	}
+	for c, texts := range evidence {
+		for _, text := range texts {
+			add(word{text: text, class: c})
+		}
+	}
+	return byStart
+}()
+
+func start(a, b byte) int { return int(a&0x3f)<<6 | int(b&0x3f) }
+
+// facts are what the words of a text are evidence of.
+type facts struct {
+	hits    []hit
+	has     [isCompiler + 1]bool
+	speaker int // len(speakers) for none
+	code    int // where source begins; behind everything for none
+}
+
+const noCode = 1 << 30
+
+var noEvidence = facts{speaker: len(speakers), code: noCode}
+
+// evidenceIn finds the words of the vocabulary in a text of lower case.
+func evidenceIn(lower string) facts {
+	f := facts{speaker: len(speakers), code: noCode}
+	file := filenames{text: lower}
+	for i := 0; i+1 < len(lower); i++ {
+		words := vocabulary[start(lower[i], lower[i+1])]
+		if len(words) == 0 {
+			continue
+		}
+		begins := i == 0 || !isAlnum(lower[i-1])
+		for _, w := range words {
+			if strings.HasPrefix(lower[i:], w.text) {
+				f.note(w, i, begins, lower, &file)
+			}
+		}
+	}
+	return f
+}
+
+// note keeps a word that was found, if it counts in its place.
+func (f *facts) note(w word, at int, begins bool, lower string, file *filenames) {
+	switch w.class {
+	case isSign:
+		if begins && (w.sign.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits && (len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
+			f.hits = append(f.hits, hit{w.sign, at})
+		}
+	case isCode:
+		f.code = min(f.code, at)
+		f.has[isCode] = true
+	case isSpeaker:
+		f.speaker = min(f.speaker, w.who)
+	case isGPU:
+		rest := lower[at+len(w.text):]
+		if begins && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") && !isHostname(w.text, rest) {
+			f.has[isGPU] = !file.at(at)
+		}
+	case isCompiler:
+		rest := lower[at+len(w.text):]
+		if begins && (rest == "" || rest[0] == ' ' || rest[0] == ':') {
+			f.has[isCompiler] = true
+		}
+	case goesOn:
+		if !isAdvice(lower[max(0, at-24):at], lower[at+len(w.text):]) {
+			f.has[goesOn] = true
+		}
+	default:
+		f.has[w.class] = true
+	}
+}
+
+// isHostname: gpu17, gpu-node3; and what only begins like HIP.
+func isHostname(word, rest string) bool {
+	switch {
+	case rest == "":
+		return false
+	case word == "hip":
+		return rest[0] == 'p' || rest[0] == 's'
+	case word == "gpu":
+		return rest[0] == '-' || rest[0] == 'n' || len(rest) > 1 && isDigit(rest[0]) && isDigit(rest[1])
+	}
+	return false
+}
+
+// isAdvice: a person should, or the program could not.
+func isAdvice(before, after string) bool {
+	for _, w := range []string{"try ", "consider", "please", "should", "can't", "cannot", "not "} {
+		if strings.Contains(before, w) {
+			return true
+		}
+	}
+	return strings.HasSuffix(before, "by ") || strings.HasPrefix(after, " failed")
+}
+
+// filenames tells which words of a text, as blanks divide them, are names of files. It is asked from left to right.
+type filenames struct {
+	text string
+	end  int // of the word that was judged last
+	file bool
+}
+
+func (f *filenames) at(i int) bool {
+	if i < f.end {
+		return f.file
+	}
+	begin := strings.LastIndexByte(f.text[:i], ' ') + 1
+	length := strings.IndexByte(f.text[i:], ' ')
+	if length < 0 {
+		length = len(f.text) - i
+	}
+	f.end = i + length
+	f.file = isFile(f.text[begin:f.end])
+	return f.file
+}
+
+// isFile: a path, or a source file or library with or without its line: "sort.cu:7:", "a.cu(12):".
+func isFile(word string) bool {
+	if strings.ContainsAny(word, `/\\`) && !strings.Contains(word, "device:gpu:") {
+		return true
+	}
+	name := strings.TrimRight(word, ":()[],.0123456789")
+	for _, suffix := range fileSuffixes {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+var fileSuffixes = []string{".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".o", ".so", ".a", ".py", ".ptx", ".f90", ".log"}
+
+func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
