@@ -24,7 +24,7 @@ func conditionOf(out *record.End, e ledger.End) {
 	if e.Diagnosis == nil {
 		return
 	}
-	d := &record.Diagnosis{Asked: e.Diagnosis.Asked, Try: e.Diagnosis.Try}
+	d := &record.Diagnosis{Asked: e.Diagnosis.Asked, Headline: e.Diagnosis.Headline, Try: e.Diagnosis.Try}
 	for _, c := range e.Diagnosis.Causes {
 		d.Causes = append(d.Causes, record.Cause{Name: string(c.Name), Answer: string(c.Answer), Evidence: c.Evidence})
 	}

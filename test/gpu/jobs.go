@@ -114,8 +114,12 @@ func (r *run) gather(id cluster.JobID) (*record.Job, error) {
 		return nil, err
 	}
 	job := &record.Job{ID: n}
-	if job.Output, err = r.site.Output(id); err != nil {
+	if j, err := r.site.Job(id); err != nil {
 		return nil, err
+	} else if j.StdOut != "" { // srun's own job has none
+		if job.Output, err = r.site.Output(id); err != nil {
+			return nil, err
+		}
 	}
 	job.CUDA = cudaCards(job.Output)
 	if job.Hooks, err = r.hooks(n); err != nil {

@@ -196,8 +196,8 @@ func (r *run) squeeze(uuid string) (*holder, error) {
 }
 
 // fails runs a job of one of the users and wants it to fail.
-func (r *run) fails(script string, user int) (*record.Job, error) {
-	id, err := r.submit(user, script, "--gres=gpu:1")
+func (r *run) fails(script string, user int, args ...string) (*record.Job, error) {
+	id, err := r.submit(user, script, append([]string{"--gres=gpu:1"}, args...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -44,9 +44,10 @@ type Fact struct {
 
 // Diagnosis is Bookend's answer to why a job ran out of memory.
 type Diagnosis struct {
-	Asked  string   `json:"asked,omitempty"`
-	Causes []Cause  `json:"causes,omitempty"`
-	Try    []string `json:"try,omitempty"`
+	Asked    string   `json:"asked,omitempty"`
+	Headline string   `json:"headline,omitempty"`
+	Causes   []Cause  `json:"causes,omitempty"`
+	Try      []string `json:"try,omitempty"`
 }
 
 // Cause is one cause judged: "yes", "no" or "cannot tell".
