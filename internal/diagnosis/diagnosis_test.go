@@ -497,7 +497,7 @@ func TestAsked(t *testing.T) {
 		}, ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
 		{"a message in a job that ended well", func(in *Input) {
 			in.Job.Exit, in.Messages = slurm.ExitStatus{Known: true}, []oom.Message{itself}
-		}, ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
+		}, ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
 		{"another process's and the pool's", func(in *Input) {
 			in.dirtyStart(there(code.Dirty, 10, 5150, nil))
 			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}

@@ -43,8 +43,13 @@ func (j judge) headline(d Diagnosis) string {
 		}
 		return "Not GPU memory: a kernel wanted more shared memory or registers than a GPU has"
 	case ByMessage:
-		if lead = "Why out of memory"; j.startless() {
+		switch {
+		case j.startless():
 			lead = "Why CUDA did not start"
+		case j.Job.Exit.Known && j.failed() == "": // it caught that and went on, or its script took no notice
+			lead = "It ran out of memory, but ended without an error"
+		default:
+			lead = "Why out of memory"
 		}
 		if j.first != nil {
 			lead += " (" + j.ahead() + ")"

@@ -19,7 +19,11 @@ func conditionOf(out *record.End, e ledger.End) {
 		out.Probes = append(out.Probes, probeOf(p))
 	}
 	for _, m := range e.Messages {
-		out.Messages = append(out.Messages, fmt.Sprintf("%s %s: %s", m.Framework, m.Kind, m.Line))
+		said := fmt.Sprintf("%s %s: %s", m.Framework, m.Kind, m.Line)
+		if m.Rank != nil {
+			said = fmt.Sprintf("rank %d: %s", *m.Rank, said)
+		}
+		out.Messages = append(out.Messages, said)
 	}
 	if e.Diagnosis == nil {
 		return

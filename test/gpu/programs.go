@@ -49,12 +49,13 @@ var programsDied = step{
 
 var programsCaught = step{
 	name: "programs-caught", title: "Out of memory, caught and survived",
-	truth: "The same programs catch the failure, print it, go on with less, and end well: nothing is to be explained.",
+	truth: "The same programs catch the failure, print it, go on with less, and end well: no failure is to be explained.",
 	do: func(r *run) error {
 		gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
 		return r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
 			text := unwrapped(job.Output)
-			r.holds(p.name+": the job's log", "no reason for a failure that was none", text, !strings.Contains(text, "out of memory:"))
+			r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
+				diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") || strings.Contains(text, "Not GPU memory"))
 		})
 	},
 }
@@ -151,7 +152,7 @@ func (r *run) program(p program, how string) string {
 // understood wants the message of the program's failure in the job's record.
 func (r *run) understood(p program, job *record.Job) {
 	got := strings.Join(diagnosed(job).said, "; ")
-	r.holds(p.name+": what its output says", "a message about "+p.kind+" memory", got, strings.Contains(got, " "+p.kind+": "))
+	r.holds(p.name+": what its output says", "a message about "+p.kind+" memory", got, strings.Contains(got, p.kind+": "))
 }
 
 // ownFault wants no cause but the job's own: that is a yes or cannot be told, and of the rest none is a yes.
