@@ -408,6 +408,7 @@ func TestLimitsAndShare(t *testing.T) {
 	capped.Limit = gib(40)
 	judged(t, []row{
 		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
+		{"a failure without a size", func(in *Input) { in.Messages = []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Unknown, "one of its own would not be seen"},
 		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "ulimit -v is not known"},
 		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), Limits, Yes, "ended your process 900"},
 		{"killed in this job, v1", kill("/slurm/uid_1001/job_42/step_batch"), Limits, Yes, "host memory"},
@@ -503,6 +504,11 @@ func TestAsked(t *testing.T) {
 			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}
 		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
 		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
+		{"something unknown in a rank", func(in *Input) {
+			ranked, rank := beside, 2
+			ranked.Rank = &rank
+			in.Messages = []oom.Message{ranked}
+		}, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU, perhaps other ranks of your job", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "a smaller batch, or a larger GPU"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,

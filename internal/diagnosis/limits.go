@@ -143,6 +143,8 @@ func (j judge) unlimited(c Cause) Cause {
 		c.Answer, c.Evidence = Unknown, "its ulimit -v is not known (the task hooks tell)"
 	case j.unsearched() != "":
 		c.Answer, c.Evidence = Unknown, "no ulimit -v, nothing killed; "+j.unsearched()
+	case len(j.said(oom.Device)) > 0 && !j.started(): // a CPU's allocator may say the same
+		c.Answer, c.Evidence = Unknown, "nothing killed; no ulimit -v as it began, and one of its own would not be seen"
 	default:
 		c.Evidence = "no ulimit -v, nothing killed"
 	}

@@ -73,7 +73,11 @@ func (j judge) headline(d Diagnosis) string {
 	case d.Reason == ByFailure:
 		return upper(d.Asked) + "; " + j.unexplained()
 	case j.strange() > 0:
-		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange()))
+		text := fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange()))
+		if slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return m.Rank != nil }) {
+			text += ", perhaps other ranks of your job"
+		}
+		return text
 	case j.nodeIsWell(d):
 		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -15,7 +16,8 @@ import (
 // program takes a GPU's memory through one framework, and fails as that does.
 type program struct {
 	name   string
-	kind   string // of the message that the job's output has
+	kind   string // of the memory that ran out
+	says   string // how Bookend's record of the message begins; empty: as any about that kind
 	before string // a line of the job's script
 }
 
@@ -23,7 +25,7 @@ type program struct {
 var programs = []program{
 	{name: "torch", kind: "device"}, {name: "jax", kind: "device"}, {name: "cupy", kind: "device"}, {name: "numba", kind: "device"},
 	{name: "plain", kind: "device"}, {name: "triton", kind: "shared"},
-	{name: "onnx", kind: "host", before: "ulimit -v 40000000"},
+	{name: "onnx", kind: "host", says: "ONNX Runtime ", before: "ulimit -v 20000000"}, // it says the same of a GPU's
 }
 
 // programsChains are out of memory in programs of many frameworks. No fake says what these say.
@@ -70,7 +72,9 @@ var programsRank = step{
 			return err
 		}
 		r.understood(programs[0], job)
-		r.ownFault(programs[0], job)
+		c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
+		r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
+		r.ownFault(program{name: "torch"}, job)
 		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "), strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
 		return nil
 	},
@@ -152,7 +156,8 @@ func (r *run) program(p program, how string) string {
 // understood wants the message of the program's failure in the job's record.
 func (r *run) understood(p program, job *record.Job) {
 	got := strings.Join(diagnosed(job).said, "; ")
-	r.holds(p.name+": what its output says", "a message about "+p.kind+" memory", got, strings.Contains(got, p.kind+": "))
+	want := cmp.Or(p.says, p.kind+": ")
+	r.holds(p.name+": what its output says", "a message with "+want, got, strings.Contains(got, want))
 }
 
 // ownFault wants no cause but the job's own: that is a yes or cannot be told, and of the rest none is a yes.

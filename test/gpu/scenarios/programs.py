@@ -66,7 +66,7 @@ def onnx_blocks():
     graph = helper.make_graph(nodes, "wide", ends[:1], ends[1:], [wide])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    rows = 1 << 10
+    rows = 1 << 12  # 4 GiB
     while True:
         yield session.run(["y"], {"x": numpy.ones((rows, 1), dtype=numpy.float32)})
         rows *= 2
