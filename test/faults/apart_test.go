@@ -15,7 +15,7 @@ func TestOutputAndErrorsApart(t *testing.T) {
 	n := newNode(t, "enforce")
 	j := n.begin(newJob())
 	errs := filepath.Join(filepath.Dir(j["SLURM_JOB_STDOUT"]), "job.err")
-	must(t, os.WriteFile(errs, []byte("OSError: [Errno 12] Cannot allocate memory\nretrying with fewer workers\n"), 0o644))
+	must(t, os.WriteFile(errs, []byte("OSError: [Errno 12] Cannot allocate memory\n"), 0o644))
 	must(t, os.Chown(errs, user, user))
 	n.finish(j.with("SLURM_JOB_STDERR", errs), failed, "epoch 7\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. "+
 		"GPU 0 has a total capacity of 139.80 GiB of which 921.00 MiB is free. Including non-PyTorch memory, this process has 138.80 GiB memory in use. "+

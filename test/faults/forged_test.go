@@ -40,7 +40,7 @@ var forged = map[string]struct {
 		"RuntimeError: CUDA error: the launch timed out and was terminated\nUnable to determine the device handle for GPU0000:1B:00.0: GPU is lost.\n" +
 		"RuntimeError: CUDA error: system not yet initialized\nFailed to initialize NVML: Driver/library version mismatch\n", 4},
 	"a kill for want of memory": {"slurmstepd: error: Detected 4294967295 oom_kill events in StepId=7.batch. Some of the step tasks have been OOM Killed.\n" +
-		"Out of memory: Killed process 1 (systemd)\n", 1},
+		"Out of memory: Killed process 1 (systemd)\n", 2},
 }
 
 // torchSays is PyTorch's message with whatever figures its writer likes: what was asked, the card's total, what of it is

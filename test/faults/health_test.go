@@ -200,10 +200,10 @@ func TestNoHealthAtTheStart(t *testing.T) {
 	n.clean(prolog, newJob())
 }
 
-// impatient gives an epilog two seconds for the driver, which a hang then takes.
+// impatient gives an epilog six seconds for the driver, which a hang then takes.
 func (n *node) impatient() {
 	n.Helper()
-	const was, is = "epilog: {total: 40s, driver: 20s,", "epilog: {total: 40s, driver: 2s,"
+	const was, is = "epilog: {total: 3m, driver: 40s,", "epilog: {total: 3m, driver: 6s,"
 	text := n.text()
 	if !strings.Contains(text, was) {
 		n.Fatalf("no %q in\n%s", was, text)

@@ -58,12 +58,12 @@ type hook struct {
 }
 
 var (
-	prolog = hook{"bookend-prolog", slurm.Prolog, 2 * time.Second}
-	epilog = hook{"bookend-epilog", slurm.Epilog, 3 * time.Second}
+	prolog = hook{"bookend-prolog", slurm.Prolog, 6 * time.Second}
+	epilog = hook{"bookend-epilog", slurm.Epilog, 9 * time.Second}
 	hooks  = []hook{prolog, epilog}
 
 	// healthcheck is told no job, and nothing but the node.
-	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck, 4 * time.Second}
+	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck, 12 * time.Second}
 )
 
 func (h hook) environ(n *node, j job) []string {
@@ -141,7 +141,7 @@ func (n *node) start(h hook, j job) *running {
 // startWith is start with the hook's end of a pipe.
 func (n *node) startWith(h hook, j job, w *os.File) *running {
 	n.Helper()
-	p := &running{node: n, limit: 40 * time.Second, output: make(chan string, 1), ended: make(chan struct{})}
+	p := &running{node: n, limit: 4 * time.Minute, output: make(chan string, 1), ended: make(chan struct{})}
 	if n.conf.tight {
 		p.limit = h.limit
 	}

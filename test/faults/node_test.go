@@ -112,9 +112,9 @@ const (
   health_check: {total: 55s, driver: 20s, scan: 10s, slurm: 1s, outputs: 15s}
 `
 	tight = `deadlines:
-  prolog: {total: 2s, driver: 900ms, scan: 400ms, probe: 100ms, outputs: 900ms}
-  epilog: {total: 3s, driver: 900ms, scan: 400ms, probe: 100ms, append: 600ms, outputs: 900ms}
-  health_check: {total: 4s, driver: 900ms, scan: 400ms, slurm: 200ms, outputs: 900ms}
+  prolog: {total: 6s, driver: 2700ms, scan: 1200ms, probe: 300ms, outputs: 2700ms}
+  epilog: {total: 9s, driver: 2700ms, scan: 1200ms, probe: 300ms, append: 1800ms, outputs: 2700ms}
+  health_check: {total: 12s, driver: 2700ms, scan: 1200ms, slurm: 600ms, outputs: 2700ms}
 `
 )
 

@@ -255,7 +255,7 @@ func TestWhyIsAsked(t *testing.T) {
 		"ended well":              {"unclean", well, "0", 1, "left clean by your job"},
 		"cancelled":               {"unclean", well, "15", 2, "Your job was ended by signal 15; no known message in its output"},
 		"failed":                  {"unclean", well, failed, 2, "Your job failed (exit code 1); no known message in its output"},
-		"ended well all the same": {"unclean", own, "0", 0, "Why out of memory: your job itself used up the GPU"},
+		"ended well all the same": {"unclean", own, "0", 0, "It ran out of memory, but ended without an error: your job itself used up the GPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -91,7 +91,7 @@ var oomPassing = step{
 			return err
 		}
 		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
+		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes, diagnosis.Overhead)})
 		return nil
 	},
 }
