@@ -55,10 +55,15 @@ func (st statement) above(m *Message) {
 		if len(l.facts().hits) > 0 || len(l.lower) > maxAfter {
 			continue
 		}
-		if strings.Contains(l.lower, "request") || strings.Contains(l.lower, "allocating") {
+		if l.facts().has[isError] || wants(l.lower) {
 			m.take(sizesIn(l.body, l.lower), asked)
 		}
 	}
+}
+
+// wants: a line that may say for what memory there was a need.
+func wants(lower string) bool {
+	return strings.Contains(lower, "request") || strings.Contains(lower, "alloc") || strings.Contains(lower, "need") || strings.Contains(lower, "requir")
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
@@ -79,7 +84,7 @@ func (st statement) whole() (text, lower string) {
 		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break
 		}
-		text, lower = text+" "+l.body, lower+" "+l.lower
+		text, lower = text+"\n"+l.body, lower+"\n"+l.lower
 	}
 	return text, lower
 }

@@ -12,7 +12,8 @@ import (
 var units = map[string]float64{
 	"": 1, "b": 1, "byte": 1, "bytes": 1,
 	"k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20, "mbytes": 1 << 20,
-	"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
+	"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "gbytes": 1 << 30, "kbytes": 1 << 10,
+	"kilobytes": 1 << 10, "megabytes": 1 << 20, "gigabytes": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
 }
 
 // amount reads a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "4096". One that cannot be is
@@ -33,11 +34,17 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if digits == "" {
 		return gpu.Figure{}, 0, false
 	}
+	if mark := exponent(text[len(digits):]); mark > 0 {
+		digits = text[:len(digits)+mark]
+	}
 	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", ""), 64)
 	if err != nil {
 		return gpu.Figure{}, 0, false
 	}
 	begin := len(digits)
+	if strings.HasPrefix(text[begin:], ". ") { // numpy's "348. KiB"
+		begin++
+	}
 	if begin < len(text) && text[begin] == ' ' {
 		begin++
 	}
@@ -58,10 +65,29 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	return gpu.Bytes(uint64(value)), length, unit
 }
 
+// exponent is the length of "E+09" at the beginning of a text.
+func exponent(text string) int {
+	if text == "" || text[0]|0x20 != 'e' {
+		return 0
+	}
+	sign := 1
+	if len(text) > 1 && (text[1] == '+' || text[1] == '-') {
+		sign = 2
+	}
+	end := sign
+	for end < len(text) && end < sign+2 && isDigit(text[end]) {
+		end++
+	}
+	if end == sign {
+		return 0
+	}
+	return end
+}
+
 // What a size may be written with.
 const (
 	maxDigits = 40
-	maxUnit   = 8
+	maxUnit   = 9
 )
 
 // exactly reads " (19104890880 bytes)" behind a rounded size.
