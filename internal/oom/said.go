@@ -126,7 +126,7 @@ func isSource(lower, before string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(rest, "= ")
+	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && first[1] == '.' // a list
 }
 
 // inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's number it
@@ -209,6 +209,10 @@ func supposed(before string) bool {
 			if i+1 < len(words) && words[i+1] == "it" {
 				return true
 			}
+		case "when": // a rule, and not what was being done
+			if i+1 < len(words) && !strings.HasSuffix(words[i+1], "ing") {
+				return true
+			}
 		case "can", "could":
 			if i+1 < len(words) && words[i+1] != "not" {
 				return true
@@ -223,7 +227,7 @@ func (st statement) discussed(after string) bool {
 	if after == "" {
 		return false
 	}
-	for _, mark := range []string{" 0 ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
+	for _, mark := range []string{" 0 ", " | ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
 		if strings.HasPrefix(after, mark) {
 			return true
 		}
@@ -251,9 +255,13 @@ func (st statement) failed() bool {
 	if st.line.level != 0 && strings.IndexByte("EFC", st.line.level) >= 0 || st.facts.has[isError] {
 		return true
 	}
-	verb, rest, ok := strings.Cut(st.after(), "to allocate ")
-	_, size := amount(rest)
-	return ok && size && len(verb) < len(" while trying to allocate ")
+	text, lower := st.whole()
+	lower, _, _ = strings.Cut(lower, ". ") // then comes advice
+	begin := max(0, st.pos-maxBefore)
+	m := blank()
+	m.take(sizesIn(st.line.body[begin:st.pos], st.line.lower[begin:st.pos]), asked)
+	m.take(sizesIn(text[:len(lower)], lower), asked)
+	return m.Asked.Known()
 }
 
 // survived: the program says that it goes on, on the same line or right after it.

@@ -30,11 +30,11 @@ type word struct {
 var evidence = map[class][]string{
 	isGPU: {
 		"cuda", "cumem", "cuinit", "cuctx", "cudevice", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "gpu", "hip", "rocm", "rmm", "vram",
-		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu", "2(out of memory", "outofgpu",
+		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu", "2(out of memory", "outofgpu", "nvptx",
 	},
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)", "allocator cpu", "allocator mklcpu",
-		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
+		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
 		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "device:cpu:",
 	},
 	isHostCall: {
@@ -46,12 +46,14 @@ var evidence = map[class][]string{
 	},
 	isError: {
 		"error", "fail", "fatal", "exception", "abort", "terminat", "cannot", "can't", "could not", "couldn't", "unable", "severe", "panic",
-		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of", "out of memory [2",
+		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of", "out of memory [2", "out of memory in cu",
+		"out of memory in hip",
 	},
 	goesOn: {
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
-		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic",
+		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
+		", using", "; using", "switching to", "spill", "will restart",
 	},
 	isMemory: {
 		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda", "cumem", "hbm", "arena",
@@ -134,7 +136,7 @@ func (f *facts) note(w word, at int, begins bool, lower string, file *filenames)
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:
 		rest := lower[at+len(w.text):]
-		if begins && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") && !isHostname(w.text, rest) {
+		if (begins || w.text == "cuda") && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") && !isHostname(w.text, rest) {
 			f.has[isGPU] = !file.at(at)
 		}
 	case isCompiler:
