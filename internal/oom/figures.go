@@ -23,7 +23,7 @@ const (
 // meanings are the words that give sizes their meaning, and parts of names: alloc_size, requestedSpace.
 var meanings = map[string]meaning{
 	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked, "request": asked,
-	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "extend": asked,
+	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "wanted": asked, "extend": asked,
 	"mmap": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
 	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
@@ -37,7 +37,7 @@ var meanings = map[string]meaning{
 // sizeOf are the words before "size" that make it another thing's.
 var sizeOf = map[string]bool{
 	"batch": true, "block": true, "grid": true, "world": true, "vocab": true, "hidden": true, "page": true, "window": true, "step": true,
-	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true, "local": true, "global": true,
+	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true, "local": true, "global": true, "array": true, "matrix": true,
 	"image": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
 }
 
@@ -56,14 +56,14 @@ type sizes struct {
 	text, lower string
 	of          meaning
 	from        int  // the end of the word that gave the meaning
-	call        int  // the end of the arguments of a call that allocates
 	close       bool // nothing but fillers came since
 	previous    string
 	found       []figure
 }
 
-// sizesIn reads a text, of which lower is the lower case.
-func sizesIn(text, lower string) []figure {
+// sizesIn reads a text.
+func sizesIn(text string) []figure {
+	lower := strings.ToLower(text)
 	s := sizes{text: text, lower: lower}
 	for i := 0; i < len(lower); {
 		switch c := lower[i]; {
@@ -92,10 +92,10 @@ func (s *sizes) word(i int) int {
 	known := false // a part that is not only asked for
 	for begin := i; begin < end; {
 		part := begin + 1
-		for part < end && s.lower[part] != '_' && (!isUpper(s.text[part]) || isUpper(s.text[part-1])) {
+		for part < end && !isDigit(s.lower[part]) && s.lower[part] != '_' && (!isUpper(s.text[part]) || isUpper(s.text[part-1])) {
 			part++
 		}
-		if word := strings.Trim(s.lower[begin:part], "_0123456789"); len(word) > 1 {
+		if word := strings.TrimPrefix(s.lower[begin:part], "_"); len(word) > 1 {
 			known = s.part(word, end, known) || known
 		}
 		begin = part
@@ -117,11 +117,9 @@ func (s *sizes) part(word string, end int, known bool) bool {
 	case !found:
 		s.close = false
 	case m == filler, m == asked && known:
+		s.close = s.close || word == "bytes" && s.of == asked
 	default:
 		s.of, s.from, s.close = m, end, true
-		if m == asked && strings.HasPrefix(s.lower[end:], "(") { // a call
-			s.call = end + strings.IndexByte(s.lower[end:]+")", ')')
-		}
 		return m != asked
 	}
 	return false
@@ -134,17 +132,20 @@ func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	next := i + length
 	rest := s.lower[next:]
-	of := s.of
-	if scale := unitBefore(s.lower[:i]); !unit && scale > 1 && n.Bytes < maxFigure/scale {
-		n.Bytes, unit = n.Bytes*scale, true
+	if !unit {
+		if scale := unitBefore(s.lower[:i]); scale > 1 && n.Bytes < maxFigure/scale {
+			n.Bytes, unit = n.Bytes*scale, true
+		}
 	}
-	if after := afterwards(rest); after != nothing && unit {
-		of = after
-	} else if unit && i-s.from > wide || !unit && !((s.close || i < s.call) && plainNumber(s.text[i:next], rest)) {
-		of = nothing
-	}
-	if isProduct(s.lower[:i], rest) {
-		of = nothing
+	of := nothing
+	switch {
+	case isProduct(s.lower[:i], rest):
+	case unit:
+		if of = afterwards(rest); of == nothing && i-s.from <= wide {
+			of = s.of
+		}
+	case s.close && plainNumber(s.text[i:next], rest), s.isArgument(i, length, rest):
+		of = s.of
 	}
 	if of != nothing && length > 0 {
 		s.found, s.close = append(s.found, figure{of, n}), false
@@ -156,9 +157,16 @@ func (s *sizes) number(i int) int {
 	return next
 }
 
+// isArgument: the last one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
+func (s *sizes) isArgument(i, length int, rest string) bool {
+	last := strings.HasPrefix(rest, ")") && length > 6
+	return last && (s.lower[s.from:i] == "(" || strings.HasSuffix(strings.TrimRight(s.lower[:i], " "), ","))
+}
+
 // unitBefore is the unit in "size (MB): 421", 0 where there is none.
 func unitBefore(before string) uint64 {
-	before = strings.TrimRight(before[max(0, len(before)-maxUnit):], " :=")
+	before = strings.TrimRight(before, " :=")
+	before = before[max(0, len(before)-maxUnit):]
 	if !strings.HasSuffix(before, ")") && !strings.HasSuffix(before, "]") {
 		return 0
 	}

@@ -50,7 +50,8 @@ var table = []struct {
 		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "not enough memory to handle",
 	}},
 	{sign{kind: Device, head: true}, []string{"torch.outofmemoryerror", "torch.cuda.outofmemoryerror"}},
-	{sign{kind: Device, weak: true}, []string{"device allocation error", "cuda_out_of_memory", "free memory on device"}},
+	{sign{kind: Device, ends: true}, []string{"cuda_out_of_memory"}},
+	{sign{kind: Device, weak: true}, []string{"device allocation error", "free memory on device"}},
 	// the node's memory
 	{sign{kind: Host}, []string{
 		"defaultcpuallocator: ", "workers are out of shared memory",
@@ -84,7 +85,7 @@ var table = []struct {
 	}},
 	{sign{weak: true}, []string{
 		"out of memory", "out-of-memory", "out_of_memory", "ran out of gpu memory", "ran out of vram", "outofmemoryerror: ", "out of device memory", "out of cuda memory",
-		"out of vram", "insufficient memory", "insufficient gpu memory", "insufficient device memory", "not enough memory",
+		"out of vram", "insufficient memory", "insufficient gpu memory", "insufficient device memory", "not enough memory", "not have enough memory",
 		"not enough gpu memory", "not enough device memory", "memory exhausted", "maximum variable size allowed",
 	}},
 	// a GPU that failed, not for want of memory: a card's, the node's, or a kernel's own error

@@ -34,9 +34,6 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if digits == "" {
 		return gpu.Figure{}, 0, false
 	}
-	if mark := exponent(text[len(digits):]); mark > 0 {
-		digits = text[:len(digits)+mark]
-	}
 	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", ""), 64)
 	if err != nil {
 		return gpu.Figure{}, 0, false
@@ -53,8 +50,10 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 		letters++
 	}
 	length = len(digits)
-	if factor, ok := units[strings.ToLower(text[begin:letters])]; ok && letters > begin {
-		value, unit, length = value*factor, true, letters
+	if letters > begin {
+		if factor, ok := units[strings.ToLower(text[begin:letters])]; ok {
+			value, unit, length = value*factor, true, letters
+		}
 	}
 	if exact, rest, ok := exactly(text[length:]); ok && unit {
 		return exact, length + rest, true
@@ -63,25 +62,6 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 		return gpu.Unknown("not a possible size"), length, unit
 	}
 	return gpu.Bytes(uint64(value)), length, unit
-}
-
-// exponent is the length of "E+09" at the beginning of a text.
-func exponent(text string) int {
-	if text == "" || text[0]|0x20 != 'e' {
-		return 0
-	}
-	sign := 1
-	if len(text) > 1 && (text[1] == '+' || text[1] == '-') {
-		sign = 2
-	}
-	end := sign
-	for end < len(text) && end < sign+2 && isDigit(text[end]) {
-		end++
-	}
-	if end == sign {
-		return 0
-	}
-	return end
 }
 
 // What a size may be written with.
