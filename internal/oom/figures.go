@@ -20,23 +20,24 @@ const (
 	filler // of no meaning itself, between a word and its size
 )
 
-// meanings are the words that give sizes their meaning.
+// meanings are the words that give sizes their meaning, and parts of names: alloc_size, requestedSpace.
 var meanings = map[string]meaning{
-	"allocate": asked, "allocating": asked, "allocation": asked, "requested": asked, "request": asked, "requestedspace": asked,
-	"requesting": asked, "asked": asked,
-	"required": asked, "extend": asked, "mmap": asked, "needed": asked, "reallocate": asked, "vector": asked, "reserve": asked,
-	"free": free, "available": free, "totalfreespace": free,
+	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked, "request": asked,
+	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "wanted": asked, "extend": asked,
+	"mmap": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
+	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
 	"allocated": allocated, "used": inUse, "usage": inUse, "limit": limit, "capped": limit,
-	"rounded": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
-	"size": asked,
-	"of":   filler, "was": filler, "is": filler, "for": filler, "memory": filler, "bytes": filler, "buffer": filler, "async": filler,
-	"to": filler, "only": filler, "set": filler, "a": filler, "block": filler, "so": filler, "far": filler, "about": filler,
+	"max": nothing, "maximum": nothing, "rounded": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
+	"of": filler, "was": filler, "is": filler, "for": filler, "memory": filler, "mem": filler, "bytes": filler, "buffer": filler,
+	"async": filler, "managed": filler, "failed": filler, "to": filler, "only": filler, "set": filler, "block": filler, "space": filler,
+	"so": filler, "far": filler, "about": filler, "device": filler, "gpu": filler, "cuda": filler, "rocm": filler,
 }
 
 // sizeOf are the words before "size" that make it another thing's.
 var sizeOf = map[string]bool{
 	"batch": true, "block": true, "grid": true, "world": true, "vocab": true, "hidden": true, "page": true, "window": true, "step": true,
+	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true, "local": true, "global": true, "array": true, "matrix": true,
 	"image": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
 }
 
@@ -60,8 +61,9 @@ type sizes struct {
 	found       []figure
 }
 
-// sizesIn reads a text, of which lower is the lower case.
-func sizesIn(text, lower string) []figure {
+// sizesIn reads a text.
+func sizesIn(text string) []figure {
+	lower := strings.ToLower(text)
 	s := sizes{text: text, lower: lower}
 	for i := 0; i < len(lower); {
 		switch c := lower[i]; {
@@ -76,44 +78,74 @@ func sizesIn(text, lower string) []figure {
 	return s.found
 }
 
-// word reads the word at i, and says where to go on.
+// word reads the name at i by its parts, and says where to go on.
 func (s *sizes) word(i int) int {
 	end := i
 	for end < len(s.lower) && (isAlnum(s.lower[end]) || s.lower[end] == '_') {
 		end++
 	}
-	word := strings.TrimRight(s.lower[i:end], "0123456789")
-	m, known := meanings[word]
-	switch {
-	case !known && strings.HasSuffix(word, "alloc"): // every library's
-		s.of, s.from, s.close = asked, end, true
-	case !known:
-		s.close = s.close && things[word]
-	case m == filler:
-	case word == "size" && sizeOf[s.previous]: // of something else than memory
-		s.of = nothing
-	case word == "available" && strings.HasPrefix(s.lower[end:], " failed, "): // Paddle's comparison: asked <= available
+	if strings.HasPrefix(s.lower[i:], "available failed, ") { // Paddle's comparison: asked <= available
 		end += len(" failed")
 		s.of, s.from, s.close = asked, end, true
-	default:
-		s.of, s.from, s.close = m, end, true
+		return end
 	}
-	s.previous = word
+	known := false // a part that is not only asked for
+	for begin := i; begin < end; {
+		part := begin + 1
+		for part < end && !isDigit(s.lower[part]) && s.lower[part] != '_' && (!isUpper(s.text[part]) || isUpper(s.text[part-1])) {
+			part++
+		}
+		if word := strings.TrimPrefix(s.lower[begin:part], "_"); len(word) > 1 {
+			known = s.part(word, end, known) || known
+		}
+		begin = part
+	}
 	return end
 }
 
-// things are what may be named between the word and its number.
-var things = map[string]bool{"device": true, "gpu": true, "cuda": true, "rocm": true}
+// part takes a part of a name that ends at end. What was already known of the name to be no request stays: max_alloc_size.
+func (s *sizes) part(word string, end int, known bool) bool {
+	m, found := meanings[word]
+	if strings.HasSuffix(word, "alloc") { // every library's
+		m, found = asked, true
+	}
+	if word == "size" && sizeOf[s.previous] { // of something else than memory
+		m = nothing
+	}
+	s.previous = word
+	switch {
+	case !found:
+		s.close = false
+	case m == filler, m == asked && known:
+		s.close = s.close || word == "bytes" && s.of == asked
+	default:
+		s.of, s.from, s.close = m, end, true
+		return m != asked
+	}
+	return false
+}
+
+func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 
 // number reads the number at i, and says where to go on.
 func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	next := i + length
-	of := s.of
-	if after := afterwards(s.lower[next:]); after != nothing && unit {
-		of = after
-	} else if unit && i-s.from > wide || !unit && !(s.close && plainNumber(s.text[i:next], s.lower[next:])) {
-		of = nothing
+	rest := s.lower[next:]
+	if !unit {
+		if scale := unitBefore(s.lower[:i]); scale > 1 && n.Bytes < maxFigure/scale {
+			n.Bytes, unit = n.Bytes*scale, true
+		}
+	}
+	of := nothing
+	switch {
+	case isProduct(s.lower[:i], rest):
+	case unit:
+		if of = afterwards(rest); of == nothing && i-s.from <= wide {
+			of = s.of
+		}
+	case s.close && plainNumber(s.text[i:next], rest), s.isArgument(i, length, rest):
+		of = s.of
 	}
 	if of != nothing && length > 0 {
 		s.found, s.close = append(s.found, figure{of, n}), false
@@ -125,9 +157,33 @@ func (s *sizes) number(i int) int {
 	return next
 }
 
-// plainNumber: bytes without their unit, and not the number of a thing.
+// isArgument: the last one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
+func (s *sizes) isArgument(i, length int, rest string) bool {
+	last := strings.HasPrefix(rest, ")") && length > 6
+	return last && (s.lower[s.from:i] == "(" || strings.HasSuffix(strings.TrimRight(s.lower[:i], " "), ","))
+}
+
+// unitBefore is the unit in "size (MB): 421", 0 where there is none.
+func unitBefore(before string) uint64 {
+	before = strings.TrimRight(before, " :=")
+	before = before[max(0, len(before)-maxUnit):]
+	if !strings.HasSuffix(before, ")") && !strings.HasSuffix(before, "]") {
+		return 0
+	}
+	return uint64(units[before[strings.LastIndexAny(before, "([")+1:len(before)-1]])
+}
+
+// isProduct: a factor of a size, "1000 x 8 bytes", or of a call's argument.
+func isProduct(before, rest string) bool {
+	return strings.HasPrefix(rest, " x ") || strings.HasPrefix(strings.TrimLeft(rest, " "), "*") ||
+		strings.HasSuffix(before, " x ") || strings.HasSuffix(strings.TrimRight(before, " "), "*")
+}
+
+// plainNumber: bytes without their unit, and not the number of a thing or of many.
 func plainNumber(digits, rest string) bool {
-	return len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && rest[0] != ':')
+	word, _, _ := strings.Cut(strings.TrimPrefix(rest, " "), " ")
+	many := len(word) > 2 && word[len(word)-1] == 's' && isAll(word, isAlnum)
+	return !many && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
 }
 
 // afterwards is the meaning of a size by the words after it.
@@ -137,7 +193,8 @@ func afterwards(rest string) meaning {
 		of    meaning
 	}{
 		{" free", free}, {" available", free}, {" total", total}, {" requested", asked}, {" already allocated", allocated},
-		{" in use", inUse}, {" used", inUse}, {" is free", free}, {" kv cache is needed", asked}, {" bytes requested", asked},
+		{" in use", inUse}, {" used", inUse}, {" is free", free}, {" left", free}, {" remaining", free},
+		{" needed", asked}, {" required", asked}, {" kv cache is needed", asked}, {" bytes requested", asked},
 	} {
 		if after, ok := strings.CutPrefix(rest, w.words); ok && !strings.HasPrefix(strings.TrimLeft(after, " "), ":") {
 			return w.of
@@ -148,13 +205,11 @@ func afterwards(rest string) meaning {
 
 // take fills in what is not known yet.
 func (m *Message) take(found []figure, only ...meaning) {
-	fields := map[meaning]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated, limit: &m.Limit}
+	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated, limit: &m.Limit}
 	for _, f := range found {
-		field := fields[f.of]
-		if field == nil || field.Known() || len(only) > 0 && f.of != only[0] {
-			continue
+		if field := fields[f.of]; field != nil && !field.Known() && (len(only) == 0 || f.of == only[0]) {
+			*field = f.size
 		}
-		*field = f.size
 	}
 }
 

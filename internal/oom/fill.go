@@ -2,6 +2,7 @@ package oom
 
 import (
 	"strings"
+	"unicode"
 
 	"bookend/internal/gpu"
 )
@@ -25,19 +26,19 @@ func (st statement) fill(m *Message) bool {
 	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)
 	text, lower := st.line.body[begin:end], st.line.lower[begin:end]
 	switch {
-	case !strings.ContainsAny(lower, "0123456789"):
+	case strings.IndexFunc(lower, unicode.IsDigit) < 0:
 	case m.Kind == Host:
-		m.take(sizesIn(text, lower), asked)
+		m.take(sizesIn(text), asked)
 	default:
 		m.onGPU(lower)
-		m.take(sizesIn(text, lower))
+		m.take(sizesIn(text))
 	}
 	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
 		m.Allocated, m.Total = m.Total, gpu.Unknown("not said")
 	}
 	if !m.Asked.Known() {
-		if text, lower := st.whole(); len(text) > len(st.line.body)-st.pos {
-			m.take(sizesIn(text, lower), asked)
+		if text := st.whole(); len(text) > len(st.line.body)-st.pos {
+			m.take(sizesIn(text), asked)
 		}
 		st.above(m)
 	}
@@ -55,10 +56,15 @@ func (st statement) above(m *Message) {
 		if len(l.facts().hits) > 0 || len(l.lower) > maxAfter {
 			continue
 		}
-		if strings.Contains(l.lower, "request") || strings.Contains(l.lower, "allocating") {
-			m.take(sizesIn(l.body, l.lower), asked)
+		if l.facts().has[isError] || wants(l.lower) {
+			m.take(sizesIn(l.body), asked)
 		}
 	}
+}
+
+// wants: a line that may say for what memory there was a need.
+func wants(lower string) bool {
+	return strings.Contains(lower, "request") || strings.Contains(lower, "alloc") || strings.Contains(lower, "need") || strings.Contains(lower, "requir")
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
@@ -68,24 +74,23 @@ const (
 )
 
 // whole is the statement's text from its sign on, with the lines below it as far as they may belong to it: up to an empty
-// one, or another message. It comes in lower case as well.
-func (st statement) whole() (text, lower string) {
-	end := min(len(st.line.body), st.pos+maxWrappedBytes)
-	text, lower = st.line.body[st.pos:end], st.line.lower[st.pos:end]
-	if again := strings.Index(lower[len(st.text):], st.text); again >= 0 { // twice on one line
-		return text[:len(st.text)+again], lower[:len(st.text)+again]
+// one, or another message.
+func (st statement) whole() string {
+	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
+	if again := strings.Index(st.line.lower[st.end():st.pos+len(text)], st.text); again >= 0 { // twice on one line
+		return text[:len(st.text)+again]
 	}
+	lines, length := append(make([]string, 0, 1+maxWrapped), text), len(text)
 	for l := range st.s.near(st.at, 1, maxWrapped) {
-		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
+		if length += len(l.body); length > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break
 		}
-		text, lower = text+" "+l.body, lower+" "+l.lower
+		lines = append(lines, l.body)
 	}
-	return text, lower
+	return strings.Join(lines, "\n")
 }
 
 // sentence is the whole text with single blanks, as no console breaks it.
 func (st statement) sentence() string {
-	text, _ := st.whole()
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(st.whole()), " ")
 }

@@ -134,8 +134,11 @@ const maxNear = 24
 
 // followed: the reason comes on the next line, as C++ prints what it did not catch.
 func (st statement) followed() bool {
+	if !strings.HasPrefix(st.text, "instance of") {
+		return false
+	}
 	for l := range st.s.near(st.at, 1, 1) {
-		return strings.HasPrefix(st.text, "instance of") && strings.HasPrefix(l.lower, "what():")
+		return strings.HasPrefix(l.lower, "what():")
 	}
 	return false
 }

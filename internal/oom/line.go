@@ -27,8 +27,10 @@ func (l *line) facts() *facts {
 			f.speaker = min(f.speaker, evidenceIn(l.head).speaker)
 		}
 		f.has[isGPU] = f.has[isGPU] || l.tagged
-		if l.words = &f; f.hits == nil && f.speaker == noEvidence.speaker && f.has == noEvidence.has {
-			l.words = &noEvidence // most lines
+		l.words = &noEvidence // most lines
+		if f.hits != nil || f.speaker != noEvidence.speaker || f.has != noEvidence.has {
+			kept := f
+			l.words = &kept
 		}
 	}
 	return l.words

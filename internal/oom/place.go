@@ -89,18 +89,19 @@ func (st statement) endsError() bool {
 // hostNear: the call that failed is named by another line, and was for host memory; or it is an earlier error of such a
 // call that the program meets again.
 func (st statement) hostNear() bool {
-	sticky := strings.Contains(st.around(), "cudagetlasterror")
+	again := false
+	if len(st.s.found) > 0 {
+		last := &st.s.found[len(st.s.found)-1]
+		again = last.Kind == Host && last.stream == st.line.stream && st.at-last.at <= episode
+	}
+	sticky := again && strings.Contains(st.around(), "cudagetlasterror")
 	for l := range st.neighbours() {
 		if l.facts().has[isHostCall] && !strings.Contains(l.lower, "): out of memory") {
 			return true
 		}
-		sticky = sticky || strings.Contains(l.lower, "cudagetlasterror")
+		sticky = sticky || again && strings.Contains(l.lower, "cudagetlasterror")
 	}
-	if len(st.s.found) == 0 || !sticky {
-		return false
-	}
-	last := st.s.found[len(st.s.found)-1]
-	return last.Kind == Host && last.stream == st.line.stream && st.at-last.at <= episode
+	return sticky
 }
 
 // called is what ran out, by the call that failed.

@@ -25,7 +25,8 @@ func undecorated(text string) line {
 	return l
 }
 
-// prefix is what follows the first prefix of the line, if it has one.
+// prefix is what follows the first prefix of the line, if it has one. Behind a level, "trainer |" is a logger and
+// TensorRT's "2: [file" an error's number: no names of streams.
 func (l *line) prefix() (string, bool) {
 	if l.body == "" {
 		return "", false
@@ -36,7 +37,7 @@ func (l *line) prefix() (string, bool) {
 		return l.bracket("]")
 	case l.body[0] == '(':
 		return l.bracket(")")
-	case isLabel(head): // srun's
+	case isLabel(head) && (l.level == 0 || !strings.HasPrefix(rest, "[")): // srun's
 		l.speaks(head, number("="+head, "="))
 		return rest, true
 	case isTime(head), head == "-", head == "|" && !strings.HasPrefix(rest, "bookend:"):
@@ -46,7 +47,7 @@ func (l *line) prefix() (string, bool) {
 		return rest, true
 	case isMonth(head):
 		return sysloged(rest)
-	case strings.HasPrefix(strings.TrimLeft(rest, " "), "| ") && isName(head): // docker compose
+	case l.level == 0 && strings.HasPrefix(strings.TrimLeft(rest, " "), "| ") && isName(head): // docker compose
 		l.speaks(head, -1)
 		return strings.TrimLeft(rest, " ")[2:], true
 	}

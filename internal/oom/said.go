@@ -1,6 +1,9 @@
 package oom
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // How much of a line around a sign is looked at.
 const (
@@ -72,7 +75,7 @@ func (st statement) formed(before, after string) bool {
 	case st.text == segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
-		return st.ofMemory()
+		return st.ofMemory() && !st.facts.has[isOther]
 	case st.fails:
 		return strings.Contains(after, "failed")
 	case st.ends:
@@ -126,7 +129,7 @@ func isSource(lower, before string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(rest, "= ")
+	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && first[1] == '.' // a list
 }
 
 // inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's number it
@@ -194,25 +197,26 @@ func supposed(before string) bool {
 	}
 	clause := before[strings.LastIndex(before, ": ")+1:]
 	clause = clause[max(strings.LastIndex(clause, ". "), strings.LastIndex(clause, "? "))+1:]
-	words := strings.Fields(clause)
-	for i, word := range words {
-		switch strings.Trim(word, `,()"'*`) {
-		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches", "never", "prevent", "prevents",
-			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often", "typically", "simulate", "simulated",
-			"likely", "against", "i", "we", "getting", "get":
-			return true
+	previous := ""
+	for word := range strings.FieldsSeq(clause) {
+		switch previous {
 		case "fix", "fixes", "fixed", "handle", "handles", "handled", "detect", "detects":
-			if i+1 < len(words) {
-				return true
-			}
-		case "because": // documentation; programs say what failed
-			if i+1 < len(words) && words[i+1] == "it" {
+			return true
+		case "because", "when": // documentation; programs say what failed, or what was being done
+			if word == "it" || previous == "when" && !strings.HasSuffix(word, "ing") {
 				return true
 			}
 		case "can", "could":
-			if i+1 < len(words) && words[i+1] != "not" {
+			if word != "not" {
 				return true
 			}
+		}
+		previous = strings.Trim(word, `,()"'*`)
+		switch previous {
+		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches", "never", "prevent", "prevents",
+			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often", "typically", "simulate", "simulated",
+			"likely", "against", "expected", "earlier", "i", "we", "getting", "get":
+			return true
 		}
 	}
 	return false
@@ -223,7 +227,7 @@ func (st statement) discussed(after string) bool {
 	if after == "" {
 		return false
 	}
-	for _, mark := range []string{" 0 ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
+	for _, mark := range []string{" 0 ", "|", " | ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
 		if strings.HasPrefix(after, mark) {
 			return true
 		}
@@ -251,9 +255,12 @@ func (st statement) failed() bool {
 	if st.line.level != 0 && strings.IndexByte("EFC", st.line.level) >= 0 || st.facts.has[isError] {
 		return true
 	}
-	verb, rest, ok := strings.Cut(st.after(), "to allocate ")
-	_, size := amount(rest)
-	return ok && size && len(verb) < len(" while trying to allocate ")
+	if strings.Contains(st.before(), "warn") {
+		return false
+	}
+	text, _, _ := strings.Cut(st.whole(), ". ") // then comes advice
+	sizes := sizesIn(st.line.body[max(0, st.pos-maxBefore):st.pos] + text)
+	return slices.ContainsFunc(sizes, func(f figure) bool { return f.of == asked })
 }
 
 // survived: the program says that it goes on, on the same line or right after it.

@@ -50,13 +50,14 @@ var table = []struct {
 		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "not enough memory to handle",
 	}},
 	{sign{kind: Device, head: true}, []string{"torch.outofmemoryerror", "torch.cuda.outofmemoryerror"}},
+	{sign{kind: Device, ends: true}, []string{"cuda_out_of_memory"}},
 	{sign{kind: Device, weak: true}, []string{"device allocation error", "free memory on device"}},
 	// the node's memory
 	{sign{kind: Host}, []string{
 		"defaultcpuallocator: ", "workers are out of shared memory",
 		"unexpected bus error encountered in worker. this might be caused by insufficient shared memory",
 		"failed to extend /dev/shm", "creating shared memory segment", "call to posix_fallocate failed", "node running low on memory",
-		"killed due to memory pressure", "rayoutofmemoryerror: ", "memory cgroup out of memory", "out of memory: killed process", "out of memory: kill process", "oom-kill:",
+		"killed due to memory pressure", "rayoutofmemoryerror: ", "memory cgroup out of memory", "out of memory: killed process", "out of memory: kill process", "oom-kill:", "total-vm:",
 		"invoked oom-killer", "cannot allocate vector of size", "insufficient virtual memory", "virtual memory exhausted", "heap out of memory",
 		"runtime: out of memory", "out of host memory", "out_of_host_memory", "out of cpu memory", "out of memory. type help",
 		"could not malloc", "requires more system memory", "insufficient memory for the java runtime", "insufficient memory) failed",
@@ -67,7 +68,7 @@ var table = []struct {
 	}},
 	{sign{kind: Host, soft: true}, []string{
 		"not enough memory. failed to", "errno 12] cannot allocate memory", "fork: cannot allocate memory", "malloc failed",
-		"bytes requested; not enough memory", "instance of 'std::bad_alloc'", "arrowmemoryerror: ", "unable to allocate array",
+		"bytes requested; not enough memory", "could not reserve enough space", "st9bad_alloc", "instance of 'std::bad_alloc'", "arrowmemoryerror: ", "unable to allocate array",
 		"java.lang.outofmemoryerror", "(errno=12)",
 	}},
 	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "malloc of size"}},
@@ -76,7 +77,7 @@ var table = []struct {
 	// anything
 	{sign{memory: true}, []string{
 		"oom when allocating", "failed to allocate", "failed allocating", "failure to allocate", "fail to allocate", "fail to alloc",
-		"failed to alloc", "failed to cudamalloc", "cannot allocate", "can't allocate", "can not allocate", "could not allocate",
+		"failed to alloc", "failed to realloc", "failed to cudamalloc", "cannot allocate", "can't allocate", "can not allocate", "could not allocate",
 		"couldn't allocate", "could not be allocated", "unable to allocate", "unable to alloc", "error allocating", "allocation failed",
 		"allocation failure", "memory allocation error", "alloc failed", "alloc fail ", "allocate failed", "resource_exhausted:",
 		"resource exhausted:", "resourceexhaustederror:", "outofmemory (", "bad_alloc: out_of_memory", "smaller than requested bytes",
@@ -84,7 +85,7 @@ var table = []struct {
 	}},
 	{sign{weak: true}, []string{
 		"out of memory", "out-of-memory", "out_of_memory", "ran out of gpu memory", "ran out of vram", "outofmemoryerror: ", "out of device memory", "out of cuda memory",
-		"out of vram", "insufficient memory", "insufficient gpu memory", "insufficient device memory", "not enough memory",
+		"out of vram", "insufficient memory", "insufficient gpu memory", "insufficient device memory", "not enough memory", "not have enough memory",
 		"not enough gpu memory", "not enough device memory", "memory exhausted", "maximum variable size allowed",
 	}},
 	// a GPU that failed, not for want of memory: a card's, the node's, or a kernel's own error

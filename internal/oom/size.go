@@ -12,7 +12,8 @@ import (
 var units = map[string]float64{
 	"": 1, "b": 1, "byte": 1, "bytes": 1,
 	"k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20, "mbytes": 1 << 20,
-	"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
+	"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "gbytes": 1 << 30, "kbytes": 1 << 10,
+	"kilobytes": 1 << 10, "megabytes": 1 << 20, "gigabytes": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
 }
 
 // amount reads a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "4096". One that cannot be is
@@ -38,6 +39,9 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 		return gpu.Figure{}, 0, false
 	}
 	begin := len(digits)
+	if strings.HasPrefix(text[begin:], ". ") { // numpy's "348. KiB"
+		begin++
+	}
 	if begin < len(text) && text[begin] == ' ' {
 		begin++
 	}
@@ -46,8 +50,10 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 		letters++
 	}
 	length = len(digits)
-	if factor, ok := units[strings.ToLower(text[begin:letters])]; ok && letters > begin {
-		value, unit, length = value*factor, true, letters
+	if letters > begin {
+		if factor, ok := units[strings.ToLower(text[begin:letters])]; ok {
+			value, unit, length = value*factor, true, letters
+		}
 	}
 	if exact, rest, ok := exactly(text[length:]); ok && unit {
 		return exact, length + rest, true
@@ -61,7 +67,7 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 // What a size may be written with.
 const (
 	maxDigits = 40
-	maxUnit   = 8
+	maxUnit   = 9
 )
 
 // exactly reads " (19104890880 bytes)" behind a rounded size.

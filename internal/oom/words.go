@@ -15,6 +15,7 @@ const (
 	isError          // something failed
 	goesOn           // the program tries something else
 	isMemory         // memory is meant, or a size of it
+	isOther          // an allocation failed for another reason than memory
 	isCode           // a program's source, where it stands before the sign
 	isCompiler       // a compiler of CUDA's code speaks, which lacks the host's memory
 )
@@ -30,11 +31,11 @@ type word struct {
 var evidence = map[class][]string{
 	isGPU: {
 		"cuda", "cumem", "cuinit", "cuctx", "cudevice", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "gpu", "hip", "rocm", "rmm", "vram",
-		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu", "2(out of memory", "outofgpu",
+		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu", "2(out of memory", "outofgpu", "nvptx",
 	},
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)", "allocator cpu", "allocator mklcpu",
-		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
+		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
 		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "device:cpu:",
 	},
 	isHostCall: {
@@ -46,16 +47,21 @@ var evidence = map[class][]string{
 	},
 	isError: {
 		"error", "fail", "fatal", "exception", "abort", "terminat", "cannot", "can't", "could not", "couldn't", "unable", "severe", "panic",
-		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of", "out of memory [2",
+		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of", "out of memory [2", "out of memory in cu",
+		"out of memory in hip",
 	},
 	goesOn: {
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
-		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic",
+		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
+		", using", "; using", "skip:", "switching to", "spill", "will restart",
 	},
 	isMemory: {
 		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda", "cumem", "hbm", "arena",
 		"mib", "gib", " mb", " gb", "kib", "block", "oom",
+	},
+	isOther: {
+		"not supported", "notsupported", "invalid ", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
 	},
 	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // "},
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
@@ -111,9 +117,9 @@ func evidenceIn(lower string) facts {
 			continue
 		}
 		begins := i == 0 || !isAlnum(lower[i-1])
-		for _, w := range words {
-			if strings.HasPrefix(lower[i:], w.text) {
-				f.note(w, i, begins, lower, &file)
+		for w := range words {
+			if text := words[w].text; i+2 < len(lower) && text[2] == lower[i+2] && strings.HasPrefix(lower[i:], text) {
+				f.note(&words[w], i, begins, lower, &file)
 			}
 		}
 	}
@@ -121,7 +127,7 @@ func evidenceIn(lower string) facts {
 }
 
 // note keeps a word that was found, if it counts in its place.
-func (f *facts) note(w word, at int, begins bool, lower string, file *filenames) {
+func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames) {
 	switch w.class {
 	case isSign:
 		if begins && (w.sign.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits && (len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
@@ -134,7 +140,7 @@ func (f *facts) note(w word, at int, begins bool, lower string, file *filenames)
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:
 		rest := lower[at+len(w.text):]
-		if begins && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") && !isHostname(w.text, rest) {
+		if (begins || w.text == "cuda") && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") && !isHostname(w.text, rest) {
 			f.has[isGPU] = !file.at(at)
 		}
 	case isCompiler:
