@@ -114,6 +114,8 @@ type Input struct {
 	Messages      []oom.Message
 	// MessagesUnknown is why the job's output was not looked through.
 	MessagesUnknown string
+	// Cancelled: its output has Slurm's line that it was cancelled or met its time limit, which may leave its status 0.
+	Cancelled bool
 	// MessagesPart is what of the job's output was not looked through although something of it was read; empty where all was.
 	MessagesPart string
 	Seen         []Sighting

@@ -408,7 +408,7 @@ func TestLimitsAndShare(t *testing.T) {
 	capped.Limit = gib(40)
 	judged(t, []row{
 		{"none", nil, Limits, No, "no ulimit -v, nothing killed"},
-		{"a failure without a size", func(in *Input) { in.Messages = []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Unknown, "one of its own would not be seen"},
+		{"a failure without a size", func(in *Input) { in.Messages = []oom.Message{says(oom.Device, oom.CUDA)} }, Limits, Unknown, "no ulimit -v at first"},
 		{"its claim is unknown", func(in *Input) { in.AddressSpace = gpu.Unknown("no task hook") }, Limits, Unknown, "ulimit -v is not known"},
 		{"killed in this job", kill("/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"), Limits, Yes, "ended your process 900"},
 		{"killed in this job, v1", kill("/slurm/uid_1001/job_42/step_batch"), Limits, Yes, "host memory"},
@@ -496,6 +496,9 @@ func TestAsked(t *testing.T) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
 		}, ByCause, "Seen while your job ran: another process held memory of your GPU", ""},
+		{"a message in a job that was cancelled", func(in *Input) {
+			in.Job.Exit, in.Messages, in.Cancelled = slurm.ExitStatus{Known: true}, []oom.Message{itself}, true
+		}, ByMessage, "Why out of memory: your job itself used up the GPU", "a smaller batch, or a larger GPU"},
 		{"a message in a job that ended well", func(in *Input) {
 			in.Job.Exit, in.Messages = slurm.ExitStatus{Known: true}, []oom.Message{itself}
 		}, ByMessage, "It ran out of memory, but ended without an error: your job itself used up the GPU", "a smaller batch, or a larger GPU"},

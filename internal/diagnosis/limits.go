@@ -144,7 +144,7 @@ func (j judge) unlimited(c Cause) Cause {
 	case j.unsearched() != "":
 		c.Answer, c.Evidence = Unknown, "no ulimit -v, nothing killed; "+j.unsearched()
 	case len(j.said(oom.Device)) > 0 && !j.started(): // a CPU's allocator may say the same
-		c.Answer, c.Evidence = Unknown, "nothing killed; no ulimit -v as it began, and one of its own would not be seen"
+		c.Answer, c.Evidence = Unknown, "no ulimit -v at first, nothing killed"
 	default:
 		c.Evidence = "no ulimit -v, nothing killed"
 	}

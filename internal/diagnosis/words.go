@@ -46,7 +46,7 @@ func (j judge) headline(d Diagnosis) string {
 		switch {
 		case j.startless():
 			lead = "Why CUDA did not start"
-		case j.Job.Exit.Known && j.failed() == "": // it caught that and went on, or its script took no notice
+		case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled: // it caught that and went on, or its script took no notice
 			lead = "It ran out of memory, but ended without an error"
 		default:
 			lead = "Why out of memory"

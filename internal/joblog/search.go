@@ -23,6 +23,8 @@ type Search struct {
 	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, most likely
 	// that of an earlier run of the job.
 	Earlier bool
+	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
+	Cancelled bool
 
 	text   io.ReaderAt
 	size   int64
@@ -40,6 +42,8 @@ func (s *Search) Tail() error {
 		return err
 	}
 	s.Messages, s.Read, s.Earlier = oom.Find(text), int64(len(text)), divided(text)
+	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
+	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
 	return nil
 }
 

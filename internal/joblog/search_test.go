@@ -180,3 +180,19 @@ func processorTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
+
+// Slurm's own line for a job that was cancelled or met its time limit, and nobody's else.
+func TestCancelled(t *testing.T) {
+	for text, want := range map[string]bool{
+		"epoch 7\nslurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T18:59:23 ***\n":             true,
+		"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-22T18:59:23 DUE TO TIME LIMIT ***\n":       true,
+		"0: slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-22T18:59:23 ***\nretried, done\n": false,
+		"the *** JOB was never CANCELLED AT all\n":                                                          false,
+		"": false,
+	} {
+		s := NewSearch(strings.NewReader(text), int64(len(text)))
+		if err := s.Tail(); err != nil || s.Cancelled != want {
+			t.Errorf("%q: %v, error %v", text, s.Cancelled, err)
+		}
+	}
+}

@@ -23,7 +23,7 @@ const (
 // meanings are the words that give sizes their meaning, and parts of names: alloc_size, requestedSpace.
 var meanings = map[string]meaning{
 	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked, "request": asked,
-	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "wanted": asked, "extend": asked,
+	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "trying": asked, "wanted": asked, "extend": asked,
 	"mmap": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
 	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
@@ -151,7 +151,7 @@ func (s *sizes) number(i int) int {
 		s.found, s.close = append(s.found, figure{of, n}), false
 	}
 	next = max(next, i+1)
-	for next < len(s.lower) && isAlnum(s.lower[next]) { // 0x7f, 8th
+	for next < len(s.lower) && (isAlnum(s.lower[next]) || s.lower[next] == '+') { // 0x7f, 8th, 1e+10
 		next++
 	}
 	return next
@@ -182,6 +182,10 @@ func isProduct(before, rest string) bool {
 // plainNumber: bytes without their unit, and not the number of a thing or of many.
 func plainNumber(digits, rest string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(rest, " "), " ")
+	word = strings.TrimRight(word, ".,:;")
+	if strings.HasPrefix(rest, ", ") && len(rest) > 2 && isDigit(rest[2]) { // calloc(1000, 8)
+		return false
+	}
 	many := len(word) > 2 && word[len(word)-1] == 's' && isAll(word, isAlnum)
 	return !many && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
 }
@@ -194,7 +198,7 @@ func afterwards(rest string) meaning {
 	}{
 		{" free", free}, {" available", free}, {" total", total}, {" requested", asked}, {" already allocated", allocated},
 		{" in use", inUse}, {" used", inUse}, {" is free", free}, {" left", free}, {" remaining", free},
-		{" needed", asked}, {" required", asked}, {" kv cache is needed", asked}, {" bytes requested", asked},
+		{" needed", asked}, {" required", asked}, {") could not be", asked}, {" could not be", asked}, {" kv cache is needed", asked}, {" bytes requested", asked},
 	} {
 		if after, ok := strings.CutPrefix(rest, w.words); ok && !strings.HasPrefix(strings.TrimLeft(after, " "), ":") {
 			return w.of

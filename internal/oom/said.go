@@ -104,10 +104,15 @@ func (st statement) ofMemory() bool {
 	return false
 }
 
-// ofRuntime: the error's number is CUDA's or HIP's.
+// ofRuntime: the error's number is CUDA's or HIP's, and not a program's exit status.
 func (st statement) ofRuntime() bool {
 	around := st.around()
-	return strings.Contains(around, "cuda") || strings.Contains(around, "hip") || strings.Contains(around, "cumem") || strings.Contains(around, "cufft")
+	return slices.ContainsFunc(runtimes, func(words string) bool { return strings.Contains(around, words) })
+}
+
+var runtimes = []string{
+	"cuda error", "cudaerror", "cuda failure", "cudasuccess", "cuda runtime", "cuda driver", "cuda initialization", "hip error", "hiperror",
+	"alloc", "cufft",
 }
 
 // isSource: the words with which lines of programs, scripts, shells' traces and comments begin.
@@ -215,7 +220,7 @@ func supposed(before string) bool {
 		switch previous {
 		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches", "never", "prevent", "prevents",
 			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often", "typically", "simulate", "simulated",
-			"likely", "against", "expected", "earlier", "i", "we", "getting", "get":
+			"likely", "against", "expected", "earlier", "previous", "i", "we", "getting", "get":
 			return true
 		}
 	}

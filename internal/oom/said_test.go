@@ -29,6 +29,11 @@ func TestSurvived(t *testing.T) {
 		"W0000 external/xla/xla/service/gpu/autotuning/gemm_fusion_autotuner.cc:99] Autotuning candidate failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5368709120 bytes.\n",
 		"Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.5GiB with freed_by_count=0. The caller indicates that this is not a failure\n",
 		"[TRT] [W] Skipping tactic 3 due to insufficient memory on requested size of 2317352960 detected for tactic 0x4.\n",
+		"[TRT] [E] 2: [buffer.cpp::resize::140] Error Code 2: OutOfMemory (no further information)\n[TRT] [W] Skipping tactic 1 due to insufficient memory\n",
+		"2026-01-02 | WARNING | fairseq.trainer | Ran out of memory with exception: " + message + "| WARNING | fairseq.trainer | attempting to recover from OOM\n",
+		"cudaMalloc of 4.0 GiB failed (out of memory); using managed memory instead\n",
+		message + "OOM at chunk size 4096, trying 2048\n",
+		"Open MPI failed to allocate a CUDA IPC buffer, but this is not fatal\n",
 		"Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n",
 	} {
 		if found := Find([]byte(text)); len(found) != 0 {
@@ -42,6 +47,35 @@ func TestSurvived(t *testing.T) {
 		message + strings.Repeat("another line\n", 5) + "retrying\n",
 	} {
 		one(t, text)
+	}
+}
+
+// Sizes stand where each program puts them. What is another figure, or a factor of the size, is none.
+func TestAsked(t *testing.T) {
+	for text, want := range map[string]gpu.Figure{
+		"cudaMalloc(&p, 4000000000) failed: out of memory":                                                    gpu.Bytes(4000000000),
+		"hipErrorOutOfMemory: out of memory: hipMalloc((void**)&p, 1342177280)":                               gpu.Bytes(1342177280),
+		"CUDA error: out of memory (alloc_size: 4294967296, free_mem: 1073741824)":                            gpu.Bytes(4294967296),
+		"cudaMallocManaged failed for n_bytes=17179869184: out of memory":                                     gpu.Bytes(17179869184),
+		"MemoryError: Unable to allocate 348. KiB for an array":                                               gpu.Bytes(348 << 10),
+		"GPU out of memory error\n [requestedSpace:   44135424 B]\n [totalFreeSpace:   32325042 B]":           gpu.Bytes(44135424),
+		"Memory allocation error: std::bad_alloc: out of memory\n- Free memory: 1GB\n- Requested memory: 5GB": gpu.Bytes(5 << 30),
+		"ERROR: GPU allocation of rho failed, size = 2048.00 MB, stat = 2\nCUDA error: out of memory":         gpu.Bytes(2 << 30),
+		"Memory requested on the GPU (MB):  20480\nMemory free (MB):  15000\nERROR: out of GPU memory":        gpu.Bytes(20 << 30),
+		"Not enough GPU memory: need 12 GB but only 10 GB available":                                          gpu.Bytes(12 << 30),
+		"Failed to allocate 4096 x 4096 doubles on the GPU: out of memory":                                    gpu.Unknown("not said"),
+		"Failed to allocate 1000 x 8 bytes on the GPU: out of memory":                                         gpu.Unknown("not said"),
+		"Failed to allocate GPU memory, max_alloc_size: 2147483648":                                           gpu.Unknown("not said"),
+		"GPU allocation failed for 1000000 cells: out of memory":                                              gpu.Unknown("not said"),
+		"cudaMalloc failed: out of memory (alloc.cu, 1234)":                                                   gpu.Unknown("not said"),
+		"cudaMalloc error: size=1.2e+10 bytes: out of memory":                                                 gpu.Unknown("not said"),
+		"calloc(1000000000, 8) failed: Cannot allocate memory":                                                gpu.Unknown("not said"),
+		"FATAL ERROR: Memory for GPU tables (65536.0 MB) could not be allocated":                              gpu.Bytes(64 << 30),
+		"CUDA error: out of memory\n12.5 GiB\nrequested nothing":                                              gpu.Unknown("not said"),
+	} {
+		if m := one(t, text+"\n"); m.Asked != want {
+			t.Errorf("%q: %+v", text, m.Asked)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ var evidence = map[class][]string{
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
 		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
-		", using", "; using", "skip:", "switching to", "spill", "will restart",
+		", using", "; using", "skip:", "switching to", "spill", "will restart", "restarting", "evicting", "slower",
 	},
 	isMemory: {
 		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda", "cumem", "hbm", "arena",

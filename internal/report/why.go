@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"bookend/internal/diagnosis"
@@ -51,11 +52,12 @@ func (s Scene) tables(closed bool) [][]Safe {
 		return out
 	}
 	yes, unknown := s.rows(diagnosis.Yes), s.rows(diagnosis.Unknown)
-	unknownShort, noShort := s.joined(diagnosis.Unknown), s.joined(diagnosis.No)
-	all := [][]Safe{
-		table(s.rows(diagnosis.Yes, diagnosis.Unknown, diagnosis.No)),
-		table(yes, unknown, noShort), table(yes, unknownShort, noShort), table(yes, unknownShort), table(yes),
+	noShort, open := joined(diagnosis.No, s.answered(diagnosis.No)), s.answered(diagnosis.Unknown)
+	all := [][]Safe{table(s.rows(diagnosis.Yes, diagnosis.Unknown, diagnosis.No)), table(yes, unknown, noShort)}
+	for full := len(open) - 1; full >= 0; full-- {
+		all = append(all, table(yes, s.unknowns(open, full), noShort))
 	}
+	all = append(all, table(yes, s.unknowns(open, 0)), table(yes))
 	switch {
 	case s.Why.Reason == diagnosis.ByShared:
 		return [][]Safe{table()}
@@ -66,7 +68,7 @@ func (s Scene) tables(closed bool) [][]Safe {
 	case len(yes) == 0 && s.Why.Reason == diagnosis.ByFailure:
 		return [][]Safe{head} // that memory was the reason is nobody's guess
 	case len(yes) == 0:
-		return all[2:]
+		return all[len(all)-3:]
 	}
 	return all[1:]
 }
@@ -107,13 +109,30 @@ func (s Scene) evidence(c diagnosis.Cause) string {
 	return text
 }
 
-// joined names the causes with one answer, without their evidence.
-func (s Scene) joined(a diagnosis.Answer) []Safe {
+// answered are the causes with one answer, the job's own use first.
+func (s Scene) answered(a diagnosis.Answer) []diagnosis.Cause {
+	all := slices.DeleteFunc(slices.Clone(s.Why.Causes), func(c diagnosis.Cause) bool { return c.Answer != a })
+	if i := slices.IndexFunc(all, func(c diagnosis.Cause) bool { return c.Name == diagnosis.Own }); i > 0 {
+		own := all[i]
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, own)
+	}
+	return all
+}
+
+// unknowns are so many of the causes that cannot be told with what would tell, and the names of the others.
+func (s Scene) unknowns(open []diagnosis.Cause, full int) []Safe {
+	var out []Safe
+	for _, c := range open[:full] {
+		out = append(out, row(c.Answer, c.Name.Title()+": "+s.evidence(c))...)
+	}
+	return append(out, joined(diagnosis.Unknown, open[full:])...)
+}
+
+// joined names causes with one answer, without their evidence.
+func joined(a diagnosis.Answer, causes []diagnosis.Cause) []Safe {
 	var names []string
-	for _, c := range s.Why.Causes {
-		if c.Answer == a {
-			names = append(names, strings.ReplaceAll(c.Name.Title(), ", ", " or "))
-		}
+	for _, c := range causes {
+		names = append(names, strings.ReplaceAll(c.Name.Title(), ", ", " or "))
 	}
 	if len(names) == 0 {
 		return nil

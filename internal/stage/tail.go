@@ -31,6 +31,8 @@ type tailRequest struct {
 type tailReply struct {
 	Messages []oom.Message `json:"messages,omitempty"`
 	Files    []searched    `json:"files,omitempty"` // one for each target
+	// Cancelled is as joblog.Search has it, of any.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // searched is what became of one target.
@@ -59,10 +61,13 @@ var serveTail = served(func(r tailRequest) (tailReply, error) {
 		defer f.close()
 		all = append(all, f)
 	}
-	if r.Back && !slices.ContainsFunc(all, (*searchedFile).recognised) {
+	cancelled := slices.ContainsFunc(all, func(f *searchedFile) bool { return f.search != nil && f.search.Cancelled })
+	if (r.Back || cancelled) && !slices.ContainsFunc(all, (*searchedFile).recognised) {
 		all.back(func() bool { return inTime.Err() == nil })
 	}
-	return all.reply(), nil
+	reply := all.reply()
+	reply.Cancelled = cancelled
+	return reply, nil
 })
 
 // searchedFile is a target while it is looked through. Its search is nil where it is not.
@@ -168,6 +173,8 @@ type said struct {
 	outputs  []ledger.Output // Message.File counts these
 	unknown  string          // why nobody looked
 	part     string          // what was not looked through
+	// cancelled: the job was cancelled or met its time limit, by Slurm's own line.
+	cancelled bool
 }
 
 // startTail begins to look through the job's outputs for messages about memory, as the user, beside what the hook does
@@ -223,7 +230,7 @@ func (h *hook) notToBeRead() string {
 // heard joins what is known of the outputs with what was found in those that have a place, in the same order. A file that
 // has two paths is one output.
 func heard(all []written, r tailReply) said {
-	s := said{messages: slices.Clone(r.Messages)}
+	s := said{messages: slices.Clone(r.Messages), cancelled: r.Cancelled}
 	file := 0
 	for _, w := range all {
 		o := w.Output

@@ -15,6 +15,7 @@ func (h *hook) diagnose(run ledger.Run) *diagnosis.Diagnosis {
 	}
 	in := h.symptoms(run)
 	in.Messages, in.MessagesUnknown, in.MessagesPart = h.said.messages, h.said.unknown, h.said.part
+	in.Cancelled = h.said.cancelled
 	in.Wanted = h.cfg.JobLog.Why == config.Always
 	if d := diagnosis.Why(in); d.Reason == "" && len(d.Peaks) == 0 {
 		return nil
