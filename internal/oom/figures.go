@@ -24,7 +24,7 @@ const (
 var meanings = map[string]meaning{
 	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked, "request": asked,
 	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "wanted": asked, "extend": asked,
-	"mmap": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
+	"mmap": asked, "create": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
 	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
 	"allocated": allocated, "used": inUse, "usage": inUse, "limit": limit, "capped": limit,
@@ -129,7 +129,7 @@ func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 
 // number reads the number at i, and says where to go on.
 func (s *sizes) number(i int) int {
-	n, length, unit := sized(s.text[i:])
+	n, length, unit := product(s.text[i:])
 	next := i + length
 	rest := s.lower[next:]
 	if !unit {
@@ -144,7 +144,7 @@ func (s *sizes) number(i int) int {
 		if of = afterwards(rest); of == nothing && i-s.from <= wide {
 			of = s.of
 		}
-	case s.close && plainNumber(s.text[i:next], rest), s.isArgument(i, length, rest):
+	case s.close && (plainNumber(s.text[i:next], rest) || s.previous == "size" && strings.HasPrefix(s.lower[i:next], "0x")), s.isArgument(i, length, rest):
 		of = s.of
 	}
 	if of != nothing && length > 0 {
@@ -157,10 +157,10 @@ func (s *sizes) number(i int) int {
 	return next
 }
 
-// isArgument: the last one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
+// isArgument: one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
 func (s *sizes) isArgument(i, length int, rest string) bool {
-	last := strings.HasPrefix(rest, ")") && length > 6
-	return last && (s.lower[s.from:i] == "(" || strings.HasSuffix(strings.TrimRight(s.lower[:i], " "), ","))
+	ends := rest != "" && strings.IndexByte("),", rest[0]) >= 0 && length > 6 && s.lower[i:i+2] != "0x"
+	return ends && (s.lower[s.from:i] == "(" || strings.HasSuffix(strings.TrimRight(s.lower[:i], " "), ","))
 }
 
 // unitBefore is the unit in "size (MB): 421", 0 where there is none.
@@ -173,6 +173,33 @@ func unitBefore(before string) uint64 {
 	return uint64(units[before[strings.LastIndexAny(before, "([")+1:len(before)-1]])
 }
 
+// product is sized for "1000 x 8 bytes" too. The unit comes last; without one the first number stands for itself.
+func product(text string) (gpu.Figure, int, bool) {
+	first, begin, unit := sized(text)
+	n, length := first, begin
+	for range maxFactors {
+		if unit || length == 0 {
+			break
+		}
+		rest := strings.TrimLeft(text[length:], " *x")
+		if marks := strings.TrimSuffix(text[length:], rest); !strings.Contains(marks, "*") && !strings.Contains(marks, " x ") {
+			break
+		}
+		factor, digits, isLast := sized(rest)
+		if digits == 0 || factor.Bytes == 0 || n.Bytes > maxFigure/factor.Bytes {
+			break
+		}
+		n.Bytes, length, unit = n.Bytes*factor.Bytes, len(text)-len(rest)+digits, isLast
+	}
+	if !unit {
+		return first, begin, false
+	}
+	return n, length, true
+}
+
+// maxFactors bounds what a product has besides its first factor.
+const maxFactors = 4
+
 // isProduct: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isProduct(before, rest string) bool {
 	return strings.HasPrefix(rest, " x ") || strings.HasPrefix(strings.TrimLeft(rest, " "), "*") ||
@@ -183,7 +210,7 @@ func isProduct(before, rest string) bool {
 func plainNumber(digits, rest string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(rest, " "), " ")
 	many := len(word) > 2 && word[len(word)-1] == 's' && isAll(word, isAlnum)
-	return !many && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
+	return !many && !strings.HasPrefix(digits, "0x") && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
 }
 
 // afterwards is the meaning of a size by the words after it.

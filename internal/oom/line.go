@@ -24,7 +24,8 @@ func (l *line) facts() *facts {
 	if l.words == nil {
 		f := evidenceIn(l.lower[:min(len(l.lower), maxRead)])
 		if l.head != "" {
-			f.speaker = min(f.speaker, evidenceIn(l.head).speaker)
+			head := evidenceIn(l.head)
+			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
 		}
 		f.has[isGPU] = f.has[isGPU] || l.tagged
 		l.words = &noEvidence // most lines

@@ -60,7 +60,7 @@ func (st statement) reported() bool {
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise")
 	}
 	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) && !inQuotes(before, after) &&
-		(st.coded || !compared(before))
+		(st.coded || !compared(before)) && !(st.weak && strings.HasSuffix(before, " the "))
 }
 
 // formed: the sign is a whole name, number or end where it has to be.
@@ -129,7 +129,7 @@ func isSource(lower, before string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && first[1] == '.' // a list
+	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && (first[1] == '.' || first[1] == ')') // a list
 }
 
 // inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's number it
@@ -192,6 +192,11 @@ func supposed(before string) bool {
 	if before = strings.TrimRight(before, ": ("); before == "" {
 		return false
 	}
+	for _, person := range []string{"we ", "i ", "they "} {
+		if strings.HasPrefix(before, person) {
+			return true
+		}
+	}
 	if strings.HasSuffix(before, " of") || strings.HasSuffix(before, " or") {
 		return true
 	}
@@ -204,6 +209,10 @@ func supposed(before string) bool {
 			return true
 		case "because", "when": // documentation; programs say what failed, or what was being done
 			if word == "it" || previous == "when" && !strings.HasSuffix(word, "ing") {
+				return true
+			}
+		case "is", "was": // a definition
+			if word == "a" || word == "an" {
 				return true
 			}
 		case "can", "could":

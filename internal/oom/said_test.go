@@ -29,6 +29,9 @@ func TestSurvived(t *testing.T) {
 		"W0000 external/xla/xla/service/gpu/autotuning/gemm_fusion_autotuner.cc:99] Autotuning candidate failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5368709120 bytes.\n",
 		"Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.5GiB with freed_by_count=0. The caller indicates that this is not a failure\n",
 		"[TRT] [W] Skipping tactic 3 due to insufficient memory on requested size of 2317352960 detected for tactic 0x4.\n",
+		"job 7: attempt 1 failed: torch.OutOfMemoryError: Allocation on device ; retry in 100 ms\n",
+		"[autotune] config 128x256: CUDA error: out of memory -> inf ms\n",
+		"cudaMalloc of 16 GiB failed (out of memory); trying 12 GiB\n",
 		"Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n",
 	} {
 		if found := Find([]byte(text)); len(found) != 0 {
@@ -186,5 +189,33 @@ func TestNotSaid(t *testing.T) {
 				t.Errorf("%q: %+v", line, m)
 			}
 		}
+	}
+}
+
+// What could not be had, in the ways in which programs write sizes; never what was free, in use or an address.
+func TestRequest(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"cudaMalloc of 4,194,304,000 bytes failed: out of memory":                            4194304000,
+		"GPU allocation of 3000000000 x 8 bytes failed (cudaErrorMemoryAllocation)":          24000000000,
+		"CUDA out of memory: cannot allocate 1.2e+10 bytes":                                  12000000000,
+		"device memory alloc failed, dev_id = 0, size = 0x639c00":                            0x639c00,
+		"cudaMalloc failed for 0x7f2a00000000: out of memory":                                0,
+		"Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 48771072, nullptr): out of memory": 48771072,
+		"CUDA error: out of memory: free 812 MB, total 16160 MB, need 1500 MB":               1500 << 20,
+		"CUDA error: out of memory: free 812 MB, total 16160 MB":                             0,
+	} {
+		if got := one(t, text).Asked; got.Bytes != want || got.Known() != (want > 0) {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// TensorRT's error numbers are no ranks: the size that its allocator says is its exception's.
+func TestErrorNumber(t *testing.T) {
+	m := one(t, "1: [defaultAllocator.cpp::allocate::19] Error Code 1: Cuda Runtime (out of memory)\n"+
+		"Requested amount of GPU memory (3887181312 bytes) could not be allocated.\n"+
+		"2: [executionContext.cpp::ExecutionContext::470] Error Code 2: OutOfMemory (no further information)\n")
+	if m.Rank != nil || m.Asked.Bytes != 3887181312 {
+		t.Errorf("%+v", m)
 	}
 }

@@ -36,7 +36,7 @@ var evidence = map[class][]string{
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)", "allocator cpu", "allocator mklcpu",
 		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
-		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "device:cpu:",
+		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:",
 	},
 	isHostCall: {
 		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
@@ -53,7 +53,8 @@ var evidence = map[class][]string{
 	goesOn: {
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
-		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
+		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu", ", continuing", "; continuing", "resuming from", "pruned", "; trying",
+		"splitting", "cpu instead", "streaming from", "retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
 		", using", "; using", "skip:", "switching to", "spill", "will restart",
 	},
 	isMemory: {
