@@ -28,7 +28,7 @@ var meanings = map[string]meaning{
 	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
 	"allocated": allocated, "used": inUse, "usage": inUse, "limit": limit, "capped": limit,
-	"max": nothing, "maximum": nothing, "rounded": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
+	"max": nothing, "maximum": nothing, "rounded": nothing, "freed": nothing, "released": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
 	"of": filler, "was": filler, "is": filler, "for": filler, "memory": filler, "mem": filler, "bytes": filler, "buffer": filler,
 	"async": filler, "managed": filler, "failed": filler, "to": filler, "only": filler, "set": filler, "block": filler, "space": filler,
 	"so": filler, "far": filler, "about": filler, "device": filler, "gpu": filler, "cuda": filler, "rocm": filler,
@@ -38,7 +38,7 @@ var meanings = map[string]meaning{
 var sizeOf = map[string]bool{
 	"batch": true, "block": true, "grid": true, "world": true, "vocab": true, "hidden": true, "page": true, "window": true, "step": true,
 	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true, "local": true, "global": true, "array": true, "matrix": true,
-	"image": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
+	"image": true, "model": true, "file": true, "dataset": true, "checkpoint": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
 }
 
 // wide is how far a size with its unit may stand from the word that gives it its meaning.
@@ -111,6 +111,9 @@ func (s *sizes) part(word string, end int, known bool) bool {
 	}
 	if word == "size" && sizeOf[s.previous] { // of something else than memory
 		m = nothing
+	}
+	if word == "bytes" && !s.close && !known && strings.HasPrefix(strings.TrimLeft(s.lower[end:], " "), "=") {
+		m = asked
 	}
 	s.previous = word
 	switch {

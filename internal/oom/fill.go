@@ -56,7 +56,7 @@ func (st statement) above(m *Message) {
 		if len(l.facts().hits) > 0 || len(l.lower) > maxAfter {
 			continue
 		}
-		if l.facts().has[isError] || wants(l.lower) {
+		if l.isError() || wants(l.lower) {
 			m.take(sizesIn(l.body), asked)
 		}
 	}

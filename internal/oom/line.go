@@ -75,6 +75,11 @@ func withLine(lines []line, text, lower string) []line {
 	return append(lines, l)
 }
 
+// isError: by a word for an error, or its logger's level.
+func (l *line) isError() bool {
+	return l.level != 0 && strings.IndexByte("EFC", l.level) >= 0 || l.facts().has[isError]
+}
+
 // hits are the signs in the line.
 func (l *line) hits() []hit {
 	if len(l.lower) <= maxRead {

@@ -224,7 +224,7 @@ func supposed(before string) bool {
 		switch previous {
 		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches", "never", "prevent", "prevents",
 			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often", "typically", "simulate", "simulated",
-			"likely", "against", "expected", "earlier", "i", "we", "getting", "get":
+			"likely", "will", "against", "expected", "earlier", "i", "we", "getting", "get":
 			return true
 		}
 	}
@@ -261,7 +261,7 @@ func (st statement) discussed(after string) bool {
 
 // failed: a word for an error on the line, or a size that was wanted.
 func (st statement) failed() bool {
-	if st.line.level != 0 && strings.IndexByte("EFC", st.line.level) >= 0 || st.facts.has[isError] {
+	if st.facts.has[isError] || st.line.isError() {
 		return true
 	}
 	if strings.Contains(st.before(), "warn") {

@@ -31,6 +31,8 @@ func TestSurvived(t *testing.T) {
 		"[TRT] [W] Skipping tactic 3 due to insufficient memory on requested size of 2317352960 detected for tactic 0x4.\n",
 		"job 7: attempt 1 failed: torch.OutOfMemoryError: Allocation on device ; retry in 100 ms\n",
 		"[autotune] config 128x256: CUDA error: out of memory -> inf ms\n",
+		"Failed to allocate memory on the GPU. Using the CPU.\n",
+		"step 14: CUDA out of memory error, ignoring batch\n",
 		"cudaMalloc of 16 GiB failed (out of memory); trying 12 GiB\n",
 		"Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n",
 	} {
@@ -203,6 +205,9 @@ func TestRequest(t *testing.T) {
 		"Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 48771072, nullptr): out of memory": 48771072,
 		"CUDA error: out of memory: free 812 MB, total 16160 MB, need 1500 MB":               1500 << 20,
 		"CUDA error: out of memory: free 812 MB, total 16160 MB":                             0,
+		"error == cudaSuccess (2 vs. 0)  out of memory; bytes = 3221225472":                  3221225472,
+		"cuda_malloc(): out of memory!\ncuda_malloc_trim(): freed 168 arrays (6.5 GiB)":      0,
+		"CUDA error: out of memory\nModel size: 13.4 GB, peak memory 22.1 GB":                0,
 	} {
 		if got := one(t, text).Asked; got.Bytes != want || got.Known() != (want > 0) {
 			t.Errorf("%q: %v", text, got)

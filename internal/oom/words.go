@@ -54,7 +54,8 @@ var evidence = map[class][]string{
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
 		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu", ", continuing", "; continuing", "resuming from", "pruned", "; trying",
-		"splitting", "cpu instead", "streaming from", "retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
+		"splitting", "cpu instead", "streaming from", "using the cpu", "using cpu", "running on cpu", "running on the cpu", "moving on", "once more",
+		", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade", "evicting", "using default", "uses default", "retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
 		", using", "; using", "skip:", "switching to", "spill", "will restart",
 	},
 	isMemory: {
@@ -62,9 +63,9 @@ var evidence = map[class][]string{
 		"mib", "gib", " mb", " gb", "kib", "block", "oom",
 	},
 	isOther: {
-		"not supported", "notsupported", "invalid ", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
+		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
 	},
-	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // "},
+	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ", "undefined "},
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
 }
 
@@ -131,6 +132,9 @@ func evidenceIn(lower string) facts {
 func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames) {
 	switch w.class {
 	case isSign:
+		if w.sign.weak && strings.IndexByte(w.text, ' ') < 0 && file.at(at) {
+			return
+		}
 		if begins && (w.sign.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits && (len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
 			f.hits = append(f.hits, hit{w.sign, at})
 		}
