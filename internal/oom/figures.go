@@ -168,9 +168,11 @@ func (s *sizes) isArgument(i, length int, rest string) bool {
 
 // unitBefore is the unit in "size (MB): 421", 0 where there is none.
 func unitBefore(before string) uint64 {
-	before = strings.TrimRight(before, " :=")
-	before = before[max(0, len(before)-maxUnit):]
-	if !strings.HasSuffix(before, ")") && !strings.HasSuffix(before, "]") {
+	end := len(before)
+	for end > 0 && strings.IndexByte(" :=", before[end-1]) >= 0 {
+		end--
+	}
+	if before = before[max(0, end-maxUnit):end]; !strings.HasSuffix(before, ")") && !strings.HasSuffix(before, "]") {
 		return 0
 	}
 	return uint64(units[before[strings.LastIndexAny(before, "([")+1:len(before)-1]])

@@ -60,7 +60,12 @@ func (st statement) reported() bool {
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise")
 	}
 	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) && !inQuotes(before, after) &&
-		(st.coded || !compared(before)) && !(st.weak && strings.HasSuffix(before, " the "))
+		(st.coded || !compared(before)) && !(st.weak && isSubject(before))
+}
+
+// isSubject: an article makes it a subject.
+func isSubject(before string) bool {
+	return strings.HasSuffix(before, " the ") || strings.HasSuffix(before, " a ") || strings.HasSuffix(before, " an ")
 }
 
 // formed: the sign is a whole name, number or end where it has to be.
@@ -170,8 +175,11 @@ func compared(before string) bool {
 // sizedTorch: PyTorch's message with its figures.
 func sizedTorch(after string) bool {
 	rest, ok := strings.CutPrefix(after, ". tried to allocate ")
+	if !ok {
+		return false
+	}
 	_, _, unit := sized(rest)
-	return ok && unit
+	return unit
 }
 
 // isField: what opens a quoted value: a field of a log (msg="...), or of JSON.
@@ -249,7 +257,7 @@ func (st statement) discussed(after string) bool {
 	for i := range min(3, len(words)) {
 		switch strings.TrimRight(words[i], ".,:;)") {
 		case "errors", "issues", "problems", "conditions", "exceptions", "means", "indicates", "occurs", "happens", "handling", "or", "may", "might",
-			"is", "so", "will":
+			"is", "so", "will", "raised", "thrown", "returned":
 			return true
 		}
 		if strings.IndexByte(".:,", words[i][len(words[i])-1]) >= 0 {

@@ -70,8 +70,10 @@ func numeral(text string) string {
 	for end < len(text) && end < maxDigits && (isDigit(text[end]) || text[end] == '.' || text[end] == ',') {
 		end++
 	}
-	digits := strings.TrimRight(text[:end], ".,")
-	if end = len(digits); end > 0 && end+2 < len(text) && text[end]|0x20 == 'e' && (text[end+1] == '+' || isDigit(text[end+1])) {
+	for end > 0 && !isDigit(text[end-1]) {
+		end--
+	}
+	if end > 0 && end+2 < len(text) && text[end]|0x20 == 'e' && (text[end+1] == '+' || isDigit(text[end+1])) {
 		for end += 2; end < len(text) && end < maxDigits && isDigit(text[end]); {
 			end++
 		}
