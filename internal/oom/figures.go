@@ -220,6 +220,9 @@ func plainNumber(digits, rest string) bool {
 
 // afterwards is the meaning of a size by the words after it.
 func afterwards(rest string) meaning {
+	if !strings.HasPrefix(rest, " ") {
+		return nothing
+	}
 	for _, w := range []struct {
 		words string
 		of    meaning
