@@ -26,8 +26,11 @@ func amount(text string) (gpu.Figure, bool) {
 // sized is amount with the length of what it read, and whether there was a unit. Of "17.79G (19104890880 bytes)" it takes
 // the exact one.
 func sized(text string) (n gpu.Figure, length int, unit bool) {
-	digits := numeral(text)
-	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", "")+power(digits), 64)
+	digits, exponent := numeral(text), ""
+	if strings.HasPrefix(digits, "0x") {
+		exponent = "p0" // as Go reads it
+	}
+	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", "")+exponent, 64)
 	if err != nil {
 		return gpu.Figure{}, 0, false
 	}
@@ -79,14 +82,6 @@ func numeral(text string) string {
 		}
 	}
 	return text[:end]
-}
-
-// power is what makes Go read a hexadecimal number as a float.
-func power(digits string) string {
-	if strings.HasPrefix(digits, "0x") {
-		return "p0"
-	}
-	return ""
 }
 
 // What a size may be written with.
