@@ -24,11 +24,11 @@ const (
 var meanings = map[string]meaning{
 	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked, "request": asked,
 	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "trying": asked, "wanted": asked, "extend": asked,
-	"mmap": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
+	"mmap": asked, "create": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
 	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
 	"allocated": allocated, "used": inUse, "usage": inUse, "limit": limit, "capped": limit,
-	"max": nothing, "maximum": nothing, "rounded": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
+	"max": nothing, "maximum": nothing, "rounded": nothing, "freed": nothing, "released": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
 	"of": filler, "was": filler, "is": filler, "for": filler, "memory": filler, "mem": filler, "bytes": filler, "buffer": filler,
 	"async": filler, "managed": filler, "failed": filler, "to": filler, "only": filler, "set": filler, "block": filler, "space": filler,
 	"so": filler, "far": filler, "about": filler, "device": filler, "gpu": filler, "cuda": filler, "rocm": filler,
@@ -38,7 +38,7 @@ var meanings = map[string]meaning{
 var sizeOf = map[string]bool{
 	"batch": true, "block": true, "grid": true, "world": true, "vocab": true, "hidden": true, "page": true, "window": true, "step": true,
 	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true, "local": true, "global": true, "array": true, "matrix": true,
-	"image": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
+	"image": true, "model": true, "file": true, "dataset": true, "checkpoint": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
 }
 
 // wide is how far a size with its unit may stand from the word that gives it its meaning.
@@ -112,6 +112,9 @@ func (s *sizes) part(word string, end int, known bool) bool {
 	if word == "size" && sizeOf[s.previous] { // of something else than memory
 		m = nothing
 	}
+	if word == "bytes" && !s.close && !known && strings.HasPrefix(strings.TrimLeft(s.lower[end:], " "), "=") {
+		m = asked
+	}
 	s.previous = word
 	switch {
 	case !found:
@@ -129,7 +132,7 @@ func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 
 // number reads the number at i, and says where to go on.
 func (s *sizes) number(i int) int {
-	n, length, unit := sized(s.text[i:])
+	n, length, unit := product(s.text[i:])
 	next := i + length
 	rest := s.lower[next:]
 	if !unit {
@@ -144,7 +147,7 @@ func (s *sizes) number(i int) int {
 		if of = afterwards(rest); of == nothing && i-s.from <= wide {
 			of = s.of
 		}
-	case s.close && plainNumber(s.text[i:next], rest), s.isArgument(i, length, rest):
+	case s.close && (plainNumber(s.text[i:next], rest) || s.previous == "size" && strings.HasPrefix(s.lower[i:next], "0x")), s.isArgument(i, length, rest):
 		of = s.of
 	}
 	if of != nothing && length > 0 {
@@ -157,21 +160,53 @@ func (s *sizes) number(i int) int {
 	return next
 }
 
-// isArgument: the last one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
+// isArgument: one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
 func (s *sizes) isArgument(i, length int, rest string) bool {
-	last := strings.HasPrefix(rest, ")") && length > 6
-	return last && (s.lower[s.from:i] == "(" || strings.HasSuffix(strings.TrimRight(s.lower[:i], " "), ","))
+	ends := rest != "" && strings.IndexByte("),", rest[0]) >= 0 && length > 6 && s.lower[i:i+2] != "0x"
+	if strings.HasSuffix(s.lower[:i], "calloc(") { // how many, and then of which size
+		return false
+	}
+	return ends && (s.lower[s.from:i] == "(" || strings.HasSuffix(strings.TrimRight(s.lower[:i], " "), ","))
 }
 
 // unitBefore is the unit in "size (MB): 421", 0 where there is none.
 func unitBefore(before string) uint64 {
-	before = strings.TrimRight(before, " :=")
-	before = before[max(0, len(before)-maxUnit):]
-	if !strings.HasSuffix(before, ")") && !strings.HasSuffix(before, "]") {
+	end := len(before)
+	for end > 0 && strings.IndexByte(" :=", before[end-1]) >= 0 {
+		end--
+	}
+	if before = before[max(0, end-maxUnit):end]; !strings.HasSuffix(before, ")") && !strings.HasSuffix(before, "]") {
 		return 0
 	}
 	return uint64(units[before[strings.LastIndexAny(before, "([")+1:len(before)-1]])
 }
+
+// product is sized for "1000 x 8 bytes" too. The unit comes last; without one the first number stands for itself.
+func product(text string) (gpu.Figure, int, bool) {
+	first, begin, unit := sized(text)
+	n, length := first, begin
+	for range maxFactors {
+		if unit || length == 0 {
+			break
+		}
+		rest := strings.TrimLeft(text[length:], " *x")
+		if marks := strings.TrimSuffix(text[length:], rest); !strings.Contains(marks, "*") && !strings.Contains(marks, " x ") {
+			break
+		}
+		factor, digits, isLast := sized(rest)
+		if digits == 0 || factor.Bytes == 0 || n.Bytes > maxFigure/factor.Bytes {
+			break
+		}
+		n.Bytes, length, unit = n.Bytes*factor.Bytes, len(text)-len(rest)+digits, isLast
+	}
+	if !unit {
+		return first, begin, false
+	}
+	return n, length, true
+}
+
+// maxFactors bounds what a product has besides its first factor.
+const maxFactors = 4
 
 // isProduct: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isProduct(before, rest string) bool {
@@ -187,11 +222,14 @@ func plainNumber(digits, rest string) bool {
 		return false
 	}
 	many := len(word) > 2 && word[len(word)-1] == 's' && isAll(word, isAlnum)
-	return !many && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
+	return !many && !strings.HasPrefix(digits, "0x") && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
 }
 
 // afterwards is the meaning of a size by the words after it.
 func afterwards(rest string) meaning {
+	if !strings.HasPrefix(rest, " ") {
+		return nothing
+	}
 	for _, w := range []struct {
 		words string
 		of    meaning

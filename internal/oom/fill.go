@@ -20,7 +20,7 @@ func (st statement) fill(m *Message) bool {
 		return readVLLM(m, st.sentence())
 	case m.Kind == Shared:
 		text := st.sentence()
-		m.Asked, m.Limit = after(text, "Required: "), after(text, "Hardware limit: ", "Hardware limitation: ")
+		m.Asked, m.Limit = after(text, "Required: ", "shared data ("), after(text, "Hardware limit: ", "Hardware limitation: ")
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)
@@ -56,7 +56,7 @@ func (st statement) above(m *Message) {
 		if len(l.facts().hits) > 0 || len(l.lower) > maxAfter {
 			continue
 		}
-		if l.facts().has[isError] || wants(l.lower) {
+		if l.isError() || wants(l.lower) {
 			m.take(sizesIn(l.body), asked)
 		}
 	}

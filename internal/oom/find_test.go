@@ -169,7 +169,7 @@ var saidBy = map[string][]Message{
 	"triton":        {is(Shared, Triton, func(m *Message) { m.Asked, m.Limit = gpu.Bytes(131072), gpu.Bytes(101376) })},
 	"triton-1":      {is(Shared, Triton, func(m *Message) { m.Asked, m.Limit = gpu.Bytes(110592), gpu.Bytes(101376) })},
 	"launch":        {is(Shared, PyTorch, nil)},
-	"ptxas":         {is(Shared, CUDA, nil)},
+	"ptxas":         {is(Shared, CUDA, func(m *Message) { m.Asked = gpu.Bytes(0x10000) })},
 	"slurm":         {is(Host, Slurm, nil), is(Host, Slurm, nil)},
 	"slurm-19":      {is(Host, Slurm, nil)},
 	"torch-host":    {is(Host, PyTorch, func(m *Message) { m.Asked = gpu.Bytes(132426121216) })},

@@ -24,7 +24,8 @@ func (l *line) facts() *facts {
 	if l.words == nil {
 		f := evidenceIn(l.lower[:min(len(l.lower), maxRead)])
 		if l.head != "" {
-			f.speaker = min(f.speaker, evidenceIn(l.head).speaker)
+			head := evidenceIn(l.head)
+			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
 		}
 		f.has[isGPU] = f.has[isGPU] || l.tagged
 		l.words = &noEvidence // most lines
@@ -72,6 +73,11 @@ func withLine(lines []line, text, lower string) []line {
 		l.echo = strings.Contains(lines[last].lower, "\", line ")
 	}
 	return append(lines, l)
+}
+
+// isError: by a word for an error, or its logger's level.
+func (l *line) isError() bool {
+	return l.level != 0 && strings.IndexByte("EFC", l.level) >= 0 || l.facts().has[isError]
 }
 
 // hits are the signs in the line.

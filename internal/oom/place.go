@@ -32,10 +32,20 @@ func (st statement) place() (Kind, bool) {
 		return called(own), true
 	case st.kind == Host:
 		return Host, true
+	case !own.has[isCompiler] && inKernels(st.after()):
+		return Device, true
 	case own.has[isCompiler]: // what it lacks is the host's
 		return Host, st.text == "out of memory allocating"
 	}
 	return st.placeNear()
+}
+
+// inKernels: the line of a CUDA source follows, as checks of calls print it: "out of memory at grid.cu:174". Compilers name
+// the file before what they say.
+func inKernels(after string) bool {
+	_, place, found := strings.Cut(after, ".cu")
+	place = strings.TrimPrefix(strings.TrimLeft(place, ":(, "), "line ")
+	return found && place != "" && isDigit(place[0])
 }
 
 // placeNear tells it by the lines around, where a statement is spread over some.
@@ -79,7 +89,7 @@ func (st statement) endsError() bool {
 		return false
 	}
 	for l := range st.s.near(st.at, -1, count) {
-		if l.facts().has[isError] {
+		if l.isError() {
 			return true
 		}
 	}

@@ -32,12 +32,13 @@ func (l *line) prefix() (string, bool) {
 		return "", false
 	}
 	head, rest, _ := strings.Cut(l.body, " ")
+	place, _, _ := strings.Cut(rest, "]")
 	switch {
 	case l.body[0] == '[':
 		return l.bracket("]")
 	case l.body[0] == '(':
 		return l.bracket(")")
-	case isLabel(head) && (l.level == 0 || !strings.HasPrefix(rest, "[")): // srun's
+	case isLabel(head) && (!strings.HasPrefix(rest, "[") || l.level == 0 && !strings.Contains(place, "::")): // srun's
 		l.speaks(head, number("="+head, "="))
 		return rest, true
 	case isTime(head), head == "-", head == "|" && !strings.HasPrefix(rest, "bookend:"):

@@ -60,7 +60,12 @@ func (st statement) reported() bool {
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise")
 	}
 	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) && !inQuotes(before, after) &&
-		(st.coded || !compared(before))
+		(st.coded || !compared(before)) && !(st.weak && isSubject(before))
+}
+
+// isSubject: an article makes it a subject.
+func isSubject(before string) bool {
+	return strings.HasSuffix(before, " the ") || strings.HasSuffix(before, " a ") || strings.HasSuffix(before, " an ")
 }
 
 // formed: the sign is a whole name, number or end where it has to be.
@@ -134,7 +139,7 @@ func isSource(lower, before string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && first[1] == '.' // a list
+	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && (first[1] == '.' || first[1] == ')') // a list
 }
 
 // inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's number it
@@ -175,8 +180,11 @@ func compared(before string) bool {
 // sizedTorch: PyTorch's message with its figures.
 func sizedTorch(after string) bool {
 	rest, ok := strings.CutPrefix(after, ". tried to allocate ")
+	if !ok {
+		return false
+	}
 	_, _, unit := sized(rest)
-	return ok && unit
+	return unit
 }
 
 // isField: what opens a quoted value: a field of a log (msg="...), or of JSON.
@@ -197,6 +205,11 @@ func supposed(before string) bool {
 	if before = strings.TrimRight(before, ": ("); before == "" {
 		return false
 	}
+	for _, person := range []string{"we ", "i ", "they "} {
+		if strings.HasPrefix(before, person) {
+			return true
+		}
+	}
 	if strings.HasSuffix(before, " of") || strings.HasSuffix(before, " or") {
 		return true
 	}
@@ -211,6 +224,10 @@ func supposed(before string) bool {
 			if word == "it" || previous == "when" && !strings.HasSuffix(word, "ing") {
 				return true
 			}
+		case "is", "was": // a definition
+			if word == "a" || word == "an" {
+				return true
+			}
 		case "can", "could":
 			if word != "not" {
 				return true
@@ -220,7 +237,7 @@ func supposed(before string) bool {
 		switch previous {
 		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches", "never", "prevent", "prevents",
 			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often", "typically", "simulate", "simulated",
-			"likely", "against", "expected", "earlier", "previous", "i", "we", "getting", "get":
+			"likely", "will", "against", "expected", "earlier", "previous", "i", "we", "getting", "get":
 			return true
 		}
 	}
@@ -245,7 +262,7 @@ func (st statement) discussed(after string) bool {
 	for i := range min(3, len(words)) {
 		switch strings.TrimRight(words[i], ".,:;)") {
 		case "errors", "issues", "problems", "conditions", "exceptions", "means", "indicates", "occurs", "happens", "handling", "or", "may", "might",
-			"is", "so", "will":
+			"is", "so", "will", "raised", "thrown", "returned":
 			return true
 		}
 		if strings.IndexByte(".:,", words[i][len(words[i])-1]) >= 0 {
@@ -257,7 +274,7 @@ func (st statement) discussed(after string) bool {
 
 // failed: a word for an error on the line, or a size that was wanted.
 func (st statement) failed() bool {
-	if st.line.level != 0 && strings.IndexByte("EFC", st.line.level) >= 0 || st.facts.has[isError] {
+	if st.facts.has[isError] || st.line.isError() {
 		return true
 	}
 	if strings.Contains(st.before(), "warn") {

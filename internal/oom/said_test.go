@@ -34,6 +34,11 @@ func TestSurvived(t *testing.T) {
 		"cudaMalloc of 4.0 GiB failed (out of memory); using managed memory instead\n",
 		message + "OOM at chunk size 4096, trying 2048\n",
 		"Open MPI failed to allocate a CUDA IPC buffer, but this is not fatal\n",
+		"job 7: attempt 1 failed: torch.OutOfMemoryError: Allocation on device ; retry in 100 ms\n",
+		"[autotune] config 128x256: CUDA error: out of memory -> inf ms\n",
+		"Failed to allocate memory on the GPU. Using the CPU.\n",
+		"step 14: CUDA out of memory error, ignoring batch\n",
+		"cudaMalloc of 16 GiB failed (out of memory); trying 12 GiB\n",
 		"Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n",
 	} {
 		if found := Find([]byte(text)); len(found) != 0 {
@@ -64,13 +69,12 @@ func TestAsked(t *testing.T) {
 		"Memory requested on the GPU (MB):  20480\nMemory free (MB):  15000\nERROR: out of GPU memory":        gpu.Bytes(20 << 30),
 		"Not enough GPU memory: need 12 GB but only 10 GB available":                                          gpu.Bytes(12 << 30),
 		"Failed to allocate 4096 x 4096 doubles on the GPU: out of memory":                                    gpu.Unknown("not said"),
-		"Failed to allocate 1000 x 8 bytes on the GPU: out of memory":                                         gpu.Unknown("not said"),
+		"Failed to allocate 1000 x 8 bytes on the GPU: out of memory":                                         gpu.Bytes(8000),
 		"Failed to allocate GPU memory, max_alloc_size: 2147483648":                                           gpu.Unknown("not said"),
 		"GPU allocation failed for 1000000 cells: out of memory":                                              gpu.Unknown("not said"),
 		"cudaMalloc failed: out of memory (alloc.cu, 1234)":                                                   gpu.Unknown("not said"),
-		"cudaMalloc error: size=1.2e+10 bytes: out of memory":                                                 gpu.Unknown("not said"),
+		"cudaMalloc error: size=1.2e+10 bytes: out of memory":                                                 gpu.Bytes(12000000000),
 		"calloc(1000000000, 8) failed: Cannot allocate memory":                                                gpu.Unknown("not said"),
-		"FATAL ERROR: Memory for GPU tables (65536.0 MB) could not be allocated":                              gpu.Bytes(64 << 30),
 		"CUDA error: out of memory\n12.5 GiB\nrequested nothing":                                              gpu.Unknown("not said"),
 	} {
 		if m := one(t, text+"\n"); m.Asked != want {
@@ -220,5 +224,36 @@ func TestNotSaid(t *testing.T) {
 				t.Errorf("%q: %+v", line, m)
 			}
 		}
+	}
+}
+
+// What could not be had, in the ways in which programs write sizes; never what was free, in use or an address.
+func TestRequest(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"cudaMalloc of 4,194,304,000 bytes failed: out of memory":                            4194304000,
+		"GPU allocation of 3000000000 x 8 bytes failed (cudaErrorMemoryAllocation)":          24000000000,
+		"CUDA out of memory: cannot allocate 1.2e+10 bytes":                                  12000000000,
+		"device memory alloc failed, dev_id = 0, size = 0x639c00":                            0x639c00,
+		"cudaMalloc failed for 0x7f2a00000000: out of memory":                                0,
+		"Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 48771072, nullptr): out of memory": 48771072,
+		"CUDA error: out of memory: free 812 MB, total 16160 MB, need 1500 MB":               1500 << 20,
+		"CUDA error: out of memory: free 812 MB, total 16160 MB":                             0,
+		"error == cudaSuccess (2 vs. 0)  out of memory; bytes = 3221225472":                  3221225472,
+		"cuda_malloc(): out of memory!\ncuda_malloc_trim(): freed 168 arrays (6.5 GiB)":      0,
+		"CUDA error: out of memory\nModel size: 13.4 GB, peak memory 22.1 GB":                0,
+	} {
+		if got := one(t, text).Asked; got.Bytes != want || got.Known() != (want > 0) {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// TensorRT's error numbers are no ranks: the size that its allocator says is its exception's.
+func TestErrorNumber(t *testing.T) {
+	m := one(t, "1: [defaultAllocator.cpp::allocate::19] Error Code 1: Cuda Runtime (out of memory)\n"+
+		"Requested amount of GPU memory (3887181312 bytes) could not be allocated.\n"+
+		"2: [executionContext.cpp::ExecutionContext::470] Error Code 2: OutOfMemory (no further information)\n")
+	if m.Rank != nil || m.Asked.Bytes != 3887181312 {
+		t.Errorf("%+v", m)
 	}
 }

@@ -37,7 +37,7 @@ var table = []struct {
 		"cuda_error_out_of_memory", "cudaerrormemoryallocation", "error_out_of_memory", "hiperroroutofmemory", "hiperrormemoryallocation",
 		"status_alloc_failed", "cufft_alloc_failed", "hipfft_alloc_failed", "status_allocation_failed", "rocblas_status_memory_error",
 		"miopenstatusallocfailed", "status_allocator_failure", "npp_memory_allocation_err", "magma_err_device_alloc",
-		"out_of_device_memory", "erroroutofdevicememory", "error_out_of_resources", "ran out of memory on the gpu", "mem_object_allocation_failure", "cl_invalid_buffer_size",
+		"out_of_device_memory", "erroroutofdevicememory", "outofdevicememory", "radix_sort: failed to get memory buffer", "error_out_of_resources", "ran out of memory on the gpu", "mem_object_allocation_failure", "cl_invalid_buffer_size",
 	}},
 	{sign{kind: Device, coded: true}, []string{
 		"error 2", "error: 2", "error (2)", "error(2)", "error #2", "error code: 2", "error code 2", "error code (2", "error=2", "code=2",
@@ -71,7 +71,7 @@ var table = []struct {
 		"bytes requested; not enough memory", "could not reserve enough space", "st9bad_alloc", "instance of 'std::bad_alloc'", "arrowmemoryerror: ", "unable to allocate array",
 		"java.lang.outofmemoryerror", "(errno=12)",
 	}},
-	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "malloc of size"}},
+	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "memory allocation on", "malloc of size"}},
 	{sign{kind: Host, soft: true, head: true}, []string{"memoryerror"}},
 	{sign{kind: Host, soft: true, ends: true}, []string{"std::bad_alloc", segment}},
 	// anything

@@ -26,15 +26,11 @@ func amount(text string) (gpu.Figure, bool) {
 // sized is amount with the length of what it read, and whether there was a unit. Of "17.79G (19104890880 bytes)" it takes
 // the exact one.
 func sized(text string) (n gpu.Figure, length int, unit bool) {
-	end := 0
-	for end < len(text) && end < maxDigits && strings.IndexByte("0123456789.,", text[end]) >= 0 {
-		end++
+	digits, exponent := numeral(text), ""
+	if strings.HasPrefix(digits, "0x") {
+		exponent = "p0" // as Go reads it
 	}
-	digits := strings.TrimRight(text[:end], ".,")
-	if digits == "" {
-		return gpu.Figure{}, 0, false
-	}
-	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", ""), 64)
+	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", "")+exponent, 64)
 	if err != nil {
 		return gpu.Figure{}, 0, false
 	}
@@ -62,6 +58,30 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 		return gpu.Unknown("not a possible size"), length, unit
 	}
 	return gpu.Bytes(uint64(value)), length, unit
+}
+
+// numeral is the number that a text begins with: "1,024", "0.125E+11", "0x639c00".
+func numeral(text string) string {
+	if strings.HasPrefix(text, "0x") {
+		end := 2
+		for end < min(len(text), maxDigits) && strings.IndexByte("0123456789abcdefABCDEF", text[end]) >= 0 {
+			end++
+		}
+		return text[:end]
+	}
+	end := 0
+	for end < len(text) && end < maxDigits && (isDigit(text[end]) || text[end] == '.' || text[end] == ',') {
+		end++
+	}
+	for end > 0 && !isDigit(text[end-1]) {
+		end--
+	}
+	if end > 0 && end+2 < len(text) && text[end]|0x20 == 'e' && (text[end+1] == '+' || isDigit(text[end+1])) {
+		for end += 2; end < len(text) && end < maxDigits && isDigit(text[end]); {
+			end++
+		}
+	}
+	return text[:end]
 }
 
 // What a size may be written with.

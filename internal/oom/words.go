@@ -36,7 +36,7 @@ var evidence = map[class][]string{
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)", "allocator cpu", "allocator mklcpu",
 		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
-		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "device:cpu:",
+		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:",
 	},
 	isHostCall: {
 		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
@@ -53,24 +53,26 @@ var evidence = map[class][]string{
 	goesOn: {
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again", "recover from", "recovered", "recovering",
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
-		"retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
-		", using", "; using", "skip:", "switching to", "spill", "will restart", "restarting", "evicting", "slower",
+		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu", ", continuing", "; continuing", "resuming from", "pruned", "; trying",
+		"splitting", "cpu instead", "streaming from", "using the cpu", "using cpu", "running on cpu", "running on the cpu", "moving on", "once more",
+		", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade", "successfully allocated", "[       ok ]", "evicting", "using default", "uses default", "retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
+		", using", "; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
 	},
 	isMemory: {
 		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda", "cumem", "hbm", "arena",
 		"mib", "gib", " mb", " gb", "kib", "block", "oom",
 	},
 	isOther: {
-		"not supported", "notsupported", "invalid ", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
+		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
 	},
-	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // "},
+	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ", "undefined ", "write(*"},
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
 }
 
-// vocabulary are all words by a hash of their first two bytes: a text is read once, whatever is looked for.
+// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for.
 var vocabulary = func() (byStart [1 << 12][]word) {
 	add := func(w word) {
-		at := start(w.text[0], w.text[1])
+		at := start(w.text)
 		byStart[at] = append(byStart[at], w)
 	}
 	for _, row := range table {
@@ -93,7 +95,9 @@ var vocabulary = func() (byStart [1 << 12][]word) {
 	return byStart
 }()
 
-func start(a, b byte) int { return int(a&0x3f)<<6 | int(b&0x3f) }
+func start(text string) int {
+	return (int(text[0])<<6 ^ int(text[1])<<3 ^ int(text[2])*37) & (1<<12 - 1)
+}
 
 // facts are what the words of a text are evidence of.
 type facts struct {
@@ -111,14 +115,14 @@ var noEvidence = facts{speaker: len(speakers), code: noCode}
 func evidenceIn(lower string) facts {
 	f := facts{speaker: len(speakers), code: noCode}
 	file := filenames{text: lower}
-	for i := 0; i+1 < len(lower); i++ {
-		words := vocabulary[start(lower[i], lower[i+1])]
+	for i := 0; i+2 < len(lower); i++ {
+		words := vocabulary[start(lower[i:i+3])]
 		if len(words) == 0 {
 			continue
 		}
 		begins := i == 0 || !isAlnum(lower[i-1])
 		for w := range words {
-			if text := words[w].text; i+2 < len(lower) && text[2] == lower[i+2] && strings.HasPrefix(lower[i:], text) {
+			if strings.HasPrefix(lower[i:], words[w].text) {
 				f.note(&words[w], i, begins, lower, &file)
 			}
 		}
@@ -130,6 +134,9 @@ func evidenceIn(lower string) facts {
 func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames) {
 	switch w.class {
 	case isSign:
+		if w.sign.weak && strings.IndexByte(w.text, ' ') < 0 && file.at(at) {
+			return
+		}
 		if begins && (w.sign.kind != unsaid || at == 0 || lower[at-1] != '_') && len(f.hits) < maxHits && (len(f.hits) == 0 || f.hits[len(f.hits)-1].pos < at) {
 			f.hits = append(f.hits, hit{w.sign, at})
 		}
