@@ -89,6 +89,8 @@ func (j judge) refusal(i int, m oom.Message) hostSign {
 		s.answer, s.text = No, "refused host memory before, but not decisive"
 	case j.beside(i, j.short):
 		s.answer, s.text = Unknown, unordered
+	case j.after(i, device) && !ambiguous(m):
+		s.text = "refused host memory after the GPU's"
 	case j.cramped():
 		s.text += "; ulimit -v is " + Size(j.AddressSpace.Bytes)
 	case j.followed(i, device):
@@ -155,6 +157,11 @@ func device(m oom.Message) bool { return m.Kind == oom.Device }
 // followed: behind a message in its own file, and so later, stands one that is so.
 func (j judge) followed(i int, is func(oom.Message) bool) bool {
 	return slices.ContainsFunc(j.Messages[i+1:], func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
+}
+
+// after: before a message in its own file stands one that is so.
+func (j judge) after(i int, is func(oom.Message) bool) bool {
+	return slices.ContainsFunc(j.Messages[:i], func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
 }
 
 // beside: in another file than a message stands one that is so, at whatever time.

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/oom"
 )
@@ -17,9 +18,10 @@ func lastWord(all []oom.Message) (left []oom.Message, first *oom.Message) {
 		end := lastBurst(all, said)
 		for n, i := range said {
 			echoed := n+len(end)+1 == len(said) && all[end[0]].Kind == oom.Device && !all[end[0]].Asked.Known()
-			survived[i] = all[i].Kind != oom.Host && i != end[0] && !echoed // refusals of host memory are weighed one by one
+			survived[i] = i != end[0] && !echoed
 		}
-		if len(end) > 1 {
+		once := !slices.ContainsFunc(end, func(i int) bool { return all[i].Count > 1 }) // the rest stands where it was said last
+		if len(end) > 1 && once && len(all) < oom.MaxMessages {
 			first = &all[end[0]]
 		}
 		if len(said) > 0 {
@@ -37,11 +39,10 @@ func lastWord(all []oom.Message) (left []oom.Message, first *oom.Message) {
 	return left, first
 }
 
-// aboutMemory finds the messages of a file that tell by their place when memory ran out. Slurm's stands at the end of a
-// step, whenever it was.
+// aboutMemory finds the messages of a file about a card. Refusals of host memory are weighed beside them, one by one.
 func aboutMemory(all []oom.Message, file int) (said []int) {
 	for i, m := range all {
-		if m.File == file && m.Framework != oom.Slurm && m.Kind != oom.Shared && m.Kind != oom.Fault && !ambiguous(m) {
+		if m.File == file && (m.Kind == oom.Device || m.Kind == oom.Init) {
 			said = append(said, i)
 		}
 	}

@@ -32,7 +32,7 @@ func TestLastWord(t *testing.T) {
 		{"no figures before", []oom.Message{jax(500), pooled}, []Name{Pool}, "Why out of memory: your framework's pool was in pieces"},
 		{"no figures at the end", []oom.Message{itself, jax(20)}, nil, "Why out of memory: nothing seen on n1 explains it: most likely your job itself"},
 		{"an echo", []oom.Message{pooled, itself, says(oom.Device, oom.CUDA)}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
-		{"a card before host memory", []oom.Message{itself, python}, []Name{Limits}, "Why out of memory: host memory, not the GPU's"},
+		{"a card before host memory", []oom.Message{itself, python}, []Name{Own, Limits}, "Why out of memory: host memory ran out; your job itself used up the GPU"},
 		{"what need not be memory", []oom.Message{itself, segment}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
 		{"Slurm's line has no place", []oom.Message{itself, says(oom.Host, oom.Slurm)}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
 		{"an error of a kernel after it", []oom.Message{itself, says(oom.Fault, oom.CUDA)}, []Name{Own}, "Why out of memory: your job itself used up the GPU"},
@@ -81,5 +81,25 @@ func TestFirstOfSeveralNodes(t *testing.T) {
 	in.Seen = []Sighting{seen(500, 901, 20, true)}
 	if h := Why(in).Headline; !strings.HasPrefix(h, "Why out of memory (process 901 on n1 GPU 0 first): ") {
 		t.Errorf("%q", h)
+	}
+}
+
+// Where a message was said again later nobody knows who said it first.
+func TestFirstIsKnown(t *testing.T) {
+	ranked := func(rank, count int) oom.Message {
+		m := itself
+		m.Rank, m.Count = &rank, count
+		return m
+	}
+	for _, tt := range []struct {
+		said  []oom.Message
+		first bool
+	}{
+		{[]oom.Message{ranked(3, 1), ranked(0, 1)}, true},
+		{[]oom.Message{ranked(0, 1), ranked(3, 2)}, false},
+	} {
+		if _, first := lastWord(tt.said); (first != nil) != tt.first {
+			t.Errorf("%+v: first %v", tt.said, first)
+		}
 	}
 }

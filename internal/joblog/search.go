@@ -13,8 +13,13 @@ import (
 // one of them.
 const overlap = MaxText
 
-// needles are in lower case; each message about memory has at least one of them. The blank keeps "zoom", "room" and "bloom" out.
-var needles = [][]byte{[]byte("memory"), []byte("alloc"), []byte(" oom")}
+// needles are in lower case; each message about memory has at least one of them, but for errors that have no more than a
+// number. The blank keeps "zoom", "room" and "bloom" out.
+var needles = [][]byte{
+	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("/dev/shm"), []byte("dst tensor"), []byte("buffer_size"), []byte("out_of_re"),
+	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"), []byte("pool size"), []byte("array size"),
+	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"),
+}
 
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
@@ -58,7 +63,7 @@ func (s *Search) Back(limit int64, more func() bool) error {
 		s.Read = min(s.size, s.Read+oom.MaxTail-overlap)
 		s.Earlier = divided(text)
 		if s.promising(text) { // what else is said there may stand in the window after it as well
-			said := slices.DeleteFunc(oom.Find(text), func(m oom.Message) bool { return !aboutMemory(m) })
+			said := slices.DeleteFunc(oom.Find(text), func(m oom.Message) bool { return !AboutMemory(m) })
 			s.Messages = append(said, s.Messages...)
 		}
 	}
@@ -107,8 +112,9 @@ func divided(text []byte) bool {
 }
 
 // Recognised reports whether a message was found that memory ran out.
-func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, aboutMemory) }
+func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }
 
-func aboutMemory(m oom.Message) bool {
+// AboutMemory reports a message that memory ran out: a GPU's or the node's.
+func AboutMemory(m oom.Message) bool {
 	return m.Kind == oom.Device || m.Kind == oom.Init || m.Kind == oom.Host
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func TestNeedles(t *testing.T) {
 	for i, example := range bytes.Split(said, []byte("\n-- ")) {
 		for _, m := range oom.Find(example) {
 			// A library that cannot be mapped is met at a program's start, and ends it.
-			if recognised++; aboutMemory(m) && !new(Search).promising(example) && !strings.Contains(m.Line, "failed to map segment") {
+			if recognised++; AboutMemory(m) && !new(Search).promising(example) && !strings.Contains(m.Line, "failed to map segment") {
 				t.Errorf("example %d would be passed over: %s", i, m.Line)
 			}
 		}
@@ -193,6 +194,21 @@ func TestCancelled(t *testing.T) {
 		s := NewSearch(strings.NewReader(text), int64(len(text)))
 		if err := s.Tail(); err != nil || s.Cancelled != want {
 			t.Errorf("%q: %v, error %v", text, s.Cancelled, err)
+		}
+	}
+}
+
+// What is understood at the end of an output is looked at further back as well.
+func TestNeedlesOfCollection(t *testing.T) {
+	data, err := os.ReadFile("../oom/testdata/collection/written.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := []string{"a-trt-create-infer-runtime", "b-cufft-plan-many"} // have no more than an error's
+	for text := range strings.SplitSeq("\n"+string(data), "\n-- ") {
+		head, text, _ := strings.Cut(text, "\n")
+		if slices.ContainsFunc(oom.Find([]byte(text)), AboutMemory) && !new(Search).promising([]byte(text)) && !slices.Contains(numbers, strings.Fields(head)[0]) {
+			t.Errorf("%s: no needle", head)
 		}
 	}
 }

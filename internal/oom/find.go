@@ -184,13 +184,18 @@ func (f found) pooled() bool {
 
 // isAgain: the same message, or another part of it.
 func (f found) isAgain(old found) bool {
-	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework {
+	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || f.isAnother(old) {
 		return false
 	}
 	if f.GPU == nil || old.GPU == nil {
 		return f.GPU == old.GPU || f.pooled() || f.stream == old.stream && f.at-old.at <= episode && !f.Asked.Known()
 	}
 	return *f.GPU == *old.GPU
+}
+
+// isAnother: another process says it, by what launchers put in front.
+func (f found) isAnother(old found) bool {
+	return f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank || f.PID != 0 && old.PID != 0 && f.PID != old.PID
 }
 
 // explains: the exception of a framework, of what the driver said just before.

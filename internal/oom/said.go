@@ -241,6 +241,10 @@ func supposed(before string) bool {
 			return true
 		}
 	}
+	switch previous { // a name of what is done about it
+	case "fix", "fixes", "fixed", "handle", "handles", "handled", "detect", "detects":
+		return true
+	}
 	return false
 }
 
@@ -253,6 +257,9 @@ func (st statement) discussed(after string) bool {
 		if strings.HasPrefix(after, mark) {
 			return true
 		}
+	}
+	if len(after) > 1 && after[0] == '=' && isDigit(after[1]) { // a counter, a list of codes
+		return true
 	}
 	value := strings.TrimLeft(strings.TrimPrefix(after, ":"), " ")
 	if after == ";" || value != "" && strings.IndexByte("\"'#", value[0]) >= 0 && (st.head || strings.HasSuffix(st.text, ": ")) {

@@ -40,7 +40,7 @@ var evidence = map[class][]string{
 	},
 	isHostCall: {
 		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
-		"hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost",
+		"hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost", "pin_memory", "pin memory", "pinned_memory", "hostalloc", "hostcalloc",
 	},
 	isStart: {
 		"cuinit", "cudagetdevicecount", "cuda initialization", "cuda device count", "setdevice", "implicit initialization", "initerror",
@@ -64,6 +64,7 @@ var evidence = map[class][]string{
 	},
 	isOther: {
 		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
+		"disk quota", "no space left", "ibv_", "locked memory", "static tls", "perf:", "mbind", "shmget",
 	},
 	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ", "undefined ", "write(*"},
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},

@@ -132,8 +132,7 @@ func (all searchedFiles) reply() tailReply {
 		one := searched{Refused: joblog.Reason(f.err), Same: f.same}
 		if f.search != nil && f.err == nil {
 			one.Size, one.Read, one.Earlier = f.Size, f.search.Read, f.search.Earlier
-			said := f.search.Messages
-			for _, m := range said[max(0, len(said)-most):] {
+			for _, m := range lastOf(f.search.Messages, most) {
 				m.File = i
 				reply.Messages = append(reply.Messages, m)
 			}
@@ -141,6 +140,16 @@ func (all searchedFiles) reply() tailReply {
 		reply.Files = append(reply.Files, one)
 	}
 	return reply
+}
+
+// lastOf are the last messages, at most so many: what says that memory ran out before anything else.
+func lastOf(all []oom.Message, most int) []oom.Message {
+	if len(all) > most {
+		if memory := slices.DeleteFunc(slices.Clone(all), func(m oom.Message) bool { return !joblog.AboutMemory(m) }); len(memory) > 0 {
+			all = memory
+		}
+	}
+	return all[max(0, len(all)-most):]
 }
 
 // check refuses a reply that serveTail could not have written.
