@@ -16,7 +16,7 @@ const overlap = MaxText
 // needles are in lower case; each message about memory has at least one of them, but for errors that have no more than a
 // number. The blank keeps "zoom", "room" and "bloom" out.
 var needles = [][]byte{
-	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("/dev/shm"), []byte("dst tensor"), []byte("buffer_size"), []byte("out_of_re"),
+	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("dev/shm"), []byte("dst tensor"), []byte("buffer_size"), []byte("out_of_re"),
 	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"), []byte("pool size"), []byte("array size"),
 	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"),
 }
