@@ -43,18 +43,7 @@ func (j judge) headline(d Diagnosis) string {
 		}
 		return "Not GPU memory: a kernel wanted more shared memory or registers than a GPU has"
 	case ByMessage:
-		switch {
-		case j.startless():
-			lead = "Why CUDA did not start"
-		case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled: // it caught that and went on, or its script took no notice
-			lead = "It ran out of memory, but ended without an error"
-		default:
-			lead = "Why out of memory"
-		}
-		if j.first != nil {
-			lead += " (" + j.ahead() + ")"
-		}
-		lead += ": "
+		lead = j.asks() + ": "
 	case ByFailure:
 		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; j.leads(d, Fault) || j.leads(d, Limits) {
 			lead = upper(d.Asked) + ". Found: "
@@ -82,6 +71,21 @@ func (j judge) headline(d Diagnosis) string {
 		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
 	return fmt.Sprintf("%snot known; nothing that was looked at on %s explains it", lead, j.Job.Node)
+}
+
+// asks is the question that a message about memory puts.
+func (j judge) asks() string {
+	text := "Why out of memory"
+	switch {
+	case j.startless():
+		text = "Why CUDA did not start"
+	case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled: // it caught that and went on, or its script took no notice
+		text = "It ran out of memory, but ended without an error"
+	}
+	if j.first != nil {
+		text += " (" + j.ahead() + ")"
+	}
+	return text
 }
 
 // unexplained is what the output of a job that failed says where it names nothing about memory.
