@@ -49,7 +49,8 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := site.Options{Snippet: "bookend-adopt.conf", Deploy: "../../deploy/slurm", Conf: []string{"UnkillableStepTimeout=120"}, Track: cluster.LinuxProc}
+	o := site.Options{Snippet: "bookend-adopt.conf", Deploy: "../../deploy/slurm", Conf: []string{"UnkillableStepTimeout=120"}, Track: cluster.LinuxProc,
+		Config: asShipped}
 	if slices.Contains(tracks, cluster.CgroupV1) {
 		o.Track, o.Constrain = cluster.CgroupV1, true
 	}

@@ -31,6 +31,7 @@ var couldNotLive = []string{"an't fork", "annot fork", "fork: Resource", "failed
 func TestNoTaskNumbers(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{})
+	s.mayDie = true
 	room := s.hooksShare(t)
 	s.tell("no process can be made", func(s *story) { s.neverLives(room, 1) })
 	s.tell("no thread can be made", func(s *story) { s.neverLives(room, 2) })

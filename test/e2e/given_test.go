@@ -20,6 +20,19 @@ settle:
   epilog: {max: 3s, flat: 500ms}
 `
 
+// roomily are deadlines that a busy machine does not reach, for stories that are not about them; asShipped keeps the
+// shipped ones, for stories in which something hangs.
+const (
+	roomily = `
+deadlines:
+  prolog: {total: 45s, driver: 25s, scan: 10s, probe: 8s, outputs: 15s}
+  epilog: {total: 55s, driver: 20s, scan: 10s, probe: 8s, append: 5s, outputs: 10s}
+  health_check: {total: 55s, driver: 15s, scan: 5s, slurm: 15s, outputs: 15s}
+  task: 10s
+`
+	asShipped = "deadlines: {}\n"
+)
+
 // story is one scenario on a site. Its methods are the steps.
 type story struct {
 	t              *testing.T
@@ -30,6 +43,7 @@ type story struct {
 	hooks          map[string]int // hooks in each node's log when the story began
 	logged         int            // lines in Bookend's log then
 	terminals      *terminals
+	mayDie         bool // hooks may end anywhere: the next one takes away what they were writing
 }
 
 // given stands up a site for one story, or for several by tell.
@@ -45,9 +59,7 @@ func given(t *testing.T, o site.Options) *story {
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{"n1"}
 	}
-	if !strings.Contains(o.Config, "settle:") {
-		o.Config = briskly + o.Config
-	}
+	o.Config = timed(o.Config)
 	on, err := site.Up(o)
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +83,17 @@ func given(t *testing.T, o site.Options) *story {
 	}
 	s.begin()
 	return s
+}
+
+// timed adds to sections of a configuration the times that they leave open.
+func timed(sections string) string {
+	if !strings.Contains(sections, "settle:") {
+		sections = briskly + sections
+	}
+	if !strings.Contains(sections, "deadlines:") {
+		sections = roomily + sections
+	}
+	return sections
 }
 
 // soonAgain shortens the time until a job may start a second time: its first credential must be worth nothing by

@@ -206,7 +206,7 @@ func (s *story) adminResumes(node string) {
 // adminConfigures gives a node another configuration.
 func (s *story) adminConfigures(node, mode, sections string) {
 	s.t.Helper()
-	if err := s.on.WriteConfig(node, mode, briskly+sections); err != nil {
+	if err := s.on.WriteConfig(node, mode, timed(sections)); err != nil {
 		s.t.Fatal(err)
 	}
 }

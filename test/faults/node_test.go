@@ -109,7 +109,7 @@ const (
 	roomy = `deadlines:
   prolog: {total: 2m, driver: 40s, scan: 20s, outputs: 30s}
   epilog: {total: 3m, driver: 40s, scan: 20s, append: 20s, outputs: 30s}
-  health_check: {total: 55s, driver: 20s, scan: 10s, slurm: 1s, outputs: 15s}
+  health_check: {total: 55s, driver: 18s, scan: 8s, slurm: 14s, outputs: 15s}
 `
 	tight = `deadlines:
   prolog: {total: 6s, driver: 2700ms, scan: 1200ms, probe: 300ms, outputs: 2700ms}
