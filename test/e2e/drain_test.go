@@ -63,10 +63,12 @@ func (s *story) checksUntil(want string) {
 // comesBack waits until a node that was resumed is up. Slurm 24.11, without accounting, shows the old reason until a job begins.
 func (s *story) comesBack(node string) {
 	s.t.Helper()
-	s.until("node "+node+" is back", func() bool {
-		n, err := s.on.Node(node)
-		return err == nil && n.Has("IDLE") && !n.Has("DRAIN")
-	})
+	s.until("node "+node+" is back", func() bool { return s.isBack(node) })
+}
+
+func (s *story) isBack(node string) bool {
+	n, err := s.on.Node(node)
+	return err == nil && n.Has("IDLE") && !n.Has("DRAIN")
 }
 
 // isNotDrained waits until Slurm says so of a node that may be at work.
@@ -412,8 +414,11 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 	back = true
 	s.checkSays("findings: ", "BKD-REASON")
 	s.nodeIsDrained("n1", "Epilog error")
-	s.checks("n1")
-	s.nodeIsDrained("n1", s.ofOrphan(job))
+	s.until("a check that the controller answers", func() bool { // it may yet be at work on what it met with meanwhile
+		s.checks("n1")
+		n, err := s.on.Node("n1")
+		return err == nil && n.Reason == s.ofOrphan(job)
+	})
 
 	s.adminKills(s.pid(job), "n1")
 	s.checksUntil("clean 1 of 2 times")
@@ -423,8 +428,10 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 	s.returns(comes)
 	back = true
 	s.nodeIsDrained("n1", s.ofOrphan(job))
-	s.checks("n1")
-	s.comesBack("n1")
+	s.until("a check that the controller answers", func() bool {
+		s.checks("n1")
+		return s.isBack("n1")
+	})
 }
 
 // returns waits until the controller has heard from its node again.
