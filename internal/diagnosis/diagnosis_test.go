@@ -318,6 +318,7 @@ func TestOwn(t *testing.T) {
 		{"would fit but for another", func(in *Input) { in.Messages = []oom.Message{beside} }, Own, No, "23.5 + 40.0 GiB asked fit"},
 		{"enough was free", func(in *Input) { in.Messages = []oom.Message{nobody} }, Own, No, "60.0 GiB was free"},
 		{"one absurd allocation", func(in *Input) { in.Messages = []oom.Message{jax(500)} }, Own, Yes, "asked 500.0 GiB at once"},
+		{"less than nothing", func(in *Input) { in.Messages = []oom.Message{jax(17179869113)} }, Own, Yes, "asked 16383 PiB at once: a number that overflowed"},
 		{"an old PyTorch", func(in *Input) {
 			m := torch(20, 1, 0, 0)
 			m.InUse, m.Allocated, m.Idle = unsaid(), gib(135), gib(1)

@@ -51,19 +51,22 @@ func (j judge) capped() (oom.Message, bool) {
 				used.Bytes += m.Idle.Bytes
 			}
 		}
-		if !used.Known() || used.Bytes+m.Asked.Bytes <= m.Limit.Bytes {
+		if !used.Known() || hasRoom(m.Limit.Bytes, used.Bytes, m.Asked.Bytes) {
 			continue
 		}
 		room, known := j.roomiest()
 		switch {
 		case m.Free.Known() && m.Asked.Bytes <= m.Free.Bytes:
 			return m, true
-		case !m.Free.Known() && known && j.here(m) && m.Limit.Bytes < room/10*9 && used.Bytes+m.Asked.Bytes <= room:
+		case !m.Free.Known() && known && j.here(m) && m.Limit.Bytes < room/10*9 && hasRoom(room, used.Bytes, m.Asked.Bytes):
 			return m, true
 		}
 	}
 	return oom.Message{}, false
 }
+
+// hasRoom reports that what is asked has room beside what is used. It may be any number.
+func hasRoom(room, used, asked uint64) bool { return used <= room && asked <= room-used }
 
 // addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address
 // space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was seen to

@@ -60,7 +60,7 @@ func (j judge) own() Cause {
 	c = Cause{Name: Own, Answer: No}
 	for _, m := range j.said(oom.Device) {
 		if room, known := j.roomiest(); known && m.Asked.Known() && m.Asked.Bytes > room {
-			c.Answer, c.Evidence = Yes, fmt.Sprintf("asked %s at once, of a GPU with %s", Size(m.Asked.Bytes), Size(room))
+			c.Answer, c.Evidence = Yes, atOnce(m.Asked.Bytes, room)
 			return c
 		}
 	}
@@ -78,12 +78,20 @@ func (j judge) own() Cause {
 	return c
 }
 
+// atOnce words a single allocation that no GPU of the kind has room for.
+func atOnce(asked, room uint64) string {
+	if asked >= overflown {
+		return fmt.Sprintf("asked %s at once: a number that overflowed, or was less than 0", Size(asked))
+	}
+	return fmt.Sprintf("asked %s at once, of a GPU with %s", Size(asked), Size(room))
+}
+
 // need judges one balance.
 func (j judge) need(c Cause, a account) Cause {
 	c.Answer = No
 	switch use := fmt.Sprintf("%s in use, %s more asked, of %s", Size(a.mine), Size(a.asked), Size(a.total)); {
 	case a.asked > a.total:
-		c.Answer, c.Evidence = Yes, fmt.Sprintf("asked %s at once, of a GPU with %s", Size(a.asked), Size(a.total))
+		c.Answer, c.Evidence = Yes, atOnce(a.asked, a.total)
 	case !a.short():
 		c.Evidence = fmt.Sprintf("%s was free, %s asked", Size(a.free), Size(a.asked))
 	case a.ownNeed():
@@ -138,7 +146,7 @@ func (j judge) measured(c Cause) Cause {
 // fits reports that no message asked for so much that it would not have fit beside used.
 func (j judge) fits(used, room uint64) bool {
 	for _, m := range j.said(oom.Device) {
-		if !m.Asked.Known() || m.Asked.Bytes > room-min(room, used) {
+		if !m.Asked.Known() || !hasRoom(room, min(room, used), m.Asked.Bytes) {
 			return false
 		}
 	}

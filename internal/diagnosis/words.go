@@ -274,8 +274,14 @@ func said(m oom.Message) string {
 	return who(m) + " " + what
 }
 
+// overflown, in bytes, is more than any machine has.
+const overflown = 10 << 50
+
 // Size words bytes as a user compares them with what the framework says.
 func Size(bytes uint64) string {
+	if bytes >= overflown {
+		return fmt.Sprintf("%d PiB", bytes>>50)
+	}
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}

@@ -89,9 +89,11 @@ func writes(proc string, pid, fd int) bool {
 // maxCommand is how much of a command line is read, in bytes.
 const maxCommand = 64 << 10
 
-// Apart reports whether an srun process seems to have its tasks write output and errors to different files, the output to
-// one a task (srun -o out.%t -e err.%t): then the file of the errors, which a TaskEpilog knows, tells nothing of the other.
-func Apart(proc string, pid int) bool {
+// Apart reports whether an srun process, which has these files open for writing, seems to have its tasks write where nobody
+// can find it: to a terminal or a pipe of its own, in the place of which it has opened no file; or output and errors to
+// different files, the output to one a task (srun -o out.%t -e err.%t): then the file of the errors, which a TaskEpilog
+// knows, tells nothing of the other.
+func Apart(proc string, pid int, written []Target) bool {
 	// Threat: the user chooses the command line, which is long, or looks like another's.
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
 	if err != nil {
@@ -99,8 +101,27 @@ func Apart(proc string, pid int) bool {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxCommand))
+	if err != nil {
+		return false
+	}
 	args := strings.Split(string(text), "\x00")
-	return err == nil && manyFiles(option(args, "-o", "--output")) && option(args, "-e", "--error") != ""
+	output, errs := option(args, 'o', "--output"), option(args, 'e', "--error")
+	if manyFiles(output) {
+		return errs != ""
+	}
+	return !opened(output, written) && (elsewhere(proc, pid, unix.Stdout) || !opened(errs, written) && elsewhere(proc, pid, unix.Stderr))
+}
+
+// opened reports whether one of the files can be that of a pattern. What looks like an option may be the program's own.
+func opened(pattern string, written []Target) bool {
+	name, _, _ := strings.Cut(filepath.Base(pattern), "%")
+	return pattern != "" && slices.ContainsFunc(written, func(t Target) bool { return strings.HasPrefix(filepath.Base(t.Path), name) })
+}
+
+// elsewhere: a descriptor is open, and no file that could be read.
+func elsewhere(proc string, pid, fd int) bool {
+	_, err := Locate(proc, pid, fd)
+	return errors.Is(err, ErrNotFile)
 }
 
 // manyFiles reports whether a pattern makes srun leave the file to slurmstepd: one a task or a node.
@@ -117,21 +138,28 @@ func manyFiles(pattern string) bool {
 	}
 }
 
-// option is an option's value: after its letter, after its name and "=", or the next argument.
-func option(args []string, letter, name string) string {
+// option is an option's value: behind its letter, which others may stand before (-lo FILE), behind its name or the beginning
+// of that and "=", or the next argument.
+func option(args []string, letter byte, name string) string {
 	for i, arg := range args {
-		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+		given, value, equals := strings.Cut(arg, "=")
+		long := len(given) > len("--o") && strings.HasPrefix(name, given)
+		if long && equals {
 			return value
 		}
-		if (arg == letter || arg == name) && i+1 < len(args) {
+		at := strings.IndexByte(arg, letter)
+		short := at > 0 && arg[0] == '-' && arg[1] != '-' && strings.IndexFunc(arg[1:at], notLetter) < 0
+		if short && at+1 < len(arg) {
+			return arg[at+1:]
+		}
+		if (short || long) && i+1 < len(args) {
 			return args[i+1]
-		}
-		if value, ok := strings.CutPrefix(arg, letter); ok && value != "" {
-			return value
 		}
 	}
 	return ""
 }
+
+func notLetter(c rune) bool { return (c|0x20) < 'a' || (c|0x20) > 'z' }
 
 // OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it has the
 // one's number where that has the other's, and is there. Named reports that the name has the other's number at all.

@@ -51,6 +51,9 @@ func TestApart(t *testing.T) {
 		"srun -n2 -oout.%t --error err.%t train": true,
 		"srun --output out.%N --error=err.%N":    true,
 		"srun -o out.%j.%2t -e err.%j train":     true,
+		"srun -lo out.%t --err err.%t train":     true,
+		"srun --outp=out.%t -leerr.%t train":     true,
+		"srun -N2 -o out.%t --exclusive train":   false,
 		"srun -o out.%j -e err.%j train":         false,
 		"srun -o out.% -e err train":             false,
 		"srun -o out.%t train":                   false,
@@ -64,12 +67,43 @@ func TestApart(t *testing.T) {
 		proc := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(proc, "7"), 0o700))
 		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"), []byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
-		if got := Apart(proc, 7); got != want {
+		if got := Apart(proc, 7, nil); got != want {
 			t.Errorf("%.60s: %v", command, got)
 		}
 	}
-	if Apart(t.TempDir(), 7) {
+	if Apart(t.TempDir(), 7, nil) {
 		t.Error("a process that has ended writes its output apart")
+	}
+}
+
+// Output that goes to srun's own pipe is nowhere to be read, whatever else srun has open, unless its option opened that.
+func TestApartInAPipe(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "train-7.log")
+	must(t, os.WriteFile(log, nil, 0o600))
+	for command, tt := range map[string]struct {
+		output, errors string
+		want           bool
+	}{
+		"srun train":                               {log, log, false},
+		"srun train | tee":                         {"pipe:[7]", log, true},
+		"srun train 2>&1 | tee":                    {"pipe:[7]", "pipe:[7]", true},
+		"srun train > train-7.log 2> /dev/null":    {log, "/dev/null", true},
+		"srun train > /dev/null":                   {"/dev/null", log, true},
+		"srun -o " + dir + "/train-%j.log train":   {"pipe:[7]", "pipe:[7]", false},
+		"srun -e train-%j.log train > train-7.log": {log, "pipe:[7]", false},
+		"srun -o none train":                       {"pipe:[7]", "pipe:[7]", true},
+		"srun train -o results 2>&1 | tee":         {"pipe:[7]", "pipe:[7]", true},
+		"srun -o out.%t train":                     {"pipe:[7]", "pipe:[7]", false},
+	} {
+		proc := t.TempDir()
+		must(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
+		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"), []byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
+		must(t, os.Symlink(tt.output, filepath.Join(proc, "7/fd/1")))
+		must(t, os.Symlink(tt.errors, filepath.Join(proc, "7/fd/2")))
+		if got := Apart(proc, 7, []Target{{Path: log}}); got != tt.want {
+			t.Errorf("%s: %v", command, got)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"bookend/internal/oom"
 )
@@ -25,8 +26,7 @@ var needles = [][]byte{
 type Search struct {
 	Messages []oom.Message // in the order in which they were said
 	Read     int64         // bytes before the end that were looked through
-	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, most likely
-	// that of an earlier run of the job.
+	// Earlier: what stands before that is not looked through because an end report of Bookend's stands between.
 	Earlier bool
 	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
 	Cancelled bool
@@ -46,7 +46,8 @@ func (s *Search) Tail() error {
 	if err != nil {
 		return err
 	}
-	s.Messages, s.Read, s.Earlier = oom.Find(text), int64(len(text)), divided(text)
+	run := thisRun(text)
+	s.Messages, s.Read, s.Earlier = oom.Find(run), int64(len(run)), len(run) < len(text)
 	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
 	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
 	return nil
@@ -56,14 +57,16 @@ func (s *Search) Tail() error {
 // there is more time. Only windows with a needle are looked at in earnest. What it finds stands before what Tail found.
 func (s *Search) Back(limit int64, more func() bool) error {
 	for from := s.Read; s.Read < s.size && s.Read-from < limit && !s.Recognised() && !s.Earlier && more(); {
-		text, err := s.before(min(s.size, s.size-s.Read+overlap))
+		end := min(s.size, s.size-s.Read+overlap)
+		text, err := s.before(end)
 		if err != nil {
 			return err
 		}
-		s.Read = min(s.size, s.Read+oom.MaxTail-overlap)
-		s.Earlier = divided(text)
-		if s.promising(text) { // what else is said there may stand in the window after it as well
-			said := slices.DeleteFunc(oom.Find(text), func(m oom.Message) bool { return !AboutMemory(m) })
+		run := thisRun(text)
+		earlier := int64(len(text) - len(run))
+		s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0
+		if s.promising(run) { // what else is said there may stand in the window after it as well
+			said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
 			s.Messages = append(said, s.Messages...)
 		}
 	}
@@ -95,21 +98,36 @@ func (s *Search) promising(text []byte) bool {
 	return slices.ContainsFunc(needles, func(n []byte) bool { return bytes.Contains(s.lower, n) })
 }
 
-// divided reports whether a report of Bookend's stands in a text, after an empty line as an end report does. What the
-// TaskEpilog says of processes is this run's own.
-func divided(text []byte) bool {
-	sign, own := []byte("\n\n| bookend: "), []byte("process ")
-	for {
-		_, after, found := bytes.Cut(text, sign)
-		if !found {
-			return false
+// thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to another
+// job that writes to the same file, for this run's own is written later. It comes after an empty line, in one block.
+func thisRun(text []byte) []byte {
+	for end := len(text); ; {
+		at := bytes.LastIndex(text[:end], []byte("\n| bookend: "))
+		if at < 0 {
+			return text
 		}
-		if !bytes.HasPrefix(after, own) {
-			return true
+		if block, after := ownLines(text[at+1:]); (at == 0 || text[at-1] == '\n') && isEnd(block) {
+			return after
 		}
-		text = after
+		end = at
 	}
 }
+
+// ownLines divides the lines of Bookend's with which a text begins from what follows.
+func ownLines(text []byte) (block, after []byte) {
+	for after = text; bytes.HasPrefix(after, []byte("| bookend:")); {
+		_, after, _ = bytes.Cut(after, []byte("\n"))
+	}
+	return text[:len(text)-len(after)], after
+}
+
+// isEnd tells an end report from a start report, and from what task hooks say.
+func isEnd(block []byte) bool {
+	said := strings.Join(strings.Fields(strings.ReplaceAll(string(block), "| bookend:", "")), " ")
+	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
+}
+
+var endWords = []string{"left clean by your job", "nothing more on", "clean now", "after your job", "More: for your admin:"}
 
 // Recognised reports whether a message was found that memory ran out.
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }

@@ -72,8 +72,8 @@ func TestSearchStops(t *testing.T) {
 		"all":                      {said, size, always, 1, size, false},
 		"limit":                    {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
 		"no time":                  {said, size, never, 0, oom.MaxTail, false},
-		"an earlier run's":         {ranOut + report + text(step, 100_000), size, always, 0, 100_000 + int64(len(ranOut+report)), true},
-		"an earlier run's, at end": {said + report, size, always, 0, oom.MaxTail, true},
+		"an earlier run's":         {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
+		"an earlier run's, at end": {said + report, size, always, 0, 0, true},
 		"this run's own":           {said + task, size + 200, always, 1, size + int64(len(task)), false},
 		"short":                    {ranOut, size, always, 1, int64(len(ranOut)), false},
 		"empty":                    {"", size, always, 0, 0, false},
@@ -200,7 +200,7 @@ func TestCancelled(t *testing.T) {
 
 // What is understood at the end of an output is looked at further back as well.
 func TestNeedlesOfCollection(t *testing.T) {
-	data, err := os.ReadFile("../oom/testdata/collection/written.txt")
+	data, err := os.ReadFile("../../test/texts/written.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (s *sizes) number(i int) int {
 	next := i + length
 	rest := s.lower[next:]
 	if !unit {
-		if scale := unitBefore(s.lower[:i]); scale > 1 && n.Bytes < maxFigure/scale {
+		if scale := unitBefore(s.lower[:i]); scale > 1 && n.Bytes < maxAsked/scale {
 			n.Bytes, unit = n.Bytes*scale, true
 		}
 	}
@@ -194,7 +194,7 @@ func product(text string) (gpu.Figure, int, bool) {
 			break
 		}
 		factor, digits, isLast := sized(rest)
-		if digits == 0 || factor.Bytes == 0 || n.Bytes > maxFigure/factor.Bytes {
+		if digits == 0 || factor.Bytes == 0 || n.Bytes > maxAsked/factor.Bytes {
 			break
 		}
 		n.Bytes, length, unit = n.Bytes*factor.Bytes, len(text)-len(rest)+digits, isLast

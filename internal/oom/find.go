@@ -10,10 +10,9 @@ import (
 
 // Find looks through the end of a job's output, of which it takes the last MaxTail bytes, for messages about memory and
 // GPU errors. Messages of one kind, about one card, are one: the last one's figures, and how many there were. They come
-// in the order in which they were said last, at most the last MaxMessages. What an earlier run of the job wrote to the
-// same file, as far as Bookend's own end report, is left out.
+// in the order in which they were said last, at most the last MaxMessages.
 func Find(tail []byte) []Message {
-	s := scan{lines: thisRun(split(tail))}
+	s := scan{lines: split(tail)}
 	for s.at = range s.lines {
 		l := &s.lines[s.at]
 		if l.body == "" || l.own() {
@@ -30,6 +29,7 @@ func Find(tail []byte) []Message {
 	}
 	var out []Message
 	for _, f := range s.found[max(0, len(s.found)-MaxMessages):] {
+		f.bounded()
 		out = append(out, f.Message)
 	}
 	return out

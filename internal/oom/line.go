@@ -136,40 +136,6 @@ func (l line) own() bool {
 	return strings.HasPrefix(l.body, "| bookend:") || strings.HasPrefix(l.body, "bookend:")
 }
 
-// thisRun leaves out everything up to the last end report, which belongs to an earlier run of the job, or to another job
-// that wrote to the same file: this run's own is written later. It comes after an empty line, in one block.
-func thisRun(lines []line) []line {
-	for end := len(lines); end > 0; end-- {
-		if !lines[end-1].own() {
-			continue
-		}
-		begin := end - 1
-		for begin > 0 && lines[begin-1].own() {
-			begin--
-		}
-		if begin > 0 && lines[begin-1].body == "" && isEnd(lines[begin:end]) {
-			return lines[end:]
-		}
-		end = begin + 1 // the line before the block is next
-	}
-	return lines
-}
-
-// isEnd tells an end report from a start report, and from what task hooks say.
-func isEnd(block []line) bool {
-	var text strings.Builder
-	for _, l := range block {
-		_, said, _ := strings.Cut(l.body, "bookend:")
-		text.WriteString(strings.Join(strings.Fields(said), " ") + " ")
-	}
-	for _, words := range []string{"left clean by your job", "nothing more on", "clean now", "after your job", "More: for your admin:"} {
-		if strings.Contains(text.String(), words) {
-			return true
-		}
-	}
-	return false
-}
-
 // How much may stand before the message itself on the line that is shown: less where the line is too long to be shown.
 const (
 	maxLead     = 120

@@ -92,7 +92,7 @@ func (st statement) formed(before, after string) bool {
 
 // endsClause: an exception's name may follow.
 func endsClause(before string) bool {
-	before = strings.TrimRight(before, " ")
+	before = strings.TrimRight(before, " *")
 	return strings.HasSuffix(before, ":") || strings.HasSuffix(before, " -")
 }
 
@@ -117,7 +117,7 @@ func (st statement) ofRuntime() bool {
 
 var runtimes = []string{
 	"cuda error", "cudaerror", "cuda failure", "cudasuccess", "cuda runtime", "cuda driver", "cuda initialization", "hip error", "hiperror",
-	"alloc", "cufft",
+	"alloc", "cufft", "curesult",
 }
 
 // isSource: the words with which lines of programs, scripts, shells' traces and comments begin.
@@ -147,14 +147,15 @@ func isSource(lower, before string) bool {
 func inQuotes(before, after string) bool {
 	for _, quote := range []string{"`", `"`, "'"} {
 		at := strings.LastIndex(before, quote)
-		if at < 0 || strings.Count(before, quote)%2 == 0 {
+		if at < 0 || strings.Count(before, quote)%2 == 0 || !strings.Contains(after, quote) {
 			continue
 		}
 		opened, inside := strings.TrimRight(before[:at], " "), before[at+1:]
 		if quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(") { // an apostrophe
 			continue
 		}
-		if !isField(opened) && !(strings.Trim(inside, `"`) == "" && isCause(opened)) && !strings.HasSuffix(opened, "named") {
+		if !isField(opened) && !(strings.Trim(inside, `"`) == "" && isCause(opened)) && !strings.HasSuffix(opened, "named") &&
+			!strings.HasSuffix(opened, "error(") { // an exception as Python shows it to itself
 			return true
 		}
 	}
@@ -253,7 +254,7 @@ func (st statement) discussed(after string) bool {
 	if after == "" {
 		return false
 	}
-	for _, mark := range []string{" 0 ", "|", " | ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
+	for _, mark := range []string{"?", " 0 ", "|", " | ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
 		if strings.HasPrefix(after, mark) {
 			return true
 		}
@@ -292,14 +293,21 @@ func (st statement) failed() bool {
 	return slices.ContainsFunc(sizes, func(f figure) bool { return f.of == asked })
 }
 
-// survived: the program says that it goes on, on the same line or right after it.
+// survived: the program says that it goes on, on the same line or right after it and what else it says of the failure.
 func (st statement) survived() bool {
 	if st.facts.has[goesOn] {
 		return true
 	}
-	for l := range st.s.near(st.at, 1, 2) {
+	others := 0
+	for l := range st.s.near(st.at, 1, maxWrapped) {
 		if l.facts().has[goesOn] {
 			return true
+		}
+		if len(l.facts().hits) == 0 {
+			others++
+		}
+		if others == linesBelow {
+			break
 		}
 	}
 	return false

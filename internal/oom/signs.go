@@ -30,7 +30,7 @@ var table = []struct {
 }{
 	{sign{kind: Shared}, []string{
 		"out of resource: ", "too many resources requested for launch", "uses too much shared data", "error_launch_out_of_resources",
-		"cudaerrorlaunchoutofresources", "launch out of resources", "shared memory allocation exceeded", "shared memory size limit exceeded",
+		"cudaerrorlaunchoutofresources", "launch out of resources", "shared memory allocation exceeded", "shared memory size limit exceeded", "exceeds maximum shared memory",
 	}},
 	// the driver, the runtime and their libraries
 	{sign{kind: Device}, []string{
@@ -40,14 +40,14 @@ var table = []struct {
 		"out_of_device_memory", "erroroutofdevicememory", "outofdevicememory", "radix_sort: failed to get memory buffer", "error_out_of_resources", "ran out of memory on the gpu", "mem_object_allocation_failure", "cl_invalid_buffer_size",
 	}},
 	{sign{kind: Device, coded: true}, []string{
-		"error 2", "error: 2", "error (2)", "error(2)", "error #2", "error code: 2", "error code 2", "error code (2", "error=2", "code=2",
+		"error 2", "error: 2", "error (2)", "error(2)", "error #2", "error code: 2", "error code 2", "error code (2", "error=2", "code=2", "result=2",
 		"status: 2", "status 2", "status = 2", "failure 2", "returned 2", "returned (2", "returned (0x2", "cudasuccess (2", "cufft_success (2",
 	}},
 	// frameworks, about a GPU only
 	{sign{kind: Device}, []string{
 		"no available memory for the cache blocks", "kv cache is needed", "larger than the maximum number of tokens that can be stored in kv cache",
 		"dst tensor is not initialized", "out of gpu memory", "failed to cuda ", "allocating <= available failed",
-		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "not enough memory to handle",
+		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "decode out of memory", "enough allocatable device-memory", "not enough memory to handle",
 	}},
 	{sign{kind: Device, head: true}, []string{"torch.outofmemoryerror", "torch.cuda.outofmemoryerror"}},
 	{sign{kind: Device, ends: true}, []string{"cuda_out_of_memory"}},
@@ -71,8 +71,8 @@ var table = []struct {
 		"bytes requested; not enough memory", "could not reserve enough space", "st9bad_alloc", "instance of 'std::bad_alloc'", "arrowmemoryerror: ", "unable to allocate array",
 		"java.lang.outofmemoryerror", "(errno=12)",
 	}},
-	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "memory allocation on", "malloc of size"}},
-	{sign{kind: Host, soft: true, head: true}, []string{"memoryerror"}},
+	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "memory allocation on", "malloc of"}},
+	{sign{kind: Host, soft: true, head: true}, []string{"memoryerror", "memoryerrortraceback"}},
 	{sign{kind: Host, soft: true, ends: true}, []string{"std::bad_alloc", segment}},
 	// anything
 	{sign{memory: true}, []string{

@@ -16,6 +16,8 @@ var units = map[string]float64{
 	"kilobytes": 1 << 10, "megabytes": 1 << 20, "gigabytes": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
 }
 
+var impossible = gpu.Unknown("not a possible size")
+
 // amount reads a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "4096". One that cannot be is
 // unknown; false when there is none.
 func amount(text string) (gpu.Figure, bool) {
@@ -54,8 +56,8 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if exact, rest, ok := exactly(text[length:]); ok && unit {
 		return exact, length + rest, true
 	}
-	if value >= maxFigure { // in containers PyTorch says 17179869184.00 GiB where the driver says nothing
-		return gpu.Unknown("not a possible size"), length, unit
+	if value >= maxAsked { // as a float64, 2^64: in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+		return impossible, length, unit
 	}
 	return gpu.Bytes(uint64(value)), length, unit
 }
@@ -88,6 +90,7 @@ func numeral(text string) string {
 const (
 	maxDigits = 40
 	maxUnit   = 9
+	maxExact  = 21 // a uint64 has 20 digits
 )
 
 // exactly reads " (19104890880 bytes)" behind a rounded size.
@@ -97,10 +100,10 @@ func exactly(text string) (gpu.Figure, int, bool) {
 		return gpu.Figure{}, 0, false
 	}
 	end := 0
-	for end < len(rest) && isDigit(rest[end]) && end <= 18 {
+	for end < len(rest) && isDigit(rest[end]) && end < maxExact {
 		end++
 	}
-	if end == 0 || end > 18 {
+	if end == 0 || end == maxExact {
 		return gpu.Figure{}, 0, false
 	}
 	word := strings.TrimLeft(rest[end:], " ")
@@ -108,7 +111,7 @@ func exactly(text string) (gpu.Figure, int, bool) {
 		return gpu.Figure{}, 0, false
 	}
 	value, err := strconv.ParseUint(rest[:end], 10, 64)
-	if err != nil || value >= maxFigure {
+	if err != nil || value >= maxAsked {
 		return gpu.Figure{}, 0, false
 	}
 	return gpu.Bytes(value), len(text) - len(rest) + end, true

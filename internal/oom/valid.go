@@ -9,8 +9,9 @@ import (
 
 // What a message may say.
 const (
-	maxFigure = 4 << 50 // bytes: 4 PiB, beyond any node's memory
-	maxPID    = 1 << 22 // Linux's own limit
+	maxFigure = 4 << 50   // bytes: 4 PiB, beyond any node's memory
+	maxAsked  = 1<<64 - 1 // bytes: programs ask for what overflowed, or is less than nothing
+	maxPID    = 1 << 22   // Linux's own limit
 	maxGPU    = 1023
 	maxRank   = 1 << 20
 	maxReason = 100 // bytes
@@ -39,8 +40,8 @@ func Valid(m Message) error {
 	case len(m.Others) > MaxOthers:
 		return fmt.Errorf("message with %d processes", len(m.Others))
 	}
-	for _, f := range m.figures() {
-		if err := possible(*f); err != nil {
+	for i, f := range m.figures() {
+		if err := possible(*f, most(i)); err != nil {
 			return err
 		}
 	}
@@ -48,16 +49,38 @@ func Valid(m Message) error {
 		if o.PID < 1 || o.PID > maxPID {
 			return fmt.Errorf("message about process %d", o.PID)
 		}
-		if err := possible(o.Memory); err != nil {
+		if err := possible(o.Memory, maxFigure); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func possible(f gpu.Figure) error {
+// most is what the figure at a place of Message.figures may be: the first is what was asked.
+func most(place int) uint64 {
+	if place == 0 {
+		return maxAsked
+	}
+	return maxFigure
+}
+
+// bounded leaves out figures that cannot be.
+func (m *Message) bounded() {
+	for i, f := range m.figures() {
+		if f.Known() && f.Bytes >= most(i) {
+			*f = impossible
+		}
+	}
+	for i := range m.Others {
+		if m.Others[i].Memory.Bytes >= maxFigure {
+			m.Others[i].Memory = impossible
+		}
+	}
+}
+
+func possible(f gpu.Figure, most uint64) error {
 	switch {
-	case f.Known() && f.Bytes >= maxFigure, !f.Known() && f.Bytes != 0:
+	case f.Known() && f.Bytes >= most, !f.Known() && f.Bytes != 0:
 		return fmt.Errorf("message with %d bytes", f.Bytes)
 	case len(f.Unknown) > maxReason || !printable(f.Unknown):
 		return fmt.Errorf("message with the reason %.80q", f.Unknown)

@@ -36,7 +36,7 @@ var evidence = map[class][]string{
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)", "allocator cpu", "allocator mklcpu",
 		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
-		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:",
+		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace", "cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:", "pjrt/cpu", "tfrtcpu", "tfrt_cpu", "cpu_client",
 	},
 	isHostCall: {
 		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
@@ -64,7 +64,7 @@ var evidence = map[class][]string{
 	},
 	isOther: {
 		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error", "insufficient for cuda runtime", "no cuda-capable",
-		"disk quota", "no space left", "ibv_", "locked memory", "static tls", "perf:", "mbind", "shmget",
+		"disk quota", "no space left", "ibv_", "locked memory", "static tls", "perf:", "mbind", "shmget", "mlock",
 	},
 	isCode:     {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ", "undefined ", "write(*"},
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},

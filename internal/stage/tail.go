@@ -217,7 +217,19 @@ func (h *hook) startTail() (listened func() said) {
 		if err != nil {
 			return said{unknown: h.tailFault(err)}
 		}
+		if h.job.Restarts > 0 {
+			reply.requeued()
+		}
 		return heard(all, reply)
+	}
+}
+
+// requeued leaves out of account what stands before an end report: it is an earlier run's, and no part of this one's output.
+func (r tailReply) requeued() {
+	for i := range r.Files {
+		if f := &r.Files[i]; f.Earlier {
+			f.Size, f.Earlier = f.Read, false
+		}
 	}
 }
 
@@ -272,8 +284,8 @@ func (f searched) why() string {
 	switch {
 	case f.Refused != "":
 		return "refused: " + f.Refused
-	case f.Earlier && f.Read < f.Size:
-		return "a report of Bookend's stands before that"
+	case f.Earlier:
+		return "another job's end report stands in it"
 	}
 	return ""
 }

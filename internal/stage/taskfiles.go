@@ -115,7 +115,7 @@ var serveLaunchers = served(func(r launchersRequest) (found launched, err error)
 	for _, pid := range pids {
 		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
 		found.Files = append(found.Files, written...)
-		found.Apart = found.Apart || joblog.Apart(r.Proc, pid)
+		found.Apart = found.Apart || joblog.Apart(r.Proc, pid, written)
 	}
 	slices.SortFunc(found.Files, joblog.Target.Compare)
 	found.Files = slices.Compact(found.Files)

@@ -22,20 +22,20 @@ would pass a Bookend without that rule.
 All figures are of the driver and cards named under Machines. MIG instances were tested on fakes alone: none of these
 machines has MIG on.
 
-This page is made by ` + "`go run ./test/gpu/accuracy`" + ` from the [raw records](../test/gpu/records) alone, which hold every check,
+This page is made by ` + "`go run ./test/gpu/accuracy`" + ` from the [raw records](../test/gpu/records) and the [texts](../test/texts) alone. The records hold every check,
 both ends of each job, its log, nvidia-smi's output at each point, what /proc said of each holder, and the lines of
 slurmd's log about its hooks. ` + "`make gpu-test`" + ` makes such records.
 `
 
 const noRecords = "\nThere is no record yet.\n"
 
-// accuracy renders the page of scenarios.
-func accuracy(files []record.File) string {
+// accuracy renders the page of scenarios, and of what programs say.
+func accuracy(files []record.File, said string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return len(f.Runs) == 0 })
 	var b strings.Builder
 	b.WriteString(accuracyHead)
 	if len(files) == 0 {
-		return b.String() + noRecords
+		return b.String() + noRecords + said
 	}
 	all := byScenario(files)
 	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | --- | --- | --- | --- | --- |\n")
@@ -44,7 +44,7 @@ func accuracy(files []record.File) string {
 			b.WriteString(s.result())
 		}
 	}
-	b.WriteString(whys(all) + testTable(all) + holeTable(all) + healthTable(all) + controls(all))
+	b.WriteString(whys(all) + said + testTable(all) + holeTable(all) + healthTable(all) + controls(all))
 	b.WriteString("\n## Machines\n\n")
 	b.WriteString(machines(files))
 	for _, s := range all {

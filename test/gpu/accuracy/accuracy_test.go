@@ -51,7 +51,7 @@ func TestAccuracyShowsWhatWasWrong(t *testing.T) {
 			Checks: []record.Check{{What: "process", Want: "99", Got: "a `b`\n|c"}, {What: "fine", Right: true}}},
 		{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 3, Outcome: record.Broken, Problem: "no job"},
 	}
-	page := accuracy([]record.File{f})
+	page := accuracy([]record.File{f}, "")
 	for _, want := range []string{
 		"| [Left behind](#left-behind) | It is there. | 1 of 3, 1 wrong, 1 broken | end: BKD-ORPHAN: drain, exit 10 *or* nothing | " +
 			"job by exclusive; process is orphan; 2 may hold it: exported *or* - | 0.4 s, watched 3.6 s |\n",
@@ -78,7 +78,7 @@ func TestAccuracyShowsControls(t *testing.T) {
 	caught.Checks = []record.Check{{What: "may hold it", Want: "[1]", Got: "[]"}}
 	missed.Control = "thresholds: {}"
 	f.Runs = []record.Run{one, caught, missed}
-	page := accuracy([]record.File{f})
+	page := accuracy([]record.File{f}, "")
 	for _, want := range []string{
 		"| [Left behind](#left-behind) |  | 1 of 1 |",
 		"| A1 | [Left behind](#left-behind) | `look: {holders: false}` | yes | may hold it: want `[1]`, got `[]` |\n",
@@ -107,7 +107,7 @@ func TestPerformanceComparesWithNvidiaSmi(t *testing.T) {
 }
 
 func TestNoRecords(t *testing.T) {
-	for _, page := range []string{accuracy(nil), performance(nil, nil, nil, nil), accuracy([]record.File{}), performance([]record.File{sample}, []string{"1 search"}, []string{"1 script"}, []string{"1 output"})} {
+	for _, page := range []string{accuracy(nil, ""), performance(nil, nil, nil, nil), accuracy([]record.File{}, ""), performance([]record.File{sample}, []string{"1 search"}, []string{"1 script"}, []string{"1 output"})} {
 		if !strings.HasSuffix(page, noRecords) {
 			t.Errorf("does not say that there is no record:\n%s", page)
 		}
@@ -126,7 +126,7 @@ func TestAccuracyShowsHealthChecks(t *testing.T) {
 			{When: "failed", Seconds: 0.1, Exit: 30},
 		},
 	}, {Scenario: "idle", Title: "Idle", Number: 1, Outcome: record.Right, Checks: []record.Check{{Right: true}}, HealthChecks: []record.NodeCheck{{When: "idle"}}}}
-	page := accuracy([]record.File{f})
+	page := accuracy([]record.File{f}, "")
 	for _, want := range []string{
 		"| It is there. | 1 of 1 | health check: BKD-ORPHAN |",
 		"| [Idle](#idle) |  | 1 of 1 | health check: clean |",

@@ -1,5 +1,5 @@
-// Command accuracy writes docs/accuracy.md and docs/performance.md from the committed records of the GPU lane, and
-// from nothing else. Run it from anywhere in the tree: go run ./test/gpu/accuracy
+// Command accuracy writes docs/accuracy.md and docs/performance.md from the committed records of the GPU lane and
+// the collection of texts, and from nothing else. Run it from anywhere in the tree: go run ./test/gpu/accuracy
 package main
 
 import (
@@ -54,8 +54,12 @@ func pages(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	said, err := sayings(filepath.Join(root, "test/texts"))
+	if err != nil {
+		return nil, err
+	}
 	return map[string]string{
-		filepath.Join(root, "docs/accuracy.md"):    accuracy(files),
+		filepath.Join(root, "docs/accuracy.md"):    accuracy(files, said),
 		filepath.Join(root, "docs/performance.md"): performance(files, scans, scripts, searches),
 	}, nil
 }

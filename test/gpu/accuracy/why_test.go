@@ -26,11 +26,11 @@ func TestAccuracyTellsWhy(t *testing.T) {
 			Checks: []record.Check{{Right: true}}, Jobs: []record.Job{{State: "FAILED", End: &record.End{Diagnosis: d}}}}
 	}
 	f.Runs = []record.Run{failed("yes"), failed("yes"), failed("no")}
-	lacks(t, accuracy([]record.File{f}),
+	lacks(t, accuracy([]record.File{f}, ""),
 		"| [Out of memory](#out-of-memory) | By itself. | 3 of 3 | own *or* - | fault | others *or* others, own | - |\n",
 		"A1 asks because it ¦ failed:\n", "| own | yes | had it all |\n", "| fault | cannot tell | - |\n")
 	f.Runs = []record.Run{{Scenario: "fine", Title: "Fine", Outcome: record.Right, Checks: []record.Check{{Right: true}}}}
-	if page := accuracy([]record.File{f}); strings.Contains(page, "## Why out of memory") {
+	if page := accuracy([]record.File{f}, ""); strings.Contains(page, "## Why out of memory") {
 		t.Errorf("tells why of a job that did not fail:\n%s", page)
 	}
 }
@@ -47,7 +47,7 @@ func TestAccuracyTellsOfTests(t *testing.T) {
 		Jobs:  []record.Job{{End: &record.End{Probes: []record.Probe{idle}, Health: []record.Health{{GPU: "GPU-a", Facts: []record.Fact{{Code: "ecc", Value: "0"}, {Code: "bar1", Unknown: "no"}}, Accounting: "off"}}}}},
 		Tests: []record.Test{{What: "idle", Probe: idle}, {What: "idle", Probe: other}, {What: "busy", Probe: skipped}, hole},
 	}}
-	lacks(t, accuracy([]record.File{f}),
+	lacks(t, accuracy([]record.File{f}, ""),
 		"| A | by the epilog | 1 | ok | 1000 MiB | 998 MiB | 2 MiB | 1 | 200 ms | 1 ms | 45 ms |\n",
 		"| A | idle | 2 | ok | 1000 MiB | 997 to 998 MiB | 2 to 3 MiB | 1 | 210 ms | 1 ms | 45 ms |\n",
 		"| A | busy | 1 | skipped: another process is on the card | - |",

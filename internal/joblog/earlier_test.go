@@ -1,6 +1,7 @@
-package oom_test
+package joblog
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -24,9 +25,16 @@ func printed(lines []report.Safe) string {
 	return b.String()
 }
 
+func found(t *testing.T, text string) []oom.Message {
+	t.Helper()
+	s := NewSearch(strings.NewReader(text), int64(len(text)))
+	must(t, s.Tail())
+	return s.Messages
+}
+
 // A requeued job that goes on in its old file: what its earlier run said there is not this run's. Only an end report,
 // which this run does not have yet, divides them.
-func TestFindEarlierRun(t *testing.T) {
+func TestSearchEarlierRun(t *testing.T) {
 	scene := report.Scene{
 		Node: "n1", Job: slurm.Job{ID: 7, Node: "n1"},
 		Cards: []finding.Card{{Device: gpu.Device{ID: "GPU-1"}}},
@@ -44,10 +52,10 @@ func TestFindEarlierRun(t *testing.T) {
 		"what a task hook says":         {message + "\n| bookend: process 7 (python) still uses a GPU at the end of your script\n", 1},
 		"end report in a job's own way": {message + printed(report.End(scene)), 1},
 	} {
-		if got := oom.Find([]byte(tt.before + "\nanother line\n")); len(got) != tt.found {
+		if got := found(t, tt.before+"\nanother line\n"); len(got) != tt.found {
 			t.Errorf("%s: %d found in %q", name, len(got), tt.before)
 		}
-		got := oom.Find([]byte(tt.before + "\n" + message))
+		got := found(t, tt.before+"\n"+message)
 		if len(got) != 1 || got[0].Count != 1+tt.found {
 			t.Errorf("%s: %+v in %q", name, got, tt.before)
 		}
@@ -57,4 +65,23 @@ func TestFindEarlierRun(t *testing.T) {
 func unclean(s report.Scene) report.Scene {
 	s.Findings = []finding.Finding{{Code: code.Residue, GPU: "GPU-1", Bytes: gpu.Bytes(3 << 30), Observed: "3 GiB", Expected: "0"}}
 	return s
+}
+
+// What follows an end report is this run's, whatever it is, as long as nobody but Bookend speaks as Bookend does.
+func FuzzThisRun(f *testing.F) {
+	for _, seed := range []string{"", "\n", "another line\n", "\n\n| bookend: process 7\n", "| bookend", "\r\n\r\n"} {
+		f.Add([]byte(seed))
+	}
+	const earlier = message + "\n| bookend: GPU 0 of n1 left clean by your job\n"
+	f.Fuzz(func(t *testing.T, said []byte) {
+		if bytes.Contains(append([]byte("\n"), said...), []byte("\n| bookend:")) {
+			return
+		}
+		if got := thisRun(append([]byte(earlier), said...)); !bytes.Equal(got, said) {
+			t.Errorf("%q of %q", got, said)
+		}
+		if got := thisRun(said); !bytes.Equal(got, said) {
+			t.Errorf("without a report: %q of %q", got, said)
+		}
+	})
 }

@@ -1,0 +1,62 @@
+package texts
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"bookend/internal/oom"
+)
+
+// What users showed others of their outputs is recognised, and what only speaks of it is not taken for it. Host memory is
+// never taken for a GPU's.
+func TestCollection(t *testing.T) {
+	for _, path := range []string{Written, Formats, Heldout} {
+		t.Run(path, func(t *testing.T) {
+			all, err := Load(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			families := map[string][]Text{}
+			for _, text := range all {
+				families[text.Family] = append(families[text.Family], text)
+				text.look(t)
+			}
+			for _, name := range slices.Sorted(maps.Keys(families)) {
+				t.Logf("%-24s %+v", name, Of(families[name]))
+			}
+			s := Of(all)
+			t.Logf("%+v", s)
+			if s.Recognised*100 < 85*s.Shortages || s.Read*100 < 85*s.Sized || s.Taken*100 > 10*s.Others {
+				t.Error("less than 85 % recognised or read, or more than 10 % taken falsely")
+			}
+		})
+	}
+}
+
+// look logs a text that is not understood.
+func (text Text) look(t *testing.T) {
+	t.Helper()
+	s, found := text.Judge()
+	if s.Recognised < s.Shortages || s.Read < s.Sized || s.Taken > 0 {
+		t.Logf("%s (%s, %s): %+v", text.Name, text.Kind, text.Asked, found)
+	}
+	for _, m := range found {
+		if text.Kind == "host" && (m.Kind == oom.Device || m.Kind == oom.Init) && m.Framework != oom.ONNXRuntime { // its arenas say the same of both
+			t.Errorf("%s: host memory taken for a GPU's: %q", text.Name, m.Line)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for label, want := range map[string]float64{
+		"2.43MiB": 2.43 * (1 << 20), "1,024 bytes": 1024, "0x1000 bytes": 4096, "64G": 64 << 30, "3 KB": 3 << 10, "1.5 TiB": 3 << 39, "2.5e+3": 2500, "7 B": 7,
+	} {
+		if got, ok := bytes(label); !ok || got != want {
+			t.Errorf("%s: %v, %v", label, got, ok)
+		}
+	}
+	if _, ok := bytes("-"); ok {
+		t.Error("no size is one")
+	}
+}
