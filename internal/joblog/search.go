@@ -106,10 +106,13 @@ func thisRun(text []byte) []byte {
 		if at < 0 {
 			return text
 		}
-		if block, after := ownLines(text[at+1:]); (at == 0 || text[at-1] == '\n') && isEnd(block) {
+		end = at
+		if at > 0 && text[at-1] != '\n' {
+			continue
+		}
+		if block, after := ownLines(text[at+1:]); isEnd(block) {
 			return after
 		}
-		end = at
 	}
 }
 
