@@ -21,14 +21,14 @@ const (
 )
 
 // Action is what policy does with a finding.
-type Action string
+type Action = code.Action
 
 // The actions, weakest first.
 const (
-	Ignore Action = "ignore"
-	Note   Action = "note"
-	Warn   Action = "warn"
-	Drain  Action = "drain"
+	Ignore = code.ToIgnore
+	Note   = code.ToNote
+	Warn   = code.ToWarn
+	Drain  = code.ToDrain
 )
 
 // Config is the whole configuration. The zero value is not usable; Default is.

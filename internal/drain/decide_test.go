@@ -373,7 +373,7 @@ func TestStoppedHook(t *testing.T) {
 			Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: policy.Verdict{Exit: exit, Code: code.Deadline},
 		})
 	}
-	for exit, want := range map[int]string{10: "ORPHAN", policy.ExitOther: "DEADLINE", policy.ExitCode(code.Deadline): "DEADLINE", 2: "DEADLINE"} {
+	for exit, want := range map[int]string{10: "ORPHAN", code.ExitOther: "DEADLINE", code.Exit(code.Deadline): "DEADLINE", 2: "DEADLINE"} {
 		if x := stopped(exit); x == nil || x.Reason != "BKD-"+want+" job=42 epilog; see: bookend show 42" || len(x.Causes) != 1 {
 			t.Fatalf("exit %d: %+v", exit, x)
 		}
@@ -407,9 +407,9 @@ func TestVerifiedByHealth(t *testing.T) {
 			t.Errorf("%s: %s (%s), %v", name, got, why, never)
 		}
 	}
-	for _, v := range verifiable {
-		if entry, ok := code.Lookup(v.code); !ok || entry.Scope != code.Card {
-			t.Errorf("%s is not about a card", v.code)
+	for _, e := range code.All() {
+		if Verifiable(e.Code) && e.Scope != code.Card {
+			t.Errorf("%s is not about a card", e.Code)
 		}
 	}
 }
