@@ -49,7 +49,7 @@ lint: vet build ## check form, architecture and what the programs are linked wit
 	go run ./test/lint
 	go run ./test/lint -static $(STATIC)
 	go tool -modfile=test/tools/go.mod staticcheck ./...
-	go run ./test/vulns
+	test/vulns.sh
 
 coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 5 to 10 minutes; COVERAGE=-help
 	go run ./test/coverage $(COVERAGE)
@@ -108,8 +108,8 @@ torture: ## swap files under the hooks, fail each system call near what they kee
 
 FUZZTIME ?= 10s
 
-fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list --keep"
-	go run ./test/fuzz --time $(FUZZTIME) $(FUZZ)
+fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list"
+	test/fuzz.sh --time $(FUZZTIME) $(FUZZ)
 
 gpu-test: ## run the scenarios on a real GPU under a real Slurm (exit 3 of run.sh: no GPU here)
 	test/gpu/run.sh --check
