@@ -47,12 +47,12 @@ test: lint ## lint, and run every test that needs no GPU; installs Slurm first (
 lint: vet build ## check form, architecture and what the programs are linked with
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	go run ./test/lint
-	go run ./test/lint -static $(STATIC)
+	test/lint/programs.sh $(STATIC)
 	go tool -modfile=test/tools/go.mod staticcheck ./...
 	test/vulns.sh
 
 coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 5 to 10 minutes; COVERAGE=-help
-	go run ./test/coverage $(COVERAGE)
+	test/coverage/measure.sh $(COVERAGE)
 
 SLURM ?= native
 
