@@ -94,6 +94,7 @@ SCAN ?= -processes $(shell awk '/^MemAvailable/ { print ($$2 > 8*1024*1024) ? 20
 
 bench-scan: ## measure the search for holders among real processes; flags: SCAN=-help
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/scanbench ./test/scan
+	$(CC) -O2 -static -o bin/nursery test/scan/nursery/nursery.c
 	bin/scanbench $(SCAN)
 
 soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 5 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"

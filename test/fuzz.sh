@@ -13,7 +13,7 @@ usage() {
 	exit 64
 }
 
-# one fuzzes a target with one worker. An input is shrunk for 100 runs only: without a bound that takes most of the time.
+# one fuzzes a target with one worker. An input is shrunk for 100 runs only: unbounded that takes most of the time.
 # Files are written in memory: Go ends a target of which one execution takes 10 s, and a busy disk can take so long.
 one() {
 	local package=$1 name=$2 result=ok out status executions

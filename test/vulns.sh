@@ -3,8 +3,8 @@
 #
 #   vulns.sh [PACKAGE ...]
 #
-# VULNDB is the database: a URL, or a folder with a copy of it; without VULNDB it is the public one. Where that cannot be
-# reached this says so and passes, unless CHECK_VULNERABILITIES=must.
+# VULNDB is the database: a URL, or a folder with a copy of it; without VULNDB it is the public one. Where that cannot
+# be reached this says so and passes, unless CHECK_VULNERABILITIES=must.
 # Exit codes: 0 none was found, or nothing could be checked, 1 one was found, 2 the check failed or was not made.
 cd "$(dirname "$0")/.." || exit 2
 

@@ -1,5 +1,5 @@
-# Judges a profile as go tool cover reads it: how much of each measured package was reached, and whether gaps.txt explains
-# the rest. A block that any process has reached is reached. It runs in the root of the tree.
+# Judges a profile as go tool cover reads it: how much of each measured package was reached, and whether gaps.txt
+# explains the rest. A block that any process has reached is reached. It runs in the root of the tree.
 #
 #   awk -v least=PERCENT -v measured="PACKAGE ..." -f judge.awk gaps.txt PROFILE
 

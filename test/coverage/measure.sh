@@ -4,8 +4,8 @@
 #
 #   measure.sh [--min PERCENT] [--out FILE] [--profile FILE] [SUITE ...]
 #
-# Runs as root. Suites are packages of tests, beside the measured packages' own; without any, test/faults, which runs the
-# built hooks. --out keeps the profile, as go tool cover reads it; --profile judges an earlier one, and runs nothing.
+# Runs as root. Suites are packages of tests, beside the measured packages' own; without any, test/faults, which runs
+# the built hooks. --out keeps the profile, as go tool cover reads it; --profile judges an earlier one, and runs nothing.
 # Every statement that was not reached must be explained in test/coverage/gaps.txt.
 # Exit codes: 0 all is as it should be, 1 too little was reached, a gap is not explained or a test failed, 64 usage.
 cd "$(dirname "$0")/../.." || exit 64
@@ -67,5 +67,6 @@ measure() {
 }
 
 [ -n "$profile" ] || measure
-awk -v least="$least" -v measured="${measured[*]}" -f test/coverage/judge.awk test/coverage/gaps.txt "$profile" || wrong=1
+awk -v least="$least" -v measured="${measured[*]}" -f test/coverage/judge.awk test/coverage/gaps.txt "$profile" ||
+	wrong=1
 exit $wrong

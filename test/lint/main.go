@@ -1,5 +1,5 @@
-// Command lint holds the tree to the rules of its architecture and says for each breach why the rule is there. It is run
-// in the root of the tree, by make lint.
+// Command lint holds the tree to the rules of its architecture and says for each breach why the rule is there. It is
+// run in the root of the tree, by make lint.
 //
 // It has only what no other linter says. It reads syntax alone, so that it also works on a tree that does not compile:
 // each file becomes a list of marks (see tree.go), and a rule is a pattern of marks with the folders where it holds.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Looks at built programs: they must be static, which lets them run on any node, whatever its libc, and link little: hooks
-# start for every job.
+# Looks at built programs: they must be static, which lets them run on any node, whatever its libc, and link little:
+# hooks start for every job.
 #
 #   programs.sh PROGRAM ...
 #

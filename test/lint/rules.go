@@ -66,7 +66,10 @@ var rules = []rule{
 		why: "a panic in a goroutine nobody recovers ends the hook with exit code 2 and drains the node: use routine.Go",
 	},
 	{name: "fatal", mark: what("use", `(log|.*/logrus)\.(Fatal|Panic|Exit)(f|ln)?`), why: pastDefer},
-	{name: "fatal", mark: what("use", `value\.(Fatal|Panic|Exit)(f|ln)?`), only: []string{"internal/runlog"}, why: pastDefer},
+	{
+		name: "fatal", only: []string{"internal/runlog"}, why: pastDefer,
+		mark: what("use", `value\.(Fatal|Panic|Exit)(f|ln)?`),
+	},
 	{
 		name: "pure", only: []string{"values", "pure"}, why: tables,
 		mark: what("import", `(context|crypto/rand|embed|io/ioutil|log|math/rand|net|os|path/filepath|plugin|runtime|sync|`+
@@ -94,8 +97,8 @@ var exceptions = [...]struct {
 	{"root", "internal/child", what("string", "/proc"), "its own children's pids, which only the running kernel knows"},
 	{"root", "internal/child", what("string", "/proc/self/(exe|fd)"), "starts this very binary again, closes descriptors"},
 	{"root", "internal/confine", what("string", "/proc/self/fd/?"), "lists its own descriptors"},
-	{"root", "internal/safefile", what("string", "/proc/self/(fd|fdinfo)/"), "opens and looks at what its own descriptor pins"},
-	{"root", "internal/asuser", what("string", "(/usr)?/bin/(getent|id)"), "hooks have no PATH, and should not search one"},
+	{"root", "internal/safefile", what("string", "/proc/self/(fd|fdinfo)/"), "opens what its own descriptor pins"},
+	{"root", "internal/asuser", what("string", "(/usr)?/bin/(getent|id)"), "hooks have no PATH to search"},
 	{"root", "internal/asuser", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
 	{"root", "cuda", what("string", "/proc/sys/kernel/pid_max"), "bounds what the driver on this very kernel may list"},
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},

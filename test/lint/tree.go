@@ -65,7 +65,7 @@ func load(root string) (files []file, err error) {
 
 // skipped are the folders the go command skips, and what was built.
 func skipped(folder string) bool {
-	return strings.ContainsRune("._", rune(folder[0])) || slices.Contains([]string{"testdata", "bin", "build", "shared"}, folder)
+	return folder[0] == '.' || folder[0] == '_' || slices.Contains([]string{"testdata", "bin", "build", "shared"}, folder)
 }
 
 func parse(name string, text []byte) (file, error) {
