@@ -5,7 +5,7 @@
 #   measure.sh [--min PERCENT] [--out FILE] [--profile FILE] [SUITE ...]
 #
 # Runs as root. Suites are packages of tests, beside the measured packages' own; without any, test/faults, which runs
-# the built hooks. --out keeps the profile, as go tool cover reads it; --profile judges an earlier one, and runs nothing.
+# the built hooks. --out keeps the profile, as go tool cover reads it; --profile judges an earlier one without a run.
 # Every statement that was not reached must be explained in test/coverage/gaps.txt.
 # Exit codes: 0 all is as it should be, 1 too little was reached, a gap is not explained or a test failed, 64 usage.
 cd "$(dirname "$0")/../.." || exit 64
