@@ -35,7 +35,13 @@ func run() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	breaches, used := check(bandsOf(string(page)), files)
+	bands := bandsOf(string(page))
+	breaches, used := check(bands, files)
+	for dir := range bands {
+		if !slices.ContainsFunc(files, func(f file) bool { return f.dir == dir }) {
+			breaches = append(breaches, fmt.Sprintf("%s: %s: there is no such package any more", architecture, dir))
+		}
+	}
 	for i, e := range exceptions {
 		if !used[i] {
 			breaches = append(breaches, fmt.Sprintf("%s: %s: no exception for %s is needed any more", e.dir, e.rule, e.mark))
