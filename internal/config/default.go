@@ -26,12 +26,19 @@ func Default() Config {
 		Slurm: Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
 		Deadlines: Deadlines{
 			// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.
-			Prolog: HookDeadline{Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Probe: seconds(2), Outputs: seconds(0.5)},
+			Prolog: HookDeadline{
+				Total: seconds(5), Driver: seconds(4), Scan: seconds(1), Probe: seconds(2), Outputs: seconds(0.5),
+			},
 			// The whole node takes no new job while an epilog runs.
-			Epilog: HookDeadline{Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Probe: seconds(3), Append: seconds(1), Outputs: seconds(0.5)},
+			Epilog: HookDeadline{
+				Total: seconds(15), Driver: seconds(7), Scan: seconds(3), Probe: seconds(3),
+				Append: seconds(1), Outputs: seconds(0.5),
+			},
 			// Slurm ends a health check after 60 s.
-			HealthCheck: CheckDeadline{Total: seconds(45), Driver: seconds(15), Scan: seconds(3), Slurm: seconds(10), Outputs: seconds(2)},
-			Task:        seconds(1),
+			HealthCheck: CheckDeadline{
+				Total: seconds(45), Driver: seconds(15), Scan: seconds(3), Slurm: seconds(10), Outputs: seconds(2),
+			},
+			Task: seconds(1),
 		},
 		Settle: Settle{
 			Prolog: SettleTimes{Max: seconds(3), Flat: seconds(2)},
