@@ -16,7 +16,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-
 var update = flag.Bool("update", false, "rewrite docs/config.md")
 
 const (
