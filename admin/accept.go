@@ -163,7 +163,7 @@ func means(r gpu.Reading, name string) bool {
 // holding names a job that has the card now, or may have it; empty for none.
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	for _, r := range all.runs {
-		if _, over := r.Superseded(all.runs); over || r.Closed() || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
+		if !r.Running(all.runs) || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
 			continue
 		}
 		anywhere := len(r.Devices) == 0

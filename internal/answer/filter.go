@@ -43,9 +43,9 @@ func (f Filter) lets(r ledger.Run) bool {
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, func(a ledger.Assigned) bool { return IsCard(a, f.GPU) }):
 	case f.Failed && (!r.Job.Exit.Known || r.Job.Exit.Raw == 0):
 	case f.Code != "" && !finds(r, func(_ ledger.End, _ int, found finding.Finding) bool { return found.Code == f.Code }):
-	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return loud(e, i) }):
-	case !f.Since.IsZero() && r.Closed() && Last(r).Before(f.Since): // one that runs is there now
-	case !f.Until.IsZero() && began(r).After(f.Until):
+	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return e.Verdict.Tells(i) }):
+	case !f.Since.IsZero() && r.Closed() && r.LastSeen().Before(f.Since): // one that runs is there now
+	case !f.Until.IsZero() && r.FirstSeen().After(f.Until):
 	default:
 		return true
 	}
@@ -55,13 +55,6 @@ func (f Filter) lets(r ledger.Run) bool {
 func finds(r ledger.Run, is func(ledger.End, int, finding.Finding) bool) (yes bool) {
 	every(r, func(e ledger.End, i int, f finding.Finding) { yes = yes || is(e, i, f) })
 	return yes
-}
-
-func began(r ledger.Run) time.Time {
-	if e := r.First(); e != nil {
-		return e.Wall
-	}
-	return time.Time{}
 }
 
 // Names reports whether a reference, as people type it, is of this run.

@@ -37,7 +37,7 @@ const fewestOfID = 8
 func cardsOf(runs []ledger.Run, check *ledger.Check, name string) []Card {
 	known := map[gpu.ID]Card{}
 	for _, r := range runs {
-		for _, e := range endsOf(r) {
+		for _, e := range r.Both() {
 			for _, s := range snapshotsOf(e) {
 				for _, reading := range s.Readings {
 					meet(known, Card{Device: reading.Device, Total: reading.Memory.Total, seen: e.Wall})
@@ -45,7 +45,7 @@ func cardsOf(runs []ledger.Run, check *ledger.Check, name string) []Card {
 			}
 		}
 		for _, d := range r.Devices {
-			given(known, idOf(r, d), d, seen(r))
+			given(known, idOf(r, d), d, r.LastSeen())
 		}
 	}
 	if check != nil {
@@ -114,7 +114,7 @@ func idOf(r ledger.Run, d ledger.Assigned) gpu.ID {
 	if d.Device.ID != "" {
 		return d.Device.ID
 	}
-	for _, e := range endsOf(r) {
+	for _, e := range r.Both() {
 		for _, reading := range e.Snapshot.Readings {
 			if d.Device.BusID != "" && reading.Device.BusID == d.Device.BusID {
 				return reading.Device.ID
@@ -122,15 +122,6 @@ func idOf(r ledger.Run, d ledger.Assigned) gpu.ID {
 		}
 	}
 	return gpu.ID(d.Device.BusID)
-}
-
-// seen is when a run was last looked at.
-func seen(r ledger.Run) time.Time {
-	all := endsOf(r)
-	if len(all) == 0 {
-		return time.Time{}
-	}
-	return all[len(all)-1].Wall
 }
 
 func snapshotsOf(e ledger.End) []gpu.Snapshot {

@@ -8,7 +8,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/settle"
 )
 
 // look is what one hook saw of one card.
@@ -40,7 +39,7 @@ func looksOf(runs []ledger.Run, check *ledger.Check, stays map[gpu.ID]guests) ma
 		for _, d := range r.Devices {
 			id := idOf(r, d)
 			var start *look
-			for i, e := range endsOf(r) {
+			for i, e := range r.Both() {
 				if e.Unseen != "" {
 					continue
 				}
@@ -51,7 +50,7 @@ func looksOf(runs []ledger.Run, check *ledger.Check, stays map[gpu.ID]guests) ma
 				all[id] = append(all[id], l)
 			}
 		}
-		for _, e := range endsOf(r) {
+		for _, e := range r.Both() {
 			if e.Neighbours != nil {
 				aside(all, look{at: e.Wall, epoch: r.Epoch, by: byHook(r)}, *e.Neighbours, nil, stays)
 			}
@@ -85,9 +84,6 @@ func goOn(list []look) {
 	}
 }
 
-// leftCodes are the findings of something that is on a card by no right.
-var leftCodes = []code.Code{code.Orphan, code.Residue, code.Phantom, code.Stray, code.Dirty}
-
 // lookAt is a hook's look at a card of its own job; start is that at the job's start, nil for that itself.
 func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) look {
 	l := look{at: e.Wall, epoch: r.Epoch, used: gpu.Unknown("not read"), bytes: gpu.Bytes(0), by: byHook(r)}
@@ -102,7 +98,7 @@ func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) l
 	carried := l.left == something
 	beside := start == nil && others.runs(e.Wall) // what a start finds beside another job of the card is that one's
 	for _, f := range e.Findings {
-		if f.GPU == id && f.Unknown == "" && slices.Contains(leftCodes, f.Code) && (f.Code != code.Dirty || !carried && !beside) {
+		if f.GPU == id && f.Unknown == "" && f.Unrightful() && (f.Code != code.Dirty || !carried && !beside) {
 			l.take(f)
 		}
 	}
@@ -116,11 +112,8 @@ func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) l
 	return l
 }
 
-// least is what is worth telling of, as the shipped thresholds.report: less may be the driver's own.
-const least = 32 << 20
-
 func (l *look) found(bytes uint64) {
-	if bytes >= least {
+	if bytes >= finding.WorthTelling {
 		l.left, l.bytes = something, gpu.Bytes(bytes)
 	}
 }
@@ -143,7 +136,7 @@ func settled(e ledger.End, id gpu.ID, used gpu.Figure) bool {
 		}
 	}
 	state := e.Curves[id].State
-	return state == settle.Clean || state == settle.Flat || state == "" && used.Known() && used.Bytes < least
+	return state.AtRest() || state == "" && used.Known() && used.Bytes < finding.WorthTelling
 }
 
 func byHook(r ledger.Run) string { return "a hook of job " + r.JobName() }

@@ -56,10 +56,8 @@ func reserve(m gpu.Memory) string {
 
 func jobOf(p attrib.Process) string {
 	switch {
-	case p.Cgroup.ID != 0:
-		return fmt.Sprintf(", job %d by its cgroup", p.Cgroup.ID)
-	case p.Cgroup.SLUID != "":
-		return fmt.Sprintf(", job %s by its cgroup", p.Cgroup.SLUID)
+	case p.Cgroup.Found():
+		return fmt.Sprintf(", job %s by its cgroup", p.Cgroup.Name())
 	case p.EnvJobID != 0:
 		return fmt.Sprintf(", job %d by its environment (a hint)", p.EnvJobID)
 	}
