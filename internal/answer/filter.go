@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 )
@@ -76,11 +75,7 @@ func IsCard(a ledger.Assigned, name string) bool {
 	if n, err := strconv.Atoi(name); err == nil {
 		return n == a.Index
 	}
-	if bus, err := gpu.ParseBusID(name); err == nil && bus == a.Device.BusID {
-		return true
-	}
-	minor := a.Device.Minor != nil && name == fmt.Sprintf("nvidia%d", *a.Device.Minor)
-	return minor || strings.EqualFold(name, string(a.Device.ID)) || a.Device.Parent != "" && strings.EqualFold(name, string(a.Device.Parent))
+	return a.Device.Named(name) || name != "" && strings.EqualFold(name, string(a.Device.Parent))
 }
 
 // key tells one run of a node from all others.

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +21,8 @@ type Card struct {
 
 // Means reports whether a name is this card's: Slurm's number, nvidiaN, the bus id, or the id or the beginning of it.
 func (c Card) Means(name string) bool {
-	if bus, err := gpu.ParseBusID(name); err == nil {
-		return bus == c.BusID
-	}
 	byNumber := c.Index != nil && name == strconv.Itoa(*c.Index)
-	byNode := c.Minor != nil && name == fmt.Sprintf("nvidia%d", *c.Minor)
-	return byNumber || byNode || len(name) >= fewestOfID && strings.HasPrefix(string(c.ID), name)
+	return byNumber || c.Named(name) || len(name) >= fewestOfID && strings.HasPrefix(string(c.ID), name)
 }
 
 // fewestOfID is how much of an id names a card: "GPU-" and four of its digits.
