@@ -24,7 +24,7 @@ type Level string
 const (
 	OK      Level = "ok"
 	Warning Level = "warning" // it works, but slower, less protected, or with gaps
-	Wrong   Level = "wrong"   // Bookend cannot work, jobs or nodes suffer, or a user could change what root runs or keeps
+	Wrong   Level = "wrong"   // Bookend cannot work, jobs or nodes suffer, or a user could change what root runs
 	Unknown Level = "unknown" // it could not be looked at
 )
 
@@ -80,7 +80,8 @@ type Check struct {
 	keys []string
 	// path is shown with each result, unless the judge names another.
 	path func(Site) string
-	// place is the file system that looks are likely on. One child looks at all of a place: one that hangs costs no other.
+	// place is the file system that looks are likely on. One child looks at all of a place: one that hangs costs no
+	// other.
 	place string
 	looks func(Site) []Look
 	// judge reports problems to the view, and returns what is said if there are none.

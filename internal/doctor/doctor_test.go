@@ -154,7 +154,8 @@ func TestBare(t *testing.T) {
 // Each part of the node may hang, and costs no more than patience: what depends on it is unknown, and nothing is wrong.
 func TestPartsThatHang(t *testing.T) {
 	for folder, check := range map[string]string{
-		"slurm": "slurm-conf", "proc/driver/nvidia/gpus": "driver", "hooks": "slurm-prolog", "dev": "gpu-devices", "log": "log",
+		"slurm": "slurm-conf", "proc/driver/nvidia/gpus": "driver", "hooks": "slurm-prolog",
+		"dev": "gpu-devices", "log": "log",
 	} {
 		t.Run(folder, func(t *testing.T) {
 			n := newNode(t)
@@ -283,12 +284,13 @@ func TestPrint(t *testing.T) {
 		Counts  map[Level]int
 	}
 	must(t, json.Unmarshal(js.Bytes(), &got))
-	if len(got.Results) != 3 || got.Results[1].Path != `/run/\x1b[2Jx` || got.Results[1].Fix != results[1].Fix || got.Counts[Wrong] != 1 {
+	if len(got.Results) != 3 || got.Results[1].Path != `/run/\x1b[2Jx` || got.Results[1].Fix != results[1].Fix ||
+		got.Counts[Wrong] != 1 {
 		t.Errorf("%s", js.String())
 	}
 }
 
-// Without slurm.conf the cause is said once, with the line to add, and all that depends on it next to it; --json has all.
+// Without slurm.conf the cause is said once, with the line to add, and all that depends on it next to it.
 func TestWithoutSlurm(t *testing.T) {
 	n := newNode(t)
 	must(t, os.RemoveAll(n.in("slurm")))

@@ -315,7 +315,8 @@ func judgeFlags(v *view) string {
 // judgeTwice judges keys that several lines set and of which Slurm takes one.
 func judgeTwice(v *view) string {
 	for _, key := range []string{
-		"PrologFlags", "PrologEpilogTimeout", "TaskProlog", "TaskEpilog", healthKey, "HealthCheckInterval", "HealthCheckNodeState",
+		"PrologFlags", "PrologEpilogTimeout", "TaskProlog", "TaskEpilog", healthKey, "HealthCheckInterval",
+		"HealthCheckNodeState",
 	} {
 		all := v.conf().All(key)
 		if len(all) < 2 {

@@ -243,7 +243,8 @@ func fixedPart(pattern string) string {
 // quoted is a path as a shell takes it.
 func quoted(path string) string {
 	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("/._-+:@%=,", c)
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("/._-+:@%=,", c)
 	}
 	if path != "" && !strings.ContainsFunc(path, func(c rune) bool { return !plain(c) }) {
 		return path
