@@ -337,3 +337,47 @@ func TestHistoryReportsDamage(t *testing.T) {
 		t.Error("a node that is no name was read")
 	}
 }
+
+// The history is gone through once an hour, where the clock was set back, and after an Archive that was killed.
+func TestPruneDue(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	history, err := makeHistory(varDir, node)
+	must(t, err)
+	temp := filepath.Join(history, safefile.TempPrefix+"x")
+	for _, tt := range []struct {
+		what  string
+		after time.Duration
+		want  bool
+	}{
+		{"a boot", 0, true}, {"a moment", time.Second, false}, {"most of an hour", time.Hour - time.Second, false}, {"an hour", time.Hour, true},
+		{"less than another", 2*time.Hour - time.Second, false}, {"the clock set back", -time.Hour, true}, {"a day", 23 * time.Hour, true},
+	} {
+		must(t, os.WriteFile(temp, nil, 0o600))
+		must(t, Archive(run, varDir, node, now.Add(tt.after), limits(9, 9)))
+		if _, err := os.Lstat(temp); os.IsNotExist(err) != tt.want {
+			t.Errorf("after %s: gone through is %v", tt.what, err)
+		}
+	}
+	must(t, s.setPruned(unfinished))
+	must(t, Archive(run, varDir, node, now.Add(23*time.Hour), limits(9, 9)))
+	if _, err := os.Lstat(temp); !os.IsNotExist(err) {
+		t.Errorf("after one that was killed: %v", err)
+	}
+}
+
+// An Archive that does not come to its end leaves the history to the next.
+func TestArchiveInterrupted(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	must(t, Archive(run, varDir, node, now, limits(9, 9)))
+	history := historyFolder(varDir, node)
+	must(t, os.Rename(history, history+"-aside"))
+	must(t, os.WriteFile(history, nil, 0o600))
+	if err := Archive(run, varDir, node, now, limits(9, 9)); err == nil {
+		t.Fatal("a file in the place of the history is no error")
+	}
+	if last, err := s.lastPruned(); err != nil || !last.Equal(unfinished) {
+		t.Errorf("%v, %v", last, err)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -79,52 +78,6 @@ func TestArchiveHindered(t *testing.T) {
 	}
 }
 
-// An end that comes while the history is written is not lost: the record stays as it is for the next Archive.
-func TestEndWhileRetiring(t *testing.T) {
-	for _, stays := range []bool{true, false} {
-		s, history := open(t, folder(t)), folder(t)
-		lived(t, s, job(1), 10, false)
-		r, _, err := s.Find(job(1))
-		must(t, err)
-		seen, marked, err := s.preserve(history, r)
-		must(t, err)
-		later := r
-		later.Ends = append(slices.Clone(r.Ends), *at(20))
-		must(t, s.write(later))
-		must(t, s.letGo(r, seen, marked, stays))
-		if now, _, err := s.Find(job(1)); err != nil || len(now.Ends) != len(later.Ends) || now.Archived {
-			t.Errorf("stays %v: %d ends, archived %v, %v", stays, len(now.Ends), now.Archived, err)
-		}
-	}
-}
-
-// A record that is gone since it was listed is no error, and one that cannot be marked is; neither comes to the history.
-func TestRetireMeanwhile(t *testing.T) {
-	s, history := open(t, folder(t)), folder(t)
-	lived(t, s, job(1), 10, false)
-	runs, _ := s.Runs()
-	files, err := filepath.Glob(filepath.Join(s.dir, "1", "*"+suffix))
-	if err != nil || len(files) != 1 || len(runs) != 1 {
-		t.Fatalf("%q, %v, %d runs", files, err, len(runs))
-	}
-	whole, err := os.ReadFile(files[0])
-	must(t, err)
-	none := func(what string, err error, want bool) {
-		t.Helper()
-		if list, reading := os.ReadDir(history); reading != nil || len(list) != 0 || (err != nil) != want {
-			t.Errorf("%s: %v, in the history %v", what, err, list)
-		}
-	}
-	spoiled := strings.Replace(strings.TrimSpace(string(whole)), `"job":{`, `"job":{"uid":"x",`, 1)
-	must(t, os.WriteFile(files[0], []byte(spoiled), 0o600))
-	none("of another hand", s.retire(history, runs[0], false), true)
-	if now, err := os.ReadFile(files[0]); err != nil || string(now) != spoiled {
-		t.Errorf("%q, %v", now, err)
-	}
-	must(t, os.Remove(files[0]))
-	none("gone", s.retire(history, runs[0], false), false)
-}
-
 func nodeFile(varDir string) error {
 	return errors.Join(os.Mkdir(filepath.Join(varDir, "history"), 0o700), os.WriteFile(historyFolder(varDir, node), nil, 0o600))
 }
@@ -195,16 +148,5 @@ func TestCloseDamaged(t *testing.T) {
 	}
 	if r, _, err := s.Find(j); err != nil || !r.Closed() || r.Start != nil {
 		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-// A damaged list of stuck children is begun anew.
-func TestStuckVisitsDamaged(t *testing.T) {
-	s := open(t, folder(t))
-	alive := func(Stuck) bool { return true }
-	must(t, os.WriteFile(filepath.Join(s.dir, usersFile), []byte("[1"), 0o600))
-	must(t, s.SetStuckVisit(7, Stuck{PID: 3, StartTicks: 4}, alive))
-	if got, err := s.StuckVisit(7, alive); err != nil || got == nil || got.PID != 3 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -108,7 +108,7 @@ func TestFind(t *testing.T) {
 		for i, p := range tc.prologs {
 			begin(t, s, p.job, i+1)
 			if p.closed {
-				r, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
+				r, _, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
 				if err := s.Close(r, *at(i + 1)); err != nil {
 					t.Fatal(err)
 				}

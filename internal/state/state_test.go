@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -351,5 +352,24 @@ func TestRootIsShared(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(run, below)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", below, info.Mode(), err)
 		}
+	}
+}
+
+func TestNodes(t *testing.T) {
+	run, kept := folder(t), t.TempDir()
+	if nodes, err := Nodes(run, kept); err != nil || len(nodes) != 0 {
+		t.Errorf("%q, %v", nodes, err)
+	}
+	open(t, run)
+	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
+		if err := os.MkdirAll(filepath.Join(kept, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if nodes, err := Nodes(run, kept); err != nil || !slices.Equal(nodes, []string{"n0", "n1"}) {
+		t.Errorf("%q, %v", nodes, err)
+	}
+	if nodes, err := Nodes(run, ""); err != nil || !slices.Equal(nodes, []string{"n1"}) {
+		t.Errorf("%q, %v", nodes, err)
 	}
 }

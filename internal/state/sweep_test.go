@@ -133,9 +133,9 @@ func TestSweepForgetsVisits(t *testing.T) {
 	s := open(t, folder(t))
 	s.SetVisited("append", 7, time.Hour)
 	s.SetVisited("append", 8, time.Hour)
-	old := filepath.Join(s.dir, visitFile("append", 7))
+	old := filepath.Join(s.dir, visitFile("append", 7).name)
 	must(t, os.Chtimes(old, now.Add(-2*abandonedAfter), now.Add(-2*abandonedAfter)))
-	must(t, os.Chtimes(filepath.Join(s.dir, visitFile("append", 8)), now, now))
+	must(t, os.Chtimes(filepath.Join(s.dir, visitFile("append", 8).name), now, now))
 	must(t, s.sweep(now))
 	if s.VisitedLately("append", 7, time.Hour) || !s.VisitedLately("append", 8, time.Hour) {
 		t.Error("the old one is there, or the new one is gone")
