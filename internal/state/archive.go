@@ -36,16 +36,16 @@ func DefaultLimits() Limits {
 	return Limits{Recent: 32, Findings: 64, Age: 90 * 24 * time.Hour, Bytes: 64 << 20}
 }
 
-// Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
-// their reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
-// once an hour forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is
-// at work it does nothing. The error joins all that went wrong; the rest is done.
+// Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with their
+// reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
+// once an hour forgets the oldest of the history. It waits for the disk and so belongs in a child. When another
+// Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	_, booted := s.lastPruned()
+	last := s.lastPruned() // before the lock makes its file
 	release, err := safefile.Lock(filepath.Join(s.dir, lockArchive), 0, true)
 	if errors.Is(err, ErrLocked) {
 		return nil
@@ -54,8 +54,7 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		return fmt.Errorf("archive: %w", err)
 	}
 	defer release()
-	last, _ := s.lastPruned()
-	if booted != nil || now.Sub(last).Abs() >= pruneEvery {
+	if now.Sub(last).Abs() >= pruneEvery {
 		last = unfinished
 	}
 	if err := s.setPruned(unfinished); err != nil {
@@ -75,7 +74,8 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 func (s *Store) moveOut(history string, now, last time.Time, keep Limits) error {
 	drops, err := s.drops() // before the records: a job that begins meanwhile has its record before its folder
 	all := []error{err}
-	runs, damage := s.runsOf(s.jobs()) // the oldest first: of too many, the next have their turn once those are archived
+	// The oldest first: of too many, the next have their turn once those are archived.
+	runs, damage := s.runsOf(s.jobs())
 	for _, d := range damage {
 		all = append(all, d)
 	}
@@ -130,8 +130,8 @@ func onCard(r ledger.Run) bool {
 	return false
 }
 
-// retire writes a run to the history, if it is not there, and marks or removes its record. No lock is held while the disk
-// works.
+// retire writes a run to the history, if it is not there, and marks or removes its record. No lock is held while the
+// disk works.
 func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	if seen.Archived && stays {
 		return nil

@@ -40,11 +40,12 @@ func (s *Store) PutBaseline(b finding.Baseline) error {
 	case !b.Epoch.Same(b.Epoch):
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, ErrEpoch)
 	case b.GPU == "" || b.Bytes > finding.MaxBaseline || len(b.Residents) > maxResidents:
-		return fmt.Errorf("put baseline of %q: %d bytes, %d processes: %w", b.GPU, b.Bytes, len(b.Residents), safefile.ErrTooLarge)
+		return fmt.Errorf("put baseline of %q: %d bytes, %d processes: %w",
+			b.GPU, b.Bytes, len(b.Residents), safefile.ErrTooLarge)
 	}
 	err := baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
-		cards = slices.DeleteFunc(cards, func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) })
-		return append(cards, b)
+		void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
+		return append(slices.DeleteFunc(cards, void), b)
 	})
 	if err != nil {
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, err)

@@ -19,8 +19,8 @@ var (
 	numberingFile = versionedFile[numbering.Kept]("numbering.json", 128<<10)
 )
 
-// BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives ErrLocked
-// where there is another.
+// BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives
+// ErrLocked where there is another.
 func (s *Store) BeOnlyCheck() (release func(), err error) {
 	release, err = safefile.Lock(filepath.Join(s.dir, checkLock), 0, true)
 	if err != nil {
@@ -29,7 +29,8 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 	return release, nil
 }
 
-// LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set aside.
+// LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set
+// aside.
 func (s *Store) LastCheck() (*ledger.Check, error) {
 	c, err := valueOf(checkFile.get(s))
 	if err != nil {
@@ -38,8 +39,8 @@ func (s *Store) LastCheck() (*ledger.Check, error) {
 	return c, nil
 }
 
-// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check. Of too
-// much it keeps the verdict rather than nothing.
+// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check.
+// Of too much it keeps the verdict rather than nothing.
 func (s *Store) PutLastCheck(c ledger.Check) error {
 	c.Wall = c.Wall.UTC().Round(0)
 	if err := putBounded(s, checkFile, c); err != nil {
@@ -76,7 +77,8 @@ func putBounded[T interface{ Bounded(level int) T }](s *Store, f file[versioned[
 	return err
 }
 
-// Numbering is what Slurm's GPU numbers mean on the node, nil where nothing is kept. An unusable file is a Damage, set aside.
+// Numbering is what Slurm's GPU numbers mean on the node, nil where nothing is kept. An unusable file is a Damage, set
+// aside.
 func (s *Store) Numbering() (*numbering.Kept, error) {
 	k, err := valueOf(numberingFile.get(s))
 	if err != nil {

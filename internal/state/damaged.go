@@ -24,7 +24,8 @@ const (
 type Damage struct {
 	Path string
 	Why  string
-	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a GPU.
+	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a
+	// GPU.
 	Unread bool
 }
 

@@ -25,8 +25,8 @@ type drainContent struct {
 	drain.Memory
 }
 
-// Drain returns what the node remembers of its drain, nothing where nothing is. An unusable file is a Damage, set aside: then
-// nothing is remembered, and no reason that stands is ours.
+// Drain returns what the node remembers of its drain, nothing where nothing is. An unusable file is a Damage, set
+// aside: then nothing is remembered, and no reason that stands is ours.
 func (s *Store) Drain() (drain.Memory, error) {
 	c, err := drainFile.get(s)
 	if err != nil {
@@ -56,8 +56,8 @@ func equalDrain(a, b drain.Memory) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// wrongDrain says why this cannot be what was written, empty where it can: what is not surely ours must never make a reason
-// ours.
+// wrongDrain says why this cannot be what was written, empty where it can: what is not surely ours must never make a
+// reason ours.
 func wrongDrain(c drainContent) string {
 	if why := otherVersion(c.Version); why != "" {
 		return why

@@ -159,8 +159,8 @@ func (s *Store) putAside(name string) (moved bool, err error) {
 	}
 }
 
-// clearDrops puts aside, of the drops that were there before the records were read, those whose job has no run any more:
-// its end was killed, or never came.
+// clearDrops puts aside, of the drops that were there before the records were read, those whose job has no run any
+// more: its end was killed, or never came.
 func (s *Store) clearDrops(names []string, runs []ledger.Run, now time.Time) error {
 	var all []error
 	for _, name := range names {

@@ -46,8 +46,8 @@ func claims(t *testing.T, s *Store, name string) {
 	must(t, os.WriteFile(filepath.Join(s.dropFolder(), name, "theirs"), nil, 0o600))
 }
 
-// The folder of an earlier run of another user's, or one that root has taken and not emptied, is put aside, however many
-// were before it, and goes with the next job's end. One that is in use as a mount point stays.
+// The folder of an earlier run of another user's, or one that root has taken and not emptied, is put aside, however
+// many were before it, and goes with the next job's end. One that is in use as a mount point stays.
 func TestMakeDropPutsAnotherUsersAside(t *testing.T) {
 	s := open(t, folder(t))
 	path := filepath.Join(s.dropFolder(), "n1_7")
@@ -192,8 +192,8 @@ func TestDropNames(t *testing.T) {
 	}
 }
 
-// Drop folders whose job's end was killed, or never came, are put aside; those of jobs that run, of ends that are not an
-// hour old, of other nodes and of nobody known stay.
+// Drop folders whose job's end was killed, or never came, are put aside; those of jobs that run, of ends that are not
+// an hour old, of other nodes and of nobody known stay.
 func TestArchiveClearsDrops(t *testing.T) {
 	s := open(t, folder(t))
 	varDir := filepath.Join(folder(t), "lib")
@@ -222,7 +222,8 @@ func TestArchiveClearsDrops(t *testing.T) {
 	}
 }
 
-// A job that begins while the leftovers are looked through keeps its folder: its record is read anew under the job's lock.
+// A job that begins while the leftovers are looked through keeps its folder: its record is read anew under the job's
+// lock.
 func TestClearDropsSparesWhoBegins(t *testing.T) {
 	s := open(t, folder(t))
 	lived(t, s, job(1), 10, false)

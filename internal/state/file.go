@@ -15,8 +15,8 @@ const (
 	maxShared   = 64 << 10 // bytes of a small file
 )
 
-// file is one JSON file in the node's directory. Its size is bounded, it is replaced as a whole, and it is set aside when
-// it cannot be used: what this program has not surely written must not be acted on.
+// file is one JSON file in the node's directory. Its size is bounded, it is replaced as a whole, and it is set aside
+// when it cannot be used: what this program has not surely written must not be acted on.
 type file[T any] struct {
 	name  string
 	most  int64          // it has less than so many bytes

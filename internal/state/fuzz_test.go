@@ -19,9 +19,7 @@ func FuzzRecord(f *testing.F) {
 	r := full(7)
 	r.Key = string(sluidA)
 	data, err := encode(r)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(data)
 	f.Add(data[:len(data)/2])
 	f.Add([]byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{}],"start":null}`))
@@ -70,18 +68,14 @@ func fuzzed(f *testing.F) *Store {
 	f.Helper()
 	run := filepath.Join(f.TempDir(), "run")
 	s, err := Open(run, node)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	return s
 }
 
 // put writes a file as a hook that was killed, or a disk, may have left it, and forgets what was set aside before.
 func put(t *testing.T, s *Store, name string, data []byte) {
 	t.Helper()
-	if err := errors.Join(os.RemoveAll(filepath.Join(s.dir, damagedName)), os.WriteFile(filepath.Join(s.dir, name), data, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.RemoveAll(filepath.Join(s.dir, damagedName)), os.WriteFile(filepath.Join(s.dir, name), data, 0o600)))
 }
 
 // wasSetAside reports whether a file was set aside.
@@ -127,9 +121,7 @@ func FuzzReport(f *testing.F) {
 	s := fuzzed(f)
 	name := filepath.Join(s.run, "report", node+"_7")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(name, data, 0o400); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, data, 0o400))
 		report, err := GetReport(s.run, node, slurm.Owner{ID: 7})
 		if err != nil && report != (StartReport{}) || len(data) > maxReport && err == nil {
 			t.Fatalf("%d bytes: %+v, %v", len(data), report, err)
@@ -147,17 +139,13 @@ func FuzzArchivedName(f *testing.F) {
 	r := full(7)
 	r.Key = string(sluidA)
 	data, err := encode(r)
-	if err = errors.Join(err, os.MkdirAll(folder, 0o700)); err != nil {
-		f.Fatal(err)
-	}
+	must(f, errors.Join(err, os.MkdirAll(folder, 0o700)))
 	f.Fuzz(func(t *testing.T, name string) {
 		if name == "" || len(name) > 255 || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
 			return
 		}
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, data, 0o600))
 		defer os.Remove(path)
 		got, err := archived(folder, name, node)
 		if whole := fmt.Sprintf("7-%s.json", sluidA); (err == nil) != (name == whole) || err == nil && (got.Job.ID != 7 || got.Key != string(sluidA)) {

@@ -27,22 +27,17 @@ func TestArchiveHindered(t *testing.T) {
 	}{
 		"a lock that others can write": {harm: func(s *Store, _ string) error { return openLock(s, lockArchive) }, want: safefile.ErrNotOurs},
 		"no folder for the history":    {harm: func(_ *Store, varDir string) error { return file(filepath.Join(varDir, "history")) }, want: safefile.ErrNotOurs},
-		"no folder of the node":        {harm: func(_ *Store, varDir string) error { return nodeFile(varDir) }, want: safefile.ErrNotOurs},
 		"no folder for all of it":      {harm: func(_ *Store, varDir string) error { return errors.Join(os.Remove(varDir), os.Symlink("x", varDir)) }, want: unix.ENOTDIR},
-		"no place for all of it": {harm: func(_ *Store, varDir string) error {
-			return errors.Join(os.Remove(varDir), os.Chmod(filepath.Dir(varDir), 0o777))
-		}, want: safefile.ErrNotOurs},
-		"a record that is in use":       {harm: func(s *Store, _ string) error { return mounted(s) }, want: unix.EBUSY},
-		"a folder's lock that all have": {harm: func(s *Store, _ string) error { return openLock(s, lockOther) }, want: safefile.ErrNotOurs, gone: true},
-		"a damaged record":              {harm: func(s *Store, _ string) error { return damaged(s, 1) }, want: Damage{}, gone: true},
-		"a record that stays":           {call: removing(unix.EIO, false)},
-		"a folder that stays":           {call: removing(unix.EBUSY, true), gone: true},
-		"a report that stays":           {harm: func(s *Store, _ string) error { return blockedReport(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a temporary that stays":        {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a record that is not read":     {call: reading(unix.EIO)},
-		"a folder that is not read":     {call: listing(unix.EIO)},
-		"a lock that takes no time":     {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
-		"a disk that does not write":    {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
+		"a record that is in use":      {harm: func(s *Store, _ string) error { return mounted(s) }, want: unix.EBUSY},
+		"a damaged record":             {harm: func(s *Store, _ string) error { return damaged(s, 1) }, want: Damage{}, gone: true},
+		"a record that stays":          {call: removing(unix.EIO, false)},
+		"a folder that stays":          {call: removing(unix.EBUSY, true), gone: true},
+		"a report that stays":          {harm: func(s *Store, _ string) error { return blockedReport(s) }, want: unix.ENOTEMPTY, gone: true},
+		"a temporary that stays":       {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
+		"a record that is not read":    {call: reading(unix.EIO)},
+		"a folder that is not read":    {call: listing(unix.EIO)},
+		"a lock that takes no time":    {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
+		"a disk that does not write":   {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, varDir := folder(t), filepath.Join(folder(t), "var")
@@ -76,10 +71,6 @@ func TestArchiveHindered(t *testing.T) {
 			}
 		})
 	}
-}
-
-func nodeFile(varDir string) error {
-	return errors.Join(os.Mkdir(filepath.Join(varDir, "history"), 0o700), os.WriteFile(historyFolder(varDir, node), nil, 0o600))
 }
 
 func damaged(s *Store, id slurm.JobID) error {
@@ -118,21 +109,6 @@ func blockedReport(s *Store) error {
 
 func temporaryFolder(s *Store) error {
 	return os.MkdirAll(filepath.Join(s.dir, "1", safefile.TempPrefix+"1", "x"), 0o700)
-}
-
-// A record that nobody could read is not written over: its start is still there when it can be read again.
-func TestCloseUnread(t *testing.T) {
-	s := open(t, folder(t))
-	j := job(1)
-	j.Start = now // a key that is known without the record
-	begin(t, s, j, 10)
-	err := refused(t, reading(unix.EIO), func() error { return s.Close(ledger.Run{Job: j}, *at(11)) })
-	if !errors.Is(err, unix.EIO) {
-		t.Errorf("%v, want %v", err, unix.EIO)
-	}
-	if r, _, err := s.Find(j); err != nil || r.Start == nil || r.Closed() {
-		t.Errorf("%+v, %v", r, err)
-	}
 }
 
 // An end does not lose a damaged record of its run: that is set aside.

@@ -30,7 +30,9 @@ type cards[T any] struct {
 }
 
 // cardFile makes one; wrong says why an entry cannot be true, empty if it can.
-func cardFile[T any](name string, most int64, id func(T) gpu.ID, at func(T) time.Duration, wrong func(T) string) perCard[T] {
+func cardFile[T any](
+	name string, most int64, id func(T) gpu.ID, at func(T) time.Duration, wrong func(T) string,
+) perCard[T] {
 	sound := func(all cards[T]) string {
 		for i, c := range all.Cards {
 			if why := wrong(c); id(c) == "" || why != "" || i > 0 && id(all.Cards[i-1]) >= id(c) {

@@ -149,8 +149,8 @@ func TestBaselinesTooLarge(t *testing.T) {
 	}
 }
 
-// Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there. It is not
-// taken for empty where it cannot be read.
+// Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there. It
+// is not taken for empty where it cannot be read.
 func TestNoMPS(t *testing.T) {
 	s := open(t, folder(t))
 	for range 2 {

@@ -77,8 +77,8 @@ func clipped(r probe.Record) probe.Record {
 	return r
 }
 
-// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds none,
-// and so never becomes anybody's client.
+// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds
+// none, and so never becomes anybody's client.
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	if err := makeFolder(path, 0o700, false); err != nil {

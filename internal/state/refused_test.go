@@ -21,7 +21,7 @@ import (
 	"bookend/test/refuse"
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -103,15 +103,22 @@ func TestHistoryHindered(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is not written over: it may be whole.
+// A record that cannot be read is not written over: it may be whole, and its start is there when it can be read again.
 func TestUnreadIsKept(t *testing.T) {
 	s := open(t, folder(t))
 	j := job(1)
-	j.SLUID = sluidA
+	j.Start = now // a key that is known without the record
 	begin(t, s, j, 10)
-	err := refused(t, reading(unix.EIO), func() error { return s.Begin(ledger.Run{Job: j, Start: at(20)}) })
-	if r, _, finding := s.Find(j); !errors.Is(err, unix.EIO) || finding != nil || r.Start.At != 10*time.Second {
-		t.Errorf("got %v, then %+v, %v, want %v", err, r.Start, finding, unix.EIO)
+	for name, write := range map[string]func() error{
+		"begin": func() error { return s.Begin(ledger.Run{Job: j, Start: at(20)}) },
+		"close": func() error { return s.Close(ledger.Run{Job: j}, *at(11)) },
+	} {
+		if err := refused(t, reading(unix.EIO), write); !errors.Is(err, unix.EIO) {
+			t.Errorf("%s: got %v, want %v", name, err, unix.EIO)
+		}
+		if r, _, err := s.Find(j); err != nil || r.Start == nil || r.Start.At != 10*time.Second || r.Closed() {
+			t.Errorf("%s: got %+v, %v", name, r, err)
+		}
 	}
 }
 
@@ -232,8 +239,8 @@ func TestReportHindered(t *testing.T) {
 	}
 }
 
-// Of more bytes of records than a hook can read in its time it reads those written last, and Archive the oldest: so it gets
-// through them all.
+// Of more bytes of records than a hook can read in its time it reads those written last, and Archive the oldest: so it
+// gets through them all.
 func TestFatRecords(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)

@@ -99,8 +99,8 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	return run, which, err
 }
 
-// Runs returns every record of the node that can be used, and what cannot. Of more than one hook can read it returns those
-// that were written last, and a Damage that is Unread.
+// Runs returns every record of the node that can be used, and what cannot. Of more than one hook can read it returns
+// those that were written last, and a Damage that is Unread.
 func (s *Store) Runs() ([]ledger.Run, []Damage) {
 	jobs, err := s.jobs()
 	slices.Reverse(jobs)

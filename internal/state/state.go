@@ -22,10 +22,10 @@
 //	  drop/NODE_JOBID.aside-N/        one that is to be removed
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go, history.go
 //
-// Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else.
-// The ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are
-// replaced as a whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file that
-// cannot be used is set aside and reported, and the hook goes on.
+// Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else. The
+// ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are replaced as a
+// whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file that cannot be
+// used is set aside and reported, and the hook goes on.
 package state
 
 import (
@@ -87,8 +87,8 @@ func Open(run, node string) (*Store, error) {
 			return nil, fmt.Errorf("open state: %w", err)
 		}
 	}
-	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that does
-	// without: root's hooks read all there is.
+	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that
+	// does without: root's hooks read all there is.
 	if onlyOurs(run) {
 		_ = safefile.Share(filepath.Dir(run), filepath.Base(run))
 	}
@@ -103,8 +103,8 @@ func storeAt(run, node string) (*Store, error) {
 	return &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}, nil
 }
 
-// onlyOurs reports whether a directory holds nothing but what Open makes in it. A path that was configured by mistake may
-// lead to a directory that root keeps closed for what else is in it.
+// onlyOurs reports whether a directory holds nothing but what Open makes in it. A path that was configured by mistake
+// may lead to a directory that root keeps closed for what else is in it.
 func onlyOurs(run string) bool {
 	// Threat: none from users, who cannot write here; the names are only compared.
 	entries, err := os.ReadDir(run)

@@ -73,9 +73,7 @@ func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, 0o755))
 	}
 	return dir
 }
@@ -83,9 +81,7 @@ func folder(t *testing.T) string {
 func open(t *testing.T, run string) *Store {
 	t.Helper()
 	s, err := Open(run, node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -98,9 +94,7 @@ func at(n int) *ledger.End {
 
 func begin(t *testing.T, s *Store, j slurm.Job, n int) {
 	t.Helper()
-	if err := s.Begin(ledger.Run{Job: j, Start: at(n)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Begin(ledger.Run{Job: j, Start: at(n)}))
 }
 
 // full is a run with something in every field that a hook fills.
@@ -157,18 +151,14 @@ func TestOpenRefuses(t *testing.T) {
 		for _, where := range []string{"state", "state/n1", "report"} {
 			run := folder(t)
 			path := filepath.Join(run, where)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
 			if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
 				t.Errorf("%s for %s: %v", name, where, err)
 			}
 		}
 	}
 	run := folder(t)
-	if err := os.Chmod(run, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(run, 0o777))
 	if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
 		t.Errorf("a root that anybody can write in: %v", err)
 	}
@@ -227,18 +217,14 @@ func tree(t *testing.T, root string) (paths []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return paths
 }
 
 func mount(t *testing.T, options string) string {
 	t.Helper()
 	dir := folder(t)
-	if err := unix.Mount("none", dir, "tmpfs", 0, options); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("none", dir, "tmpfs", 0, options))
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -271,9 +257,7 @@ func TestFullFileSystem(t *testing.T) {
 	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
 		t.Errorf("the record from before: %s, %v", which, err)
 	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filler))
 	begin(t, s, job(2), 20)
 	for _, path := range tree(t, run) {
 		if strings.Contains(path, safefile.TempPrefix) {
@@ -285,9 +269,7 @@ func TestFullFileSystem(t *testing.T) {
 func TestReadOnlyFileSystem(t *testing.T) {
 	run := mount(t, "size=1m,mode=0755")
 	begin(t, open(t, run), job(1), 10)
-	if err := unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	s := open(t, run)
 	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
 		t.Errorf("%s, %v", which, err)
@@ -362,9 +344,7 @@ func TestNodes(t *testing.T) {
 	}
 	open(t, run)
 	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
-		if err := os.MkdirAll(filepath.Join(kept, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))
 	}
 	if nodes, err := Nodes(run, kept); err != nil || !slices.Equal(nodes, []string{"n0", "n1"}) {
 		t.Errorf("%q, %v", nodes, err)

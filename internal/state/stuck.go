@@ -65,8 +65,8 @@ func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
 	return nil, err
 }
 
-// SetStuckVisit records a child that is stuck among a user's files, and forgets those of any user that have ended. One of
-// this user's that lives on record stays: it has been stuck for longer.
+// SetStuckVisit records a child that is stuck among a user's files, and forgets those of any user that have ended. One
+// of this user's that lives on record stays: it has been stuck for longer.
 func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) error {
 	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
 		all := map[uint32]Stuck{}
@@ -89,7 +89,8 @@ type Reader struct {
 	At []attrib.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
 }
 
-// MaxReaders is how many stuck readers are kept on record. With so many there must be no other: it could not be recorded.
+// MaxReaders is how many stuck readers are kept on record. With so many there must be no other: it could not be
+// recorded.
 const MaxReaders = 64
 
 // Readers returns the stuck readers that are alive. A record that cannot be used is none.

@@ -190,8 +190,8 @@ func aDrain() drain.Memory {
 	}
 }
 
-// Whoever decided on what is not so any more changes nothing; a reason in the words of another release is ours as long as
-// it is on record.
+// Whoever decided on what is not so any more changes nothing; a reason in the words of another release is ours as long
+// as it is on record.
 func TestDrain(t *testing.T) {
 	s := open(t, folder(t))
 	must(t, s.SwapDrain(drain.Memory{}, aDrain()))
@@ -220,8 +220,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A crowded card keeps a check's record small, and says that there were more. Of samples that could not read any card there
-// is no room for all: the newest stay.
+// A crowded card keeps a check's record small, and says that there were more. Of samples that could not read any card
+// there is no room for all: the newest stay.
 func TestChecksAreBounded(t *testing.T) {
 	s := open(t, folder(t))
 	c := ledger.Check{}

@@ -15,8 +15,8 @@ const (
 	driverLock = "lock-driver"
 	usersLock  = "lock-users"
 	visitedBy  = "visited-" // op and uid follow
-	// recent is how long an answer of the driver to one hook vouches for the next: many hooks of a node that begin at once
-	// wait for the first one's answer, some 20 ms, and not for one another.
+	// recent is how long an answer of the driver to one hook vouches for the next: many hooks of a node that begin at
+	// once wait for the first one's answer, some 20 ms, and not for one another.
 	recent = 100 * time.Millisecond
 	// visitRecent is how long a child that came back from a user's files vouches for them.
 	visitRecent = time.Second
@@ -60,10 +60,11 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
 }
 
-// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at once
-// on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may be asked
-// by any: then met is nil. Else the caller calls met when the driver has answered, or has not: once, what comes later has no
-// effect. It gives ErrLocked where another hook still had no answer after wait. now is CLOCK_BOOTTIME.
+// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at
+// once on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may
+// be asked by any: then met is nil. Else the caller calls met when the driver has answered, or has not: once, what
+// comes later has no effect. It gives ErrLocked where another hook still had no answer after wait. now is
+// CLOCK_BOOTTIME.
 func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
 	if s.lately(answeredFile, now(), recent) {
 		return nil, nil
@@ -93,8 +94,8 @@ type Asking struct {
 	Hook int `json:"hook"` // the PID of the hook that started it
 }
 
-// SetAsking puts on record the child by which the holder of the first contact asks: others look at it when it takes long,
-// and where its hook is killed nobody else knows of it.
+// SetAsking puts on record the child by which the holder of the first contact asks: others look at it when it takes
+// long, and where its hook is killed nobody else knows of it.
 func (s *Store) SetAsking(child Asking) error { return askingFile.write(s, child) }
 
 // Asking returns the child on record, nil for none.
@@ -109,8 +110,9 @@ func (s *Store) ClearAsking(pids ...int) error {
 }
 
 // Visit makes the caller the one hook of the node that has a child among a user's files, until leave or the process's
-// end: of ends at once on a file system that does not answer, one leaves a child there. It gives ErrLocked where another
-// hook still had one after wait. A user who stops their child keeps their own reports waiting, and no one else's.
+// end: of ends at once on a file system that does not answer, one leaves a child there. It gives ErrLocked where
+// another hook still had one after wait. A user who stops their child keeps their own reports waiting, and no one
+// else's.
 func (s *Store) Visit(uid uint32, wait time.Duration) (leave func(), err error) {
 	return safefile.LockNumber(filepath.Join(s.dir, usersLock), uid, wait)
 }
@@ -120,7 +122,8 @@ func (s *Store) SetVisited(op string, uid uint32, now time.Duration) {
 	_ = visitFile(op, uid).write(s, answered{now})
 }
 
-// VisitedLately reports that a child came back from doing op in a user's files less than a moment before now (CLOCK_BOOTTIME).
+// VisitedLately reports that a child came back from doing op in a user's files less than a moment before now
+// (CLOCK_BOOTTIME).
 func (s *Store) VisitedLately(op string, uid uint32, now time.Duration) bool {
 	return s.lately(visitFile(op, uid), now, visitRecent)
 }

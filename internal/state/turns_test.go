@@ -60,9 +60,7 @@ func TestMeet(t *testing.T) {
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
 	met, err := one.Meet(clock, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
 		t.Errorf("beside another: %v, want %v", err, ErrLocked)
 	}
@@ -85,9 +83,7 @@ func TestMeet(t *testing.T) {
 	for _, later := range []time.Duration{recent, -time.Minute} {
 		now = time.Hour + later
 		met, err := one.Meet(clock, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
 			t.Errorf("an answer %v ago vouches for the next: %v", later, err)
 		}
@@ -101,9 +97,7 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
 	met, err := one.Meet(clock, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	looked := false
 	waiting := make(chan bool, 1)
 	waited := make(chan error)
