@@ -80,7 +80,8 @@ func TestArchive(t *testing.T) {
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 3, 2, 1}) {
 		t.Errorf("on disk: %v", got)
 	}
-	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3", "drop/n1_" + string(sluidA)} {
+	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
+		"drop/n1_" + string(sluidA)} {
 		if _, err := os.Lstat(filepath.Join(run, path)); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -285,8 +286,10 @@ func TestPruneDue(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{"a boot", 0, true}, {"a moment", time.Second, false}, {"most of an hour", time.Hour - time.Second, false}, {"an hour", time.Hour, true},
-		{"less than another", 2*time.Hour - time.Second, false}, {"the clock set back", -time.Hour, true}, {"a day", 23 * time.Hour, true},
+		{"a boot", 0, true}, {"a moment", time.Second, false}, {"most of an hour", time.Hour - time.Second, false},
+		{"an hour", time.Hour, true},
+		{"less than another", 2*time.Hour - time.Second, false}, {"the clock set back", -time.Hour, true},
+		{"a day", 23 * time.Hour, true},
 	} {
 		must(t, os.WriteFile(temp, nil, 0o600))
 		must(t, Archive(run, varDir, node, now.Add(tt.after), limits(9, 9)))

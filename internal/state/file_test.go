@@ -124,7 +124,7 @@ func (k kind) missing(t *testing.T) any {
 	return none
 }
 
-// What is kept is read again as it was, by root alone; before it there is nothing.
+// What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read too.
 func TestFiles(t *testing.T) {
 	want := map[string]any{
 		"baseline.json": map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
@@ -140,6 +140,11 @@ func TestFiles(t *testing.T) {
 		}
 		if info, err := os.Stat(filepath.Join(s.dir, k.name)); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: got mode %v, %v, want 0600", k.name, info.Mode(), err)
+		}
+		was, err := os.ReadFile(filepath.Join("testdata/files", k.name))
+		must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
+		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
+			t.Errorf("%s of an earlier version: got %+v, %v, want %+v", k.name, is, err, value)
 		}
 	}
 	s := open(t, folder(t))
@@ -273,23 +278,25 @@ func TestPeek(t *testing.T) {
 // Whatever a file says, it is whole and of use, or a damage that is set aside, after which a new one can be kept.
 func FuzzFiles(f *testing.F) {
 	for _, seed := range []string{
-		``, `{`, `null`, `[]`, `7`, `{"version":2}`, `{"version":1}`, `{"version":1,"value":null}`, `{"version":1,"cards":[{}]}`,
-		`{"pid":7,"start_ticks":5,"since_ns":9,"op":"backend"}`, `{"pid":-1}`, `{"pid":7}{"pid":8}`, `{"5":{"pid":7}}`, `{"5":null}`,
+		``, `{`, `null`, `[]`, `7`, `{"version":2}`, `{"version":1}`, `{"version":1,"value":null}`,
+		`{"version":1,"cards":[{}]}`,
+		`{"pid":7,"start_ticks":5,"since_ns":9,"op":"backend"}`, `{"pid":-1}`, `{"pid":7}{"pid":8}`,
+		`{"5":{"pid":7}}`, `{"5":null}`,
 		`{"-1":{}}`, `{"4294967296":{}}`,
 		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":5,"epoch":{"boot":"b","driver":"580","module":"m@1"},"at_ns":3}]}`,
 		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":99999999999}]}`, `{"version":1,"cards":[{"gpu":"b"},{"gpu":"a"}]}`,
 		`{"version":1,"cards":[{"probe":{"device":"GPU-1","result":"ok","at_ns":5},"epoch":{"boot":"b"}}]}`,
 		`{"version":1,"written":{"reason":"` + ourReason + `","wall":"2026-11-21T09:00:00Z","by":"hook","epoch":{},` +
 			`"causes":[{"code":"BKD-ORPHAN"}],"clean":1}}`,
-		`{"version":1,"value":{"epoch":{"boot":"b"},"looks":[{"at_ns":-1,"unread":[""]}],"processes":[{"gpu":"GPU-0","pid":-1,` +
-			`"owner":{"id":100},"last_ns":-9223372036854775808,"bytes":{"bytes":9}}]}}`,
+		`{"version":1,"value":{"epoch":{"boot":"b"},"looks":[{"at_ns":-1,"unread":[""]}],` +
+			`"processes":[{"gpu":"GPU-0","pid":-1,"owner":{"id":100},"last_ns":-9223372036854775808,"bytes":{"bytes":9}}]}}`,
 		`{"version":1,"value":{"key":{"files":[{"path":"/x"}]},"list":{"source":"slurmd","gpus":[["/dev/nvidia0"],[]]}}}`,
 	} {
 		f.Add([]byte(seed))
 	}
-	s := fuzzed(f)
+	s, all := fuzzed(f), kinds()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, k := range kinds() {
+		for _, k := range all {
 			put(t, s, k.name, data)
 			_, err := k.get(s)
 			if err != nil && !errors.As(err, new(Damage)) || (err != nil) != wasSetAside(s) {
@@ -331,7 +338,8 @@ func trusted(t *testing.T, s *Store) {
 	}
 	must(t, os.Remove(filepath.Join(s.dir, drainFile.name)))
 	seen, _ := s.Sighted()
-	next := seen.With(epoch, gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}}}, nil)
+	read := gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}}}
+	next := seen.With(epoch, read, nil)
 	if len(next.Looks) > 512 || len(next.Processes) > 512 || next.Epoch != epoch {
 		t.Fatalf("%d samples, %d processes of %+v", len(next.Looks), len(next.Processes), next.Epoch)
 	}

@@ -23,7 +23,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add(data)
 	f.Add(data[:len(data)/2])
 	f.Add([]byte(`{"version":1,"key":"t5","job":{"id":7,"node":"n1"},"ends":[{}],"start":null}`))
-	f.Add([]byte(`{"version":1,"key":"` + string(sluidA) + `","job":{"id":7,"node":"` + node + `"},"ends":[{"snapshot":{"readings":[{"processes":[{"pid":1}]}]}}]}`))
+	f.Add([]byte(`{"version":1,"key":"` + string(sluidA) + `","job":{"id":7,"node":"` + node + `"},` +
+		`"ends":[{"snapshot":{"readings":[{"processes":[{"pid":1}]}]}}]}`))
 	f.Add([]byte(`{"version":1,"key":"` + string(sluidA) + `","job":{"id":7,"node":"` + node + `","sluid":"../x"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(data, node, 7, string(sluidA))
@@ -33,7 +34,8 @@ func FuzzRecord(f *testing.F) {
 			}
 			return
 		}
-		if r.Job.ID != 7 || r.Job.Node != node || r.Key != string(sluidA) || r.Job.SLUID != "" && !slurm.ValidSLUID(string(r.Job.SLUID)) {
+		if r.Job.ID != 7 || r.Job.Node != node || r.Key != string(sluidA) || r.Job.SLUID != "" &&
+			!slurm.ValidSLUID(string(r.Job.SLUID)) {
 			t.Errorf("job %d of %q, run %q, SLUID %q", r.Job.ID, r.Job.Node, r.Key, r.Job.SLUID)
 		}
 		for _, other := range []struct {
@@ -75,7 +77,8 @@ func fuzzed(f *testing.F) *Store {
 // put writes a file as a hook that was killed, or a disk, may have left it, and forgets what was set aside before.
 func put(t *testing.T, s *Store, name string, data []byte) {
 	t.Helper()
-	must(t, errors.Join(os.RemoveAll(filepath.Join(s.dir, damagedName)), os.WriteFile(filepath.Join(s.dir, name), data, 0o600)))
+	must(t, os.RemoveAll(filepath.Join(s.dir, damagedName)))
+	must(t, os.WriteFile(filepath.Join(s.dir, name), data, 0o600))
 }
 
 // wasSetAside reports whether a file was set aside.
@@ -86,7 +89,8 @@ func wasSetAside(s *Store) bool {
 
 // A fault is said when its count cannot be read, and never silent for longer than an hour.
 func FuzzFaults(f *testing.F) {
-	for _, seed := range []string{`{"BKD-X":{"said_ns":5,"suppressed":3}}`, ``, `{`, `null`, `{"BKD-X":{"said_ns":-1}}`, `{"BKD-X":null}`, `{"BKD-X":{"said_ns":9223372036854775807}}`,
+	for _, seed := range []string{`{"BKD-X":{"said_ns":5,"suppressed":3}}`, ``, `{`, `null`,
+		`{"BKD-X":{"said_ns":-1}}`, `{"BKD-X":null}`, `{"BKD-X":{"said_ns":9223372036854775807}}`,
 		`{"BKD-X":{"said_ns":-9223372036854775808}}`, `[1]`} {
 		f.Add([]byte(seed), int64(7))
 	}
@@ -131,7 +135,8 @@ func FuzzReport(f *testing.F) {
 
 // A file of the history is the record of the run that its name says, or damage.
 func FuzzArchivedName(f *testing.F) {
-	for _, seed := range []string{"7-" + string(sluidA) + ".json", "7-t5.json", "07-t5.json", "7-.json", "7.json", "-.json", "7-" + string(sluidA), "8-" + string(sluidA) + ".json", "7-..-x.json"} {
+	for _, seed := range []string{"7-" + string(sluidA) + ".json", "7-t5.json", "07-t5.json", "7-.json", "7.json",
+		"-.json", "7-" + string(sluidA), "8-" + string(sluidA) + ".json", "7-..-x.json"} {
 		f.Add(seed)
 	}
 	varDir := f.TempDir()
@@ -148,7 +153,8 @@ func FuzzArchivedName(f *testing.F) {
 		must(t, os.WriteFile(path, data, 0o600))
 		defer os.Remove(path)
 		got, err := archived(folder, name, node)
-		if whole := fmt.Sprintf("7-%s.json", sluidA); (err == nil) != (name == whole) || err == nil && (got.Job.ID != 7 || got.Key != string(sluidA)) {
+		if whole := fmt.Sprintf("7-%s.json", sluidA); (err == nil) != (name == whole) || err == nil &&
+			(got.Job.ID != 7 || got.Key != string(sluidA)) {
 			t.Fatalf("%q: %+v, %v", name, got.Job, err)
 		}
 		runs, damage := History(varDir, node)
@@ -169,7 +175,8 @@ func FuzzNames(f *testing.F) {
 		for _, name := range userNames(node, owner) {
 			i := strings.LastIndexByte(name, '_')
 			said := name[i+1:]
-			if name != filepath.Base(name) || name == ".." || name == "." || name[:i] != node || said != sluid && said != fmt.Sprint(id) || said == "0" {
+			if name != filepath.Base(name) || name == ".." || name == "." || name[:i] != node || said != sluid &&
+				said != fmt.Sprint(id) || said == "0" {
 				t.Errorf("node %q, job %d, SLUID %q: %q", node, id, sluid, name)
 			}
 		}
@@ -177,7 +184,8 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("drop folder %q", dir)
 		}
 		name := lockName(gpu.ID(card))
-		if name != filepath.Base(name) || len(name) > 64 || strings.HasPrefix(name, ".") || name != card && lockName(gpu.ID(name)) == name {
+		if name != filepath.Base(name) || len(name) > 64 || strings.HasPrefix(name, ".") || name != card &&
+			lockName(gpu.ID(name)) == name {
 			t.Errorf("lock of %q: %q", card, name)
 		}
 		if key := sluid; validKey(key) && (strings.ContainsAny(key, "/.\x00") || len(key) > 20) {

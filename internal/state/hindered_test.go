@@ -18,26 +18,33 @@ import (
 
 // Whatever keeps Archive from its work is told, and no record is gone that the history has not.
 func TestArchiveHindered(t *testing.T) {
-	file := func(path string) error { return os.WriteFile(path, nil, 0o600) }
 	for name, tt := range map[string]struct {
 		harm func(s *Store, varDir string) error
 		call refuse.Call
 		want error // nil: the call's own; errNone: just any
 		gone bool  // the record itself could be removed
 	}{
-		"a lock that others can write": {harm: func(s *Store, _ string) error { return openLock(s, lockArchive) }, want: safefile.ErrNotOurs},
-		"no folder for the history":    {harm: func(_ *Store, varDir string) error { return file(filepath.Join(varDir, "history")) }, want: safefile.ErrNotOurs},
-		"no folder for all of it":      {harm: func(_ *Store, varDir string) error { return errors.Join(os.Remove(varDir), os.Symlink("x", varDir)) }, want: unix.ENOTDIR},
-		"a record that is in use":      {harm: func(s *Store, _ string) error { return mounted(s) }, want: unix.EBUSY},
-		"a damaged record":             {harm: func(s *Store, _ string) error { return damaged(s, 1) }, want: Damage{}, gone: true},
-		"a record that stays":          {call: removing(unix.EIO, false)},
-		"a folder that stays":          {call: removing(unix.EBUSY, true), gone: true},
-		"a report that stays":          {harm: func(s *Store, _ string) error { return blockedReport(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a temporary that stays":       {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a record that is not read":    {call: reading(unix.EIO)},
-		"a folder that is not read":    {call: listing(unix.EIO)},
-		"a lock that takes no time":    {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
-		"a disk that does not write":   {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
+		"a lock that others can write": {harm: func(s *Store, _ string) error { return openLock(s, lockArchive) },
+			want: safefile.ErrNotOurs},
+		"no folder for the history": {harm: func(_ *Store, varDir string) error {
+			return os.WriteFile(filepath.Join(varDir, "history"), nil, 0o600)
+		}, want: safefile.ErrNotOurs},
+		"no folder for all of it": {harm: func(_ *Store, varDir string) error {
+			return errors.Join(os.Remove(varDir), os.Symlink("x", varDir))
+		}, want: unix.ENOTDIR},
+		"a record that is in use": {harm: func(s *Store, _ string) error { return mounted(s) }, want: unix.EBUSY},
+		"a damaged record": {harm: func(s *Store, _ string) error { return damaged(s, 1) },
+			want: Damage{}, gone: true},
+		"a record that stays": {call: removing(unix.EIO, false)},
+		"a folder that stays": {call: removing(unix.EBUSY, true), gone: true},
+		"a report that stays": {harm: func(s *Store, _ string) error { return blockedReport(s) },
+			want: unix.ENOTEMPTY, gone: true},
+		"a temporary that stays": {harm: func(s *Store, _ string) error { return temporaryFolder(s) },
+			want: unix.ENOTEMPTY, gone: true},
+		"a record that is not read":  {call: reading(unix.EIO)},
+		"a folder that is not read":  {call: listing(unix.EIO)},
+		"a lock that takes no time":  {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
+		"a disk that does not write": {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, varDir := folder(t), filepath.Join(folder(t), "var")

@@ -54,11 +54,13 @@ func TestProbeLockNames(t *testing.T) {
 	seen := map[string]gpu.ID{}
 	for _, id := range []gpu.ID{
 		card0, card1, "MIG-00000000-1111-2222-3333-444444444444", "", "..", "../../etc", "GPU-../../x", "a/b", "GPU-0",
-		"GPU-00000000-1111-2222-3333-44444444444g", "GPU-00000000-1111-2222-3333_444444444444", "MIG-GPU-0/1/0", gpu.ID(strings.Repeat("x", 5000)), "a\x00b",
+		"GPU-00000000-1111-2222-3333-44444444444g", "GPU-00000000-1111-2222-3333_444444444444", "MIG-GPU-0/1/0",
+		gpu.ID(strings.Repeat("x", 5000)), "a\x00b",
 	} {
 		path := s.ProbeLock(id)
 		name := filepath.Base(path)
-		if filepath.Dir(path) != s.dir || !strings.HasPrefix(name, "probe-") || !strings.HasSuffix(name, ".lock") || len(name) > 255 {
+		if filepath.Dir(path) != s.dir || !strings.HasPrefix(name, "probe-") || !strings.HasSuffix(name, ".lock") ||
+			len(name) > 255 {
 			t.Errorf("%.40q: %q", id, path)
 		}
 		if other, twice := seen[path]; twice {

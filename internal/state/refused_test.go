@@ -31,12 +31,14 @@ func must(t testing.TB, err error) {
 // reading is an open for reading of a file below an open folder, as safefile does it.
 func reading(errno unix.Errno) refuse.Call {
 	flags := uint32(unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK)
-	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: append(refuse.Below(0), refuse.Arg{Index: 2, Is: flags})}
+	when := append(refuse.Below(0), refuse.Arg{Index: 2, Is: flags})
+	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: when}
 }
 
 // listing is an open of a folder by package os.
 func listing(errno unix.Errno) refuse.Call {
-	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: []refuse.Arg{{Index: 2, Is: unix.O_DIRECTORY | unix.O_CLOEXEC}}}
+	when := []refuse.Arg{{Index: 2, Is: unix.O_DIRECTORY | unix.O_CLOEXEC}}
+	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: when}
 }
 
 // removing is the removal of a file, or of a folder.
@@ -126,7 +128,8 @@ func TestUnreadIsKept(t *testing.T) {
 func TestBeginWithoutRoom(t *testing.T) {
 	s := open(t, folder(t))
 	full := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
-	if err := refused(t, full, func() error { return s.Begin(ledger.Run{Job: job(1), Start: at(10)}) }); !errors.Is(err, unix.ENOSPC) {
+	err := refused(t, full, func() error { return s.Begin(ledger.Run{Job: job(1), Start: at(10)}) })
+	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("%v, want %v", err, unix.ENOSPC)
 	}
 	if runs, damage := s.Runs(); len(runs) != 0 || len(damage) != 0 {
@@ -208,13 +211,15 @@ func TestRecordTooLarge(t *testing.T) {
 	}
 	r := ledger.Run{Job: job(1), Key: "w1", Ends: []ledger.End{end}}
 	data, err := encode(r)
-	if short := (ledger.Run{}); err != nil || json.Unmarshal(data, &short) != nil || len(short.Ends[0].Processes) == 0 || short.Ends[0].Rest["processes"] == 0 {
+	if short := (ledger.Run{}); err != nil || json.Unmarshal(data, &short) != nil ||
+		len(short.Ends[0].Processes) == 0 || short.Ends[0].Rest["processes"] == 0 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
 
 func TestValidKey(t *testing.T) {
-	for key, want := range map[string]bool{"t15": true, "w0": true, "t": false, "x1": false, "t1a": false, "t-1": false, "t" + strings.Repeat("1", 20): false} {
+	for key, want := range map[string]bool{"t15": true, "w0": true, "t": false, "x1": false, "t1a": false,
+		"t-1": false, "t" + strings.Repeat("1", 20): false} {
 		if validKey(key) != want {
 			t.Errorf("%q: %v", key, !want)
 		}

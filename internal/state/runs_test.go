@@ -76,25 +76,32 @@ func TestFind(t *testing.T) {
 		which   ledger.Which
 		want    int // which prolog
 	}{
-		"nothing":                       {nil, job(1), ledger.NoRun, 0},
-		"one open":                      {[]prolog{{job(1), false}}, job(1), ledger.OpenRun, 0},
-		"other job":                     {[]prolog{{job(2), false}}, job(1), ledger.NoRun, 0},
-		"second epilog":                 {[]prolog{{job(1), true}}, job(1), ledger.ClosedRun, 0},
-		"requeued":                      {[]prolog{{job(1), true}, {job(1), false}}, job(1), ledger.OpenRun, 1},
-		"first epilog never came":       {[]prolog{{job(1), false}, {job(1), false}}, job(1), ledger.OpenRun, 1},
-		"closed after a lost one":       {[]prolog{{job(1), false}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
-		"sluid picks":                   {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.OpenRun, 0},
-		"sluid picks closed":            {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.ClosedRun, 0},
-		"other sluid":                   {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.NoRun, 0},
-		"sluid beats start":             {[]prolog{{started(with(job(1), sluidA), 5), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
-		"start picks":                   {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}}, started(job(1), 5), ledger.OpenRun, 0},
-		"other start":                   {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), ledger.NoRun, 0},
-		"start picks closed":            {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5), ledger.ClosedRun, 0},
-		"epilog knows less":             {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1), ledger.OpenRun, 1},
-		"prolog knew less":              {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
-		"another user's, same id":       {[]prolog{{uid(job(1), 5), false}}, job(1), ledger.NoRun, 0},
-		"another user's, newer":         {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), ledger.OpenRun, 0},
-		"sure beats newer":              {[]prolog{{with(job(1), sluidA), false}, {job(1), false}}, with(job(1), sluidA), ledger.OpenRun, 0},
+		"nothing":                 {nil, job(1), ledger.NoRun, 0},
+		"one open":                {[]prolog{{job(1), false}}, job(1), ledger.OpenRun, 0},
+		"other job":               {[]prolog{{job(2), false}}, job(1), ledger.NoRun, 0},
+		"second epilog":           {[]prolog{{job(1), true}}, job(1), ledger.ClosedRun, 0},
+		"requeued":                {[]prolog{{job(1), true}, {job(1), false}}, job(1), ledger.OpenRun, 1},
+		"first epilog never came": {[]prolog{{job(1), false}, {job(1), false}}, job(1), ledger.OpenRun, 1},
+		"closed after a lost one": {[]prolog{{job(1), false}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
+		"sluid picks": {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}},
+			with(job(1), sluidA), ledger.OpenRun, 0},
+		"sluid picks closed": {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}},
+			with(job(1), sluidA), ledger.ClosedRun, 0},
+		"other sluid": {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.NoRun, 0},
+		"sluid beats start": {[]prolog{{started(with(job(1), sluidA), 5), false}},
+			started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
+		"start picks": {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}},
+			started(job(1), 5), ledger.OpenRun, 0},
+		"other start": {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), ledger.NoRun, 0},
+		"start picks closed": {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5),
+			ledger.ClosedRun, 0},
+		"epilog knows less": {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1),
+			ledger.OpenRun, 1},
+		"prolog knew less":        {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
+		"another user's, same id": {[]prolog{{uid(job(1), 5), false}}, job(1), ledger.NoRun, 0},
+		"another user's, newer":   {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), ledger.OpenRun, 0},
+		"sure beats newer": {[]prolog{{with(job(1), sluidA), false}, {job(1), false}},
+			with(job(1), sluidA), ledger.OpenRun, 0},
 		"newest of the closed, on 2205": {[]prolog{{job(1), true}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
 	} {
 		s := open(t, folder(t))
@@ -157,7 +164,8 @@ func TestManyEpilogs(t *testing.T) {
 		must(t, s.Close(r, *at(20 + i)))
 	}
 	r, _, _ := s.Find(job(1))
-	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At || r.Ends[maxEnds-1].At != at(20+maxEnds+1).At {
+	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At ||
+		r.Ends[maxEnds-1].At != at(20+maxEnds+1).At {
 		t.Errorf("%+v", r)
 	}
 }
@@ -258,12 +266,16 @@ func TestGarbage(t *testing.T) {
 		"second name": func(p string) error {
 			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Link(p+".real", p))
 		},
-		"a user's":     func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chown(p, nobody, nobody)) },
+		"a user's": func(p string) error {
+			return errors.Join(os.WriteFile(p, good, 0o600),
+				os.Chown(p, nobody, nobody))
+		},
 		"for everyone": func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chmod(p, 0o666)) },
 	} {
 		s := open(t, folder(t))
 		begin(t, s, job(1), 10)
-		if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7", key+suffix))); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7",
+			key+suffix))); err != nil {
 			t.Fatal(name, err)
 		}
 		runs, damage := s.Runs()
@@ -306,7 +318,8 @@ func TestLockedIsUnknown(t *testing.T) {
 	damageFile(t, s, 1, "t5", []byte("garbage"))
 	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
 	must(t, err)
-	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
+	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}),
+		"Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
 		if !errors.Is(err, ErrLocked) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -344,7 +357,8 @@ func TestTwoPrologsAtOnce(t *testing.T) {
 			t.Errorf("prolog %d: %v, after %d", i, err, won)
 		}
 	}
-	if r, which, err := open(t, run).Find(j); won < 0 || which != ledger.OpenRun || err != nil || r.Start.At != at(won+1).At {
+	if r, which, err := open(t, run).Find(j); won < 0 || which != ledger.OpenRun || err != nil ||
+		r.Start.At != at(won+1).At {
 		t.Errorf("prolog %d won; found %s, %v, %+v", won, which, err, r)
 	}
 }

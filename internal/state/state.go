@@ -3,10 +3,11 @@
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
 //	  state/NODE/stuck.json           the backend that could not be killed, one child for each user among their files
-//	                                  (stuck-users.json), those that read other processes' /proc (stuck-readers.json). stuck.go
+//	                                  (stuck-users.json), those that read other processes' /proc
+//	                                  (stuck-readers.json). stuck.go
 //	  state/NODE/faults.json          which faults were said, and when. faults.go
-//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last answered; visited-*:
-//	                                  which children came back from users' files lately. turns.go
+//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last
+//	                                  answered; visited-*: which children came back from users' files. turns.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
@@ -15,8 +16,9 @@
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmd
 //	  state/NODE/damaged/             records set aside, the newest few
-//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out; lock-starts
-//	                                  and lock-ends: which hook of a job came first. turns.go; lock-check: one health check
+//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out;
+//	                                  lock-starts and lock-ends: which hook of a job came first; lock-check: one
+//	                                  health check. turns.go, check.go
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: drop.go
 //	  drop/NODE_JOBID.aside-N/        one that is to be removed

@@ -108,14 +108,16 @@ func full(id slurm.JobID) ledger.Run {
 		Processes: []gpu.Process{{PID: 7, Memory: gpu.Bytes(5), Kinds: []gpu.Kind{gpu.Compute}}},
 	}}}
 	end.Curves = map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Flat, Looks: 3}, "GPU-0": {State: settle.Clean}}
-	end.Processes = []attrib.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1, Cgroup: slurm.Owner{ID: 3}}}
+	end.Processes = []attrib.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1,
+		Cgroup: slurm.Owner{ID: 3}}}
 	end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
 	end.Report = "line\n"
 	end.Verdict = policy.Verdict{Action: "warn", Code: code.Orphan}
 	j := job(id)
 	j.SLUID, j.Start = sluidA, time.Unix(1_800_000_000, 0).UTC()
 	return ledger.Run{
-		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []ledger.Assigned{{Index: 3, Device: device}},
+		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []ledger.Assigned{{Index: 3,
+			Device: device}},
 		Display: ledger.Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
 	}
 }
@@ -126,7 +128,8 @@ func TestOpenMakesItsFolders(t *testing.T) {
 	defer unix.Umask(old)
 	open(t, run)
 	open(t, run)
-	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711, "drop": 0o711} {
+	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711,
+		"drop": 0o711} {
 		if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
 			t.Errorf("%q: %v, %v", name, info, err)
 		}
@@ -275,7 +278,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		t.Errorf("%s, %v", which, err)
 	}
 	for name, err := range map[string]error{
-		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)), "SetStuck": s.SetStuck(Stuck{PID: 1}),
+		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)),
+		"SetStuck":  s.SetStuck(Stuck{PID: 1}),
 		"PutReport": s.PutReport(job(1), StartReport{}), "MakeDrop": s.MakeDrop(job(1)), "ClearStuck": s.ClearStuck(),
 		"SetStuckVisit": s.SetStuckVisit(5, Stuck{PID: 1}, func(Stuck) bool { return true }),
 	} {

@@ -146,8 +146,10 @@ func TestVisitedLately(t *testing.T) {
 		t.Error("nobody has been there")
 	}
 	s.SetVisited("append", 7, time.Hour)
-	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true, time.Hour + visitRecent: false, time.Minute: false} {
-		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) || s.VisitedLately("tail", 7, now) {
+	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true,
+		time.Hour + visitRecent: false, time.Minute: false} {
+		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) ||
+			s.VisitedLately("tail", 7, now) {
 			t.Errorf("at %v: %v, want %v", now, got, want)
 		}
 	}

@@ -26,7 +26,8 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 		s := open(t, run)
 		j := bothNames(7)
 		for range 2 { // a requeued job finds its earlier files
-			must(t, errors.Join(s.PutReport(j, StartReport{Text: "old"}), s.PutReport(j, StartReport{Clean: true, Text: "text"}), s.MakeDrop(j)))
+			must(t, errors.Join(s.PutReport(j, StartReport{Text: "old"}), s.PutReport(j,
+				StartReport{Clean: true, Text: "text"}), s.MakeDrop(j)))
 		}
 		if _, err := s.ReadDrop(j); err == nil {
 			t.Error("a record nobody has written")
@@ -60,7 +61,8 @@ func TestReportIsReadable(t *testing.T) {
 	if r, err := GetReport(run, node, slurm.Owner{ID: 7}); err != nil || r.Text != "text" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := s.PutReport(job(8), StartReport{Text: strings.Repeat("x", maxReport)}); !errors.Is(err, safefile.ErrTooLarge) {
+	if err := s.PutReport(job(8), StartReport{Text: strings.Repeat("x", maxReport)}); !errors.Is(err,
+		safefile.ErrTooLarge) {
 		t.Error(err)
 	}
 }
