@@ -20,7 +20,7 @@ folder_bookend := admin
 
 # Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.
 RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \
-	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
+	./internal/operation ./internal/routine/... ./internal/runlog ./internal/safefile ./internal/session ./internal/stage/... ./internal/state ./cuda/...
 
 .PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo page-look check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
