@@ -136,7 +136,7 @@ func TestPaced(t *testing.T) {
 	for beside, want := range map[float64]bool{1: true, 0.92: true, 0.88: false, 0.1: false} {
 		output, checks := atWork(beside)
 		r := checkedLane()
-		if err := r.paced(beatsIn(output), checks); err != nil {
+		if err := attempt(func() { r.paced(beatsIn(output), checks) }); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.rec.Judge() == record.Right; got != want {
@@ -153,7 +153,7 @@ func TestPaced(t *testing.T) {
 	}
 	// A job that told too little is no proof of anything.
 	for name, few := range map[string][]beat{"none": nil, "none beside": slices.Clone(beats[:15]), "none without": slices.Clone(beats[20:26])} {
-		if err := checkedLane().paced(few, checks); err == nil {
+		if err := attempt(func() { checkedLane().paced(few, checks) }); err == nil {
 			t.Errorf("%s: a pace was made of it", name)
 		}
 	}
