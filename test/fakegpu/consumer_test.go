@@ -24,16 +24,9 @@ import (
 //	test  ◄── one look as JSON, one line ──  consumer; the first line is what Init said
 const consume = "consume"
 
-// The inhabitant makes a world as a user without rights and says how it went.
-const inhabit = "inhabit"
-
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == consume {
 		runConsumer(os.Args[2], os.Args[3] == "guarded")
-		return
-	}
-	if len(os.Args) == 3 && os.Args[1] == inhabit {
-		runInhabitant(os.Args[2])
 		return
 	}
 	os.Exit(m.Run())
@@ -236,6 +229,14 @@ func (c *consumer) ask() { fmt.Fprintln(c.in, "look") }
 func (c *consumer) exit() (code int, stderr string) {
 	_ = c.cmd.Wait()
 	return c.cmd.ProcessState.ExitCode(), c.stderr.String()
+}
+
+// is checks how much of a card is used, and who is listed.
+func (c *consumer) is(gpu int, used uint64, listed ...process) {
+	c.t.Helper()
+	if l := c.look().Cards[gpu]; l.Used != used || !slices.Equal(l.Compute, listed) {
+		c.t.Errorf("card %d: used %d, listed %v; want %d and %v", gpu, l.Used, l.Compute, used, listed)
+	}
 }
 
 // eventually looks until ok says so.

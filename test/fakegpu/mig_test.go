@@ -122,20 +122,3 @@ func TestLongEntriesInVersion3(t *testing.T) {
 		t.Errorf("version 2: %+v", got)
 	}
 }
-
-func TestInstanceKeys(t *testing.T) {
-	w := newWorld(t, GPUs(1))
-	for key, known := range map[string]bool{
-		"gpu0.mig0_mib": true, "gpu0.mig6_pids": true, "gpu0.mig7_mib": false, "gpu0.mig0_colour": false, "mig0_mib": false,
-	} {
-		if err := w.Set(key, "1"); (err == nil) != known {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
-	if id := w.InstanceUUID(0, 0); id != "" {
-		t.Errorf("an instance without a name is called %s", id)
-	}
-	if err := w.Destroy(0, 0); err != nil || w.Get("gpu0.mig0_mib") != "" {
-		t.Errorf("destroy: %v", err)
-	}
-}

@@ -80,14 +80,6 @@ func TestMisbehaviour(t *testing.T) {
 	}
 }
 
-func TestProcessMemoryUnavailable(t *testing.T) {
-	w := newWorld(t, With("gpu0.process_memory", "-1"))
-	p := start(t, w, "alloc", "--mib", "10")
-	if got := attach(t, w).look().Cards[0].Compute; !slices.Equal(got, []process{{pid(p), ^uint64(0)}}) {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestOldDriverLacksNewCalls(t *testing.T) {
 	w := newWorld(t)
 	p := start(t, w, "alloc", "--mib", "10")
@@ -98,22 +90,6 @@ func TestOldDriverLacksNewCalls(t *testing.T) {
 	got := c.look().Cards[0]
 	if got.Memory != -1 || got.UsedV1 != (10+527+615)*MiB || len(got.Compute) != 1 || got.Compute[0].PID != pid(p) {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestMissingSymbolKills(t *testing.T) {
-	w := newWorld(t)
-	library, err := w.NVMLWithout("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetFieldValues")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := startConsumer(t, library, "unguarded")
-	if _, err := c.read(); err != nil {
-		t.Fatal(err)
-	}
-	c.ask()
-	if code, stderr := c.exit(); code != 127 || !strings.Contains(stderr, "undefined symbol: nvmlDeviceGetMemoryInfo_v2") {
-		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 
