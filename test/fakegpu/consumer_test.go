@@ -40,22 +40,12 @@ type card struct {
 	UsedV1, BAR1Used              uint64
 	Compute, Graphics, MPS        []process
 	Recovery                      int
-	Accounting                    int // mode
-	Accounted                     []accounted
-	Addressing, Virtualization    int
-	Instances                     []migInstance
 	Took                          time.Duration // the memory calls
 }
 
 type process struct {
 	PID   uint32
 	Bytes uint64
-}
-
-type accounted struct {
-	PID     uint32
-	Peak    uint64
-	Running bool
 }
 
 type look struct {
@@ -121,24 +111,9 @@ func (c *card) read(lib nvml.Interface, d nvml.Device, guarded bool) {
 	c.Graphics = processes(infos)
 	infos, _ = d.GetMPSComputeRunningProcesses()
 	c.MPS = processes(infos)
-	c.readModes(lib, d)
-	c.readAccounting(d)
 	field := []nvml.FieldValue{{FieldId: 230}}
 	if d.GetFieldValues(field) == nvml.SUCCESS && field[0].NvmlReturn == 0 {
 		c.Recovery = int(field[0].Value[0])
-	}
-}
-
-// readAccounting gives the processes in order of their PIDs.
-func (c *card) readAccounting(d nvml.Device) {
-	mode, _ := d.GetAccountingMode()
-	c.Accounting = int(mode)
-	pids, _ := d.GetAccountingPids()
-	slices.Sort(pids)
-	for _, pid := range pids {
-		if stats, rc := d.GetAccountingStats(uint32(pid)); rc == nvml.SUCCESS {
-			c.Accounted = append(c.Accounted, accounted{uint32(pid), stats.MaxMemoryUsage, stats.IsRunning == 1})
-		}
 	}
 }
 

@@ -185,29 +185,3 @@ func TestRefusedCombinations(t *testing.T) {
 		}
 	}
 }
-
-// Accounting keeps the most that a process ever held, for as long as anybody keeps its memory as running.
-func TestAccountingKeepsPeaks(t *testing.T) {
-	w := newWorld(t, GPUs(1), With("gpu0.accounting_mode", "1"))
-	c := attach(t, w)
-	freed := start(t, w, "alloc", "--mib", "100", "--holes", "2048")
-	forked := start(t, w, "alloc", "--mib", "30", "--fork-hold")
-	check := func(what string, running ...bool) {
-		t.Helper()
-		want := []accounted{{pid(freed), 100*MiB + listedContext, running[0]}, {pid(forked), 30*MiB + listedContext, running[1]}}
-		slices.SortFunc(want, func(a, b accounted) int { return int(a.PID) - int(b.PID) })
-		if got := c.look().Cards[0].Accounted; !slices.Equal(got, want) {
-			t.Errorf("%s: got %+v, want %+v", what, got, want)
-		}
-	}
-	check("alive", true, true)
-	freed.End()
-	check("one gone, one's memory kept", false, true)
-	forked.End() // the child that held is not ours to wait for
-	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 })
-	check("both gone", false, false)
-	set(t, w, "gpu0.mig", "1") // which forces it off
-	if got := c.look().Cards[0].Accounting; got != 0 {
-		t.Errorf("mode %d in MIG mode", got)
-	}
-}
