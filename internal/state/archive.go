@@ -1,12 +1,13 @@
 package state
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,8 @@ func (s *Store) moveOut(history string, now, last time.Time, keep Limits) error 
 	drops, err := s.drops() // before the records: a job that begins meanwhile has its record before its folder
 	all := []error{err}
 	// The oldest first: of too many, the next have their turn once those are archived.
-	runs, damage := s.runsOf(s.jobs())
+	jobs, err := s.jobs()
+	runs, damage := s.runsOf(outline, jobs, err)
 	for _, d := range damage {
 		all = append(all, d)
 	}
@@ -130,11 +132,20 @@ func onCard(r ledger.Run) bool {
 	return false
 }
 
-// retire writes a run to the history, if it is not there, and marks or removes its record. No lock is held while the
-// disk works.
-func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
-	if seen.Archived && stays {
+// retire writes a run, of which o is the outline, to the history, if it is not there, and marks or removes its record.
+// No lock is held while the disk works.
+func (s *Store) retire(history string, o ledger.Run, stays bool) error {
+	if o.Archived && stays {
 		return nil
+	}
+	seen, err := s.load(o.Job.ID, o.Key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(seen.Ends) != len(o.Ends) || seen.Archived != o.Archived:
+		return nil // another epilog was here: next time
 	}
 	marked := seen
 	marked.Archived = true
@@ -150,25 +161,15 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 	}
 	// A hook of this job, or of another with its lock, may be at work: then the next time.
 	return s.unlessLocked(lockOf(seen.Job.ID), func() error {
+		now, err := s.load(seen.Job.ID, seen.Key)
 		switch {
-		case !s.unchanged(seen):
+		case err != nil || !reflect.DeepEqual(now, seen):
 			return nil // another epilog was here: next time
 		case stays:
 			return s.write(marked)
 		}
 		return s.remove(seen)
 	})
-}
-
-// unchanged reports that a run's record still says what it said.
-func (s *Store) unchanged(seen ledger.Run) bool {
-	now, _, err := s.load(seen.Job.ID, seen.Key)
-	if err != nil {
-		return false
-	}
-	a, errA := encode(now)
-	b, errB := encode(seen)
-	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
 // remove removes a run's report and record. The record goes last: while it is there, an interrupted removal is taken up

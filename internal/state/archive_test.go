@@ -244,8 +244,10 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	must(t, err)
 	seen, _, _ := s.Find(job(1))
 	must(t, s.Close(seen, *at(20)))
+	gone := seen
+	gone.Job.ID++
 	for _, stays := range []bool{true, false} {
-		must(t, s.retire(history, seen, stays))
+		must(t, errors.Join(s.retire(history, seen, stays), s.retire(history, gone, stays)))
 		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
 			t.Errorf("stays %v: %+v, %v", stays, r, err)
 		}

@@ -42,7 +42,7 @@ func unusable(err error) bool {
 // repaired it.
 func (s *Store) rescue(id slurm.JobID, key string) (r ledger.Run, err error) {
 	lock := s.locked(lockOf(id), func() error {
-		if r, _, err = s.load(id, key); unusable(err) {
+		if r, err = s.load(id, key); unusable(err) {
 			s.setAside(id, key)
 		}
 		return nil

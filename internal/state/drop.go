@@ -170,7 +170,7 @@ func (s *Store) clearDrops(names []string, runs []ledger.Run, now time.Time) err
 		}
 		all = append(all, s.unlessLocked(lockOf(jobID(job, runs)), func() error {
 			// A run of that id may have begun meanwhile: its record comes first, under this lock, and the folder then.
-			again, _, damage := s.ofJob(jobID(job, runs))
+			again, _, damage := s.ofJob(outline, jobID(job, runs))
 			if len(damage) > 0 || s.served(job, append(again, runs...), now) {
 				return nil
 			}

@@ -108,7 +108,7 @@ func TestFind(t *testing.T) {
 		for i, p := range tc.prologs {
 			begin(t, s, p.job, i+1)
 			if p.closed {
-				r, _, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
+				r, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
 				must(t, s.Close(r, *at(i + 1)))
 			}
 		}

@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -55,32 +54,54 @@ func (s *Store) ClearStuck() error {
 	return stuckFile.change(s, func(*Stuck) (*Stuck, error) { return nil, nil })
 }
 
-// StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. An unusable record is a
-// Damage, set aside.
+// StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. Those of any user that
+// have ended are forgotten. An unusable record is a Damage, set aside.
 func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
-	all, err := usersFile.get(s)
-	if stuck, ok := orNone(all)[uid]; ok && alive(stuck) {
+	on, err := usersFile.get(s)
+	all := livingVisits(on, alive)
+	if len(all) < len(orNone(on)) { // where that fails the next hook does it
+		_ = s.changeVisits(alive, func(map[uint32]Stuck) error { return nil })
+	}
+	if stuck, ok := all[uid]; ok {
 		return &stuck, nil
 	}
 	return nil, err
 }
 
-// SetStuckVisit records a child that is stuck among a user's files, and forgets those of any user that have ended. One
-// of this user's that lives on record stays: it has been stuck for longer.
+// SetStuckVisit records a child that is stuck among a user's files. One of this user's that lives on record stays: it
+// has been stuck for longer.
 func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) error {
-	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
-		all := map[uint32]Stuck{}
-		maps.Copy(all, orNone(now))
-		maps.DeleteFunc(all, func(_ uint32, stuck Stuck) bool { return !alive(stuck) })
+	return s.changeVisits(alive, func(all map[uint32]Stuck) error {
 		if _, ok := all[uid]; ok {
-			return now, nil
+			return nil
 		}
 		if len(all) >= maxUsers {
-			return nil, fmt.Errorf("record stuck child of user %d: there are those of %d users", uid, len(all))
+			return fmt.Errorf("record stuck child of user %d: there are those of %d users", uid, len(all))
 		}
 		all[uid] = stuck
+		return nil
+	})
+}
+
+// changeVisits changes the record of stuck visits, without those that have ended. An empty one is no file.
+func (s *Store) changeVisits(alive func(Stuck) bool, change func(map[uint32]Stuck) error) error {
+	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
+		all := livingVisits(now, alive)
+		if err := change(all); err != nil || len(all) == 0 {
+			return nil, err
+		}
 		return &all, nil
 	})
+}
+
+func livingVisits(all *map[uint32]Stuck, alive func(Stuck) bool) map[uint32]Stuck {
+	living := map[uint32]Stuck{}
+	for uid, stuck := range orNone(all) {
+		if alive(stuck) {
+			living[uid] = stuck
+		}
+	}
+	return living
 }
 
 // Reader is a child that reads other processes' /proc and cannot be killed.
