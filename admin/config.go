@@ -12,7 +12,6 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/backend"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/kmsg"
 	"bookend/internal/report"

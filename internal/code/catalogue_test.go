@@ -170,7 +170,8 @@ func findingsDoc() string {
 		fmt.Fprintf(&b, "\n## %s\n\n| code | | |\n| --- | --- | --- |\n", s.head)
 		for _, e := range All() {
 			if e.Scope == s.scope {
-				fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)), e.Title, e.Severity)
+				fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", e.Code, strings.ToLower(string(e.Code)), e.Title,
+					e.Severity)
 			}
 		}
 		for _, e := range All() {

@@ -364,7 +364,8 @@ func driverLines() map[string]line {
 	fault := saying(`"kind":"snapshot","snapshot":{"at":1`,
 		`"kind":"fault","fault":{"code":"version_mismatch","detail":"rc 18"}}
 {"bookend":1,"kind":"snapshot","snapshot":{"at":1`)
-	lost := saying(`"readings":[`, `"faults":[{"code":"gpu_lost","bus_id":"0000:1b:00.0","detail":"rc 15"}],"readings":[`)
+	lost := saying(`"readings":[`,
+		`"faults":[{"code":"gpu_lost","bus_id":"0000:1b:00.0","detail":"rc 15"}],"readings":[`)
 	protocol := backend(backendSaying("test", map[string]string{`"bookend":1`: `"bookend":2`}))
 	exporter := holds(50, "dcgm-exporter", "/user.slice", "nvidiactl")
 	return map[string]line{
