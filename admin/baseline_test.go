@@ -40,7 +40,8 @@ func newNodeIn(t tester, dir string) testNode {
 	t.Helper()
 	homeIn(t, dir)
 	for file, text := range map[string]string{
-		"proc/sys/kernel/random/boot_id": "boot-1\n", "sys/module/nvidia/version": "580.1\n", "bookend.yaml": nodeConfig(dir),
+		"proc/sys/kernel/random/boot_id": "boot-1\n", "sys/module/nvidia/version": "580.1\n",
+		"bookend.yaml": nodeConfig(dir),
 	} {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 		write(t, filepath.Join(dir, file), text, 0o644)
@@ -67,7 +68,8 @@ func nodeIn(t tester, dir string) testNode {
 // job puts a job on record that was given a card, and has ended or not.
 func (n testNode) job(t tester, id slurm.JobID, card gpu.ID, ended bool) {
 	t.Helper()
-	run := ledger.Run{Job: slurm.Job{ID: id, Node: "n1"}, Epoch: n.epoch, Start: &ledger.End{At: time.Duration(id) * time.Second}}
+	run := ledger.Run{Job: slurm.Job{ID: id, Node: "n1"}, Epoch: n.epoch,
+		Start: &ledger.End{At: time.Duration(id) * time.Second}}
 	if card != "" {
 		run.Devices = []ledger.Assigned{{Device: gpu.Device{ID: card}}}
 	}
@@ -120,25 +122,35 @@ func TestAcceptable(t *testing.T) {
 		who  attrib.Process
 		says string
 	}{
-		"a service":             {reading(func(*gpu.Reading) {}), service, ""},
-		"somebody's":            {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Name: "train\x1b"}, `process 812 (train\x1b)`},
-		"a job's":               {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Service: "x", Cgroup: slurm.Owner{ID: 3}}, "process 812"},
-		"perhaps a job's":       {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Service: "x", EnvJobID: 3}, "process 812"},
-		"gone":                  {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Gone: true}, "process 812"},
-		"not read":              {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Why: "denied", Service: "x"}, "process 812"},
-		"a large service":       {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Bytes(65 << 20) }), service, "no small service"},
-		"bytes unknown":         {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Unknown("x") }), service, "process 812"},
-		"processes unknown":     {reading(func(r *gpu.Reading) { r.ProcessesUnknown = "cannot be true" }), service, "cannot be true"},
-		"used unknown":          {reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old driver") }), service, "old driver"},
-		"figures say nothing":   {reading(func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }), service, "NUMA"},
-		"used with the reserve": {reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true }), service, "unknown"},
+		"a service": {reading(func(*gpu.Reading) {}), service, ""},
+		"somebody's": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Name: "train\x1b"},
+			`process 812 (train\x1b)`},
+		"a job's": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Service: "x",
+			Cgroup: slurm.Owner{ID: 3}}, "process 812"},
+		"perhaps a job's": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Service: "x", EnvJobID: 3},
+			"process 812"},
+		"gone": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Gone: true}, "process 812"},
+		"not read": {reading(func(*gpu.Reading) {}), attrib.Process{PID: 812, Why: "denied",
+			Service: "x"}, "process 812"},
+		"a large service": {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Bytes(65 << 20) }),
+			service, "no small service"},
+		"bytes unknown": {reading(func(r *gpu.Reading) { r.Processes[0].Memory = gpu.Unknown("x") }), service,
+			"process 812"},
+		"processes unknown": {reading(func(r *gpu.Reading) { r.ProcessesUnknown = "cannot be true" }), service,
+			"cannot be true"},
+		"used unknown": {reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old driver") }), service,
+			"old driver"},
+		"figures say nothing": {reading(func(r *gpu.Reading) { r.Memory.Unjudged = "NUMA" }), service, "NUMA"},
+		"used with the reserve": {reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true }), service,
+			"unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := acceptable(tt.r, map[int]attrib.Process{812: tt.who}, config.Default().Thresholds)
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("%+v, %v; want %q", b, err, tt.says)
 			}
-			if err == nil && (b.Bytes != 41<<20 || len(b.Residents) != 1 || b.Residents[0].Service != "dcgm.service" || !b.Accepted) {
+			if err == nil && (b.Bytes != 41<<20 || len(b.Residents) != 1 || b.Residents[0].Service != "dcgm.service" ||
+				!b.Accepted) {
 				t.Errorf("%+v", b)
 			}
 		})

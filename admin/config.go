@@ -12,7 +12,6 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/backend"
-	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/kmsg"
 	"bookend/internal/report"
@@ -150,7 +149,6 @@ func (c *checked) startable(env stage.Env, cfg config.Config, path, node string)
 	}
 	c.say(cudaLines(cfg.NVIDIA.CUDALibrary)...)
 	c.say(kernelLines(env, cfg)...)
-	c.say(textfileLines(cfg)...)
 	c.say(sharingLines(env, cfg, node)...)
 	c.say("not checked: the driver; bookend snapshot asks it")
 	c.Usable, c.Verdict = true, fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, cfg.Backend)
@@ -174,23 +172,6 @@ func cudaLines(path string) []string {
 		return []string{fmt.Sprintf("nvidia.cuda_library: %s: not a file: no card will be tested", path)}
 	}
 	return []string{fmt.Sprintf("checked: %s: there; only root can write it and the folders above it", path)}
-}
-
-// textfileLines say where the hooks would find no folder for their metrics. They make that of paths.var, and no other.
-func textfileLines(cfg config.Config) []string {
-	folder := filepath.Dir(cfg.Metrics.Textfile)
-	if cfg.Metrics.Textfile == "" || folder == filepath.Clean(cfg.Paths.Var) {
-		return nil
-	}
-	// Threat: none: nothing is opened, and the configuration that names the folder is root's.
-	if st, err := os.Stat(folder); err != nil {
-		return []string{fmt.Sprintf("metrics.textfile: %v: no metrics will be written (%s); the hooks do not make "+
-			"that folder", err, code.StateWrite)}
-	} else if !st.IsDir() {
-		return []string{fmt.Sprintf("metrics.textfile: %s: not a folder: no metrics will be written (%s)", folder,
-			code.StateWrite)}
-	}
-	return nil
 }
 
 // kernelLines say whether the kernel's log can be read, where it is wanted. It is read as hooks read it, to the end.

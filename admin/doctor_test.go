@@ -10,8 +10,8 @@ import (
 	"bookend/internal/doctor"
 )
 
-// wellKept is a node on which everything is installed as it must be; the test binary stands for the command line, and lies
-// where go test puts it.
+// wellKept is a node on which everything is installed as it must be; the test binary stands for the command line, and
+// lies where go test puts it.
 func wellKept(t *testing.T) (dir, config string) {
 	t.Helper()
 	dir, config = home(t)
@@ -19,7 +19,8 @@ func wellKept(t *testing.T) (dir, config string) {
 		write(t, filepath.Join(dir, name), "", 0o755)
 	}
 	write(t, filepath.Join(dir, "lib.so"), "", 0o644)
-	more := strings.ReplaceAll("metrics: {textfile: DIR/var/bookend.prom}\nnvidia: {nvml_library: DIR/lib.so, cuda_library: DIR/lib.so}\n", "DIR", dir)
+	more := strings.ReplaceAll("metrics: {textfile: DIR/var/bookend.prom}\nnvidia: {nvml_library: DIR/lib.so, "+
+		"cuda_library: DIR/lib.so}\n", "DIR", dir)
 	write(t, config, valid(dir)+more, 0o644)
 	return dir, config
 }
@@ -54,11 +55,13 @@ func TestDoctor(t *testing.T) {
 	must(t, os.Chmod(filepath.Join(dir, "bookend-epilog"), 0o775))
 	got = bookend(0, config, "doctor")
 	fix := "fix: chmod 0755 " + dir + "/bookend-epilog   # "
-	if got.exit != exitTrouble || !strings.HasPrefix(lineOf(got.out, "programs"), "wrong ") || !strings.Contains(got.out, fix) {
+	if got.exit != exitTrouble || !strings.HasPrefix(lineOf(got.out, "programs"), "wrong ") ||
+		!strings.Contains(got.out, fix) {
 		t.Errorf("%+v", got)
 	}
 	write(t, config, valid(dir)+"mdoe: enforce\n", 0o644)
-	if got := bookend(0, config, "doctor"); !strings.Contains(strings.Join(strings.Fields(lineOf(got.out, "config-text")), " "), "not valid: line 3: ") {
+	if got := bookend(0, config, "doctor"); !strings.Contains(strings.Join(strings.Fields(lineOf(got.out,
+		"config-text")), " "), "not valid: line 3: ") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -6,13 +6,17 @@ import (
 	"testing"
 )
 
-// Whatever is typed, or put into a command line by a script, gives a documented exit code and a text for a terminal; one
-// that is not right for a command never gets to what the command does.
+// Whatever is typed, or put into a command line by a script, gives a documented exit code and a text for a terminal;
+// one that is not right for a command never gets to what the command does.
 func FuzzCommandLine(f *testing.F) {
 	for _, seed := range []string{
-		"", "help", "show", "show 1234", "show 1234_7 --node n1", "show --node", "show \x1b[2J", "show 1 2", "show -- -1", "show 0x1", "status --node ../..",
-		"status --force", "baseline accept GPU-1 --force", "baseline reset all", "baseline\n", "version --help", "--version", "-h", "\x1b]0;x\x07", "show sCHNM7Y8WBK900",
-		"--child inventory", "config check", "doctor --json", "history --limit -1", "history --since 3x", "explain orfan", "explain 10", "completion bash", "__complete show ", "show 1_2 --json", "show 1 -\xff\x1b[31m", "status --node=n1 --node=n2", "show --node= 1",
+		"", "help", "show", "show 1234", "show 1234_7 --node n1", "show --node", "show \x1b[2J", "show 1 2",
+		"show -- -1", "show 0x1", "status --node ../..",
+		"status --force", "baseline accept GPU-1 --force", "baseline reset all", "baseline\n", "version --help",
+		"--version", "-h", "\x1b]0;x\x07", "show sCHNM7Y8WBK900",
+		"--child inventory", "config check", "doctor --json", "history --limit -1", "history --since 3x",
+		"explain orfan", "explain 10", "completion bash", "__complete show ", "show 1_2 --json",
+		"show 1 -\xff\x1b[31m", "status --node=n1 --node=n2", "show --node= 1",
 	} {
 		f.Add(seed)
 	}

@@ -17,7 +17,8 @@ import (
 
 // TestMain serves as the children that commands start: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, doctor.Operations()); done {
+	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
+		doctor.Operations()); done {
 		os.Exit(exit)
 	}
 	if filepath.Base(os.Args[0]) == "bookend" { // a copy that stands for the program: standIn
@@ -40,8 +41,9 @@ func bookend(euid int, config string, args ...string) typed {
 func typing(euid int, environment map[string]string, args ...string) typed {
 	var out, err bytes.Buffer
 	env := stage.Env{
-		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: clock.System(), Version: "1.2",
-		Getenv: func(name string) string { return environment[name] },
+		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: clock.System(),
+		Version: "1.2",
+		Getenv:  func(name string) string { return environment[name] },
 	}
 	exit := run(env, args)
 	return typed{exit, out.String(), err.String()}
@@ -109,7 +111,8 @@ func TestHelpIsSaidOnce(t *testing.T) {
 	lines := [][]string{{"help"}, {"-h"}, {"--help"}, {"config", "check", "-h"}, {"show", "28", "--help"}}
 	for _, c := range tree(t) {
 		path := strings.Fields(c.CommandPath())[1:]
-		lines = append(lines, append(slices.Clone(path), "-h"), append(slices.Clone(path), "--help"), append([]string{"help"}, path...))
+		lines = append(lines, append(slices.Clone(path), "-h"), append(slices.Clone(path), "--help"),
+			append([]string{"help"}, path...))
 	}
 	for _, args := range lines {
 		got := bookend(0, "", args...)
@@ -118,25 +121,33 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{}, {"nope"}, {"show"}, {"show", "1", "2"}, {"show", "--nod", "n1", "1"}, {"show", "x"}, {"status", "1"}, {"snapshot", "--node", "n1"},
-		{"baseline", "take"}, {"baseline", "accept"}, {"baseline", "reset"}, {"baseline", "reset", "all", "now"}, {"baseline", "--force"},
-		{"config"}, {"config", "look"}, {"config", "check", "a", "b"}, {"status", "--color", "red"}, {"help", "nope"}, {"history", "7"},
+		{}, {"nope"}, {"show"}, {"show", "1", "2"}, {"show", "--nod", "n1", "1"}, {"show", "x"}, {"status", "1"},
+		{"snapshot", "--node", "n1"},
+		{"baseline", "take"}, {"baseline", "accept"}, {"baseline", "reset"}, {"baseline", "reset", "all", "now"},
+		{"baseline", "--force"},
+		{"config"}, {"config", "look"}, {"config", "check", "a", "b"}, {"status", "--color", "red"}, {"help", "nope"},
+		{"history", "7"},
 		{"baseline", "reset", "all", "--force"}, {"completion"}, {"completion", "tcsh"}, {"explain"},
-		{"report"}, {"report", "--html", "-", "--json"}, {"report", "--json", "--since", "1h", "--until", "2h"}, {"history", "--since", "2026-11-21", "--until", "2026-11-20"},
-		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history", "--job", "x"}, {"history", "--limit", "-1"},
+		{"report"}, {"report", "--html", "-", "--json"}, {"report", "--json", "--since", "1h", "--until", "2h"},
+		{"history", "--since", "2026-11-21", "--until", "2026-11-20"},
+		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history", "--job", "x"}, {"history",
+			"--limit", "-1"},
 	} {
 		got := bookend(0, "", args...)
-		if got.exit != exitUsage || got.out != "" || strings.Count(got.err, "usage: bookend") != 1 || !strings.Contains(got.err, " --help\n") {
+		if got.exit != exitUsage || got.out != "" || strings.Count(got.err, "usage: bookend") != 1 ||
+			!strings.Contains(got.err, " --help\n") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
 	if got := bookend(0, "", "baseline", "-h"); !strings.Contains(got.out, "\n  reset        forget") {
 		t.Errorf("%+v", got)
 	}
-	if got := bookend(0, "", "baseline", "accept", "-h"); !strings.Contains(got.out, "up to 64 MiB") || !strings.Contains(got.out, "\n  --force ") {
+	if got := bookend(0, "", "baseline", "accept", "-h"); !strings.Contains(got.out, "up to 64 MiB") ||
+		!strings.Contains(got.out, "\n  --force ") {
 		t.Errorf("%+v", got)
 	}
-	if got := bookend(0, "", "sttaus"); got.exit != exitUsage || !strings.Contains(got.err, `no such command: "sttaus" (status?)`) {
+	if got := bookend(0, "", "sttaus"); got.exit != exitUsage || !strings.Contains(got.err,
+		`no such command: "sttaus" (status?)`) {
 		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"version"}, {"--version"}} {

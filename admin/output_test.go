@@ -18,14 +18,17 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 	must(t, err)
 	defer full.Close()
 	for _, args := range [][]string{
-		{"status"}, {"status", "--json"}, {"status", "--exit-code"}, {"show", "42"}, {"show", "42", "--json"}, {"history"}, {"history", "--lemons"}, {"snapshot"}, {"explain", "orphan"},
-		{"baseline"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"report", "--html", "-"}, {"report", "--json"}, {"version"}, {"--help"}, {"show", "--help"}, {"--version"},
+		{"status"}, {"status", "--json"}, {"status", "--exit-code"}, {"show", "42"}, {"show", "42", "--json"},
+		{"history"}, {"history", "--lemons"}, {"snapshot"}, {"explain", "orphan"},
+		{"baseline"}, {"config", "check"}, {"doctor"}, {"doctor", "--json"}, {"report", "--html", "-"}, {"report",
+			"--json"}, {"version"}, {"--help"}, {"show", "--help"}, {"--version"},
 		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
 	} {
 		var said strings.Builder
 		env := stage.Env{
-			Args: append([]string{"bookend"}, args...), Stdout: full, Stderr: &said, Clock: clock.System(), Version: "1.2",
-			Getenv: func(name string) string { return map[string]string{"BOOKEND_CONFIG": n.config}[name] },
+			Args: append([]string{"bookend"}, args...), Stdout: full, Stderr: &said, Clock: clock.System(),
+			Version: "1.2",
+			Getenv:  func(name string) string { return map[string]string{"BOOKEND_CONFIG": n.config}[name] },
 		}
 		if exit := run(env, args); exit != exitTrouble || strings.Count(said.String(), "no space left on device") != 1 {
 			t.Errorf("%q: exit %d: %s", args, exit, said.String())
@@ -42,7 +45,8 @@ func TestDamagedRecords(t *testing.T) {
 		write(t, filepath.Join(history, fmt.Sprintf("%d-w1.json", 1000+i)), "{", 0o600)
 	}
 	got := bookend(0, n.config, "status", "--records")
-	if strings.Count(got.out, "damaged record set aside") != 10 || !strings.Contains(got.out, "damaged records more: 90 (bookend history names them all)\n") {
+	if strings.Count(got.out, "damaged record set aside") != 10 || !strings.Contains(got.out, "damaged records "+
+		"more: 90 (bookend history names them all)\n") {
 		t.Errorf("%+v", got)
 	}
 	if got := bookend(0, n.config, "history"); strings.Count(got.err, "damaged record: ") != 100 {

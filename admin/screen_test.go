@@ -68,7 +68,8 @@ func TestTerminals(t *testing.T) {
 		"always, dumb":      {[]string{"TERM=dumb", "NO_COLOR=1"}, []string{"--color=always"}, true},
 	} {
 		got := onTerminal(t, n, 80, tt.env, append([]string{"show", "42"}, tt.args...)...)
-		if strings.Contains(got, red) != tt.colour || !strings.Contains(got, "BKD-ORPHAN") || !tt.colour && strings.Contains(got, "\x1b") {
+		if strings.Contains(got, red) != tt.colour || !strings.Contains(got, "BKD-ORPHAN") || !tt.colour &&
+			strings.Contains(got, "\x1b") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -82,14 +83,16 @@ func TestTerminals(t *testing.T) {
 			t.Errorf("%d columns: %d are used:\n%s", width, widest, got)
 		}
 	}
-	if got := onTerminal(t, n, 0, []string{"TERM=xterm"}, "explain", "orphan"); !strings.Contains(got, "\n           ") {
+	if got := onTerminal(t, n, 0, []string{"TERM=xterm"}, "explain", "orphan"); !strings.Contains(got, "\n          "+
+		" ") {
 		t.Errorf("a terminal that does not know its size: %q", got)
 	}
 	piped := bookend(0, n.config, "explain", "orphan")
 	if strings.Contains(piped.out, "\x1b") || strings.Contains(piped.out, "\n           ") {
 		t.Errorf("a pipe: %q", piped.out)
 	}
-	if got := bookend(0, n.config, "show", "42", "--color", "always"); !strings.Contains(got.out, red) || strings.Contains(got.out, "\x1b[2J") {
+	if got := bookend(0, n.config, "show", "42", "--color", "always"); !strings.Contains(got.out, red) ||
+		strings.Contains(got.out, "\x1b[2J") {
 		t.Errorf("always: %q", got.out)
 	}
 	if got := bookend(0, n.config, "show", "42", "--color", "always", "--json"); strings.Contains(got.out, "\x1b") {

@@ -19,7 +19,8 @@ func TestStatusWithoutRecords(t *testing.T) {
 	must(t, os.MkdirAll(dir+"/var/history/n1", 0o700))
 	at := time.Now()
 	must(t, metrics.Record(metrics.Files{Var: dir + "/var"}, metrics.Run{
-		Hook: metrics.Epilog, Job: 5, At: at, Findings: []metrics.Finding{{Code: code.StateWrite, Own: true, Detail: "open state: read-only"}},
+		Hook: metrics.Epilog, Job: 5, At: at, Findings: []metrics.Finding{{Code: code.StateWrite, Own: true,
+			Detail: "open state: read-only"}},
 	}))
 	got := bookend(0, config, "status")
 	for _, want := range []string{

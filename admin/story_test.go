@@ -46,7 +46,8 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"node": storyNode, "config": storyConfig, "shows": storyShows, "job": storyJob, "leaves": storyLeaves, "again": storyAgain,
+			"node": storyNode, "config": storyConfig, "shows": storyShows, "job": storyJob, "leaves": storyLeaves,
+			"again":   storyAgain,
 			"bookend": storyBookend, "user": storyUser,
 		},
 	})
@@ -95,7 +96,8 @@ func storyConfig(ts *testscript.TestScript, _ bool, args []string) {
 	if s.Getenv("PLAIN") != "" {
 		text = plainConfig(s.dir())
 	}
-	write(s, filepath.Join(s.dir(), "bookend.yaml"), text+strings.ReplaceAll(strings.Join(args, "\n"), "DIR", s.dir())+"\n", 0o644)
+	write(s, filepath.Join(s.dir(), "bookend.yaml"), text+strings.ReplaceAll(strings.Join(args, "\n"), "DIR",
+		s.dir())+"\n", 0o644)
 }
 
 func storyShows(ts *testscript.TestScript, _ bool, args []string) {
@@ -157,7 +159,8 @@ func storyUser(ts *testscript.TestScript, _ bool, args []string) {
 	got := asUser(s, uid, s.dir(), s.Getenv("BOOKEND_CONFIG"), args...)
 	s.ended(exit, got, args)
 	for _, secret := range foreign {
-		if uid == me && strings.Contains(got.out+got.err, secret) && !strings.Contains(strings.Join(args, " "), secret) {
+		if uid == me && strings.Contains(got.out+got.err, secret) && !strings.Contains(strings.Join(args, " "),
+			secret) {
 			s.Fatalf("%q says %q:\n%s%s", args, secret, got.out, got.err)
 		}
 	}

@@ -2,7 +2,8 @@ package code
 
 import "strings"
 
-// farthest is the first distance at which a name was hardly meant: more than two edits turn short names into each other.
+// farthest is the first distance at which a name was hardly meant: more than two edits turn short names into each
+// other.
 const farthest = 3
 
 // longestWritten bounds what is compared: no name is nearly so long.

@@ -10,24 +10,26 @@ import (
 type Traits struct {
 	// Exit is the number with which a hook ends that drains for it, the same in prolog and epilog; 0 for ExitOther.
 	Exit int
-	// Start and End are the shipped policy of prolog and epilog. A drain at the start takes the node from a job that has
-	// just got it, so there only a card that cannot be used at all drains; at the end also what would spoil the next job.
+	// Start and End are the shipped policy of prolog and epilog. A drain at the start takes the node from a job that
+	// has just got it, so there only a card that cannot be used at all drains; at the end also what would spoil the
+	// next job.
 	Start, End Action
 	// Unchecked: a health check that met it has not checked the node, and does not end with 0.
 	Unchecked bool
 
 	Memory Memory // whose memory on a card it is about; empty for none
-	// Gone is what the driver says of a card that is free of it. It is empty for what only shows under load or in a test
-	// allocation, what a count tells that has stopped rising, what calls for a repair, and what is not about one card: there
-	// somebody has to have done something, and he knows.
+	// Gone is what the driver says of a card that is free of it. It is empty for what only shows under load or in a
+	// test allocation, what a count tells that has stopped rising, what calls for a repair, and what is not about one
+	// card: there somebody has to have done something, and he knows.
 	Gone Fact
-	// Condition: it is about a card's condition or a test allocation, and so about no process, whatever one may be named with it.
+	// Condition: it is about a card's condition or a test allocation, and so about no process, whatever one may be
+	// named with it.
 	Condition bool
 	// Milder is what to say of a card in place of "had a fault", where it is none.
 	Milder string
 
-	// Fault is what failed, for who asks why a job ran out of memory; empty where nothing did. Doubtful: it proves nothing once
-	// there is a doubt. The others did happen, whatever the driver says of them later.
+	// Fault is what failed, for who asks why a job ran out of memory; empty where nothing did. Doubtful: it proves
+	// nothing once there is a doubt. The others did happen, whatever the driver says of them later.
 	Fault    string
 	Doubtful bool
 	// Silence is why nobody can tell whether driver and card are well; empty where somebody can.
@@ -93,10 +95,10 @@ func Exits() []Entry {
 	return all
 }
 
-// Exit returns the exit code of a drain that c caused. Slurm only tells zero from non-zero; the number is for the reader of
-// slurmd's log. 0 is every outcome that does not drain; 2 is left to the Go runtime's own crashes; 126 and above belong to
-// shells and signals. The scripts in deploy/slurm pass on the numbers of two digits alone: a cause with another number would
-// never drain.
+// Exit returns the exit code of a drain that c caused. Slurm only tells zero from non-zero; the number is for the
+// reader of slurmd's log. 0 is every outcome that does not drain; 2 is left to the Go runtime's own crashes; 126 and
+// above belong to shells and signals. The scripts in deploy/slurm pass on the numbers of two digits alone: a cause with
+// another number would never drain.
 func Exit(c Code) int {
 	if exit := c.Traits().Exit; exit != 0 {
 		return exit

@@ -255,7 +255,8 @@ type JobLog struct {
 	Start   Verbosity `yaml:"start" words:"always unclean never"` // TaskProlog in the batch or interactive step
 	Steps   Verbosity `yaml:"steps" words:"always unclean never"` // TaskProlog in srun steps
 	End     Verbosity `yaml:"end" words:"always unclean never"`   // the epilog's append
-	// Why: the table of causes in the end report. Unclean: where the job failed, ran out of memory, or a cause is found.
+	// Why: the table of causes in the end report. Unclean: where the job failed, ran out of memory, or a cause is
+	// found.
 	Why Verbosity `yaml:"why" words:"always unclean never"`
 	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
 	Read bool `yaml:"read"`
@@ -324,7 +325,8 @@ const SlurmdPIDFile = "/var/run/slurmd.pid"
 // SlurmFolders are where slurmd's configuration lies on a node unless SLURM_CONF says otherwise: fetched from
 // slurmctld (configless), or as packages and Slurm's own build install it.
 func SlurmFolders() []string {
-	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache", "/usr/local/etc"}
+	return []string{"/run/slurm/conf", "/etc/slurm", "/etc/slurm-llnl", "/var/spool/slurmd/conf-cache",
+		"/usr/local/etc"}
 }
 
 // SlurmdPrograms are where slurmd lies unless it runs and says so: as packages and Slurm's own build install it.

@@ -62,7 +62,8 @@ func Default() Config {
 func seconds(s float64) Duration { return Duration(s * float64(time.Second)) }
 
 func shippedPolicy() Policy {
-	p := Policy{Prolog: make(map[code.Code]Action), Epilog: make(map[code.Code]Action), HealthCheck: make(map[code.Code]Action)}
+	p := Policy{Prolog: make(map[code.Code]Action), Epilog: make(map[code.Code]Action),
+		HealthCheck: make(map[code.Code]Action)}
 	for _, e := range code.All() {
 		p.Prolog[e.Code], p.Epilog[e.Code], p.HealthCheck[e.Code] = e.Start, e.End, e.Check()
 	}

@@ -97,7 +97,8 @@ func TestShippedDrains(t *testing.T) {
 	want := map[string][]code.Code{
 		"prolog": {code.Lost},
 		"epilog": {
-			code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost, code.Recovery, code.RemapFailed, code.XidFatal,
+			code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost, code.Recovery, code.RemapFailed,
+			code.XidFatal,
 		},
 	}
 	got := map[string][]code.Code{}
@@ -203,7 +204,8 @@ func configDoc(t *testing.T) string {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.key, value, row.comment)
 		}
 	}
-	b.WriteString("\n## The shipped policy\n\n| finding | prolog | epilog | health check | |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n## The shipped policy\n\n| finding | prolog | epilog | health check | |\n| --- | --- | --- | " +
+		"--- | --- |\n")
 	for _, e := range code.All() {
 		fmt.Fprintf(&b, "| [%s](findings.md#%s) | %s | %s | %s | %s |\n",
 			e.Code, strings.ToLower(string(e.Code)), e.Start, e.End, e.Check(), e.Title)

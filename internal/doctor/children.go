@@ -199,7 +199,7 @@ func (r driverRequest) read() (d Driver, _ error) {
 
 type versionRequest struct {
 	Paths []string `json:"paths"` // the first that exists
-	Conf  string   `json:"conf"`  // SLURM_CONF: without it they would ask the network where it is
+	Conf  string   `json:"conf"`  // SLURM_CONF: without it slurmd would ask the network where it is
 }
 
 const (
@@ -208,7 +208,7 @@ const (
 	maxVersion  = 4 << 10
 )
 
-// ask starts a program of Slurm's of which only its version is wanted. Threat: it runs as root; one that a user could
+// ask starts slurmd, of which only its version is wanted. Threat: it runs as root; one that a user could
 // have written is not started.
 func (r versionRequest) ask() (Answer, error) {
 	for _, path := range r.Paths {

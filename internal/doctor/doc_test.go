@@ -154,8 +154,8 @@ func TestTmpfiles(t *testing.T) {
 	}
 }
 
-// The unit's own check with systemd is make check-deploy; this one needs no systemd: sections and keys are known ones, the
-// name is that of the mount point, and slurmd waits for it without needing it.
+// The unit's own check with systemd is make check-deploy; this one needs no systemd: sections and keys are known ones,
+// the name is that of the mount point, and slurmd waits for it without needing it.
 func TestMountUnit(t *testing.T) {
 	const file = "../../deploy/systemd/run-bookend-drop.mount"
 	known := map[string][]string{

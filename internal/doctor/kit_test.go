@@ -69,8 +69,10 @@ func newNode(t *testing.T) node {
 	n := node{T: t, dir: dir}
 	c := config.Default()
 	c.Paths.Run, c.Paths.Var, c.Paths.Log = n.in("run"), n.in("var"), n.in("log")
-	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"), n.in("proc/driver/nvidia")
-	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"), config.ReasonByHook
+	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"),
+		n.in("proc/driver/nvidia")
+	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
+		config.ReasonByHook
 	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("collector/bookend.prom")
 	n.site = &Site{Clock: clock.System(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
 		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),

@@ -182,8 +182,6 @@ func slurmLines() map[string]line {
 		"slurmd silent": {file("sbin/slurmd", "#!/bin/sh\nexit 3\n", 0o755), "slurm-version", Unknown,
 			"exit 3", "slurmd -V"},
 		"slurmd untrusted": {mode("sbin/slurmd", 0o777), "slurm-version", Unknown, "not started", "slurmd -V"},
-		"scontrol other": {file("bin/scontrol", "#!/bin/sh\necho slurm 22.05.8\n", 0o755), "slurm-version",
-			Wrong, "22.05.8, slurmd is 24.11.5", "slurm.scontrol"},
 		"no limit": {conf("PrologEpilogTimeout=60\n", ""), "hook-timeout", Warning,
 			"no limit for the prolog", "PrologEpilogTimeout=60"},
 		"limit unlimited": {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=65534"), "hook-timeout", Warning,
@@ -366,7 +364,8 @@ func driverLines() map[string]line {
 	fault := saying(`"kind":"snapshot","snapshot":{"at":1`,
 		`"kind":"fault","fault":{"code":"version_mismatch","detail":"rc 18"}}
 {"bookend":1,"kind":"snapshot","snapshot":{"at":1`)
-	lost := saying(`"readings":[`, `"faults":[{"code":"gpu_lost","bus_id":"0000:1b:00.0","detail":"rc 15"}],"readings":[`)
+	lost := saying(`"readings":[`,
+		`"faults":[{"code":"gpu_lost","bus_id":"0000:1b:00.0","detail":"rc 15"}],"readings":[`)
 	protocol := backend(backendSaying("test", map[string]string{`"bookend":1`: `"bookend":2`}))
 	exporter := holds(50, "dcgm-exporter", "/user.slice", "nvidiactl")
 	return map[string]line{

@@ -171,7 +171,7 @@ func inspect(path string, content bool) File {
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != filepath.Clean(path) {
 		f.Real = real
 	}
-	f.Distrust = culprit(path, 0)
+	f.Distrust = culprit(path)
 	var above unix.Stat_t
 	var on unix.Statfs_t
 	if f.Kind == Folder && unix.Stat(filepath.Dir(path), &above) == nil && unix.Statfs(path, &on) == nil {
@@ -195,45 +195,16 @@ func kindOf(mode uint32) Kind {
 	return Other
 }
 
-// maxLinks bounds the symbolic links followed, as the kernel does.
-const maxLinks = 40
-
-// culprit finds what makes safefile.Trusted refuse a path: the first on the way down, and behind a link the first on
-// the way to its target. It only says what to repair; whether to trust is up to safefile.
-func culprit(path string, links int) *Culprit {
-	for _, p := range withParents(path) {
-		why := safefile.Trusted(p)
-		if why == nil {
-			continue
-		}
-		var st unix.Stat_t
-		if err := unix.Lstat(p, &st); err != nil {
-			return &Culprit{Path: p, Why: err.Error()}
-		}
-		target, err := os.Readlink(p)
-		if st.Mode&unix.S_IFMT != unix.S_IFLNK || err != nil || links == maxLinks {
-			return &Culprit{Path: p, UID: st.Uid, Mode: st.Mode & permissions, Why: why.Error()}
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(p), target)
-		}
-		if found := culprit(target, links+1); found != nil {
-			return found
-		}
-		return &Culprit{Path: p, Mode: st.Mode & permissions, Why: why.Error()}
+// culprit is what makes safefile.Trusted refuse a path; nil where it does not.
+func culprit(path string) *Culprit {
+	err := safefile.Trusted(path)
+	if u, is := errors.AsType[*safefile.Untrusted](err); is {
+		return &Culprit{Path: u.Path, UID: u.UID, Mode: u.Mode, Why: err.Error()}
+	}
+	if err != nil {
+		return &Culprit{Path: path, Why: err.Error()}
 	}
 	return nil
-}
-
-// withParents lists every directory above a path, from the top, and the path.
-func withParents(path string) []string {
-	list := []string{path}
-	for path != filepath.Dir(path) {
-		path = filepath.Dir(path)
-		list = append(list, path)
-	}
-	slices.Reverse(list)
-	return list
 }
 
 // maxScript is how much of a script is read.

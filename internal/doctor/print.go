@@ -8,6 +8,7 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/report"
+	terminal "bookend/internal/view"
 )
 
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
@@ -40,9 +41,9 @@ func Print(w io.Writer, results []Result) {
 
 func (r Result) print(w io.Writer, also []string) {
 	r = r.clean()
-	fold(w, fmt.Sprintf("%-8s %-16s ", r.Level, r.Check), 9, fmt.Sprintf("%s: %s", r.Path, r.Seen))
+	fmt.Fprintln(w, terminal.Fold(fmt.Sprintf("%-8s %-16s %s: %s", r.Level, r.Check, r.Path, r.Seen), lineWidth, 9))
 	if r.Why != "" {
-		fold(w, fmt.Sprintf("%8s why: ", ""), 14, r.Why)
+		fmt.Fprintln(w, terminal.Fold("         why: "+r.Why, lineWidth, 14))
 	}
 	if r.Fix != "" {
 		lead := fmt.Sprintf("%8s fix: ", "")
@@ -52,25 +53,9 @@ func (r Result) print(w io.Writer, also []string) {
 		}
 	}
 	if len(also) > 0 {
-		fold(w, fmt.Sprintf("%8s ", ""), 14, "and for the same cause: "+strings.Join(slices.Compact(also), ", "))
+		names := strings.Join(slices.Compact(also), ", ")
+		fmt.Fprintln(w, terminal.Fold("         and for the same cause: "+names, lineWidth, 14))
 	}
-}
-
-// fold writes words behind a lead, and on further lines behind so many blanks. A word that is wider than a line stays
-// whole: it is a path.
-func fold(w io.Writer, lead string, indent int, text string) {
-	line, empty := lead, true
-	for word := range strings.FieldsSeq(text) {
-		if !empty && len(line)+1+len(word) > lineWidth {
-			fmt.Fprintln(w, line)
-			line, empty = strings.Repeat(" ", indent), true
-		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
-	}
-	fmt.Fprintln(w, line)
 }
 
 // sameCause is the index of the result that says what is wrong of results[at] too: of the check without which it could

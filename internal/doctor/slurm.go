@@ -24,7 +24,7 @@ func slurmChecks() []Check {
 		},
 		{
 			Name: "slurm-version", Area: areaSlurm, needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
-			Holds: "slurmd is 22.05 or later, and scontrol of its version",
+			Holds: "slurmd is 22.05 or later",
 			why:   "what hooks are told depends on the version",
 		},
 		{
@@ -156,18 +156,6 @@ func judgeVersion(v *view) string {
 	case have.before(22, 5):
 		v.wrong(have.String()+": not supported", "upgrade Slurm to 22.05 or later").
 			because("its hooks are not told which GPUs a job has, or how it ended")
-	}
-	path, scontrol := v.Config.Slurm.Scontrol, v.Survey.ScontrolSays
-	other, told := parseVersion(scontrol.Text)
-	const why = "slurmctld refuses scontrol of another version: no drain gets its reason"
-	switch {
-	case v.Config.Drain.ReasonBy == config.ReasonByNone || scontrol.Missing: // not used, or said by programs
-	case !told:
-		v.unknown("does not tell its version: "+scontrol.trouble(), quoted(path)+" -V").at(path).because(why)
-	case have[0] != other[0] || have[1] != other[1]:
-		v.wrong(fmt.Sprintf("%s, slurmd is %s", other, have),
-			"let slurm.scontrol name the one that was installed with slurmd").
-			at(path).because(why)
 	}
 	return have.String()
 }

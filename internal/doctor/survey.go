@@ -25,8 +25,8 @@ type Survey struct {
 	Slurmd []Daemon
 	Slurm  Slurm
 	Driver Driver
-	// SlurmdSays and ScontrolSays are what Slurm's programs say of their versions.
-	SlurmdSays, ScontrolSays Answer
+	// SlurmdSays is what slurmd says of its version.
+	SlurmdSays Answer
 	// Backend is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
 	Backend struct {
 		Skipped string
@@ -100,7 +100,7 @@ func survey(s Site, patience time.Duration) Survey {
 	}
 	s.Survey, s.NodeName = v, v.Node
 	together(
-		func() { v.SlurmdSays, v.ScontrolSays = versions(s, patience) },
+		func() { v.SlurmdSays = askSlurmd(s, patience) },
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
@@ -195,27 +195,20 @@ func askDriver(s Site) (skipped string, a backend.Answer) {
 // driverLimit is what a prolog gives the driver.
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
 
-// versions asks slurmd and scontrol for their versions. Without slurm.conf they would ask the network where it is: then
-// they are not started.
-func versions(s Site, patience time.Duration) (slurmd, scontrol Answer) {
+// askSlurmd asks slurmd for its version. Without slurm.conf it would ask the network where that is: then it is not
+// started.
+func askSlurmd(s Site, patience time.Duration) (answer Answer) {
 	conf := s.Survey.Slurm.Conf
 	if conf == nil {
-		return slurmd, scontrol
-	}
-	daemons := config.SlurmdPrograms()
-	if d, ok := s.slurmd(); ok && d.Exe != "" {
-		daemons = []string{d.Exe}
-	}
-	ask := func(paths ...string) Answer {
-		answer, err := stage.Ask[Answer](opVersion, versionRequest{paths, conf.Path}, patience)
-		if err != nil {
-			answer.Unknown = err.Error()
-		}
 		return answer
 	}
-	together(
-		func() { slurmd = ask(daemons...) },
-		func() { scontrol = ask(s.Config.Slurm.Scontrol) },
-	)
-	return slurmd, scontrol
+	programs := config.SlurmdPrograms()
+	if d, ok := s.slurmd(); ok && d.Exe != "" {
+		programs = []string{d.Exe}
+	}
+	answer, err := stage.Ask[Answer](opVersion, versionRequest{programs, conf.Path}, patience)
+	if err != nil {
+		answer.Unknown = err.Error()
+	}
+	return answer
 }

@@ -25,7 +25,8 @@ type sample struct {
 	Name   string   `json:"name"`             // of its family
 	Labels []string `json:"labels,omitempty"` // values, in the order of the family's labels
 	Value  float64  `json:"value"`            // a histogram's sum
-	Counts []uint64 `json:"counts,omitempty"` // of a histogram: how many fell into each bucket, the last of which has no bound
+	// Counts, of a histogram, are how many fell into each bucket, the last of which has no bound.
+	Counts []uint64 `json:"counts,omitempty"`
 }
 
 // Trouble is one trouble of Bookend itself, or of the driver as a whole, as hooks have met it.
@@ -100,7 +101,8 @@ func (b *book) add(r Run) {
 	b.forget(r.At)
 }
 
-// check shows what a health check saw in place of what the one before it did: a card that is not read any more has no figure.
+// check shows what a health check saw in place of what the one before it did: a card that is not read any more has no
+// figure.
 func (b *book) check(c Check) {
 	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 		return s.Name == usedBytes || s.Name == unexplainedBytes || s.Name == leakedBytes || s.Name == driverKeepers
@@ -110,7 +112,10 @@ func (b *book) check(c Check) {
 	}
 	*b.at(checkSeconds) = c.Took.Seconds()
 	for _, card := range c.Cards {
-		for name, f := range map[string]gpu.Figure{usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked} {
+		figures := map[string]gpu.Figure{
+			usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked,
+		}
+		for name, f := range figures {
 			if f.Known() {
 				*b.at(name, index(card.GPU), string(card.UUID)) = float64(f.Bytes)
 			}

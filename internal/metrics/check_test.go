@@ -23,21 +23,24 @@ func gauges(t *testing.T, f Files) (lines []string) {
 	text, err := os.ReadFile(f.Textfile)
 	must(t, err)
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "bookend_gpu_") || strings.HasPrefix(line, "bookend_health_check_") || strings.HasPrefix(line, "bookend_driver_") {
+		if strings.HasPrefix(line, "bookend_gpu_") || strings.HasPrefix(line, "bookend_health_check_") ||
+			strings.HasPrefix(line, "bookend_driver_") {
 			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
 	}
 	return lines
 }
 
-// A card's figures stand until the next check: jobs' hooks leave them, a card that has gone has none, nor has what could
-// not be read.
+// A card's figures stand until the next check: jobs' hooks leave them, a card that has gone has none, nor has what
+// could not be read.
 func TestCardsOfTheHealthCheck(t *testing.T) {
 	f := host(t)
 	record(t, f,
-		checked(1, Card{GPU: 0, UUID: "GPU-a", Used: gpu.Bytes(5 << 30), Unexplained: gpu.Bytes(1 << 30), Leaked: gpu.Bytes(1 << 30)},
+		checked(1, Card{GPU: 0, UUID: "GPU-a", Used: gpu.Bytes(5 << 30), Unexplained: gpu.Bytes(1 << 30),
+			Leaked: gpu.Bytes(1 << 30)},
 			Card{GPU: 1, UUID: "GPU-b", Used: gpu.Bytes(7), Unexplained: gpu.Bytes(7), Leaked: gpu.Bytes(0)}),
-		checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"), Leaked: gpu.Bytes(0)}),
+		checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
+			Leaked: gpu.Bytes(0)}),
 		at(3, Epilog))
 	want := []string{
 		`bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0`,

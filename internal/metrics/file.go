@@ -14,9 +14,9 @@ import (
 	"bookend/internal/safefile"
 )
 
-// bookVersion is the format of counters.json. What is added to it (families, codes, fields of the book) is no new format:
-// an earlier release leaves that out. A family's labels and buckets never change under its name. A file of another format
-// is a damaged one.
+// bookVersion is the format of counters.json. What is added to it (families, codes, fields of the book) is no new
+// format: an earlier release leaves that out. A family's labels and buckets never change under its name. A file of
+// another format is a damaged one.
 const bookVersion = 1
 
 // Bounds of the file: some 200 samples and 30 troubles have 30 KiB.

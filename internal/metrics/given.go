@@ -8,8 +8,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// GivenCard is what a hook says of one card or MIG instance that its job was given. What is nil was not seen, and leaves the
-// earlier figure.
+// GivenCard is what a hook says of one card or MIG instance that its job was given. What is nil was not seen, and
+// leaves the earlier figure.
 type GivenCard struct {
 	GPU  int    `json:"gpu"` // Slurm's number
 	UUID gpu.ID `json:"uuid"`
@@ -22,8 +22,8 @@ type GivenCard struct {
 	Gap *uint64 `json:"gap,omitempty"`
 }
 
-// A card that no job was given for so long is forgotten, and so are the oldest beyond so many: MIG instances come and go,
-// and what is counted stays bounded.
+// A card that no job was given for so long is forgotten, and so are the oldest beyond so many: MIG instances come and
+// go, and what is counted stays bounded.
 const (
 	cardAge  = 30 * 24 * time.Hour
 	mostCard = 256
@@ -62,7 +62,8 @@ func (b *book) forget(now time.Time) {
 			continue
 		}
 		b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
-			return slices.Contains([]string{leftByJobs, probeGap, lastGiven}, s.Name) && slices.Equal(s.Labels, card.Labels)
+			return slices.Contains([]string{leftByJobs, probeGap, lastGiven}, s.Name) &&
+				slices.Equal(s.Labels, card.Labels)
 		})
 	}
 }

@@ -80,7 +80,8 @@ func TestHistogramBounds(t *testing.T) {
 	text := f.histogram(b.Samples[0])
 	want := 2 // the negative one, and the first bound
 	for _, bound := range settleBounds {
-		if line := fmt.Sprintf(`bookend_settle_seconds_bucket{hook="epilog",le="%v"} %d`+"\n", bound, want); !strings.Contains(text, line) {
+		if line := fmt.Sprintf(`bookend_settle_seconds_bucket{hook="epilog",le="%v"} %d`+"\n", bound,
+			want); !strings.Contains(text, line) {
 			t.Errorf("%q not in\n%s", line, text)
 		}
 		want += 2
@@ -106,7 +107,8 @@ func TestCardsAreForgotten(t *testing.T) {
 			t.Errorf("%s after 31 days", series)
 		}
 	}
-	wants(t, got, map[string]float64{`bookend_gpu_left_by_jobs_bytes_total{gpu="0",uuid="GPU-new"}`: 0, `bookend_hook_runs_total{hook="epilog",action="note"}`: 3})
+	wants(t, got, map[string]float64{`bookend_gpu_left_by_jobs_bytes_total{gpu="0",uuid="GPU-new"}`: 0,
+		`bookend_hook_runs_total{hook="epilog",action="note"}`: 3})
 	var many []GivenCard
 	for i := range mostCard + 50 {
 		many = append(many, GivenCard{UUID: gpu.ID(fmt.Sprintf("MIG-%036d", i)), Left: 1 << 40, Gap: figure(1 << 40)})

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// The bounds of histograms, in seconds. A hook without leftovers takes 0.05 to 0.5 s; the deadlines as shipped are 5 and 15 s.
-// Memory that is given back at all is so within 0.4 s, workers that notice late within 3 s (measured).
+// The bounds of histograms, in seconds. A hook without leftovers takes 0.05 to 0.5 s; the deadlines as shipped are 5
+// and 15 s. Memory that is given back at all is so within 0.4 s, workers that notice late within 3 s (measured).
 var (
 	hookBounds   = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15}
 	settleBounds = []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3, 6, 12}
 )
 
-// observe adds a value to a histogram. Its sample holds the sum as its value, and in Counts how many values fell into each
-// bucket alone, the last of which has no bound.
+// observe adds a value to a histogram. Its sample holds the sum as its value, and in Counts how many values fell into
+// each bucket alone, the last of which has no bound.
 func (b *book) observe(name string, value float64, labels ...string) {
 	f, _ := familyOf(name)
 	value = max(0, value)

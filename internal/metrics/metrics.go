@@ -64,7 +64,8 @@ type Run struct {
 type Check struct {
 	Took  time.Duration `json:"took_ns"`
 	Cards []Card        `json:"cards,omitempty"` // that were read
-	// Keepers is how many processes outside of jobs keep drains for memory without a process off; nil where that is unknown.
+	// Keepers is how many processes outside of jobs keep drains for memory without a process off; nil where that is
+	// unknown.
 	Keepers *int `json:"keepers,omitempty"`
 }
 

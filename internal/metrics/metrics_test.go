@@ -130,19 +130,25 @@ func TestTroublesOverTime(t *testing.T) {
 		runs []Run
 		want Trouble // Code, Since and Last in minutes after noon
 	}{
-		"once": {[]Run{at(1, Prolog, refused)}, Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
+		"once": {[]Run{at(1, Prolog, refused)}, Trouble{Code: refused, Since: noon.Add(time.Minute),
+			Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
 		"twice in a run": {[]Run{at(1, Prolog, refused, refused)},
 			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Prolog}},
 		"by both": {[]Run{at(1, Prolog, refused), at(2, Epilog, refused)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(2 * time.Minute), Count: 2, Hook: Epilog}},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(2 * time.Minute), Count: 2,
+				Hook: Epilog}},
 		"by one of two": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog, refused), at(4, Prolog)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(3 * time.Minute), Count: 2, Hook: Epilog, Clear: 1}},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(3 * time.Minute), Count: 2,
+				Hook: Epilog, Clear: 1}},
 		"over": {[]Run{at(1, Epilog, refused), at(2, Prolog), at(3, Epilog)},
-			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Epilog, Clear: 2, Over: 1}},
+			Trouble{Code: refused, Since: noon.Add(time.Minute), Last: noon.Add(time.Minute), Count: 1, Hook: Epilog,
+				Clear: 2, Over: 1}},
 		"back": {[]Run{at(1, Epilog, refused), at(2, Epilog, missing), at(3, Epilog, refused)},
-			Trouble{Code: refused, Since: noon.Add(3 * time.Minute), Last: noon.Add(3 * time.Minute), Count: 1, Hook: Epilog}},
+			Trouble{Code: refused, Since: noon.Add(3 * time.Minute), Last: noon.Add(3 * time.Minute), Count: 1,
+				Hook: Epilog}},
 		"clock stepped back": {[]Run{at(9, Epilog, refused), at(1, Epilog, refused)},
-			Trouble{Code: refused, Since: noon.Add(9 * time.Minute), Last: noon.Add(time.Minute), Count: 2, Hook: Epilog}},
+			Trouble{Code: refused, Since: noon.Add(9 * time.Minute), Last: noon.Add(time.Minute), Count: 2,
+				Hook: Epilog}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := host(t)
@@ -229,7 +235,8 @@ func TestDamagedCounts(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		wants(t, shown(t, f), map[string]float64{
-			`bookend_hook_runs_total{hook="epilog",action="note"}`: 1, `bookend_own_errors_total{code="BKD-ST-DAMAGED"}`: 1,
+			`bookend_hook_runs_total{hook="epilog",action="note"}`: 1,
+			`bookend_own_errors_total{code="BKD-ST-DAMAGED"}`:      1,
 		})
 		if _, err := os.Lstat(f.book() + ".damaged"); err != nil {
 			t.Errorf("%s: not set aside: %v", name, err)
@@ -301,7 +308,8 @@ func TestFilesInTheFolders(t *testing.T) {
 	}
 	record(t, f, at(1, Prolog))
 	for _, dir := range []string{f.Var, filepath.Dir(f.book())} {
-		for name, stays := range map[string]bool{".tmp-0123456789abcdef": false, ".tmp-mine": true, "other.prom": true} {
+		for name, stays := range map[string]bool{".tmp-0123456789abcdef": false, ".tmp-mine": true,
+			"other.prom": true} {
 			if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) == stays {
 				t.Errorf("%s in %s: %v", name, dir, err)
 			}
@@ -326,7 +334,8 @@ func TestCountsAreBounded(t *testing.T) {
 			r := at(0, hook)
 			r.Action = action
 			for _, e := range code.All() {
-				r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\", 1000)})
+				r.Findings = append(r.Findings, Finding{Code: e.Code, Own: true, Detail: strings.Repeat("\x00\xff\"\\",
+					1000)})
 			}
 			record(t, f, r)
 		}
@@ -448,7 +457,8 @@ func TestAlso(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runs, own := *b.at(hookRuns, "epilog", "ignore"), *b.at(ownErrors, string(code.StateWrite)); runs != 1 || own != 1 {
+	if runs, own := *b.at(hookRuns, "epilog", "ignore"), *b.at(ownErrors, string(code.StateWrite)); runs != 1 ||
+		own != 1 {
 		t.Errorf("%v runs, %v own errors", runs, own)
 	}
 	if s, err := Read(f.Var); err != nil || len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite {

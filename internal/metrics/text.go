@@ -50,11 +50,13 @@ type family struct {
 
 var families = []family{
 	{name: hookRuns, kind: "counter", labels: []string{"hook", "action"}, from: everyAction,
-		help: "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that policy took."},
+		help: "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that " +
+			"policy took."},
 	{name: findings, kind: "counter", labels: []string{"code", "hook"},
 		help: "Findings of all kinds, by code and hook."},
 	{name: ownErrors, kind: "counter", labels: []string{"code"}, from: everyOwnCode,
-		help: "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy ignores or only notes."},
+		help: "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy " +
+			"ignores or only notes."},
 	{name: drains, kind: "counter", labels: []string{"hook"}, from: everyJobHook,
 		help: "Runs that drained the node by their exit code."},
 	{name: heldDrains, kind: "counter", labels: []string{"hook"}, from: everyJobHook,
@@ -64,25 +66,33 @@ var families = []family{
 	{name: lastOwnErrors, kind: "gauge", labels: []string{"hook"},
 		help: "How many troubles of Bookend itself or of the driver as a whole the hook's last run met."},
 	{name: hookTime, kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: hookBounds,
-		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach the disk."},
+		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach " +
+			"the disk."},
 	{name: settleTime, kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: settleBounds,
-		help: "How long the memory of a job's card took to come to rest, clean or not, from the hook's first look on; cards that did not are left out."},
+		help: "How long the memory of a job's card took to come to rest, clean or not, from the hook's first look " +
+			"on; cards that did not are left out."},
 	{name: leftByJobs, kind: "counter", labels: cardLabels,
-		help: "Memory that jobs left on the card when they ended, after it came to rest, added up over the ends of jobs."},
+		help: "Memory that jobs left on the card when they ended, after it came to rest, added up over the ends of " +
+			"jobs."},
 	{name: probes, kind: "counter", labels: []string{"result"}, from: everyResult,
 		help: "Test allocations, by result."},
 	{name: probeGap, kind: "gauge", labels: cardLabels,
 		help: "How much of the card's free memory could not be had in one block at its last test allocation."},
 	{name: lastGiven, kind: "gauge", labels: cardLabels,
-		help: "When a hook of a job that was given the card last ran, in seconds since 1970; after 30 days without one the card's counts are forgotten."},
+		help: "When a hook of a job that was given the card last ran, in seconds since 1970; after 30 days without " +
+			"one the card's counts are forgotten."},
 	{name: usedBytes, kind: "gauge", labels: cardLabels,
 		help: "Memory in use on the card when the health check last looked, in bytes."},
 	{name: unexplainedBytes, kind: "gauge", labels: cardLabels,
-		help: "Memory in use that no listed process accounts for, nor what the card carries without any job, when the health check last looked, in bytes."},
+		help: "Memory in use that no listed process accounts for, nor what the card carries without any job, when " +
+			"the health check last looked, in bytes."},
 	{name: leakedBytes, kind: "gauge", labels: cardLabels,
-		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a clean card and on a job's."},
+		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a " +
+			"clean card and on a job's."},
 	{name: driverKeepers, kind: "gauge",
-		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted by the health check once an hour. GPU memory without a listed process may belong to them, so it is reported but does not drain the node. bookend doctor names them (driver-open) and says what to do."},
+		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted " +
+			"by the health check once an hour. GPU memory without a listed process may belong to them, so it is " +
+			"reported but does not drain the node. bookend doctor names them (driver-open) and says what to do."},
 	{name: checkSeconds, kind: "gauge", help: "How long the last health check took, without its outputs."},
 	{name: modeInfo, kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
@@ -105,7 +115,8 @@ var cardLabels = []string{"gpu", "uuid"}
 func everyJobHook() [][]string { return [][]string{{string(Prolog)}, {string(Epilog)}} }
 
 func everyResult() (all [][]string) {
-	for _, r := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken, gpu.ProbeSkipped} {
+	for _, r := range []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken,
+		gpu.ProbeSkipped} {
 		all = append(all, []string{string(r)})
 	}
 	return all

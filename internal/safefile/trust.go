@@ -89,16 +89,30 @@ func look(path string) (target string, err error) {
 	return target, nil
 }
 
+// Untrusted is what stops the way to a path: anybody but root could have written it, or put it there.
+type Untrusted struct {
+	Path string
+	UID  uint32
+	Mode uint32 // permission bits
+	Why  string
+}
+
+func (u *Untrusted) Error() string {
+	return fmt.Sprintf("check %q: %v: %s", u.Path, ErrUntrusted, u.Why)
+}
+func (u *Untrusted) Unwrap() error { return ErrUntrusted }
+
 func trustedMode(path string, st unix.Stat_t) error {
-	kind := st.Mode & unix.S_IFMT
-	if kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		return fmt.Errorf("check %q: %w: neither file nor folder", path, ErrUntrusted)
+	u := Untrusted{Path: path, UID: st.Uid, Mode: st.Mode & 0o7777}
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind != unix.S_IFREG && kind != unix.S_IFDIR:
+		u.Why = "neither file nor folder"
+	case st.Uid != 0:
+		u.Why = fmt.Sprintf("owner is %d, not root", st.Uid)
+	case st.Mode&writableByOthers != 0:
+		u.Why = fmt.Sprintf("mode %#o lets others write", u.Mode)
+	default:
+		return nil
 	}
-	if st.Uid != 0 {
-		return fmt.Errorf("check %q: %w: owner is %d, not root", path, ErrUntrusted, st.Uid)
-	}
-	if st.Mode&writableByOthers != 0 {
-		return fmt.Errorf("check %q: %w: mode %#o lets others write", path, ErrUntrusted, st.Mode&0o7777)
-	}
-	return nil
+	return &u
 }
