@@ -28,8 +28,8 @@ type tally struct {
 
 func newTally() *tally {
 	return &tally{
-		classes: map[class]int{}, steps: map[string]map[class]int{}, calls: map[string]map[string]int{}, wrong: map[string]int{},
-		kills: map[victim][2]int{},
+		classes: map[class]int{}, steps: map[string]map[class]int{}, calls: map[string]map[string]int{},
+		wrong: map[string]int{}, kills: map[victim][2]int{},
 	}
 }
 
@@ -84,7 +84,8 @@ func (t *tally) failures() int { return len(t.failed) }
 
 // print writes the tables.
 func (t *tally) print(w io.Writer) {
-	fmt.Fprintf(w, "%d calls of the hooks touch what they keep; %d faults were tried, and %d pairs of two\n", t.seen, t.single, t.double)
+	fmt.Fprintf(w, "%d calls of the hooks touch what they keep; %d faults were tried, and %d pairs of two\n", t.seen,
+		t.single, t.double)
 	columns := []class{unnoticed, newSaid, oldSaid, killedOld, killedNew, notMet}
 	fmt.Fprintf(w, "%-24s", "hook")
 	for _, c := range columns {
@@ -108,9 +109,10 @@ func (t *tally) print(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
+	t.printKills(w)
 }
 
-// printKills writes what became of kills at random points.
+// printKills writes what became of kills at random points, and what must not be.
 func (t *tally) printKills(w io.Writer) {
 	all := 0
 	for _, v := range sorted(t.kills) {
@@ -119,13 +121,7 @@ func (t *tally) printKills(w io.Writer) {
 		fmt.Fprintf(w, "killed %-34s %6d: old state %d, new state %d\n", v, n[0]+n[1], n[0], n[1])
 	}
 	fmt.Fprintf(w, "kills: %d among %d hooks\n", all, t.events)
-}
-
-// wrongKinds are counted in every report, also where there are none.
-var wrongKinds = []string{corrupt, lost, falseDrain, mixture, unsaid, litter, others, badExit}
-
-func (t *tally) printWrong(w io.Writer) {
-	for _, kind := range wrongKinds {
+	for _, kind := range []string{corrupt, lost, falseDrain, mixture, unsaid, litter, others, badExit} {
 		fmt.Fprintf(w, "%-28s %d\n", kind+":", t.wrong[kind])
 	}
 	for _, f := range t.failed[:min(shown, len(t.failed))] {

@@ -29,7 +29,8 @@ func (n *node) bothEnds() {
 	n.Helper()
 	n.clean(prolog, newJob())
 	for _, task := range []hook{{"bookend-prolog", slurm.TaskProlog, 0}, {"bookend-epilog", slurm.TaskEpilog, 0}} {
-		if o := n.hook(task, newJob().with("SLURM_PROCID", "0", "SLURM_STEP_ID", "4294967291", "SLURM_STEPID", "4294967291")); o.exit != 0 {
+		if o := n.hook(task, newJob().With("SLURM_PROCID", "0", "SLURM_STEP_ID", "4294967291", "SLURM_STEPID",
+			"4294967291")); o.exit != 0 {
 			n.Fatalf("%s", o)
 		}
 	}
@@ -47,8 +48,8 @@ func (n *node) site() doctor.Site {
 	return doctor.Site{Config: cfg, ConfigPath: n.config, Programs: []string{programs}}
 }
 
-// What the hooks make where there is nothing is what the doctor's table says, in owner and mode, whatever their umask; all
-// that they make stands in the table; and the doctor calls it well.
+// What the hooks make where there is nothing is what the doctor's table says, in owner and mode, whatever their umask;
+// all that they make stands in the table; and the doctor calls it well.
 func TestHooksMakeWhatTheTableSays(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		t.Run(fmt.Sprintf("umask %04o", umask), func(t *testing.T) {
@@ -95,7 +96,8 @@ func (n *node) agrees(site doctor.Site, path string, made map[string]int) {
 	switch in := filepath.Base(filepath.Dir(path)); in {
 	case "report", "drop":
 		users := st.Uid == st.Gid && (st.Uid == bystander || st.Uid == user)
-		if right := map[string]bool{"report": mode == 0o640 && st.Uid == 0, "drop": mode == 0o700 && users}[in]; !right {
+		if right := map[string]bool{"report": mode == 0o640 && st.Uid == 0, "drop": mode == 0o700 &&
+			users}[in]; !right {
 			n.Errorf("%s: %d:%d, %#o", path, st.Uid, st.Gid, mode)
 		}
 		made["users"]++
@@ -193,7 +195,8 @@ func mountAs(t *testing.T, dir, kind, options string) {
 	var flags uintptr
 	var data []string
 	for _, o := range strings.Split(options, ",") {
-		if f, ok := map[string]uintptr{"nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC}[o]; ok {
+		if f, ok := map[string]uintptr{"nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV,
+			"noexec": unix.MS_NOEXEC}[o]; ok {
 			flags |= f
 		} else {
 			data = append(data, o)
@@ -217,7 +220,8 @@ func unitOf(t *testing.T, file string) map[string]map[string]string {
 		case isSection:
 			section = strings.TrimSuffix(name, "]")
 			unit[section] = map[string]string{}
-		case !pair || section == "" || strings.TrimSpace(key) != key || strings.HasSuffix(value, `\`) || unit[section][key] != "":
+		case !pair || section == "" || strings.TrimSpace(key) != key || strings.HasSuffix(value, `\`) ||
+			unit[section][key] != "":
 			t.Errorf("%s: %q", file, line)
 		default:
 			unit[section][key] = value
