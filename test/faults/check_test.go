@@ -228,47 +228,6 @@ func TestCheckStopped(t *testing.T) {
 	n.unharmed(others)
 }
 
-// A full tmpfs or a full disk costs what would be kept, and nothing that is.
-func TestCheckOnFullFileSystems(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.mountRun("size=1m")
-	n.clean(prolog, bystanding())
-	n.check()
-	others := n.record()
-	n.fill(n.conf.run)
-	n.exits(0, healthcheck, bySlurm)
-	n.says("bookend-healthcheck", "BKD-ST-WRITE", "no space")
-	must(t, os.Remove(filepath.Join(n.conf.run, "filler")))
-	n.unharmed(others)
-	n.mount(n.in("small"), "size=4k")
-	n.configure(func(c *conf) { c.varDir = n.in("small") })
-	if o := n.exits(0, healthcheck, bySlurm); len(lines(o.output, "no space")) == 0 {
-		t.Errorf("%v", o)
-	}
-	n.unharmed(others)
-}
-
-// A process whose entry in /proc hangs keeps the check no longer than its deadline, and is unknown.
-func TestCheckBesideAHungProcess(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	p, proc := n.leftover(), n.copiedProc()
-	undo := n.hangs(p.PID, "status", outside)
-	n.configure(func(c *conf) { c.proc, c.tight, c.settle = proc, true, "{max: 300ms, flat: 200ms}" })
-	o := n.hook(healthcheck, bySlurm)
-	found := n.lastCheck().Findings
-	for _, f := range found {
-		if f.Owner != nil || f.Code == code.Orphan || f.Unknown == "" {
-			t.Errorf("the process is blamed, or not said to be unknown: %+v", f)
-		}
-	}
-	if o.exit != 42 && (o.exit != 0 || len(found) == 0) {
-		t.Errorf("%v, the process is not mentioned", o)
-	}
-	undo()
-}
-
 // A job's process on a GPU that it was not given is found while both run; a partition that shares is left alone. A job
 // of which nobody has a record is unknown: one finding, with a reason, and no word of a leftover.
 func TestCheckFindsATrespasser(t *testing.T) {

@@ -13,25 +13,6 @@ import (
 	"bookend/internal/code"
 )
 
-// A mistake is named by its line and key, to slurmd as well as to an admin. Half a policy is nobody's policy: a file
-// with a mistake never drains, whatever it says of modes. Which mistakes there are package config knows.
-func TestMistakesInTheConfiguration(t *testing.T) {
-	for text, says := range map[string]string{
-		"settel: {}\n": "settel: no such key",
-		"policy: {epilog: {BKD-CONFIG: drain}}\n": "policy.epilog.BKD-CONFIG: a fault of Bookend itself drains " +
-			"only by on_unknown",
-	} {
-		for _, h := range hooks {
-			n := newNode(t, "enforce")
-			line := strings.Count(n.text(), "\n") + 1
-			harm := func(n *node) { n.configure(func(c *conf) { c.extra = text }) }
-			fault{harm: harm, finds: code.BadConfig, says: fmt.Sprintf("line %d: %s", line, says)}.check(n, h, "drain",
-				0)
-			n.shows(fmt.Sprintf("%s:%d: %s", n.config, line, says), "config", "check")
-		}
-	}
-}
-
 // shipped are the folders of the shipped configuration: this process's own, see prepare.
 var shipped = []string{"/run/bookend", "/var/lib/bookend", "/var/log/bookend"}
 

@@ -252,19 +252,3 @@ func TestCheckKilledBetween(t *testing.T) {
 	c.updates(wroteReason)
 	c.remembers(true, 1)
 }
-
-// Where the memory is damaged no reason that stands is ours.
-func TestDamagedMemory(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "drain: {resume: {enabled: true, after: 1}}\n")
-	c.failsAtStart()
-	c.check()
-	c.asked()
-	c.drained("node", lostReason)
-	c.node.put(c.inState("drain.json"), `{"version":1,"written":`, 0o600)
-	for range 3 {
-		c.check()
-	}
-	c.updates()
-	c.says("BKD-ST-DAMAGED", "drain.json")
-}

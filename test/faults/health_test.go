@@ -165,34 +165,6 @@ func (n *node) freeze() {
 	n.Cleanup(func() { n.unstick(memoryCall) })
 }
 
-// An admin reads of each process that an Xid names whose job's it was, where a hook saw it in that job's cgroup.
-func TestXidNamesTheJob(t *testing.T) {
-	var own, other *fakegpu.Program
-	story{
-		config: patient,
-		during: func(n *node) {
-			own, other = n.leftover(), n.leftover("--gpu", "1")
-			n.inCgroup(own, "100")
-			n.move(other, filepath.Base(n.dir)+"b_slurmstepd.scope", "job_7/step_batch/user/task_0")
-			n.exits(0, prolog, bystanding().Numbered(8).On("0,1")) // sees them both
-			n.exits(0, epilog, bystanding().Numbered(8).On("0,1"))
-			own.End()
-			other.End()
-			for _, pid := range []int{own.PID, other.PID, 4194303} {
-				n.kernel(n.xidLine(0, 31, fmt.Sprintf("pid=%d, name=x, Ch 00000008", pid)))
-			}
-		},
-		finds: "BKD-XID", not: []string{"another job", "PID"},
-		check: func(n *node) {
-			want := fmt.Sprintf("PID %d of this job, PID %d of another job, PID 4194303: Ch 00000008", own.PID,
-				other.PID)
-			if f := n.found(n.findings(epilog), code.Xid); f.Xid != 31 || !strings.Contains(f.Observed, want) {
-				n.Errorf("%+v, want Xid 31 and %q", f, want)
-			}
-		},
-	}.play(newNode(t, "enforce"))
-}
-
 // What the driver says against a GPU drains where it cannot be used, and never where the site only observes. Another
 // GPU's condition is no business of this job's hooks, nor is one before the job's end.
 func TestCondition(t *testing.T) {
@@ -273,26 +245,6 @@ func TestNoHealthAtTheStart(t *testing.T) {
 		n.set("on."+call, "hang")
 	}
 	n.clean(prolog, newJob())
-}
-
-// A count that stands still says nothing new; without an earlier one nobody can tell whose it is.
-func TestECC(t *testing.T) {
-	n := newNode(t, "enforce")
-	for i, tt := range []struct{ count, finds, observed string }{
-		{"3", "BKD-ECC*", "3 uncorrectable memory errors since the driver was loaded"},
-		{"3", "", ""},
-		{"5", "BKD-ECC", "2 uncorrectable memory errors more than at the last look (3 then, 5 now)"},
-		{"5", "", ""},
-	} {
-		id := 101 + i
-		n.clean(prolog, numbered(id))
-		n.set("gpu0.ecc_uncorrected", tt.count)
-		n.exits(0, epilog, numbered(id))
-		found := n.endOf(id).Findings
-		if codes(found) != tt.finds || tt.finds != "" && found[0].Observed != tt.observed {
-			t.Errorf("job %d: %+v, want %s %q", id, found, tt.finds, tt.observed)
-		}
-	}
 }
 
 // A driver that hangs where its GPUs' condition is asked for has shown their memory before: what that proves counts.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -94,52 +93,6 @@ while read -r line </proc/%[1]d/stat && case "$line" in *") Z "*) false;; esac; 
 	}
 }
 
-// A job's process is named, and drains, whatever else moves on its GPU meanwhile.
-func TestLeftoverBesideWhatMoves(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.configure(func(c *conf) { c.settle, c.startSettle = "{max: 3s, flat: 2s}", "{max: 3s, flat: 2s}" })
-	n.clean(prolog, newJob())
-	p := n.leftover()
-	n.inCgroup(p, "100")
-	n.set("gpu0.moving_mib", "64")
-	named := func(found []finding.Finding, c code.Code) {
-		t.Helper()
-		if !slices.ContainsFunc(about(found, p.PID), func(f finding.Finding) bool {
-			return f.Code == c && f.Owner != nil && f.Owner.Job == 100 && len(f.Doubts) == 0
-		}) {
-			t.Errorf("no %s without doubt about process %d: %+v", c, p.PID, found)
-		}
-	}
-	n.exits(10, epilog, newJob())
-	named(n.findings(epilog), code.Orphan)
-	named(n.check().Findings, code.Orphan)
-	n.exits(0, prolog, numbered(101))
-	named(n.startOf(101).Findings, code.Dirty)
-}
-
-// A job that left something is to blame for it until somebody has seen the GPU idle.
-func TestAcquitted(t *testing.T) {
-	for _, seenIdle := range []bool{false, true} {
-		n := newNode(t, "enforce")
-		n.clean(prolog, newJob())
-		n.extra("700")
-		n.exits(11, epilog, newJob())
-		if seenIdle {
-			n.extra("")
-			n.job(101)
-			n.extra("700")
-		}
-		n.exits(0, prolog, numbered(102))
-		start := n.startOf(102)
-		if len(start.Findings) != 1 || start.Findings[0].Code != code.Dirty ||
-			(start.Findings[0].Owner == nil) != seenIdle ||
-			strings.Contains(start.Report, "100") == seenIdle {
-			t.Errorf("seen idle %v: %+v\n%s", seenIdle, start.Findings, start.Report)
-		}
-	}
-}
-
 // A MIG instance is a device of its own: what is on it is its job's, what is on its sibling is nobody's here, and as
 // no driver's word on one was ever measured nothing drains. One that is gone at the job's end is no leak.
 func TestInstances(t *testing.T) {
@@ -198,20 +151,6 @@ func TestResidentService(t *testing.T) {
 	}
 }
 
-// Memory without a holder is never learned, however small and however often it is seen.
-func TestLeakIsNotLearned(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.configure(patient)
-	n.extra("48")
-	for id := 101; id < 104; id++ {
-		n.exits(0, prolog, numbered(id))
-		if found := n.startOf(id).Findings; !has(found, code.Dirty) {
-			t.Errorf("start %d: %+v", id, found)
-		}
-		n.exits(0, epilog, numbered(id))
-	}
-}
-
 // Clean-up ends what a cgroup proves to be the job's, or what another job's hook saw in the job's cgroup, looks again,
 // and touches nothing else.
 func TestCleanUp(t *testing.T) {
@@ -266,42 +205,6 @@ func TestCleanUp(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What goes wrong when the hook looks again after clean-up is told, and what was found before is not certain any more:
-// its process may have been ended.
-func TestBackendGoneAfterCleanUp(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.configure(func(c *conf) {
-		c.extra, c.settle = "clean_up: {enabled: true, grace: 300ms}\n", "{max: 2s, flat: 800ms}"
-	})
-	n.clean(prolog, newJob())
-	n.inCgroup(n.leftover(), "100")
-	text := "[ ! -e %[1]s ] || rm \"$0\"\n:>%[1]s\nexec %[2]s" // gone after two questions
-	backend(fmt.Sprintf(text, n.in("asked"), n.conf.backend))(n)
-	n.exits(0, epilog, newJob())
-	if got := codes(n.findings(epilog)); got != "BKD-BK-MISSING BKD-ENDED BKD-ORPHAN? BKD-UNREAD*" {
-		t.Errorf("got %q: %+v", got, n.findings(epilog))
-	}
-}
-
-// A job's process on a GPU that it was not given is seen by the hooks of jobs on other GPUs, decides nothing there
-// and is not put before their users.
-func TestTrespass(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	n.clean(prolog, bystanding())
-	p := n.leftover("--gpu", "1") // job 100's, on the bystander's all the same
-	n.inCgroup(p, "100")
-	n.clean(prolog, numbered(101)) // on GPU 0, as after a requeue: nothing of its own to tell
-	start := n.startOf(101)
-	f := n.found(start.Findings, code.Trespass)
-	if f.Holder.PID != p.PID || f.Owner.Job != 100 || len(start.Findings) != 1 || start.Verdict.Exit != 0 ||
-		start.Verdict.Code != "" {
-		t.Errorf("%+v %+v", start.Findings, start.Verdict)
-	}
-	n.exits(0, epilog, bystanding())
 }
 
 // Clean GPUs cost no look at the processes of the node, at neither end; what nobody explains costs one.

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/code"
 	"bookend/internal/numbering"
 	"bookend/internal/safefile"
@@ -271,22 +269,6 @@ func TestGPUWithoutSlurm(t *testing.T) {
 	n.job(100)
 	n.given(100, second, numbering.BySlurmd, "")
 	n.checked("")
-}
-
-// Files in whose place nothing answers keep no hook beyond its deadline, and say nothing of the driver.
-func TestSlurmFilesOutOfUse(t *testing.T) {
-	faults := map[string]fault{}
-	for name, spoil := range map[string]func(*node){
-		"gone": func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
-		"a pipe": func(n *node) {
-			must(n, os.Remove(n.in("slurm.d/slurm.conf")))
-			must(n, unix.Mkfifo(n.in("slurm.d/slurm.conf"), 0o644))
-		},
-		"no gres.conf": func(n *node) { must(n, os.Remove(n.in("slurm.d/gres.conf"))); n.slurmd("exit 0\n") },
-	} {
-		faults[name] = fault{harm: spoil, hooks: []hook{prolog}, finds: code.Ambiguous, exit: 40}
-	}
-	try(t, faults)
 }
 
 // inside has hooks run in a job's own cgroup.

@@ -3,7 +3,6 @@ package faults
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -246,23 +245,5 @@ func TestWhereTheOutputIs(t *testing.T) {
 				t.Errorf("%+v\n%s", got, n.log())
 			}
 		})
-	}
-}
-
-// A job whose output shows a full GPU is not told of host memory for what its errors say, at whatever time, in a file
-// of their own.
-func TestOutputAndErrorsApart(t *testing.T) {
-	n := newNode(t, "enforce")
-	j := n.begin(newJob())
-	errs := n.give(n.put("home/job.err", "OSError: [Errno 12] Cannot allocate memory\n", 0o644), user)
-	n.finish(j.With("SLURM_JOB_STDERR", errs), failed, "epoch 7\n"+torchSays([6]string{
-		"20.00 GiB", "139.80 GiB", "921.00 MiB", "138.80 GiB", "138.00 GiB", "100.00 MiB"}))
-	e := n.endOf(100)
-	if c := e.Diagnosis.Cause(diagnosis.Limits); c.Answer != diagnosis.Unknown ||
-		slices.Contains(n.causes(), diagnosis.Limits) {
-		t.Errorf("%+v", c)
-	}
-	if m := e.Messages; len(m) != 2 || m[0].File == m[1].File {
-		t.Errorf("messages of two files: %+v", m)
 	}
 }

@@ -112,20 +112,6 @@ func TestProbeAtTheStart(t *testing.T) {
 	}
 }
 
-// A damaged record of tests is said, stands for no test, and is begun anew.
-func TestProbeRecordDamaged(t *testing.T) {
-	n := newNode(t, "observe")
-	n.job(101)
-	n.put(n.inState("probes.json"), "{", 0o600)
-	n.exits(0, prolog, numbered(102))
-	if e := n.startOf(102); !told(e.Findings, code.StateDamage, "probes.json") || len(e.Probes) != 0 {
-		t.Errorf("%+v", e)
-	}
-	n.clean(epilog, numbered(102))
-	n.clean(prolog, numbered(103))
-	n.tested(n.startOf(103), gpu.ProbeOK, "")
-}
-
 // What a test finds is told, by later starts too; it drains only where the admin says so, two processes saw it, and the
 // error cannot be the test's own.
 func TestProbeFinds(t *testing.T) {
@@ -202,29 +188,6 @@ func TestProbeOfTwoGPUs(t *testing.T) {
 				t.Errorf("%+v, %s", e.Probes, codes(e.Findings))
 			}
 		})
-	}
-}
-
-// A MIG instance is tested where the admin allows it, each by a process of its own, and nothing drains for what is
-// found.
-func TestProbeOfInstances(t *testing.T) {
-	for rule, want := range map[string]gpu.ProbeResult{"": gpu.ProbeOK, "rc 802": gpu.ProbeBroken} {
-		n := newNode(t, "enforce", fakegpu.Instance(0, 0, 1, 0, 40_000), fakegpu.Instance(0, 1, 2, 0, 40_000))
-		n.configure(func(c *conf) { c.extra = "probe: {mig: true}\npolicy: {epilog: {BKD-BROKEN: drain}}\n" })
-		j := n.onInstances(0, 1)
-		n.clean(prolog, j)
-		n.set("on.cuInit", rule)
-		n.exits(0, epilog, j)
-		e := n.endOf(100)
-		if len(e.Probes) != 2 || has(e.Findings, code.Broken) != (rule != "") {
-			t.Errorf("%q: %+v %+v", rule, e.Probes, e.Findings)
-		}
-		for _, p := range e.Probes {
-			fits := p.Free.Bytes <= 40_000<<20 && p.Largest.Bytes+2<<20 == p.Free.Bytes
-			if p.Result != want || want == gpu.ProbeOK && !fits {
-				t.Errorf("%q: %+v, want %s", rule, p, want)
-			}
-		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/code"
 	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
@@ -160,22 +159,4 @@ func TestMessagesNotLookedFor(t *testing.T) {
 			t.Errorf("%s%s: %+v, %+v", extra, nodes, e.Messages, e.Diagnosis)
 		}
 	}
-}
-
-// A file system that does not answer costs its time once: it is no driver that hangs, and the append is spared.
-func TestMessagesOnHungFileSystem(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.configure(func(c *conf) { c.tight = true })
-	path := n.home()
-	j := newJob().With("SLURM_JOB_STDOUT", path)
-	n.clean(prolog, j)
-	n.silence(filepath.Dir(path))
-	n.exits(0, epilog, j)
-	found := n.findings(epilog)
-	if has(found, code.Hang) || has(found, code.Stuck) || !n.run(100).Closed() || len(n.endOf(100).Messages) != 0 {
-		t.Errorf("%+v", found)
-	}
-	n.saysTimes(1, string(code.Output), "does not answer")
-	n.saysTimes(1, "bookend-epilog", "job_log=failed")
-	n.job(101)
 }

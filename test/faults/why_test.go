@@ -177,50 +177,6 @@ func TestWhyIsAsked(t *testing.T) {
 	}
 }
 
-// Whose the process is that kept memory from a job is for admins alone.
-func TestWhyKeepsOthersPrivate(t *testing.T) {
-	const id, name = "70077", "confidential"
-	for _, first := range []bool{true, false} {
-		t.Run(fmt.Sprintf("before the job: %v", first), func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "observe")
-			n.clean(prolog, bystanding().With("SLURM_JOB_ID", id, "SLURM_JOBID", id))
-			var p *fakegpu.Program
-			there := func() {
-				p = n.holder(bystander, nil, "--mib", "100000", "--name", name)
-				n.inCgroup(p, id)
-			}
-			if first {
-				there()
-			}
-			j := n.begin(newJob())
-			if !first {
-				there()
-			}
-			pid := fmt.Sprint(p.PID)
-			said := runsOut("--mib", "20000", "--ask", "40000", "--other", pid+":100518")(n)
-			told := strings.Join(n.finish(j, failed, said), "\n")
-			words := strings.FieldsFunc(n.startOf(100).Report+told,
-				func(r rune) bool { return !strings.ContainsRune(alphanumeric, r) })
-			for _, secret := range []string{pid, name, id, fmt.Sprint(bystander)} {
-				if slices.Contains(words, secret) {
-					t.Errorf("%q is told:\n%s\n%s", secret, n.startOf(100).Report, told)
-				}
-			}
-			if !strings.Contains(told, "Why out of memory: another process held memory of your GPU") {
-				t.Errorf("the user reads:\n%s", told)
-			}
-			shown, _ := n.bookend("show", "100")
-			if len(lines(shown, "PID "+pid, name, fmt.Sprintf("uid %d", bystander))) == 0 ||
-				!strings.Contains(shown, "job "+id) {
-				t.Errorf("show:\n%s", shown)
-			}
-		})
-	}
-}
-
-const alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 // accounting is a node where it is on, as the driver keeps it from an earlier job or an admin.
 func accounting(t *testing.T, mode string) *node {
 	t.Helper()
@@ -267,19 +223,6 @@ func TestPeak(t *testing.T) {
 		len(n.endOf(100).Diagnosis.Peaks) != 0 {
 		t.Errorf("the user reads:\n%s", text)
 	}
-}
-
-// Without accounting, and without a message's figures, nobody can tell what the job used; who can change that is told
-// how.
-func TestAccountingOff(t *testing.T) {
-	n := newNode(t, "enforce")
-	told := n.finish(n.begin(newJob()), failed, "RuntimeError: CUDA error: out of memory\n")
-	const want = "cannot tell your own use: not measured: accounting is off (your admin can set nvidia.accounting)"
-	if !strings.Contains(unfolded(told), want) ||
-		n.endOf(100).Diagnosis.Cause(diagnosis.Own).Answer != diagnosis.Unknown {
-		t.Errorf("the user reads:\n%s", strings.Join(told, "\n"))
-	}
-	n.switched() // as shipped
 }
 
 // Where the admin wants it, a start switches it on for the job's GPUs; nothing ever switches it off. A driver that does

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/frozen"
 )
 
 // place is a name on the way to a file that a hook looks up.
@@ -211,8 +213,12 @@ func unmount(over string) func() error {
 
 // hang mounts a file system that never answers, for all users, over a file or folder.
 func hang(format uint32) func(*world, string) (func() error, error) {
-	return func(_ *world, over string) (func() error, error) { return mountFUSE(over, format, ",allow_other") }
+	return func(_ *world, over string) (func() error, error) {
+		return frozen.Silent(over, format|0o755, ",allow_other")
+	}
 }
 
 // private mounts a file system of root's that refuses everybody else, without asking its server.
-func private(_ *world, over string) (func() error, error) { return mountFUSE(over, unix.S_IFDIR, "") }
+func private(_ *world, over string) (func() error, error) {
+	return frozen.Silent(over, unix.S_IFDIR|0o755, "")
+}

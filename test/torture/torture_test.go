@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,17 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/intercept"
-	"bookend/test/mountns"
+	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
 	intercept.Serve()
 	serveAsUser()
-	if err := errors.Join(spare(), mountns.Enter()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	spare()
+	rig.Main(m, nil)
 }
 
 func newTestRack(t *testing.T) *rack {
