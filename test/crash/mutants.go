@@ -101,7 +101,7 @@ var plantings = []planting{
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, true)",
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, false)"),
 	faulted("end: hook renameat run/state").of("an end that was not kept, and not said", "internal/stage/epilog.go",
-		"h.try(h.store.Close(run, h.end()))", "_ = h.store.Close(run, h.end())"),
+		"d.Try(d.Store.Close(run, r.end(d)))", "_ = d.Store.Close(run, r.end(d))"),
 	killed(250).of("what was interrupted never swept", "internal/state/archive.go", "all = append(all, s.sweep(now))",
 		""),
 	killed(250).of("what was interrupted on disk swept after an hour", "internal/state/archive.go",
