@@ -156,7 +156,8 @@ func TestDropUnit(t *testing.T) {
 	}
 	drop := filepath.Join(n.conf.run, "drop")
 	must(t, os.MkdirAll(drop, 0o755)) // as systemd makes a mount point
-	if text, err := exec.Command("mount", "-t", "tmpfs", "-o", doctor.DropOptions, "none", drop).CombinedOutput(); err != nil {
+	if text, err := exec.Command("mount", "-t", "tmpfs", "-o", doctor.DropOptions, "none",
+		drop).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(drop, unix.MNT_DETACH)) })

@@ -16,8 +16,8 @@ import (
 // healthCalls are what asks a driver for a GPU's condition; for a test of what a hook does without them.
 var healthCalls = []string{
 	"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
-	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetCurrentClocksEventReasons",
-	"nvmlDeviceGetComputeMode", "nvmlDeviceGetAccountingMode",
+	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode",
+	"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode", "nvmlDeviceGetAccountingMode",
 }
 
 // kernel writes a line of the kernel's log, one second after the other.
@@ -66,22 +66,6 @@ func TestXid(t *testing.T) {
 		"before the job":  {before: xid(0, 79, offTheBus)},
 		"another GPU's":   {during: xid(1, 79, offTheBus)},
 		"by root's hands": {during: func(n *node) { n.silent(); n.logged(8+3, n.xidLine(0, 79, offTheBus)) }},
-		"pushed by 2000 of another GPU": {
-			during: func(n *node) {
-				xid(0, 95, "pid=4711, name=x, Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No")(n)
-				text := n.get(n.world.KernelLog())
-				for i := range 2000 {
-					text += fmt.Sprintf("3,%d,%d,-;%s\n", 5000+i, (5000+i)*1_000_000,
-						n.xidLine(1, 13, fmt.Sprintf("pid=%d, name=x, Graphics Exception", 5000+i)))
-				}
-				n.put(n.world.KernelLog(), text, 0o600)
-			},
-			finds: "BKD-XIDFATAL", exit: 29, check: func(n *node) {
-				if k := n.endOf(100).Kernel; len(k.Xids) > 20 {
-					n.Errorf("%d lines on record", len(k.Xids))
-				}
-			},
-		},
 		"entries overwritten before they were read": {finds: "BKD-UNTRACED*", reads: []string{"left clean"},
 			config: func(c *conf) { c.onUnknown = "drain" },
 			during: func(n *node) { n.put(n.world.KernelLog(), "6,90000,90000000000,-;eth0: link is up\n", 0o600) }},
@@ -183,9 +167,7 @@ func TestCondition(t *testing.T) {
 		"a reset is due, observed": observed,
 		"a remapping failed": {during: set("gpu0.remap_failure", "1"), finds: "BKD-REMAPFAILED", exit: 28,
 			reads: []string{"the remapping of a memory row has failed"}},
-		"a remapping waits":     {during: set("gpu0.remap_pending", "1"), finds: "BKD-REMAP"},
-		"an action of tomorrow": {during: set("gpu0.recovery_action", "77"), finds: "BKD-RECOVERY?"},
-		"another GPU's":         {before: set("gpu1.recovery_action", "1")},
+		"another GPU's": {before: set("gpu1.recovery_action", "1")},
 		"nobody wants to know": { // then nobody asks, either
 			config: func(c *conf) { c.extra = "look: {health: false}\nprobe: {at: never}\n" },
 			during: func(n *node) {
@@ -212,10 +194,6 @@ func TestCondition(t *testing.T) {
 					n.Errorf("%+v", f)
 				}
 			},
-		},
-		"mapped in BAR1, beside a service": {
-			before: func(n *node) { n.job(101); n.service() },
-			during: set("gpu0.bar1_used_mib", "2000"),
 		},
 		"lost while it is asked": { // it was there when it was looked at: a fact unknown, and no more
 			during: func(n *node) {

@@ -306,19 +306,6 @@ func TestTwentyHooksLeaveOneChild(t *testing.T) {
 	}
 }
 
-// A driver that is slow to start is none that hangs, however many hooks begin at once, and none of them waits in vain:
-// what a hook waited for another leaves no certainty for its own attempt.
-func TestSlowStartOfSeveralAtOnce(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.set("on.nvmlInit_v2", "sleep 700")
-	n.configure(func(c *conf) { c.tight, c.extra = true, certainOnes })
-	n.together(prolog, jobsFrom(200, 4), nil)
-	if hung := lines(n.log(), "findings: ", string(code.Hang)); len(hung) > 1 { // only of the one that did not wait
-		t.Errorf("%q", hung)
-	}
-}
-
 // slurmd may end a hook while its child is stuck: the next hooks know of that child all the same, and start none.
 func TestKilledHooksLeaveOneChild(t *testing.T) {
 	t.Parallel()

@@ -105,26 +105,6 @@ func TestHungProcessBlindsNobody(t *testing.T) {
 	}
 }
 
-// With little time the hooks end in it all the same, and the driver is blamed for nothing.
-func TestHungProcessInTime(t *testing.T) {
-	t.Parallel()
-	for _, h := range hooks {
-		n := newNode(t, "enforce")
-		n.ownPrograms()
-		n.clean(n.own(prolog), bystanding())
-		others, proc := n.record(), n.copiedProc()
-		hung := n.leftover()
-		undo := n.hangs(hung.PID, "", "")
-		n.configure(func(c *conf) { c.tight, c.onUnknown, c.proc, c.extra = true, "drain", proc, certainOnes })
-		n.exits(0, n.own(h), newJob())
-		n.none()
-		undo()
-		hung.End()
-		n.configure(func(c *conf) { c.proc, c.extra = "", "" })
-		n.sound(others)
-	}
-}
-
 // stuckAt requires that one reader of /proc is left behind, on record at most at a process, 0 for none.
 func (n *node) stuckAt(pid int) {
 	n.Helper()

@@ -60,12 +60,6 @@ func TestWhyOutOfMemory(t *testing.T) {
 				"no another process: none at start, end or failure",
 				"YES your own use: 127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"},
 		},
-		"its pool": {
-			runs: runsOut("--mib", "130000", "--idle", "40000", "--ask",
-				"20000"), yes: []diagnosis.Name{diagnosis.Pool},
-			reads: []string{"YES framework's pool: 39.1 GiB unused, but in pieces; 19.5 GiB asked, 12.3 GiB free",
-				"Try: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-		},
 		"somebody else's process": {
 			before: func(n *node) { n.guest() }, runs: runsOut("--mib", "20000", "--ask", "40000"),
 			yes: []diagnosis.Name{diagnosis.Others},
@@ -92,10 +86,6 @@ func TestWhyOutOfMemory(t *testing.T) {
 			yes: []diagnosis.Name{diagnosis.Limits},
 			reads: []string{"YES limits, host memory: ulimit -v is 8.0 GiB; CUDA needs far more than the GPU's memory",
 				"Try: ulimit -v unlimited"},
-		},
-		"ulimit -v in the script": { // which no task hook can see
-			runs: limited, yes: []diagnosis.Name{diagnosis.Limits},
-			reads: []string{"CUDA could not start with 139.8 GiB of GPU memory free: a limit such as ulimit -v"},
 		},
 		"a fault of the GPU": {
 			before: (*node).silent, yes: []diagnosis.Name{diagnosis.Fault},

@@ -17,7 +17,8 @@ func NewJob(node string, id, uid, gpu int) Job {
 	return Job{
 		"SLURMD_NODENAME": node, "SLURM_CLUSTER_NAME": "lab", "SLURM_CONF": "/etc/slurm/slurm.conf",
 		"SLURM_JOB_USER": "nobody", "SLURM_NODELIST": node, "SLURM_JOB_PARTITION": "main",
-		"SLURM_JOB_CONSTRAINTS": "(null)", "SLURM_JOB_WORK_DIR": "/", "SLURM_JOB_ACCOUNT": "(null)", "SLURM_JOB_COMMENT": "a \"comment\" of the user's",
+		"SLURM_JOB_CONSTRAINTS": "(null)", "SLURM_JOB_WORK_DIR": "/", "SLURM_JOB_ACCOUNT": "(null)",
+		"SLURM_JOB_COMMENT":       "a \"comment\" of the user's",
 		"SLURM_JOB_CPUS_PER_NODE": "1", "SLURM_JOB_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1",
 		"SLURM_JOB_RESERVATION": "(null)", "SLURM_JOB_RESTART_COUNT": "0",
 	}.Numbered(id).Of(uid).On(strconv.Itoa(gpu))

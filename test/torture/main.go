@@ -1,6 +1,6 @@
-// Command torture runs the shipped epilog while everything that it looks up is swapped under its hands, and asks whether
-// it ever wrote or read what is not its job's user's own. Then it takes one guard after another away from it: each time
-// the harm must show.
+// Command torture runs the shipped epilog while everything that it looks up is swapped under its hands, and asks
+// whether it ever wrote or read what is not its job's user's own. Then it takes one guard after another away from it:
+// each time the harm must show.
 //
 //	torture [--writes N] [--reads N] [--swaps N] [--seed S] [--only TEXT] [--replay N [--guard NAME]]
 //

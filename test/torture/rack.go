@@ -14,8 +14,8 @@ import (
 	"bookend/test/rig"
 )
 
-// rack is the machine of the torture: a file system of its own, root's all the way up as hooks demand, the programs, and
-// one world for each worker.
+// rack is the machine of the torture: a file system of its own, root's all the way up as hooks demand, the programs,
+// and one world for each worker.
 type rack struct {
 	seed   uint64
 	module string
@@ -24,8 +24,8 @@ type rack struct {
 }
 
 // spare keeps this process, and all that it starts, to every second processor. Who reaps a process waits busily, on
-// Linux, for whoever was reading of it in /proc and was interrupted: with nobody else's processor left, hooks and whoever
-// looks at all processes of the machine got ten times slower. To be called before mountns.Enter.
+// Linux, for whoever was reading of it in /proc and was interrupted: with nobody else's processor left, hooks and
+// whoever looks at all processes of the machine got ten times slower. To be called before mountns.Enter.
 func spare() {
 	runtime.LockOSThread() // the choice is this thread's, and its program's after exec
 	var all, second unix.CPUSet
@@ -52,8 +52,8 @@ func newRack(seed uint64) (*rack, error) {
 	return &rack{seed: seed, module: module, dir: ground}, nil
 }
 
-// ground is a folder of root's that is everywhere and holds nothing that is needed. It is hidden in this mount namespace
-// alone, and a torture that is killed leaves nothing behind.
+// ground is a folder of root's that is everywhere and holds nothing that is needed. It is hidden in this mount
+// namespace alone, and a torture that is killed leaves nothing behind.
 const ground = "/mnt"
 
 func (r *rack) close() error {
