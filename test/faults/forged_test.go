@@ -43,8 +43,8 @@ var forged = map[string]struct {
 // free, the process's own, and of its pool what is live and what is idle.
 func torchSays(sizes [6]string) string {
 	text := "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of " +
-		"which %s is free. Including non-PyTorch memory, this process has %s memory in use. Of the allocated memory %s is " +
-		"allocated by PyTorch, and %s is reserved by PyTorch but unallocated.\n"
+		"which %s is free. Including non-PyTorch memory, this process has %s memory in use. Of the allocated memory " +
+		"%s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated.\n"
 	for _, s := range sizes {
 		text = strings.Replace(text, "%s", s, 1)
 	}

@@ -149,71 +149,73 @@ func (n *node) freeze() {
 	n.Cleanup(func() { n.unstick(memoryCall) })
 }
 
+// set is a story's change of the fake driver.
+func set(key, value string) func(*node) { return func(n *node) { n.Helper(); n.set(key, value) } }
+
+// conditions are what a driver can say of a GPU at a job's end.
+var conditions = map[string]story{
+	"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
+		reads: []string{"the driver asks for a reset of the card"}},
+	"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",
+		check: func(n *node) {
+			if v := n.endOf(100).Verdict; v.Held == "" {
+				n.Errorf("%+v", v)
+			}
+		}},
+	"a remapping failed": {during: set("gpu0.remap_failure", "1"), finds: "BKD-REMAPFAILED", exit: 28,
+		reads: []string{"the remapping of a memory row has failed"}},
+	"another GPU's": {before: set("gpu1.recovery_action", "1")},
+	"nobody wants to know": { // then nobody asks, either
+		config: func(c *conf) { c.extra = "look: {health: false}\nprobe: {at: never}\n" },
+		during: func(n *node) {
+			n.set("gpu0.recovery_action", "1")
+			for _, call := range healthCalls {
+				n.set("on."+call, "hang")
+			}
+		},
+	},
+	"no persistence": { // costs a job seconds and no more: it is noted, and its owner reads that all is clean
+		options: []fakegpu.Option{fakegpu.With("gpu0.persistence", "0")}, finds: "BKD-PERSISTENCE",
+		reads: []string{"left clean by your job"}, check: func(n *node) {
+			if v := n.endOf(100).Verdict; v.Action != config.Note {
+				n.Errorf("%+v", v)
+			}
+			n.shows("health: 11 facts read, persistence off", "show", "100")
+		},
+	},
+	"mapped in BAR1, by nobody": {
+		before: func(n *node) { n.job(101) },
+		during: set("gpu0.bar1_used_mib", "2000"), finds: "BKD-BARMAP", check: func(n *node) {
+			f := n.found(n.findings(epilog), code.BAR1)
+			if f.Observed != "2000 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look" {
+				n.Errorf("%+v", f)
+			}
+		},
+	},
+	"lost while it is asked": { // it was there when it was looked at: a fact unknown, and no more
+		during: func(n *node) {
+			n.set("on.nvmlDeviceGetTotalEccErrors.gpu0", "rc 15")
+			for _, call := range healthCalls[1:] {
+				if call != "nvmlDeviceGetComputeMode" { // the test allocation asks for it too
+					n.set("on."+call+".gpu0", "hang")
+				}
+			}
+		},
+		reads: []string{"left clean by your job"}, check: func(n *node) {
+			for _, f := range n.endOf(100).Health[0].Facts {
+				if !strings.Contains(f.Unknown, "GPU is lost (15)") {
+					n.Errorf("%+v", f)
+				}
+			}
+			n.shows("ecc uncorrected unknown: nvmlDeviceGetTotalEccErrors: GPU is lost (15)", "show", "100")
+		},
+	},
+}
+
 // What the driver says against a GPU drains where it cannot be used, and never where the site only observes. Another
 // GPU's condition is no business of this job's hooks, nor is one before the job's end.
 func TestCondition(t *testing.T) {
-	set := func(key, value string) func(*node) { return func(n *node) { n.Helper(); n.set(key, value) } }
-	reset := story{during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
-		reads: []string{"the driver asks for a reset of the card"}}
-	observed := reset
-	observed.mode, observed.exit = "observe", 0
-	observed.check = func(n *node) {
-		if v := n.endOf(100).Verdict; v.Held == "" {
-			n.Errorf("%+v", v)
-		}
-	}
-	tell(t, map[string]story{
-		"a reset is due":           reset,
-		"a reset is due, observed": observed,
-		"a remapping failed": {during: set("gpu0.remap_failure", "1"), finds: "BKD-REMAPFAILED", exit: 28,
-			reads: []string{"the remapping of a memory row has failed"}},
-		"another GPU's": {before: set("gpu1.recovery_action", "1")},
-		"nobody wants to know": { // then nobody asks, either
-			config: func(c *conf) { c.extra = "look: {health: false}\nprobe: {at: never}\n" },
-			during: func(n *node) {
-				n.set("gpu0.recovery_action", "1")
-				for _, call := range healthCalls {
-					n.set("on."+call, "hang")
-				}
-			},
-		},
-		"no persistence": { // costs a job seconds and no more: it is noted, and its owner reads that all is clean
-			options: []fakegpu.Option{fakegpu.With("gpu0.persistence", "0")}, finds: "BKD-PERSISTENCE",
-			reads: []string{"left clean by your job"}, check: func(n *node) {
-				if v := n.endOf(100).Verdict; v.Action != config.Note {
-					n.Errorf("%+v", v)
-				}
-				n.shows("health: 11 facts read, persistence off", "show", "100")
-			},
-		},
-		"mapped in BAR1, by nobody": {
-			before: func(n *node) { n.job(101) },
-			during: set("gpu0.bar1_used_mib", "2000"), finds: "BKD-BARMAP", check: func(n *node) {
-				f := n.found(n.findings(epilog), code.BAR1)
-				if f.Observed != "2000 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look" {
-					n.Errorf("%+v", f)
-				}
-			},
-		},
-		"lost while it is asked": { // it was there when it was looked at: a fact unknown, and no more
-			during: func(n *node) {
-				n.set("on.nvmlDeviceGetTotalEccErrors.gpu0", "rc 15")
-				for _, call := range healthCalls[1:] {
-					if call != "nvmlDeviceGetComputeMode" { // the test allocation asks for it too
-						n.set("on."+call+".gpu0", "hang")
-					}
-				}
-			},
-			reads: []string{"left clean by your job"}, check: func(n *node) {
-				for _, f := range n.endOf(100).Health[0].Facts {
-					if !strings.Contains(f.Unknown, "GPU is lost (15)") {
-						n.Errorf("%+v", f)
-					}
-				}
-				n.shows("ecc uncorrected unknown: nvmlDeviceGetTotalEccErrors: GPU is lost (15)", "show", "100")
-			},
-		},
-	})
+	tell(t, conditions)
 }
 
 // A start asks for no GPU's condition, whatever the configuration.

@@ -151,31 +151,36 @@ func TestResidentService(t *testing.T) {
 	}
 }
 
+// on switches clean-up on.
+const on = "clean_up: {enabled: true, grace: 300ms}\n"
+
+// leftBehind are processes that a job leaves, and what clean-up makes of them.
+var leftBehind = map[string]struct {
+	extra  string
+	job    string // whose cgroup the process is in; none: exclusive use alone blames the job
+	left   bool   // it has left that since, and a hook has seen it there
+	args   []string
+	ended  finding.Outcome
+	finds  string
+	exit   int
+	proven attrib.Level
+}{
+	"off by default":  {job: "100", finds: "BKD-ORPHAN", exit: 10, proven: attrib.ByCgroup},
+	"off, seen there": {job: "100", left: true, finds: "BKD-ORPHAN", exit: 10, proven: attrib.BySighting},
+	"proven by its cgroup": {extra: on, job: "100", ended: finding.ByTerm, finds: "BKD-ENDED",
+		proven: attrib.ByCgroup},
+	"seen there": {extra: on, job: "100", left: true, ended: finding.ByTerm, finds: "BKD-ENDED",
+		proven: attrib.BySighting},
+	"stopped": {extra: on, job: "100", args: []string{"--stop"}, ended: finding.ByKill,
+		finds: "BKD-ENDED", proven: attrib.ByCgroup},
+	"not proven":              {extra: on, finds: "BKD-ORPHAN", exit: 10, proven: attrib.ByExclusive},
+	"of a job without record": {extra: on, job: "999", finds: "BKD-FOREIGN?*"},
+}
+
 // Clean-up ends what a cgroup proves to be the job's, or what another job's hook saw in the job's cgroup, looks again,
 // and touches nothing else.
 func TestCleanUp(t *testing.T) {
-	const on = "clean_up: {enabled: true, grace: 300ms}\n"
-	for name, tt := range map[string]struct {
-		extra  string
-		job    string // whose cgroup the process is in; none: exclusive use alone blames the job
-		left   bool   // it has left that since, and a hook has seen it there
-		args   []string
-		ended  finding.Outcome
-		finds  string
-		exit   int
-		proven attrib.Level
-	}{
-		"off by default":  {job: "100", finds: "BKD-ORPHAN", exit: 10, proven: attrib.ByCgroup},
-		"off, seen there": {job: "100", left: true, finds: "BKD-ORPHAN", exit: 10, proven: attrib.BySighting},
-		"proven by its cgroup": {extra: on, job: "100", ended: finding.ByTerm, finds: "BKD-ENDED",
-			proven: attrib.ByCgroup},
-		"seen there": {extra: on, job: "100", left: true, ended: finding.ByTerm, finds: "BKD-ENDED",
-			proven: attrib.BySighting},
-		"stopped": {extra: on, job: "100", args: []string{"--stop"}, ended: finding.ByKill,
-			finds: "BKD-ENDED", proven: attrib.ByCgroup},
-		"not proven":              {extra: on, finds: "BKD-ORPHAN", exit: 10, proven: attrib.ByExclusive},
-		"of a job without record": {extra: on, job: "999", finds: "BKD-FOREIGN?*"},
-	} {
+	for name, tt := range leftBehind {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")

@@ -191,35 +191,38 @@ func TestProbeOfTwoGPUs(t *testing.T) {
 	}
 }
 
+// untestable are jobs that get no test, and why.
+var untestable = map[string]struct {
+	options []fakegpu.Option
+	job     func(*node) job
+	harm    func(*node) // between the job's start and its end
+	extra   func(*conf)
+	why     string // "" where nothing is on record
+}{
+	"a process is on it": {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
+	"memory of nobody's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
+	"shards":             {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
+	"a shared partition": {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` },
+		why: "others may use it"},
+	"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" },
+		harm: func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
+		why:  "whether others may use it could not be told"},
+	"a part through MPS": {job: func(*node) job {
+		return newJob().With("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+			"50")
+	}, why: "MPS"},
+	"another live job": {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
+	"a MIG instance": {options: []fakegpu.Option{fakegpu.Instance(0, 0, 1, 0, 40_000)},
+		job: func(n *node) job { return n.onInstances(0) }, why: "MIG"},
+	"a reset is due":       {harm: func(n *node) { n.set("gpu0.recovery_action", "1") }, why: "BKD-RECOVERY"},
+	"no time":              {extra: func(c *conf) { c.tight = true }, why: "no time left"},
+	"never":                {extra: probing("at: never")},
+	"not in the partition": {extra: probing("at: both, partitions: {main: never}")},
+}
+
 // Nobody who may use the GPU may lose by a test.
 func TestNotProbed(t *testing.T) {
-	for name, tt := range map[string]struct {
-		options []fakegpu.Option
-		job     func(*node) job
-		harm    func(*node) // between the job's start and its end
-		extra   func(*conf)
-		why     string // "" where nothing is on record
-	}{
-		"a process is on it": {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
-		"memory of nobody's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
-		"shards":             {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
-		"a shared partition": {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` },
-			why: "others may use it"},
-		"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" },
-			harm: func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
-			why:  "whether others may use it could not be told"},
-		"a part through MPS": {job: func(*node) job {
-			return newJob().With("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-				"50")
-		}, why: "MPS"},
-		"another live job": {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
-		"a MIG instance": {options: []fakegpu.Option{fakegpu.Instance(0, 0, 1, 0, 40_000)},
-			job: func(n *node) job { return n.onInstances(0) }, why: "MIG"},
-		"a reset is due":       {harm: func(n *node) { n.set("gpu0.recovery_action", "1") }, why: "BKD-RECOVERY"},
-		"no time":              {extra: func(c *conf) { c.tight = true }, why: "no time left"},
-		"never":                {extra: probing("at: never")},
-		"not in the partition": {extra: probing("at: both, partitions: {main: never}")},
-	} {
+	for name, tt := range untestable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "observe", tt.options...)

@@ -161,57 +161,60 @@ func withOutput(n *node) job { return newJob().With("SLURM_JOB_STDOUT", n.home()
 func TestStoppedChild(t *testing.T) {
 	for op, tt := range stops {
 		for _, h := range tt.hooks {
-			t.Run(op+" "+h.program, func(t *testing.T) {
-				t.Parallel()
-				n := newNode(t, "enforce")
-				n.ownPrograms()
-				j := newJob()
-				if tt.job != nil {
-					j = tt.job(n)
-				}
-				n.clean(n.own(prolog), bystanding())
-				if h == epilog {
-					n.clean(n.own(prolog), j)
-				}
-				others := n.record()
-				n.configure(func(c *conf) {
-					c.onUnknown = "drain"
-					c.extra = map[string]string{"append": "job_log: {read: false}\n",
-						"cleanup": "clean_up: {enabled: true, grace: 100ms}\n"}[op]
-					c.shards = map[string]string{"sharing": "auto"}[op]
-				})
-				undo := func() {}
-				if tt.harm != nil {
-					undo = tt.harm(n)
-				}
-				roomy := tt.roomy || op == "holders" && h == epilog
-				n.configure(func(c *conf) { c.tight = !roomy })
-				stopped := n.stopping(op)
-				o := n.hook(n.own(h), j)
-				if o.exit != tt.exit {
-					t.Errorf("%v\n%s", o, n.log())
-				}
-				if len(stopped()) == 0 {
-					t.Error("nobody was stopped")
-				}
-				n.none()
-				noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine
-				if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
-					t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
-				}
-				if found := n.findings(h); tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang &&
-					hung(found, op) {
-					t.Errorf("recorded %+v, want %q", found, tt.finds)
-				}
-				if e := n.ending(h); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
-					t.Errorf("the kernel's log: %+v", e.Kernel)
-				}
-				undo()
-				n.configure(func(c *conf) { c.extra, c.shards = "", "" })
-				n.sound(others)
-			})
+			t.Run(op+" "+h.program, func(t *testing.T) { t.Parallel(); stopChild(t, op, h) })
 		}
 	}
+}
+
+// stopChild stops a hook's child for an operation.
+func stopChild(t *testing.T, op string, h hook) {
+	tt := stops[op]
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	j := newJob()
+	if tt.job != nil {
+		j = tt.job(n)
+	}
+	n.clean(n.own(prolog), bystanding())
+	if h == epilog {
+		n.clean(n.own(prolog), j)
+	}
+	others := n.record()
+	n.configure(func(c *conf) {
+		c.onUnknown = "drain"
+		c.extra = map[string]string{"append": "job_log: {read: false}\n",
+			"cleanup": "clean_up: {enabled: true, grace: 100ms}\n"}[op]
+		c.shards = map[string]string{"sharing": "auto"}[op]
+	})
+	undo := func() {}
+	if tt.harm != nil {
+		undo = tt.harm(n)
+	}
+	roomy := tt.roomy || op == "holders" && h == epilog
+	n.configure(func(c *conf) { c.tight = !roomy })
+	stopped := n.stopping(op)
+	o := n.hook(n.own(h), j)
+	if o.exit != tt.exit {
+		t.Errorf("%v\n%s", o, n.log())
+	}
+	if len(stopped()) == 0 {
+		t.Error("nobody was stopped")
+	}
+	n.none()
+	noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine
+	if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
+		t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
+	}
+	if found := n.findings(h); tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang &&
+		hung(found, op) {
+		t.Errorf("recorded %+v, want %q", found, tt.finds)
+	}
+	if e := n.ending(h); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
+		t.Errorf("the kernel's log: %+v", e.Kernel)
+	}
+	undo()
+	n.configure(func(c *conf) { c.extra, c.shards = "", "" })
+	n.sound(others)
 }
 
 // hung reports whether the driver is blamed for a child that did not answer. On a busy machine another may not, in the

@@ -45,57 +45,60 @@ func limited(n *node) string {
 	return said
 }
 
+// shortages are what those who run out of memory are in.
+var shortages = map[string]struct {
+	before func(n *node)               // the job
+	runs   func(n *node) (said string) // the job's program
+	yes    []diagnosis.Name
+	reads  []string
+}{
+	"its own use": {
+		runs: runsOut("--mib", "130000", "--ask", "20000"), yes: []diagnosis.Name{diagnosis.Own},
+		reads: []string{"Why out of memory: your job itself used up the GPU",
+			"no another process: none at start, end or failure",
+			"YES your own use: 127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"},
+	},
+	"somebody else's process": {
+		before: func(n *node) { n.guest() }, runs: runsOut("--mib", "20000", "--ask", "40000"),
+		yes: []diagnosis.Name{diagnosis.Others},
+		reads: []string{"Why out of memory: another process held memory of your GPU",
+			"YES another process: 98.2 GiB when your job began, since ", "Try: another node: sbatch --exclude=n1"},
+	},
+	"memory of an earlier job, without a process": {
+		before: func(n *node) {
+			n.clean(prolog, numbered(99))
+			n.exported(100000)
+			n.exits(0, epilog, numbered(99))
+			n.found(n.endOf(99).Findings, code.Residue)
+		},
+		runs: runsOut("--mib", "20000", "--ask", "40000"), yes: []diagnosis.Name{diagnosis.Leftover,
+			diagnosis.Unlisted},
+		reads: []string{"YES left by an earlier job: 97.7 GiB when your job began",
+			"YES memory without process: the same: no process is listed for it"},
+	},
+	"ulimit -v": {
+		runs: func(n *node) string {
+			n.task(taskProlog, newJob().With("SLURM_RLIMIT_AS", "U8589934592"))
+			return limited(n)
+		},
+		yes: []diagnosis.Name{diagnosis.Limits},
+		reads: []string{"YES limits, host memory: ulimit -v is 8.0 GiB; CUDA needs far more than the GPU's memory",
+			"Try: ulimit -v unlimited"},
+	},
+	"a fault of the GPU": {
+		before: (*node).silent, yes: []diagnosis.Name{diagnosis.Fault},
+		runs: func(n *node) string {
+			n.kernel(n.xidLine(0, 79, offTheBus))
+			return "RuntimeError: CUDA error: out of memory\n"
+		},
+		reads: []string{"YES GPU or driver fault: the driver reported a fault of the GPU"},
+	},
+}
+
 // What those who run out of memory are in, told in the job's own output by both hooks of real processes on a GPU. The
 // table of package diagnosis has every cause.
 func TestWhyOutOfMemory(t *testing.T) {
-	for name, tt := range map[string]struct {
-		before func(n *node)               // the job
-		runs   func(n *node) (said string) // the job's program
-		yes    []diagnosis.Name
-		reads  []string
-	}{
-		"its own use": {
-			runs: runsOut("--mib", "130000", "--ask", "20000"), yes: []diagnosis.Name{diagnosis.Own},
-			reads: []string{"Why out of memory: your job itself used up the GPU",
-				"no another process: none at start, end or failure",
-				"YES your own use: 127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"},
-		},
-		"somebody else's process": {
-			before: func(n *node) { n.guest() }, runs: runsOut("--mib", "20000", "--ask", "40000"),
-			yes: []diagnosis.Name{diagnosis.Others},
-			reads: []string{"Why out of memory: another process held memory of your GPU",
-				"YES another process: 98.2 GiB when your job began, since ", "Try: another node: sbatch --exclude=n1"},
-		},
-		"memory of an earlier job, without a process": {
-			before: func(n *node) {
-				n.clean(prolog, numbered(99))
-				n.exported(100000)
-				n.exits(0, epilog, numbered(99))
-				n.found(n.endOf(99).Findings, code.Residue)
-			},
-			runs: runsOut("--mib", "20000", "--ask", "40000"), yes: []diagnosis.Name{diagnosis.Leftover,
-				diagnosis.Unlisted},
-			reads: []string{"YES left by an earlier job: 97.7 GiB when your job began",
-				"YES memory without process: the same: no process is listed for it"},
-		},
-		"ulimit -v": {
-			runs: func(n *node) string {
-				n.task(taskProlog, newJob().With("SLURM_RLIMIT_AS", "U8589934592"))
-				return limited(n)
-			},
-			yes: []diagnosis.Name{diagnosis.Limits},
-			reads: []string{"YES limits, host memory: ulimit -v is 8.0 GiB; CUDA needs far more than the GPU's memory",
-				"Try: ulimit -v unlimited"},
-		},
-		"a fault of the GPU": {
-			before: (*node).silent, yes: []diagnosis.Name{diagnosis.Fault},
-			runs: func(n *node) string {
-				n.kernel(n.xidLine(0, 79, offTheBus))
-				return "RuntimeError: CUDA error: out of memory\n"
-			},
-			reads: []string{"YES GPU or driver fault: the driver reported a fault of the GPU"},
-		},
-	} {
+	for name, tt := range shortages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "observe")
