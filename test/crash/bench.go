@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/slurm"
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/intercept"
 	"bookend/test/rig"
@@ -64,7 +65,7 @@ func (b *bench) build(overlay string) (programs string, err error) {
 	if programs, err = b.folder("programs"); err != nil {
 		return "", err
 	}
-	return programs, rig.Build(programs, overlay, "bookend-prolog", "bookend-epilog", rig.Backend)
+	return programs, build.Programs(programs, overlay, "bookend-prolog", "bookend-epilog", rig.Backend)
 }
 
 // outcome is what slurmd sees of a hook.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/test/rig"
 )
 
 // nodeName is what slurmd calls every node here.
@@ -89,7 +88,7 @@ func newNode(dir, programs, extra string) (*node, error) {
 			return nil, err
 		}
 	}
-	if err := os.Link(filepath.Join(programs, rig.Backend), n.in("backend/backend")); err != nil {
+	if err := os.Link(filepath.Join(programs, "backend"), n.in("backend/backend")); err != nil {
 		return nil, fmt.Errorf("make node: %w", err)
 	}
 	return n, os.Mkdir(dir+"-decoded", 0o755)

@@ -78,7 +78,7 @@ func TestCoreOnlyBackend(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
 	must(t, os.Mkdir(n.in("core"), 0o755))
-	must(t, os.Link(program(rig.Backend), n.in("core/backend")))
+	must(t, os.Link(program("backend"), n.in("core/backend")))
 	n.configure(func(c *conf) { c.backend = n.in("core/backend") })
 	n.clean(prolog, bystanding())
 	n.clean(prolog, newJob())

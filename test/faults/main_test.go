@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/mountns"
 	"bookend/test/rig"
@@ -30,9 +31,7 @@ func prepare() (dir string, err error) {
 		return "", err
 	}
 	programs = filepath.Join(dir, "libexec")
-	return dir, rig.Build(programs, "", "bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend",
-		"bookend-gpu",
-		rig.Backend)
+	return dir, build.Programs(programs, "", append(build.Shipped, rig.Backend)...)
 }
 
 func program(name string) string { return filepath.Join(programs, name) }

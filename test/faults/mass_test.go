@@ -115,7 +115,7 @@ func TestMassBackend(t *testing.T) {
 		"not executable": {mend: good, finds: code.BackendMissing,
 			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o644)) }},
 		"of another machine": {mend: good, finds: code.BackendMissing, harm: func(n *node) {
-			foreign := []byte(n.get(program("core-backend")))
+			foreign := []byte(n.get(program("backend")))
 			foreign[18] ^= 0xff // e_machine
 			path := n.put("foreign", string(foreign), 0o755)
 			n.configure(func(c *conf) { c.backend = path })

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"bookend/internal/code"
-	"bookend/test/rig"
+	"bookend/test/build"
 )
 
 // clockPanics is a main whose clock panics the first time it is asked for the time of day: in the middle of the
@@ -73,7 +73,7 @@ func defective(t *testing.T, h hook, file, source string) hook {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	out := program("defective-" + strings.ReplaceAll(file, "/", "-"))
-	must(t, rig.Build(out, filepath.Join(dir, "overlay.json"), h.program))
+	must(t, build.Programs(out, filepath.Join(dir, "overlay.json"), h.program))
 	h.program = filepath.Join(out, h.program)
 	return h
 }

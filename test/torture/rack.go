@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/test/build"
 	"bookend/test/rig"
 )
 
@@ -78,7 +79,7 @@ func (r *rack) build(without guard) (program string, err error) {
 			return "", err
 		}
 	}
-	return filepath.Join(folder, "bookend-epilog"), rig.Build(folder, overlay, "bookend-epilog")
+	return filepath.Join(folder, "bookend-epilog"), build.Programs(folder, overlay, "bookend-epilog")
 }
 
 // stand makes a world with the user's own processes in it.
