@@ -43,9 +43,11 @@ const (
 )
 
 // targets are the calls at which hooks are killed; the likelier the more change.
-var targets = []string{"openat", "openat", "write", "write", "renameat", "mkdirat", "unlinkat", "fchmod", "close", "fstat", "fsync", "flock"}
+var targets = []string{"openat", "openat", "write", "write", "renameat", "mkdirat", "unlinkat", "fchmod", "close",
+	"fstat", "fsync", "flock"}
 
-// shoot runs a hook and kills it, a child of it or its group, at a random call or after a random time. One in eight lives.
+// shoot runs a hook and kills it, a child of it or its group, at a random call or after a random time. One in eight
+// lives.
 func (a *aim) shoot(n *node, s step) (out outcome, killed victim, err error) {
 	switch a.rng.IntN(8) {
 	case 0:

@@ -1,29 +1,24 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"bookend/test/intercept"
-	"bookend/test/mountns"
 	"bookend/test/mutant"
+	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
 	intercept.Serve()
-	if err := mountns.Enter(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	rig.Main(m, nil)
 }
 
 // The whole in small: one call of one hook, a hundred kills, two ends at once.
 func TestCrash(t *testing.T) {
 	b := testBench(t)
-	programs, err := b.build("programs", "")
+	programs, err := b.build("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +37,8 @@ func TestCrash(t *testing.T) {
 	for _, n := range got.kills {
 		kills += n[0] + n[1]
 	}
-	if got.single < 5 || got.classes[unnoticed] == 0 || got.classes[oldSaid] == 0 || got.classes[killedOld] == 0 || kills != 100 {
+	classes := got.classes
+	if got.single < 5 || classes[unnoticed] == 0 || classes[oldSaid] == 0 || classes[killedOld] == 0 || kills != 100 {
 		t.Errorf("%d faults, %v, %d kills", got.single, got.classes, kills)
 	}
 	for _, f := range got.failed {
@@ -76,7 +72,7 @@ func TestPlantings(t *testing.T) {
 
 func testBench(t *testing.T) *bench {
 	t.Helper()
-	b, err := newBench("../..")
+	b, err := newBench()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
+	"bookend/test/rig"
 )
 
 // hookName is one of the programs that slurmd runs.
@@ -38,21 +39,9 @@ type run struct {
 	uid   int
 }
 
-// environ is what slurmd 23.02 builds from scratch for a hook.
-func (r run) environ(n *node, h hookName) []string {
-	id, uid, card := fmt.Sprint(r.id), strconv.Itoa(r.uid), strconv.Itoa(r.card)
-	env := []string{
-		"BOOKEND_CONFIG=" + n.in("bookend.yaml"), "SLURM_SCRIPT_CONTEXT=" + map[hookName]string{prolog: "prolog_slurmd", epilog: "epilog_slurmd"}[h],
-		"SLURMD_NODENAME=" + nodeName, "SLURM_CLUSTER_NAME=lab", "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id,
-		"SLURM_JOB_UID=" + uid, "SLURM_UID=" + uid, "SLURM_JOB_GID=" + uid, "SLURM_JOB_USER=nobody",
-		"SLURM_NODELIST=" + nodeName, "SLURM_JOB_PARTITION=main", "SLURM_JOB_WORK_DIR=/", "SLURM_JOB_GPUS=" + card,
-		"CUDA_VISIBLE_DEVICES=" + card, "GPU_DEVICE_ORDINAL=" + card, "SLURM_JOB_RESTART_COUNT=0",
-		"SLURM_JOB_START_TIME=" + strconv.FormatInt(r.start, 10),
-	}
-	if h == epilog {
-		env = append(env, "SLURM_JOB_EXIT_CODE=0", "SLURM_JOB_EXIT_CODE2=0:0", "SLURM_JOB_DERIVED_EC=0")
-	}
-	return env
+// job is what slurmd 23.02 tells a hook of it.
+func (r run) job() rig.Job {
+	return rig.NewJob(nodeName, int(r.id), r.uid, r.card).With("SLURM_JOB_START_TIME", strconv.FormatInt(r.start, 10))
 }
 
 // step is one hook of a history.
@@ -116,9 +105,12 @@ var history = []step{
 	{name: "end with a leak", hook: epilog, run: leaking, world: leak, exit: 10, finds: "BKD-ORPHAN"},
 	{name: "end once more", hook: epilog, run: leaking, world: leaked, exit: 10, finds: "BKD-AGAIN BKD-ORPHAN"},
 	{name: "start of a requeue", hook: prolog, run: requeued, world: quiet},
-	{name: "end, record damaged", hook: epilog, run: requeued, world: quiet, arrange: damage(requeued), damaged: true, finds: "BKD-ST-DAMAGED BKD-NORECORD"},
+	{name: "end, record damaged", hook: epilog, run: requeued, world: quiet, arrange: damage(requeued), damaged: true,
+		finds: "BKD-ST-DAMAGED BKD-NORECORD"},
 	{name: "start before a mix-up", hook: prolog, run: mixed, world: quiet},
-	{name: "end, another's record", hook: epilog, run: mixed, world: quiet, arrange: swap(mixed, neighbour), damaged: true, finds: "BKD-ST-DAMAGED BKD-NORECORD"},
+	{name: "end, another's record", hook: epilog, run: mixed, world: quiet, arrange: swap(mixed, neighbour),
+		damaged: true,
+		finds:   "BKD-ST-DAMAGED BKD-NORECORD"},
 	{name: "start beside others", hook: prolog, run: archiving, world: quiet},
 	{name: "end, archive due", hook: epilog, run: archiving, world: quiet, arrange: fill},
 	{name: "start after all", hook: prolog, run: last, world: quiet},
@@ -185,7 +177,8 @@ func fill(n *node) error {
 	now := time.Unix(1_600_000_000, 0)
 	for i := range older {
 		at := time.Duration(i+1) * time.Millisecond
-		job := slurm.Job{ID: slurm.JobID(1000 + i), Node: nodeName, UID: user, GID: user, Start: now.Add(time.Duration(i) * time.Minute)}
+		job := slurm.Job{ID: slurm.JobID(1000 + i), Node: nodeName, UID: user, GID: user}
+		job.Start = now.Add(time.Duration(i) * time.Minute)
 		begun := ledger.Run{Job: job, Start: &ledger.End{At: at, Wall: now}}
 		found, _, _ := store.Find(job)
 		if found.Key != "" {

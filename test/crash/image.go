@@ -66,7 +66,8 @@ func read(path string, d fs.DirEntry) (entry, error) {
 // by them.
 func (im image) restore(dir string, is image) error {
 	var all []error
-	gone := slices.SortedFunc(keys(is), func(a, b string) int { return strings.Compare(b, a) }) // what lies in a folder first
+	// what lies in a folder first
+	gone := slices.SortedFunc(keys(is), func(a, b string) int { return strings.Compare(b, a) })
 	for _, name := range gone {
 		now, stays := im[name]
 		if !stays || now.mode.Type() != is[name].mode.Type() {
@@ -147,7 +148,8 @@ func (im image) heldLocks(dir string) (held []string) {
 			continue // removed
 		}
 		whole := unix.Flock_t{Type: unix.F_WRLCK}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &whole) != nil {
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK,
+			&whole) != nil {
 			held = append(held, name)
 		}
 		f.Close()

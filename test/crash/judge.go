@@ -82,8 +82,8 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 	return v
 }
 
-// said reports whether the hook told anybody of trouble that it has not without the fault: in the log, to slurmd, in its
-// record.
+// said reports whether the hook told anybody of trouble that it has not without the fault: in the log, to slurmd, in
+// its record.
 func (r reference) said(a attempt) bool {
 	if strings.Contains(a.out.output, "bookend") {
 		return true
@@ -124,7 +124,8 @@ func (v *verdict) damage(r reference, is states, now image) {
 func (v *verdict) aside(r reference, a attempt) {
 	for name, e := range a.after {
 		_, was := r.before[name]
-		if !was && e.mode.IsRegular() && strings.Contains(name, "/damaged/") && !(r.damaged && e.data == r.before[r.file()].data) {
+		if !was && e.mode.IsRegular() && strings.Contains(name, "/damaged/") &&
+			!(r.damaged && e.data == r.before[r.file()].data) {
 			v.fault(lost, "%s was set aside, and was whole", name)
 		}
 	}
@@ -150,7 +151,8 @@ func (v *verdict) neighbours(r reference, a attempt) {
 		}
 	}
 	for key, now := range a.is.history {
-		if was := r.was.history[key]; now.whole != was.whole && now.whole != r.was.runs[key].whole && now.whole != a.is.runs[key].whole {
+		may := []string{r.was.history[key].whole, r.was.runs[key].whole, a.is.runs[key].whole}
+		if !slices.Contains(may, now.whole) {
 			v.fault(mixture, "%s on disk is neither what it was nor what it is", key)
 		}
 	}
@@ -188,8 +190,8 @@ func merged(maps ...map[string]string) map[string]bool {
 	return all
 }
 
-// made judges a record that is neither the old one nor what it would be without the fault: it must say why, and what was
-// seen must be what there was to see.
+// made judges a record that is neither the old one nor what it would be without the fault: it must say why, and what
+// was seen must be what there was to see.
 func (v *verdict) made(r reference, own record, said bool) {
 	old, fresh := r.was.runs[r.key()], r.is.runs[r.key()]
 	if own.who == "" {
@@ -197,8 +199,10 @@ func (v *verdict) made(r reference, own record, said bool) {
 		return
 	}
 	added, want := own.last(r.hook), fresh.last(r.hook)
-	rest := r.hook == prolog || (own.start.all == old.start.all || own.start.all == "") && len(own.ends) <= len(old.ends)+1
-	if own.who != fresh.who && own.who != old.who && !added.admits() || !rest || added.seen != want.seen && !added.admits() {
+	rest := r.hook == prolog || (own.start.all == old.start.all || own.start.all == "") &&
+		len(own.ends) <= len(old.ends)+1
+	if own.who != fresh.who && own.who != old.who && !added.admits() || !rest || added.seen != want.seen &&
+		!added.admits() {
 		v.fault(mixture, "the record of %s is neither the old nor the new one", r.key())
 	}
 	if !added.admits() && !said && !(added.untested && own.alike(fresh)) {
@@ -235,12 +239,14 @@ func (s *stand) judgeNext(t trial, faulty, a attempt) (v verdict) {
 	v.exit(r, a, may, added.admits())
 	v.damage(before, a.is, a.after)
 	fresh := r.is.runs[r.key()]
-	known := faulty.killed || before.said(faulty) || faulty.is.runs[before.key()].last(before.hook).untested // a test that was lost is none, and a card whose baseline was lost is looked at for longer
+	// a test that was lost is none, and a GPU whose baseline was lost is looked at for longer
+	known := faulty.killed || before.said(faulty) || faulty.is.runs[before.key()].last(before.hook).untested
 	switch {
 	case own.equal(fresh), same && own.equal(before.is.runs[r.key()]), added.admits(), faultySaid(own):
 	case known && (own.alike(fresh) || same && own.alike(before.is.runs[r.key()])):
 	default:
-		v.fault(unsaid, "%s: the record of %s differs, and does not say why: %s", r.name, r.key(), own.difference(fresh))
+		v.fault(unsaid, "%s: the record of %s differs, and does not say why: %s", r.name, r.key(),
+			own.difference(fresh))
 	}
 	if own.who == "" || r.hook == epilog && len(own.ends) == 0 {
 		v.fault(lost, "%s: no record of %s", r.name, r.key())
@@ -263,7 +269,8 @@ func (v *verdict) bystanders(was, now attempt, r reference) {
 		case key == r.key():
 		case there && kept.whole != rec.whole:
 			v.fault(others, "%s changed", key)
-		case !there && now.is.history[key].whole != rec.whole && !strings.HasPrefix(key, "1"): // runs of long ago are removed
+		// runs of long ago are removed
+		case !there && now.is.history[key].whole != rec.whole && !strings.HasPrefix(key, "1"):
 			v.fault(lost, "%s is gone", key)
 		}
 	}

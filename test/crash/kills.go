@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
+
+	"bookend/test/rig"
 )
 
 // perLife are the kills in one life: enough for records to be archived and removed.
@@ -14,46 +16,27 @@ const perLife = 250
 
 // lives kills hooks in as many lives as it takes, some side by side.
 func (b *bench) lives(o order, programs string, t *tally) error {
-	next := make(chan int)
-	failed := make(chan error, o.workers)
-	var all sync.WaitGroup
-	for range o.workers {
-		folder := b.folder("lives")
-		all.Go(func() {
-			for number := range next {
-				if err := spend(folder, programs, o, number, t); err != nil {
-					failed <- fmt.Errorf("life %d: %w", number, err)
-					break
-				}
-			}
-			for range next { // nobody takes them any more
-			}
-		})
+	folders, err := b.folders("lives", o.workers)
+	if err != nil {
+		return err
 	}
+	var numbers []int
 	for number := range (o.kills + perLife - 1) / perLife {
 		if o.life < 0 || o.life == number {
-			next <- number
+			numbers = append(numbers, number)
 		}
 	}
-	close(next)
-	all.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return rig.Each(folders, numbers, func(folder string, number int) error {
+		return spend(folder, programs, o, number, t)
+	})
 }
 
 // spend is one whole life.
 func spend(folder, programs string, o order, number int, t *tally) error {
-	if err := os.RemoveAll(folder); err != nil {
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755)); err != nil {
 		return fmt.Errorf("begin life: %w", err)
 	}
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return fmt.Errorf("begin life: %w", err)
-	}
-	l, err := newLife(filepath.Join(folder, "node"), filepath.Join(folder, "decoded"), programs, o.seed, uint64(number))
+	l, err := newLife(filepath.Join(folder, "node"), programs, o.seed, uint64(number))
 	if err != nil {
 		return err
 	}
@@ -94,8 +77,8 @@ func (l *life) settle() error {
 	return nil
 }
 
-// finish lets two more jobs live undisturbed, long after: one leaves a process, for which the node must drain, and by then
-// nothing is left of what was interrupted.
+// finish lets two more jobs live undisturbed, long after: one leaves a process, for which the node must drain, and by
+// then nothing is left of what was interrupted.
 func (l *life) finish() (wrong []string, err error) {
 	var v verdict
 	long := time.Now().Add(-48 * time.Hour)
@@ -117,10 +100,7 @@ func (l *life) finish() (wrong []string, err error) {
 			if h == epilog && i == 1 {
 				s.world = func(n *node) error { return leakOn(n, freeCards, latecomer) }
 			}
-			if err := l.begin(s); err != nil {
-				return nil, err
-			}
-			out, err := l.call(s, nil, nil)
+			out, err := l.whole(s)
 			if err != nil {
 				return nil, err
 			}
@@ -130,11 +110,12 @@ func (l *life) finish() (wrong []string, err error) {
 					kind = unsaid
 				}
 				log, _ := os.ReadFile(l.in("log/bookend.log"))
-				v.fault(kind, "%s, long after: exit %d, not %d: %q, %q", s.name, out.exit, exits[h], out.output, log[max(0, len(log)-600):])
+				v.fault(kind, "%s, long after: exit %d, not %d: %q, %q", s.name, out.exit, exits[h], out.output,
+					log[max(0, len(log)-600):])
 			}
 		}
 	}
-	if err := l.look(); err != nil {
+	if err := l.see(); err != nil {
 		return nil, err
 	}
 	if left := l.now.temporary(); len(left) > 0 {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 
 	"bookend/internal/slurm"
@@ -12,14 +11,13 @@ import (
 // life is the long history of one node, of several jobs on its cards, in which hooks are killed.
 type life struct {
 	*node
-	folder string // where images are decoded
-	rng    *rand.Rand
-	aim    *aim
-	jobs   []*job
-	next   slurm.JobID
-	clock  int64
-	now    image
-	is     states
+	rng   *rand.Rand
+	aim   *aim
+	jobs  []*job
+	next  slurm.JobID
+	clock int64
+	now   image
+	is    states
 }
 
 // job is one job id on the node.
@@ -41,23 +39,14 @@ const (
 var freeCards = len(cardIDs) - 2
 
 // newLife makes a node in a folder that does not exist, with the bystander's job on it.
-func newLife(dir, folder, programs string, seed, number uint64) (*life, error) {
+func newLife(dir, programs string, seed, number uint64) (*life, error) {
 	n, err := newNode(dir, programs, "")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(folder); err != nil {
-		return nil, fmt.Errorf("begin life: %w", err)
-	}
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("begin life: %w", err)
-	}
-	l := &life{node: n, folder: folder, rng: rand.New(rand.NewPCG(seed, number)), next: 100, clock: 1_700_000_000}
+	l := &life{node: n, rng: rand.New(rand.NewPCG(seed, number)), next: 100, clock: 1_700_000_000}
 	l.aim = newAim(l.rng)
-	if err := l.begin(prelude); err != nil {
-		return nil, err
-	}
-	if _, err := l.call(prelude, nil, nil); err != nil {
+	if _, err := l.whole(prelude); err != nil {
 		return nil, err
 	}
 	if l.rng.IntN(2) == 0 { // half of the lives have runs to remove
@@ -65,14 +54,12 @@ func newLife(dir, folder, programs string, seed, number uint64) (*life, error) {
 			return nil, err
 		}
 	}
-	return l, l.look()
+	return l, l.see()
 }
 
-func (l *life) look() (err error) {
-	if l.now, err = capture(l.dir); err != nil {
-		return err
-	}
-	l.is, err = l.now.decode(l.folder)
+// see looks at what the hooks keep by now.
+func (l *life) see() (err error) {
+	l.now, l.is, err = l.look()
 	return err
 }
 
@@ -144,7 +131,7 @@ func (l *life) event() (e event, err error) {
 		return e, err
 	}
 	was := l.is
-	if err := l.look(); err != nil {
+	if err := l.see(); err != nil {
 		return e, err
 	}
 	old, now := was.runs[s.key()], l.is.runs[s.key()]
@@ -183,7 +170,8 @@ func (l *life) check(s step, was states, out outcome, killed bool) (v verdict) {
 		}
 	}
 	for key, old := range was.history {
-		if now := l.is.history[key]; now.whole != old.whole && now.whole != l.is.runs[key].whole && now.whole != was.runs[key].whole {
+		now := l.is.history[key].whole
+		if now != old.whole && now != l.is.runs[key].whole && now != was.runs[key].whole {
 			v.fault(mixture, "%s on disk is neither what it was nor what it is", key)
 		}
 	}
@@ -204,7 +192,8 @@ func (l *life) own(v *verdict, s step, was states, killed bool) {
 	added := s.hook == prolog && !there && stays && now.start.all != "" && len(now.ends) == 0
 	if s.hook == epilog {
 		n := len(now.ends)
-		added = stays && n > 0 && now.start.all == old.start.all && (n == len(old.ends)+1 || n == 4 && len(old.ends) == 4)
+		added = stays && n > 0 && now.start.all == old.start.all &&
+			(n == len(old.ends)+1 || n == 4 && len(old.ends) == 4)
 		for i := range max(0, n-1) {
 			added = added && now.ends[i].all == old.ends[i].all
 		}
@@ -213,7 +202,8 @@ func (l *life) own(v *verdict, s step, was states, killed bool) {
 	case there && !stays:
 		v.fault(lost, "%s: its own record %s is gone", s.name, s.key())
 	case !unchanged && !added:
-		v.fault(mixture, "%s: record %s is neither what it was nor that with more: %s", s.name, s.key(), now.difference(old))
+		v.fault(mixture, "%s: record %s is neither what it was nor that with more: %s", s.name, s.key(),
+			now.difference(old))
 	case !killed && !added && !(s.hook == prolog && there):
 		v.fault(lost, "%s put nothing on record, and was not killed", s.name)
 	}
@@ -224,18 +214,14 @@ func (l *life) own(v *verdict, s step, was states, killed bool) {
 
 // told wants an end to say just what is so: no record of a start where there is none, an end again where there was one.
 func (l *life) told(v *verdict, s step, old record, e end) {
-	var want []string
+	want := ""
 	switch {
 	case len(old.ends) > 0:
-		want = []string{"BKD-AGAIN"}
+		want = "BKD-AGAIN"
 	case old.start.all == "":
-		want = []string{"BKD-NORECORD"}
+		want = "BKD-NORECORD"
 	}
-	var got []string
-	for _, c := range e.codes {
-		got = append(got, string(c))
-	}
-	if !slices.Equal(got, want) {
+	if got := e.found(); got != want {
 		v.fault(unsaid, "%s found %q, not %q", s.name, got, want)
 	}
 }

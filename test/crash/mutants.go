@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"bookend/test/mutant"
+	"bookend/test/rig"
 )
 
 // planting is a mistake and the part of the run that must notice it.
@@ -17,46 +17,95 @@ type planting struct {
 	both  bool // two ends at once
 }
 
+// safely is how a file is replaced; inPlace and renameFirst are how it must not be.
 const (
-	writeFile   = "internal/safefile/write.go"
-	safely      = "\t\ttemp, err := writeTemp(dirfd, data, a)\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {\n\t\t\t_ = unix.Unlinkat(dirfd, temp, 0)\n\t\t\treturn fmt.Errorf(\"rename: %w\", err)\n\t\t}\n"
-	inPlace     = "\t\tfd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o600)\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tf := os.NewFile(uintptr(fd), name)\n\t\terr = fill(f, data, a)\n\t\tif closing := f.Close(); err == nil {\n\t\t\terr = closing\n\t\t}\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n"
-	renameFirst = "\t\ttemp, err := tempName()\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tfd, err := openAt(dirfd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)\n\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\tf := os.NewFile(uintptr(fd), temp)\n\t\tdefer f.Close()\n\t\tif err := unix.Renameat(dirfd, temp, dirfd, name); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := fill(f, data, a); err != nil {\n\t\t\treturn err\n\t\t}\n"
+	writeFile = "internal/safefile/write.go"
+	safely    = `
+		temp, err := writeTemp(dirfd, data, a)
+		if err != nil {
+			return err
+		}
+		if err := retry(func() error { return unix.Renameat(dirfd, temp, dirfd, name) }); err != nil {
+			_ = unix.Unlinkat(dirfd, temp, 0)
+			return fmt.Errorf("rename: %w", err)
+		}
+`
+	inPlace = `
+		fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), name)
+		err = fill(f, data, a)
+		if closing := f.Close(); err == nil {
+			err = closing
+		}
+		if err != nil {
+			return err
+		}
+`
+	renameFirst = `
+		temp, err := tempName()
+		if err != nil {
+			return err
+		}
+		fd, err := openAt(dirfd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), temp)
+		defer f.Close()
+		if err := unix.Renameat(dirfd, temp, dirfd, name); err != nil {
+			return err
+		}
+		if err := fill(f, data, a); err != nil {
+			return err
+		}
+`
 )
+
+// Parts of the run that notice a mistake: the faults whose name contains a text, kills at random, two ends at once.
+func faulted(only string) planting { return planting{only: only} }
+func killed(times int) planting    { return planting{kills: times} }
+
+// of is the mistake that a part must notice.
+func (p planting) of(name, file, old, change string) planting {
+	p.Mutant = mutant.Mutant{Name: name, File: file, Old: old, New: change}
+	return p
+}
+
+// writing are the faults in the writing of a run's record.
+const writing = "start: hook write run/state"
 
 // plantings are the mistakes that must be noticed.
 var plantings = []planting{
-	{only: "start: hook write run/state", Mutant: mutant.Mutant{Name: "written in place", File: writeFile, Old: safely, New: inPlace}},
-	{only: "start: hook write run/state", Mutant: mutant.Mutant{Name: "renamed before it is written", File: writeFile, Old: safely, New: renameFirst}},
-	{kills: 500, Mutant: mutant.Mutant{Name: "written in place, killed at random", File: writeFile, Old: safely, New: inPlace}},
-	{only: "start: hook write run/state", Mutant: mutant.Mutant{
-		Name: "half a file left", File: writeFile, Old: "\tif err != nil {\n\t\t_ = unix.Unlinkat(dirfd, temp, 0)\n", New: "\tif err != nil {\n",
-	}},
-	{only: "no fault", Mutant: mutant.Mutant{
-		Name: "on disk without a sync", File: writeFile, Old: "\tif a.durable {\n\t\treturn f.Sync()\n\t}\n", New: "",
-	}},
-	{only: "no fault", Mutant: mutant.Mutant{
-		Name: "another job's record taken", File: "internal/state/run.go",
-		Old: "(r.Job.Node != node || r.Job.ID != id || r.Key != key)", New: "r.Job.Node != node",
-	}},
-	{only: "no fault", Mutant: mutant.Mutant{
-		Name: "damage removed, not set aside", File: "internal/state/damaged.go",
-		Old: "_ = os.Rename(filepath.Join(s.dir, path), to)", New: "_ = os.Remove(filepath.Join(s.dir, path))",
-	}},
-	{both: true, Mutant: mutant.Mutant{
-		Name: "lock shared by two ends", File: "internal/state/state.go",
-		Old: "safefile.Lock(filepath.Join(s.dir, name), lockWait, true)", New: "safefile.Lock(filepath.Join(s.dir, name), lockWait, false)",
-	}},
-	{only: "end: hook renameat run/state", Mutant: mutant.Mutant{
-		Name: "an end that was not kept, and not said", File: "internal/stage/epilog.go",
-		Old: "d.Try(d.Store.Close(run, r.end(d)))", New: "_ = d.Store.Close(run, r.end(d))",
-	}},
-	{kills: 250, Mutant: mutant.Mutant{
-		Name: "what was interrupted never swept", File: "internal/state/archive.go", Old: "all = append(all, s.sweep(now))", New: "",
-	}},
-	{kills: 250, Mutant: mutant.Mutant{
-		Name: "what was interrupted on disk swept after an hour", File: "internal/state/archive.go", Old: "s.setPruned(unfinished)", New: "s.setPruned(last)",
-	}},
+	faulted(writing).of("written in place", writeFile, safely, inPlace),
+	faulted(writing).of("renamed before it is written", writeFile, safely, renameFirst),
+	killed(500).of("written in place, killed at random", writeFile, safely, inPlace),
+	faulted(writing).of("half a file left", writeFile, `
+	if err != nil {
+		_ = unix.Unlinkat(dirfd, temp, 0)
+`, `
+	if err != nil {
+`),
+	faulted("no fault").of("on disk without a sync", writeFile, `
+	if a.durable {
+		return f.Sync()
+	}
+`, "\n"),
+	faulted("no fault").of("another job's record taken", "internal/state/run.go",
+		"(r.Job.Node != node || r.Job.ID != id || r.Key != key)", "r.Job.Node != node"),
+	faulted("no fault").of("damage removed, not set aside", "internal/state/damaged.go",
+		"_ = os.Rename(filepath.Join(s.dir, path), to)", "_ = os.Remove(filepath.Join(s.dir, path))"),
+	planting{both: true}.of("lock shared by two ends", "internal/state/state.go",
+		"safefile.Lock(filepath.Join(s.dir, name), lockWait, true)",
+		"safefile.Lock(filepath.Join(s.dir, name), lockWait, false)"),
+	faulted("end: hook renameat run/state").of("an end that was not kept, and not said", "internal/stage/epilog.go",
+		"d.Try(d.Store.Close(run, r.end(d)))", "_ = d.Store.Close(run, r.end(d))"),
+	killed(250).of("what was interrupted never swept", "internal/state/archive.go", "all = append(all, s.sweep(now))",
+		""),
+	killed(250).of("what was interrupted on disk swept after an hour", "internal/state/archive.go",
+		"s.setPruned(unfinished)", "s.setPruned(last)"),
 }
 
 // mutants plants each, and prints what noticed it.
@@ -77,22 +126,26 @@ func (b *bench) mutants(o order) error {
 		fmt.Printf("%-44s %.110s\n", m.Name, by)
 	}
 	if survived > 0 {
-		return errWrong
+		return rig.ErrWrong
 	}
 	return nil
 }
 
 // notice says what notices a planted mistake, "" for nothing.
 func (b *bench) notice(m planting, o order) (by string, err error) {
-	folder := b.folder("mutant")
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return "", err
-	}
-	overlay, err := m.Overlay(b.root, folder)
+	root, err := rig.Module()
 	if err != nil {
 		return "", err
 	}
-	programs, err := b.build("mutated", overlay)
+	folder, err := b.folder("mutant")
+	if err != nil {
+		return "", err
+	}
+	overlay, err := m.Overlay(root, folder)
+	if err != nil {
+		return "", err
+	}
+	programs, err := b.build(overlay)
 	if err != nil {
 		return "", err
 	}

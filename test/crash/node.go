@@ -9,16 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/attrib"
 )
 
 // nodeName is what slurmd calls every node here.
 const nodeName = "n1"
 
-// node is one machine in a folder of its own: a driver with five cards, a /proc of its own, a configuration and what the
-// hooks keep. Nothing in it moves but what a step moves, so that two runs of one history differ in times alone.
+// node is one machine in a folder of its own: a driver with five cards, a /proc of its own, a configuration and what
+// the hooks keep. Nothing in it moves but what a step moves, so that two runs of one history differ in times alone.
 type node struct {
 	dir      string
 	programs string        // the folder of the hooks under test
@@ -28,12 +26,14 @@ type node struct {
 // The cards of every node.
 var cardIDs = []string{
 	"GPU-5a0c9f3e-0000-4000-8000-000000000000", "GPU-5a0c9f3e-0000-4000-8000-000000000001",
-	"GPU-5a0c9f3e-0000-4000-8000-000000000002", "GPU-5a0c9f3e-0000-4000-8000-000000000003", "GPU-5a0c9f3e-0000-4000-8000-000000000004",
+	"GPU-5a0c9f3e-0000-4000-8000-000000000002", "GPU-5a0c9f3e-0000-4000-8000-000000000003",
+	"GPU-5a0c9f3e-0000-4000-8000-000000000004",
 }
 
 var busIDs = []string{"0000:17:00.0", "0000:3d:00.0", "0000:60:00.0", "0000:70:00.0", "0000:80:00.0"}
 
-const information = "Model: \t\t A card\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
+const information = "Model: \t\t A card\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n" +
+	"GPU Excluded:\t No\n"
 
 // configuration: drains, but for faults of Bookend's own; no step waits for what does not come. Deadlines that a busy
 // machine does not reach; the kernel's log is not read, for which no deadline can be set.
@@ -65,8 +65,8 @@ func gpuMap() string {
 	return strings.Join(pairs, ", ")
 }
 
-// newNode makes a machine in a folder, of root's all the way up, that does not exist; extra are further lines of its
-// configuration.
+// newNode makes a machine in a folder, of root's all the way up, that does not exist, and beside it the one in which
+// images are decoded; extra are further lines of its configuration.
 func newNode(dir, programs, extra string) (*node, error) {
 	n := &node{dir: dir, programs: programs}
 	files := map[string]string{
@@ -88,14 +88,10 @@ func newNode(dir, programs, extra string) (*node, error) {
 			return nil, err
 		}
 	}
-	backend, err := os.ReadFile(filepath.Join(programs, "backend"))
-	if err != nil {
+	if err := os.Link(filepath.Join(programs, "backend"), n.in("backend/backend")); err != nil {
 		return nil, fmt.Errorf("make node: %w", err)
 	}
-	if err := os.WriteFile(n.in("backend/backend"), backend, 0o755); err != nil {
-		return nil, fmt.Errorf("make node: %w", err)
-	}
-	return n, nil
+	return n, os.Mkdir(dir+"-decoded", 0o755)
 }
 
 func (n *node) in(name string) string { return filepath.Join(n.dir, name) }
@@ -136,19 +132,13 @@ func (n *node) processes(all ...holder) error {
 	for _, h := range all {
 		fmt.Fprintf(&cards, "%s %d %d\n", cardIDs[h.card], h.pid, h.bytes)
 		entry := "proc/" + strconv.Itoa(h.pid)
-		stat := fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12), h.start/attrib.Tick)
+		stat := fmt.Sprintf("%d (python) S 1 1 1 0 -1 0%s %d 0 0\n", h.pid, strings.Repeat(" 0", 12),
+			h.start/attrib.Tick)
 		ids := fmt.Sprintf("Name:\tpython\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", h.uid)
-		err = errors.Join(err, n.put(entry+"/stat", stat), n.put(entry+"/status", ids), n.put(entry+"/cgroup", h.cgroup),
+		err = errors.Join(err, n.put(entry+"/stat", stat), n.put(entry+"/status", ids),
+			n.put(entry+"/cgroup", h.cgroup),
 			n.put(entry+"/environ", ""), n.put(entry+"/maps", ""), os.MkdirAll(n.in(entry+"/fd"), 0o755),
 			os.MkdirAll(n.in(entry+"/ns"), 0o755))
 	}
 	return errors.Join(err, n.put("backend/cards", cards.String()))
-}
-
-// mount puts a file system of memory over a folder, as the state is kept on one.
-func mount(folder string) error {
-	if err := unix.Mount("none", folder, "tmpfs", 0, "mode=0755"); err != nil {
-		return fmt.Errorf("mount a file system of memory on %q: %w", folder, err)
-	}
-	return nil
 }

@@ -73,10 +73,11 @@ func changes(p point) bool {
 	return false
 }
 
-// protocols are the files of which the writing is tried with two faults: a run's record, its copy on disk, what is kept of
-// the cards.
+// protocols are the files of which the writing is tried with two faults: a run's record, its copy on disk, what is kept
+// of the cards.
 var protocols = []string{
-	"run/state/" + nodeName + "/100/", "var/history/" + nodeName + "/", "run/state/" + nodeName + "/.tmp-", "run/report/",
+	"run/state/" + nodeName + "/100/", "var/history/" + nodeName + "/", "run/state/" + nodeName +
+		"/.tmp-", "run/report/",
 }
 
 // firsts are the faults in the writing of a file after which another one is tried: one for each of its calls, where it
@@ -120,8 +121,8 @@ func writes(p point) bool {
 // later is how many calls of the writing of files are tried after a first fault.
 const later = 8
 
-// seconds are the trials with another fault after the first of t: at each later call of the writing, given the calls that
-// were made after the first fault.
+// seconds are the trials with another fault after the first of t: at each later call of the writing, given the calls
+// that were made after the first fault.
 func seconds(t trial, after []point, only string) (trials []trial) {
 	met := map[string]bool{}
 	for _, p := range after {

@@ -91,7 +91,8 @@ func (t *tracer) point(c intercept.Call) (p point, ok bool) {
 			return p, false
 		}
 		p.call, p.role = w.name, t.role(c)
-		p.write = w.name == "openat" && c.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 || w.name == "close" && writable(c)
+		p.write = w.name == "openat" && c.Args[2]&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT) != 0 || w.name == "close" &&
+			writable(c)
 		t.seen[p]++
 		p.nth = t.seen[p]
 		return p, true

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,23 +23,16 @@ type reference struct {
 // stand is a node on which trials are made, one after another, with the history as it goes there without a fault.
 type stand struct {
 	*node
-	folder string // where images are decoded
-	steps  []reference
+	steps []reference
 }
 
 // newStand plays the history once and refuses one that does not go as it should.
 func newStand(dir, programs string) (*stand, error) {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make stand: %w", err)
-	}
 	n, err := newNode(filepath.Join(dir, "node"), programs, "")
 	if err != nil {
 		return nil, err
 	}
-	s := &stand{node: n, folder: filepath.Join(dir, "decoded")}
-	if err := os.Mkdir(s.folder, 0o755); err != nil {
-		return nil, fmt.Errorf("make stand: %w", err)
-	}
+	s := &stand{node: n}
 	if _, err := s.play(prelude); err != nil {
 		return nil, err
 	}
@@ -61,7 +53,7 @@ func (s *stand) play(st step) (r reference, err error) {
 		return r, err
 	}
 	r.leaked = s.leaked
-	if r.before, err = capture(s.dir); err != nil {
+	if r.before, r.was, err = s.look(); err != nil {
 		return r, err
 	}
 	t := newTracer(s.dir)
@@ -74,13 +66,7 @@ func (s *stand) play(st step) (r reference, err error) {
 	if err != nil {
 		return r, err
 	}
-	if r.after, err = capture(s.dir); err != nil {
-		return r, err
-	}
-	if r.was, err = r.before.decode(s.folder); err != nil {
-		return r, err
-	}
-	if r.is, err = r.after.decode(s.folder); err != nil {
+	if r.after, r.is, err = s.look(); err != nil {
 		return r, err
 	}
 	return r, r.asMeant()
@@ -94,20 +80,13 @@ func (w wrongHistory) Error() string { return w.why }
 // asMeant compares what the hook made of its step with what the table says.
 func (r reference) asMeant() error {
 	own := r.is.runs[r.key()]
-	last := own.start
-	if n := len(own.ends); n > 0 {
-		last = own.ends[n-1]
-	}
-	var codes []string
-	for _, c := range last.codes {
-		codes = append(codes, string(c))
-	}
+	found := own.last(r.hook).found()
 	problems := slices.Concat(r.is.damage, r.after.temporary(), disorder(r.points))
 	switch {
 	case r.out.exit != r.exit || r.out.output != "":
 		return wrongHistory{fmt.Sprintf("%s: exit %d, not %d: %q", r.name, r.out.exit, r.exit, r.out.output)}
-	case strings.Join(codes, " ") != r.finds:
-		return wrongHistory{fmt.Sprintf("%s: found %q, not %q", r.name, strings.Join(codes, " "), r.finds)}
+	case found != r.finds:
+		return wrongHistory{fmt.Sprintf("%s: found %q, not %q", r.name, found, r.finds)}
 	case len(problems) > 0:
 		return wrongHistory{fmt.Sprintf("%s: %s", r.name, strings.Join(problems, "; "))}
 	case r.damaged && !r.after.aside(r.before[r.file()]):

@@ -50,7 +50,8 @@ func (im image) decode(folder string) (states, error) {
 	if err := im.copyTo(folder); err != nil {
 		return states{}, err
 	}
-	s := states{runs: map[string]record{}, history: map[string]record{}, baselines: map[string]string{}, probes: map[string]string{}}
+	s := states{runs: map[string]record{}, history: map[string]record{}}
+	s.baselines, s.probes = map[string]string{}, map[string]string{}
 	store, err := state.Open(filepath.Join(folder, "run"), nodeName)
 	if err != nil {
 		return s, fmt.Errorf("decode: %w", err)
@@ -171,12 +172,14 @@ func still(v any) any {
 
 // equal compares but for times.
 func (r record) equal(o record) bool {
-	return r.who == o.who && r.claim == o.claim && r.start.all == o.start.all && slices.EqualFunc(r.ends, o.ends, func(a, b end) bool { return a.all == b.all })
+	same := func(a, b end) bool { return a.all == b.all }
+	return r.who == o.who && r.claim == o.claim && same(r.start, o.start) && slices.EqualFunc(r.ends, o.ends, same)
 }
 
 // alike compares what was found.
 func (r record) alike(o record) bool {
-	return r.who == o.who && r.start.bare == o.start.bare && slices.EqualFunc(r.ends, o.ends, func(a, b end) bool { return a.bare == b.bare })
+	same := func(a, b end) bool { return a.bare == b.bare }
+	return r.who == o.who && same(r.start, o.start) && slices.EqualFunc(r.ends, o.ends, same)
 }
 
 // difference is where two records part.
@@ -206,7 +209,17 @@ func (r record) text() string {
 	return text
 }
 
-// ownFaults are what a hook says of the trouble that a fault made for it; of a lock that was held, that another is at work.
+// found are its codes, as words.
+func (e end) found() string {
+	words := make([]string, len(e.codes))
+	for i, c := range e.codes {
+		words[i] = string(c)
+	}
+	return strings.Join(words, " ")
+}
+
+// ownFaults are what a hook says of the trouble that a fault made for it; of a lock that was held, that another is at
+// work.
 var ownFaults = []code.Code{
 	code.StateDamage, code.StateWrite, code.StateLock, code.NoRecord, code.Again, code.BackendCrash,
 }

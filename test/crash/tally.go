@@ -16,7 +16,6 @@ const shown = 20
 type tally struct {
 	mu      sync.Mutex
 	classes map[class]int
-	steps   map[string]map[class]int
 	calls   map[string]map[string]int // call, fault
 	wrong   map[string]int            // by kind
 	failed  []string
@@ -28,8 +27,8 @@ type tally struct {
 
 func newTally() *tally {
 	return &tally{
-		classes: map[class]int{}, steps: map[string]map[class]int{}, calls: map[string]map[string]int{}, wrong: map[string]int{},
-		kills: map[victim][2]int{},
+		classes: map[class]int{}, calls: map[string]map[string]int{},
+		wrong: map[string]int{}, kills: map[victim][2]int{},
 	}
 }
 
@@ -37,11 +36,6 @@ func newTally() *tally {
 func (t *tally) add(tr trial, v verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	step := history[tr.step].name
-	if t.steps[step] == nil {
-		t.steps[step] = map[class]int{}
-	}
-	t.steps[step][v.class]++
 	t.classes[v.class]++
 	for _, f := range tr.faults {
 		if t.calls[f.call] == nil {
@@ -82,35 +76,20 @@ func (t *tally) fail(wrong []string, replay string) {
 
 func (t *tally) failures() int { return len(t.failed) }
 
-// print writes the tables.
+// print writes what was tried, and what became of it.
 func (t *tally) print(w io.Writer) {
-	fmt.Fprintf(w, "%d calls of the hooks touch what they keep; %d faults were tried, and %d pairs of two\n", t.seen, t.single, t.double)
-	columns := []class{unnoticed, newSaid, oldSaid, killedOld, killedNew, notMet}
-	fmt.Fprintf(w, "%-24s", "hook")
-	for _, c := range columns {
-		fmt.Fprintf(w, "  %s", c)
-	}
-	fmt.Fprintln(w)
-	for _, s := range history {
-		if t.steps[s.name] == nil {
-			continue
-		}
-		fmt.Fprintf(w, "%-24s", s.name)
-		for _, c := range columns {
-			fmt.Fprintf(w, "  %*d", len(c), t.steps[s.name][c])
-		}
-		fmt.Fprintln(w)
+	fmt.Fprintf(w, "%d calls of the hooks touch what they keep; %d faults were tried, and %d pairs of two\n",
+		t.seen, t.single, t.double)
+	for _, c := range sorted(t.classes) {
+		fmt.Fprintf(w, "%-28s %d\n", c+":", t.classes[c])
 	}
 	for _, call := range sorted(t.calls) {
-		fmt.Fprintf(w, "%-12s", call)
-		for _, f := range sorted(t.calls[call]) {
-			fmt.Fprintf(w, " %s %d", f, t.calls[call][f])
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "%-12s %v\n", call, t.calls[call])
 	}
+	t.printKills(w)
 }
 
-// printKills writes what became of kills at random points.
+// printKills writes what became of kills at random points, and what must not be.
 func (t *tally) printKills(w io.Writer) {
 	all := 0
 	for _, v := range sorted(t.kills) {
@@ -119,13 +98,7 @@ func (t *tally) printKills(w io.Writer) {
 		fmt.Fprintf(w, "killed %-34s %6d: old state %d, new state %d\n", v, n[0]+n[1], n[0], n[1])
 	}
 	fmt.Fprintf(w, "kills: %d among %d hooks\n", all, t.events)
-}
-
-// wrongKinds are counted in every report, also where there are none.
-var wrongKinds = []string{corrupt, lost, falseDrain, mixture, unsaid, litter, others, badExit}
-
-func (t *tally) printWrong(w io.Writer) {
-	for _, kind := range wrongKinds {
+	for _, kind := range []string{corrupt, lost, falseDrain, mixture, unsaid, litter, others, badExit} {
 		fmt.Fprintf(w, "%-28s %d\n", kind+":", t.wrong[kind])
 	}
 	for _, f := range t.failed[:min(shown, len(t.failed))] {

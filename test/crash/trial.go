@@ -1,12 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/test/intercept"
+	"bookend/test/rig"
 )
 
 // planned is a fault at a point.
@@ -47,8 +48,8 @@ func (s *stand) try(t trial, trace bool) (a attempt, err error) {
 	if err := r.before.copyTo(s.dir); err != nil {
 		return a, err
 	}
-	s.leaked = r.leaked
-	if err := s.world(r.step); err != nil {
+	s.leaked, r.arrange = r.leaked, nil // that was done before the history's hook
+	if err := s.begin(r.step); err != nil {
 		return a, err
 	}
 	tr := newTracer(s.dir)
@@ -72,21 +73,10 @@ func (s *stand) try(t trial, trace bool) (a attempt, err error) {
 		}
 		return f.answer
 	})
-	if err != nil {
-		return a, err
+	if err == nil {
+		a.after, a.is, err = s.look()
 	}
-	if a.after, err = capture(s.dir); err != nil {
-		return a, err
-	}
-	a.is, err = a.after.decode(s.folder)
 	return a, err
-}
-
-func (s *stand) world(st step) error {
-	if err := st.world(s.node); err != nil {
-		return fmt.Errorf("%s: %w", st.name, err)
-	}
-	return nil
 }
 
 // kinds are those calls alone that matter: each one that is asked about costs time.
@@ -106,16 +96,120 @@ func (t trial) kinds(trace bool) (all []intercept.Kind) {
 
 // follow runs the step after the trial's, without a fault.
 func (s *stand) follow(t trial) (a attempt, err error) {
-	next := s.steps[t.step+1]
-	if err := s.begin(next.step); err != nil {
-		return a, err
+	if a.out, err = s.whole(s.steps[t.step+1].step); err == nil {
+		a.after, a.is, err = s.look()
 	}
-	if a.out, err = s.call(next.step, nil, nil); err != nil {
-		return a, err
-	}
-	if a.after, err = capture(s.dir); err != nil {
-		return a, err
-	}
-	a.is, err = a.after.decode(s.folder)
 	return a, err
+}
+
+// crew are stands side by side.
+type crew []*stand
+
+// newCrew plays the history on as many stands as there are workers.
+func (b *bench) newCrew(programs string, workers int) (crew, error) {
+	folders, err := b.folders("stand", workers)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var c crew
+	err = rig.Each(folders, folders, func(_, folder string) error {
+		s, err := newStand(folder, programs)
+		mu.Lock()
+		defer mu.Unlock()
+		c = append(c, s)
+		return err
+	})
+	return c, err
+}
+
+// enumerate tries every fault.
+func (c crew) enumerate(trials []trial, t *tally) error {
+	return rig.Each(c, trials, func(s *stand, tr trial) error {
+		a, err := s.try(tr, false)
+		if err != nil {
+			return err
+		}
+		v := s.judge(tr, a)
+		next, err := s.follow(tr)
+		if err != nil {
+			return err
+		}
+		v.wrong = append(v.wrong, s.judgeNext(tr, a, next).wrong...)
+		t.add(tr, v)
+		return nil
+	})
+}
+
+// pairs finds the trials with two faults.
+func (c crew) pairs(first []trial, only string) (two []trial, err error) {
+	var mu sync.Mutex
+	err = rig.Each(c, first, func(s *stand, tr trial) error {
+		a, err := s.try(tr, true)
+		mu.Lock()
+		defer mu.Unlock()
+		two = append(two, seconds(tr, a.points, only)...)
+		return err
+	})
+	return two, err
+}
+
+// faults tries every fault, then two in a row.
+func (b *bench) faults(o order, programs string, t *tally) error {
+	c, err := b.newCrew(programs, o.workers)
+	if err != nil {
+		return err
+	}
+	trials, seen := plan(c[0].steps, o.only)
+	t.seen, t.single = seen, len(trials)
+	if err := c.enumerate(trials, t); err != nil {
+		return err
+	}
+	two, err := c.pairs(firsts(c[0].steps, o.only), o.only)
+	if err != nil {
+		return err
+	}
+	t.double = len(two)
+	return c.enumerate(two, t)
+}
+
+// twoEnds runs a whole epilog between another one's look at the job's record and its writing: both ends are on record,
+// or the log says which is not.
+func (b *bench) twoEnds(programs string, t *tally) error {
+	dir, err := b.folder("together")
+	if err != nil {
+		return err
+	}
+	n, err := newNode(dir+"/node", programs, "probe: {at: never}\n") // else the second waits for the first
+	if err != nil {
+		return err
+	}
+	end := step{name: "two ends at once", hook: epilog, run: first, world: quiet}
+	if _, err := n.whole(step{name: end.name, hook: prolog, run: first, world: quiet}); err != nil {
+		return err
+	}
+	tr, met := newTracer(n.dir), false
+	var inner error
+	_, err = n.call(end, kinds("renameat"), func(_ int, c intercept.Call) intercept.Answer {
+		p, ok := tr.point(c)
+		if ok && !met && p.role == "hook" && strings.HasPrefix(p.class, "run/state/"+nodeName+"/100/") {
+			met = true
+			_, inner = n.call(end, nil, nil)
+		}
+		return intercept.Pass()
+	})
+	if err != nil || inner != nil {
+		return err
+	}
+	im, is, err := n.look()
+	if err != nil {
+		return err
+	}
+	var v verdict
+	ends, said := len(is.runs[end.key()].ends), strings.Count(im["log/bookend.log"].data, "BKD-ST-LOCK:")
+	if !met || ends+said < 2 || len(is.damage) > 0 {
+		v.fault(lost, "two epilogs at once: %d ends on record, %d said to be missing; %q", ends, said, is.damage)
+	}
+	t.event(event{wrong: v.wrong}, "two ends at once")
+	return nil
 }

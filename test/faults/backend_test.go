@@ -1,10 +1,13 @@
 package faults
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/test/rig"
 )
 
 // backend makes a node's backend what a script says.
@@ -15,93 +18,83 @@ func backend(script string) func(*node) {
 	}
 }
 
-const (
-	hello = `{"bookend":1,"kind":"hello","hello":{"backend":"script","version":"1"}}`
-	done  = `{"bookend":1,"kind":"done"}`
-)
-
-func says(texts ...string) string {
-	script := "read request\ncat <<'END'\n"
-	for _, text := range texts {
-		script += text + "\n"
-	}
-	return script + "END\n"
+// driver makes a call of the driver's behave otherwise.
+func driver(call, rule string) func(*node) {
+	return func(n *node) { n.Helper(); n.set("on."+call, rule) }
 }
 
+const hello = `{"bookend":1,"kind":"hello","hello":{"backend":"script","version":"1"}}`
+
+func says(text string) string { return "read request\ncat <<'END'\n" + text + "\nEND\n" }
+
+// Each way in which a backend can fail has its code. Which of its answers are garbage package backend knows.
 func TestBackend(t *testing.T) {
 	try(t, map[string]fault{
-		"missing": {finds: code.BackendMissing, exit: 32, says: []string{"no such file"},
+		"missing": {finds: code.BackendMissing, exit: 32, says: "no such file",
 			harm: func(n *node) { n.configure(func(c *conf) { c.backend = n.in("nothing") }) }},
-		"not executable": {finds: code.BackendMissing, exit: 32, says: []string{"permission denied"},
-			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o644)) }},
-		"a folder": {finds: code.BackendMissing, exit: 32, says: []string{"permission denied"},
-			harm: func(n *node) { n.configure(func(c *conf) { c.backend = n.in("world") }) }},
-		"no program": {finds: code.BackendMissing, exit: 32, says: []string{"exec format error"}, harm: func(n *node) {
-			must(n, os.WriteFile(n.in("text"), []byte("\x7fELF\x00"), 0o755))
-			n.configure(func(c *conf) { c.backend = n.in("text") })
+		"no program": {finds: code.BackendMissing, exit: 32, says: "exec format error", harm: func(n *node) {
+			path := n.put("text", "\x7fELF\x00", 0o755)
+			n.configure(func(c *conf) { c.backend = path })
 		}},
-		"not root's": {finds: code.BackendRefused, exit: 33, says: []string{"owner is 65534, not root"},
-			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chown(n.conf.backend, user, 0)) }},
-		"writable": {finds: code.BackendRefused, exit: 33, says: []string{"lets others write"},
-			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o757)) }},
-		"in a user's folder": {finds: code.BackendRefused, exit: 33, says: []string{"owner is 65534, not root"}, harm: func(n *node) {
-			must(n, os.Mkdir(n.in("home"), 0o755))
-			must(n, os.Chown(n.in("home"), user, 0))
-			n.configure(func(c *conf) { c.backend = n.script("home/backend", "exit 0") })
-		}},
-		"library not root's": {finds: code.BackendRefused, exit: 33, says: []string{"owner is 65534, not root"},
-			harm: func(n *node) { must(n, os.Chown(n.world.NVML(), user, 0)) }},
-		"library in an open folder": {finds: code.BackendRefused, exit: 33, says: []string{"lets others write"}, harm: func(n *node) {
-			must(n, os.Mkdir(n.in("open"), 0o755))
-			must(n, os.Chmod(n.in("open"), 0o777))
-			must(n, os.Link(n.world.NVML(), n.in("open/lib.so")))
-			n.configure(func(c *conf) { c.library = n.in("open/lib.so") })
-		}},
-		"crashing": {finds: code.BackendCrash, exit: 34, says: []string{"SIGSEGV: segmentation violation"},
-			harm: func(n *node) { must(n, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "crash")) }},
-		"crashing at once": {finds: code.BackendCrash, exit: 34, says: []string{"SIGSEGV: segmentation violation"},
-			harm: func(n *node) { must(n, n.world.Set("on.nvmlInit_v2", "crash")) }},
-		"killed":             {finds: code.BackendCrash, exit: 34, says: []string{"signal killed"}, harm: backend("kill -9 $$")},
-		"failing":            {finds: code.BackendCrash, exit: 34, says: []string{"exit code 3: out of luck"}, harm: backend("echo out of luck >&2; exit 3")},
-		"the library exits":  {finds: code.BackendCrash, exit: 34, says: []string{"exit code 7"}, harm: func(n *node) { must(n, n.world.Set("on.nvmlInit_v2", "exit 7")) }},
-		"silent":             {finds: code.BackendGarbage, exit: 35, says: []string{"cut off"}, harm: backend("exit 0")},
-		"nonsense":           {finds: code.BackendGarbage, exit: 35, says: []string{"line 1: garbage"}, harm: backend(says("GPU 0: NVIDIA H200"))},
-		"binary":             {finds: code.BackendGarbage, exit: 35, harm: backend("head -c 4096 /proc/self/exe")},
-		"no done":            {finds: code.BackendGarbage, exit: 35, says: []string{"cut off"}, harm: backend(says(hello))},
-		"more after done":    {finds: code.BackendGarbage, exit: 35, says: []string{"more after the last line"}, harm: backend(says(hello, done, hello))},
-		"impossible":         {finds: code.BackendGarbage, exit: 35, says: []string{"process -1"}, harm: backend(says(hello, impossible, done))},
-		"wrong version":      {finds: code.BackendVersion, exit: 36, says: []string{"version 2, not 1"}, harm: backend(says(`{"bookend":2,"kind":"hello"}`))},
-		"wrong version dies": {finds: code.BackendVersion, exit: 36, says: []string{"version 2, not 1"}, harm: backend(says(`{"bookend":2,"kind":"hello"}`) + "exit 1")},
-		"flooding":           {finds: code.BackendFlood, exit: 37, harm: backend("exec cat /dev/zero")},
-		"flooding lines":     {finds: code.BackendFlood, exit: 37, harm: backend("exec yes '" + hello + "'")},
-		"flooding stderr":    {finds: code.BackendCrash, exit: 34, harm: backend("head -c 9000000 /dev/zero >&2; exit 1")},
+		"not root's": {finds: code.BackendRefused, exit: 33, says: "owner is 65534, not root",
+			harm: func(n *node) { backend("exit 0")(n); n.give(n.conf.backend, user) }},
+		"library not root's": {finds: code.BackendRefused, exit: 33, says: "owner is 65534, not root",
+			harm: func(n *node) { n.give(n.world.NVML(), user) }},
+		"crashing": {finds: code.BackendCrash, exit: 34, says: "SIGSEGV: segmentation violation",
+			harm: driver(memoryCall, "crash")},
+		"failing": {finds: code.BackendCrash, exit: 34, says: "exit code 3: out of luck",
+			harm: backend("echo out of luck >&2; exit 3")},
+		"silent":   {finds: code.BackendGarbage, exit: 35, says: "cut off", harm: backend("exit 0")},
+		"nonsense": {finds: code.BackendGarbage, exit: 35, says: "line 1: garbage", harm: backend(says("GPU 0: H200"))},
+		"leaves a child that holds its descriptors": {finds: code.BackendGarbage, exit: 35,
+			harm: backend(says(hello) + "sleep 1000 &\nexit 0")},
+		"wrong version, and dies": {finds: code.BackendVersion, exit: 36, says: "version 2, not 1",
+			harm: backend(says(`{"bookend":2,"kind":"hello"}`) + "exit 1")},
+		"flooding":        {finds: code.BackendFlood, exit: 37, harm: backend("exec cat /dev/zero")},
+		"flooding stderr": {finds: code.BackendCrash, exit: 34, harm: backend("head -c 9000000 /dev/zero >&2; exit 1")},
 	})
-}
-
-const impossible = `{"bookend":1,"kind":"snapshot","snapshot":{"at":1,"readings":[{"device":{"id":"GPU-1"},"processes":[{"pid":-1}]}]}}`
-
-// A backend that leaves the protocol's descriptors to a child of its own does not hold the hook up.
-func TestBackendLeavesAChild(t *testing.T) {
-	n := newNode(t, "enforce")
-	fault{job: newJob(), finds: code.BackendGarbage, harm: backend(says(hello) + "sleep 1000 &\nexit 0")}.check(n, prolog, 0)
 }
 
 // Hanging: killed at the deadline, a warning about the driver, no fault of Bookend's.
 func TestBackendHangs(t *testing.T) {
+	tight := func(harm func(*node)) func(*node) {
+		return func(n *node) { n.configure(func(c *conf) { c.tight = true }); harm(n) }
+	}
+	faults := map[string]fault{}
 	for name, harm := range map[string]func(*node){
 		"script":        backend("trap '' TERM ALRM HUP INT; while :; do sleep 1000; done"),
 		"stopped":       backend("kill -STOP $$"),
-		"driver":        func(n *node) { must(n, n.world.Set("on.nvmlInit_v2", "hang")) },
-		"driver, later": func(n *node) { must(n, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2", "hang-hard")) },
+		"driver":        driver("nvmlInit_v2", "hang"),
+		"driver, later": driver(memoryCall, "hang-hard"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, h := range hooks {
-				n := newNode(t, "enforce")
-				f := fault{job: newJob(), finds: code.Hang, says: []string{"driver does not answer"}}
-				f.harm = func(n *node) { n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" }); harm(n) }
-				f.check(n, h, 0)
-			}
-		})
+		faults[name] = fault{finds: code.Hang, says: "driver does not answer", harm: tight(harm)}
 	}
+	try(t, faults)
+}
+
+// The vendor-neutral core is enough: a static program that knows ids, memory and processes gives a clean start
+// and names what the job left.
+func TestCoreOnlyBackend(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	must(t, os.Mkdir(n.in("core"), 0o755))
+	must(t, os.Link(program("backend"), n.in("core/backend")))
+	n.configure(func(c *conf) { c.backend = n.in("core/backend") })
+	n.clean(prolog, bystanding())
+	n.clean(prolog, newJob())
+	others := n.record()
+	orphan := exec.Command("/bin/sleep", "1000")
+	orphan.Env, orphan.SysProcAttr = []string{}, rig.As(user)
+	must(t, orphan.Start())
+	t.Cleanup(func() {
+		_ = orphan.Process.Kill()
+		_ = orphan.Wait()
+	})
+	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)
+	n.exits(10, epilog, newJob())
+	f := n.found(n.findings(epilog), code.Orphan)
+	if f.Holder.PID != orphan.Process.Pid || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
+		t.Errorf("%+v", f)
+	}
+	n.unharmed(others)
 }

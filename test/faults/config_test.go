@@ -1,9 +1,10 @@
 package faults
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -12,130 +13,149 @@ import (
 	"bookend/internal/code"
 )
 
-// In a file that root may trust: the line and the key are named, what is valid of paths and log still holds.
-var badTexts = map[string]struct {
-	text string
-	says string
-}{
-	"unknown key":       {"settel: {}\n", "settel: no such key"},
-	"nested unknown":    {"job_log: {strat: always}\n", "job_log.strat: no such key"},
-	"wrong type":        {"thresholds: {drain: [512MiB]}\n", "thresholds.drain: want a single value"},
-	"text for a number": {"drain: {max_restarts: many}\n", "drain.max_restarts: "},
-	"duplicate key":     {"mode: observe\n", "mode: stands twice"},
-	"no such code":      {"policy: {epilog: {BKD-ORFAN: drain}}\n", "policy.epilog.BKD-ORFAN: no such finding code"},
-	"own fault drains":  {"policy: {epilog: {BKD-CONFIG: drain}}\n", "policy.epilog.BKD-CONFIG: a fault of Bookend itself drains only by on_unknown"},
-}
+// shipped are the folders of the shipped configuration: this process's own, see prepare.
+var shipped = []string{"/run/bookend", "/var/lib/bookend", "/var/log/bookend"}
 
-func TestMistakesInTheConfiguration(t *testing.T) {
-	for name, tt := range badTexts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, h := range hooks {
-				n := newNode(t, "enforce")
-				line := strings.Count(n.text(), "\n") + 1
-				harm := func(n *node) { n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", tt.text }) }
-				says := "line " + strconv.Itoa(line) + ": " + tt.says
-				place := n.config + ":" + strconv.Itoa(line) + ": " + tt.says
-				// Half a policy is nobody's policy: a file with a mistake never drains, whatever it says of modes.
-				fault{harm: harm, job: newJob(), finds: code.BadConfig, says: []string{says}}.check(n, h, 0)
-				if text, exit := n.bookend("config", "check"); exit != 1 || !strings.Contains(text, place) {
-					t.Errorf("config check: exit %d: %s", exit, text)
-				}
-			}
-		})
-	}
-}
-
-func TestNotYAML(t *testing.T) {
-	for name, text := range map[string]string{
-		"binary": "\x00\x01\x7fELF", "tab": "mode:\n\tobserve\n", "cut off": "paths: {run: /run/bookend",
-		"list": "- mode\n", "bomb": "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n", "long": strings.Repeat("# long\n", 50000),
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t, "enforce")
-			must(t, os.WriteFile(n.config, []byte(text), 0o644))
-			n.defaults("", 0)
-		})
-	}
-}
-
-// A configuration that cannot be read at all leaves the shipped defaults, which observe, and their folders.
+// A configuration that root cannot trust or find leaves the shipped defaults, which observe, and their folders; both
+// hooks say why.
 func TestConfigurationNotToBeTrusted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm func(*node)
 		says string
 	}{
-		"missing":        {func(n *node) { must(n, os.Remove(n.config)) }, "no such file"},
-		"relative":       {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
-		"not root's":     {func(n *node) { must(n, os.Chown(n.config, user, 0)) }, "owner is 65534, not root"},
-		"group-writable": {func(n *node) { must(n, os.Chmod(n.config, 0o664)) }, "lets others write"},
-		"world-writable": {func(n *node) { must(n, os.Chmod(n.config, 0o646)) }, "lets others write"},
-		"user's folder":  {func(n *node) { n.moveConfig(user, 0o755) }, "owner is 65534, not root"},
-		"open folder":    {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
-		"a link there": {func(n *node) {
+		"none named":  {func(n *node) { n.config = "" }, "missing: shipped defaults in force"},
+		"relative":    {func(n *node) { n.config = "bookend.yaml" }, "not an absolute path"},
+		"not root's":  {func(n *node) { n.give(n.config, user) }, "owner is 65534, not root"},
+		"open folder": {func(n *node) { n.moveConfig(0, 0o777|os.ModeSticky) }, "lets others write"},
+		"a link into a user's folder": {func(n *node) {
 			n.moveConfig(user, 0o755)
 			must(n, os.Symlink(n.config, n.in("link.yaml")))
 			n.config = n.in("link.yaml")
 		}, "owner is 65534, not root"},
-		"a folder": {func(n *node) {
-			must(n, os.Remove(n.config))
-			must(n, os.Mkdir(n.config, 0o755))
-		}, "not a regular file"},
-		"a FIFO": {func(n *node) {
-			must(n, os.Remove(n.config))
-			must(n, unix.Mkfifo(n.config, 0o644))
-		}, "neither file nor folder"},
+		"a bomb": {func(n *node) { n.put(n.config, "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n", 0o644) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "enforce")
 			n.configure(func(c *conf) { c.onUnknown = "drain" })
 			tt.harm(n)
-			n.defaults(tt.says, 1)
+			for _, h := range hooks {
+				n.defaults(h, tt.says)
+			}
 		})
 	}
 }
 
-// The default file may be missing: then a site has not configured anything, and the shipped defaults hold.
-func TestNoConfigurationAtAll(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.config = ""
-	n.defaults("missing: shipped defaults in force", 1)
-}
-
-// defaults asserts that both hooks go on under the shipped configuration, say why, and that the command line
-// says the same.
-func (n *node) defaults(says string, check int) {
+// defaults asserts that a hook goes on under the shipped configuration, and says why.
+func (n *node) defaults(h hook, says string) {
 	n.Helper()
-	const logFile = "/var/log/bookend/bookend.log"
-	for _, h := range hooks {
-		for _, folder := range []string{"/run/bookend", "/var/lib/bookend", filepath.Dir(logFile)} {
-			must(n, os.RemoveAll(folder)) // this process's own: see shadow
-		}
-		o := n.hook(h, newJob())
-		log, err := os.ReadFile(logFile)
-		must(n, err)
-		if o.exit != 0 || len(lines(o.output, "bookend: config", says)) == 0 {
-			n.Errorf("%s: %v", h.program, o)
-		}
-		if len(lines(string(log), "findings: BKD-CONFIG", "action=warn", "exit=0")) != 1 || len(lines(string(log), "BKD-CONFIG: ", says)) != 1 {
-			n.Errorf("%s logged:\n%s", h.program, log)
-		}
-		entries, err := os.ReadDir("/run/bookend/state/" + nodeName + "/100")
-		if err != nil || len(entries) != 1 {
-			n.Errorf("%s: records %v: %v", h.program, entries, err)
-		}
+	for _, folder := range shipped {
+		must(n, os.RemoveAll(folder))
 	}
-	if text, exit := n.bookend("config", "check"); check != 0 && (exit != check || !strings.Contains(text, says)) {
-		n.Errorf("config check: exit %d: %s", exit, text)
+	if o := n.exits(0, h, newJob()); len(lines(o.output, "bookend: config", says)) == 0 {
+		n.Errorf("%s: %v", h.program, o)
+	}
+	log := n.get("/var/log/bookend/bookend.log")
+	if len(lines(log, "findings: BKD-CONFIG", "action=warn", "exit=0")) != 1 ||
+		len(lines(log, "BKD-CONFIG: ", says)) != 1 {
+		n.Errorf("%s logged:\n%s", h.program, log)
+	}
+	if records, _ := filepath.Glob("/run/bookend/state/" + nodeName + "/100/*"); len(records) != 1 {
+		n.Errorf("%s: records %q", h.program, records)
 	}
 }
 
 // moveConfig puts the configuration into a folder of somebody's.
 func (n *node) moveConfig(uid int, mode os.FileMode) {
+	n.Helper()
 	folder := n.in("elsewhere")
 	must(n, os.Mkdir(folder, 0o755))
 	must(n, os.Rename(n.config, filepath.Join(folder, "bookend.yaml")))
 	n.config = filepath.Join(folder, "bookend.yaml")
 	must(n, os.Chmod(folder, mode))
-	must(n, os.Chown(folder, uid, 0))
+	n.give(folder, uid)
+}
+
+// A site pushes a configuration to all its nodes with which something is wrong. Where its paths cannot be used either,
+// what holds is as shipped.
+func TestMassConfiguration(t *testing.T) {
+	bad := badConfigurations(t)
+	if len(bad) < 50 {
+		t.Fatalf("only %d bad configurations", len(bad))
+	}
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.run, c.varDir, c.log = shipped[0], shipped[1], shipped[2] })
+	for _, folder := range shipped {
+		must(t, os.RemoveAll(folder))
+	}
+	n.job(1)
+	id := 100
+	for name, push := range bad {
+		id++
+		must(t, os.RemoveAll(n.config))
+		push(n)
+		n.pushed(name, id)
+	}
+	must(t, os.RemoveAll(n.config))
+	n.configure(func(*conf) {})
+	if status, _ := n.bookend("status"); strings.Contains(status, "trouble: BKD-CONFIG") {
+		t.Errorf("mended, before the next job:\n%s", status)
+	}
+	n.shows("  seen before: BKD-CONFIG, ", "status")
+	n.job(2)
+	n.quiet(cause{finds: code.BadConfig}, 2)
+	n.saysTimes(1, "BKD-CONFIG: ") // the same fault is not detailed twice within the hour
+}
+
+// pushed runs a job under a bad configuration: no drain, and it is said and counted.
+func (n *node) pushed(name string, id int) {
+	n.Helper()
+	const series = `bookend_own_errors_total{code="BKD-CONFIG"}`
+	counted := n.metric(series)
+	for _, h := range hooks {
+		if o := n.exits(0, h, numbered(id)); !strings.Contains(o.output, "bookend: config ") {
+			n.Errorf("%s: %s says nothing to slurmd: %v", name, h.program, o)
+		}
+	}
+	n.saysTimes(2, "findings: BKD-CONFIG", fmt.Sprintf("job=%d ", id), "action=warn", "exit=0")
+	if now := n.metric(series); now != counted+2 {
+		n.Errorf("%s: counted %v, then %v", name, counted, now)
+	}
+	n.shows("mode observe\n  trouble: BKD-CONFIG, configuration is not valid\n    config ", "status")
+}
+
+// badConfigurations put one each in a node's place: every bad file of the project's, in both modes, and files that are
+// none.
+func badConfigurations(t *testing.T) map[string]func(*node) {
+	t.Helper()
+	text := func(s string) func(*node) { return func(n *node) { n.Helper(); n.put(n.config, s, 0o644) } }
+	all := map[string]func(*node){
+		"next version":              text("version: 2\nmode: enforce\n"),
+		"a key of the next version": text("version: 1\nmode: enforce\nhealth_check: {every: 60s}\n"),
+		"binary":                    text("\x7fELF\x00\x01"),
+		"a page of an error":        text("<html><title>404 Not Found</title></html>\n"),
+		"cut off":                   text("mode: enforce\npolicy: {epilog: {BKD-LOST"),
+		"merge conflict":            text("<<<<<<< HEAD\nmode: enforce\n=======\n"),
+		"too long":                  text(strings.Repeat("# long\n", 50000)),
+		"missing":                   func(*node) {},
+		"a folder":                  func(n *node) { must(n, os.Mkdir(n.config, 0o755)) },
+		"a FIFO":                    func(n *node) { must(n, unix.Mkfifo(n.config, 0o644)) },
+		"leads nowhere":             func(n *node) { must(n, os.Symlink(n.in("nowhere"), n.config)) },
+		"open to all":               func(n *node) { n.configure(func(*conf) {}); must(n, os.Chmod(n.config, 0o666)) },
+	}
+	files, err := filepath.Glob("../../configs/bad/*.yaml")
+	must(t, err)
+	project := map[string]func(*node){}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		if strings.Contains("\n"+string(content), "\npaths:") {
+			continue // where these look for their counts is up to the file: TestDegradedKeepsWhatSaysWhere
+		}
+		project[filepath.Base(file)] = text(string(content))
+		if !strings.Contains("\n"+string(content), "\nmode:") {
+			project[filepath.Base(file)+", enforcing"] = text("mode: enforce\n" + string(content))
+		}
+	}
+	maps.Copy(all, project)
+	return all
 }

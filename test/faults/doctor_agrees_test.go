@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/config"
 	"bookend/internal/doctor"
-	"bookend/internal/slurm"
 )
 
 // agreed is a node whose hooks find nothing of Bookend's but what was installed.
@@ -28,8 +27,9 @@ func agreed(t *testing.T) *node {
 func (n *node) bothEnds() {
 	n.Helper()
 	n.clean(prolog, newJob())
-	for _, task := range []hook{{"bookend-prolog", slurm.TaskProlog, 0}, {"bookend-epilog", slurm.TaskEpilog, 0}} {
-		if o := n.hook(task, newJob().with("SLURM_PROCID", "0", "SLURM_STEP_ID", "4294967291", "SLURM_STEPID", "4294967291")); o.exit != 0 {
+	for _, task := range []hook{taskProlog, taskEpilog} {
+		if o := n.hook(task, newJob().With("SLURM_PROCID", "0", "SLURM_STEP_ID", "4294967291", "SLURM_STEPID",
+			"4294967291")); o.exit != 0 {
 			n.Fatalf("%s", o)
 		}
 	}
@@ -47,8 +47,8 @@ func (n *node) site() doctor.Site {
 	return doctor.Site{Config: cfg, ConfigPath: n.config, Programs: []string{programs}}
 }
 
-// What the hooks make where there is nothing is what the doctor's table says, in owner and mode, whatever their umask; all
-// that they make stands in the table; and the doctor calls it well.
+// What the hooks make where there is nothing is what the doctor's table says, in owner and mode, whatever their umask;
+// all that they make stands in the table; and the doctor calls it well.
 func TestHooksMakeWhatTheTableSays(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		t.Run(fmt.Sprintf("umask %04o", umask), func(t *testing.T) {
@@ -95,7 +95,8 @@ func (n *node) agrees(site doctor.Site, path string, made map[string]int) {
 	switch in := filepath.Base(filepath.Dir(path)); in {
 	case "report", "drop":
 		users := st.Uid == st.Gid && (st.Uid == bystander || st.Uid == user)
-		if right := map[string]bool{"report": mode == 0o640 && st.Uid == 0, "drop": mode == 0o700 && users}[in]; !right {
+		if right := map[string]bool{"report": mode == 0o640 && st.Uid == 0, "drop": mode == 0o700 &&
+			users}[in]; !right {
 			n.Errorf("%s: %d:%d, %#o", path, st.Uid, st.Gid, mode)
 		}
 		made["users"]++
@@ -147,21 +148,24 @@ func (n *node) doctor() (bad map[string]string) {
 // The unit of deploy/ mounts what the doctor calls well, hooks work with it, and its options are in force.
 func TestDropUnit(t *testing.T) {
 	n := agreed(t)
-	unit := unitOf(t, "../../deploy/systemd/run-bookend-drop.mount")
-	if where := unit["Mount"]["Where"]; where != "/run/bookend/drop" {
-		t.Errorf("mounts on %q", where)
+	unit := n.get("../../deploy/systemd/run-bookend-drop.mount")
+	for _, want := range []string{"Where=/run/bookend/drop", "Type=tmpfs", "Options=" + doctor.DropOptions} {
+		if len(lines(unit, want)) != 1 {
+			t.Errorf("want %q in\n%s", want, unit)
+		}
 	}
 	drop := filepath.Join(n.conf.run, "drop")
 	must(t, os.MkdirAll(drop, 0o755)) // as systemd makes a mount point
-	mountAs(t, drop, unit["Mount"]["Type"], unit["Mount"]["Options"])
+	if text, err := exec.Command("mount", "-t", "tmpfs", "-o", doctor.DropOptions, "none",
+		drop).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(drop, unix.MNT_DETACH)) })
 	n.bothEnds()
 	if bad := n.doctor(); len(bad) != 0 {
 		t.Errorf("%v", bad)
 	}
 	n.userCannot(drop)
-	if unit["Mount"]["Options"] != doctor.DropOptions {
-		t.Errorf("the doctor names other options: %q", doctor.DropOptions)
-	}
 }
 
 // userCannot shows what the mount keeps the user of a job from.
@@ -185,43 +189,4 @@ func (n *node) userCannot(drop string) {
 		n.Error("a device in the drop folder can be opened")
 	}
 	n.clean(epilog, newJob())
-}
-
-// mountAs mounts with the options of a unit, as mount(8) splits them.
-func mountAs(t *testing.T, dir, kind, options string) {
-	t.Helper()
-	var flags uintptr
-	var data []string
-	for _, o := range strings.Split(options, ",") {
-		if f, ok := map[string]uintptr{"nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC}[o]; ok {
-			flags |= f
-		} else {
-			data = append(data, o)
-		}
-	}
-	must(t, unix.Mount(kind, dir, kind, flags, strings.Join(data, ",")))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-}
-
-// unitOf reads a unit strictly: sections, keys once, no continued lines.
-func unitOf(t *testing.T, file string) map[string]map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	must(t, err)
-	unit, section := map[string]map[string]string{}, ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		key, value, pair := strings.Cut(line, "=")
-		switch name, isSection := strings.CutPrefix(line, "["); {
-		case line == "" || strings.HasPrefix(line, "#"):
-		case isSection:
-			section = strings.TrimSuffix(name, "]")
-			unit[section] = map[string]string{}
-		case !pair || section == "" || strings.TrimSpace(key) != key || strings.HasSuffix(value, `\`) || unit[section][key] != "":
-			t.Errorf("%s: %q", file, line)
-		default:
-			unit[section][key] = value
-		}
-	}
-	return unit
 }

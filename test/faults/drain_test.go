@@ -3,130 +3,96 @@ package faults
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"bookend/internal/drain"
-	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
-const lostReason = "BKD-LOST gpu=0 job=100 prolog; see: bookend show 100"
+const (
+	lostReason  = "BKD-LOST gpu=0 job=100 prolog; see: bookend show 100"
+	wroteReason = "update NodeName=" + nodeName + " State=DRAIN Reason=" + lostReason
+)
 
 // controller stands for scontrol with slurmctld behind it.
 type controller struct {
 	*node
 }
 
-// newController makes a node whose Slurm is a script. It writes down what it is asked; what it says of the node is the file
-// slurm/node, after which comes slurm/next, where there is one. slurm/first and slurm/then are run before its answers.
+// newController makes a node whose Slurm is a script. It writes down what it is asked; what it says of the node is the
+// file slurm/node, after which comes slurm/next, where there is one. slurm/first and slurm/then are run before its
+// answers.
 func newController(t *testing.T, extra string) controller {
+	t.Helper()
 	n := newNode(t, "enforce")
-	c := controller{n}
 	must(t, os.Mkdir(n.in("slurm"), 0o755))
-	script := `#!/bin/sh
-cd ` + n.in("slurm") + `
+	scontrol := n.script("slurm/scontrol", "cd "+n.in("slurm")+`
 echo "$*" >>asked
 case "$*" in
 show*) if [ -e shown ]; then [ ! -e then ] || . ./then; else [ ! -e first ] || . ./first; fi
 	: >shown
 	/bin/cat node; [ ! -e next ] || /bin/mv next node;;
-esac
-`
-	must(t, os.WriteFile(n.in("slurm/scontrol"), []byte(script), 0o755))
-	n.configure(func(c *conf) { c.scontrol, c.extra = n.in("slurm/scontrol"), extra })
-	return c
+esac`)
+	n.configure(func(c *conf) { c.scontrol, c.extra = scontrol, extra })
+	return controller{n}
 }
 
-func (c controller) put(name, text string) {
-	c.Helper()
-	must(c, os.WriteFile(c.in("slurm/"+name), []byte(text), 0o755))
-}
+func (c controller) put(name, text string) { c.Helper(); c.node.put("slurm/"+name, text, 0o755) }
 
-// says lets Slurm say of the node that it is drained, since now.
-func (c controller) says(name, reason string) {
+// drained lets Slurm say of the node that it is drained, since now; state, that it is not.
+func (c controller) drained(name, reason string) {
 	c.Helper()
 	stamp := time.Now().UTC().Format("2006-01-02T15:04:05")
-	c.put(name, fmt.Sprintf("NodeName=%s Arch=x86_64 \n   State=IDLE+DRAIN ThreadsPerCore=1\n   Reason=%s [root@%s]\n\n", nodeName, reason, stamp))
+	c.state(name, fmt.Sprintf("IDLE+DRAIN ThreadsPerCore=1\n   Reason=%s [root@%s]", reason, stamp))
+}
+
+func (c controller) state(name, state string) {
+	c.Helper()
+	c.put(name, "NodeName="+nodeName+" Arch=x86_64 \n   State="+state+"\n\n")
 }
 
 // asked are the calls of scontrol since the last time.
-func (c controller) asked() []string {
+func (c controller) asked() (all []string) {
 	c.Helper()
-	text, err := os.ReadFile(c.in("slurm/asked"))
-	if err != nil && !os.IsNotExist(err) {
-		c.Fatal(err)
+	for line := range strings.Lines(c.get(c.in("slurm/asked"))) {
+		all = append(all, strings.TrimSuffix(line, "\n"))
 	}
 	os.Remove(c.in("slurm/asked"))
 	os.Remove(c.in("slurm/shown"))
-	return strings.Split(string(text), "\n")[:strings.Count(string(text), "\n")]
+	return all
 }
 
-// updates are those of them that change something.
-func (c controller) updates() []string { return lines(strings.Join(c.asked(), "\n"), "update") }
+// updates requires those of them that change something.
+func (c controller) updates(want ...string) {
+	c.Helper()
+	if got := lines(strings.Join(c.asked(), "\n"), "update"); fmt.Sprint(got) != fmt.Sprint(want) {
+		c.Errorf("asked for %q, want %q\n%s", got, want, c.log())
+	}
+}
 
-// failsAtStart lets a prolog drain the node for a lost card, as which Slurm then knows it.
+// failsAtStart lets a prolog drain the node for a lost GPU, as which Slurm then knows it.
 func (c controller) failsAtStart() {
 	c.Helper()
-	must(c, c.world.Set("on.any.gpu0", "rc 15"))
-	if o := c.hook(prolog, newJob()); o.exit != 20 {
-		c.Fatalf("prolog: %+v\n%s", o, c.log())
-	}
-	must(c, c.world.Set("on.any.gpu0", ""))
-	c.says("node", drain.PrologError)
+	c.set("on.any.gpu0", "rc 15")
+	c.exits(20, prolog, newJob())
+	c.set("on.any.gpu0", "")
+	c.drained("node", drain.PrologError)
 }
 
-func (c controller) memory() drain.Memory {
+// remembers requires whether a written reason is in the node's memory, and how many failures are settled.
+func (c controller) remembers(written bool, settled int) {
 	c.Helper()
-	store, err := state.Open(c.conf.run, nodeName)
+	m, err := c.store().Drain()
 	must(c, err)
-	m, err := store.Drain()
-	must(c, err)
-	return m
+	if (m.Written != nil) != written || len(m.Settled) != settled {
+		c.Errorf("remembered is %+v, want written %v, settled %d", m, written, settled)
+	}
 }
 
-const wroteReason = "update NodeName=" + nodeName + " State=DRAIN Reason=" + lostReason
-
-// Slurm is asked only while there is something to settle.
-func TestAsksSlurmNothing(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "")
-	c.clean(prolog, newJob())
-	c.clean(epilog, newJob())
-	c.check()
-	if asked := c.asked(); len(asked) > 0 {
-		t.Errorf("a clean node's check asked %q", asked)
-	}
-	c.failsAtStart()
-	c.check()
-	if asked := c.asked(); len(asked) != 3 || asked[2] != wroteReason {
-		t.Errorf("for the reason it asked %q", asked)
-	}
-	c.says("node", lostReason)
-	c.check()
-	if asked := c.asked(); len(asked) != 1 {
-		t.Errorf("to see that it was done it asked %q", asked)
-	}
-	c.asksNoMore()
-}
-
-// Once an admin owns the drain nobody asks any more.
-func TestAsksSlurmNothingOfAnAdmins(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "")
-	c.failsAtStart()
-	c.says("node", "an admin's own")
-	c.check()
-	if asked := c.asked(); len(asked) != 1 {
-		t.Errorf("asked %q", asked)
-	}
-	c.asksNoMore()
-}
-
-// asksNoMore: a check that could not keep what it saw, since the machine was too busy for a lock, leaves it to the next.
+// asksNoMore: a check that could not keep what it saw, since the machine was too busy for a lock, leaves it to the
+// next.
 func (c controller) asksNoMore() {
 	c.Helper()
 	var asked []string
@@ -139,30 +105,56 @@ func (c controller) asksNoMore() {
 	c.Errorf("with nothing left to do the check asked %q\n%s", asked, c.log())
 }
 
-func TestReasonByNobody(t *testing.T) {
+// Slurm is asked only while there is something to settle: not once the reason stands, or is an admin's, or is nobody's
+// task. It is asked by the SLURM_CONF of the hook that failed: the health check has none.
+func TestAsksSlurmNothing(t *testing.T) {
 	t.Parallel()
-	c := newController(t, "drain: {reason_by: none}\n")
-	c.failsAtStart()
+	c := newController(t, "")
+	c.put("first", `echo "$SLURM_CONF" >conf`+"\n")
+	c.job(99)
 	c.check()
 	if asked := c.asked(); len(asked) > 0 {
-		t.Errorf("asked %q", asked)
+		t.Errorf("a clean node's check asked %q", asked)
 	}
+	c.failsAtStart()
+	c.check()
+	if asked := c.asked(); len(asked) != 3 || asked[2] != wroteReason {
+		t.Errorf("for the reason it asked %q", asked)
+	}
+	want := newJob()["SLURM_CONF"]
+	if conf := c.get(c.in("slurm/conf")); conf != want+"\n" || c.runs(100)[0].Start.SlurmConf != want {
+		t.Errorf("SLURM_CONF was %q", conf)
+	}
+	c.drained("node", lostReason)
+	c.check()
+	if asked := c.asked(); len(asked) != 1 {
+		t.Errorf("to see that it was done it asked %q", asked)
+	}
+	c.asksNoMore()
 }
 
-// What somebody writes between the first look and the write stays.
-func TestReasonChangesMeanwhile(t *testing.T) {
+func TestAsksSlurmNothingOfAnAdmins(t *testing.T) {
 	t.Parallel()
 	c := newController(t, "")
 	c.failsAtStart()
-	c.says("next", "I am on it, jd")
+	c.drained("next", "I am on it, jd") // written between the first look and the write
 	c.check()
-	if asked := c.asked(); len(asked) != 2 || len(lines(strings.Join(asked, "\n"), "update")) > 0 {
-		t.Errorf("asked %q", asked)
-	}
+	c.updates()
 	c.check()
-	if c.updates(); c.memory().Written != nil {
-		t.Errorf("remembered is %+v", c.memory().Written)
-	}
+	c.updates()
+	c.remembers(false, 1)
+	c.asksNoMore()
+
+	c = newController(t, "drain: {reason_by: none}\n")
+	c.failsAtStart()
+	c.asksNoMore()
+}
+
+// other is a memory that another hook has put in the place of this one's.
+func (c controller) other() {
+	c.Helper()
+	must(c, c.store().SwapDrain(drain.Memory{}, drain.Memory{Settled: []drain.Ref{{Job: 1, At: 1}}}))
+	must(c, os.Rename(c.inState("drain.json"), c.in("slurm/drain.json")))
 }
 
 // A hook that fails meanwhile keeps the memory of what it wrote.
@@ -170,105 +162,76 @@ func TestMemoryChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	c := newController(t, "")
 	c.failsAtStart()
-	other := drain.Memory{Settled: []drain.Ref{{Job: 1, At: 1}}}
-	store, err := state.Open(c.conf.run, nodeName)
-	must(t, err)
-	must(t, store.SwapDrain(drain.Memory{}, other))
-	must(t, os.Rename(filepath.Join(c.conf.run, "state", nodeName, "drain.json"), c.in("slurm/drain.json")))
-	c.put("first", "/bin/cp drain.json "+filepath.Join(c.conf.run, "state", nodeName, "drain.json")+"\n")
+	c.other()
+	c.put("first", "/bin/cp drain.json "+c.inState("drain.json")+"\n")
 	c.check()
-	if updates := c.updates(); len(updates) > 0 {
-		t.Errorf("asked for %q", updates)
-	}
-	if m := c.memory(); m.Written != nil || len(m.Settled) != 1 || len(lines(c.log(), "the memory of the node's drain has changed")) != 1 {
-		t.Errorf("remembered is %+v\n%s", m, c.log())
-	}
+	c.updates()
+	c.remembers(false, 1)
+	c.saysTimes(1, "the memory of the node's drain has changed")
 }
 
-// What cannot be remembered for want of space is told as that, and nothing is asked of Slurm that nobody would remember.
+// What cannot be remembered for want of space is told as that, and nothing is asked of Slurm that nobody would
+// remember. A hook that writes its reason itself gives it all the same: the health check could not either.
 func TestMemoryWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := newController(t, "")
 	c.mountRun("size=1m")
 	c.failsAtStart()
-	c.fill()
-	if o := c.hook(healthcheck, bySlurm); o.exit != 0 || len(c.updates()) > 0 {
-		t.Errorf("%v", o)
-	}
-	if log := c.log(); len(lines(log, "BKD-ST-WRITE: ", "remember drain", "no space left")) != 1 || strings.Contains(log, "BKD-ST-LOCK") {
-		t.Errorf("%s", log)
-	}
+	c.fill(c.conf.run)
+	c.exits(0, healthcheck, bySlurm)
+	c.updates()
+	c.saysTimes(1, "BKD-ST-WRITE: ", "remember drain", "no space left")
+	c.saysTimes(0, "BKD-ST-LOCK")
+
+	c = newController(t, "drain: {reason_by: hook}\n")
+	c.mountRun("size=1m")
+	c.clean(prolog, newJob())
+	c.fill(c.conf.run)
+	c.state("node", "MIXED ThreadsPerCore=1")
+	c.set("on.any.gpu0", "rc 15")
+	c.exits(20, prolog, newJob())
+	c.updates(wroteReason)
+	c.remembers(false, 0)
 }
 
 // Of two hooks that drain at the same moment one writes its reason: a text that is not the remembered one is nobody's.
 func TestTwoHooksDrain(t *testing.T) {
 	t.Parallel()
 	c := newController(t, "drain: {reason_by: hook}\n")
-	idle := fmt.Sprintf("NodeName=%s Arch=x86_64 \n   State=MIXED ThreadsPerCore=1\n\n", nodeName)
-	must(t, c.world.Set("on.any.gpu0", "rc 15"))
-	other := drain.Memory{Settled: []drain.Ref{{Job: 1, At: 1}}}
-	store, err := state.Open(c.conf.run, nodeName)
-	must(t, err)
-	must(t, store.SwapDrain(drain.Memory{}, other))
-	file := filepath.Join(c.conf.run, "state", nodeName, "drain.json")
-	must(t, os.Rename(file, c.in("slurm/drain.json")))
-	for name, meanwhile := range map[string]string{"another drains": "/bin/cp drain.json " + file + "\n", "alone": ":\n"} {
-		os.Remove(file)
-		c.put("node", idle)
-		c.put("first", meanwhile)
-		if o := c.hook(prolog, newJob()); o.exit != 20 {
-			t.Errorf("%s: %+v\n%s", name, o, c.log())
-		}
-		updates := c.updates()
-		if alone := name == "alone"; (len(updates) == 1) != alone || alone && updates[0] != wroteReason {
-			t.Errorf("%s: asked for %q\n%s", name, updates, c.log())
-		}
-		if m := c.memory(); (m.Written != nil) != (name == "alone") {
-			t.Errorf("%s: remembered is %+v", name, m)
-		}
-	}
-}
-
-// A hook that can remember nothing gives its reason all the same: the health check could not either.
-func TestHookWithoutRoom(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "drain: {reason_by: hook}\n")
-	c.mountRun("size=1m")
-	c.clean(prolog, newJob())
-	c.fill()
-	c.put("node", fmt.Sprintf("NodeName=%s Arch=x86_64 \n   State=MIXED ThreadsPerCore=1\n\n", nodeName))
-	must(t, c.world.Set("on.any.gpu0", "rc 15"))
-	if o := c.hook(prolog, newJob()); o.exit != 20 {
-		t.Errorf("%+v\n%s", o, c.log())
-	}
-	if updates := c.updates(); len(updates) != 1 || updates[0] != wroteReason || c.memory().Written != nil {
-		t.Errorf("asked for %q\n%s", updates, c.log())
-	}
+	c.state("node", "MIXED ThreadsPerCore=1")
+	c.set("on.any.gpu0", "rc 15")
+	c.other()
+	c.put("first", "/bin/cp drain.json "+c.inState("drain.json")+"\n") // another drains
+	c.exits(20, prolog, newJob())
+	c.updates()
+	c.remembers(false, 1)
+	must(t, os.Remove(c.inState("drain.json")))
+	c.put("first", ":\n") // alone
+	c.exits(20, prolog, newJob())
+	c.updates(wroteReason)
+	c.remembers(true, 0)
 }
 
 // A controller that does not answer, or answers something else, is told; what is to be done is done by the next check.
 func TestSlurmDoesNotAnswer(t *testing.T) {
 	for name, answer := range map[string]string{
-		"hangs": "exec /bin/sleep 1000\n", "refuses": "echo Incompatible versions of client and server code >&2; exit 1\n",
-		"talks nonsense": "echo NodeName=n2; exit 0\n", "floods": "exec /bin/cat /dev/zero\n", "dies": "kill -9 $$\n",
+		"first":  "exec /bin/sleep 1000\n",
+		"then":   "exec /bin/cat /dev/zero\n",
+		"first ": "echo Incompatible versions of client and server code >&2; exit 1\n",
+		"then ":  "echo NodeName=n2; exit 0\n",
 	} {
-		for _, at := range []string{"first", "then"} {
-			t.Run(name+" "+at, func(t *testing.T) {
-				t.Parallel()
-				c := newController(t, "")
-				c.failsAtStart()
-				c.put(at, answer)
-				c.check()
-				if updates := c.updates(); len(updates) > 0 || len(lines(c.log(), "BKD-REASON", "read node")) != 1 {
-					t.Errorf("asked for %q\n%s", updates, c.log())
-				}
-				must(t, os.Remove(c.in("slurm/"+at)))
-				c.check()
-				if updates := c.updates(); len(updates) != 1 || updates[0] != wroteReason {
-					t.Errorf("then asked for %q\n%s", updates, c.log())
-				}
-			})
-		}
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			c := newController(t, "")
+			c.failsAtStart()
+			c.put(strings.TrimSpace(name), answer)
+			c.check()
+			c.updates()
+			c.saysTimes(1, "BKD-REASON", "read node")
+			must(t, os.Remove(c.in("slurm/"+strings.TrimSpace(name))))
+			c.check()
+			c.updates(wroteReason)
+		})
 	}
 }
 
@@ -280,50 +243,12 @@ func TestCheckKilledBetween(t *testing.T) {
 	c.put("then", ": >here; exec /bin/sleep 1000\n")
 	p := c.start(healthcheck, bySlurm)
 	await(t, "the second look", func() bool { _, err := os.Stat(c.in("slurm/here")); return err == nil })
-	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL))
+	p.signal(syscall.SIGKILL)
 	p.wait()
-	if m := c.memory(); m.Written == nil || len(m.Settled) > 0 {
-		t.Errorf("remembered is %+v", m)
-	}
+	c.remembers(true, 0)
 	must(t, os.Remove(c.in("slurm/then")))
 	c.asked()
 	c.check()
-	if updates := c.updates(); len(updates) != 1 || updates[0] != wroteReason {
-		t.Errorf("then asked for %q", updates)
-	}
-	if m := c.memory(); m.Written == nil || len(m.Settled) != 1 {
-		t.Errorf("then remembered is %+v", m)
-	}
-}
-
-// Where the memory is damaged no reason that stands is ours.
-func TestDamagedMemory(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "drain: {resume: {enabled: true, after: 1}}\n")
-	c.failsAtStart()
-	c.check()
-	c.updates()
-	c.says("node", lostReason)
-	must(t, os.WriteFile(filepath.Join(c.conf.run, "state", nodeName, "drain.json"), []byte(`{"version":1,"written":`), 0o600))
-	for range 3 {
-		c.check()
-	}
-	if updates := c.updates(); len(updates) > 0 || len(lines(c.log(), "BKD-ST-DAMAGED", "drain.json")) == 0 {
-		t.Errorf("asked for %q\n%s", updates, c.log())
-	}
-}
-
-// The health check has no SLURM_CONF: that of the hook that failed leads it to the same controller.
-func TestSlurmConfOfTheHook(t *testing.T) {
-	t.Parallel()
-	c := newController(t, "")
-	c.put("first", `echo "$SLURM_CONF" >conf`+"\n")
-	c.failsAtStart()
-	c.check()
-	if conf, err := os.ReadFile(c.in("slurm/conf")); err != nil || string(conf) != newJob()["SLURM_CONF"]+"\n" {
-		t.Errorf("SLURM_CONF was %q, %v", conf, err)
-	}
-	if r := c.run(slurm.JobID(100)); r.Start.SlurmConf != newJob()["SLURM_CONF"] {
-		t.Errorf("on record is %q", r.Start.SlurmConf)
-	}
+	c.updates(wroteReason)
+	c.remembers(true, 1)
 }

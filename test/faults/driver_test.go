@@ -1,114 +1,81 @@
 package faults
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"bookend/internal/code"
 )
 
-// What is wrong with the driver is nobody's certainty about a card: it is told, and drains only what the policy
+// What is wrong with the driver is nobody's certainty about a GPU: it is told, and drains only what the policy
 // says. Bookend's own switch on_unknown has no part in it.
 func TestDriver(t *testing.T) {
 	try(t, map[string]fault{
-		"no library": {finds: code.NoDriver, says: []string{"libnvidia-ml.so.1"},
+		"no library": {finds: code.NoDriver, says: "libnvidia-ml.so.1",
 			harm: func(n *node) { must(n, os.Remove(n.world.NVML())) }},
-		"library of another kind": {finds: code.DriverKO, says: []string{"file too short"},
-			harm: func(n *node) { must(n, os.WriteFile(n.world.NVML(), []byte("text"), 0o755)) }},
-		"no driver in proc": {finds: code.NoDriver, says: []string{"not loaded"},
+		"library of another kind": {finds: code.DriverKO, says: "file too short",
+			harm: func(n *node) { n.put(n.world.NVML(), "text", 0o755) }},
+		"no driver in proc": {finds: code.NoDriver, says: "not loaded",
 			harm: func(n *node) { must(n, os.RemoveAll(n.world.DriverProc())) }},
-		"library without driver": {finds: code.NoDriver, says: []string{"nvmlInit_v2"},
-			harm: func(n *node) { must(n, n.world.Set("on.nvmlInit_v2", "rc 9")) }},
-		"version mismatch": {finds: code.Mismatch, says: []string{"nvmlInit_v2"},
-			harm: func(n *node) { must(n, n.world.Set("on.nvmlInit_v2", "rc 18")) }},
-		"an error of its own": {finds: code.DriverKO, says: []string{"999"},
-			harm: func(n *node) { must(n, n.world.Set("on.nvmlInit_v2", "rc 999")) }},
-		"strange proc": {finds: code.DriverKO, says: []string{"list cards"}, harm: func(n *node) {
-			must(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755))
+		"library without driver": {finds: code.NoDriver, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 9")},
+		"version mismatch":       {finds: code.Mismatch, says: "nvmlInit_v2", harm: driver("nvmlInit_v2", "rc 18")},
+		"an error of its own":    {finds: code.DriverKO, says: "999", harm: driver("nvmlInit_v2", "rc 999")},
+		"strange proc": {finds: code.DriverKO, says: "list cards",
+			harm: func(n *node) { must(n, os.Mkdir(n.world.DriverProc()+"/gpus/..bus", 0o755)) }},
+		"older than process lists": {finds: code.Old, harm: func(n *node) {
+			path, err := n.world.NVMLWithout("nvmlDeviceGetComputeRunningProcesses_v2",
+				"nvmlDeviceGetComputeRunningProcesses_v3")
+			must(n, err)
+			n.configure(func(c *conf) { c.library = path })
 		}},
 	})
 }
 
 // Of a library whose file is named for another version than the module's that is said where it could not be asked, and
-// only there: one that has just read the cards is the module's, whatever it is called.
+// only there: one that has just read the GPUs is the module's, whatever it is called.
 func TestLibraryOfAnotherVersion(t *testing.T) {
-	for name, tt := range map[string]struct {
-		harm []string // a key of the world and what the driver does
-		want bool
-	}{
-		"answers":         {nil, false},
-		"does not answer": {[]string{"on.nvmlInit_v2", "hang"}, true},
-	} {
+	for name, hangs := range map[string]bool{"answers": false, "does not answer": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "enforce")
 			versioned := n.world.NVML() + ".111.22"
 			must(t, os.Rename(n.world.NVML(), versioned))
 			must(t, os.Symlink(versioned, n.world.NVML()))
-			if tt.harm != nil {
-				must(t, n.world.Set(tt.harm[0], tt.harm[1]))
+			if hangs {
+				n.set("on.nvmlInit_v2", "hang")
 				n.configure(func(c *conf) { c.tight = true })
 			}
 			for _, h := range hooks {
-				o := n.hook(h, newJob())
-				if found := n.findings(h); o.exit != 0 || has(found, code.Mismatch) != tt.want {
-					t.Errorf("%s: %v %+v", h.program, o, found)
+				if n.exits(0, h, newJob()); has(n.findings(h), code.Mismatch) != hangs {
+					t.Errorf("%s: %+v", h.program, n.findings(h))
 				}
 			}
 		})
 	}
 }
 
-// A driver that is older than a call costs the figures concerned. Nothing is made up, nothing drains.
-func TestOldDriver(t *testing.T) {
-	for name, library := range map[string]func(*node) string{
-		"before 510": func(n *node) string { return n.world.NVMLOld() },
-		"without memory v2": func(n *node) string {
-			path, err := n.world.NVMLWithout("nvmlDeviceGetMemoryInfo_v2")
-			must(n, err)
-			return path
-		},
-		"without process lists": func(n *node) string {
-			path, err := n.world.NVMLWithout("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3")
-			must(n, err)
-			return path
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.clean(prolog, bystanding())
-			others := n.record()
-			n.configure(func(c *conf) { c.library, c.onUnknown = library(n), "drain" })
-			for _, h := range hooks {
-				o := n.hook(h, newJob())
-				found := n.findings(h)
-				if o.exit != 0 || !has(found, code.Old) && !has(found, code.Unread) {
-					t.Errorf("%s: %v %+v\n%s", h.program, o, found, n.log())
-				}
-			}
-			n.unharmed(others)
-		})
-	}
-}
-
-// A lost card drains in both hooks, but no job that Slurm has restarted takes node after node with it.
+// A lost GPU drains in both hooks, but a call that fails once proves nothing: the next look decides; and no job that
+// Slurm has restarted takes node after node with it.
 func TestLostGPU(t *testing.T) {
+	const handle = "nvmlDeviceGetHandleByPciBusId_v2"
 	for name, tt := range map[string]struct {
-		mode, rule string
-		hook       hook
-		restarts   string
-		exit       int
-		held       string
+		mode, call, rule string
+		hook             hook
+		restarts         string
+		exit             int
+		held             string
 	}{
-		"lost, prolog":          {"enforce", "rc 15", prolog, "0", 20, ""},
-		"lost, second start":    {"enforce", "rc 15", prolog, "1", 20, ""},
-		"lost, third start":     {"enforce", "rc 15", prolog, "2", 0, "restarted 2 times"},
-		"lost, prolog, observe": {"observe", "rc 15", prolog, "0", 0, "observe mode"},
-		"lost, epilog":          {"enforce", "rc 15", epilog, "0", 20, ""},
-		"lost, epilog, third":   {"enforce", "rc 15", epilog, "2", 20, ""},
-		"to be reset, prolog":   {"enforce", "rc 16", prolog, "0", 20, ""},
-		"lost, epilog, observe": {"observe", "rc 15", epilog, "0", 0, "observe mode"},
+		"prolog":                {"enforce", memoryCall, "rc 15", prolog, "1", 20, ""},
+		"third start":           {"enforce", memoryCall, "rc 15", prolog, "2", 0, "restarted 2 times"},
+		"prolog, observe":       {"observe", memoryCall, "rc 15", prolog, "0", 0, "observe mode"},
+		"epilog, third":         {"enforce", memoryCall, "rc 15", epilog, "2", 20, ""},
+		"no handle":             {"enforce", handle, "rc 15", epilog, "0", 20, ""},
+		"to be reset, prolog":   {"enforce", memoryCall, "rc 16", prolog, "0", 20, ""},
+		"for a look":            {"enforce", memoryCall, "rc 15 times 1", prolog, "0", 0, ""},
+		"for a look, no handle": {"enforce", handle, "rc 16 times 1", epilog, "0", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,23 +85,53 @@ func TestLostGPU(t *testing.T) {
 				n.clean(prolog, newJob())
 			}
 			others := n.record()
-			must(t, n.world.Set("on.nvmlDeviceGetMemoryInfo_v2.gpu0", tt.rule))
-			o := n.hook(tt.hook, newJob().with("SLURM_JOB_RESTART_COUNT", tt.restarts))
-			if o.exit != tt.exit || !has(n.findings(tt.hook), code.Lost) {
-				t.Errorf("%v\n%s", o, n.log())
+			n.set("on."+tt.call+".gpu0", tt.rule)
+			n.exits(tt.exit, tt.hook, newJob().With("SLURM_JOB_RESTART_COUNT", tt.restarts))
+			if once := strings.Contains(tt.rule, "times"); has(n.findings(tt.hook), code.Lost) == once {
+				t.Errorf("%+v", n.findings(tt.hook))
 			}
-			if len(lines(n.log(), "BKD-LOST", "held=", tt.held)) != 1 && tt.held != "" {
-				t.Errorf("want %q in\n%s", tt.held, n.log())
+			if tt.held != "" {
+				n.says("BKD-LOST", "held=", tt.held)
 			}
 			n.unharmed(others)
 		})
 	}
 }
 
-// The other card is lost: that is not this job's business.
-func TestAnotherGPULost(t *testing.T) {
+// A GPU that is lost in the last looks only may answer again a moment later; one that the confirming look alone calls
+// lost, of two of which the other has something on it, as well. A drain that was withheld leaves a trace.
+func TestLostForALook(t *testing.T) {
+	tell(t, map[string]story{
+		"at the end": {
+			config: func(c *conf) { c.settle = "{max: 1s, flat: 800ms}" },
+			during: func(n *node) { n.leftover(); n.set("on."+memoryCall+".gpu0", "rc 15 after 3") },
+			finds:  "BKD-LOST?", log: []string{"BKD-LOST", `doubt="BKD-LOST: seen in `},
+		},
+		"in the confirming look": {
+			config: func(c *conf) { c.settle = "{max: 3s, flat: 800ms}" },
+			job:    func(*node) job { return newJob().On("0,1") },
+			during: func(n *node) {
+				n.service()
+				text := "[ ! -e %[1]s ] || echo 'on." + memoryCall +
+					".gpu1 = rc 15 times 1' >>%[2]s\n:>%[1]s\nexec %[3]s"
+				backend(fmt.Sprintf(text, n.in("asked"), filepath.Join(n.world.Dir(), "world.conf"), n.conf.backend))(n)
+			},
+			finds: "BKD-LOST? BKD-STRAY?",
+		},
+		"the other GPU": {before: driver("any.gpu1", "rc 15")},
+	})
+}
+
+// An end that cannot ask the driver does not forget which GPUs the job had: later jobs are judged by it.
+func TestBlindEndKeepsTheGPUs(t *testing.T) {
 	n := newNode(t, "enforce")
-	must(t, n.world.Set("on.any.gpu1", "rc 15"))
 	n.clean(prolog, newJob())
-	n.clean(epilog, newJob())
+	before := n.run(100).Devices
+	must(t, os.Rename(n.world.DriverProc(), n.world.DriverProc()+".away"))
+	n.exits(0, epilog, newJob())
+	after := n.run(100)
+	if len(before) != 1 || len(after.Devices) != 1 || after.Devices[0].Device.ID != before[0].Device.ID ||
+		!after.Closed() {
+		t.Errorf("GPUs were %+v, record is %+v", before, after)
+	}
 }

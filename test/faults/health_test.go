@@ -1,269 +1,251 @@
 package faults
 
 import (
+	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/slurm"
 	"bookend/test/fakegpu"
 )
 
-// healthCalls are what asks a driver for a card's condition; for a test of what a hook does without them.
+// healthCalls are what asks a driver for a GPU's condition; for a test of what a hook does without them.
 var healthCalls = []string{
-	"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues", "nvmlDeviceGetGpuFabricInfoV",
-	"nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetCurrentClocksEventReasons",
-	"nvmlDeviceGetComputeMode", "nvmlDeviceGetAccountingMode",
+	"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
+	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode",
+	"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode", "nvmlDeviceGetAccountingMode",
 }
 
-// found returns the finding of a code, which must be the only one of it.
-func (n *node) found(all []finding.Finding, c code.Code) finding.Finding {
-	n.Helper()
-	all = slices.DeleteFunc(slices.Clone(all), func(f finding.Finding) bool { return f.Code != c })
-	if len(all) != 1 {
-		n.Fatalf("want one %s: %+v", c, all)
-	}
-	return all[0]
-}
+// kernel writes a line of the kernel's log, one second after the other.
+func (n *node) kernel(text string) { n.Helper(); n.logged(3, text) }
 
-// ended is an end of job 100 with something amiss: what its owner reads, and what is on record.
-func (n *node) ended(exit int) (read string, found []finding.Finding) {
+// logged writes a line of the kernel's log with a facility and a level, as syslog counts them: what root's programs
+// write there has a facility from 8 on.
+func (n *node) logged(priority int, text string) {
 	n.Helper()
-	path := n.home()
-	j := newJob().with("SLURM_JOB_STDOUT", path)
-	o := n.hook(epilog, j)
-	text, err := os.ReadFile(path)
+	f, err := os.OpenFile(n.world.KernelLog(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must(n, err)
-	if o.exit != exit {
-		n.Errorf("want exit %d: %v\n%s", exit, o, n.log())
-	}
-	return string(text), n.endOf(100).Findings
+	defer f.Close()
+	seq := 100 + strings.Count(n.get(n.world.KernelLog()), "\n")
+	_, err = fmt.Fprintf(f, "%d,%d,%d,-;%s\n", priority, seq, seq*1_000_000, text)
+	must(n, err)
 }
 
-// What the driver says against a card drains where it cannot be used, and never where the site only observes.
-func TestConditionDrains(t *testing.T) {
+// xidLine is how the kernel's module reports an error of a GPU.
+func (n *node) xidLine(card, number int, text string) string {
+	return fmt.Sprintf("NVRM: Xid (PCI:%s): %d, %s", strings.TrimSuffix(n.world.BusID(card), ".0"), number, text)
+}
+
+// offTheBus is what it says of one that is gone.
+const offTheBus = "pid=4711, name=secret, GPU has fallen off the bus."
+
+// silent makes the driver not tell whether a GPU needs recovery, as one from before 570.
+func (n *node) silent() { n.Helper(); n.set("gpu0.recovery_action_rc", "3") }
+
+// xid is a story's fault: an error of a GPU while the job runs, by a driver that does not say that all is well.
+func xid(card, number int, text string) func(*node) {
+	return func(n *node) { n.Helper(); n.silent(); n.kernel(n.xidLine(card, number, text)) }
+}
+
+// An Xid after which NVIDIA calls for a reset drains if the kernel itself wrote it of the job's GPU while the job ran,
+// and the driver does not say that all is well. What lines there are packages kmsg and health know.
+func TestXid(t *testing.T) {
+	secret := []string{"4711", "secret"}
+	tell(t, map[string]story{
+		"fatal": {during: xid(0, 79, offTheBus), finds: "BKD-XIDFATAL", exit: 29, not: secret,
+			reads: []string{"the driver's error Xid 79: the card has fallen off the bus"}},
+		"fatal, and the driver asks for nothing": {during: func(n *node) { n.kernel(n.xidLine(0, 79, offTheBus)) },
+			finds: "BKD-XIDFATAL?", not: secret, reads: []string{"the driver's error Xid 79"},
+			log: []string{"doubt=", "BKD-XIDFATAL"}},
+		"a program's": {during: xid(0, 13, "pid=4711, name=secret, Graphics Exception"), finds: "BKD-XID", not: secret,
+			reads: []string{"the driver's error Xid 13: error in a program's kernel"}},
+		"before the job":  {before: xid(0, 79, offTheBus)},
+		"another GPU's":   {during: xid(1, 79, offTheBus)},
+		"by root's hands": {during: func(n *node) { n.silent(); n.logged(8+3, n.xidLine(0, 79, offTheBus)) }},
+		"entries overwritten before they were read": {finds: "BKD-UNTRACED*", reads: []string{"left clean"},
+			config: func(c *conf) { c.onUnknown = "drain" },
+			during: func(n *node) { n.put(n.world.KernelLog(), "6,90000,90000000000,-;eth0: link is up\n", 0o600) }},
+	})
+}
+
+// Where the kernel's log cannot be read, or tells of another boot, nothing is found in it and nothing else suffers.
+func TestKernelLogOutOfUse(t *testing.T) {
+	without := func(n *node) { must(n, os.Remove(n.world.KernelLog())) }
+	says := func(want string) func(*node) {
+		return func(n *node) {
+			k := n.endOf(100).Kernel
+			if off := want == "off"; off != (k == nil) || !off && !strings.Contains(k.Unknown, want) {
+				n.Errorf("%+v, want %q", k, want)
+			}
+		}
+	}
+	lost := xid(0, 79, offTheBus)
+	tell(t, map[string]story{
+		"missing":        {before: without, check: says("no such file")},
+		"gone meanwhile": {during: func(n *node) { n.silent(); without(n) }, check: says("no such file")},
+		"another boot's": {before: func(n *node) { n.kernel("eth0: link is up"); n.kernel("eth0: link is down") },
+			during: func(n *node) { without(n); lost(n) }, check: says("another boot's")},
+		"not to be read": {config: func(c *conf) { c.extra = "look: {kernel_log: false}\n" }, during: lost,
+			check: says("off")},
+		"boot id changes": {config: func(c *conf) { c.proc = filepath.Dir(c.run) + "/proc" },
+			before: func(n *node) { n.copiedProc() }, check: says(""), finds: "BKD-NORECORD",
+			during: func(n *node) {
+				lost(n)
+				n.put("proc/sys/kernel/random/boot_id", "two\n", 0o644)
+			}},
+	})
+}
+
+// An end that cannot look at the job's GPU judges what the kernel's log says of the GPU that the start recorded. Only
+// within that life of the driver is it certain: a reload may have cured the GPU.
+func TestXidOfABlindEnd(t *testing.T) {
+	away := func(n *node) { must(n, os.Rename(n.world.DriverProc(), n.world.DriverProc()+".away")) }
+	gpuGone := func(n *node) { must(n, os.RemoveAll(filepath.Join(n.world.DriverProc(), "gpus", n.world.BusID(0)))) }
 	for name, tt := range map[string]struct {
-		key, value string
-		finds      code.Code
-		exit       int
-		reads      string
+		harm  func(n *node)
+		finds string
+		exit  int
 	}{
-		"a reset is due":        {"gpu0.recovery_action", "1", code.Recovery, 27, "the driver asks for a reset of the card"},
-		"a remapping failed":    {"gpu0.remap_failure", "1", code.RemapFailed, 28, "the remapping of a memory row has failed"},
-		"a remapping waits":     {"gpu0.remap_pending", "1", code.RemapPending, 0, "memory rows wait for a reset"},
-		"traffic is to end":     {"gpu0.recovery_action", "3", code.Recovery, 0, "an end of traffic between cards"},
-		"an action of tomorrow": {"gpu0.recovery_action", "77", code.Recovery, 0, "recovery action number 77"},
+		"the GPU has gone":     {gpuGone, "BKD-MISSING? BKD-XIDFATAL", 29},
+		"no driver any more":   {away, "BKD-NODRIVER BKD-XIDFATAL", 29},
+		"reloaded since":       {func(n *node) { must(n, n.world.ReloadModule()) }, "BKD-NORECORD BKD-XIDFATAL?", 0},
+		"the driver is frozen": {(*node).freeze, "BKD-STUCK BKD-XIDFATAL", 29},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, mode := range []string{"enforce", "observe"} {
-				n, exit := newNode(t, mode), 0
-				if mode == "enforce" {
-					exit = tt.exit
-				}
-				n.clean(prolog, newJob())
-				must(t, n.world.Set(tt.key, tt.value))
-				read, all := n.ended(exit)
-				f := n.found(all, tt.finds)
-				if f.GPU != gpu.ID(n.world.UUID(0)) || *f.Index != 0 || !strings.Contains(strings.Join(strings.Fields(read), " "), tt.reads) {
-					t.Errorf("%s: %+v, the user reads:\n%s", mode, f, read)
-				}
-				if held := n.endOf(100).Verdict.Held; (held != "") != (mode == "observe" && tt.exit != 0) {
-					t.Errorf("%s: held for %q", mode, held)
-				}
-			}
+			story{
+				during: func(n *node) {
+					xid(0, 79, offTheBus)(n)
+					n.kernel(n.xidLine(1, 79, offTheBus))
+					tt.harm(n)
+				},
+				finds: tt.finds, exit: tt.exit, not: []string{"4711"},
+				reads: []string{"GPU 0 of n1 had a fault", "during your job",
+					"Xid 79: the card has fallen off the bus"},
+				check: func(n *node) {
+					f := n.found(n.findings(epilog), code.XidFatal)
+					if f.GPU != gpu.ID(n.world.UUID(0)) || f.Index == nil || *f.Index != 0 {
+						n.Errorf("%+v", f)
+					}
+				},
+			}.play(newNode(t, "enforce"))
 		})
 	}
 }
 
-// Another card's condition is no business of this job's hooks, nor is one before the job's end.
-func TestConditionOfAnotherCard(t *testing.T) {
-	n := newNode(t, "enforce")
-	must(t, n.world.Set("gpu1.recovery_action", "1"))
-	must(t, n.world.Set("gpu1.remap_failure", "1"))
-	n.clean(prolog, newJob())
-	n.clean(epilog, newJob())
-	n.clean(prolog, bystanding())
-	must(t, n.world.Set("gpu0.recovery_action", "1"))
-	n.clean(prolog, numbered(101))
-	if found := append(n.endOf(100).Findings, n.startOf(101).Findings...); len(found) != 0 {
-		t.Errorf("%+v", found)
-	}
+// freeze leaves a backend in the driver that nothing can end, by an end of another job.
+func (n *node) freeze() {
+	n.Helper()
+	n.clean(prolog, numbered(55).Of(bystander).On("1"))
+	n.set("on."+memoryCall, "freeze")
+	n.configure(func(c *conf) { c.tight = true })
+	n.hook(epilog, numbered(55).Of(bystander).On("1"))
+	n.configure(func(c *conf) { c.tight = false })
+	n.oneStuck()
+	n.Cleanup(func() { n.unstick(memoryCall) })
 }
 
-// A count that stands still says nothing new; without an earlier one nobody can tell whose it is.
-func TestECC(t *testing.T) {
-	n := newNode(t, "enforce")
-	for i, tt := range []struct {
-		count, observed, unknown string
-	}{
-		{"3", "3 uncorrectable memory errors since the driver was loaded", "no earlier count"},
-		{"3", "", ""},
-		{"5", "2 uncorrectable memory errors more than at the last look (3 then, 5 now)", ""},
-		{"5", "", ""},
-	} {
-		j := numbered(slurm.JobID(101 + i))
-		n.clean(prolog, j)
-		must(t, n.world.Set("gpu0.ecc_uncorrected", tt.count))
-		if o := n.hook(epilog, j); o.exit != 0 {
-			t.Errorf("job %d: %v", 101+i, o)
-		}
-		e := n.endOf(slurm.JobID(101 + i))
-		if tt.observed == "" {
-			if len(e.Findings) != 0 {
-				t.Errorf("job %d: %+v", 101+i, e.Findings)
+// set is a story's change of the fake driver.
+func set(key, value string) func(*node) { return func(n *node) { n.Helper(); n.set(key, value) } }
+
+// conditions are what a driver can say of a GPU at a job's end.
+var conditions = map[string]story{
+	"a reset is due": {during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY", exit: 27,
+		reads: []string{"the driver asks for a reset of the card"}},
+	"a reset is due, observed": {mode: "observe", during: set("gpu0.recovery_action", "1"), finds: "BKD-RECOVERY",
+		check: func(n *node) {
+			if v := n.endOf(100).Verdict; v.Held == "" {
+				n.Errorf("%+v", v)
 			}
-			continue
-		}
-		f := n.found(e.Findings, code.ECC)
-		if f.Observed != tt.observed || !strings.Contains(f.Unknown, tt.unknown) || (f.Unknown != "") != (tt.unknown != "") || e.Verdict.Action != config.Warn {
-			t.Errorf("job %d: %+v %+v", 101+i, f, e.Verdict)
-		}
-	}
-}
-
-// A mapping that is left in BAR1 is nobody's only where nobody is on the card: what a process holds is mapped as well.
-func TestBAR1(t *testing.T) {
-	for name, tt := range map[string]struct {
-		before, during func(n *node)
-		finds          bool
-	}{
-		"left behind":      {during: func(n *node) { must(n, n.world.Set("gpu0.bar1_used_mib", "2000")) }, finds: true},
-		"a little":         {during: func(n *node) { must(n, n.world.Set("gpu0.bar1_used_mib", "200")) }},
-		"a foreigner's":    {before: (*node).service, during: func(*node) {}},
-		"a newcomer's":     {during: (*node).service},
-		"one among many's": {before: (*node).service, during: func(n *node) { must(n, n.world.Set("gpu0.bar1_used_mib", "2000")) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.clean(prolog, numbered(101))
-			n.clean(epilog, numbered(101))
-			if tt.before != nil {
-				tt.before(n)
+		}},
+	"a remapping failed": {during: set("gpu0.remap_failure", "1"), finds: "BKD-REMAPFAILED", exit: 28,
+		reads: []string{"the remapping of a memory row has failed"}},
+	"another GPU's": {before: set("gpu1.recovery_action", "1")},
+	"nobody wants to know": { // then nobody asks, either
+		config: func(c *conf) { c.extra = "look: {health: false}\nprobe: {at: never}\n" },
+		during: func(n *node) {
+			n.set("gpu0.recovery_action", "1")
+			for _, call := range healthCalls {
+				n.set("on."+call, "hang")
 			}
-			n.hook(prolog, newJob())
-			tt.during(n)
-			_, all := n.ended(0)
-			if has(all, code.BAR1) != tt.finds {
-				t.Errorf("%+v", all)
+		},
+	},
+	"no persistence": { // costs a job seconds and no more: it is noted, and its owner reads that all is clean
+		options: []fakegpu.Option{fakegpu.With("gpu0.persistence", "0")}, finds: "BKD-PERSISTENCE",
+		reads: []string{"left clean by your job"}, check: func(n *node) {
+			if v := n.endOf(100).Verdict; v.Action != config.Note {
+				n.Errorf("%+v", v)
 			}
-			if tt.finds && n.found(all, code.BAR1).Observed != "2000 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look" {
-				t.Errorf("%+v", all)
+			n.shows("health: 11 facts read, persistence off", "show", "100")
+		},
+	},
+	"mapped in BAR1, by nobody": {
+		before: func(n *node) { n.job(101) },
+		during: set("gpu0.bar1_used_mib", "2000"), finds: "BKD-BARMAP", check: func(n *node) {
+			f := n.found(n.findings(epilog), code.BAR1)
+			if f.Observed != "2000 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look" {
+				n.Errorf("%+v", f)
 			}
-		})
-	}
+		},
+	},
+	"lost while it is asked": { // it was there when it was looked at: a fact unknown, and no more
+		during: func(n *node) {
+			n.set("on.nvmlDeviceGetTotalEccErrors.gpu0", "rc 15")
+			for _, call := range healthCalls[1:] {
+				if call != "nvmlDeviceGetComputeMode" { // the test allocation asks for it too
+					n.set("on."+call+".gpu0", "hang")
+				}
+			}
+		},
+		reads: []string{"left clean by your job"}, check: func(n *node) {
+			for _, f := range n.endOf(100).Health[0].Facts {
+				if !strings.Contains(f.Unknown, "GPU is lost (15)") {
+					n.Errorf("%+v", f)
+				}
+			}
+			n.shows("ecc uncorrected unknown: nvmlDeviceGetTotalEccErrors: GPU is lost (15)", "show", "100")
+		},
+	},
 }
 
-// What costs a job seconds and no more is noted: its owner reads that all is clean.
-func TestPersistenceIsNoted(t *testing.T) {
-	n := newNode(t, "enforce", fakegpu.With("gpu0.persistence", "0"))
-	n.clean(prolog, newJob())
-	read, all := n.ended(0)
-	if f := n.found(all, code.Persistence); len(all) != 1 || n.endOf(100).Verdict.Action != config.Note {
-		t.Errorf("%+v %+v", f, n.endOf(100).Verdict)
-	}
-	if len(lines(read, "| bookend: ")) != 2 || len(lines(read, "left clean by your job")) != 1 {
-		t.Errorf("the user reads:\n%s", read)
-	}
-	if shown, _ := n.bookend("show", "100"); len(lines(shown, "health: 11 facts read, persistence off")) != 1 {
-		t.Errorf("show:\n%s", shown)
-	}
+// What the driver says against a GPU drains where it cannot be used, and never where the site only observes. Another
+// GPU's condition is no business of this job's hooks, nor is one before the job's end.
+func TestCondition(t *testing.T) {
+	tell(t, conditions)
 }
 
-// Who does not want to know asks the driver for nothing.
-func TestHealthOff(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.configure(func(c *conf) { c.extra = "look: {health: false}\nprobe: {at: never}\n" })
-	for _, call := range healthCalls {
-		must(t, n.world.Set("on."+call, "hang"))
-	}
-	must(t, n.world.Set("gpu0.recovery_action", "1"))
-	n.clean(prolog, newJob())
-	n.clean(epilog, newJob())
-	if e := n.endOf(100); len(e.Findings)+len(e.Health) != 0 || e.Curves[gpu.ID(n.world.UUID(0))].State != "clean" {
-		t.Errorf("%+v", e)
-	}
-}
-
-// A start asks for no card's condition, whatever the configuration.
+// A start asks for no GPU's condition, whatever the configuration.
 func TestNoHealthAtTheStart(t *testing.T) {
 	n := newNode(t, "enforce")
 	for _, call := range healthCalls {
-		must(t, n.world.Set("on."+call, "hang"))
+		n.set("on."+call, "hang")
 	}
 	n.clean(prolog, newJob())
 }
 
-// impatient gives an epilog six seconds for the driver, which a hang then takes.
-func (n *node) impatient() {
-	n.Helper()
-	const was, is = "epilog: {total: 3m, driver: 40s,", "epilog: {total: 3m, driver: 6s,"
-	text := n.text()
-	if !strings.Contains(text, was) {
-		n.Fatalf("no %q in\n%s", was, text)
-	}
-	must(n, os.WriteFile(n.config, []byte(strings.Replace(text, was, is, 1)), 0o644))
-}
-
-// A driver that hangs where its cards' condition is asked for has shown their memory before: what that proves counts.
+// A driver that hangs where its GPUs' condition is asked for has shown their memory before: what that proves counts.
 func TestHealthHangs(t *testing.T) {
-	for name, tt := range map[string]struct {
-		call, action string
-		orphan       bool
-		exit         int
-	}{
-		"at the first call":             {healthCalls[0], "hang", false, 0},
-		"and is not ended by its alarm": {"nvmlDeviceGetFieldValues", "hang-hard", false, 0},
-		"beside an orphan":              {"nvmlDeviceGetBAR1MemoryInfo", "hang-hard", true, 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.configure(func(c *conf) { c.onUnknown = "drain" })
-			n.impatient()
-			n.clean(prolog, bystanding())
-			others := n.record()
-			n.clean(prolog, newJob())
-			if tt.orphan {
+	impatient := func(n *node) { // six seconds for the driver, which a hang then takes
+		n.replace(n.config, "epilog: {total: 3m, driver: 40s,", "epilog: {total: 3m, driver: 6s,")
+		must(n, os.Chmod(n.config, 0o644))
+	}
+	looked := func(n *node) {
+		if e := n.endOf(100); len(e.Snapshot.Readings) != 1 || len(e.Health) != 0 {
+			n.Errorf("%+v", e)
+		}
+	}
+	tell(t, map[string]story{
+		"at the first call": {finds: "BKD-HANG", check: looked,
+			during: func(n *node) { impatient(n); n.set("on."+healthCalls[0]+".gpu0", "hang") }},
+		"beside an orphan, not ended by its alarm": {finds: "BKD-HANG BKD-ORPHAN", exit: 10, check: looked,
+			during: func(n *node) {
+				impatient(n)
 				n.leftover()
-			}
-			must(t, n.world.Set("on."+tt.call+".gpu0", tt.action))
-			_, all := n.ended(tt.exit)
-			e := n.endOf(100)
-			if n.found(all, code.Hang); has(all, code.Orphan) != tt.orphan || len(e.Snapshot.Readings) != 1 || len(e.Health) != 0 {
-				t.Errorf("%+v %+v", all, e)
-			}
-			n.unharmed(others)
-		})
-	}
-}
-
-// A card that goes while its condition is asked for was there when it was looked at: that is a fact unknown, and no more.
-func TestLostInTheHealthPart(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	must(t, n.world.Set("on.nvmlDeviceGetTotalEccErrors.gpu0", "rc 15"))
-	for _, call := range healthCalls[1:] {
-		if call != "nvmlDeviceGetComputeMode" { // the test allocation asks for it too
-			must(t, n.world.Set("on."+call+".gpu0", "hang"))
-		}
-	}
-	read, all := n.ended(0)
-	if len(all) != 0 || len(lines(read, "left clean by your job")) != 1 {
-		t.Errorf("%+v, the user reads:\n%s", all, read)
-	}
-	for _, f := range n.endOf(100).Health[0].Facts {
-		if !strings.Contains(f.Unknown, "GPU is lost (15)") {
-			t.Errorf("%+v", f)
-		}
-	}
-	if shown, _ := n.bookend("show", "100"); len(lines(shown, "health: ", "ecc uncorrected unknown: nvmlDeviceGetTotalEccErrors: GPU is lost (15)")) != 1 {
-		t.Errorf("show:\n%s", shown)
-	}
+				n.set("on.nvmlDeviceGetBAR1MemoryInfo.gpu0", "hang-hard")
+			}},
+	})
 }

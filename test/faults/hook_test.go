@@ -1,56 +1,24 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"bookend/internal/slurm"
+	"bookend/test/rig"
 )
 
-// job is what slurmd tells a hook, and what a test changes of it.
-type job map[string]string
-
-// newJob is the environment that slurmd 22.05 builds from scratch for job 100 on the first card.
-func newJob() job {
-	return job{
-		"SLURMD_NODENAME": nodeName, "SLURM_CLUSTER_NAME": "lab", "SLURM_CONF": "/etc/slurm/slurm.conf",
-		"SLURM_JOB_ID": "100", "SLURM_JOBID": "100",
-		"SLURM_JOB_UID": strconv.Itoa(user), "SLURM_UID": strconv.Itoa(user), "SLURM_JOB_GID": strconv.Itoa(user),
-		"SLURM_JOB_USER": "nobody", "SLURM_NODELIST": nodeName, "SLURM_JOB_PARTITION": "main", "SLURM_JOB_CONSTRAINTS": "(null)",
-		"SLURM_JOB_WORK_DIR": "/", "SLURM_JOB_GPUS": "0", "CUDA_VISIBLE_DEVICES": "0", "GPU_DEVICE_ORDINAL": "0",
-		"SLURM_JOB_ACCOUNT": "(null)", "SLURM_JOB_COMMENT": "a \"comment\" of the user's", "SLURM_JOB_CPUS_PER_NODE": "1",
-		"SLURM_JOB_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_RESERVATION": "(null)", "SLURM_JOB_RESTART_COUNT": "0",
-	}
-}
-
-// bystanding is another user's job on the last card.
-func bystanding() job {
-	return newJob().with("SLURM_JOB_ID", strconv.Itoa(bystanderID), "SLURM_JOBID", strconv.Itoa(bystanderID),
-		"SLURM_JOB_UID", strconv.Itoa(bystander), "SLURM_UID", strconv.Itoa(bystander), "SLURM_JOB_GID", strconv.Itoa(bystander), "SLURM_JOB_USER", bystanderName,
-		"SLURM_JOB_GPUS", "1", "CUDA_VISIBLE_DEVICES", "1", "GPU_DEVICE_ORDINAL", "1")
-}
-
-// with returns a job with variables changed; an empty value removes one.
-func (j job) with(pairs ...string) job {
-	changed := maps.Clone(j)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if changed[pairs[i]] = pairs[i+1]; pairs[i+1] == "" {
-			delete(changed, pairs[i])
-		}
-	}
-	return changed
-}
-
-// hook is one of the programs that slurmd runs as root.
+// hook is one of the programs that slurmd runs as root, or slurmstepd as the user.
 type hook struct {
 	program string
 	context slurm.Context
@@ -62,50 +30,21 @@ var (
 	epilog = hook{"bookend-epilog", slurm.Epilog, 9 * time.Second}
 	hooks  = []hook{prolog, epilog}
 
+	taskProlog = hook{"bookend-prolog", slurm.TaskProlog, margin}
+	taskEpilog = hook{"bookend-epilog", slurm.TaskEpilog, margin}
+
 	// healthcheck is told no job, and nothing but the node.
 	healthcheck = hook{"bookend-healthcheck", slurm.HealthCheck, 12 * time.Second}
+	bySlurm     = job{"SLURMD_NODENAME": nodeName}
 )
-
-func (h hook) environ(n *node, j job) []string {
-	all := j
-	if h.context == slurm.HealthCheck {
-		return h.bare(n, j)
-	}
-	if _, set := j["SLURM_SCRIPT_CONTEXT"]; !set {
-		all = j.with("SLURM_SCRIPT_CONTEXT", string(h.context))
-	}
-	if h.context == slurm.Epilog {
-		all = all.with("SLURM_JOB_EXIT_CODE", "0", "SLURM_JOB_EXIT_CODE2", "0:0", "SLURM_JOB_DERIVED_EC", "0")
-	}
-	env := []string{"BOOKEND_CONFIG=" + n.config}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name] != absent {
-			env = append(env, name+"="+all[name])
-		}
-	}
-	return env
-}
-
-// bare is the environment of a health check: what the test gives it, and where its configuration is.
-func (h hook) bare(n *node, j job) []string {
-	env := []string{"BOOKEND_CONFIG=" + n.config}
-	for name, value := range j {
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
-// bySlurm is all that slurmd tells its health check.
-var bySlurm = job{"SLURMD_NODENAME": nodeName}
-
-// absent is the value of a variable that environ is not to add.
-const absent = "\x00"
 
 // outcome is what slurmd sees of a hook.
 type outcome struct {
 	exit   int // -1: ended by a signal
 	output string
 }
+
+func (o outcome) String() string { return fmt.Sprintf("exit %d: %s", o.exit, o.output) }
 
 // running is a hook that has not ended.
 type running struct {
@@ -153,12 +92,13 @@ func (n *node) startWith(h hook, j job, w *os.File) *running {
 	if n.gated {
 		p.cmd = exec.Command("/usr/bin/env", path)
 	}
-	p.cmd.Env, p.cmd.Dir = h.environ(n, j), "/"
+	p.cmd.Env, p.cmd.Dir = j.Environ(n.config, h.context), "/"
 	p.cmd.Stdout, p.cmd.Stderr = w, w
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if h.context == slurm.TaskProlog || h.context == slurm.TaskEpilog {
-		p.cmd.SysProcAttr.Credential, p.forUser = &syscall.Credential{Uid: user, Gid: user}, true
+		p.cmd.SysProcAttr, p.forUser = rig.As(user), true
 	}
+	p.cmd.SysProcAttr.Setpgid = true
 	must(n, p.cmd.Start())
 	go func() {
 		_ = p.cmd.Wait()
@@ -190,30 +130,96 @@ func (p *running) wait() outcome {
 	return o
 }
 
+// signal sends one to the hook's group, as slurmd does.
+func (p *running) signal(s syscall.Signal) {
+	p.Helper()
+	must(p, syscall.Kill(-p.cmd.Process.Pid, s))
+}
+
 // hook runs one to its end.
 func (n *node) hook(h hook, j job) outcome {
 	n.Helper()
 	return n.start(h, j).wait()
 }
 
+// exits runs a hook that must end with a code, whatever it finds.
+func (n *node) exits(want int, h hook, j job) outcome {
+	n.Helper()
+	o := n.hook(h, j)
+	if o.exit != want {
+		n.Errorf("%s of job %s: want exit %d: %v\n%s", h.program, j["SLURM_JOB_ID"], want, o, n.log())
+	}
+	return o
+}
+
+// together runs one hook of each job at the same moment: all must end with 0, and judge may look closer.
+func (n *node) together(h hook, jobs []job, judge func(job, outcome)) {
+	n.Helper()
+	var all sync.WaitGroup
+	for _, j := range jobs {
+		p := n.start(h, j)
+		all.Go(func() {
+			o := p.wait()
+			if judge != nil {
+				judge(j, o)
+			} else if o.exit != 0 {
+				n.Errorf("%s of job %s: %v", h.program, j["SLURM_JOB_ID"], o)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// jobsFrom are so many jobs, numbered from one on.
+func jobsFrom(first, count int) (all []job) {
+	for id := first; id < first+count; id++ {
+		all = append(all, numbered(id))
+	}
+	return all
+}
+
 // clean runs a hook that must find nothing.
 func (n *node) clean(h hook, j job) {
 	n.Helper()
 	if o := n.hook(h, j); o.exit != 0 || o.output != "" {
-		n.Fatalf("a clean %s: exit %d: %s", h.program, o.exit, o.output)
+		n.Fatalf("a clean %s: %v\n%s", h.program, o, n.log())
 	}
 }
 
+// job runs a job with which all is well.
+func (n *node) job(id int) { n.Helper(); n.clean(prolog, numbered(id)); n.clean(epilog, numbered(id)) }
+
+// task runs a task hook as slurmstepd does for a batch script: as the user, in the user's environment.
+func (n *node) task(h hook, j job) outcome {
+	n.Helper()
+	j = j.With("PATH", "/usr/bin", "LD_PRELOAD", "/nowhere.so")
+	for _, name := range []string{"SLURM_PROCID", "SLURM_LOCALID"} {
+		j[name] = cmp.Or(j[name], "0")
+	}
+	return n.hook(h, j)
+}
+
 // bookend runs the command line.
-func (n *node) bookend(args ...string) (string, int) {
+func (n *node) bookend(args ...string) (string, int) { n.Helper(); return n.bookendAs(0, args...) }
+
+// bookendAs runs the command line as somebody.
+func (n *node) bookendAs(uid int, args ...string) (string, int) {
 	n.Helper()
 	cmd := exec.Command(program("bookend"), args...)
-	cmd.Env = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/", rig.As(uid)
 	text, err := cmd.CombinedOutput()
 	if _, ran := err.(*exec.ExitError); err != nil && !ran {
 		n.Fatal(err)
 	}
 	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// shows requires that a command line of root's tells something.
+func (n *node) shows(want string, args ...string) {
+	n.Helper()
+	if text, _ := n.bookend(args...); !strings.Contains(text, want) {
+		n.Errorf("bookend %s: want %q in\n%s", strings.Join(args, " "), want, text)
+	}
 }
 
 // lines returns the lines of a text that contain all parts.
@@ -229,11 +235,18 @@ func lines(text string, parts ...string) (found []string) {
 // script writes a program of root's.
 func (n *node) script(name, text string) string {
 	n.Helper()
-	path := n.in(name)
-	syscall.ForkLock.RLock() // a child that another test starts now would have it open for writing, and nobody could run it
+	// a child that another test starts now would have it open for writing, and nobody could run it
+	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	must(n, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
-	return path
+	return n.put(name, "#!/bin/sh\n"+text+"\n", 0o755)
 }
 
-func (o outcome) String() string { return fmt.Sprintf("exit %d: %s", o.exit, o.output) }
+// await waits for something that comes about in another process and cannot be waited for otherwise.
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(margin); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

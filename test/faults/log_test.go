@@ -3,6 +3,8 @@ package faults
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,15 +18,17 @@ func TestLogOutOfUse(t *testing.T) {
 		harm func(n *node, folder string)
 		says string
 	}{
-		"a file":     {func(n *node, folder string) { must(n, os.WriteFile(folder, nil, 0o644)) }, "/log: not a directory"},
-		"a user's":   {func(n *node, folder string) { must(n, os.Mkdir(folder, 0o755)); must(n, os.Chown(folder, user, user)) }, "not as agreed"},
-		"a link":     {func(n *node, folder string) { must(n, os.Symlink("/etc", folder)) }, "/log: not a directory"},
-		"log a FIFO": {func(n *node, folder string) { must(n, unix.Mkfifo(n.logFile(folder), 0o600)) }, "no such device"},
-		"log a link": {func(n *node, folder string) { must(n, os.Symlink("/etc/passwd", n.logFile(folder))) }, "too many levels"},
-		"log another's": {func(n *node, folder string) {
-			must(n, os.WriteFile(n.logFile(folder), nil, 0o644))
-			must(n, os.Chown(n.logFile(folder), user, user))
-		}, "not as agreed"},
+		"a file": {func(n *node, folder string) { n.put(folder, "", 0o644) }, "/log: not a directory"},
+		"a user's": {func(n *node, folder string) { must(n, os.Mkdir(folder, 0o755)); n.give(folder, user) },
+			"not as agreed"},
+		"log a FIFO": {func(n *node, folder string) {
+			must(n, os.Mkdir(folder, 0o755))
+			must(n, unix.Mkfifo(filepath.Join(folder, "bookend.log"), 0o600))
+		}, "no such device"},
+		"log a link": {func(n *node, folder string) {
+			must(n, os.Mkdir(folder, 0o755))
+			must(n, os.Symlink("/etc/passwd", filepath.Join(folder, "bookend.log")))
+		}, "too many levels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,12 +39,10 @@ func TestLogOutOfUse(t *testing.T) {
 				must(t, os.RemoveAll(n.in("log")))
 				others := n.record()
 				tt.harm(n, n.in("log"))
-				o := n.hook(h, newJob())
-				if o.exit != 0 || !strings.HasPrefix(o.output, "bookend: ") || !strings.Contains(o.output, tt.says) {
+				o := n.exits(0, h, newJob())
+				if !strings.HasPrefix(o.output, "bookend: ") || !strings.Contains(o.output, tt.says) ||
+					len(n.runs(100)) != 1 {
 					t.Errorf("%s: %v", h.program, o)
-				}
-				if r := n.run(100); r.Start == nil && !r.Closed() {
-					t.Errorf("%+v", r)
 				}
 				n.unharmed(others)
 			}
@@ -48,41 +50,133 @@ func TestLogOutOfUse(t *testing.T) {
 	}
 }
 
-func (n *node) logFile(folder string) string {
-	must(n, os.MkdirAll(folder, 0o755))
-	return filepath.Join(folder, "bookend.log")
-}
-
 // The folder above may be a group's, as Ubuntu's /var/log is syslog's; a site's own folder stays as it is.
 func TestLogFolder(t *testing.T) {
 	const syslog, adm = 104, 4
-	for name, tt := range map[string]struct {
-		harm func(t *testing.T, folder string)
-		mode os.FileMode
-		gid  uint32
-	}{
-		"made":         {func(*testing.T, string) {}, 0o755, 0},
-		"made already": {func(t *testing.T, folder string) { must(t, os.Mkdir(folder, 0o750)); must(t, os.Chown(folder, 0, adm)) }, 0o750, adm},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t, "enforce")
-			parent := n.in("var-log")
-			must(t, os.Mkdir(parent, 0o755))
-			must(t, os.Chmod(parent, 0o775))
-			must(t, os.Chown(parent, 0, syslog))
-			n.configure(func(c *conf) { c.log = filepath.Join(parent, "bookend") })
-			tt.harm(t, n.conf.log)
-			for _, h := range hooks {
-				n.clean(h, newJob())
-			}
-			if got := len(lines(n.log(), "msg=clean")); got != 2 {
-				t.Errorf("%d lines:\n%s", got, n.log())
-			}
-			st, err := os.Stat(n.conf.log)
+	n := newNode(t, "enforce")
+	must(t, os.Mkdir(n.in("var-log"), 0o755))
+	must(t, os.Chmod(n.in("var-log"), 0o775))
+	must(t, os.Chown(n.in("var-log"), 0, syslog))
+	n.configure(func(c *conf) { c.log = n.in("var-log/bookend") })
+	must(t, os.Mkdir(n.conf.log, 0o750))
+	must(t, os.Chown(n.conf.log, 0, adm))
+	n.job(100)
+	n.saysTimes(2, "msg=clean")
+	st, err := os.Stat(n.conf.log)
+	must(t, err)
+	if gid := st.Sys().(*syscall.Stat_t).Gid; st.Mode().Perm() != 0o750 || gid != adm {
+		t.Errorf("the folder has mode %v, group %d", st.Mode(), gid)
+	}
+}
+
+// What a hook and its children inherit from slurmd, and keep: no descriptor beyond their three, no umask, no core file.
+func TestConfined(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.set("on."+memoryCall, "hang")
+	n.configure(func(c *conf) { c.tight = true })
+	old := unix.Umask(0)
+	r, w, err := os.Pipe()
+	must(t, err)
+	_, err = unix.FcntlInt(w.Fd(), unix.F_SETFD, 0) // as slurmd's own were, up to 21.08
+	must(t, err)
+	p := n.start(prolog, newJob())
+	unix.Umask(old)
+	w.Close()
+	for name, pid := range map[string]int{"hook": p.cmd.Process.Pid, "backend": p.child("backend")} {
+		proc := filepath.Join("/proc", strconv.Itoa(pid))
+		umask, core := lines(n.get(proc+"/status"), "Umask:"), lines(n.get(proc+"/limits"), "Max core file size")
+		if got := strings.Fields(strings.Join(append(umask, core...), " ")); !slices.Equal(got,
+			strings.Fields("Umask: 0022 Max core file size 0 0 bytes")) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if _, err := r.Read(make([]byte, 1)); err == nil || err.Error() != "EOF" {
+		t.Errorf("somebody still has the inherited pipe: %v", err)
+	}
+	if o := p.wait(); o.exit != 0 {
+		t.Errorf("%v", o)
+	}
+}
+
+// Modes are what they are meant to be under whatever umask slurmd has.
+func TestModesWhateverTheUmask(t *testing.T) {
+	for _, mask := range []int{0, 0o077} {
+		n := newNode(t, "enforce")
+		old := unix.Umask(mask)
+		n.job(100)
+		unix.Umask(old)
+		for name, want := range map[string]os.FileMode{
+			"log": 0o755, "log/bookend.log": 0o640, "run": 0o755, "run/state": 0o700,
+			"run/report": 0o711, "run/drop": 0o711,
+			"var": 0o755, "var/history": 0o700,
+		} {
+			info, err := os.Stat(n.in(name))
 			must(t, err)
-			if gid := st.Sys().(*syscall.Stat_t).Gid; st.Mode().Perm() != tt.mode || gid != tt.gid {
-				t.Errorf("the folder has mode %v, group %d", st.Mode(), gid)
+			if info.Mode().Perm() != want || info.Sys().(*syscall.Stat_t).Uid != 0 {
+				t.Errorf("umask %#o: %s has mode %v, want %v", mask, name, info.Mode(), want)
+			}
+		}
+	}
+}
+
+// A sandbox around slurmd takes rights from its hooks too. Whatever it takes, the node of a clean job is not drained,
+// each hook ends by itself, and what could not be done is said: the table of deploy/systemd.md.
+func TestSandboxNeverDrains(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--no-new-privs": "",
+		"--bounding-set=-sys_ptrace,-syslog,-kill,-fowner": "",
+		"--bounding-set=-dac_override,-dac_read_search":    "",
+		"--bounding-set=-setuid":                           "BKD-OUTPUT",
+		"--bounding-set=-setgid":                           "BKD-OUTPUT",
+		"--bounding-set=-setpcap":                          "BKD-OUTPUT",
+		"--bounding-set=-chown":                            "BKD-ST-WRITE",
+		"--bounding-set=-all":                              "BKD-OUTPUT BKD-ST-WRITE",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			n := newNode(t, "enforce")
+			output := n.give(n.put("job.out", "", 0o600), user)
+			for _, h := range hooks {
+				h.program = n.script("sandbox-"+h.program, "exec /usr/bin/setpriv "+flags+" "+program(h.program))
+				n.exits(0, h, newJob().With("SLURM_JOB_STDOUT", output))
+			}
+			if got := saidCodes(n.log()); got != want {
+				t.Errorf("said %s, want %s:\n%s", got, want, n.log())
+			}
+			if refused := strings.Contains(want, "OUTPUT"); refused == strings.Contains(n.get(output), "| bookend: ") {
+				t.Errorf("the job's output: %q", n.get(output))
 			}
 		})
+	}
+}
+
+// saidCodes are the codes of findings in a log, once each.
+func saidCodes(log string) string {
+	codes := strings.FieldsFunc(log, func(c rune) bool { return strings.ContainsRune(" \":\n", c) })
+	codes = slices.DeleteFunc(codes, func(word string) bool { return !strings.HasPrefix(word, "BKD-") })
+	slices.Sort(codes)
+	return strings.Join(slices.Compact(codes), " ")
+}
+
+// What a user's processes may do to the report of his job's start: read it, through the task hook too, and nothing
+// else. Which other jobs there are is nobody's business.
+func TestReportCannotGrow(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.clean(prolog, bystanding())
+	n.clean(prolog, newJob())
+	folder := filepath.Join(n.conf.run, "report")
+	own, others := filepath.Join(folder, nodeName+"_100"), filepath.Join(folder, nodeName+"_7")
+	if !reads(user, own) || reads(bystander, own) || reads(user, others) || does(user, "ls "+folder) {
+		t.Error("not its user alone reads the report")
+	}
+	for _, try := range []string{
+		"chmod 600 " + own, "cat /dev/zero >> " + own, "setfacl -m u:1:rw " + own, "rm -f " + own, "ln " + own + " " +
+			n.in("x"),
+	} {
+		if does(user, try) {
+			t.Errorf("his user can: %s", try)
+		}
+	}
+	if o := n.task(taskProlog, newJob()); len(lines(o.output, "print | bookend: GPU 0")) != 1 {
+		t.Errorf("%v", o)
 	}
 }

@@ -4,46 +4,22 @@
 package faults
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/mountns"
+	"bookend/test/rig"
 )
 
 // programs is the folder of the built programs: root's all the way up, as root's hooks demand.
 var programs string
 
-func TestMain(m *testing.M) {
-	// What tests mount ends with them, and a hook that falls back to its default paths meets none of this machine's files.
-	if err := mountns.Enter(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(run(m))
-}
+func TestMain(m *testing.M) { rig.Main(m, prepare) }
 
-func run(m *testing.M) int {
-	dir, err := prepare()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	programs = filepath.Join(dir, "libexec")
-	code := m.Run()
-	if code == 0 {
-		if err := os.RemoveAll(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
-}
-
-// prepare shadows the default folders and builds the programs.
+// prepare shadows the default folders, so that a hook that falls back to them meets none of this machine's files, and
+// builds the programs.
 func prepare() (dir string, err error) {
 	if err := cluster.SweepDead(); err != nil {
 		return "", err
@@ -54,23 +30,8 @@ func prepare() (dir string, err error) {
 	if err := mountns.Shadow(dir); err != nil {
 		return "", err
 	}
-	for name, folder := range map[string]string{
-		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin", "core-backend": "test/faults/corebackend",
-	} {
-		if err := build(filepath.Join(dir, "libexec", name), "bookend/"+folder, "0"); err != nil {
-			return "", err
-		}
-	}
-	return dir, build(filepath.Join(dir, "libexec/bookend-gpu"), "bookend/cuda", "1", "-ldflags=-extldflags=-Wl,-z,lazy")
+	programs = filepath.Join(dir, "libexec")
+	return dir, build.Programs(programs, "", append(build.Shipped, rig.Backend)...)
 }
 
-// build makes one program as the Makefile does.
-func build(out, pkg, cgo string, flags ...string) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-	}
-	return nil
-}
+func program(name string) string { return filepath.Join(programs, name) }

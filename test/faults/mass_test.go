@@ -4,18 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
-	"bookend/internal/slurm"
 )
 
-// cause is a mistake that reaches all nodes of a site at once. Whatever it is, no node may drain, and on each of them the
-// log, the metrics and the command line say so until it is mended.
+// cause is a mistake that reaches all nodes of a site at once. Whatever it is, no node may drain, and on each of them
+// the log, the metrics and the command line say so until it is mended.
 type cause struct {
 	harm  func(*node)
 	mend  func(*node)
@@ -40,7 +38,7 @@ func mass(t *testing.T, causes map[string]cause) {
 			n.job(1)
 			for i, mode := range []string{"observe", "enforce"} {
 				n.configure(func(c *conf) { c.mode = mode })
-				c.strikes(n, slurm.JobID(10+i))
+				c.strikes(n, 10+i)
 			}
 			n.job(20)
 			n.quiet(c, 20)
@@ -48,76 +46,54 @@ func mass(t *testing.T, causes map[string]cause) {
 	}
 }
 
-// job runs a job with which all is well.
-func (n *node) job(id slurm.JobID) {
-	n.Helper()
-	n.clean(prolog, numbered(id))
-	n.clean(epilog, numbered(id))
-}
-
 // strikes runs a job under the cause, and looks for it in all the places.
-func (c cause) strikes(n *node, id slurm.JobID) {
+func (c cause) strikes(n *node, id int) {
 	n.Helper()
 	counted := n.metric(c.series())
 	var output string
 	if !c.between {
 		c.harm(n)
-		output = n.undrained(prolog, id)
+		output = n.exits(0, prolog, numbered(id)).output
 	} else {
 		n.clean(prolog, numbered(id))
 		c.harm(n)
 	}
-	output += n.undrained(epilog, id)
-	if c.said != "" && !strings.Contains(output, c.said) {
+	output += n.exits(0, epilog, numbered(id)).output
+	if !strings.Contains(output, c.said) {
 		n.Errorf("slurmd's log lacks %q:\n%s", c.said, output)
 	}
-	if found := lines(n.log(), "findings: ", string(c.finds), fmt.Sprintf("job=%d ", id)); len(found) == 0 && !c.noLog && c.said == "" {
-		n.Errorf("job %d: no %s in the log:\n%s", id, c.finds, n.log())
+	if !c.noLog {
+		n.says(string(c.finds) + ": ")
 	}
-	if len(lines(n.log(), string(c.finds)+": ")) == 0 && !c.noLog {
-		n.Errorf("what %s is about is not in the log:\n%s", c.finds, n.log())
+	if !c.noLog && c.said == "" {
+		n.says("findings: ", string(c.finds), fmt.Sprintf("job=%d ", id))
 	}
 	if now := n.metric(c.series()); (now == 0 || now <= counted && !c.anew) && !c.noMetric {
 		n.Errorf("%s was %v and is %v:\n%s", c.series(), counted, now, n.metrics())
 	}
 	entry, _ := code.Lookup(c.finds)
 	status, exit := n.bookend("status")
-	if loud := strings.Contains(status, "trouble: "+string(c.finds)+", "+entry.Title) && strings.Contains(status, "do: "+entry.Remedy); loud == c.note || exit != c.statusEnds {
+	loud := strings.Contains(status, "trouble: "+string(c.finds)+", "+entry.Title) &&
+		strings.Contains(status, "do: "+entry.Remedy)
+	if loud == c.note || exit != c.statusEnds {
 		n.Errorf("status: exit %d:\n%s", exit, status)
 	}
-	if c.mend != nil {
-		c.mend(n)
-	}
-}
-
-// undrained runs a hook that may find what it likes, and must not drain.
-func (n *node) undrained(h hook, id slurm.JobID) string {
-	n.Helper()
-	o := n.hook(h, numbered(id))
-	if o.exit != 0 {
-		n.Errorf("%s of job %d drains the node: %v", h.program, id, o)
-	}
-	return o.output
+	c.mend(n)
 }
 
 // quiet asserts that nothing is left of a cause after a job with which all was well, but the memory of it.
-func (n *node) quiet(c cause, id slurm.JobID) {
+func (n *node) quiet(c cause, id int) {
 	n.Helper()
-	if found := lines(n.log(), "msg=clean", fmt.Sprintf("job=%d ", id)); len(found) != 2 {
-		n.Errorf("job %d: want two clean ends in\n%s", id, n.log())
-	}
+	n.saysTimes(2, "msg=clean", fmt.Sprintf("job=%d ", id))
 	status, exit := n.bookend("status")
-	if strings.Contains(status, "  trouble") || exit != 0 {
-		n.Errorf("afterwards: exit %d:\n%s", exit, status)
+	remembered := strings.Contains(status, "  seen before: "+string(c.finds)+", ")
+	if strings.Contains(status, "  trouble") || exit != 0 || remembered == (c.note || c.noMetric) {
+		n.Errorf("afterwards: exit %d, remembered %v:\n%s", exit, remembered, status)
 	}
-	if remembered := strings.Contains(status, "  seen before: "+string(c.finds)+", "); remembered == (c.note || c.noMetric) {
-		n.Errorf("afterwards, remembered %v:\n%s", remembered, status)
-	}
-	if n.metric(`bookend_last_run_own_errors{hook="prolog"}`)+n.metric(`bookend_last_run_own_errors{hook="epilog"}`) != 0 {
-		n.Errorf("afterwards:\n%s", n.metrics())
-	}
-	if drained := n.metric(`bookend_drains_total{hook="prolog"}`) + n.metric(`bookend_drains_total{hook="epilog"}`); drained != 0 {
-		n.Errorf("%v drains:\n%s", drained, n.metrics())
+	for _, series := range []string{"bookend_last_run_own_errors", "bookend_drains_total"} {
+		if n.metric(series+`{hook="prolog"}`)+n.metric(series+`{hook="epilog"}`) != 0 {
+			n.Errorf("%s afterwards:\n%s", series, n.metrics())
+		}
 	}
 }
 
@@ -129,174 +105,130 @@ func (c cause) series() string {
 	return fmt.Sprintf("bookend_own_errors_total{code=%q}", c.finds)
 }
 
-func (n *node) metrics() string {
-	text, err := os.ReadFile(filepath.Join(n.varDir(), "bookend.prom"))
-	if err != nil && !os.IsNotExist(err) && !strings.Contains(err.Error(), "not a directory") {
-		n.Error(err)
-	}
-	return string(text)
-}
-
-// metric is the value of a series, 0 where it is not shown.
-func (n *node) metric(series string) float64 {
-	n.Helper()
-	for _, line := range lines(n.metrics(), series+" ") {
-		value, err := strconv.ParseFloat(strings.TrimPrefix(line, series+" "), 64)
-		must(n, err)
-		return value
-	}
-	return 0
-}
+// nothing is to be mended.
+func nothing(*node) {}
 
 // Backends: missing, untrusted, of another release or machine, broken.
 func TestMassBackend(t *testing.T) {
 	good := func(n *node) { n.configure(func(c *conf) { c.backend = program("bookend-gpu") }) }
-	causes := map[string]cause{}
-	for name, tt := range map[string]struct {
-		harm  func(*node)
-		finds code.Code
-	}{
-		"missing":        {func(n *node) { n.configure(func(c *conf) { c.backend = n.in("nothing") }) }, code.BackendMissing},
-		"not executable": {func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o644)) }, code.BackendMissing},
-		"of another machine": {func(n *node) {
-			program, err := os.ReadFile(program("core-backend"))
-			must(n, err)
-			program[18] ^= 0xff // e_machine
-			must(n, os.WriteFile(n.in("foreign"), program, 0o755))
-			n.configure(func(c *conf) { c.backend = n.in("foreign") })
-		}, code.BackendMissing},
-		"not root's":      {func(n *node) { backend("exit 0")(n); must(n, os.Chown(n.conf.backend, user, 0)) }, code.BackendRefused},
-		"open to all":     {func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o777)) }, code.BackendRefused},
-		"dying at once":   {backend("kill -9 $$"), code.BackendCrash},
-		"lacks a library": {backend("echo 'error while loading shared libraries' >&2; exit 127"), code.BackendCrash},
-		"older":           {backend(says(`{"bookend":0,"kind":"hello"}`)), code.BackendVersion},
-		"newer":           {backend(says(`{"bookend":2,"kind":"hello"}`)), code.BackendVersion},
-		"newer, refuses":  {backend(says(`{"bookend":2,"kind":"hello"}`) + "exit 1"), code.BackendVersion},
-		"something else":  {backend(says("GPU 0: NVIDIA H200")), code.BackendGarbage},
-	} {
-		causes[name] = cause{harm: tt.harm, mend: good, finds: tt.finds}
-	}
-	mass(t, causes)
+	mass(t, map[string]cause{
+		"not executable": {mend: good, finds: code.BackendMissing,
+			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o644)) }},
+		"of another machine": {mend: good, finds: code.BackendMissing, harm: func(n *node) {
+			foreign := []byte(n.get(program("backend")))
+			foreign[18] ^= 0xff // e_machine
+			path := n.put("foreign", string(foreign), 0o755)
+			n.configure(func(c *conf) { c.backend = path })
+		}},
+		"open to all": {mend: good, finds: code.BackendRefused,
+			harm: func(n *node) { backend("exit 0")(n); must(n, os.Chmod(n.conf.backend, 0o777)) }},
+		"lacks a library": {mend: good, finds: code.BackendCrash,
+			harm: backend("echo 'error while loading shared libraries' >&2; exit 127")},
+		"older":          {mend: good, finds: code.BackendVersion, harm: backend(says(`{"bookend":0,"kind":"hello"}`))},
+		"newer":          {mend: good, finds: code.BackendVersion, harm: backend(says(`{"bookend":2,"kind":"hello"}`))},
+		"something else": {mend: good, finds: code.BackendGarbage, harm: backend(says("GPU 0: NVIDIA H200"))},
+	})
 }
 
 // A driver that is upgraded under running nodes, or gone.
 func TestMassDriver(t *testing.T) {
-	set := func(key, value string) func(*node) { return func(n *node) { must(n, n.world.Set(key, value)) } }
 	move := func(from, to string) func(*node) {
 		return func(n *node) { must(n, os.Rename(n.in(from), n.in(to))) }
 	}
-	both := func(steps ...func(*node)) func(*node) {
-		return func(n *node) {
-			for _, step := range steps {
-				step(n)
-			}
-		}
+	const library, module, gone = "world/libnvidia-ml.so.1", "world/proc-driver/nvidia", "world/gone"
+	upgraded := func(version, rule string) func(*node) {
+		return func(n *node) { n.set("module_version", version); n.set("on.nvmlInit_v2", rule) }
 	}
-	const library, gone = "world/libnvidia-ml.so.1", "world/gone"
 	mass(t, map[string]cause{
-		"library newer than the module": {
-			harm: both(set("module_version", "575.57.08"), set("on.nvmlInit_v2", "rc 18")), mend: both(set("module_version", ""), set("on.nvmlInit_v2", "")),
-			finds: code.Mismatch,
-		},
-		"so while a job runs": {harm: set("on.nvmlInit_v2", "rc 18"), mend: set("on.nvmlInit_v2", ""), finds: code.Mismatch, between: true},
-		"library gone":        {harm: move(library, gone), mend: move(gone, library), finds: code.NoDriver},
-		"library empty": {
-			harm: both(move(library, gone), func(n *node) { must(n, os.WriteFile(n.in(library), nil, 0o755)) }), mend: move(gone, library), finds: code.DriverKO,
-		},
-		"module gone": {harm: move("world/proc-driver/nvidia", gone), mend: move(gone, "world/proc-driver/nvidia"), finds: code.NoDriver},
-		"module gone while a job runs": {
-			harm: move("world/proc-driver/nvidia", gone), mend: move(gone, "world/proc-driver/nvidia"), finds: code.NoDriver, between: true,
-		},
+		"library newer than the module": {harm: upgraded("575.57.08", "rc 18"), mend: upgraded("", ""),
+			finds: code.Mismatch},
+		"so while a job runs": {harm: driver("nvmlInit_v2", "rc 18"), mend: driver("nvmlInit_v2", ""),
+			finds:   code.Mismatch,
+			between: true},
+		"library gone": {harm: move(library, gone), mend: move(gone, library), finds: code.NoDriver},
+		"library empty": {harm: func(n *node) { move(library, gone)(n); n.put(library, "", 0o755) },
+			mend: move(gone, library), finds: code.DriverKO},
+		"module gone": {harm: move(module, gone), mend: move(gone, module), finds: code.NoDriver},
+		"module gone while a job runs": {harm: move(module, gone), mend: move(gone, module), finds: code.NoDriver,
+			between: true},
 		"module reloaded while a job runs": {
-			harm: set("module_srcversion", "000000000000000000000AB"), mend: set("module_srcversion", "000000000000000000000CD"), finds: code.NoRecord, between: true, note: true,
+			harm:  func(n *node) { n.set("module_srcversion", "000000000000000000000AB") },
+			mend:  func(n *node) { n.set("module_srcversion", "000000000000000000000CD") },
+			finds: code.NoRecord, between: true, note: true,
 		},
 	})
 }
 
 // cover mounts a small file system over a folder of the node, as full or as hard to write as its options say.
-func cover(folder func(*node) string, options string, full bool) func(*node) {
+func cover(folder func(*node) string, options string) (harm, mend func(*node)) {
 	return func(n *node) {
-		n.Helper()
-		path := folder(n)
-		must(n, os.MkdirAll(path, 0o755))
-		must(n, unix.Mount("none", path, "tmpfs", 0, "mode=0755,"+strings.TrimPrefix(options, "ro,")))
-		if full {
-			n.fillUp(path)
+			n.Helper()
+			text, full := strings.CutPrefix(options, "full,")
+			n.mount(folder(n), text)
+			if full {
+				n.fill(folder(n))
+			}
+		}, func(n *node) {
+			n.Helper()
+			must(n, unix.Unmount(folder(n), unix.MNT_DETACH))
 		}
-		if strings.HasPrefix(options, "ro,") {
-			must(n, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-		}
-	}
-}
-
-func uncover(folder func(*node) string) func(*node) {
-	return func(n *node) { n.Helper(); must(n, unix.Unmount(folder(n), unix.MNT_DETACH)) }
-}
-
-func (n *node) fillUp(folder string) {
-	n.Helper()
-	f, err := os.Create(filepath.Join(folder, "filler"))
-	must(n, err)
-	defer f.Close()
-	for err == nil {
-		_, err = f.Write(make([]byte, 4096))
-	}
 }
 
 // File systems that are full, read-only, without inodes or not there.
 func TestMassFileSystems(t *testing.T) {
 	run := func(n *node) string { return n.conf.run }
-	varDir := func(n *node) string { return n.varDir() }
+	varDir := func(n *node) string { return n.conf.varDir }
 	log := func(n *node) string { return n.conf.log }
-	type options struct {
-		text string
-		full bool
+	elsewhere := func(varDir, log string) func(*node) {
+		return func(n *node) { n.configure(func(c *conf) { c.varDir, c.log = n.in(varDir), n.in(log) }) }
 	}
-	kinds := map[string]options{"full": {"size=64k", true}, "read-only": {"ro,size=64k", false}, "without inodes": {"size=1m,nr_inodes=1", false}}
 	causes := map[string]cause{
 		"run lost while a job runs": {
-			harm: func(n *node) { must(n, os.RemoveAll(n.conf.run)) }, finds: code.NoRecord, between: true, note: true,
+			harm: func(n *node) { must(n, os.RemoveAll(n.conf.run)) }, mend: nothing, finds: code.NoRecord,
+			between: true, note: true,
 		},
+		"var without a parent": {harm: elsewhere("no/var", "log"), mend: elsewhere("var", "log"),
+			finds: code.StateWrite,
+			said:  "no such file", noMetric: true},
+		"log without a parent": {harm: elsewhere("var", "no/log"), mend: elsewhere("var", "log"), finds: code.LogFailed,
+			said: "no such file", noLog: true},
 	}
-	for name, o := range kinds {
-		c := cause{harm: cover(run, o.text, o.full), mend: uncover(run), finds: code.StateWrite, statusEnds: 1}
-		if o.full { // the folders could still be made
+	for name, options := range map[string]string{
+		"full": "full,size=64k", "read-only": "ro,size=64k", "without inodes": "size=1m,nr_inodes=1",
+	} {
+		c := cause{finds: code.StateWrite, statusEnds: 1}
+		if name == "full" { // the folders could still be made
 			c.statusEnds = 0
 		}
+		c.harm, c.mend = cover(run, options)
 		causes["run "+name] = c
 		c.between = true
 		causes["run "+name+" while a job runs"] = c
-		causes["var "+name] = cause{harm: cover(varDir, o.text, o.full), mend: uncover(varDir), finds: code.StateWrite, said: "metrics: ", noMetric: true}
-		causes["log "+name] = cause{harm: cover(log, o.text, o.full), mend: uncover(log), finds: code.LogFailed, said: "append to ", noLog: true}
-	}
-	for name, change := range map[string]func(c *conf, folder string){
-		"var": func(c *conf, folder string) { c.varDir = folder },
-		"log": func(c *conf, folder string) { c.log = folder },
-	} {
-		c := cause{mend: func(n *node) { n.configure(func(c *conf) { c.varDir, c.log = "", n.in("log") }) }, finds: code.StateWrite, said: "no such file", noMetric: true}
-		if name == "log" {
-			c.finds, c.noLog, c.noMetric = code.LogFailed, true, false
-		}
-		c.harm = func(n *node) { n.configure(func(c *conf) { change(c, n.in("no/"+name)) }) }
-		causes[name+" without a parent"] = c
+		c = cause{finds: code.StateWrite, said: "metrics: ", noMetric: true}
+		c.harm, c.mend = cover(varDir, options)
+		causes["var "+name] = c
+		c = cause{finds: code.LogFailed, said: "append to ", noLog: true}
+		c.harm, c.mend = cover(log, options)
+		causes["log "+name] = c
 	}
 	mass(t, causes)
 }
 
 // What another release has written, before an upgrade or after a downgrade.
 func TestMassRecords(t *testing.T) {
-	version := func(file func(*node) string, v string) func(*node) {
-		return func(n *node) { n.Helper(); n.replace(file(n), `"version":1`, `"version":`+v) }
+	version := func(pattern, v string) func(*node) {
+		return func(n *node) {
+			n.Helper()
+			files, err := filepath.Glob(n.in(pattern))
+			must(n, err)
+			n.replace(files[len(files)-1], `"version":1`, `"version":`+v)
+		}
 	}
-	record := func(n *node) string {
-		newest, err := filepath.Glob(filepath.Join(n.conf.run, "state", nodeName, "1[01]", "*.json"))
-		must(n, err)
-		return newest[len(newest)-1]
-	}
-	counts := func(n *node) string { return filepath.Join(n.varDir(), "metrics/counters.json") }
+	record, counts := "run/state/"+nodeName+"/1[01]/*.json", "var/metrics/counters.json"
 	mass(t, map[string]cause{
-		"older record": {harm: version(record, "0"), finds: code.StateDamage, between: true},
-		"newer record": {harm: version(record, "2"), finds: code.StateDamage, between: true},
-		"newer counts": {harm: version(counts, "2"), finds: code.StateDamage, between: true, said: "counts are damaged", anew: true},
+		"older record": {harm: version(record, "0"), mend: nothing, finds: code.StateDamage, between: true},
+		"newer record": {harm: version(record, "2"), mend: nothing, finds: code.StateDamage, between: true},
+		"newer counts": {harm: version(counts, "2"), mend: nothing, finds: code.StateDamage, between: true,
+			said: "counts are damaged", anew: true},
 	})
 }

@@ -2,10 +2,13 @@ package faults
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	"bookend/internal/slurm"
+	"bookend/internal/joblog"
+	"bookend/test/rig"
 )
 
 // hostile is a process name that would become a command to slurmstepd, a line of its own in a log, and an
@@ -16,7 +19,8 @@ const hostile = "\nexport PATH=/x"
 func TestHostileName(t *testing.T) {
 	n := newNode(t, "enforce")
 	path := n.home()
-	j := newJob().with("SLURM_JOB_STDOUT", path, "SLURM_JOB_PARTITION", "main"+hostile, "SLURM_JOB_USER", "nobody"+hostile)
+	j := newJob().With("SLURM_JOB_STDOUT", path, "SLURM_JOB_PARTITION", "main"+hostile, "SLURM_JOB_USER",
+		"nobody"+hostile)
 	n.leftover("--name", hostile) // before the job, so that its start is told as well
 	texts := map[string]string{}
 	texts["prolog"] = n.hook(prolog, j).output
@@ -27,16 +31,14 @@ func TestHostileName(t *testing.T) {
 	for _, args := range [][]string{{"show", "100"}, {"status"}, {"snapshot"}} {
 		texts["bookend "+args[0]], _ = n.bookend(args...)
 	}
-	appended, err := os.ReadFile(path)
-	must(t, err)
-	texts["log"], texts["job's output"] = n.log(), string(appended)
+	texts["log"], texts["job's output"] = n.log(), n.get(path)
 	for _, where := range []string{"task prolog", "job's output", "bookend show", "bookend snapshot"} {
 		if !strings.Contains(texts[where], `\x0aexport PATH=/x`) {
 			t.Errorf("%s does not name the process:\n%s", where, texts[where])
 		}
 	}
 	for where, text := range texts {
-		if strings.Contains(text, hostile) || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
+		if strings.Contains(text, hostile) || !printable(text) {
 			t.Errorf("%s:\n%q", where, text)
 		}
 	}
@@ -47,39 +49,26 @@ func TestHostileName(t *testing.T) {
 	}
 }
 
-var (
-	taskProlog = hook{"bookend-prolog", slurm.TaskProlog, margin}
-	taskEpilog = hook{"bookend-epilog", slurm.TaskEpilog, margin}
-)
-
-// task runs a task hook as slurmstepd does for a batch script: as the user, in the user's environment.
-func (n *node) task(h hook, j job) outcome {
-	n.Helper()
-	return n.start(h, j.with("PATH", "/usr/bin", "LD_PRELOAD", "/nowhere.so", "SLURM_PROCID", "0", "SLURM_LOCALID", "0")).wait()
-}
-
 // A task hook that fails would fail the user's job. Whatever is wrong, it exits with 0 and says nothing that
 // slurmstepd could obey.
 func TestTaskHooksNeverFail(t *testing.T) {
+	with := func(pairs ...string) job { return newJob().With(pairs...) }
 	for name, tt := range map[string]struct {
 		harm func(n *node)
 		job  job
 	}{
-		"nothing":             {},
-		"no configuration":    {harm: func(n *node) { must(n, os.Remove(n.config)) }},
-		"bad configuration":   {harm: func(n *node) { must(n, os.WriteFile(n.config, []byte("x"), 0o644)) }},
-		"his configuration":   {harm: func(n *node) { must(n, os.Chown(n.config, user, 0)) }},
-		"hidden":              {harm: func(n *node) { must(n, os.Chmod(n.config, 0o600)) }},
-		"no state":            {harm: func(n *node) { must(n, os.RemoveAll(n.conf.run)) }},
-		"no drop folder":      {harm: func(n *node) { must(n, os.RemoveAll(n.conf.run+"/drop")) }},
-		"another's report":    {job: newJob().with("SLURM_JOB_ID", "7", "SLURM_JOBID", "7")},
-		"no job":              {job: newJob().with("SLURM_JOB_ID", "", "SLURM_JOBID", "")},
-		"garbage for a job":   {job: newJob().with("SLURM_JOB_ID", "../7", "SLURM_JOBID", "../7")},
-		"no node":             {job: newJob().with("SLURMD_NODENAME", "")},
-		"garbage for a node":  {job: newJob().with("SLURMD_NODENAME", "../n1")},
-		"garbage for a GPU":   {job: newJob().with("SLURM_JOB_GPUS", "\nexport PATH=/x")},
-		"garbage for a step":  {job: newJob().with("SLURM_STEP_ID", "\nexport PATH=/x")},
-		"garbage for a local": {job: newJob().with("SLURM_LOCALID", "x")},
+		"nothing":            {job: newJob()},
+		"no configuration":   {func(n *node) { must(n, os.Remove(n.config)) }, newJob()},
+		"bad configuration":  {func(n *node) { n.put(n.config, "x", 0o644) }, newJob()},
+		"his configuration":  {func(n *node) { n.give(n.config, user) }, newJob()},
+		"hidden":             {func(n *node) { must(n, os.Chmod(n.config, 0o600)) }, newJob()},
+		"no drop folder":     {func(n *node) { must(n, os.RemoveAll(n.conf.run+"/drop")) }, newJob()},
+		"another's report":   {job: newJob().Numbered(7)},
+		"no job":             {job: with("SLURM_JOB_ID", "", "SLURM_JOBID", "")},
+		"garbage for a job":  {job: with("SLURM_JOB_ID", "../7", "SLURM_JOBID", "../7")},
+		"garbage for a node": {job: with("SLURMD_NODENAME", "../n1")},
+		"garbage for a GPU":  {job: with("SLURM_JOB_GPUS", hostile)},
+		"garbage for a step": {job: with("SLURM_STEP_ID", hostile, "SLURM_LOCALID", "x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "enforce")
@@ -88,9 +77,6 @@ func TestTaskHooksNeverFail(t *testing.T) {
 			others := n.record()
 			if tt.harm != nil {
 				tt.harm(n)
-			}
-			if tt.job == nil {
-				tt.job = newJob()
 			}
 			for _, h := range []hook{taskProlog, taskEpilog} {
 				o := n.task(h, tt.job)
@@ -103,9 +89,87 @@ func TestTaskHooksNeverFail(t *testing.T) {
 					}
 				}
 			}
-			if name != "no state" {
-				n.unharmed(others)
-			}
+			n.unharmed(others)
 		})
+	}
+}
+
+// What a job's steps write to is on record for its epilog: what srun has open on this node, and one file a task. What
+// the script's hooks add later takes nothing of it away.
+func TestStepsRecorded(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.clean(prolog, newJob())
+	folder := filepath.Dir(n.home())
+	in := func(name string) string { return filepath.Join(folder, name) }
+	open := func(name string) *os.File {
+		f, err := os.Create(in(name))
+		must(t, err)
+		must(t, f.Chown(user, user))
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	task := func(procid, localid string) job {
+		return newJob().With("SLURM_STEP_ID", "0", "SLURM_PROCID", procid, "SLURM_LOCALID", localid, "SLURM_JOB_NAME",
+			"a name")
+	}
+	end := n.srun(in("srun"), open("step.txt"))
+	n.recorded(func(d joblog.Drop) bool { return len(d.Steps) == 0 && d.Name == "" && !d.Elsewhere })
+	n.task(taskProlog, task("0", "0"))
+	n.recorded(func(d joblog.Drop) bool {
+		return len(d.Steps) == 1 && d.Steps[0].Path == in("step.txt") && !d.Elsewhere
+	})
+	end()
+
+	errs := open("e.0")
+	open("e.1")
+	<-n.startWith(taskEpilog, task("1", "1"), errs).ended
+	n.recorded(func(d joblog.Drop) bool {
+		return len(d.Steps) == 2 && d.Steps[0].Path == in("e.1") && d.Steps[1].Path == in("step.txt") && d.More == 0
+	})
+	<-n.startWith(taskEpilog, task("2", "2"), errs).ended
+	n.recorded(func(d joblog.Drop) bool { return len(d.Steps) == 3 && d.Steps[0].Path == in("e.0") && d.More == 1 })
+
+	n.task(taskProlog, task("0", "0"))
+	n.recorded(func(d joblog.Drop) bool { return d.Elsewhere })
+	<-n.startWith(taskEpilog, newJob().With("SLURM_JOB_NAME", "a name"), open("slurm-100.out")).ended
+	n.recorded(func(d joblog.Drop) bool {
+		return d.Target.Path == in("slurm-100.out") && len(d.Steps) == 3 && d.Elsewhere && d.Name == "a name"
+	})
+	for carried, want := range map[string]uint64{"U4294967296": 4 << 30, "18446744073709551615": joblog.Unlimited,
+		"much": 0} {
+		for _, h := range []hook{taskProlog, taskEpilog} { // both leave the job's limit of address space
+			n.task(h, newJob().With("SLURM_RLIMIT_AS", carried))
+			n.recorded(func(d joblog.Drop) bool { return d.AddressSpace == want })
+		}
+	}
+}
+
+// srun is a process of that name of the job's user, which writes to a file until it is ended.
+func (n *node) srun(path string, out *os.File) (end func()) {
+	n.Helper()
+	n.put(path, n.get("/bin/sleep"), 0o755)
+	cmd := exec.Command(path, "60")
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = []string{"SLURM_JOB_ID=100"}, out, out, rig.As(user)
+	must(n, cmd.Start())
+	end = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	n.Cleanup(end)
+	return end
+}
+
+// recorded checks what the task hooks left so far.
+func (n *node) recorded(as func(joblog.Drop) bool) {
+	n.Helper()
+	raw := n.get(n.dropped())
+	var drop joblog.Drop
+	if raw != "" {
+		var err error
+		drop, err = joblog.ParseDrop([]byte(raw))
+		must(n, err)
+	}
+	if !as(drop) {
+		n.Errorf("the record is %s", raw)
 	}
 }

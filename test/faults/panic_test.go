@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bookend/internal/code"
+	"bookend/test/build"
 )
 
 // clockPanics is a main whose clock panics the first time it is asked for the time of day: in the middle of the
@@ -67,13 +68,13 @@ func defective(t *testing.T, h hook, file, source string) hook {
 	}
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "defect.go"), []byte(source), 0o600))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: filepath.Join(dir, "defect.go")}})
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: filepath.Join(dir,
+		"defect.go")}})
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
-	folder := strings.TrimPrefix(h.program, "bookend-")
-	out := program("defective-" + folder + "-" + strings.ReplaceAll(file, "/", "-"))
-	must(t, build(out, "bookend/"+folder, "0", "-overlay="+filepath.Join(dir, "overlay.json")))
-	h.program = out
+	out := program("defective-" + strings.ReplaceAll(file, "/", "-"))
+	must(t, build.Programs(out, filepath.Join(dir, "overlay.json"), h.program))
+	h.program = filepath.Join(out, h.program)
 	return h
 }
 
@@ -82,7 +83,8 @@ func defective(t *testing.T, h hook, file, source string) hook {
 func TestPanicInMain(t *testing.T) {
 	for _, h := range hooks {
 		broken := defective(t, h, strings.TrimPrefix(h.program, "bookend-")+"/main.go",
-			strings.ReplaceAll(clockPanics, "@HOOK@", map[string]string{"bookend-prolog": "Prolog", "bookend-epilog": "Epilog"}[h.program]))
+			strings.ReplaceAll(clockPanics, "@HOOK@", map[string]string{"bookend-prolog": "Prolog",
+				"bookend-epilog": "Epilog"}[h.program]))
 		panics(t, h, broken, "no time")
 	}
 }
@@ -95,29 +97,25 @@ func TestPanicInGoroutine(t *testing.T) {
 
 func panics(t *testing.T, h, broken hook, says string) {
 	t.Helper()
-	for _, m := range modes {
-		n := newNode(t, m.mode)
-		n.configure(func(c *conf) { c.onUnknown = m.onUnknown })
+	for onUnknown, exit := range map[string]int{"warn": 0, "drain": 41} {
+		n := newNode(t, "enforce")
+		n.configure(func(c *conf) { c.onUnknown = onUnknown })
 		n.clean(prolog, bystanding())
 		if h.program == epilog.program {
 			n.clean(prolog, newJob())
 		}
-		others, exit := n.record(), 0
-		if m.drains {
-			exit = 41
-		}
+		others := n.record()
 		o := n.hook(broken, newJob())
 		if o.exit != exit || !strings.Contains(o.output, "panic: "+says) || !strings.Contains(o.output, "goroutine ") {
-			t.Errorf("%s %s %s: %v", h.program, m.mode, m.onUnknown, o)
+			t.Errorf("%s %s: %v", h.program, onUnknown, o)
 		}
-		if len(lines(n.log(), "findings: ", string(code.Panicked), h.program)) != 1 || len(lines(n.log(), "BKD-PANIC: ", says)) != 1 {
-			t.Errorf("%s %s %s logged:\n%s", h.program, m.mode, m.onUnknown, n.log())
-		}
+		n.saysTimes(1, "findings: ", string(code.Panicked), filepath.Base(h.program))
+		n.saysTimes(1, "BKD-PANIC: ", says)
 		if n.metric(`bookend_own_errors_total{code="BKD-PANIC"}`) != 1 {
-			t.Errorf("%s %s %s counted:\n%s", h.program, m.mode, m.onUnknown, n.metrics())
+			t.Errorf("%s counted:\n%s", h.program, n.metrics())
 		}
 		if found := n.findings(h); !has(found, code.Panicked) || len(n.run(100).Ends) > 1 {
-			t.Errorf("%s %s %s recorded: %+v", h.program, m.mode, m.onUnknown, n.run(100))
+			t.Errorf("%s recorded: %+v", h.program, n.run(100))
 		}
 		n.unharmed(others)
 	}

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/state"
 	"bookend/test/privacy"
+	"bookend/test/rig"
 )
 
 // terminal is what the user of the job under test has read.
@@ -29,8 +29,8 @@ func (t *terminal) shows(text string) {
 	t.texts = append(t.texts, text)
 }
 
-// nobodyReadsOfOthers checks, when a test is over, every text that its users can read: their files, the reports that Bookend
-// made for them, and what the task hooks said.
+// nobodyReadsOfOthers checks, when a test is over, every text that its users can read: their files, the reports that
+// Bookend made for them, and what the task hooks said.
 func (n *node) nobodyReadsOfOthers() {
 	if n.indiscreet {
 		return
@@ -50,8 +50,9 @@ func (n *node) leaks() (leaks []string) {
 	for _, text := range n.heard.texts {
 		add("task hook", privacy.Leaks(text, underTest, known))
 	}
-	for reader, uid := range map[string]uint32{underTest: user, bystanderName: bystander} {
-		own := func(st *syscall.Stat_t) bool { return st.Uid == uid } // who else may read it is for its owner to say
+	for reader, uid := range map[string]int{underTest: user, bystanderName: bystander} {
+		// who else may read it is for its owner to say
+		own := func(st *syscall.Stat_t) bool { return int(st.Uid) == uid }
 		add("home", privacy.Leaks(shown(uid, n.in("home"), own), reader, known))
 		anybodys := func(*syscall.Stat_t) bool { return true }
 		add("report", privacy.Shown(shown(uid, filepath.Join(n.conf.run, "report"), anybodys), nil, reader, known))
@@ -64,7 +65,8 @@ const underTest = "the-user-under-test"
 
 // people are the users of a node's jobs.
 func (n *node) people() []privacy.Person {
-	return []privacy.Person{{Name: underTest, UID: user, Home: n.in("home")}, {Name: bystanderName, UID: bystander, Home: "/home/" + bystanderName}}
+	return []privacy.Person{{Name: underTest, UID: user, Home: n.in("home")}, {Name: bystanderName, UID: bystander,
+		Home: "/home/" + bystanderName}}
 }
 
 // known is what root's records tell of them.
@@ -75,12 +77,12 @@ func (n *node) known() []privacy.Facts {
 			runs, _ = store.Runs()
 		}
 	}
-	old, _ := state.History(n.varDir(), nodeName)
+	old, _ := state.History(n.conf.varDir, nodeName)
 	return privacy.Know(n.people(), append(runs, old...))
 }
 
 // shown is what some regular files of a folder show a user: those that the kernel lets them read.
-func shown(uid uint32, folder string, which func(*syscall.Stat_t) bool) string {
+func shown(uid int, folder string, which func(*syscall.Stat_t) bool) string {
 	entries, _ := os.ReadDir(folder) // one that is gone, or not to be looked into, shows nobody anything
 	args := []string{"-q", "-c", "1000000", "--"}
 	for _, e := range entries {
@@ -93,7 +95,7 @@ func shown(uid uint32, folder string, which func(*syscall.Stat_t) bool) string {
 		return ""
 	}
 	cmd := exec.Command("/usr/bin/head", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.SysProcAttr = rig.As(uid)
 	text, _ := cmd.Output() // of some it says that they are not to be read
 	return string(text)
 }
@@ -103,7 +105,7 @@ func crossed(t *testing.T, config string) *node {
 	t.Helper()
 	n := newNode(t, "observe")
 	n.configure(func(c *conf) { c.extra = config })
-	theirs := bystanding().with("SLURM_JOB_GPUS", "0", "CUDA_VISIBLE_DEVICES", "0", "GPU_DEVICE_ORDINAL", "0")
+	theirs := bystanding().With("SLURM_JOB_GPUS", "0", "CUDA_VISIBLE_DEVICES", "0", "GPU_DEVICE_ORDINAL", "0")
 	n.clean(prolog, theirs)
 	n.inCgroup(n.holder(bystander, nil, "--mib", "2048", "--name", "guest"), strconv.Itoa(bystanderID))
 	n.hook(epilog, theirs)
@@ -120,9 +122,11 @@ func TestPrivacy(t *testing.T) {
 		if n.indiscreet = told; told { // an end report speaks of other things
 			text, err := os.ReadFile(n.in("home/slurm-100.out"))
 			must(t, err)
-			must(t, os.WriteFile(n.in("home/slurm-100.out"), append(text, "| bookend:   Who:    job 7 of another user\n"...), 0o644))
+			must(t, os.WriteFile(n.in("home/slurm-100.out"),
+				append(text, "| bookend:   Who:    job 7 of another user\n"...), 0o644))
 		}
-		if f := n.known()[1]; !slices.Contains(f.Jobs, strconv.Itoa(bystanderID)) || !slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
+		if f := n.known()[1]; !slices.Contains(f.Jobs, strconv.Itoa(bystanderID)) ||
+			!slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
 			t.Errorf("known of the bystander: %+v", f)
 		}
 		leaks := strings.Join(n.leaks(), "\n")
@@ -139,26 +143,30 @@ func TestPrivacy(t *testing.T) {
 
 // asked are the questions that anybody can ask of the command line.
 var asked = [][]string{
-	{"show", "100", "--node", nodeName}, {"show", "7", "--node", nodeName}, {"show", "100", "--json", "--node", nodeName}, {"show", "7", "--json", "--node", nodeName},
+	{"show", "100", "--node", nodeName}, {"show", "7", "--node", nodeName}, {"show", "100", "--json", "--node",
+		nodeName}, {"show", "7", "--json", "--node", nodeName},
 	{"show", "8", "--node", nodeName}, {"show", "100_1", "--node", nodeName},
-	{"status"}, {"status", "--json"}, {"status", "--node", nodeName, "--records"}, {"history"}, {"history", "--json"}, {"history", "--user", "65533", "--lemons"},
-	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html", "-"}, {"report", "--json", "--users"}, {"doctor"},
-	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""}, {"__complete", "history", "--user", ""}, {"__complete", "history", "--node", ""},
+	{"status"}, {"status", "--json"}, {"status", "--node", nodeName, "--records"}, {"history"}, {"history",
+		"--json"}, {"history", "--user", "65533", "--lemons"},
+	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html",
+		"-"}, {"report", "--json", "--users"}, {"doctor"},
+	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""}, {"__complete", "history", "--user",
+		""}, {"__complete", "history", "--node", ""},
 }
 
-// Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full of
-// them: the scan would notice.
+// Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full
+// of them: the scan would notice.
 func TestCommandsTellNothingOfOthers(t *testing.T) {
 	n := crossed(t, "")
 	known := n.known()
 	noticed := map[string]bool{}
 	for _, args := range asked {
-		for reader, uid := range map[string]uint32{underTest: user, bystanderName: bystander} {
-			text := n.bookendAs(uid, args...)
+		for reader, uid := range map[string]int{underTest: user, bystanderName: bystander} {
+			text, _ := n.bookendAs(uid, args...)
 			for _, leak := range privacy.Shown(text, args, reader, known) {
 				t.Errorf("bookend %s: %s", strings.Join(args, " "), leak)
 			}
-			if len(privacy.Shown(n.bookendAs(0, args...), args, reader, known)) > 0 {
+			if text, _ := n.bookend(args...); len(privacy.Shown(text, args, reader, known)) > 0 {
 				noticed[args[0]] = true
 			}
 		}
@@ -168,23 +176,12 @@ func TestCommandsTellNothingOfOthers(t *testing.T) {
 			t.Errorf("root reads nothing of anybody by bookend %s", command)
 		}
 	}
-	if text := n.bookendAs(user, "show", "100", "--node", nodeName); !strings.Contains(text, "a process that is not yours") {
+	if text, _ := n.bookendAs(user, "show", "100", "--node", nodeName); !strings.Contains(text,
+		"a process that is not yours") {
 		t.Errorf("his own job: %s", text)
 	}
-	if text := n.bookendAs(user, "snapshot"); !strings.Contains(text, "another user's process") || !strings.Contains(text, "(mine)") {
+	if text, _ := n.bookendAs(user, "snapshot"); !strings.Contains(text, "another user's process") ||
+		!strings.Contains(text, "(mine)") {
 		t.Errorf("just now: %s", text)
 	}
-}
-
-// bookendAs runs the command line as somebody.
-func (n *node) bookendAs(uid uint32, args ...string) string {
-	n.Helper()
-	cmd := exec.Command(program("bookend"), args...)
-	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + n.config, "TZ=UTC"}, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	text, err := cmd.CombinedOutput()
-	if _, ran := err.(*exec.ExitError); err != nil && !ran {
-		n.Fatal(fmt.Errorf("bookend %q: %w", args, err))
-	}
-	return string(text)
 }

@@ -3,224 +3,35 @@ package faults
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
-	"bookend/internal/slurm"
-	"bookend/internal/state"
 	"bookend/test/fakegpu"
 )
-
-// endOf is the record of the last end of a job.
-func (n *node) endOf(id slurm.JobID) ledger.End {
-	n.Helper()
-	for _, r := range n.runs(id) {
-		if len(r.Ends) > 0 {
-			return r.Ends[len(r.Ends)-1]
-		}
-	}
-	n.Fatalf("job %d has no end on record", id)
-	return ledger.End{}
-}
 
 // probed is the one test allocation of an end.
 func (n *node) probed(e ledger.End) gpu.Probe {
 	n.Helper()
 	if len(e.Probes) != 1 || e.Probes[0].Device != gpu.ID(n.world.UUID(0)) {
-		n.Fatalf("want one test, of card %s: %+v", n.world.UUID(0), e.Probes)
+		n.Fatalf("want one test, of GPU %s: %+v", n.world.UUID(0), e.Probes)
 	}
 	return e.Probes[0]
 }
 
-// tests are the node's last tests.
-func (n *node) tests() map[gpu.ID]probe.Record {
+// tested requires what came of the test of the first GPU, and why it was not made.
+func (n *node) tested(e ledger.End, want gpu.ProbeResult, why string) {
 	n.Helper()
-	store, err := state.Open(n.conf.run, nodeName)
-	must(n, err)
-	all, err := store.Probes()
-	must(n, err)
-	return all
-}
-
-// unprobed makes any test allocation show: nothing else calls this function.
-func (n *node) unprobed() { n.Helper(); must(n, n.world.Set("on.cuInit", "crash")) }
-
-// kernel writes a line of the kernel's log, one second after the other.
-func (n *node) kernel(text string) {
-	n.Helper()
-	path := filepath.Join(n.world.Dev(), "kmsg")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	must(n, err)
-	defer f.Close()
-	now, err := os.ReadFile(path)
-	must(n, err)
-	seq := 100 + strings.Count(string(now), "\n")
-	_, err = fmt.Fprintf(f, "3,%d,%d,-;%s\n", seq, seq*1_000_000, text)
-	must(n, err)
-}
-
-// xid is how the kernel's module reports an error of a card.
-func (n *node) xid(card int) {
-	n.Helper()
-	n.kernel(fmt.Sprintf("NVRM: Xid (PCI:%s): 94, pid=1, name=x, Contained: SM", strings.TrimSuffix(n.world.BusID(card), ".0")))
-}
-
-// As shipped each end tests a card that it has seen clean, and says so where an admin looks.
-func TestProbeAtTheEnd(t *testing.T) {
-	n := newNode(t, "observe")
-	n.clean(prolog, newJob())
-	if tests := n.startOf(100).Probes; len(tests) != 0 {
-		t.Errorf("a start without an earlier test has one: %+v", tests)
-	}
-	n.clean(epilog, newJob())
-	p := n.probed(n.endOf(100))
-	if p.Result != gpu.ProbeOK || p.Method != gpu.Contextless || p.Largest.Bytes != p.Free.Bytes-2<<20 || p.Free.Bytes < 100<<30 || p.At <= n.endOf(100).At {
-		t.Errorf("%+v", p)
-	}
-	if r, known := n.tests()[p.Device]; !known || r.Probe.Result != gpu.ProbeOK || r.Seen != 1 {
-		t.Errorf("for later starts: %+v", r)
-	}
-	if shown, _ := n.bookend("show", "100"); len(lines(shown, "GPU 0", "test allocation: ok, largest block ")) != 1 {
-		t.Errorf("show:\n%s", shown)
-	}
-	if shown, _ := n.bookend("snapshot"); len(lines(shown, "last test of "+n.world.UUID(0), "test allocation: ok")) != 1 {
-		t.Errorf("snapshot:\n%s", shown)
+	if p := n.probed(e); p.Result != want || !strings.Contains(p.Why, why) {
+		n.Errorf("%+v, want %s: %s", p, want, why)
 	}
 }
 
-func TestProbeNever(t *testing.T) {
-	for name, extra := range map[string]string{
-		"everywhere": "probe: {at: never}\n", "in the partition": "probe: {at: both, partitions: {main: never}}\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t, "observe")
-			n.configure(func(c *conf) { c.extra = extra })
-			n.unprobed()
-			n.clean(prolog, newJob())
-			n.clean(epilog, newJob())
-			if tests := append(n.startOf(100).Probes, n.endOf(100).Probes...); len(tests)+len(n.tests()) != 0 {
-				t.Errorf("%+v", tests)
-			}
-		})
-	}
-}
-
-// A start believes the last test while nothing has changed, and does not make it again.
-func TestStartTrustsTheLastTest(t *testing.T) {
-	n := newNode(t, "observe")
-	n.configure(func(c *conf) { c.extra = "probe: {at: both}\n" })
-	n.kernel("eth0: link is up")
-	n.clean(prolog, numbered(101))
-	if e := n.startOf(101); n.probed(e).Result != gpu.ProbeOK || n.probed(e).At <= e.At {
-		t.Errorf("a start that knows of no test makes one: %+v", e.Probes)
-	}
-	n.clean(epilog, numbered(101))
-	n.xid(1)
-	n.unprobed()
-	n.clean(prolog, numbered(102))
-	if e := n.startOf(102); n.probed(e).Result != gpu.ProbeOK || n.probed(e).At >= e.At || len(e.Findings) != 0 {
-		t.Errorf("nothing has changed: %+v %+v", e.Probes, e.Findings)
-	}
-	if k := n.startOf(102).Kernel; k == nil || len(k.Xids) != 0 || k.Last.Seq != 103 {
-		t.Errorf("a start keeps the mark alone: %+v", k)
-	}
-	must(t, n.world.Set("on.cuInit", ""))
-	n.clean(epilog, numbered(102))
-	n.unprobed()
-	n.xid(0)
-	if o := n.hook(prolog, numbered(103)); o.exit != 0 || !has(n.startOf(103).Findings, code.Broken) {
-		t.Errorf("an Xid on the card, and no new test: %v %+v", o, n.startOf(103).Findings)
-	}
-}
-
-// Where starts make no test of their own, one that holds no longer is told as no test.
-func TestStartDistrusts(t *testing.T) {
-	n := newNode(t, "observe")
-	n.kernel("eth0: link is up")
-	n.clean(prolog, numbered(101))
-	n.clean(epilog, numbered(101))
-	n.unprobed()
-	n.clean(prolog, numbered(102))
-	if p := n.probed(n.startOf(102)); p.Result != gpu.ProbeOK {
-		t.Errorf("nothing has changed: %+v", p)
-	}
-	n.xid(0)
-	n.clean(prolog, numbered(103))
-	if p := n.probed(n.startOf(103)); p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "Xid 94") {
-		t.Errorf("%+v", p)
-	}
-}
-
-// A damaged record of tests is said, stands for no test, and is begun anew.
-func TestProbeRecordDamaged(t *testing.T) {
-	n := newNode(t, "observe")
-	n.kernel("eth0: link is up")
-	n.clean(prolog, numbered(101))
-	n.clean(epilog, numbered(101))
-	must(t, os.WriteFile(filepath.Join(n.conf.run, "state", nodeName, "probes.json"), []byte("{"), 0o600))
-	if o := n.hook(prolog, numbered(102)); o.exit != 0 || !told(n.startOf(102).Findings, code.StateDamage, "probes.json") || len(n.startOf(102).Probes) != 0 {
-		t.Errorf("%v %+v", o, n.startOf(102))
-	}
-	n.clean(epilog, numbered(102))
-	n.clean(prolog, numbered(103))
-	if p := n.probed(n.startOf(103)); p.Result != gpu.ProbeOK {
-		t.Errorf("%+v", p)
-	}
-}
-
-// What a test finds is told; it drains only where the admin says so, two processes saw it, and the error cannot be the
-// test's own.
-func TestProbeFinds(t *testing.T) {
-	for name, tt := range map[string]struct {
-		harm   func(*node)
-		finds  code.Code
-		says   string
-		exit   int // where the policy drains for it
-		result gpu.ProbeResult
-	}{
-		"not ready":    {func(n *node) { must(n, n.world.Set("on.cuInit", "rc 802")) }, code.Broken, "(802)", 18, gpu.ProbeBroken},
-		"a device's":   {func(n *node) { must(n, n.world.Set("on.cuMemCreate", "rc 214")) }, code.Broken, "(214)", 18, gpu.ProbeBroken},
-		"no device":    {func(n *node) { must(n, n.world.Set("on.cuInit", "rc 100")) }, code.Broken, "(100)", 0, gpu.ProbeBroken},
-		"own limits":   {func(n *node) { must(n, n.world.Set("on.cuInit", "rc 2")) }, code.Broken, "(2)", 0, gpu.ProbeBroken},
-		"no library":   {func(n *node) { must(n, os.Remove(n.world.CUDA())) }, code.Broken, "libcuda.so.1", 0, gpu.ProbeBroken},
-		"a crash":      {func(n *node) { must(n, n.world.Set("on.cuMemCreate", "crash")) }, code.Broken, "crashed", 0, gpu.ProbeBroken},
-		"busy":         {func(n *node) { must(n, n.world.Set("on.cuMemCreate", "rc 46")) }, code.Blocked, "(46)", 17, gpu.ProbeBlocked},
-		"only a piece": {func(n *node) { must(n, n.world.Set("gpu0.largest_mib", "1024")) }, code.Gap, "1024 MiB", 16, gpu.ProbeGap},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, drains := range []bool{false, true} {
-				n, exit := newNode(t, "enforce"), 0
-				if drains {
-					exit = tt.exit
-					n.configure(func(c *conf) {
-						c.extra = fmt.Sprintf("policy: {prolog: {%[1]s: drain}, epilog: {%[1]s: drain}}\n", tt.finds)
-					})
-				}
-				n.kernel("eth0: link is up")
-				n.clean(prolog, newJob())
-				tt.harm(n)
-				o := n.hook(epilog, newJob())
-				e := n.endOf(100)
-				if o.exit != exit || !told(e.Findings, tt.finds, tt.says) || n.probed(e).Result != tt.result {
-					t.Errorf("%v %+v %+v", o, e.Findings, e.Probes)
-				}
-				n.unprobed()
-				o = n.hook(prolog, numbered(101))
-				if s := n.startOf(101); o.exit != 0 || !told(s.Findings, tt.finds, tt.says) || n.probed(s).Result != tt.result {
-					t.Errorf("the next start: %v %+v %+v", o, s.Findings, s.Probes)
-				}
-			}
-		})
-	}
-}
-
+// told reports whether a finding says something.
 func told(found []finding.Finding, c code.Code, says string) bool {
 	for _, f := range found {
 		if f.Code == c && strings.Contains(f.Observed, says) {
@@ -230,125 +41,188 @@ func told(found []finding.Finding, c code.Code, says string) bool {
 	return false
 }
 
-// A start that tests anew believes no bad news from before: it may have been repaired.
-func TestRepaired(t *testing.T) {
+// unprobed makes any test allocation show: nothing else calls this function.
+func (n *node) unprobed() { n.Helper(); n.set("on.cuInit", "crash") }
+
+// probing are lines of a configuration.
+func probing(text string) func(*conf) { return func(c *conf) { c.extra = "probe: {" + text + "}\n" } }
+
+// As shipped each end tests a GPU that it has seen clean, and says so where an admin looks. It is counted by the hook
+// that made it: a start that trusts it counts none, and makes none.
+func TestProbeAtTheEnd(t *testing.T) {
 	n := newNode(t, "observe")
-	n.configure(func(c *conf) { c.extra = "probe: {at: both}\n" })
 	n.kernel("eth0: link is up")
-	must(t, n.world.Set("on.cuInit", "rc 802"))
-	if o := n.hook(prolog, numbered(101)); o.exit != 0 || !has(n.startOf(101).Findings, code.Broken) {
-		t.Fatalf("%v %+v", o, n.startOf(101).Findings)
+	n.job(100)
+	if tests := n.startOf(100).Probes; len(tests) != 0 {
+		t.Errorf("a start without an earlier test has one: %+v", tests)
 	}
-	n.hook(epilog, numbered(101))
-	must(t, n.world.Set("on.cuInit", ""))
+	e := n.endOf(100)
+	p := n.probed(e)
+	if p.Result != gpu.ProbeOK || p.Method != gpu.Contextless || p.Largest.Bytes != p.Free.Bytes-2<<20 ||
+		p.Free.Bytes < 100<<30 || p.At <= e.At {
+		t.Errorf("%+v", p)
+	}
+	n.shows("test allocation: ok, largest block ", "show", "100")
+	n.shows("test allocation: ok", "snapshot")
+	tests := n.sum("bookend_probe_tests_total")
+	n.unprobed()
+	n.clean(prolog, numbered(101))
+	n.tested(n.startOf(101), gpu.ProbeOK, "")
+	if again := n.sum("bookend_probe_tests_total"); tests == 0 || again != tests {
+		t.Errorf("%v tests after an end, %v after the next start", tests, again)
+	}
+	n.kernel(n.xidLine(0, 94, "pid=1, name=x, Contained: SM"))
+	n.clean(prolog, numbered(102)) // where starts make no test of their own, one that holds no longer is told as none
+	n.tested(n.startOf(102), gpu.ProbeSkipped, "Xid 94")
+}
+
+// A start that tests believes the last test while nothing has changed, and tests anew where it has; bad news from
+// before it believes never: it may have been repaired. A second start of a job makes none: the job may be at work.
+func TestProbeAtTheStart(t *testing.T) {
+	n := newNode(t, "observe")
+	n.configure(probing("at: both"))
+	n.kernel("eth0: link is up")
+	n.set("on.cuInit", "rc 802")
+	n.exits(0, prolog, numbered(101))
+	if found := n.startOf(101).Findings; !has(found, code.Broken) {
+		t.Errorf("%+v", found)
+	}
+	n.exits(0, epilog, numbered(101))
+	n.set("on.cuInit", "")
 	n.clean(prolog, numbered(102))
-	if e := n.startOf(102); n.probed(e).Result != gpu.ProbeOK || len(e.Findings) != 0 {
-		t.Errorf("%+v %+v", e.Probes, e.Findings)
+	if e := n.startOf(102); n.probed(e).Result != gpu.ProbeOK || n.probed(e).At <= e.At {
+		t.Errorf("repaired: %+v", e.Probes)
+	}
+	n.clean(epilog, numbered(102))
+	n.kernel(n.xidLine(1, 94, "pid=1, name=x, Contained: SM"))
+	n.unprobed()
+	n.clean(prolog, numbered(103))
+	if e := n.startOf(103); n.probed(e).Result != gpu.ProbeOK || n.probed(e).At >= e.At || len(e.Findings) != 0 {
+		t.Errorf("nothing has changed: %+v %+v", e.Probes, e.Findings)
+	}
+	n.kernel(n.xidLine(0, 94, "pid=1, name=x, Contained: SM"))
+	n.clean(prolog, numbered(103))
+	n.set("on.cuInit", "")
+	n.clean(epilog, numbered(103))
+	n.unprobed()
+	n.kernel(n.xidLine(0, 94, "pid=1, name=x, Contained: SM"))
+	n.exits(0, prolog, numbered(104))
+	if found := n.startOf(104).Findings; !has(found, code.Broken) {
+		t.Errorf("an Xid on the GPU, and no new test: %+v", found)
 	}
 }
 
-// Two cards are tested in one process, and one of them alone where the other brought that down.
-func TestProbeOfTwoCards(t *testing.T) {
-	two := newJob().with("SLURM_JOB_GPUS", "0,1", "CUDA_VISIBLE_DEVICES", "0,1", "GPU_DEVICE_ORDINAL", "0,1")
+// What a test finds is told, by later starts too; it drains only where the admin says so, two processes saw it, and the
+// error cannot be the test's own.
+func TestProbeFinds(t *testing.T) {
 	for name, tt := range map[string]struct {
-		key, rule string
-		first     gpu.ProbeResult
-		finds     int // of the first card
+		harm   func(*node)
+		finds  code.Code
+		says   string
+		exit   int // where the policy drains for it
+		result gpu.ProbeResult
 	}{
-		"both well":     {"on.cuMemCreate.gpu0", "", gpu.ProbeOK, 0},
-		"one is broken": {"on.cuMemCreate.gpu0", "rc 214", gpu.ProbeBroken, 1},
-		"one crashes":   {"on.cuMemCreate.gpu0", "crash", gpu.ProbeBroken, 1},
-		"one hangs":     {"on.cuMemCreate.gpu1", "hang", gpu.ProbeOK, 0},
+		"not ready":  {driver("cuInit", "rc 802"), code.Broken, "(802)", 18, gpu.ProbeBroken},
+		"own limits": {driver("cuInit", "rc 2"), code.Broken, "(2)", 0, gpu.ProbeBroken},
+		"no library": {func(n *node) { must(n, os.Remove(n.world.CUDA())) }, code.Broken, "libcuda.so.1", 0,
+			gpu.ProbeBroken},
+		"a crash":      {driver("cuMemCreate", "crash"), code.Broken, "crashed", 0, gpu.ProbeBroken},
+		"busy":         {driver("cuMemCreate", "rc 46"), code.Blocked, "(46)", 17, gpu.ProbeBlocked},
+		"only a piece": {func(n *node) { n.set("gpu0.largest_mib", "1024") }, code.Gap, "1024 MiB", 16, gpu.ProbeGap},
+		"of a library that others could have written": {func(n *node) { must(n, os.Chmod(n.world.CUDA(), 0o777)) },
+			code.BackendRefused, "the test allocation: ", 0, gpu.ProbeSkipped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, "observe")
-			n.clean(prolog, two)
-			must(t, n.world.Set(tt.key, tt.rule))
-			n.hook(epilog, two)
-			e := n.endOf(100)
-			if len(e.Probes) != 2 {
-				t.Fatalf("%+v", e.Probes)
-			}
-			second := gpu.ProbeOK
-			if tt.rule == "hang" {
-				second = gpu.ProbeSkipped
-			}
-			for i, want := range []gpu.ProbeResult{tt.first, second} {
-				if p := e.Probes[i]; p.Device != gpu.ID(n.world.UUID(i)) || p.Result != want {
-					t.Errorf("card %d: %+v, want %s", i, p, want)
+			for _, exit := range []int{0, tt.exit} {
+				n := newNode(t, "enforce")
+				if exit != 0 {
+					n.configure(func(c *conf) {
+						c.extra = fmt.Sprintf("policy: {prolog: {%[1]s: drain}, epilog: {%[1]s: drain}}\n", tt.finds)
+					})
 				}
-			}
-			broken := 0
-			for _, f := range e.Findings {
-				if f.Code == code.Broken && f.GPU == gpu.ID(n.world.UUID(0)) && *f.Index == 0 {
-					broken++
+				n.kernel("eth0: link is up")
+				n.clean(prolog, newJob())
+				tt.harm(n)
+				n.exits(exit, epilog, newJob())
+				e := n.endOf(100)
+				if n.tested(e, tt.result, ""); !told(e.Findings, tt.finds, tt.says) {
+					t.Errorf("%+v", e.Findings)
 				}
-			}
-			if broken != tt.finds || has(e.Findings, code.Hang) != (tt.rule == "hang") {
-				t.Errorf("%+v", e.Findings)
+				if tt.result == gpu.ProbeSkipped {
+					continue
+				}
+				n.unprobed()
+				n.exits(0, prolog, numbered(101))
+				s := n.startOf(101)
+				if n.tested(s, tt.result, ""); !told(s.Findings, tt.finds, tt.says) {
+					t.Errorf("the next start: %+v", s.Findings)
+				}
 			}
 		})
 	}
 }
 
-// A MIG instance is tested where the admin allows it, each by a process of its own, and nothing drains for what is found.
-func TestProbeOfInstances(t *testing.T) {
-	for rule, want := range map[string]gpu.ProbeResult{"": gpu.ProbeOK, "rc 802": gpu.ProbeBroken} {
-		n := newNode(t, "enforce", fakegpu.Instance(0, 0, 1, 0, 40_000), fakegpu.Instance(0, 1, 2, 0, 40_000))
-		n.configure(func(c *conf) { c.extra = "probe: {mig: true}\npolicy: {epilog: {BKD-BROKEN: drain}}\n" })
-		ids := n.world.InstanceUUID(0, 0) + "," + n.world.InstanceUUID(0, 1)
-		j := newJob().with("SLURM_JOB_GPUS", "0,1", "CUDA_VISIBLE_DEVICES", ids, "GPU_DEVICE_ORDINAL", "0,1")
-		n.clean(prolog, j)
-		must(t, n.world.Set("on.cuInit", rule))
-		o := n.hook(epilog, j)
-		e := n.endOf(100)
-		if o.exit != 0 || len(e.Probes) != 2 || has(e.Findings, code.Broken) != (rule != "") {
-			t.Errorf("%q: %v %+v %+v", rule, o, e.Probes, e.Findings)
-		}
-		for _, p := range e.Probes {
-			if p.Result != want || want == gpu.ProbeOK && (p.Free.Bytes > 40_000<<20 || p.Largest.Bytes+2<<20 != p.Free.Bytes) {
-				t.Errorf("%q: %+v, want %s", rule, p, want)
-			}
-		}
-	}
-}
-
-// A library that others could have written is not loaded by root, and the look at the cards works without it.
-func TestProbeRefusesOthersLibrary(t *testing.T) {
-	n := newNode(t, "enforce")
-	must(t, os.Chmod(n.world.CUDA(), 0o777))
-	n.clean(prolog, newJob())
-	o := n.hook(epilog, newJob())
-	e := n.endOf(100)
-	if o.exit != 0 || !told(e.Findings, code.BackendRefused, "the test allocation: ") || has(e.Findings, code.Broken) ||
-		n.probed(e).Result != gpu.ProbeSkipped || e.Curves[gpu.ID(n.world.UUID(0))].State != "clean" {
-		t.Errorf("%v %+v %+v", o, e.Findings, e.Probes)
-	}
-}
-
-// Nobody who may use the card may lose by a test.
-func TestNotProbed(t *testing.T) {
-	instance := fakegpu.Instance(0, 0, 1, 0, 40_000)
+// Two GPUs are tested in one process, and one of them alone where the other brought that down.
+func TestProbeOfTwoGPUs(t *testing.T) {
+	two := newJob().On("0,1")
 	for name, tt := range map[string]struct {
-		options []fakegpu.Option
-		job     func(*node) job
-		harm    func(*node) // between the job's start and its end
-		extra   func(*conf)
-		why     string
+		key, rule     string
+		first, second gpu.ProbeResult
+		finds         string
 	}{
-		"a process is on it": {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
-		"memory of nobody's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
-		"shards":             {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
-		"a shared partition": {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` }, why: "others may use it"},
-		"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" }, harm: func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
-			why: "whether others may use it could not be told"},
-		"a part through MPS": {job: func(*node) job { return newJob().with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50") }, why: "MPS"},
-		"another live job":   {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
-		"a MIG instance":     {options: []fakegpu.Option{instance}, job: func(n *node) job { return n.onInstance(0) }, why: "MIG"},
-		"a reset is due":     {harm: func(n *node) { must(n, n.world.Set("gpu0.recovery_action", "1")) }, why: "BKD-RECOVERY"},
-		"no time":            {extra: func(c *conf) { c.tight = true }, why: "no time left"},
+		"both well":     {"on.cuMemCreate.gpu0", "", gpu.ProbeOK, gpu.ProbeOK, ""},
+		"one is broken": {"on.cuMemCreate.gpu0", "rc 214", gpu.ProbeBroken, gpu.ProbeOK, "BKD-BROKEN"},
+		"one crashes":   {"on.cuMemCreate.gpu0", "crash", gpu.ProbeBroken, gpu.ProbeOK, "BKD-BK-CRASH BKD-BROKEN?"},
+		"one hangs":     {"on.cuMemCreate.gpu1", "hang", gpu.ProbeOK, gpu.ProbeSkipped, "BKD-HANG"},
 	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "observe")
+			n.clean(prolog, two)
+			n.set(tt.key, tt.rule)
+			n.hook(epilog, two)
+			e := n.endOf(100)
+			if len(e.Probes) != 2 || e.Probes[0].Result != tt.first || e.Probes[1].Result != tt.second ||
+				e.Probes[1].Device != gpu.ID(n.world.UUID(1)) || codes(e.Findings) != tt.finds {
+				t.Errorf("%+v, %s", e.Probes, codes(e.Findings))
+			}
+		})
+	}
+}
+
+// untestable are jobs that get no test, and why.
+var untestable = map[string]struct {
+	options []fakegpu.Option
+	job     func(*node) job
+	harm    func(*node) // between the job's start and its end
+	extra   func(*conf)
+	why     string // "" where nothing is on record
+}{
+	"a process is on it": {harm: func(n *node) { n.leftover() }, why: "BKD-ORPHAN"},
+	"memory of nobody's": {harm: func(n *node) { n.extra("100") }, why: "BKD-RESIDUE"},
+	"shards":             {extra: func(c *conf) { c.shards = `"yes"` }, why: "others may use it"},
+	"a shared partition": {extra: func(c *conf) { c.shards = `"no", shared_partitions: [main]` },
+		why: "others may use it"},
+	"nobody knows of shards": {extra: func(c *conf) { c.shards = "auto" },
+		harm: func(n *node) { must(n, os.RemoveAll(n.in("slurm.d"))) },
+		why:  "whether others may use it could not be told"},
+	"a part through MPS": {job: func(*node) job {
+		return newJob().With("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+			"50")
+	}, why: "MPS"},
+	"another live job": {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
+	"a MIG instance": {options: []fakegpu.Option{fakegpu.Instance(0, 0, 1, 0, 40_000)},
+		job: func(n *node) job { return n.onInstances(0) }, why: "MIG"},
+	"a reset is due":       {harm: func(n *node) { n.set("gpu0.recovery_action", "1") }, why: "BKD-RECOVERY"},
+	"no time":              {extra: func(c *conf) { c.tight = true }, why: "no time left"},
+	"never":                {extra: probing("at: never")},
+	"not in the partition": {extra: probing("at: both, partitions: {main: never}")},
+}
+
+// Nobody who may use the GPU may lose by a test.
+func TestNotProbed(t *testing.T) {
+	for name, tt := range untestable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "observe", tt.options...)
@@ -364,13 +238,132 @@ func TestNotProbed(t *testing.T) {
 				tt.harm(n)
 			}
 			n.unprobed()
-			if o := n.hook(epilog, j); o.exit != 0 {
-				t.Errorf("%v", o)
-			}
+			n.exits(0, epilog, j)
 			e := n.endOf(100)
-			if len(e.Probes) != 1 || e.Probes[0].Result != gpu.ProbeSkipped || !strings.Contains(e.Probes[0].Why, tt.why) || has(e.Findings, code.Broken) {
+			want := tt.why == "" && len(e.Probes) == 0 || tt.why != "" && len(e.Probes) == 1 &&
+				e.Probes[0].Result == gpu.ProbeSkipped && strings.Contains(e.Probes[0].Why, tt.why)
+			if !want || has(e.Findings, code.Broken) {
 				t.Errorf("want %q: %+v %+v", tt.why, e.Probes, e.Findings)
 			}
 		})
 	}
+}
+
+// A test that hangs costs its time and no more: the rest of the hook is done, nothing drains, and the next hook works.
+// A slow start of CUDA is no fault of the driver's: no test, and nothing found.
+func TestProbeHangs(t *testing.T) {
+	for rule, slow := range map[string]bool{
+		"cuMemCreate hang": false, "cuMemCreate hang-hard": false,
+		"cuInit sleep 4000": true, "cuInit hang": true, "cuInit hang-hard": true,
+	} {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.configure(func(c *conf) { c.extra = "policy: {epilog: {BKD-BROKEN: drain, BKD-BLOCKED: drain}}\n" })
+			n.clean(prolog, newJob())
+			call, action, _ := strings.Cut(rule, " ")
+			n.set("on."+call, action)
+			n.exits(0, epilog, newJob())
+			e := n.endOf(100)
+			if slow {
+				n.tested(e, gpu.ProbeSkipped, "CUDA did not start within 2.")
+			} else {
+				n.tested(e, gpu.ProbeSkipped, "")
+			}
+			if told(e.Findings, code.Hang, "the test allocation: ") == slow || len(e.Findings) > 1 ||
+				len(e.Snapshot.Readings) != 1 {
+				t.Errorf("%+v", e)
+			}
+			n.set("on."+call, "")
+			n.job(101)
+			n.tested(n.endOf(101), gpu.ProbeOK, "")
+		})
+	}
+}
+
+// A test that not even SIGKILL ends is on record: while it is stuck no hook starts another or asks the driver; once it
+// has gone everything works again.
+func TestProbeStuck(t *testing.T) {
+	for _, call := range []string{"cuMemCreate", "cuInit"} {
+		n := newNode(t, "enforce")
+		n.clean(prolog, newJob())
+		n.set("on."+call, "freeze")
+		n.exits(0, epilog, newJob())
+		e := n.endOf(100)
+		if n.tested(e, gpu.ProbeSkipped, ""); !told(e.Findings, code.Hang, "the test allocation: ") {
+			t.Errorf("%s: %+v", call, e.Findings)
+		}
+		left := n.oneStuck()
+		for id := 101; id < 104; id++ {
+			if n.exits(0, prolog, numbered(id)); !has(n.startOf(id).Findings, code.Stuck) {
+				t.Errorf("%s: %+v", call, n.startOf(id).Findings)
+			}
+		}
+		n.oneStuck(left...)
+		n.unstick(call)
+		n.clean(prolog, numbered(105))
+	}
+}
+
+// What was found before a test stands, whatever becomes of the test: also where slurmd ends the hook in the middle of
+// it.
+func TestVerdictBeforeTheProbe(t *testing.T) {
+	two := newJob().On("0,1")
+	n := newNode(t, "enforce")
+	n.clean(prolog, two)
+	n.leftover()
+	n.set("on.cuMemCreate.gpu1", "hang")
+	p := n.start(epilog, two)
+	await(t, "the test", func() bool { return len(n.mapping(n.world.CUDA())) == 2 }) // the leftover, too
+	p.signal(syscall.SIGTERM)
+	if o := p.wait(); o.exit != 10 {
+		t.Errorf("%v", o)
+	}
+	await(t, "the backend's end", func() bool { return len(n.stuck()) == 0 })
+}
+
+// held waits until a test has memory of the GPU.
+func (n *node) held() {
+	n.Helper()
+	await(n, "the test's memory", func() bool {
+		used, err := n.world.Used(0)
+		must(n, err)
+		return used > 0
+	})
+}
+
+// What a test holds must never look like a leak: a hook that starts meanwhile says that the GPU is clean. Slurm may run
+// a second epilog beside the first, and gives the GPU away once either has ended: the second makes no test, and does
+// not end before the first one's is over.
+func TestHooksDuringAProbe(t *testing.T) {
+	n := newNode(t, "enforce")
+	testing := func(release string) *running {
+		n.clean(prolog, newJob())
+		n.set("on.cuMemRelease", release)
+		first := n.start(epilog, newJob())
+		n.held()
+		return first
+	}
+	first := testing("sleep 900")
+	n.clean(prolog, numbered(101))
+	if e := n.startOf(101); len(e.Findings) != 0 || e.Curves[gpu.ID(n.world.UUID(0))].State != "clean" {
+		t.Errorf("%+v %+v", e.Findings, e.Curves)
+	}
+	if o := first.wait(); o.exit != 0 {
+		t.Errorf("%v", o)
+	}
+	n = newNode(t, "enforce")
+	first = testing("sleep 2000")
+	n.unprobed()
+	n.exits(0, epilog, newJob())
+	if o := first.wait(); o.exit != 0 {
+		t.Errorf("%v", o)
+	}
+	ends := n.run(100).Ends
+	if len(ends) != 2 || codes(ends[0].Findings) != "" || !told(ends[1].Findings, code.Again,
+		"another epilog of this job") {
+		t.Fatalf("%+v", ends)
+	}
+	n.tested(ends[0], gpu.ProbeOK, "")
+	n.tested(ends[1], gpu.ProbeSkipped, "another hook")
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
-	"bookend/internal/slurm"
 )
 
-// record is the job's own record, which its prolog has made.
+// ownRecord is the job's own record, which its prolog has made.
 func (n *node) ownRecord() string {
 	n.Helper()
-	files, err := filepath.Glob(filepath.Join(n.conf.run, "state", nodeName, "100", "*.json"))
+	files, err := filepath.Glob(n.inState("100/*.json"))
 	must(n, err)
 	if len(files) != 1 {
 		n.Fatalf("records %q, want one", files)
@@ -24,40 +22,23 @@ func (n *node) ownRecord() string {
 	return files[0]
 }
 
-// damages put garbage of every kind in a record's place.
+// damages put garbage in a record's place; package state tries many kinds.
 var damages = map[string]func(n *node, path string){
-	"empty":     func(n *node, path string) { must(n, os.WriteFile(path, nil, 0o600)) },
 	"cut off":   func(n *node, path string) { must(n, os.Truncate(path, 200)) },
-	"zeros":     func(n *node, path string) { must(n, os.WriteFile(path, make([]byte, 4096), 0o600)) },
-	"text":      func(n *node, path string) { must(n, os.WriteFile(path, []byte("hello\n"), 0o600)) },
-	"an array":  func(n *node, path string) { must(n, os.WriteFile(path, []byte("[]\n"), 0o600)) },
-	"null":      func(n *node, path string) { must(n, os.WriteFile(path, []byte("null\n"), 0o600)) },
-	"deep":      func(n *node, path string) { must(n, os.WriteFile(path, []byte(strings.Repeat("[", 500000)), 0o600)) },
 	"a version": func(n *node, path string) { n.replace(path, `"version":1`, `"version":99`) },
 	"a job":     func(n *node, path string) { n.replace(path, `"id":100`, `"id":101`) },
-	"a node":    func(n *node, path string) { n.replace(path, `"node":"n1"`, `"node":"n2"`) },
-	"huge":      func(n *node, path string) { must(n, os.WriteFile(path, []byte(strings.Repeat(" ", 2<<20)), 0o600)) },
-	"a user's":  func(n *node, path string) { must(n, os.Chown(path, user, user)) },
-	"writable":  func(n *node, path string) { must(n, os.Chmod(path, 0o666)) },
-	"a second name": func(n *node, path string) {
-		must(n, os.Link(path, n.in("second-name")))
-	},
-	"a link":   func(n *node, path string) { n.swap(path, func() error { return os.Symlink("/etc/passwd", path) }) },
-	"a folder": func(n *node, path string) { n.swap(path, func() error { return os.Mkdir(path, 0o700) }) },
-	"a FIFO":   func(n *node, path string) { n.swap(path, func() error { return unix.Mkfifo(path, 0o600) }) },
-	"a device": func(n *node, path string) {
-		n.swap(path, func() error { return unix.Mknod(path, unix.S_IFCHR|0o600, 1<<8|3) })
-	},
+	"a user's":  func(n *node, path string) { n.give(path, user) },
+	"a link":    func(n *node, path string) { n.swap(path, func() error { return os.Symlink("/etc/passwd", path) }) },
+	"a FIFO":    func(n *node, path string) { n.swap(path, func() error { return unix.Mkfifo(path, 0o600) }) },
 }
 
 func (n *node) replace(path, old, text string) {
 	n.Helper()
-	data, err := os.ReadFile(path)
-	must(n, err)
-	if !strings.Contains(string(data), old) {
+	data := n.get(path)
+	if !strings.Contains(data, old) {
 		n.Fatalf("no %s in %s", old, data)
 	}
-	must(n, os.WriteFile(path, []byte(strings.Replace(string(data), old, text, 1)), 0o600))
+	n.put(path, strings.Replace(data, old, text, 1), 0o600)
 }
 
 func (n *node) swap(path string, with func() error) {
@@ -66,181 +47,85 @@ func (n *node) swap(path string, with func() error) {
 	must(n, with())
 }
 
-// A record that cannot be used is set aside and said; the epilog goes on as if there had been no prolog.
+// A record that cannot be used is set aside and said, and is its job's loss alone; the epilog goes on as if there had
+// been no prolog.
 func TestDamagedRecord(t *testing.T) {
+	faults := map[string]fault{}
 	for name, damage := range damages {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for onUnknown, exit := range map[string]int{"warn": 0, "drain": 38} {
-				n := newNode(t, "enforce")
-				n.configure(func(c *conf) { c.onUnknown = onUnknown })
-				harm := func(n *node) { damage(n, n.ownRecord()) }
-				fault{job: newJob(), harm: harm, finds: code.StateDamage, says: []string{"damaged state", "/100/"}}.check(n, epilog, exit)
-				if found := n.findings(epilog); !has(found, code.NoRecord) {
-					t.Errorf("got %+v", found)
-				}
-				if aside, _ := os.ReadDir(filepath.Join(n.conf.run, "state", nodeName, "damaged")); len(aside) != 1 {
-					t.Errorf("set aside: %v", aside)
-				}
-				if runs := n.runs(100); len(runs) != 1 || !runs[0].Closed() {
-					t.Errorf("%d records", len(runs))
-				}
-			}
-		})
-	}
-}
-
-// Another job's record that is damaged is that job's loss alone.
-func TestDamagedNeighbour(t *testing.T) {
-	for name, damage := range damages {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNode(t, "enforce")
-			n.clean(prolog, bystanding())
-			others := n.record()
-			n.clean(prolog, newJob())
-			damage(n, n.ownRecord())
-			late := newJob().with("SLURM_JOB_ID", "101", "SLURM_JOBID", "101")
-			for _, h := range hooks {
-				if o := n.hook(h, late); o.exit != 0 {
-					t.Errorf("%v", o)
-				}
-			}
-			if r := n.run(101); r.Start == nil || len(r.Ends) != 1 {
-				t.Errorf("job 101's record: %+v", r)
-			}
-			n.unharmed(others)
-		})
-	}
-}
-
-// What the node's hooks share may be garbage too: each is set aside, none is missed.
-func TestDamagedShared(t *testing.T) {
-	for _, file := range []string{"stuck.json", "faults.json"} {
-		for name, text := range map[string]string{"empty": "", "text": "hello", "list": "[1]", "zeros": "\x00\x00\x00", "huge": strings.Repeat("x", 1<<20)} {
-			t.Run(file+" "+name, func(t *testing.T) {
-				t.Parallel()
-				n := newNode(t, "enforce")
-				n.clean(prolog, bystanding())
-				others := n.record()
-				must(t, os.WriteFile(filepath.Join(n.conf.run, "state", nodeName, file), []byte(text), 0o600))
-				n.configure(func(c *conf) { c.library = n.in("no-library") }) // a fault to be counted
-				for _, h := range hooks {
-					o := n.hook(h, newJob())
-					if o.exit != 0 || !has(n.findings(h), code.NoDriver) {
-						t.Errorf("%s: %v\n%s", h.program, o, n.log())
+		faults[name] = fault{hooks: []hook{epilog}, finds: code.StateDamage, says: "/100/", exit: 38,
+			harm: func(n *node) {
+				damage(n, n.ownRecord())
+				n.Cleanup(func() {
+					if found := n.findings(epilog); !has(found, code.NoRecord) || !n.run(100).Closed() {
+						n.Errorf("got %+v", found)
 					}
-				}
-				if file == "stuck.json" && len(lines(n.log(), "BKD-ST-DAMAGED")) == 0 {
-					t.Errorf("not said:\n%s", n.log())
-				}
-				n.unharmed(others)
-			})
+					if aside, _ := os.ReadDir(n.inState("damaged")); len(aside) != 1 {
+						n.Errorf("set aside: %v", aside)
+					}
+				})
+			}}
+	}
+	try(t, faults)
+	for name, damage := range damages {
+		n := newNode(t, "enforce")
+		n.clean(prolog, bystanding())
+		others := n.record()
+		n.clean(prolog, newJob())
+		damage(n, n.ownRecord())
+		n.exits(0, prolog, numbered(101))
+		n.exits(0, epilog, numbered(101))
+		if r := n.run(101); r.Start == nil || len(r.Ends) != 1 {
+			t.Errorf("%s: job 101's record: %+v", name, r)
 		}
+		n.unharmed(others)
 	}
 }
 
-// Things nobody knows lie about in the state folder.
-func TestStrangersInState(t *testing.T) {
-	n := newNode(t, "enforce")
-	n.clean(prolog, bystanding())
-	others := n.record()
-	folder := filepath.Join(n.conf.run, "state", nodeName)
-	for _, name := range []string{"0", "-1", "99999999999", "lost+found", "1234_5", "x.json"} {
-		must(t, os.MkdirAll(filepath.Join(folder, name, "deep"), 0o700))
-	}
-	must(t, os.WriteFile(filepath.Join(folder, "55"), []byte("a file for a folder"), 0o600))
-	must(t, os.Mkdir(filepath.Join(folder, "56"), 0o700))
-	must(t, os.WriteFile(filepath.Join(folder, "56/.tmp-0123456789abcdef"), []byte("{"), 0o600))
-	must(t, os.Symlink("/", filepath.Join(folder, "57")))
-	for _, h := range hooks {
-		if o := n.hook(h, newJob()); o.exit != 0 {
-			t.Errorf("%s: %v", h.program, o)
-		}
-	}
-	if r := n.run(100); r.Start == nil || len(r.Ends) != 1 {
-		t.Errorf("got %+v", r)
-	}
-	if n.record() != others {
-		t.Error("the other job's record changed")
+// What the node's hooks share may be garbage too: it is set aside, and nothing is missed.
+func TestDamagedShared(t *testing.T) {
+	for file, exit := range map[string]int{"stuck.json": 38, "faults.json": 0} {
+		try(t, map[string]fault{file: {finds: code.NoDriver, exit: exit, harm: func(n *node) {
+			n.put(n.inState(file), "\x00\x00", 0o600)
+			n.configure(func(c *conf) { c.library = n.in("no-library") }) // a fault to be counted
+		}}})
 	}
 }
 
-// State that cannot be used does not stop a hook: the cards are looked at, the log says what was lost.
+// State that cannot be used does not stop a hook: the GPUs are looked at, the log says what was lost.
 func TestStateOutOfUse(t *testing.T) {
+	made := func(change func(n *node)) func(n *node) {
+		return func(n *node) {
+			must(n, os.RemoveAll(n.conf.run))
+			must(n, os.Mkdir(n.conf.run, 0o755))
+			change(n)
+		}
+	}
 	for name, tt := range map[string]struct {
 		harm func(n *node)
 		says string
 	}{
-		"read-only": {func(n *node) { n.mountRun("ro") }, "read-only file system"},
-		"full":      {func(n *node) { n.mountRun("size=4k"); n.fill() }, "no space left"},
-		"no inodes": {func(n *node) { n.mountRun("size=1m,nr_inodes=3") }, "no space left"},
-		"a file":    {func(n *node) { must(n, os.WriteFile(n.conf.run, nil, 0o644)) }, "not a directory"},
-		"no parent": {func(n *node) { n.configure(func(c *conf) { c.run = n.in("no/run") }) }, "no such file"},
-		"a user's": {func(n *node) {
-			must(n, os.Mkdir(n.conf.run, 0o755))
-			must(n, os.Chown(n.conf.run, user, user))
-		}, "not as agreed"},
-		"open to all": {func(n *node) {
-			must(n, os.Mkdir(n.conf.run, 0o755))
-			must(n, os.Chmod(n.conf.run, 0o777))
-		}, "not as agreed"},
-		"state is a link": {func(n *node) {
-			must(n, os.Mkdir(n.conf.run, 0o755))
+		"read-only":   {made(func(n *node) { n.mountRun("ro,") }), "read-only file system"},
+		"full":        {made(func(n *node) { n.mountRun("size=4k"); n.fill(n.conf.run) }), "no space left"},
+		"no parent":   {func(n *node) { n.configure(func(c *conf) { c.run = n.in("no/run") }) }, "no such file"},
+		"open to all": {made(func(n *node) { must(n, os.Chmod(n.conf.run, 0o777)) }), "not as agreed"},
+		"state is a link": {made(func(n *node) {
 			must(n, os.Symlink(n.in("world"), filepath.Join(n.conf.run, "state")))
-		}, ""},
-		"state is a user's": {func(n *node) {
-			must(n, os.MkdirAll(filepath.Join(n.conf.run, "state"), 0o700))
-			must(n, os.Chown(filepath.Join(n.conf.run, "state"), user, user))
-		}, "not as agreed"},
-		"run is a link": {func(n *node) {
-			must(n, os.Mkdir(n.in("elsewhere"), 0o755))
-			must(n, os.Symlink(n.in("elsewhere"), n.conf.run))
-		}, ""},
+		}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, h := range hooks {
-				for _, m := range modes {
-					n := newNode(t, m.mode)
-					n.configure(func(c *conf) { c.onUnknown = m.onUnknown })
-					tt.harm(n)
-					exit := 0
-					if m.drains {
-						exit = 39
-					}
-					o := n.hook(h, newJob())
-					if o.exit != exit || len(lines(n.log(), "findings: ", "BKD-ST-WRITE", "looks=1")) != 1 || len(lines(n.log(), "BKD-ST-WRITE: ", tt.says)) == 0 {
-						t.Errorf("%s %s %s: %v\n%s", h.program, m.mode, m.onUnknown, o, n.log())
-					}
-					if left := n.halfWritten(); len(left) > 0 {
-						t.Errorf("half written: %q", left)
-					}
+				n := newNode(t, "enforce")
+				n.configure(func(c *conf) { c.onUnknown = "drain" })
+				tt.harm(n)
+				n.exits(39, h, newJob())
+				n.saysTimes(1, "findings: ", "BKD-ST-WRITE", "looks=1")
+				n.says("BKD-ST-WRITE: ", tt.says)
+				if left := n.halfWritten(); len(left) > 0 {
+					t.Errorf("half written: %q", left)
 				}
 			}
 		})
-	}
-}
-
-// mountRun mounts a small file system for the state, as the package's unit does.
-func (n *node) mountRun(options string) {
-	n.Helper()
-	must(n, os.Mkdir(n.conf.run, 0o755))
-	flags := uintptr(0)
-	if options == "ro" {
-		flags, options = unix.MS_RDONLY, ""
-	}
-	must(n, unix.Mount("none", n.conf.run, "tmpfs", flags, "mode=0755,"+options))
-	n.Cleanup(func() { must(n, unix.Unmount(n.conf.run, unix.MNT_DETACH)) })
-}
-
-func (n *node) fill() {
-	n.Helper()
-	f, err := os.Create(filepath.Join(n.conf.run, "filler"))
-	must(n, err)
-	defer f.Close()
-	for err == nil {
-		_, err = f.Write(make([]byte, 1024))
 	}
 }
 
@@ -251,29 +136,30 @@ func TestFullBetweenTheHooks(t *testing.T) {
 	n.clean(prolog, bystanding())
 	n.clean(prolog, newJob())
 	others, own := n.record(), n.run(100)
-	n.fill()
-	o := n.hook(epilog, newJob())
-	if o.exit != 0 || len(lines(n.log(), "BKD-ST-WRITE: ", "close run of job 100", "no space left")) != 1 {
-		t.Errorf("%v\n%s", o, n.log())
-	}
+	n.fill(n.conf.run)
+	n.exits(0, epilog, newJob())
+	n.saysTimes(1, "BKD-ST-WRITE: ", "close run of job 100", "no space left")
 	if now := n.run(100); now.Start == nil || now.Start.At != own.Start.At || now.Closed() {
 		t.Errorf("got %+v", now)
 	}
 	n.unharmed(others)
 }
 
-// The folder of the state is made where it is missing; so is every one below, by a hook of any job.
-func TestStateMissing(t *testing.T) {
-	for _, gone := range []string{"", "state", "state/" + nodeName, "report", "drop", "state/" + nodeName + "/100"} {
+// The folder of the state is made where it is missing; so is every one below. An end without a record of its start says
+// so, and drains for nothing that is on the GPU.
+func TestStateLostMeanwhile(t *testing.T) {
+	for _, gone := range []string{"", "report", "drop", "state/" + nodeName + "/100"} {
 		n := newNode(t, "enforce")
+		n.configure(func(c *conf) { c.onUnknown = "drain" })
 		n.clean(prolog, newJob())
 		must(t, os.RemoveAll(filepath.Join(n.conf.run, gone)))
-		o := n.hook(epilog, newJob())
-		if o.exit != 0 || len(n.runs(slurm.JobID(100))) != 1 || !n.run(100).Closed() {
-			t.Errorf("without %q: %v\n%s", gone, o, n.log())
+		kept := gone == "report" || gone == "drop"
+		if !kept {
+			n.leftover()
 		}
-		if gone != "report" && gone != "drop" && !has(n.findings(epilog), code.NoRecord) {
-			t.Errorf("without %q: %s", gone, fmt.Sprint(n.findings(epilog)))
+		n.exits(0, epilog, newJob())
+		if !n.run(100).Closed() || has(n.findings(epilog), code.NoRecord) == kept {
+			t.Errorf("without %q: %+v", gone, n.findings(epilog))
 		}
 	}
 }

@@ -17,17 +17,19 @@ import (
 	"bookend/internal/safefile"
 )
 
-// stopWriting starts the end of job 100 and stops it, the whole process, in the middle of writing the job's record: it holds
-// the lock of the record, by flock, and the claim of the job's end, by an OFD lock.
+// stopWriting starts the end of job 100 and stops it, the whole process, in the middle of writing the job's record: it
+// holds the lock of the record, by flock, and the claim of the job's end, by an OFD lock.
 func (n *node) stopWriting() (p *running, release func()) {
 	n.Helper()
 	var hook atomic.Int64
-	g := n.gate(filepath.Join(n.conf.run, "state", nodeName, "100"), unix.FAN_OPEN_PERM, func(pid int, path string) {
-		if doing(pid) == "" && strings.HasPrefix(filepath.Base(path), safefile.TempPrefix) && hook.CompareAndSwap(0, int64(pid)) {
+	g := n.gate(n.inState("100"), unix.FAN_OPEN_PERM, func(pid int, path string) {
+		if doing(pid) == "" && strings.HasPrefix(filepath.Base(path), safefile.TempPrefix) &&
+			hook.CompareAndSwap(0, int64(pid)) {
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 				n.Errorf("stop the hook: %v", err)
 			}
-			for deadline := time.Now().Add(margin); !stopped(pid) && time.Now().Before(deadline); { // from then on none goes on
+			// from then on none goes on
+			for deadline := time.Now().Add(margin); !stopped(pid) && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -53,8 +55,9 @@ func stopped(pid int) bool {
 // sharesLock is a job whose record has the same lock as job 100's: there are 64 of them.
 const sharesLock = 164
 
-// A hook that is stopped while it holds locks holds nobody up for longer than a lock may be waited for: others say so. What
-// the stopped one was about to write is there once it goes on, and nothing of the others is lost but what they said.
+// A hook that is stopped while it holds locks holds nobody up for longer than a lock may be waited for: others say so.
+// What the stopped one was about to write is there once it goes on, and nothing of the others is lost but what they
+// said.
 func TestLockOfAStoppedHook(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, "enforce")
@@ -64,8 +67,8 @@ func TestLockOfAStoppedHook(t *testing.T) {
 	others := n.record()
 	stopped, release := n.stopWriting()
 	n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
-	n.timely(prolog, numbered(sharesLock), 0)
-	n.timely(epilog, newJob(), 0) // the same job's, beside the stopped one
+	n.exits(0, n.own(prolog), numbered(sharesLock))
+	n.exits(0, n.own(epilog), newJob()) // the same job's, beside the stopped one
 	for _, h := range hooks {
 		if len(lines(n.log(), h.program, "findings: ", string(code.StateLock))) != 1 {
 			t.Errorf("%s:\n%s", h.program, n.log())
@@ -110,25 +113,4 @@ func TestLockOfADeadHook(t *testing.T) {
 		must(t, unix.Unlink(file))
 	}
 	n.sound(others)
-}
-
-// Another hook is moving records to a slow disk: whose turn does not come has nothing to tell the admin, and the next hook
-// moves its record as well.
-func TestRecordsMovedByAnother(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, "enforce")
-	n.clean(prolog, newJob())
-	release, err := safefile.Lock(filepath.Join(n.conf.run, "state/disk.lock"), 0, true)
-	must(t, err)
-	n.clean(epilog, newJob())
-	release()
-	n.untroubled()
-	if kept, _ := filepath.Glob(filepath.Join(n.varDir(), "history", nodeName, "*.json")); len(kept) != 0 {
-		t.Errorf("moved beside the other: %q", kept)
-	}
-	n.clean(prolog, numbered(200))
-	n.clean(epilog, numbered(200))
-	if kept, _ := filepath.Glob(filepath.Join(n.varDir(), "history", nodeName, "*.json")); len(kept) != 2 {
-		t.Errorf("kept: %q", kept)
-	}
 }

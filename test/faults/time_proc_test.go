@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -10,34 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
+	"bookend/internal/child"
 	"bookend/internal/code"
 	"bookend/internal/finding"
+	"bookend/internal/state"
+	"bookend/test/frozen"
 )
 
-// hangs makes a process's entry in this node's /proc, or one file of it, hang whoever reads it, until undo. A process whose
-// lock of its memory is held hangs only who asks for that memory, such as its environment; here nobody else on the machine
-// meets it.
-func (n *node) hangs(proc string, pid int, file, cgroup string) (undo func()) {
+// The cgroups of processes in a copied /proc: of no job, and of job 100.
+const outside, ofJob = "0::/\n", "0::/system.slice/n1_slurmstepd.scope/job_100/step_0/user/task_0\n"
+
+// hangs makes a process's entry in this node's /proc, or one file of it, hang whoever reads it, until undo. A process
+// whose lock of its memory is held hangs only who asks for that memory, such as its environment; here nobody else on
+// the machine meets it.
+func (n *node) hangs(pid int, file, cgroup string) (undo func()) {
 	n.Helper()
-	entry := filepath.Join(proc, strconv.Itoa(pid))
-	must(n, os.Mkdir(entry, 0o755))
-	for _, name := range []string{"stat", "status", "environ"} {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-		must(n, err)
-		must(n, os.WriteFile(filepath.Join(entry, name), text, 0o644))
-	}
-	must(n, os.WriteFile(filepath.Join(entry, "cgroup"), []byte(cgroup), 0o644))
-	at, mode := filepath.Join(entry, file), "100444"
+	at, mode := filepath.Join(n.copyOf(pid, cgroup), file), uint32(unix.S_IFREG|0o444)
 	if file == "" {
-		mode = "40555"
+		mode = unix.S_IFDIR | 0o555
 	}
-	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	mend, err := frozen.Silent(at, mode, ",allow_other")
 	must(n, err)
-	must(n, unix.Mount("none", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=%s,user_id=0,group_id=0,allow_other", fuse.Fd(), mode)))
-	undo = func() {
-		_ = unix.Unmount(at, unix.MNT_DETACH)
-		fuse.Close() // who waits gets an error
-	}
+	undo = func() { _ = mend() }
 	n.Cleanup(undo)
 	return undo
 }
@@ -54,10 +49,19 @@ func (n *node) orphans() map[int]finding.Finding {
 	return named
 }
 
-// A process whose entry in /proc hangs is unknown itself, unless its cgroup has said whose it is: nobody is blamed for it,
-// and what is certain of the others beside it drains.
+// blameless requires that the driver is blamed for nothing.
+func (n *node) blameless() {
+	n.Helper()
+	for _, c := range []code.Code{code.Hang, code.Stuck, code.BackendCrash, code.Untraced} {
+		if has(n.findings(epilog), c) {
+			n.Errorf("%+v", n.findings(epilog))
+		}
+	}
+}
+
+// A process whose entry in /proc hangs is unknown itself, unless its cgroup has said whose it is: nobody is blamed for
+// it, and what is certain of the others beside it drains.
 func TestHungProcessBlindsNobody(t *testing.T) {
-	const none, ofJob = "0::/\n", "0::/system.slice/n1_slurmstepd.scope/job_100/step_0/user/task_0\n"
 	for name, tt := range map[string]struct {
 		file, cgroup string
 		other        bool // there is a leftover beside it
@@ -66,8 +70,7 @@ func TestHungProcessBlindsNobody(t *testing.T) {
 	}{
 		"its entry":                          {},
 		"its entry, beside another":          {other: true, exit: 10},
-		"its environment":                    {file: "environ", cgroup: none},
-		"its environment, beside another":    {file: "environ", cgroup: none, other: true, exit: 10},
+		"its environment, beside another":    {file: "environ", cgroup: outside, other: true, exit: 10},
 		"its environment, proven by cgroup":  {file: "environ", cgroup: ofJob, proven: true, exit: 10},
 		"what it is, whatever its cgroup is": {file: "status", cgroup: ofJob},
 	} {
@@ -81,14 +84,12 @@ func TestHungProcessBlindsNobody(t *testing.T) {
 			n.clean(n.own(prolog), newJob())
 			others := n.record()
 			hung, other := n.leftover(), 0
-			undo := n.hangs(proc, hung.PID, tt.file, tt.cgroup)
+			undo := n.hangs(hung.PID, tt.file, tt.cgroup)
 			if tt.other {
 				other = n.leftover().PID
-				must(t, os.Symlink("/proc/"+strconv.Itoa(other), filepath.Join(proc, strconv.Itoa(other))))
+				must(t, os.Symlink(fmt.Sprint("/proc/", other), filepath.Join(proc, strconv.Itoa(other))))
 			}
-			if o := n.hook(n.own(epilog), newJob()); o.exit != tt.exit {
-				t.Errorf("%v, want exit %d\n%+v", o, tt.exit, n.findings(epilog))
-			}
+			n.exits(tt.exit, n.own(epilog), newJob())
 			orphans := n.orphans()
 			if f, is := orphans[hung.PID]; is != tt.proven || tt.proven && f.Owner.Level != attrib.ByCgroup {
 				t.Errorf("the one that hangs: %+v", orphans)
@@ -96,9 +97,7 @@ func TestHungProcessBlindsNobody(t *testing.T) {
 			if f, is := orphans[other]; is != tt.other || tt.other && f.Owner.Level != attrib.ByExclusive {
 				t.Errorf("the other: %+v", orphans)
 			}
-			if found := n.findings(epilog); has(found, code.Hang) || has(found, code.Stuck) || has(found, code.BackendCrash) || has(found, code.Untraced) {
-				t.Errorf("%+v", found)
-			}
+			n.blameless()
 			n.none()
 			undo()
 			n.unharmed(others)
@@ -106,22 +105,70 @@ func TestHungProcessBlindsNobody(t *testing.T) {
 	}
 }
 
-// With little time the hooks end in it all the same, and the driver is blamed for nothing.
-func TestHungProcessInTime(t *testing.T) {
-	t.Parallel()
-	for _, h := range hooks {
-		n := newNode(t, "enforce")
-		n.ownPrograms()
-		n.clean(n.own(prolog), bystanding())
-		others, proc := n.record(), n.copiedProc()
-		hung := n.leftover()
-		undo := n.hangs(proc, hung.PID, "", "")
-		n.configure(func(c *conf) { c.tight, c.onUnknown, c.proc, c.extra = true, "drain", proc, certainOnes })
-		n.timely(h, newJob(), 0)
-		n.none()
-		undo()
-		hung.End()
-		n.configure(func(c *conf) { c.proc, c.extra = "", "" })
-		n.sound(others)
+// stuckAt requires that one reader of /proc is left behind, on record at most at a process, 0 for none.
+func (n *node) stuckAt(pid int) {
+	n.Helper()
+	on := n.store().Readers(func(s state.Stuck) bool { return child.Alive("/proc", s.PID, s.StartTicks) })
+	if pid == 0 && len(on) > 0 || pid != 0 && (len(on) != 1 || len(on[0].At) != 1 || on[0].At[0].PID != pid ||
+		on[0].At[0].Start == 0) {
+		n.Errorf("on record %+v, want process %d", on, pid)
 	}
+	if pid != 0 {
+		n.unkillable(1)
+	}
+}
+
+// A process whose environment nobody can read, and whose reader nobody can end, costs one stuck child: what was read of
+// the others counts, the driver is asked as before, and following hooks leave that process alone.
+func TestHungProcessCostsOneReader(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	n.clean(n.own(prolog), newJob())
+	left, odd := n.leftover(), n.leftover()
+	n.inCgroup(left, "100")
+	undo, err := frozen.Deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), unix.S_IFREG|0o444)
+	must(t, err)
+	defer undo()
+	for run := range 2 {
+		n.hook(n.own(epilog), newJob())
+		orphans := n.orphans()
+		if o := orphans[left.PID].Owner; o == nil || o.Level != attrib.ByCgroup || orphans[odd.PID].Owner != nil {
+			t.Errorf("end %d: %+v\n%s", run, orphans, n.log())
+		}
+		n.blameless()
+		n.stuckAt(odd.PID)
+	}
+	undo()
+	n.none()
+	n.stuckAt(0)
+	n.hook(n.own(epilog), newJob())
+	if found := n.findings(epilog); len(about(found, odd.PID)) == 0 {
+		t.Errorf("once it can be read: %+v", found)
+	}
+}
+
+// The command line leaves one reader behind at most, puts it on record for the hooks, and leaves alone what they got
+// stuck at.
+func TestHungProcessOfStatusAndDoctor(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	n.clean(n.own(prolog), newJob())
+	odd := n.leftover()
+	undo, err := frozen.Deaf(fmt.Sprintf("/proc/%d/environ", odd.PID), unix.S_IFREG|0o444)
+	must(t, err)
+	defer undo()
+	for _, command := range []string{"status", "doctor", "status"} {
+		cmd := exec.Command(n.in("bin/bookend"), command)
+		cmd.Env = []string{"BOOKEND_CONFIG=" + n.config}
+		if text, err := cmd.CombinedOutput(); len(text) == 0 {
+			t.Errorf("%s: %v", command, err)
+		}
+		n.stuckAt(odd.PID)
+	}
+	n.hook(n.own(epilog), newJob())
+	n.stuckAt(odd.PID)
+	undo()
+	n.none()
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +20,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// gate holds up whoever opens, or executes, a file of a folder, until the test has had its say: the kernel asks before it
-// lets the process go on.
+// gate holds up whoever opens, or executes, a file of a folder, until the test has had its say: the kernel asks before
+// it lets the process go on.
 type gate struct {
 	*node
 	file *os.File
@@ -32,7 +31,8 @@ type gate struct {
 // gate asks pass of each process that does so. What it does to the process has come into force when that goes on.
 func (n *node) gate(folder string, when uint64, pass func(pid int, path string)) *gate {
 	n.Helper()
-	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_LARGEFILE)
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK,
+		unix.O_RDONLY|unix.O_LARGEFILE)
 	must(n, err)
 	must(n, unix.FanotifyMark(fd, unix.FAN_MARK_ADD, when|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, folder))
 	n.gated = true
@@ -79,7 +79,8 @@ func (g *gate) answer(event []byte, pass func(pid int, path string)) {
 		pass(int(pid), path)
 	}
 	reply := binary.NativeEndian.AppendUint32(nil, uint32(fd))
-	if _, err := g.file.Write(binary.NativeEndian.AppendUint32(reply, unix.FAN_ALLOW)); err != nil && !errors.Is(err, os.ErrClosed) { // closing it lets all go
+	if _, err := g.file.Write(binary.NativeEndian.AppendUint32(reply, unix.FAN_ALLOW)); err != nil &&
+		!errors.Is(err, os.ErrClosed) { // closing it lets all go
 		g.Errorf("answer at the gate: %v", err)
 	}
 	_ = unix.Close(int(fd))
@@ -117,21 +118,8 @@ func (n *node) stopping(op string) (stopped func() []int) {
 	}
 }
 
-// doing is the operation that a process is a child for; empty for a hook itself.
-func doing(pid int) string {
-	line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
-	switch {
-	case filepath.Base(args[0]) == "bookend-gpu":
-		return "backend"
-	case len(args) == 3 && args[1] == "--child":
-		return args[2]
-	}
-	return ""
-}
-
-// stops are the children of root's hooks, each stopped for good: with which hooks, in which circumstances it is started at
-// all, and what must come of it.
+// stops are the children of root's hooks, each stopped for good: with which hooks, in which circumstances it is started
+// at all, and what must come of it.
 var stops = map[string]struct {
 	hooks []hook
 	harm  func(n *node) (undo func())
@@ -166,66 +154,71 @@ func aProvenLeftover(n *node) (undo func()) {
 	return p.End
 }
 
-func withOutput(n *node) job { return newJob().with("SLURM_JOB_STDOUT", n.home()) }
+func withOutput(n *node) job { return newJob().With("SLURM_JOB_STDOUT", n.home()) }
 
-// A child that stops for good, whichever it is, costs its hook the time it was given, and nothing else: it is killed, what
-// it was to find out is unknown, nothing drains for it, and the next hook is as always.
+// A child that stops for good, whichever it is, costs its hook the time it was given, and nothing else: it is killed,
+// what it was to find out is unknown, nothing drains for it, and the next hook is as always.
 func TestStoppedChild(t *testing.T) {
 	for op, tt := range stops {
 		for _, h := range tt.hooks {
-			t.Run(op+" "+h.program, func(t *testing.T) {
-				t.Parallel()
-				n := newNode(t, "enforce")
-				n.ownPrograms()
-				j := newJob()
-				if tt.job != nil {
-					j = tt.job(n)
-				}
-				n.clean(n.own(prolog), bystanding())
-				if h == epilog {
-					n.clean(n.own(prolog), j)
-				}
-				others := n.record()
-				n.configure(func(c *conf) {
-					c.onUnknown = "drain"
-					c.extra = map[string]string{"append": "job_log: {read: false}\n", "cleanup": "clean_up: {enabled: true, grace: 100ms}\n"}[op]
-					c.shards = map[string]string{"sharing": "auto"}[op]
-				})
-				undo := func() {}
-				if tt.harm != nil {
-					undo = tt.harm(n)
-				}
-				roomy := tt.roomy || op == "holders" && h == epilog
-				n.configure(func(c *conf) { c.tight = !roomy })
-				stopped := n.stopping(op)
-				o := n.hook(n.own(h), j)
-				if o.exit != tt.exit {
-					t.Errorf("%v\n%s", o, n.log())
-				}
-				if len(stopped()) == 0 {
-					t.Error("nobody was stopped")
-				}
-				n.none()
-				noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine
-				if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
-					t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
-				}
-				if found := n.findings(h); tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang && hung(found, op) {
-					t.Errorf("recorded %+v, want %q", found, tt.finds)
-				}
-				if e := n.ending(h); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
-					t.Errorf("the kernel's log: %+v", e.Kernel)
-				}
-				undo()
-				n.configure(func(c *conf) { c.extra, c.shards = "", "" })
-				n.sound(others)
-			})
+			t.Run(op+" "+h.program, func(t *testing.T) { t.Parallel(); stopChild(t, op, h) })
 		}
 	}
 }
 
-// hung reports whether the driver is blamed for a child that did not answer. On a busy machine another may not, in the little
-// time that it has.
+// stopChild stops a hook's child for an operation.
+func stopChild(t *testing.T, op string, h hook) {
+	tt := stops[op]
+	n := newNode(t, "enforce")
+	n.ownPrograms()
+	j := newJob()
+	if tt.job != nil {
+		j = tt.job(n)
+	}
+	n.clean(n.own(prolog), bystanding())
+	if h == epilog {
+		n.clean(n.own(prolog), j)
+	}
+	others := n.record()
+	n.configure(func(c *conf) {
+		c.onUnknown = "drain"
+		c.extra = map[string]string{"append": "job_log: {read: false}\n",
+			"cleanup": "clean_up: {enabled: true, grace: 100ms}\n"}[op]
+		c.shards = map[string]string{"sharing": "auto"}[op]
+	})
+	undo := func() {}
+	if tt.harm != nil {
+		undo = tt.harm(n)
+	}
+	roomy := tt.roomy || op == "holders" && h == epilog
+	n.configure(func(c *conf) { c.tight = !roomy })
+	stopped := n.stopping(op)
+	o := n.hook(n.own(h), j)
+	if o.exit != tt.exit {
+		t.Errorf("%v\n%s", o, n.log())
+	}
+	if len(stopped()) == 0 {
+		t.Error("nobody was stopped")
+	}
+	n.none()
+	noTime := len(lines(o.output, `bookend: child "disk": : no time left`)) > 0 // on a busy machine
+	if len(tt.says) > 0 && !noTime && len(lines(n.log()+o.output, tt.says...)) == 0 {
+		t.Errorf("want %q in the log:\n%s%s", tt.says, n.log(), o.output)
+	}
+	if found := n.findings(h); tt.finds != "" && !has(found, tt.finds) || tt.finds != code.Hang &&
+		hung(found, op) {
+		t.Errorf("recorded %+v, want %q", found, tt.finds)
+	}
+	if e := n.ending(h); (e.Kernel == nil || e.Kernel.Unknown != "") != (op == "kernel") {
+		t.Errorf("the kernel's log: %+v", e.Kernel)
+	}
+	undo()
+	n.configure(func(c *conf) { c.extra, c.shards = "", "" })
+	n.sound(others)
+}
+
+// hung reports whether the driver is blamed for a child that did not answer. On a busy machine another may not, in the
+// little time that it has.
 func hung(found []finding.Finding, op string) bool {
 	return has(found, code.Stuck) || slices.ContainsFunc(found, func(f finding.Finding) bool {
 		return f.Code == code.Hang && strings.Contains(f.Observed, strconv.Quote(op))

@@ -1,6 +1,6 @@
 // Package intercept runs an unmodified program and is asked before each system call of chosen kinds that it, or a
-// process it starts, makes: let it pass, fail it, cut a write or read short, kill the caller, or do something first, while
-// the caller stands still. It is how tests put a fault, or a swap, between two given steps of a program.
+// process it starts, makes: let it pass, fail it, cut a write or read short, kill the caller, or do something first,
+// while the caller stands still. It is how tests put a fault, or a swap, between two given steps of a program.
 //
 // It uses seccomp's user notifications (Linux 5.19 for SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) and needs root. The
 // program that uses it calls Serve first of all: it starts itself once more to put the filter on.
@@ -21,7 +21,8 @@ type Kind struct {
 	// FromFD, where it is not 0, asks only about calls whose first argument is a descriptor of at least this number.
 	FromFD uint32
 	// FromBytes, where it is not 0, asks only about calls whose third argument is at least this. Go's runtime writes 8
-	// bytes to wake itself, and interrupts a thread that stands still there with signal after signal: leave those alone.
+	// bytes to wake itself, and interrupts a thread that stands still there with signal after signal: leave those
+	// alone.
 	FromBytes uint32
 }
 

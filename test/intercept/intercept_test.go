@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
 	Serve()
-	os.Exit(m.Run())
+	rig.Main(m, nil)
 }
 
 // What comes of the first call on a file is what was answered, and the program goes on from there. Processes that it

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/refuse"
 )
 
 // launcher is argv[0] of this program started again to put the filter on and become the watched one.
@@ -80,35 +82,16 @@ func receive(from *os.File) (listener int, err error) {
 	return fds[0], nil
 }
 
-// Offsets in struct seccomp_data (linux/seccomp.h): the call's number, and the low halves of its first and third argument.
-const (
-	offNumber = 0
-	offFirst  = 16
-	offThird  = 32
-)
-
 // program is the filter: ask about these kinds, let everything else pass. All kinds are numbers of the native
 // architecture; no watched program makes calls of another.
 func program(kinds []Kind) []unix.SockFilter {
-	const (
-		load    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		atLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		answer  = unix.BPF_RET | unix.BPF_K
-	)
-	filter := []unix.SockFilter{{Code: load, K: offNumber}}
+	var calls []refuse.Call
 	for _, k := range kinds {
-		filter = append(filter,
-			unix.SockFilter{Code: equal, K: uint32(k.Number), Jt: 0, Jf: 6},
-			unix.SockFilter{Code: load, K: offFirst},
-			unix.SockFilter{Code: atLeast, K: k.FromFD, Jt: 0, Jf: 3},
-			unix.SockFilter{Code: load, K: offThird},
-			unix.SockFilter{Code: atLeast, K: k.FromBytes, Jt: 0, Jf: 1},
-			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF},
-			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW},
-		)
+		calls = append(calls, refuse.Call{Number: k.Number, When: []refuse.Arg{
+			{Index: 0, Is: k.FromFD, More: true}, {Index: 2, Is: k.FromBytes, More: true},
+		}})
 	}
-	return append(filter, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
+	return refuse.Filter(calls, func(refuse.Call) uint32 { return unix.SECCOMP_RET_USER_NOTIF })
 }
 
 // install puts the filter on the calling thread. Needs CAP_SYS_ADMIN: no_new_privs would change what is watched.

@@ -31,8 +31,8 @@ func Enter() error {
 	return fmt.Errorf("start again in a new mount namespace: %w", err)
 }
 
-// Shadow puts empty folders over the default ones of the hooks, for all processes of the namespace: a hook that falls back
-// to them meets none of this machine's files. dir, a scratch folder below one of them, and its neighbours stay.
+// Shadow puts empty folders over the default ones of the hooks, for all processes of the namespace: a hook that falls
+// back to them meets none of this machine's files. dir, a scratch folder below one of them, and its neighbours stay.
 func Shadow(dir string) error {
 	base := filepath.Dir(dir)
 	kept, err := os.Open(base)

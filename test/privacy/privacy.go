@@ -101,7 +101,8 @@ func Shown(text string, typed []string, reader string, everybody []Facts) (leaks
 				continue
 			}
 			for _, what := range other.in(line, own) {
-				leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name, strings.TrimSpace(line)))
+				leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name,
+					strings.TrimSpace(line)))
 			}
 		}
 	}

@@ -25,6 +25,7 @@ type Arg struct {
 	Index int // from 0
 	Is    uint32
 	Not   bool // anything else than Is
+	More  bool // Is or more
 }
 
 // Below is true of calls that name a file below an open folder, and not by a path of its own: argument index is the
@@ -61,7 +62,7 @@ const (
 )
 
 func install(calls []Call, flags uintptr) error {
-	code := filter(calls)
+	code := Filter(calls, func(c Call) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(c.Errno) })
 	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
 	runtime.KeepAlive(code)
@@ -71,21 +72,25 @@ func install(calls []Call, flags uintptr) error {
 	return nil
 }
 
-// filter is a BPF program: for each call its number and arguments are compared, and a mismatch goes on to the next one.
-func filter(calls []Call) []unix.SockFilter {
+// Filter is a BPF program: for each call its number and arguments are compared, and a mismatch goes on to the next one.
+// A match is answered with an action of seccomp's, anything else is allowed.
+func Filter(calls []Call, action func(Call) uint32) []unix.SockFilter {
 	var code []unix.SockFilter
 	for _, c := range calls {
 		left := uint8(2*len(c.When) + 1) // instructions behind the first comparison
-		code = append(code, load(offsetNumber), equal(uint32(c.Number), 0, left))
+		code = append(code, load(offsetNumber), compare(unix.BPF_JEQ, uint32(c.Number), 0, left))
 		for _, a := range c.When {
 			left -= 2
-			hit, miss := uint8(0), left
+			how, hit, miss := uint16(unix.BPF_JEQ), uint8(0), left
+			if a.More {
+				how = unix.BPF_JGE
+			}
 			if a.Not {
 				hit, miss = miss, hit
 			}
-			code = append(code, load(offsetArgs+8*uint32(a.Index)), equal(a.Is, hit, miss))
+			code = append(code, load(offsetArgs+8*uint32(a.Index)), compare(how, a.Is, hit, miss))
 		}
-		code = append(code, answer(unix.SECCOMP_RET_ERRNO|uint32(c.Errno)))
+		code = append(code, answer(action(c)))
 	}
 	return append(code, answer(unix.SECCOMP_RET_ALLOW))
 }
@@ -94,8 +99,8 @@ func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-func equal(k uint32, hit, miss uint8) unix.SockFilter {
-	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: hit, Jf: miss, K: k}
+func compare(how uint16, k uint32, hit, miss uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: hit, Jf: miss, K: k}
 }
 
 func answer(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }

@@ -107,7 +107,8 @@ func bench(o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "started %d processes x %d descriptors in %.1f s\n", o.Processes, o.FDs, time.Since(began).Seconds())
+	fmt.Fprintf(out, "started %d processes x %d descriptors in %.1f s\n", o.Processes, o.FDs,
+		time.Since(began).Seconds())
 	if err := confine(o.CPUs); err != nil {
 		return err
 	}

@@ -8,81 +8,75 @@ type guard struct {
 	lane lane // of the runs that come past it
 }
 
+// The files that guards are in.
+const (
+	become  = "internal/asuser/become.go"
+	output  = "internal/joblog/append.go"
+	opening = "internal/safefile/safefile.go"
+	reading = "internal/safefile/read.go"
+)
+
+func inChild(name, file, old, change string) guard {
+	return guard{mutant.Mutant{Name: name, File: file, Old: old, New: change}, onlyChild}
+}
+
+func inWhole(name, file, old, change string) guard {
+	return guard{mutant.Mutant{Name: name, File: file, Old: old, New: change}, onlyWhole}
+}
+
 // guards are taken away one at a time: the torture must see the harm that each of them prevents.
 var guards = []guard{
-	{mutant.Mutant{
-		Name: "uid change", File: "internal/asuser/become.go",
-		Old: "func Become(uid, gid uint32, groups []uint32) error {\n",
-		New: "func Become(uid, gid uint32, groups []uint32) error {\n\tif true {\n\t\treturn nil\n\t}\n",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "not dumpable", File: "internal/asuser/become.go",
-		Old: "\t\treturn fmt.Errorf(\"become user %d: %w\", uid, err)\n\t}\n\treturn nil\n",
-		New: "\t\treturn fmt.Errorf(\"become user %d: %w\", uid, err)\n\t}\n\treturn unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)\n",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: O_NOFOLLOW", File: "internal/joblog/append.go",
-		Old: "const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK", New: "const flags = unix.O_NONBLOCK",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: link count", File: "internal/joblog/append.go",
-		Old: "case st.Nlink != 1:", New: "case st.Nlink < 1:",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: owner", File: "internal/joblog/append.go",
-		Old: "case st.Uid != uid:", New: "case st.Uid != uid && false:",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: regular file", File: "internal/joblog/append.go",
-		Old: "case st.Mode&unix.S_IFMT != unix.S_IFREG:", New: "case false:",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: device and inode", File: "internal/joblog/append.go",
-		Old: "case t.Ino != 0 && (t.Ino != st.Ino || t.Dev != st.Dev):", New: "case false:",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: no O_CREAT", File: "internal/joblog/append.go",
-		Old: "unix.Open(path, access|flags, 0)", New: "unix.Open(path, access|flags|unix.O_CREAT, 0o600)",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: O_APPEND", File: "internal/joblog/append.go",
-		Old: "unix.O_WRONLY|unix.O_APPEND", New: "unix.O_WRONLY",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "output: checked by descriptor", File: "internal/joblog/append.go",
-		Old: "unix.Fstat(int(f.Fd()), &st)", New: "unix.Stat(f.Name(), &st)",
-	}, onlyChild},
-	{mutant.Mutant{
-		Name: "drop: O_NOFOLLOW", File: "internal/safefile/safefile.go",
-		Old: "flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC", New: "flags |= unix.O_CLOEXEC",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: owner", File: "internal/safefile/read.go",
-		Old: "st.Nlink != 1 || st.Uid != uid {", New: "st.Nlink != 1 {",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: folder's owner", File: "internal/safefile/read.go",
-		Old: "unix.S_IFDIR || st.Uid != uid && st.Uid != 0 {", New: "unix.S_IFDIR {",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: link count", File: "internal/safefile/read.go",
-		Old: "st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid", New: "st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: regular file", File: "internal/safefile/read.go",
-		Old: "if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink", New: "if st.Nlink",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: mount", File: "internal/safefile/read.go",
-		Old: "\terr = sameMount(dirfd, fd)\n", New: "",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: size cap", File: "internal/safefile/safefile.go",
-		Old: "io.ReadAll(io.LimitReader(f, limit+1))", New: "io.ReadAll(f)",
-	}, onlyWhole},
-	{mutant.Mutant{
-		Name: "drop: opened by what was checked", File: "internal/safefile/read.go",
-		Old: "\treturn readPinned(fd, limit)\n",
-		New: "\tagain, err := openAt(dirfd, name, unix.O_RDONLY, 0)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tdefer unix.Close(again)\n\treturn readPinned(again, limit)\n",
-	}, onlyWhole},
+	inChild("uid change", become,
+		`func Become(uid, gid uint32, groups []uint32) error {
+`,
+		`func Become(uid, gid uint32, groups []uint32) error {
+	if true {
+		return nil
+	}
+`),
+	inChild("not dumpable", become,
+		`		return fmt.Errorf("become user %d: %w", uid, err)
+	}
+	return nil
+`,
+		`		return fmt.Errorf("become user %d: %w", uid, err)
+	}
+	return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+`),
+	inChild("output: O_NOFOLLOW", output,
+		"const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK",
+		"const flags = unix.O_NONBLOCK"),
+	inChild("output: link count", output, "case st.Nlink != 1:", "case st.Nlink < 1:"),
+	inChild("output: owner", output, "case st.Uid != uid:", "case st.Uid != uid && false:"),
+	inChild("output: regular file", output, "case st.Mode&unix.S_IFMT != unix.S_IFREG:", "case false:"),
+	inChild("output: device and inode", output,
+		"case t.Ino != 0 && (t.Ino != st.Ino || t.Dev != st.Dev):",
+		"case false:"),
+	inChild("output: no O_CREAT", output,
+		"unix.Open(path, access|flags, 0)",
+		"unix.Open(path, access|flags|unix.O_CREAT, 0o600)"),
+	inChild("output: O_APPEND", output, "unix.O_WRONLY|unix.O_APPEND", "unix.O_WRONLY"),
+	inChild("output: checked by descriptor", output, "unix.Fstat(int(f.Fd()), &st)", "unix.Stat(f.Name(), &st)"),
+	inWhole("drop: O_NOFOLLOW", opening, "flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC", "flags |= unix.O_CLOEXEC"),
+	inWhole("drop: owner", reading, "st.Nlink != 1 || st.Uid != uid {", "st.Nlink != 1 {"),
+	inWhole("drop: folder's owner", reading, "unix.S_IFDIR || st.Uid != uid && st.Uid != 0 {", "unix.S_IFDIR {"),
+	inWhole("drop: link count", reading,
+		"st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid",
+		"st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid"),
+	inWhole("drop: regular file", reading, "if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink", "if st.Nlink"),
+	inWhole("drop: mount", reading,
+		`	err = sameMount(dirfd, fd)
+`,
+		""),
+	inWhole("drop: size cap", opening, "io.ReadAll(io.LimitReader(f, limit+1))", "io.ReadAll(f)"),
+	inWhole("drop: opened by what was checked", reading,
+		`	return readPinned(fd, limit)
+`,
+		`	again, err := openAt(dirfd, name, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(again)
+	return readPinned(again, limit)
+`),
 }

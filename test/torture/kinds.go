@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/frozen"
 )
 
 // place is a name on the way to a file that a hook looks up.
@@ -38,17 +40,29 @@ var kinds = []kind{
 	{name: "link-to-precious", where: outFile, plant: link("precious")},
 	{name: "link-to-device", where: outFile, plant: link("null")},
 	{name: "link-to-closed", where: outFile, plant: link("closed/out")},
-	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world, at string) { b.do(os.Symlink(filepath.Base(at), at)) }},
+	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world,
+		at string) {
+		b.do(os.Symlink(filepath.Base(at), at))
+	}},
 	{name: "two-names", where: outFile, plant: func(b *builder, w *world, at string) {
 		b.file(at, user, 0o644, precious)
 		b.do(os.Link(at, w.kept("second name")))
 		w.guard(b, "two-names", at, touched)
 	}},
-	{name: "root-two-names", where: outFile, plant: func(b *builder, w *world, at string) { b.do(os.Link(w.kept("root"), at)) }},
+	{name: "root-two-names", where: outFile, plant: func(b *builder, w *world,
+		at string) {
+		b.do(os.Link(w.kept("root"), at))
+	}},
 	{name: "fifo", where: outFile, plant: fifo(touched, "")},
-	{name: "fifo-unread", where: outFile, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFIFO|0o666, 0) }},
+	{name: "fifo-unread", where: outFile, plant: func(b *builder, _ *world,
+		at string) {
+		b.node(at, user, unix.S_IFIFO|0o666, 0)
+	}},
 	{name: "directory", where: outFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
-	{name: "socket", where: outFile, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFSOCK|0o666, 0) }},
+	{name: "socket", where: outFile, plant: func(b *builder, _ *world,
+		at string) {
+		b.node(at, user, unix.S_IFSOCK|0o666, 0)
+	}},
 	{name: "device", where: outFile, plant: device(user, 0o666, 3, touched)},
 	{name: "root-device", where: outFile, plant: device(0, 0o600, 3, opened|touched)},
 	{name: "root-file", where: outFile, plant: own(0, 0o600, opened|touched)},
@@ -74,7 +88,10 @@ var kinds = []kind{
 	{name: "folder-link-own", where: outFolder, plant: link("of-own"), known: true},
 	{name: "folder-link-fifo", where: outFolder, plant: link("of-fifo")},
 	{name: "folder-file", where: outFolder, plant: own(user, 0o644, touched)},
-	{name: "folder-fifo", where: outFolder, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFIFO|0o666, 0) }},
+	{name: "folder-fifo", where: outFolder, plant: func(b *builder, _ *world,
+		at string) {
+		b.node(at, user, unix.S_IFIFO|0o666, 0)
+	}},
 	{name: "folder-mounted", where: outFolder, swap: bind("of-open"), alone: true},
 	{name: "folder-private", where: outFolder, swap: private, alone: true},
 	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), alone: true, hangs: true},
@@ -100,7 +117,10 @@ var kinds = []kind{
 	}},
 	{name: "drop-device", where: dropFile, plant: device(user, 0o666, 5, opened|touched)},
 	{name: "drop-directory", where: dropFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o700) }},
-	{name: "drop-socket", where: dropFile, plant: func(b *builder, _ *world, at string) { b.node(at, user, unix.S_IFSOCK|0o666, 0) }},
+	{name: "drop-socket", where: dropFile, plant: func(b *builder, _ *world,
+		at string) {
+		b.node(at, user, unix.S_IFSOCK|0o666, 0)
+	}},
 	{name: "drop-huge", where: dropFile, plant: func(b *builder, _ *world, at string) {
 		b.file(at, user, 0o600, "")
 		b.do(os.Truncate(at, huge))
@@ -211,8 +231,12 @@ func unmount(over string) func() error {
 
 // hang mounts a file system that never answers, for all users, over a file or folder.
 func hang(format uint32) func(*world, string) (func() error, error) {
-	return func(_ *world, over string) (func() error, error) { return mountFUSE(over, format, ",allow_other") }
+	return func(_ *world, over string) (func() error, error) {
+		return frozen.Silent(over, format|0o755, ",allow_other")
+	}
 }
 
 // private mounts a file system of root's that refuses everybody else, without asking its server.
-func private(_ *world, over string) (func() error, error) { return mountFUSE(over, unix.S_IFDIR, "") }
+func private(_ *world, over string) (func() error, error) {
+	return frozen.Silent(over, unix.S_IFDIR|0o755, "")
+}

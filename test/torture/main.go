@@ -1,6 +1,6 @@
-// Command torture runs the shipped epilog while everything that it looks up is swapped under its hands, and asks whether
-// it ever wrote or read what is not its job's user's own. Then it takes one guard after another away from it: each time
-// the harm must show.
+// Command torture runs the shipped epilog while everything that it looks up is swapped under its hands, and asks
+// whether it ever wrote or read what is not its job's user's own. Then it takes one guard after another away from it:
+// each time the harm must show.
 //
 //	torture [--writes N] [--reads N] [--swaps N] [--seed S] [--only TEXT] [--replay N [--guard NAME]]
 //
@@ -20,12 +20,7 @@ import (
 	"strings"
 
 	"bookend/test/intercept"
-	"bookend/test/mountns"
-)
-
-const (
-	exitWrong = 1
-	exitUsage = 64
+	"bookend/test/rig"
 )
 
 // options are what is asked for.
@@ -40,19 +35,14 @@ type options struct {
 func main() {
 	intercept.Serve()
 	serveAsUser()
-	if err := errors.Join(spare(), mountns.Enter()); err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(exitUsage)
-	}
-	wrong, err := run(os.Args[1:])
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(exitUsage)
-	case len(wrong) > 0:
-		fmt.Fprintln(os.Stderr, "torture:", strings.Join(wrong, "; "))
-		os.Exit(exitWrong)
-	}
+	spare()
+	rig.Program("torture", func(args []string) error {
+		wrong, err := run(args)
+		if err == nil && len(wrong) > 0 {
+			return fmt.Errorf("%w: %s", rig.ErrWrong, strings.Join(wrong, "; "))
+		}
+		return err
+	})
 }
 
 func parse(args []string) (options, error) {

@@ -48,7 +48,8 @@ func startAsUser(args ...string) (*servant, error) {
 	cmd.Args[0] = "torture"
 	cmd.Stderr = os.Stderr
 	cmd.Dir, cmd.Env = "/", []string{asUser + "=1"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user},
+		Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -170,7 +171,8 @@ func freeDrop(drop, kept string) (freely, error) {
 	in := func(name string) string { return filepath.Join(drop, name) }
 	text, err := os.ReadFile(in(state.DropFile))
 	err = errors.Join(err, os.WriteFile(in("own"), text, 0o600), os.Symlink("../pool-root", in("link")),
-		os.Symlink(filepath.Join(kept, "root"), in("far")), unix.Mkfifo(in("fifo"), 0o600), os.Mkdir(in("folder"), 0o700))
+		os.Symlink(filepath.Join(kept, "root"), in("far")), unix.Mkfifo(in("fifo"), 0o600), os.Mkdir(in("folder"),
+			0o700))
 	if err != nil {
 		return freely{}, err
 	}

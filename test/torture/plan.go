@@ -28,8 +28,9 @@ const (
 )
 
 var (
-	dropNames = [...]string{"before the folder", "after the folder's look-up", "between folder and file", "after the file's look-up", "between check and open", "between open and read"}
-	outNames  = [...]string{"between look-up and open", "between open and fstat", "between fstat and write"}
+	dropNames = [...]string{"before the folder", "after the folder's look-up", "between folder and file",
+		"after the file's look-up", "between check and open", "between open and read"}
+	outNames = [...]string{"between look-up and open", "between open and fstat", "between fstat and write"}
 )
 
 // swap is what happens at a point.

@@ -27,7 +27,8 @@ func proveUser(pid int) (breaches []breach) {
 		for line := range strings.Lines(string(status)) {
 			key, value, _ := strings.Cut(line, ":")
 			if got := strings.Join(strings.Fields(value), " "); want[key] != "" && got != want[key] {
-				breaches = append(breaches, breach{"privileged", false, fmt.Sprintf("%s is %q as it opens a path of the user's", key, got)})
+				breaches = append(breaches, breach{"privileged", false,
+					fmt.Sprintf("%s is %q as it opens a path of the user's", key, got)})
 			}
 		}
 	}
@@ -46,7 +47,8 @@ func proveDescriptors(pid int) (breaches []breach) {
 		case len(e.Name()) == 1 && e.Name() <= "2" && kind == "pipe":
 		case target == "anon_inode:[eventpoll]" || target == "anon_inode:[eventfd]":
 		default:
-			breaches = append(breaches, breach{"descriptor", false, fmt.Sprintf("%s is %s as it opens a path of the user's", e.Name(), target)})
+			breaches = append(breaches, breach{"descriptor", false,
+				fmt.Sprintf("%s is %s as it opens a path of the user's", e.Name(), target)})
 		}
 	}
 	return breaches

@@ -4,18 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/build"
+	"bookend/test/rig"
 )
 
-// rack is the machine of the torture: a file system of its own, root's all the way up as hooks demand, the programs, and
-// one world for each worker.
+// rack is the machine of the torture: a file system of its own, root's all the way up as hooks demand, the programs,
+// and one world for each worker.
 type rack struct {
 	seed   uint64
 	module string
@@ -24,42 +25,36 @@ type rack struct {
 }
 
 // spare keeps this process, and all that it starts, to every second processor. Who reaps a process waits busily, on
-// Linux, for whoever was reading of it in /proc and was interrupted: with nobody else's processor left, hooks and whoever
-// looks at all processes of the machine got ten times slower. To be called before mountns.Enter.
-func spare() error {
+// Linux, for whoever was reading of it in /proc and was interrupted: with nobody else's processor left, hooks and
+// whoever looks at all processes of the machine got ten times slower. To be called before mountns.Enter.
+func spare() {
 	runtime.LockOSThread() // the choice is this thread's, and its program's after exec
 	var all, second unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		return fmt.Errorf("ask for processors: %w", err)
-	}
+	_ = unix.SchedGetaffinity(0, &all)
 	for cpu := 1; cpu < len(all)*64; cpu += 2 {
 		if all.IsSet(cpu) {
 			second.Set(cpu)
 		}
 	}
-	if second.Count() == 0 {
-		return nil
+	if second.Count() > 0 {
+		_ = unix.SchedSetaffinity(0, &second) // else it is slower, and right all the same
 	}
-	if err := unix.SchedSetaffinity(0, &second); err != nil {
-		return fmt.Errorf("choose processors: %w", err)
-	}
-	return nil
 }
 
 // newRack makes its file system in this mount namespace: it ends with it.
 func newRack(seed uint64) (*rack, error) {
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	module, err := rig.Module()
 	if err != nil {
-		return nil, fmt.Errorf("find the sources: %w", err)
+		return nil, err
 	}
 	if err := unix.Mount("none", ground, "tmpfs", 0, "mode=0755"); err != nil {
 		return nil, fmt.Errorf("mount on %q: %w", ground, err)
 	}
-	return &rack{seed: seed, module: strings.TrimSpace(string(module)), dir: ground}, nil
+	return &rack{seed: seed, module: module, dir: ground}, nil
 }
 
-// ground is a folder of root's that is everywhere and holds nothing that is needed. It is hidden in this mount namespace
-// alone, and a torture that is killed leaves nothing behind.
+// ground is a folder of root's that is everywhere and holds nothing that is needed. It is hidden in this mount
+// namespace alone, and a torture that is killed leaves nothing behind.
 const ground = "/mnt"
 
 func (r *rack) close() error {
@@ -78,21 +73,13 @@ func (r *rack) build(without guard) (program string, err error) {
 	if err := os.Chmod(folder, 0o755); err != nil {
 		return "", err
 	}
-	program = filepath.Join(folder, "bookend-epilog")
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program}
+	overlay := ""
 	if without.File != "" {
-		overlay, err := without.Overlay(r.module, folder)
-		if err != nil {
+		if overlay, err = without.Overlay(r.module, folder); err != nil {
 			return "", err
 		}
-		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.Command("go", append(args, "./epilog")...)
-	cmd.Dir, cmd.Env = r.module, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build without %q: %w: %s", without.Name, err, out)
-	}
-	return program, nil
+	return filepath.Join(folder, "bookend-epilog"), build.Programs(folder, overlay, "bookend-epilog")
 }
 
 // stand makes a world with the user's own processes in it.

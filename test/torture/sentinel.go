@@ -97,7 +97,8 @@ func (h *held) fill() error {
 func (w *world) changed() (breaches []breach) {
 	for _, s := range w.sentinels {
 		if now, err := s.look(); err != nil || now != s.was {
-			breaches = append(breaches, breach{"changed", true, fmt.Sprintf("%s was %+v, is %+v, %v", s.name, s.was, now, err)})
+			breaches = append(breaches, breach{"changed", true, fmt.Sprintf("%s was %+v, is %+v, %v", s.name, s.was,
+				now, err)})
 		}
 	}
 	for _, h := range w.fifos {
@@ -155,7 +156,8 @@ func (w *world) contents() (breaches []breach) {
 }
 
 func known(text string) bool {
-	return text == precious || text == string(make([]byte, 4096)) || strings.HasPrefix(text, `{"bookend":1,`) && strings.HasSuffix(text, "}}")
+	return text == precious || text == string(make([]byte, 4096)) || strings.HasPrefix(text, `{"bookend":1,`) &&
+		strings.HasSuffix(text, "}}")
 }
 
 // judgeOutput says whether the job's output holds anything but the job's own words and reports, and makes it as it was.

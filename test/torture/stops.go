@@ -19,7 +19,8 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 	case unix.SYS_OPENAT:
 		return t.opens(c, c.Text(1))
 	case unix.SYS_RENAMEAT:
-		if c.Text(1) == filepath.Join(t.drop, jobFolder) { // the drop is put aside, to be removed: no reading comes after that
+		// the drop is put aside, to be removed: no reading comes after that
+		if c.Text(1) == filepath.Join(t.drop, jobFolder) {
 			t.undoDrop()
 			t.removing = true
 		}
@@ -83,10 +84,12 @@ func (t *trial) asksAbout() bool {
 // stats is before an fstat of a file, or a stat of a path.
 func (t *trial) stats(c intercept.Call, path string) {
 	switch {
-	case t.child != 0 && t.stage == check && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/proc/") && c.PID() == t.child:
+	case t.child != 0 && t.stage == check && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/proc/") &&
+		c.PID() == t.child:
 		t.childAt(check)
 	case t.reading == 0 || t.removing || !within(path, t.drop):
-	case within(path, filepath.Join(t.drop, jobFolder)) || filepath.Base(path) == t.planned().kind.name && t.planned().kind.where == dropFile:
+	case within(path, filepath.Join(t.drop, jobFolder)) || filepath.Base(path) == t.planned().kind.name &&
+		t.planned().kind.where == dropFile:
 		t.dropAt(statFile)
 	default:
 		t.dropAt(statFolder)

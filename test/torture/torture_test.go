@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,17 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/intercept"
-	"bookend/test/mountns"
+	"bookend/test/rig"
 )
 
 func TestMain(m *testing.M) {
 	intercept.Serve()
 	serveAsUser()
-	if err := errors.Join(spare(), mountns.Enter()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	spare()
+	rig.Main(m, nil)
 }
 
 func newTestRack(t *testing.T) *rack {
@@ -48,14 +44,18 @@ func TestTorture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, err := r.torture(program, mixed, func(sum *outcome) bool { return sum.wrote >= 100 && sum.read >= 80 || len(sum.breaches) > 0 })
+	sum, err := r.torture(program, mixed, func(sum *outcome) bool {
+		return sum.wrote >= 100 && sum.read >= 80 ||
+			len(sum.breaches) > 0
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range sum.breaches {
 		t.Error(b)
 	}
-	for _, what := range []string{"append: appended", "append: not-regular", "append: permission", "hooks ended with 0 in time"} {
+	for _, what := range []string{"append: appended", "append: not-regular", "append: permission",
+		"hooks ended with 0 in time"} {
 		if sum.counts[what] == 0 && len(sum.breaches) == 0 {
 			t.Errorf("the torture has grown too mild to prove anything: no %q in %v", what, sum.counts)
 		}
@@ -112,9 +112,11 @@ func TestHarmShows(t *testing.T) {
 	}{
 		"a written file": {func(w *world) error { return appendTo(w.kept("open-root")) }, "written: open-root"},
 		"an opened file": {func(w *world) error { return touch(w.kept("closed/out")) }, "opened: closed/out"},
-		"a read marker":  {func(w *world) error { return touch(filepath.Join(w.home, "markers/drop-root")) }, "opened: marker of drop-root"},
-		"a fed FIFO":     {func(w *world) error { return appendTo(filepath.Join(w.folder, "fifo")) }, "fed: fifo"},
-		"a fed device":   {func(w *world) error { return appendTo(filepath.Join(w.folder, "device")) }, "written: device"},
+		"a read marker": {func(w *world) error { return touch(filepath.Join(w.home, "markers/drop-root")) },
+			"opened: marker of drop-root"},
+		"a fed FIFO": {func(w *world) error { return appendTo(filepath.Join(w.folder, "fifo")) }, "fed: fifo"},
+		"a fed device": {func(w *world) error { return appendTo(filepath.Join(w.folder, "device")) },
+			"written: device"},
 		"a removed file": {func(w *world) error { return os.Remove(w.kept("victim/file")) }, "changed: victim/file"},
 		"an owner":       {func(w *world) error { return os.Chown(w.kept("precious"), 0, 0) }, "changed: precious"},
 		"moved and written": {func(w *world) error {
@@ -171,7 +173,8 @@ func TestRestore(t *testing.T) {
 	if err := w.restore(); err != nil {
 		t.Fatal(err)
 	}
-	for name, mode := range map[string]uint32{"out": unix.S_IFREG | 0o644, "fifo": unix.S_IFIFO | 0o666, "own-read-only": unix.S_IFREG | 0o400, "directory": unix.S_IFDIR | 0o755} {
+	for name, mode := range map[string]uint32{"out": unix.S_IFREG | 0o644, "fifo": unix.S_IFIFO | 0o666,
+		"own-read-only": unix.S_IFREG | 0o400, "directory": unix.S_IFDIR | 0o755} {
 		var st unix.Stat_t
 		if err := unix.Lstat(in(name), &st); err != nil || st.Mode != mode {
 			t.Errorf("%s has mode %#o, %v", name, st.Mode, err)

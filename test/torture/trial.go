@@ -146,7 +146,8 @@ func (t *trial) command(program string) *exec.Cmd {
 	}
 	cmd.Env = []string{
 		"BOOKEND_CONFIG=" + filepath.Join(t.root, "bookend.yaml"), "SLURM_SCRIPT_CONTEXT=" + string(slurm.Epilog),
-		"SLURMD_NODENAME=" + nodeName, "SLURM_NODELIST=" + nodeName, "SLURM_JOB_ID=" + fmt.Sprint(jobID), "SLURM_JOB_GPUS=0",
+		"SLURMD_NODENAME=" + nodeName, "SLURM_NODELIST=" + nodeName, "SLURM_JOB_ID=" +
+			fmt.Sprint(jobID), "SLURM_JOB_GPUS=0",
 		"SLURM_JOB_UID=" + fmt.Sprint(user), "SLURM_JOB_GID=" + fmt.Sprint(user), "SLURM_JOB_WORK_DIR=" + t.home,
 		"SLURM_JOB_STDERR=" + filepath.Join(t.home, "errors"), // one more reading of the drop
 	}
@@ -169,7 +170,8 @@ func (t *trial) play(program string) error {
 	}
 	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
 	kinds := []intercept.Kind{
-		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_RENAMEAT}, {Number: unix.SYS_FSTAT, FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_RENAMEAT}, {Number: unix.SYS_FSTAT,
+			FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
 		{Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
 	}
 	if t.whole {

@@ -1,6 +1,7 @@
-// Command backend answers the hooks of a crash run at once and always alike: what its cards carry stands in the file
-// "cards" beside it, a line for each holder: device id, PID, bytes. It speaks Bookend's protocol with no code of
-// Bookend's. A test allocation takes the card's lock, as the real backend does, and always succeeds.
+// Command backend is the smallest honest backend: it knows of GPUs, used memory and processes, nothing of any vendor,
+// and speaks Bookend's protocol with no code of Bookend's. It answers at once and always alike: what its GPUs carry
+// stands in the file "cards" beside it, a line for each holder: device id, PID, bytes. A test allocation takes the
+// GPU's lock, as the real backend does, and always succeeds.
 package main
 
 import (
@@ -59,7 +60,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "backend:", err)
 		os.Exit(1)
 	}
-	say("hello", object{"backend": "crash", "version": "1"})
+	say("hello", object{"backend": "core", "version": "1"})
 	if ask.Op == "probe" {
 		probe(ask)
 	} else {
@@ -103,11 +104,13 @@ func probe(ask request) {
 			err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		}
 		if err != nil {
-			say("probe", object{"device": device.ID, "result": "skipped", "why": "lock: " + err.Error(), "at_ns": now()})
+			say("probe", object{"device": device.ID, "result": "skipped", "why": "lock: " + err.Error(),
+				"at_ns": now()})
 			continue
 		}
 		bytes := object{"bytes": capacity}
-		say("probe", object{"device": device.ID, "result": "ok", "method": "contextless", "free": bytes, "largest": bytes, "at_ns": now()})
+		say("probe", object{"device": device.ID, "result": "ok", "method": "contextless", "free": bytes,
+			"largest": bytes, "at_ns": now()})
 	}
 }
 

@@ -1,0 +1,416 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/diagnosis"
+	"bookend/test/frozen"
+)
+
+// slurmd's own timeout: SIGTERM to the group, and 10 ms later SIGKILL, which counts as a failure. The hook ends
+// with the verdict reached and takes its backend with it; what it says in that time is best effort.
+func TestTerminated(t *testing.T) {
+	for _, h := range hooks {
+		t.Run(h.program, func(t *testing.T) {
+			said := false
+			for range 5 {
+				if said = terminated(t, h) || said; said {
+					break
+				}
+			}
+			if !said {
+				t.Error("never said nor recorded why it left")
+			}
+		})
+	}
+}
+
+// terminated stops a hook in the middle of a hanging driver, and reports whether it had time for last words.
+func terminated(t *testing.T, h hook) (said bool) {
+	t.Helper()
+	n := newNode(t, "enforce")
+	n.mountRun("size=1m") // the record's place is a tmpfs
+	n.configure(func(c *conf) { c.onUnknown = "drain" })
+	n.clean(prolog, bystanding())
+	if h == epilog {
+		n.clean(prolog, newJob())
+	}
+	others := n.record()
+	n.set("on."+memoryCall, "hang-hard")
+	p := n.start(h, newJob())
+	o := p.terminate(p.child("backend"))
+	if o.exit != 0 {
+		t.Errorf("%v", o)
+	}
+	n.unharmed(others)
+	return len(lines(o.output, "BKD-DEADLINE", "SIGTERM")) == 1 && has(n.findings(h), code.Deadline)
+}
+
+// A hook that slurmd ends, in whatever way, takes its children with it, also one that waits where the user keeps files.
+func TestChildEndsWithItsHook(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			j := newJob().With("SLURM_JOB_STDOUT", n.home())
+			n.clean(prolog, j)
+			n.silence(n.in("home"))
+			n.set("on."+memoryCall, "hang")
+			p := n.start(epilog, j)
+			tail := p.child("tail")
+			uid := fmt.Sprintf("Uid:\t%[1]d\t%[1]d", user)
+			await(t, "the child as the user", func() bool {
+				return len(lines(n.get(fmt.Sprintf("/proc/%d/status",
+					tail)), uid)) == 1
+			})
+			p.signal(sig)
+			p.wait()
+			await(t, "the child's end", func() bool { return gone(tail) })
+		})
+	}
+}
+
+// A hook that dies while it ends a leftover has asked it to end already: one that does not is killed all the same.
+func TestCleanUpOutlivesItsHook(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) {
+		c.extra, c.settle = "clean_up: {enabled: true, grace: 2s}\n", "{max: 2s, flat: 800ms}"
+	})
+	n.clean(prolog, newJob())
+	p := n.leftover("--stop")
+	n.inCgroup(p, "100")
+	h := n.start(epilog, newJob())
+	h.child("cleanup")
+	h.signal(syscall.SIGKILL)
+	h.wait()
+	await(t, "the leftover's end", func() bool { return gone(p.PID) })
+}
+
+// Nobody reads what the hook says, and it has more to say than the pipe takes: it ends at its deadline, or where
+// that is not known yet, after five seconds.
+func TestWatchdog(t *testing.T) {
+	config := func(n *node) { n.configure(func(c *conf) { c.extra = "nonsense: {}\n" }) }
+	for name, harm := range map[string]func(*node){"log": (*node).unlogged, "configuration": config} {
+		for _, h := range hooks {
+			t.Run(h.program+" "+name, func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t, "enforce")
+				n.clean(prolog, bystanding())
+				if h == epilog {
+					n.clean(prolog, newJob())
+				}
+				others := n.record()
+				n.configure(func(c *conf) { c.tight = true })
+				harm(n)
+				if exit := n.unheard(h, newJob()); exit != 0 {
+					t.Errorf("exit %d", exit)
+				}
+				n.unharmed(others)
+			})
+		}
+	}
+}
+
+// unheard runs a hook whose output has no room and no reader, which must end by its deadline all the same.
+func (n *node) unheard(h hook, j job) (exit int) {
+	n.Helper()
+	r, w, err := os.Pipe()
+	must(n, err)
+	defer r.Close()
+	raw, err := w.SyscallConn()
+	must(n, err)
+	must(n, raw.Write(func(fd uintptr) bool { // until there is no room left
+		for err = nil; err == nil; {
+			_, err = syscall.Write(int(fd), make([]byte, 4096))
+		}
+		return true
+	}))
+	p := n.startWith(h, j, w)
+	w.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(p.limit + margin):
+		n.Fatal("still there after its deadline")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// A driver that even SIGKILL cannot free: given up at the deadline, and while the backend is stuck nobody starts
+// another, whoever comes: health check, hook or "bookend status", which says so with all else that it knows. Once it
+// has gone everything works again.
+func TestStuckBackend(t *testing.T) {
+	for _, first := range []string{"prolog", "health check", "status"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.clean(prolog, bystanding())
+			n.job(99)
+			n.clean(prolog, numbered(101))
+			others := n.record()
+			n.configure(func(c *conf) { c.tight, c.onUnknown = true, "drain" })
+			n.set("on."+memoryCall, "freeze")
+			switch first {
+			case "prolog":
+				if n.exits(0, prolog, newJob()); !has(n.findings(prolog), code.Hang) {
+					t.Errorf("%+v", n.findings(prolog))
+				}
+			case "health check":
+				n.exits(0, healthcheck, bySlurm)
+				n.found(n.lastCheck().Findings, code.Hang)
+			case "status":
+				shown, exit := n.bookend("status")
+				if exit != 0 || len(lines(shown, "driver: no answer: BKD-")) != 1 ||
+					len(lines(shown, "job 99  GPU 0")) != 1 ||
+					!strings.Contains(shown, "memory: unknown: the driver gave no answer") {
+					t.Errorf("exit %d:\n%s", exit, shown)
+				}
+			}
+			left := n.oneStuck()
+			n.shows("driver not answering since ", "status")
+			n.shows("driver: not asked: ", "status")
+			for _, h := range []hook{epilog, prolog} {
+				n.exits(0, h, numbered(101))
+				n.saysTimes(1, "findings: BKD-STUCK", h.program, "looks=0")
+			}
+			n.exits(0, healthcheck, bySlurm)
+			n.found(n.lastCheck().Findings, code.Stuck)
+			n.oneStuck(left...)
+			n.unharmed(others)
+
+			n.unstick(memoryCall)
+			n.configure(func(c *conf) { c.tight = false })
+			n.job(102)
+			n.checked("")
+			if shown, _ := n.bookend("status"); strings.Contains(shown, "not answering") ||
+				!strings.Contains(shown, "answered in ") {
+				t.Errorf("status:\n%s", shown)
+			}
+			n.unharmed(others)
+		})
+	}
+}
+
+// wedged is a node whose backend sleeps in the kernel, in state D, as soon as the file system is frozen that it writes
+// to before it asks its driver.
+func wedged(t *testing.T, mode string, change func(*conf)) (*node, *frozen.FS) {
+	t.Helper()
+	n := newNode(t, mode)
+	n.ownPrograms()
+	f := frozen.New(n, n.in("driver"))
+	path := n.script("backend", ": > "+f.Dir+"/mark\nexec "+n.in("bin/bookend-gpu"))
+	n.configure(func(c *conf) {
+		change(c)
+		c.backend = path
+	})
+	n.clean(n.own(prolog), bystanding())
+	return n, f
+}
+
+// certainOnes lets a site drain for a driver that does not answer.
+const certainOnes = `policy:
+  prolog: {BKD-HANG: drain, BKD-STUCK: drain}
+  epilog: {BKD-HANG: drain, BKD-STUCK: drain}
+`
+
+// A backend in state D costs the first hook its time, and the later ones none: they say since when. What a site decides
+// of that is their exit code; shipped is a warning.
+func TestBackendInUninterruptibleSleep(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mode, onUnknown, policy string
+		first                   hook
+		hang, stuck             int
+	}{
+		"observe, drain":            {"observe", "drain", certainOnes, epilog, 0, 0},
+		"enforce, drain":            {"enforce", "drain", "", prolog, 0, 0},
+		"enforce, drains":           {"enforce", "warn", certainOnes, epilog, 26, 25},
+		"enforce, drains at starts": {"enforce", "warn", certainOnes, prolog, 26, 25},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, f := wedged(t, tt.mode, func(c *conf) { c.onUnknown, c.extra = tt.onUnknown, tt.policy })
+			others := n.record()
+			if tt.first == epilog {
+				n.clean(n.own(prolog), newJob())
+			}
+			n.configure(func(c *conf) { c.tight = true })
+			f.Freeze()
+			if n.exits(tt.hang, n.own(tt.first), newJob()); !has(n.findings(tt.first), code.Hang) {
+				t.Errorf("%+v", n.findings(tt.first))
+			}
+			left := n.unkillable(1)
+			for i, h := range hooks {
+				n.exits(tt.stuck, n.own(h), numbered(101+i))
+			}
+			n.saysTimes(2, string(code.Stuck), "looks=0")
+			n.unkillable(1, left...)
+			f.Thaw()
+			n.sound(others)
+		})
+	}
+}
+
+// toldOf requires of how many hooks a driver hung, and how many found it stuck or waited for another.
+func (n *node) toldOf(hung, waited int) {
+	n.Helper()
+	n.saysTimes(hung, "findings: ", string(code.Hang))
+	log := n.log()
+	if got := len(lines(log, "findings: ", string(code.Stuck))) +
+		len(lines(log, "findings: ", string(code.Slow))); got != waited {
+		n.Errorf("%d waited or found the driver stuck, want %d:\n%s", got, waited, log)
+	}
+}
+
+// However many hooks come while the driver is wedged, one by one or at once, the first one's backend stays the only
+// one. So does the first of twenty that come at once on a driver that nobody knows to be wedged: the others wait for
+// what becomes of it, and start nothing.
+func TestTwentyHooksLeaveOneChild(t *testing.T) {
+	for name, known := range map[string]bool{"known to be wedged": true, "at once": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const each = 10 // prologs, and epilogs
+			n, f := wedged(t, "enforce", func(*conf) {})
+			for _, j := range jobsFrom(100, each) {
+				n.clean(n.own(prolog), j)
+			}
+			others := n.record()
+			n.configure(func(c *conf) { c.tight = true })
+			if !known { // an answer of a moment ago vouches for the driver; here it is longer ago
+				must(t, os.Remove(n.inState("answered.json")))
+			}
+			f.Freeze()
+			var left []int
+			begun := jobsFrom(100, each)
+			if known {
+				n.exits(0, n.own(epilog), begun[0])
+				left, begun = n.unkillable(1), begun[1:]
+			}
+			prologs := make(chan struct{})
+			go func() {
+				defer close(prologs)
+				n.together(n.own(prolog), jobsFrom(200, each), nil)
+			}()
+			n.together(n.own(epilog), begun, nil)
+			<-prologs
+			n.unkillable(1, left...)
+			n.toldOf(1, 2*each-1)
+			f.Thaw()
+			n.sound(others)
+		})
+	}
+}
+
+// slurmd may end a hook while its child is stuck: the next hooks know of that child all the same, and start none.
+func TestKilledHooksLeaveOneChild(t *testing.T) {
+	t.Parallel()
+	n, f := wedged(t, "enforce", func(*conf) {})
+	others := n.record()
+	must(t, os.Remove(n.inState("answered.json")))
+	f.Freeze()
+	p := n.start(n.own(prolog), numbered(200))
+	await(t, "the stuck backend", func() bool {
+		for _, pid := range n.left() {
+			if pid != p.cmd.Process.Pid && stateOf(pid) == "D" {
+				return true
+			}
+		}
+		return false
+	})
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+	for _, id := range []int{201, 202} {
+		n.exits(0, n.own(prolog), numbered(id))
+	}
+	if left := n.left(); len(left) != 1 {
+		t.Errorf("left: %v\n%s", left, n.log())
+	}
+	n.toldOf(0, 2)
+	f.Thaw()
+	n.sound(others)
+}
+
+// Of two epilogs of one end beside each other the second may be the only one whose exit code anybody reads: where what
+// the first left is on record still open, it judges as that one does, though Slurm tells no start time.
+func TestSecondEpilogJudgesAsTheFirst(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.settle = "{max: 5s, flat: 2500ms}" }) // time enough for the second to begin
+	n.clean(prolog, newJob())
+	n.leftover()
+	first := n.start(epilog, newJob())
+	await(t, "the first epilog at work", func() bool { _, err := os.Stat(n.inState("lock-ends")); return err == nil })
+	n.exits(10, epilog, newJob())
+	if o := first.wait(); o.exit != 10 {
+		t.Errorf("%v: %+v", o, n.run(100).Ends)
+	}
+}
+
+// A second epilog whose first one dies is the end of the job: its owner reads the report, and why memory ran out.
+func TestSecondEpilogAfterTheFirstDied(t *testing.T) {
+	for _, at := range []string{"epilog", "never"} {
+		t.Run("tests at "+at, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, "enforce")
+			n.configure(probing("at: " + at))
+			j := n.begin(newJob().With("SLURM_JOB_START_TIME", "1790000000"))
+			n.put(j["SLURM_JOB_STDOUT"], "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n",
+				0o644)
+			n.set("on."+memoryCall, "freeze")
+			// The start's answer may be so new that hooks do not wait for one another.
+			must(t, os.Remove(n.inState("answered.json")))
+			dies := n.start(epilog, ended(j, failed))
+			dies.child("backend")
+			second := n.start(epilog, ended(j, failed))
+			await(t, "the second epilog, which waits for its turn with the driver",
+				func() bool { return second.has("lock-driver") })
+			dies.signal(syscall.SIGKILL)
+			dies.wait()
+			n.set("on."+memoryCall, "")
+			must(t, n.world.Thaw())
+			second.wait()
+			text := n.get(j["SLURM_JOB_STDOUT"])
+			if d := n.endOf(100).Diagnosis; d == nil || d.Reason != diagnosis.ByMessage ||
+				!strings.Contains(text, "Why out of memory:") {
+				t.Errorf("diagnosis %+v, output:\n%s", d, text)
+			}
+		})
+	}
+}
+
+// has reports whether the hook has a file of a name open.
+func (p *running) has(name string) bool {
+	folder := fmt.Sprintf("/proc/%d/fd/", p.cmd.Process.Pid)
+	open, _ := os.ReadDir(folder)
+	for _, fd := range open {
+		if file, _ := os.Readlink(folder + fd.Name()); strings.HasSuffix(file, "/"+name) {
+			return true
+		}
+	}
+	return false
+}
+
+// A child that hangs reading /proc is no driver that hangs. Earlier releases put both in one record.
+func TestStuckInProcIsNoDriverFault(t *testing.T) {
+	t.Parallel()
+	for op, want := range map[string]diagnosis.Answer{"holders": diagnosis.No, "backend": diagnosis.Yes} {
+		n := newNode(t, "enforce")
+		j := n.begin(newJob())
+		ours := statOf(os.Getpid())[19]
+		n.put(n.inState("stuck.json"), fmt.Sprintf(`{"pid":%d,"start_ticks":%s,"since_ns":1,"op":%q}`, os.Getpid(),
+			ours, op), 0o600)
+		n.finish(j, failed, "x\n")
+		c, blamed := n.endOf(100).Diagnosis.Cause(diagnosis.Fault), op == "backend"
+		shown, _ := n.bookend("status")
+		said := len(lines(n.log(), string(code.Stuck)+":", "driver not answering")) > 0
+		if c.Answer != want || has(n.findings(epilog), code.Stuck) != blamed || said != blamed ||
+			strings.Contains(shown, "driver not answering") != blamed {
+			t.Errorf("%s: %+v\n%s\n%s", op, c, shown, n.log())
+		}
+	}
+}
