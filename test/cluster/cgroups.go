@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,13 +117,10 @@ func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File,
 	return locks, nil
 }
 
-// prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed, and with
-// those who are in them what a test's cluster lost. Others that are in use belong to another Slurm.
+// prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed. Those that
+// are in use belong to another Slurm, or to a cluster whose folder is gone without a Sweep.
 func (h cgroupHost) prepareCgroups(t Track, nodes []Node) error {
 	for _, dir := range h.folders(t, nodes) {
-		if err := endLost(dir); err != nil {
-			return err
-		}
 		if err := removeCgroup(dir); err != nil {
 			return fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err)
 		}
@@ -160,29 +156,6 @@ func removeCgroup(dir string) error {
 		return fmt.Errorf("remove cgroup %q: %w", dir, err)
 	}
 	return nil
-}
-
-// endLost empties a cgroup in which a cluster of tests left its steps or hooks, even where that cluster's folder was removed
-// without a Sweep. slurmstepd writes its title over its environment, but keeps its log open.
-func endLost(dir string) error {
-	var members []process
-	lost := false
-	for _, pid := range cgroupMembers(dir) {
-		p, ok := readProcess(pid)
-		if !ok || p.ended {
-			continue
-		}
-		members = append(members, p)
-		lost = lost || p.uid == 0 && (p.ofTests() || p.worksIn(base))
-	}
-	if !lost {
-		return nil
-	}
-	left, err := end(members, syscall.SIGKILL, 5*time.Second)
-	if len(left) > 0 {
-		return errors.Join(err, fmt.Errorf("processes %v of a lost cluster do not end", pids(left)))
-	}
-	return errors.Join(err, retryBusy(func() error { return removeCgroup(dir) }))
 }
 
 // cgroupMembers lists the processes in a cgroup and below it.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // What jobs and hooks do on a cluster test/e2e shows. Here is what a cluster must not do to the machine that it runs on.

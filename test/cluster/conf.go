@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
 )
 
 // writeConf writes the three files of Slurm's configuration.

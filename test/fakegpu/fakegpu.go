@@ -80,19 +80,6 @@ func New(dir string, options ...Option) (*World, error) {
 	return w, nil
 }
 
-// Open returns the world that New made in dir.
-func Open(dir string) (*World, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	w := &World{dir: dir}
-	if _, err := w.settings(); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
 func (w *World) makeFolders() error {
 	for name, mode := range map[string]os.FileMode{
 		".": 0o755, filepath.Base(w.Dev()): 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
