@@ -15,12 +15,12 @@ func checkChains() []chain {
 	ignore := map[string]string{"policy": "{health_check: {BKD-ORPHAN: ignore}}"}
 	kept := map[string]string{"drain": "{resume: {enabled: false, after: 2}}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkIdle}, controls: []control{{step: checkIdle.name, what: "a process takes memory before the last of them"}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkOrphan}, controls: []control{{step: checkOrphan.name, off: ignore}}},
-		{gpus: 1, mode: "enforce", steps: []step{checkSeen}, controls: []control{{step: checkSeen.name, what: "no health check runs meanwhile"}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkIdle}, controls: despite(checkIdle, "a process takes memory before the last of them")},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkOrphan}, controls: without(checkOrphan, ignore)},
+		{gpus: 1, mode: "enforce", steps: []step{checkSeen}, controls: despite(checkSeen, "no health check runs meanwhile")},
 		{gpus: 1, mode: "enforce", brisk: true, with: map[string]string{"drain": "{resume: {enabled: true, after: 2}}"}, steps: []step{checkResume},
-			controls: []control{{step: checkResume.name, off: kept}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkBusy}, controls: []control{{step: checkBusy.name, what: "the job's record is out of the way"}}},
+			controls: without(checkResume, kept)},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkBusy}, controls: despite(checkBusy, "the job's record is out of the way")},
 	}
 }
 

@@ -17,17 +17,17 @@ func leftoverChains() []chain {
 	return []chain{
 		{gpus: 1, mode: "observe", steps: []step{orphanObserved, orphanInherited, orphanGone},
 			controls: []control{{step: orphanInherited.name, off: map[string]string{"policy": "{prolog: {BKD-DIRTY: ignore}}"}}}},
-		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: []control{{step: orphanEnforced.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: without(orphanEnforced, ignore("BKD-ORPHAN"))},
 		{gpus: 1, mode: "enforce", steps: []step{orphanMoving}},
-		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: []control{{step: phantom.name, off: blind}}},
+		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: without(phantom, blind)},
 		{gpus: 1, torch: true, real: true, mode: "enforce", steps: []step{torchPhantom}},
 		{gpus: 1, mode: "enforce", steps: []step{residue, residueInherited},
 			controls: []control{{step: residue.name, off: map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}}}},
-		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: []control{{step: innocent.name, off: blind}}},
+		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: without(innocent, blind)},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{imported}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{stopped}, controls: []control{{step: stopped.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{leaderless}, controls: []control{{step: leaderless.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{otherPIDs}, controls: []control{{step: otherPIDs.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{stopped}, controls: without(stopped, ignore("BKD-ORPHAN"))},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{leaderless}, controls: without(leaderless, ignore("BKD-ORPHAN"))},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{otherPIDs}, controls: without(otherPIDs, ignore("BKD-ORPHAN"))},
 	}
 }
 

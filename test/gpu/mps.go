@@ -16,7 +16,7 @@ import (
 func mpsChains() []chain {
 	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsClients}, controls: []control{{step: mpsClients.name, off: ignore}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsClients}, controls: without(mpsClients, ignore)},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsIdle}},
 	}
 }

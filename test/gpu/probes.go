@@ -13,7 +13,7 @@ import (
 func probeChains() []chain {
 	never := map[string]string{"probe": "{at: never}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{probeIdle}, controls: []control{{step: probeIdle.name, off: never}}},
+		{gpus: 1, mode: "enforce", steps: []step{probeIdle}, controls: without(probeIdle, never)},
 		{gpus: 1, mode: "enforce", steps: []step{probeNearFull}},
 		{gpus: 1, mode: "observe", brisk: true, steps: []step{probeNeighbour}},
 		{gpus: 1, mode: "enforce", steps: []step{probeKilled}},

@@ -48,6 +48,12 @@ type control struct {
 	what string            // in words, where configuration cannot switch it off
 }
 
+// without is the control of a step with other sections of configuration.
+func without(s step, off map[string]string) []control { return []control{{step: s.name, off: off}} }
+
+// despite is one that the step itself arranges.
+func despite(s step, what string) []control { return []control{{step: s.name, what: what}} }
+
 func (c control) String() string {
 	return strings.TrimSpace(c.what + strings.TrimSpace(render(c.off)))
 }

@@ -17,11 +17,11 @@ func strangerChains() []chain {
 	shared := map[string]string{"slurm": "{shared_partitions: [main]}"}
 	blind := map[string]string{"look": "{neighbours: false}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{stray}, controls: []control{{step: stray.name, off: shared}}},
-		{gpus: 1, mode: "enforce", steps: []step{foreignUnknown}, controls: []control{{step: foreignUnknown.name, off: shared}}},
-		{gpus: 2, mode: "enforce", steps: []step{foreign}, controls: []control{{step: foreign.name, off: shared}}},
-		{gpus: 2, mode: "enforce", steps: []step{trespassUnknown}, controls: []control{{step: trespassUnknown.name, off: blind}}},
-		{gpus: 3, mode: "enforce", steps: []step{trespass}, controls: []control{{step: trespass.name, off: blind}}},
+		{gpus: 1, mode: "enforce", steps: []step{stray}, controls: without(stray, shared)},
+		{gpus: 1, mode: "enforce", steps: []step{foreignUnknown}, controls: without(foreignUnknown, shared)},
+		{gpus: 2, mode: "enforce", steps: []step{foreign}, controls: without(foreign, shared)},
+		{gpus: 2, mode: "enforce", steps: []step{trespassUnknown}, controls: without(trespassUnknown, blind)},
+		{gpus: 3, mode: "enforce", steps: []step{trespass}, controls: without(trespass, blind)},
 	}
 }
 

@@ -16,10 +16,10 @@ func transientChains() []chain {
 	hasty := map[string]string{"settle": "{epilog: {flat: 200ms, max: 500ms}}"}
 	return []chain{
 		{gpus: 1, torch: true, mode: "enforce", steps: []step{loaderKilled}},
-		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: []control{{step: workers.name, off: hasty}}},
+		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: without(workers, hasty)},
 		{gpus: 1, mode: "enforce", steps: []step{pieces}},
 		{gpus: 1, mode: "enforce", steps: []step{nearFull}},
-		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probe}, controls: []control{{step: probe.name, what: "the probe locks another file than Bookend asks for"}}},
+		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probe}, controls: despite(probe, "the probe locks another file than Bookend asks for")},
 		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probeStays}},
 	}
 }

@@ -28,7 +28,7 @@ func whyChains() []chain {
 
 // why is the chain of one such scenario, with a control that takes from Bookend what it needs for the answer.
 func why(s step, off map[string]string) chain {
-	return chain{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{s}, controls: []control{{step: s.name, off: off}}}
+	return chain{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{s}, controls: without(s, off)}
 }
 
 var oomSelf = step{
