@@ -99,7 +99,8 @@ func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File,
 		return nil, err
 	}
 	for _, n := range nodes {
-		lock, err := os.OpenFile(filepath.Join(base, fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(t)))), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+		lock, err := os.OpenFile(filepath.Join(base, fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(t)))),
+			os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return locks, err
 		}
@@ -117,8 +118,8 @@ func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File,
 	return locks, nil
 }
 
-// prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed. Those that
-// are in use belong to another Slurm, or to a cluster whose folder is gone without a Sweep.
+// prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed.
+// Those that are in use belong to another Slurm, or to a cluster whose folder is gone without a Sweep.
 func (h cgroupHost) prepareCgroups(t Track, nodes []Node) error {
 	for _, dir := range h.folders(t, nodes) {
 		if err := removeCgroup(dir); err != nil {
@@ -180,8 +181,8 @@ func cgroupMembers(dir string) []int {
 	return pids
 }
 
-// Escape takes a process out of all its cgroups, as if what started it lay outside of any job: a user's own service manager,
-// cron, a container daemon, a login that Slurm does not adopt. Nobody but root can.
+// Escape takes a process out of all its cgroups, as if what started it lay outside of any job: a user's own service
+// manager, cron, a container daemon, a login that Slurm does not adopt. Nobody but root can.
 func Escape(pid int) error {
 	host, err := findCgroups()
 	if err != nil {

@@ -65,7 +65,8 @@ func (c *Cluster) slurmConf(host string) string {
 		{"SlurmUser", "root"},
 		{"SlurmdUser", "root"},
 		{"AuthType", "auth/munge"},
-		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two minutes.
+		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two
+		// minutes.
 		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=10", p.socket())},
 		{"StateSaveLocation", p.in("state")},
 		{"SlurmdSpoolDir", p.in("spool", "%n")},
@@ -96,7 +97,8 @@ func (c *Cluster) slurmConf(host string) string {
 		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
 	}
 	if o.Track != LinuxProc {
-		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"}, [2]string{"TaskPlugin", "task/cgroup"})
+		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"},
+			[2]string{"TaskPlugin", "task/cgroup"})
 	}
 	for _, hook := range [][2]string{
 		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
@@ -155,7 +157,8 @@ func (c *Cluster) nodeLines(host string) string {
 		b.WriteByte('\n')
 		names = append(names, n.Name)
 	}
-	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n", strings.Join(names, ","))
+	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n",
+		strings.Join(names, ","))
 	return b.String()
 }
 

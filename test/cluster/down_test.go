@@ -168,8 +168,8 @@ func checkNothingLeft(t *testing.T, dir string, track Track) {
 	}
 }
 
-// TestSweepDead kills a process that runs a cluster; the next run cleans up, also where the cluster lies in a folder of a
-// site's.
+// TestSweepDead kills a process that runs a cluster; the next run cleans up, also where the cluster lies in a folder
+// of a site's.
 func TestSweepDead(t *testing.T) {
 	for _, in := range []string{"", "slurm"} {
 		dir, kill := startElsewhere(t, in)

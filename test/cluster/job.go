@@ -89,7 +89,8 @@ func (c *Cluster) Wait(id JobID, patience time.Duration, states ...string) (Job,
 			return true, nil
 		}
 		if slices.Contains(finalStates, j.State) {
-			return false, fmt.Errorf("ended as %s (exit code %s, reason %s), want %v", j.State, j.ExitCode, j.Reason, states)
+			return false, fmt.Errorf("ended as %s (exit code %s, reason %s), want %v", j.State, j.ExitCode, j.Reason,
+				states)
 		}
 		return false, nil
 	})
@@ -120,7 +121,8 @@ func (c *Cluster) WaitFor(id JobID, patience time.Duration, done func(Job) (bool
 			return last, nil
 		}
 		if time.Now().After(deadline) {
-			return last, fmt.Errorf("wait for job %s: still %s (reason %s) after %v", id, last.State, last.Reason, patience)
+			return last, fmt.Errorf("wait for job %s: still %s (reason %s) after %v", id, last.State, last.Reason,
+				patience)
 		}
 	}
 }

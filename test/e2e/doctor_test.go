@@ -21,14 +21,16 @@ var ofTheMachine = []string{"drop-filesystem"}
 func (s *story) doctorSays(node string) map[string]doctor.Result {
 	s.t.Helper()
 	cmd := exec.Command(s.on.Program("bookend"), "doctor", "--json")
-	cmd.Env = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "SLURM_CONF=" + s.on.ConfFile(), "SLURMD_NODENAME=" + node}
+	cmd.Env = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "SLURM_CONF=" + s.on.ConfFile(), "SLURMD_NODENAME=" +
+		node}
 	out, _ := cmd.Output() // its exit code tells of the machine too
 	var said struct{ Results []doctor.Result }
 	if err := json.Unmarshal(out, &said); err != nil || len(said.Results) < len(doctor.Checks()) {
 		s.t.Fatalf("%v: %d results\n%s", err, len(said.Results), out)
 	}
 	ignored := ofTheMachine
-	if root := os.Getenv("BOOKEND_SLURM_ROOT"); root != "" && root != "/" { // Slurm lies in a root folder of its own, where the doctor does not look
+	// Slurm lies in a root folder of its own, where the doctor does not look
+	if root := os.Getenv("BOOKEND_SLURM_ROOT"); root != "" && root != "/" {
 		ignored = append(slices.Clone(ignored), "slurm-version")
 	}
 	bad := map[string]doctor.Result{}
@@ -40,15 +42,16 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 	return bad
 }
 
-// The doctor finds nothing on a node of a real Slurm that is set up as the snippet says, and each thing that an admin then
-// spoils.
+// The doctor finds nothing on a node of a real Slurm that is set up as the snippet says, and each thing that an admin
+// then spoils.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	tracks, err := cluster.Tracks()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := site.Options{Snippet: "bookend-adopt.conf", Deploy: "../../deploy/slurm", Conf: []string{"UnkillableStepTimeout=120"}, Track: cluster.LinuxProc,
+	o := site.Options{Snippet: "bookend-adopt.conf", Deploy: "../../deploy/slurm",
+		Conf: []string{"UnkillableStepTimeout=120"}, Track: cluster.LinuxProc,
 		Config: asShipped}
 	if slices.Contains(tracks, cluster.CgroupV1) {
 		o.Track, o.Constrain = cluster.CgroupV1, true
@@ -70,16 +73,23 @@ func TestDoctor(t *testing.T) {
 		level          doctor.Level
 		seen           string
 	}{
-		"Bookend taken out":      {"slurm.conf", "Include ", "#Include ", "slurm-prolog", doctor.Wrong, "no Prolog="},
-		"an include that is not": {"slurm.conf", "Include ", "Include /nowhere", "slurm-conf", doctor.Unknown, "which is not read"},
-		"a hook that is not":     {"slurm.conf", "ClusterName", "Prolog=/nowhere/prolog\nClusterName", "slurm-prolog", doctor.Wrong, "does not exist"},
-		"hooks by turns":         {"slurm.conf", "#last", "PrologFlags=Alloc,Contain,Serial", "prolog-flags", doctor.Warning, "Serial"},
-		"hooks cut short":        {"slurm.conf", "#last", "PrologEpilogTimeout=3", "hook-timeout", doctor.Wrong, "PrologEpilogTimeout=3"},
-		"jobs by groups":         {"slurm.conf", "#last", "ProctrackType=proctrack/pgid", "proctrack", doctor.Warning, "pgid"},
-		"a card too many":        {"slurm.conf", "gpu:2", "gpu:3", "gpu-count", doctor.Wrong, "slurm.conf gives out 3, the driver has 2"},
-		"shards":                 {"slurm.conf", "gpu:2", "gpu:2,shard:8", "", doctor.OK, ""},
-		"cards the wrong way":    {"gres.conf", "nvidia0", "nvidia-x", "gpu-devices", doctor.Wrong, "no device: nvidia-x"},
-		"no fence":               {"cgroup.conf", "", "ConstrainDevices=no\n", "constrain-devices", doctor.Warning, "ConstrainDevices is not yes"},
+		"Bookend taken out": {"slurm.conf", "Include ", "#Include ", "slurm-prolog", doctor.Wrong, "no Prolog="},
+		"an include that is not": {"slurm.conf", "Include ", "Include /nowhere", "slurm-conf", doctor.Unknown,
+			"which is not read"},
+		"a hook that is not": {"slurm.conf", "ClusterName", "Prolog=/nowhere/prolog\nClusterName", "slurm-prolog",
+			doctor.Wrong, "does not exist"},
+		"hooks by turns": {"slurm.conf", "#last", "PrologFlags=Alloc,Contain,Serial", "prolog-flags",
+			doctor.Warning, "Serial"},
+		"hooks cut short": {"slurm.conf", "#last", "PrologEpilogTimeout=3", "hook-timeout", doctor.Wrong,
+			"PrologEpilogTimeout=3"},
+		"jobs by groups": {"slurm.conf", "#last", "ProctrackType=proctrack/pgid", "proctrack", doctor.Warning,
+			"pgid"},
+		"a card too many": {"slurm.conf", "gpu:2", "gpu:3", "gpu-count", doctor.Wrong,
+			"slurm.conf gives out 3, the driver has 2"},
+		"shards":              {"slurm.conf", "gpu:2", "gpu:2,shard:8", "", doctor.OK, ""},
+		"cards the wrong way": {"gres.conf", "nvidia0", "nvidia-x", "gpu-devices", doctor.Wrong, "no device: nvidia-x"},
+		"no fence": {"cgroup.conf", "", "ConstrainDevices=no\n", "constrain-devices", doctor.Warning,
+			"ConstrainDevices is not yes"},
 	} {
 		s.tell(name, func(s *story) {
 			file := filepath.Join(etc, tt.file)
@@ -99,7 +109,8 @@ func TestDoctor(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad := s.doctorSays("n1")
-			if r := bad[tt.check]; tt.check != "" && (r.Level != tt.level || !strings.Contains(r.Seen, tt.seen) || r.Fix == "") {
+			if r := bad[tt.check]; tt.check != "" && (r.Level != tt.level || !strings.Contains(r.Seen, tt.seen) ||
+				r.Fix == "") {
 				s.t.Errorf("said %+v of all\n%+v", r, bad)
 			}
 			if tt.check == "" && o.Track == cluster.CgroupV1 && len(bad) > 0 {

@@ -68,7 +68,8 @@ func given(t *testing.T, o site.Options) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1], terminals: new(terminals)}
+	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
+		terminals: new(terminals)}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
 		if !strings.Contains(o.Config, "privacy: jobs") {

@@ -83,7 +83,8 @@ func TestEnforce(t *testing.T) {
 	pid := s.pid(first)
 	s.inOrder("the output", s.outputOf(first), stillUses(pid), notCleanAfter,
 		"| bookend:   Means:  this node takes no new jobs until an admin has looked at it", moreAt(first))
-	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ", "last:   BKD-ORPHAN, job "+string(first),
+	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ",
+		"last:   BKD-ORPHAN, job "+string(first),
 		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
 
 	second := s.submits(s.user, "echo working", oneGPU)
@@ -160,8 +161,8 @@ func TestLostCard(t *testing.T) {
 	s.userReads(job, gotClean, "working", "", leftClean)
 }
 
-// TestForeignProcess is told with each way in which Slurm can track processes: with cgroups it is known whose a process is,
-// without them it is probable.
+// TestForeignProcess is told with each way in which Slurm can track processes: with cgroups it is known whose a
+// process is, without them it is probable.
 func TestForeignProcess(t *testing.T) {
 	t.Parallel()
 	for _, track := range tracks(t) {
@@ -232,7 +233,8 @@ func TestInteractiveJobs(t *testing.T) {
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
 		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
-		s.inOrder("the terminal", terminal, "nobody on it\n", "job "+string(job)+"\n", "(train) still uses a GPU at the end of your script")
+		s.inOrder("the terminal", terminal, "nobody on it\n", "job "+string(job)+"\n",
+			"(train) still uses a GPU at the end of your script")
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
 		s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
 	})

@@ -11,9 +11,10 @@ import (
 	"bookend/test/cluster"
 )
 
-// Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes came from
-// outside of the job: a user's own service manager, cron, a container daemon. Here that is a program in the place of the
-// user's, which has what it leaves taken out of the job's cgroups; the test process, which is root, does so.
+// Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes
+// came from outside of the job: a user's own service manager, cron, a container daemon. Here that is a program in the
+// place of the user's, which has what it leaves taken out of the job's cgroups; the test process, which is root, does
+// so.
 const exitProgram = `#!/bin/sh
 cuda={dir}/world-$SLURMD_NODENAME/fakecuda
 case " $* " in
@@ -40,7 +41,8 @@ func (s *story) exit(name string) string { return filepath.Join(s.on.Dir, "exit"
 func (s *story) letsOut() {
 	s.t.Helper()
 	text := strings.NewReplacer("{dir}", s.on.Dir, "{exit}", s.exit("")).Replace(exitProgram)
-	syscall.ForkLock.RLock() // a process forked meanwhile would have the program open for writing, and nobody could run it
+	// a process forked meanwhile would have the program open for writing, and nobody could run it
+	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.Mkdir(s.exit(""), 0o755); err != nil {
 		s.t.Fatal(err)

@@ -36,7 +36,8 @@ func (s *story) nodeIsUp(node string) {
 	}
 }
 
-// keepsReasons reports a Slurm that keeps the reason of a drain that is over, where it has no accounting: 23.11 to 25.11.
+// keepsReasons reports a Slurm that keeps the reason of a drain that is over, where it has no accounting: 23.11 to
+// 25.11.
 func (s *story) keepsReasons() bool {
 	v := version(s.t)
 	return v.Since(23, 11) && !v.Since(26, 5)
@@ -170,7 +171,8 @@ func (s *story) logSays(node string, id cluster.JobID, program string, want ...s
 		}
 	}
 	if len(lines) != 1 {
-		s.t.Errorf("%s of job %s on %s has %d lines in Bookend's log, want one:\n%s", program, id, node, len(lines), indented(lines))
+		s.t.Errorf("%s of job %s on %s has %d lines in Bookend's log, want one:\n%s", program, id, node, len(lines),
+			indented(lines))
 		return
 	}
 	for _, w := range want {

@@ -39,7 +39,8 @@ func (s *story) inTime(node string, prolog, epilog time.Duration, jobs ...cluste
 		for hook, limit := range map[string]time.Duration{"prolog": prolog, "epilog": epilog} {
 			t, known := took[hook+" "+string(job)]
 			if !known || t > limit+slack {
-				s.t.Errorf("slurmd on %s waited %v for the %s of job %s (known: %v), want at most %v", node, t, hook, job, known, limit)
+				s.t.Errorf("slurmd on %s waited %v for the %s of job %s (known: %v), want at most %v", node, t, hook,
+					job, known, limit)
 			}
 		}
 	}

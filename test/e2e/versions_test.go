@@ -12,8 +12,8 @@ import (
 	"bookend/test/site"
 )
 
-// What differs from one Slurm to the next. Where an older one lacks something, it must say so: a site that copies a line of
-// another's configuration learns of it from Slurm, not from jobs.
+// What differs from one Slurm to the next. Where an older one lacks something, it must say so: a site that copies a
+// line of another's configuration learns of it from Slurm, not from jobs.
 
 // version is that of the Slurm under test.
 func version(t *testing.T) cluster.Version {
@@ -73,8 +73,8 @@ var cgroupForms = map[cluster.Track]*regexp.Regexp{
 
 var runForm = regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/(s[0-9A-HJKMNP-TV-Z]{13})/step_batch/`)
 
-// Since 26.05 the cgroups of a job on v2 are named after its run, in which no hook finds the job's id; a line of cgroup.conf
-// brings the ids back.
+// Since 26.05 the cgroups of a job on v2 are named after its run, in which no hook finds the job's id; a line of
+// cgroup.conf brings the ids back.
 func TestNamesOfCgroups(t *testing.T) {
 	t.Parallel()
 	track := inCgroups(t)
@@ -151,7 +151,8 @@ func runInJob(s *story) {
 func runInJobMeasures(s *story) {
 	clean := s.runs(s.user, "echo working", oneGPU)
 	s.inOrder("the output", s.outputOf(clean), "GPU 0 of n1", "working", "GPU 0 of n1")
-	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job", "BKD-RUNINJOB")
+	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job",
+		"BKD-RUNINJOB")
 	job, orphan := s.escaped()
 	s.touches(s.user, "done")
 	s.ends(job)

@@ -16,8 +16,8 @@ import (
 const oneGPU = "--gres=gpu:1"
 
 // script fills in what a job's script needs to know of the site: {cuda} is the user's CUDA program on the node
-// where the script runs, {world} the folder it lies in. {job's cuda} is the program too, but what it leaves behind stays in
-// the job's cgroups.
+// where the script runs, {world} the folder it lies in. {job's cuda} is the program too, but what it leaves behind
+// stays in the job's cgroups.
 func (s *story) script(text string) string {
 	world := filepath.Join(s.on.Dir, "world-$SLURMD_NODENAME")
 	cuda := world + "/fakecuda"

@@ -94,7 +94,8 @@ func (w *World) makeFolders() error {
 		}
 	}
 	// The programs know their world's dev by this name; /proc shows the folder's own.
-	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	guard := filepath.Join(w.dir, "alloc/.guard")

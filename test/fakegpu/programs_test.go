@@ -16,7 +16,8 @@ import (
 
 const context, listedContext = 527 * MiB, 518 * MiB // what one adds to used, and to its process's figure
 
-// What a program is on its card and in /proc while it lives, as measured on real GPUs; when it is killed nothing is left.
+// What a program is on its card and in /proc while it lives, as measured on real GPUs; when it is killed nothing is
+// left.
 func TestPrograms(t *testing.T) {
 	everybody := &syscall.Credential{Uid: 65534, Gid: 65534}
 	user := []string{"nvidia-uvm", "nvidia0", "nvidiactl"}
@@ -29,16 +30,22 @@ func TestPrograms(t *testing.T) {
 		state  string // of proc(5); with Z its nodes show under its threads alone
 		mps    int
 	}{
-		"alloc":             {args: "alloc --mib 20480", used: 20480*MiB + context, listed: 20480*MiB + listedContext, nodes: user},
-		"innocent":          {args: "holdctl", nodes: []string{"nvidiactl"}},
-		"memory only":       {args: "alloc --mib 1024 --no-context", used: (1024 + 3) * MiB, nodes: user},
-		"stopped":           {args: "alloc --mib 10 --stop", used: 10*MiB + context, listed: 10*MiB + listedContext, nodes: user, state: "T"},
-		"leaderless":        {args: "alloc --mib 10 --leader-exits", used: 10*MiB + context, listed: 10*MiB + listedContext, nodes: user, state: "Z"},
-		"in the MPS list":   {args: "alloc --mib 10 --list mps", used: 10*MiB + context, listed: 10*MiB + listedContext, nodes: user, mps: 1},
-		"another namespace": {args: "alloc --mib 64 --pidns", as: everybody, used: 64*MiB + context, listed: 64*MiB + listedContext, nodes: user},
-		"orphan of a user":  {args: "alloc --mib 64 --orphan", as: everybody, used: 64*MiB + context, listed: 64*MiB + listedContext, nodes: user},
-		"probe":             {args: "probe --mib 1024 --lock {dir}/lock", used: (1024 + 3) * MiB, nodes: user},
-		"nearly full":       {args: "alloc --near-full 200", used: 142956 * MiB, listed: 142956*MiB - 9*MiB, nodes: user},
+		"alloc": {args: "alloc --mib 20480", used: 20480*MiB + context, listed: 20480*MiB + listedContext,
+			nodes: user},
+		"innocent":    {args: "holdctl", nodes: []string{"nvidiactl"}},
+		"memory only": {args: "alloc --mib 1024 --no-context", used: (1024 + 3) * MiB, nodes: user},
+		"stopped": {args: "alloc --mib 10 --stop", used: 10*MiB + context, listed: 10*MiB + listedContext,
+			nodes: user, state: "T"},
+		"leaderless": {args: "alloc --mib 10 --leader-exits", used: 10*MiB + context, listed: 10*MiB +
+			listedContext, nodes: user, state: "Z"},
+		"in the MPS list": {args: "alloc --mib 10 --list mps", used: 10*MiB + context, listed: 10*MiB +
+			listedContext, nodes: user, mps: 1},
+		"another namespace": {args: "alloc --mib 64 --pidns", as: everybody, used: 64*MiB + context, listed: 64*MiB +
+			listedContext, nodes: user},
+		"orphan of a user": {args: "alloc --mib 64 --orphan", as: everybody, used: 64*MiB + context, listed: 64*MiB +
+			listedContext, nodes: user},
+		"probe":       {args: "probe --mib 1024 --lock {dir}/lock", used: (1024 + 3) * MiB, nodes: user},
+		"nearly full": {args: "alloc --near-full 200", used: 142956 * MiB, listed: 142956*MiB - 9*MiB, nodes: user},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, GPUs(1))
@@ -67,9 +74,11 @@ func TestPrograms(t *testing.T) {
 			}
 			near := func(a, b uint64) bool { return max(a, b)-min(a, b) <= 3*MiB }
 			l := c.look().Cards[0]
-			same := len(l.Compute) == len(listed) && (listed == nil || l.Compute[0].PID == pid(p) && near(l.Compute[0].Bytes, tt.listed))
+			same := len(l.Compute) == len(listed) && (listed == nil || l.Compute[0].PID == pid(p) &&
+				near(l.Compute[0].Bytes, tt.listed))
 			if !near(l.Used, tt.used) || !same || len(l.MPS) != tt.mps {
-				t.Errorf("used %d MiB, listed %v and %v; want %d MiB, %v and %d of MPS", l.Used/MiB, l.Compute, l.MPS, tt.used/MiB, listed, tt.mps)
+				t.Errorf("used %d MiB, listed %v and %v; want %d MiB, %v and %d of MPS", l.Used/MiB, l.Compute, l.MPS,
+					tt.used/MiB, listed, tt.mps)
 			}
 			if err := p.Kill(); err != nil {
 				t.Fatal(err)
@@ -114,7 +123,10 @@ func TestWithoutTheirCreator(t *testing.T) {
 		holder := start(t, w, "holdfd", socket)
 		creator := start(t, w, "alloc", "--mib", "20480", "--export", socket)
 		kill(creator)
-		c.eventually("the context's end", func(l look) bool { return l.Cards[0].Used == 20480*MiB && l.Cards[0].Compute == nil })
+		c.eventually("the context's end", func(l look) bool {
+			return l.Cards[0].Used == 20480*MiB &&
+				l.Cards[0].Compute == nil
+		})
 		if got := heldNodes(t, w, holder.PID); !slices.Equal(got, []string{"nvidiactl"}) {
 			t.Errorf("the holder holds %v", got)
 		}
@@ -163,7 +175,8 @@ func TestDeniedNodeIsNoDevice(t *testing.T) {
 	if err := os.Chmod(w.Node(0), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := w.StartAs(&syscall.Credential{Uid: 65534, Gid: 65534}, []string{"CUDA_VISIBLE_DEVICES=1"}, "alloc", "--mib", "2")
+	p, err := w.StartAs(&syscall.Credential{Uid: 65534, Gid: 65534}, []string{"CUDA_VISIBLE_DEVICES=1"}, "alloc",
+		"--mib", "2")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ const gap = 64 * mib
 // slowCUDA is a library in front of the driver's that gives memory back 150 ms later.
 const slowCUDA = "libslowcuda.so"
 
-// probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the memory for
-// long enough to be met.
+// probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the
+// memory for long enough to be met.
 func (l *lane) probeRequest(cards []card, slow bool, known ...int) ([]byte, error) {
 	store, err := state.Open(l.site.Run(), l.node)
 	if err != nil {
@@ -111,8 +111,8 @@ func probesIn(out []byte) (all []gpu.Probe, err error) {
 	return all, err
 }
 
-// deadListed is for how long the driver may go on listing a process that was killed: 110 to 150 ms were measured. Nobody tests
-// a card with an unknown process on it.
+// deadListed is for how long the driver may go on listing a process that was killed: 110 to 150 ms were measured.
+// Nobody tests a card with an unknown process on it.
 const deadListed = 500 * time.Millisecond
 
 // test asks the backend for a test allocation on some cards and writes down what it said.

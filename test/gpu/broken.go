@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// broken is why a scene did not come about, or could not be looked at: it ends a run's step, and those after it. Whatever a
-// run leaves then, reset takes away.
+// broken is why a scene did not come about, or could not be looked at: it ends a run's step, and those after it.
+// Whatever a run leaves then, reset takes away.
 type broken struct{ error }
 
 func brokenf(format string, args ...any) broken { return broken{fmt.Errorf(format, args...)} }

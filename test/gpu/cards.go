@@ -47,7 +47,8 @@ func (l *lane) used(index int) (uint64, error) {
 	if w := l.site.World(l.node); w != nil {
 		return w.Used(index)
 	}
-	out, err := exec.Command(l.smi, "-i", l.cards[index].uuid, "--query-gpu=memory.used", "--format=csv,noheader,nounits").Output()
+	out, err := exec.Command(l.smi, "-i", l.cards[index].uuid, "--query-gpu=memory.used",
+		"--format=csv,noheader,nounits").Output()
 	if err != nil {
 		return 0, fmt.Errorf("ask nvidia-smi: %w", err)
 	}
@@ -108,7 +109,8 @@ func (r *run) listed(uuid string) (map[int]uint64, error) {
 		}
 		return found, err
 	}
-	out, err := exec.Command(r.smi, "-i", uuid, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits").Output()
+	out, err := exec.Command(r.smi, "-i", uuid, "--query-compute-apps=pid,used_memory",
+		"--format=csv,noheader,nounits").Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask nvidia-smi: %w", err)
 	}

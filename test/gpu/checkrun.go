@@ -135,14 +135,17 @@ func (r *run) clear(c record.NodeCheck) {
 	r.check("what it found", "nothing", codesFound(c))
 }
 
-// leftAlone begins the line of a check that did nothing about a drain. Scenarios before this one had the node drained, and the
-// lane resumed it: that a check says once, whatever the cards are like.
+// leftAlone begins the line of a check that did nothing about a drain. Scenarios before this one had the node drained,
+// and the lane resumed it: that a check says once, whatever the cards are like.
 const leftAlone = "drain: left alone: "
 
 // nothingFound wants a check that found nothing and had nothing to say of the cards.
 func (r *run) nothingFound(c record.NodeCheck) {
 	r.clear(c)
-	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool { return strings.HasPrefix(line, leftAlone) })
+	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool {
+		return strings.HasPrefix(line,
+			leftAlone)
+	})
 	r.check("its lines in Bookend's log", "none", linesOf(c))
 }
 
@@ -156,7 +159,8 @@ func (r *run) foundOnCard(c record.NodeCheck, w leftover, action string) {
 	}
 	r.names(f, w)
 	r.check("what policy makes of it", action, f.Action)
-	r.check("processes that it saw", occupants([]record.Occupant{{GPU: w.holder(r).GPU, PID: w.pid}}), occupants(c.Seen))
+	r.check("processes that it saw", occupants([]record.Occupant{{GPU: w.holder(r).GPU, PID: w.pid}}),
+		occupants(c.Seen))
 }
 
 // holder is who the finding is about.
@@ -217,7 +221,8 @@ func (r *run) statusNames(codes ...string) {
 // leaks wants the metrics to have the memory that a process holds on a card that no job has.
 func (r *run) leaks(h *record.Holder) {
 	text := must(os.ReadFile(r.site.Metrics(r.node)))
-	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) + `"\} (\S+)$`).FindSubmatch(text)
+	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) +
+		`"\} (\S+)$`).FindSubmatch(text)
 	if line == nil {
 		r.check("the metrics have leaked bytes of the GPU", "a figure", "none")
 		return
@@ -243,7 +248,8 @@ func (r *run) reasonIs(got string, job *record.Job) {
 	if m == nil {
 		m = make([]string, 6)
 	}
-	r.holds("the node's drain reason", "BKD-ORPHAN gpu=... epilog; see: bookend show "+fmt.Sprint(job.ID), got, m[0] != "")
+	r.holds("the node's drain reason", "BKD-ORPHAN gpu=... epilog; see: bookend show "+fmt.Sprint(job.ID), got,
+		m[0] != "")
 	index := ""
 	if len(job.GPUs) > 0 {
 		index = fmt.Sprint(job.GPUs[0].Index)

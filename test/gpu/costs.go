@@ -9,7 +9,8 @@ import (
 
 const (
 	costName = "probe-cost"
-	// costLimit is what the backend's test of the cards may cost at most, by the bare program's time: the project's own goal.
+	// costLimit is what the backend's test of the cards may cost at most, by the bare program's time: the project's
+	// own goal.
 	costLimit = 1.15
 )
 
@@ -24,13 +25,15 @@ func (l *lane) costs() {
 	t := l.timesheet()
 	t.Idle = t.Idle && l.idle() == nil
 	t.Pairs = append(t.Pairs, p)
-	l.tell("%-34s %8.1f ms, bare %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(), p.Ratio(), p.Limit, p.Held())
+	l.tell("%-34s %8.1f ms, bare %.1f ms: %.3f times, at most %.2f: %v\n", p.Name, p.Ours.Median(), p.Bare.Median(),
+		p.Ratio(), p.Limit, p.Held())
 	l.publish(costName)
 }
 
 func (l *lane) costRounds() (record.Pair, error) {
 	p := record.Pair{Name: "test allocation on every card", Limit: costLimit,
-		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a card in bare C"}
+		What: "bookend-gpu, op probe, against cuInit, one cuMemCreate of the same size and one cuMemRelease a card " +
+			"in bare C"}
 	if err := l.awaitIdle(); err != nil {
 		return p, err
 	}
@@ -38,8 +41,9 @@ func (l *lane) costRounds() (record.Pair, error) {
 	if err != nil {
 		return p, err
 	}
-	ours := timed{Timing: timing("bookend-gpu, op probe", "its request on stdin"), argv: []string{l.site.Program("bookend-gpu")},
-		env: func(int) []string { return nil }, stdin: line}
+	ours := timed{Timing: timing("bookend-gpu, op probe", "its request on stdin"),
+		argv: []string{l.site.Program("bookend-gpu")},
+		env:  func(int) []string { return nil }, stdin: line}
 	if _, err := ours.once(-1); err != nil { // warms caches, and says how much the bare program shall take
 		return p, err
 	}

@@ -242,7 +242,8 @@ func (l *lane) findTorch() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), torchPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-c", "import torch; print(torch.__version__); print(open('/proc/self/status').read())")
+	cmd := exec.CommandContext(ctx, python, "-c",
+		"import torch; print(torch.__version__); print(open('/proc/self/status').read())")
 	uid, gid := ids(l.site.Users[0])
 	cmd.Dir, cmd.Env = "/", append(slices.Clone(l.env), "PATH=/usr/bin:/bin", "HOME=/nonexistent") // as bare as a job's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
@@ -250,7 +251,8 @@ func (l *lane) findTorch() {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		fmt.Fprintf(l.say, "gpu-lane: no PyTorch for user %s: %s: %v: %s\n", l.site.Users[0], python, err, complaint.String())
+		fmt.Fprintf(l.say, "gpu-lane: no PyTorch for user %s: %s: %v: %s\n", l.site.Users[0], python, err,
+			complaint.String())
 		return
 	}
 	version, status, _ := strings.Cut(string(out), "\n")

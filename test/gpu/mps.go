@@ -23,8 +23,8 @@ func mpsChains() []chain {
 
 var mpsClients = step{
 	name: "mps-clients", title: "MPS left behind, with two clients",
-	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory when it has " +
-		"ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
+	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory " +
+		"when it has ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
 	do: func(r *run) {
 		job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
 		r.mpsLeft(job)
@@ -35,8 +35,8 @@ var mpsClients = step{
 
 var mpsIdle = step{
 	name: "mps-idle", title: "MPS left behind, without clients",
-	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and too " +
-		"little to drain a node for.",
+	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and " +
+		"too little to drain a node for.",
 	do: func(r *run) {
 		job := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
 		r.mpsLeft(job)
@@ -103,7 +103,8 @@ func (r *run) mpsLeft(job *record.Job) {
 		if i >= 0 {
 			f = found[i]
 		}
-		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive", of: &h})
+		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive",
+			of: &h})
 	}
 	r.said(job, "of "+r.node+" was not clean after your job")
 	r.rightCards(job)
@@ -119,7 +120,8 @@ func (r *run) quitMPS(job int) {
 	home := must(r.site.Home(r.site.Users[0]))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down", filepath.Join(home, fmt.Sprintf("mps.%d", job)))
+	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down",
+		filepath.Join(home, fmt.Sprintf("mps.%d", job)))
 	cmd.Env = r.daemon.env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic(brokenf("end MPS: %w: %s", err, out))

@@ -78,26 +78,28 @@ func numberingChains() []chain {
 
 var numberingTyped = step{
 	name: "numbering-typed", title: "Typed GPUs, in reverse order of their device files",
-	truth: "Slurm counts type b, the second half of the GPUs, before type a. A job a GPU side by side, of both types, is clean, " +
-		"then one of type a leaves a process on its GPU. Which GPU a job has is what CUDA says inside its device fence.",
+	truth: "Slurm counts type b, the second half of the GPUs, before type a. A job a GPU side by side, of both " +
+		"types, is clean, then one of type a leaves a process on its GPU. Which GPU a job has is what CUDA says " +
+		"inside its device fence.",
 	do: func(r *run) { r.counted(typedReverse(len(r.cards)), nothingElse) },
 }
 
 var numberingLeftOut = step{
 	name: "numbering-left-out", title: "A GPU that the driver has and Slurm does not",
-	truth: "gres.conf leaves out the last GPU of the first half, and a process of root holds 2 GiB on it all the time. A job a GPU " +
-		"side by side on the others is clean, then one leaves a process on its GPU.",
+	truth: "gres.conf leaves out the last GPU of the first half, and a process of root holds 2 GiB on it all the " +
+		"time. A job a GPU side by side on the others is clean, then one leaves a process on its GPU.",
 	do: func(r *run) {
 		r.counted(leftOut(len(r.cards)), func(r *run) {
-			must(r.daemon.start(0, 0, askFor{Card: r.outside[0].uuid, Program: "cudajob", Args: []string{"alloc", "--mib", "2048"}}))
+			must(r.daemon.start(0, 0, askFor{Card: r.outside[0].uuid, Program: "cudajob",
+				Args: []string{"alloc", "--mib", "2048"}}))
 		})
 	},
 }
 
 var numberingShuffled = step{
 	name: "numbering-shuffled", title: "GPUs in no order",
-	truth: "gres.conf names the GPUs from both halves by turns, the second first. A job a GPU side by side is clean, then one " +
-		"leaves a process on its GPU.",
+	truth: "gres.conf names the GPUs from both halves by turns, the second first. A job a GPU side by side is " +
+		"clean, then one leaves a process on its GPU.",
 	do: func(r *run) { r.counted(shuffled(len(r.cards)), nothingElse) },
 }
 
@@ -140,7 +142,8 @@ func (r *run) otherSite(c counted) *run {
 	return other
 }
 
-// fence is the way to keep jobs from devices. A hybrid host's cgroup v2 needs slurmd to be deceived, which slurmd -G is not.
+// fence is the way to keep jobs from devices. A hybrid host's cgroup v2 needs slurmd to be deceived, which slurmd -G
+// is not.
 func (l *lane) fence() cluster.Track {
 	if tracks, err := cluster.Tracks(); err == nil && l.fake > 0 && slices.Contains(tracks, cluster.CgroupV1) {
 		return cluster.CgroupV1
@@ -148,8 +151,8 @@ func (l *lane) fence() cluster.Track {
 	return l.track
 }
 
-// reachable lets a job see the one GPU of Slurm's that it can reach: ConstrainDevices hides no GPU that Slurm does not have,
-// and Slurm's CUDA_VISIBLE_DEVICES would count it.
+// reachable lets a job see the one GPU of Slurm's that it can reach: ConstrainDevices hides no GPU that Slurm does not
+// have, and Slurm's CUDA_VISIBLE_DEVICES would count it.
 func (l *lane) reachable() []string {
 	return []string{
 		"for u in " + uuids(l.slurms()) + "; do",

@@ -23,7 +23,8 @@ type program struct {
 
 // programs are those of scenarios/programs.py, and one of CUDA's runtime.
 var programs = []program{
-	{name: "torch", kind: "device"}, {name: "jax", kind: "device"}, {name: "cupy", kind: "device"}, {name: "numba", kind: "device"},
+	{name: "torch", kind: "device"}, {name: "jax", kind: "device"}, {name: "cupy", kind: "device"}, {name: "numba",
+		kind: "device"},
 	{name: "plain", kind: "device"}, {name: "triton", kind: "shared"},
 	{name: "onnx", kind: "host", says: "ONNX Runtime ", before: "ulimit -v 20000000"}, // it says the same of a GPU's
 }
@@ -38,9 +39,9 @@ func programsChains() []chain {
 
 var programsDied = step{
 	name: "programs-died", title: "Out of memory in seven programs",
-	truth: "PyTorch, JAX, CuPy, numba and a program of CUDA's runtime each take a GPU's memory until there is no more and end by " +
-		"that; a Triton kernel wants more shared memory than there is; ONNX Runtime, which has no GPU here, has too little host " +
-		"memory. Nobody else was there.",
+	truth: "PyTorch, JAX, CuPy, numba and a program of CUDA's runtime each take a GPU's memory until there is no " +
+		"more and end by that; a Triton kernel wants more shared memory than there is; ONNX Runtime, which has no " +
+		"GPU here, has too little host memory. Nobody else was there.",
 	do: func(r *run) {
 		r.each(programs, "", "FAILED", func(p program, job *record.Job) {
 			r.understood(p, job)
@@ -51,13 +52,15 @@ var programsDied = step{
 
 var programsCaught = step{
 	name: "programs-caught", title: "Out of memory, caught and survived",
-	truth: "The same programs catch the failure, print it, go on with less, and end well: no failure is to be explained.",
+	truth: "The same programs catch the failure, print it, go on with less, and end well: no failure is to be " +
+		"explained.",
 	do: func(r *run) {
 		gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
 		r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
 			text := unwrapped(job.Output)
 			r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
-				diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") || strings.Contains(text, "Not GPU memory"))
+				diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
+					strings.Contains(text, "Not GPU memory"))
 		})
 	},
 }
@@ -66,13 +69,15 @@ var programsRank = step{
 	name: "programs-rank", title: "Out of memory in one rank of four",
 	truth: "Four ranks of a step share a GPU. The third takes what there is and fails; srun ends the others.",
 	do: func(r *run) {
-		step := fmt.Sprintf("srun --label --ntasks=4 --kill-on-bad-exit=1 %s %s rank", r.python, r.site.Program("programs.py"))
+		step := fmt.Sprintf("srun --label --ntasks=4 --kill-on-bad-exit=1 %s %s rank", r.python,
+			r.site.Program("programs.py"))
 		job := r.fails(r.script(step), 0, "--ntasks=4")
 		r.understood(programs[0], job)
 		c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
 		r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
 		r.ownFault(program{name: "torch"}, job)
-		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "), strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
+		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "),
+			strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
 	},
 }
 
@@ -88,7 +93,8 @@ var programsApart = step{
 
 var programsUnread = step{
 	name: "programs-unread", title: "Out of memory under srun, without a file",
-	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. Nobody could read it.",
+	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. Nobody could " +
+		"read it.",
 	do: func(r *run) {
 		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
 		text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
@@ -147,9 +153,11 @@ func (r *run) ownFault(p program, job *record.Job) {
 		name := diagnosis.Name(c.Name)
 		switch {
 		case !slices.Contains(mine, name):
-			r.holds(p.name+": cause "+c.Name, "no or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.Yes))
+			r.holds(p.name+": cause "+c.Name, "no or cannot tell", c.Answer+": "+c.Evidence,
+				c.Answer != string(diagnosis.Yes))
 		case name == diagnosis.Own && p.kind == "device", name == diagnosis.Limits && p.kind == "host":
-			r.holds(p.name+": cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
+			r.holds(p.name+": cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence,
+				c.Answer != string(diagnosis.No))
 		}
 	}
 	r.holds(p.name+": its diagnosis", "every cause judged", fmt.Sprint(len(d.Causes)), len(d.Causes) == len(causes))

@@ -20,7 +20,8 @@ var neighbours = step{
 		"uses its own, ends later, and is clean.",
 	do: func(r *run) {
 		gate := r.gate()
-		first := r.submit(1, r.script("$CUDAJOB alloc --mib 2048 &", r.until(gate), "kill $!", "wait $! || true"), "--gres=gpu:1")
+		first := r.submit(1, r.script("$CUDAJOB alloc --mib 2048 &", r.until(gate), "kill $!", "wait $! || true"),
+			"--gres=gpu:1")
 		r.awaitOutput(first, "ready ")
 		second := r.leaveOrphan()
 		try(open(gate))
@@ -28,7 +29,8 @@ var neighbours = step{
 		r.evidence("after both jobs, the second's process alive")
 		r.orphan(second, "orphan")
 		r.clean(job)
-		r.holds("the jobs had different cards", "two cards", uuids(job.GPUs)+" and "+uuids(second.GPUs), uuids(job.GPUs) != uuids(second.GPUs))
+		r.holds("the jobs had different cards", "two cards", uuids(job.GPUs)+" and "+uuids(second.GPUs),
+			uuids(job.GPUs) != uuids(second.GPUs))
 	},
 }
 

@@ -77,8 +77,8 @@ func (r *run) leave(act func(*standing), lines ...string) *record.Job {
 	return job
 }
 
-// scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the scene.
-// What /proc says of them is read now, unless that was done while more of them lived.
+// scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the
+// scene. What /proc says of them is read now, unless that was done while more of them lived.
 func (r *run) scenery(main *record.Holder, others ...record.Holder) {
 	if main.Proc == nil {
 		main.Proc = readProc(main.PID)
@@ -148,7 +148,8 @@ func (r *run) kin(role string) []record.Holder {
 	var all []record.Holder
 	for _, pid := range marked(r.daemon.mark) {
 		if p := readProc(pid); !own[pid] && len(p.Open) > 0 {
-			all = append(all, record.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])), Cgroup: p.Cgroup, Role: role, Proc: p})
+			all = append(all, record.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])),
+				Cgroup: p.Cgroup, Role: role, Proc: p})
 		}
 	}
 	return all

@@ -27,8 +27,8 @@ func strangerChains() []chain {
 
 var stray = step{
 	name: "stray", title: "Another user's process, of no job",
-	truth: "While the job runs, another user's process takes memory on its card, started outside Slurm. It is still there " +
-		"when the job has ended. No job is to blame, and the next one would miss the memory.",
+	truth: "While the job runs, another user's process takes memory on its card, started outside Slurm. It is still " +
+		"there when the job has ended. No job is to blame, and the next one would miss the memory.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
 			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
@@ -101,7 +101,8 @@ func mountOf(mounts, controllers string) string {
 			continue
 		}
 		name := strings.TrimPrefix(controllers, "name=")
-		if f[2] == "cgroup2" && controllers == "" || f[2] == "cgroup" && controllers != "" && strings.Contains(","+f[3]+",", ","+name+",") {
+		if f[2] == "cgroup2" && controllers == "" || f[2] == "cgroup" && controllers != "" &&
+			strings.Contains(","+f[3]+",", ","+name+",") {
 			return f[1]
 		}
 	}
@@ -140,8 +141,9 @@ func (r *run) lastCard(s *standing) string {
 
 var foreignUnknown = step{
 	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's card",
-	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes memory on the " +
-		"job's card. Its cgroup names its job; that it may not be there is likely but unknown, and nothing is drained.",
+	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes " +
+		"memory on the job's card. Its cgroup names its job; that it may not be there is likely but unknown, and " +
+		"nothing is drained.",
 	do: func(r *run) {
 		job, g := r.beside(sameCard)
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: true})
@@ -151,8 +153,8 @@ var foreignUnknown = step{
 
 var foreign = step{
 	name: "foreign", title: "A process of another job, on the job's card",
-	truth: "Another user's job was given another card; a process in its cgroup takes memory on this job's card. The node is " +
-		"not drained for what a live job does.",
+	truth: "Another user's job was given another card; a process in its cgroup takes memory on this job's card. The " +
+		"node is not drained for what a live job does.",
 	do: func(r *run) {
 		job, g := r.beside(sameCard, "--gres=gpu:1")
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup"})
@@ -162,15 +164,15 @@ var foreign = step{
 
 var trespassUnknown = step{
 	name: "trespass-unknown", title: "A job without GPUs on a card that is nobody's",
-	truth: "Another user's job asked for no GPU; a process in its cgroup takes memory on a card that Slurm gave to nobody. The " +
-		"hooks of a job on another card see it and say so, and that job is none the worse for it.",
+	truth: "Another user's job asked for no GPU; a process in its cgroup takes memory on a card that Slurm gave to " +
+		"nobody. The hooks of a job on another card see it and say so, and that job is none the worse for it.",
 	do: func(r *run) { r.trespassed(true) },
 }
 
 var trespass = step{
 	name: "trespass", title: "A job on a card it was not given",
-	truth: "Another user's job was given one card; a process in its cgroup takes memory on a second, which Slurm gave to " +
-		"nobody. The hooks of a job on a third see it and say so, and that job is none the worse for it.",
+	truth: "Another user's job was given one card; a process in its cgroup takes memory on a second, which Slurm " +
+		"gave to nobody. The hooks of a job on a third see it and say so, and that job is none the worse for it.",
 	do: func(r *run) { r.trespassed(false, "--gres=gpu:1") },
 }
 

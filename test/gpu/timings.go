@@ -96,12 +96,14 @@ func (l *lane) timedPrograms() ([]timed, error) {
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
 		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
 		l.timedHook("bookend-prolog", "", "start of a job with every card, all clean", timedJob, true, shipped),
-		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every card", timedJob, true, shipped),
+		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every card",
+			timedJob, true, shipped),
 		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
 		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every card"),
 			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
-		{Timing: timing("bookend-healthcheck", "one check of every card, all clean: with their condition and the kernel's log"),
+		{Timing: timing("bookend-healthcheck",
+			"one check of every card, all clean: with their condition and the kernel's log"),
 			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() }, sane: l.checkSawClean()},
 	}
 	if l.smi == "" {
@@ -113,7 +115,8 @@ func (l *lane) timedPrograms() ([]timed, error) {
 	}
 	return append(all,
 		l.plain(smiQuery, "one query, whole process", l.smi, strings.Fields(smiQuery)[1:]...),
-		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid", "--format=csv,noheader,nounits"),
+		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid",
+			"--format=csv,noheader,nounits"),
 		l.plain("nvidia-smi", "what an admin types", l.smi),
 		l.plain(usualName, "both queries, and a ps for each process", usual),
 	), nil
@@ -152,7 +155,8 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 	if l.smi != "" {
 		path += ":" + filepath.Dir(l.smi)
 	}
-	return timed{Timing: timing(name, what), argv: append([]string{program}, args...), env: func(int) []string { return []string{path} }}
+	return timed{Timing: timing(name, what), argv: append([]string{program}, args...),
+		env: func(int) []string { return []string{path} }}
 }
 
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
@@ -234,8 +238,10 @@ func (l *lane) checkSawClean() func() error {
 		if c == nil || c.Stopped || c.At == before {
 			return errors.New("the health check left no record")
 		}
-		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) || len(c.Findings) > 0 {
-			return fmt.Errorf("the health check read %d cards, the condition of %d, and found %v", len(c.Snapshot.Readings), len(c.Health), c.Findings)
+		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) ||
+			len(c.Findings) > 0 {
+			return fmt.Errorf("the health check read %d cards, the condition of %d, and found %v",
+				len(c.Snapshot.Readings), len(c.Health), c.Findings)
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
-// Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and lists
-// what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is kept in
-// test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more, alone.
+// Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and
+// lists what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is
+// kept in test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more,
+// alone.
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
@@ -32,9 +33,11 @@ var releases = []struct{ branch, from string }{
 
 func main() {
 	slurm := flag.String("slurm", "all", "releases of Slurm, separated by commas, or all")
-	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that this host can")
+	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that "+
+		"this host can")
 	only := flag.String("run", "", "only the tests that match, as go test understands it; nothing is kept then")
-	page := flag.Bool("readme", false, "only write the README's table of what ran where, from the results that are kept")
+	page := flag.Bool("readme", false, "only write the README's table of what ran where, from the results that are "+
+		"kept")
 	flag.Parse()
 	if *page {
 		path, text, err := readme(".")
@@ -82,8 +85,8 @@ func runAll(slurm, track, only string) (runs []Run, err error) {
 	return runs, nil
 }
 
-// runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of each
-// other's cgroups. What failed is run again alone.
+// runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
+// each other's cgroups. What failed is run again alone.
 func runRelease(branch, root, commit string, tracks []cluster.Track, only string) ([]Run, error) {
 	version, err := cluster.VersionIn(root)
 	if err != nil {
@@ -96,7 +99,8 @@ func runRelease(branch, root, commit string, tracks []cluster.Track, only string
 	var all sync.WaitGroup
 	for i, track := range tracks {
 		runs[i] = Run{
-			Slurm: version.String(), Track: string(track), Paths: paths(version, track), Slurms: from(branch), Host: host(),
+			Slurm: version.String(), Track: string(track), Paths: paths(version,
+				track), Slurms: from(branch), Host: host(),
 			Commit: commit, Date: time.Now().UTC().Truncate(time.Second),
 		}
 		fmt.Printf("Slurm %v of %s, %s\n", version, root, track)

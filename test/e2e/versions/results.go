@@ -90,7 +90,10 @@ func (r *Run) Retry(second []Test) {
 	r.Tests = slices.DeleteFunc(r.Tests, func(t Test) bool { return slices.Contains(again, t.whole()) })
 	for _, t := range second {
 		if t.Tries = 2; t.Outcome == Passed {
-			at := slices.IndexFunc(first, func(f Test) bool { return f.Outcome == Failed && (f.Name == t.Name || f.Name == t.whole()) })
+			at := slices.IndexFunc(first, func(f Test) bool {
+				return f.Outcome == Failed &&
+					(f.Name == t.Name || f.Name == t.whole())
+			})
 			if at < 0 { // it passed the first time, too
 				t.Tries = 0
 			} else {
@@ -121,8 +124,8 @@ type event struct {
 	Elapsed              float64
 }
 
-// Read gathers the tests from what "go test -json" writes; each line of theirs goes to log as well. Of tests with parts the
-// parts count, and the whole only where it failed and no part did.
+// Read gathers the tests from what "go test -json" writes; each line of theirs goes to log as well. Of tests with
+// parts the parts count, and the whole only where it failed and no part did.
 func readTests(from io.Reader, log io.Writer) ([]Test, error) {
 	found := map[string]*Test{}
 	var order []string

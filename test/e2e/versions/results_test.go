@@ -65,10 +65,14 @@ func TestRead(t *testing.T) {
 }
 
 var two = []Run{
-	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 59.6,
-		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1}, {Name: "B", Outcome: LeftOut, Why: "too old", Seconds: 0}}},
-	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
-		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1}, {Name: "B", Outcome: Failed, Why: "", Seconds: 0}}},
+	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(),
+		Seconds: 59.6,
+		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1},
+			{Name: "B", Outcome: LeftOut, Why: "too old", Seconds: 0}}},
+	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12",
+		Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
+		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1},
+			{Name: "B", Outcome: Failed, Why: "", Seconds: 0}}},
 }
 
 func TestKept(t *testing.T) {
@@ -130,20 +134,23 @@ func TestPut(t *testing.T) {
 func TestRetry(t *testing.T) {
 	r := Run{Slurm: "24.11.5", Track: "linuxproc", Commit: "abc", Tests: []Test{
 		{Name: "TestA/one", Outcome: Failed, Why: "late `again`"}, {Name: "TestA/two", Outcome: Passed},
-		{Name: "TestB", Outcome: Failed}, {Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"}, {Name: "TestD", Outcome: Passed},
+		{Name: "TestB", Outcome: Failed}, {Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"}, {Name: "TestD",
+			Outcome: Passed},
 		{Name: wholeRun, Outcome: Failed, Why: "exit status 1"},
 	}}
 	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC"}) {
 		t.Errorf("to run again: %q", names)
 	}
 	r.Retry([]Test{
-		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestB", Outcome: Failed},
+		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestB",
+			Outcome: Failed},
 		{Name: "TestC/v2", Outcome: Passed},
 	})
 	if passed, failed, again := r.Count(Passed), r.Count(Failed), r.Again(); passed != 4 || failed != 2 || again != 2 {
 		t.Errorf("%d passed, %d failed, %d at a second try; want 4, 2 and 2: %+v", passed, failed, again, r.Tests)
 	}
-	wantParts(t, table([]Run{r}), "4 of 6, **2 failed**, 2 of them at a second try", "* 24.11.5 linuxproc: commit abc\n",
+	wantParts(t, table([]Run{r}), "4 of 6, **2 failed**, 2 of them at a second try",
+		"* 24.11.5 linuxproc: commit abc\n",
 		"* 24.11.5 linuxproc: go test failed: `exit status 1`\n",
 		"* 24.11.5 linuxproc: TestA/one passed at the second try: `late 'again'`\n",
 		"* 24.11.5 linuxproc: TestC/v2 passed at the second try: `no Slurm`\n")

@@ -39,7 +39,8 @@ func table(runs []Run) string {
 	for _, version := range versions {
 		b.WriteString(row(version, runs))
 	}
-	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n\n", strings.Join(hosts, "; "))
+	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n\n",
+		strings.Join(hosts, "; "))
 	return b.String() + notes(runs)
 }
 
@@ -132,7 +133,8 @@ func put(page string, runs []Run) (string, error) {
 	before, rest, ok := strings.Cut(page, begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		return "", fmt.Errorf("the page has no block between %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+		return "", fmt.Errorf("the page has no block between %q and %q", strings.TrimSpace(begin),
+			strings.TrimSpace(end))
 	}
 	return before + begin + table(runs) + end + after, nil
 }

@@ -38,7 +38,8 @@ func accuracy(files []record.File, said string) string {
 		return b.String() + noRecords + said
 	}
 	all := byScenario(files)
-	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | " +
+		"--- | --- | --- | --- | --- |\n")
 	for _, s := range all {
 		if len(s.runs) > 0 {
 			b.WriteString(s.result())
@@ -87,22 +88,26 @@ func controls(all []*scenario) string {
 			if !r.AsItShould() {
 				caught = "**no: it is called " + string(r.Outcome) + "**"
 			}
-			fmt.Fprintf(&b, "| %s%d | [%s](#%s) | `%s` | %s | %s |\n", r.from, r.Number, s.title, anchor(s.title), oneLine(r.Control), caught, r.firstComplaint())
+			fmt.Fprintf(&b, "| %s%d | [%s](#%s) | `%s` | %s | %s |\n", r.from, r.Number, s.title, anchor(s.title),
+				oneLine(r.Control), caught, r.firstComplaint())
 		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\n## Controls\n\n| run | scenario | switched off | called wrong | by the check, among others |\n| --- | --- | --- | --- | --- |\n" + b.String()
+	return "\n## Controls\n\n| run | scenario | switched off | called wrong | by the check, among others |\n| --- " +
+		"| --- | --- | --- | --- |\n" + b.String()
 }
 
 func machines(files []record.File) string {
 	var b strings.Builder
-	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering | command |\n")
+	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering | " +
+		"command |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, f := range files {
 		m := f.Machine
-		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s | `%s` |\n", name(i), f.Date.Format("2006-01-02 15:04"),
+		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s | `%s` |\n", name(i),
+			f.Date.Format("2006-01-02 15:04"),
 			m.GPUs, m.GPU, m.Driver, m.Kernel, m.System, m.Slurm, m.Track, orDash(m.Torch), m.Bookend, orDash(m.Orders), f.Command)
 	}
 	return b.String()

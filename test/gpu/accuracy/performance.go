@@ -95,7 +95,8 @@ func pairs(t record.Timings) string {
 		if !p.Held() {
 			goal = fmt.Sprintf("at most %.2f: **not held**", p.Limit)
 		}
-		fmt.Fprintf(&b, "| %s: %s | %.1f ms | %.1f ms | %.3f | %.3f | %.3f | %s |\n", p.Name, p.What, p.Ours.Median(), p.Bare.Median(), p.Ratio(),
+		fmt.Fprintf(&b, "| %s: %s | %.1f ms | %.1f ms | %.3f | %.3f | %.3f | %s |\n", p.Name, p.What, p.Ours.Median(),
+			p.Bare.Median(), p.Ratio(),
 			slices.Min(ratios), slices.Max(ratios), goal)
 	}
 	if b.Len() == 0 {
@@ -115,7 +116,8 @@ func timings(t record.Timings) string {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| program | what | median | least | most | × one nvidia-smi query |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| program | what | median | least | most | × one nvidia-smi query |\n| --- | --- | --- | --- | " +
+		"--- | --- |\n")
 	for _, p := range t.Programs {
 		if len(p.Millis) == 0 {
 			continue

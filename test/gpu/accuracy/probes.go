@@ -102,9 +102,11 @@ func testRow(group []test) string {
 		return all
 	}
 	if first.Probe.Result == "skipped" {
-		return fmt.Sprintf("| %s | %s | %d | skipped: %s | - | - | - | - | - | - | - |\n", first.from, first.What, len(group), reasons(group))
+		return fmt.Sprintf("| %s | %s | %d | skipped: %s | - | - | - | - | - | - | - |\n", first.from, first.What,
+			len(group), reasons(group))
 	}
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", first.from, first.What, len(group), first.Probe.Result,
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", first.from, first.What,
+		len(group), first.Probe.Result,
 		between(of(func(p record.Probe) float64 { return inMiB(p.Free) }), "MiB"),
 		between(of(func(p record.Probe) float64 { return inMiB(p.Largest) }), "MiB"),
 		between(of(func(p record.Probe) float64 { return inMiB(p.Free - min(p.Free, p.Largest)) }), "MiB"),
@@ -148,7 +150,8 @@ func holeTable(all []*scenario) string {
 			continue
 		}
 		p := t.Probe
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", t.from, blocksOf(t.Chunk), between([]float64{inMiB(t.Kept)}, "MiB"),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", t.from, blocksOf(t.Chunk),
+			between([]float64{inMiB(t.Kept)}, "MiB"),
 			between([]float64{inMiB(p.Free)}, "MiB"), between([]float64{inMiB(p.Largest)}, "MiB"),
 			between([]float64{inMiB(p.Free - min(p.Free, p.Largest))}, "MiB"))
 	}
@@ -176,7 +179,8 @@ func healthTable(all []*scenario) string {
 					for _, h := range e.Health {
 						if key := r.from + h.GPU; !seen[key] {
 							seen[key] = true
-							fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.from, h.GPU, facts(h), orDash(oneLine(h.Accounting)))
+							fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.from, h.GPU, facts(h),
+								orDash(oneLine(h.Accounting)))
 						}
 					}
 				}

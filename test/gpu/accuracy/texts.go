@@ -23,13 +23,15 @@ programs' own sources have them. Real runs of such programs are under [Why out o
 func sayings(folder string) (string, error) {
 	var b strings.Builder
 	b.WriteString(sayingsHead)
-	for _, part := range []struct{ name, file string }{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats}} {
+	for _, part := range []struct{ name, file string }{{"untouched", texts.Heldout}, {"at hand", texts.Written},
+		{"forms", texts.Formats}} {
 		all, err := texts.Load(filepath.Join(folder, part.file))
 		if err != nil {
 			return "", err
 		}
 		s := texts.Of(all)
-		fmt.Fprintf(&b, "| %d %s | %s | %s | %s |\n", len(all), part.name, share(s.Recognised, s.Shortages), share(s.Read, s.Sized), share(s.Taken, s.Others))
+		fmt.Fprintf(&b, "| %d %s | %s | %s | %s |\n", len(all), part.name, share(s.Recognised, s.Shortages),
+			share(s.Read, s.Sized), share(s.Taken, s.Others))
 	}
 	return b.String(), nil
 }

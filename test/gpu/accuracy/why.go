@@ -30,7 +30,8 @@ func whys(all []*scenario) string {
 		answered := func(a diagnosis.Answer) string {
 			return s.each(func(r run) string { return orDash(strings.Join(r.answered(a), ", ")) })
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d of %d | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth, s.count(record.Right), len(s.runs),
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d of %d | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth,
+			s.count(record.Right), len(s.runs),
 			answered(diagnosis.Yes), answered(diagnosis.Unknown), answered(diagnosis.No), s.runs[len(s.runs)-1].evidenceOf(diagnosis.Yes))
 	}
 	if b.Len() == 0 {
@@ -83,7 +84,8 @@ func (s *scenario) causes() string {
 		if d == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s%d asks because %s:\n\n| cause | answer | evidence |\n| --- | --- | --- |\n", r.from, r.Number, oneLine(d.Asked))
+		fmt.Fprintf(&b, "\n%s%d asks because %s:\n\n| cause | answer | evidence |\n| --- | --- | --- |\n", r.from,
+			r.Number, oneLine(d.Asked))
 		for _, c := range d.Causes {
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Answer, orDash(oneLine(c.Evidence)))
 		}
