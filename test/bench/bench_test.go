@@ -82,7 +82,8 @@ func compare(b *testing.B, program, yardstick string, env []string) float64 {
 
 func hookEnv(context string, more ...string) []string {
 	return append([]string{
-		"SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=n1", "SLURM_JOB_ID=7", "SLURM_JOB_UID=65534", "SLURM_JOB_GID=65534",
+		"SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=n1", "SLURM_JOB_ID=7", "SLURM_JOB_UID=65534",
+		"SLURM_JOB_GID=65534",
 		"SLURM_JOB_USER=nobody", "SLURM_JOB_PARTITION=main", "SLURM_JOB_NODELIST=n1",
 	}, more...)
 }

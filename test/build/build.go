@@ -14,8 +14,9 @@ var Shipped = []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck"
 
 // sources are the packages of programs whose names are not theirs.
 var sources = map[string]string{
-	"bookend-prolog": "bookend/prolog", "bookend-epilog": "bookend/epilog", "bookend-healthcheck": "bookend/healthcheck",
-	"bookend": "bookend/admin", "bookend-gpu": "bookend/cuda",
+	"bookend-prolog": "bookend/prolog", "bookend-epilog": "bookend/epilog",
+	"bookend-healthcheck": "bookend/healthcheck",
+	"bookend":             "bookend/admin", "bookend-gpu": "bookend/cuda",
 }
 
 // Programs makes programs in a folder as the Makefile does; one that is not shipped is named by its package. An

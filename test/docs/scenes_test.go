@@ -61,7 +61,8 @@ func calm(output string) story {
 func side(state settle.State, used uint64) *finding.Side {
 	return &finding.Side{
 		Snapshot: gpu.Snapshot{At: boot, Readings: []gpu.Reading{{Device: gpu.Device{ID: card}, Memory: gpu.Memory{
-			Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi), Free: gpu.Bytes((143156 - used) * mebi)}}}},
+			Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi),
+			Free: gpu.Bytes((143156 - used) * mebi)}}}},
 		Curves: map[gpu.ID]settle.Curve{card: {State: state}},
 	}
 }

@@ -52,7 +52,8 @@ var snippets = []snippet{
 	{file: "bookend-configless.conf", since: [2]int{23, 11}, story: sentByController,
 		settings: map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`,
 			"TaskProlog": absent,
-			"TaskEpilog": absent, "HealthCheckProgram": absent, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}},
+			"TaskEpilog": absent, "HealthCheckProgram": absent, "HealthCheckInterval": `^0 sec$`,
+			"HealthCheckNodeState": `^ANY$`}},
 	{file: "bookend-pyxis.conf", story: tells(reportsTogether), settings: map[string]string{"TaskProlog": absent,
 		"TaskEpilog": absent}},
 }

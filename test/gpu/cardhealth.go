@@ -41,7 +41,8 @@ func factsOf(h record.Health) string {
 
 // onEvery are the facts that every card with a data centre's driver has.
 var onEvery = []gpu.FactCode{
-	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction, gpu.BAR1Used, gpu.BAR1Total, gpu.PersistenceMode, gpu.ComputeMode,
+	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction, gpu.BAR1Used, gpu.BAR1Total,
+	gpu.PersistenceMode, gpu.ComputeMode,
 }
 
 // healthy wants a card's facts to be there, and to be what others than Bookend say.

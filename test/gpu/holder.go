@@ -34,7 +34,8 @@ func (h *holder) ready(line string, uid uint32) {
 		pid = h.cmd.Process.Pid
 	}
 	h.Holder = record.Holder{
-		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]), Cgroup: cgroupOf(pid),
+		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]),
+		Cgroup: cgroupOf(pid),
 	}
 }
 

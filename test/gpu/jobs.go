@@ -141,7 +141,8 @@ func endOf(e ledger.End) *record.End {
 	for _, reading := range e.Snapshot.Readings {
 		c := e.Curves[reading.Device.ID]
 		out.Curves = append(out.Curves, record.Curve{
-			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(), Span: c.Span.Seconds(),
+			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(),
+			Span:  c.Span.Seconds(),
 			Looks: c.Looks, Used: reading.Memory.Used.Bytes,
 		})
 	}
@@ -164,7 +165,8 @@ func endOf(e ledger.End) *record.End {
 
 func findingOf(f finding.Finding) record.Finding {
 	one := record.Finding{
-		Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown, Searched: f.Searched, Doubts: f.Doubts,
+		Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown, Searched: f.Searched,
+		Doubts: f.Doubts,
 	}
 	if f.Holder != nil {
 		one.PID, one.Classes = f.Holder.PID, classes(f.Holder.Classes)
@@ -209,7 +211,8 @@ func (r *run) hooks(job int) ([]record.Hook, error) {
 		}
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Job == job {
 			hooks = append(hooks, record.Hook{
-				Program: line.Program, Message: line.Message, Seconds: line.Took, Looks: line.Looks, JobLog: line.JobLog,
+				Program: line.Program, Message: line.Message, Seconds: line.Took, Looks: line.Looks,
+				JobLog: line.JobLog,
 			})
 		}
 	}

@@ -66,7 +66,8 @@ func TestNames(t *testing.T) {
 func TestClean(t *testing.T) {
 	each(t, func() record.Job {
 		return record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
-			Start: &record.End{Curves: []record.Curve{{State: "clean"}}}, End: &record.End{Curves: []record.Curve{{State: "clean"}}},
+			Start:  &record.End{Curves: []record.Curve{{State: "clean"}}},
+			End:    &record.End{Curves: []record.Curve{{State: "clean"}}},
 			Output: "| bookend: GPU 0 of n\n| bookend:   clean: x\n| bookend: GPU 0 of n left clean by your job\n"}
 	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
 		"no record":                func(j *record.Job) { j.End = nil },

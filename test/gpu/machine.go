@@ -78,8 +78,9 @@ func devicesOf(cards []card) []string {
 // describe fills in what the records say of the machine.
 func (l *lane) describe() {
 	m := record.Machine{
-		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Driver: l.driverVersion(), Kernel: kernel(), System: system(),
-		Slurm: firstLine("slurmd", "-V"), Track: string(l.track) + " with ConstrainDevices",
+		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Driver: l.driverVersion(), Kernel: kernel(),
+		System: system(),
+		Slurm:  firstLine("slurmd", "-V"), Track: string(l.track) + " with ConstrainDevices",
 		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"),
 			"bookend "), Orders: "PCI and minor order agree",
 	}

@@ -217,7 +217,8 @@ func (s *Site) Dev(node string) string {
 // writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.
 func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
 	for name, path := range map[string]*string{
-		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog, "task-epilog": &opts.TaskEpilog,
+		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog,
+		"task-epilog": &opts.TaskEpilog,
 		"healthcheck": &opts.HealthCheck, // without HealthCheckInterval Slurm never runs it
 	} {
 		if o.NoTask && strings.HasPrefix(name, "task") {

@@ -8,36 +8,6 @@ import (
 	"bookend/test/gpu/record"
 )
 
-const testsHead = `
-## Test allocations
-The largest single block that the backend was given, against the memory that was free right before, without a CUDA context.
-The epilog's are those that jobs paid for at their end; times are the medians of its phases: starting CUDA, the search, and
-giving back.
-
-| record | test | cards × runs | result | free | largest block | free beyond it | attempts | start | search | release |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-`
-
-const holesHead = `
-## Holes that others leave
-A process filled the card with blocks of one size and freed every other one; then everybody else's largest block was measured.
-Holes of 2 MiB and more do not stop a large allocation. Of smaller blocks nothing comes back to the card, because each of its
-2 MiB pages keeps a live one: to everyone else that memory is in use. What remains of the well-known "fragmentation" is a
-process's own caching allocator.
-
-| record | blocks of | kept by the process | free for others | largest block for others | free beyond it |
-| --- | --- | --- | --- | --- | --- |
-`
-
-const healthHead = `
-## Condition of the cards
-What the epilog read of each card, once a record. nvidia-smi's words stand in the records and were compared by machine. Nothing
-was changed: accounting, persistence and modes are as they were found.
-
-| record | card | facts | accounting |
-| --- | --- | --- | --- |
-`
-
 // test is one test allocation, with where it was made.
 type test struct {
 	from string
@@ -89,7 +59,7 @@ func testTable(all []*scenario) string {
 	for _, key := range order {
 		b.WriteString(testRow(groups[key]))
 	}
-	return testsHead + b.String()
+	return head("tests") + b.String()
 }
 
 func testRow(group []test) string {
@@ -158,7 +128,7 @@ func holeTable(all []*scenario) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return holesHead + b.String()
+	return head("holes") + b.String()
 }
 
 func blocksOf(bytes uint64) string {
@@ -190,7 +160,7 @@ func healthTable(all []*scenario) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return healthHead + b.String()
+	return head("health") + b.String()
 }
 
 func facts(h record.Health) string {
