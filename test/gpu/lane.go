@@ -48,10 +48,7 @@ type lane struct {
 	began time.Time
 
 	site    *site.Site
-	cards   []card   // by Slurm's index
-	outside []card   // those that Slurm does not have
-	oneGPU  string   // how a job asks for one GPU
-	head    []string // lines that each job begins with
+	cards   []card // by Slurm's index
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal
