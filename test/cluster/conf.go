@@ -57,8 +57,33 @@ func loopback(hosts, host string) (address string, bound bool) {
 }
 
 func (c *Cluster) slurmConf(host string) string {
-	o, p := c.options, c.paths
-	settings := [][2]string{
+	o := c.options
+	settings := c.usual(host)
+	if c.bound {
+		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
+	}
+	if o.Configless {
+		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
+	}
+	if o.Track != LinuxProc {
+		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"},
+			[2]string{"TaskPlugin", "task/cgroup"})
+	}
+	for _, hook := range [][2]string{
+		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
+		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
+	} {
+		if hook[1] != "" {
+			settings = append(settings, hook)
+		}
+	}
+	return joinSettings(settings, o.Conf) + c.nodeLines(host) + includes(o.Include)
+}
+
+// usual are the settings of every cluster.
+func (c *Cluster) usual(host string) [][2]string {
+	p := c.paths
+	return [][2]string{
 		{"ClusterName", "bookend"},
 		{"SlurmctldHost", fmt.Sprintf("%s(%s)", host, c.address)},
 		{"SlurmctldPort", strconv.Itoa(c.ports[0])},
@@ -90,25 +115,6 @@ func (c *Cluster) slurmConf(host string) string {
 		{"ProctrackType", "proctrack/linuxproc"},
 		{"TaskPlugin", "task/none"},
 	}
-	if c.bound {
-		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
-	}
-	if o.Configless {
-		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
-	}
-	if o.Track != LinuxProc {
-		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"},
-			[2]string{"TaskPlugin", "task/cgroup"})
-	}
-	for _, hook := range [][2]string{
-		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
-		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
-	} {
-		if hook[1] != "" {
-			settings = append(settings, hook)
-		}
-	}
-	return joinSettings(settings, o.Conf) + c.nodeLines(host) + includes(o.Include)
 }
 
 func includes(files []string) (lines string) {

@@ -30,6 +30,61 @@ type tale struct {
 	silent bool     // Bookend has nothing on record of it
 }
 
+// jobsOn are the stories that one job tells, by the site that it runs on.
+var jobsOn = map[string]struct {
+	on    site.Options
+	tales []tale
+}{
+	"as shipped": {site.Options{}, []tale{
+		{title: "a whole node", script: "echo done", args: []string{"--exclusive"},
+			reads: []string{"| bookend: GPUs 0,1 of n1 clean: 143156 MiB free each, nobody on them", "done", "",
+				"| bookend: GPUs 0,1 of n1 left clean by your job"}, epilog: []string{`gpus="0,1"`}},
+		{title: "a job that gives everything back reads one line at each end",
+			script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
+			reads:  []string{gotClean, "done", "", leftClean},
+			show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
+			status: []string{"node n1: mode observe", "jobs with GPUs now: 0", "job {job}  GPU 0"},
+			prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0",
+				"job_log=appended"}},
+		{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU},
+			reads: []string{"done"}, silent: true},
+		{title: "a failed job keeps its exit code", script: "{cuda} alloc --mib 100 --sleep 0; exit 3",
+			state: "FAILED", code: "3:0",
+			has: []string{"clean", "left clean by your job"}},
+		{title: "errors in a file of their own leave the report in the output", script: "echo out; echo err >&2",
+			args: []string{oneGPU, "--error=e-%j.txt"}, reads: []string{gotClean, "out", "", leftClean}},
+		{title: "an orphan is reported and the node stays up", script: leavesOrphan,
+			reads: lines(gotClean, "| bookend: process {pid} (train) still uses a GPU at the end of your script",
+				"", orphan, moreAt("{job}")),
+			show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN",
+				"PID {pid} (train)", "{job} (uid ",
+				"evidence: exclusive"}, status: []string{"job {job}", "would drain for BKD-ORPHAN"},
+			epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},
+	}},
+	"without task hooks": {site.Options{NoTask: true}, []tale{
+		reportsTogether,
+		{title: "and of the file that sbatch names by itself", script: "echo done",
+			reads: []string{"done", "", gotClean, leftClean}},
+		{title: "a file that only sbatch knows", script: "echo done",
+			args:  []string{oneGPU, "--job-name=train", "--output=%x.txt"},
+			reads: []string{"done"}, show: []string{"start:", "clean", "end:",
+				"clean"}, epilog: []string{`job_log="no file"`}},
+		{title: "no file", script: "true", args: []string{oneGPU, "--output=/dev/null"},
+			show:   []string{"start:", "clean", "end:", "clean"},
+			epilog: []string{"job_log=not-regular"}},
+	}},
+	"a partition that enforces": {site.Options{
+		Conf:   []string{"PartitionName=strict Nodes=n1 MaxTime=60 DefMemPerCPU=50 State=UP"},
+		Config: "policy: {partitions: {strict: {mode: enforce}}}\n",
+	}, []tale{
+		{title: "while the others observe", script: leavesOrphan, show: []string{"partition main", "would drain"}},
+		{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"},
+			drained: "Epilog error",
+			hooks:   []string{"prolog 0", "epilog 10"}, show: []string{"partition strict",
+				"DRAIN for BKD-ORPHAN (exit 10)"}},
+	}},
+}
+
 // noGPU asks for none.
 const noGPU = "--gres=none"
 
@@ -37,62 +92,10 @@ const noGPU = "--gres=none"
 const orphan = notCleanAfter + "\n| bookend:   Found:  2518 MiB held by process {pid} (train) since TIME\n" +
 	probablyThisJob
 
-// TestJobs are the stories that one job tells.
+// TestJobs tells them.
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		on    site.Options
-		tales []tale
-	}{
-		"as shipped": {site.Options{}, []tale{
-			{title: "a whole node", script: "echo done", args: []string{"--exclusive"},
-				reads: []string{"| bookend: GPUs 0,1 of n1 clean: 143156 MiB free each, nobody on them", "done", "",
-					"| bookend: GPUs 0,1 of n1 left clean by your job"}, epilog: []string{`gpus="0,1"`}},
-			{title: "a job that gives everything back reads one line at each end",
-				script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
-				reads:  []string{gotClean, "done", "", leftClean},
-				show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
-				status: []string{"node n1: mode observe", "jobs with GPUs now: 0", "job {job}  GPU 0"},
-				prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0",
-					"job_log=appended"}},
-			{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU},
-				reads: []string{"done"}, silent: true},
-			{title: "a failed job keeps its exit code", script: "{cuda} alloc --mib 100 --sleep 0; exit 3",
-				state: "FAILED", code: "3:0",
-				has: []string{"clean", "left clean by your job"}},
-			{title: "errors in a file of their own leave the report in the output", script: "echo out; echo err >&2",
-				args: []string{oneGPU, "--error=e-%j.txt"}, reads: []string{gotClean, "out", "", leftClean}},
-			{title: "an orphan is reported and the node stays up", script: leavesOrphan,
-				reads: lines(gotClean, "| bookend: process {pid} (train) still uses a GPU at the end of your script",
-					"", orphan, moreAt("{job}")),
-				show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN",
-					"PID {pid} (train)", "{job} (uid ",
-					"evidence: exclusive"}, status: []string{"job {job}", "would drain for BKD-ORPHAN"},
-				epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},
-		}},
-		"without task hooks": {site.Options{NoTask: true}, []tale{
-			reportsTogether,
-			{title: "and of the file that sbatch names by itself", script: "echo done",
-				reads: []string{"done", "", gotClean, leftClean}},
-			{title: "a file that only sbatch knows", script: "echo done",
-				args:  []string{oneGPU, "--job-name=train", "--output=%x.txt"},
-				reads: []string{"done"}, show: []string{"start:", "clean", "end:",
-					"clean"}, epilog: []string{`job_log="no file"`}},
-			{title: "no file", script: "true", args: []string{oneGPU, "--output=/dev/null"},
-				show:   []string{"start:", "clean", "end:", "clean"},
-				epilog: []string{"job_log=not-regular"}},
-		}},
-		"a partition that enforces": {site.Options{
-			Conf:   []string{"PartitionName=strict Nodes=n1 MaxTime=60 DefMemPerCPU=50 State=UP"},
-			Config: "policy: {partitions: {strict: {mode: enforce}}}\n",
-		}, []tale{
-			{title: "while the others observe", script: leavesOrphan, show: []string{"partition main", "would drain"}},
-			{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"},
-				drained: "Epilog error",
-				hooks:   []string{"prolog 0", "epilog 10"}, show: []string{"partition strict",
-					"DRAIN for BKD-ORPHAN (exit 10)"}},
-		}},
-	} {
+	for name, tt := range jobsOn {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := given(t, tt.on)

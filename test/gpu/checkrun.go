@@ -26,8 +26,8 @@ const checkPatience = 60 * time.Second
 // nodeCheck runs the health check as slurmd does, told nothing but the node, and writes down what it made of it.
 func (r *run) nodeCheck(when string) record.NodeCheck {
 	c := record.NodeCheck{When: when, Cards: []string{}}
-	before := must(r.checkLines())
-	last := must(r.lastCheck())
+	before := r.checkLines()
+	last := r.lastCheck()
 	limit := checkPatience
 	if r.fake > 0 {
 		limit = jobPatience
@@ -43,7 +43,7 @@ func (r *run) nodeCheck(when string) record.NodeCheck {
 	}
 	c.Said, c.Exit = string(out), cmd.ProcessState.ExitCode()
 	r.takeDown(&c, last, began)
-	after := must(r.checkLines())
+	after := r.checkLines()
 	c.Lines = after[min(len(before), len(after)):]
 	r.rec.HealthChecks = append(r.rec.HealthChecks, c)
 	return c
@@ -55,12 +55,8 @@ func (l *lane) checkEnv() []string {
 }
 
 // lastCheck is the last health check on record, nil where there is none.
-func (l *lane) lastCheck() (*ledger.Check, error) {
-	store, err := state.Open(l.site.Run(), l.node)
-	if err != nil {
-		return nil, err
-	}
-	return store.LastCheck()
+func (l *lane) lastCheck() *ledger.Check {
+	return must(must(state.Open(l.site.Run(), l.node)).LastCheck())
 }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
@@ -95,14 +91,12 @@ func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Tim
 }
 
 // checkLines are the lines of Bookend's log that health checks of this node wrote: what they say.
-func (l *lane) checkLines() (lines []string, err error) {
+func (l *lane) checkLines() (lines []string) {
 	text, err := l.site.Log()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
+	try(err)
 	scan := bufio.NewScanner(strings.NewReader(text))
 	for scan.Scan() {
 		var line struct {
@@ -114,7 +108,8 @@ func (l *lane) checkLines() (lines []string, err error) {
 			lines = append(lines, line.Message)
 		}
 	}
-	return lines, scan.Err()
+	try(scan.Err())
+	return lines
 }
 
 // looked wants a check to have ended as one that could look, and to have read every card.

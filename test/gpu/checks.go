@@ -79,7 +79,7 @@ func (r *run) takesLate() *record.Job {
 		panic(brokenf("job %d has no card on record", job.ID))
 	}
 	try(open(late))
-	r.settled(func() error { return r.known(s, &h.Holder) })
+	settled(func() { r.known(s, &h.Holder) })
 	r.scenery(&h.Holder)
 	r.scene.left = job
 	r.evidence("the process with memory")
@@ -128,7 +128,7 @@ func (r *run) comesAndGoes(s *standing) *holder {
 	}
 	h.kill()
 	h.Role += "; gone before the job's end"
-	try(r.awaitIdle())
+	r.awaitIdle()
 	return h
 }
 
@@ -165,7 +165,7 @@ var checkResume = step{
 // backToWork ends the process and wants two clean checks to resume the node, and one not to.
 func (r *run) backToWork(job *record.Job) {
 	r.daemon.killAll()
-	try(r.awaitIdle())
+	r.awaitIdle()
 	time.Sleep(deadListed)
 	for i, want := range []string{"counted clean: clean 1 of 2 times in a row",
 		"resumed: clean 2 of 2 times in a row"} {

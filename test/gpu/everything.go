@@ -81,7 +81,9 @@ func (l *lane) measure(name string, do func()) {
 	switch {
 	case !l.timed(name):
 	case l.inTime():
-		do()
+		if err := attempt(do); err != nil {
+			l.tell("%s: broken: %v\n", name, err)
+		}
 	default:
 		l.tell("%s: left out, the time is over\n", name)
 	}
@@ -115,7 +117,7 @@ func (l *lane) chain(w work) {
 	}
 	scene := &scene{off: w.off}
 	settings := l.settings(w)
-	broken := l.configure(w.mode, settings)
+	broken := attempt(func() { l.configure(w.mode, settings) })
 	for _, s := range w.steps {
 		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode,
 			Settings: render(settings)}
@@ -141,7 +143,7 @@ func (l *lane) chain(w work) {
 			break
 		}
 	}
-	if err := l.reset(); err != nil {
+	if err := attempt(l.reset); err != nil {
 		l.tell("gpu-lane: tidy up: %v\n", err)
 	}
 }

@@ -107,7 +107,7 @@ func (r *run) gather(id cluster.JobID) *record.Job {
 		job.Output = must(r.site.Output(id))
 	}
 	job.CUDA = cudaCards(job.Output)
-	job.Hooks = must(r.hooks(n))
+	job.Hooks = r.hooks(n)
 	kept, found := r.kept(slurm.JobID(n))
 	if !found {
 		return job
@@ -190,14 +190,12 @@ func classes(all []attrib.Class) []string {
 }
 
 // hooks are the lines of Bookend's own log about a job.
-func (r *run) hooks(job int) ([]record.Hook, error) {
+func (r *run) hooks(job int) []record.Hook {
 	text, err := r.site.Log()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // no hook has had anything to say yet
+		return nil // no hook has had anything to say yet
 	}
-	if err != nil {
-		return nil, err
-	}
+	try(err)
 	var hooks []record.Hook
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
@@ -216,7 +214,8 @@ func (r *run) hooks(job int) ([]record.Hook, error) {
 			})
 		}
 	}
-	return hooks, lines.Err()
+	try(lines.Err())
+	return hooks
 }
 
 // cudaCards are the cards that a job's own CUDA programs named, with Slurm's indexes in the order it gave them.

@@ -127,9 +127,12 @@ func TestHealthChecks(t *testing.T) {
 		"a line in the log":    func(c *record.NodeCheck) { c.Lines = []string{"findings: BKD-X"} },
 		"two, of which one is": func(c *record.NodeCheck) { c.Lines = []string{leftAlone, "findings: BKD-X"} },
 	})
+}
+
+func TestHealthChecksFind(t *testing.T) {
 	want := leftover{code: "BKD-ORPHAN", pid: 7, classes: "orphan", job: 3, evidence: "exclusive"}
 	each(t, func() record.NodeCheck {
-		c := idle()
+		c := record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}
 		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", PID: 7, Classes: []string{"orphan"}, GPU: "GPU-a",
 			Bytes: 1000 * mib, Job: 3,
 			Evidence: "exclusive", Action: "warn"}}

@@ -80,7 +80,7 @@ func (r *run) leaveIn(program string, ready func(*holder), flags ...string) *rec
 		ready(h)
 		h.Role = "left behind"
 		r.scenery(&h.Holder)
-		try(r.known(s, &h.Holder))
+		r.known(s, &h.Holder)
 	}, r.askFor(program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
 }
 
@@ -102,7 +102,7 @@ var orphanMoving = step{
 			kept, moving := &two[0].Holder, &two[1].Holder
 			kept.Role, moving.Role, kept.Gone = "left behind", "takes and frees memory", 0
 			r.scenery(kept, *moving)
-			kept.GPU, kept.Held = s.card.UUID, must(r.listed(s.card.UUID))[kept.PID]
+			kept.GPU, kept.Held = s.card.UUID, r.listed(s.card.UUID)[kept.PID]
 		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())),
 			r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
 		r.check("start of the job", "clean", verdict(job.Start))
@@ -143,7 +143,7 @@ var orphanInherited = step{
 
 // inherit runs the next job on the card that another has left something on.
 func (r *run) inherit() *record.Job {
-	try(r.resume())
+	r.resume()
 	r.rec.Holder, r.rec.Others = r.scene.holder, r.scene.others
 	job := r.run1(r.script(whichCard...), "--gres=gpu:1")
 	r.evidence("after the second job, the holder still there")
@@ -166,7 +166,7 @@ var orphanGone = step{
 	truth: "The process that an earlier job left is killed; its memory is free before the next job begins.",
 	do: func(r *run) {
 		r.daemon.killAll()
-		try(r.awaitIdle())
+		r.awaitIdle()
 		job := r.run1(r.script(whichCard...), "--gres=gpu:1")
 		r.clean(job)
 	},
@@ -198,7 +198,7 @@ func (r *run) leavePhantom(program string, args ...string) {
 		h.kill()
 		try(awaitGone(h.PID))
 		r.scenery(&h.Holder, children...)
-		try(r.known(s, &h.Holder))
+		r.known(s, &h.Holder)
 	}, r.askFor(program, args...))
 	w := r.phantomLeft()
 	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
@@ -293,7 +293,7 @@ var imported = step{
 			try(awaitGone(exporter.PID))
 			importer.Allocated, importer.Gone = r.size()*mib, 0
 			r.scenery(&importer.Holder, exporter.Holder)
-			r.settled(func() error { return r.known(s, &importer.Holder) })
+			settled(func() { r.known(s, &importer.Holder) })
 		}, r.askFor("cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket),
 			r.askFor("cudajob", "ipc-import", "--socket", socket))
 		r.orphan(job, "orphan")

@@ -114,8 +114,7 @@ func lead(o options) int {
 	defer log.Close()
 	l := &lane{options: o, node: firstNode, say: io.MultiWriter(os.Stdout, log), began: time.Now(),
 		book: &book{}}
-	err = l.up()
-	if err != nil {
+	if err = attempt(l.up); err != nil {
 		fmt.Fprintln(l.say, "gpu-lane:", err)
 		_ = l.close()
 		if errors.Is(err, errNoGPU) {

@@ -69,17 +69,16 @@ func (r *run) mpsScene(s *standing, clients int) {
 		h.Role, h.Gone = "MPS client", 0 // what is gone from the whole card is not this client's alone
 		others = append(others, h.Holder)
 	}
-	r.settled(func() error {
-		all, err := r.listed(s.card.UUID)
+	settled(func() {
+		all := r.listed(s.card.UUID)
 		server.GPU, server.Held = s.card.UUID, all[server.PID]
 		for i := range others {
 			others[i].GPU, others[i].Held = s.card.UUID, all[others[i].PID]
 		}
 		r.scenery(server, others...)
-		if err == nil && (len(all) != 1+clients || server.Held == 0) {
-			err = fmt.Errorf("on the card are %v, want server %d and %d clients", all, server.PID, clients)
+		if len(all) != 1+clients || server.Held == 0 {
+			panic(brokenf("on the card are %v, want server %d and %d clients", all, server.PID, clients))
 		}
-		return err
 	})
 }
 

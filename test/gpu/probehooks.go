@@ -56,12 +56,12 @@ func (r *run) killProbe(w *watcher, c card) (used string) {
 
 // slowProbe starts a test of a card that is empty, which holds the memory for a while.
 func (r *run) slowProbe(w *watcher, c card) *asked {
-	line := must(r.probeRequest([]card{c}, true))
+	line := r.probeRequest([]card{c}, true)
 	try(w.settle())
 	if world := r.site.World(r.node); world != nil {
-		return must(r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir()))
+		return r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir())
 	}
-	return must(r.askBackend(line))
+	return r.askBackend(line)
 }
 
 // lockOf says whether a card's probe lock is free.
@@ -83,7 +83,7 @@ func (r *run) lockOf(uuid string) string {
 
 // hook runs a hook on every card as slurmd would and returns what Bookend's log says of it.
 func (r *run) hook(context string, job int) string {
-	before := must(r.hooks(job))
+	before := r.hooks(job)
 	name := map[string]string{"prolog_slurmd": "bookend-prolog", "epilog_slurmd": "bookend-epilog"}[context]
 	cmd := exec.Command(r.site.Program(name))
 	cmd.Env = r.hookEnv(context, job, true, r.site.ConfigFile(r.node))
@@ -91,7 +91,7 @@ func (r *run) hook(context string, job int) string {
 	if err != nil {
 		panic(brokenf("%s: %w: %s", name, err, tail(string(out))))
 	}
-	all := must(r.hooks(job))
+	all := r.hooks(job)
 	if len(all) != len(before)+1 {
 		panic(brokenf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
 	}
@@ -131,7 +131,7 @@ func (r *run) duringProbe(w *watcher, c card, context string, job int) string {
 	a := r.slowProbe(w, c)
 	must(w.await("taken"))
 	said := r.hook(context, job)
-	for _, p := range must(a.end()) {
+	for _, p := range a.end() {
 		r.rec.Tests = append(r.rec.Tests, record.Test{What: "while a hook ran beside it", Probe: probeOf(p)})
 	}
 	return said

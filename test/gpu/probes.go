@@ -109,7 +109,7 @@ var probeNeighbour = step{
 			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 			h.Role = "another user's, of no job"
 			r.scenery(&h.Holder)
-			try(r.known(s, &h.Holder))
+			r.known(s, &h.Holder)
 		})
 		var probes []record.Probe
 		if job.End != nil {
@@ -160,7 +160,7 @@ func (r *run) holesOf(kib uint64) {
 	c := r.cards[0]
 	h := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
 	what := fmt.Sprintf("holes of %d KiB", kib)
-	used := must(r.used(0))
+	used := r.used(0)
 	r.evidence(what)
 	if tests := r.test(what, []card{c}, h.PID); len(tests) != 1 {
 		panic(brokenf("%s: %d tests", what, len(tests)))
@@ -174,5 +174,5 @@ func (r *run) holesOf(kib uint64) {
 		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
-	try(r.awaitIdle())
+	r.awaitIdle()
 }

@@ -116,7 +116,7 @@ var programsUnread = step{
 
 // each runs the programs side by side, as many as there are GPUs at once, and judges each job.
 func (r *run) each(all []program, how, state string, judge func(program, *record.Job)) {
-	try(r.compilePlain())
+	r.compilePlain()
 	var ids []cluster.JobID
 	for _, p := range all {
 		id := r.submit(0, r.script(p.before, r.program(p, how)), "--gres=gpu:1")
@@ -178,14 +178,13 @@ func diagnosed(job *record.Job) (d struct {
 }
 
 // compilePlain builds the program of CUDA's runtime with the machine's own compiler.
-func (l *lane) compilePlain() error {
+func (l *lane) compilePlain() {
 	nvcc, err := exec.LookPath("nvcc")
 	if err != nil {
-		return fmt.Errorf("the programs scenarios need CUDA's compiler: %w", err)
+		panic(brokenf("the programs scenarios need CUDA's compiler: %w", err))
 	}
 	out, err := exec.Command(nvcc, "-o", l.site.Program("plain"), l.site.Program("plain.cu")).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", nvcc, err, out)
+		panic(brokenf("%s: %w: %s", nvcc, err, out))
 	}
-	return nil
 }

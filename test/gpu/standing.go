@@ -110,20 +110,19 @@ func (r *run) stillThere() {
 }
 
 // known makes sure that the driver lists this process alone on the card, and notes how much it holds.
-func (r *run) known(s *standing, h *record.Holder) error {
+func (r *run) known(s *standing, h *record.Holder) {
 	h.GPU = s.card.UUID
-	all, err := r.listed(s.card.UUID)
-	if h.Held = all[h.PID]; err == nil && (len(all) != 1 || h.Held < h.Allocated) {
-		err = fmt.Errorf("on the card are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated)
+	all := r.listed(s.card.UUID)
+	if h.Held = all[h.PID]; len(all) != 1 || h.Held < h.Allocated {
+		panic(brokenf("on the card are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
 	}
-	return err
 }
 
 // unlisted makes sure that the card's memory is in use and no process listed for it.
 func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
-	all := must(r.listed(h.GPU))
-	if used := must(r.used(s.card.Index)); len(all) > 0 || used+64*mib < bytes {
+	all := r.listed(h.GPU)
+	if used := r.used(s.card.Index); len(all) > 0 || used+64*mib < bytes {
 		panic(brokenf("on the card are %v and %d bytes in use, want no process and %d", all, used, bytes))
 	}
 }

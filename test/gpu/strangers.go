@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"bookend/test/cluster"
 	"bookend/test/gpu/record"
@@ -34,7 +33,7 @@ var stray = step{
 			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 			h.Role = "another user's, of no job"
 			r.scenery(&h.Holder)
-			try(r.known(s, &h.Holder))
+			r.known(s, &h.Holder)
 		})
 		r.left(job, leftover{code: "BKD-STRAY", pid: r.scene.holder.PID})
 		r.draining(job, exitStray)
@@ -116,7 +115,7 @@ func (r *run) beside(card func(*standing) string, args ...string) (*record.Job, 
 	g := r.invite(uuid, args...)
 	r.scenery(&g.holder.Holder)
 	on := &standing{card: record.GPU{UUID: uuid}}
-	try(r.known(on, &g.holder.Holder))
+	r.known(on, &g.holder.Holder)
 	r.evidence("before the job ends")
 	job := r.release(s)
 	r.evidence("after the job, the other job alive")
@@ -183,13 +182,4 @@ func (r *run) trespassed(unknown bool, args ...string) {
 	r.names(f, leftover{code: "BKD-TRESPASS", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: unknown})
 	r.rightCards(job)
 	r.draining(job, 0)
-}
-
-// settled tries until a statement holds: what was killed may still be listed for a moment.
-func (r *run) settled(statement func() error) {
-	err := statement()
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = statement() {
-		time.Sleep(50 * time.Millisecond)
-	}
-	try(err)
 }

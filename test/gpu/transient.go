@@ -59,7 +59,7 @@ var workers = step{
 		h := s.only()
 		h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
 		r.scenery(&h.Holder, r.kin("worker")...)
-		if try(r.known(s, &h.Holder)); len(r.scene.others) == 0 {
+		if r.known(s, &h.Holder); len(r.scene.others) == 0 {
 			panic(brokenf("process %d has no workers", h.PID))
 		}
 		r.evidence("before the job ends")
@@ -109,7 +109,7 @@ var pieces = step{
 			defer func() { _ = w.Set("teardown_ms", "") }()
 		}
 		r.scenery(&h.Holder)
-		try(r.known(s, &h.Holder))
+		r.known(s, &h.Holder)
 		r.evidence("before the job ends")
 		job := r.atEnd(s, func() { try(h.cmd.Process.Kill()) })
 		r.evidence("after the job")

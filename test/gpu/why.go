@@ -159,7 +159,7 @@ func (r *run) squeeze(uuid string) *holder {
 	h := r.startAs(1, uuid, "cudajob", "alloc", "--mib", fmt.Sprint(r.most()))
 	h.Role = "another user's, of no job"
 	r.scenery(&h.Holder)
-	r.settled(func() error { return r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
+	settled(func() { r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
 	r.evidence("the other process at work")
 	return h
 }
@@ -195,7 +195,7 @@ func (r *run) meanwhile(id cluster.JobID, begin string) *holder {
 	r.awaitOutput(id, "tried")
 	h.kill()
 	h.Role += "; gone before the job's end"
-	try(r.awaitIdle())
+	r.awaitIdle()
 	return h
 }
 
