@@ -84,13 +84,8 @@ func TestCrowd(t *testing.T) {
 func (s *story) gate() (path string, open func()) {
 	s.t.Helper()
 	path = filepath.Join(s.on.Dir, "gate")
-	f, err := os.Create(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		s.t.Fatal(err)
-	}
+	f := must(os.Create(path))(s.t)
+	try(s.t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	return path, func() { f.Close() }
 }
 
@@ -100,13 +95,8 @@ const crowdsPatience = 5 * time.Minute
 // all are an array's tasks once each is in a state, or has ended.
 func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
 	s.t.Helper()
-	if _, err := s.on.Wait(array, crowdsPatience, states...); err != nil {
-		s.t.Fatal(err)
-	}
-	jobs, err := s.on.Jobs(array)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.on.Wait(array, crowdsPatience, states...))(s.t)
+	jobs := must(s.on.Jobs(array))(s.t)
 	return jobs
 }
 

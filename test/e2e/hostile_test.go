@@ -106,23 +106,12 @@ func (s *story) findsDrop() string {
 func (s *story) valuables() (secret, theirs string) {
 	s.t.Helper()
 	secret, theirs = filepath.Join(s.on.Dir, "secret"), filepath.Join(s.home(s.stranger), "theirs")
-	if err := os.WriteFile(secret, []byte("valuable\n"), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(theirs, []byte("valuable\n"), 0o666); err != nil {
-		s.t.Fatal(err)
-	}
-	home, err := os.Stat(s.home(s.stranger))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, os.WriteFile(secret, []byte("valuable\n"), 0o600))
+	try(s.t, os.WriteFile(theirs, []byte("valuable\n"), 0o666))
+	home := must(os.Stat(s.home(s.stranger)))(s.t)
 	who := home.Sys().(*syscall.Stat_t)
-	if err := os.Chown(theirs, int(who.Uid), int(who.Gid)); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Chmod(theirs, 0o666); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, os.Chown(theirs, int(who.Uid), int(who.Gid)))
+	try(s.t, os.Chmod(theirs, 0o666))
 	return secret, theirs
 }
 

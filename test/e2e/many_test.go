@@ -117,9 +117,7 @@ func TestRequeue(t *testing.T) {
 	id := s.starts(s.user, `if [ "$SLURM_RESTART_COUNT" ]; then echo again; else `+leavesOrphan+`; sleep 600; fi`,
 		oneGPU)
 	pid := s.pid(id)
-	if err := s.on.Requeue(id); err != nil {
-		t.Fatal(err)
-	}
+	try(t, s.on.Requeue(id))
 	s.ends(id)
 
 	s.jobIs(id, "COMPLETED")

@@ -69,14 +69,8 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 	s.t.Helper()
 	var want, have []gpu.ID
 	for _, f := range files {
-		minor, err := strconv.Atoi(f)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		id, err := s.on.Device("n1", minor)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		minor := must(strconv.Atoi(f))(s.t)
+		id := must(s.on.Device("n1", minor))(s.t)
 		want = append(want, id)
 	}
 	run := s.recordOf(job)

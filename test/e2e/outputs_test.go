@@ -87,9 +87,7 @@ func (s *story) lastEnd(job cluster.JobID) answer.End {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
 	var show answer.Show
-	if err := json.Unmarshal([]byte(out), &show); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, json.Unmarshal([]byte(out), &show))
 	i := slices.IndexFunc(show.Runs, func(r answer.Run) bool { return len(r.Ends) > 0 })
 	if i < 0 {
 		s.t.Fatalf("no end on record: %s", out)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,15 +45,9 @@ func (s *story) letsOut() {
 	// a process forked meanwhile would have the program open for writing, and nobody could run it
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.Mkdir(s.exit(""), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(s.exit("cuda"), []byte(text), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Chmod(s.exit(""), 0o777|os.ModeSticky); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, os.Mkdir(s.exit(""), 0o755))
+	try(s.t, os.WriteFile(s.exit("cuda"), []byte(text), 0o755))
+	try(s.t, os.Chmod(s.exit(""), 0o777|os.ModeSticky))
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -78,11 +73,8 @@ func (s *story) letOut() {
 		if err != nil {
 			continue
 		}
-		if err := cluster.Escape(pid); err != nil {
-			s.t.Error(err)
-		}
-		if err := os.Remove(s.exit(e.Name())); err != nil {
-			s.t.Error(err)
+		if err := errors.Join(cluster.Escape(pid), os.Remove(s.exit(e.Name()))); err != nil {
+			s.t.Error(err) // this is not the test's own goroutine
 		}
 	}
 }

@@ -132,10 +132,7 @@ func (s *story) answer(user, node string, args []string) string {
 func (s *story) people() (all []privacy.Person) {
 	s.t.Helper()
 	for _, name := range s.on.Users {
-		u, err := user.Lookup(name)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		u := must(user.Lookup(name))(s.t)
 		uid, _ := strconv.Atoi(u.Uid)
 		all = append(all, privacy.Person{Name: name, UID: uint32(uid), Home: s.home(name)})
 	}

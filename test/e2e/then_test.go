@@ -15,10 +15,7 @@ import (
 // jobIs checks how a job ended.
 func (s *story) jobIs(id cluster.JobID, state string) {
 	s.t.Helper()
-	j, err := s.on.Job(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	j := must(s.on.Job(id))(s.t)
 	if j.State != state {
 		s.t.Errorf("job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
 	}
@@ -27,10 +24,7 @@ func (s *story) jobIs(id cluster.JobID, state string) {
 // nodeIsUp checks that a node takes jobs.
 func (s *story) nodeIsUp(node string) {
 	s.t.Helper()
-	n, err := s.on.Node(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	n := must(s.on.Node(node))(s.t)
 	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons() {
 		s.t.Errorf("node %s is %v for %q, want it up", node, n.Flags, n.Reason)
 	}
@@ -46,10 +40,7 @@ func (s *story) keepsReasons() bool {
 // nodeIsDrained checks that a node takes no jobs, and what Slurm says why.
 func (s *story) nodeIsDrained(node, reason string) {
 	s.t.Helper()
-	n, err := s.on.Node(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	n := must(s.on.Node(node))(s.t)
 	if !n.Has("DRAIN") || n.Reason != reason {
 		s.t.Errorf("node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
 	}
@@ -72,20 +63,14 @@ func (s *story) hooksRan(node string, want ...string) {
 
 func (s *story) hookRuns(node string) []cluster.HookRun {
 	s.t.Helper()
-	runs, err := s.on.HookRuns(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	runs := must(s.on.HookRuns(node))(s.t)
 	return runs
 }
 
 // outputOf is a job's output as its user reads it, less what an earlier job's end tested of a clean card.
 func (s *story) outputOf(id cluster.JobID) string {
 	s.t.Helper()
-	text, err := s.on.Output(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must(s.on.Output(id))(s.t)
 	return tested.ReplaceAllString(text, "")
 }
 

@@ -18,9 +18,7 @@ func TestUnkillableProcess(t *testing.T) {
 	t.Parallel()
 	dir := cluster.TempDir(t)
 	full := frozen.New(t, filepath.Join(dir, "full"))
-	if err := os.Chmod(full.Dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	try(t, os.Chmod(full.Dir, 0o777))
 	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t),
 		Conf: []string{"UnkillableStepTimeout=5"}})
 	// It has its memory when it says that it is ready, which it cannot.

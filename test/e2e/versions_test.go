@@ -18,10 +18,7 @@ import (
 // version is that of the Slurm under test.
 func version(t *testing.T) cluster.Version {
 	t.Helper()
-	v, err := cluster.Installed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(cluster.Installed())(t)
 	return v
 }
 
@@ -42,10 +39,7 @@ func refused(t *testing.T, o site.Options, why string) {
 // tracks are the ways of tracking that this run is for: with none named, all that the host can.
 func tracks(t *testing.T) []cluster.Track {
 	t.Helper()
-	all, err := cluster.Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(cluster.Tracks())(t)
 	if os.Getenv("BOOKEND_E2E_TRACK") != "" {
 		return []cluster.Track{track}
 	}
@@ -55,10 +49,7 @@ func tracks(t *testing.T) []cluster.Track {
 // inCgroups is a way of tracking by cgroups: the run's own, else the newest that the host can.
 func inCgroups(t *testing.T) cluster.Track {
 	t.Helper()
-	all, err := cluster.Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(cluster.Tracks())(t)
 	if track != cluster.LinuxProc {
 		return track
 	}
@@ -169,10 +160,7 @@ func TestSeveralHooks(t *testing.T) {
 	said := filepath.Join(o.Dir, "said")
 	for _, hook := range []string{"Prolog", "Epilog"} {
 		text := fmt.Sprintf("#!/bin/sh\necho %s $SLURM_JOB_ID >>%s\n", strings.ToLower(hook), said)
-		path, err := cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must(cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text))(t)
 		o.Conf = append(o.Conf, hook+"="+path)
 	}
 	s := given(t, o)

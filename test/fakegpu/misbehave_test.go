@@ -7,73 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
-
-const unavailable = ^uint64(0)
-
-// misbehaviour is what a driver may do, and what its callers then see.
-var misbehaviour = map[string]struct {
-	set  map[string]string
-	want func(cards []card) bool
-}{
-	"lost card": {map[string]string{"on.any.gpu1": "rc 15"}, func(c []card) bool {
-		return c[0].Handle == 0 && c[1].Handle == 15 && c[2].Memory == 0
-	}},
-	"lost after three calls": {map[string]string{"on.nvmlDeviceGetMemoryInfo.gpu2": "rc 15 after 1 times 1"},
-		func(c []card) bool {
-			return c[2].Memory1 == 15 // the second look
-		}},
-	"memory not supported": {map[string]string{"on.nvmlDeviceGetMemoryInfo_v2": "rc 3",
-		"on.nvmlDeviceGetMemoryInfo": "rc 3"}, func(c []card) bool {
-		return c[0].Memory == 3 && c[0].Memory1 == 3
-	}},
-	"slow card": {map[string]string{"on.nvmlDeviceGetMemoryInfo_v2.gpu1": "sleep 50"}, func(c []card) bool {
-		return c[1].Took >= 50*time.Millisecond && c[1].Memory == 0
-	}},
-	"used by nobody": {map[string]string{"gpu1.extra_mib": "700"}, func(c []card) bool {
-		return c[1].Used == 700*MiB && c[1].Compute == nil && c[0].Used == 0
-	}},
-	"used by nobody, now and then": {map[string]string{"gpu1.extra_mib": "700", "gpu1.moving_mib": "64"},
-		func(c []card) bool {
-			return (c[1].Used == 700*MiB || c[1].Used == 764*MiB) && c[0].Used == 0
-		}},
-	"dead and impossible processes": {map[string]string{"gpu0.list": "0:1 999999999:2:graphics 77:-1"},
-		func(c []card) bool {
-			return slices.Equal(c[0].Compute, []process{{0, MiB}, {77, unavailable}}) &&
-				slices.Equal(c[0].Graphics, []process{{999999999, 2 * MiB}})
-		}},
-	"growing list": {map[string]string{
-		"gpu0.list": strings.Repeat("77:1 ", 300), "on.nvmlDeviceGetComputeRunningProcesses_v3.gpu0": "rc 7 times 3",
-	}, func(c []card) bool { return len(c[0].Compute) == 300 && c[0].Compute[299].PID == 77 }},
-	"wrong stride": {map[string]string{"process_stride": "32", "gpu0.list": "11:1 12:2 13:3"}, func(c []card) bool {
-		return c[0].Compute[0] == process{11, MiB} && c[0].Compute[1].PID != 12
-	}},
-	"health": {map[string]string{"gpu3.recovery_action": "2"}, func(c []card) bool { return c[3].Recovery == 2 }},
-	"excluded card": {map[string]string{"gpu1.excluded": "1"}, func(c []card) bool {
-		return len(c) == 3 && c[1].Minor == 2
-	}},
-}
-
-func TestMisbehaviour(t *testing.T) {
-	for name, c := range misbehaviour {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			consumer := attach(t, w)
-			for key, value := range c.set { // while the consumer runs
-				set(t, w, key, value)
-			}
-			consumer.look()
-			if got := consumer.look().Cards; !c.want(got) {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-}
 
 func status(pid int, field string) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

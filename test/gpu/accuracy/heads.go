@@ -18,3 +18,11 @@ func head(name string) string {
 	text, _, _ := strings.Cut(after, "=== ")
 	return text
 }
+
+// under are rows below what stands above them, nothing without any.
+func under(name, rows string) string {
+	if rows == "" {
+		return ""
+	}
+	return head(name) + rows
+}

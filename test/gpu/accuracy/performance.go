@@ -64,10 +64,7 @@ func pairs(t record.Timings) string {
 			p.Bare.Median(), p.Ratio(),
 			slices.Min(ratios), slices.Max(ratios), goal)
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return head("pair") + b.String()
+	return under("pair", b.String())
 }
 
 func timings(t record.Timings) string {

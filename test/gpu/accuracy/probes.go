@@ -125,10 +125,7 @@ func holeTable(all []*scenario) string {
 			between([]float64{inMiB(p.Free)}, "MiB"), between([]float64{inMiB(p.Largest)}, "MiB"),
 			between([]float64{inMiB(p.Free - min(p.Free, p.Largest))}, "MiB"))
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return head("holes") + b.String()
+	return under("holes", b.String())
 }
 
 func blocksOf(bytes uint64) string {
@@ -157,10 +154,7 @@ func healthTable(all []*scenario) string {
 			}
 		}
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return head("health") + b.String()
+	return under("health", b.String())
 }
 
 func facts(h record.Health) string {

@@ -24,10 +24,7 @@ func whys(all []*scenario) string {
 			answered(diagnosis.Yes), answered(diagnosis.Unknown), answered(diagnosis.No),
 			s.runs[len(s.runs)-1].evidenceOf(diagnosis.Yes))
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return head("why") + b.String()
+	return under("why", b.String())
 }
 
 // why is the diagnosis of the run's last job, if that failed and somebody would want to know.
