@@ -29,7 +29,8 @@ func nothing(b *testing.B) string {
 	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	text, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "nothing"), source).CombinedOutput()
+	text, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "nothing"),
+		source).CombinedOutput()
 	if err != nil {
 		b.Fatalf("build nothing: %v\n%s", err, text)
 	}
@@ -81,7 +82,8 @@ func compare(b *testing.B, program, yardstick string, env []string) float64 {
 
 func hookEnv(context string, more ...string) []string {
 	return append([]string{
-		"SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=n1", "SLURM_JOB_ID=7", "SLURM_JOB_UID=65534", "SLURM_JOB_GID=65534",
+		"SLURM_SCRIPT_CONTEXT=" + context, "SLURMD_NODENAME=n1", "SLURM_JOB_ID=7", "SLURM_JOB_UID=65534",
+		"SLURM_JOB_GID=65534",
 		"SLURM_JOB_USER=nobody", "SLURM_JOB_PARTITION=main", "SLURM_JOB_NODELIST=n1",
 	}, more...)
 }
@@ -121,7 +123,9 @@ func BenchmarkCleanGPU(b *testing.B) {
 		b.Fatal(err)
 	}
 	config := filepath.Join(dir, "bookend.yaml")
-	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: %s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: %s/var/bookend.prom}\nslurm: {%s}\n",
+	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: "+
+		"%s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: "+
+		"%s/var/bookend.prom}\nslurm: {%s}\n",
 		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), dir, numbers)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
@@ -142,7 +146,8 @@ func BenchmarkHookScript(b *testing.B) {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
-	shipped := strings.Replace(string(text), "/usr/libexec/bookend/bookend-prolog", filepath.Join(built(b, "bookend-prolog"), "bookend-prolog"), 1)
+	shipped := strings.Replace(string(text), "/usr/libexec/bookend/bookend-prolog",
+		filepath.Join(built(b, "bookend-prolog"), "bookend-prolog"), 1)
 	head, _, found := strings.Cut(shipped, "\ntrap ")
 	if !found {
 		b.Fatalf("the script has no trap:\n%s", text)

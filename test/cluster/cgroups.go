@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +99,8 @@ func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File,
 		return nil, err
 	}
 	for _, n := range nodes {
-		lock, err := os.OpenFile(filepath.Join(base, fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(t)))), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+		lock, err := os.OpenFile(filepath.Join(base, fmt.Sprintf("node-%s-%s.lock", n.Name, filepath.Base(string(t)))),
+			os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return locks, err
 		}
@@ -118,13 +118,10 @@ func lockNames(t Track, nodes []Node, patience time.Duration) (locks []*os.File,
 	return locks, nil
 }
 
-// prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed, and with
-// those who are in them what a test's cluster lost. Others that are in use belong to another Slurm.
+// prepareCgroups makes room for the nodes' cgroups, whose names the caller has locked: empty remains are removed.
+// Those that are in use belong to another Slurm, or to a cluster whose folder is gone without a Sweep.
 func (h cgroupHost) prepareCgroups(t Track, nodes []Node) error {
 	for _, dir := range h.folders(t, nodes) {
-		if err := endLost(dir); err != nil {
-			return err
-		}
 		if err := removeCgroup(dir); err != nil {
 			return fmt.Errorf("another Slurm uses %q; choose other node names: %w", dir, err)
 		}
@@ -162,29 +159,6 @@ func removeCgroup(dir string) error {
 	return nil
 }
 
-// endLost empties a cgroup in which a cluster of tests left its steps or hooks, even where that cluster's folder was removed
-// without a Sweep. slurmstepd writes its title over its environment, but keeps its log open.
-func endLost(dir string) error {
-	var members []process
-	lost := false
-	for _, pid := range cgroupMembers(dir) {
-		p, ok := readProcess(pid)
-		if !ok || p.ended {
-			continue
-		}
-		members = append(members, p)
-		lost = lost || p.uid == 0 && (p.ofTests() || p.worksIn(base))
-	}
-	if !lost {
-		return nil
-	}
-	left, err := end(members, syscall.SIGKILL, 5*time.Second)
-	if len(left) > 0 {
-		return errors.Join(err, fmt.Errorf("processes %v of a lost cluster do not end", pids(left)))
-	}
-	return errors.Join(err, retryBusy(func() error { return removeCgroup(dir) }))
-}
-
 // cgroupMembers lists the processes in a cgroup and below it.
 func cgroupMembers(dir string) []int {
 	var pids []int
@@ -207,8 +181,8 @@ func cgroupMembers(dir string) []int {
 	return pids
 }
 
-// Escape takes a process out of all its cgroups, as if what started it lay outside of any job: a user's own service manager,
-// cron, a container daemon, a login that Slurm does not adopt. Nobody but root can.
+// Escape takes a process out of all its cgroups, as if what started it lay outside of any job: a user's own service
+// manager, cron, a container daemon, a login that Slurm does not adopt. Nobody but root can.
 func Escape(pid int) error {
 	host, err := findCgroups()
 	if err != nil {

@@ -35,8 +35,8 @@ type Node struct {
 	Name string
 	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
 	Devices []string
-	// Gres and GresConf give out the devices otherwise: what slurm.conf says of the node's GPUs ("gpu:b:2,gpu:a:2"), and the
-	// lines of gres.conf without NodeName.
+	// Gres and GresConf give out the devices otherwise: what slurm.conf says of the node's GPUs ("gpu:b:2,gpu:a:2"),
+	// and the lines of gres.conf without NodeName.
 	Gres     string
 	GresConf []string
 }
@@ -56,8 +56,8 @@ type Options struct {
 	PrologFlags                                         string
 
 	Conf []string // further lines of slurm.conf: partitions, timeouts; a line wins over a default of the same key
-	// Configless has the nodes get their configuration from slurmctld. That takes a Slurm in a root folder of its own, since
-	// they keep it at a fixed place.
+	// Configless has the nodes get their configuration from slurmctld. That takes a Slurm in a root folder of its own,
+	// since they keep it at a fixed place.
 	Configless bool
 	// Include are files that slurm.conf includes, below all else.
 	Include []string
@@ -68,8 +68,8 @@ type Options struct {
 	// of a mount namespace of the cluster's own, where Binds are seen beside Dir.
 	Root  string
 	Binds []string
-	// OwnRoot: Root is this cluster's alone, with what is mounted in it, and hooks write to it. Else its /run, /var/log and
-	// /var/lib are hidden by empty ones.
+	// OwnRoot: Root is this cluster's alone, with what is mounted in it, and hooks write to it. Else its /run,
+	// /var/log and /var/lib are hidden by empty ones.
 	OwnRoot bool
 
 	Patience time.Duration // longest wait for one command or for the nodes to come up, default three minutes
@@ -216,7 +216,8 @@ func searchable(dir string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("folder %q is closed to other users (mode %v): jobs run as plain users", dir, info.Mode().Perm())
+			return fmt.Errorf("folder %q is closed to other users (mode %v): jobs run as plain users", dir,
+				info.Mode().Perm())
 		}
 		if dir == "/" {
 			return nil

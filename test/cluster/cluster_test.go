@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
-// What jobs and hooks do on a cluster test/e2e shows. Here is what a cluster must not do to the machine that it runs on.
+// What jobs and hooks do on a cluster test/e2e shows. Here is what a cluster must not do to the machine that it runs
+// on.
 
 const patience = 3 * time.Minute
 
@@ -61,7 +61,8 @@ func TestSameNames(t *testing.T) {
 	}
 	track := tracks[len(tracks)-1]
 	first := Start(t, Options{Track: track, Nodes: oneNode})
-	if _, err := Up(Options{Dir: TempDir(t), Track: track, Nodes: oneNode, Patience: time.Second}); err == nil || !strings.Contains(err.Error(), "another cluster") {
+	if _, err := Up(Options{Dir: TempDir(t), Track: track, Nodes: oneNode, Patience: time.Second}); err == nil ||
+		!strings.Contains(err.Error(), "another cluster") {
 		t.Errorf("second cluster with the same names: %v", err)
 	}
 	if err := first.Down(); err != nil {
@@ -85,7 +86,8 @@ func TestUpRefuses(t *testing.T) {
 		{"closed folder", Options{Dir: filepath.Join(closed, "c")}, "is closed to other users"},
 		{"no Slurm", Options{Dir: TempDir(t), Root: closed}, "install-slurm.sh"},
 		{"unknown track", Options{Dir: TempDir(t), Track: "cgroup/v3"}, "no hierarchy for cgroup/v3"},
-		{"missing device", Options{Dir: TempDir(t), Nodes: []Node{{Name: "n1", Devices: []string{"/dev/none"}}}}, "/dev/none"},
+		{"missing device", Options{Dir: TempDir(t), Nodes: []Node{{Name: "n1", Devices: []string{"/dev/none"}}}},
+			"/dev/none"},
 		{"bad line", Options{Dir: TempDir(t), Conf: []string{"NoSuchKey=1"}}, "NoSuchKey"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +120,8 @@ func TestRootOfItsOwn(t *testing.T) {
 	}
 	before := listing(t, root+"/var/lib")
 	c := Start(t, Options{Nodes: oneNode})
-	id, err := c.Submit(anybody(t), "readlink /proc/self/root; readlink /proc/$$/cwd; unshare --user true && echo no chroot; grep VERSION_ID /etc/os-release /dev/null | cut -c1-12")
+	id, err := c.Submit(anybody(t), "readlink /proc/self/root; readlink /proc/$$/cwd; unshare --user true && echo "+
+		"no chroot; grep VERSION_ID /etc/os-release /dev/null | cut -c1-12")
 	if err == nil {
 		_, err = c.Wait(id, patience)
 	}

@@ -19,7 +19,8 @@ import (
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // programs are what a cluster cannot do without.
-var programs = []string{"munged", "slurmctld", "slurmd", "slurmstepd", "sbatch", "srun", "scontrol", "sinfo", "squeue", "scancel"}
+var programs = []string{"munged", "slurmctld", "slurmd", "slurmstepd", "sbatch", "srun", "scontrol", "sinfo", "squeue",
+	"scancel"}
 
 func checkPrograms(root string) error {
 	for _, name := range programs {
@@ -157,7 +158,8 @@ func (c *Cluster) Command(user, name string, args ...string) (*exec.Cmd, error) 
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+nameOf(who), "LOGNAME="+nameOf(who), "LANG=C", "SHELL=/bin/sh")
+	cmd.Env = append(c.daemonEnv(), "HOME="+home, "USER="+nameOf(who), "LOGNAME="+nameOf(who), "LANG=C",
+		"SHELL=/bin/sh")
 	return cmd, nil
 }
 

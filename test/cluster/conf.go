@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
 )
 
 // writeConf writes the three files of Slurm's configuration.
@@ -58,15 +57,41 @@ func loopback(hosts, host string) (address string, bound bool) {
 }
 
 func (c *Cluster) slurmConf(host string) string {
-	o, p := c.options, c.paths
-	settings := [][2]string{
+	o := c.options
+	settings := c.usual(host)
+	if c.bound {
+		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
+	}
+	if o.Configless {
+		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
+	}
+	if o.Track != LinuxProc {
+		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"},
+			[2]string{"TaskPlugin", "task/cgroup"})
+	}
+	for _, hook := range [][2]string{
+		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
+		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
+	} {
+		if hook[1] != "" {
+			settings = append(settings, hook)
+		}
+	}
+	return joinSettings(settings, o.Conf) + c.nodeLines(host) + includes(o.Include)
+}
+
+// usual are the settings of every cluster.
+func (c *Cluster) usual(host string) [][2]string {
+	p := c.paths
+	return [][2]string{
 		{"ClusterName", "bookend"},
 		{"SlurmctldHost", fmt.Sprintf("%s(%s)", host, c.address)},
 		{"SlurmctldPort", strconv.Itoa(c.ports[0])},
 		{"SlurmUser", "root"},
 		{"SlurmdUser", "root"},
 		{"AuthType", "auth/munge"},
-		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two minutes.
+		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two
+		// minutes.
 		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=10", p.socket())},
 		{"StateSaveLocation", p.in("state")},
 		{"SlurmdSpoolDir", p.in("spool", "%n")},
@@ -90,24 +115,6 @@ func (c *Cluster) slurmConf(host string) string {
 		{"ProctrackType", "proctrack/linuxproc"},
 		{"TaskPlugin", "task/none"},
 	}
-	if c.bound {
-		settings = append(settings, [2]string{"CommunicationParameters", "NoInAddrAny,NoCtldInAddrAny"})
-	}
-	if o.Configless {
-		settings = append(settings, [2]string{"SlurmctldParameters", "enable_configless"})
-	}
-	if o.Track != LinuxProc {
-		settings = append(settings, [2]string{"ProctrackType", "proctrack/cgroup"}, [2]string{"TaskPlugin", "task/cgroup"})
-	}
-	for _, hook := range [][2]string{
-		{"Prolog", o.Prolog}, {"Epilog", o.Epilog}, {"TaskProlog", o.TaskProlog}, {"TaskEpilog", o.TaskEpilog},
-		{"HealthCheckProgram", o.HealthCheck}, {"PrologFlags", o.PrologFlags},
-	} {
-		if hook[1] != "" {
-			settings = append(settings, hook)
-		}
-	}
-	return joinSettings(settings, o.Conf) + c.nodeLines(host) + includes(o.Include)
 }
 
 func includes(files []string) (lines string) {
@@ -156,7 +163,8 @@ func (c *Cluster) nodeLines(host string) string {
 		b.WriteByte('\n')
 		names = append(names, n.Name)
 	}
-	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n", strings.Join(names, ","))
+	fmt.Fprintf(&b, "PartitionName=main Nodes=%s Default=YES MaxTime=60 DefMemPerCPU=50 State=UP\n",
+		strings.Join(names, ","))
 	return b.String()
 }
 

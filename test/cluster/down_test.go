@@ -168,8 +168,8 @@ func checkNothingLeft(t *testing.T, dir string, track Track) {
 	}
 }
 
-// TestSweepDead kills a process that runs a cluster; the next run cleans up, also where the cluster lies in a folder of a
-// site's.
+// TestSweepDead kills a process that runs a cluster; the next run cleans up, also where the cluster lies in a folder
+// of a site's.
 func TestSweepDead(t *testing.T) {
 	for _, in := range []string{"", "slurm"} {
 		dir, kill := startElsewhere(t, in)
@@ -187,60 +187,5 @@ func TestSweepDead(t *testing.T) {
 			t.Errorf("folder %s is left (%v)", dir, err)
 		}
 		checkNothingLeft(t, dir, CgroupV1)
-	}
-}
-
-// A cluster's folder was removed while a step of it was running: the next cluster of these nodes ends that. It touches no
-// other Slurm's.
-func TestLostCgroups(t *testing.T) {
-	tracks, err := Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := findCgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes := []Node{{Name: "lost"}}
-	gone := TempDir(t)
-	for _, track := range tracks {
-		for _, who := range []struct {
-			is, dir, env string
-			lost         bool
-		}{
-			{"a hook", "/", "SLURM_CONF=" + gone + "/etc/slurm.conf", true},
-			{"a step", gone, "A=1", true},
-			{"another Slurm's", "/", "SLURM_CONF=/etc/slurm/slurm.conf", false},
-		} {
-			for _, dir := range host.folders(track, nodes) {
-				cmd := exec.Command("sleep", "600")
-				cmd.Dir, cmd.Env = who.dir, []string{who.env}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				ended := make(chan error, 1)
-				go func() { ended <- cmd.Wait() }()
-				within := filepath.Join(dir, "job_1", "step_extern")
-				if err := os.MkdirAll(within, 0o755); err != nil {
-					t.Fatal(err)
-				}
-				pid := strconv.Itoa(cmd.Process.Pid)
-				if filepath.Base(filepath.Dir(dir)) == "cpuset" { // takes nobody in before it is given some
-					_ = cmd.Process.Kill()
-				} else if err := os.WriteFile(filepath.Join(within, "cgroup.procs"), []byte(pid), 0); err != nil {
-					t.Fatal(err)
-				} else if err := host.prepareCgroups(track, nodes); (err == nil) != who.lost {
-					t.Errorf("%s, %s in %s: %v", track, who.is, dir, err)
-				}
-				if !who.lost && len(ended) > 0 {
-					t.Errorf("%s: the process in %s was ended", who.is, dir)
-				}
-				_ = cmd.Process.Kill()
-				<-ended
-				if err := retryBusy(func() error { return removeCgroup(dir) }); err != nil {
-					t.Error(err)
-				}
-			}
-		}
 	}
 }

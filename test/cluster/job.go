@@ -45,11 +45,6 @@ func (c *Cluster) Submit(user, script string, args ...string) (JobID, error) {
 	return JobID(id), nil
 }
 
-// Srun runs a job in the foreground and returns what it wrote to both outputs, also with an error.
-func (c *Cluster) Srun(user string, args ...string) (string, error) {
-	return c.run(user, "srun", args...)
-}
-
 // Job describes a job; of an array without a task number, its first entry.
 func (c *Cluster) Job(id JobID) (Job, error) {
 	jobs, err := c.Jobs(id)
@@ -89,7 +84,8 @@ func (c *Cluster) Wait(id JobID, patience time.Duration, states ...string) (Job,
 			return true, nil
 		}
 		if slices.Contains(finalStates, j.State) {
-			return false, fmt.Errorf("ended as %s (exit code %s, reason %s), want %v", j.State, j.ExitCode, j.Reason, states)
+			return false, fmt.Errorf("ended as %s (exit code %s, reason %s), want %v", j.State, j.ExitCode, j.Reason,
+				states)
 		}
 		return false, nil
 	})
@@ -120,7 +116,8 @@ func (c *Cluster) WaitFor(id JobID, patience time.Duration, done func(Job) (bool
 			return last, nil
 		}
 		if time.Now().After(deadline) {
-			return last, fmt.Errorf("wait for job %s: still %s (reason %s) after %v", id, last.State, last.Reason, patience)
+			return last, fmt.Errorf("wait for job %s: still %s (reason %s) after %v", id, last.State, last.Reason,
+				patience)
 		}
 	}
 }

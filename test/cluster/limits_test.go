@@ -10,19 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Which hook knows a task's limit of address space: none has it itself, both read in their environment what Slurm carries
-// to the task.
+// Which hook knows a task's limit of address space: none has it itself, both read in their environment what Slurm
+// carries to the task.
 func TestTaskHooksAndLimits(t *testing.T) {
 	const limit = 64 << 30
 	dir := TempDir(t)
-	c := Start(t, Options{Dir: dir, Nodes: oneNode, TaskProlog: HookFile(dir, "task_prolog"), TaskEpilog: HookFile(dir, "task_epilog")})
+	c := Start(t, Options{Dir: dir, Nodes: oneNode, TaskProlog: HookFile(dir, "task_prolog"),
+		TaskEpilog: HookFile(dir, "task_epilog")})
 	user := anybody(t)
 	home, err := c.Home(user)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"task_prolog", "task_epilog"} {
-		text := fmt.Sprintf("#!/bin/sh\n[ \"$SLURM_STEP_ID\" ] || echo \"own $(ulimit -v) carried $SLURM_RLIMIT_AS\" >%s/%s.$SLURM_JOB_ID\n", home, name)
+		text := fmt.Sprintf("#!/bin/sh\n[ \"$SLURM_STEP_ID\" ] || echo \"own $(ulimit -v) carried "+
+			"$SLURM_RLIMIT_AS\" >%s/%s.$SLURM_JOB_ID\n", home, name)
 		if _, err := WriteHook(dir, name, text); err != nil {
 			t.Fatal(err)
 		}

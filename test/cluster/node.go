@@ -92,7 +92,8 @@ func (c *Cluster) HookRuns(node string) ([]HookRun, error) {
 //	[time] debug2: prep/script: _run_subpath_command: epilog success rc:0 output:TEXT
 //
 // and after the first two "[time] error: [job 7] epilog failed status=1:0" ("status=0:9"), since 25.11
-// "error: JobId=7 SLUID=s4ZHM806T9MS01 epilog failed status=1:0", which alone names the job. A record ends where a line starts with a time.
+// "error: JobId=7 SLUID=s4ZHM806T9MS01 epilog failed status=1:0", which alone names the job. A record ends where a
+// line starts with a time.
 func parseHookRuns(log string) []HookRun {
 	head := regexp.MustCompile(`(?m)^\[\d{4}-[0-9T:.-]+\] `)
 	ran := regexp.MustCompile(`(?s)^(?:error|debug2): (?:prep/script: _run_subpath_command: )?(prolog|epilog) (?:failed: )?(success rc:|rc:|killed by signal )(\d+) output:(.*?)\n*$`)
@@ -122,7 +123,8 @@ func newHookRun(hook, how, number, output string) HookRun {
 // nameJob gives the job to the first failure without one that ended the same way.
 func nameJob(runs []HookRun, id JobID, hook, exit, signal string) {
 	for i, r := range runs {
-		if r.Failed() && r.Job == "" && r.Hook == hook && strconv.Itoa(r.Exit) == exit && strconv.Itoa(r.Signal) == signal {
+		if r.Failed() && r.Job == "" && r.Hook == hook && strconv.Itoa(r.Exit) == exit &&
+			strconv.Itoa(r.Signal) == signal {
 			runs[i].Job = id
 			return
 		}

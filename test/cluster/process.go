@@ -98,17 +98,6 @@ func (p process) hasEnv(settings ...string) bool {
 	return false
 }
 
-// ofTests reports whether the process was started for some cluster of tests.
-func (p process) ofTests() bool {
-	text, _ := os.ReadFile(filepath.Join(procPath(p.pid), "environ"))
-	for _, have := range strings.Split(string(text), "\x00") {
-		if strings.HasPrefix(have, mark+"=") || strings.HasPrefix(have, "SLURM_CONF="+base+"/") {
-			return true
-		}
-	}
-	return false
-}
-
 // worksIn reports whether the process's folder or one of its open files lies in dir. For a process in another
 // root folder the links begin with that.
 func (p process) worksIn(dir string) bool {

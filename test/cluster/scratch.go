@@ -77,8 +77,8 @@ func isDead(pid string) bool {
 	return !ok || p.ended
 }
 
-// discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is dir's, or
-// that of a folder in it, where it is part of something larger.
+// discard ends what runs in dir and removes it. Whoever the folder was made by is known to be gone. The cluster is
+// dir's, or that of a folder in it, where it is part of something larger.
 func discard(dir string) error {
 	within, err := filepath.Glob(filepath.Join(dir, "*", filepath.Base(recordFile(dir))))
 	if err != nil {

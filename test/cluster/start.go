@@ -34,7 +34,8 @@ func (c *Cluster) start() error {
 		}
 	}
 	for _, n := range c.options.Nodes {
-		if err := c.startDaemon("slurmd-"+n.Name, env, append([]string{"slurmd", "-N", n.Name}, where...)...); err != nil {
+		if err := c.startDaemon("slurmd-"+n.Name, env, append([]string{"slurmd", "-N", n.Name},
+			where...)...); err != nil {
 			return err
 		}
 	}
@@ -98,17 +99,20 @@ func (c *Cluster) slurmdEnv() ([]string, error) {
 	return append(env, "LD_PRELOAD="+shim), nil
 }
 
-// fromController has slurmd ask slurmctld for its configuration: it is told of no file, and finds munge where it is by default.
+// fromController has slurmd ask slurmctld for its configuration: it is told of no file, and finds munge where it is by
+// default.
 func (c *Cluster) fromController(env []string) (without, args []string, err error) {
 	if !c.elsewhere() {
-		return nil, nil, errors.New("configless: Slurm has no root folder of its own, and would leave its configuration in this machine's /run")
+		return nil, nil, errors.New("configless: Slurm has no root folder of its own, and would leave its " +
+			"configuration in this machine's /run")
 	}
 	proc, err := c.namespace()
 	if err != nil {
 		return nil, nil, err
 	}
 	folder := proc + "/root/run/munge"
-	if err := errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(c.paths.socket(), folder+"/munge.socket.2")); err != nil {
+	if err := errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(c.paths.socket(),
+		folder+"/munge.socket.2")); err != nil {
 		return nil, nil, err
 	}
 	without = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, "SLURM_CONF=") })

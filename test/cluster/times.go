@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// HookTime is how long slurmd waited for one hook, by the marks of its own log, which has milliseconds. It is never less
-// than what the hook took.
+// HookTime is how long slurmd waited for one hook, by the marks of its own log, which has milliseconds. It is never
+// less than what the hook took.
 type HookTime struct {
 	Hook  string // "prolog" or "epilog"
 	Job   JobID
@@ -35,7 +35,8 @@ func (c *Cluster) HookTimes(node string) ([]HookTime, error) {
 //
 // Since 25.11 a job is "JobId=7 SLUID=s4ZHM806T9MS01" in each of them.
 var hookMark = regexp.MustCompile(`^\[(\S+)\] (?:debug2?|error):  ?(?:(Processing RPC: REQUEST_LAUNCH_PROLOG)|` +
-	`Finished wait for ` + jobNamed + ` prolog to complete|completed epilog for ` + jobNamed + `|` + jobNamed + ` epilog failed )`)
+	`Finished wait for ` + jobNamed + ` prolog to complete|completed epilog for ` + jobNamed + `|` + jobNamed +
+	` epilog failed )`)
 
 // jobNamed is how slurmd's log names a job; its one group is the id.
 const jobNamed = `\[?(?:job |jobid |JobId=)(\d+)(?:'s|\]| SLUID=\w+)?`

@@ -1,5 +1,5 @@
-// Package deploy tries what deploy/ ships as it ships: scripts, units, rules, dashboard. What needs programs of others is in
-// verify.sh and in the folders below.
+// Package deploy tries what deploy/ ships as it ships: scripts, units, rules, dashboard. What needs programs of others
+// is in verify.sh and in the folders below.
 package deploy
 
 import (
@@ -66,7 +66,8 @@ func names(t *testing.T, pattern string) (all []string) {
 	return all
 }
 
-// What slurm.conf names as the health check becomes the program: its exit code drains nothing, so that Slurm may log a crash.
+// What slurm.conf names as the health check becomes the program: its exit code drains nothing, so that Slurm may log a
+// crash.
 func TestHealthCheckBecomesTheProgram(t *testing.T) {
 	for text, want := range map[string]struct {
 		state string
@@ -148,19 +149,22 @@ func TestFoldersForPatterns(t *testing.T) {
 	}
 }
 
-// Node Health Check reads the file into its own shell, with functions of its own, and drains for what fails, for what is not
-// there, and for what is at work when its own time is over.
+// Node Health Check reads the file into its own shell, with functions of its own, and drains for what fails, for what
+// is not there, and for what is at work when its own time is over.
 func TestNodeHealthCheck(t *testing.T) {
 	for what, tt := range map[string]struct{ program, set, want string }{
-		"absent":             {"", "", "0|"},
-		"well":               {"echo seen", "", "seen\n0|"},
-		"with errors":        {"exit 3", "", "0|log check_bookend:  PROGRAM ended with 3"},
-		"too slow for nhc":   {"exec sleep 60", "TIMEOUT=6 SECONDS=0", "0|log check_bookend:  stopped after 1 s, before TIMEOUT=6 would drain the node"},
-		"deaf, too":          {"trap '' TERM; while :; do :; done", "TIMEOUT=6 SECONDS=0", "0|log check_bookend:  stopped after 1 s, before TIMEOUT=6 would drain the node"},
-		"others took it all": {"echo seen", "TIMEOUT=30 SECONDS=25", "0|log check_bookend:  not run: no time is left of TIMEOUT=30"},
-		"others took some":   {"echo seen", "TIMEOUT=30 SECONDS=15", "seen\n0|"},
-		"nhc's clock":        {"echo seen", "TIMEOUT=30 NHC_START_TS=1700000000 SECONDS=1700000001", "seen\n0|"},
-		"no limit":           {"sleep 1; echo seen", "TIMEOUT=0", "seen\n0|"},
+		"absent":      {"", "", "0|"},
+		"well":        {"echo seen", "", "seen\n0|"},
+		"with errors": {"exit 3", "", "0|log check_bookend:  PROGRAM ended with 3"},
+		"too slow for nhc": {"exec sleep 60", "TIMEOUT=6 SECONDS=0",
+			"0|log check_bookend:  stopped after 1 s, before TIMEOUT=6 would drain the node"},
+		"deaf, too": {"trap '' TERM; while :; do :; done", "TIMEOUT=6 SECONDS=0",
+			"0|log check_bookend:  stopped after 1 s, before TIMEOUT=6 would drain the node"},
+		"others took it all": {"echo seen", "TIMEOUT=30 SECONDS=25",
+			"0|log check_bookend:  not run: no time is left of TIMEOUT=30"},
+		"others took some": {"echo seen", "TIMEOUT=30 SECONDS=15", "seen\n0|"},
+		"nhc's clock":      {"echo seen", "TIMEOUT=30 NHC_START_TS=1700000000 SECONDS=1700000001", "seen\n0|"},
+		"no limit":         {"sleep 1; echo seen", "TIMEOUT=0", "seen\n0|"},
 	} {
 		program := filepath.Join(t.TempDir(), "program")
 		if tt.program != "" {

@@ -34,7 +34,8 @@ func text(t *testing.T, path string) string {
 func named(text string) []string {
 	var all []string
 	for _, at := range regexp.MustCompile(`\bbookend_[a-z_]+`).FindAllStringIndex(text, -1) {
-		recorded := at[0] > 0 && text[at[0]-1] == ':' || at[1] < len(text) && text[at[1]] == ':' && at[0] > 0 && text[at[0]-1] != '`' && strings.Contains(text[max(0, at[0]-30):at[0]], "cluster")
+		recorded := at[0] > 0 && text[at[0]-1] == ':' || at[1] < len(text) && text[at[1]] == ':' && at[0] > 0 &&
+			text[at[0]-1] != '`' && strings.Contains(text[max(0, at[0]-30):at[0]], "cluster")
 		if !recorded {
 			all = append(all, text[at[0]:at[1]])
 		}
@@ -42,11 +43,13 @@ func named(text string) []string {
 	return all
 }
 
-// What rules, dashboard and documentation ask for is what Bookend writes, and each figure that Bookend writes is asked for.
+// What rules, dashboard and documentation ask for is what Bookend writes, and each figure that Bookend writes is asked
+// for.
 func TestMetricsThatAreNamedAreThere(t *testing.T) {
 	known := families(t)
 	used := map[string]bool{}
-	for _, file := range []string{"deploy/prometheus/rules.yml", "deploy/grafana/bookend.json", "docs/monitoring.md", "docs/metrics.md", "test/monitoring/rules_test.yml"} {
+	for _, file := range []string{"deploy/prometheus/rules.yml", "deploy/grafana/bookend.json", "docs/monitoring.md",
+		"docs/metrics.md", "test/monitoring/rules_test.yml"} {
 		names := named(text(t, "../../"+file))
 		for _, name := range names {
 			family := name
@@ -92,10 +95,11 @@ func TestRecordedSeries(t *testing.T) {
 	}
 }
 
-// Each alert says what is seen, what it means and what to do, and has a section of its own in the documentation; its codes are
-// known.
+// Each alert says what is seen, what it means and what to do, and has a section of its own in the documentation; its
+// codes are known.
 func TestAlertsAreExplained(t *testing.T) {
-	rules, doc, codes := text(t, "../../deploy/prometheus/rules.yml"), text(t, "../../docs/monitoring.md"), text(t, "../../docs/findings.md")
+	rules, doc, codes := text(t, "../../deploy/prometheus/rules.yml"), text(t, "../../docs/monitoring.md"), text(t,
+		"../../docs/findings.md")
 	alerts := regexp.MustCompile(`(?m)^      - alert: (\S+)$`).FindAllStringSubmatchIndex(rules, -1)
 	if len(alerts) < 12 {
 		t.Fatalf("%d alerts", len(alerts))
@@ -106,7 +110,8 @@ func TestAlertsAreExplained(t *testing.T) {
 			end = alerts[i+1][0]
 		}
 		name, body := rules[at[2]:at[3]], rules[at[1]:end]
-		for _, want := range []string{"summary: \"", "description: \"", "action: \"", "runbook_url: docs/monitoring.md#" + strings.ToLower(name) + "\n", "severity: "} {
+		for _, want := range []string{"summary: \"", "description: \"", "action: \"",
+			"runbook_url: docs/monitoring.md#" + strings.ToLower(name) + "\n", "severity: "} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s has no %s", name, strings.TrimSpace(want))
 			}
@@ -117,7 +122,8 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`BKD-\(([A-Z|-]+)\)`).FindAllStringSubmatch(rules, -1) {
 		for code := range strings.SplitSeq(m[1], "|") {
-			if !strings.Contains(codes, "BKD-"+code+"\n") && !strings.Contains(codes, "BKD-"+code+" ") && !strings.Contains(codes, "BKD-"+code+"`") {
+			if !strings.Contains(codes, "BKD-"+code+"\n") && !strings.Contains(codes, "BKD-"+code+" ") &&
+				!strings.Contains(codes, "BKD-"+code+"`") {
 				t.Errorf("the rules ask for BKD-%s, which is no finding", code)
 			}
 		}

@@ -66,7 +66,8 @@ func under(t *testing.T, shell, name, text string) (cmd *exec.Cmd, out, errs *by
 	return cmd, out, errs
 }
 
-// Slurm sees a hook's verdict and its output. Whatever else ends a hook is no verdict: it drains no node and fails no task.
+// Slurm sees a hook's verdict and its output. Whatever else ends a hook is no verdict: it drains no node and fails no
+// task.
 func TestHooksPassVerdictsOnly(t *testing.T) {
 	t.Parallel()
 	type end struct {
@@ -90,18 +91,21 @@ func TestHooksPassVerdictsOnly(t *testing.T) {
 				if slices.Contains(taskHooks, name) {
 					want = 0
 				}
-				cmd, out, errs := under(t, shell, name, "#!/bin/sh\necho \"$# $SLURMD_NODENAME\"; echo e >&2; "+e.text+"\n")
+				cmd, out, errs := under(t, shell, name,
+					"#!/bin/sh\necho \"$# $SLURMD_NODENAME\"; echo e >&2; "+e.text+"\n")
 				_ = cmd.Run()
-				if exit := cmd.ProcessState.ExitCode(); exit != want || out.String() != "0 n1\n" || !strings.HasPrefix(errs.String(), "e\n") {
-					t.Errorf("%s, program %q: %v, %q, %q; want exit status %d", name, e.text, cmd.ProcessState, out, errs, want)
+				if exit := cmd.ProcessState.ExitCode(); exit != want || out.String() != "0 n1\n" ||
+					!strings.HasPrefix(errs.String(), "e\n") {
+					t.Errorf("%s, program %q: %v, %q, %q; want exit status %d", name, e.text, cmd.ProcessState, out,
+						errs, want)
 				}
 			}
 		}
 	})
 }
 
-// A program that is there and cannot be started (cut short by a crash, of another architecture, without its interpreter) is
-// Bookend's own fault.
+// A program that is there and cannot be started (cut short by a crash, of another architecture, without its
+// interpreter) is Bookend's own fault.
 func TestHooksThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	underEachShell(t, func(t *testing.T, shell string) {
@@ -159,17 +163,20 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	})
 }
 
-// slurmd sends SIGTERM to the process group, and SIGKILL 10 ms later, which drains. The script does not wait for a hook then.
+// slurmd sends SIGTERM to the process group, and SIGKILL 10 ms later, which drains. The script does not wait for a
+// hook then.
 func TestHooksStoppedBySlurmd(t *testing.T) {
 	t.Parallel()
 	underEachShell(t, func(t *testing.T, shell string) {
 		for _, name := range append(taskHooks, drainers...) {
-			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", true)
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11",
+				true)
 			stopped(t, shell, name, "echo ready; exec sleep 1000", true)
 		}
 		for _, name := range drainers {
 			stopped(t, shell, name, "trap '' TERM; echo ready; sleep 60; exit 10", true)
-			said := stopped(t, shell, name, "trap 'echo stopped; exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", false)
+			said := stopped(t, shell, name, "trap 'echo stopped; exit 10' TERM; echo ready; for i in $(seq 60); do "+
+				"sleep 1; done; exit 11", false)
 			if said != "stopped\n" {
 				t.Errorf("%s does not pass SIGTERM on: %q", name, said)
 			}
@@ -177,8 +184,8 @@ func TestHooksStoppedBySlurmd(t *testing.T) {
 	})
 }
 
-// stopped has a hook that is at work get SIGTERM, with its process group or alone, and returns what the hook then writes, if
-// it is the script that tells it.
+// stopped has a hook that is at work get SIGTERM, with its process group or alone, and returns what the hook then
+// writes, if it is the script that tells it.
 func stopped(t *testing.T, shell, name, text string, group bool) (said string) {
 	t.Helper()
 	cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
@@ -219,7 +226,8 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 	underEachShell(t, func(t *testing.T, shell string) {
 		withoutSIGCHLD(t)
 		for _, name := range append(taskHooks, drainers...) {
-			for text, want := range map[string]int{"sleep 0.1; exit 10": 10, "sleep 0.1; exit 2": 0, "kill -KILL $$": 0} {
+			for text, want := range map[string]int{"sleep 0.1; exit 10": 10, "sleep 0.1; exit 2": 0,
+				"kill -KILL $$": 0} {
 				if slices.Contains(taskHooks, name) {
 					want = 0
 				}
@@ -234,7 +242,8 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 					t.Errorf("%s, program %q: %v, want exit status %d", name, text, cmd.ProcessState, want)
 				}
 			}
-			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11", true)
+			stopped(t, shell, name, "trap 'exit 10' TERM; echo ready; for i in $(seq 60); do sleep 1; done; exit 11",
+				true)
 		}
 	})
 }
@@ -257,7 +266,8 @@ func TestHooksStoppedWhileSyslogHangs(t *testing.T) {
 		for _, name := range drainers {
 			dir := open(t)
 			called := filepath.Join(dir, "called")
-			write(t, filepath.Join(dir, "timeout"), "#!/bin/sh\nexec /usr/bin/setsid /bin/sh -c ': >"+called+"; exec /bin/sleep 1000'\n", 0o755)
+			write(t, filepath.Join(dir, "timeout"),
+				"#!/bin/sh\nexec /usr/bin/setsid /bin/sh -c ': >"+called+"; exec /bin/sleep 1000'\n", 0o755)
 			program := write(t, filepath.Join(dir, "program"), "#!/bin/sh\nexit 2\n", 0o755)
 			path := script(t, name, program, "/nowhere/own")
 			text, err := os.ReadFile(path)
@@ -272,7 +282,8 @@ func TestHooksStoppedWhileSyslogHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) })
-			for _, err := os.Stat(called); err != nil && syscall.Kill(cmd.Process.Pid, 0) == nil; _, err = os.Stat(called) {
+			for _, err := os.Stat(called); err != nil && syscall.Kill(cmd.Process.Pid,
+				0) == nil; _, err = os.Stat(called) {
 				time.Sleep(time.Millisecond)
 			}
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)

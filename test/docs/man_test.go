@@ -36,8 +36,8 @@ const (
 
 var placeholder = regexp.MustCompile(`\{[a-z. ]+\}`)
 
-// TestManPages makes the man pages of what Slurm runs, and of the configuration, from their sources: the exit codes are the
-// policy's table, the configuration is the shipped file.
+// TestManPages makes the man pages of what Slurm runs, and of the configuration, from their sources: the exit codes
+// are the policy's table, the configuration is the shipped file.
 func TestManPages(t *testing.T) {
 	sources, err := filepath.Glob("../../deploy/man/source/*.md")
 	if err != nil || len(sources) != 5 {

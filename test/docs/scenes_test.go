@@ -48,8 +48,10 @@ func calm(output string) story {
 	s.Cards = []finding.Card{{Index: 0, Device: gpu.Device{ID: card, BusID: busID}}}
 	s.Start, s.End = side(settle.Clean, 0), side(settle.Clean, 0)
 	s.Limits = finding.Limits{Report: 32 * mebi, Drain: 512 * mebi, PerClient: 9 * mebi}
-	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeOK, Free: gpu.Bytes(143156 * mebi), Largest: gpu.Bytes(143154 * mebi), At: boot}}
-	s.Health = []gpu.Health{{Device: card, Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}}, Accounting: gpu.Accounting{Mode: "off"}}}
+	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeOK, Free: gpu.Bytes(143156 * mebi),
+		Largest: gpu.Bytes(143154 * mebi), At: boot}}
+	s.Health = []gpu.Health{{Device: card, Facts: []gpu.Fact{{Code: gpu.RecoveryAction, Value: "none"}},
+		Accounting: gpu.Accounting{Mode: "off"}}}
 	s.Kernel = &gpu.KernelLog{}
 	s.AddressSpace = gpu.Bytes(diagnosis.Unlimited)
 	s.WallStart, s.WallEnd = ended.Add(-time.Hour), ended
@@ -59,7 +61,8 @@ func calm(output string) story {
 func side(state settle.State, used uint64) *finding.Side {
 	return &finding.Side{
 		Snapshot: gpu.Snapshot{At: boot, Readings: []gpu.Reading{{Device: gpu.Device{ID: card}, Memory: gpu.Memory{
-			Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi), Free: gpu.Bytes((143156 - used) * mebi)}}}},
+			Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi),
+			Free: gpu.Bytes((143156 - used) * mebi)}}}},
 		Curves: map[gpu.ID]settle.Curve{card: {State: state}},
 	}
 }
@@ -97,14 +100,16 @@ func holder(pid int, uid uint32, name string, ago time.Duration) *finding.Holder
 
 // torch is PyTorch's message with figures of the moment.
 func torch(asked, free, others, mine, live, idle string) string {
-	return "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " + asked + ". GPU 0 has a total capacity of 139.80 GiB of which " +
-		free + " is free. " + others + "Including non-PyTorch memory, this process has " + mine + " memory in use. Of the allocated memory " +
+	return "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " + asked +
+		". GPU 0 has a total capacity of 139.80 GiB of which " +
+		free + " is free. " + others + "Including non-PyTorch memory, this process has " + mine +
+		" memory in use. Of the allocated memory " +
 		live + " is allocated by PyTorch, and " + idle + " is reserved by PyTorch but unallocated.\n"
 }
 
 // noDevices is what PyTorch says where CUDA cannot start for want of address space.
-const noDevices = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling " +
-	"NumCudaDevices() that might have already set an error? Error 2: out of memory\n"
+const noDevices = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before " +
+	"calling NumCudaDevices() that might have already set an error? Error 2: out of memory\n"
 
 // scenes are the samples by name.
 var scenes = map[string]func() story{
@@ -120,9 +125,11 @@ var scenes = map[string]func() story{
 	"own":   own,
 	"whole": func() story { s := own(); s.whole = true; return s },
 	"processes": func() story {
-		s := calm(torch("2.00 GiB", "1.12 GiB", "Process 5102 has 68.77 GiB memory in use. ", "69.90 GiB", "69.05 GiB", "310.22 MiB"))
+		s := calm(torch("2.00 GiB", "1.12 GiB", "Process 5102 has 68.77 GiB memory in use. ", "69.90 GiB", "69.05 GiB",
+			"310.22 MiB"))
 		for _, pid := range []int{5101, 5102} {
-			s.Seen = append(s.Seen, diagnosis.Sighting{At: boot - 20*time.Minute, Device: card, PID: pid, Bytes: gpu.Bytes(68 * gibi), Own: true})
+			s.Seen = append(s.Seen, diagnosis.Sighting{At: boot - 20*time.Minute, Device: card, PID: pid,
+				Bytes: gpu.Bytes(68 * gibi), Own: true})
 		}
 		return s
 	},
@@ -135,15 +142,17 @@ var scenes = map[string]func() story{
 		return calm(noDevices)
 	},
 	"something else": func() story {
-		return calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB", "104.20 GiB", "1.93 GiB"))
+		return calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB",
+			"104.20 GiB", "1.93 GiB"))
 	},
 	"no figures": func() story { return calm("RuntimeError: CUDA error: out of memory\n") },
 	"host": func() story {
-		return calm("slurmstepd: error: Detected 1 oom_kill event in StepId=42.batch. Some of the step tasks have been OOM Killed.\n")
+		return calm("slurmstepd: error: Detected 1 oom_kill event in StepId=42.batch. Some of the step tasks have " +
+			"been OOM Killed.\n")
 	},
 	"shared": func() story {
-		return calm("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware limit: 232448. " +
-			"Reducing block sizes or `num_stages` may help.\n")
+		return calm("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, " +
+			"Hardware limit: 232448. Reducing block sizes or `num_stages` may help.\n")
 	},
 	"share": share,
 }
@@ -163,11 +172,14 @@ var plain = map[string]func() story{
 		s.Kernel = nil
 		return s
 	},
-	"failed":                func() story { return calm("") },
-	"failed by a GPU error": func() story { return calm("RuntimeError: CUDA error: an illegal memory access was encountered\n") },
-	"failed by a fault":     func() story { return silent(fault()) },
-	"failed, not alone":     func() story { return silent(others()) },
-	"ended well":            func() story { return well(others()) },
+	"failed": func() story { return calm("") },
+	"failed by a GPU error": func() story {
+		return calm("RuntimeError: CUDA error: an illegal memory access was " +
+			"encountered\n")
+	},
+	"failed by a fault": func() story { return silent(fault()) },
+	"failed, not alone": func() story { return silent(others()) },
+	"ended well":        func() story { return well(others()) },
 	"ended well, always told": func() story {
 		s := well(calm(""))
 		s.Wanted = true
@@ -188,16 +200,20 @@ func well(s story) story {
 }
 
 func others() story {
-	s := calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB", "104.20 GiB", "1.93 GiB"))
+	s := calm(torch("8.00 GiB", "3.10 GiB", "Process 8812 has 30.02 GiB memory in use. ", "106.68 GiB", "104.20 GiB",
+		"1.93 GiB"))
 	s.End = side(settle.Flat, 30740)
-	s.Findings = []finding.Finding{found(code.Foreign, 30740, holder(8812, other, "python", 30*time.Minute), &finding.Owner{Job: 57, UID: other, Level: attrib.ByCgroup})}
+	s.Findings = []finding.Finding{found(code.Foreign, 30740, holder(8812, other, "python", 30*time.Minute),
+		&finding.Owner{Job: 57, UID: other, Level: attrib.ByCgroup})}
 	return s
 }
 
 func leftover() story {
-	s := calm(torch("24.00 GiB", "14.90 GiB", "Process 20949 has 20.03 GiB memory in use. ", "104.87 GiB", "103.02 GiB", "1.31 GiB"))
+	s := calm(torch("24.00 GiB", "14.90 GiB", "Process 20949 has 20.03 GiB memory in use. ", "104.87 GiB",
+		"103.02 GiB", "1.31 GiB"))
 	s.Start, s.End = side(settle.Flat, 20518), side(settle.Clean, 20518) // clean is: nothing more than at the start
-	s.StartFindings = []finding.Finding{found(code.Dirty, 20518, holder(20949, me, "train", 85*time.Minute), &finding.Owner{Job: 12, UID: me, Level: attrib.ByExclusive})}
+	s.StartFindings = []finding.Finding{found(code.Dirty, 20518, holder(20949, me, "train", 85*time.Minute),
+		&finding.Owner{Job: 12, UID: me, Level: attrib.ByExclusive})}
 	return s
 }
 
@@ -233,12 +249,15 @@ func own() story {
 }
 
 func share() story {
-	s := calm("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 16.00 GiB of which 1.21 GiB " +
-		"is free. Including non-PyTorch memory, this process has 14.79 GiB memory in use. Of the allocated memory 13.90 GiB is allocated by " +
+	s := calm("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity " +
+		"of 16.00 GiB of which 1.21 GiB " +
+		"is free. Including non-PyTorch memory, this process has 14.79 GiB memory in use. Of the allocated memory " +
+		"13.90 GiB is allocated by " +
 		"PyTorch, and 210.00 MiB is reserved by PyTorch but unallocated.\n")
 	s.Cards[0].Device.Parent = "GPU-parent"
 	for _, e := range []*finding.Side{s.Start, s.End} {
-		e.Snapshot.Readings[0].Memory = gpu.Memory{Total: gpu.Bytes(16384 * mebi), Reserved: gpu.Bytes(0), Used: gpu.Bytes(0), Free: gpu.Bytes(16384 * mebi)}
+		e.Snapshot.Readings[0].Memory = gpu.Memory{Total: gpu.Bytes(16384 * mebi), Reserved: gpu.Bytes(0),
+			Used: gpu.Bytes(0), Free: gpu.Bytes(16384 * mebi)}
 	}
 	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "a MIG instance (probe.mig)", At: boot}}
 	return s

@@ -40,7 +40,10 @@ var screens = map[string]func() string{
 		return drawn("show 4", func(w io.Writer) { view.Job(w, orphaned(4, 1001, "alice", ended)) })
 	},
 	"lemons": func() string {
-		return drawn("history --lemons --since 4w", func(w io.Writer) { view.Lemons(w, answer.NewLemons("n1", sick())) })
+		return drawn("history --lemons --since 4w", func(w io.Writer) {
+			view.Lemons(w,
+				answer.NewLemons("n1", sick()))
+		})
 	},
 }
 
@@ -56,27 +59,32 @@ const secondCard = gpu.ID("GPU-d2c81f77-5b0e-4a7c-9d16-0c5a3b9e7f21")
 func cards() []gpu.Device {
 	first, second := 0, 1
 	return []gpu.Device{
-		{ID: card, BusID: busID, Minor: &first, Name: "NVIDIA H200"}, {ID: secondCard, BusID: "00000000:5D:00.0", Minor: &second, Name: "NVIDIA H200"},
+		{ID: card, BusID: busID, Minor: &first, Name: "NVIDIA H200"}, {ID: secondCard, BusID: "00000000:5D:00.0",
+			Minor: &second, Name: "NVIDIA H200"},
 	}
 }
 
 func memory(used uint64) gpu.Memory {
-	return gpu.Memory{Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi), Free: gpu.Bytes((143156 - used) * mebi)}
+	return gpu.Memory{Total: gpu.Bytes(143771 * mebi), Reserved: gpu.Bytes(615 * mebi), Used: gpu.Bytes(used * mebi),
+		Free: gpu.Bytes((143156 - used) * mebi)}
 }
 
 // run is a job on one of the cards, clean at both ends, that ran for an hour.
 func run(id slurm.JobID, uid uint32, user string, index int, over time.Time) ledger.Run {
 	d := cards()[index]
 	r := ledger.Run{
-		Job: slurm.Job{ID: id, Node: "n1", UID: uid, User: user, Partition: "gpu", Exit: slurm.ExitStatus{Known: true}}, Devices: []ledger.Assigned{{Index: index, Device: d}},
+		Job: slurm.Job{ID: id, Node: "n1", UID: uid, User: user, Partition: "gpu",
+			Exit: slurm.ExitStatus{Known: true}}, Devices: []ledger.Assigned{{Index: index, Device: d}},
 		Key: fmt.Sprintf("t%d", over.Unix()),
 	}
 	look := func(at time.Duration, wall time.Time) ledger.End {
 		return ledger.End{
 			At: at, Wall: wall, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{{Device: d, Memory: memory(0)}}},
 			Curves: map[gpu.ID]settle.Curve{d.ID: {State: settle.Clean, Looks: 1}},
-			Probes: []gpu.Probe{{Device: d.ID, Result: gpu.ProbeOK, Free: gpu.Bytes(143156 * mebi), Largest: gpu.Bytes(143154 * mebi), Attempts: 1, At: at,
-				Times: gpu.ProbeTimes{Init: 240 * time.Millisecond, Search: 40 * time.Millisecond, Release: 20 * time.Millisecond}}},
+			Probes: []gpu.Probe{{Device: d.ID, Result: gpu.ProbeOK, Free: gpu.Bytes(143156 * mebi),
+				Largest: gpu.Bytes(143154 * mebi), Attempts: 1, At: at,
+				Times: gpu.ProbeTimes{Init: 240 * time.Millisecond, Search: 40 * time.Millisecond,
+					Release: 20 * time.Millisecond}}},
 		}
 	}
 	start := look(boot-time.Hour, over.Add(-time.Hour))
@@ -88,13 +96,16 @@ func run(id slurm.JobID, uid uint32, user string, index int, over time.Time) led
 func orphaned(id slurm.JobID, uid uint32, user string, over time.Time) ledger.Run {
 	r := run(id, uid, user, 0, over)
 	e := &r.Ends[0]
-	e.Snapshot.Readings[0].Memory, e.Snapshot.Readings[0].Processes = memory(20527), []gpu.Process{{PID: 9351, Memory: gpu.Bytes(20518 * mebi)}}
+	e.Snapshot.Readings[0].Memory, e.Snapshot.Readings[0].Processes = memory(20527), []gpu.Process{{PID: 9351,
+		Memory: gpu.Bytes(20518 * mebi)}}
 	e.Curves[card] = settle.Curve{State: settle.Flat, Looks: 9, Span: 3700 * time.Millisecond, Steady: true}
 	e.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "process outlived its job (BKD-ORPHAN)"}}
-	f := found(code.Orphan, 20518, holder(9351, uid, "train", 50*time.Minute), &finding.Owner{Job: id, UID: uid, Level: attrib.ByCgroup})
+	f := found(code.Orphan, 20518, holder(9351, uid, "train", 50*time.Minute),
+		&finding.Owner{Job: id, UID: uid, Level: attrib.ByCgroup})
 	f.Holder.State, f.Holder.Classes = "S", []attrib.Class{attrib.Orphan}
 	e.Findings = []finding.Finding{f}
-	e.Verdict = policy.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode", Judged: []policy.Judged{{Action: config.Drain}}}
+	e.Verdict = policy.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode",
+		Judged: []policy.Judged{{Action: config.Drain}}}
 	return r
 }
 
@@ -106,7 +117,8 @@ func atAGlance() view.Node {
 	answers, state, drained, none := true, "MIXED", false, ""
 	return view.Node{
 		Name: "n1", Mode: config.Observe, At: ended.Add(10 * time.Minute), Runs: runs,
-		Last:   map[metrics.Hook]time.Time{metrics.Prolog: live.Start.Wall, metrics.Epilog: ended, metrics.HealthCheck: ended.Add(9 * time.Minute)},
+		Last: map[metrics.Hook]time.Time{metrics.Prolog: live.Start.Wall, metrics.Epilog: ended,
+			metrics.HealthCheck: ended.Add(9 * time.Minute)},
 		Driver: &answer.Driver{Answers: &answers, Release: "580.95.05", Seconds: 0.1},
 		Slurm:  &answer.SlurmNode{State: &state, Drained: &drained, Reason: &none},
 		Cards: answer.NewCards(answer.Scene{
@@ -117,8 +129,10 @@ func atAGlance() view.Node {
 			},
 			Limits: finding.Limits{Report: 32 * mebi, Drain: 512 * mebi, PerClient: 9 * mebi},
 			Now: gpu.Snapshot{Readings: []gpu.Reading{
-				{Device: cards()[0], Memory: memory(20527), Processes: []gpu.Process{{PID: 9351, Memory: gpu.Bytes(20518 * mebi)}}},
-				{Device: cards()[1], Memory: memory(96009), Processes: []gpu.Process{{PID: 9702, Memory: gpu.Bytes(96000 * mebi)}}},
+				{Device: cards()[0], Memory: memory(20527), Processes: []gpu.Process{{PID: 9351,
+					Memory: gpu.Bytes(20518 * mebi)}}},
+				{Device: cards()[1], Memory: memory(96009), Processes: []gpu.Process{{PID: 9702,
+					Memory: gpu.Bytes(96000 * mebi)}}},
 			}},
 		}),
 	}

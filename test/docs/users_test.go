@@ -35,7 +35,8 @@ func TestSamples(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if want != text {
-			t.Errorf("%s has samples that are not what Bookend writes: go test ./test/docs -update\n%s", page, firstDifference(text, want))
+			t.Errorf("%s has samples that are not what Bookend writes: go test ./test/docs -update\n%s", page,
+				firstDifference(text, want))
 		}
 		for line := range strings.SplitSeq(samples.ReplaceAllString(text, ""), "\n") {
 			if strings.HasPrefix(line, "| bookend: ") {
@@ -125,7 +126,8 @@ func excerpt(lines []report.Safe) []report.Safe {
 func TestEveryCauseHasASection(t *testing.T) {
 	text := read(t, "../../docs/users.md")
 	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
-		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(c.Name.Title()) + `(, [^|]*)? \| \[\d+\]\(#`).MatchString(text) {
+		if !regexp.MustCompile(`(?m)^\| ([^|]*, )?` + regexp.QuoteMeta(c.Name.Title()) +
+			`(, [^|]*)? \| \[\d+\]\(#`).MatchString(text) {
 			t.Errorf("docs/users.md leads nowhere from the row %q", c.Name.Title())
 		}
 	}
@@ -133,7 +135,8 @@ func TestEveryCauseHasASection(t *testing.T) {
 
 var sizes = regexp.MustCompile(`[0-9.]+ (G|M)iB`)
 
-// TestEveryHeadlineIsExplained: whoever reads no YES finds the headline, as Bookend words it, in the table of headlines.
+// TestEveryHeadlineIsExplained: whoever reads no YES finds the headline, as Bookend words it, in the table of
+// headlines.
 func TestEveryHeadlineIsExplained(t *testing.T) {
 	text := read(t, "../../docs/users.md")
 	for name, make := range plain {
@@ -145,7 +148,8 @@ func TestEveryHeadlineIsExplained(t *testing.T) {
 		if _, behind, asked := strings.Cut(headline, "Why out of memory: "); asked {
 			headline = behind
 		}
-		for _, lead := range []string{"Seen while your job ran: ", "If it lacked GPU memory: ", "Found: ", "a kernel wanted more shared memory "} {
+		for _, lead := range []string{"Seen while your job ran: ", "If it lacked GPU memory: ", "Found: ",
+			"a kernel wanted more shared memory "} {
 			if before, _, ok := strings.Cut(headline, lead); ok {
 				headline = before + lead + "..."
 			}

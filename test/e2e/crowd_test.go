@@ -23,8 +23,9 @@ import (
 // crowd is how many jobs begin and end at the same moment on one node, each with a card of its own.
 const crowd = 64
 
-// crowded are a crowd's times. With the shipped ones, on two cores that others used as well, the longest prolog took 5.0 s
-// and the longest epilog 13.9 s; but a hook that runs out of time says that it does not know, and this story wants answers.
+// crowded are a crowd's times. With the shipped ones, on two cores that others used as well, the longest prolog took
+// 5.0 s and the longest epilog 13.9 s; but a hook that runs out of time says that it does not know, and this story
+// wants answers.
 const crowded = `
 deadlines:
   prolog: {total: 120s, driver: 90s, scan: 60s, probe: 30s, outputs: 20s}
@@ -43,8 +44,8 @@ const (
 		"{cuda} alloc --mib 2000 --export $sock --sleep 0;; esac"
 )
 
-// Sixty-four jobs begin together and end together on one node: each has its record, with both ends, its own card and what
-// it left itself; each reads its own report; only what was left can drain.
+// Sixty-four jobs begin together and end together on one node: each has its record, with both ends, its own card and
+// what it left itself; each reads its own report; only what was left can drain.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	o := site.Options{Mode: "enforce", GPUs: crowd, Config: crowded}
@@ -83,13 +84,8 @@ func TestCrowd(t *testing.T) {
 func (s *story) gate() (path string, open func()) {
 	s.t.Helper()
 	path = filepath.Join(s.on.Dir, "gate")
-	f, err := os.Create(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		s.t.Fatal(err)
-	}
+	f := must(os.Create(path))(s.t)
+	try(s.t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	return path, func() { f.Close() }
 }
 
@@ -99,13 +95,8 @@ const crowdsPatience = 5 * time.Minute
 // all are an array's tasks once each is in a state, or has ended.
 func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
 	s.t.Helper()
-	if _, err := s.on.Wait(array, crowdsPatience, states...); err != nil {
-		s.t.Fatal(err)
-	}
-	jobs, err := s.on.Jobs(array)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.on.Wait(array, crowdsPatience, states...))(s.t)
+	jobs := must(s.on.Jobs(array))(s.t)
 	return jobs
 }
 
@@ -130,7 +121,8 @@ func (s *story) judgesMember(j cluster.Job, records map[slurm.JobID]ledger.Run) 
 		s.t.Errorf("job %s at its start: %+v", j.ID, r.Start.Findings)
 	}
 	// That another hook had a shared file in its hands costs the card's next start an old test.
-	found := slices.DeleteFunc(slices.Clone(r.Ends[0].Findings), func(f finding.Finding) bool { return f.Code == code.StateLock })
+	found := slices.DeleteFunc(slices.Clone(r.Ends[0].Findings),
+		func(f finding.Finding) bool { return f.Code == code.StateLock })
 	s.judgesEnd(j, r, string(text), found)
 	s.inTime("n1", 120*time.Second, 240*time.Second, j.ID)
 	return card
@@ -160,11 +152,13 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 	moving := string(code.Moving) + " " // looks came too seldom for a verdict
 	switch codes {
 	case "":
-		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: GPU %d of n1 left clean by your job\n", card.Index)) {
+		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: GPU %d of n1 left clean by your job\n",
+			card.Index)) {
 			s.t.Errorf("job %s left %q, and nothing is said to be found:\n%s", j.ID, left, text)
 		}
 	case moving:
-		if left == "" || !strings.Contains(text, "not be checked") && !strings.Contains(text, "was not clean after your job") {
+		if left == "" || !strings.Contains(text, "not be checked") && !strings.Contains(text,
+			"was not clean after your job") {
 			s.t.Errorf("job %s left %q, memory is said to move:\n%s", j.ID, left, text)
 		}
 	case string(left) + " ", string(left) + " " + moving:
@@ -172,7 +166,8 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 		if left == code.Orphan && found[0].Holder != nil {
 			ready = fmt.Sprintf("ready pid=%d ", found[0].Holder.PID)
 		}
-		if !strings.Contains(text, "was not clean after your job") || left == code.Orphan && !strings.Contains(text, ready) {
+		if !strings.Contains(text, "was not clean after your job") || left == code.Orphan &&
+			!strings.Contains(text, ready) {
 			s.t.Errorf("job %s left %q: %+v\n%s", j.ID, left, found, text)
 		}
 	default:
@@ -191,7 +186,8 @@ func (s *story) drainedOnlyFor(jobs []cluster.Job) {
 			continue
 		}
 		failed++
-		if h.Hook != "epilog" || h.Exit != 10 || !slices.ContainsFunc(jobs, func(j cluster.Job) bool { return j.ID == h.Job }) {
+		if h.Hook != "epilog" || h.Exit != 10 || !slices.ContainsFunc(jobs,
+			func(j cluster.Job) bool { return j.ID == h.Job }) {
 			s.t.Errorf("failed: %+v; want epilogs of jobs that left a process, with 10", h)
 		}
 	}

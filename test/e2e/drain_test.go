@@ -20,24 +20,22 @@ const resuming = "drain: {resume: {enabled: true, after: 2}}\n"
 func (s *story) ofOrphan(job cluster.JobID) string { return s.ofOrphanOn(0, job) }
 
 func (s *story) ofOrphanOn(gpu int, job cluster.JobID) string {
-	return fmt.Sprintf("BKD-ORPHAN gpu=%d 2518MiB pid=%d job=%s epilog; see: bookend show %s", gpu, s.pid(job), job, job)
+	return fmt.Sprintf("BKD-ORPHAN gpu=%d 2518MiB pid=%d job=%s epilog; see: bookend show %s", gpu, s.pid(job), job,
+		job)
 }
 
 // checks runs the health check of a node as slurmd does: told nothing but the node.
 func (s *story) checks(node string) {
 	s.t.Helper()
-	cmd, err := s.on.Command("", s.on.Program("bookend-healthcheck"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	cmd := must(s.on.Command("", s.on.Program("bookend-healthcheck")))(s.t)
 	cmd.Env = []string{"SLURMD_NODENAME=" + node, "BOOKEND_CONFIG=" + s.on.ConfigFile(node)}
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		s.t.Errorf("health check: %v\n%s", err, out)
 	}
 }
 
-// checkSays waits until one line of the health checks' log since the story began has these pieces: a check that slurmd runs
-// logs last of all.
+// checkSays waits until one line of the health checks' log since the story began has these pieces: a check that slurmd
+// runs logs last of all.
 func (s *story) checkSays(want ...string) {
 	s.t.Helper()
 	lacks := func(line string) bool {
@@ -50,8 +48,8 @@ func (s *story) checkSays(want ...string) {
 	})
 }
 
-// checksUntil runs health checks until "bookend status" says this of the drain: one that comes before a card is quite at rest
-// counts for nothing.
+// checksUntil runs health checks until "bookend status" says this of the drain: one that comes before a card is quite
+// at rest counts for nothing.
 func (s *story) checksUntil(want string) {
 	s.t.Helper()
 	s.until("status says "+want, func() bool {
@@ -61,7 +59,8 @@ func (s *story) checksUntil(want string) {
 	})
 }
 
-// comesBack waits until a node that was resumed is up. Slurm 24.11, without accounting, shows the old reason until a job begins.
+// comesBack waits until a node that was resumed is up. Slurm 24.11, without accounting, shows the old reason until a
+// job begins.
 func (s *story) comesBack(node string) {
 	s.t.Helper()
 	s.until("node "+node+" is back", func() bool { return s.isBack(node) })
@@ -90,15 +89,14 @@ func (s *story) adminSays(node, reason string) {
 
 func (s *story) adminUpdates(node string, settings ...string) {
 	s.t.Helper()
-	if err := s.on.Scontrol(append([]string{"update", "NodeName=" + node}, settings...)...); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, s.on.Scontrol(append([]string{"update", "NodeName=" + node}, settings...)...))
 }
 
 // Slurm itself runs the health check: it gives the reason, and resumes the node once it is clean.
 func TestSlurmRunsTheHealthCheck(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: resuming, Conf: []string{"HealthCheckInterval=2", "HealthCheckNodeState=ANY,CYCLE"}})
+	s := given(t, site.Options{Mode: "enforce", Config: resuming, Conf: []string{"HealthCheckInterval=2",
+		"HealthCheckNodeState=ANY,CYCLE"}})
 	job := s.runs(s.user, leavesOrphan, oneGPU)
 	reason := s.ofOrphan(job)
 	s.until("the reason is ours", func() bool {
@@ -218,8 +216,8 @@ func notTheComment(s *story) {
 	s.isLeftAlone("disk swap", s.pid(second))
 }
 
-// While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without accounting, then
-// shows the first drain's text for the second.
+// While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without
+// accounting, then shows the first drain's text for the second.
 func TestReasonOfASecondDrain(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
@@ -235,8 +233,8 @@ func TestReasonOfASecondDrain(t *testing.T) {
 	})
 }
 
-// drainedTwice drains the node a second time, for the end of a job that began before the first drain, of which nobody has
-// given a reason, or Bookend has.
+// drainedTwice drains the node a second time, for the end of a job that began before the first drain, of which nobody
+// has given a reason, or Bookend has.
 func (s *story) drainedTwice(unsaid bool, resumes func()) {
 	s.t.Helper()
 	long := s.starts(s.stranger, leavesOrphan+"\n"+awaits, oneGPU)
@@ -247,9 +245,7 @@ func (s *story) drainedTwice(unsaid bool, resumes func()) {
 		first = s.ofOrphanOn(1, short)
 	}
 	s.nodeIsDrained("n1", first)
-	if err := syscall.Kill(s.pid(short), syscall.SIGKILL); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, syscall.Kill(s.pid(short), syscall.SIGKILL))
 	s.until("the short job's card is free", func() bool {
 		held, err := s.on.World("n1").Holdings()
 		return err == nil && len(held) == 1
@@ -267,7 +263,8 @@ func TestControllerDoesNotAnswer(t *testing.T) {
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
 	for title, c := range map[string]struct{ goes, comes func() error }{
 		"it is down": {s.on.StopController, s.on.StartController},
-		"it hangs":   {func() error { return s.on.FreezeController(true) }, func() error { return s.on.FreezeController(false) }},
+		"it hangs": {func() error { return s.on.FreezeController(true) },
+			func() error { return s.on.FreezeController(false) }},
 	} {
 		s.tell(title, func(s *story) { s.whileNobodyAnswers(c.goes, c.comes) })
 	}
@@ -280,9 +277,7 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 		if gone == now {
 			return
 		}
-		if err := map[bool]func() error{true: goes, false: comes}[now](); err != nil {
-			s.t.Fatal(err)
-		}
+		try(s.t, map[bool]func() error{true: goes, false: comes}[now]())
 		gone = now
 	}
 	s.t.Cleanup(func() { turn(false) })
@@ -322,7 +317,8 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 // A hook that is to give the reason itself does, but not over an admin's; where it cannot, the health check does.
 func TestReasonByTheHook(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: "drain: {reason_by: hook, resume: {enabled: true, after: 1}}\n"})
+	s := given(t, site.Options{Mode: "enforce",
+		Config: "drain: {reason_by: hook, resume: {enabled: true, after: 1}}\n"})
 	s.tell("the health check resumes what a hook drained", func(s *story) {
 		job := s.runs(s.user, leavesOrphan, oneGPU)
 		s.nodeIsDrained("n1", s.ofOrphan(job))

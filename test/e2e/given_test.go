@@ -53,9 +53,7 @@ type story struct {
 // given stands up a site for one story, or for several by tell.
 func given(t *testing.T, o site.Options) *story {
 	t.Helper()
-	if err := lookAtSources(); err != nil {
-		t.Fatal(err)
-	}
+	try(t, lookAtSources())
 	o.Programs = programs
 	if o.Track == "" {
 		o.Track = track
@@ -64,11 +62,9 @@ func given(t *testing.T, o site.Options) *story {
 		o.Nodes = []string{"n1"}
 	}
 	o.Config = timed(o.Config)
-	on, err := site.Up(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1], terminals: new(terminals)}
+	on := must(site.Up(o))(t)
+	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
+		terminals: new(terminals)}
 	t.Cleanup(func() {
 		s.nothingIsLeft()
 		if !strings.Contains(o.Config, "privacy: jobs") {
@@ -78,9 +74,7 @@ func given(t *testing.T, o site.Options) *story {
 			log, _ := on.Log()
 			t.Logf("Bookend's log:\n%s\n%s", log, on.Logs(12))
 		}
-		if err := on.Down(); err != nil {
-			t.Error(err)
-		}
+		try(t, on.Down())
 	})
 	if s.track != cluster.LinuxProc {
 		s.letsOut()

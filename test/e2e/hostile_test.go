@@ -41,13 +41,15 @@ var attacks = []attack{
 	{"output removed", "rm {out}", "missing", false},
 	{"output closed to its owner", "chmod 000 {out}", "permission", false},
 	{"output has a second name", "ln {out} second", "links", false},
-	{"record is a link to root's file", "rm -f {drop}/job.json; ln -s {secret} {drop}/job.json" + keepsOthersOut, "appended", true},
+	{"record is a link to root's file", "rm -f {drop}/job.json; ln -s {secret} {drop}/job.json" + keepsOthersOut,
+		"appended", true},
 	{"record is a pipe", "rm -f {drop}/job.json; mkfifo {drop}/job.json" + keepsOthersOut, "appended", true},
 	{"record is a folder", "rm -f {drop}/job.json; mkdir {drop}/job.json", "appended", true},
 	{"record is huge", "head -c 100000000 /dev/zero >{drop}/job.json" + keepsOthersOut, "appended", true},
 	{"record is noise", "head -c 4000 /dev/urandom >{drop}/job.json" + keepsOthersOut, "appended", true},
 	{"record folder is gone", "rm -rf {drop} 2>/dev/null", "appended", true},
-	{"record folder is full of files", "cd {drop}; seq 2000 | xargs touch; mkdir -p $(seq -f d%g -s / 50)", "appended", true},
+	{"record folder is full of files", "cd {drop}; seq 2000 | xargs touch; mkdir -p $(seq -f d%g -s / 50)", "appended",
+		true},
 	{"record names root's file", claims("{secret}"), "permission", false},
 	{"record names another user's file", claims("{theirs}"), "not-owner", false},
 	{"record names a folder", claims("/"), "not-regular", false},
@@ -56,7 +58,8 @@ var attacks = []attack{
 }
 
 // neverRests goes on beside the epilog, until the folder is gone.
-const neverRests = "while [ -d {drop} ]; do ln -sf {secret} {drop}/job.json; mkfifo {drop}/pipe; mv {drop}/pipe {drop}/job.json; done"
+const neverRests = "while [ -d {drop} ]; do ln -sf {secret} {drop}/job.json; mkfifo {drop}/pipe; mv {drop}/pipe " +
+	"{drop}/job.json; done"
 
 func claims(path string) string {
 	return `echo '{"bookend":1,"target":{"path":"` + path + `"}}' >{drop}/job.json` + keepsOthersOut
@@ -67,8 +70,10 @@ func claims(path string) string {
 func (s *story) withstands(a attack) {
 	secret, theirs := s.valuables()
 	out := filepath.Join(s.home(s.user), "out-$SLURM_JOB_ID.txt")
-	script := strings.NewReplacer("{out}", out, "{drop}", "$drop", "{secret}", secret, "{theirs}", theirs).Replace(a.script)
-	job := s.runs(s.user, "umask 022\n"+s.findsDrop()+script+"\necho done", oneGPU, "--output="+strings.Replace(out, "$SLURM_JOB_ID", "%j", 1))
+	script := strings.NewReplacer("{out}", out, "{drop}", "$drop", "{secret}", secret, "{theirs}",
+		theirs).Replace(a.script)
+	job := s.runs(s.user, "umask 022\n"+s.findsDrop()+script+"\necho done", oneGPU,
+		"--output="+strings.Replace(out, "$SLURM_JOB_ID", "%j", 1))
 
 	s.jobIs(job, "COMPLETED")
 	s.nodeIsUp("n1")
@@ -92,7 +97,8 @@ func (s *story) withstands(a attack) {
 func (s *story) findsDrop() string {
 	drops := filepath.Join(s.on.Run(), "drop", "${SLURMD_NODENAME}_")
 	return "drop=" + drops + "$SLURM_JOB_ID\n" +
-		"run=$(grep -o -m1 -E '/s[0-9A-Z]{13}/' /proc/self/cgroup | tr -d /)\n[ ! \"$run\" ] || drop=" + drops + "$run\n" +
+		"run=$(grep -o -m1 -E '/s[0-9A-Z]{13}/' /proc/self/cgroup | tr -d /)\n[ ! \"$run\" ] || drop=" + drops +
+		"$run\n" +
 		"export drop\n"
 }
 
@@ -100,23 +106,12 @@ func (s *story) findsDrop() string {
 func (s *story) valuables() (secret, theirs string) {
 	s.t.Helper()
 	secret, theirs = filepath.Join(s.on.Dir, "secret"), filepath.Join(s.home(s.stranger), "theirs")
-	if err := os.WriteFile(secret, []byte("valuable\n"), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(theirs, []byte("valuable\n"), 0o666); err != nil {
-		s.t.Fatal(err)
-	}
-	home, err := os.Stat(s.home(s.stranger))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, os.WriteFile(secret, []byte("valuable\n"), 0o600))
+	try(s.t, os.WriteFile(theirs, []byte("valuable\n"), 0o666))
+	home := must(os.Stat(s.home(s.stranger)))(s.t)
 	who := home.Sys().(*syscall.Stat_t)
-	if err := os.Chown(theirs, int(who.Uid), int(who.Gid)); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Chmod(theirs, 0o666); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, os.Chown(theirs, int(who.Uid), int(who.Gid)))
+	try(s.t, os.Chmod(theirs, 0o666))
 	return secret, theirs
 }
 
@@ -124,7 +119,8 @@ func (s *story) valuables() (secret, theirs string) {
 func (s *story) dropIsGone() {
 	s.t.Helper()
 	left, err := filepath.Glob(filepath.Join(s.on.Run(), "drop", "*"))
-	left = slices.DeleteFunc(left, func(path string) bool { return strings.Contains(path, ".aside-") }) // on its way out
+	// on its way out
+	left = slices.DeleteFunc(left, func(path string) bool { return strings.Contains(path, ".aside-") })
 	if err != nil || len(left) > 0 {
 		s.t.Errorf("left in memory: %q, %v", left, err)
 	}

@@ -83,7 +83,8 @@ func TestEnforce(t *testing.T) {
 	pid := s.pid(first)
 	s.inOrder("the output", s.outputOf(first), stillUses(pid), notCleanAfter,
 		"| bookend:   Means:  this node takes no new jobs until an admin has looked at it", moreAt(first))
-	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ", "last:   BKD-ORPHAN, job "+string(first),
+	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ",
+		"last:   BKD-ORPHAN, job "+string(first),
 		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
 
 	second := s.submits(s.user, "echo working", oneGPU)
@@ -118,9 +119,7 @@ func TestEndedFromOutside(t *testing.T) {
 			job := s.starts(s.user, "{cuda} alloc --mib 2000", oneGPU)
 			s.statusSays("n1", "jobs with GPUs now: 1", "job "+string(job)+"  GPU 0")
 			s.showSays("n1", job, "start:", "clean", "end: not yet")
-			if err := tt.end(job); err != nil {
-				s.t.Fatal(err)
-			}
+			try(s.t, tt.end(job))
 			s.ends(job)
 
 			s.jobIs(job, tt.state)
@@ -152,16 +151,14 @@ func TestLostCard(t *testing.T) {
 	s.nodeIsDrained("n1", fmt.Sprintf("BKD-LOST gpu=0 job=%s prolog; see: bookend show %s", job, job))
 	s.checkSays("no health check can tell that BKD-LOST is over")
 	s.adminResumes("n1")
-	if err := s.on.Release(job); err != nil {
-		t.Fatal(err)
-	}
+	try(t, s.on.Release(job))
 	s.ends(job)
 	s.jobIs(job, "COMPLETED")
 	s.userReads(job, gotClean, "working", "", leftClean)
 }
 
-// TestForeignProcess is told with each way in which Slurm can track processes: with cgroups it is known whose a process is,
-// without them it is probable.
+// TestForeignProcess is told with each way in which Slurm can track processes: with cgroups it is known whose a
+// process is, without them it is probable.
 func TestForeignProcess(t *testing.T) {
 	t.Parallel()
 	for _, track := range tracks(t) {
@@ -232,7 +229,8 @@ func TestInteractiveJobs(t *testing.T) {
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
 		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
-		s.inOrder("the terminal", terminal, "nobody on it\n", "job "+string(job)+"\n", "(train) still uses a GPU at the end of your script")
+		s.inOrder("the terminal", terminal, "nobody on it\n", "job "+string(job)+"\n",
+			"(train) still uses a GPU at the end of your script")
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
 		s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
 	})

@@ -22,7 +22,8 @@ func TestTwoNodes(t *testing.T) {
 }
 
 func batchOnTwoNodes(s *story) {
-	job := s.runs(s.user, "srun /bin/sh -c '{cuda} alloc --mib 100 --sleep 0'\necho done", "--nodes=2", oneGPU, "--output=two-%j.txt")
+	job := s.runs(s.user, "srun /bin/sh -c '{cuda} alloc --mib 100 --sleep 0'\necho done", "--nodes=2", oneGPU,
+		"--output=two-%j.txt")
 
 	s.jobIs(job, "COMPLETED")
 	s.userReads(job, gotClean, "done", "", leftClean)
@@ -45,7 +46,8 @@ func orphanOnOtherNode(s *story) {
 
 	next := s.runs(s.user, "srun echo working", "--nodes=2", oneGPU)
 	text := s.outputOf(next)
-	s.inOrder("the next job's output", text, "nobody on it", "| bookend: GPU 0 of n2 was not clean when your job got it")
+	s.inOrder("the next job's output", text, "nobody on it",
+		"| bookend: GPU 0 of n2 was not clean when your job got it")
 	if strings.Count(text, "working") != 2 || !strings.HasSuffix(text, leftClean+"\n") {
 		s.t.Errorf("the next job's output:\n%s", text)
 	}
@@ -87,7 +89,8 @@ func heterogeneous(s *story) {
 		s.jobIs(job.ID, "COMPLETED")
 		s.hooksRan(job.NodeList, "prolog 0", "epilog 0")
 		s.showSays(job.NodeList, job.ID, "start:", "clean", "end:", "clean")
-		s.showSays(job.NodeList, fmt.Sprintf("%s+%s", id, job.Fields["HetJobOffset"]), "start:", "clean", "end:", "clean")
+		s.showSays(job.NodeList, fmt.Sprintf("%s+%s", id, job.Fields["HetJobOffset"]), "start:", "clean", "end:",
+			"clean")
 	}
 }
 
@@ -111,11 +114,10 @@ func TestWithoutPrologAtAllocation(t *testing.T) {
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	s := given(t, soonAgain(t, site.Options{}))
-	id := s.starts(s.user, `if [ "$SLURM_RESTART_COUNT" ]; then echo again; else `+leavesOrphan+`; sleep 600; fi`, oneGPU)
+	id := s.starts(s.user, `if [ "$SLURM_RESTART_COUNT" ]; then echo again; else `+leavesOrphan+`; sleep 600; fi`,
+		oneGPU)
 	pid := s.pid(id)
-	if err := s.on.Requeue(id); err != nil {
-		t.Fatal(err)
-	}
+	try(t, s.on.Requeue(id))
 	s.ends(id)
 
 	s.jobIs(id, "COMPLETED")
@@ -124,7 +126,8 @@ func TestRequeue(t *testing.T) {
 	s.userReads(id, lines(notCleanBefore,
 		fmt.Sprintf("| bookend:   Found:  2518 MiB held by process %d (train) since TIME", pid),
 		"| bookend:   Who:    probably an earlier run of this job",
-		notCausedBy(id, 140629), "again", stillUses(pid), "", leftAsWas, leftEarlier("since TIME, probably by an earlier run of this job"))...)
+		notCausedBy(id, 140629), "again", stillUses(pid), "", leftAsWas, leftEarlier("since TIME, probably by an "+
+			"earlier run of this job"))...)
 	s.showSays("n1", id, "start:", "clean", "end:", "BKD-ORPHAN", "start:", "BKD-DIRTY", "end:", "clean")
 	s.runsApart(id)
 }

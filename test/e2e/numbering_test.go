@@ -27,16 +27,21 @@ func TestNumbers(t *testing.T) {
 		asks     []string // what one job after another asks for
 		got      []string
 	}{
-		"types in another order than their lines": {"gpu:b:2,gpu:a:2", []string{"Name=gpu Type=a File=DEV/nvidia[0-1]", "Name=gpu Type=b File=DEV/nvidia[2-3]"},
+		"types in another order than their lines": {"gpu:b:2,gpu:a:2",
+			[]string{"Name=gpu Type=a File=DEV/nvidia[0-1]", "Name=gpu Type=b File=DEV/nvidia[2-3]"},
 			"0 1 2 3", []string{"gpu:a:1", "gpu:b:1", "gpu:a:2"}, []string{"0", "2", "0 1"}},
-		"one is left out": {"gpu:3", []string{"Name=gpu File=DEV/nvidia[0,2-3]"}, "0 2 3", []string{"gpu:1", "gpu:2", "gpu:3"}, []string{"0", "0 2", "0 2 3"}},
-		"lines shuffled, with shards": {"gpu:4,shard:8", []string{"Name=gpu File=DEV/nvidia[3,0-1]", "Name=shard Count=8", "Name=gpu File=DEV/nvidia2"},
+		"one is left out": {"gpu:3", []string{"Name=gpu File=DEV/nvidia[0,2-3]"}, "0 2 3",
+			[]string{"gpu:1", "gpu:2", "gpu:3"}, []string{"0", "0 2", "0 2 3"}},
+		"lines shuffled, with shards": {"gpu:4,shard:8", []string{"Name=gpu File=DEV/nvidia[3,0-1]",
+			"Name=shard Count=8", "Name=gpu File=DEV/nvidia2"},
 			"0 1 2 3", []string{"gpu:1", "gpu:2", "gpu:3"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := given(t, site.Options{Mode: "enforce", GPUs: 4, Gres: tt.gres, GresConf: tt.gresConf, Track: cluster.CgroupV1, Constrain: true})
+			s := given(t, site.Options{Mode: "enforce", GPUs: 4, Gres: tt.gres, GresConf: tt.gresConf,
+				Track: cluster.CgroupV1, Constrain: true})
 			for i, ask := range tt.asks {
-				job := s.runs(s.user, strings.NewReplacer("DEV", s.on.Dev("n1"), "FILES", tt.files).Replace(tries), "--gres="+ask)
+				job := s.runs(s.user, strings.NewReplacer("DEV", s.on.Dev("n1"), "FILES", tt.files).Replace(tries),
+					"--gres="+ask)
 				s.jobIs(job, "COMPLETED")
 				got := s.gotFiles(job)
 				if tt.got != nil && strings.Join(got, " ") != tt.got[i] {
@@ -64,14 +69,8 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 	s.t.Helper()
 	var want, have []gpu.ID
 	for _, f := range files {
-		minor, err := strconv.Atoi(f)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		id, err := s.on.Device("n1", minor)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		minor := must(strconv.Atoi(f))(s.t)
+		id := must(s.on.Device("n1", minor))(s.t)
 		want = append(want, id)
 	}
 	run := s.recordOf(job)

@@ -32,16 +32,21 @@ func TestWhereMessagesAre(t *testing.T) {
 		kind          ledger.OutputKind
 		file          string // {job} is its id
 	}{
-		{title: "srun -o inside a batch script", script: "srun -o " + s.at("step.txt") + " /bin/sh -c '" + saysOOM + "; exit 1'",
+		{title: "srun -o inside a batch script", script: "srun -o " + s.at("step.txt") + " /bin/sh -c '" + saysOOM +
+			"; exit 1'",
 			kind: ledger.StepOutput, file: "step.txt"},
-		{title: "srun with its output redirected", script: "srun /bin/sh -c '" + saysOOM + "; exit 1' > " + s.at("r.txt") + " 2>&1",
+		{title: "srun with its output redirected", script: "srun /bin/sh -c '" + saysOOM + "; exit 1' > " +
+			s.at("r.txt") + " 2>&1",
 			kind: ledger.StepOutput, file: "r.txt"},
 		{title: "one file a task, errors apart", args: []string{"--ntasks=2"}, kind: ledger.StepOutput, file: "e.1",
-			script: "srun -n2 -o " + out + " -e " + errs + " /bin/sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1; " + saysOOM + "; exit 1'"},
+			script: "srun -n2 -o " + out + " -e " + errs + " /bin/sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1; " +
+				saysOOM + "; exit 1'"},
 		{title: "errors apart, of a name that only the task hook tells", script: saysOOM + "\nexit 1", job: "{job}_3",
-			args: []string{"--job-name=fine", "--array=3", "--open-mode=append", "--output=" + s.at("%x-%A_%a.out"), "--error=" + s.at("%x-%j_%a.err")},
+			args: []string{"--job-name=fine", "--array=3", "--open-mode=append", "--output=" + s.at("%x-%A_%a.out"),
+				"--error=" + s.at("%x-%j_%a.err")},
 			kind: ledger.ScriptErrors, file: "fine-{job}_3.err"},
-		{title: "a message 2 MiB before the end", script: saysOOM + "\n" + babbles + "\nexit 1", kind: ledger.ScriptOutput, file: "slurm-{job}.out"},
+		{title: "a message 2 MiB before the end", script: saysOOM + "\n" + babbles + "\nexit 1",
+			kind: ledger.ScriptOutput, file: "slurm-{job}.out"},
 	} {
 		s.tell(tt.title, func(s *story) {
 			id := string(s.runs(s.user, tt.script, append(tt.args, oneGPU)...))
@@ -68,7 +73,8 @@ func (s *story) foundIn(job cluster.JobID, kind ledger.OutputKind, path string) 
 	if len(end.Messages) != 1 || end.Messages[0].Kind != oom.Device || end.Messages[0].Output >= len(end.Outputs) {
 		s.t.Fatalf("%+v in %+v", end.Messages, end.Outputs)
 	}
-	if o := end.Outputs[end.Messages[0].Output]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) || o.Read == 0 {
+	if o := end.Outputs[end.Messages[0].Output]; o.Kind != kind || filepath.Base(o.Path) != filepath.Base(path) ||
+		o.Read == 0 {
 		s.t.Errorf("found in %+v of %+v", o, end.Outputs)
 	}
 }
@@ -81,9 +87,7 @@ func (s *story) lastEnd(job cluster.JobID) answer.End {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
 	var show answer.Show
-	if err := json.Unmarshal([]byte(out), &show); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, json.Unmarshal([]byte(out), &show))
 	i := slices.IndexFunc(show.Runs, func(r answer.Run) bool { return len(r.Ends) > 0 })
 	if i < 0 {
 		s.t.Fatalf("no end on record: %s", out)

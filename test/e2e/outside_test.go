@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,9 +12,10 @@ import (
 	"bookend/test/cluster"
 )
 
-// Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes came from
-// outside of the job: a user's own service manager, cron, a container daemon. Here that is a program in the place of the
-// user's, which has what it leaves taken out of the job's cgroups; the test process, which is root, does so.
+// Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes
+// came from outside of the job: a user's own service manager, cron, a container daemon. Here that is a program in the
+// place of the user's, which has what it leaves taken out of the job's cgroups; the test process, which is root, does
+// so.
 const exitProgram = `#!/bin/sh
 cuda={dir}/world-$SLURMD_NODENAME/fakecuda
 case " $* " in
@@ -40,17 +42,12 @@ func (s *story) exit(name string) string { return filepath.Join(s.on.Dir, "exit"
 func (s *story) letsOut() {
 	s.t.Helper()
 	text := strings.NewReplacer("{dir}", s.on.Dir, "{exit}", s.exit("")).Replace(exitProgram)
-	syscall.ForkLock.RLock() // a process forked meanwhile would have the program open for writing, and nobody could run it
+	// a process forked meanwhile would have the program open for writing, and nobody could run it
+	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.Mkdir(s.exit(""), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(s.exit("cuda"), []byte(text), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Chmod(s.exit(""), 0o777|os.ModeSticky); err != nil {
-		s.t.Fatal(err)
-	}
+	try(s.t, os.Mkdir(s.exit(""), 0o755))
+	try(s.t, os.WriteFile(s.exit("cuda"), []byte(text), 0o755))
+	try(s.t, os.Chmod(s.exit(""), 0o777|os.ModeSticky))
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -76,11 +73,8 @@ func (s *story) letOut() {
 		if err != nil {
 			continue
 		}
-		if err := cluster.Escape(pid); err != nil {
-			s.t.Error(err)
-		}
-		if err := os.Remove(s.exit(e.Name())); err != nil {
-			s.t.Error(err)
+		if err := errors.Join(cluster.Escape(pid), os.Remove(s.exit(e.Name()))); err != nil {
+			s.t.Error(err) // this is not the test's own goroutine
 		}
 	}
 }

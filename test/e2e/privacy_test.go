@@ -30,7 +30,8 @@ func TestPrivacy(t *testing.T) {
 			s.ends(guest)
 			job := s.runs(s.user, "echo working", oneGPU)
 
-			s.inOrder("the output", s.outputOf(job), "was not clean when your job got it", "held by a process that is not yours")
+			s.inOrder("the output", s.outputOf(job), "was not clean when your job got it",
+				"held by a process that is not yours")
 			facts := privacy.Know(s.people(), s.remembered())
 			if f := facts[1]; len(f.Jobs) != 1 || !slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
 				t.Errorf("known of %s: %+v", s.stranger, f)
@@ -39,7 +40,8 @@ func TestPrivacy(t *testing.T) {
 			if (leaks != "") != told {
 				t.Errorf("%s", leaks)
 			}
-			for _, from := range []string{"slurm-" + string(job) + ".out", "report/n1_" + string(job), "bookend show " + string(job), "bookend show " + string(job) + " --json"} {
+			for _, from := range []string{"slurm-" + string(job) + ".out", "report/n1_" + string(job),
+				"bookend show " + string(job), "bookend show " + string(job) + " --json"} {
 				if told && !strings.Contains(leaks, from+": "+s.user+" reads job "+string(guest)+" of") {
 					t.Errorf("nothing from %s in\n%s", from, leaks)
 				}
@@ -67,8 +69,8 @@ func (t *terminals) showed(user, text string) {
 	t.texts = append(t.texts, readable{reader: user, from: "terminal", text: text})
 }
 
-// nobodyReadsOfOthers checks, when a site is taken down, every text that its users can read: what their jobs wrote, their
-// terminals showed, Bookend reported to them, and its command line answers.
+// nobodyReadsOfOthers checks, when a site is taken down, every text that its users can read: what their jobs wrote,
+// their terminals showed, Bookend reported to them, and its command line answers.
 func (s *story) nobodyReadsOfOthers() {
 	s.t.Helper()
 	for _, leak := range s.leaks() {
@@ -120,7 +122,8 @@ func (s *story) answers() (all []readable) {
 
 // answer is what a command line says to a user.
 func (s *story) answer(user, node string, args []string) string {
-	cmd := exec.Command("/usr/bin/setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups", s.on.Program("bookend")}, args...)...)
+	cmd := exec.Command("/usr/bin/setpriv", append([]string{"--reuid", user, "--regid", "nogroup", "--clear-groups",
+		s.on.Program("bookend")}, args...)...)
 	cmd.Env, cmd.Dir = []string{"BOOKEND_CONFIG=" + s.on.ConfigFile(node), "TZ=UTC"}, "/"
 	text, _ := cmd.CombinedOutput() // most of it is refused
 	return string(text)
@@ -129,10 +132,7 @@ func (s *story) answer(user, node string, args []string) string {
 func (s *story) people() (all []privacy.Person) {
 	s.t.Helper()
 	for _, name := range s.on.Users {
-		u, err := user.Lookup(name)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		u := must(user.Lookup(name))(s.t)
 		uid, _ := strconv.Atoi(u.Uid)
 		all = append(all, privacy.Person{Name: name, UID: uint32(uid), Home: s.home(name)})
 	}
@@ -182,7 +182,8 @@ func written(name, dir string) (all []readable) {
 
 // readAs is what a file shows a user.
 func readAs(user, path string) (string, bool) {
-	cmd := exec.Command("/usr/bin/setpriv", "--reuid", user, "--regid", "nogroup", "--clear-groups", "/usr/bin/head", "-c", "1000000", path)
+	cmd := exec.Command("/usr/bin/setpriv", "--reuid", user, "--regid", "nogroup", "--clear-groups", "/usr/bin/head",
+		"-c", "1000000", path)
 	text, err := cmd.Output()
 	return string(text), err == nil
 }

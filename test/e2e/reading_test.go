@@ -35,11 +35,13 @@ SuspendProgram="/b \#c\\d" # e
 SchedulerParameters=defer,bf_interval=31
 BatchStartTimeout=12
 INCLUDE	` + filepath.Join(dir, "a.conf") + "\n",
-		"a.conf":     "WaitTime=31\nInclude " + filepath.Join(dir, "sub/b.conf") + "\n", // 22.05 looks for a relative name beside a.conf, 24.11 beside slurm.conf
+		// 22.05 looks for a relative name beside a.conf, 24.11 beside slurm.conf
+		"a.conf":     "WaitTime=31\nInclude " + filepath.Join(dir, "sub/b.conf") + "\n",
 		"sub/b.conf": "InactiveLimit=321\r\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text),
+			0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +52,8 @@ INCLUDE	` + filepath.Join(dir, "a.conf") + "\n",
 		t.Fatal(err, conf.Doubt())
 	}
 	slurm := s.slurmConfig()
-	for _, key := range []string{"KillWait", "PrologEpilogTimeout", "PrologFlags", "TaskProlog", "MinJobAge", "SrunProlog", "SrunEpilog", "RebootProgram", "ResumeProgram", "SuspendProgram",
+	for _, key := range []string{"KillWait", "PrologEpilogTimeout", "PrologFlags", "TaskProlog", "MinJobAge",
+		"SrunProlog", "SrunEpilog", "RebootProgram", "ResumeProgram", "SuspendProgram",
 		"SchedulerParameters", "BatchStartTimeout", "WaitTime", "InactiveLimit"} {
 		read, _ := conf.Get(key)
 		have := strings.TrimSuffix(strings.TrimSuffix(slurm[key], " sec"), " min")

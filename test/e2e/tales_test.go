@@ -10,8 +10,8 @@ import (
 	"bookend/test/site"
 )
 
-// tale is the story of one job, from its script to what everybody then reads. In all wanted texts {job} is its id, {pid} the
-// process of its CUDA program, {user} its owner.
+// tale is the story of one job, from its script to what everybody then reads. In all wanted texts {job} is its id,
+// {pid} the process of its CUDA program, {user} its owner.
 type tale struct {
 	title   string
 	script  string
@@ -30,56 +30,72 @@ type tale struct {
 	silent bool     // Bookend has nothing on record of it
 }
 
+// jobsOn are the stories that one job tells, by the site that it runs on.
+var jobsOn = map[string]struct {
+	on    site.Options
+	tales []tale
+}{
+	"as shipped": {site.Options{}, []tale{
+		{title: "a whole node", script: "echo done", args: []string{"--exclusive"},
+			reads: []string{"| bookend: GPUs 0,1 of n1 clean: 143156 MiB free each, nobody on them", "done", "",
+				"| bookend: GPUs 0,1 of n1 left clean by your job"}, epilog: []string{`gpus="0,1"`}},
+		{title: "a job that gives everything back reads one line at each end",
+			script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
+			reads:  []string{gotClean, "done", "", leftClean},
+			show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
+			status: []string{"node n1: mode observe", "jobs with GPUs now: 0", "job {job}  GPU 0"},
+			prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0",
+				"job_log=appended"}},
+		{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU},
+			reads: []string{"done"}, silent: true},
+		{title: "a failed job keeps its exit code", script: "{cuda} alloc --mib 100 --sleep 0; exit 3",
+			state: "FAILED", code: "3:0",
+			has: []string{"clean", "left clean by your job"}},
+		{title: "errors in a file of their own leave the report in the output", script: "echo out; echo err >&2",
+			args: []string{oneGPU, "--error=e-%j.txt"}, reads: []string{gotClean, "out", "", leftClean}},
+		{title: "an orphan is reported and the node stays up", script: leavesOrphan,
+			reads: lines(gotClean, "| bookend: process {pid} (train) still uses a GPU at the end of your script",
+				"", orphan, moreAt("{job}")),
+			show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN",
+				"PID {pid} (train)", "{job} (uid ",
+				"evidence: exclusive"}, status: []string{"job {job}", "would drain for BKD-ORPHAN"},
+			epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},
+	}},
+	"without task hooks": {site.Options{NoTask: true}, []tale{
+		reportsTogether,
+		{title: "and of the file that sbatch names by itself", script: "echo done",
+			reads: []string{"done", "", gotClean, leftClean}},
+		{title: "a file that only sbatch knows", script: "echo done",
+			args:  []string{oneGPU, "--job-name=train", "--output=%x.txt"},
+			reads: []string{"done"}, show: []string{"start:", "clean", "end:",
+				"clean"}, epilog: []string{`job_log="no file"`}},
+		{title: "no file", script: "true", args: []string{oneGPU, "--output=/dev/null"},
+			show:   []string{"start:", "clean", "end:", "clean"},
+			epilog: []string{"job_log=not-regular"}},
+	}},
+	"a partition that enforces": {site.Options{
+		Conf:   []string{"PartitionName=strict Nodes=n1 MaxTime=60 DefMemPerCPU=50 State=UP"},
+		Config: "policy: {partitions: {strict: {mode: enforce}}}\n",
+	}, []tale{
+		{title: "while the others observe", script: leavesOrphan, show: []string{"partition main", "would drain"}},
+		{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"},
+			drained: "Epilog error",
+			hooks:   []string{"prolog 0", "epilog 10"}, show: []string{"partition strict",
+				"DRAIN for BKD-ORPHAN (exit 10)"}},
+	}},
+}
+
 // noGPU asks for none.
 const noGPU = "--gres=none"
 
 // orphan is what a job that leaves a process reads, up to what it means.
-const orphan = notCleanAfter + "\n| bookend:   Found:  2518 MiB held by process {pid} (train) since TIME\n" + probablyThisJob
+const orphan = notCleanAfter + "\n| bookend:   Found:  2518 MiB held by process {pid} (train) since TIME\n" +
+	probablyThisJob
 
-// TestJobs are the stories that one job tells.
+// TestJobs tells them.
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		on    site.Options
-		tales []tale
-	}{
-		"as shipped": {site.Options{}, []tale{
-			{title: "a whole node", script: "echo done", args: []string{"--exclusive"},
-				reads: []string{"| bookend: GPUs 0,1 of n1 clean: 143156 MiB free each, nobody on them", "done", "",
-					"| bookend: GPUs 0,1 of n1 left clean by your job"}, epilog: []string{`gpus="0,1"`}},
-			{title: "a job that gives everything back reads one line at each end", script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
-				reads:  []string{gotClean, "done", "", leftClean},
-				show:   []string{"job {job} on n1, user {user}", "GPU 0", "start:", "clean", "end:", "clean"},
-				status: []string{"node n1: mode observe", "jobs with GPUs now: 0", "job {job}  GPU 0"},
-				prolog: []string{"msg=clean", "exit=0", "gpus=0"}, epilog: []string{"msg=clean", "exit=0", "job_log=appended"}},
-			{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU}, reads: []string{"done"}, silent: true},
-			{title: "a failed job keeps its exit code", script: "{cuda} alloc --mib 100 --sleep 0; exit 3", state: "FAILED", code: "3:0",
-				has: []string{"clean", "left clean by your job"}},
-			{title: "errors in a file of their own leave the report in the output", script: "echo out; echo err >&2",
-				args: []string{oneGPU, "--error=e-%j.txt"}, reads: []string{gotClean, "out", "", leftClean}},
-			{title: "an orphan is reported and the node stays up", script: leavesOrphan,
-				reads: lines(gotClean, "| bookend: process {pid} (train) still uses a GPU at the end of your script", "", orphan, moreAt("{job}")),
-				show: []string{"end:", "would drain for BKD-ORPHAN, held back: observe mode", "BKD-ORPHAN", "PID {pid} (train)", "{job} (uid ",
-					"evidence: exclusive"}, status: []string{"job {job}", "would drain for BKD-ORPHAN"},
-				epilog: []string{"level=warning", "BKD-ORPHAN", "exit=0", `held="observe mode"`}},
-		}},
-		"without task hooks": {site.Options{NoTask: true}, []tale{
-			reportsTogether,
-			{title: "and of the file that sbatch names by itself", script: "echo done", reads: []string{"done", "", gotClean, leftClean}},
-			{title: "a file that only sbatch knows", script: "echo done", args: []string{oneGPU, "--job-name=train", "--output=%x.txt"},
-				reads: []string{"done"}, show: []string{"start:", "clean", "end:", "clean"}, epilog: []string{`job_log="no file"`}},
-			{title: "no file", script: "true", args: []string{oneGPU, "--output=/dev/null"}, show: []string{"start:", "clean", "end:", "clean"},
-				epilog: []string{"job_log=not-regular"}},
-		}},
-		"a partition that enforces": {site.Options{
-			Conf:   []string{"PartitionName=strict Nodes=n1 MaxTime=60 DefMemPerCPU=50 State=UP"},
-			Config: "policy: {partitions: {strict: {mode: enforce}}}\n",
-		}, []tale{
-			{title: "while the others observe", script: leavesOrphan, show: []string{"partition main", "would drain"}},
-			{title: "drains", script: leavesOrphan, args: []string{oneGPU, "--partition=strict"}, drained: "Epilog error",
-				hooks: []string{"prolog 0", "epilog 10"}, show: []string{"partition strict", "DRAIN for BKD-ORPHAN (exit 10)"}},
-		}},
-	} {
+	for name, tt := range jobsOn {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := given(t, tt.on)
@@ -90,15 +106,17 @@ func TestJobs(t *testing.T) {
 
 // reportsTogether is a job that no task hook tells anything.
 var reportsTogether = tale{title: "both reports come at the end of a file that Slurm names", script: "echo done",
-	args: []string{oneGPU, "--output=my %u-%j.txt"}, reads: []string{"done", "", gotClean, leftClean}, epilog: []string{"job_log=appended"}}
+	args: []string{oneGPU, "--output=my %u-%j.txt"}, reads: []string{"done", "", gotClean,
+		leftClean}, epilog: []string{"job_log=appended"}}
 
 // bracketed is a job whose two ends are seen and told.
 var bracketed = tale{title: "a clean job is seen", script: "{cuda} alloc --mib 2000 --sleep 0\necho done",
 	reads: []string{gotClean, "done", "", leftClean}, show: []string{"start:", "clean", "end:", "clean"}}
 
 // drains is a job that leaves a process where that drains.
-var drains = tale{title: "an orphan drains", script: leavesOrphan, drained: "Epilog error", hooks: []string{"prolog 0", "epilog 10"},
-	show: []string{"DRAIN for BKD-ORPHAN (exit 10)"}, epilog: []string{"BKD-ORPHAN", "action=drain", "exit=10"}}
+var drains = tale{title: "an orphan drains", script: leavesOrphan, drained: "Epilog error",
+	hooks: []string{"prolog 0", "epilog 10"},
+	show:  []string{"DRAIN for BKD-ORPHAN (exit 10)"}, epilog: []string{"BKD-ORPHAN", "action=drain", "exit=10"}}
 
 // tells has one tale happen after the other.
 func (s *story) tells(all ...tale) {

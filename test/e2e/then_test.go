@@ -15,10 +15,7 @@ import (
 // jobIs checks how a job ended.
 func (s *story) jobIs(id cluster.JobID, state string) {
 	s.t.Helper()
-	j, err := s.on.Job(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	j := must(s.on.Job(id))(s.t)
 	if j.State != state {
 		s.t.Errorf("job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
 	}
@@ -27,16 +24,14 @@ func (s *story) jobIs(id cluster.JobID, state string) {
 // nodeIsUp checks that a node takes jobs.
 func (s *story) nodeIsUp(node string) {
 	s.t.Helper()
-	n, err := s.on.Node(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	n := must(s.on.Node(node))(s.t)
 	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons() {
 		s.t.Errorf("node %s is %v for %q, want it up", node, n.Flags, n.Reason)
 	}
 }
 
-// keepsReasons reports a Slurm that keeps the reason of a drain that is over, where it has no accounting: 23.11 to 25.11.
+// keepsReasons reports a Slurm that keeps the reason of a drain that is over, where it has no accounting: 23.11 to
+// 25.11.
 func (s *story) keepsReasons() bool {
 	v := version(s.t)
 	return v.Since(23, 11) && !v.Since(26, 5)
@@ -45,10 +40,7 @@ func (s *story) keepsReasons() bool {
 // nodeIsDrained checks that a node takes no jobs, and what Slurm says why.
 func (s *story) nodeIsDrained(node, reason string) {
 	s.t.Helper()
-	n, err := s.on.Node(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	n := must(s.on.Node(node))(s.t)
 	if !n.Has("DRAIN") || n.Reason != reason {
 		s.t.Errorf("node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
 	}
@@ -71,20 +63,14 @@ func (s *story) hooksRan(node string, want ...string) {
 
 func (s *story) hookRuns(node string) []cluster.HookRun {
 	s.t.Helper()
-	runs, err := s.on.HookRuns(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	runs := must(s.on.HookRuns(node))(s.t)
 	return runs
 }
 
 // outputOf is a job's output as its user reads it, less what an earlier job's end tested of a clean card.
 func (s *story) outputOf(id cluster.JobID) string {
 	s.t.Helper()
-	text, err := s.on.Output(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must(s.on.Output(id))(s.t)
 	return tested.ReplaceAllString(text, "")
 }
 
@@ -170,7 +156,8 @@ func (s *story) logSays(node string, id cluster.JobID, program string, want ...s
 		}
 	}
 	if len(lines) != 1 {
-		s.t.Errorf("%s of job %s on %s has %d lines in Bookend's log, want one:\n%s", program, id, node, len(lines), indented(lines))
+		s.t.Errorf("%s of job %s on %s has %d lines in Bookend's log, want one:\n%s", program, id, node, len(lines),
+			indented(lines))
 		return
 	}
 	for _, w := range want {

@@ -27,10 +27,7 @@ const slack = time.Minute
 // inTime checks how long slurmd waited for each of these jobs' hooks, by the marks of its own log.
 func (s *story) inTime(node string, prolog, epilog time.Duration, jobs ...cluster.JobID) {
 	s.t.Helper()
-	all, err := s.on.HookTimes(node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	all := must(s.on.HookTimes(node))(s.t)
 	took := map[string]time.Duration{}
 	for _, h := range all {
 		took[h.Hook+" "+string(h.Job)] = h.Took
@@ -39,7 +36,8 @@ func (s *story) inTime(node string, prolog, epilog time.Duration, jobs ...cluste
 		for hook, limit := range map[string]time.Duration{"prolog": prolog, "epilog": epilog} {
 			t, known := took[hook+" "+string(job)]
 			if !known || t > limit+slack {
-				s.t.Errorf("slurmd on %s waited %v for the %s of job %s (known: %v), want at most %v", node, t, hook, job, known, limit)
+				s.t.Errorf("slurmd on %s waited %v for the %s of job %s (known: %v), want at most %v", node, t, hook,
+					job, known, limit)
 			}
 		}
 	}
@@ -62,10 +60,7 @@ func (s *story) records(node string) map[slurm.JobID]ledger.Run {
 // allRuns are those records, of every run of a job: on disk first, then in memory.
 func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
 	s.t.Helper()
-	store, err := state.Open(s.on.Run(), node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	store := must(state.Open(s.on.Run(), node))(s.t)
 	runs, damaged := store.Runs()
 	history, lost := state.History(s.on.Var(node), node)
 	return append(history, runs...), append(lost, damaged...)
@@ -109,9 +104,7 @@ func TestWedgedDriver(t *testing.T) {
 	s.statusSays("n1", "driver not answering since ")
 
 	s.driverSays("on.nvmlDeviceGetMemoryInfo_v2", "")
-	if err := s.on.World("n1").Thaw(); err != nil {
-		t.Fatal(err)
-	}
+	try(t, s.on.World("n1").Thaw())
 	s.until("the stuck backend has ended", func() bool { return len(s.hookProcesses()) == 0 })
 	s.adminConfigures("n1", "enforce", withinTotals)
 	after := s.runs(s.user, "echo working", oneGPU)

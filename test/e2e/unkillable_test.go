@@ -12,18 +12,18 @@ import (
 	"bookend/test/site"
 )
 
-// A process that cannot be killed, as one stuck in its driver, keeps its job's cgroup. Slurm gives up on it, drains the node
-// by itself and runs the epilog beside it: whose the process is the cgroup says, on 26.05 by the run's id.
+// A process that cannot be killed, as one stuck in its driver, keeps its job's cgroup. Slurm gives up on it, drains
+// the node by itself and runs the epilog beside it: whose the process is the cgroup says, on 26.05 by the run's id.
 func TestUnkillableProcess(t *testing.T) {
 	t.Parallel()
 	dir := cluster.TempDir(t)
 	full := frozen.New(t, filepath.Join(dir, "full"))
-	if err := os.Chmod(full.Dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t), Conf: []string{"UnkillableStepTimeout=5"}})
+	try(t, os.Chmod(full.Dir, 0o777))
+	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t),
+		Conf: []string{"UnkillableStepTimeout=5"}})
 	// It has its memory when it says that it is ready, which it cannot.
-	job := s.starts(s.user, "exec 3>"+full.Dir+"/said\n"+awaits+"\n{job's cuda} alloc --mib 2000 --name train >&3", oneGPU)
+	job := s.starts(s.user, "exec 3>"+full.Dir+"/said\n"+awaits+"\n{job's cuda} alloc --mib 2000 --name train >&3",
+		oneGPU)
 	t.Cleanup(full.Thaw) // before the site's own
 	full.Freeze()
 	s.touches(s.user, "done")

@@ -12,16 +12,13 @@ import (
 	"bookend/test/site"
 )
 
-// What differs from one Slurm to the next. Where an older one lacks something, it must say so: a site that copies a line of
-// another's configuration learns of it from Slurm, not from jobs.
+// What differs from one Slurm to the next. Where an older one lacks something, it must say so: a site that copies a
+// line of another's configuration learns of it from Slurm, not from jobs.
 
 // version is that of the Slurm under test.
 func version(t *testing.T) cluster.Version {
 	t.Helper()
-	v, err := cluster.Installed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(cluster.Installed())(t)
 	return v
 }
 
@@ -42,10 +39,7 @@ func refused(t *testing.T, o site.Options, why string) {
 // tracks are the ways of tracking that this run is for: with none named, all that the host can.
 func tracks(t *testing.T) []cluster.Track {
 	t.Helper()
-	all, err := cluster.Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(cluster.Tracks())(t)
 	if os.Getenv("BOOKEND_E2E_TRACK") != "" {
 		return []cluster.Track{track}
 	}
@@ -55,10 +49,7 @@ func tracks(t *testing.T) []cluster.Track {
 // inCgroups is a way of tracking by cgroups: the run's own, else the newest that the host can.
 func inCgroups(t *testing.T) cluster.Track {
 	t.Helper()
-	all, err := cluster.Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(cluster.Tracks())(t)
 	if track != cluster.LinuxProc {
 		return track
 	}
@@ -73,8 +64,8 @@ var cgroupForms = map[cluster.Track]*regexp.Regexp{
 
 var runForm = regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/(s[0-9A-HJKMNP-TV-Z]{13})/step_batch/`)
 
-// Since 26.05 the cgroups of a job on v2 are named after its run, in which no hook finds the job's id; a line of cgroup.conf
-// brings the ids back.
+// Since 26.05 the cgroups of a job on v2 are named after its run, in which no hook finds the job's id; a line of
+// cgroup.conf brings the ids back.
 func TestNamesOfCgroups(t *testing.T) {
 	t.Parallel()
 	track := inCgroups(t)
@@ -151,7 +142,8 @@ func runInJob(s *story) {
 func runInJobMeasures(s *story) {
 	clean := s.runs(s.user, "echo working", oneGPU)
 	s.inOrder("the output", s.outputOf(clean), "GPU 0 of n1", "working", "GPU 0 of n1")
-	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job", "BKD-RUNINJOB")
+	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job",
+		"BKD-RUNINJOB")
 	job, orphan := s.escaped()
 	s.touches(s.user, "done")
 	s.ends(job)
@@ -168,10 +160,7 @@ func TestSeveralHooks(t *testing.T) {
 	said := filepath.Join(o.Dir, "said")
 	for _, hook := range []string{"Prolog", "Epilog"} {
 		text := fmt.Sprintf("#!/bin/sh\necho %s $SLURM_JOB_ID >>%s\n", strings.ToLower(hook), said)
-		path, err := cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must(cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text))(t)
 		o.Conf = append(o.Conf, hook+"="+path)
 	}
 	s := given(t, o)

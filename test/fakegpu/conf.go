@@ -63,7 +63,8 @@ var perGPU = settings{
 	"fabric_state": "0", "fabric_status": "0",
 	"clocks_event_reasons": "1", // idle
 	"accounting_mode":      "0", // until nvmlDeviceSetAccountingMode
-	"accounted":            "",  // PID:MIB:START_US:MS:RUNNING ... in accounting without having been there; MIB -1: not available
+	// PID:MIB:START_US:MS:RUNNING ... in accounting without having been there; MIB -1: not available
+	"accounted": "",
 }
 
 // buses are a machine's in ascending order; beyond them come those of the next PCI domain.

@@ -39,7 +39,6 @@ type card struct {
 	Total, Reserved, Used, Free   uint64
 	UsedV1, BAR1Used              uint64
 	Compute, Graphics, MPS        []process
-	Recovery                      int
 	Took                          time.Duration // the memory calls
 }
 
@@ -111,10 +110,6 @@ func (c *card) read(lib nvml.Interface, d nvml.Device, guarded bool) {
 	c.Graphics = processes(infos)
 	infos, _ = d.GetMPSComputeRunningProcesses()
 	c.MPS = processes(infos)
-	field := []nvml.FieldValue{{FieldId: 230}}
-	if d.GetFieldValues(field) == nvml.SUCCESS && field[0].NvmlReturn == 0 {
-		c.Recovery = int(field[0].Value[0])
-	}
 }
 
 func processes(infos []nvml.ProcessInfo) []process {

@@ -80,19 +80,6 @@ func New(dir string, options ...Option) (*World, error) {
 	return w, nil
 }
 
-// Open returns the world that New made in dir.
-func Open(dir string) (*World, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	w := &World{dir: dir}
-	if _, err := w.settings(); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
 func (w *World) makeFolders() error {
 	for name, mode := range map[string]os.FileMode{
 		".": 0o755, filepath.Base(w.Dev()): 0o755, "proc-driver": 0o755, "sys": 0o755, "alloc": 0o777 | os.ModeSticky,
@@ -107,7 +94,8 @@ func (w *World) makeFolders() error {
 		}
 	}
 	// The programs know their world's dev by this name; /proc shows the folder's own.
-	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Symlink(filepath.Base(w.Dev()), filepath.Join(w.dir, "dev")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	guard := filepath.Join(w.dir, "alloc/.guard")

@@ -87,10 +87,12 @@ func TestIdleCards(t *testing.T) {
 		if c.Handle|c.Memory|c.Memory1|c.List != 0 {
 			t.Errorf("card %d: a call failed: %+v", gpu, c)
 		}
-		if c.UUID != w.UUID(gpu) || c.Bus != "0000"+strings.ToUpper(w.BusID(gpu)) || c.Minor != gpu || c.Name != "NVIDIA H200" {
+		if c.UUID != w.UUID(gpu) || c.Bus != "0000"+strings.ToUpper(w.BusID(gpu)) || c.Minor != gpu ||
+			c.Name != "NVIDIA H200" {
 			t.Errorf("card %d is %+v", gpu, c)
 		}
-		if c.Total != 143771*MiB || c.Reserved != 615*MiB || c.Used != 0 || c.Free != (143771-615)*MiB || c.UsedV1 != 615*MiB {
+		if c.Total != 143771*MiB || c.Reserved != 615*MiB || c.Used != 0 || c.Free != (143771-615)*MiB ||
+			c.UsedV1 != 615*MiB {
 			t.Errorf("card %d: memory %+v", gpu, c)
 		}
 		if len(c.Compute)+len(c.Graphics)+len(c.MPS) != 0 {

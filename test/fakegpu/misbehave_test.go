@@ -7,69 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
-
-func TestMisbehaviour(t *testing.T) {
-	const unavailable = ^uint64(0)
-	many := make([]string, 300)
-	for i := range many {
-		many[i] = fmt.Sprintf("%d:1", 1000+i)
-	}
-	for name, c := range map[string]struct {
-		set  map[string]string
-		want func(cards []card) bool
-	}{
-		"lost card": {map[string]string{"on.any.gpu1": "rc 15"}, func(c []card) bool {
-			return c[0].Handle == 0 && c[1].Handle == 15 && c[2].Memory == 0
-		}},
-		"lost after three calls": {map[string]string{"on.nvmlDeviceGetMemoryInfo.gpu2": "rc 15 after 1 times 1"}, func(c []card) bool {
-			return c[2].Memory1 == 15 // the second look
-		}},
-		"memory not supported": {map[string]string{"on.nvmlDeviceGetMemoryInfo_v2": "rc 3", "on.nvmlDeviceGetMemoryInfo": "rc 3"}, func(c []card) bool {
-			return c[0].Memory == 3 && c[0].Memory1 == 3
-		}},
-		"slow card": {map[string]string{"on.nvmlDeviceGetMemoryInfo_v2.gpu1": "sleep 50"}, func(c []card) bool {
-			return c[1].Took >= 50*time.Millisecond && c[1].Memory == 0
-		}},
-		"used by nobody": {map[string]string{"gpu1.extra_mib": "700"}, func(c []card) bool {
-			return c[1].Used == 700*MiB && c[1].Compute == nil && c[0].Used == 0
-		}},
-		"used by nobody, now and then": {map[string]string{"gpu1.extra_mib": "700", "gpu1.moving_mib": "64"}, func(c []card) bool {
-			return (c[1].Used == 700*MiB || c[1].Used == 764*MiB) && c[0].Used == 0
-		}},
-		"dead and impossible processes": {map[string]string{"gpu0.list": "0:1 999999999:2:graphics 77:-1"}, func(c []card) bool {
-			return slices.Equal(c[0].Compute, []process{{0, MiB}, {77, unavailable}}) &&
-				slices.Equal(c[0].Graphics, []process{{999999999, 2 * MiB}})
-		}},
-		"growing list": {map[string]string{
-			"gpu0.list": strings.Join(many, " "), "on.nvmlDeviceGetComputeRunningProcesses_v3.gpu0": "rc 7 times 3",
-		}, func(c []card) bool { return len(c[0].Compute) == 300 && c[0].Compute[299].PID == 1299 }},
-		"wrong stride": {map[string]string{"process_stride": "32", "gpu0.list": "11:1 12:2 13:3"}, func(c []card) bool {
-			return c[0].Compute[0] == process{11, MiB} && c[0].Compute[1].PID != 12
-		}},
-		"health": {map[string]string{"gpu3.recovery_action": "2"}, func(c []card) bool { return c[3].Recovery == 2 }},
-		"excluded card": {map[string]string{"gpu1.excluded": "1"}, func(c []card) bool {
-			return len(c) == 3 && c[1].Minor == 2
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			consumer := attach(t, w)
-			for key, value := range c.set { // while the consumer runs
-				set(t, w, key, value)
-			}
-			consumer.look()
-			if got := consumer.look().Cards; !c.want(got) {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-}
 
 func status(pid int, field string) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -128,19 +69,28 @@ func TestCUDA(t *testing.T) {
 		args []string
 		want string
 	}{
-		"all of free fails":       {args: []string{"--no-context", "--mib", fmt.Sprint(free)}, want: "2 CUDA_ERROR_OUT_OF_MEMORY"},
-		"2 MiB less succeeds":     {args: []string{"--no-context", "--mib", fmt.Sprint(free - 2)}, want: "bytes=150107848704"},
+		"all of free fails": {args: []string{"--no-context", "--mib", fmt.Sprint(free)},
+			want: "2 CUDA_ERROR_OUT_OF_MEMORY"},
+		"2 MiB less succeeds": {args: []string{"--no-context", "--mib", fmt.Sprint(free - 2)},
+			want: "bytes=150107848704"},
 		"a context takes its own": {args: []string{"--mib", fmt.Sprint(free - 2)}, want: "2 CUDA_ERROR_OUT_OF_MEMORY"},
 		"and leaves the rest":     {args: []string{"--mib", fmt.Sprint(free - 527 - 3)}, want: "ready"},
-		"fragmented":              {args: []string{"--no-context", "--gpu", "3", "--mib", "1002"}, want: "2 CUDA_ERROR_OUT_OF_MEMORY"},
+		"fragmented": {args: []string{"--no-context", "--gpu", "3", "--mib", "1002"},
+			want: "2 CUDA_ERROR_OUT_OF_MEMORY"},
 		"up to the largest piece": {args: []string{"--no-context", "--gpu", "3", "--mib", "1000"}, want: "ready"},
-		"index":                   {env: []string{"CUDA_VISIBLE_DEVICES=2,0"}, args: []string{"--mib", "2"}, want: "gpu=" + uuid},
-		"uuid":                    {env: []string{"CUDA_VISIBLE_DEVICES=" + uuid}, args: []string{"--mib", "2"}, want: "gpu=" + uuid},
-		"beyond the visible":      {env: []string{"CUDA_VISIBLE_DEVICES=2"}, args: []string{"--mib", "2", "--gpu", "1"}, want: "101 CUDA_ERROR_INVALID_DEVICE"},
-		"none visible":            {env: []string{"CUDA_VISIBLE_DEVICES="}, args: []string{"--mib", "2"}, want: "100 CUDA_ERROR_NO_DEVICE"},
-		"broken":                  {rule: "rc 999", args: []string{"--mib", "2"}, want: "cuInit: 999 CUDA_ERROR_UNKNOWN"},
-		"slow":                    {rule: "sleep 20", args: []string{"--mib", "2"}, want: "ready"},
-		"PyTorch's words":         {args: []string{"--torch", "--mib", "200000"}, want: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 195.31 GiB. GPU 0 has a total capacity of 139.80 GiB of which 139.29 GiB is free."},
+		"index": {env: []string{"CUDA_VISIBLE_DEVICES=2,0"}, args: []string{"--mib", "2"},
+			want: "gpu=" + uuid},
+		"uuid": {env: []string{"CUDA_VISIBLE_DEVICES=" + uuid}, args: []string{"--mib", "2"},
+			want: "gpu=" + uuid},
+		"beyond the visible": {env: []string{"CUDA_VISIBLE_DEVICES=2"}, args: []string{"--mib", "2", "--gpu", "1"},
+			want: "101 CUDA_ERROR_INVALID_DEVICE"},
+		"none visible": {env: []string{"CUDA_VISIBLE_DEVICES="}, args: []string{"--mib", "2"},
+			want: "100 CUDA_ERROR_NO_DEVICE"},
+		"broken": {rule: "rc 999", args: []string{"--mib", "2"}, want: "cuInit: 999 CUDA_ERROR_UNKNOWN"},
+		"slow":   {rule: "sleep 20", args: []string{"--mib", "2"}, want: "ready"},
+		"PyTorch's words": {args: []string{"--torch", "--mib", "200000"},
+			want: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 195.31 GiB. GPU 0 has a total " +
+				"capacity of 139.80 GiB of which 139.29 GiB is free."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set(t, w, "on.cuInit", c.rule)
@@ -173,7 +123,8 @@ func TestSetRefusesWhatNobodyUnderstands(t *testing.T) {
 func TestTrees(t *testing.T) {
 	w := newWorld(t, Minors(1, 0, 2), GPUs(3), Excluded(2))
 	text, err := os.ReadFile(filepath.Join(w.DriverProc(), "gpus", w.BusID(0), "information"))
-	if err != nil || !strings.Contains(string(text), "Device Minor: \t 1\nGPU Firmware: \t 580.159.04\nGPU Excluded:\t No\n") {
+	if err != nil || !strings.Contains(string(text),
+		"Device Minor: \t 1\nGPU Firmware: \t 580.159.04\nGPU Excluded:\t No\n") {
 		t.Errorf("%q, %v", text, err)
 	}
 	if w.Node(0) != filepath.Join(w.Dev(), "nvidia1") || !w.RealNodes() {

@@ -60,7 +60,8 @@ func (w *World) node(name string, minor int) error {
 // bootLines are the kernel's log of a fake node, as /dev/kmsg gives it: what it says of itself.
 const bootLines = "6,1,1000000,-;Linux version fake\n6,2,1000100,-;Command line: quiet\n"
 
-// logKernel gives the node a kernel log, once: what becomes of it is the tests' to say. A file is read as the device is.
+// logKernel gives the node a kernel log, once: what becomes of it is the tests' to say. A file is read as the device
+// is.
 func (w *World) logKernel() error { return os.WriteFile(w.KernelLog(), []byte(bootLines), 0o600) }
 
 // KernelLog stands for /dev/kmsg.
@@ -111,7 +112,8 @@ func (s settings) moduleVersion() string {
 
 func (w *World) renderModule(s settings) error {
 	version := fmt.Sprintf("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  "+
-		"(dvs-builder@U22-I3-B17-02-5)  Tue Jan  6 20:54:18 UTC 2026\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)\n",
+		"(dvs-builder@U22-I3-B17-02-5)  Tue Jan  6 20:54:18 UTC 2026\nGCC version:  gcc version 12.2.0 (Debian "+
+		"12.2.0-14+deb12u1)\n",
 		s.moduleVersion())
 	module := filepath.Join(w.Sys(), "module/nvidia")
 	return errors.Join(

@@ -83,7 +83,8 @@ func readHolding(path string) (Holding, bool, error) {
 
 func parseHolding(text string) (Holding, error) {
 	var h Holding
-	fields := map[string]any{"pid": &h.PID, "gpu": &h.Card, "context": &h.Context, "hidden": &h.Hidden, "memory": &h.Memory, "mapped": &h.Mapped}
+	fields := map[string]any{"pid": &h.PID, "gpu": &h.Card, "context": &h.Context, "hidden": &h.Hidden,
+		"memory": &h.Memory, "mapped": &h.Mapped}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if field, ok := fields[key]; ok {

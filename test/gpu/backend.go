@@ -25,21 +25,13 @@ const gap = 64 * mib
 // slowCUDA is a library in front of the driver's that gives memory back 150 ms later.
 const slowCUDA = "libslowcuda.so"
 
-// probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the memory for
-// long enough to be met.
-func (l *lane) probeRequest(cards []card, slow bool, known ...int) ([]byte, error) {
-	store, err := state.Open(l.site.Run(), l.node)
-	if err != nil {
-		return nil, err
-	}
-	r, err := l.requestOf(wire.Probe, cards)
-	if err != nil {
-		return nil, err
-	}
+// probeRequest asks the backend for a test allocation on some cards, as a hook would; slow, for one that holds the
+// memory for long enough to be met.
+func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
+	store := must(state.Open(l.site.Run(), l.node))
+	r := l.requestOf(wire.Probe, cards)
 	empty := filepath.Join(l.site.Dir, "empty")
-	if err := os.MkdirAll(empty, 0o755); err != nil {
-		return nil, err
-	}
+	try(os.MkdirAll(empty, 0o755))
 	if slow {
 		r.Options.CUDALibrary = l.site.Program(slowCUDA)
 	}
@@ -47,23 +39,20 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) ([]byte, erro
 	for _, d := range r.Devices {
 		r.Probe.Locks[d.ID] = store.ProbeLock(d.ID)
 	}
-	return r.Line()
+	return must(r.Line())
 }
 
 // requestOf is a request about some cards.
-func (l *lane) requestOf(op wire.Op, cards []card) (wire.Request, error) {
+func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
 	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000}
 	if w := l.site.World(l.node); w != nil {
 		r.Options = wire.Options{NVMLLibrary: w.NVML(), CUDALibrary: w.CUDA()}
 	}
 	for _, c := range cards {
-		bus, err := gpu.ParseBusID(c.bus)
-		if err != nil {
-			return r, err
-		}
+		bus := must(gpu.ParseBusID(c.bus))
 		r.Devices = append(r.Devices, gpu.Device{ID: gpu.ID(c.uuid), BusID: bus})
 	}
-	return r, nil
+	return r
 }
 
 // asked is a backend at work.
@@ -74,53 +63,47 @@ type asked struct {
 }
 
 // askBackend starts the backend with a request; the pipe stays open until it has answered, as a hook's does.
-func (l *lane) askBackend(line []byte, env ...string) (*asked, error) {
+func (l *lane) askBackend(line []byte, env ...string) *asked {
 	a := &asked{cmd: exec.Command(l.site.Program("bookend-gpu"))}
 	a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = append([]string{}, env...), &a.out, os.Stderr
-	var err error
-	if a.in, err = a.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := a.cmd.Start(); err != nil {
-		return nil, err
-	}
-	_, err = a.in.Write(line)
-	return a, err
+	a.in = must(a.cmd.StdinPipe())
+	try(a.cmd.Start())
+	must(a.in.Write(line))
+	return a
 }
 
 // end waits for the answer.
-func (a *asked) end() ([]gpu.Probe, error) {
+func (a *asked) end() []gpu.Probe {
 	late := time.AfterFunc(oneRun, func() { _ = a.cmd.Process.Kill() })
 	defer late.Stop()
 	if err := a.cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("bookend-gpu: %w: %s", err, tail(a.out.String()))
+		panic(brokenf("bookend-gpu: %w: %s", err, tail(a.out.String())))
 	}
 	return probesIn(a.out.Bytes())
 }
 
-func probesIn(out []byte) (all []gpu.Probe, err error) {
-	replies, err := wire.DecodeReplies(out)
-	for _, r := range replies {
+func probesIn(out []byte) (all []gpu.Probe) {
+	for _, r := range must(wire.DecodeReplies(out)) {
 		switch {
 		case r.Kind == wire.KindProbe:
 			all = append(all, *r.Probe)
 		case r.Kind == wire.KindFault:
-			err = errors.Join(err, fmt.Errorf("the driver said %+v", *r.Fault))
+			panic(brokenf("the driver said %+v", *r.Fault))
 		}
 	}
-	return all, err
+	return all
 }
 
-// deadListed is for how long the driver may go on listing a process that was killed: 110 to 150 ms were measured. Nobody tests
-// a card with an unknown process on it.
+// deadListed is for how long the driver may go on listing a process that was killed: 110 to 150 ms were measured.
+// Nobody tests a card with an unknown process on it.
 const deadListed = 500 * time.Millisecond
 
 // test asks the backend for a test allocation on some cards and writes down what it said.
 func (r *run) test(what string, cards []card, known ...int) []record.Test {
 	time.Sleep(deadListed)
-	line := must(r.probeRequest(cards, false, known...))
-	a := must(r.askBackend(line))
-	probes := must(a.end())
+	line := r.probeRequest(cards, false, known...)
+	a := r.askBackend(line)
+	probes := a.end()
 	var tests []record.Test
 	for _, p := range probes {
 		tests = append(tests, record.Test{What: what, Probe: probeOf(p)})

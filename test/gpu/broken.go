@@ -3,10 +3,11 @@ package main
 import (
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
-// broken is why a scene did not come about, or could not be looked at: it ends a run's step, and those after it. Whatever a
-// run leaves then, reset takes away.
+// broken is why a scene did not come about, or could not be looked at: it ends a run's step, and those after it.
+// Whatever a run leaves then, reset takes away.
 type broken struct{ error }
 
 func brokenf(format string, args ...any) broken { return broken{fmt.Errorf(format, args...)} }
@@ -36,4 +37,13 @@ func attempt(do func()) (err error) {
 	}()
 	do()
 	return nil
+}
+
+// settled tries until a statement holds: what was killed may still be listed for a moment.
+func settled(statement func()) {
+	err := attempt(statement)
+	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = attempt(statement) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	try(err)
 }

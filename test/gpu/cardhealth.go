@@ -11,8 +11,8 @@ import (
 
 var condition = step{
 	name: "health", title: "The cards' condition",
-	truth: "What nvidia-smi says of the cards' errors, row remapping, modes and accounting. Nothing is changed: accounting is as it " +
-		"was found.",
+	truth: "What nvidia-smi says of the cards' errors, row remapping, modes and accounting. Nothing is changed: " +
+		"accounting is as it was found.",
 	do: func(r *run) {
 		job := r.onEveryCard()
 		var all []record.Health
@@ -41,7 +41,8 @@ func factsOf(h record.Health) string {
 
 // onEvery are the facts that every card with a data centre's driver has.
 var onEvery = []gpu.FactCode{
-	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction, gpu.BAR1Used, gpu.BAR1Total, gpu.PersistenceMode, gpu.ComputeMode,
+	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction, gpu.BAR1Used, gpu.BAR1Total,
+	gpu.PersistenceMode, gpu.ComputeMode,
 }
 
 // healthy wants a card's facts to be there, and to be what others than Bookend say.
@@ -55,15 +56,16 @@ func (r *run) healthy(h record.Health) {
 	}
 	truth := r.condition(h.GPU)
 	r.holds("others than Bookend told", "some facts", fmt.Sprint(len(truth)), len(truth) >= 4)
-	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.PersistenceMode, gpu.ComputeMode, "accounting"} {
+	for _, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.PersistenceMode,
+		gpu.ComputeMode, "accounting"} {
 		if want, told := truth[string(code)]; told {
 			r.check(string(code), want, facts[string(code)])
 		}
 	}
 }
 
-// condition is what nvidia-smi says of a card, in the words of Bookend's facts; in a rehearsal, the world's own keys. What
-// it does not tell is left out.
+// condition is what nvidia-smi says of a card, in the words of Bookend's facts; in a rehearsal, the world's own keys.
+// What it does not tell is left out.
 func (r *run) condition(uuid string) map[string]string {
 	if w := r.site.World(r.node); w != nil {
 		return r.worldly(func(key string) string {
@@ -76,7 +78,8 @@ func (r *run) condition(uuid string) map[string]string {
 		})
 	}
 	r.record("condition", "-i", uuid, "-q", "-d", "ECC,ROW_REMAPPER,MEMORY,COMPUTE,ACCOUNTING")
-	said := r.ask(uuid, "--query-gpu=", "ecc.errors.uncorrected.volatile.total", "persistence_mode", "compute_mode", "accounting.mode")
+	said := r.ask(uuid, "--query-gpu=", "ecc.errors.uncorrected.volatile.total", "persistence_mode", "compute_mode",
+		"accounting.mode")
 	rows := r.ask(uuid, "--query-remapped-rows=", "remapped_rows.pending", "remapped_rows.failure")
 	facts := map[string]string{}
 	for i, code := range []gpu.FactCode{gpu.ECCUncorrected, gpu.PersistenceMode, gpu.ComputeMode, "accounting"} {
@@ -92,7 +95,8 @@ func (r *run) worldly(get func(string) string) map[string]string {
 	yes := map[string]string{"0": "no", "1": "yes"}
 	return map[string]string{
 		string(gpu.ECCUncorrected): get("ecc_uncorrected"), string(gpu.RemapPending): yes[get("remap_pending")],
-		string(gpu.RemapFailed): yes[get("remap_failure")], string(gpu.PersistenceMode): map[string]string{"0": "off", "1": "on"}[get("persistence")],
+		string(gpu.RemapFailed): yes[get("remap_failure")], string(gpu.PersistenceMode): map[string]string{"0": "off",
+			"1": "on"}[get("persistence")],
 	}
 }
 

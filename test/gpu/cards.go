@@ -1,79 +1,61 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // findCards finds nvidia-smi and the GPUs. The driver shows a card's UUID only once somebody has used the card.
-func (l *lane) findCards() error {
-	cards, err := cardsIn(driverProc)
-	if err != nil {
-		return err
-	}
+func (l *lane) findCards() {
+	cards := must(cardsIn(driverProc))
 	if len(cards) == 0 {
-		return errNoGPU
+		panic(broken{errNoGPU})
 	}
+	var err error
 	for _, name := range []string{"nvidia-smi", "/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"} {
 		if l.smi, err = exec.LookPath(name); err == nil {
 			break
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the lane checks Bookend against nvidia-smi: %w", err)
+		panic(brokenf("the lane checks Bookend against nvidia-smi: %w", err))
 	}
 	if out, err := exec.Command(l.smi, "-L").CombinedOutput(); err != nil {
-		return fmt.Errorf("nvidia-smi -L: %w: %s", err, out)
+		panic(brokenf("nvidia-smi -L: %w: %s", err, out))
 	}
-	if l.cards, err = cardsIn(driverProc); err != nil {
-		return err
-	}
+	l.cards = must(cardsIn(driverProc))
 	for _, c := range l.cards {
 		if !strings.HasPrefix(c.uuid, "GPU-") || strings.Contains(c.uuid, "?") || c.bus == "" {
-			return fmt.Errorf("%s does not tell card %d's UUID and bus: %+v", driverProc, c.minor, c)
+			panic(brokenf("%s does not tell card %d's UUID and bus: %+v", driverProc, c.minor, c))
 		}
 	}
-	return nil
 }
 
 // used is how many bytes of a card are in use, asked of somebody else than Bookend.
-func (l *lane) used(index int) (uint64, error) {
+func (l *lane) used(index int) uint64 {
 	if w := l.site.World(l.node); w != nil {
-		return w.Used(index)
+		return must(w.Used(index))
 	}
-	out, err := exec.Command(l.smi, "-i", l.cards[index].uuid, "--query-gpu=memory.used", "--format=csv,noheader,nounits").Output()
-	if err != nil {
-		return 0, fmt.Errorf("ask nvidia-smi: %w", err)
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64)
-	return n * mib, err
+	out := must(exec.Command(l.smi, "-i", l.cards[index].uuid, "--query-gpu=memory.used",
+		"--format=csv,noheader,nounits").Output())
+	return must(strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64)) * mib
 }
 
 // awaitIdle waits until all GPUs are idle.
-func (l *lane) awaitIdle() (err error) {
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		if err = l.idle(); err == nil || time.Now().After(deadline) {
-			return err
-		}
-	}
+func (l *lane) awaitIdle() {
+	settled(l.idle)
 }
 
-// idle returns nil if no GPU has memory in use: below 32 MiB, from where Bookend reports.
-func (l *lane) idle() (all error) {
+// idle wants no GPU to have memory in use: below 32 MiB, from where Bookend reports.
+func (l *lane) idle() {
 	for i := range l.cards {
-		used, err := l.used(i)
-		if err == nil && used >= 32*mib {
-			err = fmt.Errorf("GPU %d: %d MiB in use", i, used/mib)
+		if used := l.used(i); used >= 32*mib {
+			panic(brokenf("GPU %d: %d MiB in use", i, used/mib))
 		}
-		all = errors.Join(all, err)
 	}
-	return all
 }
 
 // total is the smallest card's memory in MiB.
@@ -97,23 +79,23 @@ func (l *lane) total() uint64 {
 }
 
 // listed is what others than Bookend say of the processes on a card: PID and bytes.
-func (r *run) listed(uuid string) (map[int]uint64, error) {
+func (r *run) listed(uuid string) map[int]uint64 {
 	found := map[int]uint64{}
 	if w := r.site.World(r.node); w != nil {
-		all, err := w.Holdings()
-		for _, h := range all {
+		for _, h := range must(w.Holdings()) {
 			if h.Context > 0 && w.UUID(h.Card) == uuid {
 				found[h.PID] += h.Context + h.Memory + h.Mapped
 			}
 		}
-		return found, err
+		return found
 	}
-	out, err := exec.Command(r.smi, "-i", uuid, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits").Output()
+	out, err := exec.Command(r.smi, "-i", uuid, "--query-compute-apps=pid,used_memory",
+		"--format=csv,noheader,nounits").Output()
 	if err != nil {
-		return nil, fmt.Errorf("ask nvidia-smi: %w", err)
+		panic(brokenf("ask nvidia-smi: %w", err))
 	}
 	for _, m := range regexp.MustCompile(`(?m)^(\d+), (\d+)\s*$`).FindAllStringSubmatch(string(out), -1) {
 		found[int(number(m[1]))] = number(m[2]) * mib
 	}
-	return found, nil
+	return found
 }

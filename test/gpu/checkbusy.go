@@ -27,8 +27,9 @@ const (
 
 var checkBusy = step{
 	name: "check-busy", title: "Health checks beside a job at work",
-	truth: "A job uses its card without pause, and keeps 20 GiB of it. Five health checks run meanwhile: each sees the job's process, " +
-		"finds nothing and says nothing. None takes memory of the card, the job keeps its pace, and ends well.",
+	truth: "A job uses its card without pause, and keeps 20 GiB of it. Five health checks run meanwhile: each sees " +
+		"the job's process, finds nothing and says nothing. None takes memory of the card, the job keeps its pace, " +
+		"and ends well.",
 	do: func(r *run) {
 		id, gate, pid := r.toil()
 		spans := r.besideWork(id, pid)
@@ -47,7 +48,8 @@ var checkBusy = step{
 // toil starts a job that is at work until a gate opens, and returns the PID of its process.
 func (r *run) toil() (id cluster.JobID, gate string, pid int) {
 	gate = r.gate()
-	script := r.script(fmt.Sprintf("$CUDAJOB alloc --mib %d --chunks %d --beat %d &", r.size()&^1023, r.size()>>10, beatMillis),
+	script := r.script(fmt.Sprintf("$CUDAJOB alloc --mib %d --chunks %d --beat %d &", r.size()&^1023, r.size()>>10,
+		beatMillis),
 		r.until(gate), "kill $!", "wait $! || true")
 	id = r.submit(0, script, "--gres=gpu:1")
 	r.awaitOutput(id, "beat ")
@@ -85,15 +87,18 @@ func (r *run) besideWork(id cluster.JobID, pid int) (spans []span) {
 	return spans
 }
 
-// untouched wants the most that was in use meanwhile to be what was in use at first: a test allocation would have taken the rest.
+// untouched wants the most that was in use meanwhile to be what was in use at first: a test allocation would have
+// taken the rest.
 func (r *run) untouched(first, most uint64) {
-	r.holds("the most of the card in use meanwhile", fmt.Sprintf("%d MiB, as before", first/mib), fmt.Sprintf("%d MiB", most/mib),
+	r.holds("the most of the card in use meanwhile", fmt.Sprintf("%d MiB, as before", first/mib),
+		fmt.Sprintf("%d MiB", most/mib),
 		first > 0 && most < first+64*mib)
 }
 
 // hide puts a job's record aside; back puts it back.
 func (r *run) hide(id cluster.JobID) (back func()) {
-	folder, aside := filepath.Join(r.site.Run(), "state", r.node, string(id)), filepath.Join(r.site.Dir, "aside-"+string(id))
+	folder, aside := filepath.Join(r.site.Run(), "state", r.node, string(id)), filepath.Join(r.site.Dir,
+		"aside-"+string(id))
 	try(os.Rename(folder, aside))
 	return func() { try(os.Rename(aside, folder)) }
 }
@@ -124,7 +129,8 @@ func beatsIn(output string) (all []beat) {
 			continue
 		}
 		said, b := parseReady(line), beat{}
-		for key, to := range map[string]*float64{"from_ms": &b.from, "to_ms": &b.to, "uses": &b.uses, "worst_ms": &b.worst} {
+		for key, to := range map[string]*float64{"from_ms": &b.from, "to_ms": &b.to, "uses": &b.uses,
+			"worst_ms": &b.worst} {
 			*to, _ = strconv.ParseFloat(said[key], 64)
 		}
 		if b.to > b.from && b.uses > 0 {
@@ -152,15 +158,17 @@ func paceOf(beats []beat) pace {
 // paces are a job's paces beside checks and without any.
 func paces(beats []beat, checks []span) (beside, without pace) {
 	met := func(b beat) bool { return slices.ContainsFunc(checks, b.meets) }
-	return paceOf(slices.DeleteFunc(slices.Clone(beats), func(b beat) bool { return !met(b) })), paceOf(slices.DeleteFunc(slices.Clone(beats), met))
+	return paceOf(slices.DeleteFunc(slices.Clone(beats), func(b beat) bool { return !met(b) })),
+		paceOf(slices.DeleteFunc(slices.Clone(beats), met))
 }
 
-// paced wants the job to have been as fast beside the checks as without them. Of a rehearsal's pace, which depends on what else
-// the machine does, nothing is wanted but that it is known.
+// paced wants the job to have been as fast beside the checks as without them. Of a rehearsal's pace, which depends on
+// what else the machine does, nothing is wanted but that it is known.
 func (r *run) paced(beats []beat, checks []span) {
 	beside, without := paces(beats, checks)
 	if beside.beats < fewBeats || without.beats < fewBeats {
-		panic(brokenf("the job told of itself %d times beside checks and %d times without", beside.beats, without.beats))
+		panic(brokenf("the job told of itself %d times beside checks and %d times without", beside.beats,
+			without.beats))
 	}
 	least := leastPace
 	if r.lane != nil && r.fake > 0 {
@@ -168,7 +176,8 @@ func (r *run) paced(beats []beat, checks []span) {
 	}
 	kept := beside.middle / without.middle
 	r.holds("the job's pace beside the checks", fmt.Sprintf("%.2f of its pace without, or more", least),
-		fmt.Sprintf("%.3f: %.2f uses a ms in %d beats, and %.2f in %d; the longest took %.2f ms, and %.2f", kept, beside.middle, beside.beats,
+		fmt.Sprintf("%.3f: %.2f uses a ms in %d beats, and %.2f in %d; the longest took %.2f ms, and %.2f", kept,
+			beside.middle, beside.beats,
 			without.middle, without.beats, beside.worst, without.worst), kept >= least)
 }
 

@@ -26,8 +26,8 @@ const checkPatience = 60 * time.Second
 // nodeCheck runs the health check as slurmd does, told nothing but the node, and writes down what it made of it.
 func (r *run) nodeCheck(when string) record.NodeCheck {
 	c := record.NodeCheck{When: when, Cards: []string{}}
-	before := must(r.checkLines())
-	last := must(r.lastCheck())
+	before := r.checkLines()
+	last := r.lastCheck()
 	limit := checkPatience
 	if r.fake > 0 {
 		limit = jobPatience
@@ -43,7 +43,7 @@ func (r *run) nodeCheck(when string) record.NodeCheck {
 	}
 	c.Said, c.Exit = string(out), cmd.ProcessState.ExitCode()
 	r.takeDown(&c, last, began)
-	after := must(r.checkLines())
+	after := r.checkLines()
 	c.Lines = after[min(len(before), len(after)):]
 	r.rec.HealthChecks = append(r.rec.HealthChecks, c)
 	return c
@@ -55,12 +55,8 @@ func (l *lane) checkEnv() []string {
 }
 
 // lastCheck is the last health check on record, nil where there is none.
-func (l *lane) lastCheck() (*ledger.Check, error) {
-	store, err := state.Open(l.site.Run(), l.node)
-	if err != nil {
-		return nil, err
-	}
-	return store.LastCheck()
+func (l *lane) lastCheck() *ledger.Check {
+	return must(must(state.Open(l.site.Run(), l.node)).LastCheck())
 }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
@@ -95,14 +91,12 @@ func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Tim
 }
 
 // checkLines are the lines of Bookend's log that health checks of this node wrote: what they say.
-func (l *lane) checkLines() (lines []string, err error) {
+func (l *lane) checkLines() (lines []string) {
 	text, err := l.site.Log()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
+	try(err)
 	scan := bufio.NewScanner(strings.NewReader(text))
 	for scan.Scan() {
 		var line struct {
@@ -114,7 +108,8 @@ func (l *lane) checkLines() (lines []string, err error) {
 			lines = append(lines, line.Message)
 		}
 	}
-	return lines, scan.Err()
+	try(scan.Err())
+	return lines
 }
 
 // looked wants a check to have ended as one that could look, and to have read every card.
@@ -135,14 +130,17 @@ func (r *run) clear(c record.NodeCheck) {
 	r.check("what it found", "nothing", codesFound(c))
 }
 
-// leftAlone begins the line of a check that did nothing about a drain. Scenarios before this one had the node drained, and the
-// lane resumed it: that a check says once, whatever the cards are like.
+// leftAlone begins the line of a check that did nothing about a drain. Scenarios before this one had the node drained,
+// and the lane resumed it: that a check says once, whatever the cards are like.
 const leftAlone = "drain: left alone: "
 
 // nothingFound wants a check that found nothing and had nothing to say of the cards.
 func (r *run) nothingFound(c record.NodeCheck) {
 	r.clear(c)
-	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool { return strings.HasPrefix(line, leftAlone) })
+	c.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(line string) bool {
+		return strings.HasPrefix(line,
+			leftAlone)
+	})
 	r.check("its lines in Bookend's log", "none", linesOf(c))
 }
 
@@ -156,7 +154,8 @@ func (r *run) foundOnCard(c record.NodeCheck, w leftover, action string) {
 	}
 	r.names(f, w)
 	r.check("what policy makes of it", action, f.Action)
-	r.check("processes that it saw", occupants([]record.Occupant{{GPU: w.holder(r).GPU, PID: w.pid}}), occupants(c.Seen))
+	r.check("processes that it saw", occupants([]record.Occupant{{GPU: w.holder(r).GPU, PID: w.pid}}),
+		occupants(c.Seen))
 }
 
 // holder is who the finding is about.
@@ -217,7 +216,8 @@ func (r *run) statusNames(codes ...string) {
 // leaks wants the metrics to have the memory that a process holds on a card that no job has.
 func (r *run) leaks(h *record.Holder) {
 	text := must(os.ReadFile(r.site.Metrics(r.node)))
-	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) + `"\} (\S+)$`).FindSubmatch(text)
+	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) +
+		`"\} (\S+)$`).FindSubmatch(text)
 	if line == nil {
 		r.check("the metrics have leaked bytes of the GPU", "a figure", "none")
 		return
@@ -243,7 +243,8 @@ func (r *run) reasonIs(got string, job *record.Job) {
 	if m == nil {
 		m = make([]string, 6)
 	}
-	r.holds("the node's drain reason", "BKD-ORPHAN gpu=... epilog; see: bookend show "+fmt.Sprint(job.ID), got, m[0] != "")
+	r.holds("the node's drain reason", "BKD-ORPHAN gpu=... epilog; see: bookend show "+fmt.Sprint(job.ID), got,
+		m[0] != "")
 	index := ""
 	if len(job.GPUs) > 0 {
 		index = fmt.Sprint(job.GPUs[0].Index)

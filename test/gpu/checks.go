@@ -15,12 +15,16 @@ func checkChains() []chain {
 	ignore := map[string]string{"policy": "{health_check: {BKD-ORPHAN: ignore}}"}
 	kept := map[string]string{"drain": "{resume: {enabled: false, after: 2}}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkIdle}, controls: []control{{step: checkIdle.name, what: "a process takes memory before the last of them"}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkOrphan}, controls: []control{{step: checkOrphan.name, off: ignore}}},
-		{gpus: 1, mode: "enforce", steps: []step{checkSeen}, controls: []control{{step: checkSeen.name, what: "no health check runs meanwhile"}}},
-		{gpus: 1, mode: "enforce", brisk: true, with: map[string]string{"drain": "{resume: {enabled: true, after: 2}}"}, steps: []step{checkResume},
-			controls: []control{{step: checkResume.name, off: kept}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkBusy}, controls: []control{{step: checkBusy.name, what: "the job's record is out of the way"}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkIdle},
+			controls: despite(checkIdle, "a process takes memory before the last of them")},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkOrphan}, controls: without(checkOrphan, ignore)},
+		{gpus: 1, mode: "enforce", steps: []step{checkSeen}, controls: despite(checkSeen,
+			"no health check runs meanwhile")},
+		{gpus: 1, mode: "enforce", brisk: true,
+			with: map[string]string{"drain": "{resume: {enabled: true, after: 2}}"}, steps: []step{checkResume},
+			controls: without(checkResume, kept)},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{checkBusy},
+			controls: despite(checkBusy, "the job's record is out of the way")},
 	}
 }
 
@@ -43,17 +47,19 @@ var checkIdle = step{
 
 var checkOrphan = step{
 	name: "check-orphan", title: "A process that takes memory after its job has ended",
-	truth: "A root daemon started a process for the job, as its user and outside every job's cgroup. It does nothing until the job " +
-		"has ended and its epilog has found the card clean; then it takes memory. No job has the card: the health check alone can " +
-		"find it, says whose it is, and drains nothing.",
+	truth: "A root daemon started a process for the job, as its user and outside every job's cgroup. It does " +
+		"nothing until the job has ended and its epilog has found the card clean; then it takes memory. No job has " +
+		"the card: the health check alone can find it, says whose it is, and drains nothing.",
 	do: func(r *run) {
 		job := r.takesLate()
 		r.clean(job)
 		c := r.nodeCheck("between jobs, the process on the card")
 		h := r.scene.holder
-		r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "orphan", job: job.ID, evidence: "exclusive"}, "warn")
+		r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "orphan", job: job.ID,
+			evidence: "exclusive"}, "warn")
 		index := job.GPUs[0].Index
-		r.logged(c, "BKD-ORPHAN", fmt.Sprintf("GPU %d", index), fmt.Sprintf("process %d", h.PID), fmt.Sprintf("job %d (exclusive)", job.ID))
+		r.logged(c, "BKD-ORPHAN", fmt.Sprintf("GPU %d", index), fmt.Sprintf("process %d", h.PID),
+			fmt.Sprintf("job %d (exclusive)", job.ID))
 		r.statusNames("BKD-ORPHAN")
 		r.leaks(h)
 		r.inService()
@@ -73,7 +79,7 @@ func (r *run) takesLate() *record.Job {
 		panic(brokenf("job %d has no card on record", job.ID))
 	}
 	try(open(late))
-	r.settled(func() error { return r.known(s, &h.Holder) })
+	settled(func() { r.known(s, &h.Holder) })
 	r.scenery(&h.Holder)
 	r.scene.left = job
 	r.evidence("the process with memory")
@@ -82,21 +88,25 @@ func (r *run) takesLate() *record.Job {
 
 var checkSeen = step{
 	name: "check-seen", title: "Out of luck beside a process that came and went, seen by a health check",
-	truth: "Another user's process, started outside Slurm, has most of the job's card for a while: it came after the job's start and is " +
-		"gone before its end, and neither end sees it. A health check ran meanwhile. The job fails without a word of memory.",
+	truth: "Another user's process, started outside Slurm, has most of the job's card for a while: it came after " +
+		"the job's start and is gone before its end, and neither end sees it. A health check ran meanwhile. The job " +
+		"fails without a word of memory.",
 	do: func(r *run) {
 		job, h := r.visitedMeanwhile()
 		r.check("start of the job", "clean", verdict(job.Start))
 		r.check("end of the job", "clean", verdict(job.End))
-		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Pool, diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
+		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Pool,
+			diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
 		r.whileItRan(job)
-		r.holds("the job's log names the other user", "no", fmt.Sprint(strings.Contains(job.Output, r.site.Users[1])), !strings.Contains(job.Output, r.site.Users[1]))
+		r.holds("the job's log names the other user", "no", fmt.Sprint(strings.Contains(job.Output, r.site.Users[1])),
+			!strings.Contains(job.Output, r.site.Users[1]))
 		r.rec.Holder = &h.Holder
 		r.inService()
 	},
 }
 
-// visitedMeanwhile runs a job that fails, on whose card another's process is only while it runs, with a health check beside it.
+// visitedMeanwhile runs a job that fails, on whose card another's process is only while it runs, with a health check
+// beside it.
 func (r *run) visitedMeanwhile() (*record.Job, *holder) {
 	s := r.stand("trap 'exit 3' EXIT")
 	h := r.comesAndGoes(s)
@@ -110,14 +120,15 @@ func (r *run) comesAndGoes(s *standing) *holder {
 	time.Sleep(deadListed) // of the job's own program, which has said which card it has
 	if r.scene.off == nil {
 		c := r.nodeCheck("beside the job, another's process on its card")
-		r.check("processes that the check saw", occupants([]record.Occupant{{GPU: s.card.UUID, PID: h.PID}}), occupants(c.Seen))
+		r.check("processes that the check saw", occupants([]record.Occupant{{GPU: s.card.UUID, PID: h.PID}}),
+			occupants(c.Seen))
 		for _, o := range c.Seen {
 			r.bytes(h.Holder, o.Bytes)
 		}
 	}
 	h.kill()
 	h.Role += "; gone before the job's end"
-	try(r.awaitIdle())
+	r.awaitIdle()
 	return h
 }
 
@@ -134,16 +145,17 @@ func (r *run) whileItRan(job *record.Job) {
 
 var checkResume = step{
 	name: "check-resume", title: "A node that Bookend drained, back to work once it is clean",
-	truth: "The epilog of a job that left a process drains the node. The first health check puts Bookend's reason in the place of Slurm's; " +
-		"while the process is there none does more. Then the process ends. After the first clean check the node stays drained, after " +
-		"the second it takes jobs again, as is configured.",
+	truth: "The epilog of a job that left a process drains the node. The first health check puts Bookend's reason " +
+		"in the place of Slurm's; while the process is there none does more. Then the process ends. After the first " +
+		"clean check the node stays drained, after the second it takes jobs again, as is configured.",
 	do: func(r *run) {
 		job := r.leaveOrphan()
 		r.orphan(job, "orphan")
 		r.draining(job, exitOrphan)
 		for _, when := range []string{"drained by the epilog", "the process still there"} {
 			c := r.nodeCheck(when)
-			r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: r.scene.holder.PID, classes: "orphan", job: job.ID, evidence: "exclusive"}, "warn")
+			r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: r.scene.holder.PID, classes: "orphan", job: job.ID,
+				evidence: "exclusive"}, "warn")
 			r.reasoned(job)
 		}
 		r.backToWork(job)
@@ -153,9 +165,10 @@ var checkResume = step{
 // backToWork ends the process and wants two clean checks to resume the node, and one not to.
 func (r *run) backToWork(job *record.Job) {
 	r.daemon.killAll()
-	try(r.awaitIdle())
+	r.awaitIdle()
 	time.Sleep(deadListed)
-	for i, want := range []string{"counted clean: clean 1 of 2 times in a row", "resumed: clean 2 of 2 times in a row"} {
+	for i, want := range []string{"counted clean: clean 1 of 2 times in a row",
+		"resumed: clean 2 of 2 times in a row"} {
 		c := r.nodeCheck(fmt.Sprintf("the process gone, %d", i+1))
 		r.clear(c)
 		r.holds("what it made of the drain", want+"...", c.Drain, strings.HasPrefix(c.Drain, want))

@@ -41,7 +41,8 @@ func healthOf(h gpu.Health) record.Health {
 		out.Accounting = "unknown: " + h.Accounting.Unknown
 	}
 	for _, f := range h.Facts {
-		out.Facts = append(out.Facts, record.Fact{Code: string(f.Code), Value: f.Value, Unknown: f.Unknown, Source: f.Source})
+		out.Facts = append(out.Facts, record.Fact{Code: string(f.Code), Value: f.Value, Unknown: f.Unknown,
+			Source: f.Source})
 	}
 	return out
 }
@@ -58,7 +59,8 @@ func probeOf(p gpu.Probe) record.Probe {
 		}
 	}
 	if p.Error != nil {
-		out.Error = fmt.Sprintf("%s: %d %s: %s; %s", p.Error.Call, p.Error.Code, p.Error.Name, p.Error.Meaning, p.Error.Remedy)
+		out.Error = fmt.Sprintf("%s: %d %s: %s; %s", p.Error.Call, p.Error.Code, p.Error.Name, p.Error.Meaning,
+			p.Error.Remedy)
 	}
 	return out
 }

@@ -121,7 +121,8 @@ func (d *daemon) start(uid, gid uint32, a askFor) (*holder, error) {
 	case d.fake: // the fake driver learns a program's PID from the /proc of the host
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
 	default:
-		cmd.Path, cmd.Args = "/proc/self/exe", append([]string{"gpu-lane", "inside", fmt.Sprint(uid), fmt.Sprint(gid)}, argv...)
+		cmd.Path, cmd.Args = "/proc/self/exe", append([]string{"gpu-lane", "inside", fmt.Sprint(uid), fmt.Sprint(gid)},
+			argv...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	}
 	out, err := cmd.StdoutPipe()

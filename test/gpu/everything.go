@@ -46,8 +46,8 @@ func (l *lane) plan(number int) []work {
 	return all
 }
 
-// everything runs each scenario once, then the controls, then what is measured, then each scenario again, so that a run cut
-// short has seen all.
+// everything runs each scenario once, then the controls, then what is measured, then each scenario again, so that a
+// run cut short has seen all.
 func (l *lane) everything() {
 	for number := 1; number <= l.runs; number++ {
 		l.work(l.plan(number))
@@ -81,7 +81,9 @@ func (l *lane) measure(name string, do func()) {
 	switch {
 	case !l.timed(name):
 	case l.inTime():
-		do()
+		if err := attempt(do); err != nil {
+			l.tell("%s: broken: %v\n", name, err)
+		}
 	default:
 		l.tell("%s: left out, the time is over\n", name)
 	}
@@ -89,7 +91,8 @@ func (l *lane) measure(name string, do func()) {
 
 // named: whoever asks for nothing in particular gets everything.
 func (l *lane) named(c chain, name string) bool {
-	return len(l.only) == 0 || slices.Contains(l.only, name) || slices.Contains(l.only, c.group) || c.gpus > 1 && slices.Contains(l.only, several)
+	return len(l.only) == 0 || slices.Contains(l.only, name) || slices.Contains(l.only, c.group) || c.gpus > 1 &&
+		slices.Contains(l.only, several)
 }
 
 // timed reports whether timings were asked for, by name or with a group of theirs.
@@ -114,9 +117,10 @@ func (l *lane) chain(w work) {
 	}
 	scene := &scene{off: w.off}
 	settings := l.settings(w)
-	broken := l.configure(w.mode, settings)
+	broken := attempt(func() { l.configure(w.mode, settings) })
 	for _, s := range w.steps {
-		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode, Settings: render(settings)}
+		rec := record.Run{Scenario: s.name, Title: s.title, Truth: s.truth, Number: w.number, Mode: w.mode,
+			Settings: render(settings)}
 		began, log := time.Now(), l.slurmAt()
 		r := &run{lane: l, rec: &rec, scene: scene}
 		if broken == nil {
@@ -139,7 +143,7 @@ func (l *lane) chain(w work) {
 			break
 		}
 	}
-	if err := l.reset(); err != nil {
+	if err := attempt(l.reset); err != nil {
 		l.tell("gpu-lane: tidy up: %v\n", err)
 	}
 }
@@ -211,7 +215,8 @@ func (l *lane) path(kind string) string {
 	if l.fake > 0 {
 		kind, model = "rehearsal-"+kind, "fake"
 	}
-	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s.json", kind, l.began.UTC().Format("20060102-1504"), len(l.cards), model))
+	return filepath.Join(l.out, fmt.Sprintf("%s-%s-%dx-%s.json", kind, l.began.UTC().Format("20060102-1504"),
+		len(l.cards), model))
 }
 
 // summary counts, and reports whether all was as it should be: a control that the judge found right is not.
@@ -233,15 +238,16 @@ func (l *lane) summary() bool {
 	return well && l.measured()
 }
 
-// measured reports whether the timings that had to come about did, and were as they should be. What was not asked for by
-// name may be left out for want of time.
+// measured reports whether the timings that had to come about did, and were as they should be. What was not asked for
+// by name may be left out for want of time.
 func (l *lane) measured() bool {
 	for _, name := range []string{timingsName, costName} {
 		if must := slices.Contains(l.only, name) || l.fake > 0; must && l.timed(name) && !l.came[name] {
 			return false
 		}
 	}
-	return l.perf == nil || l.fake > 0 || !slices.ContainsFunc(l.perf.Pairs, func(p record.Pair) bool { return !p.Held() })
+	return l.perf == nil || l.fake > 0 || !slices.ContainsFunc(l.perf.Pairs,
+		func(p record.Pair) bool { return !p.Held() })
 }
 
 // publish writes all timings so far to disk.

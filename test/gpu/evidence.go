@@ -44,7 +44,8 @@ func (r *run) books(when string) {
 	e := record.Evidence{When: when, Command: "the fake driver's books"}
 	for _, h := range all {
 		e.Output += strings.Join([]string{
-			"card", fmt.Sprint(h.Card), "pid", fmt.Sprint(h.PID), "context", fmt.Sprint(h.Context), "hidden", fmt.Sprint(h.Hidden), "memory", fmt.Sprint(h.Memory), "mapped", fmt.Sprint(h.Mapped),
+			"card", fmt.Sprint(h.Card), "pid", fmt.Sprint(h.PID), "context", fmt.Sprint(h.Context), "hidden",
+			fmt.Sprint(h.Hidden), "memory", fmt.Sprint(h.Memory), "mapped", fmt.Sprint(h.Mapped),
 		}, " ") + "\n"
 	}
 	if err != nil {

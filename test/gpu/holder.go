@@ -34,7 +34,8 @@ func (h *holder) ready(line string, uid uint32) {
 		pid = h.cmd.Process.Pid
 	}
 	h.Holder = record.Holder{
-		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]), Cgroup: cgroupOf(pid),
+		PID: pid, UID: uid, GPU: said["gpu"], Allocated: number(said["bytes"]), Gone: number(said["used"]),
+		Cgroup: cgroupOf(pid),
 	}
 }
 
@@ -100,7 +101,8 @@ func readProc(pid int) *record.Proc {
 		exe = err.Error()
 	}
 	p := &record.Proc{
-		Name: field(status, "Name"), State: field(status, "State"), NSpid: field(status, "NSpid"), UID: field(status, "Uid"),
+		Name: field(status, "Name"), State: field(status, "State"), NSpid: field(status, "NSpid"), UID: field(status,
+			"Uid"),
 		Threads: field(status, "Threads"), Exe: exe, Cgroup: cgroupOf(pid),
 	}
 	p.Open = append(openIn(folder, ""), mapsIn(folder, "")...)
@@ -163,7 +165,8 @@ func driverUsers() []string {
 		pid := int(number(filepath.Base(folder)))
 		if open := openIn(folder, ""); len(open) > 0 {
 			p := readProc(pid)
-			found = append(found, fmt.Sprintf("process %d (%s, %s): %s", pid, p.Name, p.Cgroup, strings.Join(open, "; ")))
+			found = append(found, fmt.Sprintf("process %d (%s, %s): %s", pid, p.Name, p.Cgroup,
+				strings.Join(open, "; ")))
 		}
 	}
 	return found

@@ -37,7 +37,7 @@ func (l *lane) script(lines ...string) string {
 	for _, setting := range l.env {
 		head = append(head, "export "+setting)
 	}
-	return strings.Join(slices.Concat(head, l.head, lines), "\n") + "\n"
+	return strings.Join(append(head, lines...), "\n") + "\n"
 }
 
 // whichCard leaves in $CARD the UUID of the card that CUDA gives the job, and says it in the job's log.
@@ -107,7 +107,7 @@ func (r *run) gather(id cluster.JobID) *record.Job {
 		job.Output = must(r.site.Output(id))
 	}
 	job.CUDA = cudaCards(job.Output)
-	job.Hooks = must(r.hooks(n))
+	job.Hooks = r.hooks(n)
 	kept, found := r.kept(slurm.JobID(n))
 	if !found {
 		return job
@@ -141,7 +141,8 @@ func endOf(e ledger.End) *record.End {
 	for _, reading := range e.Snapshot.Readings {
 		c := e.Curves[reading.Device.ID]
 		out.Curves = append(out.Curves, record.Curve{
-			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(), Span: c.Span.Seconds(),
+			GPU: string(reading.Device.ID), State: string(c.State), Settled: c.Settled.Seconds(),
+			Span:  c.Span.Seconds(),
 			Looks: c.Looks, Used: reading.Memory.Used.Bytes,
 		})
 	}
@@ -164,7 +165,8 @@ func endOf(e ledger.End) *record.End {
 
 func findingOf(f finding.Finding) record.Finding {
 	one := record.Finding{
-		Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown, Searched: f.Searched, Doubts: f.Doubts,
+		Code: string(f.Code), GPU: string(f.GPU), Bytes: f.Bytes.Bytes, Unknown: f.Unknown, Searched: f.Searched,
+		Doubts: f.Doubts,
 	}
 	if f.Holder != nil {
 		one.PID, one.Classes = f.Holder.PID, classes(f.Holder.Classes)
@@ -188,14 +190,12 @@ func classes(all []attrib.Class) []string {
 }
 
 // hooks are the lines of Bookend's own log about a job.
-func (r *run) hooks(job int) ([]record.Hook, error) {
+func (r *run) hooks(job int) []record.Hook {
 	text, err := r.site.Log()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // no hook has had anything to say yet
+		return nil // no hook has had anything to say yet
 	}
-	if err != nil {
-		return nil, err
-	}
+	try(err)
 	var hooks []record.Hook
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
@@ -209,11 +209,13 @@ func (r *run) hooks(job int) ([]record.Hook, error) {
 		}
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Job == job {
 			hooks = append(hooks, record.Hook{
-				Program: line.Program, Message: line.Message, Seconds: line.Took, Looks: line.Looks, JobLog: line.JobLog,
+				Program: line.Program, Message: line.Message, Seconds: line.Took, Looks: line.Looks,
+				JobLog: line.JobLog,
 			})
 		}
 	}
-	return hooks, lines.Err()
+	try(lines.Err())
+	return hooks
 }
 
 // cudaCards are the cards that a job's own CUDA programs named, with Slurm's indexes in the order it gave them.

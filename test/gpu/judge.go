@@ -138,7 +138,8 @@ func (r *run) names(f record.Finding, w leftover) {
 	for _, c := range f.Candidates {
 		found = append(found, c.PID)
 		for _, class := range strings.Fields(w.candidate) {
-			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, strings.Join(c.Classes, " "), slices.Contains(c.Classes, class))
+			r.holds(fmt.Sprintf("process %d, which may hold it, is", c.PID), class, strings.Join(c.Classes, " "),
+				slices.Contains(c.Classes, class))
 		}
 	}
 	slices.Sort(found)

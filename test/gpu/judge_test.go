@@ -10,8 +10,8 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// The judge must see each way in which Bookend can be wrong. Here are one run and what is true of it: a process with 1000 MiB on
-// the second GPU of two.
+// The judge must see each way in which Bookend can be wrong. Here are one run and what is true of it: a process with
+// 1000 MiB on the second GPU of two.
 func judged(do func(*run)) bool {
 	r := &run{
 		lane: &lane{node: "n", cards: []card{{uuid: "GPU-b"}, {uuid: "GPU-a"}}}, rec: &record.Run{},
@@ -35,22 +35,27 @@ func each[T any](t *testing.T, right func() T, judge func(*run, T), changes map[
 }
 
 func TestNames(t *testing.T) {
-	want := leftover{code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8}, candidate: "exported", job: 3, evidence: "exclusive"}
+	want := leftover{code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8},
+		candidate: "exported", job: 3, evidence: "exclusive"}
 	each(t, func() record.Finding {
-		return record.Finding{Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a", Bytes: 1000 * mib, Job: 3,
-			Evidence: "exclusive", Searched: true, Candidates: []record.Candidate{{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported"}}}}
+		return record.Finding{Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a",
+			Bytes: 1000 * mib, Job: 3,
+			Evidence: "exclusive", Searched: true, Candidates: []record.Candidate{{PID: 8,
+				Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported"}}}}
 	}, func(r *run, f record.Finding) { r.names(f, want) }, map[string]func(*record.Finding){
-		"another process":        func(f *record.Finding) { f.PID = 8 },
-		"a class less":           func(f *record.Finding) { f.Classes = f.Classes[:1] },
-		"another job":            func(f *record.Finding) { f.Job = 4 },
-		"a hint for a proof":     func(f *record.Finding) { f.Evidence = "environment" },
-		"unknown":                func(f *record.Finding) { f.Unknown = "why" },
-		"another card":           func(f *record.Finding) { f.GPU = "GPU-b" },
-		"65 MiB less":            func(f *record.Finding) { f.Bytes -= 65 * mib },
-		"65 MiB more":            func(f *record.Finding) { f.Bytes += 65 * mib },
-		"right, 64 MiB off":      func(f *record.Finding) { f.Bytes += 64 * mib },
-		"a candidate less":       func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
-		"a candidate more":       func(f *record.Finding) { f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}}) },
+		"another process":    func(f *record.Finding) { f.PID = 8 },
+		"a class less":       func(f *record.Finding) { f.Classes = f.Classes[:1] },
+		"another job":        func(f *record.Finding) { f.Job = 4 },
+		"a hint for a proof": func(f *record.Finding) { f.Evidence = "environment" },
+		"unknown":            func(f *record.Finding) { f.Unknown = "why" },
+		"another card":       func(f *record.Finding) { f.GPU = "GPU-b" },
+		"65 MiB less":        func(f *record.Finding) { f.Bytes -= 65 * mib },
+		"65 MiB more":        func(f *record.Finding) { f.Bytes += 65 * mib },
+		"right, 64 MiB off":  func(f *record.Finding) { f.Bytes += 64 * mib },
+		"a candidate less":   func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
+		"a candidate more": func(f *record.Finding) {
+			f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}})
+		},
 		"a candidate's class":    func(f *record.Finding) { f.Candidates[0].Classes = nil },
 		"a search cut short":     func(f *record.Finding) { f.Searched = false },
 		"nobody accused":         func(f *record.Finding) { *f = record.Finding{} },
@@ -61,16 +66,23 @@ func TestNames(t *testing.T) {
 func TestClean(t *testing.T) {
 	each(t, func() record.Job {
 		return record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
-			Start: &record.End{Curves: []record.Curve{{State: "clean"}}}, End: &record.End{Curves: []record.Curve{{State: "clean"}}},
+			Start:  &record.End{Curves: []record.Curve{{State: "clean"}}},
+			End:    &record.End{Curves: []record.Curve{{State: "clean"}}},
 			Output: "| bookend: GPU 0 of n\n| bookend:   clean: x\n| bookend: GPU 0 of n left clean by your job\n"}
 	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
-		"no record":                     func(j *record.Job) { j.End = nil },
-		"not at rest":                   func(j *record.Job) { j.End.Curves[0].State = "flat" },
-		"no card was read":              func(j *record.Job) { j.Start.Curves = nil },
-		"a finding":                     func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
-		"a search of all of /proc":      func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
-		"a user who is told otherwise":  func(j *record.Job) { j.Output = strings.Replace(j.Output, "left clean", "left", 1) },
-		"words that are not Bookend's":  func(j *record.Job) { j.Output = strings.ReplaceAll(j.Output, "| bookend:", "bookend:") },
+		"no record":                func(j *record.Job) { j.End = nil },
+		"not at rest":              func(j *record.Job) { j.End.Curves[0].State = "flat" },
+		"no card was read":         func(j *record.Job) { j.Start.Curves = nil },
+		"a finding":                func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
+		"a search of all of /proc": func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
+		"a user who is told otherwise": func(j *record.Job) {
+			j.Output = strings.Replace(j.Output, "left clean",
+				"left", 1)
+		},
+		"words that are not Bookend's": func(j *record.Job) {
+			j.Output = strings.ReplaceAll(j.Output, "| bookend:",
+				"bookend:")
+		},
 		"another card than the number":  func(j *record.Job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
 		"another card than CUDA's":      func(j *record.Job) { j.CUDA[0].UUID = "GPU-a" },
 		"no card at all":                func(j *record.Job) { j.GPUs = nil },
@@ -88,7 +100,8 @@ ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 daemon: ready pid=10 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a009 bytes=2097152
 `
 	want := []record.GPU{
-		{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"}, {Index: 3, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"},
+		{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"}, {Index: 3,
+			UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"},
 	}
 	if got := cudaCards(log); !slices.Equal(got, want) {
 		t.Errorf("cards %v, want %v", got, want)
@@ -98,8 +111,14 @@ daemon: ready pid=10 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a009 bytes=2097152
 func TestHealthChecks(t *testing.T) {
 	idle := func() record.NodeCheck { return record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}} }
 	each(t, idle, func(r *run, c record.NodeCheck) { r.nothingFound(c) }, map[string]func(*record.NodeCheck){
-		"right, an old drain":  func(c *record.NodeCheck) { c.Lines = []string{leftAlone + "the node is not drained any more"} },
-		"it did something":     func(c *record.NodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times in a row"} },
+		"right, an old drain": func(c *record.NodeCheck) {
+			c.Lines = []string{leftAlone +
+				"the node is not drained any more"}
+		},
+		"it did something": func(c *record.NodeCheck) {
+			c.Lines = []string{"drain: resumed: clean 2 of 2 times " +
+				"in a row"}
+		},
 		"it failed":            func(c *record.NodeCheck) { c.Exit = 1 },
 		"it printed a line":    func(c *record.NodeCheck) { c.Said = "bookend: x" },
 		"a card was not read":  func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
@@ -108,10 +127,14 @@ func TestHealthChecks(t *testing.T) {
 		"a line in the log":    func(c *record.NodeCheck) { c.Lines = []string{"findings: BKD-X"} },
 		"two, of which one is": func(c *record.NodeCheck) { c.Lines = []string{leftAlone, "findings: BKD-X"} },
 	})
+}
+
+func TestHealthChecksFind(t *testing.T) {
 	want := leftover{code: "BKD-ORPHAN", pid: 7, classes: "orphan", job: 3, evidence: "exclusive"}
 	each(t, func() record.NodeCheck {
-		c := idle()
-		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", PID: 7, Classes: []string{"orphan"}, GPU: "GPU-a", Bytes: 1000 * mib, Job: 3,
+		c := record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}}
+		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", PID: 7, Classes: []string{"orphan"}, GPU: "GPU-a",
+			Bytes: 1000 * mib, Job: 3,
 			Evidence: "exclusive", Action: "warn"}}
 		c.Seen = []record.Occupant{{GPU: "GPU-a", PID: 7}}
 		return c
@@ -124,7 +147,10 @@ func TestHealthChecks(t *testing.T) {
 		"it looked elsewhere": func(c *record.NodeCheck) { c.Seen[0].GPU = "GPU-b" },
 	})
 	each(t, func() []string { return []string{"x", "BKD-ORPHAN: GPU 0, process 7"} },
-		func(r *run, lines []string) { r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN", "process 7") }, map[string]func(*[]string){
+		func(r *run, lines []string) {
+			r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN",
+				"process 7")
+		}, map[string]func(*[]string){
 			"two lines say it together": func(l *[]string) { *l = []string{"BKD-ORPHAN: GPU 0", "process 7"} },
 			"no line":                   func(l *[]string) { *l = nil },
 		})
@@ -163,7 +189,8 @@ func TestPaced(t *testing.T) {
 			t.Errorf("%v of the pace: right is %v, want %v", beside, got, want)
 		}
 	}
-	for what, few := range map[string][]beat{"none": nil, "none beside": beats(1)[:15], "none without": beats(1)[20:26]} {
+	for what, few := range map[string][]beat{"none": nil, "none beside": beats(1)[:15],
+		"none without": beats(1)[20:26]} {
 		if err := attempt(func() { judged(func(r *run) { r.paced(few, checks) }) }); err == nil {
 			t.Errorf("%s: a pace was made of it", what)
 		}
@@ -185,10 +212,12 @@ func TestBecause(t *testing.T) {
 	right := func() record.Job { // names one cause, as its log does
 		d := &record.Diagnosis{Asked: "it failed"}
 		for _, name := range causes {
-			d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(diagnosis.No), Evidence: "seen"})
+			d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(diagnosis.No),
+				Evidence: "seen"})
 		}
 		j := record.Job{State: "FAILED", End: &record.End{Diagnosis: d}, GPUs: []record.GPU{{UUID: "GPU-b"}},
-			Output: "| bookend:   YES          " + diagnosis.Others.Title() + ":\n| bookend:                seen\n| bookend:   no           the rest\n"}
+			Output: "| bookend:   YES          " + diagnosis.Others.Title() +
+				":\n| bookend:                seen\n| bookend:   no           the rest\n"}
 		set(diagnosis.Others, diagnosis.Yes)(&j)
 		return j
 	}
@@ -210,7 +239,8 @@ func TestBecause(t *testing.T) {
 		"more in the job's log":        func(j *record.Job) { j.Output += "| bookend:   YES          a share\n" },
 	})
 	untold := func(r *run, j record.Job) { r.because(&j, answers{untold: list(diagnosis.Others)}) }
-	each(t, right, untold, map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others, diagnosis.No)})
+	each(t, right, untold, map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others,
+		diagnosis.No)})
 }
 
 func TestWhole(t *testing.T) {

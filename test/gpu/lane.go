@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -34,9 +33,9 @@ const torchPatience = 2 * time.Minute
 // noMulticast keeps every program off NVLink multicast, which can put the cards of a shared host out of service.
 var noMulticast = []string{"NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1"}
 
-// The programs that are no binaries: Python's, MPS's script, and the source of one of CUDA's runtime.
+// The programs that are no binaries: Python's, and MPS's script.
 //
-//go:embed scenarios/*.py scenarios/*.sh scenarios/*.cu
+//go:embed scenarios/*.py scenarios/*.sh
 var scripts embed.FS
 
 // lane is everything that runs on one node. A rehearsal has several nodes, each with fake cards of its own, at work
@@ -48,10 +47,7 @@ type lane struct {
 	began time.Time
 
 	site    *site.Site
-	cards   []card   // by Slurm's index
-	outside []card   // those that Slurm does not have
-	oneGPU  string   // how a job asks for one GPU
-	head    []string // lines that each job begins with
+	cards   []card // by Slurm's index
 	track   cluster.Track
 	machine record.Machine
 	smi     string   // nvidia-smi, empty in a rehearsal
@@ -82,32 +78,23 @@ func (l *lane) nodes() []string {
 }
 
 // up brings the cluster up with Bookend on it and finds what jobs need.
-func (l *lane) up() error {
+func (l *lane) up() {
 	if os.Geteuid() != 0 {
-		return errors.New("needs root: slurmd starts jobs as their users")
+		panic(brokenf("needs root: slurmd starts jobs as their users"))
 	}
-	if err := cluster.SweepDead(); err != nil {
-		return err
-	}
+	try(cluster.SweepDead())
 	o := site.Options{Programs: l.programs, Nodes: l.nodes(), GPUs: l.fake, Config: l.sections(nil)}
 	if l.fake == 0 {
-		if err := l.findCards(); err != nil {
-			return err
-		}
+		l.findCards()
 		o.Devices, o.Config = devicesOf(l.cards), l.sections(nil)
 	}
-	tracks, err := cluster.Tracks()
-	if err != nil {
-		return err
-	}
+	tracks := must(cluster.Tracks())
 	l.track = tracks[len(tracks)-1]
 	if o.Track, o.Constrain = l.track, l.track != cluster.LinuxProc; !o.Constrain && (l.fake == 0 || !l.story) {
-		return errors.New("no writable cgroup hierarchy: jobs could not be fenced")
+		panic(brokenf("no writable cgroup hierarchy: jobs could not be fenced"))
 	}
-	if l.site, err = site.Up(o); err != nil {
-		return err
-	}
-	return l.equip()
+	l.site = must(site.Up(o))
+	l.equip()
 }
 
 // A rehearsal is about the lane and the judgement, not about how long PyTorch's workers take, so its times are short.
@@ -139,10 +126,8 @@ func render(sections map[string]string) string {
 }
 
 // equip installs what jobs run, looks at the machine and starts each node's daemon.
-func (l *lane) equip() error {
-	if err := l.install(); err != nil {
-		return err
-	}
+func (l *lane) equip() {
+	l.install()
 	l.env = slices.Clone(noMulticast)
 	if v := os.Getenv("LD_LIBRARY_PATH"); v != "" {
 		l.env = append(l.env, "LD_LIBRARY_PATH="+v)
@@ -150,68 +135,49 @@ func (l *lane) equip() error {
 	if l.fake == 0 {
 		l.findTorch()
 	}
-	if err := l.settleIn(); err != nil {
-		return err
-	}
+	l.settleIn()
 	l.describe()
 	fmt.Fprintf(l.say, "gpu-lane: %+v\n", l.machine)
 	for _, name := range l.nodes()[1:] {
 		other := *l
 		other.node = name
 		l.beside = append(l.beside, &other)
-		if err := other.settleIn(); err != nil {
-			return err
-		}
+		other.settleIn()
 	}
-	return nil
 }
 
 // settleIn finds a node's cards, starts its daemon and makes sure that nobody else uses the cards.
-func (l *lane) settleIn() error {
+func (l *lane) settleIn() {
 	if w := l.site.World(l.node); w != nil {
-		var err error
-		if l.cards, err = cardsIn(w.DriverProc()); err != nil {
-			return err
-		}
+		l.cards = must(cardsIn(w.DriverProc()))
 	}
-	var err error
 	env := append(slices.Clone(l.env), "HOME=/nonexistent")
 	path := "PATH=/usr/bin:/bin"
 	if w := l.site.World(l.node); w != nil {
 		path += ":" + w.Dir() // where the fake vendor's programs are
 	}
-	if l.daemon, err = startDaemon(l.socket(), l.holderPrograms(), append(env, path), l.fake > 0); err != nil {
-		return err
+	l.daemon = must(startDaemon(l.socket(), l.holderPrograms(), append(env, path), l.fake > 0))
+	if err := attempt(l.awaitIdle); err != nil {
+		panic(brokenf("the lane needs the GPUs for itself: %w", err))
 	}
-	if err := l.awaitIdle(); err != nil {
-		return fmt.Errorf("the lane needs the GPUs for itself: %w", err)
-	}
-	return nil
 }
 
 // install puts the jobs' programs where every user can run them.
-func (l *lane) install() error {
+func (l *lane) install() {
 	files := map[string][]byte{}
 	for _, name := range []string{"cudajob", "gpu-lane", "bareprobe", slowCUDA} {
 		source := filepath.Join(l.programs, name)
 		if name == "gpu-lane" {
 			source = "/proc/self/exe"
 		}
-		data, err := os.ReadFile(source)
-		if err != nil {
-			return err
-		}
-		files[name] = data
+		files[name] = must(os.ReadFile(source))
 	}
-	entries, err := scripts.ReadDir("scenarios")
-	for _, e := range entries {
-		data, bad := scripts.ReadFile("scenarios/" + e.Name())
-		files[e.Name()], err = data, errors.Join(err, bad)
+	for _, e := range must(scripts.ReadDir("scenarios")) {
+		files[e.Name()] = must(scripts.ReadFile("scenarios/" + e.Name()))
 	}
 	for name, data := range files {
-		err = errors.Join(err, os.WriteFile(l.site.Program(name), data, 0o755))
+		try(os.WriteFile(l.site.Program(name), data, 0o755))
 	}
-	return err
 }
 
 func (l *lane) socket() string { return filepath.Join(l.site.Dir, l.node+".sock") }
@@ -242,7 +208,8 @@ func (l *lane) findTorch() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), torchPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-c", "import torch; print(torch.__version__); print(open('/proc/self/status').read())")
+	cmd := exec.CommandContext(ctx, python, "-c",
+		"import torch; print(torch.__version__); print(open('/proc/self/status').read())")
 	uid, gid := ids(l.site.Users[0])
 	cmd.Dir, cmd.Env = "/", append(slices.Clone(l.env), "PATH=/usr/bin:/bin", "HOME=/nonexistent") // as bare as a job's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
@@ -250,7 +217,8 @@ func (l *lane) findTorch() {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		fmt.Fprintf(l.say, "gpu-lane: no PyTorch for user %s: %s: %v: %s\n", l.site.Users[0], python, err, complaint.String())
+		fmt.Fprintf(l.say, "gpu-lane: no PyTorch for user %s: %s: %v: %s\n", l.site.Users[0], python, err,
+			complaint.String())
 		return
 	}
 	version, status, _ := strings.Cut(string(out), "\n")
@@ -267,35 +235,29 @@ func ids(name string) (uid, gid uint32) {
 }
 
 // reset ends what a chain of runs left and waits until the next can begin on idle cards.
-func (l *lane) reset() error {
+func (l *lane) reset() {
 	l.daemon.killAll()
-	var errs []error
 	for _, name := range l.site.Users {
-		cmd, err := l.site.Command("", "scancel", "--user="+name, "--nodelist="+l.node)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, cmd.Run())
+		try(must(l.site.Command("", "scancel", "--user="+name, "--nodelist="+l.node)).Run())
 	}
-	_, err := l.site.WaitNode(l.node, jobPatience, func(n cluster.NodeState) bool {
+	must(l.site.WaitNode(l.node, jobPatience, func(n cluster.NodeState) bool {
 		return !n.Has("ALLOCATED") && !n.Has("MIXED") && !n.Has("COMPLETING")
-	})
-	errs = append(errs, err, l.configure("observe", nil), l.resume(), l.awaitIdle())
+	}))
+	l.configure("observe", nil)
+	l.resume()
+	l.awaitIdle()
 	time.Sleep(deadListed) // or the next scenario begins on a card with somebody on it
-	return errors.Join(errs...)
 }
 
 // resume ends a drain.
-func (l *lane) resume() error {
-	n, err := l.site.Node(l.node)
-	if err == nil && n.Has("DRAIN") {
-		err = l.site.Resume(l.node)
+func (l *lane) resume() {
+	if must(l.site.Node(l.node)).Has("DRAIN") {
+		try(l.site.Resume(l.node))
 	}
-	return err
 }
 
-func (l *lane) configure(mode string, other map[string]string) error {
-	return l.site.WriteConfig(l.node, mode, l.sections(other))
+func (l *lane) configure(mode string, other map[string]string) {
+	try(l.site.WriteConfig(l.node, mode, l.sections(other)))
 }
 
 func (l *lane) close() (err error) {

@@ -16,18 +16,24 @@ func leftoverChains() []chain {
 	blind := map[string]string{"look": "{holders: false}"}
 	return []chain{
 		{gpus: 1, mode: "observe", steps: []step{orphanObserved, orphanInherited, orphanGone},
-			controls: []control{{step: orphanInherited.name, off: map[string]string{"policy": "{prolog: {BKD-DIRTY: ignore}}"}}}},
-		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: []control{{step: orphanEnforced.name, off: ignore("BKD-ORPHAN")}}},
+			controls: []control{{step: orphanInherited.name,
+				off: map[string]string{"policy": "{prolog: {BKD-DIRTY: ignore}}"}}}},
+		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: without(orphanEnforced,
+			ignore("BKD-ORPHAN"))},
 		{gpus: 1, mode: "enforce", steps: []step{orphanMoving}},
-		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: []control{{step: phantom.name, off: blind}}},
+		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: without(phantom, blind)},
 		{gpus: 1, torch: true, real: true, mode: "enforce", steps: []step{torchPhantom}},
 		{gpus: 1, mode: "enforce", steps: []step{residue, residueInherited},
-			controls: []control{{step: residue.name, off: map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}}}},
-		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: []control{{step: innocent.name, off: blind}}},
+			controls: []control{{step: residue.name,
+				off: map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}}}},
+		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: without(innocent, blind)},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{imported}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{stopped}, controls: []control{{step: stopped.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{leaderless}, controls: []control{{step: leaderless.name, off: ignore("BKD-ORPHAN")}}},
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{otherPIDs}, controls: []control{{step: otherPIDs.name, off: ignore("BKD-ORPHAN")}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{stopped},
+			controls: without(stopped, ignore("BKD-ORPHAN"))},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{leaderless},
+			controls: without(leaderless, ignore("BKD-ORPHAN"))},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{otherPIDs},
+			controls: without(otherPIDs, ignore("BKD-ORPHAN"))},
 	}
 }
 
@@ -74,7 +80,7 @@ func (r *run) leaveIn(program string, ready func(*holder), flags ...string) *rec
 		ready(h)
 		h.Role = "left behind"
 		r.scenery(&h.Holder)
-		try(r.known(s, &h.Holder))
+		r.known(s, &h.Holder)
 	}, r.askFor(program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
 }
 
@@ -87,16 +93,18 @@ func (r *run) orphan(job *record.Job, classes string) {
 
 var orphanMoving = step{
 	name: "orphan-moving", title: "Process left behind on a GPU whose memory never settles",
-	truth: "Two processes of the ended job stay, in no job's cgroup. One keeps its memory; the other takes and frees 64 MiB " +
-		"every 0.7 s, so the memory of the GPU never settles. Both are named, and the first is enough to drain the node.",
+	truth: "Two processes of the ended job stay, in no job's cgroup. One keeps its memory; the other takes and " +
+		"frees 64 MiB every 0.7 s, so the memory of the GPU never settles. Both are named, and the first is enough " +
+		"to drain the node.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
 			two := s.programs(2)
 			kept, moving := &two[0].Holder, &two[1].Holder
 			kept.Role, moving.Role, kept.Gone = "left behind", "takes and frees memory", 0
 			r.scenery(kept, *moving)
-			kept.GPU, kept.Held = s.card.UUID, must(r.listed(s.card.UUID))[kept.PID]
-		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())), r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
+			kept.GPU, kept.Held = s.card.UUID, r.listed(s.card.UUID)[kept.PID]
+		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())),
+			r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
 		r.check("start of the job", "clean", verdict(job.Start))
 		// A busy machine may leave the mover so little time that no look sees it move.
 		end := strings.TrimSuffix(verdict(job.End), " BKD-MOVING")
@@ -135,7 +143,7 @@ var orphanInherited = step{
 
 // inherit runs the next job on the card that another has left something on.
 func (r *run) inherit() *record.Job {
-	try(r.resume())
+	r.resume()
 	r.rec.Holder, r.rec.Others = r.scene.holder, r.scene.others
 	job := r.run1(r.script(whichCard...), "--gres=gpu:1")
 	r.evidence("after the second job, the holder still there")
@@ -158,7 +166,7 @@ var orphanGone = step{
 	truth: "The process that an earlier job left is killed; its memory is free before the next job begins.",
 	do: func(r *run) {
 		r.daemon.killAll()
-		try(r.awaitIdle())
+		r.awaitIdle()
 		job := r.run1(r.script(whichCard...), "--gres=gpu:1")
 		r.clean(job)
 	},
@@ -190,7 +198,7 @@ func (r *run) leavePhantom(program string, args ...string) {
 		h.kill()
 		try(awaitGone(h.PID))
 		r.scenery(&h.Holder, children...)
-		try(r.known(s, &h.Holder))
+		r.known(s, &h.Holder)
 	}, r.askFor(program, args...))
 	w := r.phantomLeft()
 	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
@@ -204,7 +212,8 @@ func (r *run) phantomLeft() leftover {
 
 var phantomInherited = step{
 	name: "phantom-inherited", title: "Next job on a card with a dead process's memory",
-	truth: "The child of the killed process still holds the memory when the next job gets the card; that job leaves nothing.",
+	truth: "The child of the killed process still holds the memory when the next job gets the card; that job " +
+		"leaves nothing.",
 	do: func(r *run) {
 		job := r.inherit()
 		r.inherited(job, r.phantomLeft())
@@ -255,9 +264,9 @@ var residueInherited = step{
 
 var innocent = step{
 	name: "residue-innocent", title: "An exported handle, and an innocent process with the driver open",
-	truth: "As above, but another user's process has the driver's control node open as well, since before the job, and " +
-		"holds nothing. Nobody can tell from outside which of the two has the memory: both are named, and the node " +
-		"is not drained on that.",
+	truth: "As above, but another user's process has the driver's control node open as well, since before the job, " +
+		"and holds nothing. Nobody can tell from outside which of the two has the memory: both are named, and the " +
+		"node is not drained on that.",
 	do: func(r *run) {
 		other := r.startAs(1, "", "cudajob", "holdctl")
 		other.Role = "innocent: has the control node open"
@@ -271,8 +280,8 @@ var innocent = step{
 
 var imported = step{
 	name: "ipc", title: "CUDA IPC importer after the exporter died",
-	truth: "One process of the job allocated memory and another mapped it by CUDA IPC. The first was killed; the second " +
-		"outlives the job and holds all of it.",
+	truth: "One process of the job allocated memory and another mapped it by CUDA IPC. The first was killed; the " +
+		"second outlives the job and holds all of it.",
 	do: func(r *run) {
 		socket := `"$PWD/ipc.$SLURM_JOB_ID"`
 		job := r.leave(func(s *standing) {
@@ -284,7 +293,7 @@ var imported = step{
 			try(awaitGone(exporter.PID))
 			importer.Allocated, importer.Gone = r.size()*mib, 0
 			r.scenery(&importer.Holder, exporter.Holder)
-			r.settled(func() error { return r.known(s, &importer.Holder) })
+			settled(func() { r.known(s, &importer.Holder) })
 		}, r.askFor("cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket),
 			r.askFor("cudajob", "ipc-import", "--socket", socket))
 		r.orphan(job, "orphan")
@@ -294,8 +303,8 @@ var imported = step{
 
 var stopped = step{
 	name: "stopped", title: "Stopped process",
-	truth: "A process of the ended job was stopped by SIGSTOP while it holds memory. Its name is chosen to mislead who " +
-		"reads /proc carelessly.",
+	truth: "A process of the ended job was stopped by SIGSTOP while it holds memory. Its name is chosen to mislead " +
+		"who reads /proc carelessly.",
 	do: func(r *run) {
 		ready := func(h *holder) { try(inState(h.PID, "T")) }
 		job := r.leaveIn("cudajob", ready, "--stop", "--name", "'a) R (b'")
@@ -306,8 +315,8 @@ var stopped = step{
 
 var leaderless = step{
 	name: "leaderless", title: "Process whose first thread has ended",
-	truth: "The first thread of a process of the ended job has exited, so /proc calls the process a zombie and shows no " +
-		"descriptor of it; a second thread lives and holds the memory.",
+	truth: "The first thread of a process of the ended job has exited, so /proc calls the process a zombie and " +
+		"shows no descriptor of it; a second thread lives and holds the memory.",
 	do: func(r *run) {
 		ready := func(h *holder) { try(inState(h.PID, "Z")) }
 		job := r.leaveIn("cudajob", ready, "--leader-exits")
@@ -318,7 +327,8 @@ var leaderless = step{
 
 var otherPIDs = step{
 	name: "pidns", title: "Process in another PID namespace",
-	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds memory.",
+	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds " +
+		"memory.",
 	do: func(r *run) {
 		elsewhere := func(h *holder) {
 			if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {

@@ -42,7 +42,8 @@ func cardsIn(folder string) ([]card, error) {
 			return nil, err
 		}
 		c := card{
-			uuid: field(text, "GPU UUID"), bus: strings.ToLower(field(text, "Bus Location")), model: field(text, "Model"),
+			uuid: field(text, "GPU UUID"), bus: strings.ToLower(field(text, "Bus Location")), model: field(text,
+				"Model"),
 		}
 		if c.minor, err = strconv.Atoi(field(text, "Device Minor")); err != nil {
 			return nil, fmt.Errorf("read %q: minor: %w", file, err)
@@ -77,9 +78,11 @@ func devicesOf(cards []card) []string {
 // describe fills in what the records say of the machine.
 func (l *lane) describe() {
 	m := record.Machine{
-		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Driver: l.driverVersion(), Kernel: kernel(), System: system(),
-		Slurm: firstLine("slurmd", "-V"), Track: string(l.track) + " with ConstrainDevices",
-		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"), "bookend "), Orders: "PCI and minor order agree",
+		Torch: l.machine.Torch, GPU: l.cards[0].model, GPUs: len(l.cards), Driver: l.driverVersion(), Kernel: kernel(),
+		System: system(),
+		Slurm:  firstLine("slurmd", "-V"), Track: string(l.track) + " with ConstrainDevices",
+		Bookend: strings.TrimPrefix(firstLine(l.site.Program("bookend"), "version"),
+			"bookend "), Orders: "PCI and minor order agree",
 	}
 	if l.fake == 0 {
 		m.Others = driverUsers()

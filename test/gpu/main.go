@@ -8,13 +8,13 @@
 //	gpu-lane inside UID GID PROGRAM...  used by that daemon: the first process of a PID namespace
 //
 // --only takes names of scenarios and of groups: base (who left what), why (why a job ran out of memory), probe (test
-// allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), programs (out of
-// memory in PyTorch, JAX, CuPy, numba, Triton, ONNX Runtime and plain CUDA), multi (all that needs several GPUs). With three runs each of base, and why and probe together, take some eight minutes on a real GPU;
-// one run of check takes a minute and a half.
+// allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), multi (all
+// that needs several GPUs). With three runs each of base, and why and probe together, take some eight minutes on a real
+// GPU; one run of check takes a minute and a half.
 //
-// It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and those of build.sh beside them, and the GPUs
-// for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER: one
-// file of runs, one of timings, and on failure the daemons' logs. With --fake it rehearses with N fake GPUs
+// It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and those of build.sh beside them, and the
+// GPUs for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER:
+// one file of runs, one of timings, and on failure the daemons' logs. With --fake it rehearses with N fake GPUs
 // instead; such records are marked and never published.
 //
 // Exit codes: 0 all right, 1 something was wrong or could not be run, 3 no GPU on this machine, 4 this machine
@@ -76,12 +76,14 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
 	flags.StringVar(&o.out, "out", "build/gpu-records", "folder for the records")
 	flags.StringVar(&o.programs, "programs", "bin", "folder with Bookend's programs and cudajob")
-	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, check, programs, multi), timings, probe-cost; default all")
+	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, check, multi), "+
+		"timings, probe-cost; default all")
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
 	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")
 	flags.BoolVar(&o.controls, "controls", true, "also run scenarios with the rule switched off that they are about")
-	flags.BoolVar(&o.story, "story", false, "tell what users and admins see of "+storyOf+" or of --only, once and without controls")
+	flags.BoolVar(&o.story, "story", false, "tell what users and admins see of "+storyOf+" or of --only, once and "+
+		"without controls")
 	flags.DurationVar(&o.budget, "budget", 9*time.Minute, "no run begins after this time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -109,9 +111,9 @@ func lead(o options) int {
 		return exitUnfit
 	}
 	defer log.Close()
-	l := &lane{options: o, node: firstNode, oneGPU: "gpu:1", say: io.MultiWriter(os.Stdout, log), began: time.Now(), book: &book{}}
-	err = l.up()
-	if err != nil {
+	l := &lane{options: o, node: firstNode, say: io.MultiWriter(os.Stdout, log), began: time.Now(),
+		book: &book{}}
+	if err = attempt(l.up); err != nil {
 		fmt.Fprintln(l.say, "gpu-lane:", err)
 		_ = l.close()
 		if errors.Is(err, errNoGPU) {

@@ -16,15 +16,15 @@ import (
 func mpsChains() []chain {
 	ignore := map[string]string{"policy": "{epilog: {BKD-ORPHAN: ignore}}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsClients}, controls: []control{{step: mpsClients.name, off: ignore}}},
+		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsClients}, controls: without(mpsClients, ignore)},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{mpsIdle}},
 	}
 }
 
 var mpsClients = step{
 	name: "mps-clients", title: "MPS left behind, with two clients",
-	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory when it has " +
-		"ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
+	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory " +
+		"when it has ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
 	do: func(r *run) {
 		job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
 		r.mpsLeft(job)
@@ -35,8 +35,8 @@ var mpsClients = step{
 
 var mpsIdle = step{
 	name: "mps-idle", title: "MPS left behind, without clients",
-	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and too " +
-		"little to drain a node for.",
+	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and " +
+		"too little to drain a node for.",
 	do: func(r *run) {
 		job := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
 		r.mpsLeft(job)
@@ -69,17 +69,16 @@ func (r *run) mpsScene(s *standing, clients int) {
 		h.Role, h.Gone = "MPS client", 0 // what is gone from the whole card is not this client's alone
 		others = append(others, h.Holder)
 	}
-	r.settled(func() error {
-		all, err := r.listed(s.card.UUID)
+	settled(func() {
+		all := r.listed(s.card.UUID)
 		server.GPU, server.Held = s.card.UUID, all[server.PID]
 		for i := range others {
 			others[i].GPU, others[i].Held = s.card.UUID, all[others[i].PID]
 		}
 		r.scenery(server, others...)
-		if err == nil && (len(all) != 1+clients || server.Held == 0) {
-			err = fmt.Errorf("on the card are %v, want server %d and %d clients", all, server.PID, clients)
+		if len(all) != 1+clients || server.Held == 0 {
+			panic(brokenf("on the card are %v, want server %d and %d clients", all, server.PID, clients))
 		}
-		return err
 	})
 }
 
@@ -103,7 +102,8 @@ func (r *run) mpsLeft(job *record.Job) {
 		if i >= 0 {
 			f = found[i]
 		}
-		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive", of: &h})
+		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive",
+			of: &h})
 	}
 	r.said(job, "of "+r.node+" was not clean after your job")
 	r.rightCards(job)
@@ -119,7 +119,8 @@ func (r *run) quitMPS(job int) {
 	home := must(r.site.Home(r.site.Users[0]))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down", filepath.Join(home, fmt.Sprintf("mps.%d", job)))
+	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down",
+		filepath.Join(home, fmt.Sprintf("mps.%d", job)))
 	cmd.Env = r.daemon.env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic(brokenf("end MPS: %w: %s", err, out))

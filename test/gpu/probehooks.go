@@ -18,7 +18,8 @@ const ownJob = 300000
 
 var probeKilled = step{
 	name: "probe-killed", title: "Test allocation killed half-way",
-	truth: "The backend is killed by SIGKILL while it holds nearly all of the card (a library in front of the driver's gives the memory " +
+	truth: "The backend is killed by SIGKILL while it holds nearly all of the card (a library in front of the " +
+		"driver's gives the memory " +
 		"back 150 ms later, so that there is a moment to be met). The driver takes the memory back at once, the " +
 		"lock is free, and a prolog that starts then finds the card clean.",
 	do: func(r *run) {
@@ -26,13 +27,15 @@ var probeKilled = step{
 		w := r.watch(c.uuid)
 		defer w.end()
 		used := r.killProbe(w, c)
-		r.holds("memory in use at the moment of the kill", "more than half of the card", used+" bytes", number(used) > r.total()*mib/2)
+		r.holds("memory in use at the moment of the kill", "more than half of the card", used+" bytes",
+			number(used) > r.total()*mib/2)
 		r.check("its lock", "free", r.lockOf(c.uuid))
 		hook := r.hook("prolog_slurmd", ownJob+r.rec.Number)
 		r.check("a prolog started at once says", "clean", hook)
 		empty := must(w.await("empty"))
 		soon := r.fake > 0 || len(empty["after_ms"]) <= len("1999.9") // fake GPUs have no time of their own to show
-		r.holds("memory in use after it", "0 bytes within 2 s", fmt.Sprintf("%s bytes after %s ms", empty["used"], empty["after_ms"]),
+		r.holds("memory in use after it", "0 bytes within 2 s", fmt.Sprintf("%s bytes after %s ms", empty["used"],
+			empty["after_ms"]),
 			empty["used"] == "0" && soon)
 		r.check("its epilog says", "clean", r.hook("epilog_slurmd", ownJob+r.rec.Number))
 	},
@@ -53,12 +56,12 @@ func (r *run) killProbe(w *watcher, c card) (used string) {
 
 // slowProbe starts a test of a card that is empty, which holds the memory for a while.
 func (r *run) slowProbe(w *watcher, c card) *asked {
-	line := must(r.probeRequest([]card{c}, true))
+	line := r.probeRequest([]card{c}, true)
 	try(w.settle())
 	if world := r.site.World(r.node); world != nil {
-		return must(r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir()))
+		return r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir())
 	}
-	return must(r.askBackend(line))
+	return r.askBackend(line)
 }
 
 // lockOf says whether a card's probe lock is free.
@@ -80,7 +83,7 @@ func (r *run) lockOf(uuid string) string {
 
 // hook runs a hook on every card as slurmd would and returns what Bookend's log says of it.
 func (r *run) hook(context string, job int) string {
-	before := must(r.hooks(job))
+	before := r.hooks(job)
 	name := map[string]string{"prolog_slurmd": "bookend-prolog", "epilog_slurmd": "bookend-epilog"}[context]
 	cmd := exec.Command(r.site.Program(name))
 	cmd.Env = r.hookEnv(context, job, true, r.site.ConfigFile(r.node))
@@ -88,7 +91,7 @@ func (r *run) hook(context string, job int) string {
 	if err != nil {
 		panic(brokenf("%s: %w: %s", name, err, tail(string(out))))
 	}
-	all := must(r.hooks(job))
+	all := r.hooks(job)
 	if len(all) != len(before)+1 {
 		panic(brokenf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
 	}
@@ -99,7 +102,8 @@ func (r *run) hook(context string, job int) string {
 
 var probeHooks = step{
 	name: "probe-hooks", title: "Hooks while a test allocation is at work",
-	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card, for 150 ms longer than it would. That memory is nobody's leak: every " +
+	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card, for 150 ms longer " +
+		"than it would. That memory is nobody's leak: every " +
 		"one of them finds the card clean.",
 	do: func(r *run) {
 		c := r.cards[0]
@@ -117,7 +121,8 @@ var probeHooks = step{
 				met++
 			}
 		}
-		r.holds("hooks that met the memory and looked again", "one or more", fmt.Sprintf("%d of %d", met, len(r.looks)), met > 0)
+		r.holds("hooks that met the memory and looked again", "one or more",
+			fmt.Sprintf("%d of %d", met, len(r.looks)), met > 0)
 	},
 }
 
@@ -126,7 +131,7 @@ func (r *run) duringProbe(w *watcher, c card, context string, job int) string {
 	a := r.slowProbe(w, c)
 	must(w.await("taken"))
 	said := r.hook(context, job)
-	for _, p := range must(a.end()) {
+	for _, p := range a.end() {
 		r.rec.Tests = append(r.rec.Tests, record.Test{What: "while a hook ran beside it", Probe: probeOf(p)})
 	}
 	return said

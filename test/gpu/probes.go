@@ -13,13 +13,14 @@ import (
 func probeChains() []chain {
 	never := map[string]string{"probe": "{at: never}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{probeIdle}, controls: []control{{step: probeIdle.name, off: never}}},
+		{gpus: 1, mode: "enforce", steps: []step{probeIdle}, controls: without(probeIdle, never)},
 		{gpus: 1, mode: "enforce", steps: []step{probeNearFull}},
 		{gpus: 1, mode: "observe", brisk: true, steps: []step{probeNeighbour}},
 		{gpus: 1, mode: "enforce", steps: []step{probeKilled}},
 		{gpus: 1, mode: "enforce", steps: []step{probeHooks}},
 		{gpus: 1, mode: "observe", once: true, steps: []step{holes}},
-		{gpus: 1, mode: "observe", steps: []step{condition}, controls: []control{{step: condition.name, off: map[string]string{"look": "{health: false}"}}}},
+		{gpus: 1, mode: "observe", steps: []step{condition}, controls: []control{{step: condition.name,
+			off: map[string]string{"look": "{health: false}"}}}},
 	}
 }
 
@@ -29,8 +30,8 @@ const nearly = 4 * mib
 
 var probeIdle = step{
 	name: "probe-idle", title: "Test allocation on idle cards",
-	truth: "A job has used every card and ended, and nothing is on them: each gives all of its free memory but 2 MiB in one block, " +
-		"to the epilog that the job pays for and to the backend asked by itself.",
+	truth: "A job has used every card and ended, and nothing is on them: each gives all of its free memory but 2 " +
+		"MiB in one block, to the epilog that the job pays for and to the backend asked by itself.",
 	do: func(r *run) {
 		job := r.onEveryCard()
 		r.clean(job)
@@ -72,7 +73,8 @@ func (r *run) onEveryCard() *record.Job {
 func (r *run) whole(whose string, p record.Probe) {
 	r.check(whose+" test", "ok", strings.TrimSpace(p.Result+" "+p.Why+" "+p.Error))
 	r.check("its way", string(gpu.Contextless), p.Method)
-	r.holds("its largest block", "all of the free memory but 2 to 4 MiB", fmt.Sprintf("%s of %s free%s", size(p.Largest), size(p.Free), p.Unknown),
+	r.holds("its largest block", "all of the free memory but 2 to 4 MiB",
+		fmt.Sprintf("%s of %s free%s", size(p.Largest), size(p.Free), p.Unknown),
 		p.Unknown == "" && p.Largest > 0 && p.Largest+nearly >= p.Free && p.Largest <= p.Free)
 }
 
@@ -80,8 +82,8 @@ func size(bytes uint64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/m
 
 var probeNearFull = step{
 	name: "probe-near-full", title: "Test allocation with 129 MiB free",
-	truth: "A process holds all of the card but some 129 MiB, of which the backend is told that it may be there: the test " +
-		"still gets what is free, where a CUDA context would not fit.",
+	truth: "A process holds all of the card but some 129 MiB, of which the backend is told that it may be there: " +
+		"the test still gets what is free, where a CUDA context would not fit.",
 	do: func(r *run) {
 		c := r.cards[0]
 		h := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
@@ -91,7 +93,8 @@ var probeNearFull = step{
 		tests := r.test("129 MiB free", []card{c}, h.PID)
 		for _, t := range tests {
 			r.whole("the backend's", t.Probe)
-			r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib && t.Probe.Free <= 160*mib)
+			r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib &&
+				t.Probe.Free <= 160*mib)
 		}
 		r.stillThere()
 	},
@@ -99,14 +102,14 @@ var probeNearFull = step{
 
 var probeNeighbour = step{
 	name: "probe-neighbour", title: "No test allocation beside another's process",
-	truth: "While the job runs another user's process takes memory on its card, and lives on. Nobody tests a card that somebody " +
-		"is on: neither the epilog nor the backend asked by itself.",
+	truth: "While the job runs another user's process takes memory on its card, and lives on. Nobody tests a card " +
+		"that somebody is on: neither the epilog nor the backend asked by itself.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
 			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 			h.Role = "another user's, of no job"
 			r.scenery(&h.Holder)
-			try(r.known(s, &h.Holder))
+			r.known(s, &h.Holder)
 		})
 		var probes []record.Probe
 		if job.End != nil {
@@ -128,13 +131,15 @@ func (r *run) skipped(whose string, probes []record.Probe) {
 	for _, p := range probes {
 		got = p.Result + ": " + p.Why
 	}
-	r.holds(whose+" test", "skipped, with a reason", got, len(probes) == 1 && probes[0].Result == string(gpu.ProbeSkipped) && probes[0].Why != "")
+	r.holds(whose+" test", "skipped, with a reason", got, len(probes) == 1 &&
+		probes[0].Result == string(gpu.ProbeSkipped) && probes[0].Why != "")
 }
 
 var holes = step{
 	name: "holes", title: "Holes that another process leaves",
-	truth: "A process fills the card with blocks of one size and frees every other one. From 2 MiB on the holes make one block for " +
-		"everybody else; of smaller blocks nothing comes back, for each 2 MiB page keeps a live one.",
+	truth: "A process fills the card with blocks of one size and frees every other one. From 2 MiB on the holes " +
+		"make one block for everybody else; of smaller blocks nothing comes back, for each 2 MiB page keeps a live " +
+		"one.",
 	do: func(r *run) {
 		for _, kib := range r.chunks() {
 			r.holesOf(kib)
@@ -142,7 +147,8 @@ var holes = step{
 	},
 }
 
-// chunks are the sizes of blocks, in KiB, the quickest to take first. The fake driver knows no pages, and takes its time for each block.
+// chunks are the sizes of blocks, in KiB, the quickest to take first. The fake driver knows no pages, and takes its
+// time for each block.
 func (r *run) chunks() []uint64 {
 	if r.fake > 0 {
 		return []uint64{200 << 10, 400 << 10}
@@ -154,7 +160,7 @@ func (r *run) holesOf(kib uint64) {
 	c := r.cards[0]
 	h := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
 	what := fmt.Sprintf("holes of %d KiB", kib)
-	used := must(r.used(0))
+	used := r.used(0)
 	r.evidence(what)
 	if tests := r.test(what, []card{c}, h.PID); len(tests) != 1 {
 		panic(brokenf("%s: %d tests", what, len(tests)))
@@ -168,5 +174,5 @@ func (r *run) holesOf(kib uint64) {
 		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
-	try(r.awaitIdle())
+	r.awaitIdle()
 }

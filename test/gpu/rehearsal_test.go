@@ -106,7 +106,8 @@ func rehearsed(t *testing.T, folder string) (all []record.File) {
 
 // TestUnknownScenario: a typing error must not pass for a run in which all was right.
 func TestUnknownScenario(t *testing.T) {
-	if _, err := parse([]string{"--only", "orphan-observ"}); err == nil || !strings.Contains(err.Error(), "orphan-observe") {
+	if _, err := parse([]string{"--only", "orphan-observ"}); err == nil ||
+		!strings.Contains(err.Error(), "orphan-observe") {
 		t.Errorf("error %v, want one that lists the scenarios", err)
 	}
 }

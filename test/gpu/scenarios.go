@@ -48,6 +48,12 @@ type control struct {
 	what string            // in words, where configuration cannot switch it off
 }
 
+// without is the control of a step with other sections of configuration.
+func without(s step, off map[string]string) []control { return []control{{step: s.name, off: off}} }
+
+// despite is one that the step itself arranges.
+func despite(s step, what string) []control { return []control{{step: s.name, what: what}} }
+
 func (c control) String() string {
 	return strings.TrimSpace(c.what + strings.TrimSpace(render(c.off)))
 }
@@ -61,19 +67,19 @@ type scene struct {
 }
 
 func chains() []chain {
-	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(), severalChains(), numberingChains())
-	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()), in(groupCheck, checkChains()),
-		in(groupPrograms, programsChains()))
+	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(),
+		severalChains())
+	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()),
+		in(groupCheck, checkChains()))
 }
 
 // The groups that --only knows. Each takes minutes on a real GPU; groupProbe has the cost of a probe besides.
 const (
-	groupBase     = "base"     // who left what
-	groupWhy      = "why"      // why a job ran out of memory
-	groupProbe    = "probe"    // test allocations and the cards' condition
-	groupCheck    = "check"    // what the health check makes of the node between jobs and beside them
-	groupPrograms = "programs" // out of memory in programs of many frameworks
-	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
+	groupBase  = "base"  // who left what
+	groupWhy   = "why"   // why a job ran out of memory
+	groupProbe = "probe" // test allocations and the cards' condition
+	groupCheck = "check" // what the health check makes of the node between jobs and beside them
+	several    = "multi" // every scenario that needs more than one GPU, of whatever group
 )
 
 // in puts chains into a group that are in none yet.
@@ -88,7 +94,7 @@ func in(group string, all []chain) []chain {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, groupPrograms, several}
+	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

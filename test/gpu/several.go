@@ -20,7 +20,8 @@ var neighbours = step{
 		"uses its own, ends later, and is clean.",
 	do: func(r *run) {
 		gate := r.gate()
-		first := r.submit(1, r.script("$CUDAJOB alloc --mib 2048 &", r.until(gate), "kill $!", "wait $! || true"), "--gres=gpu:1")
+		first := r.submit(1, r.script("$CUDAJOB alloc --mib 2048 &", r.until(gate), "kill $!", "wait $! || true"),
+			"--gres=gpu:1")
 		r.awaitOutput(first, "ready ")
 		second := r.leaveOrphan()
 		try(open(gate))
@@ -28,7 +29,8 @@ var neighbours = step{
 		r.evidence("after both jobs, the second's process alive")
 		r.orphan(second, "orphan")
 		r.clean(job)
-		r.holds("the jobs had different cards", "two cards", uuids(job.GPUs)+" and "+uuids(second.GPUs), uuids(job.GPUs) != uuids(second.GPUs))
+		r.holds("the jobs had different cards", "two cards", uuids(job.GPUs)+" and "+uuids(second.GPUs),
+			uuids(job.GPUs) != uuids(second.GPUs))
 	},
 }
 
@@ -38,12 +40,22 @@ var numbering = step{
 		"card's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) {
 		r.record("numbering", "-L")
-		r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
+		r.sideBySide()
 		r.allCards()
 	},
 }
 
-func (r *run) onDifferentCards(all []cluster.JobID) {
+// sideBySide runs a job a card at the same time. Each must be clean, on the card that its own CUDA named.
+func (r *run) sideBySide() {
+	gate := r.gate()
+	var all []cluster.JobID
+	for range r.cards {
+		all = append(all, r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres=gpu:1"))
+	}
+	for _, id := range all {
+		r.awaitOutput(id, "ready ")
+	}
+	try(open(gate))
 	used := map[string]bool{}
 	for _, id := range all {
 		job := r.finish(id)

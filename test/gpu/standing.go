@@ -26,7 +26,7 @@ type standing struct {
 func (r *run) stand(lines ...string) *standing {
 	s, before := &standing{gate: r.gate()}, r.daemon.count()
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.gate)})
-	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
+	s.id = r.submit(0, r.script(script...), "--gres=gpu:1")
 	r.awaitOutput(s.id, "standing")
 	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
@@ -77,8 +77,8 @@ func (r *run) leave(act func(*standing), lines ...string) *record.Job {
 	return job
 }
 
-// scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the scene.
-// What /proc says of them is read now, unless that was done while more of them lived.
+// scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the
+// scene. What /proc says of them is read now, unless that was done while more of them lived.
 func (r *run) scenery(main *record.Holder, others ...record.Holder) {
 	if main.Proc == nil {
 		main.Proc = readProc(main.PID)
@@ -110,20 +110,19 @@ func (r *run) stillThere() {
 }
 
 // known makes sure that the driver lists this process alone on the card, and notes how much it holds.
-func (r *run) known(s *standing, h *record.Holder) error {
+func (r *run) known(s *standing, h *record.Holder) {
 	h.GPU = s.card.UUID
-	all, err := r.listed(s.card.UUID)
-	if h.Held = all[h.PID]; err == nil && (len(all) != 1 || h.Held < h.Allocated) {
-		err = fmt.Errorf("on the card are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated)
+	all := r.listed(s.card.UUID)
+	if h.Held = all[h.PID]; len(all) != 1 || h.Held < h.Allocated {
+		panic(brokenf("on the card are %v, want process %d alone with %d bytes or more", all, h.PID, h.Allocated))
 	}
-	return err
 }
 
 // unlisted makes sure that the card's memory is in use and no process listed for it.
 func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
-	all := must(r.listed(h.GPU))
-	if used := must(r.used(s.card.Index)); len(all) > 0 || used+64*mib < bytes {
+	all := r.listed(h.GPU)
+	if used := r.used(s.card.Index); len(all) > 0 || used+64*mib < bytes {
 		panic(brokenf("on the card are %v and %d bytes in use, want no process and %d", all, used, bytes))
 	}
 }
@@ -148,7 +147,8 @@ func (r *run) kin(role string) []record.Holder {
 	var all []record.Holder
 	for _, pid := range marked(r.daemon.mark) {
 		if p := readProc(pid); !own[pid] && len(p.Open) > 0 {
-			all = append(all, record.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])), Cgroup: p.Cgroup, Role: role, Proc: p})
+			all = append(all, record.Holder{PID: pid, UID: uint32(number(strings.Fields(p.UID + " 0")[0])),
+				Cgroup: p.Cgroup, Role: role, Proc: p})
 		}
 	}
 	return all

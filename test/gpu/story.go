@@ -13,13 +13,14 @@ const storyOf = "cuda-clean,oom-self,oom-pool,orphan-observe,stray,orphan-enforc
 // typed is a command and what it answered.
 type typed struct{ who, command, output string }
 
-// screens are what users and admins see after a run: each job's own output, what Bookend has on record of it, and what Slurm
-// says of the node.
+// screens are what users and admins see after a run: each job's own output, what Bookend has on record of it, and what
+// Slurm says of the node.
 func (r *run) screens() (all []typed) {
 	for _, j := range r.rec.Jobs {
 		user, _, _ := strings.Cut(j.User, "(")
 		all = append(all, typed{user + "$", fmt.Sprintf("cat slurm-%d.out", j.ID), j.Output})
-		show, _ := r.site.Bookend(r.node, "show", "--node", r.node, fmt.Sprint(j.ID)) // its complaint is worth reading, too
+		// its complaint is worth reading, too
+		show, _ := r.site.Bookend(r.node, "show", "--node", r.node, fmt.Sprint(j.ID))
 		all = append(all, typed{"root#", fmt.Sprintf("bookend show %d", j.ID), show})
 	}
 	if cmd, err := r.site.Command("", "sinfo", "-R"); err == nil {
@@ -32,7 +33,8 @@ func (r *run) screens() (all []typed) {
 // retold is a run as the demonstration tells it: what is true, what everybody then sees, and each check of it.
 func retold(rec record.Run, screens []typed) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n\n%s (%s mode)\n%s\n%s\n", rec.Title, rec.Mode, strings.Repeat("=", len(rec.Title)), wrapped(rec.Truth, 78))
+	fmt.Fprintf(&b, "\n\n%s (%s mode)\n%s\n%s\n", rec.Title, rec.Mode, strings.Repeat("=", len(rec.Title)),
+		wrapped(rec.Truth, 78))
 	for _, s := range screens {
 		fmt.Fprintf(&b, "\n  %s %s\n", s.who, s.command)
 		for line := range strings.Lines(s.output) {

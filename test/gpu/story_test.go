@@ -12,7 +12,8 @@ func TestRetold(t *testing.T) {
 		{What: "end", Want: "clean", Got: "clean", Right: true}, {What: "start", Want: "clean", Got: "BKD-DIRTY"},
 	}}
 	text := retold(rec, []typed{{"games$", "cat slurm-1.out", "| bookend: clean\n\ndone\n"}})
-	want := "\n\nA job (observe mode)\n=====\n" + strings.TrimSpace(strings.Repeat("word ", 15)) + "\nword word word word word\n" +
+	want := "\n\nA job (observe mode)\n=====\n" + strings.TrimSpace(strings.Repeat("word ", 15)) +
+		"\nword word word word word\n" +
 		"\n  games$ cat slurm-1.out\n    | bookend: clean\n\n    done\n\n" +
 		"  ok    end: clean\n  WRONG start: want \"clean\", got \"BKD-DIRTY\"\n"
 	if text != want {

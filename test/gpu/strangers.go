@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"bookend/test/cluster"
 	"bookend/test/gpu/record"
@@ -17,24 +16,24 @@ func strangerChains() []chain {
 	shared := map[string]string{"slurm": "{shared_partitions: [main]}"}
 	blind := map[string]string{"look": "{neighbours: false}"}
 	return []chain{
-		{gpus: 1, mode: "enforce", steps: []step{stray}, controls: []control{{step: stray.name, off: shared}}},
-		{gpus: 1, mode: "enforce", steps: []step{foreignUnknown}, controls: []control{{step: foreignUnknown.name, off: shared}}},
-		{gpus: 2, mode: "enforce", steps: []step{foreign}, controls: []control{{step: foreign.name, off: shared}}},
-		{gpus: 2, mode: "enforce", steps: []step{trespassUnknown}, controls: []control{{step: trespassUnknown.name, off: blind}}},
-		{gpus: 3, mode: "enforce", steps: []step{trespass}, controls: []control{{step: trespass.name, off: blind}}},
+		{gpus: 1, mode: "enforce", steps: []step{stray}, controls: without(stray, shared)},
+		{gpus: 1, mode: "enforce", steps: []step{foreignUnknown}, controls: without(foreignUnknown, shared)},
+		{gpus: 2, mode: "enforce", steps: []step{foreign}, controls: without(foreign, shared)},
+		{gpus: 2, mode: "enforce", steps: []step{trespassUnknown}, controls: without(trespassUnknown, blind)},
+		{gpus: 3, mode: "enforce", steps: []step{trespass}, controls: without(trespass, blind)},
 	}
 }
 
 var stray = step{
 	name: "stray", title: "Another user's process, of no job",
-	truth: "While the job runs, another user's process takes memory on its card, started outside Slurm. It is still there " +
-		"when the job has ended. No job is to blame, and the next one would miss the memory.",
+	truth: "While the job runs, another user's process takes memory on its card, started outside Slurm. It is still " +
+		"there when the job has ended. No job is to blame, and the next one would miss the memory.",
 	do: func(r *run) {
 		job := r.leave(func(s *standing) {
 			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 			h.Role = "another user's, of no job"
 			r.scenery(&h.Holder)
-			try(r.known(s, &h.Holder))
+			r.known(s, &h.Holder)
 		})
 		r.left(job, leftover{code: "BKD-STRAY", pid: r.scene.holder.PID})
 		r.draining(job, exitStray)
@@ -101,7 +100,8 @@ func mountOf(mounts, controllers string) string {
 			continue
 		}
 		name := strings.TrimPrefix(controllers, "name=")
-		if f[2] == "cgroup2" && controllers == "" || f[2] == "cgroup" && controllers != "" && strings.Contains(","+f[3]+",", ","+name+",") {
+		if f[2] == "cgroup2" && controllers == "" || f[2] == "cgroup" && controllers != "" &&
+			strings.Contains(","+f[3]+",", ","+name+",") {
 			return f[1]
 		}
 	}
@@ -115,7 +115,7 @@ func (r *run) beside(card func(*standing) string, args ...string) (*record.Job, 
 	g := r.invite(uuid, args...)
 	r.scenery(&g.holder.Holder)
 	on := &standing{card: record.GPU{UUID: uuid}}
-	try(r.known(on, &g.holder.Holder))
+	r.known(on, &g.holder.Holder)
 	r.evidence("before the job ends")
 	job := r.release(s)
 	r.evidence("after the job, the other job alive")
@@ -140,8 +140,9 @@ func (r *run) lastCard(s *standing) string {
 
 var foreignUnknown = step{
 	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's card",
-	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes memory on the " +
-		"job's card. Its cgroup names its job; that it may not be there is likely but unknown, and nothing is drained.",
+	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes " +
+		"memory on the job's card. Its cgroup names its job; that it may not be there is likely but unknown, and " +
+		"nothing is drained.",
 	do: func(r *run) {
 		job, g := r.beside(sameCard)
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: true})
@@ -151,8 +152,8 @@ var foreignUnknown = step{
 
 var foreign = step{
 	name: "foreign", title: "A process of another job, on the job's card",
-	truth: "Another user's job was given another card; a process in its cgroup takes memory on this job's card. The node is " +
-		"not drained for what a live job does.",
+	truth: "Another user's job was given another card; a process in its cgroup takes memory on this job's card. The " +
+		"node is not drained for what a live job does.",
 	do: func(r *run) {
 		job, g := r.beside(sameCard, "--gres=gpu:1")
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup"})
@@ -162,15 +163,15 @@ var foreign = step{
 
 var trespassUnknown = step{
 	name: "trespass-unknown", title: "A job without GPUs on a card that is nobody's",
-	truth: "Another user's job asked for no GPU; a process in its cgroup takes memory on a card that Slurm gave to nobody. The " +
-		"hooks of a job on another card see it and say so, and that job is none the worse for it.",
+	truth: "Another user's job asked for no GPU; a process in its cgroup takes memory on a card that Slurm gave to " +
+		"nobody. The hooks of a job on another card see it and say so, and that job is none the worse for it.",
 	do: func(r *run) { r.trespassed(true) },
 }
 
 var trespass = step{
 	name: "trespass", title: "A job on a card it was not given",
-	truth: "Another user's job was given one card; a process in its cgroup takes memory on a second, which Slurm gave to " +
-		"nobody. The hooks of a job on a third see it and say so, and that job is none the worse for it.",
+	truth: "Another user's job was given one card; a process in its cgroup takes memory on a second, which Slurm " +
+		"gave to nobody. The hooks of a job on a third see it and say so, and that job is none the worse for it.",
 	do: func(r *run) { r.trespassed(false, "--gres=gpu:1") },
 }
 
@@ -181,13 +182,4 @@ func (r *run) trespassed(unknown bool, args ...string) {
 	r.names(f, leftover{code: "BKD-TRESPASS", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: unknown})
 	r.rightCards(job)
 	r.draining(job, 0)
-}
-
-// settled tries until a statement holds: what was killed may still be listed for a moment.
-func (r *run) settled(statement func() error) {
-	err := statement()
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = statement() {
-		time.Sleep(50 * time.Millisecond)
-	}
-	try(err)
 }

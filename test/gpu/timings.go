@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,40 +32,29 @@ type timed struct {
 	record.Timing
 	argv  []string
 	env   func(round int) []string
-	stdin []byte       // a request; the pipe stays open until the program ends
-	said  []byte       // by the last run
-	sane  func() error // nil, or what must hold after each run
+	stdin []byte // a request; the pipe stays open until the program ends
+	said  []byte // by the last run
+	sane  func() // nil, or what must hold after each run
 }
 
 // timings runs each program once a round, in turn, on clean cards, so that all see the same machine.
 func (l *lane) timings() {
-	programs, err := l.timedPrograms()
-	if err == nil {
-		err = l.awaitIdle()
-	}
-	for round := -1; round < rounds && err == nil; round++ { // round -1 warms caches and is not counted
+	programs := l.timedPrograms()
+	l.awaitIdle()
+	for round := -1; round < rounds; round++ { // round -1 warms caches and is not counted
 		for i := range programs {
-			var took time.Duration
-			if took, err = programs[i].once(round); err == nil && programs[i].sane != nil {
-				err = programs[i].sane()
-			}
-			if err != nil {
-				break
+			took := programs[i].once(round)
+			if programs[i].sane != nil {
+				programs[i].sane()
 			}
 			if round >= 0 {
-				programs[i].Millis = append(programs[i].Millis, float64(took.Microseconds())/1000)
+				programs[i].Millis = append(programs[i].Millis, millis(took))
 			}
 		}
 	}
-	if err == nil {
-		err = l.hooksSawClean()
-	}
-	if err != nil {
-		fmt.Fprintln(l.say, "timings: broken:", err)
-		return
-	}
+	l.hooksSawClean()
 	t := l.timesheet()
-	t.Idle = t.Idle && l.idle() == nil
+	t.Idle = t.Idle && attempt(l.idle) == nil
 	for _, p := range programs {
 		t.Programs = append(t.Programs, p.Timing)
 		fmt.Fprintf(l.say, "%-34s %8.1f ms\n", p.Name, p.Median())
@@ -82,53 +70,46 @@ func (l *lane) timesheet() *record.Timings {
 	return l.perf
 }
 
-func (l *lane) timedPrograms() ([]timed, error) {
-	request, err := l.request()
-	if err != nil {
-		return nil, err
-	}
-	untested, err := l.withoutProbe()
-	if err != nil {
-		return nil, err
-	}
+func (l *lane) timedPrograms() []timed {
+	request := l.request()
+	untested := l.withoutProbe()
 	shipped := l.site.ConfigFile(l.node)
 	all := []timed{
 		l.plain("/bin/true", "the cost of starting anything", "/bin/true"),
 		l.timedHook("bookend-prolog", ", job without GPUs", "what every other job pays", 0, false, shipped),
 		l.timedHook("bookend-prolog", "", "start of a job with every card, all clean", timedJob, true, shipped),
-		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every card", timedJob, true, shipped),
+		l.timedHook("bookend-epilog", "", "its end, all clean: with health and a test allocation on every card",
+			timedJob, true, shipped),
 		l.timedHook("bookend-prolog", ", "+noProbe, "the same start", untestedJob, true, untested),
 		l.timedHook("bookend-epilog", ", "+noProbe, "its end without the test allocation", untestedJob, true, untested),
 		{Timing: timing("bookend-gpu", "the backend alone: one look at every card"),
 			argv: []string{l.site.Program("bookend-gpu")}, env: func(int) []string { return nil }, stdin: request},
-		{Timing: timing("bookend-healthcheck", "one check of every card, all clean: with their condition and the kernel's log"),
+		{Timing: timing("bookend-healthcheck",
+			"one check of every card, all clean: with their condition and the kernel's log"),
 			argv: []string{l.site.Program("bookend-healthcheck")}, env: func(int) []string { return l.checkEnv() }, sane: l.checkSawClean()},
 	}
 	if l.smi == "" {
-		return all, nil
+		return all
 	}
 	usual := filepath.Join(l.site.Dir, "usual-epilog.sh")
-	if err := os.WriteFile(usual, []byte(usualEpilog), 0o755); err != nil {
-		return nil, err
-	}
+	try(os.WriteFile(usual, []byte(usualEpilog), 0o755))
 	return append(all,
 		l.plain(smiQuery, "one query, whole process", l.smi, strings.Fields(smiQuery)[1:]...),
-		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid", "--format=csv,noheader,nounits"),
+		l.plain("nvidia-smi --query-compute-apps=pid", "the other", l.smi, "--query-compute-apps=pid",
+			"--format=csv,noheader,nounits"),
 		l.plain("nvidia-smi", "what an admin types", l.smi),
 		l.plain(usualName, "both queries, and a ps for each process", usual),
-	), nil
+	)
 }
 
 const noProbe = "probe: {at: never}"
 
 // withoutProbe makes a configuration in which hooks test no card.
-func (l *lane) withoutProbe() (string, error) {
-	text, err := os.ReadFile(l.site.ConfigFile(l.node))
-	if err != nil {
-		return "", err
-	}
+func (l *lane) withoutProbe() string {
+	text := must(os.ReadFile(l.site.ConfigFile(l.node)))
 	path := l.site.ConfigFile(l.node + "-untested")
-	return path, os.WriteFile(path, append(text, noProbe+"\n"...), 0o644)
+	try(os.WriteFile(path, append(text, noProbe+"\n"...), 0o644))
+	return path
 }
 
 // timedHook is a hook in the environment that slurmd gives it. Each round is a job of its own.
@@ -152,7 +133,8 @@ func (l *lane) plain(name, what, program string, args ...string) timed {
 	if l.smi != "" {
 		path += ":" + filepath.Dir(l.smi)
 	}
-	return timed{Timing: timing(name, what), argv: append([]string{program}, args...), env: func(int) []string { return []string{path} }}
+	return timed{Timing: timing(name, what), argv: append([]string{program}, args...),
+		env: func(int) []string { return []string{path} }}
 }
 
 // hookEnv is the environment slurmd gives a hook (22.05): built from scratch.
@@ -181,16 +163,13 @@ func (l *lane) hookEnv(context string, job int, gpus bool, config string) []stri
 }
 
 // request asks the backend for one look at every card, as a hook would.
-func (l *lane) request() ([]byte, error) {
-	r, err := l.requestOf(wire.Snapshot, l.cards)
-	if err != nil {
-		return nil, err
-	}
-	return r.Line()
+func (l *lane) request() []byte {
+	r := l.requestOf(wire.Snapshot, l.cards)
+	return must(r.Line())
 }
 
 // once runs the program and returns its wall time, from before its start to after its end.
-func (t *timed) once(round int) (time.Duration, error) {
+func (t *timed) once(round int) time.Duration {
 	ctx, cancel := context.WithTimeout(context.Background(), oneRun)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, t.argv[0], t.argv[1:]...)
@@ -200,65 +179,52 @@ func (t *timed) once(round int) (time.Duration, error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var pipe io.WriteCloser
 	if t.stdin != nil {
-		var err error
-		if pipe, err = cmd.StdinPipe(); err != nil {
-			return 0, err
-		}
+		pipe = must(cmd.StdinPipe())
 	}
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
+	try(cmd.Start())
 	if pipe != nil {
-		if _, err := pipe.Write(t.stdin); err != nil {
-			return 0, err
-		}
+		must(pipe.Write(t.stdin))
 	}
 	err := cmd.Wait()
 	took := time.Since(began)
 	t.said = out.Bytes()
 	if err != nil {
-		return took, fmt.Errorf("%s: %w: %s", t.Name, err, tail(out.String()))
+		panic(brokenf("%s: %w: %s", t.Name, err, tail(out.String())))
 	}
-	return took, nil
+	return took
 }
 
 // checkSawClean makes sure, after each health check, that it read every card and found nothing.
-func (l *lane) checkSawClean() func() error {
+func (l *lane) checkSawClean() func() {
 	var before time.Duration
-	return func() error {
-		c, err := l.lastCheck()
-		if err != nil {
-			return err
-		}
+	return func() {
+		c := l.lastCheck()
 		if c == nil || c.Stopped || c.At == before {
-			return errors.New("the health check left no record")
+			panic(brokenf("the health check left no record"))
 		}
-		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) || len(c.Findings) > 0 {
-			return fmt.Errorf("the health check read %d cards, the condition of %d, and found %v", len(c.Snapshot.Readings), len(c.Health), c.Findings)
+		if before = c.At; len(c.Snapshot.Readings) != len(l.cards) || len(c.Health) != len(l.cards) ||
+			len(c.Findings) > 0 {
+			panic(brokenf("the health check read %d cards, the condition of %d, and found %v",
+				len(c.Snapshot.Readings), len(c.Health), c.Findings))
 		}
-		return nil
 	}
 }
 
 // hooksSawClean makes sure that the timed hooks did their work: every one looked at every card, once, and found
 // them clean.
-func (l *lane) hooksSawClean() error {
+func (l *lane) hooksSawClean() {
 	r := run{lane: l, rec: &record.Run{}}
 	for round := range 2 * rounds {
 		job := []int{timedJob, untestedJob}[round%2] + 1 + round/2
-		hooks, err := r.hooks(job)
-		if err != nil {
-			return err
-		}
+		hooks := r.hooks(job)
 		for _, h := range hooks {
 			if h.Message != "clean" || h.Looks != 1 {
-				return fmt.Errorf("job %d: %s said %q after %d looks", job, h.Program, h.Message, h.Looks)
+				panic(brokenf("job %d: %s said %q after %d looks", job, h.Program, h.Message, h.Looks))
 			}
 		}
 		if len(hooks) != 2 {
-			return fmt.Errorf("job %d: %d hooks wrote to the log, want 2", job, len(hooks))
+			panic(brokenf("job %d: %d hooks wrote to the log, want 2", job, len(hooks)))
 		}
 	}
-	return nil
 }

@@ -16,10 +16,11 @@ func transientChains() []chain {
 	hasty := map[string]string{"settle": "{epilog: {flat: 200ms, max: 500ms}}"}
 	return []chain{
 		{gpus: 1, torch: true, mode: "enforce", steps: []step{loaderKilled}},
-		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: []control{{step: workers.name, off: hasty}}},
+		{gpus: 1, torch: true, mode: "enforce", steps: []step{workers}, controls: without(workers, hasty)},
 		{gpus: 1, mode: "enforce", steps: []step{pieces}},
 		{gpus: 1, mode: "enforce", steps: []step{nearFull}},
-		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probe}, controls: []control{{step: probe.name, what: "the probe locks another file than Bookend asks for"}}},
+		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probe},
+			controls: despite(probe, "the probe locks another file than Bookend asks for")},
 		{gpus: 1, group: groupProbe, mode: "enforce", steps: []step{probeStays}},
 	}
 }
@@ -50,15 +51,15 @@ func (r *run) loader(mib uint64) string {
 
 var workers = step{
 	name: "workers", title: "DataLoader workers that outlive their parent",
-	truth: "PyTorch and its DataLoader's workers run outside the job's cgroup, as a container's processes do. As the job " +
-		"ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves some " +
-		"seconds later. Nothing is left, and nobody has to do anything.",
+	truth: "PyTorch and its DataLoader's workers run outside the job's cgroup, as a container's processes do. As " +
+		"the job ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves " +
+		"some seconds later. Nothing is left, and nobody has to do anything.",
 	do: func(r *run) {
 		s := r.stand(r.askForWorkers())
 		h := s.only()
 		h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
 		r.scenery(&h.Holder, r.kin("worker")...)
-		if try(r.known(s, &h.Holder)); len(r.scene.others) == 0 {
+		if r.known(s, &h.Holder); len(r.scene.others) == 0 {
 			panic(brokenf("process %d has no workers", h.PID))
 		}
 		r.evidence("before the job ends")
@@ -68,7 +69,8 @@ var workers = step{
 		r.lookedAgain(job)
 		for _, w := range r.scene.others {
 			err := syscall.Kill(w.PID, 0)
-			r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil || readProc(w.PID).State[0] == 'Z')
+			r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil ||
+				readProc(w.PID).State[0] == 'Z')
 		}
 		r.draining(job, 0)
 	},
@@ -96,8 +98,8 @@ func (r *run) lookedAgain(job *record.Job) {
 
 var pieces = step{
 	name: "pieces", title: "Most of the card in 2 MiB pieces, killed",
-	truth: "A process outside the job's cgroup holds most of the card in blocks of 2 MiB and is killed as the job ends. " +
-		"While the driver takes the memory back its readings jump; then all of it is free.",
+	truth: "A process outside the job's cgroup holds most of the card in blocks of 2 MiB and is killed as the job " +
+		"ends. While the driver takes the memory back its readings jump; then all of it is free.",
 	do: func(r *run) {
 		s := r.stand(r.askFor("cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1)))
 		h := s.only()
@@ -107,7 +109,7 @@ var pieces = step{
 			defer func() { _ = w.Set("teardown_ms", "") }()
 		}
 		r.scenery(&h.Holder)
-		try(r.known(s, &h.Holder))
+		r.known(s, &h.Holder)
 		r.evidence("before the job ends")
 		job := r.atEnd(s, func() { try(h.cmd.Process.Kill()) })
 		r.evidence("after the job")
@@ -129,8 +131,9 @@ var nearFull = step{
 
 var probe = step{
 	name: "probe", title: "Bookend's own probe on the card, done in time",
-	truth: "While the job ends, a probe of root's holds nearly all memory of the card under Bookend's lock, with no process " +
-		"listed for it. It is done a moment after the memory has looked settled, and the card is idle. A probe is never a leak.",
+	truth: "While the job ends, a probe of root's holds nearly all memory of the card under Bookend's lock, with no " +
+		"process listed for it. It is done a moment after the memory has looked settled, and the card is idle. A " +
+		"probe is never a leak.",
 	do: func(r *run) {
 		job := r.probeAtEnd(r.pastFlat())
 		r.cleanEnds(job)
@@ -141,8 +144,8 @@ var probe = step{
 
 var probeStays = step{
 	name: "probe-stays", title: "Bookend's own probe on the card, not done in time",
-	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the card besides cannot be told: " +
-		"unknown, nobody is accused, the node stays in service.",
+	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the card besides cannot " +
+		"be told: unknown, nobody is accused, the node stays in service.",
 	do: func(r *run) {
 		job := r.probeAtEnd(jobPatience)
 		r.check("start of the job", "clean", verdict(job.Start))

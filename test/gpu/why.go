@@ -28,13 +28,13 @@ func whyChains() []chain {
 
 // why is the chain of one such scenario, with a control that takes from Bookend what it needs for the answer.
 func why(s step, off map[string]string) chain {
-	return chain{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{s}, controls: []control{{step: s.name, off: off}}}
+	return chain{gpus: 1, torch: true, mode: "observe", brisk: true, steps: []step{s}, controls: without(s, off)}
 }
 
 var oomSelf = step{
 	name: "oom-self", title: "Out of memory by itself",
-	truth: "PyTorch has the whole card and takes blocks of 2 GiB until there is no more. Nobody else was there: it was the " +
-		"job itself.",
+	truth: "PyTorch has the whole card and takes blocks of 2 GiB until there is no more. Nobody else was there: it " +
+		"was the job itself.",
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
 		r.because(job, answers{yes: list(diagnosis.Own)})
@@ -43,8 +43,8 @@ var oomSelf = step{
 
 var oomPool = step{
 	name: "oom-pool", title: "Out of memory by pieces in its own pool",
-	truth: "PyTorch's caching allocator has nearly all of the card; half of it was given back in pieces, and no piece is as " +
-		"large as the block that the job asks for, while the pool's unused part is much larger.",
+	truth: "PyTorch's caching allocator has nearly all of the card; half of it was given back in pieces, and no " +
+		"piece is as large as the block that the job asks for, while the pool's unused part is much larger.",
 	do: func(r *run) {
 		job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
 			r.torch("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
@@ -54,8 +54,8 @@ var oomPool = step{
 
 var oomForeign = step{
 	name: "oom-foreign", title: "Out of memory beside another user's process",
-	truth: "Another user's process, started outside Slurm, has most of the card before the job begins and when it has ended. The " +
-		"job asks for less than half of a card, and does not get it.",
+	truth: "Another user's process, started outside Slurm, has most of the card before the job begins and when it " +
+		"has ended. The job asks for less than half of a card, and does not get it.",
 	do: func(r *run) {
 		h := r.squeeze(r.cards[0].uuid)
 		job := r.fails(r.script(r.modest(h)), 0)
@@ -67,21 +67,22 @@ var oomForeign = step{
 
 var oomPassing = step{
 	name: "oom-passing", title: "Out of memory beside a process that came and went",
-	truth: "As above, but the other process came after the job's start and is gone before its end: no look of Bookend's own has " +
-		"seen it. PyTorch's message has its PID and its memory, and whose it was nobody can tell any more: it may have been the " +
-		"job's own, but the job's need alone was not it.",
+	truth: "As above, but the other process came after the job's start and is gone before its end: no look of " +
+		"Bookend's own has seen it. PyTorch's message has its PID and its memory, and whose it was nobody can tell " +
+		"any more: it may have been the job's own, but the job's need alone was not it.",
 	do: func(r *run) {
 		job, h := r.squeezedMeanwhile()
 		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes, diagnosis.Overhead)})
+		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes,
+			diagnosis.Overhead)})
 	},
 }
 
 var oomInherited = step{
 	name: "oom-inherited", title: "Out of memory on a card with an earlier job's exported memory",
-	truth: "An earlier job exported most of the card's memory as a descriptor to a process that never touched CUDA, and ended: the " +
-		"memory stays in use, and no process is listed for it. Another user's job asks for less than half of a card, and does " +
-		"not get it.",
+	truth: "An earlier job exported most of the card's memory as a descriptor to a process that never touched CUDA, " +
+		"and ended: the memory stays in use, and no process is listed for it. Another user's job asks for less than " +
+		"half of a card, and does not get it.",
 	do: func(r *run) {
 		r.leaveExported(r.most())
 		job := r.fails(r.script(r.modest(nil)), 1)
@@ -93,8 +94,8 @@ var oomInherited = step{
 
 var oomLimit = step{
 	name: "oom-ulimit", title: "Out of memory by a limit of its own",
-	truth: "The job's script sets ulimit -v, and PyTorch starts a CUDA that cannot have the address space it needs: error 2, out of " +
-		"memory, on an idle card.",
+	truth: "The job's script sets ulimit -v, and PyTorch starts a CUDA that cannot have the address space it needs: " +
+		"error 2, out of memory, on an idle card.",
 	do: func(r *run) {
 		job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
 		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
@@ -103,18 +104,21 @@ var oomLimit = step{
 
 var oomSilent = step{
 	name: "oom-silent", title: "Out of memory by itself, without a word",
-	truth: "As the first, but nothing of what PyTorch says reaches the job's output. Nobody else was there, and whether the job's own " +
-		"need was too large only the driver's accounting could tell, which is off: how an admin can switch it on stands in the record.",
+	truth: "As the first, but nothing of what PyTorch says reaches the job's output. Nobody else was there, and " +
+		"whether the job's own need was too large only the driver's accounting could tell, which is off: how an " +
+		"admin can switch it on stands in the record.",
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
-		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
+		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
+			diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
 		var d *record.Diagnosis
 		if job.End != nil {
 			d = job.End.Diagnosis
 		}
 		c, _ := d.Of(string(diagnosis.Own))
 		r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
-			c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") && strings.Contains(c.Evidence, "nvidia.accounting"))
+			c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") &&
+				strings.Contains(c.Evidence, "nvidia.accounting"))
 	},
 }
 
@@ -155,7 +159,7 @@ func (r *run) squeeze(uuid string) *holder {
 	h := r.startAs(1, uuid, "cudajob", "alloc", "--mib", fmt.Sprint(r.most()))
 	h.Role = "another user's, of no job"
 	r.scenery(&h.Holder)
-	r.settled(func() error { return r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
+	settled(func() { r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
 	r.evidence("the other process at work")
 	return h
 }
@@ -191,7 +195,7 @@ func (r *run) meanwhile(id cluster.JobID, begin string) *holder {
 	r.awaitOutput(id, "tried")
 	h.kill()
 	h.Role += "; gone before the job's end"
-	try(r.awaitIdle())
+	r.awaitIdle()
 	return h
 }
 

@@ -9,14 +9,15 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// answers are what is true of the causes: those that apply; those that applied but of which nobody could be sure from what
-// there is to see, so that "cannot tell" is as good and "no" is wrong; and those that did not apply, of which likewise nobody
-// could be sure. All others are to be ruled out.
+// answers are what is true of the causes: those that apply; those that applied but of which nobody could be sure from
+// what there is to see, so that "cannot tell" is as good and "no" is wrong; and those that did not apply, of which
+// likewise nobody could be sure. All others are to be ruled out.
 type answers struct{ yes, untold, either []diagnosis.Name }
 
 func list(all ...diagnosis.Name) []diagnosis.Name { return all }
 
-var causes = list(diagnosis.Others, diagnosis.Leftover, diagnosis.Unlisted, diagnosis.Pieces, diagnosis.Pool, diagnosis.Fault,
+var causes = list(diagnosis.Others, diagnosis.Leftover, diagnosis.Unlisted, diagnosis.Pieces, diagnosis.Pool,
+	diagnosis.Fault,
 	diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
 
 func (a answers) want(name diagnosis.Name) []string {

@@ -84,10 +84,14 @@ func (m *machine) hook(program string, context slurm.Context, j job) error {
 	cmd := exec.Command(filepath.Join(m.programs, program))
 	cmd.Dir = "/"
 	cmd.Env = []string{
-		"BOOKEND_CONFIG=" + m.config(), "SLURM_SCRIPT_CONTEXT=" + string(context), "SLURMD_NODENAME=" + nodeName, "SLURM_CLUSTER_NAME=lab",
-		"SLURM_CONF=/etc/slurm/slurm.conf", "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id, "SLURM_JOB_UID=" + uid, "SLURM_UID=" + uid, "SLURM_JOB_GID=" + uid,
-		"SLURM_JOB_USER=" + j.user(), "SLURM_NODELIST=" + nodeName, "SLURM_JOB_PARTITION=main", "SLURM_JOB_WORK_DIR=/home/" + j.user(),
-		"SLURM_JOB_GPUS=" + list, "CUDA_VISIBLE_DEVICES=" + list, "GPU_DEVICE_ORDINAL=" + list, "SLURM_JOB_RESTART_COUNT=0",
+		"BOOKEND_CONFIG=" + m.config(), "SLURM_SCRIPT_CONTEXT=" + string(context), "SLURMD_NODENAME=" +
+			nodeName, "SLURM_CLUSTER_NAME=lab",
+		"SLURM_CONF=/etc/slurm/slurm.conf", "SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id, "SLURM_JOB_UID=" +
+			uid, "SLURM_UID=" + uid, "SLURM_JOB_GID=" + uid,
+		"SLURM_JOB_USER=" + j.user(), "SLURM_NODELIST=" +
+			nodeName, "SLURM_JOB_PARTITION=main", "SLURM_JOB_WORK_DIR=/home/" + j.user(),
+		"SLURM_JOB_GPUS=" + list, "CUDA_VISIBLE_DEVICES=" + list, "GPU_DEVICE_ORDINAL=" +
+			list, "SLURM_JOB_RESTART_COUNT=0",
 	}
 	if context == slurm.Epilog {
 		cmd.Env = append(cmd.Env, "SLURM_JOB_EXIT_CODE=0", "SLURM_JOB_EXIT_CODE2=0:0", "SLURM_JOB_DERIVED_EC=0")

@@ -77,7 +77,8 @@ func (s scene) make(scratch, programs, folder string) error {
 
 // page has the command line make the page of a folder of records.
 func page(programs, folder string) error {
-	cmd := exec.Command(filepath.Join(programs, "bookend"), "report", "--records", folder, "--html", filepath.Join(folder, "page.html"))
+	cmd := exec.Command(filepath.Join(programs, "bookend"), "report", "--records", folder, "--html",
+		filepath.Join(folder, "page.html"))
 	cmd.Env = []string{"TZ=UTC"}
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("bookend report: %w: %s", err, text)

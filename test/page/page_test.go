@@ -67,7 +67,8 @@ func bad(m *machine) ([]record, error) {
 	return play(m, []job{
 		{id: 1, uid: 60000, gpus: []int{0}, from: 0, to: 2, mib: 30000, leaves: orphan, until: 7},
 		{id: 2, uid: 60001, gpus: []int{0}, from: 3, to: 5, mib: 9000},
-		{id: 3, uid: 60002, gpus: []int{1, 2}, from: 4, to: 6, mib: 9000, says: "NVRM: Xid (PCI:%s): 31, pid=4711, name=</title><script>alert(1)</script>, MMU Fault"},
+		{id: 3, uid: 60002, gpus: []int{1, 2}, from: 4, to: 6, mib: 9000,
+			says: "NVRM: Xid (PCI:%s): 31, pid=4711, name=</title><script>alert(1)</script>, MMU Fault"},
 		{id: 4, uid: 60003, gpus: []int{0}, from: 8, to: 9, mib: 9000},
 		{id: 5, uid: 60000, gpus: []int{1}, from: 8.2, to: 9.2, mib: 9000, late: true},
 		{id: 6, uid: 60000, gpus: []int{2}, from: 9.4, to: 9.6, mib: 9000, blind: true},
@@ -81,7 +82,8 @@ func TestPageOfRealRecords(t *testing.T) {
 	folder := made(t, scene{"bad", bad})
 	p, text := read(t, folder)
 	for _, want := range []string{
-		"8   GPUs", "7   jobs", "1 without an end yet", "1   drain", "BKD-ORPHAN", "process outlived its job", "BKD-DIRTY", "BKD-XID", "BKD-NORECORD", "BKD-NODRIVER",
+		"8   GPUs", "7   jobs", "1 without an end yet", "1   drain", "BKD-ORPHAN", "process outlived its job",
+		"BKD-DIRTY", "BKD-XID", "BKD-NORECORD", "BKD-NODRIVER",
 		`<b>&"'</b>`, "end of job 1", "drained the node", "Do: See who it is with ps", "20.0 GiB left on the card", "still there at", "gone by",
 		"Job 7\nsince", "still running", "(start not on record)", "in use, and no record says by whom", "most memory seen in use: 9.3 GiB", "2 findings",
 	} {

@@ -139,7 +139,8 @@ func ordinary(end float64) []job {
 		if from > end-1 {
 			return jobs
 		}
-		j := job{id: id, uid: 60000 + rng.IntN(4), gpus: gpus, from: from, to: from + 0.7 + rng.ExpFloat64()*9, mib: 4000 + rng.IntN(130000)}
+		j := job{id: id, uid: 60000 + rng.IntN(4), gpus: gpus, from: from, to: from + 0.7 + rng.ExpFloat64()*9,
+			mib: 4000 + rng.IntN(130000)}
 		for _, g := range gpus {
 			free[g] = j.to
 		}
@@ -157,7 +158,8 @@ func incidents() []job {
 		{id: 5003, uid: 60002, gpus: []int{3}, from: 36, to: 44, mib: 90000},
 		{id: 5004, uid: 60001, gpus: []int{3}, from: 54, to: 66, mib: 70000, leaves: orphan, until: 70},
 		{id: 5005, uid: 60003, gpus: []int{3}, from: 76, to: 90, mib: 30000},
-		{id: 5006, uid: 60001, gpus: []int{3}, from: 93, to: 104, mib: 70000, leaves: []string{"--fork-hold", "--name", "loader"}, until: 130},
+		{id: 5006, uid: 60001, gpus: []int{3}, from: 93, to: 104, mib: 70000,
+			leaves: []string{"--fork-hold", "--name", "loader"}, until: 130},
 		{id: 5007, uid: 60000, gpus: []int{3}, from: 115, to: 124, mib: 50000},
 		{id: 5008, uid: 60001, gpus: []int{3}, from: 132, to: 138, mib: 70000, leaves: orphan, until: hours},
 		// GPU 5: two jobs at once, then one that has not ended, and one of which no start is on record.
@@ -166,10 +168,12 @@ func incidents() []job {
 		{id: 5103, uid: 60002, gpus: []int{5}, from: 52, to: 80, mib: 120000, late: true},
 		{id: 5104, uid: 60000, gpus: []int{5}, from: 100, to: hours, mib: 80000},
 		// GPU 6: the driver reports errors of the program, then of the card; once it does not answer at all.
-		{id: 5201, uid: 60003, gpus: []int{6}, from: 10, to: 26, mib: 90000, says: "NVRM: Xid (PCI:%s): 31, pid=4711, name=train, MMU Fault"},
+		{id: 5201, uid: 60003, gpus: []int{6}, from: 10, to: 26, mib: 90000,
+			says: "NVRM: Xid (PCI:%s): 31, pid=4711, name=train, MMU Fault"},
 		{id: 5202, uid: 60003, gpus: []int{6}, from: 34, to: 60, mib: 90000},
 		{id: 5203, uid: 60001, gpus: []int{6}, from: 64, to: 71, mib: 20000, blind: true},
-		{id: 5204, uid: 60002, gpus: []int{6}, from: 96, to: 109, mib: 90000, says: "NVRM: Xid (PCI:%s): 79, pid=4711, name=train, GPU has fallen off the bus."},
+		{id: 5204, uid: 60002, gpus: []int{6}, from: 96, to: 109, mib: 90000,
+			says: "NVRM: Xid (PCI:%s): 79, pid=4711, name=train, GPU has fallen off the bus."},
 	}
 }
 

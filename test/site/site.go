@@ -35,11 +35,12 @@ type Options struct {
 	NoTask    bool     // no TaskProlog and TaskEpilog
 	Dir       string   // default: a scratch folder of its own, removed by Down
 	Constrain bool     // ConstrainDevices
-	// Gres and GresConf give out the GPUs otherwise than one after another: what slurm.conf says of each node, and the lines of
-	// gres.conf, in which DEV stands for the directory of their device files.
+	// Gres and GresConf give out the GPUs otherwise than one after another: what slurm.conf says of each node, and the
+	// lines of gres.conf, in which DEV stands for the directory of their device files.
 	Gres     string
 	GresConf []string
-	// Snippet is a file of Deploy, the folder deploy/slurm: all that slurm.conf has of Bookend is an Include line of it.
+	// Snippet is a file of Deploy, the folder deploy/slurm: all that slurm.conf has of Bookend is an Include line of
+	// it.
 	Snippet, Deploy string
 }
 
@@ -119,7 +120,8 @@ func (s *Site) copyPrograms(from string) error {
 	// A process that another test forks meanwhile would have a program open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu"} {
+	for _, program := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend",
+		"bookend-gpu"} {
 		data, err := os.ReadFile(filepath.Join(from, program))
 		if err != nil {
 			return fmt.Errorf("install: %w (make build)", err)
@@ -160,7 +162,8 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 }
 
 func (s *Site) start(o Options) error {
-	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf, CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
+	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf,
+		CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
 	if o.Snippet != "" {
 		opts.Include, opts.PrologFlags, opts.Configless = []string{s.snippet(o.Snippet)}, "", o.Snippet == configless
@@ -177,7 +180,8 @@ func (s *Site) start(o Options) error {
 				devices = append(devices, w.Node(i))
 			}
 		}
-		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices, Gres: o.Gres, GresConf: s.gresLines(o, node)})
+		opts.Nodes = append(opts.Nodes, cluster.Node{Name: node, Devices: devices, Gres: o.Gres,
+			GresConf: s.gresLines(o, node)})
 	}
 	var err error
 	s.Cluster, err = cluster.Up(opts)
@@ -213,7 +217,8 @@ func (s *Site) Dev(node string) string {
 // writeHooks names the hooks in slurm.conf one by one: the scripts that deploy/slurm ships.
 func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
 	for name, path := range map[string]*string{
-		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog, "task-epilog": &opts.TaskEpilog,
+		"prolog": &opts.Prolog, "epilog": &opts.Epilog, "task-prolog": &opts.TaskProlog,
+		"task-epilog": &opts.TaskEpilog,
 		"healthcheck": &opts.HealthCheck, // without HealthCheckInterval Slurm never runs it
 	} {
 		if o.NoTask && strings.HasPrefix(name, "task") {
@@ -230,8 +235,8 @@ func (s *Site) writeHooks(o Options, opts *cluster.Options) error {
 	return nil
 }
 
-// hookPaths are what a site's scripts say for what the shipped ones do. Each node has its own configuration, as each real
-// node has its own /etc.
+// hookPaths are what a site's scripts say for what the shipped ones do. Each node has its own configuration, as each
+// real node has its own /etc.
 func (s *Site) hookPaths() [][2]string {
 	return [][2]string{
 		{"/usr/libexec/bookend", s.in("libexec")},
@@ -279,7 +284,8 @@ func (s *Site) Log() (string, error) {
 func (s *Site) Bookend(node string, args ...string) (string, error) {
 	cmd := exec.Command(s.Program("bookend"), args...)
 	if root := os.Getenv("BOOKEND_SLURM_ROOT"); s.Cluster != nil && root != "" && root != "/" {
-		inside, err := s.Command("", s.Program("bookend"), args...) // where the scontrol that it asks is slurmctld's own
+		// where the scontrol that it asks is slurmctld's own
+		inside, err := s.Command("", s.Program("bookend"), args...)
 		if err != nil {
 			return "", err
 		}

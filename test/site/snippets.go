@@ -45,7 +45,8 @@ func (s *Site) besideSlurmConf() error {
 	return put(configless, configless, 0o644)
 }
 
-// copySnippets installs deploy/slurm as an admin does who keeps it elsewhere: with other paths, and a configuration a node.
+// copySnippets installs deploy/slurm as an admin does who keeps it elsewhere: with other paths, and a configuration a
+// node.
 func (s *Site) copySnippets(from string) error {
 	if err := os.MkdirAll(s.in("own"), 0o755); err != nil {
 		return err

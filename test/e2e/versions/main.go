@@ -1,9 +1,11 @@
-// Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and lists
-// what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is kept in
-// test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more, alone.
+// Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and
+// lists what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is
+// kept in test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more,
+// alone.
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
+//	go run ./test/e2e/versions -readme     the README's table of what ran where, from the kept results and nothing else
 package main
 
 import (
@@ -22,7 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/test/cluster"
-	"bookend/test/e2e/results"
 )
 
 // releases are those that Debian has, oldest first, and where.
@@ -32,14 +33,27 @@ var releases = []struct{ branch, from string }{
 
 func main() {
 	slurm := flag.String("slurm", "all", "releases of Slurm, separated by commas, or all")
-	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that this host can")
+	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that "+
+		"this host can")
 	only := flag.String("run", "", "only the tests that match, as go test understands it; nothing is kept then")
+	page := flag.Bool("readme", false, "only write the README's table of what ran where, from the results that are "+
+		"kept")
 	flag.Parse()
+	if *page {
+		path, text, err := readme(".")
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "versions:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	runs, err := runAll(*slurm, *track, *only)
-	fmt.Print("\n", results.List(runs))
 	for _, r := range runs {
-		if r.Count(results.Failed) > 0 || len(r.Tests) == 0 {
-			err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", r.Count(results.Failed), r.Slurm, r.Track))
+		if r.Count(Failed) > 0 || len(r.Tests) == 0 {
+			err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", r.Count(Failed), r.Slurm, r.Track))
 		}
 	}
 	if err != nil {
@@ -48,7 +62,7 @@ func main() {
 	}
 }
 
-func runAll(slurm, track, only string) (runs []results.Run, err error) {
+func runAll(slurm, track, only string) (runs []Run, err error) {
 	branches, tracks, err := choose(slurm, track)
 	if err != nil {
 		return nil, err
@@ -71,9 +85,9 @@ func runAll(slurm, track, only string) (runs []results.Run, err error) {
 	return runs, nil
 }
 
-// runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of each
-// other's cgroups. What failed is run again alone.
-func runRelease(branch, root, commit string, tracks []cluster.Track, only string) ([]results.Run, error) {
+// runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
+// each other's cgroups. What failed is run again alone.
+func runRelease(branch, root, commit string, tracks []cluster.Track, only string) ([]Run, error) {
 	version, err := cluster.VersionIn(root)
 	if err != nil {
 		return nil, err
@@ -81,11 +95,12 @@ func runRelease(branch, root, commit string, tracks []cluster.Track, only string
 	if !strings.HasPrefix(version.String(), branch+".") {
 		return nil, fmt.Errorf("below %s is Slurm %v, not %s", root, version, branch)
 	}
-	runs, errs := make([]results.Run, len(tracks)), make([]error, len(tracks))
+	runs, errs := make([]Run, len(tracks)), make([]error, len(tracks))
 	var all sync.WaitGroup
 	for i, track := range tracks {
-		runs[i] = results.Run{
-			Slurm: version.String(), Track: string(track), Paths: paths(version, track), Slurms: from(branch), Host: host(),
+		runs[i] = Run{
+			Slurm: version.String(), Track: string(track), Paths: paths(version,
+				track), Slurms: from(branch), Host: host(),
 			Commit: commit, Date: time.Now().UTC().Truncate(time.Second),
 		}
 		fmt.Printf("Slurm %v of %s, %s\n", version, root, track)
@@ -147,7 +162,7 @@ func install(branch string) (root string, err error) {
 	return root, nil
 }
 
-func runOne(r *results.Run, root, log, only string) (err error) {
+func runOne(r *Run, root, log, only string) (err error) {
 	start := time.Now()
 	r.Tests, err = test(root, cluster.Track(r.Track), only, log)
 	r.Seconds = time.Since(start).Seconds()
@@ -155,7 +170,7 @@ func runOne(r *results.Run, root, log, only string) (err error) {
 }
 
 // finish runs again what failed, alone, tells how the run went and keeps it.
-func finish(r *results.Run, root, log, only string) error {
+func finish(r *Run, root, log, only string) error {
 	if again := r.Failed(); len(again) > 0 && len(again) <= mostAgain {
 		fmt.Printf("  %s again, alone: %s\n", r.Track, strings.Join(again, " "))
 		second, err := test(root, cluster.Track(r.Track), "^("+strings.Join(again, "|")+")$", log+".again")
@@ -164,10 +179,10 @@ func finish(r *results.Run, root, log, only string) error {
 		}
 		r.Retry(second)
 	}
-	fmt.Printf("  %s: %d passed, %d failed, %d left out in %.0f s: %s\n",
-		r.Track, r.Count(results.Passed), r.Count(results.Failed), r.Count(results.LeftOut), r.Seconds, log)
+	fmt.Printf("  %s: %d passed, %d failed, %d left out in %.0f s: %s\n%s",
+		r.Track, r.Count(Passed), r.Count(Failed), r.Count(LeftOut), r.Seconds, log, notes([]Run{*r}))
 	if only == "" {
-		return r.Write(results.Folder)
+		return r.Write(folder)
 	}
 	return nil
 }
@@ -176,7 +191,7 @@ func finish(r *results.Run, root, log, only string) error {
 const mostAgain = 5
 
 // test runs the tests; that some failed is no error.
-func test(root string, track cluster.Track, only, logFile string) ([]results.Test, error) {
+func test(root string, track cluster.Track, only, logFile string) ([]Test, error) {
 	args := []string{"test", "-json", "-count=1", "-timeout=60m"}
 	if only != "" {
 		args = append(args, "-run", only)
@@ -202,8 +217,8 @@ func test(root string, track cluster.Track, only, logFile string) ([]results.Tes
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	tests, err := results.Read(out, log)
-	return results.Blame(tests, cmd.Wait()), err
+	tests, err := readTests(out, log)
+	return blame(tests, cmd.Wait()), err
 }
 
 // paths is how a job's cgroup is called, which TestNamesOfCgroups checks.

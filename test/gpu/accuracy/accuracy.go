@@ -8,37 +8,19 @@ import (
 	"bookend/test/gpu/record"
 )
 
-const accuracyHead = `# Accuracy
-What Bookend says of real GPUs, against what is true. Small real programs leave memory behind in known ways, jobs run
-as an unprivileged user under a real Slurm, and each run is judged by machine: a run is *right* if every one of its
-checks is (codes, process, its classes, those who may hold what nobody is listed for, bytes, card, job blamed and
-evidence, exit code, the node's state, the words in the job's log, the answer to each cause of a lack of memory), *wrong* if one is not, and *broken* if the scene
-itself did not come about, so that nothing was judged. Bytes count as right within 64 MiB of what nvidia-smi says the
-process holds.
-
-*Controls* are runs with the rule switched off that the scenario is about: the judge must call them wrong, or it
-would pass a Bookend without that rule.
-
-All figures are of the driver and cards named under Machines. MIG instances were tested on fakes alone: none of these
-machines has MIG on.
-
-This page is made by ` + "`go run ./test/gpu/accuracy`" + ` from the [raw records](../test/gpu/records) and the [texts](../test/texts) alone. The records hold every check,
-both ends of each job, its log, nvidia-smi's output at each point, what /proc said of each holder, and the lines of
-slurmd's log about its hooks. ` + "`make gpu-test`" + ` makes such records.
-`
-
 const noRecords = "\nThere is no record yet.\n"
 
 // accuracy renders the page of scenarios, and of what programs say.
 func accuracy(files []record.File, said string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return len(f.Runs) == 0 })
 	var b strings.Builder
-	b.WriteString(accuracyHead)
+	b.WriteString(head("accuracy"))
 	if len(files) == 0 {
 		return b.String() + noRecords + said
 	}
 	all := byScenario(files)
-	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | " +
+		"--- | --- | --- | --- | --- |\n")
 	for _, s := range all {
 		if len(s.runs) > 0 {
 			b.WriteString(s.result())
@@ -87,23 +69,28 @@ func controls(all []*scenario) string {
 			if !r.AsItShould() {
 				caught = "**no: it is called " + string(r.Outcome) + "**"
 			}
-			fmt.Fprintf(&b, "| %s%d | [%s](#%s) | `%s` | %s | %s |\n", r.from, r.Number, s.title, anchor(s.title), oneLine(r.Control), caught, r.firstComplaint())
+			fmt.Fprintf(&b, "| %s%d | [%s](#%s) | `%s` | %s | %s |\n", r.from, r.Number, s.title, anchor(s.title),
+				oneLine(r.Control), caught, r.firstComplaint())
 		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\n## Controls\n\n| run | scenario | switched off | called wrong | by the check, among others |\n| --- | --- | --- | --- | --- |\n" + b.String()
+	return "\n## Controls\n\n| run | scenario | switched off | called wrong | by the check, among others |\n| --- " +
+		"| --- | --- | --- | --- |\n" + b.String()
 }
 
 func machines(files []record.File) string {
 	var b strings.Builder
-	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering | command |\n")
+	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering | " +
+		"command |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, f := range files {
 		m := f.Machine
-		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s | `%s` |\n", name(i), f.Date.Format("2006-01-02 15:04"),
-			m.GPUs, m.GPU, m.Driver, m.Kernel, m.System, m.Slurm, m.Track, orDash(m.Torch), m.Bookend, orDash(m.Orders), f.Command)
+		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s | `%s` |\n", name(i),
+			f.Date.Format("2006-01-02 15:04"),
+			m.GPUs, m.GPU, m.Driver, m.Kernel, m.System, m.Slurm, m.Track, orDash(m.Torch), m.Bookend,
+			orDash(m.Orders), f.Command)
 	}
 	return b.String()
 }

@@ -28,8 +28,10 @@ func TestPages(t *testing.T) {
 
 // What the committed records have no case of: what went wrong, controls that nobody noticed, and nothing at all.
 func TestPagesShowWhatWasWrong(t *testing.T) {
-	f := record.File{Version: record.Version, Date: time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC), Machine: record.Machine{GPU: "Example GPU", GPUs: 2}}
-	right := record.Run{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 1, Outcome: record.Right, Checks: []record.Check{{What: "fine", Right: true}}}
+	f := record.File{Version: record.Version, Date: time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC),
+		Machine: record.Machine{GPU: "Example GPU", GPUs: 2}}
+	right := record.Run{Scenario: "left", Title: "Left behind", Truth: "It is there.", Number: 1,
+		Outcome: record.Right, Checks: []record.Check{{What: "fine", Right: true}}}
 	wrong, broken, control := right, right, right
 	wrong.Number, wrong.Outcome = 2, record.Wrong
 	wrong.Checks = []record.Check{{What: "process", Want: "99", Got: "a `b`\n|c"}, {What: "fine", Right: true}}
@@ -38,15 +40,18 @@ func TestPagesShowWhatWasWrong(t *testing.T) {
 	control.Control = "thresholds: {}"
 	f.Runs = []record.Run{right, wrong, broken, control}
 	timed := f
-	timed.Runs, timed.Timings = nil, &record.Timings{Rounds: 3, Pairs: []record.Pair{{Name: "test", What: "a against b", Limit: 1.05,
+	timed.Runs, timed.Timings = nil, &record.Timings{Rounds: 3, Pairs: []record.Pair{{Name: "test",
+		What: "a against b", Limit: 1.05,
 		Ours: record.Timing{Millis: []float64{110, 105, 108}}, Bare: record.Timing{Millis: []float64{100, 100, 100}}}}}
 	for page, all := range map[string][]string{
 		accuracy([]record.File{f}, ""): {
 			"| It is there. | 1 of 3, 1 wrong, 1 broken | nothing *or* health check: clean |",
 			"| `thresholds: {}` | **no: it is called right** | - |\n",
-			"A2 is wrong:\n* process: want `99`, got `a 'b' ¦c`\n", "A3 is broken:\n* no job\n", "| A3 | failed | 100 ms | - | exit 30 | - |\n",
+			"A2 is wrong:\n* process: want `99`, got `a 'b' ¦c`\n", "A3 is broken:\n* no job\n", "| A3 | failed | " +
+				"100 ms | - | exit 30 | - |\n",
 		},
-		performance([]record.File{timed}, nil, nil, nil): {"do not trust", "| 1.080 | 1.050 | 1.100 | at most 1.05: **not held** |\n"},
+		performance([]record.File{timed}, nil, nil, nil): {"do not trust",
+			"| 1.080 | 1.050 | 1.100 | at most 1.05: **not held** |\n"},
 		accuracy(nil, ""): {noRecords},
 		performance([]record.File{f}, []string{"x"}, nil, nil): {noRecords},
 	} {

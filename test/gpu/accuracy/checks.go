@@ -8,8 +8,8 @@ import (
 	"bookend/test/gpu/record"
 )
 
-// checked are the codes that the run's health checks found, each once; "clean" where they found none, empty where there was
-// no check.
+// checked are the codes that the run's health checks found, each once; "clean" where they found none, empty where
+// there was no check.
 func (r run) checked() string {
 	var codes []string
 	for _, c := range r.HealthChecks {
@@ -30,13 +30,15 @@ func (s *scenario) healthChecks() string {
 	var b strings.Builder
 	for _, r := range s.runs {
 		for _, c := range r.HealthChecks {
-			fmt.Fprintf(&b, "| %s%d | %s | %.0f ms | %s | %s | %s |\n", r.from, r.Number, c.When, 1000*c.Seconds, seenBy(c), foundBy(c), orDash(oneLine(c.Drain)))
+			fmt.Fprintf(&b, "| %s%d | %s | %.0f ms | %s | %s | %s |\n", r.from, r.Number, c.When, 1000*c.Seconds,
+				seenBy(c), foundBy(c), orDash(oneLine(c.Drain)))
 		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\n| run | health check | took | saw | found | of the drain |\n| --- | --- | --- | --- | --- | --- |\n" + b.String()
+	return "\n| run | health check | took | saw | found | of the drain |\n| --- | --- | --- | --- | --- | --- |\n" +
+		b.String()
 }
 
 func seenBy(c record.NodeCheck) string {

@@ -8,36 +8,6 @@ import (
 	"bookend/test/gpu/record"
 )
 
-const testsHead = `
-## Test allocations
-The largest single block that the backend was given, against the memory that was free right before, without a CUDA context.
-The epilog's are those that jobs paid for at their end; times are the medians of its phases: starting CUDA, the search, and
-giving back.
-
-| record | test | cards × runs | result | free | largest block | free beyond it | attempts | start | search | release |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-`
-
-const holesHead = `
-## Holes that others leave
-A process filled the card with blocks of one size and freed every other one; then everybody else's largest block was measured.
-Holes of 2 MiB and more do not stop a large allocation. Of smaller blocks nothing comes back to the card, because each of its
-2 MiB pages keeps a live one: to everyone else that memory is in use. What remains of the well-known "fragmentation" is a
-process's own caching allocator.
-
-| record | blocks of | kept by the process | free for others | largest block for others | free beyond it |
-| --- | --- | --- | --- | --- | --- |
-`
-
-const healthHead = `
-## Condition of the cards
-What the epilog read of each card, once a record. nvidia-smi's words stand in the records and were compared by machine. Nothing
-was changed: accounting, persistence and modes are as they were found.
-
-| record | card | facts | accounting |
-| --- | --- | --- | --- |
-`
-
 // test is one test allocation, with where it was made.
 type test struct {
 	from string
@@ -89,7 +59,7 @@ func testTable(all []*scenario) string {
 	for _, key := range order {
 		b.WriteString(testRow(groups[key]))
 	}
-	return testsHead + b.String()
+	return head("tests") + b.String()
 }
 
 func testRow(group []test) string {
@@ -102,9 +72,11 @@ func testRow(group []test) string {
 		return all
 	}
 	if first.Probe.Result == "skipped" {
-		return fmt.Sprintf("| %s | %s | %d | skipped: %s | - | - | - | - | - | - | - |\n", first.from, first.What, len(group), reasons(group))
+		return fmt.Sprintf("| %s | %s | %d | skipped: %s | - | - | - | - | - | - | - |\n", first.from, first.What,
+			len(group), reasons(group))
 	}
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", first.from, first.What, len(group), first.Probe.Result,
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", first.from, first.What,
+		len(group), first.Probe.Result,
 		between(of(func(p record.Probe) float64 { return inMiB(p.Free) }), "MiB"),
 		between(of(func(p record.Probe) float64 { return inMiB(p.Largest) }), "MiB"),
 		between(of(func(p record.Probe) float64 { return inMiB(p.Free - min(p.Free, p.Largest)) }), "MiB"),
@@ -148,14 +120,12 @@ func holeTable(all []*scenario) string {
 			continue
 		}
 		p := t.Probe
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", t.from, blocksOf(t.Chunk), between([]float64{inMiB(t.Kept)}, "MiB"),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", t.from, blocksOf(t.Chunk),
+			between([]float64{inMiB(t.Kept)}, "MiB"),
 			between([]float64{inMiB(p.Free)}, "MiB"), between([]float64{inMiB(p.Largest)}, "MiB"),
 			between([]float64{inMiB(p.Free - min(p.Free, p.Largest))}, "MiB"))
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return holesHead + b.String()
+	return under("holes", b.String())
 }
 
 func blocksOf(bytes uint64) string {
@@ -176,17 +146,15 @@ func healthTable(all []*scenario) string {
 					for _, h := range e.Health {
 						if key := r.from + h.GPU; !seen[key] {
 							seen[key] = true
-							fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.from, h.GPU, facts(h), orDash(oneLine(h.Accounting)))
+							fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.from, h.GPU, facts(h),
+								orDash(oneLine(h.Accounting)))
 						}
 					}
 				}
 			}
 		}
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return healthHead + b.String()
+	return under("health", b.String())
 }
 
 func facts(h record.Health) string {

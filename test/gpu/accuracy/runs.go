@@ -12,7 +12,8 @@ import (
 func (s *scenario) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n**True:** %s\n\n", s.title, s.truth)
-	b.WriteString("| run | mode | outcome | at the start | at the end | held | reported | settled | prolog | epilog |\n")
+	b.WriteString("| run | mode | outcome | at the start | at the end | held | reported | settled | prolog | " +
+		"epilog |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range s.runs {
 		b.WriteString(r.row())
@@ -54,8 +55,10 @@ func (r run) row() string {
 			reported = mib(e.Findings[0].Bytes)
 		}
 	}
-	return fmt.Sprintf("| %s%d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.from, r.Number, r.settings(), r.Outcome,
-		said(job.Start), said(job.End), holds, reported, settled(job.End), took(job, "bookend-prolog"), took(job, "bookend-epilog"))
+	return fmt.Sprintf("| %s%d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.from, r.Number, r.settings(),
+		r.Outcome,
+		said(job.Start), said(job.End), holds, reported, settled(job.End), took(job, "bookend-prolog"), took(job,
+			"bookend-epilog"))
 }
 
 // settings are what the run was configured with.
@@ -121,7 +124,8 @@ func (r run) evidence() string {
 				parts = append(parts, "process is "+strings.Join(f.Classes, ", "))
 			}
 			if len(f.Candidates) > 0 {
-				parts = append(parts, fmt.Sprintf("%d may hold it: %s", len(f.Candidates), strings.Join(f.Candidates[0].Classes, ", ")))
+				parts = append(parts, fmt.Sprintf("%d may hold it: %s", len(f.Candidates),
+					strings.Join(f.Candidates[0].Classes, ", ")))
 			}
 			if f.Unknown != "" {
 				parts = append(parts, oneLine(f.Unknown))

@@ -8,28 +8,19 @@ import (
 	"bookend/test/texts"
 )
 
-const sayingsHead = `
-## What programs say
-
-Texts that users of GPU programs showed in public when memory ran out, and others that only look so. What a person says of
-each is with it. *Untouched* texts were read by nobody who wrote rules; *at hand* are those that had been; *forms* are as the
-programs' own sources have them. Real runs of such programs are under [Why out of memory](#why-out-of-memory).
-
-| texts | shortage recognised | size that could not be had read | something else taken for a shortage |
-| --- | --- | --- | --- |
-`
-
 // sayings renders how much of the collection is understood.
 func sayings(folder string) (string, error) {
 	var b strings.Builder
-	b.WriteString(sayingsHead)
-	for _, part := range []struct{ name, file string }{{"untouched", texts.Heldout}, {"at hand", texts.Written}, {"forms", texts.Formats}} {
+	b.WriteString(head("sayings"))
+	for _, part := range []struct{ name, file string }{{"untouched", texts.Heldout}, {"at hand", texts.Written},
+		{"forms", texts.Formats}} {
 		all, err := texts.Load(filepath.Join(folder, part.file))
 		if err != nil {
 			return "", err
 		}
 		s := texts.Of(all)
-		fmt.Fprintf(&b, "| %d %s | %s | %s | %s |\n", len(all), part.name, share(s.Recognised, s.Shortages), share(s.Read, s.Sized), share(s.Taken, s.Others))
+		fmt.Fprintf(&b, "| %d %s | %s | %s | %s |\n", len(all), part.name, share(s.Recognised, s.Shortages),
+			share(s.Read, s.Sized), share(s.Taken, s.Others))
 	}
 	return b.String(), nil
 }

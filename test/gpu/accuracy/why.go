@@ -9,17 +9,6 @@ import (
 	"bookend/test/gpu/record"
 )
 
-const whyHead = `
-## Why out of memory
-Each of these jobs failed for want of memory, and Bookend's record of its end was asked for every known cause: *named* are
-those that it answers with yes, *ruled out* those with no, and of the rest it says that it cannot tell. A run is right only
-if the true cause is named and no other is; where nobody could know, "cannot tell" counts as right for what is true and for
-what is not, and a wrong yes or no never does.
-
-| scenario | what is true | right | named | cannot tell | ruled out | in Bookend's words |
-| --- | --- | --- | --- | --- | --- | --- |
-`
-
 // whys renders the table of failed jobs.
 func whys(all []*scenario) string {
 	var b strings.Builder
@@ -30,13 +19,12 @@ func whys(all []*scenario) string {
 		answered := func(a diagnosis.Answer) string {
 			return s.each(func(r run) string { return orDash(strings.Join(r.answered(a), ", ")) })
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d of %d | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth, s.count(record.Right), len(s.runs),
-			answered(diagnosis.Yes), answered(diagnosis.Unknown), answered(diagnosis.No), s.runs[len(s.runs)-1].evidenceOf(diagnosis.Yes))
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %d of %d | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth,
+			s.count(record.Right), len(s.runs),
+			answered(diagnosis.Yes), answered(diagnosis.Unknown), answered(diagnosis.No),
+			s.runs[len(s.runs)-1].evidenceOf(diagnosis.Yes))
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return whyHead + b.String()
+	return under("why", b.String())
 }
 
 // why is the diagnosis of the run's last job, if that failed and somebody would want to know.
@@ -83,7 +71,8 @@ func (s *scenario) causes() string {
 		if d == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s%d asks because %s:\n\n| cause | answer | evidence |\n| --- | --- | --- |\n", r.from, r.Number, oneLine(d.Asked))
+		fmt.Fprintf(&b, "\n%s%d asks because %s:\n\n| cause | answer | evidence |\n| --- | --- | --- |\n", r.from,
+			r.Number, oneLine(d.Asked))
 		for _, c := range d.Causes {
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Answer, orDash(oneLine(c.Evidence)))
 		}

@@ -76,9 +76,10 @@ type Run struct {
 	Jobs         []Job       `json:"jobs,omitempty"`
 	Checks       []Check     `json:"checks"`
 	HealthChecks []NodeCheck `json:"health_checks,omitempty"` // in order
-	Tests        []Test      `json:"tests,omitempty"`         // test allocations that the lane itself asked the backend for
-	Evidence     []Evidence  `json:"evidence,omitempty"`
-	Slurm        []string    `json:"slurm,omitempty"` // lines of slurmd's log about the node's hooks
+	// test allocations that the lane itself asked the backend for
+	Tests    []Test     `json:"tests,omitempty"`
+	Evidence []Evidence `json:"evidence,omitempty"`
+	Slurm    []string   `json:"slurm,omitempty"` // lines of slurmd's log about the node's hooks
 }
 
 // AsItShould reports an ordinary run that is right, or a control that the judge called wrong.
@@ -102,12 +103,13 @@ type Holder struct {
 	PID       int    `json:"pid"`
 	UID       uint32 `json:"uid"`
 	GPU       string `json:"gpu,omitempty"`
-	Allocated uint64 `json:"allocated"`      // what it asked for
-	Gone      uint64 `json:"gone,omitempty"` // what cuMemGetInfo told it is missing from the whole card, its context included
-	Held      uint64 `json:"held"`           // what nvidia-smi says of it; of memory without a process, what was exported
-	Cgroup    string `json:"cgroup"`
-	Role      string `json:"role,omitempty"` // its part in the scene, in a few words
-	Proc      *Proc  `json:"proc,omitempty"`
+	Allocated uint64 `json:"allocated"` // what it asked for
+	// what cuMemGetInfo told it is missing from the whole card, its context included
+	Gone   uint64 `json:"gone,omitempty"`
+	Held   uint64 `json:"held"` // what nvidia-smi says of it; of memory without a process, what was exported
+	Cgroup string `json:"cgroup"`
+	Role   string `json:"role,omitempty"` // its part in the scene, in a few words
+	Proc   *Proc  `json:"proc,omitempty"`
 }
 
 // Proc is what /proc said of a process while it held memory, as the lane itself read it.
@@ -152,9 +154,10 @@ type End struct {
 	Findings []Finding `json:"findings,omitempty"`
 	Scan     *Scan     `json:"scan,omitempty"`
 
-	Health    []Health   `json:"health,omitempty"`
-	Probes    []Probe    `json:"probes,omitempty"`
-	Messages  []string   `json:"messages,omitempty"` // of running out of memory, as Bookend found them in the job's output
+	Health []Health `json:"health,omitempty"`
+	Probes []Probe  `json:"probes,omitempty"`
+	// of running out of memory, as Bookend found them in the job's output
+	Messages  []string   `json:"messages,omitempty"`
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
 }
 

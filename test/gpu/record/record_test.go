@@ -62,7 +62,8 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestLoadRefusesUnknownFields(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"version":1,"verdict":"fine"}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"version":1,"verdict":"fine"}`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), "verdict") {

@@ -90,7 +90,8 @@ func (p *Page) element(t html.Token, opens bool) {
 
 func (p *Page) attribute(t html.Token, a html.Attribute) {
 	switch {
-	case strings.HasPrefix(a.Key, "on"), slices.Contains([]string{"src", "srcset", "style", "action", "formaction", "ping", "xlink:href", "target", "background", "poster"}, a.Key):
+	case strings.HasPrefix(a.Key, "on"), slices.Contains([]string{"src", "srcset", "style", "action", "formaction",
+		"ping", "xlink:href", "target", "background", "poster"}, a.Key):
 		p.wrong("%s has %s=%q", t.Data, a.Key, a.Val)
 	case a.Key == "id":
 		p.ids[a.Val]++
@@ -163,7 +164,8 @@ func (p *Page) whole() {
 			continue
 		}
 		sum := sha256.Sum256([]byte(text[0]))
-		if want := kind + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(p.policy, want) {
+		if want := kind + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'"; !strings.Contains(p.policy, want) {
 			p.wrong("the policy does not let the page's own %s through", kind)
 		}
 		foreign(text[0], func(what string) { p.wrong("%s: %s", kind, what) })

@@ -1,4 +1,4 @@
-package results
+package main
 
 import (
 	"errors"
@@ -43,7 +43,7 @@ const said = `{"Action":"start","Package":"bookend/test/e2e"}
 
 func TestRead(t *testing.T) {
 	var log strings.Builder
-	have, err := Read(strings.NewReader(said), &log)
+	have, err := readTests(strings.NewReader(said), &log)
 	want := []Test{
 		{Name: "TestA/one", Outcome: Passed, Why: "", Seconds: 1.5},
 		{Name: "TestA/two", Outcome: LeftOut, Why: "no such flag: before 24.05", Seconds: 0.1},
@@ -65,10 +65,14 @@ func TestRead(t *testing.T) {
 }
 
 var two = []Run{
-	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 59.6,
-		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1}, {Name: "B", Outcome: LeftOut, Why: "too old", Seconds: 0}}},
-	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
-		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1}, {Name: "B", Outcome: Failed, Why: "", Seconds: 0}}},
+	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(),
+		Seconds: 59.6,
+		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1},
+			{Name: "B", Outcome: LeftOut, Why: "too old", Seconds: 0}}},
+	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12",
+		Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
+		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1},
+			{Name: "B", Outcome: Failed, Why: "", Seconds: 0}}},
 }
 
 func TestKept(t *testing.T) {
@@ -81,30 +85,26 @@ func TestKept(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "26.05-cgroup-v2.json")); err != nil {
 		t.Error(err)
 	}
-	if have, err := Load(dir); err != nil || !reflect.DeepEqual(have, two) {
+	if have, err := load(dir); err != nil || !reflect.DeepEqual(have, two) {
 		t.Errorf("%+v, %v", have, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if have, err := Load(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
+	if have, err := load(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
 		t.Errorf("%+v, %v", have, err)
 	}
 }
 
-func TestTables(t *testing.T) {
-	wantParts(t, List(two),
-		"22.05.8   linuxproc  -             2       1       0         1     60 s\n",
-		"26.05.5   cgroup/v2  SLUID         2       1       1         0    100 s\n",
-		"left out on 22.05.8, linuxproc: B: too old\n", "failed on 26.05.5, cgroup/v2: B\n")
-	wantParts(t, Page(two),
+func TestTable(t *testing.T) {
+	wantParts(t, table(two),
 		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
 		"| 22.05.8 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n",
 		"| 26.05.5 | the next Debian | not run | not run | 1 of 2, **1 failed**; `SLUID`; 100 s |\n",
 		"On Debian 12.\n\n",
 		"* all: commit unknown\n",
 		"* 22.05.8 linuxproc: B left out: `too old`\n", "* 26.05.5 cgroup/v2: B failed\n")
-	wantParts(t, Page(nil), "Nothing has run yet.")
+	wantParts(t, table(nil), "Nothing has run yet.")
 }
 
 func wantParts(t *testing.T, text string, parts ...string) {
@@ -121,11 +121,11 @@ func wantParts(t *testing.T, text string, parts ...string) {
 
 func TestPut(t *testing.T) {
 	page := "before\n" + begin + "old\n" + end + "after\n"
-	have, err := Put(page, two)
-	if want := "before\n" + begin + Page(two) + end + "after\n"; err != nil || have != want {
+	have, err := put(page, two)
+	if want := "before\n" + begin + table(two) + end + "after\n"; err != nil || have != want {
 		t.Errorf("%q, %v", have, err)
 	}
-	if _, err := Put("no marks\n", two); err == nil {
+	if _, err := put("no marks\n", two); err == nil {
 		t.Error("a page without marks was taken")
 	}
 }
@@ -134,22 +134,23 @@ func TestPut(t *testing.T) {
 func TestRetry(t *testing.T) {
 	r := Run{Slurm: "24.11.5", Track: "linuxproc", Commit: "abc", Tests: []Test{
 		{Name: "TestA/one", Outcome: Failed, Why: "late `again`"}, {Name: "TestA/two", Outcome: Passed},
-		{Name: "TestB", Outcome: Failed}, {Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"}, {Name: "TestD", Outcome: Passed},
-		{Name: Whole, Outcome: Failed, Why: "exit status 1"},
+		{Name: "TestB", Outcome: Failed}, {Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"}, {Name: "TestD",
+			Outcome: Passed},
+		{Name: wholeRun, Outcome: Failed, Why: "exit status 1"},
 	}}
 	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC"}) {
 		t.Errorf("to run again: %q", names)
 	}
 	r.Retry([]Test{
-		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestB", Outcome: Failed},
+		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestB",
+			Outcome: Failed},
 		{Name: "TestC/v2", Outcome: Passed},
 	})
 	if passed, failed, again := r.Count(Passed), r.Count(Failed), r.Again(); passed != 4 || failed != 2 || again != 2 {
 		t.Errorf("%d passed, %d failed, %d at a second try; want 4, 2 and 2: %+v", passed, failed, again, r.Tests)
 	}
-	wantParts(t, List([]Run{r}), "passed at the second try on 24.11.5, linuxproc: TestA/one: late `again`\n",
-		"failed at the second try on 24.11.5, linuxproc: TestB\n")
-	wantParts(t, Page([]Run{r}), "4 of 6, **2 failed**, 2 of them at a second try", "* 24.11.5 linuxproc: commit abc\n",
+	wantParts(t, table([]Run{r}), "4 of 6, **2 failed**, 2 of them at a second try",
+		"* 24.11.5 linuxproc: commit abc\n",
 		"* 24.11.5 linuxproc: go test failed: `exit status 1`\n",
 		"* 24.11.5 linuxproc: TestA/one passed at the second try: `late 'again'`\n",
 		"* 24.11.5 linuxproc: TestC/v2 passed at the second try: `no Slurm`\n")
@@ -164,8 +165,19 @@ func TestBlame(t *testing.T) {
 		err    error
 		failed int
 	}{{[]Test{passed}, nil, 0}, {[]Test{passed}, status, 1}, {[]Test{passed, failed}, status, 1}, {nil, status, 1}} {
-		if r := (Run{Tests: Blame(tt.tests, tt.err)}); r.Count(Failed) != tt.failed {
+		if r := (Run{Tests: blame(tt.tests, tt.err)}); r.Count(Failed) != tt.failed {
 			t.Errorf("%+v, %v: %+v", tt.tests, tt.err, r.Tests)
 		}
+	}
+}
+
+// The README says what the committed results say.
+func TestReadme(t *testing.T) {
+	path, want, err := readme("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have, err := os.ReadFile(path); err != nil || string(have) != want {
+		t.Errorf("%s is not what the results say (%v): go run ./test/e2e/versions -readme", path, err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package results keeps what came of the end-to-end tests on each Slurm and way of tracking processes: a file a run beside
-// this one, and the tables that are made of them.
-package results
+package main
 
 import (
 	"bufio"
@@ -15,8 +13,8 @@ import (
 	"time"
 )
 
-// Folder holds the committed results, seen from the root of the tree.
-const Folder = "test/e2e/results"
+// folder holds the committed results, a file a run, seen from the root of the tree.
+const folder = "test/e2e/results"
 
 // Run is one run of the suite.
 type Run struct {
@@ -52,8 +50,8 @@ const (
 	LeftOut Outcome = "left out" // cannot be told on this Slurm or host
 )
 
-// Whole is the name of what fails where "go test" does and no test says that it did, as when nothing compiles.
-const Whole = "go test"
+// wholeRun is the name of what fails where "go test" does and no test says that it did, as when nothing compiles.
+const wholeRun = "go test"
 
 // Count is how many tests went so.
 func (r Run) Count(o Outcome) (n int) {
@@ -78,7 +76,7 @@ func (r Run) Again() (n int) {
 // Failed are the tests to run again: the whole ones of which something failed.
 func (r Run) Failed() (names []string) {
 	for _, t := range r.Tests {
-		if name := t.whole(); t.Outcome == Failed && name != Whole && !slices.Contains(names, name) {
+		if name := t.whole(); t.Outcome == Failed && name != wholeRun && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -92,7 +90,10 @@ func (r *Run) Retry(second []Test) {
 	r.Tests = slices.DeleteFunc(r.Tests, func(t Test) bool { return slices.Contains(again, t.whole()) })
 	for _, t := range second {
 		if t.Tries = 2; t.Outcome == Passed {
-			at := slices.IndexFunc(first, func(f Test) bool { return f.Outcome == Failed && (f.Name == t.Name || f.Name == t.whole()) })
+			at := slices.IndexFunc(first, func(f Test) bool {
+				return f.Outcome == Failed &&
+					(f.Name == t.Name || f.Name == t.whole())
+			})
 			if at < 0 { // it passed the first time, too
 				t.Tries = 0
 			} else {
@@ -109,12 +110,12 @@ func (t Test) whole() string {
 	return name
 }
 
-// Blame makes a failure of "go test" itself a failed test where no test failed: what it stands for is in no other.
-func Blame(tests []Test, failed error) []Test {
+// blame makes a failure of "go test" itself a failed test where no test failed: what it stands for is in no other.
+func blame(tests []Test, failed error) []Test {
 	if failed == nil || slices.ContainsFunc(tests, func(t Test) bool { return t.Outcome == Failed }) {
 		return tests
 	}
-	return append(tests, Test{Name: Whole, Outcome: Failed, Why: failed.Error()})
+	return append(tests, Test{Name: wholeRun, Outcome: Failed, Why: failed.Error()})
 }
 
 // event is a line of "go test -json".
@@ -123,9 +124,9 @@ type event struct {
 	Elapsed              float64
 }
 
-// Read gathers the tests from what "go test -json" writes; each line of theirs goes to log as well. Of tests with parts the
-// parts count, and the whole only where it failed and no part did.
-func Read(from io.Reader, log io.Writer) ([]Test, error) {
+// Read gathers the tests from what "go test -json" writes; each line of theirs goes to log as well. Of tests with
+// parts the parts count, and the whole only where it failed and no part did.
+func readTests(from io.Reader, log io.Writer) ([]Test, error) {
 	found := map[string]*Test{}
 	var order []string
 	lines := bufio.NewScanner(from)
@@ -216,8 +217,8 @@ func (r Run) Write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, r.fileName()), append(data, '\n'), 0o644) //nolint:gosec // a document
 }
 
-// Load reads what is kept in a folder, by Slurm and then by way of tracking.
-func Load(folder string) ([]Run, error) {
+// load reads what is kept in a folder, by Slurm and then by way of tracking.
+func load(folder string) ([]Run, error) {
 	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
 		return nil, err

@@ -1,36 +1,16 @@
-package results
+package main
 
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
 // tracks are the columns, in the order in which Slurm got them.
 var tracks = []string{"linuxproc", "cgroup/v1", "cgroup/v2"}
-
-// List is the table for a terminal: a line a run, then what was left out and why, and what failed.
-func List(runs []Run) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-9s %-10s %-8s %6s %7s %7s %9s %8s\n", "Slurm", "tracking", "cgroups", "tests", "passed", "failed", "left out", "time")
-	for _, r := range runs {
-		fmt.Fprintf(&b, "%-9s %-10s %-8s %6d %7d %7d %9d %6.0f s\n", r.Slurm, r.Track, orDash(r.Paths), len(r.Tests),
-			r.Count(Passed), r.Count(Failed), r.Count(LeftOut), r.Seconds)
-	}
-	for _, r := range runs {
-		for _, t := range r.Tests {
-			if t.Outcome != Passed || t.Tries > 1 {
-				fmt.Fprintf(&b, "%s on %s, %s: %s", t.how(), r.Slurm, r.Track, t.Name)
-				if t.Why != "" {
-					fmt.Fprintf(&b, ": %s", t.Why)
-				}
-				b.WriteByte('\n')
-			}
-		}
-	}
-	return b.String()
-}
 
 // how is how a test went, in words.
 func (t Test) how() string {
@@ -40,15 +20,8 @@ func (t Test) how() string {
 	return string(t.Outcome)
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// Page is the table for the README: a row a Slurm, a column a way of tracking.
-func Page(runs []Run) string {
+// table is that of the README: a row a Slurm, a column a way of tracking.
+func table(runs []Run) string {
 	if len(runs) == 0 {
 		return "Nothing has run yet.\n"
 	}
@@ -66,7 +39,8 @@ func Page(runs []Run) string {
 	for _, version := range versions {
 		b.WriteString(row(version, runs))
 	}
-	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n\n", strings.Join(hosts, "; "))
+	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n\n",
+		strings.Join(hosts, "; "))
 	return b.String() + notes(runs)
 }
 
@@ -148,18 +122,33 @@ func (t Test) note() string {
 	return fmt.Sprintf("%s %s: `%s`", t.Name, t.how(), strings.ReplaceAll(why, "`", "'"))
 }
 
-// The marks between which a page has the table.
+// The marks between which the README has the table.
 const (
-	begin = "<!-- what ran where: go run ./test/e2e/matrix -->\n"
+	begin = "<!-- what ran where: go run ./test/e2e/versions -readme -->\n"
 	end   = "<!-- end of what ran where -->\n"
 )
 
-// Put replaces the block of a page.
-func Put(page string, runs []Run) (string, error) {
+// put replaces the block of a page.
+func put(page string, runs []Run) (string, error) {
 	before, rest, ok := strings.Cut(page, begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		return "", fmt.Errorf("the page has no block between %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+		return "", fmt.Errorf("the page has no block between %q and %q", strings.TrimSpace(begin),
+			strings.TrimSpace(end))
 	}
-	return before + begin + Page(runs) + end + after, nil
+	return before + begin + table(runs) + end + after, nil
+}
+
+// readme is the README of a tree with what the committed results say, and where it lies.
+func readme(root string) (path, text string, err error) {
+	path = filepath.Join(root, "README.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	runs, err := load(filepath.Join(root, folder))
+	if err == nil {
+		text, err = put(string(page), runs)
+	}
+	return path, text, err
 }
