@@ -1,16 +1,16 @@
 // Package state keeps what hooks of one node must remember, in a tmpfs folder that only root can write:
 //
-//		RUN/                        0755
-//		  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
-//		  state/NODE/stuck.json           the backend that could not be killed, one child for each user among
-//		                                  their files (stuck-users.json), those that read other processes' /proc
-//		                                  (stuck-readers.json). stuck.go
-//		  state/NODE/faults.json          which faults were said, and when. faults.go
-//		  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last
-//		                                  answered; visited-*: which children came back from users' files. turns.go
-//		  state/NODE/baseline.json        what each card carries without any job. baseline.go
-//		  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
-//		  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
+//	RUN/                        0755
+//	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
+//	  state/NODE/stuck.json           the backend that could not be killed, one child for each user among
+//	                                  their files (stuck-users.json), those that read other processes' /proc
+//	                                  (stuck-readers.json). stuck.go
+//	  state/NODE/faults.json          which faults were said, and when. faults.go
+//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last
+//	                                  answered; visited-*: which children came back from users' files. turns.go
+//	  state/NODE/baseline.json        what each card carries without any job. baseline.go
+//	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
+//	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
 //	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of
 //
 // them;
