@@ -1,5 +1,6 @@
-// Package asuser turns a process of root's into one of a user's, for good. It is meant for a short-lived child
-// that holds nothing but its three pipes: the hook's own binary started again.
+// Package asuser makes a process of root's give up rights for good: Confine those that no hook needs, Become all that
+// are root's. The latter is meant for a short-lived child that holds nothing but its three pipes: the hook's own binary
+// started again.
 //
 // Nothing is executed afterwards. Starting a program as the user (SysProcAttr.Credential) would make it
 // dumpable again, and so traceable by the user, who could then answer root in its name.
@@ -11,8 +12,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	"bookend/internal/confine"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -20,7 +19,8 @@ import (
 var ErrRefused = errors.New("refusing to become")
 
 // Become makes every thread of the process run as uid and gid with exactly these groups and no capability, and
-// proves that the way back is closed. It refuses to with any descriptor open but 0 to 2. After an error the process must do nothing for the user and end.
+// proves that the way back is closed. It refuses to with any descriptor open but 0 to 2. After an error the process
+// must do nothing for the user and end.
 //
 // The order matters: no_new_privs first, so that nothing gained later survives; the bounding set while
 // CAP_SETPCAP is there; groups, gid and uid while CAP_SETGID and CAP_SETUID are; the rest of the capabilities,
@@ -69,7 +69,7 @@ func check(uid, gid uint32, groups []uint32) error {
 
 // holdsNothing refuses to take a descriptor of root's over to the user's side.
 func holdsNothing() error {
-	fds, err := confine.Descriptors()
+	fds, err := descriptors()
 	if err == nil && len(fds) > 0 {
 		err = fmt.Errorf("descriptors %v are open", fds)
 	}
@@ -82,8 +82,8 @@ func holdsNothing() error {
 // maxFiles is how many files the process may have open as the user: it opens one after another.
 const maxFiles = 64
 
-// limit lets nobody find the process's memory in a core file, and keeps it alive: a user who has as many processes as he
-// may would otherwise keep Go's runtime from its threads, and it dies of that.
+// limit lets nobody find the process's memory in a core file, and keeps it alive: a user who has as many processes as
+// he may would otherwise keep Go's runtime from its threads, and it dies of that.
 func limit() error {
 	return errors.Join(
 		raise(unix.RLIMIT_NPROC),

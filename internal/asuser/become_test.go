@@ -41,6 +41,8 @@ func TestMain(m *testing.M) {
 		err = becomeOneOfTooMany()
 	case "holding":
 		err = becomeHoldingAFile()
+	case "confined":
+		err = confined()
 	case "traced":
 		err = becomeAndWait()
 	}
@@ -105,7 +107,8 @@ func becomeAndTry() error {
 
 func becomeWithInheritedCapabilities() error {
 	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_SECUREBITS, 1<<2, 0, 0, 0); err != nil { // SECBIT_NO_SETUID_FIXUP: this thread keeps its capabilities
+	// SECBIT_NO_SETUID_FIXUP: this thread keeps its capabilities
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, 1<<2, 0, 0, 0); err != nil {
 		return err
 	}
 	return Become(uid, gid, []uint32{gid})
@@ -196,17 +199,19 @@ func slicesOf(g uint32, n int) []uint32 {
 	return out
 }
 
-const goodStatus = "Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t5 8 \nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\n" +
-	"CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
+const goodStatus = "Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t5 8 \n" +
+	"CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
 
 func TestProveThread(t *testing.T) {
 	if err := proveThread(goodStatus, 7, 8, []uint32{8, 5}); err != nil {
 		t.Fatal(err)
 	}
 	for _, change := range []string{
-		"Uid:\t7\t7\t7\t7|Uid:\t7\t7\t7\t0", "Uid:\t7\t7\t7\t7|Uid:\t0\t7\t7\t7", "Gid:\t8|Gid:\t9", "5 8|0 5 8", "5 8|8",
+		"Uid:\t7\t7\t7\t7|Uid:\t7\t7\t7\t0", "Uid:\t7\t7\t7\t7|Uid:\t0\t7\t7\t7", "Gid:\t8|Gid:\t9", "5 8|0 5 8",
+		"5 8|8",
 		"CapInh:\t0|CapInh:\t1", "CapPrm:\t0|CapPrm:\t1", "CapEff:\t0|CapEff:\t1", "CapBnd:\t0|CapBnd:\t1",
-		"CapAmb:\t0|CapAmb:\t1", "NoNewPrivs:\t1|NoNewPrivs:\t0", "NoNewPrivs:\t1\n|", "TracerPid:\t0|TracerPid:\t7", "CapBnd:|CapXXX:",
+		"CapAmb:\t0|CapAmb:\t1", "NoNewPrivs:\t1|NoNewPrivs:\t0", "NoNewPrivs:\t1\n|", "TracerPid:\t0|TracerPid:\t7",
+		"CapBnd:|CapXXX:",
 	} {
 		old, now, _ := strings.Cut(change, "|")
 		if err := proveThread(strings.Replace(goodStatus, old, now, 1), 7, 8, []uint32{8, 5}); err == nil {

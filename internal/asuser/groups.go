@@ -21,65 +21,40 @@ const (
 // noID is "leave unchanged" to setresuid and its kin, and so no id.
 const noID = ^uint32(0)
 
-// lookup is a program that prints a user's groups; the user's name is added to args.
-type lookup struct {
-	paths  []string
-	args   []string
-	prefix bool // the line begins with the user's name
-}
-
-// lookups ask the system's name service in a program of the system: a static hook has no NSS of its own.
-func lookups() []lookup {
-	return []lookup{
-		{[]string{"/usr/bin/getent", "/bin/getent"}, []string{"initgroups"}, true},
-		{[]string{"/usr/bin/id", "/bin/id"}, []string{"-G", "--"}, false},
-	}
-}
+// lookups print a user's groups: they ask the system's name service in a program of the system, for a static hook has
+// no NSS of its own.
+var lookups = []string{"/usr/bin/id", "/bin/id"}
 
 // Groups returns the groups of a user, the primary gid first, as the system's name service knows them; only gid
 // when that does not answer within half a second. Group 0 is left out: nothing of root's is needed.
 func Groups(uid, gid uint32, user string) []uint32 {
-	return groupsFrom(lookups(), uid, gid, user)
+	return groupsFrom(lookups, uid, gid, user)
 }
 
-func groupsFrom(from []lookup, uid, gid uint32, user string) []uint32 {
+func groupsFrom(programs []string, uid, gid uint32, user string) []uint32 {
 	if !plainName(user) || otherID(user, uid) {
 		return []uint32{gid}
 	}
-	for _, l := range from {
-		groups, err := l.run(user)
-		if err == nil {
-			return withPrimary(gid, groups)
-		}
-		if errors.Is(err, errNoAnswer) {
-			break // the next program would ask the same name service
-		}
+	groups, err := ask(programs, user)
+	if err != nil {
+		return []uint32{gid}
 	}
-	return []uint32{gid}
+	return withPrimary(gid, groups)
 }
 
-var errNoAnswer = errors.New("no answer")
-
-func (l lookup) run(user string) ([]uint32, error) {
-	for _, path := range l.paths {
-		// Threat: a program that somebody else could have put there would run as root.
-		if safefile.Trusted(path) != nil {
-			continue
-		}
-		res := child.Run(child.Spec{
-			Path: path, Args: slices.Concat(l.args, []string{user}), MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
-		})
-		switch {
-		case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
-			return nil, fmt.Errorf("list groups with %q: %w", path, errNoAnswer)
-		case res.Outcome != child.Exited || res.ExitCode != 0:
-			return nil, fmt.Errorf("list groups with %q: %s, exit code %d", path, res.Outcome, res.ExitCode)
-		case l.prefix:
-			return parseGroups(user, string(res.Stdout))
-		}
-		return parseGroups("", string(res.Stdout))
+func ask(programs []string, user string) ([]uint32, error) {
+	// Threat: a program that somebody else could have put there would run as root.
+	at := slices.IndexFunc(programs, func(path string) bool { return safefile.Trusted(path) == nil })
+	if at < 0 {
+		return nil, errors.New("list groups: no trusted program")
 	}
-	return nil, errors.New("list groups: no trusted program")
+	res := child.Run(child.Spec{
+		Path: programs[at], Args: []string{"-G", "--", user}, MaxOutput: maxLookupOutput, Timeout: lookupTimeout,
+	})
+	if res.Outcome != child.Exited || res.ExitCode != 0 {
+		return nil, fmt.Errorf("list groups with %q: %s, exit code %d", programs[at], res.Outcome, res.ExitCode)
+	}
+	return parseGroups(string(res.Stdout))
 }
 
 // plainName refuses names that could be taken for an option, for more than a name, or, by id(1), for a number.
@@ -96,16 +71,13 @@ func otherID(user string, uid uint32) bool {
 	return (err == nil || errors.Is(err, strconv.ErrRange)) && n != uint64(uid)
 }
 
-// parseGroups reads one line: name, if any, and decimal group ids. Anything else is an error.
-func parseGroups(name, out string) ([]uint32, error) {
-	line, found := strings.CutPrefix(strings.TrimSuffix(out, "\n"), name)
-	if !found || strings.ContainsAny(line, "\n\x00") {
-		return nil, errors.New("parse groups: not one line of this user")
+// parseGroups reads one line of decimal group ids. Anything else is an error.
+func parseGroups(out string) ([]uint32, error) {
+	line := strings.TrimSuffix(out, "\n")
+	if strings.ContainsAny(line, "\n\x00") {
+		return nil, errors.New("parse groups: not one line")
 	}
 	fields := strings.Fields(line)
-	if name != "" && len(fields) > 0 && line[0] != ' ' {
-		return nil, errors.New("parse groups: another user")
-	}
 	if len(fields) > maxGroups {
 		return nil, fmt.Errorf("parse groups: %d of them", len(fields))
 	}

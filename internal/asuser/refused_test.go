@@ -32,7 +32,8 @@ func always(number uintptr, errno unix.Errno) refuse.Call {
 
 // opening is an open of a file, or of a folder, as package os does it.
 func opening(errno unix.Errno, flags uint32) refuse.Call {
-	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno, When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC | flags}}}
+	return refuse.Call{Number: unix.SYS_OPENAT, Errno: errno,
+		When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC | flags}}}
 }
 
 func limiting(what uint32) refuse.Call {
@@ -67,7 +68,8 @@ func TestEveryStepCounts(t *testing.T) {
 		err := refuse.All(steps[name])
 		if err == nil {
 			err = Become(uid, gid, []uint32{gid})
-			if want := steps[name].Errno; errors.Is(err, want) || err != nil && strings.Contains(err.Error(), want.Error()) {
+			if want := steps[name].Errno; errors.Is(err, want) || err != nil &&
+				strings.Contains(err.Error(), want.Error()) {
 				os.Exit(0)
 			}
 		}
@@ -102,7 +104,8 @@ func TestProofFails(t *testing.T) {
 	if err := prove(uid, gid, []uint32{gid}); err == nil || !strings.Contains(err.Error(), "thread") {
 		t.Errorf("root passes for user %d: %v", uid, err)
 	}
-	for errno, want := range map[unix.Errno]string{unix.EIO: "input/output error", unix.ENOENT: "taking back"} { // ENOENT: each thread has ended
+	// ENOENT: each thread has ended
+	for errno, want := range map[unix.Errno]string{unix.EIO: "input/output error", unix.ENOENT: "taking back"} {
 		var err error
 		run := refuse.Run([]refuse.Call{opening(errno, 0)}, func() { err = prove(uid, gid, []uint32{gid}) })
 		if run != nil || err == nil || !strings.Contains(err.Error(), want) {
@@ -154,7 +157,8 @@ func weaken() error {
 	if err := unix.Capset(&header, &caps[0]); err != nil {
 		return err
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); !errors.Is(err, syscall.EPERM) {
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: unix.RLIM_INFINITY,
+		Max: unix.RLIM_INFINITY}); !errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("the limit can still be raised: %w", err)
 	}
 	return nil

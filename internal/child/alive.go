@@ -31,8 +31,8 @@ func Alive(proc string, pid int, startTicks uint64) bool {
 	return st.ticks == startTicks && !st.dead()
 }
 
-// Uninterruptible reports whether a thread of a process that is Alive sleeps in the kernel so that no signal wakes it: what
-// a child stuck in a driver does, and one that waits for a disk for a moment.
+// Uninterruptible reports whether a thread of a process that is Alive sleeps in the kernel so that no signal wakes
+// it: what a child stuck in a driver does, and one that waits for a disk for a moment.
 func Uninterruptible(proc string, pid int, startTicks uint64) bool {
 	if !Alive(proc, pid, startTicks) {
 		return false

@@ -56,7 +56,8 @@ func TestUninterruptible(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(proc, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,8 +34,8 @@ type Spec struct {
 	Stdin     []byte
 	HoldStdin bool
 	MaxOutput int // bytes of stdout kept; a child that writes more is killed
-	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer than Grace,
-	// since one of its threads may sleep so that nothing ends it.
+	// OneLine says that its answer is one line. A child that has written that is done: it is not waited for longer
+	// than Grace, since one of its threads may sleep so that nothing ends it.
 	OneLine   bool
 	MaxStderr int // bytes of stderr kept; 0, or less than 4 KiB, is 4 KiB. What is more is dropped
 	// Started, where it is not nil, is called once the child has been started; startTicks as in Result.
@@ -63,7 +63,8 @@ const (
 	NotStarted Outcome = "not-started" // Err says why
 )
 
-// ErrNoExec says why a child was not started in time: nobody knows whether its program can be. It is killed once it can.
+// ErrNoExec says why a child was not started in time: nobody knows whether its program can be. It is killed once it
+// can.
 var ErrNoExec = errors.New("no answer from exec")
 
 // Result is what became of a child. What it wrote is untrusted.

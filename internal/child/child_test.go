@@ -26,7 +26,8 @@ const (
 func expect(t *testing.T, res Result, want Outcome) {
 	t.Helper()
 	if res.Outcome != want {
-		t.Fatalf("outcome %s, want %s: %+v\nstdout %.200q\nstderr %.400q", res.Outcome, want, res, res.Stdout, res.Stderr)
+		t.Fatalf("outcome %s, want %s: %+v\nstdout %.200q\nstderr %.400q", res.Outcome, want, res, res.Stdout,
+			res.Stderr)
 	}
 }
 
@@ -396,8 +397,9 @@ func TestOnLines(t *testing.T) {
 	done := make(chan Result)
 	go func() {
 		done <- Run(Spec{
-			Path: "/bin/sh", Args: []string{"-c", "echo one; printf two; echo; sleep 0.2"}, MaxOutput: 4 << 10, Timeout: time.Minute,
-			Lines: 2, OnLines: func() { calls++; close(heard) },
+			Path: "/bin/sh", Args: []string{"-c", "echo one; printf two; echo; sleep 0.2"}, MaxOutput: 4 << 10,
+			Timeout: time.Minute,
+			Lines:   2, OnLines: func() { calls++; close(heard) },
 		})
 	}()
 	select {
@@ -412,19 +414,21 @@ func TestOnLines(t *testing.T) {
 
 // A child that has answered is not waited for to its deadline when it does not end, and what it said stands.
 func TestAnsweredAndStays(t *testing.T) {
-	res := Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer; exec /bin/sleep 1000"}, MaxOutput: 100, OneLine: true, Timeout: time.Hour})
+	res := Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer; exec /bin/sleep 1000"}, MaxOutput: 100,
+		OneLine: true, Timeout: time.Hour})
 	expect(t, res, Hung)
 	if string(res.Stdout) != "answer\n" || res.Signal != syscall.SIGKILL {
 		t.Errorf("%q, %v", res.Stdout, res.Signal)
 	}
-	res = Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer"}, MaxOutput: 100, OneLine: true, Timeout: time.Hour})
+	res = Run(Spec{Path: "/bin/sh", Args: []string{"-c", "echo answer"}, MaxOutput: 100, OneLine: true,
+		Timeout: time.Hour})
 	if expect(t, res, Exited); string(res.Stdout) != "answer\n" {
 		t.Errorf("%q", res.Stdout)
 	}
 }
 
-// A child that has answered and is slow to die, as on a busy machine, is waited for as long as it has time: only one that
-// sleeps so that no signal wakes it is given up at once.
+// A child that has answered and is slow to die, as on a busy machine, is waited for as long as it has time: only one
+// that sleeps so that no signal wakes it is given up at once.
 func TestAnsweredAndDiesSlowly(t *testing.T) {
 	path := fifo(t)
 	s := self("unkillable", path)

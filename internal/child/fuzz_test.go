@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever a process calls itself, its state, threads and start stay the kernel's: a live child is never taken for dead.
+// Whatever a process calls itself, its state, threads and start stay the kernel's: a live child is never taken for
+// dead.
 func FuzzParseStat(f *testing.F) {
 	f.Add("python", "D", 1, uint64(777))
 	f.Add("a) b", "Z", 2, uint64(1)<<63)
@@ -20,7 +21,8 @@ func FuzzParseStat(f *testing.F) {
 		if len(state) != 1 || strings.TrimSpace(state) == "" || state == ")" {
 			return
 		}
-		fields := strings.Repeat(" 0", fieldThreads-1) + " " + strconv.Itoa(threads) + " 0 " + strconv.FormatUint(ticks, 10) + " 1000 200\n"
+		fields := strings.Repeat(" 0",
+			fieldThreads-1) + " " + strconv.Itoa(threads) + " 0 " + strconv.FormatUint(ticks, 10) + " 1000 200\n"
 		got, err := parseStat([]byte("42 (" + name + ") " + state + fields))
 		if want := (stat{state: state[0], threads: threads, ticks: ticks}); err != nil || got != want {
 			t.Errorf("name %q: %+v, %v; want %+v", name, got, err, want)

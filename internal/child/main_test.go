@@ -180,8 +180,9 @@ func headless(string) {
 			}
 		}
 	}()
-	runtime.LockOSThread()                         // main runs on the first thread: init locked it
-	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // not RawSyscall: on one processor no other goroutine would run again
+	runtime.LockOSThread() // main runs on the first thread: init locked it
+	// not RawSyscall: on one processor no other goroutine would run again
+	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
 
 // upgrade removes its own program's file and starts itself again.

@@ -101,9 +101,9 @@ type ends struct {
 	deadline <-chan time.Time
 }
 
-// end waits for the first of: the child's end, its flood, its deadline, a while after its answer; kills it unless it ended by
-// itself; and says which it was. After Abandoned it is not to be reaped here. One that has answered and does not sleep so that
-// no signal wakes it only waits for a processor: it is waited for until the deadline.
+// end waits for the first of: the child's end, its flood, its deadline, a while after its answer; kills it unless it
+// ended by itself; and says which it was. After Abandoned it is not to be reaped here. One that has answered and does
+// not sleep so that no signal wakes it only waits for a processor: it is waited for until the deadline.
 func (c *process) end(b birth, by ends, grace time.Duration) (Outcome, error) {
 	var outcome Outcome
 	var done <-chan time.Time

@@ -17,8 +17,9 @@ import (
 var (
 	noPipe       = refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE}
 	noCloseRange = refuse.Call{Number: unix.SYS_CLOSE_RANGE, Errno: unix.ENOSYS}
-	noFlag       = refuse.Call{Number: unix.SYS_FCNTL, Errno: unix.EINVAL, When: []refuse.Arg{{Index: 1, Is: unix.F_SETFD}}}
-	noFile       = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE}
+	noFlag       = refuse.Call{Number: unix.SYS_FCNTL, Errno: unix.EINVAL,
+		When: []refuse.Arg{{Index: 1, Is: unix.F_SETFD}}}
+	noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE}
 )
 
 func refused(t *testing.T, f func(), calls ...refuse.Call) {
@@ -44,10 +45,12 @@ func TestSealDescriptorsOnOldKernels(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	refused(t, func() { err = SealDescriptors() }, noCloseRange)
-	if flags, get := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || get != nil || flags&unix.FD_CLOEXEC == 0 {
+	if flags, get := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || get != nil ||
+		flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("%v: flags %#x, %v", err, flags, get)
 	}
-	for want, calls := range map[error][]refuse.Call{unix.EINVAL: {noCloseRange, noFlag}, unix.ENFILE: {noCloseRange, noFile}} {
+	for want, calls := range map[error][]refuse.Call{unix.EINVAL: {noCloseRange, noFlag},
+		unix.ENFILE: {noCloseRange, noFile}} {
 		p, err := openPipes()
 		if err != nil {
 			t.Fatal(err)

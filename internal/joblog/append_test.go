@@ -156,108 +156,135 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendRefuses(t *testing.T) {
-	tests := map[string]struct {
-		plant func(t *testing.T, path string)
-		want  string
+// What is not a file of the user's own, as a job's output is, is neither written nor read; nor waited for.
+func TestRefuses(t *testing.T) {
+	users := func(t *testing.T, path string, err error) {
+		ok(t, err)
+		ok(t, os.Lchown(path, uid, uid))
+	}
+	device := func(major, minor uint32) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			users(t, path, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))))
+		}
+	}
+	others := func(owner int, mode os.FileMode) func(*testing.T, string) {
+		return func(t *testing.T, path string) {
+			put(t, path, "secret")
+			ok(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
+		}
+	}
+	type plant func(t *testing.T, path string)
+	for name, tt := range map[string]struct {
+		plant       plant
+		write, read string // why not; empty: not tried
 	}{
-		"missing": {func(*testing.T, string) {}, missing},
+		"missing": {func(*testing.T, string) {}, missing, missing},
 		"below a file": {func(t *testing.T, path string) {
 			ok(t, os.Remove(filepath.Dir(path)))
 			put(t, filepath.Dir(path), "")
-		}, missing},
-		"folder": {func(t *testing.T, path string) { ok(t, os.Mkdir(path, 0o777)) }, notRegular},
-		"FIFO": {func(t *testing.T, path string) {
-			ok(t, unix.Mkfifo(path, 0o600))
-			ok(t, os.Chown(path, uid, uid))
-		}, notRegular},
+		}, missing, missing},
+		"folder": {func(t *testing.T, path string) { users(t, path, os.Mkdir(path, 0o777)) }, notRegular, notRegular},
+		"FIFO": {func(t *testing.T, path string) { users(t, path, unix.Mkfifo(path, 0o600)) }, notRegular,
+			notRegular},
+		"FIFO that is open": {func(t *testing.T, path string) {
+			users(t, path, unix.Mkfifo(path, 0o600))
+		}, notRegular, notRegular},
 		"symbolic link to an own file": {func(t *testing.T, path string) {
-			put(t, path+"-real", "")
-			ok(t, os.Symlink(path+"-real", path))
-		}, notRegular},
-		"/dev/null": {func(t *testing.T, path string) {
-			ok(t, unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
-			ok(t, os.Chown(path, uid, uid))
-		}, notRegular},
+			put(t, path+"-real", "secret")
+			users(t, path, os.Symlink(path+"-real", path))
+		}, notRegular, notRegular},
+		"symbolic link to root's": {func(t *testing.T, path string) {
+			users(t, path, os.Symlink("/etc/shadow", path))
+		}, notRegular, notRegular},
+		"/dev/null": {device(1, 3), notRegular, notRegular},
+		"/dev/tty":  {device(5, 0), notRegular, notRegular},
+		"socket": {func(t *testing.T, path string) {
+			users(t, path, unix.Mknod(path, unix.S_IFSOCK|0o666, 0))
+		}, notRegular, notRegular},
 		"hard link": {func(t *testing.T, path string) {
 			put(t, path, "")
 			ok(t, os.Link(path, path+"-too"))
-		}, links},
-		"another's, writable for all": {func(t *testing.T, path string) {
-			put(t, path, "")
-			ok(t, os.Chown(path, uid-1, uid))
-			ok(t, os.Chmod(path, 0o666))
-		}, notOwner},
-		"another's": {func(t *testing.T, path string) {
-			put(t, path, "")
-			ok(t, os.Chown(path, uid-1, uid-1))
-		}, permission},
-		"root's": {func(t *testing.T, path string) { ok(t, os.WriteFile(path, nil, 0o644)) }, permission},
+		}, links, links},
+		"another's, for all":       {others(uid-1, 0o666), notOwner, notOwner},
+		"another's":                {others(uid-1, 0o600), permission, permission},
+		"root's, readable for all": {others(0, 0o644), permission, notOwner},
+		"root's":                   {others(0, 0o600), permission, permission},
 		"in a folder of root's": {func(t *testing.T, path string) {
 			put(t, path, "")
 			ok(t, os.Chown(filepath.Dir(path), 0, 0))
-		}, permission},
-		"without write permission": {func(t *testing.T, path string) {
-			put(t, path, "")
-			ok(t, os.Chmod(path, 0o400))
-		}, permission},
+		}, permission, permission},
+		"without permission to write": {others(uid, 0o400), permission, ""},
+		"without permission to read":  {others(uid, 0o200), "", permission},
 		"read-only file system": {func(t *testing.T, path string) {
 			mount(t, filepath.Dir(path), "mode=0777", 0)
 			put(t, path, "")
 			ok(t, unix.Mount("none", filepath.Dir(path), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-		}, readonly},
+		}, readonly, ""},
 		"full file system": {func(t *testing.T, path string) {
 			mount(t, filepath.Dir(path), "size=4k,mode=0777", 0)
 			put(t, path, strings.Repeat("x", 4096))
-		}, full},
-	}
-	for name, test := range tests {
+		}, full, ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(usersFolder(t), "out")
-			test.plant(t, path)
-			if why := appendAsUser(t, request{Target: Target{Path: path}, Text: "report\n"}); why != test.want {
-				t.Errorf("refused: %q, want %q", why, test.want)
+			ok(t, os.Chmod(filepath.Dir(path), 0o700))
+			tt.plant(t, path)
+			open := ""
+			if name == "FIFO that is open" { // somebody reads what is written, and writes what is read
+				open = path
+			}
+			r := request{Target: Target{Path: path}, Text: "report\n", Open: open}
+			if tt.write != "" {
+				if why := appendAsUser(t, r); why != tt.write {
+					t.Errorf("write refused: %q, want %q", why, tt.write)
+				}
+			}
+			if r.Tail = 16; tt.read != "" {
+				if got, why := tailAsUser(t, r); why != tt.read || got != "" {
+					t.Errorf("read %q, refused: %q, want %q", got, why, tt.read)
+				}
 			}
 		})
 	}
 }
 
-func TestAppendRefusesReadFIFO(t *testing.T) {
+func TestRefusesAnotherFile(t *testing.T) {
 	path := filepath.Join(usersFolder(t), "out")
-	ok(t, unix.Mkfifo(path, 0o600))
-	ok(t, os.Chown(path, uid, uid))
-	if why := appendAsUser(t, request{Target: Target{Path: path}, Open: path}); why != notRegular {
-		t.Errorf("refused: %q, want %q", why, notRegular)
-	}
-}
-
-func TestAppendRefusesAnotherFile(t *testing.T) {
-	path := filepath.Join(usersFolder(t), "out")
-	put(t, path, "")
+	put(t, path, "another's")
 	var st unix.Stat_t
 	ok(t, unix.Stat(path, &st))
 	for _, target := range []Target{{path, st.Dev, st.Ino + 1}, {path, st.Dev + 1, st.Ino}} {
 		if why := appendAsUser(t, request{Target: target, Text: "x"}); why != changed {
-			t.Errorf("%+v: refused: %q, want %q", target, why, changed)
+			t.Errorf("%+v: write refused: %q, want %q", target, why, changed)
+		}
+		if got, why := tailAsUser(t, request{Target: target, Tail: 16}); why != changed || got != "" {
+			t.Errorf("%+v: read %q, refused: %q, want %q", target, got, why, changed)
 		}
 	}
 }
 
-func TestAppendRefusesNonsense(t *testing.T) {
-	for name, err := range map[string]error{
-		"no path":     Append(Target{}, uid, nil),
-		"relative":    Append(Target{Path: "out"}, uid, nil),
-		"NUL":         Append(Target{Path: "/tmp/a\x00b"}, uid, nil),
-		"long path":   Append(Target{Path: "/" + strings.Repeat("x", maxPath)}, uid, nil),
-		"much text":   Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1)),
-		"no such why": errors.New("something else"),
+func TestRefusesNonsense(t *testing.T) {
+	for name, path := range map[string]string{
+		"no path": "", "relative": "out", "NUL": "/tmp/a\x00b", "long path": "/" + strings.Repeat("x", maxPath),
 	} {
-		if Reason(err) != other {
-			t.Errorf("%s: %q, want %q", name, Reason(err), other)
+		got, err := Open(Target{Path: path}, uid)
+		if Reason(err) != other || got != nil || Reason(Append(Target{Path: path}, uid, nil)) != other {
+			t.Errorf("%s: opened %v, %v, want %q", name, got, err, other)
 		}
 	}
-	if Reason(nil) != "" {
-		t.Error("no error has a reason")
+	if got := Reason(Append(Target{Path: "/dev/null"}, uid, make([]byte, MaxText+1))); got != other {
+		t.Errorf("much text: got %q, want %q", got, other)
+	}
+	for why, want := range map[string]bool{
+		missing: true, notRegular: true, notOwner: true, links: true, changed: true, readonly: true, full: true,
+		permission: true, other: true, "": false, "Missing": false,
+	} {
+		if IsReason(why) != want {
+			t.Errorf("%q: got %v, want %v", why, !want, want)
+		}
+	}
+	if got := Reason(errors.New("of anybody")); got != other || Reason(nil) != "" {
+		t.Errorf("got %q and %q, want %q and none", got, Reason(nil), other)
 	}
 }
 

@@ -25,8 +25,8 @@ const MaxName = 256
 // maxMore is the most files of steps that are counted.
 const maxMore = 1 << 20
 
-// Drop is the record that task hooks, running as the user, leave for the job's epilog. All of it is the user's claim: the
-// targets are opened as the user, the rest is for display and to expand patterns.
+// Drop is the record that task hooks, running as the user, leave for the job's epilog. All of it is the user's claim:
+// the targets are opened as the user, the rest is for display and to expand patterns.
 type Drop struct {
 	Target Target          // of the script's errors, or of all it writes; zero when that is no file
 	Array  slurm.ArrayTask // zero when the job is no array task
@@ -35,8 +35,8 @@ type Drop struct {
 	// Steps are the files that the job's steps write to, the most recent first, and More how many others there were.
 	Steps []Target
 	More  int
-	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own terminal, to
-	// a pipe, to one file a task that is not the one of the task's errors.
+	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own
+	// terminal, to a pipe, to one file a task that is not the one of the task's errors.
 	Elsewhere bool
 	// AddressSpace is the soft limit of address space of the job's tasks, bytes; Unlimited for none, 0 where nobody
 	// looked.
@@ -126,7 +126,8 @@ func parseDrop(b []byte) (Drop, error) {
 	if err := r.check(); err != nil {
 		return Drop{}, err
 	}
-	d := Drop{Target: r.Target, Array: r.Array, HetID: r.HetID, Name: r.Name, Steps: r.Steps, More: r.More, Elsewhere: r.Elsewhere}
+	d := Drop{Target: r.Target, Array: r.Array, HetID: r.HetID, Name: r.Name, Steps: r.Steps, More: r.More,
+		Elsewhere: r.Elsewhere}
 	if r.AddressSpace != nil {
 		d.AddressSpace = *r.AddressSpace
 	}

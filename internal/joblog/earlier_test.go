@@ -44,12 +44,14 @@ func TestSearchEarlierRun(t *testing.T) {
 		before string
 		found  int
 	}{
-		"end report":                      {message + "\n" + printed(report.End(scene)), 0},
-		"end report with a finding":       {message + "\n" + printed(report.End(unclean(scene))), 0},
-		"end report after a start's":      {message + "\n" + printed(report.Start(unclean(scene))) + printed(report.End(unclean(scene))), 0},
-		"start report":                    {message + "\n" + printed(report.Start(scene)), 1},
-		"start report with a finding":     {message + "\n" + printed(report.Start(unclean(scene))), 1},
-		"what a task hook says":           {message + "\n| bookend: process 7 (python) still uses a GPU at the end of your script\n", 1},
+		"end report":                {message + "\n" + printed(report.End(scene)), 0},
+		"end report with a finding": {message + "\n" + printed(report.End(unclean(scene))), 0},
+		"end report after a start's": {message + "\n" + printed(report.Start(unclean(scene))) +
+			printed(report.End(unclean(scene))), 0},
+		"start report":                {message + "\n" + printed(report.Start(scene)), 1},
+		"start report with a finding": {message + "\n" + printed(report.Start(unclean(scene))), 1},
+		"what a task hook says": {message + "\n| bookend: process 7 (python) " +
+			"still uses a GPU at the end of your script\n", 1},
 		"end report behind no line's end": {message + "step 7/9\n" + printed(report.End(scene)), 0},
 	} {
 		if got := found(t, tt.before+"\nanother line\n"); len(got) != tt.found {
@@ -63,7 +65,8 @@ func TestSearchEarlierRun(t *testing.T) {
 }
 
 func unclean(s report.Scene) report.Scene {
-	s.Findings = []finding.Finding{{Code: code.Residue, GPU: "GPU-1", Bytes: gpu.Bytes(3 << 30), Observed: "3 GiB", Expected: "0"}}
+	s.Findings = []finding.Finding{{Code: code.Residue, GPU: "GPU-1", Bytes: gpu.Bytes(3 << 30), Observed: "3 GiB",
+		Expected: "0"}}
 	return s
 }
 

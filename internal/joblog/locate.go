@@ -46,8 +46,8 @@ func Locate(proc string, pid, fd int) (Target, error) {
 // maxDescriptors bounds how many descriptors of a process are looked at.
 const maxDescriptors = 256
 
-// Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it belongs into
-// a child.
+// Written finds the files that a process under proc has open for writing, in order of descriptors. As Locate it
+// belongs into a child.
 func Written(proc string, pid int) ([]Target, error) {
 	// Threat: a process of the user's may have any number of descriptors, and any name for its files.
 	dir, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "fd"))
@@ -89,10 +89,10 @@ func writes(proc string, pid, fd int) bool {
 // maxCommand is how much of a command line is read, in bytes.
 const maxCommand = 64 << 10
 
-// Apart reports whether an srun process, which has these files open for writing, seems to have its tasks write where nobody
-// can find it: to a terminal or a pipe of its own, in the place of which it has opened no file; or output and errors to
-// different files, the output to one a task (srun -o out.%t -e err.%t): then the file of the errors, which a TaskEpilog
-// knows, tells nothing of the other.
+// Apart reports whether an srun process, which has these files open for writing, seems to have its tasks write where
+// nobody can find it: to a terminal or a pipe of its own, in the place of which it has opened no file; or output and
+// errors to different files, the output to one a task (srun -o out.%t -e err.%t): then the file of the errors, which
+// a TaskEpilog knows, tells nothing of the other.
 func Apart(proc string, pid int, written []Target) bool {
 	// Threat: the user chooses the command line, which is long, or looks like another's.
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
@@ -109,13 +109,15 @@ func Apart(proc string, pid int, written []Target) bool {
 	if manyFiles(output) {
 		return errs != ""
 	}
-	return !opened(output, written) && (elsewhere(proc, pid, unix.Stdout) || !opened(errs, written) && elsewhere(proc, pid, unix.Stderr))
+	return !opened(output, written) && (elsewhere(proc, pid, unix.Stdout) || !opened(errs, written) &&
+		elsewhere(proc, pid, unix.Stderr))
 }
 
 // opened reports whether one of the files can be that of a pattern. What looks like an option may be the program's own.
 func opened(pattern string, written []Target) bool {
 	name, _, _ := strings.Cut(filepath.Base(pattern), "%")
-	return pattern != "" && slices.ContainsFunc(written, func(t Target) bool { return strings.HasPrefix(filepath.Base(t.Path), name) })
+	return pattern != "" &&
+		slices.ContainsFunc(written, func(t Target) bool { return strings.HasPrefix(filepath.Base(t.Path), name) })
 }
 
 // elsewhere: a descriptor is open, and no file that could be read.
@@ -141,8 +143,8 @@ func manyFiles(pattern string) bool {
 // flags are srun's options of one letter that have no value.
 const flags = "EHklOQsuvXZ"
 
-// option is an option's value: behind its letter, which flags may stand before (-lo FILE), behind its name or the beginning
-// of that and "=", or the next argument.
+// option is an option's value: behind its letter, which flags may stand before (-lo FILE), behind its name or the
+// beginning of that and "=", or the next argument.
 func option(args []string, letter byte, name string) string {
 	for i, arg := range args {
 		given, value, equals := strings.Cut(arg, "=")
@@ -162,8 +164,9 @@ func option(args []string, letter byte, name string) string {
 	return ""
 }
 
-// OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it has the
-// one's number where that has the other's, and is there. Named reports that the name has the other's number at all.
+// OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it
+// has the one's number where that has the other's, and is there. Named reports that the name has the other's number
+// at all.
 func OfTask(t Target, other, task int) (own Target, named bool, err error) {
 	if other == task {
 		return t, true, nil

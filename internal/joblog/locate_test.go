@@ -14,12 +14,15 @@ func TestWritten(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
 	must(t, os.MkdirAll(filepath.Join(proc, "7/fdinfo"), 0o700))
 	for fd, tt := range map[int]struct{ to, flags string }{
-		0: {"/dev/null", "0100000"}, 1: {filepath.Join(dir, "job.out"), "0102001"}, 2: {filepath.Join(dir, "job.out"), "0102001"},
-		3: {filepath.Join(dir, "slurm.conf"), "0100000"}, 4: {filepath.Join(dir, "step.out"), "0100002"}, 5: {"pipe:[7]", "01"}, 6: {"/dev/null", "0100001"},
+		0: {"/dev/null", "0100000"}, 1: {filepath.Join(dir, "job.out"), "0102001"}, 2: {filepath.Join(dir, "job.out"),
+			"0102001"},
+		3: {filepath.Join(dir, "slurm.conf"), "0100000"}, 4: {filepath.Join(dir, "step.out"),
+			"0100002"}, 5: {"pipe:[7]", "01"}, 6: {"/dev/null", "0100001"},
 		7: {filepath.Join(dir, "gone.out"), "0100001"}, 8: {filepath.Join(dir, "odd.out"), "what"},
 	} {
 		must(t, os.Symlink(tt.to, filepath.Join(proc, "7/fd", fmt.Sprint(fd))))
-		must(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)), []byte("pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n"), 0o600))
+		must(t, os.WriteFile(filepath.Join(proc, "7/fdinfo", fmt.Sprint(fd)),
+			[]byte("pos:\t0\nflags:\t"+tt.flags+"\nmnt_id:\t31\n"), 0o600))
 	}
 	must(t, os.Symlink(filepath.Join(dir, "closed.out"), filepath.Join(proc, "7/fd/9"))) // meanwhile
 	must(t, os.Mkdir(filepath.Join(proc, "9"), 0o700))
@@ -68,7 +71,8 @@ func TestApart(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(proc, "7"), 0o700))
-		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"), []byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
+		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"),
+			[]byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
 		if got := Apart(proc, 7, nil); got != want {
 			t.Errorf("%.60s: %v", command, got)
 		}
@@ -78,7 +82,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Output that goes to srun's own pipe is nowhere to be read, whatever else srun has open, unless its option opened that.
+// Output that goes to srun's own pipe is nowhere to be read, whatever else srun has open, unless its option opened
+// that.
 func TestApartInAPipe(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "train-7.log")
@@ -100,7 +105,8 @@ func TestApartInAPipe(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		must(t, os.MkdirAll(filepath.Join(proc, "7/fd"), 0o700))
-		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"), []byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
+		must(t, os.WriteFile(filepath.Join(proc, "7/cmdline"),
+			[]byte(strings.ReplaceAll(command, " ", "\x00")+"\x00"), 0o600))
 		must(t, os.Symlink(tt.output, filepath.Join(proc, "7/fd/1")))
 		must(t, os.Symlink(tt.errors, filepath.Join(proc, "7/fd/2")))
 		if got := Apart(proc, 7, []Target{{Path: log}}); got != tt.want {
@@ -118,11 +124,13 @@ func TestOfTask(t *testing.T) {
 		want        string
 		named, fail bool
 	}{
-		"plain":                    {"out.0", 0, 3, []string{"out.3"}, "out.3", true, false},
-		"the same":                 {"out.txt", 2, 2, nil, "out.txt", true, false},
-		"padded":                   {"out.000.txt", 0, 12, []string{"out.012.txt", "out.12.txt"}, "out.012.txt", true, false},
-		"another node's first":     {"out.8", 8, 11, []string{"out.11"}, "out.11", true, false},
-		"beside other numbers":     {"run7-0-of-128.err", 0, 1, []string{"run7-1-of-128.err"}, "run7-1-of-128.err", true, false},
+		"plain":    {"out.0", 0, 3, []string{"out.3"}, "out.3", true, false},
+		"the same": {"out.txt", 2, 2, nil, "out.txt", true, false},
+		"padded": {"out.000.txt", 0, 12, []string{"out.012.txt", "out.12.txt"}, "out.012.txt", true,
+			false},
+		"another node's first": {"out.8", 8, 11, []string{"out.11"}, "out.11", true, false},
+		"beside other numbers": {"run7-0-of-128.err", 0, 1, []string{"run7-1-of-128.err"}, "run7-1-of-128.err",
+			true, false},
 		"one that is not there":    {"out.0", 0, 3, []string{"out.2"}, "", true, false},
 		"no number":                {"out.n1", 0, 3, []string{"out.3"}, "", false, false},
 		"two numbers, one file":    {"out.0.0", 0, 1, []string{"out.0.1"}, "out.0.1", true, false},

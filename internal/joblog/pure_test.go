@@ -103,7 +103,8 @@ func TestDrop(t *testing.T) {
 		{},
 		{Target: Target{Path: "/home/alice/slurm-7.out"}},
 		{
-			Target: Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, Array: slurm.ArrayTask{Master: 5, Task: 3}, HetID: 9, Name: "x",
+			Target: Target{"/a \"b\"\n<é>", 1<<64 - 1, 1<<64 - 1}, Array: slurm.ArrayTask{Master: 5,
+				Task: 3}, HetID: 9, Name: "x",
 			Steps: []Target{{Path: "/o.0"}, {"/o.1", 1, 2}}, More: 3, Elsewhere: true, AddressSpace: Unlimited,
 		},
 		{AddressSpace: 4 << 30},
@@ -123,7 +124,8 @@ func TestDrop(t *testing.T) {
 
 // A record of an earlier release is one.
 func TestParseDropOfBefore(t *testing.T) {
-	const text = `{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9,"address_space":4096}`
+	const text = `{"bookend":1,"target":{"path":"/a","dev":1,"ino":2},"array":{"master":5,"task":3},"het_id":9,` +
+		`"address_space":4096}`
 	want := Drop{Target: Target{"/a", 1, 2}, Array: slurm.ArrayTask{Master: 5, Task: 3}, HetID: 9, AddressSpace: 4096}
 	if got, err := ParseDrop([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -138,7 +140,8 @@ func TestDropNote(t *testing.T) {
 		d.Note([]Target{name(n)})
 	}
 	d.Note([]Target{name(5), name(5)})
-	if len(d.Steps) != MaxSteps || d.More != 2 || d.Steps[0] != name(5) || d.Steps[1] != name(9) || d.Steps[MaxSteps-1] != name(2) {
+	if len(d.Steps) != MaxSteps || d.More != 2 || d.Steps[0] != name(5) || d.Steps[1] != name(9) ||
+		d.Steps[MaxSteps-1] != name(2) {
 		t.Errorf("%+v", d)
 	}
 	for i := range d.Steps {
@@ -159,10 +162,13 @@ func TestParseDropRefuses(t *testing.T) {
 		"", "{}", "null", "[]", `"x"`, `{"bookend":2}`, `{"bookend":1}{"bookend":1}`, `{"bookend":1} x`,
 		`{"bookend":1,"owner":0}`, `{"bookend":1,"target":{"path":"relative"}}`, `{"bookend":1,"target":{"ino":3}}`,
 		`{"bookend":1,"target":{"path":"/a\u0000b"}}`, `{"bookend":1,"target":{"path":"/a","dev":-1}}`,
-		`{"bookend":1,"address_space":0}`, `{"bookend":1,"address_space":4611686018427387905}`, `{"bookend":1,"address_space":-1}`,
-		`{"bookend":1,"address_space":1.5}`, `{"bookend":1,"address_space":"4"}`, `{"bookend":1,"address_space":18446744073709551616}`,
+		`{"bookend":1,"address_space":0}`, `{"bookend":1,"address_space":4611686018427387905}`,
+		`{"bookend":1,"address_space":-1}`,
+		`{"bookend":1,"address_space":1.5}`, `{"bookend":1,"address_space":"4"}`,
+		`{"bookend":1,"address_space":18446744073709551616}`,
 		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"het_id":4294967296}`, `{"bookend":1`,
-		`{"bookend":1,"steps":[{"path":"o"}]}`, `{"bookend":1,"steps":[{}]}`, `{"bookend":1,"more":-1}`, `{"bookend":1,"more":1e9}`,
+		`{"bookend":1,"steps":[{"path":"o"}]}`, `{"bookend":1,"steps":[{}]}`, `{"bookend":1,"more":-1}`,
+		`{"bookend":1,"more":1e9}`,
 		`{"bookend":1,"steps":[` + strings.Repeat(`{"path":"/a"},`, MaxSteps) + `{"path":"/a"}]}`,
 		`{"bookend":1,"name":"` + strings.Repeat("x", MaxName+1) + `"}`, `{"bookend":1,"elsewhere":1}`,
 		`{"bookend":1}` + strings.Repeat(" ", MaxDrop),

@@ -81,12 +81,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestIsReason(t *testing.T) {
-	if IsReason("") || IsReason("Missing") || !IsReason(Reason(errors.New("of anybody"))) {
-		t.Error("what is no reason is one, or what is one is none")
-	}
-}
-
 // A process whose output leads to a file that has gone, or that cannot be looked at, has none.
 func TestLocateGone(t *testing.T) {
 	proc := t.TempDir()

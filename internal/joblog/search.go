@@ -10,24 +10,27 @@ import (
 	"bookend/internal/oom"
 )
 
-// overlap is how much of a window belongs to the one after it as well: a message, and a report of Bookend's, is whole in
-// one of them.
+// overlap is how much of a window belongs to the one after it as well: a message, and a report of Bookend's, is whole
+// in one of them.
 const overlap = MaxText
 
-// needles are in lower case; each message about memory has at least one of them, but for errors that have no more than a
-// number. The blank keeps "zoom", "room" and "bloom" out.
+// needles are in lower case; each message about memory has at least one of them, but for errors that have no more
+// than a number. The blank keeps "zoom", "room" and "bloom" out.
 var needles = [][]byte{
-	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("dev/shm"), []byte("dst tensor"), []byte("buffer_size"), []byte("out_of_re"),
-	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"), []byte("pool size"), []byte("array size"),
-	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"), []byte("variable size"), []byte("tensor numel"),
+	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("dev/shm"), []byte("dst tensor"), []byte("buffer_size"),
+	[]byte("out_of_re"),
+	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"),
+	[]byte("pool size"), []byte("array size"),
+	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"),
+	[]byte("variable size"), []byte("tensor numel"),
 }
 
 // Search is the search for messages in one output, from its end towards its beginning.
 type Search struct {
 	Messages []oom.Message // in the order in which they were said
 	Read     int64         // bytes before the end that were looked through
-	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another end or of
-	// a start.
+	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another
+	// end or of a start.
 	Earlier bool
 	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
 	Cancelled bool
@@ -102,8 +105,8 @@ func (s *Search) promising(text []byte) bool {
 // ours begins a line of Bookend's.
 var ours = []byte("| bookend: ")
 
-// thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to another
-// job that writes to the same file, for this run's own is written later. It is one block of lines.
+// thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to
+// another job that writes to the same file, for this run's own is written later. It is one block of lines.
 func thisRun(text []byte) []byte {
 	for end := len(text); end > 0; {
 		begin := bytes.LastIndexByte(text[:end], '\n') + 1
@@ -125,7 +128,8 @@ func lineBefore(text []byte, begin int) int { return bytes.LastIndexByte(text[:b
 // TaskEpilog says of processes is this run's own.
 func divided(text []byte) bool {
 	for found := true; found; {
-		if _, text, found = bytes.Cut(text, []byte("\n\n| bookend: ")); found && !bytes.HasPrefix(text, []byte("process ")) {
+		if _, text, found = bytes.Cut(text, []byte("\n\n| bookend: ")); found &&
+			!bytes.HasPrefix(text, []byte("process ")) {
 			return true
 		}
 	}
@@ -146,7 +150,8 @@ func isEnd(block []byte) bool {
 	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
 }
 
-var endWords = []string{"left clean by your job", "nothing more on", "clean now", "after your job", "More: for your admin:"}
+var endWords = []string{"left clean by your job", "nothing more on", "clean now", "after your job",
+	"More: for your admin:"}
 
 // Recognised reports whether a message was found that memory ran out.
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	ranOut = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.\n"
-	step   = "[2026-11-22 10:00:00,123][INFO] epoch 12 step 4711/100000 loss 2.3456 lr 1.0e-4 grad_norm 0.98 tokens/s 12345 eta 1:23:45\n"
-	bar    = "\rTraining:  47%|████▋     | 4711/10000 [12:34<14:06,  6.25it/s, loss=2.35, v_num=12]"
+	ranOut = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. " +
+		"GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.\n"
+	step = "[2026-11-22 10:00:00,123][INFO] epoch 12 step 4711/100000 loss 2.3456 " +
+		"lr 1.0e-4 grad_norm 0.98 tokens/s 12345 eta 1:23:45\n"
+	bar = "\rTraining:  47%|████▋     | 4711/10000 [12:34<14:06,  6.25it/s, loss=2.35, v_num=12]"
 )
 
 // text is so much of a log, in bytes.
@@ -40,7 +42,8 @@ func searched(t *testing.T, said string, limit int64, more func() bool) *Search 
 func TestSearchBack(t *testing.T) {
 	const limit = 4 << 20
 	for _, after := range []int{
-		0, 100, oom.MaxTail - len(ranOut), oom.MaxTail - len(ranOut) + 1, oom.MaxTail - len(ranOut)/2, oom.MaxTail - 1, oom.MaxTail, oom.MaxTail + 1,
+		0, 100, oom.MaxTail - len(ranOut), oom.MaxTail - len(ranOut) + 1, oom.MaxTail - len(ranOut)/2,
+		oom.MaxTail - 1, oom.MaxTail, oom.MaxTail + 1,
 		oom.MaxTail + overlap, 2*oom.MaxTail - overlap - 10, 2 * oom.MaxTail, 1 << 20, 2<<20 + 12345,
 	} {
 		said := text(step, 1<<20) + "\n" + ranOut + "\n" + text(bar, after)
@@ -70,19 +73,21 @@ func TestSearchStops(t *testing.T) {
 		read    int64
 		earlier bool
 	}{
-		"all":                         {said, size, always, 1, size, false},
-		"limit":                       {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
-		"no time":                     {said, size, never, 0, oom.MaxTail, false},
-		"an earlier run's":            {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
-		"an earlier run's, at end":    {said + report, size, always, 0, 0, true},
-		"a report that tells nothing": {ranOut + text(step, 72_000) + quiet + text(step, 72_000), size, always, 0, 122880, true},
-		"this run's own":              {said + task, size + 200, always, 1, size + int64(len(task)), false},
-		"short":                       {ranOut, size, always, 1, int64(len(ranOut)), false},
-		"empty":                       {"", size, always, 0, 0, false},
+		"all":                      {said, size, always, 1, size, false},
+		"limit":                    {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
+		"no time":                  {said, size, never, 0, oom.MaxTail, false},
+		"an earlier run's":         {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
+		"an earlier run's, at end": {said + report, size, always, 0, 0, true},
+		"a report that tells nothing": {ranOut + text(step, 72_000) + quiet + text(step, 72_000), size, always, 0,
+			122880, true},
+		"this run's own": {said + task, size + 200, always, 1, size + int64(len(task)), false},
+		"short":          {ranOut, size, always, 1, int64(len(ranOut)), false},
+		"empty":          {"", size, always, 0, 0, false},
 	} {
 		s := searched(t, tt.said, tt.limit, tt.more)
 		if len(s.Messages) != tt.found || s.Read != tt.read || s.Earlier != tt.earlier {
-			t.Errorf("%s: %d messages, %d of %d bytes, earlier %v", name, len(s.Messages), s.Read, len(tt.said), s.Earlier)
+			t.Errorf("%s: %d messages, %d of %d bytes, earlier %v", name, len(s.Messages), s.Read, len(tt.said),
+				s.Earlier)
 		}
 	}
 }
@@ -91,7 +96,8 @@ func TestSearchStops(t *testing.T) {
 func TestSearchBeforeAFault(t *testing.T) {
 	const fault = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
 	s := searched(t, ranOut+text(step, 100_000)+"\n"+fault+text(step, oom.MaxTail-1000), 1<<20, always)
-	if len(s.Messages) != 2 || s.Messages[0].Kind != oom.Device || s.Messages[1].Kind != oom.Fault || s.Messages[1].Count != 1 {
+	if len(s.Messages) != 2 || s.Messages[0].Kind != oom.Device || s.Messages[1].Kind != oom.Fault ||
+		s.Messages[1].Count != 1 {
 		t.Errorf("%+v", s.Messages)
 	}
 }
@@ -143,7 +149,8 @@ func TestNeedles(t *testing.T) {
 	for i, example := range bytes.Split(said, []byte("\n-- ")) {
 		for _, m := range oom.Find(example) {
 			// A library that cannot be mapped is met at a program's start, and ends it.
-			if recognised++; AboutMemory(m) && !new(Search).promising(example) && !strings.Contains(m.Line, "failed to map segment") {
+			if recognised++; AboutMemory(m) && !new(Search).promising(example) &&
+				!strings.Contains(m.Line, "failed to map segment") {
 				t.Errorf("example %d would be passed over: %s", i, m.Line)
 			}
 		}
@@ -153,12 +160,13 @@ func TestNeedles(t *testing.T) {
 	}
 }
 
-// The search through 16 MiB in which no message about memory is found, in processor time: of usual text, and of the worst,
-// where every window has a needle and oom.Find looks at each line.
+// The search through 16 MiB in which no message about memory is found, in processor time: of usual text, and of the
+// worst, where every window has a needle and oom.Find looks at each line.
 func BenchmarkSearch(b *testing.B) {
 	const size = 16 << 20
 	for _, bench := range []struct{ name, line string }{
-		{"log", step}, {"progress-bars", bar}, {"nearly-needles", "mmmmmemormemorallo oo"}, {"needle-in-each-line", "GPU memory: 61.3 of 79.1 GiB, step 4711\n"},
+		{"log", step}, {"progress-bars", bar}, {"nearly-needles", "mmmmmemormemorallo oo"}, {"needle-in-each-line",
+			"GPU memory: 61.3 of 79.1 GiB, step 4711\n"},
 		{"fault-in-each-line", "CUDA error: an illegal memory access was encountered\n"}, {"one-line", "memory "},
 	} {
 		said := strings.NewReader(text(bench.line, size))
@@ -209,7 +217,8 @@ func TestNeedlesOfCollection(t *testing.T) {
 	numbers := []string{"a-trt-create-infer-runtime", "b-cufft-plan-many"} // have no more than an error's
 	for text := range strings.SplitSeq("\n"+string(data), "\n-- ") {
 		head, text, _ := strings.Cut(text, "\n")
-		if slices.ContainsFunc(oom.Find([]byte(text)), AboutMemory) && !new(Search).promising([]byte(text)) && !slices.Contains(numbers, strings.Fields(head)[0]) {
+		if slices.ContainsFunc(oom.Find([]byte(text)), AboutMemory) && !new(Search).promising([]byte(text)) &&
+			!slices.Contains(numbers, strings.Fields(head)[0]) {
 			t.Errorf("%s: no needle", head)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"time"
 
+	"bookend/internal/asuser"
 	"bookend/internal/child"
 	"bookend/internal/clock"
 	"bookend/internal/config"
-	"bookend/internal/confine"
 	"bookend/internal/routine"
 )
 
@@ -230,7 +230,7 @@ func Confine(env Env) {
 	if env.EUID != 0 {
 		return
 	}
-	if err := confine.Process(); err != nil {
+	if err := asuser.Confine(); err != nil {
 		fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
 	}
 }

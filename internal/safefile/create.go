@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create writes a file that somebody has asked for by a path of his, in whatever folder: readable by this process's user
-// alone. One that is there already is left alone (fs.ErrExist), or with over replaced if it is a regular file.
+// Create writes a file that somebody has asked for by a path of his, in whatever folder: readable by this process's
+// user alone. One that is there already is left alone (fs.ErrExist), or with over replaced if it is a regular file.
 //
-// Threat: other users own folders on the way, or may write to them. Each is opened in the one before it, so that none is
-// changed between look and use; symbolic links count only if they are root's or this user's own; and the file is made
-// anew, never opened.
+// Threat: other users own folders on the way, or may write to them. Each is opened in the one before it, so that none
+// is changed between look and use; symbolic links count only if they are root's or this user's own; and the file is
+// made anew, never opened.
 func Create(path string, data []byte, over bool) error {
 	if err := create(path, data, over); err != nil {
 		return fmt.Errorf("write %q: %w", path, err)

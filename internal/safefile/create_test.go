@@ -28,23 +28,37 @@ func TestCreate(t *testing.T) {
 		err   error
 		there string // the file that is written; empty: none
 	}{
-		"a new file":                       {nil, "new", false, nil, "new"},
-		"a new file, replacing":            {nil, "new", true, nil, "new"},
-		"in a user's folder":               {[]func(*testing.T, string){others("sub")}, "sub/new", false, nil, "sub/new"},
-		"one that is there":                {[]func(*testing.T, string){file("old")}, "old", false, fs.ErrExist, ""},
-		"one that is there, replacing":     {[]func(*testing.T, string){file("old")}, "old", true, nil, "old"},
-		"another's, replacing":             {[]func(*testing.T, string){file("old"), others("old")}, "old", true, nil, "old"},
-		"a link in its place":              {[]func(*testing.T, string){link("victim", "l")}, "l", false, fs.ErrExist, ""},
-		"a link in its place, replacing":   {[]func(*testing.T, string){file("victim"), link("victim", "l")}, "l", true, ErrNotOurs, ""},
-		"a FIFO, replacing":                {[]func(*testing.T, string){func(t *testing.T, dir string) { ok(t, unix.Mkfifo(filepath.Join(dir, "p"), 0o666)) }}, "p", true, ErrNotOurs, ""},
-		"a folder, replacing":              {nil, "sub", true, ErrNotOurs, ""},
-		"through a link of one's own":      {[]func(*testing.T, string){link("sub", "l")}, "l/new", false, nil, "sub/new"},
-		"through an absolute link":         {[]func(*testing.T, string){func(t *testing.T, dir string) { ok(t, os.Symlink(dir+"/sub", dir+"/l")) }}, "l/new", false, nil, "sub/new"},
-		"through a link upwards":           {[]func(*testing.T, string){link("../sub", "sub/l")}, "sub/l/new", false, nil, "sub/new"},
-		"through a link of another's":      {[]func(*testing.T, string){link("sub", "l"), others("l")}, "l/new", false, ErrUntrusted, ""},
-		"through another's, replacing":     {[]func(*testing.T, string){link("sub", "l"), others("l")}, "l/new", true, ErrUntrusted, ""},
-		"through a link to itself":         {[]func(*testing.T, string){link("l", "l")}, "l/new", false, unix.ELOOP, ""},
-		"in a folder that is a file":       {[]func(*testing.T, string){file("old")}, "old/new", false, unix.ENOTDIR, ""},
+		"a new file":            {nil, "new", false, nil, "new"},
+		"a new file, replacing": {nil, "new", true, nil, "new"},
+		"in a user's folder": {[]func(*testing.T, string){others("sub")}, "sub/new", false, nil,
+			"sub/new"},
+		"one that is there":            {[]func(*testing.T, string){file("old")}, "old", false, fs.ErrExist, ""},
+		"one that is there, replacing": {[]func(*testing.T, string){file("old")}, "old", true, nil, "old"},
+		"another's, replacing": {[]func(*testing.T, string){file("old"), others("old")}, "old", true, nil,
+			"old"},
+		"a link in its place": {[]func(*testing.T, string){link("victim", "l")}, "l", false, fs.ErrExist,
+			""},
+		"a link in its place, replacing": {[]func(*testing.T, string){file("victim"), link("victim", "l")}, "l",
+			true, ErrNotOurs, ""},
+		"a FIFO, replacing": {[]func(*testing.T,
+			string){func(t *testing.T, dir string) { ok(t, unix.Mkfifo(filepath.Join(dir, "p"), 0o666)) }}, "p", true,
+			ErrNotOurs, ""},
+		"a folder, replacing": {nil, "sub", true, ErrNotOurs, ""},
+		"through a link of one's own": {[]func(*testing.T, string){link("sub", "l")}, "l/new", false, nil,
+			"sub/new"},
+		"through an absolute link": {[]func(*testing.T,
+			string){func(t *testing.T, dir string) { ok(t, os.Symlink(dir+"/sub", dir+"/l")) }}, "l/new", false, nil,
+			"sub/new"},
+		"through a link upwards": {[]func(*testing.T, string){link("../sub", "sub/l")}, "sub/l/new", false,
+			nil, "sub/new"},
+		"through a link of another's": {[]func(*testing.T, string){link("sub", "l"), others("l")}, "l/new",
+			false, ErrUntrusted, ""},
+		"through another's, replacing": {[]func(*testing.T, string){link("sub", "l"), others("l")}, "l/new", true,
+			ErrUntrusted, ""},
+		"through a link to itself": {[]func(*testing.T, string){link("l", "l")}, "l/new", false, unix.ELOOP,
+			""},
+		"in a folder that is a file": {[]func(*testing.T, string){file("old")}, "old/new", false, unix.ENOTDIR,
+			""},
 		"in a folder that is not there":    {nil, "none/new", false, fs.ErrNotExist, ""},
 		"a folder's name":                  {nil, "sub/", false, unix.EINVAL, ""},
 		"the folder itself":                {nil, "sub/..", false, unix.EINVAL, ""},
@@ -62,7 +76,8 @@ func TestCreate(t *testing.T) {
 				t.Fatalf("%v, want %v", err, tt.err)
 			}
 			for name, want := range before {
-				if got, err := os.ReadFile(filepath.Join(dir, name)); err == nil && name != tt.there && string(got) != want {
+				if got, err := os.ReadFile(filepath.Join(dir, name)); err == nil && name != tt.there &&
+					string(got) != want {
 					t.Errorf("%s has %q", name, got)
 				}
 			}
@@ -116,7 +131,8 @@ func TestReadGiven(t *testing.T) {
 	put(t, at("long"), "content and more", 0o600)
 	ok(t, os.Symlink("users", at("link")))
 	ok(t, unix.Mkfifo(at("fifo"), 0o666))
-	for name, want := range map[string]error{"users": nil, "long": ErrTooLarge, "link": unix.ELOOP, "fifo": ErrNotOurs, "none": fs.ErrNotExist, ".": ErrNotOurs} {
+	for name, want := range map[string]error{"users": nil, "long": ErrTooLarge, "link": unix.ELOOP,
+		"fifo": ErrNotOurs, "none": fs.ErrNotExist, ".": ErrNotOurs} {
 		got, err := ReadGiven(at(name), 8)
 		if !errors.Is(err, want) || want == nil && string(got) != "content" {
 			t.Errorf("%s: %q, %v, want %v", name, got, err, want)

@@ -33,8 +33,9 @@ func MakeDir(parent, name string, mode os.FileMode, uid, gid uint32) error {
 	return nil
 }
 
-// Share lets everybody read and search a folder of this process's own in an own folder, where an umask or another program has
-// kept them out. Anything else is left as it is: a link, another user's folder, one that others may write.
+// Share lets everybody read and search a folder of this process's own in an own folder, where an umask or another
+// program has kept them out. Anything else is left as it is: a link, another user's folder, one that others may
+// write.
 func Share(parent, name string) error {
 	err := inOwnFolder(parent, name, func(dirfd int) error {
 		// Threat: a link to another folder of root's, which would be opened to all; none is followed.

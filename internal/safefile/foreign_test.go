@@ -208,7 +208,8 @@ func TestAppend(t *testing.T) {
 	for _, line := range []string{"one\n", "two\n", "three\n", "four"} {
 		ok(t, Append(dir, "log", []byte(line), 10))
 	}
-	if a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log")); a != "one\ntwo\n" || b != "three\nfour" {
+	if a, b := content(t, filepath.Join(dir, "log.1")), content(t, filepath.Join(dir, "log")); a != "one\ntwo\n" ||
+		b != "three\nfour" {
 		t.Errorf("log.1 %q, log %q", a, b)
 	}
 	if err := Append(dir, "log", make([]byte, 11), 10); !errors.Is(err, ErrTooLarge) {
@@ -221,6 +222,23 @@ func TestAppend(t *testing.T) {
 	ok(t, os.Symlink("log", filepath.Join(dir, "link")))
 	if err := Append(dir, "link", nil, 10); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("link: %v", err)
+	}
+}
+
+// An entry that a full disk cut off does not swallow the next one.
+func TestAppendAfterACut(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	put(t, log, "one\ntw", 0o640)
+	ok(t, Append(dir, "log", []byte("three\n"), 100))
+	ok(t, Append(dir, "log", []byte("four\n"), 100))
+	if text := content(t, log); text != "one\ntw\nthree\nfour\n" {
+		t.Errorf("log %q", text)
+	}
+	put(t, log, "one\ntw", 0o640)
+	ok(t, Append(dir, "log", []byte("3\n"), 8)) // no room for both: the log is rotated
+	if a, b := content(t, log+".1"), content(t, log); a != "one\ntw" || b != "3\n" {
+		t.Errorf("log.1 %q, log %q", a, b)
 	}
 }
 

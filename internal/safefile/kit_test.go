@@ -224,7 +224,8 @@ func TestReplaceReadable(t *testing.T) {
 		{user, "chmod 666 " + path, ""}, {user, "echo x >> " + path, ""}, {user, "rm -f " + path, ""},
 	} {
 		cmd := exec.Command("/bin/sh", "-c", try.shell)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(try.uid), Gid: uint32(try.uid)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(try.uid),
+			Gid: uint32(try.uid)}}
 		out, err := cmd.Output()
 		if string(out) != try.want || (err == nil) != (try.want != "") {
 			t.Errorf("user %d: %s: %q, %v", try.uid, try.shell, out, err)
@@ -250,9 +251,16 @@ func TestReadRefuses(t *testing.T) {
 		"file": ErrTooLarge, "open": ErrNotOurs, "hardlink": ErrNotOurs, "link": unix.ELOOP, "fifo": ErrNotOurs,
 		"folder": ErrNotOurs, "null": ErrNotOurs, "missing": fs.ErrNotExist, "../x": unix.EINVAL, "": unix.EINVAL,
 		"..": unix.EINVAL, "a\x00b": unix.EINVAL, strings.Repeat("x", 256): unix.EINVAL,
+		".": unix.EINVAL, "a/b": unix.EINVAL, "/etc/passwd": unix.EINVAL,
 	} {
 		if _, err := Read(dir, name, 4); !errors.Is(err, want) {
 			t.Errorf("Read(%.20q) = %v, want %v", name, err, want)
+		}
+		if want != unix.EINVAL {
+			continue
+		}
+		if err := Replace(dir, name, nil, 0o600); !errors.Is(err, want) {
+			t.Errorf("Replace(%.20q) = %v, want %v", name, err, want)
 		}
 	}
 }

@@ -24,8 +24,8 @@ func Lock(path string, wait time.Duration, exclusive bool) (release func(), err 
 	return lock(path, wait, func(fd int) error { return unix.Flock(fd, how|unix.LOCK_NB) })
 }
 
-// LockNumber takes a lock on one number of the file path, exclusively, and otherwise as Lock does: as many locks as there
-// are numbers, in one file that never grows. The two know nothing of each other: a file is for one of them.
+// LockNumber takes a lock on one number of the file path, exclusively, and otherwise as Lock does: as many locks as
+// there are numbers, in one file that never grows. The two know nothing of each other: a file is for one of them.
 func LockNumber(path string, n uint32, wait time.Duration) (release func(), err error) {
 	return lock(path, wait, func(fd int) error {
 		// Of the open file, not of the process: closing another descriptor of the file does not end it.

@@ -10,8 +10,8 @@ import (
 )
 
 // Append adds one entry to a log in an own folder, in a single write, so that entries of hooks running at once
-// do not mix; one that a full disk cut off is ended first. A log that would grow beyond limit bytes becomes name.1, replacing an older one; an entry larger
-// than limit is refused (ErrTooLarge). A new log has mode 0640.
+// do not mix; one that a full disk cut off is ended first. A log that would grow beyond limit bytes becomes name.1,
+// replacing an older one; an entry larger than limit is refused (ErrTooLarge). A new log has mode 0640.
 func Append(dir, name string, entry []byte, limit int64) error {
 	err := inOwnFolder(dir, name, func(dirfd int) error {
 		if int64(len(entry)) > limit {

@@ -145,7 +145,8 @@ func ReadGiven(path string, limit int64) ([]byte, error) {
 	return readChecked(path, path, limit, func(st unix.Stat_t) error { return regular(path, st, ErrNotOurs) })
 }
 
-// readChecked opens a file, and reads what passes the check: the very file that was checked. In errors it is shown as asked for.
+// readChecked opens a file, and reads what passes the check: the very file that was checked. In errors it is shown as
+// asked for.
 func readChecked(path, asked string, limit int64, check func(unix.Stat_t) error) ([]byte, error) {
 	// Threat: a FIFO or a device put there, or a link to another's secret: openAt neither waits nor follows.
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY, 0)

@@ -18,7 +18,8 @@ const guarded = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLO
 // opening is an open in a folder with these flags.
 func opening(flags int) refuse.Call {
 	return refuse.Call{
-		Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: append(refuse.Below(0), refuse.Arg{Index: 2, Is: uint32(flags | guarded)}),
+		Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: append(refuse.Below(0),
+			refuse.Arg{Index: 2, Is: uint32(flags | guarded)}),
 	}
 }
 
@@ -29,11 +30,12 @@ func call(number uintptr, errno unix.Errno, when ...refuse.Arg) refuse.Call {
 // byPath is an open by path as package os does it.
 func byPath() refuse.Call {
 	cwd := unix.AT_FDCWD
-	return call(unix.SYS_OPENAT, unix.ENFILE, refuse.Arg{Index: 0, Is: uint32(int32(cwd))}, refuse.Arg{Index: 2, Is: unix.O_CLOEXEC})
+	return call(unix.SYS_OPENAT, unix.ENFILE, refuse.Arg{Index: 0, Is: uint32(int32(cwd))},
+		refuse.Arg{Index: 2, Is: unix.O_CLOEXEC})
 }
 
-// Whatever the kernel refuses is told, with the kernel's reason; the old file stays as it was, nothing half written lies
-// beside it and no descriptor stays open.
+// Whatever the kernel refuses is told, with the kernel's reason; the old file stays as it was, nothing half written
+// lies beside it and no descriptor stays open.
 func TestRefusedCalls(t *testing.T) {
 	replace := func(dir string) error { return Replace(dir, "f", []byte("new"), 0o600) }
 	durable := func(dir string) error { return ReplaceDurable(dir, "f", []byte("new"), 0o600) }
@@ -55,18 +57,19 @@ func TestRefusedCalls(t *testing.T) {
 		do   func(dir string) error
 		want error // nil: the call's own
 	}{
-		"look at the folder":       {call: call(unix.SYS_FSTAT, unix.EIO), do: replace},
-		"open a new file":          {call: opening(writing), do: replace},
-		"write":                    {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
-		"set the mode":             {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
-		"let a user read":          {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
-		"sync":                     {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
-		"rename":                   {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
-		"lock a full log":          {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
-		"move a full log":          {call: call(unix.SYS_RENAMEAT, unix.EIO, refuse.Below(0)...), do: rotated},
-		"read":                     {call: call(unix.SYS_READ, unix.EIO), do: read},
-		"find a user's mount":      {call: byPath(), do: foreign},
-		"open a trusted file":      {call: call(unix.SYS_OPENAT, unix.EMFILE, refuse.Arg{Index: 2, Is: guarded}), do: trusted},
+		"look at the folder":  {call: call(unix.SYS_FSTAT, unix.EIO), do: replace},
+		"open a new file":     {call: opening(writing), do: replace},
+		"write":               {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
+		"set the mode":        {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
+		"let a user read":     {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
+		"sync":                {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
+		"rename":              {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
+		"lock a full log":     {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
+		"move a full log":     {call: call(unix.SYS_RENAMEAT, unix.EIO, refuse.Below(0)...), do: rotated},
+		"read":                {call: call(unix.SYS_READ, unix.EIO), do: read},
+		"find a user's mount": {call: byPath(), do: foreign},
+		"open a trusted file": {call: call(unix.SYS_OPENAT, unix.EMFILE, refuse.Arg{Index: 2, Is: guarded}),
+			do: trusted},
 		"look at a trusted file":   {call: call(unix.SYS_FSTAT, unix.EIO), do: trusted},
 		"read a trusted file":      {call: call(unix.SYS_READ, unix.EIO), do: trusted},
 		"look at the way":          {call: call(unix.SYS_NEWFSTATAT, unix.EIO), do: trusted},
@@ -76,10 +79,17 @@ func TestRefusedCalls(t *testing.T) {
 		"follow a way's link":      {call: call(unix.SYS_READLINKAT, unix.EIO), do: behind},
 		"look at what is replaced": {call: call(unix.SYS_NEWFSTATAT, unix.EIO, refuse.Below(0)...), do: asked},
 		"replace it":               {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: asked},
-		"make a folder":            {call: call(unix.SYS_MKDIRAT, unix.ENOSPC), do: func(dir string) error { return MakeDir(dir, "d", 0o755, 0, 0) }},
-		"a name that leads away":   {do: func(dir string) error { _, err := ReadForeign(dir, "../f", 0, 10); return err }, want: unix.EINVAL},
-		"a folder in a file's way": {do: func(dir string) error { return Replace(dir, "sub", nil, 0o600) }, want: unix.EISDIR},
-		"a log that others write":  {do: func(dir string) error { return Append(dir, "open", nil, 10) }, want: ErrNotOurs},
+		"make a folder": {call: call(unix.SYS_MKDIRAT, unix.ENOSPC),
+			do: func(dir string) error { return MakeDir(dir, "d", 0o755, 0, 0) }},
+		"a name that leads away": {do: func(dir string) error {
+			_,
+				err := ReadForeign(dir, "../f", 0, 10)
+			return err
+		}, want: unix.EINVAL},
+		"a folder in a file's way": {do: func(dir string) error { return Replace(dir, "sub", nil, 0o600) },
+			want: unix.EISDIR},
+		"a log that others write": {do: func(dir string) error { return Append(dir, "open", nil, 10) },
+			want: ErrNotOurs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := rootsFolder(t)
@@ -117,7 +127,8 @@ func descriptors(t *testing.T) int {
 // A folder that could not be completed is, by the next who makes it.
 func TestInterruptedFolderIsCompleted(t *testing.T) {
 	for name, c := range map[string]refuse.Call{
-		"open": opening(unix.O_RDONLY | unix.O_DIRECTORY), "mode": call(unix.SYS_FCHMOD, unix.EPERM), "owner": call(unix.SYS_FCHOWN, unix.EPERM),
+		"open": opening(unix.O_RDONLY | unix.O_DIRECTORY), "mode": call(unix.SYS_FCHMOD, unix.EPERM),
+		"owner": call(unix.SYS_FCHOWN, unix.EPERM),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := rootsFolder(t)
@@ -158,7 +169,8 @@ func TestLogThatCannotBeFoundAgain(t *testing.T) {
 	var err error
 	calls := []refuse.Call{call(unix.SYS_NEWFSTATAT, unix.EIO, refuse.Below(0)...)}
 	ok(t, refuse.Run(calls, func() { err = Append(dir, "log", []byte("new"), 4) }))
-	if err != nil || content(t, filepath.Join(dir, "log")) != "oldnew" || content(t, filepath.Join(dir, "log.1")) != "older" {
+	if err != nil || content(t, filepath.Join(dir, "log")) != "oldnew" ||
+		content(t, filepath.Join(dir, "log.1")) != "older" {
 		t.Errorf("%v, %q, %q", err, content(t, filepath.Join(dir, "log")), content(t, filepath.Join(dir, "log.1")))
 	}
 }
@@ -187,7 +199,8 @@ func TestGoneDescriptor(t *testing.T) {
 	_, checked := checkOwnFile(-1)
 	_, pinned := readPinned(-1, 10)
 	for name, err := range map[string]error{
-		"check": checked, "open again": pinned, "sync": syncFD(-1), "mount of the first": sameMount(-1, here), "of the second": sameMount(here, -1),
+		"check": checked, "open again": pinned, "sync": syncFD(-1), "mount of the first": sameMount(-1, here),
+		"of the second": sameMount(here, -1),
 	} {
 		if !errors.Is(err, syscall.EBADF) && !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)

@@ -18,9 +18,10 @@ var ErrUnfinished = errors.New("not all is removed yet")
 // there is no error. Before each entry it asks more, and where that says no it gives ErrUnfinished. What cannot be
 // removed, such as a mount point, stays and is told; the rest goes.
 //
-// Threat: a process that outlived its job fills the folders as fast as they are emptied, swaps them for links, nests them
-// deeper than anybody can recurse, or mounts a file system in them. So each folder becomes root's alone before it is
-// looked into, and what is not empty in it moves up to the top: only what he holds open further below can still grow.
+// Threat: a process that outlived its job fills the folders as fast as they are emptied, swaps them for links, nests
+// them deeper than anybody can recurse, or mounts a file system in them. So each folder becomes root's alone before
+// it is looked into, and what is not empty in it moves up to the top: only what he holds open further below can still
+// grow.
 func RemoveTree(parent, name string, more func() bool) error {
 	err := inOwnFolder(parent, name, func(dirfd int) error {
 		err := removeAt(dirfd, name)
@@ -120,8 +121,8 @@ func (r *removal) removeBranch(name string) error {
 	return removeAt(top, name)
 }
 
-// lift moves a folder into top, under a name that no user can have chosen. Threat: none by links: both folders are root's,
-// and what is moved is not opened.
+// lift moves a folder into top, under a name that no user can have chosen. Threat: none by links: both folders are
+// root's, and what is moved is not opened.
 func (r *removal) lift(from int, entry string) error {
 	name, err := tempName()
 	if err == nil {
@@ -145,8 +146,8 @@ func removeAt(dirfd int, name string) error {
 	return &fs.PathError{Op: "remove", Path: name, Err: err}
 }
 
-// take opens a folder and makes it this process's alone. Threat: a user's file system is mounted there, which would answer
-// when it likes; it is pinned first, and "." in what is pinned does not lead into a mount.
+// take opens a folder and makes it this process's alone. Threat: a user's file system is mounted there, which would
+// answer when it likes; it is pinned first, and "." in what is pinned does not lead into a mount.
 func take(dirfd int, name string) (*os.File, error) {
 	pinned, _, err := pin(dirfd, name)
 	if err != nil {

@@ -72,7 +72,8 @@ func TestRemoveTreeIsBounded(t *testing.T) {
 	}
 }
 
-// A mount point stays, at the top and further down, and nothing in it is touched; the rest goes, and what stays is root's.
+// A mount point stays, at the top and further down, and nothing in it is touched; the rest goes, and what stays is
+// root's.
 func TestRemoveTreeLeavesMounts(t *testing.T) {
 	parent := t.TempDir()
 	ok(t, MakeDir(parent, "job", 0o700, user, user))
@@ -90,7 +91,8 @@ func TestRemoveTreeLeavesMounts(t *testing.T) {
 	ok(t, unix.Unmount(moved[0], unix.MNT_DETACH))
 	var stat unix.Stat_t
 	ok(t, unix.Stat(filepath.Join(parent, "job"), &stat))
-	if left := entries(t, filepath.Join(parent, "job")); stat.Uid != 0 || stat.Mode&0o777 != 0o700 || len(strings.Fields(left)) != 1 {
+	if left := entries(t, filepath.Join(parent, "job")); stat.Uid != 0 || stat.Mode&0o777 != 0o700 ||
+		len(strings.Fields(left)) != 1 {
 		t.Errorf("owner %d, mode %#o, left %q", stat.Uid, stat.Mode, left)
 	}
 	dir := drop(t)
@@ -111,7 +113,8 @@ func TestRemoveTreeOfOpenFolders(t *testing.T) {
 	parent := t.TempDir()
 	ok(t, os.Chmod(filepath.Dir(parent), 0o755))
 	ok(t, MakeDir(parent, "job", 0o700, user, user))
-	cmd := exec.Command("/bin/sh", "-c", "mkdir -p a/b/c/d && cd a/b/c && echo busy && while : >$i; do i=$((i+1)); done")
+	cmd := exec.Command("/bin/sh", "-c",
+		"mkdir -p a/b/c/d && cd a/b/c && echo busy && while : >$i; do i=$((i+1)); done")
 	cmd.Dir, cmd.Env = filepath.Join(parent, "job"), []string{"PATH=/usr/bin:/bin", "i=0"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	out, err := cmd.StdoutPipe()
@@ -126,12 +129,16 @@ func TestRemoveTreeOfOpenFolders(t *testing.T) {
 	}
 }
 
-// Whatever the kernel refuses is told, at the top and further down, no descriptor stays open, and the next one removes it all.
+// Whatever the kernel refuses is told, at the top and further down, no descriptor stays open, and the next one
+// removes it all.
 func TestRemoveTreeRefused(t *testing.T) {
 	for name, c := range map[string]refuse.Call{
-		"file": call(unix.SYS_UNLINKAT, unix.EIO, refuse.Arg{Index: 2, Is: 0}), "folder": call(unix.SYS_UNLINKAT, unix.EIO, refuse.Arg{Index: 2, Is: unix.AT_REMOVEDIR}),
-		"pin": opening(unix.O_PATH), "open": opening(unix.O_RDONLY | unix.O_DIRECTORY), "take": call(unix.SYS_FCHOWN, unix.EPERM), "close": call(unix.SYS_FCHMOD, unix.EIO),
-		"rewind": call(unix.SYS_LSEEK, unix.EIO), "list": call(unix.SYS_GETDENTS64, unix.EIO), "move": call(unix.SYS_RENAMEAT, unix.EIO),
+		"file":   call(unix.SYS_UNLINKAT, unix.EIO, refuse.Arg{Index: 2, Is: 0}),
+		"folder": call(unix.SYS_UNLINKAT, unix.EIO, refuse.Arg{Index: 2, Is: unix.AT_REMOVEDIR}),
+		"pin":    opening(unix.O_PATH), "open": opening(unix.O_RDONLY | unix.O_DIRECTORY),
+		"take": call(unix.SYS_FCHOWN, unix.EPERM), "close": call(unix.SYS_FCHMOD, unix.EIO),
+		"rewind": call(unix.SYS_LSEEK, unix.EIO), "list": call(unix.SYS_GETDENTS64, unix.EIO),
+		"move": call(unix.SYS_RENAMEAT, unix.EIO),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := rootsFolder(t)
@@ -167,7 +174,8 @@ func TestMakeDirRefusesWhatIsNotEmpty(t *testing.T) {
 	}
 	ok(t, MakeDir(parent, "d", 0o755, 0, 0)) // a folder of root's own
 	var err error
-	ok(t, refuse.Run([]refuse.Call{call(unix.SYS_GETDENTS64, unix.EIO)}, func() { err = MakeDir(parent, "d", 0o700, user, user) }))
+	ok(t, refuse.Run([]refuse.Call{call(unix.SYS_GETDENTS64, unix.EIO)},
+		func() { err = MakeDir(parent, "d", 0o700, user, user) }))
 	if !errors.Is(err, unix.EIO) {
 		t.Error(err)
 	}

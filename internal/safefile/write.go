@@ -34,8 +34,8 @@ func ReplaceDurable(dir, name string, data []byte, mode os.FileMode) error {
 }
 
 // ReplaceReadable is Replace for a file of root's that one other user may read, by an access control list, and nobody
-// else. The file is not the user's: whoever owns one may open it for writing, and fill the file system that it lies on. It
-// gives unix.EOPNOTSUPP where that knows no such lists.
+// else. The file is not the user's: whoever owns one may open it for writing, and fill the file system that it lies
+// on. It gives unix.EOPNOTSUPP where that knows no such lists.
 func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
 	return write(dir, name, data, attributes{mode: 0o600, reader: &reader})
 }
@@ -103,8 +103,8 @@ func fill(f *os.File, data []byte, a attributes) error {
 	return nil
 }
 
-// Access control lists as linux/posix_acl_xattr.h lays them out: a version, then entries of tag, permissions and id, sorted
-// by tag.
+// Access control lists as linux/posix_acl_xattr.h lays them out: a version, then entries of tag, permissions and id,
+// sorted by tag.
 const (
 	aclVersion  = 2
 	aclOwner    = 0x01

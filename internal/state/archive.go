@@ -159,6 +159,12 @@ func (s *Store) retire(history string, o ledger.Run, stays bool) error {
 			return err
 		}
 	}
+	return s.letGo(seen, marked, stays)
+}
+
+// letGo writes the record of a run that is in the history anew, marked so, or removes it; unless it is not as it was
+// seen any more.
+func (s *Store) letGo(seen, marked ledger.Run, stays bool) error {
 	// A hook of this job, or of another with its lock, may be at work: then the next time.
 	return s.unlessLocked(lockOf(seen.Job.ID), func() error {
 		now, err := s.load(seen.Job.ID, seen.Key)

@@ -247,10 +247,14 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	gone := seen
 	gone.Job.ID++
 	for _, stays := range []bool{true, false} {
-		must(t, errors.Join(s.retire(history, seen, stays), s.retire(history, gone, stays)))
+		must(t, errors.Join(s.retire(history, seen, stays), s.retire(history, gone, stays), s.letGo(seen, seen, stays)))
 		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
 			t.Errorf("stays %v: %+v, %v", stays, r, err)
 		}
+	}
+	must(t, damaged(s, 1))
+	if err := s.retire(history, seen, false); !errors.Is(err, errRecord) {
+		t.Errorf("of a record damaged meanwhile: got %v, want %v", err, errRecord)
 	}
 }
 
@@ -263,11 +267,11 @@ func TestHistoryReportsDamage(t *testing.T) {
 	lived(t, s, job(1), 10, false)
 	archive(t, run, varDir, limits(0, 0))
 	folder := historyFolder(varDir, node)
-	for name, text := range map[string]string{"2-t5.json": "{", "x": "", "3-t5.json": ""} {
+	for name, text := range map[string]string{"2-t5.json": "{", "x": "", "3-t5.json": "", "01-t5.json": "{}"} {
 		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	for range 2 { // it only reads: nothing is set aside
-		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 3 {
+		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 4 {
 			t.Errorf("%d runs, %v", len(runs), damage)
 		}
 	}

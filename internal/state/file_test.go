@@ -46,7 +46,8 @@ func kinds() []kind {
 			get: func(s *Store) (any, error) { return got(s.Baselines()) },
 			wrong: []string{
 				fmt.Sprintf(baseline, "GPU-0", finding.MaxBaseline+1, ""), fmt.Sprintf(baseline, "", 1, ""),
-				fmt.Sprintf(baseline, "GPU-0", 1, `,{"gpu":"GPU-0"}`), fmt.Sprintf(baseline, "GPU-1", 1, `,{"gpu":"GPU-0"}`),
+				fmt.Sprintf(baseline, "GPU-0", 1, `,{"gpu":"GPU-0"}`),
+				fmt.Sprintf(baseline, "GPU-1", 1, `,{"gpu":"GPU-0"}`),
 			}},
 		{name: "probes.json", put: func(s *Store) error { return s.PutProbes(tested("GPU-0", 1)) },
 			get:   func(s *Store) (any, error) { return got(s.Probes()) },
@@ -65,8 +66,9 @@ func kinds() []kind {
 			get: func(s *Store) (any, error) { return got(s.StuckVisit(5, anyone)) }},
 		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(Reader{Stuck: child}, anyone) },
 			get: func(s *Store) (any, error) { return len(s.Readers(anyone)), nil }, quiet: true},
-		{name: "asking.json", put: func(s *Store) error { return s.SetAsking(Asking{child, 5}) }, blind: true, quiet: true,
-			get: func(s *Store) (any, error) { return s.Asking(), nil }, wrong: []string{`{"pid":-1}`}},
+		{name: "asking.json", put: func(s *Store) error { return s.SetAsking(Asking{child, 5}) }, blind: true,
+			quiet: true,
+			get:   func(s *Store) (any, error) { return s.Asking(), nil }, wrong: []string{`{"pid":-1}`}},
 		{name: "visited-append-7.json", put: func(s *Store) error { s.SetVisited("append", 7, time.Hour); return nil },
 			get:   func(s *Store) (any, error) { return s.VisitedLately("append", 7, time.Hour), nil },
 			blind: true, quiet: true, wrong: []string{`{"at_ns":-1}`, `{"at_ns":9e18}`, "{}"}},
@@ -77,7 +79,8 @@ func aCheck() ledger.Check {
 	seen := full(1)
 	return ledger.Check{
 		At: time.Minute, Wall: seen.Start.Wall, Took: time.Second, Epoch: seen.Epoch, Cards: seen.Devices,
-		Snapshot: seen.Start.Snapshot, Unexplained: map[gpu.ID]uint64{"GPU-1": 5}, Leaked: map[gpu.ID]uint64{"GPU-1": 5},
+		Snapshot: seen.Start.Snapshot, Unexplained: map[gpu.ID]uint64{"GPU-1": 5},
+		Leaked:   map[gpu.ID]uint64{"GPU-1": 5},
 		Findings: []finding.Finding{{Code: code.Orphan, GPU: "GPU-1"}}, Kernel: &gpu.KernelMark{Seq: 9}, Boot: "b",
 	}
 }
@@ -86,8 +89,9 @@ func aSighting() ledger.Sighted {
 	return ledger.Sighted{
 		Epoch: epoch, Looks: []ledger.Look{{At: 5, Unread: []gpu.ID{"GPU-1"}}},
 		Processes: []ledger.Seen{{
-			GPU: "GPU-0", PID: 7, Start: 3, UID: nobody, Owner: slurm.Owner{ID: 100}, First: 4, Last: 5, Bytes: gpu.Bytes(9),
-			Most: 9, MostAt: 5,
+			GPU: "GPU-0", PID: 7, Start: 3, UID: nobody, Owner: slurm.Owner{ID: 100}, First: 4, Last: 5,
+			Bytes: gpu.Bytes(9),
+			Most:  9, MostAt: 5,
 		}},
 	}
 }
@@ -124,7 +128,8 @@ func (k kind) missing(t *testing.T) any {
 	return none
 }
 
-// What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read too.
+// What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read
+// too.
 func TestFiles(t *testing.T) {
 	want := map[string]any{
 		"baseline.json": map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
@@ -283,14 +288,18 @@ func FuzzFiles(f *testing.F) {
 		`{"pid":7,"start_ticks":5,"since_ns":9,"op":"backend"}`, `{"pid":-1}`, `{"pid":7}{"pid":8}`,
 		`{"5":{"pid":7}}`, `{"5":null}`,
 		`{"-1":{}}`, `{"4294967296":{}}`,
-		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":5,"epoch":{"boot":"b","driver":"580","module":"m@1"},"at_ns":3}]}`,
-		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":99999999999}]}`, `{"version":1,"cards":[{"gpu":"b"},{"gpu":"a"}]}`,
+		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":5,"epoch":{"boot":"b","driver":"580","module":"m@1"},` +
+			`"at_ns":3}]}`,
+		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":99999999999}]}`,
+		`{"version":1,"cards":[{"gpu":"b"},{"gpu":"a"}]}`,
 		`{"version":1,"cards":[{"probe":{"device":"GPU-1","result":"ok","at_ns":5},"epoch":{"boot":"b"}}]}`,
 		`{"version":1,"written":{"reason":"` + ourReason + `","wall":"2026-11-21T09:00:00Z","by":"hook","epoch":{},` +
 			`"causes":[{"code":"BKD-ORPHAN"}],"clean":1}}`,
 		`{"version":1,"value":{"epoch":{"boot":"b"},"looks":[{"at_ns":-1,"unread":[""]}],` +
-			`"processes":[{"gpu":"GPU-0","pid":-1,"owner":{"id":100},"last_ns":-9223372036854775808,"bytes":{"bytes":9}}]}}`,
-		`{"version":1,"value":{"key":{"files":[{"path":"/x"}]},"list":{"source":"slurmd","gpus":[["/dev/nvidia0"],[]]}}}`,
+			`"processes":[{"gpu":"GPU-0","pid":-1,"owner":{"id":100},"last_ns":-9223372036854775808,` +
+			`"bytes":{"bytes":9}}]}}`,
+		`{"version":1,"value":{"key":{"files":[{"path":"/x"}]},` +
+			`"list":{"source":"slurmd","gpus":[["/dev/nvidia0"],[]]}}}`,
 	} {
 		f.Add([]byte(seed))
 	}

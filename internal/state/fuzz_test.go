@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
@@ -85,83 +84,6 @@ func put(t *testing.T, s *Store, name string, data []byte) {
 func wasSetAside(s *Store) bool {
 	entries, err := os.ReadDir(filepath.Join(s.dir, damagedName))
 	return err == nil && len(entries) == 1
-}
-
-// A fault is said when its count cannot be read, and never silent for longer than an hour.
-func FuzzFaults(f *testing.F) {
-	for _, seed := range []string{`{"BKD-X":{"said_ns":5,"suppressed":3}}`, ``, `{`, `null`,
-		`{"BKD-X":{"said_ns":-1}}`, `{"BKD-X":null}`, `{"BKD-X":{"said_ns":9223372036854775807}}`,
-		`{"BKD-X":{"said_ns":-9223372036854775808}}`, `[1]`} {
-		f.Add([]byte(seed), int64(7))
-	}
-	f.Add([]byte(`{"BKD-X":{"said_ns":5}}`), int64(time.Hour)+5)
-	s := fuzzed(f)
-	f.Fuzz(func(t *testing.T, data []byte, now int64) {
-		if now < 1 {
-			return
-		}
-		put(t, s, faultsFile.name, data)
-		at := time.Duration(now)
-		said, _ := s.Repeat("BKD-X", at)
-		known := bytes.Contains(data, []byte("said_ns"))
-		if !said && !known {
-			t.Fatalf("%q: silent, and nothing was said before", data)
-		}
-		if again, suppressed := s.Repeat("BKD-X", at); again && said || said && suppressed != 0 {
-			t.Fatalf("%q: said %v, then %v, suppressed %d", data, said, again, suppressed)
-		}
-		if later, _ := s.Repeat("BKD-X", at+sayAgain); at+sayAgain > at && !later {
-			t.Fatalf("%q: silent for an hour", data)
-		}
-	})
-}
-
-// A report in a user's hands is read as a report, or not at all.
-func FuzzReport(f *testing.F) {
-	f.Add([]byte(`{"clean":true,"text":"bookend: GPU 0 of n1 clean\n"}`))
-	f.Add([]byte(`{"clean":1}`))
-	f.Add([]byte(`{"text":"export X=1\u0000"} {}`))
-	f.Add([]byte(``))
-	s := fuzzed(f)
-	name := filepath.Join(s.run, "report", node+"_7")
-	f.Fuzz(func(t *testing.T, data []byte) {
-		must(t, os.WriteFile(name, data, 0o400))
-		report, err := GetReport(s.run, node, slurm.Owner{ID: 7})
-		if err != nil && report != (StartReport{}) || len(data) > maxReport && err == nil {
-			t.Fatalf("%d bytes: %+v, %v", len(data), report, err)
-		}
-	})
-}
-
-// A file of the history is the record of the run that its name says, or damage.
-func FuzzArchivedName(f *testing.F) {
-	for _, seed := range []string{"7-" + string(sluidA) + ".json", "7-t5.json", "07-t5.json", "7-.json", "7.json",
-		"-.json", "7-" + string(sluidA), "8-" + string(sluidA) + ".json", "7-..-x.json"} {
-		f.Add(seed)
-	}
-	varDir := f.TempDir()
-	folder := historyFolder(varDir, node)
-	r := full(7)
-	r.Key = string(sluidA)
-	data, err := encode(r)
-	must(f, errors.Join(err, os.MkdirAll(folder, 0o700)))
-	f.Fuzz(func(t *testing.T, name string) {
-		if name == "" || len(name) > 255 || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
-			return
-		}
-		path := filepath.Join(folder, name)
-		must(t, os.WriteFile(path, data, 0o600))
-		defer os.Remove(path)
-		got, err := archived(folder, name, node)
-		if whole := fmt.Sprintf("7-%s.json", sluidA); (err == nil) != (name == whole) || err == nil &&
-			(got.Job.ID != 7 || got.Key != string(sluidA)) {
-			t.Fatalf("%q: %+v, %v", name, got.Job, err)
-		}
-		runs, damage := History(varDir, node)
-		if want := !strings.HasPrefix(name, ".tmp-"); want && len(runs)+len(damage) != 1 {
-			t.Fatalf("%q: %d runs, %d damaged", name, len(runs), len(damage))
-		}
-	})
 }
 
 // Names of files and folders stay in their folder, and no two jobs of a node have one in common.

@@ -59,7 +59,8 @@ func TestArchiveHindered(t *testing.T) {
 			var damage Damage
 			switch {
 			case tt.want == nil:
-				if text := fmt.Sprint(err); !errors.Is(err, tt.call.Errno) && !strings.Contains(text, tt.call.Errno.Error()) {
+				if text := fmt.Sprint(err); !errors.Is(err, tt.call.Errno) &&
+					!strings.Contains(text, tt.call.Errno.Error()) {
 					t.Errorf("%v, want %v", err, tt.call.Errno)
 				}
 			case tt.want == Damage{}:

@@ -31,7 +31,8 @@ func carries(id gpu.ID, bytes uint64) finding.Baseline {
 func tested(id gpu.ID, at time.Duration) probe.Record {
 	return probe.Record{
 		Probe: gpu.Probe{
-			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2, At: at,
+			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2,
+			At: at,
 		},
 		Epoch: epoch, Kernel: gpu.KernelMark{Seq: 7, At: time.Second}, Wall: time.Unix(1800000000, 0).UTC(), Seen: 1,
 	}
@@ -43,10 +44,12 @@ func TestPerCard(t *testing.T) {
 	must(t, errors.Join(s.DropBaselines("GPU-1"), s.PutProbes()))
 	accepted := carries("GPU-2", 60<<20)
 	accepted.Accepted = true
-	for _, b := range []finding.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0), carries("GPU-1", 3<<20)} {
+	for _, b := range []finding.Baseline{carries("GPU-1", 1<<20), accepted, carries("GPU-0", 0),
+		carries("GPU-1", 3<<20)} {
 		must(t, s.PutBaseline(b))
 	}
-	want := map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20), "GPU-2": accepted}
+	want := map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 0), "GPU-1": carries("GPU-1", 3<<20),
+		"GPU-2": accepted}
 	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -114,7 +117,8 @@ func TestPerCardIsBounded(t *testing.T) {
 		b.At = time.Duration(i) * time.Second
 		b.Residents = slices.Repeat(b.Residents, maxResidents/8)
 		long := strings.Repeat("x", 4096)
-		r.Probe.Why, r.Probe.Error = strings.Repeat("\x00", 4096), &gpu.CallError{Call: "cuInit", Meaning: long, Remedy: long}
+		r.Probe.Why, r.Probe.Error = strings.Repeat("\x00", 4096), &gpu.CallError{Call: "cuInit", Meaning: long,
+			Remedy: long}
 		said := *r.Probe.Error
 		must(t, errors.Join(s.PutBaseline(b), s.PutProbes(r)))
 		if *r.Probe.Error != said {

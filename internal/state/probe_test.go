@@ -56,7 +56,8 @@ func TestProbeLockNames(t *testing.T) {
 		card0, card1, "MIG-00000000-1111-2222-3333-444444444444", "", "..", "../../etc", "GPU-../../x", "a/b", "GPU-0",
 		"GPU-00000000-1111-2222-3333-44444444444g", "GPU-00000000-1111-2222-3333_444444444444", "MIG-GPU-0/1/0",
 		gpu.ID(strings.Repeat("x", 5000)), "a\x00b",
-		gpu.ID("GPU-" + strings.Repeat("a", 300)), gpu.ID("GPU-" + strings.Repeat("../", 12)), // 36 bytes, as a UUID has
+		// 36 bytes, as a UUID has
+		gpu.ID("GPU-" + strings.Repeat("a", 300)), gpu.ID("GPU-" + strings.Repeat("../", 12)),
 	} {
 		path := s.ProbeLock(id)
 		name := filepath.Base(path)

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/attrib"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -122,28 +120,17 @@ func TestUnreadIsKept(t *testing.T) {
 	}
 }
 
-// A run that finds no room for its folder is told, and begins when there is some.
-func TestBeginWithoutRoom(t *testing.T) {
-	s := open(t, folder(t))
-	full := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
-	err := refused(t, full, func() error { return s.Begin(ledger.Run{Job: job(1), Start: at(10)}) })
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("%v, want %v", err, unix.ENOSPC)
-	}
-	if runs, damage := s.Runs(); len(runs) != 0 || len(damage) != 0 {
-		t.Errorf("%v, %v", runs, damage)
-	}
-	begin(t, s, job(1), 10)
-}
-
 // Folders and files that are not what they should be are told by whoever needs them.
 func TestSpoiledFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil string // a path below RUN that becomes a file
 		do    func(*Store) error
 	}{
-		"empty folder":      {"state/n1/" + noMPS, func(s *Store) error { _, err := s.NoMPS(); return err }},
-		"folder of a job":   {"state/n1/1", func(s *Store) error { return s.Begin(ledger.Run{Job: job(1), Start: at(1)}) }},
+		"empty folder": {"state/n1/" + noMPS, func(s *Store) error { _, err := s.NoMPS(); return err }},
+		"folder of a job": {"state/n1/1", func(s *Store) error {
+			return s.Begin(ledger.Run{Job: job(1),
+				Start: at(1)})
+		}},
 		"end of such a job": {"state/n1/1", func(s *Store) error { return s.Close(ledger.Run{Job: job(1)}, *at(1)) }},
 		"look at such one":  {"state/n1/1", func(s *Store) error { _, _, err := s.Find(job(1)); return err }},
 		"drops":             {"drop", func(s *Store) error { return RemoveDrops(s.run, node, always) }},
@@ -201,20 +188,6 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// A record without a start is shortened like any other.
-func TestRecordTooLarge(t *testing.T) {
-	end := *at(1)
-	for pid := range 20_000 {
-		end.Processes = append(end.Processes, attrib.Process{PID: pid + 1, Name: strings.Repeat("n", 40)})
-	}
-	r := ledger.Run{Job: job(1), Key: "w1", Ends: []ledger.End{end}}
-	data, err := encode(r)
-	if short := (ledger.Run{}); err != nil || json.Unmarshal(data, &short) != nil ||
-		len(short.Ends[0].Processes) == 0 || short.Ends[0].Rest["processes"] == 0 {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
-}
-
 func TestValidKey(t *testing.T) {
 	for key, want := range map[string]bool{"t15": true, "w0": true, "t": false, "x1": false, "t1a": false,
 		"t-1": false, "t" + strings.Repeat("1", 20): false} {
@@ -258,7 +231,8 @@ func TestFatRecords(t *testing.T) {
 		must(t, os.Chtimes(dir, time.Time{}, time.Unix(int64(id), 0)))
 	}
 	runs, damage := s.Runs()
-	if len(runs) == 0 || runs[0].Job.ID != last || len(runs)*each > maxRead+each || len(damage) != 1 || !damage[0].Unread {
+	if len(runs) == 0 || runs[0].Job.ID != last || len(runs)*each > maxRead+each || len(damage) != 1 ||
+		!damage[0].Unread {
 		t.Fatalf("%d runs, %.300v", len(runs), damage)
 	}
 	for range 2 {

@@ -53,72 +53,38 @@ func TestEncodingIsOne(t *testing.T) {
 	}
 }
 
+// A run is found by what its record says; which of several it is, package ledger decides.
 func TestFind(t *testing.T) {
-	started := func(j slurm.Job, unixTime int64) slurm.Job {
-		j.Start = time.Unix(unixTime, 0)
-		return j
-	}
-	with := func(j slurm.Job, id slurm.SLUID) slurm.Job {
-		j.SLUID = id
-		return j
-	}
-	uid := func(j slurm.Job, uid uint32) slurm.Job {
-		j.UID = uid
-		return j
-	}
-	type prolog struct {
-		job    slurm.Job
-		closed bool
-	}
-	for name, tc := range map[string]struct {
-		prologs []prolog // the n-th at second n+1
-		ask     slurm.Job
-		which   ledger.Which
-		want    int // which prolog
+	s := open(t, folder(t))
+	second := job(1)
+	second.SLUID = sluidA
+	for i, step := range []struct {
+		do    func()
+		ask   slurm.Job
+		which ledger.Which
+		began int
 	}{
-		"nothing":                 {nil, job(1), ledger.NoRun, 0},
-		"one open":                {[]prolog{{job(1), false}}, job(1), ledger.OpenRun, 0},
-		"other job":               {[]prolog{{job(2), false}}, job(1), ledger.NoRun, 0},
-		"second epilog":           {[]prolog{{job(1), true}}, job(1), ledger.ClosedRun, 0},
-		"requeued":                {[]prolog{{job(1), true}, {job(1), false}}, job(1), ledger.OpenRun, 1},
-		"first epilog never came": {[]prolog{{job(1), false}, {job(1), false}}, job(1), ledger.OpenRun, 1},
-		"closed after a lost one": {[]prolog{{job(1), false}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
-		"sluid picks": {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}},
-			with(job(1), sluidA), ledger.OpenRun, 0},
-		"sluid picks closed": {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}},
-			with(job(1), sluidA), ledger.ClosedRun, 0},
-		"other sluid": {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.NoRun, 0},
-		"sluid beats start": {[]prolog{{started(with(job(1), sluidA), 5), false}},
-			started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
-		"start picks": {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}},
-			started(job(1), 5), ledger.OpenRun, 0},
-		"other start": {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), ledger.NoRun, 0},
-		"start picks closed": {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5),
-			ledger.ClosedRun, 0},
-		"epilog knows less": {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1),
-			ledger.OpenRun, 1},
-		"prolog knew less":        {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
-		"another user's, same id": {[]prolog{{uid(job(1), 5), false}}, job(1), ledger.NoRun, 0},
-		"another user's, newer":   {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), ledger.OpenRun, 0},
-		"sure beats newer": {[]prolog{{with(job(1), sluidA), false}, {job(1), false}},
-			with(job(1), sluidA), ledger.OpenRun, 0},
-		"newest of the closed, on 2205": {[]prolog{{job(1), true}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
+		{func() {}, job(1), ledger.NoRun, 0},
+		{func() { begin(t, s, job(1), 1) }, job(1), ledger.OpenRun, 1},
+		{func() { begin(t, s, job(2), 2) }, job(1), ledger.OpenRun, 1},
+		{func() { begin(t, s, second, 3) }, job(1), ledger.OpenRun, 3},
+		{func() {}, second, ledger.OpenRun, 3},
+		{func() { must(t, s.Close(ledger.Run{Job: second, Key: string(sluidA)}, *at(4))) }, second, ledger.ClosedRun,
+			3},
 	} {
-		s := open(t, folder(t))
-		for i, p := range tc.prologs {
-			begin(t, s, p.job, i+1)
-			if p.closed {
-				r, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
-				must(t, s.Close(r, *at(i + 1)))
-			}
+		step.do()
+		got, which, err := s.Find(step.ask)
+		if err != nil || which != step.which || which != ledger.NoRun && got.Began() != at(step.began).At {
+			t.Errorf("%d: got %s of %v, %v, want %s of %d s", i, which, got.Began(), err, step.which, step.began)
 		}
-		got, which, err := s.Find(tc.ask)
-		if err != nil || which != tc.which {
-			t.Errorf("%s: %s, %v; want %s", name, which, err, tc.which)
-		}
-		if which != ledger.NoRun && got.Began() != at(tc.want+1).At {
-			t.Errorf("%s: found the run of %v, want number %d", name, got.Began(), tc.want)
-		}
+	}
+	for _, name := range []string{"x", "..", "t", "T5"} { // a key that does not fit its file's name is another's record
+		data, err := encode(ledger.Run{Key: name, Job: job(7)})
+		must(t, err)
+		damageFile(t, s, 7, name, data)
+	}
+	if runs, damage := s.Runs(); len(runs) != 3 || len(damage) != 4 {
+		t.Errorf("got %d runs, %v, want 3 and 4", len(runs), damage)
 	}
 }
 
@@ -175,7 +141,8 @@ func TestLargeRunIsShortened(t *testing.T) {
 	r := full(7)
 	for pid := range 20_000 {
 		r.Start.Processes = append(r.Start.Processes, attrib.Process{PID: pid + 10, Name: "a process of some name"})
-		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes, gpu.Process{PID: pid + 10})
+		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes,
+			gpu.Process{PID: pid + 10})
 	}
 	must(t, s.Begin(r))
 	got, which, err := s.Find(r.Job)
@@ -183,7 +150,8 @@ func TestLargeRunIsShortened(t *testing.T) {
 		t.Fatal(which, err)
 	}
 	reading := got.Start.Snapshot.Readings[0]
-	if n := len(got.Start.Processes); n == 0 || got.Start.Rest["processes"] != 20_002-n || reading.ProcessesUnknown == "" {
+	if n := len(got.Start.Processes); n == 0 || got.Start.Rest["processes"] != 20_002-n ||
+		reading.ProcessesUnknown == "" {
 		t.Errorf("%d processes, left out %v, unknown %q", n, got.Start.Rest, reading.ProcessesUnknown)
 	}
 	if len(r.Start.Snapshot.Readings[0].Processes) < 20_000 {
@@ -295,21 +263,6 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("the record all these were made from: %v", damage)
 	}
 }
-
-// A key that does not fit its file's name is another's record.
-func TestOddNamesAreNoRecords(t *testing.T) {
-	s := open(t, folder(t))
-	for _, name := range []string{"x", "..", "t", "T5", sluidLower()} {
-		data, err := encode(ledger.Run{Key: name, Job: job(7)})
-		must(t, err)
-		damageFile(t, s, 7, name, data)
-	}
-	if runs, damage := s.Runs(); len(runs) != 0 || len(damage) != 5 {
-		t.Errorf("%d runs, %v", len(runs), damage)
-	}
-}
-
-func sluidLower() string { return string(bytes.ToLower([]byte(sluidA))) }
 
 func TestLockedIsUnknown(t *testing.T) {
 	run := folder(t)

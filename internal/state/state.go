@@ -2,8 +2,8 @@
 //
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
-//	  state/NODE/stuck.json           the backend that could not be killed, one child for each user among their files
-//	                                  (stuck-users.json), those that read other processes' /proc
+//	  state/NODE/stuck.json           the backend that could not be killed, one child for each user among
+//	                                  their files (stuck-users.json), those that read other processes' /proc
 //	                                  (stuck-readers.json). stuck.go
 //	  state/NODE/faults.json          which faults were said, and when. faults.go
 //	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last
@@ -11,7 +11,10 @@
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
-//	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of them;
+//	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of
+//
+// them;
+//
 //	                                  numbering.json: what Slurm's GPU numbers mean. check.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmd

@@ -103,8 +103,9 @@ func full(id slurm.JobID) ledger.Run {
 	device := gpu.Device{ID: "GPU-1", BusID: "0000:1b:00.0", Minor: &minor, Name: "NVIDIA H200", Vendor: "nvidia"}
 	end := at(100)
 	end.Snapshot = gpu.Snapshot{At: end.At, Driver: gpu.Driver{Version: "580"}, Readings: []gpu.Reading{{
-		Device:    device,
-		Memory:    gpu.Memory{Total: gpu.Bytes(1 << 37), Used: gpu.Bytes(5), Free: gpu.Unknown("x"), Reserved: gpu.Bytes(0)},
+		Device: device,
+		Memory: gpu.Memory{Total: gpu.Bytes(1 << 37), Used: gpu.Bytes(5), Free: gpu.Unknown("x"),
+			Reserved: gpu.Bytes(0)},
 		Processes: []gpu.Process{{PID: 7, Memory: gpu.Bytes(5), Kinds: []gpu.Kind{gpu.Compute}}},
 	}}}
 	end.Curves = map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Flat, Looks: 3}, "GPU-0": {State: settle.Clean}}

@@ -95,7 +95,8 @@ func TestReadersAreBounded(t *testing.T) {
 		for i := range places {
 			at = append(at, attrib.Instance{PID: 4_000_000 + i, Start: 1e17 + time.Duration(i)})
 		}
-		return s.AddReader(Reader{Stuck: Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes"}, At: at}, alive)
+		return s.AddReader(Reader{Stuck: Stuck{PID: pid, StartTicks: 1e17, Since: 1e17, Op: "processes"}, At: at},
+			alive)
 	}
 	for i := range MaxReaders {
 		must(t, add(4_000_000+i, maxPlaces+i%2))
@@ -131,7 +132,8 @@ func TestRepeat(t *testing.T) {
 		{"A", 2 * time.Second, false, 0},
 	} {
 		if say, suppressed := s.Repeat(tc.code, tc.now); say != tc.say || suppressed != tc.suppressed {
-			t.Errorf("%d: %s at %v: got %v, %d, want %v, %d", i, tc.code, tc.now, say, suppressed, tc.say, tc.suppressed)
+			t.Errorf("%d: %s at %v: got %v, %d, want %v, %d", i, tc.code, tc.now, say, suppressed, tc.say,
+				tc.suppressed)
 		}
 	}
 }
@@ -140,7 +142,8 @@ func TestRepeat(t *testing.T) {
 func TestRepeatIsNeverSilent(t *testing.T) {
 	s := open(t, folder(t))
 	s.Repeat("A", 0)
-	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null"} {
+	for _, text := range []string{`{"A":`, `{"A":{"said_ns":1},"B":3}`, "null", `{"A":{"said_ns":-1}}`,
+		`{"A":{"said_ns":9223372036854775807}}`, `{"A":null}`} {
 		must(t, os.WriteFile(filepath.Join(s.dir, faultsFile.name), []byte(text), 0o600))
 		if say, _ := s.Repeat("A", 1); !say {
 			t.Errorf("silent by %s", text)
@@ -188,7 +191,8 @@ func aDrain() drain.Memory {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	return drain.Memory{
 		Written: &drain.Written{
-			Reason: ourReason, Wall: at, By: drain.ByCheck, Conf: "/etc/slurm/slurm.conf", Epoch: gpu.Epoch{Boot: "b"}, Clean: 2,
+			Reason: ourReason, Wall: at, By: drain.ByCheck, Conf: "/etc/slurm/slurm.conf",
+			Epoch: gpu.Epoch{Boot: "b"}, Clean: 2,
 			Causes: []drain.Cause{{Code: code.Orphan, GPU: "GPU-a"}},
 		},
 		Settled: []drain.Ref{{Job: 42, At: time.Hour}}, Last: &drain.Said{Wall: at, Act: drain.Write, Why: "for it"},
@@ -207,8 +211,9 @@ func TestDrain(t *testing.T) {
 		seen, next drain.Memory
 		want       error
 	}{
-		"nothing seen": {drain.Memory{}, drain.Memory{}, ErrChanged}, "another seen": {other, drain.Memory{}, ErrChanged},
-		"too large": {aDrain(), large, safefile.ErrTooLarge},
+		"nothing seen": {drain.Memory{}, drain.Memory{}, ErrChanged},
+		"another seen": {other, drain.Memory{}, ErrChanged},
+		"too large":    {aDrain(), large, safefile.ErrTooLarge},
 	} {
 		if err := s.SwapDrain(tt.seen, tt.next); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, err, tt.want)

@@ -24,7 +24,8 @@ func TestTurns(t *testing.T) {
 		others []func() (func(), error)
 	}{
 		"an end": {claim(100, slurm.Epilog), []func() (func(), error){
-			claim(101, slurm.Epilog), claim(100+jobLocks, slurm.Epilog), claim(100, slurm.Prolog), claim(1<<32-1, slurm.Epilog),
+			claim(101, slurm.Epilog), claim(100+jobLocks, slurm.Epilog), claim(100, slurm.Prolog),
+			claim(1<<32-1, slurm.Epilog),
 		}},
 		"a user":         {visit(5), []func() (func(), error){visit(6)}},
 		"a health check": {check, nil},

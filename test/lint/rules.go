@@ -96,9 +96,9 @@ var exceptions = [...]struct {
 }{
 	{"root", "internal/child", what("string", "/proc"), "its own children's pids, which only the running kernel knows"},
 	{"root", "internal/child", what("string", "/proc/self/(exe|fd)"), "starts this very binary again, closes descriptors"},
-	{"root", "internal/confine", what("string", "/proc/self/fd/?"), "lists its own descriptors"},
+	{"root", "internal/asuser", what("string", "/proc/self/fd/?"), "lists its own descriptors"},
 	{"root", "internal/safefile", what("string", "/proc/self/(fd|fdinfo)/"), "opens what its own descriptor pins"},
-	{"root", "internal/asuser", what("string", "(/usr)?/bin/(getent|id)"), "hooks have no PATH to search"},
+	{"root", "internal/asuser", what("string", "(/usr)?/bin/id"), "hooks have no PATH to search"},
 	{"root", "internal/asuser", what("string", "/proc/self/task/?"), "proves on its own threads that the rights are gone"},
 	{"root", "cuda", what("string", "/proc/sys/kernel/pid_max"), "bounds what the driver on this very kernel may list"},
 	{"root", "internal/inventory", what("string", "/usr/lib.*"), "names of links are read where the linker looks too"},

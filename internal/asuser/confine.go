@@ -1,7 +1,4 @@
-// Package confine makes a process of root's give up, for good, what slurmd's environment left it with and what no hook
-// needs. What it keeps, the children that are started later have too: so nothing is given up here that a vendor's
-// driver may need.
-package confine
+package asuser
 
 import (
 	"errors"
@@ -18,9 +15,11 @@ import (
 // would be wrong. What only root may read is created so.
 const umask = 0o022
 
-// Process gives up: descriptors above 2; memory that others may read, trace or find in a core file; files writable by
-// others. An error says what could not be given up; the rest is. It is called first in a process.
-func Process() error {
+// Confine makes a process of root's give up, for good, what slurmd's environment left it with and what no hook needs:
+// descriptors above 2; memory that others may read, trace or find in a core file; files writable by others. What it
+// keeps, the children that are started later have too: so nothing is given up that a vendor's driver may need. An error
+// says what could not be given up; the rest is. It is called first in a process.
+func Confine() error {
 	unix.Umask(umask)
 	return errors.Join(
 		wrap("set undumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)),
@@ -39,7 +38,7 @@ func wrap(what string, err error) error {
 // closeInherited closes what whoever started the process left open beyond its three: with Slurm up to 21.08 that is
 // all that slurmd has open. What Go's runtime or this process has opened is close-on-exec, and so not inherited.
 func closeInherited() error {
-	fds, err := Descriptors()
+	fds, err := descriptors()
 	if err != nil {
 		return wrap("close descriptors", err)
 	}
@@ -58,9 +57,9 @@ func closeInherited() error {
 // poller is what /proc calls the descriptors of Go's poller: epoll, and an eventfd to wake it.
 const poller = "anon_inode:[event"
 
-// Descriptors lists the process's open descriptors above 2, but for Go's poller. Go keeps no others open: go.mod
+// descriptors lists the process's open descriptors above 2, but for Go's poller. Go keeps no others open: go.mod
 // switches off the settings by which its runtime would watch the files of its cgroup.
-func Descriptors() ([]int, error) {
+func descriptors() ([]int, error) {
 	// Threat: none, the kernel's own list about this very process.
 	folder, err := os.Open("/proc/self/fd")
 	if err != nil {
