@@ -150,7 +150,7 @@ func signs(dir string) []string {
 }
 
 // EndLeftovers kills what the cluster's jobs left running: processes that were started with its SLURM_CONF
-// or mark, and those of users of Submit or Command that work in a folder or file below Dir. It returns
+// or mark, and those of users of Submit, Srun or Command that work in a folder or file below Dir. It returns
 // their pids. Root's processes are Down's; programs with a terminal are a person's and spared.
 func (c *Cluster) EndLeftovers() ([]int, error) {
 	c.mu.Lock()

@@ -45,6 +45,11 @@ func (c *Cluster) Submit(user, script string, args ...string) (JobID, error) {
 	return JobID(id), nil
 }
 
+// Srun runs a job in the foreground and returns what it wrote to both outputs, also with an error.
+func (c *Cluster) Srun(user string, args ...string) (string, error) {
+	return c.run(user, "srun", args...)
+}
+
 // Job describes a job; of an array without a task number, its first entry.
 func (c *Cluster) Job(id JobID) (Job, error) {
 	jobs, err := c.Jobs(id)

@@ -33,9 +33,9 @@ const torchPatience = 2 * time.Minute
 // noMulticast keeps every program off NVLink multicast, which can put the cards of a shared host out of service.
 var noMulticast = []string{"NCCL_NVLS_ENABLE=0", "TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "NVSHMEM_DISABLE_NVLS=1"}
 
-// The programs that are no binaries: Python's, and MPS's script.
+// The programs that are no binaries: Python's, MPS's script, and the source of one of CUDA's runtime.
 //
-//go:embed scenarios/*.py scenarios/*.sh
+//go:embed scenarios/*.py scenarios/*.sh scenarios/*.cu
 var scripts embed.FS
 
 // lane is everything that runs on one node. A rehearsal has several nodes, each with fake cards of its own, at work

@@ -8,9 +8,10 @@
 //	gpu-lane inside UID GID PROGRAM...  used by that daemon: the first process of a PID namespace
 //
 // --only takes names of scenarios and of groups: base (who left what), why (why a job ran out of memory), probe (test
-// allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), multi (all
-// that needs several GPUs). With three runs each of base, and why and probe together, take some eight minutes on a real
-// GPU; one run of check takes a minute and a half.
+// allocations, their cost, the cards' condition), check (the health check, between jobs and beside them), programs
+// (out of memory in PyTorch, JAX, CuPy, numba, Triton, ONNX Runtime and plain CUDA), multi (all that needs several
+// GPUs). With three runs each of base, and why and probe together, take some eight minutes on a real GPU; one run of
+// check takes a minute and a half.
 //
 // It needs root, Slurm 22.05 or later in /usr, the programs of "make build" and those of build.sh beside them, and the
 // GPUs for itself. It takes memory by plain allocations only and changes no setting of a GPU. Records go to FOLDER:
@@ -76,7 +77,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("gpu-lane", flag.ContinueOnError)
 	flags.StringVar(&o.out, "out", "build/gpu-records", "folder for the records")
 	flags.StringVar(&o.programs, "programs", "bin", "folder with Bookend's programs and cudajob")
-	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, check, multi), "+
+	flags.StringVar(&only, "only", "", "names of scenarios and groups (base, why, probe, check, programs, multi), "+
 		"timings, probe-cost; default all")
 	flags.IntVar(&o.runs, "runs", 3, "how often each scenario runs")
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")

@@ -70,16 +70,18 @@ func chains() []chain {
 	base := slices.Concat(cleanChains(), leftoverChains(), transientChains(), mpsChains(), strangerChains(),
 		severalChains())
 	return slices.Concat(in(groupBase, base), in(groupWhy, whyChains()), in(groupProbe, probeChains()),
-		in(groupCheck, checkChains()))
+		in(groupCheck, checkChains()),
+		in(groupPrograms, programsChains()))
 }
 
 // The groups that --only knows. Each takes minutes on a real GPU; groupProbe has the cost of a probe besides.
 const (
-	groupBase  = "base"  // who left what
-	groupWhy   = "why"   // why a job ran out of memory
-	groupProbe = "probe" // test allocations and the cards' condition
-	groupCheck = "check" // what the health check makes of the node between jobs and beside them
-	several    = "multi" // every scenario that needs more than one GPU, of whatever group
+	groupBase     = "base"     // who left what
+	groupWhy      = "why"      // why a job ran out of memory
+	groupProbe    = "probe"    // test allocations and the cards' condition
+	groupCheck    = "check"    // what the health check makes of the node between jobs and beside them
+	groupPrograms = "programs" // out of memory in programs of many frameworks
+	several       = "multi"    // every scenario that needs more than one GPU, of whatever group
 )
 
 // in puts chains into a group that are in none yet.
@@ -94,7 +96,7 @@ func in(group string, all []chain) []chain {
 
 // checkNames refuses names that no scenario has.
 func checkNames(only []string) error {
-	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, several}
+	known := []string{timingsName, costName, groupBase, groupWhy, groupProbe, groupCheck, groupPrograms, several}
 	for _, c := range chains() {
 		for _, s := range c.steps {
 			known = append(known, s.name)

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+
+	"bookend/internal/diagnosis"
+	"bookend/test/cluster"
+	"bookend/test/gpu/record"
+)
+
+// program takes a GPU's memory through one framework, and fails as that does.
+type program struct {
+	name   string
+	kind   string // of the memory that ran out
+	says   string // how Bookend's record of the message begins; empty: as any about that kind
+	before string // a line of the job's script
+}
+
+// programs are those of scenarios/programs.py, and one of CUDA's runtime.
+var programs = []program{
+	{name: "torch", kind: "device"}, {name: "jax", kind: "device"}, {name: "cupy", kind: "device"}, {name: "numba",
+		kind: "device"},
+	{name: "plain", kind: "device"}, {name: "triton", kind: "shared"},
+	{name: "onnx", kind: "host", says: "ONNX Runtime ", before: "ulimit -v 20000000"}, // it says the same of a GPU's
+}
+
+// programsChains are out of memory in programs of many frameworks. No fake says what these say.
+func programsChains() []chain {
+	one := func(s step) chain {
+		return chain{gpus: 1, torch: true, real: true, mode: "observe", brisk: true, steps: []step{s}}
+	}
+	return []chain{one(programsDied), one(programsCaught), one(programsRank), one(programsApart), one(programsUnread)}
+}
+
+var programsDied = step{
+	name: "programs-died", title: "Out of memory in seven programs",
+	truth: "PyTorch, JAX, CuPy, numba and a program of CUDA's runtime each take a GPU's memory until there is no " +
+		"more and end by that; a Triton kernel wants more shared memory than there is; ONNX Runtime, which has no " +
+		"GPU here, has too little host memory. Nobody else was there.",
+	do: func(r *run) {
+		r.each(programs, "", "FAILED", func(p program, job *record.Job) {
+			r.understood(p, job)
+			r.ownFault(p, job)
+		})
+	},
+}
+
+var programsCaught = step{
+	name: "programs-caught", title: "Out of memory, caught and survived",
+	truth: "The same programs catch the failure, print it, go on with less, and end well: no failure is to be " +
+		"explained.",
+	do: func(r *run) {
+		gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
+		r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
+			text := unwrapped(job.Output)
+			r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
+				diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") ||
+					strings.Contains(text, "Not GPU memory"))
+		})
+	},
+}
+
+var programsRank = step{
+	name: "programs-rank", title: "Out of memory in one rank of four",
+	truth: "Four ranks of a step share a GPU. The third takes what there is and fails; srun ends the others.",
+	do: func(r *run) {
+		step := fmt.Sprintf("srun --label --ntasks=4 --kill-on-bad-exit=1 %s %s rank", r.python,
+			r.site.Program("programs.py"))
+		job := r.fails(r.script(step), 0, "--ntasks=4")
+		r.understood(programs[0], job)
+		c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
+		r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
+		r.ownFault(program{name: "torch"}, job)
+		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "),
+			strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
+	},
+}
+
+var programsApart = step{
+	name: "programs-apart", title: "Out of memory, errors in another file",
+	truth: "PyTorch runs out of memory; the job keeps its errors in a file of their own.",
+	do: func(r *run) {
+		job := r.fails(r.script(r.program(programs[0], "")), 0, "--error=apart-%j.err")
+		r.understood(programs[0], job)
+		r.ownFault(programs[0], job)
+	},
+}
+
+var programsUnread = step{
+	name: "programs-unread", title: "Out of memory under srun, without a file",
+	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. Nobody could " +
+		"read it.",
+	do: func(r *run) {
+		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
+		text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
+		m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
+		if err == nil || m == nil {
+			panic(brokenf("srun said %q, error %v: want a job that fails", tail(text), err))
+		}
+		job := r.finish(cluster.JobID(m[1]))
+		d := diagnosed(job)
+		r.holds("the headline", "the job failed, its output was not read", d.Headline,
+			strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
+		for _, c := range d.Causes {
+			if c.Name == string(diagnosis.Own) || c.Name == string(diagnosis.Pool) {
+				r.check("cause "+c.Name, string(diagnosis.Unknown), c.Answer)
+			}
+		}
+	},
+}
+
+// each runs the programs side by side, as many as there are GPUs at once, and judges each job.
+func (r *run) each(all []program, how, state string, judge func(program, *record.Job)) {
+	r.compilePlain()
+	var ids []cluster.JobID
+	for _, p := range all {
+		id := r.submit(0, r.script(p.before, r.program(p, how)), "--gres=gpu:1")
+		ids = append(ids, id)
+	}
+	for i, p := range all {
+		job := r.finish(ids[i])
+		if r.check(p.name+": the job", state, job.State); job.State == state {
+			judge(p, job)
+		}
+	}
+}
+
+// program makes the shell line that runs one.
+func (r *run) program(p program, how string) string {
+	if p.name == "plain" {
+		return strings.TrimSpace(r.site.Program("plain") + " " + how)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.python, r.site.Program("programs.py"), p.name, how))
+}
+
+// understood wants the message of the program's failure in the job's record.
+func (r *run) understood(p program, job *record.Job) {
+	got := strings.Join(diagnosed(job).said, "; ")
+	want := cmp.Or(p.says, p.kind+": ")
+	r.holds(p.name+": what its output says", "a message with "+want, got, strings.Contains(got, want))
+}
+
+// ownFault wants no cause but the job's own: that is a yes or cannot be told, and of the rest none is a yes.
+func (r *run) ownFault(p program, job *record.Job) {
+	mine := []diagnosis.Name{diagnosis.Own, diagnosis.Limits, diagnosis.Processes, diagnosis.Overhead}
+	d := diagnosed(job)
+	for _, c := range d.Causes {
+		name := diagnosis.Name(c.Name)
+		switch {
+		case !slices.Contains(mine, name):
+			r.holds(p.name+": cause "+c.Name, "no or cannot tell", c.Answer+": "+c.Evidence,
+				c.Answer != string(diagnosis.Yes))
+		case name == diagnosis.Own && p.kind == "device", name == diagnosis.Limits && p.kind == "host":
+			r.holds(p.name+": cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence,
+				c.Answer != string(diagnosis.No))
+		}
+	}
+	r.holds(p.name+": its diagnosis", "every cause judged", fmt.Sprint(len(d.Causes)), len(d.Causes) == len(causes))
+}
+
+// diagnosed is what a job's end says, empty where there is none.
+func diagnosed(job *record.Job) (d struct {
+	record.Diagnosis
+	said []string
+}) {
+	if job.End != nil {
+		d.said = job.End.Messages
+		if job.End.Diagnosis != nil {
+			d.Diagnosis = *job.End.Diagnosis
+		}
+	}
+	return d
+}
+
+// compilePlain builds the program of CUDA's runtime with the machine's own compiler.
+func (l *lane) compilePlain() {
+	nvcc, err := exec.LookPath("nvcc")
+	if err != nil {
+		panic(brokenf("the programs scenarios need CUDA's compiler: %w", err))
+	}
+	out, err := exec.Command(nvcc, "-o", l.site.Program("plain"), l.site.Program("plain.cu")).CombinedOutput()
+	if err != nil {
+		panic(brokenf("%s: %w: %s", nvcc, err, out))
+	}
+}
