@@ -123,11 +123,6 @@ func judgeConf(v *view) string {
 	if doubt := s.Conf.Doubt(); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
-	if l, ok := s.Conf.Crowded(); ok {
-		v.wrong(fmt.Sprintf("%s has %s= and %s= in one line", l.Where(), l.Pairs[0][0], l.Pairs[1][0]),
-			"write each into a line of its own").because("neither slurmd nor any command of Slurm starts with " +
-			"this file")
-	}
 	if s.Beside != "" {
 		v.unknown("next to it could not be read: "+s.Beside, "make it readable for root")
 	}

@@ -10,7 +10,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/numbering"
 	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
@@ -152,9 +151,9 @@ func together(all ...func()) {
 
 // confPlaces are where slurm.conf may be: where the configuration says, else SLURM_CONF, else where slurmd was told,
 // else where it looks.
-func confPlaces(s Site) []gresconf.Files {
+func confPlaces(s Site) []slurmconf.Files {
 	d, _ := s.slurmd()
-	return gresconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
+	return slurmconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
 }
 
 // slurmd is the one that runs here: of several the one with this SLURM_CONF and node.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/gresconf"
+	"bookend/internal/slurmconf"
 )
 
 // second is a moment of the wall clock, in the seconds of these tables.
@@ -24,7 +24,7 @@ func keyOf(changed int) Key {
 func list(files ...string) List {
 	l := List{Source: BySlurmd}
 	for _, f := range files {
-		l.GPUs = append(l.GPUs, gresconf.GPU{f})
+		l.GPUs = append(l.GPUs, slurmconf.GPU{f})
 	}
 	return l
 }

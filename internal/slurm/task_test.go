@@ -7,10 +7,10 @@ import (
 
 func TestTaskFromEnv(t *testing.T) {
 	batch := env{
-		"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "12", "SLURM_JOBID": "12",
+		"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "12",
 		"SLURM_JOB_GPUS": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_TASK_PID": "4711",
 	}
-	step := batch.with(env{"SLURM_STEP_ID": "3", "SLURM_STEPID": "3", "SLURM_LOCALID": "5"})
+	step := batch.with(env{"SLURM_STEP_ID": "3", "SLURM_LOCALID": "5"})
 	taskEpilog := env{"SLURM_SCRIPT_CONTEXT": "epilog_task"}
 	const v2 = "0::/system.slice/slurmstepd.scope/"
 	base := Task{Context: TaskProlog, Node: "n1", EnvID: 12, HasGPUs: true, Step: "batch"}
@@ -31,7 +31,6 @@ func TestTaskFromEnv(t *testing.T) {
 			w.Step, w.Owner = "interactive", Owner{ID: 12, Step: "interactive"}
 		}},
 		{"srun step", step, "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
-		{"old name of the step", step.with(env{"SLURM_STEP_ID": ""}), "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
 		{"batch script started from a step", step, v2 + "job_12/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
 		{"het job: leader in the environment", step.with(env{"SLURM_JOB_ID": "10", "SLURM_HET_JOB_ID": "10"}), v2 + "job_12/step_3/user/task_5", func(w *Task) {
 			w.EnvID, w.HetID, w.Step, w.LocalID, w.Owner = 10, 10, "3", 5, Owner{ID: 12, Step: "3"}

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/gresconf"
 	"bookend/internal/numbering"
 	"bookend/internal/safefile"
+	"bookend/internal/slurmconf"
 )
 
 // maxOutput bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
@@ -43,7 +43,7 @@ type Command struct {
 // Left to itself it starts its cgroup plugin, which from 24.11 on lifts the limits of the cgroup that it is in: the
 // running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not know that
 // value end at once without a message; the v1 plugin of theirs changes nothing.
-func (c Command) List() (gpus []gresconf.GPU, res child.Result, err error) {
+func (c Command) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
@@ -115,7 +115,7 @@ func (c Command) run(conf string, timeout time.Duration) child.Result {
 	})
 }
 
-func (c Command) parse(res child.Result) ([]gresconf.GPU, error) {
+func (c Command) parse(res child.Result) ([]slurmconf.GPU, error) {
 	switch {
 	case res.Outcome == child.NotStarted:
 		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
@@ -126,7 +126,7 @@ func (c Command) parse(res child.Result) ([]gresconf.GPU, error) {
 	case len(res.Stdout)+len(res.Stderr) >= maxOutput:
 		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxOutput)
 	}
-	gpus, err := gresconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
+	gpus, err := slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 	if err != nil {
 		err = fmt.Errorf("slurmd -G: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/numbering"
-	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -141,11 +140,11 @@ func (h *hook) inventory() {
 
 func (h *hook) resolve(cards []gpu.Card, list numbering.List) {
 	if h.phase == slurm.HealthCheck {
-		h.cards, h.slurms = everyCard(cards, h.cfg.NVIDIA, list), resolve.Slurms(cards, list)
+		h.cards, h.slurms = everyCard(cards, h.cfg.NVIDIA, list), numbering.Slurms(cards, list)
 		return
 	}
-	res := resolve.Devices(h.job, cards, h.cfg.NVIDIA, list)
-	if resolve.ByNumber(h.job) && h.remembered() {
+	res := numbering.Devices(h.job, cards, h.cfg.NVIDIA, list)
+	if numbering.GivesNumbers(h.job) && h.remembered() {
 		res = h.recallDevices(cards)
 	}
 	h.origin = numbering.Origin{Source: res.Source, Why: res.Unknown}

@@ -4,9 +4,9 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
+	"bookend/internal/slurmconf"
 )
 
 // recallLast reads what the check before this one kept, and sees to it that this one leaves a word whatever happens.
@@ -123,7 +123,7 @@ func (c *check) settleRuns() {
 
 // givesWholeCards reports that Slurm's files say for certain that no card of this node is given out in parts.
 func (c *check) givesWholeCards() bool {
-	return sharing(c.cfg.Slurm, c.env.Getenv("SLURM_CONF"), c.job.Node, c.left(sharingTime, c.reserve())).Shared == gresconf.No
+	return sharing(c.cfg.Slurm, c.env.Getenv("SLURM_CONF"), c.job.Node, c.left(sharingTime, c.reserve())).Shared == slurmconf.No
 }
 
 // unexplained is the balance of each card that can be told, in bytes.

@@ -14,15 +14,12 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/inventory"
 	"bookend/internal/ledger"
 	"bookend/internal/numbering"
-	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/slurmd"
-	"bookend/internal/slurmfiles"
 	"bookend/internal/state"
 )
 
@@ -61,7 +58,7 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 	if k := r.Kept; k != nil && r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
 		r.SlurmConf = k.Conf
 	}
-	places := gresconf.Find(r.GresConf, r.SlurmConf)
+	places := slurmconf.Find(r.GresConf, r.SlurmConf)
 	if reply.Key.Daemon.PID == 0 {
 		reply.Key.Daemon = r.byFile(places)
 	}
@@ -84,9 +81,9 @@ var serveNumbering = served(func(r numberingRequest) (reply numberingReply, err 
 
 // byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
 // descendants.
-func (r numberingRequest) byFile(places []gresconf.Files) numbering.Daemon {
+func (r numberingRequest) byFile(places []slurmconf.Files) numbering.Daemon {
 	for _, at := range places {
-		conf, err := slurmfiles.Read(at.Slurm)
+		conf, err := slurmd.Read(at.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -135,15 +132,15 @@ func (r *numberingReply) identify(files []string) error {
 }
 
 // readFiles reads the configuration that is there, and then what it says: a change in between shows in the next key.
-func (r *numberingReply) readFiles(places []gresconf.Files) {
+func (r *numberingReply) readFiles(places []slurmconf.Files) {
 	for _, at := range places {
-		conf, err := slurmfiles.Read(at.Slurm)
+		conf, err := slurmd.Read(at.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		var gres slurmconf.Conf
 		if err == nil {
-			gres, err = slurmfiles.Read(at.Gres)
+			gres, err = slurmd.Read(at.Gres)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			r.Unknown = err.Error()
@@ -176,7 +173,7 @@ const confCache = "conf-cache"
 // count takes what the files say without slurmd.
 func (r *numberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	own := conf.Node(r.Key.Node)
-	r.Count, _, _ = gresconf.Count(own.Gres)
+	r.Count, _, _ = slurmconf.Count(own.Gres)
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
@@ -184,7 +181,7 @@ func (r *numberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 		r.Counted = numbering.Unclear("there is no gres.conf")
 		return
 	}
-	run, err := gresconf.Simple(&conf, &gres, r.Key.Node)
+	run, err := slurmconf.Simple(&conf, &gres, r.Key.Node)
 	if err != nil {
 		r.Counted = numbering.Unclear("%v", err)
 		return
@@ -289,7 +286,7 @@ func (h *hook) needsNumbers() bool {
 	if h.phase == slurm.HealthCheck {
 		job.GPUIndexes = []int{0}
 	}
-	return resolve.ByList(job, h.cfg.NVIDIA) && !h.remembered()
+	return numbering.NeedsList(job, h.cfg.NVIDIA) && !h.remembered()
 }
 
 // remembered reports whether the start of this run settled what its numbers mean. They mean the same at its end,
@@ -372,6 +369,6 @@ func (h *hook) askSlurmd(reply numberingReply) (list numbering.List, failed bool
 }
 
 // recallDevices resolves a job's GPUs to those that its start was given.
-func (h *hook) recallDevices(cards []gpu.Card) resolve.Result {
-	return resolve.Again(h.recalled.Devices, h.recalled.Numbering.Source, cards)
+func (h *hook) recallDevices(cards []gpu.Card) numbering.Result {
+	return numbering.Again(h.recalled.Devices, h.recalled.Numbering.Source, cards)
 }

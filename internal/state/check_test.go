@@ -13,10 +13,10 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/ledger"
 	"bookend/internal/numbering"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 func TestOneHealthCheckAtATime(t *testing.T) {
@@ -121,7 +121,7 @@ func TestNumbering(t *testing.T) {
 	if k, err := s.Numbering(); k != nil || err != nil || PeekNumbering(run, node) != nil {
 		t.Errorf("before the first: %+v, %v", k, err)
 	}
-	list := numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
+	list := numbering.List{Source: numbering.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
 	want := numbering.Kept{
 		Key: numbering.Key{Boot: "b", Node: node, Conf: "/etc/slurm/slurm.conf", Daemon: numbering.Daemon{PID: 7, Ticks: 70},
 			Slurmd: numbering.FileID{Path: "/usr/sbin/slurmd", Inode: 3}, Files: []numbering.FileID{{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}}},

@@ -1,14 +1,12 @@
-package gresconf
+package slurmconf
 
 import (
-	"reflect"
+	"fmt"
 	"strings"
 	"testing"
-
-	"bookend/internal/slurmconf"
 )
 
-func TestParse(t *testing.T) {
+func TestSharedGPUs(t *testing.T) {
 	const (
 		plain  = "ClusterName=lab\nGresTypes=gpu\nNodeName=n[1-4] Gres=gpu:4 State=UNKNOWN\n"
 		sliced = "GresTypes=gpu,shard\nNodeName=n[1-4] Gres=gpu:4,shard:16\nNodeName=m1 Gres=gpu:h100:8(S:0-1)\n"
@@ -58,7 +56,7 @@ func TestParse(t *testing.T) {
 		"a line gone wrong":         {"GresTypes=gpu,shard\nNodeName=n1 and so on\n", whole, "n1", Unknown, "line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Parse(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), tt.node)
+			got := SharedGPUs(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), tt.node)
 			if got.Shared != tt.want || !strings.Contains(got.Why, tt.why) || got.Why == "" {
 				t.Errorf("%+v, want %s because of %q", got, tt.want, tt.why)
 			}
@@ -67,33 +65,62 @@ func TestParse(t *testing.T) {
 }
 
 // file is a file as it was read, nil for one that could not be.
-func file(name, text string) *slurmconf.Conf {
+func file(name, text string) *Conf {
 	if text == "-" {
 		return nil
 	}
-	conf := slurmconf.Parse(name, []byte(text), nil)
+	conf := Parse(name, []byte(text), nil)
 	return &conf
 }
 
-func TestFind(t *testing.T) {
-	beside := []Files{{"/srv/lab/slurm.conf", "/srv/lab/gres.conf"}}
-	for _, tt := range []struct {
-		gres, env string
-		want      []Files
-	}{
-		{"", "/srv/lab/slurm.conf", beside},
-		{"/srv/lab/gres.conf", "/elsewhere/slurm.conf", beside},
-		{"/srv/lab/my-gres.conf", "", []Files{{"/srv/lab/slurm.conf", "/srv/lab/my-gres.conf"}}},
-		{"", "/srv/lab/test.conf", []Files{{"/srv/lab/test.conf", "/srv/lab/gres.conf"}}},
+func TestSimple(t *testing.T) {
+	const two = "NodeName=n[1-4] Gres=gpu:2 State=UNKNOWN\n"
+	for name, tt := range map[string]struct{ slurm, gres, want string }{
+		"one run":              {two, "Name=gpu File=/dev/nvidia[0-1]\n", "{2 [[/dev/nvidia0] [/dev/nvidia1]] }"},
+		"of this node":         {two, "NodeName=n2 Name=gpu File=/dev/nvidia7\nNodeName=n1 Name=gpu File=/dev/nvidia[1,0]\n", "{2 [[/dev/nvidia1] [/dev/nvidia0]] }"},
+		"beside shards":        {"NodeName=n1 Gres=gpu:2,shard:8\n", "Name=gpu File=/dev/nvidia[0-1]\nName=shard Count=8\n", "{2 [[/dev/nvidia0] [/dev/nvidia1]] }"},
+		"found by NVML":        {two, "AutoDetect=NVML\n", "{2 [] nvml}"},
+		"found by nvidia":      {two, "NodeName=n1 AutoDetect=nvidia\n", "{2 [] nvidia}"},
+		"not found":            {two, "AutoDetect=off\n", ""},
+		"by another vendor":    {two, "AutoDetect=rsmi\n", ""},
+		"found and named":      {two, "AutoDetect=nvml\nName=gpu File=/dev/nvidia[0-1]\n", ""},
+		"two lines":            {two, "Name=gpu File=/dev/nvidia1\nName=gpu File=/dev/nvidia0\n", ""},
+		"a type in slurm.conf": {"NodeName=n1 Gres=gpu:a:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"a type without count": {"NodeName=n1 Gres=gpu:a\n", "Name=gpu File=/dev/nvidia0\n", ""},
+		"two kinds":            {"NodeName=n1 Gres=gpu:1,gpu:1\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"a type in gres.conf":  {two, "Name=gpu Type=a File=/dev/nvidia[0-1]\n", ""},
+		"fewer files":          {two, "Name=gpu File=/dev/nvidia0\n", ""},
+		"parts":                {two, "Name=gpu MultipleFiles=/dev/nvidia0,/dev/nvidia1\n", ""},
+		"an unread file":       {two, "Name=gpu File=/dev/nvidia[0-1]\nInclude more\n", ""},
+		"nodes not understood": {two, "NodeName=n[1 Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"no node":              {"NodeName=m1 Gres=gpu:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
+		"no gres.conf":         {two, "-", ""},
 	} {
-		if got := Find(tt.gres, tt.env); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("Find(%q, %q) = %v", tt.gres, tt.env, got)
+		got, err := Simple(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), "n1")
+		if (err != nil) != (tt.want == "") || err == nil && fmt.Sprint(got) != tt.want {
+			t.Errorf("%s: %v, %v; want %q", name, got, err, tt.want)
 		}
 	}
-	for _, env := range []string{"", "slurm.conf", "../slurm.conf"} {
-		got := Find("", env)
-		if len(got) < 4 || got[0] != (Files{"/run/slurm/conf/slurm.conf", "/run/slurm/conf/gres.conf"}) || got[1].Gres != "/etc/slurm/gres.conf" {
-			t.Errorf("SLURM_CONF=%q: %v", env, got)
+}
+
+func TestDeviceFiles(t *testing.T) {
+	for list, want := range map[string]string{
+		"/dev/nvidia0": "[/dev/nvidia0]", "/dev/nvidia[0-2,5],/dev/x": "[/dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidia5 /dev/x]",
+		"/dev/n[08-10]b": "[/dev/n08b /dev/n09b /dev/n10b]", "/dev/n[2-1]": "[/dev/n[2-1]]", "": "[]",
+	} {
+		if got := fmt.Sprint(DeviceFiles(list)); got != want {
+			t.Errorf("%q: %s, want %s", list, got, want)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for list, want := range map[string]string{
+		"gpu:4": "4 1 false", "gpu:h100:4(S:0-1),shard:8": "4 1 true", "gpu:a:2,gpu:b:1(S:0,1)": "3 2 true", "gpu": "1 1 false", "gpu:a": "1 1 true",
+		"": "0 0 false", "shard:4": "0 0 false",
+	} {
+		if n, kinds, typed := Count(list); fmt.Sprint(n, kinds, typed) != want {
+			t.Errorf("%q: %d, %d, %v; want %s", list, n, kinds, typed, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package resolve
+package numbering
 
 import (
 	"fmt"
@@ -9,9 +9,8 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
-	"bookend/internal/numbering"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // card makes the card at PCI bus n.
@@ -74,18 +73,18 @@ func ids(ns ...int) []string {
 }
 
 // listed is what slurmd -G says of GPUs with these minors, in its order.
-func listed(minors ...int) numbering.List {
-	l := numbering.List{Source: numbering.BySlurmd}
+func listed(minors ...int) List {
+	l := List{Source: BySlurmd}
 	for _, minor := range minors {
-		l.GPUs = append(l.GPUs, gresconf.GPU{fmt.Sprintf("/dev/nvidia%d", minor)})
+		l.GPUs = append(l.GPUs, slurmconf.GPU{fmt.Sprintf("/dev/nvidia%d", minor)})
 	}
 	return l
 }
 
 // counted is one untyped run of GPUs in the configuration.
-func counted(detect string, minors ...int) numbering.List {
+func counted(detect string, minors ...int) List {
 	l := listed(minors...)
-	l.Source, l.Detect = numbering.ByCount, detect
+	l.Source, l.Detect = ByCount, detect
 	if detect != "" {
 		l.Count, l.GPUs = len(minors), nil
 	}
@@ -110,7 +109,7 @@ func TestDevices(t *testing.T) {
 		indexes []int
 		visible []string
 		cards   []gpu.Card
-		list    numbering.List // of eight GPUs where it is empty
+		list    List // of eight GPUs where it is empty
 		gpuMap  map[int]string
 		want    []gpu.BusID
 		missing []int
@@ -121,7 +120,6 @@ func TestDevices(t *testing.T) {
 		{name: "all of four", indexes: []int{0, 1, 2, 3}, cards: cards(0, 1, 2, 3), want: places(0, 1, 2, 3)},
 		{name: "two of eight", indexes: []int{3, 6}, visible: []string{"3", "6"}, cards: eight, want: places(3, 6)},
 		{name: "inventory in no order", indexes: []int{0}, cards: []gpu.Card{card(9, 1), card(3, 0)}, want: places(3)},
-		{name: "20.11: visible only", visible: []string{"1"}, cards: eight, want: places(1)},
 
 		{name: "minors crossed", indexes: []int{0, 2}, cards: crossed, want: places(1, 0)},
 		{name: "minors crossed, AutoDetect=nvml", indexes: []int{0, 2}, cards: crossed, list: counted("nvml", 0, 1, 2, 3), want: places(0, 2)},
@@ -130,14 +128,14 @@ func TestDevices(t *testing.T) {
 		{name: "lines shuffled", indexes: []int{0, 3}, cards: cards(0, 1, 2, 3), list: listed(3, 0, 1, 2), want: places(3, 2)},
 		{name: "one died and left gres.conf", indexes: []int{1, 2}, cards: cards(0, 2, 3), list: listed(0, 2, 3), want: places(1, 2)},
 		{name: "one died and is still in gres.conf", indexes: []int{1, 2}, cards: cards(0, 2, 3), list: listed(0, 1, 2, 3), want: places(1), missing: []int{1}},
-		{name: "slurmd not asked", indexes: []int{0}, cards: eight, list: numbering.Unclear("it did not answer"), unknown: "the meaning of Slurm's GPU numbers is not known: it did not answer: " + hint},
+		{name: "slurmd not asked", indexes: []int{0}, cards: eight, list: Unclear("it did not answer"), unknown: "the meaning of Slurm's GPU numbers is not known: it did not answer: " + hint},
 		{name: "AMD", indexes: []int{1}, cards: change(cards(128, 129), 1, func(c *gpu.Card) { c.Device.Vendor = "amd" }),
-			list: numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/dri/renderD128"}, {"/dev/dri/renderD129"}}}, want: places(1)},
+			list: List{Source: BySlurmd, GPUs: []slurmconf.GPU{{"/dev/dri/renderD128"}, {"/dev/dri/renderD129"}}}, want: places(1)},
 		{name: "a vendor's number is not another's", indexes: []int{0}, cards: cards(128),
-			list: numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/dri/renderD128"}}}, missing: []int{0}},
-		{name: "a file of no GPU", indexes: []int{0}, cards: eight, list: numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/tty0"}}},
+			list: List{Source: BySlurmd, GPUs: []slurmconf.GPU{{"/dev/dri/renderD128"}}}, missing: []int{0}},
+		{name: "a file of no GPU", indexes: []int{0}, cards: eight, list: List{Source: BySlurmd, GPUs: []slurmconf.GPU{{"/dev/tty0"}}},
 			unknown: `gres.conf has "/dev/tty0", which is not the device file of a whole GPU: ` + hint},
-		{name: "part of a GPU", indexes: []int{1}, cards: eight, list: numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/nvidia0"}, {"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap21"}}},
+		{name: "part of a GPU", indexes: []int{1}, cards: eight, list: List{Source: BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia0"}, {"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap21"}}},
 			unknown: `part of a GPU is given out as ["/dev/nvidia1" "/dev/nvidia-caps/nvidia-cap21"]: which part is not known without the UUID that AutoDetect=nvml adds`},
 		{name: "counted", indexes: []int{1}, cards: cards(0, 1), list: counted("", 0, 1), want: places(1)},
 		{name: "counted, but the driver has more", indexes: []int{1}, cards: cards(0, 1, 2), list: counted("", 0, 1), unknown: "the driver has 3 GPUs and Slurm gives out 2: " + hint},
@@ -173,7 +171,6 @@ func TestDevices(t *testing.T) {
 		{name: "middle card fell off, ids", indexes: []int{3, 5}, visible: ids(3, 5), cards: slices.Delete(slices.Clone(eight), 3, 4), want: places(5), missing: []int{3}},
 		{name: "id not cached yet", indexes: []int{1}, cards: change(cards(0, 1), 1, uncached), want: places(1)},
 		{name: "listed id is of a card not cached yet", indexes: []int{1}, visible: ids(1), cards: change(cards(0, 1), 1, uncached), want: []gpu.BusID{""}},
-		{name: "id of another node, index not told", visible: ids(7), cards: cards(0, 1), unknown: `device "` + string(id(7)) + `" is not on this node`},
 
 		{name: "lists of different length", indexes: []int{0, 1}, visible: []string{"0"}, cards: eight, unknown: "the job has 2 GPU indexes but 1 visible devices"},
 		{name: "more ids than indexes", indexes: []int{0}, visible: ids(0, 1), cards: eight, unknown: "the job has 1 GPU indexes but 2 visible devices"},
@@ -198,7 +195,7 @@ func TestDevices(t *testing.T) {
 
 func TestDevicesOfAListThatCannotBeRead(t *testing.T) {
 	got := Devices(slurm.Job{GPUProblem: "SLURM_JOB_GPUS cannot be read"}, cards(0), mapped(nil), listed(0))
-	if want := (Result{Unknown: "SLURM_JOB_GPUS cannot be read", Source: numbering.Ambiguous}); !reflect.DeepEqual(got, want) {
+	if want := (Result{Unknown: "SLURM_JOB_GPUS cannot be read", Source: Ambiguous}); !reflect.DeepEqual(got, want) {
 		t.Errorf("Devices = %+v, want %+v", got, want)
 	}
 }
@@ -207,19 +204,19 @@ func TestDevicesGivesIndexAndDevice(t *testing.T) {
 	two := cards(0, 1)
 	for name, tt := range map[string]struct {
 		job    slurm.Job
-		source numbering.Source
+		source Source
 	}{
-		"by index": {slurm.Job{GPUIndexes: []int{1}}, numbering.BySlurmd},
-		"by id":    {slurm.Job{GPUIndexes: []int{1}, Visible: ids(1)}, numbering.ByUUID},
+		"by index": {slurm.Job{GPUIndexes: []int{1}}, BySlurmd},
+		"by id":    {slurm.Job{GPUIndexes: []int{1}, Visible: ids(1)}, ByUUID},
 	} {
 		got := Devices(tt.job, two, mapped(nil), listed(0, 1))
 		if want := (Result{Devices: []Assigned{{Index: 1, Device: two[1].Device}}, Source: tt.source}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: Devices = %+v, want %+v", name, got, want)
 		}
 	}
-	got := Devices(slurm.Job{Visible: ids(1)}, two, mapped(nil), numbering.List{})
-	if want := (Result{Devices: []Assigned{{Index: -1, Device: two[1].Device}}, Source: numbering.ByUUID}); !reflect.DeepEqual(got, want) {
-		t.Errorf("by id, no index: Devices = %+v, want %+v", got, want)
+	got := Devices(slurm.Job{Visible: ids(1)}, two, mapped(nil), List{})
+	if got.Devices != nil || got.Unknown == "" {
+		t.Errorf("by id, no index: Devices = %+v, want unknown", got)
 	}
 }
 
@@ -239,44 +236,41 @@ func TestInstances(t *testing.T) {
 		gpuMap map[int]string
 		want   Result
 	}{
-		{"card in the id", slurm.Job{GPUIndexes: []int{8}, Visible: []string{oldID}}, nil, Result{Devices: []Assigned{old}, Source: numbering.ByUUID}},
-		{"two of one card", slurm.Job{GPUIndexes: []int{8, 9}, Visible: []string{oldID, oldID[:len(oldID)-3] + "2/0"}}, nil, Result{Source: numbering.ByUUID, Devices: []Assigned{
+		{"card in the id", slurm.Job{GPUIndexes: []int{8}, Visible: []string{oldID}}, nil, Result{Devices: []Assigned{old}, Source: ByUUID}},
+		{"two of one card", slurm.Job{GPUIndexes: []int{8, 9}, Visible: []string{oldID, oldID[:len(oldID)-3] + "2/0"}}, nil, Result{Source: ByUUID, Devices: []Assigned{
 			old, {9, gpu.Device{ID: gpu.ID(oldID[:len(oldID)-3] + "2/0"), Parent: id(1), Name: "NVIDIA H200", Vendor: "nvidia"}},
 		}}},
-		{"card gone", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(5)) + "/1/0"}}, nil, Result{Missing: []int{8}, Source: numbering.ByUUID}},
+		{"card gone", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(5)) + "/1/0"}}, nil, Result{Missing: []int{8}, Source: ByUUID}},
 		{"card not told", slurm.Job{GPUIndexes: []int{8}, Visible: []string{newID}}, nil, Result{
-			Devices: []Assigned{{8, gpu.Device{ID: newID}}}, Source: numbering.ByUUID,
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}}, Source: ByUUID,
 		}},
 		{"two, card not told", slurm.Job{GPUIndexes: []int{8, 9}, Visible: []string{newID, sibling}}, nil, Result{
-			Devices: []Assigned{{8, gpu.Device{ID: newID}}, {9, gpu.Device{ID: sibling}}}, Source: numbering.ByUUID,
-		}},
-		{"index not told", slurm.Job{Visible: []string{newID}}, nil, Result{
-			Devices: []Assigned{{-1, gpu.Device{ID: newID}}}, Source: numbering.ByUUID,
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}, {9, gpu.Device{ID: sibling}}}, Source: ByUUID,
 		}},
 		{"the same twice", slurm.Job{GPUIndexes: []int{8, 9}, Visible: []string{newID, newID}}, nil, Result{
-			Unknown: "two of the job's GPUs lead to the same device, " + newID, Source: numbering.Ambiguous,
+			Unknown: "two of the job's GPUs lead to the same device, " + newID, Source: Ambiguous,
 		}},
 		{"no place on the card", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(1)) + "/x/0"}}, nil, Result{
-			Unknown: `"MIG-` + string(id(1)) + `/x/0" is not a device id that is known here`, Source: numbering.Ambiguous,
+			Unknown: `"MIG-` + string(id(1)) + `/x/0" is not a device id that is known here`, Source: Ambiguous,
 		}},
 		{"half a place", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-" + string(id(1)) + "/1"}}, nil, Result{
-			Unknown: `"MIG-` + string(id(1)) + `/1" is not a device id that is known here`, Source: numbering.Ambiguous,
+			Unknown: `"MIG-` + string(id(1)) + `/1" is not a device id that is known here`, Source: Ambiguous,
 		}},
 		{"no card", slurm.Job{GPUIndexes: []int{8}, Visible: []string{"MIG-1/1/0"}}, nil, Result{
-			Unknown: `"MIG-1/1/0" is not a device id that is known here`, Source: numbering.Ambiguous,
+			Unknown: `"MIG-1/1/0" is not a device id that is known here`, Source: Ambiguous,
 		}},
 		{"card not told, by map", slurm.Job{GPUIndexes: []int{8}}, map[int]string{8: newID}, Result{
-			Devices: []Assigned{{8, gpu.Device{ID: newID}}}, Source: numbering.ByMap,
+			Devices: []Assigned{{8, gpu.Device{ID: newID}}}, Source: ByMap,
 		}},
 		{"card not told, beside a card by index", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", newID}}, nil, Result{
-			Devices: []Assigned{whole, {8, gpu.Device{ID: newID}}}, Source: numbering.BySlurmd,
+			Devices: []Assigned{whole, {8, gpu.Device{ID: newID}}}, Source: BySlurmd,
 		}},
-		{"by map", slurm.Job{GPUIndexes: []int{8}}, map[int]string{8: oldID}, Result{Devices: []Assigned{old}, Source: numbering.ByMap}},
+		{"by map", slurm.Job{GPUIndexes: []int{8}}, map[int]string{8: oldID}, Result{Devices: []Assigned{old}, Source: ByMap}},
 		{"beside a card by index", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", oldID}}, nil, Result{
-			Devices: []Assigned{whole, old}, Source: numbering.BySlurmd,
+			Devices: []Assigned{whole, old}, Source: BySlurmd,
 		}},
-		{"beside a card by map", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", oldID}}, map[int]string{0: string(id(0))}, Result{Devices: []Assigned{whole, old}, Source: numbering.ByMap}},
-		{"beside a card by id", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{string(id(0)), oldID}}, nil, Result{Devices: []Assigned{whole, old}, Source: numbering.ByUUID}},
+		{"beside a card by map", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{"0", oldID}}, map[int]string{0: string(id(0))}, Result{Devices: []Assigned{whole, old}, Source: ByMap}},
+		{"beside a card by id", slurm.Job{GPUIndexes: []int{0, 8}, Visible: []string{string(id(0)), oldID}}, nil, Result{Devices: []Assigned{whole, old}, Source: ByUUID}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Devices(test.job, two, mapped(test.gpuMap), listed(0, 1)); !reflect.DeepEqual(got, test.want) {
@@ -308,7 +302,7 @@ func FuzzDevices(f *testing.F) {
 		for _, b := range indexes {
 			job.GPUIndexes = append(job.GPUIndexes, int(b))
 		}
-		lists := []numbering.List{listed(2, 0, 1), counted("nvml", 0, 1), counted("nvidia", 0, 1, 2), numbering.Unclear("x")}
+		lists := []List{listed(2, 0, 1), counted("nvml", 0, 1), counted("nvidia", 0, 1, 2), Unclear("x")}
 		own := mapped(nil)
 		gpuMap := map[int]string{0: string(id(1)), 1: string(bus(0)), 2: string(bus(1)), 3: "x"}
 		if order&4 != 0 {
