@@ -181,6 +181,7 @@ func slurmLines() map[string]line {
 		"another node": {edit("slurm/nodes.conf", "n[1-4]", "m[1-4]"), "slurm-conf", Warning,
 			`it has no node "n1"`, ""},
 		"Slurm 21.08": {slurmdSays("slurm 21.08.8-2"), "slurm-version", Wrong, "21.08.8: not supported", "upgrade"},
+		"Slurm 27.05": {slurmdSays("slurm 27.05.1"), "slurm-version", Warning, "27.05.1: not known, the newest", "observe"},
 		"slurmd silent": {file("sbin/slurmd", "#!/bin/sh\nexit 3\n", 0o755), "slurm-version", Unknown,
 			"exit 3", "slurmd -V"},
 		"slurmd untrusted": {mode("sbin/slurmd", 0o777), "slurm-version", Unknown, "not started", "slurmd -V"},

@@ -49,7 +49,7 @@ func (n *node) detected(index int) (gpu.Device, error) {
 }
 
 // deviceFile is the name of a whole GPU's device file, NVIDIA's or AMD's.
-var deviceFile = regexp.MustCompile(`^(nvidia|renderD)[0-9]+$`)
+const deviceFile = `^(nvidia|renderD)[0-9]+$`
 
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
 func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
@@ -57,7 +57,7 @@ func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
-	if !deviceFile.MatchString(name) {
+	if whole, _ := regexp.MatchString(deviceFile, name); !whole {
 		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s", files[0], hint)
 	}
 	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == fileOf(d) })

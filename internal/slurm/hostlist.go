@@ -70,11 +70,13 @@ func expandRanges(ranges string) (numbers []string, ok bool) {
 // FirstHost returns the first node of a node list as Slurm writes it: the node that runs a batch job's script. It
 // returns "" for a list it cannot read.
 func FirstHost(list string) string {
-	for _, element := range Elements(list) {
-		if names, ok := Expand(element); ok && ValidNode(names[0]) {
-			return names[0]
-		}
-		break
+	elements := Elements(list)
+	if len(elements) == 0 {
+		return ""
 	}
-	return ""
+	names, ok := Expand(elements[0])
+	if !ok || !ValidNode(names[0]) {
+		return ""
+	}
+	return names[0]
 }

@@ -5,7 +5,6 @@ import (
 	"path"
 	"regexp"
 	"strings"
-	"sync"
 )
 
 // Line is one logical line of a file of Slurm's: pairs of a key, of which case says nothing, and a value.
@@ -52,9 +51,9 @@ const blanks = " \t\r"
 // line. Anything else behind a backslash is meant as it is.
 func parseLines(file, text string) (all []Line) {
 	var b strings.Builder
-	number, first := 1, 1
+	number, first, pair := 1, 1, regexp.MustCompile(pair)
 	end := func() {
-		if l := parseLine(b.String()); l.Include != "" || l.Rest != "" || len(l.Pairs) > 0 {
+		if l := parseLine(b.String(), pair); l.Include != "" || l.Rest != "" || len(l.Pairs) > 0 {
 			l.File, l.Number = file, first
 			all = append(all, l)
 		}
@@ -99,12 +98,10 @@ func joins(text string) bool {
 }
 
 // pair is Slurm's own expression for a pair: "Key=value", `Key = "a value"`, "Key+=value".
-var pair = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([[:alnum:]_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))(?:\s+|$)`)
-})
+const pair = `^([[:alnum:]_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))(?:\s+|$)`
 
 // parseLine reads "Include FILE", or pairs.
-func parseLine(s string) (l Line) {
+func parseLine(s string, pair *regexp.Regexp) (l Line) {
 	s = strings.Trim(s, blanks)
 	if i := strings.IndexAny(s, blanks); i >= 0 && strings.EqualFold(s[:i], "include") {
 		if file := strings.Trim(s[i:], blanks); file[0] != '=' {
@@ -112,7 +109,7 @@ func parseLine(s string) (l Line) {
 		}
 	}
 	for s != "" {
-		found := pair().FindStringSubmatch(s)
+		found := pair.FindStringSubmatch(s)
 		if found == nil {
 			l.Rest = s
 			return l

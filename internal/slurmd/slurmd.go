@@ -40,7 +40,7 @@ type Command struct {
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
 //
-// Left to itself it starts its cgroup plugin, which from 24.11 on lifts the limits of the cgroup that it is in: the
+// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is in: the
 // running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not know that
 // value end at once without a message; the v1 plugin of theirs changes nothing.
 func (c Command) List() (gpus []slurmconf.GPU, res child.Result, err error) {

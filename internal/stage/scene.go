@@ -43,7 +43,7 @@ func (h *hook) who(s *finding.Scene, self ledger.Run) {
 }
 
 // twice is how long after a run's end a second epilog of it is to be reckoned with, where Slurm does not say which run one is
-// for: those seen came at once. A requeued job that ends within that time is drained for only once Slurm says more (23.02).
+// for: those seen came at once. A requeued job that ends within that time is drained for only if Slurm says more (slurm.TellsStart).
 const twice = 5 * time.Minute
 
 const twiceDoubt = "Slurm does not say which run of the job this end is for, and an earlier one has just ended"
