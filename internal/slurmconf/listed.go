@@ -61,8 +61,11 @@ func ParseListed(text string) ([]GPU, error) {
 func parseRecord(fields string) ([]GPU, error) {
 	count, list := recordField(fields, " Count="), recordField(fields, " File=")
 	n, err := strconv.ParseUint(count, 10, 8)
-	if err != nil || list == "" {
-		return nil, errors.New("no number of GPUs, or no device file")
+	switch {
+	case err != nil:
+		return nil, errors.New("count is not a number of GPUs")
+	case list == "":
+		return nil, errors.New("no device file")
 	}
 	files := DeviceFiles(list)
 	switch {
