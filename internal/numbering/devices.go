@@ -199,8 +199,8 @@ func (n *node) named(name string) (gpu.Device, error) {
 		return n.card(func(d gpu.Device) bool { return d.BusID == busID })
 	}
 	switch {
-	case isInstance(name):
-		return n.instance(name)
+	case isInstance(name): // which card it is of only the driver tells
+		return gpu.Device{ID: gpu.ID(name)}, nil
 	case strings.HasPrefix(name, "GPU-"):
 		return n.whole(name)
 	}
@@ -228,28 +228,3 @@ func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
 }
 
 func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
-
-// instance describes a MIG instance. Drivers before 470 name its card in its id, "MIG-GPU-<uuid>/gi/ci"; later
-// ones, "MIG-<uuid>", do not, and neither does anything that can be read without the driver.
-func (n *node) instance(id string) (gpu.Device, error) {
-	card, place, old := strings.Cut(strings.TrimPrefix(id, "MIG-"), "/")
-	if !old {
-		return gpu.Device{ID: gpu.ID(id)}, nil
-	}
-	if !strings.HasPrefix(card, "GPU-") || !isPlace(place) {
-		return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", id)
-	}
-	parent, err := n.whole(card)
-	if err != nil {
-		return gpu.Device{}, err
-	}
-	return gpu.Device{ID: gpu.ID(id), Parent: gpu.ID(card), Name: parent.Name, Vendor: parent.Vendor}, nil
-}
-
-// isPlace reports whether text is a GPU instance and a compute instance, "7/0".
-func isPlace(text string) bool {
-	gi, ci, ok := strings.Cut(text, "/")
-	_, bad := strconv.ParseUint(gi, 10, 16)
-	_, worse := strconv.ParseUint(ci, 10, 16)
-	return ok && bad == nil && worse == nil
-}

@@ -17,7 +17,8 @@ const hint = "run bookend doctor, or set nvidia.gpu_map"
 func (n *node) listed(index int) (gpu.Device, error) {
 	switch {
 	case !n.list.Known():
-		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s", cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
+			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
 	case n.list.Source == ByCount:
 		if err := countable(n.cards, max(n.list.Count, len(n.list.GPUs))); err != nil {
 			return gpu.Device{}, err
@@ -32,7 +33,7 @@ func (n *node) listed(index int) (gpu.Device, error) {
 	return n.byFile(n.list.GPUs[index])
 }
 
-// detected finds a GPU where the driver's own order counts: AutoDetect=nvml sorts by PCI address, AutoDetect=nvidia by minor.
+// detected finds a GPU if the driver's own order counts: by PCI address with AutoDetect=nvml, by minor with nvidia.
 func (n *node) detected(index int) (gpu.Device, error) {
 	ordered := usable(n.cards)
 	slices.SortFunc(ordered, comparePCI)
@@ -54,11 +55,13 @@ const deviceFile = `^(nvidia|renderD)[0-9]+$`
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
 func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 	if len(files) != 1 {
-		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: which part is not known without the UUID that AutoDetect=nvml adds", files)
+		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: "+
+			"which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
 	if whole, _ := regexp.MatchString(deviceFile, name); !whole {
-		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s", files[0], hint)
+		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s",
+			files[0], hint)
 	}
 	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == fileOf(d) })
 	if err == nil {
@@ -66,7 +69,8 @@ func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 	}
 	for _, c := range n.cards {
 		if !c.Excluded && c.Device.Minor == nil {
-			return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read", name, c.Device.BusID)
+			return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read",
+				name, c.Device.BusID)
 		}
 	}
 	return gpu.Device{}, err
@@ -79,8 +83,8 @@ func fileOf(d gpu.Device) string {
 	return fmt.Sprintf("nvidia%d", *d.Minor)
 }
 
-// countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be read.
-// The driver numbers them without gaps, so a minor left free below another means that a GPU has gone since.
+// countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be
+// read. The driver numbers them without gaps, so a minor left free below another means that a GPU has gone since.
 func countable(cards []gpu.Card, counted int) error {
 	highest, known := -1, 0
 	for _, c := range cards {
