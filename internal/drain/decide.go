@@ -52,8 +52,8 @@ type Decision struct {
 	Intent, After Memory
 }
 
-// seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is over:
-// scontrol makes slurmctld send all of the cluster's nodes for one.
+// seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is
+// over: scontrol makes slurmctld send all of the cluster's nodes for one.
 const seldom = time.Hour
 
 // Pending reports whether there is a drain of ours to look after now: only then is Slurm asked.
@@ -114,8 +114,8 @@ func (in Input) decide() Decision {
 	return in.others(open)
 }
 
-// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was seen
-// on the node while that was not drained. Which of several exits drained it nobody knows: the last is told.
+// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was
+// seen on the node while that was not drained. Which of several exits drained it nobody knows: the last is told.
 func (in Input) kept(open []Exit) (cause Exit, found bool) {
 	over := in.Memory.Over
 	if over == nil || !in.Node.Drained() || !over.is(in.Node) {
@@ -148,7 +148,8 @@ func (in Input) over(act Act) *Over {
 // Another user who wrote the same meant it, and so did one who wrote it again later.
 func (in Input) stands() bool {
 	w := in.Memory.Written
-	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && in.Node.byRoot() && follows(in.Node.At, w.Wall)
+	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && in.Node.byRoot() &&
+		follows(in.Node.At, w.Wall)
 }
 
 // ours finds the exit that Slurm's fixed text is for: of that hook, at that time, the last before it.
@@ -175,7 +176,8 @@ func (in Input) upgrade(open []Exit, x Exit) Decision {
 }
 
 func (in Input) write(open []Exit, x Exit, why string) Decision {
-	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), By: in.Writer, Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), By: in.Writer, Conf: x.Conf, Epoch: x.Epoch}
+	w = w.with(open)
 	m := in.Memory
 	m.Written = &w
 	return Decision{Act: Write, Why: why, Reason: x.Reason, Intent: m, After: m}
@@ -284,8 +286,8 @@ func (in Input) leave(m Memory, why string) Decision {
 	return Decision{Act: Leave, Why: why, Intent: m, After: m}
 }
 
-// AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason from it:
-// Slurm's own text is not there yet. Of Leave nothing is to be remembered.
+// AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason
+// from it: Slurm's own text is not there yet. Of Leave nothing is to be remembered.
 func AtHook(in Input, own Exit) Decision {
 	if in.stands() {
 		w := in.Memory.Written.with([]Exit{own})

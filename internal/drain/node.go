@@ -30,8 +30,8 @@ func (n Node) ofNobody() bool {
 
 const killTask = "Kill task failed"
 
-// killFailed reports Slurm's text if a step's processes could not be killed, alone or with the step. An admin who goes on
-// from there has written a reason of their own.
+// killFailed reports Slurm's text if a step's processes could not be killed, alone or with the step. An admin who
+// goes on from there has written a reason of their own.
 func killFailed(reason string) bool {
 	is, _ := regexp.MatchString(`^`+killTask+`( \(JobId=[^ ()]+ StepId=[^ ()]+\))?$`, reason)
 	return is
@@ -54,8 +54,8 @@ var quiet = []string{
 	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained,
 }
 
-// busy are further flags with which a reason may be written, but nothing resumed: a job's end is at work on the node and
-// may drain it yet, or the node is in a maintenance reservation.
+// busy are further flags with which a reason may be written, but nothing resumed: a job's end is at work on the node
+// and may drain it yet, or the node is in a maintenance reservation.
 var busy = []string{"COMPLETING", "MAINT"}
 
 // Has reports whether the state has a flag.
@@ -87,9 +87,9 @@ func (n Node) unfit() string {
 	return ""
 }
 
-// The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's verdict
-// that it follows, and how much later. Between them lie the hook's outputs and slurmd's message, a second or two; with more
-// time a drain that another script asked for, on a node resumed meanwhile, could pass for ours.
+// The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's
+// verdict that it follows, and how much later. Between them lie the hook's outputs and slurmd's message, a second or
+// two; with more time a drain that another script asked for, on a node resumed meanwhile, could pass for ours.
 const (
 	early = 2 * time.Second
 	late  = 20 * time.Second

@@ -1,6 +1,6 @@
-// Package drain knows what Bookend has to do with a drained node: the text of its drain reasons, and when a health check
-// may put that in the place of Slurm's own, or put the node back to work. What Slurm says and what is on record are
-// values here.
+// Package drain knows what Bookend has to do with a drained node: the text of its drain reasons, and when a health
+// check may put that in the place of Slurm's own, or put the node back to work. What Slurm says and what is on record
+// are values here.
 package drain
 
 import (
@@ -16,20 +16,20 @@ import (
 	"bookend/internal/slurm"
 )
 
-// MaxReason is the longest drain reason in bytes. Shown are the characters of it that "sinfo -R" has room for: they have
-// the code and the card.
+// MaxReason is the longest drain reason in bytes. Shown are the characters of it that "sinfo -R" has room for: they
+// have the code and the card.
 const (
 	MaxReason = 120
 	Shown     = 20
 )
 
-// Grammar is the form of a reason as a regular expression: a published interface. Its groups are code, Slurm's number of
-// the card, MiB, PID, job, hook, and the job again.
+// Grammar is the form of a reason as a regular expression: a published interface. Its groups are code, Slurm's number
+// of the card, MiB, PID, job, hook, and the job again.
 const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=([0-9]+))?(?: ([0-9]+)MiB)?(?: pid=([0-9]+))? job=([0-9]+) ` +
 	`(prolog|epilog); see: bookend show ([0-9]+)$`
 
-// Reason is a drain reason of ours as data. No name that a user chose is in it, and no bracket: Slurm shows who wrote it
-// and when in brackets behind it.
+// Reason is a drain reason of ours as data. No name that a user chose is in it, and no bracket: Slurm shows who wrote
+// it and when in brackets behind it.
 type Reason struct {
 	Code  code.Code
 	GPU   *uint32 // Slurm's number of the card; nil where it is about no single one
@@ -88,8 +88,8 @@ func (r Reason) Text() report.Safe {
 const everForm = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
 	`(?: pid=(0|-?[1-9][0-9]*))? job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)$`
 
-// Parse reads a reason that is, byte for byte, one that a release of Bookend writes or wrote: whatever an admin changed is
-// not ours any more.
+// Parse reads a reason that is, byte for byte, one that a release of Bookend writes or wrote: whatever an admin
+// changed is not ours any more.
 func Parse(text string) (r Reason, ours bool) {
 	found := regexp.MustCompile(everForm).FindStringSubmatch(text)
 	if found == nil || len(text) > MaxReason || found[5] != found[7] {

@@ -30,7 +30,8 @@ func FuzzFromEnv(f *testing.F) {
 		switch {
 		case fmt.Sprint(job.ID) != id || fmt.Sprint(job.UID) != uid || job.ID == 0 || job.UID == 1<<32-1:
 			t.Fatalf("job %d of user %d, not %q of %q", job.ID, job.UID, id, uid)
-		case job.Node != node || !nodeForm.MatchString(node) || string(job.SLUID) != sluid || sluid != "" && !sluidForm.MatchString(sluid):
+		case job.Node != node || !nodeForm.MatchString(node) || string(job.SLUID) != sluid || sluid != "" &&
+			!sluidForm.MatchString(sluid):
 			t.Fatalf("unsafe path part: %q, %q", job.Node, job.SLUID)
 		case restarts != "" && fmt.Sprint(job.Restarts) != restarts:
 			t.Fatalf("%d restarts, not %q", job.Restarts, restarts)
@@ -82,8 +83,10 @@ func printable(s string) bool {
 
 // What may become a path or a number is what a regular expression says too.
 func FuzzGrammar(f *testing.F) {
-	for _, seed := range []string{"1", "0", "01", "4294967295", "4294967296", "+1", "n1", "n1.hpc", "a..b", ".a", "-a", "a/b", "a\n",
-		"a\x00", "sCHNM7Y8WBK900", "sCHNM7Y8WBK90I", "sCHNM7Y8WBK900\n", strings.Repeat("n", 256), "GPU-1", "MIG-GPU-1/2/3", "é"} {
+	for _, seed := range []string{"1", "0", "01", "4294967295", "4294967296", "+1", "n1", "n1.hpc", "a..b", ".a",
+		"-a", "a/b", "a\n",
+		"a\x00", "sCHNM7Y8WBK900", "sCHNM7Y8WBK90I", "sCHNM7Y8WBK900\n", strings.Repeat("n", 256), "GPU-1",
+		"MIG-GPU-1/2/3", "é"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -105,16 +108,19 @@ func FuzzGrammar(f *testing.F) {
 func FuzzTaskFromEnv(f *testing.F) {
 	f.Add("prolog_task", "n1", "12", "-5", "0", "7", "3", "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0")
 	f.Add("epilog_task", "../", "0", "4294967290", "-1", "1\n2", "x", "0::/")
-	f.Add("epilog_slurmd", "n1", "5", "4294967296", "2147483648", "", "4294967296", "3:cpu:/slurm/uid_1/job_5/step_batch\n")
+	f.Add("epilog_slurmd", "n1", "5", "4294967296", "2147483648", "", "4294967296",
+		"3:cpu:/slurm/uid_1/job_5/step_batch\n")
 	f.Fuzz(func(t *testing.T, context, node, id, step, local, master, member, cgroup string) {
 		task := TaskFromEnv(env{
 			"SLURM_SCRIPT_CONTEXT": context, "SLURMD_NODENAME": node, "SLURM_JOB_ID": id, "SLURM_STEP_ID": step,
-			"SLURM_LOCALID": local, "SLURM_ARRAY_JOB_ID": master, "SLURM_ARRAY_TASK_ID": member, "SLURM_HET_JOB_ID": master,
+			"SLURM_LOCALID": local, "SLURM_ARRAY_JOB_ID": master, "SLURM_ARRAY_TASK_ID": member,
+			"SLURM_HET_JOB_ID": master,
 		}.get, cgroup)
 		switch {
 		case task.Owner != OwnerOfCgroup(cgroup):
 			t.Fatalf("owner %+v of cgroup %q", task.Owner, cgroup)
-		case task.Owner.Step != "" && task.Step != task.Owner.Step || task.Step != "" && !stepForm.MatchString(task.Step):
+		case task.Owner.Step != "" && task.Step != task.Owner.Step || task.Step != "" &&
+			!stepForm.MatchString(task.Step):
 			t.Fatalf("step %q of %+v", task.Step, task.Owner)
 		case task.Node != "" && (task.Node != node || !nodeForm.MatchString(node)):
 			t.Fatalf("node %q of %q", task.Node, node)
@@ -124,7 +130,8 @@ func FuzzTaskFromEnv(f *testing.F) {
 			t.Fatalf("task %d of %q", task.LocalID, local)
 		case task.Array.Master == 0 && task.Array.Task != 0:
 			t.Fatalf("half an array: %+v", task.Array)
-		case task.Array.Master != 0 && (fmt.Sprint(task.Array.Master) != master || fmt.Sprint(task.Array.Task) != member):
+		case task.Array.Master != 0 &&
+			(fmt.Sprint(task.Array.Master) != master || fmt.Sprint(task.Array.Task) != member):
 			t.Fatalf("array %+v of %q, %q", task.Array, master, member)
 		}
 	})
@@ -151,7 +158,8 @@ func FuzzParseRef(f *testing.F) {
 func FuzzOwnerOfCgroup(f *testing.F) {
 	for _, seed := range []string{
 		"6:freezer:/slurm_n1/uid_5/job_1/step_batch\n0::/\n",
-		"12:cpuset:/slurm/uid_1000/job_77/step_0/task_0\n11:memory:/slurm/uid_1000/job_77/step_0\n5:devices:/slurm/uid_1000/job_77\n",
+		"12:cpuset:/slurm/uid_1000/job_77/step_0/task_0\n11:memory:/slurm/uid_1000/job_77/step_0\n" +
+			"5:devices:/slurm/uid_1000/job_77\n",
 		"0::/system.slice/n1_slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0 (deleted)\n",
 		"0::/system.slice/slurmstepd.scope/job_12/step_0+1/slurm\n0::/a/slurmstepd.scope/job_3",
 		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmstepd.scope/job_1",
@@ -166,7 +174,8 @@ func FuzzOwnerOfCgroup(f *testing.F) {
 			t.Fatalf("both names: %+v", o)
 		case o.Conflict != "" && (o.Found() || o.Step != ""):
 			t.Fatalf("a job in spite of a conflict: %+v", o)
-		case o.ID != 0 && !strings.Contains(text, fmt.Sprintf("/job_%d", o.ID)), o.SLUID != "" && !strings.Contains(text, "/"+string(o.SLUID)):
+		case o.ID != 0 && !strings.Contains(text, fmt.Sprintf("/job_%d", o.ID)), o.SLUID != "" &&
+			!strings.Contains(text, "/"+string(o.SLUID)):
 			t.Fatalf("a job that is not in %q: %+v", text, o)
 		case o.SLUID != "" && !sluidForm.MatchString(string(o.SLUID)), o.Step != "" && !stepForm.MatchString(o.Step):
 			t.Fatalf("names %+v", o)

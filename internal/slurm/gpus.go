@@ -64,8 +64,8 @@ func gpusFromEnv(getenv func(string) string) (indexes []int, ids []string, probl
 	return indexes, ids, ""
 }
 
-// devices reads a list of indexes or device ids ("GPU-…", "MIG-…", "MIG-GPU-…/1/0"): comma-separated, no ranges. It
-// refuses one with too many elements or the same one twice.
+// devices reads a list of indexes or device ids ("GPU-…", "MIG-…", "MIG-GPU-…/1/0"): comma-separated, no ranges.
+// It refuses one with too many elements or the same one twice.
 func devices(list, form string, valid func(string) bool) ([]string, error) {
 	if list == "" {
 		return nil, nil

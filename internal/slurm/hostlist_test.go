@@ -28,7 +28,8 @@ func TestFirstHost(t *testing.T) {
 
 func TestElements(t *testing.T) {
 	for list, want := range map[string]string{
-		"n[1-2,4],m3": `["n[1-2,4]" "m3"]`, "gpu:a:4(S:0,1),shard:8": `["gpu:a:4(S:0,1)" "shard:8"]`, "a],b": `["a]" "b"]`, "": "[]",
+		"n[1-2,4],m3": `["n[1-2,4]" "m3"]`, "gpu:a:4(S:0,1),shard:8": `["gpu:a:4(S:0,1)" "shard:8"]`,
+		"a],b": `["a]" "b"]`, "": "[]",
 	} {
 		if got := fmt.Sprintf("%q", Elements(list)); got != want {
 			t.Errorf("Elements(%q) = %s, want %s", list, got, want)
@@ -46,7 +47,8 @@ func TestExpand(t *testing.T) {
 		}
 	}
 	for _, element := range []string{
-		"n[1-", "n[2-1]", "n[]", "n[+1-2]", "n]1", "n[1-2]m[", "n[000x333]", "n[1-99999999999]", "n[0-999999]", "a[0-999]b[0-999]",
+		"n[1-", "n[2-1]", "n[]", "n[+1-2]", "n]1", "n[1-2]m[", "n[000x333]", "n[1-99999999999]", "n[0-999999]",
+		"a[0-999]b[0-999]",
 	} {
 		if names, ok := Expand(element); ok || names != nil {
 			t.Errorf("Expand(%q) = %d names, %v, want none", element, len(names), ok)

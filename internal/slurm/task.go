@@ -27,8 +27,9 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 }
 
 // Job is the task's job by its own cgroup, else by the environment: without cgroups, and in het jobs, which show the
-// leader's id there. A cgroup that names the run alone (CgroupByRun) is joined by the environment's id: a process that has left
-// the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when its files are opened.
+// leader's id there. A cgroup that names the run alone (CgroupByRun) is joined by the environment's id: a process
+// that has left the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when
+// its files are opened.
 func (t Task) Job() Owner {
 	job := t.Owner
 	if !job.Found() {

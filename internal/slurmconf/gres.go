@@ -89,8 +89,8 @@ type Run struct {
 	Detect string
 }
 
-// Simple reads the run of a node's GPUs from slurm.conf and gres.conf, or says why the files do not describe one untyped
-// run: Slurm then orders GPUs by rules of its own.
+// Simple reads the run of a node's GPUs from slurm.conf and gres.conf, or says why the files do not describe one
+// untyped run: Slurm then orders GPUs by rules of its own.
 func Simple(slurmConf, gresConf *Conf, node string) (Run, error) {
 	if slurmConf == nil || gresConf == nil {
 		return Run{}, errors.New("slurm.conf or gres.conf could not be read")

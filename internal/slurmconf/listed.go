@@ -31,8 +31,8 @@ var refused = []struct {
 	}},
 }
 
-// ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. The number after Index= is something
-// else, and shards and MPS have lines of their own. Anything that could shift a position is an error.
+// ParseListed reads what `slurmd -G` prints, whose order is that of SLURM_JOB_GPUS. The number after Index= is
+// something else, and shards and MPS have lines of their own. Anything that could shift a position is an error.
 func ParseListed(text string) ([]GPU, error) {
 	var all []GPU
 	for line := range strings.Lines(text) {

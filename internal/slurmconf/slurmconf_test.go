@@ -31,7 +31,8 @@ func doubts(c Conf) (all []string) {
 
 // All of a tree of files is read in the order in which Slurm reads it.
 func TestIncludes(t *testing.T) {
-	const root = "ClusterName=Lab\nProlog=/a\nInclude %c/hooks.conf\nINCLUDE\t\"nodes.conf\" # all\nInclude bad\nProlog=/z\n"
+	const root = "ClusterName=Lab\nProlog=/a\nInclude %c/hooks.conf\n" +
+		"INCLUDE\t\"nodes.conf\" # all\nInclude bad\nProlog=/z\n"
 	c := Parse("/etc/slurm/slurm.conf", []byte(root), opened(map[string]string{
 		"/etc/slurm/lab/hooks.conf": "Prolog=/b\nInclude more.conf\nProlog=/d\n",
 		"/etc/slurm/lab/more.conf":  "Prolog=/c\nInclude gone.conf\n",
@@ -75,8 +76,11 @@ func TestIncludesThatLeadNowhere(t *testing.T) {
 
 // A key of a node, a partition or a host is not the cluster's.
 func TestKeys(t *testing.T) {
-	c := Parse("/s/slurm.conf", []byte("prologflags = Alloc , X11\nNodeName=n1 Prolog=/no\nPartitionName=p PrologFlags=Serial\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"), nil)
-	for key, want := range map[string]string{"PrologFlags": "Alloc", "KillWait": "5", "messagetimeout": "20", "Epilog": "/a b"} {
+	c := Parse("/s/slurm.conf",
+		[]byte("prologflags = Alloc , X11\nNodeName=n1 Prolog=/no\n"+
+			"PartitionName=p PrologFlags=Serial\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"), nil)
+	for key, want := range map[string]string{"PrologFlags": "Alloc", "KillWait": "5", "messagetimeout": "20",
+		"Epilog": "/a b"} {
 		if v, ok := c.Get(key); !ok || v.Text != want {
 			t.Errorf("%s: %+v, %v", key, v, ok)
 		}
@@ -106,7 +110,9 @@ func TestWords(t *testing.T) {
 }
 
 func TestNodeOn(t *testing.T) {
-	c := Parse("/s/slurm.conf", []byte("NodeName=n1 NodeHostname=a\nNodeName=n2 NodeHostname=b\nNodeName=n3 NodeHostname=b\nNodeName=n[4-5] NodeHostname=c\nNodeName=d\n"), nil)
+	c := Parse("/s/slurm.conf",
+		[]byte("NodeName=n1 NodeHostname=a\nNodeName=n2 NodeHostname=b\n"+
+			"NodeName=n3 NodeHostname=b\nNodeName=n[4-5] NodeHostname=c\nNodeName=d\n"), nil)
 	for host, want := range map[string]string{"a": "n1", "b": "", "c": "", "d": "", "e": ""} {
 		if got := c.NodeOn(host); got != want {
 			t.Errorf("%s: %q", host, got)
@@ -173,7 +179,8 @@ func TestFind(t *testing.T) {
 	}
 	for _, env := range []string{"", "slurm.conf", "../slurm.conf"} {
 		got := Find("", env)
-		if len(got) < 4 || got[0] != (Files{"/run/slurm/conf/slurm.conf", "/run/slurm/conf/gres.conf"}) || got[1].Gres != "/etc/slurm/gres.conf" {
+		if len(got) < 4 || got[0] != (Files{"/run/slurm/conf/slurm.conf", "/run/slurm/conf/gres.conf"}) ||
+			got[1].Gres != "/etc/slurm/gres.conf" {
 			t.Errorf("SLURM_CONF=%q: %v", env, got)
 		}
 	}

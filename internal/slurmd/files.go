@@ -60,8 +60,8 @@ func readFile(path string) slurmconf.File {
 	return slurmconf.File{Path: path, Unread: err.Error()}
 }
 
-// readText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes it
-// run any program as root; a pipe or an endless file is what is kept out.
+// readText reads one file. Threat: none that is not there already: whoever can write slurmd's own configuration makes
+// it run any program as root; a pipe or an endless file is what is kept out.
 func readText(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -40,9 +40,9 @@ type Command struct {
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
 //
-// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is in: the
-// running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not know that
-// value end at once without a message; the v1 plugin of theirs changes nothing.
+// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is
+// in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
+// know that value end at once without a message; the v1 plugin of theirs changes nothing.
 func (c Command) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
@@ -164,7 +164,8 @@ func daemon(proc string, pid int) (d numbering.Daemon, parent int, err error) {
 	if err != nil {
 		return d, 0, err
 	}
-	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked again.
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked
+	// again.
 	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 	exe = strings.TrimSuffix(exe, " (deleted)")
 	name := filepath.Base(exe) // on Debian slurmd-wlm
