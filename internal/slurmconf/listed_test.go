@@ -93,16 +93,14 @@ func TestParseListedWithoutDetection(t *testing.T) {
 
 func TestParseListedOneByOne(t *testing.T) {
 	for text, want := range map[string]string{
-		"slurmd: Gres Name=gpu Type=(null) Count=4 Index=0 ID=7696487 File=/dev/nvidia[0,2-4] (null)\n":
-			"[[/dev/nvidia0] [/dev/nvidia2] [/dev/nvidia3] [/dev/nvidia4]]",
-		"Gres Name=gpu Type=x Count=2 ID=7 File=/dev/dri/renderD[128-129] Links=(null)":
-			"[[/dev/dri/renderD128] [/dev/dri/renderD129]]",
-		"Gres Name=gpu Type=x Count=3 ID=7 File=/dev/nvidia[0-1] (null)":                     "error",
-		"Gres Name=gpu Type=x Count=4 ID=7 (null)":                                           "error",
-		"Gres Name=gpu Type=x Count=99999 ID=7 File=/dev/nvidia0 x":                          "error",
-		"Gres Name=gpu Type=x":                                                               "error",
-		"slurmd: error: Gres Name=gpux Count=1 File=/dev/x":                                  "[]",
-		"nonsense\x00\xff":                                                                   "[]",
+		"slurmd: Gres Name=gpu Type=(null) Count=4 Index=0 ID=7696487 File=/dev/nvidia[0,2-4] (null)\n": "[[/dev/nvidia0] [/dev/nvidia2] [/dev/nvidia3] [/dev/nvidia4]]",
+		"Gres Name=gpu Type=x Count=2 ID=7 File=/dev/dri/renderD[128-129] Links=(null)":                 "[[/dev/dri/renderD128] [/dev/dri/renderD129]]",
+		"Gres Name=gpu Type=x Count=3 ID=7 File=/dev/nvidia[0-1] (null)":                                "error",
+		"Gres Name=gpu Type=x Count=4 ID=7 (null)":                                                      "error",
+		"Gres Name=gpu Type=x Count=99999 ID=7 File=/dev/nvidia0 x":                                     "error",
+		"Gres Name=gpu Type=x":                              "error",
+		"slurmd: error: Gres Name=gpux Count=1 File=/dev/x": "[]",
+		"nonsense\x00\xff":                                  "[]",
 		strings.Repeat("Gres Name=gpu Type=x Count=200 ID=7 File=/dev/nvidia[0-199] x\n", 2): "error",
 	} {
 		got, err := ParseListed(text)
