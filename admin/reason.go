@@ -31,7 +31,7 @@ func explainReason(e answer.Explain, what string, cfg config.Config) answer.Expl
 			return e.WithReason("slurm", r.means)
 		}
 	}
-	if r, ok := drain.Parse(strings.TrimSpace(what)); ok && drain.Ours(strings.TrimSpace(what)) {
+	if r, ours := drain.Parse(strings.TrimSpace(what)); ours {
 		return explainDrain(e, r, cfg)
 	}
 	codes := answer.CodesIn(what)

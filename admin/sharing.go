@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"bookend/internal/config"
-	"bookend/internal/gresconf"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 	"bookend/internal/stage"
 )
 
@@ -29,7 +29,7 @@ func sharingLines(env stage.Env, cfg config.Config, node string) []string {
 	if answer.Why != "" && answer.By != "slurm.shards" {
 		text += ": " + string(report.Clean(answer.Why, detailWidth))
 	}
-	if answer.Shared != gresconf.No {
+	if answer.Shared != slurmconf.No {
 		text += ": nothing on a card will drain or be tested"
 	}
 	return append(out, text)
@@ -38,7 +38,7 @@ func sharingLines(env stage.Env, cfg config.Config, node string) []string {
 // untold is the trouble of a node where nobody can tell whether GPUs are given out in shards; empty where one can.
 func untold(env stage.Env, cfg config.Config, node string) string {
 	answer := stage.ReadSharing(env, cfg, node)
-	if answer.Shared != gresconf.Unknown {
+	if answer.Shared != slurmconf.Unknown {
 		return ""
 	}
 	return "nothing on a card will drain or be tested, as whether GPUs are given out in shards is unknown: " +

@@ -15,11 +15,10 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/gresconf"
 	"bookend/internal/inventory"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
-	"bookend/internal/slurmfiles"
+	"bookend/internal/slurmd"
 	"bookend/internal/stage"
 	"bookend/internal/state"
 )
@@ -125,10 +124,10 @@ func words(path string) []string {
 	return strings.Split(strings.TrimRight(string(text[:n]), "\x00"), "\x00")
 }
 
-func readSlurm(places []gresconf.Files) (s Slurm, _ error) {
+func readSlurm(places []slurmconf.Files) (s Slurm, _ error) {
 	for _, files := range places {
 		s.Tried = append(s.Tried, files.Slurm)
-		conf, err := slurmfiles.Read(files.Slurm)
+		conf, err := slurmd.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -145,10 +144,10 @@ func readSlurm(places []gresconf.Files) (s Slurm, _ error) {
 }
 
 // readBeside reads the files next to slurm.conf.
-func (s *Slurm) readBeside(files gresconf.Files) {
+func (s *Slurm) readBeside(files slurmconf.Files) {
 	folder := filepath.Dir(files.Slurm)
 	read := func(name string) *slurmconf.Conf {
-		conf, err := slurmfiles.Read(name)
+		conf, err := slurmd.Read(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -165,7 +164,7 @@ func (s *Slurm) readBeside(files gresconf.Files) {
 	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
 		plugstack = v.Text
 	}
-	conf, err := slurmfiles.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
+	conf, err := slurmd.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
 	if err != nil {
 		return
 	}

@@ -228,19 +228,6 @@ func TestNodesName(t *testing.T) {
 	}
 }
 
-func TestVersions(t *testing.T) {
-	for text, want := range map[string]string{
-		"slurm 22.05.8": "22.05.8", "slurm 21.08.8-2": "21.08.8", "slurm 25.11.0-0rc1": "25.11.0", "slurm-wlm " +
-			"24.11.5": "24.11.5",
-		"slurm 26.05": "26.05.0", "": "", "slurm": "", "bash 5.2.1": "", "slurm x.y": "",
-	} {
-		v, ok := parseVersion(text)
-		if got := v.String(); ok != (want != "") || ok && got != want {
-			t.Errorf("%q: %s, %v", text, got, ok)
-		}
-	}
-}
-
 // A path is a shell's one word, whatever is in it.
 func TestQuoted(t *testing.T) {
 	for _, path := range []string{"/plain/path-1.so", "", "/with space", "/it's", "/$(reboot)", "/a;b", "/-x",

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"bookend/internal/slurm"
 )
 
 // What is read of Slurm's and of others' texts is in them, and is bounded.
@@ -13,7 +15,7 @@ func FuzzTexts(f *testing.F) {
 	f.Add("slurm 1", "\x7fELF")
 	f.Add("slurm .. 2", "bookend-prologue bookend-prolog")
 	f.Fuzz(func(t *testing.T, version, script string) {
-		if v, ok := parseVersion(version); ok && !strings.HasPrefix(strings.TrimSpace(version), "slurm") {
+		if v, ok := slurm.ParseVersion(version); ok && !strings.HasPrefix(strings.TrimSpace(version), "slurm") {
 			t.Errorf("%q: %s", version, v)
 		}
 		c := contentOf([]byte(script), int64(len(script)))

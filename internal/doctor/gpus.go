@@ -9,9 +9,7 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/numbering"
-	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -60,24 +58,17 @@ func (s Site) gres() gres {
 	node := v.Conf.Node(s.NodeName)
 	g := gres{count: -1, unsure: node.Unsure}
 	if node.Found && node.Unsure == "" {
-		g.count, _, _ = gresconf.Count(node.Gres)
+		g.count, _, _ = slurmconf.Count(node.Gres)
 	}
 	if v.Gres == nil {
 		return g
 	}
-	for _, l := range v.Gres.Lines {
-		nodes, some := l.Get("NodeName")
-		if here, _ := slurmconf.Contains(nodes, s.NodeName); some && !here {
-			continue
-		}
-		if detect, ok := l.Get("AutoDetect"); ok && !strings.EqualFold(detect, "off") {
-			g.detect = detect
-		}
-		if name, _ := l.Get("Name"); strings.EqualFold(name, "gpu") {
-			file, _ := l.Get("File")
-			several, _ := l.Get("MultipleFiles")
-			g.files = append(g.files, gresconf.DeviceFiles(cmp.Or(file, several))...)
-		}
+	on := v.Gres.Gres(s.NodeName)
+	g.detect = on.Detect
+	for _, l := range on.GPUs {
+		file, _ := l.Get("File")
+		several, _ := l.Get("MultipleFiles")
+		g.files = append(g.files, slurmconf.DeviceFiles(cmp.Or(file, several))...)
 	}
 	return g
 }
@@ -200,8 +191,8 @@ func (v *view) places(count int) (places []string) {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
-		found := resolve.Devices(job, cards, v.Config.NVIDIA, n)
-		slurms := resolve.Devices(job, cards, config.NVIDIA{}, n)
+		found := numbering.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := numbering.Devices(job, cards, config.NVIDIA{}, n)
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())
@@ -226,18 +217,18 @@ func (v *view) places(count int) (places []string) {
 
 func judgeShards(v *view) string {
 	s := v.Survey.Slurm
-	answer, said := gresconf.Parse(s.Conf, s.Gres, v.NodeName), v.Config.Slurm.Shards
+	answer, said := slurmconf.SharedGPUs(s.Conf, s.Gres, v.NodeName), v.Config.Slurm.Shards
 	const auto = "shards: auto   # below slurm: in bookend.yaml"
 	switch {
-	case said == config.ShardsNo && answer.Shared == gresconf.Yes:
+	case said == config.ShardsNo && answer.Shared == slurmconf.Yes:
 		v.wrong(answer.Why+", but slurm.shards is no", auto).
 			because("a job with a part of a GPU would be blamed, and the node drained, for what another job has on it")
-	case said == config.ShardsYes && answer.Shared == gresconf.No:
+	case said == config.ShardsYes && answer.Shared == slurmconf.No:
 		v.warn(answer.Why+", but slurm.shards is yes", auto)
-	case said == config.ShardsAuto && answer.Shared == gresconf.Unknown:
+	case said == config.ShardsAuto && answer.Shared == slurmconf.Unknown:
 		v.warn("whether GPUs are given out in parts is not known: "+answer.Why,
 			"shards: no   # below slurm: in bookend.yaml")
-	case answer.Shared == gresconf.Yes || said == config.ShardsYes:
+	case answer.Shared == slurmconf.Yes || said == config.ShardsYes:
 		return "GPUs are given out in parts: " + v.check.why
 	}
 	return "none: " + answer.Why

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
@@ -44,8 +45,8 @@ func slots() []slot {
 	}
 }
 
-// drains reports a hook whose failure drains the node: the two of which Slurm from 24.05 on takes all lines; of the
-// others, and before, the last.
+// drains reports a hook whose failure drains the node: the two of which Slurm takes all lines (slurm.SeveralHooks); of
+// the others, and before, the last.
 func (h slot) drains() bool { return h.key == "Prolog" || h.key == "Epilog" }
 
 // task reports a hook that runs as the job's user, and may be left out.
@@ -135,10 +136,11 @@ func (h slot) judge(v *view) string {
 	case len(paths) == 0:
 		return h.judgeAbsent(v)
 	}
-	if have, ok := v.slurmdVersion(); len(paths) > 1 && ok && have.before(24, 5) {
+	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
+		have, _ := v.slurmdVersion()
 		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, have),
 			"name one pattern that matches all").
-			because("before 24.05 only one of them counts")
+			because("before " + slurm.SeveralHooks.Since() + " only one of them counts")
 	}
 	ours := 0
 	var order []string
@@ -265,7 +267,7 @@ func (h slot) names(f File) bool {
 
 // judgeInterval judges how often slurmd runs the health check, and whether it lets that end.
 func judgeInterval(v *view) {
-	const limit, least, most = 60, 30, 3600 // seconds; slurmd's limit is HealthCheckTimeout= from 26.05 on
+	const limit, least, most = 60, 30, 3600 // seconds; slurmd's limit, or HealthCheckTimeout= (slurm.CheckTimeout)
 	every, _ := seconds(v.conf(), "HealthCheckInterval", 0)
 	within, _ := seconds(v.conf(), "HealthCheckTimeout", limit)
 	total := time.Duration(v.Config.Deadlines.HealthCheck.Total)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
@@ -24,7 +25,7 @@ func slurmChecks() []Check {
 		},
 		{
 			Name: "slurm-version", Area: areaSlurm, needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
-			Holds: "slurmd is 22.05 or later",
+			Holds: "slurmd is of " + slurm.Oldest.Series() + " to " + slurm.Newest.Series(),
 			why:   "what hooks are told depends on the version",
 		},
 		{
@@ -107,11 +108,6 @@ func judgeConf(v *view) string {
 	if doubt := s.Conf.Doubt(); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
-	if l, ok := s.Conf.Crowded(); ok {
-		v.wrong(fmt.Sprintf("%s has %s= and %s= in one line", l.Where(), l.Pairs[0][0], l.Pairs[1][0]),
-			"write each into a line of its own").
-			because("neither slurmd nor any command of Slurm starts with this file")
-	}
 	if s.Beside != "" {
 		v.unknown("next to it could not be read: "+s.Beside, "make it readable for root")
 	}
@@ -122,29 +118,15 @@ func judgeConf(v *view) string {
 	return fmt.Sprintf("read, %d lines", len(s.Conf.Lines))
 }
 
-// version is one of Slurm's: 24.05.8 is {24, 5, 8}.
-type version [3]int
-
-func (v version) before(major, minor int) bool {
-	return slices.Compare(v[:2], []int{major, minor}) < 0
-}
-
-func (v version) String() string { return fmt.Sprintf("%d.%02d.%d", v[0], v[1], v[2]) }
-
-// parseVersion reads "slurm 22.05.8" or "slurm-wlm 24.11.5".
-func parseVersion(text string) (v version, ok bool) {
-	fields := strings.Fields(text)
-	if len(fields) < 2 || !strings.HasPrefix(fields[0], "slurm") {
-		return v, false
-	}
-	number, _, _ := strings.Cut(fields[1], "-")
-	n, err := fmt.Sscanf(strings.ReplaceAll(number, ".", " "), "%d %d %d", &v[0], &v[1], &v[2])
-	return v, n >= 2 && (err == nil || n == 2)
-}
-
 // slurmdVersion is false if slurmd does not tell.
-func (s Site) slurmdVersion() (v version, ok bool) {
-	return parseVersion(s.Survey.SlurmdSays.Text)
+func (s Site) slurmdVersion() (v slurm.Version, ok bool) {
+	return slurm.ParseVersion(s.Survey.SlurmdSays.Text)
+}
+
+// slurmdLacks reports a slurmd that is known not to have a feature.
+func (s Site) slurmdLacks(f slurm.Feature) bool {
+	have, ok := s.slurmdVersion()
+	return ok && !have.Has(f)
 }
 
 func judgeVersion(v *view) string {
@@ -153,9 +135,13 @@ func judgeVersion(v *view) string {
 	case !ok:
 		v.unknown("does not tell its version: "+v.Survey.SlurmdSays.trouble(), "slurmd -V")
 		return ""
-	case have.before(22, 5):
-		v.wrong(have.String()+": not supported", "upgrade Slurm to 22.05 or later").
+	case have.Before(slurm.Oldest):
+		v.wrong(have.String()+": not supported", "upgrade Slurm to "+slurm.Oldest.Series()+" or later").
 			because("its hooks are not told which GPUs a job has, or how it ended")
+	case slurm.Newest.Before(have):
+		v.warn(fmt.Sprintf("%s: not known, the newest that Bookend was tried with is %s", have, slurm.Newest.Series()),
+			"look for a newer Bookend, and let it observe for a week: mode: observe in bookend.yaml").
+			because("its hooks may be told other things, and its cgroups have other names")
 	}
 	return have.String()
 }
@@ -185,7 +171,7 @@ func judgeTimeout(v *view) string {
 	} {
 		key, total := h.key, time.Duration(h.total)
 		limit, set := seconds(v.conf(), key, 0)
-		if have, ok := v.slurmdVersion(); !set || ok && have.before(25, 5) { // which has but one for both
+		if !set || v.slurmdLacks(slurm.HookTimeouts) { // which has but one for both
 			key = "PrologEpilogTimeout"
 			limit, set = seconds(v.conf(), key, 0)
 		}
@@ -242,7 +228,7 @@ func judgePyxis(v *view) string {
 		return "no pyxis with a task hook"
 	}
 	level := Warning
-	if have, ok := v.slurmdVersion(); ok && !have.before(24, 11) {
+	if have, ok := v.slurmdVersion(); ok && have.Has(slurm.TaskHookFails) {
 		level = Wrong
 	}
 	list := strings.Join(hooks, " and ")

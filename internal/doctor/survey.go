@@ -9,7 +9,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/numbering"
 	"bookend/internal/routine"
 	"bookend/internal/slurmconf"
@@ -114,7 +113,7 @@ func survey(s Site, patience time.Duration) Survey {
 // was told, else where it looks.
 func askSlurm(s Site, patience time.Duration) Slurm {
 	d, _ := s.slurmd()
-	places := gresconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
+	places := slurmconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
 	found, err := stage.Ask[Slurm](opSlurm, places, patience)
 	if err != nil {
 		found.Unknown = err.Error()

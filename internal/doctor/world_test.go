@@ -170,7 +170,7 @@ func set(change func(*config.Config)) func(node) {
 }
 
 // slurmd lets slurmd and scontrol be of a version.
-func slurmd(version string) func(node) {
+func slurmdSays(version string) func(node) {
 	text := "#!/bin/sh\necho " + version + "\n"
 	return both(file("sbin/slurmd", text, 0o755), file("bin/scontrol", text, 0o755))
 }

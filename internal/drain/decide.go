@@ -47,13 +47,13 @@ type Decision struct {
 	Act    Act
 	Why    string
 	Reason string // for Write
-	// Intent is to be remembered before anything is done, After once it is done. Where nothing is to be done at Slurm they
+	// Intent is to be remembered before anything is done, After once it is done. If nothing is to be done at Slurm they
 	// are the same. What was intended and not done is tried again by the next health check, if it still holds then.
 	Intent, After Memory
 }
 
-// seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is over: scontrol
-// makes slurmctld send all of the cluster's nodes for one.
+// seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is
+// over: scontrol makes slurmctld send all of the cluster's nodes for one.
 const seldom = time.Hour
 
 // Pending reports whether there is a drain of ours to look after now: only then is Slurm asked.
@@ -66,7 +66,8 @@ func Pending(r Rules, m Memory, exits []Exit, now time.Time) bool {
 	case m.Written == nil:
 		return false
 	}
-	return r.Resume && m.Written.verifiable() || m.Last == nil || m.Last.Act != Leave || now.Sub(m.Last.Wall).Abs() >= seldom
+	return r.Resume && m.Written.verifiable() || m.Last == nil || m.Last.Act != Leave ||
+		now.Sub(m.Last.Wall).Abs() >= seldom
 }
 
 // Conf is the SLURM_CONF by which Slurm is to be asked.
@@ -80,7 +81,7 @@ func Conf(m Memory, exits []Exit) string {
 	return ""
 }
 
-// maxWhy bounds the text of a decision in bytes: the reason of another may be in it, which is as long as its writer likes.
+// maxWhy bounds the text of a decision in bytes: another's reason may be in it, which is as long as its writer likes.
 const maxWhy = 1 << 10
 
 // Decide says what a health check is to do.
@@ -113,8 +114,8 @@ func (in Input) decide() Decision {
 	return in.others(open)
 }
 
-// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was seen on the
-// node while that was not drained. Which of several exits drained it nobody knows: the last is told.
+// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was
+// seen on the node while that was not drained. Which of several exits drained it nobody knows: the last is told.
 func (in Input) kept(open []Exit) (cause Exit, found bool) {
 	over := in.Memory.Over
 	if over == nil || !in.Node.Drained() || !over.is(in.Node) {
@@ -143,11 +144,12 @@ func (in Input) over(act Act) *Over {
 	return nil
 }
 
-// stands reports whether the node's reason is the one that we wrote last: the same bytes, of that time, and root's. Another
-// user who wrote the same meant it, and so did one who wrote it again later.
+// stands reports whether the node's reason is the one that we wrote last: the same bytes, of that time, and root's.
+// Another user who wrote the same meant it, and so did one who wrote it again later.
 func (in Input) stands() bool {
 	w := in.Memory.Written
-	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && in.Node.byRoot() && follows(in.Node.At, w.Wall)
+	return w != nil && in.Node.Drained() && in.Node.Reason == w.Reason && in.Node.byRoot() &&
+		follows(in.Node.At, w.Wall)
 }
 
 // ours finds the exit that Slurm's fixed text is for: of that hook, at that time, the last before it.
@@ -174,7 +176,8 @@ func (in Input) upgrade(open []Exit, x Exit) Decision {
 }
 
 func (in Input) write(open []Exit, x Exit, why string) Decision {
-	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), By: in.Writer, Conf: x.Conf, Epoch: x.Epoch}.with(open)
+	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), By: in.Writer, Conf: x.Conf, Epoch: x.Epoch}
+	w = w.with(open)
 	m := in.Memory
 	m.Written = &w
 	return Decision{Act: Write, Why: why, Reason: x.Reason, Intent: m, After: m}
@@ -238,27 +241,30 @@ func (in Input) standing(open []Exit) Decision {
 	w := in.Memory.Written.with(open)
 	m := in.Memory.settle(in.Exits, open...)
 	m.Written = &w
-	if !in.Rules.Resume {
+	switch answer, why := in.verified(w); answer {
+	case Clean:
+		w.Clean = min(w.Clean+1, in.Rules.After)
+		return in.clean(m, w)
+	case Dirty:
 		w.Clean = 0
-		return in.leave(m, "drained for "+w.Reason+"; drain.resume is off")
+		fallthrough
+	default:
+		return in.leave(m, why)
 	}
-	if !w.Epoch.Same(in.Epoch) {
-		w.Clean = 0
-		return in.leave(m, "drained for "+w.Reason+"; the driver was reloaded since, or nobody knows: somebody has had a hand in it")
-	}
+}
+
+// verified says whether what a drain stands for is over. Dirty is also what no check can ever tell.
+func (in Input) verified(w Written) (answer Answer, why string) {
 	answer, why, never := verify(w.Causes, in.Cards)
 	switch {
-	case never:
-		w.Clean = 0
-		return in.leave(m, "drained for "+w.Reason+"; "+why)
-	case answer == Dirty:
-		w.Clean = 0
-		return in.leave(m, why)
-	case answer != Clean:
-		return in.leave(m, why)
+	case !in.Rules.Resume:
+		why = "drain.resume is off"
+	case !w.Epoch.Same(in.Epoch):
+		why = "the driver was reloaded since, or nobody knows: somebody has had a hand in it"
+	case !never:
+		return answer, why
 	}
-	w.Clean = min(w.Clean+1, in.Rules.After)
-	return in.clean(m, w)
+	return Dirty, "drained for " + w.Reason + "; " + why
 }
 
 // clean counts, or resumes. m remembers w.
@@ -280,8 +286,8 @@ func (in Input) leave(m Memory, why string) Decision {
 	return Decision{Act: Leave, Why: why, Intent: m, After: m}
 }
 
-// AtHook says what a hook that is about to exit with something other than 0 is to do, where the site wants the reason from it:
-// Slurm's own text is not there yet. Of Leave nothing is to be remembered.
+// AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason
+// from it: Slurm's own text is not there yet. Of Leave nothing is to be remembered.
 func AtHook(in Input, own Exit) Decision {
 	if in.stands() {
 		w := in.Memory.Written.with([]Exit{own})
@@ -296,7 +302,8 @@ func AtHook(in Input, own Exit) Decision {
 	case n.Drained():
 		return in.leave(in.Memory, in.whose())
 	case n.Reason != "" && !in.ofNobody(): // without a drain that is what was left of one that is over
-		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has a reason of %s's all the same, of %s", n.who(), n.when()))
+		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has a reason of %s's all the same, of %s",
+			n.who(), n.when()))
 	}
 	return in.said(in.write([]Exit{own}, own, own.Reason))
 }

@@ -25,7 +25,9 @@ func TestDocIsTheCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, want := string(data), string(data)
-	for _, part := range []struct{ name, text string }{{"grammar", "```\n" + Grammar + "\n```\n"}, {"reasons", reasonTable()}} {
+	for _, part := range []struct{ name, text string }{
+		{"grammar", "```\n" + Grammar + "\n```\n"}, {"reasons", reasonTable()},
+	} {
 		before, rest, begins := strings.Cut(want, "<!-- "+part.name+" -->\n")
 		_, behind, ends := strings.Cut(rest, "<!-- end -->\n")
 		if !begins || !ends {
@@ -53,7 +55,8 @@ func TestDocIsTheCatalogue(t *testing.T) {
 // reasonTable has a row for each code that a policy may drain for.
 func reasonTable() string {
 	var b strings.Builder
-	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | shipped: drains | can be resumed |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | shipped: drains | " +
+		"can be resumed |\n| --- | --- | --- | --- | --- |\n")
 	shipped := config.Default().Policy
 	for _, e := range code.All() {
 		if e.Scope == code.Elsewhere || e.Severity == code.Note {
@@ -86,7 +89,8 @@ func resumable(c code.Code) string {
 	return fmt.Sprintf("once the driver says %s: %s", e.Gone.Code, e.Gone.Good)
 }
 
-// example is a finding as hooks make it: of a card with its number, of memory with the bytes, of a process with its PID.
+// example is a finding as hooks make it: of a card with its number, of memory with the bytes, of a process with its
+// PID.
 func example(e code.Entry) finding.Finding {
 	if e.Scope != code.Card {
 		return finding.Finding{Code: e.Code}

@@ -51,7 +51,10 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	if e.Verdict.Exit == 0 {
 		return nil
 	}
-	x := Exit{Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf, Causes: causes(e.Findings, e.Verdict)}
+	x := Exit{
+		Ref: Ref{r.Job.ID, e.At}, Phase: phase, Epoch: r.Epoch, Wall: e.Wall, Conf: e.SlurmConf,
+		Causes: causes(e.Findings, e.Verdict),
+	}
 	if f, named := told(e); named {
 		text := string(For(f, r.Job.ID, phase).Text())
 		if Ours(text) {
@@ -61,8 +64,8 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 	return &x
 }
 
-// told is the finding that the reason names. Of a hook that was stopped after its verdict only its exit code is on record, and
-// says what that was: that it was stopped did not drain.
+// told is the finding that the reason names. Of a hook that was stopped after its verdict only its exit code is on
+// record, and says what that was: that it was stopped did not drain.
 func told(e ledger.End) (f finding.Finding, named bool) {
 	i := decisive(e.Findings, e.Verdict)
 	if i < 0 {
@@ -88,7 +91,8 @@ func causes(found []finding.Finding, v policy.Verdict) (list []Cause) {
 	return list
 }
 
-// decisive is the index of the finding that decided the verdict, -1 where it is not among them: of several the one of most memory.
+// decisive is the index of the finding that decided the verdict, -1 where it is not among them: of several the one of
+// most memory.
 func decisive(found []finding.Finding, v policy.Verdict) int {
 	best := -1
 	for i, f := range found {
@@ -131,16 +135,18 @@ func Exits(runs []ledger.Run, now Moment) []Exit {
 			add(r, slurm.Epilog, e)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Exit) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Job, b.Job)) })
+	slices.SortStableFunc(list, func(a, b Exit) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Job, b.Job))
+	})
 	return list
 }
 
-// aside is how far two reckonings of one boot's beginning may lie apart: an end's two times are taken up to a whole epilog
-// apart.
+// aside is how far two reckonings of one boot's beginning may lie apart: an end's two times are taken up to a whole
+// epilog apart.
 const aside = 30 * time.Second
 
-// sameBoot reports whether an end was of this boot. Where one of the two boot ids is not known, both clocks have to agree on
-// when this boot began.
+// sameBoot reports whether an end was of this boot. Where one of the two boot ids is not known, both clocks have to
+// agree on when this boot began.
 func (m Moment) sameBoot(boot string, e ledger.End) bool {
 	if m.ID != "" && boot != "" {
 		return m.ID == boot

@@ -53,9 +53,9 @@ func (s Seen) answer(c code.Code) (Answer, string) {
 	return Clean, ""
 }
 
-// verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what else would
-// have drained the node found it drained, and left no trace. It gives the worst answer. never reports a cause of which no check can
-// ever tell.
+// verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what
+// else would have drained the node found it drained, and left no trace. It gives the worst answer. never reports a
+// cause of which no check can ever tell.
 func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, never bool) {
 	worst = Clean
 	for _, c := range causes {
@@ -67,7 +67,8 @@ func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, ne
 		switch {
 		case !looked || a != Clean && a != Dirty:
 			if worst == Clean {
-				worst, why = Unknown, fmt.Sprintf("nobody knows whether GPU %s is clean: %s", c.card(), cmp.Or(what, "it was not looked at"))
+				worst, why = Unknown, fmt.Sprintf("nobody knows whether GPU %s is clean: %s", c.card(),
+					cmp.Or(what, "it was not looked at"))
 			}
 		case a == Dirty && worst != Dirty:
 			worst, why = Dirty, fmt.Sprintf("GPU %s is not clean: %s", c.card(), what)

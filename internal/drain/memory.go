@@ -22,7 +22,8 @@ type Memory struct {
 	Last *Said `json:"last,omitempty"`
 }
 
-// Over is a reason that was seen on a node while that was not drained: nobody wrote it for a later drain that shows it again.
+// Over is a reason that was seen on a node while that was not drained: nobody wrote it for a later drain that shows
+// it again.
 type Over struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`   // by the controller's clock; zero where Slurm does not say
@@ -139,7 +140,8 @@ func (m Memory) Words() report.Safe {
 	case m.Last == nil && m.Written == nil:
 		return ""
 	case m.Last == nil:
-		return report.Clean(fmt.Sprintf("drained by Bookend's %s at %s: %s", m.Written.By, clock(m.Written.Wall), m.Written.Reason), most)
+		w := m.Written
+		return report.Clean(fmt.Sprintf("drained by Bookend's %s at %s: %s", w.By, clock(w.Wall), w.Reason), most)
 	}
 	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, clock(m.Last.Wall), m.Last.Why), most)
 }

@@ -1,8 +1,8 @@
 package drain
 
 import (
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -30,23 +30,18 @@ func (n Node) ofNobody() bool {
 
 const killTask = "Kill task failed"
 
-// killFailed reports Slurm's text if a step's processes could not be killed: alone, or with "(JobId=7 StepId=0)". An admin who
+// killFailed reports Slurm's text if a step's processes could not be killed, alone or with the step. An admin who
 // goes on from there has written a reason of their own.
 func killFailed(reason string) bool {
-	rest, is := strings.CutPrefix(reason, killTask)
-	if !is || rest == "" {
-		return is
-	}
-	step, opened := strings.CutPrefix(rest, " (JobId=")
-	step, closed := strings.CutSuffix(step, ")")
-	job, id, both := strings.Cut(step, " StepId=")
-	return opened && closed && both && !strings.ContainsAny(job+id, " ()")
+	is, _ := regexp.MatchString(`^`+killTask+`( \(JobId=[^ ()]+ StepId=[^ ()]+\))?$`, reason)
+	return is
 }
 
 // byRoot reports whether root wrote the reason, as the hooks do, or Slurm does not say who did.
 func (n Node) byRoot() bool { return slices.Contains([]string{"", "root", "0"}, n.By) }
 
-// ofNobody is Node.ofNobody, also of what is on record: a later release may have written it in a form that is not known here.
+// ofNobody is Node.ofNobody, also of what is on record: a later release may have written it in a form that is not known
+// here.
 func (in Input) ofNobody() bool {
 	w, over := in.Memory.Written, in.Memory.Over
 	return in.Node.ofNobody() || w != nil && w.Reason == in.Node.Reason || over != nil && over.is(in.Node)
@@ -55,10 +50,12 @@ func (in Input) ofNobody() bool {
 const drained = "DRAIN"
 
 // quiet are the flags of a node that is in nobody's hands: with any other an admin, a power plan or a fault has a say.
-var quiet = []string{"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained}
+var quiet = []string{
+	"IDLE", "ALLOCATED", "MIXED", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", drained,
+}
 
-// busy are further flags with which a reason may be written, but nothing resumed: a job's end is at work on the node and may
-// drain it yet, or the node is in a maintenance reservation.
+// busy are further flags with which a reason may be written, but nothing resumed: a job's end is at work on the node
+// and may drain it yet, or the node is in a maintenance reservation.
 var busy = []string{"COMPLETING", "MAINT"}
 
 // Has reports whether the state has a flag.
@@ -90,9 +87,9 @@ func (n Node) unfit() string {
 	return ""
 }
 
-// The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's verdict
-// that it follows, and how much later. Between them lie the hook's outputs and slurmd's message, a second or two; with more
-// time a drain that another script asked for, on a node resumed meanwhile, could pass for ours.
+// The controller's clock, in whole seconds, and this node's: how much earlier a drain may be stamped than the hook's
+// verdict that it follows, and how much later. Between them lie the hook's outputs and slurmd's message, a second or
+// two; with more time a drain that another script asked for, on a node resumed meanwhile, could pass for ours.
 const (
 	early = 2 * time.Second
 	late  = 20 * time.Second

@@ -16,8 +16,8 @@ const (
 	maxPCIText   = 64
 )
 
-// OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel itself
-// knows: no driver is asked, no device wakes up.
+// OnBus reports whether a card is on the PCI bus, whether or not there is a driver for it. It reads what the kernel
+// itself knows: no driver is asked, no device wakes up.
 func OnBus(sys string) (bool, error) {
 	root := filepath.Join(sys, "bus/pci/devices")
 	devices, err := os.ReadDir(root)

@@ -24,7 +24,8 @@ func FuzzInformation(f *testing.F) {
 		f.Add(string(text))
 	}
 	f.Add("Device Minor: 99999999999999999999\nGPU UUID: GPU-\nBus Location: :::\nBlacklisted: Yes")
-	f.Add("Model: x\nGPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: -1\nGPU Excluded: Yes\nBus Location: 0000:1B:00.0")
+	f.Add("Model: x\nGPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: -1\n" +
+		"GPU Excluded: Yes\nBus Location: 0000:1B:00.0")
 	f.Fuzz(func(t *testing.T, text string) {
 		const bus = "0000:1b:00.0"
 		card := parseInformation(text, bus)
@@ -52,7 +53,8 @@ func FuzzInformation(f *testing.F) {
 
 // A file of one word gives that word, or nothing.
 func FuzzWord(f *testing.F) {
-	for _, seed := range []string{"580.95.05\n", "12f1b2aa-5f4c-4b5e-8a53-8d5f0c9b3f1e\n", "a b", "\x00", "\u00a0x", strings.Repeat("x", maxLine+1), ""} {
+	for _, seed := range []string{"580.95.05\n", "12f1b2aa-5f4c-4b5e-8a53-8d5f0c9b3f1e\n", "a b", "\x00", "\u00a0x",
+		strings.Repeat("x", maxLine+1), ""} {
 		f.Add(seed)
 	}
 	file := filepath.Join(f.TempDir(), "version")

@@ -26,7 +26,8 @@ func tree(t *testing.T, name string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, filepath.Join(root, "gpus", strings.ReplaceAll(filepath.Base(file), "-", ":"), "information"), string(text))
+		put(t, filepath.Join(root, "gpus", strings.ReplaceAll(filepath.Base(file), "-", ":"), "information"),
+			string(text))
 	}
 	return root
 }
@@ -80,7 +81,8 @@ func TestReadKeepsACardItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxInformation+1))
-	put(t, filepath.Join(root, "gpus/0000:1b:00.0/information"), "Model: A\nBus Location: 0000:ff:00.0\nDevice Minor: 7\n")
+	put(t, filepath.Join(root, "gpus/0000:1b:00.0/information"),
+		"Model: A\nBus Location: 0000:ff:00.0\nDevice Minor: 7\n")
 	cards, err := Read(root)
 	if err != nil || len(cards) != 4 {
 		t.Fatalf("%d cards, %v", len(cards), err)

@@ -22,8 +22,8 @@ func Installed(soname string) []string {
 	return paths
 }
 
-// LibraryVersion is the version of the driver's library at path, or where path is empty of the one that is installed, by
-// the name of its real file. Empty where that does not tell. Nothing is opened.
+// LibraryVersion is the version of the driver's library at path, or where path is empty of the one that is installed,
+// by the name of its real file. Empty where that does not tell. Nothing is opened.
 func LibraryVersion(path string) string {
 	candidates := []string{path}
 	if path == "" {

@@ -10,7 +10,8 @@ func TestLibraryVersion(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, soname)
 	for file, want := range map[string]string{
-		"libnvidia-ml.so.580.159.04": "580.159.04", "libnvidia-ml.so.390.48": "390.48", "libnvidia-ml.so.1.real": "", "fake.so": "",
+		"libnvidia-ml.so.580.159.04": "580.159.04", "libnvidia-ml.so.390.48": "390.48", "libnvidia-ml.so.1.real": "",
+		"fake.so": "",
 	} {
 		target := filepath.Join(dir, file)
 		if err := os.WriteFile(target, nil, 0o644); err != nil {

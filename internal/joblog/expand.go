@@ -30,7 +30,7 @@ type Facts struct {
 
 // Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does: it replaces what follows a percent sign,
 // zero-padded where a width is given, and puts the working directory before a relative path. What is not known here, or
-// is not the same in all Slurm versions (22.05 to 26.05), is ErrPattern.
+// may not be the same in all versions of Slurm, is ErrPattern.
 func Expand(pattern string, facts Facts) (string, error) {
 	path, err := expand(pattern, facts)
 	if err != nil {
@@ -117,10 +117,10 @@ func (f Facts) number(letter byte) (n uint32, known bool) {
 		return uint32(f.Job.ID), f.Told
 	case 'a':
 		return f.Array.Task, f.Array.Master != 0
-	case 'b': // from 24.11, which does not show
-		return f.Array.Task % 10, f.Array.Master != 0 && f.Job.SLUID != ""
-	case 'r': // from 25.11; of a run that is being requeued an epilog is told the next one's number
-		return 0, f.Job.SLUID != "" && f.Job.Restarts == 0
+	case 'b':
+		return f.Array.Task % 10, f.Array.Master != 0 && f.Job.Version().Has(slurm.OutputArrayTask)
+	case 'r': // of a run that is being requeued an epilog is told the next one's number
+		return 0, f.Job.Version().Has(slurm.TellsRun) && f.Job.Restarts == 0
 	}
 	return 0, false
 }
@@ -136,8 +136,8 @@ func (f Facts) text(letter byte) string {
 		return f.Job.User
 	case 'x':
 		return f.Name
-	case 'N': // the node's own name from 25.11, which tells a SLUID
-		if f.Job.SLUID != "" {
+	case 'N':
+		if f.Job.Version().Has(slurm.TellsRun) {
 			return f.Job.Node
 		}
 		return f.Host

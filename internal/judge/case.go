@@ -155,7 +155,7 @@ const (
 
 // twice is how long after a run's end a second epilog of it is to be reckoned with, where Slurm does not say which run
 // one is for: those seen came at once. A requeued job that ends within that time is drained for only once Slurm says
-// more (23.02).
+// more (slurm.TellsStart).
 const twice = 5 * time.Minute
 
 // Scene is what a comparison of a look is made of.

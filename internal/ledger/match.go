@@ -77,7 +77,7 @@ func better(a, b Run, job slurm.Job) bool {
 func (r Run) Sure(job slurm.Job) bool { return r.Job.ID == job.ID && compare(r.Job, job) == same }
 
 // Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which run it is
-// for (up to 22.05), and one that was closed less than within before now may have an epilog that comes twice.
+// for (slurm.TellsStart), and one that was closed less than within before now may have an epilog that comes twice.
 func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bool {
 	if r.Closed() || r.Sure(job) {
 		return false

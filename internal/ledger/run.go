@@ -14,13 +14,12 @@ import (
 	"bookend/internal/numbering"
 	"bookend/internal/oom"
 	"bookend/internal/policy"
-	"bookend/internal/resolve"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
 
 // Assigned is one device of a job: Slurm's index and the device behind it.
-type Assigned = resolve.Assigned
+type Assigned = numbering.Assigned
 
 // Run is one run of a job on this node: what its prolog and epilog saw.
 type Run struct {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"bookend/internal/gresconf"
+	"bookend/internal/slurmconf"
 )
 
 // Source says where the meaning of a job's GPU numbers came from.
@@ -84,8 +84,8 @@ func (k Key) changed() (newest FileID) {
 
 // List is what each index of SLURM_JOB_GPUS means.
 type List struct {
-	Source Source         `json:"source"`
-	GPUs   []gresconf.GPU `json:"gpus,omitempty"`
+	Source Source          `json:"source"`
+	GPUs   []slurmconf.GPU `json:"gpus,omitempty"`
 	// Detect and Count stand for GPUs where Source is ByCount and AutoDetect finds the devices.
 	Detect string `json:"detect,omitempty"`
 	Count  int    `json:"count,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/gresconf"
+	"bookend/internal/slurmconf"
 )
 
 // second is a moment of the wall clock, in the seconds of these tables.
@@ -17,16 +17,36 @@ func keyOf(changed int) Key {
 	return Key{
 		Boot: "b", Node: "n1", Conf: "/etc/slurm/slurm.conf", Daemon: Daemon{PID: 7, Ticks: 70},
 		Slurmd: FileID{Path: "/usr/sbin/slurmd", Inode: 1, Changed: second(-900).UnixNano()},
-		Files:  []FileID{{Path: "/etc/slurm/slurm.conf", Inode: 2, Size: 9, Written: at, Changed: at}, {Path: "/etc/slurm/gres.conf"}},
+		Files: []FileID{
+			{Path: "/etc/slurm/slurm.conf", Inode: 2, Size: 9, Written: at, Changed: at},
+			{Path: "/etc/slurm/gres.conf"},
+		},
 	}
 }
 
 func list(files ...string) List {
 	l := List{Source: BySlurmd}
 	for _, f := range files {
-		l.GPUs = append(l.GPUs, gresconf.GPU{f})
+		l.GPUs = append(l.GPUs, slurmconf.GPU{f})
 	}
 	return l
+}
+
+const unknown = -1
+
+// asking is an answer about files that changed at one moment, for a slurmd that began at another.
+func asking(changed int, l List, began int) Asked {
+	a := Asked{Key: keyOf(changed), List: l}
+	if began != unknown {
+		a.Began = second(began)
+	}
+	return a
+}
+
+// own is an answer from slurmd's own copies of the files.
+func own(a Asked) Asked {
+	a.Own = true
+	return a
 }
 
 // restarted is an answer for the next daemon.
@@ -41,59 +61,63 @@ func TestSettle(t *testing.T) {
 	counted := list("nvidia0", "nvidia1")
 	counted.Source = ByCount
 	kept := Kept{Key: keyOf(0), List: one, InForce: &one, For: keyOf(0).Daemon}
-	pending := Asked{Key: keyOf(5), List: other, Began: second(1)}.Settle(&kept)
+	pending := asking(5, other, 1).Settle(&kept)
 	detected := kept
 	detected.InForce = &List{Source: ByCount, Detect: "nvml", Count: 2}
 	earlier := Kept{Key: keyOf(0), List: one, InForce: &one, For: Daemon{PID: 6, Ticks: 60}}
 	elsewhere := kept
 	elsewhere.Key.Boot = "a"
+	upgraded := asking(0, one, 1)
+	upgraded.Key.Slurmd.Changed = second(2).UnixNano()
+	silent := asking(8, Unclear("no answer"), 1).Settle(&pending)
+	const restart = "changed since slurmd started: restart slurmd"
 	for name, tt := range map[string]struct {
 		kept  *Kept
 		asked Asked
-		want  List
-		why   string
+		why   string // of an answer that does not hold
 	}{
-		"the first answer":                    {nil, Asked{Key: keyOf(0), List: one, Began: second(1)}, one, ""},
-		"changed since, nothing known before": {nil, Asked{Key: keyOf(2), List: one, Began: second(1)}, List{}, "changed since slurmd started: restart slurmd"},
-		"the same tick":                       {nil, Asked{Key: keyOf(1), List: one, Began: second(1)}, one, ""},
-		"no slurmd known, nothing before":     {nil, Asked{Key: keyOf(2), List: one}, one, ""},
-		"changed, the same answer":            {&kept, Asked{Key: keyOf(5), List: one, Began: second(1)}, one, ""},
-		"changed, counted to the same":        {&kept, Asked{Key: keyOf(5), List: counted, Began: second(1)}, counted, ""},
-		"changed, another answer":             {&kept, Asked{Key: keyOf(5), List: other, Began: second(1)}, List{}, "restart slurmd"},
-		"changed, slurmd restarted":           {&kept, restarted(Asked{Key: keyOf(5), List: other, Began: second(6)}), other, ""},
-		"changed, which slurmd is not known":  {&kept, Asked{Key: keyOf(5), List: other}, List{}, "which slurmd is running is not known"},
-		"changed, slurmd's own copies":        {&kept, Asked{Key: keyOf(5), List: other, Began: second(1), Own: true}, other, ""},
-		"older files, another answer":         {&kept, Asked{Key: keyOf(0), List: other, Began: second(1)}, List{}, "restart slurmd"},
-		"older files, restarted":              {&earlier, Asked{Key: keyOf(0), List: other, Began: second(1)}, other, ""},
-		"older files, slurmd's own copies":    {&kept, Asked{Key: keyOf(0), List: other, Began: second(1), Own: true}, other, ""},
-		"counted, then listed":                {&detected, Asked{Key: keyOf(0), List: one, Began: second(1)}, one, ""},
+		"the first answer":                    {nil, asking(0, one, 1), ""},
+		"changed since, nothing known before": {nil, asking(2, one, 1), restart},
+		"the same tick":                       {nil, asking(1, one, 1), ""},
+		"no slurmd known, nothing before":     {nil, asking(2, one, unknown), ""},
+		"changed, the same answer":            {&kept, asking(5, one, 1), ""},
+		"changed, counted to the same":        {&kept, asking(5, counted, 1), ""},
+		"changed, another answer":             {&kept, asking(5, other, 1), restart},
+		"changed, slurmd restarted":           {&kept, restarted(asking(5, other, 6)), ""},
+		"changed, which slurmd is not known":  {&kept, asking(5, other, unknown), "slurmd is running is not known"},
+		"changed, slurmd's own copies":        {&kept, own(asking(5, other, 1)), ""},
+		"older files, another answer":         {&kept, asking(0, other, 1), restart},
+		"older files, restarted":              {&earlier, asking(0, other, 1), ""},
+		"older files, slurmd's own copies":    {&kept, own(asking(0, other, 1)), ""},
+		"counted, then listed":                {&detected, asking(0, one, 1), ""},
 		// slurmd may have read what the files said in between, at a reconfiguration.
-		"changed back":             {&pending, Asked{Key: keyOf(8), List: one, Began: second(1)}, List{}, "restart slurmd"},
-		"changed back, old files":  {&pending, Asked{Key: keyOf(0), List: one, Began: second(1)}, List{}, "restart slurmd"},
-		"changed back, restarted":  {&pending, restarted(Asked{Key: keyOf(5), List: one, Began: second(6)}), one, ""},
-		"not known, then the same": {new(Asked{Key: keyOf(8), List: Unclear("no answer"), Began: second(1)}.Settle(&pending)), Asked{Key: keyOf(0), List: one, Began: second(1)}, List{}, "restart slurmd"},
-		"changed again":            {&pending, Asked{Key: keyOf(8), List: other, Began: second(1)}, List{}, "restart slurmd"},
-		// It may have read what the files said in between.
-		"changed twice, and restarted in between": {&earlier, Asked{Key: keyOf(5), List: one, Began: second(1)}, List{}, "restart slurmd"},
-		"another boot": {&elsewhere, Asked{Key: keyOf(2), List: one, Began: second(1)}, List{}, "restart slurmd"},
-		"slurmd upgraded and still the old one": {nil, func() Asked {
-			a := Asked{Key: keyOf(0), List: one, Began: second(1)}
-			a.Key.Slurmd.Changed = second(2).UnixNano()
-			return a
-		}(), List{}, `"/usr/sbin/slurmd" has changed`},
-		"not known": {&kept, Asked{Key: keyOf(0), List: Unclear("no answer"), Began: second(1), Failed: true}, List{}, "no answer"},
+		"changed back":                            {&pending, asking(8, one, 1), restart},
+		"changed back, old files":                 {&pending, asking(0, one, 1), restart},
+		"changed back, restarted":                 {&pending, restarted(asking(5, one, 6)), ""},
+		"not known, then the same":                {&silent, asking(0, one, 1), restart},
+		"changed again":                           {&pending, asking(8, other, 1), restart},
+		"changed twice, and restarted in between": {&earlier, asking(5, one, 1), restart},
+		"another boot":                            {&elsewhere, asking(2, one, 1), restart},
+		"slurmd upgraded, still the old one":      {nil, upgraded, `"/usr/sbin/slurmd" has changed`},
+		"not known":                               {&kept, asking(0, Unclear("no answer"), 1), "no answer"},
 	} {
-		got := tt.asked.Settle(tt.kept)
-		if tt.why != "" {
-			if got.List.Known() || !strings.Contains(got.List.Why, tt.why) {
-				t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
-			}
-		} else if got.List.Source != tt.want.Source || !got.List.equal(tt.want) || got.InForce == nil || !got.InForce.equal(tt.want) {
-			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
-		}
-		if inForce := got.InForce != nil; tt.why != "" && inForce == (got.Uncertain != "") && tt.kept == &kept {
+		got, want := tt.asked.Settle(tt.kept), tt.asked.List
+		switch {
+		case tt.why != "" && (got.List.Known() || !strings.Contains(got.List.Why, tt.why)):
+			t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
+		case tt.why == "" && (got.List.Source != want.Source || !got.List.equal(want)):
+			t.Errorf("%s: %+v, want %+v", name, got.List, want)
+		case tt.why == "" && (got.InForce == nil || !got.InForce.equal(want)):
+			t.Errorf("%s: in force is %+v, want %+v", name, got.InForce, want)
+		case tt.why != "" && tt.kept == &kept && (got.InForce != nil) == (got.Uncertain != ""):
 			t.Errorf("%s: neither in force nor uncertain, or both: %+v", name, got)
 		}
+	}
+}
+
+func TestSettleRemembersFailure(t *testing.T) {
+	if got := (Asked{Failed: true, At: 5}).Settle(nil); got.Tried != 5 {
+		t.Errorf("tried at %v, want 5ns", got.Tried)
 	}
 }
 

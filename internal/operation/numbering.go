@@ -11,12 +11,10 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/gresconf"
 	"bookend/internal/inventory"
 	"bookend/internal/numbering"
 	"bookend/internal/slurmconf"
 	"bookend/internal/slurmd"
-	"bookend/internal/slurmfiles"
 )
 
 // NumberingRequest asks what Slurm's GPU numbers depend on. Slurm's files may be on a file system that does not answer.
@@ -57,7 +55,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	if k := r.Kept; k != nil && r.GresConf == "" && r.SlurmConf == "" { // a health check: it is told neither
 		r.SlurmConf = k.Conf
 	}
-	places := gresconf.Find(r.GresConf, r.SlurmConf)
+	places := slurmconf.Find(r.GresConf, r.SlurmConf)
 	if reply.Key.Daemon.PID == 0 {
 		reply.Key.Daemon = r.byFile(places)
 	}
@@ -80,9 +78,9 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 
 // byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
 // descendants.
-func (r NumberingRequest) byFile(places []gresconf.Files) numbering.Daemon {
+func (r NumberingRequest) byFile(places []slurmconf.Files) numbering.Daemon {
 	for _, at := range places {
-		conf, err := slurmfiles.Read(at.Slurm)
+		conf, err := slurmd.Read(at.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -131,15 +129,15 @@ func (r *NumberingReply) identify(files []string) error {
 }
 
 // readFiles reads the configuration that is there, and then what it says: a change in between shows in the next key.
-func (r *NumberingReply) readFiles(places []gresconf.Files) {
+func (r *NumberingReply) readFiles(places []slurmconf.Files) {
 	for _, at := range places {
-		conf, err := slurmfiles.Read(at.Slurm)
+		conf, err := slurmd.Read(at.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		var gres slurmconf.Conf
 		if err == nil {
-			gres, err = slurmfiles.Read(at.Gres)
+			gres, err = slurmd.Read(at.Gres)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			r.Unknown = err.Error()
@@ -172,7 +170,7 @@ const confCache = "conf-cache"
 // count takes what the files say without slurmd.
 func (r *NumberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	own := conf.Node(r.Key.Node)
-	r.Count, _, _ = gresconf.Count(own.Gres)
+	r.Count, _, _ = slurmconf.Count(own.Gres)
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
@@ -180,7 +178,7 @@ func (r *NumberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 		r.Counted = numbering.Unclear("there is no gres.conf")
 		return
 	}
-	run, err := gresconf.Simple(&conf, &gres, r.Key.Node)
+	run, err := slurmconf.Simple(&conf, &gres, r.Key.Node)
 	if err != nil {
 		r.Counted = numbering.Unclear("%v", err)
 		return

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/gresconf"
-	"bookend/internal/slurmfiles"
+	"bookend/internal/slurmconf"
+	"bookend/internal/slurmd"
 )
 
 // SharingRequest asks what Slurm's files say of a node's GPUs: they may lie on a file system that does not answer.
@@ -20,7 +20,7 @@ type SharingRequest struct {
 
 // Sharing is whether GPUs are given out in shards or by MPS, and what says so.
 type Sharing struct {
-	gresconf.Answer
+	slurmconf.Answer
 	// By is the file, or the key of the configuration, that settles it; empty where nothing does.
 	By string `json:"by,omitempty"`
 	// Missing is the file that slurm.gres_conf names and that is not there; empty where it is, or none is named.
@@ -42,9 +42,9 @@ func readSharing(r SharingRequest) (Sharing, error) {
 
 // read answers from Slurm's files, and says which of the two told.
 func (r SharingRequest) read() (s Sharing) {
-	s.Shared = gresconf.Unknown
-	for _, files := range gresconf.Find(r.GresConf, r.SlurmConf) {
-		slurm, err := slurmfiles.Read(files.Slurm)
+	s.Shared = slurmconf.Unknown
+	for _, files := range slurmconf.Find(r.GresConf, r.SlurmConf) {
+		slurm, err := slurmd.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -53,17 +53,17 @@ func (r SharingRequest) read() (s Sharing) {
 			return s
 		}
 		if own := slurm.Node(r.Node); own.Unsure == "" {
-			s.GPUs, _, _ = gresconf.Count(own.Gres)
+			s.GPUs, _, _ = slurmconf.Count(own.Gres)
 		}
-		gres, err := slurmfiles.Read(files.Gres)
+		gres, err := slurmd.Read(files.Gres)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Why = err.Error()
 			return s
 		}
-		s.Answer = gresconf.Parse(&slurm, &gres, r.Node)
+		s.Answer = slurmconf.SharedGPUs(&slurm, &gres, r.Node)
 		switch {
-		case s.Shared == gresconf.Unknown:
-		case s.Shared == gresconf.Parse(&slurm, nil, r.Node).Shared:
+		case s.Shared == slurmconf.Unknown:
+		case s.Shared == slurmconf.SharedGPUs(&slurm, nil, r.Node).Shared:
 			s.By = files.Slurm
 		default:
 			s.By = files.Gres
@@ -91,13 +91,13 @@ func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) 
 	const key = "slurm.shards"
 	switch c.Shards {
 	case config.ShardsYes:
-		return Sharing{Answer: gresconf.Answer{Shared: gresconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}, By: key}
+		return Sharing{Answer: slurmconf.Answer{Shared: slurmconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}, By: key}
 	case config.ShardsNo:
-		return Sharing{Answer: gresconf.Answer{Shared: gresconf.No}, By: key}
+		return Sharing{Answer: slurmconf.Answer{Shared: slurmconf.No}, By: key}
 	}
 	answer, err := SharingOf.Ask(SharingRequest{GresConf: c.GresConf, SlurmConf: slurmConf, Node: node}, timeout)
 	if err != nil {
-		return Sharing{Answer: gresconf.Answer{Shared: gresconf.Unknown, Why: err.Error()}}
+		return Sharing{Answer: slurmconf.Answer{Shared: slurmconf.Unknown, Why: err.Error()}}
 	}
 	return answer
 }

@@ -8,9 +8,9 @@ import (
 	"bookend/internal/drain"
 )
 
-// scontrol's form of a node: "NodeName=n1 ..." and further lines of fields, indented by three blanks; reason, comment and the
-// like have a line of their own each, and a reason of several lines goes on with ten blanks. In the one-line form a comment
-// could pass for a reason.
+// scontrol's form of a node: "NodeName=n1 ..." and further lines of fields, indented by three blanks; reason, comment
+// and the like have a line of their own each, and a reason of several lines goes on with ten blanks. In the one-line
+// form a comment could pass for a reason.
 const (
 	field     = "\n   "
 	goesOn    = "\n          "

@@ -41,8 +41,8 @@ func (c Command) Node(name string) (drain.Node, error) {
 	return n, nil
 }
 
-// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld. It reads the node
-// right before, and gives ErrChanged where that is not as still wants it.
+// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld. It reads the
+// node right before, and gives ErrChanged where that is not as still wants it.
 func (c Command) Drain(name, reason string, still func(drain.Node) bool) error {
 	if err := c.update(name, still, "State=DRAIN", "Reason="+reason); err != nil {
 		return fmt.Errorf("drain node %q: %w", name, err)
@@ -50,8 +50,8 @@ func (c Command) Drain(name, reason string, still func(drain.Node) bool) error {
 	return nil
 }
 
-// Resume ends a node's drain, and the reason goes with it. It reads the node right before, and gives ErrChanged where that
-// is not as still wants it.
+// Resume ends a node's drain, and the reason goes with it. It reads the node right before, and gives ErrChanged where
+// that is not as still wants it.
 func (c Command) Resume(name string, still func(drain.Node) bool) error {
 	if err := c.update(name, still, "State=RESUME"); err != nil {
 		return fmt.Errorf("resume node %q: %w", name, err)
@@ -93,7 +93,8 @@ func (c Command) run(args ...string) (string, error) {
 	case res.Outcome == child.NotStarted:
 		return "", fmt.Errorf("scontrol %s: %w", args[0], res.Err)
 	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
-		return "", fmt.Errorf("scontrol %s: no answer within %v: slurmctld is down or hangs", args[0], spec.Timeout.Round(time.Millisecond))
+		return "", fmt.Errorf("scontrol %s: no answer within %v: slurmctld is down or hangs", args[0],
+			spec.Timeout.Round(time.Millisecond))
 	case res.Outcome != child.Exited || res.ExitCode != 0:
 		return "", fmt.Errorf("scontrol %s: %s, exit %d: %.200q", args[0], res.Outcome, res.ExitCode, res.Stderr)
 	}

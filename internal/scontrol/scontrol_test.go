@@ -17,7 +17,9 @@ func script(t *testing.T, show, extra string) (Command, string) {
 	t.Helper()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "update")
-	text := fmt.Sprintf("#!/bin/sh\n%s\ncase $* in *show*) cat <<'END'\n%sEND\n;; *) printf '%%s\\n' \"$@\" \"$SLURM_CONF\" \"$TZ\" >%s;; esac\n", extra, show, log)
+	text := fmt.Sprintf("#!/bin/sh\n%s\n"+
+		"case $* in *show*) cat <<'END'\n%sEND\n;; *) printf '%%s\\n' \"$@\" \"$SLURM_CONF\" \"$TZ\" >%s;; esac\n",
+		extra, show, log)
 	path := filepath.Join(dir, "scontrol")
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
@@ -33,7 +35,8 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(log)
-	if want := "update\nNodeName=n1\nState=DRAIN\nReason=BKD-ORPHAN gpu=0\n/etc/slurm/x.conf\nUTC0\n"; err != nil || string(got) != want {
+	if want := "update\nNodeName=n1\nState=DRAIN\nReason=BKD-ORPHAN gpu=0\n/etc/slurm/x.conf\nUTC0\n"; err != nil ||
+		string(got) != want {
 		t.Errorf("scontrol was told %q (%v), want %q", got, err, want)
 	}
 }
@@ -82,11 +85,14 @@ func TestNoAnswer(t *testing.T) {
 		c    Command
 		want string
 	}{
-		"hung": {hung, "no answer within 100ms"}, "another version": {refused, "Incompatible versions"}, "garbage": {garbage, "no such node"},
-		"untrusted": {untrusted, "lets others write"}, "missing": {Command{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
+		"hung": {hung, "no answer within 100ms"}, "another version": {refused, "Incompatible versions"},
+		"garbage":      {garbage, "no such node"},
+		"untrusted":    {untrusted, "lets others write"},
+		"missing":      {Command{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
 		"no time left": {late, "no time left"}, "a relative slurm.conf": {relative, "not an absolute path"},
 	} {
-		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always), "Resume": tt.c.Resume("n1", always)} {
+		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always),
+			"Resume": tt.c.Resume("n1", always)} {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %s: %v, want %q", name, what, err, tt.want)
 			}

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/numbering"
 	"bookend/internal/operation"
-	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 )
 
@@ -48,12 +47,12 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 		return i
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
-		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), resolve.Slurms(reply.Cards, list)
+		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), numbering.Slurms(reply.Cards, list)
 		return i
 	}
-	res := resolve.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
-	if resolve.ByNumber(d.Job) && remembered {
-		res = resolve.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
+	res := numbering.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
+	if numbering.GivesNumbers(d.Job) && remembered {
+		res = numbering.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
 	}
 	d.Add(unresolved(res, len(reply.Cards))...)
 	i.Cards, i.Origin = judge.Cards(res.Devices), numbering.Origin{Source: res.Source, Why: res.Unknown}
@@ -61,7 +60,7 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 }
 
 // unresolved is what keeps Slurm's numbers from naming GPUs.
-func unresolved(res resolve.Result, count int) (found []finding.Finding) {
+func unresolved(res numbering.Result, count int) (found []finding.Finding) {
 	if res.Unknown != "" {
 		found = append(found, finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
 	}

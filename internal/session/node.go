@@ -11,7 +11,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/look"
 	"bookend/internal/numbering"
-	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
 )
@@ -59,7 +58,7 @@ func (d *Driver) LookCloser(c judge.Check, cards []finding.Card) judge.Residue {
 // not certain is -1.
 func everyCard(cards []gpu.Card, n config.NVIDIA, list numbering.List) []finding.Card {
 	numbers := map[gpu.BusID]int{}
-	for _, d := range resolve.Devices(slurm.Job{GPUIndexes: indexesOf(n, list)}, cards, n, list).Devices {
+	for _, d := range numbering.Devices(slurm.Job{GPUIndexes: indexesOf(n, list)}, cards, n, list).Devices {
 		numbers[d.Device.BusID] = d.Index
 	}
 	var all []finding.Card

@@ -8,10 +8,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/judge"
 	"bookend/internal/numbering"
-	"bookend/internal/resolve"
+	"bookend/internal/slurmconf"
 )
 
 func gpuCard(minor int, bus gpu.BusID) gpu.Card {
@@ -65,7 +64,7 @@ func TestEveryCard(t *testing.T) {
 func listedBySlurmd(minors ...int) numbering.List {
 	l := numbering.List{Source: numbering.BySlurmd}
 	for _, m := range minors {
-		l.GPUs = append(l.GPUs, gresconf.GPU{fmt.Sprintf("/dev/nvidia%d", m)})
+		l.GPUs = append(l.GPUs, slurmconf.GPU{fmt.Sprintf("/dev/nvidia%d", m)})
 	}
 	return l
 }
@@ -107,12 +106,12 @@ func TestGivenCards(t *testing.T) {
 		"both":           {listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
 		"one":            {listedBySlurmd(1), "0=GPU-1"},
 		"not known":      {numbering.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
-		"parts of one":   {numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}}}, "-1=GPU-1"},
+		"parts of one":   {numbering.List{Source: numbering.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}}}, "-1=GPU-1"},
 		"all by a count": {numbering.List{Source: numbering.ByCount, Detect: "nvml", Count: 2}, "0=GPU-0 1=GPU-1"},
 	} {
 		cards := []gpu.Card{first, second}
 		c := judge.Check{}
-		c.Seen.Given, c.Seen.Cards = resolve.Slurms(cards, tt.list), everyCard(cards, config.NVIDIA{}, tt.list)
+		c.Seen.Given, c.Seen.Cards = numbering.Slurms(cards, tt.list), everyCard(cards, config.NVIDIA{}, tt.list)
 		if got := numbered(c.Given()); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}

@@ -10,7 +10,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/numbering"
 	"bookend/internal/operation"
-	"bookend/internal/resolve"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmd"
 	"bookend/internal/state"
@@ -111,7 +110,7 @@ func (d *Driver) needsNumbers(remembered bool) bool {
 	if d.Phase == slurm.HealthCheck {
 		job.GPUIndexes = []int{0}
 	}
-	return resolve.ByList(job, d.Config.NVIDIA) && !remembered
+	return numbering.NeedsList(job, d.Config.NVIDIA) && !remembered
 }
 
 // renumber asks slurmd, and settles what is in force.

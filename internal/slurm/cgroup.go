@@ -9,7 +9,7 @@ import (
 //
 //	v1           /slurm[_NODE]/uid_U/job_N[/step_S[/task_T]]
 //	v2           /system.slice/[NODE_]slurmstepd.scope/job_N/step_S/{user/…,slurm}
-//	v2, 26.05    /system.slice/[NODE_]slurmstepd.scope/SLUID/step_S/{user/…,slurm}
+//	CgroupByRun  /system.slice/[NODE_]slurmstepd.scope/SLUID/step_S/{user/…,slurm}
 //
 // anywhere below a container's or virtual machine's own folders.
 //

@@ -1,7 +1,10 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -11,6 +14,10 @@ const (
 	maxPath = 4096 // PATH_MAX, with its final NUL
 	maxList = 4096 // node list
 )
+
+// maxAccount is the highest user or group id. The next number is none: setresuid takes it as "leave as it is", which is
+// root.
+const maxAccount = math.MaxUint32 - 1
 
 // EnvError says which variable keeps a hook from knowing its job.
 type EnvError struct {
@@ -29,8 +36,8 @@ func (e *EnvError) Error() string {
 // Missing reports whether the variable was not set at all: the program was probably not started by Slurm.
 func (e *EnvError) Missing() bool { return e.Value == "" }
 
-// FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog, Slurm
-// 20.11 to 26.05. Its error is an *EnvError.
+// FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog (Versions). Its
+// error is an *EnvError.
 //
 // The threat is a value that root uses as a path, a user id or a guard and that is not what it seems: those have
 // one strict form, and any other is an error. What users choose (paths, names) is raw and only bounded. A GPU
@@ -39,34 +46,42 @@ func (e *EnvError) Missing() bool { return e.Value == "" }
 // Under PrologFlags=RunInJob Slurm always reports an exit code of 0; the caller, who knows its own cgroup, then
 // replaces Exit by an unknown one.
 func FromEnv(getenv func(string) string) (Job, error) {
+	const account = "a user or group id"
 	e := reader{getenv: getenv}
 	job := Job{
-		Context:    e.context(Prolog, Epilog),
-		ID:         e.jobID("SLURM_JOB_ID", "SLURM_JOBID"),
-		SLUID:      e.sluid(),
-		HetJobID:   e.optionalJobID("SLURM_HET_JOB_ID", "SLURM_PACK_JOB_ID"),
-		Node:       e.node(),
-		Cluster:    e.text(maxName, "SLURM_CLUSTER_NAME"),
-		Partition:  e.text(maxName, "SLURM_JOB_PARTITION"),
-		User:       e.text(maxName, "SLURM_JOB_USER"),
-		UID:        e.account("SLURM_JOB_UID", "SLURM_UID"),
-		GID:        e.account("SLURM_JOB_GID"),
-		NodeList:   e.text(maxList, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
-		Restarts:   e.restarts(),
-		WorkDir:    e.path("SLURM_JOB_WORK_DIR"),
-		Batch:      e.path("SLURM_JOB_STDIN") != "",
-		Stdout:     e.path("SLURM_JOB_STDOUT"),
-		Stderr:     e.path("SLURM_JOB_STDERR"),
+		Context:   e.context(Prolog, Epilog),
+		ID:        JobID(e.number("SLURM_JOB_ID", "a job id", 1, math.MaxUint32)),
+		SLUID:     SLUID(e.optional("SLURM_JOB_SLUID", "a SLUID", ValidSLUID)),
+		HetJobID:  e.jobID("SLURM_HET_JOB_ID"),
+		Node:      e.required("SLURMD_NODENAME", "a node name", ValidNode),
+		Cluster:   e.text(maxName, "SLURM_CLUSTER_NAME"),
+		Partition: e.text(maxName, "SLURM_JOB_PARTITION"),
+		User:      e.text(maxName, "SLURM_JOB_USER"),
+		UID:       e.number("SLURM_JOB_UID", account, 0, maxAccount),
+		GID:       e.number("SLURM_JOB_GID", account, 0, maxAccount),
+		NodeList:  e.text(maxList, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+		WorkDir:   e.path("SLURM_JOB_WORK_DIR"),
+		Batch:     e.path("SLURM_JOB_STDIN") != "",
+		Stdout:    e.path("SLURM_JOB_STDOUT"),
+		Stderr:    e.path("SLURM_JOB_STDERR"),
+
 		MPSPercent: e.text(maxName, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
 		Start:      e.start(),
 	}
+	if getenv(restartCount) != "" { // any other form is an error: the number guards drains
+		job.Restarts = int(e.number(restartCount, "a number", 0, math.MaxUint32))
+	}
+	e.same("SLURM_JOB_ID", "SLURM_JOBID")
+	e.same("SLURM_JOB_UID", "SLURM_UID")
 	job.Exit = e.exit(job.Context)
 	job.GPUIndexes, job.Visible, job.GPUProblem = gpusFromEnv(getenv)
-	if err := e.error(); err != nil {
-		return Job{}, err
+	if e.first != nil {
+		return Job{}, e.first
 	}
 	return job, nil
 }
+
+const restartCount = "SLURM_JOB_RESTART_COUNT"
 
 // reader reads variables and keeps the first that is not as it must be.
 type reader struct {
@@ -74,110 +89,56 @@ type reader struct {
 	first  *EnvError
 }
 
-func (e *reader) error() error {
-	if e.first == nil {
-		return nil
+// required reads a variable that must be set, in the form that valid knows.
+func (e *reader) required(variable, form string, valid func(string) bool) string {
+	value := e.getenv(variable)
+	if valid(value) {
+		return value
 	}
-	return e.first
-}
-
-func (e *reader) fail(variable, value, problem string) {
-	if e.first != nil {
-		return
-	}
+	problem := "is not " + form
 	if value == "" {
 		problem = "is not set"
 	}
-	e.first = &EnvError{Variable: variable, Value: value[:min(len(value), 64)], Problem: problem}
-}
-
-// either returns the first of the variables that is set, by its new and its old name. Slurm sets both alike:
-// two values that differ are nobody's.
-func (e *reader) either(names ...string) (variable, value string) {
-	variable = names[0]
-	for _, name := range names {
-		switch v := e.getenv(name); {
-		case v == "":
-		case value == "":
-			variable, value = name, v
-		case v != value:
-			e.fail(name, v, "differs from "+variable)
-		}
-	}
-	return variable, value
-}
-
-func (e *reader) context(want ...Context) Context {
-	const variable = "SLURM_SCRIPT_CONTEXT"
-	value := e.getenv(variable)
-	for _, c := range want {
-		if value == string(c) {
-			return c
-		}
-	}
-	e.fail(variable, value, fmt.Sprintf("is none of %q", want))
+	e.refuse(variable, value, problem)
 	return ""
 }
 
-func (e *reader) jobID(names ...string) JobID {
-	variable, value := e.either(names...)
-	id, ok := ParseJobID(value)
-	if !ok {
-		e.fail(variable, value, "is not a job id")
-	}
-	return id
+func (e *reader) refuse(variable, value, problem string) {
+	e.first = cmp.Or(e.first, &EnvError{variable, value[:min(len(value), 64)], problem})
 }
 
-// optionalJobID reads an id that is for display only: 0 when it is not set or not an id.
-func (e *reader) optionalJobID(names ...string) JobID {
-	for _, name := range names {
-		if id, ok := ParseJobID(e.getenv(name)); ok {
-			return id
-		}
+// same refuses an older name of a variable that says something else: two values that differ are nobody's.
+func (e *reader) same(variable, older string) {
+	if value := e.getenv(older); value != "" && value != e.getenv(variable) {
+		e.refuse(older, value, "differs from "+variable)
 	}
-	return 0
 }
 
-func (e *reader) sluid() SLUID {
-	const variable = "SLURM_JOB_SLUID"
-	value := e.getenv(variable)
-	if value != "" && !ValidSLUID(value) {
-		e.fail(variable, value, "is not a SLUID")
-	}
-	return SLUID(value)
+// optional reads a variable that may be missing.
+func (e *reader) optional(variable, form string, valid func(string) bool) string {
+	return e.required(variable, form, func(s string) bool { return s == "" || valid(s) })
 }
 
-func (e *reader) node() string {
-	const variable = "SLURMD_NODENAME"
-	value := e.getenv(variable)
-	if !ValidNode(value) {
-		e.fail(variable, value, "is not a node name")
-	}
-	return value
-}
-
-// account reads a user or group id. 2^32-1 is none: setresuid takes it as "leave as it is", which is root.
-func (e *reader) account(names ...string) uint32 {
-	variable, value := e.either(names...)
-	n, ok := decimal(value)
-	if !ok || n == 1<<32-1 {
-		e.fail(variable, value, "is not a user or group id")
-	}
+// number reads a number in the given bounds.
+func (e *reader) number(variable, form string, least, most uint32) (n uint32) {
+	e.required(variable, form, func(s string) bool {
+		var ok bool
+		n, ok = decimal(s)
+		return ok && n >= least && n <= most
+	})
 	return n
 }
 
-// restarts is 0 on Slurm before 22.05, which does not say. Any other form is an error: the number guards drains.
-func (e *reader) restarts() int {
-	const variable = "SLURM_JOB_RESTART_COUNT"
-	value := e.getenv(variable)
-	if value == "" {
-		return 0
-	}
-	n, ok := decimal(value)
-	if !ok {
-		e.fail(variable, value, "is not a number")
-	}
-	return int(n)
+func (e *reader) context(want ...Context) Context {
+	return Context(e.required("SLURM_SCRIPT_CONTEXT", fmt.Sprintf("one of %q", want), func(s string) bool {
+		return slices.Contains(want, Context(s))
+	}))
+}
+
+// jobID reads an id that is for display only: 0 if it is not set or not an id.
+func (e *reader) jobID(variable string) JobID {
+	id, _ := ParseJobID(e.getenv(variable))
+	return id
 }
 
 func (e *reader) text(limit int, names ...string) string {
@@ -197,7 +158,7 @@ func (e *reader) path(name string) string {
 	return ""
 }
 
-// start is the zero time where Slurm (before 23.02) does not say.
+// start is the zero time if Slurm does not say.
 func (e *reader) start() time.Time {
 	seconds, ok := decimal(e.getenv("SLURM_JOB_START_TIME"))
 	if !ok || seconds == 0 || seconds >= noValue {
@@ -228,7 +189,7 @@ func (e *reader) exit(context Context) ExitStatus {
 func (e *reader) waitStatus(name string) (status int, why string) {
 	value := e.getenv(name)
 	if value == "" {
-		return 0, name + " is not set (Slurm before 22.05, or the status was lost)"
+		return 0, name + " is not set"
 	}
 	n, ok := decimal(value)
 	if !ok || n > 0xffff {

@@ -3,7 +3,6 @@ package slurm
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ func FuzzFromEnv(f *testing.F) {
 	f.Add("4294967295", "4294967295", "n1/..", "sCHNM7Y8WBK90I", "0,0", "NoDevFiles", "65536", "4294967294", "01")
 	f.Fuzz(func(t *testing.T, id, uid, node, sluid, gpus, visible, exit, start, restarts string) {
 		e := slurm2302.with(epilog).with(env{
-			"SLURM_JOB_ID": id, "SLURM_JOBID": "", "SLURM_JOB_UID": uid, "SLURM_UID": "", "SLURMD_NODENAME": node,
+			"SLURM_JOB_ID": id, "SLURM_JOB_UID": uid, "SLURMD_NODENAME": node,
 			"SLURM_JOB_SLUID": sluid, "SLURM_JOB_GPUS": gpus, "CUDA_VISIBLE_DEVICES": visible,
 			"SLURM_JOB_EXIT_CODE": exit, "SLURM_JOB_START_TIME": start, "SLURM_JOB_RESTART_COUNT": restarts,
 			"SLURM_JOB_PARTITION": gpus, "SLURM_JOB_STDOUT": visible, "SLURM_JOB_WORK_DIR": sluid,
@@ -31,7 +30,8 @@ func FuzzFromEnv(f *testing.F) {
 		switch {
 		case fmt.Sprint(job.ID) != id || fmt.Sprint(job.UID) != uid || job.ID == 0 || job.UID == 1<<32-1:
 			t.Fatalf("job %d of user %d, not %q of %q", job.ID, job.UID, id, uid)
-		case job.Node != node || !nodeForm.MatchString(node) || string(job.SLUID) != sluid || sluid != "" && !sluidForm.MatchString(sluid):
+		case job.Node != node || !nodeForm.MatchString(node) || string(job.SLUID) != sluid || sluid != "" &&
+			!sluidForm.MatchString(sluid):
 			t.Fatalf("unsafe path part: %q, %q", job.Node, job.SLUID)
 		case restarts != "" && fmt.Sprint(job.Restarts) != restarts:
 			t.Fatalf("%d restarts, not %q", job.Restarts, restarts)
@@ -65,18 +65,16 @@ func sameLists(t *testing.T, e env, job Job) {
 		t.Fatalf("HasGPUs is %v, but the job is %+v", HasGPUs(e.get), job)
 	case job.GPUProblem == "" && strings.Join(indexes, ",") != gpuValue(e.get, "SLURM_JOB_GPUS"):
 		t.Fatalf("indexes %v of %q", job.GPUIndexes, e["SLURM_JOB_GPUS"])
-	case job.GPUProblem == "" && strings.Join(job.Visible, ",") != visible(e.get):
-		t.Fatalf("devices %q of %q", job.Visible, visible(e.get))
+	case job.GPUProblem == "" && !none && strings.Join(job.Visible, ",") != gpuValue(e.get, visibleNames[:]...):
+		t.Fatalf("devices %q of %q", job.Visible, gpuValue(e.get, visibleNames[:]...))
 	}
 }
 
 var (
-	nodeForm   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*\.?$`)
-	sluidForm  = regexp.MustCompile(`^s[0-9A-HJKMNP-TV-Z]{13}$`)
-	jobForm    = regexp.MustCompile(`^[1-9][0-9]*$`)
-	deviceForm = regexp.MustCompile(`^[A-Za-z0-9/_:.-]{1,128}$`)
-	indexForm  = regexp.MustCompile(`^(0|[1-9][0-9]{0,4})$`)
-	stepForm   = regexp.MustCompile(`^(batch|interactive|extern|TBD|0|[1-9][0-9]{0,9})(\+(0|[1-9][0-9]{0,9}))?$`)
+	nodeForm  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*\.?$`)
+	sluidForm = regexp.MustCompile(`^s[0-9A-HJKMNP-TV-Z]{13}$`)
+	jobForm   = regexp.MustCompile(`^[1-9][0-9]*$`)
+	stepForm  = regexp.MustCompile(`^(batch|interactive|extern|TBD|0|[1-9][0-9]{0,9})(\+(0|[1-9][0-9]{0,9}))?$`)
 )
 
 func printable(s string) bool {
@@ -85,8 +83,10 @@ func printable(s string) bool {
 
 // What may become a path or a number is what a regular expression says too.
 func FuzzGrammar(f *testing.F) {
-	for _, seed := range []string{"1", "0", "01", "4294967295", "4294967296", "+1", "n1", "n1.hpc", "a..b", ".a", "-a", "a/b", "a\n",
-		"a\x00", "sCHNM7Y8WBK900", "sCHNM7Y8WBK90I", "sCHNM7Y8WBK900\n", strings.Repeat("n", 256), "GPU-1", "MIG-GPU-1/2/3", "é"} {
+	for _, seed := range []string{"1", "0", "01", "4294967295", "4294967296", "+1", "n1", "n1.hpc", "a..b", ".a",
+		"-a", "a/b", "a\n",
+		"a\x00", "sCHNM7Y8WBK900", "sCHNM7Y8WBK90I", "sCHNM7Y8WBK900\n", strings.Repeat("n", 256), "GPU-1",
+		"MIG-GPU-1/2/3", "é"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -104,44 +104,23 @@ func FuzzGrammar(f *testing.F) {
 	})
 }
 
-// Slurm's lists, read a second time in the plainest way.
-func FuzzGPULists(f *testing.F) {
-	for _, seed := range []string{"0,1", "0", "", ",", "0,,1", "1,0,1", "65535", "65536", "00", "GPU-11111111-2222-3333-4444-555555555555",
-		"MIG-GPU-1/2/3,MIG-4", "0-3", "gpu:0", "GPU-1 ", "\x00"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, list string) {
-		all := strings.Split(list, ",")
-		sorted := slices.Sorted(slices.Values(all))
-		sound := len(all) <= maxDevices && len(slices.Compact(sorted)) == len(all)
-		indexes := sound && !slices.ContainsFunc(all, func(s string) bool {
-			n, err := strconv.Atoi(s)
-			return !indexForm.MatchString(s) || err != nil || n > 65535
-		})
-		if got, err := parseIndexes(list); list != "" && (err == nil) != indexes || err == nil && list != "" && len(got) != len(all) || err != nil && got != nil {
-			t.Errorf("indexes %q: %v, %v", list, got, err)
-		}
-		ids := sound && !slices.ContainsFunc(all, func(s string) bool { return !deviceForm.MatchString(s) })
-		if got, err := parseVisible(list); list != "" && (err == nil) != ids || err == nil && list != "" && !slices.Equal(got, all) || err != nil && got != nil {
-			t.Errorf("devices %q: %v, %v", list, got, err)
-		}
-	})
-}
-
 // The environment of a task hook is the user's: it changes nothing of what its cgroup says.
 func FuzzTaskFromEnv(f *testing.F) {
 	f.Add("prolog_task", "n1", "12", "-5", "0", "7", "3", "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0")
 	f.Add("epilog_task", "../", "0", "4294967290", "-1", "1\n2", "x", "0::/")
-	f.Add("epilog_slurmd", "n1", "5", "4294967296", "2147483648", "", "4294967296", "3:cpu:/slurm/uid_1/job_5/step_batch\n")
+	f.Add("epilog_slurmd", "n1", "5", "4294967296", "2147483648", "", "4294967296",
+		"3:cpu:/slurm/uid_1/job_5/step_batch\n")
 	f.Fuzz(func(t *testing.T, context, node, id, step, local, master, member, cgroup string) {
 		task := TaskFromEnv(env{
 			"SLURM_SCRIPT_CONTEXT": context, "SLURMD_NODENAME": node, "SLURM_JOB_ID": id, "SLURM_STEP_ID": step,
-			"SLURM_LOCALID": local, "SLURM_ARRAY_JOB_ID": master, "SLURM_ARRAY_TASK_ID": member, "SLURM_HET_JOB_ID": master,
+			"SLURM_LOCALID": local, "SLURM_ARRAY_JOB_ID": master, "SLURM_ARRAY_TASK_ID": member,
+			"SLURM_HET_JOB_ID": master,
 		}.get, cgroup)
 		switch {
 		case task.Owner != OwnerOfCgroup(cgroup):
 			t.Fatalf("owner %+v of cgroup %q", task.Owner, cgroup)
-		case task.Owner.Step != "" && task.Step != task.Owner.Step || task.Step != "" && !stepForm.MatchString(task.Step):
+		case task.Owner.Step != "" && task.Step != task.Owner.Step || task.Step != "" &&
+			!stepForm.MatchString(task.Step):
 			t.Fatalf("step %q of %+v", task.Step, task.Owner)
 		case task.Node != "" && (task.Node != node || !nodeForm.MatchString(node)):
 			t.Fatalf("node %q of %q", task.Node, node)
@@ -151,7 +130,8 @@ func FuzzTaskFromEnv(f *testing.F) {
 			t.Fatalf("task %d of %q", task.LocalID, local)
 		case task.Array.Master == 0 && task.Array.Task != 0:
 			t.Fatalf("half an array: %+v", task.Array)
-		case task.Array.Master != 0 && (fmt.Sprint(task.Array.Master) != master || fmt.Sprint(task.Array.Task) != member):
+		case task.Array.Master != 0 &&
+			(fmt.Sprint(task.Array.Master) != master || fmt.Sprint(task.Array.Task) != member):
 			t.Fatalf("array %+v of %q, %q", task.Array, master, member)
 		}
 	})
@@ -174,35 +154,12 @@ func FuzzParseRef(f *testing.F) {
 	})
 }
 
-// The first node of a list is a node, begins as the list does, and is the first of any longer list.
-func FuzzFirstHost(f *testing.F) {
-	for _, seed := range []string{"n[001-010,020],m3", "rack[0-1]n[2-3]", "n1", "n1,n2", "n[1", "n[]", "[1-2]", "n[1-2]-a,", "n]1"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, list string) {
-		host := FirstHost(list)
-		if host == "" {
-			return
-		}
-		text, _, _ := strings.Cut(list, "[")
-		text, _, _ = strings.Cut(text, ",")
-		if !nodeForm.MatchString(host) || !strings.HasPrefix(host, text) {
-			t.Fatalf("FirstHost(%q) = %q", list, host)
-		}
-		if longer := FirstHost(list + ",z9"); longer != host {
-			t.Fatalf("FirstHost(%q) = %q, with another behind it %q", list, host, longer)
-		}
-		if again := FirstHost(host + "," + list); again != host {
-			t.Fatalf("FirstHost of %q before %q = %q", host, list, again)
-		}
-	})
-}
-
 // A process is never made out to be another job's, whatever folders it, or another program, has made.
 func FuzzOwnerOfCgroup(f *testing.F) {
 	for _, seed := range []string{
 		"6:freezer:/slurm_n1/uid_5/job_1/step_batch\n0::/\n",
-		"12:cpuset:/slurm/uid_1000/job_77/step_0/task_0\n11:memory:/slurm/uid_1000/job_77/step_0\n5:devices:/slurm/uid_1000/job_77\n",
+		"12:cpuset:/slurm/uid_1000/job_77/step_0/task_0\n11:memory:/slurm/uid_1000/job_77/step_0\n" +
+			"5:devices:/slurm/uid_1000/job_77\n",
 		"0::/system.slice/n1_slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0 (deleted)\n",
 		"0::/system.slice/slurmstepd.scope/job_12/step_0+1/slurm\n0::/a/slurmstepd.scope/job_3",
 		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmstepd.scope/job_1",
@@ -217,7 +174,8 @@ func FuzzOwnerOfCgroup(f *testing.F) {
 			t.Fatalf("both names: %+v", o)
 		case o.Conflict != "" && (o.Found() || o.Step != ""):
 			t.Fatalf("a job in spite of a conflict: %+v", o)
-		case o.ID != 0 && !strings.Contains(text, fmt.Sprintf("/job_%d", o.ID)), o.SLUID != "" && !strings.Contains(text, "/"+string(o.SLUID)):
+		case o.ID != 0 && !strings.Contains(text, fmt.Sprintf("/job_%d", o.ID)), o.SLUID != "" &&
+			!strings.Contains(text, "/"+string(o.SLUID)):
 			t.Fatalf("a job that is not in %q: %+v", text, o)
 		case o.SLUID != "" && !sluidForm.MatchString(string(o.SLUID)), o.Step != "" && !stepForm.MatchString(o.Step):
 			t.Fatalf("names %+v", o)

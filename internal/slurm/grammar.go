@@ -32,9 +32,14 @@ func ValidNode(s string) bool {
 	if s == "" || len(s) > 255 || s[0] == '.' || s[0] == '-' || strings.Contains(s, "..") {
 		return false
 	}
+	return only(s, "._-")
+}
+
+// only reports whether s has nothing but letters, digits and the given signs.
+func only(s, signs string) bool {
 	for _, c := range []byte(s) {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && !isDigit(c) && strings.IndexByte("._-", c) < 0 {
+		if !letter && !isDigit(c) && strings.IndexByte(signs, c) < 0 {
 			return false
 		}
 	}

@@ -7,7 +7,7 @@ import "time"
 // JobID is Slurm's raw numeric job id (array tasks and het components have ids of their own).
 type JobID uint32
 
-// SLUID is the id of one run of a job (Slurm 25.11 and later): "s" and 13 characters of Crockford's base 32.
+// SLUID is the id of one run of a job (TellsRun): "s" and 13 characters of Crockford's base 32.
 type SLUID string
 
 // Context is the hook Slurm is running, from SLURM_SCRIPT_CONTEXT.
@@ -42,8 +42,7 @@ type Job struct {
 	Batch     bool    `json:"batch,omitempty"`    // has a batch script: SLURM_JOB_STDIN is set for no other job
 	Stdout    string  `json:"stdout,omitempty"`   // the user's claim, patterns unexpanded
 	Stderr    string  `json:"stderr,omitempty"`   // the same, set only where it is a file of its own (sbatch -e)
-	// GPUIndexes are the values of SLURM_JOB_GPUS: Slurm's own device indexes, in order. Slurm 20.11 does not
-	// set it.
+	// GPUIndexes are the values of SLURM_JOB_GPUS: Slurm's own device indexes, in order.
 	GPUIndexes []int `json:"gpu_indexes,omitempty"`
 	// Visible are the elements of CUDA_VISIBLE_DEVICES: global indexes or UUIDs.
 	Visible []string `json:"visible,omitempty"`
@@ -52,7 +51,7 @@ type Job struct {
 	GPUProblem string     `json:"gpu_problem,omitempty"`
 	MPSPercent string     `json:"mps_percent,omitempty"` // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE: the job shares its GPU
 	Exit       ExitStatus `json:"exit"`
-	Start      time.Time  `json:"start,omitzero"` // SLURM_JOB_START_TIME (23.02 and later)
+	Start      time.Time  `json:"start,omitzero"` // SLURM_JOB_START_TIME (TellsStart)
 }
 
 // ExitStatus is how a job ended: raw wait(2) statuses. Only an epilog knows, and not always.
@@ -63,7 +62,7 @@ type ExitStatus struct {
 	Derived int    `json:"derived"`       // SLURM_JOB_DERIVED_EC: highest of the steps
 }
 
-// Owner is the job a cgroup path belongs to: by id, by SLUID (26.05 and later), or both unset for none.
+// Owner is the job a cgroup path belongs to: by id, by SLUID (CgroupByRun), or both unset for none.
 type Owner struct {
 	ID    JobID  `json:"id,omitempty"`
 	SLUID SLUID  `json:"sluid,omitempty"`

@@ -10,9 +10,9 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 	task := Task{
 		Context: e.context(TaskProlog, TaskEpilog),
 		Owner:   OwnerOfCgroup(ownCgroup),
-		EnvID:   e.optionalJobID("SLURM_JOB_ID", "SLURM_JOBID"),
+		EnvID:   e.jobID("SLURM_JOB_ID"),
 		HasGPUs: HasGPUs(getenv),
-		HetID:   e.optionalJobID("SLURM_HET_JOB_ID", "SLURM_PACK_JOB_ID"),
+		HetID:   e.jobID("SLURM_HET_JOB_ID"),
 		Array:   e.arrayTask(),
 	}
 	if node := getenv("SLURMD_NODENAME"); ValidNode(node) {
@@ -27,8 +27,9 @@ func TaskFromEnv(getenv func(string) string, ownCgroup string) Task {
 }
 
 // Job is the task's job by its own cgroup, else by the environment: without cgroups, and in het jobs, which show the
-// leader's id there. A cgroup that names the run alone (26.05) is joined by the environment's id: a process that has left
-// the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when its files are opened.
+// leader's id there. A cgroup that names the run alone (CgroupByRun) is joined by the environment's id: a process
+// that has left the cgroup is known by that id or not at all. Whether it is the user's job the kernel decides, when
+// its files are opened.
 func (t Task) Job() Owner {
 	job := t.Owner
 	if !job.Found() {
@@ -40,45 +41,38 @@ func (t Task) Job() Owner {
 	return job
 }
 
-// step reads SLURM_STEP_ID. It is not set for the batch script up to 25.11 and -5 there in 26.05; the other
-// numbers are the same special steps as slurm.h counts them down from 2^32.
+// step reads SLURM_STEP_ID. The batch script of older versions has none; newer ones have a negative number there, as
+// slurm.h counts the special steps down from 2^32.
 func (e *reader) step() string {
-	_, value := e.either("SLURM_STEP_ID", "SLURM_STEPID")
-	switch value {
+	switch value := e.getenv("SLURM_STEP_ID"); value {
 	case "", "-5", "4294967291":
 		return StepBatch
 	case "-6", "4294967290":
 		return StepInteractive
+	default:
+		if n, ok := decimal(value); ok && n < 4294967290 {
+			return value
+		}
+		return ""
 	}
-	if n, ok := decimal(value); ok && n < 4294967290 {
-		return value
-	}
-	return ""
 }
 
-// localID is 0 for a script or shell, which is one task, whatever the environment says.
+// localID is 0 for a script or shell, which is one task, whatever the environment says, and -1 if it is not known.
 func (e *reader) localID(step string) int {
 	if step == StepBatch || step == StepInteractive {
 		return 0
 	}
-	return e.small("SLURM_LOCALID", -1)
-}
-
-func (e *reader) small(name string, otherwise int) int {
-	n, ok := decimal(e.getenv(name))
+	n, ok := decimal(e.getenv("SLURM_LOCALID"))
 	if !ok || n > math.MaxInt32 {
-		return otherwise
+		return -1
 	}
 	return int(n)
 }
 
 func (e *reader) arrayTask() ArrayTask {
 	master, ok := ParseJobID(e.getenv("SLURM_ARRAY_JOB_ID"))
-	if !ok {
-		return ArrayTask{}
-	}
-	task, ok := decimal(e.getenv("SLURM_ARRAY_TASK_ID"))
-	if !ok {
+	task, is := decimal(e.getenv("SLURM_ARRAY_TASK_ID"))
+	if !ok || !is {
 		return ArrayTask{}
 	}
 	return ArrayTask{Master: master, Task: task}

@@ -7,10 +7,10 @@ import (
 
 func TestTaskFromEnv(t *testing.T) {
 	batch := env{
-		"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "12", "SLURM_JOBID": "12",
+		"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "12",
 		"SLURM_JOB_GPUS": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_TASK_PID": "4711",
 	}
-	step := batch.with(env{"SLURM_STEP_ID": "3", "SLURM_STEPID": "3", "SLURM_LOCALID": "5"})
+	step := batch.with(env{"SLURM_STEP_ID": "3", "SLURM_LOCALID": "5"})
 	taskEpilog := env{"SLURM_SCRIPT_CONTEXT": "epilog_task"}
 	const v2 = "0::/system.slice/slurmstepd.scope/"
 	base := Task{Context: TaskProlog, Node: "n1", EnvID: 12, HasGPUs: true, Step: "batch"}
@@ -24,22 +24,30 @@ func TestTaskFromEnv(t *testing.T) {
 		{"batch script, no cgroup", batch, "0::/", nil},
 		{"batch script, 26.05", batch.with(env{"SLURM_STEP_ID": "-5"}), "", nil},
 		{"batch script, unsigned", batch.with(env{"SLURM_STEP_ID": "4294967291"}), "", nil},
-		{"batch script, cgroup v2", batch, v2 + "job_12/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
-		{"batch script, SLUID", batch, v2 + "sCHNM7Y8WBK900/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{SLUID: "sCHNM7Y8WBK900", Step: "batch"} }},
-		{"interactive step", batch.with(env{"SLURM_STEP_ID": "4294967290"}), "", func(w *Task) { w.Step = "interactive" }},
-		{"interactive step, cgroup", batch.with(env{"SLURM_STEP_ID": "7"}), v2 + "job_12/step_interactive/user", func(w *Task) {
-			w.Step, w.Owner = "interactive", Owner{ID: 12, Step: "interactive"}
-		}},
+		{"batch script, cgroup v2", batch, v2 + "job_12/step_batch/user/task_0",
+			func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
+		{"batch script, SLUID", batch, v2 + "sCHNM7Y8WBK900/step_batch/user/task_0",
+			func(w *Task) { w.Owner = Owner{SLUID: "sCHNM7Y8WBK900", Step: "batch"} }},
+		{"interactive step", batch.with(env{"SLURM_STEP_ID": "4294967290"}), "",
+			func(w *Task) { w.Step = "interactive" }},
+		{"interactive step, cgroup", batch.with(env{"SLURM_STEP_ID": "7"}), v2 + "job_12/step_interactive/user",
+			func(w *Task) {
+				w.Step, w.Owner = "interactive", Owner{ID: 12, Step: "interactive"}
+			}},
 		{"srun step", step, "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
-		{"old name of the step", step.with(env{"SLURM_STEP_ID": ""}), "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
-		{"batch script started from a step", step, v2 + "job_12/step_batch/user/task_0", func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
-		{"het job: leader in the environment", step.with(env{"SLURM_JOB_ID": "10", "SLURM_HET_JOB_ID": "10"}), v2 + "job_12/step_3/user/task_5", func(w *Task) {
-			w.EnvID, w.HetID, w.Step, w.LocalID, w.Owner = 10, 10, "3", 5, Owner{ID: 12, Step: "3"}
-		}},
-		{"array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "0"}), "", func(w *Task) { w.Array = ArrayTask{Master: 9} }},
+		{"batch script started from a step", step, v2 + "job_12/step_batch/user/task_0",
+			func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
+		{"het job: leader in the environment", step.with(env{"SLURM_JOB_ID": "10", "SLURM_HET_JOB_ID": "10"}),
+			v2 + "job_12/step_3/user/task_5", func(w *Task) {
+				w.EnvID, w.HetID, w.Step, w.LocalID, w.Owner = 10, 10, "3", 5, Owner{ID: 12, Step: "3"}
+			}},
+		{"array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "0"}), "",
+			func(w *Task) { w.Array = ArrayTask{Master: 9} }},
 		{"half an array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9"}), "", nil},
-		{"srun only", step.with(env{"SLURM_JOB_GPUS": "", "SLURM_STEP_GPUS": "0"}), "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
-		{"no GPUs", batch.with(env{"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}), "", func(w *Task) { w.HasGPUs = false }},
+		{"srun only", step.with(env{"SLURM_JOB_GPUS": "", "SLURM_STEP_GPUS": "0"}), "",
+			func(w *Task) { w.Step, w.LocalID = "3", 5 }},
+		{"no GPUs", batch.with(env{"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}), "",
+			func(w *Task) { w.HasGPUs = false }},
 		{"task epilog of the script, v2", batch.with(taskEpilog), v2 + "job_12/step_batch/slurm", func(w *Task) {
 			w.Context, w.Owner = TaskEpilog, Owner{ID: 12, Step: "batch", Daemon: true}
 		}},
@@ -47,7 +55,8 @@ func TestTaskFromEnv(t *testing.T) {
 			w.Context, w.Owner, w.Step, w.LocalID = TaskEpilog, Owner{ID: 12}, "3", 5
 		}},
 		{"an environment of lies", env{
-			"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURMD_NODENAME": "../x", "SLURM_JOB_ID": "-1", "SLURM_STEP_ID": "x",
+			"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURMD_NODENAME": "../x", "SLURM_JOB_ID": "-1",
+			"SLURM_STEP_ID": "x",
 			"SLURM_LOCALID": "99999999999", "SLURM_TASK_PID": "1;2", "SLURM_JOB_GPUS": "0", "SLURM_HET_JOB_ID": "0",
 			"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": "[1-3]",
 		}, "", func(w *Task) { *w = Task{HasGPUs: true, LocalID: -1} }},

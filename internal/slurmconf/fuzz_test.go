@@ -1,152 +1,103 @@
 package slurmconf
 
 import (
-	"fmt"
-	"strconv"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// What is read is in the text, nothing is read twice, and no chain of files goes on for ever.
+// What is read is in the text, comments change nothing, and no chain of files goes on for ever.
 func FuzzParse(f *testing.F) {
-	f.Add("ClusterName=Lab\nInclude %c.conf\nProlog=/a\nProlog=/b\n", "Include slurm.conf\nNodeName=n1 Gres=gpu:2\n", "n1")
+	f.Add("ClusterName=Lab\nInclude %c.conf\nProlog=/a\nProlog=/b\n", "Include slurm.conf\nNodeName=n1 Gres=gpu:2\n",
+		"n1")
 	f.Add("include\tx*.conf\nNodeName=DEFAULT Gres=gpu \\\n CPUs=2\n", "include /etc/slurm.conf", "n[1-2]")
 	f.Add("Include \"a b\"\nA=\"x y\" B+=3#c", "=\x00", "")
 	f.Fuzz(func(t *testing.T, text, other, node string) {
 		const name = "/etc/slurm.conf"
-		alone := Parse(name, []byte(text), nil)
-		included := map[string][]File{}
-		for _, w := range alone.Wanted {
-			if !strings.HasPrefix(w, "/") {
-				t.Fatalf("wants %q", w)
+		open := func(name string) []File {
+			if !strings.HasPrefix(name, "/") {
+				t.Fatalf("wants %q", name)
 			}
-			included[w] = []File{{Path: w, Text: []byte(other)}, {Path: w + "2", Unread: "refused"}}
+			return []File{{Path: name, Text: []byte(other)}, {Path: name + "2", Unread: "refused"}}
 		}
-		whole := Parse(name, []byte(text), included)
-		for range MaxDepth + 2 { // each file may include others, never without end
-			for _, w := range whole.Wanted {
-				included[w] = nil
-			}
-			whole = Parse(name, []byte(text), included)
-		}
-		if len(whole.Wanted) != 0 {
-			t.Fatalf("still wants %q", whole.Wanted)
-		}
+		whole := Parse(name, []byte(text), open)
 		for _, l := range whole.Lines {
 			from := text
 			if l.File != name {
 				from = other
 			}
 			if l.Number < 1 || l.Number > strings.Count(from, "\n")+1 {
-				t.Fatalf("%+v", l)
+				t.Fatalf("line %+v", l)
 			}
 			for _, p := range l.Pairs {
-				if p[0] == "" || !strings.Contains(from, p[0]) {
-					t.Fatalf("%+v", l)
-				}
-				if v, ok := l.Get(strings.ToUpper(p[0])); !ok || v == "" && p[1] != "" {
+				if v, ok := l.Get(strings.ToUpper(p[0])); p[0] == "" || !ok || v == "" && p[1] != "" {
 					t.Fatalf("%+v has no %q", l, p[0])
 				}
 			}
 		}
 		if n := whole.Node(node); n.Found && n.Line.Number == 0 {
-			t.Fatalf("%+v", n)
+			t.Fatalf("node %+v", n)
 		}
-		if before := Parse(name, []byte("#x\n\n"+text), included); len(before.Lines) != len(whole.Lines) {
+		if before := Parse(name, []byte("#x\n\n"+text), open); len(before.Lines) != len(whole.Lines) {
 			t.Fatalf("a comment makes %d lines of %d", len(before.Lines), len(whole.Lines))
 		}
 	})
 }
 
-// A node is in a list when it is among all that the list says, written out.
-func FuzzContains(f *testing.F) {
-	f.Add("n[001-010,020],m3", "n005")
-	f.Add("rack[0-1]n[2-3]", "rack1n2")
-	f.Add("n[8-11]", "n09")
-	f.Add("a[0-9]b[0-9]c[1-3],[1,1]x", "1x")
-	f.Add("n[1-2", "n1")
-	f.Add("n1]", "n1")
-	f.Add("", "")
-	f.Fuzz(func(t *testing.T, list, node string) {
-		is, known := Contains(list, node)
-		all, ok := writtenOut(list)
-		if !ok {
+// An answer has its reason. Without slurm.conf, and next to a line of shards for all nodes, it is never no.
+func FuzzSharedGPUs(f *testing.F) {
+	f.Add("GresTypes=gpu,shard\nNodeName=n[1-2]-a Gres=gpu:1,shard:4\n", "NodeName=n1 Name=mps Count=3\n", "n1")
+	f.Add("NodeName=DEFAULT Gres=\"x\" \\\nInclude y#\n", "Name=shard\\\\\n", "rack0n1")
+	f.Add("NodeName=[0-9][0-9][0-9][0-9] Gres=a", "\\#\x00=\xff", "0000000000000000000")
+	f.Fuzz(func(t *testing.T, slurmConf, gresConf, node string) {
+		if slurmConf == "-" || gresConf == "-" { // stands for a file that could not be read
 			return
 		}
-		if !known || is != all[node] {
-			t.Errorf("%q in %q: %v, known %v; written out %v", node, list, is, known, all[node])
+		got := SharedGPUs(file("slurm.conf", slurmConf), file("gres.conf", gresConf), node)
+		if got.Why == "" || got.Shared != Yes && got.Shared != No && got.Shared != Unknown {
+			t.Fatalf("answer %+v", got)
 		}
-		for name := range all {
-			if is, known := Contains(list, name); !is || !known {
-				t.Errorf("%q in %q: %v, known %v", name, list, is, known)
-			}
+		if alone := SharedGPUs(nil, file("gres.conf", gresConf), node); alone.Shared == No {
+			t.Fatalf("without slurm.conf: %+v", alone)
+		}
+		listed := file("gres.conf", "Name=shard Count=4\n"+gresConf)
+		if got := SharedGPUs(file("slurm.conf", slurmConf), listed, node); got.Shared == No {
+			t.Fatalf("next to a line of shards: %+v", got)
 		}
 	})
 }
 
-// mostNames bounds what is written out of a list.
-const mostNames = 2000
-
-// writtenOut is every name of a list; false where it is not well formed, or too long.
-func writtenOut(list string) (map[string]bool, bool) {
-	all, names := map[string]bool{}, []string{""}
-	flush := func() {
-		for _, n := range names {
-			all[n] = true
-		}
-		names = []string{""}
+// What is listed has files, as many GPUs as its counts say, and the same meaning behind every prefix.
+func FuzzParseListed(f *testing.F) {
+	texts, err := filepath.Glob("testdata/slurmd/*")
+	if err != nil || len(texts) == 0 {
+		f.Fatal(texts, err)
 	}
-	brackets := 0
-	for i := 0; i < len(list); i++ {
-		switch c := list[i]; c {
-		case ']':
-			return nil, false
-		case ',':
-			flush()
-			brackets = 0
-		case '[':
-			end := strings.IndexByte(list[i:], ']')
-			if brackets++; end < 0 || brackets > maxBrackets {
-				return nil, false
-			}
-			numbers, ok := ranges(list[i+1 : i+end])
-			if !ok || len(numbers)*len(names) > mostNames {
-				return nil, false
-			}
-			var longer []string
-			for _, n := range names {
-				for _, number := range numbers {
-					longer = append(longer, n+number)
-				}
-			}
-			names = longer
-			i += end
-		default:
-			for j := range names {
-				names[j] += string([]byte{c})
-			}
+	for _, name := range texts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
 		}
+		f.Add(string(text))
 	}
-	if list != "" && !strings.HasSuffix(list, ",") {
-		flush()
-	}
-	return all, true
-}
-
-func ranges(text string) (out []string, ok bool) {
-	for _, part := range strings.Split(text, ",") {
-		low, high, isRange := strings.Cut(part, "-")
-		if !isRange {
-			high = low
+	f.Add("Gres Name=gpu Count=2 File=/dev/nvidia[0-1\nGres Name=gpu Type= Count=1 File=,")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := ParseListed(text)
+		if err != nil {
+			if got != nil {
+				t.Errorf("%v and %v", got, err)
+			}
+			return
 		}
-		from, err1 := strconv.ParseUint(low, 10, 32)
-		to, err2 := strconv.ParseUint(high, 10, 32)
-		if err1 != nil || err2 != nil || from > to || to-from > mostNames || len(low) > 18 || len(high) > 18 {
-			return nil, false
+		if len(got) > maxGPUs || slices.ContainsFunc(got, func(g GPU) bool { return len(g) == 0 }) {
+			t.Errorf("%v", got)
 		}
-		for n := from; n <= to; n++ {
-			out = append(out, fmt.Sprintf("%0*d", len(low), n))
+		if again, err := ParseListed("Gres Name=shard Count=4 x\n" + text); err != nil ||
+			!reflect.DeepEqual(again, got) {
+			t.Errorf("behind a line of shards: %v, %v; want %v", again, err, got)
 		}
-	}
-	return out, true
+	})
 }

@@ -3,6 +3,7 @@ package slurmconf
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -11,14 +12,14 @@ type Line struct {
 	File   string      `json:"file,omitempty"`
 	Number int         `json:"number"` // of its first line in the file, from 1
 	Pairs  [][2]string `json:"pairs,omitempty"`
-	// Include is what it includes, instead of pairs, where that was not read; Why says why not.
+	// Include is what it includes, instead of pairs, if that was not read; Why says why not.
 	Include string `json:"include,omitempty"`
 	Why     string `json:"why,omitempty"`
 	// Rest is what is no pair: with it Slurm would not start.
 	Rest string `json:"rest,omitempty"`
 }
 
-// Where names the line: its file, without the folder, and its number.
+// Where names the line: its file, without the directory, and its number.
 func (l Line) Where() string { return fmt.Sprintf("%s line %d", path.Base(l.File), l.Number) }
 
 // Get returns the last value of a key.
@@ -31,7 +32,7 @@ func (l Line) Get(key string) (string, bool) {
 	return "", false
 }
 
-// Unreadable says why a line may say more than was read of it; empty where it does not.
+// Unreadable says why a line may say more than was read of it; empty if it does not.
 func (l Line) Unreadable() string {
 	switch {
 	case l.Include != "" && l.Why != "":
@@ -44,113 +45,77 @@ func (l Line) Unreadable() string {
 	return ""
 }
 
-// Lines reads a text of a file as Slurm does: a comment ends its line, then a backslash at the end joins the next one on. A
-// backslash before either takes its meaning away.
-func Lines(file string, text []byte) []Line {
-	var all []Line
-	number, first, joined := 0, 1, ""
-	for physical := range strings.Lines(string(text)) {
-		number++
-		physical, more := continued(uncommented(strings.TrimRight(physical, "\r\n")))
-		if joined += physical; more {
-			joined += " "
-			continue
-		}
-		all = appendLine(all, joined, file, first)
-		first, joined = number+1, ""
-	}
-	return appendLine(all, joined, file, first)
-}
+const blanks = " \t\r"
 
-func appendLine(all []Line, joined, file string, first int) []Line {
-	l := parse(unescaped(joined))
-	if l.Include == "" && l.Rest == "" && len(l.Pairs) == 0 {
-		return all
-	}
-	l.File, l.Number = file, first
-	return append(all, l)
-}
-
-func uncommented(s string) string {
-	escaped := false
-	for i, c := range []byte(s) {
-		if c == '#' && !escaped {
-			return s[:i]
-		}
-		escaped = c == '\\' && !escaped
-	}
-	return s
-}
-
-// continued cuts off a backslash at the end of a line, blanks behind it allowed. Two are one that is meant.
-func continued(s string) (string, bool) {
-	trimmed := strings.TrimRight(s, " \t")
-	without := strings.TrimRight(trimmed, "\\")
-	if (len(trimmed)-len(without))%2 == 1 {
-		return trimmed[:len(trimmed)-1], true
-	}
-	return s, false
-}
-
-// unescaped takes backslashes away: what stands behind one is meant as it is.
-func unescaped(s string) string {
-	if !strings.Contains(s, "\\") {
-		return s
-	}
+// parseLines reads a file's text as Slurm does: a comment ends its line, then a backslash at the end joins the next
+// line. Anything else behind a backslash is meant as it is.
+func parseLines(file, text string) (all []Line) {
 	var b strings.Builder
-	escaped := false
-	for _, c := range []byte(s) {
-		if escaped = c == '\\' && !escaped; !escaped {
+	number, first, pair := 1, 1, regexp.MustCompile(pair)
+	end := func() {
+		if l := parseLine(b.String(), pair); l.Include != "" || l.Rest != "" || len(l.Pairs) > 0 {
+			l.File, l.Number = file, first
+			all = append(all, l)
+		}
+		b.Reset()
+	}
+	for text != "" {
+		c := text[0]
+		text = text[1:]
+		switch {
+		case c == '\\' && joins(text):
+			_, text, _ = strings.Cut(text, "\n")
+			number++
+			b.WriteByte(' ')
+		case c == '\\':
+			b.WriteByte(text[0])
+			text = text[1:]
+		case c == '#':
+			text = text[len(comment(text)):]
+		case c == '\n':
+			end()
+			number++
+			first = number
+		default:
 			b.WriteByte(c)
 		}
 	}
-	return b.String()
+	end()
+	return all
 }
 
-const blanks = " \t"
+// comment is what is left of a line.
+func comment(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
 
-// parse reads "Include FILE", or pairs "Key = value" and `Key="a value"`; "Key+=value" adds nothing here.
-func parse(s string) (l Line) {
+// joins reports whether nothing but blanks, or after them a comment, is left of a line that ends in a backslash.
+func joins(text string) bool {
+	rest := comment(text)
+	after := strings.TrimLeft(rest, blanks)
+	return after == "" || after[0] == '#' && len(after) < len(rest)
+}
+
+// pair is Slurm's own expression for a pair: "Key=value", `Key = "a value"`, "Key+=value".
+const pair = `^([[:alnum:]_.]+)\s*[-*+/]?=\s*(?:"([^"]*)"|(\S+))(?:\s+|$)`
+
+// parseLine reads "Include FILE", or pairs.
+func parseLine(s string, pair *regexp.Regexp) (l Line) {
 	s = strings.Trim(s, blanks)
-	if word, file, ok := strings.Cut(strings.ReplaceAll(s, "\t", " "), " "); ok && strings.EqualFold(word, "include") &&
-		!strings.HasPrefix(strings.TrimLeft(file, blanks), "=") {
-		return Line{Include: strings.Trim(file, blanks)}
+	if i := strings.IndexAny(s, blanks); i >= 0 && strings.EqualFold(s[:i], "include") {
+		if file := strings.Trim(s[i:], blanks); file[0] != '=' {
+			return Line{Include: file}
+		}
 	}
 	for s != "" {
-		key, value, rest, ok := pair(s)
-		if !ok {
+		found := pair.FindStringSubmatch(s)
+		if found == nil {
 			l.Rest = s
 			return l
 		}
-		l.Pairs = append(l.Pairs, [2]string{key, value})
-		s = strings.TrimLeft(rest, blanks)
+		l.Pairs = append(l.Pairs, [2]string{found[1], found[2] + found[3]})
+		s = s[len(found[0]):]
 	}
 	return l
-}
-
-func pair(s string) (key, value, rest string, ok bool) {
-	end := strings.IndexFunc(s, func(c rune) bool { return !keyLetter(c) })
-	if end <= 0 {
-		return "", "", "", false
-	}
-	key, s = s[:end], strings.TrimLeft(s[end:], blanks)
-	if s != "" && strings.IndexByte("-*+/", s[0]) >= 0 {
-		s = s[1:]
-	}
-	s, ok = strings.CutPrefix(s, "=")
-	if s = strings.TrimLeft(s, blanks); !ok || s == "" {
-		return "", "", "", false
-	}
-	if quoted, in := strings.CutPrefix(s, `"`); in {
-		value, rest, ok = strings.Cut(quoted, `"`)
-		return key, value, rest, ok && (rest == "" || strings.IndexByte(blanks, rest[0]) >= 0)
-	}
-	if end = strings.IndexAny(s, blanks); end < 0 {
-		end = len(s)
-	}
-	return key, s[:end], s[end:], true
-}
-
-func keyLetter(c rune) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.'
 }

@@ -1,5 +1,5 @@
-// Package slurmconf reads slurm.conf, and the files beside it that are written alike, with all that they include. It is
-// pure: package slurmfiles hands the texts in.
+// Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, with all that they include, and
+// what they and `slurmd -G` say of a node's GPUs. It is pure: package slurmd reads the files and runs the program.
 package slurmconf
 
 import (
@@ -7,17 +7,39 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"bookend/internal/config"
+	"bookend/internal/slurm"
 )
 
-// MaxBytes is the longest file worth reading: that of a large cluster has some 100 KiB.
-const MaxBytes = 1 << 20
+const (
+	// MaxBytes is the longest file worth reading: that of a large cluster has some 100 KiB.
+	MaxBytes = 1 << 20
+	// MaxIncluded is how many files are read in all, each as often as it is included: files that include each other
+	// would else have no end. One pattern may lead to as many again.
+	MaxIncluded = 64
+)
 
-// MaxDepth is how deep files may include each other. Slurm has no such limit, and no site needs it.
-const MaxDepth = 8
+// Files are the two files of one configuration of Slurm's. gres.conf is always next to slurm.conf.
+type Files struct{ Slurm, Gres string }
 
-// MaxIncluded is how many files are read in all, each as often as it is included: files that include each other would
-// else have no end.
-const MaxIncluded = 256
+// Find lists where the configuration of this node's slurmd may be, likeliest first; the first whose slurm.conf is there
+// is the one. gresConf is the key slurm.gres_conf: if it is set, or SLURM_CONF is, as slurmd sets it for its hooks,
+// nothing else is looked at.
+func Find(gresConf, slurmConf string) []Files {
+	const slurmFile, gresFile = "slurm.conf", "gres.conf"
+	switch {
+	case gresConf != "":
+		return []Files{{path.Join(path.Dir(gresConf), slurmFile), gresConf}}
+	case path.IsAbs(slurmConf):
+		return []Files{{slurmConf, path.Join(path.Dir(slurmConf), gresFile)}}
+	}
+	var all []Files
+	for _, folder := range config.SlurmFolders() {
+		all = append(all, Files{path.Join(folder, slurmFile), path.Join(folder, gresFile)})
+	}
+	return all
+}
 
 // File is a file as it was found, or why it could not be read.
 type File struct {
@@ -32,95 +54,71 @@ type Conf struct {
 	Lines []Line `json:"lines"`
 	// Files are the names of all that was read, or that could not be.
 	Files []string `json:"files,omitempty"`
-	// Wanted are the names of included files that were not handed in: absolute, and patterns where the Include has
-	// wildcards.
-	Wanted []string `json:"wanted,omitempty"`
 }
 
-// Parse reads a file. included are the files found under each name that an earlier Parse wanted; whoever has none hands
-// in nil, and every Include stays a line that is not read. A name with several files stands for all of them, in their
-// order.
-func Parse(file string, text []byte, included map[string][]File) Conf {
-	r := reader{conf: Conf{Path: file}, included: included}
-	r.read(File{Path: file, Text: text}, []string{file})
-	slices.Sort(r.conf.Wanted)
-	r.conf.Wanted = slices.Compact(r.conf.Wanted)
+// Parse reads a file. open gives the files that an absolute name in an Include leads to, in their order: several if it
+// is a pattern, none if there is no such file. Without it every Include stays a line that is not read.
+func Parse(file string, text []byte, open func(name string) []File) Conf {
+	r := reader{conf: Conf{Path: file}, open: open}
+	r.read(File{Path: file, Text: text})
 	return r.conf
 }
 
 // reader joins files in the order in which Slurm reads them.
 type reader struct {
 	conf     Conf
-	included map[string][]File
-	files    int    // read so far
+	open     func(name string) []File
+	included int
 	cluster  string // ClusterName, as soon as it is read: %c in an Include stands for it
 }
 
-func (r *reader) read(f File, within []string) {
+func (r *reader) read(f File) {
 	r.conf.Files = append(r.conf.Files, f.Path)
-	for _, l := range Lines(f.Path, f.Text) {
+	for _, l := range parseLines(f.Path, string(f.Text)) {
 		if name, ok := l.Get("ClusterName"); ok {
 			r.cluster = strings.ToLower(name)
 		}
-		if l.Include == "" {
+		if l.Include == "" || r.open == nil {
 			r.conf.Lines = append(r.conf.Lines, l)
 			continue
 		}
-		r.include(l, within)
+		r.include(l)
 	}
 }
 
 // include reads what a line includes, or leaves the line with the reason why it is not read.
-func (r *reader) include(l Line, within []string) {
-	name, why := r.named(l)
-	files, have := r.included[name]
-	switch {
-	case why != "":
-	case len(within) > MaxDepth:
-		why = fmt.Sprintf("more than %d files deep", MaxDepth)
-	case !have:
-		r.conf.Wanted = append(r.conf.Wanted, name)
-	case len(files) == 0:
-		why = "no such file"
-	}
-	if why != "" || !have {
+func (r *reader) include(l Line) {
+	leave := func(why string) {
 		l.Why = why
 		r.conf.Lines = append(r.conf.Lines, l)
+	}
+	name := strings.Trim(l.Include, `"`)
+	switch {
+	case strings.Contains(name, "%c") && r.cluster == "":
+		leave("%c stands before ClusterName")
+		return
+	case r.included >= MaxIncluded:
+		leave(fmt.Sprintf("more than %d files", MaxIncluded))
 		return
 	}
-	for _, f := range files {
-		switch {
-		case f.Unread != "":
-			r.conf.Files = append(r.conf.Files, f.Path)
-			l.Why = f.Unread
-			r.conf.Lines = append(r.conf.Lines, l)
-		case slices.Contains(within, f.Path):
-			l.Why = "it includes itself"
-			r.conf.Lines = append(r.conf.Lines, l)
-		case r.files >= MaxIncluded:
-			l.Why = fmt.Sprintf("more than %d files", MaxIncluded)
-			r.conf.Lines = append(r.conf.Lines, l)
-			return
-		default:
-			r.files++
-			r.read(f, append(slices.Clone(within), f.Path))
-		}
-	}
-}
-
-// named is the absolute name that a line includes: a relative one is looked for beside the file that includes it.
-func (r *reader) named(l Line) (name, why string) {
-	name = strings.Trim(l.Include, `"`)
-	if strings.Contains(name, "%c") {
-		if r.cluster == "" {
-			return "", "%c stands before ClusterName"
-		}
-		name = strings.ReplaceAll(name, "%c", r.cluster)
-	}
+	name = strings.ReplaceAll(name, "%c", r.cluster)
 	if !path.IsAbs(name) {
 		name = path.Join(path.Dir(l.File), name)
 	}
-	return name, ""
+	files := r.open(name)
+	if len(files) == 0 {
+		leave("no such file")
+	}
+	for _, f := range files {
+		r.included++
+		switch {
+		case f.Unread != "":
+			r.conf.Files = append(r.conf.Files, f.Path)
+			leave(f.Unread)
+		default:
+			r.read(f)
+		}
+	}
 }
 
 // Value is what a line gives a key.
@@ -129,10 +127,10 @@ type Value struct {
 	Line Line
 }
 
-// All are the values of a key, one for each line that has it, in their order.
+// All are the values of a key of the cluster's, one for each line that has it, in their order.
 func (c Conf) All(key string) (all []Value) {
 	for _, l := range c.Lines {
-		if _, other := l.first(); other {
+		if l.describes() {
 			continue
 		}
 		if text, ok := l.Get(key); ok {
@@ -148,31 +146,21 @@ func (c Conf) Get(key string) (Value, bool) {
 	if len(all) == 0 {
 		return Value{}, false
 	}
-	return all[len(all)-1], true
+	last := all[len(all)-1]
+	return last, last.Text != ""
 }
 
-// Crowded is the first line that gives several of the cluster's keys: Slurm takes one a line, and does not start.
-func (c Conf) Crowded() (Line, bool) {
-	for _, l := range c.Lines {
-		if _, describes := l.first(); !describes && len(l.Pairs) > 1 {
-			return l, true
-		}
-	}
-	return Line{}, false
+// described are the keys with which a line begins that describes a node, a partition or the like.
+var described = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}
+
+// describes reports a line whose further keys are not the cluster's.
+func (l Line) describes() bool {
+	return len(l.Pairs) > 1 && slices.ContainsFunc(described, func(key string) bool {
+		return strings.EqualFold(key, l.Pairs[0][0])
+	})
 }
 
-// first reports a line that describes a node, a partition or the like: its keys are not the cluster's.
-func (l Line) first() (key string, describes bool) {
-	if len(l.Pairs) == 0 {
-		return "", false
-	}
-	key = l.Pairs[0][0]
-	return key, slices.ContainsFunc([]string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SlurmctldHost"}, func(k string) bool {
-		return strings.EqualFold(k, key)
-	}) && len(l.Pairs) > 1
-}
-
-// Doubt says why there may be more than was read; empty where there is nothing.
+// Doubt says why there may be more than was read; empty if there is nothing.
 func (c Conf) Doubt() string {
 	for _, l := range c.Lines {
 		if why := l.Unreadable(); why != "" {
@@ -182,10 +170,10 @@ func (c Conf) Doubt() string {
 	return ""
 }
 
-// Words are the parts of a list of words, "Alloc,Contain", without what stands behind a colon or an equals sign.
+// Words are the parts of a list of words, "Alloc,Contain", without what follows a colon or an equals sign.
 func Words(list string) []string {
 	var all []string
-	for element := range strings.SplitSeq(list, ",") {
+	for _, element := range slurm.Elements(list) {
 		if end := strings.IndexAny(element, ":(="); end >= 0 {
 			element = element[:end]
 		}
@@ -201,16 +189,30 @@ func HasWord(list, word string) bool {
 	return slices.ContainsFunc(Words(list), func(w string) bool { return strings.EqualFold(w, word) })
 }
 
+// Contains reports whether a node list as Slurm writes it ("n[001-010,020],m3") names a node; known is false if it may
+// name it in a part that cannot be read.
+func Contains(list, node string) (is, known bool) {
+	known = true
+	for _, element := range slurm.Elements(list) {
+		names, ok := slurm.Expand(element)
+		if slices.Contains(names, node) {
+			return true, true
+		}
+		known = known && ok
+	}
+	return false, known
+}
+
 // Node is what slurm.conf says of one node.
 type Node struct {
 	Found bool
-	// Unsure is why it may say something else; empty where it does not.
+	// Unsure is why it may say something else; empty if it does not.
 	Unsure string
 	Gres   string
 	Line   Line
 }
 
-// Node looks a node up. NodeName=DEFAULT holds for the lines behind it.
+// Node looks a node up. NodeName=DEFAULT holds for the lines that follow.
 func (c Conf) Node(name string) Node {
 	var n Node
 	defaults, doubt := "", ""
@@ -248,7 +250,7 @@ func (c Conf) Node(name string) Node {
 	return n
 }
 
-// NodeOn is the name of the one node that a line places on a host; empty where there is none, or are several.
+// NodeOn is the name of the one node that a line places on a host; empty for none, or several.
 func (c Conf) NodeOn(host string) string {
 	found := ""
 	for _, l := range c.Lines {

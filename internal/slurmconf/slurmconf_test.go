@@ -1,80 +1,86 @@
 package slurmconf
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 )
 
-func text(path, s string) []File { return []File{{Path: path, Text: []byte(s)}} }
+// opened gives included files by name: empty texts are none, "!" those that could not be read.
+func opened(files map[string]string) func(string) []File {
+	return func(name string) []File {
+		switch text := files[name]; text {
+		case "":
+			return nil
+		case "!":
+			return []File{{Path: name, Unread: "permission denied"}}
+		default:
+			return []File{{Path: name, Text: []byte(text)}}
+		}
+	}
+}
+
+func doubts(c Conf) (all []string) {
+	for _, l := range c.Lines {
+		if why := l.Unreadable(); why != "" {
+			all = append(all, why)
+		}
+	}
+	return all
+}
 
 // All of a tree of files is read in the order in which Slurm reads it.
 func TestIncludes(t *testing.T) {
-	const root = "ClusterName=Lab\nProlog=/a\nInclude %c/hooks.conf\nINCLUDE\tnodes/*.conf # all\nProlog=/z\n"
-	first := Parse("/etc/slurm/slurm.conf", []byte(root), nil)
-	if want := []string{"/etc/slurm/lab/hooks.conf", "/etc/slurm/nodes/*.conf"}; !reflect.DeepEqual(first.Wanted, want) {
-		t.Fatalf("wants %q", first.Wanted)
-	}
-	included := map[string][]File{
-		"/etc/slurm/lab/hooks.conf": text("/etc/slurm/lab/hooks.conf", "Prolog=/b\nInclude more.conf\nProlog=/d\n"),
-		"/etc/slurm/nodes/*.conf":   {{Path: "/etc/slurm/nodes/a.conf", Text: []byte("NodeName=n1 Gres=gpu:2\n")}, {Path: "/etc/slurm/nodes/b.conf", Unread: "permission denied"}},
-	}
-	second := Parse("/etc/slurm/slurm.conf", []byte(root), included)
-	if want := []string{"/etc/slurm/lab/more.conf"}; !reflect.DeepEqual(second.Wanted, want) {
-		t.Fatalf("wants %q", second.Wanted)
-	}
-	included["/etc/slurm/lab/more.conf"] = text("/etc/slurm/lab/more.conf", "Prolog=/c\nInclude hooks.conf\n")
-	c := Parse("/etc/slurm/slurm.conf", []byte(root), included)
+	const root = "ClusterName=Lab\nProlog=/a\nInclude %c/hooks.conf\n" +
+		"INCLUDE\t\"nodes.conf\" # all\nInclude bad\nProlog=/z\n"
+	c := Parse("/etc/slurm/slurm.conf", []byte(root), opened(map[string]string{
+		"/etc/slurm/lab/hooks.conf": "Prolog=/b\nInclude more.conf\nProlog=/d\n",
+		"/etc/slurm/lab/more.conf":  "Prolog=/c\nInclude gone.conf\n",
+		"/etc/slurm/nodes.conf":     "NodeName=n1 Gres=gpu:2\n",
+		"/etc/slurm/bad":            "!",
+	}))
 	var prologs []string
 	for _, v := range c.All("PROLOG") {
 		prologs = append(prologs, v.Text)
 	}
-	if got := strings.Join(prologs, " "); got != "/a /b /c /d /z" || len(c.Wanted) != 0 {
-		t.Errorf("%s, wants %q", got, c.Wanted)
+	if got, want := strings.Join(prologs, " "), "/a /b /c /d /z"; got != want {
+		t.Errorf("prologs %s, want %s", got, want)
 	}
-	if last, ok := c.Get("prolog"); !ok || last.Text != "/z" || last.Line.Where() != "slurm.conf line 5" {
-		t.Errorf("%+v", last)
+	if last, ok := c.Get("prolog"); !ok || last.Text != "/z" || last.Line.Where() != "slurm.conf line 6" {
+		t.Errorf("last prolog %+v", last)
 	}
-	if n := c.Node("n1"); !n.Found || n.Gres != "gpu:2" || n.Line.File != "/etc/slurm/nodes/a.conf" {
-		t.Errorf("%+v", n)
+	if n := c.Node("n1"); !n.Found || n.Gres != "gpu:2" || n.Line.File != "/etc/slurm/nodes.conf" {
+		t.Errorf("node %+v", n)
 	}
-	var doubts []string
-	for _, l := range c.Lines {
-		if why := l.Unreadable(); why != "" {
-			doubts = append(doubts, why)
-		}
+	want := []string{
+		`more.conf line 2 includes "gone.conf", which is not read: no such file`,
+		`slurm.conf line 5 includes "bad", which is not read: permission denied`,
 	}
-	want := []string{`more.conf line 2 includes "hooks.conf", which is not read: it includes itself`, `slurm.conf line 4 includes "nodes/*.conf", which is not read: permission denied`}
-	if !reflect.DeepEqual(doubts, want) || c.Doubt() != want[0] {
-		t.Errorf("%q", doubts)
+	if got := doubts(c); !reflect.DeepEqual(got, want) || c.Doubt() != want[0] {
+		t.Errorf("doubts %q, want %q", got, want)
 	}
 }
 
 func TestIncludesThatLeadNowhere(t *testing.T) {
-	for root, why := range map[string]string{
-		"Include a.conf\n":                 "no such file",
+	files := map[string]string{"/s/self": "A=1\nInclude self\n"}
+	for root, want := range map[string]string{
 		"Include %c.conf\nClusterName=x\n": "%c stands before ClusterName",
+		"Include self\n":                   "more than 64 files",
 	} {
-		c := Parse("/s/slurm.conf", []byte(root), map[string][]File{"/s/a.conf": {}})
-		if !strings.Contains(c.Doubt(), why) || len(c.Wanted) != 0 {
-			t.Errorf("%q: %q, wants %q", root, c.Doubt(), c.Wanted)
+		c := Parse("/s/slurm.conf", []byte(root), opened(files))
+		if got := doubts(c); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%q: %q, want %q", root, got, want)
 		}
-	}
-	included := map[string][]File{}
-	for i := range 2 * MaxDepth {
-		included[fmt.Sprintf("/s/%d", i)] = text(fmt.Sprintf("/s/%d", i), fmt.Sprintf("A%d=1\nInclude %d\n", i, i+1))
-	}
-	c := Parse("/s/slurm.conf", []byte("Include 0\n"), included)
-	if !strings.Contains(c.Doubt(), "files deep") || len(c.Lines) != MaxDepth+1 {
-		t.Errorf("%q after %d lines", c.Doubt(), len(c.Lines))
 	}
 }
 
 // A key of a node, a partition or a host is not the cluster's.
 func TestKeys(t *testing.T) {
-	c := Parse("/s/slurm.conf", []byte("prologflags = Alloc , X11\nNodeName=n1 Prolog=/no\nPartitionName=p PrologFlags=Serial\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"), nil)
-	for key, want := range map[string]string{"PrologFlags": "Alloc", "KillWait": "5", "messagetimeout": "20", "Epilog": "/a b"} {
+	c := Parse("/s/slurm.conf",
+		[]byte("prologflags = Alloc , X11\nNodeName=n1 Prolog=/no\n"+
+			"PartitionName=p PrologFlags=Serial\nKillWait=5 MessageTimeout=20\nEpilog=\"/a b\"\n"), nil)
+	for key, want := range map[string]string{"PrologFlags": "Alloc", "KillWait": "5", "messagetimeout": "20",
+		"Epilog": "/a b"} {
 		if v, ok := c.Get(key); !ok || v.Text != want {
 			t.Errorf("%s: %+v, %v", key, v, ok)
 		}
@@ -104,10 +110,78 @@ func TestWords(t *testing.T) {
 }
 
 func TestNodeOn(t *testing.T) {
-	c := Parse("/s/slurm.conf", []byte("NodeName=n1 NodeHostname=a\nNodeName=n2 NodeHostname=b\nNodeName=n3 NodeHostname=b\nNodeName=n[4-5] NodeHostname=c\nNodeName=d\n"), nil)
+	c := Parse("/s/slurm.conf",
+		[]byte("NodeName=n1 NodeHostname=a\nNodeName=n2 NodeHostname=b\n"+
+			"NodeName=n3 NodeHostname=b\nNodeName=n[4-5] NodeHostname=c\nNodeName=d\n"), nil)
 	for host, want := range map[string]string{"a": "n1", "b": "", "c": "", "d": "", "e": ""} {
 		if got := c.NodeOn(host); got != want {
 			t.Errorf("%s: %q", host, got)
+		}
+	}
+}
+
+func TestContains(t *testing.T) {
+	for _, tt := range []struct {
+		list, node string
+		is, known  bool
+	}{
+		{"n1", "n1", true, true},
+		{"n1", "n11", false, true},
+		{"N1", "n1", false, true},
+		{"n1,n2", "n2", true, true},
+		{"n[1-4]", "n4", true, true},
+		{"n[1-4]", "n5", false, true},
+		{"n[1-4]", "n04", false, true},
+		{"n[01-10]", "n01", true, true},
+		{"n[01-10]", "n1", false, true},
+		{"n[01-10]", "n10", true, true},
+		{"n[8-11]", "n10", true, true},
+		{"n[8-11]", "n010", false, true},
+		{"n[001-010,020],m3", "n020", true, true},
+		{"n[001-010,020],m3", "m3", true, true},
+		{"n[1-2]-ib", "n2-ib", true, true},
+		{"n[1-2]-ib", "n2", false, true},
+		{"rack[0-1]n[2-3]", "rack1n3", true, true},
+		{"rack[0-1]n[2-3]", "rack1n4", false, true},
+		{"[1-12][3-4]", "123", true, true}, // 12 and 3, not 1 and 23
+		{"n[000x333]", "n000", false, false},
+		{"n[000x333],m1", "m1", true, true},
+		{"n[1-", "n1", false, false},
+		{"n1-2]", "n1-2]", false, false},
+		{"n[2-1]", "n1", false, false},
+		{"n[]", "n", false, false},
+		{"n[+1-2]", "n1", false, false},
+		{"n[1-2]m[", "n1", false, false},
+		{"n[1-99999999999999999999]", "n1", false, false},
+		{"", "n1", false, true},
+		{"n[1-2]", "", false, true},
+	} {
+		if is, known := Contains(tt.list, tt.node); is != tt.is || known != tt.known {
+			t.Errorf("Contains(%q, %q) = %v, %v; want %v, %v", tt.list, tt.node, is, known, tt.is, tt.known)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	beside := []Files{{"/srv/lab/slurm.conf", "/srv/lab/gres.conf"}}
+	for _, tt := range []struct {
+		gres, env string
+		want      []Files
+	}{
+		{"", "/srv/lab/slurm.conf", beside},
+		{"/srv/lab/gres.conf", "/elsewhere/slurm.conf", beside},
+		{"/srv/lab/my-gres.conf", "", []Files{{"/srv/lab/slurm.conf", "/srv/lab/my-gres.conf"}}},
+		{"", "/srv/lab/test.conf", []Files{{"/srv/lab/test.conf", "/srv/lab/gres.conf"}}},
+	} {
+		if got := Find(tt.gres, tt.env); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("Find(%q, %q) = %v", tt.gres, tt.env, got)
+		}
+	}
+	for _, env := range []string{"", "slurm.conf", "../slurm.conf"} {
+		got := Find("", env)
+		if len(got) < 4 || got[0] != (Files{"/run/slurm/conf/slurm.conf", "/run/slurm/conf/gres.conf"}) ||
+			got[1].Gres != "/etc/slurm/gres.conf" {
+			t.Errorf("SLURM_CONF=%q: %v", env, got)
 		}
 	}
 }

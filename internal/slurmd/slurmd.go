@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/gresconf"
 	"bookend/internal/numbering"
 	"bookend/internal/safefile"
+	"bookend/internal/slurmconf"
 )
 
 // maxOutput bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
@@ -40,10 +40,10 @@ type Command struct {
 // List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
 // there. The result tells what became of the process, whether or not there is an error.
 //
-// Left to itself it starts its cgroup plugin, which from 24.11 on lifts the limits of the cgroup that it is in: the
-// running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not know that
-// value end at once without a message; the v1 plugin of theirs changes nothing.
-func (c Command) List() (gpus []gresconf.GPU, res child.Result, err error) {
+// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is
+// in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
+// know that value end at once without a message; the v1 plugin of theirs changes nothing.
+func (c Command) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
@@ -115,7 +115,7 @@ func (c Command) run(conf string, timeout time.Duration) child.Result {
 	})
 }
 
-func (c Command) parse(res child.Result) ([]gresconf.GPU, error) {
+func (c Command) parse(res child.Result) ([]slurmconf.GPU, error) {
 	switch {
 	case res.Outcome == child.NotStarted:
 		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
@@ -126,7 +126,7 @@ func (c Command) parse(res child.Result) ([]gresconf.GPU, error) {
 	case len(res.Stdout)+len(res.Stderr) >= maxOutput:
 		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxOutput)
 	}
-	gpus, err := gresconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
+	gpus, err := slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 	if err != nil {
 		err = fmt.Errorf("slurmd -G: %w", err)
 	}
@@ -164,7 +164,8 @@ func daemon(proc string, pid int) (d numbering.Daemon, parent int, err error) {
 	if err != nil {
 		return d, 0, err
 	}
-	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked again.
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked
+	// again.
 	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
 	exe = strings.TrimSuffix(exe, " (deleted)")
 	name := filepath.Base(exe) // on Debian slurmd-wlm

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	case "sees":
 		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
 		part, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "parts/gpus.conf"))
-		fmt.Fprintf(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=%s|%s|%v (null)\n", strings.TrimSpace(string(cgroup)), part, err)
+		fmt.Fprintf(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=%s|%s|%v (null)\n",
+			strings.TrimSpace(string(cgroup)), part, err)
 	case "knows no such plugin", "knows no plugin":
 		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
 		if string(cgroup) != "CgroupPlugin=cgroup/v1\n" || string(what) == "knows no plugin" {
@@ -61,7 +62,8 @@ func command(t *testing.T, what string) Command {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"slurm.conf": what, "cgroup.conf": "CgroupPlugin=cgroup/v2\n", "parts/gpus.conf": "part"} {
+	for name, text := range map[string]string{"slurm.conf": what, "cgroup.conf": "CgroupPlugin=cgroup/v2\n",
+		"parts/gpus.conf": "part"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -70,14 +72,16 @@ func command(t *testing.T, what string) Command {
 		}
 	}
 	return Command{
-		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts", "slurm.conf"}, Private: t.TempDir(),
+		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts",
+			"slurm.conf"}, Private: t.TempDir(),
 		Node: "n1", Timeout: time.Minute,
 	}
 }
 
 func TestList(t *testing.T) {
 	for what, want := range map[string]string{
-		"lists": "[[/dev/nvidia2] [/dev/nvidia0]]", "nothing": "[]", "fails": `slurmd -G: exited, exit 1: "slurmd: error: slurmd initialization failed"`,
+		"lists": "[[/dev/nvidia2] [/dev/nvidia0]]", "nothing": "[]",
+		"fails":  `slurmd -G: exited, exit 1: "slurmd: error: slurmd initialization failed"`,
 		"floods": "slurmd -G: more than 1048576 bytes of output", "garbage": "slurmd -G: parse",
 	} {
 		got, _, err := command(t, what).List()
@@ -101,7 +105,8 @@ func TestListTellsSlurmd(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d/slurm.conf", os.Getpid()))
-	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s|LD_LIBRARY_PATH=/opt/lib]]", conf); fmt.Sprint(got) != want {
+	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s|LD_LIBRARY_PATH=/opt/lib]]",
+		conf); fmt.Sprint(got) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if left, err := os.ReadDir(c.Private); err != nil || len(left) > 0 {
@@ -144,7 +149,8 @@ func TestListFailsOnce(t *testing.T) {
 func TestListHangs(t *testing.T) {
 	c := command(t, "hangs")
 	c.Timeout = 200 * time.Millisecond
-	if _, res, err := c.List(); err == nil || !strings.Contains(err.Error(), "no answer within 200ms") || res.Outcome != child.Hung {
+	if _, res, err := c.List(); err == nil || !strings.Contains(err.Error(), "no answer within 200ms") ||
+		res.Outcome != child.Hung {
 		t.Errorf("%v, %v", res.Outcome, err)
 	}
 	c.Timeout = 0
@@ -164,7 +170,8 @@ func TestListTrusts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{forged, filepath.Join(dir, "none"), "slurmd"} {
-		if _, _, err := (Command{Path: path, Conf: "/x", Node: "n1", Root: true, Timeout: time.Minute}).List(); err == nil {
+		if _, _, err := (Command{Path: path, Conf: "/x", Node: "n1", Root: true,
+			Timeout: time.Minute}).List(); err == nil {
 			t.Errorf("%q was started", path)
 		}
 	}
@@ -194,9 +201,12 @@ func TestRunning(t *testing.T) {
 		exes []string // of the hook's ancestors, the parent first
 		want numbering.Daemon
 	}{
-		"behind a wrapper":       {[]string{"/bin/dash", "/usr/sbin/slurmd-wlm", "/sbin/init"}, numbering.Daemon{PID: 102, Ticks: 1102, Exe: "/usr/sbin/slurmd-wlm"}},
-		"behind its launcher":    {[]string{"/opt/sbin/slurmd", "/opt/sbin/slurmd"}, numbering.Daemon{PID: 102, Ticks: 1102, Exe: "/opt/sbin/slurmd"}},
-		"upgraded":               {[]string{"/opt/sbin/slurmd (deleted)"}, numbering.Daemon{PID: 101, Ticks: 1101, Exe: "/opt/sbin/slurmd"}},
+		"behind a wrapper": {[]string{"/bin/dash", "/usr/sbin/slurmd-wlm", "/sbin/init"},
+			numbering.Daemon{PID: 102, Ticks: 1102, Exe: "/usr/sbin/slurmd-wlm"}},
+		"behind its launcher": {[]string{"/opt/sbin/slurmd", "/opt/sbin/slurmd"},
+			numbering.Daemon{PID: 102, Ticks: 1102, Exe: "/opt/sbin/slurmd"}},
+		"upgraded": {[]string{"/opt/sbin/slurmd (deleted)"},
+			numbering.Daemon{PID: 101, Ticks: 1101, Exe: "/opt/sbin/slurmd"}},
 		"inside the job":         {[]string{"/bin/dash", "/usr/sbin/slurmstepd"}, numbering.Daemon{}},
 		"another of that letter": {[]string{"/usr/sbin/slurmdbd"}, numbering.Daemon{}},
 		"from a timer":           {nil, numbering.Daemon{}},
@@ -279,7 +289,8 @@ func TestLibrary(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		process(t, proc, 7, 1, "/usr/sbin/slurmd", 1)
-		if err := os.WriteFile(filepath.Join(proc, "7/environ"), []byte("PATH=/bin\x00"+value+"\x00"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(proc, "7/environ"), []byte("PATH=/bin\x00"+value+"\x00"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := Library(proc, 7); got != want {

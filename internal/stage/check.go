@@ -11,7 +11,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
@@ -19,6 +18,7 @@ import (
 	"bookend/internal/routine"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
@@ -250,7 +250,7 @@ func (r *record) settleRuns(d *session.Driver, c judge.Check) {
 	unended := ledger.Unended(c.Latest().Runs, ledger.Node{
 		Epoch: r.Seen.Epoch, Shared: d.Config.Slurm.SharedPartitions, Exclusive: func() bool {
 			// Slurm's files say for certain that no GPU of this node is given out in parts.
-			exclusive = exclusive || nodeSharing(d).Shared == gresconf.No
+			exclusive = exclusive || nodeSharing(d).Shared == slurmconf.No
 			return exclusive
 		},
 	})

@@ -10,12 +10,12 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
 	"bookend/internal/probe"
 	"bookend/internal/session"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
@@ -109,9 +109,9 @@ func askSharing(d *session.Driver) *judge.Sharing {
 	}
 	answer := nodeSharing(d)
 	switch answer.Shared {
-	case gresconf.Yes:
+	case slurmconf.Yes:
 		return &judge.Sharing{Why: answer.Why}
-	case gresconf.No:
+	case slurmconf.No:
 		return &judge.Sharing{}
 	}
 	return &judge.Sharing{Unknown: answer.Why}

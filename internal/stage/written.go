@@ -101,7 +101,8 @@ func factsOf(job slurm.Job, drop *joblog.Drop) joblog.Facts {
 	return f
 }
 
-// outputPattern is what the job's output is named by. Up to 25.05 Slurm does not say it for sbatch's default.
+// outputPattern is what the job's output is named by. Slurm may not say it for sbatch's default
+// (slurm.TellsRun).
 func outputPattern(job slurm.Job, array slurm.ArrayTask) string {
 	switch {
 	case job.Stdout != "" || !job.Batch:

@@ -17,11 +17,11 @@ import (
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
 	"bookend/internal/ledger"
 	"bookend/internal/numbering"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // kind is one of the files in the node's directory.
@@ -97,7 +97,7 @@ func aSighting() ledger.Sighted {
 }
 
 func aNumbering() numbering.Kept {
-	list := numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
+	list := numbering.List{Source: numbering.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
 	conf := numbering.FileID{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}
 	return numbering.Kept{
 		Key: numbering.Key{

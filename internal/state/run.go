@@ -26,8 +26,8 @@ const (
 	maxEnds   = 4         // a second epilog is rare, a fifth is a mistake
 )
 
-// keyOf names a run by what Slurm tells runs of one job id apart with: the SLUID (25.11 and later), the start
-// time (23.02 and later), and before that nothing: then by the time it was first seen.
+// keyOf names a run by what Slurm tells runs of one job id apart with: the SLUID (slurm.TellsRun), the start
+// time (slurm.TellsStart), and before that nothing: then by the time it was first seen.
 func keyOf(r ledger.Run) string {
 	if r.Job.SLUID != "" {
 		return string(r.Job.SLUID)

@@ -1,4 +1,4 @@
-package slurmfiles
+package slurmd
 
 import (
 	"errors"
@@ -22,7 +22,8 @@ func put(t *testing.T, path, text string) {
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "slurm.conf"), "ClusterName=Lab\nInclude nodes.d/*\nInclude %c.conf\nInclude gone.conf\nInclude pipe\n")
+	put(t, filepath.Join(dir, "slurm.conf"),
+		"ClusterName=Lab\nInclude nodes.d/*\nInclude %c.conf\nInclude gone.conf\nInclude pipe\n")
 	put(t, filepath.Join(dir, "nodes.d/b"), "B=2\n")
 	put(t, filepath.Join(dir, "nodes.d/a"), "A=1\nInclude ../deep.conf\n")
 	put(t, filepath.Join(dir, "deep.conf"), "Deep=yes\n")
@@ -79,12 +80,12 @@ func TestReadRefuses(t *testing.T) {
 // A configuration that includes ever more files ends.
 func TestReadIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	for i := range 3 * maxFiles {
+	for i := range 2 * slurmconf.MaxIncluded {
 		put(t, filepath.Join(dir, "d", strings.Repeat("x", i+1)), "A=1\nInclude *\n")
 	}
 	put(t, filepath.Join(dir, "slurm.conf"), "Include d/*\n")
 	c, err := ReadPlugins(filepath.Join(dir, "slurm.conf"))
 	if err != nil || c.Doubt() == "" {
-		t.Errorf("%d lines, doubt %q, %v", len(c.Lines), c.Doubt(), err)
+		t.Errorf("%d lines, doubt %q, %v, want a doubt", len(c.Lines), c.Doubt(), err)
 	}
 }

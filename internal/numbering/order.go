@@ -1,16 +1,14 @@
-package resolve
+package numbering
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
-	"strings"
 
 	"bookend/internal/gpu"
-	"bookend/internal/gresconf"
-	"bookend/internal/numbering"
+	"bookend/internal/slurmconf"
 )
 
 const hint = "run bookend doctor, or set nvidia.gpu_map"
@@ -19,8 +17,9 @@ const hint = "run bookend doctor, or set nvidia.gpu_map"
 func (n *node) listed(index int) (gpu.Device, error) {
 	switch {
 	case !n.list.Known():
-		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s", cmp.Or(n.list.Why, "slurmd was not asked"), hint)
-	case n.list.Source == numbering.ByCount:
+		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
+			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+	case n.list.Source == ByCount:
 		if err := countable(n.cards, max(n.list.Count, len(n.list.GPUs))); err != nil {
 			return gpu.Device{}, err
 		}
@@ -34,13 +33,13 @@ func (n *node) listed(index int) (gpu.Device, error) {
 	return n.byFile(n.list.GPUs[index])
 }
 
-// detected finds a GPU where the driver's own order counts: AutoDetect=nvml sorts by PCI address, AutoDetect=nvidia by minor.
+// detected finds a GPU if the driver's own order counts: by PCI address with AutoDetect=nvml, by minor with nvidia.
 func (n *node) detected(index int) (gpu.Device, error) {
 	ordered := usable(n.cards)
 	slices.SortFunc(ordered, comparePCI)
 	if n.list.Detect == "nvidia" {
 		var err error
-		if ordered, err = sortedByMinor(ordered); err != nil {
+		if ordered, err = byMinor(ordered); err != nil {
 			return gpu.Device{}, err
 		}
 	}
@@ -50,20 +49,19 @@ func (n *node) detected(index int) (gpu.Device, error) {
 	return ordered[index], nil
 }
 
-// namesGPU reports the name of a whole GPU's device file, NVIDIA's or AMD's.
-func namesGPU(name string) bool {
-	number := strings.TrimLeft(strings.TrimPrefix(strings.TrimPrefix(name, "nvidia"), "renderD"), "0123456789")
-	return number == "" && name != "" && strings.TrimLeft(name, "0123456789") == name && strings.ContainsAny(name, "0123456789")
-}
+// deviceFile is the name of a whole GPU's device file, NVIDIA's or AMD's.
+const deviceFile = `^(nvidia|renderD)[0-9]+$`
 
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
-func (n *node) byFile(files gresconf.GPU) (gpu.Device, error) {
+func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 	if len(files) != 1 {
-		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: which part is not known without the UUID that AutoDetect=nvml adds", files)
+		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: "+
+			"which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
-	if !namesGPU(name) {
-		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s", files[0], hint)
+	if whole, _ := regexp.MatchString(deviceFile, name); !whole {
+		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s",
+			files[0], hint)
 	}
 	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == fileOf(d) })
 	if err == nil {
@@ -71,7 +69,8 @@ func (n *node) byFile(files gresconf.GPU) (gpu.Device, error) {
 	}
 	for _, c := range n.cards {
 		if !c.Excluded && c.Device.Minor == nil {
-			return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read", name, c.Device.BusID)
+			return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read",
+				name, c.Device.BusID)
 		}
 	}
 	return gpu.Device{}, err
@@ -84,8 +83,8 @@ func fileOf(d gpu.Device) string {
 	return fmt.Sprintf("nvidia%d", *d.Minor)
 }
 
-// countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be read.
-// The driver numbers them without gaps, so a minor left free below another means that a GPU has gone since.
+// countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be
+// read. The driver numbers them without gaps, so a minor left free below another means that a GPU has gone since.
 func countable(cards []gpu.Card, counted int) error {
 	highest, known := -1, 0
 	for _, c := range cards {
@@ -122,18 +121,17 @@ func comparePCI(a, b gpu.Device) int {
 	return cmp.Or(cmp.Compare(len(a.BusID), len(b.BusID)), cmp.Compare(a.BusID, b.BusID))
 }
 
-func sortedByMinor(devices []gpu.Device) ([]gpu.Device, error) {
+func byMinor(devices []gpu.Device) ([]gpu.Device, error) {
 	for _, d := range devices {
 		if d.Minor == nil {
-			return nil, errors.New("the minor of card " + string(d.BusID) + " is not known: " + hint)
+			return nil, fmt.Errorf("the minor of card %s is not known: %s", d.BusID, hint)
 		}
 	}
-	sorted := slices.Clone(devices)
-	slices.SortFunc(sorted, func(a, b gpu.Device) int { return cmp.Compare(*a.Minor, *b.Minor) })
-	for i := 1; i < len(sorted); i++ {
-		if *sorted[i].Minor == *sorted[i-1].Minor {
-			return nil, fmt.Errorf("cards %s and %s have the same minor", sorted[i-1].BusID, sorted[i].BusID)
+	slices.SortFunc(devices, func(a, b gpu.Device) int { return cmp.Compare(*a.Minor, *b.Minor) })
+	for i := 1; i < len(devices); i++ {
+		if *devices[i].Minor == *devices[i-1].Minor {
+			return nil, fmt.Errorf("cards %s and %s have the same minor", devices[i-1].BusID, devices[i].BusID)
 		}
 	}
-	return sorted, nil
+	return devices, nil
 }

@@ -1,0 +1,198 @@
+package slurmconf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bookend/internal/slurm"
+)
+
+// GPU is one GPU as Slurm counts it: its device files, of which a part of a GPU (MIG) has several.
+type GPU []string
+
+// Gres is what gres.conf says of one node's GPUs.
+type Gres struct {
+	// Detect is the lower-case value of AutoDetect, "nvml" or "nvidia"; empty for none.
+	Detect string
+	// GPUs are the lines that have GPUs, Parts those that give parts of them out (shards, MPS).
+	GPUs, Parts []Line
+	// Unsure is why there may be more, or less; empty if there is not.
+	Unsure string
+}
+
+// Gres reads gres.conf for a node.
+func (c Conf) Gres(node string) (g Gres) {
+	g.Unsure = c.Doubt()
+	for _, l := range c.Lines {
+		nodes, some := l.Get("NodeName")
+		here, known := Contains(nodes, node)
+		if some && !known {
+			g.Unsure = fmt.Sprintf("%s: the node list %.80q is not understood", l.Where(), nodes)
+		}
+		if some && !here {
+			continue
+		}
+		if detect, ok := l.Get("AutoDetect"); ok {
+			g.Detect = strings.TrimSuffix(strings.ToLower(detect), "off")
+		}
+		switch name, _ := l.Get("Name"); {
+		case strings.EqualFold(name, "gpu"):
+			g.GPUs = append(g.GPUs, l)
+		case inParts(name):
+			g.Parts = append(g.Parts, l)
+		}
+	}
+	return g
+}
+
+// DeviceFiles writes out "/dev/nvidia[0-3,5],/dev/nvidia8". What it does not understand it leaves as it is.
+func DeviceFiles(list string) (all []string) {
+	for _, element := range slurm.Elements(list) {
+		files, ok := slurm.Expand(element)
+		if !ok {
+			files = []string{element}
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+// Count counts the GPUs of a node's Gres in slurm.conf, such as "gpu:h100:4(S:0-1),gpu:2,shard:8". kinds is how many
+// elements name GPUs; typed whether one of them names a type.
+func Count(list string) (n, kinds int, typed bool) {
+	for _, e := range slurm.Elements(list) {
+		e, _, _ = strings.Cut(strings.TrimSpace(e), "(")
+		parts := strings.Split(e, ":")
+		if !strings.EqualFold(parts[0], "gpu") {
+			continue
+		}
+		kinds++
+		count, err := strconv.Atoi(parts[len(parts)-1])
+		if err != nil || len(parts) == 1 {
+			count = 1
+		}
+		typed = typed || len(parts) > 2 || len(parts) == 2 && err != nil
+		n += count
+	}
+	return n, kinds, typed
+}
+
+// Run is how the configuration gives out a node's GPUs if that needs no counting: one untyped run of all of them.
+type Run struct {
+	Count int
+	// GPUs are the device files in Slurm's order; none if AutoDetect finds them.
+	GPUs []GPU
+	// Detect is as in Gres.
+	Detect string
+}
+
+// Simple reads the run of a node's GPUs from slurm.conf and gres.conf, or says why the files do not describe one
+// untyped run: Slurm then orders GPUs by rules of its own.
+func Simple(slurmConf, gresConf *Conf, node string) (Run, error) {
+	if slurmConf == nil || gresConf == nil {
+		return Run{}, errors.New("slurm.conf or gres.conf could not be read")
+	}
+	own, gres := slurmConf.Node(node), gresConf.Gres(node)
+	switch {
+	case own.Unsure != "":
+		return Run{}, errors.New(own.Unsure)
+	case !own.Found:
+		return Run{}, fmt.Errorf("slurm.conf does not name node %q", node)
+	case gres.Unsure != "":
+		return Run{}, errors.New(gres.Unsure)
+	}
+	count, kinds, typed := Count(own.Gres)
+	if kinds != 1 || typed {
+		return Run{}, fmt.Errorf("slurm.conf has Gres=%.80s, which is not one untyped run of GPUs", own.Gres)
+	}
+	run := Run{Count: count, Detect: gres.Detect}
+	switch {
+	case len(gres.GPUs) == 0 && (run.Detect == "nvml" || run.Detect == "nvidia"):
+		return run, nil
+	case len(gres.GPUs) == 1 && run.Detect == "":
+		line := gres.GPUs[0]
+		if _, typed := line.Get("Type"); typed {
+			return Run{}, fmt.Errorf("%s names a type of GPU", line.Where())
+		}
+		list, _ := line.Get("File")
+		for _, file := range DeviceFiles(list) {
+			run.GPUs = append(run.GPUs, GPU{file})
+		}
+		if len(run.GPUs) == count {
+			return run, nil
+		}
+	}
+	return Run{}, fmt.Errorf("gres.conf does not describe %d GPUs in one line of device files, "+
+		"or by AutoDetect=nvml or nvidia alone", count)
+}
+
+// Shared is an answer to whether GPUs may be given out in parts.
+type Shared string
+
+// The answers.
+const (
+	Yes     Shared = "yes"
+	No      Shared = "no"
+	Unknown Shared = "unknown"
+)
+
+// Answer is one of the three, with what it follows from or why it cannot be told. Why may quote the files.
+type Answer struct {
+	Shared Shared
+	Why    string
+}
+
+// SharedGPUs tells whether the GPUs of a node may be given out in shards or by MPS: to its hooks a shard job looks like
+// one with whole GPUs. nil is a file that could not be read. Only slurm.conf can say no, because shards need no line in
+// gres.conf:
+//
+//	slurm.conf   GresTypes=gpu,shard                   without shard and mps there are none
+//	             NodeName=n[1-4] Gres=gpu:4,shard:16   what slurmctld gives out of a node
+//	gres.conf    [NodeName=n1] Name=shard Count=16     may be left out: slurm.conf's count is spread over all GPUs
+func SharedGPUs(slurmConf, gresConf *Conf, node string) Answer {
+	given, listed := givenInParts(slurmConf, node), ""
+	if gresConf != nil {
+		if parts := gresConf.Gres(node).Parts; len(parts) > 0 {
+			name, _ := parts[0].Get("Name")
+			listed = fmt.Sprintf("%s has Name=%s", parts[0].Where(), name)
+		}
+	}
+	switch {
+	case listed == "":
+		return given
+	case given.Shared == No:
+		return Answer{Unknown, given.Why + ", but " + listed}
+	case given.Shared == Unknown:
+		return Answer{Yes, listed}
+	}
+	return given
+}
+
+// inParts reports a resource that gives a GPU to several jobs.
+func inParts(name string) bool {
+	return strings.EqualFold(name, "shard") || strings.EqualFold(name, "mps")
+}
+
+// givenInParts answers from slurm.conf as it is: Slurm refuses a second definition of a node and complains of a second
+// GresTypes, in included files too.
+func givenInParts(conf *Conf, node string) Answer {
+	if conf == nil {
+		return Answer{Unknown, "slurm.conf could not be read"}
+	}
+	types, stated := conf.Get("GresTypes")
+	own := conf.Node(node)
+	switch {
+	case stated && !slices.ContainsFunc(Words(types.Text), inParts):
+		return Answer{No, fmt.Sprintf("slurm.conf has GresTypes=%.80s", types.Text)}
+	case own.Unsure != "":
+		return Answer{Unknown, own.Unsure}
+	case !own.Found:
+		return Answer{Unknown, "slurm.conf does not say what Gres this node has"}
+	case slices.ContainsFunc(Words(own.Gres), inParts):
+		return Answer{Yes, fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)}
+	}
+	return Answer{No, fmt.Sprintf("slurm.conf has Gres=%.80s", own.Gres)}
+}
