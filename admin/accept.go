@@ -23,15 +23,16 @@ import (
 // quietTime is how long a probe on the card is waited for: one takes up to half a second.
 const quietTime = 2 * time.Second
 
-func acceptCommand(a *app, force *bool) *cobra.Command {
+func acceptCommand(a *app) *cobra.Command {
+	var force bool
 	cmd := &cobra.Command{
 		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
 		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor "+
 			"it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
 		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0], *force) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0], force) },
 	}
-	cmd.Flags().BoolVar(force, "force", false, "accept although a job has the GPU")
+	cmd.Flags().BoolVar(&force, "force", false, "accept although a job has the GPU")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd

@@ -22,23 +22,15 @@ import (
 const nameWidth = 48
 
 func baselineCommand(a *app) *cobra.Command {
-	var force bool
 	cmd := &cobra.Command{
 		Use: "baseline", Short: "what the GPUs carry without any job; accept it for one, or forget it",
 		Long: `Lists what each GPU carries without any job: what services of the node hold was
 learned, the rest was accepted by an admin. It counts as the GPU's own until the
 driver is reloaded.`,
 		Args: none,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if force {
-				return misused(cmd, "--force is for bookend baseline accept")
-			}
-			return a.listBaselines()
-		},
+		RunE: func(*cobra.Command, []string) error { return a.listBaselines() },
 	}
-	cmd.PersistentFlags().BoolVar(&force, "force", false, "")
-	_ = cmd.PersistentFlags().MarkHidden("force") // before the verb, as it may stand
-	cmd.AddCommand(acceptCommand(a, &force), resetCommand(a, &force))
+	cmd.AddCommand(acceptCommand(a), resetCommand(a))
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset GPU, reset all, or nothing",
@@ -54,18 +46,13 @@ driver is reloaded.`,
 const cardNames = "GPU is a UUID, a PCI bus id, nvidiaN, or a number that means one GPU only: bookend\nsnapshot " +
 	"shows them."
 
-func resetCommand(a *app, force *bool) *cobra.Command {
+func resetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset GPU|all", Short: "forget what a GPU, or each, carries without a job",
 		Long: "What is on the GPU no longer counts as its own; what services hold is learned\nagain at the next " +
 			"job's start.\n\n" + cardNames,
-		Args: operands(1, 1, "GPU or all"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if *force {
-				return misused(cmd, "--force is for bookend baseline accept")
-			}
-			return a.resetBaseline(args[0])
-		},
+		Args:              operands(1, 1, "GPU or all"),
+		RunE:              func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
 		ValidArgsFunction: firstOnly(fixed("all")),
 	}
 	a.perNode(cmd)

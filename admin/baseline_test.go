@@ -29,13 +29,7 @@ type testNode struct {
 	epoch       gpu.Epoch
 }
 
-// newNode has records of one job that has ended.
-func newNode(t *testing.T) testNode {
-	t.Helper()
-	dir, _ := home(t)
-	return newNodeIn(t, dir)
-}
-
+// newNodeIn makes a node with records of one job that has ended.
 func newNodeIn(t tester, dir string) testNode {
 	t.Helper()
 	homeIn(t, dir)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -25,7 +24,6 @@ import (
 	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
-	"bookend/internal/state"
 )
 
 // busy is a node with a job that left a process, one that runs, a trouble that hooks met, baselines, tests, and a
@@ -197,141 +195,6 @@ func reasons(t *testing.T, path string, v any) {
 		for i, one := range v {
 			reasons(t, fmt.Sprintf("%s[%d]", path, i), one)
 		}
-	}
-}
-
-func TestDocumentsSayWhatIsThere(t *testing.T) {
-	n := busy(t)
-	var show answer.Show
-	decode(t, bookend(0, n.config, "show", "40_2", "--json").out, answer.KindShow, &show)
-	run := show.Runs[0]
-	if show.Job != "40_2" || run.Job != "40_2" || run.JobID != 42 || run.User != `alice\x1b[2J` ||
-		run.State != answer.Ended || *run.Exit != 1 || *run.Seconds != 60 {
-		t.Errorf("%+v", run)
-	}
-	card := run.Cards[0]
-	if *card.Start.UsedBytes != 0 || *card.End.UsedBytes != 20<<30 || *card.Start.Test.LargestBytes != 1<<36 ||
-		card.End.Test.Error.Code != 802 || card.End.ReservedBytes != nil ||
-		card.End.Unknown["reserved_bytes"] != "old driver" || card.End.State != "flat" ||
-		card.End.SettleSeconds != 0.2 {
-		t.Errorf("%+v", card)
-	}
-	f := run.Ends[0].Findings[0]
-	if f.Code != code.Orphan || *f.Bytes != 20<<30 || f.Process.PID != 4711 || *f.Process.UID != 1000 ||
-		f.Owner.Job != "42" || f.Owner.Level != "cgroup" || !f.Maybe[0].Gone || f.Action != config.Drain {
-		t.Errorf("%+v", f)
-	}
-	if second := run.Ends[0].Findings[1]; second.Bytes != nil || second.Unknown["bytes"] != "not read" ||
-		second.Undecided != "not read" {
-		t.Errorf("%+v", second)
-	}
-	if w := run.Ends[0].Why; w == nil || len(w.Causes) != 11 || run.Ends[0].Messages[0].Count != 2 {
-		t.Errorf("%+v", run.Ends[0])
-	}
-	var status answer.Status
-	decode(t, bookend(0, n.config, "status", "--json").out, answer.KindStatus, &status)
-	a := status.Cards[0]
-	if len(status.Cards) != 2 || a.UUID != string(cardA) || *a.UsedBytes != 20<<30 || *a.UnexplainedBytes != 20<<30 ||
-		a.Last.Job != "40_2" || a.Last.Codes[0] != code.Orphan ||
-		!*status.Driver.Answers || len(status.Running) != 1 || status.Running[0].Job != "43" || status.OnRecord != 2 {
-		t.Errorf("%+v", status)
-	}
-	if !strings.Contains(fmt.Sprint(status.Troubles), string(code.Slow)) {
-		t.Errorf("%+v", status.Troubles)
-	}
-	var snapshot answer.Snapshot
-	decode(t, bookend(0, n.config, "snapshot", "--json").out, answer.KindSnapshot, &snapshot)
-	if len(snapshot.Cards) != 2 || len(snapshot.Tests) != 1 || *snapshot.Tests[0].LargestBytes != 1 ||
-		snapshot.Tests[0].Void {
-		t.Errorf("%+v", snapshot)
-	}
-	var report answer.Report
-	decode(t, bookend(0, n.config, "report", "--users", "--json").out, answer.KindReport, &report)
-	if lane := report.Cards[0]; report.Jobs != 2 || report.Running != 1 || len(report.Findings) != 2 ||
-		len(report.Cards) != 2 || lane.UUID != string(cardA) || lane.Jobs != 1 || *lane.TotalBytes != 1<<37 ||
-		lane.Stays[0].Job != "40_2" || lane.Stays[0].User != `alice\x1b[2J` || !lane.Stays[0].EndSeen ||
-		*lane.Stays[0].MostBytes != 20<<30 || len(lane.Left) != 1 || *lane.Left[0].Bytes != 20<<30 {
-		t.Errorf("%+v", report)
-	}
-	if f := report.Findings[0]; f.Code != code.Orphan || f.Phase != "end" || f.Job != "40_2" ||
-		f.Process.PID != 4711 || *f.Process.UID != 1000 || f.Owner.Level != "cgroup" {
-		t.Errorf("%+v", f)
-	}
-	n.shows(t, 40) // a card that carries something small
-	must(t, n.store.DropBaselines(cardA))
-	var accepted answer.Accepted
-	decode(t, bookend(0, n.config, "baseline", "accept", string(cardA), "--force", "--json").out, answer.KindAccepted,
-		&accepted)
-	if accepted.UUID != string(cardA) || accepted.Bytes != 40<<20 {
-		t.Errorf("%+v", accepted)
-	}
-}
-
-// A driver that gives no answer in time leaves the rest of the status as it is, and says so.
-func TestStatusWithoutADriver(t *testing.T) {
-	n := busy(t)
-	write(t, filepath.Join(n.dir, "gpu"), "#!/bin/sh\nexec /bin/sleep 60\n", 0o755)
-	began := time.Now()
-	got := bookend(0, n.config, "status", "--exit-code")
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
-	for _, want := range []string{"driver: no answer: BKD-HANG ", "[????????", "memory: unknown: the driver gave no " +
-		"answer\n", "job:    43\n", "jobs with GPUs now: 1\n"} {
-		if !strings.Contains(got.out, want) {
-			t.Errorf("lacks %q:\n%s", want, got.out)
-		}
-	}
-	if got.exit != exitTrouble { // there is a trouble, too
-		t.Errorf("%+v", got)
-	}
-	must(t, os.RemoveAll(n.dir+"/var/metrics"))
-	conf, err := os.ReadFile(n.config)
-	must(t, err)
-	write(t, n.config, string(conf)+"slurm: {shards: \"no\", scontrol: /nonexistent/scontrol}\n", 0o644)
-	must(t, os.MkdirAll(n.dir+"/log", 0o755))
-	if got := bookend(0, n.config, "status", "--exit-code"); got.exit != exitUntold || !strings.Contains(got.out,
-		"\nSlurm: unknown: ") {
-		t.Errorf("no more than the driver is wrong: %+v", got)
-	}
-	write(t, filepath.Join(n.dir, "gpu"), "#!/bin/sh\nexit 0\n", 0o755)
-	if got := bookend(0, n.config, "status", "--records", "--exit-code"); got.exit != exitOK ||
-		strings.Contains(got.out, "driver:") {
-		t.Errorf("from records alone: %+v", got)
-	}
-}
-
-// A child that nothing frees is in the driver already: no other is started.
-func TestStatusAsksNoStuckDriver(t *testing.T) {
-	n := busy(t)
-	process := filepath.Join(n.dir, "proc/77")
-	must(t, os.MkdirAll(process, 0o755))
-	write(t, filepath.Join(process, "stat"), "77 (bookend-gpu) D 1 2 3 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 1 0 "+
-		"123456 1000 200 18446744073709551615 1 1 0\n", 0o644)
-	must(t, n.store.SetStuck(state.Stuck{PID: 77, StartTicks: 123456, Op: "backend"}))
-	got := bookend(0, n.config, "status")
-	if !strings.Contains(got.out, "\ndriver: not asked: a child of an earlier look is still in it\n") ||
-		!strings.Contains(got.out, "driver not answering since ") {
-		t.Errorf("%+v", got)
-	}
-	if _, err := os.Stat(filepath.Join(n.dir, "looks")); err == nil {
-		t.Error("the backend was started")
-	}
-}
-
-// What looks unexplained may be a test allocation of a hook's: a second look, with those locked out, is what counts.
-func TestStatusLooksTwice(t *testing.T) {
-	n := newNode(t)
-	n.shows(t, 20480, 50)
-	var status answer.Status
-	decode(t, bookend(0, n.config, "status", "--json").out, answer.KindStatus, &status)
-	if c := status.Cards[0]; *c.UnexplainedBytes != 50<<20 || *c.UsedBytes != 50<<20 {
-		t.Errorf("%+v", c)
-	}
-	n.shows(t, 20, 50)
-	decode(t, bookend(0, n.config, "status", "--json").out, answer.KindStatus, &status)
-	if c := status.Cards[0]; *c.UsedBytes != 20<<20 {
-		t.Errorf("looked twice for nothing: %+v", c)
 	}
 }
 

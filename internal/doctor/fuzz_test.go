@@ -18,7 +18,7 @@ func FuzzTexts(f *testing.F) {
 		if v, ok := slurm.ParseVersion(version); ok && !strings.HasPrefix(strings.TrimSpace(version), "slurm") {
 			t.Errorf("%q: %s", version, v)
 		}
-		c := contentOf([]byte(script), int64(len(script)))
+		c := contentOf([]byte(script))
 		for _, name := range c.Names {
 			named := func(word string) bool { return namedBy[word] == name && strings.Contains(script, word) }
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(namedBy)), named) || c.ELF {

@@ -213,8 +213,6 @@ func (h slot) judgeAbsent(v *view) string {
 
 // judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not.
 func (h slot) judgeFile(v *view, f File) {
-	const stump = "slurmctld ships a hook up to its first zero byte: a compiled program cannot be shipped (configless)"
-	const leastELF = 64 // bytes: less than the header of any program that can be run
 	at, need := quoted(f.Path), uint32(0o500)
 	if h.task() {
 		need = 0o555
@@ -225,10 +223,6 @@ func (h slot) judgeFile(v *view, f File) {
 		return
 	case f.Kind != Regular:
 		v.wrong(string(f.Kind)+", where a program belongs", "take it out of "+quoted(path.Dir(f.Path))).at(f.Path)
-		return
-	case f.Content != nil && f.Content.ELF && f.Content.Size < leastELF:
-		fix := fmt.Sprintf("let %s= name %s; a script, which is shipped whole", h.key, h.shipped())
-		v.wrong(fmt.Sprintf("a program cut off after %d bytes", f.Content.Size), fix).at(f.Path).because(stump)
 		return
 	}
 	if c := f.Distrust; c != nil {
@@ -308,43 +302,31 @@ func judgeFlags(v *view) string {
 	return seen
 }
 
+// once are the keys of Bookend's snippets of which Slurm takes one line, with what leaves the site's own in force.
+var once = []struct{ key, instead string }{
+	{"PrologFlags", "write one line with the flags of both; "},
+	{"PrologEpilogTimeout", ""},
+	{"TaskProlog", "include bookend-own-task-hooks.conf, which runs both; or "},
+	{"TaskEpilog", "include bookend-own-task-hooks.conf, which runs both; or "},
+	{healthKey, "include bookend-own-health.conf, and let the site's own run bookend-healthcheck; or "},
+	{"HealthCheckInterval", ""},
+	{"HealthCheckNodeState", ""},
+}
+
 // judgeTwice judges keys that several lines set and of which Slurm takes one.
 func judgeTwice(v *view) string {
-	for _, key := range []string{
-		"PrologFlags", "PrologEpilogTimeout", "TaskProlog", "TaskEpilog", healthKey, "HealthCheckInterval",
-		"HealthCheckNodeState",
-	} {
-		all := v.conf().All(key)
-		if len(all) < 2 {
-			continue
-		}
-		last := all[len(all)-1]
-		for _, first := range all[:len(all)-1] {
+	for _, o := range once {
+		all := v.conf().All(o.key)
+		for _, first := range all[:max(0, len(all)-1)] {
+			last := all[len(all)-1]
 			if strings.EqualFold(first.Text, last.Text) || first.Text == "" {
 				continue
 			}
-			level := Wrong
-			if strings.HasPrefix(key, "HealthCheckI") || strings.HasPrefix(key, "HealthCheckN") {
-				level = Warning
-			}
-			v.say(level, fmt.Sprintf("%s=%s in %s does not count: %s says %s", key, first.Text, first.Line.Where(),
-				last.Line.Where(), last.Text), twiceFix(key, first, last))
+			v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", o.key, first.Text, first.Line.Where(),
+				last.Line.Where(), last.Text),
+				fmt.Sprintf("%stake line %d out of %s, or line %d out of %s, then: scontrol reconfigure", o.instead,
+					first.Line.Number, first.Line.File, last.Line.Number, last.Line.File))
 		}
 	}
 	return "each once"
-}
-
-// twiceFix names the snippet that leaves a hook of the site's own in force, or the lines of which one must go.
-func twiceFix(key string, first, last slurmconf.Value) string {
-	fix := fmt.Sprintf("take line %d out of %s, or line %d out of %s, then: scontrol reconfigure",
-		first.Line.Number, first.Line.File, last.Line.Number, last.Line.File)
-	switch {
-	case strings.HasPrefix(key, "Task"):
-		return "include bookend-own-task-hooks.conf, which runs both; or " + fix
-	case key == healthKey:
-		return "include bookend-own-health.conf, and let the site's own run bookend-healthcheck; or " + fix
-	case key == "PrologFlags":
-		return "write one line with the flags of both; " + fix
-	}
-	return fix
 }

@@ -246,9 +246,6 @@ func hookLines() map[string]line {
 		"epilog not run": {mode("hooks/epilog", 0o644), "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
 		"hook of a user": {given("hooks"), "slurm-epilog", Wrong, "hooks belongs to user 65534",
 			"chown root:root DIR/hooks"},
-		"a stump": {both(conf("Epilog=DIR/hooks/epilog\n", "Epilog=bookend-epilog\n"),
-			file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01",
-				0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", "/etc/bookend/slurm/hooks/epilog"},
 		"a program itself": {prolog("DIR/libexec/bookend-prolog"), "slurm-prolog", Warning,
 			"the program itself", "Prolog=/etc/bookend/slurm/hooks/prolog"},
 		"an earlier script": {file("hooks/epilog",
@@ -300,7 +297,7 @@ func hookLines() map[string]line {
 				"line 11 says Alloc", "flags of both; take line 10"},
 		"flags twice": {conf("PrologFlags=Alloc,Contain", "PrologFlags=alloc\nPrologFlags=Alloc"),
 			"slurm-twice", OK, "", ""},
-		"an interval lost": {conf("SlurmUser", "HealthCheckInterval=60\nSlurmUser"), "slurm-twice", Warning,
+		"an interval lost": {conf("SlurmUser", "HealthCheckInterval=60\nSlurmUser"), "slurm-twice", Wrong,
 			"HealthCheckInterval=60", ""},
 	}
 }

@@ -74,9 +74,8 @@ type Culprit struct {
 
 // Content is what a program or script is, by its beginning.
 type Content struct {
-	Size  int64 `json:"size"`
-	ELF   bool  `json:"elf,omitempty"`   // a program as a linker makes it
-	Shell bool  `json:"shell,omitempty"` // "#!"
+	ELF   bool `json:"elf,omitempty"`   // a program as a linker makes it
+	Shell bool `json:"shell,omitempty"` // "#!"
 	// Names are those of Bookend's programs that its text names, comments left out.
 	Names []string `json:"names,omitempty"`
 	// Execs are those of them that it becomes, so that their exit status is its own.
@@ -223,11 +222,11 @@ func (f *File) read() {
 		return
 	}
 	text, _ := io.ReadAll(io.LimitReader(file, maxScript))
-	f.Content = contentOf(text, st.Size())
+	f.Content = contentOf(text)
 }
 
-func contentOf(text []byte, size int64) *Content {
-	c := Content{Size: size, ELF: bytes.HasPrefix(text, []byte("\x7fELF")), Shell: bytes.HasPrefix(text, []byte("#!"))}
+func contentOf(text []byte) *Content {
+	c := Content{ELF: bytes.HasPrefix(text, []byte("\x7fELF")), Shell: bytes.HasPrefix(text, []byte("#!"))}
 	if c.ELF {
 		return &c
 	}

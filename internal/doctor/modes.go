@@ -117,22 +117,22 @@ func (r Rule) judgeMode(v *view, f File) {
 
 // allows says in words what bits let whom do.
 func allows(bits uint32, kind Kind) string {
-	reach := "start it"
+	start := "start it"
 	if kind == Folder {
-		reach = "reach what is in it"
+		start = "reach what is in it"
 	}
 	var words []string
-	for _, b := range []struct {
-		bits uint32
-		text string
-	}{
-		{0o4000, "setuid"}, {0o2000, "setgid"}, {0o1000, "sticky bit"},
-		{0o020, "its group may write"}, {0o002, "everybody may write"},
-		{0o040, "its group may read"}, {0o004, "everybody may read"},
-		{0o010, "its group may " + reach}, {0o001, "everybody may " + reach}, {0o100, "its owner may " + reach},
-	} {
-		if bits&b.bits != 0 {
-			words = append(words, b.text)
+	for i, special := range []string{"setuid", "setgid", "sticky bit"} {
+		if bits&(0o4000>>i) != 0 {
+			words = append(words, special)
+		}
+	}
+	for i, what := range []string{"write", "read", start} {
+		bit := []uint32{2, 4, 1}[i]
+		for j, who := range []string{"its group", "everybody", "its owner"} {
+			if bits&(bit<<[]uint32{3, 0, 6}[j]) != 0 {
+				words = append(words, who+" may "+what)
+			}
 		}
 	}
 	return strings.Join(words, ", ")
