@@ -60,8 +60,9 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
 }
 
-// first makes the caller the one hook that tries what may hang, until it calls met: it has come back, or it has not. What
-// comes later has no effect. Where f says that a hook has come back within a moment anybody may try: then met is nil.
+// first makes the caller the one hook that tries what may hang, until it calls met: it has come back, or it has not.
+// What comes later has no effect. Where f says that a hook has come back within a moment anybody may try: then met is
+// nil.
 func (s *Store) first(
 	f file[answered], moment time.Duration, now func() time.Duration, lock func() (func(), error),
 ) (met func(back bool), err error) {
