@@ -200,12 +200,11 @@ func slicesOf(g uint32, n int) []uint32 {
 }
 
 const goodStatus = "Name:\tx\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t5 8 \n" +
-	"CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
+	"CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n" +
+	"CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nTracerPid:\t0\n"
 
 func TestProveThread(t *testing.T) {
-	if err := proveThread(goodStatus, 7, 8, []uint32{8, 5}); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, proveThread(goodStatus, 7, 8, []uint32{8, 5}))
 	for _, change := range []string{
 		"Uid:\t7\t7\t7\t7|Uid:\t7\t7\t7\t0", "Uid:\t7\t7\t7\t7|Uid:\t0\t7\t7\t7", "Gid:\t8|Gid:\t9", "5 8|0 5 8",
 		"5 8|8",
@@ -223,19 +222,13 @@ func TestProveThread(t *testing.T) {
 // The user cannot get at the process that writes for him: its memory and descriptors stay root's.
 func TestUserCannotTrace(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	in, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer hold.Close()
 	p, err := os.StartProcess("/proc/self/exe", []string{"asuser", "--child", "traced"},
 		&os.ProcAttr{Files: []*os.File{in, w, os.Stderr}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	w.Close()
 	if _, err := r.Read(make([]byte, 6)); err != nil {
 		t.Fatal(err)

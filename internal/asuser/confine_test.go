@@ -50,13 +50,9 @@ func confined() error {
 
 func TestConfine(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "another daemon's"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	cmd := exec.Command("/proc/self/exe", "--child", "confined")
 	cmd.ExtraFiles = []*os.File{file, r, w}
 	out, err := cmd.CombinedOutput()
@@ -68,9 +64,7 @@ func TestConfine(t *testing.T) {
 // Go's own descriptors are none to be closed: reads that wait for somebody still work afterwards.
 func TestDescriptorsLeaveTheRuntimeItsOwn(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer r.Close()
 	defer w.Close()
 	fds, err := descriptors()
@@ -105,9 +99,7 @@ func TestConfineRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// As a program without close-on-exec leaves it. Process closes it, where nothing is refused before.
 			inherited, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 			c := call(inherited)
 			if run := refuse.Run([]refuse.Call{c}, func() { err = Confine() }); run != nil || !errors.Is(err, c.Errno) {
 				t.Errorf("%v, %v: want %v", run, err, c.Errno)
@@ -119,9 +111,7 @@ func TestConfineRefused(t *testing.T) {
 // A descriptor that goes while they are listed is none.
 func TestDescriptorsGone(t *testing.T) {
 	file, err := os.Open("/dev/null")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer file.Close()
 	var fds []int
 	calls := []refuse.Call{{Number: unix.SYS_READLINKAT, Errno: unix.ENOENT}}

@@ -13,13 +13,9 @@ import (
 func TestGroupsOfTheSystem(t *testing.T) {
 	for _, user := range []string{"daemon", "bin", "nobody"} {
 		out, err := exec.Command("/usr/bin/id", "-G", user).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		want, err := parseGroups(string(out))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		got := Groups(1, want[0], user)
 		slices.Sort(want)
 		slices.Sort(got)
@@ -33,23 +29,17 @@ func TestGroupsOfTheSystem(t *testing.T) {
 func script(t *testing.T, text string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "asuser-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "lookup")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	return path
 }
 
 func TestGroupsFrom(t *testing.T) {
 	const missing = "/nonexistent/id"
 	mistrusted := script(t, "echo 66")
-	if err := os.Chmod(mistrusted, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(mistrusted, 0o777))
 	good := script(t, `[ "$*" = "-G -- alice" ] && echo 20 30`)
 	any := script(t, "echo 20")
 	tests := map[string]struct {
@@ -91,5 +81,12 @@ func TestParseGroups(t *testing.T) {
 		if got, err := parseGroups(out); err == nil {
 			t.Errorf("parseGroups(%.20q) = %v", out, got)
 		}
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

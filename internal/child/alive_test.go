@@ -32,12 +32,8 @@ func TestAlive(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
-			if err := os.Mkdir(filepath.Join(proc, "42"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Mkdir(filepath.Join(proc, "42"), 0o755))
+			ok(t, os.WriteFile(filepath.Join(proc, "42", "stat"), []byte(test.stat), 0o644))
 			if got := Alive(proc, 42, 777); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
@@ -53,9 +49,7 @@ func TestUninterruptible(t *testing.T) {
 	proc := t.TempDir()
 	put := func(folder, state string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Join(proc, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.MkdirAll(filepath.Join(proc, folder), 0o755))
 		if err := os.WriteFile(filepath.Join(proc, folder, "stat"), []byte(statLine("x", state, "2", "777")),
 			0o644); err != nil {
 			t.Fatal(err)
@@ -83,9 +77,7 @@ func TestUninterruptible(t *testing.T) {
 func TestHeadlessProcessIsAlive(t *testing.T) {
 	s := self("headless")
 	p, err := openPipes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer p.closeOurs()
 	c := launch(s, p)
 	b := <-c.born
@@ -102,9 +94,7 @@ func TestHeadlessProcessIsAlive(t *testing.T) {
 		t.Error("a process with a living thread counts as dead")
 	}
 	kill(b.pid)
-	if err := <-c.ended; err != nil {
-		t.Fatal(err)
-	}
+	ok(t, <-c.ended)
 	if Alive("/proc", b.pid, b.ticks) {
 		t.Error("a zombie counts as alive")
 	}

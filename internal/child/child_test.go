@@ -69,67 +69,57 @@ func TestExited(t *testing.T) {
 	}
 }
 
-func TestExitCode(t *testing.T) {
-	res := Run(self("exit", "41"))
-	expect(t, res, Exited)
-	if res.ExitCode != 41 || res.Signal != 0 {
-		t.Errorf("exit code %d, signal %d, want 41, 0", res.ExitCode, res.Signal)
-	}
-}
-
-func TestCrashed(t *testing.T) {
-	res := Run(self("killed"))
-	expect(t, res, Crashed)
-	if res.Signal != syscall.SIGKILL {
-		t.Errorf("signal %v, want SIGKILL", res.Signal)
-	}
-}
-
-func TestHung(t *testing.T) {
-	for _, op := range []string{"sleep", "deaf", "stop"} {
-		t.Run(op, func(t *testing.T) {
+func TestEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		op   string
+		edit func(*Spec)
+		want Result // of what it says where it says something
+		kept int    // bytes of its answer
+	}{
+		"exit code": {"exit", func(s *Spec) { s.Args = append(s.Args, "41") }, Result{Outcome: Exited, ExitCode: 41},
+			0},
+		"crash": {"killed", func(*Spec) {}, Result{Outcome: Crashed, Signal: syscall.SIGKILL}, 0},
+		"hung on an unread request": {"sleep", func(s *Spec) {
+			s.Stdin, s.Timeout = make([]byte, 1<<20), shortTimeout
+		}, Result{Outcome: Hung, Signal: syscall.SIGKILL}, 0},
+		"flood": {"flood", func(s *Spec) { s.MaxOutput = 1000 },
+			Result{Outcome: Flooded, Signal: syscall.SIGKILL}, 1000},
+		"as much as is kept": {"echo", func(s *Spec) { s.Stdin, s.MaxOutput = []byte("12345"), 5 },
+			Result{Outcome: Exited}, 5},
+		"hangs": {"sleep", func(s *Spec) { s.Timeout = shortTimeout },
+			Result{Outcome: Hung, Signal: syscall.SIGKILL}, 0},
+		"hangs, ignores signals": {"deaf", func(s *Spec) { s.Timeout = shortTimeout },
+			Result{Outcome: Hung, Signal: syscall.SIGKILL}, 0},
+		"hangs, stopped": {"stop", func(s *Spec) { s.Timeout = shortTimeout },
+			Result{Outcome: Hung, Signal: syscall.SIGKILL}, 0},
+		"request closed unread": {"early", func(s *Spec) { s.Stdin = make([]byte, 1<<20) },
+			Result{Outcome: Exited}, len("answer")},
+		"stderr is cut": {"diag", func(*Spec) {}, Result{Outcome: Exited, Stderr: make([]byte, maxStderr)},
+			len("done")},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := self(op)
-			s.Timeout = shortTimeout
+			s := self(tt.op)
+			tt.edit(&s)
 			res := Run(s)
-			expect(t, res, Hung)
-			if res.Signal != syscall.SIGKILL {
-				t.Errorf("signal %v, want SIGKILL", res.Signal)
+			expect(t, res, tt.want.Outcome)
+			if res.ExitCode != tt.want.ExitCode || res.Signal != tt.want.Signal || res.Err != nil {
+				t.Errorf("got exit code %d, signal %d, %v, want %d, %d", res.ExitCode, res.Signal, res.Err,
+					tt.want.ExitCode, tt.want.Signal)
+			}
+			if len(res.Stdout) != tt.kept || len(res.Stderr) != len(tt.want.Stderr) {
+				t.Errorf("got %d and %d bytes, want %d and %d", len(res.Stdout), len(res.Stderr), tt.kept,
+					len(tt.want.Stderr))
 			}
 		})
 	}
 }
 
-func TestHungOnUnreadRequest(t *testing.T) {
-	s := self("sleep")
-	s.Stdin, s.Timeout = make([]byte, 1<<20), shortTimeout
-	expect(t, Run(s), Hung)
-}
-
-func TestFlooded(t *testing.T) {
-	s := self("flood")
-	s.MaxOutput = 1000
-	res := Run(s)
-	expect(t, res, Flooded)
-	if len(res.Stdout) != 1000 {
-		t.Errorf("kept %d bytes, want 1000", len(res.Stdout))
-	}
-}
-
+// One byte more than is kept is a flood; whether the child ends or is killed first is not.
 func TestFloodedByOneByte(t *testing.T) {
 	s := self("echo")
 	s.Stdin, s.MaxOutput = []byte("12345"), 4
 	expect(t, Run(s), Flooded)
-	s.MaxOutput = 5
-	expect(t, Run(s), Exited)
-}
-
-func TestStderrIsCut(t *testing.T) {
-	res := Run(self("diag"))
-	expect(t, res, Exited)
-	if len(res.Stderr) != maxStderr || string(res.Stdout) != "done" {
-		t.Errorf("stderr %d bytes, stdout %q; want %d, done", len(res.Stderr), res.Stdout, maxStderr)
-	}
 }
 
 func TestNotStarted(t *testing.T) {
@@ -160,25 +150,13 @@ func TestNotStarted(t *testing.T) {
 func TestLateStartIsKilled(t *testing.T) {
 	path := fifo(t)
 	p, err := openPipes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer p.closeOurs()
 	c := &process{born: make(chan birth), ended: make(chan error), disown: make(chan struct{})}
 	close(c.disown)
 	done := make(chan struct{})
 	go func() { c.live(self("unkillable", path), p); close(done) }()
 	<-done // reaped although it would have waited for a reader of the FIFO for ever
-}
-
-func TestRequestClosedUnread(t *testing.T) {
-	s := self("early")
-	s.Stdin = make([]byte, 1<<20)
-	res := Run(s)
-	expect(t, res, Exited)
-	if string(res.Stdout) != "answer" || res.Err != nil {
-		t.Errorf("stdout %q, error %v", res.Stdout, res.Err)
-	}
 }
 
 func TestChildIsOnItsOwn(t *testing.T) {
@@ -202,9 +180,7 @@ func TestChildIsOnItsOwn(t *testing.T) {
 func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	leakFile(t)
 	p, err := openPipes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	c := launch(Spec{Path: "/bin/cat"}, p)
 	b := <-c.born
 	if b.err != nil {
@@ -218,9 +194,7 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 	}
 	folder := "/proc/" + strconv.Itoa(b.pid) + "/fd"
 	list, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	var got []string
 	for _, e := range list {
 		target, _ := os.Readlink(filepath.Join(folder, e.Name()))
@@ -230,9 +204,7 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 		t.Errorf("child holds %v, want %s", got, want)
 	}
 	p.closeOurs()
-	if err := <-c.ended; err != nil {
-		t.Fatal(err)
-	}
+	ok(t, <-c.ended)
 	if _, err := reap(b.pid); err != nil {
 		t.Fatal(err)
 	}
@@ -241,13 +213,9 @@ func TestChildHoldsOnlyThreePipes(t *testing.T) {
 func leakFile(t *testing.T) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(func() { f.Close() })
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -257,13 +225,9 @@ func TestSealDescriptors(t *testing.T) {
 	for name, seal := range map[string]func() error{"close_range": SealDescriptors, "listed": sealListed} {
 		t.Run(name, func(t *testing.T) {
 			fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 			defer unix.Close(fd)
-			if err := seal(); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, seal())
 			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags != unix.FD_CLOEXEC {
 				t.Errorf("flags %d, %v; want close-on-exec", flags, err)
 			}
@@ -321,9 +285,7 @@ func TestGrace(t *testing.T) {
 	results := make(chan Result, 1)
 	go func() { results <- Run(s) }()
 	end, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer end.Close()
 	var tracer int
 	if _, err := fmt.Fscan(end, &tracer); err != nil {
@@ -335,9 +297,7 @@ func TestGrace(t *testing.T) {
 		t.Fatalf("given up: %+v", res.Outcome)
 	case <-time.After(2 * grace):
 	}
-	if err := unix.Kill(tracer, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Kill(tracer, unix.SIGKILL))
 	expect(t, <-results, Flooded)
 }
 
@@ -348,9 +308,7 @@ func TestAbandoned(t *testing.T) {
 	results := make(chan Result, 1)
 	go func() { results <- Run(s) }()
 	end, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer end.Close()
 
 	res := <-results
@@ -363,9 +321,7 @@ func TestAbandoned(t *testing.T) {
 	if Alive("/proc", res.PID, res.StartTicks+1) {
 		t.Error("another process of the same number is taken for the child")
 	}
-	if err := unix.Kill(tracer, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Kill(tracer, unix.SIGKILL))
 	if _, err := io.Copy(io.Discard, end); err != nil { // ends with the child
 		t.Fatal(err)
 	}
@@ -378,13 +334,9 @@ func TestAbandoned(t *testing.T) {
 // The running program is started again even when its file is gone or replaced.
 func TestSelfSurvivesUpgrade(t *testing.T) {
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	copied := filepath.Join(t.TempDir(), "hook")
-	if err := exec.Command("/bin/cp", exe, copied).Run(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, exec.Command("/bin/cp", exe, copied).Run())
 	out, err := exec.Command(copied, "--child", "upgrade").CombinedOutput()
 	if err != nil || string(out) != "exited " {
 		t.Errorf("got %q, %v", out, err)
@@ -436,9 +388,7 @@ func TestAnsweredAndDiesSlowly(t *testing.T) {
 	results := make(chan Result, 1)
 	go func() { results <- Run(s) }()
 	end, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer end.Close()
 	res := <-results
 	tracer := pids(t, res.Stdout)[0]

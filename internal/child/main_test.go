@@ -207,8 +207,13 @@ func self(op string, args ...string) Spec {
 func fifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
+	ok(t, unix.Mkfifo(path, 0o600))
+	return path
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return path
 }

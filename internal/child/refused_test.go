@@ -24,9 +24,7 @@ var (
 
 func refused(t *testing.T, f func(), calls ...refuse.Call) {
 	t.Helper()
-	if err := refuse.Run(calls, f); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, refuse.Run(calls, f))
 }
 
 func TestNoDescriptorsLeft(t *testing.T) {
@@ -40,9 +38,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 // Without close_range each descriptor is sealed by itself; where that fails too, nothing is started.
 func TestSealDescriptorsOnOldKernels(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer unix.Close(fd)
 	refused(t, func() { err = SealDescriptors() }, noCloseRange)
 	if flags, get := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || get != nil ||
@@ -52,9 +48,7 @@ func TestSealDescriptorsOnOldKernels(t *testing.T) {
 	for want, calls := range map[error][]refuse.Call{unix.EINVAL: {noCloseRange, noFlag},
 		unix.ENFILE: {noCloseRange, noFile}} {
 		p, err := openPipes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		var b birth
 		refused(t, func() { b = start(self("echo"), p) }, calls...)
 		if p.closeOurs(); !errors.Is(b.err, want) || b.pid != 0 {
@@ -66,9 +60,7 @@ func TestSealDescriptorsOnOldKernels(t *testing.T) {
 // A child whose start time cannot be read runs all the same, and is unknown later: it is never taken for another.
 func TestUnknownStartTime(t *testing.T) {
 	p, err := openPipes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer p.closeOurs()
 	var b birth
 	s := self("")
@@ -119,9 +111,7 @@ func TestPanicsComeBack(t *testing.T) {
 		t.Errorf("started with no pipes: %+v", b)
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer r.Close()
 	_, err = w.WriteString("text")
 	w.Close()
@@ -134,9 +124,7 @@ func TestPanicsComeBack(t *testing.T) {
 // What /proc says in any other form than its own is no answer.
 func TestReadStatRefuses(t *testing.T) {
 	proc := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(proc, "42", "stat"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.MkdirAll(filepath.Join(proc, "42", "stat"), 0o700))
 	if _, err := readStat(proc, 42); !errors.Is(err, unix.EISDIR) {
 		t.Errorf("%v, want EISDIR", err)
 	}

@@ -103,53 +103,46 @@ func asUser(t *testing.T, r request) []byte {
 	return res.Stdout
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // usersFolder is a folder of the user's that he can reach.
 func usersFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "joblog-test-")
-	ok(t, err)
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	ok(t, os.Chown(dir, uid, uid))
+	must(t, os.Chown(dir, uid, uid))
 	return dir
 }
 
 func put(t *testing.T, path, content string) {
 	t.Helper()
-	ok(t, os.WriteFile(path, []byte(content), 0o600))
-	ok(t, os.Chown(path, uid, uid))
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	must(t, os.Chown(path, uid, uid))
 }
 
 func mount(t *testing.T, dir, options string, flags uintptr) {
 	t.Helper()
-	ok(t, unix.Mount("none", dir, "tmpfs", flags, options))
-	t.Cleanup(func() { ok(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must(t, unix.Mount("none", dir, "tmpfs", flags, options))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 func TestAppend(t *testing.T) {
 	path := filepath.Join(usersFolder(t), "slurm-7.out")
 	put(t, path, "job's own\n")
-	ok(t, os.Chmod(path, 0o640))
+	must(t, os.Chmod(path, 0o640))
 	var before unix.Stat_t
-	ok(t, unix.Stat(path, &before))
+	must(t, unix.Stat(path, &before))
 	for _, target := range []Target{{Path: path}, {path, before.Dev, before.Ino}} {
 		if why := appendAsUser(t, request{Target: target, Text: "report\n"}); why != "" {
 			t.Errorf("%+v: refused: %s", target, why)
 		}
 	}
 	b, err := os.ReadFile(path)
-	ok(t, err)
+	must(t, err)
 	if string(b) != "job's own\nreport\nreport\n" {
 		t.Errorf("file holds %q", b)
 	}
 	var after unix.Stat_t
-	ok(t, unix.Stat(path, &after))
+	must(t, unix.Stat(path, &after))
 	if after.Mode != before.Mode || after.Uid != before.Uid || after.Ino != before.Ino {
 		t.Errorf("mode %#o, owner %d, inode %d; before %#o, %d, %d",
 			after.Mode, after.Uid, after.Ino, before.Mode, before.Uid, before.Ino)
@@ -159,8 +152,8 @@ func TestAppend(t *testing.T) {
 // What is not a file of the user's own, as a job's output is, is neither written nor read; nor waited for.
 func TestRefuses(t *testing.T) {
 	users := func(t *testing.T, path string, err error) {
-		ok(t, err)
-		ok(t, os.Lchown(path, uid, uid))
+		must(t, err)
+		must(t, os.Lchown(path, uid, uid))
 	}
 	device := func(major, minor uint32) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -170,7 +163,7 @@ func TestRefuses(t *testing.T) {
 	others := func(owner int, mode os.FileMode) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			put(t, path, "secret")
-			ok(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
+			must(t, errors.Join(os.Chown(path, owner, owner), os.Chmod(path, mode)))
 		}
 	}
 	type plant func(t *testing.T, path string)
@@ -180,7 +173,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"missing": {func(*testing.T, string) {}, missing, missing},
 		"below a file": {func(t *testing.T, path string) {
-			ok(t, os.Remove(filepath.Dir(path)))
+			must(t, os.Remove(filepath.Dir(path)))
 			put(t, filepath.Dir(path), "")
 		}, missing, missing},
 		"folder": {func(t *testing.T, path string) { users(t, path, os.Mkdir(path, 0o777)) }, notRegular, notRegular},
@@ -203,7 +196,7 @@ func TestRefuses(t *testing.T) {
 		}, notRegular, notRegular},
 		"hard link": {func(t *testing.T, path string) {
 			put(t, path, "")
-			ok(t, os.Link(path, path+"-too"))
+			must(t, os.Link(path, path+"-too"))
 		}, links, links},
 		"another's, for all":       {others(uid-1, 0o666), notOwner, notOwner},
 		"another's":                {others(uid-1, 0o600), permission, permission},
@@ -211,14 +204,14 @@ func TestRefuses(t *testing.T) {
 		"root's":                   {others(0, 0o600), permission, permission},
 		"in a folder of root's": {func(t *testing.T, path string) {
 			put(t, path, "")
-			ok(t, os.Chown(filepath.Dir(path), 0, 0))
+			must(t, os.Chown(filepath.Dir(path), 0, 0))
 		}, permission, permission},
 		"without permission to write": {others(uid, 0o400), permission, ""},
 		"without permission to read":  {others(uid, 0o200), "", permission},
 		"read-only file system": {func(t *testing.T, path string) {
 			mount(t, filepath.Dir(path), "mode=0777", 0)
 			put(t, path, "")
-			ok(t, unix.Mount("none", filepath.Dir(path), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+			must(t, unix.Mount("none", filepath.Dir(path), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 		}, readonly, ""},
 		"full file system": {func(t *testing.T, path string) {
 			mount(t, filepath.Dir(path), "size=4k,mode=0777", 0)
@@ -227,7 +220,7 @@ func TestRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(usersFolder(t), "out")
-			ok(t, os.Chmod(filepath.Dir(path), 0o700))
+			must(t, os.Chmod(filepath.Dir(path), 0o700))
 			tt.plant(t, path)
 			open := ""
 			if name == "FIFO that is open" { // somebody reads what is written, and writes what is read
@@ -252,7 +245,7 @@ func TestRefusesAnotherFile(t *testing.T) {
 	path := filepath.Join(usersFolder(t), "out")
 	put(t, path, "another's")
 	var st unix.Stat_t
-	ok(t, unix.Stat(path, &st))
+	must(t, unix.Stat(path, &st))
 	for _, target := range []Target{{path, st.Dev, st.Ino + 1}, {path, st.Dev + 1, st.Ino}} {
 		if why := appendAsUser(t, request{Target: target, Text: "x"}); why != changed {
 			t.Errorf("%+v: write refused: %q, want %q", target, why, changed)
@@ -291,19 +284,19 @@ func TestRefusesNonsense(t *testing.T) {
 func TestLocate(t *testing.T) {
 	dir := t.TempDir()
 	proc := filepath.Join(dir, "proc")
-	ok(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(proc, "7", "fd"), 0o755))
 	link := filepath.Join(proc, "7", "fd", "1")
 	file := filepath.Join(dir, "out put %j")
 	put(t, file, "")
-	ok(t, os.Symlink(file, link))
+	must(t, os.Symlink(file, link))
 	var st unix.Stat_t
-	ok(t, unix.Stat(file, &st))
+	must(t, unix.Stat(file, &st))
 	if got, err := Locate(proc, 7, 1); err != nil || got != (Target{file, st.Dev, st.Ino}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, target := range []string{"pipe:[4711]", "socket:[1]", "/dev/null", dir, file + " (deleted)", dir + "/\xff"} {
-		ok(t, os.Remove(link))
-		ok(t, os.Symlink(target, link))
+		must(t, os.Remove(link))
+		must(t, os.Symlink(target, link))
 		if got, err := Locate(proc, 7, 1); !errors.Is(err, ErrNotFile) {
 			t.Errorf("%s: %+v, %v; want %v", target, got, err, ErrNotFile)
 		}
@@ -317,15 +310,15 @@ func TestLocate(t *testing.T) {
 func TestLocateRealProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
 	f, err := os.Create(file)
-	ok(t, err)
+	must(t, err)
 	defer f.Close()
 	p, err := os.StartProcess("/bin/cat", []string{"cat"}, &os.ProcAttr{Files: []*os.File{hold(t), f, f}})
-	ok(t, err)
+	must(t, err)
 	defer func() { _ = p.Kill(); _, _ = p.Wait() }()
 	if got, err := Locate("/proc", p.Pid, 1); err != nil || got.Path != file || got.Ino == 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	ok(t, os.Remove(file))
+	must(t, os.Remove(file))
 	if got, err := Locate("/proc", p.Pid, 1); !errors.Is(err, ErrNotFile) {
 		t.Errorf("removed file: %+v, %v", got, err)
 	}
@@ -335,7 +328,7 @@ func TestLocateRealProcess(t *testing.T) {
 func hold(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
-	ok(t, err)
+	must(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r
 }
@@ -344,7 +337,7 @@ func hold(t *testing.T) *os.File {
 func TestAppendUnderSwaps(t *testing.T) {
 	dir := usersFolder(t)
 	path, victim := filepath.Join(dir, "out"), filepath.Join(dir, "victim")
-	ok(t, os.WriteFile(victim, []byte("precious"), 0o600))
+	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

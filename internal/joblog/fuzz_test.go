@@ -46,7 +46,8 @@ func FuzzParseDrop(f *testing.F) {
 			`"het_id":9,"address_space":4294967296}`,
 		`{"bookend":1}`, `{"bookend":1,"steps":[]}`, `{"bookend":1}{}`, `{"bookend":1,"target":{"path":"a"}}`,
 		`{"bookend":1,"more":1}`, `{"bookend":1,"address_space":0}`,
-		`{"bookend":1,"name":"train","steps":[{"path":"/o.0"},{"path":"/o.1","dev":1,"ino":3}],"more":2,"elsewhere":true}`,
+		`{"bookend":1,"name":"train","steps":[{"path":"/o.0"},{"path":"/o.1","dev":1,"ino":3}],` +
+			`"more":2,"elsewhere":true}`,
 		`{"bookend":1,"steps":[{"path":"o"}]}`,
 		`{"bookend":1,"array":{"task":3}}`, `{"bookend":1,"target":{"path":"/\u0000"}}`,
 		`{"bookend":1,"target":{"path":"/<>&"}} `, `null`, `[]`,

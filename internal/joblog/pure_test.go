@@ -110,9 +110,7 @@ func TestDrop(t *testing.T) {
 		{AddressSpace: 4 << 30},
 	} {
 		b, err := want.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := ParseDrop(b); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s came back as %+v, %v", b, got, err)
 		}
@@ -148,9 +146,7 @@ func TestDropNote(t *testing.T) {
 		d.Steps[i].Path = strings.Repeat("/long", 200) + d.Steps[i].Path
 	}
 	b, err := d.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := ParseDrop(b)
 	if err != nil || len(got.Steps) != 4-1 || got.More != 2+MaxSteps-len(got.Steps) || got.Steps[0] != d.Steps[0] {
 		t.Errorf("%d steps, %d more, %v", len(got.Steps), got.More, err)

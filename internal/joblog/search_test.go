@@ -32,9 +32,7 @@ func always() bool { return true }
 func searched(t *testing.T, said string, limit int64, more func() bool) *Search {
 	t.Helper()
 	s := NewSearch(strings.NewReader(said), int64(len(said)))
-	if err := errors.Join(s.Tail(), s.Back(limit, more)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Tail(), s.Back(limit, more)))
 	return s
 }
 
@@ -118,9 +116,7 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 func TestSearchFails(t *testing.T) {
 	said := text(step, 1<<20)
 	s := NewSearch(failing{strings.NewReader(said), 1 << 19}, 1<<20)
-	if err := s.Tail(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tail())
 	if err := s.Back(1<<20, always); !errors.Is(err, io.ErrUnexpectedEOF) || s.Read > 1<<19 {
 		t.Errorf("%v after %d bytes", err, s.Read)
 	}
@@ -142,9 +138,7 @@ func TestSearchCut(t *testing.T) {
 // Whatever oom recognises as a message about memory has a needle in its text.
 func TestNeedles(t *testing.T) {
 	said, err := os.ReadFile("../oom/testdata/said.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	recognised := 0
 	for i, example := range bytes.Split(said, []byte("\n-- ")) {
 		for _, m := range oom.Find(example) {
@@ -211,9 +205,7 @@ func TestCancelled(t *testing.T) {
 // What is understood at the end of an output is looked at further back as well.
 func TestNeedlesOfCollection(t *testing.T) {
 	data, err := os.ReadFile("../../test/texts/written.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	numbers := []string{"a-trt-create-infer-runtime", "b-cufft-plan-many"} // have no more than an error's
 	for text := range strings.SplitSeq("\n"+string(data), "\n-- ") {
 		head, text, _ := strings.Cut(text, "\n")

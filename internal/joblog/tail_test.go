@@ -15,7 +15,7 @@ import (
 func tailAsUser(t *testing.T, r request) (tail, why string) {
 	t.Helper()
 	var got reply
-	ok(t, json.Unmarshal(asUser(t, r), &got))
+	must(t, json.Unmarshal(asUser(t, r), &got))
 	return string(got.Tail), got.Why
 }
 
@@ -27,7 +27,7 @@ func TestTail(t *testing.T) {
 	} {
 		put(t, path, content)
 		var st unix.Stat_t
-		ok(t, unix.Stat(path, &st))
+		must(t, unix.Stat(path, &st))
 		for _, target := range []Target{{Path: path}, {path, st.Dev, st.Ino}} {
 			if got, why := tailAsUser(t, request{Target: target, Tail: 16}); got != want || why != "" {
 				t.Errorf("%d bytes: %q, refused %q; want %q", len(content), got, why, want)
@@ -42,8 +42,8 @@ func TestTailNeedsNoWriting(t *testing.T) {
 	mount(t, dir, "mode=0777,size=4k", 0)
 	path := filepath.Join(dir, "out")
 	put(t, path, strings.Repeat("x", 4092)+"last")
-	ok(t, os.Chmod(path, 0o400))
-	ok(t, unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	must(t, os.Chmod(path, 0o400))
+	must(t, unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	if got, why := tailAsUser(t, request{Target: Target{Path: path}, Tail: 4}); got != "last" || why != "" {
 		t.Errorf("%q, refused %q", got, why)
 	}

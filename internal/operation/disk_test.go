@@ -65,9 +65,9 @@ func TestTurnWithoutALock(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := &Visit{Store: store, UID: 65534, Now: func() time.Duration { return time.Hour }, Left: func() time.Duration { return 0 }}
-	leave, err := v.turn(Tail.Name)
-	if leave == nil || err != nil {
-		t.Fatalf("leave %v, %v", leave != nil, err)
+	met, err := v.enter(Tail.Name)
+	if met == nil || err != nil {
+		t.Fatalf("got %v, %v, want a visit", met != nil, err)
 	}
-	leave()
+	met(true)
 }

@@ -30,15 +30,12 @@ var (
 // started for that user. It is remembered apart from what is stuck in the driver, which is no user's to stop.
 func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	op := o.Name
-	leave, err := v.enter(op)
+	met, err := v.enter(op)
 	if err != nil {
 		return reply, err
 	}
-	defer leave()
 	reply, err = o.Ask(req, v.Left())
-	if v.Store != nil && err == nil {
-		v.Store.SetVisited(op, v.UID, v.Now()) // reading may work where writing hangs
-	}
+	defer met(err == nil) // of this operation alone: reading may work where writing hangs
 	var failed *Error
 	if v.Store != nil && errors.As(err, &failed) && failed.Result.Outcome == child.Abandoned {
 		stuck := state.Stuck{PID: failed.Result.PID, StartTicks: failed.Result.StartTicks, Since: v.Now(), Op: op}
@@ -47,43 +44,28 @@ func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	return reply, err
 }
 
-// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that end at
-// once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is on its own.
-func (v *Visit) enter(op string) (leave func(), err error) {
+// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that
+// end at once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is
+// on its own.
+func (v *Visit) enter(op string) (met func(back bool), err error) {
+	alone := func(bool) {}
 	if v.Store == nil {
-		return func() {}, nil
+		return alone, nil
 	}
-	leave, err = v.turn(op)
-	if errors.Is(err, state.ErrLocked) {
+	met, err = v.Store.Visit(op, v.UID, v.Now, v.Left())
+	switch {
+	case errors.Is(err, state.ErrLocked):
 		return nil, errInVisit
+	case met == nil:
+		met = alone
 	}
 	stuck, err := v.Store.StuckVisit(v.UID, v.Alive)
 	v.trouble(err)
 	if stuck != nil {
-		leave()
+		met(false)
 		return nil, fmt.Errorf("%w: PID %d (%s) cannot be killed", ErrStuckVisit, stuck.PID, stuck.Op)
 	}
-	return leave, nil
-}
-
-// turn returns when a visit may begin, or ErrLocked.
-func (v *Visit) turn(op string) (leave func(), err error) {
-	const step = 20 * time.Millisecond // between two looks whether somebody has come back
-	alone := func() {}
-	for until := v.Now() + v.Left(); ; {
-		if v.Store.VisitedLately(op, v.UID, v.Now()) {
-			return alone, nil
-		}
-		leave, err = v.Store.Visit(v.UID, step)
-		switch {
-		case err == nil:
-			return leave, nil
-		case !errors.Is(err, state.ErrLocked):
-			return alone, nil
-		case v.Now() >= until:
-			return nil, err
-		}
-	}
+	return met, nil
 }
 
 func (v *Visit) trouble(err error) {

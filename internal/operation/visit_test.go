@@ -22,19 +22,25 @@ func TestTurn(t *testing.T) {
 	}
 	now := time.Hour
 	v := &Visit{Store: store, UID: 7, Now: func() time.Duration { return now }, Left: func() time.Duration { return 0 }}
-	leave, err := v.turn(Append.Name)
+	met, err := v.enter(Append.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.turn(Append.Name); !errors.Is(err, state.ErrLocked) {
-		t.Errorf("beside one who has not come back: %v", err)
+	if _, err := v.enter(Append.Name); !errors.Is(err, errInVisit) {
+		t.Errorf("beside one who has not come back: got %v, want %v", err, errInVisit)
 	}
-	store.SetVisited(Append.Name, 7, now)
-	if _, err := v.turn(Append.Name); err != nil {
-		t.Errorf("one has come back: %v", err)
+	met(true)
+	if _, err := v.enter(Append.Name); err != nil {
+		t.Errorf("one has come back: got %v", err)
 	}
-	if _, err := v.turn(Tail.Name); !errors.Is(err, state.ErrLocked) {
-		t.Errorf("it came back from writing, not from reading: %v", err)
+	if met, err = v.enter(Tail.Name); err != nil {
+		t.Fatal(err)
 	}
-	leave()
+	defer met(false)
+	if _, err := v.enter(Append.Name); err != nil {
+		t.Errorf("one has come back from writing, and another reads: got %v", err)
+	}
+	if _, err := v.enter(Tail.Name); !errors.Is(err, errInVisit) {
+		t.Errorf("it came back from writing, not from reading: got %v, want %v", err, errInVisit)
+	}
 }

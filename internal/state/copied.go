@@ -14,7 +14,7 @@ import (
 )
 
 // Bounds of a copy: a folder that is none, such as a whole file system, is noticed before it is read.
-const (
+var (
 	maxCopied = 100_000 // files
 	maxDepth  = 6       // folders
 )

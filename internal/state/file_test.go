@@ -69,8 +69,8 @@ func kinds() []kind {
 		{name: "asking.json", put: func(s *Store) error { return s.SetAsking(Asking{child, 5}) }, blind: true,
 			quiet: true,
 			get:   func(s *Store) (any, error) { return s.Asking(), nil }, wrong: []string{`{"pid":-1}`}},
-		{name: "visited-append-7.json", put: func(s *Store) error { s.SetVisited("append", 7, time.Hour); return nil },
-			get:   func(s *Store) (any, error) { return s.VisitedLately("append", 7, time.Hour), nil },
+		{name: "visited-append-7.json", put: func(s *Store) error { return back(s, "append", 7) },
+			get:   func(s *Store) (any, error) { return s.lately(visitFile("append", 7), time.Hour, visitRecent), nil },
 			blind: true, quiet: true, wrong: []string{`{"at_ns":-1}`, `{"at_ns":9e18}`, "{}"}},
 	}
 }

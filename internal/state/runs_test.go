@@ -226,19 +226,10 @@ func TestGarbage(t *testing.T) {
 		"other key":     write(valid(func(r *ledger.Run) { r.Key = "t6" })),
 		"bad sluid":     write(valid(func(r *ledger.Run) { r.Job.SLUID = "../x" })),
 		"too large":     write(append(bytes.Clone(good), bytes.Repeat([]byte(" "), maxRecord)...)),
-		"folder":        func(p string) error { return os.Mkdir(p, 0o700) },
 		"named pipe":    func(p string) error { return unix.Mkfifo(p, 0o600) },
 		"link": func(p string) error {
 			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Symlink(p+".real", p))
 		},
-		"second name": func(p string) error {
-			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Link(p+".real", p))
-		},
-		"a user's": func(p string) error {
-			return errors.Join(os.WriteFile(p, good, 0o600),
-				os.Chown(p, nobody, nobody))
-		},
-		"for everyone": func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chmod(p, 0o666)) },
 	} {
 		s := open(t, folder(t))
 		begin(t, s, job(1), 10)

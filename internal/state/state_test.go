@@ -25,6 +25,7 @@ import (
 	"bookend/internal/safefile"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/test/refuse"
 )
 
 const (
@@ -237,7 +238,8 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
-func TestFullFileSystem(t *testing.T) {
+// Where nothing can be written each writer says so, no fault goes silent, and what is there is read.
+func TestUnwritable(t *testing.T) {
 	run := mount(t, "size=256k,mode=0755")
 	s := open(t, run)
 	begin(t, s, job(1), 10)
@@ -245,55 +247,47 @@ func TestFullFileSystem(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
-	for name, err := range map[string]error{
-		"Begin":     s.Begin(ledger.Run{Job: job(2), Start: at(20)}),
-		"Close":     s.Close(ledger.Run{Job: job(1)}, *at(20)),
-		"PutReport": s.PutReport(job(1), StartReport{Text: "x"}),
-		"SetStuck":  s.SetStuck(Stuck{PID: 1}),
-	} {
-		if !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("%s: %v", name, err)
+	writers := func(want error) {
+		t.Helper()
+		for name, err := range map[string]error{
+			"Begin":     s.Begin(ledger.Run{Job: job(2), Start: at(20)}),
+			"Close":     s.Close(ledger.Run{Job: job(1)}, *at(20)),
+			"PutReport": s.PutReport(job(1), StartReport{Text: "x"}),
+			"SetStuck":  s.SetStuck(Stuck{PID: 1}),
+		} {
+			if !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", name, err, want)
+			}
+		}
+		if say, _ := s.Repeat("X", 0); !say {
+			t.Error("a fault went silent")
+		}
+		if _, which, err := open(t, run).Find(job(1)); which != ledger.OpenRun || err != nil {
+			t.Errorf("the record from before: %s, %v", which, err)
 		}
 	}
-	if say, _ := s.Repeat("X", 0); !say {
-		t.Error("a fault went silent")
-	}
-	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
-		t.Errorf("the record from before: %s, %v", which, err)
-	}
+	writers(unix.ENOSPC)
 	must(t, os.Remove(filler))
-	begin(t, s, job(2), 20)
+	noRoom := refuse.Call{Number: unix.SYS_MKDIRAT, Errno: unix.ENOSPC, When: refuse.Below(0)}
+	err := refused(t, noRoom, func() error { return s.Begin(ledger.Run{Job: job(3), Start: at(10)}) })
+	if runs, damage := s.Runs(); !errors.Is(err, unix.ENOSPC) || len(runs) != 1 || len(damage) != 0 {
+		t.Errorf("without room for a folder: got %v, %d runs, %v, want %v", err, len(runs), damage, unix.ENOSPC)
+	}
 	for _, path := range tree(t, run) {
 		if strings.Contains(path, safefile.TempPrefix) {
 			t.Errorf("left behind: %s", path)
 		}
 	}
-}
-
-func TestReadOnlyFileSystem(t *testing.T) {
-	run := mount(t, "size=1m,mode=0755")
-	begin(t, open(t, run), job(1), 10)
 	must(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	s := open(t, run)
-	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
-		t.Errorf("%s, %v", which, err)
-	}
-	for name, err := range map[string]error{
-		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)),
-		"SetStuck":  s.SetStuck(Stuck{PID: 1}),
-		"PutReport": s.PutReport(job(1), StartReport{}), "MakeDrop": s.MakeDrop(job(1)), "ClearStuck": s.ClearStuck(),
-		"SetStuckVisit": s.SetStuckVisit(5, Stuck{PID: 1}, func(Stuck) bool { return true }),
-	} {
-		if !errors.Is(err, unix.EROFS) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if say, _ := s.Repeat("X", 0); !say {
-		t.Error("a fault went silent")
+	writers(unix.EROFS)
+	if err := errors.Join(s.MakeDrop(job(1)), s.ClearStuck()); !errors.Is(err, unix.EROFS) {
+		t.Errorf("got %v, want %v", err, unix.EROFS)
 	}
 	if _, err := Open(run, "n2"); !errors.Is(err, unix.EROFS) {
-		t.Errorf("a new node: %v", err)
+		t.Errorf("a new node: got %v, want %v", err, unix.EROFS)
 	}
+	must(t, unix.Mount("none", run, "", unix.MS_REMOUNT, ""))
+	begin(t, s, job(2), 20)
 }
 
 // Users who cannot reach their reports, because an umask was at work when the root was made, can once a hook was there.

@@ -60,32 +60,55 @@ func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (r
 	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
 }
 
-// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at
-// once on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may
-// be asked by any: then met is nil. Else the caller calls met when the driver has answered, or has not: once, what
-// comes later has no effect. It gives ErrLocked where another hook still had no answer after wait. now is
-// CLOCK_BOOTTIME.
-func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
-	if s.lately(answeredFile, now(), recent) {
+// first makes the caller the one hook that tries what may hang, until it calls met: it has come back, or it has not.
+// What comes later has no effect. Where f says that a hook has come back within a moment anybody may try: then met is
+// nil.
+func (s *Store) first(
+	f file[answered], moment time.Duration, now func() time.Duration, lock func() (func(), error),
+) (met func(back bool), err error) {
+	if s.lately(f, now(), moment) {
 		return nil, nil
 	}
-	release, err := safefile.Lock(filepath.Join(s.dir, driverLock), wait, true)
+	release, err := lock()
 	if err != nil {
 		return nil, err
 	}
-	if s.lately(answeredFile, now(), recent) {
+	if s.lately(f, now(), moment) {
 		release()
 		return nil, nil
 	}
 	var once sync.Once
-	return func(ok bool) {
+	return func(back bool) {
 		once.Do(func() {
-			if ok {
-				_ = answeredFile.write(s, answered{now()})
+			if back {
+				_ = f.write(s, answered{now()})
 			}
 			release()
 		})
 	}, nil
+}
+
+// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at
+// once on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may
+// be asked by any: then met is nil. Else the caller calls met when the driver has answered, or has not. It gives
+// ErrLocked where another hook still had no answer after wait. now is CLOCK_BOOTTIME.
+func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
+	return s.first(answeredFile, recent, now, func() (func(), error) {
+		return safefile.Lock(filepath.Join(s.dir, driverLock), wait, true)
+	})
+}
+
+// Visit makes the caller the one hook of the node that has a child among a user's files: of ends at once on a file
+// system that does not answer, one leaves a child there. Where a child came back from doing op, a word, there a moment
+// ago any may: then met is nil. Else the caller calls met when its child has come back, or has not. It gives ErrLocked
+// where another hook still had one after wait. A user who stops their child keeps their own reports waiting, and no one
+// else's. now is CLOCK_BOOTTIME.
+func (s *Store) Visit(
+	op string, uid uint32, now func() time.Duration, wait time.Duration,
+) (met func(back bool), err error) {
+	return s.first(visitFile(op, uid), visitRecent, now, func() (func(), error) {
+		return safefile.LockNumber(filepath.Join(s.dir, usersLock), uid, wait)
+	})
 }
 
 // Asking is a child that asks the driver.
@@ -107,25 +130,6 @@ func (s *Store) ClearAsking(pids ...int) error {
 		return nil
 	}
 	return removeOwn(s.dir, askingFile.name)
-}
-
-// Visit makes the caller the one hook of the node that has a child among a user's files, until leave or the process's
-// end: of ends at once on a file system that does not answer, one leaves a child there. It gives ErrLocked where
-// another hook still had one after wait. A user who stops their child keeps their own reports waiting, and no one
-// else's.
-func (s *Store) Visit(uid uint32, wait time.Duration) (leave func(), err error) {
-	return safefile.LockNumber(filepath.Join(s.dir, usersLock), uid, wait)
-}
-
-// SetVisited notes that a child has come back from doing op, a word, in a user's files, now (CLOCK_BOOTTIME).
-func (s *Store) SetVisited(op string, uid uint32, now time.Duration) {
-	_ = visitFile(op, uid).write(s, answered{now})
-}
-
-// VisitedLately reports that a child came back from doing op in a user's files less than a moment before now
-// (CLOCK_BOOTTIME).
-func (s *Store) VisitedLately(op string, uid uint32, now time.Duration) bool {
-	return s.lately(visitFile(op, uid), now, visitRecent)
 }
 
 func visitFile(op string, uid uint32) file[answered] {

@@ -16,7 +16,10 @@ func TestTurns(t *testing.T) {
 		return func() (func(), error) { return open(t, run).Claim(job(id), phase, 0) }
 	}
 	visit := func(uid uint32) func() (func(), error) {
-		return func() (func(), error) { return open(t, run).Visit(uid, 0) }
+		return func() (func(), error) {
+			met, err := open(t, run).Visit("append", uid, func() time.Duration { return time.Hour }, 0)
+			return func() { met(false) }, err
+		}
 	}
 	check := func() (func(), error) { return open(t, run).BeOnlyCheck() }
 	for name, tt := range map[string]struct {
@@ -140,18 +143,34 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-// Whoever has just come back from a user's files vouches for these, and for nobody else's.
-func TestVisitedLately(t *testing.T) {
-	s := open(t, folder(t))
-	if s.VisitedLately("append", 7, time.Hour) {
-		t.Error("nobody has been there")
+// back notes that a child has come back from a user's files after an hour.
+func back(s *Store, op string, uid uint32) error {
+	met, err := s.Visit(op, uid, func() time.Duration { return time.Hour }, 0)
+	if met != nil {
+		met(true)
 	}
-	s.SetVisited("append", 7, time.Hour)
-	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true,
+	return err
+}
+
+// Whoever has just come back from a user's files vouches for these, and for nobody else's.
+func TestVisit(t *testing.T) {
+	s := open(t, folder(t))
+	must(t, back(s, "append", 7))
+	for at, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true,
 		time.Hour + visitRecent: false, time.Minute: false} {
-		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) ||
-			s.VisitedLately("tail", 7, now) {
-			t.Errorf("at %v: %v, want %v", now, got, want)
+		for _, other := range []struct {
+			op  string
+			uid uint32
+			any bool
+		}{{"append", 7, want}, {"append", 8, false}, {"tail", 7, false}} {
+			met, err := s.Visit(other.op, other.uid, func() time.Duration { return at }, 0)
+			must(t, err)
+			if (met == nil) != other.any {
+				t.Errorf("%s of user %d at %v: got %v, want %v", other.op, other.uid, at, met == nil, other.any)
+			}
+			if met != nil {
+				met(false)
+			}
 		}
 	}
 }
