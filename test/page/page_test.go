@@ -13,6 +13,7 @@ import (
 	"bookend/internal/slurm"
 	"bookend/test/build"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/page/inspect"
 )
 
@@ -35,25 +36,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // made is a folder with the records of a scene and its page.
 func made(t *testing.T, s scene) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "copy")
-	must(t, s.make(scratch, programs, folder))
+	must.Do(t, s.make(scratch, programs, folder))
 	return folder
 }
 
 func read(t *testing.T, folder string) (inspect.Page, string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "page.html"))
-	must(t, err)
+	must.Do(t, err)
 	p := inspect.Read(text)
 	if len(p.Problems) > 0 {
 		t.Errorf("%q", p.Problems)
@@ -146,7 +140,7 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	info, err := os.Stat(page)
-	must(t, err)
+	must.Do(t, err)
 	if info.Mode() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
@@ -155,12 +149,12 @@ func TestCommand(t *testing.T) {
 // A node's own records, with what its health check saw since the last job, are root's to make a page of.
 func TestPageOfThisNode(t *testing.T) {
 	m, err := newMachine(filepath.Join(scratch, "own"), programs)
-	must(t, err)
+	must.Do(t, err)
 	defer m.close()
 	j := job{id: 1, uid: 60000, gpus: []int{0}, mib: 30000, leaves: []string{"--orphan"}}
-	must(t, m.begin(j))
-	must(t, m.end(j))
-	must(t, m.hook("bookend-healthcheck", slurm.HealthCheck, job{}))
+	must.Do(t, m.begin(j))
+	must.Do(t, m.end(j))
+	must.Do(t, m.hook("bookend-healthcheck", slurm.HealthCheck, job{}))
 	out := filepath.Join(m.dir, "page.html")
 	report := func(uid string) ([]byte, error) {
 		cmd := exec.Command("/usr/bin/setpriv", "--reuid", uid, "--clear-groups", filepath.Join(programs, "bookend"), "report", "--html", out)
@@ -188,7 +182,7 @@ func TestCrowd(t *testing.T) {
 		return play(m, append(incidents()[:4], job{id: 9, uid: 60001, gpus: []int{0, 1, 2, 4, 5, 6, 7}, from: 1, to: 2, mib: 9000}), hours)
 	}})
 	folder := filepath.Join(t.TempDir(), "crowd")
-	must(t, crowd(week, folder, programs))
+	must.Do(t, crowd(week, folder, programs))
 	p, text := read(t, folder)
 	if len(text) > 8<<20 || !strings.Contains(p.Text, "6\u202f000   jobs") || !strings.Contains(p.Text, "drawn as one block") || !strings.Contains(p.Text, "gravest of") {
 		t.Errorf("%d bytes: %.3000s", len(text), p.Text)
