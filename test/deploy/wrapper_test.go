@@ -127,7 +127,8 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	}
 	program := write(t, filepath.Join(open(t), "program"), "#!/bin/sh\necho runs\nexit 10\n", 0o755)
 	own := write(t, filepath.Join(open(t), "own"), "#!/bin/sh\nexit 7\n", 0o755)
-	text := must.Have(os.ReadFile("../../deploy/packages/scripts/stub.sh"))(t) // in the place of a removed package's programs
+	// in the place of a removed package's programs
+	text := must.Have(os.ReadFile("../../deploy/packages/scripts/stub.sh"))(t)
 	stub := write(t, filepath.Join(open(t), "stub"), string(text), 0o755)
 	underEachShell(t, func(t *testing.T, shell string) {
 		var started []*exec.Cmd

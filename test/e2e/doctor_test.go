@@ -75,7 +75,8 @@ func TestDoctor(t *testing.T) {
 			defer func() { _ = os.WriteFile(file, was, 0o644) }()
 			text := strings.Replace(string(was)+"\n#last\n", tt.old, tt.now, 1)
 			must.Do(s.t, os.WriteFile(file, []byte(text), 0o644))
-			if r := s.doctorSays("n1")[tt.check]; r.Level != doctor.Wrong || !strings.Contains(r.Seen, tt.seen) || r.Fix == "" {
+			if r := s.doctorSays("n1")[tt.check]; r.Level != doctor.Wrong || !strings.Contains(r.Seen, tt.seen) ||
+				r.Fix == "" {
 				s.t.Errorf("%s: %+v, want wrong, with %q and what to do", tt.check, r, tt.seen)
 			}
 		})
