@@ -16,6 +16,7 @@ import (
 	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 )
 
 // maxNoGPU is the promise for a job without GPUs: at most this many times a static Go program that does nothing.
@@ -26,9 +27,7 @@ func nothing(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
 	source := filepath.Join(dir, "nothing.go")
-	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644))
 	text, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "nothing"),
 		source).CombinedOutput()
 	if err != nil {
@@ -41,9 +40,7 @@ func nothing(b *testing.B) string {
 func built(b *testing.B, programs ...string) (dir string) {
 	b.Helper()
 	dir = b.TempDir()
-	if err := build.Programs(dir, "", programs...); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, build.Programs(dir, "", programs...))
 	return dir
 }
 
@@ -104,32 +101,19 @@ func BenchmarkNoGPU(b *testing.B) {
 
 // BenchmarkCleanGPU is Bookend's own share of a hook on a clean card: the fake driver answers at once.
 func BenchmarkCleanGPU(b *testing.B) {
-	dir, err := cluster.Scratch()
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := must.Have(cluster.Scratch())(b)
 	defer os.RemoveAll(dir)
-	w, err := fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4))
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := must.Have(fakegpu.New(filepath.Join(dir, "world"), fakegpu.GPUs(4)))(b)
 	defer w.Close()
 	backend := filepath.Join(dir, "bookend-gpu")
-	if err := build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"); err != nil {
-		b.Fatal(err)
-	}
-	numbers, err := w.Slurm(filepath.Join(dir, "slurm"), "n1")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"))
+	numbers := must.Have(w.Slurm(filepath.Join(dir, "slurm"), "n1"))(b)
 	config := filepath.Join(dir, "bookend.yaml")
 	text := fmt.Sprintf("version: 1\nbackend: %s\npaths: {run: %s/run, var: %s/var, log: %s/log, sys: %s, dev: "+
 		"%s}\nnvidia: {nvml_library: %s, cuda_library: %s, driver_proc: %s}\nmetrics: {textfile: "+
 		"%s/var/bookend.prom}\nslurm: {%s}\n",
 		backend, dir, dir, dir, w.Sys(), w.Dev(), w.NVML(), w.CUDA(), w.DriverProc(), dir, numbers)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(config, []byte(text), 0o644))
 	yardstick := nothing(b)
 	for _, hook := range hooks {
 		program := filepath.Join(dir, hook.name)
@@ -141,10 +125,7 @@ func BenchmarkCleanGPU(b *testing.B) {
 
 // BenchmarkHookScript compares the script that slurm.conf names with one that execs the hook.
 func BenchmarkHookScript(b *testing.B) {
-	text, err := deploy.Hooks.ReadFile("slurm/hooks/prolog")
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Have(deploy.Hooks.ReadFile("slurm/hooks/prolog"))(b)
 	dir := b.TempDir()
 	shipped := strings.Replace(string(text), "/usr/libexec/bookend/bookend-prolog",
 		filepath.Join(built(b, "bookend-prolog"), "bookend-prolog"), 1)
@@ -160,9 +141,7 @@ func BenchmarkHookScript(b *testing.B) {
 		scripts := [2]string{filepath.Join(dir, shell+"-waits"), filepath.Join(dir, shell+"-execs")}
 		for i, text := range []string{shipped, head + "\nexec \"$hook\"\n"} {
 			text = strings.Replace(text, "/bin/sh", program, 1)
-			if err := os.WriteFile(scripts[i], []byte(text), 0o755); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, os.WriteFile(scripts[i], []byte(text), 0o755))
 		}
 		b.Run(shell, func(b *testing.B) { inPairs(b, scripts) })
 	}

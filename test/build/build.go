@@ -1,5 +1,5 @@
-// Package build makes Bookend's programs from the tree as it is, for tests that try them: none meets yesterday's, and
-// a fresh clone needs no "make build".
+// Package build makes Bookend's programs from the tree as it is, for tests that try them: none meets yesterday's, and a fresh
+// clone needs no "make build".
 package build
 
 import (
@@ -14,13 +14,12 @@ var Shipped = []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck"
 
 // sources are the packages of programs whose names are not theirs.
 var sources = map[string]string{
-	"bookend-prolog": "bookend/prolog", "bookend-epilog": "bookend/epilog",
-	"bookend-healthcheck": "bookend/healthcheck",
-	"bookend":             "bookend/admin", "bookend-gpu": "bookend/cuda",
+	"bookend-prolog": "bookend/prolog", "bookend-epilog": "bookend/epilog", "bookend-healthcheck": "bookend/healthcheck",
+	"bookend": "bookend/admin", "bookend-gpu": "bookend/cuda",
 }
 
-// Programs makes programs in a folder as the Makefile does; one that is not shipped is named by its package. An
-// overlay is go build's, "" for none.
+// Programs makes programs in a folder as the Makefile does; one that is not shipped is named by its package. An overlay is
+// go build's, "" for none.
 func Programs(folder, overlay string, programs ...string) error {
 	for _, name := range programs {
 		source, shipped := sources[name]
@@ -31,8 +30,7 @@ func Programs(folder, overlay string, programs ...string) error {
 		if name == "bookend-gpu" {
 			cgo, flags = "CGO_ENABLED=1", flags+" -extldflags=-Wl,-z,lazy"
 		}
-		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o",
-			filepath.Join(folder, filepath.Base(name))}
+		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", filepath.Join(folder, filepath.Base(name))}
 		if overlay != "" {
 			args = append(args, "-overlay", overlay)
 		}

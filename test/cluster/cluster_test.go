@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/test/must"
 )
 
 // What jobs and hooks do on a cluster test/e2e shows. Here is what a cluster must not do to the machine that it runs
@@ -19,20 +21,14 @@ var oneNode = []Node{{Name: "n1"}}
 
 func anybody(t *testing.T) string {
 	t.Helper()
-	names, err := Users(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Have(Users(1))(t)
 	return names[0]
 }
 
 // TestLoopbackOnly: whoever reaches slurmd and has the key is root here.
 func TestLoopbackOnly(t *testing.T) {
 	c := Start(t, Options{Nodes: oneNode})
-	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Have(os.ReadFile("/proc/net/tcp"))(t)
 	const listening, loopback = "0A", "0100007F"
 	found := 0
 	for _, line := range strings.Split(string(table), "\n") {
@@ -55,27 +51,20 @@ func TestLoopbackOnly(t *testing.T) {
 
 // TestSameNames: cgroups carry the node's name only, so the second cluster has to wait for the first.
 func TestSameNames(t *testing.T) {
-	tracks, err := Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracks := must.Have(Tracks())(t)
 	track := tracks[len(tracks)-1]
 	first := Start(t, Options{Track: track, Nodes: oneNode})
 	if _, err := Up(Options{Dir: TempDir(t), Track: track, Nodes: oneNode, Patience: time.Second}); err == nil ||
 		!strings.Contains(err.Error(), "another cluster") {
 		t.Errorf("second cluster with the same names: %v", err)
 	}
-	if err := first.Down(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Down())
 	Start(t, Options{Track: track, Nodes: oneNode})
 }
 
 func TestUpRefuses(t *testing.T) {
 	closed := filepath.Join(TempDir(t), "closed")
-	if err := os.Mkdir(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(closed, 0o700))
 	for _, tt := range []struct {
 		name string
 		o    Options
@@ -128,10 +117,7 @@ func TestRootOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Output(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Have(c.Output(id))(t)
 	if home, err := c.Home(anybody(t)); err != nil || !strings.HasPrefix(out, "/\n"+home+"\nno chroot\n") {
 		t.Errorf("the job says %q, %v", out, err)
 	}
@@ -142,10 +128,7 @@ func TestRootOfItsOwn(t *testing.T) {
 
 func listing(t *testing.T, folder string) (names string) {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Have(os.ReadDir(folder))(t)
 	for _, e := range entries {
 		names += e.Name() + " "
 	}

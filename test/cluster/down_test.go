@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 // upOnly in the environment makes this test program start a cluster, say where, and wait for its end.
@@ -42,13 +44,8 @@ func startElsewhere(t *testing.T, in string) (dir string, kill func()) {
 	if _, err := cmd.StdinPipe(); err != nil { // held open until the process is killed
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Have(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	kill = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -63,25 +60,18 @@ func startElsewhere(t *testing.T, in string) (dir string, kill func()) {
 
 // TestDownLeavesNothing takes clusters down with a job running, an epilog hanging and a folder mounted.
 func TestDownLeavesNothing(t *testing.T) {
-	tracks, err := Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracks := must.Have(Tracks())(t)
 	for _, track := range tracks {
 		t.Run(string(track), func(t *testing.T) {
 			dir := TempDir(t)
 			o := Options{Dir: dir, Track: track, Nodes: []Node{{Name: "n1"}, {Name: "n2"}}}
 			o.Epilog = HookFile(o.Dir, "epilog")
-			if _, err := WriteHook(o.Dir, "epilog", "#!/bin/sh\nsleep 800\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Have(WriteHook(o.Dir, "epilog", "#!/bin/sh\nsleep 800\n"))(t)
 			c := Start(t, o)
 			makeBusy(t, c)
 			other := otherCgroup(t, c, track)
 			for range 2 { // the second call has nothing to do
-				if err := c.Down(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.Down())
 			}
 			checkNothingLeft(t, o.Dir, track)
 			if _, err := os.Stat(other); other != "" && err != nil {
@@ -98,9 +88,7 @@ func otherCgroup(t *testing.T, c *Cluster, track Track) string {
 		return ""
 	}
 	other := filepath.Join(c.cgroups.slice(), "other_slurmstepd.scope")
-	if err := os.MkdirAll(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(other, 0o755))
 	t.Cleanup(func() {
 		if err := removeCgroup(other); err != nil {
 			t.Error(err)
@@ -113,36 +101,19 @@ func otherCgroup(t *testing.T, c *Cluster, track Track) string {
 func makeBusy(t *testing.T, c *Cluster) {
 	t.Helper()
 	user := anybody(t)
-	ended, err := c.Submit(user, "true", "--nodelist=n2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, err := c.Submit(user, "sleep 900", "--nodelist=n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Wait(ended, patience, "COMPLETING"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Wait(running, patience, "RUNNING"); err != nil {
-		t.Fatal(err)
-	}
+	ended := must.Have(c.Submit(user, "true", "--nodelist=n2"))(t)
+	running := must.Have(c.Submit(user, "sleep 900", "--nodelist=n1"))(t)
+	must.Have(c.Wait(ended, patience, "COMPLETING"))(t)
+	must.Have(c.Wait(running, patience, "RUNNING"))(t)
 	mountPoint := filepath.Join(c.Dir(), "home", "mounted")
-	if err := os.Mkdir(mountPoint, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", mountPoint, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(mountPoint, 0o755))
+	must.Do(t, unix.Mount("tmpfs", mountPoint, "tmpfs", 0, "size=64k"))
 }
 
 // checkNothingLeft looks with other means than Down's: any process whose environment or open files name dir.
 func checkNothingLeft(t *testing.T, dir string, track Track) {
 	t.Helper()
-	entries, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Have(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, proc := range entries {
 		if filepath.Base(proc) == strconv.Itoa(os.Getpid()) {
 			continue
@@ -153,10 +124,7 @@ func checkNothingLeft(t *testing.T, dir string, track Track) {
 			t.Errorf("%s is left: %q", proc, cmdline)
 		}
 	}
-	host, err := findCgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must.Have(findCgroups())(t)
 	for _, cgroup := range host.folders(track, []Node{{Name: "n1"}, {Name: "n2"}}) {
 		if _, err := os.Stat(cgroup); err == nil {
 			t.Errorf("cgroup %s is left", cgroup)
@@ -173,16 +141,12 @@ func checkNothingLeft(t *testing.T, dir string, track Track) {
 func TestSweepDead(t *testing.T) {
 	for _, in := range []string{"", "slurm"} {
 		dir, kill := startElsewhere(t, in)
-		if err := SweepDead(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, SweepDead())
 		if _, err := os.Stat(recordFile(filepath.Join(dir, in))); err != nil {
 			t.Fatalf("a living process's cluster was swept: %v", err)
 		}
 		kill()
-		if err := SweepDead(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, SweepDead())
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Errorf("folder %s is left (%v)", dir, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 // Which hook knows a task's limit of address space: none has it itself, both read in their environment what Slurm
@@ -18,29 +20,23 @@ func TestTaskHooksAndLimits(t *testing.T) {
 	c := Start(t, Options{Dir: dir, Nodes: oneNode, TaskProlog: HookFile(dir, "task_prolog"),
 		TaskEpilog: HookFile(dir, "task_epilog")})
 	user := anybody(t)
-	home, err := c.Home(user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := must.Have(c.Home(user))(t)
 	for _, name := range []string{"task_prolog", "task_epilog"} {
 		text := fmt.Sprintf("#!/bin/sh\n[ \"$SLURM_STEP_ID\" ] || echo \"own $(ulimit -v) carried "+
 			"$SLURM_RLIMIT_AS\" >%s/%s.$SLURM_JOB_ID\n", home, name)
-		if _, err := WriteHook(dir, name, text); err != nil {
-			t.Fatal(err)
-		}
+		must.Have(WriteHook(dir, name, text))(t)
 	}
 	for _, tt := range []struct{ args, hook, task string }{
 		{"", "own unlimited carried ", "unlimited"},
 		{"--propagate=AS", fmt.Sprintf("own unlimited carried U%d", uint64(limit)), fmt.Sprint(limit >> 10)},
 	} {
 		var id JobID
+		var err error
 		limited(t, limit, func() { id, err = c.Submit(user, "ulimit -v", strings.Fields(tt.args)...) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Wait(id, patience, "COMPLETED"); err != nil {
-			t.Fatal(err)
-		}
+		must.Have(c.Wait(id, patience, "COMPLETED"))(t)
 		if out, err := c.Output(id); err != nil || strings.TrimSpace(out) != tt.task {
 			t.Errorf("%q: the task's limit is %q, %v; want %q", tt.args, out, err, tt.task)
 		}
@@ -57,16 +53,10 @@ func TestTaskHooksAndLimits(t *testing.T) {
 func limited(t *testing.T, bytes uint64, do func()) {
 	t.Helper()
 	var before unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_AS, &before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_AS, &before))
 	during := before
 	during.Cur = bytes
-	if err := unix.Setrlimit(unix.RLIMIT_AS, &during); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_AS, &during))
 	do()
-	if err := unix.Setrlimit(unix.RLIMIT_AS, &before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_AS, &before))
 }

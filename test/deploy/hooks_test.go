@@ -11,15 +11,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"bookend/test/must"
 )
 
 // script copies a hook of deploy/slurm with the program, and the site's own script, that it is to look for.
 func script(t *testing.T, name, program, own string) string {
 	t.Helper()
-	data, err := os.ReadFile("../../deploy/slurm/hooks/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Have(os.ReadFile("../../deploy/slurm/hooks/" + name))(t)
 	text := string(data)
 	for _, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(line, "hook=/usr/libexec/bookend/bookend-") {
@@ -40,9 +39,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) string {
 	// A process that another test forks meanwhile would have the script open for writing, and nobody could run it.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), mode))
 	return path
 }
 

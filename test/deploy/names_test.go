@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 // families are Bookend's metrics and their kinds, as docs/metrics.md has them, which is generated from the code.
@@ -23,10 +25,7 @@ func families(t *testing.T) map[string]string {
 
 func text(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Have(os.ReadFile(path))(t)
 	return string(data)
 }
 

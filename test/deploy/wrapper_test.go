@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/code"
+	"bookend/test/must"
 )
 
 // drainers are the hooks whose exit status drains a node, taskHooks those that would fail a task.
@@ -36,9 +37,7 @@ func underEachShell(t *testing.T, test func(t *testing.T, shell string)) {
 				t.Skipf("%s is not installed (apt-get install %s)", name, name)
 			}
 			shell := filepath.Join(open(t), "sh") // all of them look at the name that they are called by
-			if err := os.Symlink(program, shell); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Symlink(program, shell))
 			test(t, shell)
 		})
 	}
@@ -49,9 +48,7 @@ func open(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(d, 0o755))
 	}
 	return dir
 }
@@ -130,10 +127,8 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 	}
 	program := write(t, filepath.Join(open(t), "program"), "#!/bin/sh\necho runs\nexit 10\n", 0o755)
 	own := write(t, filepath.Join(open(t), "own"), "#!/bin/sh\nexit 7\n", 0o755)
-	text, err := os.ReadFile("../../deploy/packages/scripts/stub.sh") // in the place of a removed package's programs
-	if err != nil {
-		t.Fatal(err)
-	}
+	// in the place of a removed package's programs
+	text := must.Have(os.ReadFile("../../deploy/packages/scripts/stub.sh"))(t)
 	stub := write(t, filepath.Join(open(t), "stub"), string(text), 0o755)
 	underEachShell(t, func(t *testing.T, shell string) {
 		var started []*exec.Cmd
@@ -145,9 +140,7 @@ func TestHooksWhereTheShellCannotFork(t *testing.T) {
 			cmd, _, _ := hook("/bin/bash")
 			cmd.Args = append(cmd.Args, "-c", `ulimit -u 0; exec "$@"`, name, shell, path)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 64999, Gid: 64999}}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Start())
 			started = append(started, cmd)
 		}
 		for _, cmd := range started {
@@ -190,13 +183,8 @@ func stopped(t *testing.T, shell, name, text string, group bool) (said string) {
 	t.Helper()
 	cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
 	cmd.Stdout, cmd.Stderr = nil, nil
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	pipe := must.Have(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	pid := cmd.Process.Pid
 	defer syscall.Kill(-pid, syscall.SIGKILL)
 	out := bufio.NewReader(pipe)
@@ -232,9 +220,7 @@ func TestHooksWithoutSIGCHLD(t *testing.T) {
 					want = 0
 				}
 				cmd, _, _ := under(t, shell, name, "#!/bin/sh\n"+text+"\n")
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, cmd.Start())
 				guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 				_ = cmd.Wait()
 				guard.Stop()
@@ -254,9 +240,7 @@ func withoutSIGCHLD(t *testing.T) {
 	runtime.LockOSThread()
 	var set unix.Sigset_t
 	set.Val[0] = 1 << (unix.SIGCHLD - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil))
 }
 
 // A hook has crashed, syslog hangs, and slurmd stops the hook: the script ends at once.
@@ -270,17 +254,12 @@ func TestHooksStoppedWhileSyslogHangs(t *testing.T) {
 				"#!/bin/sh\nexec /usr/bin/setsid /bin/sh -c ': >"+called+"; exec /bin/sleep 1000'\n", 0o755)
 			program := write(t, filepath.Join(dir, "program"), "#!/bin/sh\nexit 2\n", 0o755)
 			path := script(t, name, program, "/nowhere/own")
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Have(os.ReadFile(path))(t)
 			write(t, path, strings.Replace(string(text), "PATH=/usr/bin:/bin", "PATH="+dir, 1), 0o755)
 			cmd, _, _ := hook(shell)
 			cmd.Args, cmd.Stdout, cmd.Stderr = append(cmd.Args, path), nil, nil
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Start())
 			guard := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) })
 			for _, err := os.Stat(called); err != nil && syscall.Kill(cmd.Process.Pid,
 				0) == nil; _, err = os.Stat(called) {

@@ -13,6 +13,7 @@ import (
 
 	"bookend/internal/diagnosis"
 	"bookend/internal/report"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the samples in docs/users.md, docs/cli.md and README.md")
@@ -58,10 +59,7 @@ func TestSamples(t *testing.T) {
 
 func read(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Have(os.ReadFile(page))(t)
 	return string(text)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -43,13 +44,13 @@ func (s *story) escaped() (job cluster.JobID, orphan int) {
 // escapes takes a process out of the cgroups of its job.
 func (s *story) escapes(pid int) {
 	s.t.Helper()
-	try(s.t, cluster.Escape(pid))
+	must.Do(s.t, cluster.Escape(pid))
 }
 
 // holds checks which processes hold memory of a GPU of the node: these, and so many others.
 func (s *story) holds(gpu, others int, pids ...int) {
 	s.t.Helper()
-	held := must(s.on.World("n1").Holdings())(s.t)
+	held := must.Have(s.on.World("n1").Holdings())(s.t)
 	held = slices.DeleteFunc(held, func(h fakegpu.Holding) bool { return h.Card != gpu })
 	for _, pid := range pids {
 		if !slices.ContainsFunc(held, func(h fakegpu.Holding) bool { return h.PID == pid }) {
@@ -90,9 +91,9 @@ func cleansUpNothingUnproven(s *story) {
 
 // secondDoesNotCleanUp: the first epilog leaves the orphan, as clean-up is off; the second runs with clean-up on.
 func secondDoesNotCleanUp(s *story) {
-	text := must(os.ReadFile(s.on.ConfigFile("n1")))(s.t)
+	text := must.Have(os.ReadFile(s.on.ConfigFile("n1")))(s.t)
 	second := filepath.Join(s.on.Dir, "etc/second.yaml")
-	try(s.t, os.WriteFile(second, append(text, cleaning...), 0o644))
+	must.Do(s.t, os.WriteFile(second, append(text, cleaning...), 0o644))
 	s.epilogEndsWith("BOOKEND_CONFIG=" + second + " " + s.on.Program("bookend-epilog"))
 	s.t.Cleanup(func() { s.epilogEndsWith("exit 0") })
 	job, orphan := s.escaped()

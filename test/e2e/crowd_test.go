@@ -17,6 +17,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -84,8 +85,8 @@ func TestCrowd(t *testing.T) {
 func (s *story) gate() (path string, open func()) {
 	s.t.Helper()
 	path = filepath.Join(s.on.Dir, "gate")
-	f := must(os.Create(path))(s.t)
-	try(s.t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	f := must.Have(os.Create(path))(s.t)
+	must.Do(s.t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
 	return path, func() { f.Close() }
 }
 
@@ -95,8 +96,8 @@ const crowdsPatience = 5 * time.Minute
 // all are an array's tasks once each is in a state, or has ended.
 func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
 	s.t.Helper()
-	must(s.on.Wait(array, crowdsPatience, states...))(s.t)
-	jobs := must(s.on.Jobs(array))(s.t)
+	must.Have(s.on.Wait(array, crowdsPatience, states...))(s.t)
+	jobs := must.Have(s.on.Jobs(array))(s.t)
 	return jobs
 }
 

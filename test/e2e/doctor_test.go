@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/doctor"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -45,7 +46,7 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 // then spoils.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	tracks := must(cluster.Tracks())(t)
+	tracks := must.Have(cluster.Tracks())(t)
 	o := site.Options{Snippet: "bookend-adopt.conf", Deploy: "../../deploy/slurm",
 		Conf: []string{"UnkillableStepTimeout=120"}, Track: cluster.LinuxProc,
 		Config: asShipped}
@@ -63,7 +64,7 @@ func TestDoctor(t *testing.T) {
 		}
 	})
 	file := s.on.ConfFile()
-	was := must(os.ReadFile(file))(t)
+	was := must.Have(os.ReadFile(file))(t)
 	for title, tt := range map[string]struct{ old, now, check, seen string }{
 		"Bookend taken out":  {"Include ", "#Include ", "slurm-prolog", "no Prolog="},
 		"a hook that is not": {"ClusterName", "Prolog=/nowhere/prolog\nClusterName", "slurm-prolog", "does not exist"},
@@ -73,8 +74,9 @@ func TestDoctor(t *testing.T) {
 		s.tell(title, func(s *story) {
 			defer func() { _ = os.WriteFile(file, was, 0o644) }()
 			text := strings.Replace(string(was)+"\n#last\n", tt.old, tt.now, 1)
-			try(s.t, os.WriteFile(file, []byte(text), 0o644))
-			if r := s.doctorSays("n1")[tt.check]; r.Level != doctor.Wrong || !strings.Contains(r.Seen, tt.seen) || r.Fix == "" {
+			must.Do(s.t, os.WriteFile(file, []byte(text), 0o644))
+			if r := s.doctorSays("n1")[tt.check]; r.Level != doctor.Wrong || !strings.Contains(r.Seen, tt.seen) ||
+				r.Fix == "" {
 				s.t.Errorf("%s: %+v, want wrong, with %q and what to do", tt.check, r, tt.seen)
 			}
 		})

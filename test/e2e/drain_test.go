@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -27,7 +28,7 @@ func (s *story) ofOrphanOn(gpu int, job cluster.JobID) string {
 // checks runs the health check of a node as slurmd does: told nothing but the node.
 func (s *story) checks(node string) {
 	s.t.Helper()
-	cmd := must(s.on.Command("", s.on.Program("bookend-healthcheck")))(s.t)
+	cmd := must.Have(s.on.Command("", s.on.Program("bookend-healthcheck")))(s.t)
 	cmd.Env = []string{"SLURMD_NODENAME=" + node, "BOOKEND_CONFIG=" + s.on.ConfigFile(node)}
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		s.t.Errorf("health check: %v\n%s", err, out)
@@ -89,7 +90,7 @@ func (s *story) adminSays(node, reason string) {
 
 func (s *story) adminUpdates(node string, settings ...string) {
 	s.t.Helper()
-	try(s.t, s.on.Scontrol(append([]string{"update", "NodeName=" + node}, settings...)...))
+	must.Do(s.t, s.on.Scontrol(append([]string{"update", "NodeName=" + node}, settings...)...))
 }
 
 // Slurm itself runs the health check: it gives the reason, and resumes the node once it is clean.
@@ -245,7 +246,7 @@ func (s *story) drainedTwice(unsaid bool, resumes func()) {
 		first = s.ofOrphanOn(1, short)
 	}
 	s.nodeIsDrained("n1", first)
-	try(s.t, syscall.Kill(s.pid(short), syscall.SIGKILL))
+	must.Do(s.t, syscall.Kill(s.pid(short), syscall.SIGKILL))
 	s.until("the short job's card is free", func() bool {
 		held, err := s.on.World("n1").Holdings()
 		return err == nil && len(held) == 1
@@ -277,7 +278,7 @@ func (s *story) whileNobodyAnswers(goes, comes func() error) {
 		if gone == now {
 			return
 		}
-		try(s.t, map[bool]func() error{true: goes, false: comes}[now]())
+		must.Do(s.t, map[bool]func() error{true: goes, false: comes}[now]())
 		gone = now
 	}
 	s.t.Cleanup(func() { turn(false) })

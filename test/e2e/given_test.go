@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -53,7 +54,7 @@ type story struct {
 // given stands up a site for one story, or for several by tell.
 func given(t *testing.T, o site.Options) *story {
 	t.Helper()
-	try(t, lookAtSources())
+	must.Do(t, lookAtSources())
 	o.Programs = programs
 	if o.Track == "" {
 		o.Track = track
@@ -62,7 +63,7 @@ func given(t *testing.T, o site.Options) *story {
 		o.Nodes = []string{"n1"}
 	}
 	o.Config = timed(o.Config)
-	on := must(site.Up(o))(t)
+	on := must.Have(site.Up(o))(t)
 	s := &story{t: t, on: on, nodes: o.Nodes, track: o.Track, user: on.Users[0], stranger: on.Users[1],
 		terminals: new(terminals)}
 	t.Cleanup(func() {
@@ -74,7 +75,7 @@ func given(t *testing.T, o site.Options) *story {
 			log, _ := on.Log()
 			t.Logf("Bookend's log:\n%s\n%s", log, on.Logs(12))
 		}
-		try(t, on.Down())
+		must.Do(t, on.Down())
 	})
 	if s.track != cluster.LinuxProc {
 		s.letsOut()

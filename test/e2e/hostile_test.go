@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -106,12 +107,12 @@ func (s *story) findsDrop() string {
 func (s *story) valuables() (secret, theirs string) {
 	s.t.Helper()
 	secret, theirs = filepath.Join(s.on.Dir, "secret"), filepath.Join(s.home(s.stranger), "theirs")
-	try(s.t, os.WriteFile(secret, []byte("valuable\n"), 0o600))
-	try(s.t, os.WriteFile(theirs, []byte("valuable\n"), 0o666))
-	home := must(os.Stat(s.home(s.stranger)))(s.t)
+	must.Do(s.t, os.WriteFile(secret, []byte("valuable\n"), 0o600))
+	must.Do(s.t, os.WriteFile(theirs, []byte("valuable\n"), 0o666))
+	home := must.Have(os.Stat(s.home(s.stranger)))(s.t)
 	who := home.Sys().(*syscall.Stat_t)
-	try(s.t, os.Chown(theirs, int(who.Uid), int(who.Gid)))
-	try(s.t, os.Chmod(theirs, 0o666))
+	must.Do(s.t, os.Chown(theirs, int(who.Uid), int(who.Gid)))
+	must.Do(s.t, os.Chmod(theirs, 0o666))
 	return secret, theirs
 }
 

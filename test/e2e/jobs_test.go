@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -119,7 +120,7 @@ func TestEndedFromOutside(t *testing.T) {
 			job := s.starts(s.user, "{cuda} alloc --mib 2000", oneGPU)
 			s.statusSays("n1", "jobs with GPUs now: 1", "job "+string(job)+"  GPU 0")
 			s.showSays("n1", job, "start:", "clean", "end: not yet")
-			try(s.t, tt.end(job))
+			must.Do(s.t, tt.end(job))
 			s.ends(job)
 
 			s.jobIs(job, tt.state)
@@ -151,7 +152,7 @@ func TestLostCard(t *testing.T) {
 	s.nodeIsDrained("n1", fmt.Sprintf("BKD-LOST gpu=0 job=%s prolog; see: bookend show %s", job, job))
 	s.checkSays("no health check can tell that BKD-LOST is over")
 	s.adminResumes("n1")
-	try(t, s.on.Release(job))
+	must.Do(t, s.on.Release(job))
 	s.ends(job)
 	s.jobIs(job, "COMPLETED")
 	s.userReads(job, gotClean, "working", "", leftClean)

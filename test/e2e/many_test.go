@@ -8,6 +8,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -117,7 +118,7 @@ func TestRequeue(t *testing.T) {
 	id := s.starts(s.user, `if [ "$SLURM_RESTART_COUNT" ]; then echo again; else `+leavesOrphan+`; sleep 600; fi`,
 		oneGPU)
 	pid := s.pid(id)
-	try(t, s.on.Requeue(id))
+	must.Do(t, s.on.Requeue(id))
 	s.ends(id)
 
 	s.jobIs(id, "COMPLETED")

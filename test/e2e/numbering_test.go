@@ -11,6 +11,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/numbering"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -69,8 +70,8 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 	s.t.Helper()
 	var want, have []gpu.ID
 	for _, f := range files {
-		minor := must(strconv.Atoi(f))(s.t)
-		id := must(s.on.Device("n1", minor))(s.t)
+		minor := must.Have(strconv.Atoi(f))(s.t)
+		id := must.Have(s.on.Device("n1", minor))(s.t)
 		want = append(want, id)
 	}
 	run := s.recordOf(job)

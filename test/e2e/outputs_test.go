@@ -12,6 +12,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/oom"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -87,7 +88,7 @@ func (s *story) lastEnd(job cluster.JobID) answer.End {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
 	var show answer.Show
-	try(s.t, json.Unmarshal([]byte(out), &show))
+	must.Do(s.t, json.Unmarshal([]byte(out), &show))
 	i := slices.IndexFunc(show.Runs, func(r answer.Run) bool { return len(r.Ends) > 0 })
 	if i < 0 {
 		s.t.Fatalf("no end on record: %s", out)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 )
 
 // Where Slurm tracks by cgroups it ends all that a job leaves, before the epilog. What stays on cards of such nodes
@@ -45,9 +46,9 @@ func (s *story) letsOut() {
 	// a process forked meanwhile would have the program open for writing, and nobody could run it
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	try(s.t, os.Mkdir(s.exit(""), 0o755))
-	try(s.t, os.WriteFile(s.exit("cuda"), []byte(text), 0o755))
-	try(s.t, os.Chmod(s.exit(""), 0o777|os.ModeSticky))
+	must.Do(s.t, os.Mkdir(s.exit(""), 0o755))
+	must.Do(s.t, os.WriteFile(s.exit("cuda"), []byte(text), 0o755))
+	must.Do(s.t, os.Chmod(s.exit(""), 0o777|os.ModeSticky))
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/ledger"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/privacy"
 	"bookend/test/site"
 )
@@ -132,7 +133,7 @@ func (s *story) answer(user, node string, args []string) string {
 func (s *story) people() (all []privacy.Person) {
 	s.t.Helper()
 	for _, name := range s.on.Users {
-		u := must(user.Lookup(name))(s.t)
+		u := must.Have(user.Lookup(name))(s.t)
 		uid, _ := strconv.Atoi(u.Uid)
 		all = append(all, privacy.Person{Name: name, UID: uint32(uid), Home: s.home(name)})
 	}

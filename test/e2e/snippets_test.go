@@ -10,6 +10,7 @@ import (
 
 	"bookend/internal/doctor"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -99,8 +100,8 @@ func TestEverySnippetHasAStory(t *testing.T) {
 // slurmConfig is what scontrol show config says.
 func (s *story) slurmConfig() map[string]string {
 	s.t.Helper()
-	cmd := must(s.on.Command("", "scontrol", "show", "config"))(s.t)
-	out := must(cmd.Output())(s.t)
+	cmd := must.Have(s.on.Command("", "scontrol", "show", "config"))(s.t)
+	out := must.Have(cmd.Output())(s.t)
 	has := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(line, "=")
@@ -146,9 +147,9 @@ func plainSnippet(s *story) {
 func (s *story) takesAway(program string) (putBack func()) {
 	s.t.Helper()
 	path := s.on.Program(program)
-	try(s.t, os.Rename(path, path+".away"))
+	must.Do(s.t, os.Rename(path, path+".away"))
 	return func() {
-		try(s.t, os.Rename(path+".away", path))
+		must.Do(s.t, os.Rename(path+".away", path))
 	}
 }
 
@@ -156,7 +157,7 @@ func (s *story) takesAway(program string) (putBack func()) {
 func (s *story) hasOwn(name, text string) {
 	s.t.Helper()
 	file := s.on.Own(name)
-	try(s.t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	must.Do(s.t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	s.t.Cleanup(func() { os.Remove(file) })
 }
 
@@ -170,7 +171,7 @@ func globSnippet(s *story) {
 	})
 	s.tell("a folder among them drains, as the doctor says", func(s *story) {
 		folder := s.on.Own("prolog.d/old.sh")
-		try(s.t, os.Mkdir(folder, 0o755))
+		must.Do(s.t, os.Mkdir(folder, 0o755))
 		s.t.Cleanup(func() { os.Remove(folder) })
 		if r := s.doctorSays("n1")["slurm-prolog"]; r.Level != doctor.Wrong || r.Path != folder {
 			s.t.Errorf("the doctor says %+v, want %s wrong", r, folder)
@@ -218,7 +219,7 @@ func ownTaskHooks(s *story) {
 // containedJob has the step that logins are adopted into, and ends all the same.
 func containedJob(s *story) {
 	job := s.starts(s.user, "echo ready; while [ ! -e go ]; do sleep 0.1; done", oneGPU)
-	steps := must(s.on.Command("", "scontrol", "listpids", string(job), "n1"))(s.t)
+	steps := must.Have(s.on.Command("", "scontrol", "listpids", string(job), "n1"))(s.t)
 	if out, err := steps.CombinedOutput(); err != nil || !strings.Contains(string(out), "extern") {
 		s.t.Errorf("job %s has no extern step: %v\n%s", job, err, out)
 	}

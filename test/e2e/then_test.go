@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 )
 
 // jobIs checks how a job ended.
 func (s *story) jobIs(id cluster.JobID, state string) {
 	s.t.Helper()
-	j := must(s.on.Job(id))(s.t)
+	j := must.Have(s.on.Job(id))(s.t)
 	if j.State != state {
 		s.t.Errorf("job %s is %s (exit code %s, reason %s), want %s", id, j.State, j.ExitCode, j.Reason, state)
 	}
@@ -24,7 +25,7 @@ func (s *story) jobIs(id cluster.JobID, state string) {
 // nodeIsUp checks that a node takes jobs.
 func (s *story) nodeIsUp(node string) {
 	s.t.Helper()
-	n := must(s.on.Node(node))(s.t)
+	n := must.Have(s.on.Node(node))(s.t)
 	if n.Has("DRAIN") || n.Has("DOWN") || n.Reason != "" && !s.keepsReasons() {
 		s.t.Errorf("node %s is %v for %q, want it up", node, n.Flags, n.Reason)
 	}
@@ -40,7 +41,7 @@ func (s *story) keepsReasons() bool {
 // nodeIsDrained checks that a node takes no jobs, and what Slurm says why.
 func (s *story) nodeIsDrained(node, reason string) {
 	s.t.Helper()
-	n := must(s.on.Node(node))(s.t)
+	n := must.Have(s.on.Node(node))(s.t)
 	if !n.Has("DRAIN") || n.Reason != reason {
 		s.t.Errorf("node %s is %v for %q, want it drained for %q", node, n.Flags, n.Reason, reason)
 	}
@@ -63,14 +64,14 @@ func (s *story) hooksRan(node string, want ...string) {
 
 func (s *story) hookRuns(node string) []cluster.HookRun {
 	s.t.Helper()
-	runs := must(s.on.HookRuns(node))(s.t)
+	runs := must.Have(s.on.HookRuns(node))(s.t)
 	return runs
 }
 
 // outputOf is a job's output as its user reads it, less what an earlier job's end tested of a clean card.
 func (s *story) outputOf(id cluster.JobID) string {
 	s.t.Helper()
-	text := must(s.on.Output(id))(s.t)
+	text := must.Have(s.on.Output(id))(s.t)
 	return tested.ReplaceAllString(text, "")
 }
 

@@ -11,6 +11,7 @@ import (
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -27,7 +28,7 @@ const slack = time.Minute
 // inTime checks how long slurmd waited for each of these jobs' hooks, by the marks of its own log.
 func (s *story) inTime(node string, prolog, epilog time.Duration, jobs ...cluster.JobID) {
 	s.t.Helper()
-	all := must(s.on.HookTimes(node))(s.t)
+	all := must.Have(s.on.HookTimes(node))(s.t)
 	took := map[string]time.Duration{}
 	for _, h := range all {
 		took[h.Hook+" "+string(h.Job)] = h.Took
@@ -60,7 +61,7 @@ func (s *story) records(node string) map[slurm.JobID]ledger.Run {
 // allRuns are those records, of every run of a job: on disk first, then in memory.
 func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
 	s.t.Helper()
-	store := must(state.Open(s.on.Run(), node))(s.t)
+	store := must.Have(state.Open(s.on.Run(), node))(s.t)
 	runs, damaged := store.Runs()
 	history, lost := state.History(s.on.Var(node), node)
 	return append(history, runs...), append(lost, damaged...)
@@ -104,7 +105,7 @@ func TestWedgedDriver(t *testing.T) {
 	s.statusSays("n1", "driver not answering since ")
 
 	s.driverSays("on.nvmlDeviceGetMemoryInfo_v2", "")
-	try(t, s.on.World("n1").Thaw())
+	must.Do(t, s.on.World("n1").Thaw())
 	s.until("the stuck backend has ended", func() bool { return len(s.hookProcesses()) == 0 })
 	s.adminConfigures("n1", "enforce", withinTotals)
 	after := s.runs(s.user, "echo working", oneGPU)

@@ -9,6 +9,7 @@ import (
 
 	"bookend/test/cluster"
 	"bookend/test/frozen"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -18,7 +19,7 @@ func TestUnkillableProcess(t *testing.T) {
 	t.Parallel()
 	dir := cluster.TempDir(t)
 	full := frozen.New(t, filepath.Join(dir, "full"))
-	try(t, os.Chmod(full.Dir, 0o777))
+	must.Do(t, os.Chmod(full.Dir, 0o777))
 	s := given(t, site.Options{Mode: "enforce", Dir: dir, Track: inCgroups(t),
 		Conf: []string{"UnkillableStepTimeout=5"}})
 	// It has its memory when it says that it is ready, which it cannot.

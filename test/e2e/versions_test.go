@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/site"
 )
 
@@ -18,7 +19,7 @@ import (
 // version is that of the Slurm under test.
 func version(t *testing.T) cluster.Version {
 	t.Helper()
-	v := must(cluster.Installed())(t)
+	v := must.Have(cluster.Installed())(t)
 	return v
 }
 
@@ -39,7 +40,7 @@ func refused(t *testing.T, o site.Options, why string) {
 // tracks are the ways of tracking that this run is for: with none named, all that the host can.
 func tracks(t *testing.T) []cluster.Track {
 	t.Helper()
-	all := must(cluster.Tracks())(t)
+	all := must.Have(cluster.Tracks())(t)
 	if os.Getenv("BOOKEND_E2E_TRACK") != "" {
 		return []cluster.Track{track}
 	}
@@ -49,7 +50,7 @@ func tracks(t *testing.T) []cluster.Track {
 // inCgroups is a way of tracking by cgroups: the run's own, else the newest that the host can.
 func inCgroups(t *testing.T) cluster.Track {
 	t.Helper()
-	all := must(cluster.Tracks())(t)
+	all := must.Have(cluster.Tracks())(t)
 	if track != cluster.LinuxProc {
 		return track
 	}
@@ -160,7 +161,7 @@ func TestSeveralHooks(t *testing.T) {
 	said := filepath.Join(o.Dir, "said")
 	for _, hook := range []string{"Prolog", "Epilog"} {
 		text := fmt.Sprintf("#!/bin/sh\necho %s $SLURM_JOB_ID >>%s\n", strings.ToLower(hook), said)
-		path := must(cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text))(t)
+		path := must.Have(cluster.WriteHook(filepath.Join(o.Dir, "slurm"), "sites-"+strings.ToLower(hook), text))(t)
 		o.Conf = append(o.Conf, hook+"="+path)
 	}
 	s := given(t, o)

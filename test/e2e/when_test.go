@@ -7,28 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 )
-
-// must is a value that a test cannot go on without: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		try(t, err)
-		return value
-	}
-}
-
-// try ends a test by an error.
-func try(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // oneGPU is what most jobs ask for.
 const oneGPU = "--gres=gpu:1"
@@ -48,7 +31,7 @@ func (s *story) script(text string) string {
 // submits hands in a batch job of the user and does not wait.
 func (s *story) submits(user, script string, args ...string) cluster.JobID {
 	s.t.Helper()
-	id := must(s.on.Submit(user, s.script(script), args...))(s.t)
+	id := must.Have(s.on.Submit(user, s.script(script), args...))(s.t)
 	return id
 }
 
@@ -63,7 +46,7 @@ func (s *story) runs(user, script string, args ...string) cluster.JobID {
 // ends waits until a job, or every task of an array, has ended in whatever way.
 func (s *story) ends(id cluster.JobID) cluster.Job {
 	s.t.Helper()
-	j := must(s.on.Wait(id, patience))(s.t)
+	j := must.Have(s.on.Wait(id, patience))(s.t)
 	return j
 }
 
@@ -87,13 +70,13 @@ func (s *story) isReady(id cluster.JobID) {
 // isRunning waits until a job has its GPUs.
 func (s *story) isRunning(id cluster.JobID) {
 	s.t.Helper()
-	must(s.on.Wait(id, patience, "RUNNING"))(s.t)
+	must.Have(s.on.Wait(id, patience, "RUNNING"))(s.t)
 }
 
 // cancels ends a job.
 func (s *story) cancels(id cluster.JobID) {
 	s.t.Helper()
-	try(s.t, s.on.Cancel(id))
+	must.Do(s.t, s.on.Cancel(id))
 	s.ends(id)
 }
 
@@ -101,7 +84,7 @@ func (s *story) cancels(id cluster.JobID) {
 func (s *story) touches(user, name string) {
 	s.t.Helper()
 	path := filepath.Join(s.home(user), name)
-	try(s.t, os.WriteFile(path, nil, 0o644))
+	must.Do(s.t, os.WriteFile(path, nil, 0o644))
 	s.t.Cleanup(func() { os.Remove(path) })
 }
 
@@ -132,7 +115,7 @@ func (s *story) attends(user, typed, program string, args ...string) (cluster.Jo
 	for i := range args {
 		args[i] = s.script(args[i])
 	}
-	cmd := must(s.on.Command(user, program, args...))(s.t)
+	cmd := must.Have(s.on.Command(user, program, args...))(s.t)
 	cmd.Stdin = strings.NewReader(typed)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -150,7 +133,7 @@ func (s *story) attends(user, typed, program string, args ...string) (cluster.Jo
 // logsIn is a user who starts a CUDA program past Slurm; with --orphan it goes on.
 func (s *story) logsIn(user, node, args string) {
 	s.t.Helper()
-	cmd := must(s.on.Command(user, s.on.World(node).FakeCUDA(), strings.Fields(args)...))(s.t)
+	cmd := must.Have(s.on.Command(user, s.on.World(node).FakeCUDA(), strings.Fields(args)...))(s.t)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("fakecuda %s: %v\n%s", args, err, out)
 	}
@@ -188,31 +171,31 @@ func (s *story) adminKills(pid int, node string) {
 func (s *story) cardsAreFree(node string) {
 	s.t.Helper()
 	s.until("the cards of "+node+" are free", func() bool {
-		held := must(s.on.World(node).Holdings())(s.t)
+		held := must.Have(s.on.World(node).Holdings())(s.t)
 		return len(held) == 0
 	})
 }
 
 func (s *story) adminResumes(node string) {
 	s.t.Helper()
-	try(s.t, s.on.Resume(node))
+	must.Do(s.t, s.on.Resume(node))
 }
 
 // adminConfigures gives a node another configuration.
 func (s *story) adminConfigures(node, mode, sections string) {
 	s.t.Helper()
-	try(s.t, s.on.WriteConfig(node, mode, timed(sections)))
+	must.Do(s.t, s.on.WriteConfig(node, mode, timed(sections)))
 }
 
 // driverSays changes how the driver of the first node behaves; see fakegpu's World.Set.
 func (s *story) driverSays(key, value string) {
 	s.t.Helper()
-	try(s.t, s.on.World(s.nodes[0]).Set(key, value))
+	must.Do(s.t, s.on.World(s.nodes[0]).Set(key, value))
 }
 
 // home is the user's folder, where jobs run and their output lies.
 func (s *story) home(user string) string {
 	s.t.Helper()
-	dir := must(s.on.Home(user))(s.t)
+	dir := must.Have(s.on.Home(user))(s.t)
 	return dir
 }

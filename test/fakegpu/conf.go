@@ -97,9 +97,13 @@ func (s settings) complete() {
 }
 
 var (
-	gpuKeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^gpu([1-5]?\d|6[0-3])\.([a-z0-9_]+)$`) })
-	ruleKey    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^on\.(\w+)(?:\.gpu(?:[1-5]?\d|6[0-3]))?$`) })
-	ruleForm   = sync.OnceValue(func() *regexp.Regexp {
+	gpuKeyForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^gpu([1-5]?\d|6[0-3])\.([a-z0-9_]+)$`)
+	})
+	ruleKey = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^on\.(\w+)(?:\.gpu(?:[1-5]?\d|6[0-3]))?$`)
+	})
+	ruleForm = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:(?:rc|sleep|exit) \d+|hang|hang-hard|freeze|crash)(?: after \d+)?(?: times \d+)?$`)
 	})
 )

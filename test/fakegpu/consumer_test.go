@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"bookend/test/must"
 )
 
 // The consumer is this test binary started again: an unmodified go-nvml program with an empty environment. A
@@ -149,14 +151,9 @@ func startConsumer(t *testing.T, library, mode string) *consumer {
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Have(c.cmd.StdoutPipe())(t)
 	c.out = bufio.NewReader(out)
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.cmd.Start())
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()

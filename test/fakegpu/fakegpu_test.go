@@ -14,19 +14,15 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/kmsg"
+	"bookend/test/must"
 )
 
 // newWorld makes a world that other users can reach.
 func newWorld(t *testing.T, options ...Option) *World {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	w, err := New(filepath.Join(dir, "world"), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Dir(dir), 0o755))
+	w := must.Have(New(filepath.Join(dir, "world"), options...))(t)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -37,26 +33,19 @@ func newWorld(t *testing.T, options ...Option) *World {
 
 func start(t *testing.T, w *World, args ...string) *Program {
 	t.Helper()
-	p, err := w.Start(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Have(w.Start(args...))(t)
 	t.Cleanup(p.End)
 	return p
 }
 
 func set(t *testing.T, w *World, key, value string) {
 	t.Helper()
-	if err := w.Set(key, value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Set(key, value))
 }
 
 func keep(t *testing.T, w *World) {
 	t.Helper()
-	if err := w.StartKeeper(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.StartKeeper())
 }
 
 func pid(p *Program) uint32 { return uint32(p.PID) }
@@ -68,9 +57,7 @@ func TestKernelLog(t *testing.T) {
 	if log.Unknown != "" || log.Lost || log.Last.Seq != 2 || len(log.Xids)+len(log.Kills) != 0 {
 		t.Errorf("%+v, want two harmless entries", log)
 	}
-	if err := os.Remove(w.KernelLog()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(w.KernelLog()))
 	set(t, w, "gpu0.ecc_corrected", "1")
 	if _, err := os.Lstat(w.KernelLog()); !os.IsNotExist(err) {
 		t.Errorf("after a change it is there again: %v", err)
@@ -107,9 +94,7 @@ func TestTeardownTakesItsTime(t *testing.T) {
 	c := attach(t, w)
 	p := start(t, w, "alloc", "--mib", "138000")
 	began := time.Now()
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Kill())
 	if used, err := w.Used(0); err != nil || used != 0 {
 		t.Errorf("held after the kill: %d, %v", used, err)
 	}
@@ -125,16 +110,12 @@ func TestTeardownListsTheDead(t *testing.T) {
 	c := attach(t, w)
 	p := start(t, w, "alloc", "--mib", "1000")
 	before := c.look().Cards[0]
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Kill())
 	after := c.look().Cards[0]
 	if after.Used != before.Used || !slices.Equal(after.Compute, before.Compute) || len(after.Compute) != 1 {
 		t.Errorf("before %+v, in teardown %+v", before, after)
 	}
-	if err := w.StopKeeper(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.StopKeeper())
 	if l := c.look().Cards[0]; l.Used != 0 || l.Compute != nil {
 		t.Errorf("without keeper: %+v", l)
 	}
@@ -150,9 +131,7 @@ func TestJumpyTeardown(t *testing.T) {
 	c := attach(t, w)
 	p := start(t, w, "alloc", "--mib", "20000", "--chunks", "100") // chunks alone make it jumpy
 	full := uint64(20000+527) * MiB
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Kill())
 	var curve []uint64
 	var longest time.Duration
 	c.eventually("free memory", func(l look) bool {
@@ -182,10 +161,7 @@ func heldNodes(t *testing.T, w *World, pid int) []string {
 // openNodes names them once for each descriptor.
 func openNodes(t *testing.T, w *World, folder string) []string {
 	t.Helper()
-	links, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	links := must.Have(filepath.Glob(filepath.Join(folder, "*")))(t)
 	var nodes []string
 	for _, link := range links {
 		if to, _ := os.Readlink(link); filepath.Dir(to) == w.Dev() {
@@ -227,10 +203,7 @@ func TestExecDropsMemory(t *testing.T) {
 		if !strings.HasPrefix(to, w.Dir()) {
 			continue
 		}
-		info, err := os.ReadFile(link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Have(os.ReadFile(link))(t)
 		var flags int64
 		for line := range strings.Lines(string(info)) {
 			_, _ = fmt.Sscanf(line, "flags: %o", &flags)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"bookend/test/must"
 )
 
 func status(pid int, field string) string {
@@ -34,18 +36,14 @@ func TestFrozenSurvivesKill(t *testing.T) {
 	c.ask()
 	pid := c.cmd.Process.Pid
 	awaitState(t, pid, "D")
-	if err := c.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.cmd.Process.Kill())
 	if pending := signalSet(pid, "ShdPnd") | signalSet(pid, "SigPnd"); pending&(1<<(syscall.SIGKILL-1)) == 0 {
 		t.Errorf("SIGKILL is not pending: %#x", pending)
 	}
 	if state := status(pid, "State"); !strings.HasPrefix(state, "D") {
 		t.Errorf("state %q after SIGKILL", state)
 	}
-	if err := w.Thaw(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Thaw())
 	if code, _ := c.exit(); code != -1 {
 		t.Errorf("exit %d, want death by signal", code)
 	}
@@ -132,10 +130,7 @@ func TestTrees(t *testing.T) {
 	}
 	module := filepath.Join(w.Sys(), "module/nvidia")
 	inodeOf := func() uint64 {
-		st, err := os.Stat(module)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Have(os.Stat(module))(t)
 		return inode(st)
 	}
 	before := inodeOf()

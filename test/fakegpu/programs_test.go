@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 const context, listedContext = 527 * MiB, 518 * MiB // what one adds to used, and to its process's figure
@@ -57,10 +59,7 @@ func TestPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, GPUs(1))
 			c := attach(t, w)
-			p, err := w.StartAs(tt.as, nil, strings.Fields(strings.ReplaceAll(tt.args, "{dir}", w.Dir()))...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Have(w.StartAs(tt.as, nil, strings.Fields(strings.ReplaceAll(tt.args, "{dir}", w.Dir()))...))(t)
 			t.Cleanup(p.End)
 			folder := fmt.Sprintf("/proc/%d/fd", p.PID)
 			if tt.state != "" {
@@ -87,9 +86,7 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("used %d MiB, listed %v and %v; want %d MiB, %v and %d of MPS", l.Used/MiB, l.Compute, l.MPS,
 					tt.used/MiB, listed, tt.mps)
 			}
-			if err := p.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Kill())
 			c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
 		})
 	}
@@ -106,9 +103,7 @@ func TestWithoutTheirCreator(t *testing.T) {
 	if n := times(t, w, p.Holder, "nvidia0"); n != 20 || p.Holder == p.PID {
 		t.Errorf("the child %d holds nvidia0 %d times, want 20", p.Holder, n)
 	}
-	if err := syscall.Kill(p.Holder, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(p.Holder, syscall.SIGKILL))
 	c.eventually("free memory", free)
 
 	p = start(t, w, "alloc", "--mib", "100", "--workers", "2", "--workers-life", "0.5")
@@ -119,9 +114,7 @@ func TestWithoutTheirCreator(t *testing.T) {
 
 func kill(t *testing.T, p *Program) {
 	t.Helper()
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Kill())
 }
 
 func free(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil }
@@ -161,17 +154,12 @@ func TestProbeLock(t *testing.T) {
 	w := newWorld(t)
 	lock := filepath.Join(w.Dir(), "probe.lock")
 	p := start(t, w, "probe", "--mib", "1024", "--lock", lock)
-	f, err := os.Open(lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Have(os.Open(lock))(t)
 	defer f.Close()
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != unix.EWOULDBLOCK {
 		t.Errorf("a reader's lock while the probe lives: %v", err)
 	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Kill())
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		t.Errorf("a reader's lock afterwards: %v", err)
 	}
@@ -180,9 +168,7 @@ func TestProbeLock(t *testing.T) {
 // A node that its user may not open is no device of CUDA's.
 func TestDeniedNodeIsNoDevice(t *testing.T) {
 	w := newWorld(t)
-	if err := os.Chmod(w.Node(0), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(w.Node(0), 0o600))
 	p, err := w.StartAs(&syscall.Credential{Uid: 65534, Gid: 65534}, []string{"CUDA_VISIBLE_DEVICES=1"}, "alloc",
 		"--mib", "2")
 	if err != nil {

@@ -231,7 +231,8 @@ func (r *run) inService() {
 }
 
 // ourReason is what the documentation of drain reasons promises: card, MiB, PID, job, and the job again.
-var ourReason = regexp.MustCompile(`^drained: BKD-ORPHAN gpu=(\d+) (\d+)MiB pid=(\d+) job=(\d+) epilog; see: bookend show (\d+)$`)
+var ourReason = regexp.MustCompile(
+	`^drained: BKD-ORPHAN gpu=(\d+) (\d+)MiB pid=(\d+) job=(\d+) epilog; see: bookend show (\d+)$`)
 
 // reasoned wants the node to be drained for what the job left, in the words that are documented.
 func (r *run) reasoned(job *record.Job) {

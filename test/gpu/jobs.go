@@ -225,7 +225,8 @@ func cudaCards(output string) []record.GPU {
 		indexes = strings.Split(m[1], ",")
 	}
 	var cards []record.GPU
-	for i, m := range regexp.MustCompile(`(?m)^ready .*gpu=(GPU-[0-9a-f]{8}-[0-9a-f-]{27})\b`).FindAllStringSubmatch(output, -1) {
+	said := regexp.MustCompile(`(?m)^ready .*gpu=(GPU-[0-9a-f]{8}-[0-9a-f-]{27})\b`)
+	for i, m := range said.FindAllStringSubmatch(output, -1) {
 		if i < len(indexes) {
 			cards = append(cards, record.GPU{Index: int(number(indexes[i])), UUID: m[1]})
 		}

@@ -47,8 +47,8 @@ const (
 
 var orphanObserved = step{
 	name: "orphan-observe", title: "Process left behind through a daemon (observe)",
-	truth: "A root daemon started a CUDA process for the job, as its user and outside every job's cgroup; it outlives " +
-		"the job and holds memory. That it is the job's follows from the job having had the card alone.",
+	truth: "A root daemon started a CUDA process for the job, as its user and outside every job's cgroup; it " +
+		"outlives the job and holds memory. That it is the job's follows from the job having had the card alone.",
 	do: func(r *run) {
 		job := r.leaveOrphan()
 		r.orphan(job, "orphan")
@@ -174,8 +174,8 @@ var orphanGone = step{
 
 var phantom = step{
 	name: "phantom", title: "Forked child of a killed CUDA process",
-	truth: "A CUDA process of the job forked, without exec, and was killed; the driver goes on listing its PID, which " +
-		"is nobody's, and the child holds the memory through the descriptors it inherited.",
+	truth: "A CUDA process of the job forked, without exec, and was killed; the driver goes on listing its PID, " +
+		"which is nobody's, and the child holds the memory through the descriptors it inherited.",
 	do: func(r *run) {
 		r.leavePhantom("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
 	},

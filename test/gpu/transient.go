@@ -27,8 +27,8 @@ func transientChains() []chain {
 
 var loaderKilled = step{
 	name: "loader-killed", title: "PyTorch with DataLoader workers and most of the card, cancelled",
-	truth: "PyTorch holds most of the card's memory and has four workers that inherited its descriptors; scancel ends " +
-		"all of them. Once the driver has taken the memory back, nothing is left.",
+	truth: "PyTorch holds most of the card's memory and has four workers that inherited its descriptors; scancel " +
+		"ends all of them. Once the driver has taken the memory back, nothing is left.",
 	do: func(r *run) {
 		id := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
 		r.awaitOutput(id, "ready ")

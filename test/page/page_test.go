@@ -13,6 +13,7 @@ import (
 	"bookend/internal/slurm"
 	"bookend/test/build"
 	"bookend/test/cluster"
+	"bookend/test/must"
 	"bookend/test/page/inspect"
 )
 
@@ -35,25 +36,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // made is a folder with the records of a scene and its page.
 func made(t *testing.T, s scene) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "copy")
-	must(t, s.make(scratch, programs, folder))
+	must.Do(t, s.make(scratch, programs, folder))
 	return folder
 }
 
 func read(t *testing.T, folder string) (inspect.Page, string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "page.html"))
-	must(t, err)
+	must.Do(t, err)
 	p := inspect.Read(text)
 	if len(p.Problems) > 0 {
 		t.Errorf("%q", p.Problems)
@@ -84,8 +78,10 @@ func TestPageOfRealRecords(t *testing.T) {
 	for _, want := range []string{
 		"8   GPUs", "7   jobs", "1 without an end yet", "1   drain", "BKD-ORPHAN", "process outlived its job",
 		"BKD-DIRTY", "BKD-XID", "BKD-NORECORD", "BKD-NODRIVER",
-		`<b>&"'</b>`, "end of job 1", "drained the node", "Do: See who it is with ps", "20.0 GiB left on the card", "still there at", "gone by",
-		"Job 7\nsince", "still running", "(start not on record)", "in use, and no record says by whom", "most memory seen in use: 9.3 GiB", "2 findings",
+		`<b>&"'</b>`, "end of job 1", "drained the node", "Do: See who it is with ps", "20.0 GiB left on the card",
+		"still there at", "gone by",
+		"Job 7\nsince", "still running", "(start not on record)", "in use, and no record says by whom",
+		"most memory seen in use: 9.3 GiB", "2 findings",
 	} {
 		if !strings.Contains(p.Text, want) {
 			t.Errorf("lacks %q", want)
@@ -107,7 +103,8 @@ func TestPageOfRealRecords(t *testing.T) {
 // What the command line is told: which card, which time, users by name, where to, and what must not be written over.
 func TestCommand(t *testing.T) {
 	folder := made(t, scene{"few", func(m *machine) ([]record, error) {
-		return play(m, []job{{id: 1, uid: 60000, gpus: []int{0}, from: 0, to: 2, mib: 30000}, {id: 2, uid: 60001, gpus: []int{1}, from: 4, to: 6, mib: 30000}}, 8)
+		return play(m, []job{{id: 1, uid: 60000, gpus: []int{0}, from: 0, to: 2, mib: 30000},
+			{id: 2, uid: 60001, gpus: []int{1}, from: 4, to: 6, mib: 30000}}, 8)
 	}})
 	page := filepath.Join(folder, "page.html")
 	for _, tt := range []struct {
@@ -138,15 +135,18 @@ func TestCommand(t *testing.T) {
 		{[]string{"--html", page, "--force"}, 0, "written: " + page, "<html"},
 		{[]string{"--html", folder, "--force"}, 1, "no regular file", "<html"},
 	} {
-		cmd := exec.Command(filepath.Join(programs, "bookend"), append([]string{"report", "--records", folder}, tt.args...)...)
+		cmd := exec.Command(filepath.Join(programs, "bookend"), append([]string{"report", "--records", folder},
+			tt.args...)...)
 		cmd.Env = []string{"TZ=UTC"}
 		out, _ := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != tt.exit || !strings.Contains(string(out), tt.has) || strings.Contains(string(out), tt.not) {
-			t.Errorf("%q: exit %d, want %d, with %q and without %q: %.600s", tt.args, code, tt.exit, tt.has, tt.not, out)
+		if code := cmd.ProcessState.ExitCode(); code != tt.exit || !strings.Contains(string(out), tt.has) ||
+			strings.Contains(string(out), tt.not) {
+			t.Errorf("%q: exit %d, want %d, with %q and without %q: %.600s", tt.args, code, tt.exit, tt.has, tt.not,
+				out)
 		}
 	}
 	info, err := os.Stat(page)
-	must(t, err)
+	must.Do(t, err)
 	if info.Mode() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
@@ -155,15 +155,16 @@ func TestCommand(t *testing.T) {
 // A node's own records, with what its health check saw since the last job, are root's to make a page of.
 func TestPageOfThisNode(t *testing.T) {
 	m, err := newMachine(filepath.Join(scratch, "own"), programs)
-	must(t, err)
+	must.Do(t, err)
 	defer m.close()
 	j := job{id: 1, uid: 60000, gpus: []int{0}, mib: 30000, leaves: []string{"--orphan"}}
-	must(t, m.begin(j))
-	must(t, m.end(j))
-	must(t, m.hook("bookend-healthcheck", slurm.HealthCheck, job{}))
+	must.Do(t, m.begin(j))
+	must.Do(t, m.end(j))
+	must.Do(t, m.hook("bookend-healthcheck", slurm.HealthCheck, job{}))
 	out := filepath.Join(m.dir, "page.html")
 	report := func(uid string) ([]byte, error) {
-		cmd := exec.Command("/usr/bin/setpriv", "--reuid", uid, "--clear-groups", filepath.Join(programs, "bookend"), "report", "--html", out)
+		cmd := exec.Command("/usr/bin/setpriv", "--reuid", uid, "--clear-groups", filepath.Join(programs, "bookend"),
+			"report", "--html", out)
 		cmd.Env = []string{"BOOKEND_CONFIG=" + m.config(), "TZ=UTC"}
 		return cmd.CombinedOutput()
 	}
@@ -185,12 +186,14 @@ func TestPageOfThisNode(t *testing.T) {
 // Ninety days of eight cards and thousands of jobs are a page that a browser still opens at once.
 func TestCrowd(t *testing.T) {
 	week := made(t, scene{"crowded", func(m *machine) ([]record, error) {
-		return play(m, append(incidents()[:4], job{id: 9, uid: 60001, gpus: []int{0, 1, 2, 4, 5, 6, 7}, from: 1, to: 2, mib: 9000}), hours)
+		return play(m, append(incidents()[:4], job{id: 9, uid: 60001, gpus: []int{0, 1, 2, 4, 5, 6, 7}, from: 1, to: 2,
+			mib: 9000}), hours)
 	}})
 	folder := filepath.Join(t.TempDir(), "crowd")
-	must(t, crowd(week, folder, programs))
+	must.Do(t, crowd(week, folder, programs))
 	p, text := read(t, folder)
-	if len(text) > 8<<20 || !strings.Contains(p.Text, "6\u202f000   jobs") || !strings.Contains(p.Text, "drawn as one block") || !strings.Contains(p.Text, "gravest of") {
+	if len(text) > 8<<20 || !strings.Contains(p.Text, "6\u202f000   jobs") ||
+		!strings.Contains(p.Text, "drawn as one block") || !strings.Contains(p.Text, "gravest of") {
 		t.Errorf("%d bytes: %.3000s", len(text), p.Text)
 	}
 }

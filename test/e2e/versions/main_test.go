@@ -6,13 +6,11 @@ import (
 	"testing"
 
 	"bookend/test/cluster"
+	"bookend/test/must"
 )
 
 func TestChoose(t *testing.T) {
-	can, err := cluster.Tracks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	can := must.Have(cluster.Tracks())(t)
 	for _, tt := range []struct {
 		slurm, track string
 		branches     []string

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/test/must"
 )
 
 const said = `{"Action":"start","Package":"bookend/test/e2e"}
@@ -78,9 +80,7 @@ var two = []Run{
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	for _, r := range []Run{two[1], two[0], two[0]} {
-		if err := r.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Write(dir))
 	}
 	if _, err := os.Stat(filepath.Join(dir, "26.05-cgroup-v2.json")); err != nil {
 		t.Error(err)
@@ -88,9 +88,7 @@ func TestKept(t *testing.T) {
 	if have, err := load(dir); err != nil || !reflect.DeepEqual(have, two) {
 		t.Errorf("%+v, %v", have, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
 	if have, err := load(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
 		t.Errorf("%+v, %v", have, err)
 	}

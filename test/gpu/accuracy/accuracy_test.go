@@ -7,18 +7,13 @@ import (
 	"time"
 
 	"bookend/test/gpu/record"
+	"bookend/test/must"
 )
 
 // TestPages holds the published tables to the committed records.
 func TestPages(t *testing.T) {
-	root, err := findRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pages(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Have(findRoot())(t)
+	all := must.Have(pages(root))(t)
 	for path, want := range all {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s is not what the records say (%v): go run ./test/gpu/accuracy", path, err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bookend/test/must"
 )
 
 func good() File {
@@ -20,14 +22,9 @@ func TestLoadKeepsWhatWasWritten(t *testing.T) {
 	later, earlier := good(), good()
 	later.Date = later.Date.AddDate(0, 0, 1)
 	for name, f := range map[string]File{"a.json": later, "b.json": earlier} {
-		if err := f.Write(filepath.Join(folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Write(filepath.Join(folder, name)))
 	}
-	all, err := Load(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Have(Load(folder))(t)
 	if len(all) != 2 || !all[0].Date.Equal(earlier.Date) || all[0].Runs[0].Checks[0] != earlier.Runs[0].Checks[0] {
 		t.Errorf("loaded %+v", all)
 	}
@@ -50,9 +47,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, folder := good(), t.TempDir()
 			tc.change(&f)
-			if err := f.Write(filepath.Join(folder, "x.json")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.Write(filepath.Join(folder, "x.json")))
 			if _, err := Load(folder); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
 			}
