@@ -3,6 +3,8 @@
 package finding
 
 import (
+	"fmt"
+
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
@@ -44,12 +46,25 @@ type Holder struct {
 	Open    []string       `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
 }
 
+// doubt adds a reason why a finding does not prove that the GPU is unusable.
+func (f *Finding) doubt(format string, args ...any) {
+	f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...))
+}
+
 // Owner is the job a finding is blamed on.
 type Owner struct {
 	Job   slurm.JobID  `json:"job"`
 	SLUID slurm.SLUID  `json:"sluid,omitempty"`
 	UID   uint32       `json:"uid"`
 	Level attrib.Level `json:"level"`
+}
+
+// asOwner is the job that attribution found, nil for none.
+func asOwner(o attrib.Owner) *Owner {
+	if o.Job == 0 && o.SLUID == "" {
+		return nil
+	}
+	return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
 }
 
 // JobName names the job as its cgroup did.

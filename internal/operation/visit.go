@@ -47,8 +47,9 @@ func (o Operation[Req, Rep]) Visited(v *Visit, req Req) (reply Rep, err error) {
 	return reply, err
 }
 
-// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that end at
-// once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is on its own.
+// enter waits for other hooks' children among this user's files, until one has come back: many jobs of one user that
+// end at once wait for the first, and not for one another. Without state, or where its lock is out of use, each hook is
+// on its own.
 func (v *Visit) enter(op string) (leave func(), err error) {
 	if v.Store == nil {
 		return func() {}, nil

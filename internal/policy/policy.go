@@ -70,8 +70,8 @@ func (v Verdict) Tells(i int) bool {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has no
-// job: all cards count, and nothing drains.
+// Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has
+// no job: all cards count, and nothing drains.
 func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 	v := Verdict{Action: config.Ignore}
 	for _, f := range found {

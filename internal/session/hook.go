@@ -87,8 +87,8 @@ func (h *Hook) IdentifyJob() (found []finding.Finding, ok bool) {
 	return found, true
 }
 
-// blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how the
-// site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
+// blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how
+// the site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
 func (h *Hook) blinded() bool { return h.InJob && !h.Config.Slurm.RunInJobBackend }
 
 // MayAsk reports whether the driver is to be asked for the job's GPUs at all.

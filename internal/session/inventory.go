@@ -75,8 +75,8 @@ func unresolved(res resolve.Result, count int) (found []finding.Finding) {
 	return found
 }
 
-// settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever the
-// configuration says by then.
+// settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever
+// the configuration says by then.
 func settled(r ledger.Run, job slurm.Job) bool {
 	if !r.Numbering.Source.Settled() || len(r.Devices) == 0 || r.Closed() && !r.Sure(job) {
 		return false
@@ -89,8 +89,8 @@ func settled(r ledger.Run, job slurm.Job) bool {
 	})
 }
 
-// Mismatched adds that the driver's library is of another version than its kernel module, where no GPU could be read and
-// NVML did not come far enough to say so. A library that has just read the GPUs is none of another version.
+// Mismatched adds that the driver's library is of another version than its kernel module, where no GPU could be read
+// and NVML did not come far enough to say so. A library that has just read the GPUs is none of another version.
 func (d *Driver) Mismatched(i Inventory) {
 	module := i.Epoch.Driver
 	told := slices.ContainsFunc(d.list, func(f finding.Finding) bool { return f.Code == code.Mismatch })

@@ -22,8 +22,8 @@ import (
 	"bookend/internal/state"
 )
 
-// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0 unless
-// it could not check the node at all.
+// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0
+// unless it could not check the node at all.
 func HealthCheck(env Env) (exit int) {
 	if code, done := preamble(env, "bookend-healthcheck"); done {
 		return code
@@ -123,8 +123,8 @@ func (r *record) lookAround(d *session.Driver) {
 // presentTime is for two listings, of which none asks a device.
 const presentTime = time.Second
 
-// hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one. Where
-// nobody can tell there is. On a node without GPUs the health check leaves no trace.
+// hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one.
+// Where nobody can tell there is. On a node without GPUs the health check leaves no trace.
 func hasGPUs(d *session.Driver) bool {
 	request := operation.PresentRequest{Sys: d.Config.Paths.Sys, DriverProc: d.Config.NVIDIA.DriverProc}
 	present, err := operation.Present.Ask(request, d.Left(presentTime, d.Reserve()))
@@ -196,7 +196,8 @@ func lastCheck(d *session.Driver) *ledger.Check {
 	return last
 }
 
-// onwards begins with what the last check knew of the GPUs' condition and the kernel's log, for a check that could not look.
+// onwards begins with what the last check knew of the GPUs' condition and the kernel's log, for a check that could not
+// look.
 func onwards(last *ledger.Check) (now ledger.Check) {
 	if last != nil {
 		now.Health, now.Kernel, now.Boot, now.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
@@ -219,7 +220,8 @@ func (r *record) keep(d *session.Driver, last *ledger.Check, keepers *ledger.Kee
 	}
 	now := onwards(last)
 	now.At, now.Wall, now.Findings, now.Verdict = d.Start, d.Clock.Wall(), r.Findings(), r.Verdict()
-	now.Took, now.Epoch, now.Snapshot, now.Cards = d.Clock.Boot()-d.Start, r.Seen.Epoch, r.Seen.Side.Snapshot, r.Seen.Assigned()
+	now.Took, now.Epoch = d.Clock.Boot()-d.Start, r.Seen.Epoch
+	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Assigned()
 	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)

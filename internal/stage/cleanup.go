@@ -19,8 +19,8 @@ import (
 // something stays and there is no time to see that, what was found before counts.
 const cleanWatch = 1500 * time.Millisecond
 
-// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of the
-// GPUs is what is there then.
+// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of
+// the GPUs is what is there then.
 func (r *record) cleanUp(d *session.Driver) {
 	if !r.mayCleanUp() {
 		return
@@ -41,8 +41,8 @@ func (r *record) cleanUp(d *session.Driver) {
 	r.Cleaned.Did = append(r.Cleaned.Did, d.Take()...)
 }
 
-// mayCleanUp reports whether anything may be ended. Clean-up is for the one epilog of a run that slurmd itself runs, where
-// an admin wants it.
+// mayCleanUp reports whether anything may be ended. Clean-up is for the one epilog of a run that slurmd itself runs,
+// where an admin wants it.
 func (r *record) mayCleanUp() bool {
 	return r.Config.CleanUp.Enabled && !r.InJob && !r.Past.Again && !r.Past.Second
 }
@@ -88,7 +88,8 @@ func onCard(f finding.Finding, seen judge.Seen) finding.Finding {
 // outcome says what became of one process.
 func outcome(h finding.Holder, r cleanup.Result) finding.Finding {
 	f := finding.Finding{
-		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome, Expected: "a job that ends its own processes",
+		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome,
+		Expected: "a job that ends its own processes",
 		Observed: fmt.Sprintf("process %d: %s", r.PID, r.Outcome.Text()),
 	}
 	if r.Why != "" {

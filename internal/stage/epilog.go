@@ -53,19 +53,21 @@ func (r *record) recall(d *session.Driver) (sole bool) {
 		r.Faults = append(r.Faults, finding.Finding{Code: code.NoRecord, Unknown: "no state"})
 		return false
 	}
+	const once = "one epilog a run"
 	if r.Past.Second, sole = claim(d); r.Past.Second {
-		d.Add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: "one epilog a run"})
+		d.Add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: once})
 	}
 	run, which, err := d.Store.Find(d.Job)
 	d.Try(err)
 	switch which {
 	case ledger.NoRun:
 		d.Add(finding.Finding{
-			Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog",
+			Code: code.NoRecord, Observed: "no record of this job's start on this node",
+			Expected: "a prolog before each epilog",
 		})
 	case ledger.ClosedRun:
 		r.Past.Again = true
-		d.Add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
+		d.Add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: once})
 	}
 	r.Past.Run = run
 	store, self := d.Store, r.Self()
@@ -74,7 +76,8 @@ func (r *record) recall(d *session.Driver) (sole bool) {
 	return sole
 }
 
-// close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's hands.
+// close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's
+// hands.
 func (r *record) close(d *session.Driver, drop *joblog.Drop) {
 	if d.Store == nil {
 		return

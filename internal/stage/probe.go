@@ -49,8 +49,8 @@ func earlierTests(d *session.Driver) map[gpu.ID]probe.Record {
 	return records
 }
 
-// since is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil where there
-// is none.
+// since is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil where
+// there is none.
 func since(tested map[gpu.ID]probe.Record, d *session.Driver) (mark *gpu.KernelMark) {
 	oldest := d.Clock.Boot() - time.Duration(d.Config.Probe.MaxAge)
 	for _, t := range tested {
@@ -63,7 +63,9 @@ func since(tested map[gpu.ID]probe.Record, d *session.Driver) (mark *gpu.KernelM
 
 // trusted returns what earlier tests say of the GPUs, and the GPUs of which none does. A start that tests believes no
 // bad news: it may have been repaired since.
-func (r *record) trusted(d *session.Driver, earlier map[gpu.ID]probe.Record) (outcomes []probe.Outcome, open []finding.Card) {
+func (r *record) trusted(
+	d *session.Driver, earlier map[gpu.ID]probe.Record,
+) (outcomes []probe.Outcome, open []finding.Card) {
 	if r.Phase != slurm.Prolog || d.Store == nil {
 		return nil, r.Seen.Cards
 	}
@@ -87,8 +89,8 @@ func (r *record) trusted(d *session.Driver, earlier map[gpu.ID]probe.Record) (ou
 	return outcomes, open
 }
 
-// recheck reads the records again right before a test: jobs may have begun meanwhile. It reports whether another hook was
-// here for this end, or start.
+// recheck reads the records again right before a test: jobs may have begun meanwhile. It reports whether another hook
+// was here for this end, or start.
 func (r *record) recheck(d *session.Driver) (isAgain bool) {
 	if r.Past.Again || r.Past.Second || d.Store == nil {
 		r.complete(d)
@@ -108,8 +110,8 @@ func (r *record) recheck(d *session.Driver) (isAgain bool) {
 	return lost || began || which == ledger.ClosedRun && r.Phase == slurm.Epilog
 }
 
-// keepTests records tests for later starts. One that was tried and came to nothing is recorded too: nobody trusts it, nor
-// what was known before it.
+// keepTests records tests for later starts. One that was tried and came to nothing is recorded too: nobody trusts it,
+// nor what was known before it.
 func keepTests(d *session.Driver, seen judge.Seen, tested []probe.Outcome) {
 	var mark gpu.KernelMark
 	if seen.Kernel != nil {
@@ -117,7 +119,9 @@ func keepTests(d *session.Driver, seen judge.Seen, tested []probe.Outcome) {
 	}
 	var records []probe.Record
 	for _, o := range tested {
-		records = append(records, probe.Record{Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: d.Clock.Wall(), Seen: o.Seen})
+		records = append(records, probe.Record{
+			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: d.Clock.Wall(), Seen: o.Seen,
+		})
 	}
 	if len(records) > 0 && seen.Epoch.Same(seen.Epoch) { // one half known could be trusted by nobody
 		d.Try(d.Store.PutProbes(records...))

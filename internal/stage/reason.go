@@ -73,8 +73,8 @@ func notWritten(err error) []finding.Finding {
 	return []finding.Finding{{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"}}
 }
 
-// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is asked
-// only while there is one that is not settled. What fails is told, and the next health check does it.
+// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is
+// asked only while there is one that is not settled. What fails is told, and the next health check does it.
 func (r *record) settleDrain(d *session.Driver, c judge.Check) {
 	if d.Store == nil {
 		return
@@ -102,9 +102,11 @@ func (r *record) settleDrain(d *session.Driver, c judge.Check) {
 	d.Add(notWritten(err)...)
 }
 
-// carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the one
-// fails the other is not begun. It returns a decision that is news.
-func carryOut(d *session.Driver, cmd scontrol.Command, in drain.Input, memory drain.Memory) (news *drain.Decision, err error) {
+// carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the
+// one fails the other is not begun. It returns a decision that is news.
+func carryOut(
+	d *session.Driver, cmd scontrol.Command, in drain.Input, memory drain.Memory,
+) (news *drain.Decision, err error) {
 	decision := drain.Decide(in)
 	if remember(d, memory, decision.Intent) != nil {
 		return nil, nil

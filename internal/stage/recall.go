@@ -19,8 +19,8 @@ import (
 	"bookend/internal/state"
 )
 
-// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the epoch
-// is known, so is what counts of the past.
+// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the
+// epoch is known, so is what counts of the past.
 func (r *record) observe(d *session.Driver) {
 	if !d.MayAsk() {
 		return
@@ -92,14 +92,15 @@ func again(d *session.Driver, n judge.Node) *judge.Node {
 			n.Unread = "not all records of this node's jobs were read: another may have this GPU"
 		}
 		d.Add(finding.Finding{
-			Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", damage.Path, damage.Why), Expected: "a whole record",
+			Code: code.StateDamage, Expected: "a whole record",
+			Observed: fmt.Sprintf("%s: %s", damage.Path, damage.Why),
 		})
 	}
 	return &n
 }
 
-// askSharing says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS alone:
-// a job with a shard looks to its hooks like one with the whole GPU.
+// askSharing says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS
+// alone: a job with a shard looks to its hooks like one with the whole GPU.
 func askSharing(d *session.Driver) *judge.Sharing {
 	if slices.Contains(d.Config.Slurm.SharedPartitions, d.Job.Partition) {
 		return &judge.Sharing{Why: "its partition is configured as shared"}
@@ -122,17 +123,17 @@ func nodeSharing(d *session.Driver) operation.Sharing {
 	return operation.NodeSharing(d.Config.Slurm, d.Getenv("SLURM_CONF"), d.Job.Node, limit)
 }
 
-// claim makes this hook the only one that may test for this end, or start, of its job, as long as it lives. It is second
-// where another came first and has not ended: Slurm may run an epilog twice, one beside the other, and gives the GPU away
-// once either has ended. Where nobody can tell it is neither that nor the sole one, and there is no test.
+// claim makes this hook the only one that may test for this end, or start, of its job, as long as it lives. It is
+// second where another came first and has not ended: Slurm may run an epilog twice, one beside the other, and gives the
+// GPU away once either has ended. Where nobody can tell it is neither that nor the sole one, and there is no test.
 func claim(d *session.Driver) (second, sole bool) {
 	_, err := d.Store.Claim(d.Job, d.Phase, 0)
 	return errors.Is(err, state.ErrLocked), err == nil
 }
 
-// outlast keeps a hook that is not the first of its kind until the first has ended, where that may be testing: once this
-// one ends the GPU may be somebody else's. The first has the earlier deadline. Then it says whether the first closed the
-// run: one that died on the way has closed nothing, and this is the job's end.
+// outlast keeps a hook that is not the first of its kind until the first has ended, where that may be testing: once
+// this one ends the GPU may be somebody else's. The first has the earlier deadline. Then it says whether the first
+// closed the run: one that died on the way has closed nothing, and this is the job's end.
 func outlast(d *session.Driver, past judge.Past) judge.Past {
 	if !past.Second {
 		return past
@@ -149,8 +150,8 @@ func outlast(d *session.Driver, past judge.Past) judge.Past {
 	return past
 }
 
-// diagnose answers why the job ran out of memory. For an answer that somebody will read, Slurm's files and the node's other
-// records are worth their time.
+// diagnose answers why the job ran out of memory. For an answer that somebody will read, Slurm's files and the node's
+// other records are worth their time.
 func (r *record) diagnose(d *session.Driver) {
 	if r.Past.Again || r.Past.Second {
 		return

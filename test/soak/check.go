@@ -103,7 +103,8 @@ func (h *hook) unsaid(c *world.Card, stock world.Stock) {
 	}
 }
 
-// accusations judges what is said to have been left behind by a job that is over: of a live job's process that is never true.
+// accusations judges what is said to have been left behind by a job that is over: of a live job's process that is never
+// true.
 func (h *hook) accusations() {
 	for _, f := range h.Found {
 		certain := f.Owner != nil && (f.Owner.Level == attrib.ByCgroup || f.Owner.Level == attrib.BySighting)

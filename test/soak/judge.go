@@ -58,8 +58,8 @@ func (h *hook) keepStart() {
 	}
 }
 
-// startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another prolog's
-// of the job, where there was one.
+// startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another
+// prolog's of the job, where there was one.
 func (h *hook) startOnRecord() *start {
 	if h.Past.Before != nil {
 		if s := h.prologs[h.Past.Before.Snapshot.At]; s != nil && s.job == h.job {
@@ -277,12 +277,12 @@ func (h *hook) alone(i world.Item) bool {
 	return i.Way == world.Plain && !i.Moves() && !ending && h.watched(i) && i.Bytes >= h.limits.Drain
 }
 
-// watched reports an item that was there for the whole watch. A process that started within a tick of the first look cannot
-// be told from one that took its PID since.
+// watched reports an item that was there for the whole watch. A process that started within a tick of the first look
+// cannot be told from one that took its PID since.
 func (h *hook) watched(i world.Item) bool { return i.Since+attrib.Tick < h.seen.first }
 
-// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container a
-// process may be of any user.
+// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container
+// a process may be of any user.
 func (h *hook) plainly(i world.Item) bool {
 	for _, p := range i.Holders {
 		apart := p.Container != "" || p.OtherPIDs

@@ -63,7 +63,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each collection.
+// gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each
+// collection.
 const gcPercent = 200
 
 // lead runs the soak, to its end or a signal, and says what came of it.

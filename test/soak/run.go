@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context ends.
-// The failures come in the order of their pairs.
+// soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context
+// ends. The failures come in the order of their pairs.
 func soak(ctx context.Context, o options, each func(done uint64)) (tally, []failure) {
 	var (
 		next, failed atomic.Uint64

@@ -21,8 +21,8 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "PID reuse ignored", File: "internal/look/look.go",
-		Old: `stranger := known && lists(r, p) && now.Why == "" && (now.Start != start || now.Gone && !lists(r, p, sameBytes))`,
-		New: `stranger := known && lists(r, p) && now.Why == "" && now.Gone != (start == 0)`,
+		Old: "another := now.Start != start || now.Gone && !lists(r, p, sameBytes)",
+		New: "another := now.Gone != (start == 0)",
 	},
 	{
 		Name: "sighting of another start time counted", File: "internal/attrib/decide.go",
