@@ -16,7 +16,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/routine"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -28,31 +27,11 @@ func HealthCheck(env Env) (exit int) {
 	if code, done := preamble(env, "bookend-healthcheck"); done {
 		return code
 	}
-	h := session.New(env, slurm.HealthCheck)
-	operation.Confine(env)
-	d, r := h.Driver(), &record{Case: judge.Case{Phase: slurm.HealthCheck}}
-	defer routine.Recover(func(p *routine.Panic) {
-		r.failed(d, p)
-		exit = h.Reached()
-	})
-	defer h.Guard(env.Exit, func(p *routine.Panic) { h.Panicked(p) }, func(why string) {
-		h.Reach(code.Exit(code.Deadline))
-		leave(h, why)
-	})()
-	if r.attemptCheck(d) {
-		r.publish(d)
-	}
-	return h.Reached()
+	return rootHook(env, slurm.HealthCheck, check)
 }
 
-// attemptCheck does the work. It returns false where there is nothing to say: no GPU on this node, or another check at
-// work.
-func (r *record) attemptCheck(d *session.Driver) (worth bool) {
-	defer routine.Recover(func(p *routine.Panic) {
-		r.failed(d, p)
-		d.GiveUp(r.end(d))
-		worth = true
-	})
+// check does the work. It returns false where there is nothing to say: no GPU on this node, or another check at work.
+func check(d *session.Driver, r *record) (worth bool) {
 	problem, found := d.Configure()
 	r.Config, r.Faults = d.Config, found
 	if !hasGPUs(d) {

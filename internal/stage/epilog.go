@@ -20,7 +20,7 @@ func Epilog(env Env) int {
 	if slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == slurm.TaskEpilog {
 		return taskHook(env, taskEpilog)
 	}
-	return rootHook(env, slurm.Epilog, epilog)
+	return jobHook(env, slurm.Epilog, epilog)
 }
 
 // epilog takes stock after the job, compares with its start, and tells the user in the job's own log.

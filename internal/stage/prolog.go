@@ -17,7 +17,7 @@ func Prolog(env Env) int {
 	if slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == slurm.TaskProlog {
 		return taskHook(env, taskProlog)
 	}
-	return rootHook(env, slurm.Prolog, prolog)
+	return jobHook(env, slurm.Prolog, prolog)
 }
 
 // prolog takes stock of the job's GPUs before the job starts.

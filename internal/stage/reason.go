@@ -12,6 +12,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/scontrol"
 	"bookend/internal/session"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -25,7 +26,7 @@ const (
 // giveReason drains the node itself, with the reason, where the site wants the hook to do it: slurmctld keeps a
 // reason that is there before the hook's exit code arrives.
 func (r *record) giveReason(d *session.Driver) {
-	if r.Exit == 0 || d.Config.Drain.ReasonBy != config.ReasonByHook {
+	if d.Phase == slurm.HealthCheck || r.Exit == 0 || d.Config.Drain.ReasonBy != config.ReasonByHook {
 		return
 	}
 	own := drain.FromEnd(ledger.Run{Job: d.Job, Epoch: r.Seen.Epoch}, d.Phase, r.end(d))
