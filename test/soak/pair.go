@@ -41,7 +41,8 @@ func (f failure) String() string {
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
 	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named uint64
-	misguessedAt                                                                          uint64 // the first pair with one
+
+	misguessedAt uint64 // the first pair with one
 }
 
 func (t *tally) add(o tally) {
