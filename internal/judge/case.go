@@ -74,8 +74,8 @@ type Sharing struct{ Why, Unknown string }
 // is the later one that saw anything.
 type Cleaned struct {
 	First, After finding.Side
+	Looked       bool // again, because a process may have ended
 	Did          []finding.Finding
-	Ended        map[int]bool // may have ended
 }
 
 // Tests are test allocations, and what went wrong with them.

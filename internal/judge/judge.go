@@ -116,7 +116,7 @@ func (c Case) onCards() []finding.Finding {
 		return Compared(c.Scene(c.Seen.Side))
 	}
 	first := Compared(c.Scene(c.Cleaned.First))
-	if len(c.Cleaned.Ended) == 0 {
+	if !c.Cleaned.Looked {
 		return append(first, c.Cleaned.Did...)
 	}
 	scene := c.Scene(c.Cleaned.After)

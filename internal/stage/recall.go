@@ -21,24 +21,23 @@ import (
 
 // observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the
 // epoch is known, so is what counts of the past.
-func (r *record) observe(d *session.Driver) {
+func observe(d *session.Driver, c judge.Case) (judge.Past, judge.Seen) {
 	if !d.MayAsk() {
-		return
+		return c.Past, judge.Seen{}
 	}
 	defer d.Leave()
 	if !d.Meet() {
-		return
+		return c.Past, judge.Seen{}
 	}
-	i := d.Inventory(r.Past.Run)
-	r.Past.Baselines = baselines(d, i)
-	before, found := judge.StartOf(r.Past.Run, d.Job, i.Epoch)
-	r.Past.Before = before
+	i := d.Inventory(c.Past.Run)
+	before, found := judge.StartOf(c.Past.Run, d.Job, i.Epoch)
 	d.Add(found...)
-	side, cards := d.Look(r.Case, i.Cards)
+	c.Past.Before, c.Past.Baselines = before, baselines(d, i)
+	side, cards := d.Look(c, i.Cards)
 	if len(side.Snapshot.Readings) == 0 {
 		d.Mismatched(i)
 	}
-	r.Seen = d.Seen(i, side, cards)
+	return c.Past, d.Seen(i, side, cards)
 }
 
 // baselines are what the node's GPUs carry without any job.
@@ -52,22 +51,25 @@ func baselines(d *session.Driver, i session.Inventory) map[gpu.ID]finding.Baseli
 }
 
 // consult reads the node's other records where something asks for them; on clean GPUs nothing does.
-func (r *record) consult(d *session.Driver) {
-	if r.Asks() {
-		r.complete(d)
-	} else if r.Node == nil && r.AsksCondition() {
-		r.Node = readNode(d)
+func consult(d *session.Driver, c judge.Case) (*judge.Node, *judge.Sharing) {
+	switch {
+	case c.Asks():
+		return complete(d, c)
+	case c.AsksCondition():
+		return readNode(d), nil
 	}
+	return nil, nil
 }
 
 // complete reads what has not been read yet of the node's records, and of who may share its GPUs.
-func (r *record) complete(d *session.Driver) {
-	if r.Node == nil {
-		r.Node = readNode(d)
+func complete(d *session.Driver, c judge.Case) (*judge.Node, *judge.Sharing) {
+	if c.Node == nil {
+		c.Node = readNode(d)
 	}
-	if r.Sharing == nil {
-		r.Sharing = askSharing(d)
+	if c.Sharing == nil {
+		c.Sharing = askSharing(d)
 	}
+	return c.Node, c.Sharing
 }
 
 // readNode reads the records of all of the node's hooks.
@@ -152,14 +154,14 @@ func outlast(d *session.Driver, past judge.Past) judge.Past {
 
 // diagnose answers why the job ran out of memory. For an answer that somebody will read, Slurm's files and the node's
 // other records are worth their time.
-func (r *record) diagnose(d *session.Driver) {
-	if r.Past.Again || r.Past.Second {
-		return
+func diagnose(d *session.Driver, c judge.Case, j judge.Judgement, h judge.Heard) *diagnosis.Diagnosis {
+	if c.Past.Again || c.Past.Second {
+		return nil
 	}
-	in := r.Symptoms(r.Judgement, r.heard, d.Clock.Wall())
+	in := c.Symptoms(j, h, d.Clock.Wall())
 	if first := diagnosis.Why(in); first.Reason == "" && len(first.Peaks) == 0 {
-		return
+		return nil
 	}
-	r.complete(d)
-	r.why = r.Why(in)
+	c.Node, c.Sharing = complete(d, c)
+	return c.Why(in)
 }
