@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -82,7 +83,7 @@ func taken(card finding.Card, book ledger.Book) bool {
 
 // isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
 func (c Check) isClean(card finding.Card) bool {
-	rule := c.Order(nil, c.Config.Settle.Epilog).Rule
+	rule := c.Order(nil, config.SettleTimes{}).Rule
 	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
 }
 

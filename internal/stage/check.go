@@ -71,7 +71,7 @@ func (r *record) examine(d *session.Driver) (c judge.Check, keepers *ledger.Keep
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		residue := d.LookCloser(c, unclean)
 		residue.Node = *again(d, *r.Node)
-		c.Residue = &residue
+		c.Residue, c.Seen.Looks = &residue, d.Looks()
 	}
 	c.Faults = session.Once(append(c.Faults, d.Take()...), nil)
 	r.Case = c.Case

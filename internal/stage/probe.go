@@ -14,7 +14,8 @@ import (
 )
 
 // withTests tests the job's GPUs by an allocation where that may be, and at a start takes an earlier test's word where
-// that still holds. The case comes back with the results, and with the records as they were right before a test.
+// that still holds. The case comes back with the results. What was found by the records as they were at the look stays
+// found: as they are right before a test they only say whether there may be one.
 func withTests(
 	d *session.Driver, c judge.Case, j judge.Judgement, earlier map[gpu.ID]probe.Record, sole bool,
 ) judge.Case {
@@ -24,8 +25,12 @@ func withTests(
 	outcomes, open := trusted(d, c, earlier)
 	if tests(d) && len(open) > 0 {
 		now, again := recheck(d, c)
-		c = now
-		plan := probe.Case{Scene: c.Whole(), Found: j.Findings(), InJob: c.InJob, Again: again, MIG: d.Config.Probe.MIG}
+		plan := probe.Case{
+			Scene: now.Whole(), Found: j.Findings(), InJob: c.InJob, Again: again, MIG: d.Config.Probe.MIG,
+		}
+		if c.Sharing = now.Sharing; c.Node == nil {
+			c.Node = now.Node
+		}
 		may, skipped := plan.Plan(open)
 		tested, more := d.Test(may, plan.Known(may), sole)
 		keepTests(d, c.Seen, tested)
