@@ -46,6 +46,14 @@ type Holder struct {
 	Open    []string       `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
 }
 
+// Saw is a finding about no GPU in particular: what was observed, in the place of what.
+func Saw(c code.Code, observed, expected string) Finding {
+	return Finding{Code: c, Observed: observed, Expected: expected}
+}
+
+// Unsure is a question about no GPU in particular that could not be answered, and why.
+func Unsure(c code.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
+
 // doubt adds a reason why a finding does not prove that the GPU is unusable.
 func (f *Finding) doubt(format string, args ...any) {
 	f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...))

@@ -95,10 +95,8 @@ func JudgeCheck(c Check) Judgement {
 	case c.Seen.Side.Snapshot.At == 0:
 		return c.decide(slices.Concat(found, c.Later))
 	case c.blind():
-		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Finding{
-			Code:    code.Untraced,
-			Unknown: "the driver tells too little of itself to know which records are of its present life",
-		})
+		const why = "the driver tells too little of itself to know which records are of its present life"
+		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
 	default:
 		trespasses := c.Trespasses()
 		found = slices.Concat(found, trespasses, c.faultsOf(c.busy()), c.residue(trespasses))
@@ -227,10 +225,8 @@ func (c Check) sinceLast() (log *gpu.KernelLog, lost []finding.Finding) {
 	since := *now
 	if since.Lost {
 		since.Lost = false
-		lost = []finding.Finding{{
-			Code: code.Untraced, Unknown: "part of the kernel's log since the last health check " +
-				"was overwritten before it was read: an Xid may be missing",
-		}}
+		lost = append(lost, finding.Unsure(code.Untraced, "part of the kernel's log since the last health check "+
+			"was overwritten before it was read: an Xid may be missing"))
 	}
 	return &since, lost
 }

@@ -132,7 +132,7 @@ func untraced(side finding.Side) []finding.Finding {
 	if side.Scan == nil || side.Scan.Partial == "" {
 		return nil
 	}
-	return []finding.Finding{{Code: code.Untraced, Unknown: side.Scan.Partial}}
+	return []finding.Finding{finding.Unsure(code.Untraced, side.Scan.Partial)}
 }
 
 // StartOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
@@ -144,15 +144,11 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 	case run.Epoch == (gpu.Epoch{}): // a prolog that got nowhere: its record says why
 		return nil, nil
 	case run.Epoch.Changed(epoch):
-		return nil, []finding.Finding{{
-			Code: code.NoRecord, Expected: "one epoch for a job",
-			Observed: "the driver was reloaded, or the node booted, since the job's start",
-		}}
+		const observed = "the driver was reloaded, or the node booted, since the job's start"
+		return nil, []finding.Finding{finding.Saw(code.NoRecord, observed, "one epoch for a job")}
 	case !run.Epoch.Same(epoch):
-		return nil, []finding.Finding{{
-			Code:    code.NoRecord,
-			Unknown: "whether the driver stayed loaded since the job's start: it told nothing of itself at one end",
-		}}
+		const why = "whether the driver stayed loaded since the job's start: it told nothing of itself at one end"
+		return nil, []finding.Finding{finding.Unsure(code.NoRecord, why)}
 	}
 	e := run.Start
 	side := &finding.Side{

@@ -51,7 +51,7 @@ func (d *Driver) meet() bool {
 	if d.answers() {
 		const why = "not asked: another hook's child has been in the driver for more than %v"
 		waited := d.contact.waited.Round(time.Millisecond)
-		d.Add(finding.Finding{Code: code.Slow, Unknown: fmt.Sprintf(why, waited)})
+		d.Add(finding.Unsure(code.Slow, fmt.Sprintf(why, waited)))
 	}
 	return false
 }

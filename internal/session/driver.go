@@ -59,7 +59,7 @@ func (d *Driver) answers() bool {
 	}
 	if operation.InDriver(*stuck) && d.Alive(*stuck) { // earlier releases put children here that read /proc
 		text := operation.StuckText(*stuck, d.At(stuck.Since))
-		d.Add(finding.Finding{Code: code.Stuck, Observed: text, Expected: "the driver answers"})
+		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
 		return false
 	}
 	d.Try(d.Store.ClearStuck())
@@ -105,15 +105,15 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 		found = append(found, d.Panicked(a.Panic))
 	}
 	for _, t := range a.Troubles {
-		f := finding.Finding{Code: t.Code, Observed: t.Detail, Expected: "a whole answer from the backend"}
+		f := finding.Saw(t.Code, t.Detail, "a whole answer from the backend")
 		switch {
 		case t.Elsewhere: // nothing against these GPUs; one that hangs there is recorded as stuck all the same
-			f = finding.Finding{Code: code.Untraced, Unknown: string(t.Code) + ": " + t.Detail}
+			f = finding.Unsure(code.Untraced, string(t.Code)+": "+t.Detail)
 		case t.Code == code.Hang && d.cutShort() && d.looks == 0:
 			const why = "another hook's wait for the driver left too little time: "
-			f = finding.Finding{Code: code.Slow, Unknown: why + t.Detail}
+			f = finding.Unsure(code.Slow, why+t.Detail)
 		case t.Unsure:
-			f = finding.Finding{Code: t.Code, Unknown: t.Detail}
+			f = finding.Unsure(t.Code, t.Detail)
 		}
 		found = append(found, f)
 	}

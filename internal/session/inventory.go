@@ -41,10 +41,10 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	i := Inventory{Epoch: reply.Epoch, Library: reply.Library}
 	switch {
 	case reply.NoDriver:
-		d.Add(finding.Finding{Code: code.NoDriver, Observed: reply.Problem, Expected: "a loaded driver"})
+		d.Add(finding.Saw(code.NoDriver, reply.Problem, "a loaded driver"))
 		return i
 	case reply.Problem != "":
-		d.Add(finding.Finding{Code: code.DriverKO, Unknown: reply.Problem})
+		d.Add(finding.Unsure(code.DriverKO, reply.Problem))
 		return i
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
@@ -63,7 +63,7 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 // unresolved is what keeps Slurm's numbers from naming GPUs.
 func unresolved(res resolve.Result, count int) (found []finding.Finding) {
 	if res.Unknown != "" {
-		found = append(found, finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
+		found = append(found, finding.Unsure(code.Ambiguous, res.Unknown))
 	}
 	for _, index := range res.Missing {
 		found = append(found, finding.Finding{
@@ -97,8 +97,6 @@ func (d *Driver) Mismatched(i Inventory) {
 	if i.Library == "" || module == "" || i.Library == module || told {
 		return
 	}
-	d.Add(finding.Finding{
-		Code: code.Mismatch, Observed: "the kernel module is " + module + ", the library " + i.Library,
-		Expected: "driver and library of one version",
-	})
+	observed := "the kernel module is " + module + ", the library " + i.Library
+	d.Add(finding.Saw(code.Mismatch, observed, "driver and library of one version"))
 }

@@ -42,9 +42,7 @@ func check(d *session.Driver, r *record) (worth bool) {
 	}
 	if why := nameNode(d.Hook); why != "" {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", why)
-		r.Faults = append(r.Faults, finding.Finding{
-			Code: code.BadEnv, Observed: why, Expected: "SLURMD_NODENAME, or one node on this host",
-		})
+		r.Faults = append(r.Faults, finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
 		r.judge(d)
 		return true
 	}

@@ -53,7 +53,7 @@ func endAll(d *session.Driver, seen judge.Seen, targets []finding.Holder) (did [
 	grace := time.Duration(d.Config.CleanUp.Grace)
 	need := grace + 2*config.KillWait + cleanWatch
 	if d.Left(need, d.Reserve()) < need {
-		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}, nil
+		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), nil
 	}
 	ended = map[int]bool{}
 	var processes []attrib.Process

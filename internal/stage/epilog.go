@@ -51,24 +51,21 @@ func epilog(d *session.Driver, r *record) {
 // recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.
 func recall(d *session.Driver) (past judge.Past, sole bool) {
 	if d.Store == nil {
-		d.Add(finding.Finding{Code: code.NoRecord, Unknown: "no state"})
+		d.Add(finding.Unsure(code.NoRecord, "no state"))
 		return past, false
 	}
 	const once = "one epilog a run"
 	if past.Second, sole = claim(d); past.Second {
-		d.Add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: once})
+		d.Add(finding.Saw(code.Again, "another epilog of this job is at work", once))
 	}
 	run, which, err := d.Store.Find(d.Job)
 	d.Try(err)
 	switch which {
 	case ledger.NoRun:
-		d.Add(finding.Finding{
-			Code: code.NoRecord, Observed: "no record of this job's start on this node",
-			Expected: "a prolog before each epilog",
-		})
+		d.Add(finding.Saw(code.NoRecord, "no record of this job's start on this node", "a prolog before each epilog"))
 	case ledger.ClosedRun:
 		past.Again = true
-		d.Add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: once})
+		d.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
 	past.Run = run
 	store := d.Store

@@ -215,7 +215,7 @@ func (r *record) append(d *session.Driver, o output) {
 
 func (r *record) notAppended(why string) {
 	r.jobLog = "failed"
-	r.late(finding.Finding{Code: code.Output, Observed: why, Expected: "the job's output takes the end report"})
+	r.late(finding.Saw(code.Output, why, "the job's output takes the end report"))
 }
 
 // target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is

@@ -71,7 +71,7 @@ func notWritten(err error) []finding.Finding {
 	if err == nil {
 		return nil
 	}
-	return []finding.Finding{{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"}}
+	return []finding.Finding{finding.Saw(code.ReasonFailed, err.Error(), "the drain reason is written")}
 }
 
 // settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is
@@ -160,7 +160,7 @@ func remember(d *session.Driver, seen, next drain.Memory) error {
 	}
 	err := d.Store.SwapDrain(seen, next)
 	if errors.Is(err, state.ErrChanged) {
-		d.Add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
+		d.Add(finding.Unsure(code.StateLock, err.Error()))
 	} else {
 		d.Try(err)
 	}

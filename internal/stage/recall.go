@@ -93,10 +93,7 @@ func again(d *session.Driver, n judge.Node) *judge.Node {
 		if damage.Unread {
 			n.Unread = "not all records of this node's jobs were read: another may have this GPU"
 		}
-		d.Add(finding.Finding{
-			Code: code.StateDamage, Expected: "a whole record",
-			Observed: fmt.Sprintf("%s: %s", damage.Path, damage.Why),
-		})
+		d.Add(finding.Saw(code.StateDamage, fmt.Sprintf("%s: %s", damage.Path, damage.Why), "a whole record"))
 	}
 	return &n
 }

@@ -104,7 +104,7 @@ func leave(h *session.Hook, why string) {
 	if h.Phase == slurm.HealthCheck {
 		h.Reach(code.Exit(code.Deadline))
 	}
-	f := finding.Finding{Code: code.Deadline, Observed: "stopped by " + why, Expected: "a hook that ends in time"}
+	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
 	now := h.Clock.Boot()
 	h.GiveUp(ledger.End{
 		At: now, Wall: h.Clock.Wall(), Findings: []finding.Finding{f},

@@ -91,10 +91,6 @@ var mutants = []mutant.Mutant{
 		Old: "!s.leftBehind(o) && !nobodys || o.Rival != 0", New: "o.Rival != 0 && !nobodys",
 	},
 	{
-		Name: "a start of another driver's life compared with", File: judgings + "judge.go", Func: "StartOf",
-		Old: "case run.Epoch.Changed(epoch):", New: "case run.Epoch.Changed(epoch) && run.Closed():",
-	},
-	{
 		Name: "baselines of another driver's life believed", File: judgings + "case.go", Func: "BaselinesOf",
 		Old: "b.Epoch.Same(epoch)", New: "b.Epoch != (gpu.Epoch{})",
 	},
