@@ -75,7 +75,7 @@ else
 endif
 
 demo: ## show jobs with and without a leak, on a private Slurm (installed first, as root); flags: DEMO=-help
-	@test/demo/run.sh $(DEMO)
+	@test/gpu/demo.sh $(DEMO)
 
 page-look: ## make report pages of generated records, and pictures of them in build/page (installs chromium, as root); PAGE=--docs renews docs/images
 	test/page/look.sh $(PAGE)

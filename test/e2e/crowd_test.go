@@ -53,14 +53,20 @@ func TestCrowd(t *testing.T) {
 		"BatchStartTimeout=120", "MessageTimeout=60"} // a busy machine's
 	s := given(t, o)
 	gate, open := s.gate()
-	s.drainsByHand("all at once")
+	s.adminSays("n1", "all at once")
 	fill := func(script string) string { return strings.ReplaceAll(script, "{gate}", gate) }
 	most := s.submits(s.user, fill(waitsAtGate), oneGPU, fmt.Sprintf("--array=0-%d", crowd-5))
 	some := s.submits(s.stranger, fill(leavesSome+waitsAtGate), oneGPU, "--array=0-3")
-	s.resumesByHand()
-	s.areReady(most, some)
+	s.adminUpdates("n1", "State=RESUME")
+	for _, j := range append(s.all(most, "RUNNING"), s.all(some, "RUNNING")...) {
+		s.until("job "+string(j.ID)+" is ready", func() bool {
+			text, err := os.ReadFile(j.StdOut)
+			return err == nil && strings.Contains(string(text), "card ")
+		})
+	}
 	open()
-	jobs := append(s.allEnded(most), s.allEnded(some)...)
+	leavers := s.all(some)
+	jobs := append(s.all(most), leavers...)
 
 	records := s.records("n1")
 	cards := map[int]bool{}
@@ -70,7 +76,7 @@ func TestCrowd(t *testing.T) {
 	if len(jobs) != crowd || len(cards) != crowd {
 		t.Errorf("%d jobs on %d cards, want %d", len(jobs), len(cards), crowd)
 	}
-	s.drainedOnlyFor(some)
+	s.drainedOnlyFor(leavers)
 }
 
 // gate is a file whose lock holds whoever wants it shared, until open.
@@ -87,46 +93,13 @@ func (s *story) gate() (path string, open func()) {
 	return path, func() { f.Close() }
 }
 
-func (s *story) drainsByHand(reason string) {
-	s.t.Helper()
-	if err := s.on.Scontrol("update", "NodeName=n1", "State=DRAIN", "Reason="+reason); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *story) resumesByHand() {
-	s.t.Helper()
-	if err := s.on.Scontrol("update", "NodeName=n1", "State=RESUME"); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // crowdsPatience bounds what many jobs may take on a machine that does other things too.
 const crowdsPatience = 5 * time.Minute
 
-// areReady waits until every task of the arrays runs and has written "ready".
-func (s *story) areReady(arrays ...cluster.JobID) {
+// all are an array's tasks once each is in a state, or has ended.
+func (s *story) all(array cluster.JobID, states ...string) []cluster.Job {
 	s.t.Helper()
-	for _, id := range arrays {
-		if _, err := s.on.Wait(id, crowdsPatience, "RUNNING"); err != nil {
-			s.t.Fatal(err)
-		}
-		jobs, err := s.on.Jobs(id)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		for _, j := range jobs {
-			s.until("job "+string(j.ID)+" is ready", func() bool {
-				text, err := os.ReadFile(j.StdOut)
-				return err == nil && strings.Contains(string(text), "card ")
-			})
-		}
-	}
-}
-
-func (s *story) allEnded(array cluster.JobID) []cluster.Job {
-	s.t.Helper()
-	if _, err := s.on.Wait(array, crowdsPatience); err != nil {
+	if _, err := s.on.Wait(array, crowdsPatience, states...); err != nil {
 		s.t.Fatal(err)
 	}
 	jobs, err := s.on.Jobs(array)
@@ -148,67 +121,69 @@ func (s *story) judgesMember(j cluster.Job, records map[slurm.JobID]ledger.Run) 
 	}
 	card = r.Devices[0].Index
 	text, err := os.ReadFile(j.StdOut)
-	if err != nil || !strings.Contains(string(text), fmt.Sprintf("\ncard %d\n", card)) ||
-		string(r.Devices[0].Device.ID) != s.on.World("n1").UUID(card) {
-		s.t.Errorf("job %s is on record with card %d, %s: %v\n%s", j.ID, card, r.Devices[0].Device.ID, err, text)
+	if want := s.on.World("n1").UUID(card); err != nil || string(r.Devices[0].Device.ID) != want {
+		s.t.Errorf("job %s is on record with card %d, %s, want %s: %v", j.ID, card, r.Devices[0].Device.ID, want, err)
 	}
-	s.inOrder("what job "+string(j.ID)+" prints", string(text), fmt.Sprintf("| bookend: GPU %d of n1 clean:", card), "ready", "\n| bookend: ")
+	s.inOrder("what job "+string(j.ID)+" prints", string(text), fmt.Sprintf("| bookend: GPU %d of n1 clean:", card),
+		fmt.Sprintf("\ncard %d\n", card), "ready", "\n| bookend: ")
 	if len(r.Start.Findings) > 0 {
 		s.t.Errorf("job %s at its start: %+v", j.ID, r.Start.Findings)
 	}
-	s.judgesEnd(j, r, string(text), withoutLocks(r.Ends[0].Findings))
+	// That another hook had a shared file in its hands costs the card's next start an old test.
+	found := slices.DeleteFunc(slices.Clone(r.Ends[0].Findings), func(f finding.Finding) bool { return f.Code == code.StateLock })
+	s.judgesEnd(j, r, string(text), found)
 	s.inTime("n1", 120*time.Second, 240*time.Second, j.ID)
 	return card
 }
 
-// withoutLocks leaves out that another hook had a shared file in its hands: that costs the card's next start an old test.
-func withoutLocks(found []finding.Finding) []finding.Finding {
-	return slices.DeleteFunc(slices.Clone(found), func(f finding.Finding) bool { return f.Code == code.StateLock })
+// leaves is what a member of the crowd leaves: the code that says so, empty for nothing.
+func (s *story) leaves(j cluster.Job) code.Code {
+	switch task := j.Fields["ArrayTaskId"]; {
+	case !strings.HasPrefix(j.Fields["UserId"], s.stranger+"("):
+		return ""
+	case task == "0" || task == "1":
+		return code.Orphan
+	}
+	return code.Residue
 }
 
 func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []finding.Finding) {
 	s.t.Helper()
-	card, left := r.Devices[0], code.Code("")
-	if array := j.Fields["ArrayTaskId"]; strings.HasPrefix(j.Fields["UserId"], s.stranger+"(") {
-		left = code.Residue
-		if array == "0" || array == "1" {
-			left = code.Orphan
+	card, left := r.Devices[0], s.leaves(j)
+	codes := ""
+	for _, f := range found {
+		codes += string(f.Code) + " "
+		if f.GPU != card.Device.ID || f.Owner != nil && f.Owner.Job != r.Job.ID {
+			s.t.Errorf("job %s on card %s is blamed for %+v", j.ID, card.Device.ID, f)
 		}
 	}
-	if left == "" {
-		if len(found) != 0 || !strings.HasSuffix(text, fmt.Sprintf("| bookend: GPU %d of n1 left clean by your job\n", card.Index)) {
-			s.t.Errorf("job %s left nothing: %+v\n%s", j.ID, found, text)
+	moving := string(code.Moving) + " " // looks came too seldom for a verdict
+	switch codes {
+	case "":
+		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: GPU %d of n1 left clean by your job\n", card.Index)) {
+			s.t.Errorf("job %s left %q, and nothing is said to be found:\n%s", j.ID, left, text)
 		}
-		return
-	}
-	if len(found) == 1 && found[0].Code == code.Moving && strings.Contains(text, "could not be checked after your job") {
-		return // looks came too seldom for a verdict
-	}
-	if len(found) == 2 && found[0].Code == left && found[1].Code == code.Moving {
-		found = found[:1] // named, beside memory that would not settle
-	}
-	seen := []code.Code{left, code.Moving}
-	if len(found) != 1 || !slices.Contains(seen, found[0].Code) || found[0].GPU != card.Device.ID || !strings.Contains(text, "was not clean after your job") {
-		s.t.Errorf("job %s left %s: %+v\n%s", j.ID, left, found, text)
-		return
-	}
-	f := found[0]
-	if f.Owner != nil && f.Owner.Job != r.Job.ID || f.Code == code.Orphan && (f.Owner == nil || f.Holder == nil) {
-		s.t.Fatalf("job %s left %s, said to be %+v's", j.ID, left, f.Owner)
-	}
-	if f.Code == code.Orphan && !strings.Contains(text, fmt.Sprintf("ready pid=%d ", f.Holder.PID)) {
-		s.t.Errorf("job %s is told for process %d:\n%s", j.ID, f.Holder.PID, text)
+	case moving:
+		if left == "" || !strings.Contains(text, "not be checked") && !strings.Contains(text, "was not clean after your job") {
+			s.t.Errorf("job %s left %q, memory is said to move:\n%s", j.ID, left, text)
+		}
+	case string(left) + " ", string(left) + " " + moving:
+		ready := fmt.Sprintf("ready pid=%d ", 0)
+		if left == code.Orphan && found[0].Holder != nil {
+			ready = fmt.Sprintf("ready pid=%d ", found[0].Holder.PID)
+		}
+		if !strings.Contains(text, "was not clean after your job") || left == code.Orphan && !strings.Contains(text, ready) {
+			s.t.Errorf("job %s left %q: %+v\n%s", j.ID, left, found, text)
+		}
+	default:
+		s.t.Errorf("job %s left %q, found %s\n%s", j.ID, left, codes, text)
 	}
 }
 
 // drainedOnlyFor checks that every hook ran and ended well but those of these jobs, and that the node is up if they did
 // too.
-func (s *story) drainedOnlyFor(array cluster.JobID) {
+func (s *story) drainedOnlyFor(jobs []cluster.Job) {
 	s.t.Helper()
-	jobs, err := s.on.Jobs(array)
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	ran, failed := map[string]int{}, 0
 	for _, h := range s.hookRuns("n1") {
 		ran[h.Hook]++
@@ -217,7 +192,7 @@ func (s *story) drainedOnlyFor(array cluster.JobID) {
 		}
 		failed++
 		if h.Hook != "epilog" || h.Exit != 10 || !slices.ContainsFunc(jobs, func(j cluster.Job) bool { return j.ID == h.Job }) {
-			s.t.Errorf("%+v", h)
+			s.t.Errorf("failed: %+v; want epilogs of jobs that left a process, with 10", h)
 		}
 	}
 	if ran["prolog"] != crowd || ran["epilog"] != crowd {

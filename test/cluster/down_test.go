@@ -1,68 +1,64 @@
 package cluster
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
-// cgroupLine is what a task's /proc/self/cgroup shows of its job.
-var cgroupLine = map[Track]*regexp.Regexp{
-	LinuxProc: regexp.MustCompile(`(?m)^0::/`),
-	CgroupV1:  regexp.MustCompile(`(?m):freezer:/slurm_n1/uid_\d+/job_1/step_batch$`),
-	CgroupV2:  regexp.MustCompile(`(?m)^0::/system\.slice/n1_slurmstepd\.scope/(job_1|s[0-9A-HJKMNP-TV-Z]{13})/step_batch/user/task_0$`),
+// upOnly in the environment makes this test program start a cluster, say where, and wait for its end.
+const upOnly = "BOOKEND_TEST_UP_ONLY=1"
+
+func TestMain(m *testing.M) {
+	if os.Getenv("BOOKEND_TEST_UP_ONLY") == "" {
+		os.Exit(m.Run())
+	}
+	dir, err := Scratch()
+	if err == nil {
+		_, err = Up(Options{Dir: filepath.Join(dir, os.Getenv("BOOKEND_TEST_UP_IN")), Nodes: oneNode})
+	}
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// leaks leave the job's process tree in two ways. The job ends when both have said that they are out: until
-// then they would be killed with it. Then the job looks at its own cgroup and tries each device.
-const leaks = `
-mkfifo out
-(setsid sh -c 'echo out >out; exec sleep 700' >/dev/null 2>&1 &)
-env -i /usr/bin/setsid sh -c 'echo out >out; exec sleep 701' >/dev/null 2>&1 &
-exec 3<>out
-read first <&3; read second <&3
-cat /proc/self/cgroup
-for device in "$DEVICES"/nvidia?; do head -c0 "$device" && echo "opened $device"; done
-exit 0
-`
-
-// TestTracks runs on every kind of tracking the host can do: a Debian machine with v1 beside v2 does all.
-func TestTracks(t *testing.T) {
-	tracks, err := Tracks()
+// startElsewhere runs a cluster in a process of its own, in its scratch folder or in a folder of that; kill kills that
+// process, not the cluster.
+func startElsewhere(t *testing.T, in string) (dir string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), upOnly, "BOOKEND_TEST_UP_IN="+in)
+	if _, err := cmd.StdinPipe(); err != nil { // held open until the process is killed
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(tracks) < 2 {
-		t.Fatalf("this host can track by %v only: want a writable cgroup hierarchy", tracks)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	for _, track := range tracks {
-		t.Run(string(track), func(t *testing.T) {
-			c := Start(t, Options{Track: track, ConstrainDevices: track != LinuxProc})
-			devices := filepath.Join(c.Dir(), "dev")
-			j, out := submit(t, c, users(t)[1], strings.ReplaceAll(leaks, "$DEVICES", devices), "--gres=gpu:2")
-			if j.State != "COMPLETED" || !cgroupLine[track].MatchString(out) {
-				t.Errorf("job %s, output %q", j.State, out)
-			}
-			if all := strings.Count(out, "opened"); (track == LinuxProc) != (all == 4) {
-				t.Errorf("%d of 4 devices could be opened:\n%s", all, out)
-			}
-			left, err := c.EndLeftovers()
-			if err != nil {
-				t.Error(err)
-			}
-			if want := map[bool]int{true: 2, false: 0}[track == LinuxProc]; len(left) != want {
-				t.Errorf("processes %v outlived the job, want %d", left, want)
-			}
-			// Ended is ended: nothing is found twice.
-			if again, err := c.EndLeftovers(); err != nil || len(again) != 0 {
-				t.Errorf("second look: %v, %v", again, err)
-			}
-		})
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	}
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if dir = strings.TrimSpace(line); err != nil || !strings.HasPrefix(dir, base) {
+		t.Fatalf("the other process said %q: %v", line, err)
+	}
+	return dir, kill
 }
 
 // TestDownLeavesNothing takes clusters down with a job running, an epilog hanging and a folder mounted.
@@ -73,7 +69,8 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 	for _, track := range tracks {
 		t.Run(string(track), func(t *testing.T) {
-			o := Options{Dir: TempDir(t), Track: track}
+			dir := TempDir(t)
+			o := Options{Dir: dir, Track: track, Nodes: []Node{{Name: "n1"}, {Name: "n2"}}}
 			o.Epilog = HookFile(o.Dir, "epilog")
 			if _, err := WriteHook(o.Dir, "epilog", "#!/bin/sh\nsleep 800\n"); err != nil {
 				t.Fatal(err)
@@ -115,7 +112,7 @@ func otherCgroup(t *testing.T, c *Cluster, track Track) string {
 // makeBusy leaves a job running on one node, an epilog hanging on the other and a mount.
 func makeBusy(t *testing.T, c *Cluster) {
 	t.Helper()
-	user := users(t)[0]
+	user := anybody(t)
 	ended, err := c.Submit(user, "true", "--nodelist=n2")
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +131,7 @@ func makeBusy(t *testing.T, c *Cluster) {
 	if err := os.Mkdir(mountPoint, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := mountTmpfs(mountPoint); err != nil {
+	if err := unix.Mount("tmpfs", mountPoint, "tmpfs", 0, "size=64k"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -160,7 +157,7 @@ func checkNothingLeft(t *testing.T, dir string, track Track) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cgroup := range host.folders(track, TwoNodes(dir)) {
+	for _, cgroup := range host.folders(track, []Node{{Name: "n1"}, {Name: "n2"}}) {
 		if _, err := os.Stat(cgroup); err == nil {
 			t.Errorf("cgroup %s is left", cgroup)
 		}
@@ -245,15 +242,5 @@ func TestLostCgroups(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestUsers(t *testing.T) {
-	names, err := Users(2)
-	if err != nil || len(names) != 2 || names[0] == names[1] {
-		t.Errorf("users %q, error %v", names, err)
-	}
-	if _, err := Users(1000); err == nil {
-		t.Error("a thousand users were found")
 	}
 }
