@@ -64,7 +64,13 @@ func (h *hook) examine() {
 func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	h.job.Cards = nil
 	for _, card := range cards {
-		h.job.Cards = append(h.job.Cards, h.card(card.Device.ID))
+		own := h.card(card.Device.ID)
+		h.job.Cards = append(h.job.Cards, own)
+		for _, r := range h.book.runs {
+			if r.Running(h.book.runs) && h.openOn(own, r) {
+				h.fail(breach, "%s is watched though job %d has it", card.Device.ID, r.Job.ID)
+			}
+		}
 	}
 	h.look(cards)
 	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeNow()}
