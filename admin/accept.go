@@ -15,8 +15,10 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/judge"
+	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/stage"
+	"bookend/internal/session"
 	"bookend/internal/view"
 )
 
@@ -61,12 +63,12 @@ func (a *app) accept(name string, force bool) error {
 }
 
 // accepted is the baseline that is to be put on record, or why there is to be none.
-func accepted(env stage.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline, err error) {
+func accepted(env operation.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline, err error) {
 	if why := stuck(env, cfg, all); why != "" {
 		return b, errors.New(why)
 	}
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	s, _, err := stage.Snapshot(env, cfg)
+	s, _, err := session.Snapshot(env, cfg)
 	if err != nil {
 		return b, err
 	}
@@ -87,14 +89,14 @@ func accepted(env stage.Env, cfg config.Config, all records, name string, force 
 }
 
 // again looks a second time, while no probe is at work: memory that changes is somebody's, or on its way back.
-func again(env stage.Env, cfg config.Config, all records, first gpu.Reading) (finding.Baseline, error) {
+func again(env operation.Env, cfg config.Config, all records, first gpu.Reading) (finding.Baseline, error) {
 	id := first.Device.ID
 	busy, release := all.store.Quiet([]gpu.ID{id}, quietTime)
 	defer release()
 	if why := busy[id]; why != "" {
 		return finding.Baseline{}, errors.New(why)
 	}
-	s, who, err := stage.Snapshot(env, cfg)
+	s, who, err := session.Snapshot(env, cfg)
 	if err != nil {
 		return finding.Baseline{}, err
 	}
@@ -124,7 +126,7 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
 		})
 	}
-	limits := stage.Limits(t)
+	limits := judge.Limits(t)
 	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
 	switch {
 	case unknown != "":

@@ -12,14 +12,15 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/config"
-	"bookend/internal/stage"
+	"bookend/internal/operation"
+	"bookend/internal/session"
 	"bookend/internal/view"
 )
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
 type app struct {
-	env    stage.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw    *sink     // standard output as it is: for what programs read
+	env    operation.Env // its Stdout and Stderr let nothing through that no terminal should get
+	raw    *sink         // standard output as it is: for what programs read
 	screen func(colour string) view.Screen
 	node   string // --node
 	json   bool   // --json
@@ -41,7 +42,7 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 // run carries out a command line and returns the exit code.
-func run(env stage.Env, args []string) int {
+func run(env operation.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}, colour: colourAuto}
 	a.screen = func(colour string) view.Screen { return screenOf(env, colour) }
 	a.env.Stdout, a.env.Stderr = view.On(a.raw, a.screen(colourAuto)), view.Terminal(env.Stderr)
@@ -139,7 +140,7 @@ func (a *app) write(document func() any, words func(io.Writer)) error {
 
 // config is the configuration, and says on the way what is wrong with it.
 func (a *app) config() config.Config {
-	cfg, problem := stage.LoadConfig(a.env)
+	cfg, problem := session.LoadConfig(a.env)
 	if problem != "" {
 		fmt.Fprintf(a.env.Stderr, "bookend: %s\n", problem)
 	}

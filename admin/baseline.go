@@ -13,8 +13,9 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
+	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/stage"
+	"bookend/internal/session"
 	"bookend/internal/view"
 )
 
@@ -141,7 +142,7 @@ func (a *app) resetBaseline(name string) error {
 // carrying finds the card that an admin means among those with a baseline. One named by its UUID may be gone by now;
 // for other names the driver is asked.
 func carrying(
-	env stage.Env, cfg config.Config, all records, cards map[gpu.ID]finding.Baseline, name string,
+	env operation.Env, cfg config.Config, all records, cards map[gpu.ID]finding.Baseline, name string,
 ) (gpu.ID, error) {
 	if _, ok := cards[gpu.ID(name)]; ok {
 		return gpu.ID(name), nil
@@ -149,7 +150,7 @@ func carrying(
 	if why := stuck(env, cfg, all); why != "" {
 		return "", fmt.Errorf("%s: give the UUID, as bookend baseline shows it", why)
 	}
-	s, _, err := stage.Snapshot(env, cfg)
+	s, _, err := session.Snapshot(env, cfg)
 	if err != nil {
 		return "", fmt.Errorf("%w; give the UUID, as bookend baseline shows it", err)
 	}

@@ -11,7 +11,8 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/stage"
+	"bookend/internal/judge"
+	"bookend/internal/session"
 	"bookend/internal/view"
 )
 
@@ -23,7 +24,7 @@ func (a *app) ask(n *view.Node, cfg config.Config, all records) {
 	n.Slurm = a.slurmNode(cfg, n.Drain, n.Name)
 	d := answer.Driver{Unknown: answer.Unknown{}}
 	n.Driver = &d
-	var now stage.Glance
+	var now session.Glance
 	if why := a.unaskable(n, cfg, all); why != "" {
 		d.Unknown["answers"] = why
 	} else {
@@ -38,7 +39,7 @@ func (a *app) ask(n *view.Node, cfg config.Config, all records) {
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
 	n.Cards = answer.NewCards(answer.Scene{
 		Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs, Epoch: epoch,
-		Baselines: known(all, epoch), Limits: stage.Limits(cfg.Thresholds),
+		Baselines: known(all, epoch), Limits: judge.Limits(cfg.Thresholds),
 	})
 }
 
@@ -62,7 +63,7 @@ func (a *app) unaskable(n *view.Node, cfg config.Config, all records) string {
 
 // glance looks at all cards; a child that could not be killed is recorded, so that nobody starts another. What looks
 // unexplained may be a probe's: then it looks again with probes locked out.
-func (a *app) glance(cfg config.Config, all records) stage.Glance {
+func (a *app) glance(cfg config.Config, all records) session.Glance {
 	now := a.look(cfg, all)
 	if all.store == nil || now.Why != "" {
 		return now
@@ -82,8 +83,8 @@ func (a *app) glance(cfg config.Config, all records) stage.Glance {
 	return a.look(cfg, all)
 }
 
-func (a *app) look(cfg config.Config, all records) stage.Glance {
-	now := stage.Look(a.env, cfg, driverTime)
+func (a *app) look(cfg config.Config, all records) session.Glance {
+	now := session.Look(a.env, cfg, driverTime)
 	if now.Stuck != nil && all.store != nil {
 		if err := all.store.SetStuck(*now.Stuck); err != nil {
 			fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)

@@ -14,8 +14,9 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/kmsg"
+	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/stage"
+	"bookend/internal/session"
 	"bookend/internal/wire"
 )
 
@@ -71,7 +72,7 @@ func (a *app) checkConfig(args []string) error {
 		env.Getenv = naming(file, env.Getenv)
 		c.is, c.isNot, c.do = "would be", "would not be", "the hooks would"
 	}
-	cfg, path, problems, err := stage.ReadConfig(env)
+	cfg, path, problems, err := session.ReadConfig(env)
 	c.Config = answer.NewConfig(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) == 0 && path == config.DefaultFile:
@@ -132,7 +133,7 @@ func placed(path string, p config.Problem) string {
 }
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
-func (c *checked) startable(env stage.Env, cfg config.Config, path, node string) {
+func (c *checked) startable(env operation.Env, cfg config.Config, path, node string) {
 	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the folders above it", path))
 	p := backend.Params{Path: cfg.Backend, Root: true}
 	if t := backend.Check(p, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary}); t != nil {
@@ -175,7 +176,7 @@ func cudaLines(path string) []string {
 }
 
 // kernelLines say whether the kernel's log can be read, where it is wanted. It is read as hooks read it, to the end.
-func kernelLines(env stage.Env, cfg config.Config) []string {
+func kernelLines(env operation.Env, cfg config.Config) []string {
 	path := filepath.Join(cfg.Paths.Dev, "kmsg")
 	if !cfg.Look.KernelLog {
 		return nil

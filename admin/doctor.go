@@ -12,7 +12,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/doctor"
 	"bookend/internal/inventory"
-	"bookend/internal/stage"
+	"bookend/internal/operation"
+	"bookend/internal/session"
 )
 
 func doctorCommand(a *app) *cobra.Command {
@@ -47,8 +48,8 @@ func (a *app) examine() error {
 
 // site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are
 // looked for beside the backend, then where they are installed.
-func site(env stage.Env) doctor.Site {
-	cfg, path, problems, err := stage.ReadConfig(env)
+func site(env operation.Env) doctor.Site {
+	cfg, path, problems, err := session.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,
 		Config: cfg, ConfigPath: path, Named: env.Getenv("BOOKEND_CONFIG") != "", Mistakes: len(problems),

@@ -6,20 +6,20 @@ import (
 
 	"bookend/internal/clock"
 	"bookend/internal/doctor"
-	"bookend/internal/stage"
+	"bookend/internal/operation"
 )
 
 // version is set by the linker.
 var version = "unknown"
 
 func main() {
-	env := stage.Env{
+	env := operation.Env{
 		Args: os.Args, Getenv: os.Getenv,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		EUID: os.Geteuid(), PID: os.Getpid(),
 		Clock: clock.System(), Exit: os.Exit, Version: version,
 	}
-	if code, done := stage.ServeChild(env, doctor.Operations()); done {
+	if code, done := operation.ServeChild(env, doctor.Operations()); done {
 		os.Exit(code)
 	}
 	os.Exit(run(env, os.Args[1:]))

@@ -12,12 +12,12 @@ import (
 
 	"bookend/internal/clock"
 	"bookend/internal/doctor"
-	"bookend/internal/stage"
+	"bookend/internal/operation"
 )
 
 // TestMain serves as the children that commands start: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
+	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
 		doctor.Operations()); done {
 		os.Exit(exit)
 	}
@@ -40,7 +40,7 @@ func bookend(euid int, config string, args ...string) typed {
 
 func typing(euid int, environment map[string]string, args ...string) typed {
 	var out, err bytes.Buffer
-	env := stage.Env{
+	env := operation.Env{
 		Args: append([]string{"bookend"}, args...), Stdout: &out, Stderr: &err, EUID: euid, Clock: clock.System(),
 		Version: "1.2",
 		Getenv:  func(name string) string { return environment[name] },
@@ -103,7 +103,7 @@ func tree(t *testing.T) (all []*cobra.Command) {
 			}
 		}
 	}
-	walk((&app{env: stage.Env{Getenv: func(string) string { return "" }}}).root())
+	walk((&app{env: operation.Env{Getenv: func(string) string { return "" }}}).root())
 	return all
 }
 

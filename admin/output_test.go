@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"bookend/internal/clock"
-	"bookend/internal/stage"
+	"bookend/internal/operation"
 )
 
 // An answer that does not get out, as onto a full disk, is no answer: it is said, and the exit code says so too.
@@ -25,7 +25,7 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"},
 	} {
 		var said strings.Builder
-		env := stage.Env{
+		env := operation.Env{
 			Args: append([]string{"bookend"}, args...), Stdout: full, Stderr: &said, Clock: clock.System(),
 			Version: "1.2",
 			Getenv:  func(name string) string { return map[string]string{"BOOKEND_CONFIG": n.config}[name] },

@@ -9,8 +9,8 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/config"
 	"bookend/internal/ledger"
+	"bookend/internal/operation"
 	"bookend/internal/slurm"
-	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
@@ -23,7 +23,7 @@ type records struct {
 }
 
 // read opens a node's records; an empty name means this host's only node.
-func read(env stage.Env, paths config.Paths, node string) (records, error) {
+func read(env operation.Env, paths config.Paths, node string) (records, error) {
 	if env.EUID != 0 {
 		return records{}, denied("needs root: the records of a node's jobs are for root alone; bookend show JOBID " +
 			"shows a job of your own")

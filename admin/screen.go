@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/stage"
+	"bookend/internal/operation"
 	"bookend/internal/view"
 )
 
@@ -17,7 +17,7 @@ const (
 )
 
 // screenOf is what standard output can do. What is no terminal gets whole lines, for grep.
-func screenOf(env stage.Env, colour string) view.Screen {
+func screenOf(env operation.Env, colour string) view.Screen {
 	width := columns(env)
 	s := view.Screen{Width: width, Colour: colour == colourAlways}
 	if term := env.Getenv("TERM"); colour == colourAuto {
@@ -30,7 +30,7 @@ func screenOf(env stage.Env, colour string) view.Screen {
 const usualWidth = 80
 
 // columns is the width of the terminal that standard output is; 0 for none.
-func columns(env stage.Env) int {
+func columns(env operation.Env) int {
 	f, is := env.Stdout.(*os.File)
 	if !is {
 		return 0

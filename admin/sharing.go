@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"bookend/internal/config"
+	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
-	"bookend/internal/stage"
 )
 
 // detailWidth bounds what is quoted of Slurm's files and of errors.
@@ -16,8 +16,8 @@ const detailWidth = 300
 
 // sharingLines say for "bookend config check" whether GPUs are given out in shards: where they are, or where nobody can
 // tell, nothing on a card drains, and no card is tested.
-func sharingLines(env stage.Env, cfg config.Config, node string) []string {
-	answer := stage.ReadSharing(env, cfg, nodeOf(env, cfg.Paths, node))
+func sharingLines(env operation.Env, cfg config.Config, node string) []string {
+	answer := operation.ReadSharing(env, cfg, nodeOf(env, cfg.Paths, node))
 	var out []string
 	if answer.Missing != "" {
 		out = append(out, "slurm.gres_conf: "+string(report.Clean(answer.Missing, detailWidth))+" does not exist")
@@ -36,8 +36,8 @@ func sharingLines(env stage.Env, cfg config.Config, node string) []string {
 }
 
 // untold is the trouble of a node where nobody can tell whether GPUs are given out in shards; empty where one can.
-func untold(env stage.Env, cfg config.Config, node string) string {
-	answer := stage.ReadSharing(env, cfg, node)
+func untold(env operation.Env, cfg config.Config, node string) string {
+	answer := operation.ReadSharing(env, cfg, node)
 	if answer.Shared != slurmconf.Unknown {
 		return ""
 	}
@@ -47,7 +47,7 @@ func untold(env stage.Env, cfg config.Config, node string) string {
 
 // nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one
 // called as this host is, which most are.
-func nodeOf(env stage.Env, paths config.Paths, named string) string {
+func nodeOf(env operation.Env, paths config.Paths, named string) string {
 	if named != "" {
 		return named
 	}

@@ -13,7 +13,7 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/probe"
-	"bookend/internal/stage"
+	"bookend/internal/session"
 	"bookend/internal/view"
 )
 
@@ -32,7 +32,7 @@ their own processes, and of the rest only that there are some.`,
 // snapshot asks the driver once, for every GPU of the node.
 func (a *app) snapshot() error {
 	cfg := a.config()
-	s, who, problem := stage.Snapshot(a.env, cfg)
+	s, who, problem := session.Snapshot(a.env, cfg)
 	if a.env.EUID != 0 {
 		s, who = ownOnly(s, who, uint32(a.env.EUID))
 	}

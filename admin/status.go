@@ -13,7 +13,8 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/metrics"
-	"bookend/internal/stage"
+	"bookend/internal/operation"
+	"bookend/internal/session"
 	"bookend/internal/state"
 	"bookend/internal/view"
 	"bookend/internal/wire"
@@ -39,7 +40,7 @@ has 3 s and Slurm 2 s to answer; what does not is said, and the rest is shown.`,
 // status writes the node at a glance: from the records, the counts, Slurm's files, a look at what hooks need, and what
 // driver and Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
 func (a *app) status(recordsAlone, check bool) error {
-	cfg, problem := stage.LoadConfig(a.env)
+	cfg, problem := session.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
 	if a.env.EUID != 0 || errors.As(unread, new(notFound)) && a.node != "" {
 		return unread
@@ -83,7 +84,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 		look(&n, code.Stuck, stuck(a.env, cfg, all))
 		look(&n, "", drained(&n, all))
 	}
-	look(&n, "", unseen(stage.Readers{Config: cfg, Clock: a.env.Clock}, all))
+	look(&n, "", unseen(operation.Readers{Config: cfg, Clock: a.env.Clock}, all))
 	look(&n, "", untold(a.env, cfg, name))
 	counted(&n, cfg)
 	a.lastCheck(&n, all)
@@ -124,13 +125,13 @@ func counted(n *view.Node, cfg config.Config) {
 	n.Met, n.Last = s.Troubles, s.Last
 }
 
-func stuck(env stage.Env, cfg config.Config, all records) string {
+func stuck(env operation.Env, cfg config.Config, all records) string {
 	s, err := all.store.Stuck()
 	if err != nil || s == nil || !child.Alive(cfg.Paths.Proc, s.PID, s.StartTicks) {
 		return ""
 	}
 	since := env.Clock.Wall().Add(s.Since - env.Clock.Boot())
-	return stage.StuckText(*s, since.Format("2006-01-02 15:04:05"))
+	return operation.StuckText(*s, since.Format("2006-01-02 15:04:05"))
 }
 
 // drained adds what is remembered of the node's drain; its trouble is that nothing can be.
@@ -145,7 +146,7 @@ func drained(n *view.Node, all records) string {
 
 // unseen is the trouble of jobs that use GPUs while no hook has run for them; empty where all are on record, on any of
 // this host's nodes.
-func unseen(readers stage.Readers, all records) string {
+func unseen(readers operation.Readers, all records) string {
 	cfg := readers.Config
 	nodes, err := recorded(cfg.Paths)
 	if err != nil {
@@ -158,7 +159,7 @@ func unseen(readers stage.Readers, all records) string {
 			runs = append(runs, others...)
 		}
 	}
-	for _, job := range stage.JobsOnCards(readers) {
+	for _, job := range operation.JobsOnCards(readers) {
 		known := false
 		for _, r := range runs {
 			known = known || job.SLUID != "" && r.Job.SLUID == job.SLUID || job.ID != 0 && r.Job.ID == job.ID

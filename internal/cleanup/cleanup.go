@@ -1,6 +1,6 @@
 // Package cleanup ends processes that an ended job left on a card, where the admin has switched that on.
 //
-//	pidfd_open ─► read /proc/PID ─► the same start, proven the job's ─► SIGTERM ─► grace ─► SIGKILL ─► wait
+//	pidfd_open ─► read /proc/PID ─► proven the job's ─► SIGTERM ─► grace ─► SIGKILL ─► wait
 //
 // The order is the point: the descriptor pins one process before that process is looked at, and all signals go
 // through it, so that a PID that is used again in between is never somebody else's end. What cannot be proven is
@@ -25,7 +25,8 @@ import (
 type Result struct {
 	PID     int             `json:"pid"`
 	Outcome finding.Outcome `json:"outcome"`
-	Why     string          `json:"why,omitempty"` // for Refused and StillThere; raw strings of the system may be inside
+	// Why is for Refused and StillThere; raw strings of the system may be inside.
+	Why string `json:"why,omitempty"`
 }
 
 // Order is how leftovers are ended.
@@ -67,7 +68,8 @@ func End(o Order, judged []attrib.Process) []Result {
 	o.signal(pinned, results, unix.SIGKILL)
 	wait(pinned, results, config.KillWait, finding.ByKill)
 	for i := range pinned {
-		results[i].Outcome, results[i].Why = finding.StillThere, fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", config.KillWait)
+		results[i].Outcome = finding.StillThere
+		results[i].Why = fmt.Sprintf("not gone %v after SIGKILL: it hangs in the kernel", config.KillWait)
 	}
 	return results
 }

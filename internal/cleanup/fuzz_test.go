@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever an ancestor calls itself, its parent stays the one that the kernel names: clean-up must know its own ancestors.
+// Whatever an ancestor calls itself, its parent stays the one that the kernel names: clean-up must know its own
+// ancestors.
 func FuzzParseParent(f *testing.F) {
 	f.Add("bash", 1)
 	f.Add("a) S 1 (", 4194304)

@@ -16,10 +16,10 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/inventory"
+	"bookend/internal/operation"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 	"bookend/internal/slurmd"
-	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
@@ -33,18 +33,18 @@ const (
 )
 
 // Operations are what the children of a program with doctor in it serve.
-func Operations() stage.Operations {
-	return stage.Operations{
-		opLook: stage.Served(func(looks []Look) (all []Seen, _ error) {
+func Operations() operation.Others {
+	return operation.Others{
+		opLook: operation.Served(func(looks []Look) (all []Seen, _ error) {
 			for _, l := range looks {
 				all = append(all, l.inspectAll())
 			}
 			return all, nil
 		}),
-		opDaemons: stage.Served(func(r daemonsRequest) ([]Daemon, error) { return findSlurmd(r.Proc) }),
-		opSlurm:   stage.Served(readSlurm),
-		opDriver:  stage.Served(driverRequest.read),
-		opVersion: stage.Served(versionRequest.ask),
+		opDaemons: operation.Served(func(r daemonsRequest) ([]Daemon, error) { return findSlurmd(r.Proc) }),
+		opSlurm:   operation.Served(readSlurm),
+		opDriver:  operation.Served(driverRequest.read),
+		opVersion: operation.Served(versionRequest.ask),
 	}
 }
 
@@ -182,7 +182,7 @@ type driverRequest struct {
 func (r driverRequest) read() (d Driver, _ error) {
 	stuck := state.PeekStuck(r.Paths.Run, r.Node)
 	if stuck != nil && child.Alive(r.Paths.Proc, stuck.PID, stuck.StartTicks) {
-		d.Stuck = stage.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
+		d.Stuck = operation.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
 	}
 	d.Version = inventory.ReadEpoch(r.Paths.Proc, r.Paths.Sys).Driver
 	cards, err := inventory.Read(r.DriverProc)

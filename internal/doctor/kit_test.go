@@ -14,14 +14,14 @@ import (
 	"bookend/internal/clock"
 	"bookend/internal/config"
 	"bookend/internal/ledger"
+	"bookend/internal/operation"
 	"bookend/internal/slurm"
-	"bookend/internal/stage"
 	"bookend/internal/state"
 )
 
 // TestMain serves as the children that look: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
+	if exit, done := operation.ServeChild(operation.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
 		Stderr: os.Stderr, Exit: os.Exit}, Operations()); done {
 		os.Exit(exit)
 	}

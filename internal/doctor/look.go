@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/operation"
 	"bookend/internal/safefile"
-	"bookend/internal/stage"
 )
 
 // Look is what a check wants to have looked at.
@@ -102,7 +102,7 @@ func lookAll(s Site, patience time.Duration, checks []Check) Facts {
 			continue
 		}
 		asks = append(asks, func() {
-			seen, err := stage.Ask[[]Seen](opLook, looks, patience)
+			seen, err := operation.Ask[[]Seen](opLook, looks, patience)
 			guard.Lock()
 			defer guard.Unlock()
 			if all.Seen[c.Name] = seen; err != nil {

@@ -10,9 +10,10 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/numbering"
+	"bookend/internal/operation"
 	"bookend/internal/routine"
+	"bookend/internal/session"
 	"bookend/internal/slurmconf"
-	"bookend/internal/stage"
 	"bookend/internal/wire"
 )
 
@@ -85,7 +86,7 @@ type Answer struct {
 // survey looks at the node, in three rounds: what runs; what its configuration and the driver say; and what follows.
 func survey(s Site, patience time.Duration) Survey {
 	v := Survey{Node: s.NodeName}
-	v.Slurmd, _ = stage.Ask[[]Daemon](opDaemons, daemonsRequest{s.Config.Paths.Proc}, patience)
+	v.Slurmd, _ = operation.Ask[[]Daemon](opDaemons, daemonsRequest{s.Config.Paths.Proc}, patience)
 	s.Survey.Slurmd = v.Slurmd
 	slurmd, _ := s.slurmd()
 	v.Node = cmp.Or(slurmd.Node, v.Node)
@@ -104,7 +105,7 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Numbers = askNumbers(s) },
 	)
 	if s.Config.Look.Holders && !v.Driver.Absent {
-		v.Open = stage.Holdings(stage.Readers{Config: s.Config, Clock: s.Clock})
+		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
 }
@@ -114,7 +115,7 @@ func survey(s Site, patience time.Duration) Survey {
 func askSlurm(s Site, patience time.Duration) Slurm {
 	d, _ := s.slurmd()
 	places := slurmconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
-	found, err := stage.Ask[Slurm](opSlurm, places, patience)
+	found, err := operation.Ask[Slurm](opSlurm, places, patience)
 	if err != nil {
 		found.Unknown = err.Error()
 	}
@@ -123,7 +124,7 @@ func askSlurm(s Site, patience time.Duration) Slurm {
 
 func readDriver(s Site, patience time.Duration) Driver {
 	request := driverRequest{s.Config.Paths, s.Config.NVIDIA.DriverProc, s.NodeName}
-	d, err := stage.Ask[Driver](opDriver, request, patience)
+	d, err := operation.Ask[Driver](opDriver, request, patience)
 	if err != nil {
 		d.Unknown = err.Error()
 	}
@@ -136,8 +137,8 @@ func askNumbers(s Site) numbering.List {
 		return numbering.Unclear("slurm.conf could not be read")
 	}
 	d, _ := s.slurmd()
-	env := stage.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
-	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
+	env := operation.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
+	return session.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
 }
 
 // together runs all at once and waits for all. Each bounds itself; of one that fails inside, nothing is known.
@@ -205,7 +206,7 @@ func askSlurmd(s Site, patience time.Duration) (answer Answer) {
 	if d, ok := s.slurmd(); ok && d.Exe != "" {
 		programs = []string{d.Exe}
 	}
-	answer, err := stage.Ask[Answer](opVersion, versionRequest{programs, conf.Path}, patience)
+	answer, err := operation.Ask[Answer](opVersion, versionRequest{programs, conf.Path}, patience)
 	if err != nil {
 		answer.Unknown = err.Error()
 	}

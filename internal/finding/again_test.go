@@ -35,7 +35,6 @@ func TestAgain(t *testing.T) {
 	gone := side(at(200), settle.Moving, reading(gib))
 	buried := side(at(200), settle.Moving, reading(2*gib, listed(72, gib)), dead.Holder.Process)
 	both := side(at(200), settle.Moving, reading(2*gib, listed(70, gib), listed(71, gib)), orphan, beside.Holder.Process)
-	freed := side(at(200), settle.Moving, reading(109*mib, listed(71, 100*mib)))
 	unknown := side(at(200), settle.Moving, reading(109*mib, gpu.Process{PID: 71, Memory: gpu.Unknown("not available")}))
 	young := orphan
 	young.Start = at(199)
@@ -59,17 +58,15 @@ func TestAgain(t *testing.T) {
 		"not read":                      {[]Finding{held, residue}, []Finding{unread}, blind, "BKD-ORPHAN? BKD-RESIDUE? BKD-UNREAD "},
 		"may be held by who was ended":  {[]Finding{exported}, []Finding{moving}, gone, "BKD-RESIDUE? BKD-MOVING "},
 		"may have been held by anyone":  {[]Finding{residue, dead}, []Finding{moving}, buried, "BKD-RESIDUE? BKD-PHANTOM? BKD-MOVING "},
-		"its memory has gone":           {[]Finding{residue}, []Finding{moving}, freed, "BKD-MOVING "},
 		"its memory cannot be read":     {[]Finding{residue}, []Finding{moving}, unknown, "BKD-RESIDUE? BKD-MOVING "},
 		"lost":                          {[]Finding{residue}, []Finding{lost}, blind, "BKD-RESIDUE? BKD-LOST "},
-		"the rest is enough":            {[]Finding{held, beside}, []Finding{moving}, both, "BKD-ORPHAN? BKD-ORPHAN BKD-MOVING "},
-		"the rest is too little":        {[]Finding{held, small}, []Finding{moving}, both, "BKD-ORPHAN? BKD-ORPHAN? BKD-MOVING "},
-		"too little for a lost GPU":     {[]Finding{small, lost}, []Finding{moving}, both, "BKD-ORPHAN? BKD-LOST BKD-MOVING "},
+		"each of two":                   {[]Finding{held, beside}, []Finding{moving}, both, "BKD-ORPHAN? BKD-ORPHAN? BKD-MOVING "},
+		"not of memory":                 {[]Finding{small, lost}, []Finding{moving}, both, "BKD-ORPHAN? BKD-LOST BKD-MOVING "},
 		"other GPUs are not seen again": {[]Finding{trespass}, nil, clean, "BKD-TRESPASS "},
 		"the search was not whole":      {[]Finding{untraced}, []Finding{moving}, gone, "BKD-UNTRACED BKD-MOVING "},
 	} {
 		got := ""
-		for _, f := range ending(tt.now).Again(tt.first, tt.second, map[int]bool{70: true}) {
+		for _, f := range ending(tt.now).Again(tt.first, tt.second) {
 			mark := ""
 			if len(f.Doubts) > 0 {
 				mark = "?"
@@ -80,18 +77,13 @@ func TestAgain(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	for _, tt := range []map[int]bool{nil, {71: true}} {
-		if got := ending(still).Again([]Finding{held}, nil, tt); len(got) != 1 || len(got[0].Doubts) > 0 {
-			t.Errorf("nothing of it was ended: %+v", got)
-		}
-	}
 	if len(held.Doubts) > 0 {
 		t.Errorf("the first list was changed: %+v", held)
 	}
 }
 
-// Clean-up ends the process that exported its memory, or that made up the threshold: what else moves on the GPU does not keep
-// the rest certain.
+// Clean-up ends the process that exported its memory, or that made up the threshold: what else moves on the GPU does
+// not keep the rest certain.
 func TestAgainAfterCleanUp(t *testing.T) {
 	own := orphan
 	own.Cgroup = slurm.Owner{ID: 10}
@@ -109,7 +101,7 @@ func TestAgainAfterCleanUp(t *testing.T) {
 			t.Fatalf("%s: nothing was certain at first: %+v", name, first)
 		}
 		two := ending(side(at(203), settle.Moving, reading(tt.beside+9*mib, listed(71, tt.beside)), tt.other))
-		for _, f := range two.Again(first, Compare(two), map[int]bool{70: true}) {
+		for _, f := range two.Again(first, Compare(two)) {
 			if len(f.Doubts) == 0 && f.Unknown == "" {
 				t.Errorf("%s: certain still: %+v", name, f)
 			}

@@ -60,7 +60,8 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 		if !resident(p, facts) {
 			return old, false
 		}
-		b.Residents = append(b.Residents, Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
+		b.Residents = append(b.Residents,
+			Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
 	}
 	bytes, unknown := balance(r, s.Limits)
 	if unknown != "" || bytes > MaxBaseline {
@@ -81,16 +82,18 @@ const wander = 4 << 20
 // same compares what is expected.
 func (b Baseline) same(o Baseline) bool {
 	near := func(x, y uint64) bool { return max(x, y)-min(x, y) <= wander }
-	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, func(x, y Resident) bool {
-		return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes)
-	})
+	sameResident := func(x, y Resident) bool { return x.PID == y.PID && x.Start == y.Start && near(x.Bytes, y.Bytes) }
+	return near(b.Bytes, o.Bytes) && b.Holder == o.Holder && slices.EqualFunc(b.Residents, o.Residents, sameResident)
 }
 
 // service names the service of the node whose memory this must be: one that has the card open, where nobody else may
 // hold it and no job of this epoch had the card before, which could have left it.
 func (s Scene) service(c Card) string {
 	given := func(o attrib.Record) bool { return o.MayHold(c.Device.ID) }
-	if s.Now.Scan == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) || slices.ContainsFunc(s.Others, given) {
+	if slices.ContainsFunc(s.Others, given) {
+		return ""
+	}
+	if s.Now.Scan == nil || slices.ContainsFunc(s.Now.Scan.Holdings, s.mayHoldExported(c)) {
 		return ""
 	}
 	return s.opener(c)
@@ -111,7 +114,8 @@ func (s Scene) opener(c Card) string {
 
 // resident reports a listed process that is part of the node: a service with little memory, and no job's.
 func resident(p gpu.Process, facts attrib.Process) bool {
-	return !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0 && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
+	service := !facts.Gone && facts.Why == "" && facts.OfSystem() && facts.EnvJobID == 0
+	return service && p.Memory.Known() && p.Memory.Bytes <= MaxBaseline
 }
 
 // sharedByRecord reports that another live job was given the card, or may have been: what is on it may be that one's.

@@ -82,8 +82,8 @@ func TestBetweenJobs(t *testing.T) {
 	}
 }
 
-// A run that counts as over only because its card was given away proves nothing certain: neither that its process was left
-// behind, nor that another's card was that one's alone.
+// A run that counts as over only because its card was given away proves nothing certain: neither that its process was
+// left behind, nor that another's card was that one's alone.
 func TestUnseenEndIsDoubted(t *testing.T) {
 	unseen := attrib.Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(50), End: at(100), Unseen: true}
 	doubted := func(name string, found []Finding, doubt string) {

@@ -78,7 +78,7 @@ func (s Scene) excuse(found []Finding) {
 		for i := range found {
 			if found[i].withoutProcess() {
 				found[i].Owner = nil
-				found[i].Doubts = append(found[i].Doubts, fmt.Sprintf("process %d on the same GPU may hold it", f.Holder.PID))
+				found[i].doubt("process %d on the same GPU may hold it", f.Holder.PID)
 			}
 		}
 	}
@@ -144,8 +144,8 @@ func (s Scene) listedBefore(c Card, pid int) (gpu.Process, bool) {
 	return gpu.Process{}, false
 }
 
-// AsMuch is how far two figures of what is left may lie apart, in bytes, and still be of one thing: what is left was measured not
-// to move, and the driver's share of a client to vary by 1 MiB.
+// AsMuch is how far two figures of what is left may lie apart, in bytes, and still be of one thing: what is left was
+// measured not to move, and the driver's share of a client to vary by 1 MiB.
 const AsMuch = 8 << 20
 
 func near(a, b gpu.Figure) bool {
@@ -156,7 +156,8 @@ func near(a, b gpu.Figure) bool {
 // another process's by now. So it is never surer than exclusive use was.
 func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 	for _, left := range s.Left {
-		if left.GPU == c.Device.ID && left.Owner != nil && left.Holder != nil && left.Holder.PID == p.PID && near(left.Bytes, p.Memory) {
+		same := left.GPU == c.Device.ID && left.Holder != nil && left.Holder.PID == p.PID
+		if same && left.Owner != nil && near(left.Bytes, p.Memory) {
 			owner := *left.Owner
 			if attrib.ByExclusive.Weaker(owner.Level) {
 				owner.Level = attrib.ByExclusive

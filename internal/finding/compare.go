@@ -43,8 +43,8 @@ type Scene struct {
 	RunDoubt      string // why this end may be that of another run of the job, or the GPU another job's
 }
 
-// Compare judges every GPU of the job, at its start (without Before) or at its end; for a health check every GPU that no job
-// has.
+// Compare judges every GPU of the job, at its start (without Before) or at its end; for a health check every GPU that
+// no job has.
 func Compare(s Scene) []Finding {
 	var all []Finding
 	for _, c := range s.Cards {
@@ -90,7 +90,7 @@ func (s Scene) faulty(c Card) (Finding, bool) {
 		found := FromFault(f)
 		found.Doubts = s.doubts(c)
 		if curve := s.Now.Curves[c.Device.ID]; curve.State != settle.Unknown || !curve.Steady {
-			found.Doubts = append(found.Doubts, fmt.Sprintf("seen in %d looks over %.1f s only", curve.Looks, curve.Span.Seconds()))
+			found.doubt("seen in %d looks over %.1f s only", curve.Looks, curve.Span.Seconds())
 		}
 		return s.about(c, found), true
 	}
@@ -115,27 +115,11 @@ func (s Scene) moving(c Card, r gpu.Reading, curve settle.Curve) []Finding {
 			out = append(out, s.about(c, f))
 		}
 	}
-	if f, worth := s.beyond(c, r); worth {
-		out = append(out, s.about(c, f))
-	}
 	return append(s.certain(out, c.Device.ID), s.about(c, Finding{
 		Code: code.Moving, Bytes: r.Memory.Used,
 		Unknown:  fmt.Sprintf("memory still changing, or not watched long enough, after %.1f s", curve.Span.Seconds()),
 		Expected: "memory given back within the settle time",
 	}))
-}
-
-// beyond is the memory that no process accounted for all the time. Beside what moves it proves nothing and blames no job.
-func (s Scene) beyond(c Card, r gpu.Reading) (Finding, bool) {
-	least, known := s.Now.Beyond[c.Device.ID]
-	if !known {
-		return Finding{}, false
-	}
-	r.Processes, r.Memory.Used = nil, gpu.Bytes(least+s.Baselines[c.Device.ID].Bytes)
-	f, worth := s.unexplained(c, r)
-	f.Owner = nil
-	f.Doubts = append(f.Doubts, "the memory of this GPU did not settle")
-	return f, worth
 }
 
 // stayed returns what a process held over the whole watch.
@@ -148,8 +132,8 @@ func (s Scene) stayed(c Card, p gpu.Process) (settle.Stay, bool) {
 	return settle.Stay{}, false
 }
 
-// atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count shared
-// memory twice do not show, so each process has to hold enough by itself.
+// atLeast makes a finding about a process on a GPU that did not settle. Without a settled total figures that count
+// shared memory twice do not show, so each process has to hold enough by itself.
 func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
 	const unsettled = "the memory of this GPU did not settle, and "
 	f.Bytes = stay.Memory
@@ -163,7 +147,7 @@ func (s Scene) atLeast(f Finding, stay settle.Stay) Finding {
 		f.Doubts = append(f.Doubts, unsettled+"it was giving memory back")
 	}
 	if stay.Memory.Known() && stay.Memory.Bytes < s.Limits.Drain {
-		f.Doubts = append(f.Doubts, fmt.Sprintf(unsettled+"it held %d MiB at the least", stay.Memory.Bytes>>20))
+		f.doubt(unsettled+"it held %d MiB at the least", stay.Memory.Bytes>>20)
 	}
 	return f
 }
@@ -197,7 +181,7 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 	if !read {
 		facts = attrib.Process{PID: p.PID, Why: "not looked up"}
 	}
-	f := Finding{Bytes: p.Memory, Holder: holder(facts, p.Memory, attrib.Classes(facts, p.Kinds...)...), Doubts: s.doubts(c)}
+	f := Finding{Bytes: p.Memory, Holder: listedHolder(p, facts), Doubts: s.doubts(c)}
 	switch {
 	case facts.Gone:
 		return s.phantom(c, p, f)
@@ -207,9 +191,7 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 		return Finding{}, false // part of the node, whoever has the card
 	}
 	owner := attrib.Decide(facts, s.attribution(c.Device.ID))
-	if owner.Job != 0 || owner.SLUID != "" {
-		f.Owner = &Owner{Job: owner.Job, SLUID: owner.SLUID, UID: owner.UID, Level: owner.Level}
-	}
+	f.Owner = asOwner(owner)
 	if s.Shared != "" && owner.Whose != attrib.ThisJob && owner.Whose != attrib.EndedJob {
 		return Finding{}, false // sharing is legal here
 	}
@@ -220,13 +202,13 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 		f.Owner = nil
 	}
 	if s.endedMeanwhile(c, owner) {
-		f.Doubts = append(f.Doubts, "its job ended while the card was watched")
+		f.doubt("its job ended while the card was watched")
 	}
 	if owner.Rival != 0 {
-		f.Doubts = append(f.Doubts, fmt.Sprintf("job %d could own it as well", owner.Rival))
+		f.doubt("job %d could own it as well", owner.Rival)
 	}
 	if owner.Unseen {
-		f.Doubts = append(f.Doubts, fmt.Sprintf("nobody saw the end of job %d", owner.Job))
+		f.doubt("nobody saw the end of job %d", owner.Job)
 	}
 	if s.between() && owner.Whose == attrib.NoJob && facts.OfMPS() {
 		return Finding{}, false // waits for clients, and keeps the little that it has
@@ -240,19 +222,19 @@ func (s Scene) process(c Card, p gpu.Process) (Finding, bool) {
 // owned picks the code that fits the owner.
 func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 	f.Expected = "no process on this GPU"
-	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first thread
-	// has ended while others live holds its memory.
+	// Z is no end on a settled GPU: a process of which nothing but a zombie is left counts as gone, and one whose first
+	// thread has ended while others live holds its memory.
 	if state := f.Holder.State; state == "X" || state == "D" {
-		f.Doubts = append(f.Doubts, "it may be ending: state "+state)
+		f.doubt("it may be ending: state %s", state)
 	}
 	if o.Whose == attrib.Unknown {
 		f.Unknown = o.Why
-		f.Doubts = append(f.Doubts, "whose it is could not be told: "+o.Why)
+		f.doubt("whose it is could not be told: %s", o.Why)
 	}
 	switch {
 	case o.Whose == attrib.LiveJob, o.Whose == attrib.Unknown && f.Owner != nil:
 		f.Code = code.Foreign
-		f.Doubts = append(f.Doubts, "its job may be live")
+		f.doubt("its job may be live")
 	case s.between() && o.Whose == attrib.EndedJob:
 		f.Code = code.Orphan
 	case s.between():
@@ -261,13 +243,13 @@ func (s Scene) owned(c Card, f Finding, o attrib.Owner) Finding {
 		f.Code = code.Dirty
 	case s.wasThere(c, f.Holder.Process):
 		f.Code = code.Dirty
-		f.Doubts = append(f.Doubts, "it was there before this job")
+		f.doubt("it was there before this job")
 	case o.Whose == attrib.ThisJob:
 		f.Code = code.Orphan
 	default:
 		f.Code = code.Stray
 		if f.Holder.UID == 0 || f.Holder.OfSystem() {
-			f.Doubts = append(f.Doubts, "it is root's or the system's: it may be a service of this node")
+			f.doubt("it is root's or the system's: it may be a service of this node")
 		}
 	}
 	return f
@@ -288,7 +270,7 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 	case s.leftBefore(c, p):
 		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
-		f.Doubts = append(f.Doubts, "it was there before this job")
+		f.doubt("it was there before this job")
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
 	if f.Code == code.Phantom && s.ending() || f.Owner == nil { // the record of who left it is from closer by
@@ -339,7 +321,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	}
 	f.Doubts = append(f.Doubts, bystanders...)
 	if len(f.Candidates) > 1 {
-		f.Doubts = append(f.Doubts, fmt.Sprintf("%d processes may hold it, and which one does cannot be told", len(f.Candidates)))
+		f.doubt("%d processes may hold it, and which one does cannot be told", len(f.Candidates))
 	}
 	return f, true
 }

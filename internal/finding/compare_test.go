@@ -257,28 +257,6 @@ func TestCompareStayed(t *testing.T) {
 	}
 }
 
-// Memory without a process that every look shows beside what moves is told of, blames no job and is never certain.
-func TestCompareBeyond(t *testing.T) {
-	for name, tt := range map[string]struct {
-		beyond, before uint64
-		want           []code.Code
-	}{
-		"much":                      {20 * gib, 0, []code.Code{code.Residue, code.Moving}},
-		"none all the time":         {0, 0, []code.Code{code.Moving}},
-		"as much as before the job": {gib, gib, []code.Code{code.Moving}},
-	} {
-		s := ending(side(at(200), settle.Moving, reading(21*gib)))
-		s.Now.Beyond = map[gpu.ID]uint64{card: tt.beyond}
-		before := side(at(100), settle.Flat, reading(tt.before))
-		s.Before = &before
-		found := Compare(s)
-		check(t, found, tt.want, 0, false)
-		if len(found) > 1 && found[0].Bytes != gpu.Bytes(tt.beyond) {
-			t.Errorf("%s: %+v", name, found[0])
-		}
-	}
-}
-
 // What is part of the node is nothing to tell of, however long it stays.
 func TestCompareStayedService(t *testing.T) {
 	service := attrib.Process{PID: 50, Start: at(10), Name: "dcgm", Service: "nvidia-dcgm.service"}

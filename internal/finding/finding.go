@@ -3,6 +3,8 @@
 package finding
 
 import (
+	"fmt"
+
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
@@ -44,12 +46,33 @@ type Holder struct {
 	Open    []string       `json:"open,omitempty"`  // device nodes it has open, where that was looked at: "nvidia0"
 }
 
+// Saw is a finding about no GPU in particular: what was observed, in the place of what.
+func Saw(c code.Code, observed, expected string) Finding {
+	return Finding{Code: c, Observed: observed, Expected: expected}
+}
+
+// Unsure is a question about no GPU in particular that could not be answered, and why.
+func Unsure(c code.Code, why string) Finding { return Finding{Code: c, Unknown: why} }
+
+// doubt adds a reason why a finding does not prove that the GPU is unusable.
+func (f *Finding) doubt(format string, args ...any) {
+	f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...))
+}
+
 // Owner is the job a finding is blamed on.
 type Owner struct {
 	Job   slurm.JobID  `json:"job"`
 	SLUID slurm.SLUID  `json:"sluid,omitempty"`
 	UID   uint32       `json:"uid"`
 	Level attrib.Level `json:"level"`
+}
+
+// asOwner is the job that attribution found, nil for none.
+func asOwner(o attrib.Owner) *Owner {
+	if o.Job == 0 && o.SLUID == "" {
+		return nil
+	}
+	return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
 }
 
 // JobName names the job as its cgroup did.

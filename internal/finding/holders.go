@@ -15,15 +15,20 @@ func holder(p attrib.Process, memory gpu.Figure, classes ...attrib.Class) *Holde
 	return &Holder{Process: p, Memory: memory, Classes: classes}
 }
 
+// listedHolder is a process that the driver lists on a card.
+func listedHolder(p gpu.Process, facts attrib.Process) *Holder {
+	return holder(facts, p.Memory, attrib.Classes(facts, p.Kinds...)...)
+}
+
 // search names who may hold what f is about, and adds what that says against certainty: a live job's process among
 // them, one nobody knows the owner of, or a search that was not finished. It returns whose the candidates are.
 func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class attrib.Class) (Finding, []attrib.Owner) {
 	if s.Now.Scan == nil {
-		f.Doubts = append(f.Doubts, "nobody searched for its holder: a live job's process may have it")
+		f.doubt("nobody searched for its holder: a live job's process may have it")
 		return f, nil
 	}
 	if why := s.Now.Scan.Partial; why != "" {
-		f.Doubts = append(f.Doubts, "not every process was looked into for its holder: "+why)
+		f.doubt("not every process was looked into for its holder: %s", why)
 	}
 	f.Searched = s.Now.Scan.Partial == ""
 	var owners []attrib.Owner
@@ -33,10 +38,11 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 		}
 		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
 		owners = append(owners, o)
-		candidate := holder(h.Process, gpu.Unknown("a descriptor proves a holder, not bytes"), attrib.Classes(h.Process)...)
+		none := gpu.Unknown("a descriptor proves a holder, not bytes")
+		candidate := holder(h.Process, none, attrib.Classes(h.Process)...)
 		candidate.Open = h.Open()
-		if (o.Job != 0 || o.SLUID != "") && !o.Ambiguous() {
-			candidate.Owner = &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
+		if !o.Ambiguous() {
+			candidate.Owner = asOwner(o)
 		}
 		if class != "" {
 			candidate.Classes = append([]attrib.Class{class}, candidate.Classes...)
@@ -45,17 +51,19 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 			candidate.Classes = append([]attrib.Class{attrib.Orphan}, candidate.Classes...)
 		}
 		f.Candidates = append(f.Candidates, *candidate)
-		f.Doubts = append(f.Doubts, against(h.Process, o)...)
+		if why := against(h.Process, o); why != "" {
+			f.doubt("%s", why)
+		}
 		if s.endedMeanwhile(c, o) {
-			f.Doubts = append(f.Doubts, fmt.Sprintf("process %d may hold it, and its job ended while the GPU was watched", h.PID))
+			f.doubt("process %d may hold it, and its job ended while the GPU was watched", h.PID)
 		}
 	}
 	return f, owners
 }
 
-// blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where one
-// of them surely holds it they must all be one job's: that one's it is. Else suspect is blamed unless none of them is
-// its, or one that is not came during the job as well. What was not searched for blames nobody.
+// blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where
+// one of them surely holds it they must all be one job's: that one's it is. Else suspect is blamed unless none of them
+// is its, or one that is not came during the job as well. What was not searched for blames nobody.
 func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
 	if !f.Searched {
 		return nil
@@ -68,7 +76,7 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 		if !one {
 			return nil
 		}
-		return &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level}
+		return asOwner(o)
 	}
 	its := false
 	for i, o := range owners {
@@ -87,30 +95,31 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	return suspect
 }
 
-// endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch took.
+// endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch
+// took.
 func (s Scene) endedMeanwhile(c Card, o attrib.Owner) bool {
 	return max(o.Ended, o.OtherEnd) > s.Now.Snapshot.At-s.Now.Curves[c.Device.ID].Span && o.Whose != attrib.LiveJob
 }
 
-// against says why a candidate keeps a card from being called unusable.
-func against(p attrib.Process, o attrib.Owner) []string {
+// against says why a candidate keeps a card from being called unusable; empty if it does not.
+func against(p attrib.Process, o attrib.Owner) string {
 	switch {
 	case o.Whose == attrib.LiveJob:
-		return []string{fmt.Sprintf("process %d of a live job may hold it", p.PID)}
+		return fmt.Sprintf("process %d of a live job may hold it", p.PID)
 	case o.Whose == attrib.Unknown:
-		return []string{fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)}
+		return fmt.Sprintf("process %d may hold it, and whose that is could not be told: %s", p.PID, o.Why)
 	case o.Unseen:
-		return []string{fmt.Sprintf("process %d may hold it, and nobody saw the end of its job %d", p.PID, o.Job)}
+		return fmt.Sprintf("process %d may hold it, and nobody saw the end of its job %d", p.PID, o.Job)
 	case p.OfSystem():
-		return []string{fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)}
+		return fmt.Sprintf("process %d of the service %q may hold it", p.PID, p.Service)
 	case p.UID == 0 && o.Whose == attrib.NoJob:
-		return []string{fmt.Sprintf("process %d may hold it, and is root's: it may be a service of this node", p.PID)}
+		return fmt.Sprintf("process %d may hold it, and is root's: it may be a service of this node", p.PID)
 	case o.Rival != 0:
-		return []string{fmt.Sprintf("process %d may hold it, and job %d could own that as well", p.PID, o.Rival)}
+		return fmt.Sprintf("process %d may hold it, and job %d could own that as well", p.PID, o.Rival)
 	case p.State == "D" || p.State == "X":
-		return []string{fmt.Sprintf("process %d may hold it, and may be ending: state %s", p.PID, p.State)}
+		return fmt.Sprintf("process %d may hold it, and may be ending: state %s", p.PID, p.State)
 	}
-	return nil
+	return ""
 }
 
 // common returns the one ended or ending job that all owners are, by its weakest evidence.
@@ -120,7 +129,8 @@ func common(owners []attrib.Owner) (attrib.Owner, bool) {
 	}
 	first := owners[0]
 	for _, o := range owners {
-		if o.Ambiguous() || o.Whose != attrib.ThisJob && o.Whose != attrib.EndedJob || o.Job != first.Job || o.SLUID != first.SLUID {
+		over := o.Whose == attrib.ThisJob || o.Whose == attrib.EndedJob
+		if !over || o.Ambiguous() || o.Job != first.Job || o.SLUID != first.SLUID {
 			return attrib.Owner{}, false
 		}
 		if o.Level.Weaker(first.Level) {
@@ -159,21 +169,23 @@ func (s Scene) bystanders(c Card, f Finding) []string {
 	for _, h := range s.Now.Scan.Holdings {
 		candidate := slices.ContainsFunc(f.Candidates, func(c Holder) bool { return c.PID == h.PID })
 		o := attrib.Decide(h.Process, s.attribution(c.Device.ID))
-		trade := s.ofNode(h) && o.Whose != attrib.LiveJob && o.Whose != attrib.Unknown // a name excuses no job's process
+		// A name excuses no job's process.
+		trade := s.ofNode(h) && o.Whose != attrib.LiveJob && o.Whose != attrib.Unknown
 		if candidate || trade {
 			continue
 		}
 		nobodys := o.Whose == attrib.NoJob && h.UID != 0 && s.listedOn(c, h.PID) // a live job has no business here
 		if !s.leftBehind(o) && !nobodys || o.Rival != 0 {
-			doubts = append(doubts, fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
+			doubts = append(doubts,
+				fmt.Sprintf("process %d has the driver open for another reason, and may hold it too", h.PID))
 		}
 	}
 	return doubts
 }
 
 // ofNode leaves out those that hold the driver open by trade: services that were there before the job, when the card
-// had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. Anybody may run
-// a program under its name, so it excuses no process in a job's cgroup.
+// had nothing of theirs, and the MPS daemon, which was measured to have a card open and no memory on it. Anybody may
+// run a program under its name, so it excuses no process in a job's cgroup.
 func (s Scene) ofNode(h attrib.Holding) bool {
 	return h.OfMPS() && !h.Cgroup.Found() || h.OfSystem() && (!s.ending() || h.Start < s.Self.Start)
 }
@@ -216,8 +228,11 @@ func (s Scene) leftBehind(o attrib.Owner) bool {
 func Proven(found []Finding, job slurm.Job) []Holder {
 	var all []Holder
 	add := func(h Holder, o *Owner) {
-		proven := o != nil && h.UID == job.UID && (o.Level == attrib.ByCgroup || o.Level == attrib.BySighting)
-		if proven && !h.Gone && h.Why == "" && o.Job == job.ID && (o.SLUID == job.SLUID || o.SLUID == "" || job.SLUID == "") {
+		if o == nil || h.UID != job.UID || o.Level != attrib.ByCgroup && o.Level != attrib.BySighting {
+			return
+		}
+		own := o.Job == job.ID && (o.SLUID == job.SLUID || o.SLUID == "" || job.SLUID == "")
+		if own && !h.Gone && h.Why == "" {
 			h.Owner = o
 			all = append(all, h)
 		}

@@ -80,7 +80,8 @@ func TestPhantomHolder(t *testing.T) {
 	}
 }
 
-// A start does not wait for the memory of who has just ended: that it is who has the card open that holds it is a guess.
+// A start does not wait for the memory of who has just ended: that it is who has the card open that holds it is a
+// guess.
 func TestPhantomAtTheStart(t *testing.T) {
 	child := attrib.Process{PID: 71, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}
 	now := side(at(100), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true})
@@ -226,8 +227,8 @@ func TestInheritedMemory(t *testing.T) {
 	}
 }
 
-// A handle keeps its memory only while its holder lives, and a process that came later cannot have been found then: with
-// other candidates, what fits in size need not be what was left.
+// A handle keeps its memory only while its holder lives, and a process that came later cannot have been found then:
+// with other candidates, what fits in size need not be what was left.
 func TestInheritedMemoryHasItsCandidates(t *testing.T) {
 	keeper := attrib.Process{PID: 71, UID: alice, Start: at(60)}
 	newcomer := attrib.Process{PID: 72, UID: 1002, Start: at(95)}
@@ -268,7 +269,8 @@ func TestInheritedMemoryHasItsCandidates(t *testing.T) {
 	}
 }
 
-// A second end of a run looks at a GPU that others may have had since the first: it adds no blame to what that one found.
+// A second end of a run looks at a GPU that others may have had since the first: it adds no blame to what that one
+// found.
 func TestSecondEndBlamesByTheFirst(t *testing.T) {
 	left := func(f Finding) Finding {
 		f.GPU, f.Owner = card, &Owner{Job: 10, UID: alice, Level: attrib.ByExclusive}
@@ -300,8 +302,8 @@ func TestSecondEndBlamesByTheFirst(t *testing.T) {
 	}
 }
 
-// A process that two jobs could have started is blamed on neither: its environment names another job than the one that had
-// the GPU alone, or another job of its user, which has ended too, ran when it started.
+// A process that two jobs could have started is blamed on neither: its environment names another job than the one that
+// had the GPU alone, or another job of its user, which has ended too, ran when it started.
 func TestAmbiguousEvidenceBlamesNeither(t *testing.T) {
 	now := map[string]Side{
 		"listed":    side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib))),

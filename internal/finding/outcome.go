@@ -1,7 +1,7 @@
 package finding
 
-// Outcome is what became of a process that clean-up was to end. The values are part of records and of the command line's
-// documents: they keep their names.
+// Outcome is what became of a process that clean-up was to end. The values are part of records and of the command
+// line's documents: they keep their names.
 type Outcome string
 
 // The outcomes.

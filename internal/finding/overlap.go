@@ -53,8 +53,8 @@ func (s Scene) trespass(id gpu.ID, p gpu.Process) (Finding, bool) {
 		return Finding{}, false
 	}
 	f := Finding{
-		Code: code.Trespass, GPU: id, Bytes: p.Memory, Holder: holder(facts, p.Memory, attrib.Classes(facts, p.Kinds...)...),
-		Owner:    &Owner{Job: o.Job, SLUID: o.SLUID, UID: o.UID, Level: o.Level},
+		Code: code.Trespass, GPU: id, Bytes: p.Memory, Holder: listedHolder(p, facts),
+		Owner:    asOwner(o),
 		Expected: "processes on none but their job's own GPUs",
 	}
 	switch {

@@ -13,11 +13,9 @@ type Side struct {
 	Snapshot  gpu.Snapshot
 	Curves    map[gpu.ID]settle.Curve
 	Processes map[int]attrib.Process
-	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with the
-	// smallest of their own figures. On a GPU that never settles they are all that is certain.
-	Stayed map[gpu.ID][]settle.Stay
-	// Beyond is the least memory, in bytes, that no process accounted for in every look of such a GPU's watch.
-	Beyond     map[gpu.ID]uint64
+	// Stayed are the processes of each GPU that every look of a watch showed, and that are the same ones still, with
+	// the smallest of their own figures. On a GPU that never settles they are all that is certain.
+	Stayed     map[gpu.ID][]settle.Stay
 	Scan       *attrib.Scan  // nil where nobody searched for holders: nothing was unexplained
 	Neighbours *gpu.Snapshot // one look at the node's other GPUs, nil where there was none
 }
@@ -44,7 +42,9 @@ func (s Side) Settled(cards []Card) bool {
 
 // Expectations say what cards may carry and still be clean, with the start time of each process meant by it: what
 // they carry without any job and, at an end, what they carried before the job, which need not leave them cleaner.
-func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
+func Expectations(
+	before *Side, baselines map[gpu.ID]Baseline, l Limits,
+) (map[gpu.ID]gpu.Expected, map[int]time.Duration) {
 	expect, known := map[gpu.ID]gpu.Expected{}, map[int]time.Duration{}
 	for id, b := range baselines {
 		expect[id] = b.Expected(l)
@@ -68,7 +68,8 @@ func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gp
 				want.Share = min(l.PerClient, rest-want.Bytes)
 			}
 			rest -= want.Bytes + want.Share
-			if facts, read := before.Processes[p.PID]; read && facts.Why == "" { // by its number alone nobody is known again
+			// By its number alone no process is known again.
+			if facts, read := before.Processes[p.PID]; read && facts.Why == "" {
 				known[p.PID] = facts.Start
 				e.Processes = append(e.Processes, want)
 			}

@@ -48,8 +48,8 @@ type Past struct {
 type Seen struct {
 	Epoch gpu.Epoch
 	Cards []finding.Card
-	// Origin is where Slurm's numbers of them came from, Given the GPUs that Slurm gives out, for a health check; nil where
-	// that is not known.
+	// Origin is where Slurm's numbers of them came from, Given the GPUs that Slurm gives out, for a health check; nil
+	// where that is not known.
 	Origin numbering.Origin
 	Given  map[gpu.BusID]bool
 	Side   finding.Side
@@ -70,12 +70,12 @@ type Node struct {
 // Sharing is why others may use the GPUs legally, or why that is not known; both empty where the job has them alone.
 type Sharing struct{ Why, Unknown string }
 
-// Cleaned is what clean-up did to processes of an ended job, what was seen before, and what after. The case's own look is
-// the later one that saw anything.
+// Cleaned is what clean-up did to processes of an ended job, what was seen before, and what after. The case's own look
+// is the later one that saw anything.
 type Cleaned struct {
 	First, After finding.Side
+	Looked       bool // again, because a process may have ended
 	Did          []finding.Finding
-	Ended        map[int]bool // may have ended
 }
 
 // Tests are test allocations, and what went wrong with them.
@@ -142,10 +142,12 @@ func (c Case) Order(cards []finding.Card, settle config.SettleTimes) look.Order 
 func (c Case) Asks() bool { return c.asks(c.Seen.Side) }
 
 func (c Case) asks(side finding.Side) bool {
-	return !side.AtRest(c.Seen.Cards) || side.Neighbours != nil && slices.ContainsFunc(side.Neighbours.Readings, occupied)
+	if !side.AtRest(c.Seen.Cards) {
+		return true
+	}
+	occupied := func(r gpu.Reading) bool { return len(r.Processes) > 0 }
+	return side.Neighbours != nil && slices.ContainsFunc(side.Neighbours.Readings, occupied)
 }
-
-func occupied(r gpu.Reading) bool { return len(r.Processes) > 0 }
 
 // Doubts of whole scenes.
 const (
@@ -161,7 +163,8 @@ const twice = 5 * time.Minute
 // Scene is what a comparison of a look is made of.
 func (c Case) Scene(now finding.Side) finding.Scene {
 	s := finding.Scene{
-		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now, Limits: c.limits(), Baselines: c.Past.Baselines,
+		Job: c.Job, Cards: c.Seen.Cards, Before: c.Past.Before, Now: now,
+		Limits: c.limits(), Baselines: c.Past.Baselines,
 	}
 	if c.InJob {
 		s.Doubt = insideDoubt

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
+	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -16,8 +17,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Check is the case of a health check. It has two targets: all of the node's GPUs, seen in one look (the case's own), and
-// those among them that no job has and that are not clean, which are watched.
+// Check is the case of a health check. It has two targets: all of the node's GPUs, seen in one look (the case's own),
+// and those among them that no job has and that are not clean, which are watched.
 type Check struct {
 	Case
 	Last    *ledger.Check // the one before, nil where there was none that holds
@@ -58,7 +59,8 @@ func (c Check) Unclean() (cards []finding.Card) {
 // itself to know which records are of its present life.
 func (c Check) blind() bool { return c.Seen.Side.Snapshot.At == 0 || !c.Seen.Epoch.Same(c.Seen.Epoch) }
 
-// Given are the GPUs that Slurm gives out, or may: what is on another is no job's leftover, and nothing for Slurm to know.
+// Given are the GPUs that Slurm gives out, or may: what is on another is no job's leftover, and nothing for Slurm to
+// know.
 func (c Check) Given() []finding.Card {
 	return slices.DeleteFunc(slices.Clone(c.Seen.Cards), func(card finding.Card) bool {
 		gives, listed := c.Seen.Given[card.Device.BusID]
@@ -73,29 +75,28 @@ func (c Check) book(at time.Duration, node Node) ledger.Book {
 	})
 }
 
-// taken reports whether a live job was given a GPU, or may have been: of a run that does not know its GPUs nobody can tell.
+// taken reports whether a live job was given a GPU, or may have been: of a run that does not know its GPUs nobody can
+// tell.
 func taken(card finding.Card, book ledger.Book) bool {
 	return slices.ContainsFunc(book.Others, func(r attrib.Record) bool { return r.Live() && r.MayHold(card.Device.ID) })
 }
 
 // isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
 func (c Check) isClean(card finding.Card) bool {
-	rule := c.Order(nil, c.Config.Settle.Epilog).Rule
+	rule := c.Order(nil, config.SettleTimes{}).Rule
 	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
 }
 
-// JudgeCheck says what is wrong on the GPUs: jobs where they were not given, what lies where no job is, and the GPUs' own
-// condition.
+// JudgeCheck says what is wrong on the GPUs: jobs where they were not given, what lies where no job is, and the GPUs'
+// own condition.
 func JudgeCheck(c Check) Judgement {
 	found := c.Faults
 	switch {
 	case c.Seen.Side.Snapshot.At == 0:
 		return c.decide(slices.Concat(found, c.Later))
 	case c.blind():
-		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Finding{
-			Code:    code.Untraced,
-			Unknown: "the driver tells too little of itself to know which records are of its present life",
-		})
+		const why = "the driver tells too little of itself to know which records are of its present life"
+		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Unsure(code.Untraced, why))
 	default:
 		trespasses := c.Trespasses()
 		found = slices.Concat(found, trespasses, c.faultsOf(c.busy()), c.residue(trespasses))
@@ -186,9 +187,10 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 		return nil
 	}
 	found := slices.DeleteFunc(finding.Compare(c.sceneOf(c.Free(), r.Side, r.Node)), func(f finding.Finding) bool {
-		return f.Code == code.Foreign && f.Holder != nil && slices.ContainsFunc(trespasses, func(t finding.Finding) bool {
-			return t.GPU == f.GPU && t.Holder != nil && t.Holder.PID == f.Holder.PID && t.Holder.Start == f.Holder.Start
-		})
+		same := func(t finding.Finding) bool {
+			return t.GPU == f.GPU && t.Holder.PID == f.Holder.PID && t.Holder.Start == f.Holder.Start
+		}
+		return f.Code == code.Foreign && f.Holder != nil && slices.ContainsFunc(trespasses, same)
 	})
 	return append(found, untraced(r.Side)...)
 }
@@ -196,7 +198,9 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 // condition is what the driver and the kernel's log say against the GPUs since the last check.
 func (c Check) condition() []finding.Finding {
 	log, lost := c.sinceLast()
-	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Idle: c.idle(), Blind: len(c.Seen.Health) == 0}
+	in := health.Input{
+		Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Idle: c.idle(), Blind: len(c.Seen.Health) == 0,
+	}
 	if health.Compares(c.Seen.Health) {
 		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)
 		if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
@@ -208,18 +212,21 @@ func (c Check) condition() []finding.Finding {
 	return append(lost, health.Judge(in)...)
 }
 
-// sinceLast is the kernel's log since the last check of this boot, nil where that cannot be told, and a finding where part
-// of it is lost.
+// sinceLast is the kernel's log since the last check of this boot, nil where that cannot be told, and a finding where
+// part of it is lost.
 func (c Check) sinceLast() (log *gpu.KernelLog, lost []finding.Finding) {
 	now, last := c.Seen.Kernel, c.Last
-	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil || last.Boot == "" || last.Boot != now.Epoch.Boot {
+	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil {
+		return nil, nil
+	}
+	if last.Boot == "" || last.Boot != now.Epoch.Boot {
 		return nil, nil
 	}
 	since := *now
 	if since.Lost {
 		since.Lost = false
-		lost = []finding.Finding{{Code: code.Untraced, Unknown: "part of the kernel's log since the last health check " +
-			"was overwritten before it was read: an Xid may be missing"}}
+		lost = append(lost, finding.Unsure(code.Untraced, "part of the kernel's log since the last health check "+
+			"was overwritten before it was read: an Xid may be missing"))
 	}
 	return &since, lost
 }
@@ -294,11 +301,12 @@ func (j Judgement) against(card finding.Card) string {
 
 // Keepers counts the processes of a search, outside of jobs, that keep the driver open.
 func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
-	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, c.Seen.Cards, c.limits(), func(o slurm.Owner) bool {
+	known := func(o slurm.Owner) bool {
 		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
 			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
 		})
-	})
+	}
+	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, c.Seen.Cards, c.limits(), known)
 	k := &ledger.Keepers{At: at, Count: len(found)}
 	switch { // those that were found are there, whatever else is
 	case len(found) > 0:

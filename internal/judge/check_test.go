@@ -14,8 +14,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// A card that a job has says nothing for a drain's end, however clean it is: what was on it may be under the job. One that
-// could not be read says nothing either.
+// A card that a job has says nothing for a drain's end, however clean it is: what was on it may be under the job. One
+// that could not be read says nothing either.
 func TestSeenByCard(t *testing.T) {
 	var cards []finding.Card
 	for i, bus := range []gpu.BusID{"0000:10:00.0", "0000:20:00.0", "0000:30:00.0"} {

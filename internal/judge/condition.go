@@ -15,8 +15,8 @@ import (
 // or has lost the GPU, which is when it matters most.
 func (c Case) condition() []finding.Finding {
 	in := health.Input{
-		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(),
-		Own: c.ownXids(), Idle: c.idle(), Blind: len(c.Seen.Health) == 0,
+		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
+		Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(), Own: c.ownXids(), Idle: c.idle(),
 	}
 	if c.InJob {
 		in.Doubt = insideDoubt
@@ -101,11 +101,10 @@ func (c Case) reloaded() string {
 
 // namesProcesses reports that the log names a process with an error of one of the job's GPUs.
 func (c Case) namesProcesses() bool {
-	log := c.sinceJobBegan()
+	log, cards := c.sinceJobBegan(), slices.Concat(c.Seen.Cards, c.notFound())
 	return log != nil && slices.ContainsFunc(log.Xids, func(x gpu.Xid) bool {
-		return x.PID != 0 && slices.ContainsFunc(slices.Concat(c.Seen.Cards, c.notFound()), func(card finding.Card) bool {
-			return card.Device.BusID == x.BusID
-		})
+		here := func(card finding.Card) bool { return card.Device.BusID == x.BusID }
+		return x.PID != 0 && slices.ContainsFunc(cards, here)
 	})
 }
 

@@ -109,18 +109,18 @@ func stronger(a, b finding.Finding) bool {
 	return a.Bytes.Bytes > b.Bytes.Bytes
 }
 
-// onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look after
-// that does not prove it gone.
+// onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look
+// after that does not prove it gone.
 func (c Case) onCards() []finding.Finding {
 	if c.Cleaned == nil {
 		return Compared(c.Scene(c.Seen.Side))
 	}
 	first := Compared(c.Scene(c.Cleaned.First))
-	if len(c.Cleaned.Ended) == 0 {
+	if !c.Cleaned.Looked {
 		return append(first, c.Cleaned.Did...)
 	}
 	scene := c.Scene(c.Cleaned.After)
-	return append(slices.Clone(c.Cleaned.Did), scene.Again(first, Compared(scene), c.Cleaned.Ended)...)
+	return append(slices.Clone(c.Cleaned.Did), scene.Again(first, Compared(scene))...)
 }
 
 // Compared is what the scene shows, of the job's own GPUs and of others.
@@ -132,7 +132,7 @@ func untraced(side finding.Side) []finding.Finding {
 	if side.Scan == nil || side.Scan.Partial == "" {
 		return nil
 	}
-	return []finding.Finding{{Code: code.Untraced, Unknown: side.Scan.Partial}}
+	return []finding.Finding{finding.Unsure(code.Untraced, side.Scan.Partial)}
 }
 
 // StartOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
@@ -144,15 +144,11 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 	case run.Epoch == (gpu.Epoch{}): // a prolog that got nowhere: its record says why
 		return nil, nil
 	case run.Epoch.Changed(epoch):
-		return nil, []finding.Finding{{
-			Code:     code.NoRecord,
-			Observed: "the driver was reloaded, or the node booted, since the job's start", Expected: "one epoch for a job",
-		}}
+		const observed = "the driver was reloaded, or the node booted, since the job's start"
+		return nil, []finding.Finding{finding.Saw(code.NoRecord, observed, "one epoch for a job")}
 	case !run.Epoch.Same(epoch):
-		return nil, []finding.Finding{{
-			Code:    code.NoRecord,
-			Unknown: "whether the driver stayed loaded since the job's start: it told nothing of itself at one end",
-		}}
+		const why = "whether the driver stayed loaded since the job's start: it told nothing of itself at one end"
+		return nil, []finding.Finding{finding.Unsure(code.NoRecord, why)}
 	}
 	e := run.Start
 	side := &finding.Side{
@@ -183,13 +179,14 @@ func Learn(c Case) (news []finding.Baseline) {
 func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
-		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Neighbours: side.Neighbours,
-		Kernel: c.Seen.Kernel, Probes: c.Tests.Probes(), Findings: j.Findings(), Verdict: j.Verdict(),
+		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves,
+		Scan: side.Scan, Neighbours: side.Neighbours, Kernel: c.Seen.Kernel,
+		Probes: c.Tests.Probes(), Findings: j.Findings(), Verdict: j.Verdict(),
 	}
 	for _, p := range side.Processes {
 		e.Processes = append(e.Processes, p)
 	}
-	if c.Phase == slurm.Prolog && e.Kernel != nil { // a start keeps the mark alone: what was before is no part of this job
+	if c.Phase == slurm.Prolog && e.Kernel != nil { // the mark alone: what was before is no part of this job
 		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}
 	}
 	return e

@@ -22,12 +22,14 @@ type Heard struct {
 	AddressSpace gpu.Figure
 }
 
-// Symptoms are what a diagnosis is made of, as far as this hook saw it. More is worth reading for one that somebody wants.
+// Symptoms are what a diagnosis is made of, as far as this hook saw it. More is worth reading for one that somebody
+// wants.
 func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 	in := diagnosis.Input{
-		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Findings(), Limits: c.limits(),
-		Probes: c.Tests.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(), AddressSpace: h.AddressSpace,
-		Messages: h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
+		Job: c.Job, Cards: c.Seen.Cards, Start: c.Past.Before, End: &c.Seen.Side, Findings: j.Findings(),
+		Limits: c.limits(), Probes: c.Tests.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
+		AddressSpace: h.AddressSpace,
+		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 		Wanted: c.Config.JobLog.Why == config.Always, WallEnd: now,
 	}
 	if !c.Config.Look.Health {

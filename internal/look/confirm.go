@@ -15,8 +15,8 @@ import (
 // Of memory that nobody is listed for nothing else tells that its holder, or a probe, has just ended.
 const teardown = 500 * time.Millisecond
 
-// confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on
-// its way back. To be sure, a listed PID that was gone already has to stay listed on its card for the whole flat time after
+// confirm looks again after /proc was read, since what was listed may have ended meanwhile: then its memory is on its
+// way back. To be sure, a listed PID that was gone already has to stay listed on its card for the whole flat time after
 // that; what other cards showed before still counts.
 func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least time.Duration) {
 	again := o.Rule
@@ -52,12 +52,11 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 		}
 		side.Curves[id] = curve
 	}
-	side.Stayed, side.Beyond = nil, nil
+	side.Stayed = nil
 	if len(more) == 0 {
 		return
 	}
-	side.Stayed, side.Beyond = o.stayed(*side, since), o.beyond(*side, since)
-	maps.DeleteFunc(side.Beyond, func(id gpu.ID, _ uint64) bool { return ended[id] })
+	side.Stayed = o.stayed(*side, since)
 	for id, list := range side.Stayed {
 		side.Stayed[id] = slices.DeleteFunc(list, func(p settle.Stay) bool { return !same[p.PID] })
 	}
@@ -83,10 +82,10 @@ func (o Order) outdate(side *finding.Side, last gpu.Snapshot) {
 	}
 }
 
-// endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a
-// moment the driver lists the memory of one that ended still. Who was found to have a card open counts as who is
-// listed: with the last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of
-// a PID is forgotten if the PID may be another process's by now; then is the look before /proc was read.
+// endedSince names the cards on which a process ended since /proc was read, or can no longer be read: for a moment the
+// driver lists the memory of one that ended still. Who was found to have a card open counts as who is listed: with the
+// last of them the memory goes. Of those listed it returns which are the same as then. What /proc said of a PID is
+// forgotten if the PID may be another process's by now; then is the look before /proc was read.
 func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended map[gpu.ID]bool, still map[int]bool) {
 	asked := pids(finding.Side{Snapshot: side.Snapshot})
 	for _, h := range holdings(side) {
@@ -108,7 +107,7 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 			ended[r.Device.ID] = ended[r.Device.ID] || before.Why == "" && !same(before)
 			after := now[p.PID]
 			earlier, _ := then.Reading(r.Device.ID)
-			leaving := after.Gone && lists(earlier, gpu.ExpectedProcess{PID: p.PID}) // and its memory is on its way back
+			leaving := after.Gone && lists(earlier, gpu.ExpectedProcess{PID: p.PID}) // its memory is on its way back
 			if before.Start != 0 && after.Why == "" && after.Start != before.Start && !leaving {
 				side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID may be another process's by now"}
 			}
@@ -122,8 +121,8 @@ func (o Order) endedSince(e Eyes, side finding.Side, then gpu.Snapshot) (ended m
 	return ended, still
 }
 
-// concerns reports whether a process may hold something on the card: it has the card open, or there is memory that nobody
-// is listed for. A handle on that needs no more than the driver, which who has another card open has too.
+// concerns reports whether a process may hold something on the card: it has the card open, or there is memory that
+// nobody is listed for. A handle on that needs no more than the driver, which who has another card open has too.
 func (o Order) concerns(h attrib.Holding, c finding.Card, side finding.Side) bool {
 	if c.Device.Minor == nil || slices.Contains(h.Minors, *c.Device.Minor) {
 		return true

@@ -9,8 +9,8 @@ import (
 	"bookend/internal/settle"
 )
 
-// A dead process on one card is watched anew for the whole flat time; what the other cards showed before still counts, also
-// where that time was not to be had.
+// A dead process on one card is watched anew for the whole flat time; what the other cards showed before still counts,
+// also where that time was not to be had.
 func TestGoneOnAnotherCard(t *testing.T) {
 	const other = gpu.ID("GPU-1")
 	both := func(from, n int) []gpu.Snapshot {

@@ -49,7 +49,7 @@ func Take(e Eyes, o Order) (finding.Side, []finding.Card) {
 		side, looks = o.watch(e)
 	}
 	disown(side)
-	if !anyFlat(side) && len(side.Stayed) == 0 && len(side.Beyond) == 0 {
+	if !anyFlat(side) && len(side.Stayed) == 0 {
 		return side, o.Cards
 	}
 	busy, release := e.Quiet(o.Cards)
@@ -91,36 +91,12 @@ func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	side.Neighbours = e.Neighbours()
 	side.Processes = e.Processes(pids(side))
 	all := func(gpu.ID) []gpu.Snapshot { return looks }
-	side.Stayed, side.Beyond = o.stayed(side, all), o.beyond(side, all)
+	side.Stayed = o.stayed(side, all)
 	return side, looks
 }
 
-// beyond finds the least memory that no process accounts for, on a GPU whose memory is still moving.
-func (o Order) beyond(side finding.Side, looks func(gpu.ID) []gpu.Snapshot) map[gpu.ID]uint64 {
-	all := map[gpu.ID]uint64{}
-	for _, c := range o.Cards {
-		id := c.Device.ID
-		readings := settle.Readings(o.Rule, c.Device, looks(id))
-		if side.Curves[id].State != settle.Moving || len(readings) == 0 {
-			continue
-		}
-		least := ^uint64(0)
-		for _, r := range readings {
-			bytes, unknown := finding.Unexplained(r, o.Limits, o.Baselines[id])
-			if unknown != "" || r.ProcessesUnknown != "" {
-				bytes = 0
-			}
-			least = min(least, bytes)
-		}
-		if least >= o.Limits.Report {
-			all[id] = least
-		}
-	}
-	return all
-}
-
-// stayed finds the processes that every look showed on a GPU whose memory is still moving. /proc is read after the looks:
-// a process that started before the first of them is the one that each of them listed.
+// stayed finds the processes that every look showed on a GPU whose memory is still moving. /proc is read after the
+// looks: a process that started before the first of them is the one that each of them listed.
 func (o Order) stayed(side finding.Side, looks func(gpu.ID) []gpu.Snapshot) map[gpu.ID][]settle.Stay {
 	all := map[gpu.ID][]settle.Stay{}
 	for _, c := range o.Cards {
@@ -148,7 +124,8 @@ func (o *Order) dropStrangers(side finding.Side) bool {
 		for _, p := range e.Processes {
 			now := side.Processes[p.PID]
 			start, known := o.Known[p.PID]
-			stranger := known && lists(r, p) && now.Why == "" && (now.Start != start || now.Gone && !lists(r, p, sameBytes))
+			another := now.Start != start || now.Gone && !lists(r, p, sameBytes)
+			stranger := known && lists(r, p) && now.Why == "" && another
 			if found = found || stranger; !stranger {
 				kept.Processes = append(kept.Processes, p)
 			}
@@ -172,7 +149,8 @@ func disown(side finding.Side) {
 		for _, r := range s.Readings {
 			for _, p := range r.Processes {
 				if now := side.Processes[p.PID]; s.At > 0 && now.Why == "" && now.Start > s.At {
-					side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: "its PID was another process's when the card was read"}
+					const why = "its PID was another process's when the card was read"
+					side.Processes[p.PID] = attrib.Process{PID: p.PID, Why: why}
 				}
 			}
 		}
@@ -205,12 +183,9 @@ func anyFlat(side finding.Side) bool {
 	return false
 }
 
-// unexplained reports whether a card has memory that no process accounts for, settled or all the time, or a process that is
-// gone: only then is all of /proc searched.
+// unexplained reports whether a card has memory that no process accounts for, settled or all the time, or a process
+// that is gone: only then is all of /proc searched.
 func (o Order) unexplained(side finding.Side) bool {
-	if len(side.Beyond) > 0 {
-		return true
-	}
 	for _, c := range o.Cards {
 		r, ok := side.Snapshot.Reading(c.Device.ID)
 		if !ok || side.Curves[c.Device.ID].State != settle.Flat {
@@ -245,7 +220,8 @@ func identified(cards []finding.Card, s gpu.Snapshot) []finding.Card {
 	out := append([]finding.Card{}, cards...)
 	for i, c := range out {
 		for _, r := range s.Readings {
-			if r.Device.ID == c.Device.ID || c.Device.ID == "" && r.Device.BusID != "" && r.Device.BusID == c.Device.BusID {
+			sameBus := r.Device.BusID != "" && r.Device.BusID == c.Device.BusID
+			if r.Device.ID == c.Device.ID || c.Device.ID == "" && sameBus {
 				out[i].Device = r.Device
 			}
 		}

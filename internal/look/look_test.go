@@ -241,8 +241,8 @@ func TestPIDReusedSince(t *testing.T) {
 	}
 }
 
-// A process that was listed on another GPU when /proc was read, and has ended since, need not be the one that the last look
-// lists on this GPU: its PID may have been used again, and that process have ended too.
+// A process that was listed on another GPU when /proc was read, and has ended since, need not be the one that the last
+// look lists on this GPU: its PID may have been used again, and that process have ended too.
 func TestPIDListedSince(t *testing.T) {
 	listed := gpu.Process{PID: 70, Memory: gpu.Bytes(gib)}
 	for name, tt := range map[string]struct {
@@ -323,8 +323,8 @@ func TestHolderEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time says that
-// each look showed the same one, and that are there still.
+// On a GPU that does not settle the processes that were there all the time have stayed: those whose start time says
+// that each look showed the same one, and that are there still.
 func TestStayed(t *testing.T) {
 	held := gpu.Process{PID: 70, Memory: gpu.Bytes(20 * gib)}
 	beside := func(from, n int, also ...gpu.Process) (series []gpu.Snapshot) {
@@ -362,38 +362,6 @@ func TestStayed(t *testing.T) {
 		}
 		if !slices.Equal(tt.eyes.did, tt.did) {
 			t.Errorf("%s: did %v, want %v", tt.name, tt.eyes.did, tt.did)
-		}
-	}
-}
-
-// Memory without a process that every look shows on a GPU that does not settle is searched for, and known by its least.
-func TestUnexplainedBesideWhatMoves(t *testing.T) {
-	moving := func(from, n int, least uint64) (series []gpu.Snapshot) {
-		for i := range n {
-			series = append(series, looks(from+i, 1, least+uint64(i%3)*64*mib)...)
-		}
-		return series
-	}
-	scanned := []string{"watch", "quiet", "scan", "watch", "release"}
-	for _, tt := range []struct {
-		name    string
-		watches [][]gpu.Snapshot
-		want    uint64
-		did     []string
-	}{
-		{"all the time", [][]gpu.Snapshot{moving(10, 7, 20*gib), moving(17, 1, 19*gib)}, 19 * gib, scanned},
-		{"too little at one look", [][]gpu.Snapshot{append(moving(10, 6, 20*gib), moving(16, 1, 31*mib)...)}, 0, []string{"watch"}},
-		{"gone at the last look", [][]gpu.Snapshot{moving(10, 7, 20*gib), looks(17, 1, 0)}, 0, scanned},
-		{"no last look", [][]gpu.Snapshot{moving(10, 7, 20*gib)}, 0, scanned},
-		{"shorter than the flat time", [][]gpu.Snapshot{moving(10, 3, 20*gib)}, 0, []string{"watch"}},
-	} {
-		e := &eyes{watches: tt.watches}
-		side, _ := Take(e, order())
-		if got := side.Beyond[card]; got != tt.want {
-			t.Errorf("%s: %d MiB, want %d", tt.name, got/mib, tt.want/mib)
-		}
-		if !slices.Equal(e.did, tt.did) {
-			t.Errorf("%s: did %v, want %v", tt.name, e.did, tt.did)
 		}
 	}
 }

@@ -30,8 +30,8 @@ func cleanUp(r CleanupRequest) ([]cleanup.Result, error) {
 	}, r.Processes)...), nil
 }
 
-// pinnedRead is the longest wait for one process to be read again: it takes less than a millisecond unless it hangs, and
-// one that does is left alone.
+// pinnedRead is the longest wait for one process to be read again: it takes less than a millisecond unless it hangs,
+// and one that does is left alone.
 const pinnedRead = 500 * time.Millisecond
 
 // proves repeats the proof on what /proc says now. A process that a sighting proved shows no job any more, and is

@@ -24,9 +24,9 @@ const (
 	maxLogBytes = 16 << 20
 )
 
-// The locks below paths.run, each held by the one child of this host that is at the log, at the counts, or at the records;
-// others wait for it as long as a few fsyncs take. Three, because the first two take no fsync: of many hooks at once each
-// finds time for its own.
+// The locks below paths.run, each held by the one child of this host that is at the log, at the counts, or at the
+// records; others wait for it as long as a few fsyncs take. Three, because the first two take no fsync: of many hooks
+// at once each finds time for its own.
 const (
 	logLock   = "state/log-disk.lock"
 	countLock = "state/count-disk.lock"
@@ -89,8 +89,8 @@ type atDisk struct {
 	troubles []DiskTrouble
 }
 
-// alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give up
-// instead of piling up, and leave the records where they are: then it returns false.
+// alone does something under a lock. A child that hangs on a dead disk keeps it until it is gone: those after it give
+// up instead of piling up, and leave the records where they are: then it returns false.
 func (d *atDisk) alone(lock string, do func()) bool {
 	err := d.unlessLocked(lock, do)
 	if err != nil {
@@ -114,8 +114,8 @@ func (d *atDisk) unlessLocked(lock string, do func()) error {
 
 func (d *atDisk) log() { d.note(code.LogFailed, appendLog(d.LogDir, d.Log)) }
 
-// keep moves records to the disk, which waits for that: whoever is refused leaves it to the next, and has nothing to tell,
-// since another is at it. What goes wrong is told, and counted late.
+// keep moves records to the disk, which waits for that: whoever is refused leaves it to the next, and has nothing to
+// tell, since another is at it. What goes wrong is told, and counted late.
 func (d *atDisk) keep() {
 	early := len(d.troubles)
 	if d.Archive {
@@ -136,8 +136,8 @@ func (d *atDisk) retire() {
 	}
 }
 
-// clear removes drop folders that were put aside, while there is time. It comes last: how long it takes is in users' hands.
-// Whoever finds another at it leaves all to the next.
+// clear removes drop folders that were put aside, while there is time. It comes last: how long it takes is in users'
+// hands. Whoever finds another at it leaves all to the next.
 func (d *atDisk) clear(inTime context.Context) {
 	if !d.Drop.Found() && !d.Sweep {
 		return
@@ -146,7 +146,10 @@ func (d *atDisk) clear(inTime context.Context) {
 	release, err := safefile.Lock(filepath.Join(d.Run, dropLock), 0, true)
 	if !errors.Is(err, safefile.ErrLocked) {
 		steps := 0
-		late.note(code.StateWrite, state.RemoveDrops(d.Run, d.Node, func() bool { steps++; return steps <= fewSteps || inTime.Err() == nil }))
+		late.note(code.StateWrite, state.RemoveDrops(d.Run, d.Node, func() bool {
+			steps++
+			return steps <= fewSteps || inTime.Err() == nil
+		}))
 	}
 	if err == nil { // a full file system has no room for a lock, but all the more to remove
 		release()

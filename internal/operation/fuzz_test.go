@@ -37,8 +37,8 @@ func (c closing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A child that is asked for anything but one of its operations, in full, says so and answers nothing. What it is asked in
-// full is not done here: that is for the tests of each operation.
+// A child that is asked for anything but one of its operations, in full, says so and answers nothing. What it is asked
+// in full is not done here: that is for the tests of each operation.
 func FuzzChildRequest(f *testing.F) {
 	for i := range all() {
 		for _, seed := range []string{``, `{}`, `null`, `5`, `[]`, `{"a":1}`, `{"run":7,"pid":"x","uid":-1}`, `"x"`, `{"proc":`, "\x00", `{} {}`, `{"run":null}`} {

@@ -92,8 +92,8 @@ func readProcesses(r ProcessesRequest) ([]attrib.Process, error) {
 	return within(holders.Processes(r.Proc, r.PIDs, r.Budget, r.Skip...), maxReply), nil
 }
 
-// within makes an answer about thousands of processes fit: the last of them lose the path of their program, then all but
-// their PID.
+// within makes an answer about thousands of processes fit: the last of them lose the path of their program, then all
+// but their PID.
 func within(all []attrib.Process, most int) []attrib.Process {
 	size := 0
 	for i, p := range all {

@@ -1,6 +1,6 @@
-// Package operation is what the programs of Bookend have done by a child: this very binary, started again as
-// "--child OP". What may sleep in the kernel, be slow without end, or run among a user's files is an operation, so that a
-// hook waits for it no longer than it can afford. One JSON request goes in, one JSON reply comes back.
+// Package operation is what the programs of Bookend have done by a child: this very binary, started again as "--child
+// OP". What may sleep in the kernel, be slow without end, or run among a user's files is an operation, so that a hook
+// waits for it no longer than it can afford. One JSON request goes in, one JSON reply comes back.
 package operation
 
 import (
@@ -224,8 +224,8 @@ func ServeChild(env Env, others Others) (exit int, done bool) {
 	return 0, false
 }
 
-// Confine makes a process of root's give up what it does not need. Where that fails it is said, and the work goes on: it is
-// a second line of defence. A user's own hook has nothing to hide from that user.
+// Confine makes a process of root's give up what it does not need. Where that fails it is said, and the work goes on:
+// it is a second line of defence. A user's own hook has nothing to hide from that user.
 func Confine(env Env) {
 	if env.EUID != 0 {
 		return

@@ -76,7 +76,8 @@ type Searched struct {
 	Earlier bool   `json:"earlier,omitempty"` // as joblog.Search has it
 }
 
-// lookBack is how much is looked through before the last oom.MaxTail bytes, of all outputs of a job together: some 30 ms.
+// lookBack is how much is looked through before the last oom.MaxTail bytes, of all outputs of a job together: some 30
+// ms.
 const lookBack = 16 << 20
 
 // Tail starts as root and gives that up, for good, before it opens anything of the user's. What the job wrote stays
@@ -138,9 +139,11 @@ func (f *searchedFile) recognised() bool {
 	return f.search != nil && f.search.Recognised()
 }
 
-// back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is the others'.
+// back looks through what stands before the ends, the shortest first: what they need not of their share of lookBack is
+// the others'.
 func (all searchedFiles) back(more func() bool) {
-	readable := slices.DeleteFunc(slices.Clone(all), func(f *searchedFile) bool { return f.search == nil || f.err != nil })
+	unreadable := func(f *searchedFile) bool { return f.search == nil || f.err != nil }
+	readable := slices.DeleteFunc(slices.Clone(all), unreadable)
 	slices.SortStableFunc(readable, func(f, o *searchedFile) int { return cmp.Compare(f.Size, o.Size) })
 	left := int64(lookBack)
 	for i, f := range readable {
@@ -179,7 +182,8 @@ func (all searchedFiles) reply() TailReply {
 // lastOf are the last messages, at most so many: what says that memory ran out before anything else.
 func lastOf(all []oom.Message, most int) []oom.Message {
 	if len(all) > most {
-		if memory := slices.DeleteFunc(slices.Clone(all), func(m oom.Message) bool { return !joblog.AboutMemory(m) }); len(memory) > 0 {
+		beside := func(m oom.Message) bool { return !joblog.AboutMemory(m) }
+		if memory := slices.DeleteFunc(slices.Clone(all), beside); len(memory) > 0 {
 			all = memory
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"bookend/internal/state"
 )
 
-// Hung are the processes that stuck readers of /proc are at: a new reader leaves them alone. Blocked says that there must be
-// no new one: it would get stuck as well where an earlier one did not say what it is at, and could not be put on record where
-// there are too many already.
+// Hung are the processes that stuck readers of /proc are at: a new reader leaves them alone. Blocked says that there
+// must be no new one: it would get stuck as well where an earlier one did not say what it is at, and could not be put
+// on record where there are too many already.
 func Hung(op string, readers []state.Reader) (at []attrib.Instance, blocked bool) {
 	blocked = len(readers) >= state.MaxReaders
 	for _, r := range readers {
@@ -67,8 +67,8 @@ func (r Readers) Stuck() (all []state.Reader) {
 	return all
 }
 
-// Keep puts a reader that was left behind on record, where a child's failure left one. Without a Store it is for the hooks
-// of every node.
+// Keep puts a reader that was left behind on record, where a child's failure left one. Without a Store it is for the
+// hooks of every node.
 func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
 	left, ok := stuckAt(op, failure, r.Clock, at)
 	switch {
@@ -95,14 +95,15 @@ func (r Readers) Keep(op string, failure error, at []attrib.Instance) error {
 // onCardsTime is for one search of the node's processes: 20 000 with 50 descriptors each took 0.9 s.
 const onCardsTime = 1500 * time.Millisecond
 
-// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s, leaves
-// alone what hooks got stuck at, and puts a child that gets stuck itself on record for them.
+// Holdings searches for the processes that have a device node of the driver open now. It waits for at most 1.5 s,
+// leaves alone what hooks got stuck at, and puts a child that gets stuck itself on record for them.
 func Holdings(r Readers) attrib.Scan {
 	skip, blocked := Hung(Holders.Name, r.Stuck())
 	if blocked {
 		return attrib.Scan{Partial: ErrStuck.Error()}
 	}
-	request := HoldersRequest{Proc: r.Config.Paths.Proc, Dev: r.Config.Paths.Dev, Budget: onCardsTime - ScanReserve, Skip: skip}
+	paths := r.Config.Paths
+	request := HoldersRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: onCardsTime - ScanReserve, Skip: skip}
 	scan, err := Holders.Ask(request, onCardsTime)
 	unkept := r.Keep(Holders.Name, err, scan.Hung)
 	var failed *Error
@@ -115,8 +116,8 @@ func Holdings(r Readers) attrib.Scan {
 	return scan
 }
 
-// JobsOnCards are the jobs whose processes, by their cgroups, have a GPU's device node open now; what cannot be told is no
-// trouble of the hooks'.
+// JobsOnCards are the jobs whose processes, by their cgroups, have a GPU's device node open now; what cannot be told is
+// no trouble of the hooks'.
 func JobsOnCards(r Readers) []slurm.Owner {
 	var jobs []slurm.Owner
 	for _, h := range Holdings(r).Holdings {

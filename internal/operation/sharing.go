@@ -91,7 +91,8 @@ func NodeSharing(c config.Slurm, slurmConf, node string, timeout time.Duration) 
 	const key = "slurm.shards"
 	switch c.Shards {
 	case config.ShardsYes:
-		return Sharing{Answer: slurmconf.Answer{Shared: slurmconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}, By: key}
+		yes := slurmconf.Answer{Shared: slurmconf.Yes, Why: "GPUs are given out in shards here (slurm.shards)"}
+		return Sharing{Answer: yes, By: key}
 	case config.ShardsNo:
 		return Sharing{Answer: slurmconf.Answer{Shared: slurmconf.No}, By: key}
 	}

@@ -9,8 +9,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// LocateRequest asks where a task's output goes. Others are the numbers that the task may have whose output it is; Task is the
-// one of which it is asked.
+// LocateRequest asks where a task's output goes. Others are the numbers that the task may have whose output it is; Task
+// is the one of which it is asked.
 type LocateRequest struct {
 	Proc   string `json:"proc"`
 	PID    int    `json:"pid"`
@@ -52,13 +52,15 @@ type LaunchersRequest struct {
 	Owner slurm.Owner `json:"owner"`
 }
 
-// Launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can name.
+// Launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can
+// name.
 type Launched struct {
 	Files []joblog.Target `json:"files,omitempty"`
 	Apart bool            `json:"apart,omitempty"`
 }
 
-// Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a task.
+// Launchers finds what the job's srun processes on this node write to: the output of the steps that have no file a
+// task.
 var Launchers = Operation[LaunchersRequest, Launched]{"launchers", findLaunchers}
 
 func findLaunchers(r LaunchersRequest) (found Launched, err error) {

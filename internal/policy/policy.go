@@ -70,8 +70,8 @@ func (v Verdict) Tells(i int) bool {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has no
-// job: all cards count, and nothing drains.
+// Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has
+// no job: all cards count, and nothing drains.
 func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 	v := Verdict{Action: config.Ignore}
 	for _, f := range found {
@@ -86,7 +86,7 @@ func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 		}
 	}
 	if r.phase == slurm.HealthCheck {
-		v.Exit = CheckExit(found)
+		v.Exit = checkExit(found)
 	}
 	if v.Action != config.Drain {
 		return v
@@ -122,29 +122,6 @@ func (r Rules) judge(f finding.Finding) Judged {
 	return Judged{Action: config.Drain}
 }
 
-// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld. found are
-// those that the verdict judged.
-func (v Verdict) Doubt(found []finding.Finding) string {
-	strongest := -1
-	for i := range found[:min(len(found), len(v.Judged))] {
-		if v.Judged[i].Why != "" && (strongest < 0 || stronger(found[i], found[strongest])) {
-			strongest = i
-		}
-	}
-	if strongest < 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s: %s", found[strongest].Code, v.Judged[strongest].Why)
-}
-
-// stronger ranks what is known before what is not, then by memory.
-func stronger(a, b finding.Finding) bool {
-	if (a.Unknown == "") != (b.Unknown == "") {
-		return a.Unknown == ""
-	}
-	return a.Bytes.Bytes > b.Bytes.Bytes
-}
-
 func (r Rules) configured(c code.Code) config.Action {
 	for _, m := range r.actions {
 		if a, ok := m[c]; ok {
@@ -162,4 +139,17 @@ func (r Rules) guard(restarts int) string {
 		return fmt.Sprintf("the job was restarted %d times: another drained node would not help it", restarts)
 	}
 	return ""
+}
+
+// checkExit returns the exit code of a health check: 0 unless it has not checked the node. Slurm only logs that, and
+// nothing else should act on it: what was found is in the log, the metrics and the state.
+func checkExit(found []finding.Finding) int {
+	for _, e := range code.All() {
+		for _, f := range found {
+			if e.Unchecked && f.Code == e.Code && f.Unknown == "" {
+				return e.Exit
+			}
+		}
+	}
+	return 0
 }

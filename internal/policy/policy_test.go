@@ -6,7 +6,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -70,33 +69,6 @@ func TestDecide(t *testing.T) {
 				t.Errorf("judged %d of %d findings", len(v.Judged), len(tt.found))
 			}
 		})
-	}
-}
-
-// What a doubt keeps from draining leaves a trace: the strongest finding's.
-func TestDoubt(t *testing.T) {
-	orphan := func(mib uint64, doubts ...string) finding.Finding {
-		return finding.Finding{Code: code.Orphan, Bytes: gpu.Bytes(mib << 20), Doubts: doubts}
-	}
-	unknown := finding.Finding{Code: code.Residue, Unknown: "old driver"}
-	for name, tt := range map[string]struct {
-		found []finding.Finding
-		want  string
-	}{
-		"nothing found":        {nil, ""},
-		"nothing withheld":     {[]finding.Finding{orphan(600)}, ""},
-		"never to drain":       {[]finding.Finding{{Code: code.Dirty, Doubts: []string{"it was there before this job"}}}, ""},
-		"the first reason":     {[]finding.Finding{orphan(600, "job 5 could own it as well", "x")}, "BKD-ORPHAN: job 5 could own it as well"},
-		"the most memory":      {[]finding.Finding{orphan(600, "a"), orphan(700, "b"), orphan(650, "c")}, "BKD-ORPHAN: b"},
-		"as much memory":       {[]finding.Finding{orphan(600, "a"), orphan(600, "b")}, "BKD-ORPHAN: a"},
-		"unknown":              {[]finding.Finding{unknown}, "BKD-RESIDUE: unknown: old driver"},
-		"known before unknown": {[]finding.Finding{unknown, orphan(1, "a"), unknown}, "BKD-ORPHAN: a"},
-		"beside a drain":       {[]finding.Finding{orphan(600), orphan(1, "a")}, "BKD-ORPHAN: a"},
-	} {
-		v := Compile(enforcing(), slurm.Epilog, "p").Decide(tt.found, 0)
-		if got := v.Doubt(append(tt.found, orphan(9, "found later"))); got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
 	}
 }
 

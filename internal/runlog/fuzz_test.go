@@ -11,7 +11,8 @@ import (
 	"bookend/internal/config"
 )
 
-// textLine is the head of a line that nobody can forge: time, level, then the message, if any, in quotes or as one word.
+// textLine is the head of a line that nobody can forge: time, level, then the message, if any, in quotes or as one
+// word.
 var textLine = regexp.MustCompile(`^time="2026-03-04T[0-9:.+]+" level=warning (msg=("([^"\\]|\\.)*"|[^ "]+) )?`)
 
 // An entry is one line of printable ASCII, whatever is in it, and its head is this program's.

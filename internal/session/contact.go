@@ -27,8 +27,8 @@ const patience = 300 * time.Millisecond
 const worthAsking = 500 * time.Millisecond
 
 // meet waits for another hook's contact. Where nobody has heard it lately one hook asks and the others wait for what
-// comes of it, as long as it sleeps where nothing can wake it: else each would leave a child there. One that is merely slow,
-// stopped or busy keeps nobody: they ask beside it. Without state each hook is on its own.
+// comes of it, as long as it sleeps where nothing can wake it: else each would leave a child there. One that is merely
+// slow, stopped or busy keeps nobody: they ask beside it. Without state each hook is on its own.
 func (d *Driver) meet() bool {
 	if d.Store == nil {
 		return true
@@ -49,8 +49,9 @@ func (d *Driver) meet() bool {
 		}
 	}
 	if d.answers() {
-		d.Add(finding.Finding{Code: code.Slow, Unknown: fmt.Sprintf("not asked: another hook's child has been in the driver for more than %v",
-			d.contact.waited.Round(time.Millisecond))})
+		const why = "not asked: another hook's child has been in the driver for more than %v"
+		waited := d.contact.waited.Round(time.Millisecond)
+		d.Add(finding.Unsure(code.Slow, fmt.Sprintf(why, waited)))
 	}
 	return false
 }
@@ -65,8 +66,8 @@ func (d *Driver) keptByTheDriver() bool {
 	return asking != nil && child.Uninterruptible(d.Config.Paths.Proc, asking.PID, asking.StartTicks)
 }
 
-// adopt takes the stuck child of a hook that was killed for what it is: nobody else has it on record. One that merely ends
-// after its hook is soon gone.
+// adopt takes the stuck child of a hook that was killed for what it is: nobody else has it on record. One that merely
+// ends after its hook is soon gone.
 func (d *Driver) adopt() {
 	asking := d.Store.Asking()
 	if asking == nil {
@@ -106,6 +107,6 @@ func (d *Driver) Leave() {
 	}
 }
 
-// cutShort reports that waiting for another hook has left the driver less time than it is meant to have: that it did not
-// answer in the rest says nothing for certain.
+// cutShort reports that waiting for another hook has left the driver less time than it is meant to have: that it did
+// not answer in the rest says nothing for certain.
 func (d *Driver) cutShort() bool { return d.contact.waited > patience/3 }

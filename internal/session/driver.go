@@ -17,8 +17,8 @@ import (
 	"bookend/internal/wire"
 )
 
-// Driver is a hook's dealings with the driver and with /proc; it is the Eyes that a hook looks with. Its Faults are what
-// went wrong since they were taken last.
+// Driver is a hook's dealings with the driver and with /proc; it is the Eyes that a hook looks with. Its Faults are
+// what went wrong since they were taken last.
 type Driver struct {
 	*Hook
 	Faults
@@ -59,7 +59,7 @@ func (d *Driver) answers() bool {
 	}
 	if operation.InDriver(*stuck) && d.Alive(*stuck) { // earlier releases put children here that read /proc
 		text := operation.StuckText(*stuck, d.At(stuck.Since))
-		d.Add(finding.Finding{Code: code.Stuck, Observed: text, Expected: "the driver answers"})
+		d.Add(finding.Saw(code.Stuck, text, "the driver answers"))
 		return false
 	}
 	d.Try(d.Store.ClearStuck())
@@ -73,8 +73,8 @@ func (d *Driver) abandoned(op string, pid int, startTicks uint64) {
 	}
 }
 
-// abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about the
-// driver: the next hooks only leave alone what it reads. If it cannot be recorded, this hook starts no other.
+// abandonedReader records a child that could not be killed while it read other processes' /proc. That is no word about
+// the driver: the next hooks only leave alone what it reads. If it cannot be recorded, this hook starts no other.
 func (d *Driver) abandonedReader(op string, failure error, at []attrib.Instance) {
 	err := d.readers().Keep(op, failure, at)
 	d.Try(err)
@@ -105,14 +105,15 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 		found = append(found, d.Panicked(a.Panic))
 	}
 	for _, t := range a.Troubles {
-		f := finding.Finding{Code: t.Code, Observed: t.Detail, Expected: "a whole answer from the backend"}
+		f := finding.Saw(t.Code, t.Detail, "a whole answer from the backend")
 		switch {
 		case t.Elsewhere: // nothing against these GPUs; one that hangs there is recorded as stuck all the same
-			f = finding.Finding{Code: code.Untraced, Unknown: string(t.Code) + ": " + t.Detail}
+			f = finding.Unsure(code.Untraced, string(t.Code)+": "+t.Detail)
 		case t.Code == code.Hang && d.cutShort() && d.looks == 0:
-			f = finding.Finding{Code: code.Slow, Unknown: "another hook's wait for the driver left too little time: " + t.Detail}
+			const why = "another hook's wait for the driver left too little time: "
+			f = finding.Unsure(code.Slow, why+t.Detail)
 		case t.Unsure:
-			f = finding.Finding{Code: t.Code, Unknown: t.Detail}
+			f = finding.Unsure(t.Code, t.Detail)
 		}
 		found = append(found, f)
 	}
@@ -126,8 +127,8 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 	return found
 }
 
-// askReader asks a child that reads other processes' /proc. What it answered stands, also where it cannot end; then at says
-// what it is stuck at. The error says that there is no answer.
+// askReader asks a child that reads other processes' /proc. What it answered stands, also where it cannot end; then at
+// says what it is stuck at. The error says that there is no answer.
 func askReader[Req, Rep any](
 	d *Driver, op operation.Operation[Req, Rep], timeout time.Duration,
 	request func(skip []attrib.Instance) Req, at func(Rep) []attrib.Instance,
@@ -156,7 +157,8 @@ func (d *Driver) childFault(op string, err error) {
 	if d.Defect(err) {
 		return
 	}
-	f := finding.Finding{Code: code.Hang, Observed: err.Error(), Expected: "an answer within the deadline", Unknown: err.Error()}
+	const expected = "an answer within the deadline"
+	f := finding.Finding{Code: code.Hang, Observed: err.Error(), Expected: expected, Unknown: err.Error()}
 	var failed *operation.Error
 	if errors.As(err, &failed) {
 		switch r := failed.Result; r.Outcome {
@@ -190,8 +192,8 @@ func unanswered(op string) code.Code {
 	return code.Untraced
 }
 
-// Listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside what the hook does. A ring
-// of 1 MiB takes some 10 ms; the longest wait is that for all of /proc.
+// Listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside what the hook does. A
+// ring of 1 MiB takes some 10 ms; the longest wait is that for all of /proc.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
 	if !d.Config.Look.KernelLog {
 		return func() *gpu.KernelLog { return nil }

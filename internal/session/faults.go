@@ -42,11 +42,11 @@ func (f *Faults) Try(err error) {
 	case err == nil:
 	case errors.Is(err, state.ErrExists): // a prolog run twice: the first look counts
 	case errors.As(err, new(state.Damage)):
-		f.Add(finding.Finding{Code: code.StateDamage, Observed: err.Error(), Expected: "a whole record"})
+		f.Add(finding.Saw(code.StateDamage, err.Error(), "a whole record"))
 	case errors.Is(err, state.ErrLocked):
-		f.Add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
+		f.Add(finding.Unsure(code.StateLock, err.Error()))
 	default:
-		f.Add(finding.Finding{Code: code.StateWrite, Observed: err.Error(), Expected: "state can be written"})
+		f.Add(finding.Saw(code.StateWrite, err.Error(), "state can be written"))
 	}
 }
 

@@ -21,8 +21,8 @@ type Frame struct {
 	watchdog *time.Timer
 }
 
-// Checkpoint is all that SIGTERM and the watchdog publish of a hook that they stop: the exit code reached so far, and the
-// record of an end that the steps could not write. They run beside the steps and touch nothing else.
+// Checkpoint is all that SIGTERM and the watchdog publish of a hook that they stop: the exit code reached so far, and
+// the record of an end that the steps could not write. They run beside the steps and touch nothing else.
 type Checkpoint struct {
 	exit       atomic.Int32
 	unfinished atomic.Pointer[func(ledger.End)]

@@ -50,9 +50,7 @@ func (h *Hook) Configure() (problem string, found []finding.Finding) {
 	}
 	h.Limit(time.Duration(h.Times.Total))
 	if problem != "" {
-		found = []finding.Finding{{
-			Code: code.BadConfig, Observed: problem, Expected: "a valid configuration that only root can write",
-		}}
+		found = append(found, finding.Saw(code.BadConfig, problem, "a valid configuration that only root can write"))
 	}
 	return problem, found
 }
@@ -62,17 +60,15 @@ func (h *Hook) IdentifyJob() (found []finding.Finding, ok bool) {
 	job, err := slurm.FromEnv(h.Getenv)
 	if err != nil {
 		fmt.Fprintf(h.Stderr, "bookend: %v\n", err)
-		return []finding.Finding{{
-			Code: code.BadEnv, Observed: err.Error(), Expected: "the environment Slurm gives its hooks",
-		}}, false
+		return append(found, finding.Saw(code.BadEnv, err.Error(), "the environment Slurm gives its hooks")), false
 	}
 	h.Job = job
 	if job.GPUProblem != "" {
-		found = append(found, finding.Finding{Code: code.Ambiguous, Unknown: job.GPUProblem})
+		found = append(found, finding.Unsure(code.Ambiguous, job.GPUProblem))
 	}
 	own, err := OwnCgroup(h.Config.Paths.Proc)
 	if err != nil {
-		found = append(found, finding.Finding{Code: code.BadEnv, Unknown: err.Error()})
+		found = append(found, finding.Unsure(code.BadEnv, err.Error()))
 	}
 	if h.InJob = slurm.InJob(own); h.InJob {
 		h.Job.Exit = slurm.ExitStatus{Why: "hooks under RunInJob are always told 0"}
@@ -80,15 +76,13 @@ func (h *Hook) IdentifyJob() (found []finding.Finding, ok bool) {
 		if h.blinded() {
 			observed += ": no card is looked at (slurm.run_in_job_backend)"
 		}
-		found = append(found, finding.Finding{
-			Code: code.RunInJob, Observed: observed, Expected: "hooks run by slurmd itself",
-		})
+		found = append(found, finding.Saw(code.RunInJob, observed, "hooks run by slurmd itself"))
 	}
 	return found, true
 }
 
-// blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how the
-// site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
+// blinded reports that the driver is not to be asked: from inside a job, unless the admin allows it there. That is how
+// the site has Slurm run its hooks, and no fault of the node's: the one finding is BKD-RUNINJOB.
 func (h *Hook) blinded() bool { return h.InJob && !h.Config.Slurm.RunInJobBackend }
 
 // MayAsk reports whether the driver is to be asked for the job's GPUs at all.
@@ -131,7 +125,7 @@ func (h *Hook) Visit(reserve time.Duration) *operation.Visit {
 // Panicked makes a panic a finding. The stack goes to slurmd's log.
 func (h *Hook) Panicked(p *routine.Panic) finding.Finding {
 	fmt.Fprintf(h.Stderr, "bookend: %v\n%s", p, p.Stack)
-	return finding.Finding{Code: code.Panicked, Observed: p.Error(), Expected: "no panic"}
+	return finding.Saw(code.Panicked, p.Error(), "no panic")
 }
 
 // OwnCgroup reads this process's cgroup file.

@@ -40,10 +40,10 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	i := Inventory{Epoch: reply.Epoch, Library: reply.Library}
 	switch {
 	case reply.NoDriver:
-		d.Add(finding.Finding{Code: code.NoDriver, Observed: reply.Problem, Expected: "a loaded driver"})
+		d.Add(finding.Saw(code.NoDriver, reply.Problem, "a loaded driver"))
 		return i
 	case reply.Problem != "":
-		d.Add(finding.Finding{Code: code.DriverKO, Unknown: reply.Problem})
+		d.Add(finding.Unsure(code.DriverKO, reply.Problem))
 		return i
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
@@ -62,7 +62,7 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 // unresolved is what keeps Slurm's numbers from naming GPUs.
 func unresolved(res numbering.Result, count int) (found []finding.Finding) {
 	if res.Unknown != "" {
-		found = append(found, finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
+		found = append(found, finding.Unsure(code.Ambiguous, res.Unknown))
 	}
 	for _, index := range res.Missing {
 		found = append(found, finding.Finding{
@@ -74,8 +74,8 @@ func unresolved(res numbering.Result, count int) (found []finding.Finding) {
 	return found
 }
 
-// settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever the
-// configuration says by then.
+// settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever
+// the configuration says by then.
 func settled(r ledger.Run, job slurm.Job) bool {
 	if !r.Numbering.Source.Settled() || len(r.Devices) == 0 || r.Closed() && !r.Sure(job) {
 		return false
@@ -88,16 +88,14 @@ func settled(r ledger.Run, job slurm.Job) bool {
 	})
 }
 
-// Mismatched adds that the driver's library is of another version than its kernel module, where no GPU could be read and
-// NVML did not come far enough to say so. A library that has just read the GPUs is none of another version.
+// Mismatched adds that the driver's library is of another version than its kernel module, where no GPU could be read
+// and NVML did not come far enough to say so. A library that has just read the GPUs is none of another version.
 func (d *Driver) Mismatched(i Inventory) {
 	module := i.Epoch.Driver
 	told := slices.ContainsFunc(d.list, func(f finding.Finding) bool { return f.Code == code.Mismatch })
 	if i.Library == "" || module == "" || i.Library == module || told {
 		return
 	}
-	d.Add(finding.Finding{
-		Code: code.Mismatch, Observed: "the kernel module is " + module + ", the library " + i.Library,
-		Expected: "driver and library of one version",
-	})
+	observed := "the kernel module is " + module + ", the library " + i.Library
+	d.Add(finding.Saw(code.Mismatch, observed, "driver and library of one version"))
 }

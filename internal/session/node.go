@@ -15,8 +15,8 @@ import (
 	"bookend/internal/wire"
 )
 
-// Glance looks once at every GPU of the node, and reads who is on them: a health check's first target. Without a reading
-// there is no more than the list of GPUs.
+// Glance looks once at every GPU of the node, and reads who is on them: a health check's first target. Without a
+// reading there is no more than the list of GPUs.
 func (d *Driver) Glance(i Inventory) judge.Seen {
 	seen := judge.Seen{Epoch: i.Epoch, Given: i.Given}
 	if len(i.Cards) == 0 {
@@ -54,8 +54,8 @@ func (d *Driver) LookCloser(c judge.Check, cards []finding.Card) judge.Residue {
 	return judge.Residue{Cards: cards, Side: side}
 }
 
-// everyCard are the GPUs that the driver has, with Slurm's numbers of them: as those of a job that has all. A number that is
-// not certain is -1.
+// everyCard are the GPUs that the driver has, with Slurm's numbers of them: as those of a job that has all. A number
+// that is not certain is -1.
 func everyCard(cards []gpu.Card, n config.NVIDIA, list numbering.List) []finding.Card {
 	numbers := map[gpu.BusID]int{}
 	for _, d := range numbering.Devices(slurm.Job{GPUIndexes: indexesOf(n, list)}, cards, n, list).Devices {
@@ -86,8 +86,8 @@ func indexesOf(n config.NVIDIA, list numbering.List) (indexes []int) {
 	return indexes
 }
 
-// withReadings joins the driver's own list of GPUs with what a look at all of them saw: MIG instances stand for the GPU they
-// are part of, and Slurm's numbers of them are not known.
+// withReadings joins the driver's own list of GPUs with what a look at all of them saw: MIG instances stand for the GPU
+// they are part of, and Slurm's numbers of them are not known.
 func withReadings(cards []finding.Card, s gpu.Snapshot) (all []finding.Card) {
 	cut := map[gpu.ID]bool{}
 	for _, r := range s.Readings {

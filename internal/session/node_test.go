@@ -69,8 +69,8 @@ func listedBySlurmd(minors ...int) numbering.List {
 	return l
 }
 
-// A look adds the ids that the driver alone knows, and instances in place of the card that they are part of; a card that it
-// could not read stays.
+// A look adds the ids that the driver alone knows, and instances in place of the card that they are part of; a card
+// that it could not read stays.
 func TestWithReadings(t *testing.T) {
 	card := func(index int, id gpu.ID, bus gpu.BusID) finding.Card {
 		return finding.Card{Index: index, Device: gpu.Device{ID: id, BusID: bus}}

@@ -32,8 +32,8 @@ type tester struct {
 	stuck bool // a backend could not be killed: no other is started
 }
 
-// Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at work
-// on the same end, or start, of the job; known are the processes that belong to the node.
+// Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at
+// work on the same end, or start, of the job; known are the processes that belong to the node.
 func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []probe.Outcome, skipped []gpu.Probe) {
 	t := tester{Driver: d}
 	if why := t.prepare(cards, known, sole); why != "" {
@@ -69,7 +69,8 @@ func (t *tester) prepare(cards []finding.Card, known []int, sole bool) (why stri
 	}
 	p := t.Config.Probe
 	t.rule = gpu.ProbeRule{
-		Gap: uint64(p.Gap), Known: known, Exclusive: p.Exclusive, MIG: p.MIG, Locks: map[gpu.ID]string{}, LockWait: testLock, Empty: empty,
+		Gap: uint64(p.Gap), Known: known, Exclusive: p.Exclusive, MIG: p.MIG,
+		Locks: map[gpu.ID]string{}, LockWait: testLock, Empty: empty,
 	}
 	for _, c := range cards {
 		t.rule.Locks[c.Device.ID] = t.Store.ProbeLock(c.Device.ID)
@@ -144,7 +145,8 @@ func (t *tester) allocate(devices []gpu.Device, until time.Duration) map[gpu.ID]
 	}
 	var answer backend.Answer
 	if !t.stuck {
-		answer = backend.Ask(backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: t.grace(left)}, t.testRequest(devices, left))
+		params := backend.Params{Path: t.Config.Backend, Root: t.EUID == 0, Grace: t.grace(left)}
+		answer = backend.Ask(params, t.testRequest(devices, left))
 	}
 	t.failures(answer)
 	for _, d := range devices {
@@ -166,7 +168,8 @@ func (t *tester) grace(timeout time.Duration) time.Duration {
 
 func (t *tester) testRequest(devices []gpu.Device, timeout time.Duration) wire.Request {
 	r := wire.Request{
-		Bookend: wire.Version, Op: wire.Probe, Devices: devices, DeadlineMillis: timeout.Milliseconds(), Probe: t.rule, Options: options(t.Config.NVIDIA),
+		Bookend: wire.Version, Op: wire.Probe, Devices: devices, DeadlineMillis: timeout.Milliseconds(),
+		Probe: t.rule, Options: options(t.Config.NVIDIA),
 	}
 	r.Options.CUDALibrary = t.Config.NVIDIA.CUDALibrary
 	r.Probe.Locks = map[gpu.ID]string{}

@@ -11,8 +11,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Tests take no longer than their own limit, what the deadline leaves and, in a prolog, what is left of the driver's time.
-// Only as many GPUs are tested as fit into that.
+// Tests take no longer than their own limit, what the deadline leaves and, in a prolog, what is left of the driver's
+// time. Only as many GPUs are tested as fit into that.
 func TestRoomForTests(t *testing.T) {
 	type cards = []finding.Card
 	whole, instance := finding.Card{}, finding.Card{Device: gpu.Device{Parent: "GPU-9"}}

@@ -40,7 +40,8 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	// The backend ends by itself before it would be killed, so that what it saw arrives.
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	request := wire.Request{
-		Bookend: wire.Version, Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule, Options: options(d.Config.NVIDIA),
+		Bookend: wire.Version, Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule,
+		Options: options(d.Config.NVIDIA),
 	}
 	for _, c := range cards {
 		request.Devices = append(request.Devices, c.Device)
@@ -58,8 +59,8 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	return answer.Snapshots
 }
 
-// askOnce adds what is read once a hook: at an end the GPUs' condition, at a start nothing but, where the admin wants it,
-// that accounting be on.
+// askOnce adds what is read once a hook: at an end the GPUs' condition, at a start nothing but, where the admin wants
+// it, that accounting be on.
 func (d *Driver) askOnce(r *wire.Request) {
 	r.Neighbours = d.Config.Look.Neighbours && !d.InJob
 	if d.Phase == slurm.Prolog {
@@ -78,8 +79,8 @@ func (d *Driver) Neighbours() *gpu.Snapshot { return d.first.neighbours }
 // persistence was reported to take 1-3 s, a call during another's teardown measured 0.4 s.
 const backendReserve = 500 * time.Millisecond
 
-// fitting leaves out what cards may carry, those with most processes first, until the request fits its pipe. The backend then
-// watches such a card for longer; what is clean is judged here, by the whole rule.
+// fitting leaves out what cards may carry, those with most processes first, until the request fits its pipe. The
+// backend then watches such a card for longer; what is clean is judged here, by the whole rule.
 func fitting(r wire.Request) wire.Request {
 	expect := maps.Clone(r.Watch.Expect)
 	r.Watch.Expect = expect
@@ -130,7 +131,8 @@ func (d *Driver) Holders() *attrib.Scan {
 	budget := d.Left(time.Duration(d.Times.Scan), later)
 	scan, err := askReader(d, operation.Holders, budget, func(skip []attrib.Instance) operation.HoldersRequest {
 		paths := d.Config.Paths
-		return operation.HoldersRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: budget - operation.ScanReserve, Skip: skip}
+		left := budget - operation.ScanReserve
+		return operation.HoldersRequest{Proc: paths.Proc, Dev: paths.Dev, Budget: left, Skip: skip}
 	}, func(s attrib.Scan) []attrib.Instance { return s.Hung })
 	if err != nil {
 		return &attrib.Scan{Partial: err.Error()}

@@ -15,44 +15,23 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/routine"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
-// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0 unless
-// it could not check the node at all.
+// HealthCheck is bookend-healthcheck: a root hook of no job, which looks at all of the node's GPUs. It ends with 0
+// unless it could not check the node at all.
 func HealthCheck(env Env) (exit int) {
 	if code, done := preamble(env, "bookend-healthcheck"); done {
 		return code
 	}
-	h := session.New(env, slurm.HealthCheck)
-	operation.Confine(env)
-	d, r := h.Driver(), &record{Case: judge.Case{Phase: slurm.HealthCheck}}
-	defer routine.Recover(func(p *routine.Panic) {
-		r.failed(d, p)
-		exit = h.Reached()
-	})
-	defer h.Guard(env.Exit, func(p *routine.Panic) { h.Panicked(p) }, func(why string) {
-		h.Reach(code.Exit(code.Deadline))
-		leave(h, why)
-	})()
-	if r.attemptCheck(d) {
-		r.publish(d)
-	}
-	return h.Reached()
+	return rootHook(env, slurm.HealthCheck, check)
 }
 
-// attemptCheck does the work. It returns false where there is nothing to say: no GPU on this node, or another check at
-// work.
-func (r *record) attemptCheck(d *session.Driver) (worth bool) {
-	defer routine.Recover(func(p *routine.Panic) {
-		r.failed(d, p)
-		d.GiveUp(r.end(d))
-		worth = true
-	})
+// check does the work. It returns false where there is nothing to say: no GPU on this node, or another check at work.
+func check(d *session.Driver, r *record) (worth bool) {
 	problem, found := d.Configure()
 	r.Config, r.Faults = d.Config, found
 	if !hasGPUs(d) {
@@ -63,9 +42,7 @@ func (r *record) attemptCheck(d *session.Driver) (worth bool) {
 	}
 	if why := nameNode(d.Hook); why != "" {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", why)
-		r.Faults = append(r.Faults, finding.Finding{
-			Code: code.BadEnv, Observed: why, Expected: "SLURMD_NODENAME, or one node on this host",
-		})
+		r.Faults = append(r.Faults, finding.Saw(code.BadEnv, why, "SLURMD_NODENAME, or one node on this host"))
 		r.judge(d)
 		return true
 	}
@@ -92,7 +69,7 @@ func (r *record) examine(d *session.Driver) (c judge.Check, keepers *ledger.Keep
 	if unclean := c.Unclean(); len(unclean) > 0 {
 		residue := d.LookCloser(c, unclean)
 		residue.Node = *again(d, *r.Node)
-		c.Residue = &residue
+		c.Residue, c.Seen.Looks = &residue, d.Looks()
 	}
 	c.Faults = session.Once(append(c.Faults, d.Take()...), nil)
 	r.Case = c.Case
@@ -123,8 +100,8 @@ func (r *record) lookAround(d *session.Driver) {
 // presentTime is for two listings, of which none asks a device.
 const presentTime = time.Second
 
-// hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one. Where
-// nobody can tell there is. On a node without GPUs the health check leaves no trace.
+// hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one.
+// Where nobody can tell there is. On a node without GPUs the health check leaves no trace.
 func hasGPUs(d *session.Driver) bool {
 	request := operation.PresentRequest{Sys: d.Config.Paths.Sys, DriverProc: d.Config.NVIDIA.DriverProc}
 	present, err := operation.Present.Ask(request, d.Left(presentTime, d.Reserve()))
@@ -196,7 +173,8 @@ func lastCheck(d *session.Driver) *ledger.Check {
 	return last
 }
 
-// onwards begins with what the last check knew of the GPUs' condition and the kernel's log, for a check that could not look.
+// onwards begins with what the last check knew of the GPUs' condition and the kernel's log, for a check that could not
+// look.
 func onwards(last *ledger.Check) (now ledger.Check) {
 	if last != nil {
 		now.Health, now.Kernel, now.Boot, now.Keepers = last.Health, last.Kernel, last.Boot, last.Keepers
@@ -219,7 +197,8 @@ func (r *record) keep(d *session.Driver, last *ledger.Check, keepers *ledger.Kee
 	}
 	now := onwards(last)
 	now.At, now.Wall, now.Findings, now.Verdict = d.Start, d.Clock.Wall(), r.Findings(), r.Verdict()
-	now.Took, now.Epoch, now.Snapshot, now.Cards = d.Clock.Boot()-d.Start, r.Seen.Epoch, r.Seen.Side.Snapshot, r.Seen.Assigned()
+	now.Took, now.Epoch = d.Clock.Boot()-d.Start, r.Seen.Epoch
+	now.Snapshot, now.Cards = r.Seen.Side.Snapshot, r.Seen.Assigned()
 	now.Unexplained, now.Leaked, now.Keepers = r.Unexplained(), r.Leaked(), keepers
 	if len(r.Seen.Health) > 0 {
 		now.Health = ledger.Accounts(r.Seen.Health, now.Wall)

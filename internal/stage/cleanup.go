@@ -19,32 +19,33 @@ import (
 // something stays and there is no time to see that, what was found before counts.
 const cleanWatch = 1500 * time.Millisecond
 
-// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of the
-// GPUs is what is there then.
-func (r *record) cleanUp(d *session.Driver) {
-	if !r.mayCleanUp() {
-		return
+// cleanUp ends what a cgroup proved to be the ended job's, where the admin wants that, and looks again: what is said of
+// the GPUs is what is there then.
+func cleanUp(d *session.Driver, c judge.Case) judge.Case {
+	if !mayCleanUp(c) {
+		return c
 	}
-	targets := finding.Proven(judge.Compared(r.Scene(r.Seen.Side)), r.Job)
+	targets := finding.Proven(judge.Compared(c.Scene(c.Seen.Side)), c.Job)
 	if len(targets) == 0 {
-		return
+		return c
 	}
-	did, ended := endAll(d, r.Seen, targets)
-	r.Cleaned = &judge.Cleaned{First: r.Seen.Side, Did: did, Ended: ended}
-	if len(ended) > 0 {
-		after, cards := d.Look(r.Case, r.Seen.Cards)
-		r.Cleaned.After, r.Seen.Cards, r.Seen.Looks = after, cards, d.Looks()
-		if len(after.Snapshot.Readings) > 0 {
-			r.Seen.Side = after
+	cleaned := judge.Cleaned{First: c.Seen.Side}
+	did, ended := endAll(d, c.Seen, targets)
+	if cleaned.Looked = len(ended) > 0; cleaned.Looked {
+		cleaned.After, c.Seen.Cards = d.Look(c, c.Seen.Cards)
+		if c.Seen.Looks = d.Looks(); len(cleaned.After.Snapshot.Readings) > 0 {
+			c.Seen.Side = cleaned.After
 		}
 	}
-	r.Cleaned.Did = append(r.Cleaned.Did, d.Take()...)
+	cleaned.Did = append(did, d.Take()...)
+	c.Cleaned = &cleaned
+	return c
 }
 
-// mayCleanUp reports whether anything may be ended. Clean-up is for the one epilog of a run that slurmd itself runs, where
-// an admin wants it.
-func (r *record) mayCleanUp() bool {
-	return r.Config.CleanUp.Enabled && !r.InJob && !r.Past.Again && !r.Past.Second
+// mayCleanUp reports whether anything may be ended. Clean-up is for the one epilog of a run that slurmd itself runs,
+// where an admin wants it.
+func mayCleanUp(c judge.Case) bool {
+	return c.Config.CleanUp.Enabled && !c.InJob && !c.Past.Again && !c.Past.Second
 }
 
 // endAll says what was done, and which processes may have ended.
@@ -52,7 +53,7 @@ func endAll(d *session.Driver, seen judge.Seen, targets []finding.Holder) (did [
 	grace := time.Duration(d.Config.CleanUp.Grace)
 	need := grace + 2*config.KillWait + cleanWatch
 	if d.Left(need, d.Reserve()) < need {
-		return []finding.Finding{{Code: code.Ended, Unknown: "no time left to end the job's processes"}}, nil
+		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), nil
 	}
 	ended = map[int]bool{}
 	var processes []attrib.Process
@@ -88,7 +89,8 @@ func onCard(f finding.Finding, seen judge.Seen) finding.Finding {
 // outcome says what became of one process.
 func outcome(h finding.Holder, r cleanup.Result) finding.Finding {
 	f := finding.Finding{
-		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome, Expected: "a job that ends its own processes",
+		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome,
+		Expected: "a job that ends its own processes",
 		Observed: fmt.Sprintf("process %d: %s", r.PID, r.Outcome.Text()),
 	}
 	if r.Why != "" {

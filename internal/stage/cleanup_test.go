@@ -16,19 +16,19 @@ import (
 // Clean-up is for the one epilog of a run that slurmd itself runs, where an admin wants it.
 func TestWhoCleansUp(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(*record)
+		change func(*judge.Case)
 		want   bool
 	}{
-		"enabled":                   {func(*record) {}, true},
-		"off":                       {func(r *record) { r.Config.CleanUp.Enabled = false }, false},
-		"inside the job":            {func(r *record) { r.InJob = true }, false},
-		"its end is on record":      {func(r *record) { r.Past.Again = true }, false},
-		"another epilog is at work": {func(r *record) { r.Past.Second = true }, false},
+		"enabled":                   {func(*judge.Case) {}, true},
+		"off":                       {func(c *judge.Case) { c.Config.CleanUp.Enabled = false }, false},
+		"inside the job":            {func(c *judge.Case) { c.InJob = true }, false},
+		"its end is on record":      {func(c *judge.Case) { c.Past.Again = true }, false},
+		"another epilog is at work": {func(c *judge.Case) { c.Past.Second = true }, false},
 	} {
-		r := &record{}
-		r.Config.CleanUp.Enabled = true
-		tt.change(r)
-		if got := r.mayCleanUp(); got != tt.want {
+		c := judge.Case{}
+		c.Config.CleanUp.Enabled = true
+		tt.change(&c)
+		if got := mayCleanUp(c); got != tt.want {
 			t.Errorf("%s: may clean up: got %v, want %v", name, got, tt.want)
 		}
 	}

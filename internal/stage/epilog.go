@@ -20,25 +20,26 @@ func Epilog(env Env) int {
 	if slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == slurm.TaskEpilog {
 		return taskHook(env, taskEpilog)
 	}
-	return rootHook(env, slurm.Epilog, epilog)
+	return jobHook(env, slurm.Epilog, epilog)
 }
 
 // epilog takes stock after the job, compares with its start, and tells the user in the job's own log.
 func epilog(d *session.Driver, r *record) {
-	sole := r.recall(d)
+	past, sole := recall(d)
+	r.Past, r.Faults = past, append(r.Faults, d.Take()...)
 	out := outputOf(d)
 	heard, listened := d.Listen(judge.Mark(r.Past.Run, d.Job)), out.listen(d, r.Past.Again)
-	r.observe(d)
+	r.Past, r.Seen = observe(d, r.Case)
 	r.Seen.Kernel = heard()
+	r.Node, r.Sharing = consult(d, r.Case)
 	r.Faults = append(r.Faults, d.Take()...)
-	r.consult(d)
-	r.cleanUp(d)
+	r.Case = cleanUp(d, r.Case)
 	r.judge(d) // what was found so far stands, whatever becomes of waiting and of a test
 	r.Past = outlast(d, r.Past)
-	r.test(d, nil, sole)
+	r.Case = withTests(d, r.Case, r.Judgement, nil, sole)
 	r.judge(d)
 	r.heard = listened()
-	r.diagnose(d)
+	r.why = diagnose(d, r.Case, r.Judgement, r.heard)
 	r.add(d, d.Take()...)
 	r.text = report.End(r.report(d))
 	r.close(d, out.drop)
@@ -48,33 +49,33 @@ func epilog(d *session.Driver, r *record) {
 }
 
 // recall finds the record of the job's start. Without one nothing is certain, nor where this end is on record already.
-func (r *record) recall(d *session.Driver) (sole bool) {
+func recall(d *session.Driver) (past judge.Past, sole bool) {
 	if d.Store == nil {
-		r.Faults = append(r.Faults, finding.Finding{Code: code.NoRecord, Unknown: "no state"})
-		return false
+		d.Add(finding.Unsure(code.NoRecord, "no state"))
+		return past, false
 	}
-	if r.Past.Second, sole = claim(d); r.Past.Second {
-		d.Add(finding.Finding{Code: code.Again, Observed: "another epilog of this job is at work", Expected: "one epilog a run"})
+	const once = "one epilog a run"
+	if past.Second, sole = claim(d); past.Second {
+		d.Add(finding.Saw(code.Again, "another epilog of this job is at work", once))
 	}
 	run, which, err := d.Store.Find(d.Job)
 	d.Try(err)
 	switch which {
 	case ledger.NoRun:
-		d.Add(finding.Finding{
-			Code: code.NoRecord, Observed: "no record of this job's start on this node", Expected: "a prolog before each epilog",
-		})
+		d.Add(finding.Saw(code.NoRecord, "no record of this job's start on this node", "a prolog before each epilog"))
 	case ledger.ClosedRun:
-		r.Past.Again = true
-		d.Add(finding.Finding{Code: code.Again, Observed: "this job's epilog has run before", Expected: "one epilog a run"})
+		past.Again = true
+		d.Add(finding.Saw(code.Again, "this job's epilog has run before", once))
 	}
-	r.Past.Run = run
-	store, self := d.Store, r.Self()
-	d.Unfinished(func(e ledger.End) { _ = store.Close(self, e) })
-	r.Faults = append(r.Faults, d.Take()...)
-	return sole
+	past.Run = run
+	store := d.Store
+	run.Job = d.Job
+	d.Unfinished(func(e ledger.End) { _ = store.Close(run, e) })
+	return past, sole
 }
 
-// close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's hands.
+// close puts the job's end on record. It is the last word: what follows is optional, and part of it is in the user's
+// hands.
 func (r *record) close(d *session.Driver, drop *joblog.Drop) {
 	if d.Store == nil {
 		return

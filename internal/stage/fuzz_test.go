@@ -50,8 +50,9 @@ func plain(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// Slurm obeys lines that begin with export and unset, and ends one without a line's end with a NUL: whatever stands in a
-// report, each line is one for it to print. Blanks before a line, and a carriage return, count for nothing with Slurm.
+// Slurm obeys lines that begin with export and unset, and ends one without a line's end with a NUL: whatever stands in
+// a report, each line is one for it to print. Blanks before a line, and a carriage return, count for nothing with
+// Slurm.
 func FuzzPrintLines(f *testing.F) {
 	for _, seed := range []string{"bookend: GPU 0 of n1 clean\n", "export PATH=/tmp\n", "a\nunset HOME", "\x00", "\n\n", "a\rexport X=1\n", "  print x", "\u2028export A=b\n", strings.Repeat("x", 300)} {
 		f.Add(seed)

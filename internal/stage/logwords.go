@@ -78,8 +78,8 @@ func whyShort(d *diagnosis.Diagnosis) string {
 	return strings.Join(yes, ",")
 }
 
-// quieten keeps health checks from filling the log: they come every few minutes. One that found nothing is for who debugs,
-// one that found the same as another within the hour as well.
+// quieten keeps health checks from filling the log: they come every few minutes. One that found nothing is for who
+// debugs, one that found the same as another within the hour as well.
 func (r *record) quieten(d *session.Driver, e *runlog.Entry) {
 	if len(r.Found) == 0 {
 		e.Level = config.Debug
@@ -118,8 +118,8 @@ func subject(f finding.Finding) string {
 // maxOnCards bounds the lines of one health check about GPUs: each of hundreds of leftover processes is a finding.
 const maxOnCards = 64
 
-// faultLines details what is not about a GPU, of a health check also what is: the same fault is said once an hour a node and
-// counted meanwhile.
+// faultLines details what is not about a GPU, of a health check also what is: the same fault is said once an hour a
+// node and counted meanwhile.
 func (r *record) faultLines(d *session.Driver) (out []runlog.Entry) {
 	cards := 0
 	for _, f := range r.Found {

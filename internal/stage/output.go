@@ -18,8 +18,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// output is where a job writes: the user's claims. Drop is what its task hooks left, nil for no record or one that is not
-// of its form.
+// output is where a job writes: the user's claims. Drop is what its task hooks left, nil for no record or one that is
+// not of its form.
 type output struct {
 	job   slurm.Job
 	drop  *joblog.Drop
@@ -101,7 +101,8 @@ func collect(d *session.Driver, v *operation.Visit) {
 	v.Troubles = nil
 }
 
-// requeued leaves out of account what stands before an end report: it is an earlier run's, and no part of this one's output.
+// requeued leaves out of account what stands before an end report: it is an earlier run's, and no part of this one's
+// output.
 func requeued(r operation.TailReply) {
 	for i := range r.Files {
 		if f := &r.Files[i]; f.Earlier {
@@ -125,8 +126,8 @@ func notToBeRead(d *session.Driver, again bool) string {
 	return ""
 }
 
-// heard joins what is known of the outputs with what was found in those that have a place, in the same order. A file that
-// has two paths is one output.
+// heard joins what is known of the outputs with what was found in those that have a place, in the same order. A file
+// that has two paths is one output.
 func heard(h judge.Heard, all []written, r operation.TailReply) judge.Heard {
 	h.Messages, h.Cancelled = slices.Clone(r.Messages), r.Cancelled
 	file := 0
@@ -156,8 +157,8 @@ func heard(h judge.Heard, all []written, r operation.TailReply) judge.Heard {
 	return h
 }
 
-// fault words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and the
-// append, which would meet the same, is spared.
+// fault words why nothing came back. A child that hangs is not the driver's: it hangs where the user keeps files, and
+// the append, which would meet the same, is spared.
 func (o output) fault(d *session.Driver, err error) string {
 	if d.Defect(err) {
 		return err.Error()
@@ -214,11 +215,11 @@ func (r *record) append(d *session.Driver, o output) {
 
 func (r *record) notAppended(why string) {
 	r.jobLog = "failed"
-	r.late(finding.Finding{Code: code.Output, Observed: why, Expected: "the job's output takes the end report"})
+	r.late(finding.Saw(code.Output, why, "the job's output takes the end report"))
 }
 
-// target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is the
-// job's output, unless the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT
+// target is the file that takes the end report: the one that the TaskEpilog recorded, to which its stderr went. That is
+// the job's output, unless the job keeps its errors apart; then, and without a TaskEpilog, it is what SLURM_JOB_STDOUT
 // expands to.
 func (o output) target() (t joblog.Target, noTaskHook bool) {
 	facts, drop := factsOf(o.job, o.drop), o.drop

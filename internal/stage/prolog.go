@@ -17,17 +17,18 @@ func Prolog(env Env) int {
 	if slurm.Context(env.Getenv("SLURM_SCRIPT_CONTEXT")) == slurm.TaskProlog {
 		return taskHook(env, taskProlog)
 	}
-	return rootHook(env, slurm.Prolog, prolog)
+	return jobHook(env, slurm.Prolog, prolog)
 }
 
 // prolog takes stock of the job's GPUs before the job starts.
 func prolog(d *session.Driver, r *record) {
-	sole := r.begin(d)
+	second, sole := begin(d)
+	r.Past.Second = second
 	tested := earlierTests(d)
 	heard := d.Listen(since(tested, d))
-	r.observe(d)
+	r.Past, r.Seen = observe(d, r.Case)
 	r.Seen.Kernel = heard()
-	r.consult(d)
+	r.Node, r.Sharing = consult(d, r.Case)
 	for _, b := range judge.Learn(r.Case) {
 		if d.Store != nil {
 			d.Try(d.Store.PutBaseline(b))
@@ -36,7 +37,7 @@ func prolog(d *session.Driver, r *record) {
 	r.Faults = append(r.Faults, d.Take()...)
 	r.judge(d) // what was found so far stands, whatever becomes of waiting and of a test
 	r.Past = outlast(d, r.Past)
-	r.test(d, tested, sole)
+	r.Case = withTests(d, r.Case, r.Judgement, tested, sole)
 	r.judge(d)
 	r.text = report.Start(r.report(d))
 	if d.Store != nil {
@@ -45,15 +46,15 @@ func prolog(d *session.Driver, r *record) {
 }
 
 // begin claims the start, and sees to it that a word of it is on record whatever happens.
-func (r *record) begin(d *session.Driver) (sole bool) {
+func begin(d *session.Driver) (second, sole bool) {
 	if d.Store == nil {
-		return false
+		return false, false
 	}
-	r.Past.Second, sole = claim(d)
+	second, sole = claim(d)
 	d.Try(d.Store.RemoveReport(d.Job)) // an earlier run's must not pass for this one's, whatever happens here
 	store, job := d.Store, d.Job
 	d.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
-	return sole
+	return second, sole
 }
 
 // open puts the job's start on record, for its end and for its task hooks.

@@ -17,8 +17,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// publish writes the log and the metrics, and moves records to the disk. That is best effort, and changes no verdict: it is
-// final by now.
+// publish writes the log and the metrics, and moves records to the disk. That is best effort, and changes no verdict:
+// it is final by now.
 func (r *record) publish(d *session.Driver) {
 	lines := r.logLines(d)
 	req := operation.DiskRequest{
@@ -35,7 +35,8 @@ func (r *record) publish(d *session.Driver) {
 	}
 	reply, err := operation.Disk.Ask(req, req.Within)
 	if err != nil { // the log has no word of this run, nor have the metrics
-		reply.Troubles = append(reply.Troubles, operation.DiskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true})
+		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true}
+		reply.Troubles = append(reply.Troubles, own)
 	}
 	for _, t := range reply.Troubles {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", t.Text) // slurmd's log is all that is left
@@ -85,8 +86,8 @@ func (r *record) counted(d *session.Driver) metrics.Run {
 	}
 	for _, f := range r.Found {
 		entry, _ := code.Lookup(f.Code)
-		// Of Bookend itself, or of the driver as a whole. What policy ignores or only notes is none: at some sites it is
-		// how things are.
+		// Of Bookend itself, or of the driver as a whole. What policy ignores or only notes is none: at some sites it
+		// is how things are.
 		own := (entry.Scope == code.Own || entry.Scope == code.Driver) && f.Tells()
 		counted := metrics.Finding{Code: f.Code, Own: own}
 		if own {

@@ -12,6 +12,7 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/scontrol"
 	"bookend/internal/session"
+	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -25,7 +26,7 @@ const (
 // giveReason drains the node itself, with the reason, where the site wants the hook to do it: slurmctld keeps a
 // reason that is there before the hook's exit code arrives.
 func (r *record) giveReason(d *session.Driver) {
-	if r.Exit == 0 || d.Config.Drain.ReasonBy != config.ReasonByHook {
+	if d.Phase == slurm.HealthCheck || r.Exit == 0 || d.Config.Drain.ReasonBy != config.ReasonByHook {
 		return
 	}
 	own := drain.FromEnd(ledger.Run{Job: d.Job, Epoch: r.Seen.Epoch}, d.Phase, r.end(d))
@@ -70,11 +71,11 @@ func notWritten(err error) []finding.Finding {
 	if err == nil {
 		return nil
 	}
-	return []finding.Finding{{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"}}
+	return []finding.Finding{finding.Saw(code.ReasonFailed, err.Error(), "the drain reason is written")}
 }
 
-// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is asked
-// only while there is one that is not settled. What fails is told, and the next health check does it.
+// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is
+// asked only while there is one that is not settled. What fails is told, and the next health check does it.
 func (r *record) settleDrain(d *session.Driver, c judge.Check) {
 	if d.Store == nil {
 		return
@@ -102,9 +103,11 @@ func (r *record) settleDrain(d *session.Driver, c judge.Check) {
 	d.Add(notWritten(err)...)
 }
 
-// carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the one
-// fails the other is not begun. It returns a decision that is news.
-func carryOut(d *session.Driver, cmd scontrol.Command, in drain.Input, memory drain.Memory) (news *drain.Decision, err error) {
+// carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the
+// one fails the other is not begun. It returns a decision that is news.
+func carryOut(
+	d *session.Driver, cmd scontrol.Command, in drain.Input, memory drain.Memory,
+) (news *drain.Decision, err error) {
 	decision := drain.Decide(in)
 	if remember(d, memory, decision.Intent) != nil {
 		return nil, nil
@@ -157,7 +160,7 @@ func remember(d *session.Driver, seen, next drain.Memory) error {
 	}
 	err := d.Store.SwapDrain(seen, next)
 	if errors.Is(err, state.ErrChanged) {
-		d.Add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
+		d.Add(finding.Unsure(code.StateLock, err.Error()))
 	} else {
 		d.Try(err)
 	}

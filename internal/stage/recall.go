@@ -19,26 +19,25 @@ import (
 	"bookend/internal/state"
 )
 
-// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the epoch
-// is known, so is what counts of the past.
-func (r *record) observe(d *session.Driver) {
+// observe asks the driver for the job's GPUs, unless it is known to be stuck or must not be asked from here. Once the
+// epoch is known, so is what counts of the past.
+func observe(d *session.Driver, c judge.Case) (judge.Past, judge.Seen) {
 	if !d.MayAsk() {
-		return
+		return c.Past, judge.Seen{}
 	}
 	defer d.Leave()
 	if !d.Meet() {
-		return
+		return c.Past, judge.Seen{}
 	}
-	i := d.Inventory(r.Past.Run)
-	r.Past.Baselines = baselines(d, i)
-	before, found := judge.StartOf(r.Past.Run, d.Job, i.Epoch)
-	r.Past.Before = before
+	i := d.Inventory(c.Past.Run)
+	before, found := judge.StartOf(c.Past.Run, d.Job, i.Epoch)
 	d.Add(found...)
-	side, cards := d.Look(r.Case, i.Cards)
+	c.Past.Before, c.Past.Baselines = before, baselines(d, i)
+	side, cards := d.Look(c, i.Cards)
 	if len(side.Snapshot.Readings) == 0 {
 		d.Mismatched(i)
 	}
-	r.Seen = d.Seen(i, side, cards)
+	return c.Past, d.Seen(i, side, cards)
 }
 
 // baselines are what the node's GPUs carry without any job.
@@ -52,22 +51,25 @@ func baselines(d *session.Driver, i session.Inventory) map[gpu.ID]finding.Baseli
 }
 
 // consult reads the node's other records where something asks for them; on clean GPUs nothing does.
-func (r *record) consult(d *session.Driver) {
-	if r.Asks() {
-		r.complete(d)
-	} else if r.Node == nil && r.AsksCondition() {
-		r.Node = readNode(d)
+func consult(d *session.Driver, c judge.Case) (*judge.Node, *judge.Sharing) {
+	switch {
+	case c.Asks():
+		return complete(d, c)
+	case c.AsksCondition():
+		return readNode(d), nil
 	}
+	return nil, nil
 }
 
 // complete reads what has not been read yet of the node's records, and of who may share its GPUs.
-func (r *record) complete(d *session.Driver) {
-	if r.Node == nil {
-		r.Node = readNode(d)
+func complete(d *session.Driver, c judge.Case) (*judge.Node, *judge.Sharing) {
+	if c.Node == nil {
+		c.Node = readNode(d)
 	}
-	if r.Sharing == nil {
-		r.Sharing = askSharing(d)
+	if c.Sharing == nil {
+		c.Sharing = askSharing(d)
 	}
+	return c.Node, c.Sharing
 }
 
 // readNode reads the records of all of the node's hooks.
@@ -91,15 +93,13 @@ func again(d *session.Driver, n judge.Node) *judge.Node {
 		if damage.Unread {
 			n.Unread = "not all records of this node's jobs were read: another may have this GPU"
 		}
-		d.Add(finding.Finding{
-			Code: code.StateDamage, Observed: fmt.Sprintf("%s: %s", damage.Path, damage.Why), Expected: "a whole record",
-		})
+		d.Add(finding.Saw(code.StateDamage, fmt.Sprintf("%s: %s", damage.Path, damage.Why), "a whole record"))
 	}
 	return &n
 }
 
-// askSharing says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS alone:
-// a job with a shard looks to its hooks like one with the whole GPU.
+// askSharing says why others may use this job's GPUs legally, or why nobody can tell. Slurm's environment marks MPS
+// alone: a job with a shard looks to its hooks like one with the whole GPU.
 func askSharing(d *session.Driver) *judge.Sharing {
 	if slices.Contains(d.Config.Slurm.SharedPartitions, d.Job.Partition) {
 		return &judge.Sharing{Why: "its partition is configured as shared"}
@@ -122,17 +122,17 @@ func nodeSharing(d *session.Driver) operation.Sharing {
 	return operation.NodeSharing(d.Config.Slurm, d.Getenv("SLURM_CONF"), d.Job.Node, limit)
 }
 
-// claim makes this hook the only one that may test for this end, or start, of its job, as long as it lives. It is second
-// where another came first and has not ended: Slurm may run an epilog twice, one beside the other, and gives the GPU away
-// once either has ended. Where nobody can tell it is neither that nor the sole one, and there is no test.
+// claim makes this hook the only one that may test for this end, or start, of its job, as long as it lives. It is
+// second where another came first and has not ended: Slurm may run an epilog twice, one beside the other, and gives the
+// GPU away once either has ended. Where nobody can tell it is neither that nor the sole one, and there is no test.
 func claim(d *session.Driver) (second, sole bool) {
 	_, err := d.Store.Claim(d.Job, d.Phase, 0)
 	return errors.Is(err, state.ErrLocked), err == nil
 }
 
-// outlast keeps a hook that is not the first of its kind until the first has ended, where that may be testing: once this
-// one ends the GPU may be somebody else's. The first has the earlier deadline. Then it says whether the first closed the
-// run: one that died on the way has closed nothing, and this is the job's end.
+// outlast keeps a hook that is not the first of its kind until the first has ended, where that may be testing: once
+// this one ends the GPU may be somebody else's. The first has the earlier deadline. Then it says whether the first
+// closed the run: one that died on the way has closed nothing, and this is the job's end.
 func outlast(d *session.Driver, past judge.Past) judge.Past {
 	if !past.Second {
 		return past
@@ -149,16 +149,16 @@ func outlast(d *session.Driver, past judge.Past) judge.Past {
 	return past
 }
 
-// diagnose answers why the job ran out of memory. For an answer that somebody will read, Slurm's files and the node's other
-// records are worth their time.
-func (r *record) diagnose(d *session.Driver) {
-	if r.Past.Again || r.Past.Second {
-		return
+// diagnose answers why the job ran out of memory. For an answer that somebody will read, Slurm's files and the node's
+// other records are worth their time.
+func diagnose(d *session.Driver, c judge.Case, j judge.Judgement, h judge.Heard) *diagnosis.Diagnosis {
+	if c.Past.Again || c.Past.Second {
+		return nil
 	}
-	in := r.Symptoms(r.Judgement, r.heard, d.Clock.Wall())
+	in := c.Symptoms(j, h, d.Clock.Wall())
 	if first := diagnosis.Why(in); first.Reason == "" && len(first.Peaks) == 0 {
-		return
+		return nil
 	}
-	r.complete(d)
-	r.why = r.Why(in)
+	c.Node, c.Sharing = complete(d, c)
+	return c.Why(in)
 }

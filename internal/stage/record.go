@@ -65,8 +65,8 @@ func (r *record) report(d *session.Driver) report.Scene {
 	}
 	return report.Scene{
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
-		Probes: r.Tests.Probes(), Findings: r.Findings(), Verdict: r.Verdict(), Why: why, Privacy: r.Config.JobLog.Privacy,
-		WallNow: d.Clock.Wall(), BootNow: d.Clock.Boot(),
+		Probes: r.Tests.Probes(), Findings: r.Findings(), Verdict: r.Verdict(), Why: why,
+		Privacy: r.Config.JobLog.Privacy, WallNow: d.Clock.Wall(), BootNow: d.Clock.Boot(),
 	}
 }
 

@@ -25,11 +25,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// rootHook frames a prolog or epilog: nothing to do without GPUs, one deadline, one verdict whatever happens.
-func rootHook(env Env, phase slurm.Context, steps func(*session.Driver, *record)) (exit int) {
-	if !slurm.HasGPUs(env.Getenv) {
-		return 0
-	}
+// rootHook frames a root hook: one deadline, one verdict whatever happens. Worth says that there is something to say.
+func rootHook(env Env, phase slurm.Context, attempt func(*session.Driver, *record) (worth bool)) (exit int) {
 	h := session.New(env, phase)
 	operation.Confine(env)
 	d, r := h.Driver(), &record{Case: judge.Case{Phase: phase}}
@@ -38,31 +35,44 @@ func rootHook(env Env, phase slurm.Context, steps func(*session.Driver, *record)
 		exit = h.Reached()
 	})
 	defer h.Guard(env.Exit, func(p *routine.Panic) { h.Panicked(p) }, func(why string) { leave(h, why) })()
-	r.attempt(d, steps)
-	r.giveReason(d)
-	r.publish(d)
+	if r.attempt(d, attempt) {
+		r.giveReason(d)
+		r.publish(d)
+	}
 	return h.Reached()
 }
 
 // attempt does a hook's work. A defect ends it there; what was found by then still counts and is still said.
-func (r *record) attempt(d *session.Driver, steps func(*session.Driver, *record)) {
+func (r *record) attempt(d *session.Driver, attempt func(*session.Driver, *record) bool) (worth bool) {
 	defer routine.Recover(func(p *routine.Panic) {
 		r.failed(d, p)
 		d.GiveUp(r.end(d))
+		worth = true
 	})
-	problem, found := d.Configure()
-	if problem != "" {
-		fmt.Fprintf(d.Stderr, "bookend: %s\n", problem)
+	return attempt(d, r)
+}
+
+// jobHook is a root hook of a job: nothing to do without GPUs.
+func jobHook(env Env, phase slurm.Context, steps func(*session.Driver, *record)) int {
+	if !slurm.HasGPUs(env.Getenv) {
+		return 0
 	}
-	r.Config, r.Faults = d.Config, found
-	found, ok := d.IdentifyJob()
-	r.Job, r.InJob, r.Faults = d.Job, d.InJob, append(r.Faults, found...)
-	if !ok {
-		r.judge(d)
-		return
-	}
-	r.Faults = append(r.Faults, d.OpenState()...)
-	steps(d, r)
+	return rootHook(env, phase, func(d *session.Driver, r *record) bool {
+		problem, found := d.Configure()
+		if problem != "" {
+			fmt.Fprintf(d.Stderr, "bookend: %s\n", problem)
+		}
+		r.Config, r.Faults = d.Config, found
+		found, ok := d.IdentifyJob()
+		r.Job, r.InJob, r.Faults = d.Job, d.InJob, append(r.Faults, found...)
+		if !ok {
+			r.judge(d)
+			return true
+		}
+		r.Faults = append(r.Faults, d.OpenState()...)
+		steps(d, r)
+		return true
+	})
 }
 
 // judge makes the judgement of what is known so far, which the watchdog and SIGTERM end with.
@@ -91,7 +101,10 @@ func (r *record) failed(d *session.Driver, p *routine.Panic) {
 // leave is the last word of a hook that is stopped: for its job's record, and for slurmd's log. It runs beside
 // the steps, so it touches nothing that they change.
 func leave(h *session.Hook, why string) {
-	f := finding.Finding{Code: code.Deadline, Observed: "stopped by " + why, Expected: "a hook that ends in time"}
+	if h.Phase == slurm.HealthCheck {
+		h.Reach(code.Exit(code.Deadline))
+	}
+	f := finding.Saw(code.Deadline, "stopped by "+why, "a hook that ends in time")
 	now := h.Clock.Boot()
 	h.GiveUp(ledger.End{
 		At: now, Wall: h.Clock.Wall(), Findings: []finding.Finding{f},

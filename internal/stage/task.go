@@ -96,8 +96,8 @@ func quote(text string) string {
 // taskStep leaves a task hook time to print.
 const taskStep = 400 * time.Millisecond
 
-// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that still
-// have a GPU open. Its stderr is the job's log.
+// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that
+// still have a GPU open. Its stderr is the job's log.
 func taskEpilog(t *task) {
 	t.recordOutput()
 	if !t.inScript() {
@@ -115,7 +115,8 @@ func taskEpilog(t *task) {
 			fmt.Fprintf(&b, "| bookend:   and %d more\n", len(open)-i)
 			break
 		}
-		line := fmt.Sprintf("bookend: process %d (%s) still uses a GPU at the end of your script", o.PID, report.Clean(o.Name, 24))
+		const words = "bookend: process %d (%s) still uses a GPU at the end of your script"
+		line := fmt.Sprintf(words, o.PID, report.Clean(o.Name, 24))
 		fmt.Fprintf(&b, "| %s\n", report.Keep(line, report.Width))
 	}
 	io.WriteString(t.env.Stderr, b.String())

@@ -15,9 +15,9 @@ import (
 	"bookend/internal/state"
 )
 
-// recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the first
-// task on the node; the others' have names like it. A TaskProlog cannot know: its stdout is a pipe to slurmstepd, and the
-// task's own descriptors are closed to the user.
+// recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the
+// first task on the node; the others' have names like it. A TaskProlog cannot know: its stdout is a pipe to slurmstepd,
+// and the task's own descriptors are closed to the user.
 func (t *task) recordOutput() {
 	const stderr = 2
 	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
@@ -49,21 +49,23 @@ func note(d *joblog.Drop, found operation.Located) {
 	}
 }
 
-// numbers are the task's own, and those that the first task of its step on this node may have: tasks are dealt out in blocks,
-// or one node after the other.
+// numbers are the task's own, and those that the first task of its step on this node may have: tasks are dealt out in
+// blocks, or one node after the other.
 func (t *task) numbers() (own int, first []int) {
 	own, err := strconv.Atoi(t.env.Getenv("SLURM_PROCID"))
 	if err != nil || own < 0 || t.LocalID < 0 {
 		return 0, nil
 	}
 	first = []int{max(0, own-t.LocalID)}
-	if node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID")); err == nil && node >= 0 && node != first[0] && t.LocalID > 0 {
+	node, err := strconv.Atoi(t.env.Getenv("SLURM_NODEID"))
+	if err == nil && node >= 0 && node != first[0] && t.LocalID > 0 {
 		first = append(first, node)
 	}
 	return own, first
 }
 
-// recordLauncher leaves where a step's output goes that srun writes: to its own output, or to a file that it opened (srun -o).
+// recordLauncher leaves where a step's output goes that srun writes: to its own output, or to a file that it opened
+// (srun -o).
 func (t *task) recordLauncher() {
 	request := operation.LaunchersRequest{Proc: t.cfg.Paths.Proc, UID: uint32(t.env.EUID), Owner: t.Job()}
 	found, err := operation.Launchers.Ask(request, t.Left(taskStep, 0))
@@ -73,8 +75,8 @@ func (t *task) recordLauncher() {
 	})
 }
 
-// record changes what the task hooks of this job on this node leave for the epilog, in the folder that the prolog made. Steps
-// may begin at the same time: one after the other writes.
+// record changes what the task hooks of this job on this node leave for the epilog, in the folder that the prolog made.
+// Steps may begin at the same time: one after the other writes.
 func (t *task) record(change func(*joblog.Drop)) {
 	dir, drop := state.DropDir(t.cfg.Paths.Run, t.Node, t.Job()), t.drop()
 	if dir == "" {
@@ -122,11 +124,11 @@ func (t *task) drop() joblog.Drop {
 	return d
 }
 
-// addressSpace is the soft limit of address space of the job's tasks, bytes, joblog.Unlimited for none and 0 where nobody
-// can tell. slurmstepd limits a task only after its TaskProlog has run, and never the TaskEpilog (seen with 22.05): what
-// Slurm carries from the submitting host stands in the environment of both, marked with a U where the user asked for it
-// (--propagate). Where it carries nothing a task has slurmstepd's own limit, as this process does. A limit that the
-// script sets for itself shows nowhere.
+// addressSpace is the soft limit of address space of the job's tasks, bytes, joblog.Unlimited for none and 0 where
+// nobody can tell. slurmstepd limits a task only after its TaskProlog has run, and never the TaskEpilog (seen with
+// 22.05): what Slurm carries from the submitting host stands in the environment of both, marked with a U where the user
+// asked for it (--propagate). Where it carries nothing a task has slurmstepd's own limit, as this process does. A limit
+// that the script sets for itself shows nowhere.
 func (t *task) addressSpace() uint64 {
 	if carried := t.env.Getenv("SLURM_RLIMIT_AS"); carried != "" {
 		n, err := strconv.ParseUint(strings.TrimPrefix(carried, "U"), 10, 64)

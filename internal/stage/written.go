@@ -23,8 +23,8 @@ const (
 	unnamed     = "its name cannot be told from here: "
 )
 
-// writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them apart, and
-// what its steps write to. Drop is nil where no task hook left a record.
+// writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them
+// apart, and what its steps write to. Drop is nil where no task hook left a record.
 func writtenBy(job slurm.Job, drop *joblog.Drop) []written {
 	facts := factsOf(job, drop)
 	if drop == nil {
@@ -41,7 +41,8 @@ func writtenBy(job slurm.Job, drop *joblog.Drop) []written {
 		all = append(all, written{Output: ledger.Output{Kind: ledger.StepOutput, Why: ofSrun}})
 	}
 	if drop.More > 0 {
-		all = append(all, written{Output: ledger.Output{Kind: ledger.StepOutput, Why: "more files than a record holds"}})
+		more := ledger.Output{Kind: ledger.StepOutput, Why: "more files than a record holds"}
+		all = append(all, written{Output: more})
 	}
 	return all
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,16 +18,57 @@ import (
 type Mutant struct {
 	Name string
 	File string // below the module's root
-	Old  string // what stands there, exactly once
+	Func string // the function that has it, "Type.Name" for a method; empty: anywhere in the file
+	Old  string // what stands there, exactly once; empty: all of the function's body
 	New  string
 }
 
 // Apply changes a source, in which Old must stand once.
 func (m Mutant) Apply(text string) (string, error) {
-	if n := strings.Count(text, m.Old); n != 1 {
-		return "", fmt.Errorf("plant %q: its line stands %d times in %s: adapt the table", m.Name, n, m.File)
+	from, to, err := m.place(text)
+	if err != nil {
+		return "", fmt.Errorf("plant %q: %w", m.Name, err)
 	}
-	return strings.Replace(text, m.Old, m.New, 1), nil
+	within, changed := text[from:to], m.New
+	if m.Old != "" {
+		if n := strings.Count(within, m.Old); n != 1 {
+			return "", fmt.Errorf("plant %q: it stands %d times in %s %s: adapt the table", m.Name, n, m.File, m.Func)
+		}
+		changed = strings.Replace(within, m.Old, m.New, 1)
+	}
+	return text[:from] + changed + text[to:], nil
+}
+
+// place is the inside of the function's body, or all of the file.
+func (m Mutant) place(text string) (from, to int, err error) {
+	if m.Func == "" {
+		return 0, len(text), nil
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, m.File, text, parser.SkipObjectResolution)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, decl := range file.Decls {
+		if f, is := decl.(*ast.FuncDecl); is && nameOf(f) == m.Func {
+			return files.Position(f.Body.Lbrace).Offset + 1, files.Position(f.Body.Rbrace).Offset, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%s has no function %s: adapt the table", m.File, m.Func)
+}
+
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	receiver := f.Recv.List[0].Type
+	if pointer, is := receiver.(*ast.StarExpr); is {
+		receiver = pointer.X
+	}
+	if name, is := receiver.(*ast.Ident); is {
+		return name.Name + "." + f.Name.Name
+	}
+	return f.Name.Name
 }
 
 // Overlay writes the changed source into folder, and the overlay that puts it in the place of the real one of the

@@ -30,7 +30,8 @@ func (h *hook) blames() {
 			h.tally.misguessed, h.tally.misguessedAt = h.tally.misguessed+1, h.n
 			h.report("misguessed: %s on %s: job %d; %s", f.Code, c.Device.ID, f.Owner.Job, inWords(about))
 		default:
-			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, f.Owner.Job, f.Owner.Level, inWords(about))
+			o := f.Owner
+			h.fail(wrongBlame, "%s on %s: job %d by %s; %s", f.Code, c.Device.ID, o.Job, o.Level, inWords(about))
 		}
 	}
 }

@@ -64,7 +64,13 @@ func (h *hook) examine() {
 func (h *hook) closer(c judge.Check, cards []finding.Card) {
 	h.job.Cards = nil
 	for _, card := range cards {
-		h.job.Cards = append(h.job.Cards, h.card(card.Device.ID))
+		own := h.card(card.Device.ID)
+		h.job.Cards = append(h.job.Cards, own)
+		for _, r := range h.book.runs {
+			if r.Running(h.book.runs) && h.openOn(own, r) {
+				h.fail(breach, "%s is watched though job %d has it", card.Device.ID, r.Job.ID)
+			}
+		}
 	}
 	h.look(cards)
 	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeNow()}
@@ -91,7 +97,8 @@ func (h *hook) unsaid(c *world.Card, stock world.Stock) {
 	stuck := stock.Unlisted(world.Stuck)
 	stuck -= h.asService(c, stuck)
 	big := slices.ContainsFunc(stock, func(i world.Item) bool {
-		return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i) && !i.Creator.OfNode && i.Creator.Exe == ""
+		ours := i.Creator.OfNode || i.Creator.Exe != ""
+		return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i) && !ours
 	})
 	if h.seen.last >= c.Lost || c.Outside || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
 		return
@@ -103,14 +110,16 @@ func (h *hook) unsaid(c *world.Card, stock world.Stock) {
 	}
 }
 
-// accusations judges what is said to have been left behind by a job that is over: of a live job's process that is never true.
+// accusations judges what is said to have been left behind by a job that is over: of a live job's process that is never
+// true.
 func (h *hook) accusations() {
 	for _, f := range h.Found {
 		certain := f.Owner != nil && (f.Owner.Level == attrib.ByCgroup || f.Owner.Level == attrib.BySighting)
 		if f.Code != code.Orphan || f.Holder == nil || !certain || len(f.Doubts) > 0 {
 			continue
 		}
-		if p := h.node.Process(f.Holder.PID); p != nil && p.Job != nil && p.Job.Live && h.node.Started(p) == f.Holder.Start {
+		p := h.node.Process(f.Holder.PID)
+		if p != nil && p.Job != nil && p.Job.Live && h.node.Started(p) == f.Holder.Start {
 			h.fail(wrongBlame, "%s: process %d of live job %d is called left behind", f.GPU, p.PID, p.Job.ID)
 		}
 	}
@@ -119,10 +128,11 @@ func (h *hook) accusations() {
 // settleRuns closes the runs whose epilog never came.
 func (h *hook) settleRuns() {
 	site := h.node.Site.Sharing
-	for _, u := range ledger.Unended(h.book.runs, ledger.Node{Epoch: h.node.Epoch, Shared: h.cfg.Slurm.SharedPartitions, Exclusive: func() bool {
+	node := ledger.Node{Epoch: h.node.Epoch, Shared: h.cfg.Slurm.SharedPartitions, Exclusive: func() bool {
 		return site == world.Exclusive || site == world.Gang
-	}}) {
+	}}
+	for _, u := range ledger.Unended(h.book.runs, node) {
 		h.tally.settled++
-		h.book.close(u.Run, ledger.End{At: max(u.Over, 1), Wall: time.Unix(1_700_000_000, 0).Add(h.node.Now), Unseen: u.Why, Presumed: u.Presumed})
+		h.book.close(u.Run, ledger.End{At: max(u.Over, 1), Wall: h.wall(), Unseen: u.Why, Presumed: u.Presumed})
 	}
 }

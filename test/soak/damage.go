@@ -40,9 +40,10 @@ const (
 )
 
 var defectNames = [...]string{
-	"whole", "no reading", "memory unknown", "list unknown", "a process's memory unknown", "lost for one look", "driver error",
-	"stalled looks", "no answer to the first watch", "no answer to a later watch", "/proc unreadable", "search cut short",
-	"search failed", "search forbidden", "probe at work", "no look at the neighbours", "record not written", "a record lost",
+	"whole", "no reading", "memory unknown", "list unknown", "a process's memory unknown", "lost for one look",
+	"driver error", "stalled looks", "no answer to the first watch", "no answer to a later watch", "/proc unreadable",
+	"search cut short", "search failed", "search forbidden", "probe at work", "no look at the neighbours",
+	"record not written", "a record lost",
 }
 
 func (d damage) String() string { return defectNames[d.kind] }

@@ -106,8 +106,8 @@ func (h *hook) Processes(pids []int) map[int]attrib.Process {
 
 func (h *hook) facts(p *world.Process) attrib.Process {
 	return attrib.Process{
-		PID: p.PID, Start: h.node.Started(p), UID: p.UID, Name: p.Name, State: p.State, Cgroup: p.Cgroup, EnvJobID: p.Env,
-		Service: p.Service, Container: p.Container, Exe: p.Exe, OtherPIDs: p.OtherPIDs,
+		PID: p.PID, Start: h.node.Started(p), UID: p.UID, Name: p.Name, State: p.State,
+		Cgroup: p.Cgroup, EnvJobID: p.Env, Service: p.Service, Container: p.Container, Exe: p.Exe, OtherPIDs: p.OtherPIDs,
 	}
 }
 
@@ -130,7 +130,8 @@ func (h *hook) Holders() *attrib.Scan {
 			scan.Partial = "1 process could not be looked into"
 			continue
 		}
-		scan.Holdings = append(scan.Holdings, attrib.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM})
+		scan.Holdings = append(scan.Holdings,
+			attrib.Holding{Process: h.facts(p), Minors: p.Minors, Control: p.Control, UVM: p.UVM})
 	}
 	return scan
 }

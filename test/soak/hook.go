@@ -187,10 +187,12 @@ func sharingOf(s world.Site) *judge.Sharing {
 	return &judge.Sharing{}
 }
 
+func (h *hook) wall() time.Time { return time.Unix(1_700_000_000, 0).Add(h.node.Now) }
+
 // record puts this end on record.
 func (h *hook) record() {
 	e := h.Case.End(h.Judgement)
-	e.Wall = time.Unix(1_700_000_000, 0).Add(h.node.Now)
+	e.Wall = h.wall()
 	if e.At == 0 {
 		e.At = h.node.Boottime(h.node.Now)
 	}

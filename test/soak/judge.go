@@ -44,11 +44,13 @@ func (h *hook) judge() {
 func (h *hook) keepStart() {
 	old := h.starts[h.job]
 	s := &start{
-		job: h.job, whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{},
+		job: h.job, whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil,
+		cards: map[*world.Card]startOn{},
 	}
 	for _, c := range h.job.Cards {
 		stock := h.node.Stock(c, h.seen.last)
-		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive)), said: h.said(c)}
+		unlisted := stock.Unlisted(world.Stuck, world.Alive)
+		s.cards[c] = startOn{stock: stock, asService: h.asService(c, unlisted), said: h.said(c)}
 	}
 	if s.on {
 		h.prologs[h.Seen.Side.Snapshot.At] = s
@@ -58,8 +60,8 @@ func (h *hook) keepStart() {
 	}
 }
 
-// startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another prolog's
-// of the job, where there was one.
+// startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another
+// prolog's of the job, where there was one.
 func (h *hook) startOnRecord() *start {
 	if h.Past.Before != nil {
 		if s := h.prologs[h.Past.Before.Snapshot.At]; s != nil && s.job == h.job {
@@ -105,7 +107,7 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
-	case h.Past.Before != nil && h.nameless() && h.Past.Before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
+	case h.nameless() && h.startedBefore(h.node.Boottime(h.job.Allocated)): // an earlier run's
 	case s == nil || !s.on || h.Past.Before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
 	case s != h.prologs[h.Past.Before.Snapshot.At]:
@@ -113,8 +115,14 @@ func (h *hook) drain(f finding.Finding) {
 	case s.cards[c].said:
 		h.fail(breach, "%s on %s, of which the start of job %d had something to say", f.Code, c.Device.ID, h.job.ID)
 	case s.cards[c].dirty() >= h.limits.Report:
-		h.fail(breach, "%s on %s, which was not clean at the start of job %d: %s", f.Code, c.Device.ID, h.job.ID, inWords(s.cards[c].stock))
+		const words = "%s on %s, which was not clean at the start of job %d: %s"
+		h.fail(breach, words, f.Code, c.Device.ID, h.job.ID, inWords(s.cards[c].stock))
 	}
+}
+
+// startedBefore reports a start on record that was seen before a moment.
+func (h *hook) startedBefore(at time.Duration) bool {
+	return h.Past.Before != nil && h.Past.Before.Snapshot.At < at
 }
 
 // tolerance is by how much a balance of a card may be off: the driver's share of a client was measured to lie within
@@ -157,7 +165,8 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 	}
 	for _, i := range stock {
 		p := i.Creator
-		alone := i.Way == world.Plain && i.Fate == world.Stuck && p.Stays() && h.watched(i) && i.Bytes >= h.limits.Report
+		stuck := i.Fate == world.Stuck && p.Stays() && h.watched(i)
+		alone := stuck && i.Way == world.Plain && i.Bytes >= h.limits.Report
 		waits := h.Phase == slurm.HealthCheck && p.Exe != "" // a server of MPS, which a health check lets be
 		if !alone || waits || before.Has(i.Chunk) || !h.over(i) {
 			continue
@@ -173,13 +182,18 @@ func (h *hook) names(c *world.Card, stock, before world.Stock) {
 // unjudged reports a site on which memory means little, or belongs to several by right.
 func (h *hook) unjudged() bool {
 	s := h.node.Site
-	return s.NUMA || s.OldDriver || s.Sharing == world.SharedByName || s.Sharing == world.SharedByMPS || s.Sharing == world.SharedShards
+	switch s.Sharing {
+	case world.SharedByName, world.SharedByMPS, world.SharedShards:
+		return true
+	}
+	return s.NUMA || s.OldDriver
 }
 
 // leak judges an epilog: what is stuck on a card and was not there before must be said, and drain where it is due.
 func (h *hook) leak(c *world.Card) {
 	s := h.startOnRecord()
-	if h.damage.kind != whole || h.unjudged() || h.seen.last >= c.Lost || s != nil && !s.whole || s == nil && h.nameless() {
+	unknown := s != nil && !s.whole || s == nil && h.nameless()
+	if h.damage.kind != whole || h.unjudged() || h.seen.last >= c.Lost || unknown {
 		return
 	}
 	stock := h.node.Stock(c, h.seen.last)
@@ -195,7 +209,8 @@ func (h *hook) leak(c *world.Card) {
 	}
 	fresh := stuck >= max(before.Unlisted(), h.learned(c))+h.limits.Report+tolerance(stock, before)+h.hidden(stock)
 	for _, i := range stock {
-		fresh = fresh || i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)
+		big := i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report
+		fresh = fresh || big && !before.Has(i.Chunk) && h.over(i) && !h.reborn(i, before)
 	}
 	h.names(c, stock, before)
 	if !fresh {
@@ -203,7 +218,8 @@ func (h *hook) leak(c *world.Card) {
 	}
 	h.tally.leaks++
 	if !h.said(c) {
-		h.fail(missedLeak, "%s at the end of job %d: %s; at its start: %s", c.Device.ID, h.job.ID, inWords(stock), inWords(before))
+		const words = "%s at the end of job %d: %s; at its start: %s"
+		h.fail(missedLeak, words, c.Device.ID, h.job.ID, inWords(stock), inWords(before))
 		return
 	}
 	if h.due(c, s, stock) {
@@ -237,7 +253,14 @@ func (h *hook) said(c *world.Card) bool {
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.Past.Again || h.cut() || !h.ordered() || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.seen.slowUntil > 0 {
+	switch {
+	case h.Past.Again, h.cut(), !h.ordered(), h.seen.slowUntil > 0:
+		return false
+	case s == nil || !s.on || s.reruns > 0 || len(s.cards[c].stock) > 0:
+		return false
+	case h.unnamed() && (s.again || h.job.Restarts > 0):
+		return false
+	case site.MIG, site.InJob, site.Sharing != world.Exclusive:
 		return false
 	}
 	for _, j := range h.node.Jobs {
@@ -252,7 +275,8 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	}
 	var held uint64
 	for _, i := range stock {
-		if i.Fate != world.Stuck || i.Since > h.seen.began || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
+		plain := i.Way != world.Managed && i.Way != world.Imported && h.plainly(i)
+		if i.Fate != world.Stuck || i.Since > h.seen.began || !plain {
 			return false
 		}
 		if !i.Unlisted && (!stock.Moves() || h.alone(i)) {
@@ -277,16 +301,20 @@ func (h *hook) alone(i world.Item) bool {
 	return i.Way == world.Plain && !i.Moves() && !ending && h.watched(i) && i.Bytes >= h.limits.Drain
 }
 
-// watched reports an item that was there for the whole watch. A process that started within a tick of the first look cannot
-// be told from one that took its PID since.
+// watched reports an item that was there for the whole watch. A process that started within a tick of the first look
+// cannot be told from one that took its PID since.
 func (h *hook) watched(i world.Item) bool { return i.Since+attrib.Tick < h.seen.first }
 
-// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container a
-// process may be of any user.
+// plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container
+// a process may be of any user.
 func (h *hook) plainly(i world.Item) bool {
 	for _, p := range i.Holders {
+		if !p.AliveAt(h.seen.last) {
+			continue
+		}
 		apart := p.Container != "" || p.OtherPIDs
-		if p.AliveAt(h.seen.last) && (apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
+		anothers := p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job
+		if apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || anothers {
 			return false
 		}
 	}

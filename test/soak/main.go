@@ -63,7 +63,8 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each collection.
+// gcPercent lets the little that lives be collected seldom: many workers make garbage fast, and wait for each
+// collection.
 const gcPercent = 200
 
 // lead runs the soak, to its end or a signal, and says what came of it.
@@ -82,9 +83,11 @@ func lead(o options) int {
 		kinds[f.kind]++
 	}
 	fmt.Printf("%d health checks, %d runs settled without an end\n", sum.checks, sum.settled)
-	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, %d drains (%d of them due beyond doubt), %d owners named\n",
+	fmt.Printf("%d pairs, %d hooks (%d damaged) in %.0f s: %d leaks said, "+
+		"%d drains (%d of them due beyond doubt), %d owners named\n",
 		sum.pairs, sum.hooks, sum.damaged, time.Since(began).Seconds(), sum.leaks, sum.drains, sum.due, sum.blamed)
-	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; %d probable owners were others\n",
+	fmt.Printf("%d false drains, %d breaches, %d missed leaks, %d missed drains, %d wrongly blamed; "+
+		"%d probable owners were others\n",
 		kinds[falseDrain], kinds[breach], kinds[missedLeak], kinds[missedDrain], kinds[wrongBlame], sum.misguessed)
 	fmt.Printf("seed %d\nfirst breach: %s\n", o.seed, first(failures))
 	if len(failures) > 0 {

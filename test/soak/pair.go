@@ -41,7 +41,8 @@ func (f failure) String() string {
 // tally counts what was met, so that a run that met nothing cannot pass for a good one.
 type tally struct {
 	pairs, hooks, checks, settled, damaged, leaks, drains, due, blamed, misguessed, named uint64
-	misguessedAt                                                                          uint64 // the first pair with one
+
+	misguessedAt uint64 // the first pair with one
 }
 
 func (t *tally) add(o tally) {
@@ -84,8 +85,8 @@ type pair struct {
 	tell     func(at time.Duration, text string)
 }
 
-// ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not count:
-// neither a job without an end there nor a lost record is an excuse.
+// ordered reports that nothing was lost or left out since the driver was loaded. What is on record from before does not
+// count: neither a job without an end there nor a lost record is an excuse.
 func (p *pair) ordered() bool {
 	return p.missed < p.node.Loaded && !slices.ContainsFunc(p.node.Jobs, func(j *world.Job) bool {
 		return (j.NoEpilog || j.NoProlog) && j.Allocated >= p.node.Loaded
@@ -109,8 +110,8 @@ type startOn struct {
 	said      bool   // the prolog found something
 }
 
-// dirty is the most that lay there of what no start may be called clean with, less what no hook can tell: of what nobody is
-// listed for the sum, of what is listed each by itself.
+// dirty is the most that lay there of what no start may be called clean with, less what no hook can tell: of what
+// nobody is listed for the sum, of what is listed each by itself.
 func (s startOn) dirty() uint64 {
 	unlisted := s.stock.Unlisted(world.Stuck, world.Alive)
 	most := unlisted - min(unlisted, s.asService+tolerance(s.stock))

@@ -53,7 +53,9 @@ func (r *records) lose(i int) { r.runs = slices.Delete(r.runs, i, i+1) }
 
 // boot forgets what was recorded before the node booted: records lie on a tmpfs.
 func (r *records) boot(epoch gpu.Epoch) {
-	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool { return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot })
+	r.runs = slices.DeleteFunc(r.runs, func(o ledger.Run) bool {
+		return o.Epoch != (gpu.Epoch{}) && o.Epoch.Boot != epoch.Boot
+	})
 }
 
 func keyOf(r ledger.Run) string {

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context ends.
-// The failures come in the order of their pairs.
+// soak plays the pairs of a seed, on several processors, until they are done, enough is seen to fail, or the context
+// ends. The failures come in the order of their pairs.
 func soak(ctx context.Context, o options, each func(done uint64)) (tally, []failure) {
 	var (
 		next, failed atomic.Uint64
@@ -47,7 +47,8 @@ func soak(ctx context.Context, o options, each func(done uint64)) (tally, []fail
 	}
 	all.Wait()
 	if sum.guessesBadly() {
-		failures = append(failures, failure{o.seed, sum.misguessedAt, badGuesses, fmt.Sprintf("%d of %d", sum.misguessed, sum.blamed)})
+		what := fmt.Sprintf("%d of %d", sum.misguessed, sum.blamed)
+		failures = append(failures, failure{o.seed, sum.misguessedAt, badGuesses, what})
 	}
 	slices.SortStableFunc(failures, func(a, b failure) int { return cmp.Compare(a.n, b.n) })
 	return sum, failures

@@ -17,9 +17,9 @@ func (h *hook) unnamed() bool { return !h.node.Site.SLUIDs && !h.node.Site.Start
 // nameless reports a run whose epilog may find an earlier run's record, which was left open.
 func (h *hook) nameless() bool { return h.job.Restarts > 0 && h.unnamed() }
 
-// asService is how much of what nobody is listed for may pass for a service's: as much as a baseline may explain while one
-// has the card open, and later in its epoch what was learned of it, for a look at a clean card asks nobody whether the
-// service still runs.
+// asService is how much of what nobody is listed for may pass for a service's: as much as a baseline may explain while
+// one has the card open, and later in its epoch what was learned of it, for a look at a clean card asks nobody whether
+// the service still runs.
 func (h *hook) asService(c *world.Card, unlisted uint64) uint64 {
 	if unlisted <= finding.MaxBaseline && h.node.Shows(c) {
 		return unlisted
@@ -35,8 +35,8 @@ func (h *hook) learned(c *world.Card) uint64 {
 	return h.Past.Baselines[c.Device.ID].Bytes
 }
 
-// passesFor reports a process without a mark whose user has a live job on the card by right, or one that lives on record:
-// its epilog did not run, or left no record.
+// passesFor reports a process without a mark whose user has a live job on the card by right, or one that lives on
+// record: its epilog did not run, or left no record.
 func (h *hook) passesFor(i world.Item) bool {
 	live := slices.ContainsFunc(h.node.Jobs, func(j *world.Job) bool {
 		return j != h.job && (j.Live || j.Closed == 0) && j.UID == i.Creator.UID && j.Has(i.Card)
@@ -46,8 +46,8 @@ func (h *hook) passesFor(i world.Item) bool {
 	})
 }
 
-// sharesOnRecord reports another job of the card that has begun, as far as records tell: of one whose prolog is still to
-// come no hook can know.
+// sharesOnRecord reports another job of the card that has begun, as far as records tell: of one whose prolog is still
+// to come no hook can know.
 func (h *hook) sharesOnRecord(c *world.Card) bool {
 	return slices.ContainsFunc(h.book.runs, func(r ledger.Run) bool { return h.openOn(c, r) })
 }
@@ -70,8 +70,8 @@ func (h *hook) hidden(stock world.Stock) uint64 {
 	return sum
 }
 
-// reborn reports memory of a dead process whose PID the start listed for as much or more, of one that was dead too: of the
-// dead nothing but a number and a figure is known, and less may be what is left of more.
+// reborn reports memory of a dead process whose PID the start listed for as much or more, of one that was dead too: of
+// the dead nothing but a number and a figure is known, and less may be what is left of more.
 func (h *hook) reborn(i world.Item, before world.Stock) bool {
 	const asMuch = 8 * world.MiB
 	return i.Creator.Dead && slices.ContainsFunc(before, func(b world.Item) bool {

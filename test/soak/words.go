@@ -15,7 +15,8 @@ func inWords(s world.Stock) string {
 		if j := i.Creator.Job; j != nil {
 			whose = fmt.Sprintf("job %d's", j.ID)
 		}
-		text += fmt.Sprintf("[%d MiB of process %d, %s, %s, way %d, unlisted %v]", i.Bytes/world.MiB, i.Creator.PID, whose, i.Fate, i.Way, i.Unlisted)
+		text += fmt.Sprintf("[%d MiB of process %d, %s, %s, way %d, unlisted %v]",
+			i.Bytes/world.MiB, i.Creator.PID, whose, i.Fate, i.Way, i.Unlisted)
 	}
 	if text == "" {
 		return "nothing there"
@@ -29,11 +30,13 @@ func (h *hook) say() {
 		return
 	}
 	say := func(format string, args ...any) { h.tell(h.node.Boottime(h.node.Now), fmt.Sprintf(format, args...)) }
-	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.Action, h.Exit, h.node.Boottime(h.seen.last).Seconds())
+	last := h.node.Boottime(h.seen.last).Seconds()
+	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.Action, h.Exit, last)
 	for _, c := range h.Seen.Cards {
 		curve := h.Seen.Side.Curves[c.Device.ID]
 		r, _ := h.Seen.Side.Snapshot.Reading(c.Device.ID)
-		say("  %s: %s, %d looks over %.2f s, used %d MiB, listed %v", c.Device.ID, curve.State, curve.Looks, curve.Span.Seconds(), r.Memory.Used.Bytes/world.MiB, r.Processes)
+		say("  %s: %s, %d looks over %.2f s, used %d MiB, listed %v", c.Device.ID, curve.State, curve.Looks,
+			curve.Span.Seconds(), r.Memory.Used.Bytes/world.MiB, r.Processes)
 		if curve.State == settle.Clean && len(h.node.Stock(h.card(c.Device.ID), h.seen.last)) > 0 {
 			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.seen.last)))
 		}

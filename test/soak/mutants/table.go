@@ -2,96 +2,104 @@ package main
 
 import "bookend/test/mutant"
 
+// The files of the judgement that mistakes are planted in.
+const (
+	certain  = "internal/finding/certain.go"
+	compare  = "internal/finding/compare.go"
+	holders  = "internal/finding/holders.go"
+	decide   = "internal/attrib/decide.go"
+	looking  = "internal/look/look.go"
+	judgings = "internal/judge/"
+)
+
 // mutants are the mistakes that a soak must notice.
 var mutants = []mutant.Mutant{
 	{
-		Name: "no settle: one look is judged", File: "internal/settle/settle.go",
-		Old: "Steady: observed(rule.Flat, looks[first:]),",
-		New: "Steady: true,",
+		Name: "no settle: one look is judged", File: "internal/settle/settle.go", Func: "JudgeDevice",
+		Old: "observed(rule.Flat, looks[first:])", New: "true",
 	},
 	{
-		Name: "settle too short for workers", File: "internal/config/default.go",
-		Old: "Epilog: SettleTimes{Max: seconds(6), Flat: seconds(3.5)},",
-		New: "Epilog: SettleTimes{Max: seconds(6), Flat: seconds(0.5)},",
+		Name: "settle too short for workers", File: "internal/config/default.go", Func: "Default",
+		Old: "Flat: seconds(3.5)", New: "Flat: seconds(0.5)",
 	},
 	{
-		Name: "no second look", File: "internal/look/look.go",
-		Old: "\to.confirm(e, &side, looks, least)\n",
-		New: "\t_, _ = looks, least\n",
+		Name: "no second look", File: looking, Func: "Take",
+		Old: "o.confirm(e, &side, looks, least)", New: "_, _ = looks, least",
 	},
 	{
-		Name: "PID reuse ignored", File: "internal/look/look.go",
-		Old: `stranger := known && lists(r, p) && now.Why == "" && (now.Start != start || now.Gone && !lists(r, p, sameBytes))`,
-		New: `stranger := known && lists(r, p) && now.Why == "" && now.Gone != (start == 0)`,
+		Name: "PID reuse ignored", File: looking, Func: "Order.dropStrangers",
+		Old: "now.Start != start || now.Gone && !lists(r, p, sameBytes)", New: "now.Gone != (start == 0)",
 	},
 	{
-		Name: "sighting of another start time counted", File: "internal/attrib/decide.go",
-		Old: "if seen.PID == p.PID && seen.Start == p.Start {",
-		New: "if seen.PID == p.PID {",
+		Name: "sighting of another start time counted", File: decide, Func: "Scene.sighted",
+		Old: "seen.PID == p.PID && seen.Start == p.Start", New: "seen.PID == p.PID",
 	},
 	{
-		Name: "baseline explains memory without a holder", File: "internal/finding/baseline.go",
-		Old: "\tif b.Holder != \"\" {\n",
-		New: "\tif b.Holder != \"-\" {\n",
+		Name: "baseline explains memory without a holder", File: "internal/finding/baseline.go", Func: "Scene.Learn",
+		Old: "b.Holder != \"\" {", New: "b.Holder != \"-\" {",
 	},
 	{
-		Name: "epilog without prolog judged", File: "internal/finding/certain.go",
-		Old: `return []string{"there is no record of the job's start"}`,
-		New: `return nil`,
+		Name: "epilog without prolog judged", File: certain, Func: "Scene.startDoubts",
+		Old: "if s.Before == nil {", New: "if s.Before == nil {\nreturn nil\n}\nif s.Before == nil {",
 	},
 	{
-		Name: "dirty start judged", File: "internal/finding/certain.go",
-		Old: `return []string{"the GPU was not clean when the job started"}`,
-		New: `return nil`,
+		Name: "dirty start judged", File: certain, Func: "Scene.startDoubts",
+		Old: "s.startedAtRest(id)", New: "true",
 	},
 	{
-		Name: "memory without a process ignored", File: "internal/settle/look.go",
-		Old: "case processes == no || memory == no:",
-		New: "case processes == no:",
+		Name: "a start that moved judged", File: certain, Func: "Scene.startDoubts",
+		Old: "curve.State == settle.Flat && s.startedAtRest(id)", New: "true",
 	},
 	{
-		Name: "live job's process taken for an ended one's", File: "internal/attrib/decide.go",
-		Old: "\tcase r.Live():\n\t\to.Whose = LiveJob\n",
-		New: "\tcase r.Live():\n\t\to.Whose = EndedJob\n",
+		Name: "memory without a process ignored", File: "internal/settle/look.go", Func: "look.clean",
+		Old: "processes == no || memory == no", New: "processes == no",
 	},
 	{
-		Name: "blame by time alone, whoever the user", File: "internal/attrib/decide.go",
-		Old: "if r.Alone && r.UID == p.UID && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {",
-		New: "if r.Alone && slices.Contains(r.GPUs, s.GPU) && s.during(r, p.Start) {",
+		Name: "live job's process taken for an ended one's", File: decide, Func: "Scene.owner",
+		Old: "case r.Live():\n\t\to.Whose = LiveJob", New: "case r.Live():\n\t\to.Whose = EndedJob",
 	},
 	{
-		Name: "a run of before the driver was loaded counts", File: "internal/ledger/book.go",
-		Old: "return unknown || r.Epoch.Same(n.Epoch)",
-		New: "return unknown || r.Epoch != (gpu.Epoch{})",
+		Name: "blame by time alone, whoever the user", File: decide, Func: "Scene.exclusive",
+		Old: "r.UID == p.UID && ", New: "",
 	},
 	{
-		Name: "doubtful memory counted towards a drain", File: "internal/finding/certain.go",
-		Old: `case f.Unknown != "" || len(f.Doubts) > 0:`,
-		New: `case f.Unknown != "":`,
+		Name: "a run of before the driver was loaded counts", File: "internal/ledger/book.go", Func: "Now.counts",
+		Old: "r.Epoch.Same(n.Epoch)", New: "r.Epoch != (gpu.Epoch{})",
 	},
 	{
-		Name: "who stays on a GPU that moves is not named", File: "internal/finding/compare.go",
-		Old: "\t\tcase stayed:\n",
-		New: "\t\tcase stayed && s.between() && s.ending():\n",
+		Name: "doubtful memory counted towards a drain", File: certain, Func: "certainly",
+		Old: " || len(f.Doubts) > 0", New: "",
 	},
 	{
-		Name: "a container's user taken for who started it", File: "internal/attrib/decide.go",
-		Old: "return r.UID == p.UID || p.Apart()",
+		Name: "who stays on a GPU that moves is not named", File: compare, Func: "Scene.moving",
+		Old: "case stayed:", New: "case stayed && s.between() && s.ending():",
+	},
+	{
+		Name: "a container's user taken for who started it", File: decide, Func: "Record.mayHaveStarted",
 		New: "return r.UID == p.UID",
 	},
 	{
-		Name: "a heterogeneous job's leader taken for another job", File: "internal/attrib/decide.go",
-		Old: "return id != 0 && (id == r.Job || id == r.Het)",
+		Name: "a heterogeneous job's leader taken for another job", File: decide, Func: "Record.named",
 		New: "return id != 0 && id == r.Job",
 	},
 	{
-		Name: "legal sharing not doubted", File: "internal/finding/certain.go",
-		Old: "if s.Shared != \"\" {\n\t\td = append(d, \"this GPU may be shared: \"+s.Shared)",
-		New: "if s.Shared == \"\" && s.Doubt != \"\" {\n\t\td = append(d, \"this GPU may be shared: \"+s.Shared)",
+		Name: "legal sharing not doubted", File: certain, Func: "Scene.doubts",
+		Old: "if s.Shared != \"\" {", New: "if s.Shared == \"\" && s.Doubt != \"\" {",
 	},
 	{
-		Name: "processes with another GPU not doubted", File: "internal/finding/holders.go",
-		Old: "if !s.leftBehind(o) && !nobodys || o.Rival != 0 {",
-		New: "if o.Rival != 0 {\n\t\t\t_ = nobodys",
+		Name: "processes with another GPU not doubted", File: holders, Func: "Scene.bystanders",
+		Old: "!s.leftBehind(o) && !nobodys || o.Rival != 0", New: "o.Rival != 0 && !nobodys",
+	},
+	{
+		Name: "baselines of another driver's life believed", File: judgings + "case.go", Func: "BaselinesOf",
+		Old: "b.Epoch.Same(epoch)", New: "b.Epoch != (gpu.Epoch{})",
+	},
+	{
+		Name: "records not asked where a GPU is not clean", File: judgings + "case.go", Func: "Case.asks",
+		Old: "if !side.AtRest(c.Seen.Cards) {", New: "if side.AtRest(c.Seen.Cards) {",
+	},
+	{
+		Name: "a health check judges GPUs that jobs have", File: judgings + "check.go", Func: "taken",
+		New: "return false",
 	},
 }

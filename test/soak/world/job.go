@@ -107,8 +107,8 @@ func (n *Node) newJob(cards ...*Card) *Job {
 	return j
 }
 
-// component is another component of a heterogeneous job, on the same node. It has the same mark: where records are missing
-// no mark would tell whose a process is, so there each component has a node of its own.
+// component is another component of a heterogeneous job, on the same node. It has the same mark: where records are
+// missing no mark would tell whose a process is, so there each component has a node of its own.
 func (n *Node) component(j *Job) {
 	if n.Site.Disorder {
 		return

@@ -25,8 +25,8 @@ func TestSway(t *testing.T) {
 	}
 }
 
-// In a container a process may be of any user and mostly has lost its cgroup; where records are missing it keeps the mark in
-// its environment, which of a component is the leader's.
+// In a container a process may be of any user and mostly has lost its cgroup; where records are missing it keeps the
+// mark in its environment, which of a component is the leader's.
 func TestContained(t *testing.T) {
 	for _, disorder := range []bool{false, true} {
 		n := quiet()

@@ -106,8 +106,8 @@ func (n *Node) spawn(j *Job, name string) *Process {
 	return p
 }
 
-// contain puts a job's process into a container, where users and PIDs are others than outside. Most runtimes take it out of
-// its job's cgroup as well, and pass no environment.
+// contain puts a job's process into a container, where users and PIDs are others than outside. Most runtimes take it
+// out of its job's cgroup as well, and pass no environment.
 func (n *Node) contain(p *Process) {
 	p.OtherPIDs = !n.oneIn(3)
 	if !p.OtherPIDs || n.oneIn(2) {

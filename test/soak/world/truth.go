@@ -103,8 +103,8 @@ func (s Stock) Unlisted(fates ...Fate) uint64 {
 	return sum
 }
 
-// Blamable are the jobs that a chunk may be blamed on: whose process made it, or whose keeps it. A process of nobody's that
-// its user started while his job had the card to itself cannot be told from the job's, and is the job's here.
+// Blamable are the jobs that a chunk may be blamed on: whose process made it, or whose keeps it. A process of nobody's
+// that its user started while his job had the card to itself cannot be told from the job's, and is the job's here.
 func (n *Node) Blamable(ch *Chunk) []*Job {
 	var jobs []*Job
 	for _, p := range append([]*Process{ch.Creator}, ch.Holders...) {

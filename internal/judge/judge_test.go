@@ -1,0 +1,129 @@
+package judge
+
+import (
+	"testing"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+// enforcing is the end of a job at which something was found, where hooks may drain.
+func enforcing(found ...finding.Finding) Case {
+	c := Case{Phase: slurm.Epilog, Config: config.Default(), Faults: found, Job: slurm.Job{ID: 7, Context: slurm.Epilog}}
+	c.Config.Mode = config.Enforce
+	return c
+}
+
+// What a doubt keeps from draining leaves a trace: the strongest finding's.
+func TestDoubt(t *testing.T) {
+	orphan := func(mib uint64, doubts ...string) finding.Finding {
+		return finding.Finding{Code: code.Orphan, Bytes: gpu.Bytes(mib << 20), Doubts: doubts}
+	}
+	unknown := finding.Finding{Code: code.Residue, Unknown: "old driver"}
+	for name, tt := range map[string]struct {
+		found []finding.Finding
+		want  string
+	}{
+		"nothing found":        {nil, ""},
+		"nothing withheld":     {[]finding.Finding{orphan(600)}, ""},
+		"never to drain":       {[]finding.Finding{{Code: code.Dirty, Doubts: []string{"it was there before this job"}}}, ""},
+		"the first reason":     {[]finding.Finding{orphan(600, "job 5 could own it as well", "x")}, "BKD-ORPHAN: job 5 could own it as well"},
+		"the most memory":      {[]finding.Finding{orphan(600, "a"), orphan(700, "b"), orphan(650, "c")}, "BKD-ORPHAN: b"},
+		"as much memory":       {[]finding.Finding{orphan(600, "a"), orphan(600, "b")}, "BKD-ORPHAN: a"},
+		"unknown":              {[]finding.Finding{unknown}, "BKD-RESIDUE: unknown: old driver"},
+		"known before unknown": {[]finding.Finding{unknown, orphan(1, "a"), unknown}, "BKD-ORPHAN: a"},
+		"beside a drain":       {[]finding.Finding{orphan(600), orphan(1, "a")}, "BKD-ORPHAN: a"},
+	} {
+		j := Judge(enforcing(tt.found...)).Late(orphan(9))
+		if got := j.Doubt(); got != tt.want {
+			t.Errorf("%s: doubt: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// A finding and what policy made of it are one value; a record has them as two lists of one length.
+func TestJudgementAsRecord(t *testing.T) {
+	c := enforcing(finding.Finding{Code: code.Orphan}, finding.Finding{Code: code.NoRecord})
+	j := Judge(c)
+	v := j.Verdict()
+	if j.Exit != 10 || v.Exit != 10 || v.Code != code.Orphan || len(v.Judged) != 2 || len(j.Findings()) != 2 {
+		t.Fatalf("got %+v and verdict %+v, want exit 10 and two findings", j, v)
+	}
+	for i, want := range []config.Action{config.Drain, config.Note} {
+		if j.Found[i].Action != want || v.Judged[i].Action != want {
+			t.Errorf("finding %d: got %q, on record %q, want %q", i, j.Found[i].Action, v.Judged[i].Action, want)
+		}
+	}
+}
+
+// What is found later may decide until the last word, and only be told after that. The judgement before it stays.
+func TestLaterFindings(t *testing.T) {
+	c := enforcing()
+	before := Judge(c)
+	after := before.With(c, finding.Finding{Code: code.Lost})
+	told := before.Late(finding.Finding{Code: code.Lost}, finding.Finding{Code: code.Again})
+	if before.Exit != 0 || len(before.Found) != 0 || after.Exit != 20 || told.Exit != 0 {
+		t.Errorf("got exits %d, then %d, told late %d; want 0, 20, 0", before.Exit, after.Exit, told.Exit)
+	}
+	if !told.Found[0].Tells() || told.Found[1].Tells() {
+		t.Errorf("got %+v, want the first told and the note not", told.Found)
+	}
+}
+
+// The node's records are asked only where a GPU is not clean, or a process is on one of the others.
+func TestAsks(t *testing.T) {
+	card := finding.Card{Device: gpu.Device{ID: "GPU-0"}}
+	busy := gpu.Reading{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{{PID: 70}}}
+	for name, tt := range map[string]struct {
+		state  settle.State
+		around *gpu.Snapshot
+		want   bool
+	}{
+		"clean":                    {settle.Clean, nil, false},
+		"clean, and so the others": {settle.Clean, &gpu.Snapshot{Readings: []gpu.Reading{{Device: busy.Device}}}, false},
+		"another is in use":        {settle.Clean, &gpu.Snapshot{Readings: []gpu.Reading{busy}}, true},
+		"not clean":                {settle.Flat, nil, true},
+		"not seen":                 {"", nil, true},
+	} {
+		c := enforcing()
+		c.Seen.Cards = []finding.Card{card}
+		c.Seen.Side = finding.Side{Curves: map[gpu.ID]settle.Curve{"GPU-0": {State: tt.state}}, Neighbours: tt.around}
+		if got := c.Asks(); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// The start counts in the driver's life that it was seen in, and for its own run.
+func TestStartOf(t *testing.T) {
+	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+	job := slurm.Job{ID: 7, SLUID: "sA"}
+	run := func(change func(*ledger.Run)) ledger.Run {
+		r := ledger.Run{Job: job, Epoch: epoch, Start: &ledger.End{}}
+		change(&r)
+		return r
+	}
+	for name, tt := range map[string]struct {
+		run    ledger.Run
+		counts bool
+		found  int
+	}{
+		"its own":                   {run(func(*ledger.Run) {}), true, 0},
+		"none":                      {run(func(r *ledger.Run) { r.Start = nil }), false, 0},
+		"one that got nowhere":      {run(func(r *ledger.Run) { r.Epoch = gpu.Epoch{} }), false, 0},
+		"of another boot":           {run(func(r *ledger.Run) { r.Epoch.Boot = "c" }), false, 1},
+		"of which half is known":    {run(func(r *ledger.Run) { r.Epoch.Module = "" }), false, 1},
+		"ended, and surely its own": {run(func(r *ledger.Run) { r.Ends = []ledger.End{{}} }), true, 0},
+		"ended, perhaps another's":  {run(func(r *ledger.Run) { r.Ends, r.Job.SLUID = []ledger.End{{}}, "" }), false, 0},
+	} {
+		side, found := StartOf(tt.run, job, epoch)
+		if (side != nil) != tt.counts || len(found) != tt.found {
+			t.Errorf("%s: got a start: %v, %+v; want %v and %d findings", name, side != nil, found, tt.counts, tt.found)
+		}
+	}
+}
