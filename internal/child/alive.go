@@ -61,6 +61,12 @@ func Orphaned(proc string, pid int, startTicks uint64, parent int) bool {
 	return err == nil && st.ticks == startTicks && !st.dead() && st.parent != parent
 }
 
+// Parent reads the parent of a process, and when the process itself started.
+func Parent(proc string, pid int) (parent int, startTicks uint64, err error) {
+	st, err := readStat(proc, pid)
+	return st.parent, st.ticks, err
+}
+
 // stat is what is needed of /proc/PID/stat.
 type stat struct {
 	state   byte
@@ -98,8 +104,8 @@ func parseStat(b []byte) (stat, error) {
 		return stat{}, fmt.Errorf("parse stat: %d fields after the name", len(fields))
 	}
 	parent, err := strconv.Atoi(string(fields[fieldParent]))
-	if err != nil {
-		return stat{}, fmt.Errorf("parse stat: parent: %w", err)
+	if err != nil || parent < 0 {
+		return stat{}, fmt.Errorf("parse stat: parent %.20q", fields[fieldParent])
 	}
 	threads, err := strconv.Atoi(string(fields[fieldThreads]))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
+	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 )
@@ -191,7 +192,7 @@ func ancestors(proc string) (map[int]bool, error) {
 	own := map[int]bool{}
 	for pid := os.Getpid(); pid > 1 && !own[pid]; {
 		own[pid] = true
-		parent, err := parentOf(proc, pid)
+		parent, _, err := child.Parent(proc, pid)
 		if err != nil {
 			return nil, err
 		}

@@ -232,33 +232,6 @@ func TestEndStillThere(t *testing.T) {
 	}
 }
 
-func TestParentOf(t *testing.T) {
-	dir := t.TempDir()
-	for name, tt := range map[string]struct {
-		stat string
-		want int
-	}{
-		"plain":    {"7 (sh) S 6 7 7", 6},
-		"brackets": {"7 (a) R 1 (b) S 6 7", 6},
-		"newline":  {"7 (a\n) R 1) S 6 7", 6},
-		"first":    {"7 (init) S 0 1", 0},
-		"cut":      {"7 (sh) S", -1},
-		"empty":    {"", -1},
-		"no PID":   {"7 (sh) S x 7", -1},
-		"negative": {"7 (sh) S -3 7", -1},
-	} {
-		if err := os.MkdirAll(filepath.Join(dir, "7"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "7", "stat"), []byte(tt.stat), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := parentOf(dir, 7); (err != nil) != (tt.want < 0) || err == nil && got != tt.want {
-			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
-		}
-	}
-}
-
 // A process that stays keeps no other waiting: at the last look each one that has ended is told.
 func TestWaitTellsEachThatEnded(t *testing.T) {
 	const pairs = 32

@@ -51,14 +51,6 @@ func (o Owner) Name() string {
 // Found reports whether a job was named.
 func (o Owner) Found() bool { return o.ID != 0 || o.SLUID != "" }
 
-// job names the owner's job in words.
-func (o Owner) job() string {
-	if o.SLUID != "" {
-		return string(o.SLUID)
-	}
-	return fmt.Sprint(o.ID)
-}
-
 // with joins what another line of the same process said. On cgroup v1 some lines stop at the job and only some
 // name a step.
 func (o Owner) with(next Owner) Owner {
@@ -68,7 +60,7 @@ func (o Owner) with(next Owner) Owner {
 	case !o.Found():
 		return next
 	case o.ID != next.ID || o.SLUID != next.SLUID:
-		return Owner{Conflict: fmt.Sprintf("cgroups name two jobs, %s and %s", o.job(), next.job())}
+		return Owner{Conflict: fmt.Sprintf("cgroups name two jobs, %s and %s", o.Name(), next.Name())}
 	}
 	if o.Step == "" {
 		o.Step = next.Step
@@ -100,15 +92,11 @@ func ownerOfPart(above []string, part string) Owner {
 	if scope && ValidSLUID(part) {
 		return Owner{SLUID: SLUID(part)}
 	}
-	number, ok := strings.CutPrefix(part, "job_")
-	if !ok || !scope && !v1 {
-		return Owner{}
+	if number, ok := strings.CutPrefix(part, "job_"); ok && (scope || v1) {
+		id, _ := ParseJobID(number)
+		return Owner{ID: id}
 	}
-	id, ok := ParseJobID(number)
-	if !ok {
-		return Owner{}
-	}
-	return Owner{ID: id}
+	return Owner{}
 }
 
 // stepOf reads the folders below a job. On v2 slurmstepd and the task epilog are in the step's "slurm", the
@@ -128,22 +116,18 @@ func stepOf(below []string) (step string, daemon bool) {
 // components of a heterogeneous job, "+" and the component.
 func validStep(s string) bool {
 	name, component, het := strings.Cut(s, "+")
-	if _, ok := decimal(component); het && !ok {
+	if het && !isNumbered(component, "") {
 		return false
 	}
 	switch name {
 	case StepBatch, StepInteractive, "extern", "TBD":
 		return true
 	}
-	_, ok := decimal(name)
-	return ok
+	return isNumbered(name, "")
 }
 
 func isNumbered(s, prefix string) bool {
-	number, ok := strings.CutPrefix(s, prefix)
-	if !ok {
-		return false
-	}
-	_, ok = decimal(number)
-	return ok
+	number, is := strings.CutPrefix(s, prefix)
+	_, ok := decimal(number)
+	return is && ok
 }

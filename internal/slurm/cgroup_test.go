@@ -99,19 +99,3 @@ func TestOwnerOfCgroup(t *testing.T) {
 		})
 	}
 }
-
-func TestInJob(t *testing.T) {
-	for text, want := range map[string]bool{
-		"0::/system.slice/slurmstepd.scope/job_12/step_extern/slurm\n":                                true,
-		"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_extern/slurm\n":                        true,
-		"6:freezer:/slurm_n1/uid_5/job_1/step_extern\n0::/\n":                                         true,
-		"6:freezer:/slurm/uid_5/job_1/step_extern\n5:devices:/slurm/uid_5/job_2/step_extern/task_0\n": true,
-		"0::/system.slice/n1_slurmstepd.scope/slurmd\n":                                               false,
-		"0::/system.slice/slurmd.service\n":                                                           false,
-		"":                                                                                            false,
-	} {
-		if got := InJob(text); got != want {
-			t.Errorf("InJob(%q) = %v, want %v", text, got, want)
-		}
-	}
-}

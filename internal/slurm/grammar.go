@@ -52,7 +52,10 @@ func decimal(s string) (uint32, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(s, 10, 32)
-	return uint32(n), err == nil
+	if err != nil {
+		return 0, false // not the highest number, which strconv gives for one too large
+	}
+	return uint32(n), true
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

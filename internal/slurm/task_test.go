@@ -57,7 +57,7 @@ func TestTaskFromEnv(t *testing.T) {
 		{"an environment of lies", env{
 			"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURMD_NODENAME": "../x", "SLURM_JOB_ID": "-1",
 			"SLURM_STEP_ID": "x",
-			"SLURM_LOCALID": "99999999999", "SLURM_TASK_PID": "1;2", "SLURM_JOB_GPUS": "0", "SLURM_HET_JOB_ID": "0",
+			"SLURM_LOCALID": "99999999999", "SLURM_TASK_PID": "1;2", "SLURM_JOB_GPUS": "0", "SLURM_HET_JOB_ID": "4294967296",
 			"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": "[1-3]",
 		}, "", func(w *Task) { *w = Task{HasGPUs: true, LocalID: -1} }},
 	} {

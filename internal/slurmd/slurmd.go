@@ -160,7 +160,7 @@ func Running(proc string, hook int) numbering.Daemon {
 
 // daemon is the process if it is a slurmd; its PID is 0 otherwise.
 func daemon(proc string, pid int) (d numbering.Daemon, parent int, err error) {
-	parent, ticks, err := readStat(proc, pid)
+	parent, ticks, err := child.Parent(proc, pid)
 	if err != nil {
 		return d, 0, err
 	}
@@ -195,25 +195,6 @@ func ByFile(proc, path string) numbering.Daemon {
 func isRoot(process string) bool {
 	var st unix.Stat_t
 	return unix.Stat(process, &st) == nil && st.Uid == 0
-}
-
-// readStat reads a process's parent and start.
-func readStat(proc string, pid int) (parent int, ticks uint64, err error) {
-	// Threat: a process may choose a name with brackets and blanks: the fields are counted behind the last bracket.
-	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, 0, fmt.Errorf("read process %d: %w", pid, err)
-	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 20 {
-		return 0, 0, fmt.Errorf("read process %d: %d fields", pid, len(fields))
-	}
-	parent, err1 := strconv.Atoi(fields[1])
-	ticks, err2 := strconv.ParseUint(fields[19], 10, 64)
-	if err1 != nil || err2 != nil {
-		return 0, 0, fmt.Errorf("read process %d: parent %.20q, start %.20q", pid, fields[1], fields[19])
-	}
-	return parent, ticks, nil
 }
 
 // maxEntries is more than a directory of configuration has.
