@@ -40,22 +40,12 @@ var numbering = step{
 		"card's UUID is known from /proc/driver/nvidia and from CUDA inside the job's device fence.",
 	do: func(r *run) {
 		r.record("numbering", "-L")
-		r.sideBySide()
+		r.sideBySide(slices.Repeat([]string{r.oneGPU}, len(r.cards)))
 		r.allCards()
 	},
 }
 
-// sideBySide runs a job a card at the same time. Each must be clean, on the card that its own CUDA named.
-func (r *run) sideBySide() {
-	gate := r.gate()
-	var all []cluster.JobID
-	for range r.cards {
-		all = append(all, r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres=gpu:1"))
-	}
-	for _, id := range all {
-		r.awaitOutput(id, "ready ")
-	}
-	try(open(gate))
+func (r *run) onDifferentCards(all []cluster.JobID) {
 	used := map[string]bool{}
 	for _, id := range all {
 		job := r.finish(id)

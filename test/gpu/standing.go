@@ -26,7 +26,7 @@ type standing struct {
 func (r *run) stand(lines ...string) *standing {
 	s, before := &standing{gate: r.gate()}, r.daemon.count()
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.gate)})
-	s.id = r.submit(0, r.script(script...), "--gres=gpu:1")
+	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
 	r.awaitOutput(s.id, "standing")
 	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
