@@ -108,9 +108,6 @@ func TestDocuments(t *testing.T) {
 		"config check":   {[]string{"config", "check"}, 0, exitOK, answer.KindConfig, &answer.Config{}},
 		"config, wrong":  {[]string{"config", "check", "/nonexistent"}, 0, exitTrouble, answer.KindConfig, &answer.Config{}},
 		"doctor":         {[]string{"doctor"}, 0, exitTrouble, answer.KindDoctor, &answer.Doctor{}},
-		"report":         {[]string{"report"}, 0, exitOK, answer.KindReport, &answer.Report{}},
-		"report, users":  {[]string{"report", "--users", "--since", "2h"}, 0, exitOK, answer.KindReport, &answer.Report{}},
-		"empty report":   {[]string{"report", "--since", "2000-01-01", "--until", "2000-01-02"}, 0, exitOK, answer.KindReport, &answer.Report{}},
 		"version":        {[]string{"version"}, 0, exitOK, answer.KindProgram, &answer.Program{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,15 +207,6 @@ func TestDocumentsSayWhatIsThere(t *testing.T) {
 	decode(t, bookend(0, n.config, "snapshot", "--json").out, answer.KindSnapshot, &snapshot)
 	if len(snapshot.Cards) != 2 || len(snapshot.Tests) != 1 || *snapshot.Tests[0].LargestBytes != 1 || snapshot.Tests[0].Void {
 		t.Errorf("%+v", snapshot)
-	}
-	var report answer.Report
-	decode(t, bookend(0, n.config, "report", "--users", "--json").out, answer.KindReport, &report)
-	if lane := report.Cards[0]; report.Jobs != 2 || report.Running != 1 || len(report.Findings) != 2 || len(report.Cards) != 2 || lane.UUID != string(cardA) || lane.Jobs != 1 || *lane.TotalBytes != 1<<37 ||
-		lane.Stays[0].Job != "40_2" || lane.Stays[0].User != `alice\x1b[2J` || !lane.Stays[0].EndSeen || *lane.Stays[0].MostBytes != 20<<30 || len(lane.Left) != 1 || *lane.Left[0].Bytes != 20<<30 {
-		t.Errorf("%+v", report)
-	}
-	if f := report.Findings[0]; f.Code != code.Orphan || f.Phase != "end" || f.Job != "40_2" || f.Process.PID != 4711 || *f.Process.UID != 1000 || f.Owner.Level != "cgroup" {
-		t.Errorf("%+v", f)
 	}
 	n.shows(t, 40) // a card that carries something small
 	must(t, n.store.DropBaselines(cardA))
@@ -324,7 +312,7 @@ func TestFieldsHaveUnits(t *testing.T) {
 		}
 	}
 	for _, d := range []any{answer.Status{}, answer.Show{}, answer.History{}, answer.Lemons{}, answer.Snapshot{}, answer.Explain{}, answer.Baselines{}, answer.Accepted{},
-		answer.Reset{}, answer.Doctor{}, answer.Config{}, answer.Program{}, answer.OwnReport{}, answer.Report{}} {
+		answer.Reset{}, answer.Doctor{}, answer.Config{}, answer.Program{}, answer.OwnReport{}} {
 		walk(reflect.TypeOf(d), reflect.TypeOf(d).Name())
 	}
 	var b bytes.Buffer

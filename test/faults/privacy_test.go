@@ -142,7 +142,7 @@ var asked = [][]string{
 	{"show", "100", "--node", nodeName}, {"show", "7", "--node", nodeName}, {"show", "100", "--json", "--node", nodeName}, {"show", "7", "--json", "--node", nodeName},
 	{"show", "8", "--node", nodeName}, {"show", "100_1", "--node", nodeName},
 	{"status"}, {"status", "--json"}, {"status", "--node", nodeName, "--records"}, {"history"}, {"history", "--json"}, {"history", "--user", "65533", "--lemons"},
-	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html", "-"}, {"report", "--json", "--users"}, {"doctor"},
+	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html", "-"}, {"doctor"},
 	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""}, {"__complete", "history", "--user", ""}, {"__complete", "history", "--node", ""},
 }
 
