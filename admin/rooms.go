@@ -8,16 +8,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/answer"
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/view"
 )
 
 // littleRoom is too little for what one hook writes: a record has some 4 KiB, and may have up to 1 MiB.
 const littleRoom = 64 << 10
 
 // rooms are the troubles with the file systems that hooks write to.
-func rooms(cfg config.Config) (troubles []view.Trouble) {
+func rooms(cfg config.Config) (troubles []answer.Symptom) {
 	type room struct {
 		code   code.Code
 		folder string
@@ -43,7 +43,7 @@ func rooms(cfg config.Config) (troubles []view.Trouble) {
 		why, fs := noRoom(r.folder)
 		if this := (same{r.code, fs, why}); why != "" && !said[this] {
 			said[this] = true
-			troubles = append(troubles, view.Trouble{Code: r.code, Text: r.folder + ": " + why})
+			troubles = append(troubles, answer.Symptom{Code: r.code, Text: r.folder + ": " + why})
 		}
 	}
 	return troubles

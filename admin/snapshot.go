@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,25 +40,16 @@ func (a *app) snapshot() error {
 	if problem == nil {
 		tests = a.tests(cfg)
 	}
-	at := a.env.Clock.Booted().Add
-	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	err := a.write(func() any { return snapshotDocument(s, who, at, tests, now, problem) }, func(w io.Writer) {
-		view.Snapshot(w, s, who, at)
-		view.Tests(w, tests, now)
-	})
+	d := answer.NewSnapshot(s, who, a.env.Clock.Booted().Add)
+	d.AddTests(tests, inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys))
+	if problem != nil {
+		d.Problem = problem.Error()
+	}
+	err := a.write(func() any { return d }, func(w io.Writer) { view.Snapshot(w, d) })
 	if problem != nil {
 		return problem
 	}
 	return err
-}
-
-func snapshotDocument(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time, tests map[gpu.ID]probe.Record, now gpu.Epoch, problem error) answer.Snapshot {
-	d := answer.NewSnapshot(s, who, at)
-	d.AddTests(tests, now)
-	if problem != nil {
-		d.Problem = problem.Error()
-	}
-	return d
 }
 
 // ownOnly leaves of who is on the cards what is a user's own: of the rest only that it is there, and its size.
@@ -73,11 +63,11 @@ func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapsh
 			if owner, known := who[p.PID]; known && owner.UID == uid && !owner.Gone && owner.Why == "" {
 				own[p.PID] = owner
 			} else {
-				r.Processes[j].PID = view.Others
+				r.Processes[j].PID = answer.Others
 			}
 		}
 	}
-	own[view.Others] = attrib.Process{Why: "another user's"}
+	own[answer.Others] = attrib.Process{Why: "another user's"}
 	return s, own
 }
 
