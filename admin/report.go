@@ -44,9 +44,10 @@ With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, 
 whatever node. That needs no root.
 
 ` + moments,
-		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend report --records n7 --html n7.html",
-		Args:    none,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
+		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +
+			"report --records n7 --html n7.html",
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -60,7 +61,7 @@ whatever node. That needs no root.
 	a.perNode(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
-	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", fixed())
 	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
 	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
@@ -128,7 +129,8 @@ func copied(dir, node string) (records, error) {
 	case node == "" && len(nodes) == 1:
 		node = nodes[0]
 	case len(nodes) == 0:
-		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a folder in it", dir))
+		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a folder in "+
+			"it", dir))
 	case node == "":
 		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
 	case all[node] == nil:
