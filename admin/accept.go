@@ -179,7 +179,7 @@ func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 			anywhere = anywhere || a.Device.ID == "" || a.Device.ID == d.ID || related
 		}
 		if anywhere {
-			return view.Name(r)
+			return r.JobName()
 		}
 	}
 	return ""

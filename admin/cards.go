@@ -13,14 +13,13 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/judge"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // driverTime is how long "bookend status" waits for the driver.
 const driverTime = 3 * time.Second
 
 // ask adds what driver and Slurm say now.
-func (a *app) ask(n *view.Node, cfg config.Config, all records) {
+func (a *app) ask(n *answer.Node, cfg config.Config, all records) {
 	n.Slurm = a.slurmNode(cfg, n.Drain, n.Name)
 	d := answer.Driver{Unknown: answer.Unknown{}}
 	n.Driver = &d
@@ -47,7 +46,7 @@ func (a *app) ask(n *view.Node, cfg config.Config, all records) {
 var backendTroubles = []code.Code{code.BackendMissing, code.BackendRefused}
 
 // unaskable says why the driver is not to be asked; empty where it is.
-func (a *app) unaskable(n *view.Node, cfg config.Config, all records) string {
+func (a *app) unaskable(n *answer.Node, cfg config.Config, all records) string {
 	if all.store != nil {
 		if why := stuck(a.env, cfg, all); why != "" {
 			return "a child of an earlier look is still in it"

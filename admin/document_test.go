@@ -127,12 +127,7 @@ func TestDocuments(t *testing.T) {
 		"config check": {[]string{"config", "check"}, 0, exitOK, answer.KindConfig, &answer.Config{}},
 		"config, wrong": {[]string{"config", "check", "/nonexistent"}, 0, exitTrouble, answer.KindConfig,
 			&answer.Config{}},
-		"doctor": {[]string{"doctor"}, 0, exitTrouble, answer.KindDoctor, &answer.Doctor{}},
-		"report": {[]string{"report"}, 0, exitOK, answer.KindReport, &answer.Report{}},
-		"report, users": {[]string{"report", "--users", "--since", "2h"}, 0, exitOK, answer.KindReport,
-			&answer.Report{}},
-		"empty report": {[]string{"report", "--since", "2000-01-01", "--until", "2000-01-02"}, 0, exitOK,
-			answer.KindReport, &answer.Report{}},
+		"doctor":  {[]string{"doctor"}, 0, exitTrouble, answer.KindDoctor, &answer.Doctor{}},
 		"version": {[]string{"version"}, 0, exitOK, answer.KindProgram, &answer.Program{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +227,7 @@ func TestFieldsHaveUnits(t *testing.T) {
 	}
 	for _, d := range []any{answer.Status{}, answer.Show{}, answer.History{}, answer.Lemons{}, answer.Snapshot{},
 		answer.Explain{}, answer.Baselines{}, answer.Accepted{},
-		answer.Reset{}, answer.Doctor{}, answer.Config{}, answer.Program{}, answer.OwnReport{}, answer.Report{}} {
+		answer.Reset{}, answer.Doctor{}, answer.Config{}, answer.Program{}, answer.OwnReport{}} {
 		walk(reflect.TypeOf(d), reflect.TypeOf(d).Name())
 	}
 	var b bytes.Buffer

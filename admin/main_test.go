@@ -128,7 +128,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		{"config"}, {"config", "look"}, {"config", "check", "a", "b"}, {"status", "--color", "red"}, {"help", "nope"},
 		{"history", "7"},
 		{"baseline", "reset", "all", "--force"}, {"completion"}, {"completion", "tcsh"}, {"explain"},
-		{"report"}, {"report", "--html", "-", "--json"}, {"report", "--json", "--since", "1h", "--until", "2h"},
+		{"report"}, {"report", "--json"}, {"report", "--html", "-", "--since", "1h", "--until", "2h"},
 		{"history", "--since", "2026-11-21", "--until", "2026-11-20"},
 		{"history", "--since", "soon"}, {"history", "--code", "nope"}, {"history", "--job", "x"}, {"history",
 			"--limit", "-1"},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -39,8 +38,7 @@ func reportCommand(a *app) *cobra.Command {
 		Long: `Makes one HTML page of the records: each GPU a lane over time, jobs as blocks, memory
 that was left behind in red, findings as marks. The page is one file, loads nothing
 from elsewhere, and can be printed. It is made for its maker alone (0600), and users
-are not named unless that is asked for. --json says the same to programs, instead of
-the page or besides it, each job apart.
+are not named unless that is asked for.
 
 With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, from
 whatever node. That needs no root.
@@ -61,7 +59,6 @@ whatever node. That needs no root.
 	f.BoolVar(&q.users, "users", false, "name the jobs' users")
 	f.BoolVar(&q.force, "force", false, "replace the file if it is there")
 	a.perNode(cmd)
-	a.inJSON(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
 	_ = cmd.RegisterFlagCompletionFunc("gpu", fixed())
@@ -71,11 +68,8 @@ whatever node. That needs no root.
 }
 
 func (a *app) report(cmd *cobra.Command, q reportAsk) error {
-	if q.html == "" && !a.json {
-		return misused(cmd, "want --html FILE, --json, or both")
-	}
-	if q.html == "-" && a.json {
-		return misused(cmd, "--html - and --json both write to standard output: name a file")
+	if q.html == "" {
+		return misused(cmd, "want --html FILE; - is standard output")
 	}
 	since, until, err := period(q.since, q.until, a.env.Clock.Wall())
 	if err != nil {
@@ -90,21 +84,12 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if q.gpu != "" && len(chart.Lanes) == 0 && len(r.runs) > 0 {
 		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
 	}
-	t := answer.Telling{
-		Node: r.node, Release: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: chart,
-		Lemons:  lemonsOf(r, answer.Filter{Since: since, Until: until}),
-		Damaged: r.damaged, Copy: q.records != "", Users: q.users, People: people(r.runs),
-	}
-	if err := a.deliver(q, t); err != nil || !a.json {
-		return err
-	}
-	ask.Blocks = eachApart
-	t.Chart = timeline.Lay(r.runs, ask)
-	return answer.Write(a.raw, answer.NewReport(t))
+	return a.deliver(q, page.Report{
+		Node: r.node, Version: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: chart,
+		Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}), Damaged: r.damaged, Copy: q.records != "",
+		Users: q.users, People: people(r.runs),
+	})
 }
-
-// eachApart are so many blocks that no two jobs share one, unless they are of one moment.
-const eachApart = math.MaxInt32
 
 // sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
 func (a *app) sources(dir string) (records, timeline.Request, error) {
@@ -172,31 +157,23 @@ func people(runs []ledger.Run) []string {
 	return slices.Compact(names)
 }
 
-// deliver writes the page, where one is wanted.
-func (a *app) deliver(q reportAsk, t answer.Telling) error {
-	if q.html == "" {
-		return nil
-	}
+// deliver writes the page to where it is wanted.
+func (a *app) deliver(q reportAsk, r page.Report) error {
 	var b bytes.Buffer
-	err := page.Write(&b, page.Report{
-		Node: t.Node, Chart: t.Chart, Lemons: t.Lemons, Damaged: t.Damaged, Made: t.Made, Version: t.Release,
-		Copy: t.Copy, Users: t.Users, People: t.People,
-	})
-	if err != nil {
+	if err := page.Write(&b, r); err != nil {
 		return err
 	}
 	if q.html == "-" {
 		_, err := a.raw.Write(b.Bytes())
 		return err
 	}
-	err = safefile.Create(q.html, b.Bytes(), q.force)
+	err := safefile.Create(q.html, b.Bytes(), q.force)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
 	}
-	if err == nil && !a.json {
-		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
-			(b.Len()+1023)>>10, len(t.Chart.Lanes), t.Chart.Total.Jobs,
-			len(t.Chart.Entries))
+	if err == nil {
+		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html, (b.Len()+1023)>>10,
+			len(r.Chart.Lanes), r.Chart.Total.Jobs, len(r.Chart.Entries))
 	}
 	return err
 }

@@ -64,14 +64,8 @@ func (a *app) show(ref slurm.Ref, check bool) error {
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.LastSeen().Compare(y.LastSeen()))
 	})
-	err = a.write(func() any { return answer.NewShow(all.node, ref.String(), runs, all.runs) }, func(w io.Writer) {
-		for i, run := range runs {
-			if i > 0 {
-				fmt.Fprintln(w)
-			}
-			view.Job(w, run)
-		}
-	})
+	s := answer.NewShow(all.node, ref.String(), runs, all.runs)
+	err = a.write(func() any { return s }, func(w io.Writer) { view.Show(w, s) })
 	if err == nil && check && len(answer.Filter{Found: true}.Pick(runs)) > 0 {
 		return answered(exitTrouble)
 	}

@@ -40,20 +40,12 @@ func (a *app) snapshot() error {
 	if problem == nil {
 		tests = a.tests(cfg)
 	}
-	at := a.env.Clock.Booted().Add
-	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	document := func() any {
-		d := answer.NewSnapshot(s, who, at)
-		d.AddTests(tests, now)
-		if problem != nil {
-			d.Problem = problem.Error()
-		}
-		return d
+	d := answer.NewSnapshot(s, who, a.env.Clock.Booted().Add)
+	d.AddTests(tests, inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys))
+	if problem != nil {
+		d.Problem = problem.Error()
 	}
-	err := a.write(document, func(w io.Writer) {
-		view.Snapshot(w, s, who, at)
-		view.Tests(w, tests, now)
-	})
+	err := a.write(func() any { return d }, func(w io.Writer) { view.Snapshot(w, d) })
 	if problem != nil {
 		return problem
 	}
@@ -71,11 +63,11 @@ func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapsh
 			if owner, known := who[p.PID]; known && owner.UID == uid && !owner.Gone && owner.Why == "" {
 				own[p.PID] = owner
 			} else {
-				r.Processes[j].PID = view.Others
+				r.Processes[j].PID = answer.Others
 			}
 		}
 	}
-	own[view.Others] = attrib.Process{Why: "another user's"}
+	own[answer.Others] = attrib.Process{Why: "another user's"}
 	return s, own
 }
 

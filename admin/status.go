@@ -52,11 +52,12 @@ func (a *app) status(recordsAlone, check bool) error {
 	if !recordsAlone {
 		a.ask(&n, cfg, all)
 	}
-	err := a.write(func() any { return n.Document() }, func(w io.Writer) { view.Status(w, n) })
+	s := n.Status()
+	err := a.write(func() any { return s }, func(w io.Writer) { view.Status(w, s) })
 	switch {
 	case unread != nil || err != nil:
 		return errors.Join(unread, err)
-	case check && !n.Sound():
+	case check && !s.Sound():
 		return answered(exitTrouble)
 	case check && n.Driver != nil && (n.Driver.Answers == nil || !*n.Driver.Answers):
 		return answered(exitUntold)
@@ -65,12 +66,12 @@ func (a *app) status(recordsAlone, check bool) error {
 }
 
 // condition is the node as records, counts, files and a look at what hooks need show it.
-func (a *app) condition(cfg config.Config, problem string, all records, unread error) view.Node {
+func (a *app) condition(cfg config.Config, problem string, all records, unread error) answer.Node {
 	name := all.node
 	if unread != nil {
 		name = nodeOf(a.env, cfg.Paths, a.node)
 	}
-	n := view.Node{
+	n := answer.Node{
 		Name: name, Mode: cfg.Mode, At: a.env.Clock.Wall(), Runs: all.runs, Damaged: all.damaged,
 		Well: map[code.Code]bool{},
 	}
@@ -92,7 +93,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 }
 
 // lastCheck adds what the last health check found.
-func (a *app) lastCheck(n *view.Node, all records) {
+func (a *app) lastCheck(n *answer.Node, all records) {
 	if all.store == nil {
 		return
 	}
@@ -107,17 +108,17 @@ func (a *app) lastCheck(n *view.Node, all records) {
 }
 
 // look notes a trouble, or that there is none of its kind.
-func look(n *view.Node, c code.Code, trouble string) {
+func look(n *answer.Node, c code.Code, trouble string) {
 	switch {
 	case trouble != "":
-		n.Now = append(n.Now, view.Trouble{Code: c, Text: trouble})
+		n.Now = append(n.Now, answer.Symptom{Code: c, Text: trouble})
 	case c != "":
 		n.Well[c] = true
 	}
 }
 
 // counted adds what the hooks have counted.
-func counted(n *view.Node, cfg config.Config) {
+func counted(n *answer.Node, cfg config.Config) {
 	s, err := metrics.Read(cfg.Paths.Var)
 	if err != nil {
 		look(n, "", fmt.Sprintf("what the hooks have counted cannot be read: %v", err))
@@ -135,7 +136,7 @@ func stuck(env operation.Env, cfg config.Config, all records) string {
 }
 
 // drained adds what is remembered of the node's drain; its trouble is that nothing can be.
-func drained(n *view.Node, all records) string {
+func drained(n *answer.Node, all records) string {
 	m, err := all.store.Drain()
 	if err != nil {
 		return fmt.Sprintf("what is remembered of the node's drain cannot be read: %v", err)

@@ -47,7 +47,6 @@ const (
 	KindDoctor   Kind = "doctor"
 	KindProgram  Kind = "version"
 	KindOwn      Kind = "own-report"
-	KindReport   Kind = "report"
 )
 
 func head(k Kind) Head { return Head{Version, k} }

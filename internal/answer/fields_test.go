@@ -29,7 +29,6 @@ var documents = []struct {
 	{KindLemons, "bookend history --lemons --json", reflect.TypeFor[Lemons]()},
 	{KindSnapshot, "bookend snapshot --json", reflect.TypeFor[Snapshot]()},
 	{KindExplain, "bookend explain WHAT --json", reflect.TypeFor[Explain]()},
-	{KindReport, "bookend report --json", reflect.TypeFor[Report]()},
 	{KindBaseline, "bookend baseline --json", reflect.TypeFor[Baselines]()},
 	{KindAccepted, "bookend baseline accept GPU --json", reflect.TypeFor[Accepted]()},
 	{KindReset, "bookend baseline reset GPU --json", reflect.TypeFor[Reset]()},

@@ -7,6 +7,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
+	"bookend/internal/ledger"
 	"bookend/internal/policy"
 )
 
@@ -31,6 +32,7 @@ type Finding struct {
 	Weakened  string        `json:"weakened"` // why that is less than configured; empty where it is not
 	Index     *int          `json:"gpu_index"`
 	UUID      string        `json:"uuid"`  // empty: the driver, or Bookend itself
+	Minor     *int          `json:"minor"` // N of /dev/nvidiaN of a GPU that is not the job's; null where unknown
 	Bytes     *uint64       `json:"bytes"` // memory it is about; null where it is about none, or unknown says why
 	Process   *Process      `json:"process"`
 	Owner     *Owner        `json:"owner"` // the job it is blamed on
@@ -69,11 +71,17 @@ type Owner struct {
 	Level string  `json:"evidence"` // cgroup, sighting, exclusive, environment, none
 }
 
-// findings are those of one end; at turns time since boot into a wall time.
-func findings(all []finding.Finding, v policy.Verdict, at func(time.Duration) time.Time) []Finding {
+// findings are those of one end.
+func findings(e ledger.End) []Finding {
 	out := []Finding{}
-	for i, f := range all {
-		out = append(out, newFinding(f, v.Of(i), at))
+	for i, f := range e.Findings {
+		n := newFinding(f, e.Verdict.Of(i), e.Clock)
+		if e.Neighbours != nil && f.Index == nil {
+			if r, ok := e.Neighbours.Reading(f.GPU); ok {
+				n.Minor = r.Device.Minor
+			}
+		}
+		out = append(out, n)
 	}
 	return out
 }

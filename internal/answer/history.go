@@ -51,6 +51,8 @@ type Summary struct {
 	Start    *Verdict `json:"start"` // null where no prolog is on record
 	End      *Verdict `json:"end"`   // of the last epilog; null where none is
 	Findings []Brief  `json:"findings"`
+	// What the job got with its GPUs:
+	StillBytes uint64 `json:"still_bytes"` // memory that was there at its start and still is, where nothing else was found
 }
 
 // Brief is a finding in short.
@@ -90,7 +92,7 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 	}
 	if r.EndSeen() {
 		v := newVerdict(r.Last().Verdict)
-		s.End = &v
+		s.End, s.StillBytes = &v, stillThere(r, *r.Last())
 		for _, e := range r.Ends {
 			s.Findings = append(s.Findings, briefs("end", e)...)
 		}
@@ -143,8 +145,12 @@ func newRunHead(r ledger.Run, all []ledger.Run) RunHead {
 func (h *RunHead) ended(r ledger.Run) {
 	seen := r.Epilog()
 	if seen == nil {
-		h.Unknown.because("ended_at", "no epilog is on record")
-		h.Unknown.because("duration_seconds", "no epilog is on record")
+		why := "no epilog is on record"
+		if r.Closed() {
+			why = r.Last().Unseen
+		}
+		h.Unknown.because("ended_at", why)
+		h.Unknown.because("duration_seconds", why)
 		return
 	}
 	h.EndedAt = h.Unknown.moment("ended_at", seen.Wall)

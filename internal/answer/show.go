@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/numbering"
@@ -65,6 +66,8 @@ type End struct {
 	Outputs  []Output   `json:"outputs"`  // where messages were looked for
 	Why      *Why       `json:"why"`      // null where nobody looked for why
 	Report   string     `json:"report"`   // as the user got it, in lines
+	// What the job got with its GPUs:
+	StillBytes uint64 `json:"still_bytes"` // memory that was there at its start and still is, where nothing else was found
 	// What else was read:
 	Conditions []Condition    `json:"conditions"` // of the job's GPUs
 	Kernel     *KernelLog     `json:"kernel_log"` // null where it was not looked at
@@ -108,7 +111,7 @@ type Other struct {
 
 func newMessage(m oom.Message) Message {
 	n := Message{
-		Kind: known(m.Kind), Framework: known(m.Framework), Line: text(m.Line), Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
+		Kind: known(m.Kind), Framework: known(m.Framework), Line: string(report.Keep(m.Line, oom.MaxLine)), Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
 		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle), Limit: said(m.Limit), Output: m.File,
 	}
 	n.Rank = m.Rank
@@ -161,7 +164,9 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 		run.Start = &start
 	}
 	for _, e := range r.Ends {
-		run.Ends = append(run.Ends, newEnd(e))
+		end := newEnd(e)
+		end.StillBytes = stillThere(r, e)
+		run.Ends = append(run.Ends, end)
 	}
 	return run
 }
@@ -170,7 +175,7 @@ func newEnd(e ledger.End) End {
 	n := End{
 		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{}, Outputs: []Output{},
 		Conditions: conditions(e.Health), Kernel: kernelLog(e), LeftOut: map[string]int{},
-		Findings: findings(e.Findings, e.Verdict, e.Clock),
+		Findings: findings(e),
 	}
 	for _, m := range e.Messages {
 		n.Messages = append(n.Messages, newMessage(m))
@@ -182,6 +187,25 @@ func newEnd(e ledger.End) End {
 		n.Outputs = append(n.Outputs, Output{Kind: known(o.Kind), Path: text(o.Path), Size: o.Size, Read: o.Read, Why: text(o.Why)})
 	}
 	return n
+}
+
+// stillThere is what the job got with its cards and gave back so, of an end that says no more than that they are clean.
+func stillThere(r ledger.Run, e ledger.End) (bytes uint64) {
+	if r.Start == nil || e.Verdict.Code != "" || e.Unseen != "" {
+		return 0
+	}
+	for _, d := range r.Devices {
+		was, _ := r.Start.Snapshot.Reading(d.Device.ID)
+		now, _ := e.Snapshot.Reading(d.Device.ID)
+		dirty := r.Start.Curves[d.Device.ID].State.Dirty()
+		if dirty && was.Memory.Used.Known() && now.Memory.Used.Known() {
+			bytes += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
+		}
+	}
+	if bytes < finding.WorthTelling {
+		return 0
+	}
+	return bytes
 }
 
 func cardEnd(id gpu.ID, e ledger.End) *CardEnd {

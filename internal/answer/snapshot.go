@@ -29,6 +29,9 @@ type CardNow struct {
 	Unknown   Unknown   `json:"unknown,omitempty"`
 }
 
+// Others is the PID that stands for a process which the reader is not to know more of than that it is there.
+const Others = 0
+
 // Fault is a failure that the driver reported.
 type Fault struct {
 	Code   gpu.FaultCode `json:"code"`

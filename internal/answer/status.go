@@ -100,9 +100,11 @@ type Trouble struct {
 	Remedy  string     `json:"remedy"`
 	Since   *time.Time `json:"since"` // null where no hook has met it
 	LastAt  *time.Time `json:"last_at"`
-	LastJob string     `json:"last_job"`      // whose hook met it last; empty for none
-	Hooks   uint64     `json:"hooks"`         // how many met it
-	Without uint64     `json:"hooks_without"` // how many have run since, and did not meet it
+	LastJob string     `json:"last_job"` // whose hook met it last; empty for none
+	// Which hook that was; empty where a record alone has it:
+	LastHook string `json:"last_hook"`     // prolog, epilog, health_check
+	Hooks    uint64 `json:"hooks"`         // how many met it
+	Without  uint64 `json:"hooks_without"` // how many have run since, and did not meet it
 }
 
 // Damaged is a record that cannot be used and was set aside.
@@ -111,12 +113,15 @@ type Damaged struct {
 	Why  string `json:"why"`
 }
 
+// NotAsked is why a status without driver and Slurm does not know what they say.
+const NotAsked = "not asked"
+
 // NewStatus is the document of a node, of which nothing is known yet but its name.
 func NewStatus(node string, at time.Time, mode config.Mode) Status {
 	return Status{
 		Head: head(KindStatus), Node: text(node), At: moment(at), Mode: mode, Hooks: []LastHook{}, Cards: []CardStatus{}, Troubles: []Trouble{},
 		Before: []Trouble{}, Running: []Summary{}, Ended: []Summary{}, Damaged: []Damaged{},
-		Driver: Driver{Unknown: Unknown{"answers": "not asked"}},
-		Slurm:  SlurmNode{Unknown: Unknown{"state": "not asked", "drain": "not asked", "reason": "not asked"}},
+		Driver: Driver{Unknown: Unknown{"answers": NotAsked}},
+		Slurm:  SlurmNode{Unknown: Unknown{"state": NotAsked, "drain": NotAsked, "reason": NotAsked}},
 	}
 }

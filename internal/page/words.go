@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -38,7 +37,7 @@ func (r Report) words() words {
 
 // text makes a text from outside fit for the page.
 func (k words) text(raw string, most int) report.Safe {
-	return report.Clean(answer.Hide(raw, k.hidden), most)
+	return report.Clean(hide(raw, k.hidden), most)
 }
 
 // figure words bytes.

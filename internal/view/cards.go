@@ -12,8 +12,7 @@ import (
 )
 
 // check writes what the last health check found.
-func (n Node) check(w io.Writer) {
-	c := n.Check
+func check(w io.Writer, c *answer.LastCheck) {
 	if c == nil || c.At == nil {
 		return
 	}
@@ -31,26 +30,25 @@ func (n Node) check(w io.Writer) {
 func codeList(codes []code.Code) string {
 	words := make([]string, len(codes))
 	for at, c := range codes {
-		words[at] = string(report.Clean(string(c), nameWidth))
+		words[at] = string(report.Keep(string(c), nameWidth))
 	}
 	return strings.Join(words, ", ")
 }
 
 // asked writes what the driver and Slurm say of the node.
-func (n Node) asked(w io.Writer) {
+func asked(w io.Writer, s answer.Status) {
 	i := inkOf(w)
-	if d := n.Driver; d != nil {
-		switch {
-		case d.Answers == nil:
-			fmt.Fprintf(w, "driver: not asked: %s\n", report.Keep(d.Unknown["answers"], troubleWidth))
-		case !*d.Answers:
-			fmt.Fprintf(w, "driver: %s: %s\n", i.in(red, "no answer"), report.Keep(d.Unknown["release"], troubleWidth))
-		default:
-			fmt.Fprintf(w, "driver: %s answered in %.1f s\n", orUnknown(d.Release), d.Seconds)
-		}
+	switch d := s.Driver; {
+	case d.Unknown["answers"] == answer.NotAsked:
+	case d.Answers == nil:
+		fmt.Fprintf(w, "driver: not asked: %s\n", report.Keep(d.Unknown["answers"], textWidth))
+	case !*d.Answers:
+		fmt.Fprintf(w, "driver: %s: %s\n", i.in(red, "no answer"), report.Keep(d.Unknown["release"], textWidth))
+	default:
+		fmt.Fprintf(w, "driver: %s answered in %.1f s\n", orUnknown(d.Release), d.Seconds)
 	}
-	if s := n.Slurm; s != nil {
-		fmt.Fprintf(w, "Slurm: %s\n", slurmState(i, *s))
+	if s.Slurm.Unknown["state"] != answer.NotAsked {
+		fmt.Fprintf(w, "Slurm: %s\n", slurmState(i, s.Slurm))
 	}
 }
 
@@ -63,7 +61,7 @@ func orUnknown(text string) report.Safe {
 
 func slurmState(i ink, s answer.SlurmNode) string {
 	if s.State == nil {
-		return "unknown: " + string(report.Keep(s.Unknown["state"], troubleWidth))
+		return "unknown: " + string(report.Keep(s.Unknown["state"], textWidth))
 	}
 	text := string(report.Keep(*s.State, nameWidth))
 	if s.Drained != nil && *s.Drained {
@@ -72,7 +70,7 @@ func slurmState(i ink, s answer.SlurmNode) string {
 		text += ", takes jobs"
 	}
 	if s.Reason != nil && *s.Reason != "" {
-		text += "; reason: " + string(report.Keep(*s.Reason, troubleWidth))
+		text += "; reason: " + string(report.Keep(*s.Reason, textWidth))
 		if s.By != "" {
 			text += " (by " + string(report.Keep(s.By, nameWidth)) + ")"
 		}
@@ -90,16 +88,16 @@ const (
 )
 
 // cards draws each card of the node: how full it is, who has it, and what was last found on it.
-func (n Node) cards(w io.Writer) {
-	if len(n.Cards) == 0 {
+func cards(w io.Writer, s answer.Status) {
+	if len(s.Cards) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "GPUs: %s used, %s used and unexplained, %s free, %s the driver's own\n", usedMark, oddMark, freeMark, keptMark)
-	for _, c := range n.Cards {
+	for _, c := range s.Cards {
 		head := fmt.Sprintf("  %-4s", cardName(c.Card))
 		tail := amount(c)
 		fmt.Fprintf(w, "%s[%s]  %s\n", head, bar(inkOf(w), c, max(10, min(widthOf(w)-len(head)-len(tail)-4, widestBar))), tail)
-		n.card(w, c)
+		onCard(w, s, c)
 	}
 }
 
@@ -154,12 +152,12 @@ func bar(i ink, c answer.CardStatus, columns int) string {
 		strings.Repeat(freeMark, columns-all-kept) + i.in(dim, strings.Repeat(keptMark, kept))
 }
 
-// card writes what there is to say of one card.
-func (n Node) card(w io.Writer, c answer.CardStatus) {
+// onCard writes what there is to say of one card.
+func onCard(w io.Writer, s answer.Status, c answer.CardStatus) {
 	i := inkOf(w)
 	fmt.Fprintf(w, "      %s\n", i.in(dim, identity(c.Card)))
 	if why := c.Unknown["used_bytes"]; why != "" {
-		fmt.Fprintf(w, "      memory: unknown: %s\n", report.Keep(why, troubleWidth))
+		fmt.Fprintf(w, "      memory: unknown: %s\n", report.Keep(why, textWidth))
 	}
 	if len(c.Jobs) > 0 {
 		fmt.Fprintf(w, "      job:    %s\n", strings.Join(c.Jobs, ", "))
@@ -168,7 +166,7 @@ func (n Node) card(w io.Writer, c answer.CardStatus) {
 	case c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling:
 		fmt.Fprintf(w, "      %s\n", i.in(red, fmt.Sprintf("%d MiB are explained by no listed process", *c.UnexplainedBytes>>20)))
 	case c.UnexplainedBytes == nil && c.UsedBytes != nil:
-		fmt.Fprintf(w, "      unexplained: unknown: %s\n", report.Keep(c.Unknown["unexplained_bytes"], troubleWidth))
+		fmt.Fprintf(w, "      unexplained: unknown: %s\n", report.Keep(c.Unknown["unexplained_bytes"], textWidth))
 	}
 	for at, p := range c.Processes {
 		if at == mostProcesses {
@@ -178,11 +176,7 @@ func (n Node) card(w io.Writer, c answer.CardStatus) {
 		fmt.Fprintf(w, "      %s\n", listed(p))
 	}
 	if l := c.Last; l != nil {
-		at := "an unknown time"
-		if l.At != nil {
-			at = day(*l.At, n.At)
-		}
-		fmt.Fprintf(w, "      last:   %s, job %s at %s\n", lastFound(i, *l), report.Keep(l.Job, nameWidth), at)
+		fmt.Fprintf(w, "      last:   %s, job %s at %s\n", lastFound(i, *l), report.Keep(l.Job, nameWidth), day(l.At, s.At))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func Explain(w io.Writer, e answer.Explain) {
 	i := inkOf(w)
 	if r := e.Reason; r != nil {
-		fmt.Fprintf(w, "%s %s\n  %s\n", i.in(bold, "drain reason:"), report.Keep(r.Text, troubleWidth), r.Means)
+		fmt.Fprintf(w, "%s %s\n  %s\n", i.in(bold, "drain reason:"), report.Keep(r.Text, textWidth), r.Means)
 	}
 	for _, x := range e.Exits {
 		fmt.Fprintf(w, "%s of %s: %s\n", i.in(bold, fmt.Sprintf("exit code %d", x.Exit)), exitsOf[x.Of], x.Meaning)

@@ -41,10 +41,10 @@ func FuzzTerminal(f *testing.F) {
 
 // show writes everything that is shown of a run.
 func show(w io.Writer, run ledger.Run, path, name string) {
-	Job(w, run)
-	Status(w, Node{Name: name, Mode: config.Observe, Now: []Trouble{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: []ledger.Run{run, run},
-		Damaged: []state.Damage{{Path: path, Why: name}}})
 	runs := []ledger.Run{run, run}
+	Show(w, answer.NewShow(name, name, runs, runs))
+	Status(w, answer.Node{Name: name, Mode: config.Observe, Now: []answer.Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
+		Damaged: []state.Damage{{Path: path, Why: name}}}.Status())
 	History(w, answer.NewHistory(name, runs, runs, 1))
 	Lemons(w, answer.NewLemons(name, runs))
 	Own(w, answer.NewOwnReport(name, path, false, "", []string{path}, []string{name}), path)
@@ -55,8 +55,8 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		silent, said := false, name
-		Status(w, Node{Name: name, Runs: runs, Cards: answer.NewCards(answer.Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
-			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}}, Slurm: &answer.SlurmNode{State: &said, Reason: &said, By: name}})
+		Status(w, answer.Node{Name: name, Runs: runs, Cards: answer.NewCards(answer.Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
+			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}}, Slurm: &answer.SlurmNode{State: &said, Reason: &said, By: name}}.Status())
 	}
 	tests := map[gpu.ID]probe.Record{}
 	for _, e := range run.Ends {
@@ -64,12 +64,13 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}
-		Snapshot(w, e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
 		for _, p := range e.Probes {
 			tests[p.Device] = probe.Record{Probe: p, Epoch: run.Epoch}
 		}
+		s := answer.NewSnapshot(e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
+		s.AddTests(tests, run.Epoch)
+		Snapshot(w, s)
 	}
-	Tests(w, tests, run.Epoch)
 }
 
 // Where a text from outside may stand it is cleaned: it begins no line of its own, and needs no Terminal.

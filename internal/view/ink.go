@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"bookend/internal/answer"
 	"bookend/internal/config"
-	"bookend/internal/policy"
 )
 
 // ink writes words in colour where the paper takes it, and plainly elsewhere. Colour says nothing that the words do not.
@@ -58,7 +58,7 @@ func (i ink) action(a config.Action, text string) string {
 }
 
 // verdict colours a text by a hook's outcome.
-func (i ink) verdict(v policy.Verdict, text string) string {
+func (i ink) verdict(v answer.Verdict, text string) string {
 	switch {
 	case v.Exit != 0 || v.Held != "":
 		return i.in(red, text)

@@ -18,7 +18,7 @@ func Own(w io.Writer, o answer.OwnReport, file string) {
 	} else {
 		fmt.Fprintln(w, "at its start: there is no report of it for you here")
 	}
-	file = string(report.Clean(file, troubleWidth))
+	file = string(report.Clean(file, textWidth))
 	switch {
 	case file == "":
 		fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output")
@@ -32,6 +32,6 @@ func Own(w io.Writer, o answer.OwnReport, file string) {
 func own(w io.Writer, title string, lines []string) {
 	fmt.Fprintln(w, title)
 	for _, line := range lines {
-		fmt.Fprintf(w, "  %s\n", report.Keep(line, troubleWidth))
+		fmt.Fprintf(w, "  %s\n", report.Keep(line, textWidth))
 	}
 }

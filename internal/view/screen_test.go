@@ -68,10 +68,9 @@ func TestColoursAlone(t *testing.T) {
 func TestScreens(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 100, 120} {
 		var narrow, whole strings.Builder
-		run := heir()
 		draw := func(w io.Writer) {
-			Job(w, run)
-			Status(w, Node{Name: "n1", Mode: config.Observe, Cards: fleet(), Now: []Trouble{{Code: code.Stuck, Text: strings.Repeat("word ", 40)}}})
+			Show(w, documented(heir()))
+			Status(w, answer.Node{Mode: config.Observe, Cards: fleet(), Now: []answer.Symptom{{Code: code.Stuck, Text: strings.Repeat("word ", 40)}}}.Status())
 		}
 		draw(On(&narrow, Screen{Width: width, Colour: true}))
 		draw(On(&whole, Screen{Width: width, Colour: false}))
@@ -125,7 +124,7 @@ func TestBars(t *testing.T) {
 		t.Errorf("more than there is: %s", got)
 	}
 	var b strings.Builder
-	Node{Cards: fleet()}.cards(&b)
+	cards(&b, answer.Status{Cards: fleet()})
 	for _, want := range []string{"  2   [!!!", "      20480 MiB are explained by no listed process\n", "memory unknown\n", "      memory: unknown: no rights\n", " 81920 of 81920 MiB\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
@@ -140,4 +139,20 @@ func TestSpan(t *testing.T) {
 			t.Errorf("%v: %s, want %s", seconds, got, want)
 		}
 	}
+}
+
+// On a terminal that is too narrow for both ends of a job beside each other each line has both of its figures.
+func TestNarrowEnds(t *testing.T) {
+	for width, want := range map[int]string{
+		44: "    processes      1 -> 1\n", 80: "    processes      1                             1\n",
+	} {
+		var b strings.Builder
+		Show(On(&b, Screen{Width: width}), documented(heir()))
+		has(t, b.String(), []string{want})
+	}
+	r := heir()
+	r.Ends = nil
+	var b strings.Builder
+	Show(On(&b, Screen{Width: 44}), documented(r))
+	has(t, b.String(), []string{"20480 MiB -> not yet\n", " -> ?\n"})
 }

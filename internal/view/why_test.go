@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
@@ -17,7 +18,7 @@ import (
 )
 
 // squeezed is the end of a job that ran out of memory beside somebody else's process, with all that was read of it.
-func squeezed() (ledger.Run, ledger.End) {
+func squeezed() (answer.Run, answer.End) {
 	unsaid, zero, instance, rank := gpu.Unknown("not said"), 0, 1, 3
 	device := gpu.Device{ID: card0}
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
@@ -49,8 +50,13 @@ func squeezed() (ledger.Run, ledger.End) {
 		WallStart: at.Add(-time.Hour), WallEnd: at, SharedUnknown: "gres.conf not read", HealthUnknown: "",
 	}
 	d := diagnosis.Why(in)
-	return ledger.Run{Job: in.Job, Devices: []ledger.Assigned{{Device: device}}},
-		ledger.End{Health: in.Health, Kernel: in.Kernel, Messages: in.Messages, Diagnosis: &d}
+	return ended(in.Job, ledger.End{Health: in.Health, Kernel: in.Kernel, Messages: in.Messages, Diagnosis: &d})
+}
+
+// ended is the document of a job's end.
+func ended(j slurm.Job, e ledger.End) (answer.Run, answer.End) {
+	r := documented(ledger.Run{Job: j, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card0}}}, Ends: []ledger.End{e}}).Runs[0]
+	return r, r.Ends[0]
 }
 
 // An admin reads every cause with PIDs and figures, and what the job's output said.
@@ -86,9 +92,9 @@ func TestWhyThatNobodyAsks(t *testing.T) {
 	d.Peaks = []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(1 << 30), Running: true}}
 	const peak = "    peak: PID 900 had 1024 MiB at most, still runs\n"
 	for known, want := range map[bool]string{true: "", false: "  Out of memory? How the job ended is not known\n    "} {
-		r := ledger.Run{Job: slurm.Job{Exit: slurm.ExitStatus{Known: known}}}
+		r, e := ended(slurm.Job{Exit: slurm.ExitStatus{Known: known}}, ledger.End{Diagnosis: &d})
 		var b strings.Builder
-		why(&b, r, ledger.End{Diagnosis: &d})
+		why(&b, r, e)
 		if got := b.String(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, peak) || known && got != peak {
 			t.Errorf("exit known %v:\n%s", known, got)
 		}
@@ -117,12 +123,15 @@ func TestConditions(t *testing.T) {
 		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.PersistenceMode, Value: "off"}}, Accounting: gpu.Accounting{Unknown: "no\npermission"}},
 			`1 fact read, persistence off; accounting unknown: no\x0apermission`},
 	} {
-		if got := condition(tt.h); string(got) != tt.want {
+		tt.h.Device = card0
+		_, e := ended(slurm.Job{}, ledger.End{Health: []gpu.Health{tt.h}})
+		if got := condition(e.Conditions[0]); string(got) != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 	b.Reset()
-	conditions(&b, r, ledger.End{Kernel: &gpu.KernelLog{Unknown: "/dev/kmsg: permission denied", Mismatch: "NVRM: API mismatch"}})
+	_, e = ended(slurm.Job{}, ledger.End{Kernel: &gpu.KernelLog{Unknown: "/dev/kmsg: permission denied", Mismatch: "NVRM: API mismatch"}})
+	conditions(&b, r, e)
 	if got := b.String(); got != "  kernel log: not read: /dev/kmsg: permission denied\n  kernel log: NVRM: API mismatch\n" {
 		t.Errorf("%q", got)
 	}

@@ -34,10 +34,13 @@ const columns = 80
 // screens are samples of the command line by name.
 var screens = map[string]func() string{
 	"status": func() string {
-		return drawn("status", func(w io.Writer) { view.Status(w, atAGlance()) })
+		return drawn("status", func(w io.Writer) { view.Status(w, atAGlance().Status()) })
 	},
 	"show": func() string {
-		return drawn("show 4", func(w io.Writer) { view.Job(w, orphaned(4, 1001, "alice", ended)) })
+		return drawn("show 4", func(w io.Writer) {
+			runs := []ledger.Run{orphaned(4, 1001, "alice", ended)}
+			view.Show(w, answer.NewShow("n1", "4", runs, runs))
+		})
 	},
 	"lemons": func() string {
 		return drawn("history --lemons --since 4w", func(w io.Writer) {
@@ -110,12 +113,12 @@ func orphaned(id slurm.JobID, uid uint32, user string, over time.Time) ledger.Ru
 }
 
 // atAGlance is a node with what such a job left, and with another job that runs.
-func atAGlance() view.Node {
+func atAGlance() answer.Node {
 	left, live := orphaned(4, 1001, "alice", ended), run(5, 1002, "bob", 1, ended.Add(time.Hour))
 	live.Start.Wall, live.Ends = ended.Add(5*time.Minute), nil
 	runs := []ledger.Run{left, live, run(3, 1001, "alice", 0, ended.Add(-2*time.Hour))}
 	answers, state, drained, none := true, "MIXED", false, ""
-	return view.Node{
+	return answer.Node{
 		Name: "n1", Mode: config.Observe, At: ended.Add(10 * time.Minute), Runs: runs,
 		Last: map[metrics.Hook]time.Time{metrics.Prolog: live.Start.Wall, metrics.Epilog: ended,
 			metrics.HealthCheck: ended.Add(9 * time.Minute)},

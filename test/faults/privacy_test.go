@@ -149,7 +149,7 @@ var asked = [][]string{
 	{"status"}, {"status", "--json"}, {"status", "--node", nodeName, "--records"}, {"history"}, {"history",
 		"--json"}, {"history", "--user", "65533", "--lemons"},
 	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html",
-		"-"}, {"report", "--json", "--users"}, {"doctor"},
+		"-"}, {"doctor"},
 	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""}, {"__complete", "history", "--user",
 		""}, {"__complete", "history", "--node", ""},
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -126,7 +125,8 @@ func (r *run) otherSite(c counted) *run {
 		Track: l.fence(), Constrain: true, Mode: "enforce", Config: l.sections(nil),
 	}))
 	other := &run{lane: &l, rec: r.rec, scene: r.scene}
-	if err := errors.Join(l.install(), l.settleIn()); err != nil {
+	l.install()
+	if err := l.settleIn(); err != nil {
 		other.endSite()
 		panic(broken{err})
 	}

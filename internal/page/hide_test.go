@@ -1,4 +1,4 @@
-package answer
+package page
 
 import "testing"
 
@@ -16,7 +16,7 @@ func TestHide(t *testing.T) {
 		{"root (user)", "root ((user))", []string{"root", "user"}},
 		{"", "", []string{"", "alice"}},
 	} {
-		if got := Hide(tt.text, tt.names); got != tt.want {
+		if got := hide(tt.text, tt.names); got != tt.want {
 			t.Errorf("%q without %q: %q, want %q", tt.text, tt.names, got, tt.want)
 		}
 	}
