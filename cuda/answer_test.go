@@ -87,13 +87,14 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 	}
 }
 
-// Eight handles of 1.5 s each, one after another, would not fit the deadline.
-func TestHandlesAreTakenInParallel(t *testing.T) {
-	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"))
+// Eight times 1.5 s for the handles, or for their health, would not fit the deadline.
+func TestCardsAreAskedInParallel(t *testing.T) {
+	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"),
+		fakegpu.With("on.nvmlDeviceGetTotalEccErrors", "sleep 1500"))
 	req := request(w.NVML())
-	req.DeadlineMillis = 8000
-	if s := look(t, req); len(s.Readings) != 8 {
-		t.Errorf("got %d readings", len(s.Readings))
+	req.Health, req.DeadlineMillis = true, 8000
+	if a := answerTo(req); len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || len(a.Health) != 8 {
+		t.Errorf("got %d looks, health of %d cards, troubles %v", len(a.Snapshots), len(a.Health), a.Troubles)
 	}
 }
 
@@ -118,24 +119,6 @@ func TestProcesses(t *testing.T) {
 	const hidden = 9 << 20 // of each client
 	if len(r.Processes) != 2 || sum != used-2*hidden {
 		t.Errorf("got %d processes with %d bytes, want 2 with %d", len(r.Processes), sum, used-2*hidden)
-	}
-}
-
-func TestDeadCreatorIsListed(t *testing.T) {
-	w := world(t)
-	p := start(t, w, "alloc", "--gpu", "0", "--mib", "20480", "--fork-hold")
-	must(t, p.Kill())
-	req := request(w.NVML())
-	req.Op = wire.Watch
-	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 350 * time.Millisecond, SlackBytes: 32 << 20}
-	all := looks(t, req)
-	curve := settle.JudgeDevice(req.Watch, gpu.Device{ID: gpu.ID(w.UUID(0))}, all)
-	if curve.State != settle.Flat || curve.Span >= req.Watch.Max {
-		t.Errorf("got %+v", curve)
-	}
-	r := reading(t, all[len(all)-1], w.UUID(0))
-	if len(r.Processes) != 1 || r.Processes[0].PID != p.PID {
-		t.Errorf("got processes %s, want the dead %d", text(t, r.Processes), p.PID)
 	}
 }
 

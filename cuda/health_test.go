@@ -197,18 +197,6 @@ func TestInstanceWhoseCardIsNotTold(t *testing.T) {
 	}
 }
 
-// Cards are read at once: three of 1.5 s each, one after another, would not fit.
-func TestHealthIsReadInParallel(t *testing.T) {
-	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetTotalEccErrors", "sleep 1500"))
-	req := request(w.NVML())
-	req.Health, req.DeadlineMillis = true, 8000
-	var all []gpu.ID
-	for i := range 8 {
-		all = append(all, gpu.ID(w.UUID(i)))
-	}
-	health(t, req, all...)
-}
-
 // What goes wrong in a health call costs the looks nothing, and is this card's trouble, not another's.
 func TestTroubleInAHealthCall(t *testing.T) {
 	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash, "exit 9": code.BackendCrash} {

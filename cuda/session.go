@@ -112,7 +112,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	answers, err := inParallel(len(devices), func(i int) answer {
+	answers, err := inParallel(len(devices), nil, func(i int) answer {
 		reading, faults := s.lib.read(devices[i])
 		return answer{reading, faults}
 	})

@@ -17,7 +17,6 @@ var exceptions = []struct{ rule, dir, what, why string }{
 	{"root", "internal/asuser", quoted("/usr/bin/id"), fixedProgram},
 	{"root", "internal/asuser", quoted("/proc/self/task"), "proves on its own threads that the rights are gone"},
 	{"root", "internal/asuser", quoted("/proc/self/task/"), "proves on its own threads that the rights are gone"},
-	{"root", "cuda", quoted("/proc/sys/kernel/pid_max"), "bounds what the driver on this very kernel may list"},
 	{"root", "internal/inventory", quoted("/usr/lib/x86_64-linux-gnu"), librariesLie},
 	{"root", "internal/inventory", quoted("/usr/lib/aarch64-linux-gnu"), librariesLie},
 	{"root", "internal/inventory", quoted("/usr/lib64"), librariesLie},
