@@ -10,8 +10,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
-
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // contextMiB is what a process with a context has in its own figure beside its allocations.
@@ -231,13 +229,5 @@ func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 	req.StartAccounting = true
 	if a := accounting(t, req, gpu.ID(w.UUID(1))); a.Mode != "off" || a.Unknown != leftOff {
 		t.Errorf("mode not told: got %s", text(t, a))
-	}
-}
-
-func TestAccounted(t *testing.T) {
-	const huge = ^uint64(0)
-	p := accounted(7, nvml.AccountingStats{MaxMemoryUsage: huge - 1, Time: huge, StartTime: huge, IsRunning: 2}, mostMemory)
-	if p.PID != 7 || p.Peak.Known() || !p.Began.IsZero() || p.Ran != 0 || !p.Running {
-		t.Errorf("got %s", text(t, p))
 	}
 }

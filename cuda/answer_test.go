@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 )
@@ -119,24 +118,6 @@ func TestProcesses(t *testing.T) {
 	const hidden = 9 << 20 // of each client
 	if len(r.Processes) != 2 || sum != used-2*hidden {
 		t.Errorf("got %d processes with %d bytes, want 2 with %d", len(r.Processes), sum, used-2*hidden)
-	}
-}
-
-func TestTeardownIsWatchedToItsEnd(t *testing.T) {
-	w := world(t, fakegpu.With("teardown_ms", "1000")) // time enough for the first look
-	must(t, w.StartKeeper())
-	p := start(t, w, "alloc", "--gpu", "0", "--mib", "100000", "--chunks", "200")
-	must(t, p.Kill())
-	req := request(w.NVML())
-	req.Op = wire.Watch
-	req.Watch = gpu.WatchRule{Max: 15 * time.Second, Flat: 14 * time.Second, SlackBytes: 32 << 20}
-	all := looks(t, req)
-	if curve := settle.JudgeDevice(req.Watch, gpu.Device{ID: gpu.ID(w.UUID(0))}, all); curve.State != settle.Clean {
-		t.Errorf("got %+v", curve)
-	}
-	first := reading(t, all[0], w.UUID(0))
-	if first.Memory.Used == gpu.Bytes(0) {
-		t.Error("the first look came after the teardown: nothing was watched")
 	}
 }
 

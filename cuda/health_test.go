@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
@@ -218,48 +217,33 @@ func TestTroubleInAHealthCall(t *testing.T) {
 	}
 }
 
-// Health comes before the neighbours' turn begins: what goes wrong there takes nothing from it.
-func TestHealthComesBeforeTheNeighbours(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("on.any.gpu1", "crash"))
-	req := beside(w, cardOf(w, 0))
-	req.Health = true
-	a := answerTo(req)
-	if !a.Watched || len(a.Health) != 1 || !slices.Equal(a.Health[0].Facts, atRest) || len(a.Troubles) != 1 || !a.Troubles[0].Elsewhere {
-		t.Errorf("got watched %v, health %s, troubles %+v", a.Watched, text(t, a.Health), a.Troubles)
-	}
-}
-
 // Who asks for neither gets neither, and pays for neither: any of these calls would end the program.
 func TestHealthIsNotAskedFor(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
-	lethal := func(functions []string) {
-		for _, function := range functions {
-			must(t, w.Set("on."+function, "crash"))
-		}
-	}
-	ask := func(change func(*wire.Request)) backend.Answer {
-		t.Helper()
-		req := askFor(w, cardOf(w, 0))
-		change(&req)
-		a := answerTo(req)
-		if len(a.Troubles) > 0 || !a.Complete {
-			t.Fatalf("got troubles %v", a.Troubles)
-		}
-		return a
-	}
-	lethal(healthCalls)
-	if a := ask(func(r *wire.Request) { r.Accounting = true }); len(a.Health) != 1 || len(a.Health[0].Facts) != 0 || a.Health[0].Accounting.Mode != "off" {
-		t.Errorf("accounting alone: got %s", text(t, a.Health))
-	}
-	lethal(accountingCalls)
-	if a := ask(func(*wire.Request) {}); len(a.Health) != 0 {
-		t.Errorf("neither: got %s", text(t, a.Health))
-	}
-	for _, function := range healthCalls {
-		must(t, w.Set("on."+function, ""))
-	}
-	if a := ask(func(r *wire.Request) { r.Health = true }); len(a.Health) != 1 || !slices.Equal(a.Health[0].Facts, atRest) {
-		t.Errorf("health alone: got %s", text(t, a.Health))
+	for name, tt := range map[string]struct {
+		health, accounting bool
+		lethal             []string
+		facts              []gpu.Fact
+		mode               string
+	}{
+		"health alone":     {true, false, accountingCalls, atRest, ""},
+		"accounting alone": {false, true, healthCalls, nil, "off"},
+		"neither":          {false, false, slices.Concat(healthCalls, accountingCalls), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, fakegpu.GPUs(1))
+			for _, function := range tt.lethal {
+				must(t, w.Set("on."+function, "crash"))
+			}
+			req := askFor(w, cardOf(w, 0))
+			req.Health, req.Accounting = tt.health, tt.accounting
+			if !tt.health && !tt.accounting {
+				health(t, req)
+				return
+			}
+			if h := health(t, req, gpu.ID(w.UUID(0)))[0]; !slices.Equal(h.Facts, tt.facts) || h.Accounting.Mode != tt.mode {
+				t.Errorf("got %s, want accounting %q", text(t, h), tt.mode)
+			}
+		})
 	}
 }
 

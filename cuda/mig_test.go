@@ -118,18 +118,6 @@ func TestInstancesAskedForOneByOne(t *testing.T) {
 	}
 }
 
-// A driver before 470 calls its instances itself by the older form.
-func TestInstanceOfAnOldDriver(t *testing.T) {
-	w := cutWorld(t)
-	id := fmt.Sprintf("MIG-%s/7/0", w.UUID(1))
-	must(t, w.Set("gpu1.mig0_uuid", id))
-	must(t, w.Set("driver_version", "460.106.00"))
-	s := look(t, askFor(w, gpu.Device{ID: gpu.ID(id), Parent: gpu.ID(w.UUID(1))}))
-	if r := reading(t, s, id); r.Memory.Total != gpu.Bytes(18000<<20) {
-		t.Errorf("got %s", text(t, r))
-	}
-}
-
 // What is not there is missing: neither idle nor a leak.
 func TestInstanceThatIsNotThere(t *testing.T) {
 	onCard := func(w *fakegpu.World, d gpu.Device) gpu.Device {
@@ -172,18 +160,6 @@ func TestInstanceThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// An instance destroyed while it is watched is missing from then on.
-func TestInstanceGoesWhileWatched(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("gpu1.mig0_extra_mib", "5000"))
-	req := watchOf(w, []gpu.Device{instance(w, 0)})
-	must(t, w.Set("on.nvmlDeviceGetMemoryInfo_v2.gpu1", "rc 6 after 1"))
-	all := looks(t, req)
-	if last := all[len(all)-1]; len(all) < 2 || len(last.Faults) != 1 || last.Faults[0].Code != gpu.FaultNoDevice ||
-		last.Readings[0].Memory.Used.Known() {
-		t.Errorf("got %s", text(t, all))
-	}
-}
-
 func TestListLongerThanItsOffer(t *testing.T) {
 	var list strings.Builder
 	for pid := range 1500 {
@@ -192,23 +168,5 @@ func TestListLongerThanItsOffer(t *testing.T) {
 	w := cutWorld(t, fakegpu.With("gpu1.mig0_list", list.String()))
 	if n := len(reading(t, look(t, request(w.NVML())), w.InstanceUUID(1, 0)).Processes); n != 1500 {
 		t.Errorf("got %d processes", n)
-	}
-}
-
-func TestParseInstance(t *testing.T) {
-	for id, want := range map[gpu.ID]struct {
-		card gpu.ID
-		at   place
-		ok   bool
-	}{
-		"MIG-GPU-1/7/0":  {"GPU-1", place{7, 0}, true},
-		"MIG-GPU-1/7":    {},
-		"MIG-1":          {},
-		"MIG-GPU-1/-1/0": {"GPU-1", place{}, false},
-		"MIG-GPU-1/x/0":  {"GPU-1", place{}, false},
-	} {
-		if card, at, ok := parseInstance(id); card != want.card || at != want.at || ok != want.ok {
-			t.Errorf("%s: got %s, %v, %v", id, card, at, ok)
-		}
 	}
 }

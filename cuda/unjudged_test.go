@@ -20,6 +20,8 @@ func TestMemoryThatIsNotJudged(t *testing.T) {
 		"a Grace Hopper, no mode told": {[]fakegpu.Option{with("gpu0.name", "NVIDIA GH200 480GB"), noMode}, isNUMA},
 		"no mode told":                 {[]fakegpu.Option{noMode}, ""},
 		"a vGPU":                       {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, isVGPU},
+		"a Grace Hopper, not a node":   {[]fakegpu.Option{with("gpu0.name", "NVIDIA GH200 480GB")}, ""},
+		"passed through to a guest":    {[]fakegpu.Option{with("gpu0.virtualization_mode", "1")}, ""},
 		"an instance of a NUMA node": {[]fakegpu.Option{with("gpu0.addressing_mode", "2"), fakegpu.Instance(0, 1, 1, 0, 9000),
 			with("on.nvmlDeviceGetVirtualizationMode", "rc 3")}, isNUMA},
 	}
