@@ -47,12 +47,12 @@ test: lint ## lint, and run every test that needs no GPU; installs Slurm first (
 lint: vet build ## check form, architecture and what the programs are linked with
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	go run ./test/lint
-	go run ./test/lint -static $(STATIC)
+	test/lint/programs.sh $(STATIC)
 	go tool -modfile=test/tools/go.mod staticcheck ./...
-	go run ./test/vulns
+	test/vulns.sh
 
 coverage: ## measure what the tests reach of the code that runs as root, children included (as root): 5 to 10 minutes; COVERAGE=-help
-	go run ./test/coverage $(COVERAGE)
+	test/coverage/measure.sh $(COVERAGE)
 
 SLURM ?= native
 
@@ -94,6 +94,7 @@ SCAN ?= -processes $(shell awk '/^MemAvailable/ { print ($$2 > 8*1024*1024) ? 20
 
 bench-scan: ## measure the search for holders among real processes; flags: SCAN=-help
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/scanbench ./test/scan
+	$(CC) -O2 -static -o bin/nursery test/scan/nursery/nursery.c
 	bin/scanbench $(SCAN)
 
 soak: ## play 1 500 000 simulated pairs of jobs through the judgement: 5 minutes on 2 cores; SOAK="--seed N --pairs N --replay SEED:N"
@@ -108,8 +109,8 @@ torture: ## swap files under the hooks, fail each system call near what they kee
 
 FUZZTIME ?= 10s
 
-fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list --keep"
-	go run ./test/fuzz --time $(FUZZTIME) $(FUZZ)
+fuzz: ## feed what comes from outside to its parsers, each fuzz target for FUZZTIME (10s); FUZZ="--only TEXT --jobs N --list"
+	test/fuzz.sh --time $(FUZZTIME) $(FUZZ)
 
 gpu-test: ## run the scenarios on a real GPU under a real Slurm (exit 3 of run.sh: no GPU here)
 	test/gpu/run.sh --check

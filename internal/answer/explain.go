@@ -6,7 +6,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/policy"
 )
 
 // Explain is what "bookend explain" says.
@@ -79,7 +78,7 @@ func NewExplanation(c code.Code, here config.Config) Explanation {
 	}
 	e.CanDrain, e.Drain = drains(entry, here)
 	if e.CanDrain {
-		exit := policy.ExitCode(c)
+		exit := code.Exit(c)
 		e.Exit = &exit
 	}
 	return e
@@ -132,19 +131,17 @@ func HookExit(n int) (ExitMeaning, bool) {
 		m.Meaning = "nothing to drain for"
 	case n == 2:
 		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example. The scripts in /etc/bookend/slurm/hooks exit 0 instead; a node drains only if slurm.conf names the program itself. Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
-	case n == policy.ExitOther:
+	case n == code.ExitOther:
 		m.Meaning = "a finding without a number of its own that the policy drains for"
 	case n >= 126 && n <= 255:
 		m.Meaning = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). The scripts in /etc/bookend/slurm/hooks exit 0 instead; a node drains only if slurm.conf names the program itself. See syslog and bookend doctor"
 	default:
-		for _, e := range policy.Exits {
-			if e.Exit == n {
-				entry, _ := code.Lookup(e.Code)
-				m.Meaning, m.Codes = "the node was drained: "+entry.Title, []code.Code{e.Code}
-				return m, true
-			}
+		c, known := code.OfExit(n)
+		if known {
+			entry, _ := code.Lookup(c)
+			m.Meaning, m.Codes = "the node was drained: "+entry.Title, []code.Code{c}
 		}
-		return m, false
+		return m, known
 	}
 	return m, true
 }

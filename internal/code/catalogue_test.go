@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,6 +74,21 @@ func TestEntriesAreComplete(t *testing.T) {
 		}
 		if len(e.Title) == 0 || len(e.Title) > 40 {
 			t.Errorf("%s: title %q must have 1 to 40 characters", e.Code, e.Title)
+		}
+		for trait, action := range map[string]Action{"Start": e.Start, "End": e.End} {
+			if !slices.Contains([]Action{ToIgnore, ToNote, ToWarn, ToDrain}, action) {
+				t.Errorf("%s: fill in Traits.%s, what the shipped policy does with it: %q", e.Code, trait, action)
+			}
+		}
+		switch {
+		case e.Memory != "" && (e.Scope != Card || e.Condition || e.Gone != Fact{}):
+			t.Errorf("%s: Traits.Memory is for what lies on a job's GPU, which a look at it can verify", e.Code)
+		case e.Milder != "" && !e.Condition, e.Gone != Fact{} && !e.Condition:
+			t.Errorf("%s: Traits.Milder and Gone are for a GPU's condition: set Condition", e.Code)
+		case e.Doubtful && e.Fault == "":
+			t.Errorf("%s: Traits.Doubtful needs Fault, what failed", e.Code)
+		case (e.Start == ToDrain || e.End == ToDrain) && e.Exit == 0:
+			t.Errorf("%s drains as shipped: fill in Traits.Exit", e.Code)
 		}
 		for _, text := range []string{e.Meaning, e.Remedy} {
 			if !strings.HasSuffix(text, ".") {

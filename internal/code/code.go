@@ -114,4 +114,5 @@ type Entry struct {
 	Title    string // a few words
 	Meaning  string // what it means, for an admin
 	Remedy   string // what to do
+	Traits
 }

@@ -22,8 +22,9 @@ func Near(written string, names []string) string {
 
 // Names are all codes as strings, in the order of the documentation.
 func Names() []string {
-	names := make([]string, len(catalogue))
-	for i, e := range catalogue {
+	all := All()
+	names := make([]string, len(all))
+	for i, e := range all {
 		names[i] = string(e.Code)
 	}
 	return names

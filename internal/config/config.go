@@ -21,23 +21,23 @@ const (
 )
 
 // Action is what policy does with a finding.
-type Action string
+type Action = code.Action
 
 // The actions, weakest first.
 const (
-	Ignore Action = "ignore"
-	Note   Action = "note"
-	Warn   Action = "warn"
-	Drain  Action = "drain"
+	Ignore = code.ToIgnore
+	Note   = code.ToNote
+	Warn   = code.ToWarn
+	Drain  = code.ToDrain
 )
 
 // Config is the whole configuration. The zero value is not usable; Default is.
 type Config struct {
 	Version    int        `yaml:"version"`
-	Mode       Mode       `yaml:"mode"`
-	OnUnknown  Action     `yaml:"on_unknown"` // warn or drain: what Bookend's own faults lead to
+	Mode       Mode       `yaml:"mode" words:"observe enforce"`
+	OnUnknown  Action     `yaml:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
 	Paths      Paths      `yaml:"paths"`
-	Backend    string     `yaml:"backend"` // the vendor backend's program
+	Backend    string     `yaml:"backend" text:"path"` // the vendor backend's program
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
 	Slurm      Slurm      `yaml:"slurm"`
 	Deadlines  Deadlines  `yaml:"deadlines"`
@@ -55,25 +55,26 @@ type Config struct {
 
 // Paths are the roots of everything Bookend touches.
 type Paths struct {
-	Proc string `yaml:"proc"` // /proc
-	Sys  string `yaml:"sys"`  // /sys
-	Dev  string `yaml:"dev"`  // /dev
-	Run  string `yaml:"run"`  // /run/bookend: tmpfs, the only place hooks write themselves
-	Var  string `yaml:"var"`  // /var/lib/bookend: closed records, written by children
-	Log  string `yaml:"log"`  // /var/log/bookend
+	Proc string `yaml:"proc" text:"path"` // /proc
+	Sys  string `yaml:"sys" text:"path"`  // /sys
+	Dev  string `yaml:"dev" text:"path"`  // /dev
+	Run  string `yaml:"run" text:"path"`  // /run/bookend: tmpfs, the only place hooks write themselves
+	Var  string `yaml:"var" text:"path"`  // /var/lib/bookend: closed records, written by children
+	Log  string `yaml:"log" text:"path"`  // /var/log/bookend
 }
 
 // NVIDIA are the keys for NVIDIA's driver.
 type NVIDIA struct {
-	NVMLLibrary string `yaml:"nvml_library"` // an absolute path; empty: libnvidia-ml.so.1 where the loader finds it
-	CUDALibrary string `yaml:"cuda_library"` // an absolute path; empty: libcuda.so.1 where the loader finds it
-	DriverProc  string `yaml:"driver_proc"`  // /proc/driver/nvidia
+	// The libraries. Empty: libnvidia-ml.so.1 and libcuda.so.1 where the loader finds them.
+	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
+	CUDALibrary string `yaml:"cuda_library" text:"path or empty"`
+	DriverProc  string `yaml:"driver_proc" text:"path"` // /proc/driver/nvidia
 	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
 	Accounting bool `yaml:"accounting"`
 	// GPUOrder says who tells what Slurm's GPU index means: Slurm (auto), or the admin (map).
-	GPUOrder GPUOrder `yaml:"gpu_order"`
+	GPUOrder GPUOrder `yaml:"gpu_order" words:"auto pci minor map"`
 	// GPUMap, for order map: Slurm's index to UUID or bus id.
-	GPUMap map[int]string `yaml:"gpu_map"`
+	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }
 
 // GPUOrder names what Slurm's GPU index counts.
@@ -90,13 +91,13 @@ const (
 // Slurm are the facts about the site that Slurm does not tell its hooks.
 type Slurm struct {
 	// SharedPartitions hand one GPU to several jobs (shards, MPS, oversubscription).
-	SharedPartitions []string `yaml:"shared_partitions"`
+	SharedPartitions []string `yaml:"shared_partitions" text:"name"`
 	// Shards says whether GPUs may be given out in parts that look like whole GPUs to a hook.
-	Shards          Shards `yaml:"shards"`
-	GresConf        string `yaml:"gres_conf"`          // for shards auto; empty: where slurmd of this node looks
-	RunInJobBackend bool   `yaml:"run_in_job_backend"` // may hooks under PrologFlags=RunInJob start the backend
-	Scontrol        string `yaml:"scontrol"`           // for drain.reason_by: of slurmd's own version
-	Slurmd          string `yaml:"slurmd"`             // for slurmd -G; empty: the running slurmd's own program
+	Shards          Shards `yaml:"shards" words:"auto yes no"`
+	GresConf        string `yaml:"gres_conf" text:"path or empty"` // empty: where slurmd of this node looks
+	RunInJobBackend bool   `yaml:"run_in_job_backend"`             // under PrologFlags=RunInJob
+	Scontrol        string `yaml:"scontrol" text:"path"`           // for drain.reason_by: of slurmd's own version
+	Slurmd          string `yaml:"slurmd" text:"path or empty"`    // empty: the running slurmd's own program
 }
 
 // Shards says whether a GPU may be given out in parts.
@@ -114,16 +115,16 @@ type Deadlines struct {
 	Prolog      HookDeadline  `yaml:"prolog"`
 	Epilog      HookDeadline  `yaml:"epilog"`
 	HealthCheck CheckDeadline `yaml:"health_check"`
-	Task        Duration      `yaml:"task"`
+	Task        Duration      `yaml:"task" from:"100ms" to:"10s"`
 }
 
 // CheckDeadline is the health check's time and the caps of its steps. Slurm ends it after 60 s.
 type CheckDeadline struct {
-	Total   Duration `yaml:"total"`
-	Driver  Duration `yaml:"driver"`  // one watch of the cards
-	Scan    Duration `yaml:"scan"`    // reading /proc
-	Slurm   Duration `yaml:"slurm"`   // asking Slurm, where there is something to ask
-	Outputs Duration `yaml:"outputs"` // state, log, records to disk
+	Total   Duration `yaml:"total" from:"1s" to:"55s"`      // what it started needs to end
+	Driver  Duration `yaml:"driver" from:"500ms" to:"55s"`  // one watch of the cards
+	Scan    Duration `yaml:"scan" from:"100ms" to:"55s"`    // reading /proc
+	Slurm   Duration `yaml:"slurm" from:"100ms" to:"55s"`   // asking Slurm, where there is something to ask
+	Outputs Duration `yaml:"outputs" from:"100ms" to:"55s"` // state, log, records to disk
 }
 
 // Hook is the same as the deadline of a root hook, in which asking Slurm takes the place of the job's log: between the
@@ -134,12 +135,12 @@ func (d CheckDeadline) Hook() HookDeadline {
 
 // HookDeadline is one root hook's time and the caps of its steps.
 type HookDeadline struct {
-	Total   Duration `yaml:"total"`
-	Driver  Duration `yaml:"driver"`  // backend with settle
-	Scan    Duration `yaml:"scan"`    // reading /proc; in the prolog part of Driver's time
-	Probe   Duration `yaml:"probe"`   // the test allocation; in the prolog part of Driver's time
-	Append  Duration `yaml:"append"`  // the job's log; a prolog appends nothing
-	Outputs Duration `yaml:"outputs"` // state, log
+	Total   Duration `yaml:"total" from:"1s" to:"10m"`
+	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`  // backend with settle
+	Scan    Duration `yaml:"scan" from:"100ms" to:"10m"`    // reading /proc; in the prolog part of Driver's time
+	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`   // the test allocation; in the prolog part of Driver's time
+	Append  Duration `yaml:"append"`                        // the job's log; a prolog appends nothing
+	Outputs Duration `yaml:"outputs" from:"100ms" to:"10m"` // state, log
 }
 
 // Duration is a time.Duration written as text ("3.5s") in the file.
@@ -154,7 +155,7 @@ type Settle struct {
 // SettleTimes bound the watching in one hook.
 type SettleTimes struct {
 	Max  Duration `yaml:"max"`
-	Flat Duration `yaml:"flat"`
+	Flat Duration `yaml:"flat" from:"200ms" to:"10m"`
 }
 
 // Size is a number of bytes written as text ("512MiB") in the file.
@@ -181,11 +182,12 @@ type Look struct {
 
 // Probe says when cards are tested by allocating the largest block that can be had, and how.
 type Probe struct {
-	At         ProbeAt            `yaml:"at"`
-	Partitions map[string]ProbeAt `yaml:"partitions"` // a partition's own At
-	Gap        Size               `yaml:"gap"`        // free memory beyond the largest block that is worth telling
+	At         ProbeAt            `yaml:"at" words:"never prolog epilog both"`
+	Partitions map[string]ProbeAt `yaml:"partitions" words:"never prolog epilog both"` // a partition's own At
+	// Gap is the free memory beyond the largest block that is worth telling.
+	Gap Size `yaml:"gap"`
 	// MaxAge is how long a start trusts the test at an earlier job's end, while nothing has changed since.
-	MaxAge    Duration `yaml:"max_age"`
+	MaxAge    Duration `yaml:"max_age" from:"1m" to:"720h"`
 	Exclusive bool     `yaml:"exclusive"` // test cards in EXCLUSIVE_PROCESS mode too
 	MIG       bool     `yaml:"mig"`       // test MIG instances too
 }
@@ -204,20 +206,20 @@ const (
 // CleanUp says whether the epilog ends processes that a cgroup proved to be the ended job's.
 type CleanUp struct {
 	Enabled bool     `yaml:"enabled"`
-	Grace   Duration `yaml:"grace"` // between TERM and KILL
+	Grace   Duration `yaml:"grace" from:"100ms" to:"10s"` // between TERM and KILL
 }
 
 // DrainRules bound what a drain may do.
 type DrainRules struct {
-	ReasonBy    ReasonBy `yaml:"reason_by"`
-	MaxRestarts int      `yaml:"max_restarts"` // a job restarted this often is not stopped by a prolog drain again
+	ReasonBy    ReasonBy `yaml:"reason_by" words:"healthcheck hook none"`
+	MaxRestarts int      `yaml:"max_restarts" from:"0" to:"1000"` // then a prolog drain does not stop the job again
 	Resume      Resume   `yaml:"resume"`
 }
 
 // Resume says whether the health check puts a node back to work that Bookend drained.
 type Resume struct {
 	Enabled bool `yaml:"enabled"`
-	After   int  `yaml:"after"` // health checks in a row that find the cause gone
+	After   int  `yaml:"after" from:"1" to:"1000"` // health checks in a row that find the cause gone
 }
 
 // ReasonBy says who writes the drain reason.
@@ -232,29 +234,29 @@ const (
 
 // Policy maps finding codes to actions, by phase; a partition's own map comes first.
 type Policy struct {
-	Prolog map[code.Code]Action `yaml:"prolog"`
-	Epilog map[code.Code]Action `yaml:"epilog"`
+	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn drain"`
+	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn drain"`
 	// HealthCheck never has Drain: Slurm only logs the health check's exit code.
-	HealthCheck map[code.Code]Action       `yaml:"health_check"`
+	HealthCheck map[code.Code]Action       `yaml:"health_check" words:"ignore note warn drain"`
 	Partitions  map[string]PartitionPolicy `yaml:"partitions"`
 }
 
 // PartitionPolicy is one partition's own policy.
 type PartitionPolicy struct {
-	Mode   Mode                 `yaml:"mode"`
-	Prolog map[code.Code]Action `yaml:"prolog"`
-	Epilog map[code.Code]Action `yaml:"epilog"`
+	Mode   Mode                 `yaml:"mode" words:"observe enforce"`
+	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn drain"`
+	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn drain"`
 }
 
 // JobLog says what reaches the user.
 type JobLog struct {
 	// Privacy: with own, nothing of another user's job or process but its existence reaches a user.
-	Privacy Privacy   `yaml:"privacy"`
-	Start   Verbosity `yaml:"start"` // TaskProlog in the batch or interactive step
-	Steps   Verbosity `yaml:"steps"` // TaskProlog in srun steps
-	End     Verbosity `yaml:"end"`   // the epilog's append
+	Privacy Privacy   `yaml:"privacy" words:"own jobs"`
+	Start   Verbosity `yaml:"start" words:"always unclean never"` // TaskProlog in the batch or interactive step
+	Steps   Verbosity `yaml:"steps" words:"always unclean never"` // TaskProlog in srun steps
+	End     Verbosity `yaml:"end" words:"always unclean never"`   // the epilog's append
 	// Why: the table of causes in the end report. Unclean: where the job failed, ran out of memory, or a cause is found.
-	Why Verbosity `yaml:"why"`
+	Why Verbosity `yaml:"why" words:"always unclean never"`
 	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
 	Read bool `yaml:"read"`
 }
@@ -280,17 +282,17 @@ const (
 
 // Log is Bookend's own log.
 type Log struct {
-	Level  LogLevel  `yaml:"level"`  // debug, info, warning, error
-	Format LogFormat `yaml:"format"` // text or json
+	Level  LogLevel  `yaml:"level" words:"debug info warning error"`
+	Format LogFormat `yaml:"format" words:"text json"`
 	File   bool      `yaml:"file"`   // paths.log/bookend.log
 	Syslog bool      `yaml:"syslog"` // /dev/log, where present
 }
 
 // Metrics are what a monitoring system collects.
 type Metrics struct {
-	// Textfile is read by the textfile collector of Prometheus' node_exporter: an absolute path that ends in TextfileSuffix,
-	// in a folder that only root can write, as are those above it. Empty: none is written.
-	Textfile string `yaml:"textfile"`
+	// Textfile is read by the textfile collector of Prometheus' node_exporter: an absolute path that ends in
+	// TextfileSuffix, in a folder that only root can write, as are those above it. Empty: none is written.
+	Textfile string `yaml:"textfile" text:"textfile or empty"`
 }
 
 // TextfileSuffix ends the names of the files that node_exporter reads.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,8 +27,8 @@ type Problem struct {
 	Text string
 }
 
-// String gives "line 7: settle.prolog.max: not a duration …", in printable ASCII: keys are as the file has them, and it
-// may be shown on a terminal before anybody trusts it.
+// String gives "line 7: settle.prolog.max: not a duration …", in printable ASCII: keys are as the file has them,
+// and it may be shown on a terminal before anybody trusts it.
 func (p Problem) String() string {
 	s := p.Text
 	if p.Key != "" {
@@ -61,55 +63,41 @@ func Parse(data []byte) (Config, []Problem) {
 	if problem != nil {
 		return Default(), []Problem{*problem}
 	}
-	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
 	c := Default()
-	if root != nil {
-		r.read(root, &c)
-	}
+	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
+	r.fill(root, reflect.ValueOf(&c).Elem(), "", "")
 	r.check(&c)
 	if len(r.problems) == 0 {
 		return c, nil
 	}
-	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	return degraded(c, r.problems), cut(r.problems)
+	slices.SortFunc(r.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
+	})
+	c = degraded(c, r.problems)
+	if more := len(r.problems) - maxProblems; more > 0 {
+		return c, append(r.problems[:maxProblems], Problem{Text: fmt.Sprintf("%d more problems", more)})
+	}
+	return c, r.problems
 }
 
 // degraded returns the default with those sections of c that say where things are and have no problem.
 func degraded(c Config, problems []Problem) Config {
 	d := Default()
-	if !touched(problems, "paths") {
-		d.Paths = c.Paths
-	}
-	if !touched(problems, "backend") {
-		d.Backend = c.Backend
-	}
-	if !touched(problems, "nvidia") {
-		d.NVIDIA = c.NVIDIA
-	}
-	if !touched(problems, "log") {
-		d.Log = c.Log
-	}
-	if !touched(problems, "metrics") {
-		d.Metrics = c.Metrics
+	for section, keep := range map[string]func(){
+		"paths":   func() { d.Paths = c.Paths },
+		"backend": func() { d.Backend = c.Backend },
+		"nvidia":  func() { d.NVIDIA = c.NVIDIA },
+		"log":     func() { d.Log = c.Log },
+		"metrics": func() { d.Metrics = c.Metrics },
+	} {
+		if !slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasPrefix(p.Key+".", section+".") }) {
+			keep()
+		}
 	}
 	return d
 }
 
-func touched(problems []Problem, section string) bool {
-	return slices.ContainsFunc(problems, func(p Problem) bool {
-		return p.Key == section || strings.HasPrefix(p.Key, section+".")
-	})
-}
-
-func cut(problems []Problem) []Problem {
-	if len(problems) <= maxProblems {
-		return problems
-	}
-	more := fmt.Sprintf("%d more problems", len(problems)-maxProblems)
-	return append(problems[:maxProblems:maxProblems], Problem{Text: more})
-}
-
-// document returns the root of the one YAML document in data, or nil for none.
+// document returns the root of the one YAML document in data.
 func document(data []byte) (root *yaml.Node, problem *Problem) {
 	if len(data) > MaxBytes {
 		return nil, &Problem{Text: fmt.Sprintf("longer than %d KiB", MaxBytes>>10)}
@@ -124,7 +112,7 @@ func document(data []byte) (root *yaml.Node, problem *Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := decoder.Decode(&first); {
 	case errors.Is(err, io.EOF):
-		return nil, nil
+		return &yaml.Node{Tag: "!!null"}, nil
 	case err != nil:
 		return nil, syntax(err, data)
 	}
@@ -139,9 +127,9 @@ func document(data []byte) (root *yaml.Node, problem *Problem) {
 // syntax turns the parser's "yaml: line 3: did not find …" into a Problem.
 func syntax(err error, data []byte) *Problem {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if strings.Contains(text, "cannot start any token") {
-		if line := tabbed(data); line > 0 {
-			return &Problem{Line: line, Text: "a tab: indent with spaces"}
+	if strings.Contains(text, "cannot start any token") { // the parser names the line before
+		if at := regexp.MustCompile(`(?m)^ *\t`).FindIndex(data); at != nil {
+			return &Problem{Line: 1 + bytes.Count(data[:at[0]], []byte("\n")), Text: "a tab: indent with spaces"}
 		}
 	}
 	var line int
@@ -149,16 +137,4 @@ func syntax(err error, data []byte) *Problem {
 		_, text, _ = strings.Cut(text, ": ")
 	}
 	return &Problem{Line: line, Text: "not YAML: " + clip(text)}
-}
-
-// tabbed returns the first line that is indented with a tab, 0 for none.
-func tabbed(data []byte) int {
-	n := 0
-	for line := range bytes.Lines(data) {
-		n++
-		if indent := len(line) - len(bytes.TrimLeft(line, " \t")); bytes.IndexByte(line[:indent], '\t') >= 0 {
-			return n
-		}
-	}
-	return 0
 }

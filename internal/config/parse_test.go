@@ -62,7 +62,8 @@ log: {format: json, syslog: FALSE}
 	want.Thresholds.Drain, want.Thresholds.Report = 2<<30, 64<<20
 	want.Drain = DrainRules{ReasonBy: ReasonByNone, Resume: Resume{After: 5}}
 	want.Policy.Epilog[code.Orphan] = Warn
-	want.Policy.Partitions = map[string]PartitionPolicy{"debug": {Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}}
+	debug := PartitionPolicy{Mode: Observe, Prolog: map[code.Code]Action{code.Lost: Note}}
+	want.Policy.Partitions = map[string]PartitionPolicy{"debug": debug}
 	want.Log.Format, want.Log.Syslog = JSON, false
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
@@ -100,41 +101,30 @@ func TestBadFiles(t *testing.T) {
 }
 
 func TestDegradedKeepsWhatSaysWhere(t *testing.T) {
-	const where = "paths: {log: /srv/log}\nbackend: /opt/gpu\nnvidia: {nvml_library: /opt/nvml.so}\nlog: {format: json}\nmetrics: {textfile: \"\"}\n"
-	sections := []string{"paths", "backend", "nvidia", "log", "metrics"}
-	spoil := map[string]string{
-		"paths":   strings.Replace(where, "/srv/log", "srv/log", 1),
-		"backend": strings.Replace(where, "/opt/gpu", "gpu", 1),
-		"nvidia":  strings.Replace(where, "/opt/nvml.so", "opt/nvml.so", 1),
-		"log":     strings.Replace(where, "json", "xml", 1),
-		"metrics": strings.Replace(where, `""`, "bookend.prom", 1),
-		"":        where + "mode: off\n",
+	sections := []struct {
+		good, bad string
+		set       func(*Config)
+	}{
+		{"paths: {log: /srv/log}", "paths: {log: srv/log}", func(c *Config) { c.Paths.Log = "/srv/log" }},
+		{"backend: /opt/gpu", "backend: gpu", func(c *Config) { c.Backend = "/opt/gpu" }},
+		{"nvidia: {accounting: true}", "nvidia: {accounting: 1}", func(c *Config) { c.NVIDIA.Accounting = true }},
+		{"log: {format: json}", "log: {format: xml}", func(c *Config) { c.Log.Format = JSON }},
+		{`metrics: {textfile: ""}`, "metrics: {textfile: x.prom}", func(c *Config) { c.Metrics.Textfile = "" }},
+		{"mode: enforce", "mode: off", func(*Config) {}},
 	}
-	for spoiled, text := range spoil {
-		got, problems := Parse([]byte("mode: enforce\npolicy: {epilog: {BKD-LOST: note}}\n" + strings.Replace(text, "mode: off", "drain: off", 1)))
-		if len(problems) != 1 {
-			t.Fatalf("%s: %v", text, problems)
-		}
-		want := Default()
-		for _, s := range sections {
-			if s == spoiled {
+	for spoilt := range sections {
+		want, text := Default(), "policy: {epilog: {BKD-LOST: note}}\n"
+		for i, s := range sections {
+			if i == spoilt {
+				text += s.bad + "\n"
 				continue
 			}
-			switch s {
-			case "paths":
-				want.Paths.Log = "/srv/log"
-			case "backend":
-				want.Backend = "/opt/gpu"
-			case "nvidia":
-				want.NVIDIA.NVMLLibrary = "/opt/nvml.so"
-			case "log":
-				want.Log.Format = JSON
-			case "metrics":
-				want.Metrics.Textfile = ""
-			}
+			text += s.good + "\n"
+			s.set(&want)
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("bad %q: got\n%+v\nwant\n%+v", spoiled, got, want)
+		got, problems := Parse([]byte(text))
+		if len(problems) != 1 || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got\n%v\n%+v\nwant\n%+v", text, problems, got, want)
 		}
 	}
 }
@@ -151,7 +141,8 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d problems, last %v", len(p), p[len(p)-1])
 	}
 	long := strings.Repeat("x", 10000)
-	for _, text := range []string{"mode: " + long, long + ": 1", "policy: {partitions: {" + long + ": {mode: observe}}}", "*" + long} {
+	partition := "policy: {partitions: {" + long + ": {mode: observe}}}"
+	for _, text := range []string{"mode: " + long, long + ": 1", partition, "*" + long} {
 		_, p := Parse([]byte(text))
 		if len(p) == 0 || len(p[0].String()) > 300 {
 			t.Errorf("%.30s…: %d problems, %.300s", text, len(p), p)
@@ -159,43 +150,54 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A named string type that choices does not know would take any text.
-func TestEveryTypeIsKnown(t *testing.T) {
-	var walk func(reflect.Type)
-	walk = func(typ reflect.Type) {
+// A key of a type that cannot be read would panic, one without words or a kind of text take nothing.
+func TestEveryKeyCanBeRead(t *testing.T) {
+	var walk func(reflect.Type, string, reflect.StructTag)
+	walk = func(typ reflect.Type, name string, tag reflect.StructTag) {
+		kind, _ := strings.CutSuffix(tag.Get("text"), " or empty")
 		switch typ.Kind() {
 		case reflect.Struct:
 			for i := range typ.NumField() {
-				walk(typ.Field(i).Type)
+				walk(typ.Field(i).Type, name+"."+typ.Field(i).Name, typ.Field(i).Tag)
 			}
 		case reflect.Map, reflect.Slice:
-			walk(typ.Elem())
+			walk(typ.Elem(), name, tag)
 		case reflect.String:
-			if typ != reflect.TypeFor[string]() && choices(reflect.Zero(typ).Interface()) == "" {
-				t.Errorf("%v has no choices", typ)
+			said := tag.Get("words") != ""
+			if typ == reflect.TypeFor[string]() {
+				said = textCheck(kind) != nil
 			}
-		case reflect.Int, reflect.Bool:
+			if !said {
+				t.Errorf("%s: its tag does not say what it may be: %s", name, tag)
+			}
+		case reflect.Bool, reflect.Int:
 		default:
 			if typ != reflect.TypeFor[Duration]() && typ != reflect.TypeFor[Size]() {
-				t.Errorf("%v cannot be read", typ)
+				t.Errorf("%s: %v cannot be read", name, typ)
 			}
 		}
 	}
-	walk(reflect.TypeFor[Config]())
+	walk(reflect.TypeFor[Config](), "", "")
+	if grace, _ := reflect.TypeFor[CleanUp]().FieldByName("Grace"); grace.Tag.Get("to") != MaxGrace.String() {
+		t.Errorf("clean_up.grace goes to %s, want %v", grace.Tag.Get("to"), MaxGrace)
+	}
 }
 
 func TestUnits(t *testing.T) {
-	for text, want := range map[string]Size{"0B": 0, "1KiB": 1 << 10, "32MiB": 32 << 20, "1 GiB": 1 << 30, "1048576GiB": 1 << 50} {
+	for text, want := range map[string]Size{"0B": 0, "1KiB": 1 << 10, "1 GiB": 1 << 30, "1048576GiB": 1 << 50} {
 		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("parseSize(%q) = %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "32", "MiB", "-1MiB", "1.5GiB", "32MB", "32mib", "1048577GiB", "99999999999999999999B"} {
+	for _, text := range []string{
+		"", "32", "MiB", "-1MiB", "+1B", "1.5GiB", "1e3B", "0x1B", "1_0B", "32MB", "32mib", "1048577GiB",
+		"9223372036854775808B", "99999999999999999999B",
+	} {
 		if got, err := parseSize(text); err == nil {
 			t.Errorf("parseSize(%q) = %d", text, got)
 		}
 	}
-	for size, want := range map[Size]string{0: "0B", 1: "1B", 1536: "1536B", 32 << 20: "32MiB", 3 << 30: "3GiB"} {
+	for size, want := range map[Size]string{0: "0B", 1: "1B", 1536: "1536B", 32 << 20: "32MiB", 3 << 40: "3072GiB"} {
 		if size.String() != want {
 			t.Errorf("%d is written %s, want %s", size, size, want)
 		}

@@ -11,31 +11,7 @@ import (
 	"bookend/internal/oom"
 )
 
-// faults are the findings of a card or driver that failed, with what to call them. An Xid that speaks of the program is
-// none: it is what happens when the program is wrong.
-var faults = map[code.Code]string{
-	code.Lost: "the GPU fell off the bus or needs a reset", code.Broken: "CUDA did not work in a test after your job",
-	code.Recovery: "the driver asks to recover the GPU", code.RemapFailed: "a bad memory row could not be replaced",
-	code.XidFatal: "the driver reported a fault of the GPU", code.ECC: "uncorrectable memory errors",
-	code.Fabric: "the NVLink fabric is not ready", code.Mismatch: "driver and library are of different versions",
-	code.NoDriver: "no GPU driver, or not its library", code.Missing: "a GPU that Slurm gave is not there",
-	code.Stuck: "the driver hangs: a process stays stuck in it",
-}
-
-// doubtful are those of faults that prove nothing once there is a doubt. The others did happen, whatever the driver says
-// of them later: only a doubt of the table's own speaks against them.
-var doubtful = map[code.Code]bool{code.Broken: true, code.NoDriver: true, code.Missing: true, code.Stuck: true}
-
-// silences are the findings after which nobody can tell whether driver and card are well.
-var silences = map[code.Code]string{
-	code.Hang: "the driver did not answer in time", code.DriverKO: "the driver reported an error", code.BackendCrash: "asking the driver failed",
-	code.Slow: "the driver was too slow to be asked for everything", code.Unread: "a GPU could not be read",
-	code.Blocked: untrusted,
-}
-
 const notCertain = "not certain: "
-
-const untrusted = "a test allocation failed; that may be the test's own"
 
 // fault judges the driver's and the card's condition.
 func (j judge) fault() Cause {
@@ -64,19 +40,18 @@ func worse(a, b Cause) Cause {
 // blame judges one finding of an end; its evidence is empty where it speaks of no fault.
 func (j judge) blame(f finding.Finding, start bool) Cause {
 	c := Cause{Name: Fault, Answer: No, Detail: string(f.Code) + " " + f.Observed, Index: f.Index}
-	text, bad := faults[f.Code]
-	text += numbered(f)
-	silence, silent := silences[f.Code]
+	e := f.Code.Traits()
+	text := e.Fault + numbered(f)
 	switch {
-	case bad && (f.Unknown != "" || doubtful[f.Code] && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
+	case e.Fault != "" && (f.Unknown != "" || e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
 		c.Answer, c.Evidence = Unknown, notCertain+text
-		if f.Code == code.Broken {
-			c.Evidence = untrusted
+		if e.Silence != "" {
+			c.Evidence = e.Silence
 		}
-	case bad:
+	case e.Fault != "":
 		c.Answer, c.Evidence = Yes, text
-	case silent && !(start && (f.Code == code.Slow || f.Code == code.Unread)): // later it was read
-		c.Answer, c.Evidence = Unknown, silence
+	case e.Silence != "" && !(start && (f.Code == code.Slow || f.Code == code.Unread)): // later it was read
+		c.Answer, c.Evidence = Unknown, e.Silence
 	case f.Code == code.Xid && f.Unknown == "" && !start:
 		c.Evidence, c.Detail = "the driver reported a program's error, not the GPU's", f.Observed
 		return c
@@ -86,7 +61,7 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 	switch {
 	case start && f.Code == code.Broken && c.Answer == Yes:
 		c.Evidence = "CUDA did not work in a test before your job"
-	case start && c.Evidence != untrusted:
+	case start && f.Code != code.Broken && f.Code != code.Blocked:
 		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c
@@ -137,7 +112,7 @@ func (j judge) fatal() Cause {
 
 // met judges a fatal line of the kernel's log by whose card it is of, and by what it proves.
 func (j judge) met(x gpu.Xid, f finding.Finding) Cause {
-	c := Cause{Name: Fault, Answer: j.ofMine(x), Evidence: faults[code.XidFatal] + numbered(f), Detail: f.Observed}
+	c := Cause{Name: Fault, Answer: j.ofMine(x), Evidence: f.Code.Traits().Fault + numbered(f), Detail: f.Observed}
 	switch {
 	case c.Answer == No:
 		return Cause{Name: Fault, Answer: No}

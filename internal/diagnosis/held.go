@@ -32,12 +32,10 @@ func (j judge) held() []held {
 	return all
 }
 
+// onCard: memory on the card that a job lacks, if it is not what it left itself.
 func onCard(c code.Code) bool {
-	switch c {
-	case code.Residue, code.Phantom, code.Dirty, code.Foreign, code.Stray:
-		return true
-	}
-	return false
+	whose := c.Traits().Memory
+	return whose != "" && whose != code.OwnProcess
 }
 
 // isOthers: a live process that is surely not this job's. Whatever is there before the job is not.

@@ -76,17 +76,14 @@ func reasonTable() string {
 }
 
 func resumable(c code.Code) string {
-	switch VerifiedBy(c) {
-	case ByLook:
+	e := c.Traits()
+	switch {
+	case !Verifiable(c):
+		return "no"
+	case e.Memory != "":
 		return "once nobody and nothing is on the card"
-	case ByHealth:
-		for _, v := range verifiable {
-			if v.code == c {
-				return fmt.Sprintf("once the driver says %s: %s", v.fact, v.good)
-			}
-		}
 	}
-	return "no"
+	return fmt.Sprintf("once the driver says %s: %s", e.Gone.Code, e.Gone.Good)
 }
 
 // example is a finding as hooks make it: of a card with its number, of memory with the bytes, of a process with its PID.

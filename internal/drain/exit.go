@@ -69,7 +69,7 @@ func told(e ledger.End) (f finding.Finding, named bool) {
 		return f, false
 	}
 	f = e.Findings[i]
-	if c, known := policy.CodeOf(e.Verdict.Exit); known && f.Code == code.Deadline {
+	if c, known := code.OfExit(e.Verdict.Exit); known && f.Code == code.Deadline {
 		f = finding.Finding{Code: c}
 	}
 	return f, true

@@ -28,67 +28,29 @@ type Seen struct {
 	Health gpu.Health
 }
 
-// Kind is the look that can tell that a finding is gone.
-type Kind string
-
-// The kinds of look.
-const (
-	ByLook   Kind = "look"   // at the card's memory and at who holds it
-	ByHealth Kind = "health" // at what the driver says of the card's condition
-	ByNobody Kind = ""       // a health check cannot tell
-)
-
-// verifiable are the codes of which a health check can tell that a card is free of them. Not among them is what only shows
-// under load or in a test allocation, what a count tells that has stopped rising, what calls for a repair, and what is not
-// about one card: there somebody has to have done something, and he knows.
-var verifiable = []struct {
-	code code.Code
-	by   Kind
-	fact gpu.FactCode // for ByHealth, with the one value that is good
-	good string
-}{
-	{code.Orphan, ByLook, "", ""},
-	{code.Residue, ByLook, "", ""},
-	{code.Phantom, ByLook, "", ""},
-	{code.Stray, ByLook, "", ""},
-	{code.Dirty, ByLook, "", ""},
-	{code.Foreign, ByLook, "", ""},
-	{code.Recovery, ByHealth, gpu.RecoveryAction, "none"},
-	{code.RemapPending, ByHealth, gpu.RemapPending, "no"},
-	{code.Pages, ByHealth, gpu.RetiredPending, "no"},
-	{code.Fabric, ByHealth, gpu.FabricState, "completed"},
-}
-
-// VerifiedBy says which look can tell that a finding is gone.
-func VerifiedBy(c code.Code) Kind {
-	for _, v := range verifiable {
-		if v.code == c {
-			return v.by
-		}
-	}
-	return ByNobody
+// Verifiable reports whether a health check can tell that a finding is gone.
+func Verifiable(c code.Code) bool {
+	e := c.Traits()
+	return e.Memory != "" || e.Gone != code.Fact{}
 }
 
 // answer says whether a card is free of a finding, and what was seen where it is not known to be.
 func (s Seen) answer(c code.Code) (Answer, string) {
-	for _, v := range verifiable {
-		if v.code != c {
-			continue
-		}
-		if v.by == ByLook {
-			return s.Memory, s.Why
-		}
-		switch f, told := s.Health.Fact(v.fact); {
-		case !told:
-			return Unknown, "its condition was not read"
-		case f.Unknown != "":
-			return Unknown, f.Unknown
-		case f.Value != v.good:
-			return Dirty, fmt.Sprintf("%s is %s", v.fact, f.Value)
-		}
-		return Clean, ""
+	e := c.Traits()
+	if e.Memory != "" {
+		return s.Memory, s.Why
 	}
-	return Unknown, "no health check can tell"
+	switch f, told := s.Health.Fact(e.Gone.Code); {
+	case e.Gone == code.Fact{}:
+		return Unknown, "no health check can tell"
+	case !told:
+		return Unknown, "its condition was not read"
+	case f.Unknown != "":
+		return Unknown, f.Unknown
+	case f.Value != e.Gone.Good:
+		return Dirty, fmt.Sprintf("%s is %s", e.Gone.Code, f.Value)
+	}
+	return Clean, ""
 }
 
 // verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what else would
@@ -97,7 +59,7 @@ func (s Seen) answer(c code.Code) (Answer, string) {
 func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, never bool) {
 	worst = Clean
 	for _, c := range causes {
-		if VerifiedBy(c.Code) == ByNobody || c.GPU == "" {
+		if !Verifiable(c.Code) || c.GPU == "" {
 			return Unknown, fmt.Sprintf("no health check can tell that %s is over", c.Code), true
 		}
 		seen, looked := cards[c.GPU]

@@ -19,7 +19,7 @@ const overlap = MaxText
 var needles = [][]byte{
 	[]byte("memory"), []byte("alloc"), []byte(" oom"), []byte("dev/shm"), []byte("dst tensor"), []byte("buffer_size"), []byte("out_of_re"),
 	[]byte("</torch_"), []byte("mmap"), []byte("could not reserve"), []byte("storefull"), []byte("no_mem"), []byte("pool size"), []byte("array size"),
-	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"),
+	[]byte("error: killed"), []byte("signal 9"), []byte("total-vm"), []byte("exhausted"), []byte("kv cache"), []byte("variable size"), []byte("tensor numel"),
 }
 
 // Search is the search for messages in one output, from its end towards its beginning.
@@ -106,10 +106,13 @@ func thisRun(text []byte) []byte {
 		if at < 0 {
 			return text
 		}
-		if block, after := ownLines(text[at+1:]); (at == 0 || text[at-1] == '\n') && isEnd(block) {
+		end = at
+		if at > 0 && text[at-1] != '\n' {
+			continue
+		}
+		if block, after := ownLines(text[at+1:]); isEnd(block) {
 			return after
 		}
-		end = at
 	}
 }
 

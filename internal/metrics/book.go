@@ -14,11 +14,10 @@ import (
 
 // book is the content of counters.json; file.go reads and writes it.
 type book struct {
-	Mode     config.Mode // of the last run
-	Samples  []sample
-	Troubles []Trouble
-
-	later later
+	Version  int         `json:"version"`
+	Mode     config.Mode `json:"mode"` // of the last run
+	Samples  []sample    `json:"samples"`
+	Troubles []Trouble   `json:"troubles"`
 }
 
 // sample is one figure. Counts are exact up to 2^53.

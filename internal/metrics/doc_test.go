@@ -68,7 +68,7 @@ whole, is readable by everybody and has no time stamps.
 ## What they survive, and what they miss
 The counts are kept in ` + "`metrics/counters.json`" + ` below ` + "`paths.var`" + `, so they go on after a reboot and where ` + "`/run`" + ` is full
 or lost. A file of counts that is damaged is set aside as ` + "`counters.json.damaged`" + `: that is BKD-ST-DAMAGED, and counting begins anew.
-What a later release has counted beside stays in it through a downgrade, and is shown again after the next upgrade. Several slurmd of one host share them.
+A downgrade keeps them, but for those that only the later release has. Several slurmd of one host share them.
 
 * Where ` + "`paths.var`" + ` is full or read-only nothing can be counted. Bookend's log says so, once an hour; slurmd's log with each
   hook; and ` + "`bookend status`" + ` sees it. What changes no more in Prometheus is ` + "`bookend_last_run_timestamp_seconds`" + `.

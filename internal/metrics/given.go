@@ -64,6 +64,5 @@ func (b *book) forget(now time.Time) {
 		b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool {
 			return slices.Contains([]string{leftByJobs, probeGap, lastGiven}, s.Name) && slices.Equal(s.Labels, card.Labels)
 		})
-		b.later.forget(card.Labels[1])
 	}
 }

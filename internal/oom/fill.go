@@ -20,7 +20,7 @@ func (st statement) fill(m *Message) bool {
 		return readVLLM(m, st.sentence())
 	case m.Kind == Shared:
 		text := st.sentence()
-		m.Asked, m.Limit = after(text, "Required: ", "shared data ("), after(text, "Hardware limit: ", "Hardware limitation: ")
+		m.Asked, m.Limit = after(text, "Required: ", "requested ", "shared data ("), after(text, "Hardware limit: ", "Hardware limitation: ", "available: ")
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)

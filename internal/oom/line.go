@@ -16,6 +16,7 @@ type line struct {
 	level  byte   // the logger's: its first letter
 	tagged bool   // "[CUDA]" stood before it
 	echo   bool   // Python's traceback shows a line of the program's source
+	indent int    // blanks before the body
 	words  *facts
 }
 
@@ -60,7 +61,7 @@ func split(tail []byte) []line {
 
 // withLine adds a line. One empty line stands for several, and so does one that is too short to say anything.
 func withLine(lines []line, text, lower string) []line {
-	trimmed := strings.TrimSpace(text)
+	trimmed := strings.TrimPrefix(strings.TrimSpace(text), "**") // somebody's bold letters
 	last := len(lines) - 1
 	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest && (trimmed == "") == (lines[last].body == "") {
 		return lines
@@ -69,8 +70,10 @@ func withLine(lines []line, text, lower string) []line {
 	l := undecorated(trimmed)
 	front := len(trimmed) - len(l.body)
 	l.lower, l.head = lower[front:], lower[:min(front, maxBefore)]
-	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") {
-		l.echo = strings.Contains(lines[last].lower, "\", line ")
+	before := text[:strings.Index(text, trimmed)+front]
+	l.indent = len(before) - len(strings.TrimRight(before, " "))
+	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") { // without the source at hand there is no such line
+		l.echo = strings.Contains(lines[last].lower, "\", line ") && l.indent > lines[last].indent
 	}
 	return append(lines, l)
 }
@@ -90,8 +93,8 @@ func (l *line) hits() []hit {
 
 // isEcho: a traceback shows the line of the program that was at work, and not the exception yet.
 func (l *line) isEcho() bool {
-	name, _, _ := strings.Cut(l.lower, ":")
-	return l.echo && !strings.HasSuffix(name, "error") && !strings.HasSuffix(name, "exception")
+	name, _, reported := strings.Cut(l.lower, ": ")
+	return l.echo && !(reported && strings.IndexFunc(name, func(c rune) bool { return c != '.' && c != '_' && !isAlnum(byte(c)) }) < 0)
 }
 
 // plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own

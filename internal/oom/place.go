@@ -24,7 +24,7 @@ func (st statement) place() (Kind, bool) {
 		return Device, true
 	case st.weak && !st.failed() && !st.endsError():
 		return "", false
-	case st.kind == Host && !st.soft, own.has[isHostCall], own.has[isHost] && !strings.Contains(st.around(), "device:gpu:"):
+	case st.kind == Host && !st.soft, own.has[isHostCall], own.has[isHost] && !st.ofBoth():
 		return Host, true
 	case !strings.Contains(st.around(), "alloc") && st.hostNear():
 		return Host, true
@@ -38,6 +38,12 @@ func (st statement) place() (Kind, bool) {
 		return Host, st.text == "out of memory allocating"
 	}
 	return st.placeNear()
+}
+
+// ofBoth: the words for host memory are about a GPU's as well.
+func (st statement) ofBoth() bool {
+	around := st.around()
+	return strings.Contains(around, "device:gpu:") || strings.Contains(around, "gpu or cpu memory")
 }
 
 // inKernels: the line of a CUDA source follows, as checks of calls print it: "out of memory at grid.cu:174". Compilers name

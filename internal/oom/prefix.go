@@ -19,8 +19,11 @@ func undecorated(text string) line {
 		}
 		l.body = strings.TrimSpace(rest)
 	}
-	if name, _, ok := strings.Cut(l.body, ": "); ok && len(name) > 1 && name[0] == '`' && isName(name[1:]) && strings.HasSuffix(name, "Error") {
-		l.body = l.body[1:] // pasted
+	if l.body != "" && l.body[0] == '`' { // pasted: a whole line, or its beginning
+		name, _, _ := strings.Cut(l.body[1:], ": ")
+		if strings.HasSuffix(l.body, "`") || isName(name) && strings.HasSuffix(name, "Error") {
+			l.body = l.body[1:]
+		}
 	}
 	return l
 }

@@ -30,7 +30,7 @@ var table = []struct {
 }{
 	{sign{kind: Shared}, []string{
 		"out of resource: ", "too many resources requested for launch", "uses too much shared data", "error_launch_out_of_resources",
-		"cudaerrorlaunchoutofresources", "launch out of resources", "shared memory allocation exceeded", "shared memory size limit exceeded", "exceeds maximum shared memory",
+		"cudaerrorlaunchoutofresources", "launch out of resources", "shared memory allocation exceeded", "shared memory size limit exceeded", "exceeds maximum shared memory", "exceeds triton maximum tensor numel",
 	}},
 	// the driver, the runtime and their libraries
 	{sign{kind: Device}, []string{
@@ -47,7 +47,7 @@ var table = []struct {
 	{sign{kind: Device}, []string{
 		"no available memory for the cache blocks", "kv cache is needed", "larger than the maximum number of tokens that can be stored in kv cache",
 		"dst tensor is not initialized", "out of gpu memory", "failed to cuda ", "allocating <= available failed",
-		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "decode out of memory", "enough allocatable device-memory", "not enough memory to handle",
+		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "decode out of memory", "enough allocatable device-memory", "not enough memory to handle", "greater than the maximum allowed buffer size",
 	}},
 	{sign{kind: Device, head: true}, []string{"torch.outofmemoryerror", "torch.cuda.outofmemoryerror"}},
 	{sign{kind: Device, ends: true}, []string{"cuda_out_of_memory"}},
@@ -56,7 +56,7 @@ var table = []struct {
 	{sign{kind: Host}, []string{
 		"defaultcpuallocator: ", "workers are out of shared memory",
 		"unexpected bus error encountered in worker. this might be caused by insufficient shared memory",
-		"failed to extend /dev/shm", "creating shared memory segment", "call to posix_fallocate failed", "node running low on memory",
+		"failed to extend /dev/shm", "creating shared memory segment", "call to posix_fallocate failed", "node running low on memory", "exceeds the memory usage threshold",
 		"killed due to memory pressure", "rayoutofmemoryerror: ", "memory cgroup out of memory", "out of memory: killed process", "out of memory: kill process", "oom-kill:", "total-vm:",
 		"invoked oom-killer", "cannot allocate vector of size", "insufficient virtual memory", "virtual memory exhausted", "heap out of memory",
 		"runtime: out of memory", "out of host memory", "out_of_host_memory", "out of cpu memory", "out of memory. type help",
@@ -86,7 +86,7 @@ var table = []struct {
 	{sign{weak: true}, []string{
 		"out of memory", "out-of-memory", "out_of_memory", "ran out of gpu memory", "ran out of vram", "outofmemoryerror: ", "out of device memory", "out of cuda memory",
 		"out of vram", "insufficient memory", "insufficient gpu memory", "insufficient device memory", "not enough memory", "not have enough memory",
-		"not enough gpu memory", "not enough device memory", "memory exhausted", "maximum variable size allowed",
+		"not enough gpu memory", "not enough device memory", "memory exhausted", "memory was insufficient", "maximum variable size allowed",
 	}},
 	// a GPU that failed, not for want of memory: a card's, the node's, or a kernel's own error
 	{sign{kind: Fault, weak: true}, []string{

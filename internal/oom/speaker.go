@@ -10,7 +10,7 @@ type speaker struct {
 var speakers = []speaker{
 	{Triton, true, []string{"triton.", "triton error"}},
 	{VLLM, true, []string{"less than desired gpu memory utilization", "cache blocks", "kv cache is needed", "stored in kv cache"}},
-	{SGLang, true, []string{"mem-fraction-static", "prefill out of memory"}},
+	{SGLang, true, []string{"mem-fraction-static", "prefill out of memory", "max-running-requests"}},
 	{Ray, false, []string{"ray.exceptions", "rayoutofmemoryerror", "workers (tasks / actors) killed", "(raylet"}},
 	{ONNXRuntime, true, []string{"onnxruntime", "bfcarena", "bfc_arena", "requested buffer of size", "cuda failure 2: out of memory ; gpu="}},
 	{Paddle, false, []string{"paddle", "cannot allocate memory on gpu", "allocating <= available"}},

@@ -53,8 +53,10 @@ func withTable(t *testing.T, text, title, table string) string {
 
 func checkTable() string {
 	rows := []string{"| 0 | | checked, or no GPU on this node, or another health check is at work |", "| 2 | | a crash of Go's runtime, which Bookend did not catch |"}
-	for _, c := range CheckExits {
-		rows = append(rows, row(c, ExitCode(c)))
+	for _, e := range code.Exits() {
+		if e.Unchecked {
+			rows = append(rows, row(e.Code, e.Exit))
+		}
 	}
 	return strings.Join(rows, "\n") + "\n"
 }
@@ -64,8 +66,8 @@ func exitTable() string {
 		"| 0 | | nothing to drain for |",
 		"| 2 | | a crash of Go's runtime, which Bookend did not catch; the script exits 0 instead |",
 	}
-	codes := map[int]code.Code{ExitOther: ""}
-	for _, e := range Exits {
+	codes := map[int]code.Code{code.ExitOther: ""}
+	for _, e := range code.Exits() {
 		codes[e.Exit] = e.Code
 	}
 	for _, exit := range slices.Sorted(maps.Keys(codes)) {
@@ -76,7 +78,7 @@ func exitTable() string {
 }
 
 func row(c code.Code, exit int) string {
-	if exit == ExitOther {
+	if exit == code.ExitOther {
 		return fmt.Sprintf("| %d | | any other finding that the policy drains for |", exit)
 	}
 	entry, _ := code.Lookup(c)
@@ -85,12 +87,12 @@ func row(c code.Code, exit int) string {
 
 // The scripts that slurm.conf names take a number of another length for a crash, and exit 0.
 func TestExitCodesPassTheScripts(t *testing.T) {
-	for _, e := range Exits {
+	for _, e := range code.Exits() {
 		if e.Exit < 10 || e.Exit > 99 {
 			t.Errorf("%s has %d", e.Code, e.Exit)
 		}
 	}
-	if ExitOther < 10 || ExitOther > 99 {
-		t.Error(ExitOther)
+	if code.ExitOther < 10 || code.ExitOther > 99 {
+		t.Error(code.ExitOther)
 	}
 }

@@ -81,7 +81,7 @@ func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 		v.Action = config.Warn
 		return v
 	}
-	v.Exit = ExitCode(v.Code)
+	v.Exit = code.Exit(v.Code)
 	return v
 }
 

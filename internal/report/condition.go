@@ -10,19 +10,6 @@ import (
 	"bookend/internal/health"
 )
 
-// ofCondition are the findings of a card's condition and of test allocations: they are about no process, whatever one may
-// be named with them.
-var ofCondition = map[code.Code]bool{
-	code.Gap: true, code.Blocked: true, code.Broken: true, code.Recovery: true, code.RemapFailed: true, code.RemapPending: true,
-	code.Pages: true, code.ECC: true, code.Fabric: true, code.BAR1: true, code.Xid: true, code.XidFatal: true,
-	code.Throttle: true, code.Persistence: true,
-}
-
-// milder are the findings that are no fault of the card, with what to say of it instead.
-var milder = map[code.Code]string{
-	code.Xid: "met an error of a program", code.Throttle: "was slow", code.Persistence: "was slow to wake up",
-}
-
 // failing words a finding of a card's condition for a user: no PIDs, as they may be another's, no advice for admins, and
 // of several clauses the first.
 func (s Scene) failing(f finding.Finding) string {

@@ -145,14 +145,14 @@ func (s Scene) startedDirty() bool {
 func state(about []finding.Finding) string {
 	proven := "could not be checked"
 	for _, f := range about {
-		words, mild := milder[f.Code]
+		e := f.Code.Traits()
 		switch {
-		case f.Holder != nil && !ofCondition[f.Code], f.Unknown == "" && onCard(f.Code):
+		case f.Holder != nil && !e.Condition, f.Unknown == "" && onCard(f.Code):
 			return "was not clean"
-		case f.Unknown == "" && !mild:
+		case f.Unknown == "" && e.Milder == "":
 			proven = "had a fault"
 		case f.Unknown == "" && proven != "had a fault":
-			proven = words
+			proven = e.Milder
 		}
 	}
 	return proven
@@ -160,11 +160,7 @@ func state(about []finding.Finding) string {
 
 // onCard reports findings of something that is on a card, as opposed to faults of cards and drivers.
 func onCard(c code.Code) bool {
-	switch c {
-	case code.Orphan, code.Residue, code.Phantom, code.Dirty, code.Foreign, code.Stray, code.BAR1:
-		return true
-	}
-	return false
+	return c.Traits().Memory != "" || c == code.BAR1
 }
 
 // title names a subject, what is the matter with it, and when that was.
@@ -201,7 +197,7 @@ func (s Scene) seen(f finding.Finding) string {
 	switch {
 	case f.Holder == nil && f.Unknown != "":
 		return string(Clean("could not tell: "+f.Unknown, 3*Width))
-	case ofCondition[f.Code]:
+	case f.Code.Traits().Condition:
 		return s.failing(f)
 	case f.Code == code.Phantom || f.Holder != nil && f.Holder.Gone:
 		return fmt.Sprintf("%s still in use though its process is gone", mib(f.Bytes))
@@ -316,7 +312,7 @@ func (s Scene) who(f finding.Finding) string {
 		if f.Code == code.Orphan {
 			return "one of several jobs, it cannot be told which"
 		}
-		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone && !ofCondition[f.Code] {
+		if f.Holder != nil && f.Unknown == "" && !f.Holder.Gone && !f.Code.Traits().Condition {
 			return "no job that this node knows of"
 		}
 		return ""
@@ -346,7 +342,7 @@ func (s Scene) who(f finding.Finding) string {
 func blamed(s Scene, told []finding.Finding) bool {
 	for _, f := range told {
 		somebody := f.Holder != nil || len(f.Candidates) > 0
-		if somebody && !ofCondition[f.Code] && f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
+		if somebody && !f.Code.Traits().Condition && f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty {
 			return true
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/routine"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -91,7 +90,7 @@ func (c *check) examine() {
 
 // leave is the last word of a health check that is stopped.
 func (c *check) leave(why string) {
-	c.exit.Store(int32(policy.ExitCode(code.Deadline)))
+	c.exit.Store(int32(code.Exit(code.Deadline)))
 	c.hook.leave(why)
 }
 

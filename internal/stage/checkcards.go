@@ -143,8 +143,7 @@ func (c *check) told(f finding.Finding) bool {
 
 // leaked is the memory of a finding that no job's own processes hold.
 func leaked(f finding.Finding) uint64 {
-	switch f.Code {
-	case code.Orphan, code.Residue, code.Phantom, code.Stray:
+	if f.Code.Traits().Memory.Stays() {
 		return f.Bytes.Bytes
 	}
 	return 0

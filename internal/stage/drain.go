@@ -127,7 +127,7 @@ func (c *check) seenByCard() map[gpu.ID]drain.Seen {
 // against is what this check found on a card, empty for nothing. Its condition is judged apart.
 func (c *check) against(card finding.Card) string {
 	for _, f := range c.found {
-		if f.GPU == card.Device.ID && (drain.VerifiedBy(f.Code) == drain.ByLook || f.Code == code.Trespass || f.Code == code.Moving) {
+		if f.GPU == card.Device.ID && (f.Code.Traits().Memory != "" || f.Code == code.Trespass || f.Code == code.Moving) {
 			return string(f.Code)
 		}
 	}

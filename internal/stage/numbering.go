@@ -217,7 +217,9 @@ func (h *hook) startNumbering() (collect func() numbering.List) {
 		// One that does not know which slurmd runs leaves the answer for one that did.
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
 		if now != kept && now.Key.Conf != "" && h.store != nil && known {
-			h.try(h.store.PutNumbering(*now))
+			if err := h.store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook keeps the same
+				h.try(err)
+			}
 		}
 		return now.List
 	}

@@ -85,9 +85,6 @@ func goOn(list []look) {
 	}
 }
 
-// leftCodes are the findings of something that is on a card by no right.
-var leftCodes = []code.Code{code.Orphan, code.Residue, code.Phantom, code.Stray, code.Dirty}
-
 // lookAt is a hook's look at a card of its own job; start is that at the job's start, nil for that itself.
 func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) look {
 	l := look{at: e.Wall, epoch: r.Epoch, used: gpu.Unknown("not read"), bytes: gpu.Bytes(0), by: byHook(r)}
@@ -102,7 +99,8 @@ func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) l
 	carried := l.left == something
 	beside := start == nil && others.runs(e.Wall) // what a start finds beside another job of the card is that one's
 	for _, f := range e.Findings {
-		if f.GPU == id && f.Unknown == "" && slices.Contains(leftCodes, f.Code) && (f.Code != code.Dirty || !carried && !beside) {
+		whose := f.Code.Traits().Memory
+		if f.GPU == id && f.Unknown == "" && (whose.Stays() || whose == code.Inherited && !carried && !beside) {
 			l.take(f)
 		}
 	}

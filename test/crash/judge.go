@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"bookend/internal/code"
-	"bookend/internal/policy"
 )
 
 // class is how a trial went.
@@ -97,8 +96,8 @@ func (r reference) said(a attempt) bool {
 // exit allows what the history has without a fault, and a 0 with a reason.
 func (v *verdict) exit(r reference, a attempt, may []int, said bool) {
 	exit := a.out.exit
-	documented := exit == 0 || exit == policy.ExitOther
-	for _, e := range policy.Exits {
+	documented := exit == 0 || exit == code.ExitOther
+	for _, e := range code.Exits() {
 		documented = documented || e.Exit == exit
 	}
 	switch {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"bookend/internal/code"
-	"bookend/internal/policy"
 	"bookend/test/cluster"
 )
 
@@ -67,7 +66,7 @@ func (d *demo) drained(leak *run) error {
 			failed = append(failed, fmt.Sprintf("%s of job %s: exit code %d", r.Hook, r.Job, r.Exit))
 		}
 	}
-	want := fmt.Sprintf("epilog of job %s: exit code %d", leak.facts.Job, policy.ExitCode(code.Orphan))
+	want := fmt.Sprintf("epilog of job %s: exit code %d", leak.facts.Job, code.Exit(code.Orphan))
 	if err := d.expect(equal("slurmd's log has the cause: "+want, want, strings.Join(failed, ", "))); err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (d *demo) drained(leak *run) error {
 	return d.expect(
 		says(logText(out), "mode enforce", "the status has the mode"),
 		says(logText(squeeze(out)), fmt.Sprintf("job %s GPU 0", leak.facts.Job), "and the job"),
-		says(logText(out), fmt.Sprintf("DRAIN for %s (exit %d)", code.Orphan, policy.ExitCode(code.Orphan)), "with what it drained for"))
+		says(logText(out), fmt.Sprintf("DRAIN for %s (exit %d)", code.Orphan, code.Exit(code.Orphan)), "with what it drained for"))
 }
 
 // waiting submits the next job and waits until Slurm has tried to start it.

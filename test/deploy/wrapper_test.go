@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/policy"
+	"bookend/internal/code"
 )
 
 // drainers are the hooks whose exit status drains a node, taskHooks those that would fail a task.
@@ -73,12 +73,12 @@ func TestHooksPassVerdictsOnly(t *testing.T) {
 		text string
 		exit int
 	}
-	ends := []end{{"exit 0", 0}, {"exit 40", policy.ExitOther}}
-	for _, e := range policy.Exits {
+	ends := []end{{"exit 0", 0}, {"exit 40", code.ExitOther}}
+	for _, e := range code.Exits() {
 		ends = append(ends, end{fmt.Sprintf("exit %d", e.Exit), e.Exit})
 	}
-	for _, code := range []int{1, 2, 3, 9, 100, 125, 126, 127, 128, 137, 255} {
-		ends = append(ends, end{fmt.Sprintf("exit %d", code), 0})
+	for _, other := range []int{1, 2, 3, 9, 100, 125, 126, 127, 128, 137, 255} {
+		ends = append(ends, end{fmt.Sprintf("exit %d", other), 0})
 	}
 	for _, signal := range []string{"KILL", "TERM", "SEGV", "ABRT", "HUP"} {
 		ends = append(ends, end{"kill -" + signal + " $$", 0})

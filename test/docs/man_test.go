@@ -5,14 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 
 	"bookend/internal/code"
-	"bookend/internal/policy"
 )
 
 // What the pages of several programs have in common.
@@ -68,7 +66,7 @@ func filled(t *testing.T, name string) string {
 	case "{exits prolog}", "{exits epilog}":
 		return exits(func(code.Code) bool { return true })
 	case "{exits healthcheck}":
-		return exits(func(c code.Code) bool { return slices.Contains(policy.CheckExits, c) })
+		return exits(func(c code.Code) bool { return c.Traits().Unchecked })
 	case "{files}":
 		return manFiles
 	case "{environment}":
@@ -82,9 +80,9 @@ func filled(t *testing.T, name string) string {
 
 func exits(wanted func(code.Code) bool) string {
 	var b strings.Builder
-	for _, e := range policy.Exits {
-		if entry, _ := code.Lookup(e.Code); wanted(e.Code) {
-			fmt.Fprintf(&b, "**%d**\n: %s: %s\n\n", e.Exit, e.Code, entry.Title)
+	for _, e := range code.Exits() {
+		if wanted(e.Code) {
+			fmt.Fprintf(&b, "**%d**\n: %s: %s\n\n", e.Exit, e.Code, e.Title)
 		}
 	}
 	return strings.TrimSpace(b.String())

@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/numbering"
+	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmd"
 	"bookend/internal/state"
@@ -129,6 +130,21 @@ func TestSlurmdIsAskedOnce(t *testing.T) {
 	if n.asked() != 2 {
 		t.Error("asked for a job whose GPU Slurm names")
 	}
+}
+
+// Many hooks may begin at once, and all have asked: who finds another at keeping the answer has nothing to tell.
+func TestSlurmdsAnswerKeptByAnother(t *testing.T) {
+	n := newNode(t, "enforce")
+	n.slurmd(lists(0, 1))
+	_ = n.store()
+	release, err := safefile.Lock(filepath.Join(n.in("run/state"), nodeName, "lock-shared"), time.Second, true)
+	must(n, err)
+	n.clean(prolog, newJob())
+	release()
+	if found := n.findings(prolog); len(found) != 0 {
+		t.Errorf("%+v", found)
+	}
+	n.clean(epilog, newJob())
 }
 
 // What failed is tried again by a health check, and by a hook a while later.

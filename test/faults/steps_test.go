@@ -58,7 +58,7 @@ func (n *node) srun(path string, out *os.File) (end func()) {
 	must(n, err)
 	must(n, os.WriteFile(path, program, 0o755))
 	cmd := exec.Command(path, "60")
-	cmd.Env, cmd.Stdout = []string{"SLURM_JOB_ID=100"}, out
+	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"SLURM_JOB_ID=100"}, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	must(n, cmd.Start())
 	end = func() {

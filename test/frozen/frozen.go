@@ -3,7 +3,6 @@
 package frozen
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -25,47 +24,17 @@ type FS struct {
 func New(t testing.TB, dir string) *FS {
 	t.Helper()
 	f := &FS{Dir: dir, t: t}
-	image, err := os.OpenFile(dir+".image", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	f.must(err)
-	defer image.Close()
-	f.must(image.Truncate(2 << 20))
-	mkfs := exec.Command("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image.Name())
-	if text, err := mkfs.CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, text)
-	}
+	image := dir + ".image"
+	f.must(os.WriteFile(image, nil, 0o600))
+	f.must(os.Truncate(image, 2<<20))
 	f.must(os.Mkdir(dir, 0o755))
-	device := f.attach(image)
-	defer device.Close() // the mount holds it from now on
-	f.must(unix.Mount(device.Name(), dir, "ext4", 0, ""))
+	f.run("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image)
+	f.run("mount", "-o", "loop", image, dir)
 	t.Cleanup(func() {
 		f.Thaw()
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 	})
 	return f
-}
-
-// attach gives an image a loop device that is detached with its last user.
-func (f *FS) attach(image *os.File) *os.File {
-	f.t.Helper()
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	f.must(err)
-	defer control.Close()
-	for range 100 {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		f.must(err)
-		device, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", number), os.O_RDWR, 0)
-		f.must(err)
-		config := unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
-		if err = unix.IoctlLoopConfigure(int(device.Fd()), &config); err == nil {
-			return device
-		}
-		device.Close()
-		if err != unix.EBUSY { // another process took it meanwhile
-			f.must(err)
-		}
-	}
-	f.t.Fatal("no free loop device")
-	return nil
 }
 
 // Freeze stops all writes until Thaw. A keeper thaws also when this process dies in between: a file system that stays
@@ -77,10 +46,8 @@ func (f *FS) Freeze() {
 	in, err := keeper.StdinPipe()
 	f.must(err)
 	f.must(keeper.Start())
-	if text, err := exec.Command("fsfreeze", "--freeze", f.Dir).CombinedOutput(); err != nil {
-		f.t.Errorf("freeze: %v: %s", err, text)
-	}
 	f.keeper, f.thawed = in, func() { f.must(keeper.Wait()) }
+	f.run("fsfreeze", "--freeze", f.Dir)
 }
 
 // Thaw lets all writers go on. A file system that is not frozen stays as it is.
@@ -92,6 +59,13 @@ func (f *FS) Thaw() {
 	f.must(f.keeper.Close())
 	f.keeper = nil
 	f.thawed()
+}
+
+func (f *FS) run(name string, args ...string) {
+	f.t.Helper()
+	if text, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		f.t.Fatalf("%s: %v: %s", name, err, text)
+	}
 }
 
 func (f *FS) must(err error) {

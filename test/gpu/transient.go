@@ -128,6 +128,12 @@ var pieces = step{
 			return err
 		}
 		h.Role = "dead: killed as the job ended"
+		if w := r.site.World(r.node); w != nil { // a busy machine's hooks come late
+			if err := w.Set("teardown_ms", "1200"); err != nil {
+				return err
+			}
+			defer func() { _ = w.Set("teardown_ms", "") }()
+		}
 		r.scenery(&h.Holder)
 		if err := r.known(s, &h.Holder); err != nil {
 			return err

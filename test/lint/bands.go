@@ -5,65 +5,65 @@ import (
 	"strings"
 )
 
-// band is a row of the architecture; imports go from upper rows to lower ones.
-type band int
+// architecture has the table of bands. A new package is a decision about the architecture: it is taken there.
+const architecture = "docs/architecture.md"
 
-const (
-	unknown  band = iota
-	values        // what things are
-	pure          // what follows from them
-	ground        // clock, goroutines: for effects and above
-	effects       // what touches the system
-	stage         // the order of things
-	mains         // programs
-	testTree      // programs and packages under test/
-)
+// rows are the bands, imports go from later ones to earlier ones.
+var rows = []string{"values", "pure", "ground", "effects", "stage", "mains", testTree}
 
-// bands has every package of the tree. A new package is a decision about the architecture: it is taken here.
-var bands = map[band][]string{
-	values: {"internal/gpu", "internal/slurm", "internal/code", "internal/config", "internal/wire"},
-	pure: {"internal/resolve", "internal/settle", "internal/drain", "internal/slurmconf", "internal/gresconf", "internal/numbering", "internal/attrib", "internal/finding", "internal/ledger", "internal/look", "internal/policy", "internal/report",
-		"internal/oom", "internal/health", "internal/probe", "internal/diagnosis", "internal/timeline"},
-	ground: {"internal/clock", "internal/confine", "internal/nogpu", "internal/routine"},
-	effects: {
-		"internal/asuser", "internal/backend", "internal/child", "internal/cleanup", "internal/holders", "internal/inventory", "internal/joblog",
-		"internal/kmsg", "internal/metrics", "internal/runlog", "internal/safefile", "internal/scontrol", "internal/slurmd", "internal/slurmfiles", "internal/state",
-	},
-	stage: {"internal/stage", "internal/doctor", "internal/page", "internal/view", "internal/answer"},
-	mains: {"prolog", "epilog", "healthcheck", "admin", "cuda", "rocm"},
+// testTree is the band of programs and packages that do not ship.
+const testTree = "tests"
+
+// bands has the band of every folder that ships.
+type bands map[string]string
+
+// bandsOf reads the table: "| values | `gpu` `slurm` | ..."; a name that ends with a slash is not below internal/.
+func bandsOf(page string) bands {
+	b := bands{}
+	for line := range strings.Lines(page) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || !slices.Contains(rows, strings.TrimSpace(cells[1])) {
+			continue
+		}
+		for name := range strings.FieldsSeq(strings.ReplaceAll(cells[2], "`", "")) {
+			dir, top := strings.CutSuffix(name, "/")
+			if !top {
+				dir = "internal/" + name
+			}
+			b[dir] = strings.TrimSpace(cells[1])
+		}
+	}
+	return b
+}
+
+func (b bands) of(dir string) string {
+	if top, _, _ := strings.Cut(dir, "/"); top == "test" || top == "deploy" {
+		return testTree
+	}
+	return b[dir]
 }
 
 // siblings are the effects that other effects may use.
 var siblings = []string{"internal/child", "internal/safefile", "internal/asuser"}
 
-// vendors are the folders that may be linked with a vendor's library.
-var vendors = []string{"cuda", "rocm"}
-
-func bandOf(dir string) band {
-	if dir == "test" || strings.HasPrefix(dir, "test/") || dir == "deploy" {
-		return testTree
+// breach says why a file may not be where it is, or not import what it does.
+func (b bands) breach(f file, m mark) (why string) {
+	from := b.of(f.dir)
+	if from == "" {
+		return "every package belongs to a band: enter it in " + architecture
 	}
-	for b, dirs := range bands {
-		if slices.Contains(dirs, dir) {
-			return b
-		}
-	}
-	return unknown
-}
-
-// mayImport says whether a package of folder from may import one of folder to, and if not why.
-func mayImport(from, to string, test bool) (why string) {
-	a, b := bandOf(from), bandOf(to)
+	dir, ok := strings.CutPrefix(m.text, "import bookend/")
+	to := b.of(dir)
 	switch {
-	case a == testTree || b == unknown || b == testTree && test:
+	case !ok || dir == f.dir || from == testTree || to == "" || to == testTree && f.test:
 		return ""
-	case b == testTree:
+	case to == testTree:
 		return "what ships must not depend on what tests it"
-	case a == pure && b == ground:
+	case from == "pure" && to == "ground":
 		return "the pure band gets time as a value and starts nothing, so that its tests are tables"
-	case b > a:
+	case slices.Index(rows, to) > slices.Index(rows, from):
 		return "imports point from upper rows to lower ones only, so that each row can be understood without those above"
-	case a == effects && b == effects && !slices.Contains(siblings, to) && !test:
+	case from == "effects" && to == "effects" && !slices.Contains(siblings, dir) && !f.test:
 		return "an effect knows no other effect but child, safefile and asuser: stage joins them"
 	}
 	return ""

@@ -1,22 +1,18 @@
-// Command lint holds the tree to the rules of its architecture and says for each breach why the rule is there.
+// Command lint holds the tree to the rules of its architecture and says for each breach why the rule is there. It is
+// run in the root of the tree, by make lint.
 //
-//	go run ./test/lint                    the sources
-//	go run ./test/lint -static bin/...    programs that must be static, and what they link
-//
-// It reads syntax only, so that it is quick and also works on a tree that does not compile. Rules that a test
-// file need not keep say so (rule.tests); programs under test/ keep only those on imports and vendors.
+// It has only what no other linter says. It reads syntax alone, so that it also works on a tree that does not compile:
+// each file becomes a list of marks (see tree.go), and a rule is a pattern of marks with the folders where it holds.
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
+	"slices"
 )
 
 func main() {
-	static := flag.Bool("static", false, "check the programs named as arguments instead of the sources")
-	flag.Parse()
-	breaches, err := run(*static, flag.Args())
+	breaches, err := run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lint:", err)
 		os.Exit(2)
@@ -30,13 +26,58 @@ func main() {
 	}
 }
 
-func run(static bool, programs []string) ([]string, error) {
-	if static {
-		return checkPrograms(programs)
+func run() ([]string, error) {
+	page, err := os.ReadFile(architecture)
+	if err != nil {
+		return nil, err
 	}
 	files, err := load(".")
 	if err != nil {
 		return nil, err
 	}
-	return check(files, true), nil
+	bands := bandsOf(string(page))
+	breaches, used := check(bands, files)
+	for dir := range bands {
+		if !slices.ContainsFunc(files, func(f file) bool { return f.dir == dir }) {
+			breaches = append(breaches, fmt.Sprintf("%s: %s: there is no such package any more", architecture, dir))
+		}
+	}
+	for i, e := range exceptions {
+		if !used[i] {
+			breaches = append(breaches, fmt.Sprintf("%s: %s: no exception for %s is needed any more", e.dir, e.rule, e.mark))
+		}
+	}
+	return breaches, nil
+}
+
+// check returns every breach, sorted, and which exceptions are needed.
+func check(bands bands, files []file) (breaches []string, used [len(exceptions)]bool) {
+	for _, f := range files {
+		add := func(m mark, rule, what, why string) {
+			breaches = append(breaches, fmt.Sprintf("%s:%d: %s: %s: %s", f.name, m.line, rule, what, why))
+		}
+		for _, m := range f.marks {
+			if why := bands.breach(f, m); why != "" {
+				add(m, "band", m.text, why)
+			}
+			for _, r := range rules {
+				if r.holds(bands, f) && r.mark.MatchString(m.text) && !excepted(r.name, f.dir, m.text, &used) {
+					add(m, r.name, m.text, r.why)
+				}
+			}
+		}
+	}
+	slices.Sort(breaches)
+	return slices.Compact(breaches), used
+}
+
+// excepted says whether a breach is meant, and notes in used that its exception is needed.
+func excepted(rule, dir, text string, used *[len(exceptions)]bool) bool {
+	for i, e := range exceptions {
+		if e.rule == rule && e.dir == dir && e.mark.MatchString(text) {
+			used[i] = true
+			return true
+		}
+	}
+	return false
 }

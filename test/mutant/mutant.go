@@ -4,6 +4,7 @@ package mutant
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,14 +30,6 @@ func (m Mutant) Apply(text string) (string, error) {
 // Overlay writes the changed source into folder, and the overlay that puts it in the place of the real one of the
 // module at root. The overlay's path is for go build -overlay.
 func (m Mutant) Overlay(root, folder string) (overlay string, err error) {
-	overlay, err = m.overlay(root, folder)
-	if err != nil {
-		return "", fmt.Errorf("plant %q: %w", m.Name, err)
-	}
-	return overlay, nil
-}
-
-func (m Mutant) overlay(root, folder string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(root, m.File))
 	if err != nil {
 		return "", err
@@ -49,14 +42,7 @@ func (m Mutant) overlay(root, folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mutated := filepath.Join(folder, "mutated.go")
-	if err := os.WriteFile(mutated, []byte(changed), 0o600); err != nil {
-		return "", err
-	}
+	mutated, overlay := filepath.Join(folder, "mutated.go"), filepath.Join(folder, "overlay.json")
 	data, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(folder, "overlay.json")
-	return overlay, os.WriteFile(overlay, data, 0o600)
+	return overlay, errors.Join(err, os.WriteFile(mutated, []byte(changed), 0o600), os.WriteFile(overlay, data, 0o600))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bookend/internal/attrib"
@@ -85,33 +84,25 @@ func with[T comparable](all []T, one T) []T {
 func Leaks(text string, reader string, everybody []Facts) (leaks []string) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(strings.TrimLeft(line, "| "), "bookend") || strings.Contains(line, "| bookend") {
-			leaks = append(leaks, leaksOf(line, reader, everybody)...)
+			leaks = append(leaks, Shown(line, nil, reader, everybody)...)
 		}
 	}
 	return leaks
 }
 
-// Shown are the leaks of what a command of Bookend's wrote for the reader, every line of it. What the reader typed, such as
-// the id of a job, is no news.
+// Shown are the leaks of what a command of Bookend's wrote for the reader, every line of it. What the reader typed,
+// such as the id of a job, is no news.
 func Shown(text string, typed []string, reader string, everybody []Facts) (leaks []string) {
-	everybody = slices.Clone(everybody)
-	for i := range everybody {
-		everybody[i].Jobs = slices.DeleteFunc(slices.Clone(everybody[i].Jobs), func(id string) bool { return slices.Contains(typed, id) })
-	}
-	for line := range strings.Lines(text) {
-		leaks = append(leaks, leaksOf(line, reader, everybody)...)
-	}
-	return leaks
-}
-
-func leaksOf(line, reader string, everybody []Facts) (leaks []string) {
 	own := everybody[slices.IndexFunc(everybody, func(f Facts) bool { return f.Name == reader })]
-	for _, other := range everybody {
-		if other.Name == reader {
-			continue
-		}
-		for _, what := range other.in(line, own) {
-			leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name, strings.TrimSpace(line)))
+	own.Jobs = slices.Concat(own.Jobs, typed)
+	for line := range strings.Lines(text) {
+		for _, other := range everybody {
+			if other.Name == reader {
+				continue
+			}
+			for _, what := range other.in(line, own) {
+				leaks = append(leaks, fmt.Sprintf("%s reads %s of %s: %s", reader, what, other.Name, strings.TrimSpace(line)))
+			}
 		}
 	}
 	return leaks
@@ -119,33 +110,33 @@ func leaksOf(line, reader string, everybody []Facts) (leaks []string) {
 
 // in is what a line says of this person that is not the reader's own as well: in words, or as a field of a document.
 func (f Facts) in(line string, own Facts) (said []string) {
+	const (
+		jobs      = `\b(?:job|jobs|show|JobId|job_id)"?[ =:]+"?(?:[\d_+]+,? (?:and )?)*`
+		processes = `(?i)\b(?:process|pid|processes)"?[ =:]+(?:\d+,? (?:and )?)*`
+	)
 	say := func(what, pattern string) {
 		if regexp.MustCompile(pattern).MatchString(line) {
 			said = append(said, what)
 		}
 	}
 	say("the account", `(?:^|[^/\w])`+regexp.QuoteMeta(f.Name)+`\b`)
-	say("the uid", `\b[uU][iI][dD]"?[ =:]*`+strconv.Itoa(int(f.UID))+`\b`)
+	say("the uid", fmt.Sprintf(`\b[uU][iI][dD]"?[ =:]*%d\b`, f.UID))
 	say("the home", regexp.QuoteMeta(f.Home))
-	for _, id := range f.Jobs {
-		if !slices.Contains(own.Jobs, id) {
-			say("job "+id, `\b(?:job|jobs|show|JobId|job_id)"?[ =:]+"?(?:[\d_+]+,? (?:and )?)*`+regexp.QuoteMeta(id)+`\b`)
-		}
+	for _, id := range without(f.Jobs, own.Jobs) {
+		say("job "+id, jobs+regexp.QuoteMeta(id)+`\b`)
 	}
-	for _, pid := range f.PIDs {
-		if !slices.Contains(own.PIDs, pid) {
-			say(fmt.Sprintf("process %d", pid), fmt.Sprintf(`(?i)\b(?:process|pid|processes)"?[ =:]+(?:\d+,? (?:and )?)*%d\b`, pid))
-		}
+	for _, pid := range without(f.PIDs, own.PIDs) {
+		say(fmt.Sprintf("process %d", pid), fmt.Sprintf(`%s%d\b`, processes, pid))
 	}
-	for _, name := range f.Names {
-		if !slices.Contains(own.Names, name) {
-			say("process name "+name, `[("]`+regexp.QuoteMeta(name)+`[)"]`)
-		}
+	for _, name := range without(f.Names, own.Names) {
+		say("process name "+name, `[("]`+regexp.QuoteMeta(name)+`[)"]`)
 	}
-	for _, exe := range f.Exes {
-		if !slices.Contains(own.Exes, exe) {
-			say("program "+exe, regexp.QuoteMeta(exe))
-		}
+	for _, exe := range without(f.Exes, own.Exes) {
+		say("program "+exe, regexp.QuoteMeta(exe))
 	}
 	return said
+}
+
+func without[T comparable](all, own []T) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return slices.Contains(own, one) })
 }

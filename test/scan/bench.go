@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -17,26 +18,73 @@ import (
 	"bookend/internal/holders"
 )
 
-// role is a process that holds something: the nodes it has open, below the folder of device nodes unless they begin
-// with a slash, and the one it has only mapped.
+// role is a process that holds something.
 type role struct {
-	Open   []string
-	Mapped string
-	want   attrib.Holding // what the search must say of it; one without anything must not be named
+	open string         // words that the nursery understands
+	want attrib.Holding // what the search must say of it; one without anything must not be named
 }
 
-// roles are the holders, and those that must not pass for one.
-func roles(dir string) []role {
+// roles are the holders, and those that must not pass for one: they have files of those names elsewhere.
+func roles(dev, files string) []role {
 	return []role{
-		{Open: []string{"nvidia0"}, want: attrib.Holding{Minors: []int{0}}},
-		{Open: []string{"nvidia3", "nvidiactl", "nvidia-uvm", "nvidia0"}, want: attrib.Holding{Minors: []int{0, 3}, Control: true, UVM: true}},
-		{Open: []string{"nvidiactl"}, want: attrib.Holding{Control: true}},
-		{Open: []string{"nvidia-uvm"}, want: attrib.Holding{UVM: true}},
-		{Open: []string{"nvidia-caps/nvidia-cap1"}, want: attrib.Holding{Caps: true}},
-		{Mapped: "nvidia3", want: attrib.Holding{Minors: []int{3}, Mapped: true}},
-		{Open: []string{filepath.Join(dir, "files", "nvidia0")}},
-		{Open: []string{filepath.Join(dir, "files", "libnvidia-ml.so.1")}, Mapped: filepath.Join(dir, "files", "nvidia0")},
+		{dev + "/nvidia0", attrib.Holding{Minors: []int{0}}},
+		{
+			strings.Join([]string{dev + "/nvidia3", dev + "/nvidiactl", dev + "/nvidia-uvm", dev + "/nvidia0"}, " "),
+			attrib.Holding{Minors: []int{0, 3}, Control: true, UVM: true},
+		},
+		{dev + "/nvidiactl", attrib.Holding{Control: true}},
+		{dev + "/nvidia-uvm", attrib.Holding{UVM: true}},
+		{dev + "/nvidia-caps/nvidia-cap1", attrib.Holding{Caps: true}},
+		{"=" + dev + "/nvidia3", attrib.Holding{Minors: []int{3}, Mapped: true}},
+		{files + "/nvidia0", attrib.Holding{}},
+		{files + "/libnvidia-ml.so.1 =" + files + "/nvidia0", attrib.Holding{}},
 	}
+}
+
+// minFDs is what a role may need: its nodes, the nursery's own descriptors, and a filler.
+const minFDs = 8
+
+// populate starts all processes and returns what the search must find. Stop ends them.
+func populate(o options, dir, dev string) (want map[int]attrib.Holding, stop func(), err error) {
+	stop = func() {}
+	files := filepath.Join(dir, "files")
+	all := roles(dev, files)
+	if o.Processes < len(all) || o.FDs < minFDs {
+		return nil, stop, fmt.Errorf("at least %d processes and %d descriptors are needed", len(all), minFDs)
+	}
+	fillers := "/dev/null /dev/zero /proc/self/stat " + files + "/libnvidia-ml.so.1 " + files + "/" + deep
+	args := []string{fmt.Sprint(o.Processes), fmt.Sprint(o.FDs), fmt.Sprint(o.Maps), fillers}
+	for _, r := range all {
+		args = append(args, r.open)
+	}
+	cmd := exec.Command(o.Nursery, args...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, stop, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, stop, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, stop, err
+	}
+	stop = func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	}
+	want = map[int]attrib.Holding{}
+	for _, r := range all {
+		var pid int
+		if _, err := fmt.Fscan(stdout, &pid); err != nil {
+			return nil, stop, fmt.Errorf("start processes: %w", err)
+		}
+		if len(r.want.Open()) > 0 {
+			want[pid] = r.want
+		}
+	}
+	return want, stop, nil
 }
 
 // bench starts the processes, searches for the holders, and says how that went.
@@ -55,16 +103,19 @@ func bench(o options, out io.Writer) error {
 	}
 	began := time.Now()
 	want, stop, err := populate(o, dir, dev)
+	defer stop()
 	if err != nil {
 		return err
 	}
-	defer stop()
 	fmt.Fprintf(out, "started %d processes x %d descriptors in %.1f s\n", o.Processes, o.FDs, time.Since(began).Seconds())
 	if err := confine(o.CPUs); err != nil {
 		return err
 	}
 	return measure(o, dev, want, out)
 }
+
+// deep is a long name.
+var deep = strings.Repeat("deep", 20)
 
 // makeNodes makes the fake device nodes: character devices like /dev/null where that is allowed. The one to map is a
 // file, and so are those of the same name elsewhere.
@@ -84,7 +135,7 @@ func makeNodes(dir string) (dev string, err error) {
 			return "", err
 		}
 	}
-	for _, path := range []string{"dev/nvidia3", "files/nvidia0", "files/libnvidia-ml.so.1", "files/" + strings.Repeat("deep", 20)} {
+	for _, path := range []string{"dev/nvidia3", "files/nvidia0", "files/libnvidia-ml.so.1", "files/" + deep} {
 		if err := os.WriteFile(filepath.Join(dir, path), make([]byte, os.Getpagesize()), 0o644); err != nil {
 			return "", err
 		}
@@ -142,7 +193,8 @@ func measure(o options, dev string, want map[int]attrib.Holding, out io.Writer) 
 	case slowest > o.Max:
 		return fmt.Errorf("%w: a search took %v, more than %v", errFailed, slowest, o.Max)
 	}
-	fmt.Fprintf(out, "slowest %.3f s, allowed %.3f s; holders exactly those that hold\n", slowest.Seconds(), o.Max.Seconds())
+	const row = "slowest %.3f s, allowed %.3f s; holders exactly those that hold\n"
+	fmt.Fprintf(out, row, slowest.Seconds(), o.Max.Seconds())
 	return nil
 }
 

@@ -1,11 +1,10 @@
 // Command scan measures the search for holders: it starts thousands of real processes with open descriptors, lets a
 // few of them hold fake device nodes, and fails when the search is slow or names others than those.
 //
-//	go build -o bin/scanbench ./test/scan
-//	bin/scanbench -processes 20000 -fds 50 -cpus 4 -max 2s
+//	make bench-scan SCAN="-processes 20000 -fds 50 -cpus 4 -max 2s"
 //
-// It needs no other program, so that it can be carried to another machine. Its exit code is 1 when the search was
-// too slow or wrong, 2 when it could not be measured.
+// It needs only the nursery, which lies beside it, so that both can be carried to another machine. Its exit code is 1
+// when the search was too slow or wrong, 2 when it could not be measured.
 package main
 
 import (
@@ -13,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -22,19 +22,19 @@ type options struct {
 	CPUs                 int
 	Runs                 int
 	Max                  time.Duration
+	Nursery              string // the program that starts the processes
 }
 
 func main() {
-	if text := os.Getenv(nurseryEnv); text != "" {
-		exit(serveNursery(text))
-	}
 	var o options
 	flag.IntVar(&o.Processes, "processes", 20000, "processes to start")
 	flag.IntVar(&o.FDs, "fds", 50, "descriptors that each has open")
-	flag.IntVar(&o.Maps, "maps", 20, "mappings that each has, beside the 25 or so of its program")
+	flag.IntVar(&o.Maps, "maps", 20, "mappings that each has, beside those of its program")
 	flag.IntVar(&o.CPUs, "cpus", 4, "CPUs that the search may use")
 	flag.IntVar(&o.Runs, "runs", 3, "searches; the slowest counts")
 	flag.DurationVar(&o.Max, "max", 2*time.Second, "time that a search may take")
+	beside := filepath.Join(filepath.Dir(os.Args[0]), "nursery")
+	flag.StringVar(&o.Nursery, "nursery", beside, "program that starts the processes")
 	flag.Parse()
 	exit(bench(o, os.Stdout))
 }

@@ -14,125 +14,86 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"bookend/test/mutant"
 )
 
-const (
-	exitWrong = 1
-	exitUsage = 64
-)
-
-// experiment is how each mutant is tried.
-type experiment struct {
-	folder string
-	pairs  uint64
-	seed   uint64
-}
+const exitUsage = 64
 
 func main() {
-	wrong, err := run(os.Args[1:])
-	switch {
-	case err != nil:
+	pairs := flag.String("pairs", "100000", "pairs within which a mutant must be noticed")
+	seed := flag.String("seed", "1", "seed of all chance")
+	only := flag.String("only", "", "try the mutants alone whose name contains `TEXT`")
+	flag.CommandLine.Init("mutants", flag.ContinueOnError)
+	if err := flag.CommandLine.Parse(os.Args[1:]); err != nil {
+		os.Exit(exitUsage)
+	}
+	folder, err := os.MkdirTemp("", "bookend-mutants-")
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(exitUsage)
-	case wrong != "":
-		fmt.Fprintln(os.Stderr, "mutants:", wrong)
-		os.Exit(exitWrong)
+	}
+	wrong, err := run(folder, *only, "-pairs", *pairs, "-seed", *seed, "-enough", "1")
+	if failed := errors.Join(err, os.RemoveAll(folder)); failed != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", failed)
+		os.Exit(exitUsage)
+	}
+	if wrong > 0 {
+		fmt.Fprintf(os.Stderr, "mutants: %d wrong\n", wrong)
+		os.Exit(1)
 	}
 }
 
-// run tries the judgement as it is, of which nothing must be noticed, then every mutant. It returns what was wrong.
-func run(args []string) (wrong string, err error) {
-	var e experiment
-	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	flags.Uint64Var(&e.pairs, "pairs", 100_000, "pairs within which a mutant must be noticed")
-	flags.Uint64Var(&e.seed, "seed", 1, "seed of all chance")
-	only := flags.String("only", "", "try the mutants alone whose name contains `TEXT`")
-	if err := flags.Parse(args); err != nil {
-		return "", fmt.Errorf("read arguments: %w", err)
-	}
-	if e.folder, err = os.MkdirTemp("", "bookend-mutants-"); err != nil {
-		return "", fmt.Errorf("make folder: %w", err)
-	}
-	defer os.RemoveAll(e.folder)
-	noticed, err := e.try(mutant.Mutant{Name: "nothing changed"})
+// run tries the judgement as it is, of which nothing must be noticed, then every mutant. It counts what was wrong.
+func run(folder, only string, soak ...string) (wrong int, err error) {
+	breach, err := try(folder, mutant.Mutant{}, soak)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
-	if noticed.by != "" {
-		return fmt.Sprintf("pair %d of seed %d fails without any mutant: %s", noticed.pair, e.seed, noticed.by), nil
+	if breach != "" {
+		fmt.Printf("without any mutant: %s\n", breach)
+		return 1, nil
 	}
-	survived := 0
-	const row = "%-46s  %-20s  %s\n"
-	fmt.Printf(row, "mutant", "noticed after", "by")
 	for _, m := range mutants {
-		if !strings.Contains(m.Name, *only) {
+		if !strings.Contains(m.Name, only) {
 			continue
 		}
-		noticed, err := e.try(m)
+		breach, err := try(folder, m, soak)
 		switch {
 		case err != nil:
-			return "", err
-		case noticed.by != "":
-			fmt.Printf(row, m.Name, fmt.Sprintf("%d pairs", noticed.pair+1), noticed.by)
-		default:
-			survived++
-			fmt.Printf(row, m.Name, fmt.Sprintf("not in %d pairs", e.pairs), "NOTHING")
+			return wrong, fmt.Errorf("%s: %w", m.Name, err)
+		case breach == "":
+			breach = "NOT NOTICED"
+			wrong++
 		}
+		fmt.Printf("%-46s  %s\n", m.Name, breach)
 	}
-	if survived > 0 {
-		return fmt.Sprintf("%d survived", survived), nil
-	}
-	return "", nil
+	return wrong, nil
 }
 
-// notice is the first pair that failed, and the kind of its first failure; none where by is empty.
-type notice struct {
-	pair uint64
-	by   string
-}
-
-var line = regexp.MustCompile(`^([a-z ]+): .*\(--replay \d+:(\d+)\)$`)
-
-// try builds the soak with a mutant, none where it names no file, and runs it until something fails.
-func (e experiment) try(m mutant.Mutant) (notice, error) {
-	program := filepath.Join(e.folder, "soak")
-	args := []string{"build", "-o", program}
+// try builds the soak with a mutant, none where it names no file, and returns the first breach that it finds.
+func try(folder string, m mutant.Mutant, soak []string) (breach string, err error) {
+	program := filepath.Join(folder, "soak")
+	build := []string{"build", "-o", program}
 	if m.File != "" {
-		overlay, err := m.Overlay(".", e.folder)
+		overlay, err := m.Overlay(".", folder)
 		if err != nil {
-			return notice{}, err
+			return "", err
 		}
-		args = append(args, "-overlay", overlay)
+		build = append(build, "-overlay", overlay)
 	}
-	if out, err := exec.Command("go", append(args, "./test/soak")...).CombinedOutput(); err != nil {
-		return notice{}, fmt.Errorf("build %q: %w: %s", m.Name, err, out)
+	if out, err := exec.Command("go", append(build, "./test/soak")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
 	}
-	out, err := exec.Command(program, "-pairs", fmt.Sprint(e.pairs), "-seed", fmt.Sprint(e.seed), "-enough", "1").Output()
+	out, err := exec.Command(program, soak...).Output()
 	if ended := new(exec.ExitError); err != nil && (!errors.As(err, &ended) || ended.ExitCode() != 1) {
-		return notice{}, fmt.Errorf("run %q: %w", m.Name, err)
+		return "", fmt.Errorf("run: %w", err)
 	}
-	n, readErr := firstOf(string(out))
-	if err != nil && n.by == "" && readErr == nil {
-		readErr = fmt.Errorf("run %q: it failed without saying at which pair", m.Name)
+	_, breach, said := strings.Cut(string(out), "\nfirst breach: ") // its last line
+	breach = strings.TrimSuffix(breach, "\n")
+	if (breach == "none") != (err == nil) || !said {
+		return "", fmt.Errorf("run: %v, and its last line says %q", err, breach)
 	}
-	return n, readErr
-}
-
-// firstOf reads the soak's report, whose failures come in the order of their pairs.
-func firstOf(out string) (notice, error) {
-	for text := range strings.Lines(out) {
-		if parts := line.FindStringSubmatch(strings.TrimSpace(text)); parts != nil {
-			n, err := strconv.ParseUint(parts[2], 10, 64)
-			if err != nil {
-				return notice{}, fmt.Errorf("read the soak's report: %w", err)
-			}
-			return notice{n, parts[1]}, nil
-		}
-	}
-	return notice{}, nil
+	return strings.TrimPrefix(breach, "none"), nil
 }

@@ -1,0 +1,199 @@
+package code
+
+// ofNodes are the findings about the driver as a whole, and about Bookend itself.
+var ofNodes = []Entry{
+	{
+		NoDriver, Serious, Driver, Node, "no GPU driver",
+		"A job has GPUs, but the vendor's library or the driver behind it is not there.",
+		"Run nvidia-smi on the node. Load or install the driver; check nvidia.nvml_library.",
+		Traits{Exit: 22, Start: ToWarn, End: ToWarn, Fault: "no GPU driver, or not its library", Doubtful: true},
+	},
+	{
+		Mismatch, Serious, Driver, Node, "driver and library differ",
+		"The vendor's library and the loaded kernel module are of different versions, as after an update " +
+			"without a reboot. No new GPU program can start.",
+		"Reboot the node, or unload and load the kernel modules.",
+		Traits{Exit: 23, Start: ToWarn, End: ToWarn, Fault: "driver and library are of different versions"},
+	},
+	{
+		DriverKO, Warning, Driver, Node, "driver reported an error",
+		"The driver answered with an error that concerns no single card.",
+		"Run nvidia-smi on the node and read the kernel log. The driver's own words stand with the finding.",
+		Traits{Exit: 24, Start: ToWarn, End: ToWarn, Silence: "the driver reported an error"},
+	},
+	{
+		Old, Note, Driver, Node, "driver lacks a call",
+		"The driver is too old to answer something that Bookend asks for; the figures concerned are unknown.",
+		"Update the driver when convenient: NVIDIA 510 or later tells memory and processes in full. What only newer drivers " +
+			"tell of a card's condition, such as the recovery action (about 570 and later), is left out and no finding.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		Hang, Serious, Driver, Node, "driver does not answer",
+		"The backend did not answer within its time and was killed, or could not be killed. One hang is a warning.",
+		"Run nvidia-smi on the node: if it hangs too, read the kernel log for Xid messages and reboot.",
+		Traits{Exit: 26, Start: ToWarn, End: ToWarn, Silence: "the driver did not answer in time"},
+	},
+	{
+		Stuck, Serious, Driver, Node, "driver still does not answer",
+		"A backend that an earlier hook had to leave behind is still stuck in the driver. No new one is started " +
+			"while it lives.",
+		"Reboot the node; the stuck process cannot be killed. Its pid and since when stand with the finding.",
+		Traits{
+			Exit: 25, Start: ToWarn, End: ToWarn,
+			Fault: "the driver hangs: a process stays stuck in it", Doubtful: true,
+		},
+	},
+	{
+		Slow, Warning, Driver, Node, "driver too slow for the window",
+		"The driver answered, but too late for the hook's time, so some cards were not read.",
+		"Switch on persistence mode (nvidia-persistenced): without it each card takes seconds to wake up.",
+		Traits{Start: ToWarn, End: ToWarn, Silence: "the driver was too slow to be asked for everything"},
+	},
+
+	{
+		BackendMissing, Warning, Own, Site, "backend is missing",
+		"The backend program was not found or could not be started.",
+		"Install it, or correct the key backend.",
+		Traits{Exit: 32, Start: ToWarn, End: ToWarn},
+	},
+	{
+		BackendRefused, Warning, Own, Site, "backend is not trusted",
+		"The backend, or a library named for it, was not started: it or a folder above it is not root's, or others may write to it.",
+		"The path stands with the finding; bookend doctor has the command. What others could have written: install it anew, or " +
+			"compare it with a copy you trust; a new owner or mode alone is not enough. A folder above it: chown root and chmod " +
+			"go-w, and compare what is in it.",
+		Traits{Exit: 33, Start: ToWarn, End: ToWarn},
+	},
+	{
+		BackendCrash, Warning, Own, Node, "backend crashed",
+		"The backend ended by a signal or with an error. As the vendor's library runs inside it, that may be the cause.",
+		"Run bookend snapshot on the node as root; report it with the driver's version if it crashes again.",
+		Traits{Exit: 34, Start: ToWarn, End: ToWarn, Silence: "asking the driver failed"},
+	},
+	{
+		BackendGarbage, Warning, Own, Self, "backend answer is malformed",
+		"The backend's answer could not be understood or was cut off; nothing of it is used.",
+		"Check that key backend names bookend-gpu of the same release; else report it.",
+		Traits{Exit: 35, Start: ToWarn, End: ToWarn},
+	},
+	{
+		BackendVersion, Warning, Own, Site, "backend speaks another version",
+		"Hook and backend come from different releases.",
+		"Install both from the same package.",
+		Traits{Exit: 36, Start: ToWarn, End: ToWarn},
+	},
+	{
+		BackendFlood, Warning, Own, Self, "backend answer is too long",
+		"The backend wrote more than the protocol allows and was stopped.",
+		"Report it with the backend's version.",
+		Traits{Exit: 37, Start: ToWarn, End: ToWarn},
+	},
+
+	{
+		Untraced, Note, Own, Node, "not everything was looked at",
+		"Something on a card is unexplained, and Bookend's search of the node's processes for its holder failed or was not " +
+			"finished: the holder may be one that was not looked into, so nothing is certain enough to drain for. Or the " +
+			"node's other cards could not be looked at: then no job on a card that it was not given is found there. Or part of " +
+			"the kernel's log was overwritten before the job's end read it: an Xid may be missing.",
+		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
+			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		Ambiguous, Warning, Own, Site, "cannot tell which cards",
+		"What the job's GPU numbers mean could not be told with certainty, so no GPU was judged. Slurm's own list " +
+			"(slurmd -G) could not be had, or is not the one that the running slurmd counts by: its configuration files have " +
+			"changed since it started.",
+		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of gres.conf, slurm.conf or its own program; " +
+			"running jobs go on. Or set nvidia.gpu_order: map, with nvidia.gpu_map.",
+		Traits{Start: ToWarn, End: ToWarn},
+	},
+	{
+		NoRecord, Note, Own, None, "no record of the job's start",
+		"The job's end has no start to compare with: no PrologFlags=Alloc, or the node restarted meanwhile. " +
+			"What is found cannot be blamed on the job by comparison.",
+		"Set PrologFlags=Alloc or Contain in slurm.conf if this is common.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		Again, Note, Own, None, "end of a job seen twice",
+		"Slurm ran the epilog a second time, perhaps while the first was still at work. The cards were measured anew and not tested, " +
+			"nothing was written to the user again.",
+		"None: Slurm before 26.05 does this when a completion message is lost.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		RunInJob, Note, Own, None, "hook runs inside the job",
+		"Under PrologFlags=RunInJob a hook runs in the job's cgroup and is told no exit status. As shipped it asks no driver from there; " +
+			"where it may, it sees the job's own cards only, and nothing it finds drains.",
+		"Remove RunInJob from PrologFlags, or accept it; slurm.run_in_job_backend lets the hook measure there.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		BadEnv, Warning, Own, Site, "unusable environment",
+		"A variable that Slurm sets for its hooks is missing or malformed, so the job or its cards are unknown.",
+		"Check that the program is named as Prolog, Epilog, TaskProlog or TaskEpilog and no wrapper clears its environment.",
+		Traits{Exit: 31, Start: ToWarn, End: ToWarn, Unchecked: true},
+	},
+	{
+		BadConfig, Warning, Own, Site, "configuration is not valid",
+		"The configuration file has mistakes or is not trusted. Bookend observes with the shipped policy; " +
+			"paths, backend, nvidia, log and metrics are kept where they are valid.",
+		"Correct the lines named with the finding; docs/config.md lists every key.",
+		Traits{Start: ToWarn, End: ToWarn},
+	},
+	{
+		StateDamage, Warning, Own, Self, "record is damaged",
+		"A record in Bookend's state was cut off or altered. It was set aside and the hook went on without it.",
+		"None, if once after a crash. If it recurs, check the file system of paths.run.",
+		Traits{Exit: 38, Start: ToWarn, End: ToWarn},
+	},
+	{
+		StateWrite, Warning, Own, Site, "record could not be written",
+		"Bookend could not keep what it found, or not write its metrics: full or read-only file system, or wrong ownership.",
+		"Check space, mount and ownership of paths.run and paths.var, and of the folder of metrics.textfile.",
+		Traits{Exit: 39, Start: ToWarn, End: ToWarn},
+	},
+	{
+		StateLock, Note, Own, Self, "record was locked",
+		"Another hook held a shared record for too long; what it says is unknown to this hook.",
+		"None, if it is rare; report it if it is common.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		LogFailed, Warning, Own, Site, "log could not be written",
+		"Bookend's own log could not be written. Verdict and records are not affected.",
+		"Check space and ownership of paths.log.",
+		Traits{Start: ToWarn, End: ToWarn},
+	},
+	{
+		Output, Note, Own, None, "job's output could not be reached",
+		"The end report could not be added to the job's output: the file system that it lies on does not answer, or the child that " +
+			"writes as the user was stopped, or kept from becoming the user. While a child cannot be killed there, no other is started " +
+			"for that user: his reports are not delivered meanwhile; other users' are. Verdict and records are not affected.",
+		"None for a user's own file system; bookend show JOBID has the report. Where outputs lie on a file system of the site's, see " +
+			"why it does not answer. If no job gets its report, slurmd lacks a capability: deploy/systemd.md has the list.",
+		Traits{Start: ToNote, End: ToNote},
+	},
+	{
+		ReasonFailed, Warning, Own, Site, "drain reason not written",
+		"A hook (drain.reason_by: hook) or the health check was to ask Slurm about the node's drain, to give the reason or to " +
+			"resume it, and could not; or, at a hook, somebody else's reason stands there. A hook's drain is not affected: it " +
+			"goes by the exit code. The next health check tries again.",
+		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
+		Traits{Start: ToWarn, End: ToWarn},
+	},
+	{
+		Panicked, Warning, Own, Self, "Bookend failed inside",
+		"A defect in Bookend stopped a part of the hook; the rest went on.",
+		"Report it with the stack trace from the log.",
+		Traits{Exit: 41, Start: ToWarn, End: ToWarn, Unchecked: true},
+	},
+	{
+		Deadline, Warning, Own, Node, "hook ran out of time",
+		"The hook reached its time limit, or slurmd told it to end (SIGTERM), and it left with what it knew by then.",
+		"See which step is slow in the log. Compare deadlines with PrologEpilogTimeout, or raise them.",
+		Traits{Exit: 42, Start: ToWarn, End: ToWarn, Unchecked: true},
+	},
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// scalar sets v from the single value of a key. The cases are all the types a Config is made of.
+func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) (err error) {
+	if n.Tag == "!!null" {
+		return errors.New("has no value")
+	}
+	switch typed := v.Addr().Interface().(type) {
+	case *Duration:
+		*typed, err = parseDuration(n.Value, tag)
+	case *Size:
+		*typed, err = parseSize(n.Value)
+	case *int:
+		*typed, err = parseInt(n, tag)
+	case *bool:
+		*typed, err = parseBool(n)
+	case *string:
+		*typed, err = parseText(n, tag.Get("text"))
+	default:
+		if words := tag.Get("words"); n.Tag != "!!str" || !slices.Contains(strings.Fields(words), n.Value) {
+			return fmt.Errorf("%q is none of: %s", clip(n.Value), words)
+		}
+		v.SetString(n.Value)
+	}
+	return err
+}
+
+// longest is more than any key takes: most have their own limit.
+const longest = 720 * time.Hour
+
+func parseDuration(text string, tag reflect.StructTag) (Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > longest {
+		return 0, fmt.Errorf("%q is not a duration from 0s to 720h, such as 3.5s or 500ms", clip(text))
+	}
+	return limited(Duration(d), tag, func(limit string) Duration {
+		d, _ := time.ParseDuration(limit)
+		return Duration(d)
+	})
+}
+
+// limited holds a value to the limits that its key has.
+func limited[T cmp.Ordered](value T, tag reflect.StructTag, parse func(string) T) (T, error) {
+	if limit, is := tag.Lookup("from"); is {
+		if low, high := parse(limit), parse(tag.Get("to")); value < low || value > high {
+			return value, fmt.Errorf("must be from %v to %v", low, high)
+		}
+	}
+	return value, nil
+}
+
+func parseInt(n *yaml.Node, tag reflect.StructTag) (int, error) {
+	i, err := strconv.Atoi(n.Value)
+	if err != nil || n.Tag != "!!int" {
+		return 0, fmt.Errorf("%q is not a whole number%s", clip(n.Value), quoted(n, err == nil))
+	}
+	return limited(i, tag, func(limit string) int {
+		i, _ := strconv.Atoi(limit)
+		return i
+	})
+}
+
+func parseBool(n *yaml.Node) (bool, error) {
+	if n.Tag != "!!bool" {
+		right := n.Value == "true" || n.Value == "false"
+		return false, fmt.Errorf("%q is neither true nor false%s", clip(n.Value), quoted(n, right))
+	}
+	return strings.EqualFold(n.Value, "true"), nil
+}
+
+// quoted says what is wrong with a value that would be right without its quotes.
+func quoted(n *yaml.Node, right bool) string {
+	if right && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		return ": remove the quotes"
+	}
+	return ""
+}
+
+func parseText(n *yaml.Node, kind string) (string, error) {
+	if n.Tag != "!!str" {
+		return "", fmt.Errorf("%q is not a text: put it in quotes", clip(n.Value))
+	}
+	kind, orEmpty := strings.CutSuffix(kind, " or empty")
+	if orEmpty && n.Value == "" {
+		return "", nil
+	}
+	return n.Value, textCheck(kind)(n.Value)
+}
+
+// textCheck checks a kind of text, nil for none that there is. Libraries are paths too, or empty for the loader's own
+// folders, which are root's: a bare name would go past the check of who may write the file.
+func textCheck(kind string) func(string) error {
+	switch kind {
+	case "path":
+		return checkPath
+	case "textfile":
+		return checkTextfile
+	case "name":
+		return checkName
+	}
+	return nil
+}
+
+func checkPath(p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !plain(p) {
+		return fmt.Errorf("%q is not an absolute path below / in its shortest form", clip(p))
+	}
+	return nil
+}
+
+func checkTextfile(p string) error {
+	if err := checkPath(p); err != nil {
+		return err
+	}
+	if name := path.Base(p); !strings.HasSuffix(name, TextfileSuffix) || strings.HasPrefix(name, ".") {
+		return fmt.Errorf("%q does not end in NAME%s: node_exporter would not read it", clip(p), TextfileSuffix)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > 128 || !plain(name) || strings.Contains(name, " ") {
+		return fmt.Errorf("%q is not a name of 1 to 128 printable characters", clip(name))
+	}
+	return nil
+}
+
+func plain(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
+}
+
+// String writes the duration as it stands in the file.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// units are largest first, as String picks the first that fits. They are powers of two only: "MB" means two things to
+// people.
+var units = []struct {
+	suffix string
+	bytes  uint64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// parseSize reads a whole number with a unit.
+func parseSize(text string) (Size, error) {
+	for _, u := range units {
+		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
+			if n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 63); err == nil && n <= 1<<50/u.bytes {
+				return Size(n * u.bytes), nil
+			}
+			break
+		}
+	}
+	return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(text))
+}
+
+// String writes the size as it stands in the file, in its largest whole unit.
+func (s Size) String() string {
+	for _, u := range units {
+		if uint64(s)%u.bytes == 0 && s > 0 {
+			return strconv.FormatUint(uint64(s)/u.bytes, 10) + u.suffix
+		}
+	}
+	return "0B"
+}
