@@ -118,7 +118,7 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 		}
 		b.Residents = append(b.Residents, finding.Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
 	}
-	limits := finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)}
+	limits := stage.Limits(t)
 	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
 	switch {
 	case unknown != "":
@@ -152,18 +152,15 @@ func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
 }
 
 func means(r gpu.Reading, name string) bool {
-	d := r.Device
-	if bus, err := gpu.ParseBusID(name); err == nil && bus == d.BusID || name == string(d.ID) {
-		return true
-	}
-	isMinor := d.Minor != nil && (name == strconv.Itoa(*d.Minor) || name == fmt.Sprintf("nvidia%d", *d.Minor))
-	return isMinor || r.NVIDIA != nil && r.NVIDIA.NVMLIndex != nil && name == strconv.Itoa(*r.NVIDIA.NVMLIndex)
+	isMinor := r.Device.Minor != nil && name == strconv.Itoa(*r.Device.Minor)
+	isIndex := r.NVIDIA != nil && r.NVIDIA.NVMLIndex != nil && name == strconv.Itoa(*r.NVIDIA.NVMLIndex)
+	return r.Device.Named(name) || isMinor || isIndex
 }
 
 // holding names a job that has the card now, or may have it; empty for none.
 func holding(all records, d gpu.Device, epoch gpu.Epoch) string {
 	for _, r := range all.runs {
-		if _, over := r.Superseded(all.runs); over || r.Closed() || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
+		if !r.Running(all.runs) || r.Epoch != (gpu.Epoch{}) && !r.Epoch.Same(epoch) {
 			continue
 		}
 		anywhere := len(r.Devices) == 0

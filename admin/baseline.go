@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,43 +81,38 @@ func (a *app) listBaselines() error {
 	if err != nil {
 		return err
 	}
-	now, booted := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Clock.Wall().Add(-a.env.Clock.Boot())
-	return a.write(func() any { return baselineDocument(all.node, cards, now, booted) }, func(w io.Writer) {
-		if len(cards) == 0 {
+	now, booted := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys), a.env.Clock.Booted()
+	d := answer.NewBaselines(all.node)
+	for _, id := range slices.Sorted(maps.Keys(cards)) {
+		d.Cards = append(d.Cards, answer.NewBaseline(cards[id], now, booted))
+	}
+	return a.write(func() any { return d }, func(w io.Writer) {
+		if len(d.Cards) == 0 {
 			fmt.Fprintf(w, "no card of node %s carries anything without a job, as far as is on record\n", all.node)
 		}
-		for _, id := range slices.Sorted(maps.Keys(cards)) {
-			b := cards[id]
-			fmt.Fprintf(w, "%s  %s\n", plain(id), carried(b, b.Epoch.Same(now), booted))
+		for _, b := range d.Cards {
+			fmt.Fprintf(w, "%s  %s\n", report.Keep(b.UUID, nameWidth), carried(b))
 			for _, r := range b.Residents {
-				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Clean(r.Service, nameWidth), view.Figure(gpu.Bytes(r.Bytes)))
+				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Keep(r.Service, nameWidth), view.Figure(gpu.Bytes(r.Bytes)))
 			}
 		}
 	})
 }
 
-func baselineDocument(node string, cards map[gpu.ID]finding.Baseline, now gpu.Epoch, booted time.Time) answer.Baselines {
-	d := answer.NewBaselines(node)
-	for _, id := range slices.Sorted(maps.Keys(cards)) {
-		d.Cards = append(d.Cards, answer.NewBaseline(cards[id], now, booted))
-	}
-	return d
-}
-
 // carried words one baseline.
-func carried(b finding.Baseline, holds bool, booted time.Time) string {
+func carried(b answer.Baseline) string {
 	text := fmt.Sprintf("%s without a process", view.Figure(gpu.Bytes(b.Bytes)))
-	if b.Holder != "" && !b.Accepted {
-		text += ", held by " + string(report.Clean(b.Holder, nameWidth))
+	if b.Holder != "" {
+		text += ", held by " + string(report.Keep(b.Holder, nameWidth))
 	}
 	how := "learned"
 	if b.Accepted {
 		how = "accepted"
 	}
-	if !holds {
+	if b.At == nil {
 		return text + ", " + how + " before the last driver reload or reboot: no longer counts"
 	}
-	return fmt.Sprintf("%s, %s %s", text, how, booted.Add(b.At).Local().Format("2006-01-02 15:04:05"))
+	return fmt.Sprintf("%s, %s %s", text, how, b.At.Local().Format("2006-01-02 15:04:05"))
 }
 
 // resetBaseline forgets the baseline of one card, or of all.

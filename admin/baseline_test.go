@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/finding"
@@ -118,7 +119,8 @@ func TestBaselineAccept(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	booted := time.Date(2026, 11, 21, 8, 0, 0, 0, time.Local)
-	if got := carried(want, true, booted); got != "40 MiB without a process, accepted 2026-11-21 08:00:05" {
+	got := carried(answer.NewBaseline(want, n.epoch, booted))
+	if got != "40 MiB without a process, accepted 2026-11-21 08:00:05" {
 		t.Errorf("worded %q", got)
 	}
 }

@@ -35,11 +35,9 @@ func (a *app) ask(n *view.Node, cfg config.Config, all records) {
 		}
 	}
 	epoch := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	booted := a.env.Clock.Wall().Add(-a.env.Clock.Boot())
 	n.Cards = answer.NewCards(answer.Scene{
-		Now: now.Snapshot, Who: now.Who, At: func(boot time.Duration) time.Time { return booted.Add(boot) }, Runs: all.runs, Epoch: epoch,
-		Baselines: known(all, epoch), Limits: finding.Limits{
-			Report: uint64(cfg.Thresholds.Report), Drain: uint64(cfg.Thresholds.Drain), PerClient: uint64(cfg.Thresholds.PerClient)},
+		Now: now.Snapshot, Who: now.Who, At: a.env.Clock.Booted().Add, Runs: all.runs, Epoch: epoch,
+		Baselines: known(all, epoch), Limits: stage.Limits(cfg.Thresholds),
 	})
 }
 

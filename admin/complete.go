@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"bookend/internal/answer"
 	"bookend/internal/code"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
@@ -59,7 +58,7 @@ func (a *app) onRecord() []ledger.Run {
 	if err != nil {
 		return nil
 	}
-	return answer.Newest(all.runs)
+	return ledger.Newest(all.runs)
 }
 
 func (a *app) completeJobs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {

@@ -83,7 +83,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 	for _, d := range all.damaged {
 		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
 	}
-	picked := answer.Newest(filter.Pick(all.runs))
+	picked := ledger.Newest(filter.Pick(all.runs))
 	if q.lemons {
 		return a.lemons(all.node, picked, q.check)
 	}

@@ -45,9 +45,8 @@ func (a *app) own(ref slurm.Ref, output string) error {
 	if err != nil {
 		missing = err.Error()
 	}
-	return a.write(func() any { return answer.NewOwnReport(node, ref.String(), clean, missing, start, end) }, func(w io.Writer) {
-		view.Own(w, view.OwnJob{Node: node, Job: ref.String(), Start: start, File: output, Output: end})
-	})
+	own := answer.NewOwnReport(node, ref.String(), clean, missing, start, end)
+	return a.write(func() any { return own }, func(w io.Writer) { view.Own(w, own, output) })
 }
 
 // startReport is what the job's log got at its start, a line each.

@@ -8,12 +8,14 @@ import (
 	"bookend/internal/drain"
 )
 
+const hookFailed = "ended with something other than 0. Which one, and with which exit code, slurmd's log says " +
+	"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show " +
+	"what Bookend's found, if it was that."
+
 // slurmReasons are the fixed texts with which slurmd drains a node.
 var slurmReasons = []struct{ text, means string }{
-	{"Prolog error", "Slurm's own text: a Prolog ended with something other than 0. Which one, and with which exit code, slurmd's log says " +
-		"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show what Bookend's found, if it was that."},
-	{"Epilog error", "Slurm's own text: an Epilog ended with something other than 0. Which one, and with which exit code, slurmd's log says " +
-		"(bookend explain NUMBER explains Bookend's); bookend status and bookend history show what Bookend's found, if it was that."},
+	{drain.PrologError, "Slurm's own text: a Prolog " + hookFailed},
+	{drain.EpilogError, "Slurm's own text: an Epilog " + hookFailed},
 	{"Kill task failed", "Slurm's own text, and none of Bookend's doing: processes of a job could not be killed within UnkillableStepTimeout. " +
 		"On a GPU node that is often a driver that hangs: bookend status, and the kernel's log."},
 	{"Duplicate jobid", "Slurm's own text: slurmd was told of a job that it already has."},

@@ -67,7 +67,7 @@ func (a *app) show(ref slurm.Ref, check bool) error {
 		return notFound(fmt.Sprintf("no record of job %s on node %s%s", ref, all.node, all.unreadable()))
 	}
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
-		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), answer.Last(x).Compare(answer.Last(y)))
+		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.LastSeen().Compare(y.LastSeen()))
 	})
 	err = a.write(func() any { return answer.NewShow(all.node, ref.String(), runs, all.runs) }, func(w io.Writer) {
 		for i, run := range runs {

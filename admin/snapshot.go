@@ -41,8 +41,7 @@ func (a *app) snapshot() error {
 	if problem == nil {
 		tests = a.tests(cfg)
 	}
-	booted := a.env.Clock.Wall().Add(-a.env.Clock.Boot())
-	at := func(boot time.Duration) time.Time { return booted.Add(boot) }
+	at := a.env.Clock.Booted().Add
 	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
 	err := a.write(func() any { return snapshotDocument(s, who, at, tests, now, problem) }, func(w io.Writer) {
 		view.Snapshot(w, s, who, at)

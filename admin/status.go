@@ -13,7 +13,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/metrics"
-	"bookend/internal/slurm"
 	"bookend/internal/stage"
 	"bookend/internal/state"
 	"bookend/internal/view"
@@ -164,15 +163,9 @@ func unseen(readers stage.Readers, all records) string {
 			known = known || job.SLUID != "" && r.Job.SLUID == job.SLUID || job.ID != 0 && r.Job.ID == job.ID
 		}
 		if !known {
-			return fmt.Sprintf("job %s uses a GPU and no hook has run for it: it began before Bookend was installed, or Prolog and Epilog are not set in slurm.conf", jobName(job))
+			return fmt.Sprintf("job %s uses a GPU and no hook has run for it: it began before Bookend was installed, "+
+				"or Prolog and Epilog are not set in slurm.conf", job.Name())
 		}
 	}
 	return ""
-}
-
-func jobName(job slurm.Owner) string {
-	if job.ID != 0 {
-		return fmt.Sprint(job.ID)
-	}
-	return string(job.SLUID)
 }

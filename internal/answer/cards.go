@@ -93,7 +93,7 @@ func (s Scene) add(c *CardStatus, d gpu.Device) {
 func (s Scene) jobs(d gpu.Device) []string {
 	jobs := []string{}
 	for _, r := range s.Runs {
-		if stateOf(r, s.Runs) != Running || r.Epoch != (gpu.Epoch{}) && r.Epoch.Changed(s.Epoch) {
+		if !r.Running(s.Runs) || r.Epoch != (gpu.Epoch{}) && r.Epoch.Changed(s.Epoch) {
 			continue
 		}
 		for _, a := range r.Devices {
@@ -111,11 +111,7 @@ func (s Scene) lastLook(id gpu.ID) *LastLook {
 	var newest *LastLook
 	var when time.Time
 	for _, r := range s.Runs {
-		ends := r.Ends
-		if r.Start != nil {
-			ends = append([]ledger.End{*r.Start}, ends...)
-		}
-		for _, e := range ends {
+		for _, e := range r.Both() {
 			reading, ok := e.Snapshot.Reading(id)
 			if !ok || newest != nil && !e.Wall.After(when) {
 				continue
@@ -134,7 +130,7 @@ func (s Scene) lastLook(id gpu.ID) *LastLook {
 func codesOn(id gpu.ID, e ledger.End) []code.Code {
 	codes := []code.Code{}
 	for i, f := range e.Findings {
-		if f.GPU == id && (loud(e, i) || e.Curves[id].State != settle.Clean) && !slices.Contains(codes, f.Code) {
+		if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) && !slices.Contains(codes, f.Code) {
 			codes = append(codes, f.Code)
 		}
 	}
@@ -143,7 +139,7 @@ func codesOn(id gpu.ID, e ledger.End) []code.Code {
 
 // index is Slurm's number of a card, from the newest record that has it.
 func (s Scene) index(id gpu.ID) *int {
-	for _, r := range Newest(s.Runs) {
+	for _, r := range ledger.Newest(s.Runs) {
 		for _, a := range r.Devices {
 			if a.Device.ID == id && id != "" {
 				index := a.Index
@@ -157,7 +153,7 @@ func (s Scene) index(id gpu.ID) *int {
 // remembered are the cards that runs of this epoch had, where the driver shows none now.
 func (s Scene) remembered() []CardStatus {
 	cards, seen := []CardStatus{}, map[gpu.ID]bool{}
-	for _, r := range Newest(s.Runs) {
+	for _, r := range ledger.Newest(s.Runs) {
 		for _, a := range r.Devices {
 			if a.Device.ID == "" || seen[a.Device.ID] || r.Epoch.Changed(s.Epoch) {
 				continue

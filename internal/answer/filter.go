@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
 )
@@ -43,9 +42,9 @@ func (f Filter) lets(r ledger.Run) bool {
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, func(a ledger.Assigned) bool { return IsCard(a, f.GPU) }):
 	case f.Failed && (!r.Job.Exit.Known || r.Job.Exit.Raw == 0):
 	case f.Code != "" && !finds(r, func(_ ledger.End, _ int, found finding.Finding) bool { return found.Code == f.Code }):
-	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return loud(e, i) }):
-	case !f.Since.IsZero() && r.Closed() && Last(r).Before(f.Since): // one that runs is there now
-	case !f.Until.IsZero() && began(r).After(f.Until):
+	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return e.Verdict.Tells(i) }):
+	case !f.Since.IsZero() && r.Closed() && r.LastSeen().Before(f.Since): // one that runs is there now
+	case !f.Until.IsZero() && r.FirstSeen().After(f.Until):
 	default:
 		return true
 	}
@@ -55,13 +54,6 @@ func (f Filter) lets(r ledger.Run) bool {
 func finds(r ledger.Run, is func(ledger.End, int, finding.Finding) bool) (yes bool) {
 	every(r, func(e ledger.End, i int, f finding.Finding) { yes = yes || is(e, i, f) })
 	return yes
-}
-
-func began(r ledger.Run) time.Time {
-	if e := r.First(); e != nil {
-		return e.Wall
-	}
-	return time.Time{}
 }
 
 // Names reports whether a reference, as people type it, is of this run.
@@ -83,11 +75,7 @@ func IsCard(a ledger.Assigned, name string) bool {
 	if n, err := strconv.Atoi(name); err == nil {
 		return n == a.Index
 	}
-	if bus, err := gpu.ParseBusID(name); err == nil && bus == a.Device.BusID {
-		return true
-	}
-	minor := a.Device.Minor != nil && name == fmt.Sprintf("nvidia%d", *a.Device.Minor)
-	return minor || strings.EqualFold(name, string(a.Device.ID)) || a.Device.Parent != "" && strings.EqualFold(name, string(a.Device.Parent))
+	return a.Device.Named(name) || name != "" && strings.EqualFold(name, string(a.Device.Parent))
 }
 
 // key tells one run of a node from all others.

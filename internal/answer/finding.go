@@ -8,7 +8,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/policy"
-	"bookend/internal/slurm"
 )
 
 // Verdict is what a hook came to.
@@ -74,11 +73,7 @@ type Owner struct {
 func findings(all []finding.Finding, v policy.Verdict, at func(time.Duration) time.Time) []Finding {
 	out := []Finding{}
 	for i, f := range all {
-		j := policy.Judged{Action: config.Warn}
-		if i < len(v.Judged) {
-			j = v.Judged[i]
-		}
-		out = append(out, newFinding(f, j, at))
+		out = append(out, newFinding(f, v.Of(i), at))
 	}
 	return out
 }
@@ -112,7 +107,7 @@ func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.
 }
 
 func newOwner(o finding.Owner) *Owner {
-	return &Owner{Job: ownerName(slurm.Owner{ID: o.Job, SLUID: o.SLUID}), UID: &o.UID, Level: text(string(o.Level))}
+	return &Owner{Job: text(o.JobName()), UID: &o.UID, Level: text(string(o.Level))}
 }
 
 func newHolder(h finding.Holder, at func(time.Duration) time.Time) Process {

@@ -1,15 +1,12 @@
 package answer
 
 import (
-	"slices"
 	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
-	"bookend/internal/slurm"
 )
 
 // History is what "bookend history" says: runs, the newest first.
@@ -91,8 +88,8 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 		s.Start = &v
 		s.Findings = append(s.Findings, briefs("start", *r.Start)...)
 	}
-	if n := len(r.Ends); r.EndSeen() {
-		v := newVerdict(r.Ends[n-1].Verdict)
+	if r.EndSeen() {
+		v := newVerdict(r.Last().Verdict)
 		s.End = &v
 		for _, e := range r.Ends {
 			s.Findings = append(s.Findings, briefs("end", e)...)
@@ -104,23 +101,18 @@ func newSummary(r ledger.Run, all []ledger.Run) Summary {
 func briefs(at string, e ledger.End) []Brief {
 	var out []Brief
 	for i, f := range e.Findings {
-		b := Brief{Code: known(f.Code), At: at, Action: known(actionOf(e.Verdict, i)), Index: f.Index, UUID: text(string(f.GPU))}
+		b := Brief{
+			Code: known(f.Code), At: at, Action: known(e.Verdict.Of(i).Action), Index: f.Index, UUID: text(string(f.GPU)),
+		}
 		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
 			b.Bytes = &f.Bytes.Bytes
 		}
 		if f.Owner != nil {
-			b.Owner = ownerName(slurm.Owner{ID: f.Owner.Job, SLUID: f.Owner.SLUID})
+			b.Owner = text(f.Owner.JobName())
 		}
 		out = append(out, b)
 	}
 	return out
-}
-
-func actionOf(v policy.Verdict, i int) config.Action {
-	if i < len(v.Judged) {
-		return v.Judged[i].Action
-	}
-	return config.Warn
 }
 
 func newRunHead(r ledger.Run, all []ledger.Run) RunHead {
@@ -149,59 +141,34 @@ func newRunHead(r ledger.Run, all []ledger.Run) RunHead {
 }
 
 func (h *RunHead) ended(r ledger.Run) {
-	seen := slices.IndexFunc(r.Ends, func(e ledger.End) bool { return e.Unseen == "" })
-	if seen < 0 {
+	seen := r.Epilog()
+	if seen == nil {
 		h.Unknown.because("ended_at", "no epilog is on record")
 		h.Unknown.because("duration_seconds", "no epilog is on record")
 		return
 	}
-	h.EndedAt = h.Unknown.moment("ended_at", r.Ends[seen].Wall)
+	h.EndedAt = h.Unknown.moment("ended_at", seen.Wall)
 	if r.Start == nil {
 		h.Unknown.because("duration_seconds", "no prolog is on record")
 		return
 	}
-	took := seconds(r.Ends[seen].At - r.Start.At)
+	took := seconds(seen.At - r.Start.At)
 	h.Seconds = &took
 }
 
 func stateOf(r ledger.Run, all []ledger.Run) State {
-	if r.EndSeen() {
-		return Ended
-	}
-	if r.Closed() { // without an epilog, as the health check found
-		return Lost
-	}
-	if _, over := r.Superseded(all); over {
-		return Lost
-	}
-	return Running
-}
-
-// Last is when a run was last seen, as wall time: across boots no other time compares.
-func Last(r ledger.Run) time.Time {
 	switch {
-	case r.Closed():
-		return r.Ends[len(r.Ends)-1].Wall
-	case r.Start != nil:
-		return r.Start.Wall
+	case r.EndSeen():
+		return Ended
+	case r.Running(all):
+		return Running
 	}
-	return time.Time{}
-}
-
-// Newest orders runs, the one that was last seen first.
-func Newest(runs []ledger.Run) []ledger.Run {
-	runs = slices.Clone(runs)
-	slices.SortStableFunc(runs, func(a, b ledger.Run) int { return Last(b).Compare(Last(a)) })
-	return runs
+	return Lost
 }
 
 // every is each finding of a run with the end that made it.
 func every(r ledger.Run, visit func(e ledger.End, i int, f finding.Finding)) {
-	ends := r.Ends
-	if r.Start != nil {
-		ends = append([]ledger.End{*r.Start}, ends...)
-	}
-	for _, e := range ends {
+	for _, e := range r.Both() {
 		for i, f := range e.Findings {
 			visit(e, i, f)
 		}

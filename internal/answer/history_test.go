@@ -101,7 +101,7 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
-	for i, r := range Newest(runs) {
+	for i, r := range ledger.Newest(runs) {
 		if want := []slurm.JobID{106, 107, 105, 103, 101, 100}[i]; r.Job.ID != want {
 			t.Errorf("the newest: number %d is %d, want %d", i, r.Job.ID, want)
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -81,7 +80,7 @@ func NewLemons(node string, runs []ledger.Run) Lemons {
 			cards[d.Device.ID].runs++
 		}
 		every(r, func(e ledger.End, i int, f finding.Finding) {
-			if t := cards[f.GPU]; t != nil && loud(e, i) && f.Code != code.Dirty {
+			if t := cards[f.GPU]; t != nil && e.Verdict.Tells(i) && f.Code != code.Dirty {
 				t.add(r, e, f)
 			}
 		})
@@ -94,12 +93,6 @@ func NewLemons(node string, runs []ledger.Run) Lemons {
 	}
 	slices.SortFunc(l.Cards, func(a, b Lemon) int { return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.UUID, b.UUID)) })
 	return l
-}
-
-// loud reports a finding that policy neither ignores nor only notes.
-func loud(e ledger.End, i int) bool {
-	a := actionOf(e.Verdict, i)
-	return a != config.Ignore && a != config.Note
 }
 
 func (t *tally) add(r ledger.Run, e ledger.End, f finding.Finding) {

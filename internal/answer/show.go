@@ -151,8 +151,8 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 		if r.Start != nil {
 			c.Start = cardEnd(d.Device.ID, *r.Start)
 		}
-		if n := len(r.Ends); n > 0 {
-			c.End = cardEnd(d.Device.ID, r.Ends[n-1])
+		if r.Closed() {
+			c.End = cardEnd(d.Device.ID, *r.Last())
 		}
 		run.Cards = append(run.Cards, c)
 	}
@@ -170,7 +170,7 @@ func newEnd(e ledger.End) End {
 	n := End{
 		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{}, Outputs: []Output{},
 		Conditions: conditions(e.Health), Kernel: kernelLog(e), LeftOut: map[string]int{},
-		Findings: findings(e.Findings, e.Verdict, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }),
+		Findings: findings(e.Findings, e.Verdict, e.Clock),
 	}
 	for _, m := range e.Messages {
 		n.Messages = append(n.Messages, newMessage(m))
@@ -197,22 +197,13 @@ func cardEnd(id gpu.ID, e ledger.End) *CardEnd {
 	} else {
 		c.Unknown.because("processes", r.ProcessesUnknown)
 	}
-	if p, ok := testOf(id, e); ok {
+	if p, ok := e.Probe(id); ok {
 		c.Test = newTest(p)
 		if p.Result != gpu.ProbeSkipped && p.At > 0 {
-			c.TestedAt = moment(e.Wall.Add(p.At - e.At))
+			c.TestedAt = moment(e.Clock(p.At))
 		}
 	} else {
 		c.Unknown.because("test", "none was made, or it is not on record")
 	}
 	return &c
-}
-
-func testOf(id gpu.ID, e ledger.End) (gpu.Probe, bool) {
-	for _, p := range e.Probes {
-		if p.Device == id {
-			return p, true
-		}
-	}
-	return gpu.Probe{}, false
 }

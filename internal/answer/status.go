@@ -65,7 +65,7 @@ type LastCheck struct {
 func NewCheck(c ledger.Check) LastCheck {
 	n := LastCheck{At: moment(c.Wall), TookSeconds: seconds(c.Took), Stopped: c.Stopped, Codes: []code.Code{}}
 	for i, f := range c.Findings {
-		if a := actionOf(c.Verdict, i); a != config.Ignore && a != config.Note && !slices.Contains(n.Codes, f.Code) {
+		if c.Verdict.Tells(i) && !slices.Contains(n.Codes, f.Code) {
 			n.Codes = append(n.Codes, f.Code)
 		}
 	}

@@ -16,6 +16,9 @@ type Clock struct {
 // System returns the machine's clocks.
 func System() Clock { return Clock{Wall: time.Now, Boot: boot} }
 
+// Booted is when the machine was booted, by the wall clock of now.
+func (c Clock) Booted() time.Time { return c.Wall().Add(-c.Boot()) }
+
 func boot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

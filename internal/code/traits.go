@@ -71,8 +71,11 @@ const (
 	Others     Memory = "others"    // of another live job
 )
 
+// OfTheEnded reports memory that an ended job left itself.
+func (m Memory) OfTheEnded() bool { return m == OwnProcess || m == Unlisted }
+
 // Stays reports memory that no live job holds: without somebody who ends its holder it is there for the next job.
-func (m Memory) Stays() bool { return m == OwnProcess || m == Unlisted || m == Strangers }
+func (m Memory) Stays() bool { return m.OfTheEnded() || m == Strangers }
 
 // Fact is what the driver says of a card, with the one value that is good.
 type Fact struct {

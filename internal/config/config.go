@@ -331,6 +331,3 @@ func SlurmFolders() []string {
 func SlurmdPrograms() []string {
 	return []string{"/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd", "/usr/bin/slurmd"}
 }
-
-// PrivateFolders are the folders of which job_container/tmpfs gives each job its own, unless told otherwise.
-func PrivateFolders() []string { return []string{"/tmp", "/dev/shm"} }

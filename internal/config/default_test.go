@@ -16,8 +16,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var shipped = Default().Policy
-
 var update = flag.Bool("update", false, "rewrite docs/config.md")
 
 const (

@@ -7,7 +7,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
-	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
 
@@ -207,7 +206,7 @@ func (j judge) unseen(s *finding.Side, end, hook string) string {
 		return fmt.Sprintf("nobody looked at your job's %s (the %s does)", end, hook)
 	}
 	for _, c := range j.Cards {
-		if st := s.Curves[c.Device.ID].State; st != settle.Clean && st != settle.Flat {
+		if !s.Curves[c.Device.ID].State.AtRest() {
 			return fmt.Sprintf("GPU %d could not be judged at its %s", c.Index, end)
 		}
 	}

@@ -1,15 +1,20 @@
-// Package doctor says of everything that makes an installation wrong or slow whether it is as it must be: whose files
-// are and their modes, what slurm.conf says, the driver, the programs themselves, and what else runs on the node.
+// Package doctor checks what can drain a node, give a job a wrong GPU, fail jobs or leave a gap in what Bookend sees:
+// owners and modes, slurm.conf, the driver, and Bookend's own programs.
 //
-// A check is a value: its name, what it wants to have looked at, and how that is judged. All looking comes first, in
-// children with a deadline, as a file system or a driver may not answer: a survey of the node (survey.go), then the
-// files that follow from it (look.go). Judging knows nothing but what was seen. rules.go has the one table of owners
-// and modes, beyond.go that of all other checks; docs/doctor.md is made from both. Doctor changes nothing.
+// A check is one table entry: its name, what it needs, why it matters, and a judge. Everything that may hang is
+// looked at before, in children with a deadline: the node as a whole (survey.go), then the files that follow from it
+// (look.go). A judge only sees the result. docs/doctor.md is made from the tables. Doctor changes nothing.
 package doctor
 
 import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
 	"bookend/internal/clock"
 	"bookend/internal/config"
+	"bookend/internal/slurmconf"
 )
 
 // Level is what a check comes to.
@@ -18,18 +23,18 @@ type Level string
 // The levels.
 const (
 	OK      Level = "ok"
-	Warning Level = "warning" // it works, but slower, with less told, or less well protected than it could
-	Wrong   Level = "wrong"   // Bookend cannot work so, jobs or nodes suffer, or somebody but root could change what root runs, reads or keeps
+	Warning Level = "warning" // it works, but slower, less protected, or with gaps
+	Wrong   Level = "wrong"   // Bookend cannot work, jobs or nodes suffer, or a user could change what root runs
 	Unknown Level = "unknown" // it could not be looked at
 )
 
-// Result is one line of the examination. Path and Seen may contain strings from outside; Print cleans them.
+// Result is one line of the answer. Path and Seen may contain strings from outside; Print cleans them.
 type Result struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Path  string `json:"path"`
 	Seen  string `json:"seen"`
-	Why   string `json:"why,omitempty"` // why it matters; empty where all is well
+	Why   string `json:"why,omitempty"` // why it matters; empty if all is well
 	Fix   string `json:"fix,omitempty"` // a command, or what to change
 }
 
@@ -46,19 +51,19 @@ type Site struct {
 	Mistake  string
 	// Self is the path of this very program.
 	Self string
-	// Programs are the folders in which the hooks may lie, the likeliest first.
+	// Programs are the directories in which the hooks may be, the likeliest first.
 	Programs []string
-	// NVML and CUDA are where the driver's libraries may lie, unless the configuration names them.
+	// NVML and CUDA are where the driver's libraries may be, unless the configuration names them.
 	NVML, CUDA []string
 	// Version is this very program's.
 	Version string
-	// Root is the folder in which the system's own files lie: "/".
+	// Root is the directory in which the system's own files are: "/".
 	Root string
 	// Clock is the machine's.
 	Clock clock.Clock
-	// SlurmConf is SLURM_CONF as it stands in the environment; empty where it does not.
+	// SlurmConf is SLURM_CONF of the environment; may be empty.
 	SlurmConf string
-	// NodeName is what Slurm most likely calls this node; the survey may know better.
+	// NodeName is what Slurm most likely calls this node; Examine may find a better one.
 	NodeName string
 	// Survey is what was found out before any file was looked at. Examine fills it in.
 	Survey Survey
@@ -67,70 +72,136 @@ type Site struct {
 // Check is one thing that is examined.
 type Check struct {
 	Name string
-	// Area and Holds are for the documentation: what it is about, and what must hold. A rule of owner and mode has neither.
+	// Area and Holds are for the documentation: what it is about, and what must hold. Checks of Rules have neither.
 	Area, Holds string
-	// Look is what it wants to know of the node.
-	Look func(Site) Look
-	// Judge says what follows. It is pure, and never silent: at least one result.
-	Judge func(Site, Seen) []Result
+	why         string
+	needs       need
+	// keys are those of slurm.conf without which nothing can be said if a part of the file could not be read.
+	keys []string
+	// path is shown with each result, unless the judge names another.
+	path func(Site) string
+	// place is the file system that looks are likely on. One child looks at all of a place: one that hangs costs no
+	// other.
+	place string
+	looks func(Site) []Look
+	// judge reports problems to the view, and returns what is said if there are none.
+	judge func(*view) string
 }
 
-// Seen is what came of a check's Look.
-type Seen struct {
-	Files   []File `json:"files,omitempty"`
-	Left    int    `json:"left,omitempty"`    // files too many to be looked at
-	Unknown string `json:"unknown,omitempty"` // why nobody could look; empty where somebody did
-}
+// need is what a check cannot do without.
+type need string
 
-// Facts are all that was seen, by the name of the check that asked.
-type Facts map[string]Seen
+const (
+	needsConf   need = "slurm-conf"     // slurm.conf was read
+	needsAnswer need = "backend-answer" // the driver has answered
+)
+
+// notJudged begins what is said without it, before the name of the check that says why.
+const notJudged = "not judged: see "
 
 // Checks are all checks, in the order of the report.
 func Checks() []Check {
-	var all []Check
-	for _, r := range Rules() {
-		all = append(all, r.check())
-		if c, ok := following(r.Name); ok {
-			all = append(all, c)
+	return slices.Concat(ruleChecks(), nodeChecks(), slurmChecks(), hookChecks(), gpuChecks(), driverChecks())
+}
+
+// view is what one check sees, and what it reports.
+type view struct {
+	Site
+	check Check
+	path  string
+	seen  []Seen // one for each look
+	found []Result
+}
+
+func (v *view) say(level Level, seen, fix string) *Result {
+	v.found = append(v.found, Result{Check: v.check.Name, Level: level, Path: v.path, Seen: seen, Why: v.check.why,
+		Fix: fix})
+	return &v.found[len(v.found)-1]
+}
+
+func (v *view) wrong(seen, fix string) *Result   { return v.say(Wrong, seen, fix) }
+func (v *view) warn(seen, fix string) *Result    { return v.say(Warning, seen, fix) }
+func (v *view) unknown(seen, fix string) *Result { return v.say(Unknown, seen, fix) }
+
+func (r *Result) at(path string) *Result     { r.Path = path; return r }
+func (r *Result) because(why string) *Result { r.Why = why; return r }
+
+// conf is slurm.conf; only for checks that need it.
+func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
+
+// maxReported bounds what one check says of many files; the rest is counted.
+const maxReported = 8
+
+// results are those of one check, at least one.
+func (c Check) results(s Site, facts Facts) []Result {
+	v := view{Site: s, check: c, path: c.path(s), seen: facts.Seen[c.Name]}
+	switch missing, why := c.lacks(s), facts.Unknown[c.Name]; {
+	case missing != "":
+		v.unknown(notJudged+missing, "")
+		return v.found
+	case why != "":
+		v.unknown("could not be looked at: "+why, "find out why it does not answer: stat "+quoted(fixedPart(v.path)))
+		return v.found
+	}
+	well := c.judge(&v)
+	if n := len(v.found); n > maxReported {
+		v.found = v.found[:maxReported+1]
+		v.found[maxReported].Seen = fmt.Sprintf("and %d more of the kind", n-maxReported)
+	}
+	if len(v.found) == 0 {
+		return []Result{{Check: c.Name, Level: OK, Path: v.path, Seen: well}}
+	}
+	return v.found
+}
+
+// lacks names the check that says why this one cannot be judged; empty if it can.
+func (c Check) lacks(s Site) string {
+	conf := s.Survey.Slurm.Conf
+	switch {
+	case c.needs == needsAnswer && !s.Survey.Driver.Absent && len(s.Survey.Backend.Answer.Health) == 0:
+		return string(needsAnswer)
+	case c.needs != needsConf:
+		return ""
+	case conf == nil:
+		return string(needsConf)
+	case conf.Doubt() == "":
+		return ""
+	}
+	for _, key := range c.keys {
+		if _, ok := conf.Get(key); !ok {
+			return string(needsConf)
 		}
 	}
-	return append(all, beyond()...)
+	return ""
 }
 
-// following are the checks of more than owner and mode, each behind the one of the file or folder that it is about.
-func following(name string) (Check, bool) {
-	switch name {
-	case "config":
-		return Check{Name: "config-text", Look: lookNowhere, Judge: judgeText}, true
-	case "run":
-		return Check{Name: "run-filesystem", Look: lookUp("run", runFolder), Judge: judgeRun}, true
-	case "drop":
-		return Check{Name: "drop-filesystem", Look: lookAt("run", dropFolder), Judge: judgeDrop}, true
-	case "var":
-		return Check{Name: "var-filesystem", Look: lookUp("var", varFolder), Judge: judgeVar}, true
-	case "log":
-		return Check{Name: "log-filesystem", Look: lookLog, Judge: judgeLog}, true
-	}
-	return Check{}, false
-}
+// Patience is how long an admin is kept waiting for a place that may not answer; a healthy one takes milliseconds, a
+// node under load seconds.
+const Patience = 5 * time.Second
 
-func lookNowhere(Site) Look { return Look{} }
-
-// Judge judges all checks by what was seen.
-func Judge(s Site, facts Facts) []Result {
-	var all []Result
+// Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
+func Examine(s Site, patience time.Duration) (all []Result) {
+	s.Survey = survey(s, patience)
+	s.NodeName = s.Survey.Node
+	facts := lookAll(s, patience)
 	for _, c := range Checks() {
-		all = append(all, c.Judge(s, facts[c.Name])...)
+		all = append(all, c.results(s, facts)...)
 	}
 	return all
 }
 
-// Fails reports whether a result is more than a warning. What nobody could look at is not known to be well.
+// Fails reports whether a result is more than a warning. What could not be looked at is not known to be well.
 func Fails(results []Result) bool {
-	for _, r := range results {
-		if r.Level == Wrong || r.Level == Unknown {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(results, func(r Result) bool { return r.Level == Wrong || r.Level == Unknown })
+}
+
+// fixed is a path that does not depend on the site.
+func fixed(path string) func(Site) string { return func(Site) string { return path } }
+
+// configPath is shown for what the configuration says.
+func configPath(s Site) string { return s.ConfigPath }
+
+// besideConf is a file in the directory of slurm.conf.
+func besideConf(name string) func(Site) string {
+	return func(s Site) string { return filepath.Join(filepath.Dir(slurmConfPath(s)), name) }
 }

@@ -4,8 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,7 +20,8 @@ import (
 
 // TestMain serves as the children that look: they are this program again.
 func TestMain(m *testing.M) {
-	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}, Operations()); done {
+	if exit, done := stage.ServeChild(stage.Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout,
+		Stderr: os.Stderr, Exit: os.Exit}, Operations()); done {
 		os.Exit(exit)
 	}
 	os.Exit(m.Run())
@@ -38,16 +38,7 @@ func must(t *testing.T, err error) {
 
 func mount(t *testing.T, dir, options string) {
 	t.Helper()
-	flags := uintptr(0)
-	var data []string
-	for _, o := range strings.Split(options, ",") {
-		if f, ok := map[string]uintptr{"nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "ro": unix.MS_RDONLY}[o]; ok {
-			flags |= f
-		} else {
-			data = append(data, o)
-		}
-	}
-	must(t, unix.Mount("none", dir, "tmpfs", flags, strings.Join(data, ",")))
+	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
@@ -80,7 +71,9 @@ func newNode(t *testing.T) node {
 	c.Paths.Proc, c.Paths.Sys, c.Paths.Dev, c.NVIDIA.DriverProc = n.in("proc"), n.in("sys"), n.in("dev"), n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"), config.ReasonByHook
 	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("collector/bookend.prom")
-	n.site = &Site{Clock: clock.System(), Config: c, ConfigPath: n.in("etc/bookend.yaml"), Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"), n.in("lib/libcuda.so.1")},
+	n.site = &Site{Clock: clock.System(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
+		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),
+			n.in("lib/libcuda.so.1")},
 		Version: "test", Root: n.in("root"), SlurmConf: n.in("slurm/slurm.conf"), NodeName: "n1"}
 	n.install()
 	n.surround()
@@ -90,7 +83,8 @@ func newNode(t *testing.T) node {
 
 // install installs everything, and leaves beside it what it was installed from.
 func (n node) install() {
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend-gpu", "bookend"} {
+	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend-gpu",
+		"bookend"} {
 		text := "#!/bin/sh\necho " + name + " test\n"
 		if name == "bookend-gpu" {
 			text = backendSaying("test", nil)
@@ -114,7 +108,7 @@ func (n node) run() {
 	p := n.site.Config.Paths
 	must(n.T, os.Mkdir(p.Run, 0o755))
 	must(n.T, os.Mkdir(filepath.Join(p.Run, "drop"), 0o755))
-	mount(n.T, filepath.Join(p.Run, "drop"), DropOptions)
+	mount(n.T, filepath.Join(p.Run, "drop"), "mode=0711")
 	store, err := state.Open(p.Run, "n1")
 	must(n.T, err)
 	job := slurm.Job{ID: 7, Node: "n1"}
@@ -137,7 +131,7 @@ func (n node) examine() []Result {
 func notWell(results []Result) []Result {
 	var bad []Result
 	for _, r := range results {
-		if r.Level != OK && r.Check != "clock" { // the kernel's own, which is as it is
+		if r.Level != OK {
 			bad = append(bad, r)
 		}
 	}
@@ -154,7 +148,24 @@ func (n node) do(command string) {
 	}
 }
 
-// isBeyond reports a check that is about more than owners, modes and file systems.
-func isBeyond(name string) bool {
-	return slices.ContainsFunc(beyond(), func(c Check) bool { return c.Name == name })
+func (n node) said(check string) (said []Result) {
+	for _, r := range n.examine() {
+		if r.Check == check {
+			said = append(said, r)
+		}
+	}
+	return said
+}
+
+// hang mounts a FUSE file system that nothing serves over a folder: whatever asks it anything waits.
+func hang(t *testing.T, dir string) {
+	t.Helper()
+	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	must(t, err)
+	options := "fd=" + strconv.Itoa(int(fuse.Fd())) + ",rootmode=40000,user_id=0,group_id=0"
+	must(t, unix.Mount("none", dir, "fuse.none", 0, options))
+	t.Cleanup(func() {
+		must(t, fuse.Close()) // whatever waits is told that the connection is gone
+		must(t, unix.Unmount(dir, unix.MNT_DETACH))
+	})
 }

@@ -1,32 +1,32 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"bookend/internal/routine"
 	"bookend/internal/safefile"
+	"bookend/internal/stage"
 )
 
 // Look is what a check wants to have looked at.
 type Look struct {
-	// Place is the file system it is likely on: one child looks at all of a place, so that a place that does not answer
-	// costs no other.
-	Place string `json:"place"`
-	// Paths may be patterns of filepath.Match; a pattern's matches of the wrong kind are left out.
+	// Paths may be patterns of filepath.Match; a pattern's matches of the wrong kind are left out, unless All is set.
 	Paths []string `json:"paths,omitempty"`
-	// First: only the first of Paths that is there counts.
+	// First: only the first of Paths that exists counts.
 	First bool `json:"first,omitempty"`
-	// Up: of a folder that is not there the file system is that of the nearest above.
-	Up   bool `json:"up,omitempty"`
-	Kind Kind `json:"kind,omitempty"`
-	// All: a pattern's matches of every kind count, as for Slurm.
-	All bool `json:"all,omitempty"`
-	// Content: of files, what they are and what they lie on.
+	Kind  Kind `json:"kind,omitempty"`
+	All   bool `json:"all,omitempty"`
+	// Content: of files, what they are.
 	Content bool `json:"content,omitempty"`
 }
 
@@ -40,34 +40,28 @@ const (
 	Other   Kind = "neither file nor folder"
 )
 
+// Seen is what came of a Look.
+type Seen struct {
+	Files []File `json:"files,omitempty"`
+	Left  int    `json:"left,omitempty"` // files too many to be looked at
+}
+
 // File is what was seen of one path.
 type File struct {
 	Path    string `json:"path"`
 	Missing bool   `json:"missing,omitempty"`
 	Error   string `json:"error,omitempty"`  // why it could not be looked at
 	Kind    Kind   `json:"kind,omitempty"`   // of what the path leads to, as is all below
-	Target  string `json:"target,omitempty"` // of the path itself, where it is a symbolic link
-	Real    string `json:"real,omitempty"`   // where all links lead to; empty where there are none
+	Target  string `json:"target,omitempty"` // of the path itself, if it is a symbolic link
+	Real    string `json:"real,omitempty"`   // where all links lead to; empty if there are none
 	Mode    uint32 `json:"mode"`             // permissions, with setuid, setgid and sticky bit
 	UID     uint32 `json:"uid"`
 	Links   uint64 `json:"links"` // names of the file
-	// Distrust is the first on the way that anybody but root could have written, the path itself included; nil where there
-	// is none.
-	Distrust *Culprit    `json:"distrust,omitempty"`
-	System   *FileSystem `json:"system,omitempty"` // of a folder, or where Look has Content
-	// Content is what a file is; nil where nobody wanted it, or it could not be read.
-	Content *Content `json:"content,omitempty"`
-}
-
-// Content is what a file is, by its beginning.
-type Content struct {
-	Size  int64 `json:"size"`
-	ELF   bool  `json:"elf,omitempty"`   // a program as a linker makes it
-	Shell bool  `json:"shell,omitempty"` // "#!"
-	// Names are those of Bookend's programs that its text names, comments left out.
-	Names []string `json:"names,omitempty"`
-	// Execs are those of them that it becomes, so that how they end is how it ends.
-	Execs []string `json:"execs,omitempty"`
+	// Tmpfs: it is the root of a tmpfs.
+	Tmpfs bool `json:"tmpfs,omitempty"`
+	// Distrust is the first on the way, the path itself included, that a user could have written; nil if there is none.
+	Distrust *Culprit `json:"distrust,omitempty"`
+	Content  *Content `json:"content,omitempty"` // nil if not wanted or not readable
 }
 
 // Culprit is what safefile.Trusted stops at.
@@ -78,72 +72,104 @@ type Culprit struct {
 	Why  string `json:"why"`
 }
 
-// FileSystem is what a folder is on.
-type FileSystem struct {
-	Mount    string `json:"mount"` // the folder that it is mounted at
-	Own      bool   `json:"own"`   // mounted at the folder itself
-	Tmpfs    bool   `json:"tmpfs"`
-	Network  string `json:"network,omitempty"` // "nfs" and the like; empty where it is the node's own
-	NoSUID   bool   `json:"nosuid"`
-	NoDev    bool   `json:"nodev"`
-	NoExec   bool   `json:"noexec"`
-	ReadOnly bool   `json:"read_only"`
-	Bytes    uint64 `json:"bytes"` // 0: no limit
-	Free     uint64 `json:"free"`  // bytes, those kept for root among them
-	Inodes   uint64 `json:"inodes"`
-	Unused   uint64 `json:"unused"` // inodes
+// Content is what a program or script is, by its beginning.
+type Content struct {
+	Size  int64 `json:"size"`
+	ELF   bool  `json:"elf,omitempty"`   // a program as a linker makes it
+	Shell bool  `json:"shell,omitempty"` // "#!"
+	// Names are those of Bookend's programs that its text names, comments left out.
+	Names []string `json:"names,omitempty"`
+	// Execs are those of them that it becomes, so that their exit status is its own.
+	Execs []string `json:"execs,omitempty"`
 }
 
-const permissions = 0o7777
+// Facts are all that was seen, by the name of the check that asked, and why a check saw nothing.
+type Facts struct {
+	Seen    map[string][]Seen
+	Unknown map[string]string
+}
 
-// maxFiles bounds one look, so that what is seen fits through a child's pipe: a node keeps some hundred records in memory,
-// and some ten thousand on disk.
-const maxFiles = 20_000
+// lookRequest crosses the pipe of opLook: all that is to be looked at in one place, by check.
+type lookRequest struct {
+	Looks map[string][]Look `json:"looks"`
+}
 
-// see looks at what a check wants. It may hang with the file system, and so belongs into a child.
-func see(l Look) Seen {
-	var seen Seen
-	for _, path := range l.Paths {
-		if !strings.ContainsAny(path, "*?[") {
-			f := inspect(path)
-			if l.Content {
-				f.read()
-			}
-			if l.First && f.Missing {
-				continue
-			}
-			if l.Up && f.Missing {
-				f.System = nearest(path)
-			}
-			seen.Files = append(seen.Files, f)
-			if l.First {
-				break
-			}
+// lookAll looks at all places at once, each in a child.
+func lookAll(s Site, patience time.Duration) Facts {
+	places := map[string]lookRequest{}
+	for _, c := range Checks() {
+		if c.looks == nil || c.lacks(s) != "" {
 			continue
 		}
-		matches, err := filepath.Glob(path)
-		if err != nil {
-			return Seen{Unknown: err.Error()}
+		if places[c.place].Looks == nil {
+			places[c.place] = lookRequest{map[string][]Look{}}
+		}
+		places[c.place].Looks[c.Name] = c.looks(s)
+	}
+	answers := make(chan Facts, len(places))
+	for _, r := range places {
+		failed := func(why string) {
+			unknown := map[string]string{}
+			for name := range r.Looks {
+				unknown[name] = why
+			}
+			answers <- Facts{Unknown: unknown}
+		}
+		routine.Go(func(p *routine.Panic) { failed(p.Error()) }, func() {
+			seen, err := stage.Ask[map[string][]Seen](opLook, r, patience)
+			if err != nil {
+				failed(err.Error())
+				return
+			}
+			answers <- Facts{Seen: seen}
+		})
+	}
+	all := Facts{map[string][]Seen{}, map[string]string{}}
+	for range places {
+		one := <-answers
+		for name, seen := range one.Seen {
+			all.Seen[name] = seen
+		}
+		for name, why := range one.Unknown {
+			all.Unknown[name] = why
+		}
+	}
+	return all
+}
+
+// maxFiles bounds one look, so that what is seen fits through a child's pipe: a node keeps some hundred records in
+// memory, and some ten thousand on disk.
+const maxFiles = 20_000
+
+// inspectAll does a look. It may hang with the file system, and so belongs into a child.
+func (l Look) inspectAll() (seen Seen) {
+	for _, path := range l.Paths {
+		pattern := strings.ContainsAny(path, "*?[")
+		matches := []string{path}
+		if pattern {
+			matches, _ = filepath.Glob(path) // a pattern that is none matches nothing
 		}
 		room := min(len(matches), maxFiles-len(seen.Files))
 		seen.Left += len(matches) - room
 		for _, m := range matches[:room] {
-			f := inspect(m)
-			if l.Content {
-				f.read()
+			f := inspect(m, l.Content)
+			odd := l.Kind == Regular && (f.Kind == Other || f.Kind == "") // no kind: a link that leads nowhere
+			wanted := l.All || odd || f.Kind == l.Kind
+			if pattern && (f.Missing || !wanted) || l.First && f.Missing { // gone since, or another's
+				continue
 			}
-			if !f.Missing && (l.All || f.Target != "" || f.Kind == l.Kind || f.Kind == Other) { // missing: gone since
-				seen.Files = append(seen.Files, f)
+			if seen.Files = append(seen.Files, f); l.First {
+				return seen
 			}
 		}
 	}
-	if l.First && len(seen.Files) == 0 && len(l.Paths) > 0 {
+	if l.First && len(l.Paths) > 0 {
 		seen.Files = []File{{Path: l.Paths[0], Missing: true}}
 	}
 	return seen
 }
 
-func inspect(path string) File {
+func inspect(path string, content bool) File {
 	f := File{Path: path}
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -152,27 +178,34 @@ func inspect(path string) File {
 			err = unix.Stat(path, &st)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		f.Missing = f.Target == ""
-		if !f.Missing {
-			f.Error = "leads to " + f.Target + ", which does not exist"
-		}
+	switch missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR); {
+	case missing && f.Target == "":
+		f.Missing = true
 		return f
-	}
-	if err != nil {
+	case missing:
+		f.Error = "leads to " + f.Target + ", which does not exist"
+		return f
+	case err != nil:
 		f.Error = err.Error()
 		return f
 	}
 	f.Kind, f.Mode, f.UID, f.Links = kindOf(st.Mode), st.Mode&permissions, st.Uid, uint64(st.Nlink)
-	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != filepath.Clean(path) {
 		f.Real = real
 	}
 	f.Distrust = culprit(path, 0)
-	if f.Kind == Folder {
-		f.System = system(path)
+	var above unix.Stat_t
+	var on unix.Statfs_t
+	if f.Kind == Folder && unix.Stat(filepath.Dir(path), &above) == nil && unix.Statfs(path, &on) == nil {
+		f.Tmpfs = above.Dev != st.Dev && on.Type == unix.TMPFS_MAGIC
+	}
+	if content && f.Kind == Regular {
+		f.read()
 	}
 	return f
 }
+
+const permissions = 0o7777
 
 func kindOf(mode uint32) Kind {
 	switch mode & unix.S_IFMT {
@@ -188,9 +221,9 @@ func kindOf(mode uint32) Kind {
 const maxLinks = 40
 
 // culprit finds what makes safefile.Trusted refuse a path: the first on the way down, and behind a link the first on
-// the way to where that leads. It only says what to repair; whether to trust is safefile's to say.
+// the way to its target. It only says what to repair; whether to trust is up to safefile.
 func culprit(path string, links int) *Culprit {
-	for _, p := range above(path) {
+	for _, p := range withParents(path) {
 		why := safefile.Trusted(p)
 		if why == nil {
 			continue
@@ -214,64 +247,83 @@ func culprit(path string, links int) *Culprit {
 	return nil
 }
 
-// above lists every folder above a path, from the top, and the path.
-func above(path string) []string {
+// withParents lists every directory above a path, from the top, and the path.
+func withParents(path string) []string {
 	list := []string{path}
 	for path != filepath.Dir(path) {
 		path = filepath.Dir(path)
-		list = append([]string{path}, list...)
+		list = append(list, path)
 	}
+	slices.Reverse(list)
 	return list
 }
 
-// nearest describes the file system of the nearest folder above path that is there.
-func nearest(path string) *FileSystem {
-	for path != filepath.Dir(path) {
-		path = filepath.Dir(path)
-		var st unix.Stat_t
-		if unix.Stat(path, &st) == nil {
-			return system(path)
+// maxScript is how much of a script is read.
+const maxScript = 64 << 10
+
+// read finds out what a file is.
+func (f *File) read() {
+	// Threat: none by content: it is only searched for names. A pipe that has taken its place is not waited for.
+	file, err := os.OpenFile(f.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return
+	}
+	text, _ := io.ReadAll(io.LimitReader(file, maxScript))
+	f.Content = contentOf(text, st.Size())
+}
+
+func contentOf(text []byte, size int64) *Content {
+	c := Content{Size: size, ELF: bytes.HasPrefix(text, []byte("\x7fELF")), Shell: bytes.HasPrefix(text, []byte("#!"))}
+	if c.ELF {
+		return &c
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			c.add(line)
 		}
 	}
-	return nil
+	return &c
 }
 
-// system describes the file system of a folder; nil where the kernel does not tell.
-func system(path string) *FileSystem {
-	var st unix.Statfs_t
-	if unix.Statfs(path, &st) != nil {
-		return nil
+// namedBy are Bookend's programs by the words that stand for them in scripts: themselves, the package's scripts, and
+// the check that it has for Node Health Check.
+var namedBy = map[string]string{
+	"bookend-prolog": "bookend-prolog", "/hooks/prolog": "bookend-prolog", "/hooks/task-prolog": "bookend-prolog",
+	"bookend-epilog": "bookend-epilog", "/hooks/epilog": "bookend-epilog", "/hooks/task-epilog": "bookend-epilog",
+	"bookend-healthcheck": "bookend-healthcheck", "/hooks/healthcheck": "bookend-healthcheck",
+	"check_bookend": "bookend-healthcheck",
+}
+
+// add notes what a line of a script names. The package's own scripts name the program once, as hook.
+func (c *Content) add(line string) {
+	execs := slices.Contains(strings.Fields(line), "exec")
+	if execs && strings.Contains(line, "$hook") {
+		c.Execs = append(c.Execs, c.Names...)
 	}
-	at := mountPoint(path)
-	has := func(flag int64) bool { return st.Flags&flag != 0 }
-	return &FileSystem{
-		Mount: at, Own: at == filepath.Clean(path), Tmpfs: st.Type == unix.TMPFS_MAGIC, Network: networks[uint32(st.Type)],
-		NoSUID: has(unix.ST_NOSUID), NoDev: has(unix.ST_NODEV), NoExec: has(unix.ST_NOEXEC), ReadOnly: has(unix.ST_RDONLY),
-		Bytes: st.Blocks * uint64(st.Bsize), Free: st.Bfree * uint64(st.Bsize), Inodes: st.Files, Unused: st.Ffree,
+	for word, program := range namedBy {
+		if !hasWord(line, word) {
+			continue
+		}
+		c.Names = append(c.Names, program)
+		if execs && word == program {
+			c.Execs = append(c.Execs, program)
+		}
 	}
 }
 
-// mountPoint is the topmost folder above path that is on the same mount. Links on the way are followed.
-func mountPoint(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+// hasWord reports a program's name in a line that is not the beginning of a longer one.
+func hasWord(line, name string) bool {
+	const more = "-_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	for {
+		_, rest, ok := strings.Cut(line, name)
+		if !ok || rest == "" || !strings.ContainsRune(more, rune(rest[0])) {
+			return ok
+		}
+		line = rest
 	}
-	path = filepath.Clean(path)
-	for path != filepath.Dir(path) && mountOf(path) == mountOf(filepath.Dir(path)) {
-		path = filepath.Dir(path)
-	}
-	return path
-}
-
-// mountOf tells mounts apart: by device, and where the kernel tells it (Linux 5.8) by the mount's own number.
-func mountOf(path string) [2]uint64 {
-	var st unix.Stat_t
-	var more unix.Statx_t
-	if unix.Stat(path, &st) != nil {
-		return [2]uint64{}
-	}
-	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &more) != nil {
-		more.Mnt_id = 0
-	}
-	return [2]uint64{uint64(st.Dev), more.Mnt_id}
 }

@@ -25,21 +25,17 @@ func Print(w io.Writer, results []Result) {
 			also[at] = append(also[at], r.Check)
 		}
 	}
-	building := false
 	for _, level := range []Level{Wrong, Unknown, Warning, OK} {
 		for i, r := range results {
 			if r.Level != level || sameCause(results, i) >= 0 {
 				continue
 			}
 			r.print(w, also[i])
-			building = building || fromBuild(r.Fix)
 		}
 	}
-	if building {
-		fmt.Fprintln(w, "run fixes with bin/, configs/ or deploy/ in them in the folder in which Bookend was built")
-	}
 	n := count(results)
-	fmt.Fprintf(w, "%d checked: %d ok, %d %s, %d wrong, %d unknown\n", len(results), n[OK], n[Warning], plural("warning", n[Warning]), n[Wrong], n[Unknown])
+	fmt.Fprintf(w, "%d checked: %d ok, %d warning, %d wrong, %d unknown\n", len(results), n[OK], n[Warning],
+		n[Wrong], n[Unknown])
 }
 
 func (r Result) print(w io.Writer, also []string) {
@@ -77,25 +73,18 @@ func fold(w io.Writer, lead string, indent int, text string) {
 	fmt.Fprintln(w, line)
 }
 
-// sameCause is the index of the result that says what is wrong of results[at] too: an earlier one whose fix mends it,
-// where it is a folder above that is wrong, or the check of slurm.conf or of the driver's answer, where there is none. -1 where there is
-// none.
+// sameCause is the index of the result that says what is wrong of results[at] too: of the check without which it could
+// not be judged, or an earlier one about the same folder above. -1 if there is none.
 func sameCause(results []Result, at int) int {
 	r := results[at]
-	says := ""
-	switch {
-	case r.Level == Unknown && strings.HasPrefix(r.Seen, notJudged):
-		says = "slurm-conf"
-	case r.Level == Unknown && r.Seen == notTold:
-		says = "backend-answer"
-	}
-	if says != "" {
+	if says, ok := strings.CutPrefix(r.Seen, notJudged); ok {
 		return slices.IndexFunc(results, func(b Result) bool { return b.Check == says && b.Level != OK })
 	}
-	if !r.above() {
+	if !strings.HasPrefix(r.Seen, notAlone) {
 		return -1
 	}
-	return slices.IndexFunc(results[:at], func(b Result) bool { return b.Level == r.Level && b.Fix == r.Fix && b.Fix != "" })
+	return slices.IndexFunc(results[:at],
+		func(b Result) bool { return b.Level == r.Level && b.Seen == r.Seen && b.Fix == r.Fix })
 }
 
 // PrintJSON writes the same for programs.
@@ -103,7 +92,8 @@ func PrintJSON(w io.Writer, results []Result) error {
 	checked, counts := []answer.Checked{}, map[string]int{}
 	for _, r := range results {
 		r = r.clean()
-		checked = append(checked, answer.Checked{Check: r.Check, Level: string(r.Level), Path: r.Path, Seen: r.Seen, Why: r.Why, Fix: r.Fix})
+		checked = append(checked, answer.Checked{Check: r.Check, Level: string(r.Level), Path: r.Path, Seen: r.Seen,
+			Why: r.Why, Fix: r.Fix})
 	}
 	for level, n := range count(results) {
 		counts[string(level)] = n

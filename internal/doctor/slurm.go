@@ -3,89 +3,146 @@ package doctor
 import (
 	"fmt"
 	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"bookend/internal/config"
 	"bookend/internal/slurmconf"
 )
 
+const areaSlurm = "Slurm"
+
 func slurmChecks() []Check {
+	const (
+		leftovers = "a process that leaves its parent or its group outlives the job, with its memory, and no cgroup " +
+			"proves whose it is"
+		trespass = "a job can open GPUs that were given to others, by mistake too: BKD-TRESPASS reports it, but " +
+			"nothing " +
+			"prevents it"
+		freeing = "a process whose memory the driver is still freeing counts as unkillable: the node is drained for " +
+			"\"Kill task failed\" before an epilog can tell why"
+		container = "a task hook of a container job is looked for inside the container: if it is not there, " +
+			"that is an " +
+			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"
+		cut = "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script " +
+			"of the " +
+			"site's own then drains the node"
+	)
 	return []Check{
-		{Name: "slurm-conf", Area: areaSlurm, Holds: "slurm.conf is found, as slurmd finds it, and can be read with all that it includes", Look: lookNowhere, Judge: judgeConf},
-		{Name: "slurm-version", Area: areaSlurm, Holds: "slurmd is of a version that tells hooks enough: 22.05 to 26.05 were tried", Look: lookNowhere, Judge: judgeVersion},
-		{Name: "scontrol-version", Area: areaSlurm, Holds: "scontrol, where the configuration lets it be used, is of slurmd's version", Look: lookNowhere, Judge: judgeScontrol},
-		onConf("slurmd-user", areaSlurm, "slurmd, and so its hooks, run as root", nil, judgeUser),
+		{
+			Name: "slurm-conf", Area: areaSlurm, Holds: "slurm.conf is found, as slurmd finds it, and can be " +
+				"read with all " +
+				"that it includes", why: "it says whether and how Slurm calls the " +
+				"hooks", path: slurmConfPath, judge: judgeConf,
+		},
+		{
+			Name: "slurm-version", Area: areaSlurm, Holds: "slurmd is 22.05 or later, and scontrol of its version",
+			why: "what hooks are told depends on the " +
+				"version", needs: needsConf, path: fixed("slurmd"), judge: judgeVersion,
+		},
+		{
+			Name: "hook-timeout", Area: areaSlurm, Holds: "slurmd gives each hook a limit that is longer than " +
+				"`deadlines.*.total`", why: cut, needs: needsConf, keys: []string{"PrologEpilogTimeout"}, path: slurmConfPath,
+			judge: judgeTimeout,
+		},
+		{
+			Name: "unkillable-step", Area: areaSlurm, Holds: "`UnkillableStepTimeout=` is 60 or more: a driver " +
+				"that frees " +
+				"much memory needs it", why: freeing, needs: needsConf, keys: []string{"UnkillableStepTimeout"},
+			path: slurmConfPath, judge: judgeUnkillable,
+		},
+		{
+			Name: "proctrack", Area: areaSlurm, Holds: "Slurm tracks processes by cgroup: " +
+				"`ProctrackType=proctrack/cgroup`",
+			why: leftovers, needs: needsConf, path: slurmConfPath, judge: judgeProctrack,
+		},
+		{
+			Name: "constrain-devices", Area: areaSlurm, Holds: "jobs can open only GPUs that they were given: " +
+				"`TaskPlugin=` " +
+				"has task/cgroup, cgroup.conf has `ConstrainDevices=yes`", why: trespass, needs: needsConf,
+			keys: []string{"TaskPlugin"}, path: besideConf("cgroup.conf"), judge: judgeConstrain,
+		},
+		{
+			Name: "pyxis", Area: areaSlurm, Holds: "task hooks do not run inside containers: no pyxis in " +
+				"plugstack.conf " +
+				"together with `TaskProlog=` or `TaskEpilog=`", why: container, needs: needsConf,
+			path: besideConf("plugstack.conf"), judge: judgePyxis,
+		},
 	}
 }
 
-// included is the one line of slurm.conf that calls all of Bookend, where its snippets are installed (deploy/slurm).
-func included() string { return include("bookend.conf") }
-
-// include is the line for one of the snippets.
-func include(snippet string) string {
-	return "Include " + path.Join(snippetFolder, snippet)
+// slurmConfPath is the path of slurm.conf; its bare name if there is none.
+func slurmConfPath(s Site) string {
+	if c := s.Survey.Slurm.Conf; c != nil {
+		return c.Path
+	}
+	return "slurm.conf"
 }
 
-// lines are what slurm.conf needs for Bookend where they are not.
-func lines() (all []string) {
-	for _, h := range slots() {
-		if h.key != healthKey {
-			all = append(all, h.key+"="+h.shipped())
-		}
-	}
-	return append(all, "PrologFlags=Alloc", "PrologEpilogTimeout=60")
-}
-
-func judgeConf(s Site, _ Seen) []Result {
-	const name = "slurm-conf"
-	const why = "whether Slurm calls the hooks, and how, is written there"
-	v := s.Survey.Slurm
-	switch {
-	case v.Unknown != "":
-		return []Result{{name, Unknown, slurmConf, "could not be looked at: " + v.Unknown, why, "look why it does not answer: ls -l " + quoted(config.SlurmFolders()[1])}}
-	case v.Unread != "":
-		return []Result{{name, Unknown, v.Tried[len(v.Tried)-1], "could not be read: " + v.Unread, why, "let slurm.gres_conf name the gres.conf that slurmd uses, beside its slurm.conf"}}
-	case v.Conf == nil:
-		return []Result{{name, Unknown, slurmConf, "in none of: " + strings.Join(v.Tried, ", "),
-			"this is no compute node, or its slurm.conf lies elsewhere: then run doctor with SLURM_CONF set to it. Where Slurm is yet to be set up, these lines call the hooks",
-			included() + "   # as its last line, with the snippets of the package; without it, and if every node has its scripts:\n" + strings.Join(lines(), "\n")}}
-	}
-	if doubt := v.Conf.Doubt(); doubt != "" {
-		return []Result{{name, Unknown, v.Conf.Path, doubt, "what stands there could change any answer about Slurm; slurmd does not start with a file that it cannot read", "correct that line, or make what it includes readable"}}
-	}
-	if l, ok := v.Conf.Crowded(); ok {
-		return []Result{{name, Wrong, v.Conf.Path, fmt.Sprintf("%s has %s= and %s= in one line", l.Where(), l.Pairs[0][0], l.Pairs[1][0]),
-			"Slurm takes one key a line here: neither it nor any of its commands starts with this file", "write each into a line of its own"}}
-	}
-	for file, problem := range v.Beside {
-		return []Result{{name, Unknown, v.Conf.Path, file + " beside it could not be read: " + problem, "cards and cgroups are described there", "make it readable for root"}}
-	}
-	how := fmt.Sprintf("read, %d lines", len(v.Conf.Lines))
+// inConf is the fix that is a line of slurm.conf.
+func (s Site) inConf(line string) string {
+	where := slurmConfPath(s)
 	if s.configless() {
-		how += "; handed out by slurmctld (configless)"
+		where = "the controller's slurm.conf"
 	}
-	if n := v.Conf.Node(s.NodeName); !n.Found && n.Unsure == "" {
-		return []Result{{name, Warning, v.Conf.Path, how + fmt.Sprintf("; it has no node %q", s.NodeName), "which cards Slurm gives out here is then not known", "run doctor on a compute node"}}
-	}
-	return well(name, v.Conf.Path, "%s", how)
+	return fmt.Sprintf("%s   # in %s, then: scontrol reconfigure", line, where)
 }
 
-// slurmdVersion is what slurmd says, as numbers; ok is false where it does not tell.
-func (s Site) slurmdVersion() (v version, ok bool) {
-	return parseVersion(s.Survey.Programs["slurmd"].Text)
+// configless reports a node whose configuration slurmctld hands out.
+func (s Site) configless() bool {
+	v := s.Survey.Slurm
+	return v.Conf != nil && slices.ContainsFunc([]string{"/slurm/conf/", "/conf-cache/"}, func(part string) bool {
+		return strings.Contains(v.Conf.Path, part) || strings.Contains(v.Real+"/", part)
+	})
+}
+
+// includeLine is the line of slurm.conf that takes in a snippet, from where snippets are installed (deploy/slurm).
+func includeLine(snippet string) string { return "Include " + path.Join(snippetFolder, snippet) }
+
+func judgeConf(v *view) string {
+	s := v.Survey.Slurm
+	switch {
+	case s.Unknown != "":
+		folder := config.SlurmFolders()[1]
+		v.unknown("could not be looked at: "+s.Unknown, "find out why it does not answer: ls -l "+quoted(folder))
+		return ""
+	case s.Unread != "":
+		v.unknown("could not be read: "+s.Unread,
+			"let slurm.gres_conf name the gres.conf that slurmd uses").at(s.Tried[len(s.Tried)-1])
+		return ""
+	case s.Conf == nil:
+		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
+			includeLine("bookend.conf")+"   # as the last line of slurm.conf").
+			because("this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF " +
+				"set to it")
+		return ""
+	}
+	if doubt := s.Conf.Doubt(); doubt != "" {
+		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
+	}
+	if l, ok := s.Conf.Crowded(); ok {
+		v.wrong(fmt.Sprintf("%s has %s= and %s= in one line", l.Where(), l.Pairs[0][0], l.Pairs[1][0]),
+			"write each into a line of its own").because("neither slurmd nor any command of Slurm starts with " +
+			"this file")
+	}
+	if s.Beside != "" {
+		v.unknown("next to it could not be read: "+s.Beside, "make it readable for root")
+	}
+	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
+		v.warn(fmt.Sprintf("it has no node %q", v.NodeName), "run doctor on a compute node").
+			because("which GPUs Slurm gives out here is then not known")
+	}
+	return fmt.Sprintf("read, %d lines", len(s.Conf.Lines))
 }
 
 // version is one of Slurm's: 24.05.8 is {24, 5, 8}.
 type version [3]int
 
-func (v version) before(major, minor, micro int) bool {
-	other := version{major, minor, micro}
-	for i := range v {
-		if v[i] != other[i] {
-			return v[i] < other[i]
-		}
-	}
-	return false
+func (v version) before(major, minor int) bool {
+	return slices.Compare(v[:2], []int{major, minor}) < 0
 }
 
 func (v version) String() string { return fmt.Sprintf("%d.%02d.%d", v[0], v[1], v[2]) }
@@ -101,84 +158,133 @@ func parseVersion(text string) (v version, ok bool) {
 	return v, n >= 2 && (err == nil || n == 2)
 }
 
-func judgeVersion(s Site, _ Seen) []Result {
-	const name = "slurm-version"
-	if s.Survey.Slurm.Conf == nil {
-		return []Result{{name, Unknown, slurmConf, notJudged + "slurm.conf was not read", "", ""}}
-	}
-	said := s.Survey.Programs["slurmd"]
-	v, ok := s.slurmdVersion()
-	say := func(level Level, seen, why, fix string) []Result {
-		return []Result{{name, level, "slurmd", seen, why, fix}}
-	}
-	const upgrade = "upgrade Slurm to one that still gets fixes"
+// slurmdVersion is false if slurmd does not tell.
+func (s Site) slurmdVersion() (v version, ok bool) {
+	return parseVersion(s.Survey.Programs["slurmd"].Text)
+}
+
+func judgeVersion(v *view) string {
+	have, ok := v.slurmdVersion()
 	switch {
-	case said.Missing:
-		return say(Unknown, "is neither running nor in the usual folders", "what its hooks are told depends on its version", "slurmd -V   # in the folder where it lies")
 	case !ok:
-		return say(Unknown, "does not tell its version: "+said.trouble(), "what its hooks are told depends on it", "slurmd -V")
-	case v.before(21, 8, 0):
-		return say(Wrong, v.String()+": not supported", "its hooks are told neither SLURM_JOB_GPUS nor how a job ended: cards would be guessed from device numbers", upgrade)
-	case v.before(22, 5, 0):
-		return say(Wrong, v.String()+": not supported", "its epilog is not told how a job ended nor where its output is, and it ends a slow hook without warning", upgrade)
-	case !v.before(22, 5, 0) && v.before(22, 5, 4):
-		return say(Warning, v.String(), "a hook that closes its output early counts as failed in 22.05.0 to 22.05.3, and drains the node", upgrade+": 22.05.4 or later")
-	case !v.before(23, 2, 3) && v.before(23, 2, 5):
-		return say(Warning, v.String(), "what a hook leaves to write after its end is killed in 23.02.3 and 23.02.4: records may not reach the disk", upgrade+": 23.02.5 or later")
-	case v.before(23, 2, 0):
-		return well(name, "slurmd", "%s; its epilogs know neither SLUID nor start time: a second epilog of one run is measured anew, and never drains", v)
-	case !v.before(26, 6, 0):
-		return well(name, "slurmd", "%s: newer than those that were tried, 22.05 to 26.05", v)
+		v.unknown("does not tell its version: "+v.Survey.Programs["slurmd"].trouble(), "slurmd -V")
+		return ""
+	case have.before(22, 5):
+		v.wrong(have.String()+": not supported", "upgrade Slurm to 22.05 or later").
+			because("its hooks are not told which GPUs a job has, or how it ended")
 	}
-	return well(name, "slurmd", "%s", v)
-}
-
-// trouble says why a program did not tell what it was asked.
-func (a Said) trouble() string {
+	path, scontrol := v.Config.Slurm.Scontrol, v.Survey.Programs["scontrol"]
+	other, told := parseVersion(scontrol.Text)
+	const why = "slurmctld refuses scontrol of another version: no drain gets its reason"
 	switch {
-	case a.Unknown != "":
-		return a.Unknown
-	case a.Refused != "":
-		return "not started: " + a.Refused
-	case a.Failed != "":
-		return a.Failed
-	case a.Missing:
-		return "missing"
-	}
-	return fmt.Sprintf("it says %.60q", a.Text)
-}
-
-func judgeScontrol(s Site, _ Seen) []Result {
-	const name = "scontrol-version"
-	path, by := s.Config.Slurm.Scontrol, s.Config.Drain.ReasonBy
-	if by == config.ReasonByNone {
-		return well(name, path, "not run: drain.reason_by is %s", by)
-	}
-	if s.Survey.Slurm.Conf == nil {
-		return []Result{{name, Unknown, slurmConf, notJudged + "slurm.conf was not read", "", ""}}
-	}
-	said := s.Survey.Programs["scontrol"]
-	have, known := parseVersion(said.Text)
-	want, told := s.slurmdVersion()
-	const why = "scontrol of another version than slurmctld's is refused: no drain gets its reason"
-	switch {
-	case said.Missing && !told:
-		return []Result{{name, Unknown, path, "missing, and so is slurmd", why, "let slurm.scontrol say where it is"}}
-	case said.Missing:
-		return []Result{{name, Wrong, path, "missing", why, "let slurm.scontrol say where it is; drain.reason_by: none does without"}}
-	case !known:
-		return []Result{{name, Unknown, path, "does not tell its version: " + said.trouble(), why, quoted(path) + " -V"}}
+	case v.Config.Drain.ReasonBy == config.ReasonByNone || scontrol.Missing: // not used, or said by programs
 	case !told:
-		return []Result{{name, Unknown, path, have.String() + "; slurmd's is not known", why, "slurmd -V"}}
-	case have[0] != want[0] || have[1] != want[1]:
-		return []Result{{name, Wrong, path, fmt.Sprintf("%s, slurmd is %s", have, want), why, "let slurm.scontrol name the one that was installed with slurmd"}}
+		v.unknown("does not tell its version: "+scontrol.trouble(), quoted(path)+" -V").at(path).because(why)
+	case have[0] != other[0] || have[1] != other[1]:
+		v.wrong(fmt.Sprintf("%s, slurmd is %s", other, have),
+			"let slurm.scontrol name the one that was installed with slurmd").
+			at(path).because(why)
 	}
-	return well(name, path, "%s, as slurmd", have)
+	return have.String()
 }
 
-func judgeUser(s Site, c slurmconf.Conf) []Result {
-	if v, ok := c.Get("SlurmdUser"); ok && v.Text != "root" && !strings.HasPrefix(v.Text, "root(") && v.Text != "0" {
-		return []Result{{"slurmd-user", Wrong, c.Path, "SlurmdUser=" + v.Text, "hooks then run as that user: they can neither ask who holds a card nor keep records", s.inConf("SlurmdUser=root")}}
+// seconds is a key's time; set is false if it has none, or no limit. An unreadable number is none.
+func seconds(c slurmconf.Conf, key string, byDefault int) (n int, set bool) {
+	const noLimit = 65534 // as Slurm writes it
+	v, ok := c.Get(key)
+	n, err := strconv.Atoi(strings.TrimSpace(v.Text))
+	if !ok || err != nil || n < 0 || n >= noLimit {
+		return byDefault, false
 	}
-	return well("slurmd-user", c.Path, "root")
+	return n, true
+}
+
+// spare is what slurmd's limit should leave a hook beyond its deadline: a child that a driver keeps from dying.
+const spare = 5 * time.Second
+
+func judgeTimeout(v *view) string {
+	var told []string
+	for _, h := range []struct {
+		hook, key string
+		total     config.Duration
+	}{
+		{"prolog", "PrologTimeout", v.Config.Deadlines.Prolog.Total},
+		{"epilog", "EpilogTimeout", v.Config.Deadlines.Epilog.Total},
+	} {
+		key, total := h.key, time.Duration(h.total)
+		limit, set := seconds(v.conf(), key, 0)
+		if have, ok := v.slurmdVersion(); !set || ok && have.before(25, 5) { // which has but one for both
+			key = "PrologEpilogTimeout"
+			limit, set = seconds(v.conf(), key, 0)
+		}
+		want := time.Duration(limit) * time.Second
+		seen := fmt.Sprintf("%s=%d, and deadlines.%s.total is %v", key, limit, h.hook, total)
+		fix := v.inConf(fmt.Sprintf("%s=%d", key, max(60, int((total+spare)/time.Second))))
+		switch {
+		case !set:
+			v.warn("no limit for the "+h.hook, fix).because("what the kernel does not let end keeps the node for ever")
+		case want < total:
+			v.wrong(seen, fix)
+		case want < total+spare:
+			v.warn(seen, fix)
+		}
+		told = append(told, fmt.Sprintf("%s %d s for %v", h.hook, limit, total))
+	}
+	return strings.Join(told, ", ")
+}
+
+func judgeUnkillable(v *view) string {
+	const least = 60 // Slurm's own default: freeing memory may take tens of seconds on a GPU in trouble
+	limit, _ := seconds(v.conf(), "UnkillableStepTimeout", least)
+	if limit < least {
+		v.warn(fmt.Sprintf("UnkillableStepTimeout=%d", limit), v.inConf("UnkillableStepTimeout=180"))
+	}
+	return fmt.Sprintf("%d s", limit)
+}
+
+func judgeProctrack(v *view) string {
+	kind, ok := v.conf().Get("ProctrackType")
+	if ok && !strings.HasSuffix(strings.ToLower(kind.Text), "cgroup") {
+		v.warn(kind.Text, v.inConf("ProctrackType=proctrack/cgroup"))
+	}
+	return "by cgroup"
+}
+
+func judgeConstrain(v *view) string {
+	task, _ := v.conf().Get("TaskPlugin")
+	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
+		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity")).
+			at(slurmConfPath(v.Site))
+	}
+	yes := false
+	if c := v.Survey.Slurm.Cgroup; c != nil {
+		set, _ := c.Get("ConstrainDevices")
+		yes = slices.Contains([]string{"yes", "true", "1", "y"}, strings.ToLower(set.Text))
+	}
+	if !yes {
+		v.warn("ConstrainDevices is not yes", "ConstrainDevices=yes   # in "+v.path+", then restart slurmd")
+	}
+	return "ConstrainDevices=yes, by task/cgroup"
+}
+
+func judgePyxis(v *view) string {
+	var hooks []string
+	for _, key := range []string{"TaskProlog", "TaskEpilog"} {
+		if hook, ok := v.conf().Get(key); ok && hook.Text != "" {
+			hooks = append(hooks, key+"=")
+		}
+	}
+	has := slices.ContainsFunc(v.Survey.Slurm.Plugins, func(l string) bool { return strings.Contains(l, "pyxis") })
+	if !has || len(hooks) == 0 {
+		return "no pyxis with a task hook"
+	}
+	level := Warning
+	if have, ok := v.slurmdVersion(); ok && !have.before(24, 11) {
+		level = Wrong
+	}
+	list := strings.Join(hooks, " and ")
+	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)),
+		v.inConf(includeLine("bookend-pyxis.conf"))+
+			"   # in place of another file of Bookend's; or take "+list+" out: the end report then has all")
+	return ""
 }

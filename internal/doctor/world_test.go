@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/internal/config"
 )
 
 // slurmText is a slurm.conf in which all is as it must be. DIR stands for the node's folder.
@@ -28,7 +30,8 @@ Include nodes.conf
 `
 
 // cardText is what the driver's /proc says of one card.
-const cardText = "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a00%d\nBus Location: \t 0000:%s:00.0\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
+const cardText = "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a00%d\nBus " +
+	"Location: \t 0000:%s:00.0\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
 
 // surround makes the rest of the node: slurm.conf and its like, a slurmd, the driver, and what else is looked at.
 func (n node) surround() {
@@ -43,22 +46,19 @@ func (n node) surround() {
 		put(n.T, n.in("hooks/"+hook), string(text), 0o755)
 	}
 	put(n.T, n.in("libexec/hc"), "#!/bin/sh\nexec "+n.in("libexec/bookend-healthcheck")+"\n", 0o755)
-	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] || exit 1\n[ \"$1\" = -V ] && echo slurm 24.11.5 || cat "+n.in("sbin/listed")+" >&2\n", 0o755)
+	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] || exit 1\n[ \"$1\" = -V ] && echo slurm "+
+		"24.11.5 || cat "+n.in("sbin/listed")+" >&2\n", 0o755)
 	put(n.T, n.in("sbin/listed"), listed(0, 1), 0o644)
 	n.runs(101, "slurmd", n.in("sbin/slurmd"), "-f", n.site.SlurmConf)
 	write("sys/module/nvidia/version", "580.1\n")
-	write("sys/fs/cgroup/freezer/tasks", "")
 	for i, bus := range []string{"1b", "3d"} {
 		write("proc/driver/nvidia/gpus/0000:"+bus+":00.0/information", fmt.Sprintf(cardText, i, bus, i))
 		must(n.T, os.MkdirAll(n.in("dev"), 0o755))
 		must(n.T, unix.Mkfifo(n.in(fmt.Sprintf("dev/nvidia%d", i)), 0o666)) // no file and no folder, as a device
 	}
-	must(n.T, unix.Mkfifo(n.in("dev/log"), 0o666))
 	put(n.T, n.in("root/etc/bookend/slurm/bookend.conf"), "Prolog=x\n", 0o644)
 	put(n.T, n.in("root/etc/bookend/slurm/hooks/prolog"), "#!/bin/sh\n", 0o755)
 	put(n.T, n.in("root/etc/bookend/slurm/prolog.d/00-bookend.sh"), "#!/bin/sh\n", 0o755)
-	write("root/etc/pam.d/sshd", "auth include common\naccount required pam_unix.so\naccount required pam_slurm_adopt.so\n@include common\n")
-	write("root/etc/pam.d/common", "session required pam_limits.so\n#session optional pam_systemd.so\n")
 }
 
 // runs makes a process: a folder of /proc.
@@ -94,7 +94,8 @@ func backendSaying(version string, replaced map[string]string) string {
 		fact := func(code, value string) string {
 			return fmt.Sprintf(`{"code":%q,"value":%q,"source":"nvml"}`, code, value)
 		}
-		return fmt.Sprintf(`{"device":"GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a00%d","facts":[%s,%s],"accounting":{"mode":"off"}}`, i, fact("persistence", "on"), fact("compute_mode", "default"))
+		return fmt.Sprintf(`{"device":"GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a00%d","facts":[%s,%s]}`, i,
+			fact("persistence", "on"), fact("compute_mode", "default"))
 	}
 	text := `{"bookend":1,"kind":"hello","hello":{"backend":"nvidia","version":"` + version + `"}}
 {"bookend":1,"kind":"snapshot","snapshot":{"at":1,"driver":{"version":"580.1"},"readings":[` + card(0, "1b") + "," + card(1, "3d") + `]}}
@@ -153,7 +154,51 @@ func both(all ...func(node)) func(node) {
 // listed is what slurmd -G says of GPUs with these minors.
 func listed(minors ...int) (text string) {
 	for _, m := range minors {
-		text += fmt.Sprintf("slurmd: Gres Name=gpu Type=(null) Count=1 Index=%d ID=7696487 File=/dev/nvidia%d Links=(null) Flags=HAS_FILE\n", m, m)
+		text += fmt.Sprintf("slurmd: Gres Name=gpu Type=(null) Count=1 Index=%d ID=7696487 File=/dev/nvidia%d "+
+			"Links=(null) Flags=HAS_FILE\n", m, m)
 	}
 	return text
+}
+
+// card lets the driver's /proc say something else of a GPU.
+func card(bus, old, now string) func(node) {
+	return edit("proc/driver/nvidia/gpus/0000:"+bus+":00.0/information", old, now)
+}
+
+func gpuMap(m map[int]string) func(node) {
+	return set(func(c *config.Config) { c.NVIDIA.GPUOrder, c.NVIDIA.GPUMap = config.OrderMap, m })
+}
+
+func gone(name string) func(node) {
+	return func(n node) { must(n.T, os.RemoveAll(n.in(name))) }
+}
+
+func set(change func(*config.Config)) func(node) {
+	return func(n node) { change(&n.site.Config) }
+}
+
+// slurmd lets slurmd and scontrol be of a version.
+func slurmd(version string) func(node) {
+	text := "#!/bin/sh\necho " + version + "\n"
+	return both(file("sbin/slurmd", text, 0o755), file("bin/scontrol", text, 0o755))
+}
+
+func mode(name string, m uint32) func(node) {
+	return func(n node) { must(n.T, unix.Chmod(n.in(name), m)) }
+}
+
+// given lets a file belong to a user.
+func given(name string) func(node) {
+	return func(n node) { must(n.T, os.Chown(n.in(name), user, 0)) }
+}
+
+// moved lets a link lead to a user's folder.
+func moved(name string) func(node) {
+	return func(n node) {
+		to := n.in("home/" + filepath.Base(name))
+		must(n.T, os.MkdirAll(n.in("home"), 0o755))
+		must(n.T, os.Chown(n.in("home"), user, 0))
+		must(n.T, os.Rename(n.in(name), to))
+		must(n.T, os.Symlink(to, n.in(name)))
+	}
 }

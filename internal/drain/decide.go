@@ -92,6 +92,7 @@ func (in Input) said(d Decision) Decision {
 	now := in.Now.Wall.UTC().Round(0)
 	d.After.Last = &Said{now, d.Act, d.Why}
 	d.Intent.Last = d.After.Last
+	d.After.Over, d.Intent.Over = in.over(d.Act), in.over(Leave)
 	if d.Act == Write || d.Act == Resume {
 		d.Intent.Last = &Said{now, Leave, "not done yet: " + string(d.Act) + ": " + d.Why}
 	}
@@ -100,6 +101,9 @@ func (in Input) said(d Decision) Decision {
 
 func (in Input) decide() Decision {
 	open := in.Memory.open(in.Exits)
+	if x, kept := in.kept(open); kept {
+		return in.upgrade(open, x)
+	}
 	if in.stands() {
 		return in.standing(open)
 	}
@@ -107,6 +111,36 @@ func (in Input) decide() Decision {
 		return in.upgrade(open, x)
 	}
 	return in.others(open)
+}
+
+// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was seen on the
+// node while that was not drained. Which of several exits drained it nobody knows: the last is told.
+func (in Input) kept(open []Exit) (cause Exit, found bool) {
+	over := in.Memory.Over
+	if over == nil || !in.Node.Drained() || !over.is(in.Node) {
+		return Exit{}, false
+	}
+	for _, x := range open {
+		if x.Reason != "" && x.Wall.After(over.Seen.Add(-late)) {
+			cause, found = x, true
+		}
+	}
+	cause.Epoch = gpu.Epoch{} // another script's drain would have left no trace: never resumed
+	return cause, found
+}
+
+// over is the node's text where that is of a drain that is over, nil for none. What a person wrote is theirs even then.
+func (in Input) over(act Act) *Over {
+	n, was := in.Node, in.Memory.Over
+	switch {
+	case act == Write || !in.ofNobody():
+		return nil
+	case act == Resume || !n.Drained() && n.other() == "":
+		return &Over{n.Reason, n.At, in.Now.Wall.UTC().Round(0)}
+	case was != nil && was.is(n):
+		return was
+	}
+	return nil
 }
 
 // stands reports whether the node's reason is the one that we wrote last: the same bytes, of that time, and root's. Another

@@ -430,7 +430,11 @@ func TestAtHook(t *testing.T) {
 		"down":                       {Memory{}, Node{Flags: []string{"DOWN"}}, Leave},
 		"an admin's remark":          {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "look at me"}, Leave},
 		"Slurm's, of another drain":  {Memory{}, Node{Flags: []string{"MIXED", "COMPLETING"}, Reason: EpilogError, By: "root"}, Write},
+		"Slurm's, of a killed task":  {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Write},
 		"an admin's, that begins so": {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed - vendor RMA 123, do not touch"}, Leave},
+		"an admin's, that ends so":   {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed (JobId=7 again, see ticket)"}, Leave},
+		"Slurm's, of old":            {Memory{}, Node{Flags: []string{"IDLE"}, Reason: "Kill task failed"}, Write},
+		"Slurm's, drained":           {Memory{}, Node{Flags: []string{"IDLE", "DRAIN"}, Reason: "Kill task failed (JobId=7 StepId=0)"}, Leave},
 		"what we left of a drain":    {Memory{}, Node{Flags: []string{"IDLE"}, Reason: reason43, By: "root"}, Write},
 		"drained by us":              {wrote, ours, Add},
 		"in our words, not by us":    {Memory{}, ours, Leave},
@@ -454,6 +458,87 @@ func TestAtHookSaysWhy(t *testing.T) {
 	}
 }
 
+// Slurm may keep the text of a drain that is over, and show it for the next one. Once it was seen on a node that was not
+// drained it is nobody's; an admin's words are an admin's all the same.
+func TestKeptText(t *testing.T) {
+	const failed = "Kill task failed (JobId=7 StepId=0)"
+	old, tooLong := ended.Add(-2*time.Hour), failed+strings.Repeat("x", MaxReason)
+	over := func(reason string, at time.Time, flags ...string) Memory {
+		resumed := asked(func(in *Input) {
+			in.Exits, in.Now = nil, after(-time.Hour)
+			in.Node = Node{Flags: append(flags, "IDLE"), Reason: reason, By: "root", At: at}
+		})
+		return Decide(resumed).After
+	}
+	for name, tt := range map[string]struct {
+		seen Memory
+		edit func(*Input)
+		act  Act
+	}{
+		"ours":                         {over(reason43, old), nil, Write},
+		"Slurm's for an epilog":        {over(EpilogError, old), func(in *Input) { in.Node.Reason = EpilogError }, Write},
+		"Slurm's for a prolog":         {over(PrologError, old), func(in *Input) { in.Node.Reason = PrologError }, Write},
+		"Slurm's for a task":           {over(failed, old), func(in *Input) { in.Node.Reason = failed }, Write},
+		"no form of Slurm's":           {over(tooLong, old), func(in *Input) { in.Node.Reason = tooLong }, Leave},
+		"seen on a node that was down": {over(reason43, old, "DOWN"), nil, Leave},
+		"an admin's, in the memory":    {Memory{Over: &Over{Reason: "disk swap", At: old}}, func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
+		"an admin's":                   {over("disk swap", old), func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
+		"ours with an admin's words":   {over(reason43+"; jd", old), func(in *Input) { in.Node.Reason = reason43 + "; jd" }, Leave},
+		"an admin's, after it":         {over(reason43, old), func(in *Input) { in.Node.Reason = "disk swap" }, Leave},
+		"written anew":                 {over(reason43, old), func(in *Input) { in.Node.At = ended }, Leave},
+		"never seen without its drain": {Memory{}, nil, Leave},
+		"a hook of before":             {over(reason43, old), func(in *Input) { in.Exits[0].Wall = ended.Add(-time.Hour - time.Minute) }, Leave},
+		"no hook of ours failed":       {over(reason43, old), func(in *Input) { in.Exits = nil }, Leave},
+		"down":                         {over(reason43, old), func(in *Input) { in.Node.Flags = []string{"DOWN", "DRAIN"} }, Leave},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := asked(func(in *Input) {
+				in.Rules.Resume, in.Memory, in.Node.Reason, in.Node.At = true, tt.seen, reason43, old
+				if tt.edit != nil {
+					tt.edit(in)
+				}
+			})
+			d := Decide(in)
+			if d.Act != tt.act || (d.Act == Write) != (d.Reason == reason42) {
+				t.Fatalf("%s %q (%s), want %s", d.Act, d.Reason, d.Why, tt.act)
+			}
+			if d.Act != Write {
+				return
+			}
+			if d.After.Over != nil || d.Intent.Over == nil || len(d.After.Settled) != 1 {
+				t.Errorf("remembered is %+v, before it is done %+v", d.After, d.Intent)
+			}
+			in.Memory, in.Now = d.Intent, after(5*time.Minute) // it could not be done
+			if d := Decide(in); d.Act != Write {
+				t.Errorf("the next check: %s (%s)", d.Act, d.Why)
+			}
+			in.Memory, in.Node.Reason, in.Node.At = d.After, reason42, in.Now.Wall
+			in.Memory.Written.Wall, in.Cards = in.Now.Wall, map[gpu.ID]Seen{"GPU-a": {Memory: Clean}}
+			if d := Decide(in); d.Act != Leave || d.After.Written == nil {
+				t.Errorf("what else it was drained for meanwhile left no trace, and then: %s (%s)", d.Act, d.Why)
+			}
+		})
+	}
+}
+
+// What the health check itself resumed is over as well, though Slurm may go on showing it.
+func TestKeptTextOfOurs(t *testing.T) {
+	in := stood(func(in *Input) { in.Memory.Written.Clean = 2 })
+	d := Decide(in)
+	if o := d.After.Over; d.Act != Resume || o == nil || o.Reason != reason42 || !o.At.Equal(in.Node.At) || d.Intent.Over != nil {
+		t.Fatalf("%s: %+v", d.Act, d.After)
+	}
+	in.Memory, in.Now = d.After, after(2*time.Hour)
+	in.Exits = Exits([]ledger.Run{orphaned(42, ended, time.Hour), lostAtStart(43, ended.Add(2*time.Hour-time.Minute), 3*time.Hour-time.Minute)}, in.Now)
+	if d := Decide(in); d.Act != Write || d.Reason != reason43 {
+		t.Errorf("%s %q (%s)", d.Act, d.Reason, d.Why)
+	}
+	in.Node.Reason, in.Node.At = EpilogError, ended // Slurm has a new text: nothing is remembered of the old one
+	if d := Decide(in); d.After.Over != nil {
+		t.Errorf("%+v", d.After.Over)
+	}
+}
+
 // More causes than are remembered are never verified.
 func TestTooManyCauses(t *testing.T) {
 	x := Exit{Epoch: epoch}
@@ -474,5 +559,13 @@ func TestWords(t *testing.T) {
 	m.Last = nil
 	if got := string(m.Words()); !strings.Contains(got, "health check") || (Memory{}).Words() != "" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What an earlier release remembered of an admin's text that begins as Slurm's does can be read, and is the admin's all the same.
+func TestOverOfAnEarlierRelease(t *testing.T) {
+	o := Over{Reason: "Kill task failed - vendor RMA 123", At: ended}
+	if !o.Valid() || o.is(Node{Reason: o.Reason, At: o.At}) {
+		t.Errorf("valid %v, Slurm's %v", o.Valid(), o.is(Node{Reason: o.Reason, At: o.At}))
 	}
 }

@@ -3,6 +3,7 @@ package drain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -15,9 +16,28 @@ type Memory struct {
 	Written *Written `json:"written,omitempty"`
 	// Settled are the exits on record that need no more looking after.
 	Settled []Ref `json:"settled,omitempty"`
+	// Over is the text of a drain that is over, where Slurm goes on showing it, nil for none.
+	Over *Over `json:"over,omitempty"`
 	// Last is what was decided last, for display.
 	Last *Said `json:"last,omitempty"`
 }
+
+// Over is a reason that was seen on a node while that was not drained: nobody wrote it for a later drain that shows it again.
+type Over struct {
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`   // by the controller's clock; zero where Slurm does not say
+	Seen   time.Time `json:"seen"` // when the node was not drained, by this node's
+}
+
+// Valid reports whether it can be on record. Earlier releases took every text that begins as Slurm's does for Slurm's.
+func (o Over) Valid() bool {
+	return o.ofNobody() || strings.HasPrefix(o.Reason, killTask) && len(o.Reason) <= MaxReason
+}
+
+// ofNobody reports whether it can be one: what a person wrote is theirs.
+func (o Over) ofNobody() bool { return Node{Reason: o.Reason}.ofNobody() || Recorded(o.Reason) }
+
+func (o Over) is(n Node) bool { return o.ofNobody() && n.Reason == o.Reason && n.At.Equal(o.At) }
 
 // Written is a reason of ours, and what it stands for.
 type Written struct {

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,14 +22,34 @@ const (
 	EpilogError = "Epilog error"
 )
 
+// ofNobody reports a reason that no person wrote: one of ours, or Slurm's own.
+func (n Node) ofNobody() bool {
+	slurms := n.Reason == PrologError || n.Reason == EpilogError || killFailed(n.Reason)
+	return Ours(n.Reason) || slurms && len(n.Reason) <= MaxReason
+}
+
+const killTask = "Kill task failed"
+
+// killFailed reports Slurm's text if a step's processes could not be killed: alone, or with "(JobId=7 StepId=0)". An admin who
+// goes on from there has written a reason of their own.
+func killFailed(reason string) bool {
+	rest, is := strings.CutPrefix(reason, killTask)
+	if !is || rest == "" {
+		return is
+	}
+	step, opened := strings.CutPrefix(rest, " (JobId=")
+	step, closed := strings.CutSuffix(step, ")")
+	job, id, both := strings.Cut(step, " StepId=")
+	return opened && closed && both && !strings.ContainsAny(job+id, " ()")
+}
+
 // byRoot reports whether root wrote the reason, as the hooks do, or Slurm does not say who did.
 func (n Node) byRoot() bool { return slices.Contains([]string{"", "root", "0"}, n.By) }
 
-// ofNobody reports a reason that no person wrote: Slurm's own, or one of ours, also if only our record tells so. A later
-// release may have written it in a form that is not known here.
+// ofNobody is Node.ofNobody, also of what is on record: a later release may have written it in a form that is not known here.
 func (in Input) ofNobody() bool {
-	reason, w := in.Node.Reason, in.Memory.Written
-	return reason == PrologError || reason == EpilogError || Ours(reason) || w != nil && w.Reason == reason
+	w, over := in.Memory.Written, in.Memory.Over
+	return in.Node.ofNobody() || w != nil && w.Reason == in.Node.Reason || over != nil && over.is(in.Node)
 }
 
 const drained = "DRAIN"

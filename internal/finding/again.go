@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
 )
 
 // Again joins what was found before and after processes were ended; the scene is that of the second look. A GPU that settled
@@ -78,8 +77,7 @@ func (s Side) overrules(f Finding, cards []Card) bool {
 	if f.GPU == "" {
 		return s.Settled(cards)
 	}
-	state := s.Curves[f.GPU].State
-	return state == settle.Clean || state == settle.Flat
+	return s.Curves[f.GPU].State.AtRest()
 }
 
 // lacks reports whether this look proves a finding's process gone from its GPU.

@@ -6,7 +6,6 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
 )
 
 // MaxBaseline is the most memory, in bytes, that a card's baseline may explain, and the most that a service may hold
@@ -52,7 +51,7 @@ func (s Scene) Learn(c Card, epoch gpu.Epoch) (Baseline, bool) {
 	old := s.Baselines[c.Device.ID]
 	r, ok := s.Now.Snapshot.Reading(c.Device.ID)
 	state := s.Now.Curves[c.Device.ID].State
-	if !ok || old.Accepted || s.ending() || state != settle.Clean && state != settle.Flat || r.ProcessesUnknown != "" || s.sharedByRecord(c) {
+	if !ok || old.Accepted || s.ending() || !state.AtRest() || r.ProcessesUnknown != "" || s.sharedByRecord(c) {
 		return old, false
 	}
 	b := Baseline{GPU: c.Device.ID, Epoch: epoch, At: s.Now.Snapshot.At}

@@ -227,7 +227,7 @@ func (s Scene) exclusive(c Card) *Owner {
 	if s.Before == nil || !s.Self.Alone || s.Shared != "" || s.again() {
 		return nil
 	}
-	if state := s.Before.Curves[c.Device.ID].State; state != settle.Clean && state != settle.Flat {
+	if !s.Before.Curves[c.Device.ID].State.AtRest() {
 		return nil
 	}
 	return &Owner{Job: s.Job.ID, SLUID: s.Job.SLUID, UID: s.Job.UID, Level: attrib.ByExclusive}

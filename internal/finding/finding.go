@@ -51,3 +51,6 @@ type Owner struct {
 	UID   uint32       `json:"uid"`
 	Level attrib.Level `json:"level"`
 }
+
+// JobName names the job as its cgroup did.
+func (o Owner) JobName() string { return slurm.Owner{ID: o.Job, SLUID: o.SLUID}.Name() }

@@ -35,7 +35,7 @@ func (s Side) AtRest(cards []Card) bool {
 // Settled reports whether every card was seen at rest, clean or not.
 func (s Side) Settled(cards []Card) bool {
 	for _, c := range cards {
-		if state := s.Curves[c.Device.ID].State; state != settle.Clean && state != settle.Flat {
+		if !s.Curves[c.Device.ID].State.AtRest() {
 			return false
 		}
 	}
@@ -56,8 +56,7 @@ func Expectations(before *Side, baselines map[gpu.ID]Baseline, l Limits) (map[gp
 		return expect, known
 	}
 	for _, r := range before.Snapshot.Readings {
-		state := before.Curves[r.Device.ID].State
-		if state != settle.Clean && state != settle.Flat || !r.Memory.Used.Known() {
+		if !before.Curves[r.Device.ID].State.AtRest() || !r.Memory.Used.Known() {
 			continue // what still moved then tells nothing of what was there before
 		}
 		e := gpu.Expected{}

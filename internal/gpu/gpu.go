@@ -2,7 +2,11 @@
 // reading of it said, and what could not be read. It does no work; every band may import it.
 package gpu
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // ID is a device's opaque, vendor-given identity ("GPU-8f0b…", "MIG-…"). It is never parsed here.
 type ID string
@@ -35,6 +39,22 @@ type Device struct {
 	Parent ID     `json:"parent,omitempty"` // the whole card of a MIG instance
 	Name   string `json:"name,omitempty"`   // model as the driver names it: a string from outside
 	Vendor string `json:"vendor,omitempty"` // "nvidia", "amd"
+}
+
+// Node is the name of a device's node in /dev; empty where that is unknown.
+func (d Device) Node() string {
+	if d.Minor == nil {
+		return ""
+	}
+	return fmt.Sprintf("nvidia%d", *d.Minor)
+}
+
+// Named reports whether somebody means this device: by UUID, bus id, or as nvidiaN.
+func (d Device) Named(name string) bool {
+	if bus, err := ParseBusID(name); err == nil && bus == d.BusID {
+		return true
+	}
+	return name != "" && (name == d.Node() || strings.EqualFold(name, string(d.ID)))
 }
 
 // Memory is one reading of a device's memory.

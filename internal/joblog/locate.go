@@ -138,7 +138,10 @@ func manyFiles(pattern string) bool {
 	}
 }
 
-// option is an option's value: behind its letter, which others may stand before (-lo FILE), behind its name or the beginning
+// flags are srun's options of one letter that have no value.
+const flags = "EHklOQsuvXZ"
+
+// option is an option's value: behind its letter, which flags may stand before (-lo FILE), behind its name or the beginning
 // of that and "=", or the next argument.
 func option(args []string, letter byte, name string) string {
 	for i, arg := range args {
@@ -148,7 +151,7 @@ func option(args []string, letter byte, name string) string {
 			return value
 		}
 		at := strings.IndexByte(arg, letter)
-		short := at > 0 && arg[0] == '-' && arg[1] != '-' && strings.IndexFunc(arg[1:at], notLetter) < 0
+		short := at > 0 && arg[0] == '-' && strings.Trim(arg[1:at], flags) == ""
 		if short && at+1 < len(arg) {
 			return arg[at+1:]
 		}
@@ -158,8 +161,6 @@ func option(args []string, letter byte, name string) string {
 	}
 	return ""
 }
-
-func notLetter(c rune) bool { return (c|0x20) < 'a' || (c|0x20) > 'z' }
 
 // OfTask finds the file of a task of a step that writes one a task (srun -o out.%t), given that of another task: it has the
 // one's number where that has the other's, and is there. Named reports that the name has the other's number at all.

@@ -53,6 +53,8 @@ func TestApart(t *testing.T) {
 		"srun -o out.%j.%2t -e err.%j train":     true,
 		"srun -lo out.%t --err err.%t train":     true,
 		"srun --outp=out.%t -leerr.%t train":     true,
+		"srun -Jmodel -o out.%t -e err.%t train": true,
+		"srun -wnode1 -oout.%t -e err.%t train":  true,
 		"srun -N2 -o out.%t --exclusive train":   false,
 		"srun -o out.%j -e err.%j train":         false,
 		"srun -o out.% -e err train":             false,

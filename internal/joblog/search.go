@@ -26,7 +26,8 @@ var needles = [][]byte{
 type Search struct {
 	Messages []oom.Message // in the order in which they were said
 	Read     int64         // bytes before the end that were looked through
-	// Earlier: what stands before that is not looked through because an end report of Bookend's stands between.
+	// Earlier: what stands before that is not looked through because a report of Bookend's stands between, of another end or of
+	// a start.
 	Earlier bool
 	// Cancelled: Slurm says at the end that the job was cancelled or met its time limit. Its exit status does not tell.
 	Cancelled bool
@@ -47,7 +48,7 @@ func (s *Search) Tail() error {
 		return err
 	}
 	run := thisRun(text)
-	s.Messages, s.Read, s.Earlier = oom.Find(run), int64(len(run)), len(run) < len(text)
+	s.Messages, s.Read, s.Earlier = oom.Find(run), int64(len(run)), len(run) < len(text) || divided(run)
 	_, after, found := bytes.Cut(text, []byte(": error: *** JOB "))
 	s.Cancelled = found && bytes.Contains(after, []byte(" CANCELLED AT "))
 	return nil
@@ -64,7 +65,7 @@ func (s *Search) Back(limit int64, more func() bool) error {
 		}
 		run := thisRun(text)
 		earlier := int64(len(text) - len(run))
-		s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0
+		s.Read, s.Earlier = s.size-max(0, end-oom.MaxTail)-earlier, earlier > 0 || divided(run)
 		if s.promising(run) { // what else is said there may stand in the window after it as well
 			said := slices.DeleteFunc(oom.Find(run), func(m oom.Message) bool { return !AboutMemory(m) })
 			s.Messages = append(said, s.Messages...)
@@ -98,27 +99,42 @@ func (s *Search) promising(text []byte) bool {
 	return slices.ContainsFunc(needles, func(n []byte) bool { return bytes.Contains(s.lower, n) })
 }
 
+// ours begins a line of Bookend's.
+var ours = []byte("| bookend: ")
+
 // thisRun is what stands after the last end report of Bookend's: that belongs to an earlier run of the job, or to another
-// job that writes to the same file, for this run's own is written later. It comes after an empty line, in one block.
+// job that writes to the same file, for this run's own is written later. It is one block of lines.
 func thisRun(text []byte) []byte {
-	for end := len(text); ; {
-		at := bytes.LastIndex(text[:end], []byte("\n| bookend: "))
-		if at < 0 {
-			return text
+	for end := len(text); end > 0; {
+		begin := bytes.LastIndexByte(text[:end], '\n') + 1
+		for begin > 0 && bytes.HasPrefix(text[begin:], ours) && bytes.HasPrefix(text[lineBefore(text, begin):], ours) {
+			begin = lineBefore(text, begin)
 		}
-		end = at
-		if at > 0 && text[at-1] != '\n' {
-			continue
-		}
-		if block, after := ownLines(text[at+1:]); isEnd(block) {
+		if block, after := ownLines(text[begin:]); isEnd(block) {
 			return after
 		}
+		end = begin - 1
 	}
+	return text
+}
+
+// lineBefore is where the line begins that ends before a line's beginning.
+func lineBefore(text []byte, begin int) int { return bytes.LastIndexByte(text[:begin-1], '\n') + 1 }
+
+// divided reports whether a report of Bookend's stands in a text, after an empty line, and may be an end's. What the
+// TaskEpilog says of processes is this run's own.
+func divided(text []byte) bool {
+	for found := true; found; {
+		if _, text, found = bytes.Cut(text, []byte("\n\n| bookend: ")); found && !bytes.HasPrefix(text, []byte("process ")) {
+			return true
+		}
+	}
+	return false
 }
 
 // ownLines divides the lines of Bookend's with which a text begins from what follows.
 func ownLines(text []byte) (block, after []byte) {
-	for after = text; bytes.HasPrefix(after, []byte("| bookend:")); {
+	for after = text; bytes.HasPrefix(after, ours); {
 		_, after, _ = bytes.Cut(after, []byte("\n"))
 	}
 	return text[:len(text)-len(after)], after

@@ -60,6 +60,7 @@ func TestSearchStops(t *testing.T) {
 	said := ranOut + text(step, size-len(ranOut))
 	never := func() bool { return false }
 	report := "\n\n| bookend: GPU 0 of n1 left clean by your job\n"
+	quiet := "\n\n| bookend: GPUs of n1 not checked: driver does not answer; your job is not affected by this\n"
 	task := "\n\n| bookend: process 7 (python) still uses a GPU at the end of your script\n"
 	for name, tt := range map[string]struct {
 		said    string
@@ -69,14 +70,15 @@ func TestSearchStops(t *testing.T) {
 		read    int64
 		earlier bool
 	}{
-		"all":                      {said, size, always, 1, size, false},
-		"limit":                    {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
-		"no time":                  {said, size, never, 0, oom.MaxTail, false},
-		"an earlier run's":         {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
-		"an earlier run's, at end": {said + report, size, always, 0, 0, true},
-		"this run's own":           {said + task, size + 200, always, 1, size + int64(len(task)), false},
-		"short":                    {ranOut, size, always, 1, int64(len(ranOut)), false},
-		"empty":                    {"", size, always, 0, 0, false},
+		"all":                         {said, size, always, 1, size, false},
+		"limit":                       {said, 1 << 20, always, 0, 19*(oom.MaxTail-overlap) + oom.MaxTail, false},
+		"no time":                     {said, size, never, 0, oom.MaxTail, false},
+		"an earlier run's":            {ranOut + report + text(step, 100_000), size, always, 0, 100_000, true},
+		"an earlier run's, at end":    {said + report, size, always, 0, 0, true},
+		"a report that tells nothing": {ranOut + text(step, 72_000) + quiet + text(step, 72_000), size, always, 0, 122880, true},
+		"this run's own":              {said + task, size + 200, always, 1, size + int64(len(task)), false},
+		"short":                       {ranOut, size, always, 1, int64(len(ranOut)), false},
+		"empty":                       {"", size, always, 0, 0, false},
 	} {
 		s := searched(t, tt.said, tt.limit, tt.more)
 		if len(s.Messages) != tt.found || s.Read != tt.read || s.Earlier != tt.earlier {

@@ -74,12 +74,37 @@ type End struct {
 	Rest map[string]int `json:"rest,omitempty"`
 }
 
+// Probe is the test allocation on a card, false where none is on record.
+func (e End) Probe(id gpu.ID) (gpu.Probe, bool) {
+	i := slices.IndexFunc(e.Probes, func(p gpu.Probe) bool { return p.Device == id })
+	if i < 0 {
+		return gpu.Probe{}, false
+	}
+	return e.Probes[i], true
+}
+
+// Clock turns time since boot, as this end's, into a wall time.
+func (e End) Clock(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }
+
 // Closed reports whether the run is over: an epilog has run, or it was settled that none will.
 func (r Run) Closed() bool { return len(r.Ends) > 0 }
 
+// Epilog is the first end that an epilog saw, nil where none has run.
+func (r Run) Epilog() *End {
+	i := slices.IndexFunc(r.Ends, func(e End) bool { return e.Unseen == "" })
+	if i < 0 {
+		return nil
+	}
+	return &r.Ends[i]
+}
+
 // EndSeen reports whether an epilog has run.
-func (r Run) EndSeen() bool {
-	return slices.ContainsFunc(r.Ends, func(e End) bool { return e.Unseen == "" })
+func (r Run) EndSeen() bool { return r.Epilog() != nil }
+
+// Running reports that a job has its cards still, as far as runs, the node's records, show.
+func (r Run) Running(runs []Run) bool {
+	_, over := r.Superseded(runs)
+	return !r.Closed() && !over
 }
 
 // Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs, the
@@ -118,6 +143,37 @@ func (r Run) First() *End {
 	return &r.Ends[0]
 }
 
+// Last is the newest end on record, nil where there is none.
+func (r Run) Last() *End {
+	if n := len(r.Ends); n > 0 {
+		return &r.Ends[n-1]
+	}
+	return r.Start
+}
+
+// LastSeen is when a run was last looked at, as wall time: across boots no other time compares.
+func (r Run) LastSeen() time.Time {
+	if e := r.Last(); e != nil {
+		return e.Wall
+	}
+	return time.Time{}
+}
+
+// Newest orders runs, the one that was last seen first.
+func Newest(runs []Run) []Run {
+	runs = slices.Clone(runs)
+	slices.SortStableFunc(runs, func(a, b Run) int { return b.LastSeen().Compare(a.LastSeen()) })
+	return runs
+}
+
+// Both are the ends on record, the start first.
+func (r Run) Both() []End {
+	if r.Start == nil {
+		return r.Ends
+	}
+	return append([]End{*r.Start}, r.Ends...)
+}
+
 // Began orders the runs of one epoch.
 func (r Run) Began() time.Duration {
 	if e := r.First(); e != nil {
@@ -134,13 +190,13 @@ func (r Run) otherBoot(o Run) bool {
 // after orders runs. Across boots only wall times compare: state that is kept over a boot has both.
 func (r Run) after(o Run) bool {
 	if r.otherBoot(o) {
-		return r.seen().After(o.seen())
+		return r.FirstSeen().After(o.FirstSeen())
 	}
 	return r.Began() > o.Began()
 }
 
-// seen is the wall time of the earlier end on record.
-func (r Run) seen() time.Time {
+// FirstSeen is the wall time of the earlier end on record.
+func (r Run) FirstSeen() time.Time {
 	if e := r.First(); e != nil {
 		return e.Wall
 	}

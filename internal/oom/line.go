@@ -94,7 +94,8 @@ func (l *line) hits() []hit {
 // isEcho: a traceback shows the line of the program that was at work, and not the exception yet.
 func (l *line) isEcho() bool {
 	name, _, reported := strings.Cut(l.lower, ": ")
-	return l.echo && !(reported && strings.IndexFunc(name, func(c rune) bool { return c != '.' && c != '_' && !isAlnum(byte(c)) }) < 0)
+	named := strings.HasSuffix(name, "error") || strings.HasSuffix(name, "exception") || strings.HasSuffix(name, "outofresources")
+	return l.echo && !(reported && named && strings.IndexFunc(name, func(c rune) bool { return c != '.' && c != '_' && !isAlnum(byte(c)) }) < 0)
 }
 
 // plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own

@@ -155,11 +155,17 @@ func inQuotes(before, after string) bool {
 			continue
 		}
 		if !isField(opened) && !(strings.Trim(inside, `"`) == "" && isCause(opened)) && !strings.HasSuffix(opened, "named") &&
-			!strings.HasSuffix(opened, "error(") { // an exception as Python shows it to itself
+			!isException(strings.TrimSuffix(opened, "(")) {
 			return true
 		}
 	}
 	return false
+}
+
+// isException: the name of one, as Python shows it to itself: XGBoostError('...').
+func isException(opened string) bool {
+	name, found := strings.CutSuffix(opened, "error")
+	return found && name != "" && isAlnum(name[len(name)-1])
 }
 
 // isCause: an error's number or name, or a colon, opens the quotes.
@@ -293,21 +299,14 @@ func (st statement) failed() bool {
 	return slices.ContainsFunc(sizes, func(f figure) bool { return f.of == asked })
 }
 
-// survived: the program says that it goes on, on the same line or right after it and what else it says of the failure.
+// survived: the program says that it goes on, on the same line or right after it.
 func (st statement) survived() bool {
 	if st.facts.has[goesOn] {
 		return true
 	}
-	others := 0
-	for l := range st.s.near(st.at, 1, maxWrapped) {
+	for l := range st.s.near(st.at, 1, linesBelow+1) {
 		if l.facts().has[goesOn] {
 			return true
-		}
-		if len(l.facts().hits) == 0 {
-			others++
-		}
-		if others == linesBelow {
-			break
 		}
 	}
 	return false

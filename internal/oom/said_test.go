@@ -39,6 +39,11 @@ func TestSurvived(t *testing.T) {
 		"Failed to allocate memory on the GPU. Using the CPU.\n",
 		"step 14: CUDA out of memory error, ignoring batch\n",
 		"cudaMalloc of 16 GiB failed (out of memory); trying 12 GiB\n",
+		"ggml_cuda: cudaMalloc failed: out of memory\ngraph_reserve: failed to allocate compute buffers\nretrying without pipeline parallelism\n",
+		"    log.error(\"CUDA error: out of memory\")\n",
+		"WARNING: GPU 0 memory use 96% exceeds the memory usage threshold of 95%\n",
+		"ERROR ws: message of 2000000 bytes is greater than the maximum allowed buffer size\n",
+		"[W] tactic 0x12 failed with error: out of memory on GPU\n",
 		"Decode out of memory happened. #retracted_reqs: 1, #new_token_ratio: 0.1474 -> 0.1845\n",
 	} {
 		if found := Find([]byte(text)); len(found) != 0 {
@@ -50,6 +55,9 @@ func TestSurvived(t *testing.T) {
 		"ollama: " + message + "can't fall back any further\n",
 		"mxnet.base.MXNetError: cudaMalloc retry failed: out of memory\n",
 		message + strings.Repeat("another line\n", 5) + "retrying\n",
+		strings.Repeat(message, 8) + "Worker group FAILED. 3/3 attempts left; will restart worker group\n", // the first of them
+		"  File \"jit.py\", line 385, in _init_handles\n" + message,                                        // without the source at hand
+		`ERROR Compute Failed: XGBoostError('[11:17:11] device_vector.cu:23: std::bad_alloc: cudaErrorMemoryAllocation: out of memory')` + "\n",
 	} {
 		one(t, text)
 	}

@@ -47,7 +47,7 @@ var table = []struct {
 	{sign{kind: Device}, []string{
 		"no available memory for the cache blocks", "kv cache is needed", "larger than the maximum number of tokens that can be stored in kv cache",
 		"dst tensor is not initialized", "out of gpu memory", "failed to cuda ", "allocating <= available failed",
-		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "decode out of memory", "enough allocatable device-memory", "not enough memory to handle", "greater than the maximum allowed buffer size",
+		"insufficient memory on accelerator", "maximum pool size exceeded", "not enough allocatable device memory", "prefill out of memory", "decode out of memory", "enough allocatable device-memory", "not enough memory to handle", "bytes which is greater than the maximum allowed buffer size",
 	}},
 	{sign{kind: Device, head: true}, []string{"torch.outofmemoryerror", "torch.cuda.outofmemoryerror"}},
 	{sign{kind: Device, ends: true}, []string{"cuda_out_of_memory"}},
@@ -56,7 +56,7 @@ var table = []struct {
 	{sign{kind: Host}, []string{
 		"defaultcpuallocator: ", "workers are out of shared memory",
 		"unexpected bus error encountered in worker. this might be caused by insufficient shared memory",
-		"failed to extend /dev/shm", "creating shared memory segment", "call to posix_fallocate failed", "node running low on memory", "exceeds the memory usage threshold",
+		"failed to extend /dev/shm", "creating shared memory segment", "call to posix_fallocate failed", "node running low on memory", "ray killed this worker",
 		"killed due to memory pressure", "rayoutofmemoryerror: ", "memory cgroup out of memory", "out of memory: killed process", "out of memory: kill process", "oom-kill:", "total-vm:",
 		"invoked oom-killer", "cannot allocate vector of size", "insufficient virtual memory", "virtual memory exhausted", "heap out of memory",
 		"runtime: out of memory", "out of host memory", "out_of_host_memory", "out of cpu memory", "out of memory. type help",
@@ -71,7 +71,7 @@ var table = []struct {
 		"bytes requested; not enough memory", "could not reserve enough space", "st9bad_alloc", "instance of 'std::bad_alloc'", "arrowmemoryerror: ", "unable to allocate array",
 		"java.lang.outofmemoryerror", "(errno=12)",
 	}},
-	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "memory allocation on", "malloc of"}},
+	{sign{kind: Host, soft: true, fails: true}, []string{"memory allocation of", "memory allocation on", "malloc of size"}},
 	{sign{kind: Host, soft: true, head: true}, []string{"memoryerror", "memoryerrortraceback"}},
 	{sign{kind: Host, soft: true, ends: true}, []string{"std::bad_alloc", segment}},
 	// anything

@@ -55,7 +55,7 @@ var evidence = map[class][]string{
 		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotun",
 		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu", ", continuing", "; continuing", "resuming from", "pruned", "; trying",
 		"splitting", "cpu instead", "streaming from", "using the cpu", "using cpu", "running on cpu", "running on the cpu", "moving on", "once more",
-		", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade", "successfully allocated", "[       ok ]", "evicting", "using default", "uses default", "retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactics do not", "skipping tactic", "tactic device request", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
+		", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade", "successfully allocated", "[       ok ]", "evicting", "using default", "uses default", "retracted", "preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic ", "tactics ", "not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
 		", using", "; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
 	},
 	isMemory: {

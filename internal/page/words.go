@@ -177,10 +177,7 @@ func whose(e timeline.Entry) string {
 	if o == nil {
 		return ""
 	}
-	job := fmt.Sprintf("job %d", o.Job)
-	if o.Job == 0 {
-		job = "job " + string(report.Clean(string(o.SLUID), nameWidth))
-	}
+	job := "job " + string(report.Clean(o.JobName(), nameWidth))
 	text := fmt.Sprintf("of %s (evidence: %s)", job, report.Clean(string(o.Level), nameWidth))
 	if o.Level.Weaker(attrib.BySighting) {
 		text = "probably " + text

@@ -54,6 +54,20 @@ type Verdict struct {
 	Judged []Judged `json:"judged,omitempty"` // one for each finding, in order
 }
 
+// Of is what was made of the finding at a place; one that was found after the verdict is told.
+func (v Verdict) Of(i int) Judged {
+	if i < len(v.Judged) {
+		return v.Judged[i]
+	}
+	return Judged{Action: config.Warn}
+}
+
+// Tells reports a finding that policy neither ignores nor only notes.
+func (v Verdict) Tells(i int) bool {
+	a := v.Of(i).Action
+	return a != config.Ignore && a != config.Note
+}
+
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
 // Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has no

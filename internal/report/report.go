@@ -53,20 +53,11 @@ func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 &
 func (s Scene) told() []finding.Finding {
 	var out []finding.Finding
 	for i, f := range s.Findings {
-		action := s.action(i)
-		if (action == config.Warn || action == config.Drain) && f.Code != code.Ended && !privateToAdmin(f) {
+		if s.Verdict.Tells(i) && f.Code != code.Ended && !privateToAdmin(f) {
 			out = append(out, f)
 		}
 	}
 	return out
-}
-
-// action is what policy made of a finding; one that it has not judged is told.
-func (s Scene) action(i int) config.Action {
-	if i < len(s.Verdict.Judged) {
-		return s.Verdict.Judged[i].Action
-	}
-	return config.Warn
 }
 
 func (s Scene) render(w words) []Safe {

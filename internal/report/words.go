@@ -133,7 +133,7 @@ func (s Scene) startedDirty() bool {
 		return false
 	}
 	for _, c := range s.Before.Curves {
-		if c.State == settle.Flat || c.State == settle.Moving {
+		if c.State.Dirty() {
 			return true
 		}
 	}
@@ -273,7 +273,8 @@ func (s Scene) ended() []string {
 	more := 0
 	for i, f := range s.Findings {
 		signal := f.Ended.Signal()
-		if f.Code != code.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Job.UID || s.action(i) == config.Ignore {
+		ignored := s.Verdict.Of(i).Action == config.Ignore
+		if f.Code != code.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Job.UID || ignored {
 			continue
 		}
 		where := "outlived it"

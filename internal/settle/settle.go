@@ -20,6 +20,12 @@ const (
 	Unknown State = "unknown" // the last look could not read it
 )
 
+// AtRest reports that what is there, if anything, has stopped changing.
+func (s State) AtRest() bool { return s == Clean || s == Flat }
+
+// Dirty reports that something is there, be it at rest or not.
+func (s State) Dirty() bool { return s == Flat || s == Moving }
+
 // Curve is the verdict on one device's series of looks.
 type Curve struct {
 	State   State         `json:"state"`

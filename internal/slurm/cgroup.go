@@ -40,6 +40,14 @@ func InJob(ownCgroup string) bool {
 	return owner.Found() || owner.Conflict != ""
 }
 
+// Name is the job as its cgroup names it: by SLUID where that is all there is; empty for none.
+func (o Owner) Name() string {
+	if o.ID == 0 {
+		return string(o.SLUID)
+	}
+	return fmt.Sprint(o.ID)
+}
+
 // Found reports whether a job was named.
 func (o Owner) Found() bool { return o.ID != 0 || o.SLUID != "" }
 

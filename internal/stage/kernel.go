@@ -88,7 +88,7 @@ func (h *hook) ownXids(run ledger.Run, cards []finding.Card) map[int]bool {
 		w.saw(p.PID, p.Owner)
 	}
 	for _, r := range h.records() {
-		for _, e := range looks(r) {
+		for _, e := range r.Both() {
 			if r.Epoch.Boot != run.Epoch.Boot || e.At < run.Start.At {
 				continue
 			}
@@ -98,14 +98,6 @@ func (h *hook) ownXids(run ledger.Run, cards []finding.Card) map[int]bool {
 		}
 	}
 	return w.own
-}
-
-// looks are what hooks saw at a run's ends.
-func looks(r ledger.Run) []ledger.End {
-	if r.Start == nil {
-		return r.Ends
-	}
-	return append([]ledger.End{*r.Start}, r.Ends...)
 }
 
 func onOne(cards []finding.Card, x gpu.Xid) bool {

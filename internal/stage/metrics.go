@@ -7,7 +7,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/metrics"
 	"bookend/internal/probe"
-	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
 
@@ -41,7 +40,7 @@ func (h *hook) counted() metrics.Run {
 func (h *hook) countedCard(card finding.Card) metrics.GivenCard {
 	id := card.Device.ID
 	c := metrics.GivenCard{GPU: card.Index, UUID: id}
-	if curve := h.now.Curves[id]; curve.State == settle.Clean || curve.State == settle.Flat {
+	if curve := h.now.Curves[id]; curve.State.AtRest() {
 		c.Settled = &curve.Settled
 	}
 	if h.phase == slurm.Epilog && !h.again && !h.second {

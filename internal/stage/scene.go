@@ -50,8 +50,10 @@ const twiceDoubt = "Slurm does not say which run of the job this end is for, and
 
 const insideDoubt = "this hook runs inside the job and sees only part of the node"
 
-func (h *hook) limits() finding.Limits {
-	t := h.cfg.Thresholds
+func (h *hook) limits() finding.Limits { return Limits(h.cfg.Thresholds) }
+
+// Limits are the configured thresholds as findings are made by them.
+func Limits(t config.Thresholds) finding.Limits {
 	return finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)}
 }
 

@@ -284,8 +284,8 @@ func (f searched) why() string {
 	switch {
 	case f.Refused != "":
 		return "refused: " + f.Refused
-	case f.Earlier:
-		return "another job's end report stands in it"
+	case f.Earlier && f.Read < f.Size:
+		return "another report of Bookend's stands in it"
 	}
 	return ""
 }

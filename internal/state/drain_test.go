@@ -84,6 +84,7 @@ func TestDamagedDrain(t *testing.T) {
 		"an admin's reason":   whole(func(m *drain.Memory) { m.Written.Reason = "disk swap" }),
 		"Slurm's own":         whole(func(m *drain.Memory) { m.Written.Reason = drain.EpilogError }),
 		"no reason":           whole(func(m *drain.Memory) { m.Written.Reason = "" }),
+		"an admin's, kept":    whole(func(m *drain.Memory) { m.Over = &drain.Over{Reason: "disk swap"} }),
 		"no cause":            whole(func(m *drain.Memory) { m.Written.Causes = nil }),
 		"many causes":         whole(func(m *drain.Memory) { m.Written.Causes = make([]drain.Cause, drain.MaxCauses+1) }),
 		"less than clean":     whole(func(m *drain.Memory) { m.Written.Clean = -1 }),

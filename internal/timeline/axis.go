@@ -57,7 +57,7 @@ func ends(runs []ledger.Run, check *ledger.Check) (first, last time.Time) {
 		last = later(last, t)
 	}
 	for _, r := range runs {
-		for _, e := range endsOf(r) {
+		for _, e := range r.Both() {
 			meet(e.Wall)
 		}
 	}
@@ -65,14 +65,6 @@ func ends(runs []ledger.Run, check *ledger.Check) (first, last time.Time) {
 		meet(check.Wall)
 	}
 	return first, last
-}
-
-// endsOf are a run's looks in their order.
-func endsOf(r ledger.Run) []ledger.End {
-	if r.Start == nil {
-		return r.Ends
-	}
-	return append([]ledger.End{*r.Start}, r.Ends...)
 }
 
 // at is the place of a moment, cut to what is shown.

@@ -87,7 +87,7 @@ func (b book) block(c Card, s stay) Block {
 	if c.Total.Known() && c.Total.Bytes > 0 && s.most.Known() {
 		k.Share = min(float64(s.most.Bytes)/float64(c.Total.Bytes), 1)
 	}
-	for _, e := range endsOf(*s.run) {
+	for _, e := range s.run.Both() {
 		for _, f := range e.Findings {
 			if f.GPU == c.ID {
 				k.Found++

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +21,8 @@ type Card struct {
 
 // Means reports whether a name is this card's: Slurm's number, nvidiaN, the bus id, or the id or the beginning of it.
 func (c Card) Means(name string) bool {
-	if bus, err := gpu.ParseBusID(name); err == nil {
-		return bus == c.BusID
-	}
 	byNumber := c.Index != nil && name == strconv.Itoa(*c.Index)
-	byNode := c.Minor != nil && name == fmt.Sprintf("nvidia%d", *c.Minor)
-	return byNumber || byNode || len(name) >= fewestOfID && strings.HasPrefix(string(c.ID), name)
+	return byNumber || c.Named(name) || len(name) >= fewestOfID && strings.HasPrefix(string(c.ID), name)
 }
 
 // fewestOfID is how much of an id names a card: "GPU-" and four of its digits.
@@ -37,7 +32,7 @@ const fewestOfID = 8
 func cardsOf(runs []ledger.Run, check *ledger.Check, name string) []Card {
 	known := map[gpu.ID]Card{}
 	for _, r := range runs {
-		for _, e := range endsOf(r) {
+		for _, e := range r.Both() {
 			for _, s := range snapshotsOf(e) {
 				for _, reading := range s.Readings {
 					meet(known, Card{Device: reading.Device, Total: reading.Memory.Total, seen: e.Wall})
@@ -45,7 +40,7 @@ func cardsOf(runs []ledger.Run, check *ledger.Check, name string) []Card {
 			}
 		}
 		for _, d := range r.Devices {
-			given(known, idOf(r, d), d, seen(r))
+			given(known, idOf(r, d), d, r.LastSeen())
 		}
 	}
 	if check != nil {
@@ -114,7 +109,7 @@ func idOf(r ledger.Run, d ledger.Assigned) gpu.ID {
 	if d.Device.ID != "" {
 		return d.Device.ID
 	}
-	for _, e := range endsOf(r) {
+	for _, e := range r.Both() {
 		for _, reading := range e.Snapshot.Readings {
 			if d.Device.BusID != "" && reading.Device.BusID == d.Device.BusID {
 				return reading.Device.ID
@@ -122,15 +117,6 @@ func idOf(r ledger.Run, d ledger.Assigned) gpu.ID {
 		}
 	}
 	return gpu.ID(d.Device.BusID)
-}
-
-// seen is when a run was last looked at.
-func seen(r ledger.Run) time.Time {
-	all := endsOf(r)
-	if len(all) == 0 {
-		return time.Time{}
-	}
-	return all[len(all)-1].Wall
 }
 
 func snapshotsOf(e ledger.End) []gpu.Snapshot {

@@ -46,7 +46,7 @@ func (b book) entries() []Entry {
 		if !b.onCards(r) {
 			continue
 		}
-		for i, e := range endsOf(r) {
+		for i, e := range r.Both() {
 			if !b.shows(e.Wall, e.Wall) {
 				continue
 			}
@@ -80,10 +80,7 @@ func (b book) entry(f finding.Finding, v policy.Verdict, n int) (Entry, bool) {
 	if !ok { // of another release
 		known = code.Entry{Code: f.Code, Severity: code.Warning, Scope: code.Own, Title: "not known to this release"}
 	}
-	judged := policy.Judged{Action: config.Warn}
-	if n < len(v.Judged) {
-		judged = v.Judged[n]
-	}
+	judged := v.Of(n)
 	drained := v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
 	return Entry{Finding: f, Kind: known, Judged: judged, Drained: drained}, judged.Action != config.Ignore
 }

@@ -8,7 +8,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/settle"
 )
 
 // look is what one hook saw of one card.
@@ -40,7 +39,7 @@ func looksOf(runs []ledger.Run, check *ledger.Check, stays map[gpu.ID]guests) ma
 		for _, d := range r.Devices {
 			id := idOf(r, d)
 			var start *look
-			for i, e := range endsOf(r) {
+			for i, e := range r.Both() {
 				if e.Unseen != "" {
 					continue
 				}
@@ -51,7 +50,7 @@ func looksOf(runs []ledger.Run, check *ledger.Check, stays map[gpu.ID]guests) ma
 				all[id] = append(all[id], l)
 			}
 		}
-		for _, e := range endsOf(r) {
+		for _, e := range r.Both() {
 			if e.Neighbours != nil {
 				aside(all, look{at: e.Wall, epoch: r.Epoch, by: byHook(r)}, *e.Neighbours, nil, stays)
 			}
@@ -114,11 +113,8 @@ func lookAt(r ledger.Run, e ledger.End, id gpu.ID, start *look, others guests) l
 	return l
 }
 
-// least is what is worth telling of, as the shipped thresholds.report: less may be the driver's own.
-const least = 32 << 20
-
 func (l *look) found(bytes uint64) {
-	if bytes >= least {
+	if bytes >= finding.WorthTelling {
 		l.left, l.bytes = something, gpu.Bytes(bytes)
 	}
 }
@@ -141,7 +137,7 @@ func settled(e ledger.End, id gpu.ID, used gpu.Figure) bool {
 		}
 	}
 	state := e.Curves[id].State
-	return state == settle.Clean || state == settle.Flat || state == "" && used.Known() && used.Bytes < least
+	return state.AtRest() || state == "" && used.Known() && used.Bytes < finding.WorthTelling
 }
 
 func byHook(r ledger.Run) string { return "a hook of job " + r.JobName() }

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"time"
 
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 )
@@ -96,7 +97,7 @@ func stayOf(r *ledger.Run, now time.Time) (stay, bool) {
 	s := stay{run: r, from: r.First().Wall, most: gpu.Unknown(nobodySaw)}
 	switch {
 	case r.EndSeen():
-		s.to = r.Ends[slices.IndexFunc(r.Ends, func(e ledger.End) bool { return e.Unseen == "" })].Wall
+		s.to = r.Epilog().Wall
 	case r.Closed():
 		s.to, s.noEnd = overBy(*r), true
 	default:
@@ -194,7 +195,7 @@ func (b book) seeUse(sighted ledger.Sighted) {
 // sawAt notes what a look between a stay's own two saw. At its end what is not there any more says nothing of it.
 func (s *stay) sawAt(l look) {
 	between := l.at.After(s.from) && (s.running || l.at.Before(s.to))
-	atEnd := l.at.Equal(s.to) && !s.running && l.used.Known() && l.used.Bytes >= least
+	atEnd := l.at.Equal(s.to) && !s.running && l.used.Known() && l.used.Bytes >= finding.WorthTelling
 	if between || atEnd {
 		s.use(l.used)
 	}

@@ -90,10 +90,10 @@ func total(b book, c Chart) Total {
 			continue
 		}
 		t.Jobs++
-		if _, over := r.Superseded(b.runs); s.running && !over {
+		if r.Running(b.runs) {
 			t.Running++
 		}
-		for _, e := range endsOf(r) {
+		for _, e := range r.Both() {
 			if e.Verdict.Action == config.Drain && e.Verdict.Exit != 0 && b.shows(e.Wall, e.Wall) {
 				t.Drains++
 			}

@@ -7,6 +7,7 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/report"
 )
 
@@ -133,7 +134,7 @@ func bar(i ink, c answer.CardStatus, columns int) string {
 	}
 	part := func(bytes uint64) int {
 		n := int(float64(min(bytes, *c.TotalBytes)) / float64(*c.TotalBytes) * float64(columns))
-		if n == 0 && bytes >= worthTelling {
+		if n == 0 && bytes >= finding.WorthTelling {
 			return 1
 		}
 		return n
@@ -164,7 +165,7 @@ func (n Node) card(w io.Writer, c answer.CardStatus) {
 		fmt.Fprintf(w, "      job:    %s\n", strings.Join(c.Jobs, ", "))
 	}
 	switch {
-	case c.UnexplainedBytes != nil && *c.UnexplainedBytes >= worthTelling:
+	case c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling:
 		fmt.Fprintf(w, "      %s\n", i.in(red, fmt.Sprintf("%d MiB are explained by no listed process", *c.UnexplainedBytes>>20)))
 	case c.UnexplainedBytes == nil && c.UsedBytes != nil:
 		fmt.Fprintf(w, "      unexplained: unknown: %s\n", report.Keep(c.Unknown["unexplained_bytes"], troubleWidth))
@@ -220,7 +221,7 @@ func listed(p answer.Process) string {
 
 func lastFound(i ink, l answer.LastLook) string {
 	switch {
-	case len(l.Codes) == 0 && l.Used != nil && *l.Used >= worthTelling:
+	case len(l.Codes) == 0 && l.Used != nil && *l.Used >= finding.WorthTelling:
 		return "nothing that was not there before"
 	case len(l.Codes) == 0:
 		return i.in(green, "clean")

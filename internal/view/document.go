@@ -2,6 +2,7 @@ package view
 
 import (
 	"bookend/internal/answer"
+	"bookend/internal/finding"
 	"bookend/internal/report"
 )
 
@@ -39,7 +40,7 @@ func (n Node) Document() answer.Status {
 // Sound reports a node with no trouble now and, as far as is known, nothing unexplained on its cards.
 func (n Node) Sound() bool {
 	for _, c := range n.Cards {
-		if c.UnexplainedBytes != nil && *c.UnexplainedBytes >= worthTelling {
+		if c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling {
 			return false
 		}
 	}

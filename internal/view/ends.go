@@ -14,8 +14,8 @@ import (
 // sides writes each card of a job with both ends side by side.
 func sides(w io.Writer, r ledger.Run) {
 	var last *ledger.End
-	if n := len(r.Ends); n > 0 {
-		last = &r.Ends[n-1]
+	if r.Closed() {
+		last = r.Last()
 	}
 	for _, d := range r.Devices {
 		fmt.Fprintf(w, "  %s  %s%s\n", inkOf(w).in(bold, fmt.Sprintf("GPU %d", d.Index)), report.Clean(string(d.Device.ID), nameWidth), model(d.Device, r.Start, last))
@@ -66,10 +66,8 @@ func side(d gpu.Device, e, before *ledger.End, none string) (out [len(rows)]stri
 	if r.ProcessesUnknown != "" {
 		out[3] = "unknown"
 	}
-	for _, p := range e.Probes {
-		if p.Device == d.ID {
-			out[2] = block(p)
-		}
+	if p, tested := e.Probe(d.ID); tested {
+		out[2] = block(p)
 	}
 	out[4] = curve(e.Curves[d.ID], dirty(before, d.ID))
 	return out

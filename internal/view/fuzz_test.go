@@ -47,7 +47,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 	runs := []ledger.Run{run, run}
 	History(w, answer.NewHistory(name, runs, runs, 1))
 	Lemons(w, answer.NewLemons(name, runs))
-	Own(w, OwnJob{Node: name, Job: path, Start: []string{path}, File: path, Output: []string{name}})
+	Own(w, answer.NewOwnReport(name, path, false, "", []string{path}, []string{name}), path)
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
 		for _, p := range e.Processes {

@@ -4,33 +4,28 @@ import (
 	"fmt"
 	"io"
 
+	"bookend/internal/answer"
 	"bookend/internal/report"
 )
 
-// OwnJob is what a user may read of a job of theirs.
-type OwnJob struct {
-	Node, Job string
-	Start     []string // lines of the start report
-	File      string   // the output that was named; empty for none
-	Output    []string // Bookend's lines in it
-}
-
-// Own writes it. Whose output a file is, nobody but its user knows.
-func Own(w io.Writer, o OwnJob) {
-	fmt.Fprintf(w, "%s on %s\n", inkOf(w).in(bold, "job "+string(report.Clean(o.Job, nameWidth))), report.Clean(o.Node, nameWidth))
+// Own writes what users may read of a job of theirs; file is the output that they named, empty for none. Whose output a
+// file is, nobody but its user knows.
+func Own(w io.Writer, o answer.OwnReport, file string) {
+	job := inkOf(w).in(bold, "job "+string(report.Keep(o.Job, nameWidth)))
+	fmt.Fprintf(w, "%s on %s\n", job, report.Keep(o.Node, nameWidth))
 	if len(o.Start) > 0 {
 		own(w, "at its start:", o.Start)
 	} else {
 		fmt.Fprintln(w, "at its start: there is no report of it for you here")
 	}
-	file := string(report.Clean(o.File, troubleWidth))
+	file = string(report.Clean(file, troubleWidth))
 	switch {
-	case o.File == "":
+	case file == "":
 		fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output: --output FILE shows it")
-	case len(o.Output) == 0:
+	case len(o.End) == 0:
 		fmt.Fprintf(w, "in %s: no line of Bookend's\n", file)
 	default:
-		own(w, "in "+file+":", o.Output)
+		own(w, "in "+file+":", o.End)
 	}
 }
 

@@ -22,7 +22,7 @@ func tests(w io.Writer, r ledger.Run, e ledger.End) {
 			}
 			when := ""
 			if p.Result != gpu.ProbeSkipped && p.At > 0 && p.At < e.At {
-				when = ", tested at " + e.Wall.Add(p.At-e.At).Local().Format(timestamp)
+				when = ", tested at " + e.Clock(p.At).Local().Format(timestamp)
 			}
 			fmt.Fprintf(w, "  GPU %d  %s%s\n", d.Index, test(p), when)
 		}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -13,7 +14,9 @@ import (
 // Snapshot writes one look at the node's cards and who is on them; at turns time since boot into that of a clock.
 func Snapshot(w io.Writer, s gpu.Snapshot, who map[int]attrib.Process, at func(boot time.Duration) time.Time) {
 	for _, r := range s.Readings {
-		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", r.Device.BusID, minor(r.Device), report.Clean(string(r.Device.ID), nameWidth),
+		node := cmp.Or(r.Device.Node(), "(minor unknown)")
+		id := report.Clean(string(r.Device.ID), nameWidth)
+		fmt.Fprintf(w, "%s %s  %s  %s used, %s free of %s%s\n", r.Device.BusID, node, id,
 			Figure(r.Memory.Used), Figure(r.Memory.Free), Figure(r.Memory.Total), reserve(r.Memory))
 		if r.ProcessesUnknown != "" {
 			fmt.Fprintf(w, "  processes unknown: %s\n", report.Clean(r.ProcessesUnknown, 200))
@@ -36,13 +39,6 @@ func Snapshot(w io.Writer, s gpu.Snapshot, who map[int]attrib.Process, at func(b
 // Others is the PID that stands for a process which the reader is not to know more of than that it is there.
 const Others = 0
 
-func minor(d gpu.Device) string {
-	if d.Minor == nil {
-		return "(minor unknown)"
-	}
-	return fmt.Sprintf("nvidia%d", *d.Minor)
-}
-
 // reserve is what is neither used nor free: the driver keeps it on every card, whoever uses it.
 func reserve(m gpu.Memory) string {
 	switch {
@@ -56,10 +52,8 @@ func reserve(m gpu.Memory) string {
 
 func jobOf(p attrib.Process) string {
 	switch {
-	case p.Cgroup.ID != 0:
-		return fmt.Sprintf(", job %d by its cgroup", p.Cgroup.ID)
-	case p.Cgroup.SLUID != "":
-		return fmt.Sprintf(", job %s by its cgroup", p.Cgroup.SLUID)
+	case p.Cgroup.Found():
+		return fmt.Sprintf(", job %s by its cgroup", p.Cgroup.Name())
 	case p.EnvJobID != 0:
 		return fmt.Sprintf(", job %d by its environment (a hint)", p.EnvJobID)
 	}

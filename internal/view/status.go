@@ -55,40 +55,19 @@ type fault struct {
 // faults are the newest runs' findings on the driver or Bookend itself, each code once, newest first: on a node whose
 // driver is gone nothing else shows it, as no card was found unclean.
 func faults(runs []ledger.Run) []fault {
-	ends := lastEnds(runs)
+	seen := slices.DeleteFunc(ledger.Newest(runs), func(r ledger.Run) bool { return r.Last() == nil })
 	var out []fault
 	said := map[code.Code]bool{}
-	for _, e := range ends[:min(len(ends), recent)] {
+	for _, r := range seen[:min(len(seen), recent)] {
+		e := r.Last()
 		for i, f := range e.Findings {
-			entry, _ := code.Lookup(f.Code)
-			action := judged(e.Verdict, i).Action
-			if entry.Scope == code.Card || action == config.Ignore || action == config.Note || said[f.Code] {
+			if entry, _ := code.Lookup(f.Code); entry.Scope == code.Card || !e.Verdict.Tells(i) || said[f.Code] {
 				continue
 			}
 			said[f.Code] = true
-			out = append(out, fault{f.Code, e.job, e.Wall})
+			out = append(out, fault{f.Code, r.Job.ID, e.Wall})
 		}
 	}
-	return out
-}
-
-type ended struct {
-	ledger.End
-	job slurm.JobID
-}
-
-// lastEnds is the newest end of each run, newest first.
-func lastEnds(runs []ledger.Run) []ended {
-	var out []ended
-	for _, r := range runs {
-		switch {
-		case r.Closed():
-			out = append(out, ended{r.Ends[len(r.Ends)-1], r.Job.ID})
-		case r.Start != nil:
-			out = append(out, ended{*r.Start, r.Job.ID})
-		}
-	}
-	slices.SortStableFunc(out, func(a, b ended) int { return b.Wall.Compare(a.Wall) })
 	return out
 }
 
@@ -120,7 +99,7 @@ func Status(w io.Writer, n Node) {
 	}
 	fmt.Fprintf(w, "ended jobs on record: %d\n", len(ended))
 	for _, r := range ended[:min(len(ended), recent)] {
-		last := r.Ends[len(r.Ends)-1]
+		last := *r.Last()
 		fmt.Fprintf(w, "  job %s  GPU %s  %s  %s%s\n", Name(r), gpus(r), day(last.Wall, n.At), i.verdict(last.Verdict, outcome(r, last, r.Start)), got(r))
 	}
 }
@@ -137,7 +116,7 @@ func split(runs []ledger.Run) (live, ended []ledger.Run) {
 	for _, r := range runs {
 		if r.Closed() {
 			ended = append(ended, r)
-		} else if _, over := r.Superseded(runs); !over {
+		} else if r.Running(runs) {
 			live = append(live, r)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -67,7 +66,7 @@ func end(w io.Writer, title string, r ledger.Run, e ledger.End, before *ledger.E
 	tests(w, r, e)
 	conditions(w, r, e)
 	for i, f := range e.Findings {
-		about(w, f, judged(e.Verdict, i), e)
+		about(w, f, e.Verdict.Of(i), e)
 	}
 	why(w, r, e)
 	rest(w, e)
@@ -104,14 +103,11 @@ func outcome(r ledger.Run, e ledger.End, before *ledger.End) string {
 			still += min(was.Memory.Used.Bytes, now.Memory.Used.Bytes)
 		}
 	}
-	if still < worthTelling {
+	if still < finding.WorthTelling {
 		return text
 	}
 	return fmt.Sprintf("%s; still there from before: %s", text, Figure(gpu.Bytes(still)))
 }
-
-// worthTelling is the shipped thresholds.report: less may be the driver's own.
-const worthTelling = 32 << 20
 
 // Verdict words a hook's outcome.
 func Verdict(v policy.Verdict) string {
@@ -126,20 +122,9 @@ func Verdict(v policy.Verdict) string {
 	return "clean"
 }
 
-func judged(v policy.Verdict, i int) policy.Judged {
-	if i < len(v.Judged) {
-		return v.Judged[i]
-	}
-	return policy.Judged{Action: config.Warn}
-}
-
 // dirty reports whether the job got the card with something on it: at its end, clean then means no more than that.
 func dirty(before *ledger.End, id gpu.ID) bool {
-	if before == nil {
-		return false
-	}
-	s := before.Curves[id].State
-	return s == settle.Flat || s == settle.Moving
+	return before != nil && before.Curves[id].State.Dirty()
 }
 
 func curve(c settle.Curve, gotDirty bool) string {
@@ -167,7 +152,7 @@ func about(w io.Writer, f finding.Finding, j policy.Judged, e ledger.End) {
 	entry, _ := code.Lookup(f.Code)
 	i := inkOf(w)
 	fmt.Fprintf(w, "  %s%s: %s [%s]\n", i.action(j.Action, string(f.Code)), place(f, e), entry.Title, j.Action)
-	for _, line := range details(f, j, func(boot time.Duration) time.Time { return e.Wall.Add(boot - e.At) }) {
+	for _, line := range details(f, j, e.Clock) {
 		fmt.Fprintf(w, "    %s\n", line)
 	}
 }
@@ -218,7 +203,7 @@ func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Tim
 		add("search", fmt.Sprintf("every process of the node was looked into; %d may hold it", len(f.Candidates)))
 	}
 	if f.Owner != nil {
-		add("job", fmt.Sprintf("%s (%s), evidence: %s", jobName(*f.Owner), user(f), evidence(f)))
+		add("job", fmt.Sprintf("%s (%s), evidence: %s", f.Owner.JobName(), user(f), evidence(f)))
 	}
 	add("seen", f.Observed)
 	add("unknown", f.Unknown)
@@ -228,14 +213,6 @@ func details(f finding.Finding, j policy.Judged, at func(time.Duration) time.Tim
 
 // mostCandidates is how many processes are listed for one finding; the record has them all.
 const mostCandidates = 8
-
-// jobName names a job as its cgroup did: by SLUID where that is all there is.
-func jobName(o finding.Owner) string {
-	if o.Job == 0 {
-		return string(o.SLUID)
-	}
-	return fmt.Sprint(o.Job)
-}
 
 // user says whose the job is. Of one without a record nobody knows; its process's user is the next best.
 func user(f finding.Finding) string {
@@ -267,7 +244,7 @@ func kinds(h finding.Holder) string {
 		text += ", has open " + strings.Join(h.Open, " ")
 	}
 	if h.Owner != nil {
-		text += fmt.Sprintf(", job %s by %s", jobName(*h.Owner), h.Owner.Level)
+		text += fmt.Sprintf(", job %s by %s", h.Owner.JobName(), h.Owner.Level)
 	}
 	return text
 }

@@ -14,9 +14,8 @@ import (
 	"bookend/test/site"
 )
 
-// ofTheMachine are the checks whose answer this machine gives, whatever a site is: its clock, its logins, its file systems,
-// who else collects metrics here, and the world's /dev, in which nobody listens.
-var ofTheMachine = []string{"collector", "clock", "syslog", "ssh-logins", "linger", "run-filesystem", "drop-filesystem"}
+// ofTheMachine are the checks whose answer this machine gives, whatever a site is: its mounts.
+var ofTheMachine = []string{"drop-filesystem"}
 
 // doctorSays is what bookend doctor finds not well on a node, by check.
 func (s *story) doctorSays(node string) map[string]doctor.Result {
@@ -30,7 +29,7 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 	}
 	ignored := ofTheMachine
 	if root := os.Getenv("BOOKEND_SLURM_ROOT"); root != "" && root != "/" { // Slurm lies in a root folder of its own, where the doctor does not look
-		ignored = append(slices.Clone(ignored), "slurm-version", "scontrol-version")
+		ignored = append(slices.Clone(ignored), "slurm-version")
 	}
 	bad := map[string]doctor.Result{}
 	for _, r := range said.Results {

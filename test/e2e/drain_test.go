@@ -240,28 +240,53 @@ func adminResumedBefore(s *story) {
 }
 
 // While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without accounting, then
-// shows the first drain's text for the second, unless the hook writes its own.
+// shows the first drain's text for the second.
 func TestReasonOfASecondDrain(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: "drain: {reason_by: hook}\n"})
-	s.tell("the hooks give the reason", func(s *story) {
-		long := s.starts(s.stranger, leavesOrphan+"\n"+awaits, oneGPU)
-		short := s.runs(s.user, leavesOrphan, oneGPU)
-		s.checks("n1")
-		s.nodeIsDrained("n1", s.ofOrphanOn(1, short))
-		if err := syscall.Kill(s.pid(short), syscall.SIGKILL); err != nil {
-			s.t.Fatal(err)
-		}
-		s.until("the short job's card is free", func() bool {
-			held, err := s.on.World("n1").Holdings()
-			return err == nil && len(held) == 1
-		})
-		s.adminResumesAtWork("n1")
-		s.touches(s.stranger, "done")
-		s.ends(long)
-		s.checks("n1")
-		s.nodeIsDrained("n1", s.ofOrphan(long))
+	s := given(t, site.Options{Mode: "enforce", Config: resuming})
+	s.tell("resumed by an admin, as a health check saw", func(s *story) {
+		s.drainedTwice(func() { s.adminResumesAtWork("n1"); s.checks("n1") })
 	})
+	s.tell("resumed by an admin before any reason was written", func(s *story) {
+		s.drainedTwiceFrom("Epilog error", func() { s.adminResumesAtWork("n1"); s.checks("n1") })
+	})
+	s.tell("resumed by the health check", func(s *story) {
+		s.drainedTwice(func() { s.checksUntil("resumed"); s.isNotDrained("n1") })
+	})
+	s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
+	s.tell("the hooks give the reason", func(s *story) {
+		s.drainedTwice(func() { s.adminResumesAtWork("n1") })
+	})
+}
+
+func (s *story) drainedTwice(resumes func()) {
+	s.t.Helper()
+	s.drainedTwiceFrom("", resumes)
+}
+
+// drainedTwiceFrom drains the node a second time, for the end of a job that began before the first; first is its reason then,
+// empty for Bookend's.
+func (s *story) drainedTwiceFrom(first string, resumes func()) {
+	s.t.Helper()
+	long := s.starts(s.stranger, leavesOrphan+"\n"+awaits, oneGPU)
+	short := s.runs(s.user, leavesOrphan, oneGPU)
+	if first == "" {
+		s.checks("n1")
+		first = s.ofOrphanOn(1, short)
+	}
+	s.nodeIsDrained("n1", first)
+	if err := syscall.Kill(s.pid(short), syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+	s.until("the short job's card is free", func() bool {
+		held, err := s.on.World("n1").Holdings()
+		return err == nil && len(held) == 1
+	})
+	resumes()
+	s.touches(s.stranger, "done")
+	s.ends(long)
+	s.checks("n1")
+	s.nodeIsDrained("n1", s.ofOrphan(long))
 }
 
 // notTheComment: in Slurm's answer a comment stands beside the reason, and may say anything.

@@ -230,6 +230,8 @@ func lines(text string, parts ...string) (found []string) {
 func (n *node) script(name, text string) string {
 	n.Helper()
 	path := n.in(name)
+	syscall.ForkLock.RLock() // a child that another test starts now would have it open for writing, and nobody could run it
+	defer syscall.ForkLock.RUnlock()
 	must(n, os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	return path
 }

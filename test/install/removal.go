@@ -37,7 +37,7 @@ func (n *node) isMended() {
 	}
 	n.b.must("read what doctor says", err)
 	for _, r := range said.Results {
-		if r.Check == "epilog" && r.Level == "wrong" {
+		if r.Check == "programs" && r.Level == "wrong" {
 			_, err = n.run("sh", "-ec", "cd /root\n"+r.Fix)
 			n.b.shows("doctor's fix for a hook that others could write: "+r.Fix, errors.Join(err, n.intact(), n.doctorIsContent()))
 			return

@@ -1,0 +1,252 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/gresconf"
+	"bookend/internal/inventory"
+	"bookend/internal/safefile"
+	"bookend/internal/slurmconf"
+	"bookend/internal/slurmfiles"
+	"bookend/internal/stage"
+	"bookend/internal/state"
+)
+
+// The operations of the children that look.
+const (
+	opLook    = "doctor-look"
+	opDaemons = "doctor-daemons"
+	opSlurm   = "doctor-slurm"
+	opDriver  = "doctor-driver"
+	opVersion = "doctor-version"
+)
+
+// Operations are what the children of a program with doctor in it serve.
+func Operations() stage.Operations {
+	return stage.Operations{
+		opLook: stage.Served(func(r lookRequest) (map[string][]Seen, error) {
+			all := map[string][]Seen{}
+			for name, looks := range r.Looks {
+				for _, l := range looks {
+					all[name] = append(all[name], l.inspectAll())
+				}
+			}
+			return all, nil
+		}),
+		opDaemons: stage.Served(func(r daemonsRequest) ([]Daemon, error) { return findSlurmd(r.Proc) }),
+		opSlurm:   stage.Served(func(places []gresconf.Files) (Slurm, error) { return readSlurm(places), nil }),
+		opDriver:  stage.Served(func(r driverRequest) (Driver, error) { return r.read(), nil }),
+		opVersion: stage.Served(func(r versionRequest) (Answer, error) { return r.ask(), nil }),
+	}
+}
+
+type daemonsRequest struct {
+	Proc string `json:"proc"`
+}
+
+// findSlurmd lists the slurmd of a node. Threat: any process may call itself so; it counts only as root's, and a claim
+// leads to no more than words and to a file that is read.
+func findSlurmd(proc string) (found []Daemon, err error) {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		folder := filepath.Join(proc, e.Name())
+		var st unix.Stat_t
+		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
+		if strings.TrimSpace(string(name)) != "slurmd" || unix.Stat(folder, &st) != nil || st.Uid != 0 {
+			continue
+		}
+		if args := words(filepath.Join(folder, "cmdline")); len(args) > 0 && !strings.HasPrefix(args[0],
+			"slurmstepd") {
+			found = append(found, daemonOf(folder, pid, args))
+		}
+	}
+	return found, nil
+}
+
+func daemonOf(folder string, pid int, args []string) Daemon {
+	d := Daemon{PID: pid, Node: option(args, "-N"), Conf: option(args, "-f")}
+	root, err := os.Readlink(filepath.Join(folder, "root"))
+	exe, _ := os.Readlink(filepath.Join(folder, "exe"))
+	if err == nil && root == "/" && !strings.HasSuffix(exe,
+		" (deleted)") { // in another root the path means another file
+		d.Exe = exe
+	}
+	for _, v := range words(filepath.Join(folder, "environ")) {
+		if conf, ok := strings.CutPrefix(v, "SLURM_CONF="); ok {
+			d.Conf = cmp.Or(d.Conf, conf)
+		}
+	}
+	return d
+}
+
+// option is the value of an option: "-f FILE" or "-fFILE".
+func option(args []string, name string) string {
+	for i := 1; i < len(args); i++ {
+		switch value, ok := strings.CutPrefix(args[i], name); {
+		case ok && value != "":
+			return value
+		case ok && i+1 < len(args):
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// maxOwnWords bounds what a process says of itself: its arguments, its environment.
+const maxOwnWords = 128 << 10
+
+// words reads a file of /proc with a zero byte behind each word.
+func words(path string) []string {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	text := make([]byte, maxOwnWords)
+	n, _ := file.Read(text)
+	if n <= 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(text[:n]), "\x00"), "\x00")
+}
+
+func readSlurm(places []gresconf.Files) (s Slurm) {
+	for _, files := range places {
+		s.Tried = append(s.Tried, files.Slurm)
+		conf, err := slurmfiles.Read(files.Slurm)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			s.Unread = err.Error()
+			return s
+		}
+		s.Conf = &conf
+		s.Real, _ = filepath.EvalSymlinks(filepath.Dir(files.Slurm))
+		s.readBeside(files)
+		return s
+	}
+	return s
+}
+
+// readBeside reads the files next to slurm.conf.
+func (s *Slurm) readBeside(files gresconf.Files) {
+	folder := filepath.Dir(files.Slurm)
+	read := func(name string) *slurmconf.Conf {
+		conf, err := slurmfiles.Read(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			s.Beside = filepath.Base(name) + ": " + err.Error()
+			return nil
+		case conf.Doubt() != "":
+			s.Beside = filepath.Base(name) + ": " + conf.Doubt()
+		}
+		return &conf
+	}
+	s.Gres, s.Cgroup = read(files.Gres), read(filepath.Join(folder, "cgroup.conf"))
+	plugstack := filepath.Join(folder, "plugstack.conf")
+	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
+		plugstack = v.Text
+	}
+	conf, err := slurmfiles.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
+	if err != nil {
+		return
+	}
+	for _, l := range conf.Lines {
+		s.Plugins = append(s.Plugins, l.Rest+l.Include)
+	}
+}
+
+type driverRequest struct {
+	Paths      config.Paths `json:"paths"`
+	DriverProc string       `json:"driver_proc"`
+	Node       string       `json:"node"`
+}
+
+func (r driverRequest) read() (d Driver) {
+	if stuck := state.PeekStuck(r.Paths.Run, r.Node); stuck != nil && child.Alive(r.Paths.Proc, stuck.PID,
+		stuck.StartTicks) {
+		d.Stuck = stage.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
+	}
+	d.Version = inventory.ReadEpoch(r.Paths.Proc, r.Paths.Sys).Driver
+	cards, err := inventory.Read(r.DriverProc)
+	switch {
+	case errors.Is(err, inventory.ErrNoDriver):
+		d.Absent = true
+	case err != nil:
+		d.Problem = err.Error()
+	}
+	d.Cards = cards
+	return d
+}
+
+type versionRequest struct {
+	Name  string   `json:"name"`
+	Paths []string `json:"paths"` // the first that exists
+	Arg   string   `json:"arg"`
+	// Conf is SLURM_CONF for Slurm's own: without it they would ask the network where it is.
+	Conf string `json:"conf,omitempty"`
+}
+
+const (
+	// versionTime is for a program that only says its version.
+	versionTime = 3 * time.Second
+	maxVersion  = 4 << 10
+)
+
+// ask starts a program of which only its version is wanted. Threat: it runs as root; one that a user could have
+// written is not started.
+func (r versionRequest) ask() Answer {
+	for _, path := range r.Paths {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue
+		}
+		if err := safefile.Trusted(path); err != nil {
+			return Answer{Unknown: "not started: " + err.Error()}
+		}
+		spec := child.Spec{Path: path, Args: []string{r.Arg}, MaxOutput: maxVersion, Timeout: versionTime}
+		if r.Conf != "" {
+			spec.Env = []string{"SLURM_CONF=" + r.Conf}
+		}
+		res := child.Run(spec)
+		if res.Outcome != child.Exited || res.ExitCode != 0 {
+			said := cmp.Or(strings.TrimSpace(string(res.Stderr)), fmt.Sprint(res.Err))
+			return Answer{Unknown: fmt.Sprintf("%s, exit %d: %.200s", res.Outcome, res.ExitCode, said)}
+		}
+		text, _, _ := strings.Cut(string(res.Stdout), "\n")
+		return Answer{Text: strings.TrimSpace(text)}
+	}
+	return Answer{Missing: true}
+}
+
+// trouble says why a program did not tell its version.
+func (a Answer) trouble() string {
+	switch {
+	case a.Missing:
+		return "missing"
+	case a.Unknown != "":
+		return a.Unknown
+	}
+	return fmt.Sprintf("it says %.60q", a.Text)
+}

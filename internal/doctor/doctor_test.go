@@ -1,0 +1,309 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/config"
+)
+
+func TestHealthy(t *testing.T) {
+	results := newNode(t).examine()
+	for _, r := range notWell(results) {
+		t.Errorf("%+v", r)
+	}
+	if len(results) != len(Checks()) || Fails(results) {
+		t.Errorf("%d results of %d checks", len(results), len(Checks()))
+	}
+}
+
+// What a mode must be, tried on every mode there is: of a rule's bits nothing may be missing that it needs, and nothing
+// may be there beyond its mode and what does little harm.
+func TestEveryMode(t *testing.T) {
+	for _, r := range Rules() {
+		for mode := range uint32(0o10000) {
+			v := view{check: Check{why: "why"}}
+			r.judgeMode(&v, File{Path: "/x", Kind: r.Kind, Mode: mode})
+			got := OK
+			for _, res := range v.found {
+				if res.Level == Wrong || got == OK {
+					got = res.Level
+				}
+			}
+			want, extra := OK, mode&^r.Mode
+			switch short := mode&r.Need != r.Need; {
+			case extra&^r.Rather != 0, short && r.Short == "":
+				want = Wrong
+			case extra&0o777 != 0, short:
+				want = Warning
+			}
+			if got != want {
+				t.Fatalf("%s, mode %#o: %s, want %s", r.Shown, mode, got, want)
+			}
+		}
+		if r.Rather&0o022 != 0 || r.Mode&0o022 != 0 {
+			t.Errorf("%s: others may write", r.Shown)
+		}
+	}
+}
+
+// No command is about a file that a user can swap for a link before it is typed: what is above comes first, alone. What
+// a user could have written is compared, or thrown away.
+func TestNothingBelowOthersFolder(t *testing.T) {
+	s := Site{Config: config.Default(), ConfigPath: "/c", Self: "/b", NVML: []string{"/n"}, CUDA: []string{"/u"}}
+	for _, r := range Rules() {
+		f := File{Path: "/x", Kind: r.Kind, UID: user, Mode: 0o777, Links: 1}
+		v := view{Site: s}
+		r.judgeFile(&v, f)
+		for _, b := range v.found {
+			forged := strings.Contains(b.Fix, "copy you trust") || strings.HasPrefix(b.Fix,
+				"rm ") || strings.HasPrefix(b.Fix, "let ")
+			if r.By != Made && !forged || r.By == Made && r.Kind == Regular && strings.Contains(b.Fix, "chown") {
+				t.Errorf("%s: %s", r.Shown, b.Fix)
+			}
+		}
+		f.Distrust = &Culprit{Path: "/home/user", UID: user, Mode: 0o755}
+		v = view{Site: s}
+		if r.judgeFile(&v, f); len(v.found) != 1 || v.found[0].Level != Wrong || strings.Contains(v.found[0].Fix,
+			"/x") {
+			t.Errorf("%s: %+v", r.Shown, v.found)
+		}
+	}
+}
+
+// What is below a folder that a group can write to is only as safe as that folder; the report says it once.
+func TestFoldersAbove(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Chmod(n.dir, 0o775))
+	results := n.examine()
+	above := map[string]Level{}
+	fix := "chmod go-w " + n.dir + compareFolder
+	for _, r := range notWell(results) {
+		if r.Seen == notAlone+n.dir+" has mode 0775: its group may write" && r.Fix == fix {
+			above[r.Check] = r.Level
+		}
+	}
+	for _, c := range ruleChecks() {
+		if want := map[bool]Level{true: Warning, false: Wrong}[c.Name == "log"]; above[c.Name] != want {
+			t.Errorf("%s: %q, want %q", c.Name, above[c.Name], want)
+		}
+	}
+	var text bytes.Buffer
+	Print(&text, results)
+	if said := strings.Count(text.String(), fix); said != 2 { // for the log a warning
+		t.Errorf("said %d times:\n%s", said, text.String())
+	}
+	n.do(fix)
+	if bad := notWell(n.examine()); len(bad) > 0 {
+		t.Errorf("%+v", bad)
+	}
+}
+
+// A folder of Bookend's own that is a user's is reported once.
+func TestOwnFolderAbove(t *testing.T) {
+	n := newNode(t)
+	given("run/state")(n)
+	bad := notWell(n.examine())
+	if want := "chown root:root " + n.in("run/state") + " && chmod 0700 " +
+		n.in("run/state"); len(bad) != 1 || bad[0].Fix != want {
+		t.Errorf("%+v, want fix %q", bad, want)
+	}
+}
+
+func TestManyFilesAreCounted(t *testing.T) {
+	n := newNode(t)
+	for range 30 {
+		f, err := os.CreateTemp(n.in("run/state/n1"), "lock-")
+		must(t, err)
+		must(t, f.Chmod(0o644))
+		f.Close()
+	}
+	got := n.said("records")
+	if len(got) != maxReported+1 || !strings.HasPrefix(got[maxReported].Seen,
+		"and 22 more") || got[maxReported].Level != Wrong {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestUnusedIsNotLookedAt(t *testing.T) {
+	n := newNode(t)
+	both(gone("log"), gone("collector"), gone("bin/scontrol"), set(func(c *config.Config) {
+		c.Log.File, c.Metrics.Textfile, c.Drain.ReasonBy = false, "", config.ReasonByNone
+	}))(n)
+	for _, r := range notWell(n.examine()) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Before the first hook only what must be installed is missing.
+func TestBare(t *testing.T) {
+	n := newNode(t)
+	for _, name := range []string{"var", "log", "run/state", "run/report"} {
+		must(t, os.RemoveAll(n.in(name)))
+	}
+	for _, r := range notWell(n.examine()) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Each part of the node may hang, and costs no more than patience: what depends on it is unknown, and nothing is wrong.
+func TestPartsThatHang(t *testing.T) {
+	for folder, check := range map[string]string{
+		"slurm": "slurm-conf", "proc/driver/nvidia/gpus": "driver", "hooks": "slurm-prolog",
+		"dev": "gpu-devices", "log": "log",
+	} {
+		t.Run(folder, func(t *testing.T) {
+			n := newNode(t)
+			hang(t, n.in(folder))
+			const patience = 3 * time.Second
+			n.site.Config.Deadlines.Prolog.Driver = config.Duration(patience)
+			began := time.Now()
+			levels := map[string]Level{}
+			for _, r := range notWell(Examine(*n.site, patience)) {
+				if levels[r.Check] = r.Level; r.Level == Wrong && folder == "log" {
+					t.Errorf("%+v", r)
+				}
+			}
+			// Four rounds of looking, one after another, and what the kernel itself needs.
+			if took := time.Since(began); took < patience || took > 4*(patience+time.Second)+5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if levels[check] != Unknown {
+				t.Errorf("%s: %q, want %q", check, levels[check], Unknown)
+			}
+		})
+	}
+}
+
+// While a child of Bookend's is stuck in the driver, it is not asked.
+func TestStuckDriver(t *testing.T) {
+	n := newNode(t)
+	put(t, n.in("run/state/n1/stuck.json"), `{"pid":77,"start_ticks":5,"since_ns":3000000000,"op":"backend"}`, 0o600)
+	put(t, n.in("proc/77/stat"), "77 (bookend-gpu) D 1"+strings.Repeat(" 0", 15)+" 1 0 5 0\n", 0o644)
+	put(t, n.in("libexec/bookend-gpu"), "#!/bin/sh\ntouch "+n.in("asked")+"\n", 0o755)
+	said := n.said("backend-answer")
+	if len(said) != 1 || said[0].Level != Unknown || !strings.Contains(said[0].Seen, "PID 77") {
+		t.Errorf("%+v", said)
+	}
+	if _, err := os.Stat(n.in("asked")); err == nil {
+		t.Error("the driver was asked")
+	}
+}
+
+// A process that calls itself slurmd, and is not root's, leads nowhere.
+func TestFalseSlurmd(t *testing.T) {
+	n := newNode(t)
+	n.site.SlurmConf = ""
+	put(t, n.in("evil.conf"), "NodeName=n1\n", 0o644)
+	must(t, os.Rename(n.in("proc/101"), n.in("proc/999")))
+	n.runs(50, "slurmd", n.in("sbin/slurmd"), "-f", n.in("evil.conf"))
+	given("proc/50")(n)
+	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
+		t.Errorf("%+v", said)
+	}
+}
+
+// What Slurm calls the node slurmd was told, or a NodeHostname= tells.
+func TestNodesName(t *testing.T) {
+	named := func(n node) { n.runs(102, "slurmd", n.in("sbin/slurmd"), "-N", "n3", "-f", n.in("slurm/slurm.conf")) }
+	for name, spoil := range map[string]func(node){
+		"told":  both(gone("proc/101"), named),
+		"on it": edit("slurm/nodes.conf", "", "NodeName=x7 NodeHostname=myhost Gres=gpu:2\n"),
+	} {
+		n := newNode(t)
+		spoil(n)
+		n.site.NodeName, n.site.SlurmConf = "myhost", ""
+		for _, check := range []string{"slurm-conf", "gpu-count"} {
+			said := n.said(check)
+			if len(said) != 1 || said[0].Level != OK || check == "gpu-count" && said[0].Seen != "2 of the 2 "+
+				"that the driver has" {
+				t.Errorf("%s: %+v", name, said)
+			}
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for text, want := range map[string]string{
+		"slurm 22.05.8": "22.05.8", "slurm 21.08.8-2": "21.08.8", "slurm 25.11.0-0rc1": "25.11.0", "slurm-wlm " +
+			"24.11.5": "24.11.5",
+		"slurm 26.05": "26.05.0", "": "", "slurm": "", "bash 5.2.1": "", "slurm x.y": "",
+	} {
+		v, ok := parseVersion(text)
+		if got := v.String(); ok != (want != "") || ok && got != want {
+			t.Errorf("%q: %s, %v", text, got, ok)
+		}
+	}
+}
+
+// A path is a shell's one word, whatever is in it.
+func TestQuoted(t *testing.T) {
+	for _, path := range []string{"/plain/path-1.so", "", "/with space", "/it's", "/$(reboot)", "/a;b", "/-x",
+		`/back\slash`, "/new\nline"} {
+		out, err := exec.Command("/bin/sh", "-c", "printf %s "+quoted(path)).Output()
+		if err != nil || string(out) != path {
+			t.Errorf("%q: a shell reads %q, %v", path, out, err)
+		}
+	}
+}
+
+func TestFails(t *testing.T) {
+	for level, want := range map[Level]bool{OK: false, Warning: false, Wrong: true, Unknown: true} {
+		if got := Fails([]Result{{Level: OK}, {Level: level}}); got != want {
+			t.Errorf("%s: %v, want %v", level, got, want)
+		}
+	}
+}
+
+// The worst comes first; a fix is not folded; a terminal gets no control characters.
+func TestPrint(t *testing.T) {
+	long := strings.Repeat("word ", 20)
+	results := []Result{
+		{"state", OK, "/run/x", "root's, 0700", "", ""},
+		{"records", Wrong, "/run/\x1b[2Jx", "belongs to user 7", "they count", `chown root:root '/run/a\b'`},
+		{"log", Warning, "/log", "seen", "why", long + "\nnext"},
+	}
+	var text, js bytes.Buffer
+	Print(&text, results)
+	want := `wrong    records          /run/\x1b[2Jx: belongs to user 7` + "\n" +
+		"         why: they count\n" + `         fix: chown root:root '/run/a\b'` + "\n" +
+		"warning  log              /log: seen\n         why: why\n         fix: " + long + "\n              next\n" +
+		"ok       state            /run/x: root's, 0700\n" +
+		"3 checked: 1 ok, 1 warning, 1 wrong, 0 unknown\n"
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
+	}
+	must(t, PrintJSON(&js, results))
+	var got struct {
+		Results []Result
+		Counts  map[Level]int
+	}
+	must(t, json.Unmarshal(js.Bytes(), &got))
+	if len(got.Results) != 3 || got.Results[1].Path != `/run/\x1b[2Jx` || got.Results[1].Fix != results[1].Fix ||
+		got.Counts[Wrong] != 1 {
+		t.Errorf("%s", js.String())
+	}
+}
+
+// Without slurm.conf the cause is said once, with the line to add, and all that depends on it next to it.
+func TestWithoutSlurm(t *testing.T) {
+	n := newNode(t)
+	must(t, os.RemoveAll(n.in("slurm")))
+	results := n.examine()
+	var text bytes.Buffer
+	Print(&text, results)
+	if strings.Contains(text.String(), notJudged) || strings.Count(text.String(),
+		"prolog-flags") != 1 || len(results) != len(Checks()) {
+		t.Errorf("%s", text.String())
+	}
+	for l := range strings.Lines(text.String()) {
+		if len(l) > lineWidth+1 && !strings.Contains(l, "fix:") && len(strings.Fields(l)) > 3 {
+			t.Errorf("%d wide: %q", len(l), l)
+		}
+	}
+}

@@ -1,0 +1,424 @@
+package doctor
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/config"
+)
+
+// line is a node on which one thing is not as it must be, and what is said of it.
+type line struct {
+	spoil func(node)
+	check string
+	level Level
+	seen  string // a part of it; DIR is the node's folder, here and below
+	fix   string // a part of it; "run": it is a command that makes all well again
+}
+
+func (l line) try(t *testing.T) {
+	n := newNode(t)
+	l.spoil(n)
+	said := n.said(l.check)
+	dir := strings.NewReplacer("DIR", n.dir)
+	i := slices.IndexFunc(said, func(r Result) bool {
+		return r.Level == l.level && strings.Contains(r.Seen,
+			dir.Replace(l.seen))
+	})
+	if i < 0 {
+		t.Fatalf("said %+v", said)
+	}
+	switch r := said[i]; {
+	case l.level == OK:
+	case r.Fix == "" || r.Why == "":
+		t.Errorf("said %+v", r)
+	case l.fix != "run" && !strings.Contains(r.Fix, dir.Replace(l.fix)):
+		t.Errorf("said %+v, want fix %q", r, l.fix)
+	case l.fix == "run":
+		for _, r := range said {
+			n.do(r.Fix)
+		}
+		for _, r := range notWell(n.examine()) {
+			t.Errorf("after %q: %+v", said[0].Fix, r)
+		}
+	}
+}
+
+// Every check fails at least once.
+func TestLines(t *testing.T) {
+	failed := map[string]bool{}
+	for _, table := range []map[string]line{ruleLines(), nodeLines(), slurmLines(), hookLines(), gpuLines(),
+		driverLines()} {
+		for name, l := range table {
+			t.Run(name, l.try)
+			failed[l.check] = failed[l.check] || l.level != OK
+		}
+	}
+	for _, c := range Checks() {
+		if !failed[c.Name] {
+			t.Errorf("no line shows %q failing", c.Name)
+		}
+		delete(failed, c.Name)
+	}
+	if len(failed) > 0 {
+		t.Errorf("no such checks: %v", failed)
+	}
+}
+
+func ruleLines() map[string]line {
+	link := func(n node) { must(n.T, os.Symlink("stuck.json", n.in("run/state/n1/lock-2"))) }
+	twice := func(n node) { must(n.T, os.Link(n.in("run/state/n1/stuck.json"), n.in("other"))) }
+	fifo := both(gone("log/bookend.log"), func(n node) { must(n.T, unix.Mkfifo(n.in("log/bookend.log"), 0o640)) })
+	folder := both(gone("libexec/bookend-epilog"),
+		func(n node) { must(n.T, os.Mkdir(n.in("libexec/bookend-epilog"), 0o755)) })
+	return map[string]line{
+		"program for a group": {mode("libexec/bookend-prolog", 0o775), "programs", Wrong,
+			"mode 0775, should be 0755: its group may write", "run"},
+		"program setuid": {mode("libexec/bookend-prolog", 0o4755), "programs", Wrong, "setuid", "run"},
+		"program not for users": {mode("libexec/bookend-prolog", 0o700), "programs", Wrong,
+			"mode 0700, should be 0755: too little", "run"},
+		"program a user's": {given("libexec/bookend-epilog"), "programs", Wrong,
+			"belongs to user 65534, not to root", "run"},
+		"program a folder": {folder, "programs", Wrong, "folder, where a file belongs", "run"},
+		"program gone":     {gone("libexec/bookend-gpu"), "programs", Wrong, "missing", "run"},
+		"program in a user's": {moved("libexec/bookend-gpu"), "programs", Wrong,
+			"DIR/home belongs to user 65534", "let backend say so"},
+		"scontrol for a group":      {mode("bin/scontrol", 0o775), "programs", Wrong, "its group may write", "run"},
+		"config folder for a group": {mode("etc", 0o775), "config", Wrong, "its group may write", "run"},
+		"config closed":             {mode("etc/bookend.yaml", 0o600), "config", Warning, "too little", "run"},
+		"config executable": {mode("etc/bookend.yaml", 0o755), "config", Warning, "everybody may start it",
+			"run"},
+		"config in a user's": {moved("etc/bookend.yaml"), "config", Wrong, "DIR/home belongs to user 65534",
+			"move it"},
+		"config lost": {gone("etc/bookend.yaml"), "config", Warning, "missing", "run"},
+		"snippet for a group": {mode("root/etc/bookend/slurm/bookend.conf", 0o664), "snippets", Wrong,
+			"its group may write", "run"},
+		"snippet closed": {mode("root/etc/bookend/slurm/bookend.conf", 0o600), "snippets", Wrong,
+			"too little", "run"},
+		"hooks for all": {mode("root/etc/bookend/slurm/hooks", 0o777), "snippets", Wrong,
+			"everybody may write", "run"},
+		"nvml a user's": {given("lib/libnvidia-ml.so.580.1"), "libraries", Wrong, "belongs to user",
+			"run"},
+		"cuda leads nowhere": {gone("lib/libcuda.so.580.1"), "libraries", Unknown, "which does not exist",
+			"stat"},
+		"no library": {gone("lib"), "libraries", Warning, "missing", "let nvidia.nvml_library say"},
+		"run closed": {mode("run", 0o700), "records", Wrong, "too little", "run"},
+		"state 0755": {mode("run/state", 0o755), "records", Wrong,
+			"its group may read, everybody may read", "run"},
+		"a job's folder a user's": {given("run/state/n1/7"), "records", Wrong, "belongs to user", "run"},
+		"record readable": {mode("run/state/n1/stuck.json", 0o644), "records", Wrong,
+			"everybody may read", "run"},
+		"record a user's": {given("run/state/n1/stuck.json"), "records", Wrong, "belongs to user",
+			"rm DIR/run"},
+		"record twice":  {twice, "records", Wrong, "has 2 names", "run"},
+		"lock a link":   {link, "records", Wrong, "a symbolic link to stuck.json", "run"},
+		"drop readable": {mode("run/drop", 0o755), "records", Warning, "everybody may read", "run"},
+		"drop for everybody": {mode("run/drop", 0o1777), "records", Wrong, "sticky bit, its group may write",
+			"run"},
+		"history 0755":      {mode("var/history", 0o755), "history", Wrong, "everybody may read", "run"},
+		"counters readable": {mode("var/metrics/lock", 0o644), "history", Wrong, "everybody may read", "run"},
+		"log readable":      {mode("log/bookend.log", 0o644), "log", Warning, "everybody may read", "run"},
+		"log for a group":   {mode("log", 0o2775), "log", Wrong, "its group may write", "run"},
+		"log a FIFO":        {fifo, "log", Wrong, "neither file nor folder, where a file belongs", "run"},
+		"metrics writable": {mode("collector/bookend.prom", 0o666), "metrics", Wrong,
+			"everybody may write", "run"},
+		"metrics closed": {mode("collector", 0o700), "metrics", Warning, "too little",
+			"only root can write"},
+		"collector a user's": {given("collector"), "metrics", Wrong, "belongs to user", "only root can write"},
+		"collector gone": {gone("collector"), "metrics", Wrong, "missing",
+			"install -d -o root -g root -m 0755 DIR/collector"},
+	}
+}
+
+func nodeLines() map[string]line {
+	site := func(change func(*Site)) func(node) { return func(n node) { change(n.site) } }
+	undropped := func(n node) { must(n.T, unix.Unmount(n.in("run/drop"), unix.MNT_DETACH)) }
+	const none = "open: no such file or directory"
+	return map[string]line{
+		"mistakes": {site(func(s *Site) { s.Mistakes, s.Mistake = 3, "line 7: bad" }), "config-text",
+			Wrong, "line 7: bad (1 of 3)", "config check"},
+		"untrusted": {site(func(s *Site) { s.Unread = "not trusted" }), "config-text", Wrong,
+			"not used: not trusted", "the check config"},
+		"no config": {site(func(s *Site) { s.Unread = none }), "config-text", OK, "there is none", ""},
+		"no named config": {site(func(s *Site) { s.Unread, s.Named = none, true }), "config-text", Wrong,
+			"not used: ", "BOOKEND_CONFIG"},
+		"another release": {file("libexec/bookend-epilog", "#!/bin/sh\necho bookend-epilog 0.1\n", 0o755),
+			"versions", Wrong, "version 0.1, bookend is test", "install -m 0755 bin/bookend-*"},
+		"says no version": {file("libexec/bookend-epilog", "#!/bin/sh\nexit 1\n", 0o755), "versions", Unknown,
+			"does not tell its version", "install"},
+		"drop not a tmpfs": {undropped, "drop-filesystem", Warning, "not a tmpfs of its own", "run"},
+		"drop does not yet": {both(undropped, gone("run/drop")), "drop-filesystem", Warning,
+			"not a tmpfs of its own", "run"},
+	}
+}
+
+func slurmLines() map[string]line {
+	pyxis := both(file("slurm/plugstack.conf", "include plugstack.conf.d/*\n", 0o644),
+		file("slurm/plugstack.conf.d/p.conf", "required /usr/lib/slurm/spank_pyxis.so\n", 0o644))
+	untasked := conf("TaskProlog=DIR/libexec/bookend-prolog\nTaskEpilog=DIR/libexec/bookend-epilog\n", "")
+	return map[string]line{
+		"no slurm.conf": {gone("slurm/slurm.conf"), "slurm-conf", Unknown, "in none of: ",
+			"Include /etc/bookend/slurm/bookend.conf"},
+		"a pipe": {both(gone("slurm/slurm.conf"),
+			func(n node) {
+				must(n.T, unix.Mkfifo(n.in("slurm/slurm.conf"),
+					0o600))
+			}), "slurm-conf", Unknown, "could not be read", ""},
+		"an include unread": {gone("slurm/nodes.conf"), "slurm-conf", Unknown,
+			`slurm.conf line 15 includes "nodes.conf", which is not read`, ""},
+		"a pattern included": {conf("Include nodes.conf", "Include nodes*"), "slurm-conf", Unknown,
+			"Slurm takes no pattern here", "correct that line"},
+		"two keys in a line": {conf("SlurmUser=slurm", "SlurmUser=slurm KillWait=30"), "slurm-conf", Wrong,
+			"slurm.conf line 3 has SlurmUser= and KillWait= in one line", "a line of its own"},
+		"gres.conf unread": {both(gone("slurm/gres.conf"),
+			func(n node) {
+				must(n.T, os.Mkdir(n.in("slurm/gres.conf"),
+					0o755))
+			}), "slurm-conf", Unknown, "could not be read: gres.conf", ""},
+		"another node": {edit("slurm/nodes.conf", "n[1-4]", "m[1-4]"), "slurm-conf", Warning,
+			`it has no node "n1"`, ""},
+		"Slurm 21.08": {slurmd("slurm 21.08.8-2"), "slurm-version", Wrong, "21.08.8: not supported", "upgrade"},
+		"slurmd silent": {file("sbin/slurmd", "#!/bin/sh\nexit 3\n", 0o755), "slurm-version", Unknown,
+			"exit 3", "slurmd -V"},
+		"slurmd untrusted": {mode("sbin/slurmd", 0o777), "slurm-version", Unknown, "not started", "slurmd -V"},
+		"scontrol other": {file("bin/scontrol", "#!/bin/sh\necho slurm 22.05.8\n", 0o755), "slurm-version",
+			Wrong, "22.05.8, slurmd is 24.11.5", "slurm.scontrol"},
+		"no limit": {conf("PrologEpilogTimeout=60\n", ""), "hook-timeout", Warning,
+			"no limit for the prolog", "PrologEpilogTimeout=60"},
+		"limit unlimited": {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=65534"), "hook-timeout", Warning,
+			"no limit", "PrologEpilogTimeout=60"},
+		"limit too short": {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=10"), "hook-timeout", Wrong,
+			"PrologEpilogTimeout=10, and deadlines.epilog.total is 15s", "PrologEpilogTimeout=60"},
+		"limit close": {conf("PrologEpilogTimeout=60", "PrologEpilogTimeout=16"), "hook-timeout", Warning,
+			"PrologEpilogTimeout=16, and", "PrologEpilogTimeout=60"},
+		"its own limit": {both(slurmd("slurm 25.05.1"), conf("SlurmUser", "PrologTimeout=3\nSlurmUser")),
+			"hook-timeout", Wrong, "PrologTimeout=3, and deadlines.prolog.total is 5s", "PrologTimeout=60"},
+		"unknown to it": {conf("SlurmUser", "PrologTimeout=3\nSlurmUser"), "hook-timeout", OK,
+			"prolog 60 s for 5s", ""},
+		"unkillable": {conf("SlurmUser", "UnkillableStepTimeout=20\nSlurmUser"), "unkillable-step", Warning,
+			"UnkillableStepTimeout=20", "UnkillableStepTimeout=180"},
+		"linuxproc": {conf("proctrack/cgroup", "proctrack/linuxproc"), "proctrack", Warning, "linuxproc",
+			"ProctrackType=proctrack/cgroup"},
+		"not constrained": {edit("slurm/cgroup.conf", "yes", "no"), "constrain-devices", Warning,
+			"ConstrainDevices is not yes", "ConstrainDevices=yes   # in DIR/slurm/cgroup.conf"},
+		"no cgroup.conf": {gone("slurm/cgroup.conf"), "constrain-devices", Warning,
+			"ConstrainDevices is not yes", "ConstrainDevices=yes"},
+		"no task/cgroup": {conf(",task/cgroup", ""), "constrain-devices", Warning, "has no task/cgroup",
+			"TaskPlugin=task/cgroup"},
+		"pyxis": {pyxis, "pyxis", Wrong, "TaskProlog= and TaskEpilog=",
+			"Include /etc/bookend/slurm/bookend-pyxis.conf   # in DIR/slurm/slurm.conf"},
+		"pyxis, 24.05": {both(slurmd("slurm 24.05.3"), pyxis), "pyxis", Warning,
+			"TaskProlog= and TaskEpilog=", "bookend-pyxis.conf"},
+		"pyxis alone": {both(pyxis, untasked), "pyxis", OK, "no pyxis with a task hook", ""},
+	}
+}
+
+func hookLines() map[string]line {
+	own := func(text string) func(node) { return file("own", "#!/bin/sh\n"+text+"\n", 0o755) }
+	prolog := func(path string) func(node) {
+		return conf("Prolog=DIR/hooks/prolog\nEpilog",
+			"Prolog="+path+"\nEpilog")
+	}
+	nhc := both(conf("/libexec/hc", "/nhc"), file("nhc", "#!/bin/bash\n", 0o755))
+	timer := file("root/"+timerLink, "", 0o644)
+	unchecked := conf("HealthCheckProgram=DIR/libexec/hc\n", "")
+	order := both(prolog("DIR/p.d/*"), file("p.d/10-a", "#!/bin/sh\n", 0o755),
+		file("p.d/20-b", "#!/bin/sh\nbookend-prolog\n", 0o755), file("p.d/.30-c", "#!/bin/sh\nbookend-prolog\n",
+			0o755))
+	return map[string]line{
+		"no prolog": {conf("Prolog=DIR/hooks/prolog\nEpilog", "Epilog"), "slurm-prolog", Wrong,
+			"no Prolog=", "Include /etc/bookend/slurm/bookend.conf   # in DIR/slurm/slurm.conf"},
+		"no epilog": {conf("\nEpilog=DIR/hooks/epilog", ""), "slurm-epilog", Wrong, "no Epilog=",
+			"Include"},
+		"prolog elsewhere": {prolog("DIR/none"), "slurm-prolog", Wrong, "does not exist",
+			"Prolog=/etc/bookend/slurm/hooks/prolog   # in DIR/slurm/slurm.conf, if every node has that file"},
+		"prolog of nothing": {prolog("DIR/prolog.d/*"), "slurm-prolog", Wrong, "no file matches", ""},
+		"not ours": {both(prolog("DIR/own"), own("# bookend-prolog one day")), "slurm-prolog", Wrong,
+			"none is bookend-prolog", "[ ! -x /etc/bookend/slurm/hooks/prolog ] || " +
+				"/etc/bookend/slurm/hooks/prolog || exit $?   # as a line of DIR/own"},
+		"by a script": {both(prolog("DIR/own"), own("DIR/libexec/bookend-prolog || exit")),
+			"slurm-prolog", OK, "runs own", ""},
+		"another's program": {prolog("DIR/libexec/bookend-epilog"), "slurm-prolog", Wrong,
+			"none is bookend-prolog", ""},
+		"twice": {both(conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"), own("bookend-prolog")),
+			"slurm-prolog", Wrong, "own, prolog: bookend-prolog 2 times", "once"},
+		"two lines too early": {both(slurmd("slurm 23.11.4"), conf("SlurmUser", "Prolog=DIR/own\nSlurmUser"),
+			own("")), "slurm-prolog", Wrong, "2 lines Prolog=, but slurmd is 23.11.4", "pattern"},
+		"in reverse order": {order, "slurm-prolog", OK, "runs 20-b, 10-a", ""},
+		"a folder among them": {both(order, file("p.d/old/x", "", 0o644)), "slurm-prolog", Wrong,
+			"folder, where a program belongs", "take it out of DIR/p.d"},
+		"epilog not run": {mode("hooks/epilog", 0o644), "slurm-epilog", Wrong, "mode 0644", "chmod 0755"},
+		"hook of a user": {given("hooks"), "slurm-epilog", Wrong, "hooks belongs to user 65534",
+			"chown root:root DIR/hooks"},
+		"a stump": {both(conf("Epilog=DIR/hooks/epilog\n", "Epilog=bookend-epilog\n"),
+			file("slurm/bookend-epilog", "\x7fELF\x02\x01\x01",
+				0o755)), "slurm-epilog", Wrong, "cut off after 7 bytes", "/etc/bookend/slurm/hooks/epilog"},
+		"a program itself": {prolog("DIR/libexec/bookend-prolog"), "slurm-prolog", Warning,
+			"the program itself", "Prolog=/etc/bookend/slurm/hooks/prolog"},
+		"an earlier script": {file("hooks/epilog",
+			"#!/bin/sh\nhook=/usr/libexec/bookend/bookend-epilog\n# exec\nexec "+
+				"\"$hook\"\n", 0o755), "slurm-epilog", Warning, "a script that execs bookend-epilog", "call " +
+			"/etc/bookend/slurm/hooks/epilog instead"},
+		"a site's script execs": {file("hooks/epilog", "#!/bin/sh\nX=1 exec /usr/libexec/bookend/bookend-epilog\n",
+			0o755), "slurm-epilog", Warning, "a script that execs bookend-epilog", ""},
+		"by way of our script": {file("hooks/epilog",
+			"#!/bin/sh\n/etc/bookend/slurm/hooks/epilog || exit\nexec own\n", 0o755), "slurm-epilog", OK, "runs " +
+			"epilog", ""},
+		"task hook for root": {mode("libexec/bookend-prolog", 0o700), "slurm-taskprolog", Wrong, "mode 0700",
+			"chmod 0755"},
+		"task hook gone": {conf("TaskProlog=DIR/libexec/bookend-prolog", "TaskProlog=DIR/none"),
+			"slurm-taskprolog", Wrong, "does not exist", ""},
+		"no task hook": {conf("TaskProlog=DIR/libexec/bookend-prolog\n", ""), "slurm-taskprolog", OK,
+			"no TaskProlog=", ""},
+		"one of two task hooks": {both(conf("SlurmUser", "TaskProlog=DIR/own\nSlurmUser"), own("bookend-prolog")),
+			"slurm-taskprolog", OK, "runs bookend-prolog", ""},
+		"another task hook": {both(conf("TaskEpilog=DIR/libexec/bookend-epilog", "TaskEpilog=DIR/own"),
+			own("")), "slurm-taskepilog", Warning, "none names bookend-epilog", "[ ! -x " +
+			"/etc/bookend/slurm/hooks/task-epilog ] || /etc/bookend/slurm/hooks/task-epilog   # as a line " +
+			"of DIR/own"},
+		"no health check": {unchecked, "slurm-healthcheck", Warning, "no HealthCheckProgram=",
+			"\nHealthCheckInterval=300"},
+		"NHC without it": {nhc, "slurm-healthcheck", Wrong, "none is bookend-healthcheck", ""},
+		"NHC by our check": {both(nhc, file("root/etc/nhc/nhc.conf", "* || check_bookend\n", 0o644)),
+			"slurm-healthcheck", OK, "runs nhc", ""},
+		"a timer": {both(unchecked, timer), "slurm-healthcheck", OK, "by bookend-healthcheck.timer",
+			""},
+		"never checked": {conf("HealthCheckInterval=300\n", ""), "slurm-healthcheck", Wrong, "is 0",
+			"HealthCheckInterval=300"},
+		"checked too often": {conf("Interval=300", "Interval=5"), "slurm-healthcheck", Warning, "=5",
+			"HealthCheckInterval=300"},
+		"check too long": {set(func(c *config.Config) { c.Deadlines.HealthCheck.Total = config.Duration(2 * time.Minute) }), "slurm-healthcheck", Wrong, "after 60 s, but deadlines.health_check.total is 2m0s", "total: 45s"},
+		"no flags": {conf("PrologFlags=Alloc,Contain\n", ""), "prolog-flags", Warning,
+			"neither Alloc nor Contain", "PrologFlags=Alloc   #"},
+		"serial": {conf("Alloc,Contain", "Alloc,Serial"), "prolog-flags", Warning, "Serial",
+			"take Serial out"},
+		"in the job": {conf("Alloc,Contain", "RunInJob"), "prolog-flags", Warning, "RunInJob",
+			"PrologFlags=Contain"},
+		"a task hook lost": {both(conf("SlurmUser", "TaskProlog=DIR/own\nSlurmUser"), own("")), "slurm-twice",
+			Wrong, "TaskProlog=DIR/own in slurm.conf line 3 does not count: slurm.conf line 7 says " +
+				"DIR/libexec/bookend-prolog", "bookend-own-task-hooks.conf"},
+		"NHC lost": {conf("SlurmUser", "HealthCheckProgram=DIR/nhc\nSlurmUser"), "slurm-twice", Wrong,
+			"HealthCheckProgram=DIR/nhc", "bookend-own-health.conf"},
+		"flags lost": {conf("PrologFlags=Alloc,Contain", "PrologFlags=X11,Contain\nPrologFlags=Alloc"),
+			"slurm-twice", Wrong, "PrologFlags=X11,Contain in slurm.conf line 10 does not count: slurm.conf " +
+				"line 11 says Alloc", "flags of both; take line 10"},
+		"flags twice": {conf("PrologFlags=Alloc,Contain", "PrologFlags=alloc\nPrologFlags=Alloc"),
+			"slurm-twice", OK, "", ""},
+		"an interval lost": {conf("SlurmUser", "HealthCheckInterval=60\nSlurmUser"), "slurm-twice", Warning,
+			"HealthCheckInterval=60", ""},
+	}
+}
+
+func gpuLines() map[string]line {
+	const gres = "Name=gpu File=DIR/dev/nvidia[0-1]"
+	noCards := both(gone("proc/driver"), gone("sys/module"))
+	crossed := both(card("1b", "Minor: \t 0", "Minor: \t 1"), card("3d", "Minor: \t 1", "Minor: \t 0"))
+	shards := both(conf("GresTypes=gpu", "GresTypes=gpu,shard"), edit("slurm/nodes.conf", "gpu:2", "gpu:2,shard:8"))
+	mig := saying(`"mig_mode":false`, `"mig_mode":true`)
+	said := func(answer config.Shards) func(node) { return set(func(c *config.Config) { c.Slurm.Shards = answer }) }
+	return map[string]line{
+		"too many": {edit("slurm/nodes.conf", "gpu:2", "gpu:h200:3(S:0-1)"), "gpu-count", Wrong,
+			"slurm.conf gives out 3, the driver has 2", "Gres=gpu:2"},
+		"too few": {edit("slurm/nodes.conf", "gpu:2", "gpu:1"), "gpu-count", OK,
+			"1 of the 2 that the driver has", ""},
+		"none": {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-count", Warning,
+			"slurm.conf gives out none, the driver has 2", "Gres=gpu:2"},
+		"excluded": {card("3d", "GPU Excluded:\t No", "GPU Excluded:\t Yes"), "gpu-count", Wrong,
+			"the driver has 1", ""},
+		"no gres.conf": {gone("slurm/gres.conf"), "gpu-devices", Wrong, "no File= and no AutoDetect=",
+			"AutoDetect=nvml   # in DIR/slurm/gres.conf"},
+		"detected": {edit("slurm/gres.conf", gres, "Name=gpu AutoDetect=nvml"), "gpu-devices", OK,
+			"AutoDetect=nvml", ""},
+		"no device":    {gone("dev/nvidia1"), "gpu-devices", Wrong, "no device: nvidia1", "nvidia-modprobe"},
+		"minors cross": {crossed, "gpu-order", OK, "slurmd -G: 0 is 0000:3d:00.0, 1 is 0000:1b:00.0", ""},
+		"a count that differs": {edit("slurm/nodes.conf", "gpu:2", "gpu:3"), "gpu-order", Wrong,
+			"slurmd -G lists 2 GPUs, slurm.conf gives out 3", "slurmd -N n1 -v -G   #"},
+		"a GPU that is gone": {file("sbin/listed", listed(0, 2), 0o644), "gpu-order", Wrong,
+			"Slurm's GPU 1 is none that the driver has", "take it out of gres.conf"},
+		"slurmd counts": {gone("sbin/listed"), "gpu-order", Warning, "GPUs are counted",
+			"slurmd: /usr/sbin/slurmd"},
+		"a map too short": {gpuMap(map[int]string{0: "0000:1b:00.0"}), "gpu-order", Wrong,
+			"nvidia.gpu_map has no GPU index 1", ""},
+		"a map that differs": {gpuMap(map[int]string{0: "0000:3d:00.0", 1: "0000:1b:00.0"}), "gpu-order", Wrong,
+			"nvidia.gpu_map takes number 0 for 0000:3d:00.0, slurmd for 0000:1b:00.0", "gpu_order: auto"},
+		"a map that agrees": {gpuMap(map[int]string{0: "0000:1b:00.0", 1: "0000:3d:00.0"}), "gpu-order", OK,
+			"nvidia.gpu_map: 0 is 0000:1b:00.0", ""},
+		"no GPU of the driver's": {noCards, "gpu-order", Unknown, "the driver shows 0 GPUs", "nvidia-smi -L"},
+		"no GPU of Slurm's":      {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-order", OK, "not applicable", ""},
+		"MIG":                    {mig, "gpu-order", Warning, "MIG is on", "map"},
+		"shards denied": {both(shards, said(config.ShardsNo)), "gpu-shards", Wrong,
+			"but slurm.shards is no", "shards: auto"},
+		"shards claimed": {said(config.ShardsYes), "gpu-shards", Warning, "but slurm.shards is yes",
+			"shards: auto"},
+		"shards": {shards, "gpu-shards", OK, "nothing found on a GPU drains", ""},
+		"shards unsure": {both(conf("GresTypes=gpu", "GresTypes=gpu,shard"),
+			edit("slurm/nodes.conf", "n[1-4]", "m[1-4]")), "gpu-shards", Warning, "is not known", "shards: no"},
+	}
+}
+
+func driverLines() map[string]line {
+	noCards := both(gone("proc/driver"), gone("sys/module"))
+	backend := func(text string) func(node) { return file("libexec/bookend-gpu", text, 0o755) }
+	limit := func(d time.Duration) func(node) {
+		return set(func(c *config.Config) { c.Deadlines.Prolog.Driver = config.Duration(d) })
+	}
+	slow := backend(strings.Replace(backendSaying("test", nil), "read request", "read request; sleep 2.2", 1))
+	module := func(version string) func(node) { return file("sys/module/nvidia/version", version+"\n", 0o644) }
+	fault := saying(`"kind":"snapshot","snapshot":{"at":1`,
+		`"kind":"fault","fault":{"code":"version_mismatch","detail":"rc 18"}}
+{"bookend":1,"kind":"snapshot","snapshot":{"at":1`)
+	lost := saying(`"readings":[`, `"faults":[{"code":"gpu_lost","bus_id":"0000:1b:00.0","detail":"rc 15"}],"readings":[`)
+	protocol := backend(backendSaying("test", map[string]string{`"bookend":1`: `"bookend":2`}))
+	exclusive := saying(`"value":"default"`, `"value":"exclusive_process"`)
+	exporter := holds(50, "dcgm-exporter", "/user.slice", "nvidiactl")
+	return map[string]line{
+		"no driver": {noCards, "driver", Wrong, "slurm.conf gives out 2 GPUs here", "modprobe nvidia"},
+		"none needed": {both(noCards, edit("slurm/nodes.conf", "Gres=gpu:2 ", "")), "driver", OK,
+			"gives out no GPU here", ""},
+		"none, no Slurm": {both(noCards, gone("slurm/slurm.conf")), "driver", Warning, "not loaded",
+			"modprobe nvidia"},
+		"a file for cards": {both(gone("proc/driver/nvidia/gpus"), file("proc/driver/nvidia/gpus", "", 0o644)),
+			"driver", Wrong, "list cards", "nvidia-smi"},
+		"old":          {module("470.161.03"), "driver", Warning, "470.161.03", "install a driver"},
+		"broken lists": {module("535.54.03"), "driver", Warning, "535.54.03", "535.98"},
+		"no version":   {gone("sys/module"), "driver", Unknown, "does not tell", ""},
+		"unreadable card": {card("3d", "0000:3d:00.0", "0000:ff:00.0"), "cards", Wrong, "cannot be read",
+			"nvidia-smi"},
+		"a card has gone": {card("3d", "Minor: \t 1", "Minor: \t 3"), "cards", Wrong, "2 of 4 have gone", "dmesg"},
+		"backend crashes": {backend("#!/bin/sh\nkill -SEGV $$\n"), "backend-answer", Wrong, "BKD-BK-CRASH",
+			"bookend snapshot"},
+		"backend untrusted": {mode("libexec/bookend-gpu", 0o777), "backend-answer", Wrong, "BKD-BK-REFUSED",
+			"bookend snapshot"},
+		"backend of another": {backend(backendSaying("older", nil)), "backend-answer", Wrong,
+			"version older, bookend is test", "versions"},
+		"other protocol": {protocol, "backend-answer", Wrong, "BKD-BK-VERSION", ""},
+		"backend slow": {both(limit(4*time.Second), slow), "backend-answer", Warning,
+			"of the 4s that a prolog has for it", "persistenced"},
+		"backend hangs": {both(limit(time.Second), backend("#!/bin/sh\nexec sleep 1000\n")), "backend-answer",
+			Wrong, "BKD-HANG", "bookend snapshot"},
+		"driver says no": {fault, "backend-answer", Wrong, "version_mismatch: rc 18", "nvidia-smi"},
+		"a card lost":    {lost, "backend-answer", Wrong, "gpu_lost", ""},
+		"persistence off": {saying(`"code":"persistence","value":"on"`, `"code":"persistence","value":"off"`),
+			"persistence", Warning, "off on 2 GPUs", "nvidia-persistenced"},
+		"prohibited": {saying(`"value":"default"`, `"value":"prohibited"`), "compute-mode", Wrong,
+			"PROHIBITED on 2", "-c DEFAULT"},
+		"exclusive": {exclusive, "compute-mode", Warning, "EXCLUSIVE_PROCESS", "probe.exclusive: true"},
+		"exclusive, meant": {both(set(func(c *config.Config) { c.Probe.Exclusive = true }), exclusive),
+			"compute-mode", OK, "", ""},
+		"an exporter": {exporter, "driver-open", Warning,
+			"PID 50 (dcgm-exporter), which belongs to no job and is not a systemd service, keeps the GPU driver " +
+				"open (nvidiactl)", "systemctl status 50"},
+		"a service": {holds(50, "nv-hostengine", "/system.slice/nvidia-dcgm.service", "nvidiactl"),
+			"driver-open", OK, "only jobs", ""},
+		"a job": {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0",
+			"nvidia0"), "driver-open", OK, "only jobs", ""},
+		"not searched": {both(exporter, set(func(c *config.Config) { c.Look.Holders = false })),
+			"driver-open", OK, "look.holders: false", ""},
+		"not to be read": {gone("proc/101/fd"), "driver-open", Unknown, "not every process", "fuser"},
+	}
+}
