@@ -20,9 +20,12 @@ folder_bookend := admin
 
 # Packages with goroutines of their own, or whose files several hooks share; the rest has nothing to race.
 RACE := ./internal/asuser ./internal/backend/... ./internal/child/... ./internal/holders/... ./internal/joblog ./internal/metrics \
-	./internal/routine/... ./internal/runlog ./internal/safefile ./internal/stage/... ./internal/state ./cuda/...
+	./internal/operation ./internal/routine/... ./internal/runlog ./internal/safefile ./internal/session ./internal/stage/... ./internal/state ./cuda/...
 
-.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet test lint coverage e2e demo page-look check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
+# The packages that need no file, clock or process: the bands "values" and "pure" of the architecture.
+PURE = $(addprefix ./internal/,$(shell sed -nE 's/^\| (values|pure) \|([^|]*)\|.*/\2/p' docs/architecture.md | tr -d '`'))
+
+.PHONY: help build $(STATIC) $(BIN)/bookend-gpu vet check test lint coverage e2e demo page-look check-deploy check-grafana packages install-test bench bench-scan soak soak-mutants torture fuzz gpu-test clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +40,13 @@ $(BIN)/bookend-gpu:
 
 vet:
 	go vet ./...
+
+check: ## the inner loop, as any user, in half a minute: form, architecture, the pure packages, real programs' messages, a small soak
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go run ./test/lint
+	go test $(PURE) ./test/texts ./test/docs
+	go run ./test/soak --pairs 20000
 
 # Some tests build the programs that they try, of which go test's cache knows nothing: -count=1.
 test: lint ## lint, and run every test that needs no GPU; installs Slurm first (as root)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/frozen"
 )
 
 const (
@@ -439,5 +441,22 @@ func TestAnsweredAndDiesSlowly(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Kill(tracer, unix.SIGKILL) })
 	if expect(t, res, Abandoned); res.Took < s.Timeout {
 		t.Errorf("given up after %v of %v", res.Took, s.Timeout)
+	}
+}
+
+// A child that has answered and sleeps in the kernel for a moment only, as the end of a process may, is not abandoned.
+func TestAnsweredAndNaps(t *testing.T) {
+	long := maxNap
+	t.Cleanup(func() { maxNap = long })
+	maxNap = longTimeout
+	disk := frozen.New(t, filepath.Join(t.TempDir(), "disk"))
+	disk.Freeze()
+	res := Run(Spec{
+		Path: "/bin/sh", Args: []string{"-c", "echo answer; echo more > " + disk.Dir + "/file"}, MaxOutput: 100,
+		OneLine: true, Timeout: longTimeout,
+		Started: func(int, uint64) { time.AfterFunc(4*grace, disk.Thaw) },
+	})
+	if expect(t, res, Hung); string(res.Stdout) != "answer\n" {
+		t.Errorf("%q", res.Stdout)
 	}
 }

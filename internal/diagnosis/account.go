@@ -53,7 +53,8 @@ func (j judge) account(m oom.Message) (account, bool) {
 	return a, true
 }
 
-// idleShare: a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in pieces.
+// idleShare: a pool's rounding to blocks of 2 and 20 MiB leaves up to about one part in 50 unused, without being in
+// pieces.
 const idleShare = 50
 
 // split tells what is in use on the card into this process's and the rest.
@@ -81,7 +82,8 @@ func (a *account) split() {
 		a.mine += a.Idle.Bytes
 	}
 	a.mine = min(a.mine, used)
-	// without the process's own total nobody can tell its context from others' memory, unless there is too little of both
+	// without the process's own total nobody can tell its context from others' memory, unless there is too little of
+	// both
 	a.restKnown = used-a.mine < outside+significant
 }
 
@@ -93,8 +95,8 @@ func (a account) ownNeed() bool {
 	return a.short() && a.restKnown && a.asked > a.free+a.idle+a.rest
 }
 
-// poolMattered: the allocation would have fit, had the pool not been in pieces. Where it takes the pool's gaps and others'
-// memory together, both mattered.
+// poolMattered: the allocation would have fit, had the pool not been in pieces. Where it takes the pool's gaps and
+// others' memory together, both mattered.
 func (a account) poolMattered() bool {
 	return a.short() && a.idle > 0 && (a.asked <= a.free+a.idle || a.asked <= a.free+a.idle+a.rest && !a.restAlone())
 }

@@ -1,5 +1,5 @@
-// Package diagnosis answers why a job ran out of GPU memory: each known cause is judged yes, no, or cannot tell, with its
-// evidence.
+// Package diagnosis answers why a job ran out of GPU memory: each known cause is judged yes, no, or cannot tell,
+// with its evidence.
 package diagnosis
 
 import (
@@ -48,7 +48,8 @@ type Cause struct {
 	Evidence string `json:"evidence"`
 	// Detail is what only an admin may read, such as another's PID; empty where Evidence is all there is.
 	Detail string `json:"detail,omitempty"`
-	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not certain.
+	// Index is Slurm's number of the card that the evidence is of; nil for all of the job's, or where that is not
+	// certain.
 	Index *int `json:"index,omitempty"`
 	// With is the cause of which this one is only another side, such as memory that an earlier job left and that has no
 	// process; empty for one that stands by itself.
@@ -76,8 +77,8 @@ type Diagnosis struct {
 	Headline string   `json:"headline,omitempty"`
 	Causes   []Cause  `json:"causes,omitempty"` // every one, in order
 	Try      []string `json:"try,omitempty"`    // what its owner can do, most promising first; at most MaxTry
-	// Peaks are the most memory that single processes of the job had, bytes, largest first, where accounting is on; at most
-	// MaxPeaks.
+	// Peaks are the most memory that single processes of the job had, bytes, largest first, where accounting is on;
+	// at most MaxPeaks.
 	Peaks []gpu.Accounted `json:"peaks,omitempty"`
 }
 
@@ -97,7 +98,8 @@ func (d Diagnosis) Cause(n Name) Cause {
 	return Cause{}
 }
 
-// Input is everything a diagnosis is made from. What is not known is empty, with its reason where there is a field for it.
+// Input is everything a diagnosis is made from. What is not known is empty, with its reason where there is a field
+// for it.
 type Input struct {
 	Wanted bool // somebody wants to know in any case
 	Job    slurm.Job
@@ -116,7 +118,8 @@ type Input struct {
 	MessagesUnknown string
 	// Cancelled: its output has Slurm's line that it was cancelled or met its time limit, which may leave its status 0.
 	Cancelled bool
-	// MessagesPart is what of the job's output was not looked through although something of it was read; empty where all was.
+	// MessagesPart is what of the job's output was not looked through although something of it was read; empty where
+	// all was.
 	MessagesPart string
 	Seen         []Sighting
 	// Checks is how many health checks looked at all of the cards while the job ran.

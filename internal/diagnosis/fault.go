@@ -43,7 +43,8 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 	e := f.Code.Traits()
 	text := e.Fault + numbered(f)
 	switch {
-	case e.Fault != "" && (f.Unknown != "" || e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
+	case e.Fault != "" && (f.Unknown != "" || e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
+		j.outdated(f, start)):
 		c.Answer, c.Evidence = Unknown, notCertain+text
 		if e.Silence != "" {
 			c.Evidence = e.Silence
@@ -92,15 +93,16 @@ func (j judge) outdated(f finding.Finding, start bool) bool {
 	return false
 }
 
-// fatal judges what the kernel's log says of faults and no finding tells: of a card that could not be looked at any more,
-// or where nobody knows which cards the job had.
+// fatal judges what the kernel's log says of faults and no finding tells: of a card that could not be looked at any
+// more, or where nobody knows which cards the job had.
 func (j judge) fatal() Cause {
 	c := Cause{Name: Fault, Answer: No}
 	if j.Kernel == nil {
 		return c
 	}
 	for _, x := range j.Kernel.Xids {
-		one := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}}, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
+		one := health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
+			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}
 		for _, f := range health.Judge(one) {
 			if f.Code == code.XidFatal {
 				c = worse(c, j.met(x, f))
@@ -146,7 +148,8 @@ func (j judge) versions() Cause {
 	if j.Kernel == nil || j.Kernel.Mismatch == "" {
 		return Cause{Name: Fault, Answer: No}
 	}
-	return Cause{Name: Fault, Answer: Unknown, Evidence: "a program on this node had a library of another version than the driver", Detail: j.Kernel.Mismatch}
+	return Cause{Name: Fault, Answer: Unknown,
+		Evidence: "a program on this node had a library of another version than the driver", Detail: j.Kernel.Mismatch}
 }
 
 // well answers where nothing speaks of a fault: no, if all that can be read was.
@@ -162,7 +165,8 @@ func (j judge) well(c Cause) Cause {
 		c.Answer, c.Evidence = Unknown, unread
 	case c.Evidence != "": // a program's error, and all else is well
 	case len(met) > 0 && !j.tested() && !allOwn(met):
-		c.Answer, c.Evidence, c.Detail = Unknown, "your program met a GPU error; CUDA was not tested after it", met[0].Line
+		c.Answer, c.Evidence, c.Detail = Unknown, "your program met a GPU error; CUDA was not tested after it",
+			met[0].Line
 	case len(met) > 0:
 		c.Evidence, c.Detail = "your program met a GPU error, but GPU and driver are well", met[0].Line
 	default:
@@ -179,7 +183,8 @@ func (j judge) tested() bool {
 
 // programErrors are CUDA's words for what a program's own kernels do wrong.
 var programErrors = []string{
-	"an illegal memory access", "an illegal instruction", "misaligned address", "device-side assert", "unspecified launch failure",
+	"an illegal memory access", "an illegal instruction", "misaligned address", "device-side assert",
+	"unspecified launch failure",
 	"the launch timed out", "invalid device ordinal",
 }
 

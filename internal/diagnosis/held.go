@@ -157,7 +157,8 @@ func (j judge) sighted(c Cause) (Cause, bool) {
 			continue
 		}
 		c.Answer, c.Index = Yes, j.index(s.Device)
-		c.Evidence = fmt.Sprintf("%s while your job ran%s%s", Size(s.Bytes.Bytes), j.clock(", seen at ", s.At), j.legally())
+		c.Evidence = fmt.Sprintf("%s while your job ran%s%s", Size(s.Bytes.Bytes), j.clock(", seen at ", s.At),
+			j.legally())
 		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
 			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
 		}
@@ -201,8 +202,8 @@ func (j judge) strange() uint64 {
 	return 0
 }
 
-// known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of which
-// it is known whose they are.
+// known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
+// which it is known whose they are.
 func (j judge) known(a account) uint64 {
 	var listed, found uint64
 	if a.away {
@@ -279,8 +280,10 @@ func (j judge) unlisted(leftover Cause) Cause {
 			c.Answer, c.Evidence = Unknown, Size(j.strange())+" held by something when it failed"
 			return c
 		}
-		if i := slices.IndexFunc(j.held(), func(h held) bool { return h.Unknown != "" && !live(h.Finding) }); i >= 0 && !j.figured() {
-			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told", j.held()[i].Unknown
+		unsure := func(h held) bool { return h.Unknown != "" && !live(h.Finding) }
+		if i := slices.IndexFunc(j.held(), unsure); i >= 0 && !j.figured() {
+			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told",
+				j.held()[i].Unknown
 			return c
 		}
 		return j.absent(c, j.figured()) // what is strange is listed as processes

@@ -16,8 +16,8 @@ type hostSign struct {
 }
 
 // hostMemory is the strongest of such signs, zero for none. A message about a card that had too little free says what
-// that allocation failed for: host memory that ran out once before it, for a helper or a thing that could do without, was
-// not it.
+// that allocation failed for: host memory that ran out once before it, for a helper or a thing that could do
+// without, was not it.
 func (j judge) hostMemory() hostSign {
 	var signs []hostSign
 	for _, more := range [][]hostSign{j.kills(), j.refusals(), j.state()} {
@@ -58,7 +58,8 @@ func (j judge) kills() []hostSign {
 		case !j.Job.Exit.Known || j.endedByKill() || j.outOfMemory():
 			s.answer, s.text = Unknown, tooOr
 		default:
-			s.answer, s.text = No, fmt.Sprintf("the kernel ended your process %d for host memory, but not decisive", k.PID)
+			s.answer, s.text = No, fmt.Sprintf("the kernel ended your process %d for host memory, but not decisive",
+				k.PID)
 		}
 		out = append(out, s)
 	}
@@ -121,7 +122,8 @@ func (j judge) outOfMemory() bool {
 	return e.Known && (signal(e.Raw) == slurmOutOfMemory || signal(e.Derived) == slurmOutOfMemory)
 }
 
-// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such signal.
+// slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such
+// signal.
 const slurmOutOfMemory = 125
 
 // endedByKill: the job, or a step of it, ended by signal 9; a shell says 128 and the signal's number for its child.
@@ -137,8 +139,8 @@ func (j judge) endedByKill() bool {
 	return false
 }
 
-// endedForMemory: it ended by signal 9, and Slurm says for what. By itself that signal is scancel's and the time limit's
-// too, and a process that the kernel ended may have been a helper, hours before.
+// endedForMemory: it ended by signal 9, and Slurm says for what. By itself that signal is scancel's and the time
+// limit's too, and a process that the kernel ended may have been a helper, hours before.
 func (j judge) endedForMemory() bool {
 	slurms := func(m oom.Message) bool { return m.Kind == oom.Host && m.Framework == oom.Slurm }
 	return j.endedByKill() && (j.outOfMemory() || slices.ContainsFunc(j.Messages, slurms))
@@ -156,12 +158,14 @@ func device(m oom.Message) bool { return m.Kind == oom.Device }
 
 // followed: behind a message in its own file, and so later, stands one that is so.
 func (j judge) followed(i int, is func(oom.Message) bool) bool {
-	return slices.ContainsFunc(j.Messages[i+1:], func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
+	return slices.ContainsFunc(j.Messages[i+1:],
+		func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
 }
 
 // after: before a message in its own file stands one that is so.
 func (j judge) after(i int, is func(oom.Message) bool) bool {
-	return slices.ContainsFunc(j.Messages[:i], func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
+	return slices.ContainsFunc(j.Messages[:i],
+		func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
 }
 
 // beside: in another file than a message stands one that is so, at whatever time.

@@ -7,10 +7,10 @@ import (
 	"bookend/internal/oom"
 )
 
-// lastWord leaves of what was said what can have ended the job: a message about a card was survived if another one about
-// memory follows in the same file; if that names no size, it may be the echo of the one before. Where several processes
-// say so one after another at the end of a file, the first is what counts, the others went down with it. Files have no
-// common order.
+// lastWord leaves of what was said what can have ended the job: a message about a card was survived if another one
+// about memory follows in the same file; if that names no size, it may be the echo of the one before. Where several
+// processes say so one after another at the end of a file, the first is what counts, the others went down with it.
+// Files have no common order.
 func lastWord(all []oom.Message) (left []oom.Message, first *oom.Message) {
 	survived, files := map[int]bool{}, 0
 	for file := range oom.MaxFiles {
@@ -20,7 +20,8 @@ func lastWord(all []oom.Message) (left []oom.Message, first *oom.Message) {
 			echoed := n+len(end)+1 == len(said) && all[end[0]].Kind == oom.Device && !all[end[0]].Asked.Known()
 			survived[i] = i != end[0] && !echoed
 		}
-		once := !slices.ContainsFunc(end, func(i int) bool { return all[i].Count > 1 }) // the rest stands where it was said last
+		// the rest stands where it was said last
+		once := !slices.ContainsFunc(end, func(i int) bool { return all[i].Count > 1 })
 		if len(end) > 1 && once && len(all) < oom.MaxMessages {
 			first = &all[end[0]]
 		}

@@ -58,7 +58,8 @@ func (j judge) capped() (oom.Message, bool) {
 		switch {
 		case m.Free.Known() && m.Asked.Bytes <= m.Free.Bytes:
 			return m, true
-		case !m.Free.Known() && known && j.here(m) && m.Limit.Bytes < room/10*9 && hasRoom(room, used.Bytes, m.Asked.Bytes):
+		case !m.Free.Known() && known && j.here(m) && m.Limit.Bytes < room/10*9 &&
+			hasRoom(room, used.Bytes, m.Asked.Bytes):
 			return m, true
 		}
 	}
@@ -69,8 +70,9 @@ func (j judge) capped() (oom.Message, bool) {
 func hasRoom(room, used, asked uint64) bool { return used <= room && asked <= room-used }
 
 // addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address
-// space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was seen to
-// fill is not what it ran out of, whatever limit is on record: what a script sets for itself no hook can see.
+// space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was
+// seen to fill is not what it ran out of, whatever limit is on record: what a script sets for itself no hook can
+// see.
 func (j judge) addressSpace() string {
 	refused := j.startless()
 	for _, m := range j.said(oom.Device) {

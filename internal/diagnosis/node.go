@@ -27,7 +27,8 @@ func (j judge) pieces() Cause {
 	for _, p := range j.Probes {
 		if p.Result == gpu.ProbeGap && j.missing(p) >= significant && !j.fitsBlock(p) {
 			c.Answer, c.Index = Yes, j.index(p.Device)
-			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes), j.clock(" at ", p.At))
+			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes),
+				Size(p.Largest.Bytes), j.clock(" at ", p.At))
 			if j.unplaced() {
 				c.Answer, c.Evidence = Unknown, c.Evidence+"; on which GPU it failed is not known"
 			}

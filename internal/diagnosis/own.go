@@ -24,7 +24,8 @@ func (j judge) pool() Cause {
 		c.Answer, c.Evidence = No, fmt.Sprintf("%s unused, %s asked", Size(a.Idle.Bytes), Size(a.asked))
 		if a.poolMattered() {
 			c.Answer = Yes
-			c.Evidence = fmt.Sprintf("%s unused, but in pieces; %s asked, %s free", Size(a.Idle.Bytes), Size(a.asked), Size(a.free))
+			c.Evidence = fmt.Sprintf("%s unused, but in pieces; %s asked, %s free", Size(a.Idle.Bytes),
+				Size(a.asked), Size(a.free))
 			return j.at(c, a)
 		}
 		c = j.at(c, a)
@@ -106,8 +107,8 @@ func (j judge) need(c Cause, a account) Cause {
 	return c
 }
 
-// measured judges by what the driver's accounting and other hooks saw of the job's processes. From nine tenths of a card on
-// a process had it to itself, and no room for another step.
+// measured judges by what the driver's accounting and other hooks saw of the job's processes. From nine tenths of a
+// card on a process had it to itself, and no room for another step.
 func (j judge) measured(c Cause) Cause {
 	c.Answer, c.Evidence = Unknown, j.unmeasured()
 	for _, p := range j.peaks {
@@ -136,7 +137,8 @@ func (j judge) measured(c Cause) Cause {
 	}
 	if room, known := j.capacity(most.Device); known && most.Bytes.Bytes > 0 {
 		c.Index, c.Detail = j.index(most.Device), fmt.Sprintf("PID %d; %s", most.PID, j.unmeasured())
-		if c.Evidence = fmt.Sprintf("%s or more%s", pair(most.Bytes.Bytes, " of ", room), j.clock(", seen at ", most.At)); most.Bytes.Bytes >= room/10*9 {
+		if c.Evidence = fmt.Sprintf("%s or more%s", pair(most.Bytes.Bytes, " of ", room),
+			j.clock(", seen at ", most.At)); most.Bytes.Bytes >= room/10*9 {
 			c.Answer = Yes
 		}
 	}
@@ -254,9 +256,11 @@ func (j judge) processes() Cause {
 	case n > 1 && j.decided():
 		c.Answer, c.Evidence = No, fmt.Sprintf("%d%s, but not decisive", n, j.clock(" at ", at))
 	case n > 1 && j.away():
-		c.Index, c.Evidence = j.index(id), fmt.Sprintf("%d of your job on one GPU%s; on which node it failed is not known", n, j.clock(" at ", at))
+		c.Index, c.Evidence = j.index(id), fmt.Sprintf("%d of your job on one GPU%s; on which node it failed is "+
+			"not known", n, j.clock(" at ", at))
 	case n > 1:
-		c.Answer, c.Index, c.Evidence = Yes, j.index(id), fmt.Sprintf("%d of your job on one GPU%s", n, j.clock(" at ", at))
+		c.Answer, c.Index, c.Evidence = Yes, j.index(id),
+			fmt.Sprintf("%d of your job on one GPU%s", n, j.clock(" at ", at))
 	case j.goneEverywhere():
 		c.Answer, c.Evidence = No, "one alone had it when it failed"
 	case j.strange() > 0:
@@ -268,7 +272,8 @@ func (j judge) processes() Cause {
 	case j.inTurn():
 		c.Answer, c.Evidence = No, "one at a time, by accounting"
 	case n == 1:
-		c.Evidence = "one seen" + j.clock(" at ", at) + ", " + j.looked("and no more", "and nobody looked again (a health check would)")
+		c.Evidence = "one seen" + j.clock(" at ", at) + ", " +
+			j.looked("and no more", "and nobody looked again (a health check would)")
 	default:
 		c.Evidence = j.looked("none seen", "nobody looked while it ran (a health check would)")
 	}
@@ -337,7 +342,8 @@ func overlap(peaks []peak) (most int, id gpu.ID) {
 
 // overhead judges what the driver takes: its reserve, and a context for each process beyond the first.
 func (j judge) overhead(processes Cause) Cause {
-	c := Cause{Name: Overhead, Answer: Unknown, Evidence: "only " + j.reserve() + fmt.Sprintf("%s a process", Size(context))}
+	c := Cause{Name: Overhead, Answer: Unknown, Evidence: "only " + j.reserve() +
+		fmt.Sprintf("%s a process", Size(context))}
 	n, _, id := j.together()
 	if most, device := overlap(j.peaks); most > n {
 		n, id = most, device
@@ -346,7 +352,8 @@ func (j judge) overhead(processes Cause) Cause {
 		extra := uint64(max(n, 1)-1) * context
 		if extra >= significant && a.short() && !a.ownNeed() && a.asked <= a.free+extra && a.rest >= extra {
 			c.Answer, c.With = Yes, Processes
-			c.Evidence = fmt.Sprintf("%d processes of your job: about %s besides their data", n, Size(uint64(n)*context))
+			c.Evidence = fmt.Sprintf("%d processes of your job: about %s besides their data", n,
+				Size(uint64(n)*context))
 			return j.at(c, a)
 		}
 	}

@@ -96,7 +96,8 @@ func (j judge) dismissed(id gpu.ID) bool {
 	return j.throughout(id, func(a account) bool { return !a.restMattered() })
 }
 
-// throughout: there are balances of a card, and each is so. Of several messages without a card only the last one's is known.
+// throughout: there are balances of a card, and each is so. Of several messages without a card only the last one's
+// is known.
 func (j judge) throughout(id gpu.ID, is func(account) bool) bool {
 	all := j.about(id)
 	for _, a := range all {
@@ -188,7 +189,8 @@ func (j judge) absent(c Cause, excluded bool) Cause {
 	return c
 }
 
-// unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start tells alone.
+// unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start
+// tells alone.
 func (j judge) unlooked(n Name) string {
 	why := j.unseen(j.Start, "start", "prolog")
 	if why == "" && n != Leftover {

@@ -47,8 +47,8 @@ func (j judge) sightedAs(pid int, own bool) map[gpu.ID]bool {
 	return on
 }
 
-// card is the job's card that a message is about, nil where that is not certain. The framework's own number says nothing:
-// it counts what its process sees, in the order of CUDA_VISIBLE_DEVICES.
+// card is the job's card that a message is about, nil where that is not certain. The framework's own number says
+// nothing: it counts what its process sees, in the order of CUDA_VISIBLE_DEVICES.
 func (j judge) card(m oom.Message) *finding.Card {
 	if id, one := only(j.sightedAs(m.PID, true)); one {
 		return j.byID(id)

@@ -11,14 +11,15 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Why judges every cause. A yes says that the cause applied and was enough to matter; where the output has a framework's
-// own figures of the moment at which it failed, they decide that.
+// Why judges every cause. A yes says that the cause applied and was enough to matter; where the output has a
+// framework's own figures of the moment at which it failed, they decide that.
 func Why(in Input) Diagnosis {
 	j := newJudge(in)
 	d := Diagnosis{Peaks: largest(j.peaks)}
 	leftover, processes := j.leftover(), j.processes()
 	d.Causes = []Cause{
-		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.overhead(processes), j.own(), processes, j.limits(),
+		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.overhead(processes),
+		j.own(), processes, j.limits(),
 	}
 	d.Causes = append(d.Causes, j.share(d))
 	for i, c := range d.Causes {

@@ -79,7 +79,8 @@ func (j judge) asks() string {
 	switch {
 	case j.startless():
 		text = "Why CUDA did not start"
-	case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled: // it caught that and went on, or its script took no notice
+	case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled:
+		// it caught that and went on, or its script took no notice
 		text = "It ran out of memory, but ended without an error"
 	}
 	if j.first != nil {
@@ -188,7 +189,8 @@ const TellAdmin = "tell your admin"
 
 // remedies are what to try against one cause, each short enough for a line.
 func (j judge) remedies(n Name) []string {
-	elsewhere := []string{"another node: sbatch --exclude=" + j.Job.Node, fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
+	elsewhere := []string{"another node: sbatch --exclude=" + j.Job.Node,
+		fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
 	switch n {
 	case Unlisted:
 		if j.ownLeft(j.stocks(isUnlisted)) {
@@ -206,7 +208,8 @@ func (j judge) remedies(n Name) []string {
 	case Limits:
 		return j.limitRemedies()
 	case Own:
-		return []string{"a smaller batch, or a larger GPU", "gradient checkpointing, lower precision", "the model spread over more GPUs"}
+		return []string{"a smaller batch, or a larger GPU", "gradient checkpointing, lower precision",
+			"the model spread over more GPUs"}
 	}
 	return nil
 }
@@ -226,7 +229,8 @@ func (j judge) poolRemedies() []string {
 func (j judge) processRemedies() []string {
 	for _, m := range j.said(oom.Device) {
 		if m.Framework == oom.JAX {
-			return []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU", "XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}
+			return []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
+				"XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}
 		}
 	}
 	return []string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}
@@ -265,7 +269,8 @@ func who(m oom.Message) string {
 // said words a message as the reason to ask.
 func said(m oom.Message) string {
 	what := map[oom.Kind]string{
-		oom.Device: "ran out of GPU memory", oom.Init: "could not start for want of memory", oom.Host: "ran out of host memory",
+		oom.Device: "ran out of GPU memory", oom.Init: "could not start for want of memory",
+		oom.Host:   "ran out of host memory",
 		oom.Shared: "ran out of a kernel's shared memory",
 	}[m.Kind]
 	if m.Kind == oom.Host && m.Framework == oom.Slurm {
@@ -304,8 +309,8 @@ func figure(f gpu.Figure) string {
 	return Size(f.Bytes)
 }
 
-// clock words a moment of CLOCK_BOOTTIME as a time of day behind a word such as " at "; empty where the job's end has no
-// wall time.
+// clock words a moment of CLOCK_BOOTTIME as a time of day behind a word such as " at "; empty where the job's end
+// has no wall time.
 func (j judge) clock(word string, at time.Duration) string {
 	if at == 0 || j.WallEnd.IsZero() || j.End == nil || j.End.Snapshot.At == 0 {
 		return ""

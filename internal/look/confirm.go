@@ -27,7 +27,7 @@ func (o Order) confirm(e Eyes, side *finding.Side, looks []gpu.Snapshot, least t
 			again.Max = o.Rule.Max
 		}
 	}
-	more := e.Watch(again)
+	more := e.Watch(o.Cards, again)
 	all := slices.Concat(looks, more)
 	since := func(id gpu.ID) []gpu.Snapshot {
 		if anew[id] {

@@ -15,8 +15,8 @@ import (
 
 // Eyes see a node. What could not be seen comes back as unknown, with its reason; an empty answer is "nothing".
 type Eyes interface {
-	// Watch looks at the job's cards as long as the rule says, oldest look first.
-	Watch(rule gpu.WatchRule) []gpu.Snapshot
+	// Watch looks at GPUs as long as the rule says, oldest look first.
+	Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot
 	// Neighbours is one look at the node's other cards, nil where there was none.
 	Neighbours() *gpu.Snapshot
 	// Processes says what /proc knows of each PID.
@@ -79,7 +79,7 @@ func Once(e Eyes, s gpu.Snapshot) finding.Side {
 // watch looks until the cards are at rest, and reads who is on them.
 func (o *Order) watch(e Eyes) (finding.Side, []gpu.Snapshot) {
 	side := finding.Side{Curves: map[gpu.ID]settle.Curve{}, Processes: map[int]attrib.Process{}}
-	looks := e.Watch(o.Rule)
+	looks := e.Watch(o.Cards, o.Rule)
 	if len(looks) == 0 {
 		return side, nil
 	}

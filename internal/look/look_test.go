@@ -30,7 +30,7 @@ type eyes struct {
 	neighbours *gpu.Snapshot
 }
 
-func (e *eyes) Watch(gpu.WatchRule) []gpu.Snapshot {
+func (e *eyes) Watch([]finding.Card, gpu.WatchRule) []gpu.Snapshot {
 	e.did = append(e.did, "watch")
 	if len(e.watches) == 0 {
 		return nil

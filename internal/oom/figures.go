@@ -22,23 +22,32 @@ const (
 
 // meanings are the words that give sizes their meaning, and parts of names: alloc_size, requestedSpace.
 var meanings = map[string]meaning{
-	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked, "request": asked,
-	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked, "needs": asked, "tried": asked, "trying": asked, "wanted": asked, "extend": asked,
-	"mmap": asked, "create": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked, "reserve": asked, "size": asked,
+	"allocate": asked, "allocating": asked, "allocation": asked, "alloc": asked, "malloc": asked, "requested": asked,
+	"request":    asked,
+	"requesting": asked, "asked": asked, "required": asked, "requires": asked, "needed": asked, "need": asked,
+	"needs": asked, "tried": asked, "trying": asked, "wanted": asked, "extend": asked,
+	"mmap": asked, "create": asked, "reallocate": asked, "realloc": asked, "calloc": asked, "vector": asked,
+	"reserve": asked, "size": asked,
 	"free": free, "available": free, "have": free, "remaining": free, "left": free,
 	"total": total, "capacity": total,
 	"allocated": allocated, "used": inUse, "usage": inUse, "limit": limit, "capped": limit,
-	"max": nothing, "maximum": nothing, "rounded": nothing, "freed": nothing, "released": nothing, "cached": nothing, "reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
-	"of": filler, "was": filler, "is": filler, "for": filler, "memory": filler, "mem": filler, "bytes": filler, "buffer": filler,
-	"async": filler, "managed": filler, "failed": filler, "to": filler, "only": filler, "set": filler, "block": filler, "space": filler,
+	"max": nothing, "maximum": nothing, "rounded": nothing, "freed": nothing, "released": nothing, "cached": nothing,
+	"reserved": nothing, "line": nothing, "error": nothing, "code": nothing, "batch": nothing,
+	"of": filler, "was": filler, "is": filler, "for": filler, "memory": filler, "mem": filler, "bytes": filler,
+	"buffer": filler,
+	"async":  filler, "managed": filler, "failed": filler, "to": filler, "only": filler, "set": filler,
+	"block": filler, "space": filler,
 	"so": filler, "far": filler, "about": filler, "device": filler, "gpu": filler, "cuda": filler, "rocm": filler,
 }
 
 // sizeOf are the words before "size" that make it another thing's.
 var sizeOf = map[string]bool{
-	"batch": true, "block": true, "grid": true, "world": true, "vocab": true, "hidden": true, "page": true, "window": true, "step": true,
-	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true, "local": true, "global": true, "array": true, "matrix": true,
-	"image": true, "model": true, "file": true, "dataset": true, "checkpoint": true, "sample": true, "tile": true, "kernel": true, "type": true, "cluster": true,
+	"batch": true, "block": true, "grid": true, "world": true, "vocab": true, "hidden": true, "page": true,
+	"window": true, "step": true,
+	"max": true, "maximum": true, "pool": true, "heap": true, "stack": true, "chunk": true, "work": true,
+	"local": true, "global": true, "array": true, "matrix": true,
+	"image": true, "model": true, "file": true, "dataset": true, "checkpoint": true, "sample": true, "tile": true,
+	"kernel": true, "type": true, "cluster": true,
 }
 
 // wide is how far a size with its unit may stand from the word that gives it its meaning.
@@ -50,8 +59,8 @@ type figure struct {
 	size gpu.Figure
 }
 
-// sizes reads the sizes of a text from left to right: the word before a size tells what it is of, or the one after it. A
-// number without a unit counts only right after its word.
+// sizes reads the sizes of a text from left to right: the word before a size tells what it is of, or the one after
+// it. A number without a unit counts only right after its word.
 type sizes struct {
 	text, lower string
 	of          meaning
@@ -92,7 +101,8 @@ func (s *sizes) word(i int) int {
 	known := false // a part that is not only asked for
 	for begin := i; begin < end; {
 		part := begin + 1
-		for part < end && !isDigit(s.lower[part]) && s.lower[part] != '_' && (!isUpper(s.text[part]) || isUpper(s.text[part-1])) {
+		for part < end && !isDigit(s.lower[part]) && s.lower[part] != '_' &&
+			(!isUpper(s.text[part]) || isUpper(s.text[part-1])) {
 			part++
 		}
 		if word := strings.TrimPrefix(s.lower[begin:part], "_"); len(word) > 1 {
@@ -103,7 +113,8 @@ func (s *sizes) word(i int) int {
 	return end
 }
 
-// part takes a part of a name that ends at end. What was already known of the name to be no request stays: max_alloc_size.
+// part takes a part of a name that ends at end. What was already known of the name to be no request stays:
+// max_alloc_size.
 func (s *sizes) part(word string, end int, known bool) bool {
 	m, found := meanings[word]
 	if strings.HasSuffix(word, "alloc") { // every library's
@@ -147,7 +158,8 @@ func (s *sizes) number(i int) int {
 		if of = afterwards(rest); of == nothing && i-s.from <= wide {
 			of = s.of
 		}
-	case s.close && (plainNumber(s.text[i:next], rest) || s.previous == "size" && strings.HasPrefix(s.lower[i:next], "0x")), s.isArgument(i, length, rest):
+	case s.close && (plainNumber(s.text[i:next], rest) || s.previous == "size" &&
+		strings.HasPrefix(s.lower[i:next], "0x")), s.isArgument(i, length, rest):
 		of = s.of
 	}
 	if of != nothing && length > 0 {
@@ -190,7 +202,8 @@ func product(text string) (gpu.Figure, int, bool) {
 			break
 		}
 		rest := strings.TrimLeft(text[length:], " *x")
-		if marks := strings.TrimSuffix(text[length:], rest); !strings.Contains(marks, "*") && !strings.Contains(marks, " x ") {
+		if marks := strings.TrimSuffix(text[length:], rest); !strings.Contains(marks, "*") &&
+			!strings.Contains(marks, " x ") {
 			break
 		}
 		factor, digits, isLast := sized(rest)
@@ -222,7 +235,8 @@ func plainNumber(digits, rest string) bool {
 		return false
 	}
 	many := len(word) > 2 && word[len(word)-1] == 's' && isAll(word, isAlnum)
-	return !many && !strings.HasPrefix(digits, "0x") && len(digits) >= 4 && !strings.Contains(digits, ".") && (rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
+	return !many && !strings.HasPrefix(digits, "0x") && len(digits) >= 4 && !strings.Contains(digits, ".") &&
+		(rest == "" || !isAlnum(rest[0]) && rest[0] != '.' && (rest[0] != ':' || len(digits) > 6))
 }
 
 // afterwards is the meaning of a size by the words after it.
@@ -234,9 +248,11 @@ func afterwards(rest string) meaning {
 		words string
 		of    meaning
 	}{
-		{" free", free}, {" available", free}, {" total", total}, {" requested", asked}, {" already allocated", allocated},
+		{" free", free}, {" available", free}, {" total", total}, {" requested", asked},
+		{" already allocated", allocated},
 		{" in use", inUse}, {" used", inUse}, {" is free", free}, {" left", free}, {" remaining", free},
-		{" needed", asked}, {" required", asked}, {") could not be", asked}, {" could not be", asked}, {" kv cache is needed", asked}, {" bytes requested", asked},
+		{" needed", asked}, {" required", asked}, {") could not be", asked}, {" could not be", asked},
+		{" kv cache is needed", asked}, {" bytes requested", asked},
 	} {
 		if after, ok := strings.CutPrefix(rest, w.words); ok && !strings.HasPrefix(strings.TrimLeft(after, " "), ":") {
 			return w.of
@@ -247,7 +263,8 @@ func afterwards(rest string) meaning {
 
 // take fills in what is not known yet.
 func (m *Message) take(found []figure, only ...meaning) {
-	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated, limit: &m.Limit}
+	fields := [filler]*gpu.Figure{asked: &m.Asked, free: &m.Free, total: &m.Total, allocated: &m.Allocated,
+		limit: &m.Limit}
 	for _, f := range found {
 		if field := fields[f.of]; field != nil && !field.Known() && (len(only) == 0 || f.of == only[0]) {
 			*field = f.size

@@ -20,7 +20,8 @@ func (st statement) fill(m *Message) bool {
 		return readVLLM(m, st.sentence())
 	case m.Kind == Shared:
 		text := st.sentence()
-		m.Asked, m.Limit = after(text, "Required: ", "requested ", "shared data ("), after(text, "Hardware limit: ", "Hardware limitation: ", "available: ")
+		m.Asked, m.Limit = after(text, "Required: ", "requested ", "shared data ("),
+			after(text, "Hardware limit: ", "Hardware limitation: ", "available: ")
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)
@@ -64,7 +65,8 @@ func (st statement) above(m *Message) {
 
 // wants: a line that may say for what memory there was a need.
 func wants(lower string) bool {
-	return strings.Contains(lower, "request") || strings.Contains(lower, "alloc") || strings.Contains(lower, "need") || strings.Contains(lower, "requir")
+	return strings.Contains(lower, "request") || strings.Contains(lower, "alloc") ||
+		strings.Contains(lower, "need") || strings.Contains(lower, "requir")
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
@@ -73,8 +75,8 @@ const (
 	maxWrappedBytes = 2 << 10
 )
 
-// whole is the statement's text from its sign on, with the lines below it as far as they may belong to it: up to an empty
-// one, or another message.
+// whole is the statement's text from its sign on, with the lines below it as far as they may belong to it: up to an
+// empty one, or another message.
 func (st statement) whole() string {
 	text := st.line.body[st.pos:min(len(st.line.body), st.pos+maxWrappedBytes)]
 	if again := strings.Index(st.line.lower[st.end():st.pos+len(text)], st.text); again >= 0 { // twice on one line

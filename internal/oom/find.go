@@ -51,8 +51,8 @@ type scan struct {
 	bfc   statistics
 }
 
-// message understands a line: its first sign that is reported, what ran out, who says it, and the figures. Signs that may
-// yet be of a GPU come last.
+// message understands a line: its first sign that is reported, what ran out, who says it, and the figures. Signs
+// that may yet be of a GPU come last.
 func (s *scan) message(l *line) (found, bool) {
 	if len(l.lower) < shortest {
 		return found{}, false
@@ -94,14 +94,16 @@ func (st statement) message() (found, bool) {
 
 // isSlurm: one of Slurm's own lines, which begin with the program's name.
 func isSlurm(l *line) bool {
-	return strings.HasPrefix(l.lower, "slurmstepd") || strings.HasPrefix(l.lower, "srun: ") || strings.HasPrefix(l.lower, "salloc: ") ||
+	return strings.HasPrefix(l.lower, "slurmstepd") || strings.HasPrefix(l.lower, "srun: ") ||
+		strings.HasPrefix(l.lower, "salloc: ") ||
 		strings.HasPrefix(l.lower, "sbatch: ")
 }
 
 func slurm(l *line) (found, bool) {
 	program, _, _ := strings.Cut(l.lower, ":")
 	for _, words := range []string{
-		"oom_kill event", "oom-kill event", "xceeded memory limit", "xceeded job memory limit", "xceeded step memory limit",
+		"oom_kill event", "oom-kill event", "xceeded memory limit", "xceeded job memory limit",
+		"xceeded step memory limit",
 		"out-of-memory handler", ": out of memory",
 	} {
 		if strings.Contains(l.lower, words) {
@@ -113,7 +115,8 @@ func slurm(l *line) (found, bool) {
 	return found{}, false
 }
 
-// near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty one.
+// near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty
+// one.
 func (s *scan) near(at, step, count int) iter.Seq[*line] {
 	return func(yield func(*line) bool) {
 		for i := at + step; i >= 0 && i < len(s.lines) && count > 0 && i != at+maxNear*step; i += step {

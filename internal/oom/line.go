@@ -63,7 +63,8 @@ func split(tail []byte) []line {
 func withLine(lines []line, text, lower string) []line {
 	trimmed := strings.TrimPrefix(strings.TrimSpace(text), "**") // somebody's bold letters
 	last := len(lines) - 1
-	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest && (trimmed == "") == (lines[last].body == "") {
+	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest &&
+		(trimmed == "") == (lines[last].body == "") {
 		return lines
 	}
 	lower = lower[strings.Index(text, trimmed):][:len(trimmed)]
@@ -72,7 +73,8 @@ func withLine(lines []line, text, lower string) []line {
 	l.lower, l.head = lower[front:], lower[:min(front, maxBefore)]
 	before := text[:strings.Index(text, trimmed)+front]
 	l.indent = len(before) - len(strings.TrimRight(before, " "))
-	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") { // without the source at hand there is no such line
+	// without the source at hand there is no such line
+	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") {
 		l.echo = strings.Contains(lines[last].lower, "\", line ") && l.indent > lines[last].indent
 	}
 	return append(lines, l)
@@ -94,8 +96,10 @@ func (l *line) hits() []hit {
 // isEcho: a traceback shows the line of the program that was at work, and not the exception yet.
 func (l *line) isEcho() bool {
 	name, _, reported := strings.Cut(l.lower, ": ")
-	named := strings.HasSuffix(name, "error") || strings.HasSuffix(name, "exception") || strings.HasSuffix(name, "outofresources")
-	return l.echo && !(reported && named && strings.IndexFunc(name, func(c rune) bool { return c != '.' && c != '_' && !isAlnum(byte(c)) }) < 0)
+	named := strings.HasSuffix(name, "error") || strings.HasSuffix(name, "exception") ||
+		strings.HasSuffix(name, "outofresources")
+	return l.echo && !(reported && named && strings.IndexFunc(name,
+		func(c rune) bool { return c != '.' && c != '_' && !isAlnum(byte(c)) }) < 0)
 }
 
 // plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own
@@ -105,7 +109,8 @@ func plain(raw []byte) string {
 	for i := 0; i < len(raw); i++ {
 		if raw[i] == 0x1b && i+1 < len(raw) && raw[i+1] == '[' {
 			i += 2
-			for i < len(raw) && raw[i] != '\n' && raw[i] != '\r' && (raw[i] < 0x40 || raw[i] > 0x7e) { // parameters, up to the final byte
+			// parameters, up to the final byte
+			for i < len(raw) && raw[i] != '\n' && raw[i] != '\r' && (raw[i] < 0x40 || raw[i] > 0x7e) {
 				i++
 			}
 			if i < len(raw) && raw[i] >= 0x40 {

@@ -10,7 +10,8 @@ type Kind string
 // The kinds.
 const (
 	Device Kind = "device" // a GPU allocation failed
-	Init   Kind = "init"   // CUDA could not even start, and calls it out of memory: the process's own limits, most often
+	// CUDA could not even start, and calls it out of memory: the process's own limits, most often
+	Init   Kind = "init"
 	Host   Kind = "host"   // host memory
 	Shared Kind = "shared" // a kernel's shared memory or registers: no memory of the card's
 	Fault  Kind = "fault"  // a GPU error that is not about memory
@@ -56,7 +57,8 @@ const (
 )
 
 var frameworks = []Framework{
-	PyTorch, TensorFlow, JAX, VLLM, SGLang, CuPy, Triton, ONNXRuntime, TensorRT, Paddle, MXNet, Caffe, XGBoost, Faiss, BitsAndBytes, KeOps,
+	PyTorch, TensorFlow, JAX, VLLM, SGLang, CuPy, Triton, ONNXRuntime, TensorRT, Paddle, MXNet, Caffe, XGBoost,
+	Faiss, BitsAndBytes, KeOps,
 	OpenCV, MATLAB, RELION, NAMD, LAMMPS, GROMACS, OpenMM, OpenACC, Ray, NCCL, CUDA, HIP, OpenCL, SYCL, Slurm, Other,
 }
 
@@ -98,8 +100,9 @@ const (
 	MaxFiles    = 10 // of a job: its output, its errors where they are kept apart, and its steps' files
 )
 
-// Segment is what the dynamic loader says of a library that it could not map: a small ulimit -v does that to a large one.
-// Without the system's words for the error behind it, it may also be a directory from which nothing may be executed.
+// Segment is what the dynamic loader says of a library that it could not map: a small ulimit -v does that to a large
+// one. Without the system's words for the error behind it, it may also be a directory from which nothing may be
+// executed.
 const Segment = "failed to map segment from shared object"
 
 // Refused is the system's word for memory that it does not give (ENOMEM).

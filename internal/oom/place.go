@@ -28,7 +28,8 @@ func (st statement) place() (Kind, bool) {
 		return Host, true
 	case !strings.Contains(st.around(), "alloc") && st.hostNear():
 		return Host, true
-	case st.kind == Device && !st.weak, own.has[isGPU] && !own.has[isCompiler] && (!st.soft || evidenceIn(st.clause()).has[isGPU]):
+	case st.kind == Device && !st.weak, own.has[isGPU] && !own.has[isCompiler] &&
+		(!st.soft || evidenceIn(st.clause()).has[isGPU]):
 		return called(own), true
 	case st.kind == Host:
 		return Host, true
@@ -46,8 +47,8 @@ func (st statement) ofBoth() bool {
 	return strings.Contains(around, "device:gpu:") || strings.Contains(around, "gpu or cpu memory")
 }
 
-// inKernels: the line of a CUDA source follows, as checks of calls print it: "out of memory at grid.cu:174". Compilers name
-// the file before what they say.
+// inKernels: the line of a CUDA source follows, as checks of calls print it: "out of memory at grid.cu:174".
+// Compilers name the file before what they say.
 func inKernels(after string) bool {
 	_, place, found := strings.Cut(after, ".cu")
 	place = strings.TrimPrefix(strings.TrimLeft(place, ":(, "), "line ")
@@ -67,7 +68,8 @@ func (st statement) placeNear() (Kind, bool) {
 		}
 	}
 	for l := range st.neighbours() {
-		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") && !isSource(l.lower, l.lower) {
+		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") &&
+			!isSource(l.lower, l.lower) {
 			return called(f), true
 		}
 	}

@@ -62,7 +62,8 @@ func (l *line) prefix() (string, bool) {
 	return "", false
 }
 
-// bracket reads "[rank0]:", "[default0]:", "[1,3]<stderr>:", "(VllmWorker rank=1 pid=4711)", and skips any other in square ones.
+// bracket reads "[rank0]:", "[default0]:", "[1,3]<stderr>:", "(VllmWorker rank=1 pid=4711)", and skips any other in
+// square ones.
 func (l *line) bracket(closing string) (string, bool) {
 	inside, after, ok := strings.Cut(l.body[1:], closing)
 	if !ok || strings.TrimLeft(after, ": ") == "" || closing == ")" && !strings.Contains(inside, "pid=") {
@@ -83,7 +84,8 @@ func (l *line) bracket(closing string) (string, bool) {
 	case strings.HasPrefix(lower, "rank"):
 		n, _ := named(inside)
 		l.speaks(inside, n)
-	case l.pid > 0, strings.HasPrefix(lower, "default"), isAll(inside, isDigit): // torchrun's and mpiexec's local numbers are no ranks
+	case l.pid > 0, strings.HasPrefix(lower, "default"), isAll(inside, isDigit):
+		// torchrun's and mpiexec's local numbers are no ranks
 		l.speaks(inside, -1)
 	case isLevel(strings.ToUpper(inside)):
 		l.level = strings.ToUpper(inside)[0]
@@ -139,7 +141,8 @@ func isLabel(word string) bool {
 }
 
 func isName(word string) bool {
-	return word != "" && isAll(strings.ToLower(word), func(c byte) bool { return isAlnum(c) || c == '-' || c == '_' || c == '.' })
+	return word != "" && isAll(strings.ToLower(word),
+		func(c byte) bool { return isAlnum(c) || c == '-' || c == '_' || c == '.' })
 }
 
 func isAll(text string, is func(byte) bool) bool {

@@ -51,15 +51,18 @@ func (st statement) clause() string {
 	return st.line.lower[begin+strings.LastIndex(st.before(), ": ")+1 : min(len(st.line.lower), st.end()+maxAfter)]
 }
 
-// reported tells a message from a line that only names it: source, a comment, help, a denial, a guess, a list of what is
-// searched for.
+// reported tells a message from a line that only names it: source, a comment, help, a denial, a guess, a list of
+// what is searched for.
 func (st statement) reported() bool {
 	before, after := st.before(), st.after()
-	source := st.line.isEcho() || st.pos <= maxBefore && isSource(st.line.lower, before) || st.facts.code < min(st.pos, maxBefore)
+	source := st.line.isEcho() || st.pos <= maxBefore && isSource(st.line.lower, before) ||
+		st.facts.code < min(st.pos, maxBefore)
 	if sizedTorch(after) { // no source and few texts have its figures
-		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") && !strings.HasPrefix(before, "raise")
+		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
+			!strings.HasPrefix(before, "raise")
 	}
-	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) && !inQuotes(before, after) &&
+	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) &&
+		!inQuotes(before, after) &&
 		(st.coded || !compared(before)) && !(st.weak && isSubject(before))
 }
 
@@ -76,7 +79,8 @@ func (st statement) formed(before, after string) bool {
 	case st.head:
 		name := before[strings.LastIndexByte(before, ' ')+1:]
 		return st.kind == Device && strings.HasPrefix(after, ": ") ||
-			(after == "" || after[0] == ':' || after[0] == '(') && (name == before || endsClause(before[:len(before)-len(name)]))
+			(after == "" || after[0] == ':' || after[0] == '(') &&
+				(name == before || endsClause(before[:len(before)-len(name)]))
 	case st.text == segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
@@ -116,7 +120,8 @@ func (st statement) ofRuntime() bool {
 }
 
 var runtimes = []string{
-	"cuda error", "cudaerror", "cuda failure", "cudasuccess", "cuda runtime", "cuda driver", "cuda initialization", "hip error", "hiperror",
+	"cuda error", "cudaerror", "cuda failure", "cudasuccess", "cuda runtime", "cuda driver", "cuda initialization",
+	"hip error", "hiperror",
 	"alloc", "cufft", "curesult",
 }
 
@@ -131,7 +136,8 @@ func isSource(lower, before string) bool {
 	}
 	first, rest, _ := strings.Cut(before, " ")
 	switch strings.TrimRight(first, ":") {
-	case "if", "elif", "except", "catch", "raise", "throw", "return", "assert", "def", "import", "echo", "print", "printf", "const", "static",
+	case "if", "elif", "except", "catch", "raise", "throw", "return", "assert", "def", "import", "echo", "print",
+		"printf", "const", "static",
 		"#define", "grep", "hint", "tip", "note", "usage", "example":
 		return true
 	case "else", "class", "from", "case", "try", "when", "for", "while", "see":
@@ -139,11 +145,12 @@ func isSource(lower, before string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && (first[1] == '.' || first[1] == ')') // a list
+	// a list
+	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && (first[1] == '.' || first[1] == ')')
 }
 
-// inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's number it
-// does not.
+// inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's
+// number it does not.
 func inQuotes(before, after string) bool {
 	for _, quote := range []string{"`", `"`, "'"} {
 		at := strings.LastIndex(before, quote)
@@ -151,10 +158,12 @@ func inQuotes(before, after string) bool {
 			continue
 		}
 		opened, inside := strings.TrimRight(before[:at], " "), before[at+1:]
-		if quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(") { // an apostrophe
+		// an apostrophe
+		if quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(") {
 			continue
 		}
-		if !isField(opened) && !(strings.Trim(inside, `"`) == "" && isCause(opened)) && !strings.HasSuffix(opened, "named") &&
+		if !isField(opened) && !(strings.Trim(inside, `"`) == "" && isCause(opened)) &&
+			!strings.HasSuffix(opened, "named") &&
 			!isException(strings.TrimSuffix(opened, "(")) {
 			return true
 		}
@@ -242,8 +251,10 @@ func supposed(before string) bool {
 		}
 		previous = strings.Trim(word, `,()"'*`)
 		switch previous {
-		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches", "never", "prevent", "prevents",
-			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often", "typically", "simulate", "simulated",
+		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches",
+			"never", "prevent", "prevents",
+			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often",
+			"typically", "simulate", "simulated",
 			"likely", "will", "against", "expected", "earlier", "previous", "i", "we", "getting", "get":
 			return true
 		}
@@ -269,13 +280,15 @@ func (st statement) discussed(after string) bool {
 		return true
 	}
 	value := strings.TrimLeft(strings.TrimPrefix(after, ":"), " ")
-	if after == ";" || value != "" && strings.IndexByte("\"'#", value[0]) >= 0 && (st.head || strings.HasSuffix(st.text, ": ")) {
+	if after == ";" || value != "" && strings.IndexByte("\"'#", value[0]) >= 0 &&
+		(st.head || strings.HasSuffix(st.text, ": ")) {
 		return true
 	}
 	words := strings.Fields(after[:min(len(after), 60)])
 	for i := range min(3, len(words)) {
 		switch strings.TrimRight(words[i], ".,:;)") {
-		case "errors", "issues", "problems", "conditions", "exceptions", "means", "indicates", "occurs", "happens", "handling", "or", "may", "might",
+		case "errors", "issues", "problems", "conditions", "exceptions", "means", "indicates", "occurs", "happens",
+			"handling", "or", "may", "might",
 			"is", "so", "will", "raised", "thrown", "returned":
 			return true
 		}

@@ -7,8 +7,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// units are what sizes are counted in, in lower case. Frameworks that write GB or G mean powers of two as well (TensorFlow's
-// "17.79G (19104890880 bytes)").
+// units are what sizes are counted in, in lower case. Frameworks that write GB or G mean powers of two as well
+// (TensorFlow's "17.79G (19104890880 bytes)").
 var units = map[string]float64{
 	"": 1, "b": 1, "byte": 1, "bytes": 1,
 	"k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20, "mbytes": 1 << 20,
@@ -25,8 +25,8 @@ func amount(text string) (gpu.Figure, bool) {
 	return n, length > 0
 }
 
-// sized is amount with the length of what it read, and whether there was a unit. Of "17.79G (19104890880 bytes)" it takes
-// the exact one.
+// sized is amount with the length of what it read, and whether there was a unit. Of "17.79G (19104890880 bytes)" it
+// takes the exact one.
 func sized(text string) (n gpu.Figure, length int, unit bool) {
 	digits, exponent := numeral(text), ""
 	if strings.HasPrefix(digits, "0x") {
@@ -56,7 +56,8 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if exact, rest, ok := exactly(text[length:]); ok && unit {
 		return exact, length + rest, true
 	}
-	if value >= maxAsked { // as a float64, 2^64: in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+	// as a float64, 2^64: in containers PyTorch says 17179869184.00 GiB where the driver says nothing
+	if value >= maxAsked {
 		return impossible, length, unit
 	}
 	return gpu.Bytes(uint64(value)), length, unit

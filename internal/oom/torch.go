@@ -6,11 +6,12 @@ import (
 	"bookend/internal/gpu"
 )
 
-// readTorch reads all generations of PyTorch's message. Older ones give, in brackets, figure and name; since 2.1 they are
-// sentences. What is idle in the pool was "cached" up to 1.3 and has to be worked out up to 2.0.
+// readTorch reads all generations of PyTorch's message. Older ones give, in brackets, figure and name; since 2.1
+// they are sentences. What is idle in the pool was "cached" up to 1.3 and has to be worked out up to 2.0.
 func readTorch(m *Message, text string) bool {
 	_, rest, _ := strings.Cut(text, "memory. Tried to allocate ")
-	for _, last := range []string{"by PyTorch)", "cached)", "but unallocated"} { // what comes then is advice, or another line
+	// what comes then is advice, or another line
+	for _, last := range []string{"by PyTorch)", "cached)", "but unallocated"} {
 		if sentence, _, whole := strings.Cut(rest, last); whole {
 			rest = sentence + last
 		}
@@ -29,7 +30,8 @@ func readTorch(m *Message, text string) bool {
 	if !strings.Contains(rest, "has a total capac") {
 		m.Total, m.Free = before(rest, " total capacity"), before(rest, " free")
 		m.Allocated, m.Idle = before(rest, " already allocated"), before(rest, " cached")
-		if kept := before(rest, " reserved in total"); kept.Known() && m.Allocated.Known() && kept.Bytes >= m.Allocated.Bytes {
+		if kept := before(rest, " reserved in total"); kept.Known() && m.Allocated.Known() &&
+			kept.Bytes >= m.Allocated.Bytes {
 			m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)
 		}
 		return true

@@ -10,8 +10,8 @@ import (
 	"bookend/internal/health"
 )
 
-// failing words a finding of a card's condition for a user: no PIDs, as they may be another's, no advice for admins, and
-// of several clauses the first.
+// failing words a finding of a card's condition for a user: no PIDs, as they may be another's, no advice for admins,
+// and of several clauses the first.
 func (s Scene) failing(f finding.Finding) string {
 	switch f.Code {
 	case code.Xid, code.XidFatal:
@@ -40,15 +40,16 @@ func unusable(told []finding.Finding) bool {
 	for _, f := range told {
 		switch {
 		case f.Unknown != "":
-		case f.Code == code.Blocked, f.Code == code.Broken, f.Code == code.XidFatal, f.Code == code.Recovery, f.Code == code.Fabric:
+		case f.Code == code.Blocked, f.Code == code.Broken, f.Code == code.XidFatal, f.Code == code.Recovery,
+			f.Code == code.Fabric:
 			return true
 		}
 	}
 	return false
 }
 
-// cleanStart is the one line at the start of a job on clean cards: with the largest block that a test got, where there is
-// room for it.
+// cleanStart is the one line at the start of a job on clean cards: with the largest block that a test got, where
+// there is room for it.
 func (s Scene) cleanStart() string {
 	who, nobody := fmt.Sprintf("%s of %s clean: %s", s.gpus(), s.Node, s.free()), ", nobody on "+s.them()
 	if block, known := s.leastBlock(); known {

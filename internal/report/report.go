@@ -131,7 +131,8 @@ func (s Scene) cut(body []Safe, room int) []Safe {
 	if len(body) <= room {
 		return body
 	}
-	rest := fmt.Sprintf("%s  and %d more lines, for your admin: bookend show %d on %s", prefix, len(body)-room+1, s.Job.ID, s.Node)
+	rest := fmt.Sprintf("%s  and %d more lines, for your admin: bookend show %d on %s", prefix, len(body)-room+1,
+		s.Job.ID, s.Node)
 	return append(body[:room-1], Clean(rest, Width))
 }
 

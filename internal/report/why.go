@@ -41,7 +41,8 @@ func (s Scene) withWhy(body, closing []Safe) []Safe {
 }
 
 // tables are the ways to tell it, the fullest first. A job that failed with nothing that speaks of memory gets the
-// headline alone, one that ended well no more than what was there. Where a closing follows, that tells where an admin finds more.
+// headline alone, one that ended well no more than what was there. Where a closing follows, that tells where an
+// admin finds more.
 func (s Scene) tables(closed bool) [][]Safe {
 	head, tail := wrap(prefix, string(Clean(s.Why.Headline, 3*Width))), s.trying(closed)
 	table := func(rows ...[]Safe) []Safe {

@@ -45,7 +45,8 @@ var startWords = words{
 		}
 		return []string{
 			"  Means: not caused by this job; " + means,
-			fmt.Sprintf("  Do: %s: sbatch --exclude=%s, and tell your admin: bookend show %d on %s", when, s.Node, s.Job.ID, s.Node),
+			fmt.Sprintf("  Do: %s: sbatch --exclude=%s, and tell your admin: bookend show %d on %s", when, s.Node,
+				s.Job.ID, s.Node),
 		}
 	},
 }
@@ -53,7 +54,8 @@ var startWords = words{
 var endWords = words{
 	clean: func(s Scene) string {
 		if s.startedDirty() {
-			return fmt.Sprintf("%s of %s as your job found %s: nothing more on %s than before", s.gpus(), s.Node, s.them(), s.them())
+			return fmt.Sprintf("%s of %s as your job found %s: nothing more on %s than before", s.gpus(), s.Node,
+				s.them(), s.them())
 		}
 		if len(s.ended()) > 0 {
 			return fmt.Sprintf("%s of %s clean now", s.gpus(), s.Node)
@@ -285,7 +287,8 @@ func (s Scene) ended() []string {
 			more++
 			continue
 		}
-		out = append(out, fmt.Sprintf("process %d (%s) of your job %s and was ended (%s)", f.Holder.PID, Clean(f.Holder.Name, 32), where, signal))
+		out = append(out, fmt.Sprintf("process %d (%s) of your job %s and was ended (%s)", f.Holder.PID,
+			Clean(f.Holder.Name, 32), where, signal))
 	}
 	if more > 0 {
 		out = append(out, fmt.Sprintf("and %d more processes of your job were ended", more))

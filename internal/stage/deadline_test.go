@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bookend/internal/clock"
+	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
 
@@ -50,7 +51,7 @@ func TestShippedDeadlineEndsHooks(t *testing.T) {
 				Exit:  func(int) { close(ended) },
 			})
 			<-ended
-			if took := time.Since(began); took < tt.promise || took > tt.promise+lastWords {
+			if took := time.Since(began); took < tt.promise || took > tt.promise+session.LastWords {
 				t.Errorf("%s stuck at %s: ended after %v, want %v", tt.context, tt.stuck, took, tt.promise)
 			}
 		})

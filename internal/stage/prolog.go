@@ -1,8 +1,10 @@
 package stage
 
 import (
+	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/report"
+	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -19,34 +21,48 @@ func Prolog(env Env) int {
 }
 
 // prolog takes stock of the job's GPUs before the job starts.
-func prolog(h *hook) {
-	if h.store != nil {
-		h.claim()
-		h.try(h.store.RemoveReport(h.job)) // an earlier run's must not pass for this one's, whatever happens here
-		store, job := h.store, h.job
-		put := func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) }
-		h.unfinished.Store(&put)
+func prolog(d *session.Driver, r *record) {
+	sole := r.begin(d)
+	tested := earlierTests(d)
+	heard := d.Listen(since(tested, d))
+	r.observe(d)
+	r.Seen.Kernel = heard()
+	r.consult(d)
+	for _, b := range judge.Learn(r.Case) {
+		if d.Store != nil {
+			d.Try(d.Store.PutBaseline(b))
+		}
 	}
-	heard := h.listen(h.testedSince())
-	h.survey(func() {})
-	heard()
-	run := ledger.Run{Job: h.job, Epoch: h.epoch, Devices: h.devices, Numbering: h.origin}
-	scene := h.scene(run)
-	h.found = append(h.found, compared(scene)...)
-	h.learn(scene)
-	h.decide() // what was found so far stands, whatever becomes of waiting and of a test
-	h.outlast()
-	h.probe(run)
-	h.decide()
-	h.text = report.Start(h.report())
-	if h.store == nil {
-		return
+	r.Faults = append(r.Faults, d.Take()...)
+	r.judge(d) // what was found so far stands, whatever becomes of waiting and of a test
+	r.Past = outlast(d, r.Past)
+	r.test(d, tested, sole)
+	r.judge(d)
+	r.text = report.Start(r.report(d))
+	if d.Store != nil {
+		r.open(d)
 	}
-	start := h.end()
+}
+
+// begin claims the start, and sees to it that a word of it is on record whatever happens.
+func (r *record) begin(d *session.Driver) (sole bool) {
+	if d.Store == nil {
+		return false
+	}
+	r.Past.Second, sole = claim(d)
+	d.Try(d.Store.RemoveReport(d.Job)) // an earlier run's must not pass for this one's, whatever happens here
+	store, job := d.Store, d.Job
+	d.Unfinished(func(e ledger.End) { _ = store.Begin(ledger.Run{Job: job, Start: &e}) })
+	return sole
+}
+
+// open puts the job's start on record, for its end and for its task hooks.
+func (r *record) open(d *session.Driver) {
+	start, run, scene := r.end(d), r.Self(), r.report(d)
 	run.Start = &start
-	h.unfinished.Store(nil)
-	h.try(h.store.Begin(run))
-	h.try(h.store.PutReport(h.job, state.StartReport{Clean: h.report().Clean(), Text: start.Report}))
-	h.try(h.store.MakeDrop(h.job))
-	h.decide()
+	d.Finish()
+	d.Try(d.Store.Begin(run))
+	d.Try(d.Store.PutReport(d.Job, state.StartReport{Clean: scene.Clean(), Text: start.Report}))
+	d.Try(d.Store.MakeDrop(d.Job))
+	r.add(d, d.Take()...)
 }

@@ -8,65 +8,142 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/finding"
+	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/scontrol"
+	"bookend/internal/session"
 	"bookend/internal/state"
 )
 
-// reasonTime bounds each call of scontrol by a hook, of which there are three: with slurmctld up one takes 10 ms.
-const reasonTime = time.Second
+const (
+	// reasonTime bounds each call of scontrol by a hook, of which there are three: with slurmctld up one takes 10 ms.
+	reasonTime = time.Second
+	// slurmCall bounds each of a health check's calls: with slurmctld down or hung one would take 10 to 20 s.
+	slurmCall = 3 * time.Second
+)
 
 // giveReason drains the node itself, with the reason, where the site wants the hook to do it: slurmctld keeps a
 // reason that is there before the hook's exit code arrives.
-func (h *hook) giveReason() {
-	if h.verdict.Exit == 0 || h.cfg.Drain.ReasonBy != config.ReasonByHook {
+func (r *record) giveReason(d *session.Driver) {
+	if r.Exit == 0 || d.Config.Drain.ReasonBy != config.ReasonByHook {
 		return
 	}
-	own := drain.FromEnd(ledger.Run{Job: h.job, Epoch: h.epoch}, h.phase, h.end())
+	own := drain.FromEnd(ledger.Run{Job: d.Job, Epoch: r.Seen.Epoch}, d.Phase, r.end(d))
 	if own == nil || own.Reason == "" {
 		return
 	}
-	memory := h.drainMemory()
-	cmd := h.scontrol(own.Conf, func() time.Duration { return h.left(reasonTime, time.Duration(h.times.Outputs)) })
-	node, err := cmd.Node(h.job.Node)
-	if err != nil {
-		h.noReason(err)
-		return
+	memory := drainMemory(d)
+	cmd := command(d, own.Conf, func() time.Duration { return d.Left(reasonTime, time.Duration(d.Times.Outputs)) })
+	node, err := cmd.Node(d.Job.Node)
+	if err == nil {
+		in := drain.Input{Now: r.moment(d), Memory: memory, Node: node, Writer: drain.ByHook}
+		err = writeReason(d, cmd, in, *own)
 	}
-	in := drain.Input{Now: h.moment(), Memory: memory, Node: node, Writer: drain.ByHook}
-	d := drain.AtHook(in, *own)
-	if d.Act == drain.Leave {
-		h.noReason(errors.New(d.Why))
-		return
-	}
-	kept := h.remember(memory, d.Intent)
-	// A hook that drains at the same moment writes its reason: of two, each over the other's, one would be nobody's.
-	if another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked); d.Act != drain.Write || another {
-		return
-	}
-	err = cmd.Drain(h.job.Node, d.Reason, func(now drain.Node) bool {
-		in.Node = now
-		return drain.AtHook(in, *own).Act == drain.Write
-	})
-	if err != nil {
-		h.noReason(err)
-		return
-	}
-	_ = h.remember(d.Intent, d.After) // told; the health check finds what was done
+	r.late(d.Take()...)
+	r.late(notWritten(err)...)
 }
 
-// noReason tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
-func (h *hook) noReason(err error) {
-	h.add(finding.Finding{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"})
+// writeReason does what is decided about an exit of this hook, where that is to write.
+func writeReason(d *session.Driver, cmd scontrol.Command, in drain.Input, own drain.Exit) error {
+	decision := drain.AtHook(in, own)
+	if decision.Act == drain.Leave {
+		return errors.New(decision.Why)
+	}
+	kept := remember(d, in.Memory, decision.Intent)
+	// A hook that drains at the same moment writes its reason: of two, each over the other's, one would be nobody's.
+	another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked)
+	if decision.Act != drain.Write || another {
+		return nil
+	}
+	err := cmd.Drain(d.Job.Node, decision.Reason, func(now drain.Node) bool {
+		in.Node = now
+		return drain.AtHook(in, own).Act == drain.Write
+	})
+	if err == nil {
+		_ = remember(d, decision.Intent, decision.After) // told; the health check finds what was done
+	}
+	return err
+}
+
+// notWritten tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
+func notWritten(err error) []finding.Finding {
+	if err == nil {
+		return nil
+	}
+	return []finding.Finding{{Code: code.ReasonFailed, Observed: err.Error(), Expected: "the drain reason is written"}}
+}
+
+// settleDrain gives a drain of ours the reason in the place of Slurm's fixed text, and ends it where it may. Slurm is asked
+// only while there is one that is not settled. What fails is told, and the next health check does it.
+func (r *record) settleDrain(d *session.Driver, c judge.Check) {
+	if d.Store == nil {
+		return
+	}
+	resume := d.Config.Drain.Resume
+	in := drain.Input{
+		Now: r.moment(d), Epoch: r.Seen.Epoch, Writer: drain.ByCheck,
+		Rules: drain.Rules{By: d.Config.Drain.ReasonBy, Resume: resume.Enabled, After: resume.After},
+	}
+	memory := drainMemory(d)
+	runs, _ := d.Store.Runs() // anew: an end may have come since; what is damaged is reported by whoever looks into it
+	in.Memory, in.Exits = memory.Here(in.Now), drain.Exits(runs, in.Now)
+	if !drain.Pending(in.Rules, in.Memory, in.Exits, in.Now.Wall) {
+		return
+	}
+	until := d.Clock.Boot() + time.Duration(d.Config.Deadlines.HealthCheck.Slurm)
+	cmd := command(d, drain.Conf(in.Memory, in.Exits), func() time.Duration {
+		return d.Left(min(slurmCall, until-d.Clock.Boot()), time.Duration(d.Times.Outputs))
+	})
+	node, err := cmd.Node(d.Job.Node)
+	if err == nil {
+		in.Node, in.Cards = node, c.DrainSeen(r.Judgement)
+		r.drain, err = carryOut(d, cmd, in, memory)
+	}
+	d.Add(notWritten(err)...)
+}
+
+// carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the one
+// fails the other is not begun. It returns a decision that is news.
+func carryOut(d *session.Driver, cmd scontrol.Command, in drain.Input, memory drain.Memory) (news *drain.Decision, err error) {
+	decision := drain.Decide(in)
+	if remember(d, memory, decision.Intent) != nil {
+		return nil, nil
+	}
+	still := func(now drain.Node) bool {
+		again := in
+		again.Node = now
+		wanted := drain.Decide(again)
+		return wanted.Act == decision.Act && wanted.Reason == decision.Reason
+	}
+	switch decision.Act {
+	case drain.Write:
+		err = cmd.Drain(d.Job.Node, decision.Reason, still)
+	case drain.Resume:
+		err = cmd.Resume(d.Job.Node, still)
+	}
+	if errors.Is(err, scontrol.ErrChanged) { // the next health check sees what has become of it
+		decision = drain.Decision{Act: drain.Leave, Why: err.Error(), After: decision.Intent}
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if decision.Act == drain.Write || decision.Act == drain.Resume {
+		_ = remember(d, decision.Intent, decision.After) // told; the next health check finds what was done
+	}
+	if last := memory.Last; decision.Act == drain.Leave && last != nil && last.Why == decision.Why {
+		return nil, nil
+	}
+	return &decision, nil
 }
 
 // drainMemory is what the node remembers of its drain. Without it no reason that stands is ours.
-func (h *hook) drainMemory() drain.Memory {
-	if h.store == nil {
+func drainMemory(d *session.Driver) drain.Memory {
+	if d.Store == nil {
 		return drain.Memory{}
 	}
-	m, err := h.store.Drain()
-	h.try(err)
+	m, err := d.Store.Drain()
+	d.Try(err)
 	return m
 }
 
@@ -74,25 +151,25 @@ func (h *hook) drainMemory() drain.Memory {
 var errNoState = errors.New("no state")
 
 // remember keeps what was decided. Where another program has changed it since, that one's word stands.
-func (h *hook) remember(seen, next drain.Memory) error {
-	if h.store == nil {
+func remember(d *session.Driver, seen, next drain.Memory) error {
+	if d.Store == nil {
 		return errNoState
 	}
-	err := h.store.SwapDrain(seen, next)
+	err := d.Store.SwapDrain(seen, next)
 	if errors.Is(err, state.ErrChanged) {
-		h.add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
+		d.Add(finding.Finding{Code: code.StateLock, Unknown: err.Error()})
 	} else {
-		h.try(err)
+		d.Try(err)
 	}
 	return err
 }
 
-// scontrol is Slurm's command as slurmd's own configuration leads it.
-func (h *hook) scontrol(conf string, left func() time.Duration) scontrol.Command {
-	return scontrol.Command{Path: h.cfg.Slurm.Scontrol, Conf: conf, Root: h.env.EUID == 0, Time: left}
+// command is Slurm's command as slurmd's own configuration leads it.
+func command(d *session.Driver, conf string, left func() time.Duration) scontrol.Command {
+	return scontrol.Command{Path: d.Config.Slurm.Scontrol, Conf: conf, Root: d.EUID == 0, Time: left}
 }
 
 // moment is now, on the clocks of this boot.
-func (h *hook) moment() drain.Moment {
-	return drain.Moment{Wall: h.env.Clock.Wall(), Boot: h.env.Clock.Boot(), ID: h.epoch.Boot}
+func (r *record) moment(d *session.Driver) drain.Moment {
+	return drain.Moment{Wall: d.Clock.Wall(), Boot: d.Clock.Boot(), ID: r.Seen.Epoch.Boot}
 }

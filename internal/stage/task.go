@@ -2,17 +2,17 @@ package stage
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/holders"
 	"bookend/internal/joblog"
+	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/routine"
+	"bookend/internal/session"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
@@ -20,7 +20,8 @@ import (
 // task is one run of a task hook. It runs as the user, in the user's environment: nothing it is told is
 // trusted, nothing it does can hurt anybody but that user, and it always ends with 0.
 type task struct {
-	*frame
+	*session.Frame
+	env Env
 	cfg config.Config
 	slurm.Task
 }
@@ -32,12 +33,12 @@ func taskHook(env Env, body func(*task)) int {
 	if !slurm.HasGPUs(env.Getenv) {
 		return 0
 	}
-	t := &task{frame: newFrame(env)}
-	defer t.guard(quiet, func(string) {})()
-	t.cfg, _ = LoadConfig(env) // root hooks report a bad configuration
-	own, _ := ownCgroup(t.cfg.Paths.Proc)
+	t := &task{Frame: session.NewFrame(env.Clock), env: env}
+	defer t.Guard(env.Exit, quiet, func(string) {})()
+	t.cfg, _ = session.LoadConfig(env) // root hooks report a bad configuration
+	own, _ := session.OwnCgroup(t.cfg.Paths.Proc)
 	t.Task = slurm.TaskFromEnv(env.Getenv, own)
-	t.limit(time.Duration(t.cfg.Deadlines.Task))
+	t.Limit(time.Duration(t.cfg.Deadlines.Task))
 	body(t)
 	return 0
 }
@@ -95,30 +96,16 @@ func quote(text string) string {
 // taskStep leaves a task hook time to print.
 const taskStep = 400 * time.Millisecond
 
-// openRequest crosses the pipe of opOpen.
-type openRequest struct {
-	Proc  string      `json:"proc"`
-	Dev   string      `json:"dev"`
-	UID   uint32      `json:"uid"`
-	Owner slurm.Owner `json:"owner"`
-}
-
-var serveOpen = served(func(r openRequest) ([]holders.Open, error) {
-	open, err := holders.OpenDevices(r.Proc, r.Dev, r.UID, r.Owner)
-	if errors.Is(err, holders.ErrPartial) {
-		return open, nil // what was found is worth saying
-	}
-	return open, err
-})
-
-// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that still have a GPU open. Its stderr
-// is the job's log.
+// taskEpilog records where a task's output went, and names, at the end of the script, the job's own processes that still
+// have a GPU open. Its stderr is the job's log.
 func taskEpilog(t *task) {
 	t.recordOutput()
 	if !t.inScript() {
 		return
 	}
-	open, err := ask[[]holders.Open](opOpen, openRequest{t.cfg.Paths.Proc, t.cfg.Paths.Dev, uint32(t.env.EUID), t.Job()}, t.left(taskStep, 0))
+	paths := t.cfg.Paths
+	request := operation.OpenRequest{Proc: paths.Proc, Dev: paths.Dev, UID: uint32(t.env.EUID), Owner: t.Job()}
+	open, err := operation.OpenDevices.Ask(request, t.Left(taskStep, 0))
 	if err != nil || len(open) == 0 {
 		return
 	}

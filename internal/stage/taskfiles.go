@@ -2,62 +2,29 @@ package stage
 
 import (
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
-	"bookend/internal/holders"
+	"golang.org/x/sys/unix"
+
 	"bookend/internal/joblog"
+	"bookend/internal/operation"
 	"bookend/internal/safefile"
-	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
-
-// locateRequest crosses the pipe of opLocate. Others are the numbers that the task may have whose output it is; Task is the
-// one of which it is asked.
-type locateRequest struct {
-	Proc   string `json:"proc"`
-	PID    int    `json:"pid"`
-	FD     int    `json:"fd"`
-	Others []int  `json:"others,omitempty"`
-	Task   int    `json:"task"`
-}
-
-// located is a task's output; Lost: the step writes one file a task, and this task's was not found.
-type located struct {
-	Target joblog.Target `json:"target"`
-	Own    joblog.Target `json:"own"`
-	Lost   bool          `json:"lost,omitempty"`
-}
-
-// serveLocate asks the file system of the job's output, which may hang.
-var serveLocate = served(func(r locateRequest) (located, error) {
-	t, err := joblog.Locate(r.Proc, r.PID, r.FD)
-	if err != nil {
-		return located{}, err
-	}
-	found := located{Target: t}
-	for _, other := range r.Others {
-		own, named, err := joblog.OfTask(t, other, r.Task)
-		if err == nil && own.Path != "" {
-			return located{Target: t, Own: own}, nil
-		}
-		found.Lost = found.Lost || named
-	}
-	return found, nil
-})
 
 // recordOutput leaves where a task's errors went: to the file of the TaskEpilog's own stderr, which is that of the first
 // task on the node; the others' have names like it. A TaskProlog cannot know: its stdout is a pipe to slurmstepd, and the
 // task's own descriptors are closed to the user.
 func (t *task) recordOutput() {
 	const stderr = 2
-	request := locateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
+	request := operation.LocateRequest{Proc: t.cfg.Paths.Proc, PID: t.env.PID, FD: stderr}
 	if !t.inScript() {
 		request.Task, request.Others = t.numbers()
 	}
-	found, err := ask[located](opLocate, request, t.left(taskStep, 0))
+	found, err := operation.Locate.Ask(request, t.Left(taskStep, 0))
 	switch {
 	case t.inScript():
 		t.record(func(d *joblog.Drop) {
@@ -71,7 +38,7 @@ func (t *task) recordOutput() {
 }
 
 // note adds a task's file to the record; without one, that of the first task, and that one is missing.
-func note(d *joblog.Drop, found located) {
+func note(d *joblog.Drop, found operation.Located) {
 	if found.Own.Path != "" {
 		d.Note([]joblog.Target{found.Own})
 		return
@@ -96,36 +63,10 @@ func (t *task) numbers() (own int, first []int) {
 	return own, first
 }
 
-// launchersRequest crosses the pipe of opLaunchers.
-type launchersRequest struct {
-	Proc  string      `json:"proc"`
-	UID   uint32      `json:"uid"`
-	Owner slurm.Owner `json:"owner"`
-}
-
-// launched is what srun processes write to. Apart: the tasks of one write their output to files that nobody here can name.
-type launched struct {
-	Files []joblog.Target `json:"files,omitempty"`
-	Apart bool            `json:"apart,omitempty"`
-}
-
-// serveLaunchers finds what the job's srun processes on this node write to: the output of the steps that have no file a task.
-var serveLaunchers = served(func(r launchersRequest) (found launched, err error) {
-	pids, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
-	for _, pid := range pids {
-		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
-		found.Files = append(found.Files, written...)
-		found.Apart = found.Apart || joblog.Apart(r.Proc, pid, written)
-	}
-	slices.SortFunc(found.Files, joblog.Target.Compare)
-	found.Files = slices.Compact(found.Files)
-	return found, err
-})
-
 // recordLauncher leaves where a step's output goes that srun writes: to its own output, or to a file that it opened (srun -o).
 func (t *task) recordLauncher() {
-	request := launchersRequest{t.cfg.Paths.Proc, uint32(t.env.EUID), t.Job()}
-	found, err := ask[launched](opLaunchers, request, t.left(taskStep, 0))
+	request := operation.LaunchersRequest{Proc: t.cfg.Paths.Proc, UID: uint32(t.env.EUID), Owner: t.Job()}
+	found, err := operation.Launchers.Ask(request, t.Left(taskStep, 0))
 	t.record(func(d *joblog.Drop) {
 		d.Note(found.Files)
 		d.Elsewhere = d.Elsewhere || err != nil || len(found.Files) == 0 || found.Apart
@@ -139,7 +80,7 @@ func (t *task) record(change func(*joblog.Drop)) {
 	if dir == "" {
 		return
 	}
-	if release, err := safefile.Lock(filepath.Join(dir, dropWriters), t.left(dropWait, 0), true); err == nil {
+	if release, err := safefile.Lock(filepath.Join(dir, dropWriters), t.Left(dropWait, 0), true); err == nil {
 		defer release()
 	}
 	t.recall(dir, &drop)
@@ -179,4 +120,24 @@ func (t *task) drop() joblog.Drop {
 		d.Name = name
 	}
 	return d
+}
+
+// addressSpace is the soft limit of address space of the job's tasks, bytes, joblog.Unlimited for none and 0 where nobody
+// can tell. slurmstepd limits a task only after its TaskProlog has run, and never the TaskEpilog (seen with 22.05): what
+// Slurm carries from the submitting host stands in the environment of both, marked with a U where the user asked for it
+// (--propagate). Where it carries nothing a task has slurmstepd's own limit, as this process does. A limit that the
+// script sets for itself shows nowhere.
+func (t *task) addressSpace() uint64 {
+	if carried := t.env.Getenv("SLURM_RLIMIT_AS"); carried != "" {
+		n, err := strconv.ParseUint(strings.TrimPrefix(carried, "U"), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return min(n, joblog.Unlimited)
+	}
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &own); err != nil {
+		return 0
+	}
+	return min(own.Cur, joblog.Unlimited)
 }

@@ -23,14 +23,8 @@ const (
 	unnamed     = "its name cannot be told from here: "
 )
 
-// written are the outputs of the job, as far as they are known: its script's output, and errors where it keeps them apart, and what
-// its steps write to.
-func (h *hook) written() []written {
-	drop := h.readDrop()
-	return writtenBy(h.job, drop)
-}
-
-// writtenBy is written of a job; drop is nil where no task hook left a record.
+// writtenBy are the outputs of a job, as far as they are known: its script's output, and errors where it keeps them apart, and
+// what its steps write to. Drop is nil where no task hook left a record.
 func writtenBy(job slurm.Job, drop *joblog.Drop) []written {
 	facts := factsOf(job, drop)
 	if drop == nil {

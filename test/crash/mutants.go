@@ -49,7 +49,7 @@ var plantings = []planting{
 	}},
 	{only: "end: hook renameat run/state", Mutant: mutant.Mutant{
 		Name: "an end that was not kept, and not said", File: "internal/stage/epilog.go",
-		Old: "h.try(h.store.Close(run, h.end()))", New: "_ = h.store.Close(run, h.end())",
+		Old: "d.Try(d.Store.Close(run, r.end(d)))", New: "_ = d.Store.Close(run, r.end(d))",
 	}},
 	{kills: 250, Mutant: mutant.Mutant{
 		Name: "what was interrupted never swept", File: "internal/state/archive.go", Old: "all = append(all, s.sweep(now))", New: "",

@@ -14,11 +14,11 @@ import (
 // time, one child is left, and the first job after the driver's recovery is as any other.
 func TestWedgedDriver(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: asShipped})
+	s := given(t, site.Options{Mode: "enforce", Config: withinTotals})
 	s.driverSays("on.nvmlDeviceGetMemoryInfo_v2", "freeze")
 	hung := s.runs(s.user, "echo working", oneGPU)
 	next := s.runs(s.user, "echo working", oneGPU)
-	s.adminConfigures("n1", "observe", asShipped)
+	s.adminConfigures("n1", "observe", withinTotals)
 	observed := s.runs(s.user, "echo working", oneGPU)
 
 	for _, job := range []cluster.JobID{hung, next, observed} {
@@ -40,7 +40,7 @@ func TestWedgedDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until("the stuck backend has ended", func() bool { return len(s.hookProcesses()) == 0 })
-	s.adminConfigures("n1", "enforce", asShipped)
+	s.adminConfigures("n1", "enforce", withinTotals)
 	after := s.runs(s.user, "echo working", oneGPU)
 	s.userReads(after, gotClean, "working", "", leftClean)
 	s.inTime("n1", prologDeadline, epilogDeadline, after)
@@ -52,7 +52,7 @@ func TestHungJobLog(t *testing.T) {
 	t.Parallel()
 	dir := cluster.TempDir(t)
 	nowhere, end := silence(t, dir)
-	s := given(t, site.Options{Mode: "enforce", Dir: dir, NoTask: true, Config: asShipped})
+	s := given(t, site.Options{Mode: "enforce", Dir: dir, NoTask: true, Config: withinTotals})
 	t.Cleanup(end) // before the site's own
 	out := s.folderOf(s.user, "out")
 	job := s.starts(s.user, awaits, oneGPU, "--output="+filepath.Join(out, "%j.txt"))
@@ -106,7 +106,7 @@ func (s *story) moves(from, to string) {
 func TestFullDisks(t *testing.T) {
 	t.Parallel()
 	disks := []string{"run", "var-n1", "log-bookend", "scratch"}
-	s := given(t, onSmallDisks(t, site.Options{Mode: "enforce", Config: asShipped}, disks...))
+	s := given(t, onSmallDisks(t, site.Options{Mode: "enforce", Config: withinTotals}, disks...))
 	s.logsInTo("", "chmod 1777 "+filepath.Join(s.on.Dir, "scratch"))
 	onScratch := "--output=" + filepath.Join(s.on.Dir, "scratch/%j.txt")
 	first := s.starts(s.user, awaits, oneGPU, onScratch)

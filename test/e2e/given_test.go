@@ -20,8 +20,8 @@ settle:
   epilog: {max: 3s, flat: 500ms}
 `
 
-// roomily are deadlines that a busy machine does not reach, for stories that are not about them; asShipped keeps the
-// shipped ones, for stories in which something hangs.
+// roomily are deadlines that a busy machine does not reach, for stories that are not about them. For stories in which
+// something hangs, withinTotals keeps the shipped totals and gives a slow disk seconds; asShipped keeps all.
 const (
 	roomily = `
 deadlines:
@@ -29,6 +29,11 @@ deadlines:
   epilog: {total: 55s, driver: 20s, scan: 10s, probe: 8s, append: 5s, outputs: 10s}
   health_check: {total: 55s, driver: 15s, scan: 5s, slurm: 15s, outputs: 15s}
   task: 10s
+`
+	withinTotals = `
+deadlines:
+  prolog: {driver: 3s, outputs: 2s}
+  epilog: {driver: 4s, scan: 1s, probe: 2s, append: 4s, outputs: 4s}
 `
 	asShipped = "deadlines: {}\n"
 )

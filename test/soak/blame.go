@@ -14,7 +14,7 @@ import (
 
 // blames judges every owner that is named on evidence which counts as such.
 func (h *hook) blames() {
-	for _, f := range h.found {
+	for _, f := range h.Found {
 		if f.Owner == nil || f.Owner.Level == attrib.ByEnvironment || f.Owner.Level == attrib.None {
 			continue
 		}
@@ -23,7 +23,7 @@ func (h *hook) blames() {
 			continue
 		}
 		h.tally.blamed++
-		right, about := h.blamed(f, c)
+		right, about := h.blamed(f.Finding, c)
 		switch {
 		case right:
 		case f.Owner.Level == attrib.ByExclusive && h.ofThisEpoch(*f.Owner): // worded "probably", and counted
@@ -45,9 +45,9 @@ func (h *hook) ofThisEpoch(o finding.Owner) bool {
 
 // blamed reports whether a finding's owner may be right, and what it is about.
 func (h *hook) blamed(f finding.Finding, c *world.Card) (right bool, about world.Stock) {
-	saw := h.sawAt
+	saw := h.seen.last
 	if f.Code == code.Trespass {
-		saw = h.aroundAt
+		saw = h.seen.around
 	}
 	for _, i := range h.node.Stock(c, saw) {
 		listed := false

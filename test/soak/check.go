@@ -7,10 +7,9 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/look"
-	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -22,13 +21,13 @@ func (p *pair) checks() {
 	}
 }
 
-// check is one run of the health check: the real judgement, with eyes on the world. It follows package stage step by step.
+// check is one run of the health check: the real judgement, with eyes on the world.
 func (p *pair) check() {
 	if p.checking {
 		return
 	}
 	p.checking = true
-	h := &hook{pair: p, job: &world.Job{}, end: world.Epilog, began: p.node.Now, told: slurm.Job{Context: slurm.HealthCheck, Node: "n1"}}
+	h := p.newHook(&world.Job{}, world.Epilog, slurm.Job{Context: slurm.HealthCheck, Node: "n1"})
 	h.times, h.settle = p.cfg.Deadlines.HealthCheck.Hook(), p.cfg.Settle.Epilog
 	if p.damaged && p.rand.IntN(5) < 2 {
 		h.damage = drawDamage(p.rand, len(p.node.Cards), false)
@@ -36,73 +35,54 @@ func (p *pair) check() {
 	h.runs(h.examine, func() { p.checking = false })
 }
 
+// examine is the health check's way: one look at every card, and a closer one at those that no job has and that are not
+// clean. What each of them shows is judged as of that look.
 func (h *hook) examine() {
 	h.sleep(h.between(time.Millisecond, 20*time.Millisecond))
 	h.tally.checks++
-	h.recallBaselines()
+	h.remember()
 	glance := h.node.Snapshot(h.node.Cards)
 	h.damage.spoil(&glance, 0)
-	h.aroundAt = h.node.Now
-	side := look.Once(h, glance)
-	epoch := h.node.Epoch
-	h.book.boot(epoch)
-	book := h.asOf(glance.At)
-	h.found = finding.Trespasses(h.sceneBetween(book, finding.Side{Snapshot: side.Snapshot, Processes: side.Processes, Neighbours: &glance}))
+	h.seen.around = h.node.Now
+	h.job.Cards = h.node.Cards
+	h.Seen.Cards = h.cardsOf()
+	h.Seen.Side = look.Once(h, glance)
+	h.book.boot(h.Seen.Epoch)
+	h.Node = h.nodeNow()
+	c := judge.Check{Case: h.Case}
+	h.Judgement = judge.JudgeCheck(c)
 	h.blames()
 	h.accusations()
-	h.job.Cards = h.unclean(glance, book)
-	if len(h.job.Cards) > 0 {
-		h.residue()
+	if unclean := c.Unclean(); len(unclean) > 0 {
+		h.closer(c, unclean)
 	}
-	h.book.sighted = h.book.sighted.With(epoch, glance, side.Processes).Bounded(h.book.level)
+	h.book.sighted = h.book.sighted.With(h.Seen.Epoch, glance, c.Seen.Side.Processes).Bounded(h.book.level)
 	h.settleRuns()
 }
 
-// asOf is the ledger for a look that is no run's end.
-func (h *hook) asOf(at time.Duration) ledger.Book {
-	return ledger.Between(h.book.runs, ledger.Now{At: at, Epoch: h.node.Epoch, Idle: uint64(h.cfg.Thresholds.Report), Sighted: h.book.sighted})
-}
-
-func (h *hook) sceneBetween(book ledger.Book, now finding.Side) finding.Scene {
-	return finding.Scene{
-		Job: h.told, Cards: h.cards, Now: now, Limits: h.limits, Baselines: h.baselines, Self: book.Self, Others: book.Others, Left: book.Left,
+// closer watches those cards and judges what is said of them.
+func (h *hook) closer(c judge.Check, cards []finding.Card) {
+	h.job.Cards = nil
+	for _, card := range cards {
+		h.job.Cards = append(h.job.Cards, h.card(card.Device.ID))
 	}
-}
-
-// unclean are the cards that no job on record has and on which one look saw something.
-func (h *hook) unclean(glance gpu.Snapshot, book ledger.Book) (cards []*world.Card) {
-	expect, _ := finding.Expectations(nil, h.baselines, h.limits)
-	rule := gpu.WatchRule{SlackBytes: uint64(h.cfg.Thresholds.Report), Expect: expect}
-	for _, c := range h.node.Cards {
-		clean := settle.JudgeDevice(rule, c.Device, []gpu.Snapshot{glance}).State == settle.Clean
-		if !clean && !given(book, c) {
-			cards = append(cards, c)
-		}
-	}
-	return cards
-}
-
-func given(book ledger.Book, c *world.Card) bool {
-	return slices.ContainsFunc(book.Others, func(r attrib.Record) bool { return r.Live() && r.MayHold(c.Device.ID) })
-}
-
-// residue watches those cards and says what lies there.
-func (h *hook) residue() {
-	for _, c := range h.job.Cards {
-		h.cards = append(h.cards, finding.Card{Index: *c.Device.Minor, Device: c.Device})
-	}
-	h.look()
-	book := h.asOf(h.now.Snapshot.At)
-	h.cards = slices.DeleteFunc(h.cards, func(c finding.Card) bool { return given(book, h.card(c.Device.ID)) })
-	h.found = finding.Compare(h.sceneBetween(book, h.now))
+	h.look(cards)
+	c.Residue = &judge.Residue{Cards: h.Seen.Cards, Side: h.Seen.Side, Node: *h.nodeNow()}
+	h.Judgement = judge.JudgeCheck(c)
+	free, all := c.Free(), h.Found
+	h.Found = slices.DeleteFunc(slices.Clone(all), func(f judge.Found) bool {
+		free := slices.ContainsFunc(free, func(card finding.Card) bool { return card.Device.ID == f.GPU })
+		return f.Code == code.Trespass || !free // which was judged as of the look at all cards
+	})
 	h.blames()
 	h.accusations()
+	h.Found = all
 	if h.damage.kind != whole || h.unjudged() || !h.ordered() {
 		return
 	}
-	for _, card := range h.cards {
-		c := h.card(card.Device.ID)
-		h.unsaid(c, h.node.Stock(c, h.sawAt))
+	for _, card := range free {
+		own := h.card(card.Device.ID)
+		h.unsaid(own, h.node.Stock(own, h.seen.last))
 	}
 }
 
@@ -113,7 +93,7 @@ func (h *hook) unsaid(c *world.Card, stock world.Stock) {
 	big := slices.ContainsFunc(stock, func(i world.Item) bool {
 		return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i) && !i.Creator.OfNode && i.Creator.Exe == ""
 	})
-	if h.sawAt >= c.Lost || c.Outside || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
+	if h.seen.last >= c.Lost || c.Outside || !big && stuck < h.limits.Report+tolerance(stock)+h.hidden(stock) {
 		return
 	}
 	h.names(c, stock, nil)
@@ -125,7 +105,7 @@ func (h *hook) unsaid(c *world.Card, stock world.Stock) {
 
 // accusations judges what is said to have been left behind by a job that is over: of a live job's process that is never true.
 func (h *hook) accusations() {
-	for _, f := range h.found {
+	for _, f := range h.Found {
 		certain := f.Owner != nil && (f.Owner.Level == attrib.ByCgroup || f.Owner.Level == attrib.BySighting)
 		if f.Code != code.Orphan || f.Holder == nil || !certain || len(f.Doubts) > 0 {
 			continue

@@ -21,24 +21,24 @@ const (
 )
 
 // Watch looks at the job's cards on the real schedule.
-func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
-	h.watches++
-	if h.damage.kind == noFirstWatch && h.watches == 1 || h.damage.kind == noLaterWatch && h.watches > 1 {
+func (h *hook) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
+	h.seen.watches++
+	if h.damage.kind == noFirstWatch && h.seen.watches == 1 || h.damage.kind == noLaterWatch && h.seen.watches > 1 {
 		h.sleep(200 * time.Millisecond)
-		h.found = append(h.found, finding.Finding{Code: code.BackendCrash, Observed: "no answer"})
+		h.Faults = append(h.Faults, finding.Finding{Code: code.BackendCrash, Observed: "no answer"})
 		return nil
 	}
 	timeout := h.left(time.Duration(h.times.Driver))
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	var devices []gpu.Device
-	for _, c := range h.cards {
+	for _, c := range cards {
 		devices = append(devices, c.Device)
 	}
 	end := h.node.Now + timeout
 	var looks []gpu.Snapshot
 	h.sleep(firstLook)
-	if h.watches == 1 {
-		h.watchedFrom = h.node.Now
+	if h.seen.watches == 1 {
+		h.seen.first = h.node.Now
 	}
 	for {
 		h.stall(len(looks))
@@ -46,7 +46,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 			break // killed; what it saw counts
 		}
 		s := h.node.Snapshot(h.job.Cards)
-		h.sawAt = h.node.Now
+		h.seen.last = h.node.Now
 		h.sleep(oneLook)
 		if h.damage.kind != whole {
 			h.damage.spoil(&s, len(looks))
@@ -56,7 +56,7 @@ func (h *hook) Watch(rule gpu.WatchRule) []gpu.Snapshot {
 		}
 		h.sleep(settle.Pause(len(looks)))
 	}
-	if h.watches == 1 {
+	if h.seen.watches == 1 {
 		h.lookAround()
 	}
 	return looks
@@ -67,7 +67,7 @@ func (h *hook) stall(look int) {
 	switch {
 	case h.damage.kind == stalled && h.damage.befalls(look):
 		h.sleep(h.between(300*time.Millisecond, 5*time.Second))
-	case h.node.Now < h.slowUntil: // another's teardown holds the driver's locks
+	case h.node.Now < h.seen.slowUntil: // another's teardown holds the driver's locks
 		h.sleep(380 * time.Millisecond)
 	}
 }
@@ -80,11 +80,11 @@ func (h *hook) lookAround() {
 	others := slices.DeleteFunc(slices.Clone(h.node.Cards), h.job.Has)
 	h.sleep(time.Duration(len(others)) * 7 * time.Millisecond)
 	s := h.node.Snapshot(others)
-	h.neighbours, h.aroundAt = &s, h.node.Now
+	h.seen.neighbours, h.seen.around = &s, h.node.Now
 }
 
 // Neighbours is the look at the node's other cards that came with the first watch.
-func (h *hook) Neighbours() *gpu.Snapshot { return h.neighbours }
+func (h *hook) Neighbours() *gpu.Snapshot { return h.seen.neighbours }
 
 // Processes reads /proc.
 func (h *hook) Processes(pids []int) map[int]attrib.Process {

@@ -9,6 +9,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/judge"
 	"bookend/internal/slurm"
 	"bookend/test/soak/world"
 )
@@ -20,7 +21,7 @@ func (h *hook) judge() {
 		h.tally.damaged++
 	}
 	h.say()
-	if h.damage.kind == unwritten || h.damage.kind == forgotten || h.job.NoProlog || h.sawAt == 0 {
+	if h.damage.kind == unwritten || h.damage.kind == forgotten || h.job.NoProlog || h.seen.last == 0 {
 		h.missed = h.node.Now
 	}
 	h.drains()
@@ -46,11 +47,11 @@ func (h *hook) keepStart() {
 		job: h.job, whole: h.damage.kind == whole, on: h.damage.kind != unwritten, again: old != nil, cards: map[*world.Card]startOn{},
 	}
 	for _, c := range h.job.Cards {
-		stock := h.node.Stock(c, h.sawAt)
+		stock := h.node.Stock(c, h.seen.last)
 		s.cards[c] = startOn{stock: stock, asService: h.asService(c, stock.Unlisted(world.Stuck, world.Alive)), said: h.said(c)}
 	}
 	if s.on {
-		h.prologs[h.now.Snapshot.At] = s
+		h.prologs[h.Seen.Side.Snapshot.At] = s
 	}
 	if old == nil || !old.on || h.unnamed() && s.on {
 		h.starts[h.job] = s
@@ -60,8 +61,8 @@ func (h *hook) keepStart() {
 // startOnRecord is the start that an end was compared with: that of its record. A record that was lost leaves another prolog's
 // of the job, where there was one.
 func (h *hook) startOnRecord() *start {
-	if h.before != nil {
-		if s := h.prologs[h.before.Snapshot.At]; s != nil && s.job == h.job {
+	if h.Past.Before != nil {
+		if s := h.prologs[h.Past.Before.Snapshot.At]; s != nil && s.job == h.job {
 			return s
 		}
 	}
@@ -70,13 +71,13 @@ func (h *hook) startOnRecord() *start {
 
 // drains judges every finding that drained.
 func (h *hook) drains() {
-	if h.verdict.Exit == 0 {
+	if h.Exit == 0 {
 		return
 	}
 	h.tally.drains++
-	for i, j := range h.verdict.Judged {
-		if j.Action == config.Drain {
-			h.drain(h.found[i])
+	for _, f := range h.Found {
+		if f.Action == config.Drain {
+			h.drain(f.Finding)
 		}
 	}
 }
@@ -90,12 +91,12 @@ func (h *hook) drain(f finding.Finding) {
 		return
 	}
 	if f.Code == code.Lost {
-		if h.sawAt < c.Lost {
+		if h.seen.last < c.Lost {
 			h.fail(falseDrain, "%s is not lost", c.Device.ID)
 		}
 		return
 	}
-	stock, s := h.node.Stock(c, h.sawAt), h.startOnRecord()
+	stock, s := h.node.Stock(c, h.seen.last), h.startOnRecord()
 	stays := stock.Of(world.Stuck, world.Passing)
 	switch {
 	case h.end == world.Prolog:
@@ -104,10 +105,10 @@ func (h *hook) drain(f finding.Finding) {
 		h.fail(falseDrain, "%s on %s, which others may use", f.Code, c.Device.ID)
 	case stays < h.limits.Drain:
 		h.fail(falseDrain, "%s on %s, where %d MiB stay: %s", f.Code, c.Device.ID, stays/world.MiB, inWords(stock))
-	case h.before != nil && h.nameless() && h.before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
-	case s == nil || !s.on || h.before == nil:
+	case h.Past.Before != nil && h.nameless() && h.Past.Before.Snapshot.At < h.node.Boottime(h.job.Allocated): // an earlier run's
+	case s == nil || !s.on || h.Past.Before == nil:
 		h.fail(breach, "%s on %s without a record of the start of job %d", f.Code, c.Device.ID, h.job.ID)
-	case s != h.prologs[h.before.Snapshot.At]:
+	case s != h.prologs[h.Past.Before.Snapshot.At]:
 		h.fail(breach, "%s on %s by a record that is not of the start of job %d", f.Code, c.Device.ID, h.job.ID)
 	case s.cards[c].said:
 		h.fail(breach, "%s on %s, of which the start of job %d had something to say", f.Code, c.Device.ID, h.job.ID)
@@ -132,13 +133,13 @@ func (h *hook) atStart() {
 		return
 	}
 	for _, c := range h.job.Cards {
-		stock := h.node.Stock(c, h.sawAt)
+		stock := h.node.Stock(c, h.seen.last)
 		stuck := stock.Unlisted(world.Stuck)
 		stuck -= h.asService(c, stuck)
 		big := slices.ContainsFunc(stock, func(i world.Item) bool {
 			return i.Fate == world.Stuck && !i.Unlisted && i.Bytes >= h.limits.Report && h.over(i)
 		})
-		if (big || stuck >= h.limits.Report+tolerance(stock)+h.hidden(stock)) && h.sawAt < c.Lost {
+		if (big || stuck >= h.limits.Report+tolerance(stock)+h.hidden(stock)) && h.seen.last < c.Lost {
 			h.tally.leaks++
 			if !h.said(c) {
 				h.fail(missedLeak, "%s at the start of job %d: %s", c.Device.ID, h.job.ID, inWords(stock))
@@ -151,19 +152,19 @@ func (h *hook) atStart() {
 // names judges what must be said of each stuck process by itself, whatever else goes on on its GPU: one that was listed
 // there all the time that the hook watched.
 func (h *hook) names(c *world.Card, stock, before world.Stock) {
-	if h.now.Curves[c.Device.ID].Span < time.Duration(h.settle.Flat) || h.sawAt >= c.Lost {
+	if h.Seen.Side.Curves[c.Device.ID].Span < time.Duration(h.settle.Flat) || h.seen.last >= c.Lost {
 		return // what was not watched long enough is only said to be moving
 	}
 	for _, i := range stock {
 		p := i.Creator
 		alone := i.Way == world.Plain && i.Fate == world.Stuck && p.Stays() && h.watched(i) && i.Bytes >= h.limits.Report
-		waits := h.told.Context == slurm.HealthCheck && p.Exe != "" // a server of MPS, which a health check lets be
+		waits := h.Phase == slurm.HealthCheck && p.Exe != "" // a server of MPS, which a health check lets be
 		if !alone || waits || before.Has(i.Chunk) || !h.over(i) {
 			continue
 		}
 		h.tally.named++
-		named := func(f finding.Finding) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
-		if !slices.ContainsFunc(h.found, named) {
+		named := func(f judge.Found) bool { return f.GPU == c.Device.ID && f.Holder != nil && f.Holder.PID == p.PID }
+		if !slices.ContainsFunc(h.Found, named) {
 			h.fail(missedLeak, "%s: process %d is not named: %s", c.Device.ID, p.PID, inWords(stock))
 		}
 	}
@@ -178,10 +179,10 @@ func (h *hook) unjudged() bool {
 // leak judges an epilog: what is stuck on a card and was not there before must be said, and drain where it is due.
 func (h *hook) leak(c *world.Card) {
 	s := h.startOnRecord()
-	if h.damage.kind != whole || h.unjudged() || h.sawAt >= c.Lost || s != nil && !s.whole || s == nil && h.nameless() {
+	if h.damage.kind != whole || h.unjudged() || h.seen.last >= c.Lost || s != nil && !s.whole || s == nil && h.nameless() {
 		return
 	}
-	stock := h.node.Stock(c, h.sawAt)
+	stock := h.node.Stock(c, h.seen.last)
 	var before world.Stock
 	if s != nil {
 		before = s.cards[c].stock
@@ -207,7 +208,7 @@ func (h *hook) leak(c *world.Card) {
 	}
 	if h.due(c, s, stock) {
 		h.tally.due++
-		if h.verdict.Exit == 0 {
+		if h.Exit == 0 {
 			h.fail(missedDrain, "%s at the end of job %d: %s", c.Device.ID, h.job.ID, inWords(stock))
 		}
 	}
@@ -223,22 +224,24 @@ func (h *hook) over(i world.Item) bool {
 	if j == h.job {
 		return true
 	}
-	return h.ordered() && j.Closed > 0 && j.Closed <= h.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
+	return h.ordered() && j.Closed > 0 && j.Closed <= h.seen.began && (i.Creator.Cgroup.Found() || !h.passesFor(i))
 }
 
 func (h *hook) said(c *world.Card) bool {
-	return slices.ContainsFunc(h.found, func(f finding.Finding) bool { return f.GPU == c.Device.ID && f.Code != code.Trespass })
+	return slices.ContainsFunc(h.Found, func(f judge.Found) bool {
+		return f.GPU == c.Device.ID && (f.Code != code.Trespass || h.Phase == slurm.HealthCheck)
+	})
 }
 
 // due reports whether all that the design asks of a drain is there, and nothing that might speak against it: it is
 // for judging the judge, so it asks for more than that.
 func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	site := h.node.Site
-	if h.again || h.cut || !h.ordered() || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.slowUntil > 0 {
+	if h.Past.Again || h.cut() || !h.ordered() || s == nil || h.unnamed() && (s.again || h.job.Restarts > 0) || !s.on || s.reruns > 0 || site.MIG || site.InJob || site.Sharing != world.Exclusive || len(s.cards[c].stock) > 0 || h.seen.slowUntil > 0 {
 		return false
 	}
 	for _, j := range h.node.Jobs {
-		if j != h.job && (j.Live || j.Closed == 0 || j.Closed > h.began) {
+		if j != h.job && (j.Live || j.Closed == 0 || j.Closed > h.seen.began) {
 			return false
 		}
 	}
@@ -249,7 +252,7 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 	}
 	var held uint64
 	for _, i := range stock {
-		if i.Fate != world.Stuck || i.Since > h.began || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
+		if i.Fate != world.Stuck || i.Since > h.seen.began || i.Way == world.Managed || i.Way == world.Imported || !h.plainly(i) {
 			return false
 		}
 		if !i.Unlisted && (!stock.Moves() || h.alone(i)) {
@@ -261,11 +264,11 @@ func (h *hook) due(c *world.Card, s *start, stock world.Stock) bool {
 			return false
 		}
 	}
-	moves := slices.ContainsFunc(h.job.Cards, func(c *world.Card) bool { return h.node.Stock(c, h.sawAt).Moves() })
+	moves := slices.ContainsFunc(h.job.Cards, func(c *world.Card) bool { return h.node.Stock(c, h.seen.last).Moves() })
 	if moves && slices.ContainsFunc(stock, func(i world.Item) bool { return i.Creator.Dead }) {
 		return false // a second watch, for a dead PID, may have too little time after one that some card made last
 	}
-	return held >= h.limits.Drain && c.Changed < h.began && h.node.Departed < h.began
+	return held >= h.limits.Drain && c.Changed < h.seen.began && h.node.Departed < h.seen.began
 }
 
 // alone reports an item that proves by itself that its GPU is unusable, whatever the total does.
@@ -276,14 +279,14 @@ func (h *hook) alone(i world.Item) bool {
 
 // watched reports an item that was there for the whole watch. A process that started within a tick of the first look cannot
 // be told from one that took its PID since.
-func (h *hook) watched(i world.Item) bool { return i.Since+attrib.Tick < h.watchedFrom }
+func (h *hook) watched(i world.Item) bool { return i.Since+attrib.Tick < h.seen.first }
 
 // plainly reports that nothing about an item's holders speaks for anybody but the ended job, or nobody. In a container a
 // process may be of any user.
 func (h *hook) plainly(i world.Item) bool {
 	for _, p := range i.Holders {
 		apart := p.Container != "" || p.OtherPIDs
-		if p.AliveAt(h.sawAt) && (apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
+		if p.AliveAt(h.seen.last) && (apart && p.UID != h.job.UID || p.State == "D" || p.UID == 0 || p.Service != "" || p.Env != 0 && p.Job == nil || p.Job != nil && p.Job != h.job) {
 			return false
 		}
 	}

@@ -32,7 +32,7 @@ func (h *hook) learned(c *world.Card) uint64 {
 	if !c.Served {
 		return 0
 	}
-	return h.baselines[c.Device.ID].Bytes
+	return h.Past.Baselines[c.Device.ID].Bytes
 }
 
 // passesFor reports a process without a mark whose user has a live job on the card by right, or one that lives on record:
@@ -64,7 +64,7 @@ func (h *hook) hidden(stock world.Stock) uint64 {
 	var sum uint64
 	for _, i := range stock {
 		listed := uint64(0)
-		i.Listed(h.sawAt, func(*world.Process) { listed++ })
+		i.Listed(h.seen.last, func(*world.Process) { listed++ })
 		sum += i.Bytes * (max(1, listed) - 1)
 	}
 	return sum

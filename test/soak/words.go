@@ -29,16 +29,16 @@ func (h *hook) say() {
 		return
 	}
 	say := func(format string, args ...any) { h.tell(h.node.Boottime(h.node.Now), fmt.Sprintf(format, args...)) }
-	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.verdict.Action, h.verdict.Exit, h.node.Boottime(h.sawAt).Seconds())
-	for _, c := range h.cards {
-		curve := h.now.Curves[c.Device.ID]
-		r, _ := h.now.Snapshot.Reading(c.Device.ID)
+	say("%s of job %d (%s): %s, exit %d, last look at %.3f s", h.end, h.job.ID, h.damage, h.Action, h.Exit, h.node.Boottime(h.seen.last).Seconds())
+	for _, c := range h.Seen.Cards {
+		curve := h.Seen.Side.Curves[c.Device.ID]
+		r, _ := h.Seen.Side.Snapshot.Reading(c.Device.ID)
 		say("  %s: %s, %d looks over %.2f s, used %d MiB, listed %v", c.Device.ID, curve.State, curve.Looks, curve.Span.Seconds(), r.Memory.Used.Bytes/world.MiB, r.Processes)
-		if curve.State == settle.Clean && len(h.node.Stock(h.card(c.Device.ID), h.sawAt)) > 0 {
-			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.sawAt)))
+		if curve.State == settle.Clean && len(h.node.Stock(h.card(c.Device.ID), h.seen.last)) > 0 {
+			say("  in truth: %s", inWords(h.node.Stock(h.card(c.Device.ID), h.seen.last)))
 		}
 	}
-	for i, f := range h.found {
+	for _, f := range h.Found {
 		say("  %s %s %d MiB %q", f.Code, f.GPU, f.Bytes.Bytes/world.MiB, f.Unknown)
 		if f.Holder != nil {
 			say("    holder %+v", f.Holder.Process)
@@ -49,6 +49,6 @@ func (h *hook) say() {
 		for _, other := range f.Candidates {
 			say("    candidate %+v", other.Process)
 		}
-		say("    doubts %q, action %s", f.Doubts, h.verdict.Judged[i].Action)
+		say("    doubts %q, action %s", f.Doubts, f.Action)
 	}
 }

@@ -1,0 +1,311 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/drain"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+// Check is the case of a health check. It has two targets: all of the node's GPUs, seen in one look (the case's own), and
+// those among them that no job has and that are not clean, which are watched.
+type Check struct {
+	Case
+	Last    *ledger.Check // the one before, nil where there was none that holds
+	Residue *Residue      // nil where nothing was to be watched
+}
+
+// Residue is what was seen on the GPUs that no job has, with the records as they were read after that look.
+type Residue struct {
+	Cards []finding.Card
+	Side  finding.Side
+	Node  Node
+}
+
+// Latest is what the node's records said when they were read last.
+func (c Check) Latest() Node {
+	if c.Residue != nil {
+		return c.Residue.Node
+	}
+	return *c.Node
+}
+
+// Unclean are the GPUs that are worth watching: those that Slurm gives out, that no job on record has, and on which one
+// look saw something.
+func (c Check) Unclean() (cards []finding.Card) {
+	if c.blind() {
+		return nil
+	}
+	book := c.book(c.Seen.Side.Snapshot.At, *c.Node)
+	for _, card := range c.Given() {
+		if !taken(card, book) && !c.isClean(card) {
+			cards = append(cards, card)
+		}
+	}
+	return cards
+}
+
+// blind reports that no record can be compared with what was seen: there was no look, or the driver tells too little of
+// itself to know which records are of its present life.
+func (c Check) blind() bool { return c.Seen.Side.Snapshot.At == 0 || !c.Seen.Epoch.Same(c.Seen.Epoch) }
+
+// Given are the GPUs that Slurm gives out, or may: what is on another is no job's leftover, and nothing for Slurm to know.
+func (c Check) Given() []finding.Card {
+	return slices.DeleteFunc(slices.Clone(c.Seen.Cards), func(card finding.Card) bool {
+		gives, listed := c.Seen.Given[card.Device.BusID]
+		return listed && !gives
+	})
+}
+
+// book is the ledger as of a look, of every run that is on record.
+func (c Check) book(at time.Duration, node Node) ledger.Book {
+	return ledger.Between(node.Runs, ledger.Now{
+		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Sighted: node.Sighted,
+	})
+}
+
+// taken reports whether a live job was given a GPU, or may have been: of a run that does not know its GPUs nobody can tell.
+func taken(card finding.Card, book ledger.Book) bool {
+	return slices.ContainsFunc(book.Others, func(r attrib.Record) bool { return r.Live() && r.MayHold(card.Device.ID) })
+}
+
+// isClean reports a GPU on which the one look at all saw nothing but what is expected there: that needs no second.
+func (c Check) isClean(card finding.Card) bool {
+	rule := c.Order(nil, c.Config.Settle.Epilog).Rule
+	return settle.JudgeDevice(rule, card.Device, []gpu.Snapshot{c.Seen.Side.Snapshot}).State == settle.Clean
+}
+
+// JudgeCheck says what is wrong on the GPUs: jobs where they were not given, what lies where no job is, and the GPUs' own
+// condition.
+func JudgeCheck(c Check) Judgement {
+	found := c.Faults
+	switch {
+	case c.Seen.Side.Snapshot.At == 0:
+		return c.decide(slices.Concat(found, c.Later))
+	case c.blind():
+		found = append(slices.Concat(found, c.faultsOf(c.Given())), finding.Finding{
+			Code:    code.Untraced,
+			Unknown: "the driver tells too little of itself to know which records are of its present life",
+		})
+	default:
+		trespasses := c.Trespasses()
+		found = slices.Concat(found, trespasses, c.faultsOf(c.busy()), c.residue(trespasses))
+	}
+	found = slices.Concat(found, c.condition(), c.Later)
+	for i, f := range found {
+		if f.Index != nil && *f.Index < 0 { // a number that is not certain is none
+			found[i].Index = nil
+		}
+	}
+	return c.decide(found)
+}
+
+// Trespasses are processes of live jobs on GPUs that their job was not given.
+func (c Check) Trespasses() (all []finding.Finding) {
+	around := c.Seen.Side.Snapshot
+	around.Readings = nil
+	for _, card := range c.Seen.Cards {
+		if r, ok := c.Seen.Side.Snapshot.Reading(card.Device.ID); ok {
+			around.Readings = append(around.Readings, r)
+		}
+	}
+	now := c.Seen.Side
+	now.Neighbours = &around
+	for _, f := range finding.Trespasses(c.sceneOf(nil, now, *c.Node)) {
+		if c.sharesByRight(f.Owner) {
+			continue
+		}
+		i := slices.IndexFunc(c.Seen.Cards, func(card finding.Card) bool { return card.Device.ID == f.GPU })
+		if i >= 0 {
+			f.Index = &c.Seen.Cards[i].Index
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// sharesByRight reports a job that may be on others' GPUs: its partition hands one GPU to several jobs.
+func (c Check) sharesByRight(o *finding.Owner) bool {
+	return o != nil && slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
+		same := r.Job.ID == o.Job && o.Job != 0 || r.Job.SLUID == o.SLUID && o.SLUID != ""
+		return same && !r.Closed() && slices.Contains(c.Config.Slurm.SharedPartitions, r.Job.Partition)
+	})
+}
+
+func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) finding.Scene {
+	book := c.book(now.Snapshot.At, node)
+	return finding.Scene{
+		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
+		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left,
+	}
+}
+
+// busy are the GPUs that were not to be watched because a job has them.
+func (c Check) busy() []finding.Card {
+	book := c.book(c.Seen.Side.Snapshot.At, *c.Node)
+	return slices.DeleteFunc(c.Given(), func(card finding.Card) bool { return !taken(card, book) })
+}
+
+// faultsOf is what the driver said against GPUs that are not looked at again: of one look nothing is certain.
+func (c Check) faultsOf(cards []finding.Card) (found []finding.Finding) {
+	for _, fault := range c.Seen.Side.Snapshot.Faults {
+		i := slices.IndexFunc(cards, func(card finding.Card) bool {
+			d := card.Device
+			return fault.Device != "" && fault.Device == d.ID || fault.BusID != "" && fault.BusID == d.BusID
+		})
+		if i < 0 {
+			continue
+		}
+		f := finding.FromFault(fault)
+		f.Doubts = []string{"seen in one look only"}
+		f.GPU, f.Index = cards[i].Device.ID, &cards[i].Index
+		found = append(found, f)
+	}
+	return found
+}
+
+// Free are the GPUs that were watched and that no job has been given meanwhile.
+func (c Check) Free() []finding.Card {
+	book := c.book(c.Residue.Side.Snapshot.At, c.Residue.Node)
+	return slices.DeleteFunc(slices.Clone(c.Residue.Cards), func(card finding.Card) bool { return taken(card, book) })
+}
+
+// residue is what lies on the GPUs that were watched, but for jobs' processes that are trespasses already.
+func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
+	r := c.Residue
+	if r == nil {
+		return nil
+	}
+	found := slices.DeleteFunc(finding.Compare(c.sceneOf(c.Free(), r.Side, r.Node)), func(f finding.Finding) bool {
+		return f.Code == code.Foreign && f.Holder != nil && slices.ContainsFunc(trespasses, func(t finding.Finding) bool {
+			return t.GPU == f.GPU && t.Holder != nil && t.Holder.PID == f.Holder.PID && t.Holder.Start == f.Holder.Start
+		})
+	})
+	return append(found, untraced(r.Side)...)
+}
+
+// condition is what the driver and the kernel's log say against the GPUs since the last check.
+func (c Check) condition() []finding.Finding {
+	log, lost := c.sinceLast()
+	in := health.Input{Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Idle: c.idle(), Blind: len(c.Seen.Health) == 0}
+	if health.Compares(c.Seen.Health) {
+		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)
+		if c.Last != nil && c.Last.Epoch.Same(c.Seen.Epoch) { // where the last check's is there it is the newest
+			for _, h := range c.Last.Health {
+				in.Before[h.Device] = h
+			}
+		}
+	}
+	return append(lost, health.Judge(in)...)
+}
+
+// sinceLast is the kernel's log since the last check of this boot, nil where that cannot be told, and a finding where part
+// of it is lost.
+func (c Check) sinceLast() (log *gpu.KernelLog, lost []finding.Finding) {
+	now, last := c.Seen.Kernel, c.Last
+	if now == nil || now.Unknown != "" || last == nil || last.Kernel == nil || last.Boot == "" || last.Boot != now.Epoch.Boot {
+		return nil, nil
+	}
+	since := *now
+	if since.Lost {
+		since.Lost = false
+		lost = []finding.Finding{{Code: code.Untraced, Unknown: "part of the kernel's log since the last health check " +
+			"was overwritten before it was read: an Xid may be missing"}}
+	}
+	return &since, lost
+}
+
+// Leaked is what was found on GPUs that no job has, in bytes.
+func (j Judgement) Leaked() map[gpu.ID]uint64 {
+	all := map[gpu.ID]uint64{}
+	for _, f := range j.Found {
+		if f.GPU != "" && f.Code.Traits().Memory.Stays() {
+			all[f.GPU] += f.Bytes.Bytes
+		}
+	}
+	return all
+}
+
+// Unexplained is the balance of each GPU that can be told, in bytes.
+func (c Case) Unexplained() map[gpu.ID]uint64 {
+	all := map[gpu.ID]uint64{}
+	for _, card := range c.Seen.Cards {
+		id := card.Device.ID
+		r, ok := c.Seen.Side.Snapshot.Reading(id)
+		if !ok || r.ProcessesUnknown != "" {
+			continue
+		}
+		if bytes, unknown := finding.Unexplained(r, c.limits(), c.Past.Baselines[id]); unknown == "" {
+			all[id] = bytes
+		}
+	}
+	return all
+}
+
+// DrainSeen says what this check saw of each GPU, as far as a drain is concerned. Only a GPU on which one look saw
+// nothing, and that no job has, is clean; one that had to settle first counts for nothing.
+func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
+	cards := map[gpu.ID]drain.Seen{}
+	if c.Seen.Side.Snapshot.At == 0 {
+		return cards
+	}
+	node := c.Latest()
+	book := c.book(c.Seen.Side.Snapshot.At, node)
+	for _, card := range c.Seen.Cards {
+		seen := drain.Seen{Memory: drain.Clean}
+		switch against := j.against(card); {
+		case taken(card, book):
+			seen = drain.Seen{Memory: drain.Unknown, Why: "a job still has it"}
+		case against != "":
+			seen = drain.Seen{Memory: drain.Dirty, Why: against}
+		case !c.isClean(card):
+			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
+		}
+		seen.Given = slices.ContainsFunc(node.Runs, func(r ledger.Run) bool { return r.Given(card.Device.ID) })
+		for _, h := range c.Seen.Health {
+			if h.Device == card.Device.ID || card.Device.Parent != "" && h.Device == card.Device.Parent {
+				seen.Health = h
+			}
+		}
+		cards[card.Device.ID] = seen
+	}
+	return cards
+}
+
+// against is what was found on a GPU, empty for nothing. Its condition is judged apart.
+func (j Judgement) against(card finding.Card) string {
+	for _, f := range j.Found {
+		about := f.Code.Traits().Memory != "" || f.Code == code.Trespass || f.Code == code.Moving
+		if f.GPU == card.Device.ID && about {
+			return string(f.Code)
+		}
+	}
+	return ""
+}
+
+// Keepers counts the processes of a search, outside of jobs, that keep the driver open.
+func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
+	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, c.Seen.Cards, c.limits(), func(o slurm.Owner) bool {
+		return slices.ContainsFunc(c.Latest().Runs, func(r ledger.Run) bool {
+			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
+		})
+	})
+	k := &ledger.Keepers{At: at, Count: len(found)}
+	switch { // those that were found are there, whatever else is
+	case len(found) > 0:
+	case unread > 0:
+		k.Unknown = fmt.Sprintf("%d processes with the driver open could not be looked into", unread)
+	default:
+		k.Unknown = scan.Partial
+	}
+	return k
+}

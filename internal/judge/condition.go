@@ -1,0 +1,162 @@
+package judge
+
+import (
+	"slices"
+	"time"
+
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/health"
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+)
+
+// condition is what the driver and the kernel's log say against the job's GPUs: the log also where the driver is stuck
+// or has lost the GPU, which is when it matters most.
+func (c Case) condition() []finding.Finding {
+	in := health.Input{
+		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(),
+		Own: c.ownXids(), Idle: c.idle(), Blind: len(c.Seen.Health) == 0,
+	}
+	if c.InJob {
+		in.Doubt = insideDoubt
+	}
+	if c.Node != nil && health.Compares(c.Seen.Health) {
+		in.Before = ledger.LastHealth(c.Node.Runs, c.Seen.Epoch)
+	}
+	return health.Judge(in)
+}
+
+// AsksCondition reports whether the GPUs' condition is judged by the node's records: most never is.
+func (c Case) AsksCondition() bool {
+	return health.Compares(c.Seen.Health) || c.namesProcesses()
+}
+
+// Subjects are the job's GPUs, with those of the start's record that were not found any more and that something was
+// found on.
+func (c Case) Subjects(j Judgement) []finding.Card {
+	gone := slices.DeleteFunc(c.notFound(), func(card finding.Card) bool {
+		return !slices.ContainsFunc(j.Found, func(f Found) bool { return f.GPU != "" && f.GPU == card.Device.ID })
+	})
+	return slices.Concat(c.Seen.Cards, gone)
+}
+
+// notFound are the job's GPUs by the start's record that this hook has not found among the driver's.
+func (c Case) notFound() (cards []finding.Card) {
+	if c.Phase != slurm.Epilog {
+		return nil
+	}
+	for _, d := range c.Past.Run.Devices {
+		found := slices.ContainsFunc(c.Seen.Cards, func(card finding.Card) bool {
+			if card.Device.ID == "" || d.Device.ID == "" {
+				return card.Device.BusID == d.Device.BusID
+			}
+			return card.Device.ID == d.Device.ID
+		})
+		if !found {
+			cards = append(cards, finding.Card(d))
+		}
+	}
+	return cards
+}
+
+// idle are the GPUs that had nobody on them, and nothing, when their health was read. One that is as the job found it
+// need not be idle, nor one that came to rest later.
+func (c Case) idle() map[gpu.ID]bool {
+	idle := map[gpu.ID]bool{}
+	for _, card := range c.Seen.Cards {
+		r, seen := c.Seen.HealthLook.Reading(card.Device.ID)
+		idle[card.Device.ID] = seen && r.ProcessesUnknown == "" && len(r.Processes) == 0 &&
+			r.Memory.Used.Known() && !r.Memory.UsedHasReserved && r.Memory.Used.Bytes < c.limits().Report
+	}
+	return idle
+}
+
+// Mark is where in the kernel's log a job began, nil where nobody knows.
+func Mark(run ledger.Run, job slurm.Job) *gpu.KernelMark {
+	start := run.Start
+	if start == nil || start.Kernel == nil || start.Kernel.Unknown != "" || run.Closed() && !run.Sure(job) {
+		return nil
+	}
+	return &start.Kernel.Last
+}
+
+// sinceJobBegan is the kernel's log since the job's start, nil where that cannot be told. A mark holds for one boot: a
+// driver that is reloaded meanwhile takes nothing out of the log.
+func (c Case) sinceJobBegan() *gpu.KernelLog {
+	run, log := c.Past.Run, c.Seen.Kernel
+	if Mark(run, c.Job) == nil || log == nil || run.Epoch.Boot == "" || run.Epoch.Boot != log.Epoch.Boot {
+		return nil
+	}
+	return log
+}
+
+// reloaded is why an Xid may not say how the GPU is now; empty where this is the life of the driver that it is of.
+func (c Case) reloaded() string {
+	if c.Seen.Kernel == nil || c.Past.Run.Epoch.Same(c.Seen.Kernel.Epoch) {
+		return ""
+	}
+	return "the driver was reloaded since the job began, or nobody can tell: that may have cured the card"
+}
+
+// namesProcesses reports that the log names a process with an error of one of the job's GPUs.
+func (c Case) namesProcesses() bool {
+	log := c.sinceJobBegan()
+	return log != nil && slices.ContainsFunc(log.Xids, func(x gpu.Xid) bool {
+		return x.PID != 0 && slices.ContainsFunc(slices.Concat(c.Seen.Cards, c.notFound()), func(card finding.Card) bool {
+			return card.Device.BusID == x.BusID
+		})
+	})
+}
+
+// ownXids says of the processes that Xids name whether they were this job's: of those that a hook, since the job began,
+// saw in a job's cgroup, and of those that the kernel ended in one.
+func (c Case) ownXids() map[int]bool {
+	if c.Node == nil || !c.namesProcesses() {
+		return nil
+	}
+	run, w := c.Past.Run, whose{job: c.Job, own: map[int]bool{}, disputed: map[int]bool{}}
+	for _, p := range c.Seen.Side.Processes {
+		w.saw(p.PID, p.Cgroup)
+	}
+	for _, k := range c.sinceJobBegan().Kills {
+		w.saw(k.PID, slurm.OwnerOfCgroup("0::"+k.Cgroup))
+	}
+	const everAfter = time.Duration(1<<63 - 1)
+	for _, p := range c.Node.Sighted.During(run, run.Start.At, everAfter) {
+		w.saw(p.PID, p.Owner)
+	}
+	for _, r := range c.Node.Runs {
+		for _, e := range r.Both() {
+			if r.Epoch.Boot != run.Epoch.Boot || e.At < run.Start.At {
+				continue
+			}
+			for _, p := range e.Processes {
+				w.saw(p.PID, p.Cgroup)
+			}
+		}
+	}
+	return w.own
+}
+
+// whose gathers which processes are a job's own and which another job's. A number that was given to both tells nothing.
+type whose struct {
+	job           slurm.Job
+	own, disputed map[int]bool
+}
+
+func (w whose) saw(pid int, o slurm.Owner) {
+	if !o.Found() || o.Conflict != "" || w.disputed[pid] {
+		return
+	}
+	own := o.ID != 0 && o.ID == w.job.ID
+	if o.SLUID != "" && w.job.SLUID != "" {
+		own = o.SLUID == w.job.SLUID
+	}
+	if said, known := w.own[pid]; known && said != own {
+		delete(w.own, pid)
+		w.disputed[pid] = true
+		return
+	}
+	w.own[pid] = own
+}

@@ -1,0 +1,196 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/policy"
+	"bookend/internal/probe"
+	"bookend/internal/slurm"
+)
+
+// Found is one finding with what policy made of it.
+type Found struct {
+	finding.Finding
+	policy.Judged
+}
+
+// Tells reports a finding that policy neither ignores nor only notes.
+func (f Found) Tells() bool { return f.Action != config.Ignore && f.Action != config.Note }
+
+// Judgement is what a hook makes of its case.
+type Judgement struct {
+	Found  []Found
+	Action config.Action
+	Exit   int
+	Code   code.Code // the finding that decided, empty when none did
+	Held   string    // why a drain was not carried out: observe mode, or a guard
+}
+
+// Judge makes it. What is found stays found: later cases of a hook only add.
+func Judge(c Case) Judgement {
+	found := slices.Concat(c.Faults, c.onCards())
+	if c.Phase == slurm.Epilog {
+		found = append(found, c.condition()...)
+	}
+	found = slices.Concat(found, c.Tests.Faults, probe.Findings(c.Seen.Cards, c.Tests.Outcomes), c.Later)
+	return c.decide(found)
+}
+
+// With is the judgement with something more that was found, after everything that it was made of.
+func (j Judgement) With(c Case, more ...finding.Finding) Judgement {
+	return c.decide(append(j.Findings(), more...))
+}
+
+// Late is the judgement with what was found after the last word: it is told, and decides nothing.
+func (j Judgement) Late(more ...finding.Finding) Judgement {
+	j.Found = slices.Clone(j.Found)
+	for _, f := range more {
+		action := config.Warn
+		if entry, _ := code.Lookup(f.Code); entry.Severity == code.Note {
+			action = config.Note
+		}
+		j.Found = append(j.Found, Found{f, policy.Judged{Action: action}})
+	}
+	return j
+}
+
+func (c Case) decide(found []finding.Finding) Judgement {
+	v := policy.Compile(c.Config, c.Phase, c.Job.Partition).Decide(found, c.Job.Restarts)
+	j := Judgement{Action: v.Action, Exit: v.Exit, Code: v.Code, Held: v.Held}
+	for i, f := range found {
+		j.Found = append(j.Found, Found{f, v.Judged[i]})
+	}
+	return j
+}
+
+// Findings are what was found, as data.
+func (j Judgement) Findings() (all []finding.Finding) {
+	for _, f := range j.Found {
+		all = append(all, f.Finding)
+	}
+	return all
+}
+
+// Verdict is the judgement as a record has it, beside its findings.
+func (j Judgement) Verdict() policy.Verdict {
+	v := policy.Verdict{Action: j.Action, Exit: j.Exit, Code: j.Code, Held: j.Held}
+	for _, f := range j.Found {
+		v.Judged = append(v.Judged, f.Judged)
+	}
+	return v
+}
+
+// Doubt says why the strongest of the findings that were to drain did not; empty where none was withheld.
+func (j Judgement) Doubt() string {
+	var strongest *Found
+	for i, f := range j.Found {
+		if f.Why != "" && (strongest == nil || stronger(f.Finding, strongest.Finding)) {
+			strongest = &j.Found[i]
+		}
+	}
+	if strongest == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", strongest.Code, strongest.Why)
+}
+
+// stronger ranks what is known before what is not, then by memory.
+func stronger(a, b finding.Finding) bool {
+	if (a.Unknown == "") != (b.Unknown == "") {
+		return a.Unknown == ""
+	}
+	return a.Bytes.Bytes > b.Bytes.Bytes
+}
+
+// onCards is what the comparison finds. Where processes were ended, what was found first counts as far as the look after
+// that does not prove it gone.
+func (c Case) onCards() []finding.Finding {
+	if c.Cleaned == nil {
+		return Compared(c.Scene(c.Seen.Side))
+	}
+	first := Compared(c.Scene(c.Cleaned.First))
+	if len(c.Cleaned.Ended) == 0 {
+		return append(first, c.Cleaned.Did...)
+	}
+	scene := c.Scene(c.Cleaned.After)
+	return append(slices.Clone(c.Cleaned.Did), scene.Again(first, Compared(scene), c.Cleaned.Ended)...)
+}
+
+// Compared is what the scene shows, of the job's own GPUs and of others.
+func Compared(s finding.Scene) []finding.Finding {
+	return slices.Concat(finding.Compare(s), finding.Trespasses(s), untraced(s.Now))
+}
+
+func untraced(side finding.Side) []finding.Finding {
+	if side.Scan == nil || side.Scan.Partial == "" {
+		return nil
+	}
+	return []finding.Finding{{Code: code.Untraced, Unknown: side.Scan.Partial}}
+}
+
+// StartOf is the start's view, void when the driver was reloaded or the node rebooted since, and at an end that is on
+// record already: without a start time nobody can tell a second end from that of another run.
+func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []finding.Finding) {
+	switch {
+	case run.Closed() && !run.Sure(job), run.Start == nil:
+		return nil, nil
+	case run.Epoch == (gpu.Epoch{}): // a prolog that got nowhere: its record says why
+		return nil, nil
+	case run.Epoch.Changed(epoch):
+		return nil, []finding.Finding{{
+			Code:     code.NoRecord,
+			Observed: "the driver was reloaded, or the node booted, since the job's start", Expected: "one epoch for a job",
+		}}
+	case !run.Epoch.Same(epoch):
+		return nil, []finding.Finding{{
+			Code:    code.NoRecord,
+			Unknown: "whether the driver stayed loaded since the job's start: it told nothing of itself at one end",
+		}}
+	}
+	e := run.Start
+	side := &finding.Side{
+		Snapshot: e.Snapshot, Curves: e.Curves, Processes: make(map[int]attrib.Process, len(e.Processes)),
+		Scan: e.Scan, Neighbours: e.Neighbours,
+	}
+	for _, p := range e.Processes {
+		side.Processes[p.PID] = p
+	}
+	return side, nil
+}
+
+// Learn is what a start shows of the GPUs' baselines that is news.
+func Learn(c Case) (news []finding.Baseline) {
+	s := c.Scene(c.Seen.Side)
+	if s.Shared != "" || s.Doubt != "" || !c.Seen.Epoch.Same(c.Seen.Epoch) { // one half known holds for nothing
+		return nil
+	}
+	for _, card := range s.Cards {
+		if b, is := s.Learn(card, c.Seen.Epoch); is {
+			news = append(news, b)
+		}
+	}
+	return news
+}
+
+// End is the case and its judgement as the record of one end of a job.
+func (c Case) End(j Judgement) ledger.End {
+	side := c.Seen.Side
+	e := ledger.End{
+		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves, Scan: side.Scan, Neighbours: side.Neighbours,
+		Kernel: c.Seen.Kernel, Probes: c.Tests.Probes(), Findings: j.Findings(), Verdict: j.Verdict(),
+	}
+	for _, p := range side.Processes {
+		e.Processes = append(e.Processes, p)
+	}
+	if c.Phase == slurm.Prolog && e.Kernel != nil { // a start keeps the mark alone: what was before is no part of this job
+		e.Kernel = &gpu.KernelLog{Last: e.Kernel.Last, Unknown: e.Kernel.Unknown}
+	}
+	return e
+}

@@ -1,0 +1,236 @@
+// Package operation is what the programs of Bookend have done by a child: this very binary, started again as
+// "--child OP". What may sleep in the kernel, be slow without end, or run among a user's files is an operation, so that a
+// hook waits for it no longer than it can afford. One JSON request goes in, one JSON reply comes back.
+package operation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/clock"
+	"bookend/internal/config"
+	"bookend/internal/confine"
+	"bookend/internal/routine"
+)
+
+// Env is the outside world as a main hands it over.
+type Env struct {
+	Args    []string
+	Getenv  func(string) string
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	EUID    int
+	PID     int
+	Clock   clock.Clock
+	Exit    func(int) // ends the process at once: only the watchdog needs it
+	Version string
+}
+
+// Started is told of a child that has been started; startTicks are as in child.Result.
+type Started func(pid int, startTicks uint64)
+
+// Operation is one thing that a child can be asked for. Its name is on the child's command line, and in records of
+// children that could not be killed.
+type Operation[Req, Rep any] struct {
+	Name  string
+	serve func(Req) (Rep, error)
+}
+
+// Others are operations that only one program has, by their names.
+type Others map[string]func(request []byte) (any, error)
+
+// servant is an operation without its types.
+type servant interface {
+	name() string
+	answer(request []byte) (any, error)
+}
+
+// all are the operations that every program serves.
+func all() []servant {
+	return []servant{
+		Inventory, Present, Processes, Holders, Kernel, Numbering, SharingOf, Cleanup, Disk,
+		Append, Tail, Locate, Launchers, OpenDevices,
+	}
+}
+
+func (o Operation[Req, Rep]) name() string { return o.Name }
+
+func (o Operation[Req, Rep]) answer(request []byte) (any, error) { return Served(o.serve)(request) }
+
+// Served makes a typed function an operation of one program. A request that this very program cannot have written is
+// refused before anything is looked at: one with more in it than the operation knows, and one that says nothing.
+func Served[Req, Rep any](f func(Req) (Rep, error)) func([]byte) (any, error) {
+	return func(request []byte) (any, error) {
+		var req Req
+		decoder := json.NewDecoder(bytes.NewReader(request))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&req); err != nil {
+			return nil, fmt.Errorf("decode request: %w", err)
+		}
+		if reflect.ValueOf(&req).Elem().IsZero() {
+			return nil, errors.New("decode request: it asks for nothing")
+		}
+		return f(req)
+	}
+}
+
+// maxReply bounds what a child of our own may be asked and answer: 950 processes a GPU of 16, some 200 bytes each.
+const maxReply = 4 << 20
+
+// orphaned is how long a child outlives its hook at most, so that what it is writing becomes whole. One that sleeps in
+// the kernel cannot be helped.
+const orphaned = time.Second
+
+// orphanedCleanup is as long as clean-up may take: who was asked to end is then ended all the same.
+const orphanedCleanup = config.MaxGrace + 2*config.KillWait
+
+// Serve serves one operation as a child does. The end of stdin says that nobody waits for the reply any more.
+func Serve(env Env, op string, others Others) (exit int) {
+	serve := others[op]
+	if i := slices.IndexFunc(all(), func(s servant) bool { return s.name() == op }); i >= 0 {
+		serve = all()[i].answer
+	}
+	if serve == nil {
+		fmt.Fprintf(env.Stderr, "bookend: no such child operation: %q\n", op)
+		return 1
+	}
+	var request json.RawMessage
+	if err := json.NewDecoder(io.LimitReader(env.Stdin, maxReply)).Decode(&request); err != nil {
+		fmt.Fprintf(env.Stderr, "bookend: read request: %v\n", err)
+		return 1
+	}
+	routine.Go(func(*routine.Panic) { env.Exit(1) }, func() {
+		_, _ = io.Copy(io.Discard, env.Stdin)
+		if op == Cleanup.Name {
+			time.Sleep(orphanedCleanup)
+		}
+		time.Sleep(orphaned)
+		env.Exit(1)
+	})
+	reply, err := serve(request)
+	if err != nil {
+		fmt.Fprintln(env.Stderr, err)
+		return 1
+	}
+	if err := json.NewEncoder(env.Stdout).Encode(reply); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// Error says how a child of our own failed; Result tells whether it is still there.
+type Error struct {
+	Op       string
+	Result   child.Result
+	Err      error
+	Answered bool // it did what it was to do, and did not end
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("child %q: %s: %v", e.Op, e.Result.Outcome, e.Err)
+	}
+	r := e.Result
+	return fmt.Sprintf("child %q: %s (exit %d): %.200q", e.Op, r.Outcome, r.ExitCode, r.Stderr)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Why there was no child at all.
+var (
+	ErrNoTime = errors.New("no time left")
+	ErrStuck  = errors.New("an earlier such child is stuck")
+)
+
+// Ask has the operation done by a child and waits for its reply: at most the timeout and the short grace of child.Run.
+func (o Operation[Req, Rep]) Ask(req Req, timeout time.Duration) (Rep, error) {
+	return ask[Rep](nil, o.Name, req, timeout)
+}
+
+// AskTelling is Ask, and tells of the child that it has started.
+func (o Operation[Req, Rep]) AskTelling(started Started, req Req, timeout time.Duration) (Rep, error) {
+	return ask[Rep](started, o.Name, req, timeout)
+}
+
+// Ask has one of a program's own operations done.
+func Ask[Rep any](op string, req any, timeout time.Duration) (Rep, error) {
+	return ask[Rep](nil, op, req, timeout)
+}
+
+func ask[Rep any](started Started, op string, req any, timeout time.Duration) (Rep, error) {
+	var reply Rep
+	if timeout <= 0 {
+		return reply, &Error{Op: op, Err: ErrNoTime}
+	}
+	spec := child.Self(op)
+	stdin, err := json.Marshal(req)
+	if err != nil {
+		return reply, &Error{Op: op, Err: err}
+	}
+	spec.Stdin, spec.HoldStdin, spec.MaxOutput, spec.Timeout = stdin, true, maxReply, timeout
+	spec.Started, spec.OneLine = started, true
+	res := child.Run(spec)
+	stays := res.Outcome == child.Hung || res.Outcome == child.Abandoned
+	answered := stays && bytes.HasSuffix(res.Stdout, []byte("\n"))
+	if !answered && (res.Outcome != child.Exited || res.ExitCode != 0) {
+		return reply, &Error{Op: op, Result: res, Err: res.Err}
+	}
+	if err := json.Unmarshal(res.Stdout, &reply); err != nil {
+		return reply, &Error{Op: op, Result: res, Err: err}
+	}
+	if res.Outcome == child.Abandoned {
+		return reply, &Error{Op: op, Result: res, Err: res.Err, Answered: true}
+	}
+	return reply, nil
+}
+
+// Beside starts the operation while the caller goes on, and returns what waits for its reply.
+func (o Operation[Req, Rep]) Beside(req Req, timeout time.Duration) (collect func() (Rep, error)) {
+	return Aside(func() (Rep, error) { return o.Ask(req, timeout) })
+}
+
+// Aside starts what ends by itself while the caller goes on, and returns what waits for it.
+func Aside[Rep any](f func() (Rep, error)) (collect func() (Rep, error)) {
+	type answered struct {
+		reply Rep
+		err   error
+	}
+	done := make(chan answered, 1)
+	routine.Go(func(p *routine.Panic) { done <- answered{err: p} }, func() {
+		reply, err := f()
+		done <- answered{reply, err}
+	})
+	return func() (Rep, error) {
+		a := <-done
+		return a.reply, a.err
+	}
+}
+
+// ServeChild serves as the program's own child, when it was started as one. Others are the operations that only this
+// program has, nil for none.
+func ServeChild(env Env, others Others) (exit int, done bool) {
+	if len(env.Args) == 3 && env.Args[1] == "--child" {
+		Confine(env)
+		return Serve(env, env.Args[2], others), true
+	}
+	return 0, false
+}
+
+// Confine makes a process of root's give up what it does not need. Where that fails it is said, and the work goes on: it is
+// a second line of defence. A user's own hook has nothing to hide from that user.
+func Confine(env Env) {
+	if env.EUID != 0 {
+		return
+	}
+	if err := confine.Process(); err != nil {
+		fmt.Fprintf(env.Stderr, "bookend: %v\n", err)
+	}
+}

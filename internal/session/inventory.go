@@ -1,0 +1,104 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/judge"
+	"bookend/internal/ledger"
+	"bookend/internal/numbering"
+	"bookend/internal/operation"
+	"bookend/internal/resolve"
+	"bookend/internal/slurm"
+)
+
+// Inventory is the node's list of GPUs, and which of them are the job's, or for a health check everybody's.
+type Inventory struct {
+	Epoch   gpu.Epoch
+	Library string // the driver library's version, empty where its file does not tell
+	Cards   []finding.Card
+	Origin  numbering.Origin
+	Given   map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
+}
+
+// Inventory lists the node's GPUs. Recalled is the record of this run's start.
+func (d *Driver) Inventory(recalled ledger.Run) Inventory {
+	remembered := settled(recalled, d.Job)
+	numbers, paths := d.startNumbering(remembered), d.Config.Paths
+	request := operation.InventoryRequest{
+		DriverProc: d.Config.NVIDIA.DriverProc, Proc: paths.Proc, Sys: paths.Sys, Library: d.Config.NVIDIA.NVMLLibrary,
+	}
+	limit := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
+	reply, err := operation.Inventory.AskTelling(d.started(operation.Inventory.Name), request, limit)
+	if err != nil {
+		d.childFault(operation.Inventory.Name, err)
+		return Inventory{}
+	}
+	i := Inventory{Epoch: reply.Epoch, Library: reply.Library}
+	switch {
+	case reply.NoDriver:
+		d.Add(finding.Finding{Code: code.NoDriver, Observed: reply.Problem, Expected: "a loaded driver"})
+		return i
+	case reply.Problem != "":
+		d.Add(finding.Finding{Code: code.DriverKO, Unknown: reply.Problem})
+		return i
+	case d.Phase == slurm.HealthCheck:
+		list := numbers()
+		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), resolve.Slurms(reply.Cards, list)
+		return i
+	}
+	res := resolve.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
+	if resolve.ByNumber(d.Job) && remembered {
+		res = resolve.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
+	}
+	d.Add(unresolved(res, len(reply.Cards))...)
+	i.Cards, i.Origin = judge.Cards(res.Devices), numbering.Origin{Source: res.Source, Why: res.Unknown}
+	return i
+}
+
+// unresolved is what keeps Slurm's numbers from naming GPUs.
+func unresolved(res resolve.Result, count int) (found []finding.Finding) {
+	if res.Unknown != "" {
+		found = append(found, finding.Finding{Code: code.Ambiguous, Unknown: res.Unknown})
+	}
+	for _, index := range res.Missing {
+		found = append(found, finding.Finding{
+			Code: code.Missing, Index: &index, Expected: "a GPU for every index that Slurm gives out",
+			Observed: fmt.Sprintf("Slurm's GPU %d does not exist: the driver has %d", index, count),
+			Doubts:   []string{"the numbering may be configured wrongly"},
+		})
+	}
+	return found
+}
+
+// settled reports whether the start of this run settled what its numbers mean. They mean the same at its end, whatever the
+// configuration says by then.
+func settled(r ledger.Run, job slurm.Job) bool {
+	if !r.Numbering.Source.Settled() || len(r.Devices) == 0 || r.Closed() && !r.Sure(job) {
+		return false
+	}
+	if len(job.GPUIndexes) != len(r.Devices) { // a record of another run, or Slurm before 21.08
+		return false
+	}
+	return !slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool {
+		return !slices.Contains(job.GPUIndexes, d.Index)
+	})
+}
+
+// Mismatched adds that the driver's library is of another version than its kernel module, where no GPU could be read and
+// NVML did not come far enough to say so. A library that has just read the GPUs is none of another version.
+func (d *Driver) Mismatched(i Inventory) {
+	module := i.Epoch.Driver
+	told := slices.ContainsFunc(d.list, func(f finding.Finding) bool { return f.Code == code.Mismatch })
+	if i.Library == "" || module == "" || i.Library == module || told {
+		return
+	}
+	d.Add(finding.Finding{
+		Code: code.Mismatch, Observed: "the kernel module is " + module + ", the library " + i.Library,
+		Expected: "driver and library of one version",
+	})
+}

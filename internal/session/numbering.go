@@ -1,0 +1,176 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/config"
+	"bookend/internal/numbering"
+	"bookend/internal/operation"
+	"bookend/internal/resolve"
+	"bookend/internal/slurm"
+	"bookend/internal/slurmd"
+	"bookend/internal/state"
+)
+
+// startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no
+// number is to be looked up nothing is done.
+func (d *Driver) startNumbering(remembered bool) (collect func() numbering.List) {
+	if !d.needsNumbers(remembered) {
+		return func() numbering.List { return numbering.List{} }
+	}
+	var kept *numbering.Kept
+	if d.Store != nil {
+		var err error
+		kept, err = d.Store.Numbering()
+		d.Try(err)
+	}
+	conf, check := d.Getenv("SLURM_CONF"), d.Phase == slurm.HealthCheck
+	if check && conf == "" && d.Config.Slurm.GresConf == "" && kept == nil {
+		return func() numbering.List { return numbering.Unclear("no hook of a job has asked slurmd yet") }
+	}
+	settled := d.numbers(kept, conf)
+	return func() numbering.List {
+		now := settled()
+		// One that does not know which slurmd runs leaves the answer for one that did.
+		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
+		if now != kept && now.Key.Conf != "" && d.Store != nil && known {
+			if err := d.Store.PutNumbering(*now); !errors.Is(err, state.ErrLocked) { // then another hook keeps the same
+				d.Try(err)
+			}
+		}
+		return now.List
+	}
+}
+
+// ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is
+// not known.
+func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) numbering.List {
+	h := New(env, slurm.HealthCheck)
+	h.Config, h.Times = cfg, cfg.Deadlines.HealthCheck.Hook()
+	h.Limit(time.Duration(h.Times.Total))
+	defer h.watchdog.Stop()
+	h.Job.Node = node
+	return h.Driver().numbers(state.PeekNumbering(cfg.Paths.Run, node), slurmConf)().List
+}
+
+// numbers begins to find the answer: kept itself where it still holds.
+func (d *Driver) numbers(kept *numbering.Kept, slurmConf string) (collect func() *numbering.Kept) {
+	request := operation.NumberingRequest{
+		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
+		GresConf: d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
+	}
+	check := d.Phase == slurm.HealthCheck
+	if kept != nil {
+		request.Kept, request.Again = &kept.Key, kept.Due(d.Clock.Boot(), check)
+	}
+	wait := operation.Numbering.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
+	return func() *numbering.Kept {
+		reply, err := wait()
+		switch {
+		case err != nil:
+			d.Defect(err)
+			return &numbering.Kept{List: numbering.Unclear("%v", err)}
+		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
+			return kept
+		case reply.Unknown != "":
+			return &numbering.Kept{List: numbering.Unclear("%s", reply.Unknown)}
+		}
+		now := d.renumber(reply, kept)
+		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
+			return &numbering.Kept{List: numbering.Unclear("which slurmd is running is not known")}
+		}
+		if why := d.changedMeanwhile(request, reply.Key); why != "" {
+			return &numbering.Kept{List: numbering.Unclear("%s", why)}
+		}
+		return now
+	}
+}
+
+// changedMeanwhile says why slurmd -G may have read other files than those that its answer is kept for.
+func (d *Driver) changedMeanwhile(request operation.NumberingRequest, key numbering.Key) string {
+	request.Kept, request.Again = &key, false
+	reply, err := operation.Numbering.Ask(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
+	switch {
+	case err != nil:
+		d.Defect(err)
+		return err.Error()
+	case !key.Equal(reply.Key):
+		return "slurm.conf, gres.conf or slurmd changed while slurmd -G read them"
+	}
+	return ""
+}
+
+// needsNumbers reports whether this hook looks up a number: not where Slurm or the admin names the devices, nor at the
+// end of a run whose start has done so.
+func (d *Driver) needsNumbers(remembered bool) bool {
+	job := d.Job
+	if d.Phase == slurm.HealthCheck {
+		job.GPUIndexes = []int{0}
+	}
+	return resolve.ByList(job, d.Config.NVIDIA) && !remembered
+}
+
+// renumber asks slurmd, and settles what is in force.
+func (d *Driver) renumber(reply operation.NumberingReply, kept *numbering.Kept) *numbering.Kept {
+	asked := numbering.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
+	if daemon := reply.Key.Daemon; daemon.PID != 0 {
+		const perTick = time.Second / 100 // USER_HZ
+		asked.Began = d.Clock.Wall().Add(time.Duration(daemon.Ticks)*perTick - asked.At)
+	}
+	asked.List, asked.Failed = d.askSlurmd(reply)
+	now := asked.Settle(kept)
+	return &now
+}
+
+// stuckSlurmd says that an earlier slurmd -G cannot be killed: another would get stuck as well.
+func (d *Driver) stuckSlurmd() string {
+	if d.Store == nil {
+		return ""
+	}
+	for _, r := range d.readers().Stuck() {
+		if r.Op == operation.SlurmdG {
+			return fmt.Sprintf("slurmd -G started at %s cannot be killed: PID %d", d.At(r.Since), r.PID)
+		}
+	}
+	return ""
+}
+
+// askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
+func (d *Driver) askSlurmd(reply operation.NumberingReply) (list numbering.List, failed bool) {
+	if why := d.stuckSlurmd(); why != "" {
+		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
+		return reply.Counted, true
+	}
+	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
+	command := slurmd.Command{
+		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: d.EUID == 0,
+		Entries: reply.Entries, Library: reply.Library,
+		Timeout: d.Left(limit, d.Reserve()+limit),
+	}
+	if d.Store != nil {
+		command.Private = d.Store.Dir()
+	}
+	gpus, res, err := command.List()
+	if res.Outcome == child.Abandoned {
+		d.abandonedReader(operation.SlurmdG, &operation.Error{Op: operation.SlurmdG, Result: res}, nil)
+	}
+	switch {
+	case err != nil && reply.Counted.Known():
+		reply.Counted.Why = err.Error()
+		return reply.Counted, true
+	case err != nil:
+		return numbering.Unclear("%v; %s", err, reply.Counted.Why), true
+	case reply.Unsure != "":
+		return numbering.Unclear("%s", reply.Unsure), false
+	case len(gpus) == 0 && reply.Counted.Known():
+		reply.Counted.Why = "slurmd -G lists no GPUs"
+		return reply.Counted, true
+	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
+		return numbering.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
+	}
+	return numbering.List{Source: numbering.BySlurmd, GPUs: gpus}, false
+}
