@@ -16,7 +16,6 @@ import (
 	"bookend/internal/stage"
 	"bookend/internal/state"
 	"bookend/internal/view"
-	"bookend/internal/wire"
 )
 
 func statusCommand(a *app) *cobra.Command {
@@ -70,7 +69,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 	}
 	n := view.Node{Name: name, Mode: cfg.Mode, At: a.env.Clock.Wall(), Runs: all.runs, Damaged: all.damaged, Well: map[code.Code]bool{}}
 	look(&n, code.BadConfig, problem)
-	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary})
+	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, cfg.NVIDIA.ForLooks())
 	if t != nil {
 		look(&n, t.Code, "the backend cannot be started: "+t.Detail)
 	}

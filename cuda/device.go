@@ -10,7 +10,7 @@ import (
 type device struct {
 	gpu.Device
 	handle   nvml.Device
-	nvidia   *gpu.NVIDIA
+	nvidia   *gpu.NVML
 	at       place  // of a MIG instance
 	shared   bool   // other compute instances use the same GPU instance
 	unjudged string // see gpu.Memory
@@ -79,7 +79,7 @@ func missing(asked gpu.Device) *gpu.Fault {
 // identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
 // by one.
 func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.Fault) {
-	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: vendor}, handle: handle, nvidia: &gpu.NVIDIA{}}
+	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle, nvidia: &gpu.NVML{}}
 	if isInstance(asked.ID) {
 		d.ID = asked.Parent
 	}

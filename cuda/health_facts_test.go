@@ -142,7 +142,7 @@ func TestHealthCallsThatFail(t *testing.T) {
 func TestHealthOfAnOldDriver(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.clocks_event_reasons", "0x21"))
 	req := healthOf(w, cardOf(w, 0))
-	req.Options.NVMLLibrary = w.NVMLOld()
+	req.Options[optionNVML] = w.NVMLOld()
 	h := health(t, req, gpu.ID(w.UUID(0)))[0]
 	if got := unlike(atRest, h); got != "-recovery_action -fabric_state throttled=sw_thermal" {
 		t.Errorf("got %q", got)

@@ -19,8 +19,14 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
+// The configuration keys that this backend is given.
+const (
+	optionNVML = "nvml_library"
+	optionCUDA = "cuda_library"
+)
+
 // soname is the driver's library where the dynamic linker finds it.
-const soname = "libnvidia-ml.so.1"
+var soname = gpu.NVIDIA.Library
 
 // library is the vendor's library, loaded and initialised. A process can load only one: go-nvml's calls are
 // bound to the first.

@@ -37,7 +37,7 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 	for _, pid := range req.Probe.Known {
 		p.known[pid] = true
 	}
-	path, err := libraryPath(req.Options.CUDALibrary, cudaSoname)
+	path, err := libraryPath(req.Options[optionCUDA], cudaSoname)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (p *prober) load(path string, asked []gpu.Device) (s started) {
 		failed := startCUDA(path)
 		cuda <- started{failed: failed, took: p.boot() - begin}
 	})
-	lib, fault, err := openLibrary(p.req.Options.NVMLLibrary)
+	lib, fault, err := openLibrary(p.req.Options[optionNVML])
 	if err != nil || fault != nil {
 		return started{fault: fault, err: err}
 	}

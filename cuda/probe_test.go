@@ -22,7 +22,7 @@ func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
 	req := request(w.NVML())
-	req.Op, req.All, req.Options.CUDALibrary = wire.Probe, false, w.CUDA()
+	req.Op, req.All, req.Options[optionCUDA] = wire.Probe, false, w.CUDA()
 	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: filepath.Join(dir, "mps")}
 	for _, card := range cards {
 		id := gpu.ID(w.UUID(card))
@@ -232,7 +232,7 @@ func TestProbeOfAnInstance(t *testing.T) {
 func TestProbeWithoutLibrary(t *testing.T) {
 	w := world(t, fakegpu.GPUs(2))
 	req := probeOf(t, w, 0, 1)
-	req.Options.CUDALibrary = filepath.Join(w.Dir(), "none.so")
+	req.Options[optionCUDA] = filepath.Join(w.Dir(), "none.so")
 	for _, p := range probed(t, req) {
 		if p.Result != gpu.ProbeBroken || p.Error == nil || p.Error.Call != "dlopen" || p.Error.Name != "no CUDA library" || p.Error.Remedy == "" ||
 			!strings.Contains(p.Why, "cannot open shared object file") {
@@ -240,7 +240,7 @@ func TestProbeWithoutLibrary(t *testing.T) {
 		}
 	}
 	req = probeOf(t, w, 0, 1)
-	req.Options.NVMLLibrary = filepath.Join(w.Dir(), "none.so")
+	req.Options[optionNVML] = filepath.Join(w.Dir(), "none.so")
 	a := answerTo(req)
 	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoDriver || len(a.Probes) != 2 || a.Probes[1].Result != gpu.ProbeSkipped {
 		t.Errorf("no NVML: got faults %v, troubles %v, %s", a.Faults, a.Troubles, text(t, a.Probes))
@@ -252,7 +252,7 @@ func TestProbeWithoutLibrary(t *testing.T) {
 func TestProbeRefuses(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
 	for name, change := range map[string]func(*wire.Request){
-		"relative path": func(r *wire.Request) { r.Options.CUDALibrary = "libcuda.so.1" },
+		"relative path": func(r *wire.Request) { r.Options[optionCUDA] = "libcuda.so.1" },
 		"no id":         func(r *wire.Request) { r.Devices[0].ID = "" },
 	} {
 		req := probeOf(t, w, 0)

@@ -71,7 +71,7 @@ func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
 
 // request asks for all cards of a library within a time no healthy answer needs.
 func request(library string) wire.Request {
-	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 20_000, Options: wire.Options{NVMLLibrary: library}}
+	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 20_000, Options: wire.Options{optionNVML: library}}
 }
 
 func answerTo(req wire.Request) backend.Answer {

@@ -9,8 +9,6 @@ import (
 	"bookend/internal/wire"
 )
 
-const vendor = "nvidia"
-
 // reserve is kept between the last look and the deadline: one call was measured to block for 380 ms while
 // another process's memory was torn down, and a watch that its alarm ends looks like a hang.
 const reserve = 400 * time.Millisecond
@@ -27,7 +25,7 @@ type session struct {
 }
 
 func hello() wire.Reply {
-	return wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: vendor, Version: version}}
+	return wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: gpu.NVIDIA.Name, Version: version}}
 }
 
 // serve answers a request. Hello goes first: without it a hang would not show how far this program came.
@@ -39,7 +37,7 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 	if req.Op == wire.Probe {
 		return serveProbe(req, out, boot)
 	}
-	lib, fault, err := openLibrary(req.Options.NVMLLibrary)
+	lib, fault, err := openLibrary(req.Options[optionNVML])
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -122,10 +124,7 @@ func (p Params) trust(o wire.Options) error {
 	if !p.Root {
 		return nil
 	}
-	for _, path := range []string{p.Path, o.NVMLLibrary, o.CUDALibrary} {
-		if path == "" {
-			continue // a library found by the dynamic linker, in root's folders
-		}
+	for _, path := range append([]string{p.Path}, slices.Sorted(maps.Values(o))...) {
 		// A file that does not exist is harmless: it is reported as missing when it is started or loaded.
 		if err := safefile.Trusted(path); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return err

@@ -169,7 +169,7 @@ func TestAnswerCarriesEverything(t *testing.T) {
 func TestBackendGetsItsRequestAndNoEnvironment(t *testing.T) {
 	t.Setenv("LD_BIND_NOW", "1")
 	req := snapshot(plenty)
-	req.Options.NVMLLibrary = "/lib/some.so"
+	req.Options = wire.Options{"nvml_library": "/lib/some.so"}
 	script := `case "$request" in *'"op":"snapshot"'*'"nvml_library":"/lib/some.so"'*) ;; *) exit 5;; esac` + "\n" +
 		`[ -z "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" ] || exit 6` + "\n" + done
 	expectTrouble(t, Ask(fake(t, t.TempDir(), script), req), "", "")
@@ -218,9 +218,9 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 	}
 	good := fake(t, roots, done)
 	expectTrouble(t, ask(good, wire.Options{}), "", "")
-	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: filepath.Join(roots, "absent.so")}), "", "")
-	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: library}), code.BackendRefused, others[:4])
-	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: "libnvidia-ml.so.1"}), code.BackendRefused, "not an absolute path")
+	expectTrouble(t, ask(good, wire.Options{"nvml_library": filepath.Join(roots, "absent.so")}), "", "")
+	expectTrouble(t, ask(good, wire.Options{"nvml_library": library}), code.BackendRefused, others[:4])
+	expectTrouble(t, ask(good, wire.Options{"nvml_library": "libnvidia-ml.so.1"}), code.BackendRefused, "not an absolute path")
 	expectTrouble(t, ask(fake(t, others, done), wire.Options{}), code.BackendRefused, others[:4])
 	expectTrouble(t, ask(Params{Path: filepath.Join(roots, "absent")}, wire.Options{}), code.BackendMissing, "absent")
 	if err := os.Chown(good.Path, 65534, 65534); err != nil {

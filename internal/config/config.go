@@ -3,9 +3,11 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/wire"
 )
 
 // DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
@@ -75,6 +77,20 @@ type NVIDIA struct {
 	GPUOrder GPUOrder `yaml:"gpu_order" words:"auto pci minor map"`
 	// GPUMap, for order map: Slurm's index to UUID or bus id.
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
+}
+
+// ForLooks are the backend's options for a look at cards.
+func (n NVIDIA) ForLooks() wire.Options { return given(wire.Options{"nvml_library": n.NVMLLibrary}) }
+
+// ForTests are those for a test allocation, which takes a library more.
+func (n NVIDIA) ForTests() wire.Options {
+	return given(wire.Options{"nvml_library": n.NVMLLibrary, "cuda_library": n.CUDALibrary})
+}
+
+// given drops what the backend is to find by itself.
+func given(o wire.Options) wire.Options {
+	maps.DeleteFunc(o, func(_, path string) bool { return path == "" })
+	return o
 }
 
 // GPUOrder names what Slurm's GPU index counts.

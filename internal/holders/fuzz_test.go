@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -89,21 +90,6 @@ func FuzzEnviron(f *testing.F) {
 	})
 }
 
-var deviceForm = regexp.MustCompile(`^nvidia[0-9]+$`)
-
-func FuzzDevice(f *testing.F) {
-	f.Add("/dev/nvidia0", "/dev")
-	f.Add("/dev/nvidia1048576", "/dev/")
-	f.Add("/dev//nvidia1", "/dev//")
-	f.Add("/nvidia1", "")
-	f.Fuzz(func(t *testing.T, target, dev string) {
-		name, ok := parseDevice(target, dev)
-		if ok != (name != "") || ok && (!deviceForm.MatchString(name) || target != strings.TrimSuffix(dev, "/")+"/"+name) {
-			t.Errorf("%q below %q is %q, %v", target, dev, name, ok)
-		}
-	})
-}
-
 // Nobody is excused as a service or a container by folders that a user, or a job, has made.
 func FuzzUnit(f *testing.F) {
 	for _, tc := range units {
@@ -162,7 +148,7 @@ func FuzzEntry(f *testing.F) {
 }
 
 // nodeForm is what the driver's nodes are called, below any folder.
-var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*)$`)
+var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*|renderD(0|[1-9][0-9]{0,6}))$`)
 
 func FuzzNode(f *testing.F) {
 	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)", "/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
@@ -173,11 +159,11 @@ func FuzzNode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target, dev string) {
 		n, folder, ok := parseNode(target)
 		name := strings.TrimSuffix(target, deleted)
-		if ok && (!nodeForm.MatchString(name) || n.kind == 0 || !strings.HasPrefix(target, folder+"/") || !mayBeNode([]byte(target))) {
+		if ok && (!nodeForm.MatchString(name) || n.Kind == 0 || !strings.HasPrefix(target, folder+"/") || !mayBeNode([]byte(target))) {
 			t.Errorf("%q: %+v in %q", target, n, folder)
 		}
-		if ok && n.kind == card && folder+"/nvidia"+strconv.Itoa(n.minor) != name {
-			t.Errorf("%q is card %d in %q", target, n.minor, folder)
+		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
+			t.Errorf("%q is card %d in %q", target, n.Minor, folder)
 		}
 		if strings.HasPrefix(target, "/memfd:") && ok {
 			t.Errorf("a process made up %q", target)

@@ -77,26 +77,3 @@ func TestParseEnviron(t *testing.T) {
 		}
 	}
 }
-
-func TestParseDevice(t *testing.T) {
-	for target, want := range map[string]string{
-		"/dev/nvidia0":                       "nvidia0",
-		"/dev/nvidia12":                      "nvidia12",
-		"/dev/nvidiactl":                     "",
-		"/dev/nvidia-uvm":                    "",
-		"/dev/nvidia":                        "",
-		"/dev/nvidia-1":                      "",
-		"/dev/nvidia0 (deleted)":             "",
-		"/dev/nvidia-caps/nvidia-cap1":       "",
-		"/home/dev/nvidia0":                  "",
-		"pipe:[1]":                           "",
-		"/dev/nvidia99999999999999999999999": "",
-	} {
-		for _, dev := range []string{"/dev", "/dev/"} {
-			got, ok := parseDevice(target, dev)
-			if got != want || ok != (want != "") {
-				t.Errorf("parseDevice(%q, %q) = %q, %v", target, dev, got, ok)
-			}
-		}
-	}
-}

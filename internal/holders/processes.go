@@ -3,7 +3,7 @@
 //	processes.go  the processes the driver lists, for attribution
 //	scan.go       all processes that have a device node open or mapped
 //	crew.go       looking at many processes side by side
-//	devices.go    a job's processes that have a GPU's device node open, for the task epilog
+//	job.go        a job's processes by their name, or by a card's device node that they have open
 //	folder.go     reading one /proc/PID
 //	links.go      reading many links and lines of it
 //	parse.go      the texts in it

@@ -14,7 +14,7 @@ const maxLine = 256
 
 // ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
 func ReadEpoch(proc, sys string) gpu.Epoch {
-	module := filepath.Join(sys, "module/nvidia")
+	module := filepath.Join(sys, "module", gpu.NVIDIA.Module)
 	return gpu.Epoch{
 		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
 		Driver: readWord(filepath.Join(module, "version")),

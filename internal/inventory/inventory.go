@@ -53,7 +53,7 @@ func Read(driverProc string) ([]gpu.Card, error) {
 func readCard(file string, bus gpu.BusID) gpu.Card {
 	text, err := readBounded(file, maxInformation)
 	if err != nil {
-		return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: vendor}, Unknown: err.Error()}
+		return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}, Unknown: err.Error()}
 	}
 	return parseInformation(text, bus)
 }

@@ -33,7 +33,7 @@ func FuzzParse(f *testing.F) {
 		if k, ok := parseKilled("Out of memory: Killed process 77 (" + name + ") total-vm:1kB, anon-rss:2kB"); !ok || k.PID != 77 || k.Name != name {
 			t.Errorf("name %q: %+v, %v", name, k, ok)
 		}
-		if x, ok := parseXid("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok || x.PID != 77 || x.Code != 31 || x.After != 0 {
+		if x, ok := gpu.NVIDIA.Fault("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok || x.PID != 77 || x.Code != 31 || x.After != 0 {
 			t.Errorf("Xid, name %q: %+v, %v", name, x, ok)
 		}
 	})
@@ -59,12 +59,12 @@ func bounded(t *testing.T, log gpu.KernelLog) {
 		t.Errorf("%d Xids, %d kills, mismatch of %d bytes", len(log.Xids), len(log.Kills), len(log.Mismatch))
 	}
 	for _, x := range log.Xids {
-		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 || x.Code > maxXid || x.PID < 0 || x.PID > maxPID || len(x.Text)+len(x.Name) > maxText {
+		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 || x.Code > 9999 || x.PID < 0 || x.PID > gpu.MaxPID || len(x.Text)+len(x.Name) > maxText {
 			t.Errorf("%+v", x)
 		}
 	}
 	for _, k := range log.Kills {
-		if k.PID < 1 || k.PID > maxPID || len(k.Name)+len(k.Cgroup) > 2*maxText {
+		if k.PID < 1 || k.PID > gpu.MaxPID || len(k.Name)+len(k.Cgroup) > 2*maxText {
 			t.Errorf("%+v", k)
 		}
 	}

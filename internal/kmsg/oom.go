@@ -17,10 +17,10 @@ func parseSummary(text string) (gpu.HostKill, bool) {
 	rest, uid := cutLast(rest, ",uid=")
 	rest, pid := cutLast(rest, ",pid=")
 	head, name := cutTask(rest)
-	if _, ok := decimal(uid, 1<<31-1); !ok {
+	if _, ok := gpu.Decimal(uid, 1<<31-1); !ok {
 		return gpu.HostKill{}, false
 	}
-	n, ok := decimal(pid, maxPID)
+	n, ok := gpu.Decimal(pid, gpu.MaxPID)
 	if !ok || n == 0 {
 		return gpu.HostKill{}, false
 	}
@@ -35,7 +35,7 @@ func parseSummary(text string) (gpu.HostKill, bool) {
 // part of the cgroup.
 func cutTask(s string) (head, name string) {
 	const sep = ",task="
-	from := max(0, len(s)-maxName-len(sep))
+	from := max(0, len(s)-gpu.MaxName-len(sep))
 	if i := strings.Index(s[from:], sep); i >= 0 {
 		return s[:from+i], s[from+i+len(sep):]
 	}
@@ -67,7 +67,7 @@ func parseKilled(text string) (gpu.HostKill, bool) {
 			continue
 		}
 		pid, rest, ok := strings.Cut(rest, " (")
-		n, number := decimal(pid, maxPID)
+		n, number := gpu.Decimal(pid, gpu.MaxPID)
 		if !ok || !number || n == 0 {
 			return gpu.HostKill{}, false
 		}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,28 +141,19 @@ func (o Outcome) doubts(c finding.Card) []string {
 	if o.Seen < 2 {
 		d = append(d, "seen once, by one process")
 	}
-	if own := o.own(); own != "" {
+	if own := o.own(c.Device); own != "" {
 		d = append(d, own)
 	}
 	return d
 }
 
-// The errors that may come from what the test was given to run in, and not from the card: limits of the hook's own
-// process, a library in the wrong place, device nodes that it was denied.
-var ownErrors = map[int]bool{
-	2:   true, // OUT_OF_MEMORY: of cuInit under ulimit -v (measured); of an allocation it would be no error here
-	34:  true, // STUB_LIBRARY
-	35:  true, // INSUFFICIENT_DRIVER
-	100: true, // NO_DEVICE
-	101: true, // INVALID_DEVICE
-	304: true, // OPERATING_SYSTEM
-}
-
-func (o Outcome) own() string {
+// own says why a bad result may be the test's own: the errors that limits of the hook's process, a library in the wrong
+// place or device nodes that it was denied lead to are the vendor's.
+func (o Outcome) own(d gpu.Device) string {
 	switch e := o.Error; {
 	case e == nil:
 		return "no call is known to have failed: the backend itself may be at fault"
-	case ownErrors[e.Code] && o.Result == gpu.ProbeBroken, e.Code <= 0, strings.HasPrefix(e.Call, "dl"):
+	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0, strings.HasPrefix(e.Call, "dl"):
 		return "the error may come from the test's own surroundings (library, limits, device nodes)"
 	}
 	return ""

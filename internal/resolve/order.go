@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"bookend/internal/gpu"
 	"bookend/internal/gresconf"
@@ -50,22 +49,16 @@ func (n *node) detected(index int) (gpu.Device, error) {
 	return ordered[index], nil
 }
 
-// namesGPU reports the name of a whole GPU's device file, NVIDIA's or AMD's.
-func namesGPU(name string) bool {
-	number := strings.TrimLeft(strings.TrimPrefix(strings.TrimPrefix(name, "nvidia"), "renderD"), "0123456789")
-	return number == "" && name != "" && strings.TrimLeft(name, "0123456789") == name && strings.ContainsAny(name, "0123456789")
-}
-
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
 func (n *node) byFile(files gresconf.GPU) (gpu.Device, error) {
 	if len(files) != 1 {
 		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
-	if !namesGPU(name) {
+	if !gpu.IsCardNode(name) {
 		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s", files[0], hint)
 	}
-	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == fileOf(d) })
+	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
 	if err == nil {
 		return device, nil
 	}
@@ -75,13 +68,6 @@ func (n *node) byFile(files gresconf.GPU) (gpu.Device, error) {
 		}
 	}
 	return gpu.Device{}, err
-}
-
-func fileOf(d gpu.Device) string {
-	if d.Vendor == "amd" {
-		return fmt.Sprintf("renderD%d", *d.Minor)
-	}
-	return fmt.Sprintf("nvidia%d", *d.Minor)
 }
 
 // countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be read.

@@ -62,14 +62,12 @@ type Request struct {
 	// StartAccounting switches accounting on where it is off. Nothing ever switches it off.
 	StartAccounting bool          `json:"start_accounting,omitempty"`
 	Probe           gpu.ProbeRule `json:"probe,omitzero"`
-	Options         Options       `json:"options"`
+	Options         Options       `json:"options,omitempty"`
 }
 
-// Options are the vendor's configuration keys, passed through unread.
-type Options struct {
-	NVMLLibrary string `json:"nvml_library,omitempty"`
-	CUDALibrary string `json:"cuda_library,omitempty"`
-}
+// Options are those of the vendor's configuration keys that its backend knows, passed through unread. Each is the path of
+// a file that the backend loads.
+type Options map[string]string
 
 // Deadline returns DeadlineMillis as a duration.
 func (r Request) Deadline() time.Duration { return time.Duration(r.DeadlineMillis) * time.Millisecond }

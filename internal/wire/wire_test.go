@@ -22,7 +22,7 @@ func request() Request {
 			Expect: map[gpu.ID]gpu.Expected{"GPU-1": {Bytes: 7, Processes: []gpu.ExpectedProcess{{PID: 3, Bytes: 9}}}},
 		},
 		Neighbours: true,
-		Options:    Options{NVMLLibrary: "/usr/lib/libnvidia-ml.so.1"},
+		Options:    Options{"nvml_library": "/usr/lib/libnvidia-ml.so.1"},
 	}
 }
 
@@ -37,7 +37,7 @@ func replies() []Reply {
 				{PID: 4194303, Memory: gpu.Unknown("not available"), Kinds: []gpu.Kind{gpu.Compute, gpu.MPS}},
 				{PID: 1, Memory: gpu.Bytes(5)},
 			},
-			NVIDIA: &gpu.NVIDIA{MIGMode: &on},
+			NVIDIA: &gpu.NVML{MIGMode: &on},
 		}},
 		Faults: []gpu.Fault{{Code: gpu.FaultLost, Device: "GPU-2", BusID: "0000:1c:00.0", Detail: "GPU is lost"}},
 	}
@@ -90,7 +90,7 @@ func TestRequestGoesThroughAndLeavesTheRest(t *testing.T) {
 
 func TestLineRefusesWhatDoesNotFitAPipe(t *testing.T) {
 	r := request()
-	r.Options.NVMLLibrary = strings.Repeat("x", MaxRequestBytes)
+	r.Options["nvml_library"] = strings.Repeat("x", MaxRequestBytes)
 	if _, err := r.Line(); err == nil {
 		t.Error("no error for a request longer than a pipe holds")
 	}

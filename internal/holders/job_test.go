@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -35,7 +36,7 @@ func TestRealOpenDevices(t *testing.T) {
 	start(t, "idle", user(65534, "4712"), at("nvidia0")...)
 	start(t, "idle", user(65533, "4711"), at("nvidia0")...)
 
-	got, err := OpenDevices("/proc", dev, 65534, slurm.Owner{ID: 4711})
+	got, err := JobOf(65534, slurm.Owner{ID: 4711}).OpenDevices("/proc", dev)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestRealOpenDevices(t *testing.T) {
 			t.Errorf("%+v, want devices %v", o, want[o.PID])
 		}
 	}
-	if got, err := OpenDevices("/proc", dev, 65534, slurm.Owner{}); len(got) != 0 || err != nil {
+	if got, err := JobOf(65534, slurm.Owner{}).OpenDevices("/proc", dev); len(got) != 0 || err != nil {
 		t.Errorf("without a job: %+v, %v", got, err)
 	}
 }
@@ -85,7 +86,7 @@ func TestOpenDevicesByCgroup(t *testing.T) {
 	} {
 		proc := t.TempDir()
 		link(t, filepath.Join(fixture(t, proc, "10", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
-		got, err := OpenDevices(proc, "/dev", 1000, tc.in)
+		got, err := JobOf(1000, tc.in).OpenDevices(proc, "/dev")
 		if err != nil || (len(got) == 1) != tc.want {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -97,18 +98,19 @@ func TestOpenDevicesBounds(t *testing.T) {
 	for i := range maxOpen + 1 {
 		link(t, filepath.Join(fixture(t, proc, strconv.Itoa(100_000_000+i), jobCgroup, ""), "fd/3"), "/dev/nvidia1")
 	}
-	got, err := OpenDevices(proc, "/dev", 1000, slurm.Owner{ID: 77})
+	got, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(proc, "/dev")
 	if len(got) != maxOpen || !errors.Is(err, ErrPartial) {
 		t.Errorf("%d processes, %v", len(got), err)
 	}
-	s := scan{dev: "/dev", in: slurm.Owner{ID: 77}, links: 3}
+	job := JobOf(1000, slurm.Owner{ID: 77})
+	o := openDevices{job: job, in: place{dev: "/dev"}, links: 3, reader: newReader()}
 	many := fixture(t, t.TempDir(), "10", jobCgroup, "")
 	for i := range 5 {
 		link(t, filepath.Join(many, "fd", fmt.Sprint(i)), "/dev/nvidia1")
 	}
-	s.look(filepath.Dir(many), 10)
-	if len(s.found) != 1 || !errors.Is(s.partial, ErrPartial) || s.links != 0 {
-		t.Errorf("%+v", s)
+	err = job.each(filepath.Dir(many), o.look)
+	if len(o.found) != 1 || !errors.Is(o.partial, ErrPartial) || err != nil {
+		t.Errorf("%+v, %v", o, err)
 	}
 }
 
@@ -117,11 +119,38 @@ func TestOpenDevicesUnreadable(t *testing.T) {
 	proc := t.TempDir()
 	folder := fixture(t, proc, "10", jobCgroup, "")
 	put(t, filepath.Join(folder, "fd"), "") // no folder: cannot be listed
-	got, err := OpenDevices(proc, "/dev", 1000, slurm.Owner{ID: 77})
+	got, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(proc, "/dev")
 	if len(got) != 0 || !errors.Is(err, ErrPartial) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := OpenDevices(filepath.Join(proc, "none"), "/dev", 1000, slurm.Owner{ID: 77}); err == nil {
+	if _, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(filepath.Join(proc, "none"), "/dev"); err == nil {
 		t.Error("no /proc at all is no error")
+	}
+}
+
+// A job's processes of a name are found by cgroup, or without one by user and environment, and no other job's.
+func TestNamed(t *testing.T) {
+	const ours = "0::/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0\n"
+	proc := t.TempDir()
+	for pid, p := range map[string]struct{ name, cgroup, uid, environ string }{
+		"100000001": {"srun", ours, "1000", ""},
+		"100000002": {"bash", ours, "1000", ""},
+		"100000003": {"srun", "0::/system.slice/slurmstepd.scope/job_78/step_batch/user/task_0\n", "1000", "SLURM_JOB_ID=77\x00"},
+		"100000004": {"srun", "0::/\n", "1000", "A=1\x00SLURM_JOB_ID=77\x00"},
+		"100000005": {"srun", "0::/\n", "1001", "SLURM_JOB_ID=77\x00"},
+		"100000006": {"srun", "0::/\n", "1000", "SLURM_JOB_ID=78\x00"},
+		"100000007": {"srun", "0::/\n", "1000", ""}, // on a login node, where its user has no job
+	} {
+		put(t, filepath.Join(proc, pid, "stat"), pid+" ("+p.name+") S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0\n")
+		put(t, filepath.Join(proc, pid, "status"), "Name:\t"+p.name+"\nUid:\t"+p.uid+"\t"+p.uid+"\t"+p.uid+"\t"+p.uid+"\n")
+		put(t, filepath.Join(proc, pid, "cgroup"), p.cgroup)
+		put(t, filepath.Join(proc, pid, "environ"), p.environ)
+	}
+	got, err := JobOf(1000, slurm.Owner{ID: 77}).Named(proc, "srun")
+	if err != nil || !slices.Equal(got, []int{100000001, 100000004}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := JobOf(1000, slurm.Owner{ID: 77}).Named(t.TempDir()+"/none", "srun"); err == nil || got != nil {
+		t.Errorf("%v, %v", got, err)
 	}
 }
