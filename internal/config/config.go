@@ -70,7 +70,7 @@ type NVIDIA struct {
 	// The libraries. Empty: libnvidia-ml.so.1 and libcuda.so.1 where the loader finds them.
 	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
 	CUDALibrary string `yaml:"cuda_library" text:"path or empty"`
-	DriverProc  string `yaml:"driver_proc" text:"path"` // /proc/driver/nvidia
+	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the cards
 	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
 	Accounting bool `yaml:"accounting"`
 	// GPUOrder says who tells what Slurm's GPU index means: Slurm (auto), or the admin (map).

@@ -39,8 +39,8 @@ type Nodes struct {
 // Vendors are those of which anything is known. A device that names none, as in an old record, is of the first.
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
-// AMD has no backend yet: this is how Slurm names its cards.
-var AMD = Vendor{Name: "amd", Nodes: Nodes{Card: "renderD"}}
+// AMD has no backend yet: this is how Slurm names its cards. Few builds of its module tell a version: epochs stay unknown.
+var AMD = Vendor{Name: "amd", Module: "amdgpu", Nodes: Nodes{Card: "renderD"}}
 
 // VendorOf returns a device's vendor.
 func VendorOf(d Device) *Vendor {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -39,6 +40,30 @@ func TestCoreOnlyBackend(t *testing.T) {
 			}
 			n.unharmed(others)
 		})
+	}
+}
+
+// A node without the driver's folder in /proc, whose backend lists the cards: another vendor's, say.
+func TestCoreBackendListsTheCards(t *testing.T) {
+	n := newNode(t, "enforce")
+	must(t, os.Mkdir(n.in("core"), 0o755))
+	copyFile(t, program("core-backend"), n.in("core/backend"))
+	var all []string
+	for i := range 2 {
+		all = append(all, fmt.Sprintf(`{"id": %q, "bus_id": %q, "minor": %d}`, n.world.UUID(i), n.world.BusID(i), i))
+	}
+	must(t, os.WriteFile(n.in("core/devices"), fmt.Appendf(nil, "[%s]", strings.Join(all, ",")), 0o644))
+	n.configure(func(c *conf) { c.backend, c.driverProc = n.in("core/backend"), `""` })
+	must(t, os.RemoveAll(n.world.DriverProc()))
+	n.clean(prolog, newJob())
+	orphan := sleeper(t, user)
+	must(t, os.WriteFile(n.in("core/cards"), fmt.Appendf(nil, "%s %d %d\n", n.world.UUID(0), orphan, 700<<20), 0o644))
+
+	o := n.hook(epilog, newJob())
+
+	found := n.findings(epilog)
+	if o.exit != 10 || len(found) != 1 || found[0].Code != code.Orphan || found[0].Holder.PID != orphan {
+		t.Errorf("got %v\n%+v, want a drain for process %d", o, found, orphan)
 	}
 }
 

@@ -1,6 +1,7 @@
 // Command corebackend is the smallest honest backend: it knows of cards, used memory and processes, nothing of
 // any vendor, and speaks Bookend's protocol with no code of Bookend's. What its cards carry stands in the file
-// "cards" beside it, a line for each holder: device id, PID, bytes. Memory goes with its process.
+// "cards" beside it, a line for each holder: device id, PID, bytes. Memory goes with its process. All its cards stand in
+// "devices", as JSON.
 package main
 
 import (
@@ -15,10 +16,9 @@ import (
 )
 
 type request struct {
-	Devices []struct {
-		ID string `json:"id"`
-	} `json:"devices"`
-	Watch struct {
+	All     bool     `json:"all"`
+	Devices []object `json:"devices"`
+	Watch   struct {
 		Max time.Duration `json:"max_ns"`
 	} `json:"watch"`
 }
@@ -36,6 +36,9 @@ func main() {
 		os.Exit(1)
 	}
 	say("hello", object{"backend": "core", "version": "1"})
+	if ask.All {
+		ask.Devices = devices()
+	}
 	for began := now(); ; time.Sleep(50 * time.Millisecond) {
 		busy := look(ask)
 		if !busy || now()-began >= ask.Watch.Max {
@@ -50,27 +53,37 @@ func look(ask request) (busy bool) {
 	var readings []object
 	for _, device := range ask.Devices {
 		used, processes := uint64(0), []object{}
-		for pid, bytes := range holders(device.ID) {
+		for pid, bytes := range holders(device["id"]) {
 			used += bytes
 			processes = append(processes, object{"pid": pid, "memory": object{"bytes": bytes}})
 		}
 		busy = busy || used > 0
 		readings = append(readings, object{
-			"device": object{"id": device.ID}, "memory": object{"used": object{"bytes": used}}, "processes": processes,
+			"device": device, "memory": object{"used": object{"bytes": used}}, "processes": processes,
 		})
 	}
 	say("snapshot", object{"at": now(), "readings": readings})
 	return busy
 }
 
-// holders are the living processes on a card.
-func holders(id string) map[int]uint64 {
-	found := map[int]uint64{}
-	own, err := os.Executable()
-	if err != nil {
-		return found
+// devices are all cards.
+func devices() (all []object) {
+	if text, err := os.ReadFile(beside("devices")); err == nil {
+		_ = json.Unmarshal(text, &all)
 	}
-	f, err := os.Open(filepath.Join(filepath.Dir(own), "cards"))
+	return all
+}
+
+// beside is a file next to this program.
+func beside(name string) string {
+	own, _ := os.Executable()
+	return filepath.Join(filepath.Dir(own), name)
+}
+
+// holders are the living processes on a card.
+func holders(id any) map[int]uint64 {
+	found := map[int]uint64{}
+	f, err := os.Open(beside("cards"))
 	if err != nil {
 		return found
 	}
