@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bookend/deploy"
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/fakegpu"
 )
@@ -20,29 +21,33 @@ import (
 // maxNoGPU is the promise for a job without GPUs: at most this many times a static Go program that does nothing.
 const maxNoGPU = 1.5
 
-// build compiles a static program as the Makefile does.
-func build(b *testing.B, out, dir, pkg string) string {
-	b.Helper()
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, pkg)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("build %s: %v\n%s", pkg, err, text)
-	}
-	return out
-}
-
 // nothing is the yardstick: func main() {}.
 func nothing(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
-	for name, text := range map[string]string{"main.go": "package main\n\nfunc main() {}\n", "go.mod": "module nothing\n\ngo 1.26\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
+	source := filepath.Join(dir, "nothing.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+		b.Fatal(err)
 	}
-	return build(b, filepath.Join(dir, "nothing"), dir, ".")
+	text, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "nothing"), source).CombinedOutput()
+	if err != nil {
+		b.Fatalf("build nothing: %v\n%s", err, text)
+	}
+	return filepath.Join(dir, "nothing")
 }
+
+// built are the programs in a folder.
+func built(b *testing.B, programs ...string) (dir string) {
+	b.Helper()
+	dir = b.TempDir()
+	if err := build.Programs(dir, "", programs...); err != nil {
+		b.Fatal(err)
+	}
+	return dir
+}
+
+// hooks are the root hooks of a job, with the context that slurmd tells each.
+var hooks = []struct{ name, context string }{{"bookend-prolog", "prolog_slurmd"}, {"bookend-epilog", "epilog_slurmd"}}
 
 // run is one whole process; the environment is what slurmd gives a hook.
 func run(b *testing.B, program string, env []string) time.Duration {
@@ -84,8 +89,9 @@ func hookEnv(context string, more ...string) []string {
 // BenchmarkNoGPU fails when a hook costs a job without GPUs more than it may.
 func BenchmarkNoGPU(b *testing.B) {
 	yardstick := nothing(b)
-	for _, hook := range []struct{ name, context string }{{"prolog", "prolog_slurmd"}, {"epilog", "epilog_slurmd"}} {
-		program := build(b, filepath.Join(b.TempDir(), hook.name), "../..", "./"+hook.name)
+	programs := built(b, "bookend-prolog", "bookend-epilog")
+	for _, hook := range hooks {
+		program := filepath.Join(programs, hook.name)
 		b.Run(hook.name, func(b *testing.B) {
 			if ratio := compare(b, program, yardstick, hookEnv(hook.context)); ratio > maxNoGPU {
 				b.Errorf("%.2f times a program that does nothing; the promise is %.1f", ratio, maxNoGPU)
@@ -107,10 +113,8 @@ func BenchmarkCleanGPU(b *testing.B) {
 	}
 	defer w.Close()
 	backend := filepath.Join(dir, "bookend-gpu")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -extldflags=-Wl,-z,lazy", "-o", backend, "./cuda")
-	cmd.Dir = "../.."
-	if text, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("build backend: %v\n%s", err, text)
+	if err := build.Programs(dir, "", "bookend-prolog", "bookend-epilog", "bookend-gpu"); err != nil {
+		b.Fatal(err)
 	}
 	numbers, err := w.Slurm(filepath.Join(dir, "slurm"), "n1")
 	if err != nil {
@@ -123,8 +127,8 @@ func BenchmarkCleanGPU(b *testing.B) {
 		b.Fatal(err)
 	}
 	yardstick := nothing(b)
-	for _, hook := range []struct{ name, context string }{{"prolog", "prolog_slurmd"}, {"epilog", "epilog_slurmd"}} {
-		program := build(b, filepath.Join(dir, hook.name), "../..", "./"+hook.name)
+	for _, hook := range hooks {
+		program := filepath.Join(dir, hook.name)
 		b.Run(hook.name, func(b *testing.B) {
 			compare(b, program, yardstick, hookEnv(hook.context, "SLURM_JOB_GPUS=0", "BOOKEND_CONFIG="+config))
 		})
@@ -138,7 +142,7 @@ func BenchmarkHookScript(b *testing.B) {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
-	shipped := strings.Replace(string(text), "/usr/libexec/bookend/bookend-prolog", build(b, filepath.Join(dir, "prolog"), "../..", "./prolog"), 1)
+	shipped := strings.Replace(string(text), "/usr/libexec/bookend/bookend-prolog", filepath.Join(built(b, "bookend-prolog"), "bookend-prolog"), 1)
 	head, _, found := strings.Cut(shipped, "\ntrap ")
 	if !found {
 		b.Fatalf("the script has no trap:\n%s", text)

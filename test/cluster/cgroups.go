@@ -243,19 +243,3 @@ func buildShim(folder string) (string, error) {
 	}
 	return library, nil
 }
-
-// TaskCgroup makes a cgroup whose processes and threads can be limited (pids.max). The error is errors.ErrUnsupported where
-// this host has none.
-func TaskCgroup(name string) (dir string, err error) {
-	for _, mount := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		dir = filepath.Join(mount, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			continue
-		}
-		if unix.Access(filepath.Join(dir, "pids.max"), unix.W_OK) == nil {
-			return dir, nil
-		}
-		_ = os.Remove(dir)
-	}
-	return "", fmt.Errorf("limit tasks: no pids controller below /sys/fs/cgroup: %w", errors.ErrUnsupported)
-}

@@ -3,8 +3,8 @@
 //
 //	Dir/etc     slurm.conf gres.conf cgroup.conf    Dir/munge   key and socket
 //	Dir/log     one log a daemon                    Dir/spool   SlurmdSpoolDir of each node
-//	Dir/dev     stand-ins for GPUs                  Dir/home    a folder a user: where jobs run
-//	Dir/hooks   Prolog= and the like                Dir/state   StateSaveLocation
+//	Dir/hooks   Prolog= and the like                Dir/home    a folder a user: where jobs run
+//	Dir/state   StateSaveLocation
 //
 // It must run as root. Slurm is taken from /usr, or from the root folder that BOOKEND_SLURM_ROOT names
 // (see test/install-slurm.sh). Run with Slurm 22.05, 24.11 and 26.05.
@@ -35,20 +35,19 @@ type Node struct {
 	Name string
 	// Devices are the node's GPUs in Slurm's order: block or character devices that exist. Nodes may share them.
 	Devices []string
-	Shards  int // gres/shard of the node, 0 for none
 	// Gres and GresConf give out the devices otherwise: what slurm.conf says of the node's GPUs ("gpu:b:2,gpu:a:2"), and the
 	// lines of gres.conf without NodeName.
 	Gres     string
 	GresConf []string
 }
 
-// Options describe a cluster. Only Dir is required.
+// Options describe a cluster. Dir and Nodes are required.
 type Options struct {
 	// Dir is made if missing. Every folder above it must be searchable by all, since jobs run as plain users;
 	// Scratch makes a fitting one.
 	Dir   string
-	Nodes []Node // default: TwoNodes(Dir)
-	Track Track  // default: LinuxProc
+	Nodes []Node
+	Track Track // default: LinuxProc
 	// ConstrainDevices hides the devices a job was not given from it (cgroup tracking only).
 	ConstrainDevices bool
 
@@ -64,7 +63,6 @@ type Options struct {
 	Include []string
 	// CgroupConf are further lines of cgroup.conf.
 	CgroupConf []string
-	Env        []string // further NAME=value for slurmd; its hooks do not inherit them
 
 	// Root is the root folder Slurm is installed in, default $BOOKEND_SLURM_ROOT or /. With another it is the root
 	// of a mount namespace of the cluster's own, where Binds are seen beside Dir.
@@ -73,10 +71,6 @@ type Options struct {
 	// OwnRoot: Root is this cluster's alone, with what is mounted in it, and hooks write to it. Else its /run, /var/log and
 	// /var/lib are hidden by empty ones.
 	OwnRoot bool
-
-	// CredentialLife is how long Slurm's job credentials hold, default 10 s. A prolog must end before, and a
-	// requeued job starts again only after it. Slurm takes its own default, two minutes, for less than 5 s.
-	CredentialLife time.Duration
 
 	Patience time.Duration // longest wait for one command or for the nodes to come up, default three minutes
 }
@@ -109,21 +103,6 @@ func Up(o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Down())
 	}
 	return c, nil
-}
-
-// TwoNodes returns n1 and n2, sharing four stand-ins for GPUs that Up makes below dir.
-func TwoNodes(dir string) []Node {
-	devices := FakeDevices(dir, 4)
-	return []Node{{Name: "n1", Devices: devices}, {Name: "n2", Devices: devices}}
-}
-
-// FakeDevices returns the paths of n stand-ins for GPUs; Up makes those that a node uses and that do not exist.
-func FakeDevices(dir string, n int) []string {
-	var devices []string
-	for i := range n {
-		devices = append(devices, filepath.Join(dir, "dev", fmt.Sprintf("nvidia%d", i)))
-	}
-	return devices
 }
 
 // Dir returns the folder everything lies in.
@@ -181,9 +160,6 @@ func complete(o Options) (Options, error) {
 	if !filepath.IsAbs(o.Dir) || len(o.Dir) > 64 || strings.ContainsAny(o.Dir, " \t\n,[]%'\"") {
 		return o, fmt.Errorf("folder %q: want an absolute path of at most 64 plain characters", o.Dir)
 	}
-	if o.Nodes == nil {
-		o.Nodes = TwoNodes(o.Dir)
-	}
 	if o.Track == "" {
 		o.Track = LinuxProc
 	}
@@ -192,12 +168,6 @@ func complete(o Options) (Options, error) {
 	}
 	if o.Root == "" {
 		o.Root = "/"
-	}
-	if o.CredentialLife == 0 {
-		o.CredentialLife = 10 * time.Second
-	}
-	if o.CredentialLife < 5*time.Second {
-		return o, fmt.Errorf("credentials of %v: Slurm wants 5s or more", o.CredentialLife)
 	}
 	if o.Patience == 0 {
 		o.Patience = 3 * time.Minute
@@ -215,15 +185,17 @@ func (c *Cluster) makeFolders() error {
 	}
 	for name, mode := range map[string]os.FileMode{
 		"": 0o755, "etc": 0o755, "log": 0o755, "state": 0o700, "spool": 0o755, "home": 0o755,
-		"munge": 0o711, "hooks": 0o755, "dev": 0o755,
+		"munge": 0o711, "hooks": 0o755,
 	} {
 		if err := makeFolder(c.paths.in(name), mode); err != nil {
 			return err
 		}
 	}
 	for _, n := range c.options.Nodes {
-		if err := makeDevices(n.Devices, c.paths.in("dev")); err != nil {
-			return err
+		for _, device := range n.Devices { // for a missing one slurmd would wait 20 s and then skip it
+			if _, err := os.Stat(device); err != nil {
+				return err
+			}
 		}
 	}
 	return searchable(c.paths.dir)

@@ -5,12 +5,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
 )
 
 // writeConf writes the three files of Slurm's configuration.
@@ -68,7 +66,8 @@ func (c *Cluster) slurmConf(host string) string {
 		{"SlurmUser", "root"},
 		{"SlurmdUser", "root"},
 		{"AuthType", "auth/munge"},
-		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=%d", p.socket(), int(o.CredentialLife.Seconds()))},
+		// A prolog must end before, and a requeued job starts again only after. For less than 5 s Slurm takes two minutes.
+		{"AuthInfo", fmt.Sprintf("socket=%s,cred_expire=10", p.socket())},
 		{"StateSaveLocation", p.in("state")},
 		{"SlurmdSpoolDir", p.in("spool", "%n")},
 		{"SlurmctldPidFile", p.pidFile("slurmctld")},
@@ -163,17 +162,10 @@ func (c *Cluster) nodeLines(host string) string {
 
 // gres is what slurm.conf says of a node's GPUs.
 func (n Node) gres() string {
-	var all []string
-	switch {
-	case n.Gres != "":
-		all = append(all, n.Gres)
-	case len(n.Devices) > 0:
-		all = append(all, fmt.Sprintf("gpu:%d", len(n.Devices)))
+	if n.Gres == "" && len(n.Devices) > 0 {
+		return fmt.Sprintf("gpu:%d", len(n.Devices))
 	}
-	if n.Shards > 0 {
-		all = append(all, fmt.Sprintf("shard:%d", n.Shards))
-	}
-	return strings.Join(all, ",")
+	return n.Gres
 }
 
 func (c *Cluster) gresConf() string {
@@ -185,9 +177,6 @@ func (c *Cluster) gresConf() string {
 		}
 		for _, line := range lines {
 			fmt.Fprintf(&b, "NodeName=%s %s\n", n.Name, line)
-		}
-		if n.Shards > 0 {
-			fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d\n", n.Name, n.Shards)
 		}
 	}
 	return b.String()
@@ -203,29 +192,6 @@ func (c *Cluster) cgroupConf() string {
 		lines = append(lines, "ConstrainDevices=yes")
 	}
 	return strings.Join(append(lines, c.options.CgroupConf...), "\n") + "\n"
-}
-
-// makeDevices makes the stand-ins that lie in folder and do not exist: terminals that may be opened and held
-// without an effect (tty60 and up, with O_NOCTTY). Other devices are the caller's; for a missing one slurmd
-// would wait 20 s and then skip it.
-func makeDevices(devices []string, folder string) error {
-	for i, device := range devices {
-		_, err := os.Stat(device)
-		if err == nil {
-			continue
-		}
-		if filepath.Dir(device) != folder {
-			return err
-		}
-		number := unix.Mkdev(4, uint32(60+i%4)) // 4 is the major of virtual terminals, which end at tty63
-		if err := unix.Mknod(device, unix.S_IFCHR|0o666, int(number)); err != nil {
-			return fmt.Errorf("make device %q: %w", device, err)
-		}
-		if err := os.Chmod(device, 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // freePorts returns n ports that nobody listens on, below the range from which the kernel picks for clients.

@@ -18,10 +18,8 @@ type Job struct {
 	State    string // JobState; "COMPLETING" until every epilog is done
 	Reason   string
 	NodeList string
-	StdOut   string // expanded path; "" when the job has no output file (srun)
-	StdErr   string
-	ExitCode string // "exit:signal"
-	Restarts int
+	StdOut   string            // expanded path; "" when the job has no output file (srun)
+	ExitCode string            // "exit:signal"
 	Fields   map[string]string // everything
 }
 
@@ -69,10 +67,9 @@ func (c *Cluster) Jobs(id JobID) ([]Job, error) {
 	}
 	var jobs []Job
 	for _, f := range parseShow(text) {
-		restarts, _ := strconv.Atoi(f["Restarts"])
 		jobs = append(jobs, Job{
 			ID: JobID(f["JobId"]), State: f["JobState"], Reason: f["Reason"], NodeList: f["NodeList"],
-			StdOut: f["StdOut"], StdErr: f["StdErr"], ExitCode: f["ExitCode"], Restarts: restarts, Fields: f,
+			StdOut: f["StdOut"], ExitCode: f["ExitCode"], Fields: f,
 		})
 	}
 	if len(jobs) == 0 {

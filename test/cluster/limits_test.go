@@ -15,8 +15,8 @@ import (
 func TestTaskHooksAndLimits(t *testing.T) {
 	const limit = 64 << 30
 	dir := TempDir(t)
-	c := Start(t, Options{Dir: dir, TaskProlog: HookFile(dir, "task_prolog"), TaskEpilog: HookFile(dir, "task_epilog")})
-	user := users(t)[0]
+	c := Start(t, Options{Dir: dir, Nodes: oneNode, TaskProlog: HookFile(dir, "task_prolog"), TaskEpilog: HookFile(dir, "task_epilog")})
+	user := anybody(t)
 	home, err := c.Home(user)
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const shownJob = `JobId=7 ArrayJobId=6 ArrayTaskId=2 JobName=two words
@@ -88,5 +90,94 @@ func TestJoinSettings(t *testing.T) {
 	want := "PrologFlags=Alloc\nkillwait=9\nPartitionName=a Nodes=n1\nPartitionName=b Nodes=n2\nInclude /a.conf\n"
 	if have != want {
 		t.Errorf("have %q, want %q", have, want)
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hosts, address string
+		bound          bool
+	}{
+		"as most installers write it": {"127.0.0.1 localhost\n127.0.1.1\tvm.example.org vm # this one\n", "127.0.1.1", true},
+		"one line for all":            {"127.0.0.1 localhost vm\n", "127.0.0.1", true},
+		"IPv6 first":                  {"::1 vm\n127.0.0.1 vm\n", "127.0.0.1", true},
+		"on the network":              {"127.0.0.1 localhost\n192.0.2.7 vm\n127.0.1.1 vm\n", "127.0.0.1", false},
+		"only part of a name":         {"127.0.0.1 vm2 myvm\n", "127.0.0.1", false},
+		"commented out":               {"#127.0.0.1 vm\n", "127.0.0.1", false},
+		"no file":                     {"", "127.0.0.1", false},
+	} {
+		if address, bound := loopback(tc.hosts, "vm"); address != tc.address || bound != tc.bound {
+			t.Errorf("%s: %q, %v, want %q, %v", name, address, bound, tc.address, tc.bound)
+		}
+	}
+}
+
+func TestParseHookTimes(t *testing.T) {
+	const log = `[2026-11-21T19:08:51.255] debug2: Start processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:51.255] debug2: Processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:51.256] debug:  Waiting for job 1's prolog to complete
+[2026-11-21T19:08:51.355] debug2: Processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:51.481] debug:  Finished wait for job 2's prolog to complete
+[2026-11-21T19:08:51.500] debug:  Finished wait for job 1's prolog to complete
+[2026-11-21T19:08:51.600] [1.batch] debug:  completed epilog for jobid 1
+[2026-11-21T19:08:53.322] debug:  Finished wait for job 1's prolog to complete
+[2026-11-21T19:08:53.370] debug2: prep/script: _run_subpath_command: epilog success rc:0 output:
+[2026-11-21T19:08:53.372] debug:  completed epilog for jobid 1
+[2026-11-21T19:08:54.000] debug:  Finished wait for job 2's prolog to complete
+[2026-11-21T19:08:54.100] error: epilog failed: rc:10 output:
+[2026-11-21T19:08:54.101] error: [job 2] epilog failed status=10:0
+[2026-11-21T19:08:55.000] debug:  Waiting for JobId=3 SLUID=s4ZHM806T9MQ00 prolog launch request
+[2026-11-21T19:08:55.001] debug2: Processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:55.002] debug:  Finished wait for JobId=3 SLUID=s4ZHM806T9MQ00 prolog launch request
+[2026-11-21T19:08:55.101] debug:  Finished wait for JobId=3 SLUID=s4ZHM806T9MQ00 prolog to complete
+[2026-11-21T19:08:56.000] debug:  Finished wait for JobId=3 SLUID=s4ZHM806T9MQ00 prolog to complete
+[2026-11-21T19:08:56.020] debug:  completed epilog for JobId=3 SLUID=s4ZHM806T9MQ00
+[2026-11-21T19:08:57.000] debug2: Processing RPC: REQUEST_LAUNCH_PROLOG
+[2026-11-21T19:08:57.101] debug:  Finished wait for JobId=4 SLUID=s4ZHM806T9MS01 prolog to complete
+[2026-11-21T19:08:58.000] debug:  Finished wait for JobId=4 SLUID=s4ZHM806T9MS01 prolog to complete
+[2026-11-21T19:08:58.030] error: JobId=4 SLUID=s4ZHM806T9MS01 epilog failed status=12:0
+`
+	at := func(ms int) time.Time { return time.Date(2026, 11, 21, 19, 8, 51, ms*1e6, time.UTC) }
+	want := []HookTime{
+		{"prolog", "2", at(255), 226 * time.Millisecond}, {"prolog", "1", at(355), 145 * time.Millisecond},
+		{"epilog", "1", at(2322), 50 * time.Millisecond}, {"epilog", "2", at(3000), 101 * time.Millisecond},
+		{"prolog", "3", at(4001), 100 * time.Millisecond}, {"epilog", "3", at(5000), 20 * time.Millisecond},
+		{"prolog", "4", at(6000), 101 * time.Millisecond}, {"epilog", "4", at(7000), 30 * time.Millisecond},
+	}
+	if got := parseHookTimes(log); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	for text, want := range map[string]Version{
+		"slurm-wlm 22.05.8\n":   {22, 5, 8},
+		"slurm 24.11.5\n":       {24, 11, 5},
+		"slurm-wlm 26.05.5-1\n": {26, 5, 5},
+		"slurm 26.05.0-0rc1\n":  {26, 5, 0},
+	} {
+		if v, err := parseVersion(text); err != nil || v != want {
+			t.Errorf("%q: %v, %v", text, v, err)
+		}
+	}
+	for _, text := range []string{"", "munge 0.5.15", "slurm 26", "slurm-wlm"} {
+		if v, err := parseVersion(text); err == nil {
+			t.Errorf("%q is version %v", text, v)
+		}
+	}
+	if v := (Version{22, 5, 8}).String(); v != "22.05.8" {
+		t.Error(v)
+	}
+	for _, tt := range []struct {
+		v            Version
+		major, minor int
+		want         bool
+	}{
+		{Version{24, 5, 0}, 24, 5, true}, {Version{24, 11, 5}, 24, 5, true}, {Version{26, 5, 5}, 24, 11, true},
+		{Version{23, 11, 9}, 24, 5, false}, {Version{24, 5, 8}, 24, 11, false},
+	} {
+		if have := tt.v.Since(tt.major, tt.minor); have != tt.want {
+			t.Errorf("%v since %d.%d: %v", tt.v, tt.major, tt.minor, have)
+		}
 	}
 }

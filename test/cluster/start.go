@@ -87,7 +87,7 @@ func (c *Cluster) daemonEnv() []string {
 }
 
 func (c *Cluster) slurmdEnv() ([]string, error) {
-	env := append(c.daemonEnv(), c.options.Env...)
+	env := c.daemonEnv()
 	if c.options.Track != CgroupV2 || !c.cgroups.hybrid {
 		return env, nil
 	}

@@ -129,13 +129,3 @@ func (s *story) dropIsGone() {
 		s.t.Errorf("left in memory: %q, %v", left, err)
 	}
 }
-
-func TestOutputThatIsNoFile(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{})
-	job := s.runs(s.user, "echo done", oneGPU, "--output=/dev/null")
-
-	s.jobIs(job, "COMPLETED")
-	s.logSays("n1", job, "bookend-epilog", "job_log=not-regular")
-	s.showSays("n1", job, "start:", "clean", "end:", "clean")
-}

@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/mountns"
 )
@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 		return complain(err)
 	}
 	defer cluster.Remove(dir)
-	if err := build(dir); err != nil {
+	if err := build.Programs(dir, "", build.Shipped...); err != nil {
 		return complain(err)
 	}
 	programs = dir
@@ -71,26 +71,6 @@ func chooseTrack(name string) error {
 func complain(err error) int {
 	fmt.Fprintln(os.Stderr, "e2e:", err)
 	return 1
-}
-
-// build makes the programs from the tree as it is, so that no test runs on yesterday's.
-func build(dir string, more ...string) error {
-	for program, folder := range map[string]string{
-		"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin", "bookend-gpu": "cuda",
-	} {
-		cgo, flags := "CGO_ENABLED=0", "-s -w"
-		if folder == "cuda" {
-			cgo, flags = "CGO_ENABLED=1", "-s -w -extldflags=-Wl,-z,lazy"
-		}
-		args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags + " -X main.version=e2e",
-			"-o", filepath.Join(dir, program)}, more...)
-		cmd := exec.Command("go", append(args, "bookend/"+folder)...)
-		cmd.Env = append(os.Environ(), cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", program, err, out)
-		}
-	}
-	return nil
 }
 
 // lookAtSources walks through the tree: what a test has looked at, go test compares before it answers from its

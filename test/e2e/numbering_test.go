@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,6 +88,7 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 	}
 }
 
+// recordOf is what "bookend show --json" has of a job's only run.
 func (s *story) recordOf(job cluster.JobID) answer.Run {
 	s.t.Helper()
 	out, err := s.on.Bookend("n1", "show", "--node", "n1", "--json", string(job))
@@ -102,39 +100,4 @@ func (s *story) recordOf(job cluster.JobID) answer.Run {
 		s.t.Fatalf("bookend show: %v\n%s", err, out)
 	}
 	return show.Runs[0]
-}
-
-// What is on a GPU that Slurm does not give out is no job's fault.
-func TestGPUThatSlurmDoesNotHave(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", GPUs: 2, Track: cluster.LinuxProc, Gres: "gpu:1", GresConf: []string{"Name=gpu File=DEV/nvidia1"}})
-	s.logsIn(s.stranger, "n1", "alloc --mib 2000 --orphan")
-	job := s.runs(s.user, "echo done", oneGPU)
-
-	s.hasCards(job, []string{"1"})
-	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.nodeIsUp("n1")
-	s.userReads(job, "| bookend: GPU 0 of n1 clean: 143156 MiB free, nobody on it", "done", "", "| bookend: GPU 0 of n1 left clean by your job")
-}
-
-// While slurmd counts by a file that is no longer there nothing is judged; a job that began before is judged on its own GPU.
-func TestNumbersChangeUnderSlurmd(t *testing.T) {
-	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Track: cluster.LinuxProc})
-	before := s.starts(s.user, "{cuda} alloc --mib 2000 --sleep 0\n"+awaits, oneGPU)
-	file := filepath.Join(filepath.Dir(s.on.ConfFile()), "gres.conf")
-	text := fmt.Sprintf("NodeName=n1 Name=gpu File=%[1]s/nvidia1\nNodeName=n1 Name=gpu File=%[1]s/nvidia0\n", s.on.Dev("n1"))
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	after := s.runs(s.user, "echo done", oneGPU)
-	s.touches(s.user, "done")
-	s.ends(before)
-
-	s.hasCards(before, []string{"0"})
-	if n := s.recordOf(after).Numbering; n.Source != numbering.Ambiguous || !strings.Contains(n.Why, "has changed since slurmd started") {
-		t.Errorf("after the change: %+v", n)
-	}
-	s.showSays("n1", after, "start:", "BKD-AMBIGUOUS", "end:", "BKD-AMBIGUOUS")
-	s.nodeIsUp("n1")
 }

@@ -1,8 +1,8 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,58 +24,32 @@ const (
 func TestWhereMessagesAre(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{})
-	s.tell("srun -o inside a batch script", srunWritesFile)
-	s.tell("srun with its output redirected", srunRedirected)
-	s.tell("one file a task, errors apart", oneFileATask)
-	s.tell("errors apart, of a name that only the task hook tells", errorsOfArrayTask)
-	s.tell("a message 2 MiB before the end", messageFarBack)
-	s.tell("srun alone writes to its own terminal", srunsTerminal)
-}
-
-func srunWritesFile(s *story) {
-	out := s.at("step.txt")
-	job := s.runs(s.user, "srun -o "+out+" /bin/sh -c '"+saysOOM+"; exit 1'", oneGPU)
-
-	s.foundIn(job, ledger.StepOutput, out)
-}
-
-func srunRedirected(s *story) {
-	out := s.at("redirected.txt")
-	job := s.runs(s.user, "srun /bin/sh -c '"+saysOOM+"; exit 1' > "+out+" 2>&1", oneGPU)
-
-	s.foundIn(job, ledger.StepOutput, out)
-}
-
-func oneFileATask(s *story) {
 	out, errs := s.at("o.%t"), s.at("e.%t")
-	job := s.runs(s.user, "srun -n2 -o "+out+" -e "+errs+" /bin/sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1; "+saysOOM+"; exit 1'", oneGPU, "--ntasks=2")
-
-	s.foundIn(job, ledger.StepOutput, strings.Replace(errs, "%t", "1", 1))
-	if !slices.ContainsFunc(s.lastEnd(job).Outputs, func(o answer.Output) bool { return strings.Contains(o.Why, "cannot be told") }) {
-		s.t.Errorf("the files of the tasks' output are not missed: %+v", s.lastEnd(job).Outputs)
+	for _, tt := range []struct {
+		title, script string
+		args          []string
+		job           string // how it is asked for
+		kind          ledger.OutputKind
+		file          string // {job} is its id
+	}{
+		{title: "srun -o inside a batch script", script: "srun -o " + s.at("step.txt") + " /bin/sh -c '" + saysOOM + "; exit 1'",
+			kind: ledger.StepOutput, file: "step.txt"},
+		{title: "srun with its output redirected", script: "srun /bin/sh -c '" + saysOOM + "; exit 1' > " + s.at("r.txt") + " 2>&1",
+			kind: ledger.StepOutput, file: "r.txt"},
+		{title: "one file a task, errors apart", args: []string{"--ntasks=2"}, kind: ledger.StepOutput, file: "e.1",
+			script: "srun -n2 -o " + out + " -e " + errs + " /bin/sh -c '[ $SLURM_PROCID = 0 ] && exec sleep 1; " + saysOOM + "; exit 1'"},
+		{title: "errors apart, of a name that only the task hook tells", script: saysOOM + "\nexit 1", job: "{job}_3",
+			args: []string{"--job-name=fine", "--array=3", "--open-mode=append", "--output=" + s.at("%x-%A_%a.out"), "--error=" + s.at("%x-%j_%a.err")},
+			kind: ledger.ScriptErrors, file: "fine-{job}_3.err"},
+		{title: "a message 2 MiB before the end", script: saysOOM + "\n" + babbles + "\nexit 1", kind: ledger.ScriptOutput, file: "slurm-{job}.out"},
+	} {
+		s.tell(tt.title, func(s *story) {
+			id := string(s.runs(s.user, tt.script, append(tt.args, oneGPU)...))
+			job := strings.ReplaceAll(cmp.Or(tt.job, "{job}"), "{job}", id)
+			s.foundIn(cluster.JobID(job), tt.kind, strings.ReplaceAll(tt.file, "{job}", id))
+		})
 	}
-}
-
-func errorsOfArrayTask(s *story) {
-	job := s.runs(s.user, saysOOM+"\nexit 1", oneGPU, "--job-name=fine", "--array=3", "--open-mode=append",
-		"--output="+s.at("%x-%A_%a.out"), "--error="+s.at("%x-%j_%a.err"))
-
-	task := cluster.JobID(fmt.Sprintf("%s_3", job))
-	s.foundIn(task, ledger.ScriptErrors, s.at(fmt.Sprintf("fine-%s_3.err", job)))
-	for _, o := range s.lastEnd(task).Outputs {
-		if o.Why != "" || o.Read != o.Size {
-			s.t.Errorf("%+v", o)
-		}
-	}
-}
-
-func messageFarBack(s *story) {
-	job := s.runs(s.user, saysOOM+"\n"+babbles+"\nexit 1", oneGPU)
-
-	end := s.lastEnd(job)
-	if len(end.Messages) != 1 || len(end.Outputs) != 1 || end.Outputs[0].Read < 2<<20 {
-		s.t.Errorf("%+v, %+v", end.Messages, end.Outputs)
-	}
+	s.tell("srun alone writes to its own terminal", srunsTerminal)
 }
 
 func srunsTerminal(s *story) {

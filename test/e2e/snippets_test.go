@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,40 +17,41 @@ import (
 type snippet struct {
 	file  string
 	since [2]int // the first Slurm that it is for; none: all
-	// settings are what slurmctld must then say of itself, as regular expressions; %s is the folder of the hooks.
+	// settings are what slurmctld must then say of itself where it is not plain, as regular expressions; %s is the folder of
+	// the hooks.
 	settings map[string]string
 	story    func(*story)
 	site     site.Options
 }
 
-const hooks, taskHooks = `%s/(prolog|epilog)$`, `%s/task-(prolog|epilog)$`
-
 // plain is what all but some lines of all but some snippets say.
-func plain(other map[string]string) map[string]string {
-	all := map[string]string{
-		"Prolog": hooks, "Epilog": hooks, "TaskProlog": taskHooks, "TaskEpilog": taskHooks, "PrologFlags": `^Alloc$`,
-		"PrologEpilogTimeout": `^60$`, "HealthCheckProgram": `%s/healthcheck$`, "HealthCheckInterval": `^300 sec$`,
-		"HealthCheckNodeState": `CYCLE`,
-	}
-	for key, value := range other {
-		all[key] = value
-	}
-	return all
+var plain = map[string]string{
+	"Prolog": `%s/(prolog|epilog)$`, "Epilog": `%s/(prolog|epilog)$`, "PrologFlags": `^Alloc$`,
+	"TaskProlog": `%s/task-(prolog|epilog)$`, "TaskEpilog": `%s/task-(prolog|epilog)$`, "PrologEpilogTimeout": `^60$`,
+	"HealthCheckProgram": `%s/healthcheck$`, "HealthCheckInterval": `^300 sec$`, "HealthCheckNodeState": `CYCLE`,
 }
+
+const absent = `^\(null\)$`
 
 var snippets = []snippet{
-	{"bookend.conf", [2]int{}, plain(nil), plainSnippet, site.Options{Mode: "enforce"}},
-	{"bookend-glob.conf", [2]int{}, plain(map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}), globSnippet, site.Options{Mode: "enforce"}},
-	{"bookend-own-task-hooks.conf", [2]int{}, plain(map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`, "TaskEpilog": `%s/task-epilog-beside-own$`}),
-		ownTaskHooks, site.Options{}},
-	{"bookend-own-health.conf", [2]int{}, plain(map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}), bracketed,
-		site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}}},
-	{"bookend-adopt.conf", [2]int{}, plain(map[string]string{"PrologFlags": `^Alloc,Contain$`}), containedJob, site.Options{Track: cluster.CgroupV1}},
-	{"bookend-runinjob.conf", [2]int{24, 5}, plain(map[string]string{"PrologFlags": `RunInJob`}), runInJob, site.Options{Mode: "enforce", Track: cluster.CgroupV1}},
-	{"bookend-configless.conf", [2]int{23, 11}, plain(map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`, "TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`,
-		"HealthCheckProgram": `^\(null\)$`, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}), sentByController, site.Options{}},
-	{"bookend-pyxis.conf", [2]int{}, plain(map[string]string{"TaskProlog": `^\(null\)$`, "TaskEpilog": `^\(null\)$`}), reportsTogether, site.Options{}},
+	{file: "bookend.conf", story: plainSnippet, site: site.Options{Mode: "enforce"}},
+	{file: "bookend-glob.conf", story: globSnippet, site: site.Options{Mode: "enforce"},
+		settings: map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}},
+	{file: "bookend-own-task-hooks.conf", story: ownTaskHooks,
+		settings: map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`, "TaskEpilog": `%s/task-epilog-beside-own$`}},
+	{file: "bookend-own-health.conf", story: tells(bracketed), site: site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}},
+		settings: map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}},
+	{file: "bookend-adopt.conf", story: containedJob, site: site.Options{Track: cluster.CgroupV1},
+		settings: map[string]string{"PrologFlags": `^Alloc,Contain$`}},
+	{file: "bookend-runinjob.conf", since: [2]int{24, 5}, story: runInJob, site: site.Options{Mode: "enforce", Track: cluster.CgroupV1},
+		settings: map[string]string{"PrologFlags": `RunInJob`}},
+	{file: "bookend-configless.conf", since: [2]int{23, 11}, story: sentByController,
+		settings: map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`, "TaskProlog": absent,
+			"TaskEpilog": absent, "HealthCheckProgram": absent, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}},
+	{file: "bookend-pyxis.conf", story: tells(reportsTogether), settings: map[string]string{"TaskProlog": absent, "TaskEpilog": absent}},
 }
+
+func tells(a tale) func(*story) { return func(s *story) { s.happens(a) } }
 
 // Each snippet of deploy/slurm, by an Include line as the only word of Bookend in slurm.conf, is what Slurm says that it has
 // loaded, and a job's ends are seen under it.
@@ -62,7 +64,9 @@ func TestSnippets(t *testing.T) {
 		t.Run(p.file, func(t *testing.T) {
 			p.site.Snippet, p.site.Deploy, p.site.Nodes = p.file, "../../deploy/slurm", []string{"n1"}
 			s := given(t, p.site)
-			s.slurmSays(p.settings)
+			settings := maps.Clone(plain)
+			maps.Copy(settings, p.settings)
+			s.slurmSays(settings)
 			p.story(s)
 		})
 	}
@@ -122,57 +126,30 @@ func (s *story) slurmSays(want map[string]string) {
 }
 
 func plainSnippet(s *story) {
-	s.tell("slurmd has run the health check", healthChecked)
-	s.tell("a clean job is seen", bracketed)
-	s.tell("a job without GPUs leaves no trace", jobWithoutGPUs)
-	s.tell("a node without the package takes jobs and says nothing", packageAbsent)
-	s.tell("a hook's exit code is the hook's own", snippetOrphanDrains)
-}
-
-// healthChecked: slurmd runs it when it starts, before any job. What it saw is in the metrics.
-func healthChecked(s *story) {
+	// slurmd runs the health check when it starts, before any job. What it saw is in the metrics.
 	s.until("the health check is counted", func() bool {
 		data, err := os.ReadFile(s.on.Metrics("n1"))
 		return err == nil && strings.Contains(string(data), `bookend_hook_runs_total{hook="health_check",action="ignore"} 1`)
 	})
-}
-
-// bracketed is a job whose two ends are seen and told.
-func bracketed(s *story) {
-	job := s.runs(s.user, "{cuda} alloc --mib 2000 --sleep 0\necho done", oneGPU)
-
-	s.jobIs(job, "COMPLETED")
-	s.nodeIsUp("n1")
-	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, gotClean, "done", "", leftClean)
-	s.showSays("n1", job, "start:", "clean", "end:", "clean")
-}
-
-func packageAbsent(s *story) {
+	s.tells(bracketed, drains, tale{title: "a job without GPUs leaves no trace", script: "echo done", args: []string{noGPU}, silent: true})
 	for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
-		if err := os.Rename(s.on.Program(program), s.on.Program(program)+".away"); err != nil {
-			s.t.Fatal(err)
+		defer s.takesAway(program)()
+	}
+	s.tells(tale{title: "a node without the package takes jobs and says nothing", script: "echo done", reads: []string{"done"}, silent: true})
+}
+
+// takesAway removes a program until it is put back.
+func (s *story) takesAway(program string) (putBack func()) {
+	s.t.Helper()
+	path := s.on.Program(program)
+	if err := os.Rename(path, path+".away"); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := os.Rename(path+".away", path); err != nil {
+			s.t.Error(err)
 		}
 	}
-	job := s.runs(s.user, "echo done", oneGPU)
-	for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
-		if err := os.Rename(s.on.Program(program)+".away", s.on.Program(program)); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-
-	s.jobIs(job, "COMPLETED")
-	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, "done")
-	s.nothingIsRecorded("n1", job)
-}
-
-func snippetOrphanDrains(s *story) {
-	job := s.runs(s.user, leavesOrphan, oneGPU)
-
-	s.hooksRan("n1", "prolog 0", "epilog 10")
-	s.nodeIsDrained("n1", "Epilog error")
-	s.showSays("n1", job, "DRAIN for BKD-ORPHAN (exit 10)")
 }
 
 // hasOwn writes a script of the site's own where a snippet looks for it.
@@ -186,13 +163,11 @@ func (s *story) hasOwn(name, text string) {
 }
 
 func globSnippet(s *story) {
-	s.tell("alone", bracketed)
+	s.tells(bracketed)
 	s.tell("after the site's own", func(s *story) {
 		s.hasOwn("prolog.d/50-own.sh", "exit 0")
 		s.hasOwn("epilog.d/50-own.sh", "exit 0")
-		job := s.runs(s.user, "echo done", oneGPU)
-		s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 0", "epilog 0")
-		s.showSays("n1", job, "start:", "clean", "end:", "clean")
+		s.happens(tale{script: "echo done", hooks: []string{"prolog 0", "prolog 0", "epilog 0", "epilog 0"}, show: bracketed.show})
 	})
 	s.tell("a folder among them drains, as the doctor says", func(s *story) {
 		folder := s.on.Own("prolog.d/old.sh")
@@ -201,7 +176,7 @@ func globSnippet(s *story) {
 		}
 		s.t.Cleanup(func() { os.Remove(folder) })
 		if r := s.doctorSays("n1")["slurm-prolog"]; r.Level != doctor.Wrong || r.Path != folder {
-			s.t.Errorf("the doctor says %+v", r)
+			s.t.Errorf("the doctor says %+v, want %s wrong", r, folder)
 		}
 		job := s.submits(s.user, "echo never", oneGPU)
 		s.until("the node drains", func() bool {
@@ -231,27 +206,13 @@ func ownTaskHooks(s *story) {
 	})
 	s.tell("and their exit codes", func(s *story) {
 		s.hasOwn("task-prolog", "exit 7")
-		job := s.runs(s.user, "echo never", oneGPU)
-		if j := s.ends(job); j.State != "FAILED" || j.ExitCode != "7:0" {
-			s.t.Errorf("the job is %s with %s, want it failed with 7:0", j.State, j.ExitCode)
-		}
-		s.nodeIsUp("n1")
-		s.inOrder("the output", s.outputOf(job), gotTested, "TaskProlog failed status=7")
+		s.happens(tale{script: "echo never", state: "FAILED", code: "7:0", has: []string{gotClean, "TaskProlog failed status=7"}})
 	})
-	s.tell("where there are none nothing is missed", func(s *story) {
-		job := s.runs(s.user, "echo done", oneGPU)
-		s.userReads(job, gotTested, "done", "", leftClean)
-	})
+	s.tells(tale{title: "where there are none nothing is missed", script: "echo done", reads: []string{gotClean, "done", "", leftClean}})
 	s.tell("where Bookend is absent the site's own run", func(s *story) {
 		s.hasOwn("task-prolog", "echo print alone")
-		if err := os.Rename(s.on.Program("bookend-prolog"), s.on.Program("away")); err != nil {
-			s.t.Fatal(err)
-		}
-		job := s.runs(s.user, "echo done")
-		if err := os.Rename(s.on.Program("away"), s.on.Program("bookend-prolog")); err != nil {
-			s.t.Fatal(err)
-		}
-		s.userReads(job, "alone", "done")
+		defer s.takesAway("bookend-prolog")()
+		s.userReads(s.runs(s.user, "echo done", noGPU), "alone", "done")
 	})
 }
 
@@ -276,14 +237,9 @@ func containedJob(s *story) {
 // sentByController is a job on a node that has no file of Slurm's but what slurmctld sent: the scripts, not the programs. There
 // are no task hooks: both reports come at the end.
 func sentByController(s *story) {
-	job := s.runs(s.user, "echo done", oneGPU, "--output=out-%j.txt")
-
-	s.jobIs(job, "COMPLETED")
-	s.nodeIsUp("n1")
-	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, "done", "", gotClean, leftClean)
+	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"}, reads: []string{"done", "", gotClean, leftClean}})
 	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))
 	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/bookend-prolog.sh") || !strings.Contains(text, "/bookend-configless.conf") {
-		s.t.Errorf("the node was sent %q, %v", sent, err)
+		s.t.Errorf("the node was sent %q, %v; want the hooks and the snippet", sent, err)
 	}
 }

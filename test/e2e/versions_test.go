@@ -8,9 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/ledger"
-	"bookend/internal/slurm"
-	"bookend/internal/state"
 	"bookend/test/cluster"
 	"bookend/test/site"
 )
@@ -42,6 +39,19 @@ func refused(t *testing.T, o site.Options, why string) {
 	}
 }
 
+// tracks are the ways of tracking that this run is for: with none named, all that the host can.
+func tracks(t *testing.T) []cluster.Track {
+	t.Helper()
+	all, err := cluster.Tracks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("BOOKEND_E2E_TRACK") != "" {
+		return []cluster.Track{track}
+	}
+	return all
+}
+
 // inCgroups is a way of tracking by cgroups: the run's own, else the newest that the host can.
 func inCgroups(t *testing.T) cluster.Track {
 	t.Helper()
@@ -49,7 +59,10 @@ func inCgroups(t *testing.T) cluster.Track {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fencing(all[len(all)-1])
+	if track != cluster.LinuxProc {
+		return track
+	}
+	return all[len(all)-1]
 }
 
 // cgroupForms are how a job's cgroup is called.
@@ -113,48 +126,32 @@ func TestRunInJob(t *testing.T) {
 		return
 	}
 	s := given(t, o)
-	s.tell("a job is told that nothing was looked at", runInJob)
-	s.tell("nor is a node drained for what stays", runInJobLeaves)
-	s.adminConfigures("n1", "enforce", "slurm: {run_in_job_backend: true}\n")
-	s.tell("where the admin wants it, the hooks measure from within", runInJobMeasures)
+	s.tell("jobs are told that nothing was looked at, and none drains", runInJob)
 	s.adminConfigures("n1", "enforce", "slurm: {run_in_job_backend: true}\n"+cleaning)
-	s.tell("and end nothing from there", runInJobEndsNothing)
+	s.tell("where the admin wants it, the hooks measure from within, and end nothing", runInJobMeasures)
 }
 
 const notLooked = "| bookend: GPUs of n1 not checked"
 
 func runInJob(s *story) {
-	job := s.runs(s.user, "echo working", oneGPU)
-
-	s.jobIs(job, "COMPLETED")
-	s.nodeIsUp("n1")
-	s.inOrder("the output", s.outputOf(job), notLooked, "working", notLooked)
-	s.showSays("n1", job, "start:", "BKD-RUNINJOB", "end:", "BKD-RUNINJOB")
-	s.logSays("n1", job, "bookend-prolog", "BKD-RUNINJOB", "exit=0")
-	s.logSays("n1", job, "bookend-epilog", "BKD-RUNINJOB", "exit=0")
-}
-
-func runInJobLeaves(s *story) {
 	first := s.runs(s.user, leavesOrphan+"\nexit 3", oneGPU)
 	second := s.runs(s.user, "echo working", oneGPU)
 
 	s.jobIs(first, "FAILED")
 	s.jobIs(second, "COMPLETED")
 	s.nodeIsUp("n1")
-	s.logSays("n1", first, "bookend-epilog", "exit=0")
-	s.inOrder("the output", s.outputOf(second), "working")
+	s.inOrder("the output", s.outputOf(second), notLooked, "working", notLooked)
+	for _, job := range []cluster.JobID{first, second} {
+		s.showSays("n1", job, "start:", "BKD-RUNINJOB", "end:", "BKD-RUNINJOB")
+		s.logSays("n1", job, "bookend-prolog", "BKD-RUNINJOB", "exit=0")
+		s.logSays("n1", job, "bookend-epilog", "BKD-RUNINJOB", "exit=0")
+	}
 }
 
 func runInJobMeasures(s *story) {
-	job := s.runs(s.user, "echo working", oneGPU)
-
-	s.jobIs(job, "COMPLETED")
-	s.nodeIsUp("n1")
-	s.inOrder("the output", s.outputOf(job), "GPU 0 of n1", "working", "GPU 0 of n1")
-	s.showSays("n1", job, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job", "BKD-RUNINJOB")
-}
-
-func runInJobEndsNothing(s *story) {
+	clean := s.runs(s.user, "echo working", oneGPU)
+	s.inOrder("the output", s.outputOf(clean), "GPU 0 of n1", "working", "GPU 0 of n1")
+	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job", "BKD-RUNINJOB")
 	job, orphan := s.escaped()
 	s.touches(s.user, "done")
 	s.ends(job)
@@ -192,56 +189,4 @@ func TestSeveralHooks(t *testing.T) {
 	}
 	s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 0", "epilog 0")
 	s.userReads(job, gotClean, "working", "", leftClean)
-}
-
-// Each run of a requeued job has its own record; since 25.11 also an id of its own, by which it can be asked for.
-func TestRunsOfOneJob(t *testing.T) {
-	t.Parallel()
-	s := given(t, soonAgain(t, site.Options{Track: inCgroups(t)}))
-	id := s.starts(s.user, `echo "run $SLURM_RESTART_COUNT"; [ "$SLURM_RESTART_COUNT" ] || { echo ready; sleep 600; }`, oneGPU, "--open-mode=append")
-	if err := s.on.Requeue(id); err != nil {
-		t.Fatal(err)
-	}
-	s.ends(id)
-
-	s.jobIs(id, "COMPLETED")
-	s.nodeIsUp("n1")
-	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
-	runs := s.runsOf("n1", id)
-	if len(runs) != 2 {
-		t.Fatalf("%d records of job %s, want 2", len(runs), id)
-	}
-	for i, r := range runs {
-		if r.Start == nil || len(r.Ends) != 1 || r.Job.Restarts > i+1 {
-			t.Errorf("run %d: %+v", i, r)
-		}
-		switch newer := version(t).Since(25, 11); {
-		case !newer && r.Job.SLUID != "":
-			t.Errorf("run %d has the id %q", i, r.Job.SLUID)
-		case newer:
-			s.showSays("n1", r.Job.SLUID, "job "+string(id), "start:", "clean", "end:", "clean")
-		}
-	}
-	if version(t).Since(25, 11) && runs[0].Job.SLUID == runs[1].Job.SLUID {
-		t.Errorf("both runs have the id %q", runs[0].Job.SLUID)
-	}
-}
-
-// runsOf are a node's records of one job id.
-func (s *story) runsOf(node string, id cluster.JobID) (found []ledger.Run) {
-	s.t.Helper()
-	store, err := state.Open(s.on.Run(), node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	runs, _ := store.Runs()
-	history, _ := state.History(s.on.Var(node), node)
-	seen := map[string]bool{}
-	for _, r := range append(runs, history...) {
-		if want, ok := slurm.ParseJobID(string(id)); ok && r.Job.ID == want && !seen[r.Key] {
-			seen[r.Key] = true
-			found = append(found, r)
-		}
-	}
-	return found
 }

@@ -228,13 +228,3 @@ func (s *story) home(user string) string {
 	}
 	return dir
 }
-
-// file reads a file that a job wrote into the user's folder.
-func (s *story) file(user, name string) string {
-	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.home(user), name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(text)
-}

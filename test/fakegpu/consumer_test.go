@@ -24,16 +24,9 @@ import (
 //	test  ◄── one look as JSON, one line ──  consumer; the first line is what Init said
 const consume = "consume"
 
-// The inhabitant makes a world as a user without rights and says how it went.
-const inhabit = "inhabit"
-
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == consume {
 		runConsumer(os.Args[2], os.Args[3] == "guarded")
-		return
-	}
-	if len(os.Args) == 3 && os.Args[1] == inhabit {
-		runInhabitant(os.Args[2])
 		return
 	}
 	os.Exit(m.Run())
@@ -47,22 +40,12 @@ type card struct {
 	UsedV1, BAR1Used              uint64
 	Compute, Graphics, MPS        []process
 	Recovery                      int
-	Accounting                    int // mode
-	Accounted                     []accounted
-	Addressing, Virtualization    int
-	Instances                     []migInstance
 	Took                          time.Duration // the memory calls
 }
 
 type process struct {
 	PID   uint32
 	Bytes uint64
-}
-
-type accounted struct {
-	PID     uint32
-	Peak    uint64
-	Running bool
 }
 
 type look struct {
@@ -128,24 +111,9 @@ func (c *card) read(lib nvml.Interface, d nvml.Device, guarded bool) {
 	c.Graphics = processes(infos)
 	infos, _ = d.GetMPSComputeRunningProcesses()
 	c.MPS = processes(infos)
-	c.readModes(lib, d)
-	c.readAccounting(d)
 	field := []nvml.FieldValue{{FieldId: 230}}
 	if d.GetFieldValues(field) == nvml.SUCCESS && field[0].NvmlReturn == 0 {
 		c.Recovery = int(field[0].Value[0])
-	}
-}
-
-// readAccounting gives the processes in order of their PIDs.
-func (c *card) readAccounting(d nvml.Device) {
-	mode, _ := d.GetAccountingMode()
-	c.Accounting = int(mode)
-	pids, _ := d.GetAccountingPids()
-	slices.Sort(pids)
-	for _, pid := range pids {
-		if stats, rc := d.GetAccountingStats(uint32(pid)); rc == nvml.SUCCESS {
-			c.Accounted = append(c.Accounted, accounted{uint32(pid), stats.MaxMemoryUsage, stats.IsRunning == 1})
-		}
 	}
 }
 
@@ -236,6 +204,14 @@ func (c *consumer) ask() { fmt.Fprintln(c.in, "look") }
 func (c *consumer) exit() (code int, stderr string) {
 	_ = c.cmd.Wait()
 	return c.cmd.ProcessState.ExitCode(), c.stderr.String()
+}
+
+// is checks how much of a card is used, and who is listed.
+func (c *consumer) is(gpu int, used uint64, listed ...process) {
+	c.t.Helper()
+	if l := c.look().Cards[gpu]; l.Used != used || !slices.Equal(l.Compute, listed) {
+		c.t.Errorf("card %d: used %d, listed %v; want %d and %v", gpu, l.Used, l.Compute, used, listed)
+	}
 }
 
 // eventually looks until ok says so.

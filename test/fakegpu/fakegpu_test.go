@@ -99,35 +99,6 @@ func TestIdleCards(t *testing.T) {
 	}
 }
 
-func TestAllocation(t *testing.T) {
-	w := newWorld(t)
-	c := attach(t, w)
-	p := start(t, w, "alloc", "--mib", "20480", "--gpu", "2")
-	const client = (20480 + 527) * MiB
-	got := c.look().Cards
-	if got[2].Used != client || got[2].UsedV1 != client+615*MiB {
-		t.Errorf("used %d, v1 %d; want %d and the reserved on top", got[2].Used, got[2].UsedV1, client)
-	}
-	if want := []process{{pid(p), client - 9*MiB}}; !slices.Equal(got[2].Compute, want) {
-		t.Errorf("listed %v, want %v", got[2].Compute, want)
-	}
-	for _, gpu := range []int{0, 1, 3} {
-		if got[gpu].Used != 0 || got[gpu].Compute != nil {
-			t.Errorf("card %d: %+v", gpu, got[gpu])
-		}
-	}
-	if used, err := w.Used(2); err != nil || used != client {
-		t.Errorf("own reading: %d, %v", used, err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	// Nobody keeps: released is gone, however late somebody looks.
-	if after := c.look().Cards[2]; after.Used != 0 || after.Compute != nil {
-		t.Errorf("after its end: %+v", after)
-	}
-}
-
 func TestTeardownTakesItsTime(t *testing.T) {
 	w := newWorld(t)
 	keep(t, w)
@@ -200,33 +171,6 @@ func TestJumpyTeardown(t *testing.T) {
 	}
 }
 
-func TestForkHoldListsTheDeadParent(t *testing.T) {
-	w := newWorld(t)
-	keep(t, w)
-	c := attach(t, w)
-	p := start(t, w, "alloc", "--mib", "20480", "--fork-hold")
-	if err := p.Kill(); err != nil || p.Holder == 0 || p.Holder == p.PID { // reaps it: it is dead
-		t.Fatalf("%v: %+v", err, p)
-	}
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d", p.PID)); !os.IsNotExist(err) {
-		t.Errorf("the parent is there: %v", err)
-	}
-	after := c.look().Cards[0]
-	if want := []process{{pid(p), (20480 + 518) * MiB}}; after.Used != (20480+527)*MiB || !slices.Equal(after.Compute, want) {
-		t.Errorf("after the parent's end %+v", after)
-	}
-	if got := heldNodes(t, w, p.Holder); !slices.Equal(got, []string{"nvidia-uvm", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"}) {
-		t.Errorf("the child holds %v", got)
-	}
-	if n := times(t, w, p.Holder, "nvidia0"); n != 20 {
-		t.Errorf("the child holds nvidia0 %d times, want 20", n)
-	}
-	if err := syscall.Kill(p.Holder, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
-}
-
 // heldNodes names the world's device nodes that a process has open.
 func heldNodes(t *testing.T, w *World, pid int) []string {
 	t.Helper()
@@ -259,85 +203,6 @@ func times(t *testing.T, w *World, pid int, node string) (n int) {
 		}
 	}
 	return n
-}
-
-func TestWorkersVanish(t *testing.T) {
-	w := newWorld(t)
-	c := attach(t, w)
-	p := start(t, w, "alloc", "--mib", "100", "--workers", "3", "--workers-life", "0.3")
-	if len(p.Children) != 3 {
-		t.Fatalf("children %v", p.Children)
-	}
-	began := time.Now()
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
-	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("memory went after %v; workers stay 300ms", took)
-	}
-}
-
-func TestWorkersHoldTheDeadParentsMemory(t *testing.T) {
-	w := newWorld(t)
-	p := start(t, w, "alloc", "--mib", "100", "--workers", "2", "--workers-life", "3600")
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if l := attach(t, w).look().Cards[0]; l.Used != (100+527)*MiB || len(l.Compute) != 1 || l.Compute[0].PID != pid(p) {
-		t.Errorf("%+v", l)
-	}
-	for _, child := range p.Children {
-		if n := times(t, w, child, "nvidia0"); n != 20 {
-			t.Errorf("worker %d holds nvidia0 %d times, want 20", child, n)
-		}
-	}
-}
-
-func TestExportedMemoryHasNoProcess(t *testing.T) {
-	w := newWorld(t)
-	c := attach(t, w)
-	socket := filepath.Join(w.Dir(), "export.sock")
-	holder := start(t, w, "holdfd", socket)
-	creator := start(t, w, "alloc", "--mib", "20480", "--export", socket)
-	if l := c.look().Cards[0]; l.Used != (20480+527)*MiB || !slices.Equal(l.Compute, []process{{pid(creator), (20480 + 518) * MiB}}) {
-		t.Errorf("while the creator lives: %+v", l)
-	}
-	if err := creator.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if l := c.look().Cards[0]; l.Used != 20480*MiB || l.Compute != nil {
-		t.Errorf("after the creator's end: %+v", l)
-	}
-	if got := heldNodes(t, w, holder.PID); !slices.Equal(got, []string{"nvidiactl"}) {
-		t.Errorf("the holder holds %v", got)
-	}
-	if err := holder.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if l := c.look().Cards[0]; l.Used != 0 {
-		t.Errorf("after the holder's end: %+v", l)
-	}
-}
-
-func TestMPSClientsStandInTwoLists(t *testing.T) {
-	w := newWorld(t)
-	p := start(t, w, "alloc", "--mib", "10", "--list", "mps")
-	l := attach(t, w).look().Cards[0]
-	if len(l.Compute) != 1 || len(l.MPS) != 1 || l.MPS[0].PID != pid(p) || l.Graphics != nil {
-		t.Errorf("%+v", l)
-	}
-}
-
-func TestStoppedAndLeaderless(t *testing.T) {
-	w := newWorld(t)
-	stopped := start(t, w, "alloc", "--mib", "10", "--stop")
-	leaderless := start(t, w, "alloc", "--mib", "10", "--leader-exits")
-	awaitState(t, stopped.PID, "T")
-	awaitState(t, leaderless.PID, "Z")
-	if l := attach(t, w).look().Cards[0]; l.Used != 2*(10+527)*MiB || len(l.Compute) != 2 {
-		t.Errorf("%+v", l)
-	}
 }
 
 func awaitState(t *testing.T, pid int, want string) {

@@ -14,15 +14,6 @@ import (
 	"time"
 )
 
-func TestInitFails(t *testing.T) {
-	for code, text := range map[int]string{9: "Driver Not Loaded", 18: "RM has detected an NVML/RM version mismatch."} {
-		w := newWorld(t, With("on.nvmlInit_v2", fmt.Sprint("rc ", code)))
-		if first, err := startConsumer(t, w.NVML(), "guarded").read(); err != nil || first.Init != code || first.Text != text {
-			t.Errorf("rc %d: %+v, %v", code, first, err)
-		}
-	}
-}
-
 func TestMisbehaviour(t *testing.T) {
 	const unavailable = ^uint64(0)
 	many := make([]string, 300)
@@ -80,63 +71,6 @@ func TestMisbehaviour(t *testing.T) {
 	}
 }
 
-func TestProcessMemoryUnavailable(t *testing.T) {
-	w := newWorld(t, With("gpu0.process_memory", "-1"))
-	p := start(t, w, "alloc", "--mib", "10")
-	if got := attach(t, w).look().Cards[0].Compute; !slices.Equal(got, []process{{pid(p), ^uint64(0)}}) {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestOldDriverLacksNewCalls(t *testing.T) {
-	w := newWorld(t)
-	p := start(t, w, "alloc", "--mib", "10")
-	c := startConsumer(t, w.NVMLOld(), "guarded")
-	if first, err := c.read(); err != nil || first.Init != 0 {
-		t.Fatalf("%+v, %v", first, err)
-	}
-	got := c.look().Cards[0]
-	if got.Memory != -1 || got.UsedV1 != (10+527+615)*MiB || len(got.Compute) != 1 || got.Compute[0].PID != pid(p) {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestMissingSymbolKills(t *testing.T) {
-	w := newWorld(t)
-	library, err := w.NVMLWithout("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetFieldValues")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := startConsumer(t, library, "unguarded")
-	if _, err := c.read(); err != nil {
-		t.Fatal(err)
-	}
-	c.ask()
-	if code, stderr := c.exit(); code != 127 || !strings.Contains(stderr, "undefined symbol: nvmlDeviceGetMemoryInfo_v2") {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
-}
-
-func TestCrash(t *testing.T) {
-	w := newWorld(t, With("on.nvmlDeviceGetUUID.gpu1", "crash"))
-	c := attach(t, w)
-	c.ask()
-	if code, stderr := c.exit(); code != 2 || !strings.Contains(stderr, "SIGSEGV") {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
-}
-
-// pausing reports whether a thread of the process waits in pause(2).
-func pausing(pid int) bool {
-	calls, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
-	for _, call := range calls {
-		if text, _ := os.ReadFile(call); strings.HasPrefix(string(text), fmt.Sprint(syscall.SYS_PAUSE, " ")) {
-			return true
-		}
-	}
-	return false
-}
-
 func status(pid int, field string) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
@@ -150,29 +84,6 @@ func status(pid int, field string) string {
 func signalSet(pid int, field string) (set uint64) {
 	_, _ = fmt.Sscanf(status(pid, field), "%x", &set)
 	return set
-}
-
-func TestHang(t *testing.T) {
-	const term, alarm = 1 << (syscall.SIGTERM - 1), 1 << (syscall.SIGALRM - 1)
-	for rule, ignored := range map[string]uint64{"hang": 0, "hang-hard": term | alarm} {
-		w := newWorld(t, With("on.nvmlInit_v2", rule))
-		c := startConsumer(t, w.NVML(), "guarded")
-		pid := c.cmd.Process.Pid
-		await(t, rule, func() bool { return pausing(pid) }, func() string { return status(pid, "State") })
-		if got := signalSet(pid, "SigIgn") & (term | alarm); got != ignored {
-			t.Errorf("%s ignores %#x of SIGTERM and SIGALRM, want %#x", rule, got, ignored)
-		}
-		deadly := syscall.SIGTERM
-		if ignored != 0 {
-			deadly = syscall.SIGKILL
-		}
-		if err := c.cmd.Process.Signal(deadly); err != nil {
-			t.Fatal(err)
-		}
-		if code, _ := c.exit(); code == 0 {
-			t.Errorf("%s: exit 0", rule)
-		}
-	}
 }
 
 func TestFrozenSurvivesKill(t *testing.T) {

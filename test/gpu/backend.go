@@ -116,27 +116,18 @@ func probesIn(out []byte) (all []gpu.Probe, err error) {
 const deadListed = 500 * time.Millisecond
 
 // test asks the backend for a test allocation on some cards and writes down what it said.
-func (r *run) test(what string, cards []card, known ...int) ([]record.Test, error) {
+func (r *run) test(what string, cards []card, known ...int) []record.Test {
 	time.Sleep(deadListed)
-	line, err := r.probeRequest(cards, false, known...)
-	if err != nil {
-		return nil, err
-	}
-	a, err := r.askBackend(line)
-	if err != nil {
-		return nil, err
-	}
-	probes, err := a.end()
-	if err != nil {
-		return nil, err
-	}
+	line := must(r.probeRequest(cards, false, known...))
+	a := must(r.askBackend(line))
+	probes := must(a.end())
 	var tests []record.Test
 	for _, p := range probes {
 		tests = append(tests, record.Test{What: what, Probe: probeOf(p)})
 	}
 	r.rec.Tests = append(r.rec.Tests, tests...)
 	r.check("cards that the backend answered for: "+what, fmt.Sprint(len(cards)), fmt.Sprint(len(probes)))
-	return tests, nil
+	return tests
 }
 
 // watcher says when a card's memory is taken and when it is free again.
@@ -147,34 +138,24 @@ type watcher struct {
 }
 
 // watch starts a watcher on a card that is idle, for half of its memory.
-func (r *run) watch(uuid string) (*watcher, error) {
-	w, _, err := r.follow("empty", "watch", uuid, "--mib", fmt.Sprint(r.total()/2))
-	return w, err
+func (r *run) watch(uuid string) *watcher {
+	w, _ := r.follow("empty", "watch", uuid, "--mib", fmt.Sprint(r.total()/2))
+	return w
 }
 
 // follow starts cudajob as a watcher and waits for its first line, which begins with a word.
-func (r *run) follow(word string, args ...string) (*watcher, map[string]string, error) {
+func (r *run) follow(word string, args ...string) (*watcher, map[string]string) {
 	w := &watcher{cmd: exec.Command(r.cudaJob(), args...), lines: make(chan string, 1024)}
 	w.cmd.Env, w.cmd.Stderr = append(slices.Clone(r.env), r.daemon.mark), os.Stderr
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := w.cmd.Start(); err != nil {
-		return nil, nil, err
-	}
+	out := must(w.cmd.StdoutPipe())
+	try(w.cmd.Start())
 	go func() {
 		defer close(w.lines)
 		for s := bufio.NewScanner(out); s.Scan(); {
 			w.lines <- s.Text()
 		}
 	}()
-	first, err := w.await(word)
-	if err != nil {
-		w.end()
-		return nil, nil, err
-	}
-	return w, first, nil
+	return w, must(w.await(word))
 }
 
 // await returns the next line that begins with a word.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,85 +29,60 @@ var checkBusy = step{
 	name: "check-busy", title: "Health checks beside a job at work",
 	truth: "A job uses its card without pause, and keeps 20 GiB of it. Five health checks run meanwhile: each sees the job's process, " +
 		"finds nothing and says nothing. None takes memory of the card, the job keeps its pace, and ends well.",
-	do: func(r *run) error {
-		id, gate, pid, err := r.toil()
-		if err != nil {
-			return err
-		}
-		spans, err := r.besideWork(id, pid)
-		if err = errors.Join(err, open(gate)); err != nil {
-			return err
-		}
-		job, err := r.finish(id)
-		if err != nil || r.scene.off != nil {
-			return err
+	do: func(r *run) {
+		id, gate, pid := r.toil()
+		spans := r.besideWork(id, pid)
+		try(open(gate))
+		job := r.finish(id)
+		if r.scene.off != nil {
+			return
 		}
 		r.check("what became of the job", "COMPLETED", job.State)
 		r.clean(job)
-		if err := r.paced(beatsIn(job.Output), spans); err != nil {
-			return err
-		}
-		return r.draining(job, 0)
+		r.paced(beatsIn(job.Output), spans)
+		r.draining(job, 0)
 	},
 }
 
 // toil starts a job that is at work until a gate opens, and returns the PID of its process.
-func (r *run) toil() (id cluster.JobID, gate string, pid int, err error) {
+func (r *run) toil() (id cluster.JobID, gate string, pid int) {
 	gate = r.gate()
 	script := r.script(fmt.Sprintf("$CUDAJOB alloc --mib %d --chunks %d --beat %d &", r.size()&^1023, r.size()>>10, beatMillis),
 		r.until(gate), "kill $!", "wait $! || true")
-	if id, err = r.submit(0, script, "--gres=gpu:1"); err != nil {
-		return id, gate, 0, err
-	}
-	if err = r.awaitOutput(id, "beat "); err != nil {
-		return id, gate, 0, errors.Join(err, r.site.Cancel(id))
-	}
-	text, err := r.site.Output(id)
+	id = r.submit(0, script, "--gres=gpu:1")
+	r.awaitOutput(id, "beat ")
+	text := must(r.site.Output(id))
 	m := regexp.MustCompile(`(?m)^ready pid=(\d+) `).FindStringSubmatch(text)
 	if m == nil {
-		return id, gate, 0, errors.Join(err, fmt.Errorf("job %s said %q", id, tail(text)), r.site.Cancel(id))
+		panic(brokenf("job %s said %q", id, tail(text)))
 	}
-	return id, gate, int(number(m[1])), nil
+	return id, gate, int(number(m[1]))
 }
 
 // besideWork runs health checks beside a job at work, and returns when.
-func (r *run) besideWork(id cluster.JobID, pid int) (spans []span, err error) {
+func (r *run) besideWork(id cluster.JobID, pid int) (spans []span) {
 	checks := 5
 	if r.scene.off != nil {
 		checks = 1 // of a job that is not on record each takes seconds
-		back, bad := r.hide(id)
-		if bad != nil {
-			return nil, bad
-		}
-		defer func() { err = errors.Join(err, back()) }()
+		defer r.hide(id)()
 	}
-	text, err := r.site.Output(id)
-	if err != nil {
-		return nil, err
-	}
+	text := must(r.site.Output(id))
 	card := cudaCards(text)
 	if len(card) != 1 {
-		return nil, fmt.Errorf("job %s named %d cards: %q", id, len(card), tail(text))
+		panic(brokenf("job %s named %d cards: %q", id, len(card), tail(text)))
 	}
-	w, first, err := r.follow("highest", "highest", card[0].UUID)
-	if err != nil {
-		return nil, err
-	}
+	w, first := r.follow("highest", "highest", card[0].UUID)
 	for i := range checks {
 		time.Sleep(quietTime)
 		began := monotonic()
-		c, err := r.nodeCheck(fmt.Sprintf("beside the job, %d of %d", i+1, checks))
-		if err != nil {
-			w.end()
-			return nil, err
-		}
+		c := r.nodeCheck(fmt.Sprintf("beside the job, %d of %d", i+1, checks))
 		spans = append(spans, span{began, monotonic()})
 		r.nothingFound(c)
 		r.check("processes that it saw", occupants([]record.Occupant{{GPU: card[0].UUID, PID: pid}}), occupants(c.Seen))
 	}
 	time.Sleep(quietTime)
 	r.untouched(number(first["used"]), w.most())
-	return spans, nil
+	return spans
 }
 
 // untouched wants the most that was in use meanwhile to be what was in use at first: a test allocation would have taken the rest.
@@ -118,12 +92,10 @@ func (r *run) untouched(first, most uint64) {
 }
 
 // hide puts a job's record aside; back puts it back.
-func (r *run) hide(id cluster.JobID) (back func() error, err error) {
+func (r *run) hide(id cluster.JobID) (back func()) {
 	folder, aside := filepath.Join(r.site.Run(), "state", r.node, string(id)), filepath.Join(r.site.Dir, "aside-"+string(id))
-	if err := os.Rename(folder, aside); err != nil {
-		return nil, err
-	}
-	return func() error { return os.Rename(aside, folder) }, nil
+	try(os.Rename(folder, aside))
+	return func() { try(os.Rename(aside, folder)) }
 }
 
 // span is a time on CLOCK_MONOTONIC, in ms.
@@ -185,10 +157,10 @@ func paces(beats []beat, checks []span) (beside, without pace) {
 
 // paced wants the job to have been as fast beside the checks as without them. Of a rehearsal's pace, which depends on what else
 // the machine does, nothing is wanted but that it is known.
-func (r *run) paced(beats []beat, checks []span) error {
+func (r *run) paced(beats []beat, checks []span) {
 	beside, without := paces(beats, checks)
 	if beside.beats < fewBeats || without.beats < fewBeats {
-		return fmt.Errorf("the job told of itself %d times beside checks and %d times without", beside.beats, without.beats)
+		panic(brokenf("the job told of itself %d times beside checks and %d times without", beside.beats, without.beats))
 	}
 	least := leastPace
 	if r.lane != nil && r.fake > 0 {
@@ -198,7 +170,6 @@ func (r *run) paced(beats []beat, checks []span) error {
 	r.holds("the job's pace beside the checks", fmt.Sprintf("%.2f of its pace without, or more", least),
 		fmt.Sprintf("%.3f: %.2f uses a ms in %d beats, and %.2f in %d; the longest took %.2f ms, and %.2f", kept, beside.middle, beside.beats,
 			without.middle, without.beats, beside.worst, without.worst), kept >= least)
-	return nil
 }
 
 // most ends a watcher of the highest use and returns what that was, in bytes.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,16 +24,10 @@ import (
 const checkPatience = 60 * time.Second
 
 // nodeCheck runs the health check as slurmd does, told nothing but the node, and writes down what it made of it.
-func (r *run) nodeCheck(when string) (record.NodeCheck, error) {
+func (r *run) nodeCheck(when string) record.NodeCheck {
 	c := record.NodeCheck{When: when, Cards: []string{}}
-	before, err := r.checkLines()
-	if err != nil {
-		return c, err
-	}
-	last, err := r.lastCheck()
-	if err != nil {
-		return c, err
-	}
+	before := must(r.checkLines())
+	last := must(r.lastCheck())
 	limit := checkPatience
 	if r.fake > 0 {
 		limit = jobPatience
@@ -44,18 +39,14 @@ func (r *run) nodeCheck(when string) (record.NodeCheck, error) {
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	if c.Seconds = time.Since(began).Seconds(); err != nil && cmd.ProcessState == nil {
-		return c, err
+		panic(broken{err})
 	}
 	c.Said, c.Exit = string(out), cmd.ProcessState.ExitCode()
-	if err := r.takeDown(&c, last, began); err != nil {
-		return c, err
-	}
-	after, err := r.checkLines()
-	if err == nil {
-		c.Lines = after[min(len(before), len(after)):]
-	}
+	r.takeDown(&c, last, began)
+	after := must(r.checkLines())
+	c.Lines = after[min(len(before), len(after)):]
 	r.rec.HealthChecks = append(r.rec.HealthChecks, c)
-	return c, err
+	return c
 }
 
 // checkEnv is the environment that slurmd gives the health check, and which configuration is this node's.
@@ -73,18 +64,15 @@ func (l *lane) lastCheck() (*ledger.Check, error) {
 }
 
 // takeDown reads what a check left on record, unless that is still the one before it.
-func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Time) error {
-	store, err := state.Open(r.site.Run(), r.node)
-	if err != nil {
-		return err
-	}
-	memory, err := store.Drain()
-	if err == nil && memory.Last != nil && !memory.Last.Wall.Before(began) {
+func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Time) {
+	store := must(state.Open(r.site.Run(), r.node))
+	memory := must(store.Drain())
+	if memory.Last != nil && !memory.Last.Wall.Before(began) {
 		c.Drain = string(memory.Last.Act) + ": " + memory.Last.Why
 	}
-	now, bad := store.LastCheck()
-	if err = errors.Join(err, bad); err != nil || now == nil || before != nil && now.At == before.At || now.Stopped {
-		return err
+	now := must(store.LastCheck())
+	if now == nil || before != nil && now.At == before.At || now.Stopped {
+		return
 	}
 	for _, reading := range now.Snapshot.Readings {
 		id := string(reading.Device.ID)
@@ -104,7 +92,6 @@ func (r *run) takeDown(c *record.NodeCheck, before *ledger.Check, began time.Tim
 		}
 		c.Findings = append(c.Findings, one)
 	}
-	return nil
 }
 
 // checkLines are the lines of Bookend's log that health checks of this node wrote: what they say.
@@ -207,10 +194,10 @@ func (r *run) logged(c record.NodeCheck, pieces ...string) {
 }
 
 // statusNames wants "bookend status" to name these codes of the last check, and no other.
-func (r *run) statusNames(codes ...string) error {
+func (r *run) statusNames(codes ...string) {
 	out, err := r.site.Bookend(r.node, "status", "--node", r.node, "--json")
 	if err != nil {
-		return fmt.Errorf("bookend status: %w: %s", err, tail(out))
+		panic(brokenf("bookend status: %w: %s", err, tail(out)))
 	}
 	var said struct {
 		Check *struct {
@@ -218,51 +205,37 @@ func (r *run) statusNames(codes ...string) error {
 		} `json:"last_check"`
 	}
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
-		return fmt.Errorf("bookend status --json: %w: %s", err, tail(out))
+		panic(brokenf("bookend status --json: %w: %s", err, tail(out)))
 	}
 	got := "no check"
 	if said.Check != nil {
 		got = strings.Join(said.Check.Codes, " ")
 	}
 	r.check("what bookend status has of the check", strings.Join(codes, " "), got)
-	return nil
 }
 
 // leaks wants the metrics to have the memory that a process holds on a card that no job has.
-func (r *run) leaks(h *record.Holder) error {
-	text, err := os.ReadFile(r.site.Metrics(r.node))
-	if err != nil {
-		return err
-	}
+func (r *run) leaks(h *record.Holder) {
+	text := must(os.ReadFile(r.site.Metrics(r.node)))
 	line := regexp.MustCompile(`(?m)^bookend_gpu_leaked_bytes\{.*uuid="` + regexp.QuoteMeta(h.GPU) + `"\} (\S+)$`).FindSubmatch(text)
 	if line == nil {
 		r.check("the metrics have leaked bytes of the GPU", "a figure", "none")
-		return nil
+		return
 	}
-	var bytes float64
-	_, err = fmt.Sscan(string(line[1]), &bytes)
-	r.bytes(*h, uint64(bytes))
-	return err
+	r.bytes(*h, uint64(must(strconv.ParseFloat(string(line[1]), 64))))
 }
 
 // inService wants the node to take jobs.
-func (r *run) inService() error {
-	got, err := r.service()
-	r.check("the node", inService, got)
-	return err
+func (r *run) inService() {
+	r.check("the node", inService, r.service())
 }
 
 // ourReason is what the documentation of drain reasons promises: card, MiB, PID, job, and the job again.
 var ourReason = regexp.MustCompile(`^drained: BKD-ORPHAN gpu=(\d+) (\d+)MiB pid=(\d+) job=(\d+) epilog; see: bookend show (\d+)$`)
 
 // reasoned wants the node to be drained for what the job left, in the words that are documented.
-func (r *run) reasoned(job *record.Job) error {
-	got, err := r.service()
-	if err != nil {
-		return err
-	}
-	r.reasonIs(got, job)
-	return nil
+func (r *run) reasoned(job *record.Job) {
+	r.reasonIs(r.service(), job)
 }
 
 func (r *run) reasonIs(got string, job *record.Job) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,22 +27,17 @@ func checkChains() []chain {
 var checkIdle = step{
 	name: "check-idle", title: "Health checks on idle cards",
 	truth: "Nobody uses any card. Each of five health checks reads all of them, finds nothing, and has nothing to say.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		const checks = 5
 		for i := range checks {
 			if i == checks-1 && r.scene.off != nil {
-				if _, err := r.squeeze(r.cards[0].uuid); err != nil {
-					return err
-				}
+				r.squeeze(r.cards[0].uuid)
 			}
-			c, err := r.nodeCheck(fmt.Sprintf("idle, %d of %d", i+1, checks))
-			if err != nil {
-				return err
-			}
+			c := r.nodeCheck(fmt.Sprintf("idle, %d of %d", i+1, checks))
 			r.nothingFound(c)
 			r.check("processes that it saw", "none", occupants(c.Seen))
 		}
-		return r.inService()
+		r.inService()
 	},
 }
 
@@ -52,105 +46,70 @@ var checkOrphan = step{
 	truth: "A root daemon started a process for the job, as its user and outside every job's cgroup. It does nothing until the job " +
 		"has ended and its epilog has found the card clean; then it takes memory. No job has the card: the health check alone can " +
 		"find it, says whose it is, and drains nothing.",
-	do: func(r *run) error {
-		job, err := r.takesLate()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.takesLate()
 		r.clean(job)
-		c, err := r.nodeCheck("between jobs, the process on the card")
-		if err != nil {
-			return err
-		}
+		c := r.nodeCheck("between jobs, the process on the card")
 		h := r.scene.holder
 		r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "orphan", job: job.ID, evidence: "exclusive"}, "warn")
 		index := job.GPUs[0].Index
 		r.logged(c, "BKD-ORPHAN", fmt.Sprintf("GPU %d", index), fmt.Sprintf("process %d", h.PID), fmt.Sprintf("job %d (exclusive)", job.ID))
-		if err := errors.Join(r.statusNames("BKD-ORPHAN"), r.leaks(h)); err != nil {
-			return err
-		}
-		return errors.Join(r.inService(), r.stillThere())
+		r.statusNames("BKD-ORPHAN")
+		r.leaks(h)
+		r.inService()
+		r.stillThere()
 	},
 }
 
 // takesLate runs a job that leaves a process which takes memory only when the epilog is over.
-func (r *run) takesLate() (*record.Job, error) {
+func (r *run) takesLate() *record.Job {
 	late := r.gate() + "-late"
-	s, err := r.stand(r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--after", late))
-	if err != nil {
-		return nil, err
-	}
-	h, err := s.only()
-	if err != nil {
-		return nil, errors.Join(err, r.site.Cancel(s.id))
-	}
+	s := r.stand(r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--after", late))
+	h := s.only()
 	h.Role, h.Allocated = "takes memory after its job's end", r.size()*mib
-	job, err := r.release(s)
-	if err != nil {
-		return nil, err
-	}
+	job := r.release(s)
 	r.evidence("after the job, the process without memory")
 	if len(job.GPUs) == 0 {
-		return nil, fmt.Errorf("job %d has no card on record", job.ID)
+		panic(brokenf("job %d has no card on record", job.ID))
 	}
-	if err := open(late); err != nil {
-		return nil, err
-	}
-	err = r.settled(func() error { return r.known(s, &h.Holder) })
+	try(open(late))
+	r.settled(func() error { return r.known(s, &h.Holder) })
 	r.scenery(&h.Holder)
 	r.scene.left = job
 	r.evidence("the process with memory")
-	return job, err
+	return job
 }
 
 var checkSeen = step{
 	name: "check-seen", title: "Out of luck beside a process that came and went, seen by a health check",
 	truth: "Another user's process, started outside Slurm, has most of the job's card for a while: it came after the job's start and is " +
 		"gone before its end, and neither end sees it. A health check ran meanwhile. The job fails without a word of memory.",
-	do: func(r *run) error {
-		job, h, err := r.visitedMeanwhile()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job, h := r.visitedMeanwhile()
 		r.check("start of the job", "clean", verdict(job.Start))
 		r.check("end of the job", "clean", verdict(job.End))
 		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Pool, diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
 		r.whileItRan(job)
 		r.holds("the job's log names the other user", "no", fmt.Sprint(strings.Contains(job.Output, r.site.Users[1])), !strings.Contains(job.Output, r.site.Users[1]))
 		r.rec.Holder = &h.Holder
-		return r.inService()
+		r.inService()
 	},
 }
 
 // visitedMeanwhile runs a job that fails, on whose card another's process is only while it runs, with a health check beside it.
-func (r *run) visitedMeanwhile() (*record.Job, *holder, error) {
-	s, err := r.stand("trap 'exit 3' EXIT")
-	if err != nil {
-		return nil, nil, err
-	}
-	h, err := r.comesAndGoes(s)
-	if err != nil {
-		return nil, nil, errors.Join(err, r.site.Cancel(s.id))
-	}
-	if err := open(s.gate); err != nil {
-		return nil, nil, err
-	}
-	job, err := r.failed(s.id)
-	return job, h, err
+func (r *run) visitedMeanwhile() (*record.Job, *holder) {
+	s := r.stand("trap 'exit 3' EXIT")
+	h := r.comesAndGoes(s)
+	try(open(s.gate))
+	return r.endsAs("FAILED", s.id), h
 }
 
-func (r *run) comesAndGoes(s *standing) (*holder, error) {
-	h, err := r.squeeze(s.card.UUID)
-	if err != nil {
-		return nil, err
-	}
+func (r *run) comesAndGoes(s *standing) *holder {
+	h := r.squeeze(s.card.UUID)
 	h.Proc = readProc(h.PID)
 	time.Sleep(deadListed) // of the job's own program, which has said which card it has
 	if r.scene.off == nil {
-		c, err := r.nodeCheck("beside the job, another's process on its card")
-		if err != nil {
-			return nil, err
-		}
+		c := r.nodeCheck("beside the job, another's process on its card")
 		r.check("processes that the check saw", occupants([]record.Occupant{{GPU: s.card.UUID, PID: h.PID}}), occupants(c.Seen))
 		for _, o := range c.Seen {
 			r.bytes(h.Holder, o.Bytes)
@@ -158,7 +117,8 @@ func (r *run) comesAndGoes(s *standing) (*holder, error) {
 	}
 	h.kill()
 	h.Role += "; gone before the job's end"
-	return h, r.awaitIdle()
+	try(r.awaitIdle())
+	return h
 }
 
 // whileItRan wants the record to know of the process by the look between the two ends, and not otherwise.
@@ -177,58 +137,37 @@ var checkResume = step{
 	truth: "The epilog of a job that left a process drains the node. The first health check puts Bookend's reason in the place of Slurm's; " +
 		"while the process is there none does more. Then the process ends. After the first clean check the node stays drained, after " +
 		"the second it takes jobs again, as is configured.",
-	do: func(r *run) error {
-		job, err := r.leaveOrphan()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.leaveOrphan()
 		r.orphan(job, "orphan")
-		if err := r.draining(job, exitOrphan); err != nil {
-			return err
-		}
+		r.draining(job, exitOrphan)
 		for _, when := range []string{"drained by the epilog", "the process still there"} {
-			c, err := r.nodeCheck(when)
-			if err != nil {
-				return err
-			}
+			c := r.nodeCheck(when)
 			r.foundOnCard(c, leftover{code: "BKD-ORPHAN", pid: r.scene.holder.PID, classes: "orphan", job: job.ID, evidence: "exclusive"}, "warn")
-			if err := r.reasoned(job); err != nil {
-				return err
-			}
+			r.reasoned(job)
 		}
-		return r.backToWork(job)
+		r.backToWork(job)
 	},
 }
 
 // backToWork ends the process and wants two clean checks to resume the node, and one not to.
-func (r *run) backToWork(job *record.Job) error {
+func (r *run) backToWork(job *record.Job) {
 	r.daemon.killAll()
-	if err := r.awaitIdle(); err != nil {
-		return err
-	}
+	try(r.awaitIdle())
 	time.Sleep(deadListed)
 	for i, want := range []string{"counted clean: clean 1 of 2 times in a row", "resumed: clean 2 of 2 times in a row"} {
-		c, err := r.nodeCheck(fmt.Sprintf("the process gone, %d", i+1))
-		if err != nil {
-			return err
-		}
+		c := r.nodeCheck(fmt.Sprintf("the process gone, %d", i+1))
 		r.clear(c)
 		r.holds("what it made of the drain", want+"...", c.Drain, strings.HasPrefix(c.Drain, want))
 		if i == 0 {
-			if err := r.reasoned(job); err != nil {
-				return err
-			}
+			r.reasoned(job)
 		}
 	}
-	if err := r.inService(); err != nil || r.rec.Judge() != record.Right {
-		return err // on a node that stays drained no job would begin
+	if r.inService(); r.rec.Judge() != record.Right {
+		return // on a node that stays drained no job would begin
 	}
-	next, err := r.run1(r.script(whichCard...), "--gres=gpu:1")
-	if err != nil {
-		return err
-	}
+	next := r.run1(r.script(whichCard...), "--gres=gpu:1")
 	r.clean(next)
-	return nil
 }
 
 // occupants are processes on cards, in words.

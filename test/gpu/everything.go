@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -122,12 +121,15 @@ func (l *lane) chain(w work) {
 		r := &run{lane: l, rec: &rec, scene: scene}
 		if broken == nil {
 			r.evidence("before the scenario")
-			broken = l.step(s, r)
+			broken = attempt(func() { s.do(r) })
 		}
 		if broken != nil {
 			rec.Problem = broken.Error()
 		}
 		r.evidence("at the end")
+		if l.story {
+			l.tell("%s", retold(rec, r.screens()))
+		}
 		rec.Outcome, rec.Seconds, rec.Slurm = rec.Judge(), time.Since(began).Seconds(), l.slurmLines(log)
 		if w.off == nil {
 			l.note(rec)
@@ -149,16 +151,6 @@ func (l *lane) settings(w work) map[string]string {
 		maps.Copy(all, w.off.off)
 	}
 	return all
-}
-
-// step runs one step; a panic of the lane's own breaks it and no other.
-func (l *lane) step(s step, r *run) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v: %s", p, debug.Stack())
-		}
-	}()
-	return s.do(r)
 }
 
 // note prints a run and writes all runs so far to disk.

@@ -52,82 +52,65 @@ func (l *lane) askFor(program string, args ...string) string {
 }
 
 // submit hands a job to Slurm as one of the unprivileged users.
-func (r *run) submit(userIndex int, script string, args ...string) (cluster.JobID, error) {
+func (r *run) submit(userIndex int, script string, args ...string) cluster.JobID {
 	args = append([]string{"--time=30", "--nodelist=" + r.node}, args...)
-	return r.site.Submit(r.site.Users[userIndex], script, args...)
+	return must(r.site.Submit(r.site.Users[userIndex], script, args...))
 }
 
 // awaitOutput waits until the job's log has a line that begins with start.
-func (r *run) awaitOutput(id cluster.JobID, start string) error {
+func (r *run) awaitOutput(id cluster.JobID, start string) {
 	var text string
 	for deadline := time.Now().Add(jobPatience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		j, err := r.site.Job(id)
-		if err != nil {
-			return err
-		}
+		j := must(r.site.Job(id))
 		text, _ = r.site.Output(id)
 		if strings.Contains("\n"+text, "\n"+start) {
-			return nil
+			return
 		}
 		if j.State != "RUNNING" && j.State != "PENDING" && j.State != "CONFIGURING" {
 			break
 		}
 	}
-	return fmt.Errorf("job %s did not say %q: %q", id, start, tail(text))
+	panic(brokenf("job %s did not say %q: %q", id, start, tail(text)))
 }
 
 // finish waits for a job's end, epilog included, and gathers everything known of it.
-func (r *run) finish(id cluster.JobID) (*record.Job, error) {
-	j, err := r.site.Wait(id, jobPatience)
-	if err != nil {
-		return nil, errors.Join(err, r.site.Cancel(id))
-	}
-	job, err := r.gather(id)
-	if err != nil {
-		return nil, err
-	}
+func (r *run) finish(id cluster.JobID) *record.Job {
+	j := must(r.site.Wait(id, jobPatience))
+	job := r.gather(id)
 	job.State, job.Asked = j.State, j.Fields["TresPerNode"]
 	job.User = j.Fields["UserId"]
 	r.rec.Jobs = append(r.rec.Jobs, *job)
-	return job, nil
+	return job
 }
 
-// run1 submits a job of the first user, waits for its end and wants it to have ended well.
-func (r *run) run1(script string, args ...string) (*record.Job, error) {
-	id, err := r.submit(0, script, args...)
-	if err != nil {
-		return nil, err
+// endsAs is finish for a job that has to end in this way.
+func (r *run) endsAs(state string, id cluster.JobID) *record.Job {
+	job := r.finish(id)
+	if job.State != state {
+		panic(brokenf("job %d ended as %s, want %s: %q", job.ID, job.State, state, tail(job.Output)))
 	}
-	job, err := r.finish(id)
-	if err == nil && job.State != "COMPLETED" {
-		err = fmt.Errorf("job %d ended as %s: %q", job.ID, job.State, tail(job.Output))
-	}
-	return job, err
+	return job
+}
+
+// run1 runs a job of the first user to its end, a good one.
+func (r *run) run1(script string, args ...string) *record.Job {
+	return r.endsAs("COMPLETED", r.submit(0, script, args...))
 }
 
 func tail(text string) string { return text[max(0, len(text)-600):] }
 
 // gather reads Bookend's record of a job, its log lines, and the job's own output.
-func (r *run) gather(id cluster.JobID) (*record.Job, error) {
-	n, err := strconv.Atoi(string(id))
-	if err != nil {
-		return nil, err
-	}
+func (r *run) gather(id cluster.JobID) *record.Job {
+	n := must(strconv.Atoi(string(id)))
 	job := &record.Job{ID: n}
-	if j, err := r.site.Job(id); err != nil {
-		return nil, err
-	} else if j.StdOut != "" { // srun's own job has none
-		if job.Output, err = r.site.Output(id); err != nil {
-			return nil, err
-		}
+	if must(r.site.Job(id)).StdOut != "" { // srun's own job has none
+		job.Output = must(r.site.Output(id))
 	}
 	job.CUDA = cudaCards(job.Output)
-	if job.Hooks, err = r.hooks(n); err != nil {
-		return nil, err
-	}
-	kept, found, err := r.kept(slurm.JobID(n))
-	if err != nil || !found {
-		return job, err
+	job.Hooks = must(r.hooks(n))
+	kept, found := r.kept(slurm.JobID(n))
+	if !found {
+		return job
 	}
 	for _, d := range kept.Devices {
 		job.GPUs = append(job.GPUs, record.GPU{Index: d.Index, UUID: string(d.Device.ID)})
@@ -138,23 +121,19 @@ func (r *run) gather(id cluster.JobID) (*record.Job, error) {
 	if len(kept.Ends) > 0 {
 		job.End = endOf(kept.Ends[0])
 	}
-	return job, nil
+	return job
 }
 
-func (r *run) kept(id slurm.JobID) (ledger.Run, bool, error) {
-	store, err := state.Open(r.site.Run(), r.node)
-	if err != nil {
-		return ledger.Run{}, false, err
-	}
-	runs, damaged := store.Runs()
+func (r *run) kept(id slurm.JobID) (kept ledger.Run, found bool) {
+	runs, damaged := must(state.Open(r.site.Run(), r.node)).Runs()
 	if len(damaged) > 0 {
-		return ledger.Run{}, false, damaged[0]
+		panic(broken{damaged[0]})
 	}
 	i := slices.IndexFunc(runs, func(run ledger.Run) bool { return run.Job.ID == id })
 	if i < 0 {
-		return ledger.Run{}, false, nil
+		return kept, false
 	}
-	return runs[i], true, nil
+	return runs[i], true
 }
 
 func endOf(e ledger.End) *record.End {

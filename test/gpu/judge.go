@@ -204,20 +204,14 @@ func (r *run) bytes(h record.Holder, got uint64) {
 }
 
 // draining wants the node drained by a failed epilog with this exit code, or not drained at all (0).
-func (r *run) draining(job *record.Job, exit int) error {
-	got, err := r.service()
-	if err != nil {
-		return err
-	}
+func (r *run) draining(job *record.Job, exit int) {
+	got := r.service()
 	r.check("exit code on record", fmt.Sprint(exit), exitOf(job.End))
 	r.check("the node", map[bool]string{true: inService, false: drained + "Epilog error"}[exit == 0], got)
 	if exit == 0 {
-		return nil
+		return
 	}
-	hooks, err := r.site.HookRuns(r.node)
-	if err != nil {
-		return err
-	}
+	hooks := must(r.site.HookRuns(r.node))
 	seen := "no failed epilog"
 	for _, h := range hooks {
 		if h.Hook == "epilog" && h.Failed() && string(h.Job) == fmt.Sprint(job.ID) {
@@ -225,7 +219,6 @@ func (r *run) draining(job *record.Job, exit int) error {
 		}
 	}
 	r.check("what slurmd saw of the epilog", fmt.Sprintf("exit %d", exit), seen)
-	return nil
 }
 
 const (
@@ -234,12 +227,12 @@ const (
 )
 
 // service is what Slurm says of the node.
-func (r *run) service() (string, error) {
-	n, err := r.site.Node(r.node)
-	if err == nil && n.Has("DRAIN") {
-		return drained + n.Reason, nil
+func (r *run) service() string {
+	n := must(r.site.Node(r.node))
+	if n.Has("DRAIN") {
+		return drained + n.Reason
 	}
-	return inService, err
+	return inService
 }
 
 func held(e *record.End) string {

@@ -1,161 +1,237 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"bookend/internal/diagnosis"
 	"bookend/test/gpu/record"
 )
 
-func TestVerdict(t *testing.T) {
-	clean, flat := record.Curve{State: "clean"}, record.Curve{State: "flat"}
-	orphan := record.Finding{Code: "BKD-ORPHAN"}
-	for name, tc := range map[string]struct {
-		end  *record.End
-		want string
-	}{
-		"none":              {nil, "no record"},
-		"clean":             {&record.End{Curves: []record.Curve{clean, clean}}, "clean"},
-		"nothing was read":  {&record.End{}, "no card was read"},
-		"at rest, not idle": {&record.End{Curves: []record.Curve{clean, flat}}, "flat"},
-		"a finding":         {&record.End{Curves: []record.Curve{flat}, Findings: []record.Finding{orphan}}, "BKD-ORPHAN"},
-		"a note on clean":   {&record.End{Curves: []record.Curve{clean}, Findings: []record.Finding{{Code: "BKD-NORECORD"}}}, "BKD-NORECORD"},
-		"two":               {&record.End{Curves: []record.Curve{flat}, Findings: []record.Finding{orphan, orphan}}, "BKD-ORPHAN BKD-ORPHAN"},
-	} {
-		if got := verdict(tc.end); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+// The judge must see each way in which Bookend can be wrong. Here are one run and what is true of it: a process with 1000 MiB on
+// the second GPU of two.
+func judged(do func(*run)) bool {
+	r := &run{
+		lane: &lane{node: "n", cards: []card{{uuid: "GPU-b"}, {uuid: "GPU-a"}}}, rec: &record.Run{},
+		scene: &scene{holder: &record.Holder{PID: 7, GPU: "GPU-a", Held: 1000 * mib, Allocated: 900 * mib}},
+	}
+	do(r)
+	return r.rec.Judge() == record.Right
+}
+
+// each has every change of what is right judged. Those whose names begin with "right" are right.
+func each[T any](t *testing.T, right func() T, judge func(*run, T), changes map[string]func(*T)) {
+	t.Helper()
+	changes["right"] = func(*T) {}
+	for name, change := range changes {
+		value := right()
+		change(&value)
+		if got, want := judged(func(r *run) { judge(r, value) }), strings.HasPrefix(name, "right"); got != want {
+			t.Errorf("%s: judged right is %v, want %v", name, got, want)
 		}
 	}
 }
 
-const log = `slurm gpus=1,3
-| bookend: GPU 1 of lane clean: 143155 MiB free, nobody on it
+func TestNames(t *testing.T) {
+	want := leftover{code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8}, candidate: "exported", job: 3, evidence: "exclusive"}
+	each(t, func() record.Finding {
+		return record.Finding{Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a", Bytes: 1000 * mib, Job: 3,
+			Evidence: "exclusive", Searched: true, Candidates: []record.Candidate{{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported"}}}}
+	}, func(r *run, f record.Finding) { r.names(f, want) }, map[string]func(*record.Finding){
+		"another process":        func(f *record.Finding) { f.PID = 8 },
+		"a class less":           func(f *record.Finding) { f.Classes = f.Classes[:1] },
+		"another job":            func(f *record.Finding) { f.Job = 4 },
+		"a hint for a proof":     func(f *record.Finding) { f.Evidence = "environment" },
+		"unknown":                func(f *record.Finding) { f.Unknown = "why" },
+		"another card":           func(f *record.Finding) { f.GPU = "GPU-b" },
+		"65 MiB less":            func(f *record.Finding) { f.Bytes -= 65 * mib },
+		"65 MiB more":            func(f *record.Finding) { f.Bytes += 65 * mib },
+		"right, 64 MiB off":      func(f *record.Finding) { f.Bytes += 64 * mib },
+		"a candidate less":       func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
+		"a candidate more":       func(f *record.Finding) { f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}}) },
+		"a candidate's class":    func(f *record.Finding) { f.Candidates[0].Classes = nil },
+		"a search cut short":     func(f *record.Finding) { f.Searched = false },
+		"nobody accused":         func(f *record.Finding) { *f = record.Finding{} },
+		"right, in other orders": func(f *record.Finding) { slices.Reverse(f.Candidates) },
+	})
+}
+
+func TestClean(t *testing.T) {
+	each(t, func() record.Job {
+		return record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
+			Start: &record.End{Curves: []record.Curve{{State: "clean"}}}, End: &record.End{Curves: []record.Curve{{State: "clean"}}},
+			Output: "| bookend: GPU 0 of n\n| bookend:   clean: x\n| bookend: GPU 0 of n left clean by your job\n"}
+	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
+		"no record":                     func(j *record.Job) { j.End = nil },
+		"not at rest":                   func(j *record.Job) { j.End.Curves[0].State = "flat" },
+		"no card was read":              func(j *record.Job) { j.Start.Curves = nil },
+		"a finding":                     func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
+		"a search of all of /proc":      func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
+		"a user who is told otherwise":  func(j *record.Job) { j.Output = strings.Replace(j.Output, "left clean", "left", 1) },
+		"words that are not Bookend's":  func(j *record.Job) { j.Output = strings.ReplaceAll(j.Output, "| bookend:", "bookend:") },
+		"another card than the number":  func(j *record.Job) { j.GPUs[0].UUID, j.CUDA[0].UUID = "GPU-a", "GPU-a" },
+		"another card than CUDA's":      func(j *record.Job) { j.CUDA[0].UUID = "GPU-a" },
+		"no card at all":                func(j *record.Job) { j.GPUs = nil },
+		"right, CUDA names none":        func(j *record.Job) { j.CUDA = nil },
+		"a number that Slurm never had": func(j *record.Job) { j.GPUs[0].Index = 2 },
+	})
+}
+
+// What a job's own programs say of its cards; the daemon's are not its own.
+func TestCUDACards(t *testing.T) {
+	const log = `slurm gpus=1,3
 ready pid=7 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001 bytes=2097152
 ready pid=8 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152 used=9
 ready pid=9 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003 bytes=2097152
 daemon: ready pid=10 gpu=GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a009 bytes=2097152
-| bookend: GPU 1 of lane was not clean after your job
-| bookend:   Found: 20998 MiB held by process 10
-| bookend:          (x) since 08:00:00
 `
-
-func TestReadingAJobsLog(t *testing.T) {
 	want := []record.GPU{
 		{Index: 1, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a001"}, {Index: 3, UUID: "GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a003"},
 	}
 	if got := cudaCards(log); !slices.Equal(got, want) {
 		t.Errorf("cards %v, want %v", got, want)
 	}
-	r := run{rec: &record.Run{}}
-	job := &record.Job{Output: log}
-	for _, phrase := range []string{"held by process 10 (x) since", "of lane clean:", "held by process 1 ", "ready pid=7"} {
-		r.said(job, phrase)
+}
+
+func TestHealthChecks(t *testing.T) {
+	idle := func() record.NodeCheck { return record.NodeCheck{Cards: []string{"GPU-a", "GPU-b"}} }
+	each(t, idle, func(r *run, c record.NodeCheck) { r.nothingFound(c) }, map[string]func(*record.NodeCheck){
+		"right, an old drain":  func(c *record.NodeCheck) { c.Lines = []string{leftAlone + "the node is not drained any more"} },
+		"it did something":     func(c *record.NodeCheck) { c.Lines = []string{"drain: resumed: clean 2 of 2 times in a row"} },
+		"it failed":            func(c *record.NodeCheck) { c.Exit = 1 },
+		"it printed a line":    func(c *record.NodeCheck) { c.Said = "bookend: x" },
+		"a card was not read":  func(c *record.NodeCheck) { c.Cards = c.Cards[:1] },
+		"it left no record":    func(c *record.NodeCheck) { c.Cards = nil },
+		"a note":               func(c *record.NodeCheck) { c.Findings = []record.Finding{{Code: "BKD-THROTTLE"}} },
+		"a line in the log":    func(c *record.NodeCheck) { c.Lines = []string{"findings: BKD-X"} },
+		"two, of which one is": func(c *record.NodeCheck) { c.Lines = []string{leftAlone, "findings: BKD-X"} },
+	})
+	want := leftover{code: "BKD-ORPHAN", pid: 7, classes: "orphan", job: 3, evidence: "exclusive"}
+	each(t, func() record.NodeCheck {
+		c := idle()
+		c.Findings = []record.Finding{{Code: "BKD-ORPHAN", PID: 7, Classes: []string{"orphan"}, GPU: "GPU-a", Bytes: 1000 * mib, Job: 3,
+			Evidence: "exclusive", Action: "warn"}}
+		c.Seen = []record.Occupant{{GPU: "GPU-a", PID: 7}}
+		return c
+	}, func(r *run, c record.NodeCheck) { r.foundOnCard(c, want, "warn") }, map[string]func(*record.NodeCheck){
+		"nothing":             func(c *record.NodeCheck) { c.Findings = nil },
+		"ignored":             func(c *record.NodeCheck) { c.Findings[0].Action = "ignore" },
+		"a second finding":    func(c *record.NodeCheck) { c.Findings = append(c.Findings, c.Findings[0]) },
+		"it saw nobody":       func(c *record.NodeCheck) { c.Seen = nil },
+		"it saw another":      func(c *record.NodeCheck) { c.Seen[0].PID = 8 },
+		"it looked elsewhere": func(c *record.NodeCheck) { c.Seen[0].GPU = "GPU-b" },
+	})
+	each(t, func() []string { return []string{"x", "BKD-ORPHAN: GPU 0, process 7"} },
+		func(r *run, lines []string) { r.logged(record.NodeCheck{Lines: lines}, "BKD-ORPHAN", "process 7") }, map[string]func(*[]string){
+			"two lines say it together": func(l *[]string) { *l = []string{"BKD-ORPHAN: GPU 0", "process 7"} },
+			"no line":                   func(l *[]string) { *l = nil },
+		})
+	each(t, func() string { return "drained: BKD-ORPHAN gpu=1 1000MiB pid=7 job=3 epilog; see: bookend show 3" },
+		func(r *run, reason string) {
+			r.reasonIs(reason, &record.Job{ID: 3, GPUs: []record.GPU{{Index: 1, UUID: "GPU-a"}}})
+		}, map[string]func(*string){
+			"bytes":        func(s *string) { *s = strings.Replace(*s, "1000", "1065", 1) },
+			"card":         func(s *string) { *s = strings.Replace(*s, "gpu=1", "gpu=0", 1) },
+			"process":      func(s *string) { *s = strings.Replace(*s, "pid=7", "pid=8", 1) },
+			"job":          func(s *string) { *s = strings.Replace(*s, "job=3", "job=4", 1) },
+			"job to show":  func(s *string) { *s = strings.Replace(*s, "w 3", "w 4", 1) },
+			"Slurm's own":  func(s *string) { *s = "drained: Epilog error" },
+			"in service":   func(s *string) { *s = inService },
+			"words behind": func(s *string) { *s += " [root]" },
+		})
+}
+
+// A job's beats of 50 ms, as fast as told while a check is at work from 1000 to 1300 ms.
+func TestPaced(t *testing.T) {
+	checks := []span{{1001, 1299}}
+	beats := func(beside float64) []beat {
+		var b strings.Builder
+		b.WriteString("ready pid=7\nbeat from_ms=x to_ms=y uses=0\n")
+		for at := 0.0; at < 3000; at += 50 {
+			uses := 150.0
+			if at+50 > 1000 && at < 1300 {
+				uses *= beside
+			}
+			fmt.Fprintf(&b, "beat from_ms=%.3f to_ms=%.3f uses=%.0f worst_ms=0.4\n", at, at+50, uses)
+		}
+		return beatsIn(b.String())
 	}
-	for i, want := range []bool{true, true, false, false} {
-		if got := r.rec.Checks[i]; got.Right != want {
-			t.Errorf("%q: %v, want %v", got.Want, got.Right, want)
+	for beside, want := range map[float64]bool{1: true, 0.92: true, 0.88: false, 0.1: false} {
+		if got := judged(func(r *run) { r.paced(beats(beside), checks) }); got != want {
+			t.Errorf("%v of the pace: right is %v, want %v", beside, got, want)
+		}
+	}
+	for what, few := range map[string][]beat{"none": nil, "none beside": beats(1)[:15], "none without": beats(1)[20:26]} {
+		if err := attempt(func() { judged(func(r *run) { r.paced(few, checks) }) }); err == nil {
+			t.Errorf("%s: a pace was made of it", what)
+		}
+	}
+	for most, want := range map[uint64]bool{20480: true, 20543: true, 20544: false, 143000: false} {
+		if got := judged(func(r *run) { r.untouched(20480*mib, most*mib) }); got != want {
+			t.Errorf("%d MiB in use meanwhile: right is %v, want %v", most, got, want)
 		}
 	}
 }
 
-func TestBytes(t *testing.T) {
-	for name, tc := range map[string]struct {
-		held, allocated, gone, got uint64
-		want                       bool
-	}{
-		"the very number":                {1000, 500, 1009, 1000, true},
-		"64 MiB off":                     {1000, 500, 1009, 1064, true},
-		"more":                           {1000, 500, 1100, 1065, false},
-		"less":                           {1000, 500, 1100, 935, false},
-		"no word of the holder":          {1000, 0, 0, 1000, true},
-		"nvidia-smi says nothing":        {0, 0, 0, 0, false},
-		"below what it asked for":        {1000, 1001, 1100, 1000, false},
-		"more than is missing from card": {1000, 500, 900, 1000, false},
-	} {
-		r := run{rec: &record.Run{}}
-		r.bytes(record.Holder{Held: tc.held * mib, Allocated: tc.allocated * mib, Gone: tc.gone * mib}, tc.got*mib)
-		if got := r.rec.Judge() == record.Right; got != tc.want {
-			t.Errorf("%s: right is %v, want %v: %+v", name, got, tc.want, r.rec.Checks)
+func TestBecause(t *testing.T) {
+	set := func(name diagnosis.Name, answer diagnosis.Answer) func(*record.Job) {
+		return func(j *record.Job) {
+			i := slices.IndexFunc(j.End.Diagnosis.Causes, func(c record.Cause) bool { return c.Name == string(name) })
+			j.End.Diagnosis.Causes[i].Answer = string(answer)
 		}
 	}
+	right := func() record.Job { // names one cause, as its log does
+		d := &record.Diagnosis{Asked: "it failed"}
+		for _, name := range causes {
+			d.Causes = append(d.Causes, record.Cause{Name: string(name), Answer: string(diagnosis.No), Evidence: "seen"})
+		}
+		j := record.Job{State: "FAILED", End: &record.End{Diagnosis: d}, GPUs: []record.GPU{{UUID: "GPU-b"}},
+			Output: "| bookend:   YES          " + diagnosis.Others.Title() + ":\n| bookend:                seen\n| bookend:   no           the rest\n"}
+		set(diagnosis.Others, diagnosis.Yes)(&j)
+		return j
+	}
+	judge := func(r *run, j record.Job) {
+		r.because(&j, answers{yes: list(diagnosis.Others), either: list(diagnosis.Pieces)})
+	}
+	each(t, right, judge, map[string]func(*record.Job){
+		"right, unsure of what may be": set(diagnosis.Pieces, diagnosis.Unknown),
+		"unsure of the kernel's log":   set(diagnosis.Fault, diagnosis.Unknown),
+		"the true one missed":          set(diagnosis.Others, diagnosis.No),
+		"unsure of the true one":       set(diagnosis.Others, diagnosis.Unknown),
+		"a wrong one":                  set(diagnosis.Own, diagnosis.Yes),
+		"sure of what nobody knows":    set(diagnosis.Pieces, diagnosis.Yes),
+		"nobody asked":                 func(j *record.Job) { j.End.Diagnosis.Asked = "" },
+		"no answer":                    func(j *record.Job) { j.End.Diagnosis.Causes = j.End.Diagnosis.Causes[1:] },
+		"no diagnosis":                 func(j *record.Job) { j.End.Diagnosis = nil },
+		"no record":                    func(j *record.Job) { j.End = nil },
+		"not in the job's log":         func(j *record.Job) { j.Output = "" },
+		"more in the job's log":        func(j *record.Job) { j.Output += "| bookend:   YES          a share\n" },
+	})
+	untold := func(r *run, j record.Job) { r.because(&j, answers{untold: list(diagnosis.Others)}) }
+	each(t, right, untold, map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others, diagnosis.No)})
 }
 
-// The judge must see each way in which a finding can be wrong.
-func TestNames(t *testing.T) {
-	want := leftover{
-		code: "BKD-RESIDUE", pid: 7, classes: "orphan stopped", candidates: []int{9, 8}, candidate: "exported", job: 3, evidence: "exclusive",
-	}
-	good := record.Finding{
-		Code: "BKD-RESIDUE", PID: 7, Classes: []string{"orphan", "stopped"}, GPU: "GPU-a", Bytes: 1000 * mib, Job: 3, Evidence: "exclusive", Searched: true,
-		Candidates: []record.Candidate{{PID: 8, Classes: []string{"exported"}}, {PID: 9, Classes: []string{"exported", "orphan"}}},
-	}
-	for name, change := range map[string]func(*record.Finding){
-		"":                   func(*record.Finding) {},
-		"another process":    func(f *record.Finding) { f.PID = 8 },
-		"a class less":       func(f *record.Finding) { f.Classes = f.Classes[:1] },
-		"another job":        func(f *record.Finding) { f.Job = 4 },
-		"a hint for a proof": func(f *record.Finding) { f.Evidence = "environment" },
-		"unknown":            func(f *record.Finding) { f.Unknown = "why" },
-		"another card":       func(f *record.Finding) { f.GPU = "GPU-b" },
-		"half of it":         func(f *record.Finding) { f.Bytes /= 2 },
-		"a candidate less":   func(f *record.Finding) { f.Candidates = f.Candidates[:1] },
-		"a candidate more": func(f *record.Finding) {
-			f.Candidates = append(f.Candidates, record.Candidate{PID: 10, Classes: []string{"exported"}})
-		},
-		"a candidate's class":     func(f *record.Finding) { f.Candidates[0].Classes = nil },
-		"a search cut short":      func(f *record.Finding) { f.Searched = false },
-		"nobody accused":          func(f *record.Finding) { *f = record.Finding{} },
-		"the same in other order": func(f *record.Finding) { slices.Reverse(f.Candidates) },
-	} {
-		f := good
-		f.Candidates = slices.Clone(good.Candidates)
-		change(&f)
-		r := run{rec: &record.Run{}, scene: &scene{holder: &record.Holder{GPU: "GPU-a", Held: 1000 * mib, Allocated: 900 * mib}}}
-		r.names(f, want)
-		if got, want := r.rec.Judge() == record.Right, name == "" || name == "the same in other order"; got != want {
-			t.Errorf("%q: right is %v: %+v", name, got, r.rec.Checks)
-		}
-	}
+func TestWhole(t *testing.T) {
+	each(t, func() record.Probe {
+		return record.Probe{Result: "ok", Method: "contextless", Free: 1000 * mib, Largest: 998 * mib}
+	}, func(r *run, p record.Probe) { r.whole("x", p) }, map[string]func(*record.Probe){
+		"right, nearly 4 MiB": func(p *record.Probe) { p.Largest = 996 * mib },
+		"a gap":               func(p *record.Probe) { p.Largest = 994 * mib },
+		"more than there":     func(p *record.Probe) { p.Largest = 1002 * mib },
+		"nothing":             func(p *record.Probe) { p.Free, p.Largest = 0, 0 },
+		"skipped":             func(p *record.Probe) { p.Result, p.Why = "skipped", "why" },
+		"with a context":      func(p *record.Probe) { p.Method = "context" },
+		"unknown":             func(p *record.Probe) { p.Unknown = "not read" },
+	})
 }
 
-// A clean end for which all of /proc was searched is no clean end.
-func TestCleanWithoutSearch(t *testing.T) {
-	for _, scan := range []*record.Scan{nil, {Looked: 100}} {
-		end := &record.End{Curves: []record.Curve{{State: "clean"}}}
-		job := &record.Job{
-			Start: end, End: &record.End{Curves: end.Curves, Scan: scan}, GPUs: []record.GPU{{UUID: "GPU-a"}},
-			Output: "| bookend: GPU 0 of n clean: x\n| bookend: GPU 0 of n left clean by your job\n",
-		}
-		r := run{lane: &lane{node: "n", cards: []card{{uuid: "GPU-a"}}}, rec: &record.Run{}}
-		r.clean(job)
-		if got := r.rec.Judge() == record.Right; got != (scan == nil) {
-			t.Errorf("scan %v: right is %v: %+v", scan, got, r.rec.Checks)
-		}
-	}
-}
-
-func TestRightCards(t *testing.T) {
-	cards := []card{{uuid: "GPU-a"}, {uuid: "GPU-b"}}
-	for name, tc := range map[string]struct {
-		bookend, cuda []record.GPU
-		want          bool
-	}{
-		"right":                 {[]record.GPU{{Index: 1, UUID: "GPU-b"}}, []record.GPU{{Index: 1, UUID: "GPU-b"}}, true},
-		"CUDA said nothing":     {[]record.GPU{{Index: 1, UUID: "GPU-b"}}, nil, true},
-		"numbered otherwise":    {[]record.GPU{{Index: 0, UUID: "GPU-b"}}, []record.GPU{{Index: 0, UUID: "GPU-b"}}, false},
-		"another card for CUDA": {[]record.GPU{{Index: 1, UUID: "GPU-b"}}, []record.GPU{{Index: 1, UUID: "GPU-a"}}, false},
-		"no such number":        {[]record.GPU{{Index: 2, UUID: "GPU-b"}}, nil, false},
-		"Bookend has none":      {nil, []record.GPU{{Index: 1, UUID: "GPU-b"}}, false},
-		"neither has any":       {nil, nil, false},
-		"CUDA's own order": {
-			[]record.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}},
-			[]record.GPU{{Index: 0, UUID: "GPU-b"}, {Index: 1, UUID: "GPU-a"}}, true,
-		},
-	} {
-		r := run{lane: &lane{cards: cards}, rec: &record.Run{}}
-		r.rightCards(&record.Job{GPUs: tc.bookend, CUDA: tc.cuda})
-		if got := r.rec.Judge() == record.Right; got != tc.want {
-			t.Errorf("%s: right is %v, want %v: %+v", name, got, tc.want, r.rec.Checks)
+// Every cause that Bookend judges has its place in the truth of a scenario.
+func TestCauses(t *testing.T) {
+	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
+		if !slices.Contains(causes, c.Name) {
+			t.Errorf("cause %q is judged by Bookend and not by the lane", c.Name)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (l *lane) up() error {
 	if err := cluster.SweepDead(); err != nil {
 		return err
 	}
-	o := site.Options{Programs: l.programs, Nodes: l.nodes(), GPUs: l.fake, Constrain: true, Config: l.sections(nil)}
+	o := site.Options{Programs: l.programs, Nodes: l.nodes(), GPUs: l.fake, Config: l.sections(nil)}
 	if l.fake == 0 {
 		if err := l.findCards(); err != nil {
 			return err
@@ -100,10 +100,10 @@ func (l *lane) up() error {
 	if err != nil {
 		return err
 	}
-	if l.track = tracks[len(tracks)-1]; l.track == cluster.LinuxProc {
+	l.track = tracks[len(tracks)-1]
+	if o.Track, o.Constrain = l.track, l.track != cluster.LinuxProc; !o.Constrain && (l.fake == 0 || !l.story) {
 		return errors.New("no writable cgroup hierarchy: jobs could not be fenced")
 	}
-	o.Track = l.track
 	if l.site, err = site.Up(o); err != nil {
 		return err
 	}

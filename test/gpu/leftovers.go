@@ -43,14 +43,11 @@ var orphanObserved = step{
 	name: "orphan-observe", title: "Process left behind through a daemon (observe)",
 	truth: "A root daemon started a CUDA process for the job, as its user and outside every job's cgroup; it outlives " +
 		"the job and holds memory. That it is the job's follows from the job having had the card alone.",
-	do: func(r *run) error {
-		job, err := r.leaveOrphan()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.leaveOrphan()
 		r.orphan(job, "orphan")
 		r.check("why no drain", "observe mode", held(job.End))
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -58,34 +55,26 @@ var orphanEnforced = step{
 	name: "orphan-enforce", title: "Process left behind through a daemon (enforce)",
 	truth: "As above: a process of the ended job, in no job's cgroup, keeps memory that the next job would miss. The " +
 		"node must take no further job.",
-	do: func(r *run) error {
-		job, err := r.leaveOrphan()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.leaveOrphan()
 		r.orphan(job, "orphan")
-		return r.draining(job, exitOrphan)
+		r.draining(job, exitOrphan)
 	},
 }
 
 // leaveOrphan runs a job that asks the daemon for a CUDA process on its card and ends.
-func (r *run) leaveOrphan() (*record.Job, error) {
-	return r.leaveIn("cudajob", func(*holder) error { return nil })
+func (r *run) leaveOrphan() *record.Job {
+	return r.leaveIn("cudajob", func(*holder) {})
 }
 
 // leaveIn waits until the process is as it shall be.
-func (r *run) leaveIn(program string, ready func(*holder) error, flags ...string) (*record.Job, error) {
-	return r.leave(func(s *standing) error {
-		h, err := s.only()
-		if err != nil {
-			return err
-		}
-		if err := ready(h); err != nil {
-			return err
-		}
+func (r *run) leaveIn(program string, ready func(*holder), flags ...string) *record.Job {
+	return r.leave(func(s *standing) {
+		h := s.only()
+		ready(h)
 		h.Role = "left behind"
 		r.scenery(&h.Holder)
-		return r.known(s, &h.Holder)
+		try(r.known(s, &h.Holder))
 	}, r.askFor(program, append([]string{"alloc", "--mib", fmt.Sprint(r.size())}, flags...)...))
 }
 
@@ -100,21 +89,14 @@ var orphanMoving = step{
 	name: "orphan-moving", title: "Process left behind on a GPU whose memory never settles",
 	truth: "Two processes of the ended job stay, in no job's cgroup. One keeps its memory; the other takes and frees 64 MiB " +
 		"every 0.7 s, so the memory of the GPU never settles. Both are named, and the first is enough to drain the node.",
-	do: func(r *run) error {
-		job, err := r.leave(func(s *standing) error {
-			if len(s.holders) != 2 {
-				return fmt.Errorf("the daemon started %d programs, want two", len(s.holders))
-			}
-			kept, moving := &s.holders[0].Holder, &s.holders[1].Holder
+	do: func(r *run) {
+		job := r.leave(func(s *standing) {
+			two := s.programs(2)
+			kept, moving := &two[0].Holder, &two[1].Holder
 			kept.Role, moving.Role, kept.Gone = "left behind", "takes and frees memory", 0
 			r.scenery(kept, *moving)
-			all, err := r.listed(s.card.UUID)
-			kept.GPU, kept.Held = s.card.UUID, all[kept.PID]
-			return err
+			kept.GPU, kept.Held = s.card.UUID, must(r.listed(s.card.UUID))[kept.PID]
 		}, r.askFor("cudajob", "alloc", "--mib", fmt.Sprint(r.size())), r.askFor("cudajob", "alloc", "--mib", "2", "--churn", "700"))
-		if err != nil {
-			return err
-		}
 		r.check("start of the job", "clean", verdict(job.Start))
 		// A busy machine may leave the mover so little time that no look sees it move.
 		end := strings.TrimSuffix(verdict(job.End), " BKD-MOVING")
@@ -123,7 +105,7 @@ var orphanMoving = step{
 			code: "BKD-ORPHAN", pid: r.scene.holder.PID, classes: "orphan", job: job.ID, evidence: "exclusive",
 		})
 		r.rightCards(job)
-		return r.draining(job, exitOrphan)
+		r.draining(job, exitOrphan)
 	},
 }
 
@@ -143,29 +125,22 @@ var orphanInherited = step{
 	name: "inherited", title: "Next job on the same card (observe)",
 	truth: "The earlier job's process still holds memory when the same user's next job gets the card. The next job " +
 		"uses the card and leaves nothing of its own.",
-	do: func(r *run) error {
-		job, err := r.inherit()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.inherit()
 		r.inherited(job, leftover{pid: r.scene.holder.PID, classes: "orphan"})
 		r.said(job, fmt.Sprintf("your job %d", r.scene.left.ID))
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
 // inherit runs the next job on the card that another has left something on.
-func (r *run) inherit() (*record.Job, error) {
-	if err := r.resume(); err != nil {
-		return nil, err
-	}
+func (r *run) inherit() *record.Job {
+	try(r.resume())
 	r.rec.Holder, r.rec.Others = r.scene.holder, r.scene.others
-	job, err := r.run1(r.script(whichCard...), "--gres=gpu:1")
-	if err != nil {
-		return nil, err
-	}
+	job := r.run1(r.script(whichCard...), "--gres=gpu:1")
 	r.evidence("after the second job, the holder still there")
-	return job, r.stillThere()
+	r.stillThere()
+	return job
 }
 
 // inherited wants the start of the job to name what it found and who left it, and its end to blame nobody.
@@ -181,17 +156,11 @@ func (r *run) inherited(job *record.Job, w leftover) {
 var orphanGone = step{
 	name: "freed", title: "Next job after the process was killed",
 	truth: "The process that an earlier job left is killed; its memory is free before the next job begins.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		r.daemon.killAll()
-		if err := r.awaitIdle(); err != nil {
-			return err
-		}
-		job, err := r.run1(r.script(whichCard...), "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
+		try(r.awaitIdle())
+		job := r.run1(r.script(whichCard...), "--gres=gpu:1")
 		r.clean(job)
-		return nil
 	},
 }
 
@@ -199,42 +168,34 @@ var phantom = step{
 	name: "phantom", title: "Forked child of a killed CUDA process",
 	truth: "A CUDA process of the job forked, without exec, and was killed; the driver goes on listing its PID, which " +
 		"is nobody's, and the child holds the memory through the descriptors it inherited.",
-	do: func(r *run) error {
-		return r.leavePhantom("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
+	do: func(r *run) {
+		r.leavePhantom("cudajob", "alloc", "--mib", fmt.Sprint(r.size()), "--fork-hold")
 	},
 }
 
 var torchPhantom = step{
 	name: "torch-phantom", title: "Forked child of a killed PyTorch process",
 	truth: "As above, with PyTorch's multiprocessing: the parent is killed, the child sleeps on with its descriptors.",
-	do:    func(r *run) error { return r.leavePhantom("forkhold", fmt.Sprint(min(8<<10, r.size()))) },
+	do:    func(r *run) { r.leavePhantom("forkhold", fmt.Sprint(min(8<<10, r.size()))) },
 }
 
-func (r *run) leavePhantom(program string, args ...string) error {
-	job, err := r.leave(func(s *standing) error {
-		h, err := s.only()
-		if err != nil {
-			return err
-		}
+func (r *run) leavePhantom(program string, args ...string) {
+	job := r.leave(func(s *standing) {
+		h := s.only()
 		h.Role, h.Proc = "dead: killed, its child lives", readProc(h.PID)
 		children := r.kin("child with inherited descriptors")
 		if len(children) == 0 {
-			return fmt.Errorf("process %d has no child with the driver open: %q", h.PID, h.line)
+			panic(brokenf("process %d has no child with the driver open: %q", h.PID, h.line))
 		}
 		h.kill()
-		if err := awaitGone(h.PID); err != nil {
-			return err
-		}
+		try(awaitGone(h.PID))
 		r.scenery(&h.Holder, children...)
-		return r.known(s, &h.Holder)
+		try(r.known(s, &h.Holder))
 	}, r.askFor(program, args...))
-	if err != nil {
-		return err
-	}
 	w := r.phantomLeft()
 	w.code, w.job, w.evidence = "BKD-PHANTOM", job.ID, "exclusive"
 	r.left(job, w)
-	return r.draining(job, exitPhantom)
+	r.draining(job, exitPhantom)
 }
 
 func (r *run) phantomLeft() leftover {
@@ -244,13 +205,10 @@ func (r *run) phantomLeft() leftover {
 var phantomInherited = step{
 	name: "phantom-inherited", title: "Next job on a card with a dead process's memory",
 	truth: "The child of the killed process still holds the memory when the next job gets the card; that job leaves nothing.",
-	do: func(r *run) error {
-		job, err := r.inherit()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.inherit()
 		r.inherited(job, r.phantomLeft())
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -259,28 +217,22 @@ var residue = step{
 	truth: "The job exported memory as a descriptor and handed it to a process outside every job that never touched " +
 		"CUDA. The job has ended; the memory stays in use and the driver lists no process for it. Nobody else has " +
 		"the driver open.",
-	do: func(r *run) error {
-		job, err := r.leaveExported(r.size())
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.leaveExported(r.size())
 		w := r.exportedLeft()
 		w.code, w.job, w.evidence, w.candidate = "BKD-RESIDUE", job.ID, "exclusive", "exported orphan"
 		r.left(job, w)
-		return r.draining(job, exitResidue)
+		r.draining(job, exitResidue)
 	},
 }
 
 // leaveExported runs a job that hands so many MiB to a process which never touched CUDA; others belong to the scene.
-func (r *run) leaveExported(size uint64, others ...record.Holder) (*record.Job, error) {
-	return r.leave(func(s *standing) error {
-		h, err := s.only()
-		if err != nil {
-			return err
-		}
+func (r *run) leaveExported(size uint64, others ...record.Holder) *record.Job {
+	return r.leave(func(s *standing) {
+		h := s.only()
 		h.Role = "has the exported descriptor"
 		r.scenery(&h.Holder, others...)
-		return r.unlisted(s, &h.Holder, size*mib)
+		r.unlisted(s, &h.Holder, size*mib)
 	}, `ask cudajob "" holdfd "$PWD/hold.$SLURM_JOB_ID"`,
 		fmt.Sprintf(`$CUDAJOB alloc --mib %d --export "$PWD/hold.$SLURM_JOB_ID" --sleep 0 >/dev/null`, size))
 }
@@ -294,13 +246,10 @@ func (r *run) exportedLeft() leftover {
 var residueInherited = step{
 	name: "residue-inherited", title: "Next job on a card with an exported handle's memory",
 	truth: "The descriptor is still held when the next job gets the card; that job leaves nothing.",
-	do: func(r *run) error {
-		job, err := r.inherit()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.inherit()
 		r.inherited(job, r.exportedLeft())
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -309,20 +258,14 @@ var innocent = step{
 	truth: "As above, but another user's process has the driver's control node open as well, since before the job, and " +
 		"holds nothing. Nobody can tell from outside which of the two has the memory: both are named, and the node " +
 		"is not drained on that.",
-	do: func(r *run) error {
-		other, err := r.startAs(1, "", "cudajob", "holdctl")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		other := r.startAs(1, "", "cudajob", "holdctl")
 		other.Role = "innocent: has the control node open"
-		job, err := r.leaveExported(r.size(), other.Holder)
-		if err != nil {
-			return err
-		}
+		job := r.leaveExported(r.size(), other.Holder)
 		w := r.exportedLeft()
 		w.code, w.job, w.evidence = "BKD-RESIDUE", job.ID, "exclusive"
 		r.left(job, w)
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -330,29 +273,22 @@ var imported = step{
 	name: "ipc", title: "CUDA IPC importer after the exporter died",
 	truth: "One process of the job allocated memory and another mapped it by CUDA IPC. The first was killed; the second " +
 		"outlives the job and holds all of it.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		socket := `"$PWD/ipc.$SLURM_JOB_ID"`
-		job, err := r.leave(func(s *standing) error {
-			if len(s.holders) != 2 {
-				return fmt.Errorf("the daemon started %d programs, want two", len(s.holders))
-			}
-			exporter, importer := s.holders[0], s.holders[1]
+		job := r.leave(func(s *standing) {
+			two := s.programs(2)
+			exporter, importer := two[0], two[1]
 			exporter.Role, importer.Role = "dead: allocated the memory", "maps it"
 			exporter.Proc, importer.Proc = readProc(exporter.PID), readProc(importer.PID)
 			exporter.kill() // it may have ended by itself
-			if err := awaitGone(exporter.PID); err != nil {
-				return err
-			}
+			try(awaitGone(exporter.PID))
 			importer.Allocated, importer.Gone = r.size()*mib, 0
 			r.scenery(&importer.Holder, exporter.Holder)
-			return r.settled(func() error { return r.known(s, &importer.Holder) })
+			r.settled(func() error { return r.known(s, &importer.Holder) })
 		}, r.askFor("cudajob", "ipc-export", "--mib", fmt.Sprint(r.size()), "--socket", socket),
 			r.askFor("cudajob", "ipc-import", "--socket", socket))
-		if err != nil {
-			return err
-		}
 		r.orphan(job, "orphan")
-		return r.draining(job, exitOrphan)
+		r.draining(job, exitOrphan)
 	},
 }
 
@@ -360,14 +296,11 @@ var stopped = step{
 	name: "stopped", title: "Stopped process",
 	truth: "A process of the ended job was stopped by SIGSTOP while it holds memory. Its name is chosen to mislead who " +
 		"reads /proc carelessly.",
-	do: func(r *run) error {
-		ready := func(h *holder) error { return inState(h.PID, "T") }
-		job, err := r.leaveIn("cudajob", ready, "--stop", "--name", "'a) R (b'")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		ready := func(h *holder) { try(inState(h.PID, "T")) }
+		job := r.leaveIn("cudajob", ready, "--stop", "--name", "'a) R (b'")
 		r.orphan(job, "orphan stopped")
-		return r.draining(job, exitOrphan)
+		r.draining(job, exitOrphan)
 	},
 }
 
@@ -375,32 +308,25 @@ var leaderless = step{
 	name: "leaderless", title: "Process whose first thread has ended",
 	truth: "The first thread of a process of the ended job has exited, so /proc calls the process a zombie and shows no " +
 		"descriptor of it; a second thread lives and holds the memory.",
-	do: func(r *run) error {
-		ready := func(h *holder) error { return inState(h.PID, "Z") }
-		job, err := r.leaveIn("cudajob", ready, "--leader-exits")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		ready := func(h *holder) { try(inState(h.PID, "Z")) }
+		job := r.leaveIn("cudajob", ready, "--leader-exits")
 		r.orphan(job, "dying orphan")
-		return r.draining(job, exitOrphan)
+		r.draining(job, exitOrphan)
 	},
 }
 
 var otherPIDs = step{
 	name: "pidns", title: "Process in another PID namespace",
 	truth: "A process of the ended job lives in a PID namespace of its own, where it has another PID, and holds memory.",
-	do: func(r *run) error {
-		elsewhere := func(h *holder) error {
+	do: func(r *run) {
+		elsewhere := func(h *holder) {
 			if p := readProc(h.PID); !strings.HasSuffix(p.NSpid, "\t1") {
-				return fmt.Errorf("process %d is in no PID namespace of its own: %+v", h.PID, p)
+				panic(brokenf("process %d is in no PID namespace of its own: %+v", h.PID, p))
 			}
-			return nil
 		}
-		job, err := r.leaveIn(contained, elsewhere)
-		if err != nil {
-			return err
-		}
+		job := r.leaveIn(contained, elsewhere)
 		r.orphan(job, "container orphan")
-		return r.draining(job, exitOrphan)
+		r.draining(job, exitOrphan)
 	},
 }

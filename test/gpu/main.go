@@ -3,6 +3,7 @@
 //
 //	gpu-lane [--out FOLDER] [--programs FOLDER] [--runs N] [--only NAME,...] [--controls=false] [--budget 9m]
 //	         [--fake N [--fake-nodes N]]
+//	gpu-lane --story [--fake N]         the demonstration: a few scenarios, with what users and admins see of each
 //	gpu-lane ask SOCKET PROGRAM CARD ARG...     used inside jobs: asks the lane's daemon to start a program
 //	gpu-lane inside UID GID PROGRAM...  used by that daemon: the first process of a PID namespace
 //
@@ -21,6 +22,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -48,6 +50,7 @@ type options struct {
 	fakeNodes     int
 	only          []string
 	controls      bool
+	story         bool // tells what everybody sees
 	budget        time.Duration
 }
 
@@ -78,9 +81,13 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.fake, "fake", 0, "rehearse with this many fake GPUs")
 	flags.IntVar(&o.fakeNodes, "fake-nodes", 1, "and this many nodes, at work side by side")
 	flags.BoolVar(&o.controls, "controls", true, "also run scenarios with the rule switched off that they are about")
+	flags.BoolVar(&o.story, "story", false, "tell what users and admins see of "+storyOf+" or of --only, once and without controls")
 	flags.DurationVar(&o.budget, "budget", 9*time.Minute, "no run begins after this time")
 	if err := flags.Parse(args); err != nil {
 		return o, err
+	}
+	if o.story {
+		o.runs, o.controls, only = 1, false, cmp.Or(only, storyOf)
 	}
 	if only != "" {
 		o.only = strings.Split(only, ",")

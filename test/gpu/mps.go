@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -26,13 +25,11 @@ var mpsClients = step{
 	name: "mps-clients", title: "MPS left behind, with two clients",
 	truth: "The job started an MPS daemon of its own outside its cgroup, and two clients that still hold memory when it has " +
 		"ended. Server and clients are listed on the card; the daemon has it open and holds nothing.",
-	do: func(r *run) error {
-		job, err := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.leaveMPS(2, "--mib", fmt.Sprint(r.size()/2))
 		r.mpsLeft(job)
-		return errors.Join(r.draining(job, exitOrphan), r.quitMPS(job.ID))
+		r.draining(job, exitOrphan)
+		r.quitMPS(job.ID)
 	},
 }
 
@@ -40,18 +37,16 @@ var mpsIdle = step{
 	name: "mps-idle", title: "MPS left behind, without clients",
 	truth: "As above, but the one client has ended before the job. The server keeps a few dozen MiB: reported, and too " +
 		"little to drain a node for.",
-	do: func(r *run) error {
-		job, err := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.leaveMPS(0, "--mib", "64", "--sleep", "0")
 		r.mpsLeft(job)
-		return errors.Join(r.draining(job, 0), r.quitMPS(job.ID))
+		r.draining(job, 0)
+		r.quitMPS(job.ID)
 	},
 }
 
 // leaveMPS runs a job that leaves a daemon with its server and so many clients; with none, one that has ended.
-func (r *run) leaveMPS(clients int, alloc ...string) (*record.Job, error) {
+func (r *run) leaveMPS(clients int, alloc ...string) *record.Job {
 	const folder = `"$PWD/mps.$SLURM_JOB_ID"`
 	lines := []string{"mkdir " + folder, r.askFor("mps", "mps-up", folder)}
 	for range max(1, clients) {
@@ -59,14 +54,13 @@ func (r *run) leaveMPS(clients int, alloc ...string) (*record.Job, error) {
 		lines = append(lines, r.askFor("mps", words...))
 	}
 	lines = append(lines, r.askFor("mps", "mps-server", folder))
-	job, err := r.leave(func(s *standing) error { return r.mpsScene(s, clients) }, lines...)
-	return job, err
+	return r.leave(func(s *standing) { r.mpsScene(s, clients) }, lines...)
 }
 
 // mpsScene takes down who is there: the daemon, the clients and the server, in the order in which they were asked for.
-func (r *run) mpsScene(s *standing, clients int) error {
+func (r *run) mpsScene(s *standing, clients int) {
 	if len(s.holders) != 2+max(1, clients) {
-		return fmt.Errorf("the daemon started %d programs", len(s.holders))
+		panic(brokenf("the daemon started %d programs", len(s.holders)))
 	}
 	server := &s.holders[len(s.holders)-1].Holder
 	server.Role, s.holders[0].Role = "MPS server", "MPS daemon"
@@ -75,7 +69,7 @@ func (r *run) mpsScene(s *standing, clients int) error {
 		h.Role, h.Gone = "MPS client", 0 // what is gone from the whole card is not this client's alone
 		others = append(others, h.Holder)
 	}
-	return r.settled(func() error {
+	r.settled(func() error {
 		all, err := r.listed(s.card.UUID)
 		server.GPU, server.Held = s.card.UUID, all[server.PID]
 		for i := range others {
@@ -116,22 +110,18 @@ func (r *run) mpsLeft(job *record.Job) {
 }
 
 // quitMPS ends a job's daemon in good order, its clients first.
-func (r *run) quitMPS(job int) error {
+func (r *run) quitMPS(job int) {
 	for _, h := range r.daemon.since(0) {
 		if h.Role == "MPS client" {
 			h.kill()
 		}
 	}
-	home, err := r.site.Home(r.site.Users[0])
-	if err != nil {
-		return err
-	}
+	home := must(r.site.Home(r.site.Users[0]))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.site.Program("mps.sh"), "mps-down", filepath.Join(home, fmt.Sprintf("mps.%d", job)))
 	cmd.Env = r.daemon.env
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("end MPS: %w: %s", err, out)
+		panic(brokenf("end MPS: %w: %s", err, out))
 	}
-	return nil
 }

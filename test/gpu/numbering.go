@@ -80,17 +80,16 @@ var numberingTyped = step{
 	name: "numbering-typed", title: "Typed GPUs, in reverse order of their device files",
 	truth: "Slurm counts type b, the second half of the GPUs, before type a. A job a GPU side by side, of both types, is clean, " +
 		"then one of type a leaves a process on its GPU. Which GPU a job has is what CUDA says inside its device fence.",
-	do: func(r *run) error { return r.counted(typedReverse(len(r.cards)), nothingElse) },
+	do: func(r *run) { r.counted(typedReverse(len(r.cards)), nothingElse) },
 }
 
 var numberingLeftOut = step{
 	name: "numbering-left-out", title: "A GPU that the driver has and Slurm does not",
 	truth: "gres.conf leaves out the last GPU of the first half, and a process of root holds 2 GiB on it all the time. A job a GPU " +
 		"side by side on the others is clean, then one leaves a process on its GPU.",
-	do: func(r *run) error {
-		return r.counted(leftOut(len(r.cards)), func(r *run) error {
-			_, err := r.daemon.start(0, 0, askFor{Card: r.outside[0].uuid, Program: "cudajob", Args: []string{"alloc", "--mib", "2048"}})
-			return err
+	do: func(r *run) {
+		r.counted(leftOut(len(r.cards)), func(r *run) {
+			must(r.daemon.start(0, 0, askFor{Card: r.outside[0].uuid, Program: "cudajob", Args: []string{"alloc", "--mib", "2048"}}))
 		})
 	},
 }
@@ -99,47 +98,35 @@ var numberingShuffled = step{
 	name: "numbering-shuffled", title: "GPUs in no order",
 	truth: "gres.conf names the GPUs from both halves by turns, the second first. A job a GPU side by side is clean, then one " +
 		"leaves a process on its GPU.",
-	do: func(r *run) error { return r.counted(shuffled(len(r.cards)), nothingElse) },
+	do: func(r *run) { r.counted(shuffled(len(r.cards)), nothingElse) },
 }
 
-func nothingElse(*run) error { return nil }
+func nothingElse(*run) {}
 
 // counted judges jobs on a Slurm of its own that counts the GPUs in another way.
-func (r *run) counted(c counted, first func(*run) error) (err error) {
-	other, err := r.otherSite(c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, other.endSite()) }()
-	if err := first(other); err != nil {
-		return err
-	}
-	if err := other.sideBySide(c.asks()); err != nil {
-		return err
-	}
-	job, err := other.leaveOrphan()
-	if err != nil {
-		return err
-	}
+func (r *run) counted(c counted, first func(*run)) {
+	other := r.otherSite(c)
+	defer other.endSite()
+	first(other)
+	other.sideBySide(c.asks())
+	job := other.leaveOrphan()
 	other.orphan(job, "orphan")
-	return other.draining(job, exitOrphan)
+	other.draining(job, exitOrphan)
 }
 
 // otherSite brings up a Slurm that counts the GPUs as c says. What is judged on it goes to the same record.
-func (r *run) otherSite(c counted) (_ *run, err error) {
+func (r *run) otherSite(c counted) *run {
 	l := *r.lane
 	l.node, l.oneGPU = r.node+"n", c.asks()[0]
 	gres, lines := c.conf()
-	l.site, err = site.Up(site.Options{
+	l.site = must(site.Up(site.Options{
 		Programs: l.programs, Nodes: []string{l.node}, GPUs: l.fake, Devices: r.devices(), Gres: gres, GresConf: lines,
 		Track: l.fence(), Constrain: true, Mode: "enforce", Config: l.sections(nil),
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	other := &run{lane: &l, rec: r.rec, scene: r.scene}
 	if err := errors.Join(l.install(), l.settleIn()); err != nil {
-		return nil, errors.Join(err, other.endSite())
+		other.endSite()
+		panic(broken{err})
 	}
 	all := l.cards
 	l.cards = nil
@@ -150,7 +137,7 @@ func (r *run) otherSite(c counted) (_ *run, err error) {
 	if len(l.outside) > 0 {
 		l.head = l.reachable()
 	}
-	return other, nil
+	return other
 }
 
 // fence is the way to keep jobs from devices. A hybrid host's cgroup v2 needs slurmd to be deceived, which slurmd -G is not.
@@ -187,32 +174,25 @@ func (r *run) devices() []string {
 	return devicesOf(r.cards)
 }
 
-func (r *run) endSite() error {
+func (r *run) endSite() {
 	if r.daemon != nil {
 		r.daemon.killAll()
 		r.daemon.close()
 	}
-	return r.site.Down()
+	try(r.site.Down())
 }
 
 // sideBySide runs jobs at the same time. Each must be clean, on the GPU that its own CUDA named.
-func (r *run) sideBySide(asks []string) error {
+func (r *run) sideBySide(asks []string) {
 	gate := r.gate()
 	var all []cluster.JobID
 	for _, gres := range asks {
-		id, err := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres="+gres)
-		if err != nil {
-			return err
-		}
+		id := r.submit(0, r.script(append(slices.Clone(whichCard), r.until(gate))...), "--gres="+gres)
 		all = append(all, id)
 	}
 	for _, id := range all {
-		if err := r.awaitOutput(id, "ready "); err != nil {
-			return err
-		}
+		r.awaitOutput(id, "ready ")
 	}
-	if err := open(gate); err != nil {
-		return err
-	}
-	return r.onDifferentCards(all)
+	try(open(gate))
+	r.onDifferentCards(all)
 }

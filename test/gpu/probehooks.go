@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,66 +21,44 @@ var probeKilled = step{
 	truth: "The backend is killed by SIGKILL while it holds nearly all of the card (a library in front of the driver's gives the memory " +
 		"back 150 ms later, so that there is a moment to be met). The driver takes the memory back at once, the " +
 		"lock is free, and a prolog that starts then finds the card clean.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		c := r.cards[0]
-		w, err := r.watch(c.uuid)
-		if err != nil {
-			return err
-		}
+		w := r.watch(c.uuid)
 		defer w.end()
-		used, err := r.killProbe(w, c)
-		if err != nil {
-			return err
-		}
+		used := r.killProbe(w, c)
 		r.holds("memory in use at the moment of the kill", "more than half of the card", used+" bytes", number(used) > r.total()*mib/2)
 		r.check("its lock", "free", r.lockOf(c.uuid))
-		hook, err := r.hook("prolog_slurmd", ownJob+r.rec.Number)
-		if err != nil {
-			return err
-		}
+		hook := r.hook("prolog_slurmd", ownJob+r.rec.Number)
 		r.check("a prolog started at once says", "clean", hook)
-		empty, err := w.await("empty")
-		if err != nil {
-			return err
-		}
+		empty := must(w.await("empty"))
 		soon := r.fake > 0 || len(empty["after_ms"]) <= len("1999.9") // fake GPUs have no time of their own to show
 		r.holds("memory in use after it", "0 bytes within 2 s", fmt.Sprintf("%s bytes after %s ms", empty["used"], empty["after_ms"]),
 			empty["used"] == "0" && soon)
-		hook, err = r.hook("epilog_slurmd", ownJob+r.rec.Number)
-		r.check("its epilog says", "clean", hook)
-		return err
+		r.check("its epilog says", "clean", r.hook("epilog_slurmd", ownJob+r.rec.Number))
 	},
 }
 
 // killProbe kills a backend while it holds memory and returns how much was in use.
-func (r *run) killProbe(w *watcher, c card) (used string, err error) {
-	a, err := r.slowProbe(w, c)
-	if err != nil {
-		return "", err
-	}
-	seen, missed := w.await("taken")
+func (r *run) killProbe(w *watcher, c card) (used string) {
+	a := r.slowProbe(w, c)
+	seen := must(w.await("taken"))
 	_ = a.cmd.Process.Kill()
 	_ = a.cmd.Wait() // says that it was killed
 	killed := a.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if missed == nil && !(killed.Signaled() && killed.Signal() == syscall.SIGKILL) {
-		missed = fmt.Errorf("the backend was not killed but ended: %s", tail(a.out.String()))
+	if !killed.Signaled() || killed.Signal() != syscall.SIGKILL {
+		panic(brokenf("the backend was not killed but ended: %s", tail(a.out.String())))
 	}
-	return seen["used"], missed
+	return seen["used"]
 }
 
 // slowProbe starts a test of a card that is empty, which holds the memory for a while.
-func (r *run) slowProbe(w *watcher, c card) (*asked, error) {
-	line, err := r.probeRequest([]card{c}, true)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.settle(); err != nil {
-		return nil, err
-	}
+func (r *run) slowProbe(w *watcher, c card) *asked {
+	line := must(r.probeRequest([]card{c}, true))
+	try(w.settle())
 	if world := r.site.World(r.node); world != nil {
-		return r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir())
+		return must(r.askBackend(line, "LD_LIBRARY_PATH="+world.Dir()))
 	}
-	return r.askBackend(line)
+	return must(r.askBackend(line))
 }
 
 // lockOf says whether a card's probe lock is free.
@@ -102,47 +79,35 @@ func (r *run) lockOf(uuid string) string {
 }
 
 // hook runs a hook on every card as slurmd would and returns what Bookend's log says of it.
-func (r *run) hook(context string, job int) (string, error) {
-	before, err := r.hooks(job)
-	if err != nil {
-		return "", err
-	}
+func (r *run) hook(context string, job int) string {
+	before := must(r.hooks(job))
 	name := map[string]string{"prolog_slurmd": "bookend-prolog", "epilog_slurmd": "bookend-epilog"}[context]
 	cmd := exec.Command(r.site.Program(name))
 	cmd.Env = r.hookEnv(context, job, true, r.site.ConfigFile(r.node))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", name, err, tail(string(out)))
+		panic(brokenf("%s: %w: %s", name, err, tail(string(out))))
 	}
-	all, err := r.hooks(job)
-	if err == nil && len(all) != len(before)+1 {
-		err = fmt.Errorf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out)))
-	}
-	if err != nil {
-		return "", err
+	all := must(r.hooks(job))
+	if len(all) != len(before)+1 {
+		panic(brokenf("%s wrote %d lines to the log, want one: %s", name, len(all)-len(before), tail(string(out))))
 	}
 	last := all[len(all)-1]
 	r.looks = append(r.looks, last.Looks)
-	return last.Message, nil
+	return last.Message
 }
 
 var probeHooks = step{
 	name: "probe-hooks", title: "Hooks while a test allocation is at work",
 	truth: "Prologs and epilogs start while the backend's own test holds nearly all of the card, for 150 ms longer than it would. That memory is nobody's leak: every " +
 		"one of them finds the card clean.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		c := r.cards[0]
-		w, err := r.watch(c.uuid)
-		if err != nil {
-			return err
-		}
+		w := r.watch(c.uuid)
 		defer w.end()
 		for i := range 3 {
 			for _, context := range []string{"prolog_slurmd", "epilog_slurmd"} {
-				said, err := r.duringProbe(w, c, context, ownJob+100+10*r.rec.Number+i)
-				if err != nil {
-					return err
-				}
+				said := r.duringProbe(w, c, context, ownJob+100+10*r.rec.Number+i)
 				r.check(fmt.Sprintf("hook %s during a probe", context), "clean", said)
 			}
 		}
@@ -153,23 +118,16 @@ var probeHooks = step{
 			}
 		}
 		r.holds("hooks that met the memory and looked again", "one or more", fmt.Sprintf("%d of %d", met, len(r.looks)), met > 0)
-		return nil
 	},
 }
 
 // duringProbe starts a hook at the moment when a probe has taken memory.
-func (r *run) duringProbe(w *watcher, c card, context string, job int) (string, error) {
-	a, err := r.slowProbe(w, c)
-	if err != nil {
-		return "", err
-	}
-	said := ""
-	if _, err = w.await("taken"); err == nil {
-		said, err = r.hook(context, job)
-	}
-	probes, bad := a.end()
-	for _, p := range probes {
+func (r *run) duringProbe(w *watcher, c card, context string, job int) string {
+	a := r.slowProbe(w, c)
+	must(w.await("taken"))
+	said := r.hook(context, job)
+	for _, p := range must(a.end()) {
 		r.rec.Tests = append(r.rec.Tests, record.Test{What: "while a hook ran beside it", Probe: probeOf(p)})
 	}
-	return said, errors.Join(err, bad)
+	return said
 }

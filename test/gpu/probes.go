@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,11 +31,8 @@ var probeIdle = step{
 	name: "probe-idle", title: "Test allocation on idle cards",
 	truth: "A job has used every card and ended, and nothing is on them: each gives all of its free memory but 2 MiB in one block, " +
 		"to the epilog that the job pays for and to the backend asked by itself.",
-	do: func(r *run) error {
-		job, err := r.onEveryCard()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.onEveryCard()
 		r.clean(job)
 		var probes []record.Probe
 		if job.End != nil {
@@ -46,14 +42,11 @@ var probeIdle = step{
 		for _, p := range probes {
 			r.whole("the epilog's", p)
 		}
-		tests, err := r.test("idle card", r.cards)
-		if err != nil {
-			return err
-		}
+		tests := r.test("idle card", r.cards)
 		for _, t := range tests {
 			r.whole("the backend's", t.Probe)
 		}
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -67,7 +60,7 @@ func probedCards(all []record.Probe) string {
 }
 
 // onEveryCard runs a job that uses all cards.
-func (r *run) onEveryCard() (*record.Job, error) {
+func (r *run) onEveryCard() *record.Job {
 	var lines []string
 	for i := range r.cards {
 		lines = append(lines, fmt.Sprintf("$CUDAJOB alloc --mib 64 --gpu %d --sleep 0", i))
@@ -89,24 +82,18 @@ var probeNearFull = step{
 	name: "probe-near-full", title: "Test allocation with 129 MiB free",
 	truth: "A process holds all of the card but some 129 MiB, of which the backend is told that it may be there: the test " +
 		"still gets what is free, where a CUDA context would not fit.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		c := r.cards[0]
-		h, err := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
-		if err != nil {
-			return err
-		}
+		h := r.startAs(0, c.uuid, "cudajob", "alloc", "--near-full", "129")
 		h.Role = "has nearly all of the card"
 		r.scenery(&h.Holder)
 		r.evidence("the card nearly full")
-		tests, err := r.test("129 MiB free", []card{c}, h.PID)
-		if err != nil {
-			return err
-		}
+		tests := r.test("129 MiB free", []card{c}, h.PID)
 		for _, t := range tests {
 			r.whole("the backend's", t.Probe)
 			r.holds("free memory", "100 to 160 MiB", size(t.Probe.Free), t.Probe.Free >= 100*mib && t.Probe.Free <= 160*mib)
 		}
-		return r.stillThere()
+		r.stillThere()
 	},
 }
 
@@ -114,32 +101,24 @@ var probeNeighbour = step{
 	name: "probe-neighbour", title: "No test allocation beside another's process",
 	truth: "While the job runs another user's process takes memory on its card, and lives on. Nobody tests a card that somebody " +
 		"is on: neither the epilog nor the backend asked by itself.",
-	do: func(r *run) error {
-		job, err := r.leave(func(s *standing) error {
-			h, err := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-			if err != nil {
-				return err
-			}
+	do: func(r *run) {
+		job := r.leave(func(s *standing) {
+			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 			h.Role = "another user's, of no job"
 			r.scenery(&h.Holder)
-			return r.known(s, &h.Holder)
+			try(r.known(s, &h.Holder))
 		})
-		if err != nil {
-			return err
-		}
 		var probes []record.Probe
 		if job.End != nil {
 			probes = job.End.Probes
 		}
 		r.skipped("the epilog's", probes)
-		tests, err := r.test("somebody on the card", []card{r.cards[job.GPUs[0].Index]})
-		if err != nil {
-			return err
-		}
+		tests := r.test("somebody on the card", []card{r.cards[job.GPUs[0].Index]})
 		for _, t := range tests {
 			r.skipped("the backend's", []record.Probe{t.Probe})
 		}
-		return errors.Join(r.draining(job, 0), r.stillThere())
+		r.draining(job, 0)
+		r.stillThere()
 	},
 }
 
@@ -156,13 +135,10 @@ var holes = step{
 	name: "holes", title: "Holes that another process leaves",
 	truth: "A process fills the card with blocks of one size and frees every other one. From 2 MiB on the holes make one block for " +
 		"everybody else; of smaller blocks nothing comes back, for each 2 MiB page keeps a live one.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		for _, kib := range r.chunks() {
-			if err := r.holesOf(kib); err != nil {
-				return err
-			}
+			r.holesOf(kib)
 		}
-		return nil
 	},
 }
 
@@ -174,21 +150,14 @@ func (r *run) chunks() []uint64 {
 	return []uint64{20 << 10, 3 << 10, 2 << 10, 1 << 10, 64}
 }
 
-func (r *run) holesOf(kib uint64) error {
+func (r *run) holesOf(kib uint64) {
 	c := r.cards[0]
-	h, err := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
-	if err != nil {
-		return err
-	}
+	h := r.startAs(0, c.uuid, "cudajob", "alloc", "--holes", fmt.Sprint(kib))
 	what := fmt.Sprintf("holes of %d KiB", kib)
-	used, err := r.used(0)
-	if err != nil {
-		return err
-	}
+	used := must(r.used(0))
 	r.evidence(what)
-	tests, err := r.test(what, []card{c}, h.PID)
-	if err != nil || len(tests) != 1 {
-		return fmt.Errorf("%s: %d tests: %w", what, len(tests), err)
+	if tests := r.test(what, []card{c}, h.PID); len(tests) != 1 {
+		panic(brokenf("%s: %d tests", what, len(tests)))
 	}
 	t := &r.rec.Tests[len(r.rec.Tests)-1]
 	t.Chunk, t.Kept, t.Used = kib<<10, h.Allocated, used
@@ -199,5 +168,5 @@ func (r *run) holesOf(kib uint64) error {
 		r.holds(what, "a third of the card free", size(t.Probe.Free)+" free", t.Probe.Free > r.total()*mib/3)
 	}
 	h.kill()
-	return r.awaitIdle()
+	try(r.awaitIdle())
 }

@@ -41,8 +41,8 @@ var programsDied = step{
 	truth: "PyTorch, JAX, CuPy, numba and a program of CUDA's runtime each take a GPU's memory until there is no more and end by " +
 		"that; a Triton kernel wants more shared memory than there is; ONNX Runtime, which has no GPU here, has too little host " +
 		"memory. Nobody else was there.",
-	do: func(r *run) error {
-		return r.each(programs, "", "FAILED", func(p program, job *record.Job) {
+	do: func(r *run) {
+		r.each(programs, "", "FAILED", func(p program, job *record.Job) {
 			r.understood(p, job)
 			r.ownFault(p, job)
 		})
@@ -52,9 +52,9 @@ var programsDied = step{
 var programsCaught = step{
 	name: "programs-caught", title: "Out of memory, caught and survived",
 	truth: "The same programs catch the failure, print it, go on with less, and end well: no failure is to be explained.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		gpus := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name == "onnx" })
-		return r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
+		r.each(gpus, "caught", "COMPLETED", func(p program, job *record.Job) {
 			text := unwrapped(job.Output)
 			r.holds(p.name+": the job's log", "no reason for a failure that was none", text,
 				diagnosed(job).Headline == "" || strings.Contains(text, "ended without an error") || strings.Contains(text, "Not GPU memory"))
@@ -65,49 +65,38 @@ var programsCaught = step{
 var programsRank = step{
 	name: "programs-rank", title: "Out of memory in one rank of four",
 	truth: "Four ranks of a step share a GPU. The third takes what there is and fails; srun ends the others.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		step := fmt.Sprintf("srun --label --ntasks=4 --kill-on-bad-exit=1 %s %s rank", r.python, r.site.Program("programs.py"))
-		job, err := r.fails(r.script(step), 0, "--ntasks=4")
-		if err != nil {
-			return err
-		}
+		job := r.fails(r.script(step), 0, "--ntasks=4")
 		r.understood(programs[0], job)
 		c, _ := job.End.Diagnosis.Of(string(diagnosis.Processes))
 		r.holds("cause "+c.Name, "yes or cannot tell", c.Answer+": "+c.Evidence, c.Answer != string(diagnosis.No))
 		r.ownFault(program{name: "torch"}, job)
 		r.holds("the rank that failed", "rank 2", strings.Join(job.End.Messages, "; "), strings.Contains(fmt.Sprint(job.End.Messages), "rank 2"))
-		return nil
 	},
 }
 
 var programsApart = step{
 	name: "programs-apart", title: "Out of memory, errors in another file",
 	truth: "PyTorch runs out of memory; the job keeps its errors in a file of their own.",
-	do: func(r *run) error {
-		job, err := r.fails(r.script(r.program(programs[0], "")), 0, "--error=apart-%j.err")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.fails(r.script(r.program(programs[0], "")), 0, "--error=apart-%j.err")
 		r.understood(programs[0], job)
 		r.ownFault(programs[0], job)
-		return nil
 	},
 }
 
 var programsUnread = step{
 	name: "programs-unread", title: "Out of memory under srun, without a file",
 	truth: "PyTorch runs out of memory under an srun of its own, whose output goes to its terminal. Nobody could read it.",
-	do: func(r *run) error {
+	do: func(r *run) {
 		line := "echo job=$SLURM_JOB_ID; exec " + r.program(programs[0], "")
 		text, err := r.site.Srun(r.site.Users[0], "--gres=gpu:1", "--nodelist="+r.node, "/bin/sh", "-c", line)
 		m := regexp.MustCompile(`job=(\d+)`).FindStringSubmatch(text)
 		if err == nil || m == nil {
-			return fmt.Errorf("srun said %q, error %v: want a job that fails", tail(text), err)
+			panic(brokenf("srun said %q, error %v: want a job that fails", tail(text), err))
 		}
-		job, err := r.finish(cluster.JobID(m[1]))
-		if err != nil {
-			return err
-		}
+		job := r.finish(cluster.JobID(m[1]))
 		d := diagnosed(job)
 		r.holds("the headline", "the job failed, its output was not read", d.Headline,
 			strings.Contains(d.Headline, "not read") && !strings.Contains(d.Headline, "no sign"))
@@ -116,33 +105,23 @@ var programsUnread = step{
 				r.check("cause "+c.Name, string(diagnosis.Unknown), c.Answer)
 			}
 		}
-		return nil
 	},
 }
 
 // each runs the programs side by side, as many as there are GPUs at once, and judges each job.
-func (r *run) each(all []program, how, state string, judge func(program, *record.Job)) error {
-	if err := r.compilePlain(); err != nil {
-		return err
-	}
+func (r *run) each(all []program, how, state string, judge func(program, *record.Job)) {
+	try(r.compilePlain())
 	var ids []cluster.JobID
 	for _, p := range all {
-		id, err := r.submit(0, r.script(p.before, r.program(p, how)), "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
+		id := r.submit(0, r.script(p.before, r.program(p, how)), "--gres=gpu:1")
 		ids = append(ids, id)
 	}
 	for i, p := range all {
-		job, err := r.finish(ids[i])
-		if err != nil {
-			return err
-		}
+		job := r.finish(ids[i])
 		if r.check(p.name+": the job", state, job.State); job.State == state {
 			judge(p, job)
 		}
 	}
-	return nil
 }
 
 // program makes the shell line that runs one.

@@ -9,24 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	"bookend/test/build"
 	"bookend/test/gpu/record"
 )
 
-// build makes the lane's own programs beside those of "make build".
-func build(t *testing.T) (programs string) {
+// built makes the lane's own programs, and Bookend's.
+func built(t *testing.T) (programs string) {
 	t.Helper()
 	programs = t.TempDir()
+	if err := build.Programs(programs, "", build.Shipped...); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.Command("./build.sh", programs).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, name := range []string{"bookend-prolog", "bookend-epilog", "bookend-healthcheck", "bookend", "bookend-gpu"} {
-		path, err := filepath.Abs(filepath.Join("../../bin", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return programs
 }
@@ -34,7 +29,7 @@ func build(t *testing.T) (programs string) {
 // TestRehearsal runs all scenarios and controls with fake GPUs under a real Slurm, so that they work when they meet
 // real ones.
 func TestRehearsal(t *testing.T) {
-	programs, out := build(t), t.TempDir()
+	programs, out := built(t), t.TempDir()
 	said, err := exec.Command(filepath.Join(programs, "gpu-lane"), "--fake", "4", "--fake-nodes", "3", "--runs", "1",
 		"--budget", "1h", // go test has a time limit of its own
 		"--programs", programs, "--out", out).CombinedOutput()

@@ -37,7 +37,7 @@ func (c chain) settings(rehearsal bool) map[string]string {
 // step is a scenario: what is true, in words, and the code that brings it about and judges what Bookend makes of it.
 type step struct {
 	name, title, truth string
-	do                 func(*run) error
+	do                 func(*run)
 }
 
 // control is one more run of a step with the rule switched off that it is about. The judge must then call it wrong:
@@ -113,13 +113,9 @@ func cleanChains() []chain {
 var torchClean = step{
 	name: "torch-clean", title: "PyTorch job that ends well",
 	truth: "PyTorch multiplies matrices and ends: nothing was on the card before, nothing is left.",
-	do: func(r *run) error {
-		job, err := r.run1(r.cleanTorch(), "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.run1(r.cleanTorch(), "--gres=gpu:1")
 		r.clean(job)
-		return nil
 	},
 }
 
@@ -134,28 +130,20 @@ func (r *run) cleanTorch() string {
 var cudaClean = step{
 	name: "cuda-clean", title: "CUDA C job that ends well",
 	truth: "A C program fills 4 GiB through the driver API and ends: nothing was on the card before, nothing is left.",
-	do: func(r *run) error {
-		job, err := r.run1(r.script("$CUDAJOB alloc --mib 4096 --sleep 1"), "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.run1(r.script("$CUDAJOB alloc --mib 4096 --sleep 1"), "--gres=gpu:1")
 		r.clean(job)
-		return nil
 	},
 }
 
 var noGPU = step{
 	name: "no-gpu", title: "Job without GPUs",
 	truth: "The job asked for no GPU: Bookend has no business with it, and writes nothing anywhere.",
-	do: func(r *run) error {
-		job, err := r.run1("#!/bin/sh\necho no card needed\n")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.run1("#!/bin/sh\necho no card needed\n")
 		r.check("start of the job", "no record", verdict(job.Start))
 		r.check("end of the job", "no record", verdict(job.End))
 		r.check("lines in Bookend's log", "0", fmt.Sprint(len(job.Hooks)))
 		r.check("the job's log", "no card needed\n", job.Output)
-		return nil
 	},
 }

@@ -23,26 +23,18 @@ type standing struct {
 }
 
 // stand starts a job of the first user on one card. Its lines run after it has said which card that is.
-func (r *run) stand(lines ...string) (*standing, error) {
+func (r *run) stand(lines ...string) *standing {
 	s, before := &standing{gate: r.gate()}, r.daemon.count()
 	script := slices.Concat(whichCard, lines, []string{"echo standing", r.until(s.gate)})
-	var err error
-	if s.id, err = r.submit(0, r.script(script...), "--gres="+r.oneGPU); err != nil {
-		return nil, err
-	}
-	if err := r.awaitOutput(s.id, "standing"); err != nil {
-		return nil, errors.Join(err, r.site.Cancel(s.id))
-	}
-	text, err := r.site.Output(s.id)
-	if err != nil {
-		return nil, err
-	}
+	s.id = r.submit(0, r.script(script...), "--gres="+r.oneGPU)
+	r.awaitOutput(s.id, "standing")
+	text := must(r.site.Output(s.id))
 	cards := cudaCards(text)
 	if len(cards) == 0 {
-		return nil, fmt.Errorf("job %s named no card: %q", s.id, tail(text))
+		panic(brokenf("job %s named no card: %q", s.id, tail(text)))
 	}
 	s.card, s.holders = cards[0], r.daemon.since(before)
-	return s, nil
+	return s
 }
 
 // gate is a file that the lane makes when a job shall go on.
@@ -58,46 +50,31 @@ func (r *run) until(gate string) string {
 func open(gate string) error { return os.WriteFile(gate, nil, 0o644) }
 
 // release lets the job end and waits for that.
-func (r *run) release(s *standing) (*record.Job, error) {
-	return r.atEnd(s, func() error { return nil })
+func (r *run) release(s *standing) *record.Job {
+	return r.atEnd(s, func() {})
 }
 
 // atEnd lets the job end and acts once its processes are gone and its epilog begins.
-func (r *run) atEnd(s *standing, act func() error) (*record.Job, error) {
-	if err := open(s.gate); err != nil {
-		return nil, err
-	}
-	_, err := r.site.WaitFor(s.id, jobPatience, func(j cluster.Job) (bool, error) {
+func (r *run) atEnd(s *standing, act func()) *record.Job {
+	try(open(s.gate))
+	must(r.site.WaitFor(s.id, jobPatience, func(j cluster.Job) (bool, error) {
 		return j.State != "RUNNING" && j.State != "PENDING", nil
-	})
-	if err = errors.Join(err, act()); err != nil {
-		return nil, err
-	}
-	job, err := r.finish(s.id)
-	if err == nil && job.State != "COMPLETED" {
-		err = fmt.Errorf("job %d ended as %s: %q", job.ID, job.State, tail(job.Output))
-	}
-	return job, err
+	}))
+	act()
+	return r.endsAs("COMPLETED", s.id)
 }
 
 // leave runs a job that leaves something behind: act is told of the standing job, brings the scene about and says
 // with scenery what is true. The job ends after that.
-func (r *run) leave(act func(*standing) error, lines ...string) (*record.Job, error) {
-	s, err := r.stand(lines...)
-	if err != nil {
-		return nil, err
-	}
-	if err := act(s); err != nil {
-		return nil, errors.Join(err, r.site.Cancel(s.id))
-	}
+func (r *run) leave(act func(*standing), lines ...string) *record.Job {
+	s := r.stand(lines...)
+	act(s)
 	r.evidence("before the job ends")
-	job, err := r.release(s)
-	if err != nil {
-		return nil, err
-	}
+	job := r.release(s)
 	r.evidence("after the job")
 	r.scene.left = job
-	return job, r.stillThere()
+	r.stillThere()
+	return job
 }
 
 // scenery says what the job leaves: the one that counts, listed by the driver or not, and who else belongs to the scene.
@@ -116,7 +93,7 @@ func (r *run) scenery(main *record.Holder, others ...record.Holder) {
 }
 
 // stillThere makes sure that who holds memory has outlived the job, and is in no job's cgroup.
-func (r *run) stillThere() error {
+func (r *run) stillThere() {
 	var errs []error
 	for _, h := range append([]record.Holder{*r.scene.holder}, r.scene.others...) {
 		if strings.Contains(h.Role, "dead") {
@@ -129,7 +106,7 @@ func (r *run) stillThere() error {
 			errs = append(errs, fmt.Errorf("process %d (%s) is in a job's cgroup: %q", h.PID, h.Role, h.Cgroup))
 		}
 	}
-	return errors.Join(errs...)
+	try(errors.Join(errs...))
 }
 
 // known makes sure that the driver lists this process alone on the card, and notes how much it holds.
@@ -143,25 +120,23 @@ func (r *run) known(s *standing, h *record.Holder) error {
 }
 
 // unlisted makes sure that the card's memory is in use and no process listed for it.
-func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) error {
+func (r *run) unlisted(s *standing, h *record.Holder, bytes uint64) {
 	h.GPU, h.Allocated, h.Held = s.card.UUID, bytes, bytes
-	all, err := r.listed(h.GPU)
-	if err != nil {
-		return err
+	all := must(r.listed(h.GPU))
+	if used := must(r.used(s.card.Index)); len(all) > 0 || used+64*mib < bytes {
+		panic(brokenf("on the card are %v and %d bytes in use, want no process and %d", all, used, bytes))
 	}
-	used, err := r.used(s.card.Index)
-	if len(all) > 0 || used+64*mib < bytes {
-		return errors.Join(err, fmt.Errorf("on the card are %v and %d bytes in use, want no process and %d", all, used, bytes))
-	}
-	return err
 }
 
 // only returns the one holder that the job asked for.
-func (s *standing) only() (*holder, error) {
-	if len(s.holders) != 1 {
-		return nil, fmt.Errorf("the daemon started %d programs, want one", len(s.holders))
+func (s *standing) only() *holder { return s.programs(1)[0] }
+
+// programs are so many that the job asked for.
+func (s *standing) programs(n int) []*holder {
+	if len(s.holders) != n {
+		panic(brokenf("the daemon started %d programs, want %d", len(s.holders), n))
 	}
-	return s.holders[0], nil
+	return s.holders
 }
 
 // kin are the processes that came of what the daemon started and have the driver open, without those it started itself.

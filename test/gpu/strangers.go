@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,28 +29,22 @@ var stray = step{
 	name: "stray", title: "Another user's process, of no job",
 	truth: "While the job runs, another user's process takes memory on its card, started outside Slurm. It is still there " +
 		"when the job has ended. No job is to blame, and the next one would miss the memory.",
-	do: func(r *run) error {
-		job, err := r.leave(func(s *standing) error {
-			h, err := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
-			if err != nil {
-				return err
-			}
+	do: func(r *run) {
+		job := r.leave(func(s *standing) {
+			h := r.startAs(1, s.card.UUID, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 			h.Role = "another user's, of no job"
 			r.scenery(&h.Holder)
-			return r.known(s, &h.Holder)
+			try(r.known(s, &h.Holder))
 		})
-		if err != nil {
-			return err
-		}
 		r.left(job, leftover{code: "BKD-STRAY", pid: r.scene.holder.PID})
-		return r.draining(job, exitStray)
+		r.draining(job, exitStray)
 	},
 }
 
 // startAs starts a program as one of the users, at nobody's request.
-func (r *run) startAs(userIndex int, card, program string, args ...string) (*holder, error) {
+func (r *run) startAs(userIndex int, card, program string, args ...string) *holder {
 	uid, gid := ids(r.site.Users[userIndex])
-	return r.daemon.start(uid, gid, askFor{Card: card, Program: program, Args: args})
+	return must(r.daemon.start(uid, gid, askFor{Card: card, Program: program, Args: args}))
 }
 
 // guest is another user's live job, with a process that root put into its cgroup: device fences keep a job's own
@@ -64,41 +57,26 @@ type guest struct {
 }
 
 // invite starts the guest's job, and its process on a card.
-func (r *run) invite(card string, args ...string) (*guest, error) {
+func (r *run) invite(card string, args ...string) *guest {
 	g := &guest{gate: r.gate() + "-guest"}
-	var err error
-	if g.id, err = r.submit(1, r.script("echo \"ready pid=$$\"", r.until(g.gate)), args...); err != nil {
-		return nil, err
-	}
-	if err := r.awaitOutput(g.id, "ready "); err != nil {
-		return nil, err
-	}
-	text, err := r.site.Output(g.id)
-	if err != nil {
-		return nil, err
-	}
+	g.id = r.submit(1, r.script("echo \"ready pid=$$\"", r.until(g.gate)), args...)
+	r.awaitOutput(g.id, "ready ")
+	text := must(r.site.Output(g.id))
 	g.number = int(number(string(g.id)))
 	m := regexp.MustCompile(`(?m)^ready pid=(\d+)`).FindStringSubmatch(text)
 	if m == nil {
-		return nil, fmt.Errorf("job %s said %q", g.id, text)
+		panic(brokenf("job %s said %q", g.id, text))
 	}
-	if g.holder, err = r.startAs(1, card, "cudajob", "alloc", "--mib", fmt.Sprint(r.size())); err != nil {
-		return nil, err
-	}
+	g.holder = r.startAs(1, card, "cudajob", "alloc", "--mib", fmt.Sprint(r.size()))
 	g.holder.Role = "of job " + string(g.id)
-	return g, r.moveTo(g.holder, int(number(m[1])))
+	r.moveTo(g.holder, int(number(m[1])))
+	return g
 }
 
 // moveTo puts a process into the cgroups of a job's process.
-func (r *run) moveTo(h *holder, member int) error {
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", member))
-	if err != nil {
-		return err
-	}
+func (r *run) moveTo(h *holder, member int) {
+	mounts := must(os.ReadFile("/proc/self/mounts"))
+	text := must(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", member)))
 	moved := 0
 	for line := range strings.Lines(string(text)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -106,14 +84,13 @@ func (r *run) moveTo(h *holder, member int) error {
 			continue
 		}
 		mount := mountOf(string(mounts), parts[1])
-		err = errors.Join(err, os.WriteFile(filepath.Join(mount, parts[2], "cgroup.procs"), []byte(fmt.Sprint(h.PID)), 0o644))
+		try(os.WriteFile(filepath.Join(mount, parts[2], "cgroup.procs"), []byte(fmt.Sprint(h.PID)), 0o644))
 		moved++
 	}
 	h.Cgroup = cgroupOf(h.PID)
 	if moved == 0 || !strings.Contains(h.Cgroup, "/job_") {
-		err = errors.Join(err, fmt.Errorf("process %d is in no job's cgroup: %q; %d has %q", h.PID, h.Cgroup, member, text))
+		panic(brokenf("process %d is in no job's cgroup: %q; %d has %q", h.PID, h.Cgroup, member, text))
 	}
-	return err
 }
 
 // mountOf finds where a hierarchy is mounted: cgroup v2's has no controllers in /proc/PID/cgroup.
@@ -132,62 +109,43 @@ func mountOf(mounts, controllers string) string {
 }
 
 // beside runs a job beside a guest whose process is on the given card, and ends the guest's after it.
-func (r *run) beside(card func(*standing) (string, error), args ...string) (*record.Job, *guest, error) {
-	var g *guest
-	s, err := r.stand()
-	if err != nil {
-		return nil, nil, err
-	}
-	uuid, err := card(s)
-	if err != nil {
-		return nil, nil, err
-	}
-	if g, err = r.invite(uuid, args...); err != nil {
-		return nil, nil, errors.Join(err, r.site.Cancel(s.id))
-	}
+func (r *run) beside(card func(*standing) string, args ...string) (*record.Job, *guest) {
+	s := r.stand()
+	uuid := card(s)
+	g := r.invite(uuid, args...)
 	r.scenery(&g.holder.Holder)
 	on := &standing{card: record.GPU{UUID: uuid}}
-	if err := r.known(on, &g.holder.Holder); err != nil {
-		return nil, nil, err
-	}
+	try(r.known(on, &g.holder.Holder))
 	r.evidence("before the job ends")
-	job, err := r.release(s)
-	if err != nil {
-		return nil, nil, err
-	}
+	job := r.release(s)
 	r.evidence("after the job, the other job alive")
 	if !strings.Contains(cgroupOf(g.holder.PID), "/job_"+string(g.id)+"/") {
-		return nil, nil, fmt.Errorf("process %d is no longer of job %s: %q", g.holder.PID, g.id, cgroupOf(g.holder.PID))
+		panic(brokenf("process %d is no longer of job %s: %q", g.holder.PID, g.id, cgroupOf(g.holder.PID)))
 	}
-	if err := open(g.gate); err != nil {
-		return nil, nil, err
-	}
-	_, err = r.finish(g.id)
-	return job, g, err
+	try(open(g.gate))
+	r.finish(g.id)
+	return job, g
 }
 
-func sameCard(s *standing) (string, error) { return s.card.UUID, nil }
+func sameCard(s *standing) string { return s.card.UUID }
 
 // lastCard is one that the job was not given, and no second job is given either where there are three.
-func (r *run) lastCard(s *standing) (string, error) {
+func (r *run) lastCard(s *standing) string {
 	last := r.cards[len(r.cards)-1].uuid
 	if last == s.card.UUID {
-		return "", errors.New("the job was given the last card first")
+		panic(brokenf("the job was given the last card first"))
 	}
-	return last, nil
+	return last
 }
 
 var foreignUnknown = step{
 	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's card",
 	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes memory on the " +
 		"job's card. Its cgroup names its job; that it may not be there is likely but unknown, and nothing is drained.",
-	do: func(r *run) error {
-		job, g, err := r.beside(sameCard)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job, g := r.beside(sameCard)
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: true})
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -195,13 +153,10 @@ var foreign = step{
 	name: "foreign", title: "A process of another job, on the job's card",
 	truth: "Another user's job was given another card; a process in its cgroup takes memory on this job's card. The node is " +
 		"not drained for what a live job does.",
-	do: func(r *run) error {
-		job, g, err := r.beside(sameCard, "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job, g := r.beside(sameCard, "--gres=gpu:1")
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup"})
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -209,34 +164,30 @@ var trespassUnknown = step{
 	name: "trespass-unknown", title: "A job without GPUs on a card that is nobody's",
 	truth: "Another user's job asked for no GPU; a process in its cgroup takes memory on a card that Slurm gave to nobody. The " +
 		"hooks of a job on another card see it and say so, and that job is none the worse for it.",
-	do: func(r *run) error { return r.trespassed(true) },
+	do: func(r *run) { r.trespassed(true) },
 }
 
 var trespass = step{
 	name: "trespass", title: "A job on a card it was not given",
 	truth: "Another user's job was given one card; a process in its cgroup takes memory on a second, which Slurm gave to " +
 		"nobody. The hooks of a job on a third see it and say so, and that job is none the worse for it.",
-	do: func(r *run) error { return r.trespassed(false, "--gres=gpu:1") },
+	do: func(r *run) { r.trespassed(false, "--gres=gpu:1") },
 }
 
-func (r *run) trespassed(unknown bool, args ...string) error {
-	job, g, err := r.beside(r.lastCard, args...)
-	if err != nil {
-		return err
-	}
+func (r *run) trespassed(unknown bool, args ...string) {
+	job, g := r.beside(r.lastCard, args...)
 	r.check("start of the job", "clean", verdict(job.Start))
 	f := r.one("end of the job", job.End, "BKD-TRESPASS")
 	r.names(f, leftover{code: "BKD-TRESPASS", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: unknown})
 	r.rightCards(job)
-	return r.draining(job, 0)
+	r.draining(job, 0)
 }
 
 // settled tries until a statement holds: what was killed may still be listed for a moment.
-func (r *run) settled(statement func() error) (err error) {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if err = statement(); err == nil {
-			return nil
-		}
+func (r *run) settled(statement func() error) {
+	err := statement()
+	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = statement() {
+		time.Sleep(50 * time.Millisecond)
 	}
-	return err
+	try(err)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"syscall"
@@ -29,25 +28,15 @@ var loaderKilled = step{
 	name: "loader-killed", title: "PyTorch with DataLoader workers and most of the card, cancelled",
 	truth: "PyTorch holds most of the card's memory and has four workers that inherited its descriptors; scancel ends " +
 		"all of them. Once the driver has taken the memory back, nothing is left.",
-	do: func(r *run) error {
-		id, err := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
-		if err := r.awaitOutput(id, "ready "); err != nil {
-			return errors.Join(err, r.site.Cancel(id))
-		}
+	do: func(r *run) {
+		id := r.submit(0, r.loader(min(100<<10, r.total()*7/10)), "--gres=gpu:1")
+		r.awaitOutput(id, "ready ")
 		r.evidence("while the job runs")
-		if err := r.site.Cancel(id); err != nil {
-			return err
-		}
-		job, err := r.finish(id)
-		if err != nil {
-			return err
-		}
+		try(r.site.Cancel(id))
+		job := r.finish(id)
 		r.check("what became of the job", "CANCELLED", job.State)
 		r.clean(job)
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -64,25 +53,16 @@ var workers = step{
 	truth: "PyTorch and its DataLoader's workers run outside the job's cgroup, as a container's processes do. As the job " +
 		"ends, the parent is killed; the workers, which share its descriptors, notice and end by themselves some " +
 		"seconds later. Nothing is left, and nobody has to do anything.",
-	do: func(r *run) error {
-		s, err := r.stand(r.askForWorkers())
-		if err != nil {
-			return err
-		}
-		h, err := s.only()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		s := r.stand(r.askForWorkers())
+		h := s.only()
 		h.Role, h.Proc = "dead: killed as the job ended", readProc(h.PID)
 		r.scenery(&h.Holder, r.kin("worker")...)
-		if err := r.known(s, &h.Holder); err != nil || len(r.scene.others) == 0 {
-			return errors.Join(err, fmt.Errorf("%d workers", len(r.scene.others)))
+		if try(r.known(s, &h.Holder)); len(r.scene.others) == 0 {
+			panic(brokenf("process %d has no workers", h.PID))
 		}
 		r.evidence("before the job ends")
-		job, err := r.atEnd(s, func() error { h.kill(); return nil })
-		if err != nil {
-			return err
-		}
+		job := r.atEnd(s, h.kill)
 		r.evidence("after the job")
 		r.cleanEnds(job)
 		r.lookedAgain(job)
@@ -90,7 +70,7 @@ var workers = step{
 			err := syscall.Kill(w.PID, 0)
 			r.holds("the workers ended by themselves", "no such process", fmt.Sprint(err), err != nil || readProc(w.PID).State[0] == 'Z')
 		}
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -118,48 +98,32 @@ var pieces = step{
 	name: "pieces", title: "Most of the card in 2 MiB pieces, killed",
 	truth: "A process outside the job's cgroup holds most of the card in blocks of 2 MiB and is killed as the job ends. " +
 		"While the driver takes the memory back its readings jump; then all of it is free.",
-	do: func(r *run) error {
-		s, err := r.stand(r.askFor("cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1)))
-		if err != nil {
-			return err
-		}
-		h, err := s.only()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		s := r.stand(r.askFor("cudajob", "alloc", "--pieces-2mib", "--mib", fmt.Sprint((r.total()*9/10)&^1)))
+		h := s.only()
 		h.Role = "dead: killed as the job ended"
 		if w := r.site.World(r.node); w != nil { // a busy machine's hooks come late
-			if err := w.Set("teardown_ms", "1200"); err != nil {
-				return err
-			}
+			try(w.Set("teardown_ms", "1200"))
 			defer func() { _ = w.Set("teardown_ms", "") }()
 		}
 		r.scenery(&h.Holder)
-		if err := r.known(s, &h.Holder); err != nil {
-			return err
-		}
+		try(r.known(s, &h.Holder))
 		r.evidence("before the job ends")
-		job, err := r.atEnd(s, func() error { return h.cmd.Process.Kill() })
-		if err != nil {
-			return err
-		}
+		job := r.atEnd(s, func() { try(h.cmd.Process.Kill()) })
 		r.evidence("after the job")
 		r.clean(job)
 		r.lookedAgain(job)
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
 var nearFull = step{
 	name: "near-full", title: "Job that fills the card to its last MiB",
 	truth: "The job's process takes all memory of the card but 256 MiB, and ends: nothing is left.",
-	do: func(r *run) error {
-		job, err := r.run1(r.script("$CUDAJOB alloc --near-full 256 --sleep 1"), "--gres=gpu:1")
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.run1(r.script("$CUDAJOB alloc --near-full 256 --sleep 1"), "--gres=gpu:1")
 		r.clean(job)
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -167,14 +131,11 @@ var probe = step{
 	name: "probe", title: "Bookend's own probe on the card, done in time",
 	truth: "While the job ends, a probe of root's holds nearly all memory of the card under Bookend's lock, with no process " +
 		"listed for it. It is done a moment after the memory has looked settled, and the card is idle. A probe is never a leak.",
-	do: func(r *run) error {
-		job, err := r.probeAtEnd(r.pastFlat())
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.probeAtEnd(r.pastFlat())
 		r.cleanEnds(job)
 		r.lookedAgain(job)
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
@@ -182,40 +143,28 @@ var probeStays = step{
 	name: "probe-stays", title: "Bookend's own probe on the card, not done in time",
 	truth: "As above, but the probe goes on for longer than the epilog may wait. What is on the card besides cannot be told: " +
 		"unknown, nobody is accused, the node stays in service.",
-	do: func(r *run) error {
-		job, err := r.probeAtEnd(jobPatience)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.probeAtEnd(jobPatience)
 		r.check("start of the job", "clean", verdict(job.Start))
 		f := r.one("end of the job", job.End, "BKD-UNREAD")
 		r.names(f, leftover{unknown: true, code: "BKD-UNREAD"})
 		r.rightCards(job)
-		return r.draining(job, 0)
+		r.draining(job, 0)
 	},
 }
 
 // probeAtEnd runs a job beside whose end a probe is at work, for so long from now.
-func (r *run) probeAtEnd(lasts time.Duration) (*record.Job, error) {
-	s, err := r.stand()
-	if err != nil {
-		return nil, err
-	}
-	lock, err := r.probeLock(s.card.UUID)
-	if err != nil {
-		return nil, err
-	}
-	h, err := r.daemon.start(0, 0, askFor{Card: s.card.UUID, Program: "cudajob",
-		Args: []string{"probe", "--all", "--lock", lock, "--sleep", fmt.Sprint(lasts.Seconds())}})
-	if err != nil {
-		return nil, errors.Join(err, r.site.Cancel(s.id))
-	}
+func (r *run) probeAtEnd(lasts time.Duration) *record.Job {
+	s := r.stand()
+	lock := r.probeLock(s.card.UUID)
+	h := must(r.daemon.start(0, 0, askFor{Card: s.card.UUID, Program: "cudajob",
+		Args: []string{"probe", "--all", "--lock", lock, "--sleep", fmt.Sprint(lasts.Seconds())}}))
 	h.Role = "root's probe"
 	r.scenery(&h.Holder)
 	r.evidence("the probe at work")
-	job, err := r.release(s)
+	job := r.release(s)
 	r.evidence("after the job")
-	return job, err
+	return job
 }
 
 // pastFlat is a time from now at which a job that may end now has had its last look, and its epilog waits for probes,
@@ -229,13 +178,10 @@ func (r *run) pastFlat() time.Duration {
 }
 
 // probeLock is the file that a probe of this card holds locked.
-func (r *run) probeLock(uuid string) (string, error) {
+func (r *run) probeLock(uuid string) string {
 	if r.scene.off != nil {
-		return filepath.Join(r.site.Dir, "another.lock"), nil
+		return filepath.Join(r.site.Dir, "another.lock")
 	}
-	store, err := state.Open(r.site.Run(), r.node)
-	if err != nil {
-		return "", err
-	}
-	return store.ProbeLock(gpu.ID(uuid)), nil
+	store := must(state.Open(r.site.Run(), r.node))
+	return store.ProbeLock(gpu.ID(uuid))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -36,13 +35,9 @@ var oomSelf = step{
 	name: "oom-self", title: "Out of memory by itself",
 	truth: "PyTorch has the whole card and takes blocks of 2 GiB until there is no more. Nobody else was there: it was the " +
 		"job itself.",
-	do: func(r *run) error {
-		job, err := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")), 0)
 		r.because(job, answers{yes: list(diagnosis.Own)})
-		return nil
 	},
 }
 
@@ -50,14 +45,10 @@ var oomPool = step{
 	name: "oom-pool", title: "Out of memory by pieces in its own pool",
 	truth: "PyTorch's caching allocator has nearly all of the card; half of it was given back in pieces, and no piece is as " +
 		"large as the block that the job asks for, while the pool's unused part is much larger.",
-	do: func(r *run) error {
-		job, err := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
+	do: func(r *run) {
+		job := r.fails(r.script("export PYTORCH_ALLOC_CONF=expandable_segments:False", // as it is shipped
 			r.torch("pieces", "--mib 135168 --chunks 66 --idle 67584 --ask 16384")), 0)
-		if err != nil {
-			return err
-		}
 		r.because(job, answers{yes: list(diagnosis.Pool)})
-		return nil
 	},
 }
 
@@ -65,18 +56,12 @@ var oomForeign = step{
 	name: "oom-foreign", title: "Out of memory beside another user's process",
 	truth: "Another user's process, started outside Slurm, has most of the card before the job begins and when it has ended. The " +
 		"job asks for less than half of a card, and does not get it.",
-	do: func(r *run) error {
-		h, err := r.squeeze(r.cards[0].uuid)
-		if err != nil {
-			return err
-		}
-		job, err := r.fails(r.script(r.modest(h)), 0)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		h := r.squeeze(r.cards[0].uuid)
+		job := r.fails(r.script(r.modest(h)), 0)
 		r.evidence("after the job, the other process alive")
 		r.because(job, answers{yes: list(diagnosis.Others)})
-		return r.stillThere()
+		r.stillThere()
 	},
 }
 
@@ -85,14 +70,10 @@ var oomPassing = step{
 	truth: "As above, but the other process came after the job's start and is gone before its end: no look of Bookend's own has " +
 		"seen it. PyTorch's message has its PID and its memory, and whose it was nobody can tell any more: it may have been the " +
 		"job's own, but the job's need alone was not it.",
-	do: func(r *run) error {
-		job, h, err := r.squeezedMeanwhile()
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job, h := r.squeezedMeanwhile()
 		r.rec.Holder = &h.Holder
 		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes, diagnosis.Overhead)})
-		return nil
 	},
 }
 
@@ -101,17 +82,12 @@ var oomInherited = step{
 	truth: "An earlier job exported most of the card's memory as a descriptor to a process that never touched CUDA, and ended: the " +
 		"memory stays in use, and no process is listed for it. Another user's job asks for less than half of a card, and does " +
 		"not get it.",
-	do: func(r *run) error {
-		if _, err := r.leaveExported(r.most()); err != nil {
-			return err
-		}
-		job, err := r.fails(r.script(r.modest(nil)), 1)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		r.leaveExported(r.most())
+		job := r.fails(r.script(r.modest(nil)), 1)
 		r.evidence("after the second job, the descriptor still held")
 		r.because(job, answers{yes: list(diagnosis.Leftover, diagnosis.Unlisted)})
-		return r.stillThere()
+		r.stillThere()
 	},
 }
 
@@ -119,13 +95,9 @@ var oomLimit = step{
 	name: "oom-ulimit", title: "Out of memory by a limit of its own",
 	truth: "The job's script sets ulimit -v, and PyTorch starts a CUDA that cannot have the address space it needs: error 2, out of " +
 		"memory, on an idle card.",
-	do: func(r *run) error {
-		job, err := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.fails(r.script(fmt.Sprintf("ulimit -v %d", r.cramped()), r.torch("take 4096", "--mib 4096")), 0)
 		r.because(job, answers{yes: list(diagnosis.Limits), either: list(diagnosis.Others)})
-		return nil
 	},
 }
 
@@ -133,11 +105,8 @@ var oomSilent = step{
 	name: "oom-silent", title: "Out of memory by itself, without a word",
 	truth: "As the first, but nothing of what PyTorch says reaches the job's output. Nobody else was there, and whether the job's own " +
 		"need was too large only the driver's accounting could tell, which is off: how an admin can switch it on stands in the record.",
-	do: func(r *run) error {
-		job, err := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
-		if err != nil {
-			return err
-		}
+	do: func(r *run) {
+		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted, diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
 		var d *record.Diagnosis
 		if job.End != nil {
@@ -146,7 +115,6 @@ var oomSilent = step{
 		c, _ := d.Of(string(diagnosis.Own))
 		r.holds("why the job's own need is unknown", "accounting is off, and how to switch it on", c.Evidence,
 			c.Answer == string(diagnosis.Yes) || strings.Contains(c.Evidence, "accounting is off") && strings.Contains(c.Evidence, "nvidia.accounting"))
-		return nil
 	},
 }
 
@@ -183,80 +151,48 @@ func (r *run) modest(other *holder) string {
 func (r *run) most() uint64 { return (r.total() * 7 / 10) &^ 1 }
 
 // squeeze starts another user's process that takes most of a card.
-func (r *run) squeeze(uuid string) (*holder, error) {
-	h, err := r.startAs(1, uuid, "cudajob", "alloc", "--mib", fmt.Sprint(r.most()))
-	if err != nil {
-		return nil, err
-	}
+func (r *run) squeeze(uuid string) *holder {
+	h := r.startAs(1, uuid, "cudajob", "alloc", "--mib", fmt.Sprint(r.most()))
 	h.Role = "another user's, of no job"
 	r.scenery(&h.Holder)
-	err = r.settled(func() error { return r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
+	r.settled(func() error { return r.known(&standing{card: record.GPU{UUID: uuid}}, &h.Holder) })
 	r.evidence("the other process at work")
-	return h, err
+	return h
 }
 
 // fails runs a job of one of the users and wants it to fail.
-func (r *run) fails(script string, user int, args ...string) (*record.Job, error) {
-	id, err := r.submit(user, script, append([]string{"--gres=gpu:1"}, args...)...)
-	if err != nil {
-		return nil, err
-	}
-	return r.failed(id)
-}
-
-func (r *run) failed(id cluster.JobID) (*record.Job, error) {
-	job, err := r.finish(id)
-	if err == nil && job.State != "FAILED" {
-		err = fmt.Errorf("job %d ended as %s, which was to fail: %q", job.ID, job.State, tail(job.Output))
-	}
-	return job, err
+func (r *run) fails(script string, user int, args ...string) *record.Job {
+	return r.endsAs("FAILED", r.submit(user, script, append([]string{"--gres=gpu:1"}, args...)...))
 }
 
 // squeezedMeanwhile runs a job that is squeezed only while it runs. The lane lets it go on once the other process is
 // there, and end once that is gone.
-func (r *run) squeezedMeanwhile() (*record.Job, *holder, error) {
+func (r *run) squeezedMeanwhile() (*record.Job, *holder) {
 	begin, end := r.gate(), r.gate()+"-end"
 	lines := slices.Concat(whichCard, []string{"echo standing", r.until(begin), "set +e", ". " + begin, "code=$?",
 		"echo tried", r.until(end), "exit $code"})
-	id, err := r.submit(0, r.script(lines...), "--gres=gpu:1")
-	if err != nil {
-		return nil, nil, err
-	}
-	h, err := r.meanwhile(id, begin)
-	if err != nil {
-		return nil, nil, errors.Join(err, r.site.Cancel(id))
-	}
-	if err := open(end); err != nil {
-		return nil, nil, err
-	}
-	job, err := r.failed(id)
-	return job, h, err
+	id := r.submit(0, r.script(lines...), "--gres=gpu:1")
+	h := r.meanwhile(id, begin)
+	try(open(end))
+	return r.endsAs("FAILED", id), h
 }
 
 // meanwhile brings the other process, lets the job try, and ends the other.
-func (r *run) meanwhile(id cluster.JobID, begin string) (*holder, error) {
-	if err := r.awaitOutput(id, "standing"); err != nil {
-		return nil, err
-	}
-	text, err := r.site.Output(id)
-	if err != nil {
-		return nil, err
-	}
+func (r *run) meanwhile(id cluster.JobID, begin string) *holder {
+	r.awaitOutput(id, "standing")
+	text := must(r.site.Output(id))
 	cards := cudaCards(text)
 	if len(cards) == 0 {
-		return nil, fmt.Errorf("job %s named no card: %q", id, tail(text))
+		panic(brokenf("job %s named no card: %q", id, tail(text)))
 	}
-	h, err := r.squeeze(cards[0].UUID)
-	if err != nil {
-		return nil, err
-	}
+	h := r.squeeze(cards[0].UUID)
 	h.Proc = readProc(h.PID)
-	if err := errors.Join(openWith(begin, r.modest(h)), r.awaitOutput(id, "tried")); err != nil {
-		return nil, err
-	}
+	try(openWith(begin, r.modest(h)))
+	r.awaitOutput(id, "tried")
 	h.kill()
 	h.Role += "; gone before the job's end"
-	return h, r.awaitIdle()
+	try(r.awaitIdle())
+	return h
 }
 
 // openWith opens a gate that is a script.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"bookend/test/build"
 	"bookend/test/cluster"
 )
 
@@ -43,7 +44,7 @@ func run(out string) error {
 	}
 	defer cluster.Remove(scratch)
 	programs := filepath.Join(scratch, "libexec")
-	if err := buildAll(programs); err != nil {
+	if err := build.Programs(programs, "", build.Shipped...); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(out); err != nil {
@@ -80,26 +81,6 @@ func page(programs, folder string) error {
 	cmd.Env = []string{"TZ=UTC"}
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("bookend report: %w: %s", err, text)
-	}
-	return nil
-}
-
-// buildAll builds the programs as the Makefile does.
-func buildAll(programs string) error {
-	for name, folder := range map[string]string{"bookend-prolog": "prolog", "bookend-epilog": "epilog", "bookend-healthcheck": "healthcheck", "bookend": "admin"} {
-		if err := build(filepath.Join(programs, name), "bookend/"+folder, "0"); err != nil {
-			return err
-		}
-	}
-	return build(filepath.Join(programs, "bookend-gpu"), "bookend/cuda", "1", "-ldflags=-extldflags=-Wl,-z,lazy")
-}
-
-func build(out, pkg, cgo string, flags ...string) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"bookend/internal/slurm"
+	"bookend/test/build"
 	"bookend/test/cluster"
 	"bookend/test/page/inspect"
 )
@@ -21,23 +23,16 @@ func TestMain(m *testing.M) {
 	dir, err := cluster.Scratch()
 	if err == nil {
 		scratch, programs = dir, filepath.Join(dir, "libexec")
-		if err = buildAll(programs); err == nil {
+		if err = build.Programs(programs, "", build.Shipped...); err == nil {
 			code = m.Run()
 		}
-		err = errorsOf(err, cluster.Remove(dir))
+		err = errors.Join(err, cluster.Remove(dir))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-func errorsOf(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func must(t *testing.T, err error) {

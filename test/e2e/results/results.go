@@ -5,10 +5,8 @@ package results
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,54 +78,35 @@ func (r Run) Again() (n int) {
 // Failed are the tests to run again: the whole ones of which something failed.
 func (r Run) Failed() (names []string) {
 	for _, t := range r.Tests {
-		name, _, _ := strings.Cut(t.Name, "/")
-		if t.Outcome == Failed && name != Whole && !slices.Contains(names, name) {
+		if name := t.whole(); t.Outcome == Failed && name != Whole && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// Retry takes over what passed when it was run again: for a test that failed before its parts began, the parts. Why it
-// failed first is kept.
+// Retry takes over what became of the tests that were run again alone. Why one failed first is kept.
 func (r *Run) Retry(second []Test) {
-	if slices.ContainsFunc(second, func(s Test) bool { return s.Name == Whole }) {
-		second = nil // whatever failed then may be in any of them
-	}
-	var tests []Test
-	for _, t := range r.Tests {
-		if t.Outcome == Failed && t.Name != Whole {
-			tests = append(tests, r.retried(t, second)...)
-		} else {
-			tests = append(tests, t)
+	again := r.Failed()
+	first := slices.Clone(r.Tests)
+	r.Tests = slices.DeleteFunc(r.Tests, func(t Test) bool { return slices.Contains(again, t.whole()) })
+	for _, t := range second {
+		if t.Tries = 2; t.Outcome == Passed {
+			at := slices.IndexFunc(first, func(f Test) bool { return f.Outcome == Failed && (f.Name == t.Name || f.Name == t.whole()) })
+			if at < 0 { // it passed the first time, too
+				t.Tries = 0
+			} else {
+				t.Why = first[at].Why
+			}
 		}
+		r.Tests = append(r.Tests, t)
 	}
-	r.Tests = tests
 }
 
-// retried is what became of one test that failed: it, or the parts of it that the first run never reached.
-func (r *Run) retried(t Test, second []Test) (tests []Test) {
-	t.Tries = 2
-	of := slices.DeleteFunc(slices.Clone(second), func(s Test) bool {
-		return s.Name != t.Name && !strings.HasPrefix(s.Name, t.Name+"/")
-	})
-	if len(of) == 0 || slices.ContainsFunc(of, func(s Test) bool { return s.Outcome == Failed }) {
-		return []Test{t}
-	}
-	for _, s := range of {
-		if s.Name != t.Name && slices.ContainsFunc(r.Tests, s.same) {
-			continue
-		}
-		if s.Tries = 2; s.Outcome == Passed {
-			s.Why = t.Why
-		}
-		tests = append(tests, s)
-	}
-	if len(tests) == 0 { // the parts passed both times, and what failed with them no more
-		t.Outcome = Passed
-		tests = append(tests, t)
-	}
-	return tests
+// whole is the test that this is a part of.
+func (t Test) whole() string {
+	name, _, _ := strings.Cut(t.Name, "/")
+	return name
 }
 
 // Blame makes a failure of "go test" itself a failed test where no test failed: what it stands for is in no other.
@@ -137,21 +116,6 @@ func Blame(tests []Test, failed error) []Test {
 	}
 	return append(tests, Test{Name: Whole, Outcome: Failed, Why: failed.Error()})
 }
-
-// Distrust fails what passed at a second try and did not pass at the first in the run before either: a busy machine
-// explains that once.
-func (r *Run) Distrust(before Run) {
-	for i, t := range r.Tests {
-		again := slices.ContainsFunc(before.Tests, func(b Test) bool {
-			return b.same(t) && (b.Tries > 1 || b.Outcome == Failed)
-		})
-		if t.Outcome == Passed && t.Tries > 1 && again {
-			r.Tests[i].Outcome, r.Tests[i].Why = Failed, "needed a second try in two runs: "+t.Why
-		}
-	}
-}
-
-func (t Test) same(o Test) bool { return t.Name == o.Name }
 
 // event is a line of "go test -json".
 type event struct {
@@ -241,18 +205,6 @@ func (r Run) fileName() string {
 		branch = strings.Join(parts[:2], ".")
 	}
 	return branch + "-" + strings.ReplaceAll(r.Track, "/", "-") + ".json"
-}
-
-// Before is the run of the same kind that a directory keeps: an empty one if there is none.
-func (r Run) Before(folder string) (before Run, err error) {
-	data, err := os.ReadFile(filepath.Join(folder, r.fileName()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Run{}, nil
-	}
-	if err != nil {
-		return Run{}, err
-	}
-	return before, json.Unmarshal(data, &before)
 }
 
 // Write keeps a run in a folder, a failed one too.

@@ -1,7 +1,6 @@
 // Command versions runs the end-to-end tests on several releases of Slurm and with each way to track processes, and lists
 // what passed. The releases are Debian's own packages; test/install-slurm.sh brings them. A run of all tests is kept in
-// test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more, alone; a test
-// that needs that in two runs fails.
+// test/e2e/results, a failed one too; each run's whole output is in build/. What fails is run once more, alone.
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
@@ -165,11 +164,6 @@ func finish(r *results.Run, root, log, only string) error {
 		}
 		r.Retry(second)
 	}
-	before, err := r.Before(results.Folder)
-	if err != nil {
-		return fmt.Errorf("read the run before: %w", err)
-	}
-	r.Distrust(before)
 	fmt.Printf("  %s: %d passed, %d failed, %d left out in %.0f s: %s\n",
 		r.Track, r.Count(results.Passed), r.Count(results.Failed), r.Count(results.LeftOut), r.Seconds, log)
 	if only == "" {

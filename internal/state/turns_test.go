@@ -1,0 +1,156 @@
+package state
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"bookend/internal/slurm"
+)
+
+// Of each turn there is one holder at a time, and the turns of other jobs, phases and users are others.
+func TestTurns(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
+	claim := func(id slurm.JobID, phase slurm.Context) func() (func(), error) {
+		return func() (func(), error) { return open(t, run).Claim(job(id), phase, 0) }
+	}
+	visit := func(uid uint32) func() (func(), error) {
+		return func() (func(), error) { return open(t, run).Visit(uid, 0) }
+	}
+	check := func() (func(), error) { return open(t, run).BeOnlyCheck() }
+	for name, tt := range map[string]struct {
+		turn   func() (func(), error)
+		others []func() (func(), error)
+	}{
+		"an end": {claim(100, slurm.Epilog), []func() (func(), error){
+			claim(101, slurm.Epilog), claim(100+jobLocks, slurm.Epilog), claim(100, slurm.Prolog), claim(1<<32-1, slurm.Epilog),
+		}},
+		"a user":         {visit(5), []func() (func(), error){visit(6)}},
+		"a health check": {check, nil},
+	} {
+		release, err := tt.turn()
+		must(t, err)
+		if _, err := tt.turn(); !errors.Is(err, ErrLocked) {
+			t.Errorf("%s, beside another: got %v, want %v", name, err, ErrLocked)
+		}
+		for i, other := range tt.others {
+			if release, err := other(); err != nil {
+				t.Errorf("%s: %d is kept out: %v", name, i, err)
+			} else {
+				release()
+			}
+		}
+		release()
+		if release, err = tt.turn(); err != nil {
+			t.Errorf("%s, after it: got %v", name, err)
+		} else {
+			release()
+		}
+	}
+	if _, err := s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0); !errors.Is(err, ErrName) {
+		t.Errorf("another node's: got %v, want %v", err, ErrName)
+	}
+}
+
+// One hook asks, the others wait for what comes of it.
+func TestMeet(t *testing.T) {
+	now := time.Hour
+	clock := func() time.Duration { return now }
+	run := folder(t)
+	one, other := open(t, run), open(t, run)
+	met, err := one.Meet(clock, 0)
+	must(t, err)
+	if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
+		t.Errorf("beside another: %v, want %v", err, ErrLocked)
+	}
+	met(false)
+	met(true) // too late
+	again, err := other.Meet(clock, 0)
+	if err != nil {
+		t.Fatalf("after one without an answer: %v", err)
+	}
+	if _, err := one.Meet(clock, 0); !errors.Is(err, ErrLocked) {
+		t.Errorf("nobody has had an answer, and yet: %v", err)
+	}
+	again(true)
+
+	for range 2 {
+		if met, err := other.Meet(clock, 0); err != nil || met != nil {
+			t.Errorf("the driver has just answered: %v", err)
+		}
+	}
+	for _, later := range []time.Duration{recent, -time.Minute} {
+		now = time.Hour + later
+		met, err := one.Meet(clock, 0)
+		must(t, err)
+		if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
+			t.Errorf("an answer %v ago vouches for the next: %v", later, err)
+		}
+		met(false)
+	}
+}
+
+// Whoever waited asks nobody where the first one's answer has come meanwhile, and keeps nobody.
+func TestMeetAfterAnAnswer(t *testing.T) {
+	clock := func() time.Duration { return time.Hour }
+	run := folder(t)
+	one, other := open(t, run), open(t, run)
+	met, err := one.Meet(clock, 0)
+	must(t, err)
+	looked := false
+	waiting := make(chan bool, 1)
+	waited := make(chan error)
+	go func() {
+		met, err := other.Meet(func() time.Duration {
+			if !looked { // before it waits
+				looked = true
+				waiting <- true
+			}
+			return time.Hour
+		}, time.Minute)
+		if met != nil {
+			err = errors.New("it was made the one that asks")
+		}
+		waited <- err
+	}()
+	<-waiting
+	met(true)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+// The child that asks is on record until its own hook takes it off.
+func TestAsking(t *testing.T) {
+	s := open(t, folder(t))
+	if s.Asking() != nil || s.ClearAsking(1) != nil {
+		t.Error("somebody asks where nobody does")
+	}
+	child := Asking{Stuck{PID: 7, StartTicks: 9, Since: time.Second, Op: "backend"}, 5}
+	must(t, s.SetAsking(child))
+	must(t, s.ClearAsking(6, 8))
+	if got := s.Asking(); got == nil || *got != child {
+		t.Errorf("%+v", got)
+	}
+	must(t, s.ClearAsking(6, 7))
+	if got := s.Asking(); got != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Whoever has just come back from a user's files vouches for these, and for nobody else's.
+func TestVisitedLately(t *testing.T) {
+	s := open(t, folder(t))
+	if s.VisitedLately("append", 7, time.Hour) {
+		t.Error("nobody has been there")
+	}
+	s.SetVisited("append", 7, time.Hour)
+	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true,
+		time.Hour + visitRecent: false, time.Minute: false} {
+		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) ||
+			s.VisitedLately("tail", 7, now) {
+			t.Errorf("at %v: %v, want %v", now, got, want)
+		}
+	}
+}

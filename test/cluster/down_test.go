@@ -1,0 +1,246 @@
+package cluster
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// upOnly in the environment makes this test program start a cluster, say where, and wait for its end.
+const upOnly = "BOOKEND_TEST_UP_ONLY=1"
+
+func TestMain(m *testing.M) {
+	if os.Getenv("BOOKEND_TEST_UP_ONLY") == "" {
+		os.Exit(m.Run())
+	}
+	dir, err := Scratch()
+	if err == nil {
+		_, err = Up(Options{Dir: filepath.Join(dir, os.Getenv("BOOKEND_TEST_UP_IN")), Nodes: oneNode})
+	}
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// startElsewhere runs a cluster in a process of its own, in its scratch folder or in a folder of that; kill kills that
+// process, not the cluster.
+func startElsewhere(t *testing.T, in string) (dir string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), upOnly, "BOOKEND_TEST_UP_IN="+in)
+	if _, err := cmd.StdinPipe(); err != nil { // held open until the process is killed
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if dir = strings.TrimSpace(line); err != nil || !strings.HasPrefix(dir, base) {
+		t.Fatalf("the other process said %q: %v", line, err)
+	}
+	return dir, kill
+}
+
+// TestDownLeavesNothing takes clusters down with a job running, an epilog hanging and a folder mounted.
+func TestDownLeavesNothing(t *testing.T) {
+	tracks, err := Tracks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, track := range tracks {
+		t.Run(string(track), func(t *testing.T) {
+			dir := TempDir(t)
+			o := Options{Dir: dir, Track: track, Nodes: []Node{{Name: "n1"}, {Name: "n2"}}}
+			o.Epilog = HookFile(o.Dir, "epilog")
+			if _, err := WriteHook(o.Dir, "epilog", "#!/bin/sh\nsleep 800\n"); err != nil {
+				t.Fatal(err)
+			}
+			c := Start(t, o)
+			makeBusy(t, c)
+			other := otherCgroup(t, c, track)
+			for range 2 { // the second call has nothing to do
+				if err := c.Down(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkNothingLeft(t, o.Dir, track)
+			if _, err := os.Stat(other); other != "" && err != nil {
+				t.Errorf("another cluster's cgroup: %v", err)
+			}
+		})
+	}
+}
+
+// otherCgroup makes what a second cluster of this host has beside the first one's cgroups.
+func otherCgroup(t *testing.T, c *Cluster, track Track) string {
+	t.Helper()
+	if track != CgroupV2 {
+		return ""
+	}
+	other := filepath.Join(c.cgroups.slice(), "other_slurmstepd.scope")
+	if err := os.MkdirAll(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeCgroup(other); err != nil {
+			t.Error(err)
+		}
+	})
+	return other
+}
+
+// makeBusy leaves a job running on one node, an epilog hanging on the other and a mount.
+func makeBusy(t *testing.T, c *Cluster) {
+	t.Helper()
+	user := anybody(t)
+	ended, err := c.Submit(user, "true", "--nodelist=n2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, err := c.Submit(user, "sleep 900", "--nodelist=n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(ended, patience, "COMPLETING"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(running, patience, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	mountPoint := filepath.Join(c.Dir(), "home", "mounted")
+	if err := os.Mkdir(mountPoint, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", mountPoint, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkNothingLeft looks with other means than Down's: any process whose environment or open files name dir.
+func checkNothingLeft(t *testing.T, dir string, track Track) {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, proc := range entries {
+		if filepath.Base(proc) == strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
+		cmdline, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+		if strings.Contains(string(environ)+string(cmdline), dir) {
+			t.Errorf("%s is left: %q", proc, cmdline)
+		}
+	}
+	host, err := findCgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cgroup := range host.folders(track, []Node{{Name: "n1"}, {Name: "n2"}}) {
+		if _, err := os.Stat(cgroup); err == nil {
+			t.Errorf("cgroup %s is left", cgroup)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("a mount below %s is left (error %v)", dir, err)
+	}
+}
+
+// TestSweepDead kills a process that runs a cluster; the next run cleans up, also where the cluster lies in a folder of a
+// site's.
+func TestSweepDead(t *testing.T) {
+	for _, in := range []string{"", "slurm"} {
+		dir, kill := startElsewhere(t, in)
+		if err := SweepDead(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(recordFile(filepath.Join(dir, in))); err != nil {
+			t.Fatalf("a living process's cluster was swept: %v", err)
+		}
+		kill()
+		if err := SweepDead(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("folder %s is left (%v)", dir, err)
+		}
+		checkNothingLeft(t, dir, CgroupV1)
+	}
+}
+
+// A cluster's folder was removed while a step of it was running: the next cluster of these nodes ends that. It touches no
+// other Slurm's.
+func TestLostCgroups(t *testing.T) {
+	tracks, err := Tracks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := findCgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []Node{{Name: "lost"}}
+	gone := TempDir(t)
+	for _, track := range tracks {
+		for _, who := range []struct {
+			is, dir, env string
+			lost         bool
+		}{
+			{"a hook", "/", "SLURM_CONF=" + gone + "/etc/slurm.conf", true},
+			{"a step", gone, "A=1", true},
+			{"another Slurm's", "/", "SLURM_CONF=/etc/slurm/slurm.conf", false},
+		} {
+			for _, dir := range host.folders(track, nodes) {
+				cmd := exec.Command("sleep", "600")
+				cmd.Dir, cmd.Env = who.dir, []string{who.env}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- cmd.Wait() }()
+				within := filepath.Join(dir, "job_1", "step_extern")
+				if err := os.MkdirAll(within, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				pid := strconv.Itoa(cmd.Process.Pid)
+				if filepath.Base(filepath.Dir(dir)) == "cpuset" { // takes nobody in before it is given some
+					_ = cmd.Process.Kill()
+				} else if err := os.WriteFile(filepath.Join(within, "cgroup.procs"), []byte(pid), 0); err != nil {
+					t.Fatal(err)
+				} else if err := host.prepareCgroups(track, nodes); (err == nil) != who.lost {
+					t.Errorf("%s, %s in %s: %v", track, who.is, dir, err)
+				}
+				if !who.lost && len(ended) > 0 {
+					t.Errorf("%s: the process in %s was ended", who.is, dir)
+				}
+				_ = cmd.Process.Kill()
+				<-ended
+				if err := retryBusy(func() error { return removeCgroup(dir) }); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"bookend/test/cluster"
+	"bookend/test/site"
+)
+
+// The lines of a clean job on one GPU. What an earlier job's end has tested of the card is left out, see reads.
+const (
+	gotClean       = "| bookend: GPU 0 of n1 clean: 143156 MiB free, nobody on it"
+	leftClean      = "| bookend: GPU 0 of n1 left clean by your job"
+	notCleanBefore = "| bookend: GPU 0 of n1 was not clean when your job got it"
+	notCleanAfter  = "| bookend: GPU 0 of n1 was not clean after your job"
+	leftAsWas      = "| bookend: GPU 0 of n1 as your job found it: nothing more on it than before"
+)
+
+const (
+	// leavesOrphan is a script whose CUDA program leaves the job's session and lives on.
+	leavesOrphan = "{cuda} alloc --mib 2000 --orphan --name train"
+	// awaits goes on until it is told.
+	awaits = "echo ready\nuntil [ -e done ]; do sleep 0.05; done"
+	// trespasses has GPU 0 and puts memory on GPU 1, which is another job's.
+	trespasses = "until [ -e go ]; do sleep 0.05; done\nCUDA_VISIBLE_DEVICES=1 {cuda} alloc --mib 2000 --name guest"
+)
+
+// probablyThisJob says whose fault it is where Slurm has no proof, and what its user can do.
+const probablyThisJob = "| bookend:   Who:    probably this job\n" +
+	"| bookend:   Do:     end background processes before your script ends (wait, or\n" +
+	"| bookend:           trap 'kill 0' EXIT)"
+
+// stillUses is the TaskEpilog's line, at the end of the script.
+func stillUses(pid int) string {
+	return fmt.Sprintf("| bookend: process %d (train) still uses a GPU at the end of your script", pid)
+}
+
+// notCausedBy ends the start report of a job that found its card in use.
+func notCausedBy(job cluster.JobID, freeMiB int) string {
+	return fmt.Sprintf(`| bookend:   Means:  not caused by this job; you have %d MiB free
+| bookend:   Do:     if that is too little: sbatch --exclude=n1, and tell your
+| bookend:           admin: bookend show %s on n1`, freeMiB, job)
+}
+
+// leftEarlier is what the later job reads of it at its end.
+func leftEarlier(when string) string {
+	return `| bookend: Seen while your job ran: an earlier job left GPU memory in use
+| bookend:   YES          left by an earlier job: 2.5 GiB when your job began,
+| bookend:                ` + when
+}
+
+func moreAt(job cluster.JobID) string {
+	return fmt.Sprintf("| bookend:   More:   for your admin: bookend show %s on n1", job)
+}
+
+// lines joins lines and paragraphs.
+func lines(all ...string) []string { return strings.Split(strings.Join(all, "\n"), "\n") }
+
+// Who inherits another's orphan is told no more than that.
+func TestInherited(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{})
+	first := s.runs(s.stranger, leavesOrphan, oneGPU)
+	second := s.runs(s.user, "echo working", oneGPU)
+
+	s.nodeIsUp("n1")
+	s.userReads(second, lines(
+		notCleanBefore,
+		"| bookend:   Found:  2518 MiB held by a process that is not yours",
+		"| bookend:   Who:    probably another user's job",
+		notCausedBy(second, 140629), "working", "", leftAsWas, leftEarlier("since TIME"))...)
+	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
+}
+
+// An orphan drains the node until an admin has dealt with it.
+func TestEnforce(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce"})
+	first := s.happens(drains)
+	pid := s.pid(first)
+	s.inOrder("the output", s.outputOf(first), stillUses(pid), notCleanAfter,
+		"| bookend:   Means:  this node takes no new jobs until an admin has looked at it", moreAt(first))
+	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ", "last:   BKD-ORPHAN, job "+string(first),
+		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
+
+	second := s.submits(s.user, "echo working", oneGPU)
+	s.until("the next job waits for the drained node", func() bool {
+		j, err := s.on.Job(second)
+		return err == nil && j.State == "PENDING" && strings.Contains(j.Reason, "DRAINED")
+	})
+	s.adminKills(pid, "n1")
+	s.adminResumes("n1")
+	s.ends(second)
+
+	s.jobIs(second, "COMPLETED")
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 10", "prolog 0", "epilog 0")
+	s.userReads(second, gotClean, "working", "", leftClean)
+}
+
+// TestEndedFromOutside: a job that is cancelled, and one whose time is over, for which Slurm looks twice a minute.
+func TestEndedFromOutside(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce"})
+	for _, tt := range []struct {
+		state, said string
+		end         func(cluster.JobID) error
+	}{
+		{"CANCELLED", "CANCELLED", s.on.Cancel},
+		{"TIMEOUT", "DUE TO TIME LIMIT", func(job cluster.JobID) error {
+			return s.on.Scontrol("update", "JobId="+string(job), "EndTime=now+1")
+		}},
+	} {
+		s.tell(tt.state, func(s *story) {
+			job := s.starts(s.user, "{cuda} alloc --mib 2000", oneGPU)
+			s.statusSays("n1", "jobs with GPUs now: 1", "job "+string(job)+"  GPU 0")
+			s.showSays("n1", job, "start:", "clean", "end: not yet")
+			if err := tt.end(job); err != nil {
+				s.t.Fatal(err)
+			}
+			s.ends(job)
+
+			s.jobIs(job, tt.state)
+			s.nodeIsUp("n1")
+			s.hooksRan("n1", "prolog 0", "epilog 0")
+			s.inOrder("the output", s.outputOf(job), "nobody on it", tt.said, "\n\n"+leftClean+"\n")
+		})
+	}
+}
+
+// A card that is lost at a job's start drains, and Slurm holds the job; nothing says by itself that it is over.
+func TestLostCard(t *testing.T) {
+	t.Parallel()
+	s := given(t, soonAgain(t, site.Options{Mode: "enforce", GPUs: 1, Config: resuming}))
+	s.driverSays("on.any.gpu0", "rc 15") // the card has fallen off the bus
+	job := s.submits(s.user, "echo working", oneGPU)
+	s.until("the job is held", func() bool {
+		j, err := s.on.Job(job)
+		return err == nil && j.State == "PENDING" && strings.Contains(j.Reason, "held")
+	})
+	s.nodeIsDrained("n1", "Prolog error")
+	s.showSays("n1", job, "start:", "DRAIN for BKD-LOST (exit 20)", "BKD-LOST")
+	s.logSays("n1", job, "bookend-prolog", "BKD-LOST", "action=drain", "exit=20")
+
+	s.driverSays("on.any.gpu0", "")
+	for range 3 {
+		s.checks("n1")
+	}
+	s.nodeIsDrained("n1", fmt.Sprintf("BKD-LOST gpu=0 job=%s prolog; see: bookend show %s", job, job))
+	s.checkSays("no health check can tell that BKD-LOST is over")
+	s.adminResumes("n1")
+	if err := s.on.Release(job); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(job)
+	s.jobIs(job, "COMPLETED")
+	s.userReads(job, gotClean, "working", "", leftClean)
+}
+
+// TestForeignProcess is told with each way in which Slurm can track processes: with cgroups it is known whose a process is,
+// without them it is probable.
+func TestForeignProcess(t *testing.T) {
+	t.Parallel()
+	for _, track := range tracks(t) {
+		t.Run(string(track), func(t *testing.T) {
+			s := given(t, site.Options{Mode: "enforce", Track: track})
+			s.tell("another job comes onto the card", func(s *story) { foreignAtEnd(s, track) })
+			if track != cluster.LinuxProc {
+				s.tell("what leaves its session is ended by Slurm: the card is clean", orphanEndedBySlurm)
+			}
+		})
+	}
+}
+
+func foreignAtEnd(s *story, track cluster.Track) {
+	probably, evidence := "", "cgroup"
+	if track == cluster.LinuxProc {
+		probably, evidence = "probably ", "environment"
+	}
+	guest := s.submits(s.stranger, trespasses, oneGPU)
+	s.isRunning(guest)
+	job := s.starts(s.user, awaits, oneGPU)
+	s.touches(s.stranger, "go")
+	s.isReady(guest)
+	s.touches(s.user, "done")
+	s.ends(job)
+
+	s.nodeIsUp("n1")
+	s.userReads(job, lines("| bookend: GPU 1 of n1 clean: 143156 MiB free, nobody on it", "ready", "",
+		"| bookend: GPU 1 of n1 was not clean after your job",
+		"| bookend:   Found:  2518 MiB held by a process that is not yours",
+		"| bookend:   Who:    "+probably+"another user's job", moreAt(job))...)
+	s.showSays("n1", job, "end:", "warn (BKD-FOREIGN)", fmt.Sprintf("PID %d (guest)", s.pid(guest)),
+		fmt.Sprintf("job:      %s (uid ", guest), "evidence: "+evidence)
+	s.cancels(guest)
+
+	s.jobIs(guest, "CANCELLED")
+	s.hooksRan("n1", "prolog 0", "prolog 0", "epilog 0", "epilog 0")
+}
+
+func orphanEndedBySlurm(s *story) {
+	job := s.runs(s.user, strings.Replace(leavesOrphan, "{cuda}", "{job's cuda}", 1), oneGPU)
+
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0")
+	s.userReads(job, gotClean, stillUses(s.pid(job)), "", leftClean)
+}
+
+func TestInteractiveJobs(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Conf: []string{
+		"LaunchParameters=use_interactive_step",
+		`InteractiveStepOptions="--interactive --preserve-env $SHELL"`, // without a terminal: it reads from us
+	}})
+	s.tell("srun alone has no output file: its user reads nothing on clean cards", func(s *story) {
+		job, terminal := s.runsInForeground(s.user, "srun", oneGPU, "/bin/sh", "-c",
+			"echo job $SLURM_JOB_ID; {cuda} alloc --mib 100 --sleep 0")
+		s.hooksRan("n1", "prolog 0", "epilog 0")
+		s.reads(terminal, "job "+string(job))
+		s.showSays("n1", job, "GPU 0", "start:", "clean", "end:", "clean")
+		s.logSays("n1", job, "bookend-epilog", "msg=clean", `job_log="no file"`)
+	})
+	s.tell("srun on a card in use shows one line", func(s *story) {
+		s.runs(s.stranger, leavesOrphan, oneGPU)
+		job, terminal := s.runsInForeground(s.user, "srun", "--ntasks=2", oneGPU, "/bin/sh", "-c",
+			"[ $SLURM_PROCID = 1 ] || echo job $SLURM_JOB_ID")
+		s.reads(terminal, notCleanBefore, "job "+string(job))
+		s.showSays("n1", job, "start:", "BKD-DIRTY", "end:")
+	})
+	s.tell("salloc's shell is told at its start", func(s *story) {
+		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
+		s.inOrder("the terminal", terminal, "nobody on it\n", "job "+string(job)+"\n", "(train) still uses a GPU at the end of your script")
+		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
+		s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
+	})
+}
+
+// A process can have any name, and Slurm obeys lines of a TaskProlog that begin with "export".
+func TestNameWithACommandInIt(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{})
+	script := "echo PATH=$PATH"
+	step := []string{oneGPU, "/bin/sh", "-c", "echo job $SLURM_JOB_ID; " + script}
+	inScript := s.pathIn(s.outputOf(s.runs(s.user, script, oneGPU)))
+	_, terminal := s.runsInForeground(s.user, "srun", step...)
+	inStep := s.pathIn(terminal)
+
+	s.runs(s.user, `{cuda} alloc --mib 2000 --orphan --name "$(printf '\nexport PATH=/x')"`, oneGPU)
+
+	job := s.runs(s.user, script, oneGPU)
+	s.inOrder("the output", s.outputOf(job), "held by process ", ` (\x0aexport PATH=/x) since`, "PATH="+inScript+"\n")
+	s.showSays("n1", job, "start:", `(\x0aexport PATH=/x)`, "end:")
+	_, terminal = s.runsInForeground(s.user, "srun", step...)
+	s.inOrder("the terminal", terminal, notCleanBefore+"\n", "PATH="+inStep+"\n")
+}
+
+// pathIn is the search path that a job wrote down.
+func (s *story) pathIn(text string) string {
+	s.t.Helper()
+	m := regexp.MustCompile(`(?m)^PATH=(/.*)$`).FindStringSubmatch(text)
+	if m == nil {
+		s.t.Fatalf("no PATH in\n%s", text)
+	}
+	return m[1]
+}

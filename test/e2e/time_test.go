@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/ledger"
+	"bookend/internal/slurm"
+	"bookend/internal/state"
+	"bookend/test/cluster"
+	"bookend/test/site"
+)
+
+// The shipped deadlines of the root hooks.
+const (
+	prologDeadline = 5 * time.Second
+	epilogDeadline = 15 * time.Second
+)
+
+// slack is what a busy machine may add to a hook's time. A hook that hangs takes longer; how long others take is
+// measured by test/bench.
+const slack = time.Minute
+
+// inTime checks how long slurmd waited for each of these jobs' hooks, by the marks of its own log.
+func (s *story) inTime(node string, prolog, epilog time.Duration, jobs ...cluster.JobID) {
+	s.t.Helper()
+	all, err := s.on.HookTimes(node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	took := map[string]time.Duration{}
+	for _, h := range all {
+		took[h.Hook+" "+string(h.Job)] = h.Took
+	}
+	for _, job := range jobs {
+		for hook, limit := range map[string]time.Duration{"prolog": prolog, "epilog": epilog} {
+			t, known := took[hook+" "+string(job)]
+			if !known || t > limit+slack {
+				s.t.Errorf("slurmd on %s waited %v for the %s of job %s (known: %v), want at most %v", node, t, hook, job, known, limit)
+			}
+		}
+	}
+}
+
+// records are what a node keeps of its jobs, in memory and on disk.
+func (s *story) records(node string) map[slurm.JobID]ledger.Run {
+	s.t.Helper()
+	runs, damaged := s.allRuns(node)
+	if len(damaged) > 0 {
+		s.t.Errorf("damaged: %v", damaged)
+	}
+	records := map[slurm.JobID]ledger.Run{}
+	for _, r := range runs {
+		records[r.Job.ID] = r
+	}
+	return records
+}
+
+// allRuns are those records, of every run of a job: on disk first, then in memory.
+func (s *story) allRuns(node string) ([]ledger.Run, []state.Damage) {
+	s.t.Helper()
+	store, err := state.Open(s.on.Run(), node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	runs, damaged := store.Runs()
+	history, lost := state.History(s.on.Var(node), node)
+	return append(history, runs...), append(lost, damaged...)
+}
+
+// stuckBackends are the processes of the site's backend in state D.
+func (s *story) stuckBackends() (pids []string) {
+	for _, p := range s.hookProcesses() {
+		pid, _, _ := strings.Cut(p, ":")
+		text, _ := os.ReadFile(filepath.Join(pid, "stat"))
+		if strings.Contains(p, "bookend-gpu") && strings.Contains(string(text), ") D ") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// The driver holds its callers in state D, past SIGKILL. In every mode jobs go on and the node stays; each hook ends in
+// time, one child is left, and the first job after the driver's recovery is as any other.
+func TestWedgedDriver(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Mode: "enforce", Config: withinTotals})
+	s.driverSays("on.nvmlDeviceGetMemoryInfo_v2", "freeze")
+	hung := s.runs(s.user, "echo working", oneGPU)
+	next := s.runs(s.user, "echo working", oneGPU)
+	s.adminConfigures("n1", "observe", withinTotals)
+	observed := s.runs(s.user, "echo working", oneGPU)
+
+	for _, job := range []cluster.JobID{hung, next, observed} {
+		s.jobIs(job, "COMPLETED")
+	}
+	s.nodeIsUp("n1")
+	s.hooksRan("n1", "prolog 0", "epilog 0", "prolog 0", "epilog 0", "prolog 0", "epilog 0")
+	s.inTime("n1", prologDeadline, epilogDeadline, hung, next, observed)
+	s.logSays("n1", hung, "bookend-prolog", "BKD-HANG")
+	s.logSays("n1", hung, "bookend-epilog", "BKD-STUCK", "looks=0")
+	s.logSays("n1", next, "bookend-prolog", "BKD-STUCK", "looks=0")
+	if stuck := s.stuckBackends(); len(stuck) != 1 {
+		t.Errorf("stuck: %q, want one", stuck)
+	}
+	s.statusSays("n1", "driver not answering since ")
+
+	s.driverSays("on.nvmlDeviceGetMemoryInfo_v2", "")
+	if err := s.on.World("n1").Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the stuck backend has ended", func() bool { return len(s.hookProcesses()) == 0 })
+	s.adminConfigures("n1", "enforce", withinTotals)
+	after := s.runs(s.user, "echo working", oneGPU)
+	s.userReads(after, gotClean, "working", "", leftClean)
+	s.inTime("n1", prologDeadline, epilogDeadline, after)
+}
+
+// An admin's mistake on every node at once, a backend that is not there: jobs go on, and no node drains.
+func TestNoMassDrain(t *testing.T) {
+	t.Parallel()
+	s := given(t, site.Options{Nodes: []string{"n1", "n2", "n3"}, Mode: "enforce"})
+	s.takesAway("bookend-gpu")
+	for range 2 {
+		job := s.runs(s.user, "echo working", "--nodes=3", oneGPU)
+		s.jobIs(job, "COMPLETED")
+		for _, node := range s.nodes {
+			s.nodeIsUp(node)
+			for _, program := range []string{"bookend-prolog", "bookend-epilog"} {
+				s.logSays(node, job, program, "BKD-BK-MISSING", "exit=0")
+			}
+		}
+		s.inTime("n1", prologDeadline, epilogDeadline, job)
+	}
+}

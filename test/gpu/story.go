@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"bookend/test/gpu/record"
+)
+
+// storyOf are the scenarios of the demonstration: what a user and an admin meet, first observed, then enforced.
+const storyOf = "cuda-clean,oom-self,oom-pool,orphan-observe,stray,orphan-enforce,check-resume"
+
+// typed is a command and what it answered.
+type typed struct{ who, command, output string }
+
+// screens are what users and admins see after a run: each job's own output, what Bookend has on record of it, and what Slurm
+// says of the node.
+func (r *run) screens() (all []typed) {
+	for _, j := range r.rec.Jobs {
+		user, _, _ := strings.Cut(j.User, "(")
+		all = append(all, typed{user + "$", fmt.Sprintf("cat slurm-%d.out", j.ID), j.Output})
+		show, _ := r.site.Bookend(r.node, "show", "--node", r.node, fmt.Sprint(j.ID)) // its complaint is worth reading, too
+		all = append(all, typed{"root#", fmt.Sprintf("bookend show %d", j.ID), show})
+	}
+	if cmd, err := r.site.Command("", "sinfo", "-R"); err == nil {
+		out, _ := cmd.CombinedOutput()
+		all = append(all, typed{"root#", "sinfo -R", string(out)})
+	}
+	return all
+}
+
+// retold is a run as the demonstration tells it: what is true, what everybody then sees, and each check of it.
+func retold(rec record.Run, screens []typed) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n\n%s (%s mode)\n%s\n%s\n", rec.Title, rec.Mode, strings.Repeat("=", len(rec.Title)), wrapped(rec.Truth, 78))
+	for _, s := range screens {
+		fmt.Fprintf(&b, "\n  %s %s\n", s.who, s.command)
+		for line := range strings.Lines(s.output) {
+			b.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
+		}
+	}
+	b.WriteByte('\n')
+	for _, c := range rec.Checks {
+		if c.Right {
+			fmt.Fprintf(&b, "  ok    %s: %s\n", c.What, c.Got)
+		} else {
+			fmt.Fprintf(&b, "  WRONG %s: want %q, got %q\n", c.What, c.Want, c.Got)
+		}
+	}
+	return b.String()
+}
+
+// wrapped breaks a paragraph into lines.
+func wrapped(text string, width int) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return strings.Join(append(lines, line), "\n")
+}
