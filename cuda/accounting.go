@@ -82,7 +82,10 @@ func (s *session) accounted(c *card, end time.Duration) ([]gpu.Accounted, string
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b gpu.Accounted) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.PID, b.PID)) })
+	slices.SortFunc(all, func(a,
+		b gpu.Accounted) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.PID, b.PID))
+	})
 	if n := len(all); n > mostAccounted {
 		all, gaps = all[:mostAccounted], append(gaps, fmt.Sprintf("the newest %d of %d processes", mostAccounted, n))
 	}

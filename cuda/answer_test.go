@@ -35,15 +35,18 @@ func TestIdleNode(t *testing.T) {
 	minors := []int{2, 0, 3, 1}
 	for i, r := range s.Readings {
 		d := r.Device
-		if d.ID != gpu.ID(w.UUID(i)) || d.BusID != gpu.BusID(w.BusID(i)) || d.Name != "NVIDIA H200" || d.Vendor != "nvidia" ||
+		if d.ID != gpu.ID(w.UUID(i)) || d.BusID != gpu.BusID(w.BusID(i)) || d.Name != "NVIDIA H200" ||
+			d.Vendor != "nvidia" ||
 			d.Minor == nil || *d.Minor != minors[i] {
 			t.Errorf("card %d is %s", i, text(t, d))
 		}
-		if r.NVIDIA == nil || r.NVIDIA.NVMLIndex == nil || *r.NVIDIA.NVMLIndex != i || r.NVIDIA.MIGMode == nil || *r.NVIDIA.MIGMode {
+		if r.NVIDIA == nil || r.NVIDIA.NVMLIndex == nil || *r.NVIDIA.NVMLIndex != i || r.NVIDIA.MIGMode == nil ||
+			*r.NVIDIA.MIGMode {
 			t.Errorf("card %d has vendor's block %s", i, text(t, r.NVIDIA))
 		}
 		const total, reserved = 143771 << 20, 615 << 20
-		want := gpu.Memory{Total: gpu.Bytes(total), Reserved: gpu.Bytes(reserved), Used: gpu.Bytes(0), Free: gpu.Bytes(total - reserved)}
+		want := gpu.Memory{Total: gpu.Bytes(total), Reserved: gpu.Bytes(reserved), Used: gpu.Bytes(0),
+			Free: gpu.Bytes(total - reserved)}
 		if r.Memory != want {
 			t.Errorf("card %d has memory %s", i, text(t, r.Memory))
 		}
@@ -81,7 +84,8 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 		{ID: gpu.ID(w.UUID(1))}, // once more, in other words
 	}
 	s := look(t, req)
-	if len(s.Readings) != 2 || s.Readings[0].Device.ID != gpu.ID(w.UUID(2)) || s.Readings[1].Device.ID != gpu.ID(w.UUID(1)) {
+	if len(s.Readings) != 2 || s.Readings[0].Device.ID != gpu.ID(w.UUID(2)) ||
+		s.Readings[1].Device.ID != gpu.ID(w.UUID(1)) {
 		t.Errorf("got %s", text(t, s.Readings))
 	}
 }
@@ -135,7 +139,8 @@ func TestOldDriverHasReservedInUsed(t *testing.T) {
 	w := world(t)
 	p := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	s := look(t, request(w.NVMLOld()))
-	if idle := reading(t, s, w.UUID(0)).Memory; !idle.UsedHasReserved || idle.Used != gpu.Bytes(615<<20) || idle.Reserved.Known() {
+	if idle := reading(t, s, w.UUID(0)).Memory; !idle.UsedHasReserved || idle.Used != gpu.Bytes(615<<20) ||
+		idle.Reserved.Known() {
 		t.Errorf("got %s", text(t, idle))
 	}
 	if got := reading(t, s, w.UUID(1)).Processes; len(got) != 1 || got[0].PID != p.PID {
@@ -148,7 +153,8 @@ func TestProgramIsLinkedLazilyAndNeedsLittle(t *testing.T) {
 	f, err := elf.Open(program)
 	must(t, err)
 	defer f.Close()
-	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW), elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
+	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW),
+		elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
 		values, err := f.DynValue(tag)
 		must(t, err)
 		for _, v := range values {
@@ -226,9 +232,11 @@ func TestNoLibrary(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "libnvidia-ml.so.1")
 	must(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
-	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoDriver, bad: gpu.FaultDriver} {
+	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoDriver,
+		bad: gpu.FaultDriver} {
 		a := answerTo(request(path))
-		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want || !strings.Contains(a.Faults[0].Detail, path) {
+		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want ||
+			!strings.Contains(a.Faults[0].Detail, path) {
 			t.Errorf("%s: got faults %v, troubles %v", path, a.Faults, a.Troubles)
 		}
 	}

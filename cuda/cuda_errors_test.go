@@ -56,7 +56,8 @@ func TestErrorsAreComplete(t *testing.T) {
 	sentence := regexp.MustCompile(`^[A-Z][ -~]+\.$`)
 	last := map[int]string{}
 	for _, e := range cudaErrors {
-		if !sentence.MatchString(e.meaning) || !sentence.MatchString(e.remedy) || strings.ContainsAny(e.meaning+e.remedy, "|") {
+		if !sentence.MatchString(e.meaning) || !sentence.MatchString(e.remedy) ||
+			strings.ContainsAny(e.meaning+e.remedy, "|") {
 			t.Errorf("%d: %q and %q are not both a sentence", e.code, e.meaning, e.remedy)
 		}
 		if call, twice := last[e.code]; twice && call == "" {
@@ -73,7 +74,8 @@ func TestErrorsAreComplete(t *testing.T) {
 func TestEveryCall(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
 	for _, call := range []string{
-		"cuInit", "cuDeviceGetByPCIBusId", "cuDeviceGetAttribute", "cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease",
+		"cuInit", "cuDeviceGetByPCIBusId", "cuDeviceGetAttribute", "cuMemGetAllocationGranularity", "cuMemCreate",
+		"cuMemRelease",
 	} {
 		failsWith(t, w, call, 46)
 		failsWith(t, w, call, 999)
@@ -91,7 +93,8 @@ func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 		result = gpu.ProbeBlocked
 	}
 	want := gpu.CallError{Call: call, Code: code, Name: words.name, Meaning: words.meaning, Remedy: words.remedy}
-	if p.Result != result || p.Error == nil || *p.Error != want || p.Largest.Known() || p.Why != fmt.Sprintf("%s: %s (%d)", call, words.name, code) {
+	if p.Result != result || p.Error == nil || *p.Error != want || p.Largest.Known() ||
+		p.Why != fmt.Sprintf("%s: %s (%d)", call, words.name, code) {
 		t.Errorf("%s %d: got %s", call, code, text(t, p))
 	}
 	must(t, w.Set("on."+call, ""))
@@ -100,10 +103,12 @@ func failsWith(t *testing.T, w *fakegpu.World, call string, code int) {
 // A code without words has the driver's own name, if that.
 func TestOtherCodes(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
-	for code, want := range map[int]string{720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", 4711: "unknown to the driver"} {
+	for code, want := range map[int]string{720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+		4711: "unknown to the driver"} {
 		must(t, w.Set("on.cuMemCreate", fmt.Sprint("rc ", code)))
 		p := probed(t, probeOf(t, w, 0))[0]
-		if p.Result != gpu.ProbeBroken || p.Error == nil || *p.Error != (gpu.CallError{Call: "cuMemCreate", Code: code, Name: want}) {
+		if p.Result != gpu.ProbeBroken || p.Error == nil ||
+			*p.Error != (gpu.CallError{Call: "cuMemCreate", Code: code, Name: want}) {
 			t.Errorf("%d: got %s", code, text(t, p))
 		}
 	}

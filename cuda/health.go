@@ -122,7 +122,8 @@ func (c *card) open() {
 	if c.handle != nil || c.lost != "" {
 		return
 	}
-	handle, failed := ask(c.devices[0].handle.GetDeviceHandleFromMigDeviceHandle, c.lib, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+	handle, failed := ask(c.devices[0].handle.GetDeviceHandleFromMigDeviceHandle, c.lib,
+		"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
 	if failed != nil {
 		c.lost = c.lib.describe(*failed) // nothing can be asked of it, lost or not
 		return

@@ -43,11 +43,13 @@ func (e examination) facts(values []string, why string) []gpu.Fact {
 }
 
 // one is the examination of a call that gives one value.
-func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return), word func(T) string) examination {
-	return examination{source: source, codes: []gpu.FactCode{code}, read: func(_ *library, d nvml.Device) ([]string, nvml.Return) {
-		value, ret := call(d)
-		return []string{word(value)}, ret
-	}}
+func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
+	word func(T) string) examination {
+	return examination{source: source, codes: []gpu.FactCode{code},
+		read: func(_ *library, d nvml.Device) ([]string, nvml.Return) {
+			value, ret := call(d)
+			return []string{word(value)}, ret
+		}}
 }
 
 // or is an examination with others in its place where the driver does not offer it.
@@ -56,12 +58,13 @@ func (e examination) or(instead ...examination) examination {
 	return e
 }
 
-// ofCard is what is asked of a whole card, in this order. Cards before Ampere do not remap rows but retire pages; drivers
-// before 535 have the reasons for low clocks under their older name.
+// ofCard is what is asked of a whole card, in this order. Cards before Ampere do not remap rows but retire pages;
+// drivers before 535 have the reasons for low clocks under their older name.
 var ofCard = []examination{
 	one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", eccErrors, decimal),
-	examination{source: "nvmlDeviceGetRemappedRows", codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
-		read: remappedRows}.or(
+	examination{source: "nvmlDeviceGetRemappedRows",
+		codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
+		read:  remappedRows}.or(
 		examination{source: "nvmlDeviceGetRetiredPages", codes: []gpu.FactCode{gpu.RetiredPages}, read: retiredPages},
 		one(gpu.RetiredPending, "nvmlDeviceGetRetiredPagesPendingStatus", nvml.Device.GetRetiredPagesPendingStatus,
 			func(s nvml.EnableState) string { return yesNo(s == nvml.FEATURE_ENABLED) })),
@@ -70,10 +73,12 @@ var ofCard = []examination{
 	{source: "nvmlDeviceGetBAR1MemoryInfo", codes: []gpu.FactCode{gpu.BAR1Used, gpu.BAR1Total}, read: bar1},
 	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
 	one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons, reasons).or(
-		one(gpu.Throttled, "nvmlDeviceGetCurrentClocksThrottleReasons", nvml.Device.GetCurrentClocksThrottleReasons, reasons)),
+		one(gpu.Throttled, "nvmlDeviceGetCurrentClocksThrottleReasons", nvml.Device.GetCurrentClocksThrottleReasons,
+			reasons)),
 }
 
-// ofDevice is what is asked of a card, or of an instance where that is what was asked for: in MIG mode the card has none.
+// ofDevice is what is asked of a card, or of an instance where that is what was asked for: in MIG mode the card has
+// none.
 var ofDevice = []examination{
 	one(gpu.ComputeMode, "nvmlDeviceGetComputeMode", nvml.Device.GetComputeMode,
 		func(m nvml.ComputeMode) string { return wordOr(computeModes, uint64(uint32(m))) }),

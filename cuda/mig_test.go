@@ -16,7 +16,8 @@ import (
 func cutWorld(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
 	t.Helper()
 	return world(t, append([]fakegpu.Option{
-		fakegpu.GPUs(2), fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000), fakegpu.Instance(1, 3, 3, 1, 36000),
+		fakegpu.GPUs(2), fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000),
+		fakegpu.Instance(1, 3, 3, 1, 36000),
 	}, options...)...)
 }
 
@@ -59,19 +60,23 @@ func TestInstances(t *testing.T) {
 		3: {36000, 2000 + context, []int{}, true},
 	} {
 		r := reading(t, s, w.InstanceUUID(1, index))
-		if r.Memory.Total != gpu.Bytes(want.total<<20) || r.Memory.Used != gpu.Bytes(want.used<<20) || !slices.Equal(listed(r), want.pids) {
+		if r.Memory.Total != gpu.Bytes(want.total<<20) || r.Memory.Used != gpu.Bytes(want.used<<20) ||
+			!slices.Equal(listed(r), want.pids) {
 			t.Errorf("instance %d: got %s", index, text(t, r))
 		}
-		if r.Device.Parent != gpu.ID(w.UUID(1)) || r.Device.BusID != gpu.BusID(w.BusID(1)) || !strings.Contains(r.Device.Name, "MIG") {
+		if r.Device.Parent != gpu.ID(w.UUID(1)) || r.Device.BusID != gpu.BusID(w.BusID(1)) ||
+			!strings.Contains(r.Device.Name, "MIG") {
 			t.Errorf("instance %d is %s", index, text(t, r.Device))
 		}
-		if shared := strings.Contains(r.Memory.Unjudged, "GPU instance 3"); shared != want.shared || (r.Memory.Unjudged != "") != want.shared {
+		if shared := strings.Contains(r.Memory.Unjudged, "GPU instance 3"); shared != want.shared ||
+			(r.Memory.Unjudged != "") != want.shared {
 			t.Errorf("instance %d: unjudged %q", index, r.Memory.Unjudged)
 		}
 	}
 	// What runs on a card in MIG mode is its instances' to say.
 	card := reading(t, s, w.UUID(1))
-	if len(card.Processes) != 0 || card.ProcessesUnknown != isCut || card.Memory.Unjudged != isCut || !*card.NVIDIA.MIGMode {
+	if len(card.Processes) != 0 || card.ProcessesUnknown != isCut || card.Memory.Unjudged != isCut ||
+		!*card.NVIDIA.MIGMode {
 		t.Errorf("card: got %s", text(t, card))
 	}
 	whole := reading(t, s, w.UUID(0))
@@ -130,11 +135,13 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		device gpu.Device
 		change func() error
 	}{
-		"destroyed, by its id":       {gone, func() error { return w.Destroy(1, 0) }},
-		"destroyed, by its bus id":   {onCard(w, gone), func() error { return nil }},
-		"destroyed, by its place":    {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/7/0", w.UUID(1)))}, func() error { return nil }},
-		"never made":                 {gpu.Device{ID: "MIG-4"}, func() error { return nil }},
-		"place that is no place":     {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/a/b", w.UUID(1)))}, func() error { return nil }},
+		"destroyed, by its id":     {gone, func() error { return w.Destroy(1, 0) }},
+		"destroyed, by its bus id": {onCard(w, gone), func() error { return nil }},
+		"destroyed, by its place": {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/7/0", w.UUID(1)))},
+			func() error { return nil }},
+		"never made": {gpu.Device{ID: "MIG-4"}, func() error { return nil }},
+		"place that is no place": {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/a/b", w.UUID(1)))},
+			func() error { return nil }},
 		"of a card that is not here": {gpu.Device{ID: "MIG-GPU-9/7/0"}, func() error { return nil }},
 		"MIG mode turned off":        {onCard(w, instance(w, 2)), func() error { return w.Set("gpu1.mig", "0") }},
 	}
@@ -143,7 +150,8 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			must(t, tt.change())
 			s := look(t, askFor(w, tt.device))
-			if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultNoDevice || s.Faults[0].Device != tt.device.ID {
+			if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultNoDevice ||
+				s.Faults[0].Device != tt.device.ID {
 				t.Errorf("got %s", text(t, s))
 			}
 		})
@@ -155,7 +163,8 @@ func TestInstanceThatCannotBeOpened(t *testing.T) {
 	w := cutWorld(t, fakegpu.With("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", "rc 999"))
 	asked := instance(w, 0)
 	s := look(t, askFor(w, asked))
-	if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultDriver || s.Faults[0].Device != asked.ID {
+	if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultDriver ||
+		s.Faults[0].Device != asked.ID {
 		t.Errorf("got %s", text(t, s))
 	}
 }

@@ -13,7 +13,8 @@ func TestInitFails(t *testing.T) {
 	w := world(t)
 	must(t, w.Set("on.nvmlInit_v2", "rc 18"))
 	a := answerTo(request(w.NVML()))
-	if len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultMismatch || !strings.HasPrefix(a.Faults[0].Detail, "nvmlInit_v2: ") ||
+	if len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultMismatch ||
+		!strings.HasPrefix(a.Faults[0].Detail, "nvmlInit_v2: ") ||
 		!strings.HasSuffix(a.Faults[0].Detail, " (18)") {
 		t.Errorf("got %v, want %s", a.Faults, gpu.FaultMismatch)
 	}
@@ -86,12 +87,16 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 		options []fakegpu.Option
 		want    int
 	}{
-		"in the MPS list":           {[]fakegpu.Option{fakegpu.With(list, "100:100 0:100:mps")}, 0},
-		"too much together":         {[]fakegpu.Option{fakegpu.With(list, "1:140000 2:140000 3:140000 4:140000 5:140000")}, 0},
-		"longer entries":            {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride", "32")}, 0},
-		"longer entries, version 3": {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride_v3", "32")}, 3},
-		"one longer entry":          {[]fakegpu.Option{fakegpu.With(list, "100:7"), fakegpu.With("process_stride_v3", "32")}, 1},
-		"memory not available":      {[]fakegpu.Option{fakegpu.With(list, "100:-1 101:7")}, 2},
+		"in the MPS list": {[]fakegpu.Option{fakegpu.With(list, "100:100 0:100:mps")}, 0},
+		"too much together": {[]fakegpu.Option{fakegpu.With(list,
+			"1:140000 2:140000 3:140000 4:140000 5:140000")}, 0},
+		"longer entries": {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride", "32")},
+			0},
+		"longer entries, version 3": {[]fakegpu.Option{fakegpu.With(list, three),
+			fakegpu.With("process_stride_v3", "32")}, 3},
+		"one longer entry": {[]fakegpu.Option{fakegpu.With(list, "100:7"),
+			fakegpu.With("process_stride_v3", "32")}, 1},
+		"memory not available": {[]fakegpu.Option{fakegpu.With(list, "100:-1 101:7")}, 2},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +106,8 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 			if len(r.Processes) != tt.want || untrusted != (tt.want == 0) || r.Memory.Used != gpu.Bytes(0) {
 				t.Errorf("got %s, want %d processes", text(t, r), tt.want)
 			}
-			if tt.want == 1 && r.Processes[0].Memory != gpu.Bytes(7<<20) || tt.want == 2 && r.Processes[0].Memory.Known() {
+			if tt.want == 1 && r.Processes[0].Memory != gpu.Bytes(7<<20) || tt.want == 2 &&
+				r.Processes[0].Memory.Known() {
 				t.Errorf("got %s", text(t, r.Processes))
 			}
 		})
@@ -118,13 +124,15 @@ func TestMissingFunctions(t *testing.T) {
 		return look(t, request(library))
 	}
 	t.Run("figures", func(t *testing.T) {
-		s := without(t, "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlDeviceGetName",
+		s := without(t, "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion",
+			"nvmlDeviceGetName",
 			"nvmlDeviceGetMinorNumber", "nvmlDeviceGetIndex", "nvmlDeviceGetMigMode", "nvmlDeviceGetPciInfo_v3",
 			"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2",
 			"nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
 			"nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
 		r := reading(t, s, w.UUID(0))
-		if r.Memory.Used.Known() || !strings.Contains(r.ProcessesUnknown, "lacks") || r.Device.Minor != nil || r.Device.Name != "" {
+		if r.Memory.Used.Known() || !strings.Contains(r.ProcessesUnknown, "lacks") || r.Device.Minor != nil ||
+			r.Device.Name != "" {
 			t.Errorf("got %s", text(t, r))
 		}
 		if !slices.ContainsFunc(s.Faults, func(f gpu.Fault) bool { return f.Code == gpu.FaultNoSymbol }) {
@@ -141,7 +149,8 @@ func TestMissingFunctions(t *testing.T) {
 			if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) != 1 {
 				t.Fatalf("got %d looks, troubles %v", len(a.Snapshots), a.Troubles)
 			}
-			if f := a.Snapshots[0].Faults; len(f) != 1 || f[0].Code != gpu.FaultNoSymbol || !strings.Contains(f[0].Detail, symbols[0]) {
+			if f := a.Snapshots[0].Faults; len(f) != 1 || f[0].Code != gpu.FaultNoSymbol ||
+				!strings.Contains(f[0].Detail, symbols[0]) {
 				t.Errorf("got faults %v", f)
 			}
 		})

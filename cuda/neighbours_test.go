@@ -49,7 +49,8 @@ func uuids(w *fakegpu.World, cards ...int) string {
 func untroubled(t *testing.T, a backend.Answer, own ...gpu.Device) {
 	t.Helper()
 	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) == 0 || len(a.Faults) > 0 {
-		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles, a.Faults)
+		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles,
+			a.Faults)
 	}
 	for _, s := range a.Snapshots {
 		if len(s.Readings) != len(own) {
@@ -75,7 +76,8 @@ func TestNeighbours(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := answerTo(beside(w, tt.own...))
 			untroubled(t, a, tt.own...)
-			if !a.Watched || ids(a.Neighbours) != tt.want || len(a.Neighbours.Faults) > 0 || a.Neighbours.At < a.Snapshots[0].At {
+			if !a.Watched || ids(a.Neighbours) != tt.want || len(a.Neighbours.Faults) > 0 ||
+				a.Neighbours.At < a.Snapshots[0].At {
 				t.Fatalf("got %v, %s, want %s", a.Watched, text(t, a.Neighbours), tt.want)
 			}
 			if got := listed(reading(t, *a.Neighbours, w.UUID(3))); len(got) != 1 || got[0] != p.PID {
@@ -109,9 +111,12 @@ func TestSiblingsAreNeighbours(t *testing.T) {
 		own  gpu.Device
 		want string
 	}{
-		"of an instance":               {own, strings.Join([]string{w.UUID(0), w.UUID(1), w.InstanceUUID(1, 0), w.InstanceUUID(1, 2)}, " ")},
-		"of an instance, by its place": {gpu.Device{ID: gpu.ID("MIG-" + w.UUID(1) + "/3/1")}, strings.Join([]string{w.UUID(0), w.UUID(1), w.InstanceUUID(1, 0), w.InstanceUUID(1, 2)}, " ")},
-		"of their card":                {cardOf(w, 1), strings.Join([]string{w.UUID(0), w.InstanceUUID(1, 0), w.InstanceUUID(1, 2), w.InstanceUUID(1, 3)}, " ")},
+		"of an instance": {own,
+			strings.Join([]string{w.UUID(0), w.UUID(1), w.InstanceUUID(1, 0), w.InstanceUUID(1, 2)}, " ")},
+		"of an instance, by its place": {gpu.Device{ID: gpu.ID("MIG-" + w.UUID(1) + "/3/1")},
+			strings.Join([]string{w.UUID(0), w.UUID(1), w.InstanceUUID(1, 0), w.InstanceUUID(1, 2)}, " ")},
+		"of their card": {cardOf(w, 1),
+			strings.Join([]string{w.UUID(0), w.InstanceUUID(1, 0), w.InstanceUUID(1, 2), w.InstanceUUID(1, 3)}, " ")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +154,8 @@ func TestNeighbourThatFails(t *testing.T) {
 			if ids(a.Neighbours) != uuids(w, 0, 3) {
 				t.Fatalf("got %s", ids(a.Neighbours))
 			}
-			if f := a.Neighbours.Faults; len(f) != 1 || f[0].Code != tt.code || !strings.Contains(f[0].Detail, tt.detail) {
+			if f := a.Neighbours.Faults; len(f) != 1 || f[0].Code != tt.code ||
+				!strings.Contains(f[0].Detail, tt.detail) {
 				t.Errorf("got faults %v, want %s", f, tt.code)
 			}
 		})
@@ -178,7 +184,8 @@ func TestTroubleAtANeighbour(t *testing.T) {
 				t.Errorf("got watched %v, %d looks, neighbours %s", a.Watched, len(a.Snapshots), ids(a.Neighbours))
 			}
 			if len(a.Troubles) != 1 || a.Troubles[0].Code != tt.code || !a.Troubles[0].Elsewhere ||
-				!strings.HasPrefix(a.Troubles[0].Detail, "looking at the node's other cards: ") || !strings.Contains(a.Troubles[0].Detail, tt.detail) {
+				!strings.HasPrefix(a.Troubles[0].Detail, "looking at the node's other cards: ") ||
+				!strings.Contains(a.Troubles[0].Detail, tt.detail) {
 				t.Errorf("got troubles %+v", a.Troubles)
 			}
 		})

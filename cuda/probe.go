@@ -66,7 +66,8 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 // tooSlow: a start that takes long is no fault. cuInit serialises (1.2 s for four at once, measured), and without
 // persistence mode it attaches the cards first, which was reported to take 1-3 s each.
 func tooSlow(after time.Duration) string {
-	return fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start at once?)", after.Round(100*time.Millisecond))
+	return fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start at once?)",
+		after.Round(100*time.Millisecond))
 }
 
 // admit refuses what can be refused without asking any driver.
@@ -160,7 +161,8 @@ func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) 
 	}
 	freeLimit()
 	starting := make(chan started, 1)
-	routine.Go(func(defect *routine.Panic) { starting <- started{err: defect} }, func() { starting <- p.load(path, asked) })
+	routine.Go(func(defect *routine.Panic) { starting <- started{err: defect} },
+		func() { starting <- p.load(path, asked) })
 	return starting, nil
 }
 

@@ -31,7 +31,8 @@ func TestProbeTakesItsLock(t *testing.T) {
 		req.Probe.LockWait = 50 * time.Millisecond
 		release := held(t, req, 0, exclusive)
 		all := probed(t, req)
-		if p := all[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "somebody else was testing or judging it for 50ms") {
+		if p := all[0]; p.Result != gpu.ProbeSkipped ||
+			!strings.Contains(p.Why, "somebody else was testing or judging it for 50ms") {
 			t.Errorf("locked: %s", text(t, p))
 		}
 		if p := all[1]; p.Result != gpu.ProbeOK {
@@ -49,7 +50,8 @@ func TestProbeLocks(t *testing.T) {
 	w := world(t, fakegpu.GPUs(2))
 	req := probeOf(t, w, 0, 1)
 	delete(req.Probe.Locks, req.Devices[1].ID)
-	if all := probed(t, req); all[0].Device != req.Devices[1].ID || all[0].Why != "no lock was named for it" || all[1].Result != gpu.ProbeOK {
+	if all := probed(t, req); all[0].Device != req.Devices[1].ID || all[0].Why != "no lock was named for it" ||
+		all[1].Result != gpu.ProbeOK {
 		t.Errorf("one lock of two: %s", text(t, all))
 	}
 	req.Probe.Locks = nil
@@ -76,9 +78,11 @@ func TestProbeWaitsWithinItsTime(t *testing.T) {
 }
 
 func TestProbeHasNoTimeLeft(t *testing.T) {
-	p := &prober{boot: func() time.Duration { return 5 * time.Second }, end: 5 * time.Second, init: 4*time.Second + 321*time.Microsecond}
+	p := &prober{boot: func() time.Duration { return 5 * time.Second }, end: 5 * time.Second,
+		init: 4*time.Second + 321*time.Microsecond}
 	result := skipped("GPU-1", "")
-	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped || result.Why != "no time left for the test: CUDA took 4s to start" {
+	if p.test(device{}, &result); result.Result != gpu.ProbeSkipped ||
+		result.Why != "no time left for the test: CUDA took 4s to start" {
 		t.Errorf("got %s", text(t, result))
 	}
 }
@@ -146,7 +150,8 @@ func TestProbeLeavesNeighboursAlone(t *testing.T) {
 	p := start(t, w, "alloc", "--mib", "5000")
 	req := probeOf(t, w, 0, 1)
 	all := probed(t, req)
-	if all[0].Result != gpu.ProbeSkipped || all[0].Why != fmt.Sprintf("another process is on the card: %d", p.PID) || all[1].Result != gpu.ProbeOK {
+	if all[0].Result != gpu.ProbeSkipped || all[0].Why != fmt.Sprintf("another process is on the card: %d", p.PID) ||
+		all[1].Result != gpu.ProbeOK {
 		t.Errorf("got %s", text(t, all))
 	}
 	req.Probe.Known = []int{p.PID}
@@ -163,7 +168,8 @@ func TestProbeLeavesNeighboursAlone(t *testing.T) {
 func TestProbeAsksAgainWhoIsThere(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1), fakegpu.With("on.cuMemCreate", "rc 2"))
 	must(t, w.Set("on.nvmlDeviceGetGraphicsRunningProcesses_v3", "rc 999 after 1"))
-	if p := probed(t, probeOf(t, w, 0))[0]; p.Result != gpu.ProbeSkipped || !strings.Contains(p.Why, "who is on the card is not known") || p.Attempts == 0 {
+	if p := probed(t, probeOf(t, w, 0))[0]; p.Result != gpu.ProbeSkipped ||
+		!strings.Contains(p.Why, "who is on the card is not known") || p.Attempts == 0 {
 		t.Errorf("got %s", text(t, p))
 	}
 }
@@ -181,7 +187,8 @@ func TestProbeStaysAwayFromMPS(t *testing.T) {
 	shell("mps-up")
 	defer shell("mps-down")
 	pipe := filepath.Join(folder, "pipe")
-	hostile := []string{"env", "CUDA_MPS_PIPE_DIRECTORY=" + pipe, "CUDA_VISIBLE_DEVICES=7", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}
+	hostile := []string{"env", "CUDA_MPS_PIPE_DIRECTORY=" + pipe, "CUDA_VISIBLE_DEVICES=7",
+		"CUDA_DEVICE_ORDER=FASTEST_FIRST"}
 	req := probeOf(t, w, 0)
 	p := stuckWithMemory(t, w, req, hostile...)
 	holdings, err := w.Holdings()
@@ -201,15 +208,17 @@ func TestProbeStaysAwayFromMPS(t *testing.T) {
 func TestProbeNeedsAnEmptyFolder(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
 	dir := t.TempDir()
-	empty, link, open, file := filepath.Join(dir, "empty"), filepath.Join(dir, "link"), filepath.Join(dir, "open"), filepath.Join(dir, "file")
+	empty, link, open, file := filepath.Join(dir, "empty"), filepath.Join(dir, "link"), filepath.Join(dir, "open"),
+		filepath.Join(dir, "file")
 	must(t, os.Mkdir(empty, 0o700))
 	must(t, os.Symlink(empty, link))
 	must(t, os.Mkdir(open, 0o700))
 	must(t, os.Chmod(open, 0o777))
 	must(t, os.WriteFile(file, nil, 0o600))
 	for folder, want := range map[string]string{
-		"": "no empty folder was named", link: "not a directory", open: "others may write to it", file: "not a directory",
-		dir: "not empty", filepath.Join(dir, "none"): "no such file", empty: "",
+		"": "no empty folder was named", link: "not a directory", open: "others may write to it",
+		file: "not a directory",
+		dir:  "not empty", filepath.Join(dir, "none"): "no such file", empty: "",
 	} {
 		req := probeOf(t, w, 0)
 		req.Probe.Empty = folder

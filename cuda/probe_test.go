@@ -23,7 +23,8 @@ func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
 	must(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
 	req := request(w.NVML())
 	req.Op, req.All, req.Options[optionCUDA] = wire.Probe, false, w.CUDA()
-	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: filepath.Join(dir, "mps")}
+	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second,
+		Empty: filepath.Join(dir, "mps")}
 	for _, card := range cards {
 		id := gpu.ID(w.UUID(card))
 		req.Devices = append(req.Devices, gpu.Device{ID: id, BusID: gpu.BusID(w.BusID(card))})
@@ -83,7 +84,8 @@ func TestProbeOfAllCards(t *testing.T) {
 		if i == 1 {
 			free -= 1000 * mib
 		}
-		if p.Device != gpu.ID(w.UUID(i)) || p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(free) || p.Largest != gpu.Bytes(free-2*mib) {
+		if p.Device != gpu.ID(w.UUID(i)) || p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(free) ||
+			p.Largest != gpu.Bytes(free-2*mib) {
 			t.Errorf("got %s", text(t, p))
 		}
 		unused(t, w, i)
@@ -102,38 +104,53 @@ func TestProbeResults(t *testing.T) {
 		largest uint64 // MiB
 		why     string
 	}{
-		"129 MiB free":  {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-129))}, gpu.ProbeOK, 129, 126, ""},
-		"a gap":         {[]fakegpu.Option{with("gpu0.largest_mib", "100001")}, gpu.ProbeGap, 143156, 100000, ""},
-		"no block":      {[]fakegpu.Option{with("on.cuMemCreate", "rc 2")}, gpu.ProbeBlocked, 143156, 0, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"breaks midway": {[]fakegpu.Option{with("gpu0.largest_mib", "9000"), with("on.cuMemCreate", "rc 999 after 4")}, gpu.ProbeBroken, 143156, 0, "cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
-		"a vGPU":        {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, gpu.ProbeOK, 143156, 143154, ""},
-		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154, ""},
+		"129 MiB free": {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-129))}, gpu.ProbeOK, 129, 126, ""},
+		"a gap":        {[]fakegpu.Option{with("gpu0.largest_mib", "100001")}, gpu.ProbeGap, 143156, 100000, ""},
+		"no block": {[]fakegpu.Option{with("on.cuMemCreate", "rc 2")}, gpu.ProbeBlocked, 143156, 0,
+			"cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
+		"breaks midway": {[]fakegpu.Option{with("gpu0.largest_mib", "9000"), with("on.cuMemCreate", "rc 999 after 4")},
+			gpu.ProbeBroken, 143156, 0, "cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
+		"a vGPU": {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, gpu.ProbeOK, 143156, 143154, ""},
+		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154,
+			""},
 
-		"cards that cannot":   {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"not after all":       {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
-		"PROHIBITED":          {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
-		"EXCLUSIVE_PROCESS":   {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0, "exclusive compute mode"},
-		"mode not known":      {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0, "compute mode: nvmlDeviceGetComputeMode: "},
-		"a NUMA node":         {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, gpu.ProbeSkipped, 0, 0, isNUMA},
-		"in MIG mode":         {[]fakegpu.Option{with("gpu0.mig", "1")}, gpu.ProbeSkipped, 0, 0, isCut},
-		"MIG mode not known":  {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0, "MIG mode is not known"},
-		"somebody is there":   {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0, "another process is on the card: 4711"},
-		"an MPS server":       {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0, "another process is on the card: 4711"},
-		"lists not known":     {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")}, gpu.ProbeSkipped, 0, 0, "who is on the card is not known"},
-		"free not known":      {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0, "nvmlDeviceGetMemoryInfo_v2: "},
-		"lost":                {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
-		"no name from NVML":   {[]fakegpu.Option{with("on.nvmlDeviceGetUUID", "rc 6")}, gpu.ProbeOK, 143156, 143154, ""},
-		"not to be found":     {[]fakegpu.Option{with("on.nvmlDeviceGetHandleByPciBusId_v2", "rc 6")}, gpu.ProbeSkipped, 0, 0, "nvmlDeviceGetHandleByPciBusId_v2: "},
-		"an UUID not to read": {[]fakegpu.Option{with("on.cuDeviceGetUuid_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0, "cuDeviceGetUuid: "},
+		"cards that cannot": {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
+		"not after all":     {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
+		"PROHIBITED":        {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
+		"EXCLUSIVE_PROCESS": {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0,
+			"exclusive compute mode"},
+		"mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
+			"compute mode: nvmlDeviceGetComputeMode: "},
+		"a NUMA node": {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, gpu.ProbeSkipped, 0, 0, isNUMA},
+		"in MIG mode": {[]fakegpu.Option{with("gpu0.mig", "1")}, gpu.ProbeSkipped, 0, 0, isCut},
+		"MIG mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
+			"MIG mode is not known"},
+		"somebody is there": {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0,
+			"another process is on the card: 4711"},
+		"an MPS server": {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0,
+			"another process is on the card: 4711"},
+		"lists not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")},
+			gpu.ProbeSkipped, 0, 0, "who is on the card is not known"},
+		"free not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0,
+			0, "nvmlDeviceGetMemoryInfo_v2: "},
+		"lost": {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
+		"no name from NVML": {[]fakegpu.Option{with("on.nvmlDeviceGetUUID", "rc 6")}, gpu.ProbeOK, 143156, 143154,
+			""},
+		"not to be found": {[]fakegpu.Option{with("on.nvmlDeviceGetHandleByPciBusId_v2", "rc 6")}, gpu.ProbeSkipped,
+			0, 0, "nvmlDeviceGetHandleByPciBusId_v2: "},
+		"an UUID not to read": {[]fakegpu.Option{with("on.cuDeviceGetUuid_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0,
+			"cuDeviceGetUuid: "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, append([]fakegpu.Option{fakegpu.GPUs(1)}, tt.options...)...)
 			p := probed(t, probeOf(t, w, 0))[0]
-			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free || p.Free.Bytes>>20+3 < tt.free {
+			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free ||
+				p.Free.Bytes>>20+3 < tt.free {
 				t.Errorf("got %s", text(t, p))
 			}
-			if !strings.Contains(p.Why, tt.why) || p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
+			if !strings.Contains(p.Why, tt.why) ||
+				p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
 				t.Errorf("got %s, want reason %q", text(t, p), tt.why)
 			}
 			unused(t, w, 0)
@@ -183,29 +200,34 @@ func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
 				t.Errorf("of %d: %s", len(cards), text(t, p))
 			}
 		}
-		if why := all[1].Why; !strings.Contains(why, "CUDA_ERROR_NO_DEVICE (100)") || !strings.Contains(why, "ask for it alone") {
+		if why := all[1].Why; !strings.Contains(why, "CUDA_ERROR_NO_DEVICE (100)") ||
+			!strings.Contains(why, "ask for it alone") {
 			t.Errorf("got %q", why)
 		}
 	}
 	must(t, w.Set("gpu0.mig", "0"))
 	must(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101 after 1"))
 	all := probed(t, probeOf(t, w, 0, 1, 2))
-	if all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeBroken || all[1].Error.Code != 101 || all[2].Result != gpu.ProbeSkipped {
+	if all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeBroken || all[1].Error.Code != 101 ||
+		all[2].Result != gpu.ProbeSkipped {
 		t.Errorf("got %s", text(t, all))
 	}
 }
 
 func TestProbeOfAnInstance(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.Instance(0, 0, 1, 0, 20000), fakegpu.Instance(0, 2, 2, 0, 10000), fakegpu.With("gpu0.mig2_extra_mib", "100"))
+	w := world(t, fakegpu.GPUs(2), fakegpu.Instance(0, 0, 1, 0, 20000), fakegpu.Instance(0, 2, 2, 0, 10000),
+		fakegpu.With("gpu0.mig2_extra_mib", "100"))
 	ask := func(id string, allowed bool, others ...int) gpu.Probe {
 		req := probeOf(t, w, others...)
 		req.Probe.MIG = allowed
-		req.Devices = append([]gpu.Device{{ID: gpu.ID(id), BusID: gpu.BusID(w.BusID(0)), Parent: gpu.ID(w.UUID(0))}}, req.Devices...)
+		req.Devices = append([]gpu.Device{{ID: gpu.ID(id), BusID: gpu.BusID(w.BusID(0)), Parent: gpu.ID(w.UUID(0))}},
+			req.Devices...)
 		req.Probe.Locks[gpu.ID(id)] = filepath.Join(filepath.Dir(req.Probe.Empty), "instance.lock")
 		return probed(t, req)[0]
 	}
 	for i, mb := range map[int]uint64{0: 20000, 2: 9900} {
-		if p := ask(w.InstanceUUID(0, i), true); p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(mb*mib) || p.Largest != gpu.Bytes((mb-2)*mib) {
+		if p := ask(w.InstanceUUID(0, i), true); p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(mb*mib) ||
+			p.Largest != gpu.Bytes((mb-2)*mib) {
 			t.Errorf("instance %d: %s", i, text(t, p))
 		}
 	}
@@ -234,7 +256,8 @@ func TestProbeWithoutLibrary(t *testing.T) {
 	req := probeOf(t, w, 0, 1)
 	req.Options[optionCUDA] = filepath.Join(w.Dir(), "none.so")
 	for _, p := range probed(t, req) {
-		if p.Result != gpu.ProbeBroken || p.Error == nil || p.Error.Call != "dlopen" || p.Error.Name != "no CUDA library" || p.Error.Remedy == "" ||
+		if p.Result != gpu.ProbeBroken || p.Error == nil || p.Error.Call != "dlopen" ||
+			p.Error.Name != "no CUDA library" || p.Error.Remedy == "" ||
 			!strings.Contains(p.Why, "cannot open shared object file") {
 			t.Errorf("no CUDA: %s", text(t, p))
 		}
@@ -242,7 +265,8 @@ func TestProbeWithoutLibrary(t *testing.T) {
 	req = probeOf(t, w, 0, 1)
 	req.Options[optionNVML] = filepath.Join(w.Dir(), "none.so")
 	a := answerTo(req)
-	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoDriver || len(a.Probes) != 2 || a.Probes[1].Result != gpu.ProbeSkipped {
+	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoDriver || len(a.Probes) != 2 ||
+		a.Probes[1].Result != gpu.ProbeSkipped {
 		t.Errorf("no NVML: got faults %v, troubles %v, %s", a.Faults, a.Troubles, text(t, a.Probes))
 	}
 	unused(t, w, 0)
@@ -268,18 +292,20 @@ func TestProbeRefuses(t *testing.T) {
 	}
 }
 
-// A start of the driver's libraries that takes long is no fault of the driver: the test is not made, and this process ends
-// in time, whoever it left in the driver.
+// A start of the driver's libraries that takes long is no fault of the driver: the test is not made, and this process
+// ends in time, whoever it left in the driver.
 func TestProbeWithASlowStart(t *testing.T) {
 	for name, rule := range map[string][2]string{
-		"slow": {"on.cuInit", "sleep 4000"}, "a hang": {"on.cuInit", "hang"}, "a hang for good": {"on.cuInit", "hang-hard"}, "NVML": {"on.nvmlInit_v2", "hang"},
+		"slow": {"on.cuInit", "sleep 4000"}, "a hang": {"on.cuInit", "hang"},
+		"a hang for good": {"on.cuInit", "hang-hard"}, "NVML": {"on.nvmlInit_v2", "hang"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, fakegpu.With("gpu3.mig", "1"), fakegpu.With(rule[0], rule[1]))
 			req := probeOf(t, w, 0, 1)
 			req.DeadlineMillis = 2000
 			for _, p := range probed(t, req) {
-				if p.Result != gpu.ProbeSkipped || !strings.HasPrefix(p.Why, "CUDA did not start within ") || p.Error != nil {
+				if p.Result != gpu.ProbeSkipped || !strings.HasPrefix(p.Why, "CUDA did not start within ") ||
+					p.Error != nil {
 					t.Errorf("got %s", text(t, p))
 				}
 			}
@@ -310,7 +336,8 @@ func TestProbeThatDoesNotEnd(t *testing.T) {
 				t.Fatalf("got troubles %v, %d results", a.Troubles, len(a.Probes))
 			}
 			for _, p := range a.Probes {
-				if skipped := p.Device == gpu.ID(w.UUID(3)); p.Result != gpu.ProbeOK && !skipped || skipped != (p.Result == gpu.ProbeSkipped) {
+				if skipped := p.Device == gpu.ID(w.UUID(3)); p.Result != gpu.ProbeOK && !skipped ||
+					skipped != (p.Result == gpu.ProbeSkipped) {
 					t.Errorf("got %s", text(t, p))
 				}
 			}

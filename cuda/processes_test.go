@@ -21,7 +21,8 @@ func TestMerge(t *testing.T) {
 	}{
 		"none": {nil, []gpu.Process{}},
 		"sorted by pid": {
-			[]list{one(gpu.Compute, entry{9, 1, noInstance}, entry{3, 2, noInstance}), one(gpu.Graphics, entry{5, 4, noInstance})},
+			[]list{one(gpu.Compute, entry{9, 1, noInstance}, entry{3, 2, noInstance}),
+				one(gpu.Graphics, entry{5, 4, noInstance})},
 			[]gpu.Process{
 				{PID: 3, Memory: known(2), Kinds: []gpu.Kind{gpu.Compute}},
 				{PID: 5, Memory: known(4), Kinds: []gpu.Kind{gpu.Graphics}},

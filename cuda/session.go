@@ -93,8 +93,9 @@ func (s *session) watch(end time.Duration) error {
 			return nil
 		}
 		now := s.boot()
-		pause := min(settle.Pause(len(looks)), looks[0].At+s.req.Watch.Max-now) // the last look falls on Max
-		if now+pause+s.opening > end {                                          // a card slow to say no must not run into the alarm
+		// The last look falls on Max.
+		pause := min(settle.Pause(len(looks)), looks[0].At+s.req.Watch.Max-now)
+		if now+pause+s.opening > end { // a card slow to say no must not run into the alarm
 			return nil
 		}
 		time.Sleep(pause)

@@ -37,11 +37,12 @@ func TestTrusted(t *testing.T) {
 		"on two instances":     {whole, []entry{{1, 2, at(1, 0)}, {1, 3, at(2, 0)}}, gpu.Bytes(5), 2, ""},
 		"on no such instance":  {whole, []entry{{1, 2, at(526, 0)}}, gpu.Bytes(5), 0, "on MIG instance 526/0"},
 
-		"the instance's own":              {of(1), []entry{{1, 2, at(1, 0)}}, gpu.Bytes(5), 1, ""},
-		"a sibling's":                     {of(1), []entry{{1, 2, at(1, 0)}, {2, 9, at(2, 0)}}, gpu.Bytes(5), 1, ""},
-		"a sibling's, impossible":         {of(1), []entry{{0, 2, at(2, 0)}}, gpu.Bytes(5), 0, "process 0"},
-		"a process on both":               {of(1), []entry{{1, 2, at(1, 0)}, {1, 9, at(2, 0)}}, gpu.Bytes(5), 1, ""},
-		"of no instance":                  {of(1), one(2, 2), gpu.Bytes(5), 0, "no telling on which MIG instance process 1 is"},
+		"the instance's own":      {of(1), []entry{{1, 2, at(1, 0)}}, gpu.Bytes(5), 1, ""},
+		"a sibling's":             {of(1), []entry{{1, 2, at(1, 0)}, {2, 9, at(2, 0)}}, gpu.Bytes(5), 1, ""},
+		"a sibling's, impossible": {of(1), []entry{{0, 2, at(2, 0)}}, gpu.Bytes(5), 0, "process 0"},
+		"a process on both":       {of(1), []entry{{1, 2, at(1, 0)}, {1, 9, at(2, 0)}}, gpu.Bytes(5), 1, ""},
+		"of no instance": {of(1), one(2, 2), gpu.Bytes(5), 0,
+			"no telling on which MIG instance process 1 is"},
 		"of no compute instance":          {of(1), []entry{{1, 2, at(1, nowhere)}}, gpu.Bytes(5), 1, ""},
 		"place of the instance not known": {of(nowhere), []entry{{1, 2, at(1, 0)}}, gpu.Bytes(5), 0, "no telling"},
 		"nobody there, place not known":   {of(nowhere), nil, gpu.Bytes(5), 0, ""},
@@ -64,7 +65,8 @@ func TestOverbooked(t *testing.T) {
 	if why := overbooked(four, gpu.Bytes(100)); why != "" {
 		t.Errorf("four processes that share memory: %s", why)
 	}
-	if why := overbooked(append(four, share), gpu.Bytes(100)); !strings.Contains(why, "list not trusted: 5 processes with 450 bytes of 100") {
+	if why := overbooked(append(four, share), gpu.Bytes(100)); !strings.Contains(why,
+		"list not trusted: 5 processes with 450 bytes of 100") {
 		t.Errorf("got %q", why)
 	}
 	if why := overbooked(append(four, share), gpu.Unknown("why")); why != "" {

@@ -26,8 +26,8 @@ var NVIDIA = Vendor{
 	Mismatch: parseMismatch,
 }
 
-// parseMismatch joins the lines of one entry of the driver's, each of which begins with its name. A process's name, of 15
-// bytes at most, can begin a line of the kernel's: what lines are known by is longer.
+// parseMismatch joins the lines of one entry of the driver's, each of which begins with its name. A process's name, of
+// 15 bytes at most, can begin a line of the kernel's: what lines are known by is longer.
 func parseMismatch(entry string) (line string, ok bool) {
 	if !strings.HasPrefix(entry, "NVRM: API mismatch: ") {
 		return "", false
@@ -116,8 +116,9 @@ func parseProcess(rest string, x *Xid) (text string) {
 // MaxName is how long a process's name can be: TASK_COMM_LEN less its end.
 const MaxName = 15
 
-// cutName cuts a process's name off the front. One may have a comma in it, and what a process calls itself must not pass
-// for the driver's words: the last comma that can end the name does, unless a channel's number follows an earlier one.
+// cutName cuts a process's name off the front. One may have a comma in it, and what a process calls itself must not
+// pass for the driver's words: the last comma that can end the name does, unless a channel's number follows an earlier
+// one.
 func cutName(s string) (name, rest string) {
 	end := strings.Index(s, ", ")
 	if end < 0 {

@@ -19,7 +19,8 @@ type Vendor struct {
 	Nodes   Nodes
 	MPS     string // begins the names of its multi-process service's programs, in the 15 bytes that the kernel keeps
 	Context uint64 // bytes that the driver takes of a card for each process
-	// Surroundings are the errors of a test allocation that may come from what it was given to run in, not from the card.
+	// Surroundings are the errors of a test allocation that may come from what it was given to run in, not from the
+	// card.
 	Surroundings []int
 	// Fault reads an entry of the kernel's log on an error of a card, Mismatch one on a library of another version than
 	// the module.
@@ -39,7 +40,8 @@ type Nodes struct {
 // Vendors are those of which anything is known. A device that names none, as in an old record, is of the first.
 var Vendors = [...]*Vendor{&NVIDIA, &AMD}
 
-// AMD has no backend yet: this is how Slurm names its cards. Few builds of its module tell a version: epochs stay unknown.
+// AMD has no backend yet: this is how Slurm names its cards. Few builds of its module tell a version: epochs stay
+// unknown.
 var AMD = Vendor{Name: "amd", Module: "amdgpu", Nodes: Nodes{Card: "renderD"}}
 
 // VendorOf returns a device's vendor.
@@ -130,5 +132,6 @@ func IsCardNode(name string) bool {
 
 // OfMPS reports the name of a program of a multi-process service. A process may take any.
 func OfMPS(name string) bool {
-	return slices.ContainsFunc(Vendors[:], func(v *Vendor) bool { return v.MPS != "" && strings.HasPrefix(name, v.MPS) })
+	return slices.ContainsFunc(Vendors[:],
+		func(v *Vendor) bool { return v.MPS != "" && strings.HasPrefix(name, v.MPS) })
 }

@@ -30,7 +30,8 @@ func FuzzStat(f *testing.F) {
 			t.Errorf("%q: %+v and %v", text, st, err)
 		}
 		forged := "1 (" + text + ") S" + statTail
-		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" || st.start != 1234560*time.Millisecond {
+		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" ||
+			st.start != 1234560*time.Millisecond {
 			t.Errorf("name %q: %+v, %v", text, st, err)
 		}
 	})
@@ -42,10 +43,12 @@ func FuzzStatus(f *testing.F) {
 	f.Add("x\nUid:\t0\t0\t0\t0")
 	f.Add("\nUid:\t1\t1\t1\t1\nUid:")
 	f.Fuzz(func(t *testing.T, text string) {
-		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) || err != nil && uid != 0 {
+		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+			err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
-		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil || uid != 1000 {
+		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil ||
+			uid != 1000 {
 			t.Errorf("name %q: %d, %v", text, uid, err)
 		}
 	})
@@ -98,7 +101,8 @@ func FuzzUnit(f *testing.F) {
 	f.Add("1:name=systemd:/system.slice/slurmd.service\n0::/machine.slice/machine-x.scope\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		service, container := parseUnit(text)
-		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit || strings.Contains(service, "slurmd") {
+		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit ||
+			strings.Contains(service, "slurmd") {
 			t.Errorf("%q: %q, %q", text, service, container)
 		}
 		if name := strings.TrimSuffix(service, "..."); service != "" && !strings.Contains(text, "/"+name) {
@@ -106,10 +110,12 @@ func FuzzUnit(f *testing.F) {
 		}
 		// Whatever a user's own manager calls its folders.
 		below := strings.NewReplacer("\n", "", "\x00", "").Replace(text)
-		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below + "\n"); service != "" || container != "" {
+		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below +
+			"\n"); service != "" || container != "" {
 			t.Errorf("below a user's manager %q: %q, %q", below, service, container)
 		}
-		if service, container := parseUnit("0::/system.slice/slurmd.service/" + strings.ReplaceAll(below, "/", "_") + "\n"); service != "" {
+		if service, container := parseUnit("0::/system.slice/slurmd.service/" + strings.ReplaceAll(below, "/", "_") +
+			"\n"); service != "" {
 			t.Errorf("in Slurm's own unit %q: %q, %q", below, service, container)
 		}
 	})
@@ -126,7 +132,8 @@ func entry(name string, more int) []byte {
 
 // Every byte belongs to one entry, and a name is the one that the kernel wrote.
 func FuzzEntry(f *testing.F) {
-	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0ax\x00\x00\x00\x00"), "self", 3)
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0ax\x00\x00\x00\x00"),
+		"self", 3)
 	f.Add(entry("1", 0)[:20], "", 0)
 	f.Fuzz(func(t *testing.T, entries []byte, name string, more int) {
 		got, rest, err := nextEntry(entries)
@@ -134,7 +141,8 @@ func FuzzEntry(f *testing.F) {
 		switch {
 		case err != nil && (got != nil || rest != nil):
 			t.Errorf("%q: %q, %q and %v", entries, got, rest, err)
-		case err == nil && (used <= entryName || len(got) >= used || !bytes.HasSuffix(entries, rest) || bytes.IndexByte(got, 0) >= 0):
+		case err == nil && (used <= entryName || len(got) >= used || !bytes.HasSuffix(entries, rest) ||
+			bytes.IndexByte(got, 0) >= 0):
 			t.Errorf("%q: %q, %q", entries, got, rest)
 		}
 		if len(name) > 255 || strings.Contains(name, "\x00") || more < 0 || more > 64 {
@@ -151,15 +159,18 @@ func FuzzEntry(f *testing.F) {
 var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*|renderD(0|[1-9][0-9]{0,6}))$`)
 
 func FuzzNode(f *testing.F) {
-	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)", "/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
-		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]", "/dev/nvidia0 (deleted)"} {
+	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)",
+		"/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
+		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]",
+		"/dev/nvidia0 (deleted)"} {
 		f.Add(seed, "/dev")
 		f.Add(seed, "")
 	}
 	f.Fuzz(func(t *testing.T, target, dev string) {
 		n, folder, ok := parseNode(target)
 		name := strings.TrimSuffix(target, deleted)
-		if ok && (!nodeForm.MatchString(name) || n.Kind == 0 || !strings.HasPrefix(target, folder+"/") || !mayBeNode([]byte(target))) {
+		if ok && (!nodeForm.MatchString(name) || n.Kind == 0 || !strings.HasPrefix(target, folder+"/") ||
+			!mayBeNode([]byte(target))) {
 			t.Errorf("%q: %+v in %q", target, n, folder)
 		}
 		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
@@ -171,7 +182,8 @@ func FuzzNode(f *testing.F) {
 		var own, foreign nodes
 		own.add([]byte(target), place{dev: dev})
 		foreign.add([]byte(target), place{dev: dev, foreign: true})
-		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" && folder != strings.TrimRight(dev, "/") {
+		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
+			folder != strings.TrimRight(dev, "/") {
 			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)
 		}
 	})
@@ -216,15 +228,18 @@ func FuzzLines(f *testing.F) {
 		}
 		var got []string
 		r := &reader{text: make([]byte, size)}
-		err := r.lines(int(file.Fd()), func() bool { return true }, func(line []byte) { got = append(got, string(line)) })
+		err := r.lines(int(file.Fd()), func() bool { return true },
+			func(line []byte) { got = append(got, string(line)) })
 		want := strings.Split(text, "\n")
 		if want[len(want)-1] == "" {
 			want = want[:len(want)-1]
 		}
-		if err == nil && !slices.Equal(got, want) || err != nil && (!errors.Is(err, errTooLarge) || !slices.Equal(got, want[:len(got)])) {
+		if err == nil && !slices.Equal(got, want) || err != nil &&
+			(!errors.Is(err, errTooLarge) || !slices.Equal(got, want[:len(got)])) {
 			t.Fatalf("buffer of %d: %q of %q, %v", size, got, want, err)
 		}
-		if longest := len(slices.MaxFunc(append(want, ""), func(a, b string) int { return len(a) - len(b) })); (err != nil) != (longest >= size) {
+		if longest := len(slices.MaxFunc(append(want, ""),
+			func(a, b string) int { return len(a) - len(b) })); (err != nil) != (longest >= size) {
 			t.Fatalf("buffer of %d, a line of %d: %v", size, longest, err)
 		}
 	})

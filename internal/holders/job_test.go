@@ -71,18 +71,22 @@ func TestOpenDevicesByCgroup(t *testing.T) {
 		in              slurm.Owner
 		want            bool
 	}{
-		"job":                   {jobCgroup, "", slurm.Owner{ID: 77}, true},
-		"other step":            {jobCgroup, "", slurm.Owner{ID: 77, Step: "batch"}, true},
-		"other job":             {jobCgroup, env, slurm.Owner{ID: 78}, false},
-		"cgroup beats environ":  {"0::/system.slice/slurmstepd.scope/job_76/step_0/user/task_0\n", env, slurm.Owner{ID: 77}, false},
-		"sluid":                 {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0\n", "", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, true},
-		"other sluid":           {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK901/step_0/user/task_0\n", env, slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, false},
+		"job":        {jobCgroup, "", slurm.Owner{ID: 77}, true},
+		"other step": {jobCgroup, "", slurm.Owner{ID: 77, Step: "batch"}, true},
+		"other job":  {jobCgroup, env, slurm.Owner{ID: 78}, false},
+		"cgroup beats environ": {"0::/system.slice/slurmstepd.scope/job_76/step_0/user/task_0\n", env,
+			slurm.Owner{ID: 77}, false},
+		"sluid": {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0\n", "",
+			slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, true},
+		"other sluid": {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK901/step_0/user/task_0\n", env,
+			slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, false},
 		"left the run's cgroup": {"0::/\n", env, slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, true},
-		"slurm's own":           {"0::/system.slice/slurmstepd.scope/job_77/step_0/slurm\n", env, slurm.Owner{ID: 77}, false},
-		"two jobs named":        {jobCgroup + "1:cpu:/slurm/uid_0/job_78/step_0\n", env, slurm.Owner{ID: 77}, false},
-		"no cgroup, environ":    {"0::/\n", env, slurm.Owner{ID: 77}, true},
-		"no cgroup, nothing":    {"0::/\n", "", slurm.Owner{ID: 77}, false},
-		"no cgroup, sluid":      {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
+		"slurm's own": {"0::/system.slice/slurmstepd.scope/job_77/step_0/slurm\n", env, slurm.Owner{ID: 77},
+			false},
+		"two jobs named":     {jobCgroup + "1:cpu:/slurm/uid_0/job_78/step_0\n", env, slurm.Owner{ID: 77}, false},
+		"no cgroup, environ": {"0::/\n", env, slurm.Owner{ID: 77}, true},
+		"no cgroup, nothing": {"0::/\n", "", slurm.Owner{ID: 77}, false},
+		"no cgroup, sluid":   {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
 	} {
 		proc := t.TempDir()
 		link(t, filepath.Join(fixture(t, proc, "10", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
@@ -135,14 +139,16 @@ func TestNamed(t *testing.T) {
 	for pid, p := range map[string]struct{ name, cgroup, uid, environ string }{
 		"100000001": {"srun", ours, "1000", ""},
 		"100000002": {"bash", ours, "1000", ""},
-		"100000003": {"srun", "0::/system.slice/slurmstepd.scope/job_78/step_batch/user/task_0\n", "1000", "SLURM_JOB_ID=77\x00"},
+		"100000003": {"srun", "0::/system.slice/slurmstepd.scope/job_78/step_batch/user/task_0\n", "1000",
+			"SLURM_JOB_ID=77\x00"},
 		"100000004": {"srun", "0::/\n", "1000", "A=1\x00SLURM_JOB_ID=77\x00"},
 		"100000005": {"srun", "0::/\n", "1001", "SLURM_JOB_ID=77\x00"},
 		"100000006": {"srun", "0::/\n", "1000", "SLURM_JOB_ID=78\x00"},
 		"100000007": {"srun", "0::/\n", "1000", ""}, // on a login node, where its user has no job
 	} {
 		put(t, filepath.Join(proc, pid, "stat"), pid+" ("+p.name+") S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0\n")
-		put(t, filepath.Join(proc, pid, "status"), "Name:\t"+p.name+"\nUid:\t"+p.uid+"\t"+p.uid+"\t"+p.uid+"\t"+p.uid+"\n")
+		put(t, filepath.Join(proc, pid, "status"),
+			"Name:\t"+p.name+"\nUid:\t"+p.uid+"\t"+p.uid+"\t"+p.uid+"\t"+p.uid+"\n")
 		put(t, filepath.Join(proc, pid, "cgroup"), p.cgroup)
 		put(t, filepath.Join(proc, pid, "environ"), p.environ)
 	}

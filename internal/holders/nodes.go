@@ -20,8 +20,8 @@ func mayBeNode(target []byte) bool {
 	return at >= 0 && gpu.MayBeNode(target[at+1:])
 }
 
-// parseNode reads a path as the kernel writes it in links and maps, and returns the node that its name stands for and the
-// folder that takes the place of /dev: empty for the root.
+// parseNode reads a path as the kernel writes it in links and maps, and returns the node that its name stands for and
+// the folder that takes the place of /dev: empty for the root.
 func parseNode(target string) (n gpu.Node, folder string, ok bool) {
 	// Threat: memfd_create and DMA buffers let a process choose all of what follows the colon.
 	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, "/dmabuf:") {
@@ -92,7 +92,8 @@ func (n nodes) any() bool { return len(n.minors) > 0 || n.control || n.uvm || n.
 
 // with joins what two looks found.
 func (n nodes) with(more nodes) nodes {
-	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps, n.over || more.over}
+	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps, n.over ||
+		more.over}
 	for _, minor := range more.minors {
 		all.addMinor(minor)
 	}
@@ -100,13 +101,15 @@ func (n nodes) with(more nodes) nodes {
 }
 
 func (n nodes) equal(other nodes) bool {
-	return slices.Equal(n.minors, other.minors) && n.control == other.control && n.uvm == other.uvm && n.caps == other.caps
+	return slices.Equal(n.minors, other.minors) && n.control == other.control && n.uvm == other.uvm &&
+		n.caps == other.caps
 }
 
 // holding words what a process has open and what it has mapped.
 func holding(p attrib.Process, open, mapped nodes) attrib.Holding {
 	all := open.with(mapped)
-	return attrib.Holding{Process: p, Minors: all.minors, Control: all.control, UVM: all.uvm, Caps: all.caps, Mapped: !all.equal(open)}
+	return attrib.Holding{Process: p, Minors: all.minors, Control: all.control, UVM: all.uvm, Caps: all.caps,
+		Mapped: !all.equal(open)}
 }
 
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.

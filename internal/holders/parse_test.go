@@ -47,7 +47,8 @@ func TestParseUID(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, uid, err)
 		}
 	}
-	for _, bad := range []string{"", "Uid:\t1\t1\t1\t1", "\nUid:\t1\t1\t1", "\nUid:\t-1\t1\t1\t1", "\nUid:\t4294967296\t1\t1\t1"} {
+	for _, bad := range []string{"", "Uid:\t1\t1\t1\t1", "\nUid:\t1\t1\t1", "\nUid:\t-1\t1\t1\t1",
+		"\nUid:\t4294967296\t1\t1\t1"} {
 		if uid, err := parseUID(bad); err == nil {
 			t.Errorf("%q was accepted: %d", bad, uid)
 		}

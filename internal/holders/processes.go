@@ -127,8 +127,8 @@ func (s *survey) read(pid int) (attrib.Process, error) {
 	return p, f.stillOf(p)
 }
 
-// unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is, no
-// job may be blamed for it.
+// unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is,
+// no job may be blamed for it.
 func unread(p attrib.Process, why string) attrib.Process {
 	if p.Cgroup.Found() {
 		return p

@@ -132,8 +132,8 @@ func TestProcessesOfATree(t *testing.T) {
 	}
 }
 
-// The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By its
-// start time another process under that PID is known to be another.
+// The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By
+// its start time another process under that PID is known to be another.
 func TestSkippedProcesses(t *testing.T) {
 	proc := t.TempDir()
 	start := 1234560 * time.Millisecond
@@ -152,11 +152,13 @@ func TestSkippedProcesses(t *testing.T) {
 	}
 	skip := []attrib.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
 	got := Processes(proc, []int{10, 11, 12}, time.Hour, skip...)
-	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start || got[2].EnvJobID != 78 {
+	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start ||
+		got[2].EnvJobID != 78 {
 		t.Errorf("%+v", got)
 	}
 	scan := Scan(proc, "/dev", time.Hour, skip[:2]...)
-	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") || !strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
+	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") ||
+		!strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
 		t.Errorf("%+v", scan)
 	}
 }
@@ -245,8 +247,8 @@ func TestEndedMeanwhileIsGone(t *testing.T) {
 	}
 }
 
-// However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a job's
-// before the memory of the process was asked for is known all the same.
+// However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a
+// job's before the memory of the process was asked for is known all the same.
 func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	const others = 100
 	proc, hung := t.TempDir(), map[int]string{}
@@ -297,8 +299,10 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	c.end()
 	for i, p := range <-answer {
 		proven := p.PID == 13 && p.Why == "" && p.EnvJobID == 0 || p.PID >= 100 && p.Why == "" && p.EnvJobID == 78
-		unknown := strings.Contains(p.Why, "does not answer") && p.UID == 0 && !p.Cgroup.Found() && !p.Gone || p.PID == 0 && p.Why != ""
-		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] || wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
+		unknown := strings.Contains(p.Why, "does not answer") && p.UID == 0 && !p.Cgroup.Found() && !p.Gone ||
+			p.PID == 0 && p.Why != ""
+		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] ||
+			wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
 			t.Errorf("process %d: %+v", pids[i], p)
 		}
 	}

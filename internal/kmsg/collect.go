@@ -195,9 +195,11 @@ func (c *collector) result() gpu.KernelLog {
 		return gpu.KernelLog{Unknown: "the kernel's log is empty"}
 	case c.since == nil:
 	case c.since.Seq > c.log.Last.Seq:
-		return gpu.KernelLog{Unknown: fmt.Sprintf("the kernel's log ends at entry %d, before the mark %d: it is another boot's", c.log.Last.Seq, c.since.Seq)}
+		return gpu.KernelLog{Unknown: fmt.Sprintf(
+			"the kernel's log ends at entry %d, before the mark %d: it is another boot's", c.log.Last.Seq, c.since.Seq)}
 	case c.other:
-		return gpu.KernelLog{Unknown: fmt.Sprintf("entry %d of the kernel's log is another than the mark: it is another boot's", c.since.Seq)}
+		return gpu.KernelLog{Unknown: fmt.Sprintf(
+			"entry %d of the kernel's log is another than the mark: it is another boot's", c.since.Seq)}
 	}
 	return c.log
 }

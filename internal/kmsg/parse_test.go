@@ -29,9 +29,12 @@ func TestKillNames(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		path + "/j,task=a,pid=0,uid=0", path + "/j,task=a,pid=99999999,uid=0", path + "/j,task=a,pid=9,uid=-1", path + "/j,task=a", path,
-		"Killed process  (9) (a)", "Killed process 9", "Killed process 9 (a", "Killed process -9 (a)", "Killed process 0 (a)",
-		"Memory cgroup out of memory: Kill process 9 (a) score 1 or sacrifice child", "oom_reaper: reaped process 9 (a), now",
+		path + "/j,task=a,pid=0,uid=0", path + "/j,task=a,pid=99999999,uid=0", path + "/j,task=a,pid=9,uid=-1",
+		path + "/j,task=a", path,
+		"Killed process  (9) (a)", "Killed process 9", "Killed process 9 (a", "Killed process -9 (a)",
+		"Killed process 0 (a)",
+		"Memory cgroup out of memory: Kill process 9 (a) score 1 or sacrifice child",
+		"oom_reaper: reaped process 9 (a), now",
 	} {
 		if k, ok := parseSummary(text); ok {
 			t.Errorf("%q: %+v", text, k)
@@ -44,7 +47,8 @@ func TestKillNames(t *testing.T) {
 
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{
-		`a\x0ab`: "a\nb", `\x5cx41`: `\x41`, `\x4`: `\x4`, `\x4z5`: `\x4z5`, `\`: `\`, `\y41`: `\y41`, `\xff\x00`: "\xff\x00", "": "", `\x41`: "A",
+		`a\x0ab`: "a\nb", `\x5cx41`: `\x41`, `\x4`: `\x4`, `\x4z5`: `\x4z5`, `\`: `\`, `\y41`: `\y41`,
+		`\xff\x00`: "\xff\x00", "": "", `\x41`: "A",
 	} {
 		if got := unescape([]byte(in)); got != want {
 			t.Errorf("unescape(%q) = %q, want %q", in, got, want)

@@ -22,8 +22,8 @@ type Outcome struct {
 // Bad reports that no memory could be had.
 func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
 
-// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that had
-// started CUDA for several cards together and could not test this one, be it for another's sake.
+// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that
+// had started CUDA for several cards together and could not test this one, be it for another's sake.
 func (o Outcome) Retry(together bool) bool {
 	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
 }
@@ -63,11 +63,13 @@ func Findings(cards []finding.Card, outcomes []Outcome) []finding.Finding {
 }
 
 func (o Outcome) findings(c finding.Card) []finding.Finding {
-	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory", Doubts: o.doubts(c)}
+	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory",
+		Doubts: o.doubts(c)}
 	switch o.Result {
 	case gpu.ProbeGap:
 		f.Code, f.Bytes = code.Gap, gap(o.Probe)
-		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free), mib(o.Largest), o.Attempts)
+		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free),
+			mib(o.Largest), o.Attempts)
 	case gpu.ProbeBlocked:
 		f.Code, f.Observed = code.Blocked, o.reason()
 		if o.Free.Known() {
@@ -153,7 +155,8 @@ func (o Outcome) own(d gpu.Device) string {
 	switch e := o.Error; {
 	case e == nil:
 		return "no call is known to have failed: the backend itself may be at fault"
-	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0, strings.HasPrefix(e.Call, "dl"):
+	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0,
+		strings.HasPrefix(e.Call, "dl"):
 		return "the error may come from the test's own surroundings (library, limits, device nodes)"
 	}
 	return ""

@@ -79,9 +79,11 @@ func FuzzReadRequest(f *testing.F) {
 	}
 	f.Add(line)
 	for _, seed := range []string{
-		`{"bookend":1,"op":"snapshot","all":true,"deadline_ms":1}` + "\nmore", `{"bookend":1,"op":"probe","deadline_ms":600001}` + "\n",
+		`{"bookend":1,"op":"snapshot","all":true,"deadline_ms":1}` + "\nmore",
+		`{"bookend":1,"op":"probe","deadline_ms":600001}` + "\n",
 		`{"bookend":1,"op":"probe","deadline_ms":5,"devices":[{"id":"GPU-1"}],"probe":{"locks":{"GPU-1":"/run/x.lock"},"empty":"/run/no"}}` + "\n",
-		`{"bookend":1,"op":"probe","deadline_ms":5,"probe":{"locks":{"GPU-1":"x.lock"},"empty":"no"}}` + "\n", "\n", "{", `{"bookend":3}` + "\n",
+		`{"bookend":1,"op":"probe","deadline_ms":5,"probe":{"locks":{"GPU-1":"x.lock"},"empty":"no"}}` + "\n", "\n",
+		"{", `{"bookend":3}` + "\n",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -32,7 +32,8 @@ func replies() []Reply {
 		At: time.Hour, Driver: gpu.Driver{Version: "580.1", Library: "13.580.1"},
 		Readings: []gpu.Reading{{
 			Device: gpu.Device{ID: "GPU-1", BusID: "0000:1b:00.0", Minor: &minor, Name: "H200", Vendor: "nvidia"},
-			Memory: gpu.Memory{Total: gpu.Bytes(1 << 37), Reserved: gpu.Bytes(0), Used: gpu.Bytes(0), Free: gpu.Unknown("why")},
+			Memory: gpu.Memory{Total: gpu.Bytes(1 << 37), Reserved: gpu.Bytes(0), Used: gpu.Bytes(0),
+				Free: gpu.Unknown("why")},
 			Processes: []gpu.Process{
 				{PID: 4194303, Memory: gpu.Unknown("not available"), Kinds: []gpu.Kind{gpu.Compute, gpu.MPS}},
 				{PID: 1, Memory: gpu.Bytes(5)},
@@ -195,18 +196,21 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"kind without content":  {`{"bookend":1,"kind":"hello"}` + "\n", 0, Garbage},
 		"content of other kind": {strings.Replace(helloLine, `"kind":"hello"`, `"kind":"done"`, 1), 0, Garbage},
 		"flood":                 {strings.Repeat(" ", MaxReplyBytes+1), 0, TooLong},
-		"complete, neighbours":  {snapshotLine("") + watchedLine + neighboursLine(`{"device":{"id":"b"}}`) + doneLine, 4, ""},
-		"no neighbours":         {snapshotLine("") + watchedLine + doneLine, 3, ""},
-		"look after watched":    {watchedLine + snapshotLine("") + doneLine, 1, Garbage},
-		"hello after watched":   {watchedLine + helloLine + doneLine, 1, Garbage},
-		"watched twice":         {watchedLine + watchedLine + doneLine, 1, Garbage},
-		"neighbours twice":      {neighboursLine("") + neighboursLine("") + doneLine, 1, Garbage},
-		"neighbours, no look":   {`{"bookend":1,"kind":"neighbours"}` + "\n" + doneLine, 0, Garbage},
-		"watched, with a look":  {strings.Replace(snapshotLine(""), `"snapshot"`, `"watched"`, 1) + doneLine, 0, Garbage},
-		"impossible neighbour":  {watchedLine + neighboursLine(`{"device":{"id":"b"},"processes":[{"pid":0}]}`) + doneLine, 1, Garbage},
-		"song after watched":    {watchedLine + `{"bookend":1,"kind":"song"}` + "\n" + doneLine, 2, ""},
-		"unknown kind":          {`{"bookend":1,"kind":"song","song":"la"}` + "\n" + doneLine, 1, ""},
-		"unknown field":         {snapshotLine(`{"device":{"id":"a","colour":"red"},"heat":3}`) + doneLine, 2, ""},
+		"complete, neighbours": {snapshotLine("") + watchedLine + neighboursLine(`{"device":{"id":"b"}}`) + doneLine,
+			4, ""},
+		"no neighbours":       {snapshotLine("") + watchedLine + doneLine, 3, ""},
+		"look after watched":  {watchedLine + snapshotLine("") + doneLine, 1, Garbage},
+		"hello after watched": {watchedLine + helloLine + doneLine, 1, Garbage},
+		"watched twice":       {watchedLine + watchedLine + doneLine, 1, Garbage},
+		"neighbours twice":    {neighboursLine("") + neighboursLine("") + doneLine, 1, Garbage},
+		"neighbours, no look": {`{"bookend":1,"kind":"neighbours"}` + "\n" + doneLine, 0, Garbage},
+		"watched, with a look": {strings.Replace(snapshotLine(""), `"snapshot"`, `"watched"`, 1) + doneLine, 0,
+			Garbage},
+		"impossible neighbour": {watchedLine + neighboursLine(`{"device":{"id":"b"},"processes":[{"pid":0}]}`) +
+			doneLine, 1, Garbage},
+		"song after watched": {watchedLine + `{"bookend":1,"kind":"song"}` + "\n" + doneLine, 2, ""},
+		"unknown kind":       {`{"bookend":1,"kind":"song","song":"la"}` + "\n" + doneLine, 1, ""},
+		"unknown field":      {snapshotLine(`{"device":{"id":"a","colour":"red"},"heat":3}`) + doneLine, 2, ""},
 
 		"huge memory":      {figure(`{"bytes":18446744073709551615}`), 0, Garbage},
 		"memory as text":   {figure(`{"bytes":"5"}`), 0, Garbage},
@@ -216,7 +220,8 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 		"nameless device":  {snapshotLine(`{"device":{}}`), 0, Garbage},
 		"device twice":     {snapshotLine(`{"device":{"id":"a"}},{"device":{"id":"a"}}`), 0, Garbage},
 		"newline in an id": {snapshotLine(`{"device":{"id":"a\nb"}}`), 0, Garbage},
-		"long reason":      {snapshotLine(`{"device":{"id":"a"},"memory":{"unjudged":"` + strings.Repeat("x", maxText+1) + `"}}`), 0, Garbage},
+		"long reason": {snapshotLine(`{"device":{"id":"a"},"memory":{"unjudged":"` +
+			strings.Repeat("x", maxText+1) + `"}}`), 0, Garbage},
 		"before boot":      {strings.Replace(snapshotLine(""), `"at":5`, `"at":-5`, 1), 0, Garbage},
 		"health twice":     {strings.Replace(healthLine, `[{"device"`, `[{"device":"GPU-1"},{"device"`, 1), 0, Garbage},
 		"impossible peak":  {strings.Replace(healthLine, `"bytes":5`, `"bytes":18446744073709551615`, 1), 0, Garbage},
@@ -247,9 +252,11 @@ func TestWhatIsLeftOutIsUnknown(t *testing.T) {
 	want := []gpu.Reading{
 		{
 			Device: gpu.Device{ID: "a"}, ProcessesUnknown: leftOut,
-			Memory: gpu.Memory{Used: gpu.Bytes(0), Free: gpu.Unknown(leftOut), Total: gpu.Unknown("stale"), Reserved: gpu.Unknown(leftOut)},
+			Memory: gpu.Memory{Used: gpu.Bytes(0), Free: gpu.Unknown(leftOut), Total: gpu.Unknown("stale"),
+				Reserved: gpu.Unknown(leftOut)},
 		},
-		{Device: gpu.Device{ID: "b"}, Memory: allLeftOut(), Processes: []gpu.Process{{PID: 2, Memory: gpu.Unknown(leftOut)}}},
+		{Device: gpu.Device{ID: "b"}, Memory: allLeftOut(),
+			Processes: []gpu.Process{{PID: 2, Memory: gpu.Unknown(leftOut)}}},
 		{Device: gpu.Device{ID: "c"}, Memory: allLeftOut(), Processes: []gpu.Process{}},
 	}
 	if want, got := text(t, want), text(t, got[0].Snapshot.Readings); want != got {
