@@ -11,7 +11,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/health.md")
@@ -186,23 +185,4 @@ func ranges(numbers []int) string {
 		i = j + 1
 	}
 	return strings.Join(out, ", ")
-}
-
-// A row that drains says so only if the finding of a real look drains too.
-func TestShippedActionIsTheJudgedOne(t *testing.T) {
-	in := look(fact("remap_failed", "yes"), fact("recovery_action", "drain_p2p"))
-	want := map[code.Code]string{code.RemapFailed: "**drain**", code.Recovery: "warn"}
-	found := Judge(in)
-	if len(found) != 2 {
-		t.Fatalf("%+v", found)
-	}
-	for _, f := range found {
-		i := slices.IndexFunc(factRows, func(r Row) bool { return r.Code == f.Code && r.observed == f.Observed })
-		if i < 0 || shipped(factRows[i]) != want[f.Code] || drains(f) != (want[f.Code] == "**drain**") {
-			t.Errorf("%s: row %d, drains %v", f.Code, i, drains(f))
-		}
-	}
-	if got := action(finding.Finding{Code: code.Xid}); got != config.Warn {
-		t.Errorf("an Xid of a program: %s", got)
-	}
 }

@@ -60,6 +60,9 @@ func FuzzOtherPIDs(f *testing.F) {
 		if parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\nNSpgid:\t7\t1\n") {
 			t.Errorf("name %q makes up a namespace", name)
 		}
+		if parseOtherPIDs("Name:\tx\nUid:\t0\t0\t0\t0\n") {
+			t.Error("a kernel without that line makes up a namespace")
+		}
 		if !parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\t1\nNSpgid:\t7\t1\n") {
 			t.Errorf("name %q hides a namespace", name)
 		}
@@ -70,7 +73,14 @@ func FuzzOtherPIDs(f *testing.F) {
 func FuzzEnviron(f *testing.F) {
 	f.Add("A=1\x00SLURM_JOB_ID=77\x00B=2\x00", 9)
 	f.Add("SLURM_JOB_ID=4294967295", 3)
-	f.Add("XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", 40)
+	for _, text := range []string{
+		"XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", "SLURM_JOB_ID=7\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=77",
+		"A=SLURM_JOB_ID=77\x00", "SLURM_JOB_ID=7x\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=4294967296\x00",
+		"A=1\x00SLURM_JOB_ID=77", "SLURM_JOB_ID=77\x00A=", "",
+	} {
+		f.Add(text, max(0, len(text)-1))
+		f.Add(text, len(text))
+	}
 	f.Fuzz(func(t *testing.T, text string, at int) {
 		whole, plain := parseEnviron(text, false), slurm.JobID(0)
 		for _, entry := range strings.Split(text, "\x00") {
@@ -214,6 +224,9 @@ func FuzzMap(f *testing.F) {
 func FuzzLines(f *testing.F) {
 	f.Add("one\n\ntwenty bytes, as many\n", 8)
 	f.Add("last", 4)
+	for size := 22; size < 40; size++ {
+		f.Add("\none\ntwenty bytes, as many\n\nlast", size)
+	}
 	f.Add("a line without an end that is longer\n", 5)
 	file, err := os.CreateTemp(f.TempDir(), "maps")
 	if err != nil {

@@ -116,18 +116,3 @@ func must(s string, err error) string {
 	check(err)
 	return s
 }
-
-func TestParseOtherPIDs(t *testing.T) {
-	for text, want := range map[string]bool{
-		"Name:\tx\nNStgid:\t7\t1\nNSpid:\t7\nNSpgid:\t7\t1\n":   false,
-		"Name:\tx\nNSpid:\t7\t1\nNSpgid:\t7\t1\n":               true,
-		"Name:\tx\nNSpid:\t7\t8\t1\n":                           true,
-		"Name:\tx\nNSpid:\t1\t2\nUid:\t0\t0\t0\t0\nNSpid:\t7\n": false, // forged by its name
-		"Name:\tx\nUid:\t0\t0\t0\t0\n":                          false, // an old kernel
-		"":                                                      false,
-	} {
-		if got := parseOtherPIDs(text); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}

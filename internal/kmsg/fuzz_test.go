@@ -76,7 +76,9 @@ func bounded(t *testing.T, log gpu.KernelLog) {
 
 // A log says the same however it is cut into reads, and nothing of it is older than the mark.
 func FuzzLog(f *testing.F) {
-	f.Add([]byte(realLog(f)), uint64(1), 100)
+	for _, size := range []int{1, 7, 100, 4096} {
+		f.Add([]byte(realLog(f)), uint64(1), size)
+	}
 	f.Add([]byte(strings.Repeat("4,7,1,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=a, x\n", 20)), uint64(3), 1)
 	f.Add([]byte("6,9,1,-;Tasks in /slurm/job_1 are going to be killed due to memory.oom.group set\n6,10,2,-;Memory cgroup out of memory: Killed process 5 (a) total-vm:1\n"), uint64(0), 7)
 	f.Add([]byte("4,1,9223372036854775807,-;x\n4,18446744073709551615,1,-;y\n4,0,0,-;z\n"), uint64(1)<<63, 3)

@@ -182,25 +182,6 @@ func play(answers []any) func([]byte) (int, error) {
 	}
 }
 
-// Chunks of any size say the same, as a file need not keep to records.
-func TestChunks(t *testing.T) {
-	since := mark(1, 0)
-	whole := Read(folder(t, realLog(t)), &since)
-	for _, size := range []int{1, 7, 100, 4096} {
-		text := realLog(t)
-		var answers []any
-		for len(text) > 0 {
-			n := min(size, len(text))
-			answers = append(answers, text[:n])
-			text = text[n:]
-		}
-		c := newCollector(&since)
-		if err := drain(play(answers), c); err != nil || !reflect.DeepEqual(c.result(), whole) {
-			t.Errorf("chunks of %d: %v, %+v", size, err, c.log)
-		}
-	}
-}
-
 // A program of root's may write to the log, and any program may call itself what it likes: neither makes an Xid or a
 // kill.
 func TestForged(t *testing.T) {
