@@ -104,8 +104,7 @@ func TestBusy(t *testing.T) {
 			r.Processes = []gpu.Process{{PID: 71, Memory: gpu.Bytes(0)}}
 		}, "a process is on it"},
 		// What the start already showed counts as clean at the end, and is somebody's all the same.
-		"clean beside what was there before": {func(s *finding.Scene,
-			r *gpu.Reading) {
+		"clean beside what was there before": {func(_ *finding.Scene, r *gpu.Reading) {
 			r.Memory.Used = gpu.Bytes(20 << 30)
 		}, "in use"},
 	} {
@@ -165,8 +164,8 @@ func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
 	instance := idle
 	instance.Device.Parent = "GPU-P"
 	for _, allowed := range []bool{false, true} {
-		if test, _ := (Case{Scene: scene(nil),
-			MIG: allowed}).Plan([]finding.Card{instance}); (len(test) == 1) != allowed {
+		test, _ := Case{Scene: scene(nil), MIG: allowed}.Plan([]finding.Card{instance})
+		if (len(test) == 1) != allowed {
 			t.Errorf("allowed %v: %+v", allowed, test)
 		}
 	}
