@@ -17,7 +17,6 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/session"
-	"bookend/internal/wire"
 )
 
 func configCommand(a *app) *cobra.Command {
@@ -136,7 +135,7 @@ func placed(path string, p config.Problem) string {
 func (c *checked) startable(env operation.Env, cfg config.Config, path, node string) {
 	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the folders above it", path))
 	p := backend.Params{Path: cfg.Backend, Root: true}
-	if t := backend.Check(p, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary}); t != nil {
+	if t := backend.Check(p, cfg.NVIDIA.ForLooks()); t != nil {
 		c.unusable(*t, "the hooks cannot start the backend and would look at no GPU")
 		return
 	}
@@ -144,7 +143,7 @@ func (c *checked) startable(env operation.Env, cfg config.Config, path, node str
 	if l := cfg.NVIDIA.NVMLLibrary; l != "" {
 		c.say(fmt.Sprintf("checked: %s: nobody but root can write it, if it is there", l))
 	}
-	if t := backend.Check(p, wire.Options{CUDALibrary: cfg.NVIDIA.CUDALibrary}); t != nil {
+	if t := backend.Check(p, cfg.NVIDIA.ForTests()); t != nil {
 		c.unusable(*t, "the hooks would test no card")
 		return
 	}

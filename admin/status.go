@@ -17,7 +17,6 @@ import (
 	"bookend/internal/session"
 	"bookend/internal/state"
 	"bookend/internal/view"
-	"bookend/internal/wire"
 )
 
 func statusCommand(a *app) *cobra.Command {
@@ -76,7 +75,7 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 		Well: map[code.Code]bool{},
 	}
 	look(&n, code.BadConfig, problem)
-	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary})
+	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, cfg.NVIDIA.ForLooks())
 	if t != nil {
 		look(&n, t.Code, "the backend cannot be started: "+t.Detail)
 	}

@@ -1,18 +1,8 @@
 package main
 
-/*
-#include <stdint.h>
-
-typedef int (*pid_list)(void *device, unsigned int *count, unsigned int *pids);
-
-static int call_pid_list(void *function, uintptr_t device, unsigned int *count, unsigned int *pids) {
-	return ((pid_list)function)((void *)device, count, pids);
-}
-*/
-import "C"
-
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,13 +13,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-const (
-	// mostAccounted is how many processes of a card are sent. Some 130 bytes each, so that 16 cards' fill a quarter of
-	// the answer.
-	mostAccounted = 512
-	// accountingRoom is how many the driver keeps: 3872 alive and 128 dead.
-	accountingRoom = 4000
-)
+// mostAccounted is how many processes of a card are sent. Some 130 bytes each, so that 16 cards' fill a quarter of the
+// answer.
+const mostAccounted = 512
 
 // account reads what accounting kept of a card's processes, after switching it on where that was asked for.
 func (s *session) account(c *card, end time.Duration) gpu.Accounting {
@@ -39,7 +25,7 @@ func (s *session) account(c *card, end time.Duration) gpu.Accounting {
 	case c.lost != "":
 		return gpu.Accounting{Unknown: bounded("not asked: " + c.lost)}
 	}
-	mode, failed := c.accountingMode()
+	mode, failed := ask(c.handle.GetAccountingMode, c.lib, "nvmlDeviceGetAccountingMode")
 	switch {
 	case failed != nil && failed.ret == nvml.ERROR_NOT_SUPPORTED:
 		return gpu.Accounting{Unknown: "not supported on this card"}
@@ -55,19 +41,12 @@ func (s *session) account(c *card, end time.Duration) gpu.Accounting {
 	return a
 }
 
-func (c *card) accountingMode() (nvml.EnableState, *failure) {
-	return ask(c.handle.GetAccountingMode, c.lib, "nvmlDeviceGetAccountingMode")
-}
-
 // startAccounting switches a card's accounting on, for whoever comes from now on. Nothing in Bookend switches it off:
 // that drops what was kept, and others rely on it.
 func (c *card) startAccounting() gpu.Accounting {
 	off := gpu.Accounting{Mode: onOff(nvml.FEATURE_DISABLED)}
 	if on := c.devices[0].nvidia.MIGMode; on == nil || *on {
-		off.Unknown = "left off: the driver keeps no accounting of a card in MIG mode"
-		if on == nil {
-			off.Unknown = "left off: it is not known whether the card is in MIG mode"
-		}
+		off.Unknown = "left off: the driver keeps no accounting of a card in MIG mode, and this one may be"
 		return off
 	}
 	_, failed := ask(func() (struct{}, nvml.Return) {
@@ -77,16 +56,7 @@ func (c *card) startAccounting() gpu.Accounting {
 		off.Unknown = bounded("cannot be switched on: " + c.refused(*failed))
 		return off
 	}
-	mode, failed := c.accountingMode()
-	switch {
-	case failed != nil:
-		off.Mode, off.Unknown = "", c.refused(*failed)
-	case mode != nvml.FEATURE_ENABLED:
-		off.Unknown = "the driver agreed to switch it on and left it off"
-	default:
-		off.Mode = onOff(mode)
-	}
-	return off
+	return gpu.Accounting{Mode: onOff(nvml.FEATURE_ENABLED)} // where that is not so, the next look tells
 }
 
 // accounted lists the processes, the newest first, and says why these are not all.
@@ -112,26 +82,25 @@ func (s *session) accounted(c *card, end time.Duration) ([]gpu.Accounted, string
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b gpu.Accounted) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.PID, b.PID)) })
+	slices.SortFunc(all, func(a,
+		b gpu.Accounted) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.PID, b.PID))
+	})
 	if n := len(all); n > mostAccounted {
 		all, gaps = all[:mostAccounted], append(gaps, fmt.Sprintf("the newest %d of %d processes", mostAccounted, n))
 	}
 	return all, bounded(strings.Join(gaps, "; "))
 }
 
-// accountedPIDs is made directly and not through go-nvml, which offers room for one and doubles it without end.
+// accountedPIDs is made directly and not through go-nvml, which offers room for one and doubles it without end. The
+// driver keeps 3872 alive and 128 dead.
 func (c *card) accountedPIDs() ([]uint32, string) {
 	const name = "nvmlDeviceGetAccountingPids"
 	pids, failed := ask(func() ([]uint32, nvml.Return) {
-		buffer := make([]C.uint, accountingRoom)
-		count := C.uint(accountingRoom)
-		ret := nvml.Return(C.call_pid_list(c.lib.symbol(name), C.uintptr_t(rawHandle(c.handle)), &count, &buffer[0]))
-		if ret == nvml.SUCCESS && count > accountingRoom {
-			ret = nvml.ERROR_INSUFFICIENT_SIZE
-		}
-		pids := make([]uint32, 0, accountingRoom)
-		for _, pid := range buffer[:min(count, accountingRoom)] {
-			pids = append(pids, uint32(pid))
+		buffer, count, ret := fill(c.lib.symbol(name), c.handle)
+		pids := make([]uint32, count)
+		for i := range pids {
+			pids[i] = binary.NativeEndian.Uint32(buffer[4*i:])
 		}
 		return pids, ret
 	}, c.lib, name)
@@ -141,7 +110,7 @@ func (c *card) accountedPIDs() ([]uint32, string) {
 	slices.Sort(pids)
 	pids = slices.Compact(pids)
 	for _, pid := range pids {
-		if pid == 0 || pid > c.lib.pidMax {
+		if pid == 0 || pid > pidMax {
 			return nil, fmt.Sprintf("%s: list not trusted: process %d", name, pid)
 		}
 	}

@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,8 +10,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
-
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // contextMiB is what a process with a context has in its own figure beside its allocations.
@@ -69,21 +64,11 @@ func TestAccountingKeepsThePeaksOfTheDead(t *testing.T) {
 	}
 }
 
-// A child that keeps its dead creator's memory keeps him running: he is no process any more, but his memory is there.
-func TestAccountingOfAnOrphanedContext(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"))
-	p := start(t, w, "alloc", "--gpu", "0", "--mib", "2048", "--fork-hold")
-	must(t, p.Kill())
-	a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
-	if len(a.Processes) != 1 || a.Processes[0].PID != p.PID || !a.Processes[0].Running || a.Processes[0].Peak != gpu.Bytes((2048+contextMiB)<<20) {
-		t.Errorf("got %s", text(t, a))
-	}
-}
-
 func TestAccountingOff(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounted", "100:10:1:2:0"))
 	start(t, w, "alloc", "--gpu", "0", "--mib", "10")
-	if a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0))); a.Mode != "off" || a.Unknown != "" || len(a.Processes) > 0 {
+	if a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0))); a.Mode != "off" || a.Unknown != "" ||
+		len(a.Processes) > 0 {
 		t.Errorf("got %s", text(t, a))
 	}
 	if calls, err := w.AccountingSwitches(); len(calls) > 0 || err != nil {
@@ -93,10 +78,11 @@ func TestAccountingOff(t *testing.T) {
 
 func TestAccountingFigures(t *testing.T) {
 	const began = 1_790_000_000_000_000
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"), fakegpu.With("gpu0.accounted", strings.Join([]string{
-		fmt.Sprintf("100:10:%d:2500:0", began), "101:-1:0:0:1", "102:143771:1000000:0:0", "103:143772:2000000:0:0",
-		"104:0:-1:0:1", fmt.Sprintf("105:1:%d:4000000000000:0", began+1),
-	}, " ")))
+	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),
+		fakegpu.With("gpu0.accounted", strings.Join([]string{
+			fmt.Sprintf("100:10:%d:2500:0", began), "101:-1:0:0:1", "102:143771:1000000:0:0", "103:143772:2000000:0:0",
+			"104:0:-1:0:1", fmt.Sprintf("105:1:%d:4000000000000:0", began+1),
+		}, " ")))
 	a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
 	const call = "nvmlDeviceGetAccountingStats: "
 	want := []gpu.Accounted{
@@ -141,7 +127,8 @@ func TestAccountingThatCannotBeRead(t *testing.T) {
 			if other := both[1].Accounting; other.Mode != "on" || other.Unknown != "" || len(other.Processes) != 1 {
 				t.Errorf("the other card: got %s", text(t, other))
 			}
-			if name == "one fails" && both[0].Accounting.Processes[1].Peak.Unknown != "nvmlDeviceGetAccountingStats: Unknown Error (999)" {
+			if name == "one fails" &&
+				both[0].Accounting.Processes[1].Peak.Unknown != "nvmlDeviceGetAccountingStats: Unknown Error (999)" {
 				t.Errorf("got %s", text(t, both[0].Accounting))
 			}
 		})
@@ -150,9 +137,11 @@ func TestAccountingThatCannotBeRead(t *testing.T) {
 
 func TestAccountingListThatCannotBeTrusted(t *testing.T) {
 	for _, pid := range []string{"0", "4194305"} {
-		w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"), fakegpu.With("gpu0.accounted", "100:10:1:2:0 "+pid+":10:1:2:0"))
+		w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),
+			fakegpu.With("gpu0.accounted", "100:10:1:2:0 "+pid+":10:1:2:0"))
 		a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
-		if a.Mode != "on" || len(a.Processes) > 0 || a.Unknown != "nvmlDeviceGetAccountingPids: list not trusted: process "+pid {
+		if a.Mode != "on" || len(a.Processes) > 0 ||
+			a.Unknown != "nvmlDeviceGetAccountingPids: list not trusted: process "+pid {
 			t.Errorf("%s: got %s", pid, text(t, a))
 		}
 	}
@@ -163,7 +152,8 @@ func TestAccountingIsCut(t *testing.T) {
 	for i := range 700 {
 		entries = append(entries, fmt.Sprintf("%d:%d:%d:0:1", i+1, i, 1_000_000+i))
 	}
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"), fakegpu.With("gpu0.accounted", strings.Join(entries, " ")))
+	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),
+		fakegpu.With("gpu0.accounted", strings.Join(entries, " ")))
 	a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))
 	if a.Mode != "on" || a.Unknown != "the newest 512 of 700 processes" || len(a.Processes) != 512 ||
 		a.Processes[0].PID != 700 || a.Processes[511].PID != 189 {
@@ -173,14 +163,16 @@ func TestAccountingIsCut(t *testing.T) {
 	req := accountingOf(w, cardOf(w, 0))
 	req.DeadlineMillis = 3000
 	a = accounting(t, req, gpu.ID(w.UUID(0)))
-	if n := len(a.Processes); n < 1 || n == mostAccounted || a.Unknown != fmt.Sprintf("time for %d of 700 processes", n) {
+	if n := len(a.Processes); n < 1 || n == mostAccounted ||
+		a.Unknown != fmt.Sprintf("time for %d of 700 processes", n) {
 		t.Errorf("got %d processes, %q", n, a.Unknown)
 	}
 }
 
 func TestAccountingIsStarted(t *testing.T) {
 	w := world(t, fakegpu.With("gpu2.accounting_mode", "1"), fakegpu.With("gpu2.accounted", "100:10:1:2:0"),
-		fakegpu.With("on.nvmlDeviceSetAccountingMode.gpu1", "rc 4"), fakegpu.With("on.nvmlDeviceGetAccountingMode.gpu3", "rc 999"))
+		fakegpu.With("on.nvmlDeviceSetAccountingMode.gpu1", "rc 4"),
+		fakegpu.With("on.nvmlDeviceGetAccountingMode.gpu3", "rc 999"))
 	req := accountingOf(w, cardOf(w, 0), cardOf(w, 1), cardOf(w, 2), cardOf(w, 3))
 	req.StartAccounting = true
 	all := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), gpu.ID(w.UUID(2)), gpu.ID(w.UUID(3)))
@@ -211,7 +203,8 @@ func TestAccountingIsStarted(t *testing.T) {
 	must(t, p.Kill())
 	req = accountingOf(w, cardOf(w, 0), gpu.Device{BusID: gpu.BusID(w.BusID(0))})
 	req.StartAccounting = true
-	if a := accounting(t, req, gpu.ID(w.UUID(0))); len(a.Processes) != 1 || a.Processes[0].PID != p.PID || a.Processes[0].Peak != gpu.Bytes((40+contextMiB)<<20) {
+	if a := accounting(t, req, gpu.ID(w.UUID(0))); len(a.Processes) != 1 || a.Processes[0].PID != p.PID ||
+		a.Processes[0].Peak != gpu.Bytes((40+contextMiB)<<20) {
 		t.Errorf("got %s", text(t, a))
 	}
 	if got := switched(); len(got) != 1 {
@@ -224,35 +217,15 @@ func TestAccountingIsStarted(t *testing.T) {
 	}
 }
 
-// A driver that agrees and does nothing is not believed.
-func TestAccountingThatDoesNotStart(t *testing.T) {
-	for rule, want := range map[string]gpu.Accounting{
-		"rc 0":         {Mode: "off", Unknown: "the driver agreed to switch it on and left it off"},
-		"rc 3":         {Mode: "off", Unknown: "cannot be switched on: nvmlDeviceSetAccountingMode: Not Supported (3)"},
-		"rc 999 after": {Unknown: "nvmlDeviceGetAccountingMode: Unknown Error (999)"},
-	} {
-		w := world(t, fakegpu.GPUs(1))
-		if rule == "rc 999 after" {
-			must(t, w.Set("on.nvmlDeviceGetAccountingMode", "rc 999 after 1"))
-		} else {
-			must(t, w.Set("on.nvmlDeviceSetAccountingMode", rule))
-		}
-		req := accountingOf(w, cardOf(w, 0))
-		req.StartAccounting = true
-		if a := accounting(t, req, gpu.ID(w.UUID(0))); a.Mode != want.Mode || a.Unknown != want.Unknown {
-			t.Errorf("%s: got %s", rule, text(t, a))
-		}
-	}
-}
-
 // In MIG mode the driver forces it off: nobody tries.
 func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
+	const leftOff = "left off: the driver keeps no accounting of a card in MIG mode, and this one may be"
 	w := cutWorld(t, fakegpu.With("on.nvmlDeviceSetAccountingMode.gpu1", "crash"))
 	req := accountingOf(w, instance(w, 0), instance(w, 2), cardOf(w, 0))
 	req.StartAccounting = true
 	all := health(t, req, instance(w, 0).ID, instance(w, 2).ID, gpu.ID(w.UUID(0)))
 	for _, h := range all[:2] {
-		if h.Accounting.Mode != "off" || h.Accounting.Unknown != "left off: the driver keeps no accounting of a card in MIG mode" {
+		if h.Accounting.Mode != "off" || h.Accounting.Unknown != leftOff {
 			t.Errorf("%s: got %s", h.Device, text(t, h.Accounting))
 		}
 	}
@@ -263,33 +236,7 @@ func TestAccountingIsNotStartedInMIGMode(t *testing.T) {
 	must(t, w.Set("on.nvmlDeviceSetAccountingMode", "crash"))
 	req = accountingOf(w, cardOf(w, 1))
 	req.StartAccounting = true
-	if a := accounting(t, req, gpu.ID(w.UUID(1))); a.Mode != "off" || a.Unknown != "left off: it is not known whether the card is in MIG mode" {
+	if a := accounting(t, req, gpu.ID(w.UUID(1))); a.Mode != "off" || a.Unknown != leftOff {
 		t.Errorf("mode not told: got %s", text(t, a))
-	}
-}
-
-// Others rely on what is on, and switching it off drops what was kept: the program has no call that does.
-func TestNothingSwitchesAccountingOff(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	must(t, err)
-	call := regexp.MustCompile(`[sS]etAccountingMode\(([^()]*)\)|ClearAccountingPids`)
-	var calls []string
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		must(t, err)
-		if !strings.HasSuffix(file, "_test.go") {
-			calls = append(calls, call.FindAllString(string(source), -1)...)
-		}
-	}
-	if !slices.Equal(calls, []string{"SetAccountingMode(nvml.FEATURE_ENABLED)"}) {
-		t.Errorf("the sources have %q", calls)
-	}
-}
-
-func TestAccounted(t *testing.T) {
-	const huge = ^uint64(0)
-	p := accounted(7, nvml.AccountingStats{MaxMemoryUsage: huge - 1, Time: huge, StartTime: huge, IsRunning: 2}, mostMemory)
-	if p.PID != 7 || p.Peak.Known() || !p.Began.IsZero() || p.Ran != 0 || !p.Running {
-		t.Errorf("got %s", text(t, p))
 	}
 }

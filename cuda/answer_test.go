@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/settle"
 	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 )
@@ -36,15 +35,18 @@ func TestIdleNode(t *testing.T) {
 	minors := []int{2, 0, 3, 1}
 	for i, r := range s.Readings {
 		d := r.Device
-		if d.ID != gpu.ID(w.UUID(i)) || d.BusID != gpu.BusID(w.BusID(i)) || d.Name != "NVIDIA H200" || d.Vendor != "nvidia" ||
+		if d.ID != gpu.ID(w.UUID(i)) || d.BusID != gpu.BusID(w.BusID(i)) || d.Name != "NVIDIA H200" ||
+			d.Vendor != "nvidia" ||
 			d.Minor == nil || *d.Minor != minors[i] {
 			t.Errorf("card %d is %s", i, text(t, d))
 		}
-		if r.NVIDIA == nil || r.NVIDIA.NVMLIndex == nil || *r.NVIDIA.NVMLIndex != i || r.NVIDIA.MIGMode == nil || *r.NVIDIA.MIGMode {
+		if r.NVIDIA == nil || r.NVIDIA.NVMLIndex == nil || *r.NVIDIA.NVMLIndex != i || r.NVIDIA.MIGMode == nil ||
+			*r.NVIDIA.MIGMode {
 			t.Errorf("card %d has vendor's block %s", i, text(t, r.NVIDIA))
 		}
 		const total, reserved = 143771 << 20, 615 << 20
-		want := gpu.Memory{Total: gpu.Bytes(total), Reserved: gpu.Bytes(reserved), Used: gpu.Bytes(0), Free: gpu.Bytes(total - reserved)}
+		want := gpu.Memory{Total: gpu.Bytes(total), Reserved: gpu.Bytes(reserved), Used: gpu.Bytes(0),
+			Free: gpu.Bytes(total - reserved)}
 		if r.Memory != want {
 			t.Errorf("card %d has memory %s", i, text(t, r.Memory))
 		}
@@ -82,18 +84,20 @@ func TestOnlyTheCardsAskedForAreTouched(t *testing.T) {
 		{ID: gpu.ID(w.UUID(1))}, // once more, in other words
 	}
 	s := look(t, req)
-	if len(s.Readings) != 2 || s.Readings[0].Device.ID != gpu.ID(w.UUID(2)) || s.Readings[1].Device.ID != gpu.ID(w.UUID(1)) {
+	if len(s.Readings) != 2 || s.Readings[0].Device.ID != gpu.ID(w.UUID(2)) ||
+		s.Readings[1].Device.ID != gpu.ID(w.UUID(1)) {
 		t.Errorf("got %s", text(t, s.Readings))
 	}
 }
 
-// Eight handles of 1.5 s each, one after another, would not fit the deadline.
-func TestHandlesAreTakenInParallel(t *testing.T) {
-	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"))
+// Eight times 1.5 s for the handles, or for their health, would not fit the deadline.
+func TestCardsAreAskedInParallel(t *testing.T) {
+	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetHandleByIndex_v2", "sleep 1500"),
+		fakegpu.With("on.nvmlDeviceGetTotalEccErrors", "sleep 1500"))
 	req := request(w.NVML())
-	req.DeadlineMillis = 8000
-	if s := look(t, req); len(s.Readings) != 8 {
-		t.Errorf("got %d readings", len(s.Readings))
+	req.Health, req.DeadlineMillis = true, 8000
+	if a := answerTo(req); len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 8 || len(a.Health) != 8 {
+		t.Errorf("got %d looks, health of %d cards, troubles %v", len(a.Snapshots), len(a.Health), a.Troubles)
 	}
 }
 
@@ -121,42 +125,6 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-func TestDeadCreatorIsListed(t *testing.T) {
-	w := world(t)
-	p := start(t, w, "alloc", "--gpu", "0", "--mib", "20480", "--fork-hold")
-	must(t, p.Kill())
-	req := request(w.NVML())
-	req.Op = wire.Watch
-	req.Watch = gpu.WatchRule{Max: 10 * time.Second, Flat: 350 * time.Millisecond, SlackBytes: 32 << 20}
-	all := looks(t, req)
-	curve := settle.JudgeDevice(req.Watch, gpu.Device{ID: gpu.ID(w.UUID(0))}, all)
-	if curve.State != settle.Flat || curve.Span >= req.Watch.Max {
-		t.Errorf("got %+v", curve)
-	}
-	r := reading(t, all[len(all)-1], w.UUID(0))
-	if len(r.Processes) != 1 || r.Processes[0].PID != p.PID {
-		t.Errorf("got processes %s, want the dead %d", text(t, r.Processes), p.PID)
-	}
-}
-
-func TestTeardownIsWatchedToItsEnd(t *testing.T) {
-	w := world(t, fakegpu.With("teardown_ms", "1000")) // time enough for the first look
-	must(t, w.StartKeeper())
-	p := start(t, w, "alloc", "--gpu", "0", "--mib", "100000", "--chunks", "200")
-	must(t, p.Kill())
-	req := request(w.NVML())
-	req.Op = wire.Watch
-	req.Watch = gpu.WatchRule{Max: 15 * time.Second, Flat: 14 * time.Second, SlackBytes: 32 << 20}
-	all := looks(t, req)
-	if curve := settle.JudgeDevice(req.Watch, gpu.Device{ID: gpu.ID(w.UUID(0))}, all); curve.State != settle.Clean {
-		t.Errorf("got %+v", curve)
-	}
-	first := reading(t, all[0], w.UUID(0))
-	if first.Memory.Used == gpu.Bytes(0) {
-		t.Error("the first look came after the teardown: nothing was watched")
-	}
-}
-
 func TestWatchEndsBeforeItsAlarm(t *testing.T) {
 	w := world(t, fakegpu.With("gpu0.extra_mib", "5000"))
 	req := request(w.NVML())
@@ -171,7 +139,8 @@ func TestOldDriverHasReservedInUsed(t *testing.T) {
 	w := world(t)
 	p := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
 	s := look(t, request(w.NVMLOld()))
-	if idle := reading(t, s, w.UUID(0)).Memory; !idle.UsedHasReserved || idle.Used != gpu.Bytes(615<<20) || idle.Reserved.Known() {
+	if idle := reading(t, s, w.UUID(0)).Memory; !idle.UsedHasReserved || idle.Used != gpu.Bytes(615<<20) ||
+		idle.Reserved.Known() {
 		t.Errorf("got %s", text(t, idle))
 	}
 	if got := reading(t, s, w.UUID(1)).Processes; len(got) != 1 || got[0].PID != p.PID {
@@ -184,7 +153,8 @@ func TestProgramIsLinkedLazilyAndNeedsLittle(t *testing.T) {
 	f, err := elf.Open(program)
 	must(t, err)
 	defer f.Close()
-	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW), elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
+	for tag, bit := range map[elf.DynTag]uint64{elf.DT_FLAGS: uint64(elf.DF_BIND_NOW),
+		elf.DT_FLAGS_1: uint64(elf.DF_1_NOW)} {
 		values, err := f.DynValue(tag)
 		must(t, err)
 		for _, v := range values {
@@ -262,9 +232,11 @@ func TestNoLibrary(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "libnvidia-ml.so.1")
 	must(t, os.WriteFile(bad, []byte("not a library, however long this text may be made"), 0o755))
-	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoDriver, bad: gpu.FaultDriver} {
+	for path, want := range map[string]gpu.FaultCode{filepath.Join(dir, "absent.so"): gpu.FaultNoDriver,
+		bad: gpu.FaultDriver} {
 		a := answerTo(request(path))
-		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want || !strings.Contains(a.Faults[0].Detail, path) {
+		if len(a.Troubles) > 0 || !a.Complete || len(a.Faults) != 1 || a.Faults[0].Code != want ||
+			!strings.Contains(a.Faults[0].Detail, path) {
 			t.Errorf("%s: got faults %v, troubles %v", path, a.Faults, a.Troubles)
 		}
 	}

@@ -10,7 +10,6 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"unsafe"
 )
@@ -47,17 +46,6 @@ func prepareCUDA(visible, empty string) error {
 		return errors.New("prepare the environment: out of memory")
 	}
 	return nil
-}
-
-// cudaPath refuses what the linker would look for in folders of its own choice.
-func cudaPath(asked string) (string, error) {
-	if asked == "" {
-		return cudaSoname, nil
-	}
-	if !filepath.IsAbs(asked) {
-		return "", fmt.Errorf("open library %q: not an absolute path", asked)
-	}
-	return asked, nil
 }
 
 // startCUDA loads the library and initialises it, which takes 100 to 300 ms a card.
@@ -130,37 +118,4 @@ func (d cudaDevice) create(bytes uint64) (handle uint64, failed *outcome) {
 
 func cudaRelease(handle uint64) *outcome {
 	return result("cuMemRelease", C.cuda_release(C.ulonglong(handle)))
-}
-
-// enter makes the device's primary context and gives it to the calling thread, until leave.
-func (d cudaDevice) enter() *outcome {
-	var context unsafe.Pointer
-	if failed := result("cuDevicePrimaryCtxRetain", C.cuda_retain(C.int(d), &context)); failed != nil {
-		return failed
-	}
-	failed := result("cuCtxSetCurrent", C.cuda_enter(context))
-	if failed != nil {
-		_ = d.leave()
-	}
-	return failed
-}
-
-func (d cudaDevice) leave() *outcome {
-	return result("cuDevicePrimaryCtxRelease", C.cuda_leave(C.int(d)))
-}
-
-func cudaContextFree() (uint64, *outcome) {
-	var n C.size_t
-	failed := result("cuMemGetInfo", C.cuda_info(&n))
-	return uint64(n), failed
-}
-
-func cudaAlloc(bytes uint64) (address uint64, failed *outcome) {
-	var a C.ulonglong
-	failed = result("cuMemAlloc", C.cuda_alloc(C.size_t(bytes), &a))
-	return uint64(a), failed
-}
-
-func cudaFree(address uint64) *outcome {
-	return result("cuMemFree", C.cuda_free(C.ulonglong(address)))
 }

@@ -10,7 +10,7 @@ import (
 type device struct {
 	gpu.Device
 	handle   nvml.Device
-	nvidia   *gpu.NVIDIA
+	nvidia   *gpu.NVML
 	at       place  // of a MIG instance
 	shared   bool   // other compute instances use the same GPU instance
 	unjudged string // see gpu.Memory
@@ -19,7 +19,7 @@ type device struct {
 // openIndex opens the i-th card of the node and its MIG instances.
 func (l *library) openIndex(i int) opened {
 	handle, failed := ask(func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByIndex(i) }, l,
-		"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
+		"nvmlDeviceGetHandleByIndex_v2")
 	if failed != nil {
 		fault := l.fault(*failed)
 		return opened{fault: &fault}
@@ -44,7 +44,7 @@ func (l *library) openAsked(asked gpu.Device) opened {
 	case asked.BusID != "":
 		handle, failed = ask(func() (nvml.Device, nvml.Return) {
 			return l.api.DeviceGetHandleByPciBusId(string(asked.BusID))
-		}, l, "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandleByPciBusId")
+		}, l, "nvmlDeviceGetHandleByPciBusId_v2")
 	case instance:
 		handle, failed = l.parentOf(asked)
 	default:
@@ -79,7 +79,8 @@ func missing(asked gpu.Device) *gpu.Fault {
 // identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
 // by one.
 func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.Fault) {
-	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: vendor}, handle: handle, nvidia: &gpu.NVIDIA{}}
+	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle,
+		nvidia: &gpu.NVML{}}
 	if isInstance(asked.ID) {
 		d.ID = asked.Parent
 	}
@@ -90,7 +91,7 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	if failed == nil {
 		d.ID = gpu.ID(uuid)
 	}
-	pci, failed := ask(handle.GetPciInfo, l, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo")
+	pci, failed := ask(handle.GetPciInfo, l, "nvmlDeviceGetPciInfo_v3")
 	if failed == nil {
 		d.BusID = busID(pci)
 	}

@@ -24,11 +24,15 @@ func (s *session) tellHealth(end time.Duration) error {
 	if len(cards) == 0 {
 		return nil
 	}
-	answers, err := inParallel(len(cards), func(i int) []gpu.Health { return s.checkUp(cards[i], end) })
+	answers, err := inParallel(len(cards), nil, func(i int) []gpu.Health { return s.checkUp(cards[i], end) })
 	if err != nil {
 		return err
 	}
-	return s.sendHealth(slices.Concat(answers...))
+	var all []gpu.Health
+	for _, a := range answers {
+		all = append(all, *a...)
+	}
+	return s.sendHealth(all)
 }
 
 // sendHealth gives up the longest part, and then all, where the looks have taken the answer's room.
@@ -118,7 +122,8 @@ func (c *card) open() {
 	if c.handle != nil || c.lost != "" {
 		return
 	}
-	handle, failed := ask(c.devices[0].handle.GetDeviceHandleFromMigDeviceHandle, c.lib, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
+	handle, failed := ask(c.devices[0].handle.GetDeviceHandleFromMigDeviceHandle, c.lib,
+		"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
 	if failed != nil {
 		c.lost = c.lib.describe(*failed) // nothing can be asked of it, lost or not
 		return
@@ -131,19 +136,19 @@ func (c *card) examine(handle nvml.Device, all []examination) []gpu.Fact {
 	facts := []gpu.Fact{}
 	for _, e := range all {
 		if c.lost != "" {
-			facts = append(facts, e.unknown(bounded("not asked: "+c.lost))...)
+			facts = append(facts, e.facts(nil, bounded("not asked: "+c.lost))...)
 			continue
 		}
-		values, doubt, failed := e.read(c.lib, handle)
+		values, failed := ask(func() ([]string, nvml.Return) { return e.read(c.lib, handle) }, c.lib, e.source)
 		switch {
 		case failed != nil && optional(failed.ret):
 			facts = append(facts, c.examine(handle, e.instead)...)
 		case failed != nil:
-			facts = append(facts, e.unknown(c.refused(*failed))...)
-		case doubt != "":
-			facts = append(facts, e.unknown(e.source+": "+doubt)...)
+			facts = append(facts, e.facts(nil, c.refused(*failed))...)
+		case values == nil:
+			facts = append(facts, e.facts(nil, e.source+": an answer that cannot be")...)
 		default:
-			facts = append(facts, e.told(values)...)
+			facts = append(facts, e.facts(values, "")...)
 		}
 	}
 	return facts

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/backend"
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
@@ -39,7 +38,8 @@ func health(t *testing.T, req wire.Request, devices ...gpu.ID) []gpu.Health {
 	t.Helper()
 	a := answerTo(req)
 	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) != 1 {
-		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles, a.Faults)
+		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles,
+			a.Faults)
 	}
 	var got []gpu.ID
 	for _, h := range a.Health {
@@ -91,7 +91,8 @@ func TestHealthOfIdleCards(t *testing.T) {
 	}
 	all := request(w.NVML())
 	all.Health = true
-	if got := health(t, all, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), gpu.ID(w.UUID(2)), gpu.ID(w.UUID(3))); !slices.Equal(got[3].Facts, atRest) {
+	if got := health(t, all, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), gpu.ID(w.UUID(2)),
+		gpu.ID(w.UUID(3))); !slices.Equal(got[3].Facts, atRest) {
 		t.Errorf("all: got %s", text(t, got[3]))
 	}
 }
@@ -123,7 +124,8 @@ func TestHealthOfALostCard(t *testing.T) {
 			req.Accounting = tt.first < len(atRest)-1 // it comes before the last
 			both := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
 			got := both[0].Facts
-			if len(got) != len(atRest) || !slices.Equal(got[:tt.first], atRest[:tt.first]) || got[tt.first].Unknown != tt.words {
+			if len(got) != len(atRest) || !slices.Equal(got[:tt.first], atRest[:tt.first]) ||
+				got[tt.first].Unknown != tt.words {
 				t.Fatalf("got %s", text(t, got))
 			}
 			for _, f := range got[tt.first:] {
@@ -131,7 +133,8 @@ func TestHealthOfALostCard(t *testing.T) {
 					t.Errorf("got %s", said(f))
 				}
 			}
-			if a := both[0].Accounting; req.Accounting && (a.Mode != "" || !strings.HasPrefix(a.Unknown, "not asked: ") || !strings.HasSuffix(a.Unknown, lost)) {
+			if a := both[0].Accounting; req.Accounting &&
+				(a.Mode != "" || !strings.HasPrefix(a.Unknown, "not asked: ") || !strings.HasSuffix(a.Unknown, lost)) {
 				t.Errorf("got accounting %s", text(t, a))
 			}
 			if !slices.Equal(both[1].Facts, atRest) {
@@ -173,7 +176,8 @@ func TestCardOfInstancesIsReadOnce(t *testing.T) {
 	w := cutWorld(t, fakegpu.With("on.nvmlDeviceGetTotalEccErrors.gpu1", "rc 999 after 1"))
 	req := request(w.NVML())
 	req.Health = true
-	for _, h := range health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), instance(w, 0).ID, instance(w, 2).ID, instance(w, 3).ID) {
+	for _, h := range health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), instance(w, 0).ID, instance(w, 2).ID,
+		instance(w, 3).ID) {
 		if f, ok := h.Fact(gpu.ECCUncorrected); !ok || f.Value != "0" {
 			t.Errorf("%s: got %s", h.Device, said(f))
 		}
@@ -191,27 +195,17 @@ func TestInstanceWhoseCardIsNotTold(t *testing.T) {
 		t.Fatalf("got %s", text(t, h))
 	}
 	for _, f := range h.Facts {
-		if f.Value != "" || !strings.Contains(f.Unknown, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Unknown Error (999)") {
+		if f.Value != "" || !strings.Contains(f.Unknown,
+			"nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Unknown Error (999)") {
 			t.Errorf("got %s", said(f))
 		}
 	}
 }
 
-// Cards are read at once: three of 1.5 s each, one after another, would not fit.
-func TestHealthIsReadInParallel(t *testing.T) {
-	w := world(t, fakegpu.GPUs(8), fakegpu.With("on.nvmlDeviceGetTotalEccErrors", "sleep 1500"))
-	req := request(w.NVML())
-	req.Health, req.DeadlineMillis = true, 8000
-	var all []gpu.ID
-	for i := range 8 {
-		all = append(all, gpu.ID(w.UUID(i)))
-	}
-	health(t, req, all...)
-}
-
 // What goes wrong in a health call costs the looks nothing, and is this card's trouble, not another's.
 func TestTroubleInAHealthCall(t *testing.T) {
-	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash, "exit 9": code.BackendCrash} {
+	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash,
+		"exit 9": code.BackendCrash} {
 		for _, function := range []string{"nvmlDeviceGetFieldValues", "nvmlDeviceGetAccountingMode"} {
 			t.Run(rule+" in "+function, func(t *testing.T) {
 				t.Parallel()
@@ -219,7 +213,8 @@ func TestTroubleInAHealthCall(t *testing.T) {
 				req := beside(w, cardOf(w, 0))
 				req.Health, req.Accounting, req.DeadlineMillis = true, true, 3000
 				a := answerTo(req)
-				if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 || a.Watched || a.Neighbours != nil {
+				if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 || a.Watched ||
+					a.Neighbours != nil {
 					t.Errorf("got %d looks, health %v, watched %v", len(a.Snapshots), a.Health, a.Watched)
 				}
 				if len(a.Troubles) != 1 || a.Troubles[0].Code != want || a.Troubles[0].Elsewhere {
@@ -230,48 +225,34 @@ func TestTroubleInAHealthCall(t *testing.T) {
 	}
 }
 
-// Health comes before the neighbours' turn begins: what goes wrong there takes nothing from it.
-func TestHealthComesBeforeTheNeighbours(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("on.any.gpu1", "crash"))
-	req := beside(w, cardOf(w, 0))
-	req.Health = true
-	a := answerTo(req)
-	if !a.Watched || len(a.Health) != 1 || !slices.Equal(a.Health[0].Facts, atRest) || len(a.Troubles) != 1 || !a.Troubles[0].Elsewhere {
-		t.Errorf("got watched %v, health %s, troubles %+v", a.Watched, text(t, a.Health), a.Troubles)
-	}
-}
-
 // Who asks for neither gets neither, and pays for neither: any of these calls would end the program.
 func TestHealthIsNotAskedFor(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1))
-	lethal := func(functions []string) {
-		for _, function := range functions {
-			must(t, w.Set("on."+function, "crash"))
-		}
-	}
-	ask := func(change func(*wire.Request)) backend.Answer {
-		t.Helper()
-		req := askFor(w, cardOf(w, 0))
-		change(&req)
-		a := answerTo(req)
-		if len(a.Troubles) > 0 || !a.Complete {
-			t.Fatalf("got troubles %v", a.Troubles)
-		}
-		return a
-	}
-	lethal(healthCalls)
-	if a := ask(func(r *wire.Request) { r.Accounting = true }); len(a.Health) != 1 || len(a.Health[0].Facts) != 0 || a.Health[0].Accounting.Mode != "off" {
-		t.Errorf("accounting alone: got %s", text(t, a.Health))
-	}
-	lethal(accountingCalls)
-	if a := ask(func(*wire.Request) {}); len(a.Health) != 0 {
-		t.Errorf("neither: got %s", text(t, a.Health))
-	}
-	for _, function := range healthCalls {
-		must(t, w.Set("on."+function, ""))
-	}
-	if a := ask(func(r *wire.Request) { r.Health = true }); len(a.Health) != 1 || !slices.Equal(a.Health[0].Facts, atRest) {
-		t.Errorf("health alone: got %s", text(t, a.Health))
+	for name, tt := range map[string]struct {
+		health, accounting bool
+		lethal             []string
+		facts              []gpu.Fact
+		mode               string
+	}{
+		"health alone":     {true, false, accountingCalls, atRest, ""},
+		"accounting alone": {false, true, healthCalls, nil, "off"},
+		"neither":          {false, false, slices.Concat(healthCalls, accountingCalls), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, fakegpu.GPUs(1))
+			for _, function := range tt.lethal {
+				must(t, w.Set("on."+function, "crash"))
+			}
+			req := askFor(w, cardOf(w, 0))
+			req.Health, req.Accounting = tt.health, tt.accounting
+			if !tt.health && !tt.accounting {
+				health(t, req)
+				return
+			}
+			if h := health(t, req, gpu.ID(w.UUID(0)))[0]; !slices.Equal(h.Facts, tt.facts) ||
+				h.Accounting.Mode != tt.mode {
+				t.Errorf("got %s, want accounting %q", text(t, h), tt.mode)
+			}
+		})
 	}
 }
 
@@ -292,12 +273,14 @@ func TestNoTimeForHealth(t *testing.T) {
 // The looks come first: health takes what room they leave.
 func TestNoRoomForHealth(t *testing.T) {
 	const filler = 4096
-	all := []gpu.Health{{Device: "GPU-1", Facts: atRest, Accounting: gpu.Accounting{Mode: "on", Processes: make([]gpu.Accounted, mostAccounted)}}}
+	all := []gpu.Health{{Device: "GPU-1", Facts: atRest,
+		Accounting: gpu.Accounting{Mode: "on", Processes: make([]gpu.Accounted, mostAccounted)}}}
 	send := func(t *testing.T, left int) string {
 		t.Helper()
 		var out bytes.Buffer
 		s := session{out: wire.NewWriter(&out)}
-		line := wire.Reply{Kind: wire.KindFault, Fault: &gpu.Fault{Code: gpu.FaultDriver, Detail: strings.Repeat("x", filler)}}
+		line := wire.Reply{Kind: wire.KindFault,
+			Fault: &gpu.Fault{Code: gpu.FaultDriver, Detail: strings.Repeat("x", filler)}}
 		for out.Len()+filler+200 < wire.MaxReplyBytes-left {
 			must(t, s.out.Write(line))
 		}
@@ -310,7 +293,8 @@ func TestNoRoomForHealth(t *testing.T) {
 	if got := send(t, 1<<20); strings.Count(got, `"pid"`) != mostAccounted {
 		t.Errorf("with room: got %d processes", strings.Count(got, `"pid"`))
 	}
-	if got := send(t, 10_000); strings.Contains(got, `"pid"`) || !strings.Contains(got, "no room for its processes") || !strings.Contains(got, `"recovery_action"`) {
+	if got := send(t, 10_000); strings.Contains(got, `"pid"`) || !strings.Contains(got, "no room for its processes") ||
+		!strings.Contains(got, `"recovery_action"`) {
 		t.Errorf("with little room: got %q", got)
 	}
 	if got := send(t, 0); strings.Contains(got, "health") {

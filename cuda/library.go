@@ -19,8 +19,14 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
+// The configuration keys that this backend is given.
+const (
+	optionNVML = "nvml_library"
+	optionCUDA = "cuda_library"
+)
+
 // soname is the driver's library where the dynamic linker finds it.
-const soname = "libnvidia-ml.so.1"
+var soname = gpu.NVIDIA.Library
 
 // library is the vendor's library, loaded and initialised. A process can load only one: go-nvml's calls are
 // bound to the first.
@@ -29,18 +35,16 @@ type library struct {
 	api    nvml.Interface
 	driver gpu.Driver
 	lists  []listing
-	pidMax uint32
 }
 
 // openLibrary loads the library at path (empty: where the dynamic linker finds it) and initialises it. The
 // fault is the driver's answer, the error a request that makes no sense.
 func openLibrary(path string) (*library, *gpu.Fault, error) {
-	if path == "" {
-		path = soname
-	} else if !filepath.IsAbs(path) {
-		return nil, nil, fmt.Errorf("open library %q: not an absolute path", path)
+	path, err := libraryPath(path, soname)
+	if err != nil {
+		return nil, nil, err
 	}
-	l := &library{api: nvml.New(nvml.WithLibraryPath(path)), pidMax: pidLimit("/proc/sys/kernel/pid_max")}
+	l := &library{api: nvml.New(nvml.WithLibraryPath(path))}
 	if fault := l.load(path); fault != nil {
 		return nil, fault, nil
 	}
@@ -51,6 +55,17 @@ func openLibrary(path string) (*library, *gpu.Fault, error) {
 	l.driver.Library, _ = ask(l.api.SystemGetNVMLVersion, l, "nvmlSystemGetNVMLVersion")
 	l.lists = l.listings()
 	return l, nil, nil
+}
+
+// libraryPath refuses what the linker would look for in folders of its own choice.
+func libraryPath(asked, soname string) (string, error) {
+	switch {
+	case asked == "":
+		return soname, nil
+	case !filepath.IsAbs(asked):
+		return "", fmt.Errorf("open library %q: not an absolute path", asked)
+	}
+	return asked, nil
 }
 
 // load opens the library before go-nvml does, with the same flags: go-nvml drops the linker's words, and
@@ -73,7 +88,7 @@ func (l *library) load(path string) *gpu.Fault {
 }
 
 func (l *library) init() *gpu.Fault {
-	_, failed := ask(func() (struct{}, nvml.Return) { return struct{}{}, l.api.Init() }, l, "nvmlInit_v2", "nvmlInit")
+	_, failed := ask(func() (struct{}, nvml.Return) { return struct{}{}, l.api.Init() }, l, "nvmlInit_v2")
 	if failed == nil {
 		return nil
 	}
@@ -81,17 +96,8 @@ func (l *library) init() *gpu.Fault {
 	return &fault
 }
 
-// has reports whether the library has one of these functions. Calling one that it lacks ends the process
-// with 127: the linker resolves go-nvml's calls when they are made.
-func (l *library) has(names ...string) bool {
-	for _, name := range names {
-		if l.symbol(name) != nil {
-			return true
-		}
-	}
-	return false
-}
-
+// symbol finds a function, nil where the library lacks it. Calling one that it lacks ends the process with 127: the
+// linker resolves go-nvml's calls when they are made.
 func (l *library) symbol(name string) unsafe.Pointer {
 	s := C.CString(name)
 	defer C.free(unsafe.Pointer(s))
@@ -104,15 +110,15 @@ type failure struct {
 	ret  nvml.Return
 }
 
-// ask makes one call if the library has it under any of its names, of which the first is used in words.
-func ask[T any](call func() (T, nvml.Return), l *library, names ...string) (T, *failure) {
+// ask makes one call if the library has it.
+func ask[T any](call func() (T, nvml.Return), l *library, name string) (T, *failure) {
 	var none T
-	if !l.has(names...) {
-		return none, &failure{names[0], nvml.ERROR_FUNCTION_NOT_FOUND}
+	if l.symbol(name) == nil {
+		return none, &failure{name, nvml.ERROR_FUNCTION_NOT_FOUND}
 	}
 	value, ret := call()
 	if ret != nvml.SUCCESS {
-		return none, &failure{names[0], ret}
+		return none, &failure{name, ret}
 	}
 	return value, nil
 }
@@ -120,7 +126,7 @@ func ask[T any](call func() (T, nvml.Return), l *library, names ...string) (T, *
 // describe gives a failure in the driver's words. They lie in the library's own memory: Clone.
 func (l *library) describe(f failure) string {
 	text := ""
-	if l.has("nvmlErrorString") {
+	if l.symbol("nvmlErrorString") != nil {
 		text = strings.Clone(f.ret.Error())
 	}
 	if f.ret == nvml.ERROR_FUNCTION_NOT_FOUND {

@@ -3,11 +3,11 @@ package main
 /*
 #include <stdint.h>
 
-// A driver's process list, of any version: count goes in as the room and comes back as the number.
-typedef int (*process_list)(void *device, unsigned int *count, void *infos);
+// A list of a device's, of any version: count goes in as the room and comes back as the number.
+typedef int (*device_list)(void *device, unsigned int *count, void *entries);
 
-static int call_process_list(void *function, uintptr_t device, unsigned int *count, void *infos) {
-	return ((process_list)function)((void *)device, count, infos);
+static int call_list(void *function, uintptr_t device, unsigned int *count, void *entries) {
+	return ((device_list)function)((void *)device, count, entries);
 }
 */
 import "C"
@@ -16,8 +16,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"unsafe"
 
 	"bookend/internal/gpu"
@@ -29,24 +27,22 @@ import (
 type listing struct {
 	kind  gpu.Kind
 	forms []form
-	doubt string // of a driver whose newest version must not be used
 }
 
 // form is one version of a list call.
 type form struct {
 	name     string
 	function unsafe.Pointer
-	stride   int // bytes of an entry
 }
 
-// The entries: pid (4 bytes, 4 of padding), memory (8), and since version 2 GPU and compute instance (4 each).
-const (
-	strideV1 = 16
-	strideV2 = 24
-	// strideSlack is what drivers 535.43 to 535.86 write in version 3 although its entries have 24 bytes. The
-	// buffer has room for it, or they would write beyond its end.
-	strideSlack = 32
-)
+// stride is the bytes of an entry: pid (4, and 4 of padding), memory (8), GPU and compute instance (4 each). Version 1,
+// of drivers before 450, is not read.
+const stride = 24
+
+// strideSlack is what drivers 535.43 to 535.86 write in version 3 although its entries have 24 bytes. The buffer has
+// room for it, or they would write beyond its end. The first entry is then right all the same, and the second begins
+// with the first's zeros: process 0, so that version 2 is asked.
+const strideSlack = 32
 
 // firstRoom is the number of entries offered at first: the driver's own table ends at 950, and each call
 // walks all its clients under its locks.
@@ -68,30 +64,14 @@ func (l *library) listings() []listing {
 		{gpu.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"},
 	} {
 		entry := listing{kind: list.kind}
-		for _, f := range []form{
-			{name: list.name + "_v3", stride: strideV2},
-			{name: list.name + "_v2", stride: strideV2},
-			{name: list.name, stride: strideV1},
-		} {
-			if f.function = l.symbol(f.name); f.function != nil {
-				entry.forms = append(entry.forms, f)
+		for _, version := range []string{"_v3", "_v2"} {
+			if function := l.symbol(list.name + version); function != nil {
+				entry.forms = append(entry.forms, form{list.name + version, function})
 			}
-		}
-		if writesLongEntries(l.driver.Version) {
-			entry.dropNewest(l.driver.Version)
 		}
 		found = append(found, entry)
 	}
 	return found
-}
-
-// dropNewest leaves version 2 alone of a driver that lays version 3 out wrongly.
-func (l *listing) dropNewest(driver string) {
-	if len(l.forms) == 0 || !strings.HasSuffix(l.forms[0].name, "_v3") {
-		return
-	}
-	l.doubt = fmt.Sprintf("list not trusted: driver %s writes %s with longer entries than that has", driver, l.forms[0].name)
-	l.forms = slices.DeleteFunc(l.forms, func(f form) bool { return !strings.HasSuffix(f.name, "_v2") })
 }
 
 // processes reads and merges the lists. When one cannot be read the others are still returned, with the reason why
@@ -130,7 +110,7 @@ func (l *library) list(list listing, d device, total gpu.Figure) ([]entry, strin
 	failed := &failure{"nvmlDeviceGet " + string(list.kind) + " processes", nvml.ERROR_FUNCTION_NOT_FOUND}
 	untrusted := ""
 	for _, f := range list.forms {
-		entries, ret := f.read(rawHandle(d.handle))
+		entries, ret := f.read(d.handle)
 		if ret != nvml.SUCCESS {
 			failed = &failure{f.name, ret}
 			if ret == nvml.ERROR_FUNCTION_NOT_FOUND {
@@ -138,47 +118,42 @@ func (l *library) list(list listing, d device, total gpu.Figure) ([]entry, strin
 			}
 			return nil, "", failed
 		}
-		mine, why := d.trusted(entries, l.pidMax, total)
+		mine, why := d.trusted(entries, total)
 		if why == "" {
 			return mine, "", nil
 		}
 		failed, untrusted = nil, f.name+": "+why
 	}
-	if list.doubt != "" {
-		return nil, list.doubt, nil
-	}
 	return nil, untrusted, failed
 }
 
-// read makes the call, with more room while the list outgrows it.
-func (f form) read(device uintptr) ([]entry, nvml.Return) {
+// fill calls a list function, with more room while the list outgrows it, and returns the entries' bytes and number.
+func fill(function unsafe.Pointer, device nvml.Device) ([]byte, int, nvml.Return) {
 	for room := firstRoom; room <= maxRoom; room *= 4 {
 		buffer := make([]byte, room*strideSlack)
 		count := C.uint(room)
-		ret := nvml.Return(C.call_process_list(f.function, C.uintptr_t(device), &count, unsafe.Pointer(&buffer[0])))
-		if ret == nvml.ERROR_INSUFFICIENT_SIZE || ret == nvml.SUCCESS && int(count) > room {
-			continue
+		ret := nvml.Return(C.call_list(function, C.uintptr_t(rawHandle(device)), &count, unsafe.Pointer(&buffer[0])))
+		switch {
+		case ret == nvml.SUCCESS && int(count) <= room:
+			return buffer, int(count), ret
+		case ret != nvml.SUCCESS && ret != nvml.ERROR_INSUFFICIENT_SIZE:
+			return nil, 0, ret
 		}
-		if ret != nvml.SUCCESS {
-			return nil, ret
-		}
-		return f.decode(buffer, int(count)), ret
 	}
-	return nil, nvml.ERROR_INSUFFICIENT_SIZE
+	return nil, 0, nvml.ERROR_INSUFFICIENT_SIZE
 }
 
-func (f form) decode(buffer []byte, count int) []entry {
+func (f form) read(device nvml.Device) ([]entry, nvml.Return) {
+	buffer, count, ret := fill(f.function, device)
+	if ret != nvml.SUCCESS {
+		return nil, ret
+	}
 	entries := make([]entry, count)
 	for i := range entries {
-		b := buffer[i*f.stride:]
-		entries[i] = entry{
-			pid: binary.NativeEndian.Uint32(b), used: binary.NativeEndian.Uint64(b[8:]), at: place{nowhere, nowhere},
-		}
-		if f.stride >= strideV2 {
-			entries[i].at = place{binary.NativeEndian.Uint32(b[16:]), binary.NativeEndian.Uint32(b[20:])}
-		}
+		b, u32 := buffer[i*stride:], binary.NativeEndian.Uint32
+		entries[i] = entry{pid: u32(b), used: binary.NativeEndian.Uint64(b[8:]), at: place{u32(b[16:]), u32(b[20:])}}
 	}
-	return entries
+	return entries, ret
 }
 
 // rawHandle takes the driver's own handle out of go-nvml's, which keeps it in an exported field of an

@@ -4,7 +4,7 @@
 //
 // A test allocation (op probe) asks CUDA for the largest block of memory that one call gives, where NVML says that
 // nobody else is on the card, and gives it back at once. CUDA starts beside NVML, as that is what takes the time. It
-// makes no context where the driver can do without, is never a client of MPS, holds the card's lock while it has
+// makes no context, is never a client of MPS, holds the card's lock while it has
 // memory, and never asks for more than is free. See probe.go for the order of things, probe_search.go for the search,
 // probe_card.go for what forbids a test and cuda_errors.go for what the driver's codes mean.
 //

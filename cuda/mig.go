@@ -100,7 +100,8 @@ func (l *library) instances(card device) ([]device, *failure) {
 	for i, d := range found {
 		if onInstance[d.at.gi] > 1 && d.unjudged == "" {
 			found[i].shared = true
-			found[i].unjudged = fmt.Sprintf("it shares the memory of GPU instance %d with other compute instances", d.at.gi)
+			found[i].unjudged = fmt.Sprintf("it shares the memory of GPU instance %d with other compute instances",
+				d.at.gi)
 		}
 	}
 	return found, worst

@@ -16,7 +16,8 @@ import (
 func cutWorld(t *testing.T, options ...fakegpu.Option) *fakegpu.World {
 	t.Helper()
 	return world(t, append([]fakegpu.Option{
-		fakegpu.GPUs(2), fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000), fakegpu.Instance(1, 3, 3, 1, 36000),
+		fakegpu.GPUs(2), fakegpu.Instance(1, 0, 7, 0, 18000), fakegpu.Instance(1, 2, 3, 0, 36000),
+		fakegpu.Instance(1, 3, 3, 1, 36000),
 	}, options...)...)
 }
 
@@ -59,19 +60,23 @@ func TestInstances(t *testing.T) {
 		3: {36000, 2000 + context, []int{}, true},
 	} {
 		r := reading(t, s, w.InstanceUUID(1, index))
-		if r.Memory.Total != gpu.Bytes(want.total<<20) || r.Memory.Used != gpu.Bytes(want.used<<20) || !slices.Equal(listed(r), want.pids) {
+		if r.Memory.Total != gpu.Bytes(want.total<<20) || r.Memory.Used != gpu.Bytes(want.used<<20) ||
+			!slices.Equal(listed(r), want.pids) {
 			t.Errorf("instance %d: got %s", index, text(t, r))
 		}
-		if r.Device.Parent != gpu.ID(w.UUID(1)) || r.Device.BusID != gpu.BusID(w.BusID(1)) || !strings.Contains(r.Device.Name, "MIG") {
+		if r.Device.Parent != gpu.ID(w.UUID(1)) || r.Device.BusID != gpu.BusID(w.BusID(1)) ||
+			!strings.Contains(r.Device.Name, "MIG") {
 			t.Errorf("instance %d is %s", index, text(t, r.Device))
 		}
-		if shared := strings.Contains(r.Memory.Unjudged, "GPU instance 3"); shared != want.shared || (r.Memory.Unjudged != "") != want.shared {
+		if shared := strings.Contains(r.Memory.Unjudged, "GPU instance 3"); shared != want.shared ||
+			(r.Memory.Unjudged != "") != want.shared {
 			t.Errorf("instance %d: unjudged %q", index, r.Memory.Unjudged)
 		}
 	}
 	// What runs on a card in MIG mode is its instances' to say.
 	card := reading(t, s, w.UUID(1))
-	if len(card.Processes) != 0 || card.ProcessesUnknown != isCut || card.Memory.Unjudged != isCut || !*card.NVIDIA.MIGMode {
+	if len(card.Processes) != 0 || card.ProcessesUnknown != isCut || card.Memory.Unjudged != isCut ||
+		!*card.NVIDIA.MIGMode {
 		t.Errorf("card: got %s", text(t, card))
 	}
 	whole := reading(t, s, w.UUID(0))
@@ -118,18 +123,6 @@ func TestInstancesAskedForOneByOne(t *testing.T) {
 	}
 }
 
-// A driver before 470 calls its instances itself by the older form.
-func TestInstanceOfAnOldDriver(t *testing.T) {
-	w := cutWorld(t)
-	id := fmt.Sprintf("MIG-%s/7/0", w.UUID(1))
-	must(t, w.Set("gpu1.mig0_uuid", id))
-	must(t, w.Set("driver_version", "460.106.00"))
-	s := look(t, askFor(w, gpu.Device{ID: gpu.ID(id), Parent: gpu.ID(w.UUID(1))}))
-	if r := reading(t, s, id); r.Memory.Total != gpu.Bytes(18000<<20) {
-		t.Errorf("got %s", text(t, r))
-	}
-}
-
 // What is not there is missing: neither idle nor a leak.
 func TestInstanceThatIsNotThere(t *testing.T) {
 	onCard := func(w *fakegpu.World, d gpu.Device) gpu.Device {
@@ -142,11 +135,13 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		device gpu.Device
 		change func() error
 	}{
-		"destroyed, by its id":       {gone, func() error { return w.Destroy(1, 0) }},
-		"destroyed, by its bus id":   {onCard(w, gone), func() error { return nil }},
-		"destroyed, by its place":    {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/7/0", w.UUID(1)))}, func() error { return nil }},
-		"never made":                 {gpu.Device{ID: "MIG-4"}, func() error { return nil }},
-		"place that is no place":     {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/a/b", w.UUID(1)))}, func() error { return nil }},
+		"destroyed, by its id":     {gone, func() error { return w.Destroy(1, 0) }},
+		"destroyed, by its bus id": {onCard(w, gone), func() error { return nil }},
+		"destroyed, by its place": {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/7/0", w.UUID(1)))},
+			func() error { return nil }},
+		"never made": {gpu.Device{ID: "MIG-4"}, func() error { return nil }},
+		"place that is no place": {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/a/b", w.UUID(1)))},
+			func() error { return nil }},
 		"of a card that is not here": {gpu.Device{ID: "MIG-GPU-9/7/0"}, func() error { return nil }},
 		"MIG mode turned off":        {onCard(w, instance(w, 2)), func() error { return w.Set("gpu1.mig", "0") }},
 	}
@@ -155,7 +150,8 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			must(t, tt.change())
 			s := look(t, askFor(w, tt.device))
-			if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultNoDevice || s.Faults[0].Device != tt.device.ID {
+			if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultNoDevice ||
+				s.Faults[0].Device != tt.device.ID {
 				t.Errorf("got %s", text(t, s))
 			}
 		})
@@ -167,20 +163,9 @@ func TestInstanceThatCannotBeOpened(t *testing.T) {
 	w := cutWorld(t, fakegpu.With("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", "rc 999"))
 	asked := instance(w, 0)
 	s := look(t, askFor(w, asked))
-	if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultDriver || s.Faults[0].Device != asked.ID {
+	if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultDriver ||
+		s.Faults[0].Device != asked.ID {
 		t.Errorf("got %s", text(t, s))
-	}
-}
-
-// An instance destroyed while it is watched is missing from then on.
-func TestInstanceGoesWhileWatched(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("gpu1.mig0_extra_mib", "5000"))
-	req := watchOf(w, []gpu.Device{instance(w, 0)})
-	must(t, w.Set("on.nvmlDeviceGetMemoryInfo_v2.gpu1", "rc 6 after 1"))
-	all := looks(t, req)
-	if last := all[len(all)-1]; len(all) < 2 || len(last.Faults) != 1 || last.Faults[0].Code != gpu.FaultNoDevice ||
-		last.Readings[0].Memory.Used.Known() {
-		t.Errorf("got %s", text(t, all))
 	}
 }
 
@@ -192,23 +177,5 @@ func TestListLongerThanItsOffer(t *testing.T) {
 	w := cutWorld(t, fakegpu.With("gpu1.mig0_list", list.String()))
 	if n := len(reading(t, look(t, request(w.NVML())), w.InstanceUUID(1, 0)).Processes); n != 1500 {
 		t.Errorf("got %d processes", n)
-	}
-}
-
-func TestParseInstance(t *testing.T) {
-	for id, want := range map[gpu.ID]struct {
-		card gpu.ID
-		at   place
-		ok   bool
-	}{
-		"MIG-GPU-1/7/0":  {"GPU-1", place{7, 0}, true},
-		"MIG-GPU-1/7":    {},
-		"MIG-1":          {},
-		"MIG-GPU-1/-1/0": {"GPU-1", place{}, false},
-		"MIG-GPU-1/x/0":  {"GPU-1", place{}, false},
-	} {
-		if card, at, ok := parseInstance(id); card != want.card || at != want.at || ok != want.ok {
-			t.Errorf("%s: got %s, %v, %v", id, card, at, ok)
-		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/routine"
 	"bookend/internal/wire"
 )
 
@@ -46,66 +45,40 @@ func (s *session) lookElsewhere(end time.Duration) error {
 
 // neighbour is what was seen at one index of the node.
 type neighbour struct {
-	index    int
 	readings []gpu.Reading
 	faults   []gpu.Fault
-	defect   *routine.Panic
 }
 
-// neighbours looks at every index that is not one of the cards asked for, each on a thread of its own: one that
-// does not answer in time is a fault of that index. Its thread stays behind until this process ends.
+// neighbours looks at every index that is not one of the cards asked for, each on a thread of its own: one that does
+// not answer in time is a fault of that index.
 func (s *session) neighbours(limit time.Duration) (gpu.Snapshot, error) {
 	look := gpu.Snapshot{Driver: s.lib.driver, Readings: []gpu.Reading{}}
-	count, failed := ask(s.lib.api.DeviceGetCount, s.lib, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+	count, failed := ask(s.lib.api.DeviceGetCount, s.lib, "nvmlDeviceGetCount_v2")
 	if failed != nil {
 		look.At, look.Faults = s.boot(), []gpu.Fault{s.lib.fault(*failed)}
 		return look, nil
 	}
-	seen := make(chan neighbour, count)
-	waiting := map[int]bool{}
+	var indexes []int
 	for i := range count {
-		if s.ownIndex(i) {
-			continue
-		}
-		waiting[i] = true
-		routine.Go(func(p *routine.Panic) { seen <- neighbour{index: i, defect: p} }, func() { seen <- s.neighbourAt(i) })
-	}
-	var came []neighbour
-	for late := time.After(limit); len(waiting) > 0; {
-		select {
-		case n := <-seen:
-			delete(waiting, n.index)
-			came = append(came, n)
-		case <-late:
-			for i := range waiting {
-				came = append(came, neighbour{index: i, faults: []gpu.Fault{silent(i, limit)}})
-			}
-			waiting = nil
+		if !s.ownIndex(i) {
+			indexes = append(indexes, i)
 		}
 	}
-	return s.joined(look, came)
-}
-
-func silent(index int, limit time.Duration) gpu.Fault {
-	return gpu.Fault{Code: gpu.FaultDriver, Detail: fmt.Sprintf("no answer from the card at index %d within %v", index, limit)}
-}
-
-// joined puts what came in the order of the node.
-func (s *session) joined(look gpu.Snapshot, came []neighbour) (gpu.Snapshot, error) {
-	slices.SortFunc(came, func(a, b neighbour) int { return a.index - b.index })
-	for _, n := range came {
-		if n.defect != nil {
-			return gpu.Snapshot{}, n.defect
+	seen, err := inParallel(len(indexes), time.After(limit), func(k int) neighbour { return s.neighbourAt(indexes[k]) })
+	for k, n := range seen {
+		if n == nil {
+			silent := fmt.Sprintf("no answer from the card at index %d within %v", indexes[k], limit)
+			n = &neighbour{faults: []gpu.Fault{{Code: gpu.FaultDriver, Detail: silent}}}
 		}
 		look.Readings = append(look.Readings, n.readings...)
 		look.Faults = append(look.Faults, n.faults...)
 	}
 	look.At = s.boot()
-	return look, nil
+	return look, err
 }
 
 func (s *session) neighbourAt(i int) neighbour {
-	n := neighbour{index: i}
+	n := neighbour{}
 	found := s.lib.openIndex(i)
 	if found.fault != nil {
 		n.faults = append(n.faults, *found.fault)

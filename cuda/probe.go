@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -22,7 +23,6 @@ type prober struct {
 	end   time.Duration        // when no further attempt is begun
 	wait  time.Duration        // what is left of the time for locks
 	init  time.Duration        // what CUDA took to start
-	low   descriptors
 	lib   *library
 	known map[int]bool // processes that may be on a card
 	// partial: CUDA may not show devices that it has, as its list ends with the first that it does not know.
@@ -37,7 +37,7 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 	for _, pid := range req.Probe.Known {
 		p.known[pid] = true
 	}
-	path, err := cudaPath(req.Options.CUDALibrary)
+	path, err := libraryPath(req.Options[optionCUDA], cudaSoname)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,8 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 // tooSlow: a start that takes long is no fault. cuInit serialises (1.2 s for four at once, measured), and without
 // persistence mode it attaches the cards first, which was reported to take 1-3 s each.
 func tooSlow(after time.Duration) string {
-	return fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start at once?)", after.Round(100*time.Millisecond))
+	return fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start at once?)",
+		after.Round(100*time.Millisecond))
 }
 
 // admit refuses what can be refused without asking any driver.
@@ -82,10 +83,7 @@ func (p *prober) admit() ([]gpu.Device, error) {
 			continue
 		}
 		seen[d.ID] = true
-		why := folder
-		if why == "" {
-			why = p.refused(d)
-		}
+		why := cmp.Or(folder, p.refused(d))
 		if why == "" {
 			asked = append(asked, d)
 			continue
@@ -148,7 +146,7 @@ type started struct {
 	took   time.Duration
 	lib    *library
 	fault  *gpu.Fault // of NVML
-	opened []opened
+	opened []*opened
 	err    error
 }
 
@@ -162,9 +160,9 @@ func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) 
 		return nil, err
 	}
 	freeLimit()
-	p.low.reserve()
 	starting := make(chan started, 1)
-	routine.Go(func(defect *routine.Panic) { starting <- started{err: defect} }, func() { starting <- p.load(path, asked) })
+	routine.Go(func(defect *routine.Panic) { starting <- started{err: defect} },
+		func() { starting <- p.load(path, asked) })
 	return starting, nil
 }
 
@@ -177,7 +175,7 @@ func (p *prober) load(path string, asked []gpu.Device) (s started) {
 		failed := startCUDA(path)
 		cuda <- started{failed: failed, took: p.boot() - begin}
 	})
-	lib, fault, err := openLibrary(p.req.Options.NVMLLibrary)
+	lib, fault, err := openLibrary(p.req.Options[optionNVML])
 	if err != nil || fault != nil {
 		return started{fault: fault, err: err}
 	}
@@ -185,7 +183,7 @@ func (p *prober) load(path string, asked []gpu.Device) (s started) {
 		return s
 	}
 	s.lib = lib
-	s.opened, s.err = inParallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
+	s.opened, s.err = inParallel(len(asked), nil, func(i int) opened { return lib.openAsked(asked[i]) })
 	return s
 }
 
@@ -193,14 +191,7 @@ func (p *prober) load(path string, asked []gpu.Device) (s started) {
 // to start as on a sick card.
 func freeLimit() {
 	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	if unix.Setrlimit(unix.RLIMIT_AS, &none) == nil {
-		return
-	}
-	var now unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_AS, &now) == nil {
-		now.Cur = now.Max
-		_ = unix.Setrlimit(unix.RLIMIT_AS, &now) // then CUDA says what it lacks
-	}
+	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // else CUDA says what it lacks
 }
 
 // testAll tests the cards, in the order of their ids, which all who lock several share.
@@ -233,7 +224,7 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 
 // testable are the devices as NVML has them, which tells what CUDA does not: free memory without a context, and who is
 // there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
-func (p *prober) testable(asked []gpu.Device, all []opened) ([]device, error) {
+func (p *prober) testable(asked []gpu.Device, all []*opened) ([]device, error) {
 	var cards []device
 	for i, o := range all {
 		why := ""

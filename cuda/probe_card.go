@@ -10,9 +10,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// contextNeeds is more than a context takes of a card's memory: 527 MiB on an H200.
-const contextNeeds = 1 << 30
-
 // restTime is the pause between two searches of a device.
 const restTime = 100 * time.Millisecond
 
@@ -45,12 +42,6 @@ func (p *prober) forbidden(d device) string {
 	return ""
 }
 
-// exclusive reports whether a device may be in a mode in which a context of ours would keep others out.
-func (p *prober) exclusive(d device) bool {
-	mode, failed := ask(d.handle.GetComputeMode, p.lib, "nvmlDeviceGetComputeMode")
-	return failed != nil && !optional(failed.ret) || failed == nil && mode != nvml.COMPUTEMODE_DEFAULT
-}
-
 // test tests one device, under its lock.
 func (p *prober) test(d device, result *gpu.Probe) {
 	if !p.more() {
@@ -78,16 +69,7 @@ func (p *prober) test(d device, result *gpu.Probe) {
 	}
 	defer release()
 	v := &vacancy{prober: p, device: d, number: number, times: &result.Times}
-	can, failed := number.contextless()
-	switch {
-	case failed != nil:
-		fail(result, *failed)
-	case can:
-		v.contextless(result)
-	}
-	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
-		v.withContext(result)
-	}
+	v.search(result)
 }
 
 // find finds a device in CUDA.
@@ -118,48 +100,25 @@ type vacancy struct {
 	device device
 	number cudaDevice
 	times  *gpu.ProbeTimes
-	inside bool // with a context
 }
 
-// contextless searches with nothing of ours on the device but what is taken.
-func (v *vacancy) contextless(result *gpu.Probe) {
-	result.Method = gpu.Contextless
-	step, failed := v.number.granularity()
-	if failed != nil {
+// search searches with nothing of ours on the device but what is taken: a context would take 500 MiB, and keep others
+// out of an exclusive card.
+func (v *vacancy) search(result *gpu.Probe) {
+	can, failed := v.number.contextless()
+	var step uint64
+	if failed == nil && can {
+		step, failed = v.number.granularity()
+	}
+	switch {
+	case failed != nil:
 		fail(result, *failed)
-		return
+	case can:
+		result.Method = gpu.Contextless
+		examine(v, stepOf(step), v.req.Probe.Gap, result)
 	}
-	examine(v, stepOf(step), v.req.Probe.Gap, result)
-}
-
-// withContext searches where memory cannot be had otherwise: old drivers, some virtual GPUs.
-func (v *vacancy) withContext(result *gpu.Probe) {
-	times := result.Times
-	*result = skipped(v.device.ID, "")
-	result.Method, result.Times = gpu.WithContext, times
-	if v.exclusive(v.device) {
-		skip(result, "the test needs a context here, which would keep others out in an exclusive compute mode")
-		return
-	}
-	free, no := v.free()
-	if no == "" && free < contextNeeds {
-		no = fmt.Sprintf("the test needs a context here, for which %d MiB may be too little", free>>20)
-	}
-	if no != "" {
-		skip(result, no)
-		return
-	}
-	if failed := v.timed(&v.times.Search, v.number.enter); failed != nil {
-		fail(result, *failed)
-		if failed.code == cudaOutOfMemory {
-			result.Result = gpu.ProbeBlocked
-		}
-		return
-	}
-	v.inside = true
-	examine(v, searchStep, v.req.Probe.Gap, result)
-	if failed := v.timed(&v.times.Release, v.number.leave); failed != nil && result.Error == nil {
-		fail(result, *failed)
+	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
+		*result = skipped(v.device.ID, "its memory cannot be had without a context, which a test does not make")
 	}
 }
 
@@ -178,14 +137,7 @@ func (v *vacancy) free() (uint64, string) {
 	if why := v.taken(memory.Total); why != "" {
 		return 0, why
 	}
-	if !v.inside {
-		return memory.Free.Bytes, memory.Free.Unknown
-	}
-	free, failed := cudaContextFree()
-	if failed != nil {
-		return 0, failed.words()
-	}
-	return free, ""
+	return memory.Free.Bytes, memory.Free.Unknown
 }
 
 // taken says who else is on the device, or why that is not known.
@@ -203,29 +155,20 @@ func (v *vacancy) taken(total gpu.Figure) string {
 }
 
 func (v *vacancy) take(bytes uint64) *outcome {
-	var handle uint64
-	create, giveBack := v.number.create, cudaRelease
-	if v.inside {
-		create, giveBack = cudaAlloc, cudaFree
-	}
-	failed := v.timed(&v.times.Search, func() (failed *outcome) {
-		handle, failed = create(bytes)
-		return failed
-	})
+	begin := v.boot()
+	handle, failed := v.number.create(bytes)
+	taken := v.boot()
+	v.times.Search += taken - begin
 	if failed != nil {
 		return failed
 	}
-	return v.timed(&v.times.Release, func() *outcome { return giveBack(handle) })
-}
-
-func (v *vacancy) timed(sum *time.Duration, call func() *outcome) *outcome {
-	begin := v.boot()
-	defer func() { *sum += v.boot() - begin }()
-	return call()
+	failed = cudaRelease(handle)
+	v.times.Release += v.boot() - taken
+	return failed
 }
 
 func (v *vacancy) full(o *outcome) bool {
-	return o.code == cudaOutOfMemory && (o.call == "cuMemCreate" || o.call == "cuMemAlloc")
+	return o.code == cudaOutOfMemory && o.call == "cuMemCreate"
 }
 
 func (v *vacancy) rest() bool {

@@ -43,8 +43,8 @@ type block struct {
 
 // largest looks for the largest block. It never asks for more than free: the driver would take memory from others to
 // give it. All but one step comes first, and is as much as a healthy card gives; then all but two, which is what there
-// is right after another client of the driver's has gone, when an attempt may take 350 ms (measured); then four times as
-// much less each time; then halves of what is between. What is no gap is not looked for any further.
+// is right after another client of the driver's has gone, when an attempt may take 350 ms (measured); then four times
+// as much less each time; then halves of what is between. What is no gap is not looked for any further.
 func largest(m memory, free, step, gap uint64) block {
 	var b block
 	units := free / step
@@ -96,11 +96,13 @@ func examine(m memory, step, gap uint64, p *gpu.Probe) {
 		case free-b.bytes < gap:
 			p.Result = gpu.ProbeOK
 		case b.cut:
-			skip(p, fmt.Sprintf("%s: of %d MiB free, a block of %d MiB was given so far", outOfTime, free>>20, b.bytes>>20))
+			skip(p, fmt.Sprintf("%s: of %d MiB free, a block of %d MiB was given so far", outOfTime, free>>20,
+				b.bytes>>20))
 		case pass == 1 && m.rest():
 			continue
 		case pass == 1:
-			skip(p, fmt.Sprintf("%s a second time: of %d MiB free, the largest block was %d MiB", outOfTime, free>>20, b.bytes>>20))
+			skip(p, fmt.Sprintf("%s a second time: of %d MiB free, the largest block was %d MiB", outOfTime, free>>20,
+				b.bytes>>20))
 		default:
 			confirm(m, b, gap, p)
 		}

@@ -74,48 +74,52 @@ func TestExamine(t *testing.T) {
 		why      string
 	}{
 		"healthy":           {pretended{frees: mibs(143156), bounds: mibs(143154)}, gpu.ProbeOK, 143154, 1, ""},
-		"all of it":         {pretended{frees: mibs(143156), bounds: mibs(143156)}, gpu.ProbeOK, 143154, 1, ""},
 		"4 MiB less":        {pretended{frees: mibs(143156), bounds: mibs(143152)}, gpu.ProbeOK, 143152, 2, ""},
-		"129 MiB free":      {pretended{frees: mibs(129), bounds: mibs(127)}, gpu.ProbeOK, 126, 1, ""},
 		"3 MiB free":        {pretended{frees: mibs(3), bounds: mibs(0)}, gpu.ProbeOK, 0, 1, ""},
 		"3 MiB free, given": {pretended{frees: mibs(3), bounds: mibs(3)}, gpu.ProbeOK, 2, 1, ""},
-		"1 MiB free":        {pretended{frees: mibs(1), bounds: mibs(1)}, gpu.ProbeOK, 0, 0, ""},
 		"nothing free":      {pretended{frees: mibs(0)}, gpu.ProbeOK, 0, 0, ""},
+
+		"a gap":           {pretended{frees: mibs(143156), bounds: mibs(100000)}, gpu.ProbeGap, 100000, 0, ""},
+		"64 MiB missing":  {pretended{frees: mibs(1000), bounds: mibs(936)}, gpu.ProbeGap, 936, 0, ""},
+		"a gap once":      {pretended{frees: mibs(1000), bounds: mibs(500, 1000)}, gpu.ProbeOK, 998, 0, ""},
+		"nothing once":    {pretended{frees: mibs(1000), bounds: mibs(0, 1000)}, gpu.ProbeOK, 998, 0, ""},
+		"a smaller gap":   {pretended{frees: mibs(1000), bounds: mibs(500, 800)}, gpu.ProbeGap, 800, 0, ""},
+		"free grows":      {pretended{frees: mibs(1000, 2000), bounds: mibs(500, 1998)}, gpu.ProbeOK, 1998, 0, ""},
+		"free falls once": {pretended{frees: mibs(1000, 500), bounds: mibs(498)}, gpu.ProbeOK, 498, 0, ""},
+		"free falls twice": {pretended{frees: mibs(1000, 700, 500), bounds: mibs(498)}, gpu.ProbeSkipped, 498, 0,
+			"700 MiB were free, then 500 MiB"},
 		"62 MiB missing":    {pretended{frees: mibs(1000), bounds: mibs(938)}, gpu.ProbeOK, 938, 0, ""},
-
-		"a gap":             {pretended{frees: mibs(143156), bounds: mibs(100000)}, gpu.ProbeGap, 100000, 0, ""},
-		"64 MiB missing":    {pretended{frees: mibs(1000), bounds: mibs(936)}, gpu.ProbeGap, 936, 0, ""},
-		"almost nothing":    {pretended{frees: mibs(294000), bounds: mibs(2)}, gpu.ProbeGap, 2, 0, ""},
-		"a gap once":        {pretended{frees: mibs(1000), bounds: mibs(500, 1000)}, gpu.ProbeOK, 998, 0, ""},
-		"nothing once":      {pretended{frees: mibs(1000), bounds: mibs(0, 1000)}, gpu.ProbeOK, 998, 0, ""},
-		"a smaller gap":     {pretended{frees: mibs(1000), bounds: mibs(500, 800)}, gpu.ProbeGap, 800, 0, ""},
-		"free grows":        {pretended{frees: mibs(1000, 2000), bounds: mibs(500, 1998)}, gpu.ProbeOK, 1998, 0, ""},
-		"free falls once":   {pretended{frees: mibs(1000, 500), bounds: mibs(498)}, gpu.ProbeOK, 498, 0, ""},
-		"free falls twice":  {pretended{frees: mibs(1000, 700, 500), bounds: mibs(498)}, gpu.ProbeSkipped, 498, 0, "700 MiB were free, then 500 MiB"},
 		"falls, a gap left": {pretended{frees: mibs(1000, 1000, 900), bounds: mibs(498)}, gpu.ProbeGap, 498, 0, ""},
-		"no block":          {pretended{frees: mibs(143156), bounds: mibs(0)}, gpu.ProbeBlocked, 0, 0, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"no block of few":   {pretended{frees: mibs(60), bounds: mibs(0)}, gpu.ProbeOK, 0, 0, ""},
+		"no block": {pretended{frees: mibs(143156), bounds: mibs(0)}, gpu.ProbeBlocked, 0, 0,
+			"cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
 
-		"somebody there":      {pretended{nos: []string{"somebody"}}, gpu.ProbeSkipped, 0, 0, "somebody"},
-		"somebody comes":      {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "somebody"}}, gpu.ProbeSkipped, 500, 0, "somebody"},
-		"somebody comes late": {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "", "somebody"}}, gpu.ProbeSkipped, 500, 0, "somebody"},
-		"no time at all":      {pretended{frees: mibs(1000), bounds: mibs(500), limit: -1}, gpu.ProbeSkipped, 0, 0, "so far"},
-		"no time to search":   {pretended{frees: mibs(1000), bounds: mibs(500), limit: 6}, gpu.ProbeSkipped, 372, 6, "block of 372 MiB was given so far"},
-		"no time, near":       {pretended{frees: mibs(1000), bounds: mibs(990), limit: 3}, gpu.ProbeOK, 984, 3, ""},
-		"no time to rest":     {pretended{frees: mibs(1000), bounds: mibs(500), noRest: true}, gpu.ProbeSkipped, 500, 0, "a second time"},
+		"somebody there": {pretended{nos: []string{"somebody"}}, gpu.ProbeSkipped, 0, 0, "somebody"},
+		"somebody comes": {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "somebody"}},
+			gpu.ProbeSkipped, 500, 0, "somebody"},
+		"somebody comes late": {pretended{frees: mibs(1000), bounds: mibs(500), nos: []string{"", "", "somebody"}},
+			gpu.ProbeSkipped, 500, 0, "somebody"},
+		"no time to search": {pretended{frees: mibs(1000), bounds: mibs(500), limit: 6}, gpu.ProbeSkipped, 372, 6,
+			"block of 372 MiB was given so far"},
+		"no time, near": {pretended{frees: mibs(1000), bounds: mibs(990), limit: 3}, gpu.ProbeOK, 984, 3, ""},
+		"no time to rest": {pretended{frees: mibs(1000), bounds: mibs(500), noRest: true}, gpu.ProbeSkipped, 500, 0,
+			"a second time"},
 
-		"broken at once":  {pretended{frees: mibs(1000), broken: 999}, gpu.ProbeBroken, 0, 1, "CUDA_ERROR_UNKNOWN (999)"},
-		"broken midway":   {pretended{frees: mibs(1000), bounds: mibs(500), broken: 214, after: 4}, gpu.ProbeBroken, 0, 5, "CUDA_ERROR_ECC_UNCORRECTABLE (214)"},
-		"takes nobody in": {pretended{frees: mibs(1000), broken: 46}, gpu.ProbeBlocked, 0, 1, "CUDA_ERROR_DEVICE_UNAVAILABLE (46)"},
+		"broken midway": {pretended{frees: mibs(1000), bounds: mibs(500), broken: 214, after: 4}, gpu.ProbeBroken, 0,
+			5, "CUDA_ERROR_ECC_UNCORRECTABLE (214)"},
+		"takes nobody in": {pretended{frees: mibs(1000), broken: 46}, gpu.ProbeBlocked, 0, 1,
+			"CUDA_ERROR_DEVICE_UNAVAILABLE (46)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := skipped("GPU-1", "")
 			examine(&tt.m, searchStep, 64*mib, &p)
-			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || tt.attempts > 0 && p.Attempts != tt.attempts {
-				t.Errorf("got %s, %d MiB after %d attempts %v: %s", p.Result, p.Largest.Bytes>>20, p.Attempts, tt.m.taken, p.Why)
+			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || tt.attempts > 0 &&
+				p.Attempts != tt.attempts {
+				t.Errorf("got %s, %d MiB after %d attempts %v: %s", p.Result, p.Largest.Bytes>>20, p.Attempts,
+					tt.m.taken, p.Why)
 			}
-			if told := p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap; told == (p.Why != "") || !told && !strings.Contains(p.Why, tt.why) {
+			if told := p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap; told == (p.Why != "") || !told &&
+				!strings.Contains(p.Why, tt.why) {
 				t.Errorf("why: %q, want %q", p.Why, tt.why)
 			}
 			if failed := p.Result == gpu.ProbeBroken || p.Result == gpu.ProbeBlocked; failed != (p.Error != nil) {
@@ -133,7 +137,8 @@ func TestLargest(t *testing.T) {
 	const gib = 1 << 30
 	for _, step := range []uint64{searchStep, 32 * mib} {
 		for _, free := range []uint64{0, 1, step - 1, step, 2*step + 1, 3 * step, 129 * mib, 143156 * mib, 512 * gib} {
-			for _, bound := range []uint64{0, 1, step, free / 3, free / 2, free - free/100, free - min(free, 2*step), free - min(free, step), free, 2 * free} {
+			for _, bound := range []uint64{0, 1, step, free / 3, free / 2, free - free/100, free - min(free, 2*step),
+				free - min(free, step), free, 2 * free} {
 				t.Run(fmt.Sprintf("%d of %d by %d", bound, free, step), func(t *testing.T) {
 					m := &pretended{asked: 1, bounds: []uint64{bound}}
 					gap := 4 * step
@@ -169,7 +174,8 @@ func TestLeastGap(t *testing.T) {
 }
 
 func TestStepOf(t *testing.T) {
-	for granularity, want := range map[uint64]uint64{0: searchStep, 64 << 10: searchStep, searchStep: searchStep, 3 * mib: 3 * mib, 32 * mib: 32 * mib, 1536 << 10: 3 * mib} {
+	for granularity, want := range map[uint64]uint64{0: searchStep, 64 << 10: searchStep, searchStep: searchStep,
+		3 * mib: 3 * mib, 32 * mib: 32 * mib, 1536 << 10: 3 * mib} {
 		if got := stepOf(granularity); got != want {
 			t.Errorf("%d: got %d, want %d", granularity, got, want)
 		}

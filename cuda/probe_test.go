@@ -22,8 +22,9 @@ func probeOf(t *testing.T, w *fakegpu.World, cards ...int) wire.Request {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "mps"), 0o755))
 	req := request(w.NVML())
-	req.Op, req.All, req.Options.CUDALibrary = wire.Probe, false, w.CUDA()
-	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: filepath.Join(dir, "mps")}
+	req.Op, req.All, req.Options[optionCUDA] = wire.Probe, false, w.CUDA()
+	req.Probe = gpu.ProbeRule{Gap: 64 * mib, Locks: map[gpu.ID]string{}, LockWait: time.Second,
+		Empty: filepath.Join(dir, "mps")}
 	for _, card := range cards {
 		id := gpu.ID(w.UUID(card))
 		req.Devices = append(req.Devices, gpu.Device{ID: id, BusID: gpu.BusID(w.BusID(card))})
@@ -83,17 +84,19 @@ func TestProbeOfAllCards(t *testing.T) {
 		if i == 1 {
 			free -= 1000 * mib
 		}
-		if p.Device != gpu.ID(w.UUID(i)) || p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(free) || p.Largest != gpu.Bytes(free-2*mib) {
+		if p.Device != gpu.ID(w.UUID(i)) || p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(free) ||
+			p.Largest != gpu.Bytes(free-2*mib) {
 			t.Errorf("got %s", text(t, p))
 		}
 		unused(t, w, i)
 	}
 }
 
+const noContext = "cannot be had without a context"
+
 // Each result, with what it says, by what the driver does.
 func TestProbeResults(t *testing.T) {
 	with := fakegpu.With
-	wholeSearch := largest(&pretended{asked: 1}, idleFree, searchStep, 64*mib).attempts // that finds nothing
 	tests := map[string]struct {
 		options []fakegpu.Option
 		result  gpu.ProbeResult
@@ -101,44 +104,53 @@ func TestProbeResults(t *testing.T) {
 		largest uint64 // MiB
 		why     string
 	}{
-		"129 MiB free":  {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-129))}, gpu.ProbeOK, 129, 126, ""},
-		"3 MiB free":    {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-3))}, gpu.ProbeOK, 3, 0, ""},
-		"nothing free":  {[]fakegpu.Option{with("gpu0.extra_mib", "143156")}, gpu.ProbeOK, 0, 0, ""},
-		"a gap":         {[]fakegpu.Option{with("gpu0.largest_mib", "100001")}, gpu.ProbeGap, 143156, 100000, ""},
-		"a small gap":   {[]fakegpu.Option{with("gpu0.largest_mib", "143100")}, gpu.ProbeOK, 143156, 143098, ""},
-		"a gap once":    {[]fakegpu.Option{with("on.cuMemCreate", "rc 2 times 15")}, gpu.ProbeOK, 143156, 143154, ""},
-		"no block once": {[]fakegpu.Option{with("on.cuMemCreate", fmt.Sprint("rc 2 times ", wholeSearch))}, gpu.ProbeOK, 143156, 143154, ""},
-		"no block":      {[]fakegpu.Option{with("on.cuMemCreate", "rc 2")}, gpu.ProbeBlocked, 143156, 0, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"breaks midway": {[]fakegpu.Option{with("gpu0.largest_mib", "9000"), with("on.cuMemCreate", "rc 999 after 4")}, gpu.ProbeBroken, 143156, 0, "cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
-		"a vGPU":        {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, gpu.ProbeOK, 143156, 143154, ""},
-		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154, ""},
+		"129 MiB free": {[]fakegpu.Option{with("gpu0.extra_mib", fmt.Sprint(143156-129))}, gpu.ProbeOK, 129, 126, ""},
+		"a gap":        {[]fakegpu.Option{with("gpu0.largest_mib", "100001")}, gpu.ProbeGap, 143156, 100000, ""},
+		"no block": {[]fakegpu.Option{with("on.cuMemCreate", "rc 2")}, gpu.ProbeBlocked, 143156, 0,
+			"cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)"},
+		"breaks midway": {[]fakegpu.Option{with("gpu0.largest_mib", "9000"), with("on.cuMemCreate", "rc 999 after 4")},
+			gpu.ProbeBroken, 143156, 0, "cuMemCreate: CUDA_ERROR_UNKNOWN (999)"},
+		"a vGPU": {[]fakegpu.Option{with("gpu0.virtualization_mode", "2")}, gpu.ProbeOK, 143156, 143154, ""},
+		"no modes told": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 3")}, gpu.ProbeOK, 143156, 143154,
+			""},
 
-		"PROHIBITED":          {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
-		"EXCLUSIVE_PROCESS":   {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0, "exclusive compute mode"},
-		"EXCLUSIVE_THREAD":    {[]fakegpu.Option{with("gpu0.compute_mode", "1")}, gpu.ProbeSkipped, 0, 0, "exclusive compute mode"},
-		"mode not known":      {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0, "compute mode: nvmlDeviceGetComputeMode: "},
-		"a NUMA node":         {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, gpu.ProbeSkipped, 0, 0, isNUMA},
-		"in MIG mode":         {[]fakegpu.Option{with("gpu0.mig", "1")}, gpu.ProbeSkipped, 0, 0, isCut},
-		"MIG mode not known":  {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0, "MIG mode is not known"},
-		"somebody is there":   {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0, "another process is on the card: 4711"},
-		"an MPS server":       {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0, "another process is on the card: 4711"},
-		"lists not known":     {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")}, gpu.ProbeSkipped, 0, 0, "who is on the card is not known"},
-		"lists not trusted":   {[]fakegpu.Option{with("gpu0.list", "0:100")}, gpu.ProbeSkipped, 0, 0, "list not trusted"},
-		"free not known":      {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0, "nvmlDeviceGetMemoryInfo_v2: "},
-		"lost":                {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
-		"no name from NVML":   {[]fakegpu.Option{with("on.nvmlDeviceGetUUID", "rc 6")}, gpu.ProbeOK, 143156, 143154, ""},
-		"not to be found":     {[]fakegpu.Option{with("on.nvmlDeviceGetHandleByPciBusId_v2", "rc 6")}, gpu.ProbeSkipped, 0, 0, "nvmlDeviceGetHandleByPciBusId_v2: "},
-		"slow start":          {[]fakegpu.Option{with("on.cuInit", "sleep 300")}, gpu.ProbeOK, 143156, 143154, ""},
-		"an UUID not to read": {[]fakegpu.Option{with("on.cuDeviceGetUuid_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0, "cuDeviceGetUuid: "},
+		"cards that cannot": {[]fakegpu.Option{with("gpu0.vmm", "0")}, gpu.ProbeSkipped, 0, 0, noContext},
+		"not after all":     {[]fakegpu.Option{with("on.cuMemCreate", "rc 801")}, gpu.ProbeSkipped, 0, 0, noContext},
+		"PROHIBITED":        {[]fakegpu.Option{with("gpu0.compute_mode", "2")}, gpu.ProbeSkipped, 0, 0, "PROHIBITED"},
+		"EXCLUSIVE_PROCESS": {[]fakegpu.Option{with("gpu0.compute_mode", "3")}, gpu.ProbeSkipped, 0, 0,
+			"exclusive compute mode"},
+		"mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
+			"compute mode: nvmlDeviceGetComputeMode: "},
+		"a NUMA node": {[]fakegpu.Option{with("gpu0.addressing_mode", "2")}, gpu.ProbeSkipped, 0, 0, isNUMA},
+		"in MIG mode": {[]fakegpu.Option{with("gpu0.mig", "1")}, gpu.ProbeSkipped, 0, 0, isCut},
+		"MIG mode not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMigMode", "rc 999")}, gpu.ProbeSkipped, 0, 0,
+			"MIG mode is not known"},
+		"somebody is there": {[]fakegpu.Option{with("gpu0.list", "4711:100")}, gpu.ProbeSkipped, 0, 0,
+			"another process is on the card: 4711"},
+		"an MPS server": {[]fakegpu.Option{with("gpu0.list", "4711:0:mps")}, gpu.ProbeSkipped, 0, 0,
+			"another process is on the card: 4711"},
+		"lists not known": {[]fakegpu.Option{with("on.nvmlDeviceGetComputeRunningProcesses_v3", "rc 4")},
+			gpu.ProbeSkipped, 0, 0, "who is on the card is not known"},
+		"free not known": {[]fakegpu.Option{with("on.nvmlDeviceGetMemoryInfo_v2", "rc 999")}, gpu.ProbeSkipped, 0,
+			0, "nvmlDeviceGetMemoryInfo_v2: "},
+		"lost": {[]fakegpu.Option{with("on.any.gpu0", "rc 15")}, gpu.ProbeSkipped, 0, 0, "(15)"},
+		"no name from NVML": {[]fakegpu.Option{with("on.nvmlDeviceGetUUID", "rc 6")}, gpu.ProbeOK, 143156, 143154,
+			""},
+		"not to be found": {[]fakegpu.Option{with("on.nvmlDeviceGetHandleByPciBusId_v2", "rc 6")}, gpu.ProbeSkipped,
+			0, 0, "nvmlDeviceGetHandleByPciBusId_v2: "},
+		"an UUID not to read": {[]fakegpu.Option{with("on.cuDeviceGetUuid_v2", "rc 999")}, gpu.ProbeSkipped, 0, 0,
+			"cuDeviceGetUuid: "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, append([]fakegpu.Option{fakegpu.GPUs(1)}, tt.options...)...)
 			p := probed(t, probeOf(t, w, 0))[0]
-			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free || p.Free.Bytes>>20+3 < tt.free {
+			if p.Result != tt.result || p.Largest.Bytes != tt.largest*mib || p.Free.Bytes>>20 > tt.free ||
+				p.Free.Bytes>>20+3 < tt.free {
 				t.Errorf("got %s", text(t, p))
 			}
-			if !strings.Contains(p.Why, tt.why) || p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
+			if !strings.Contains(p.Why, tt.why) ||
+				p.Largest.Known() == (p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken) {
 				t.Errorf("got %s, want reason %q", text(t, p), tt.why)
 			}
 			unused(t, w, 0)
@@ -188,82 +200,34 @@ func TestProbeBesideACardThatCUDADoesNotShow(t *testing.T) {
 				t.Errorf("of %d: %s", len(cards), text(t, p))
 			}
 		}
-		if why := all[1].Why; !strings.Contains(why, "CUDA_ERROR_NO_DEVICE (100)") || !strings.Contains(why, "ask for it alone") {
+		if why := all[1].Why; !strings.Contains(why, "CUDA_ERROR_NO_DEVICE (100)") ||
+			!strings.Contains(why, "ask for it alone") {
 			t.Errorf("got %q", why)
 		}
 	}
 	must(t, w.Set("gpu0.mig", "0"))
 	must(t, w.Set("on.cuDeviceGetByPCIBusId", "rc 101 after 1"))
 	all := probed(t, probeOf(t, w, 0, 1, 2))
-	if all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeBroken || all[1].Error.Code != 101 || all[2].Result != gpu.ProbeSkipped {
+	if all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeBroken || all[1].Error.Code != 101 ||
+		all[2].Result != gpu.ProbeSkipped {
 		t.Errorf("got %s", text(t, all))
 	}
 }
 
-func TestProbeWithContext(t *testing.T) {
-	const inContext = idleFree - 527*mib // an odd number of MiB
-	without := func(t *testing.T, w *fakegpu.World, symbols ...string) string {
-		library, err := w.CUDAWithout(symbols...)
-		must(t, err)
-		return library
-	}
-	tests := map[string]struct {
-		symbols []string
-		options map[string]string
-		result  gpu.ProbeResult
-		largest uint64
-		why     string
-	}{
-		"cards that cannot":   {nil, map[string]string{"gpu0.vmm": "0"}, gpu.ProbeOK, inContext - 3*mib, ""},
-		"not after all":       {nil, map[string]string{"on.cuMemCreate": "rc 801"}, gpu.ProbeOK, inContext - 3*mib, ""},
-		"no cuMemCreate":      {[]string{"cuMemCreate"}, nil, gpu.ProbeOK, inContext - 3*mib, ""},
-		"a gap":               {nil, map[string]string{"gpu0.vmm": "0", "gpu0.largest_mib": "90000"}, gpu.ProbeGap, 90000 * mib, ""},
-		"exclusive":           {nil, map[string]string{"gpu0.vmm": "0", "gpu0.compute_mode": "3"}, gpu.ProbeSkipped, 0, "needs a context"},
-		"near full":           {nil, map[string]string{"gpu0.vmm": "0", "gpu0.extra_mib": "143000"}, gpu.ProbeSkipped, 0, "156 MiB may be too little"},
-		"somebody there":      {nil, map[string]string{"gpu0.vmm": "0", "gpu0.list": "4711:5"}, gpu.ProbeSkipped, 0, "4711"},
-		"no room for it":      {nil, map[string]string{"gpu0.vmm": "0", "on.cuDevicePrimaryCtxRetain": "rc 2"}, gpu.ProbeBlocked, 0, "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)"},
-		"not taken in":        {nil, map[string]string{"gpu0.vmm": "0", "on.cuDevicePrimaryCtxRetain": "rc 46"}, gpu.ProbeBlocked, 0, "(46)"},
-		"not to be entered":   {nil, map[string]string{"gpu0.vmm": "0", "on.cuCtxSetCurrent": "rc 201"}, gpu.ProbeBroken, 0, "cuCtxSetCurrent: CUDA_ERROR_INVALID_CONTEXT (201)"},
-		"nothing either":      {nil, map[string]string{"on.cuMemCreate": "rc 801", "on.cuMemAlloc_v2": "rc 801"}, gpu.ProbeBroken, 0, "cuMemAlloc: CUDA_ERROR_NOT_SUPPORTED (801)"},
-		"free not known":      {nil, map[string]string{"gpu0.vmm": "0", "on.cuMemGetInfo_v2": "rc 999"}, gpu.ProbeSkipped, 0, "cuMemGetInfo: "},
-		"not to be left":      {nil, map[string]string{"gpu0.vmm": "0", "on.cuDevicePrimaryCtxRelease_v2": "rc 999"}, gpu.ProbeBroken, inContext - 3*mib, "cuDevicePrimaryCtxRelease: "},
-		"no way to do either": {[]string{"cuMemCreate", "cuMemAlloc_v2"}, nil, gpu.ProbeBroken, 0, "cuMemAlloc: missing function (-1)"},
-		"no way to start":     {[]string{"cuInit"}, nil, gpu.ProbeBroken, 0, "cuInit: missing function (-1)"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.GPUs(1))
-			for key, value := range tt.options {
-				must(t, w.Set(key, value))
-			}
-			req := probeOf(t, w, 0)
-			req.Probe.Exclusive = true
-			if tt.symbols != nil {
-				req.Options.CUDALibrary = without(t, w, tt.symbols...)
-			}
-			p := probed(t, req)[0]
-			if p.Result != tt.result || p.Largest.Bytes != tt.largest || !strings.Contains(p.Why, tt.why) {
-				t.Errorf("got %s", text(t, p))
-			}
-			if looked := p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap; looked && (p.Method != gpu.WithContext || p.Free != gpu.Bytes(inContext)) {
-				t.Errorf("got %s", text(t, p))
-			}
-			unused(t, w, 0)
-		})
-	}
-}
-
 func TestProbeOfAnInstance(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.Instance(0, 0, 1, 0, 20000), fakegpu.Instance(0, 2, 2, 0, 10000), fakegpu.With("gpu0.mig2_extra_mib", "100"))
+	w := world(t, fakegpu.GPUs(2), fakegpu.Instance(0, 0, 1, 0, 20000), fakegpu.Instance(0, 2, 2, 0, 10000),
+		fakegpu.With("gpu0.mig2_extra_mib", "100"))
 	ask := func(id string, allowed bool, others ...int) gpu.Probe {
 		req := probeOf(t, w, others...)
 		req.Probe.MIG = allowed
-		req.Devices = append([]gpu.Device{{ID: gpu.ID(id), BusID: gpu.BusID(w.BusID(0)), Parent: gpu.ID(w.UUID(0))}}, req.Devices...)
+		req.Devices = append([]gpu.Device{{ID: gpu.ID(id), BusID: gpu.BusID(w.BusID(0)), Parent: gpu.ID(w.UUID(0))}},
+			req.Devices...)
 		req.Probe.Locks[gpu.ID(id)] = filepath.Join(filepath.Dir(req.Probe.Empty), "instance.lock")
 		return probed(t, req)[0]
 	}
 	for i, mb := range map[int]uint64{0: 20000, 2: 9900} {
-		if p := ask(w.InstanceUUID(0, i), true); p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(mb*mib) || p.Largest != gpu.Bytes((mb-2)*mib) {
+		if p := ask(w.InstanceUUID(0, i), true); p.Result != gpu.ProbeOK || p.Free != gpu.Bytes(mb*mib) ||
+			p.Largest != gpu.Bytes((mb-2)*mib) {
 			t.Errorf("instance %d: %s", i, text(t, p))
 		}
 	}
@@ -290,17 +254,19 @@ func TestProbeOfAnInstance(t *testing.T) {
 func TestProbeWithoutLibrary(t *testing.T) {
 	w := world(t, fakegpu.GPUs(2))
 	req := probeOf(t, w, 0, 1)
-	req.Options.CUDALibrary = filepath.Join(w.Dir(), "none.so")
+	req.Options[optionCUDA] = filepath.Join(w.Dir(), "none.so")
 	for _, p := range probed(t, req) {
-		if p.Result != gpu.ProbeBroken || p.Error == nil || p.Error.Call != "dlopen" || p.Error.Name != "no CUDA library" || p.Error.Remedy == "" ||
+		if p.Result != gpu.ProbeBroken || p.Error == nil || p.Error.Call != "dlopen" ||
+			p.Error.Name != "no CUDA library" || p.Error.Remedy == "" ||
 			!strings.Contains(p.Why, "cannot open shared object file") {
 			t.Errorf("no CUDA: %s", text(t, p))
 		}
 	}
 	req = probeOf(t, w, 0, 1)
-	req.Options.NVMLLibrary = filepath.Join(w.Dir(), "none.so")
+	req.Options[optionNVML] = filepath.Join(w.Dir(), "none.so")
 	a := answerTo(req)
-	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoDriver || len(a.Probes) != 2 || a.Probes[1].Result != gpu.ProbeSkipped {
+	if len(a.Troubles) > 0 || len(a.Faults) != 1 || a.Faults[0].Code != gpu.FaultNoDriver || len(a.Probes) != 2 ||
+		a.Probes[1].Result != gpu.ProbeSkipped {
 		t.Errorf("no NVML: got faults %v, troubles %v, %s", a.Faults, a.Troubles, text(t, a.Probes))
 	}
 	unused(t, w, 0)
@@ -310,7 +276,7 @@ func TestProbeWithoutLibrary(t *testing.T) {
 func TestProbeRefuses(t *testing.T) {
 	w := world(t, fakegpu.GPUs(1))
 	for name, change := range map[string]func(*wire.Request){
-		"relative path": func(r *wire.Request) { r.Options.CUDALibrary = "libcuda.so.1" },
+		"relative path": func(r *wire.Request) { r.Options[optionCUDA] = "libcuda.so.1" },
 		"no id":         func(r *wire.Request) { r.Devices[0].ID = "" },
 	} {
 		req := probeOf(t, w, 0)
@@ -326,18 +292,20 @@ func TestProbeRefuses(t *testing.T) {
 	}
 }
 
-// A start of the driver's libraries that takes long is no fault of the driver: the test is not made, and this process ends
-// in time, whoever it left in the driver.
+// A start of the driver's libraries that takes long is no fault of the driver: the test is not made, and this process
+// ends in time, whoever it left in the driver.
 func TestProbeWithASlowStart(t *testing.T) {
 	for name, rule := range map[string][2]string{
-		"slow": {"on.cuInit", "sleep 4000"}, "a hang": {"on.cuInit", "hang"}, "a hang for good": {"on.cuInit", "hang-hard"}, "NVML": {"on.nvmlInit_v2", "hang"},
+		"slow": {"on.cuInit", "sleep 4000"}, "a hang": {"on.cuInit", "hang"},
+		"a hang for good": {"on.cuInit", "hang-hard"}, "NVML": {"on.nvmlInit_v2", "hang"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, fakegpu.With("gpu3.mig", "1"), fakegpu.With(rule[0], rule[1]))
 			req := probeOf(t, w, 0, 1)
 			req.DeadlineMillis = 2000
 			for _, p := range probed(t, req) {
-				if p.Result != gpu.ProbeSkipped || !strings.HasPrefix(p.Why, "CUDA did not start within ") || p.Error != nil {
+				if p.Result != gpu.ProbeSkipped || !strings.HasPrefix(p.Why, "CUDA did not start within ") ||
+					p.Error != nil {
 					t.Errorf("got %s", text(t, p))
 				}
 			}
@@ -368,7 +336,8 @@ func TestProbeThatDoesNotEnd(t *testing.T) {
 				t.Fatalf("got troubles %v, %d results", a.Troubles, len(a.Probes))
 			}
 			for _, p := range a.Probes {
-				if skipped := p.Device == gpu.ID(w.UUID(3)); p.Result != gpu.ProbeOK && !skipped || skipped != (p.Result == gpu.ProbeSkipped) {
+				if skipped := p.Device == gpu.ID(w.UUID(3)); p.Result != gpu.ProbeOK && !skipped ||
+					skipped != (p.Result == gpu.ProbeSkipped) {
 					t.Errorf("got %s", text(t, p))
 				}
 			}

@@ -28,8 +28,8 @@ const notAvailable = ^uint64(0)
 func merge(lists []list) []gpu.Process {
 	merged := []gpu.Process{}
 	for _, l := range lists {
-		for _, p := range perProcess(l) {
-			i, found := slices.BinarySearchFunc(merged, p.PID, func(q gpu.Process, pid int) int { return q.PID - pid })
+		for _, p := range l.processes() {
+			i, found := find(merged, p.PID)
 			if !found {
 				merged = slices.Insert(merged, i, p)
 				continue
@@ -41,29 +41,23 @@ func merge(lists []list) []gpu.Process {
 	return merged
 }
 
-// perProcess adds up one list by PID, in the order of first appearance.
-func perProcess(l list) []gpu.Process {
-	type line struct {
-		pid uint32
-		at  place
-	}
-	seen := map[line]bool{}
-	at := map[uint32]int{}
-	var processes []gpu.Process
+// processes adds up one list by PID.
+func (l list) processes() []gpu.Process {
+	var all []gpu.Process
 	for _, e := range l.entries {
-		if seen[line{e.pid, e.at}] {
-			continue
+		p := gpu.Process{PID: int(e.pid), Memory: figure(e.used), Kinds: []gpu.Kind{l.kind}}
+		if i, found := find(all, p.PID); found {
+			all[i].Memory = sum(all[i].Memory, p.Memory)
+		} else {
+			all = slices.Insert(all, i, p)
 		}
-		seen[line{e.pid, e.at}] = true
-		i, found := at[e.pid]
-		if !found {
-			at[e.pid] = len(processes)
-			processes = append(processes, gpu.Process{PID: int(e.pid), Memory: figure(e.used), Kinds: []gpu.Kind{l.kind}})
-			continue
-		}
-		processes[i].Memory = sum(processes[i].Memory, figure(e.used))
 	}
-	return processes
+	return all
+}
+
+// find is where a process stands among those in the order of their PIDs, or would.
+func find(all []gpu.Process, pid int) (int, bool) {
+	return slices.BinarySearchFunc(all, pid, func(p gpu.Process, pid int) int { return p.PID - pid })
 }
 
 func figure(used uint64) gpu.Figure {

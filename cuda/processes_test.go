@@ -21,7 +21,8 @@ func TestMerge(t *testing.T) {
 	}{
 		"none": {nil, []gpu.Process{}},
 		"sorted by pid": {
-			[]list{one(gpu.Compute, entry{9, 1, noInstance}, entry{3, 2, noInstance}), one(gpu.Graphics, entry{5, 4, noInstance})},
+			[]list{one(gpu.Compute, entry{9, 1, noInstance}, entry{3, 2, noInstance}),
+				one(gpu.Graphics, entry{5, 4, noInstance})},
 			[]gpu.Process{
 				{PID: 3, Memory: known(2), Kinds: []gpu.Kind{gpu.Compute}},
 				{PID: 5, Memory: known(4), Kinds: []gpu.Kind{gpu.Graphics}},
@@ -43,10 +44,6 @@ func TestMerge(t *testing.T) {
 		"an unknown part makes an unknown whole": {
 			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, notAvailable, place{2, 0}})},
 			[]gpu.Process{{PID: 9, Memory: unknown, Kinds: []gpu.Kind{gpu.Compute}}},
-		},
-		"the same line twice": {
-			[]list{one(gpu.Compute, entry{9, 10, place{1, 0}}, entry{9, 10, place{1, 0}})},
-			[]gpu.Process{{PID: 9, Memory: known(10), Kinds: []gpu.Kind{gpu.Compute}}},
 		},
 	}
 	for name, tt := range tests {
@@ -91,7 +88,7 @@ func TestFaultCodes(t *testing.T) {
 }
 
 func TestPanicInParallelIsAnError(t *testing.T) {
-	results, err := inParallel(3, func(i int) int {
+	results, err := inParallel(3, nil, func(i int) int {
 		if i == 1 {
 			panic("broken")
 		}

@@ -31,7 +31,8 @@ func TestCardThatFailsOnceIsAskedAgain(t *testing.T) {
 		"by both":   {"nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
 		"by bus id": {"nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
 		"by id":     {"nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
-		"all":       {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"},
+		"all": {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID",
+			"nvmlDeviceGetMemoryInfo_v2"},
 	} {
 		for _, function := range functions {
 			t.Run(how+" "+function, func(t *testing.T) {

@@ -71,7 +71,8 @@ func start(t *testing.T, w *fakegpu.World, args ...string) *fakegpu.Program {
 
 // request asks for all cards of a library within a time no healthy answer needs.
 func request(library string) wire.Request {
-	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 20_000, Options: wire.Options{NVMLLibrary: library}}
+	return wire.Request{Op: wire.Snapshot, All: true, DeadlineMillis: 20_000,
+		Options: wire.Options{optionNVML: library}}
 }
 
 func answerTo(req wire.Request) backend.Answer {
@@ -83,7 +84,8 @@ func looks(t *testing.T, req wire.Request) []gpu.Snapshot {
 	t.Helper()
 	a := answerTo(req)
 	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) == 0 {
-		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles, a.Faults)
+		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles,
+			a.Faults)
 	}
 	return a.Snapshots
 }

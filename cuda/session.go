@@ -9,8 +9,6 @@ import (
 	"bookend/internal/wire"
 )
 
-const vendor = "nvidia"
-
 // reserve is kept between the last look and the deadline: one call was measured to block for 380 ms while
 // another process's memory was torn down, and a watch that its alarm ends looks like a hang.
 const reserve = 400 * time.Millisecond
@@ -27,7 +25,7 @@ type session struct {
 }
 
 func hello() wire.Reply {
-	return wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: vendor, Version: version}}
+	return wire.Reply{Kind: wire.KindHello, Hello: &wire.Hello{Backend: gpu.NVIDIA.Name, Version: version}}
 }
 
 // serve answers a request. Hello goes first: without it a hang would not show how far this program came.
@@ -39,7 +37,7 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 	if req.Op == wire.Probe {
 		return serveProbe(req, out, boot)
 	}
-	lib, fault, err := openLibrary(req.Options.NVMLLibrary)
+	lib, fault, err := openLibrary(req.Options[optionNVML])
 	if err != nil {
 		return err
 	}
@@ -95,8 +93,9 @@ func (s *session) watch(end time.Duration) error {
 			return nil
 		}
 		now := s.boot()
-		pause := min(settle.Pause(len(looks)), looks[0].At+s.req.Watch.Max-now) // the last look falls on Max
-		if now+pause+s.opening > end {                                          // a card slow to say no must not run into the alarm
+		// The last look falls on Max.
+		pause := min(settle.Pause(len(looks)), looks[0].At+s.req.Watch.Max-now)
+		if now+pause+s.opening > end { // a card slow to say no must not run into the alarm
 			return nil
 		}
 		time.Sleep(pause)
@@ -112,7 +111,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	answers, err := inParallel(len(devices), func(i int) answer {
+	answers, err := inParallel(len(devices), nil, func(i int) answer {
 		reading, faults := s.lib.read(devices[i])
 		return answer{reading, faults}
 	})

@@ -27,7 +27,7 @@ func (l *library) slots(req wire.Request) ([]slot, *gpu.Fault) {
 		}
 		return slots, nil
 	}
-	count, failed := ask(l.api.DeviceGetCount, l, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+	count, failed := ask(l.api.DeviceGetCount, l, "nvmlDeviceGetCount_v2")
 	if failed != nil {
 		fault := l.fault(*failed)
 		return nil, &fault
@@ -56,10 +56,10 @@ func (s *session) open() ([]device, []gpu.Fault, error) {
 		}
 	}
 	begin := s.boot()
-	results, err := inParallel(len(closed), func(i int) opened { return closed[i].try() })
+	results, err := inParallel(len(closed), nil, func(i int) opened { return closed[i].try() })
 	s.opening = s.boot() - begin
 	for i, r := range results {
-		closed[i].opened = r
+		closed[i].opened = *r
 	}
 	devices, faults := gather(s.slots)
 	if len(faults) == 0 {

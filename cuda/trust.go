@@ -2,47 +2,22 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 
 	"bookend/internal/gpu"
 )
 
-// pidLimitMax is the kernel's PID_MAX_LIMIT on 64-bit machines.
-const pidLimitMax = 1 << 22
-
-// pidLimit reads the kernel's pid_max at path; no PID reaches it. The kernel's own limit stands in for it.
-func pidLimit(path string) uint32 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return pidLimitMax
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
-	if err != nil || n < 1 || n > pidLimitMax {
-		return pidLimitMax
-	}
-	return uint32(n)
-}
-
-// writesLongEntries reports whether a driver is one of 535.43 to 535.86, which write version 3 of the process lists
-// with entries of 32 bytes where that version has 24. Of a single entry nothing shows it. 535.98 is the first
-// driver after them that does not.
-func writesLongEntries(driver string) bool {
-	branch, rest, _ := strings.Cut(driver, ".")
-	release, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(release)
-	return branch == "535" && err == nil && n >= 43 && n < 98
-}
+// pidMax is the kernel's PID_MAX_LIMIT on 64-bit machines.
+const pidMax = 1 << 22
 
 // trusted keeps those entries of a list that are the device's, or says why the list cannot be true: some drivers
 // lay the entries out differently from what their version says, and the numbers then read are neither processes
 // nor bytes.
-func (d device) trusted(entries []entry, pidMax uint32, total gpu.Figure) ([]entry, string) {
-	if why := implausible(entries, pidMax); why != "" {
+func (d device) trusted(entries []entry, total gpu.Figure) ([]entry, string) {
+	once, why := plausible(entries)
+	if why != "" {
 		return nil, why
 	}
-	mine, why := d.own(entries)
+	mine, why := d.own(once)
 	if why == "" {
 		why = oversized(mine, total)
 	}
@@ -52,27 +27,28 @@ func (d device) trusted(entries []entry, pidMax uint32, total gpu.Figure) ([]ent
 	return mine, ""
 }
 
-// implausible says why entries cannot be processes.
-func implausible(entries []entry, pidMax uint32) string {
+// plausible keeps each line of a list once, or says why entries cannot be processes.
+func plausible(entries []entry) (once []entry, why string) {
 	type line struct {
 		pid uint32
 		at  place
 	}
 	seen := map[line]uint64{}
 	for _, e := range entries {
-		if e.pid == 0 || e.pid > pidMax {
-			return fmt.Sprintf("list not trusted: process %d of at most %d", e.pid, pidMax)
-		}
-		if !e.at.possible() {
-			return fmt.Sprintf("list not trusted: process %d on MIG instance %d/%d", e.pid, e.at.gi, e.at.ci)
-		}
 		before, twice := seen[line{e.pid, e.at}]
-		if twice && before != e.used {
-			return fmt.Sprintf("list not trusted: process %d twice, with %d and %d bytes", e.pid, before, e.used)
+		switch {
+		case e.pid == 0 || e.pid > pidMax:
+			return nil, fmt.Sprintf("list not trusted: process %d of at most %d", e.pid, pidMax)
+		case !e.at.possible():
+			return nil, fmt.Sprintf("list not trusted: process %d on MIG instance %d/%d", e.pid, e.at.gi, e.at.ci)
+		case twice && before != e.used:
+			return nil, fmt.Sprintf("list not trusted: process %d twice, with %d and %d bytes", e.pid, before, e.used)
+		case !twice:
+			once = append(once, e)
 		}
 		seen[line{e.pid, e.at}] = e.used
 	}
-	return ""
+	return once, ""
 }
 
 func (p place) possible() bool {

@@ -25,7 +25,8 @@ func (l *library) unjudged(card device) string {
 		return isVGPU
 	}
 	addressing, failed := ask(card.handle.GetAddressingMode, l, "nvmlDeviceGetAddressingMode")
-	if failed == nil && addressing.Value == uint32(nvml.DEVICE_ADDRESSING_MODE_ATS) || failed != nil && namesGrace(card.Name) {
+	if failed == nil && addressing.Value == uint32(nvml.DEVICE_ADDRESSING_MODE_ATS) || failed != nil &&
+		namesGrace(card.Name) {
 		return isNUMA
 	}
 	return ""

@@ -3,7 +3,6 @@ package attrib
 import (
 	"path"
 	"slices"
-	"strings"
 
 	"bookend/internal/gpu"
 )
@@ -18,7 +17,7 @@ const (
 	Exported  Class = "exported"  // may hold an exported handle: it has the driver open and nothing that explains why
 	Stopped   Class = "stopped"   // state T or t: SIGKILL ends it
 	Dying     Class = "dying"     // a zombie whose threads live on, or in uninterruptible sleep
-	MPS       Class = "mps"       // NVIDIA's Multi-Process Service: its server, its daemon or a client
+	MPS       Class = "mps"       // a vendor's multi-process service: its server, its daemon or a client
 	Container Class = "container" // in a container, or in another PID namespace
 	System    Class = "system"    // a service of the system manager: not a job's
 )
@@ -47,12 +46,9 @@ func Classes(p Process, kinds ...gpu.Kind) []Class {
 	return all
 }
 
-// mpsProgram begins the names of MPS's two programs, -control and -server; a comm ends after its 15 bytes.
-const mpsProgram = "nvidia-cuda-mps"
-
 // OfMPS reports whether a process calls itself one of MPS's own. Anybody may: it excuses nobody.
 func (p Process) OfMPS() bool {
-	return strings.HasPrefix(path.Base(p.Exe), mpsProgram) || p.Name == mpsProgram
+	return gpu.OfMPS(path.Base(p.Exe)) || gpu.OfMPS(p.Name)
 }
 
 // OfSystem reports whether a process is a service of the node: only root can put one there.

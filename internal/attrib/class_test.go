@@ -16,7 +16,8 @@ func TestClasses(t *testing.T) {
 		want []Class
 	}{
 		{"a job's", Process{State: "S", Cgroup: slurm.Owner{ID: 1}}, gpu.Compute, nil},
-		{"gone, whatever else is on record", Process{Gone: true, State: "T", Container: "docker"}, gpu.MPS, []Class{Phantom}},
+		{"gone, whatever else is on record", Process{Gone: true, State: "T", Container: "docker"}, gpu.MPS,
+			[]Class{Phantom}},
 		{"stopped", Process{State: "T"}, gpu.Compute, []Class{Stopped}},
 		{"stopped by its tracer", Process{State: "t"}, gpu.Compute, []Class{Stopped}},
 		{"a zombie's threads", Process{State: "Z"}, gpu.Compute, []Class{Dying}},
@@ -46,7 +47,8 @@ func TestOpen(t *testing.T) {
 		{Holding{}, nil},
 		{Holding{Control: true}, []string{"nvidiactl"}},
 		{Holding{UVM: true}, []string{"nvidia-uvm"}},
-		{Holding{Minors: []int{0, 12}, Control: true, UVM: true, Caps: true}, []string{"nvidia0", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia-caps"}},
+		{Holding{Minors: []int{0, 12}, Control: true, UVM: true, Caps: true},
+			[]string{"nvidia0", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia-caps"}},
 	} {
 		if got := tt.h.Open(); !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %q, want %q", tt.h, got, tt.want)

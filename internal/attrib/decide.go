@@ -25,7 +25,8 @@ type Record struct {
 	Alone bool          // no other job was given any of its GPUs meanwhile
 	// Unplaced is true when it is not known which GPUs it was given: it may be on any.
 	Unplaced bool
-	// Unseen is true where the run counts as over though nobody saw its end, nor is it proven: nothing is certain by that.
+	// Unseen is true where the run counts as over though nobody saw its end, nor is it proven: nothing is certain by
+	// that.
 	Unseen bool
 	Seen   []Sighting
 }
@@ -33,11 +34,12 @@ type Record struct {
 // Live reports whether the job's epilog has not run.
 func (r Record) Live() bool { return r.End == 0 }
 
-// named reports whether an id in a process's environment is this run's: its own, or that of its heterogeneous job's leader.
+// named reports whether an id in a process's environment is this run's: its own, or that of its heterogeneous job's
+// leader.
 func (r Record) named(id slurm.JobID) bool { return id != 0 && (id == r.Job || id == r.Het) }
 
-// mayHaveStarted reports whether the run's user could be behind a process. In a container or a PID namespace of its own a
-// process may run as any user, so it may be any job's.
+// mayHaveStarted reports whether the run's user could be behind a process. In a container or a PID namespace of its own
+// a process may run as any user, so it may be any job's.
 func (r Record) mayHaveStarted(p Process) bool { return r.UID == p.UID || p.Apart() }
 
 // MayHold reports whether the job was given the GPU, or may have been.
@@ -74,7 +76,8 @@ type Owner struct {
 	// sighting: a live one of the same user (on nodes without cgroup tracking a job's processes carry no mark), of any
 	// user for a process in a container, or the one that the process's environment names.
 	Rival slurm.JobID
-	// Contradicted is set where the evidence is as weak and the process's environment names another job: either may be right.
+	// Contradicted is set where the evidence is as weak and the process's environment names another job: either may be
+	// right.
 	Contradicted bool
 	// OtherEnd is set where the evidence is as weak and another ended job of the same user, which the process's
 	// environment does not rule out, ran when it started: when the last of them ended (CLOCK_BOOTTIME).
@@ -122,7 +125,9 @@ func Decide(p Process, s Scene) Owner {
 		}
 	}
 	if p.EnvJobID != 0 && !p.OfSystem() { // a job without GPUs has no record here, nor has one older than Bookend
-		return Owner{Whose: Unknown, Level: None, Why: fmt.Sprintf("its environment names job %d, of which this node has no record for its user and the time it started", p.EnvJobID)}
+		return Owner{Whose: Unknown, Level: None,
+			Why: fmt.Sprintf("its environment names job %d, of which this node has no record for its user and "+
+				"the time it started", p.EnvJobID)}
 	}
 	return Owner{Whose: NoJob, Level: None, UID: p.UID, Rival: s.rival(p, Record{}), OtherEnd: s.otherEnd(p, Record{})}
 }
@@ -202,7 +207,8 @@ func (s Scene) environment(p Process) (Record, Level, bool) {
 			found = &r
 		}
 	}
-	if found == nil || !found.Live() && p.Start > found.End { // after its end: of a later run, without a record, that may be live
+	// After its end: of a later run, without a record, that may be live.
+	if found == nil || !found.Live() && p.Start > found.End {
 		return Record{}, None, false
 	}
 	return *found, ByEnvironment, true
@@ -216,8 +222,8 @@ func (s Scene) nearer(a, b Record) bool {
 	return newer(a, b)
 }
 
-// otherEnd is when the last other ended job that could have started the process ended, 0 without one. Where the environment
-// names the accused, no other than a component of the same heterogeneous job could.
+// otherEnd is when the last other ended job that could have started the process ended, 0 without one. Where the
+// environment names the accused, no other than a component of the same heterogeneous job could.
 func (s Scene) otherEnd(p Process, accused Record) (last time.Duration) {
 	for _, r := range append([]Record{s.Self}, s.Others...) {
 		if accused.named(p.EnvJobID) && !r.named(p.EnvJobID) {

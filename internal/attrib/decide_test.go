@@ -45,20 +45,29 @@ func TestDecide(t *testing.T) {
 		level Level
 		rival slurm.JobID
 	}{
-		{"own cgroup", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}, nil, ThisJob, 10, ByCgroup, 0},
-		{"cgroup beats everything weaker", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10, Cgroup: slurm.Owner{ID: 11}}, nil, LiveJob, 11, ByCgroup, 0},
-		{"cgroup of an ended job", Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}, nil, EndedJob, 9, ByCgroup, 0},
-		{"cgroup of a job without record is never foreign", Process{PID: 70, UID: bob, Start: at(150), Cgroup: slurm.Owner{ID: 77}}, nil, Unknown, 77, ByCgroup, 0},
-		{"same job id, cgroup by SLUID of another run", Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{SLUID: "sAAAAAAAAAAAAA"}},
+		{"own cgroup", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}, nil, ThisJob, 10,
+			ByCgroup, 0},
+		{"cgroup beats everything weaker", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10,
+			Cgroup: slurm.Owner{ID: 11}}, nil, LiveJob, 11, ByCgroup, 0},
+		{"cgroup of an ended job", Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{ID: 9}}, nil,
+			EndedJob, 9, ByCgroup, 0},
+		{"cgroup of a job without record is never foreign",
+			Process{PID: 70, UID: bob, Start: at(150), Cgroup: slurm.Owner{ID: 77}}, nil, Unknown, 77, ByCgroup, 0},
+		{"same job id, cgroup by SLUID of another run",
+			Process{PID: 70, UID: alice, Start: at(60), Cgroup: slurm.Owner{SLUID: "sAAAAAAAAAAAAA"}},
 			func(s *Scene) {
 				s.Self.SLUID = "sBBBBBBBBBBBBB"
 				s.Others[0].Job, s.Others[0].SLUID = 10, "sAAAAAAAAAAAAA"
 			}, EndedJob, 10, ByCgroup, 0},
-		{"cgroup by SLUID of this run of the job id", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sB"}}, runsBySLUID, ThisJob, 10, ByCgroup, 0},
-		{"cgroup by SLUID of the run before, whenever it started", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sA"}}, runsBySLUID, EndedJob, 10, ByCgroup, 0},
-		{"cgroup by SLUID, of a run whose start is not on record", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sA"}},
+		{"cgroup by SLUID of this run of the job id", Process{PID: 70, UID: alice, Start: at(150),
+			Cgroup: slurm.Owner{SLUID: "sB"}}, runsBySLUID, ThisJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID of the run before, whenever it started", Process{PID: 70, UID: alice, Start: at(150),
+			Cgroup: slurm.Owner{SLUID: "sA"}}, runsBySLUID, EndedJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID, of a run whose start is not on record",
+			Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{SLUID: "sA"}},
 			func(s *Scene) { runsBySLUID(s); s.Self.Start, s.Others[0].Start = 0, 0 }, EndedJob, 10, ByCgroup, 0},
-		{"cgroup by SLUID and id, of a record without a SLUID", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10, SLUID: "sB"}}, nil, ThisJob, 10, ByCgroup, 0},
+		{"cgroup by SLUID and id, of a record without a SLUID", Process{PID: 70, UID: alice, Start: at(150),
+			Cgroup: slurm.Owner{ID: 10, SLUID: "sB"}}, nil, ThisJob, 10, ByCgroup, 0},
 		{"seen in the job's cgroup earlier", orphan, func(s *Scene) {
 			s.Self.Seen = []Sighting{{PID: 70, Start: at(150), Owner: slurm.Owner{ID: 10}}}
 		}, ThisJob, 10, BySighting, 0},
@@ -67,36 +76,56 @@ func TestDecide(t *testing.T) {
 			s.Self.Seen = []Sighting{{PID: 70, Start: at(120), Owner: slurm.Owner{ID: 10}}}
 		}, NoJob, 0, None, 0},
 		{"started while the job had the card alone", orphan, nil, ThisJob, 10, ByExclusive, 0},
-		{"started while an earlier job had the card alone", Process{PID: 70, UID: alice, Start: at(60)}, nil, EndedJob, 9, ByExclusive, 0},
-		{"start cut down to a tick just before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.995)}, nil, ThisJob, 10, ByExclusive, 0},
-		{"a start more than a tick before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.985)}, nil, NoJob, 0, None, 0},
+		{"started while an earlier job had the card alone", Process{PID: 70, UID: alice, Start: at(60)}, nil, EndedJob,
+			9, ByExclusive, 0},
+		{"start cut down to a tick just before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.995)}, nil,
+			ThisJob, 10, ByExclusive, 0},
+		{"a start more than a tick before the prolog's look", Process{PID: 70, UID: alice, Start: at(99.985)}, nil,
+			NoJob, 0, None, 0},
 		{"another user's process is not the job's", Process{PID: 70, UID: bob, Start: at(50)}, nil, NoJob, 0, None, 0},
 		{"same user alone is no evidence", Process{PID: 70, UID: alice, Start: at(20)}, nil, NoJob, 0, None, 0},
-		{"no exclusive evidence without a start on record", orphan, func(s *Scene) { s.Started = false }, NoJob, 0, None, 0},
+		{"no exclusive evidence without a start on record", orphan, func(s *Scene) { s.Started = false }, NoJob, 0,
+			None, 0},
 		{"no exclusive evidence on a shared card", orphan, func(s *Scene) { s.Self.Alone = false }, NoJob, 0, None, 0},
-		{"the environment is a hint", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10}, func(s *Scene) { s.Self.Alone = false }, ThisJob, 10, ByEnvironment, 0},
-		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 10}, nil, Unknown, 0, None, 0},
-		{"the environment of a job without a record is unknown, not nobody's", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 777}, nil, Unknown, 0, None, 0},
-		{"the environment of the newest run of the job id", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10}, func(s *Scene) {
-			s.Self.Alone, s.Others[0].Job = false, 10
-		}, ThisJob, 10, ByEnvironment, 0},
-		{"the environment of an ended job", Process{PID: 70, UID: alice, Start: at(60), EnvJobID: 9}, func(s *Scene) { s.Others[0].Alone = false }, EndedJob, 9, ByEnvironment, 0},
-		{"its environment names an ended job, but it started later: a run without a record may be live", Process{PID: 70, UID: alice, Start: at(95), EnvJobID: 9}, nil, Unknown, 0, None, 0},
-		{"an environment that names another job is a rival", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, nil, ThisJob, 10, ByExclusive, 777},
-		{"a live job of the same user is a rival", orphan, func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10, ByExclusive, 11},
+		{"the environment is a hint", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10},
+			func(s *Scene) { s.Self.Alone = false }, ThisJob, 10, ByEnvironment, 0},
+		{"the environment of another user proves nothing", Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 10},
+			nil, Unknown, 0, None, 0},
+		{"the environment of a job without a record is unknown, not nobody's",
+			Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 777}, nil, Unknown, 0, None, 0},
+		{"the environment of the newest run of the job id", Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 10},
+			func(s *Scene) {
+				s.Self.Alone, s.Others[0].Job = false, 10
+			}, ThisJob, 10, ByEnvironment, 0},
+		{"the environment of an ended job", Process{PID: 70, UID: alice, Start: at(60), EnvJobID: 9},
+			func(s *Scene) { s.Others[0].Alone = false }, EndedJob, 9, ByEnvironment, 0},
+		{"its environment names an ended job, but it started later: a run without a record may be live",
+			Process{PID: 70, UID: alice, Start: at(95), EnvJobID: 9}, nil, Unknown, 0, None, 0},
+		{"an environment that names another job is a rival",
+			Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, nil, ThisJob, 10, ByExclusive, 777},
+		{"a live job of the same user is a rival", orphan, func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10,
+			ByExclusive, 11},
 		{"no rival where a cgroup decides", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}},
 			func(s *Scene) { s.Others[1].UID = alice }, ThisJob, 10, ByCgroup, 0},
-		{"in a container its user need not be who started it", Process{PID: 70, UID: 1500, Start: at(150), Container: "docker:9f"}, nil, NoJob, 0, None, 11},
-		{"nor in a PID namespace", Process{PID: 70, UID: 1500, Start: at(150), OtherPIDs: true}, nil, NoJob, 0, None, 11},
-		{"nor as the job's own user", Process{PID: 70, UID: alice, Start: at(150), OtherPIDs: true}, nil, ThisJob, 10, ByExclusive, 11},
+		{"in a container its user need not be who started it",
+			Process{PID: 70, UID: 1500, Start: at(150), Container: "docker:9f"}, nil, NoJob, 0, None, 11},
+		{"nor in a PID namespace", Process{PID: 70, UID: 1500, Start: at(150), OtherPIDs: true}, nil, NoJob, 0, None,
+			11},
+		{"nor as the job's own user", Process{PID: 70, UID: alice, Start: at(150), OtherPIDs: true}, nil, ThisJob, 10,
+			ByExclusive, 11},
 		{"nor as root", Process{PID: 70, Start: at(150), OtherPIDs: true}, nil, NoJob, 0, None, 11},
-		{"a container older than every live job", Process{PID: 70, UID: 1500, Start: at(95), Container: "docker:9f"}, nil, NoJob, 0, None, 0},
-		{"a container, and a run that was not seen to end", Process{PID: 70, UID: 1500, Start: at(150), Container: "docker:9f"},
+		{"a container older than every live job", Process{PID: 70, UID: 1500, Start: at(95), Container: "docker:9f"},
+			nil, NoJob, 0, None, 0},
+		{"a container, and a run that was not seen to end",
+			Process{PID: 70, UID: 1500, Start: at(150), Container: "docker:9f"},
 			func(s *Scene) { s.Others[1].End, s.Others[1].Unseen = at(120), true }, NoJob, 0, None, 11},
 		{"a run of its user that was not seen to end may live on", orphan,
-			func(s *Scene) { s.Others[1].UID, s.Others[1].End, s.Others[1].Unseen = alice, at(120), true }, ThisJob, 10, ByExclusive, 11},
-		{"another user's process outside of containers", Process{PID: 70, UID: 1500, Start: at(150)}, nil, NoJob, 0, None, 0},
-		{"cgroups of two jobs prove neither", Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{Conflict: "cgroups name two jobs, 1 and 2"}}, nil, Unknown, 0, None, 0},
+			func(s *Scene) { s.Others[1].UID, s.Others[1].End, s.Others[1].Unseen = alice, at(120), true }, ThisJob, 10,
+			ByExclusive, 11},
+		{"another user's process outside of containers", Process{PID: 70, UID: 1500, Start: at(150)}, nil, NoJob, 0,
+			None, 0},
+		{"cgroups of two jobs prove neither", Process{PID: 70, UID: alice, Start: at(150),
+			Cgroup: slurm.Owner{Conflict: "cgroups name two jobs, 1 and 2"}}, nil, Unknown, 0, None, 0},
 		{"an unread process is unknown", Process{PID: 70, Why: "permission denied"}, nil, Unknown, 0, None, 0},
 	}
 	for _, tt := range tests {
@@ -128,12 +157,15 @@ func TestRunsOfOneJob(t *testing.T) {
 		edit   func(*Scene)
 		want   Whose
 	}{
-		"this run":                         {in(at(150)), []Record{earlier}, nil, ThisJob},
-		"the run before":                   {in(at(60)), []Record{earlier}, nil, EndedJob},
-		"a run before, without a record":   {in(at(60)), nil, nil, EndedJob},
-		"a later run, without a record":    {in(at(150)), []Record{earlier}, func(s *Scene) { s.Self.Job = 12 }, Unknown},
-		"a later run that is live":         {in(at(150)), []Record{earlier, {Job: 10, UID: alice, Start: at(120)}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
-		"a live run without a known start": {in(at(150)), []Record{earlier, {Job: 10, UID: alice}}, func(s *Scene) { s.Self.Job = 12 }, LiveJob},
+		"this run":                       {in(at(150)), []Record{earlier}, nil, ThisJob},
+		"the run before":                 {in(at(60)), []Record{earlier}, nil, EndedJob},
+		"a run before, without a record": {in(at(60)), nil, nil, EndedJob},
+		"a later run, without a record": {in(at(150)), []Record{earlier}, func(s *Scene) { s.Self.Job = 12 },
+			Unknown},
+		"a later run that is live": {in(at(150)), []Record{earlier, {Job: 10, UID: alice, Start: at(120)}},
+			func(s *Scene) { s.Self.Job = 12 }, LiveJob},
+		"a live run without a known start": {in(at(150)), []Record{earlier, {Job: 10, UID: alice}},
+			func(s *Scene) { s.Self.Job = 12 }, LiveJob},
 		"a start that nobody has recorded": {in(at(20)), nil, func(s *Scene) { s.Self.Start = 0 }, ThisJob},
 	} {
 		s := scene()
@@ -155,16 +187,21 @@ func TestOtherEnd(t *testing.T) {
 		whose Whose
 		want  time.Duration
 	}{
-		"nobody's, of that job's user":             {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
-		"nobody's, of another user":                {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
-		"nobody's, in a container":                 {Process{PID: 70, UID: 1003, Start: at(150), Container: "docker:9f"}, NoJob, at(190)},
-		"nobody's, older than that job":            {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
-		"another job's by its environment alone":   {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob, 0},
-		"exclusive use, a third job's environment": {Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777}, ThisJob, at(180)},
-		"that very job's, by its own environment":  {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob, 0},
+		"nobody's, of that job's user": {Process{PID: 70, UID: bob, Start: at(150)}, NoJob, at(190)},
+		"nobody's, of another user":    {Process{PID: 70, UID: 1003, Start: at(150)}, NoJob, 0},
+		"nobody's, in a container": {Process{PID: 70, UID: 1003, Start: at(150),
+			Container: "docker:9f"}, NoJob, at(190)},
+		"nobody's, older than that job": {Process{PID: 70, UID: bob, Start: at(50)}, NoJob, 0},
+		"another job's by its environment alone": {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 11}, LiveJob,
+			0},
+		"exclusive use, a third job's environment": {Process{PID: 70, UID: alice, Start: at(150), EnvJobID: 777},
+			ThisJob, at(180)},
+		"that very job's, by its own environment": {Process{PID: 70, UID: bob, Start: at(150), EnvJobID: 12}, EndedJob,
+			0},
 	} {
 		s := scene()
-		s.Others = append(s.Others, ended, Record{Job: 13, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(180)})
+		s.Others = append(s.Others, ended,
+			Record{Job: 13, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(110), End: at(180)})
 		if got := Decide(tt.p, s); got.Whose != tt.whose || got.OtherEnd != tt.want {
 			t.Errorf("%s: %+v, want %s, %v", name, got, tt.whose, tt.want)
 		}
@@ -184,9 +221,10 @@ func TestComponents(t *testing.T) {
 		rival        slurm.JobID
 		otherwiseEnd time.Duration
 	}{
-		"the leader on another node":    {component, ThisJob, 10, 0, 0},
-		"by its environment alone":      {func(s *Scene) { component(s); s.Self.Alone = false }, ThisJob, 10, 0, 0},
-		"the leader lives on this node": {func(s *Scene) { component(s); s.Others = append(s.Others, leader) }, ThisJob, 10, 9, 0},
+		"the leader on another node": {component, ThisJob, 10, 0, 0},
+		"by its environment alone":   {func(s *Scene) { component(s); s.Self.Alone = false }, ThisJob, 10, 0, 0},
+		"the leader lives on this node": {func(s *Scene) { component(s); s.Others = append(s.Others, leader) }, ThisJob,
+			10, 9, 0},
 		"the leader has ended on this node": {func(s *Scene) {
 			component(s)
 			ended := leader

@@ -1,15 +1,15 @@
 package attrib
 
-import "fmt"
+import "bookend/internal/gpu"
 
 // Holding is one process with what it has open or mapped of the driver's device nodes. A descriptor proves a
 // holder, not bytes.
 type Holding struct {
 	Process
-	Minors  []int `json:"minors,omitempty"`  // each N of /dev/nvidiaN, sorted
-	Control bool  `json:"control,omitempty"` // /dev/nvidiactl: names no GPU
-	UVM     bool  `json:"uvm,omitempty"`     // /dev/nvidia-uvm: names no GPU
-	Caps    bool  `json:"caps,omitempty"`    // something below /dev/nvidia-caps
+	Minors  []int `json:"minors,omitempty"`  // of the cards, sorted
+	Control bool  `json:"control,omitempty"` // the control node: names no GPU
+	UVM     bool  `json:"uvm,omitempty"`     // a node of shared memory: names no GPU
+	Caps    bool  `json:"caps,omitempty"`    // something in the folder of capabilities
 	Mapped  bool  `json:"mapped,omitempty"`  // some of it is mapped and has no descriptor
 }
 
@@ -26,13 +26,14 @@ type Scan struct {
 // Open names the device nodes that a process holds, as in /dev.
 func (h Holding) Open() []string {
 	var names []string
-	for _, n := range h.Minors {
-		names = append(names, fmt.Sprintf("nvidia%d", n))
+	v := gpu.Vendors[0]
+	for _, minor := range h.Minors {
+		names = append(names, v.CardNode(minor))
 	}
 	for _, kind := range []struct {
 		open bool
 		name string
-	}{{h.Control, "nvidiactl"}, {h.UVM, "nvidia-uvm"}, {h.Caps, "nvidia-caps"}} {
+	}{{h.Control, v.Nodes.Control}, {h.UVM, v.Nodes.Shared[0]}, {h.Caps, v.Nodes.Caps}} {
 		if kind.open {
 			names = append(names, kind.name)
 		}

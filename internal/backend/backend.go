@@ -6,7 +6,9 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,8 +29,8 @@ type Params struct {
 	Root bool
 	// Grace is how long the backend may take to die once its time is up, where that is more than package child's own.
 	Grace time.Duration
-	// Answered, where it is not nil, is called once, from another goroutine, when the driver has answered: when anything
-	// has come after the backend's greeting.
+	// Answered, where it is not nil, is called once, from another goroutine, when the driver has answered: when
+	// anything has come after the backend's greeting.
 	Answered func()
 	// Started, where it is not nil, is called with the started backend, for child.Alive.
 	Started func(pid int, startTicks uint64)
@@ -122,10 +124,7 @@ func (p Params) trust(o wire.Options) error {
 	if !p.Root {
 		return nil
 	}
-	for _, path := range []string{p.Path, o.NVMLLibrary, o.CUDALibrary} {
-		if path == "" {
-			continue // a library found by the dynamic linker, in root's folders
-		}
+	for _, path := range append([]string{p.Path}, slices.Sorted(maps.Values(o))...) {
 		// A file that does not exist is harmless: it is reported as missing when it is started or loaded.
 		if err := safefile.Trusted(path); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return err
@@ -176,8 +175,8 @@ func judge(res child.Result, req wire.Request) Answer {
 	return a
 }
 
-// outstayed reports a backend that was killed after it had said all of its test allocations: a thread that waits for CUDA's
-// start keeps its process, and in the end let it go. One that never does is abandoned.
+// outstayed reports a backend that was killed after it had said all of its test allocations: a thread that waits for
+// CUDA's start keeps its process, and in the end let it go. One that never does is abandoned.
 func (a *Answer) outstayed(req wire.Request, ending *Trouble) bool {
 	return req.Op == wire.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == code.Hang
 }
@@ -228,14 +227,17 @@ func ended(res child.Result, req wire.Request) *Trouble {
 	case child.Hung:
 		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("killed after %v", req.Deadline())}
 	case child.Abandoned:
-		return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)}
+		return &Trouble{Code: code.Hang,
+			Detail: fmt.Sprintf("not answering after %v and cannot be killed: process %d", req.Deadline(), res.PID)}
 	case child.Flooded:
 		return &Trouble{Code: code.BackendFlood, Detail: fmt.Sprintf("wrote more than %d bytes", wire.MaxReplyBytes)}
 	case child.Crashed:
 		if res.Signal == syscall.SIGALRM { // set by the backend for the very deadline
-			return &Trouble{Code: code.Hang, Detail: fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))}
+			return &Trouble{Code: code.Hang,
+				Detail: fmt.Sprintf("ended by its own alarm after %v", res.Took.Round(time.Millisecond))}
 		}
-		return &Trouble{Code: code.BackendCrash, Detail: withLastWords("ended by signal "+res.Signal.String(), res.Stderr)}
+		return &Trouble{Code: code.BackendCrash,
+			Detail: withLastWords("ended by signal "+res.Signal.String(), res.Stderr)}
 	}
 	if res.ExitCode == 0 {
 		return nil

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,24 +58,29 @@ func TestAsk(t *testing.T) {
 	}{
 		"complete":               {hello + look + look + done, plenty, 2, true, "", ""},
 		"the neutral core alone": {look + done, plenty, 1, true, "", ""},
-		"slow":                   {hello + "/bin/sleep 0.1\n" + look + "/bin/sleep 0.1\n" + done, plenty, 1, true, "", ""},
-		"in pieces":              {"printf '{\"bookend\":1,'\n/bin/sleep 0.1\nprintf '\"kind\":\"done\"}\\n'", plenty, 0, true, "", ""},
-		"chatty on stderr":       {"echo warning >&2\n" + look + done, plenty, 1, true, "", ""},
+		"slow": {hello + "/bin/sleep 0.1\n" + look + "/bin/sleep 0.1\n" + done, plenty, 1, true, "",
+			""},
+		"in pieces": {"printf '{\"bookend\":1,'\n/bin/sleep 0.1\nprintf '\"kind\":\"done\"}\\n'", plenty,
+			0, true, "", ""},
 
-		"crashes":             {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, code.BackendCrash, "segmentation fault: panic: boom"},
-		"crashes in a line":   {look + "printf '{\"book'\nkill -SEGV $$", plenty, 1, false, code.BackendCrash, "segmentation fault"},
-		"crashes after done":  {look + done + "kill -ABRT $$", plenty, 1, true, code.BackendCrash, "aborted"},
-		"fails":               {"echo out of luck >&2\nexit 1", plenty, 0, false, code.BackendCrash, "exit code 1: out of luck"},
-		"fails with 127":      {"exit 127", plenty, 0, false, code.BackendCrash, "exit code 127"},
-		"lacks a function":    {look + "echo 'bookend-gpu: symbol lookup error: bookend-gpu: undefined symbol: nvmlX' >&2\nexit 127", plenty, 1, false, code.Old, "undefined symbol: nvmlX"},
-		"its own alarm":       {look + "kill -ALRM $$", plenty, 1, false, code.Hang, "its own alarm"},
-		"hangs":               {look + "exec /bin/sleep 600", little, 1, false, code.Hang, "killed after 300ms"},
-		"ignores signals":     {look + "trap '' TERM INT HUP ALRM\nwhile :; do /bin/sleep 600; done", little, 1, false, code.Hang, "killed"},
-		"waits for the end":   {look + "/bin/cat >/dev/null\n" + done, little, 1, false, code.Hang, "killed"},
-		"talks, then garbage": {look + "echo NVRM: oops\n" + done, plenty, 0, false, code.BackendGarbage, "line 2: garbage"},
+		"crashes": {look + "echo panic: boom >&2\nkill -SEGV $$", plenty, 1, false, code.BackendCrash,
+			"segmentation fault: panic: boom"},
+		"crashes after done": {look + done + "kill -ABRT $$", plenty, 1, true, code.BackendCrash, "aborted"},
+		"fails": {"echo out of luck >&2\nexit 1", plenty, 0, false, code.BackendCrash,
+			"exit code 1: out of luck"},
+		"fails with 127": {"exit 127", plenty, 0, false, code.BackendCrash, "exit code 127"},
+		"lacks a function": {look +
+			"echo 'bookend-gpu: symbol lookup error: bookend-gpu: undefined symbol: nvmlX' >&2\nexit 127", plenty, 1,
+			false, code.Old, "undefined symbol: nvmlX"},
+		"its own alarm":     {look + "kill -ALRM $$", plenty, 1, false, code.Hang, "its own alarm"},
+		"hangs":             {look + "exec /bin/sleep 600", little, 1, false, code.Hang, "killed after 300ms"},
+		"waits for the end": {look + "/bin/cat >/dev/null\n" + done, little, 1, false, code.Hang, "killed"},
+		"talks, then garbage": {look + "echo NVRM: oops\n" + done, plenty, 0, false, code.BackendGarbage,
+			"line 2: garbage"},
 		"an impossible pid": {`echo '{"bookend":1,"kind":"snapshot","snapshot":{"at":5,"readings":[{"device":{"id":"a"},"processes":[{"pid":-1}]}]}}'` + "\n" + done,
 			plenty, 0, false, code.BackendGarbage, "process -1"},
-		"another version":     {`echo '{"bookend":2,"kind":"hello"}'` + "\nexit 1", plenty, 0, false, code.BackendVersion, "version 2, not 1"},
+		"another version": {`echo '{"bookend":2,"kind":"hello"}'` + "\nexit 1", plenty, 0, false,
+			code.BackendVersion, "version 2, not 1"},
 		"stops short":         {hello + look, plenty, 0, false, code.BackendGarbage, "cut off"},
 		"stops within a line": {hello + look + "printf '{\"bookend'", plenty, 0, false, code.BackendGarbage, "cut off"},
 		"says nothing":        {"", plenty, 0, false, code.BackendGarbage, "cut off"},
@@ -86,7 +90,8 @@ func TestAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Ask(fake(t, t.TempDir(), tt.script), snapshot(tt.limit))
 			if len(got.Snapshots) != tt.looks || got.Complete != tt.complete {
-				t.Errorf("got %d looks, complete %v; want %d, %v", len(got.Snapshots), got.Complete, tt.looks, tt.complete)
+				t.Errorf("got %d looks, complete %v; want %d, %v", len(got.Snapshots), got.Complete, tt.looks,
+					tt.complete)
 			}
 			expectTrouble(t, got, tt.code, tt.detail)
 		})
@@ -122,21 +127,24 @@ func TestNeighbours(t *testing.T) {
 		"seen":                     {hello + look + watched + neighbours + done, plenty, true, 1, true, "", ""},
 		"no time for them":         {hello + look + watched + done, plenty, true, 1, false, "", ""},
 		"not known to the backend": {hello + look + done, plenty, false, 1, false, "", ""},
-		"sent without the mark":    {hello + look + neighbours + done, plenty, false, 1, true, "", ""},
 
-		"a crash":             {look + watched + "kill -SEGV $$", plenty, true, 1, false, code.BackendCrash, elsewhere + "ended by signal segmentation fault"},
-		"a crash in the line": {look + watched + "printf '{\"book'\nkill -SEGV $$", plenty, true, 1, false, code.BackendCrash, elsewhere},
-		"a crash afterwards":  {look + watched + neighbours + "kill -SEGV $$", plenty, true, 1, true, code.BackendCrash, elsewhere},
-		"the alarm":           {look + watched + "kill -ALRM $$", plenty, true, 1, false, code.Hang, elsewhere + "ended by its own alarm"},
-		"a hang":              {look + watched + "exec /bin/sleep 600", little, true, 1, false, code.Hang, elsewhere + "killed after 300ms"},
-		"a hang after done":   {look + watched + neighbours + done + "exec /bin/sleep 600", little, true, 1, true, code.Hang, elsewhere},
-		"garbage":             {look + watched + neighbours + badLine + done, plenty, true, 1, false, code.BackendGarbage, elsewhere + "line 4"},
-		"stops short":         {look + watched, plenty, true, 1, false, code.BackendGarbage, elsewhere},
-		"twice":               {look + watched + neighbours + neighbours + done, plenty, true, 1, false, code.BackendGarbage, "out of place"},
-		"a flood":             {look + watched + "exec /usr/bin/yes", plenty, true, 1, false, code.BackendFlood, elsewhere},
-		"a look afterwards":   {look + watched + look + done, plenty, true, 1, false, code.BackendGarbage, "out of place"},
-		"a hang before":       {look + "exec /bin/sleep 600", little, false, 1, false, code.Hang, "killed after 300ms"},
-		"garbage before":      {look + badLine + watched + done, plenty, false, 0, false, code.BackendGarbage, "line 2"},
+		"a crash": {look + watched + "kill -SEGV $$", plenty, true, 1, false, code.BackendCrash,
+			elsewhere + "ended by signal segmentation fault"},
+		"the alarm": {look + watched + "kill -ALRM $$", plenty, true, 1, false, code.Hang,
+			elsewhere + "ended by its own alarm"},
+		"a hang": {look + watched + "exec /bin/sleep 600", little, true, 1, false, code.Hang,
+			elsewhere + "killed after 300ms"},
+		"a hang after done": {look + watched + neighbours + done + "exec /bin/sleep 600", little, true, 1, true,
+			code.Hang, elsewhere},
+		"garbage": {look + watched + neighbours + badLine + done, plenty, true, 1, false, code.BackendGarbage,
+			elsewhere + "line 4"},
+		"stops short": {look + watched, plenty, true, 1, false, code.BackendGarbage, elsewhere},
+		"twice": {look + watched + neighbours + neighbours + done, plenty, true, 1, false,
+			code.BackendGarbage, "out of place"},
+		"a flood": {look + watched + "exec /usr/bin/yes", plenty, true, 1, false, code.BackendFlood,
+			elsewhere},
+		"a look afterwards": {look + watched + look + done, plenty, true, 1, false, code.BackendGarbage,
+			"out of place"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +158,8 @@ func TestNeighbours(t *testing.T) {
 			if len(got.Troubles) == 1 && got.Troubles[0].Elsewhere != tt.watched {
 				t.Errorf("elsewhere: %v, want %v", got.Troubles[0].Elsewhere, tt.watched)
 			}
-			if got.Neighbours != nil && (got.Neighbours.Readings[0].Device.ID != "b" || got.Neighbours.Faults[0].Code != gpu.FaultLost) {
+			if got.Neighbours != nil &&
+				(got.Neighbours.Readings[0].Device.ID != "b" || got.Neighbours.Faults[0].Code != gpu.FaultLost) {
 				t.Errorf("got neighbours %+v", got.Neighbours)
 			}
 		})
@@ -178,7 +187,7 @@ func TestAnswerCarriesEverything(t *testing.T) {
 func TestBackendGetsItsRequestAndNoEnvironment(t *testing.T) {
 	t.Setenv("LD_BIND_NOW", "1")
 	req := snapshot(plenty)
-	req.Options.NVMLLibrary = "/lib/some.so"
+	req.Options = wire.Options{"nvml_library": "/lib/some.so"}
 	script := `case "$request" in *'"op":"snapshot"'*'"nvml_library":"/lib/some.so"'*) ;; *) exit 5;; esac` + "\n" +
 		`[ -z "$(/bin/cat /proc/$$/environ | /usr/bin/tr '\0' ' ')" ] || exit 6` + "\n" + done
 	expectTrouble(t, Ask(fake(t, t.TempDir(), script), req), "", "")
@@ -227,9 +236,10 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 	}
 	good := fake(t, roots, done)
 	expectTrouble(t, ask(good, wire.Options{}), "", "")
-	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: filepath.Join(roots, "absent.so")}), "", "")
-	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: library}), code.BackendRefused, others[:4])
-	expectTrouble(t, ask(good, wire.Options{NVMLLibrary: "libnvidia-ml.so.1"}), code.BackendRefused, "not an absolute path")
+	expectTrouble(t, ask(good, wire.Options{"nvml_library": filepath.Join(roots, "absent.so")}), "", "")
+	expectTrouble(t, ask(good, wire.Options{"nvml_library": library}), code.BackendRefused, others[:4])
+	expectTrouble(t, ask(good, wire.Options{"nvml_library": "libnvidia-ml.so.1"}), code.BackendRefused,
+		"not an absolute path")
 	expectTrouble(t, ask(fake(t, others, done), wire.Options{}), code.BackendRefused, others[:4])
 	expectTrouble(t, ask(Params{Path: filepath.Join(roots, "absent")}, wire.Options{}), code.BackendMissing, "absent")
 	if err := os.Chown(good.Path, 65534, 65534); err != nil {
@@ -240,7 +250,8 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 
 // A process that cannot be killed takes a broken driver, so only its result is played.
 func TestAbandonedBackendIsNamed(t *testing.T) {
-	got := judge(child.Result{Outcome: child.Abandoned, PID: 41, StartTicks: 77, Signal: syscall.SIGKILL}, snapshot(little))
+	got := judge(child.Result{Outcome: child.Abandoned, PID: 41, StartTicks: 77, Signal: syscall.SIGKILL},
+		snapshot(little))
 	if got.Abandoned == nil || *got.Abandoned != (Abandoned{41, 77}) {
 		t.Errorf("got %+v", got.Abandoned)
 	}
@@ -261,11 +272,14 @@ func TestProbeThatGoesLate(t *testing.T) {
 		res  child.Result
 		code code.Code
 	}{
-		"killed":            {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said + end)}, ""},
-		"by its alarm":      {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGALRM, Stdout: []byte(said + end)}, ""},
-		"not to be killed":  {wire.Probe, child.Result{Outcome: child.Abandoned, Stdout: []byte(said + end)}, code.Hang},
-		"half way":          {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, code.Hang},
-		"crashed":           {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGSEGV, Stdout: []byte(said + end)}, code.BackendCrash},
+		"killed": {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said + end)}, ""},
+		"by its alarm": {wire.Probe,
+			child.Result{Outcome: child.Crashed, Signal: syscall.SIGALRM, Stdout: []byte(said + end)}, ""},
+		"not to be killed": {wire.Probe, child.Result{Outcome: child.Abandoned, Stdout: []byte(said + end)},
+			code.Hang},
+		"half way": {wire.Probe, child.Result{Outcome: child.Hung, Stdout: []byte(said)}, code.Hang},
+		"crashed": {wire.Probe, child.Result{Outcome: child.Crashed, Signal: syscall.SIGSEGV,
+			Stdout: []byte(said + end)}, code.BackendCrash},
 		"another operation": {wire.Snapshot, child.Result{Outcome: child.Hung, Stdout: []byte(end)}, code.Hang},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,11 +291,6 @@ func TestProbeThatGoesLate(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestUnstartedBackendHasItsReason(t *testing.T) {
-	got := judge(child.Result{Outcome: child.NotStarted, Err: errors.New("no memory")}, snapshot(little))
-	expectTrouble(t, got, code.BackendMissing, "no memory")
 }
 
 func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
@@ -321,7 +330,8 @@ func TestNoTimeToStart(t *testing.T) {
 			t.Fatalf("%+v", a.Troubles)
 		}
 		unknown := a.Troubles[0].Code == code.Slow && a.Troubles[0].Unsure
-		if hung := a.Troubles[0].Code == code.Hang && strings.HasPrefix(a.Troubles[0].Detail, "killed after"); !unknown && !hung {
+		if hung := a.Troubles[0].Code == code.Hang &&
+			strings.HasPrefix(a.Troubles[0].Detail, "killed after"); !unknown && !hung {
 			t.Fatalf("%+v", a.Troubles)
 		}
 	}

@@ -3,9 +3,11 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/wire"
 )
 
 // DefaultFile is where the configuration lies unless BOOKEND_CONFIG names another file.
@@ -68,13 +70,27 @@ type NVIDIA struct {
 	// The libraries. Empty: libnvidia-ml.so.1 and libcuda.so.1 where the loader finds them.
 	NVMLLibrary string `yaml:"nvml_library" text:"path or empty"`
 	CUDALibrary string `yaml:"cuda_library" text:"path or empty"`
-	DriverProc  string `yaml:"driver_proc" text:"path"` // /proc/driver/nvidia
+	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the cards
 	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
 	Accounting bool `yaml:"accounting"`
 	// GPUOrder says who tells what Slurm's GPU index means: Slurm (auto), or the admin (map).
 	GPUOrder GPUOrder `yaml:"gpu_order" words:"auto pci minor map"`
 	// GPUMap, for order map: Slurm's index to UUID or bus id.
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
+}
+
+// ForLooks are the backend's options for a look at cards.
+func (n NVIDIA) ForLooks() wire.Options { return given(wire.Options{"nvml_library": n.NVMLLibrary}) }
+
+// ForTests are those for a test allocation, which takes a library more.
+func (n NVIDIA) ForTests() wire.Options {
+	return given(wire.Options{"nvml_library": n.NVMLLibrary, "cuda_library": n.CUDALibrary})
+}
+
+// given drops what the backend is to find by itself.
+func given(o wire.Options) wire.Options {
+	maps.DeleteFunc(o, func(_, path string) bool { return path == "" })
+	return o
 }
 
 // GPUOrder names what Slurm's GPU index counts.

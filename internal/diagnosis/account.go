@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"bookend/internal/finding"
+	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
 
@@ -11,11 +12,12 @@ const (
 	// significant is from how many bytes on what something holds can have mattered. A CUDA context takes about 530 MiB
 	// (measured on an H200): whoever does real work on a card has more, services and the driver's rounding have less.
 	significant = 512 << 20
-	// context is what the driver takes for each process, bytes, as measured on an H200.
-	context = 530 << 20
 	// outside is what a process may well have beside its framework's pool: its context and its libraries' buffers.
 	outside = 1 << 30
 )
+
+// context is what the driver takes for each process.
+var context = gpu.NVIDIA.Context
 
 // account is the balance of a card at the moment an allocation failed, as the message itself gives it, in bytes:
 // total = free + this process's + rest.

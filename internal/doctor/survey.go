@@ -181,7 +181,7 @@ func askDriver(s Site) (skipped string, a backend.Answer) {
 	routine.Go(func(p *routine.Panic) { answers <- backend.Answer{Panic: p} }, func() {
 		answers <- backend.Ask(backend.Params{Path: s.Config.Backend, Root: true}, wire.Request{
 			Op: wire.Snapshot, All: true, DeadlineMillis: limit.Milliseconds(),
-			Options: wire.Options{NVMLLibrary: s.Config.NVIDIA.NVMLLibrary},
+			Options: s.Config.NVIDIA.ForLooks(),
 		})
 	})
 	select {

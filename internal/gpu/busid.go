@@ -27,7 +27,8 @@ func ParseBusID(s string) (BusID, error) {
 	}{{parts[0], 32}, {parts[1], 8}, {device, 5}, {function, 3}} {
 		v, err := strconv.ParseUint(field.text, 16, field.bits)
 		if err != nil {
-			return "", fmt.Errorf("parse bus id %q: %q is not a hexadecimal number of %d bits", s, field.text, field.bits)
+			return "", fmt.Errorf("parse bus id %q: %q is not a hexadecimal number of %d bits", s, field.text,
+				field.bits)
 		}
 		n[i] = v
 	}

@@ -14,8 +14,8 @@ func (e Epoch) Same(other Epoch) bool {
 	return known(e.Boot, other.Boot) && known(e.Driver, other.Driver) && known(e.Module, other.Module)
 }
 
-// Changed reports that a part of the epoch, known on both sides, is another. Epochs may be neither the same nor changed:
-// then nobody knows.
+// Changed reports that a part of the epoch, known on both sides, is another. Epochs may be neither the same nor
+// changed: then nobody knows.
 func (e Epoch) Changed(other Epoch) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return differ(e.Boot, other.Boot) || differ(e.Driver, other.Driver) || differ(e.Module, other.Module)

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -35,7 +34,7 @@ func (f Figure) Known() bool { return f.Unknown == "" }
 type Device struct {
 	ID     ID     `json:"id"`
 	BusID  BusID  `json:"bus_id,omitempty"`
-	Minor  *int   `json:"minor,omitempty"`  // N of /dev/nvidiaN; nil when unknown
+	Minor  *int   `json:"minor,omitempty"`  // N of its device node (nvidiaN); nil when unknown
 	Parent ID     `json:"parent,omitempty"` // the whole card of a MIG instance
 	Name   string `json:"name,omitempty"`   // model as the driver names it: a string from outside
 	Vendor string `json:"vendor,omitempty"` // "nvidia", "amd"
@@ -46,10 +45,10 @@ func (d Device) Node() string {
 	if d.Minor == nil {
 		return ""
 	}
-	return fmt.Sprintf("nvidia%d", *d.Minor)
+	return VendorOf(d).CardNode(*d.Minor)
 }
 
-// Named reports whether somebody means this device: by UUID, bus id, or as nvidiaN.
+// Named reports whether somebody means this device: by UUID, bus id, or by its device node.
 func (d Device) Named(name string) bool {
 	if bus, err := ParseBusID(name); err == nil && bus == d.BusID {
 		return true
@@ -118,11 +117,11 @@ type Reading struct {
 	Memory           Memory    `json:"memory"`
 	Processes        []Process `json:"processes"`
 	ProcessesUnknown string    `json:"processes_unknown,omitempty"` // why the list could not be read or trusted
-	NVIDIA           *NVIDIA   `json:"nvidia,omitempty"`
+	NVIDIA           *NVML     `json:"nvidia,omitempty"`
 }
 
-// NVIDIA is the vendor's own block of a reading. The pure packages never read it.
-type NVIDIA struct {
+// NVML is what NVIDIA's backend tells besides of a reading. The pure packages never read it.
+type NVML struct {
 	NVMLIndex *int  `json:"nvml_index,omitempty"`
 	MIGMode   *bool `json:"mig_mode,omitempty"`
 }

@@ -23,19 +23,20 @@ type FactCode string
 
 // The facts. Counters only grow between two loads of the driver, unless they say "ever".
 const (
-	ECCUncorrected  FactCode = "ecc_uncorrected"   // errors since the driver was loaded
-	RemapPending    FactCode = "remap_pending"     // yes, no: rows wait for a reset to be remapped
-	RemapFailed     FactCode = "remap_failed"      // yes, no: a row could not be remapped
-	RemapRows       FactCode = "remap_uncorrected" // rows remapped for uncorrected errors, ever
-	RetiredPages    FactCode = "retired_pages"     // pages retired for uncorrected errors, ever (before Ampere)
-	RetiredPending  FactCode = "retired_pending"   // yes, no: pages wait for a reset to be retired
-	RecoveryAction  FactCode = "recovery_action"   // none, reset, reboot, drain_p2p, drain_reset, recover_imex, or a number
-	FabricState     FactCode = "fabric_state"      // not_supported, not_started, in_progress, completed; with an error: failed
-	BAR1Used        FactCode = "bar1_used"         // bytes
-	BAR1Total       FactCode = "bar1_total"        // bytes
-	PersistenceMode FactCode = "persistence"       // on, off
-	ComputeMode     FactCode = "compute_mode"      // default, prohibited, exclusive_process
-	Throttled       FactCode = "throttled"         // none, or reasons joined by "+"
+	ECCUncorrected FactCode = "ecc_uncorrected"   // errors since the driver was loaded
+	RemapPending   FactCode = "remap_pending"     // yes, no: rows wait for a reset to be remapped
+	RemapFailed    FactCode = "remap_failed"      // yes, no: a row could not be remapped
+	RemapRows      FactCode = "remap_uncorrected" // rows remapped for uncorrected errors, ever
+	RetiredPages   FactCode = "retired_pages"     // pages retired for uncorrected errors, ever (before Ampere)
+	RetiredPending FactCode = "retired_pending"   // yes, no: pages wait for a reset to be retired
+	// RecoveryAction: none, reset, reboot, drain_p2p, drain_reset, recover_imex, or a number.
+	RecoveryAction  FactCode = "recovery_action"
+	FabricState     FactCode = "fabric_state" // not_supported, not_started, in_progress, completed, failed
+	BAR1Used        FactCode = "bar1_used"    // bytes
+	BAR1Total       FactCode = "bar1_total"   // bytes
+	PersistenceMode FactCode = "persistence"  // on, off
+	ComputeMode     FactCode = "compute_mode" // default, prohibited, exclusive_process
+	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"
 )
 
 // Fact returns a fact by its code.

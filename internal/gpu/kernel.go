@@ -9,7 +9,7 @@ type KernelLog struct {
 	Kills    []HostKill `json:"kills,omitempty"`
 	Mismatch string     `json:"mismatch,omitempty"` // the newest line on a library of another version than the module
 	Unknown  string     `json:"unknown,omitempty"`  // why the log could not be read
-	Lost     bool       `json:"lost,omitempty"`     // entries after the mark asked for were overwritten: some may be missing
+	Lost     bool       `json:"lost,omitempty"`     // entries after the mark asked for were overwritten
 	Epoch    Epoch      `json:"epoch,omitzero"`     // in which it was read, however the driver does
 }
 

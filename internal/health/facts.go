@@ -51,7 +51,9 @@ func counted(_ Row, q question) answer {
 		if before == now {
 			return answer{}
 		}
-		return answer{observed: fmt.Sprintf("%d uncorrectable memory errors more than at the last look (%d then, %d now)", now-before, before, now)}
+		return answer{observed: fmt.Sprintf(
+			"%d uncorrectable memory errors more than at the last look (%d then, %d now)",
+			now-before, before, now)}
 	}
 	a := answer{observed: fmt.Sprintf("%d uncorrectable memory errors since the driver was loaded", now)}
 	a.unknown = a.observed + ": there is no earlier count to say whether this job met them"
@@ -65,7 +67,8 @@ func mapped(_ Row, q question) answer {
 	if err != nil || errBefore != nil || !q.idle || now < before || now-before < mappedMuch {
 		return answer{}
 	}
-	return answer{observed: fmt.Sprintf("%d MiB of BAR1 are mapped with nobody on the card, %d MiB at the last look", now>>20, before>>20)}
+	return answer{observed: fmt.Sprintf("%d MiB of BAR1 are mapped with nobody on the card, %d MiB at the last look",
+		now>>20, before>>20)}
 }
 
 // slowed picks the reasons that say something of the machine: a power limit is how a card is meant to work.

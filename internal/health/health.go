@@ -1,5 +1,5 @@
-// Package health judges what the driver and the kernel's log say of a card's condition: the one table of what each means
-// and what NVIDIA's own guidance makes of it.
+// Package health judges what the driver and the kernel's log say of a card's condition: the one table of what each
+// means and what NVIDIA's own guidance makes of it.
 package health
 
 import (
@@ -16,8 +16,8 @@ type Input struct {
 	Now   []gpu.Health
 	// Before is the last look at each card's health on record, of this epoch; a card without one is not in it.
 	Before map[gpu.ID]gpu.Health
-	// Unseen are cards that the job had by the start's record, and that nobody could look at now: the kernel's log alone
-	// tells of them.
+	// Unseen are cards that the job had by the start's record, and that nobody could look at now: the kernel's log
+	// alone tells of them.
 	Unseen []finding.Card
 	// Kernel is the kernel's log since the job began; nil where it was not read.
 	Kernel *gpu.KernelLog
@@ -50,7 +50,9 @@ func Judge(in Input) []finding.Finding {
 		}
 	}
 	if in.Kernel != nil && in.Kernel.Lost && len(in.Cards)+len(in.Unseen) > 0 {
-		out = append(out, finding.Finding{Code: code.Untraced, Unknown: "part of the kernel's log since the job began was overwritten before it was read: an Xid may be missing"})
+		out = append(out, finding.Finding{Code: code.Untraced,
+			Unknown: "part of the kernel's log since the job began " +
+				"was overwritten before it was read: an Xid may be missing"})
 	}
 	return out
 }

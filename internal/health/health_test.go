@@ -34,7 +34,8 @@ func fact(c gpu.FactCode, value string) gpu.Fact {
 
 // look is a job's end with one card, on which the driver said this.
 func look(facts ...gpu.Fact) Input {
-	return Input{Cards: []finding.Card{cardA}, Now: []gpu.Health{said(gpuA, facts...)}, Idle: map[gpu.ID]bool{gpuA: true}}
+	return Input{Cards: []finding.Card{cardA}, Now: []gpu.Health{said(gpuA, facts...)},
+		Idle: map[gpu.ID]bool{gpuA: true}}
 }
 
 // drains reports whether the shipped policy of an end, enforced, drains for a finding.
@@ -58,7 +59,8 @@ func TestFacts(t *testing.T) {
 	}{
 		{gpu.RecoveryAction, "reset", "", "reset", code.Recovery, "asks for a reset of the card", false, true},
 		{gpu.RecoveryAction, "reboot", "", "reboot", code.Recovery, "asks for a reboot of the node", false, true},
-		{gpu.RecoveryAction, "drain_reset", "", "drain_reset", code.Recovery, "no new work and to reset it", false, true},
+		{gpu.RecoveryAction, "drain_reset", "", "drain_reset", code.Recovery, "no new work and to reset it", false,
+			true},
 		{gpu.RecoveryAction, "drain_p2p", "", "drain_p2p", code.Recovery, "traffic between cards", false, false},
 		{gpu.RecoveryAction, "recover_imex", "", "recover_imex", code.Recovery, "IMEX domain", false, false},
 		{gpu.RecoveryAction, "another number", "", "6", code.Recovery, "action number 6", false, false},
@@ -71,27 +73,33 @@ func TestFacts(t *testing.T) {
 		{gpu.RemapPending, "", "", "no", "", "", false, false},
 		{gpu.RetiredPending, "yes", "", "yes", code.Pages, "to be retired", false, false},
 		{gpu.RetiredPending, "", "", "no", "", "", false, false},
-		{gpu.ECCUncorrected, "more than at the last look", "2", "5", code.ECC, "3 uncorrectable memory errors more than at the last look (2 then, 5 now)", false, false},
+		{gpu.ECCUncorrected, "more than at the last look", "2", "5", code.ECC,
+			"3 uncorrectable memory errors more than at the last look (2 then, 5 now)", false, false},
 		{gpu.ECCUncorrected, "", "5", "5", "", "", false, false},
 		{gpu.ECCUncorrected, "", "", "0", "", "", false, false},
 		{gpu.ECCUncorrected, "", "5", "0", "", "", false, false},
-		{gpu.ECCUncorrected, "", "", "5", code.ECC, "5 uncorrectable memory errors since the driver was loaded", true, false},
-		{gpu.ECCUncorrected, "", "7", "5", code.ECC, "5 uncorrectable memory errors since the driver was loaded", true, false},
-		{gpu.ECCUncorrected, "", "many", "5", code.ECC, "5 uncorrectable memory errors since the driver was loaded", true, false},
+		{gpu.ECCUncorrected, "", "", "5", code.ECC, "5 uncorrectable memory errors since the driver was loaded", true,
+			false},
+		{gpu.ECCUncorrected, "", "7", "5", code.ECC, "5 uncorrectable memory errors since the driver was loaded", true,
+			false},
+		{gpu.ECCUncorrected, "", "many", "5", code.ECC, "5 uncorrectable memory errors since the driver was loaded",
+			true, false},
 		{gpu.ECCUncorrected, "", "0", "many", "", "", false, false},
 		{gpu.FabricState, "failed", "", "failed", code.Fabric, "has failed", false, false},
 		{gpu.FabricState, "not_started", "", "not_started", code.Fabric, "not begun", false, false},
 		{gpu.FabricState, "in_progress", "", "in_progress", code.Fabric, "still joining", true, false},
 		{gpu.FabricState, "", "", "completed", "", "", false, false},
 		{gpu.FabricState, "", "", "not_supported", "", "", false, false},
-		{gpu.BAR1Used, "256 MiB more than at the last look, with nobody on the card", "1048576", "269484032", code.BAR1, "257 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look", false, false},
+		{gpu.BAR1Used, "256 MiB more than at the last look, with nobody on the card", "1048576", "269484032", code.BAR1,
+			"257 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look", false, false},
 		{gpu.BAR1Used, "", "1048577", "269484032", "", "", false, false},
 		{gpu.BAR1Used, "", "", "269484032", "", "", false, false},
 		{gpu.BAR1Used, "", "269484032", "1048576", "", "", false, false},
 		{gpu.BAR1Used, "", "x", "269484032", "", "", false, false},
 		{gpu.PersistenceMode, "off", "", "off", code.Persistence, "is off", false, false},
 		{gpu.PersistenceMode, "", "", "on", "", "", false, false},
-		{gpu.Throttled, "for heat, or by the power brake", "", "hw_thermal+sw_power_cap+hw_power_brake", code.Throttle, "held down: hw_thermal, hw_power_brake", false, false},
+		{gpu.Throttled, "for heat, or by the power brake", "", "hw_thermal+sw_power_cap+hw_power_brake", code.Throttle,
+			"held down: hw_thermal, hw_power_brake", false, false},
 		{gpu.Throttled, "", "", "hw_slowdown", code.Throttle, "held down: hw_slowdown", false, false},
 		{gpu.Throttled, "", "", "none", "", "", false, false},
 		{gpu.Throttled, "", "", "sw_power_cap", "", "", false, false},
@@ -124,7 +132,8 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if !strings.Contains(f.Observed, tt.observed) || (f.Unknown != "") != tt.unknown || drains(f) != tt.out {
-			t.Errorf("%s: observed %q, unknown %q, doubts %q, drains %v", name, f.Observed, f.Unknown, f.Doubts, drains(f))
+			t.Errorf("%s: observed %q, unknown %q, doubts %q, drains %v", name, f.Observed, f.Unknown, f.Doubts,
+				drains(f))
 		}
 	}
 	for _, r := range factRows {
@@ -137,7 +146,8 @@ func TestFacts(t *testing.T) {
 // What could not be read is no finding, here or at the last look.
 func TestUnknownFacts(t *testing.T) {
 	for _, r := range factRows {
-		if found := Judge(look(gpu.Fact{Code: r.Fact, Value: r.Value, Unknown: "no permission", Source: "x"})); len(found) != 0 {
+		if found := Judge(look(gpu.Fact{Code: r.Fact, Value: r.Value, Unknown: "no permission",
+			Source: "x"})); len(found) != 0 {
 			t.Errorf("%s unknown: %+v", r.Fact, found)
 		}
 		if found := Judge(look(fact(r.Fact, ""))); len(found) != 0 {
@@ -146,7 +156,8 @@ func TestUnknownFacts(t *testing.T) {
 	}
 	in := look(fact(gpu.ECCUncorrected, "5"), fact(gpu.BAR1Used, "999999999"))
 	in.Before = map[gpu.ID]gpu.Health{gpuA: said(gpuA,
-		gpu.Fact{Code: gpu.ECCUncorrected, Value: "5", Unknown: "x"}, gpu.Fact{Code: gpu.BAR1Used, Value: "1", Unknown: "x"})}
+		gpu.Fact{Code: gpu.ECCUncorrected, Value: "5", Unknown: "x"},
+		gpu.Fact{Code: gpu.BAR1Used, Value: "1", Unknown: "x"})}
 	if found := Judge(in); len(found) != 1 || found[0].Unknown == "" {
 		t.Errorf("the last look is unknown: %+v", found)
 	}
@@ -177,7 +188,8 @@ func TestSeveralCards(t *testing.T) {
 			said(gpuB, fact(gpu.ECCUncorrected, "4"), fact(gpu.RemapFailed, "yes")),
 			said("GPU-other", fact(gpu.RecoveryAction, "reset")),
 		},
-		Before: map[gpu.ID]gpu.Health{gpuA: said(gpuA, fact(gpu.ECCUncorrected, "4")), gpuB: said(gpuB, fact(gpu.ECCUncorrected, "3"))},
+		Before: map[gpu.ID]gpu.Health{gpuA: said(gpuA, fact(gpu.ECCUncorrected, "4")),
+			gpuB: said(gpuB, fact(gpu.ECCUncorrected, "3"))},
 	}
 	type seen struct {
 		code  code.Code
@@ -188,7 +200,8 @@ func TestSeveralCards(t *testing.T) {
 	for _, f := range Judge(in) {
 		got = append(got, seen{f.Code, f.GPU, *f.Index})
 	}
-	if want := []seen{{code.ECC, gpuB, 3}, {code.RemapFailed, gpuB, 3}, {code.Persistence, gpuA, 0}}; !reflect.DeepEqual(got, want) {
+	if want := []seen{{code.ECC, gpuB, 3}, {code.RemapFailed, gpuB, 3},
+		{code.Persistence, gpuA, 0}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
 }

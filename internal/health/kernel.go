@@ -21,7 +21,8 @@ func (in Input) xids(c finding.Card, now gpu.Health) []finding.Finding {
 			continue
 		}
 		told[x.Code] = true
-		alike := slices.DeleteFunc(slices.Clone(log), func(y gpu.Xid) bool { return y.BusID != x.BusID || y.Code != x.Code })
+		alike := slices.DeleteFunc(slices.Clone(log),
+			func(y gpu.Xid) bool { return y.BusID != x.BusID || y.Code != x.Code })
 		out = append(out, in.xid(c, now, alike))
 	}
 	return out

@@ -25,7 +25,8 @@ func TestEveryXid(t *testing.T) {
 	for _, n := range xidNumbers {
 		for _, number := range n.xids {
 			found := Judge(logged(gpu.Xid{BusID: busA, Code: number}))
-			if len(found) != 1 || found[0].Code != n.code || found[0].Xid != number || !strings.Contains(found[0].Observed, n.meaning) {
+			if len(found) != 1 || found[0].Code != n.code || found[0].Xid != number ||
+				!strings.Contains(found[0].Observed, n.meaning) {
 				t.Errorf("Xid %d: %+v", number, found)
 				continue
 			}
@@ -50,7 +51,8 @@ func TestEveryXid(t *testing.T) {
 		}
 	}
 	found := Judge(logged(gpu.Xid{BusID: busA, Code: 777}))
-	if len(found) != 1 || found[0].Code != code.Xid || found[0].Xid != 777 || !strings.Contains(found[0].Observed, "Xid 777 (not in the table") {
+	if len(found) != 1 || found[0].Code != code.Xid || found[0].Xid != 777 ||
+		!strings.Contains(found[0].Observed, "Xid 777 (not in the table") {
 		t.Errorf("a number that is not in the table: %+v", found)
 	}
 	if meaning, ok := XidMeaning(777); ok || meaning != "" {
@@ -90,8 +92,10 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 		},
 		{
 			"several, of several processes", []gpu.Xid{
-				{KernelMark: at(1), BusID: busA, Code: 31, PID: 7, Name: "rogue"}, {KernelMark: at(2), BusID: busA, Code: 43, PID: 7},
-				{KernelMark: at(3000000), BusID: busA, Code: 31, PID: 8}, {KernelMark: at(4000000), BusID: busA, Code: 31, PID: 7, Text: "MMU Fault"},
+				{KernelMark: at(1), BusID: busA, Code: 31, PID: 7, Name: "rogue"},
+				{KernelMark: at(2), BusID: busA, Code: 43, PID: 7},
+				{KernelMark: at(3000000), BusID: busA, Code: 31, PID: 8},
+				{KernelMark: at(4000000), BusID: busA, Code: 31, PID: 7, Text: "MMU Fault"},
 			},
 			[]string{
 				"Xid 31 (memory page fault: a program's kernel used an address that is not its own), 3 times from 0.000001 to 4.000000 s of the kernel log, PID 7, PID 8: MMU Fault",
@@ -100,20 +104,23 @@ func TestXidsOfOneNumberAreOneFinding(t *testing.T) {
 		},
 		{
 			"a cause, an instance, and no words", []gpu.Xid{
-				{BusID: busA, Code: 45, After: 149, GI: num(1)}, {BusID: busA, Code: 45, After: 149, GI: num(1), CI: num(2)},
+				{BusID: busA, Code: 45, After: 149, GI: num(1)},
+				{BusID: busA, Code: 45, After: 149, GI: num(1), CI: num(2)},
 			},
 			[]string{"Xid 45 (clean-up of a program after an earlier error, or because it was ended), 2 times from 0.000000 to 0.000000 s of the kernel log, after Xid 149, GPU-I 1, GPU-I 1 GPU-CI 2"},
 		},
 		{
 			"many processes", []gpu.Xid{
-				{BusID: busA, Code: 8, PID: 1}, {BusID: busA, Code: 8, PID: 2}, {BusID: busA, Code: 8, PID: 3}, {BusID: busA, Code: 8, PID: 4},
+				{BusID: busA, Code: 8, PID: 1}, {BusID: busA, Code: 8, PID: 2}, {BusID: busA, Code: 8, PID: 3},
+				{BusID: busA, Code: 8, PID: 4},
 				{BusID: busA, Code: 8, PID: 5}, {BusID: busA, Code: 8, PID: 6},
 			},
 			[]string{"Xid 8 (the card stopped processing for this program), 6 times from 0.000000 to 0.000000 s of the kernel log, PID 1, PID 2, PID 3, PID 4, 2 more"},
 		},
 		{
 			"many words", []gpu.Xid{{BusID: busA, Code: 8, Text: long}},
-			[]string{"Xid 8 (the card stopped processing for this program) at 0.000000 s of the kernel log: " + long[:mostText]},
+			[]string{"Xid 8 (the card stopped processing for this program) at 0.000000 s of the kernel log: " +
+				long[:mostText]},
 		},
 		{"another card's, and one of no card", []gpu.Xid{{BusID: busB, Code: 79}, {Code: 79}}, nil},
 	} {
@@ -154,7 +161,8 @@ func TestLostEntries(t *testing.T) {
 	in := look()
 	in.Cards = append(in.Cards, cardB)
 	in.Kernel = &gpu.KernelLog{Lost: true}
-	if found := Judge(in); len(found) != 1 || found[0].Code != code.Untraced || found[0].Unknown == "" || found[0].GPU != "" || action(found[0]) != config.Note {
+	if found := Judge(in); len(found) != 1 || found[0].Code != code.Untraced || found[0].Unknown == "" ||
+		found[0].GPU != "" || action(found[0]) != config.Note {
 		t.Errorf("%+v", found)
 	}
 	if found := Judge(Input{Kernel: in.Kernel}); len(found) != 0 {
@@ -164,9 +172,11 @@ func TestLostEntries(t *testing.T) {
 
 // A card that the job had and that nobody could look at is judged by the log alone, as Slurm numbers it.
 func TestUnseenCards(t *testing.T) {
-	in := Input{Unseen: []finding.Card{cardB}, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{{BusID: busA, Code: 79}, {BusID: busB, Code: 79}}}}
+	in := Input{Unseen: []finding.Card{cardB},
+		Kernel: &gpu.KernelLog{Xids: []gpu.Xid{{BusID: busA, Code: 79}, {BusID: busB, Code: 79}}}}
 	found := Judge(in)
-	if len(found) != 1 || found[0].Code != code.XidFatal || found[0].GPU != gpuB || *found[0].Index != 3 || !drains(found[0]) {
+	if len(found) != 1 || found[0].Code != code.XidFatal || found[0].GPU != gpuB || *found[0].Index != 3 ||
+		!drains(found[0]) {
 		t.Errorf("%+v", found)
 	}
 	in.Doubt = "sees a part of the node"
@@ -175,19 +185,22 @@ func TestUnseenCards(t *testing.T) {
 	}
 }
 
-// A driver that was reloaded may have cured the card: what it wrote before proves nothing any more. What it says now does.
+// A driver that was reloaded may have cured the card: what it wrote before proves nothing any more. What it says now
+// does.
 func TestDoubtOfTheLog(t *testing.T) {
 	in := logged(gpu.Xid{BusID: busA, Code: 79})
 	in.Now = []gpu.Health{said(gpuA, fact(gpu.RemapFailed, "yes"))}
 	in.KernelDoubt = "reloaded"
-	if found := Judge(in); len(found) != 2 || !drains(found[0]) || drains(found[1]) || found[1].Doubts[0] != "reloaded" {
+	if found := Judge(in); len(found) != 2 || !drains(found[0]) || drains(found[1]) ||
+		found[1].Doubts[0] != "reloaded" {
 		t.Errorf("%+v", found)
 	}
 }
 
 // Whose a process was is said where it is known, and how many lines there were though few are kept.
 func TestWhoseAndHowMany(t *testing.T) {
-	in := logged(gpu.Xid{BusID: busA, Code: 8, PID: 1}, gpu.Xid{BusID: busA, Code: 8, PID: 2}, gpu.Xid{BusID: busA, Code: 8, PID: 3, More: 40})
+	in := logged(gpu.Xid{BusID: busA, Code: 8, PID: 1}, gpu.Xid{BusID: busA, Code: 8, PID: 2},
+		gpu.Xid{BusID: busA, Code: 8, PID: 3, More: 40})
 	in.Own = map[int]bool{1: true, 2: false, 0: true}
 	const want = "Xid 8 (the card stopped processing for this program), 43 times from 0.000000 to 0.000000 s of the kernel log, " +
 		"PID 1 of this job, PID 2 of another job, PID 3"
@@ -202,9 +215,11 @@ func TestWhoseAndHowMany(t *testing.T) {
 
 // Instances of one card share its lines: they are told once, and of a named instance nobody knows whose it is.
 func TestXidsOfInstances(t *testing.T) {
-	in := logged(gpu.Xid{BusID: busA, Code: 94, GI: num(5)}, gpu.Xid{BusID: busA, Code: 95}, gpu.Xid{BusID: busA, Code: 31, GI: num(5)}, gpu.Xid{BusID: busA, Code: 31})
+	in := logged(gpu.Xid{BusID: busA, Code: 94, GI: num(5)}, gpu.Xid{BusID: busA, Code: 95},
+		gpu.Xid{BusID: busA, Code: 31, GI: num(5)}, gpu.Xid{BusID: busA, Code: 31})
 	in.Cards = []finding.Card{
-		{Index: 1, Device: gpu.Device{ID: "MIG-1", Parent: gpuA, BusID: busA}}, {Index: 2, Device: gpu.Device{ID: "MIG-2", Parent: gpuA, BusID: busA}},
+		{Index: 1, Device: gpu.Device{ID: "MIG-1", Parent: gpuA, BusID: busA}},
+		{Index: 2, Device: gpu.Device{ID: "MIG-2", Parent: gpuA, BusID: busA}},
 	}
 	found := Judge(in)
 	if len(found) != 3 {
@@ -231,7 +246,8 @@ func TestXidsOfInstances(t *testing.T) {
 // Where the driver said nothing of the cards it may have recovered them; a card that has fallen off the bus it has not.
 func TestXidsThatTheDriverSaysNothingOf(t *testing.T) {
 	for number, doubted := range map[int]bool{119: true, 95: true, fallenOffTheBus: false} {
-		in := Input{Unseen: []finding.Card{cardA}, Blind: true, Kernel: &gpu.KernelLog{Xids: []gpu.Xid{{BusID: cardA.Device.BusID, Code: number}}}}
+		in := Input{Unseen: []finding.Card{cardA}, Blind: true,
+			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{{BusID: cardA.Device.BusID, Code: number}}}}
 		found := Judge(in)
 		if len(found) != 1 || found[0].Code != code.XidFatal || (len(found[0].Doubts) > 0) != doubted {
 			t.Errorf("Xid %d: %+v", number, found)

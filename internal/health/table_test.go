@@ -11,7 +11,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/health.md")
@@ -28,7 +27,8 @@ func TestTableIsSound(t *testing.T) {
 	}
 	for _, r := range table() {
 		key := fmt.Sprint(r.Fact, r.Value, r.Xids)
-		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") || (r.judge == nil) != (r.Fact == "") {
+		if (r.Fact == "") == (len(r.Xids) == 0) || (r.Fact == "") != (r.Value == "") ||
+			(r.judge == nil) != (r.Fact == "") {
 			t.Errorf("%s is neither a fact nor an Xid", key)
 		}
 		once(string(r.Fact) + r.Value + fmt.Sprint(r.Xids))
@@ -146,8 +146,10 @@ func healthDoc() string {
 	for _, r := range factRows {
 		fmt.Fprintf(&b, "| %s | %s %s\n", r.Fact, r.Value, columns(r))
 	}
-	b.WriteString(xidIntro + "\n| Xid | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" + strings.Repeat("| --- ", 6) + "|\n")
-	for _, r := range slices.SortedFunc(slices.Values(table()[len(factRows):]), func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
+	b.WriteString(xidIntro + "\n| Xid | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" +
+		strings.Repeat("| --- ", 6) + "|\n")
+	for _, r := range slices.SortedFunc(slices.Values(table()[len(factRows):]),
+		func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
 		fmt.Fprintf(&b, "| %s %s\n", ranges(r.Xids), columns(r))
 	}
 	b.WriteString(outro)
@@ -162,7 +164,8 @@ func columns(r Row) string {
 	if r.Doubt != "" {
 		meaning += ". Doubt: " + r.Doubt
 	}
-	return fmt.Sprintf("| [%s](findings.md#%s) | %s | %s | %s | %s |", r.Code, strings.ToLower(string(r.Code)), meaning, r.Asks, r.Source, shipped(r))
+	return fmt.Sprintf("| [%s](findings.md#%s) | %s | %s | %s | %s |", r.Code, strings.ToLower(string(r.Code)), meaning,
+		r.Asks, r.Source, shipped(r))
 }
 
 // ranges writes numbers in order, runs of three and more as "126-135".
@@ -182,23 +185,4 @@ func ranges(numbers []int) string {
 		i = j + 1
 	}
 	return strings.Join(out, ", ")
-}
-
-// A row that drains says so only if the finding of a real look drains too.
-func TestShippedActionIsTheJudgedOne(t *testing.T) {
-	in := look(fact("remap_failed", "yes"), fact("recovery_action", "drain_p2p"))
-	want := map[code.Code]string{code.RemapFailed: "**drain**", code.Recovery: "warn"}
-	found := Judge(in)
-	if len(found) != 2 {
-		t.Fatalf("%+v", found)
-	}
-	for _, f := range found {
-		i := slices.IndexFunc(factRows, func(r Row) bool { return r.Code == f.Code && r.observed == f.Observed })
-		if i < 0 || shipped(factRows[i]) != want[f.Code] || drains(f) != (want[f.Code] == "**drain**") {
-			t.Errorf("%s: row %d, drains %v", f.Code, i, drains(f))
-		}
-	}
-	if got := action(finding.Finding{Code: code.Xid}); got != config.Warn {
-		t.Errorf("an Xid of a program: %s", got)
-	}
 }

@@ -17,7 +17,8 @@ const (
 // Doubts of Xids that may need a reset, or not.
 const (
 	nvlinkDoubt = "whether an NVLink error needs a reset depends on details that only NVIDIA's workflow decodes"
-	hungDoubt   = "a program's own kernel can hang a card so; that the card needs a reset, drivers of 570 and later say as recovery action"
+	hungDoubt   = "a program's own kernel can hang a card so; that the card needs a reset, drivers of 570 and " +
+		"later say as recovery action"
 )
 
 // numbers are some Xids that mean the same.
@@ -27,11 +28,12 @@ type numbers struct {
 	xids                 []int
 }
 
-// xidNumbers are the numbers of NVIDIA's catalog that are in use on data center cards. One is a fault of the card if the
-// catalog's immediate action is a reset or more; in doubt it is not.
+// xidNumbers are the numbers of NVIDIA's catalog that are in use on data center cards. One is a fault of the card if
+// the catalog's immediate action is a reset or more; in doubt it is not.
 var xidNumbers = []numbers{
 	{code.XidFatal, "the card stopped processing", reset, "", []int{46}},
-	{code.XidFatal, "uncorrectable (double bit) memory error", "reset the card; with 63 or 64, drain and reset", "", []int{48}},
+	{code.XidFatal, "uncorrectable (double bit) memory error", "reset the card; with 63 or 64, drain and reset", "",
+		[]int{48}},
 	{code.XidFatal, "a micro-controller of the card halted", reset, "", []int{62}},
 	{code.XidFatal, "remapping or retiring bad memory failed", reset, "", []int{64}},
 	{code.XidFatal, "the card has fallen off the bus", "restart the machine", "", []int{79}},
@@ -48,18 +50,22 @@ var xidNumbers = []numbers{
 	{code.XidFatal, "context switch timeout: the card could not be taken from a program", reset, hungDoubt, []int{109}},
 	{code.XidFatal, "NVLink error", "NVLink workflow", nvlinkDoubt, []int{74}},
 	{code.XidFatal, "NVLink 5 error", "NVLink 5 workflow", nvlinkDoubt, []int{144, 145, 146, 149, 150}},
-	{code.XidFatal, "auxiliary power is not connected", "check cables and seating", "what is unplugged, no reset mends: look at the machine", []int{54}},
-	{code.XidFatal, "key rotation of confidential computing failed", "restart the virtual machine", "NVIDIA asks for a restart of the virtual machine only", []int{151}},
+	{code.XidFatal, "auxiliary power is not connected", "check cables and seating",
+		"what is unplugged, no reset mends: look at the machine", []int{54}},
+	{code.XidFatal, "key rotation of confidential computing failed", "restart the virtual machine",
+		"NVIDIA asks for a restart of the virtual machine only", []int{151}},
 
 	{code.Xid, "the card stopped processing for this program", restartApp, "", []int{8}},
 	{code.Xid, "broken command stream of a program", restartApp, "", []int{11, 25, 32, 80}},
 	{code.Xid, "error in a program's kernel: wrong address, illegal instruction", restartApp, "", []int{13}},
 	{code.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "", []int{31}},
 	{code.Xid, "message of the driver's firmware", ignore, "", []int{37, 38}},
-	{code.Xid, "error in a copy engine", restartApp, "", []int{39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135}},
+	{code.Xid, "error in a copy engine", restartApp, "",
+		[]int{39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135}},
 	{code.Xid, "a program's work was stopped after an error of its own; the card goes on", ignore, "", []int{43}},
 	{code.Xid, "fault during a context switch", ignore, "", []int{44}},
-	{code.Xid, "clean-up of a program after an earlier error, or because it was ended", "follow the Xid before it", "", []int{45}},
+	{code.Xid, "clean-up of a program after an earlier error, or because it was ended", "follow the Xid before it", "",
+		[]int{45}},
 	{code.Xid, "error in the video processor", restartApp, "", []int{60}},
 	{code.Xid, "bad memory was remapped or retired: no program's fault", ignore, "", []int{63}},
 	{code.Xid, "wrong access by the driver", ignore, "", []int{66, 67}},
@@ -70,9 +76,11 @@ var xidNumbers = []numbers{
 	{code.Xid, "error in the optical flow accelerator (OFA)", restartApp, "", []int{86, 139}},
 	{code.Xid, "many corrected memory errors: no program's fault", ignore, "", []int{92}},
 	{code.Xid, "the card's own records are written too often", ignore, "", []int{93}},
-	{code.Xid, "contained memory error: it hit one program, which was ended; no program's fault", restartApp + "; reset when convenient", "", []int{94}},
+	{code.Xid, "contained memory error: it hit one program, which was ended; no program's fault",
+		restartApp + "; reset when convenient", "", []int{94}},
 	{code.Xid, "test message", ignore, "", []int{106, 107}},
-	{code.Xid, "access through NVLink that the other card refused", "see what the other card says", "", []int{108, 137}},
+	{code.Xid, "access through NVLink that the other card refused", "see what the other card says", "",
+		[]int{108, 137}},
 	{code.Xid, "error of the link to the CPU (C2C)", ignore, "", []int{121}},
 	{code.Xid, "error in CUDA's fast path", ignore, "", []int{141}},
 	{code.Xid, "error in a video encoder (NVENC)", support, "", []int{142}},
@@ -85,7 +93,8 @@ var xidNumbers = []numbers{
 	{code.Xid, "message of the power smoothing circuits", "no action in the catalog", "", []int{162, 163, 164, 165}},
 	{code.Xid, "error of an encrypted NVLink", "no action in the catalog", "", []int{166, 170}},
 	{code.Xid, "fatal timeout on PCIe", "no action in the catalog", "", []int{167}},
-	{code.Xid, "errors in the card's protected memory: it has less to give", "no action in the catalog", "", []int{168}},
+	{code.Xid, "errors in the card's protected memory: it has less to give", "no action in the catalog", "",
+		[]int{168}},
 	{code.Xid, "the security processor (SEC2) halted", "no action in the catalog", "", []int{169}},
 	{code.Xid, "details of an uncorrectable memory error, beside Xid 48", "what Xid 48 says", "", []int{171, 172}},
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -29,7 +30,8 @@ func FuzzStat(f *testing.F) {
 			t.Errorf("%q: %+v and %v", text, st, err)
 		}
 		forged := "1 (" + text + ") S" + statTail
-		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" || st.start != 1234560*time.Millisecond {
+		if st, err := parseStat(forged); err != nil || st.name != text || st.state != "S" ||
+			st.start != 1234560*time.Millisecond {
 			t.Errorf("name %q: %+v, %v", text, st, err)
 		}
 	})
@@ -41,10 +43,12 @@ func FuzzStatus(f *testing.F) {
 	f.Add("x\nUid:\t0\t0\t0\t0")
 	f.Add("\nUid:\t1\t1\t1\t1\nUid:")
 	f.Fuzz(func(t *testing.T, text string) {
-		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) || err != nil && uid != 0 {
+		if uid, err := parseUID(text); err == nil && !strings.Contains(text, strconv.FormatUint(uint64(uid), 10)) ||
+			err != nil && uid != 0 {
 			t.Errorf("%q: %d, %v", text, uid, err)
 		}
-		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil || uid != 1000 {
+		if uid, err := parseUID("Name:\t" + text + "\nUid:\t1000\t0\t0\t0\nGid:\t0\t0\t0\t0\n"); err != nil ||
+			uid != 1000 {
 			t.Errorf("name %q: %d, %v", text, uid, err)
 		}
 	})
@@ -56,6 +60,9 @@ func FuzzOtherPIDs(f *testing.F) {
 		if parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\nNSpgid:\t7\t1\n") {
 			t.Errorf("name %q makes up a namespace", name)
 		}
+		if parseOtherPIDs("Name:\tx\nUid:\t0\t0\t0\t0\n") {
+			t.Error("a kernel without that line makes up a namespace")
+		}
 		if !parseOtherPIDs("Name:\t" + name + "\nNSpid:\t7\t1\nNSpgid:\t7\t1\n") {
 			t.Errorf("name %q hides a namespace", name)
 		}
@@ -66,7 +73,14 @@ func FuzzOtherPIDs(f *testing.F) {
 func FuzzEnviron(f *testing.F) {
 	f.Add("A=1\x00SLURM_JOB_ID=77\x00B=2\x00", 9)
 	f.Add("SLURM_JOB_ID=4294967295", 3)
-	f.Add("XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", 40)
+	for _, text := range []string{
+		"XSLURM_JOB_ID=1\x00SLURM_JOB_ID=\x00SLURM_JOB_ID=5\x00", "SLURM_JOB_ID=7\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=77",
+		"A=SLURM_JOB_ID=77\x00", "SLURM_JOB_ID=7x\x00SLURM_JOB_ID=8\x00", "SLURM_JOB_ID=4294967296\x00",
+		"A=1\x00SLURM_JOB_ID=77", "SLURM_JOB_ID=77\x00A=", "",
+	} {
+		f.Add(text, max(0, len(text)-1))
+		f.Add(text, len(text))
+	}
 	f.Fuzz(func(t *testing.T, text string, at int) {
 		whole, plain := parseEnviron(text, false), slurm.JobID(0)
 		for _, entry := range strings.Split(text, "\x00") {
@@ -89,21 +103,6 @@ func FuzzEnviron(f *testing.F) {
 	})
 }
 
-var deviceForm = regexp.MustCompile(`^nvidia[0-9]+$`)
-
-func FuzzDevice(f *testing.F) {
-	f.Add("/dev/nvidia0", "/dev")
-	f.Add("/dev/nvidia1048576", "/dev/")
-	f.Add("/dev//nvidia1", "/dev//")
-	f.Add("/nvidia1", "")
-	f.Fuzz(func(t *testing.T, target, dev string) {
-		name, ok := parseDevice(target, dev)
-		if ok != (name != "") || ok && (!deviceForm.MatchString(name) || target != strings.TrimSuffix(dev, "/")+"/"+name) {
-			t.Errorf("%q below %q is %q, %v", target, dev, name, ok)
-		}
-	})
-}
-
 // Nobody is excused as a service or a container by folders that a user, or a job, has made.
 func FuzzUnit(f *testing.F) {
 	for _, tc := range units {
@@ -112,7 +111,8 @@ func FuzzUnit(f *testing.F) {
 	f.Add("1:name=systemd:/system.slice/slurmd.service\n0::/machine.slice/machine-x.scope\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		service, container := parseUnit(text)
-		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit || strings.Contains(service, "slurmd") {
+		if service != "" && container != "" || len(service) > maxUnit || len(container) > maxUnit ||
+			strings.Contains(service, "slurmd") {
 			t.Errorf("%q: %q, %q", text, service, container)
 		}
 		if name := strings.TrimSuffix(service, "..."); service != "" && !strings.Contains(text, "/"+name) {
@@ -120,10 +120,12 @@ func FuzzUnit(f *testing.F) {
 		}
 		// Whatever a user's own manager calls its folders.
 		below := strings.NewReplacer("\n", "", "\x00", "").Replace(text)
-		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below + "\n"); service != "" || container != "" {
+		if service, container := parseUnit("0::/user.slice/user-1.slice/user@1.service/" + below +
+			"\n"); service != "" || container != "" {
 			t.Errorf("below a user's manager %q: %q, %q", below, service, container)
 		}
-		if service, container := parseUnit("0::/system.slice/slurmd.service/" + strings.ReplaceAll(below, "/", "_") + "\n"); service != "" {
+		if service, container := parseUnit("0::/system.slice/slurmd.service/" + strings.ReplaceAll(below, "/", "_") +
+			"\n"); service != "" {
 			t.Errorf("in Slurm's own unit %q: %q, %q", below, service, container)
 		}
 	})
@@ -140,7 +142,8 @@ func entry(name string, more int) []byte {
 
 // Every byte belongs to one entry, and a name is the one that the kernel wrote.
 func FuzzEntry(f *testing.F) {
-	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0ax\x00\x00\x00\x00"), "self", 3)
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0ax\x00\x00\x00\x00"),
+		"self", 3)
 	f.Add(entry("1", 0)[:20], "", 0)
 	f.Fuzz(func(t *testing.T, entries []byte, name string, more int) {
 		got, rest, err := nextEntry(entries)
@@ -148,7 +151,8 @@ func FuzzEntry(f *testing.F) {
 		switch {
 		case err != nil && (got != nil || rest != nil):
 			t.Errorf("%q: %q, %q and %v", entries, got, rest, err)
-		case err == nil && (used <= entryName || len(got) >= used || !bytes.HasSuffix(entries, rest) || bytes.IndexByte(got, 0) >= 0):
+		case err == nil && (used <= entryName || len(got) >= used || !bytes.HasSuffix(entries, rest) ||
+			bytes.IndexByte(got, 0) >= 0):
 			t.Errorf("%q: %q, %q", entries, got, rest)
 		}
 		if len(name) > 255 || strings.Contains(name, "\x00") || more < 0 || more > 64 {
@@ -162,22 +166,25 @@ func FuzzEntry(f *testing.F) {
 }
 
 // nodeForm is what the driver's nodes are called, below any folder.
-var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*)$`)
+var nodeForm = regexp.MustCompile(`(?s)^(/.*)?/(nvidiactl|nvidia-uvm|nvidia-uvm-tools|nvidia(0|[1-9][0-9]{0,6})|nvidia-caps/nvidia-cap[^/]*|renderD(0|[1-9][0-9]{0,6}))$`)
 
 func FuzzNode(f *testing.F) {
-	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)", "/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
-		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]", "/dev/nvidia0 (deleted)"} {
+	for _, seed := range []string{"/dev/nvidia0", "/nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap1 (deleted)",
+		"/memfd:/dev/nvidia0", "/dmabuf:/nvidiactl",
+		"/dev/nvidia00", "/dev/nvidia1048576", "/home/u/nvidia0", "/c/rootfs/dev/nvidia-uvm", "pipe:[1]",
+		"/dev/nvidia0 (deleted)"} {
 		f.Add(seed, "/dev")
 		f.Add(seed, "")
 	}
 	f.Fuzz(func(t *testing.T, target, dev string) {
 		n, folder, ok := parseNode(target)
 		name := strings.TrimSuffix(target, deleted)
-		if ok && (!nodeForm.MatchString(name) || n.kind == 0 || !strings.HasPrefix(target, folder+"/") || !mayBeNode([]byte(target))) {
+		if ok && (!nodeForm.MatchString(name) || n.Kind == 0 || !strings.HasPrefix(target, folder+"/") ||
+			!mayBeNode([]byte(target))) {
 			t.Errorf("%q: %+v in %q", target, n, folder)
 		}
-		if ok && n.kind == card && folder+"/nvidia"+strconv.Itoa(n.minor) != name {
-			t.Errorf("%q is card %d in %q", target, n.minor, folder)
+		if ok && n.Kind == gpu.CardNode && !strings.HasSuffix(name, strconv.Itoa(n.Minor)) {
+			t.Errorf("%q is card %d in %q", target, n.Minor, folder)
 		}
 		if strings.HasPrefix(target, "/memfd:") && ok {
 			t.Errorf("a process made up %q", target)
@@ -185,7 +192,8 @@ func FuzzNode(f *testing.F) {
 		var own, foreign nodes
 		own.add([]byte(target), place{dev: dev})
 		foreign.add([]byte(target), place{dev: dev, foreign: true})
-		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" && folder != strings.TrimRight(dev, "/") {
+		if foreign.any() && !ok || own.any() && !foreign.any() || own.any() && folder != "" &&
+			folder != strings.TrimRight(dev, "/") {
 			t.Errorf("%q below %q: %+v, elsewhere %+v", target, dev, own, foreign)
 		}
 	})
@@ -216,6 +224,9 @@ func FuzzMap(f *testing.F) {
 func FuzzLines(f *testing.F) {
 	f.Add("one\n\ntwenty bytes, as many\n", 8)
 	f.Add("last", 4)
+	for size := 22; size < 40; size++ {
+		f.Add("\none\ntwenty bytes, as many\n\nlast", size)
+	}
 	f.Add("a line without an end that is longer\n", 5)
 	file, err := os.CreateTemp(f.TempDir(), "maps")
 	if err != nil {
@@ -230,15 +241,18 @@ func FuzzLines(f *testing.F) {
 		}
 		var got []string
 		r := &reader{text: make([]byte, size)}
-		err := r.lines(int(file.Fd()), func() bool { return true }, func(line []byte) { got = append(got, string(line)) })
+		err := r.lines(int(file.Fd()), func() bool { return true },
+			func(line []byte) { got = append(got, string(line)) })
 		want := strings.Split(text, "\n")
 		if want[len(want)-1] == "" {
 			want = want[:len(want)-1]
 		}
-		if err == nil && !slices.Equal(got, want) || err != nil && (!errors.Is(err, errTooLarge) || !slices.Equal(got, want[:len(got)])) {
+		if err == nil && !slices.Equal(got, want) || err != nil &&
+			(!errors.Is(err, errTooLarge) || !slices.Equal(got, want[:len(got)])) {
 			t.Fatalf("buffer of %d: %q of %q, %v", size, got, want, err)
 		}
-		if longest := len(slices.MaxFunc(append(want, ""), func(a, b string) int { return len(a) - len(b) })); (err != nil) != (longest >= size) {
+		if longest := len(slices.MaxFunc(append(want, ""),
+			func(a, b string) int { return len(a) - len(b) })); (err != nil) != (longest >= size) {
 			t.Fatalf("buffer of %d, a line of %d: %v", size, longest, err)
 		}
 	})

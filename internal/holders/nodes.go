@@ -4,30 +4,11 @@ import (
 	"bytes"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bookend/internal/attrib"
+	"bookend/internal/gpu"
 )
-
-// kind is what a device node is of the driver's.
-type kind int
-
-const (
-	card    kind = iota + 1 // nvidiaN
-	control                 // nvidiactl
-	uvm                     // nvidia-uvm, nvidia-uvm-tools
-	caps                    // below nvidia-caps
-)
-
-// node is one device node of the driver.
-type node struct {
-	kind  kind
-	minor int // of a card
-}
-
-// capsFolder is the folder of the driver's capabilities, in /dev.
-const capsFolder = "nvidia-caps"
 
 // deleted is what the kernel adds to the path of a file without a name. A device node loses its name when a
 // container's /dev is emptied or the driver's nodes are made anew; whoever has it open still has the device.
@@ -36,45 +17,17 @@ const deleted = " (deleted)"
 // mayBeNode is a quick look at a path: whether parseNode is worth the trouble.
 func mayBeNode(target []byte) bool {
 	at := bytes.LastIndexByte(target, '/')
-	return at >= 0 && bytes.HasPrefix(target[at+1:], []byte("nvidia"))
+	return at >= 0 && gpu.MayBeNode(target[at+1:])
 }
 
-// parseNode reads a path as the kernel writes it in links and maps, and returns the node that its name stands for
-// and the folder that takes the place of /dev: empty for the root.
-func parseNode(target string) (n node, folder string, ok bool) {
-	target = strings.TrimSuffix(target, deleted)
+// parseNode reads a path as the kernel writes it in links and maps, and returns the node that its name stands for and
+// the folder that takes the place of /dev: empty for the root.
+func parseNode(target string) (n gpu.Node, folder string, ok bool) {
 	// Threat: memfd_create and DMA buffers let a process choose all of what follows the colon.
-	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, "/dmabuf:") || !strings.HasPrefix(target, "/") {
-		return node{}, "", false
+	if strings.HasPrefix(target, "/memfd:") || strings.HasPrefix(target, "/dmabuf:") {
+		return gpu.Node{}, "", false
 	}
-	at := strings.LastIndexByte(target, '/')
-	folder, name := target[:at], target[at+1:]
-	if path.Base(folder) == capsFolder && strings.HasPrefix(name, "nvidia-cap") {
-		return node{kind: caps}, folder[:strings.LastIndexByte(folder, '/')], true
-	}
-	switch name {
-	case "nvidiactl":
-		return node{kind: control}, folder, true
-	case "nvidia-uvm", "nvidia-uvm-tools":
-		return node{kind: uvm}, folder, true
-	}
-	if minor, ok := parseMinor(name); ok {
-		return node{kind: card, minor: minor}, folder, true
-	}
-	return node{}, "", false
-}
-
-// parseMinor reads the N of nvidiaN.
-func parseMinor(name string) (int, bool) {
-	number, ok := strings.CutPrefix(name, "nvidia")
-	if !ok {
-		return 0, false
-	}
-	minor, err := strconv.ParseUint(number, 10, 20) // the 20 bits of a Linux minor
-	if err != nil || strconv.FormatUint(minor, 10) != number {
-		return 0, false
-	}
-	return int(minor), true
+	return gpu.ParseNode(strings.TrimSuffix(target, deleted))
 }
 
 // place says in which folders a process's device nodes are.
@@ -112,14 +65,14 @@ func (n *nodes) add(target []byte, in place) {
 	if !ok || !in.has(folder) {
 		return
 	}
-	switch found.kind {
-	case card:
-		n.addMinor(found.minor)
-	case control:
+	switch found.Kind {
+	case gpu.CardNode:
+		n.addMinor(found.Minor)
+	case gpu.ControlNode:
 		n.control = true
-	case uvm:
+	case gpu.SharedNode:
 		n.uvm = true
-	case caps:
+	case gpu.CapsNode:
 		n.caps = true
 	}
 }
@@ -139,7 +92,8 @@ func (n nodes) any() bool { return len(n.minors) > 0 || n.control || n.uvm || n.
 
 // with joins what two looks found.
 func (n nodes) with(more nodes) nodes {
-	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps, n.over || more.over}
+	all := nodes{slices.Clone(n.minors), n.control || more.control, n.uvm || more.uvm, n.caps || more.caps, n.over ||
+		more.over}
 	for _, minor := range more.minors {
 		all.addMinor(minor)
 	}
@@ -147,13 +101,15 @@ func (n nodes) with(more nodes) nodes {
 }
 
 func (n nodes) equal(other nodes) bool {
-	return slices.Equal(n.minors, other.minors) && n.control == other.control && n.uvm == other.uvm && n.caps == other.caps
+	return slices.Equal(n.minors, other.minors) && n.control == other.control && n.uvm == other.uvm &&
+		n.caps == other.caps
 }
 
 // holding words what a process has open and what it has mapped.
 func holding(p attrib.Process, open, mapped nodes) attrib.Holding {
 	all := open.with(mapped)
-	return attrib.Holding{Process: p, Minors: all.minors, Control: all.control, UVM: all.uvm, Caps: all.caps, Mapped: !all.equal(open)}
+	return attrib.Holding{Process: p, Minors: all.minors, Control: all.control, UVM: all.uvm, Caps: all.caps,
+		Mapped: !all.equal(open)}
 }
 
 // mapFields are the fields before the path in a line of maps: addresses, rights, offset, device, inode.

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"bookend/internal/attrib"
 )
 
 func TestNodes(t *testing.T) {
@@ -64,24 +62,6 @@ func TestManyMinors(t *testing.T) {
 	}
 }
 
-func TestHolding(t *testing.T) {
-	p := attrib.Process{PID: 7}
-	one, two := nodes{minors: []int{1}, control: true}, nodes{minors: []int{0, 1}}
-	for _, tc := range []struct {
-		open, mapped nodes
-		want         attrib.Holding
-	}{
-		{one, nodes{}, attrib.Holding{Process: p, Minors: []int{1}, Control: true}},
-		{one, nodes{control: true}, attrib.Holding{Process: p, Minors: []int{1}, Control: true}},
-		{one, two, attrib.Holding{Process: p, Minors: []int{0, 1}, Control: true, Mapped: true}},
-		{nodes{}, nodes{uvm: true}, attrib.Holding{Process: p, UVM: true, Mapped: true}},
-	} {
-		if got := holding(p, tc.open, tc.mapped); !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("%+v, want %+v", got, tc.want)
-		}
-	}
-}
-
 func TestParseMap(t *testing.T) {
 	for line, want := range map[string]string{
 		strings.TrimSuffix(mapLine("/dev/nvidia0"), "\n"):                    "/dev/nvidia0",
@@ -97,41 +77,6 @@ func TestParseMap(t *testing.T) {
 		if got := string(parseMap([]byte(line))); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
-	}
-}
-
-// Lines come whole, however the reads cut them.
-func TestLines(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "maps"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	want := []string{"", "one", "twenty bytes, as many", "", "last"}
-	if _, err := file.WriteString(strings.Join(want, "\n")); err != nil {
-		t.Fatal(err)
-	}
-	going := func() bool { return true }
-	for size := 22; size < 40; size++ {
-		var got []string
-		r := &reader{text: make([]byte, size)}
-		if _, err := file.Seek(0, 0); err != nil {
-			t.Fatal(err)
-		}
-		err := r.lines(int(file.Fd()), going, func(line []byte) { got = append(got, string(line)) })
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("buffer of %d: %q, %v", size, got, err)
-		}
-	}
-	r := &reader{text: make([]byte, 8)}
-	if _, err := file.Seek(0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.lines(int(file.Fd()), going, func([]byte) {}); err == nil {
-		t.Error("a line longer than the buffer is no error")
-	}
-	if err := r.lines(int(file.Fd()), func() bool { return false }, func([]byte) {}); err != errBound {
-		t.Errorf("without time: %v", err)
 	}
 }
 

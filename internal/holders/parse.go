@@ -102,19 +102,3 @@ func parseEnviron(text string, cut bool) slurm.JobID {
 	}
 	return 0
 }
-
-// parseDevice returns the name of a GPU's device node, "nvidia0", from the target of a descriptor's link.
-func parseDevice(target, dev string) (string, bool) {
-	name, ok := strings.CutPrefix(target, strings.TrimSuffix(dev, "/")+"/")
-	if !ok {
-		return "", false
-	}
-	number, ok := strings.CutPrefix(name, "nvidia")
-	if !ok {
-		return "", false
-	}
-	if _, err := strconv.ParseUint(number, 10, 20); err != nil { // the 20 bits of a Linux minor
-		return "", false
-	}
-	return name, true
-}

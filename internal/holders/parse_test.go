@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"bookend/internal/slurm"
 )
 
 // statTail is what a kernel writes behind state and name, up to and with a start time of 1234.56 s.
@@ -47,56 +45,10 @@ func TestParseUID(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, uid, err)
 		}
 	}
-	for _, bad := range []string{"", "Uid:\t1\t1\t1\t1", "\nUid:\t1\t1\t1", "\nUid:\t-1\t1\t1\t1", "\nUid:\t4294967296\t1\t1\t1"} {
+	for _, bad := range []string{"", "Uid:\t1\t1\t1\t1", "\nUid:\t1\t1\t1", "\nUid:\t-1\t1\t1\t1",
+		"\nUid:\t4294967296\t1\t1\t1"} {
 		if uid, err := parseUID(bad); err == nil {
 			t.Errorf("%q was accepted: %d", bad, uid)
-		}
-	}
-}
-
-func TestParseEnviron(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text string
-		cut  bool
-		want slurm.JobID
-	}{
-		"found":            {"A=1\x00SLURM_JOB_ID=77\x00B=2\x00", false, 77},
-		"first counts":     {"SLURM_JOB_ID=7\x00SLURM_JOB_ID=8\x00", false, 7},
-		"no end":           {"SLURM_JOB_ID=77", false, 77},
-		"inside a value":   {"A=SLURM_JOB_ID=77\x00", false, 0},
-		"longer name":      {"XSLURM_JOB_ID=77\x00", false, 0},
-		"no number":        {"SLURM_JOB_ID=7x\x00SLURM_JOB_ID=8\x00", false, 0},
-		"too large":        {"SLURM_JOB_ID=4294967296\x00", false, 0},
-		"cut in the value": {"A=1\x00SLURM_JOB_ID=77", true, 0},
-		"cut behind it":    {"SLURM_JOB_ID=77\x00A=", true, 77},
-		"cut, one entry":   {"SLURM_JOB_ID=77", true, 0},
-		"none":             {"", false, 0},
-	} {
-		if got := parseEnviron(tc.text, tc.cut); got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
-		}
-	}
-}
-
-func TestParseDevice(t *testing.T) {
-	for target, want := range map[string]string{
-		"/dev/nvidia0":                       "nvidia0",
-		"/dev/nvidia12":                      "nvidia12",
-		"/dev/nvidiactl":                     "",
-		"/dev/nvidia-uvm":                    "",
-		"/dev/nvidia":                        "",
-		"/dev/nvidia-1":                      "",
-		"/dev/nvidia0 (deleted)":             "",
-		"/dev/nvidia-caps/nvidia-cap1":       "",
-		"/home/dev/nvidia0":                  "",
-		"pipe:[1]":                           "",
-		"/dev/nvidia99999999999999999999999": "",
-	} {
-		for _, dev := range []string{"/dev", "/dev/"} {
-			got, ok := parseDevice(target, dev)
-			if got != want || ok != (want != "") {
-				t.Errorf("parseDevice(%q, %q) = %q, %v", target, dev, got, ok)
-			}
 		}
 	}
 }

@@ -3,7 +3,7 @@
 //	processes.go  the processes the driver lists, for attribution
 //	scan.go       all processes that have a device node open or mapped
 //	crew.go       looking at many processes side by side
-//	devices.go    a job's processes that have a GPU's device node open, for the task epilog
+//	job.go        a job's processes by their name, or by a card's device node that they have open
 //	folder.go     reading one /proc/PID
 //	links.go      reading many links and lines of it
 //	parse.go      the texts in it
@@ -127,8 +127,8 @@ func (s *survey) read(pid int) (attrib.Process, error) {
 	return p, f.stillOf(p)
 }
 
-// unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is, no
-// job may be blamed for it.
+// unread is a process without its environment, which may name a job: without that, or a cgroup that proves whose it is,
+// no job may be blamed for it.
 func unread(p attrib.Process, why string) attrib.Process {
 	if p.Cgroup.Found() {
 		return p

@@ -84,24 +84,6 @@ func awaitZombie(t *testing.T, pid int) int {
 	}
 }
 
-func TestRealGone(t *testing.T) {
-	cmd := exec.Command("/bin/true")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	if p := one(t, "/proc", cmd.Process.Pid); !p.Gone || p.Why != "" {
-		t.Errorf("%+v", p)
-	}
-}
-
-func TestNoPID(t *testing.T) {
-	for _, pid := range []int{0, -1} {
-		if p := one(t, "/proc", pid); p.Gone || p.Why == "" {
-			t.Errorf("%+v", p)
-		}
-	}
-}
-
 // fixture writes a process's folder.
 func fixture(t *testing.T, proc, pid, cgroup, environ string) string {
 	t.Helper()
@@ -132,8 +114,8 @@ func TestProcessesOfATree(t *testing.T) {
 	}
 }
 
-// The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By its
-// start time another process under that PID is known to be another.
+// The memory of a process at which an earlier reader hangs is not read: here that would wait for ever for a writer. By
+// its start time another process under that PID is known to be another.
 func TestSkippedProcesses(t *testing.T) {
 	proc := t.TempDir()
 	start := 1234560 * time.Millisecond
@@ -152,11 +134,13 @@ func TestSkippedProcesses(t *testing.T) {
 	}
 	skip := []attrib.Instance{{PID: 10, Start: start}, {PID: 11, Start: start}, {PID: 12, Start: start + time.Second}}
 	got := Processes(proc, []int{10, 11, 12}, time.Hour, skip...)
-	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start || got[2].EnvJobID != 78 {
+	if got[0].Cgroup.ID != 77 || got[0].Why != "" || got[1].Why == "" || got[1].Start != start ||
+		got[2].EnvJobID != 78 {
 		t.Errorf("%+v", got)
 	}
 	scan := Scan(proc, "/dev", time.Hour, skip[:2]...)
-	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") || !strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
+	if len(scan.Holdings) != 3 || !strings.Contains(scan.Partial, "process 10: ") ||
+		!strings.Contains(scan.Partial, "process 11: ") || len(scan.Hung) != 0 {
 		t.Errorf("%+v", scan)
 	}
 }
@@ -200,53 +184,42 @@ func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{
 	return done
 }
 
-func TestReusedPIDIsReadAgain(t *testing.T) {
-	proc := t.TempDir()
-	folder := fixture(t, proc, "10", jobCgroup, "")
-	done := swapAtCgroup(t, folder, func() {
-		check(os.Remove(filepath.Join(folder, "stat"))) // what the open folder shows once its process has ended
-		check(os.Rename(folder, filepath.Join(proc, "old")))
-		next := fixture(t, proc, "10", "0::/\n", "SLURM_JOB_ID=99\x00")
-		put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
-	})
-	p := one(t, proc, 10)
-	<-done
-	if p.Name != "next" || p.State != "R" || p.Cgroup.Found() || p.EnvJobID != 99 || p.Why != "" {
-		t.Errorf("a mix of two processes: %+v", p)
+// A process that ends, or whose PID is another's, while it is read is read again: nothing is a mix of two.
+func TestReadAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, proc, folder string)
+		want   attrib.Process
+	}{
+		"reused": {func(t *testing.T, proc, folder string) {
+			check(os.Remove(filepath.Join(folder, "stat"))) // what the open folder shows once its process has ended
+			check(os.Rename(folder, filepath.Join(proc, "old")))
+			next := fixture(t, proc, "10", "0::/\n", "SLURM_JOB_ID=99\x00")
+			put(t, filepath.Join(next, "stat"), "10 (next) R"+statTail)
+		}, attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "next", State: "R", EnvJobID: 99}},
+		"another start": {func(t *testing.T, proc, folder string) {
+			put(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
+			check(os.Remove(filepath.Join(folder, "cgroup")))
+			put(t, filepath.Join(folder, "cgroup"), "0::/\n")
+		}, attrib.Process{PID: 10, Start: 1234570 * time.Millisecond, UID: 1000, Name: "next", State: "R"}},
+		"ended": {func(t *testing.T, proc, folder string) {
+			check(os.Remove(filepath.Join(folder, "stat")))
+			check(os.Rename(folder, filepath.Join(proc, "old")))
+		}, attrib.Process{PID: 10, Gone: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc := t.TempDir()
+			folder := fixture(t, proc, "10", jobCgroup, "")
+			done := swapAtCgroup(t, folder, func() { tt.change(t, proc, folder) })
+			got := one(t, proc, 10)
+			if <-done; !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
 	}
 }
 
-func TestChangedStartIsReadAgain(t *testing.T) {
-	proc := t.TempDir()
-	folder := fixture(t, proc, "10", jobCgroup, "")
-	done := swapAtCgroup(t, folder, func() {
-		put(t, filepath.Join(folder, "stat"), "10 (next) R"+strings.Replace(statTail, "123456", "123457", 1))
-		check(os.Remove(filepath.Join(folder, "cgroup")))
-		put(t, filepath.Join(folder, "cgroup"), "0::/\n")
-	})
-	p := one(t, proc, 10)
-	<-done
-	if p.Name != "next" || p.Start != 1234570*time.Millisecond || p.Cgroup.Found() || p.Why != "" {
-		t.Errorf("a mix of two processes: %+v", p)
-	}
-}
-
-func TestEndedMeanwhileIsGone(t *testing.T) {
-	proc := t.TempDir()
-	folder := fixture(t, proc, "10", jobCgroup, "")
-	done := swapAtCgroup(t, folder, func() {
-		check(os.Remove(filepath.Join(folder, "stat")))
-		check(os.Rename(folder, filepath.Join(proc, "old")))
-	})
-	p := one(t, proc, 10)
-	<-done
-	if !reflect.DeepEqual(p, attrib.Process{PID: 10, Gone: true}) {
-		t.Errorf("%+v", p)
-	}
-}
-
-// However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a job's
-// before the memory of the process was asked for is known all the same.
+// However many processes hang, at whatever is read of them, all others are answered for; and who was proven to be a
+// job's before the memory of the process was asked for is known all the same.
 func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	const others = 100
 	proc, hung := t.TempDir(), map[int]string{}
@@ -297,8 +270,10 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	c.end()
 	for i, p := range <-answer {
 		proven := p.PID == 13 && p.Why == "" && p.EnvJobID == 0 || p.PID >= 100 && p.Why == "" && p.EnvJobID == 78
-		unknown := strings.Contains(p.Why, "does not answer") && p.UID == 0 && !p.Cgroup.Found() && !p.Gone || p.PID == 0 && p.Why != ""
-		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] || wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
+		unknown := strings.Contains(p.Why, "does not answer") && p.UID == 0 && !p.Cgroup.Found() && !p.Gone ||
+			p.PID == 0 && p.Why != ""
+		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] ||
+			wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
 			t.Errorf("process %d: %+v", pids[i], p)
 		}
 	}

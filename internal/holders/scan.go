@@ -22,13 +22,13 @@ const (
 	maxDescriptors = 1 << 20 // of one process: what the kernel grants at most by default (fs.nr_open)
 )
 
-// Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes
-// below dev (/dev) open or mapped: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps.
-// A process in a container is known by the path that it sees. It returns in time, with what it has: first all
-// descriptors are read, then the mappings, so that a short budget loses those. Partial says what was not looked at.
+// Scan searches all processes of proc (/proc) but the caller for those that have one of the driver's device nodes below
+// dev (/dev) open or mapped: nvidiaN, nvidiactl, nvidia-uvm, nvidia-uvm-tools and what lies below nvidia-caps. A
+// process in a container is known by the path that it sees. It returns in time, with what it has: first all descriptors
+// are read, then the mappings, so that a short budget loses those. Partial says what was not looked at.
 //
-// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a
-// node under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
+// Not seen are descriptors on their way through a socket, those in a table that a thread keeps for itself, and a node
+// under a name that its holder chose, by a mount of its own, and what those to skip have mapped: whoever reads their
 // memory hangs, and perhaps so that no signal ends it.
 func Scan(proc, dev string, budget time.Duration, skip ...attrib.Instance) attrib.Scan {
 	c, stop := newCrew(budget)
@@ -69,7 +69,8 @@ func newSearch(c *crew, proc, dev string) (*search, error) {
 	if err != nil && !gone(err) {
 		return nil, fmt.Errorf("read own mount namespace: %w", err)
 	}
-	s := &search{crew: c, proc: proc, dev: dev, dir: dir, mounts: mounts, found: map[int]held{}, troubled: map[int]bool{}}
+	s := &search{crew: c, proc: proc, dev: dev, dir: dir, mounts: mounts, found: map[int]held{},
+		troubled: map[int]bool{}}
 	if pids, err := os.Readlink(filepath.Join(proc, "self/ns/pid")); err == nil && pids != hostPIDs {
 		s.trouble("this hook runs in a PID namespace of its own: processes outside it cannot be seen")
 	}
@@ -152,7 +153,8 @@ func (s *search) result() attrib.Scan {
 	return scan
 }
 
-// skips reports a process whose memory must not be read, and says so. One of which only the PID is known is skipped by that.
+// skips reports a process whose memory must not be read, and says so. One of which only the PID is known is skipped by
+// that.
 func (s *search) skips(pid int, start time.Duration) bool {
 	is := func(i attrib.Instance) bool { return i.PID == pid && (i.Start == start || i.Start == 0 || start == 0) }
 	if !slices.ContainsFunc(s.skip, is) {
@@ -209,7 +211,8 @@ func (s *search) lookAgain(r *reader, pid int) { s.confirm(r, pid, true) }
 // at opens a file or folder of a process. Threat: the proc folder is the kernel's, and a link in it would lead to
 // what a process chose: none is followed.
 func (s *search) at(pid int, name string, flags int, read func(fd int) error) error {
-	fd, err := unix.Openat(int(s.dir.Fd()), strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
+	fd, err := unix.Openat(int(s.dir.Fd()), strconv.Itoa(pid)+"/"+name,
+		unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", name, err)
 	}

@@ -38,7 +38,8 @@ func user(uid uint32) func(*exec.Cmd) {
 }
 
 func TestRealHolders(t *testing.T) {
-	dev := devices(t, "nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps/nvidia-cap1", "nvidia-modeset")
+	dev := devices(t, "nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps/nvidia-cap1",
+		"nvidia-modeset")
 	other := devices(t, "nvidia0")
 	at := func(names ...string) (files []string) {
 		for _, name := range names {
@@ -47,14 +48,15 @@ func TestRealHolders(t *testing.T) {
 		return files
 	}
 	want := map[int]attrib.Holding{
-		start(t, "idle", nil, at("nvidia3", "nvidiactl", "nvidia-uvm", "nvidia0", "nvidia3")...): {Minors: []int{0, 3}, Control: true, UVM: true},
-		start(t, "idle", nil, at("nvidiactl")...):                                                {Control: true},
-		start(t, "idle", nil, at("nvidia-uvm")...):                                               {UVM: true},
-		start(t, "idle", nil, at("nvidia-uvm-tools")...):                                         {UVM: true},
-		start(t, "idle", nil, at("nvidia-caps/nvidia-cap1")...):                                  {Caps: true},
-		start(t, "idle", user(65534), at("nvidia0")...):                                          {Minors: []int{0}},
-		start(t, "odd name", nil, at("nvidia0")...):                                              {Minors: []int{0}},
-		awaitZombie(t, start(t, "first thread ends", nil, at("nvidia3")...)):                     {Minors: []int{3}},
+		start(t, "idle", nil, at("nvidia3", "nvidiactl", "nvidia-uvm", "nvidia0", "nvidia3")...): {Minors: []int{0, 3},
+			Control: true, UVM: true},
+		start(t, "idle", nil, at("nvidiactl")...):                            {Control: true},
+		start(t, "idle", nil, at("nvidia-uvm")...):                           {UVM: true},
+		start(t, "idle", nil, at("nvidia-uvm-tools")...):                     {UVM: true},
+		start(t, "idle", nil, at("nvidia-caps/nvidia-cap1")...):              {Caps: true},
+		start(t, "idle", user(65534), at("nvidia0")...):                      {Minors: []int{0}},
+		start(t, "odd name", nil, at("nvidia0")...):                          {Minors: []int{0}},
+		awaitZombie(t, start(t, "first thread ends", nil, at("nvidia3")...)): {Minors: []int{3}},
 	}
 	start(t, "idle", nil, at("nvidia-modeset")...)
 	start(t, "idle", nil, filepath.Join(other, "nvidia0"))
@@ -130,7 +132,8 @@ func TestRealStopped(t *testing.T) {
 
 func TestRealOtherPIDs(t *testing.T) {
 	dev := devices(t, "nvidia0")
-	inside := start(t, "idle", func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
+	inside := start(t, "idle",
+		func(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} },
 		filepath.Join(dev, "nvidia0"))
 	beside := start(t, "idle", nil, filepath.Join(dev, "nvidia0"))
 	processes, got := holdersOf(t, dev)
@@ -185,7 +188,8 @@ func TestScanOfATree(t *testing.T) {
 	holder(t, proc, "10", "/dev/nvidia1", "/dev/nvidiactl")
 	holder(t, proc, "11", "/srv/dev/nvidia1", "/memfd:x/dev/nvidia1 (deleted)", "/dev/null")
 	mapped := holder(t, proc, "12", "/dev/null")
-	put(t, filepath.Join(mapped, "maps"), mapLine("/usr/lib/libcuda.so.1")+mapLine("/dev/nvidia1")+mapLine("/dev/nvidia-uvm (deleted)"))
+	put(t, filepath.Join(mapped, "maps"),
+		mapLine("/usr/lib/libcuda.so.1")+mapLine("/dev/nvidia1")+mapLine("/dev/nvidia-uvm (deleted)"))
 	chroot := holder(t, proc, "13", "/srv/dev/nvidia1")
 	link(t, filepath.Join(chroot, "root"), "/srv")
 	container := holder(t, proc, "14", "/host/dev/nvidia-caps/nvidia-cap2")
@@ -202,7 +206,8 @@ func TestScanOfATree(t *testing.T) {
 	if h := scan.Holdings[1]; !h.UVM || !h.Mapped || !reflect.DeepEqual(h.Minors, []int{1}) || h.EnvJobID != 78 {
 		t.Errorf("%+v", h)
 	}
-	if h := scan.Holdings[3]; !h.Caps || h.Container != "docker:0123456789ab" || h.Service != "" || h.Exe != "/usr/bin/python3" {
+	if h := scan.Holdings[3]; !h.Caps || h.Container != "docker:0123456789ab" || h.Service != "" ||
+		h.Exe != "/usr/bin/python3" {
 		t.Errorf("%+v", h)
 	}
 }
@@ -211,7 +216,8 @@ func TestScanWithoutTime(t *testing.T) {
 	proc := t.TempDir()
 	holder(t, proc, "10", "/dev/nvidia1")
 	scan := Scan(proc, "/dev", 0)
-	if len(scan.Holdings) != 0 || !strings.Contains(scan.Partial, "descriptors of 1 of 1 processes") || !strings.Contains(scan.Partial, "no mappings") {
+	if len(scan.Holdings) != 0 || !strings.Contains(scan.Partial, "descriptors of 1 of 1 processes") ||
+		!strings.Contains(scan.Partial, "no mappings") {
 		t.Errorf("%+v", scan)
 	}
 	if scan := Scan(filepath.Join(proc, "none"), "/dev", time.Minute); scan.Partial == "" {
@@ -263,7 +269,8 @@ func TestScanReusedPID(t *testing.T) {
 	})
 	scan := Scan(proc, "/dev", time.Minute)
 	<-done
-	if len(scan.Holdings) != 1 || scan.Holdings[0].Name != "next" || !reflect.DeepEqual(scan.Holdings[0].Minors, []int{2}) || scan.Partial != "" {
+	if len(scan.Holdings) != 1 || scan.Holdings[0].Name != "next" ||
+		!reflect.DeepEqual(scan.Holdings[0].Minors, []int{2}) || scan.Partial != "" {
 		t.Errorf("a mix of two processes: %+v", scan)
 	}
 }

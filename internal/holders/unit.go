@@ -94,7 +94,8 @@ var engines = []struct{ prefix, name string }{
 //
 //	docker, systemd      docker-ID.scope             cgroupfs   docker/ID
 //	podman               libpod-ID.scope             cgroupfs   libpod-ID
-//	Kubernetes           cri-containerd-ID.scope, crio-ID.scope, …:cri-containerd:ID    cgroupfs   kubepods/…/podUID/ID
+//	Kubernetes           cri-containerd-ID.scope, crio-ID.scope, …:cri-containerd:ID
+//	                     cgroupfs   kubepods/…/podUID/ID
 //	LXC                  lxc.payload.NAME            old        lxc/NAME
 //	systemd-machined     machine.slice/machine-NAME.scope, systemd-nspawn@NAME.service
 //	Apptainer            apptainer-PID.scope, singularity-PID.scope; enroot makes none

@@ -12,60 +12,67 @@ import (
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 var units = map[string]struct{ text, service, container string }{
-	"service":                {"0::/system.slice/dcgm.service\n", "dcgm.service", ""},
-	"service, delegated":     {"0::/system.slice/dcgm.service/worker\n", "dcgm.service", ""},
-	"service of a slice":     {"0::/system.slice/system-gpu.slice/gpu@1.service\n", "gpu@1.service", ""},
-	"service, v1":            {"12:pids:/system.slice/nvidia-persistenced.service\n1:name=systemd:/system.slice/nvidia-persistenced.service\n", "nvidia-persistenced.service", ""},
-	"service, deleted":       {"0::/system.slice/dcgm.service (deleted)\n", "dcgm.service", ""},
-	"slurmd":                 {"0::/system.slice/slurmd.service\n", "", ""},
-	"slurmd, instance":       {"0::/system.slice/system-slurmd.slice/slurmd@n1.service\n", "", ""},
-	"slurmd, node":           {"0::/system.slice/n1_slurmd.service\n", "", ""},
-	"slurmstepd's scope":     {"0::/system.slice/n1_slurmstepd.scope/slurmd\n", "", ""},
-	"ssh":                    {"0::/system.slice/sshd.service\n", "", ""},
-	"ssh, instance":          {"0::/system.slice/system-sshd.slice/sshd@1-10.0.0.1:22.service\n", "", ""},
-	"cron":                   {"0::/system.slice/cron.service\n", "", ""},
-	"user's session":         {"0::/user.slice/user-1000.slice/session-4.scope\n", "", ""},
-	"user's service":         {"0::/user.slice/user-1000.slice/user@1000.service/app.slice/dcgm.service\n", "", ""},
-	"user's tree":            {"0::/user.slice/user-1000.slice/user@1000.service/system.slice/dcgm.service\n", "", ""},
-	"user's podman":          {"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + hex64 + ".scope\n", "", ""},
-	"user beside a service":  {"5:cpu:/system.slice/dcgm.service\n1:name=systemd:/user.slice/user-1000.slice/session-4.scope\n", "", ""},
-	"user's manager":         {"0::/system.slice/user@1000.service/x\n", "", ""},
-	"scope of the system":    {"0::/system.slice/run-1.scope/dcgm.service\n", "", ""},
-	"no system slice":        {"0::/a/system.slice/dcgm.service\n", "", ""},
-	"root":                   {"0::/\n", "", ""},
-	"init":                   {"0::/init.scope\n", "", ""},
-	"slice alone":            {"0::/system.slice\n", "", ""},
-	"no colons":              {"/system.slice/dcgm.service\n", "", ""},
-	"above its namespace":    {"0::/../../system.slice/dcgm.service\n", "", ""},
-	"no slash":               {"0::system.slice/dcgm.service\n", "", ""},
-	"empty":                  {"", "", ""},
-	"no path":                {"0::\n", "", ""},
-	"docker, systemd":        {"0::/system.slice/docker-" + hex64 + ".scope\n", "", "docker:0123456789ab"},
-	"docker, cgroupfs":       {"0::/docker/" + hex64 + "\n", "", "docker:0123456789ab"},
-	"docker, v1":             {"6:freezer:/docker/" + hex64 + "\n0::/system.slice/containerd.service\n", "", "docker:0123456789ab"},
-	"docker below its unit":  {"0::/system.slice/docker.service/docker/" + hex64 + "\n", "", "docker:0123456789ab"},
-	"docker's own service":   {"0::/system.slice/docker.service\n", "docker.service", ""},
-	"service in docker":      {"0::/system.slice/docker-" + hex64 + ".scope/system.slice/dcgm.service\n", "", "docker:0123456789ab"},
+	"service":            {"0::/system.slice/dcgm.service\n", "dcgm.service", ""},
+	"service, delegated": {"0::/system.slice/dcgm.service/worker\n", "dcgm.service", ""},
+	"service of a slice": {"0::/system.slice/system-gpu.slice/gpu@1.service\n", "gpu@1.service", ""},
+	"service, v1":        {"12:pids:/system.slice/nvidia-persistenced.service\n1:name=systemd:/system.slice/nvidia-persistenced.service\n", "nvidia-persistenced.service", ""},
+	"service, deleted":   {"0::/system.slice/dcgm.service (deleted)\n", "dcgm.service", ""},
+	"slurmd":             {"0::/system.slice/slurmd.service\n", "", ""},
+	"slurmd, instance":   {"0::/system.slice/system-slurmd.slice/slurmd@n1.service\n", "", ""},
+	"slurmd, node":       {"0::/system.slice/n1_slurmd.service\n", "", ""},
+	"slurmstepd's scope": {"0::/system.slice/n1_slurmstepd.scope/slurmd\n", "", ""},
+	"ssh":                {"0::/system.slice/sshd.service\n", "", ""},
+	"ssh, instance":      {"0::/system.slice/system-sshd.slice/sshd@1-10.0.0.1:22.service\n", "", ""},
+	"cron":               {"0::/system.slice/cron.service\n", "", ""},
+	"user's session":     {"0::/user.slice/user-1000.slice/session-4.scope\n", "", ""},
+	"user's service":     {"0::/user.slice/user-1000.slice/user@1000.service/app.slice/dcgm.service\n", "", ""},
+	"user's tree":        {"0::/user.slice/user-1000.slice/user@1000.service/system.slice/dcgm.service\n", "", ""},
+	"user's podman": {"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + hex64 +
+		".scope\n", "", ""},
+	"user beside a service": {"5:cpu:/system.slice/dcgm.service\n1:name=systemd:/user.slice/user-1000.slice/session-4.scope\n", "", ""},
+	"user's manager":        {"0::/system.slice/user@1000.service/x\n", "", ""},
+	"scope of the system":   {"0::/system.slice/run-1.scope/dcgm.service\n", "", ""},
+	"no system slice":       {"0::/a/system.slice/dcgm.service\n", "", ""},
+	"root":                  {"0::/\n", "", ""},
+	"init":                  {"0::/init.scope\n", "", ""},
+	"slice alone":           {"0::/system.slice\n", "", ""},
+	"no colons":             {"/system.slice/dcgm.service\n", "", ""},
+	"above its namespace":   {"0::/../../system.slice/dcgm.service\n", "", ""},
+	"no slash":              {"0::system.slice/dcgm.service\n", "", ""},
+	"empty":                 {"", "", ""},
+	"no path":               {"0::\n", "", ""},
+	"docker, systemd":       {"0::/system.slice/docker-" + hex64 + ".scope\n", "", "docker:0123456789ab"},
+	"docker, cgroupfs":      {"0::/docker/" + hex64 + "\n", "", "docker:0123456789ab"},
+	"docker, v1": {"6:freezer:/docker/" + hex64 + "\n0::/system.slice/containerd.service\n", "",
+		"docker:0123456789ab"},
+	"docker below its unit": {"0::/system.slice/docker.service/docker/" + hex64 + "\n", "", "docker:0123456789ab"},
+	"docker's own service":  {"0::/system.slice/docker.service\n", "docker.service", ""},
+	"service in docker": {"0::/system.slice/docker-" + hex64 + ".scope/system.slice/dcgm.service\n", "",
+		"docker:0123456789ab"},
 	"docker, deleted":        {"0::/docker/" + hex64 + " (deleted)\n", "", "docker:0123456789ab"},
 	"podman":                 {"0::/machine.slice/libpod-" + hex64 + ".scope/container\n", "", "podman:0123456789ab"},
 	"podman, cgroupfs":       {"0::/libpod_parent/libpod-" + hex64 + "\n", "", "podman:0123456789ab"},
 	"podman's monitor":       {"0::/machine.slice/libpod-conmon-" + hex64 + ".scope\n", "", ""},
 	"kubernetes, containerd": {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-" + hex64 + ".scope\n", "", "containerd:0123456789ab"},
-	"kubernetes, cri-o":      {"0::/kubepods.slice/kubepods-pod1_2.slice/crio-" + hex64 + ".scope\n", "", "cri-o:0123456789ab"},
-	"kubernetes, cgroupfs":   {"0::/kubepods/burstable/pod1-2/" + hex64 + "\n", "", "kubernetes:0123456789ab"},
-	"kubernetes, colons":     {"0::/system.slice/containerd.service/kubepods-besteffort-pod1.slice:cri-containerd:" + hex64 + "\n", "", "containerd:0123456789ab"},
-	"nerdctl":                {"0::/system.slice/nerdctl-" + hex64 + ".scope\n", "", "containerd:0123456789ab"},
-	"lxc":                    {"0::/lxc.payload.web/system.slice/dcgm.service\n", "", "lxc:web"},
-	"lxc's monitor":          {"0::/lxc.monitor.web\n", "", ""},
-	"lxc, old":               {"4:cpu:/lxc/web\n", "", "lxc:web"},
-	"nspawn":                 {"0::/machine.slice/systemd-nspawn@web.service/payload\n", "", "machine:web"},
-	"virtual machine":        {"0::/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt\n", "", "machine:qemu\\x2d1\\x2dweb"},
-	"apptainer":              {"0::/system.slice/apptainer-4711.scope\n", "", "apptainer:4711"},
-	"singularity":            {"0::/system.slice/singularity-4711.scope\n", "", "singularity:4711"},
-	"outermost":              {"0::/docker/" + hex64 + "/lxc.payload.web\n", "", "docker:0123456789ab"},
-	"id too short":           {"0::/docker/" + hex64[:63] + "\n", "", ""},
-	"id with a capital":      {"0::/docker/" + strings.ToUpper(hex64) + "\n", "", ""},
-	"long name":              {"0::/lxc.payload." + strings.Repeat("w", 250) + "\n", "", "lxc:" + strings.Repeat("w", 121) + "..."},
+	"kubernetes, cri-o": {"0::/kubepods.slice/kubepods-pod1_2.slice/crio-" + hex64 + ".scope\n", "",
+		"cri-o:0123456789ab"},
+	"kubernetes, cgroupfs": {"0::/kubepods/burstable/pod1-2/" + hex64 + "\n", "", "kubernetes:0123456789ab"},
+	"kubernetes, colons": {"0::/system.slice/containerd.service/kubepods-besteffort-pod1.slice:cri-containerd:" +
+		hex64 + "\n", "", "containerd:0123456789ab"},
+	"nerdctl":       {"0::/system.slice/nerdctl-" + hex64 + ".scope\n", "", "containerd:0123456789ab"},
+	"lxc":           {"0::/lxc.payload.web/system.slice/dcgm.service\n", "", "lxc:web"},
+	"lxc's monitor": {"0::/lxc.monitor.web\n", "", ""},
+	"lxc, old":      {"4:cpu:/lxc/web\n", "", "lxc:web"},
+	"nspawn":        {"0::/machine.slice/systemd-nspawn@web.service/payload\n", "", "machine:web"},
+	"virtual machine": {"0::/machine.slice/machine-qemu\\x2d1\\x2dweb.scope/libvirt\n", "",
+		"machine:qemu\\x2d1\\x2dweb"},
+	"apptainer":         {"0::/system.slice/apptainer-4711.scope\n", "", "apptainer:4711"},
+	"singularity":       {"0::/system.slice/singularity-4711.scope\n", "", "singularity:4711"},
+	"outermost":         {"0::/docker/" + hex64 + "/lxc.payload.web\n", "", "docker:0123456789ab"},
+	"id too short":      {"0::/docker/" + hex64[:63] + "\n", "", ""},
+	"id with a capital": {"0::/docker/" + strings.ToUpper(hex64) + "\n", "", ""},
+	"long name": {"0::/lxc.payload." + strings.Repeat("w", 250) + "\n", "",
+		"lxc:" + strings.Repeat("w", 121) + "..."},
 }
 
 func TestParseUnit(t *testing.T) {
@@ -95,7 +102,8 @@ func TestUnitOfProcess(t *testing.T) {
 
 func TestLongExe(t *testing.T) {
 	proc := t.TempDir()
-	link(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), "exe"), strings.Repeat("/deep", 100)+"/nvidia-cuda-mps-server")
+	link(t, filepath.Join(fixture(t, proc, "10", jobCgroup, ""), "exe"),
+		strings.Repeat("/deep", 100)+"/nvidia-cuda-mps-server")
 	if p := one(t, proc, 10); len(p.Exe) != maxExe+len("...") || !strings.HasPrefix(p.Exe, "...") || !p.OfMPS() {
 		t.Errorf("%d bytes: %q", len(p.Exe), p.Exe)
 	}
@@ -107,19 +115,4 @@ func TestLongExe(t *testing.T) {
 func must(s string, err error) string {
 	check(err)
 	return s
-}
-
-func TestParseOtherPIDs(t *testing.T) {
-	for text, want := range map[string]bool{
-		"Name:\tx\nNStgid:\t7\t1\nNSpid:\t7\nNSpgid:\t7\t1\n":   false,
-		"Name:\tx\nNSpid:\t7\t1\nNSpgid:\t7\t1\n":               true,
-		"Name:\tx\nNSpid:\t7\t8\t1\n":                           true,
-		"Name:\tx\nNSpid:\t1\t2\nUid:\t0\t0\t0\t0\nNSpid:\t7\n": false, // forged by its name
-		"Name:\tx\nUid:\t0\t0\t0\t0\n":                          false, // an old kernel
-		"":                                                      false,
-	} {
-		if got := parseOtherPIDs(text); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
 }

@@ -6,12 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"bookend/internal/gpu"
 )
 
-// What the kernel writes of a PCI device: the vendor's number, and a class that begins with 03 for displays, which GPUs
+// What the kernel writes of a PCI device: a class that begins with 03 for displays, which GPUs
 // without an output are as well ("3D controller").
 const (
-	pciVendor    = "0x10de"
 	displayClass = "0x03"
 	maxPCIText   = 64
 )
@@ -26,7 +27,7 @@ func OnBus(sys string) (bool, error) {
 	}
 	for _, d := range devices {
 		vendor, err := readBounded(filepath.Join(root, d.Name(), "vendor"), maxPCIText)
-		if err != nil || strings.TrimSpace(vendor) != pciVendor {
+		if err != nil || strings.TrimSpace(vendor) != gpu.NVIDIA.PCI {
 			continue
 		}
 		class, err := readBounded(filepath.Join(root, d.Name(), "class"), maxPCIText)

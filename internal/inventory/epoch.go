@@ -14,12 +14,15 @@ const maxLine = 256
 
 // ReadEpoch names the driver's epoch. A part that cannot be read stays empty, that is unknown.
 func ReadEpoch(proc, sys string) gpu.Epoch {
-	module := filepath.Join(sys, "module/nvidia")
-	return gpu.Epoch{
-		Boot:   readWord(filepath.Join(proc, "sys/kernel/random/boot_id")),
-		Driver: readWord(filepath.Join(module, "version")),
-		Module: moduleIdentity(module),
+	e := gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id"))}
+	for _, v := range gpu.Vendors {
+		module := filepath.Join(sys, "module", v.Module)
+		if e.Module = moduleIdentity(module); e.Module != "" {
+			e.Driver = readWord(filepath.Join(module, "version"))
+			break
+		}
 	}
+	return e
 }
 
 // moduleIdentity tells one loading of the module from the next. The inode of its sysfs folder does: sysfs

@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	vendor    = "nvidia"
 	uuidLen   = len("GPU-00000000-0000-0000-0000-000000000000")
 	minorBits = 20 // of a Linux device number
 )
@@ -17,7 +16,7 @@ const (
 // parseInformation reads a card's information file. A line it does not know or cannot read leaves its field
 // unknown; a file of another card makes the whole card unknown.
 func parseInformation(text string, bus gpu.BusID) gpu.Card {
-	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: vendor}}
+	card := gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}}
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {
@@ -35,7 +34,7 @@ func parseInformation(text string, bus gpu.BusID) gpu.Card {
 			card.Excluded = value == "Yes"
 		case "Bus Location":
 			if said, err := gpu.ParseBusID(value); err != nil || said != bus {
-				return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: vendor},
+				return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name},
 					Unknown: fmt.Sprintf("its file names bus location %q", value)}
 			}
 		}

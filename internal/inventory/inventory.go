@@ -1,4 +1,4 @@
-// Package inventory lists the node's NVIDIA cards and names the driver's epoch, from /proc and /sys alone: no
+// Package inventory lists the node's cards and names the driver's epoch, from /proc and /sys alone: no
 // vendor library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, so a
 // hook runs this package in a child.
 package inventory
@@ -25,8 +25,11 @@ const (
 
 // Read lists the cards below driverProc (/proc/driver/nvidia), in order of bus id. A card whose file cannot be
 // read is in the list with its bus id and the reason: leaving it out would shift the numbers of the others.
-// It returns ErrNoDriver when the tree is absent.
+// It returns ErrNoDriver when the tree is absent, and nothing where none is named: then the backend has to be asked.
 func Read(driverProc string) ([]gpu.Card, error) {
+	if driverProc == "" {
+		return nil, nil
+	}
 	root := filepath.Join(driverProc, "gpus")
 	folders, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +56,7 @@ func Read(driverProc string) ([]gpu.Card, error) {
 func readCard(file string, bus gpu.BusID) gpu.Card {
 	text, err := readBounded(file, maxInformation)
 	if err != nil {
-		return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: vendor}, Unknown: err.Error()}
+		return gpu.Card{Device: gpu.Device{BusID: bus, Vendor: gpu.NVIDIA.Name}, Unknown: err.Error()}
 	}
 	return parseInformation(text, bus)
 }

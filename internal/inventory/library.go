@@ -3,10 +3,9 @@ package inventory
 import (
 	"path/filepath"
 	"strings"
-)
 
-// soname is the driver's management library; its real file carries the version.
-const soname = "libnvidia-ml.so.1"
+	"bookend/internal/gpu"
+)
 
 // libraryFolders are where distributions and NVIDIA's installer put it.
 var libraryFolders = []string{
@@ -27,7 +26,7 @@ func Installed(soname string) []string {
 func LibraryVersion(path string) string {
 	candidates := []string{path}
 	if path == "" {
-		candidates = Installed(soname)
+		candidates = Installed(gpu.NVIDIA.Library)
 	}
 	for _, c := range candidates {
 		// Threat: none, the name is only compared and shown; whoever loads the library checks who may write it.

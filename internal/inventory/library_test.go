@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bookend/internal/gpu"
 )
 
 func TestLibraryVersion(t *testing.T) {
 	dir := t.TempDir()
-	link := filepath.Join(dir, soname)
+	link := filepath.Join(dir, gpu.NVIDIA.Library)
 	for file, want := range map[string]string{
 		"libnvidia-ml.so.580.159.04": "580.159.04", "libnvidia-ml.so.390.48": "390.48", "libnvidia-ml.so.1.real": "",
 		"fake.so": "",

@@ -3,7 +3,6 @@ package kmsg
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -58,14 +57,10 @@ func (c *collector) line(line []byte) {
 
 // event adds what one line of the kernel's says.
 func (c *collector) event(at gpu.KernelMark, text string) {
-	if x, ok := parseXid(text); ok {
-		x.KernelMark = at
-		c.xid(x)
-		return
-	}
-	if strings.HasPrefix(text, mismatchBegins) {
-		c.log.Mismatch = oneLine(text)
-		return
+	for _, v := range gpu.Vendors {
+		if c.driver(v, at, text) {
+			return
+		}
 	}
 	if path, ok := parseGroup(text); ok {
 		c.group = path
@@ -81,6 +76,23 @@ func (c *collector) event(at gpu.KernelMark, text string) {
 		k.KernelMark, k.Cgroup = at, c.group
 		c.kill(k)
 	}
+}
+
+// driver adds what a vendor's driver says in an entry.
+func (c *collector) driver(v *gpu.Vendor, at gpu.KernelMark, text string) bool {
+	if v.Fault == nil {
+		return false
+	}
+	if x, ok := v.Fault(text); ok {
+		x.KernelMark = at
+		c.xid(x)
+		return true
+	}
+	line, ok := v.Mismatch(text)
+	if ok {
+		c.log.Mismatch = line
+	}
+	return ok
 }
 
 // xid adds a line. Of lines that are alike a few stand for all, so that no program, however many it makes the driver
@@ -183,18 +195,11 @@ func (c *collector) result() gpu.KernelLog {
 		return gpu.KernelLog{Unknown: "the kernel's log is empty"}
 	case c.since == nil:
 	case c.since.Seq > c.log.Last.Seq:
-		return gpu.KernelLog{Unknown: fmt.Sprintf("the kernel's log ends at entry %d, before the mark %d: it is another boot's", c.log.Last.Seq, c.since.Seq)}
+		return gpu.KernelLog{Unknown: fmt.Sprintf(
+			"the kernel's log ends at entry %d, before the mark %d: it is another boot's", c.log.Last.Seq, c.since.Seq)}
 	case c.other:
-		return gpu.KernelLog{Unknown: fmt.Sprintf("entry %d of the kernel's log is another than the mark: it is another boot's", c.since.Seq)}
+		return gpu.KernelLog{Unknown: fmt.Sprintf(
+			"entry %d of the kernel's log is another than the mark: it is another boot's", c.since.Seq)}
 	}
 	return c.log
-}
-
-// mismatchBegins begins the driver's line on a library of another version. A process's name, of 15 bytes at most, can
-// begin a line of the kernel's: what lines are known by is longer.
-const mismatchBegins = "NVRM: API mismatch: "
-
-// oneLine joins the lines of one entry of the driver's, each of which begins with its name.
-func oneLine(text string) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\nNVRM: ", " ")), " ")
 }

@@ -30,10 +30,12 @@ func FuzzParse(f *testing.F) {
 		bounded(t, c.log)
 		name := line[:min(len(line), 15)]
 		summary(t, name, strings.ReplaceAll(line, "\n", "/"))
-		if k, ok := parseKilled("Out of memory: Killed process 77 (" + name + ") total-vm:1kB, anon-rss:2kB"); !ok || k.PID != 77 || k.Name != name {
+		if k, ok := parseKilled("Out of memory: Killed process 77 (" + name + ") total-vm:1kB, anon-rss:2kB"); !ok ||
+			k.PID != 77 || k.Name != name {
 			t.Errorf("name %q: %+v, %v", name, k, ok)
 		}
-		if x, ok := parseXid("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok || x.PID != 77 || x.Code != 31 || x.After != 0 {
+		if x, ok := gpu.NVIDIA.Fault("NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=" + name + ", Ch 1"); !ok ||
+			x.PID != 77 || x.Code != 31 || x.After != 0 {
 			t.Errorf("Xid, name %q: %+v, %v", name, x, ok)
 		}
 	})
@@ -46,7 +48,8 @@ func summary(t *testing.T, name, group string) {
 	if !ok || k.PID != 77 || k.Cgroup != "/a" && k.Cgroup != "" {
 		t.Errorf("name %q: %+v, %v", name, k, ok)
 	}
-	k, ok = parseSummary("oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/" + group + ",task_memcg=/slurm/job_7,task=a,pid=77,uid=1")
+	k, ok = parseSummary("oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/" + group +
+		",task_memcg=/slurm/job_7,task=a,pid=77,uid=1")
 	if !ok || k.PID != 77 || k.Name != "a" || k.Cgroup != "/slurm/job_7" && k.Cgroup != "" {
 		t.Errorf("limited at %q: %+v, %v", group, k, ok)
 	}
@@ -59,12 +62,13 @@ func bounded(t *testing.T, log gpu.KernelLog) {
 		t.Errorf("%d Xids, %d kills, mismatch of %d bytes", len(log.Xids), len(log.Kills), len(log.Mismatch))
 	}
 	for _, x := range log.Xids {
-		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 || x.Code > maxXid || x.PID < 0 || x.PID > maxPID || len(x.Text)+len(x.Name) > maxText {
+		if normal, err := gpu.ParseBusID(string(x.BusID)); err != nil || normal != x.BusID || x.Code < 0 ||
+			x.Code > 9999 || x.PID < 0 || x.PID > gpu.MaxPID || len(x.Text)+len(x.Name) > maxText {
 			t.Errorf("%+v", x)
 		}
 	}
 	for _, k := range log.Kills {
-		if k.PID < 1 || k.PID > maxPID || len(k.Name)+len(k.Cgroup) > 2*maxText {
+		if k.PID < 1 || k.PID > gpu.MaxPID || len(k.Name)+len(k.Cgroup) > 2*maxText {
 			t.Errorf("%+v", k)
 		}
 	}
@@ -72,7 +76,9 @@ func bounded(t *testing.T, log gpu.KernelLog) {
 
 // A log says the same however it is cut into reads, and nothing of it is older than the mark.
 func FuzzLog(f *testing.F) {
-	f.Add([]byte(realLog(f)), uint64(1), 100)
+	for _, size := range []int{1, 7, 100, 4096} {
+		f.Add([]byte(realLog(f)), uint64(1), size)
+	}
 	f.Add([]byte(strings.Repeat("4,7,1,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=a, x\n", 20)), uint64(3), 1)
 	f.Add([]byte("6,9,1,-;Tasks in /slurm/job_1 are going to be killed due to memory.oom.group set\n6,10,2,-;Memory cgroup out of memory: Killed process 5 (a) total-vm:1\n"), uint64(0), 7)
 	f.Add([]byte("4,1,9223372036854775807,-;x\n4,18446744073709551615,1,-;y\n4,0,0,-;z\n"), uint64(1)<<63, 3)

@@ -51,21 +51,31 @@ func TestReadRealLines(t *testing.T) {
 		t.Fatalf("unknown %q, last %+v, lost %v", log.Unknown, log.Last, log.Lost)
 	}
 	wantXids := []gpu.Xid{
-		{KernelMark: mark(1302, 60000020), BusID: "0000:1b:00.0", Code: 43, PID: 1045242, Name: "pt_main_thread", Text: "Ch 00000008"},
+		{KernelMark: mark(1302, 60000020), BusID: "0000:1b:00.0", Code: 43, PID: 1045242, Name: "pt_main_thread",
+			Text: "Ch 00000008"},
 		{
 			KernelMark: mark(1303, 61000000), BusID: "0000:1b:00.0", Code: 31, PID: 2512125, Name: "python3.10",
 			Text: "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted @ 0x73ac_1c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
 		},
-		{KernelMark: mark(1304, 62000000), BusID: "0000:cb:00.0", Code: 13, Text: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter"},
-		{KernelMark: mark(1305, 62500000), BusID: "0000:cb:00.0", Code: 109, PID: 1797828, Name: "pt_main_thread", Text: "Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005"},
-		{KernelMark: mark(1306, 63000000), BusID: "0000:01:00.0", GI: num(5), Code: 94, PID: 7194, Text: "Contained: CE User Channel (0x9). RST: No, D-RST: No"},
-		{KernelMark: mark(1307, 63100000), BusID: "0000:3b:00.0", GI: num(1), CI: num(2), Code: 13, PID: 9, Name: "a", Text: "Graphics Exception: ESR 0x57c730=0xc04000b"},
-		{KernelMark: mark(1308, 63200000), BusID: "0000:01:00.0", Code: 95, PID: 7062, Text: "Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"},
-		{KernelMark: mark(1309, 63300000), BusID: "0000:10:1c.0", Code: 63, PID: 1896, Text: "Row Remapper: New row marked for remapping, reset gpu to activate."},
-		{KernelMark: mark(1310, 64000000), BusID: "0000:dc:00.0", Code: 45, PID: 1818990, Name: "python3", Text: "Ch 00000001 caused by previous Xid 149", After: 149},
-		{KernelMark: mark(1311, 64100000), BusID: "0019:01:00.0", Code: 149, Text: "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"},
+		{KernelMark: mark(1304, 62000000), BusID: "0000:cb:00.0", Code: 13,
+			Text: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter"},
+		{KernelMark: mark(1305, 62500000), BusID: "0000:cb:00.0", Code: 109, PID: 1797828, Name: "pt_main_thread",
+			Text: "Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005"},
+		{KernelMark: mark(1306, 63000000), BusID: "0000:01:00.0", GI: num(5), Code: 94, PID: 7194,
+			Text: "Contained: CE User Channel (0x9). RST: No, D-RST: No"},
+		{KernelMark: mark(1307, 63100000), BusID: "0000:3b:00.0", GI: num(1), CI: num(2), Code: 13, PID: 9, Name: "a",
+			Text: "Graphics Exception: ESR 0x57c730=0xc04000b"},
+		{KernelMark: mark(1308, 63200000), BusID: "0000:01:00.0", Code: 95, PID: 7062,
+			Text: "Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"},
+		{KernelMark: mark(1309, 63300000), BusID: "0000:10:1c.0", Code: 63, PID: 1896,
+			Text: "Row Remapper: New row marked for remapping, reset gpu to activate."},
+		{KernelMark: mark(1310, 64000000), BusID: "0000:dc:00.0", Code: 45, PID: 1818990, Name: "python3",
+			Text: "Ch 00000001 caused by previous Xid 149", After: 149},
+		{KernelMark: mark(1311, 64100000), BusID: "0019:01:00.0", Code: 149,
+			Text: "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"},
 		{KernelMark: mark(1312, 65000000), BusID: "0000:44:00.0", Code: 79, Text: "GPU has fallen off the bus."},
-		{KernelMark: mark(1313, 65000100), BusID: "0000:44:00.0", Code: 154, Text: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"},
+		{KernelMark: mark(1313, 65000100), BusID: "0000:44:00.0", Code: 154,
+			Text: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"},
 		{KernelMark: mark(1314, 65100000), BusID: "0000:03:00.0", Code: 14, Text: "Channel 00000001"},
 		{
 			KernelMark: mark(1315, 65200000), BusID: "0000:66:00.0", Code: 119, PID: 2280636, Name: "nvidia-smi",
@@ -81,11 +91,15 @@ func TestReadRealLines(t *testing.T) {
 		t.Errorf("%d Xids, want %d: a line that a program wrote is none", len(log.Xids), len(wantXids))
 	}
 	wantKills := []gpu.HostKill{
-		{KernelMark: mark(1401, 70000010), PID: 4711, Name: "python", Cgroup: "/slurm/uid_1000/job_77/step_batch/task_0"},
-		{KernelMark: mark(1410, 80000000), PID: 1440763, Name: "perl", Cgroup: "/user.slice/user-21417.slice/user@21417.service"},
+		{KernelMark: mark(1401, 70000010), PID: 4711, Name: "python",
+			Cgroup: "/slurm/uid_1000/job_77/step_batch/task_0"},
+		{KernelMark: mark(1410, 80000000), PID: 1440763, Name: "perl",
+			Cgroup: "/user.slice/user-21417.slice/user@21417.service"},
 		{KernelMark: mark(1421, 90000010), PID: 23793, Name: "leaker"},
-		{KernelMark: mark(1430, 200000000), PID: 501, Name: "rank1", Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0/user/task_1"},
-		{KernelMark: mark(1434, 200000040), PID: 502, Name: "rank2", Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0"},
+		{KernelMark: mark(1430, 200000000), PID: 501, Name: "rank1",
+			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0/user/task_1"},
+		{KernelMark: mark(1434, 200000040), PID: 502, Name: "rank2",
+			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0"},
 	}
 	if !reflect.DeepEqual(log.Kills, wantKills) {
 		t.Errorf("kills %+v", log.Kills)
@@ -109,12 +123,16 @@ func TestReadSince(t *testing.T) {
 		"no mark: the newest entry alone": {nil, 0, 0, false, ""},
 		"in the middle of the Xids":       {&gpu.KernelMark{Seq: 1310, At: 64 * time.Second}, 5, 5, false, ""},
 		"after the Xids":                  {&gpu.KernelMark{Seq: 1316, At: 66 * time.Second}, 0, 5, false, ""},
-		"at the newest":                   {&gpu.KernelMark{Seq: 1501, At: 300000001 * time.Microsecond}, 0, 0, false, ""},
-		"beyond the newest":               {&gpu.KernelMark{Seq: 1502, At: 301 * time.Second}, 0, 0, false, "another boot"},
-		"another entry of that number":    {&gpu.KernelMark{Seq: 1310, At: 65 * time.Second}, 0, 0, false, "another boot"},
+		"at the newest": {&gpu.KernelMark{Seq: 1501, At: 300000001 * time.Microsecond}, 0, 0, false,
+			""},
+		"beyond the newest": {&gpu.KernelMark{Seq: 1502, At: 301 * time.Second}, 0, 0, false,
+			"another boot"},
+		"another entry of that number": {&gpu.KernelMark{Seq: 1310, At: 65 * time.Second}, 0, 0, false,
+			"another boot"},
 	} {
 		log := Read(dir, tt.since)
-		if len(log.Xids) != tt.xids || len(log.Kills) != tt.kills || log.Lost != tt.lost || !strings.Contains(log.Unknown, tt.unknown) {
+		if len(log.Xids) != tt.xids || len(log.Kills) != tt.kills || log.Lost != tt.lost ||
+			!strings.Contains(log.Unknown, tt.unknown) {
 			t.Errorf("%s: %+v", name, log)
 		}
 		if (log.Unknown == "") != (tt.unknown == "") || log.Unknown == "" && log.Last != mark(1501, 300000001) {
@@ -164,25 +182,6 @@ func play(answers []any) func([]byte) (int, error) {
 	}
 }
 
-// Chunks of any size say the same, as a file need not keep to records.
-func TestChunks(t *testing.T) {
-	since := mark(1, 0)
-	whole := Read(folder(t, realLog(t)), &since)
-	for _, size := range []int{1, 7, 100, 4096} {
-		text := realLog(t)
-		var answers []any
-		for len(text) > 0 {
-			n := min(size, len(text))
-			answers = append(answers, text[:n])
-			text = text[n:]
-		}
-		c := newCollector(&since)
-		if err := drain(play(answers), c); err != nil || !reflect.DeepEqual(c.result(), whole) {
-			t.Errorf("chunks of %d: %v, %+v", size, err, c.log)
-		}
-	}
-}
-
 // A program of root's may write to the log, and any program may call itself what it likes: neither makes an Xid or a
 // kill.
 func TestForged(t *testing.T) {
@@ -224,7 +223,8 @@ func TestBounds(t *testing.T) {
 	}
 	since := mark(1, 1)
 	log := Read(folder(t, b.String()), &since)
-	if n := len(log.Xids); n != maxAlike || log.Xids[0].PID != 1 || log.Xids[n-1].PID != maxXids+3 || log.Xids[n-1].More != maxXids+3-maxAlike {
+	if n := len(log.Xids); n != maxAlike || log.Xids[0].PID != 1 || log.Xids[n-1].PID != maxXids+3 ||
+		log.Xids[n-1].More != maxXids+3-maxAlike {
 		t.Errorf("%d Xids: %+v", n, log.Xids)
 	}
 	if len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost {
@@ -265,7 +265,8 @@ func TestFewStandForAll(t *testing.T) {
 	for _, x := range log.Xids {
 		got = append(got, line{int(x.Seq), x.PID, x.More})
 	}
-	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 77, 0}, {5, 78, 0}, {2002, 77, 998}, {2003, 78, 998}, {2004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
+	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 77, 0}, {5, 78, 0}, {2002, 77, 998}, {2003, 78, 998},
+		{2004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
 		t.Errorf("%+v, lost %v", got, log.Lost)
 	}
 }
@@ -330,13 +331,20 @@ func TestUnreadable(t *testing.T) {
 		plant func(path string) error
 		want  string
 	}{
-		"missing":                      {func(string) error { return nil }, "no such file"},
-		"a folder":                     {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
-		"a link":                       {func(path string) error { return os.Symlink("/dev/null", path) }, "too many levels"},
+		"missing":  {func(string) error { return nil }, "no such file"},
+		"a folder": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+		"a link": {func(path string) error { return os.Symlink("/dev/null", path) },
+			"too many levels"},
 		"a FIFO that nobody writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
 		"empty":                        {func(path string) error { return os.WriteFile(path, nil, 0o600) }, "empty"},
-		"no log":                       {func(path string) error { return os.WriteFile(path, []byte("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), 0o600) }, "empty"},
-		"a stamp out of range":         {func(path string) error { return os.WriteFile(path, []byte("1,2,9300000000000000,-;y\n"), 0o600) }, "empty"},
+		"no log": {func(path string) error {
+			return os.WriteFile(path,
+				[]byte("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), 0o600)
+		}, "empty"},
+		"a stamp out of range": {func(path string) error {
+			return os.WriteFile(path,
+				[]byte("1,2,9300000000000000,-;y\n"), 0o600)
+		}, "empty"},
 	} {
 		dir := t.TempDir()
 		if err := tt.plant(filepath.Join(dir, "kmsg")); err != nil {

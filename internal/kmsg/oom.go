@@ -7,8 +7,8 @@ import (
 )
 
 // parseSummary parses the line that kernels since 5.0 write before each kill, which alone names the cgroup:
-// "oom-kill:constraint=CONSTRAINT_MEMCG,...,task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is what
-// it calls itself, so the numbers are read from the end.
+// "oom-kill:constraint=CONSTRAINT_MEMCG,...,task_memcg=/slurm/job_7,task=python,pid=123,uid=1000". The task's name is
+// what it calls itself, so the numbers are read from the end.
 func parseSummary(text string) (gpu.HostKill, bool) {
 	rest, ok := strings.CutPrefix(text, "oom-kill:constraint=CONSTRAINT_")
 	if !ok {
@@ -17,10 +17,10 @@ func parseSummary(text string) (gpu.HostKill, bool) {
 	rest, uid := cutLast(rest, ",uid=")
 	rest, pid := cutLast(rest, ",pid=")
 	head, name := cutTask(rest)
-	if _, ok := decimal(uid, 1<<31-1); !ok {
+	if _, ok := gpu.Decimal(uid, 1<<31-1); !ok {
 		return gpu.HostKill{}, false
 	}
-	n, ok := decimal(pid, maxPID)
+	n, ok := gpu.Decimal(pid, gpu.MaxPID)
 	if !ok || n == 0 {
 		return gpu.HostKill{}, false
 	}
@@ -31,11 +31,11 @@ func parseSummary(text string) (gpu.HostKill, bool) {
 	return k, true
 }
 
-// cutTask cuts off the task's name. One may have ",task=" in it: the first that can begin a name does, so that none becomes a
-// part of the cgroup.
+// cutTask cuts off the task's name. One may have ",task=" in it: the first that can begin a name does, so that none
+// becomes a part of the cgroup.
 func cutTask(s string) (head, name string) {
 	const sep = ",task="
-	from := max(0, len(s)-maxName-len(sep))
+	from := max(0, len(s)-gpu.MaxName-len(sep))
 	if i := strings.Index(s[from:], sep); i >= 0 {
 		return s[:from+i], s[from+i+len(sep):]
 	}
@@ -59,7 +59,8 @@ var killed = [...]string{
 	"Killed process ",
 }
 
-// parseKilled parses "Killed process 123 (python) total-vm:..." or "Killed process 123 (python), UID 1000, total-vm:...".
+// parseKilled parses "Killed process 123 (python) total-vm:..." or "Killed process 123 (python), UID 1000,
+// total-vm:...".
 func parseKilled(text string) (gpu.HostKill, bool) {
 	for _, begin := range killed {
 		rest, ok := strings.CutPrefix(text, begin)
@@ -67,7 +68,7 @@ func parseKilled(text string) (gpu.HostKill, bool) {
 			continue
 		}
 		pid, rest, ok := strings.Cut(rest, " (")
-		n, number := decimal(pid, maxPID)
+		n, number := gpu.Decimal(pid, gpu.MaxPID)
 		if !ok || !number || n == 0 {
 			return gpu.HostKill{}, false
 		}

@@ -44,8 +44,8 @@ func parseRecord(line []byte) (record, bool) {
 	return record{gpu.KernelMark{Seq: n[1], At: at}, n[0] >> 3, text}, true
 }
 
-// unescape undoes the kernel's \xNN, which stands for what is not printable ASCII and for a backslash. The result has at
-// most maxText bytes.
+// unescape undoes the kernel's \xNN, which stands for what is not printable ASCII and for a backslash. The result has
+// at most maxText bytes.
 func unescape(text []byte) string {
 	out := make([]byte, 0, min(len(text), maxText))
 	for i := 0; i < len(text) && len(out) < maxText; i++ {

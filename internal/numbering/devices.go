@@ -85,7 +85,7 @@ func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 	given := map[gpu.BusID]bool{}
 	for _, c := range cards {
 		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files slurmconf.GPU) bool {
-			return slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == fileOf(c.Device) })
+			return slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == c.Device.Node() })
 		})
 	}
 	return given

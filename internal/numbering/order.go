@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 
 	"bookend/internal/gpu"
@@ -49,9 +48,6 @@ func (n *node) detected(index int) (gpu.Device, error) {
 	return ordered[index], nil
 }
 
-// deviceFile is the name of a whole GPU's device file, NVIDIA's or AMD's.
-const deviceFile = `^(nvidia|renderD)[0-9]+$`
-
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
 func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 	if len(files) != 1 {
@@ -59,11 +55,11 @@ func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 			"which part is not known without the UUID that AutoDetect=nvml adds", files)
 	}
 	name := path.Base(files[0])
-	if whole, _ := regexp.MatchString(deviceFile, name); !whole {
+	if !gpu.IsCardNode(name) {
 		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s",
 			files[0], hint)
 	}
-	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == fileOf(d) })
+	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
 	if err == nil {
 		return device, nil
 	}
@@ -74,13 +70,6 @@ func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
 		}
 	}
 	return gpu.Device{}, err
-}
-
-func fileOf(d gpu.Device) string {
-	if d.Vendor == "amd" {
-		return fmt.Sprintf("renderD%d", *d.Minor)
-	}
-	return fmt.Sprintf("nvidia%d", *d.Minor)
 }
 
 // countable refuses a list of GPUs that may be others than Slurm counted: another number of them, or one that cannot be

@@ -64,7 +64,7 @@ type Launched struct {
 var Launchers = Operation[LaunchersRequest, Launched]{"launchers", findLaunchers}
 
 func findLaunchers(r LaunchersRequest) (found Launched, err error) {
-	pids, err := holders.Named(r.Proc, "srun", r.UID, r.Owner)
+	pids, err := holders.JobOf(r.UID, r.Owner).Named(r.Proc, "srun")
 	for _, pid := range pids {
 		written, _ := joblog.Written(r.Proc, pid) // one that has ended writes nothing more
 		found.Files = append(found.Files, written...)
@@ -87,7 +87,7 @@ type OpenRequest struct {
 var OpenDevices = Operation[OpenRequest, []holders.Open]{"open", findOpen}
 
 func findOpen(r OpenRequest) ([]holders.Open, error) {
-	open, err := holders.OpenDevices(r.Proc, r.Dev, r.UID, r.Owner)
+	open, err := holders.JobOf(r.UID, r.Owner).OpenDevices(r.Proc, r.Dev)
 	if errors.Is(err, holders.ErrPartial) {
 		return open, nil // what was found is worth saying
 	}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +22,8 @@ type Outcome struct {
 // Bad reports that no memory could be had.
 func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
 
-// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that had
-// started CUDA for several cards together and could not test this one, be it for another's sake.
+// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that
+// had started CUDA for several cards together and could not test this one, be it for another's sake.
 func (o Outcome) Retry(together bool) bool {
 	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
 }
@@ -62,11 +63,13 @@ func Findings(cards []finding.Card, outcomes []Outcome) []finding.Finding {
 }
 
 func (o Outcome) findings(c finding.Card) []finding.Finding {
-	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory", Doubts: o.doubts(c)}
+	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory",
+		Doubts: o.doubts(c)}
 	switch o.Result {
 	case gpu.ProbeGap:
 		f.Code, f.Bytes = code.Gap, gap(o.Probe)
-		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free), mib(o.Largest), o.Attempts)
+		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free),
+			mib(o.Largest), o.Attempts)
 	case gpu.ProbeBlocked:
 		f.Code, f.Observed = code.Blocked, o.reason()
 		if o.Free.Known() {
@@ -140,28 +143,20 @@ func (o Outcome) doubts(c finding.Card) []string {
 	if o.Seen < 2 {
 		d = append(d, "seen once, by one process")
 	}
-	if own := o.own(); own != "" {
+	if own := o.own(c.Device); own != "" {
 		d = append(d, own)
 	}
 	return d
 }
 
-// The errors that may come from what the test was given to run in, and not from the card: limits of the hook's own
-// process, a library in the wrong place, device nodes that it was denied.
-var ownErrors = map[int]bool{
-	2:   true, // OUT_OF_MEMORY: of cuInit under ulimit -v (measured); of an allocation it would be no error here
-	34:  true, // STUB_LIBRARY
-	35:  true, // INSUFFICIENT_DRIVER
-	100: true, // NO_DEVICE
-	101: true, // INVALID_DEVICE
-	304: true, // OPERATING_SYSTEM
-}
-
-func (o Outcome) own() string {
+// own says why a bad result may be the test's own: the errors that limits of the hook's process, a library in the wrong
+// place or device nodes that it was denied lead to are the vendor's.
+func (o Outcome) own(d gpu.Device) string {
 	switch e := o.Error; {
 	case e == nil:
 		return "no call is known to have failed: the backend itself may be at fault"
-	case ownErrors[e.Code] && o.Result == gpu.ProbeBroken, e.Code <= 0, strings.HasPrefix(e.Call, "dl"):
+	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0,
+		strings.HasPrefix(e.Call, "dl"):
 		return "the error may come from the test's own surroundings (library, limits, device nodes)"
 	}
 	return ""

@@ -22,7 +22,8 @@ func TestFindings(t *testing.T) {
 	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
 	instance := idle
 	instance.Device.Parent = "GPU-P"
-	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30), Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
+	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
+		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
 	for name, tt := range map[string]struct {
 		o      Outcome
 		card   finding.Card
@@ -33,28 +34,42 @@ func TestFindings(t *testing.T) {
 		"ok":      {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK}}, idle, "", "", 0},
 		"skipped": {Outcome{Probe: Skipped(card0, "shared")}, idle, "", "", 0},
 		"gap": {
-			Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(100 << 20), Attempts: 22}, Seen: 1},
+			Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20),
+				Largest: gpu.Bytes(100 << 20), Attempts: 22}, Seen: 1},
 			idle, code.Gap, "900 MiB free, the largest single block was 100 MiB, after 22 attempts", 0,
 		},
-		"blocked, by two":   {Outcome{Probe: full, Seen: 2}, idle, code.Blocked, "no memory to be had of 9216 MiB free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
-		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode", Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
+		"blocked, by two": {Outcome{Probe: full, Seen: 2}, idle, code.Blocked,
+			"no memory to be had of 9216 MiB free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", 0},
+		"blocked by a mode": {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Why: "mode",
+			Free: gpu.Unknown("x")}, Seen: 2}, idle, code.Blocked, "mode", 1},
 		"broken, by two": {
 			Outcome{Probe: broken(failed("cuInit", 802, "CUDA_ERROR_SYSTEM_NOT_READY")), Seen: 2}, idle, code.Broken,
 			"cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); the reason; it means this; do that", 0,
 		},
-		"broken, by one":       {Outcome{Probe: broken(failed("cuInit", 802, "X")), Seen: 1}, idle, code.Broken, "cuInit", 1},
-		"a word for no code":   {Outcome{Probe: broken(&gpu.CallError{Call: "cuInit", Code: 1234, Name: "X"}), Seen: 2}, idle, code.Broken, "cuInit: X (1234); the reason", 0},
-		"our own limits":       {Outcome{Probe: broken(failed("cuInit", 2, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
-		"a stub":               {Outcome{Probe: broken(failed("cuInit", 34, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
-		"an old driver":        {Outcome{Probe: broken(failed("cuInit", 35, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
-		"no device":            {Outcome{Probe: broken(failed("cuInit", 100, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
-		"no such device":       {Outcome{Probe: broken(failed("cuDeviceGet", 101, "X")), Seen: 2}, idle, code.Broken, "cuDeviceGet", 1},
-		"the operating system": {Outcome{Probe: broken(failed("cuInit", 304, "X")), Seen: 2}, idle, code.Broken, "cuInit", 1},
-		"no library":           {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle, code.Broken, "dlopen: no CUDA library; the reason", 1},
-		"a crash, twice":       {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
-		"an earlier hook's":    {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle, code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
-		"an instance":          {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2}, instance, code.Broken, "cuInit", 1},
-		"another card's":       {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
+		"broken, by one": {Outcome{Probe: broken(failed("cuInit", 802, "X")), Seen: 1}, idle, code.Broken,
+			"cuInit", 1},
+		"a word for no code": {Outcome{Probe: broken(&gpu.CallError{Call: "cuInit", Code: 1234, Name: "X"}), Seen: 2},
+			idle, code.Broken, "cuInit: X (1234); the reason", 0},
+		"our own limits": {Outcome{Probe: broken(failed("cuInit", 2, "X")), Seen: 2}, idle, code.Broken, "cuInit",
+			1},
+		"a stub": {Outcome{Probe: broken(failed("cuInit", 34, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"an old driver": {Outcome{Probe: broken(failed("cuInit", 35, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no device": {Outcome{Probe: broken(failed("cuInit", 100, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no such device": {Outcome{Probe: broken(failed("cuDeviceGet", 101, "X")), Seen: 2}, idle, code.Broken,
+			"cuDeviceGet", 1},
+		"the operating system": {Outcome{Probe: broken(failed("cuInit", 304, "X")), Seen: 2}, idle, code.Broken,
+			"cuInit", 1},
+		"no library": {Outcome{Probe: broken(failed("dlopen", 0, "no CUDA library")), Seen: 2}, idle,
+			code.Broken, "dlopen: no CUDA library; the reason", 1},
+		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
+		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
+			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
+		"an instance": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2}, instance, code.Broken,
+			"cuInit", 1},
+		"another card's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
 	} {
 		got := Findings([]finding.Card{tt.card}, []Outcome{tt.o})
 		if tt.code == "" {
@@ -63,7 +78,8 @@ func TestFindings(t *testing.T) {
 			}
 			continue
 		}
-		if len(got) != 1 || got[0].Code != tt.code || got[0].GPU != card0 || got[0].Index == nil || !strings.Contains(got[0].Observed, tt.says) ||
+		if len(got) != 1 || got[0].Code != tt.code || got[0].GPU != card0 || got[0].Index == nil ||
+			!strings.Contains(got[0].Observed, tt.says) ||
 			len(got[0].Doubts) != tt.doubts || got[0].Expected == "" || got[0].Unknown != "" {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -76,7 +92,8 @@ func TestGapIsMemory(t *testing.T) {
 		t.Errorf("%+v", f[0].Bytes)
 	}
 	p.Largest = gpu.Unknown("not read")
-	if f := Findings([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes.Known() || !strings.Contains(f[0].Observed, "an unknown amount") {
+	if f := Findings([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes.Known() ||
+		!strings.Contains(f[0].Observed, "an unknown amount") {
 		t.Errorf("%+v", f[0])
 	}
 }

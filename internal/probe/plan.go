@@ -35,7 +35,8 @@ func (c Case) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Pro
 // Skipped is the answer for a card that was not tested.
 func Skipped(id gpu.ID, why string) gpu.Probe {
 	return gpu.Probe{
-		Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"), Largest: gpu.Unknown("not tested"),
+		Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"),
+		Largest: gpu.Unknown("not tested"),
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package probe decides which cards may be tested by an allocation, whether an earlier test still holds, and what a test
-// says.
+// Package probe decides which cards may be tested by an allocation, whether an earlier test still holds, and what a
+// test says.
 package probe
 
 import (

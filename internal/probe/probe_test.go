@@ -26,7 +26,8 @@ var (
 
 func TestWhen(t *testing.T) {
 	for at, want := range map[config.ProbeAt][2]bool{
-		config.ProbeNever: {false, false}, config.ProbeProlog: {true, false}, config.ProbeEpilog: {false, true}, config.ProbeBoth: {true, true},
+		config.ProbeNever: {false, false}, config.ProbeProlog: {true, false}, config.ProbeEpilog: {false, true},
+		config.ProbeBoth: {true, true},
 	} {
 		c := config.Probe{At: config.ProbeNever, Partitions: map[string]config.ProbeAt{"own": at}}
 		for i, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
@@ -48,7 +49,8 @@ func scene(change func(*finding.Scene, *gpu.Reading)) finding.Scene {
 	r := gpu.Reading{Device: idle.Device, Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Used: gpu.Bytes(0)}}
 	s := finding.Scene{
 		Cards: []finding.Card{idle}, Limits: finding.Limits{Report: 32 << 20, PerClient: 9 << 20},
-		Now: finding.Side{Curves: map[gpu.ID]settle.Curve{card0: {State: settle.Clean}}, Processes: map[int]attrib.Process{}},
+		Now: finding.Side{Curves: map[gpu.ID]settle.Curve{card0: {State: settle.Clean}},
+			Processes: map[int]attrib.Process{}},
 	}
 	if change != nil {
 		change(&s, &r)
@@ -63,7 +65,8 @@ func with70(second int, kinds ...gpu.Kind) func(*finding.Scene, *gpu.Reading) {
 		r.Memory.Used = gpu.Bytes(15 << 20)
 		r.Processes = []gpu.Process{{PID: 70, Memory: gpu.Bytes(6 << 20), Kinds: kinds}}
 		s.Now.Processes[70] = attrib.Process{PID: 70, Start: time.Duration(second) * time.Second}
-		s.Baselines = map[gpu.ID]finding.Baseline{card0: {GPU: card0, Residents: []finding.Resident{{PID: 70, Start: 7 * time.Second}}}}
+		s.Baselines = map[gpu.ID]finding.Baseline{card0: {GPU: card0,
+			Residents: []finding.Resident{{PID: 70, Start: 7 * time.Second}}}}
 	}
 }
 
@@ -77,25 +80,33 @@ func TestBusy(t *testing.T) {
 	}{
 		"clean":                      {nil, ""},
 		"flat with what is expected": {at(settle.Flat), ""},
-		"a little memory":            {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(31 << 20) }, ""},
-		"a service of the node":      {with70(7), ""},
-		"moving":                     {at(settle.Moving), "not at rest"},
-		"never judged":               {at(""), "not at rest"},
+		"a little memory": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(31 << 20) },
+			""},
+		"a service of the node": {with70(7), ""},
+		"moving":                {at(settle.Moving), "not at rest"},
+		"never judged":          {at(""), "not at rest"},
 		"unread": {func(s *finding.Scene, _ *gpu.Reading) {
 			s.Now.Curves[card0] = settle.Curve{State: settle.Unknown, Why: "lost"}
 		}, "could not be read"},
-		"no reading":                  {func(_ *finding.Scene, r *gpu.Reading) { r.Device.ID = "GPU-9" }, "could not be read"},
-		"list unknown":                {func(_ *finding.Scene, r *gpu.Reading) { r.ProcessesUnknown = "old" }, "who is on it"},
-		"a service's PID, reused":     {with70(8), "a process is on it"},
-		"a service through MPS":       {with70(7, gpu.MPS), "MPS"},
-		"memory of nobody's":          {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) }, "in use"},
-		"memory unknown":              {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") }, "could not be told: old"},
-		"a driver with its own share": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.UsedHasReserved = true }, "could not be told"},
+		"no reading": {func(_ *finding.Scene, r *gpu.Reading) { r.Device.ID = "GPU-9" },
+			"could not be read"},
+		"list unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.ProcessesUnknown = "old" },
+			"who is on it"},
+		"a service's PID, reused": {with70(8), "a process is on it"},
+		"a service through MPS":   {with70(7, gpu.MPS), "MPS"},
+		"memory of nobody's": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(32 << 20) },
+			"in use"},
+		"memory unknown": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") },
+			"could not be told: old"},
+		"a driver with its own share": {func(_ *finding.Scene, r *gpu.Reading) { r.Memory.UsedHasReserved = true },
+			"could not be told"},
 		"a process of the job": {func(s *finding.Scene, r *gpu.Reading) {
 			r.Processes = []gpu.Process{{PID: 71, Memory: gpu.Bytes(0)}}
 		}, "a process is on it"},
 		// What the start already showed counts as clean at the end, and is somebody's all the same.
-		"clean beside what was there before": {func(s *finding.Scene, r *gpu.Reading) { r.Memory.Used = gpu.Bytes(20 << 30) }, "in use"},
+		"clean beside what was there before": {func(_ *finding.Scene, r *gpu.Reading) {
+			r.Memory.Used = gpu.Bytes(20 << 30)
+		}, "in use"},
 	} {
 		got := Busy(scene(tt.change), idle)
 		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
@@ -118,11 +129,12 @@ func TestPlan(t *testing.T) {
 		c    Case
 		want string
 	}{
-		"alone":                       {on(func(*Case) {}), ""},
-		"inside the job":              {on(func(c *Case) { c.InJob = true }), "inside the job"},
-		"a second end":                {on(func(c *Case) { c.Again = true }), "another hook"},
-		"shards":                      {on(func(c *Case) { c.Scene.Shared = "shards" }), "others may use it: shards"},
-		"perhaps shards":              {on(func(c *Case) { c.Scene.SharedUnknown = "no gres.conf" }), "could not be told: no gres.conf"},
+		"alone":          {on(func(*Case) {}), ""},
+		"inside the job": {on(func(c *Case) { c.InJob = true }), "inside the job"},
+		"a second end":   {on(func(c *Case) { c.Again = true }), "another hook"},
+		"shards":         {on(func(c *Case) { c.Scene.Shared = "shards" }), "others may use it: shards"},
+		"perhaps shards": {on(func(c *Case) { c.Scene.SharedUnknown = "no gres.conf" }),
+			"could not be told: no gres.conf"},
 		"given to a live job":         {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}}), "another live job"},
 		"perhaps given to one":        {live(attrib.Record{Job: 7, Unplaced: true}), "another live job"},
 		"given to a job that is over": {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}, End: 1}), ""},
@@ -140,7 +152,8 @@ func TestPlan(t *testing.T) {
 		switch {
 		case tt.want == "" && (len(test) != 1 || len(skipped) != 0):
 			t.Errorf("%s: not tested: %+v", name, skipped)
-		case tt.want != "" && (len(test) != 0 || len(skipped) != 1 || skipped[0].Result != gpu.ProbeSkipped || skipped[0].Device != card0 ||
+		case tt.want != "" && (len(test) != 0 || len(skipped) != 1 || skipped[0].Result != gpu.ProbeSkipped ||
+			skipped[0].Device != card0 ||
 			skipped[0].Free.Known() || !strings.Contains(skipped[0].Why, tt.want)):
 			t.Errorf("%s: tested %+v, skipped %+v", name, test, skipped)
 		}
@@ -151,7 +164,8 @@ func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
 	instance := idle
 	instance.Device.Parent = "GPU-P"
 	for _, allowed := range []bool{false, true} {
-		if test, _ := (Case{Scene: scene(nil), MIG: allowed}).Plan([]finding.Card{instance}); (len(test) == 1) != allowed {
+		test, _ := Case{Scene: scene(nil), MIG: allowed}.Plan([]finding.Card{instance})
+		if (len(test) == 1) != allowed {
 			t.Errorf("allowed %v: %+v", allowed, test)
 		}
 	}
@@ -171,7 +185,8 @@ func TestKnown(t *testing.T) {
 }
 
 func TestTrusted(t *testing.T) {
-	good := Record{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch, Kernel: gpu.KernelMark{Seq: 50, At: 1}}
+	good := Record{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
+		Kernel: gpu.KernelMark{Seq: 50, At: 1}}
 	xid := func(seq uint64, bus gpu.BusID) *gpu.KernelLog {
 		return &gpu.KernelLog{Xids: []gpu.Xid{{KernelMark: gpu.KernelMark{Seq: seq}, BusID: bus, Code: 79}}}
 	}
@@ -179,11 +194,12 @@ func TestTrusted(t *testing.T) {
 		change func(*Record, *Now)
 		want   string
 	}{
-		"nothing has changed":         {func(*Record, *Now) {}, ""},
-		"bad news":                    {func(r *Record, _ *Now) { r.Probe.Result = gpu.ProbeBroken }, ""},
-		"nothing tested":              {func(r *Record, _ *Now) { r.Probe.Result = gpu.ProbeSkipped }, "no result"},
-		"reloaded":                    {func(_ *Record, n *Now) { n.Epoch.Module = "m2" }, "reloaded"},
-		"epoch unknown":               {func(r *Record, n *Now) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} }, "reloaded"},
+		"nothing has changed": {func(*Record, *Now) {}, ""},
+		"bad news":            {func(r *Record, _ *Now) { r.Probe.Result = gpu.ProbeBroken }, ""},
+		"nothing tested":      {func(r *Record, _ *Now) { r.Probe.Result = gpu.ProbeSkipped }, "no result"},
+		"reloaded":            {func(_ *Record, n *Now) { n.Epoch.Module = "m2" }, "reloaded"},
+		"epoch unknown": {func(r *Record, n *Now) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} },
+			"reloaded"},
 		"just young enough":           {func(_ *Record, n *Now) { n.At = 25 * time.Hour }, ""},
 		"too old":                     {func(_ *Record, n *Now) { n.At = 25*time.Hour + 1 }, "older than 24h"},
 		"of the future":               {func(_ *Record, n *Now) { n.At = 0 }, "older"},
@@ -192,12 +208,15 @@ func TestTrusted(t *testing.T) {
 		"an Xid before":               {func(_ *Record, n *Now) { n.Kernel = xid(50, bus0) }, ""},
 		"an Xid of another card":      {func(_ *Record, n *Now) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
 		"log not read":                {func(_ *Record, n *Now) { n.Kernel = nil }, "not read"},
-		"log not read then":           {func(r *Record, _ *Now) { r.Kernel = gpu.KernelMark{} }, "not read at that time"},
-		"log unreadable":              {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Unknown: "EPERM"} }, "could not be read"},
-		"log overwritten":             {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
-		"somebody is on it":           {func(_ *Record, n *Now) { n.Scene = scene(with70(8)) }, "a process"},
+		"log not read then": {func(r *Record, _ *Now) { r.Kernel = gpu.KernelMark{} },
+			"not read at that time"},
+		"log unreadable": {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Unknown: "EPERM"} },
+			"could not be read"},
+		"log overwritten":   {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
+		"somebody is on it": {func(_ *Record, n *Now) { n.Scene = scene(with70(8)) }, "a process"},
 	} {
-		r, n := good, Now{At: 2 * time.Hour, Epoch: epoch, MaxAge: 24 * time.Hour, Kernel: &gpu.KernelLog{}, Scene: scene(nil), Card: idle}
+		r, n := good, Now{At: 2 * time.Hour, Epoch: epoch, MaxAge: 24 * time.Hour, Kernel: &gpu.KernelLog{},
+			Scene: scene(nil), Card: idle}
 		tt.change(&r, &n)
 		ok, why := r.Trusted(n)
 		if ok != (tt.want == "") || ok != (why == "") || !strings.Contains(why, tt.want) {

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/numbering"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
+	"bookend/internal/wire"
 )
 
 // Inventory is the node's list of GPUs, and which of them are the job's, or for a health check everybody's.
@@ -38,6 +39,9 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 		return Inventory{}
 	}
 	i := Inventory{Epoch: reply.Epoch, Library: reply.Library}
+	if request.DriverProc == "" {
+		reply.Cards = d.listed()
+	}
 	switch {
 	case reply.NoDriver:
 		d.Add(finding.Saw(code.NoDriver, reply.Problem, "a loaded driver"))
@@ -57,6 +61,24 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	d.Add(unresolved(res, len(reply.Cards))...)
 	i.Cards, i.Origin = judge.Cards(res.Devices), numbering.Origin{Source: res.Source, Why: res.Unknown}
 	return i
+}
+
+// listed asks the backend for the node's GPUs: for a driver that shows them in no folder of /proc.
+func (d *Driver) listed() (cards []gpu.Card) {
+	timeout := d.Left(time.Duration(d.Times.Driver)/2, d.Reserve())
+	answer := d.askBackend(wire.Request{
+		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(),
+		Options: d.Config.NVIDIA.ForLooks(),
+	})
+	d.looks -= len(answer.Snapshots) // this one was no look at the job's GPUs
+	for _, s := range answer.Snapshots {
+		for _, r := range s.Readings {
+			if r.Device.Parent == "" {
+				cards = append(cards, gpu.Card{Device: r.Device})
+			}
+		}
+	}
+	return cards
 }
 
 // unresolved is what keeps Slurm's numbers from naming GPUs.

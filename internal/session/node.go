@@ -25,7 +25,7 @@ func (d *Driver) Glance(i Inventory) judge.Seen {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
 	answer := d.askBackend(wire.Request{
 		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(),
-		Health: d.Config.Look.Health, Options: options(d.Config.NVIDIA),
+		Health: d.Config.Look.Health, Options: d.Config.NVIDIA.ForLooks(),
 	})
 	seen.Looks, seen.Health = d.looks, answer.Health
 	var all gpu.Snapshot

@@ -51,7 +51,7 @@ func Look(env operation.Env, cfg config.Config, timeout time.Duration) Glance {
 	h.Limit(time.Duration(h.Times.Total))
 	answer := backend.Ask(backend.Params{Path: cfg.Backend, Root: env.EUID == 0}, wire.Request{
 		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(),
-		Options: options(cfg.NVIDIA),
+		Options: cfg.NVIDIA.ForLooks(),
 	})
 	g := Glance{Took: answer.Took}
 	if n := len(answer.Snapshots); n > 0 {

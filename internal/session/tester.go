@@ -169,9 +169,8 @@ func (t *tester) grace(timeout time.Duration) time.Duration {
 func (t *tester) testRequest(devices []gpu.Device, timeout time.Duration) wire.Request {
 	r := wire.Request{
 		Bookend: wire.Version, Op: wire.Probe, Devices: devices, DeadlineMillis: timeout.Milliseconds(),
-		Probe: t.rule, Options: options(t.Config.NVIDIA),
+		Probe: t.rule, Options: t.Config.NVIDIA.ForTests(),
 	}
-	r.Options.CUDALibrary = t.Config.NVIDIA.CUDALibrary
 	r.Probe.Locks = map[gpu.ID]string{}
 	for _, d := range devices {
 		r.Probe.Locks[d.ID] = t.rule.Locks[d.ID]

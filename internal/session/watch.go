@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
@@ -41,7 +40,7 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 	rule.Max = max(0, min(rule.Max, timeout-backendReserve))
 	request := wire.Request{
 		Bookend: wire.Version, Op: wire.Watch, DeadlineMillis: timeout.Milliseconds(), Watch: rule,
-		Options: options(d.Config.NVIDIA),
+		Options: d.Config.NVIDIA.ForLooks(),
 	}
 	for _, c := range cards {
 		request.Devices = append(request.Devices, c.Device)
@@ -69,8 +68,6 @@ func (d *Driver) askOnce(r *wire.Request) {
 	}
 	r.Health, r.Accounting = d.Config.Look.Health, d.Config.Look.Health
 }
-
-func options(n config.NVIDIA) wire.Options { return wire.Options{NVMLLibrary: n.NVMLLibrary} }
 
 // Neighbours is the look at the node's other GPUs that came with the first watch.
 func (d *Driver) Neighbours() *gpu.Snapshot { return d.first.neighbours }

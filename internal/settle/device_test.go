@@ -27,18 +27,23 @@ func TestDeviceKnownByItsBusID(t *testing.T) {
 		state  State
 		why    string
 	}{
-		"bus id, fault with bus id":      {byBus, fault(gpu.Fault{BusID: bus, Detail: "lost"}), Unknown, "lost"},
-		"bus id, fault with both":        {byBus, fault(gpu.Fault{BusID: bus, Device: card, Detail: "lost"}), Unknown, "lost"},
-		"both, fault with bus id":        {byBoth, fault(gpu.Fault{BusID: bus, Detail: "lost"}), Unknown, "lost"},
-		"both, fault of another there":   {byBoth, fault(gpu.Fault{BusID: bus, Device: "MIG-1", Detail: "lost"}), Unknown, unseen},
-		"id, fault with id":              {byID, fault(gpu.Fault{Device: card, BusID: bus, Detail: "lost"}), Unknown, "lost"},
-		"id, fault of another":           {byID, fault(gpu.Fault{Device: "GPU-1", Detail: "lost"}), Unknown, unseen},
-		"id, fault without a name":       {byID, fault(gpu.Fault{Detail: "lost"}), Unknown, unseen},
-		"no name, fault without a name":  {gpu.Device{}, fault(gpu.Fault{Detail: "lost"}), Unknown, "lost"},
-		"no name, fault of some device":  {gpu.Device{}, fault(gpu.Fault{Device: card, Detail: "lost"}), Unknown, unseen},
-		"no name is no device's reading": {gpu.Device{}, func(ms int) gpu.Snapshot { return at(ms, 0) }, Unknown, unseen},
-		"bus id, reading":                {byBus, reading, Clean, ""},
-		"bus id, an instance's reading":  {byBus, instance, Unknown, unseen},
+		"bus id, fault with bus id": {byBus, fault(gpu.Fault{BusID: bus, Detail: "lost"}), Unknown, "lost"},
+		"bus id, fault with both": {byBus, fault(gpu.Fault{BusID: bus, Device: card, Detail: "lost"}), Unknown,
+			"lost"},
+		"both, fault with bus id": {byBoth, fault(gpu.Fault{BusID: bus, Detail: "lost"}), Unknown, "lost"},
+		"both, fault of another there": {byBoth, fault(gpu.Fault{BusID: bus, Device: "MIG-1", Detail: "lost"}),
+			Unknown, unseen},
+		"id, fault with id": {byID, fault(gpu.Fault{Device: card, BusID: bus, Detail: "lost"}), Unknown,
+			"lost"},
+		"id, fault of another":          {byID, fault(gpu.Fault{Device: "GPU-1", Detail: "lost"}), Unknown, unseen},
+		"id, fault without a name":      {byID, fault(gpu.Fault{Detail: "lost"}), Unknown, unseen},
+		"no name, fault without a name": {gpu.Device{}, fault(gpu.Fault{Detail: "lost"}), Unknown, "lost"},
+		"no name, fault of some device": {gpu.Device{}, fault(gpu.Fault{Device: card, Detail: "lost"}), Unknown,
+			unseen},
+		"no name is no device's reading": {gpu.Device{}, func(ms int) gpu.Snapshot { return at(ms, 0) }, Unknown,
+			unseen},
+		"bus id, reading":               {byBus, reading, Clean, ""},
+		"bus id, an instance's reading": {byBus, instance, Unknown, unseen},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

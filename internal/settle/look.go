@@ -117,7 +117,8 @@ func (l look) memoryWithin(rule gpu.WatchRule) (answer, string) {
 
 // incomparable reports a figure that no further look can make comparable.
 func (l look) incomparable(rule gpu.WatchRule) bool {
-	return l.reading.Memory.Unjudged != "" || l.reading.Memory.UsedHasReserved && rule.Expect[l.reading.Device.ID].Bytes == 0
+	return l.reading.Memory.Unjudged != "" || l.reading.Memory.UsedHasReserved &&
+		rule.Expect[l.reading.Device.ID].Bytes == 0
 }
 
 // equal reports whether two looks say the same, within tolerance. What both could not read counts as the same,

@@ -13,9 +13,9 @@ type Stay struct {
 	most    uint64
 }
 
-// Stayed lists the processes that every one of these looks shows on a device, where the looks are enough to call something
-// flat. What the total does meanwhile does not matter: something else on the GPU may move for ever. A PID names one process
-// only with its start time, which the caller has to compare.
+// Stayed lists the processes that every one of these looks shows on a device, where the looks are enough to call
+// something flat. What the total does meanwhile does not matter: something else on the GPU may move for ever. A PID
+// names one process only with its start time, which the caller has to compare.
 func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) []Stay {
 	var stayed []Stay
 	for i, r := range Readings(rule, d, looks) {
@@ -33,8 +33,8 @@ func Stayed(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) []Stay {
 	return stayed
 }
 
-// Readings are what each of these looks read of a device; none where one of them did not, or where they are too few or too
-// far apart for what they have in common to be called lasting.
+// Readings are what each of these looks read of a device; none where one of them did not, or where they are too few or
+// too far apart for what they have in common to be called lasting.
 func Readings(rule gpu.WatchRule, d gpu.Device, looks []gpu.Snapshot) (all []gpu.Reading) {
 	if !observed(rule.Flat, looks) {
 		return nil

@@ -39,7 +39,8 @@ func TestStayed(t *testing.T) {
 		"beside something that moves": {whole, "70:20480 71:64 "},
 		"shorter than the flat time":  {constant(3*time.Second, beside), ""},
 		"not in one look":             {edited(3, func(r *gpu.Reading) { r.Processes = r.Processes[1:] }), "71:64 "},
-		"less in one look":            {edited(3, func(r *gpu.Reading) { r.Processes[0] = process(70, 300*mib) }), "70:300 71:64 "},
+		"less in one look": {edited(3, func(r *gpu.Reading) { r.Processes[0] = process(70, 300*mib) }),
+			"70:300 71:64 "},
 		"no figure in one look": {edited(3, func(r *gpu.Reading) {
 			r.Processes = []gpu.Process{{PID: 70, Memory: gpu.Unknown("not available")}}
 		}), "70:? "},

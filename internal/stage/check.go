@@ -103,6 +103,9 @@ const presentTime = time.Second
 // hasGPUs reports whether there is anything to check: a GPU on the bus or a driver, or records of jobs that had one.
 // Where nobody can tell there is. On a node without GPUs the health check leaves no trace.
 func hasGPUs(d *session.Driver) bool {
+	if d.Config.NVIDIA.DriverProc == "" {
+		return true // the backend alone can tell
+	}
 	request := operation.PresentRequest{Sys: d.Config.Paths.Sys, DriverProc: d.Config.NVIDIA.DriverProc}
 	present, err := operation.Present.Ask(request, d.Left(presentTime, d.Reserve()))
 	if present || err != nil {

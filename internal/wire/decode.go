@@ -64,7 +64,8 @@ func readLine(r io.Reader) ([]byte, error) {
 		_, err := io.ReadFull(r, one)
 		switch {
 		case err == io.EOF:
-			return nil, &Error{Problem: CutOff, Detail: fmt.Sprintf("request ends after %d bytes without a newline", len(line))}
+			return nil, &Error{Problem: CutOff,
+				Detail: fmt.Sprintf("request ends after %d bytes without a newline", len(line))}
 		case err != nil:
 			return nil, fmt.Errorf("read request: %w", err)
 		case one[0] == '\n':
@@ -80,14 +81,16 @@ func readLine(r io.Reader) ([]byte, error) {
 // know are passed over, a figure that is left out is unknown. The error is an *Error.
 func DecodeReplies(out []byte) ([]Reply, error) {
 	if len(out) > MaxReplyBytes {
-		return nil, &Error{Problem: TooLong, Detail: fmt.Sprintf("answer has %d bytes, at most %d", len(out), MaxReplyBytes)}
+		return nil, &Error{Problem: TooLong,
+			Detail: fmt.Sprintf("answer has %d bytes, at most %d", len(out), MaxReplyBytes)}
 	}
 	var replies []Reply
 	var after order
 	for n := 1; len(out) > 0; n++ {
 		line, rest, whole := bytes.Cut(out, []byte{'\n'})
 		if !whole {
-			return replies, &Error{Problem: CutOff, Line: n, Detail: fmt.Sprintf("no newline after %d bytes", len(line))}
+			return replies, &Error{Problem: CutOff, Line: n,
+				Detail: fmt.Sprintf("no newline after %d bytes", len(line))}
 		}
 		reply, problem := decodeReply(line)
 		if problem == nil {

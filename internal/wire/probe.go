@@ -16,7 +16,8 @@ const (
 // validateRule refuses what only a broken hook would ask for. Threat: the paths are opened by root; they come from
 // root's own hook, and a relative one would mean another file.
 func validateRule(r gpu.ProbeRule) *Error {
-	if r.LockWait < 0 || r.LockWait > maxTime || r.Gap > maxBytes || len(r.Locks) > maxDevices || len(r.Known) > maxProcesses {
+	if r.LockWait < 0 || r.LockWait > maxTime || r.Gap > maxBytes || len(r.Locks) > maxDevices ||
+		len(r.Known) > maxProcesses {
 		return garbage("probe: %d locks, wait of %v, gap of %d bytes", len(r.Locks), r.LockWait, r.Gap)
 	}
 	if r.Empty != "" && !path.IsAbs(r.Empty) {
@@ -40,8 +41,10 @@ func validateHealth(all []gpu.Health) *Error {
 			return garbage("health of device %.200q, nameless or twice", h.Device)
 		}
 		seen[h.Device] = true
-		if len(h.Facts) > maxFacts || len(h.Accounting.Processes) > maxAccounted || !short(h.Accounting.Mode, h.Accounting.Unknown) {
-			return garbage("device %q: %d facts, %d processes in accounting", h.Device, len(h.Facts), len(h.Accounting.Processes))
+		if len(h.Facts) > maxFacts || len(h.Accounting.Processes) > maxAccounted ||
+			!short(h.Accounting.Mode, h.Accounting.Unknown) {
+			return garbage("device %q: %d facts, %d processes in accounting", h.Device, len(h.Facts),
+				len(h.Accounting.Processes))
 		}
 		for _, f := range h.Facts {
 			if f.Code == "" || !validID(gpu.ID(f.Code)) || !short(f.Value, f.Unknown, f.Source) {

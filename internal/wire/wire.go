@@ -8,9 +8,9 @@
 //	 │  ◄── {"bookend":1,"kind":"fault",…}\n      the driver as a whole said no; looks may be missing
 //	 │                                           (a device's own faults stand in each snapshot)
 //	 │  ◄── {"bookend":1,"kind":"health",…}\n     where health was asked for
-//	 │  ◄── {"bookend":1,"kind":"watched"}\n      where neighbours were asked for: nothing more about Devices follows
+//	 │  ◄── {"bookend":1,"kind":"watched"}\n      where neighbours were asked for: the end of what is of Devices
 //	 │  ◄── {"bookend":1,"kind":"neighbours",…}\n the look at the node's other devices
-//	 │  ◄── {"bookend":1,"kind":"probe",…}\n      op probe: one per device, and nothing of the above but hello and fault
+//	 │  ◄── {"bookend":1,"kind":"probe",…}\n      op probe: one per device, beside hello and fault alone
 //	 │  ◄── {"bookend":1,"kind":"done"}\n         last line; an answer without it is cut off
 //
 // A backend that knows only the vendor-neutral core is complete. Fields it does not know it leaves out: a
@@ -62,14 +62,12 @@ type Request struct {
 	// StartAccounting switches accounting on where it is off. Nothing ever switches it off.
 	StartAccounting bool          `json:"start_accounting,omitempty"`
 	Probe           gpu.ProbeRule `json:"probe,omitzero"`
-	Options         Options       `json:"options"`
+	Options         Options       `json:"options,omitempty"`
 }
 
-// Options are the vendor's configuration keys, passed through unread.
-type Options struct {
-	NVMLLibrary string `json:"nvml_library,omitempty"`
-	CUDALibrary string `json:"cuda_library,omitempty"`
-}
+// Options are those of the vendor's configuration keys that its backend knows, passed through unread. Each is the path
+// of a file that the backend loads.
+type Options map[string]string
 
 // Deadline returns DeadlineMillis as a duration.
 func (r Request) Deadline() time.Duration { return time.Duration(r.DeadlineMillis) * time.Millisecond }

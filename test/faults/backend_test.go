@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"bookend/internal/code"
@@ -83,18 +84,47 @@ func TestCoreOnlyBackend(t *testing.T) {
 	n.clean(prolog, bystanding())
 	n.clean(prolog, newJob())
 	others := n.record()
-	orphan := exec.Command("/bin/sleep", "1000")
-	orphan.Env, orphan.SysProcAttr = []string{}, rig.As(user)
-	must(t, orphan.Start())
-	t.Cleanup(func() {
-		_ = orphan.Process.Kill()
-		_ = orphan.Wait()
-	})
-	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan.Process.Pid, 700<<20), 0o644)
+	orphan := sleeps(t)
+	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan, 700<<20), 0o644)
 	n.exits(10, epilog, newJob())
 	f := n.found(n.findings(epilog), code.Orphan)
-	if f.Holder.PID != orphan.Process.Pid || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
+	if f.Holder.PID != orphan || f.Bytes.Bytes != 700<<20 || f.Owner == nil || f.Owner.Job != 100 {
 		t.Errorf("%+v", f)
 	}
 	n.unharmed(others)
+}
+
+// A node without the driver's directory in /proc, whose backend lists the GPUs: another vendor's, say.
+func TestCoreBackendListsTheGPUs(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, "enforce")
+	must(t, os.Mkdir(n.in("core"), 0o755))
+	must(t, os.Link(program("backend"), n.in("core/backend")))
+	var all []string
+	for i := range 2 {
+		all = append(all, fmt.Sprintf(`{"id": %q, "bus_id": %q, "minor": %d}`, n.world.UUID(i), n.world.BusID(i), i))
+	}
+	n.put("core/devices", "["+strings.Join(all, ",")+"]", 0o644)
+	n.configure(func(c *conf) { c.backend, c.driverProc = n.in("core/backend"), `""` })
+	must(t, os.RemoveAll(n.world.DriverProc()))
+	n.clean(prolog, newJob())
+	orphan := sleeps(t)
+	n.put("core/cards", fmt.Sprintln(n.world.UUID(0), orphan, 700<<20), 0o644)
+	n.exits(10, epilog, newJob())
+	if f := n.found(n.findings(epilog), code.Orphan); f.Holder.PID != orphan {
+		t.Errorf("%+v, want process %d", f, orphan)
+	}
+}
+
+// sleeps is a process of the job's user that outlives the test's hooks.
+func sleeps(t *testing.T) (pid int) {
+	t.Helper()
+	sleep := exec.Command("/bin/sleep", "1000")
+	sleep.Env, sleep.SysProcAttr = []string{}, rig.As(user)
+	must(t, sleep.Start())
+	t.Cleanup(func() {
+		_ = sleep.Process.Kill()
+		_ = sleep.Wait()
+	})
+	return sleep.Process.Pid
 }

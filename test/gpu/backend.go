@@ -33,7 +33,7 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 	empty := filepath.Join(l.site.Dir, "empty")
 	try(os.MkdirAll(empty, 0o755))
 	if slow {
-		r.Options.CUDALibrary = l.site.Program(slowCUDA)
+		r.Options["cuda_library"] = l.site.Program(slowCUDA)
 	}
 	r.Probe = gpu.ProbeRule{Gap: gap, Known: known, Locks: map[gpu.ID]string{}, LockWait: time.Second, Empty: empty}
 	for _, d := range r.Devices {
@@ -44,9 +44,9 @@ func (l *lane) probeRequest(cards []card, slow bool, known ...int) []byte {
 
 // requestOf is a request about some cards.
 func (l *lane) requestOf(op wire.Op, cards []card) wire.Request {
-	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000}
+	r := wire.Request{Bookend: wire.Version, Op: op, DeadlineMillis: 5000, Options: wire.Options{}}
 	if w := l.site.World(l.node); w != nil {
-		r.Options = wire.Options{NVMLLibrary: w.NVML(), CUDALibrary: w.CUDA()}
+		r.Options = wire.Options{"nvml_library": w.NVML(), "cuda_library": w.CUDA()}
 	}
 	for _, c := range cards {
 		bus := must(gpu.ParseBusID(c.bus))

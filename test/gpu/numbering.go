@@ -126,10 +126,7 @@ func (r *run) otherSite(c counted) *run {
 	}))
 	other := &run{lane: &l, rec: r.rec, scene: r.scene}
 	l.install()
-	if err := l.settleIn(); err != nil {
-		other.endSite()
-		panic(broken{err})
-	}
+	l.settleIn()
 	all := l.cards
 	l.cards = nil
 	for _, n := range c.order {

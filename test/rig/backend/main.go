@@ -1,7 +1,7 @@
 // Command backend is the smallest honest backend: it knows of GPUs, used memory and processes, nothing of any vendor,
 // and speaks Bookend's protocol with no code of Bookend's. It answers at once and always alike: what its GPUs carry
 // stands in the file "cards" beside it, a line for each holder: device id, PID, bytes. A test allocation takes the
-// GPU's lock, as the real backend does, and always succeeds.
+// GPU's lock, as the real backend does, and always succeeds. All its GPUs stand in "devices", as JSON.
 package main
 
 import (
@@ -19,11 +19,10 @@ import (
 const capacity = 80 << 30
 
 type request struct {
-	Op      string `json:"op"`
-	Devices []struct {
-		ID string `json:"id"`
-	} `json:"devices"`
-	Watch struct {
+	Op      string   `json:"op"`
+	All     bool     `json:"all"`
+	Devices []object `json:"devices"`
+	Watch   struct {
 		Flat   time.Duration       `json:"flat_ns"`
 		Expect map[string]expected `json:"expect"`
 	} `json:"watch"`
@@ -61,6 +60,9 @@ func main() {
 		os.Exit(1)
 	}
 	say("hello", object{"backend": "core", "version": "1"})
+	if ask.All {
+		ask.Devices = devices()
+	}
 	if ask.Op == "probe" {
 		probe(ask)
 	} else {
@@ -84,13 +86,14 @@ func look(ask request) (busy bool) {
 	var readings []object
 	for _, device := range ask.Devices {
 		used, processes := uint64(0), []object{}
-		for _, h := range holders(device.ID) {
+		id, _ := device["id"].(string)
+		for _, h := range holders(id) {
 			used += h.bytes
 			processes = append(processes, object{"pid": h.pid, "memory": object{"bytes": h.bytes}})
 		}
-		busy = busy || used != ask.Watch.Expect[device.ID].total()
+		busy = busy || used != ask.Watch.Expect[id].total()
 		readings = append(readings, object{
-			"device": object{"id": device.ID}, "memory": object{"used": object{"bytes": used}}, "processes": processes,
+			"device": device, "memory": object{"used": object{"bytes": used}}, "processes": processes,
 		})
 	}
 	say("snapshot", object{"at": now(), "readings": readings})
@@ -99,19 +102,34 @@ func look(ask request) (busy bool) {
 
 func probe(ask request) {
 	for _, device := range ask.Devices {
-		fd, err := unix.Open(ask.Probe.Locks[device.ID], unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+		id, _ := device["id"].(string)
+		fd, err := unix.Open(ask.Probe.Locks[id], unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 		if err == nil {
 			err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		}
 		if err != nil {
-			say("probe", object{"device": device.ID, "result": "skipped", "why": "lock: " + err.Error(),
+			say("probe", object{"device": id, "result": "skipped", "why": "lock: " + err.Error(),
 				"at_ns": now()})
 			continue
 		}
 		bytes := object{"bytes": capacity}
-		say("probe", object{"device": device.ID, "result": "ok", "method": "contextless", "free": bytes,
+		say("probe", object{"device": id, "result": "ok", "method": "contextless", "free": bytes,
 			"largest": bytes, "at_ns": now()})
 	}
+}
+
+// devices are all GPUs.
+func devices() (all []object) {
+	if text, err := os.ReadFile(beside("devices")); err == nil {
+		_ = json.Unmarshal(text, &all)
+	}
+	return all
+}
+
+// beside is a file next to this program.
+func beside(name string) string {
+	own, _ := os.Executable()
+	return filepath.Join(filepath.Dir(own), name)
 }
 
 type holder struct {
@@ -121,11 +139,7 @@ type holder struct {
 
 // holders are what stands in the file for a card.
 func holders(id string) (found []holder) {
-	own, err := os.Executable()
-	if err != nil {
-		return nil
-	}
-	f, err := os.Open(filepath.Join(filepath.Dir(own), "cards"))
+	f, err := os.Open(beside("cards"))
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -35,7 +37,7 @@ func TestRealOpenDevices(t *testing.T) {
 	start(t, "idle", user(65534, "4712"), at("nvidia0")...)
 	start(t, "idle", user(65533, "4711"), at("nvidia0")...)
 
-	got, err := OpenDevices("/proc", dev, 65534, slurm.Owner{ID: 4711})
+	got, err := JobOf(65534, slurm.Owner{ID: 4711}).OpenDevices("/proc", dev)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func TestRealOpenDevices(t *testing.T) {
 			t.Errorf("%+v, want devices %v", o, want[o.PID])
 		}
 	}
-	if got, err := OpenDevices("/proc", dev, 65534, slurm.Owner{}); len(got) != 0 || err != nil {
+	if got, err := JobOf(65534, slurm.Owner{}).OpenDevices("/proc", dev); len(got) != 0 || err != nil {
 		t.Errorf("without a job: %+v, %v", got, err)
 	}
 }
@@ -70,22 +72,26 @@ func TestOpenDevicesByCgroup(t *testing.T) {
 		in              slurm.Owner
 		want            bool
 	}{
-		"job":                   {jobCgroup, "", slurm.Owner{ID: 77}, true},
-		"other step":            {jobCgroup, "", slurm.Owner{ID: 77, Step: "batch"}, true},
-		"other job":             {jobCgroup, env, slurm.Owner{ID: 78}, false},
-		"cgroup beats environ":  {"0::/system.slice/slurmstepd.scope/job_76/step_0/user/task_0\n", env, slurm.Owner{ID: 77}, false},
-		"sluid":                 {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0\n", "", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, true},
-		"other sluid":           {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK901/step_0/user/task_0\n", env, slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, false},
+		"job":        {jobCgroup, "", slurm.Owner{ID: 77}, true},
+		"other step": {jobCgroup, "", slurm.Owner{ID: 77, Step: "batch"}, true},
+		"other job":  {jobCgroup, env, slurm.Owner{ID: 78}, false},
+		"cgroup beats environ": {"0::/system.slice/slurmstepd.scope/job_76/step_0/user/task_0\n", env,
+			slurm.Owner{ID: 77}, false},
+		"sluid": {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK900/step_0/user/task_0\n", "",
+			slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, true},
+		"other sluid": {"0::/system.slice/slurmstepd.scope/sCHNM7Y8WBK901/step_0/user/task_0\n", env,
+			slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, false},
 		"left the run's cgroup": {"0::/\n", env, slurm.Owner{ID: 77, SLUID: "sCHNM7Y8WBK900"}, true},
-		"slurm's own":           {"0::/system.slice/slurmstepd.scope/job_77/step_0/slurm\n", env, slurm.Owner{ID: 77}, false},
-		"two jobs named":        {jobCgroup + "1:cpu:/slurm/uid_0/job_78/step_0\n", env, slurm.Owner{ID: 77}, false},
-		"no cgroup, environ":    {"0::/\n", env, slurm.Owner{ID: 77}, true},
-		"no cgroup, nothing":    {"0::/\n", "", slurm.Owner{ID: 77}, false},
-		"no cgroup, sluid":      {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
+		"slurm's own": {"0::/system.slice/slurmstepd.scope/job_77/step_0/slurm\n", env, slurm.Owner{ID: 77},
+			false},
+		"two jobs named":     {jobCgroup + "1:cpu:/slurm/uid_0/job_78/step_0\n", env, slurm.Owner{ID: 77}, false},
+		"no cgroup, environ": {"0::/\n", env, slurm.Owner{ID: 77}, true},
+		"no cgroup, nothing": {"0::/\n", "", slurm.Owner{ID: 77}, false},
+		"no cgroup, sluid":   {"0::/\n", "SLURM_JOB_ID=0\x00", slurm.Owner{SLUID: "sCHNM7Y8WBK900"}, false},
 	} {
 		proc := t.TempDir()
 		link(t, filepath.Join(fixture(t, proc, "10", tc.cgroup, tc.environ), "fd/3"), "/dev/nvidia1")
-		got, err := OpenDevices(proc, "/dev", 1000, tc.in)
+		got, err := JobOf(1000, tc.in).OpenDevices(proc, "/dev")
 		if err != nil || (len(got) == 1) != tc.want {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -97,18 +103,19 @@ func TestOpenDevicesBounds(t *testing.T) {
 	for i := range maxOpen + 1 {
 		link(t, filepath.Join(fixture(t, proc, strconv.Itoa(100_000_000+i), jobCgroup, ""), "fd/3"), "/dev/nvidia1")
 	}
-	got, err := OpenDevices(proc, "/dev", 1000, slurm.Owner{ID: 77})
+	got, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(proc, "/dev")
 	if len(got) != maxOpen || !errors.Is(err, ErrPartial) {
 		t.Errorf("%d processes, %v", len(got), err)
 	}
-	s := scan{dev: "/dev", in: slurm.Owner{ID: 77}, links: 3}
+	job := JobOf(1000, slurm.Owner{ID: 77})
+	o := openDevices{job: job, in: place{dev: "/dev"}, links: 3, reader: newReader()}
 	many := fixture(t, t.TempDir(), "10", jobCgroup, "")
 	for i := range 5 {
 		link(t, filepath.Join(many, "fd", fmt.Sprint(i)), "/dev/nvidia1")
 	}
-	s.look(filepath.Dir(many), 10)
-	if len(s.found) != 1 || !errors.Is(s.partial, ErrPartial) || s.links != 0 {
-		t.Errorf("%+v", s)
+	err = job.each(filepath.Dir(many), o.look)
+	if len(o.found) != 1 || !errors.Is(o.partial, ErrPartial) || err != nil {
+		t.Errorf("%+v, %v", o, err)
 	}
 }
 
@@ -117,11 +124,30 @@ func TestOpenDevicesUnreadable(t *testing.T) {
 	proc := t.TempDir()
 	folder := fixture(t, proc, "10", jobCgroup, "")
 	put(t, filepath.Join(folder, "fd"), "") // no folder: cannot be listed
-	got, err := OpenDevices(proc, "/dev", 1000, slurm.Owner{ID: 77})
+	got, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(proc, "/dev")
 	if len(got) != 0 || !errors.Is(err, ErrPartial) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := OpenDevices(filepath.Join(proc, "none"), "/dev", 1000, slurm.Owner{ID: 77}); err == nil {
+	if _, err := JobOf(1000, slurm.Owner{ID: 77}).OpenDevices(filepath.Join(proc, "none"), "/dev"); err == nil {
 		t.Error("no /proc at all is no error")
+	}
+}
+
+// Of the job's processes those of a name.
+func TestNamed(t *testing.T) {
+	proc := t.TempDir()
+	for pid, name := range map[string]string{"100000001": "srun", "100000002": "bash", "100000003": "srun", "100000004": "srun"} {
+		cgroup := jobCgroup
+		if pid == "100000004" {
+			cgroup = strings.Replace(jobCgroup, "job_77", "job_78", 1)
+		}
+		put(t, filepath.Join(fixture(t, proc, pid, cgroup, ""), "stat"), pid+" ("+name+") S"+statTail)
+	}
+	job := JobOf(1000, slurm.Owner{ID: 77})
+	if got, err := job.Named(proc, "srun"); err != nil || !slices.Equal(got, []int{100000001, 100000003}) {
+		t.Errorf("got %v, %v, want both of the job", got, err)
+	}
+	if got, err := job.Named(filepath.Join(proc, "none"), "srun"); err == nil || got != nil {
+		t.Errorf("no /proc: got %v, %v, want an error", got, err)
 	}
 }
