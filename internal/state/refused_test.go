@@ -189,6 +189,9 @@ func TestRunsAreBounded(t *testing.T) {
 }
 
 func TestValidKey(t *testing.T) {
+	if got := keyOf(ledger.Run{Job: job(1)}); got != "w0" {
+		t.Errorf("of a run that nobody has seen: got %q, want w0", got)
+	}
 	for key, want := range map[string]bool{"t15": true, "w0": true, "t": false, "x1": false, "t1a": false,
 		"t-1": false, "t" + strings.Repeat("1", 20): false} {
 		if validKey(key) != want {
