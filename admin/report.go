@@ -19,7 +19,6 @@ import (
 	"bookend/internal/page"
 	"bookend/internal/safefile"
 	"bookend/internal/state"
-	"bookend/internal/timeline"
 )
 
 // mostBlocks is about how many jobs are drawn apart: what a browser opens at once, in some MB.
@@ -80,7 +79,7 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 		return err
 	}
 	ask.Since, ask.Until, ask.GPU, ask.Zone, ask.Blocks = since, until, q.gpu, time.Local, mostBlocks
-	chart := timeline.Lay(r.runs, ask)
+	chart := page.Lay(r.runs, ask)
 	if q.gpu != "" && len(chart.Lanes) == 0 && len(r.runs) > 0 {
 		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
 	}
@@ -92,16 +91,16 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 }
 
 // sources are the records that a report is made of: this node's with what its health checks saw, or a copy.
-func (a *app) sources(dir string) (records, timeline.Request, error) {
+func (a *app) sources(dir string) (records, page.Request, error) {
 	if dir != "" {
 		r, err := copied(dir, a.node)
-		return r, timeline.Request{}, err
+		return r, page.Request{}, err
 	}
 	r, err := read(a.env, a.config().Paths, a.node)
 	if err != nil {
-		return r, timeline.Request{}, err
+		return r, page.Request{}, err
 	}
-	ask := timeline.Request{Now: a.env.Clock.Wall()}
+	ask := page.Request{Now: a.env.Clock.Wall()}
 	for _, problem := range []error{
 		try(&ask.Check, r.store.LastCheck), try(&ask.Sighted, r.store.Sighted),
 	} {

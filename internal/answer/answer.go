@@ -17,7 +17,8 @@ import (
 	"bookend/internal/report"
 )
 
-// Version is the version of the documents. Fields may be added within one; a program ignores those that it does not know.
+// Version is the version of the documents. Fields may be added within one; a program ignores those that it does not
+// know.
 const Version = 1
 
 // widest bounds a text from outside.

@@ -15,7 +15,8 @@ type Card struct {
 }
 
 func newCard(d gpu.Device, index *int) Card {
-	return Card{Index: index, UUID: text(string(d.ID)), BusID: text(string(d.BusID)), Minor: d.Minor, Name: text(d.Name)}
+	return Card{Index: index, UUID: text(string(d.ID)), BusID: text(string(d.BusID)), Minor: d.Minor,
+		Name: text(d.Name)}
 }
 
 func assigned(a ledger.Assigned) Card {
@@ -65,15 +66,18 @@ type CallError struct {
 }
 
 func newTest(p gpu.Probe) *Test {
-	t := Test{Result: known(p.Result), Why: text(p.Why), Attempts: p.Attempts, Method: known(p.Method), TookSeconds: seconds(p.Times.Init + p.Times.Search + p.Times.Release)}
+	t := Test{Result: known(p.Result), Why: text(p.Why), Attempts: p.Attempts, Method: known(p.Method),
+		TookSeconds: seconds(p.Times.Init + p.Times.Search + p.Times.Release)}
 	if p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap {
-		t.LargestBytes, t.FreeBytes = t.Unknown.bytes("largest_block_bytes", p.Largest), t.Unknown.bytes("free_bytes", p.Free)
+		t.LargestBytes, t.FreeBytes = t.Unknown.bytes("largest_block_bytes", p.Largest),
+			t.Unknown.bytes("free_bytes", p.Free)
 	} else {
 		t.Unknown.because("largest_block_bytes", "the test allocation was "+string(p.Result))
 		t.Unknown.because("free_bytes", "the test allocation was "+string(p.Result))
 	}
 	if e := p.Error; e != nil {
-		t.Error = &CallError{Call: text(e.Call), Code: e.Code, Name: text(e.Name), Meaning: text(e.Meaning), Remedy: text(e.Remedy)}
+		t.Error = &CallError{Call: text(e.Call), Code: e.Code, Name: text(e.Name), Meaning: text(e.Meaning),
+			Remedy: text(e.Remedy)}
 	}
 	return &t
 }

@@ -24,8 +24,8 @@ type Scene struct {
 	Limits    finding.Limits
 }
 
-// NewCards is each card of the node: those that the driver shows now; where it shows none, those that runs of this epoch
-// had. By Slurm's number, then by bus id.
+// NewCards is each card of the node: those that the driver shows now; where it shows none, those that runs of this
+// epoch had. By Slurm's number, then by bus id.
 func NewCards(s Scene) []CardStatus {
 	cards := []CardStatus{}
 	for _, r := range s.Now.Readings {
@@ -130,7 +130,8 @@ func (s Scene) lastLook(id gpu.ID) *LastLook {
 func codesOn(id gpu.ID, e ledger.End) []code.Code {
 	codes := []code.Code{}
 	for i, f := range e.Findings {
-		if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) && !slices.Contains(codes, f.Code) {
+		if f.GPU == id && (e.Verdict.Tells(i) || e.Curves[id].State != settle.Clean) &&
+			!slices.Contains(codes, f.Code) {
 			codes = append(codes, f.Code)
 		}
 	}
@@ -160,7 +161,8 @@ func (s Scene) remembered() []CardStatus {
 			}
 			seen[a.Device.ID] = true
 			c := CardStatus{Card: assigned(a), Processes: []Process{}}
-			for _, field := range []string{"total_bytes", "reserved_bytes", "used_bytes", "free_bytes", "listed_bytes", "unexplained_bytes", "processes"} {
+			for _, field := range []string{"total_bytes", "reserved_bytes", "used_bytes", "free_bytes", "listed_bytes",
+				"unexplained_bytes", "processes"} {
 				c.Unknown.because(field, "the driver gave no answer")
 			}
 			s.add(&c, a.Device)

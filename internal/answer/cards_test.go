@@ -29,24 +29,29 @@ func TestCards(t *testing.T) {
 	old := job(19, 1, 4, 1)
 	old.Ends, old.Epoch, old.Start.Snapshot = nil, gpu.Epoch{Boot: "before"}, gpu.Snapshot{}
 	s := Scene{
-		At: func(d time.Duration) time.Time { return morning.Add(d) }, Epoch: epoch, Limits: finding.Limits{PerClient: 9 << 20},
-		Runs: []ledger.Run{found(job(10, 1, 1, 1), code.Orphan, 1, config.Warn, nil), job(11, 1, 2, 2), live, old},
+		At: func(d time.Duration) time.Time { return morning.Add(d) }, Epoch: epoch,
+		Limits: finding.Limits{PerClient: 9 << 20},
+		Runs:   []ledger.Run{found(job(10, 1, 1, 1), code.Orphan, 1, config.Warn, nil), job(11, 1, 2, 2), live, old},
 		Now: gpu.Snapshot{Readings: []gpu.Reading{
 			reading(2, 50<<20), reading(0, 109<<20, gpu.Process{PID: 7, Memory: gpu.Bytes(100 << 20)}),
 			reading(1, 700<<20, gpu.Process{PID: 8, Memory: gpu.Unknown("no rights")}),
 		}},
-		Who:       map[int]attrib.Process{7: {PID: 7, Name: "a\x1b[2J", UID: 5, Start: time.Second, Cgroup: slurm.Owner{ID: 20}}},
+		Who: map[int]attrib.Process{7: {PID: 7, Name: "a\x1b[2J", UID: 5, Start: time.Second,
+			Cgroup: slurm.Owner{ID: 20}}},
 		Baselines: map[gpu.ID]finding.Baseline{"GPU-2": {GPU: "GPU-2", Bytes: 30 << 20}},
 	}
 	cards := NewCards(s)
 	if len(cards) != 3 || *cards[0].Index != 0 || *cards[1].Index != 1 || *cards[2].Index != 2 {
 		t.Fatalf("%+v", cards)
 	}
-	if c := cards[0]; *c.ListedBytes != 100<<20 || *c.UnexplainedBytes != 0 || !slices.Equal(c.Jobs, []string{"20"}) || c.Processes[0].Job != "20" ||
-		strings.Contains(c.Processes[0].Name, "\x1b") || *c.Processes[0].UID != 5 || c.Last.Job != "20" || len(c.Last.Codes) != 0 {
+	if c := cards[0]; *c.ListedBytes != 100<<20 || *c.UnexplainedBytes != 0 || !slices.Equal(c.Jobs, []string{"20"}) ||
+		c.Processes[0].Job != "20" ||
+		strings.Contains(c.Processes[0].Name, "\x1b") || *c.Processes[0].UID != 5 || c.Last.Job != "20" ||
+		len(c.Last.Codes) != 0 {
 		t.Errorf("%+v", c)
 	}
-	if c := cards[1]; c.ListedBytes != nil || c.Unknown["listed_bytes"] != "no rights" || c.UnexplainedBytes != nil || c.Unknown["unexplained_bytes"] == "" ||
+	if c := cards[1]; c.ListedBytes != nil || c.Unknown["listed_bytes"] != "no rights" || c.UnexplainedBytes != nil ||
+		c.Unknown["unexplained_bytes"] == "" ||
 		len(c.Jobs) != 0 || c.Processes[0].UID != nil || !slices.Equal(c.Last.Codes, []code.Code{code.Orphan}) {
 		t.Errorf("%+v", c)
 	}
@@ -55,7 +60,8 @@ func TestCards(t *testing.T) {
 	}
 	s.Now.Readings = nil
 	silent := NewCards(s)
-	if len(silent) != 3 || silent[0].UsedBytes != nil || silent[0].Unknown["used_bytes"] == "" || !slices.Equal(silent[0].Jobs, []string{"20"}) {
+	if len(silent) != 3 || silent[0].UsedBytes != nil || silent[0].Unknown["used_bytes"] == "" ||
+		!slices.Equal(silent[0].Jobs, []string{"20"}) {
 		t.Errorf("without a driver: %+v", silent)
 	}
 }
@@ -77,18 +83,21 @@ func TestExplanations(t *testing.T) {
 		code.Output:   {false, 0, "never: it is about a file in its user's hands"},
 	} {
 		e := NewExplanation(c, enforce)
-		if e.CanDrain != want.can || (e.Exit != nil) != want.can || want.can && *e.Exit != want.exit || e.Drain != want.here {
+		if e.CanDrain != want.can || (e.Exit != nil) != want.can || want.can && *e.Exit != want.exit ||
+			e.Drain != want.here {
 			t.Errorf("%s: %+v", c, e)
 		}
 		if o := NewExplanation(c, observe); want.can && strings.HasPrefix(o.Drain, "in the") {
 			t.Errorf("%s drains in observe mode: %s", c, o.Drain)
 		}
-		if e.Title == "" || e.Meaning == "" || e.Remedy == "" || !strings.Contains(e.Metrics[0], string(c)) || e.Here != e.Shipped {
+		if e.Title == "" || e.Meaning == "" || e.Remedy == "" || !strings.Contains(e.Metrics[0], string(c)) ||
+			e.Here != e.Shipped {
 			t.Errorf("%s: %+v", c, e)
 		}
 	}
 	enforce.OnUnknown = config.Drain
-	if e := NewExplanation(code.BadEnv, enforce); e.Drain != "in the prolog and the epilog, where nothing speaks against it" {
+	if e := NewExplanation(code.BadEnv,
+		enforce); e.Drain != "in the prolog and the epilog, where nothing speaks against it" {
 		t.Errorf("%+v", e)
 	}
 	for _, entry := range code.All() { // one text for each, none left out
@@ -99,20 +108,24 @@ func TestExplanations(t *testing.T) {
 }
 
 func TestCodeNames(t *testing.T) {
-	for written, want := range map[string]code.Code{"BKD-ORPHAN": code.Orphan, "orphan": code.Orphan, " Bkd-Orphan ": code.Orphan, "st-write": code.StateWrite, "orfan": "", "": "", "BKD-": ""} {
+	for written, want := range map[string]code.Code{"BKD-ORPHAN": code.Orphan, "orphan": code.Orphan,
+		" Bkd-Orphan ": code.Orphan, "st-write": code.StateWrite, "orfan": "", "": "", "BKD-": ""} {
 		if got, ok := CodeOf(written); got != want || ok != (want != "") {
 			t.Errorf("%q: %q", written, got)
 		}
 	}
-	for written, want := range map[string]string{"orfan": "BKD-ORPHAN", "bkd-resedue": "BKD-RESIDUE", "xyzzy plugh": "", "": ""} {
+	for written, want := range map[string]string{"orfan": "BKD-ORPHAN", "bkd-resedue": "BKD-RESIDUE", "xyzzy plugh": "",
+		"": ""} {
 		if got := NearCode(written); got != want {
 			t.Errorf("near %q: %q", written, got)
 		}
 	}
-	if got := CodesIn("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got, []code.Code{code.Orphan, code.Gap}) {
+	if got := CodesIn("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
+		[]code.Code{code.Orphan, code.Gap}) {
 		t.Errorf("%v", got)
 	}
-	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 19: false, 256: false, -1: false} {
+	for n, want := range map[int]bool{0: true, 2: true, 10: true, 40: true, 137: true, 1: false, 19: false, 256: false,
+		-1: false} {
 		if m, ok := HookExit(n); ok != want || ok && m.Meaning == "" {
 			t.Errorf("exit %d: %+v, %v", n, m, ok)
 		}

@@ -27,11 +27,12 @@ type Explanation struct {
 	Meaning  string        `json:"meaning"`
 	Remedy   string        `json:"remedy"`
 	Shipped  Actions       `json:"policy_shipped"`
-	Here     Actions       `json:"policy_here"` // by this node's configuration, in partitions without a policy of their own
-	Drain    string        `json:"drain"`       // when it can drain, in words
-	CanDrain bool          `json:"can_drain"`
-	Exit     *int          `json:"exit_code"` // of a hook that drains for it; null: it never does
-	Metrics  []string      `json:"metrics"`
+	// by this node's configuration, in partitions without a policy of their own
+	Here     Actions  `json:"policy_here"`
+	Drain    string   `json:"drain"` // when it can drain, in words
+	CanDrain bool     `json:"can_drain"`
+	Exit     *int     `json:"exit_code"` // of a hook that drains for it; null: it never does
+	Metrics  []string `json:"metrics"`
 }
 
 // Actions are what policy does with a finding, by phase.
@@ -70,8 +71,10 @@ func NewExplain(asked string) Explain {
 func NewExplanation(c code.Code, here config.Config) Explanation {
 	entry, _ := code.Lookup(c)
 	e := Explanation{
-		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose, Meaning: entry.Meaning, Remedy: entry.Remedy,
-		Shipped: actions(c, config.Default().Policy), Here: actions(c, here.Policy), Metrics: []string{fmt.Sprintf(`bookend_findings_total{code="%s"}`, c)},
+		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose,
+		Meaning: entry.Meaning, Remedy: entry.Remedy,
+		Shipped: actions(c, config.Default().Policy), Here: actions(c, here.Policy),
+		Metrics: []string{fmt.Sprintf(`bookend_findings_total{code="%s"}`, c)},
 	}
 	if entry.Scope == code.Own || entry.Scope == code.Driver {
 		e.Metrics = append(e.Metrics, fmt.Sprintf(`bookend_own_errors_total{code="%s"}`, c))
@@ -102,7 +105,8 @@ func drains(e code.Entry, here config.Config) (can bool, when string) {
 		name   string
 		action config.Action
 	}{{"prolog", set.Prolog}, {"epilog", set.Epilog}} {
-		if p.action == config.Drain || e.Scope == code.Own && p.action == config.Warn && here.OnUnknown == config.Drain {
+		if p.action == config.Drain || e.Scope == code.Own && p.action == config.Warn &&
+			here.OnUnknown == config.Drain {
 			phases = append(phases, p.name)
 		}
 	}
@@ -118,10 +122,14 @@ func drains(e code.Entry, here config.Config) (can bool, when string) {
 	case len(phases) == 0:
 		return true, "not as configured: only where the policy says drain"
 	case here.Mode != config.Enforce:
-		return true, "not in mode observe; in mode enforce in the " + strings.Join(phases, " and the ") + ", where nothing speaks against it"
+		return true, "not in mode observe; in mode enforce in the " + strings.Join(phases, " and the ") +
+			", where nothing speaks against it"
 	}
 	return true, "in the " + strings.Join(phases, " and the ") + ", where nothing speaks against it"
 }
+
+const scriptsExit0 = "The scripts in /etc/bookend/slurm/hooks exit 0 instead; " +
+	"a node drains only if slurm.conf names the program itself. "
 
 // HookExit is what an exit code of a hook's means; false for one that no hook ends with.
 func HookExit(n int) (ExitMeaning, bool) {
@@ -130,11 +138,14 @@ func HookExit(n int) (ExitMeaning, bool) {
 	case n == 0:
 		m.Meaning = "nothing to drain for"
 	case n == 2:
-		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, for example. The scripts in /etc/bookend/slurm/hooks exit 0 instead; a node drains only if slurm.conf names the program itself. Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
+		m.Meaning = "a crash of Go's runtime, which Bookend did not catch: no process or thread was available, " +
+			"for example. " +
+			scriptsExit0 + "Raise the limit (pids cgroup, kernel.threads-max) or see syslog"
 	case n == code.ExitOther:
 		m.Meaning = "a finding without a number of its own that the policy drains for"
 	case n >= 126 && n <= 255:
-		m.Meaning = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). The scripts in /etc/bookend/slurm/hooks exit 0 instead; a node drains only if slurm.conf names the program itself. See syslog and bookend doctor"
+		m.Meaning = "not a verdict: the hook could not be started, or a signal ended it (128 and its number). " +
+			scriptsExit0 + "See syslog and bookend doctor"
 	default:
 		c, known := code.OfExit(n)
 		if known {
@@ -169,7 +180,8 @@ func NearCode(written string) string {
 // CodesIn are the codes that stand in a text, in their order.
 func CodesIn(words string) []code.Code {
 	var found []code.Code
-	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {
+	for _, word := range strings.FieldsFunc(words,
+		func(r rune) bool { return r != '-' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {
 		if _, ok := code.Lookup(code.Code(word)); ok {
 			found = append(found, code.Code(word))
 		}

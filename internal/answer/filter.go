@@ -41,7 +41,8 @@ func (f Filter) lets(r ledger.Run) bool {
 	case f.User != "" && f.User != r.Job.User && f.User != fmt.Sprint(r.Job.UID):
 	case f.GPU != "" && !slices.ContainsFunc(r.Devices, func(a ledger.Assigned) bool { return IsCard(a, f.GPU) }):
 	case f.Failed && (!r.Job.Exit.Known || r.Job.Exit.Raw == 0):
-	case f.Code != "" && !finds(r, func(_ ledger.End, _ int, found finding.Finding) bool { return found.Code == f.Code }):
+	case f.Code != "" && !finds(r,
+		func(_ ledger.End, _ int, found finding.Finding) bool { return found.Code == f.Code }):
 	case f.Found && !finds(r, func(e ledger.End, i int, _ finding.Finding) bool { return e.Verdict.Tells(i) }):
 	case !f.Since.IsZero() && r.Closed() && r.LastSeen().Before(f.Since): // one that runs is there now
 	case !f.Until.IsZero() && r.FirstSeen().After(f.Until):

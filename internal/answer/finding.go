@@ -25,24 +25,26 @@ func newVerdict(v policy.Verdict) Verdict {
 
 // Finding is one thing that was found at one of a job's ends.
 type Finding struct {
-	Code      code.Code     `json:"code"`
-	Title     string        `json:"title"`
-	Severity  code.Severity `json:"severity"` // note, warning, serious
-	Action    config.Action `json:"action"`   // what policy made of it
-	Weakened  string        `json:"weakened"` // why that is less than configured; empty where it is not
-	Index     *int          `json:"gpu_index"`
-	UUID      string        `json:"uuid"`  // empty: the driver, or Bookend itself
-	Minor     *int          `json:"minor"` // N of /dev/nvidiaN of a GPU that is not the job's; null where unknown
-	Bytes     *uint64       `json:"bytes"` // memory it is about; null where it is about none, or unknown says why
-	Process   *Process      `json:"process"`
-	Owner     *Owner        `json:"owner"` // the job it is blamed on
-	Maybe     []Process     `json:"candidates"`
-	Xid       *int          `json:"xid"`      // number of the driver's error; null where it is about none, or an older record does not say
-	Ended     string        `json:"ended"`    // what clean-up did to the process: gone, sigterm, sigkill, still_there, refused; empty: nothing
-	Searched  bool          `json:"searched"` // every process of the node was looked into for them
-	Observed  string        `json:"observed"`
-	Undecided string        `json:"undecided"` // why the answer is neither yes nor no; empty where it is one
-	Unknown   Unknown       `json:"unknown,omitempty"`
+	Code     code.Code     `json:"code"`
+	Title    string        `json:"title"`
+	Severity code.Severity `json:"severity"` // note, warning, serious
+	Action   config.Action `json:"action"`   // what policy made of it
+	Weakened string        `json:"weakened"` // why that is less than configured; empty where it is not
+	Index    *int          `json:"gpu_index"`
+	UUID     string        `json:"uuid"`  // empty: the driver, or Bookend itself
+	Minor    *int          `json:"minor"` // N of /dev/nvidiaN of a GPU that is not the job's; null where unknown
+	Bytes    *uint64       `json:"bytes"` // memory it is about; null where it is about none, or unknown says why
+	Process  *Process      `json:"process"`
+	Owner    *Owner        `json:"owner"` // the job it is blamed on
+	Maybe    []Process     `json:"candidates"`
+	// number of the driver's error; null where it is about none, or an older record does not say
+	Xid *int `json:"xid"`
+	// what clean-up did to the process: gone, sigterm, sigkill, still_there, refused; empty: nothing
+	Ended     string  `json:"ended"`
+	Searched  bool    `json:"searched"` // every process of the node was looked into for them
+	Observed  string  `json:"observed"`
+	Undecided string  `json:"undecided"` // why the answer is neither yes nor no; empty where it is one
+	Unknown   Unknown `json:"unknown,omitempty"`
 }
 
 // Process is one process on a GPU, or that may hold its memory.
@@ -58,10 +60,11 @@ type Process struct {
 	Container string     `json:"container"`
 	Hint      string     `json:"job_hint,omitempty"` // that its environment names: whoever started it chose that
 	State     string     `json:"state"`              // R, S, D, T (stopped), Z (dead); empty where not read
-	Classes   []string   `json:"classes,omitempty"`  // what kind of holder it is: orphan, phantom, exported, stopped, dying, mps, container, system
-	Owner     *Owner     `json:"owner,omitempty"`    // of a candidate: whose it is
-	Open      []string   `json:"open"`               // device nodes that it has open, where that was looked at
-	Unknown   Unknown    `json:"unknown,omitempty"`
+	// what kind of holder it is: orphan, phantom, exported, stopped, dying, mps, container, system
+	Classes []string `json:"classes,omitempty"`
+	Owner   *Owner   `json:"owner,omitempty"` // of a candidate: whose it is
+	Open    []string `json:"open"`            // device nodes that it has open, where that was looked at
+	Unknown Unknown  `json:"unknown,omitempty"`
 }
 
 // Owner is a job that a finding is blamed on.
@@ -89,8 +92,10 @@ func findings(e ledger.End) []Finding {
 func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) Finding {
 	entry, _ := code.Lookup(f.Code)
 	n := Finding{
-		Code: known(f.Code), Title: entry.Title, Severity: entry.Severity, Action: known(j.Action), Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
-		Ended: text(string(f.Ended)), Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{}, Searched: f.Searched,
+		Code: known(f.Code), Title: entry.Title, Severity: entry.Severity, Action: known(j.Action),
+		Weakened: text(j.Why), Index: f.Index, UUID: text(string(f.GPU)),
+		Ended: text(string(f.Ended)), Observed: text(f.Observed), Undecided: text(f.Unknown), Maybe: []Process{},
+		Searched: f.Searched,
 	}
 	if f.Xid != 0 {
 		n.Xid = &f.Xid
@@ -157,9 +162,11 @@ func newWhy(d *diagnosis.Diagnosis) *Why {
 	if d == nil {
 		return nil
 	}
-	w := Why{Asked: text(d.Asked), Reason: known(d.Reason), Headline: text(d.Headline), Causes: []Cause{}, Try: []string{}, Peaks: peaks(d.Peaks)}
+	w := Why{Asked: text(d.Asked), Reason: known(d.Reason), Headline: text(d.Headline), Causes: []Cause{},
+		Try: []string{}, Peaks: peaks(d.Peaks)}
 	for _, c := range d.Causes {
-		w.Causes = append(w.Causes, Cause{known(c.Name), c.Name.Title(), known(c.Answer), text(c.Evidence), text(c.Detail), c.Index})
+		w.Causes = append(w.Causes, Cause{known(c.Name), c.Name.Title(), known(c.Answer), text(c.Evidence),
+			text(c.Detail), c.Index})
 	}
 	for _, t := range d.Try {
 		w.Try = append(w.Try, text(t))

@@ -37,7 +37,8 @@ type RunHead struct {
 // State is how a run stands.
 type State string
 
-// The states. Of a run that is lost no epilog came: it is over all the same, as what began since shows, or a health check.
+// The states. Of a run that is lost no epilog came: it is over all the same, as what began since shows, or a health
+// check.
 const (
 	Running State = "running"
 	Ended   State = "ended"
@@ -51,8 +52,8 @@ type Summary struct {
 	Start    *Verdict `json:"start"` // null where no prolog is on record
 	End      *Verdict `json:"end"`   // of the last epilog; null where none is
 	Findings []Brief  `json:"findings"`
-	// What the job got with its GPUs:
-	StillBytes uint64 `json:"still_bytes"` // memory that was there at its start and still is, where nothing else was found
+	// memory that was there at its start and still is, where nothing else was found
+	StillBytes uint64 `json:"still_bytes"`
 }
 
 // Brief is a finding in short.
@@ -104,7 +105,8 @@ func briefs(at string, e ledger.End) []Brief {
 	var out []Brief
 	for i, f := range e.Findings {
 		b := Brief{
-			Code: known(f.Code), At: at, Action: known(e.Verdict.Of(i).Action), Index: f.Index, UUID: text(string(f.GPU)),
+			Code: known(f.Code), At: at, Action: known(e.Verdict.Of(i).Action), Index: f.Index,
+			UUID: text(string(f.GPU)),
 		}
 		if f.Bytes.Known() && f.Bytes.Bytes > 0 {
 			b.Bytes = &f.Bytes.Bytes
@@ -119,7 +121,8 @@ func briefs(at string, e ledger.End) []Brief {
 
 func newRunHead(r ledger.Run, all []ledger.Run) RunHead {
 	h := RunHead{
-		Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: text(string(r.Job.SLUID)), User: text(r.Job.User), UID: r.Job.UID, Partition: text(r.Job.Partition),
+		Job: r.JobName(), JobID: uint32(r.Job.ID), SLUID: text(string(r.Job.SLUID)), User: text(r.Job.User),
+		UID: r.Job.UID, Partition: text(r.Job.Partition),
 		State: stateOf(r, all),
 	}
 	if r.Start != nil {

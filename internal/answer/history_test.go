@@ -21,14 +21,19 @@ var morning = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 // job is a run of an hour on cards by their numbers, that began so many hours after the morning.
 func job(id slurm.JobID, uid uint32, hours int, cards ...int) ledger.Run {
 	began := morning.Add(time.Duration(hours) * time.Hour)
-	r := ledger.Run{Key: fmt.Sprintf("t%d", began.Unix()), Job: slurm.Job{ID: id, UID: uid, User: fmt.Sprintf("u%d", uid), Node: "n1", Exit: slurm.ExitStatus{Known: true}}}
+	r := ledger.Run{Key: fmt.Sprintf("t%d", began.Unix()),
+		Job: slurm.Job{ID: id, UID: uid, User: fmt.Sprintf("u%d", uid), Node: "n1",
+			Exit: slurm.ExitStatus{Known: true}}}
 	r.Start = &ledger.End{At: time.Duration(hours+1) * time.Hour, Wall: began}
 	r.Ends = []ledger.End{{At: r.Start.At + time.Hour, Wall: began.Add(time.Hour)}}
 	for _, n := range cards {
 		minor := n
-		d := gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-%d", n)), BusID: gpu.BusID(fmt.Sprintf("0000:%d0:00.0", n)), Minor: &minor}
+		d := gpu.Device{ID: gpu.ID(fmt.Sprintf("GPU-%d", n)), BusID: gpu.BusID(fmt.Sprintf("0000:%d0:00.0", n)),
+			Minor: &minor}
 		r.Devices = append(r.Devices, ledger.Assigned{Index: n, Device: d})
-		look := gpu.Reading{Device: d, Memory: gpu.Memory{Used: gpu.Bytes(0), Free: gpu.Bytes(1 << 30), Total: gpu.Bytes(1 << 30), Reserved: gpu.Bytes(0)}}
+		look := gpu.Reading{Device: d,
+			Memory: gpu.Memory{Used: gpu.Bytes(0), Free: gpu.Bytes(1 << 30), Total: gpu.Bytes(1 << 30),
+				Reserved: gpu.Bytes(0)}}
 		for _, e := range []*ledger.End{r.Start, &r.Ends[0]} {
 			e.Snapshot.Readings = append(e.Snapshot.Readings, look)
 		}
@@ -40,7 +45,9 @@ func job(id slurm.JobID, uid uint32, hours int, cards ...int) ledger.Run {
 // found adds a finding on a card to the end of a run.
 func found(r ledger.Run, c code.Code, card int, action config.Action, owner *finding.Owner) ledger.Run {
 	e := &r.Ends[0]
-	e.Findings = append(e.Findings, finding.Finding{Code: c, GPU: gpu.ID(fmt.Sprintf("GPU-%d", card)), Index: &card, Bytes: gpu.Bytes(5 << 20), Owner: owner})
+	e.Findings = append(e.Findings,
+		finding.Finding{Code: c, GPU: gpu.ID(fmt.Sprintf("GPU-%d", card)), Index: &card, Bytes: gpu.Bytes(5 << 20),
+			Owner: owner})
 	e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: action})
 	e.Verdict.Action, e.Verdict.Code = action, c
 	return r
@@ -55,7 +62,8 @@ func TestFilter(t *testing.T) {
 	failed.Job.Exit.Raw = 256
 	live := job(107, 2, 7, 1)
 	live.Ends, live.Job.Exit = nil, slurm.ExitStatus{}
-	runs := []ledger.Run{found(job(100, 1, 0, 0), code.Orphan, 0, config.Warn, nil), found(job(101, 1, 1, 0, 1), code.Throttle, 1, config.Note, nil), array, het, failed, live}
+	runs := []ledger.Run{found(job(100, 1, 0, 0), code.Orphan, 0, config.Warn, nil),
+		found(job(101, 1, 1, 0, 1), code.Throttle, 1, config.Note, nil), array, het, failed, live}
 	ref := func(s string) *slurm.Ref {
 		r, err := slurm.ParseRef(s)
 		if err != nil {
@@ -127,7 +135,9 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	for i, r := range h.Runs {
-		if (r.EndedAt == nil) != (r.Unknown["ended_at"] != "") || (r.Seconds == nil) != (r.Unknown["duration_seconds"] != "") || (r.BeganAt == nil) != (r.Unknown["began_at"] != "") {
+		if (r.EndedAt == nil) != (r.Unknown["ended_at"] != "") ||
+			(r.Seconds == nil) != (r.Unknown["duration_seconds"] != "") ||
+			(r.BeganAt == nil) != (r.Unknown["began_at"] != "") {
 			t.Errorf("run %d: null without a reason, or a reason without null: %+v", i, r)
 		}
 	}
@@ -147,11 +157,17 @@ func TestLemons(t *testing.T) {
 	dirtyToo.Start.Findings = dirty.Start.Findings
 	blamed := &finding.Owner{Job: 77, UID: 70}
 	runs := []ledger.Run{
-		found(job(1, 1, 1, 0), code.Orphan, 0, config.Warn, nil), found(job(2, 1, 2, 0), code.Orphan, 0, config.Warn, nil),
-		found(found(job(3, 2, 3, 1), code.XidFatal, 1, config.Drain, nil), code.XidFatal, 1, config.Drain, nil), found(job(4, 3, 4, 1), code.XidFatal, 1, config.Drain, nil),
-		found(job(5, 3, 5, 1), code.XidFatal, 1, config.Drain, nil), found(job(6, 1, 6, 2), code.Stray, 2, config.Warn, nil), found(job(7, 1, 7, 2), code.Stray, 2, config.Warn, nil),
-		dirty, dirtyToo, found(job(10, 6, 10, 2), code.Throttle, 2, config.Note, nil), found(job(11, 7, 11, 2), code.Throttle, 2, config.Note, nil),
-		found(job(12, 8, 12, 3), code.Residue, 3, config.Warn, blamed), found(job(13, 9, 13, 3), code.Residue, 3, config.Warn, blamed),
+		found(job(1, 1, 1, 0), code.Orphan, 0, config.Warn, nil),
+		found(job(2, 1, 2, 0), code.Orphan, 0, config.Warn, nil),
+		found(found(job(3, 2, 3, 1), code.XidFatal, 1, config.Drain, nil), code.XidFatal, 1, config.Drain, nil),
+		found(job(4, 3, 4, 1), code.XidFatal, 1, config.Drain, nil),
+		found(job(5, 3, 5, 1), code.XidFatal, 1, config.Drain, nil),
+		found(job(6, 1, 6, 2), code.Stray, 2, config.Warn, nil),
+		found(job(7, 1, 7, 2), code.Stray, 2, config.Warn, nil),
+		dirty, dirtyToo, found(job(10, 6, 10, 2), code.Throttle, 2, config.Note, nil),
+		found(job(11, 7, 11, 2), code.Throttle, 2, config.Note, nil),
+		found(job(12, 8, 12, 3), code.Residue, 3, config.Warn, blamed),
+		found(job(13, 9, 13, 3), code.Residue, 3, config.Warn, blamed),
 		found(job(14, 9, 14, 3), code.Gap, 3, config.Warn, nil),
 	}
 	l := NewLemons("n1", runs)
@@ -179,7 +195,8 @@ func TestLemons(t *testing.T) {
 		}
 		r := c.Codes[0]
 		first, last := morning.Add(time.Duration(want.first)*time.Hour), morning.Add(time.Duration(want.last)*time.Hour)
-		if r.Code != want.code || r.Runs != want.runs || r.Jobs != want.jobs || r.Users != want.users || r.Suspect != want.suspect || !r.FirstAt.Equal(first) || !r.LastAt.Equal(last) {
+		if r.Code != want.code || r.Runs != want.runs || r.Jobs != want.jobs || r.Users != want.users ||
+			r.Suspect != want.suspect || !r.FirstAt.Equal(first) || !r.LastAt.Equal(last) {
 			t.Errorf("%s: %+v, want %+v", want.card, r, want)
 		}
 	}

@@ -65,8 +65,8 @@ type tally struct {
 	codes map[code.Code]*repeat
 }
 
-// NewLemons counts what was found on each card, in runs that were picked, oldest or newest first. Each code counts once a
-// run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
+// NewLemons counts what was found on each card, in runs that were picked, oldest or newest first. Each code counts once
+// a run. What a start found of an earlier job's (BKD-DIRTY) was that one's, and is not counted again.
 func NewLemons(node string, runs []ledger.Run) Lemons {
 	cards := map[gpu.ID]*tally{}
 	for _, r := range runs {
@@ -91,7 +91,10 @@ func NewLemons(node string, runs []ledger.Run) Lemons {
 			l.Cards = append(l.Cards, lemon)
 		}
 	}
-	slices.SortFunc(l.Cards, func(a, b Lemon) int { return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.UUID, b.UUID)) })
+	slices.SortFunc(l.Cards, func(a,
+		b Lemon) int {
+		return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.UUID, b.UUID))
+	})
 	return l
 }
 
@@ -128,7 +131,10 @@ func (t *tally) lemon() Lemon {
 			FirstAt: moment(r.first), LastAt: moment(r.last), Suspect: r.suspect(),
 		})
 	}
-	slices.SortFunc(l.Codes, func(a, b Repeat) int { return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Code, b.Code)) })
+	slices.SortFunc(l.Codes, func(a,
+		b Repeat) int {
+		return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Code, b.Code))
+	})
 	return l
 }
 

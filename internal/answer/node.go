@@ -32,7 +32,8 @@ type Baseline struct {
 
 // NewBaseline is one card's in an epoch of the driver, on a host that was booted then.
 func NewBaseline(b finding.Baseline, now gpu.Epoch, booted time.Time) Baseline {
-	n := Baseline{UUID: text(string(b.GPU)), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now), Residents: []Resident{}}
+	n := Baseline{UUID: text(string(b.GPU)), Bytes: b.Bytes, Accepted: b.Accepted, Holds: b.Epoch.Same(now),
+		Residents: []Resident{}}
 	if !b.Accepted {
 		n.Holder = text(b.Holder)
 	}
@@ -116,7 +117,8 @@ type OwnReport struct {
 
 // NewOwnReport is its document; where there is no start report, missing says why.
 func NewOwnReport(node, job string, clean bool, missing string, start, end []string) OwnReport {
-	r := OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: &clean, Start: list(start), End: list(end)}
+	r := OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: &clean, Start: list(start),
+		End: list(end)}
 	if missing != "" {
 		r.Clean = nil
 		r.Unknown.because("clean", missing)

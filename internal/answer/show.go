@@ -32,8 +32,9 @@ type Run struct {
 
 // Numbering is what told which GPUs the job's numbers mean.
 type Numbering struct {
-	Source numbering.Source `json:"source"` // uuid, gpu_map, slurmd, counted, ambiguous; empty in records of earlier versions
-	Why    string           `json:"why"`    // why it is ambiguous; else empty
+	// uuid, gpu_map, slurmd, counted, ambiguous; empty in records of earlier versions
+	Source numbering.Source `json:"source"`
+	Why    string           `json:"why"` // why it is ambiguous; else empty
 }
 
 // CardEnds is one card of a job at both ends.
@@ -46,14 +47,15 @@ type CardEnds struct {
 // CardEnd is one card at one end.
 type CardEnd struct {
 	Memory
-	Processes     *int       `json:"processes"`
-	State         string     `json:"state"` // clean, flat (something stays), moving, unknown; empty: not judged
-	Looks         int        `json:"looks"`
-	SettleSeconds float64    `json:"settle_seconds"` // until the first of the final equal looks
-	WatchSeconds  float64    `json:"watch_seconds"`  // from the first look to the last
-	Test          *Test      `json:"test"`           // null where none was made or on record
-	TestedAt      *time.Time `json:"tested_at"`      // a start may have the test of an earlier hook; null where none was made
-	Unknown       Unknown    `json:"unknown,omitempty"`
+	Processes     *int    `json:"processes"`
+	State         string  `json:"state"` // clean, flat (something stays), moving, unknown; empty: not judged
+	Looks         int     `json:"looks"`
+	SettleSeconds float64 `json:"settle_seconds"` // until the first of the final equal looks
+	WatchSeconds  float64 `json:"watch_seconds"`  // from the first look to the last
+	Test          *Test   `json:"test"`           // null where none was made or on record
+	// a start may have the test of an earlier hook; null where none was made
+	TestedAt *time.Time `json:"tested_at"`
+	Unknown  Unknown    `json:"unknown,omitempty"`
 }
 
 // End is what one hook found.
@@ -66,12 +68,13 @@ type End struct {
 	Outputs  []Output   `json:"outputs"`  // where messages were looked for
 	Why      *Why       `json:"why"`      // null where nobody looked for why
 	Report   string     `json:"report"`   // as the user got it, in lines
-	// What the job got with its GPUs:
-	StillBytes uint64 `json:"still_bytes"` // memory that was there at its start and still is, where nothing else was found
+	// memory that was there at its start and still is, where nothing else was found
+	StillBytes uint64 `json:"still_bytes"`
 	// What else was read:
-	Conditions []Condition    `json:"conditions"` // of the job's GPUs
-	Kernel     *KernelLog     `json:"kernel_log"` // null where it was not looked at
-	LeftOut    map[string]int `json:"left_out"`   // entries that are not in the record, which has a size limit, by list: docs/limits.md; empty if it is complete
+	Conditions []Condition `json:"conditions"` // of the job's GPUs
+	Kernel     *KernelLog  `json:"kernel_log"` // null where it was not looked at
+	// entries that are not in the record, which has a size limit, by list: docs/limits.md; empty if it is complete
+	LeftOut map[string]int `json:"left_out"`
 }
 
 // Output is one of a job's outputs, and what was looked through of it for messages about memory.
@@ -111,8 +114,10 @@ type Other struct {
 
 func newMessage(m oom.Message) Message {
 	n := Message{
-		Kind: known(m.Kind), Framework: known(m.Framework), Line: string(report.Keep(m.Line, oom.MaxLine)), Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
-		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle), Limit: said(m.Limit), Output: m.File,
+		Kind: known(m.Kind), Framework: known(m.Framework), Line: string(report.Keep(m.Line, oom.MaxLine)),
+		Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
+		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle),
+		Limit: said(m.Limit), Output: m.File,
 	}
 	n.Rank = m.Rank
 	for _, o := range m.Others {
@@ -148,7 +153,8 @@ func NewShow(node, job string, runs, all []ledger.Run) Show {
 }
 
 func newRun(r ledger.Run, all []ledger.Run) Run {
-	run := Run{RunHead: newRunHead(r, all), Numbering: Numbering{known(r.Numbering.Source), text(r.Numbering.Why)}, Cards: []CardEnds{}, Ends: []End{}}
+	run := Run{RunHead: newRunHead(r, all), Numbering: Numbering{known(r.Numbering.Source), text(r.Numbering.Why)},
+		Cards: []CardEnds{}, Ends: []End{}}
 	for _, d := range r.Devices {
 		c := CardEnds{Card: assigned(d)}
 		if r.Start != nil {
@@ -173,7 +179,8 @@ func newRun(r ledger.Run, all []ledger.Run) Run {
 
 func newEnd(e ledger.End) End {
 	n := End{
-		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis), Report: lines(e.Report), Messages: []Message{}, Outputs: []Output{},
+		At: moment(e.Wall), Unseen: text(e.Unseen), Verdict: newVerdict(e.Verdict), Why: newWhy(e.Diagnosis),
+		Report: lines(e.Report), Messages: []Message{}, Outputs: []Output{},
 		Conditions: conditions(e.Health), Kernel: kernelLog(e), LeftOut: map[string]int{},
 		Findings: findings(e),
 	}
@@ -184,7 +191,8 @@ func newEnd(e ledger.End) End {
 		n.LeftOut[text(list)] = count
 	}
 	for _, o := range e.Outputs {
-		n.Outputs = append(n.Outputs, Output{Kind: known(o.Kind), Path: text(o.Path), Size: o.Size, Read: o.Read, Why: text(o.Why)})
+		n.Outputs = append(n.Outputs,
+			Output{Kind: known(o.Kind), Path: text(o.Path), Size: o.Size, Read: o.Read, Why: text(o.Why)})
 	}
 	return n
 }
@@ -214,7 +222,8 @@ func cardEnd(id gpu.ID, e ledger.End) *CardEnd {
 		return nil
 	}
 	curve := e.Curves[id]
-	c := CardEnd{State: text(string(curve.State)), Looks: curve.Looks, SettleSeconds: seconds(curve.Settled), WatchSeconds: seconds(curve.Span)}
+	c := CardEnd{State: text(string(curve.State)), Looks: curve.Looks, SettleSeconds: seconds(curve.Settled),
+		WatchSeconds: seconds(curve.Span)}
 	c.Memory = newMemory(r.Memory, &c.Unknown)
 	if n := len(r.Processes); r.ProcessesUnknown == "" {
 		c.Processes = &n

@@ -8,7 +8,8 @@ import (
 )
 
 func TestShowCountsWhatTheRecordLeavesOut(t *testing.T) {
-	run := ledger.Run{Start: &ledger.End{Rest: map[string]int{"holdings": 352, "candidates\x1b": 7}}, Ends: []ledger.End{{}}}
+	run := ledger.Run{Start: &ledger.End{Rest: map[string]int{"holdings": 352, "candidates\x1b": 7}},
+		Ends: []ledger.End{{}}}
 	got := NewShow("n1", "42", []ledger.Run{run}, nil).Runs[0]
 	if want := map[string]int{"holdings": 352, `candidates\x1b`: 7}; !maps.Equal(got.Start.LeftOut, want) {
 		t.Errorf("the start's record leaves out %v, want %v", got.Start.LeftOut, want)

@@ -50,7 +50,8 @@ type LastTest struct {
 
 // NewSnapshot is the document of one look; at turns time since boot into a wall time.
 func NewSnapshot(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time) Snapshot {
-	d := Snapshot{Head: head(KindSnapshot), Release: text(s.Driver.Version), Cards: []CardNow{}, Faults: []Fault{}, Tests: []LastTest{}}
+	d := Snapshot{Head: head(KindSnapshot), Release: text(s.Driver.Version), Cards: []CardNow{}, Faults: []Fault{},
+		Tests: []LastTest{}}
 	if s.At > 0 {
 		d.At = moment(at(s.At))
 	}
@@ -91,7 +92,8 @@ func Listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) ti
 }
 
 func newLastTest(r probe.Record, now gpu.Epoch) LastTest {
-	return LastTest{UUID: text(string(r.Probe.Device)), At: moment(r.Wall), Void: !r.Epoch.Same(now), Test: *newTest(r.Probe)}
+	return LastTest{UUID: text(string(r.Probe.Device)), At: moment(r.Wall), Void: !r.Epoch.Same(now),
+		Test: *newTest(r.Probe)}
 }
 
 // AddTests adds the last test of each card, seen in an epoch of the driver.

@@ -119,7 +119,8 @@ const NotAsked = "not asked"
 // NewStatus is the document of a node, of which nothing is known yet but its name.
 func NewStatus(node string, at time.Time, mode config.Mode) Status {
 	return Status{
-		Head: head(KindStatus), Node: text(node), At: moment(at), Mode: mode, Hooks: []LastHook{}, Cards: []CardStatus{}, Troubles: []Trouble{},
+		Head: head(KindStatus), Node: text(node), At: moment(at), Mode: mode, Hooks: []LastHook{},
+		Cards: []CardStatus{}, Troubles: []Trouble{},
 		Before: []Trouble{}, Running: []Summary{}, Ended: []Summary{}, Damaged: []Damaged{},
 		Driver: Driver{Unknown: Unknown{"answers": NotAsked}},
 		Slurm:  SlurmNode{Unknown: Unknown{"state": NotAsked, "drain": NotAsked, "reason": NotAsked}},

@@ -178,7 +178,8 @@ func metTrouble(m metrics.Trouble) Trouble {
 }
 
 func (t *Trouble) met(m metrics.Trouble) {
-	t.Since, t.LastAt, t.LastHook, t.Hooks, t.Without = moment(m.Since), moment(m.Last), string(m.Hook), m.Count, m.Clear
+	t.Since, t.LastAt, t.LastHook, t.Hooks, t.Without = moment(m.Since), moment(m.Last), string(m.Hook), m.Count,
+		m.Clear
 	if m.Job != 0 {
 		t.LastJob = fmt.Sprint(m.Job)
 	}

@@ -11,7 +11,8 @@ func TestAccounts(t *testing.T) {
 	began := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var many []gpu.Accounted
 	for i := range 100 {
-		many = append(many, gpu.Accounted{PID: i + 1, Peak: gpu.Bytes(uint64(i)), Began: began.Add(time.Duration(i-50) * time.Second)})
+		many = append(many, gpu.Accounted{PID: i + 1, Peak: gpu.Bytes(uint64(i)),
+			Began: began.Add(time.Duration(i-50) * time.Second)})
 	}
 	all := []gpu.Health{{Device: "A", Accounting: gpu.Accounting{Mode: "on", Processes: many}}, {Device: "B"}}
 	for name, tt := range map[string]struct {
@@ -25,7 +26,8 @@ func TestAccounts(t *testing.T) {
 	} {
 		got := Accounts(all, tt.since)
 		processes := got[0].Accounting.Processes
-		if len(processes) != tt.kept || tt.kept > 0 && processes[0].PID != tt.first || got[0].Accounting.Mode != "on" || len(got) != 2 {
+		if len(processes) != tt.kept || tt.kept > 0 && processes[0].PID != tt.first || got[0].Accounting.Mode != "on" ||
+			len(got) != 2 {
 			t.Errorf("%s: kept %d, first %+v", name, len(processes), processes[:min(1, len(processes))])
 		}
 	}

@@ -52,7 +52,8 @@ func Open(runs []Run, self Run, now Now) Book {
 			other.End = at
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
-			other.End = now.At // Slurm runs one job id once at a time on a node: that run is over, whatever its record says
+			// Slurm runs one job id once at a time on a node: that run is over, whatever its record says
+			other.End = now.At
 		}
 		b.Others = append(b.Others, other)
 	}
@@ -95,7 +96,8 @@ func leftovers(runs []Run, now Now) []finding.Finding {
 	idle := map[gpu.ID]bool{}
 	for _, e := range endsOf(runs, now.Epoch) {
 		for _, r := range e.Snapshot.Readings {
-			if len(r.Processes) == 0 && r.ProcessesUnknown == "" && r.Memory.Used.Known() && !r.Memory.UsedHasReserved &&
+			if len(r.Processes) == 0 && r.ProcessesUnknown == "" && r.Memory.Used.Known() &&
+				!r.Memory.UsedHasReserved &&
 				r.Memory.Used.Bytes < now.Idle {
 				idle[r.Device.ID] = true
 			}

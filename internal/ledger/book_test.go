@@ -66,17 +66,21 @@ func TestLeftovers(t *testing.T) {
 		epoch gpu.Epoch
 		want  int
 	}{
-		"not looked at since":     {saw(50), thisEpoch, 1},
-		"idle":                    {saw(50, used(card0, 0)), thisEpoch, 0},
-		"idle but for a little":   {saw(50, used(card0, 32*mib-1)), thisEpoch, 0},
-		"in use":                  {saw(50, used(card0, 32*mib)), thisEpoch, 1},
-		"another card idle":       {saw(50, used(card1, 0)), thisEpoch, 1},
-		"idle before":             {saw(5, used(card0, 0)), thisEpoch, 1},
-		"idle in another epoch":   {saw(50, used(card0, 0)), otherEpoch, 1},
-		"a process without bytes": {saw(50, reading(func(r *gpu.Reading) { r.Processes = []gpu.Process{{PID: 1}} })), thisEpoch, 1},
-		"processes unknown":       {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch, 1},
-		"memory unknown":          {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })), thisEpoch, 1},
-		"with the reserve":        {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })), thisEpoch, 1},
+		"not looked at since":   {saw(50), thisEpoch, 1},
+		"idle":                  {saw(50, used(card0, 0)), thisEpoch, 0},
+		"idle but for a little": {saw(50, used(card0, 32*mib-1)), thisEpoch, 0},
+		"in use":                {saw(50, used(card0, 32*mib)), thisEpoch, 1},
+		"another card idle":     {saw(50, used(card1, 0)), thisEpoch, 1},
+		"idle before":           {saw(5, used(card0, 0)), thisEpoch, 1},
+		"idle in another epoch": {saw(50, used(card0, 0)), otherEpoch, 1},
+		"a process without bytes": {saw(50, reading(func(r *gpu.Reading) { r.Processes = []gpu.Process{{PID: 1}} })),
+			thisEpoch, 1},
+		"processes unknown": {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch,
+			1},
+		"memory unknown": {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })),
+			thisEpoch, 1},
+		"with the reserve": {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })),
+			thisEpoch, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
@@ -95,7 +99,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// Whose memory without a process is rests on all who had the driver open: a record that lost some of them blames no job.
+// Whose memory without a process is rests on all who had the driver open: a record that lost some of them blames no
+// job.
 func TestLeftoversOfACutRecord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		code  code.Code
@@ -145,7 +150,8 @@ func TestUnplaced(t *testing.T) {
 		"placed":         {run(1, []gpu.ID{card0}, at(1)), false},
 		"no cards":       {run(1, nil, at(1)), true},
 		"a card unnamed": {nameless, true},
-		"the first one":  {changed(nameless, func(r *Run) { r.Devices = []Assigned{nameless.Devices[1], nameless.Devices[0]} }), true},
+		"the first one": {changed(nameless,
+			func(r *Run) { r.Devices = []Assigned{nameless.Devices[1], nameless.Devices[0]} }), true},
 	} {
 		got := record(tt.run)
 		if got.Unplaced != tt.want || !got.MayHold(card0) || got.MayHold(card1) != tt.want {
@@ -162,19 +168,28 @@ func TestAlone(t *testing.T) {
 		self, other attrib.Record
 		want        bool
 	}{
-		"itself":                         {self, self, true},
-		"same card, same time":           {self, other, false},
-		"same card, live":                {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
-		"same card, its end is presumed": {with(self, func(r *attrib.Record) { r.Start = 31 * time.Second; r.End = 0 }), with(other, func(r *attrib.Record) { r.Unseen = true }), false},
-		"same card, later":               {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }), true},
-		"same card, before":              {self, with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
-		"another card":                   {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), true},
-		"the other is unplaced":          {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }), false},
-		"unplaced, but later":            {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced, r.Start = nil, true, 20*time.Second }), true},
-		"unplaced itself":                {with(self, func(r *attrib.Record) { r.Unplaced = true }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
-		"its start is not known":         {with(self, func(r *attrib.Record) { r.Start = 0 }), with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
-		"another run of the job":         {self, with(other, func(r *attrib.Record) { r.Job = 1 }), false},
-		"alone from boot to boot":        {with(self, func(r *attrib.Record) { r.End = 0 }), with(other, func(r *attrib.Record) { r.End = 10 * time.Second; r.Start = 1 }), true},
+		"itself":               {self, self, true},
+		"same card, same time": {self, other, false},
+		"same card, live":      {self, with(other, func(r *attrib.Record) { r.End = 0 }), false},
+		"same card, its end is presumed": {with(self, func(r *attrib.Record) { r.Start = 31 * time.Second; r.End = 0 }),
+			with(other, func(r *attrib.Record) { r.Unseen = true }), false},
+		"same card, later": {self, with(other, func(r *attrib.Record) { r.Start = 20 * time.Second }),
+			true},
+		"same card, before": {self,
+			with(other, func(r *attrib.Record) { r.Start, r.End = 1, 10*time.Second }), true},
+		"another card": {self, with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }),
+			true},
+		"the other is unplaced": {self, with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced = nil, true }),
+			false},
+		"unplaced, but later": {self,
+			with(other, func(r *attrib.Record) { r.GPUs, r.Unplaced, r.Start = nil, true, 20*time.Second }), true},
+		"unplaced itself": {with(self, func(r *attrib.Record) { r.Unplaced = true }),
+			with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
+		"its start is not known": {with(self, func(r *attrib.Record) { r.Start = 0 }),
+			with(other, func(r *attrib.Record) { r.GPUs = []gpu.ID{card1} }), false},
+		"another run of the job": {self, with(other, func(r *attrib.Record) { r.Job = 1 }), false},
+		"alone from boot to boot": {with(self, func(r *attrib.Record) { r.End = 0 }),
+			with(other, func(r *attrib.Record) { r.End = 10 * time.Second; r.Start = 1 }), true},
 	} {
 		if got := alone(tt.self, []attrib.Record{tt.other}); got != tt.want {
 			t.Errorf("%s: %v", name, got)

@@ -8,8 +8,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// State that is kept over a boot has runs of two: of one job id the later boot's is the one that runs, whatever the boot
-// times say, and no run of the boot before is live.
+// State that is kept over a boot has runs of two: of one job id the later boot's is the one that runs, whatever the
+// boot times say, and no run of the boot before is live.
 func TestRunsOfTwoBoots(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(id slurm.JobID, boot string, up time.Duration, wall time.Time) Run {
@@ -33,7 +33,8 @@ func TestRunsOfTwoBoots(t *testing.T) {
 	if _, again := over.Superseded(all); again {
 		t.Error("a run that has ended ends a second time")
 	}
-	unread := run(7, "", time.Hour, noon.Add(2*time.Hour)) // a start that could not read the boot: by boot time, as within one
+	// a start that could not read the boot: by boot time, as within one
+	unread := run(7, "", time.Hour, noon.Add(2*time.Hour))
 	if _, over := unread.Superseded([]Run{now}); over {
 		t.Error("over")
 	}

@@ -28,8 +28,8 @@ type bounds struct {
 	text       int // bytes of each text of a finding
 }
 
-// shrinking are the bounds to try, one after the other, until a record fits. The first hold for every record: a node was
-// seen with 480 processes that had the driver open, and each of its findings had them all as candidates.
+// shrinking are the bounds to try, one after the other, until a record fits. The first hold for every record: a node
+// was seen with 480 processes that had the driver open, and each of its findings had them all as candidates.
 var shrinking = []bounds{
 	{cards: 256, listed: 1024, facts: 512, holdings: 128, findings: 128, candidates: 128, details: 64, text: 1 << 10},
 	{cards: 128, listed: 256, facts: 128, holdings: 64, findings: 64, candidates: 64, details: 32, text: 512},
@@ -53,8 +53,8 @@ const (
 	maxFacts   = 32       // facts of a GPU's health in such a record
 )
 
-// Bounded returns the run with lists of bounded length, and with a count of what was left out. The higher the level, the less
-// is kept, up to Bare. Codes of findings, causes of a drain and exit codes are the same at every level.
+// Bounded returns the run with lists of bounded length, and with a count of what was left out. The higher the level,
+// the less is kept, up to Bare. Codes of findings, causes of a drain and exit codes are the same at every level.
 func (r Run) Bounded(level int) Run {
 	ends := slices.Clone(r.Ends)
 	for i := range ends {
@@ -193,8 +193,8 @@ func (c *cutter) ofPID(pid int, owner slurm.Owner) place {
 
 func (c *cutter) ofProcess(p attrib.Process) place { return c.ofPID(p.PID, p.Cgroup) }
 
-// findings keeps what decided the verdict, one of each code and each cause of a drain, then one of each code and card, then
-// those of most memory; and with each what was judged of it.
+// findings keeps what decided the verdict, one of each code and each cause of a drain, then one of each code and card,
+// then those of most memory; and with each what was judged of it.
 func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.Finding, policy.Verdict) {
 	type judged struct {
 		finding.Finding
@@ -283,13 +283,16 @@ func (c *cutter) holder(h finding.Holder) finding.Holder {
 	return h
 }
 
-// snapshot says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any more.
+// snapshot says of a card whose processes are not all kept that the list is not whole: nothing is certain of it any
+// more.
 func (c *cutter) snapshot(s gpu.Snapshot) gpu.Snapshot {
-	s.Readings = slices.Clone(few(c, "cards", s.Readings, c.cards, func(r gpu.Reading) place { return place{0, r.Memory.Used.Bytes} }))
+	s.Readings = slices.Clone(few(c, "cards", s.Readings, c.cards,
+		func(r gpu.Reading) place { return place{0, r.Memory.Used.Bytes} }))
 	for i := range s.Readings {
 		r := &s.Readings[i]
 		all := len(r.Processes)
-		r.Processes = few(c, "listed", r.Processes, c.listed, func(p gpu.Process) place { return c.ofPID(p.PID, slurm.Owner{}) })
+		r.Processes = few(c, "listed", r.Processes, c.listed,
+			func(p gpu.Process) place { return c.ofPID(p.PID, slurm.Owner{}) })
 		if len(r.Processes) < all {
 			r.ProcessesUnknown = partly("processes", all, len(r.Processes))
 		}
@@ -330,7 +333,8 @@ func (c *cutter) scan(s *attrib.Scan) *attrib.Scan {
 		return nil
 	}
 	cut := *s
-	cut.Holdings = few(c, "holdings", s.Holdings, c.holdings, func(h attrib.Holding) place { return c.ofProcess(h.Process) })
+	cut.Holdings = few(c, "holdings", s.Holdings, c.holdings,
+		func(h attrib.Holding) place { return c.ofProcess(h.Process) })
 	if n := len(cut.Holdings); n < len(s.Holdings) {
 		cut.Partial = cmp.Or(s.Partial, partly("holders", len(s.Holdings), n))
 	}

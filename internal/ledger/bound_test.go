@@ -27,12 +27,13 @@ import (
 // readable is the size that a record must stay below to be read: package state's.
 const readable = 1 << 20
 
-// Each list with one entry more than fits: the entry that matters most stays, though it comes last and is the smallest, and
-// the other is counted.
+// Each list with one entry more than fits: the entry that matters most stays, though it comes last and is the smallest,
+// and the other is counted.
 func TestBoundedLists(t *testing.T) {
 	b := shrinking[0]
 	own := slurm.Owner{ID: 7}
-	about := finding.Finding{Code: code.Orphan, GPU: "GPU-0", Holder: &finding.Holder{Process: attrib.Process{PID: 999_999}}}
+	about := finding.Finding{Code: code.Orphan, GPU: "GPU-0",
+		Holder: &finding.Holder{Process: attrib.Process{PID: 999_999}}}
 	for name, tt := range map[string]struct {
 		most int
 		fill func(e *End, n int)
@@ -46,7 +47,8 @@ func TestBoundedLists(t *testing.T) {
 			}
 			e.Findings[n-1].Code, e.Findings[n-2] = code.Orphan, e.Findings[0]
 		}, func(e End) (int, bool) {
-			return len(e.Findings), e.Findings[len(e.Findings)-1].Code == code.Orphan && len(e.Verdict.Judged) == len(e.Findings)
+			return len(e.Findings), e.Findings[len(e.Findings)-1].Code == code.Orphan &&
+				len(e.Verdict.Judged) == len(e.Findings)
 		}},
 		"candidates": {b.details, func(e *End, n int) {
 			f := about
@@ -77,7 +79,8 @@ func TestBoundedLists(t *testing.T) {
 			e.Snapshot.Readings = []gpu.Reading{{Processes: list}}
 		}, func(e End) (int, bool) {
 			r := e.Snapshot.Readings[0]
-			return len(r.Processes), r.Processes[len(r.Processes)-1].PID == 999_999 && (r.ProcessesUnknown != "") == (e.Rest != nil)
+			return len(r.Processes), r.Processes[len(r.Processes)-1].PID == 999_999 &&
+				(r.ProcessesUnknown != "") == (e.Rest != nil)
 		}},
 		"cards": {b.cards, func(e *End, n int) {
 			e.Snapshot.Readings = make([]gpu.Reading, n)
@@ -92,12 +95,17 @@ func TestBoundedLists(t *testing.T) {
 			}
 			e.Scan.Holdings[n-1].Cgroup = own
 		}, func(e End) (int, bool) {
-			return len(e.Scan.Holdings), e.Scan.Holdings[len(e.Scan.Holdings)-1].Cgroup == own && (e.Scan.Partial != "") == (e.Rest != nil)
+			return len(e.Scan.Holdings), e.Scan.Holdings[len(e.Scan.Holdings)-1].Cgroup == own &&
+				(e.Scan.Partial != "") == (e.Rest != nil)
 		}},
-		"faults":   {b.details, func(e *End, n int) { e.Snapshot.Faults = make([]gpu.Fault, n) }, func(e End) (int, bool) { return len(e.Snapshot.Faults), true }},
-		"health":   {b.cards, func(e *End, n int) { e.Health = make([]gpu.Health, n) }, func(e End) (int, bool) { return len(e.Health), true }},
-		"probes":   {b.cards, func(e *End, n int) { e.Probes = make([]gpu.Probe, n) }, func(e End) (int, bool) { return len(e.Probes), true }},
-		"messages": {b.details, func(e *End, n int) { e.Messages = make([]oom.Message, n) }, func(e End) (int, bool) { return len(e.Messages), true }},
+		"faults": {b.details, func(e *End, n int) { e.Snapshot.Faults = make([]gpu.Fault, n) },
+			func(e End) (int, bool) { return len(e.Snapshot.Faults), true }},
+		"health": {b.cards, func(e *End, n int) { e.Health = make([]gpu.Health, n) },
+			func(e End) (int, bool) { return len(e.Health), true }},
+		"probes": {b.cards, func(e *End, n int) { e.Probes = make([]gpu.Probe, n) },
+			func(e End) (int, bool) { return len(e.Probes), true }},
+		"messages": {b.details, func(e *End, n int) { e.Messages = make([]oom.Message, n) },
+			func(e End) (int, bool) { return len(e.Messages), true }},
 		"facts": {b.details, func(e *End, n int) {
 			e.Health = []gpu.Health{{Facts: make([]gpu.Fact, n)}}
 		}, func(e End) (int, bool) { return len(e.Health[0].Facts), true }},
@@ -111,7 +119,10 @@ func TestBoundedLists(t *testing.T) {
 		"others": {b.details, func(e *End, n int) {
 			e.Messages = []oom.Message{{Others: make([]oom.Process, n)}}
 		}, func(e End) (int, bool) { return len(e.Messages[0].Others), true }},
-		"causes": {b.details, func(e *End, n int) { e.Diagnosis = &diagnosis.Diagnosis{Causes: make([]diagnosis.Cause, n)} },
+		"causes": {b.details, func(e *End,
+			n int) {
+			e.Diagnosis = &diagnosis.Diagnosis{Causes: make([]diagnosis.Cause, n)}
+		},
 			func(e End) (int, bool) { return len(e.Diagnosis.Causes), true }},
 	} {
 		for n, left := range map[int]int{tt.most: 0, tt.most + 1: 1} {
@@ -132,8 +143,8 @@ func TestBoundedLists(t *testing.T) {
 	}
 }
 
-// Whatever a hook saw: there is a level at which the record is small enough to be read, and at every level the codes, the
-// verdict and what a drain was for are those from before.
+// Whatever a hook saw: there is a level at which the record is small enough to be read, and at every level the codes,
+// the verdict and what a drain was for are those from before.
 func TestBoundedKeepsTheVerdict(t *testing.T) {
 	for seed := range uint64(12) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -142,7 +153,8 @@ func TestBoundedKeepsTheVerdict(t *testing.T) {
 			r.Ends = append(r.Ends, *crowded(random))
 		}
 		for len(r.Devices) < random.IntN(512) {
-			r.Devices = append(r.Devices, Assigned{Device: gpu.Device{ID: gpu.ID(strings.Repeat("<", 128)), Name: strings.Repeat("\x01", 4096)}})
+			r.Devices = append(r.Devices,
+				Assigned{Device: gpu.Device{ID: gpu.ID(strings.Repeat("<", 128)), Name: strings.Repeat("\x01", 4096)}})
 		}
 		for level := range Bare + 1 {
 			got := r.Bounded(level)
@@ -155,7 +167,8 @@ func TestBoundedKeepsTheVerdict(t *testing.T) {
 				t.Errorf("seed %d, level %d: %d bytes, %v", seed, level, len(data), err)
 			}
 		}
-		c := Check{Snapshot: r.Start.Snapshot, Findings: r.Start.Findings, Verdict: r.Start.Verdict, Cards: r.Devices, Health: r.Start.Health}
+		c := Check{Snapshot: r.Start.Snapshot, Findings: r.Start.Findings, Verdict: r.Start.Verdict, Cards: r.Devices,
+			Health: r.Start.Health}
 		for level := range Bare + 1 {
 			got := c.Bounded(level)
 			sameVerdict(t, *r.Start, End{Findings: got.Findings, Verdict: got.Verdict})
@@ -170,13 +183,15 @@ func TestBoundedKeepsTheVerdict(t *testing.T) {
 func crowded(random *rand.Rand) *End {
 	many := func() int { return 1 << random.IntN(11) }
 	text := func() string { return strings.Repeat("\x01", random.IntN(1<<random.IntN(13))) }
-	e := End{Curves: map[gpu.ID]settle.Curve{}, Scan: &attrib.Scan{Partial: text()}, Kernel: &gpu.KernelLog{Unknown: text()}, Report: text()}
+	e := End{Curves: map[gpu.ID]settle.Curve{}, Scan: &attrib.Scan{Partial: text()},
+		Kernel: &gpu.KernelLog{Unknown: text()}, Report: text()}
 	all := code.All()
 	for i := range many() {
 		f := finding.Finding{Code: all[random.IntN(len(all))].Code, GPU: gpu.ID(fmt.Sprintf("GPU-%d", random.IntN(16))),
 			Bytes: gpu.Bytes(random.Uint64N(1 << 40)), Observed: text(), Unknown: text(), Doubts: []string{text()}}
 		for range many() / 64 {
-			f.Candidates = append(f.Candidates, finding.Holder{Process: attrib.Process{PID: random.IntN(1 << 22), Exe: text()}})
+			f.Candidates = append(f.Candidates,
+				finding.Holder{Process: attrib.Process{PID: random.IntN(1 << 22), Exe: text()}})
 		}
 		e.Findings = append(e.Findings, f)
 		action := config.Warn
@@ -197,7 +212,8 @@ func crowded(random *rand.Rand) *End {
 		e.Curves[id] = settle.Curve{Why: text()}
 		reading := gpu.Reading{Device: gpu.Device{ID: id, Name: text()}, ProcessesUnknown: text()}
 		for range many() {
-			reading.Processes = append(reading.Processes, gpu.Process{PID: random.IntN(1 << 22), Memory: gpu.Bytes(random.Uint64())})
+			reading.Processes = append(reading.Processes,
+				gpu.Process{PID: random.IntN(1 << 22), Memory: gpu.Bytes(random.Uint64())})
 		}
 		e.Snapshot.Readings = append(e.Snapshot.Readings, reading)
 		e.Health = append(e.Health, gpu.Health{Facts: make([]gpu.Fact, many())})
@@ -210,7 +226,8 @@ func crowded(random *rand.Rand) *End {
 // sameVerdict compares what decides after an end: codes, exit code, the causes of a drain, and the finding it is for.
 func sameVerdict(t *testing.T, before, after End) {
 	t.Helper()
-	if codes(before) != codes(after) || before.Verdict.Exit != after.Verdict.Exit || before.Verdict.Code != after.Verdict.Code ||
+	if codes(before) != codes(after) || before.Verdict.Exit != after.Verdict.Exit ||
+		before.Verdict.Code != after.Verdict.Code ||
 		before.Verdict.Action != after.Verdict.Action || len(after.Verdict.Judged) != len(after.Findings) {
 		t.Errorf("codes %s, %+v\nwere %s, %+v", codes(after), after.Verdict, codes(before), before.Verdict.Exit)
 	}
@@ -218,7 +235,8 @@ func sameVerdict(t *testing.T, before, after End) {
 		t.Errorf("drained for %s\nwas for %s", causes(after), causes(before))
 	}
 	i, j := decisive(before.Findings, before.Verdict), decisive(after.Findings, after.Verdict)
-	if (i < 0) != (j < 0) || i >= 0 && (before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
+	if (i < 0) != (j < 0) || i >= 0 &&
+		(before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
 		t.Errorf("the drain was for %+v, and is for %+v", i, j)
 	}
 }
@@ -259,7 +277,8 @@ func TestBoundsAreDocumented(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		fmt.Sprintf("health check keeps %d processes", maxOnCheck), fmt.Sprintf("at most %d KiB, a user's report %d KiB", b.text>>10, maxReport>>10),
+		fmt.Sprintf("health check keeps %d processes", maxOnCheck),
+		fmt.Sprintf("at most %d KiB, a user's report %d KiB", b.text>>10, maxReport>>10),
 	} {
 		if !strings.Contains(string(page), text) {
 			t.Errorf("no %q", text)

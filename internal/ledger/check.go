@@ -15,8 +15,8 @@ type Check struct {
 	Took    time.Duration `json:"took_ns,omitempty"`
 	Stopped bool          `json:"stopped,omitempty"` // it was ended before it was done: nothing below is of this check
 	Epoch   gpu.Epoch     `json:"epoch,omitzero"`
-	// Cards are all of the node's, with Slurm's numbers of them: -1 for one that is not certain. Empty where the driver could
-	// not be asked.
+	// Cards are all of the node's, with Slurm's numbers of them: -1 for one that is not certain. Empty where the driver
+	// could not be asked.
 	Cards []Assigned `json:"cards,omitempty"`
 	// Snapshot is one look at all of them.
 	Snapshot gpu.Snapshot `json:"snapshot"`
@@ -24,7 +24,8 @@ type Check struct {
 	Unexplained map[gpu.ID]uint64 `json:"unexplained,omitempty"`
 	// Leaked is what was found on cards that no job has, in bytes; nothing for a card that is clean or a job's.
 	Leaked map[gpu.ID]uint64 `json:"leaked,omitempty"`
-	// Keepers is what the newest search for processes outside of jobs that keep the driver open found; nil for none yet.
+	// Keepers is what the newest search for processes outside of jobs that keep the driver open found; nil for none
+	// yet.
 	Keepers  *Keepers          `json:"keepers,omitempty"`
 	Findings []finding.Finding `json:"findings,omitempty"`
 	Verdict  policy.Verdict    `json:"verdict"`

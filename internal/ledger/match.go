@@ -76,8 +76,9 @@ func better(a, b Run, job slurm.Job) bool {
 // Sure reports that a record is of this very run, by its SLUID or start time, and not only of its job id.
 func (r Run) Sure(job slurm.Job) bool { return r.Job.ID == job.ID && compare(r.Job, job) == same }
 
-// Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which run it is
-// for (slurm.TellsStart), and one that was closed less than within before now may have an epilog that comes twice.
+// Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which run
+// it is for (slurm.TellsStart), and one that was closed less than within before now may have an epilog that comes
+// twice.
 func (r Run) Mistakable(runs []Run, job slurm.Job, now, within time.Duration) bool {
 	if r.Closed() || r.Sure(job) {
 		return false

@@ -30,9 +30,10 @@ func (k OutputKind) Name() string {
 // Output is one of a job's outputs, and what was looked through of it for messages about memory.
 type Output struct {
 	Kind OutputKind `json:"kind"`
-	Path string     `json:"path,omitempty"` // the user's claim; cut at its beginning where it is long; empty where not known
-	Size int64      `json:"size_bytes"`
-	Read int64      `json:"read_bytes"` // so many bytes at its end
+	// the user's claim; cut at its beginning where it is long; empty where not known
+	Path string `json:"path,omitempty"`
+	Size int64  `json:"size_bytes"`
+	Read int64  `json:"read_bytes"` // so many bytes at its end
 	// Why says why nothing of it was looked through, or, where that is no matter of its length, no more.
 	Why string `json:"why,omitempty"`
 }
@@ -49,7 +50,8 @@ func NewOutput(kind OutputKind, path string) Output {
 	return Output{Kind: kind, Path: path}
 }
 
-// Unread words what was not looked through of a job's outputs. With none is true of all of them; it is empty where all was.
+// Unread words what was not looked through of a job's outputs. With none is true of all of them; it is empty where all
+// was.
 func Unread(outputs []Output) (words string, none bool) {
 	none = true
 	var reasons []string

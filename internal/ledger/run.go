@@ -66,8 +66,8 @@ type End struct {
 	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
 	Presumed bool           `json:"presumed,omitempty"`
 	Verdict  policy.Verdict `json:"verdict"`
-	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one, finds
-	// the same controller by it.
+	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one,
+	// finds the same controller by it.
 	SlurmConf string `json:"slurm_conf,omitempty"`
 	// Rest counts, by list, the entries that were left out to keep the record small; nil where it is whole.
 	Rest map[string]int `json:"rest,omitempty"`
@@ -106,8 +106,8 @@ func (r Run) Running(runs []Run) bool {
 	return !r.Closed() && !over
 }
 
-// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs, the
-// node's records, its job id began anew, and Slurm runs one job id once at a time; or one is of a later boot.
+// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs,
+// the node's records, its job id began anew, and Slurm runs one job id once at a time; or one is of a later boot.
 func (r Run) Superseded(runs []Run) (at time.Duration, yes bool) {
 	if r.Closed() {
 		return 0, false

@@ -39,17 +39,21 @@ func TestMatch(t *testing.T) {
 		key   string
 		which Which
 	}{
-		"no record":                       {nil, nil, "", NoRun},
-		"of other jobs alone":             {[]Run{of("a", 1, func(r *Run) { r.Job.ID = 8 })}, nil, "", NoRun},
-		"another job's first":             {[]Run{of("a", 9, func(r *Run) { r.Job.ID = 8 }), of("b", 1, nil)}, nil, "b", OpenRun},
-		"the newest":                      {[]Run{of("a", 1, nil), of("b", 2, nil), of("c", 1, nil)}, nil, "b", OpenRun},
-		"by SLUID":                        {[]Run{of("a", 1, by("sA")), of("b", 2, by("sB"))}, by("sA"), "a", OpenRun},
-		"by start time":                   {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, began(100), "a", OpenRun},
-		"a sure one before a newer one":   {[]Run{of("a", 1, began(100)), of("b", 2, nil)}, began(100), "a", OpenRun},
-		"of another start alone":          {[]Run{of("a", 1, began(100))}, began(200), "", NoRun},
-		"Slurm does not say which":        {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, nil, "b", OpenRun},
-		"closed by its epilog":            {[]Run{of("a", 1, nil, End{At: 3})}, nil, "a", ClosedRun},
-		"a newer closed one, if it is it": {[]Run{of("a", 1, began(100)), of("b", 2, began(200), End{At: 3})}, began(200), "b", ClosedRun},
+		"no record":           {nil, nil, "", NoRun},
+		"of other jobs alone": {[]Run{of("a", 1, func(r *Run) { r.Job.ID = 8 })}, nil, "", NoRun},
+		"another job's first": {[]Run{of("a", 9, func(r *Run) { r.Job.ID = 8 }), of("b", 1, nil)}, nil, "b",
+			OpenRun},
+		"the newest": {[]Run{of("a", 1, nil), of("b", 2, nil), of("c", 1, nil)}, nil, "b",
+			OpenRun},
+		"by SLUID": {[]Run{of("a", 1, by("sA")), of("b", 2, by("sB"))}, by("sA"), "a", OpenRun},
+		"by start time": {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, began(100), "a",
+			OpenRun},
+		"a sure one before a newer one": {[]Run{of("a", 1, began(100)), of("b", 2, nil)}, began(100), "a", OpenRun},
+		"of another start alone":        {[]Run{of("a", 1, began(100))}, began(200), "", NoRun},
+		"Slurm does not say which":      {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, nil, "b", OpenRun},
+		"closed by its epilog":          {[]Run{of("a", 1, nil, End{At: 3})}, nil, "a", ClosedRun},
+		"a newer closed one, if it is it": {[]Run{of("a", 1, began(100)), of("b", 2, began(200), End{At: 3})},
+			began(200), "b", ClosedRun},
 	} {
 		hook := of("", 0, tt.job).Job
 		if got, which := Match(tt.runs, hook); got.Key != tt.key || which != tt.which {

@@ -48,8 +48,8 @@ const (
 	keepSeen = 7 * 24 * time.Hour
 )
 
-// With adds a look, with what /proc said of the processes in it. Those that are gone or could not be read have no name that
-// lasts, and are left out.
+// With adds a look, with what /proc said of the processes in it. Those that are gone or could not be read have no name
+// that lasts, and are left out.
 func (s Sighted) With(epoch gpu.Epoch, look gpu.Snapshot, known map[int]attrib.Process) Sighted {
 	next := Sighted{Epoch: epoch}
 	if s.Epoch.Same(epoch) {
@@ -77,7 +77,8 @@ func (s Sighted) With(epoch gpu.Epoch, look gpu.Snapshot, known map[int]attrib.P
 }
 
 func (s *Sighted) see(id gpu.ID, p gpu.Process, facts attrib.Process, at time.Duration) {
-	i := slices.IndexFunc(s.Processes, func(o Seen) bool { return o.GPU == id && o.PID == p.PID && o.Start == facts.Start })
+	i := slices.IndexFunc(s.Processes,
+		func(o Seen) bool { return o.GPU == id && o.PID == p.PID && o.Start == facts.Start })
 	if i < 0 {
 		i = len(s.Processes)
 		s.Processes = append(s.Processes, Seen{GPU: id, PID: p.PID, Start: facts.Start, First: at})
@@ -111,13 +112,15 @@ func sameOwner(was, now slurm.Owner) slurm.Owner {
 func (s *Sighted) forget(now time.Duration) {
 	s.Processes = slices.DeleteFunc(s.Processes, func(p Seen) bool { return now-p.Last > keepSeen })
 	slices.SortStableFunc(s.Processes, func(a, b Seen) int {
-		return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Most, a.Most), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(b.Most, a.Most), cmp.Compare(a.GPU, b.GPU),
+			cmp.Compare(a.PID, b.PID))
 	})
 	s.Processes = s.Processes[:min(len(s.Processes), maxSeen)]
 	s.Looks = s.Looks[max(0, len(s.Looks)-maxLooks):]
 }
 
-// Bounded returns what is left when of looks and processes only the newest are kept: half as many at each level, up to Bare.
+// Bounded returns what is left when of looks and processes only the newest are kept: half as many at each level, up to
+// Bare.
 func (s Sighted) Bounded(level int) Sighted {
 	most := maxLooks >> level
 	s.Looks = s.Looks[max(0, len(s.Looks)-most):]
@@ -177,7 +180,8 @@ func (s Sighted) LooksDuring(self Run, from, to time.Duration) (n int) {
 		return 0
 	}
 	for _, l := range s.Looks {
-		unread := slices.ContainsFunc(self.Devices, func(d Assigned) bool { return slices.Contains(l.Unread, d.Device.ID) })
+		unread := slices.ContainsFunc(self.Devices,
+			func(d Assigned) bool { return slices.Contains(l.Unread, d.Device.ID) })
 		if l.At > from && l.At < to && !unread {
 			n++
 		}

@@ -47,10 +47,12 @@ func TestSightedKeepsOneEntryForAProcess(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	p := s.Processes[0]
-	if p.First != 10*time.Second || p.Last != 30*time.Second || p.Most != 900<<20 || p.MostAt != 20*time.Second || p.Bytes.Bytes != 200<<20 || p.Owner != (slurm.Owner{ID: 100}) {
+	if p.First != 10*time.Second || p.Last != 30*time.Second || p.Most != 900<<20 || p.MostAt != 20*time.Second ||
+		p.Bytes.Bytes != 200<<20 || p.Owner != (slurm.Owner{ID: 100}) {
 		t.Errorf("%+v", p)
 	}
-	if got := s.proofs(life); len(got) != 1 || got[0] != (attrib.Sighting{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 100}}) {
+	if got := s.proofs(life); len(got) != 1 ||
+		got[0] != (attrib.Sighting{PID: 7, Start: time.Second, Owner: slurm.Owner{ID: 100}}) {
 		t.Errorf("proofs %+v", got)
 	}
 	if got := s.proofs(another); got != nil {
@@ -93,7 +95,8 @@ func TestSightedIsBounded(t *testing.T) {
 		p := inJob(1000+i, 100)
 		s = s.With(life, onCard(time.Duration(i+1)*time.Second, proc(p.PID, 1)), who(p))
 	}
-	if len(s.Processes) != maxSeen || len(s.Looks) != maxLooks || s.Processes[0].PID != 1000+maxSeen+99 || s.Looks[0].At != 101*time.Second {
+	if len(s.Processes) != maxSeen || len(s.Looks) != maxLooks || s.Processes[0].PID != 1000+maxSeen+99 ||
+		s.Looks[0].At != 101*time.Second {
 		t.Errorf("%d processes, %d looks, newest %+v", len(s.Processes), len(s.Looks), s.Processes[0])
 	}
 	if s = s.With(life, onCard((maxSeen+100)*time.Second+7*24*time.Hour), nil); len(s.Processes) != 1 {
@@ -111,11 +114,13 @@ func TestSightedDuring(t *testing.T) {
 	}
 	apart := stray(6, 100000)
 	apart.OtherPIDs = true
-	s := Sighted{}.With(life, onCard(10*time.Second, proc(1, 100), proc(2, 100), proc(3, 100), proc(4, 100), proc(5, 100), proc(6, 100)),
+	s := Sighted{}.With(life, onCard(10*time.Second, proc(1, 100), proc(2, 100), proc(3, 100), proc(4, 100),
+		proc(5, 100), proc(6, 100)),
 		who(inJob(1, 100), inJob(2, 101), stray(3, 1002), stray(4, 0), stray(5, 1001), apart))
 	got := map[int]string{}
 	for _, d := range s.During(self, 5*time.Second, 15*time.Second) {
-		got[d.PID] = fmt.Sprintf("own %v, stranger %v, job %d, %d MiB", d.Own, d.Stranger, d.Owner.ID, d.Bytes.Bytes>>20)
+		got[d.PID] = fmt.Sprintf("own %v, stranger %v, job %d, %d MiB", d.Own, d.Stranger, d.Owner.ID,
+			d.Bytes.Bytes>>20)
 	}
 	want := map[int]string{
 		1: "own true, stranger false, job 100, 100 MiB", 2: "own false, stranger false, job 101, 100 MiB",
@@ -142,12 +147,14 @@ func TestSightedDuring(t *testing.T) {
 // What a process had before the job began is not what it had during it, nor after it.
 func TestSightedWhen(t *testing.T) {
 	self := Run{Epoch: life, Devices: []Assigned{{Device: gpu.Device{ID: "GPU-0"}}}}
-	s := Sighted{Epoch: life, Processes: []Seen{{GPU: "GPU-0", PID: 7, First: 10, Last: 30, Bytes: gpu.Bytes(5), Most: 900, MostAt: 20}}}
+	s := Sighted{Epoch: life, Processes: []Seen{{GPU: "GPU-0", PID: 7, First: 10, Last: 30, Bytes: gpu.Bytes(5),
+		Most: 900, MostAt: 20}}}
 	for _, tt := range []struct {
 		from, to time.Duration
 		want     string
 	}{
-		{5, 40, "10: unknown, 20: 900, 30: 5, "}, {25, 40, "30: 5, "}, {15, 30, "20: 900, "}, {5, 20, "10: unknown, "}, {30, 40, ""}, {5, 10, ""},
+		{5, 40, "10: unknown, 20: 900, 30: 5, "}, {25, 40, "30: 5, "}, {15, 30, "20: 900, "}, {5, 20, "10: unknown, "},
+		{30, 40, ""}, {5, 10, ""},
 	} {
 		got := ""
 		for _, d := range s.During(self, tt.from, tt.to) {
@@ -168,7 +175,8 @@ func TestLooksDuring(t *testing.T) {
 	blind := onCard(20 * time.Second)
 	blind.Readings[0].ProcessesUnknown = "the driver does not say"
 	lost := gpu.Snapshot{At: 30 * time.Second, Faults: []gpu.Fault{{Device: "GPU-0"}}}
-	s := Sighted{}.With(life, onCard(10*time.Second), nil).With(life, blind, nil).With(life, lost, nil).With(life, onCard(40*time.Second), nil)
+	s := Sighted{}.With(life, onCard(10*time.Second), nil).With(life, blind, nil).With(life, lost, nil).With(life,
+		onCard(40*time.Second), nil)
 	if n := s.LooksDuring(self, 0, time.Hour); n != 2 {
 		t.Errorf("%d looks told", n)
 	}

@@ -10,8 +10,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// LastHealth is the newest condition on record of each GPU of an epoch: counters of another start again at 0. Behind a record
-// that was cut short before its condition was kept, the next older one is not the newest.
+// LastHealth is the newest condition on record of each GPU of an epoch: counters of another start again at 0. Behind a
+// record that was cut short before its condition was kept, the next older one is not the newest.
 func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	last := map[gpu.ID]gpu.Health{}
 	for _, e := range endsOf(runs, epoch) { // newest first
@@ -27,8 +27,8 @@ func LastHealth(runs []Run, epoch gpu.Epoch) map[gpu.ID]gpu.Health {
 	return last
 }
 
-// Sightings are the processes that hooks of other jobs saw on a run's cards between two moments (CLOCK_BOOTTIME), oldest
-// first: a lower bound of what was there.
+// Sightings are the processes that hooks of other jobs saw on a run's cards between two moments (CLOCK_BOOTTIME),
+// oldest first: a lower bound of what was there.
 func Sightings(runs []Run, self Run, from, to time.Duration) []diagnosis.Sighting {
 	mine := map[gpu.ID]bool{}
 	for _, d := range self.Devices {

@@ -14,7 +14,8 @@ import (
 func TestLastHealth(t *testing.T) {
 	epoch := gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
 	look := func(at time.Duration, device gpu.ID, count string) End {
-		return End{At: at, Health: []gpu.Health{{Device: device, Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}}}}}
+		return End{At: at, Health: []gpu.Health{{Device: device,
+			Facts: []gpu.Fact{{Code: gpu.ECCUncorrected, Value: count}}}}}
 	}
 	bare := End{At: 9 * time.Second, Health: []gpu.Health{{Device: "A", Accounting: gpu.Accounting{Mode: "on"}}}}
 	runs := []Run{
@@ -47,13 +48,15 @@ func TestLastHealthOfBareRecords(t *testing.T) {
 		return Run{Epoch: epoch, Ends: []End{{At: at, Health: health}}}
 	}
 	before, now := look(time.Second, "2"), look(2*time.Second, "5")
-	early := Run{Epoch: epoch, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{everything: 1}}}} // of an earlier release
+	// of an earlier release
+	early := Run{Epoch: epoch, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{everything: 1}}}}
 	cut := Run{Epoch: epoch, Ends: []End{{At: 2 * time.Second, Rest: map[string]int{"health": 1}}}}
 	for name, tt := range map[string]struct {
 		last Run
 		want string
 	}{
-		"whole": {now, "5"}, "bare": {now.Bounded(Bare), "5"}, "bare, of an earlier release": {early, ""}, "too many GPUs": {cut, ""},
+		"whole": {now, "5"}, "bare": {now.Bounded(Bare), "5"}, "bare, of an earlier release": {early, ""},
+		"too many GPUs": {cut, ""},
 	} {
 		got := LastHealth([]Run{before, tt.last}, epoch)["A"]
 		if f, _ := got.Fact(gpu.ECCUncorrected); f.Value != tt.want {
@@ -79,17 +82,21 @@ func TestSightings(t *testing.T) {
 		return r
 	}
 	end := func(at time.Duration, own gpu.Reading, elsewhere ...gpu.Reading) End {
-		e := End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{own}}} // its end is not its look
+		// its end is not its look
+		e := End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{own}}}
 		if elsewhere != nil {
 			e.Neighbours = &gpu.Snapshot{At: at, Readings: elsewhere}
 		}
-		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}}, {PID: 9},
-			{PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"}, {PID: 12, UID: 1002, OtherPIDs: true}, {PID: 13, UID: 1002, Why: "not read"}}
+		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
+			{PID: 9},
+			{PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"}, {PID: 12, UID: 1002, OtherPIDs: true},
+			{PID: 13, UID: 1002, Why: "not read"}}
 		return e
 	}
 	self := Run{Job: slurm.Job{ID: 42}, Epoch: epoch, Devices: []Assigned{{Index: 0, Device: gpu.Device{ID: "A"}}}}
 	before, after := end(time.Second, on("B", 1), on("A", 7)), end(20*time.Second, on("B", 1), on("A", 7))
-	late, early := end(8*time.Second, on("B", 1), on("A", 7, 9, 10, 11, 12, 13, 14), on("C", 7)), end(5*time.Second, on("A", 8))
+	late, early := end(8*time.Second, on("B", 1), on("A", 7, 9, 10, 11, 12, 13, 14), on("C", 7)),
+		end(5*time.Second, on("A", 8))
 	runs := []Run{{Epoch: epoch, Start: &before, Ends: []End{late, after}}, {Epoch: epoch, Ends: []End{early}},
 		{Epoch: gpu.Epoch{Boot: "other"}, Ends: []End{early}}}
 	got := Sightings(runs, self, 2*time.Second, 10*time.Second)

@@ -25,8 +25,8 @@ type Unfinished struct {
 	Over     time.Duration // since when, CLOCK_BOOTTIME of the run's own boot
 }
 
-// Unended finds the open runs that are over: of an earlier boot, of a job id that began anew, or whose card was given to a
-// later job, which got it clean and has ended. Nobody asks Slurm. That they are over blames nobody.
+// Unended finds the open runs that are over: of an earlier boot, of a job id that began anew, or whose card was given
+// to a later job, which got it clean and has ended. Nobody asks Slurm. That they are over blames nobody.
 func Unended(runs []Run, n Node) (over []Unfinished) {
 	for _, r := range runs {
 		if r.Closed() {
@@ -40,15 +40,16 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 			over = append(over, Unfinished{Run: r, Why: "its job began anew", Over: at})
 		default:
 			if o := n.follower(r, runs); o != nil && n.Exclusive() {
-				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID), Presumed: true, Over: o.Start.At})
+				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID),
+					Presumed: true, Over: o.Start.At})
 			}
 		}
 	}
 	return over
 }
 
-// follower is a job that was given one of a run's cards later, alone and clean, and whose end was seen. Slurm gives a card
-// that a job has to no other, suspended or not, unless it is shared by right.
+// follower is a job that was given one of a run's cards later, alone and clean, and whose end was seen. Slurm gives a
+// card that a job has to no other, suspended or not, unless it is shared by right.
 func (n Node) follower(r Run, runs []Run) *Run {
 	if r.Start == nil || n.mayShare(r) {
 		return nil
@@ -68,7 +69,9 @@ func (n Node) mayShare(r Run) bool {
 
 // gotClean reports that a run was given a card with nobody on it.
 func (r Run) gotClean(d Assigned) bool {
-	given := slices.ContainsFunc(r.Devices, func(o Assigned) bool { return o.Device.ID == d.Device.ID && o.Device.ID != "" })
+	given := slices.ContainsFunc(r.Devices,
+		func(o Assigned) bool { return o.Device.ID == d.Device.ID && o.Device.ID != "" })
 	reading, seen := r.Start.Snapshot.Reading(d.Device.ID)
-	return given && seen && r.Start.Curves[d.Device.ID].State == settle.Clean && reading.ProcessesUnknown == "" && len(reading.Processes) == 0
+	return given && seen && r.Start.Curves[d.Device.ID].State == settle.Clean && reading.ProcessesUnknown == "" &&
+		len(reading.Processes) == 0
 }

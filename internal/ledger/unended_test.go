@@ -13,7 +13,8 @@ import (
 // runOn is a run on a card that it got clean, open where ends is 0.
 func runOn(job slurm.JobID, card gpu.ID, starts, ends time.Duration) Run {
 	r := Run{
-		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1", Devices: []Assigned{{Device: gpu.Device{ID: card}}},
+		Job: slurm.Job{ID: job, Partition: "main"}, Epoch: life, Key: "w1",
+		Devices: []Assigned{{Device: gpu.Device{ID: card}}},
 		Start: &End{
 			At: starts, Curves: map[gpu.ID]settle.Curve{card: {State: settle.Clean}},
 			Snapshot: gpu.Snapshot{At: starts, Readings: []gpu.Reading{{Device: gpu.Device{ID: card}}}},
@@ -41,32 +42,43 @@ func TestUnended(t *testing.T) {
 		want     string
 		presumed bool
 	}{
-		"alone":                              {[]Run{open}, false, "", false},
-		"its card was given again":           {[]Run{open, later}, false, "job 101 was given its GPU", true},
-		"where cards come in parts":          {[]Run{open, later}, true, "", false},
-		"another card was given":             {[]Run{open, runOn(101, "GPU-1", 20, 30)}, false, "", false},
-		"the later one still runs":           {[]Run{open, runOn(101, "GPU-0", 20, 0)}, false, "", false},
-		"the other one was earlier":          {[]Run{open, runOn(99, "GPU-0", 5, 30)}, false, "", false},
-		"the later one is itself settled":    {[]Run{open, changed(later, func(r *Run) { r.Ends = []End{{At: 30, Unseen: "x"}} })}, false, "", false},
-		"a partition that shares":            {[]Run{open, changed(later, func(r *Run) { r.Job.Partition = "shared" })}, false, "", false},
-		"MPS":                                {[]Run{changed(open, func(r *Run) { r.Job.MPSPercent = "50" }), later}, false, "", false},
-		"another life of the driver":         {[]Run{open, changed(later, func(r *Run) { r.Epoch = another })}, false, "", false},
-		"the later one did not get it clean": {[]Run{open, changed(later, func(r *Run) { r.Start.Curves = map[gpu.ID]settle.Curve{"GPU-0": {State: settle.Flat}} })}, false, "", false},
+		"alone":                     {[]Run{open}, false, "", false},
+		"its card was given again":  {[]Run{open, later}, false, "job 101 was given its GPU", true},
+		"where cards come in parts": {[]Run{open, later}, true, "", false},
+		"another card was given":    {[]Run{open, runOn(101, "GPU-1", 20, 30)}, false, "", false},
+		"the later one still runs":  {[]Run{open, runOn(101, "GPU-0", 20, 0)}, false, "", false},
+		"the other one was earlier": {[]Run{open, runOn(99, "GPU-0", 5, 30)}, false, "", false},
+		"the later one is itself settled": {[]Run{open,
+			changed(later, func(r *Run) { r.Ends = []End{{At: 30, Unseen: "x"}} })}, false, "", false},
+		"a partition that shares": {[]Run{open, changed(later, func(r *Run) { r.Job.Partition = "shared" })},
+			false, "", false},
+		"MPS": {[]Run{changed(open, func(r *Run) { r.Job.MPSPercent = "50" }), later},
+			false, "", false},
+		"another life of the driver": {[]Run{open, changed(later, func(r *Run) { r.Epoch = another })}, false,
+			"", false},
+		"the later one did not get it clean": {[]Run{open,
+			changed(later, func(r *Run) { r.Start.Curves = map[gpu.ID]settle.Curve{"GPU-0": {State: settle.Flat}} })},
+			false, "", false},
 		"somebody was on it": {[]Run{open, changed(later, func(r *Run) {
-			r.Start.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}, Processes: []gpu.Process{{PID: 7}}}}
+			r.Start.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"},
+				Processes: []gpu.Process{{PID: 7}}}}
 		})}, false, "", false},
-		"a card without a name":  {[]Run{runOn(100, "", 10, 0), runOn(101, "", 20, 30)}, false, "", false},
-		"no start on record":     {[]Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life, Devices: open.Devices}, later}, false, "", false},
-		"its job id began anew":  {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began anew", false},
-		"of an earlier boot":     {[]Run{changed(open, func(r *Run) { r.Epoch.Boot = "a" })}, true, "the node has booted since", false},
+		"a card without a name": {[]Run{runOn(100, "", 10, 0), runOn(101, "", 20, 30)}, false, "", false},
+		"no start on record": {[]Run{{Job: slurm.Job{ID: 100, Partition: "main"}, Epoch: life,
+			Devices: open.Devices}, later}, false, "", false},
+		"its job id began anew": {[]Run{open, runOn(100, "GPU-1", 20, 0)}, true, "its job began anew", false},
+		"of an earlier boot": {[]Run{changed(open, func(r *Run) { r.Epoch.Boot = "a" })}, true,
+			"the node has booted since", false},
 		"of an unknown boot":     {[]Run{changed(open, func(r *Run) { r.Epoch = gpu.Epoch{} })}, true, "", false},
 		"its own end is on file": {[]Run{runOn(100, "GPU-0", 10, 15), later}, false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"}, Exclusive: func() bool { return !tt.shared }})
+			got := Unended(tt.runs, Node{Epoch: life, Shared: []string{"shared"},
+				Exclusive: func() bool { return !tt.shared }})
 			switch {
 			case tt.want == "" && len(got) == 0:
-			case len(got) != 1 || got[0].Why != tt.want || got[0].Presumed != tt.presumed || got[0].Job.ID != 100 || got[0].Over < 10:
+			case len(got) != 1 || got[0].Why != tt.want || got[0].Presumed != tt.presumed || got[0].Job.ID != 100 ||
+				got[0].Over < 10:
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -99,11 +111,14 @@ func TestUnseenEnd(t *testing.T) {
 func TestBetween(t *testing.T) {
 	live, over := runOn(100, "GPU-0", 10, 0), runOn(101, "GPU-1", 10, 20)
 	seen := Sighted{}.With(life, onCard(15, proc(7, 1)), who(inJob(7, 101)))
-	b := Between([]Run{live, over, changed(over, func(r *Run) { r.Epoch = another })}, Now{At: 30, Epoch: life, Sighted: seen})
+	b := Between([]Run{live, over, changed(over, func(r *Run) { r.Epoch = another })},
+		Now{At: 30, Epoch: life, Sighted: seen})
 	if len(b.Others) != 2 || !b.Others[0].Live() || b.Others[1].Live() || !b.Others[1].Alone {
 		t.Errorf("%+v", b.Others)
 	}
-	if got := attrib.Decide(attrib.Process{PID: 7, Start: time.Second}, attrib.Scene{Self: b.Self, Others: b.Others, GPU: "GPU-1", Now: 30}); got.Job != 101 || got.Level != attrib.BySighting {
+	if got := attrib.Decide(attrib.Process{PID: 7, Start: time.Second},
+		attrib.Scene{Self: b.Self, Others: b.Others, GPU: "GPU-1", Now: 30}); got.Job != 101 ||
+		got.Level != attrib.BySighting {
 		t.Errorf("%+v", got)
 	}
 }

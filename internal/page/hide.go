@@ -5,8 +5,9 @@ import "strings"
 // somebody stands for a user's name.
 const somebody = "(user)"
 
-// hide puts "(user)" for each of the names where it stands as a word: in paths, messages and names of processes. It takes
-// the raw text: one that was cut may end in a part of a name. Of names that begin alike the longer must come first.
+// hide puts "(user)" for each of the names where it stands as a word: in paths, messages and names of processes. It
+// takes the raw text: one that was cut may end in a part of a name. Of names that begin alike the longer must come
+// first.
 func hide(text string, names []string) string {
 	for _, name := range names {
 		if name == "" || name == "root" {

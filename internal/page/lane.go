@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"bookend/internal/report"
-	"bookend/internal/timeline"
 )
 
 // Heights in a lane, in pixels: marks above (page.html.tmpl places them), blocks below.
@@ -67,7 +66,7 @@ func percent(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }
 
 func pixels(n float64) string { return fmt.Sprintf("%.1f", n) }
 
-func (k words) lane(l timeline.Lane, id string, listed map[int]bool) lane {
+func (k words) lane(l Lane, id string, listed map[int]bool) lane {
 	out := lane{
 		ID: id, Name: cardName(l.Card), Model: model(l.Card), Facts: facts(l.Sum), Lemon: k.lemon(l.Card),
 		Told: told(l), Tall: laneTall, Marks: k.marks(l.Marks, listed),
@@ -80,18 +79,19 @@ func (k words) lane(l timeline.Lane, id string, listed map[int]bool) lane {
 	}
 	for _, s := range l.Overlaps {
 		tip := "more than one job had this card here"
-		out.Laps = append(out.Laps, rect{X: percent(s.From), W: percent(s.Width()), Y: pixels(bodyTop - 3), H: "6", Tip: tip})
+		out.Laps = append(out.Laps, rect{X: percent(s.From), W: percent(s.Width()), Y: pixels(bodyTop - 3), H: "6",
+			Tip: tip})
 	}
 	return out
 }
 
-func (k words) lemon(c timeline.Card) bool { return slices.Contains(k.lemons, c.ID) }
+func (k words) lemon(c Card) bool { return slices.Contains(k.lemons, c.ID) }
 
-func model(c timeline.Card) report.Safe {
+func model(c Card) report.Safe {
 	return report.Clean(strings.TrimPrefix(c.Name, "NVIDIA "), nameWidth)
 }
 
-func facts(s timeline.Sum) string {
+func facts(s Sum) string {
 	text := count(s.Jobs, "job", "jobs")
 	if s.Found > 0 {
 		text += ", " + count(s.Found, "finding", "findings")
@@ -100,7 +100,7 @@ func facts(s timeline.Sum) string {
 }
 
 // told is a lane in words.
-func told(l timeline.Lane) string {
+func told(l Lane) string {
 	text := cardName(l.Card) + ": " + facts(l.Sum)
 	if l.Sum.Held > 0 {
 		text += fmt.Sprintf(", something left on it for %s", lasting(l.Sum.Held))
@@ -108,13 +108,14 @@ func told(l timeline.Lane) string {
 	return text
 }
 
-func (k words) block(b timeline.Block, id string) block {
+func (k words) block(b Block, id string) block {
 	rows := b.Rows
 	tall := (float64(bodyTall) - float64(rows-1)*rowGap) / float64(rows)
 	top := bodyTop + float64(b.Row)*(tall+rowGap)
 	out := block{
-		rect: rect{X: percent(b.From), W: percent(b.Width()), Y: pixels(top), H: pixels(tall), Tip: string(k.blockTip(b))},
-		ID:   id, Class: blockClass(b),
+		rect: rect{X: percent(b.From), W: percent(b.Width()), Y: pixels(top), H: pixels(tall),
+			Tip: string(k.blockTip(b))},
+		ID: id, Class: blockClass(b),
 	}
 	if b.Most.Known() && b.Most.Bytes > 0 {
 		h := max(b.Share*tall, leastUse)
@@ -124,7 +125,7 @@ func (k words) block(b timeline.Block, id string) block {
 	if b.Jobs > 1 {
 		label = count(b.Jobs, "job", "jobs")
 	}
-	for _, zoom := range timeline.Zooms {
+	for _, zoom := range Zooms {
 		if tall >= 12 && b.Width()*narrow*float64(zoom) > float64(len(label)+1)*labelRoom {
 			out.Label, out.LabelAt = report.Safe(label), zoom
 			out.LabelX, out.LabelY = percent(b.From), pixels(top+12)
@@ -134,7 +135,7 @@ func (k words) block(b timeline.Block, id string) block {
 	return out
 }
 
-func blockClass(b timeline.Block) string {
+func blockClass(b Block) string {
 	class := "job"
 	for _, c := range []struct {
 		is   bool
@@ -147,7 +148,7 @@ func blockClass(b timeline.Block) string {
 	return class
 }
 
-func (k words) blockTip(b timeline.Block) report.Safe {
+func (k words) blockTip(b Block) report.Safe {
 	head := "Job " + b.Job
 	if b.Jobs > 1 {
 		head = count(b.Jobs, "job", "jobs") + ", too close to be told apart here"
@@ -167,7 +168,7 @@ func (k words) blockTip(b timeline.Block) report.Safe {
 	return report.Safe(strings.Join(lines, "\n"))
 }
 
-func when(b timeline.Block) string {
+func when(b Block) string {
 	from, to := b.Start.Format(stamp), b.End.Format(stamp)
 	if b.NoStart {
 		from += " (start not on record)"
@@ -181,12 +182,12 @@ func when(b timeline.Block) string {
 	return fmt.Sprintf("%s to %s, %s", from, to, lasting(b.End.Sub(b.Start)))
 }
 
-var fates = map[timeline.Fate]string{
-	timeline.Stayed: "still there at %s", timeline.Gone: "gone by %s", timeline.Unknown: "at %s nobody could tell",
-	timeline.Unseen: "nobody has looked since, up to %s",
+var fates = map[Fate]string{
+	Stayed: "still there at %s", Gone: "gone by %s", Unknown: "at %s nobody could tell",
+	Unseen: "nobody has looked since, up to %s",
 }
 
-func (k words) held(h timeline.Held) held {
+func (k words) held(h Held) held {
 	tall := max(h.Share*bodyTall, leastHeld)
 	out := held{Class: "held " + string(h.Fate), rect: rect{
 		X: percent(h.From), W: percent(h.Width()), Y: pixels(bodyTop + bodyTall - tall), H: pixels(tall),
@@ -205,7 +206,7 @@ func (k words) held(h timeline.Held) held {
 }
 
 // marks are findings over a lane. One links to its row, or where that is not listed to what its code means.
-func (k words) marks(all []timeline.Mark, listed map[int]bool) []mark {
+func (k words) marks(all []Mark, listed map[int]bool) []mark {
 	var out []mark
 	for _, m := range all {
 		first := m.Entries[0]
@@ -227,14 +228,14 @@ func (k words) marks(all []timeline.Mark, listed map[int]bool) []mark {
 const mostCounted = 99
 
 // shape tells findings apart without colour.
-func shape(e timeline.Entry) string {
+func shape(e Entry) string {
 	return [...]string{"note", "note", "warning", "serious", "drained"}[e.Grave()]
 }
 
 // mostTold is how many findings the text of one mark has in full.
 const mostTold = 3
 
-func (k words) markTip(m timeline.Mark) string {
+func (k words) markTip(m Mark) string {
 	var parts []string
 	for i, at := range m.Entries {
 		if i == mostTold {
@@ -247,7 +248,7 @@ func (k words) markTip(m timeline.Mark) string {
 }
 
 // tip is one finding in full: what, where, whose, what to do.
-func (k words) tip(e timeline.Entry) string {
+func (k words) tip(e Entry) string {
 	lines := []string{fmt.Sprintf("%s: %s", codeName(e.Kind), e.Kind.Title)}
 	lines = append(lines, fmt.Sprintf("%s, %s", k.occasion(e), e.At.Format(stamp)))
 	if seen := string(k.seen(e)); seen != "" {

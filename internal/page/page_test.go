@@ -16,7 +16,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/policy"
 	"bookend/internal/state"
-	"bookend/internal/timeline"
 	"bookend/test/page/inspect"
 )
 
@@ -39,7 +38,8 @@ func runsOf(t testing.TB, text string) (runs []ledger.Run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", string(quoted[1:len(quoted)-1]))), &runs); err != nil {
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", string(quoted[1:len(quoted)-1]))),
+		&runs); err != nil {
 		t.Fatal(err)
 	}
 	return runs
@@ -56,14 +56,17 @@ func pageOf(t testing.TB, r Report) inspect.Page {
 
 func reportOf(t testing.TB, text string) Report {
 	runs := runsOf(t, text)
-	c := timeline.Lay(runs, timeline.Request{Now: made})
-	return Report{Node: text, Chart: c, Lemons: []gpu.ID{runs[0].Devices[0].Device.ID}, Damaged: []state.Damage{{Path: text, Why: text}}, Made: made, Version: text, Users: true}
+	c := Lay(runs, Request{Now: made})
+	return Report{Node: text, Chart: c, Lemons: []gpu.ID{runs[0].Devices[0].Device.ID},
+		Damaged: []state.Damage{{Path: text, Why: text}}, Made: made, Version: text, Users: true}
 }
 
 // hostile texts would end an element, an attribute, a script or a style, or load something.
 var hostile = []string{
-	`</title></style></script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'><svg onload=alert(1)>`, `javascript:alert(1)`,
-	`url(//evil)`, `--></textarea><!--`, `{{.}}`, "\x1b[2J\x00\n\r\u202e\xff", `&lt;b&gt;`, `]]>`, `x" href="//evil" y="`,
+	`</title></style></script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'><svg onload=alert(1)>`,
+	`javascript:alert(1)`,
+	`url(//evil)`, `--></textarea><!--`, `{{.}}`, "\x1b[2J\x00\n\r\u202e\xff", `&lt;b&gt;`, `]]>`,
+	`x" href="//evil" y="`,
 }
 
 // Whatever stands in a record, it makes no element, no attribute and no link.
@@ -74,14 +77,16 @@ func TestHostile(t *testing.T) {
 	}
 	for _, text := range hostile {
 		p := pageOf(t, reportOf(t, text))
-		problems := slices.DeleteFunc(p.Problems, func(s string) bool { return strings.Contains(s, "aria-label=") || strings.Contains(s, "data:") })
+		problems := slices.DeleteFunc(p.Problems,
+			func(s string) bool { return strings.Contains(s, "aria-label=") || strings.Contains(s, "data:") })
 		if len(problems) > 0 {
 			t.Errorf("%q: %q", text, problems)
 		}
 		if !slices.Equal(p.Tags, plain.Tags) {
 			t.Errorf("%q: %d elements, want the %d there are with a plain text", text, len(p.Tags), len(plain.Tags))
 		}
-		if i := strings.IndexFunc(p.Text, func(c rune) bool { return c != '\n' && c != '\u202f' && c != '\u00d7' && (c < ' ' || c > '~') }); i >= 0 {
+		if i := strings.IndexFunc(p.Text,
+			func(c rune) bool { return c != '\n' && c != '\u202f' && c != '\u00d7' && (c < ' ' || c > '~') }); i >= 0 {
 			t.Errorf("%q: shown as %q", text, p.Text[max(0, i-20):i+20])
 		}
 	}
@@ -93,7 +98,8 @@ func FuzzOutside(f *testing.F) {
 	}
 	plain := pageOf(f, reportOf(f, "python3"))
 	f.Fuzz(func(t *testing.T, text string) {
-		if text == "" || text == "GPU-2" || text == "GPU-3" || strings.HasPrefix(text, "BKD-") || slices.Contains([]string{"drain", "note", "ignore"}, text) || gpuLike(text) {
+		if text == "" || text == "GPU-2" || text == "GPU-3" || strings.HasPrefix(text, "BKD-") ||
+			slices.Contains([]string{"drain", "note", "ignore"}, text) || gpuLike(text) {
 			return // means something
 		}
 		p := pageOf(t, reportOf(t, text))
@@ -124,7 +130,8 @@ func TestUsersAreNotNamed(t *testing.T) {
 			text = strings.ReplaceAll(text, own, "")
 		}
 	}
-	if i := strings.Index(text, "alice.smith "); i >= 0 || !strings.Contains(text, "/home/(user)/x") || !strings.Contains(text, "alice.smithy") {
+	if i := strings.Index(text, "alice.smith "); i >= 0 || !strings.Contains(text, "/home/(user)/x") ||
+		!strings.Contains(text, "alice.smithy") {
 		t.Errorf("%d, %q", i, text)
 	}
 	if i := strings.Index(text, "alice.smith)"); i >= 0 {
@@ -139,9 +146,11 @@ func TestUsersAreNotNamed(t *testing.T) {
 // What clean-up ended is named once, and an older record's words stand as they are.
 func TestEndedProcess(t *testing.T) {
 	for ended, want := range map[finding.Outcome]string{
-		finding.ByTerm: "process 7 (worker); ended by SIGTERM", "": "process 7 (worker); process 7: as recorded", finding.Refused: "process 7 (worker); process 7: as recorded",
+		finding.ByTerm: "process 7 (worker); ended by SIGTERM", "": "process 7 (worker); process 7: as recorded",
+		finding.Refused: "process 7 (worker); process 7: as recorded",
 	} {
-		e := timeline.Entry{Finding: finding.Finding{Ended: ended, Observed: "process 7: as recorded", Holder: &finding.Holder{Process: attrib.Process{PID: 7, Name: "worker"}}}}
+		e := Entry{Finding: finding.Finding{Ended: ended, Observed: "process 7: as recorded",
+			Holder: &finding.Holder{Process: attrib.Process{PID: 7, Name: "worker"}}}}
 		if got := (words{}).seen(e); string(got) != want {
 			t.Errorf("%q: %q, want %q", ended, got, want)
 		}
@@ -161,7 +170,7 @@ func TestOutcome(t *testing.T) {
 		{config.Drain, "", false, "to drain, held back"},
 		{config.Drain, "", true, "drained the node"},
 	} {
-		e := timeline.Entry{Judged: policy.Judged{Action: tt.action, Why: tt.why}, Drained: tt.drained}
+		e := Entry{Judged: policy.Judged{Action: tt.action, Why: tt.why}, Drained: tt.drained}
 		if got := outcome(e); got != tt.want {
 			t.Errorf("%s %q: %q, want %q", tt.action, tt.why, got, tt.want)
 		}
@@ -176,18 +185,21 @@ func TestEmpty(t *testing.T) {
 	quiet[0].Ends[0].Neighbours = nil
 	for name, tt := range map[string]struct {
 		runs []ledger.Run
-		ask  timeline.Request
+		ask  Request
 		want string
 		not  string
 	}{
-		"no records":         {nil, timeline.Request{}, "No records yet", "000"},
-		"none in this time":  {runs, timeline.Request{Now: made, Since: made.Add(-time.Hour)}, "left on the card", "No records yet"},
-		"nothing was found":  {quiet, timeline.Request{Now: made}, "No hook found anything", "What they mean"},
-		"cards, but no jobs": {quiet, timeline.Request{Now: made, Since: made.Add(-time.Hour)}, "Nothing on record in this time", "Findings"},
-		"one card":           {runs, timeline.Request{Now: made, GPU: "0"}, "GPU 0", "nvidia3"},
-		"a card that is not": {runs, timeline.Request{Now: made, GPU: "5", Since: made}, "The records of this node reach from 2026-11-21 05:00:00", "Findings"},
+		"no records": {nil, Request{}, "No records yet", "000"},
+		"none in this time": {runs, Request{Now: made, Since: made.Add(-time.Hour)}, "left on the card",
+			"No records yet"},
+		"nothing was found": {quiet, Request{Now: made}, "No hook found anything", "What they mean"},
+		"cards, but no jobs": {quiet, Request{Now: made, Since: made.Add(-time.Hour)},
+			"Nothing on record in this time", "Findings"},
+		"one card": {runs, Request{Now: made, GPU: "0"}, "GPU 0", "nvidia3"},
+		"a card that is not": {runs, Request{Now: made, GPU: "5", Since: made},
+			"The records of this node reach from 2026-11-21 05:00:00", "Findings"},
 	} {
-		p := pageOf(t, Report{Node: "n1", Chart: timeline.Lay(tt.runs, tt.ask), Made: made, Version: "v1"})
+		p := pageOf(t, Report{Node: "n1", Chart: Lay(tt.runs, tt.ask), Made: made, Version: "v1"})
 		if len(p.Problems) > 0 || !strings.Contains(p.Text, tt.want) || strings.Contains(p.Text, tt.not) {
 			t.Errorf("%s: %q, want %q and no %q in\n%s", name, p.Problems, tt.want, tt.not, p.Text)
 		}
@@ -208,7 +220,8 @@ func TestManyFindings(t *testing.T) {
 		r.Ends = []ledger.End{end}
 		runs = append(runs, r)
 	}
-	p := pageOf(t, Report{Node: "n1", Chart: timeline.Lay(runs, timeline.Request{Now: made}), Made: made, Version: "v1"})
+	p := pageOf(t, Report{Node: "n1", Chart: Lay(runs, Request{Now: made}), Made: made,
+		Version: "v1"})
 	if len(p.Problems) > 0 {
 		t.Errorf("%q", p.Problems)
 	}
@@ -237,7 +250,8 @@ func TestZone(t *testing.T) {
 		since, until time.Time
 		want         string
 	}{
-		{summer, summer.AddDate(0, 0, 1), "UTC+02:00"}, {summer, winter, "UTC+02:00, at the end UTC+01:00"}, {winter, winter, "UTC+01:00"},
+		{summer, summer.AddDate(0, 0, 1), "UTC+02:00"}, {summer, winter, "UTC+02:00, at the end UTC+01:00"},
+		{winter, winter, "UTC+01:00"},
 		{summer.UTC(), winter.UTC(), "UTC"},
 	} {
 		if got := zone(tt.since, tt.until); got != tt.want {
@@ -249,8 +263,10 @@ func TestZone(t *testing.T) {
 // A copy in a user's home does not name that user.
 func TestDamagedNameNobody(t *testing.T) {
 	r := reportOf(t, "python3")
-	r.Users, r.People, r.Damaged = false, []string{"alice"}, []state.Damage{{Path: "/home/alice/n7/7-w.json", Why: "cut off"}}
-	if text := pageOf(t, r).Text; strings.Contains(text, "alice") || !strings.Contains(text, "/home/(user)/n7/7-w.json: cut off") {
+	r.Users, r.People, r.Damaged = false, []string{"alice"},
+		[]state.Damage{{Path: "/home/alice/n7/7-w.json", Why: "cut off"}}
+	if text := pageOf(t, r).Text; strings.Contains(text, "alice") ||
+		!strings.Contains(text, "/home/(user)/n7/7-w.json: cut off") {
 		t.Errorf("%s", text)
 	}
 }

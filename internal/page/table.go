@@ -9,7 +9,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
-	"bookend/internal/timeline"
 )
 
 // empty is said where there is nothing to draw.
@@ -19,9 +18,11 @@ func (r Report) empty() *empty {
 	c := r.Chart
 	switch {
 	case c.First.IsZero():
-		return &empty{"No records yet", "No hook has written a record on this node: no job with GPUs has run since Bookend was installed, " +
-			"or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."}
-	case c.Total.Jobs == 0 && len(c.Entries) == 0 && !slices.ContainsFunc(c.Lanes, func(l timeline.Lane) bool { return len(l.Held) > 0 }):
+		return &empty{"No records yet",
+			"No hook has written a record on this node: no job with GPUs has run since Bookend was installed, " +
+				"or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."}
+	case c.Total.Jobs == 0 && len(c.Entries) == 0 &&
+		!slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
 		return &empty{"Nothing on record in this time", fmt.Sprintf("The records of this node reach from %s to %s.",
 			c.First.In(c.Since.Location()).Format(stamp), c.Last.In(c.Since.Location()).Format(stamp))}
 	}
@@ -50,7 +51,7 @@ func (r Report) tiles() []tile {
 }
 
 // models is what all cards are, if they are the same.
-func models(c timeline.Chart) report.Safe {
+func models(c Chart) report.Safe {
 	for _, l := range c.Lanes {
 		if l.Card.Name != c.Lanes[0].Card.Name {
 			return ""
@@ -66,11 +67,12 @@ func models(c timeline.Chart) report.Safe {
 func (r Report) lemonTile() tile {
 	var names []string
 	for _, id := range r.Lemons {
-		if i := slices.IndexFunc(r.Chart.Lanes, func(l timeline.Lane) bool { return l.Card.ID == id }); i >= 0 {
+		if i := slices.IndexFunc(r.Chart.Lanes, func(l Lane) bool { return l.Card.ID == id }); i >= 0 {
 			names = append(names, cardName(r.Chart.Lanes[i].Card))
 		}
 	}
-	t := tile{Figure: fmt.Sprint(len(names)), Name: plural(len(names), "lemon", "lemons"), Note: "the same found in two runs or more"}
+	t := tile{Figure: fmt.Sprint(len(names)), Name: plural(len(names), "lemon", "lemons"),
+		Note: "the same found in two runs or more"}
 	if len(names) > 0 {
 		t.Class, t.Note = "odd", strings.Join(names[:min(len(names), mostLemons)], ", ")
 	}
@@ -80,7 +82,7 @@ func (r Report) lemonTile() tile {
 	return t
 }
 
-func grave(c timeline.Chart) (n int) {
+func grave(c Chart) (n int) {
 	for _, e := range c.Entries {
 		if e.Grave() >= 3 {
 			n++
@@ -114,7 +116,8 @@ type chip struct{ ID, Code, Title, Count, Shape string }
 func (k words) chips() []chip {
 	var out []chip
 	for _, n := range k.chart.Total.Codes {
-		out = append(out, chip{k.codeID(n.Kind.Code), codeName(n.Kind), n.Kind.Title, thousands(n.Found), severity(n.Kind.Severity)})
+		out = append(out, chip{k.codeID(n.Kind.Code), codeName(n.Kind), n.Kind.Title, thousands(n.Found),
+			severity(n.Kind.Severity)})
 	}
 	return out
 }
@@ -126,8 +129,8 @@ func severity(s code.Severity) string {
 	return "note"
 }
 
-// axis is one zoom's lines and labels.
-type axis struct {
+// ruler is one zoom's lines and labels.
+type ruler struct {
 	Zoom  int
 	Ticks []tick
 }
@@ -137,10 +140,10 @@ type tick struct{ X, Label, Class string }
 // edge is how near to an end of the axis half a label has no room.
 const edge = 0.035
 
-func axes(c timeline.Chart) []axis {
-	var all []axis
-	for i, zoom := range timeline.Zooms {
-		a := axis{Zoom: zoom}
+func axes(c Chart) []ruler {
+	var all []ruler
+	for i, zoom := range Zooms {
+		a := ruler{Zoom: zoom}
 		for _, t := range c.Ticks[i] {
 			a.Ticks = append(a.Ticks, tick{X: percent(t.At), Label: t.Label, Class: tickClass(t, edge/float64(zoom))})
 		}
@@ -150,7 +153,7 @@ func axes(c timeline.Chart) []axis {
 }
 
 // tickClass keeps a label from hanging over an end of the axis.
-func tickClass(t timeline.Tick, near float64) string {
+func tickClass(t Tick, near float64) string {
 	class := ""
 	if t.Day {
 		class = "day"
@@ -179,10 +182,11 @@ type card struct {
 	Memory string
 }
 
-func (k words) card(c timeline.Chart, i int) card {
+func (k words) card(c Chart, i int) card {
 	l := c.Lanes[i]
 	out := card{
-		Name: cardName(l.Card), Lane: fmt.Sprintf("lane-%d", i), Model: model(l.Card), ID: report.Clean(string(l.Card.ID), nameWidth), Jobs: thousands(l.Sum.Jobs),
+		Name: cardName(l.Card), Lane: fmt.Sprintf("lane-%d", i), Model: model(l.Card),
+		ID: report.Clean(string(l.Card.ID), nameWidth), Jobs: thousands(l.Sum.Jobs),
 		Busy: lasting(l.Sum.Busy), Found: thousands(l.Sum.Found), Left: "-", Last: "never", Lemon: k.lemon(l.Card),
 	}
 	if t := l.Card.Total; t.Known() && t.Bytes > 0 {
@@ -210,18 +214,18 @@ type row struct {
 	Why                        report.Safe
 }
 
-// mostRows bounds the table: a page is to open at once.
-const mostRows = 500
+// mostListed bounds the table: a page is to open at once.
+const mostListed = 500
 
 // choose picks the findings that are listed: all, or the gravest, and of those the latest.
-func choose(all []timeline.Entry) map[int]bool {
+func choose(all []Entry) map[int]bool {
 	order := make([]int, len(all))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Grave(), all[a].Grave()) })
 	listed := map[int]bool{}
-	for _, i := range order[:min(len(order), mostRows)] {
+	for _, i := range order[:min(len(order), mostListed)] {
 		listed[i] = true
 	}
 	return listed
@@ -241,8 +245,10 @@ func (k words) rows(listed map[int]bool) []row {
 			continue
 		}
 		r := row{
-			ID: fmt.Sprintf("f%d", i), When: e.At.Format(stamp), Shape: shape(e), CodeID: k.codeID(e.Kind.Code), Code: codeName(e.Kind),
-			Title: e.Kind.Title, Occasion: k.occasion(e), Seen: k.seen(e), Whose: whose(e), Outcome: outcome(e), Why: k.text(e.Judged.Why, textWidth),
+			ID: fmt.Sprintf("f%d", i), When: e.At.Format(stamp), Shape: shape(e), CodeID: k.codeID(e.Kind.Code),
+			Code:  codeName(e.Kind),
+			Title: e.Kind.Title, Occasion: k.occasion(e), Seen: k.seen(e), Whose: whose(e), Outcome: outcome(e),
+			Why: k.text(e.Judged.Why, textWidth),
 		}
 		r.Card, r.Block = k.place(e)
 		out = append(out, r)
@@ -251,7 +257,7 @@ func (k words) rows(listed map[int]bool) []row {
 }
 
 // place names the card of a finding, and the block of the job that it was found at.
-func (k words) place(e timeline.Entry) (card, block string) {
+func (k words) place(e Entry) (card, block string) {
 	for i, l := range k.chart.Lanes {
 		if l.Card.ID != e.GPU {
 			continue
@@ -274,7 +280,8 @@ type explained struct{ ID, Code, Title, Meaning, Remedy, Shape string }
 func (k words) codes() []explained {
 	var out []explained
 	for _, n := range k.chart.Total.Codes {
-		out = append(out, explained{k.codeID(n.Kind.Code), codeName(n.Kind), n.Kind.Title, n.Kind.Meaning, n.Kind.Remedy, severity(n.Kind.Severity)})
+		out = append(out, explained{k.codeID(n.Kind.Code), codeName(n.Kind), n.Kind.Title, n.Kind.Meaning,
+			n.Kind.Remedy, severity(n.Kind.Severity)})
 	}
 	return out
 }
@@ -284,7 +291,8 @@ func (k words) codeID(c code.Code) string {
 	if _, known := code.Lookup(c); known {
 		return "code-" + string(c)
 	}
-	return fmt.Sprintf("code-%d", slices.IndexFunc(k.chart.Total.Codes, func(n timeline.Count) bool { return n.Kind.Code == c }))
+	return fmt.Sprintf("code-%d",
+		slices.IndexFunc(k.chart.Total.Codes, func(n Count) bool { return n.Kind.Code == c }))
 }
 
 func codeName(e code.Entry) string { return string(report.Clean(string(e.Code), nameWidth)) }

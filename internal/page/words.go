@@ -10,7 +10,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
-	"bookend/internal/timeline"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 
 // words are texts without what is not to be told.
 type words struct {
-	chart  timeline.Chart
+	chart  Chart
 	users  bool
 	hidden []string
 	lemons []gpu.ID
@@ -96,7 +95,7 @@ func count(n int, one, more string) string {
 }
 
 // cardName is a card as an admin speaks of it.
-func cardName(c timeline.Card) string {
+func cardName(c Card) string {
 	switch {
 	case c.Index != nil && c.Parent != "":
 		return fmt.Sprintf("GPU %d (MIG)", *c.Index)
@@ -112,7 +111,7 @@ func cardName(c timeline.Card) string {
 const shortID = 14
 
 // seen words what was seen and who holds it.
-func (k words) seen(e timeline.Entry) report.Safe {
+func (k words) seen(e Entry) report.Safe {
 	var parts []string
 	if e.Bytes.Known() && e.Bytes.Bytes > 0 {
 		parts = append(parts, figure(e.Bytes))
@@ -159,7 +158,7 @@ func process(p attrib.Process) string {
 // mostCandidates is how many processes that may hold something are named.
 const mostCandidates = 3
 
-func candidates(e timeline.Entry) string {
+func candidates(e Entry) string {
 	var names []string
 	for _, c := range e.Candidates[:min(len(e.Candidates), mostCandidates)] {
 		names = append(names, process(c.Process))
@@ -171,7 +170,7 @@ func candidates(e timeline.Entry) string {
 }
 
 // whose words the job that a finding is blamed on, with its evidence.
-func whose(e timeline.Entry) string {
+func whose(e Entry) string {
 	o := e.Owner
 	if o == nil {
 		return ""
@@ -185,7 +184,7 @@ func whose(e timeline.Entry) string {
 }
 
 // occasion words when a finding was made: at which end of which job.
-func (k words) occasion(e timeline.Entry) string {
+func (k words) occasion(e Entry) string {
 	if e.Job == "" {
 		return string(e.Phase)
 	}
@@ -197,7 +196,7 @@ func (k words) occasion(e timeline.Entry) string {
 }
 
 // outcome words what policy made of a finding.
-func outcome(e timeline.Entry) string {
+func outcome(e Entry) string {
 	switch a := e.Judged.Action; {
 	case e.Drained:
 		return "drained the node"

@@ -92,11 +92,13 @@ func cards(w io.Writer, s answer.Status) {
 	if len(s.Cards) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "GPUs: %s used, %s used and unexplained, %s free, %s the driver's own\n", usedMark, oddMark, freeMark, keptMark)
+	fmt.Fprintf(w, "GPUs: %s used, %s used and unexplained, %s free, %s the driver's own\n", usedMark, oddMark,
+		freeMark, keptMark)
 	for _, c := range s.Cards {
 		head := fmt.Sprintf("  %-4s", cardName(c.Card))
 		tail := amount(c)
-		fmt.Fprintf(w, "%s[%s]  %s\n", head, bar(inkOf(w), c, max(10, min(widthOf(w)-len(head)-len(tail)-4, widestBar))), tail)
+		fmt.Fprintf(w, "%s[%s]  %s\n", head,
+			bar(inkOf(w), c, max(10, min(widthOf(w)-len(head)-len(tail)-4, widestBar))), tail)
 		onCard(w, s, c)
 	}
 }
@@ -164,7 +166,8 @@ func onCard(w io.Writer, s answer.Status, c answer.CardStatus) {
 	}
 	switch {
 	case c.UnexplainedBytes != nil && *c.UnexplainedBytes >= finding.WorthTelling:
-		fmt.Fprintf(w, "      %s\n", i.in(red, fmt.Sprintf("%d MiB are explained by no listed process", *c.UnexplainedBytes>>20)))
+		fmt.Fprintf(w, "      %s\n", i.in(red,
+			fmt.Sprintf("%d MiB are explained by no listed process", *c.UnexplainedBytes>>20)))
 	case c.UnexplainedBytes == nil && c.UsedBytes != nil:
 		fmt.Fprintf(w, "      unexplained: unknown: %s\n", report.Keep(c.Unknown["unexplained_bytes"], textWidth))
 	}
@@ -176,7 +179,8 @@ func onCard(w io.Writer, s answer.Status, c answer.CardStatus) {
 		fmt.Fprintf(w, "      %s\n", listed(p))
 	}
 	if l := c.Last; l != nil {
-		fmt.Fprintf(w, "      last:   %s, job %s at %s\n", lastFound(i, *l), report.Keep(l.Job, nameWidth), day(l.At, s.At))
+		fmt.Fprintf(w, "      last:   %s, job %s at %s\n", lastFound(i, *l), report.Keep(l.Job, nameWidth),
+			day(l.At, s.At))
 	}
 }
 

@@ -32,10 +32,12 @@ var exitsOf = map[string]string{"hooks": "Bookend's hooks", "bookend": "bookend 
 // abouts say what a finding is about, and whoseTurn who has to act.
 var (
 	abouts = map[code.Scope]string{
-		code.Card: "a GPU of the job", code.Elsewhere: "another GPU of the node", code.Driver: "the driver as a whole", code.Own: "Bookend itself",
+		code.Card: "a GPU of the job", code.Elsewhere: "another GPU of the node", code.Driver: "the driver as a whole",
+		code.Own: "Bookend itself",
 	}
 	whoseTurn = map[code.Whose]string{
-		code.Job: "the job's user", code.Node: "the admin: card, driver or node", code.Site: "the admin: how Bookend is installed or configured",
+		code.Job: "the job's user", code.Node: "the admin: card, driver or node",
+		code.Site: "the admin: how Bookend is installed or configured",
 		code.Self: "Bookend's makers: report it", code.None: "nobody",
 	}
 )

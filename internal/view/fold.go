@@ -28,8 +28,8 @@ func Fold(line string, width, hang int) string {
 	return out.String()
 }
 
-// hangOf is where the text of a line stands: in the last column that begins in the first three quarters of the width, or
-// else a little further in than the line itself.
+// hangOf is where the text of a line stands: in the last column that begins in the first three quarters of the width,
+// or else a little further in than the line itself.
 func hangOf(line string, width int) int {
 	var plain strings.Builder
 	for rest := line; rest != ""; {

@@ -32,7 +32,8 @@ func FuzzTerminal(f *testing.F) {
 		show(Terminal(&b), run, path, name)
 		for line := range strings.Lines(b.String()) {
 			line = strings.TrimSuffix(line, "\n")
-			if len(line) > longest+4*len(data) || slices.ContainsFunc([]byte(line), func(c byte) bool { return c < ' ' || c > '~' }) {
+			if len(line) > longest+4*len(data) ||
+				slices.ContainsFunc([]byte(line), func(c byte) bool { return c < ' ' || c > '~' }) {
 				t.Fatalf("a line of %d bytes: %.200q", len(line), line)
 			}
 		}
@@ -43,7 +44,8 @@ func FuzzTerminal(f *testing.F) {
 func show(w io.Writer, run ledger.Run, path, name string) {
 	runs := []ledger.Run{run, run}
 	Show(w, answer.NewShow(name, name, runs, runs))
-	Status(w, answer.Node{Name: name, Mode: config.Observe, Now: []answer.Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
+	Status(w, answer.Node{Name: name, Mode: config.Observe,
+		Now: []answer.Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
 		Damaged: []state.Damage{{Path: path, Why: name}}}.Status())
 	History(w, answer.NewHistory(name, runs, runs, 1))
 	Lemons(w, answer.NewLemons(name, runs))
@@ -55,8 +57,10 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		silent, said := false, name
-		Status(w, answer.Node{Name: name, Runs: runs, Cards: answer.NewCards(answer.Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
-			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}}, Slurm: &answer.SlurmNode{State: &said, Reason: &said, By: name}}.Status())
+		Status(w, answer.Node{Name: name, Runs: runs,
+			Cards:  answer.NewCards(answer.Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
+			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}},
+			Slurm:  &answer.SlurmNode{State: &said, Reason: &said, By: name}}.Status())
 	}
 	tests := map[gpu.ID]probe.Record{}
 	for _, e := range run.Ends {
@@ -84,15 +88,18 @@ func FuzzOutside(f *testing.F) {
 			t.Fatal(err)
 		}
 		var run ledger.Run
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", strings.Trim(string(quoted), `"`))), &run); err != nil {
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(outside, "OUTSIDE", strings.Trim(string(quoted), `"`))),
+			&run); err != nil {
 			return // a text of quotes alone
 		}
 		var b strings.Builder
 		show(&b, run, text+"\n\x1bFORGED", text+"\n\x1bFORGED")
-		if i := slices.IndexFunc([]byte(b.String()), func(c byte) bool { return c != '\n' && (c < ' ' || c > '~') }); i >= 0 {
+		if i := slices.IndexFunc([]byte(b.String()),
+			func(c byte) bool { return c != '\n' && (c < ' ' || c > '~') }); i >= 0 {
 			t.Fatalf("byte %#x behind %q", b.String()[i], b.String()[max(0, i-80):i])
 		}
-		if i := strings.Index(b.String(), "\nFORGED"); i >= 0 || len(text) < short && !strings.Contains(b.String(), "FORGED") {
+		if i := strings.Index(b.String(), "\nFORGED"); i >= 0 || len(text) < short &&
+			!strings.Contains(b.String(), "FORGED") {
 			t.Fatalf("a line of somebody else's at %d of %.2000q", i, b.String())
 		}
 	})

@@ -22,9 +22,11 @@ func History(w io.Writer, h answer.History) {
 		return
 	}
 	i := inkOf(w)
-	fmt.Fprint(w, i.in(bold, strings.TrimSuffix(fmt.Sprintf(historyRow, "last seen", "job", "user", "GPU", "ran", "found"), "\n"))+"\n")
+	fmt.Fprint(w, i.in(bold, strings.TrimSuffix(fmt.Sprintf(historyRow, "last seen", "job", "user", "GPU", "ran",
+		"found"), "\n"))+"\n")
 	for _, r := range h.Runs {
-		fmt.Fprintf(w, historyRow, lastSeen(r), report.Keep(r.Job, nameWidth), report.Keep(r.User, nameWidth), indexes(r.Cards), ran(r), found(i, r))
+		fmt.Fprintf(w, historyRow, lastSeen(r), report.Keep(r.Job, nameWidth), report.Keep(r.User, nameWidth),
+			indexes(r.Cards), ran(r), found(i, r))
 	}
 	if h.More > 0 {
 		fmt.Fprintf(w, "older runs not shown: %d (--limit 0 shows all)\n", h.More)
@@ -118,7 +120,8 @@ func jobExit(r answer.Summary) string {
 func codesAt(i ink, r answer.Summary, end string) string {
 	var said, words []string
 	for _, f := range r.Findings {
-		if f.At != end || f.Action == config.Ignore || f.Action == config.Note || slices.Contains(said, string(f.Code)) {
+		if f.At != end || f.Action == config.Ignore || f.Action == config.Note ||
+			slices.Contains(said, string(f.Code)) {
 			continue
 		}
 		said = append(said, string(f.Code))
@@ -134,7 +137,8 @@ func codesAt(i ink, r answer.Summary, end string) string {
 // Lemons writes the cards on which the same was found again and again.
 func Lemons(w io.Writer, l answer.Lemons) {
 	if len(l.Cards) == 0 {
-		fmt.Fprintf(w, "on no card of node %s was the same found in two of %s\n", report.Keep(l.Node, nameWidth), count(l.Runs, "run", "s"))
+		fmt.Fprintf(w, "on no card of node %s was the same found in two of %s\n", report.Keep(l.Node, nameWidth),
+			count(l.Runs, "run", "s"))
 		return
 	}
 	i := inkOf(w)
@@ -151,7 +155,8 @@ func Lemons(w io.Writer, l answer.Lemons) {
 
 // suspects say where to look first.
 var suspects = map[answer.Suspect]string{
-	answer.SuspectCard: "several users met it: look at the card and the node (nvidia-smi -q, dcgmi diag, the kernel's log)",
+	answer.SuspectCard: "several users met it: look at the card and the node " +
+		"(nvidia-smi -q, dcgmi diag, the kernel's log)",
 	answer.SuspectUser: "always the same user: look at what they run, before you doubt the card",
 	answer.SuspectNode: "no job's process: look at what else runs on the node",
 }

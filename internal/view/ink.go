@@ -9,7 +9,8 @@ import (
 	"bookend/internal/config"
 )
 
-// ink writes words in colour where the paper takes it, and plainly elsewhere. Colour says nothing that the words do not.
+// ink writes words in colour where the paper takes it, and plainly elsewhere. Colour says nothing that the words do
+// not.
 type ink bool
 
 // colours are all escape sequences that reach a terminal: SGR, which moves no cursor and asks for no answer.

@@ -212,7 +212,8 @@ func test(t answer.Test) report.Safe {
 	case t.Result == gpu.ProbeSkipped:
 		text += "not made: " + t.Why
 	case t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap:
-		text += fmt.Sprintf("%s, largest block %s of %s free%s", t.Result, mib(t.LargestBytes), mib(t.FreeBytes), effort(t))
+		text += fmt.Sprintf("%s, largest block %s of %s free%s", t.Result, mib(t.LargestBytes), mib(t.FreeBytes),
+			effort(t))
 	case e == nil:
 		text += fmt.Sprintf("%s: %s", t.Result, t.Why)
 	default:

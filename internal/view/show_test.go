@@ -83,7 +83,8 @@ start: `
 	has(t, shown(func(r *ledger.Run, _ *ledger.End) { r.Start.Curves[card0] = settle.Curve{State: settle.Clean} }),
 		[]string{"clean after 0.2 s (1 look)"}, "still there")
 	for _, used := range []gpu.Figure{gpu.Bytes(0), gpu.Unknown("not read")} {
-		has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Snapshot.Readings[0].Memory.Used = used }), []string{", clean\n"}, "still there")
+		has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Snapshot.Readings[0].Memory.Used = used }),
+			[]string{", clean\n"}, "still there")
 	}
 	status := statusText(answer.Node{Name: "n1", Runs: []ledger.Run{heir()}})
 	has(t, status, []string{"  job 3  GPU 0  07:35:20  clean; still there from before: 20480 MiB; at its start: warn (BKD-DIRTY)\n"})
@@ -92,13 +93,16 @@ start: `
 // What a record leaves out, or nobody saw, is said.
 func TestWhatIsMissing(t *testing.T) {
 	rest := "left out of the record, which would be too large: candidates 7, holdings 352\n"
-	has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Rest = map[string]int{"holdings": 352, "candidates": 7} }), []string{rest})
-	has(t, shown(func(r *ledger.Run, _ *ledger.End) { r.Start, r.Ends = nil, nil }), []string{"start: no record", "no record", "not yet\n", "end: not yet"})
+	has(t, shown(func(_ *ledger.Run, e *ledger.End) { e.Rest = map[string]int{"holdings": 352, "candidates": 7} }),
+		[]string{rest})
+	has(t, shown(func(r *ledger.Run, _ *ledger.End) { r.Start, r.Ends = nil, nil }),
+		[]string{"start: no record", "no record", "not yet\n", "end: not yet"})
 	unseen := func(r *ledger.Run, e *ledger.End) { r.Start, e.Unseen = nil, "the node has booted since" }
 	has(t, shown(unseen), []string{"end: 2026-11-21 07:35:20, not seen: the node has booted since\n"})
 	r := heir()
 	unseen(&r, &r.Ends[0])
-	has(t, statusText(answer.Node{Runs: []ledger.Run{r}}), []string{"  job 3  GPU 0  unknown  not seen: the node has booted since\n"})
+	has(t, statusText(answer.Node{Runs: []ledger.Run{r}}),
+		[]string{"  job 3  GPU 0  unknown  not seen: the node has booted since\n"})
 }
 
 func TestFindings(t *testing.T) {
@@ -110,7 +114,8 @@ func TestFindings(t *testing.T) {
 	}{
 		"its own process": {
 			finding.Finding{Code: code.Orphan, Index: &index, Bytes: gpu.Bytes(1 << 30), Owner: own,
-				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 5, State: "S", Start: 90 * time.Second}}},
+				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 5, State: "S",
+					Start: 90 * time.Second}}},
 			[]string{
 				"\n  BKD-ORPHAN GPU 0: process outlived its job [warn]\n    memory:   1024 MiB\n",
 				"    process:  PID 70 (train), uid 5, state S, started 2026-11-21 07:35:10\n",
@@ -123,22 +128,27 @@ func TestFindings(t *testing.T) {
 			[]string{"\n  BKD-CONFIG: configuration is not valid [warn]\n", `seen:     config: \x1b[2J`}},
 		// A job on a card it was not given may be one that nobody here knows: then its user is not root for that.
 		"a trespasser": {
-			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record", Owner: &finding.Owner{Job: 555, Level: attrib.ByCgroup},
+			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
+				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
 				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}}},
 			[]string{"\n  BKD-TRESPASS GPU-3 (/dev/nvidia3): job on a card it was not given [warn]\n",
 				"    job:      555 (uid unknown, its process runs as uid 1001), evidence: cgroup ("},
 		},
 		"a trespasser of whom nothing is known": {
-			finding.Finding{Code: code.Trespass, GPU: "GPU-9", Unknown: "no record", Owner: &finding.Owner{SLUID: "s0123456789ABC", Level: attrib.BySighting},
+			finding.Finding{Code: code.Trespass, GPU: "GPU-9", Unknown: "no record",
+				Owner:  &finding.Owner{SLUID: "s0123456789ABC", Level: attrib.BySighting},
 				Holder: &finding.Holder{Process: attrib.Process{PID: 71, Why: "denied"}}},
-			[]string{"\n  BKD-TRESPASS GPU-9: job", "    job:      s0123456789ABC (uid unknown), evidence: sighting (", "PID 71, unknown: denied"},
+			[]string{"\n  BKD-TRESPASS GPU-9: job", "    job:      s0123456789ABC (uid unknown), evidence: sighting (",
+				"PID 71, unknown: denied"},
 		},
 		"candidates": {
 			finding.Finding{Code: code.Residue, GPU: card0, Searched: true, Candidates: []finding.Holder{{
 				Process: attrib.Process{PID: 71, UID: 1000, Name: "a) R (b\n", State: "S", Container: "docker:0123"},
-				Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"}, Owner: &finding.Owner{Job: 7, Level: attrib.BySighting},
+				Classes: []attrib.Class{attrib.Exported, attrib.Container}, Open: []string{"nvidiactl"},
+				Owner: &finding.Owner{Job: 7, Level: attrib.BySighting},
 			}}},
-			[]string{`maybe:    PID 71 (a) R (b\x0a)`, "uid 1000", "exported container", "in docker:0123", "has open nvidiactl, job 7 by sighting",
+			[]string{`maybe:    PID 71 (a) R (b\x0a)`, "uid 1000", "exported container", "in docker:0123",
+				"has open nvidiactl, job 7 by sighting",
 				"search:   every process of the node was looked into; 1 may hold it"},
 		},
 	} {
@@ -153,17 +163,21 @@ func TestFindings(t *testing.T) {
 
 // A start may have its test of an earlier hook. Of another card nothing is said.
 func TestTestAllocations(t *testing.T) {
-	broken := &gpu.CallError{Call: "cuInit", Code: 802, Name: "CUDA_ERROR_SYSTEM_NOT_READY", Meaning: "not \x1b[2Jready", Remedy: "wait"}
+	broken := &gpu.CallError{Call: "cuInit", Code: 802, Name: "CUDA_ERROR_SYSTEM_NOT_READY",
+		Meaning: "not \x1b[2Jready", Remedy: "wait"}
 	times := gpu.ProbeTimes{Init: 200 * time.Millisecond, Release: 10 * time.Millisecond}
 	for _, tt := range []struct {
 		gpu.Probe
 		want string
 	}{
-		{gpu.Probe{Result: gpu.ProbeOK, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(898 << 20), Attempts: 2, At: 40 * time.Second, Times: times},
+		{gpu.Probe{Result: gpu.ProbeOK, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(898 << 20), Attempts: 2,
+			At: 40 * time.Second, Times: times},
 			"ok, largest block 898 MiB of 900 MiB free (2 attempts, 210 ms), tested at 2026-11-21 07:34:20"},
-		{gpu.Probe{Result: gpu.ProbeBroken, At: 201 * time.Second, Error: broken}, `broken: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); not \x1b[2Jready; wait`},
+		{gpu.Probe{Result: gpu.ProbeBroken, At: 201 * time.Second, Error: broken},
+			`broken: cuInit: CUDA_ERROR_SYSTEM_NOT_READY (802); not \x1b[2Jready; wait`},
 		{gpu.Probe{Result: gpu.ProbeSkipped, Why: "others may use it"}, "not made: others may use it"},
-		{gpu.Probe{Result: gpu.ProbeGap, Method: gpu.WithContext, Free: gpu.Bytes(900 << 20), Largest: gpu.Unknown("x"), Attempts: 1},
+		{gpu.Probe{Result: gpu.ProbeGap, Method: gpu.WithContext, Free: gpu.Bytes(900 << 20), Largest: gpu.Unknown("x"),
+			Attempts: 1},
 			"gap, largest block unknown of 900 MiB free (1 attempt, 0 ms, in a context, which takes some 500 MiB itself)"},
 		{gpu.Probe{Result: gpu.ProbeBroken, Why: "the backend crashed"}, "broken: the backend crashed"},
 	} {
@@ -171,7 +185,8 @@ func TestTestAllocations(t *testing.T) {
 		got := shown(func(_ *ledger.Run, e *ledger.End) {
 			e.Probes = []gpu.Probe{{Device: "GPU-9", Result: gpu.ProbeOK}, tt.Probe}
 		})
-		if want := "\n  GPU 0  test allocation: " + tt.want + "\n"; !strings.Contains(got, want) || strings.Count(got, "test allocation") != 1 {
+		if want := "\n  GPU 0  test allocation: " + tt.want + "\n"; !strings.Contains(got, want) ||
+			strings.Count(got, "test allocation") != 1 {
 			t.Errorf("lacks %q, or has another:\n%s", want, got)
 		}
 	}
@@ -184,14 +199,18 @@ func TestSnapshot(t *testing.T) {
 	old := now
 	old.Module = "m0"
 	s := gpu.Snapshot{Readings: []gpu.Reading{{
-		Device:    gpu.Device{ID: card0, BusID: "0000:1b:00.0", Minor: &minor},
-		Memory:    gpu.Memory{Total: gpu.Bytes(1000 << 20), Reserved: gpu.Bytes(615 << 20), Used: gpu.Bytes(100 << 20), Free: gpu.Bytes(285 << 20)},
-		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)}, {PID: answer.Others, Memory: gpu.Bytes(1 << 20)}},
+		Device: gpu.Device{ID: card0, BusID: "0000:1b:00.0", Minor: &minor},
+		Memory: gpu.Memory{Total: gpu.Bytes(1000 << 20), Reserved: gpu.Bytes(615 << 20), Used: gpu.Bytes(100 << 20),
+			Free: gpu.Bytes(285 << 20)},
+		Processes: []gpu.Process{{PID: 70, Memory: gpu.Bytes(90 << 20)},
+			{PID: answer.Others, Memory: gpu.Bytes(1 << 20)}},
 	}}}
 	who := map[int]attrib.Process{70: {PID: 70, Name: "train", State: "S", Start: time.Second, EnvJobID: 7}}
-	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20), Attempts: 2}
+	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
+		Attempts: 2}
 	d := answer.NewSnapshot(s, who, at.Add)
-	d.AddTests(map[gpu.ID]probe.Record{card0: {Probe: ok, Epoch: now, Wall: at}, "GPU-1": {Probe: probe.Skipped("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
+	d.AddTests(map[gpu.ID]probe.Record{card0: {Probe: ok, Epoch: now, Wall: at},
+		"GPU-1": {Probe: probe.Skipped("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
 	var b strings.Builder
 	Snapshot(&b, d)
 	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)

@@ -21,10 +21,12 @@ func Status(w io.Writer, s answer.Status) {
 	troubles(w, s)
 	for at, d := range s.Damaged {
 		if at == mostDamaged {
-			fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", i.in(red, "trouble"), len(s.Damaged)-at)
+			fmt.Fprintf(w, "  %s: damaged records more: %d (bookend history names them all)\n", i.in(red, "trouble"),
+				len(s.Damaged)-at)
 			break
 		}
-		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", i.in(red, "trouble"), report.Keep(d.Path, textWidth), report.Keep(d.Why, textWidth))
+		fmt.Fprintf(w, "  %s: damaged record set aside: %s: %s\n", i.in(red, "trouble"), report.Keep(d.Path, textWidth),
+			report.Keep(d.Why, textWidth))
 	}
 	if s.Slurm.Bookend != "" {
 		fmt.Fprintf(w, "drain: %s\n", report.Keep(s.Slurm.Bookend, textWidth))
@@ -39,7 +41,8 @@ func Status(w io.Writer, s answer.Status) {
 	}
 	fmt.Fprintf(w, "ended jobs on record: %d\n", s.OnRecord)
 	for _, r := range s.Ended {
-		fmt.Fprintf(w, "  job %s  GPU %s  %s  %s%s\n", name(r.RunHead), indexes(r.Cards), day(cmp.Or(r.EndedAt, r.BeganAt), s.At), came(i, r), got(r))
+		fmt.Fprintf(w, "  job %s  GPU %s  %s  %s%s\n", name(r.RunHead), indexes(r.Cards),
+			day(cmp.Or(r.EndedAt, r.BeganAt), s.At), came(i, r), got(r))
 	}
 }
 
@@ -101,7 +104,8 @@ func trouble(w io.Writer, t answer.Trouble) {
 		fmt.Fprintf(w, "    %s\n", report.Keep(said, textWidth))
 	}
 	if t.Since != nil {
-		fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(t.Hooks), "hook", "s"), t.Since.Local().Format(timestamp), lastBy(t))
+		fmt.Fprintf(w, "    met by %s since %s, last by %s\n", count(int(t.Hooks), "hook", "s"),
+			t.Since.Local().Format(timestamp), lastBy(t))
 	}
 	fmt.Fprintf(w, "    do: %s\n", t.Remedy)
 }

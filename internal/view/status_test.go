@@ -21,7 +21,8 @@ func clock(hour, minute int) time.Time {
 
 // metBy is a trouble that hooks have met from 8:00 on; clear hooks ran without it since.
 func metBy(c code.Code, last time.Time, clear uint64) metrics.Trouble {
-	return metrics.Trouble{Code: c, Since: clock(8, 0), Last: last, Count: 14, Hook: metrics.Epilog, Job: 2, Clear: clear, Detail: `said: \x1b`}
+	return metrics.Trouble{Code: c, Since: clock(8, 0), Last: last, Count: 14, Hook: metrics.Epilog, Job: 2,
+		Clear: clear, Detail: `said: \x1b`}
 }
 
 func TestTroubles(t *testing.T) {
@@ -33,25 +34,38 @@ func TestTroubles(t *testing.T) {
 	)
 	const missing = code.BackendMissing
 	recorded := ledger.Run{Job: slurm.Job{ID: 3}, Ends: []ledger.End{{
-		Wall: clock(9, 30), Findings: []finding.Finding{{Code: missing}}, Verdict: policy.Verdict{Judged: []policy.Judged{{Action: config.Warn}}},
+		Wall: clock(9, 30), Findings: []finding.Finding{{Code: missing}},
+		Verdict: policy.Verdict{Judged: []policy.Judged{{Action: config.Warn}}},
 	}}}
 	for name, tt := range map[string]struct {
 		node answer.Node
 		want string
 	}{
-		"none":               {answer.Node{}, ""},
-		"met by the last":    {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)}}, title + "    said: \\x1b\n" + met + do},
-		"not by the last":    {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 3)}}, before + "not by the 3 hooks since\n"},
-		"nor by the last":    {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}}, before + "not by the 1 hook since\n"},
-		"long ago":           {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0).Add(-25*time.Hour), 1)}}, ""},
-		"seen to be well":    {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)}, Well: map[code.Code]bool{missing: true}}, before + "not now\n"},
-		"seen now":           {answer.Node{Now: []answer.Symptom{{Code: missing, Text: "no \x1b such file"}}}, title + "    no \\x1b such file\n" + do},
-		"seen twice and met": {answer.Node{Now: []answer.Symptom{{Code: missing, Text: "one"}, {Code: missing, Text: "two"}}, Met: []metrics.Trouble{metBy(missing, clock(9, 0), 5)}}, title + "    one\n    two\n" + met + do},
-		"without a code":     {answer.Node{Now: []answer.Symptom{{Code: "", Text: "no shards\n"}}}, "  trouble: no shards\\x0a\n"},
-		"on record alone":    {answer.Node{Runs: []ledger.Run{recorded}}, "  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
-		"on record and later": {answer.Node{Runs: []ledger.Run{recorded}, Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}},
+		"none": {answer.Node{}, ""},
+		"met by the last": {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)}}, title +
+			"    said: \\x1b\n" + met + do},
+		"not by the last": {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 3)}}, before +
+			"not by the 3 hooks since\n"},
+		"nor by the last": {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}}, before +
+			"not by the 1 hook since\n"},
+		"long ago": {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0).Add(-25*time.Hour), 1)}},
+			""},
+		"seen to be well": {answer.Node{Met: []metrics.Trouble{metBy(missing, clock(9, 0), 0)},
+			Well: map[code.Code]bool{missing: true}}, before + "not now\n"},
+		"seen now": {answer.Node{Now: []answer.Symptom{{Code: missing, Text: "no \x1b such file"}}}, title +
+			"    no \\x1b such file\n" + do},
+		"seen twice and met": {answer.Node{Now: []answer.Symptom{{Code: missing, Text: "one"},
+			{Code: missing, Text: "two"}}, Met: []metrics.Trouble{metBy(missing, clock(9, 0), 5)}}, title +
+			"    one\n    two\n" + met + do},
+		"without a code": {answer.Node{Now: []answer.Symptom{{Code: "", Text: "no shards\n"}}},
+			"  trouble: no shards\\x0a\n"},
+		"on record alone": {answer.Node{Runs: []ledger.Run{recorded}},
 			"  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
-		"on record and counted": {answer.Node{Runs: []ledger.Run{recorded}, Met: []metrics.Trouble{metBy(missing, clock(9, 30), 2)}},
+		"on record and later": {answer.Node{Runs: []ledger.Run{recorded},
+			Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}},
+			"  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
+		"on record and counted": {answer.Node{Runs: []ledger.Run{recorded},
+			Met: []metrics.Trouble{metBy(missing, clock(9, 30), 2)}},
 			strings.Replace(before, "09:00", "09:30", 1) + "not by the 2 hooks since\n"},
 		"on record and well": {answer.Node{Runs: []ledger.Run{recorded}, Well: map[code.Code]bool{missing: true}}, ""},
 	} {
@@ -86,7 +100,8 @@ func TestTroublesOnRecord(t *testing.T) {
 	noDriver := map[code.Code]config.Action{code.NoDriver: config.Warn}
 	runs := []ledger.Run{
 		run(1, 10, noDriver), run(2, 20, noDriver),
-		run(3, 15, map[code.Code]config.Action{code.NoRecord: config.Note}), run(4, 16, map[code.Code]config.Action{code.Orphan: config.Drain}),
+		run(3, 15, map[code.Code]config.Action{code.NoRecord: config.Note}),
+		run(4, 16, map[code.Code]config.Action{code.Orphan: config.Drain}),
 	}
 	has(t, statusText(answer.Node{Now: []answer.Symptom{{Text: "the backend is not there"}}, Runs: runs}), []string{
 		"  trouble: the backend is not there\n" +

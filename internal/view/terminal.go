@@ -14,9 +14,9 @@ type Screen struct {
 	Width  int // columns; 0: lines are as long as they are, as programs and pagers want them
 }
 
-// Terminal returns a writer that lets nothing but printable ASCII and the ends of lines through to w, and writes the rest
-// as \xNN. Each text from outside is cleaned where a line is put together; this is for the one that somebody forgot.
-// Threat: a name, or an argument, that tells an admin's terminal what to do.
+// Terminal returns a writer that lets nothing but printable ASCII and the ends of lines through to w, and writes the
+// rest as \xNN. Each text from outside is cleaned where a line is put together; this is for the one that somebody
+// forgot. Threat: a name, or an argument, that tells an admin's terminal what to do.
 func Terminal(w io.Writer) io.Writer { return On(w, Screen{}) }
 
 // On is Terminal for a terminal that is known: with colour this package's own colours get through, and nothing else;

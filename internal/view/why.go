@@ -32,7 +32,8 @@ func why(w io.Writer, r answer.Run, e answer.End) {
 	if d.Reason != "" || r.Exit == nil {
 		fmt.Fprintf(w, "  %s\n", reason(*d))
 		for _, c := range d.Causes {
-			fmt.Fprintf(w, "    %-*s  %-*s %s\n", len(diagnosis.Unknown), said(c.Answer), titleWidth, c.Title, evidenced(c))
+			fmt.Fprintf(w, "    %-*s  %-*s %s\n", len(diagnosis.Unknown), said(c.Answer), titleWidth, c.Title,
+				evidenced(c))
 		}
 	}
 	for _, p := range d.Peaks {

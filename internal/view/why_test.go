@@ -24,29 +24,40 @@ func squeezed() (answer.Run, answer.End) {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
 	side := func(boot time.Duration, s settle.State) *finding.Side {
 		return &finding.Side{
-			Snapshot: gpu.Snapshot{At: boot, Readings: []gpu.Reading{{Device: device, Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Reserved: gpu.Bytes(615 << 20)}}}},
-			Curves:   map[gpu.ID]settle.Curve{card0: {State: s}},
+			Snapshot: gpu.Snapshot{At: boot,
+				Readings: []gpu.Reading{{Device: device,
+					Memory: gpu.Memory{Total: gpu.Bytes(80 << 30), Reserved: gpu.Bytes(615 << 20)}}}},
+			Curves: map[gpu.ID]settle.Curve{card0: {State: s}},
 		}
 	}
 	in := diagnosis.Input{
 		Job:   slurm.Job{ID: 3, UID: 5, Node: "n1", Exit: slurm.ExitStatus{Known: true, Raw: 256}},
-		Cards: []finding.Card{{Device: device}}, Start: side(100*time.Second, settle.Flat), End: side(900*time.Second, settle.Clean),
+		Cards: []finding.Card{{Device: device}}, Start: side(100*time.Second, settle.Flat),
+		End: side(900*time.Second, settle.Clean),
 		StartFindings: []finding.Finding{{Code: code.Dirty, GPU: card0, Index: &zero, Bytes: gpu.Bytes(40 << 30),
 			Holder: &finding.Holder{Process: attrib.Process{PID: 5150, UID: 7}}}},
 		Messages: []oom.Message{{
-			Kind: oom.Device, Framework: oom.PyTorch, GPU: &zero, Rank: &rank, Count: 3, Line: "torch.OutOfMemoryError: CUDA out of memory.\x1b[2J",
-			Asked: gpu.Bytes(20 << 30), Total: gpu.Bytes(79 << 30), Free: gpu.Bytes(4 << 30), InUse: gpu.Bytes(35 << 30),
-			Allocated: unsaid, Idle: unsaid, Limit: unsaid, Others: []oom.Process{{PID: 5150, Memory: gpu.Bytes(40 << 30)}},
+			Kind: oom.Device, Framework: oom.PyTorch, GPU: &zero, Rank: &rank, Count: 3,
+			Line:  "torch.OutOfMemoryError: CUDA out of memory.\x1b[2J",
+			Asked: gpu.Bytes(20 << 30), Total: gpu.Bytes(79 << 30), Free: gpu.Bytes(4 << 30),
+			InUse:     gpu.Bytes(35 << 30),
+			Allocated: unsaid, Idle: unsaid, Limit: unsaid,
+			Others: []oom.Process{{PID: 5150, Memory: gpu.Bytes(40 << 30)}},
 		}},
 		Health: []gpu.Health{{Device: card0, Facts: []gpu.Fact{
-			{Code: gpu.ECCUncorrected, Value: "0"}, {Code: gpu.RemapRows, Value: "2"}, {Code: gpu.BAR1Used, Value: "1000"}, {Code: gpu.FabricState, Value: "completed"},
+			{Code: gpu.ECCUncorrected, Value: "0"}, {Code: gpu.RemapRows, Value: "2"},
+			{Code: gpu.BAR1Used, Value: "1000"}, {Code: gpu.FabricState, Value: "completed"},
 			{Code: gpu.RecoveryAction, Unknown: "no_permission"},
-		}, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(35 << 30), Began: at.Add(-time.Minute), Ran: 50 * time.Second}}}}},
+		}, Accounting: gpu.Accounting{Mode: "on",
+			Processes: []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(35 << 30), Began: at.Add(-time.Minute),
+				Ran: 50 * time.Second}}}}},
 		Kernel: &gpu.KernelLog{
-			Xids:  []gpu.Xid{{BusID: "0000:1b:00.0", GI: &instance, Code: 31, PID: 900, Name: "train\n", Text: "Ch 00000008", More: 3}},
+			Xids: []gpu.Xid{{BusID: "0000:1b:00.0", GI: &instance, Code: 31, PID: 900, Name: "train\n",
+				Text: "Ch 00000008", More: 3}},
 			Kills: []gpu.HostKill{{PID: 901, Name: "loader"}}, Lost: true,
 		},
-		Seen:      []diagnosis.Sighting{{At: 500 * time.Second, Device: card0, PID: 900, Bytes: gpu.Bytes(1 << 30), Own: true}},
+		Seen: []diagnosis.Sighting{{At: 500 * time.Second, Device: card0, PID: 900, Bytes: gpu.Bytes(1 << 30),
+			Own: true}},
 		WallStart: at.Add(-time.Hour), WallEnd: at, SharedUnknown: "gres.conf not read", HealthUnknown: "",
 	}
 	d := diagnosis.Why(in)
@@ -55,7 +66,8 @@ func squeezed() (answer.Run, answer.End) {
 
 // ended is the document of a job's end.
 func ended(j slurm.Job, e ledger.End) (answer.Run, answer.End) {
-	r := documented(ledger.Run{Job: j, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card0}}}, Ends: []ledger.End{e}}).Runs[0]
+	r := documented(ledger.Run{Job: j, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card0}}},
+		Ends: []ledger.End{e}}).Runs[0]
 	return r, r.Ends[0]
 }
 
@@ -120,7 +132,8 @@ func TestConditions(t *testing.T) {
 	}{
 		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.Throttled, Value: "none"}}}, "1 fact read, all well"},
 		{gpu.Health{Accounting: gpu.Accounting{Mode: "off"}}, "not read; accounting off (nvidia.accounting)"},
-		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.PersistenceMode, Value: "off"}}, Accounting: gpu.Accounting{Unknown: "no\npermission"}},
+		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.PersistenceMode, Value: "off"}},
+			Accounting: gpu.Accounting{Unknown: "no\npermission"}},
 			`1 fact read, persistence off; accounting unknown: no\x0apermission`},
 	} {
 		tt.h.Device = card0
@@ -130,7 +143,8 @@ func TestConditions(t *testing.T) {
 		}
 	}
 	b.Reset()
-	_, e = ended(slurm.Job{}, ledger.End{Kernel: &gpu.KernelLog{Unknown: "/dev/kmsg: permission denied", Mismatch: "NVRM: API mismatch"}})
+	_, e = ended(slurm.Job{}, ledger.End{Kernel: &gpu.KernelLog{Unknown: "/dev/kmsg: permission denied",
+		Mismatch: "NVRM: API mismatch"}})
 	conditions(&b, r, e)
 	if got := b.String(); got != "  kernel log: not read: /dev/kmsg: permission denied\n  kernel log: NVRM: API mismatch\n" {
 		t.Errorf("%q", got)

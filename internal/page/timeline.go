@@ -1,7 +1,4 @@
-// Package timeline lays a node's records out over time: each card a lane, jobs as blocks, what stayed on a card
-// between looks, findings as marks. Places are fractions of the time shown, whoever draws them chooses the size; what
-// no look saw has no place.
-package timeline
+package page
 
 import (
 	"slices"
@@ -103,7 +100,8 @@ func (b book) onCards(r ledger.Run) bool {
 	})
 }
 
-// perCell is how many blocks there are for each cell at most: one that is longer than a cell, and one of the shorter ones.
+// perCell is how many blocks there are for each cell at most: one that is longer than a cell, and one of the shorter
+// ones.
 const perCell = 2
 
 // fewestCells keeps a lane readable whatever is asked for.

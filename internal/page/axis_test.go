@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"slices"
@@ -25,16 +25,25 @@ func TestTicks(t *testing.T) {
 		zone         *time.Location
 		want         string
 	}{
-		"a minute":                    {"2026-11-21 12:00:00", "2026-11-21 12:01:00", time.UTC, "12:00:00 12:00:10 12:00:20 12:00:30 12:00:40 12:00:50 12:01:00"},
-		"an hour":                     {"2026-11-21 12:01:00", "2026-11-21 13:01:00", time.UTC, "12:15 12:30 12:45 13:00"},
-		"over midnight":               {"2026-11-21 22:10:00", "2026-11-22 03:00:00", time.UTC, "23:00 22 Nov* 01:00 02:00 03:00"},
-		"days":                        {"2026-11-19 12:00:00", "2026-11-22 12:00:00", time.UTC, "12:00 20 Nov* 12:00 21 Nov* 12:00 22 Nov* 12:00"},
-		"weeks begin on Mondays":      {"2026-11-01 12:00:00", "2026-12-20 12:00:00", time.UTC, "2 Nov* 9 Nov* 16 Nov* 23 Nov* 30 Nov* 7 Dec* 14 Dec*"},
-		"years":                       {"2020-03-01 00:00:00", "2026-03-01 00:00:00", time.UTC, "Feb 2021* Feb 2022* Feb 2023* Feb 2024* Feb 2025* Feb 2026*"},
-		"a century":                   {"1950-01-01 00:00:00", "2050-01-01 00:00:00", time.UTC, ""},
-		"a day of 25 hours":           {"2026-10-24 22:00:00", "2026-10-26 02:00:00", berlin(t), "25 Oct* 05:00 11:00 17:00 23:00 26 Oct*"},
-		"a day in a zone of its own":  {"2026-11-21 22:00:00", "2026-11-22 02:30:00", time.FixedZone("", 5*3600+1800), "22:00 23:00 22 Nov* 01:00 02:00"},
-		"nothing, the shortest there": {"2026-11-21 12:00:00", "2026-11-21 12:00:00", time.UTC, "12:00:00 12:00:10 12:00:20 12:00:30 12:00:40 12:00:50 12:01:00"},
+		"a minute": {"2026-11-21 12:00:00", "2026-11-21 12:01:00", time.UTC,
+			"12:00:00 12:00:10 12:00:20 12:00:30 12:00:40 12:00:50 12:01:00"},
+		"an hour": {"2026-11-21 12:01:00", "2026-11-21 13:01:00", time.UTC,
+			"12:15 12:30 12:45 13:00"},
+		"over midnight": {"2026-11-21 22:10:00", "2026-11-22 03:00:00", time.UTC,
+			"23:00 22 Nov* 01:00 02:00 03:00"},
+		"days": {"2026-11-19 12:00:00", "2026-11-22 12:00:00", time.UTC,
+			"12:00 20 Nov* 12:00 21 Nov* 12:00 22 Nov* 12:00"},
+		"weeks begin on Mondays": {"2026-11-01 12:00:00", "2026-12-20 12:00:00", time.UTC,
+			"2 Nov* 9 Nov* 16 Nov* 23 Nov* 30 Nov* 7 Dec* 14 Dec*"},
+		"years": {"2020-03-01 00:00:00", "2026-03-01 00:00:00", time.UTC,
+			"Feb 2021* Feb 2022* Feb 2023* Feb 2024* Feb 2025* Feb 2026*"},
+		"a century": {"1950-01-01 00:00:00", "2050-01-01 00:00:00", time.UTC, ""},
+		"a day of 25 hours": {"2026-10-24 22:00:00", "2026-10-26 02:00:00", berlin(t),
+			"25 Oct* 05:00 11:00 17:00 23:00 26 Oct*"},
+		"a day in a zone of its own": {"2026-11-21 22:00:00", "2026-11-22 02:30:00", time.FixedZone("", 5*3600+1800),
+			"22:00 23:00 22 Nov* 01:00 02:00"},
+		"nothing, the shortest there": {"2026-11-21 12:00:00", "2026-11-21 12:00:00", time.UTC,
+			"12:00:00 12:00:10 12:00:20 12:00:30 12:00:40 12:00:50 12:01:00"},
 	} {
 		at := func(text string) time.Time {
 			moment, err := time.ParseInLocation(time.DateTime, text, tt.zone)
@@ -87,8 +96,9 @@ func TestTimeShown(t *testing.T) {
 		"all that is on record":      {runs, Request{Now: hour(10)}, hour(-0.1), hour(10)},
 		"a copy ends with its looks": {runs, Request{}, hour(-0.04), hour(4)},
 		"as asked":                   {runs, Request{Now: hour(10), Since: hour(2), Until: hour(3)}, hour(2), hour(3)},
-		"the wrong way round":        {runs, Request{Now: hour(10), Since: hour(3), Until: hour(2)}, hour(3), hour(3).Add(shortest)},
-		"no record":                  {nil, Request{Now: hour(10)}, time.Time{}, hour(10)},
+		"the wrong way round": {runs, Request{Now: hour(10), Since: hour(3), Until: hour(2)}, hour(3),
+			hour(3).Add(shortest)},
+		"no record": {nil, Request{Now: hour(10)}, time.Time{}, hour(10)},
 	} {
 		c := Lay(tt.runs, tt.ask)
 		if name != "no record" && !c.Since.Equal(tt.since) || !c.Until.Equal(tt.until) {

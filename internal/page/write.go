@@ -1,5 +1,9 @@
-// Package page makes one self-contained HTML page of a node's timeline: for an admin's browser, readable without script,
-// on paper and by keyboard. It asks for nothing but itself: a browser is told to load nothing.
+// Package page lays a node's records out over time and makes one self-contained HTML page of that: for an admin's
+// browser, readable without script, on paper and by keyboard. It asks for nothing but itself: a browser is told to load
+// nothing.
+//
+// A chart has each card as a lane, jobs as blocks, what stayed on a card between looks, findings as marks. Places are
+// fractions of the time shown; what no look saw has no place.
 package page
 
 import (
@@ -14,13 +18,12 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/report"
 	"bookend/internal/state"
-	"bookend/internal/timeline"
 )
 
 // Report is what a page is made of.
 type Report struct {
 	Node  string
-	Chart timeline.Chart
+	Chart Chart
 	// Lemons are cards on which the same was found again and again, the worst first.
 	Lemons  []gpu.ID
 	Damaged []state.Damage
@@ -67,7 +70,7 @@ type sheet struct {
 	Empty    *empty
 	Tiles    []tile
 	Chips    []chip
-	Axis     []axis
+	Axis     []ruler
 	Elsewher *lane
 	Lanes    []lane
 	Joined   bool
@@ -86,9 +89,12 @@ func (r Report) sheet() sheet {
 	c := r.Chart
 	k := r.words()
 	s := sheet{
-		Node: report.Clean(r.Node, nameWidth), Range: span(c.Since, c.Until), Zone: zone(c.Since, c.Until), Made: r.Made.Format(stamp),
-		Version: report.Clean(r.Version, nameWidth), Copy: r.Copy, Users: r.Users, Empty: r.empty(), Tiles: r.tiles(), Chips: k.chips(),
-		Axis: axes(c), Joined: c.Total.Joined, Codes: k.codes(), Style: template.CSS(style), Script: template.JS(script),
+		Node: report.Clean(r.Node, nameWidth), Range: span(c.Since, c.Until), Zone: zone(c.Since, c.Until),
+		Made:    r.Made.Format(stamp),
+		Version: report.Clean(r.Version, nameWidth), Copy: r.Copy, Users: r.Users, Empty: r.empty(), Tiles: r.tiles(),
+		Chips: k.chips(),
+		Axis:  axes(c), Joined: c.Total.Joined, Codes: k.codes(), Style: template.CSS(style),
+		Script: template.JS(script),
 	}
 	if c.First.IsZero() {
 		s.Range = ""
@@ -120,7 +126,8 @@ func (s *sheet) damaged(k words, all []state.Damage) {
 // mayDo is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup after
 // all would neither run nor load anything.
 func mayDo() string {
-	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hash(style), hash(script))
+	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'",
+		hash(style), hash(script))
 }
 
 func hash(text string) string {

@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"flag"
@@ -62,7 +62,8 @@ func found(c code.Code, id gpu.ID, bytes uint64) finding.Finding {
 // ran is a job of one card, of which either end may be missing.
 func ran(id slurm.JobID, card gpu.ID, ends ...ledger.End) ledger.Run {
 	index := int(card[4] - 'a')
-	r := ledger.Run{Key: fmt.Sprint("w", id), Job: slurm.Job{ID: id, User: "alice"}, Epoch: epoch, Devices: []ledger.Assigned{{Index: index, Device: gpu.Device{ID: card}}}}
+	r := ledger.Run{Key: fmt.Sprint("w", id), Job: slurm.Job{ID: id, User: "alice"}, Epoch: epoch,
+		Devices: []ledger.Assigned{{Index: index, Device: gpu.Device{ID: card}}}}
 	if len(ends) > 0 && ends[0].Wall != (time.Time{}) {
 		r.Start = &ends[0]
 	}
@@ -80,7 +81,8 @@ func besides(e ledger.End, id gpu.ID, used uint64) ledger.End {
 // aDay is a node's day on which much happens.
 func aDay() []ledger.Run {
 	drain := seenAs(4, cardA, 20*gib, found(code.Orphan, cardA, 20*gib))
-	drain.Verdict = policy.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan, Judged: []policy.Judged{{Action: config.Drain}}}
+	drain.Verdict = policy.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
+		Judged: []policy.Judged{{Action: config.Drain}}}
 	blind := seenAs(15, cardB, 0, finding.Finding{Code: code.NoDriver})
 	blind.Snapshot, blind.Curves = gpu.Snapshot{}, nil
 	return []ledger.Run{
@@ -99,17 +101,21 @@ func aDay() []ledger.Run {
 func sketch(c Chart) string {
 	var b strings.Builder
 	at := func(s Span) string { return fmt.Sprintf("%4.0f-%4.0f", s.From*1000, s.To*1000) }
-	fmt.Fprintf(&b, "%s to %s; on record %s to %s\n", c.Since.Format(time.DateTime), c.Until.Format(time.DateTime), c.First.Format(time.DateTime), c.Last.Format(time.DateTime))
+	fmt.Fprintf(&b, "%s to %s; on record %s to %s\n", c.Since.Format(time.DateTime), c.Until.Format(time.DateTime),
+		c.First.Format(time.DateTime), c.Last.Format(time.DateTime))
 	for i, list := range c.Ticks {
 		fmt.Fprintf(&b, "ticks x%d: %d, first %.0f %s\n", Zooms[i], len(list), list[0].At*1000, list[0].Label)
 	}
 	for _, l := range c.Lanes {
-		fmt.Fprintf(&b, "lane %s index %v: %d jobs, busy %v, held %v up to %d GiB, %d found, last %s\n", l.Card.ID, *l.Card.Index, l.Sum.Jobs, l.Sum.Busy, l.Sum.Held, l.Sum.Worst.Bytes/gib, l.Sum.Found, l.Sum.Last.Format("15:04"))
+		fmt.Fprintf(&b, "lane %s index %v: %d jobs, busy %v, held %v up to %d GiB, %d found, last %s\n", l.Card.ID,
+			*l.Card.Index, l.Sum.Jobs, l.Sum.Busy, l.Sum.Held, l.Sum.Worst.Bytes/gib, l.Sum.Found,
+			l.Sum.Last.Format("15:04"))
 		for _, k := range l.Blocks {
 			fmt.Fprintf(&b, "  job  %s row %d of %d: %d %s running %v nostart %v noend %v most %v share %.2f found %d\n", at(k.Span), k.Row, k.Rows, k.Jobs, k.Job, k.Running, k.NoStart, k.NoEnd, k.Most, k.Share, k.Found)
 		}
 		for _, h := range l.Held {
-			fmt.Fprintf(&b, "  held %s %d GiB %s by %s unclaimed %v\n", at(h.Span), h.Bytes.Bytes/gib, h.Fate, h.By, h.Unclaimed)
+			fmt.Fprintf(&b, "  held %s %d GiB %s by %s unclaimed %v\n", at(h.Span), h.Bytes.Bytes/gib, h.Fate, h.By,
+				h.Unclaimed)
 		}
 		for _, s := range l.Overlaps {
 			fmt.Fprintf(&b, "  both %s\n", at(s))
@@ -122,9 +128,11 @@ func sketch(c Chart) string {
 		fmt.Fprintf(&b, "mark %4.0f %v\n", m.At*1000, m.Entries)
 	}
 	for i, e := range c.Entries {
-		fmt.Fprintf(&b, "%d: %s %s of job %s %s, weight %d\n", i, e.At.Format("15:04"), e.Phase, e.Job, e.Finding.Code, e.Grave())
+		fmt.Fprintf(&b, "%d: %s %s of job %s %s, weight %d\n", i, e.At.Format("15:04"), e.Phase, e.Job, e.Finding.Code,
+			e.Grave())
 	}
-	fmt.Fprintf(&b, "total %d jobs, %d running, %d drains, %d codes, joined %v\n", c.Total.Jobs, c.Total.Running, c.Total.Drains, len(c.Total.Codes), c.Total.Joined)
+	fmt.Fprintf(&b, "total %d jobs, %d running, %d drains, %d codes, joined %v\n", c.Total.Jobs, c.Total.Running,
+		c.Total.Drains, len(c.Total.Codes), c.Total.Joined)
 	return b.String()
 }
 

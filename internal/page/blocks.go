@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"cmp"
@@ -49,7 +49,8 @@ func (b book) blocks(c Card) []Block {
 		}
 	}
 	blocks = append(blocks, small.blocks...)
-	slices.SortStableFunc(blocks, func(x, y Block) int { return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.Row, y.Row)) })
+	slices.SortStableFunc(blocks,
+		func(x, y Block) int { return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.Row, y.Row)) })
 	return blocks
 }
 
@@ -81,7 +82,8 @@ func stack(list []stay) []place {
 
 func (b book) block(c Card, s stay) Block {
 	k := Block{
-		Span: b.span(s.from, s.to), Jobs: 1, Job: s.run.JobName(), User: s.run.Job.User, Start: s.from.In(b.zone), End: s.to.In(b.zone),
+		Span: b.span(s.from, s.to), Jobs: 1, Job: s.run.JobName(), User: s.run.Job.User, Start: s.from.In(b.zone),
+		End:     s.to.In(b.zone),
 		Running: s.running, NoStart: s.noStart, NoEnd: s.noEnd, Most: s.most,
 	}
 	if c.Total.Known() && c.Total.Bytes > 0 && s.most.Known() {

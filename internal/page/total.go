@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"cmp"
@@ -120,7 +120,8 @@ func counts(all []Entry) []Count {
 	}
 	rank := map[code.Severity]int{code.Serious: 0, code.Warning: 1, code.Note: 2}
 	slices.SortStableFunc(out, func(x, y Count) int {
-		return cmp.Or(cmp.Compare(rank[x.Kind.Severity], rank[y.Kind.Severity]), cmp.Compare(y.Found, x.Found), cmp.Compare(x.Kind.Code, y.Kind.Code))
+		return cmp.Or(cmp.Compare(rank[x.Kind.Severity], rank[y.Kind.Severity]), cmp.Compare(y.Found, x.Found),
+			cmp.Compare(x.Kind.Code, y.Kind.Code))
 	})
 	return out
 }

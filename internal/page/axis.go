@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"time"
@@ -95,8 +95,10 @@ type step struct {
 }
 
 var steps = []step{
-	{0, 10 * time.Second}, {0, 30 * time.Second}, {0, time.Minute}, {0, 5 * time.Minute}, {0, 15 * time.Minute}, {0, 30 * time.Minute},
-	{0, time.Hour}, {0, 2 * time.Hour}, {0, 3 * time.Hour}, {0, 6 * time.Hour}, {0, 12 * time.Hour}, {1, 0}, {2, 0}, {7, 0}, {14, 0}, {28, 0}, {91, 0}, {364, 0},
+	{0, 10 * time.Second}, {0, 30 * time.Second}, {0, time.Minute}, {0, 5 * time.Minute}, {0, 15 * time.Minute},
+	{0, 30 * time.Minute},
+	{0, time.Hour}, {0, 2 * time.Hour}, {0, 3 * time.Hour}, {0, 6 * time.Hour}, {0, 12 * time.Hour}, {1, 0}, {2, 0},
+	{7, 0}, {14, 0}, {28, 0}, {91, 0}, {364, 0},
 }
 
 // mostTicks is how many labels stand beside each other without touching, at zoom 1.

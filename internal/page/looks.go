@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"slices"
@@ -57,7 +57,8 @@ func looksOf(runs []ledger.Run, check *ledger.Check, stays map[gpu.ID]guests) ma
 		}
 	}
 	if check != nil && !check.Stopped {
-		aside(all, look{at: check.Wall, epoch: check.Epoch, by: "the health check"}, check.Snapshot, check.Leaked, stays)
+		aside(all, look{at: check.Wall, epoch: check.Epoch, by: "the health check"}, check.Snapshot, check.Leaked,
+			stays)
 	}
 	for _, list := range all {
 		slices.SortStableFunc(list, func(a, b look) int { return a.at.Compare(b.at) })
@@ -66,8 +67,8 @@ func looksOf(runs []ledger.Run, check *ledger.Check, stays map[gpu.ID]guests) ma
 	return all
 }
 
-// goOn says of use that was seen from aside, on a card that no job on record has, what it is: what was left before, where
-// something was.
+// goOn says of use that was seen from aside, on a card that no job on record has, what it is: what was left before,
+// where something was.
 func goOn(list []look) {
 	last := look{}
 	for i := range list {
@@ -132,7 +133,8 @@ func (l *look) take(f finding.Finding) {
 // settled reports that a look without a leftover says that there was none.
 func settled(e ledger.End, id gpu.ID, used gpu.Figure) bool {
 	for _, f := range e.Findings {
-		if entry, _ := code.Lookup(f.Code); f.GPU == id && (f.Unknown != "" || f.Code == code.Lost) && entry.Scope == code.Card {
+		if entry, _ := code.Lookup(f.Code); f.GPU == id && (f.Unknown != "" || f.Code == code.Lost) &&
+			entry.Scope == code.Card {
 			return false
 		}
 	}
@@ -142,8 +144,8 @@ func settled(e ledger.End, id gpu.ID, used gpu.Figure) bool {
 
 func byHook(r ledger.Run) string { return "a hook of job " + r.JobName() }
 
-// aside adds what was seen of cards by who was not there for their jobs: hooks of jobs with other cards, and health checks,
-// which say what was leaked. Of a card that a job has only the memory in use counts.
+// aside adds what was seen of cards by who was not there for their jobs: hooks of jobs with other cards, and health
+// checks, which say what was leaked. Of a card that a job has only the memory in use counts.
 func aside(all map[gpu.ID][]look, like look, s gpu.Snapshot, leaked map[gpu.ID]uint64, stays map[gpu.ID]guests) {
 	for _, reading := range s.Readings {
 		l, id := like, reading.Device.ID

@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"fmt"
@@ -15,12 +15,13 @@ func TestStack(t *testing.T) {
 		times [][2]float64
 		want  string
 	}{
-		"one after the other":    {[][2]float64{{0, 1}, {1, 2}, {3, 4}}, "[{0 1} {0 1} {0 1}]"},
-		"two at once, then one":  {[][2]float64{{0, 3}, {1, 2}, {3, 4}}, "[{0 2} {1 2} {0 1}]"},
-		"a chain":                {[][2]float64{{0, 3}, {1, 5}, {4, 6}}, "[{0 2} {1 2} {0 2}]"},
-		"a late third":           {[][2]float64{{0, 9}, {1, 2}, {3, 8}, {4, 5}}, "[{0 3} {1 3} {1 3} {2 3}]"},
-		"more than there is for": {[][2]float64{{0, 9}, {1, 9}, {2, 9}, {3, 9}, {4, 9}, {5, 9}}, "[{0 4} {1 4} {2 4} {3 4} {3 4} {3 4}]"},
-		"none":                   {nil, "[]"},
+		"one after the other":   {[][2]float64{{0, 1}, {1, 2}, {3, 4}}, "[{0 1} {0 1} {0 1}]"},
+		"two at once, then one": {[][2]float64{{0, 3}, {1, 2}, {3, 4}}, "[{0 2} {1 2} {0 1}]"},
+		"a chain":               {[][2]float64{{0, 3}, {1, 5}, {4, 6}}, "[{0 2} {1 2} {0 2}]"},
+		"a late third":          {[][2]float64{{0, 9}, {1, 2}, {3, 8}, {4, 5}}, "[{0 3} {1 3} {1 3} {2 3}]"},
+		"more than there is for": {[][2]float64{{0, 9}, {1, 9}, {2, 9}, {3, 9}, {4, 9}, {5, 9}},
+			"[{0 4} {1 4} {2 4} {3 4} {3 4} {3 4}]"},
+		"none": {nil, "[]"},
 	} {
 		var list []stay
 		for _, s := range tt.times {
@@ -32,8 +33,8 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// Ninety days of eight cards and thousands of jobs come to a bounded number of blocks, marks and pieces, and every job is
-// in one of the blocks.
+// Ninety days of eight cards and thousands of jobs come to a bounded number of blocks, marks and pieces, and every job
+// is in one of the blocks.
 func TestDense(t *testing.T) {
 	var runs []ledger.Run
 	const jobs, cards = 6000, 8
@@ -74,14 +75,21 @@ func TestRunsWithoutAnEnd(t *testing.T) {
 		to                      float64
 		running, noStart, noEnd bool
 	}{
-		"runs":                           {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0))}, 24, true, false, false},
-		"ended":                          {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(5, cardA, 0))}, 5, false, false, false},
-		"its job began anew":             {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0)), ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, 6, false, false, true},
-		"the card was given on":          {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0)), rebooted, ran(2, cardA, seenAs(4, cardA, 0), seenAs(5, cardA, 0))}, 4, false, false, true},
-		"the node booted":                {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0)), rebooted}, 8, false, false, true},
-		"a health check closed it":       {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), unseen)}, 3, false, false, true},
-		"closed, and ended all the same": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), unseen, seenAs(8, cardA, 0))}, 8, false, false, false},
-		"no start":                       {[]ledger.Run{ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))}, 5, false, true, false},
+		"runs": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0))}, 24, true, false, false},
+		"ended": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(5, cardA, 0))}, 5,
+			false, false, false},
+		"its job began anew": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0)),
+			ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, 6, false, false, true},
+		"the card was given on": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0)), rebooted,
+			ran(2, cardA, seenAs(4, cardA, 0), seenAs(5, cardA, 0))}, 4, false, false, true},
+		"the node booted": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0)), rebooted}, 8, false, false,
+			true},
+		"a health check closed it": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), unseen)}, 3, false, false,
+			true},
+		"closed, and ended all the same": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), unseen,
+			seenAs(8, cardA, 0))}, 8, false, false, false},
+		"no start": {[]ledger.Run{ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))}, 5, false,
+			true, false},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(-1)})
 		k := c.Lanes[0].Blocks[0]
@@ -102,7 +110,8 @@ func TestStartBySlurm(t *testing.T) {
 }
 
 func TestClockSetBack(t *testing.T) {
-	c := Lay([]ledger.Run{ran(1, cardA, seenAs(5, cardA, 0), seenAs(2, cardA, 0))}, Request{Now: hour(6), Since: hour(0)})
+	c := Lay([]ledger.Run{ran(1, cardA, seenAs(5, cardA, 0), seenAs(2, cardA, 0))},
+		Request{Now: hour(6), Since: hour(0)})
 	if k := c.Lanes[0].Blocks[0]; k.Width() != 0 || !k.End.Equal(k.Start) {
 		t.Errorf("%+v", k)
 	}
@@ -112,21 +121,30 @@ func TestClockSetBack(t *testing.T) {
 func TestMost(t *testing.T) {
 	end := seenAs(4, cardA, 0)
 	end.Health = []gpu.Health{{Device: cardA, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{
-		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)}, {PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
+		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)},
+		{PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
 	}}}}
 	other := ran(2, cardB, besides(seenAs(2, cardB, 0), cardA, 50*gib), seenAs(3, cardB, 0))
-	sighted := ledger.Sighted{Epoch: epoch, Processes: []ledger.Seen{{GPU: cardA, PID: 7, Start: 1, Last: seenAs(3, cardA, 0).At, Bytes: gpu.Bytes(60 * gib)}}}
+	sighted := ledger.Sighted{Epoch: epoch,
+		Processes: []ledger.Seen{{GPU: cardA, PID: 7, Start: 1, Last: seenAs(3, cardA, 0).At,
+			Bytes: gpu.Bytes(60 * gib)}}}
 	for name, tt := range map[string]struct {
 		runs []ledger.Run
 		seen ledger.Sighted
 		want gpu.Figure
 	}{
-		"nobody looked":      {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, 0))}, ledger.Sighted{}, gpu.Unknown(nobodySaw)},
-		"left at its end":    {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, gib))}, ledger.Sighted{}, gpu.Bytes(gib)},
-		"there at its start": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), seenAs(4, cardA, 0))}, ledger.Sighted{}, gpu.Unknown(nobodySaw)},
-		"accounting":         {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end)}, ledger.Sighted{}, gpu.Bytes(30 * gib)},
-		"another's hook":     {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, ledger.Sighted{}, gpu.Bytes(50 * gib)},
-		"health checks":      {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, sighted, gpu.Bytes(60 * gib)},
+		"nobody looked": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, 0))}, ledger.Sighted{},
+			gpu.Unknown(nobodySaw)},
+		"left at its end": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, gib))},
+			ledger.Sighted{}, gpu.Bytes(gib)},
+		"there at its start": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), seenAs(4, cardA, 0))},
+			ledger.Sighted{}, gpu.Unknown(nobodySaw)},
+		"accounting": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end)}, ledger.Sighted{},
+			gpu.Bytes(30 * gib)},
+		"another's hook": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, ledger.Sighted{},
+			gpu.Bytes(50 * gib)},
+		"health checks": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, sighted,
+			gpu.Bytes(60 * gib)},
 	} {
 		c := Lay(tt.runs, Request{Now: hour(24), Sighted: tt.seen})
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {

@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"cmp"
@@ -56,7 +56,8 @@ func (b book) entries() []Entry {
 			}
 			for n, f := range e.Findings {
 				if entry, told := b.entry(f, e.Verdict, n); told && shown[f.GPU] {
-					entry.At, entry.Boot, entry.Phase, entry.Job, entry.User = e.Wall.In(b.zone), e.At, phase, r.JobName(), r.Job.User
+					entry.At, entry.Boot, entry.Phase, entry.Job, entry.User = e.Wall.In(b.zone), e.At, phase,
+						r.JobName(), r.Job.User
 					all = append(all, entry)
 				}
 			}

@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"cmp"
@@ -58,7 +58,8 @@ func cardsOf(runs []ledger.Run, check *ledger.Check, name string) []Card {
 		}
 	}
 	slices.SortFunc(all, func(a, b Card) int {
-		return cmp.Or(cmp.Compare(order(a.Index), order(b.Index)), cmp.Compare(order(a.Minor), order(b.Minor)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(order(a.Index), order(b.Index)), cmp.Compare(order(a.Minor), order(b.Minor)),
+			cmp.Compare(a.ID, b.ID))
 	})
 	return all
 }

@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"time"
@@ -37,7 +37,8 @@ func (b book) held(c Card) []Held {
 		if l.left != something && l.left != unclaimed {
 			continue
 		}
-		h := Held{Start: l.at.In(b.zone), End: later(l.at, b.now).In(b.zone), Bytes: l.bytes, Fate: Unseen, By: l.by, Unclaimed: l.left == unclaimed}
+		h := Held{Start: l.at.In(b.zone), End: later(l.at, b.now).In(b.zone), Bytes: l.bytes, Fate: Unseen, By: l.by,
+			Unclaimed: l.left == unclaimed}
 		if i+1 < len(list) {
 			h.End, h.Fate = list[i+1].at.In(b.zone), fateOf(l, list[i+1])
 		}
@@ -50,8 +51,8 @@ func (b book) held(c Card) []Held {
 	return all
 }
 
-// judged are the looks at a card that tell what stayed on it, or that were to: those beside a running job tell of its use
-// alone.
+// judged are the looks at a card that tell what stayed on it, or that were to: those beside a running job tell of its
+// use alone.
 func (b book) judged(c Card) []look {
 	var list []look
 	for _, l := range b.looks[c.ID] {

@@ -1,4 +1,4 @@
-package timeline
+package page
 
 import (
 	"math"
@@ -175,8 +175,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// seeUse notes of each stay the most memory that anybody saw in use during it: hooks of other jobs, health checks, its own
-// end, and the driver's accounting where that is on. All of them are lower bounds.
+// seeUse notes of each stay the most memory that anybody saw in use during it: hooks of other jobs, health checks, its
+// own end, and the driver's accounting where that is on. All of them are lower bounds.
 func (b book) seeUse(sighted ledger.Sighted) {
 	for id, g := range b.stays {
 		list := g.list
@@ -229,7 +229,8 @@ func (s *stay) use(f gpu.Figure) {
 func peak(a gpu.Accounting, s stay) gpu.Figure {
 	most := gpu.Unknown(nobodySaw)
 	for _, p := range a.Processes {
-		if p.Peak.Known() && !p.Began.Before(s.from) && !p.Began.After(s.to) && (!most.Known() || p.Peak.Bytes > most.Bytes) {
+		if p.Peak.Known() && !p.Began.Before(s.from) && !p.Began.After(s.to) &&
+			(!most.Known() || p.Peak.Bytes > most.Bytes) {
 			most = p.Peak
 		}
 	}
