@@ -83,7 +83,7 @@ page-look: ## make report pages of generated records, and pictures of them in bu
 check-deploy: build ## check deploy/ with systemd's programs, ShellCheck, a real Prometheus and node_exporter (installs them, as root)
 	test/install-prometheus.sh
 	test/deploy/verify.sh
-	go run ./test/monitoring -programs $(BIN)
+	test/monitoring/check.sh $(BIN)
 
 check-grafana: ## hold the dashboard in deploy/ against Grafana's published schema (needs node and npm)
 	@mkdir -p build/grafana && cp test/monitoring/grafana/* build/grafana && \

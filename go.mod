@@ -12,6 +12,7 @@ godebug (
 require (
 	github.com/NVIDIA/go-nvml v0.13.3-1
 	github.com/cpuguy83/go-md2man/v2 v2.0.6
+	github.com/rogpeppe/go-internal v1.14.1
 	github.com/sirupsen/logrus v1.10.2
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -23,4 +24,5 @@ require (
 require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	golang.org/x/tools v0.26.0 // indirect
 )

@@ -26,11 +26,10 @@ const quietTime = 2 * time.Second
 func acceptCommand(a *app, force *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
-		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
+		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor "+
+			"it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
 		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0], *force) },
-
-		ValidArgsFunction: a.completeCardsOr(),
 	}
 	cmd.Flags().BoolVar(force, "force", false, "accept although a job has the GPU")
 	a.perNode(cmd)
@@ -54,7 +53,8 @@ func (a *app) accept(name string, force bool) error {
 		return err
 	}
 	return a.write(func() any { return answer.NewAccepted(all.node, b.GPU, b.Bytes) }, func(w io.Writer) {
-		fmt.Fprintf(w, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend baseline reset %s\n",
+		fmt.Fprintf(w, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend "+
+			"baseline reset %s\n",
 			view.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
 	})
 }
@@ -75,7 +75,8 @@ func accepted(env stage.Env, cfg config.Config, all records, name string, force 
 	}
 	id := plain(first.Device.ID)
 	if job := holding(all, first.Device, epoch); job != "" && !force {
-		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say --force", id, job)
+		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say "+
+			"--force", id, job)
 	}
 	if b, err = again(env, cfg, all, first); err != nil {
 		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)
@@ -113,10 +114,14 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	}
 	for _, p := range r.Processes {
 		facts := who[p.PID]
-		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() || p.Memory.Bytes > finding.MaxBaseline {
-			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID, report.Clean(facts.Name, nameWidth))
+		if facts.Gone || facts.Why != "" || !facts.OfSystem() || facts.EnvJobID != 0 || !p.Memory.Known() ||
+			p.Memory.Bytes > finding.MaxBaseline {
+			return b, fmt.Errorf("process %d (%s) is on it, and is no small service of the node: end it first", p.PID,
+				report.Clean(facts.Name, nameWidth))
 		}
-		b.Residents = append(b.Residents, finding.Resident{PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service})
+		b.Residents = append(b.Residents, finding.Resident{
+			PID: p.PID, Start: facts.Start, Bytes: p.Memory.Bytes, Service: facts.Service,
+		})
 	}
 	limits := stage.Limits(t)
 	bytes, unknown := finding.Unexplained(r, limits, finding.Baseline{})
@@ -126,8 +131,9 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	case bytes == 0:
 		return b, errors.New("there is nothing: all memory in use is explained")
 	case bytes > finding.MaxBaseline:
-		return b, fmt.Errorf("%s are more than the %d MiB that a card may carry: somebody holds them. Look who has the driver open "+
-			"(fuser -v /dev/nvidia*) and end it; if the memory stays, reset the card or reboot the node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+		return b, fmt.Errorf("%s are more than the %d MiB that a card may carry: somebody holds them. Look who has "+
+			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the card or reboot the "+
+			"node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
 	return b, nil
@@ -148,7 +154,8 @@ func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
 	case 0:
 		return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
 	}
-	return gpu.Reading{}, fmt.Errorf("%q may mean %d cards: give the UUID, as bookend snapshot shows it", name, len(found))
+	return gpu.Reading{}, fmt.Errorf("%q may mean %d cards: give the UUID, as bookend snapshot shows it", name,
+		len(found))
 }
 
 func means(r gpu.Reading, name string) bool {

@@ -46,7 +46,10 @@ func run(env stage.Env, args []string) int {
 	a.screen = func(colour string) view.Screen { return screenOf(env, colour) }
 	a.env.Stdout, a.env.Stderr = view.On(a.raw, a.screen(colourAuto)), view.Terminal(env.Stderr)
 	root := a.root()
-	root.SetArgs(spelled(args))
+	if args == nil {
+		args = []string{} // else cobra takes those of the process
+	}
+	root.SetArgs(args)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		unquoted(root)
 	}
@@ -57,17 +60,6 @@ func run(env stage.Env, args []string) int {
 	return a.ended(root.Execute())
 }
 
-// spelled writes the two flags that used to take one dash as what they are now.
-func spelled(args []string) []string {
-	if len(args) > 0 && slices.Contains([]string{"-help", "-version"}, args[0]) {
-		return append([]string{"-" + args[0]}, args[1:]...)
-	}
-	if args == nil {
-		return []string{} // else cobra takes those of the process
-	}
-	return args
-}
-
 // root is the tree of commands: a file each.
 func (a *app) root() *cobra.Command {
 	cmd := &cobra.Command{
@@ -76,7 +68,8 @@ func (a *app) root() *cobra.Command {
 		Long: `Bookend takes stock of each GPU when a job gets it and when the job has ended.
 This program shows what was seen, on the node where it was. Root sees
 everything, others their own jobs alone.`,
-		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true, TraverseChildren: false,
+		Args: cobra.ArbitraryArgs, SilenceErrors: true, SilenceUsage: true, DisableAutoGenTag: true,
+		TraverseChildren: false,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return misused(cmd, "want a command")
@@ -88,9 +81,12 @@ everything, others their own jobs alone.`,
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(helpCommand())
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(a.env.Stdout, help(cmd, a.screen(colourNever).Width)) })
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(a.env.Stdout, help(cmd, a.screen(colourNever).Width))
+	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
-	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and TERM allow), always or never")
+	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and "+
+		"TERM allow), always or never")
 	_ = cmd.RegisterFlagCompletionFunc("color", fixed(colourAuto, colourAlways, colourNever))
 	cmd.PersistentFlags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
@@ -108,7 +104,8 @@ everything, others their own jobs alone.`,
 
 // commands are all there are, in the order of the help. One more is a file and a line here.
 var commands = []func(*app) *cobra.Command{
-	statusCommand, showCommand, historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand, doctorCommand, reportCommand, completionCommand, versionCommand,
+	statusCommand, showCommand, historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand,
+	doctorCommand, reportCommand, completionCommand, versionCommand,
 }
 
 // prepare is done before each command, once its flags are read.
@@ -123,7 +120,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 // perNode gives a command --node.
 func (a *app) perNode(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, where several slurmd share this host")
-	_ = cmd.RegisterFlagCompletionFunc("node", a.completeNodes)
+	_ = cmd.RegisterFlagCompletionFunc("node", fixed())
 }
 
 // inJSON gives a command --json.
@@ -160,7 +157,8 @@ func (a *app) ended(err error) int {
 	var wrong misuse
 	switch {
 	case errors.As(err, &wrong):
-		fmt.Fprintf(a.env.Stderr, "%s: %s\nusage: %s\nmore: %s --help\n", wrong.cmd.CommandPath(), wrong.why, usage(wrong.cmd), wrong.cmd.CommandPath())
+		fmt.Fprintf(a.env.Stderr, "%s: %s\nusage: %s\nmore: %s --help\n", wrong.cmd.CommandPath(), wrong.why,
+			usage(wrong.cmd), wrong.cmd.CommandPath())
 	case errors.As(err, new(answered)): // said already
 	default:
 		fmt.Fprintf(a.env.Stderr, "bookend: %v\n", err)

@@ -41,7 +41,8 @@ driver is reloaded.`,
 	cmd.AddCommand(acceptCommand(a, &force), resetCommand(a, &force))
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset GPU, reset all, or nothing", args[0]))
+			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset GPU, reset all, or nothing",
+				args[0]))
 		}
 		return nil
 	}
@@ -50,12 +51,14 @@ driver is reloaded.`,
 	return cmd
 }
 
-const cardNames = "GPU is a UUID, a PCI bus id, nvidiaN, or a number that means one GPU only: bookend\nsnapshot shows them."
+const cardNames = "GPU is a UUID, a PCI bus id, nvidiaN, or a number that means one GPU only: bookend\nsnapshot " +
+	"shows them."
 
 func resetCommand(a *app, force *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset GPU|all", Short: "forget what a GPU, or each, carries without a job",
-		Long: "What is on the GPU no longer counts as its own; what services hold is learned\nagain at the next job's start.\n\n" + cardNames,
+		Long: "What is on the GPU no longer counts as its own; what services hold is learned\nagain at the next " +
+			"job's start.\n\n" + cardNames,
 		Args: operands(1, 1, "GPU or all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if *force {
@@ -63,7 +66,7 @@ func resetCommand(a *app, force *bool) *cobra.Command {
 			}
 			return a.resetBaseline(args[0])
 		},
-		ValidArgsFunction: a.completeCardsOr("all"),
+		ValidArgsFunction: firstOnly(fixed("all")),
 	}
 	a.perNode(cmd)
 	a.inJSON(cmd)
@@ -93,7 +96,8 @@ func (a *app) listBaselines() error {
 		for _, b := range d.Cards {
 			fmt.Fprintf(w, "%s  %s\n", report.Keep(b.UUID, nameWidth), carried(b))
 			for _, r := range b.Residents {
-				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Keep(r.Service, nameWidth), view.Figure(gpu.Bytes(r.Bytes)))
+				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Keep(r.Service, nameWidth),
+					view.Figure(gpu.Bytes(r.Bytes)))
 			}
 		}
 	})
@@ -142,13 +146,16 @@ func (a *app) resetBaseline(name string) error {
 		if len(ids) == 1 {
 			more = ""
 		}
-		fmt.Fprintf(w, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n", len(ids), more)
+		fmt.Fprintf(w, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n",
+			len(ids), more)
 	})
 }
 
 // carrying finds the card that an admin means among those with a baseline. One named by its UUID may be gone by now;
 // for other names the driver is asked.
-func carrying(env stage.Env, cfg config.Config, all records, cards map[gpu.ID]finding.Baseline, name string) (gpu.ID, error) {
+func carrying(
+	env stage.Env, cfg config.Config, all records, cards map[gpu.ID]finding.Baseline, name string,
+) (gpu.ID, error) {
 	if _, ok := cards[gpu.ID(name)]; ok {
 		return gpu.ID(name), nil
 	}
@@ -164,7 +171,8 @@ func carrying(env stage.Env, cfg config.Config, all records, cards map[gpu.ID]fi
 		return "", err
 	}
 	if _, ok := cards[r.Device.ID]; !ok {
-		return "", notFound(fmt.Sprintf("no baseline of %s on node %s: bookend baseline shows which there are", plain(r.Device.ID), all.node))
+		return "", notFound(fmt.Sprintf("no baseline of %s on node %s: bookend baseline shows which there are",
+			plain(r.Device.ID), all.node))
 	}
 	return r.Device.ID, nil
 }

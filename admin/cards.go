@@ -29,7 +29,8 @@ func (a *app) ask(n *view.Node, cfg config.Config, all records) {
 	} else {
 		now = a.glance(cfg, all)
 		answers := now.Why == "" || len(now.Snapshot.Readings) > 0
-		d.Answers, d.Release, d.Seconds = &answers, now.Snapshot.Driver.Version, now.Took.Round(time.Millisecond).Seconds()
+		d.Answers, d.Release, d.Seconds = &answers, now.Snapshot.Driver.Version,
+			now.Took.Round(time.Millisecond).Seconds()
 		if now.Why != "" {
 			d.Unknown["release"] = fmt.Sprintf("%s%s %s", now.Code, now.Fault, now.Why)
 		}

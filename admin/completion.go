@@ -15,20 +15,14 @@ var bashWords string
 
 func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "the script that completes bookend's commands, jobs, GPUs and findings in a shell",
-		Long: `Writes a script for a shell. Job ids, GPUs and users are completed from the node's
-records, for root.`,
+		Use: "completion bash|zsh|fish", Short: "the script that completes bookend's commands, flags and findings " +
+			"in a shell",
 		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
   bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
   bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish
   source <(bookend completion bash)    # in this shell alone`,
-		Args: operands(1, 1, "bash, zsh or fish"),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return fixed()(cmd, args, typed)
-			}
-			return fixed("bash", "zsh", "fish")(cmd, args, typed)
-		},
+		Args:              operands(1, 1, "bash, zsh or fish"),
+		ValidArgsFunction: firstOnly(fixed("bash", "zsh", "fish")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.script(cmd, args[0])
 		},

@@ -39,12 +39,9 @@ and read the kernel's log, and what they take Slurm to give out. The driver is n
 asked.`,
 		Args: operands(0, 1, "check [FILE]"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.checkConfig(args) },
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
+		ValidArgsFunction: firstOnly(func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
-		},
+		}),
 	}
 	a.perNode(check)
 	a.inJSON(check)
@@ -155,7 +152,6 @@ func (c *checked) startable(env stage.Env, cfg config.Config, path, node string)
 	c.say(kernelLines(env, cfg)...)
 	c.say(textfileLines(cfg)...)
 	c.say(sharingLines(env, cfg, node)...)
-	c.say(orderLines(env, cfg, node)...)
 	c.say("not checked: the driver; bookend snapshot asks it")
 	c.Usable, c.Verdict = true, fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, cfg.Backend)
 }
@@ -188,9 +184,11 @@ func textfileLines(cfg config.Config) []string {
 	}
 	// Threat: none: nothing is opened, and the configuration that names the folder is root's.
 	if st, err := os.Stat(folder); err != nil {
-		return []string{fmt.Sprintf("metrics.textfile: %v: no metrics will be written (%s); the hooks do not make that folder", err, code.StateWrite)}
+		return []string{fmt.Sprintf("metrics.textfile: %v: no metrics will be written (%s); the hooks do not make "+
+			"that folder", err, code.StateWrite)}
 	} else if !st.IsDir() {
-		return []string{fmt.Sprintf("metrics.textfile: %s: not a folder: no metrics will be written (%s)", folder, code.StateWrite)}
+		return []string{fmt.Sprintf("metrics.textfile: %s: not a folder: no metrics will be written (%s)", folder,
+			code.StateWrite)}
 	}
 	return nil
 }

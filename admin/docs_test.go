@@ -88,3 +88,10 @@ func readIf(file string) string {
 	}
 	return string(data)
 }
+
+func readAll(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	must(t, err)
+	return string(data)
+}

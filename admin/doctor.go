@@ -45,8 +45,8 @@ func (a *app) examine() error {
 	return nil
 }
 
-// site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are looked
-// for beside the backend, then where they are installed.
+// site is this node as its configuration describes it. No key says where the hooks are: slurm.conf does. They are
+// looked for beside the backend, then where they are installed.
 func site(env stage.Env) doctor.Site {
 	cfg, path, problems, err := stage.ReadConfig(env)
 	s := doctor.Site{
@@ -54,7 +54,8 @@ func site(env stage.Env) doctor.Site {
 		Config: cfg, ConfigPath: path, Named: env.Getenv("BOOKEND_CONFIG") != "", Mistakes: len(problems),
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
 		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),
-		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"), NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
+		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
+		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
 	}
 	if err != nil {
 		s.Unread = err.Error()

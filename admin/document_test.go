@@ -32,7 +32,13 @@ import (
 // that answers.
 func busy(t *testing.T) testNode {
 	t.Helper()
-	n := newNode(t)
+	dir, _ := home(t)
+	return busyIn(t, dir)
+}
+
+func busyIn(t tester, dir string) testNode {
+	t.Helper()
+	n := newNodeIn(t, dir)
 	n.shows(t, 20480)
 	n.leaves(t, 42, "alice\x1b[2J", 1000)
 	n.job(t, 43, cardB, false)
@@ -46,7 +52,7 @@ func busy(t *testing.T) testNode {
 }
 
 // leaves puts a job on record that left a process on card A, and ran out of memory.
-func (n testNode) leaves(t *testing.T, id slurm.JobID, user string, uid uint32) {
+func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 	t.Helper()
 	minor, index := 0, 0
 	device := gpu.Device{ID: cardA, BusID: "0000:1b:00.0", Minor: &minor, Name: "NVIDIA H200"}

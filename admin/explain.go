@@ -15,7 +15,8 @@ import (
 
 func explainCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "explain CODE|EXITCODE|REASON", Short: "what a finding, an exit code or a drain reason means, and what to do",
+		Use: "explain CODE|EXITCODE|REASON", Short: "what a finding, an exit code or a drain reason means, and what " +
+			"to do",
 		Long: `Explains a finding by its code (BKD-ORPHAN, or orphan): what it means, what to do,
 what the policy does with it, whether it can drain a node, and its exit code and
 metrics; an exit code of Bookend's (10); or a node's drain reason as Slurm shows it.`,
@@ -23,7 +24,7 @@ metrics; an exit code of Bookend's (10); or a node's drain reason as Slurm shows
 		Args:    operands(1, -1, "a finding, an exit code or a drain reason"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.explain(strings.Join(args, " ")) },
 
-		ValidArgsFunction: completeCodes,
+		ValidArgsFunction: firstOnly(completeCodes),
 	}
 	a.inJSON(cmd)
 	return cmd
@@ -39,7 +40,8 @@ func (a *app) explain(what string) error {
 			return notFound(fmt.Sprintf("neither a hook of Bookend's nor bookend ends with %d", n))
 		}
 	} else if e = explainReason(e, what, cfg); e.Reason == nil {
-		return notFound(fmt.Sprintf("no such finding, exit code or drain reason: %q%s; docs/findings.md has all findings", what, hint(answer.NearCode(what))))
+		return notFound(fmt.Sprintf("no such finding, exit code or drain reason: %q%s; docs/findings.md has all "+
+			"findings", what, hint(answer.NearCode(what))))
 	}
 	return a.write(func() any { return e }, func(w io.Writer) { view.Explain(w, e) })
 }

@@ -94,7 +94,9 @@ func eachFlag(cmd *cobra.Command, visit func(*pflag.Flag)) {
 }
 
 func visible(cmd *cobra.Command) []*cobra.Command {
-	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden || !c.IsAvailableCommand() })
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
+		return c.Hidden || !c.IsAvailableCommand()
+	})
 }
 
 // exitMeaning is one exit code of one command.
@@ -141,17 +143,6 @@ func helpCommand() *cobra.Command {
 			}
 			of.InitDefaultHelpFlag()
 			return of.Help()
-		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			of, _, err := cmd.Root().Find(args)
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			var names []string
-			for _, c := range visible(of) {
-				names = append(names, c.Name())
-			}
-			return offered(typed, names)
 		},
 	}
 }

@@ -43,9 +43,10 @@ jobs and users met it: what several users meet is the card's or the node's, what
 always the same one meets is most likely in what they run.
 
 ` + moments,
-		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend history --lemons --since 4w",
-		Args:    none,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.history(cmd, q) },
+		Example: "  bookend history --gpu 0 --since 3d\n  bookend history --code ORPHAN --user alice\n  bookend " +
+			"history --lemons --since 4w",
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.history(cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -62,9 +63,9 @@ always the same one meets is most likely in what they run.
 	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a lemon, is listed")
 	a.perNode(cmd)
 	a.inJSON(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
-	_ = cmd.RegisterFlagCompletionFunc("job", a.completeJobs)
-	_ = cmd.RegisterFlagCompletionFunc("user", a.completeUsers)
+	for _, flag := range []string{"gpu", "job", "user", "limit"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, fixed())
+	}
 	_ = cmd.RegisterFlagCompletionFunc("code", completeCodes)
 	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
 	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)

@@ -7,10 +7,14 @@ import (
 )
 
 // ages are the units of how long ago something was.
-var ages = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+var ages = map[byte]time.Duration{
+	's': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour,
+}
 
 // dates are the forms of a date, in this host's own time unless it says which.
-var dates = []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.RFC3339}
+var dates = []string{
+	"2006-01-02", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.RFC3339,
+}
 
 // longestAge bounds how long ago something may be: a hundred years, in days.
 const longestAge = 36500
@@ -29,7 +33,8 @@ func moment(text string, now time.Time) (time.Time, error) {
 	unit, known := ages[text[last]]
 	n, err := strconv.ParseUint(text[:last], 10, 32)
 	if !known || err != nil || n > uint64(longestAge*24*time.Hour/unit) {
-		return time.Time{}, fmt.Errorf("%q is no moment: want how long ago (90m, 2h, 3d, 2w) or a date (2026-11-21, 2026-11-21T08:00)", text)
+		return time.Time{}, fmt.Errorf("%q is no moment: want how long ago (90m, 2h, 3d, 2w) or a date (2026-11-21, "+
+			"2026-11-21T08:00)", text)
 	}
 	return now.Add(-time.Duration(n) * unit), nil
 }

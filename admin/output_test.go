@@ -33,30 +33,19 @@ func TestAnswersThatDoNotGetOut(t *testing.T) {
 	}
 }
 
-// A record that cannot be used is said where somebody asks for its job, and a heap of them does not bury the rest.
+// A heap of damaged records does not bury the rest.
 func TestDamagedRecords(t *testing.T) {
 	n := busy(t)
 	history := filepath.Join(n.dir, "var/history/n1")
 	must(t, os.MkdirAll(history, 0o700))
-	write(t, filepath.Join(history, "77-w1.json"), "{", 0o600)
-	if got := bookend(0, n.config, "show", "77"); got.exit != exitNotFound || !strings.Contains(got.err, "bookend: damaged record: ") || !strings.Contains(got.err, "/77-w1.json") ||
-		!strings.Contains(got.err, "no record of job 77 on node n1; 1 record here is damaged (bookend history names it)\n") {
-		t.Errorf("%+v", got)
-	}
-	if got := bookend(0, n.config, "show", "7"); got.exit != exitNotFound || strings.Contains(got.err, "damaged record: ") {
-		t.Errorf("another's: %+v", got)
-	}
-	if got := bookend(0, n.config, "show", "42"); got.exit != exitOK || got.err != "" {
-		t.Errorf("another's: %+v", got)
-	}
 	for i := range 100 {
 		write(t, filepath.Join(history, fmt.Sprintf("%d-w1.json", 1000+i)), "{", 0o600)
 	}
 	got := bookend(0, n.config, "status", "--records")
-	if strings.Count(got.out, "damaged record set aside") != 10 || !strings.Contains(got.out, "damaged records more: 91 (bookend history names them all)\n") {
+	if strings.Count(got.out, "damaged record set aside") != 10 || !strings.Contains(got.out, "damaged records more: 90 (bookend history names them all)\n") {
 		t.Errorf("%+v", got)
 	}
-	if got := bookend(0, n.config, "history"); strings.Count(got.err, "damaged record: ") != 101 {
+	if got := bookend(0, n.config, "history"); strings.Count(got.err, "damaged record: ") != 100 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -25,7 +25,8 @@ type records struct {
 // read opens a node's records; an empty name means this host's only node.
 func read(env stage.Env, paths config.Paths, node string) (records, error) {
 	if env.EUID != 0 {
-		return records{}, denied("needs root: the records of a node's jobs are for root alone; bookend show JOBID shows a job of your own")
+		return records{}, denied("needs root: the records of a node's jobs are for root alone; bookend show JOBID " +
+			"shows a job of your own")
 	}
 	nodes, err := recorded(paths)
 	if err != nil {
@@ -82,8 +83,8 @@ func (r records) of(ref slurm.Ref) []ledger.Run {
 	return out
 }
 
-// damagedOf are the records that cannot be used and, by their path, are of a job: JOB/KEY.json, or JOB-KEY.json on disk.
-// Which task of an array it was, a path does not say.
+// damagedOf are the records that cannot be used and, by their path, are of a job: JOB/KEY.json, or JOB-KEY.json on
+// disk. Which task of an array it was, a path does not say.
 func (r records) damagedOf(ref slurm.Ref) []state.Damage {
 	if ref.Kind != slurm.RefJob {
 		return nil

@@ -46,9 +46,10 @@ With --records it is made of a copy: of /var/lib/bookend, or of a folder in it, 
 whatever node. That needs no root.
 
 ` + moments,
-		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend report --records n7 --html n7.html",
-		Args:    none,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
+		Example: "  bookend report --html /root/n1.html --since 2w\n  scp -r root@n7:/var/lib/bookend n7 && bookend " +
+			"report --records n7 --html n7.html",
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.report(cmd, q) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -63,7 +64,7 @@ whatever node. That needs no root.
 	a.inJSON(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
-	_ = cmd.RegisterFlagCompletionFunc("gpu", a.completeCards)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", fixed())
 	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
 	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
@@ -90,7 +91,8 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
 	}
 	t := answer.Telling{
-		Node: r.node, Release: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: chart, Lemons: lemonsOf(r, answer.Filter{Since: since, Until: until}),
+		Node: r.node, Release: a.env.Version, Made: a.env.Clock.Wall().In(ask.Zone), Chart: chart,
+		Lemons:  lemonsOf(r, answer.Filter{Since: since, Until: until}),
 		Damaged: r.damaged, Copy: q.records != "", Users: q.users, People: people(r.runs),
 	}
 	if err := a.deliver(q, t); err != nil || !a.json {
@@ -142,7 +144,8 @@ func copied(dir, node string) (records, error) {
 	case node == "" && len(nodes) == 1:
 		node = nodes[0]
 	case len(nodes) == 0:
-		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a folder in it", dir))
+		return records{}, notFound(fmt.Sprintf("no records in %q: want a copy of /var/lib/bookend or of a folder in "+
+			"it", dir))
 	case node == "":
 		return records{}, fmt.Errorf("records of several nodes in %q: name one of %q with --node", dir, nodes)
 	case all[node] == nil:
@@ -176,7 +179,8 @@ func (a *app) deliver(q reportAsk, t answer.Telling) error {
 	}
 	var b bytes.Buffer
 	err := page.Write(&b, page.Report{
-		Node: t.Node, Chart: t.Chart, Lemons: t.Lemons, Damaged: t.Damaged, Made: t.Made, Version: t.Release, Copy: t.Copy, Users: t.Users, People: t.People,
+		Node: t.Node, Chart: t.Chart, Lemons: t.Lemons, Damaged: t.Damaged, Made: t.Made, Version: t.Release,
+		Copy: t.Copy, Users: t.Users, People: t.People,
 	})
 	if err != nil {
 		return err
@@ -190,7 +194,8 @@ func (a *app) deliver(q reportAsk, t answer.Telling) error {
 		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
 	}
 	if err == nil && !a.json {
-		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html, (b.Len()+1023)>>10, len(t.Chart.Lanes), t.Chart.Total.Jobs,
+		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
+			(b.Len()+1023)>>10, len(t.Chart.Lanes), t.Chart.Total.Jobs,
 			len(t.Chart.Entries))
 	}
 	return err

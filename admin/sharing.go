@@ -41,7 +41,8 @@ func untold(env stage.Env, cfg config.Config, node string) string {
 	if answer.Shared != gresconf.Unknown {
 		return ""
 	}
-	return "nothing on a card will drain or be tested, as whether GPUs are given out in shards is unknown: " + answer.Why + "; slurm.shards can say it"
+	return "nothing on a card will drain or be tested, as whether GPUs are given out in shards is unknown: " +
+		answer.Why + "; slurm.shards can say it"
 }
 
 // nodeOf is the node that is meant: the one named, the one with records, in a job the one that Slurm names, or the one

@@ -16,7 +16,6 @@ import (
 
 func showCommand(a *app) *cobra.Command {
 	var check bool
-	var output string
 	cmd := &cobra.Command{
 		Use: "show JOBID", Short: "both ends of a job, side by side: memory, processes, findings, why it ran out",
 		Long: `Shows what Bookend's hooks saw of a job at its start and at its end, of every run
@@ -25,8 +24,8 @@ component of a heterogeneous job (1234+1) or a SLUID. The id of an array stands
 for all of its tasks here.
 
 Who is not root gets the report of their own job: what its log got at the start,
-while Bookend keeps that; with --output also Bookend's lines in the job's output.`,
-		Example: "  bookend show 1234\n  bookend show 1234_7 --json\n  bookend show 1234 --output slurm-1234.out    # not root",
+while Bookend keeps that.`,
+		Example: "  bookend show 1234\n  bookend show 1234_7 --json",
 		Args:    operands(1, 1, "JOBID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := slurm.ParseRef(args[0])
@@ -35,21 +34,17 @@ while Bookend keeps that; with --output also Bookend's lines in the job's output
 			}
 			if a.env.EUID != 0 {
 				if check {
-					return denied("needs root: what was found at a job's ends, which --exit-code is of, stands in root's records")
+					return denied("needs root: what was found at a job's ends, which --exit-code is of, stands in " +
+						"root's records")
 				}
-				return a.own(ref, output)
-			}
-			if output != "" {
-				return misused(cmd, "--output is for users without root: their job's output has its end report")
+				return a.own(ref)
 			}
 			return a.show(ref, check)
 		},
-		ValidArgsFunction: a.completeJobs,
 	}
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something was found")
-	cmd.Flags().StringVar(&output, "output", "", "`FILE`: the job's output, to show Bookend's lines in it (users without root)")
 	return cmd
 }
 

@@ -58,7 +58,8 @@ func explainDrain(e answer.Explain, r drain.Reason, cfg config.Config) answer.Ex
 	if r.PID > 0 {
 		means += fmt.Sprintf(", held by process %d", r.PID)
 	}
-	means += fmt.Sprintf(". bookend show %d has the evidence; once it is mended: scontrol update nodename=NODE state=resume", r.Job)
+	means += fmt.Sprintf(". bookend show %d has the evidence; once it is mended: scontrol update nodename=NODE "+
+		"state=resume", r.Job)
 	e.Codes = append(e.Codes, answer.NewExplanation(r.Code, cfg))
 	e = e.WithReason("bookend", means)
 	e.Reason.Index, e.Reason.Job = r.GPU, uint32(r.Job)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +42,15 @@ func (a *app) snapshot() error {
 	}
 	at := a.env.Clock.Booted().Add
 	now := inventory.ReadEpoch(cfg.Paths.Proc, cfg.Paths.Sys)
-	err := a.write(func() any { return snapshotDocument(s, who, at, tests, now, problem) }, func(w io.Writer) {
+	document := func() any {
+		d := answer.NewSnapshot(s, who, at)
+		d.AddTests(tests, now)
+		if problem != nil {
+			d.Problem = problem.Error()
+		}
+		return d
+	}
+	err := a.write(document, func(w io.Writer) {
 		view.Snapshot(w, s, who, at)
 		view.Tests(w, tests, now)
 	})
@@ -51,15 +58,6 @@ func (a *app) snapshot() error {
 		return problem
 	}
 	return err
-}
-
-func snapshotDocument(s gpu.Snapshot, who map[int]attrib.Process, at func(time.Duration) time.Time, tests map[gpu.ID]probe.Record, now gpu.Epoch, problem error) answer.Snapshot {
-	d := answer.NewSnapshot(s, who, at)
-	d.AddTests(tests, now)
-	if problem != nil {
-		d.Problem = problem.Error()
-	}
-	return d
 }
 
 // ownOnly leaves of who is on the cards what is a user's own: of the rest only that it is there, and its size.

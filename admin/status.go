@@ -29,14 +29,15 @@ has 3 s and Slurm 2 s to answer; what does not is said, and the rest is shown.`,
 		Args: none, RunE: func(*cobra.Command, []string) error { return a.status(records, check) },
 	}
 	cmd.Flags().BoolVar(&records, "records", false, "from records alone: ask neither driver nor Slurm")
-	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something is wrong, with 5 where the driver gave no answer")
+	cmd.Flags().BoolVar(&check, "exit-code", false, "end with 1 where something is wrong, with 5 where the driver "+
+		"gave no answer")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd
 }
 
-// status writes the node at a glance: from the records, the counts, Slurm's files, a look at what hooks need, and what driver
-// and Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
+// status writes the node at a glance: from the records, the counts, Slurm's files, a look at what hooks need, and what
+// driver and Slurm answer. Where the records cannot be opened it says all the rest, and ends with why.
 func (a *app) status(recordsAlone, check bool) error {
 	cfg, problem := stage.LoadConfig(a.env)
 	all, unread := read(a.env, cfg.Paths, a.node)
@@ -68,7 +69,10 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 	if unread != nil {
 		name = nodeOf(a.env, cfg.Paths, a.node)
 	}
-	n := view.Node{Name: name, Mode: cfg.Mode, At: a.env.Clock.Wall(), Runs: all.runs, Damaged: all.damaged, Well: map[code.Code]bool{}}
+	n := view.Node{
+		Name: name, Mode: cfg.Mode, At: a.env.Clock.Wall(), Runs: all.runs, Damaged: all.damaged,
+		Well: map[code.Code]bool{},
+	}
 	look(&n, code.BadConfig, problem)
 	t := backend.Check(backend.Params{Path: cfg.Backend, Root: true}, wire.Options{NVMLLibrary: cfg.NVIDIA.NVMLLibrary})
 	if t != nil {
@@ -78,9 +82,6 @@ func (a *app) condition(cfg config.Config, problem string, all records, unread e
 	if unread == nil {
 		look(&n, code.Stuck, stuck(a.env, cfg, all))
 		look(&n, "", drained(&n, all))
-	}
-	for _, r := range rooms(cfg) {
-		look(&n, r.Code, r.Text)
 	}
 	look(&n, "", unseen(stage.Readers{Config: cfg, Clock: a.env.Clock}, all))
 	look(&n, "", untold(a.env, cfg, name))

@@ -109,7 +109,7 @@ type OwnReport struct {
 	Job   string   `json:"job"`
 	Clean *bool    `json:"clean"` // the GPUs were, when the job got them
 	Start []string `json:"start"` // lines of the start report
-	End   []string `json:"end"`   // Bookend's lines in the job's output, where that was named
+	End   []string `json:"end"`   // empty; `bookend show --output` of earlier releases had the end report here
 	// Clean is null where there is no start report.
 	Unknown Unknown `json:"unknown,omitempty"`
 }

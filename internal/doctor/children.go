@@ -36,19 +36,16 @@ const (
 // Operations are what the children of a program with doctor in it serve.
 func Operations() stage.Operations {
 	return stage.Operations{
-		opLook: stage.Served(func(r lookRequest) (map[string][]Seen, error) {
-			all := map[string][]Seen{}
-			for name, looks := range r.Looks {
-				for _, l := range looks {
-					all[name] = append(all[name], l.inspectAll())
-				}
+		opLook: stage.Served(func(looks []Look) (all []Seen, _ error) {
+			for _, l := range looks {
+				all = append(all, l.inspectAll())
 			}
 			return all, nil
 		}),
 		opDaemons: stage.Served(func(r daemonsRequest) ([]Daemon, error) { return findSlurmd(r.Proc) }),
-		opSlurm:   stage.Served(func(places []gresconf.Files) (Slurm, error) { return readSlurm(places), nil }),
-		opDriver:  stage.Served(func(r driverRequest) (Driver, error) { return r.read(), nil }),
-		opVersion: stage.Served(func(r versionRequest) (Answer, error) { return r.ask(), nil }),
+		opSlurm:   stage.Served(readSlurm),
+		opDriver:  stage.Served(driverRequest.read),
+		opVersion: stage.Served(versionRequest.ask),
 	}
 }
 
@@ -74,8 +71,8 @@ func findSlurmd(proc string) (found []Daemon, err error) {
 		if strings.TrimSpace(string(name)) != "slurmd" || unix.Stat(folder, &st) != nil || st.Uid != 0 {
 			continue
 		}
-		if args := words(filepath.Join(folder, "cmdline")); len(args) > 0 && !strings.HasPrefix(args[0],
-			"slurmstepd") {
+		args := words(filepath.Join(folder, "cmdline"))
+		if len(args) > 0 && !strings.HasPrefix(args[0], "slurmstepd") {
 			found = append(found, daemonOf(folder, pid, args))
 		}
 	}
@@ -86,9 +83,8 @@ func daemonOf(folder string, pid int, args []string) Daemon {
 	d := Daemon{PID: pid, Node: option(args, "-N"), Conf: option(args, "-f")}
 	root, err := os.Readlink(filepath.Join(folder, "root"))
 	exe, _ := os.Readlink(filepath.Join(folder, "exe"))
-	if err == nil && root == "/" && !strings.HasSuffix(exe,
-		" (deleted)") { // in another root the path means another file
-		d.Exe = exe
+	if err == nil && root == "/" && !strings.HasSuffix(exe, " (deleted)") {
+		d.Exe = exe // in another root the path means another file
 	}
 	for _, v := range words(filepath.Join(folder, "environ")) {
 		if conf, ok := strings.CutPrefix(v, "SLURM_CONF="); ok {
@@ -129,7 +125,7 @@ func words(path string) []string {
 	return strings.Split(strings.TrimRight(string(text[:n]), "\x00"), "\x00")
 }
 
-func readSlurm(places []gresconf.Files) (s Slurm) {
+func readSlurm(places []gresconf.Files) (s Slurm, _ error) {
 	for _, files := range places {
 		s.Tried = append(s.Tried, files.Slurm)
 		conf, err := slurmfiles.Read(files.Slurm)
@@ -138,14 +134,14 @@ func readSlurm(places []gresconf.Files) (s Slurm) {
 		}
 		if err != nil {
 			s.Unread = err.Error()
-			return s
+			return s, nil
 		}
 		s.Conf = &conf
 		s.Real, _ = filepath.EvalSymlinks(filepath.Dir(files.Slurm))
 		s.readBeside(files)
-		return s
+		return s, nil
 	}
-	return s
+	return s, nil
 }
 
 // readBeside reads the files next to slurm.conf.
@@ -184,9 +180,9 @@ type driverRequest struct {
 	Node       string       `json:"node"`
 }
 
-func (r driverRequest) read() (d Driver) {
-	if stuck := state.PeekStuck(r.Paths.Run, r.Node); stuck != nil && child.Alive(r.Paths.Proc, stuck.PID,
-		stuck.StartTicks) {
+func (r driverRequest) read() (d Driver, _ error) {
+	stuck := state.PeekStuck(r.Paths.Run, r.Node)
+	if stuck != nil && child.Alive(r.Paths.Proc, stuck.PID, stuck.StartTicks) {
 		d.Stuck = stage.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
 	}
 	d.Version = inventory.ReadEpoch(r.Paths.Proc, r.Paths.Sys).Driver
@@ -198,15 +194,12 @@ func (r driverRequest) read() (d Driver) {
 		d.Problem = err.Error()
 	}
 	d.Cards = cards
-	return d
+	return d, nil
 }
 
 type versionRequest struct {
-	Name  string   `json:"name"`
 	Paths []string `json:"paths"` // the first that exists
-	Arg   string   `json:"arg"`
-	// Conf is SLURM_CONF for Slurm's own: without it they would ask the network where it is.
-	Conf string `json:"conf,omitempty"`
+	Conf  string   `json:"conf"`  // SLURM_CONF: without it they would ask the network where it is
 }
 
 const (
@@ -215,29 +208,28 @@ const (
 	maxVersion  = 4 << 10
 )
 
-// ask starts a program of which only its version is wanted. Threat: it runs as root; one that a user could have
-// written is not started.
-func (r versionRequest) ask() Answer {
+// ask starts a program of Slurm's of which only its version is wanted. Threat: it runs as root; one that a user could
+// have written is not started.
+func (r versionRequest) ask() (Answer, error) {
 	for _, path := range r.Paths {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 			continue
 		}
 		if err := safefile.Trusted(path); err != nil {
-			return Answer{Unknown: "not started: " + err.Error()}
+			return Answer{Unknown: "not started: " + err.Error()}, nil
 		}
-		spec := child.Spec{Path: path, Args: []string{r.Arg}, MaxOutput: maxVersion, Timeout: versionTime}
-		if r.Conf != "" {
-			spec.Env = []string{"SLURM_CONF=" + r.Conf}
-		}
-		res := child.Run(spec)
+		res := child.Run(child.Spec{
+			Path: path, Args: []string{"-V"}, Env: []string{"SLURM_CONF=" + r.Conf}, MaxOutput: maxVersion,
+			Timeout: versionTime,
+		})
 		if res.Outcome != child.Exited || res.ExitCode != 0 {
 			said := cmp.Or(strings.TrimSpace(string(res.Stderr)), fmt.Sprint(res.Err))
-			return Answer{Unknown: fmt.Sprintf("%s, exit %d: %.200s", res.Outcome, res.ExitCode, said)}
+			return Answer{Unknown: fmt.Sprintf("%s, exit %d: %.200s", res.Outcome, res.ExitCode, said)}, nil
 		}
 		text, _, _ := strings.Cut(string(res.Stdout), "\n")
-		return Answer{Text: strings.TrimSpace(text)}
+		return Answer{Text: strings.TrimSpace(text)}, nil
 	}
-	return Answer{Missing: true}
+	return Answer{Missing: true}, nil
 }
 
 // trouble says why a program did not tell its version.

@@ -75,29 +75,22 @@ type Check struct {
 	// Area and Holds are for the documentation: what it is about, and what must hold. Checks of Rules have neither.
 	Area, Holds string
 	why         string
-	needs       need
-	// keys are those of slurm.conf without which nothing can be said if a part of the file could not be read.
-	keys []string
+	// needsConf: nothing can be said without slurm.conf, nor, if a part of it could not be read, without each of keys.
+	needsConf bool
+	keys      []string
 	// path is shown with each result, unless the judge names another.
 	path func(Site) string
-	// place is the file system that looks are likely on. One child looks at all of a place: one that hangs costs no
-	// other.
-	place string
+	// looks are done in a child of the check's own: one that hangs costs no other.
 	looks func(Site) []Look
 	// judge reports problems to the view, and returns what is said if there are none.
 	judge func(*view) string
 }
 
-// need is what a check cannot do without.
-type need string
-
+// confCheck is the check that says why those that need slurm.conf are not judged.
 const (
-	needsConf   need = "slurm-conf"     // slurm.conf was read
-	needsAnswer need = "backend-answer" // the driver has answered
+	confCheck = "slurm-conf"
+	notJudged = "not judged: see " + confCheck
 )
-
-// notJudged begins what is said without it, before the name of the check that says why.
-const notJudged = "not judged: see "
 
 // Checks are all checks, in the order of the report.
 func Checks() []Check {
@@ -135,9 +128,9 @@ const maxReported = 8
 // results are those of one check, at least one.
 func (c Check) results(s Site, facts Facts) []Result {
 	v := view{Site: s, check: c, path: c.path(s), seen: facts.Seen[c.Name]}
-	switch missing, why := c.lacks(s), facts.Unknown[c.Name]; {
-	case missing != "":
-		v.unknown(notJudged+missing, "")
+	switch why := facts.Unknown[c.Name]; {
+	case !c.judgeable(s):
+		v.unknown(notJudged, "")
 		return v.found
 	case why != "":
 		v.unknown("could not be looked at: "+why, "find out why it does not answer: stat "+quoted(fixedPart(v.path)))
@@ -154,25 +147,16 @@ func (c Check) results(s Site, facts Facts) []Result {
 	return v.found
 }
 
-// lacks names the check that says why this one cannot be judged; empty if it can.
-func (c Check) lacks(s Site) string {
+// judgeable reports a check for which enough of slurm.conf was read.
+func (c Check) judgeable(s Site) bool {
 	conf := s.Survey.Slurm.Conf
-	switch {
-	case c.needs == needsAnswer && !s.Survey.Driver.Absent && len(s.Survey.Backend.Answer.Health) == 0:
-		return string(needsAnswer)
-	case c.needs != needsConf:
-		return ""
-	case conf == nil:
-		return string(needsConf)
-	case conf.Doubt() == "":
-		return ""
+	if !c.needsConf || conf == nil {
+		return !c.needsConf
 	}
-	for _, key := range c.keys {
-		if _, ok := conf.Get(key); !ok {
-			return string(needsConf)
-		}
-	}
-	return ""
+	return conf.Doubt() == "" || !slices.ContainsFunc(c.keys, func(key string) bool {
+		_, ok := conf.Get(key)
+		return !ok
+	})
 }
 
 // Patience is how long an admin is kept waiting for a place that may not answer; a healthy one takes milliseconds, a
@@ -180,11 +164,13 @@ func (c Check) lacks(s Site) string {
 const Patience = 5 * time.Second
 
 // Examine looks at the node and judges what was seen. What does not answer within patience is unknown.
-func Examine(s Site, patience time.Duration) (all []Result) {
+func Examine(s Site, patience time.Duration) []Result { return examine(s, patience, Checks()) }
+
+func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
 	s.NodeName = s.Survey.Node
-	facts := lookAll(s, patience)
-	for _, c := range Checks() {
+	facts := lookAll(s, patience, checks)
+	for _, c := range checks {
 		all = append(all, c.results(s, facts)...)
 	}
 	return all

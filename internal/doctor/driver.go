@@ -16,50 +16,27 @@ import (
 const areaDriver = "The driver"
 
 func driverChecks() []Check {
-	const (
-		unlooked = "no GPU is looked at"
-		asleep   = "the driver lets go of an idle GPU, and wakes it for each hook: 1 to 3 s a GPU, more than a " +
-			"hook may have"
-		modes = "CUDA fails for a job, or for the second process on a GPU, and no test allocation is made"
-		open  = "GPU memory without a listed process may belong to such a process, so Bookend reports such " +
-			"memory but does " +
-			"not drain this node for it"
-	)
 	return []Check{
 		{
-			Name: "driver", Area: areaDriver, Holds: "NVIDIA's driver is loaded if Slurm gives out GPUs, of " +
-				"version 510 or " +
-				"later, and none whose process lists are broken (535.43 to " +
-				"535.97)", why: unlooked, path: fixed("nvidia"),
-			judge: judgeDriver,
+			Name: "driver", Area: areaDriver, path: fixed("nvidia"), judge: judgeDriver,
+			Holds: "NVIDIA's driver is loaded if Slurm gives out GPUs, of version 510 or later, and none whose " +
+				"process lists are broken (535.43 to 535.97); every GPU can be read, and none has gone since it was " +
+				"loaded",
+			why: "no GPU is looked at",
 		},
 		{
-			Name: "cards", Area: areaDriver, Holds: "every GPU can be read, and none has gone since the driver " +
-				"was loaded",
-			why: "which numbers Slurm gives the others is not certain: none is looked " +
-				"at", path: fixed("nvidia"), judge: judgeCards,
+			Name: "backend-answer", Area: areaDriver, path: func(s Site) string { return s.Config.Backend },
+			judge: judgeBackend,
+			Holds: "the backend asks the driver, as root, and has its answer in less than half of " +
+				"`deadlines.prolog.driver`",
+			why: "no GPU is looked at",
 		},
 		{
-			Name: "backend-answer", Area: areaDriver, Holds: "the backend asks the driver, as root, and has its " +
-				"answer in " +
-				"less than half of `deadlines.prolog.driver`", why: "every hook asks the driver so: " + unlooked,
-			path: func(s Site) string { return s.Config.Backend }, judge: judgeBackend,
-		},
-		{
-			Name: "persistence", Area: areaDriver, Holds: "persistence mode is on", why: asleep, needs: needsAnswer,
-			path: fixed("nvidia"), judge: judgePersistence,
-		},
-		{
-			Name: "compute-mode", Area: areaDriver, Holds: "GPUs are in compute mode " +
-				"DEFAULT", why: modes, needs: needsAnswer,
-			path: fixed("nvidia"), judge: judgeComputeMode,
-		},
-		{
-			Name: "driver-open", Area: areaDriver, Holds: "only jobs and systemd services keep the GPU driver " +
-				"open: GPU memory " +
-				"without a listed process may belong to any other process that does, and then does not drain " +
-				"the node", why: open,
-			path: fixed("nvidia"), judge: judgeOpen,
+			Name: "driver-open", Area: areaDriver, path: fixed("nvidia"), judge: judgeOpen,
+			Holds: "only jobs and systemd services keep the GPU driver open: GPU memory without a listed process may " +
+				"belong to any other process that does, and then does not drain the node",
+			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
+				"but does not drain this node for it",
 		},
 	}
 }
@@ -90,6 +67,7 @@ func judgeDriver(v *view) string {
 	case branch == 535 && release >= 43 && release < 98:
 		v.warn(d.Version, "install 535.98 or later").because("535.43 to 535.97: process lists cannot be read")
 	}
+	judgeCards(v)
 	return fmt.Sprintf("%s, %d GPUs", d.Version, len(d.Cards))
 }
 
@@ -103,26 +81,23 @@ func driverVersion(text string) (branch, release int) {
 	return branch, release
 }
 
-func judgeCards(v *view) string {
-	d := v.Survey.Driver
-	if d.Unknown != "" || d.Problem != "" {
-		v.unknown("the driver's GPUs are not known", "nvidia-smi -L")
-	}
+// judgeCards reports GPUs that the driver has lost: which numbers Slurm gives the others is then not certain.
+func judgeCards(v *view) {
+	const shifted = "which numbers Slurm gives the others is not certain: none is looked at"
 	highest := -1
-	for _, c := range d.Cards {
+	for _, c := range v.Survey.Driver.Cards {
 		switch {
 		case c.Unknown != "":
-			v.wrong("cannot be read: "+c.Unknown, "nvidia-smi -L; dmesg | grep -i xid").at(string(c.Device.BusID))
+			v.wrong("cannot be read: "+c.Unknown, "nvidia-smi -L; dmesg | grep -i xid").at(string(c.Device.BusID)).
+				because(shifted)
 		case c.Device.Minor != nil:
 			highest = max(highest, *c.Device.Minor)
 		}
 	}
-	if gaps := highest + 1 - len(d.Cards); gaps > 0 {
+	if gaps := highest + 1 - len(v.Survey.Driver.Cards); gaps > 0 {
 		v.wrong(fmt.Sprintf("%d of %d have gone since the driver was loaded", gaps, highest+1),
-			"dmesg | grep -i xid   # then "+
-				"reset or reboot")
+			"dmesg | grep -i xid   # then reset or reboot").because(shifted)
 	}
-	return fmt.Sprintf("%d, all read", len(d.Cards))
 }
 
 func judgeBackend(v *view) string {
@@ -153,7 +128,7 @@ func (v *view) judgeAnswer(version string, last gpu.Snapshot, took time.Duration
 	switch {
 	case v.Version != "" && version != v.Version:
 		v.wrong(fmt.Sprintf("version %.60s, bookend is %s", version, v.Version),
-			"bookend version   # see the check versions").
+			"install both from the same package").
 			because("programs of two releases were not tried together")
 	case len(last.Faults) > 0:
 		f := last.Faults[0]
@@ -167,36 +142,6 @@ func (v *view) judgeAnswer(version string, last gpu.Snapshot, took time.Duration
 	return fmt.Sprintf("%d GPUs in %v; a prolog has %v for it", len(last.Readings), took, limit)
 }
 
-// with are the GPUs of which the driver says so.
-func (v *view) with(code gpu.FactCode, value string) (ids []string) {
-	for _, h := range v.Survey.Backend.Answer.Health {
-		if f, ok := h.Fact(code); ok && f.Unknown == "" && f.Value == value {
-			ids = append(ids, string(h.Device))
-		}
-	}
-	return ids
-}
-
-func judgePersistence(v *view) string {
-	if off := v.with(gpu.PersistenceMode, "off"); len(off) > 0 {
-		v.warn(fmt.Sprintf("off on %d GPUs", len(off)),
-			"systemctl enable --now nvidia-persistenced   # or, until the next boot: "+
-				"nvidia-smi -pm 1").at(off[0])
-	}
-	return "not off"
-}
-
-func judgeComputeMode(v *view) string {
-	if no := v.with(gpu.ComputeMode, "prohibited"); len(no) > 0 {
-		v.wrong(fmt.Sprintf("PROHIBITED on %d GPUs", len(no)), "nvidia-smi -i "+no[0]+" -c DEFAULT").at(no[0])
-	}
-	if one := v.with(gpu.ComputeMode, "exclusive_process"); len(one) > 0 && !v.Config.Probe.Exclusive {
-		v.warn(fmt.Sprintf("EXCLUSIVE_PROCESS on %d GPUs", len(one)), "nvidia-smi -i "+one[0]+" -c DEFAULT   # or "+
-			"probe.exclusive: true in bookend.yaml").at(one[0])
-	}
-	return "as configured"
-}
-
 // judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs.
 func judgeOpen(v *view) string {
 	if !v.Config.Look.Holders {
@@ -205,11 +150,10 @@ func judgeOpen(v *view) string {
 	const list = "fuser -v /dev/nvidia*"
 	keep, unread := v.keepers()
 	for _, h := range keep {
-		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU "+
-			"driver open (%s)",
-			h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(),
-				", ")), fmt.Sprintf("systemctl status %d   # shows what "+
-			"started it. Stop it, or run it as a systemd service that starts before jobs do", h.PID))
+		v.warn(fmt.Sprintf("PID %d (%s), which belongs to no job and is not a systemd service, keeps the GPU driver "+
+			"open (%s)", h.PID, report.Clean(h.Name, 32), strings.Join(h.Open(), ", ")),
+			fmt.Sprintf("systemctl status %d   # shows what started it. Stop it, or run it as a systemd service that "+
+				"starts before jobs do", h.PID))
 	}
 	why := v.Survey.Open.Partial
 	if why == "" && unread > 0 {

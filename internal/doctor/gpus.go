@@ -19,38 +19,30 @@ import (
 const areaGPUs = "Which GPU is which"
 
 func gpuChecks() []Check {
-	const (
-		missing = "jobs are given GPUs that do not exist, or slurmd drains the node for it"
-		shifted = "slurmd leaves such a GPU out without a gap: from it on its numbers and slurmctld's differ, " +
-			"and jobs get " +
-			"other GPUs than they were given"
-		ambiguous = "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)"
-		undrained = "nothing found on a GPU drains, and none is tested by an allocation"
-	)
 	return []Check{
 		{
-			Name: "gpu-count", Area: areaGPUs, Holds: "slurm.conf gives out no more GPUs of this node " +
-				"(`Gres=gpu:N`) than " +
-				"the driver has", why: missing, needs: needsConf, path: slurmConfPath, judge: judgeCount,
+			Name: "gpu-count", Area: areaGPUs, needsConf: true, path: slurmConfPath, judge: judgeCount,
+			Holds: "slurm.conf gives out no more GPUs of this node (`Gres=gpu:N`) than the driver has",
+			why:   "jobs are given GPUs that do not exist, or slurmd drains the node for it",
 		},
 		{
-			Name: "gpu-devices", Area: areaGPUs, Holds: "gres.conf says which device each GPU is, by `File=` or " +
-				"`AutoDetect=`, and the device files " +
-				"exist", why: shifted, needs: needsConf, path: besideConf("gres.conf"),
-			place: "devices", judge: judgeDevices,
+			Name: "gpu-devices", Area: areaGPUs, needsConf: true, path: besideConf("gres.conf"), judge: judgeDevices,
 			looks: func(s Site) []Look { return []Look{{Paths: s.gres().files, Kind: Other}} },
+			Holds: "gres.conf says which device each GPU is, by `File=` or `AutoDetect=`, and the device files exist",
+			why: "slurmd leaves such a GPU out without a gap: from it on its numbers and slurmctld's differ, and " +
+				"jobs get other GPUs than they were given",
 		},
 		{
-			Name: "gpu-order", Area: areaGPUs, Holds: "what Slurm's GPU numbers mean is certain: `slurmd -G` " +
-				"tells, and the " +
-				"driver has each of the GPUs, or `nvidia.gpu_map` agrees with it", why: ambiguous, needs: needsConf,
-			path: configPath, judge: judgeOrder,
+			Name: "gpu-order", Area: areaGPUs, needsConf: true, path: configPath, judge: judgeOrder,
+			Holds: "what Slurm's GPU numbers mean is certain: `slurmd -G` tells, and the driver has each of the " +
+				"GPUs, or `nvidia.gpu_map` agrees with it",
+			why: "hooks look at no GPU whose number is not certain (BKD-AMBIGUOUS)",
 		},
 		{
-			Name: "gpu-shards", Area: areaGPUs, Holds: "`slurm.shards` agrees with what slurm.conf and " +
-				"gres.conf say; if " +
-				"that is not certain, nothing " +
-				"drains", why: undrained, needs: needsConf, path: slurmConfPath, judge: judgeShards,
+			Name: "gpu-shards", Area: areaGPUs, needsConf: true, path: slurmConfPath, judge: judgeShards,
+			Holds: "`slurm.shards` agrees with what slurm.conf and gres.conf say; if that is not certain, nothing " +
+				"drains",
+			why: "nothing found on a GPU drains, and none is tested by an allocation",
 		},
 	}
 }
@@ -142,7 +134,7 @@ func judgeDevices(v *view) string {
 	case g.count <= 0:
 		return "not needed: slurm.conf gives out no GPU here"
 	case v.Survey.Slurm.Beside != "":
-		v.unknown(notJudged+string(needsConf), "")
+		v.unknown(notJudged, "")
 		return ""
 	case len(g.files) == 0 && g.detect == "":
 		v.wrong("no File= and no AutoDetect= for the GPUs of this node", "AutoDetect=nvml   # in "+v.path+
@@ -158,8 +150,7 @@ func judgeDevices(v *view) string {
 	}
 	if len(gone) > 0 {
 		v.wrong("no device: "+strings.Join(gone, ", "),
-			"nvidia-smi -L; nvidia-modprobe -c 0 -u   # makes the device files; "+
-				"then restart slurmd")
+			"nvidia-smi -L; nvidia-modprobe -c 0 -u   # makes the device files; then restart slurmd")
 	}
 	return fmt.Sprintf("%d device files, AutoDetect=%s", len(g.files), cmp.Or(g.detect, "off"))
 }
@@ -179,9 +170,8 @@ func judgeOrder(v *view) string {
 		return "map, of MIG instances"
 	case v.mig():
 		v.warn("MIG is on, and nvidia.gpu_order is "+string(own.GPUOrder),
-			"nvidia.gpu_order: map, with nvidia.gpu_map; or "+
-				"AutoDetect=nvml in gres.conf, which gives ids").because("if Slurm gives numbers alone, instances " +
-			"are not known")
+			"nvidia.gpu_order: map, with nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+			because("if Slurm gives numbers alone, instances are not known")
 		return ""
 	case !byMap && !n.Known():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
@@ -189,10 +179,9 @@ func judgeOrder(v *view) string {
 	}
 	places := v.places(g.count)
 	if !byMap && n.Source == numbering.ByCount {
+		const program = "slurmd: /usr/sbin/slurmd   # below slurm: in bookend.yaml, the running slurmd's program; "
 		v.warn(fmt.Sprintf("%.160s; GPUs are counted, as slurm.conf and gres.conf give out all of them in one run",
-			n.Why),
-			"slurmd: /usr/sbin/slurmd   # below slurm: in bookend.yaml, the running slurmd's program; "+v.orderFix()).
-			because("any other configuration is unknown")
+			n.Why), program+v.orderFix()).because("any other configuration is unknown")
 	}
 	by := "slurmd -G"
 	if byMap {
@@ -203,8 +192,7 @@ func judgeOrder(v *view) string {
 
 func (v *view) orderFix() string {
 	return "slurmd -N " + v.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has " +
-		"changed " +
-		"since it started; or set gpu_order: map, with gpu_map"
+		"changed since it started; or set gpu_order: map, with gpu_map"
 }
 
 // places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
@@ -212,24 +200,23 @@ func (v *view) places(count int) (places []string) {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
-		found, slurms := resolve.Devices(job, cards, v.Config.NVIDIA, n), resolve.Devices(job, cards,
-			config.NVIDIA{}, n)
+		found := resolve.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := resolve.Devices(job, cards, config.NVIDIA{}, n)
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())
 			return nil
 		case len(found.Devices) == 0:
 			v.wrong(fmt.Sprintf("Slurm's GPU %d is none that the driver has", index),
-				"nvidia-smi -L; take it out of gres.conf "+
-					"and slurm.conf, then restart slurmd").because("its jobs find BKD-MISSING")
+				"nvidia-smi -L; take it out of gres.conf and slurm.conf, then restart slurmd").
+				because("its jobs find BKD-MISSING")
 			return nil
 		}
 		bus := found.Devices[0].Device.BusID
 		if len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != bus {
 			v.wrong(fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, bus,
-				slurms.Devices[0].Device.BusID),
-				"gpu_order: auto   # below nvidia: in bookend.yaml, without gpu_map").because("hooks look at " +
-				"another GPU than the job's")
+				slurms.Devices[0].Device.BusID), "gpu_order: auto   # below nvidia: in bookend.yaml, without gpu_map").
+				because("hooks look at another GPU than the job's")
 			return nil
 		}
 		places = append(places, fmt.Sprintf("%d is %s", index, bus))

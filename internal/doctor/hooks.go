@@ -28,20 +28,19 @@ func slots() []slot {
 	const (
 		drains   = "the node drains at the next job if slurmd cannot run it"
 		task     = "if it cannot be run, every job's tasks fail, or every job's output has an error"
-		inReport = "the job's output is found only if its path can be told, and the start report comes with the " +
-			"end report"
+		inReport = "the job's output is found only if its path can be told, and the start report comes with the end " +
+			"report"
 		noTask   = "at the end of a script its processes that still use a GPU are not named"
 		noHealth = "between jobs nothing is looked at: leftovers are not found, and no drain gets Bookend's reason"
+		noStart  = "no job's start is looked at: nothing can be compared"
+		noEnd    = "no job's end is looked at: leftovers are not seen"
 	)
 	return []slot{
-		{"slurm-prolog", "Prolog", "bookend-prolog", "prolog", drains,
-			"no job's start is looked at: nothing can be compared"},
-		{"slurm-epilog", "Epilog", "bookend-epilog", "epilog", drains,
-			"no job's end is looked at: leftovers are not seen"},
+		{"slurm-prolog", "Prolog", "bookend-prolog", "prolog", drains, noStart},
+		{"slurm-epilog", "Epilog", "bookend-epilog", "epilog", drains, noEnd},
 		{"slurm-taskprolog", "TaskProlog", "bookend-prolog", "task-prolog", task, inReport},
 		{"slurm-taskepilog", "TaskEpilog", "bookend-epilog", "task-epilog", task, noTask},
-		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "healthcheck", "the health check never runs",
-			noHealth},
+		{"slurm-healthcheck", healthKey, "bookend-healthcheck", "healthcheck", "the health check never runs", noHealth},
 	}
 }
 
@@ -57,33 +56,29 @@ func hookChecks() (all []Check) {
 		what := "names " + h.program + ", itself or in a script, once"
 		switch {
 		case h.drains():
-			what = "names a script that runs " + h.program +
-				", once, and neither is the program nor execs it, so that a crash " +
-				"does not drain the node"
+			what = "names a script that runs " + h.program + ", once, and neither is the program nor execs it, so " +
+				"that a crash does not drain the node"
 		case h.task():
 			what += "; or nothing"
 		default:
 			what += ", or Node Health Check or a timer runs that; every 30 s to an hour"
 		}
 		all = append(all, Check{
-			Name: h.check, Area: areaHooks, why: h.why, needs: needsConf, keys: []string{h.key}, path: slurmConfPath,
+			Name: h.check, Area: areaHooks, why: h.why, needsConf: true, keys: []string{h.key}, path: slurmConfPath,
 			Holds: "`" + h.key + "=` " + what + "; what it names exists, can be run, and only root can write it",
-			place: "hooks", looks: h.looks, judge: h.judge,
+			looks: h.looks, judge: h.judge,
 		})
 	}
-	const lost = "Slurm takes the last line, and only logs that there are more: what the site had set no longer works"
 	return append(all,
 		Check{
-			Name: "prolog-flags", Area: areaHooks, Holds: "`PrologFlags=` has Alloc or Contain, and neither " +
-				"Serial nor " +
-				"RunInJob", needs: needsConf, keys: []string{"PrologFlags"}, path: slurmConfPath, judge: judgeFlags,
+			Name: "prolog-flags", Area: areaHooks, needsConf: true, keys: []string{"PrologFlags"}, path: slurmConfPath,
+			Holds: "`PrologFlags=` has Alloc or Contain, and neither Serial nor RunInJob", judge: judgeFlags,
 		},
 		Check{
-			Name: "slurm-twice", Area: areaHooks, Holds: "no key that Bookend's snippets set is in slurm.conf " +
-				"with another " +
-				"value: of several lines the last counts, except for `Prolog=` and " +
-				"`Epilog=`", why: lost, needs: needsConf,
-			path: slurmConfPath, judge: judgeTwice,
+			Name: "slurm-twice", Area: areaHooks, needsConf: true, path: slurmConfPath, judge: judgeTwice,
+			Holds: "no key that Bookend's snippets set is in slurm.conf with another value: of several lines the " +
+				"last counts, except for `Prolog=` and `Epilog=`",
+			why: "Slurm takes the last line, and only logs that there are more: what the site had set no longer works",
 		})
 }
 
@@ -247,8 +242,7 @@ func (h slot) judgeFile(v *view, f File) {
 // judgeCrash warns of a hook that drains the node when it crashes.
 func (h slot) judgeCrash(v *view, f File) {
 	const why = "if it crashes, because no thread is available for example, or is killed, the node drains; the " +
-		"package's " +
-		"script exits 0 then"
+		"package's script exits 0 then"
 	switch {
 	case !h.drains():
 	case h.isProgram(f):
@@ -290,12 +284,12 @@ func judgeInterval(v *view) {
 }
 
 func judgeFlags(v *view) string {
-	const noStart = "the prolog runs only where a step starts: on the job's further nodes no start is looked " +
-		"at, and " +
-		"nothing drains"
-	const inJob = "hooks run within the job: they see its GPUs alone, its memory limit is theirs, and no exit " +
-		"status reaches " +
-		"them"
+	const (
+		noStart = "the prolog runs only where a step starts: on the job's further nodes no start is looked at, and " +
+			"nothing drains"
+		inJob = "hooks run within the job: they see its GPUs alone, its memory limit is theirs, and no exit status " +
+			"reaches them"
+	)
 	flags, _ := v.conf().Get("PrologFlags")
 	has := func(flag string) bool { return slurmconf.HasWord(flags.Text, flag) }
 	seen := "PrologFlags=" + flags.Text

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/stage"
 )
@@ -89,51 +89,29 @@ type Facts struct {
 	Unknown map[string]string
 }
 
-// lookRequest crosses the pipe of opLook: all that is to be looked at in one place, by check.
-type lookRequest struct {
-	Looks map[string][]Look `json:"looks"`
-}
-
-// lookAll looks at all places at once, each in a child.
-func lookAll(s Site, patience time.Duration) Facts {
-	places := map[string]lookRequest{}
-	for _, c := range Checks() {
-		if c.looks == nil || c.lacks(s) != "" {
+// lookAll does the looks of checks at once, each check's in a child.
+func lookAll(s Site, patience time.Duration, checks []Check) Facts {
+	all := Facts{map[string][]Seen{}, map[string]string{}}
+	var guard sync.Mutex
+	var asks []func()
+	for _, c := range checks {
+		if c.looks == nil || !c.judgeable(s) {
 			continue
 		}
-		if places[c.place].Looks == nil {
-			places[c.place] = lookRequest{map[string][]Look{}}
+		looks := c.looks(s)
+		if len(looks) == 0 {
+			continue
 		}
-		places[c.place].Looks[c.Name] = c.looks(s)
-	}
-	answers := make(chan Facts, len(places))
-	for _, r := range places {
-		failed := func(why string) {
-			unknown := map[string]string{}
-			for name := range r.Looks {
-				unknown[name] = why
+		asks = append(asks, func() {
+			seen, err := stage.Ask[[]Seen](opLook, looks, patience)
+			guard.Lock()
+			defer guard.Unlock()
+			if all.Seen[c.Name] = seen; err != nil {
+				all.Unknown[c.Name] = err.Error()
 			}
-			answers <- Facts{Unknown: unknown}
-		}
-		routine.Go(func(p *routine.Panic) { failed(p.Error()) }, func() {
-			seen, err := stage.Ask[map[string][]Seen](opLook, r, patience)
-			if err != nil {
-				failed(err.Error())
-				return
-			}
-			answers <- Facts{Seen: seen}
 		})
 	}
-	all := Facts{map[string][]Seen{}, map[string]string{}}
-	for range places {
-		one := <-answers
-		for name, seen := range one.Seen {
-			all.Seen[name] = seen
-		}
-		for name, why := range one.Unknown {
-			all.Unknown[name] = why
-		}
-	}
+	together(asks...)
 	return all
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"bookend/internal/config"
 )
 
 // What follows a fix if a user could have written the file or folder. To a shell it is a comment.
@@ -18,49 +20,41 @@ const (
 // notAlone begins what is said of a folder above, or behind a link.
 const notAlone = "not root's alone all the way: "
 
-const notMadeYet = "not there yet: the first hook that needs it makes it"
-
 // judgeRules reports what is wrong with each file of a check, and sums up what is well.
 func judgeRules(v *view, rules []Rule) string {
-	there, used := 0, 0
-	last, left := File{}, ""
-	for i, r := range rules {
-		if len(r.paths(v.Site)) == 0 {
-			continue
-		}
-		used++
-		exists := 0
-		for _, f := range v.seen[i].Files {
-			if !f.Missing {
-				exists++
-				r.judgeFile(v, f)
-				last = f
+	there, i, left := 0, 0, 0
+	var last File
+	for _, r := range rules {
+		for _, look := range r.looks(v.Site) {
+			seen, exist := v.seen[i], 0
+			for _, f := range seen.Files {
+				if !f.Missing {
+					r.judgeFile(v, f)
+					exist, last = exist+1, f
+				}
 			}
+			if exist == 0 && r.Absent != "" {
+				r.judgeMissing(v, look.Paths[0])
+			}
+			there, left, i = there+exist, left+seen.Left, i+1
 		}
-		if n := v.seen[i].Left; n > 0 {
-			left = fmt.Sprintf("; %d more were not looked at", n)
-		}
-		if exists == 0 {
-			r.judgeMissing(v)
-		}
-		there += exists
 	}
+	well := fmt.Sprintf("all %d are root's, with the right modes", there)
 	switch {
-	case used == 0:
+	case i == 0:
 		return "not used by this configuration"
 	case there == 0:
-		return notMadeYet
+		return "not there yet: the first hook that needs it makes it"
 	case there == 1:
-		return fmt.Sprintf("root's, %#o", last.Mode) + left
+		well = fmt.Sprintf("root's, %#o", last.Mode)
 	}
-	return fmt.Sprintf("all %d are root's, with the right modes", there) + left
+	if left > 0 {
+		well += fmt.Sprintf("; %d more were not looked at", left)
+	}
+	return well
 }
 
-func (r Rule) judgeMissing(v *view) {
-	path := r.paths(v.Site)[0]
-	if r.Absent == "" {
-		return
-	}
+func (r Rule) judgeMissing(v *view, path string) {
 	fix := r.install(path)
 	switch {
 	case r.By == Foreign && r.Kind == Folder:
@@ -147,7 +141,7 @@ func allows(bits uint32, kind Kind) string {
 // judgeAbove judges a folder above, or behind a link. One that the table has itself is reported there.
 func (r Rule) judgeAbove(v *view, f File, c Culprit) {
 	for _, own := range Rules() {
-		if own.Kind == Folder && matches(c.Path, own.paths(v.Site)) {
+		if own.Kind == Folder && matches(c.Path, own.Paths(v.Site)) {
 			return
 		}
 	}
@@ -181,8 +175,7 @@ func (c Culprit) fix(key string) string {
 		key = "the configuration"
 	}
 	return fmt.Sprintf("move it to where only root can write, and let %s say so; or, if that folder should be "+
-		"root's: "+
-		"chown root:root %s && chmod go-w %[2]s", key, quoted(c.Path)) + compareFolder
+		"root's: chown root:root %s && chmod go-w %[2]s", key, quoted(c.Path)) + compareFolder
 }
 
 // mend is the command that puts owner and mode right.
@@ -214,12 +207,12 @@ func (r Rule) install(path string) string {
 	if r.Kind == Folder {
 		return fmt.Sprintf("install -d -o root -g root -m %04o %s", r.Mode, quoted(path))
 	}
-	built := "bin/" + filepath.Base(r.Shown)
+	built := "bin/" + filepath.Base(path)
 	if r.Name == "config" {
-		built = "configs/" + filepath.Base(r.Shown)
+		built = "configs/" + filepath.Base(config.DefaultFile)
 	}
-	return fmt.Sprintf("install -D -o root -g root -m %04o %s %s   # in the build's folder; or install the "+
-		"package again",
+	return fmt.Sprintf("install -D -o root -g root -m %04o %s %s   # in the build's folder; or install the package "+
+		"again",
 		r.Mode, built, quoted(path))
 }
 

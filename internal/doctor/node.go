@@ -2,9 +2,7 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"bookend/internal/config"
@@ -23,16 +21,11 @@ func nodeChecks() []Check {
 			why: "the hooks observe with the shipped defaults (BKD-CONFIG)", path: configPath, judge: judgeText,
 		},
 		{
-			Name: "versions", Area: areaNode, Holds: "all programs of Bookend are of one release",
-			why:  "programs of two releases were not tried together: one may not read what the other has recorded",
-			path: func(s Site) string { return s.Self }, judge: judgeVersions,
-		},
-		{
 			Name: "drop-filesystem", Area: areaNode,
 			Holds: "`/run/bookend/drop` is a tmpfs of its own, as [the unit in deploy/](../deploy/systemd.md) " +
 				"mounts it",
 			why:  "users write here: without a small tmpfs of its own, one user can fill it for all hooks",
-			path: dropFolder, place: "drop", judge: judgeDrop,
+			path: dropFolder, judge: judgeDrop,
 			looks: func(s Site) []Look { return []Look{{Paths: []string{dropFolder(s)}, Kind: Folder}} },
 		},
 	}
@@ -52,24 +45,6 @@ func judgeText(v *view) string {
 			"correct it; bookend config check lists all")
 	}
 	return fmt.Sprintf("valid: mode %s", v.Config.Mode)
-}
-
-func judgeVersions(v *view) string {
-	for _, name := range slices.Sorted(maps.Keys(v.Survey.Programs)) {
-		a := v.Survey.Programs[name]
-		fields := strings.Fields(a.Text)
-		path := filepath.Join(v.Programs[0], name)
-		again := "install -m 0755 bin/bookend-* " + quoted(filepath.Dir(v.Config.Backend)) +
-			"/   # in the build's folder; or install the package again"
-		switch {
-		case !strings.HasPrefix(name, "bookend-") || a.Missing: // another's, or said by programs
-		case len(fields) != 2:
-			v.unknown("does not tell its version: "+a.trouble(), again).at(path)
-		case v.Version != "" && fields[1] != v.Version:
-			v.wrong(fmt.Sprintf("version %.60s, bookend is %s", fields[1], v.Version), again).at(path)
-		}
-	}
-	return "all are " + v.Version
 }
 
 func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }

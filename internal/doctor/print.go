@@ -77,8 +77,8 @@ func fold(w io.Writer, lead string, indent int, text string) {
 // not be judged, or an earlier one about the same folder above. -1 if there is none.
 func sameCause(results []Result, at int) int {
 	r := results[at]
-	if says, ok := strings.CutPrefix(r.Seen, notJudged); ok {
-		return slices.IndexFunc(results, func(b Result) bool { return b.Check == says && b.Level != OK })
+	if r.Seen == notJudged {
+		return slices.IndexFunc(results, func(b Result) bool { return b.Check == confCheck && b.Level != OK })
 	}
 	if !strings.HasPrefix(r.Seen, notAlone) {
 		return -1

@@ -1,16 +1,18 @@
 package doctor
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"bookend/internal/config"
 )
 
-// Rule is what must hold for one file or folder, or for all of a pattern: root's, with no more bits than Mode.
+// Rule is what must hold for one or several files or folders: root's, with no more bits than Mode.
 type Rule struct {
 	Name  string // of its check; a check may have several
-	Shown string // where it is as shipped, for the documentation
+	Shown string // where it is as shipped, for the documentation. Rules fills it in
 	Kind  Kind
 	Mode  uint32 // as it is installed or made
 	Need  uint32 // the bits without which something does not work; lacking them is Short, or Wrong if that is empty
@@ -24,12 +26,8 @@ type Rule struct {
 	Absent  Level
 	Without string
 
-	// key of the configuration says where it is; may be empty.
-	key string
-	// paths are where it is: patterns of filepath.Match may be among them; none if this site does not use it.
-	paths func(Site) []string
-	// first: only the first of paths that exists counts.
-	first bool
+	key string   // of the configuration, says where it is; may be empty
+	at  []string // patterns of filepath.Match, whose first word is a place of the site
 }
 
 // By is who makes a file.
@@ -42,215 +40,174 @@ const (
 	Made      By = "hooks"   // by the first hook that needs it. May be no link, and files have one name
 )
 
-// Paths are where it is on a site; patterns of filepath.Match may be among them.
-func (r Rule) Paths(s Site) []string { return r.paths(s) }
+// Reasons that are said twice.
+const (
+	defaults  = "the shipped defaults are in force"
+	unlooked  = "no GPU is looked at, unless the loader finds it elsewhere"
+	untested  = "no GPU is tested, unless the loader finds it elsewhere"
+	unwritten = "no metrics are written, and each hook finds BKD-ST-WRITE"
+	unseen    = "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"
+	reasons   = "no drain gets its reason, and no node is resumed (BKD-REASON)"
+)
 
-// Rules is the one table of owners and modes. What packages state, stage and safefile make agrees with it, and so do
-// the commands of docs/admin.md and the files in deploy/: all are tested.
-func Rules() []Rule { return slices.Concat(programRules(), installedRules(), runRules(), diskRules()) }
+// ruleTable is the one table of owners and modes. What packages state, stage and safefile make agrees with it, and so
+// do the commands of docs/admin.md and the files in deploy/: all are tested.
+var ruleTable = []Rule{
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o555, By: Installed, Absent: Wrong, Without: unseen,
+		at: []string{"PROGRAMS/bookend-prolog", "PROGRAMS/bookend-epilog", "PROGRAMS/bookend-healthcheck"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Installed, Absent: Wrong,
+		Without: "no GPU is looked at (BKD-BK-MISSING)", key: "backend", at: []string{"BACKEND"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o100, By: Installed, Absent: Wrong,
+		Without: "it was removed or replaced meanwhile", at: []string{"SELF"}},
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Foreign, Absent: Wrong,
+		Without: reasons, key: "slurm.scontrol", at: []string{"SCONTROL"}},
+	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, Short: Warning, By: Installed, Absent: Warning,
+		Without: defaults, at: []string{"ETC"}},
+	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Short: Warning, Rather: 0o111, By: Installed,
+		Absent: Warning, Without: defaults, at: []string{"CONFIG"}},
+	{Name: "snippets", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed,
+		at: []string{"SNIPPETS", "SNIPPETS/hooks", "SNIPPETS/prolog.d", "SNIPPETS/epilog.d"}},
+	{Name: "snippets", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed,
+		at: []string{"SNIPPETS/*.conf"}},
+	{Name: "snippets", Kind: Regular, Mode: 0o755, By: Installed,
+		at: []string{"SNIPPETS/hooks/*", "SNIPPETS/prolog.d/*", "SNIPPETS/epilog.d/*"}},
+	{Name: "libraries", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: unlooked,
+		key: "nvidia.nvml_library", at: []string{"NVML"}},
+	{Name: "libraries", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: untested,
+		key: "nvidia.cuda_library", at: []string{"CUDA"}},
+	{Name: "records", Kind: Folder, Mode: 0o755, Need: 0o711, By: Made, key: "paths.run", at: []string{"RUN"}},
+	{Name: "records", Kind: Folder, Mode: 0o700, Need: 0o700, By: Made,
+		at: []string{"RUN/state", "RUN/state/*", "RUN/state/*/*"}},
+	{Name: "records", Kind: Regular, Mode: 0o600, By: Made,
+		at: []string{"RUN/state/*", "RUN/state/*/*", "RUN/state/*/*/*"}},
+	{Name: "records", Kind: Folder, Mode: 0o711, Need: 0o711, Rather: 0o044, By: Made,
+		at: []string{"RUN/report", "RUN/drop"}},
+	{Name: "records", Kind: Folder, Mode: 0o755, Need: 0o700, By: Made, key: "paths.var", at: []string{"VAR"}},
+	{Name: "records", Kind: Folder, Mode: 0o700, Need: 0o700, By: Made,
+		at: []string{"VAR/history", "VAR/history/*", "VAR/metrics"}},
+	{Name: "records", Kind: Regular, Mode: 0o600, By: Made, at: []string{"VAR/history/*/*", "VAR/metrics/*"}},
+	{Name: "log", Kind: Folder, Mode: 0o755, Need: 0o700, Rather: 0o2000, Above: Warning, By: Made, key: "paths.log",
+		at: []string{"LOG"}},
+	{Name: "log", Kind: Regular, Mode: 0o640, Rather: 0o004, Above: Warning, By: Made,
+		at: []string{"LOG/bookend.log", "LOG/bookend.log.1"}},
+	{Name: "metrics", Kind: Folder, Mode: 0o755, Need: 0o555, Short: Warning, Rather: 0o2000, By: Foreign,
+		Absent: Wrong, Without: unwritten, key: "metrics.textfile", at: []string{"COLLECTOR"}},
+	{Name: "metrics", Kind: Regular, Mode: 0o644, Need: 0o444, Short: Warning, By: Made, key: "metrics.textfile",
+		at: []string{"TEXTFILE"}},
+}
 
-// ruleChecks are the checks of the table: its rules by name, each with why owner and mode matter, and with the place
-// that is looked at in one go.
+// Rules is the table, with where things are as shipped.
+func Rules() []Rule {
+	c := config.Default()
+	shipped := Site{
+		Config: c, ConfigPath: config.DefaultFile, Self: "/usr/bin/bookend", Root: "/",
+		Programs: []string{filepath.Dir(c.Backend)},
+		NVML:     []string{"libnvidia-ml.so.1"}, CUDA: []string{"libcuda.so.1"},
+	}
+	all := slices.Clone(ruleTable)
+	for i, r := range all {
+		all[i].Shown = cmp.Or(strings.Join(r.Paths(shipped), ", "), "the folder of metrics.textfile")
+	}
+	return all
+}
+
+// Paths are where a rule's files are on a site; patterns of filepath.Match may be among them.
+func (r Rule) Paths(s Site) (paths []string) {
+	for _, l := range r.looks(s) {
+		paths = append(paths, l.Paths...)
+	}
+	return paths
+}
+
+// looks is one for each pattern that this site uses. Of a place that may be in several folders the first file counts.
+func (r Rule) looks(s Site) (looks []Look) {
+	for _, pattern := range r.at {
+		place, below, _ := strings.Cut(pattern, "/")
+		l := Look{Kind: r.Kind}
+		for _, folder := range s.place(place) {
+			l.Paths = append(l.Paths, filepath.Join(folder, below))
+		}
+		if l.First = len(l.Paths) > 1; len(l.Paths) > 0 {
+			looks = append(looks, l)
+		}
+	}
+	return looks
+}
+
+// snippetFolder is where what slurm.conf includes is installed (deploy/slurm).
+var snippetFolder = filepath.Join(filepath.Dir(config.DefaultFile), "slurm")
+
+// place is where something is on a site, or may be, the likeliest first; none if the site does not use it.
+func (s Site) place(name string) []string {
+	c, textfile := s.Config, s.Config.Metrics.Textfile
+	collector := filepath.Dir(textfile)
+	used := func(is bool, path string) []string {
+		if !is {
+			return nil
+		}
+		return []string{path}
+	}
+	switch name {
+	case "PROGRAMS":
+		return s.Programs
+	case "NVML":
+		return firstOf(used(c.NVIDIA.NVMLLibrary != "", c.NVIDIA.NVMLLibrary), s.NVML)
+	case "CUDA":
+		return firstOf(used(c.NVIDIA.CUDALibrary != "", c.NVIDIA.CUDALibrary), s.CUDA)
+	case "SCONTROL":
+		return used(c.Drain.ReasonBy != config.ReasonByNone, c.Slurm.Scontrol)
+	case "LOG":
+		return used(c.Log.File, c.Paths.Log)
+	case "TEXTFILE":
+		return used(textfile != "", textfile)
+	case "COLLECTOR": // the hooks make that of paths.var, and no other
+		return used(textfile != "" && collector != filepath.Clean(c.Paths.Var), collector)
+	}
+	return []string{map[string]string{
+		"BACKEND": c.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath, "ETC": filepath.Dir(s.ConfigPath),
+		"SNIPPETS": filepath.Join(s.Root, snippetFolder), "RUN": c.Paths.Run, "VAR": c.Paths.Var,
+	}[name]}
+}
+
+// firstOf is the first list that has anything in it.
+func firstOf(a, b []string) []string {
+	if len(a) > 0 {
+		return a
+	}
+	return b
+}
+
+// ruleChecks are the checks of the table: its rules by name, each with why owner and mode matter.
 func ruleChecks() (all []Check) {
-	for _, c := range []struct{ name, why string }{
+	for _, c := range [][2]string{
 		{"programs", "root starts it; a Prolog or Epilog that cannot be started drains the node"},
 		{"config", "it names programs that root runs; one that a user could have written is not read (BKD-CONFIG)"},
 		{"snippets", "slurm.conf includes them: they name what slurmd runs as root, and every command of Slurm " +
 			"reads them"},
 		{"libraries", "root loads it, and runs its code"},
 		{"records", "verdicts rest on them, they name users' jobs, and who can open a lock can hold up every hook"},
-		{"history", "the records name users' jobs and processes, and who can open a lock can hold up every hook"},
 		{"log", "it names users and their jobs; nothing is logged where a user could write (BKD-LOG)"},
 		{"metrics", "alerts rest on it; nothing is written where a user could write (BKD-ST-WRITE)"},
 	} {
-		all = append(all, checkOf(c.name, c.why))
+		rules := slices.DeleteFunc(Rules(), func(r Rule) bool { return r.Name != c[0] })
+		all = append(all, Check{
+			Name: c[0], why: c[1],
+			path: func(s Site) string {
+				for _, r := range rules {
+					if paths := r.Paths(s); len(paths) > 0 {
+						return paths[0]
+					}
+				}
+				return rules[0].Shown
+			},
+			looks: func(s Site) (looks []Look) {
+				for _, r := range rules {
+					looks = append(looks, r.looks(s)...)
+				}
+				return looks
+			},
+			judge: func(v *view) string { return judgeRules(v, rules) },
+		})
 	}
 	return all
-}
-
-func checkOf(name, why string) Check {
-	rules := slices.DeleteFunc(Rules(), func(r Rule) bool { return r.Name != name })
-	return Check{
-		Name: name, why: why, place: name,
-		path: func(s Site) string {
-			for _, r := range rules {
-				if paths := r.paths(s); len(paths) > 0 {
-					return paths[0]
-				}
-			}
-			return rules[0].Shown
-		},
-		looks: func(s Site) (looks []Look) {
-			for _, r := range rules {
-				looks = append(looks, Look{Paths: r.paths(s), First: r.first, Kind: r.Kind})
-			}
-			return looks
-		},
-		judge: func(v *view) string { return judgeRules(v, rules) },
-	}
-}
-
-func one(path func(Site) string) func(Site) []string {
-	return func(s Site) []string { return []string{path(s)} }
-}
-
-// below makes paths in a folder.
-func below(folder func(Site) string, names ...string) func(Site) []string {
-	return func(s Site) (paths []string) {
-		for _, n := range names {
-			paths = append(paths, filepath.Join(folder(s), n))
-		}
-		return paths
-	}
-}
-
-func runFolder(s Site) string { return s.Config.Paths.Run }
-func varFolder(s Site) string { return s.Config.Paths.Var }
-
-// snippetFolder is where what slurm.conf includes is installed (deploy/slurm).
-var snippetFolder = filepath.Join(filepath.Dir(config.DefaultFile), "slurm")
-
-func snippets(s Site) string { return filepath.Join(s.Root, snippetFolder) }
-
-func programRules() (all []Rule) {
-	shipped := config.Default()
-	libexec := filepath.Dir(shipped.Backend)
-	for _, p := range [][2]string{
-		{"bookend-prolog", "no job's start is looked at; a Prolog= that names it drains the node"},
-		{"bookend-epilog", "no job's end is looked at; an Epilog= that names it drains the node"},
-		{"bookend-healthcheck", "between jobs nothing is looked at, and no drain gets its reason"},
-	} {
-		all = append(all, Rule{
-			Name: "programs", Shown: libexec + "/" + p[0], Kind: Regular, Mode: 0o755, Need: 0o555, By: Installed,
-			Absent: Wrong, Without: p[1], first: true,
-			paths: func(s Site) (paths []string) {
-				for _, folder := range s.Programs {
-					paths = append(paths, filepath.Join(folder, p[0]))
-				}
-				return paths
-			},
-		})
-	}
-	return append(all,
-		Rule{
-			Name: "programs", Shown: shipped.Backend, Kind: Regular, Mode: 0o755, Need: 0o500, By: Installed,
-			Absent: Wrong, Without: "no GPU is looked at (BKD-BK-MISSING)", key: "backend",
-			paths: one(func(s Site) string { return s.Config.Backend }),
-		},
-		Rule{
-			Name: "programs", Shown: "/usr/bin/bookend", Kind: Regular, Mode: 0o755, Need: 0o100, By: Installed,
-			Absent: Wrong, Without: "it was removed or replaced " +
-				"meanwhile", paths: one(func(s Site) string { return s.Self }),
-		},
-		Rule{
-			Name: "programs", Shown: shipped.Slurm.Scontrol, Kind: Regular, Mode: 0o755, Need: 0o500, By: Foreign,
-			Absent: Wrong, Without: "no drain gets its reason, and no node is resumed " +
-				"(BKD-REASON)", key: "slurm.scontrol",
-			paths: func(s Site) []string {
-				if s.Config.Drain.ReasonBy == config.ReasonByNone {
-					return nil
-				}
-				return []string{s.Config.Slurm.Scontrol}
-			},
-		})
-}
-
-func installedRules() []Rule {
-	const defaults = "the shipped defaults are in force"
-	library := func(soname, without string, configured func(config.NVIDIA) string, found func(Site) []string) Rule {
-		return Rule{
-			Name: "libraries", Shown: soname, Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning,
-			Without: without, first: true,
-			paths: func(s Site) []string {
-				if path := configured(s.Config.NVIDIA); path != "" {
-					return []string{path}
-				}
-				return found(s)
-			},
-		}
-	}
-	nvml := library("libnvidia-ml.so.1", "no GPU is looked at, unless the loader finds it elsewhere",
-		func(n config.NVIDIA) string { return n.NVMLLibrary }, func(s Site) []string { return s.NVML })
-	cuda := library("libcuda.so.1", "no GPU is tested, unless the loader finds it elsewhere",
-		func(n config.NVIDIA) string { return n.CUDALibrary }, func(s Site) []string { return s.CUDA })
-	nvml.key, cuda.key = "nvidia.nvml_library", "nvidia.cuda_library"
-	return []Rule{
-		{Name: "config", Shown: filepath.Dir(config.DefaultFile), Kind: Folder, Mode: 0o755, Need: 0o111,
-			Short: Warning,
-			By:    Installed, Absent: Warning, Without: defaults,
-			paths: one(func(s Site) string { return filepath.Dir(s.ConfigPath) })},
-		{Name: "config", Shown: config.DefaultFile, Kind: Regular, Mode: 0o644, Need: 0o444, Short: Warning,
-			Rather: 0o111,
-			By:     Installed, Absent: Warning, Without: defaults, paths: one(configPath)},
-		{Name: "snippets", Shown: snippetFolder + ", its hooks, prolog.d, epilog.d", Kind: Folder, Mode: 0o755,
-			Need: 0o111,
-			By:   Installed, paths: below(snippets, "", "hooks", "prolog.d", "epilog.d")},
-		{Name: "snippets", Shown: snippetFolder + "/*.conf", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111,
-			By: Installed, paths: below(snippets, "*.conf")},
-		{Name: "snippets", Shown: snippetFolder + "/hooks/*, prolog.d/*, epilog.d/*", Kind: Regular, Mode: 0o755,
-			By: Installed, paths: below(snippets, "hooks/*", "prolog.d/*", "epilog.d/*")},
-		nvml, cuda,
-	}
-}
-
-// runRules are about what the hooks make in memory.
-func runRules() []Rule {
-	root := config.Default().Paths.Run
-	return []Rule{
-		{Name: "records", Shown: root, Kind: Folder, Mode: 0o755, Need: 0o711, By: Made, key: "paths.run",
-			paths: one(runFolder)},
-		{Name: "records", Shown: root + "/state, and what is in it", Kind: Folder, Mode: 0o700, Need: 0o700, By: Made,
-			paths: below(runFolder, "state", "state/*", "state/*/*")},
-		{Name: "records", Shown: root + "/state: files", Kind: Regular, Mode: 0o600, By: Made,
-			paths: below(runFolder, "state/*", "state/*/*", "state/*/*/*")},
-		{Name: "records", Shown: root + "/report, " + root + "/drop", Kind: Folder, Mode: 0o711, Need: 0o711,
-			Rather: 0o044,
-			By:     Made, paths: below(runFolder, "report", "drop")},
-	}
-}
-
-// diskRules are about what the hooks' children make on disk.
-func diskRules() []Rule {
-	shipped := config.Default()
-	kept, logs := shipped.Paths.Var, shipped.Paths.Log
-	logged := func(names ...string) func(Site) []string {
-		return func(s Site) []string {
-			if !s.Config.Log.File {
-				return nil
-			}
-			return below(func(s Site) string { return s.Config.Paths.Log }, names...)(s)
-		}
-	}
-	return []Rule{
-		{Name: "history", Shown: kept, Kind: Folder, Mode: 0o755, Need: 0o700, By: Made, key: "paths.var",
-			paths: one(varFolder)},
-		{Name: "history", Shown: kept + "/history, history/NODE, metrics", Kind: Folder, Mode: 0o700, Need: 0o700,
-			By:    Made,
-			paths: below(varFolder, "history", "history/*", "metrics")},
-		{Name: "history", Shown: kept + "/history/NODE/*, metrics/*", Kind: Regular, Mode: 0o600, By: Made,
-			paths: below(varFolder, "history/*/*", "metrics/*")},
-		{Name: "log", Shown: logs, Kind: Folder, Mode: 0o755, Need: 0o700, Rather: 0o2000, Above: Warning, By: Made,
-			key: "paths.log", paths: logged("")},
-		{Name: "log", Shown: logs + "/bookend.log", Kind: Regular, Mode: 0o640, Rather: 0o004, Above: Warning,
-			By:    Made,
-			paths: logged("bookend.log", "bookend.log.1")},
-		{Name: "metrics", Shown: "of metrics.textfile, outside paths.var", Kind: Folder, Mode: 0o755, Need: 0o555,
-			Short: Warning, Rather: 0o2000, By: Foreign, Absent: Wrong,
-			Without: "no metrics are written, and each hook finds BKD-ST-WRITE", key: "metrics.textfile",
-			paths: func(s Site) []string {
-				folder := filepath.Dir(s.Config.Metrics.Textfile)
-				if s.Config.Metrics.Textfile == "" || folder == filepath.Clean(s.Config.Paths.Var) {
-					return nil
-				}
-				return []string{folder}
-			}},
-		{Name: "metrics", Shown: shipped.Metrics.Textfile, Kind: Regular, Mode: 0o644, Need: 0o444, Short: Warning,
-			By: Made, key: "metrics.textfile",
-			paths: func(s Site) []string {
-				if s.Config.Metrics.Textfile == "" {
-					return nil
-				}
-				return []string{s.Config.Metrics.Textfile}
-			}},
-	}
 }

@@ -16,60 +16,44 @@ import (
 const areaSlurm = "Slurm"
 
 func slurmChecks() []Check {
-	const (
-		leftovers = "a process that leaves its parent or its group outlives the job, with its memory, and no cgroup " +
-			"proves whose it is"
-		trespass = "a job can open GPUs that were given to others, by mistake too: BKD-TRESPASS reports it, but " +
-			"nothing " +
-			"prevents it"
-		freeing = "a process whose memory the driver is still freeing counts as unkillable: the node is drained for " +
-			"\"Kill task failed\" before an epilog can tell why"
-		container = "a task hook of a container job is looked for inside the container: if it is not there, " +
-			"that is an " +
-			"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail"
-		cut = "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script " +
-			"of the " +
-			"site's own then drains the node"
-	)
 	return []Check{
 		{
-			Name: "slurm-conf", Area: areaSlurm, Holds: "slurm.conf is found, as slurmd finds it, and can be " +
-				"read with all " +
-				"that it includes", why: "it says whether and how Slurm calls the " +
-				"hooks", path: slurmConfPath, judge: judgeConf,
+			Name: confCheck, Area: areaSlurm, path: slurmConfPath, judge: judgeConf,
+			Holds: "slurm.conf is found, as slurmd finds it, and can be read with all that it includes",
+			why:   "it says whether and how Slurm calls the hooks",
 		},
 		{
-			Name: "slurm-version", Area: areaSlurm, Holds: "slurmd is 22.05 or later, and scontrol of its version",
-			why: "what hooks are told depends on the " +
-				"version", needs: needsConf, path: fixed("slurmd"), judge: judgeVersion,
+			Name: "slurm-version", Area: areaSlurm, needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
+			Holds: "slurmd is 22.05 or later, and scontrol of its version",
+			why:   "what hooks are told depends on the version",
 		},
 		{
-			Name: "hook-timeout", Area: areaSlurm, Holds: "slurmd gives each hook a limit that is longer than " +
-				"`deadlines.*.total`", why: cut, needs: needsConf, keys: []string{"PrologEpilogTimeout"}, path: slurmConfPath,
-			judge: judgeTimeout,
+			Name: "hook-timeout", Area: areaSlurm, needsConf: true, keys: []string{"PrologEpilogTimeout"},
+			path: slurmConfPath, judge: judgeTimeout,
+			Holds: "slurmd gives each hook a limit that is longer than `deadlines.*.total`",
+			why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of " +
+				"the site's own then drains the node",
 		},
 		{
-			Name: "unkillable-step", Area: areaSlurm, Holds: "`UnkillableStepTimeout=` is 60 or more: a driver " +
-				"that frees " +
-				"much memory needs it", why: freeing, needs: needsConf, keys: []string{"UnkillableStepTimeout"},
-			path: slurmConfPath, judge: judgeUnkillable,
+			Name: "proctrack", Area: areaSlurm, needsConf: true, path: slurmConfPath, judge: judgeProctrack,
+			Holds: "Slurm tracks processes by cgroup: `ProctrackType=proctrack/cgroup`",
+			why: "a process that leaves its parent or its group outlives the job, with its memory, and no cgroup " +
+				"proves whose it is",
 		},
 		{
-			Name: "proctrack", Area: areaSlurm, Holds: "Slurm tracks processes by cgroup: " +
-				"`ProctrackType=proctrack/cgroup`",
-			why: leftovers, needs: needsConf, path: slurmConfPath, judge: judgeProctrack,
+			Name: "constrain-devices", Area: areaSlurm, needsConf: true, keys: []string{"TaskPlugin"},
+			path: besideConf("cgroup.conf"), judge: judgeConstrain,
+			Holds: "jobs can open only GPUs that they were given: `TaskPlugin=` has task/cgroup, cgroup.conf has " +
+				"`ConstrainDevices=yes`",
+			why: "a job can open GPUs that were given to others, by mistake too: BKD-TRESPASS reports it, but " +
+				"nothing prevents it",
 		},
 		{
-			Name: "constrain-devices", Area: areaSlurm, Holds: "jobs can open only GPUs that they were given: " +
-				"`TaskPlugin=` " +
-				"has task/cgroup, cgroup.conf has `ConstrainDevices=yes`", why: trespass, needs: needsConf,
-			keys: []string{"TaskPlugin"}, path: besideConf("cgroup.conf"), judge: judgeConstrain,
-		},
-		{
-			Name: "pyxis", Area: areaSlurm, Holds: "task hooks do not run inside containers: no pyxis in " +
-				"plugstack.conf " +
-				"together with `TaskProlog=` or `TaskEpilog=`", why: container, needs: needsConf,
-			path: besideConf("plugstack.conf"), judge: judgePyxis,
+			Name: "pyxis", Area: areaSlurm, needsConf: true, path: besideConf("plugstack.conf"), judge: judgePyxis,
+			Holds: "task hooks do not run inside containers: no pyxis in plugstack.conf together with `TaskProlog=` " +
+				"or `TaskEpilog=`",
+			why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
+				"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail",
 		},
 	}
 }
@@ -110,14 +94,14 @@ func judgeConf(v *view) string {
 		v.unknown("could not be looked at: "+s.Unknown, "find out why it does not answer: ls -l "+quoted(folder))
 		return ""
 	case s.Unread != "":
-		v.unknown("could not be read: "+s.Unread,
-			"let slurm.gres_conf name the gres.conf that slurmd uses").at(s.Tried[len(s.Tried)-1])
+		fix := "let slurm.gres_conf name the gres.conf that slurmd uses"
+		v.unknown("could not be read: "+s.Unread, fix).at(s.Tried[len(s.Tried)-1])
 		return ""
 	case s.Conf == nil:
 		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
 			includeLine("bookend.conf")+"   # as the last line of slurm.conf").
-			because("this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF " +
-				"set to it")
+			because("this is no compute node, or its slurm.conf is elsewhere: then run doctor with SLURM_CONF set " +
+				"to it")
 		return ""
 	}
 	if doubt := s.Conf.Doubt(); doubt != "" {
@@ -125,8 +109,8 @@ func judgeConf(v *view) string {
 	}
 	if l, ok := s.Conf.Crowded(); ok {
 		v.wrong(fmt.Sprintf("%s has %s= and %s= in one line", l.Where(), l.Pairs[0][0], l.Pairs[1][0]),
-			"write each into a line of its own").because("neither slurmd nor any command of Slurm starts with " +
-			"this file")
+			"write each into a line of its own").
+			because("neither slurmd nor any command of Slurm starts with this file")
 	}
 	if s.Beside != "" {
 		v.unknown("next to it could not be read: "+s.Beside, "make it readable for root")
@@ -160,20 +144,20 @@ func parseVersion(text string) (v version, ok bool) {
 
 // slurmdVersion is false if slurmd does not tell.
 func (s Site) slurmdVersion() (v version, ok bool) {
-	return parseVersion(s.Survey.Programs["slurmd"].Text)
+	return parseVersion(s.Survey.SlurmdSays.Text)
 }
 
 func judgeVersion(v *view) string {
 	have, ok := v.slurmdVersion()
 	switch {
 	case !ok:
-		v.unknown("does not tell its version: "+v.Survey.Programs["slurmd"].trouble(), "slurmd -V")
+		v.unknown("does not tell its version: "+v.Survey.SlurmdSays.trouble(), "slurmd -V")
 		return ""
 	case have.before(22, 5):
 		v.wrong(have.String()+": not supported", "upgrade Slurm to 22.05 or later").
 			because("its hooks are not told which GPUs a job has, or how it ended")
 	}
-	path, scontrol := v.Config.Slurm.Scontrol, v.Survey.Programs["scontrol"]
+	path, scontrol := v.Config.Slurm.Scontrol, v.Survey.ScontrolSays
 	other, told := parseVersion(scontrol.Text)
 	const why = "slurmctld refuses scontrol of another version: no drain gets its reason"
 	switch {
@@ -231,15 +215,6 @@ func judgeTimeout(v *view) string {
 		told = append(told, fmt.Sprintf("%s %d s for %v", h.hook, limit, total))
 	}
 	return strings.Join(told, ", ")
-}
-
-func judgeUnkillable(v *view) string {
-	const least = 60 // Slurm's own default: freeing memory may take tens of seconds on a GPU in trouble
-	limit, _ := seconds(v.conf(), "UnkillableStepTimeout", least)
-	if limit < least {
-		v.warn(fmt.Sprintf("UnkillableStepTimeout=%d", limit), v.inConf("UnkillableStepTimeout=180"))
-	}
-	return fmt.Sprintf("%d s", limit)
 }
 
 func judgeProctrack(v *view) string {

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"os"
-	"path/filepath"
 	"time"
 
 	"bookend/internal/attrib"
@@ -26,8 +25,8 @@ type Survey struct {
 	Slurmd []Daemon
 	Slurm  Slurm
 	Driver Driver
-	// Programs is what each program says of its version, by its name.
-	Programs map[string]Answer
+	// SlurmdSays and ScontrolSays are what Slurm's programs say of their versions.
+	SlurmdSays, ScontrolSays Answer
 	// Backend is the driver's answer to one question as a hook asks it; Skipped is why it was not asked.
 	Backend struct {
 		Skipped string
@@ -51,8 +50,8 @@ type Daemon struct {
 // Slurm is Slurm's configuration as it is on the node.
 type Slurm struct {
 	Unknown string `json:"unknown,omitempty"`
-	// Tried are the places that were looked at; Conf is what the first that exists says, nil if it could not be read, as
-	// Unread says, or if there is none.
+	// Tried are the places that were looked at; Conf is what the first that exists says, nil if it could not be read,
+	// as Unread says, or if there is none.
 	Tried  []string        `json:"tried,omitempty"`
 	Conf   *slurmconf.Conf `json:"conf,omitempty"`
 	Unread string          `json:"unread,omitempty"`
@@ -87,27 +86,21 @@ type Answer struct {
 // survey looks at the node, in three rounds: what runs; what its configuration and the driver say; and what follows.
 func survey(s Site, patience time.Duration) Survey {
 	v := Survey{Node: s.NodeName}
-	v.Slurmd = asked(opDaemons, daemonsRequest{s.Config.Paths.Proc}, patience, func(string) []Daemon { return nil })
+	v.Slurmd, _ = stage.Ask[[]Daemon](opDaemons, daemonsRequest{s.Config.Paths.Proc}, patience)
 	s.Survey.Slurmd = v.Slurmd
-	if d, ok := s.slurmd(); ok {
-		v.Node = cmp.Or(d.Node, v.Node)
-	}
+	slurmd, _ := s.slurmd()
+	v.Node = cmp.Or(slurmd.Node, v.Node)
 	s.NodeName = v.Node
 	together(
-		func() {
-			v.Slurm = asked(opSlurm, confPlaces(s), patience, func(why string) Slurm { return Slurm{Unknown: why} })
-		},
-		func() {
-			request := driverRequest{s.Config.Paths, s.Config.NVIDIA.DriverProc, s.NodeName}
-			v.Driver = asked(opDriver, request, patience, func(why string) Driver { return Driver{Unknown: why} })
-		},
+		func() { v.Slurm = askSlurm(s, patience) },
+		func() { v.Driver = readDriver(s, patience) },
 	)
 	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {
 		v.Node = cmp.Or(c.NodeOn(v.Node), v.Node)
 	}
 	s.Survey, s.NodeName = v, v.Node
 	together(
-		func() { v.Programs = versions(s, patience) },
+		func() { v.SlurmdSays, v.ScontrolSays = versions(s, patience) },
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
@@ -115,6 +108,27 @@ func survey(s Site, patience time.Duration) Survey {
 		v.Open = stage.Holdings(stage.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
+}
+
+// askSlurm reads Slurm's configuration from where it may be: where Bookend's says, else SLURM_CONF, else where slurmd
+// was told, else where it looks.
+func askSlurm(s Site, patience time.Duration) Slurm {
+	d, _ := s.slurmd()
+	places := gresconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
+	found, err := stage.Ask[Slurm](opSlurm, places, patience)
+	if err != nil {
+		found.Unknown = err.Error()
+	}
+	return found
+}
+
+func readDriver(s Site, patience time.Duration) Driver {
+	request := driverRequest{s.Config.Paths, s.Config.NVIDIA.DriverProc, s.NodeName}
+	d, err := stage.Ask[Driver](opDriver, request, patience)
+	if err != nil {
+		d.Unknown = err.Error()
+	}
+	return d
 }
 
 // askNumbers does as a hook of the node's slurmd does, and keeps nothing.
@@ -125,15 +139,6 @@ func askNumbers(s Site) numbering.List {
 	d, _ := s.slurmd()
 	env := stage.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 	return stage.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)
-}
-
-// asked is a child's answer, or that there is none.
-func asked[Rep any](op string, req any, patience time.Duration, failed func(why string) Rep) Rep {
-	rep, err := stage.Ask[Rep](op, req, patience)
-	if err != nil {
-		return failed(err.Error())
-	}
-	return rep
 }
 
 // together runs all at once and waits for all. Each bounds itself; of one that fails inside, nothing is known.
@@ -150,13 +155,6 @@ func together(all ...func()) {
 	}
 }
 
-// confPlaces are where slurm.conf may be: where the configuration says, else SLURM_CONF, else where slurmd was told,
-// else where it looks.
-func confPlaces(s Site) []gresconf.Files {
-	d, _ := s.slurmd()
-	return gresconf.Find(s.Config.Slurm.GresConf, cmp.Or(s.SlurmConf, d.Conf))
-}
-
 // slurmd is the one that runs here: of several the one with this SLURM_CONF and node.
 func (s Site) slurmd() (Daemon, bool) {
 	for _, d := range s.Survey.Slurmd {
@@ -167,8 +165,8 @@ func (s Site) slurmd() (Daemon, bool) {
 	return Daemon{}, false
 }
 
-// askDriver asks the driver once, as a prolog does, with its deadline. While a child of Bookend's is stuck in it, or the
-// driver's own files did not answer, it is not asked.
+// askDriver asks the driver once, as a prolog does, with its deadline. While a child of Bookend's is stuck in it, or
+// the driver's own files did not answer, it is not asked.
 func askDriver(s Site) (skipped string, a backend.Answer) {
 	switch d := s.Survey.Driver; {
 	case d.Unknown != "":
@@ -182,7 +180,7 @@ func askDriver(s Site) (skipped string, a backend.Answer) {
 	answers := make(chan backend.Answer, 1)
 	routine.Go(func(p *routine.Panic) { answers <- backend.Answer{Panic: p} }, func() {
 		answers <- backend.Ask(backend.Params{Path: s.Config.Backend, Root: true}, wire.Request{
-			Op: wire.Snapshot, All: true, Health: true, DeadlineMillis: limit.Milliseconds(),
+			Op: wire.Snapshot, All: true, DeadlineMillis: limit.Milliseconds(),
 			Options: wire.Options{NVMLLibrary: s.Config.NVIDIA.NVMLLibrary},
 		})
 	})
@@ -197,41 +195,27 @@ func askDriver(s Site) (skipped string, a backend.Answer) {
 // driverLimit is what a prolog gives the driver.
 func (s Site) driverLimit() time.Duration { return time.Duration(s.Config.Deadlines.Prolog.Driver) }
 
-// versions asks each program for its version, all at once.
-func versions(s Site, patience time.Duration) map[string]Answer {
-	wanted := versionRequests(s)
-	all := make([]Answer, len(wanted))
-	var asks []func()
-	for i, w := range wanted {
-		asks = append(asks, func() {
-			all[i] = asked(opVersion, w, patience, func(why string) Answer { return Answer{Unknown: why} })
-		})
-	}
-	together(asks...)
-	said := map[string]Answer{}
-	for i, w := range wanted {
-		said[w.Name] = all[i]
-	}
-	return said
-}
-
-// versionRequests are for the programs that say their version: the hooks, and Slurm's. Without slurm.conf Slurm's ask
-// the network where it is: then they are not started.
-func versionRequests(s Site) (wanted []versionRequest) {
-	for _, r := range programRules() {
-		if r.first {
-			wanted = append(wanted, versionRequest{filepath.Base(r.Shown), r.paths(s), "--version", ""})
-		}
-	}
+// versions asks slurmd and scontrol for their versions. Without slurm.conf they would ask the network where it is: then
+// they are not started.
+func versions(s Site, patience time.Duration) (slurmd, scontrol Answer) {
 	conf := s.Survey.Slurm.Conf
 	if conf == nil {
-		return wanted
+		return slurmd, scontrol
 	}
-	slurmd := config.SlurmdPrograms()
+	daemons := config.SlurmdPrograms()
 	if d, ok := s.slurmd(); ok && d.Exe != "" {
-		slurmd = []string{d.Exe}
+		daemons = []string{d.Exe}
 	}
-	return append(wanted,
-		versionRequest{"scontrol", []string{s.Config.Slurm.Scontrol}, "-V", conf.Path},
-		versionRequest{"slurmd", slurmd, "-V", conf.Path})
+	ask := func(paths ...string) Answer {
+		answer, err := stage.Ask[Answer](opVersion, versionRequest{paths, conf.Path}, patience)
+		if err != nil {
+			answer.Unknown = err.Error()
+		}
+		return answer
+	}
+	together(
+		func() { slurmd = ask(daemons...) },
+		func() { scontrol = ask(s.Config.Slurm.Scontrol) },
+	)
+	return slurmd, scontrol
 }

@@ -90,16 +90,8 @@ func backendSaying(version string, replaced map[string]string) string {
 	card := func(i int, bus string) string {
 		return fmt.Sprintf(`{"device":{"id":"GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a00%d","bus_id":"0000:%s:00.0","minor":%d},"memory":{},"processes":[],"nvidia":{"nvml_index":%d,"mig_mode":false}}`, i, bus, i, i)
 	}
-	health := func(i int) string {
-		fact := func(code, value string) string {
-			return fmt.Sprintf(`{"code":%q,"value":%q,"source":"nvml"}`, code, value)
-		}
-		return fmt.Sprintf(`{"device":"GPU-8f0b1c00-77c1-4d0e-9b3a-5e2f00c0a00%d","facts":[%s,%s]}`, i,
-			fact("persistence", "on"), fact("compute_mode", "default"))
-	}
 	text := `{"bookend":1,"kind":"hello","hello":{"backend":"nvidia","version":"` + version + `"}}
 {"bookend":1,"kind":"snapshot","snapshot":{"at":1,"driver":{"version":"580.1"},"readings":[` + card(0, "1b") + "," + card(1, "3d") + `]}}
-{"bookend":1,"kind":"health","health":[` + health(0) + "," + health(1) + `]}
 {"bookend":1,"kind":"done"}`
 	for old, now := range replaced {
 		text = strings.ReplaceAll(text, old, now)

@@ -1,13 +1,13 @@
 package state
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -37,16 +37,16 @@ func DefaultLimits() Limits {
 	return Limits{Recent: 32, Findings: 64, Age: 90 * 24 * time.Hour, Bytes: 64 << 20}
 }
 
-// Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with
-// their reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
-// once an hour forgets the oldest of the history. It waits for the disk and so belongs in a child. When another Archive is
-// at work it does nothing. The error joins all that went wrong; the rest is done.
+// Archive writes a node's ended runs to varDir, durably, then removes from memory those that are not kept, with their
+// reports, puts aside the drop folders of jobs that are over, sweeps away what killed hooks left half written, and
+// once an hour forgets the oldest of the history. It waits for the disk and so belongs in a child. When another
+// Archive is at work it does nothing. The error joins all that went wrong; the rest is done.
 func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 	s, err := Open(run, node)
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	_, booted := s.lastPruned()
+	last := s.lastPruned() // before the lock makes its file
 	release, err := safefile.Lock(filepath.Join(s.dir, lockArchive), 0, true)
 	if errors.Is(err, ErrLocked) {
 		return nil
@@ -55,8 +55,7 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 		return fmt.Errorf("archive: %w", err)
 	}
 	defer release()
-	last, _ := s.lastPruned()
-	if booted != nil || now.Sub(last).Abs() >= pruneEvery {
+	if now.Sub(last).Abs() >= pruneEvery {
 		last = unfinished
 	}
 	if err := s.setPruned(unfinished); err != nil {
@@ -75,8 +74,10 @@ func Archive(run, varDir, node string, now time.Time, keep Limits) error {
 // moveOut is what Archive does with the lock held; last is when the history was last gone through.
 func (s *Store) moveOut(history string, now, last time.Time, keep Limits) error {
 	drops, err := s.drops() // before the records: a job that begins meanwhile has its record before its folder
-	runs, damage := s.outlines()
 	all := []error{err}
+	// The oldest first: of too many, the next have their turn once those are archived.
+	jobs, err := s.jobs()
+	runs, damage := s.runsOf(outline, jobs, err)
 	for _, d := range damage {
 		all = append(all, d)
 	}
@@ -131,62 +132,44 @@ func onCard(r ledger.Run) bool {
 	return false
 }
 
-// retire writes a run of which o is the outline to the history, if it is not there, and marks or removes its record. No lock
-// is held while the disk works.
+// retire writes a run, of which o is the outline, to the history, if it is not there, and marks or removes its record.
+// No lock is held while the disk works.
 func (s *Store) retire(history string, o ledger.Run, stays bool) error {
 	if o.Archived && stays {
 		return nil
 	}
-	seen, marked, err := s.preserve(history, o)
-	if err != nil || seen == nil {
-		return err
-	}
-	return s.letGo(o, seen, marked, stays)
-}
-
-// preserve writes a run's record to the history. It returns the record as read and as marked: both nil if the record is
-// gone or has changed since o was read.
-func (s *Store) preserve(history string, o ledger.Run) (seen, marked []byte, err error) {
-	seen, err = s.read(o.Job.ID, o.Key)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if r, err := outlined(seen); err != nil || len(r.Ends) != len(o.Ends) || r.Archived != o.Archived {
-		return nil, nil, nil // another epilog was here: next time
-	}
-	if o.Archived {
-		return seen, seen, nil
-	}
-	if marked, err = mark(seen); err != nil {
-		return nil, nil, err
-	}
-	name := fmt.Sprintf("%d-%s%s", o.Job.ID, o.Key, suffix)
-	return seen, marked, safefile.ReplaceDurable(history, name, marked, 0o600)
-}
-
-// letGo marks or removes the record of a run that is in the history, unless it has changed since it was seen.
-func (s *Store) letGo(o ledger.Run, seen, marked []byte, stays bool) error {
-	err := s.locked(lockOf(o.Job.ID), func() error {
-		if !s.unchanged(o, seen) {
-			return nil // another epilog was here: next time
-		}
-		if stays {
-			return s.put(o, marked)
-		}
-		return s.remove(o)
-	})
-	if errors.Is(err, ErrLocked) { // a hook of this job, or of another with its lock, is at work: next time
+	seen, err := s.load(o.Job.ID, o.Key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return err
+	case len(seen.Ends) != len(o.Ends) || seen.Archived != o.Archived:
+		return nil // another epilog was here: next time
 	}
-	return err
-}
-
-func (s *Store) unchanged(r ledger.Run, seen []byte) bool {
-	now, err := s.read(r.Job.ID, r.Key)
-	return err == nil && bytes.Equal(now, seen)
+	marked := seen
+	marked.Archived = true
+	if !seen.Archived {
+		data, err := encode(marked)
+		if err == nil {
+			name := fmt.Sprintf("%d-%s%s", seen.Job.ID, seen.Key, suffix)
+			err = safefile.ReplaceDurable(history, name, data, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// A hook of this job, or of another with its lock, may be at work: then the next time.
+	return s.unlessLocked(lockOf(seen.Job.ID), func() error {
+		now, err := s.load(seen.Job.ID, seen.Key)
+		switch {
+		case err != nil || !reflect.DeepEqual(now, seen):
+			return nil // another epilog was here: next time
+		case stays:
+			return s.write(marked)
+		}
+		return s.remove(seen)
+	})
 }
 
 // remove removes a run's report and record. The record goes last: while it is there, an interrupted removal is taken up

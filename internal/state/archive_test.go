@@ -23,29 +23,21 @@ func limits(recent, findings int) Limits {
 
 func archive(t *testing.T, run, varDir string, keep Limits) {
 	t.Helper()
-	if err := Archive(run, varDir, node, now, keep); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Archive(run, varDir, node, now, keep))
 }
 
 // lived is a job that began and ended; with a card, it left something there.
 func lived(t *testing.T, s *Store, j slurm.Job, n int, card bool) {
 	t.Helper()
-	if err := errors.Join(s.PutReport(j, StartReport{}), s.MakeDrop(j)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.PutReport(j, StartReport{}), s.MakeDrop(j)))
 	begin(t, s, j, n)
 	r, _, err := s.Find(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	end := at(n + 1)
 	if card {
 		end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1"}}
 	}
-	if err := s.Close(r, *end); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(r, *end))
 }
 
 func ids(runs []ledger.Run) (list []slurm.JobID) {
@@ -88,7 +80,8 @@ func TestArchive(t *testing.T) {
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 3, 2, 1}) {
 		t.Errorf("on disk: %v", got)
 	}
-	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3", "drop/n1_" + string(sluidA)} {
+	for _, path := range []string{"state/n1/3", "report/n1_3", "report/n1_" + string(sluidA), "drop/n1_3",
+		"drop/n1_" + string(sluidA)} {
 		if _, err := os.Lstat(filepath.Join(run, path)); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -115,9 +108,7 @@ func TestArchiveAgainAfterASecondEpilog(t *testing.T) {
 	if which != ledger.ClosedRun || err != nil {
 		t.Fatal(which, err)
 	}
-	if err := s.Close(r, *at(20)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(r, *at(20)))
 	archive(t, run, varDir, limits(0, 0))
 	runs, damage := History(varDir, node)
 	if len(runs) != 1 || len(damage) != 0 || len(runs[0].Ends) != 2 {
@@ -136,9 +127,7 @@ func TestArchiveOfARequeuedJob(t *testing.T) {
 	second := job(1)
 	second.SLUID = sluidB
 	begin(t, s, second, 30)
-	if err := errors.Join(s.PutReport(second, StartReport{}), s.MakeDrop(second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.PutReport(second, StartReport{}), s.MakeDrop(second)))
 	archive(t, run, varDir, limits(0, 0))
 	runs, _ := s.Runs()
 	if len(runs) != 1 || runs[0].Job.SLUID != sluidB {
@@ -169,37 +158,17 @@ func TestArchiveForgets(t *testing.T) {
 	for i, f := range byName(t, history) {
 		size = f.Size()
 		stamp := now.Add(time.Duration(i-4) * time.Hour) // job 1: four hours old … job 5: now
-		if err := os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(filepath.Join(history, f.Name()), stamp, stamp))
 	}
 	temp := filepath.Join(history, safefile.TempPrefix+"x")
-	if err := os.WriteFile(temp, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	later := func(hours int, keep Limits) {
-		t.Helper()
-		if err := Archive(run, varDir, node, now.Add(time.Duration(hours)*time.Hour), keep); err != nil {
-			t.Fatal(err)
-		}
-	}
-	later(1, Limits{Age: 4 * time.Hour, Bytes: 1 << 40})
+	must(t, os.WriteFile(temp, nil, 0o600))
+	must(t, Archive(run, varDir, node, now.Add(time.Hour), Limits{Age: 4 * time.Hour, Bytes: 1 << 40}))
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4, 3, 2}) {
 		t.Errorf("by age: %v", got)
 	}
-	few := Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}
-	later(1, few)
-	if got := onDisk(t, varDir); len(got) != 4 {
-		t.Errorf("it was gone through within the hour: %v", got)
-	}
-	later(2, few)
+	must(t, Archive(run, varDir, node, now.Add(2*time.Hour), Limits{Age: 5 * time.Hour, Bytes: 2*size + size/2}))
 	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5, 4}) {
 		t.Errorf("by size: %v", got)
-	}
-	must(t, os.Remove(filepath.Join(s.dir, lockArchive))) // the node has booted
-	later(2, Limits{Age: 5 * time.Hour, Bytes: size})
-	if got := onDisk(t, varDir); !slices.Equal(got, []slurm.JobID{5}) {
-		t.Errorf("after a boot: %v", got)
 	}
 	if _, err := os.Stat(temp); !os.IsNotExist(err) {
 		t.Errorf("a killed writer's file: %v", err)
@@ -232,9 +201,7 @@ func TestArchiveAtWork(t *testing.T) {
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
 	release, err := safefile.Lock(filepath.Join(s.dir, lockArchive), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	archive(t, run, varDir, limits(0, 0))
 	if got := inMemory(t, s); len(got) != 1 {
 		t.Error("two at work at once")
@@ -246,27 +213,6 @@ func TestArchiveAtWork(t *testing.T) {
 	}
 }
 
-func TestArchiveKeepsWhatTheDiskRefuses(t *testing.T) {
-	run, varDir := folder(t), mount(t, "size=64k,mode=0755")
-	s := open(t, run)
-	lived(t, s, job(1), 10, false)
-	if _, err := makeHistory(varDir, node); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(varDir, "filler"), make([]byte, 1<<20), 0o600); err == nil {
-		t.Fatal("not full")
-	}
-	if err := Archive(run, varDir, node, now, limits(0, 0)); err == nil {
-		t.Error("a full disk is no error")
-	}
-	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
-		t.Errorf("in memory: %v", got)
-	}
-	if err := Archive(run, varDir, "../n1", now, limits(0, 0)); !errors.Is(err, ErrName) {
-		t.Error(err)
-	}
-}
-
 // A hook that is at work on a job's records is no trouble of whoever archives: they are left for the next time.
 func TestArchiveLeavesALockedRecord(t *testing.T) {
 	run, varDir := folder(t), folder(t)
@@ -274,9 +220,7 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	lived(t, s, job(1), 10, false)
 	lived(t, s, job(2), 11, false)
 	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	archive(t, run, varDir, limits(0, 0))
 	if got := inMemory(t, s); !slices.Equal(got, []slurm.JobID{1}) {
 		t.Errorf("in memory: %v", got)
@@ -297,17 +241,13 @@ func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	s := open(t, run)
 	lived(t, s, job(1), 10, false)
 	history, err := makeHistory(varDir, node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen, _, _ := s.Find(job(1))
-	if err := s.Close(seen, *at(20)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(seen, *at(20)))
+	gone := seen
+	gone.Job.ID++
 	for _, stays := range []bool{true, false} {
-		if err := s.retire(history, seen, stays); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(s.retire(history, seen, stays), s.retire(history, gone, stays)))
 		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
 			t.Errorf("stays %v: %+v, %v", stays, r, err)
 		}
@@ -324,9 +264,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 	archive(t, run, varDir, limits(0, 0))
 	folder := historyFolder(varDir, node)
 	for name, text := range map[string]string{"2-t5.json": "{", "x": "", "3-t5.json": ""} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	for range 2 { // it only reads: nothing is set aside
 		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 3 {
@@ -335,5 +273,51 @@ func TestHistoryReportsDamage(t *testing.T) {
 	}
 	if _, damage := History(varDir, "../n1"); len(damage) != 1 {
 		t.Error("a node that is no name was read")
+	}
+}
+
+// The history is gone through once an hour, where the clock was set back, and after an Archive that was killed.
+func TestPruneDue(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	history, err := makeHistory(varDir, node)
+	must(t, err)
+	temp := filepath.Join(history, safefile.TempPrefix+"x")
+	for _, tt := range []struct {
+		what  string
+		after time.Duration
+		want  bool
+	}{
+		{"a boot", 0, true}, {"a moment", time.Second, false}, {"most of an hour", time.Hour - time.Second, false},
+		{"an hour", time.Hour, true},
+		{"less than another", 2*time.Hour - time.Second, false}, {"the clock set back", -time.Hour, true},
+		{"a day", 23 * time.Hour, true},
+	} {
+		must(t, os.WriteFile(temp, nil, 0o600))
+		must(t, Archive(run, varDir, node, now.Add(tt.after), limits(9, 9)))
+		if _, err := os.Lstat(temp); os.IsNotExist(err) != tt.want {
+			t.Errorf("after %s: gone through is %v", tt.what, err)
+		}
+	}
+	must(t, s.setPruned(unfinished))
+	must(t, Archive(run, varDir, node, now.Add(23*time.Hour), limits(9, 9)))
+	if _, err := os.Lstat(temp); !os.IsNotExist(err) {
+		t.Errorf("after one that was killed: %v", err)
+	}
+}
+
+// An Archive that does not come to its end leaves the history to the next.
+func TestArchiveInterrupted(t *testing.T) {
+	run, varDir := folder(t), folder(t)
+	s := open(t, run)
+	must(t, Archive(run, varDir, node, now, limits(9, 9)))
+	history := historyFolder(varDir, node)
+	must(t, os.Rename(history, history+"-aside"))
+	must(t, os.WriteFile(history, nil, 0o600))
+	if err := Archive(run, varDir, node, now, limits(9, 9)); err == nil {
+		t.Fatal("a file in the place of the history is no error")
+	}
+	if last := s.lastPruned(); !last.Equal(unfinished) {
+		t.Errorf("got %v, want %v", last, unfinished)
 	}
 }

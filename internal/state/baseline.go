@@ -13,17 +13,15 @@ import (
 const maxResidents = 64 // services on one card
 
 // baselineFile holds 128 cards with a few services each: about 0.3 KiB a card and 0.1 KiB a service.
-var baselineFile = perCard[finding.Baseline]{
-	file: "baseline.json", version: 1, most: 256 << 10,
-	id: func(b finding.Baseline) gpu.ID { return b.GPU },
-	at: func(b finding.Baseline) time.Duration { return b.At },
-	wrong: func(b finding.Baseline) string { // it must explain no memory
+var baselineFile = cardFile("baseline.json", 256<<10,
+	func(b finding.Baseline) gpu.ID { return b.GPU },
+	func(b finding.Baseline) time.Duration { return b.At },
+	func(b finding.Baseline) string { // it must explain no memory
 		if b.Bytes <= finding.MaxBaseline {
 			return ""
 		}
 		return fmt.Sprintf(" with %d bytes", b.Bytes)
-	},
-}
+	})
 
 // Baselines returns what each card of the node carries without any job. It holds for the epoch that each names: what
 // is of another counts for nothing. An unusable file is a Damage, set aside; then no baseline is known.
@@ -42,11 +40,12 @@ func (s *Store) PutBaseline(b finding.Baseline) error {
 	case !b.Epoch.Same(b.Epoch):
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, ErrEpoch)
 	case b.GPU == "" || b.Bytes > finding.MaxBaseline || len(b.Residents) > maxResidents:
-		return fmt.Errorf("put baseline of %q: %d bytes, %d processes: %w", b.GPU, b.Bytes, len(b.Residents), safefile.ErrTooLarge)
+		return fmt.Errorf("put baseline of %q: %d bytes, %d processes: %w",
+			b.GPU, b.Bytes, len(b.Residents), safefile.ErrTooLarge)
 	}
-	err := baselineFile.change(s, func(cards []finding.Baseline) []finding.Baseline {
-		cards = slices.DeleteFunc(cards, func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) })
-		return append(cards, b)
+	err := baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
+		void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
+		return append(slices.DeleteFunc(cards, void), b)
 	})
 	if err != nil {
 		return fmt.Errorf("put baseline of %q: %w", b.GPU, err)
@@ -57,7 +56,7 @@ func (s *Store) PutBaseline(b finding.Baseline) error {
 // DropBaselines forgets what is known of these cards, accepted or learned. Of a card without a baseline there is
 // nothing to forget.
 func (s *Store) DropBaselines(ids ...gpu.ID) error {
-	err := baselineFile.change(s, func(cards []finding.Baseline) []finding.Baseline {
+	err := baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
 		return slices.DeleteFunc(cards, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })
 	})
 	if err != nil {

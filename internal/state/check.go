@@ -1,29 +1,26 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"bookend/internal/ledger"
+	"bookend/internal/numbering"
 	"bookend/internal/safefile"
 )
 
-// Files of the health check, their formats, and what each may have: 512 looks and 512 processes are some 160 KiB.
-const (
-	checkLock      = "lock-check"
-	checkFile      = "check.json"
-	sightedFile    = "sighted.json"
-	checkVersion   = 1
-	sightedVersion = 1
-	maxCheck       = 512 << 10
-	maxSighted     = 512 << 10
+const checkLock = "lock-check"
+
+// Files of one value. 512 samples and 512 processes are some 160 KiB; 256 GPUs and 64 files of Slurm some 40 KiB.
+var (
+	checkFile     = versionedFile[ledger.Check]("check.json", 512<<10)
+	sightedFile   = versionedFile[ledger.Sighted]("sighted.json", 512<<10)
+	numberingFile = versionedFile[numbering.Kept]("numbering.json", 128<<10)
 )
 
-// BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives ErrLocked
-// where there is another.
+// BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives
+// ErrLocked where there is another.
 func (s *Store) BeOnlyCheck() (release func(), err error) {
 	release, err = safefile.Lock(filepath.Join(s.dir, checkLock), 0, true)
 	if err != nil {
@@ -32,29 +29,21 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 	return release, nil
 }
 
-// versioned is a file of one value.
-type versioned[T any] struct {
-	Version int `json:"version"`
-	Value   T   `json:"value"`
-}
-
-// LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set aside.
+// LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set
+// aside.
 func (s *Store) LastCheck() (*ledger.Check, error) {
-	c, err := readVersioned[ledger.Check](s, checkFile, checkVersion, maxCheck)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	c, err := valueOf(checkFile.get(s))
 	if err != nil {
 		return nil, fmt.Errorf("read last health check: %w", err)
 	}
-	return &c, nil
+	return c, nil
 }
 
-// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check. Of too
-// much it keeps the verdict rather than nothing.
+// PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check.
+// Of too much it keeps the verdict rather than nothing.
 func (s *Store) PutLastCheck(c ledger.Check) error {
 	c.Wall = c.Wall.UTC().Round(0)
-	if err := writeVersioned(s, checkFile, checkVersion, maxCheck, c); err != nil {
+	if err := putBounded(s, checkFile, c); err != nil {
 		return fmt.Errorf("keep health check: %w", err)
 	}
 	return nil
@@ -63,43 +52,55 @@ func (s *Store) PutLastCheck(c ledger.Check) error {
 // Sighted is what health checks have seen on the cards; nothing where there was none. An unusable file is a Damage, set
 // aside.
 func (s *Store) Sighted() (ledger.Sighted, error) {
-	seen, err := readVersioned[ledger.Sighted](s, sightedFile, sightedVersion, maxSighted)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ledger.Sighted{}, nil
-	}
+	seen, err := valueOf(sightedFile.get(s))
 	if err != nil {
 		return ledger.Sighted{}, fmt.Errorf("read sightings: %w", err)
 	}
-	return seen, nil
+	return orNone(seen), nil
 }
 
 // PutSighted keeps what health checks have seen. The caller is the only check.
 func (s *Store) PutSighted(seen ledger.Sighted) error {
-	if err := writeVersioned(s, sightedFile, sightedVersion, maxSighted, seen); err != nil {
+	if err := putBounded(s, sightedFile, seen); err != nil {
 		return fmt.Errorf("keep sightings: %w", err)
 	}
 	return nil
 }
 
-func readVersioned[T any](s *Store, name string, version int, most int64) (T, error) {
-	return salvaged(s, name, func() (T, error) {
-		var v versioned[T]
-		err := s.readJSON(name, most, &v)
-		if err == nil {
-			err = ofVersion(v.Version, version)
+// putBounded writes as much of a value as there is room for.
+func putBounded[T interface{ Bounded(level int) T }](s *Store, f file[versioned[T]], value T) (err error) {
+	for level := 0; level <= ledger.Bare; level++ {
+		if err = f.put(s, versioned[T]{fileVersion, value.Bounded(level)}); !errors.Is(err, safefile.ErrTooLarge) {
+			break
 		}
-		if err != nil {
-			v = versioned[T]{} // not a part of it
-		}
-		return v.Value, err
-	})
+	}
+	return err
 }
 
-// writeVersioned writes as much of a value as there is room for.
-func writeVersioned[T interface{ Bounded(level int) T }](s *Store, name string, version int, most int64, value T) error {
-	data, err := fitting(func(level int) any { return versioned[T]{version, value.Bounded(level)} }, most)
+// Numbering is what Slurm's GPU numbers mean on the node, nil where nothing is kept. An unusable file is a Damage, set
+// aside.
+func (s *Store) Numbering() (*numbering.Kept, error) {
+	k, err := valueOf(numberingFile.get(s))
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read GPU numbering: %w", err)
 	}
-	return s.locked(lockOther, func() error { return s.writeJSON(name, most, json.RawMessage(data)) })
+	return k, nil
+}
+
+// PeekNumbering is Numbering for readers that change nothing: nil too where nothing can be read.
+func PeekNumbering(run, node string) *numbering.Kept {
+	s, err := storeAt(run, node)
+	if err != nil {
+		return nil
+	}
+	k, _ := valueOf(numberingFile.peek(s), nil)
+	return k
+}
+
+// PutNumbering keeps an answer in the place of the one before. Hooks that ask at once get the same answer.
+func (s *Store) PutNumbering(k numbering.Kept) error {
+	if err := numberingFile.put(s, versioned[numbering.Kept]{fileVersion, k}); err != nil {
+		return fmt.Errorf("keep GPU numbering: %w", err)
+	}
+	return nil
 }

@@ -19,7 +19,8 @@ import (
 func TestCopied(t *testing.T) {
 	wall := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	run := func(node string, id slurm.JobID, ends int) string {
-		r := ledger.Run{Job: slurm.Job{ID: id, Node: node}, Key: "w5", Start: &ledger.End{Wall: wall.Add(time.Duration(id) * time.Hour)}}
+		r := ledger.Run{Job: slurm.Job{ID: id, Node: node}, Key: "w5",
+			Start: &ledger.End{Wall: wall.Add(time.Duration(id) * time.Hour)}}
 		for range ends {
 			r.Ends = append(r.Ends, ledger.End{Wall: wall.Add(time.Duration(id+1) * time.Hour)})
 		}
@@ -32,13 +33,19 @@ func TestCopied(t *testing.T) {
 		want    string
 		damaged int
 	}{
-		"of /var/lib/bookend":     {map[string]string{"history/n1/7-w5.json": run("n1", 7, 1), "history/n1/8-w5.json": run("n1", 8, 1), "metrics/book.json": "{}"}, "map[n1:[8 7]]", 0},
-		"of its history":          {map[string]string{"n1/7-w5.json": run("n1", 7, 1), "n2/9-w5.json": run("n2", 9, 1)}, "map[n1:[7] n2:[9]]", 0},
-		"of one node's":           {map[string]string{"7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
-		"of /run/bookend":         {map[string]string{"state/n1/7/w5.json": run("n1", 7, 0), "state/n1/check.json": "{}", "state/n1/damaged/7-w5.json.damaged-0": "x"}, "map[n1:[7]]", 0},
-		"of both":                 {map[string]string{"run/state/n1/7/w5.json": run("n1", 7, 0), "var/history/n1/7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
-		"with damage":             {map[string]string{"7-w5.json": run("n1", 7, 1)[:40], "8-w5.json": run("n1", 8, 1), "9-w5.json": ""}, "map[n1:[8]]", 2},
-		"with one of any size":    {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord), "8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
+		"of /var/lib/bookend": {map[string]string{"history/n1/7-w5.json": run("n1", 7, 1),
+			"history/n1/8-w5.json": run("n1", 8, 1), "metrics/book.json": "{}"}, "map[n1:[8 7]]", 0},
+		"of its history": {map[string]string{"n1/7-w5.json": run("n1", 7, 1),
+			"n2/9-w5.json": run("n2", 9, 1)}, "map[n1:[7] n2:[9]]", 0},
+		"of one node's": {map[string]string{"7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
+		"of /run/bookend": {map[string]string{"state/n1/7/w5.json": run("n1", 7, 0),
+			"state/n1/check.json": "{}", "state/n1/damaged/7-w5.json.damaged-0": "x"}, "map[n1:[7]]", 0},
+		"of both": {map[string]string{"run/state/n1/7/w5.json": run("n1", 7, 0),
+			"var/history/n1/7-w5.json": run("n1", 7, 1)}, "map[n1:[7]]", 0},
+		"with damage": {map[string]string{"7-w5.json": run("n1", 7, 1)[:40], "8-w5.json": run("n1", 8, 1),
+			"9-w5.json": ""}, "map[n1:[8]]", 2},
+		"with one of any size": {map[string]string{"7-w5.json": run("n1", 7, 1) + strings.Repeat(" ", maxRecord),
+			"8-w5.json": run("n1", 8, 1)}, "map[n1:[8]]", 1},
 		"of a node with no name":  {map[string]string{"7-w5.json": run("../n1", 7, 1)}, "map[]", 1},
 		"of something else":       {map[string]string{"a.json": "{}", "7/8.json": "{}", "README": "x"}, "map[]", 0},
 		"of nothing":              {nil, "map[]", 0},

@@ -24,7 +24,8 @@ const (
 type Damage struct {
 	Path string
 	Why  string
-	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a GPU.
+	// Unread: it stands for records that were not read at all. Whoever goes by the others may miss a job that has a
+	// GPU.
 	Unread bool
 }
 
@@ -35,22 +36,6 @@ func (d Damage) Error() string { return fmt.Sprintf("damaged state %q: %s", d.Pa
 func unusable(err error) bool {
 	return errors.Is(err, errRecord) || errors.Is(err, safefile.ErrNotOurs) || errors.Is(err, safefile.ErrTooLarge) ||
 		errors.Is(err, unix.ELOOP)
-}
-
-// salvaged reads a file of the node's folder. One that cannot be used is set aside, and a Damage. It looks again under the
-// lock: whoever held that may have repaired it.
-func salvaged[T any](s *Store, name string, read func() (T, error)) (value T, err error) {
-	if value, err = read(); !unusable(err) {
-		return value, err
-	}
-	lock := s.locked(lockOther, func() error {
-		if value, err = read(); unusable(err) {
-			s.moveAside(name, name)
-			err = Damage{Path: filepath.Join(s.dir, name), Why: err.Error()}
-		}
-		return nil
-	})
-	return value, errors.Join(lock, err)
 }
 
 // rescue sets a record aside that cannot be used. It looks again under the lock: whoever holds that may have

@@ -5,17 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"bookend/internal/drain"
 )
 
 const (
-	drainFile    = "drain.json"
-	drainVersion = 1
 	maxDrain     = 64 << 10 // 512 exits of 50 bytes and 64 causes of 100
 	maxDrainText = 4 << 10  // PATH_MAX
 )
+
+var drainFile = file[drainContent]{"drain.json", maxDrain, wrongDrain}
 
 // ErrChanged: another program has changed what is remembered of the node's drain since it was read.
 var ErrChanged = errors.New("the memory of the node's drain has changed meanwhile")
@@ -26,34 +25,23 @@ type drainContent struct {
 	drain.Memory
 }
 
-// Drain returns what the node remembers of its drain, nothing where nothing is. An unusable file is a Damage, set aside: then
-// nothing is remembered, and no reason that stands is ours.
+// Drain returns what the node remembers of its drain, nothing where nothing is. An unusable file is a Damage, set
+// aside: then nothing is remembered, and no reason that stands is ours.
 func (s *Store) Drain() (drain.Memory, error) {
-	m, err := salvaged(s, drainFile, s.readDrain)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return drain.Memory{}, nil
-	case err != nil:
+	c, err := drainFile.get(s)
+	if err != nil {
 		return drain.Memory{}, fmt.Errorf("read drain: %w", err)
 	}
-	return m, nil
+	return orNone(c).Memory, nil
 }
 
 // SwapDrain replaces what is remembered, and gives ErrChanged where that is not what seen says any more.
 func (s *Store) SwapDrain(seen, next drain.Memory) error {
-	err := s.locked(lockOther, func() error {
-		now, err := s.readDrain()
-		switch {
-		case unusable(err):
-			s.moveAside(drainFile, drainFile)
-			now = drain.Memory{}
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return err
+	err := drainFile.change(s, func(now *drainContent) (*drainContent, error) {
+		if !equalDrain(orNone(now).Memory, seen) {
+			return nil, ErrChanged
 		}
-		if !equalDrain(now, seen) {
-			return ErrChanged
-		}
-		return s.writeJSON(drainFile, maxDrain, drainContent{drainVersion, next})
+		return &drainContent{fileVersion, next}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("remember drain: %w", err)
@@ -68,24 +56,13 @@ func equalDrain(a, b drain.Memory) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// readDrain reads the file. Anything but a whole one of this version is errRecord: what is not surely what we wrote must
-// never make a reason ours.
-func (s *Store) readDrain() (drain.Memory, error) {
-	var c drainContent
-	if err := s.readJSON(drainFile, maxDrain, &c); err != nil {
-		return drain.Memory{}, err
+// wrongDrain says why this cannot be what was written, empty where it can: what is not surely ours must never make a
+// reason ours.
+func wrongDrain(c drainContent) string {
+	if why := otherVersion(c.Version); why != "" {
+		return why
 	}
-	if err := ofVersion(c.Version, drainVersion); err != nil {
-		return drain.Memory{}, err
-	}
-	if why := wrongDrain(c.Memory); why != "" {
-		return drain.Memory{}, fmt.Errorf("%w: %s", errRecord, why)
-	}
-	return c.Memory, nil
-}
-
-// wrongDrain says why this cannot be what was written, empty where it can.
-func wrongDrain(m drain.Memory) string {
+	m := c.Memory
 	if len(m.Settled) > drain.MaxSettled {
 		return fmt.Sprintf("%d settled exits", len(m.Settled))
 	}

@@ -159,8 +159,8 @@ func (s *Store) putAside(name string) (moved bool, err error) {
 	}
 }
 
-// clearDrops puts aside, of the drops that were there before the records were read, those whose job has no run any more:
-// its end was killed, or never came.
+// clearDrops puts aside, of the drops that were there before the records were read, those whose job has no run any
+// more: its end was killed, or never came.
 func (s *Store) clearDrops(names []string, runs []ledger.Run, now time.Time) error {
 	var all []error
 	for _, name := range names {
@@ -170,7 +170,7 @@ func (s *Store) clearDrops(names []string, runs []ledger.Run, now time.Time) err
 		}
 		all = append(all, s.unlessLocked(lockOf(jobID(job, runs)), func() error {
 			// A run of that id may have begun meanwhile: its record comes first, under this lock, and the folder then.
-			again, damage := s.ofJob(jobID(job, runs))
+			again, _, damage := s.ofJob(outline, jobID(job, runs))
 			if len(damage) > 0 || s.served(job, append(again, runs...), now) {
 				return nil
 			}

@@ -46,8 +46,8 @@ func claims(t *testing.T, s *Store, name string) {
 	must(t, os.WriteFile(filepath.Join(s.dropFolder(), name, "theirs"), nil, 0o600))
 }
 
-// The folder of an earlier run of another user's, or one that root has taken and not emptied, is put aside, however many
-// were before it, and goes with the next job's end. One that is in use as a mount point stays.
+// The folder of an earlier run of another user's, or one that root has taken and not emptied, is put aside, however
+// many were before it, and goes with the next job's end. One that is in use as a mount point stays.
 func TestMakeDropPutsAnotherUsersAside(t *testing.T) {
 	s := open(t, folder(t))
 	path := filepath.Join(s.dropFolder(), "n1_7")
@@ -87,7 +87,8 @@ func TestRemoveDrop(t *testing.T) {
 	outside := folder(t)
 	keep := filepath.Join(outside, "keep")
 	deep := filepath.Join(run, "drop/n1_7", strings.Repeat("d/", 100))
-	err := errors.Join(s.MakeDrop(bothNames(7)), s.MakeDrop(job(8)), os.WriteFile(keep, nil, 0o600), os.MkdirAll(deep, 0o700),
+	err := errors.Join(s.MakeDrop(bothNames(7)), s.MakeDrop(job(8)), os.WriteFile(keep, nil, 0o600),
+		os.MkdirAll(deep, 0o700),
 		os.Symlink(outside, filepath.Join(deep, "link")), os.Symlink(outside, filepath.Join(run, "drop/n1_7/link")),
 		unix.Mkfifo(filepath.Join(run, "drop/n1_7/pipe"), 0o600))
 	for i := range 300 {
@@ -114,7 +115,8 @@ func TestRemoveDropOfARestlessUser(t *testing.T) {
 	s := open(t, run)
 	j := job(7)
 	must(t, s.MakeDrop(j))
-	filler := exec.Command("/bin/sh", "-c", "mkdir sub; while : >sub/$i && : >$i; do i=$((i+1)); [ $i -ne 5 ] || echo busy; done")
+	filler := exec.Command("/bin/sh", "-c",
+		"mkdir sub; while : >sub/$i && : >$i; do i=$((i+1)); [ $i -ne 5 ] || echo busy; done")
 	filler.Dir, filler.Env = filepath.Join(run, "drop/n1_7"), []string{"PATH=/usr/bin:/bin", "i=0"}
 	filler.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: j.UID, Gid: j.GID}}
 	out, err := filler.StdoutPipe()
@@ -157,15 +159,17 @@ func TestRemoveDropGoesOn(t *testing.T) {
 // A drop folder that cannot be taken from the user, or emptied, is told; nothing outside it is gone.
 func TestRemoveDropHindered(t *testing.T) {
 	for name, c := range map[string]refuse.Call{
-		"remove": removing(unix.EIO, true), "take": {Number: unix.SYS_FCHOWN, Errno: unix.EPERM}, "close": {Number: unix.SYS_FCHMOD, Errno: unix.EIO},
-		"open": {Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: refuse.Below(0)},
-		"list": listing(unix.EIO), "put aside": {Number: unix.SYS_RENAMEAT, Errno: unix.EROFS},
+		"remove": removing(unix.EIO, true), "take": {Number: unix.SYS_FCHOWN, Errno: unix.EPERM},
+		"close": {Number: unix.SYS_FCHMOD, Errno: unix.EIO},
+		"open":  {Number: unix.SYS_OPENAT, Errno: unix.EMFILE, When: refuse.Below(0)},
+		"list":  listing(unix.EIO), "put aside": {Number: unix.SYS_RENAMEAT, Errno: unix.EROFS},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, folder(t))
 			must(t, s.MakeDrop(job(1)))
 			must(t, os.Mkdir(filepath.Join(s.dropFolder(), "n1_1/sub"), 0o700))
-			if err := refused(t, c, func() error { return remove(s.run, slurm.Owner{ID: 1}, always) }); !errors.Is(err, c.Errno) {
+			err := refused(t, c, func() error { return remove(s.run, slurm.Owner{ID: 1}, always) })
+			if !errors.Is(err, c.Errno) {
 				t.Errorf("%v, want %v", err, c.Errno)
 			}
 			must(t, remove(s.run, slurm.Owner{ID: 1}, always))
@@ -182,8 +186,11 @@ func TestDropNames(t *testing.T) {
 		job slurm.Owner
 		old bool
 	}{
-		"n1_7": {id, false}, "n1_7.aside-0": {id, true}, "n1_" + string(sluidA): {sluid, false}, "n1_" + string(sluidA) + ".aside-12": {sluid, true},
-		"n1_x_7": {}, "n1_7.aside-0_9": {}, "n1_7.aside-": {}, "n1_7.aside-0.aside-1": {}, "n1_07": {}, "n1_0.aside-1": {}, "n1_": {},
+		"n1_7": {id, false}, "n1_7.aside-0": {id, true}, "n1_" + string(sluidA): {sluid, false},
+		"n1_" + string(sluidA) + ".aside-12": {sluid, true},
+
+		"n1_x_7": {}, "n1_7.aside-0_9": {}, "n1_7.aside-": {}, "n1_7.aside-0.aside-1": {}, "n1_07": {},
+		"n1_0.aside-1": {}, "n1_": {},
 		"n2_7": {}, "n11_7": {}, "other": {}, "n1_7.aside": {},
 	} {
 		if got, old := (&Store{node: node}).dropOf(name); got != want.job || old != want.old {
@@ -192,8 +199,8 @@ func TestDropNames(t *testing.T) {
 	}
 }
 
-// Drop folders whose job's end was killed, or never came, are put aside; those of jobs that run, of ends that are not an
-// hour old, of other nodes and of nobody known stay.
+// Drop folders whose job's end was killed, or never came, are put aside; those of jobs that run, of ends that are not
+// an hour old, of other nodes and of nobody known stay.
 func TestArchiveClearsDrops(t *testing.T) {
 	s := open(t, folder(t))
 	varDir := filepath.Join(folder(t), "lib")
@@ -222,7 +229,8 @@ func TestArchiveClearsDrops(t *testing.T) {
 	}
 }
 
-// A job that begins while the leftovers are looked through keeps its folder: its record is read anew under the job's lock.
+// A job that begins while the leftovers are looked through keeps its folder: its record is read anew under the job's
+// lock.
 func TestClearDropsSparesWhoBegins(t *testing.T) {
 	s := open(t, folder(t))
 	lived(t, s, job(1), 10, false)

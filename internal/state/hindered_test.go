@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,31 +18,33 @@ import (
 
 // Whatever keeps Archive from its work is told, and no record is gone that the history has not.
 func TestArchiveHindered(t *testing.T) {
-	file := func(path string) error { return os.WriteFile(path, nil, 0o600) }
 	for name, tt := range map[string]struct {
 		harm func(s *Store, varDir string) error
 		call refuse.Call
 		want error // nil: the call's own; errNone: just any
 		gone bool  // the record itself could be removed
 	}{
-		"a lock that others can write": {harm: func(s *Store, _ string) error { return openLock(s, lockArchive) }, want: safefile.ErrNotOurs},
-		"no folder for the history":    {harm: func(_ *Store, varDir string) error { return file(filepath.Join(varDir, "history")) }, want: safefile.ErrNotOurs},
-		"no folder of the node":        {harm: func(_ *Store, varDir string) error { return nodeFile(varDir) }, want: safefile.ErrNotOurs},
-		"no folder for all of it":      {harm: func(_ *Store, varDir string) error { return errors.Join(os.Remove(varDir), os.Symlink("x", varDir)) }, want: unix.ENOTDIR},
-		"no place for all of it": {harm: func(_ *Store, varDir string) error {
-			return errors.Join(os.Remove(varDir), os.Chmod(filepath.Dir(varDir), 0o777))
+		"a lock that others can write": {harm: func(s *Store, _ string) error { return openLock(s, lockArchive) },
+			want: safefile.ErrNotOurs},
+		"no folder for the history": {harm: func(_ *Store, varDir string) error {
+			return os.WriteFile(filepath.Join(varDir, "history"), nil, 0o600)
 		}, want: safefile.ErrNotOurs},
-		"a record that is in use":       {harm: func(s *Store, _ string) error { return mounted(s) }, want: unix.EBUSY},
-		"a folder's lock that all have": {harm: func(s *Store, _ string) error { return openLock(s, lockOther) }, want: safefile.ErrNotOurs, gone: true},
-		"a damaged record":              {harm: func(s *Store, _ string) error { return damaged(s, 1) }, want: Damage{}, gone: true},
-		"a record that stays":           {call: removing(unix.EIO, false)},
-		"a folder that stays":           {call: removing(unix.EBUSY, true), gone: true},
-		"a report that stays":           {harm: func(s *Store, _ string) error { return blockedReport(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a temporary that stays":        {harm: func(s *Store, _ string) error { return temporaryFolder(s) }, want: unix.ENOTEMPTY, gone: true},
-		"a record that is not read":     {call: reading(unix.EIO)},
-		"a folder that is not read":     {call: listing(unix.EIO)},
-		"a lock that takes no time":     {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
-		"a disk that does not write":    {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
+		"no folder for all of it": {harm: func(_ *Store, varDir string) error {
+			return errors.Join(os.Remove(varDir), os.Symlink("x", varDir))
+		}, want: unix.ENOTDIR},
+		"a record that is in use": {harm: func(s *Store, _ string) error { return mounted(s) }, want: unix.EBUSY},
+		"a damaged record": {harm: func(s *Store, _ string) error { return damaged(s, 1) },
+			want: Damage{}, gone: true},
+		"a record that stays": {call: removing(unix.EIO, false)},
+		"a folder that stays": {call: removing(unix.EBUSY, true), gone: true},
+		"a report that stays": {harm: func(s *Store, _ string) error { return blockedReport(s) },
+			want: unix.ENOTEMPTY, gone: true},
+		"a temporary that stays": {harm: func(s *Store, _ string) error { return temporaryFolder(s) },
+			want: unix.ENOTEMPTY, gone: true},
+		"a record that is not read":  {call: reading(unix.EIO)},
+		"a folder that is not read":  {call: listing(unix.EIO)},
+		"a lock that takes no time":  {call: refuse.Call{Number: unix.SYS_UTIMENSAT, Errno: unix.EPERM}},
+		"a disk that does not write": {call: refuse.Call{Number: unix.SYS_FSYNC, Errno: unix.EIO}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, varDir := folder(t), filepath.Join(folder(t), "var")
@@ -77,56 +78,6 @@ func TestArchiveHindered(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An end that comes while the history is written is not lost: the record stays as it is for the next Archive.
-func TestEndWhileRetiring(t *testing.T) {
-	for _, stays := range []bool{true, false} {
-		s, history := open(t, folder(t)), folder(t)
-		lived(t, s, job(1), 10, false)
-		r, _, err := s.Find(job(1))
-		must(t, err)
-		seen, marked, err := s.preserve(history, r)
-		must(t, err)
-		later := r
-		later.Ends = append(slices.Clone(r.Ends), *at(20))
-		must(t, s.write(later))
-		must(t, s.letGo(r, seen, marked, stays))
-		if now, _, err := s.Find(job(1)); err != nil || len(now.Ends) != len(later.Ends) || now.Archived {
-			t.Errorf("stays %v: %d ends, archived %v, %v", stays, len(now.Ends), now.Archived, err)
-		}
-	}
-}
-
-// A record that is gone since it was listed is no error, and one that cannot be marked is; neither comes to the history.
-func TestRetireMeanwhile(t *testing.T) {
-	s, history := open(t, folder(t)), folder(t)
-	lived(t, s, job(1), 10, false)
-	runs, _ := s.Runs()
-	files, err := filepath.Glob(filepath.Join(s.dir, "1", "*"+suffix))
-	if err != nil || len(files) != 1 || len(runs) != 1 {
-		t.Fatalf("%q, %v, %d runs", files, err, len(runs))
-	}
-	whole, err := os.ReadFile(files[0])
-	must(t, err)
-	none := func(what string, err error, want bool) {
-		t.Helper()
-		if list, reading := os.ReadDir(history); reading != nil || len(list) != 0 || (err != nil) != want {
-			t.Errorf("%s: %v, in the history %v", what, err, list)
-		}
-	}
-	spoiled := strings.Replace(strings.TrimSpace(string(whole)), `"job":{`, `"job":{"uid":"x",`, 1)
-	must(t, os.WriteFile(files[0], []byte(spoiled), 0o600))
-	none("of another hand", s.retire(history, runs[0], false), true)
-	if now, err := os.ReadFile(files[0]); err != nil || string(now) != spoiled {
-		t.Errorf("%q, %v", now, err)
-	}
-	must(t, os.Remove(files[0]))
-	none("gone", s.retire(history, runs[0], false), false)
-}
-
-func nodeFile(varDir string) error {
-	return errors.Join(os.Mkdir(filepath.Join(varDir, "history"), 0o700), os.WriteFile(historyFolder(varDir, node), nil, 0o600))
 }
 
 func damaged(s *Store, id slurm.JobID) error {
@@ -167,21 +118,6 @@ func temporaryFolder(s *Store) error {
 	return os.MkdirAll(filepath.Join(s.dir, "1", safefile.TempPrefix+"1", "x"), 0o700)
 }
 
-// A record that nobody could read is not written over: its start is still there when it can be read again.
-func TestCloseUnread(t *testing.T) {
-	s := open(t, folder(t))
-	j := job(1)
-	j.Start = now // a key that is known without the record
-	begin(t, s, j, 10)
-	err := refused(t, reading(unix.EIO), func() error { return s.Close(ledger.Run{Job: j}, *at(11)) })
-	if !errors.Is(err, unix.EIO) {
-		t.Errorf("%v, want %v", err, unix.EIO)
-	}
-	if r, _, err := s.Find(j); err != nil || r.Start == nil || r.Closed() {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
 // An end does not lose a damaged record of its run: that is set aside.
 func TestCloseDamaged(t *testing.T) {
 	s := open(t, folder(t))
@@ -195,16 +131,5 @@ func TestCloseDamaged(t *testing.T) {
 	}
 	if r, _, err := s.Find(j); err != nil || !r.Closed() || r.Start != nil {
 		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-// A damaged list of stuck children is begun anew.
-func TestStuckVisitsDamaged(t *testing.T) {
-	s := open(t, folder(t))
-	alive := func(Stuck) bool { return true }
-	must(t, os.WriteFile(filepath.Join(s.dir, usersFile), []byte("[1"), 0o600))
-	must(t, s.SetStuckVisit(7, Stuck{PID: 3, StartTicks: 4}, alive))
-	if got, err := s.StuckVisit(7, alive); err != nil || got == nil || got.PID != 3 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -33,18 +33,19 @@ func makeHistory(varDir, node string) (string, error) {
 // pruneEvery is how often the history is gone through: with thousands of records in it that takes longer than all else.
 const pruneEvery = time.Hour
 
-// unfinished stands for the time of the last time while an Archive is at work: one that is killed leaves it, and what it was
-// writing, to the next.
+// unfinished stands for the time of the last time while an Archive is at work: one that is killed leaves it, and what
+// it was writing, to the next.
 var unfinished = time.Unix(0, 0)
 
-// lastPruned is when the history was last gone through: the time of the lock. The error says that the node has just booted.
-func (s *Store) lastPruned() (time.Time, error) {
+// lastPruned is when the history was last gone through: the time of the lock. It is no time if the node has just
+// booted.
+func (s *Store) lastPruned() time.Time {
 	// Threat: none, root alone can write here.
 	lock, err := os.Lstat(filepath.Join(s.dir, lockArchive))
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}
 	}
-	return lock.ModTime(), nil
+	return lock.ModTime()
 }
 
 // setPruned is for whoever holds the lock.

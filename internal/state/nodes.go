@@ -11,8 +11,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked into.
-// They are sorted.
+// Nodes are the nodes of this host that have state below run, or a history below varDir; an empty one is not looked
+// into. They are sorted.
 func Nodes(run, varDir string) ([]string, error) {
 	var folders, nodes []string
 	if run != "" {

@@ -15,6 +15,9 @@ import (
 // quietStep is the pause between two tries at locks that are held: a probe works for a few hundred milliseconds.
 const quietStep = 5 * time.Millisecond
 
+// uuidLength is that of a UUID as drivers write it, without the prefix.
+const uuidLength = 36
+
 // ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
 // flock, so that the lock ends with the process that holds it. Whoever judges that GPU's memory holds it shared.
 func (s *Store) ProbeLock(id gpu.ID) string {
@@ -22,31 +25,17 @@ func (s *Store) ProbeLock(id gpu.ID) string {
 }
 
 // lockName is an id as part of a file name. Threat: the id is the driver's and opaque: "..", "/" and the like must
-// not lead out of the folder, so what is not one of the two forms is hashed.
+// not lead out of the folder, so what does not look like one of the two forms is hashed.
 func lockName(id gpu.ID) string {
 	for _, prefix := range []string{"GPU-", "MIG-"} {
-		if rest, ok := strings.CutPrefix(string(id), prefix); ok && isUUID(rest) {
+		rest, ok := strings.CutPrefix(string(id), prefix)
+		if ok && len(rest) == uuidLength && strings.Trim(rest, "0123456789abcdef-") == "" {
 			return string(id)
 		}
 	}
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(id)) // cannot fail: hash.Hash says so
 	return fmt.Sprintf("x%x", h.Sum(nil))
-}
-
-// isUUID reports the form 8-4-4-4-12 of hexadecimal digits, lower case as drivers write it.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i, c := range []byte(s) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		digit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
-		if dash && c != '-' || !dash && !digit {
-			return false
-		}
-	}
-	return true
 }
 
 // Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until

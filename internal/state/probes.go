@@ -17,12 +17,10 @@ const (
 )
 
 // probesFile holds 128 cards, each of them broken, with texts of that length: 2 KiB a card, and escapes.
-var probesFile = perCard[probe.Record]{
-	file: "probes.json", version: 1, most: 512 << 10,
-	id:    func(r probe.Record) gpu.ID { return r.Probe.Device },
-	at:    func(r probe.Record) time.Duration { return r.Probe.At },
-	wrong: func(probe.Record) string { return "" },
-}
+var probesFile = cardFile("probes.json", 512<<10,
+	func(r probe.Record) gpu.ID { return r.Probe.Device },
+	func(r probe.Record) time.Duration { return r.Probe.At },
+	func(probe.Record) string { return "" })
 
 // Probes returns the last test of each card of the node, good for what probe.Record.Trusted makes of it. An unusable
 // file is a Damage, set aside; then no test is known.
@@ -50,7 +48,7 @@ func (s *Store) PutProbes(records ...probe.Record) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	err := probesFile.change(s, func(cards []probe.Record) []probe.Record {
+	err := probesFile.edit(s, func(cards []probe.Record) []probe.Record {
 		cards = slices.DeleteFunc(cards, func(o probe.Record) bool {
 			same := func(r probe.Record) bool { return r.Probe.Device == o.Probe.Device }
 			return !o.Epoch.Same(fresh[0].Epoch) || slices.ContainsFunc(fresh, same)
@@ -79,8 +77,8 @@ func clipped(r probe.Record) probe.Record {
 	return r
 }
 
-// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds none,
-// and so never becomes anybody's client.
+// NoMPS returns an empty folder of this node's: a process that looks there for a multi-process service (MPS) finds
+// none, and so never becomes anybody's client.
 func (s *Store) NoMPS() (string, error) {
 	path := filepath.Join(s.dir, noMPS)
 	if err := makeFolder(path, 0o700, false); err != nil {

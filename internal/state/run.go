@@ -1,15 +1,17 @@
 package state
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -46,23 +48,22 @@ func validKey(s string) bool {
 	if len(s) < 2 || len(s) > 20 || s[0] != 't' && s[0] != 'w' {
 		return false
 	}
-	for _, c := range []byte(s[1:]) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(s[1:], "0123456789") == ""
 }
 
-// encode writes a record in the one form it has: equal runs give equal bytes. A run too large for a record loses evidence,
-// never its verdict.
+// encode writes a record in the one form it has: equal runs give equal bytes. A run too large for a record loses
+// evidence, never its verdict.
 func encode(r ledger.Run) ([]byte, error) {
 	r.Version = Version
 	r.Start, r.Ends = ordered(r.Start), slices.Clone(r.Ends)
 	for i := range r.Ends {
 		r.Ends[i] = *ordered(&r.Ends[i])
 	}
-	data, err := fitting(func(level int) any { return r.Bounded(level) }, fitRecord)
+	var data []byte
+	var err error
+	for level := 0; level <= ledger.Bare && err == nil && (level == 0 || len(data) >= fitRecord); level++ {
+		data, err = json.Marshal(r.Bounded(level))
+	}
 	if err == nil && len(data) >= maxRecord {
 		err = safefile.ErrTooLarge
 	}
@@ -70,16 +71,6 @@ func encode(r ledger.Run) ([]byte, error) {
 		return nil, fmt.Errorf("encode record of job %d: %w", r.Job.ID, err)
 	}
 	return append(data, '\n'), nil
-}
-
-// fitting encodes what bounded gives at the first level at which it has less than so many bytes, else at the last.
-func fitting(bounded func(level int) any, most int64) (data []byte, err error) {
-	for level := 0; level <= ledger.Bare; level++ {
-		if data, err = json.Marshal(bounded(level)); err != nil || int64(len(data)) < most {
-			break
-		}
-	}
-	return data, err
 }
 
 func ordered(e *ledger.End) *ledger.End {
@@ -97,10 +88,13 @@ var errRecord = errors.New("not a whole record")
 
 // decode reads a record that must be of this node, job id and key. It returns errRecord for anything else.
 func decode(data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
-	return decodeBy(data, node, id, key, parse)
+	return owned(parse, data, node, id, key)
 }
 
-func decodeBy(data []byte, node string, id slurm.JobID, key string, read reader) (ledger.Run, error) {
+// reader makes a run of a record's bytes, or gives errRecord.
+type reader func([]byte) (ledger.Run, error)
+
+func owned(read reader, data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
 	r, err := read(data)
 	if err == nil && (r.Job.Node != node || r.Job.ID != id || r.Key != key) {
 		err = fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
@@ -111,26 +105,42 @@ func decodeBy(data []byte, node string, id slurm.JobID, key string, read reader)
 	return r, nil
 }
 
-// parse reads a record, whosever it is.
-func parse(data []byte) (ledger.Run, error) {
-	var r ledger.Run
-	if err := unmarshal(data, &r); err != nil {
-		return ledger.Run{}, err
+// parse reads a record, whosever it is. It refuses what this program cannot have recorded.
+func parse(data []byte) (r ledger.Run, err error) {
+	if err := json.Unmarshal(data, &r); err != nil {
+		return ledger.Run{}, fmt.Errorf("%w: %v", errRecord, err)
 	}
 	return sound(r)
 }
 
-func unmarshal(data []byte, into any) error {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return fmt.Errorf("%w: empty", errRecord)
+// outline is parse for Archive, which must know of a run which one it is, whether it is over, since when, and what it
+// left: to read all of a record takes twice as long, and at each job's end there are up to 96, of which one or two
+// change.
+func outline(data []byte) (ledger.Run, error) {
+	type moment struct {
+		At       time.Duration     `json:"at_ns"`
+		Wall     time.Time         `json:"wall"`
+		Findings []finding.Finding `json:"findings"`
 	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%w: %v", errRecord, err)
+	var o struct {
+		ledger.Run
+		Start *moment  `json:"start"`
+		Ends  []moment `json:"ends"`
 	}
-	return nil
+	if err := json.Unmarshal(data, &o); err != nil {
+		return ledger.Run{}, fmt.Errorf("%w: %v", errRecord, err)
+	}
+	end := func(m moment) ledger.End { return ledger.End{At: m.At, Wall: m.Wall, Findings: m.Findings} }
+	if o.Start != nil {
+		start := end(*o.Start)
+		o.Run.Start = &start
+	}
+	for _, m := range o.Ends {
+		o.Run.Ends = append(o.Run.Ends, end(m))
+	}
+	return sound(o.Run)
 }
 
-// sound refuses a run that this program cannot have recorded.
 func sound(r ledger.Run) (ledger.Run, error) {
 	switch {
 	case r.Version != Version:

@@ -90,7 +90,7 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	if err := s.check(job); err != nil {
 		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
 	}
-	runs, damage := s.ofJob(job.ID)
+	runs, _, damage := s.ofJob(parse, job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
@@ -99,19 +99,12 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	return run, which, err
 }
 
-// Runs returns every record of the node that can be used, and what cannot. Of more than one hook can read it returns those
-// that were written last, and a Damage that is Unread.
+// Runs returns every record of the node that can be used, and what cannot. Of more than one hook can read it returns
+// those that were written last, and a Damage that is Unread.
 func (s *Store) Runs() ([]ledger.Run, []Damage) {
 	jobs, err := s.jobs()
 	slices.Reverse(jobs)
-	return s.allBy(parse, jobs, err)
-}
-
-// outlines is Runs with of each no more than an outline, and the oldest first: those are archived, and then the next have
-// their turn.
-func (s *Store) outlines() ([]ledger.Run, []Damage) {
-	jobs, err := s.jobs()
-	return s.allBy(outlined, jobs, err)
+	return s.runsOf(parse, jobs, err)
 }
 
 // jobs are the jobs with records, the one that was written to last at the end.
@@ -126,46 +119,37 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 	return ids, err
 }
 
-// reader makes a run of a record's bytes, or gives errRecord.
-type reader func([]byte) (ledger.Run, error)
-
-func (s *Store) allBy(read reader, jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
+// runsOf returns the records of these jobs, as many as can be read; err says that the jobs could not be listed.
+func (s *Store) runsOf(read reader, jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
 	bytes := 0
-	counted := func(data []byte) (ledger.Run, error) {
-		bytes += len(data)
-		return read(data)
-	}
 	for i, id := range jobs {
 		if len(runs) >= maxRuns || bytes >= maxRead {
 			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
 			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
 		}
-		r, d := s.ofJobBy(id, counted)
-		runs, damage = append(runs, r...), append(damage, d...)
+		r, size, d := s.ofJob(read, id)
+		runs, damage, bytes = append(runs, r...), append(damage, d...), bytes+size
 	}
 	return runs, damage
 }
 
-// ofJob returns the records of one job id.
-func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, damage []Damage) {
-	return s.ofJobBy(id, parse)
-}
-
-func (s *Store) ofJobBy(id slurm.JobID, read reader) (runs []ledger.Run, damage []Damage) {
+// ofJob returns the records of one job id, and how many bytes were read.
+func (s *Store) ofJob(read reader, id slurm.JobID) (runs []ledger.Run, bytes int, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, []Damage{{Path: folder, Why: err.Error()}}
+		return nil, 0, []Damage{{Path: folder, Why: err.Error()}}
 	}
 	for _, entry := range entries {
 		key, ok := strings.CutSuffix(entry.Name(), suffix)
 		if !ok {
 			continue
 		}
-		r, err := s.loadBy(id, key, read)
+		r, size, err := s.loadBy(read, id, key)
+		bytes += size
 		if unusable(err) {
 			r, err = s.rescue(id, key)
 		}
@@ -175,21 +159,21 @@ func (s *Store) ofJobBy(id slurm.JobID, read reader) (runs []ledger.Run, damage 
 			damage = append(damage, Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()})
 		}
 	}
-	return runs, damage
+	return runs, bytes, damage
 }
 
-func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) { return s.loadBy(id, key, parse) }
+func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) {
+	r, _, err := s.loadBy(parse, id, key)
+	return r, err
+}
 
-func (s *Store) loadBy(id slurm.JobID, key string, read reader) (ledger.Run, error) {
-	data, err := s.read(id, key)
-	if err != nil {
-		return ledger.Run{}, err
+// loadBy returns a record, and its size.
+func (s *Store) loadBy(read reader, id slurm.JobID, key string) (r ledger.Run, size int, err error) {
+	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
+	if err == nil {
+		r, err = owned(read, data, s.node, id, key)
 	}
-	return decodeBy(data, s.node, id, key, read)
-}
-
-func (s *Store) read(id slurm.JobID, key string) ([]byte, error) {
-	return safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
+	return r, len(data), err
 }
 
 // name completes a run's key and refuses one that must not become a path.
@@ -212,11 +196,6 @@ func (s *Store) write(run ledger.Run) error {
 	if err != nil {
 		return err
 	}
-	return s.put(run, data)
-}
-
-// put is write of what is encoded already.
-func (s *Store) put(run ledger.Run, data []byte) error {
 	folder := filepath.Join(s.dir, folderName(run.Job.ID))
 	if err := makeFolder(folder, 0o700, false); err != nil {
 		return err

@@ -3,7 +3,6 @@ package state
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,9 +22,7 @@ import (
 func TestRoundTrip(t *testing.T) {
 	s := open(t, folder(t))
 	want := full(7)
-	if err := s.Begin(want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Begin(want))
 	got, which, err := s.Find(want.Job)
 	if err != nil || which != ledger.OpenRun {
 		t.Fatalf("%s, %v", which, err)
@@ -35,9 +32,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	end := *full(7).Start
-	if err := s.Close(got, end); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(got, end))
 	runs, damage := s.Runs()
 	want.Ends = []ledger.End{*ordered(&end)}
 	if len(damage) != 0 || !reflect.DeepEqual(runs, []ledger.Run{want}) {
@@ -47,9 +42,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestEncodingIsOne(t *testing.T) {
 	first, err := encode(full(7))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 50 { // the order of a map must not show
 		r := full(7)
 		r.Start.Processes[0], r.Start.Processes[1] = r.Start.Processes[1], r.Start.Processes[0]
@@ -83,25 +76,32 @@ func TestFind(t *testing.T) {
 		which   ledger.Which
 		want    int // which prolog
 	}{
-		"nothing":                       {nil, job(1), ledger.NoRun, 0},
-		"one open":                      {[]prolog{{job(1), false}}, job(1), ledger.OpenRun, 0},
-		"other job":                     {[]prolog{{job(2), false}}, job(1), ledger.NoRun, 0},
-		"second epilog":                 {[]prolog{{job(1), true}}, job(1), ledger.ClosedRun, 0},
-		"requeued":                      {[]prolog{{job(1), true}, {job(1), false}}, job(1), ledger.OpenRun, 1},
-		"first epilog never came":       {[]prolog{{job(1), false}, {job(1), false}}, job(1), ledger.OpenRun, 1},
-		"closed after a lost one":       {[]prolog{{job(1), false}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
-		"sluid picks":                   {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.OpenRun, 0},
-		"sluid picks closed":            {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.ClosedRun, 0},
-		"other sluid":                   {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.NoRun, 0},
-		"sluid beats start":             {[]prolog{{started(with(job(1), sluidA), 5), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
-		"start picks":                   {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}}, started(job(1), 5), ledger.OpenRun, 0},
-		"other start":                   {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), ledger.NoRun, 0},
-		"start picks closed":            {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5), ledger.ClosedRun, 0},
-		"epilog knows less":             {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1), ledger.OpenRun, 1},
-		"prolog knew less":              {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
-		"another user's, same id":       {[]prolog{{uid(job(1), 5), false}}, job(1), ledger.NoRun, 0},
-		"another user's, newer":         {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), ledger.OpenRun, 0},
-		"sure beats newer":              {[]prolog{{with(job(1), sluidA), false}, {job(1), false}}, with(job(1), sluidA), ledger.OpenRun, 0},
+		"nothing":                 {nil, job(1), ledger.NoRun, 0},
+		"one open":                {[]prolog{{job(1), false}}, job(1), ledger.OpenRun, 0},
+		"other job":               {[]prolog{{job(2), false}}, job(1), ledger.NoRun, 0},
+		"second epilog":           {[]prolog{{job(1), true}}, job(1), ledger.ClosedRun, 0},
+		"requeued":                {[]prolog{{job(1), true}, {job(1), false}}, job(1), ledger.OpenRun, 1},
+		"first epilog never came": {[]prolog{{job(1), false}, {job(1), false}}, job(1), ledger.OpenRun, 1},
+		"closed after a lost one": {[]prolog{{job(1), false}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
+		"sluid picks": {[]prolog{{with(job(1), sluidA), false}, {with(job(1), sluidB), false}},
+			with(job(1), sluidA), ledger.OpenRun, 0},
+		"sluid picks closed": {[]prolog{{with(job(1), sluidA), true}, {with(job(1), sluidB), false}},
+			with(job(1), sluidA), ledger.ClosedRun, 0},
+		"other sluid": {[]prolog{{with(job(1), sluidB), false}}, with(job(1), sluidA), ledger.NoRun, 0},
+		"sluid beats start": {[]prolog{{started(with(job(1), sluidA), 5), false}},
+			started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
+		"start picks": {[]prolog{{started(job(1), 5), false}, {started(job(1), 6), false}},
+			started(job(1), 5), ledger.OpenRun, 0},
+		"other start": {[]prolog{{started(job(1), 5), false}}, started(job(1), 6), ledger.NoRun, 0},
+		"start picks closed": {[]prolog{{started(job(1), 5), true}, {job(1), false}}, started(job(1), 5),
+			ledger.ClosedRun, 0},
+		"epilog knows less": {[]prolog{{started(job(1), 5), true}, {started(job(1), 6), false}}, job(1),
+			ledger.OpenRun, 1},
+		"prolog knew less":        {[]prolog{{job(1), false}}, started(with(job(1), sluidA), 6), ledger.OpenRun, 0},
+		"another user's, same id": {[]prolog{{uid(job(1), 5), false}}, job(1), ledger.NoRun, 0},
+		"another user's, newer":   {[]prolog{{job(1), false}, {uid(job(1), 5), false}}, job(1), ledger.OpenRun, 0},
+		"sure beats newer": {[]prolog{{with(job(1), sluidA), false}, {job(1), false}},
+			with(job(1), sluidA), ledger.OpenRun, 0},
 		"newest of the closed, on 2205": {[]prolog{{job(1), true}, {job(1), true}}, job(1), ledger.ClosedRun, 1},
 	} {
 		s := open(t, folder(t))
@@ -109,9 +109,7 @@ func TestFind(t *testing.T) {
 			begin(t, s, p.job, i+1)
 			if p.closed {
 				r, _ := s.load(p.job.ID, keyOf(ledger.Run{Job: p.job, Start: at(i + 1)}))
-				if err := s.Close(r, *at(i + 1)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Close(r, *at(i + 1)))
 			}
 		}
 		got, which, err := s.Find(tc.ask)
@@ -149,9 +147,7 @@ func TestCloseWithoutARecord(t *testing.T) {
 		t.Fatal(which, err)
 	}
 	r.Job = job(1)
-	if err := s.Close(r, *at(10)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(r, *at(10)))
 	got, which, err := s.Find(job(1))
 	if which != ledger.ClosedRun || err != nil || got.Start != nil || len(got.Ends) != 1 {
 		t.Errorf("%s, %v, %+v", which, err, got)
@@ -163,16 +159,13 @@ func TestManyEpilogs(t *testing.T) {
 	begin(t, s, job(1), 10)
 	for i := range maxEnds + 2 {
 		r, _, err := s.Find(job(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Start, r.Ends = nil, nil // what was seen is the record's, not the caller's
-		if err := s.Close(r, *at(20 + i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(r, *at(20 + i)))
 	}
 	r, _, _ := s.Find(job(1))
-	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At || r.Ends[maxEnds-1].At != at(20+maxEnds+1).At {
+	if r.Start == nil || len(r.Ends) != maxEnds || r.Ends[0].At != at(20).At ||
+		r.Ends[maxEnds-1].At != at(20+maxEnds+1).At {
 		t.Errorf("%+v", r)
 	}
 }
@@ -184,9 +177,7 @@ func TestLargeRunIsShortened(t *testing.T) {
 		r.Start.Processes = append(r.Start.Processes, attrib.Process{PID: pid + 10, Name: "a process of some name"})
 		r.Start.Snapshot.Readings[0].Processes = append(r.Start.Snapshot.Readings[0].Processes, gpu.Process{PID: pid + 10})
 	}
-	if err := s.Begin(r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Begin(r))
 	got, which, err := s.Find(r.Job)
 	if which != ledger.OpenRun || err != nil {
 		t.Fatal(which, err)
@@ -208,12 +199,8 @@ func TestLargeRunIsShortened(t *testing.T) {
 func damageFile(t *testing.T, s *Store, id slurm.JobID, key string, data []byte) {
 	t.Helper()
 	path := filepath.Join(s.dir, folderName(id))
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(path, key+suffix), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(path, 0o700))
+	must(t, os.WriteFile(filepath.Join(path, key+suffix), data, 0o600))
 }
 
 func TestCutAnywhere(t *testing.T) {
@@ -221,13 +208,9 @@ func TestCutAnywhere(t *testing.T) {
 	r := full(7)
 	r.Key = string(sluidA)
 	data, err := encode(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	whole, err := decode(data, node, 7, r.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range data {
 		damageFile(t, s, 7, r.Key, data[:n])
 		got, which, err := s.Find(r.Job)
@@ -255,9 +238,7 @@ func TestGarbage(t *testing.T) {
 		r := ledger.Run{Key: key, Job: job(7)}
 		change(&r)
 		data, err := encode(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return data
 	}
 	write := func(data []byte) func(string) error {
@@ -285,12 +266,16 @@ func TestGarbage(t *testing.T) {
 		"second name": func(p string) error {
 			return errors.Join(os.WriteFile(p+".real", good, 0o600), os.Link(p+".real", p))
 		},
-		"a user's":     func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chown(p, nobody, nobody)) },
+		"a user's": func(p string) error {
+			return errors.Join(os.WriteFile(p, good, 0o600),
+				os.Chown(p, nobody, nobody))
+		},
 		"for everyone": func(p string) error { return errors.Join(os.WriteFile(p, good, 0o600), os.Chmod(p, 0o666)) },
 	} {
 		s := open(t, folder(t))
 		begin(t, s, job(1), 10)
-		if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7", key+suffix))); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "7"), 0o700), plant(filepath.Join(s.dir, "7",
+			key+suffix))); err != nil {
 			t.Fatal(name, err)
 		}
 		runs, damage := s.Runs()
@@ -316,9 +301,7 @@ func TestOddNamesAreNoRecords(t *testing.T) {
 	s := open(t, folder(t))
 	for _, name := range []string{"x", "..", "t", "T5", sluidLower()} {
 		data, err := encode(ledger.Run{Key: name, Job: job(7)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		damageFile(t, s, 7, name, data)
 	}
 	if runs, damage := s.Runs(); len(runs) != 0 || len(damage) != 5 {
@@ -334,10 +317,9 @@ func TestLockedIsUnknown(t *testing.T) {
 	begin(t, s, job(1), 10)
 	damageFile(t, s, 1, "t5", []byte("garbage"))
 	release, err := safefile.Lock(filepath.Join(s.dir, lockOf(1)), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
+	must(t, err)
+	for name, err := range map[string]error{"Begin": s.Begin(ledger.Run{Job: job(1), Start: at(20)}),
+		"Close": s.Close(ledger.Run{Job: job(1)}, *at(1))} {
 		if !errors.Is(err, ErrLocked) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -375,52 +357,8 @@ func TestTwoPrologsAtOnce(t *testing.T) {
 			t.Errorf("prolog %d: %v, after %d", i, err, won)
 		}
 	}
-	if r, which, err := open(t, run).Find(j); won < 0 || which != ledger.OpenRun || err != nil || r.Start.At != at(won+1).At {
+	if r, which, err := open(t, run).Find(j); won < 0 || which != ledger.OpenRun || err != nil ||
+		r.Start.At != at(won+1).At {
 		t.Errorf("prolog %d won; found %s, %v, %+v", won, which, err, r)
 	}
-}
-
-func TestManyJobsAtOnce(t *testing.T) {
-	run := folder(t)
-	var wg sync.WaitGroup
-	for id := range slurm.JobID(32) {
-		wg.Go(func() {
-			if err := live(run, id+1); err != nil {
-				t.Errorf("job %d: %v", id+1, err)
-			}
-		})
-	}
-	wg.Wait()
-	runs, damage := open(t, run).Runs()
-	if len(runs) != 32 || len(damage) != 0 {
-		t.Fatalf("%d runs, %v", len(runs), damage)
-	}
-	for _, r := range runs {
-		if !r.Closed() || r.Start == nil || r.Start.At != at(int(r.Job.ID)).At {
-			t.Errorf("%+v", r)
-		}
-	}
-}
-
-// live is one job's life: each hook opens the store anew, and reads the ledger while others write.
-func live(run string, id slurm.JobID) error {
-	prolog, err := Open(run, node)
-	if err != nil {
-		return err
-	}
-	if err := prolog.Begin(ledger.Run{Job: job(id), Start: at(int(id))}); err != nil {
-		return err
-	}
-	epilog, err := Open(run, node)
-	if err != nil {
-		return err
-	}
-	if _, damage := epilog.Runs(); len(damage) > 0 {
-		return damage[0]
-	}
-	r, which, err := epilog.Find(job(id))
-	if which != ledger.OpenRun || err != nil {
-		return fmt.Errorf("found %s, %w", which, err)
-	}
-	return epilog.Close(r, *at(int(id) + 1))
 }

@@ -2,29 +2,32 @@
 //
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
-//	  state/NODE/stuck.json           the backend that could not be killed; faults.json: faults said. shared.go
-//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last answered. contact.go
-//	  state/NODE/stuck-users.json     children that could not be killed among users' files, one for each user; visited-*: who
-//	                                  came back from there lately. visits.go
-//	  state/NODE/stuck-readers.json   children that could not be killed while they read other processes' /proc. visits.go
+//	  state/NODE/stuck.json           the backend that could not be killed, one child for each user among their files
+//	                                  (stuck-users.json), those that read other processes' /proc
+//	                                  (stuck-readers.json). stuck.go
+//	  state/NODE/faults.json          which faults were said, and when. faults.go
+//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last
+//	                                  answered; visited-*: which children came back from users' files. turns.go
 //	  state/NODE/baseline.json        what each card carries without any job. baseline.go
 //	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
 //	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
-//	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of them. check.go
+//	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of them;
+//	                                  numbering.json: what Slurm's GPU numbers mean. check.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmd
 //	  state/NODE/damaged/             records set aside, the newest few
-//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out; lock-starts
-//	                                  and lock-ends: which hook of a job came first. claim.go; lock-check: one health check
+//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out;
+//	                                  lock-starts and lock-ends: which hook of a job came first; lock-check: one
+//	                                  health check. turns.go, check.go
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
 //	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: drop.go
 //	  drop/NODE_JOBID.aside-N/        one that is to be removed
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go, history.go
 //
-// Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else.
-// The ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are
-// replaced as a whole and read without a lock; writers of one job take its lock for at most 50 ms. A file that
-// cannot be used is set aside and reported, and the hook goes on.
+// Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else. The
+// ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are replaced as a
+// whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file that cannot be
+// used is set aside and reported, and the hook goes on.
 package state
 
 import (
@@ -67,10 +70,10 @@ type Store struct {
 
 // Open returns the store of a node below run, and makes the folders that are missing.
 func Open(run, node string) (*Store, error) {
-	if !slurm.ValidNode(node) {
-		return nil, fmt.Errorf("open state: node %q: %w", node, ErrName)
+	s, err := storeAt(run, node)
+	if err != nil {
+		return nil, fmt.Errorf("open state: %w", err)
 	}
-	s := &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}
 	for _, f := range []struct {
 		path  string
 		mode  os.FileMode
@@ -86,16 +89,24 @@ func Open(run, node string) (*Store, error) {
 			return nil, fmt.Errorf("open state: %w", err)
 		}
 	}
-	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that does
-	// without: root's hooks read all there is.
+	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that
+	// does without: root's hooks read all there is.
 	if onlyOurs(run) {
 		_ = safefile.Share(filepath.Dir(run), filepath.Base(run))
 	}
 	return s, nil
 }
 
-// onlyOurs reports whether a directory holds nothing but what Open makes in it. A path that was configured by mistake may
-// lead to a directory that root keeps closed for what else is in it.
+// storeAt is the store of a node for those who make nothing.
+func storeAt(run, node string) (*Store, error) {
+	if !slurm.ValidNode(node) {
+		return nil, fmt.Errorf("node %q: %w", node, ErrName)
+	}
+	return &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}, nil
+}
+
+// onlyOurs reports whether a directory holds nothing but what Open makes in it. A path that was configured by mistake
+// may lead to a directory that root keeps closed for what else is in it.
 func onlyOurs(run string) bool {
 	// Threat: none from users, who cannot write here; the names are only compared.
 	entries, err := os.ReadDir(run)

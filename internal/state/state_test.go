@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,9 +73,7 @@ func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, 0o755))
 	}
 	return dir
 }
@@ -82,9 +81,7 @@ func folder(t *testing.T) string {
 func open(t *testing.T, run string) *Store {
 	t.Helper()
 	s, err := Open(run, node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -97,9 +94,7 @@ func at(n int) *ledger.End {
 
 func begin(t *testing.T, s *Store, j slurm.Job, n int) {
 	t.Helper()
-	if err := s.Begin(ledger.Run{Job: j, Start: at(n)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Begin(ledger.Run{Job: j, Start: at(n)}))
 }
 
 // full is a run with something in every field that a hook fills.
@@ -113,14 +108,16 @@ func full(id slurm.JobID) ledger.Run {
 		Processes: []gpu.Process{{PID: 7, Memory: gpu.Bytes(5), Kinds: []gpu.Kind{gpu.Compute}}},
 	}}}
 	end.Curves = map[gpu.ID]settle.Curve{"GPU-1": {State: settle.Flat, Looks: 3}, "GPU-0": {State: settle.Clean}}
-	end.Processes = []attrib.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1, Cgroup: slurm.Owner{ID: 3}}}
+	end.Processes = []attrib.Process{{PID: 9, Name: "b"}, {PID: 7, Name: "a) R (\n", Start: time.Second, UID: 1,
+		Cgroup: slurm.Owner{ID: 3}}}
 	end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
 	end.Report = "line\n"
 	end.Verdict = policy.Verdict{Action: "warn", Code: code.Orphan}
 	j := job(id)
 	j.SLUID, j.Start = sluidA, time.Unix(1_800_000_000, 0).UTC()
 	return ledger.Run{
-		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []ledger.Assigned{{Index: 3, Device: device}},
+		Job: j, Epoch: gpu.Epoch{Boot: "b", Driver: "580", Module: "m@1"}, Devices: []ledger.Assigned{{Index: 3,
+			Device: device}},
 		Display: ledger.Display{Array: slurm.ArrayTask{Master: 5, Task: 6}, HetID: 4}, Start: end,
 	}
 }
@@ -131,7 +128,8 @@ func TestOpenMakesItsFolders(t *testing.T) {
 	defer unix.Umask(old)
 	open(t, run)
 	open(t, run)
-	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711, "drop": 0o711} {
+	for name, mode := range map[string]fs.FileMode{"": 0o755, "state": 0o700, "state/n1": 0o700, "report": 0o711,
+		"drop": 0o711} {
 		if info, err := os.Stat(filepath.Join(run, name)); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
 			t.Errorf("%q: %v, %v", name, info, err)
 		}
@@ -156,18 +154,14 @@ func TestOpenRefuses(t *testing.T) {
 		for _, where := range []string{"state", "state/n1", "report"} {
 			run := folder(t)
 			path := filepath.Join(run, where)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(run, 0o755), plant(path)))
 			if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
 				t.Errorf("%s for %s: %v", name, where, err)
 			}
 		}
 	}
 	run := folder(t)
-	if err := os.Chmod(run, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(run, 0o777))
 	if _, err := Open(run, node); !errors.Is(err, safefile.ErrNotOurs) {
 		t.Errorf("a root that anybody can write in: %v", err)
 	}
@@ -226,18 +220,14 @@ func tree(t *testing.T, root string) (paths []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return paths
 }
 
 func mount(t *testing.T, options string) string {
 	t.Helper()
 	dir := folder(t)
-	if err := unix.Mount("none", dir, "tmpfs", 0, options); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("none", dir, "tmpfs", 0, options))
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -270,9 +260,7 @@ func TestFullFileSystem(t *testing.T) {
 	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
 		t.Errorf("the record from before: %s, %v", which, err)
 	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filler))
 	begin(t, s, job(2), 20)
 	for _, path := range tree(t, run) {
 		if strings.Contains(path, safefile.TempPrefix) {
@@ -284,15 +272,14 @@ func TestFullFileSystem(t *testing.T) {
 func TestReadOnlyFileSystem(t *testing.T) {
 	run := mount(t, "size=1m,mode=0755")
 	begin(t, open(t, run), job(1), 10)
-	if err := unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("none", run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	s := open(t, run)
 	if _, which, err := s.Find(job(1)); which != ledger.OpenRun || err != nil {
 		t.Errorf("%s, %v", which, err)
 	}
 	for name, err := range map[string]error{
-		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)), "SetStuck": s.SetStuck(Stuck{PID: 1}),
+		"Begin": s.Begin(ledger.Run{Job: job(2)}), "Close": s.Close(ledger.Run{Job: job(1)}, *at(1)),
+		"SetStuck":  s.SetStuck(Stuck{PID: 1}),
 		"PutReport": s.PutReport(job(1), StartReport{}), "MakeDrop": s.MakeDrop(job(1)), "ClearStuck": s.ClearStuck(),
 		"SetStuckVisit": s.SetStuckVisit(5, Stuck{PID: 1}, func(Stuck) bool { return true }),
 	} {
@@ -351,5 +338,22 @@ func TestRootIsShared(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(run, below)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", below, info.Mode(), err)
 		}
+	}
+}
+
+func TestNodes(t *testing.T) {
+	run, kept := folder(t), t.TempDir()
+	if nodes, err := Nodes(run, kept); err != nil || len(nodes) != 0 {
+		t.Errorf("%q, %v", nodes, err)
+	}
+	open(t, run)
+	for _, dir := range []string{"history/n0", "history/n1", "history/no node"} {
+		must(t, os.MkdirAll(filepath.Join(kept, dir), 0o700))
+	}
+	if nodes, err := Nodes(run, kept); err != nil || !slices.Equal(nodes, []string{"n0", "n1"}) {
+		t.Errorf("%q, %v", nodes, err)
+	}
+	if nodes, err := Nodes(run, ""); err != nil || !slices.Equal(nodes, []string{"n1"}) {
+		t.Errorf("%q, %v", nodes, err)
 	}
 }

@@ -23,7 +23,8 @@ func (s *Store) sweep(now time.Time) error {
 		_, err := removeTemps(s.dir)
 		return err
 	})}
-	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked into.
+	// Threat: none from users, who cannot write here. What is no folder of a job's, a link above all, is not looked
+	// into.
 	entries, err := os.ReadDir(s.dir)
 	all = append(all, err)
 	for _, entry := range entries {

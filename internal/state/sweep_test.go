@@ -21,15 +21,9 @@ func leave(t *testing.T, run string, age time.Duration) {
 	t.Helper()
 	for _, folder := range interrupted {
 		path := filepath.Join(run, folder, leftover)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte("{"), 0o600))
+		must(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
 	}
 }
 
@@ -71,9 +65,7 @@ func TestSweepSparesTheWriter(t *testing.T) {
 	var locks []func()
 	for _, name := range []string{lockOther, lockOf(41), lockOf(42)} {
 		release, err := safefile.Lock(filepath.Join(s.dir, name), 0, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		locks = append(locks, release)
 	}
 
@@ -95,15 +87,9 @@ func TestSweepSparesTheWriter(t *testing.T) {
 func TestSweepStrangers(t *testing.T) {
 	s, elsewhere := open(t, folder(t)), folder(t)
 	stranger := filepath.Join(elsewhere, leftover)
-	if err := os.WriteFile(stranger, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, filepath.Join(s.dir, "57")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.dir, "58"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(stranger, nil, 0o600))
+	must(t, os.Symlink(elsewhere, filepath.Join(s.dir, "57")))
+	must(t, os.WriteFile(filepath.Join(s.dir, "58"), nil, 0o600))
 	_ = Archive(s.run, filepath.Join(folder(t), "lib"), node, now, DefaultLimits()) // which complains of them
 	for _, path := range []string{stranger, filepath.Join(s.dir, "57"), filepath.Join(s.dir, "58")} {
 		if _, err := os.Lstat(path); err != nil {
@@ -133,9 +119,9 @@ func TestSweepForgetsVisits(t *testing.T) {
 	s := open(t, folder(t))
 	s.SetVisited("append", 7, time.Hour)
 	s.SetVisited("append", 8, time.Hour)
-	old := filepath.Join(s.dir, visitFile("append", 7))
+	old := filepath.Join(s.dir, visitFile("append", 7).name)
 	must(t, os.Chtimes(old, now.Add(-2*abandonedAfter), now.Add(-2*abandonedAfter)))
-	must(t, os.Chtimes(filepath.Join(s.dir, visitFile("append", 8)), now, now))
+	must(t, os.Chtimes(filepath.Join(s.dir, visitFile("append", 8).name), now, now))
 	must(t, s.sweep(now))
 	if s.VisitedLately("append", 7, time.Hour) || !s.VisitedLately("append", 8, time.Hour) {
 		t.Error("the old one is there, or the new one is gone")

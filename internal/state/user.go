@@ -20,8 +20,8 @@ type StartReport struct {
 	Text  string `json:"text"`
 }
 
-// PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. It is root's: a
-// user who owned it could fill the file system of all records.
+// PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. It is root's:
+// a user who owned it could fill the file system of all records.
 func (s *Store) PutReport(job slurm.Job, report StartReport) error {
 	err := s.check(job)
 	if err != nil {

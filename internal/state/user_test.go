@@ -26,9 +26,8 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 		s := open(t, run)
 		j := bothNames(7)
 		for range 2 { // a requeued job finds its earlier files
-			if err := errors.Join(s.PutReport(j, StartReport{Text: "old"}), s.PutReport(j, StartReport{Clean: true, Text: "text"}), s.MakeDrop(j)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(s.PutReport(j, StartReport{Text: "old"}), s.PutReport(j,
+				StartReport{Clean: true, Text: "text"}), s.MakeDrop(j)))
 		}
 		if _, err := s.ReadDrop(j); err == nil {
 			t.Error("a record nobody has written")
@@ -52,9 +51,7 @@ func TestUserReadsReportAndLeavesARecord(t *testing.T) {
 func TestReportIsReadable(t *testing.T) {
 	run := folder(t)
 	s := open(t, run)
-	if err := s.PutReport(bothNames(7), StartReport{Text: "text"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.PutReport(bothNames(7), StartReport{Text: "text"}))
 	for _, name := range []string{"n1_7", "n1_" + string(sluidA)} {
 		info, err := os.Lstat(filepath.Join(run, "report", name))
 		if err != nil || info.Mode() != 0o640 || info.Sys().(*syscall.Stat_t).Uid != 0 {
@@ -64,16 +61,15 @@ func TestReportIsReadable(t *testing.T) {
 	if r, err := GetReport(run, node, slurm.Owner{ID: 7}); err != nil || r.Text != "text" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := s.PutReport(job(8), StartReport{Text: strings.Repeat("x", maxReport)}); !errors.Is(err, safefile.ErrTooLarge) {
+	if err := s.PutReport(job(8), StartReport{Text: strings.Repeat("x", maxReport)}); !errors.Is(err,
+		safefile.ErrTooLarge) {
 		t.Error(err)
 	}
 }
 
 func TestReadDropRefuses(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := errors.Join(os.WriteFile(secret, []byte("root's"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(secret, []byte("root's"), 0o600)))
 	own := func(err error, path string) error { return errors.Join(err, os.Lchown(path, nobody, nobody)) }
 	for name, plant := range map[string]func(string) error{
 		"link":        func(p string) error { return own(os.Symlink(secret, p), p) },

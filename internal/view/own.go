@@ -21,7 +21,7 @@ func Own(w io.Writer, o answer.OwnReport, file string) {
 	file = string(report.Clean(file, troubleWidth))
 	switch {
 	case file == "":
-		fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output: --output FILE shows it")
+		fmt.Fprintln(w, "its end report is the last that Bookend wrote in its output")
 	case len(o.End) == 0:
 		fmt.Fprintf(w, "in %s: no line of Bookend's\n", file)
 	default:

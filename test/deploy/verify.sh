@@ -32,7 +32,7 @@ done
 # What slurm.conf names runs as root for each job, under any /bin/sh.
 shellcheck --shell=sh deploy/slurm/hooks/* || fail "a hook in deploy/slurm/hooks"
 shellcheck --shell=bash --exclude=SC2128 deploy/nhc/bookend.nhc || fail "deploy/nhc/bookend.nhc"
-shellcheck test/install-prometheus.sh test/deploy/verify.sh || fail "a script of the checks"
+shellcheck test/install-prometheus.sh test/deploy/verify.sh test/monitoring/check.sh || fail "a script of the checks"
 
 mkdir "$root/etc"
 cp /etc/passwd /etc/group "$root/etc"

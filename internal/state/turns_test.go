@@ -2,11 +2,56 @@ package state
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
+
+	"bookend/internal/slurm"
 )
+
+// Of each turn there is one holder at a time, and the turns of other jobs, phases and users are others.
+func TestTurns(t *testing.T) {
+	run := folder(t)
+	s := open(t, run)
+	claim := func(id slurm.JobID, phase slurm.Context) func() (func(), error) {
+		return func() (func(), error) { return open(t, run).Claim(job(id), phase, 0) }
+	}
+	visit := func(uid uint32) func() (func(), error) {
+		return func() (func(), error) { return open(t, run).Visit(uid, 0) }
+	}
+	check := func() (func(), error) { return open(t, run).BeOnlyCheck() }
+	for name, tt := range map[string]struct {
+		turn   func() (func(), error)
+		others []func() (func(), error)
+	}{
+		"an end": {claim(100, slurm.Epilog), []func() (func(), error){
+			claim(101, slurm.Epilog), claim(100+jobLocks, slurm.Epilog), claim(100, slurm.Prolog), claim(1<<32-1, slurm.Epilog),
+		}},
+		"a user":         {visit(5), []func() (func(), error){visit(6)}},
+		"a health check": {check, nil},
+	} {
+		release, err := tt.turn()
+		must(t, err)
+		if _, err := tt.turn(); !errors.Is(err, ErrLocked) {
+			t.Errorf("%s, beside another: got %v, want %v", name, err, ErrLocked)
+		}
+		for i, other := range tt.others {
+			if release, err := other(); err != nil {
+				t.Errorf("%s: %d is kept out: %v", name, i, err)
+			} else {
+				release()
+			}
+		}
+		release()
+		if release, err = tt.turn(); err != nil {
+			t.Errorf("%s, after it: got %v", name, err)
+		} else {
+			release()
+		}
+	}
+	if _, err := s.Claim(slurm.Job{ID: 100, Node: "n2"}, slurm.Epilog, 0); !errors.Is(err, ErrName) {
+		t.Errorf("another node's: got %v, want %v", err, ErrName)
+	}
+}
 
 // One hook asks, the others wait for what comes of it.
 func TestMeet(t *testing.T) {
@@ -15,9 +60,7 @@ func TestMeet(t *testing.T) {
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
 	met, err := one.Meet(clock, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
 		t.Errorf("beside another: %v, want %v", err, ErrLocked)
 	}
@@ -40,9 +83,7 @@ func TestMeet(t *testing.T) {
 	for _, later := range []time.Duration{recent, -time.Minute} {
 		now = time.Hour + later
 		met, err := one.Meet(clock, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := other.Meet(clock, 0); !errors.Is(err, ErrLocked) {
 			t.Errorf("an answer %v ago vouches for the next: %v", later, err)
 		}
@@ -56,9 +97,7 @@ func TestMeetAfterAnAnswer(t *testing.T) {
 	run := folder(t)
 	one, other := open(t, run), open(t, run)
 	met, err := one.Meet(clock, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	looked := false
 	waiting := make(chan bool, 1)
 	waited := make(chan error)
@@ -98,27 +137,6 @@ func TestAsking(t *testing.T) {
 	if got := s.Asking(); got != nil {
 		t.Errorf("%+v", got)
 	}
-	must(t, os.WriteFile(filepath.Join(s.dir, askingFile), []byte(`{"pid":-1}`), 0o600))
-	if got := s.Asking(); got != nil {
-		t.Errorf("%+v", got)
-	}
-}
-
-// What is no record of an answer is none, whatever it says.
-func TestMeetDamaged(t *testing.T) {
-	clock := func() time.Duration { return time.Hour }
-	for _, text := range []string{"", "null", "[]", `{"at_ns":"x"}`, `{"at_ns":-1}`, `{"at_ns":9e18}`} {
-		s := open(t, folder(t))
-		must(t, os.WriteFile(filepath.Join(s.dir, answeredFile), []byte(text), 0o600))
-		met, err := s.Meet(clock, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Meet(clock, 0); !errors.Is(err, ErrLocked) {
-			t.Errorf("%q vouches for the driver: %v", text, err)
-		}
-		met(false)
-	}
 }
 
 // Whoever has just come back from a user's files vouches for these, and for nobody else's.
@@ -128,8 +146,10 @@ func TestVisitedLately(t *testing.T) {
 		t.Error("nobody has been there")
 	}
 	s.SetVisited("append", 7, time.Hour)
-	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true, time.Hour + visitRecent: false, time.Minute: false} {
-		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) || s.VisitedLately("tail", 7, now) {
+	for now, want := range map[time.Duration]bool{time.Hour: true, time.Hour + visitRecent - 1: true,
+		time.Hour + visitRecent: false, time.Minute: false} {
+		if got := s.VisitedLately("append", 7, now); got != want || s.VisitedLately("append", 8, now) ||
+			s.VisitedLately("tail", 7, now) {
 			t.Errorf("at %v: %v, want %v", now, got, want)
 		}
 	}

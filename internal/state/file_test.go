@@ -1,0 +1,369 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/code"
+	"bookend/internal/drain"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/gresconf"
+	"bookend/internal/ledger"
+	"bookend/internal/numbering"
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+// kind is one of the files in the node's directory.
+type kind struct {
+	name  string
+	put   func(*Store) error
+	get   func(*Store) (any, error)
+	blind bool     // put does not read what is there
+	quiet bool     // its loss costs nothing: it is no damage and takes no lock
+	wrong []string // contents that only this kind refuses
+}
+
+func got[T any](value T, err error) (any, error) { return value, err }
+
+func anyone(Stuck) bool { return true }
+
+func kinds() []kind {
+	child := Stuck{PID: 7, StartTicks: 123456, Since: time.Minute, Op: "watch"}
+	baseline := `{"version":1,"cards":[{"gpu":"%s","epoch":{},"bytes":%d,"at_ns":1}%s]}`
+	return []kind{
+		{name: "baseline.json", put: func(s *Store) error { return s.PutBaseline(carries("GPU-0", 5)) },
+			get: func(s *Store) (any, error) { return got(s.Baselines()) },
+			wrong: []string{
+				fmt.Sprintf(baseline, "GPU-0", finding.MaxBaseline+1, ""), fmt.Sprintf(baseline, "", 1, ""),
+				fmt.Sprintf(baseline, "GPU-0", 1, `,{"gpu":"GPU-0"}`), fmt.Sprintf(baseline, "GPU-1", 1, `,{"gpu":"GPU-0"}`),
+			}},
+		{name: "probes.json", put: func(s *Store) error { return s.PutProbes(tested("GPU-0", 1)) },
+			get:   func(s *Store) (any, error) { return got(s.Probes()) },
+			wrong: []string{`{"version":1,"cards":[{}]}`}},
+		{name: "drain.json", put: func(s *Store) error { return s.SwapDrain(drain.Memory{}, aDrain()) },
+			get: func(s *Store) (any, error) { return got(s.Drain()) }, wrong: wrongDrains()},
+		{name: "check.json", put: func(s *Store) error { return s.PutLastCheck(aCheck()) }, blind: true,
+			get: func(s *Store) (any, error) { return got(s.LastCheck()) }},
+		{name: "sighted.json", put: func(s *Store) error { return s.PutSighted(aSighting()) }, blind: true,
+			get: func(s *Store) (any, error) { return got(s.Sighted()) }},
+		{name: "numbering.json", put: func(s *Store) error { return s.PutNumbering(aNumbering()) }, blind: true,
+			get: func(s *Store) (any, error) { return got(s.Numbering()) }},
+		{name: "stuck.json", put: func(s *Store) error { return s.SetStuck(child) },
+			get: func(s *Store) (any, error) { return got(s.Stuck()) }},
+		{name: "stuck-users.json", put: func(s *Store) error { return s.SetStuckVisit(5, child, anyone) },
+			get: func(s *Store) (any, error) { return got(s.StuckVisit(5, anyone)) }},
+		{name: "stuck-readers.json", put: func(s *Store) error { return s.AddReader(Reader{Stuck: child}, anyone) },
+			get: func(s *Store) (any, error) { return len(s.Readers(anyone)), nil }, quiet: true},
+		{name: "asking.json", put: func(s *Store) error { return s.SetAsking(Asking{child, 5}) }, blind: true, quiet: true,
+			get: func(s *Store) (any, error) { return s.Asking(), nil }, wrong: []string{`{"pid":-1}`}},
+		{name: "visited-append-7.json", put: func(s *Store) error { s.SetVisited("append", 7, time.Hour); return nil },
+			get:   func(s *Store) (any, error) { return s.VisitedLately("append", 7, time.Hour), nil },
+			blind: true, quiet: true, wrong: []string{`{"at_ns":-1}`, `{"at_ns":9e18}`, "{}"}},
+	}
+}
+
+func aCheck() ledger.Check {
+	seen := full(1)
+	return ledger.Check{
+		At: time.Minute, Wall: seen.Start.Wall, Took: time.Second, Epoch: seen.Epoch, Cards: seen.Devices,
+		Snapshot: seen.Start.Snapshot, Unexplained: map[gpu.ID]uint64{"GPU-1": 5}, Leaked: map[gpu.ID]uint64{"GPU-1": 5},
+		Findings: []finding.Finding{{Code: code.Orphan, GPU: "GPU-1"}}, Kernel: &gpu.KernelMark{Seq: 9}, Boot: "b",
+	}
+}
+
+func aSighting() ledger.Sighted {
+	return ledger.Sighted{
+		Epoch: epoch, Looks: []ledger.Look{{At: 5, Unread: []gpu.ID{"GPU-1"}}},
+		Processes: []ledger.Seen{{
+			GPU: "GPU-0", PID: 7, Start: 3, UID: nobody, Owner: slurm.Owner{ID: 100}, First: 4, Last: 5, Bytes: gpu.Bytes(9),
+			Most: 9, MostAt: 5,
+		}},
+	}
+}
+
+func aNumbering() numbering.Kept {
+	list := numbering.List{Source: numbering.BySlurmd, GPUs: []gresconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
+	conf := numbering.FileID{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}
+	return numbering.Kept{
+		Key: numbering.Key{
+			Boot: "b", Node: node, Conf: "/etc/slurm/slurm.conf", Daemon: numbering.Daemon{PID: 7, Ticks: 70},
+			Slurmd: numbering.FileID{Path: "/usr/sbin/slurmd", Inode: 3}, Files: []numbering.FileID{conf},
+		},
+		List: list, InForce: &list, For: numbering.Daemon{PID: 7, Ticks: 70}, Tried: 9,
+	}
+}
+
+// kept is a store with one file of a kind, its value, and its text.
+func (k kind) kept(t *testing.T) (s *Store, value any, text string) {
+	t.Helper()
+	s = open(t, folder(t))
+	must(t, k.put(s))
+	value, err := k.get(s)
+	must(t, err)
+	data, err := os.ReadFile(filepath.Join(s.dir, k.name))
+	must(t, err)
+	return s, value, string(data)
+}
+
+// missing is what is known where there is no file.
+func (k kind) missing(t *testing.T) any {
+	t.Helper()
+	none, err := k.get(open(t, folder(t)))
+	must(t, err)
+	return none
+}
+
+// What is kept is read again as it was, by root alone; before it there is nothing. Files of earlier versions are read too.
+func TestFiles(t *testing.T) {
+	want := map[string]any{
+		"baseline.json": map[gpu.ID]finding.Baseline{"GPU-0": carries("GPU-0", 5)}, "drain.json": aDrain(),
+		"sighted.json": aSighting(), "stuck-readers.json": 1, "visited-append-7.json": true,
+	}
+	for _, k := range kinds() {
+		s, value, text := k.kept(t)
+		if w := want[k.name]; w != nil && !reflect.DeepEqual(value, w) {
+			t.Errorf("%s: got %+v, want %+v", k.name, value, w)
+		}
+		if none := k.missing(t); reflect.DeepEqual(value, none) {
+			t.Errorf("%s: got %+v from %s", k.name, none, text)
+		}
+		if info, err := os.Stat(filepath.Join(s.dir, k.name)); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: got mode %v, %v, want 0600", k.name, info.Mode(), err)
+		}
+		was, err := os.ReadFile(filepath.Join("testdata/files", k.name))
+		must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, k.name), was, 0o600)))
+		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
+			t.Errorf("%s of an earlier version: got %+v, %v, want %+v", k.name, is, err, value)
+		}
+	}
+	s := open(t, folder(t))
+	must(t, errors.Join(s.PutLastCheck(aCheck()), s.PutNumbering(aNumbering())))
+	if c, err := s.LastCheck(); err != nil || !reflect.DeepEqual(*c, aCheck()) {
+		t.Errorf("got %+v, %v, want %+v", c, err, aCheck())
+	}
+	if k, err := s.Numbering(); err != nil || !reflect.DeepEqual(*k, aNumbering()) || !k.Key.Same(aNumbering().Key) {
+		t.Errorf("got %+v, %v, want %+v", k, err, aNumbering())
+	}
+}
+
+// What cannot have been written is set aside, reported once, and begun again. Files whose loss costs nothing are only
+// written over.
+func TestFilesDamaged(t *testing.T) {
+	for _, k := range kinds() {
+		_, value, good := k.kept(t)
+		none := k.missing(t)
+		texts := append([]string{
+			"", "{", good[:len(good)/2], "null", "7", strings.Replace(good, `"version":1`, `"version":2`, 1),
+			strings.Replace(good, `"version":1,`, "", 1), good + strings.Repeat(" ", 512<<10),
+		}, k.wrong...)
+		for _, text := range texts {
+			if text == good { // of a file without a version
+				continue
+			}
+			s := open(t, folder(t))
+			spoil := func() { must(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) }
+			spoil()
+			if is, err := k.get(s); !reflect.DeepEqual(is, none) || errors.As(err, new(Damage)) == k.quiet {
+				t.Errorf("%s of %.80q: got %+v, %v, want %+v", k.name, text, is, err, none)
+			}
+			if is, err := k.get(s); !reflect.DeepEqual(is, none) || err != nil {
+				t.Errorf("%s of %.80q, again: got %+v, %v, want %+v", k.name, text, is, err, none)
+			}
+			spoil()
+			must(t, k.put(s))
+			if is, err := k.get(s); !reflect.DeepEqual(is, value) || err != nil {
+				t.Errorf("%s begun again: got %+v, %v, want %+v", k.name, is, err, value)
+			}
+			want := 0
+			for _, aside := range []bool{!k.quiet, !k.blind} {
+				if aside {
+					want++
+				}
+			}
+			if aside, _ := os.ReadDir(filepath.Join(s.dir, damagedName)); len(aside) != want {
+				t.Errorf("%s of %.80q: got %v set aside, want %d", k.name, text, aside, want)
+			}
+		}
+	}
+}
+
+// A lock that others hold costs a writer its write, and a reader nothing: but a damaged file is not taken away from
+// whoever may be about to write it again.
+func TestFilesLocked(t *testing.T) {
+	for _, k := range kinds() {
+		if k.quiet {
+			continue
+		}
+		s, value, text := k.kept(t)
+		release, err := safefile.Lock(filepath.Join(s.dir, lockOther), 0, true)
+		must(t, err)
+		if err := k.put(s); !errors.Is(err, ErrLocked) {
+			t.Errorf("put %s: got %v, want %v", k.name, err, ErrLocked)
+		}
+		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
+			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
+		}
+		must(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte("{"), 0o600))
+		if is, err := k.get(s); !errors.Is(err, ErrLocked) || !reflect.DeepEqual(is, k.missing(t)) {
+			t.Errorf("damaged %s: got %+v, %v, want %v", k.name, is, err, ErrLocked)
+		}
+		must(t, os.WriteFile(filepath.Join(s.dir, k.name), []byte(text), 0o600)) // the writer has
+		release()
+		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
+			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
+		}
+	}
+}
+
+// What cannot be read now is not written over: it may be whole.
+func TestUnreadFilesAreKept(t *testing.T) {
+	for _, k := range kinds() {
+		if k.blind {
+			continue
+		}
+		s, value, _ := k.kept(t)
+		if err := refused(t, reading(unix.EIO), func() error { return k.put(s) }); !errors.Is(err, unix.EIO) {
+			t.Errorf("put %s: got %v, want %v", k.name, err, unix.EIO)
+		}
+		if is, err := k.get(s); err != nil || !reflect.DeepEqual(is, value) {
+			t.Errorf("%s: got %+v, %v, want %+v", k.name, is, err, value)
+		}
+	}
+}
+
+// Whoever only looks sees what there is, makes and sets aside nothing, and looks nowhere else.
+func TestPeek(t *testing.T) {
+	peeks := map[string]func(run, node string) any{
+		"stuck.json":         func(run, node string) any { return PeekStuck(run, node) == nil },
+		"stuck-readers.json": func(run, node string) any { return len(PeekReaders(run, node, anyone)) == 0 },
+		"numbering.json":     func(run, node string) any { return PeekNumbering(run, node) == nil },
+	}
+	for _, k := range kinds() {
+		none := peeks[k.name]
+		if none == nil {
+			continue
+		}
+		run := folder(t)
+		if list, err := os.ReadDir(run); none(run, node) != true || err != nil || len(list) != 0 {
+			t.Errorf("%s: it made %v, %v", k.name, list, err)
+		}
+		s, _, _ := k.kept(t)
+		if none(s.run, node) != false {
+			t.Errorf("%s: nothing is seen", k.name)
+		}
+		for _, name := range []string{"", "../state/" + node, node + "/."} {
+			if none(s.run, name) != true {
+				t.Errorf("%s: something is seen of node %q", k.name, name)
+			}
+		}
+		file := filepath.Join(s.dir, k.name)
+		must(t, os.WriteFile(file, []byte(`{"pid":`), 0o600))
+		if text, err := os.ReadFile(file); none(s.run, node) != true || err != nil || string(text) != `{"pid":` {
+			t.Errorf("%s was changed: %q, %v", k.name, text, err)
+		}
+	}
+}
+
+// Whatever a file says, it is whole and of use, or a damage that is set aside, after which a new one can be kept.
+func FuzzFiles(f *testing.F) {
+	for _, seed := range []string{
+		``, `{`, `null`, `[]`, `7`, `{"version":2}`, `{"version":1}`, `{"version":1,"value":null}`,
+		`{"version":1,"cards":[{}]}`,
+		`{"pid":7,"start_ticks":5,"since_ns":9,"op":"backend"}`, `{"pid":-1}`, `{"pid":7}{"pid":8}`,
+		`{"5":{"pid":7}}`, `{"5":null}`,
+		`{"-1":{}}`, `{"4294967296":{}}`,
+		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":5,"epoch":{"boot":"b","driver":"580","module":"m@1"},"at_ns":3}]}`,
+		`{"version":1,"cards":[{"gpu":"GPU-1","bytes":99999999999}]}`, `{"version":1,"cards":[{"gpu":"b"},{"gpu":"a"}]}`,
+		`{"version":1,"cards":[{"probe":{"device":"GPU-1","result":"ok","at_ns":5},"epoch":{"boot":"b"}}]}`,
+		`{"version":1,"written":{"reason":"` + ourReason + `","wall":"2026-11-21T09:00:00Z","by":"hook","epoch":{},` +
+			`"causes":[{"code":"BKD-ORPHAN"}],"clean":1}}`,
+		`{"version":1,"value":{"epoch":{"boot":"b"},"looks":[{"at_ns":-1,"unread":[""]}],` +
+			`"processes":[{"gpu":"GPU-0","pid":-1,"owner":{"id":100},"last_ns":-9223372036854775808,"bytes":{"bytes":9}}]}}`,
+		`{"version":1,"value":{"key":{"files":[{"path":"/x"}]},"list":{"source":"slurmd","gpus":[["/dev/nvidia0"],[]]}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	s, all := fuzzed(f), kinds()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, k := range all {
+			put(t, s, k.name, data)
+			_, err := k.get(s)
+			if err != nil && !errors.As(err, new(Damage)) || (err != nil) != wasSetAside(s) {
+				t.Fatalf("%s of %q: %v, set aside %v", k.name, data, err, wasSetAside(s))
+			}
+			if _, again := k.get(s); again != nil {
+				t.Fatalf("%s of %q: reported again: %v", k.name, data, again)
+			}
+			trusted(t, s)
+			if err := k.put(s); err != nil && !errors.Is(err, ErrChanged) {
+				t.Fatalf("%s of %q: no new one can be kept: %v", k.name, data, err)
+			}
+			must(t, os.Remove(filepath.Join(s.dir, k.name)))
+		}
+	})
+}
+
+// trusted checks that what is read of files can be acted on.
+func trusted(t *testing.T, s *Store) {
+	t.Helper()
+	baselines, _ := s.Baselines()
+	for id, b := range baselines {
+		if id == "" || id != b.GPU || b.Bytes > finding.MaxBaseline {
+			t.Fatalf("%q: %+v", id, b)
+		}
+	}
+	tests, _ := s.Probes()
+	for id, r := range tests {
+		if id == "" || id != r.Probe.Device {
+			t.Fatalf("%q: %+v", id, r)
+		}
+	}
+	m, err := s.Drain()
+	if m.Written != nil && !drain.Recorded(m.Written.Reason) {
+		t.Fatalf("%q is taken for ours", m.Written.Reason)
+	}
+	if err := errors.Join(err, s.SwapDrain(m, m)); err != nil {
+		t.Fatalf("what was read cannot be written: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(s.dir, drainFile.name)))
+	seen, _ := s.Sighted()
+	read := gpu.Snapshot{At: time.Minute, Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-0"}}}}
+	next := seen.With(epoch, read, nil)
+	if len(next.Looks) > 512 || len(next.Processes) > 512 || next.Epoch != epoch {
+		t.Fatalf("%d samples, %d processes of %+v", len(next.Looks), len(next.Processes), next.Epoch)
+	}
+	next.During(full(1), 0, time.Hour)
+}
+
+// wrongDrains are memories of a drain that Bookend cannot have written.
+func wrongDrains() (texts []string) {
+	for _, edit := range []func(*drain.Memory){
+		func(m *drain.Memory) { m.Written.Reason = "disk swap" },
+		func(m *drain.Memory) { m.Written.Reason = drain.EpilogError },
+		func(m *drain.Memory) { m.Written.Reason = "" },
+		func(m *drain.Memory) { m.Over = &drain.Over{Reason: "disk swap"} },
+		func(m *drain.Memory) { m.Written.Causes = nil },
+		func(m *drain.Memory) { m.Written.Causes = make([]drain.Cause, drain.MaxCauses+1) },
+		func(m *drain.Memory) { m.Written.Clean = -1 },
+		func(m *drain.Memory) { m.Written.Wall = time.Time{} },
+		func(m *drain.Memory) { m.Settled = make([]drain.Ref, drain.MaxSettled+1) },
+		func(m *drain.Memory) { m.Written.Conf = strings.Repeat("/x", maxDrainText) },
+	} {
+		m := aDrain()
+		edit(&m)
+		text, _ := json.Marshal(drainContent{fileVersion, m})
+		texts = append(texts, string(text))
+	}
+	return texts
+}

@@ -1,0 +1,146 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"bookend/internal/attrib"
+)
+
+const (
+	maxUsers  = 256 // with a stuck child each: some 25 KiB of maxShared
+	maxPlaces = 8   // of one reader; with MaxReaders some 30 KiB of maxShared
+)
+
+var (
+	stuckFile   = file[Stuck]{name: "stuck.json", most: maxShared}
+	usersFile   = file[map[uint32]Stuck]{name: "stuck-users.json", most: maxShared}
+	readersFile = file[[]Reader]{name: "stuck-readers.json", most: maxShared}
+)
+
+// Stuck is a child that could not be killed. While it lives, nobody starts another.
+type Stuck struct {
+	PID        int           `json:"pid"`
+	StartTicks uint64        `json:"start_ticks"` // its start time as /proc gives it
+	Since      time.Duration `json:"since_ns"`    // CLOCK_BOOTTIME when it was given up
+	Op         string        `json:"op"`          // what it was to do
+}
+
+// SetStuck records a stuck child. One that is on record already stays: it has been stuck for longer.
+func (s *Store) SetStuck(stuck Stuck) error {
+	return stuckFile.change(s, func(now *Stuck) (*Stuck, error) {
+		if now != nil {
+			return now, nil
+		}
+		return &stuck, nil
+	})
+}
+
+// Stuck returns the stuck child on record, nil when there is none. An unusable record is a Damage, set aside.
+func (s *Store) Stuck() (*Stuck, error) { return stuckFile.get(s) }
+
+// PeekStuck is Stuck for those who make and change nothing: nil too where nothing can be read.
+func PeekStuck(run, node string) *Stuck {
+	s, err := storeAt(run, node)
+	if err != nil {
+		return nil
+	}
+	return stuckFile.peek(s)
+}
+
+// ClearStuck forgets the stuck child: it has ended.
+func (s *Store) ClearStuck() error {
+	return stuckFile.change(s, func(*Stuck) (*Stuck, error) { return nil, nil })
+}
+
+// StuckVisit returns the child that is stuck among a user's files, nil when none is that lives. Those of any user that
+// have ended are forgotten. An unusable record is a Damage, set aside.
+func (s *Store) StuckVisit(uid uint32, alive func(Stuck) bool) (*Stuck, error) {
+	on, err := usersFile.get(s)
+	all := livingVisits(on, alive)
+	if len(all) < len(orNone(on)) { // where that fails the next hook does it
+		_ = s.changeVisits(alive, func(map[uint32]Stuck) error { return nil })
+	}
+	if stuck, ok := all[uid]; ok {
+		return &stuck, nil
+	}
+	return nil, err
+}
+
+// SetStuckVisit records a child that is stuck among a user's files. One of this user's that lives on record stays: it
+// has been stuck for longer.
+func (s *Store) SetStuckVisit(uid uint32, stuck Stuck, alive func(Stuck) bool) error {
+	return s.changeVisits(alive, func(all map[uint32]Stuck) error {
+		if _, ok := all[uid]; ok {
+			return nil
+		}
+		if len(all) >= maxUsers {
+			return fmt.Errorf("record stuck child of user %d: there are those of %d users", uid, len(all))
+		}
+		all[uid] = stuck
+		return nil
+	})
+}
+
+// changeVisits changes the record of stuck visits, without those that have ended. An empty one is no file.
+func (s *Store) changeVisits(alive func(Stuck) bool, change func(map[uint32]Stuck) error) error {
+	return usersFile.change(s, func(now *map[uint32]Stuck) (*map[uint32]Stuck, error) {
+		all := livingVisits(now, alive)
+		if err := change(all); err != nil || len(all) == 0 {
+			return nil, err
+		}
+		return &all, nil
+	})
+}
+
+func livingVisits(all *map[uint32]Stuck, alive func(Stuck) bool) map[uint32]Stuck {
+	living := map[uint32]Stuck{}
+	for uid, stuck := range orNone(all) {
+		if alive(stuck) {
+			living[uid] = stuck
+		}
+	}
+	return living
+}
+
+// Reader is a child that reads other processes' /proc and cannot be killed.
+type Reader struct {
+	Stuck
+	At []attrib.Instance `json:"at,omitempty"` // what it was reading; nothing if it did not say, or at too much
+}
+
+// MaxReaders is how many stuck readers are kept on record. With so many there must be no other: it could not be
+// recorded.
+const MaxReaders = 64
+
+// Readers returns the stuck readers that are alive. A record that cannot be used is none.
+func (s *Store) Readers(alive func(Stuck) bool) []Reader { return living(readersFile.peek(s), alive) }
+
+func living(all *[]Reader, alive func(Stuck) bool) []Reader {
+	return slices.DeleteFunc(orNone(all), func(r Reader) bool { return !alive(r.Stuck) })
+}
+
+// PeekReaders is Readers for programs that make and change nothing.
+func PeekReaders(run, node string, alive func(Stuck) bool) []Reader {
+	s, err := storeAt(run, node)
+	if err != nil {
+		return nil
+	}
+	return s.Readers(alive)
+}
+
+// AddReader records a stuck reader, and forgets those that have ended. One that lives is never forgotten for another.
+func (s *Store) AddReader(r Reader, alive func(Stuck) bool) error {
+	if len(r.At) > maxPlaces {
+		r.At = nil
+	}
+	return readersFile.change(s, func(now *[]Reader) (*[]Reader, error) {
+		all := living(now, alive)
+		if len(all) >= MaxReaders {
+			return nil, fmt.Errorf("record stuck reader %d: there are %d already", r.PID, len(all))
+		}
+		all = append(all, r)
+		return &all, nil
+	})
+}

@@ -1,0 +1,133 @@
+package state
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"bookend/internal/safefile"
+	"bookend/internal/slurm"
+)
+
+const (
+	driverLock = "lock-driver"
+	usersLock  = "lock-users"
+	visitedBy  = "visited-" // op and uid follow
+	// recent is how long an answer of the driver to one hook vouches for the next: many hooks of a node that begin at
+	// once wait for the first one's answer, some 20 ms, and not for one another.
+	recent = 100 * time.Millisecond
+	// visitRecent is how long a child that came back from a user's files vouches for them.
+	visitRecent = time.Second
+)
+
+// These are written without a lock. Where one is lost the next hook waits its turn.
+var (
+	answeredFile = answers("answered.json")
+	askingFile   = file[Asking]{"asking.json", maxShared, func(a Asking) string {
+		if a.PID <= 0 {
+			return "no PID"
+		}
+		return ""
+	}}
+)
+
+// answered is when something answered last.
+type answered struct {
+	At time.Duration `json:"at_ns"` // CLOCK_BOOTTIME
+}
+
+func answers(name string) file[answered] { return file[answered]{name: name, most: maxShared} }
+
+// lately reports an answer of less than a moment before now. One in the future is of another boot.
+func (s *Store) lately(f file[answered], now, moment time.Duration) bool {
+	last := f.peek(s)
+	return last != nil && last.At >= 0 && last.At <= now && now-last.At < moment
+}
+
+// Claim makes the caller the one hook of a job's start, or end, that is at work, until release or the process's end.
+// Slurm may run such a hook a second time beside the first, and the card is the next job's once either has ended. It
+// gives ErrLocked where another hook came first and did not end within wait.
+func (s *Store) Claim(job slurm.Job, phase slurm.Context, wait time.Duration) (release func(), err error) {
+	if err := s.check(job); err != nil {
+		return nil, fmt.Errorf("claim job: %w", err)
+	}
+	name := "lock-ends"
+	if phase == slurm.Prolog {
+		name = "lock-starts"
+	}
+	return safefile.LockNumber(filepath.Join(s.dir, name), uint32(job.ID), wait)
+}
+
+// Meet makes the caller the one hook that asks a driver of which nobody knows whether it answers: hooks that begin at
+// once on one that does not must not all leave a child stuck in it. Where it answered another hook a moment ago it may
+// be asked by any: then met is nil. Else the caller calls met when the driver has answered, or has not: once, what
+// comes later has no effect. It gives ErrLocked where another hook still had no answer after wait. now is
+// CLOCK_BOOTTIME.
+func (s *Store) Meet(now func() time.Duration, wait time.Duration) (met func(answered bool), err error) {
+	if s.lately(answeredFile, now(), recent) {
+		return nil, nil
+	}
+	release, err := safefile.Lock(filepath.Join(s.dir, driverLock), wait, true)
+	if err != nil {
+		return nil, err
+	}
+	if s.lately(answeredFile, now(), recent) {
+		release()
+		return nil, nil
+	}
+	var once sync.Once
+	return func(ok bool) {
+		once.Do(func() {
+			if ok {
+				_ = answeredFile.write(s, answered{now()})
+			}
+			release()
+		})
+	}, nil
+}
+
+// Asking is a child that asks the driver.
+type Asking struct {
+	Stuck
+	Hook int `json:"hook"` // the PID of the hook that started it
+}
+
+// SetAsking puts on record the child by which the holder of the first contact asks: others look at it when it takes
+// long, and where its hook is killed nobody else knows of it.
+func (s *Store) SetAsking(child Asking) error { return askingFile.write(s, child) }
+
+// Asking returns the child on record, nil for none.
+func (s *Store) Asking() *Asking { return askingFile.peek(s) }
+
+// ClearAsking forgets the children of these PIDs.
+func (s *Store) ClearAsking(pids ...int) error {
+	if asking := s.Asking(); asking == nil || !slices.Contains(pids, asking.PID) {
+		return nil
+	}
+	return removeOwn(s.dir, askingFile.name)
+}
+
+// Visit makes the caller the one hook of the node that has a child among a user's files, until leave or the process's
+// end: of ends at once on a file system that does not answer, one leaves a child there. It gives ErrLocked where
+// another hook still had one after wait. A user who stops their child keeps their own reports waiting, and no one
+// else's.
+func (s *Store) Visit(uid uint32, wait time.Duration) (leave func(), err error) {
+	return safefile.LockNumber(filepath.Join(s.dir, usersLock), uid, wait)
+}
+
+// SetVisited notes that a child has come back from doing op, a word, in a user's files, now (CLOCK_BOOTTIME).
+func (s *Store) SetVisited(op string, uid uint32, now time.Duration) {
+	_ = visitFile(op, uid).write(s, answered{now})
+}
+
+// VisitedLately reports that a child came back from doing op in a user's files less than a moment before now
+// (CLOCK_BOOTTIME).
+func (s *Store) VisitedLately(op string, uid uint32, now time.Duration) bool {
+	return s.lately(visitFile(op, uid), now, visitRecent)
+}
+
+func visitFile(op string, uid uint32) file[answered] {
+	return answers(fmt.Sprintf(visitedBy+"%s-%d.json", op, uid))
+}
