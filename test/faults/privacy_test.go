@@ -150,8 +150,8 @@ var asked = [][]string{
 		"--json"}, {"history", "--user", "65533", "--lemons"},
 	{"snapshot"}, {"snapshot", "--json"}, {"baseline"}, {"baseline", "reset", "all"}, {"report", "--html",
 		"-"}, {"report", "--json", "--users"}, {"doctor"},
-	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""}, {"__complete", "history", "--user",
-		""}}
+	{"config", "check"}, {"explain", "orphan"}, {"__complete", "show", ""},
+}
 
 // Whoever is not root reads of others on no command line that anybody else is there. The same answers to root are full
 // of them: the scan would notice.
