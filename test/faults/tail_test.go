@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,8 @@ func tail(t *testing.T, r operation.TailRequest) (reply operation.TailReply, raw
 	out, err := cmd.Output()
 	if err == nil {
 		must(t, json.Unmarshal(out, &reply))
+	} else if ended := new(exec.ExitError); errors.As(err, &ended) {
+		t.Logf("%s", ended.Stderr)
 	}
 	return reply, string(out), err
 }
