@@ -202,8 +202,8 @@ func (n *node) stuck() []int { return n.mapping(n.world.NVML()) }
 
 func (n *node) mapping(library string) []int {
 	return processes(func(pid int) bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-		return err == nil && strings.Contains(string(text), library)
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		return strings.Contains(string(text), library)
 	})
 }
 
@@ -223,9 +223,12 @@ const memoryCall = "nvmlDeviceGetMemoryInfo_v2"
 // unstick lets a driver answer again that a call had frozen, and waits until whoever was in it is gone.
 func (n *node) unstick(call string) {
 	n.Helper()
+	left := n.stuck()
 	n.set("on."+call, "")
 	must(n, n.world.Thaw())
-	await(n, "the stuck backend's end", func() bool { return len(n.stuck()) == 0 })
+	await(n, "the stuck backend's end", func() bool { // it leaves its cgroup only after its memory
+		return !slices.ContainsFunc(left, func(pid int) bool { return !gone(pid) })
+	})
 }
 
 // ownPrograms makes a node's processes its own to be told from all others': links to the hooks and the backend, in a

@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,39 +14,16 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
+	"bookend/internal/operation"
 )
 
 // ranOut is what a job prints that runs out of memory, and Bookend's own words about another.
 var ranOut = "epoch 1\n" + strings.Replace(torchSays([6]string{"2.00 GiB", "8.00 GiB", "1.00 GiB", "4.00 GiB",
-	"3.00 GiB", "512.00 MiB"}),
-	"Including", "Process 77 has 3.00 GiB memory in use. Including", 1) +
+	"3.00 GiB", "512.00 MiB"}), "Including", "Process 77 has 3.00 GiB memory in use. Including", 1) +
 	"| bookend: RuntimeError: CUDA error: an illegal memory access was encountered\n"
 
-// tailRequest is what the epilog asks its child.
-type tailRequest struct {
-	UID     uint32          `json:"uid"`
-	GID     uint32          `json:"gid"`
-	User    string          `json:"user"`
-	Targets []joblog.Target `json:"targets"`
-	Back    bool            `json:"back"`
-	Within  time.Duration   `json:"within_ns"`
-}
-
-type tailReply struct {
-	Messages []oom.Message `json:"messages"`
-	Files    []tailed      `json:"files"`
-}
-
-type tailed struct {
-	Refused string `json:"refused"`
-	Same    bool   `json:"same"`
-	Size    int64  `json:"size"`
-	Read    int64  `json:"read"`
-	Earlier bool   `json:"earlier"`
-}
-
 // tail runs the shipped epilog as its own child, as root, and returns what it wrote.
-func tail(t *testing.T, r tailRequest) (reply tailReply, raw string, err error) {
+func tail(t *testing.T, r operation.TailRequest) (reply operation.TailReply, raw string, err error) {
 	t.Helper()
 	text, err := json.Marshal(r)
 	must(t, err)
@@ -54,13 +32,15 @@ func tail(t *testing.T, r tailRequest) (reply tailReply, raw string, err error) 
 	out, err := cmd.Output()
 	if err == nil {
 		must(t, json.Unmarshal(out, &reply))
+	} else if ended := new(exec.ExitError); errors.As(err, &ended) {
+		t.Logf("%s", ended.Stderr)
 	}
 	return reply, string(out), err
 }
 
 // request asks for all of these files.
-func request(paths ...string) tailRequest {
-	r := tailRequest{UID: user, GID: user, User: "nobody", Back: true, Within: time.Minute}
+func request(paths ...string) operation.TailRequest {
+	r := operation.TailRequest{UID: user, GID: user, User: "nobody", Back: true, Within: time.Minute}
 	for _, path := range paths {
 		r.Targets = append(r.Targets, joblog.Target{Path: path})
 	}
@@ -83,7 +63,7 @@ func TestTailChild(t *testing.T) {
 			tt.harm(n, path)
 			reply, raw, err := tail(t, request(path, output, n.in("./output")+"/../output"))
 			size := int64(len(words + ranOut + words))
-			want := []tailed{{Refused: tt.reason}, {Size: size, Read: size}}
+			want := []operation.Searched{{Refused: tt.reason}, {Size: size, Read: size}}
 			if err != nil || len(reply.Files) != 3 || !slices.Equal(reply.Files[:2], want) || len(reply.Messages) != 1 {
 				t.Fatalf("%v: %s", err, raw)
 			}
@@ -111,7 +91,7 @@ func TestTailChildLooksBack(t *testing.T) {
 	over, late := request(a), request(a)
 	over.Back, late.Within = false, 0
 	for name, tt := range map[string]struct {
-		request tailRequest
+		request operation.TailRequest
 		files   []int // of the messages
 	}{
 		"a large one":   {request(deep, put("c", far), put("d", far), put("e", far)), []int{0}},
@@ -135,7 +115,7 @@ func TestTailChildLooksBack(t *testing.T) {
 func TestTailChildRefusesRoot(t *testing.T) {
 	n := newNode(t, "enforce")
 	out := n.put("out", ranOut, 0o644)
-	for _, r := range []tailRequest{{UID: 0, GID: user}, {UID: user, GID: 0}, {UID: 1<<32 - 1, GID: user}} {
+	for _, r := range []operation.TailRequest{{UID: 0, GID: user}, {UID: user, GID: 0}, {UID: 1<<32 - 1, GID: user}} {
 		r.Targets = request(out).Targets
 		if _, raw, err := tail(t, r); err == nil || raw != "" {
 			t.Errorf("%+v: %s", r, raw)

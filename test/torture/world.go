@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/joblog"
+	"bookend/internal/operation"
 	"bookend/internal/state"
 )
 
@@ -293,14 +294,9 @@ func (w *world) target(known bool) joblog.Target {
 	return t
 }
 
-// appendRequest is what the epilog asks its child, of package stage.
+// appendRequest is what the epilog asks its child.
 func (w *world) appendRequest(known bool) []byte {
-	text, _ := json.Marshal(struct {
-		UID    uint32        `json:"uid"`
-		GID    uint32        `json:"gid"`
-		Target joblog.Target `json:"target"`
-		Text   string        `json:"text"`
-	}{user, user, w.target(known), report})
+	text, _ := json.Marshal(operation.AppendRequest{UID: user, GID: user, Target: w.target(known), Text: report})
 	return text
 }
 
