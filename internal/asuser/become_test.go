@@ -242,3 +242,18 @@ func TestUserCannotTrace(t *testing.T) {
 		t.Errorf("child: %v, %v", state, err)
 	}
 }
+
+// What a lookup that never started still has open goes with it; what stays open is root's.
+func TestAwaitsWhatIsPending(t *testing.T) {
+	left := 2
+	closing := func() ([]int, error) {
+		left--
+		return make([]int, left), nil
+	}
+	if err := awaitNone(closing); err != nil {
+		t.Errorf("closed in time: %v", err)
+	}
+	if err := awaitNone(func() ([]int, error) { return []int{7}, nil }); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v, want %v", err, ErrRefused)
+	}
+}
