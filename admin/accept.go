@@ -63,7 +63,8 @@ func (a *app) accept(name string, force bool) error {
 }
 
 // accepted is the baseline that is to be put on record, or why there is to be none.
-func accepted(env operation.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline, err error) {
+func accepted(env operation.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline,
+	err error) {
 	if why := stuck(env, cfg, all); why != "" {
 		return b, errors.New(why)
 	}

@@ -171,7 +171,8 @@ func (a *app) deliver(q reportAsk, r page.Report) error {
 		return fmt.Errorf("%q is there already: give another name, or --force to replace it", q.html)
 	}
 	if err == nil {
-		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html, (b.Len()+1023)>>10,
+		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
+			(b.Len()+1023)>>10,
 			len(r.Chart.Lanes), r.Chart.Total.Jobs, len(r.Chart.Entries))
 	}
 	return err

@@ -1,4 +1,5 @@
-// Package deploy holds the hook scripts that slurm.conf names, so that tests and the demonstration run them as they ship.
+// Package deploy holds the hook scripts that slurm.conf names, so that tests and the demonstration run them as they
+// ship.
 package deploy
 
 import "embed"
