@@ -16,6 +16,9 @@ const maxLine = 256
 func ReadEpoch(proc, sys string) gpu.Epoch {
 	e := gpu.Epoch{Boot: readWord(filepath.Join(proc, "sys/kernel/random/boot_id"))}
 	for _, v := range gpu.Vendors {
+		if v.Library == "" { // no backend asks it yet: its module says nothing of the driver that is asked
+			continue
+		}
 		module := filepath.Join(sys, "module", v.Module)
 		if e.Module = moduleIdentity(module); e.Module != "" {
 			e.Driver = readWord(filepath.Join(module, "version"))

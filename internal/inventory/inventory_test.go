@@ -151,6 +151,10 @@ func TestReadEpoch(t *testing.T) {
 	if got := ReadEpoch(proc, sys); got != (gpu.Epoch{}) {
 		t.Errorf("nothing there: %+v", got)
 	}
+	put(t, filepath.Join(sys, "module/amdgpu/version"), "6.12.12\n")
+	if got := ReadEpoch(proc, sys); got != (gpu.Epoch{}) {
+		t.Errorf("another vendor's module: %+v", got)
+	}
 	put(t, filepath.Join(proc, "sys/kernel/random/boot_id"), "7cb16e45-ecce-4a09-a4bf-64c8347c4edd\n")
 	put(t, filepath.Join(sys, "module/nvidia/version"), "580.159.04\n")
 	put(t, filepath.Join(sys, "module/nvidia/srcversion"), "0123456789ABCDEF0123456\n")

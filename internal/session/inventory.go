@@ -40,7 +40,9 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 	}
 	i := Inventory{Epoch: reply.Epoch, Library: reply.Library}
 	if request.DriverProc == "" {
-		reply.Cards = d.listed()
+		if reply.Cards = d.listed(); len(reply.Cards) == 0 { // its fault is a finding already
+			return i
+		}
 	}
 	switch {
 	case reply.NoDriver:

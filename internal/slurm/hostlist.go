@@ -48,6 +48,9 @@ func Expand(element string) (names []string, ok bool) {
 	return names, true
 }
 
+// maxDigits of a number in brackets: dates and serial numbers have fewer.
+const maxDigits = 18
+
 // expandRanges writes out "001-010,020": numbers of at least as many digits as the lower end has.
 func expandRanges(ranges string) (numbers []string, ok bool) {
 	for part := range strings.SplitSeq(ranges, ",") {
@@ -55,9 +58,9 @@ func expandRanges(ranges string) (numbers []string, ok bool) {
 		if !isRange {
 			to = from
 		}
-		low, err1 := strconv.ParseUint(from, 10, 32)
-		high, err2 := strconv.ParseUint(to, 10, 32)
-		if err1 != nil || err2 != nil || low > high || high-low >= maxNames {
+		low, err1 := strconv.ParseUint(from, 10, 63)
+		high, err2 := strconv.ParseUint(to, 10, 63)
+		if err1 != nil || err2 != nil || len(from) > maxDigits || low > high || high-low >= maxNames {
 			return nil, false
 		}
 		for n := low; n <= high; n++ {
