@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -317,7 +318,8 @@ func TestKilledHooksLeaveOneChild(t *testing.T) {
 	await(t, "the stuck backend", func() bool {
 		for _, pid := range n.left() {
 			if pid != p.cmd.Process.Pid && stateOf(pid) == "D" {
-				return true
+				asking, _ := os.ReadFile(n.inState("asking.json"))
+				return bytes.Contains(asking, fmt.Appendf(nil, `"pid":%d,`, pid)) // what the next hooks know it by
 			}
 		}
 		return false
