@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -169,7 +168,7 @@ func judgeOrder(v *view) string {
 		return ""
 	}
 	places := v.places(g.count)
-	if !byMap && n.Source == numbering.ByCount {
+	if !byMap && n.Source == slurmconf.ByCount {
 		const program = "slurmd: /usr/sbin/slurmd   # below slurm: in bookend.yaml, the running slurmd's program; "
 		v.warn(fmt.Sprintf("%.160s; GPUs are counted, as slurm.conf and gres.conf give out all of them in one run",
 			n.Why), program+v.orderFix()).because("any other configuration is unknown")
@@ -191,8 +190,8 @@ func (v *view) places(count int) (places []string) {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
-		found := numbering.Devices(job, cards, v.Config.NVIDIA, n)
-		slurms := numbering.Devices(job, cards, config.NVIDIA{}, n)
+		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := slurmconf.Devices(job, cards, config.NVIDIA{}, n)
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())

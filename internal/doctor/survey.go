@@ -9,7 +9,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/session"
@@ -35,7 +34,7 @@ type Survey struct {
 	// Open is who has the driver open, once the backend's own question is over.
 	Open attrib.Scan
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
-	Numbers numbering.List
+	Numbers slurmconf.List
 }
 
 // Daemon is a slurmd that runs here.
@@ -132,9 +131,9 @@ func readDriver(s Site, patience time.Duration) Driver {
 }
 
 // askNumbers does as a hook of the node's slurmd does, and keeps nothing.
-func askNumbers(s Site) numbering.List {
+func askNumbers(s Site) slurmconf.List {
 	if s.Survey.Slurm.Conf == nil || s.Clock.Boot == nil {
-		return numbering.Unclear("slurm.conf could not be read")
+		return slurmconf.Unclear("slurm.conf could not be read")
 	}
 	d, _ := s.slurmd()
 	env := operation.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}

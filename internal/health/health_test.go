@@ -10,7 +10,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
 
@@ -44,7 +43,7 @@ func drains(f finding.Finding) bool { return action(f) == config.Drain }
 func action(f finding.Finding) config.Action {
 	c := config.Default()
 	c.Mode = config.Enforce
-	return policy.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
+	return finding.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
 }
 
 // Every row of facts, found and not found; the list must have them all.

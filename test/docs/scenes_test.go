@@ -11,7 +11,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/oom"
-	"bookend/internal/policy"
 	"bookend/internal/probe"
 	"bookend/internal/report"
 	"bookend/internal/settle"
@@ -84,7 +83,7 @@ func (s story) scene() report.Scene {
 		r.Why = &why
 	}
 	for range r.Findings {
-		r.Verdict.Judged = append(r.Verdict.Judged, policy.Judged{Action: config.Warn})
+		r.Verdict.Judged = append(r.Verdict.Judged, finding.Judged{Action: config.Warn})
 	}
 	return r
 }

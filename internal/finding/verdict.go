@@ -1,13 +1,10 @@
-// Package policy turns findings into one verdict and one exit code. Drain needs a finding without doubts, a
-// mode that may drain, and no guard against it.
-package policy
+package finding
 
 import (
 	"fmt"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/slurm"
 )
 
@@ -70,9 +67,10 @@ func (v Verdict) Tells(i int) bool {
 
 var strength = map[config.Action]int{config.Ignore: 0, config.Note: 1, config.Warn: 2, config.Drain: 3}
 
-// Decide judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has
+// Decide turns findings into one verdict and one exit code; drain needs a finding without doubts, a mode that may drain,
+// and no guard against it. It judges each finding and lets the strongest decide; restarts is the job's restart count. The health check has
 // no job: all cards count, and nothing drains.
-func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
+func (r Rules) Decide(found []Finding, restarts int) Verdict {
 	v := Verdict{Action: config.Ignore}
 	for _, f := range found {
 		j := r.judge(f)
@@ -100,7 +98,7 @@ func (r Rules) Decide(found []finding.Finding, restarts int) Verdict {
 }
 
 // judge weakens the configured action where the finding does not carry it.
-func (r Rules) judge(f finding.Finding) Judged {
+func (r Rules) judge(f Finding) Judged {
 	want := r.configured(f.Code)
 	entry, _ := code.Lookup(f.Code)
 	switch {
@@ -143,7 +141,7 @@ func (r Rules) guard(restarts int) string {
 
 // checkExit returns the exit code of a health check: 0 unless it has not checked the node. Slurm only logs that, and
 // nothing else should act on it: what was found is in the log, the metrics and the state.
-func checkExit(found []finding.Finding) int {
+func checkExit(found []Finding) int {
 	for _, e := range code.All() {
 		for _, f := range found {
 			if e.Unchecked && f.Code == e.Code && f.Unknown == "" {

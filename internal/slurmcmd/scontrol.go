@@ -1,6 +1,4 @@
-// Package scontrol asks Slurm about this node and drains or resumes it, by Slurm's own command. What is to be done is
-// package drain's to say. Every call is bounded: with slurmctld down or hung scontrol itself would wait 10 to 20 s.
-package scontrol
+package slurmcmd
 
 import (
 	"errors"
@@ -19,8 +17,9 @@ const maxOutput = 64 << 10
 // ErrChanged says that the node was not as it had been any more right before it was to be changed; nothing was changed.
 var ErrChanged = errors.New("somebody else has changed the node meanwhile")
 
-// Command is scontrol as this site runs it.
-type Command struct {
+// Scontrol asks Slurm about this node and drains or resumes it, as this site runs it. What is to be done is package
+// drain's to say. Every call is bounded: with slurmctld down or hung scontrol itself would wait 10 to 20 s.
+type Scontrol struct {
 	Path string // absolute
 	Conf string // SLURM_CONF as slurmd gave it to a hook; empty for scontrol's default
 	Root bool   // this process is root: the program must be trusted
@@ -29,7 +28,7 @@ type Command struct {
 }
 
 // Node reads what Slurm says of a node.
-func (c Command) Node(name string) (drain.Node, error) {
+func (c Scontrol) Node(name string) (drain.Node, error) {
 	text, err := c.run("show", "node", name)
 	if err != nil {
 		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
@@ -43,7 +42,7 @@ func (c Command) Node(name string) (drain.Node, error) {
 
 // Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld. It reads the
 // node right before, and gives ErrChanged where that is not as still wants it.
-func (c Command) Drain(name, reason string, still func(drain.Node) bool) error {
+func (c Scontrol) Drain(name, reason string, still func(drain.Node) bool) error {
 	if err := c.update(name, still, "State=DRAIN", "Reason="+reason); err != nil {
 		return fmt.Errorf("drain node %q: %w", name, err)
 	}
@@ -52,14 +51,14 @@ func (c Command) Drain(name, reason string, still func(drain.Node) bool) error {
 
 // Resume ends a node's drain, and the reason goes with it. It reads the node right before, and gives ErrChanged where
 // that is not as still wants it.
-func (c Command) Resume(name string, still func(drain.Node) bool) error {
+func (c Scontrol) Resume(name string, still func(drain.Node) bool) error {
 	if err := c.update(name, still, "State=RESUME"); err != nil {
 		return fmt.Errorf("resume node %q: %w", name, err)
 	}
 	return nil
 }
 
-func (c Command) update(name string, still func(drain.Node) bool, what ...string) error {
+func (c Scontrol) update(name string, still func(drain.Node) bool, what ...string) error {
 	now, err := c.Node(name)
 	if err != nil {
 		return err
@@ -71,7 +70,7 @@ func (c Command) update(name string, still func(drain.Node) bool, what ...string
 	return err
 }
 
-func (c Command) run(args ...string) (string, error) {
+func (c Scontrol) run(args ...string) (string, error) {
 	// Threat: whoever can write scontrol runs as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {

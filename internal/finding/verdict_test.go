@@ -1,11 +1,10 @@
-package policy
+package finding
 
 import (
 	"testing"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/slurm"
 )
 
@@ -19,45 +18,45 @@ func enforcing(edit ...func(*config.Config)) config.Config {
 }
 
 func TestDecide(t *testing.T) {
-	sure := finding.Finding{Code: code.Orphan}
+	sure := Finding{Code: code.Orphan}
 	tests := []struct {
 		name     string
 		cfg      config.Config
 		phase    slurm.Context
-		found    []finding.Finding
+		found    []Finding
 		restarts int
 		action   config.Action
 		exit     int
 		held     bool
 	}{
 		{"nothing found", enforcing(), slurm.Epilog, nil, 0, config.Ignore, 0, false},
-		{"a certain orphan drains", enforcing(), slurm.Epilog, []finding.Finding{sure}, 0, config.Drain, 10, false},
-		{"observe never drains", config.Default(), slurm.Epilog, []finding.Finding{sure}, 0, config.Warn, 0, true},
-		{"a doubt is no drain", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Orphan, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
-		{"unknown is no drain", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Residue, Unknown: "x"}}, 0, config.Warn, 0, false},
-		{"the strongest decides", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Foreign}, {Code: code.Residue}, {Code: code.Moving}}, 0, config.Drain, 11, false},
-		{"a dirty card at the start warns", enforcing(), slurm.Prolog, []finding.Finding{{Code: code.Dirty}}, 0, config.Warn, 0, false},
-		{"a lost card at the start drains", enforcing(), slurm.Prolog, []finding.Finding{{Code: code.Lost}}, 0, config.Drain, 20, false},
-		{"a job restarted again and again is let through", enforcing(), slurm.Prolog, []finding.Finding{{Code: code.Lost}}, 2, config.Warn, 0, true},
-		{"restarts do not matter at the end", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Lost}}, 9, config.Drain, 20, false},
-		{"own faults warn", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.BackendMissing}}, 0, config.Warn, 0, false},
+		{"a certain orphan drains", enforcing(), slurm.Epilog, []Finding{sure}, 0, config.Drain, 10, false},
+		{"observe never drains", config.Default(), slurm.Epilog, []Finding{sure}, 0, config.Warn, 0, true},
+		{"a doubt is no drain", enforcing(), slurm.Epilog, []Finding{{Code: code.Orphan, Doubts: []string{"x"}}}, 0, config.Warn, 0, false},
+		{"unknown is no drain", enforcing(), slurm.Epilog, []Finding{{Code: code.Residue, Unknown: "x"}}, 0, config.Warn, 0, false},
+		{"the strongest decides", enforcing(), slurm.Epilog, []Finding{{Code: code.Foreign}, {Code: code.Residue}, {Code: code.Moving}}, 0, config.Drain, 11, false},
+		{"a dirty card at the start warns", enforcing(), slurm.Prolog, []Finding{{Code: code.Dirty}}, 0, config.Warn, 0, false},
+		{"a lost card at the start drains", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 0, config.Drain, 20, false},
+		{"a job restarted again and again is let through", enforcing(), slurm.Prolog, []Finding{{Code: code.Lost}}, 2, config.Warn, 0, true},
+		{"restarts do not matter at the end", enforcing(), slurm.Epilog, []Finding{{Code: code.Lost}}, 9, config.Drain, 20, false},
+		{"own faults warn", enforcing(), slurm.Epilog, []Finding{{Code: code.BackendMissing}}, 0, config.Warn, 0, false},
 		{"own faults drain where the admin says so", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
-			[]finding.Finding{{Code: code.BackendMissing}}, 0, config.Drain, 32, false},
+			[]Finding{{Code: code.BackendMissing}}, 0, config.Drain, 32, false},
 		{"own notes never drain", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
-			[]finding.Finding{{Code: code.NoRecord}, {Code: code.Again}, {Code: code.Output, Observed: "hung"}}, 0, config.Note, 0, false},
+			[]Finding{{Code: code.NoRecord}, {Code: code.Again}, {Code: code.Output, Observed: "hung"}}, 0, config.Note, 0, false},
 		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
-		}), slurm.Epilog, []finding.Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
-		{"a GPU that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []finding.Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
+		}), slurm.Epilog, []Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
+		{"a GPU that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
 		{"a note about a card never drains", enforcing(func(c *config.Config) {
 			c.Policy.Epilog[code.Ended], c.Policy.Epilog[code.Unjudged] = config.Drain, config.Drain
-		}), slurm.Epilog, []finding.Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
+		}), slurm.Epilog, []Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
 		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
 			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[code.Code]config.Action{code.Orphan: config.Note}}}
-		}), slurm.Epilog, []finding.Finding{sure}, 0, config.Note, 0, false},
+		}), slurm.Epilog, []Finding{sure}, 0, config.Note, 0, false},
 		{"a partition's own mode comes first", enforcing(func(c *config.Config) {
 			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Mode: config.Observe}}
-		}), slurm.Epilog, []finding.Finding{sure}, 0, config.Warn, 0, true},
+		}), slurm.Epilog, []Finding{sure}, 0, config.Warn, 0, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package slurmd asks the node's own slurmd program what Slurm's GPU numbers mean, and finds the daemon that runs.
-// Package numbering decides what follows from its answer.
-package slurmd
+// Package slurmcmd asks Slurm's own programs: slurmd what GPU numbers mean, scontrol about this node. It finds the daemon
+// that runs, and reads its files. Package slurmconf decides what follows from the answers.
+package slurmcmd
 
 import (
 	"bytes"
@@ -17,16 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/numbering"
 	"bookend/internal/safefile"
 	"bookend/internal/slurmconf"
 )
 
-// maxOutput bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
-const maxOutput = 1 << 20
+// maxListing bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
+const maxListing = 1 << 20
 
-// Command is slurmd as this site runs it.
-type Command struct {
+// Slurmd is slurmd as this site runs it.
+type Slurmd struct {
 	Path    string   // absolute
 	Conf    string   // slurm.conf, absolute
 	Entries []string // the names in its directory
@@ -43,7 +42,7 @@ type Command struct {
 // Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is
 // in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
 // know that value end at once without a message; the v1 plugin of theirs changes nothing.
-func (c Command) List() (gpus []slurmconf.GPU, res child.Result, err error) {
+func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
 	// Threat: whoever can write slurmd runs as root here.
 	if c.Root {
 		if err := safefile.Trusted(c.Path); err != nil {
@@ -72,7 +71,7 @@ const cgroupConf = "cgroup.conf"
 
 // copyConf makes the directory of a configuration with another cgroup plugin: links to all other files, which Includes
 // may name relative to it.
-func (c Command) copyConf(plugin string) (dir string, err error) {
+func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 	parent := c.Private
 	if parent == "" {
 		parent = os.TempDir()
@@ -100,7 +99,7 @@ func (c Command) copyConf(plugin string) (dir string, err error) {
 	return dir, nil
 }
 
-func (c Command) run(conf string, timeout time.Duration) child.Result {
+func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
 	// Threat: none beyond slurmd's own: it runs as root by these very files, and by the libraries of the running one.
 	env := []string{"SLURM_CONF=" + conf}
 	if c.Library != "" {
@@ -111,11 +110,11 @@ func (c Command) run(conf string, timeout time.Duration) child.Result {
 		Path: c.Path, Name: "slurmd",
 		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
 		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: env,
-		MaxOutput: maxOutput, MaxStderr: maxOutput, Timeout: timeout,
+		MaxOutput: maxListing, MaxStderr: maxListing, Timeout: timeout,
 	})
 }
 
-func (c Command) parse(res child.Result) ([]slurmconf.GPU, error) {
+func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
 	switch {
 	case res.Outcome == child.NotStarted:
 		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
@@ -123,8 +122,8 @@ func (c Command) parse(res child.Result) ([]slurmconf.GPU, error) {
 		return nil, fmt.Errorf("slurmd -G: no answer within %v", c.Timeout.Round(time.Millisecond))
 	case res.Outcome != child.Exited || res.ExitCode != 0:
 		return nil, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode, lastLine(res.Stderr))
-	case len(res.Stdout)+len(res.Stderr) >= maxOutput:
-		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxOutput)
+	case len(res.Stdout)+len(res.Stderr) >= maxListing:
+		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxListing)
 	}
 	gpus, err := slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
 	if err != nil {
@@ -140,9 +139,9 @@ func lastLine(text []byte) []byte {
 
 // Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a
 // slurmd of their own. PID 0 is none: a hook under PrologFlags=RunInJob, or a program started by something else.
-func Running(proc string, hook int) numbering.Daemon {
+func Running(proc string, hook int) slurmconf.Daemon {
 	const generations = 8
-	var found numbering.Daemon
+	var found slurmconf.Daemon
 	for pid, depth := hook, 0; pid > 1 && depth < generations; depth++ {
 		d, parent, err := daemon(proc, pid)
 		switch {
@@ -159,7 +158,7 @@ func Running(proc string, hook int) numbering.Daemon {
 }
 
 // daemon is the process if it is a slurmd; its PID is 0 otherwise.
-func daemon(proc string, pid int) (d numbering.Daemon, parent int, err error) {
+func daemon(proc string, pid int) (d slurmconf.Daemon, parent int, err error) {
 	parent, ticks, err := child.Parent(proc, pid)
 	if err != nil {
 		return d, 0, err
@@ -170,22 +169,22 @@ func daemon(proc string, pid int) (d numbering.Daemon, parent int, err error) {
 	exe = strings.TrimSuffix(exe, " (deleted)")
 	name := filepath.Base(exe) // on Debian slurmd-wlm
 	if err == nil && (name == "slurmd" || strings.HasPrefix(name, "slurmd-")) {
-		d = numbering.Daemon{PID: pid, Ticks: ticks, Exe: exe}
+		d = slurmconf.Daemon{PID: pid, Ticks: ticks, Exe: exe}
 	}
 	return d, parent, nil
 }
 
 // ByFile finds the slurmd whose PID is in a file (SlurmdPidFile), for hooks that it is no ancestor of. PID 0 is none.
-func ByFile(proc, path string) numbering.Daemon {
+func ByFile(proc, path string) slurmconf.Daemon {
 	const maxPID = 32
 	// Threat: a file that another user can write could name a program of theirs.
 	text, err := safefile.ReadTrusted(path, maxPID)
 	if err != nil {
-		return numbering.Daemon{}
+		return slurmconf.Daemon{}
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || !isRoot(filepath.Join(proc, strconv.Itoa(pid))) {
-		return numbering.Daemon{}
+		return slurmconf.Daemon{}
 	}
 	d, _, _ := daemon(proc, pid)
 	return d
@@ -254,8 +253,8 @@ func trustedPath(list string) string {
 }
 
 // Identify describes a file behind all its links; Inode 0 where there is none.
-func Identify(path string) (numbering.FileID, error) {
-	id := numbering.FileID{Path: path}
+func Identify(path string) (slurmconf.FileID, error) {
+	id := slurmconf.FileID{Path: path}
 	var st unix.Stat_t
 	// Threat: none, nothing is opened; who can change these files can change what slurmd runs as root.
 	err := unix.Stat(path, &st)

@@ -1,4 +1,4 @@
-package slurmd
+package slurmcmd
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package numbering
+package slurmconf
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // card makes the card at PCI bus n.
@@ -68,7 +67,7 @@ func cardsOf(t *testing.T, text string) (all []gpu.Card) {
 func listed(minors ...int) List {
 	l := List{Source: BySlurmd}
 	for _, minor := range minors {
-		l.GPUs = append(l.GPUs, slurmconf.GPU{fmt.Sprintf("/dev/nvidia%d", minor)})
+		l.GPUs = append(l.GPUs, GPU{fmt.Sprintf("/dev/nvidia%d", minor)})
 	}
 	return l
 }
@@ -111,7 +110,7 @@ func outcome(r Result) string {
 }
 
 func TestDevices(t *testing.T) {
-	files := func(names ...string) List { return List{Source: BySlurmd, GPUs: []slurmconf.GPU{names}} }
+	files := func(names ...string) List { return List{Source: BySlurmd, GPUs: []GPU{names}} }
 	crossed, eight := "2 0 1 3", "0 1 2 3 4 5 6 7"
 	g := func(n int) string { return string(id(n)) }
 	all := listed(0, 1, 2, 3, 4, 5, 6, 7)
@@ -208,7 +207,7 @@ func TestDevices(t *testing.T) {
 	}
 	amd := cardsOf(t, "128 129")
 	amd[1].Device.Vendor = "amd"
-	two := List{Source: BySlurmd, GPUs: []slurmconf.GPU{{"/dev/dri/renderD128"}, {"/dev/dri/renderD129"}}}
+	two := List{Source: BySlurmd, GPUs: []GPU{{"/dev/dri/renderD128"}, {"/dev/dri/renderD129"}}}
 	if got := outcome(Devices(slurm.Job{GPUIndexes: []int{1}}, amd, mapped(nil), two)); got != "1" {
 		t.Errorf("AMD: Devices gives %q, want %q", got, "1")
 	}

@@ -1,4 +1,4 @@
-package numbering
+package slurmconf
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmconf"
 )
 
 // Result is what a job's GPU list means on this node.
@@ -84,7 +83,7 @@ func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 	}
 	given := map[gpu.BusID]bool{}
 	for _, c := range cards {
-		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files slurmconf.GPU) bool {
+		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files GPU) bool {
 			return slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == c.Device.Node() })
 		})
 	}

@@ -1,11 +1,10 @@
-package policy
+package finding
 
 import (
 	"testing"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/slurm"
 )
 
@@ -14,7 +13,7 @@ func TestHealthCheckNeverDrains(t *testing.T) {
 	c := enforcing(func(c *config.Config) { c.OnUnknown = config.Drain })
 	for _, e := range code.All() {
 		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so
-		v := Compile(c, slurm.HealthCheck, "").Decide([]finding.Finding{{Code: e.Code}}, 0)
+		v := Compile(c, slurm.HealthCheck, "").Decide([]Finding{{Code: e.Code}}, 0)
 		want := map[code.Code]int{code.BadEnv: 31, code.Panicked: 41, code.Deadline: 42}[e.Code]
 		if v.Action != config.Warn || v.Exit != want || v.Judged[0].Action != config.Warn {
 			t.Errorf("%s: %+v", e.Code, v)
@@ -23,19 +22,19 @@ func TestHealthCheckNeverDrains(t *testing.T) {
 }
 
 func TestHealthCheckVerdict(t *testing.T) {
-	decide := func(found ...finding.Finding) Verdict {
+	decide := func(found ...Finding) Verdict {
 		return Compile(enforcing(), slurm.HealthCheck, "p").Decide(found, 5)
 	}
 	if v := decide(); v.Action != config.Ignore || v.Exit != 0 {
 		t.Errorf("nothing found: %+v", v)
 	}
-	if v := decide(finding.Finding{Code: code.Trespass}); v.Action != config.Warn || v.Code != code.Trespass {
+	if v := decide(Finding{Code: code.Trespass}); v.Action != config.Warn || v.Code != code.Trespass {
 		t.Errorf("all cards are the health check's: %+v", v)
 	}
-	if v := decide(finding.Finding{Code: code.BadEnv, Unknown: "x"}); v.Exit != 0 {
+	if v := decide(Finding{Code: code.BadEnv, Unknown: "x"}); v.Exit != 0 {
 		t.Errorf("what is not known is no failure: %+v", v)
 	}
-	if v := decide(finding.Finding{Code: code.Stuck}, finding.Finding{Code: code.Orphan}); v.Exit != 0 || v.Action != config.Warn {
+	if v := decide(Finding{Code: code.Stuck}, Finding{Code: code.Orphan}); v.Exit != 0 || v.Action != config.Warn {
 		t.Errorf("what is wrong with the node is no failure of the check: %+v", v)
 	}
 }

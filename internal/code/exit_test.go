@@ -1,18 +1,13 @@
-package policy
+package code
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"bookend/internal/code"
 )
-
-var update = flag.Bool("update", false, "rewrite the table in docs/exit-codes.md")
 
 const exitDoc = "../../docs/exit-codes.md"
 
@@ -31,7 +26,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		return
 	}
 	if string(text) != want {
-		t.Errorf("%s does not show the table of exit codes: go test ./internal/policy -update", exitDoc)
+		t.Errorf("%s does not show the table of exit codes: go test ./internal/code -update", exitDoc)
 	}
 }
 
@@ -53,7 +48,7 @@ func withTable(t *testing.T, text, title, table string) string {
 
 func checkTable() string {
 	rows := []string{"| 0 | | checked, or no GPU on this node, or another health check is at work |", "| 2 | | a crash of Go's runtime, which Bookend did not catch |"}
-	for _, e := range code.Exits() {
+	for _, e := range Exits() {
 		if e.Unchecked {
 			rows = append(rows, row(e.Code, e.Exit))
 		}
@@ -66,8 +61,8 @@ func exitTable() string {
 		"| 0 | | nothing to drain for |",
 		"| 2 | | a crash of Go's runtime, which Bookend did not catch; the script exits 0 instead |",
 	}
-	codes := map[int]code.Code{code.ExitOther: ""}
-	for _, e := range code.Exits() {
+	codes := map[int]Code{ExitOther: ""}
+	for _, e := range Exits() {
 		codes[e.Exit] = e.Code
 	}
 	for _, exit := range slices.Sorted(maps.Keys(codes)) {
@@ -77,22 +72,22 @@ func exitTable() string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-func row(c code.Code, exit int) string {
-	if exit == code.ExitOther {
+func row(c Code, exit int) string {
+	if exit == ExitOther {
 		return fmt.Sprintf("| %d | | any other finding that the policy drains for |", exit)
 	}
-	entry, _ := code.Lookup(c)
+	entry, _ := Lookup(c)
 	return fmt.Sprintf("| %d | [%s](findings.md#%s) | %s |", exit, c, strings.ToLower(string(c)), entry.Title)
 }
 
 // The scripts that slurm.conf names take a number of another length for a crash, and exit 0.
 func TestExitCodesPassTheScripts(t *testing.T) {
-	for _, e := range code.Exits() {
+	for _, e := range Exits() {
 		if e.Exit < 10 || e.Exit > 99 {
 			t.Errorf("%s has %d", e.Code, e.Exit)
 		}
 	}
-	if code.ExitOther < 10 || code.ExitOther > 99 {
-		t.Error(code.ExitOther)
+	if ExitOther < 10 || ExitOther > 99 {
+		t.Error(ExitOther)
 	}
 }

@@ -1,4 +1,4 @@
-package slurmd
+package slurmcmd
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/child"
-	"bookend/internal/numbering"
+	"bookend/internal/slurmconf"
 )
 
 // TestMain serves as slurmd: SLURM_CONF names what it does.
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	case "hangs":
 		time.Sleep(time.Hour)
 	case "floods":
-		for range maxOutput {
+		for range maxListing {
 			fmt.Fprint(os.Stderr, "xy")
 		}
 	case "garbage":
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-func command(t *testing.T, what string) Command {
+func command(t *testing.T, what string) Slurmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -71,7 +71,7 @@ func command(t *testing.T, what string) Command {
 			t.Fatal(err)
 		}
 	}
-	return Command{
+	return Slurmd{
 		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts",
 			"slurm.conf"}, Private: t.TempDir(),
 		Node: "n1", Timeout: time.Minute,
@@ -170,7 +170,7 @@ func TestListTrusts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{forged, filepath.Join(dir, "none"), "slurmd"} {
-		if _, _, err := (Command{Path: path, Conf: "/x", Node: "n1", Root: true,
+		if _, _, err := (Slurmd{Path: path, Conf: "/x", Node: "n1", Root: true,
 			Timeout: time.Minute}).List(); err == nil {
 			t.Errorf("%q was started", path)
 		}
@@ -199,17 +199,17 @@ func process(t *testing.T, proc string, pid, parent int, exe string, ticks int) 
 func TestRunning(t *testing.T) {
 	for name, tt := range map[string]struct {
 		exes []string // of the hook's ancestors, the parent first
-		want numbering.Daemon
+		want slurmconf.Daemon
 	}{
 		"behind a wrapper": {[]string{"/bin/dash", "/usr/sbin/slurmd-wlm", "/sbin/init"},
-			numbering.Daemon{PID: 102, Ticks: 1102, Exe: "/usr/sbin/slurmd-wlm"}},
+			slurmconf.Daemon{PID: 102, Ticks: 1102, Exe: "/usr/sbin/slurmd-wlm"}},
 		"behind its launcher": {[]string{"/opt/sbin/slurmd", "/opt/sbin/slurmd"},
-			numbering.Daemon{PID: 102, Ticks: 1102, Exe: "/opt/sbin/slurmd"}},
+			slurmconf.Daemon{PID: 102, Ticks: 1102, Exe: "/opt/sbin/slurmd"}},
 		"upgraded": {[]string{"/opt/sbin/slurmd (deleted)"},
-			numbering.Daemon{PID: 101, Ticks: 1101, Exe: "/opt/sbin/slurmd"}},
-		"inside the job":         {[]string{"/bin/dash", "/usr/sbin/slurmstepd"}, numbering.Daemon{}},
-		"another of that letter": {[]string{"/usr/sbin/slurmdbd"}, numbering.Daemon{}},
-		"from a timer":           {nil, numbering.Daemon{}},
+			slurmconf.Daemon{PID: 101, Ticks: 1101, Exe: "/opt/sbin/slurmd"}},
+		"inside the job":         {[]string{"/bin/dash", "/usr/sbin/slurmstepd"}, slurmconf.Daemon{}},
+		"another of that letter": {[]string{"/usr/sbin/slurmdbd"}, slurmconf.Daemon{}},
+		"from a timer":           {nil, slurmconf.Daemon{}},
 	} {
 		proc := t.TempDir()
 		all := append([]string{"/usr/libexec/bookend/bookend-prolog"}, tt.exes...)
@@ -308,7 +308,7 @@ func TestLibrary(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gres.conf")
 	none, err := Identify(path)
-	if err != nil || none != (numbering.FileID{Path: path}) {
+	if err != nil || none != (slurmconf.FileID{Path: path}) {
 		t.Errorf("%+v, %v", none, err)
 	}
 	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {

@@ -1,11 +1,9 @@
-package numbering
+package slurmconf
 
 import (
 	"strings"
 	"testing"
 	"time"
-
-	"bookend/internal/slurmconf"
 )
 
 // second is a moment of the wall clock, in the seconds of these tables.
@@ -27,7 +25,7 @@ func keyOf(changed int) Key {
 func list(files ...string) List {
 	l := List{Source: BySlurmd}
 	for _, f := range files {
-		l.GPUs = append(l.GPUs, slurmconf.GPU{f})
+		l.GPUs = append(l.GPUs, GPU{f})
 	}
 	return l
 }

@@ -1,4 +1,4 @@
-package scontrol
+package slurmcmd
 
 import (
 	"errors"

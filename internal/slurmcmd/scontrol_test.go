@@ -1,4 +1,4 @@
-package scontrol
+package slurmcmd
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 )
 
 // script stands for scontrol: it answers "show" with a text and writes down an "update".
-func script(t *testing.T, show, extra string) (Command, string) {
+func script(t *testing.T, show, extra string) (Scontrol, string) {
 	t.Helper()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "update")
@@ -24,7 +24,7 @@ func script(t *testing.T, show, extra string) (Command, string) {
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return Command{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return 10 * time.Second }}, log
+	return Scontrol{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return 10 * time.Second }}, log
 }
 
 func always(drain.Node) bool { return true }
@@ -82,13 +82,13 @@ func TestNoAnswer(t *testing.T) {
 	relative, _ := script(t, node("IDLE", ""), "")
 	relative.Conf = "slurm.conf"
 	for name, tt := range map[string]struct {
-		c    Command
+		c    Scontrol
 		want string
 	}{
 		"hung": {hung, "no answer within 100ms"}, "another version": {refused, "Incompatible versions"},
 		"garbage":      {garbage, "no such node"},
 		"untrusted":    {untrusted, "lets others write"},
-		"missing":      {Command{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
+		"missing":      {Scontrol{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
 		"no time left": {late, "no time left"}, "a relative slurm.conf": {relative, "not an absolute path"},
 	} {
 		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always),

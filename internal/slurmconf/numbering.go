@@ -1,13 +1,9 @@
-// Package numbering decides what Slurm's GPU numbers mean on a node: which device files each index of SLURM_JOB_GPUS
-// has. It is pure: others run `slurmd -G`, read Slurm's files and keep the answer.
-package numbering
+package slurmconf
 
 import (
 	"fmt"
 	"slices"
 	"time"
-
-	"bookend/internal/slurmconf"
 )
 
 // Source says where the meaning of a job's GPU numbers came from.
@@ -84,8 +80,8 @@ func (k Key) changed() (newest FileID) {
 
 // List is what each index of SLURM_JOB_GPUS means.
 type List struct {
-	Source Source          `json:"source"`
-	GPUs   []slurmconf.GPU `json:"gpus,omitempty"`
+	Source Source `json:"source"`
+	GPUs   []GPU  `json:"gpus,omitempty"`
 	// Detect and Count stand for GPUs where Source is ByCount and AutoDetect finds the devices.
 	Detect string `json:"detect,omitempty"`
 	Count  int    `json:"count,omitempty"`

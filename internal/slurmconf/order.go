@@ -1,4 +1,4 @@
-package numbering
+package slurmconf
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"bookend/internal/gpu"
-	"bookend/internal/slurmconf"
 )
 
 const hint = "run bookend doctor, or set nvidia.gpu_map"
@@ -49,7 +48,7 @@ func (n *node) detected(index int) (gpu.Device, error) {
 }
 
 // byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
-func (n *node) byFile(files slurmconf.GPU) (gpu.Device, error) {
+func (n *node) byFile(files GPU) (gpu.Device, error) {
 	if len(files) != 1 {
 		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: "+
 			"which part is not known without the UUID that AutoDetect=nvml adds", files)
