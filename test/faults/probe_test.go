@@ -217,7 +217,6 @@ var untestable = map[string]struct {
 	"a reset is due":       {harm: func(n *node) { n.set("gpu0.recovery_action", "1") }, why: "BKD-RECOVERY"},
 	"no time":              {extra: func(c *conf) { c.tight = true }, why: "no time left"},
 	"never":                {extra: probing("at: never")},
-	"not in the partition": {extra: probing("at: both, partitions: {main: never}")},
 }
 
 // Nobody who may use the GPU may lose by a test.
