@@ -5,7 +5,7 @@
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
-//	go run ./test/e2e/versions -readme     the README's table of what ran where, from the kept results and nothing else
+//	go run ./test/e2e/versions -page       the table of what ran where in docs/admin.md, from the kept results and nothing else
 package main
 
 import (
@@ -35,11 +35,11 @@ func main() {
 	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that "+
 		"this host can")
 	only := flag.String("run", "", "only the tests that match, as go test understands it; nothing is kept then")
-	page := flag.Bool("readme", false, "only write the README's table, from the kept results")
+	page := flag.Bool("page", false, "only write the table of docs/admin.md, from the kept results")
 	flag.Parse()
 	var err error
 	if *page {
-		err = writeReadme()
+		err = writePage()
 	} else {
 		err = runAll(*slurm, *track, *only)
 	}
@@ -49,12 +49,12 @@ func main() {
 	}
 }
 
-func writeReadme() error {
-	text, err := readme(".")
+func writePage() error {
+	text, err := rendered(".")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile("README.md", []byte(text), 0o644)
+	return os.WriteFile(tablePage, []byte(text), 0o644)
 }
 
 func runAll(slurm, track, only string) error {

@@ -103,10 +103,10 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// The README says what the committed results say.
+// The page says what the committed results say.
 func TestReadme(t *testing.T) {
-	want := must.Have(readme("../../.."))(t)
-	if have, err := os.ReadFile("../../../README.md"); err != nil || string(have) != want {
-		t.Errorf("the README is not what the results say (%v): go run ./test/e2e/versions -readme", err)
+	want := must.Have(rendered("../../.."))(t)
+	if have, err := os.ReadFile("../../../" + tablePage); err != nil || string(have) != want {
+		t.Errorf("the page is not what the results say (%v): go run ./test/e2e/versions -page", err)
 	}
 }

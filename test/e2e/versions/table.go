@@ -12,7 +12,7 @@ import (
 // tracks are the columns, in the order in which Slurm got them.
 var tracks = []string{"linuxproc", "cgroup/v1", "cgroup/v2"}
 
-// table is that of the README: a row a Slurm, a column a way of tracking.
+// table is that of the page: a row a Slurm, a column a way of tracking.
 func table(runs []Run) string {
 	rows := map[string][]string{}
 	var versions, hosts []string
@@ -107,15 +107,18 @@ func (t Test) note() string {
 	return fmt.Sprintf("%s %s: `%s`", t.Name, how, strings.ReplaceAll(why, "`", "'"))
 }
 
-// The marks between which the README has the table.
+// tablePage has the table, seen from the root of the tree.
+const tablePage = "docs/admin.md"
+
+// The marks between which the page has the table.
 const (
-	begin = "<!-- what ran where: go run ./test/e2e/versions -readme -->\n"
+	begin = "<!-- what ran where: go run ./test/e2e/versions -page -->\n"
 	end   = "<!-- end of what ran where -->\n"
 )
 
-// readme is the README of a tree with what the committed results say.
-func readme(root string) (text string, err error) {
-	page, err := os.ReadFile(filepath.Join(root, "README.md"))
+// rendered is the page of a tree with what the committed results say.
+func rendered(root string) (text string, err error) {
+	page, err := os.ReadFile(filepath.Join(root, tablePage))
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +126,7 @@ func readme(root string) (text string, err error) {
 	before, rest, ok := strings.Cut(string(page), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if err == nil && (!ok || !ok2) {
-		err = fmt.Errorf("the README has no block between %q and %q", begin, end)
+		err = fmt.Errorf("the page has no block between %q and %q", begin, end)
 	}
 	return before + begin + table(runs) + end + after, err
 }
