@@ -110,8 +110,8 @@ var ofCards = []Entry{
 	{
 		Trespass, Warning, Elsewhere, Node, "job on a card it was not given",
 		"A process of a live job, or of one that Bookend has no record of, is on a card of the node that was not " +
-			"given to that job. The hook that saw it is of a job with other cards: the finding is the admin's, " +
-			"decides no exit code and never drains. A job without GPUs that uses one is found so.",
+			"given to that job. Health checks find it: it is the admin's, decides no exit code and never drains. A job " +
+			"without GPUs that uses one is found so.",
 		"Set ConstrainDevices=yes in cgroup.conf and check how the process got to the card (containers started by an " +
 			"outside daemon are not fenced). If the sharing is intended, name the partition in " +
 			"slurm.shared_partitions.",
