@@ -173,17 +173,9 @@ func (r *NumberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
+	files := &gres
 	if missing {
-		r.Counted = slurmconf.Unclear("there is no gres.conf")
-		return
+		files = nil
 	}
-	run, err := slurmconf.Simple(&conf, &gres, r.Key.Node)
-	if err != nil {
-		r.Counted = slurmconf.Unclear("%v", err)
-		return
-	}
-	r.Counted = slurmconf.List{Source: slurmconf.ByCount, GPUs: run.GPUs, Detect: run.Detect}
-	if run.Detect != "" {
-		r.Counted.Count = run.Count
-	}
+	r.Counted = slurmconf.Counted(&conf, files, r.Key.Node)
 }
