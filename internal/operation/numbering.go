@@ -39,7 +39,6 @@ type NumberingReply struct {
 	Counted slurmconf.List `json:"counted,omitzero"` // what the files say without slurmd
 	Unknown string         `json:"unknown,omitempty"`
 	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
-	Library string         `json:"library,omitempty"` // the running slurmd's LD_LIBRARY_PATH
 }
 
 // Numbering reads Slurm's own files, if they have changed since its GPU numbers were asked for.
@@ -71,7 +70,6 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 		}
 	}
 	reply.readFiles(places)
-	reply.Library = slurmcmd.Library(r.Proc, reply.Key.Daemon.PID)
 	return reply, nil
 }
 

@@ -185,3 +185,13 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that includes itself ends, with a doubt.
+func TestIncludesAreBounded(t *testing.T) {
+	c := Parse("/etc/a", []byte("Include /etc/a\n"), func(name string) []File {
+		return []File{{Path: name, Text: []byte("A=1\nInclude /etc/a\n")}}
+	})
+	if len(c.All("A")) != MaxIncluded || c.Doubt() == "" {
+		t.Errorf("%d times, doubt %q, want %d times", len(c.All("A")), c.Doubt(), MaxIncluded)
+	}
+}
