@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -245,80 +244,4 @@ func TestInstances(t *testing.T) {
 			t.Errorf("%s: Devices = %+v, want %+v", name, got, tt.want)
 		}
 	}
-}
-
-// FuzzDevices builds a node and a job from bytes and holds Devices to its promise: a device at most once, only for
-// what was asked, and nothing silently left out.
-func FuzzDevices(f *testing.F) {
-	f.Add([]byte{0, 1, 2, 3}, []byte{0, 3}, []byte{}, byte(0))
-	f.Add([]byte{2, 0, 1, 0x83}, []byte{0, 1}, []byte{0x41, 0x42}, byte(1))
-	f.Add([]byte{0, 0x41, 0xc2}, []byte{1, 1}, []byte{0x80, 1}, byte(2))
-	f.Add([]byte{0, 1, 2}, []byte{0, 1, 2}, []byte{}, byte(3))
-	f.Fuzz(func(t *testing.T, cardBytes, indexes, visible []byte, order byte) {
-		here := fuzzCards(cardBytes)
-		job := slurm.Job{Visible: fuzzVisible(visible)}
-		for _, b := range indexes {
-			job.GPUIndexes = append(job.GPUIndexes, int(b))
-		}
-		lists := []List{listed(2, 0, 1), counted(0, 1), counted(0, 1, 2), Unclear("x")}
-		own := mapped(nil)
-		gpuMap := map[int]string{0: string(id(1)), 1: string(bus(0)), 2: string(bus(1)), 3: "x"}
-		if order&4 != 0 {
-			own = mapped(gpuMap)
-		}
-		got := Devices(job, here, own, lists[int(order)%len(lists)])
-
-		asked := max(len(indexes), len(visible))
-		if n := len(got.Devices) + len(got.Missing); n > asked || n < asked && got.Unknown == "" {
-			t.Fatalf("%d asked, but %+v", asked, got)
-		}
-		seen := map[string]bool{}
-		for _, a := range got.Devices {
-			if len(indexes) > 0 && !slices.Contains(job.GPUIndexes, a.Index) {
-				t.Fatalf("index %d was not asked: %+v", a.Index, got)
-			}
-			for _, name := range []string{string(a.Device.ID), string(a.Device.BusID)} {
-				if name != "" && seen[name] {
-					t.Fatalf("%s twice: %+v", name, got)
-				}
-				seen[name] = true
-			}
-			if !slices.ContainsFunc(here, func(c gpu.Card) bool { return !c.Excluded && c.Device == a.Device }) &&
-				!slices.Contains(job.Visible, string(a.Device.ID)) && a.Device.ID != id(1) {
-				t.Fatalf("%+v is neither a usable card nor listed", a.Device)
-			}
-		}
-	})
-}
-
-// fuzzCards makes a card of each byte: its minor, and in the two upper bits whether it is excluded or uncached.
-func fuzzCards(bytes []byte) []gpu.Card {
-	var all []gpu.Card
-	for n, b := range bytes[:min(len(bytes), 16)] {
-		c := card(n, int(b&0x3f))
-		c.Excluded = b&0x80 != 0
-		if b&0x40 != 0 {
-			spoil['u'](&c)
-		}
-		all = append(all, c)
-	}
-	return all
-}
-
-// fuzzVisible makes an element of each byte: an index, an id or a MIG instance's.
-func fuzzVisible(bytes []byte) []string {
-	var all []string
-	for _, b := range bytes {
-		element := fmt.Sprint(b)
-		switch n := int(b & 0x3f); b >> 6 {
-		case 1:
-			element = string(id(n))
-		case 2:
-			element = "MIG-" + string(id(n))
-		case 3:
-			element = strings.Repeat("x", n)
-		}
-		all = append(all, element)
-	}
-	return all
 }

@@ -109,17 +109,6 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestNodeOn(t *testing.T) {
-	c := Parse("/s/slurm.conf",
-		[]byte("NodeName=n1 NodeHostname=a\nNodeName=n2 NodeHostname=b\n"+
-			"NodeName=n3 NodeHostname=b\nNodeName=n[4-5] NodeHostname=c\nNodeName=d\n"), nil)
-	for host, want := range map[string]string{"a": "n1", "b": "", "c": "", "d": "", "e": ""} {
-		if got := c.NodeOn(host); got != want {
-			t.Errorf("%s: %q", host, got)
-		}
-	}
-}
-
 func TestContains(t *testing.T) {
 	for _, tt := range []struct {
 		list, node string
@@ -183,15 +172,5 @@ func TestFind(t *testing.T) {
 			got[1].Gres != "/etc/slurm/gres.conf" {
 			t.Errorf("SLURM_CONF=%q: %v", env, got)
 		}
-	}
-}
-
-// A configuration that includes itself ends, with a doubt.
-func TestIncludesAreBounded(t *testing.T) {
-	c := Parse("/etc/a", []byte("Include /etc/a\n"), func(name string) []File {
-		return []File{{Path: name, Text: []byte("A=1\nInclude /etc/a\n")}}
-	})
-	if len(c.All("A")) != MaxIncluded || c.Doubt() == "" {
-		t.Errorf("%d times, doubt %q, want %d times", len(c.All("A")), c.Doubt(), MaxIncluded)
 	}
 }
