@@ -75,7 +75,7 @@ everything, others their own jobs alone.`,
 			if len(args) == 0 {
 				return misused(cmd, "want a command")
 			}
-			return misused(cmd, fmt.Sprintf("no such command: %q%s", args[0], meant(args[0], cmd)))
+			return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 	}
