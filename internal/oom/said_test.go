@@ -77,7 +77,7 @@ func TestAsked(t *testing.T) {
 		"Memory requested on the GPU (MB):  20480\nMemory free (MB):  15000\nERROR: out of GPU memory":        gpu.Bytes(20 << 30),
 		"Not enough GPU memory: need 12 GB but only 10 GB available":                                          gpu.Bytes(12 << 30),
 		"Failed to allocate 4096 x 4096 doubles on the GPU: out of memory":                                    gpu.Unknown("not said"),
-		"Failed to allocate 1000 x 8 bytes on the GPU: out of memory":                                         gpu.Bytes(8000),
+		"Failed to allocate 1000 x 8 bytes on the GPU: out of memory":                                         gpu.Unknown("not said"),
 		"Failed to allocate GPU memory, max_alloc_size: 2147483648":                                           gpu.Unknown("not said"),
 		"GPU allocation failed for 1000000 cells: out of memory":                                              gpu.Unknown("not said"),
 		"cudaMalloc failed: out of memory (alloc.cu, 1234)":                                                   gpu.Unknown("not said"),
@@ -239,7 +239,7 @@ func TestNotSaid(t *testing.T) {
 func TestRequest(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"cudaMalloc of 4,194,304,000 bytes failed: out of memory":                            4194304000,
-		"GPU allocation of 3000000000 x 8 bytes failed (cudaErrorMemoryAllocation)":          24000000000,
+		"GPU allocation of 3000000000 x 8 bytes failed (cudaErrorMemoryAllocation)":          0,
 		"CUDA out of memory: cannot allocate 1.2e+10 bytes":                                  12000000000,
 		"device memory alloc failed, dev_id = 0, size = 0x639c00":                            0x639c00,
 		"cudaMalloc failed for 0x7f2a00000000: out of memory":                                0,

@@ -251,7 +251,3 @@ func isFile(word string) bool {
 
 var fileSuffixes = []string{".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".o", ".so", ".a", ".py",
 	".ptx", ".f90", ".log"}
-
-func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
