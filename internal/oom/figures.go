@@ -33,7 +33,7 @@ func sized(text string) (n gpu.Figure, length int, unit bool) {
 	if words[2] != "" {
 		value *= float64(scale(words[2]))
 	}
-	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil {
+	if exact, wrong := strconv.ParseUint(words[3], 10, 64); wrong == nil && exact < maxAsked {
 		return gpu.Bytes(exact), len(words[0]), true
 	}
 	// as a float64, 2^64: in containers PyTorch says 17179869184.00 GiB where the driver says nothing
@@ -114,8 +114,6 @@ type sizes struct {
 var (
 	token = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]*|\d[\w.+]*)`)
 	part  = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]{2,}|\d+`)
-	// Paddle's comparison: asked <= available
-	compares = "available failed, "
 )
 
 // sizesIn reads a text.
@@ -128,9 +126,6 @@ func sizesIn(text string) []figure {
 			length = 1
 		case isDigit(text[i]):
 			length = max(length, s.number(i))
-		case strings.HasPrefix(text[i:], compares):
-			length = len(compares)
-			s.of, s.from, s.close = asked, i+length, true
 		default:
 			s.name(text[i:i+length], i+length)
 		}
@@ -150,8 +145,6 @@ func (s *sizes) name(name string, end int) {
 			m, found = asked, true
 		case word == "size" && sizeOf.MatchString(s.previous): // of something else than memory
 			m = nothing
-		case word == "bytes" && !s.close && !known && strings.HasPrefix(strings.TrimLeft(s.text[end:], " "), "="):
-			m = asked
 		}
 		s.previous = word
 		switch {
@@ -181,8 +174,7 @@ func (s *sizes) number(i int) int {
 		if of = afterwards(rest); of == nothing && i-s.from <= wide {
 			of = s.of
 		}
-	case s.close && plainNumber(s.text[i:i+length], rest), s.isArgument(i, length, rest),
-		s.close && s.previous == "size" && strings.HasPrefix(s.text[i:], "0x"):
+	case s.close && plainNumber(s.text[i:i+length], rest):
 		of = s.of
 	}
 	if of != nothing && length > 0 {
@@ -193,14 +185,6 @@ func (s *sizes) number(i int) int {
 
 // unitBefore is the unit in "size (MB): 421".
 var unitBefore = regexp.MustCompile(`[([](?i:([kmgt])i?b|(?:mega|giga)bytes)[])][ :=]*$`)
-
-// isArgument: one of a call that allocates: "cudaMalloc(&p, 4000000000)". Shorter numbers are a source's lines.
-func (s *sizes) isArgument(i, length int, rest string) bool {
-	before := s.text[:i]
-	return rest != "" && strings.IndexByte("),", rest[0]) >= 0 && length > 6 && s.text[i:i+2] != "0x" &&
-		!strings.HasSuffix(before, "calloc(") && // how many, and then of which size
-		(before[s.from:] == "(" || strings.HasSuffix(strings.TrimRight(before, " "), ","))
-}
 
 // isFactor: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isFactor(before, rest string) bool {

@@ -15,9 +15,6 @@ type line struct {
 	pid    int32  // of the process, where a launcher says it; 0 for unknown
 	rank   int32  // the same; -1 for unknown
 	level  byte   // the logger's: its first letter
-	tagged bool   // "[CUDA]" stood before it
-	echo   bool   // Python's traceback shows a line of the program's source
-	indent int    // blanks before the body
 	words  *facts
 }
 
@@ -29,7 +26,6 @@ func (l *line) facts() *facts {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
 		}
-		f.has[isGPU] = f.has[isGPU] || l.tagged
 		l.words = &f
 	}
 	return l.words
@@ -52,7 +48,7 @@ func split(tail []byte) []line {
 
 // withLine adds a line. One empty line stands for several, and so does one that is too short to say anything.
 func withLine(lines []line, text string) []line {
-	trimmed := strings.TrimPrefix(strings.TrimSpace(text), "**") // somebody's bold letters
+	trimmed := strings.TrimSpace(text)
 	last := len(lines) - 1
 	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest &&
 		(trimmed == "") == (lines[last].body == "") {
@@ -61,11 +57,6 @@ func withLine(lines []line, text string) []line {
 	l := undecorated(trimmed)
 	before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
 	l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
-	l.indent = len(before) - len(strings.TrimRight(before, " "))
-	// without the source at hand there is no such line
-	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") {
-		l.echo = strings.Contains(lines[last].lower, "\", line ") && l.indent > lines[last].indent
-	}
 	return append(lines, l)
 }
 
@@ -81,11 +72,6 @@ func (l *line) hits() []hit {
 	}
 	return evidenceIn(l.lower).hits
 }
-
-var exception = regexp.MustCompile(`^[a-z0-9._]*(?:error|exception|outofresources): `)
-
-// isEcho: a traceback shows the line of the program that was at work, and not the exception yet.
-func (l *line) isEcho() bool { return l.echo && !exception.MatchString(l.lower) }
 
 // colour is a terminal's control sequence, as far as it goes on its line.
 var colour = regexp.MustCompile(`\x1b\[[^\n\r@-~]*[@-~]?`)

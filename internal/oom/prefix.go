@@ -45,14 +45,8 @@ func undecorated(text string) line {
 			break
 		}
 	}
-	if pasted.MatchString(l.body) {
-		l.body = l.body[1:]
-	}
 	return l
 }
-
-// pasted: in a person's quotes, a whole line or its beginning.
-var pasted = regexp.MustCompile("^`(?:.*`|[A-Za-z0-9._-]*Error: .*)$")
 
 func (l *line) prefix() bool {
 	for _, p := range prefixes {
@@ -84,8 +78,6 @@ func (l *line) bracket(words []string, rest string) bool {
 		l.speaks(inside, "")
 	} else if level := prefixLevel.FindString(strings.ToUpper(inside)); level != "" {
 		l.level = level[0]
-	} else if inside == "CUDA" || inside == "GPU" || inside == "HIP" {
-		l.tagged = true
 	}
 	return true
 }

@@ -53,21 +53,18 @@ func (st statement) clause() string {
 // what is searched for.
 func (st statement) reported() bool {
 	before, after := st.before(), st.after()
-	source := st.line.isEcho() || st.pos <= maxBefore && isSource(st.line.lower, before) ||
+	source := st.pos <= maxBefore && isSource(st.line.lower, before) ||
 		st.facts.code < min(st.pos, maxBefore)
 	if sizedTorch.MatchString(after) { // no source and few texts have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
 	}
 	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) &&
-		!inQuotes(before, after) && (st.coded || !compared.MatchString(before)) &&
-		!(st.weak && isSubject.MatchString(before))
+		!inQuotes(before, after)
 }
 
 var (
 	sizedTorch  = regexp.MustCompile(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
-	compared    = regexp.MustCompile(`[=!]= *$`)                                           // the program's source does
-	isSubject   = regexp.MustCompile(` (?:the|an?) $`)                                     // of a sentence
 	beginsCause = regexp.MustCompile(`(?:^|:| -)[ *]*$`)                                   // an exception's name may follow
 	isCause     = regexp.MustCompile(`:[ (]*$`)
 	lastWord    = regexp.MustCompile(`[^ ]*$`)

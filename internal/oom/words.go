@@ -31,23 +31,21 @@ type word struct {
 var evidence = map[class][]string{
 	isGPU: {
 		"cuda", "cumem", "cuinit", "cuctx", "cudevice", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "gpu",
-		"hip", "rocm", "rmm", "vram",
-		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu",
-		"2(out of memory", "outofgpu", "nvptx",
+		"hip", "rocm", "rmm", "vram", "device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm",
+		"tpu", "npu", "xpu", "2(out of memory", "outofgpu", "nvptx",
 	},
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)",
-		"allocator cpu", "allocator mklcpu",
-		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory",
-		"insufficient memory) failed", "bytes for array",
+		"allocator cpu", "allocator mklcpu", "cpu allocator", "cpuallocator", "(cpu)", "named \"host\"",
+		"object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
 		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace",
 		"cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:", "pjrt/cpu", "tfrtcpu",
 		"tfrt_cpu", "cpu_client",
 	},
 	isHostCall: {
-		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
-		"hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost", "pin_memory", "pin memory",
-		"pinned_memory", "hostalloc", "hostcalloc",
+		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost",
+		"cumemhostregister", "hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost", "pin_memory",
+		"pin memory", "pinned_memory", "hostalloc", "hostcalloc",
 	},
 	isStart: {
 		"cuinit", "cudagetdevicecount", "cuda initialization", "cuda device count", "setdevice",
@@ -55,35 +53,30 @@ var evidence = map[class][]string{
 	},
 	isError: {
 		"error", "fail", "fatal", "exception", "abort", "terminat", "cannot", "can't", "could not", "couldn't",
-		"unable", "severe", "panic",
-		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of",
-		"out of memory [2", "out of memory in cu",
-		"out of memory in hip",
+		"unable", "severe", "panic", "assert", "what():", "exhausted", "exceeded", "2 (out of memory",
+		"out of memory (2", "alloc(): out of", "out of memory [2", "out of memory in cu", "out of memory in hip",
 	},
 	goesOn: {
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again",
-		"recover from", "recovered", "recovering",
-		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch",
-		"batch size reduced", "reduced batch", "autotun",
+		"recover from", "recovered", "recovering", "reducing batch", "reducing the batch", "halving",
+		"decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotuning", "[autotune",
 		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu",
-		", continuing", "; continuing", "resuming from", "pruned", "; trying",
-		"splitting", "cpu instead", "streaming from", "using the cpu", "using cpu", "running on cpu",
-		"running on the cpu", "moving on", "once more",
-		", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade",
+		", continuing", "; continuing", "resuming from", "pruned", "; trying", "splitting", "cpu instead",
+		"streaming from", "using the cpu", "using cpu", "running on cpu", "running on the cpu", "moving on",
+		"once more", ", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade",
 		"successfully allocated", "[       ok ]", "evicting", "using default", "uses default", "retracted",
 		"preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic ", "tactics ",
-		"not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
-		", using", "; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
+		"not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying", ", using",
+		"; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
 	},
 	isMemory: {
 		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda",
-		"cumem", "hbm", "arena",
-		"mib", "gib", " mb", " gb", "kib", "block", "oom",
+		"cumem", "hbm", "arena", "mib", "gib", " mb", " gb", "kib", "block", "oom",
 	},
 	isOther: {
 		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error",
-		"insufficient for cuda runtime", "no cuda-capable",
-		"disk quota", "no space left", "ibv_", "locked memory", "static tls", "perf:", "mbind", "shmget", "mlock",
+		"insufficient for cuda runtime", "no cuda-capable", "disk quota", "no space left", "ibv_", "locked memory",
+		"static tls", "perf:", "mbind", "shmget", "mlock",
 	},
 	isCode: {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ",
 		"undefined ", "write(*"},
@@ -169,20 +162,13 @@ func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:
 		rest := lower[at+len(w.text):]
-		if (begins || w.text == "cuda") && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") &&
+		if (begins || w.text == "cuda") && !f.has[isGPU] &&
 			!isHostname(w.text, rest) {
 			f.has[isGPU] = !file.at(at)
 		}
 	case isCompiler:
-		rest := lower[at+len(w.text):]
-		if begins && (rest == "" || rest[0] == ' ' || rest[0] == ':') {
-			f.has[isCompiler] = true
-		}
+		f.has[isCompiler] = f.has[isCompiler] || begins
 	case goesOn:
-		// a name that Triton once had
-		if w.text == "autotun" && strings.HasPrefix(lower[at:], "autotuner.outofresources") {
-			return
-		}
 		if !isAdvice(lower[max(0, at-24):at], lower[at+len(w.text):]) {
 			f.has[goesOn] = true
 		}
