@@ -1,16 +1,16 @@
 package oom
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"bookend/internal/gpu"
 )
 
 // sizeForm is a size at the beginning of a text: "9.61 GiB", "2.00GiB", "1,024 bytes", "0.125E+11", "0x639c00", numpy's
 // "348. KiB", and TensorFlow's "17.79G (19104890880 bytes)", of which the exact one counts.
-var sizeForm = regexp.MustCompile(`^(0x[0-9a-fA-F]{1,16}|(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,20})?(?:[eE]\+?\d{1,3})?)` +
+var sizeForm = lazily(`^(0x[0-9a-fA-F]{1,16}|(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,20})?(?:[eE]\+?\d{1,3})?)` +
 	`(?:(?:\. | )?((?i:kilo|mega|giga|[kmgt]i?)?(?i:bytes?|b)|[kKmMgGtT])\b)?(?: \((\d{1,20}) ?(?:bytes|B)\))?`)
 
 var impossible = gpu.Unknown("not a possible size")
@@ -21,7 +21,7 @@ var notSaid = gpu.Unknown("not said")
 // sized reads a size at the beginning of a text, and tells the length of what it read and whether there was a unit.
 // Frameworks that write GB or G mean powers of two as well. A size that cannot be is unknown.
 func sized(text string) (n gpu.Figure, length int, unit bool) {
-	words := sizeForm.FindStringSubmatch(text)
+	words := sizeForm().FindStringSubmatch(text)
 	if words == nil {
 		return notSaid, 0, false
 	}
@@ -69,7 +69,7 @@ const (
 )
 
 // meanings are the words that give sizes their meaning, and parts of names: alloc_size, requestedSpace.
-var meanings = func() map[string]meaning {
+var meanings = sync.OnceValue(func() map[string]meaning {
 	all := map[string]meaning{}
 	for m, words := range map[meaning]string{
 		asked: "allocate allocating allocation alloc malloc requested request requesting asked required requires " +
@@ -85,10 +85,10 @@ var meanings = func() map[string]meaning {
 		}
 	}
 	return all
-}()
+})
 
 // sizeOf are the words before "size" that make it another thing's.
-var sizeOf = regexp.MustCompile(`^(?:batch|block|grid|world|vocab|hidden|page|window|step|max|maximum|pool|heap|stack|` +
+var sizeOf = lazily(`^(?:batch|block|grid|world|vocab|hidden|page|window|step|max|maximum|pool|heap|stack|` +
 	`chunk|work|local|global|array|matrix|image|model|file|dataset|checkpoint|sample|tile|kernel|type|cluster)$`)
 
 // wide is how far a size with its unit may stand from the word that gives it its meaning.
@@ -112,15 +112,15 @@ type sizes struct {
 }
 
 var (
-	token = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]*|\d[\w.+]*)`)
-	part  = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]{2,}|\d+`)
+	token = lazily(`^(?:[A-Za-z_][A-Za-z0-9_]*|\d[\w.+]*)`)
+	part  = lazily(`[A-Z]?[a-z]+|[A-Z]{2,}|\d+`)
 )
 
 // sizesIn reads a text.
 func sizesIn(text string) []figure {
 	s := sizes{text: text}
 	for i := 0; i < len(text); {
-		length := len(token.FindString(text[i:]))
+		length := len(token().FindString(text[i:]))
 		switch {
 		case length == 0:
 			length = 1
@@ -137,13 +137,13 @@ func sizesIn(text string) []figure {
 // name takes a name's parts. Once one says that the name is no request, no other makes it one: max_alloc_size.
 func (s *sizes) name(name string, end int) {
 	known := false
-	for _, word := range part.FindAllString(name, -1) {
+	for _, word := range part().FindAllString(name, -1) {
 		word = strings.ToLower(word)
-		m, found := meanings[word]
+		m, found := meanings()[word]
 		switch {
 		case strings.HasSuffix(word, "alloc"): // every library's
 			m, found = asked, true
-		case word == "size" && sizeOf.MatchString(s.previous): // of something else than memory
+		case word == "size" && sizeOf().MatchString(s.previous): // of something else than memory
 			m = nothing
 		}
 		s.previous = word
@@ -164,7 +164,7 @@ func (s *sizes) name(name string, end int) {
 func (s *sizes) number(i int) int {
 	n, length, unit := sized(s.text[i:])
 	rest := strings.ToLower(s.text[i+length:])
-	if words := unitBefore.FindStringSubmatch(s.text[max(0, i-16):i]); words != nil && !unit {
+	if words := unitBefore().FindStringSubmatch(s.text[max(0, i-16):i]); words != nil && !unit {
 		unit, n.Bytes = true, n.Bytes*scale(words[1])
 	}
 	of := nothing
@@ -184,7 +184,7 @@ func (s *sizes) number(i int) int {
 }
 
 // unitBefore is the unit in "size (MB): 421".
-var unitBefore = regexp.MustCompile(`[([](?i:([kmgt])i?b|(?:mega|giga)bytes)[])][ :=]*$`)
+var unitBefore = lazily(`[([](?i:([kmgt])i?b|(?:mega|giga)bytes)[])][ :=]*$`)
 
 // isFactor: a factor of a size, "1000 x 8 bytes", or of a call's argument.
 func isFactor(before, rest string) bool {
@@ -193,32 +193,32 @@ func isFactor(before, rest string) bool {
 }
 
 var (
-	wholeNumber = regexp.MustCompile(`^\d[\d,]{3,}$`)
+	wholeNumber = lazily(`^\d[\d,]{3,}$`)
 	// a number goes on, is one of several arguments, or counts things: "4096 tokens"
-	notBytes = regexp.MustCompile(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
+	notBytes = lazily(`^(?:[a-z0-9.]|, \d| ?[a-z0-9]{2,}s[.,:;]*(?: |$))`)
 )
 
 // plainNumber: bytes without their unit, and not the number of a thing or of many.
 func plainNumber(digits, rest string) bool {
-	return wholeNumber.MatchString(digits) && !notBytes.MatchString(rest) &&
+	return wholeNumber().MatchString(digits) && !notBytes().MatchString(rest) &&
 		(!strings.HasPrefix(rest, ":") || len(digits) > 6)
 }
 
 // followers are the words after a size that tell what it is of.
 var followers = []struct {
-	form *regexp.Regexp
+	form pattern
 	of   meaning
 }{
-	{regexp.MustCompile(`^ (?:is )?(?:free|available|left|remaining)(?: *[^ :]| *$)`), free},
-	{regexp.MustCompile(`^ total(?: *[^ :]| *$)`), total},
-	{regexp.MustCompile(`^ already allocated`), allocated},
-	{regexp.MustCompile(`^ (?:in use|used)(?: *[^ :]| *$)`), inUse},
-	{regexp.MustCompile(`^ (?:requested|needed|required|\)? ?could not be|kv cache is needed|bytes requested)`), asked},
+	{lazily(`^ (?:is )?(?:free|available|left|remaining)(?: *[^ :]| *$)`), free},
+	{lazily(`^ total(?: *[^ :]| *$)`), total},
+	{lazily(`^ already allocated`), allocated},
+	{lazily(`^ (?:in use|used)(?: *[^ :]| *$)`), inUse},
+	{lazily(`^ (?:requested|needed|required|\)? ?could not be|kv cache is needed|bytes requested)`), asked},
 }
 
 func afterwards(rest string) meaning {
 	for _, f := range followers {
-		if f.form.MatchString(rest) {
+		if f.form().MatchString(rest) {
 			return f.of
 		}
 	}
@@ -238,12 +238,12 @@ func (m *Message) take(found []figure, only ...meaning) {
 
 // gpuForms are "GPU 0", "device:GPU:1", "GPU_0_bfc", "cuda:2", "on device 3", "device ordinal 0": no size, share,
 // address or version.
-var gpuForms = regexp.MustCompile(`(?:^|[^a-z0-9])(?:gpu|cuda|rocm|device ordinal|device|dev)[ :=_#]?(\d{1,4})` +
+var gpuForms = lazily(`(?:^|[^a-z0-9])(?:gpu|cuda|rocm|device ordinal|device|dev)[ :=_#]?(\d{1,4})` +
 	`(?:$|[^a-z0-9%.: ]|[.:](?:$|[^0-9])| *$| +(\S*))`)
 
 // onGPU reads the number of the GPU.
 func (m *Message) onGPU(lower string) {
-	for _, words := range gpuForms.FindAllStringSubmatch(lower, -1) {
+	for _, words := range gpuForms().FindAllStringSubmatch(lower, -1) {
 		unit := strings.TrimRight(words[2], ",.;)")
 		if _, _, isSize := sized("1 " + unit); (unit == "" || !isSize) && number(words[1]) <= maxGPU {
 			n := number(words[1])

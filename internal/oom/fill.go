@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"regexp"
 	"strings"
 
 	"bookend/internal/gpu"
@@ -47,12 +46,12 @@ func isTorch(after string) bool {
 }
 
 // wants: a line that may say for what memory there was a need.
-var wants = regexp.MustCompile(`request|alloc|need|requir`)
+var wants = lazily(`request|alloc|need|requir`)
 
 // above looks for the size that was asked on the lines before, as far as they are no messages of their own.
 func (st statement) above(m *Message) {
 	for l := range st.s.near(st.at, -1, linesBelow) {
-		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.isError() || wants.MatchString(l.lower)) {
+		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.isError() || wants().MatchString(l.lower)) {
 			m.take(sizesIn(l.body), asked)
 		}
 	}
@@ -88,8 +87,8 @@ func (st statement) sentence() string {
 // size stands in a form for a size.
 const size = `([\d.,]+ ?\w*)`
 
-func form(text string) *regexp.Regexp {
-	return regexp.MustCompile(strings.ReplaceAll(text, "SIZE", size))
+func form(text string) pattern {
+	return lazily(strings.ReplaceAll(text, "SIZE", size))
 }
 
 // What messages of a fixed wording have. Up to 2.0 PyTorch's gave figure and name, since then they are sentences.
@@ -102,18 +101,18 @@ var (
 	torchAllocated = form(`Of the allocated memory SIZE|SIZE already allocated`)
 	torchIdle      = form(`SIZE is reserved by PyTorch but unallocated|SIZE cached`)
 	torchReserved  = form(`SIZE reserved in total`)
-	torchGPU       = regexp.MustCompile(`GPU (\d{1,3})\b`)
+	torchGPU       = lazily(`GPU (\d{1,3})\b`)
 	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
 	// what comes then is advice, or another line
-	torchEnd    = regexp.MustCompile(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
+	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
 	sharedLimit = form(`(?:Hardware limit: |Hardware limitation: |available: )(0x[0-9a-f]+|\d+)`)
 	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\).*?utilization \([\d.]+, SIZE\)`)
 )
 
 // sizeIn is the size that a form has found, unknown where there is none.
-func sizeIn(text string, f *regexp.Regexp) gpu.Figure {
-	if words := f.FindStringSubmatch(text); words != nil {
+func sizeIn(text string, f pattern) gpu.Figure {
+	if words := f().FindStringSubmatch(text); words != nil {
 		if n, ok := amount(strings.Join(words[1:], "")); ok {
 			return n
 		}
@@ -123,13 +122,13 @@ func sizeIn(text string, f *regexp.Regexp) gpu.Figure {
 
 // readTorch reads all generations of PyTorch's message, from the size on.
 func readTorch(m *Message, rest string) bool {
-	if sentence := torchEnd.FindString(rest); sentence != "" {
+	if sentence := torchEnd().FindString(rest); sentence != "" {
 		rest = sentence
 	}
 	if m.Asked = sizeIn(rest, torchAsked); m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
 		return false
 	}
-	if words := torchGPU.FindStringSubmatch(rest); words != nil {
+	if words := torchGPU().FindStringSubmatch(rest); words != nil {
 		n := number(words[1])
 		m.GPU = &n
 	}
@@ -139,7 +138,7 @@ func readTorch(m *Message, rest string) bool {
 		m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)
 	}
 	if m.InUse.Known() { // in a container the process itself may be listed by a number that it does not know
-		for _, words := range torchProcess.FindAllStringSubmatch(rest, MaxOthers) {
+		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
 			if n, ok := amount(words[2]); ok && number(words[1]) > 0 && number(words[1]) <= maxPID {
 				m.Others = append(m.Others, Process{PID: number(words[1]), Memory: n})
 			}
@@ -151,7 +150,7 @@ func readTorch(m *Message, rest string) bool {
 // readVLLM reads "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization
 // (0.9, 19.84 GiB)".
 func readVLLM(m *Message, text string) bool {
-	words := vllmForm.FindStringSubmatch(text)
+	words := vllmForm().FindStringSubmatch(text)
 	if words == nil {
 		return false
 	}

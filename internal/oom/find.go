@@ -2,7 +2,6 @@ package oom
 
 import (
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -56,11 +55,11 @@ type scan struct {
 
 // message understands a line: its first sign that is reported, what ran out, who says it, and the figures.
 func (s *scan) message(l *line) (found, bool) {
-	if slurmLine.MatchString(l.lower) {
+	if slurmLine().MatchString(l.lower) {
 		f := found{Message: blank()}
 		f.group, _, _ = strings.Cut(l.lower, ":")
 		f.Kind, f.Framework, f.Line = Host, Slurm, shown(l.body, 0)
-		return f, slurmSays.MatchString(l.lower)
+		return f, slurmSays().MatchString(l.lower)
 	}
 	for _, h := range l.hits() {
 		st := statement{hit: h, s: s, at: s.at, line: l}
@@ -90,8 +89,8 @@ func (st statement) message() (found, bool) {
 
 // Slurm's own lines begin with the program's name.
 var (
-	slurmLine = regexp.MustCompile(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
-	slurmSays = regexp.MustCompile(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
+	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
+	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
 )
 
 // near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty
@@ -189,11 +188,11 @@ func (f *found) inherit(old Message) {
 	f.PID = max(f.PID, old.PID)
 }
 
-var summaryForm = regexp.MustCompile(`^(Limit|InUse): +(\d{1,18})$`)
+var summaryForm = lazily(`^(Limit|InUse): +(\d{1,18})$`)
 
 // stats reads a line of the allocator's summary, for the message before it or the exception after it.
 func (s *scan) stats(l *line) {
-	words := summaryForm.FindStringSubmatch(l.body)
+	words := summaryForm().FindStringSubmatch(l.body)
 	if words == nil {
 		return
 	}

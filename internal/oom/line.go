@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // line is one line of output in plain ASCII, and what was before its text.
@@ -74,12 +75,19 @@ func (l *line) hits() []hit {
 }
 
 // colour is a terminal's control sequence, as far as it goes on its line.
-var colour = regexp.MustCompile(`\x1b\[[^\n\r@-~]*[@-~]?`)
+var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
+
+// pattern is a regular expression that is compiled at its first use: hooks start for every job.
+type pattern func() *regexp.Regexp
+
+func lazily(text string) pattern {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own
 // line: each state of it is one.
 func plain(raw []byte) string {
-	text := strings.ReplaceAll(string(colour.ReplaceAll(raw, nil)), "\r\n", "\n")
+	text := strings.ReplaceAll(string(colour().ReplaceAll(raw, nil)), "\r\n", "\n")
 	out := []byte(text)
 	for i, c := range out {
 		if c == '\r' {

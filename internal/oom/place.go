@@ -20,7 +20,7 @@ func (st statement) place() (Kind, bool) {
 		return Shared, true
 	case st.kind == Fault:
 		return Fault, !st.weak || st.failed() && evidenceIn(st.before()).has[isGPU]
-	case sizedTorch.MatchString(st.after()) && own.has[isGPU]:
+	case sizedTorch().MatchString(st.after()) && own.has[isGPU]:
 		return Device, true
 	case st.weak && !st.failed() && !st.endsError():
 		return "", false

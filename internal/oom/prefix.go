@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -10,29 +9,29 @@ const maxPrefixes = 8
 
 // prefixes are what launchers, loggers and consoles put in front of a line. The first that fits is taken off.
 var prefixes = []struct {
-	form *regexp.Regexp
+	form pattern
 	// read takes what the prefix tells of the line from its words; false where it is none after all. May be nil.
 	read func(l *line, words []string, rest string) bool
 }{
 	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
-	{regexp.MustCompile(`^\[([^]]*)\](?:<std\w*>)?:?`), (*line).bracket},
-	{regexp.MustCompile(`^\(([^)]*pid=[^)]*)\)`), (*line).bracket}, // "(VllmWorker rank=1 pid=4711)"
+	{lazily(`^\[([^]]*)\](?:<std\w*>)?:?`), (*line).bracket},
+	{lazily(`^\(([^)]*pid=[^)]*)\)`), (*line).bracket}, // "(VllmWorker rank=1 pid=4711)"
 	// srun --label; TensorRT's "2: [file.cpp::function::7]" is an error's number
-	{regexp.MustCompile(`^(\d+): `), func(l *line, words []string, rest string) bool {
+	{lazily(`^(\d+): `), func(l *line, words []string, rest string) bool {
 		place, _, _ := strings.Cut(rest, "]")
 		return (!strings.HasPrefix(rest, "[") || !strings.Contains(place, "::")) && l.speaks(words[0], words[1])
 	}},
-	{regexp.MustCompile(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
-	{regexp.MustCompile(`^\| `), func(_ *line, _ []string, rest string) bool {
+	{lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
+	{lazily(`^\| `), func(_ *line, _ []string, rest string) bool {
 		return !strings.HasPrefix(rest, "bookend:")
 	}},
-	{regexp.MustCompile(`^(INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), (*line).levelled},
-	{regexp.MustCompile(`^(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d+ [\d:]{5,8} \S+ [^:]*: `), nil},
+	{lazily(`^(INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), (*line).levelled},
+	{lazily(`^(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d+ [\d:]{5,8} \S+ [^:]*: `), nil},
 	// docker compose; behind a level it is a logger
-	{regexp.MustCompile(`^([\w.-]+) +\| `), func(l *line, words []string, _ string) bool {
+	{lazily(`^([\w.-]+) +\| `), func(l *line, words []string, _ string) bool {
 		return l.level == 0 && l.speaks(words[1], "")
 	}},
-	{regexp.MustCompile(`^(?i:rank[: ]*(\d+)(?::|$))`), func(l *line, words []string, _ string) bool {
+	{lazily(`^(?i:rank[: ]*(\d+)(?::|$))`), func(l *line, words []string, _ string) bool {
 		return l.speaks("rank", words[1])
 	}},
 }
@@ -50,7 +49,7 @@ func undecorated(text string) line {
 
 func (l *line) prefix() bool {
 	for _, p := range prefixes {
-		if words := p.form.FindStringSubmatch(l.body); words != nil {
+		if words := p.form().FindStringSubmatch(l.body); words != nil {
 			rest := strings.TrimSpace(l.body[len(words[0]):])
 			if p.read == nil || p.read(l, words, rest) {
 				l.body = rest
@@ -62,27 +61,27 @@ func (l *line) prefix() bool {
 }
 
 var (
-	pidIn  = regexp.MustCompile(`pid=(\d{1,7})\b`)
-	rankIn = regexp.MustCompile(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+	pidIn  = lazily(`pid=(\d{1,7})\b`)
+	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
 )
 
 // bracket reads what launchers put in brackets. torchrun's and mpiexec's local numbers are no ranks.
 func (l *line) bracket(words []string, rest string) bool {
 	if inside := words[1]; strings.TrimLeft(rest, ": ") == "" {
 		return false
-	} else if pid := pidIn.FindStringSubmatch(inside); pid != nil {
+	} else if pid := pidIn().FindStringSubmatch(inside); pid != nil {
 		l.pid = int32(number(pid[1]))
 		l.speaks(inside, "")
 		l.ranked(inside)
 	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || isAll(inside, isDigit) {
 		l.speaks(inside, "")
-	} else if level := prefixLevel.FindString(strings.ToUpper(inside)); level != "" {
+	} else if level := prefixLevel().FindString(strings.ToUpper(inside)); level != "" {
 		l.level = level[0]
 	}
 	return true
 }
 
-var prefixLevel = regexp.MustCompile(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])$`)
+var prefixLevel = lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])$`)
 
 func (l *line) levelled(words []string, _ string) bool {
 	l.level = words[1][0]
@@ -91,7 +90,7 @@ func (l *line) levelled(words []string, _ string) bool {
 
 // ranked reads the process's rank; the innermost counts.
 func (l *line) ranked(text string) bool {
-	words := rankIn.FindStringSubmatch(text)
+	words := rankIn().FindStringSubmatch(text)
 	return words != nil && l.speaks("", words[1]+words[2])
 }
 

@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -55,7 +54,7 @@ func (st statement) reported() bool {
 	before, after := st.before(), st.after()
 	source := st.pos <= maxBefore && isSource(st.line.lower, before) ||
 		st.facts.code < min(st.pos, maxBefore)
-	if sizedTorch.MatchString(after) { // no source and few texts have its figures
+	if sizedTorch().MatchString(after) { // no source and few texts have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
 	}
@@ -64,21 +63,21 @@ func (st statement) reported() bool {
 }
 
 var (
-	sizedTorch  = regexp.MustCompile(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
-	beginsCause = regexp.MustCompile(`(?:^|:| -)[ *]*$`)                                   // an exception's name may follow
-	isCause     = regexp.MustCompile(`:[ (]*$`)
-	lastWord    = regexp.MustCompile(`[^ ]*$`)
+	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
+	beginsCause = lazily(`(?:^|:| -)[ *]*$`)                                   // an exception's name may follow
+	isCause     = lazily(`:[ (]*$`)
+	lastWord    = lazily(`[^ ]*$`)
 )
 
 // formed: the sign is a whole name, number or end where it has to be.
 func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
-		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes.MatchString(st.around())
+		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
 	case st.head:
 		return st.kind == Device && strings.HasPrefix(after, ": ") ||
 			(after == "" || after[0] == ':' || after[0] == '(') &&
-				beginsCause.MatchString(lastWord.ReplaceAllString(before, ""))
+				beginsCause().MatchString(lastWord().ReplaceAllString(before, ""))
 	case st.text == segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
@@ -86,13 +85,13 @@ func (st statement) formed(before, after string) bool {
 	case st.fails:
 		return strings.Contains(after, "failed")
 	case st.ends:
-		return isCause.MatchString(before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
+		return isCause().MatchString(before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
 	}
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
 }
 
 // runtimes: an error's number is CUDA's or HIP's, and not a program's exit status.
-var runtimes = regexp.MustCompile(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
+var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
 	`hip ?error|alloc|cufft|curesult`)
 
 // ofMemory: a word for memory, or a size of some, is on the line or on those below it.
@@ -110,24 +109,24 @@ func (st statement) ofMemory() bool {
 
 // The words and marks with which lines of programs, scripts, shells' traces, comments and lists begin.
 var (
-	sourceMark = regexp.MustCompile(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
-	sourceWord = regexp.MustCompile(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
+	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
+	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
 		`const|static|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
-	maybeSource = regexp.MustCompile(`^(?:else|class|from|case|try|when|for|while|see):*(?: |$)(.*)`)
+	maybeSource = lazily(`^(?:else|class|from|case|try|when|for|while|see):*(?: |$)(.*)`)
 )
 
 func isSource(lower, before string) bool {
-	words := maybeSource.FindStringSubmatch(before)
-	return sourceMark.MatchString(lower) || sourceWord.MatchString(before) ||
+	words := maybeSource().FindStringSubmatch(before)
+	return sourceMark().MatchString(lower) || sourceWord().MatchString(before) ||
 		words != nil && !strings.Contains(words[1], ": ")
 }
 
 // opensValue: what is quoted is a value in a log's field, in JSON, an exception as Python shows it, or a name.
 var (
-	opensValue = regexp.MustCompile(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
+	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
 		`named$|[a-z0-9]error\(?$`)
 	// opensCause: an error's number or name, or a colon, stands right before the quotes.
-	opensCause = regexp.MustCompile(`(?:[:"\d]|error|failure|code|instance of)$`)
+	opensCause = lazily(`(?:[:"\d]|error|failure|code|instance of)$`)
 )
 
 // inQuotes: the sign stands in quotes of a source or a person.
@@ -139,8 +138,8 @@ func inQuotes(before, after string) bool {
 		}
 		opened, inside := strings.TrimRight(before[:at], " "), before[at+1:]
 		apostrophe := quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(")
-		isValue := opensValue.MatchString(opened) ||
-			strings.Trim(inside, `"`) == "" && opensCause.MatchString(opened)
+		isValue := opensValue().MatchString(opened) ||
+			strings.Trim(inside, `"`) == "" && opensCause().MatchString(opened)
 		if !apostrophe && !isValue {
 			return true
 		}
@@ -150,37 +149,37 @@ func inQuotes(before, after string) bool {
 
 // Words before a sign that make it a denial, a guess, advice or a definition.
 var (
-	supposing = regexp.MustCompile(`^(?:we|i|they) | (?:of|or)$`)
-	supposes  = regexp.MustCompile(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
+	supposing = lazily(`^(?:we|i|they) | (?:of|or)$`)
+	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
 		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
 		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|handles?|` +
 		`handled|detects?)(?:[ ,()"'*]|$)|because it |when it |(?:is|was) an? |(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
-	whenDoing = regexp.MustCompile(`(?:^| )when ([^ ]+)`) // programs say what was being done
+	whenDoing = lazily(`(?:^| )when ([^ ]+)`) // programs say what was being done
 )
 
 func supposed(before string) bool {
 	before = strings.TrimRight(before, ": (")
 	clause := before[strings.LastIndex(before, ": ")+1:]
 	clause = clause[max(strings.LastIndex(clause, ". "), strings.LastIndex(clause, "? "))+1:]
-	for _, words := range whenDoing.FindAllStringSubmatch(clause, -1) {
+	for _, words := range whenDoing().FindAllStringSubmatch(clause, -1) {
 		if !strings.HasSuffix(words[1], "ing") {
 			return true
 		}
 	}
-	return supposing.MatchString(before) || supposes.MatchString(clause)
+	return supposing().MatchString(before) || supposes().MatchString(clause)
 }
 
 // Words and marks after a sign that make it a subject, a counter, or a part of a source.
 var (
-	discusses = regexp.MustCompile(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+	discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
 		`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
 		`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
-	valued = regexp.MustCompile(`^:? *["'#]`)
+	valued = lazily(`^:? *["'#]`)
 )
 
 func (st statement) discussed(after string) bool {
-	return discusses.MatchString(after[:min(len(after), 60)]) ||
-		(st.head || strings.HasSuffix(st.text, ": ")) && valued.MatchString(after)
+	return discusses().MatchString(after[:min(len(after), 60)]) ||
+		(st.head || strings.HasSuffix(st.text, ": ")) && valued().MatchString(after)
 }
 
 // failed: a word for an error on the line, or a size that was wanted.

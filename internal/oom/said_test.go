@@ -18,8 +18,6 @@ func one(t *testing.T, text string) Message {
 	return found[0]
 }
 
-const xla = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.\n"
-
 // What the program gets over is no answer.
 func TestSurvived(t *testing.T) {
 	for _, text := range []string{

@@ -1,6 +1,9 @@
 package oom
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // class is what a word in a line is evidence of.
 type class byte
@@ -83,8 +86,10 @@ var evidence = map[class][]string{
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
 }
 
-// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for.
-var vocabulary = func() (byStart [1 << 12][]word) {
+// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for. It is made
+// when it is needed first.
+var vocabulary = sync.OnceValue(func() *[1 << 12][]word {
+	var byStart [1 << 12][]word
 	add := func(w word) {
 		at := start(w.text)
 		byStart[at] = append(byStart[at], w)
@@ -106,8 +111,8 @@ var vocabulary = func() (byStart [1 << 12][]word) {
 			add(word{text: text, class: c})
 		}
 	}
-	return byStart
-}()
+	return &byStart
+})
 
 func start(text string) int {
 	return (int(text[0])<<6 ^ int(text[1])<<3 ^ int(text[2])*37) & (1<<12 - 1)
@@ -123,14 +128,13 @@ type facts struct {
 
 const noCode = 1 << 30
 
-var noEvidence = facts{speaker: len(speakers), code: noCode}
-
 // evidenceIn finds the words of the vocabulary in a text of lower case.
 func evidenceIn(lower string) facts {
 	f := facts{speaker: len(speakers), code: noCode}
 	file := filenames{text: lower}
+	all := vocabulary()
 	for i := 0; i+2 < len(lower); i++ {
-		words := vocabulary[start(lower[i:i+3])]
+		words := all[start(lower[i:i+3])]
 		if len(words) == 0 {
 			continue
 		}
