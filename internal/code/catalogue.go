@@ -35,7 +35,7 @@ var ofCards = []Entry{
 	{
 		Residue, Serious, Card, Node, "memory in use, no process",
 		"The card reports memory in use that no listed process explains, after settling. Usually a process that the " +
-			"driver does not list holds a handle to it. Bookend searches the node for it (look.holders) and names as " +
+			"driver does not list holds a handle to it. Bookend searches the node for it and names as " +
 			"candidates the processes that have the driver open and nothing that explains why. A descriptor proves " +
 			"no bytes: among several candidates nobody can tell which one holds the memory.",
 		"Look at the candidates and end those that belong to no job. Where none is named, look again with " +
@@ -47,7 +47,7 @@ var ofCards = []Entry{
 		Phantom, Serious, Card, Job, "driver lists a dead process",
 		"The driver lists memory under a process id that no longer exists, after settling. The process is gone, but " +
 			"something it started or passed a handle to keeps its memory alive. Bookend searches the node for that " +
-			"holder (look.holders) and names the live processes that have this very card open.",
+			"holder and names the live processes that have this very card open.",
 		"End the holders that are named, if they belong to no job; the memory is free once the last one is gone. " +
 			"Where none is named, look who has the driver open with fuser -v /dev/nvidia*. If the memory stays, " +
 			"reset the card (nvidia-smi --gpu-reset -i GPU) or reboot the node.",

@@ -110,7 +110,7 @@ var ofNodes = []Entry{
 			"(slurmd -G) could not be had, or is not the one that the running slurmd counts by: its configuration " +
 			"files have changed since it started.",
 		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of gres.conf, slurm.conf or its own " +
-			"program; running jobs go on. Or set nvidia.gpu_order: map, with nvidia.gpu_map.",
+			"program; running jobs go on. Or set nvidia.gpu_map.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
 	{

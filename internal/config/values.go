@@ -23,7 +23,7 @@ func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) (err error) {
 	case *Duration:
 		*typed, err = parseDuration(n.Value, tag)
 	case *Size:
-		*typed, err = parseSize(n.Value)
+		*typed, err = parseSize(n.Value, tag)
 	case *int:
 		*typed, err = parseInt(n, tag)
 	case *bool:
@@ -66,7 +66,7 @@ func limited[T cmp.Ordered](value T, tag reflect.StructTag, parse func(string) T
 func parseInt(n *yaml.Node, tag reflect.StructTag) (int, error) {
 	i, err := strconv.Atoi(n.Value)
 	if err != nil || n.Tag != "!!int" {
-		return 0, fmt.Errorf("%q is not a whole number%s", clip(n.Value), quoted(n, err == nil))
+		return 0, fmt.Errorf("%q is not a whole number without quotes", clip(n.Value))
 	}
 	return limited(i, tag, func(limit string) int {
 		i, _ := strconv.Atoi(limit)
@@ -76,18 +76,9 @@ func parseInt(n *yaml.Node, tag reflect.StructTag) (int, error) {
 
 func parseBool(n *yaml.Node) (bool, error) {
 	if n.Tag != "!!bool" {
-		right := n.Value == "true" || n.Value == "false"
-		return false, fmt.Errorf("%q is neither true nor false%s", clip(n.Value), quoted(n, right))
+		return false, fmt.Errorf("%q is neither true nor false without quotes", clip(n.Value))
 	}
 	return strings.EqualFold(n.Value, "true"), nil
-}
-
-// quoted says what is wrong with a value that would be right without its quotes.
-func quoted(n *yaml.Node, right bool) string {
-	if right && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-		return ": remove the quotes"
-	}
-	return ""
 }
 
 func parseText(n *yaml.Node, kind string) (string, error) {
@@ -154,16 +145,25 @@ var units = []struct {
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
 // parseSize reads a whole number with a unit.
-func parseSize(text string) (Size, error) {
+func parseSize(text string, tag reflect.StructTag) (Size, error) {
+	size, ok := sizeOf(text)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(text))
+	}
+	return limited(size, tag, func(limit string) Size {
+		s, _ := sizeOf(limit)
+		return s
+	})
+}
+
+func sizeOf(text string) (Size, bool) {
 	for _, u := range units {
-		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
-			if n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 63); err == nil && n <= 1<<50/u.bytes {
-				return Size(n * u.bytes), nil
-			}
-			break
+		if digits, is := strings.CutSuffix(text, u.suffix); is {
+			n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 63)
+			return Size(n * u.bytes), err == nil && n <= 1<<50/u.bytes
 		}
 	}
-	return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(text))
+	return 0, false
 }
 
 // String writes the size as it stands in the file, in its largest whole unit.

@@ -103,7 +103,7 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
-	if s.Config.Look.Holders && !v.Driver.Absent {
+	if !v.Driver.Absent {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v

@@ -35,7 +35,7 @@ func TestEveryCard(t *testing.T) {
 	twisted := []gpu.Card{gpuCard(1, "0000:10:00.0"), gpuCard(0, "0000:20:00.0")}
 	excluded := second
 	excluded.Excluded = true
-	byMap := config.NVIDIA{GPUOrder: config.OrderMap, GPUMap: map[int]string{3: "GPU-0"}}
+	byMap := config.NVIDIA{GPUMap: map[int]string{3: "GPU-0"}}
 	for name, tt := range map[string]struct {
 		cards []gpu.Card
 		conf  config.NVIDIA

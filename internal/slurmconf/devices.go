@@ -92,7 +92,7 @@ func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
 
 // NeedsList reports whether a job's GPUs can only be told by Slurm's own list.
 func NeedsList(job slurm.Job, own config.NVIDIA) bool {
-	return GivesNumbers(job) && own.GPUOrder != config.OrderMap
+	return GivesNumbers(job) && len(own.GPUMap) == 0
 }
 
 // GivesNumbers reports whether Slurm gives the job a number whose device it does not name.
@@ -107,7 +107,7 @@ func sourceOf(wanted []request, own config.NVIDIA, list List) Source {
 		return ""
 	case !slices.ContainsFunc(wanted, request.unnamed):
 		return ByUUID
-	case own.GPUOrder == config.OrderMap:
+	case len(own.GPUMap) > 0:
 		return ByMap
 	}
 	return list.Source
@@ -183,7 +183,7 @@ func (n *node) find(r request) (gpu.Device, error) {
 	if r.name != "" {
 		return n.named(r.name)
 	}
-	if n.own.GPUOrder != config.OrderMap {
+	if len(n.own.GPUMap) == 0 {
 		return n.listed(r.index)
 	}
 	name, ok := n.own.GPUMap[r.index]

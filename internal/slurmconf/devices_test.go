@@ -85,9 +85,9 @@ func counted(detect string, minors ...int) List {
 // mapped is a configuration with the admin's own map; without one the default.
 func mapped(gpuMap map[int]string) config.NVIDIA {
 	if gpuMap == nil {
-		return config.NVIDIA{GPUOrder: config.OrderAuto}
+		return config.NVIDIA{}
 	}
-	return config.NVIDIA{GPUOrder: config.OrderMap, GPUMap: gpuMap}
+	return config.NVIDIA{GPUMap: gpuMap}
 }
 
 // outcome writes a result as tables have it: the places of its devices, then what is missing or unknown.
