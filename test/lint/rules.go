@@ -105,5 +105,6 @@ var exceptions = [...]struct {
 	{"root", "internal/doctor", what("string", "/usr/bin/bookend"), "where it is installed, for the documentation"},
 	{"system clock", "internal/child", what("use", ".*"), "says how long a child took; nothing is decided by it"},
 	{"init", "internal/nogpu", what("at start", "func init"), "ends a hook of a job without GPUs before all else"},
+	{"pure", "internal/oom", what("import", "sync"), "compiles its forms at their first use, and never at start"},
 	{"process", "internal/nogpu", what("use", `os\.(Getenv|Exit)`), "ends a hook of a job without GPUs before all else"},
 }
