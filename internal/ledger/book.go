@@ -48,8 +48,8 @@ func Open(runs []Run, self Run, now Now) Book {
 			continue
 		}
 		other := record(r)
-		if at, over := r.Superseded(append(slices.Clone(counted), current)); over {
-			other.End = at
+		if by := r.Superseded(append(slices.Clone(counted), current)); by != nil {
+			other.End = by.Began()
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
 			// Slurm runs one job id once at a time on a node: that run is over, whatever its record says
@@ -72,8 +72,8 @@ func Between(runs []Run, now Now) Book {
 	counted := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !now.counts(r) })
 	for _, r := range counted {
 		other := record(r)
-		if at, over := r.Superseded(counted); over {
-			other.End = at
+		if by := r.Superseded(counted); by != nil {
+			other.End = by.Began()
 		}
 		b.Others = append(b.Others, other)
 	}
