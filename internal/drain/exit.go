@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -66,7 +65,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 // told is the finding that the reason names. Of a hook that was stopped after its verdict only its exit code is on
 // record, and says what that was: that it was stopped did not drain.
 func told(e ledger.End) (f finding.Finding, named bool) {
-	i := decisive(e.Findings, e.Verdict)
+	i := ledger.Decisive(e.Findings, e.Verdict)
 	if i < 0 {
 		return f, false
 	}
@@ -80,30 +79,14 @@ func told(e ledger.End) (f finding.Finding, named bool) {
 // causes are all findings that were judged to drain, and of a hook that was stopped what it was stopped by.
 func causes(found []finding.Finding, v finding.Verdict) (list []Cause) {
 	for i, f := range found {
-		if drains(v, i) {
+		if v.Drains(i) {
 			list = append(list, Cause{f.Code, f.GPU, f.Index})
 		}
 	}
-	if i := decisive(found, v); len(list) == 0 && i >= 0 {
+	if i := ledger.Decisive(found, v); len(list) == 0 && i >= 0 {
 		list = append(list, Cause{found[i].Code, found[i].GPU, found[i].Index})
 	}
 	return list
-}
-
-// decisive is the index of the finding that decided the verdict, -1 where it is not among them: of several the one of
-// most memory.
-func decisive(found []finding.Finding, v finding.Verdict) int {
-	best := -1
-	for i, f := range found {
-		switch {
-		case f.Code != v.Code:
-		case best < 0, drains(v, i) && !drains(v, best):
-			best = i
-		case drains(v, i) == drains(v, best) && f.Bytes.Bytes > found[best].Bytes.Bytes:
-			best = i
-		}
-	}
-	return best
 }
 
 // fixed is what Slurm itself writes for such a hook.
@@ -112,10 +95,6 @@ func (x Exit) fixed() string {
 		return PrologError
 	}
 	return EpilogError
-}
-
-func drains(v finding.Verdict, i int) bool {
-	return i < len(v.Judged) && v.Judged[i].Action == config.Drain
 }
 
 // Exits are the exits that a node's records tell of in this boot, oldest first.
