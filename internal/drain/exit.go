@@ -37,11 +37,10 @@ type Cause struct {
 	Index *int      `json:"index,omitempty"` // Slurm's number of that card, for display
 }
 
-// Moment is a time on the clocks of one boot.
+// Moment is a time in one boot.
 type Moment struct {
 	Wall time.Time
-	Boot time.Duration // CLOCK_BOOTTIME
-	ID   string        // the boot's, empty where it could not be read
+	ID   string // the boot's, empty where it could not be read: then no exit is known to be of this boot
 }
 
 // FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain.
@@ -101,7 +100,7 @@ func (x Exit) fixed() string {
 func Exits(runs []ledger.Run, now Moment) []Exit {
 	var list []Exit
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
-		if x := FromEnd(r, phase, e); x != nil && now.sameBoot(r.Epoch.Boot, e) {
+		if x := FromEnd(r, phase, e); x != nil && now.ID != "" && r.Epoch.Boot == now.ID {
 			list = append(list, *x)
 		}
 	}
@@ -117,18 +116,4 @@ func Exits(runs []ledger.Run, now Moment) []Exit {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Job, b.Job))
 	})
 	return list
-}
-
-// aside is how far two reckonings of one boot's beginning may lie apart: an end's two times are taken up to a whole
-// epilog apart.
-const aside = 30 * time.Second
-
-// sameBoot reports whether an end was of this boot. Where one of the two boot ids is not known, both clocks have to
-// agree on when this boot began.
-func (m Moment) sameBoot(boot string, e ledger.End) bool {
-	if m.ID != "" && boot != "" {
-		return m.ID == boot
-	}
-	began := e.Wall.Add(-e.At).Sub(m.Wall.Add(-m.Boot))
-	return e.At <= m.Boot && began.Abs() <= aside
 }
