@@ -94,16 +94,13 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Slurm = askSlurm(s, patience) },
 		func() { v.Driver = readDriver(s, patience) },
 	)
-	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {
-		v.Node = cmp.Or(c.NodeOn(v.Node), v.Node)
-	}
 	s.Survey, s.NodeName = v, v.Node
 	together(
 		func() { v.SlurmdSays = askSlurmd(s, patience) },
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
-	if s.Config.Look.Holders && !v.Driver.Absent {
+	if !v.Driver.Absent {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v

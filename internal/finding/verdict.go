@@ -10,28 +10,20 @@ import (
 
 // Rules are the configuration's rules for one hook of one partition.
 type Rules struct {
-	phase       slurm.Context
-	mode        config.Mode
-	onUnknown   config.Action
-	actions     []map[code.Code]config.Action // the first that knows a code decides
-	maxRestarts int
+	config    config.Config
+	phase     slurm.Context
+	partition string
 }
 
 // Compile picks the rules for a phase and a partition.
 func Compile(c config.Config, phase slurm.Context, partition string) Rules {
-	own := c.Policy.Partitions[partition]
-	r := Rules{phase: phase, mode: c.Mode, onUnknown: c.OnUnknown, maxRestarts: c.Drain.MaxRestarts}
-	if own.Mode != "" {
-		r.mode = own.Mode
+	if own := c.Policy.Partitions[partition]; own.Mode != "" {
+		c.Mode = own.Mode
 	}
-	r.actions = []map[code.Code]config.Action{own.Epilog, c.Policy.Epilog}
-	switch phase {
-	case slurm.Prolog:
-		r.actions = []map[code.Code]config.Action{own.Prolog, c.Policy.Prolog}
-	case slurm.HealthCheck:
-		r.actions, r.onUnknown = []map[code.Code]config.Action{c.Policy.HealthCheck}, config.Warn
+	if phase == slurm.HealthCheck {
+		c.OnUnknown = config.Warn
 	}
-	return r
+	return Rules{c, phase, partition}
 }
 
 // Judged is what policy made of one finding.
@@ -102,19 +94,18 @@ func (r Rules) Decide(found []Finding, restarts int) Verdict {
 
 // judge weakens the configured action where the finding does not carry it.
 func (r Rules) judge(f Finding) Judged {
-	want := r.configured(f.Code)
+	want := r.config.Action(r.phase, r.partition, f.Code)
 	entry, _ := code.Lookup(f.Code)
+	never := entry.NeverDrains()
 	switch {
-	case entry.Scope == code.Own && want == config.Warn:
-		return Judged{Action: r.onUnknown}
+	case entry.Scope == code.Own && strength[want] >= strength[config.Warn]:
+		return Judged{Action: r.config.OnUnknown}
 	case want != config.Drain:
 		return Judged{Action: want}
 	case r.phase == slurm.HealthCheck:
 		return Judged{Action: config.Warn, Why: "the health check never drains"}
-	case entry.Scope == code.Elsewhere:
-		return Judged{Action: config.Warn, Why: "it is about a card that is not this job's"}
-	case entry.Scope == code.Card && entry.Severity == code.Note:
-		return Judged{Action: config.Warn, Why: "it tells of a card and says nothing against it"}
+	case never != "":
+		return Judged{Action: config.Warn, Why: never}
 	case f.Unknown != "":
 		return Judged{Action: config.Warn, Why: "unknown: " + f.Unknown}
 	case len(f.Doubts) > 0:
@@ -123,20 +114,12 @@ func (r Rules) judge(f Finding) Judged {
 	return Judged{Action: config.Drain}
 }
 
-func (r Rules) configured(c code.Code) config.Action {
-	for _, m := range r.actions {
-		if a, ok := m[c]; ok {
-			return a
-		}
-	}
-	return config.Warn
-}
-
 func (r Rules) guard(restarts int) string {
+	most := r.config.Drain.MaxRestarts
 	switch {
-	case r.mode != config.Enforce:
+	case r.config.Mode != config.Enforce:
 		return "observe mode"
-	case r.phase == slurm.Prolog && r.maxRestarts > 0 && restarts >= r.maxRestarts:
+	case r.phase == slurm.Prolog && most > 0 && restarts >= most:
 		return fmt.Sprintf("the job was restarted %d times: another drained node would not help it", restarts)
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 // The health check drains for nothing, whatever is configured; its exit code says only whether it checked.
 func TestHealthCheckNeverDrains(t *testing.T) {
 	c := enforcing(func(c *config.Config) { c.OnUnknown = config.Drain })
+	c.Policy.HealthCheck = map[code.Code]config.Action{}
 	for _, e := range code.All() {
 		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so
 		v := Compile(c, slurm.HealthCheck, "").Decide([]Finding{{Code: e.Code}}, 0)

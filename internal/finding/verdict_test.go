@@ -45,11 +45,11 @@ func TestDecide(t *testing.T) {
 		{"own notes never drain", enforcing(func(c *config.Config) { c.OnUnknown = config.Drain }), slurm.Epilog,
 			[]Finding{{Code: code.NoRecord}, {Code: code.Again}, {Code: code.Output, Observed: "hung"}}, 0, config.Note, 0, false},
 		{"a card that is not the job's never drains", enforcing(func(c *config.Config) {
-			c.Policy.Epilog[code.Trespass], c.OnUnknown = config.Drain, config.Drain
+			c.Policy.Epilog, c.OnUnknown = map[code.Code]config.Action{code.Trespass: config.Drain}, config.Drain
 		}), slurm.Epilog, []Finding{{Code: code.Trespass}}, 0, config.Ignore, 0, false},
 		{"a GPU that is not the job's does not hide the job's own", enforcing(), slurm.Epilog, []Finding{{Code: code.Trespass}, sure}, 0, config.Drain, 10, false},
 		{"a note about a card never drains", enforcing(func(c *config.Config) {
-			c.Policy.Epilog[code.Ended], c.Policy.Epilog[code.Unjudged] = config.Drain, config.Drain
+			c.Policy.Epilog = map[code.Code]config.Action{code.Ended: config.Drain, code.Unjudged: config.Drain}
 		}), slurm.Epilog, []Finding{{Code: code.Ended}, {Code: code.Unjudged}}, 0, config.Warn, 0, false},
 		{"a partition's own rule comes first", enforcing(func(c *config.Config) {
 			c.Policy.Partitions = map[string]config.PartitionPolicy{"p": {Epilog: map[code.Code]config.Action{code.Orphan: config.Note}}}

@@ -110,7 +110,7 @@ func Cards(all []ledger.Assigned) (cards []finding.Card) {
 
 // Limits are the configured thresholds as findings are made by them.
 func Limits(t config.Thresholds) finding.Limits {
-	return finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)}
+	return finding.LimitsOf(t)
 }
 
 func (c Case) limits() finding.Limits { return Limits(c.Config.Thresholds) }

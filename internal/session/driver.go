@@ -195,9 +195,6 @@ func unanswered(op string) code.Code {
 // Listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside what the hook does. A
 // ring of 1 MiB takes some 10 ms; the longest wait is that for all of /proc.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
-	if !d.Config.Look.KernelLog {
-		return func() *gpu.KernelLog { return nil }
-	}
 	paths := d.Config.Paths
 	request := operation.KernelRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
 	wait := operation.Kernel.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))

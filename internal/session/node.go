@@ -25,7 +25,7 @@ func (d *Driver) Glance(i Inventory) judge.Seen {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
 	answer := d.askBackend(wire.Request{
 		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(),
-		Health: d.Config.Look.Health, Options: d.Config.NVIDIA.ForLooks(),
+		Health: true, Options: d.Config.NVIDIA.ForLooks(),
 	})
 	seen.Looks, seen.Health = d.looks, answer.Health
 	var all gpu.Snapshot
@@ -77,10 +77,10 @@ func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) []finding
 
 // indexesOf are the numbers that Slurm may give out on this node.
 func indexesOf(n config.NVIDIA, list slurmconf.List) (indexes []int) {
-	if n.GPUOrder == config.OrderMap {
+	if len(n.GPUMap) > 0 {
 		return slices.Sorted(maps.Keys(n.GPUMap))
 	}
-	for i := range max(list.Count, len(list.GPUs)) {
+	for i := range list.GPUs {
 		indexes = append(indexes, i)
 	}
 	return indexes

@@ -61,12 +61,12 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 // askOnce adds what is read once a hook: at an end the GPUs' condition, at a start nothing but, where the admin wants
 // it, that accounting be on.
 func (d *Driver) askOnce(r *wire.Request) {
-	r.Neighbours = d.Config.Look.Neighbours && !d.InJob
+	r.Neighbours = !d.InJob
 	if d.Phase == slurm.Prolog {
 		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
 		return
 	}
-	r.Health, r.Accounting = d.Config.Look.Health, d.Config.Look.Health
+	r.Health, r.Accounting = true, true
 }
 
 // Neighbours is the look at the node's other GPUs that came with the first watch.
@@ -118,9 +118,6 @@ const processesTime = time.Second
 
 // Holders searches /proc in a child, for as long as this hook can spare.
 func (d *Driver) Holders() *attrib.Scan {
-	if !d.Config.Look.Holders {
-		return nil
-	}
 	later := d.Reserve() // and at an end the watch that makes sure
 	if d.Phase != slurm.Prolog {
 		later += time.Duration(d.Settle.Flat) + time.Second + backendReserve // looks are up to a second apart

@@ -258,6 +258,6 @@ func share() story {
 		e.Snapshot.Readings[0].Memory = gpu.Memory{Total: gpu.Bytes(16384 * mebi), Reserved: gpu.Bytes(0),
 			Used: gpu.Bytes(0), Free: gpu.Bytes(16384 * mebi)}
 	}
-	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "a MIG instance (probe.mig)", At: boot}}
+	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "a MIG instance: the test was never tried on one", At: boot}}
 	return s
 }

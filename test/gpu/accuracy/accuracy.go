@@ -103,7 +103,15 @@ func (s *scenario) row() string {
 		noticed = fmt.Sprintf("%d of %d", caught, len(s.controls))
 	}
 	count := strings.Join(append([]string{fmt.Sprintf("%d of %d", right, len(s.runs))}, wrong...), "; ")
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", s.title, s.truth, count, noticed, strings.Join(verdicts, " *or* "))
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", plain(s.title), plain(s.truth), count, noticed,
+		strings.Join(verdicts, " *or* "))
+}
+
+// plain is a title or truth in today's words: records keep those of their day.
+func plain(text string) string {
+	return strings.NewReplacer("cards", "GPUs", "card", "GPU", "Nobody else", "No other process", "nobody else",
+		"no other process", "nobody's", "no job's", "Nobody", "No one", "nobody", "no one", "somebody", "a process",
+		"by itself", "alone", "beside", "next to").Replace(text)
 }
 
 // verdict is what the ends of the run's jobs, or its health checks, were said to be, and what followed.
