@@ -164,15 +164,6 @@ func CodeOf(written string) (code.Code, bool) {
 	return "", false
 }
 
-// NearCode is the code that was probably meant; empty where none is near.
-func NearCode(written string) string {
-	name := strings.ToUpper(strings.TrimSpace(written))
-	if !strings.HasPrefix(name, "BKD-") {
-		name = "BKD-" + name
-	}
-	return code.Near(name, code.Names())
-}
-
 // CodesIn are the codes that stand in a text, in their order.
 func CodesIn(words string) []code.Code {
 	var found []code.Code

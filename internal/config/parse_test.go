@@ -191,15 +191,15 @@ func TestEveryKeyCanBeRead(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for text, want := range map[string]Size{"0B": 0, "1KiB": 1 << 10, "1 GiB": 1 << 30, "1048576GiB": 1 << 50} {
-		if got, err := parseSize(text, ""); err != nil || got != want {
-			t.Errorf("parseSize(%q) = %d, %v", text, got, err)
+		if got, ok := parseSize(text); !ok || got != want {
+			t.Errorf("parseSize(%q) = %d, %v", text, got, ok)
 		}
 	}
 	for _, text := range []string{
 		"", "32", "MiB", "-1MiB", "+1B", "1.5GiB", "1e3B", "0x1B", "1_0B", "32MB", "32mib", "1048577GiB",
 		"9223372036854775808B", "99999999999999999999B",
 	} {
-		if got, err := parseSize(text, ""); err == nil {
+		if got, ok := parseSize(text); ok {
 			t.Errorf("parseSize(%q) = %d", text, got)
 		}
 	}

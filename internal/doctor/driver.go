@@ -164,11 +164,5 @@ func judgeOpen(v *view) string {
 
 // keepers takes every job that a cgroup names for one on record: it reads no records.
 func (v *view) keepers() (keep []attrib.Holding, unread int) {
-	var cards []finding.Card
-	usable, _ := v.usableCards()
-	for _, c := range usable {
-		cards = append(cards, finding.Card{Device: c.Device})
-	}
-	return finding.Keepers(v.Survey.Open.Holdings, v.Config.Backend, cards, finding.LimitsOf(v.Config.Thresholds),
-		func(slurm.Owner) bool { return true })
+	return finding.Keepers(v.Survey.Open.Holdings, v.Config.Backend, func(slurm.Owner) bool { return true })
 }

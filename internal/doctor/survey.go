@@ -94,9 +94,6 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Slurm = askSlurm(s, patience) },
 		func() { v.Driver = readDriver(s, patience) },
 	)
-	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {
-		v.Node = cmp.Or(c.NodeOn(v.Node), v.Node)
-	}
 	s.Survey, s.NodeName = v, v.Node
 	together(
 		func() { v.SlurmdSays = askSlurmd(s, patience) },

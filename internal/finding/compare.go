@@ -321,9 +321,7 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
 	bystanders := s.bystanders(c, f)
 	switch {
-	case !s.ending() || s.again():
-		f.Owner = s.inheritedMemory(c, f)
-	case len(bystanders) > 0:
+	case !s.ending(), s.again(), len(bystanders) > 0: // what is there by now may be anybody's
 	case extra <= MaxBaseline && s.opener(c) != "": // so little may be the service's that has the card open
 	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)

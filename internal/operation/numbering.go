@@ -39,7 +39,6 @@ type NumberingReply struct {
 	Counted slurmconf.List `json:"counted,omitzero"` // what the files say without slurmd
 	Unknown string         `json:"unknown,omitempty"`
 	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
-	Library string         `json:"library,omitempty"` // the running slurmd's LD_LIBRARY_PATH
 }
 
 // Numbering reads Slurm's own files, if they have changed since its GPU numbers were asked for.
@@ -71,7 +70,6 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 		}
 	}
 	reply.readFiles(places)
-	reply.Library = slurmcmd.Library(r.Proc, reply.Key.Daemon.PID)
 	return reply, nil
 }
 
@@ -173,17 +171,9 @@ func (r *NumberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
+	files := &gres
 	if missing {
-		r.Counted = slurmconf.Unclear("there is no gres.conf")
-		return
+		files = nil
 	}
-	run, err := slurmconf.Simple(&conf, &gres, r.Key.Node)
-	if err != nil {
-		r.Counted = slurmconf.Unclear("%v", err)
-		return
-	}
-	r.Counted = slurmconf.List{Source: slurmconf.ByCount, GPUs: run.GPUs, Detect: run.Detect}
-	if run.Detect != "" {
-		r.Counted.Count = run.Count
-	}
+	r.Counted = slurmconf.Counted(&conf, files, r.Key.Node)
 }

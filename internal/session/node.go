@@ -80,7 +80,7 @@ func indexesOf(n config.NVIDIA, list slurmconf.List) (indexes []int) {
 	if len(n.GPUMap) > 0 {
 		return slices.Sorted(maps.Keys(n.GPUMap))
 	}
-	for i := range max(list.Count, len(list.GPUs)) {
+	for i := range list.GPUs {
 		indexes = append(indexes, i)
 	}
 	return indexes

@@ -147,7 +147,7 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List,
 	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
 	command := slurmcmd.Slurmd{
 		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: d.EUID == 0,
-		Entries: reply.Entries, Library: reply.Library,
+		Entries: reply.Entries,
 		Timeout: d.Left(limit, d.Reserve()+limit),
 	}
 	if d.Store != nil {

@@ -76,16 +76,3 @@ func TestReadRefuses(t *testing.T) {
 		t.Error("a folder was read")
 	}
 }
-
-// A configuration that includes ever more files ends.
-func TestReadIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 2 * slurmconf.MaxIncluded {
-		put(t, filepath.Join(dir, "d", strings.Repeat("x", i+1)), "A=1\nInclude *\n")
-	}
-	put(t, filepath.Join(dir, "slurm.conf"), "Include d/*\n")
-	c, err := ReadPlugins(filepath.Join(dir, "slurm.conf"))
-	if err != nil || c.Doubt() == "" {
-		t.Errorf("%d lines, doubt %q, %v, want a doubt", len(c.Lines), c.Doubt(), err)
-	}
-}

@@ -4,10 +4,7 @@ package slurmcmd
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,7 +27,6 @@ type Slurmd struct {
 	Conf    string   // slurm.conf, absolute
 	Entries []string // the names in its directory
 	Private string   // a directory on a local file system that only this user can write; empty: the temporary one
-	Library string   // LD_LIBRARY_PATH
 	Node    string
 	Root    bool // this process is root: the program must be trusted
 	Timeout time.Duration
@@ -100,16 +96,12 @@ func (c Slurmd) copyConf(plugin string) (dir string, err error) {
 }
 
 func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
-	// Threat: none beyond slurmd's own: it runs as root by these very files, and by the libraries of the running one.
-	env := []string{"SLURM_CONF=" + conf}
-	if c.Library != "" {
-		env = append(env, "LD_LIBRARY_PATH="+c.Library)
-	}
+	// Threat: none beyond slurmd's own: it runs as root by these very files.
 	return child.Run(child.Spec{
 		// Under another name, such as Debian's slurmd-wlm, it does not take itself for slurmd and lists nothing.
 		Path: c.Path, Name: "slurmd",
 		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
-		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: env,
+		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: []string{"SLURM_CONF=" + conf},
 		MaxOutput: maxListing, MaxStderr: maxListing, Timeout: timeout,
 	})
 }
@@ -212,44 +204,6 @@ func Entries(conf string) ([]string, error) {
 		return nil, fmt.Errorf("read %q: more than %d entries", dir.Name(), maxEntries)
 	}
 	return names, err
-}
-
-// maxEnviron bounds a process's environment.
-const maxEnviron = 1 << 20
-
-// Library is the running slurmd's LD_LIBRARY_PATH: without it slurmd -G may not find the libraries of AutoDetect. It is
-// empty where a user could have put a library there.
-func Library(proc string, pid int) string {
-	dir := filepath.Join(proc, strconv.Itoa(pid))
-	if !isRoot(dir) {
-		return ""
-	}
-	// Threat: another user's process chooses its environment; only root's is read.
-	f, err := os.Open(filepath.Join(dir, "environ"))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxEnviron))
-	if err != nil {
-		return ""
-	}
-	for variable := range strings.SplitSeq(string(text), "\x00") {
-		if list, ok := strings.CutPrefix(variable, "LD_LIBRARY_PATH="); ok {
-			return trustedPath(list)
-		}
-	}
-	return ""
-}
-
-// trustedPath is the list if each of its directories is trusted; root alone can make one that is missing.
-func trustedPath(list string) string {
-	for dir := range strings.SplitSeq(list, ":") {
-		if err := safefile.Trusted(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return ""
-		}
-	}
-	return list
 }
 
 // Identify describes a file behind all its links; Inode 0 where there is none.

@@ -227,3 +227,45 @@ func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
 }
 
 func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
+
+const hint = "run bookend doctor, or set nvidia.gpu_map"
+
+// listed finds the device of an index in Slurm's own list.
+func (n *node) listed(index int) (gpu.Device, error) {
+	here := 0
+	for _, c := range n.cards {
+		if !c.Excluded {
+			here++
+		}
+	}
+	switch slurms := len(n.list.GPUs); {
+	case !n.list.Known():
+		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
+			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+	case n.list.Source == ByCount && here != slurms: // nobody has told that Slurm counted these
+		return gpu.Device{}, fmt.Errorf("the driver has %d GPUs and Slurm gives out %d: %s", here, slurms, hint)
+	case index < 0 || index >= slurms:
+		return gpu.Device{}, fmt.Errorf("index %d is not one of the %d GPUs that slurmd lists", index, slurms)
+	}
+	return n.byFile(n.list.GPUs[index])
+}
+
+// byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
+func (n *node) byFile(files GPU) (gpu.Device, error) {
+	if len(files) != 1 {
+		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: "+
+			"which part is not known without the UUID that AutoDetect=nvml adds", files)
+	}
+	name := path.Base(files[0])
+	if !gpu.IsCardNode(name) {
+		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s",
+			files[0], hint)
+	}
+	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
+	unread := func(c gpu.Card) bool { return !c.Excluded && c.Device.Minor == nil }
+	if i := slices.IndexFunc(n.cards, unread); err != nil && i >= 0 {
+		return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read",
+			name, n.cards[i].Device.BusID)
+	}
+	return device, err
+}

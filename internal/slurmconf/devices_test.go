@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,13 +71,10 @@ func listed(minors ...int) List {
 	return l
 }
 
-// counted is one untyped run of GPUs in the configuration.
-func counted(detect string, minors ...int) List {
+// counted is one untyped line of device files.
+func counted(minors ...int) List {
 	l := listed(minors...)
-	l.Source, l.Detect = ByCount, detect
-	if detect != "" {
-		l.Count, l.GPUs = len(minors), nil
-	}
+	l.Source = ByCount
 	return l
 }
 
@@ -128,8 +124,6 @@ func TestDevices(t *testing.T) {
 		{"one card", []int{0}, "0", "0", all, nil, "0"},
 		{"two of eight", []int{3, 6}, "3,6", eight, all, nil, "3 6"},
 		{"minors crossed", []int{0, 2}, "", crossed, all, nil, "1 0"},
-		{"AutoDetect=nvml", []int{0, 2}, "", crossed, counted("nvml", 0, 1, 2, 3), nil, "0 2"},
-		{"AutoDetect=nvidia", []int{0, 2}, "", crossed, counted("nvidia", 0, 1, 2, 3), nil, "1 0"},
 		{"typed in reverse order", []int{2}, "", "0 1 2 3", listed(2, 3, 0, 1), nil, "0"},
 		{"lines shuffled", []int{0, 3}, "", "0 1 2 3", listed(3, 0, 1, 2), nil, "3 2"},
 		{"one died and left gres.conf", []int{1, 2}, "", "0 2 3", listed(0, 2, 3), nil, "1 2"},
@@ -142,20 +136,11 @@ func TestDevices(t *testing.T) {
 		{"part of a GPU", []int{0}, "", eight, files("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap21"), nil,
 			`part of a GPU is given out as ["/dev/nvidia1" "/dev/nvidia-caps/nvidia-cap21"]: ` +
 				"which part is not known without the UUID that AutoDetect=nvml adds"},
-		{"counted", []int{1}, "", "0 1", counted("", 0, 1), nil, "1"},
-		{"counted, the driver has more", []int{1}, "", "0 1 2", counted("", 0, 1), nil,
+		{"counted", []int{1}, "", "0 1", counted(0, 1), nil, "1"},
+		{"counted, the driver has more", []int{1}, "", "0 1 2", counted(0, 1), nil,
 			"the driver has 3 GPUs and Slurm gives out 2: " + hint},
-		{"detected, the driver has more", []int{1}, "", "0 1 2", counted("nvml", 0, 1), nil,
-			"the driver has 3 GPUs and Slurm gives out 2: " + hint},
-		{"detected, the middle one gone", []int{2}, "", "0 - 2 3", counted("nvml", 0, 1, 2), nil,
-			"1 of 4 cards have gone since the driver was loaded, Slurm's index cannot be counted off: " +
-				"set nvidia.gpu_map"},
-		{"counted, one unread", []int{0}, "", "0 1r", counted("", 0, 1), nil,
-			"card 0000:01:00.0 cannot be read: input/output error"},
-		{"by minor, one not known", []int{0}, "", "0 1m", counted("nvidia", 0, 1), nil,
-			"the minor of card 0000:01:00.0 is not known: " + hint},
-		{"by minor, two the same", []int{0}, "", "0 0", counted("nvidia", 0, 1), nil,
-			"cards 0000:00:00.0 and 0000:01:00.0 have the same minor"},
+		{"counted, one has gone", []int{2}, "", "0 - 2 3", counted(0, 1, 2, 3), nil,
+			"the driver has 3 GPUs and Slurm gives out 4: " + hint},
 
 		{"map by id", []int{0, 2}, "", crossed, all, own{0: g(3), 2: g(1)}, "3 1"},
 		{"map by bus id", []int{2}, "", crossed, all, own{2: "00000000:01:00.0"}, "1"},
@@ -170,7 +155,7 @@ func TestDevices(t *testing.T) {
 		{"ids of a subset", []int{1}, g(3), "0 1 2 3", listed(2, 3), nil, "3"},
 
 		{"excluded is not counted", []int{1, 2}, "", "0 1x 2 3", listed(0, 2, 3), nil, "2 3"},
-		{"excluded without minor", []int{1, 2}, "", "0 1X 2 3", counted("nvml", 0, 2, 3), nil, "2 3"},
+		{"excluded without minor", []int{1, 2}, "", "0 1X 2 3", counted(0, 2, 3), nil, "2 3"},
 		{"excluded that Slurm has", []int{1}, "", "0 1X 2 3", all, nil, "no-1"},
 		{"excluded by id", []int{1}, g(1), "0 1x 2 3", all, nil, "no-1"},
 		{"index beyond the list", []int{3, 4}, "", "0 1 2 3", listed(0, 1, 2, 3), nil,
@@ -259,89 +244,4 @@ func TestInstances(t *testing.T) {
 			t.Errorf("%s: Devices = %+v, want %+v", name, got, tt.want)
 		}
 	}
-}
-
-func TestOrderOfLargeDomains(t *testing.T) {
-	far, near := card(0, 1), card(1, 0)
-	far.Device.BusID, near.Device.BusID = "10000:01:00.0", "2000:01:00.0"
-	got := Devices(slurm.Job{GPUIndexes: []int{0}}, []gpu.Card{far, near}, mapped(nil), counted("nvml", 1, 0))
-	if len(got.Devices) != 1 || got.Devices[0].Device.ID != near.Device.ID {
-		t.Errorf("Devices = %+v, want domain 2000 before domain 10000", got)
-	}
-}
-
-// FuzzDevices builds a node and a job from bytes and holds Devices to its promise: a device at most once, only for
-// what was asked, and nothing silently left out.
-func FuzzDevices(f *testing.F) {
-	f.Add([]byte{0, 1, 2, 3}, []byte{0, 3}, []byte{}, byte(0))
-	f.Add([]byte{2, 0, 1, 0x83}, []byte{0, 1}, []byte{0x41, 0x42}, byte(1))
-	f.Add([]byte{0, 0x41, 0xc2}, []byte{1, 1}, []byte{0x80, 1}, byte(2))
-	f.Add([]byte{0, 1, 2}, []byte{0, 1, 2}, []byte{}, byte(3))
-	f.Fuzz(func(t *testing.T, cardBytes, indexes, visible []byte, order byte) {
-		here := fuzzCards(cardBytes)
-		job := slurm.Job{Visible: fuzzVisible(visible)}
-		for _, b := range indexes {
-			job.GPUIndexes = append(job.GPUIndexes, int(b))
-		}
-		lists := []List{listed(2, 0, 1), counted("nvml", 0, 1), counted("nvidia", 0, 1, 2), Unclear("x")}
-		own := mapped(nil)
-		gpuMap := map[int]string{0: string(id(1)), 1: string(bus(0)), 2: string(bus(1)), 3: "x"}
-		if order&4 != 0 {
-			own = mapped(gpuMap)
-		}
-		got := Devices(job, here, own, lists[int(order)%len(lists)])
-
-		asked := max(len(indexes), len(visible))
-		if n := len(got.Devices) + len(got.Missing); n > asked || n < asked && got.Unknown == "" {
-			t.Fatalf("%d asked, but %+v", asked, got)
-		}
-		seen := map[string]bool{}
-		for _, a := range got.Devices {
-			if len(indexes) > 0 && !slices.Contains(job.GPUIndexes, a.Index) {
-				t.Fatalf("index %d was not asked: %+v", a.Index, got)
-			}
-			for _, name := range []string{string(a.Device.ID), string(a.Device.BusID)} {
-				if name != "" && seen[name] {
-					t.Fatalf("%s twice: %+v", name, got)
-				}
-				seen[name] = true
-			}
-			if !slices.ContainsFunc(here, func(c gpu.Card) bool { return !c.Excluded && c.Device == a.Device }) &&
-				!slices.Contains(job.Visible, string(a.Device.ID)) && a.Device.ID != id(1) {
-				t.Fatalf("%+v is neither a usable card nor listed", a.Device)
-			}
-		}
-	})
-}
-
-// fuzzCards makes a card of each byte: its minor, and in the two upper bits whether it is excluded or uncached.
-func fuzzCards(bytes []byte) []gpu.Card {
-	var all []gpu.Card
-	for n, b := range bytes[:min(len(bytes), 16)] {
-		c := card(n, int(b&0x3f))
-		c.Excluded = b&0x80 != 0
-		if b&0x40 != 0 {
-			spoil['u'](&c)
-		}
-		all = append(all, c)
-	}
-	return all
-}
-
-// fuzzVisible makes an element of each byte: an index, an id or a MIG instance's.
-func fuzzVisible(bytes []byte) []string {
-	var all []string
-	for _, b := range bytes {
-		element := fmt.Sprint(b)
-		switch n := int(b & 0x3f); b >> 6 {
-		case 1:
-			element = string(id(n))
-		case 2:
-			element = "MIG-" + string(id(n))
-		case 3:
-			element = strings.Repeat("x", n)
-		}
-		all = append(all, element)
-	}
-	return all
 }

@@ -14,7 +14,7 @@ const (
 	ByUUID    Source = "uuid"    // Slurm named the devices themselves
 	ByMap     Source = "gpu_map" // the admin's nvidia.gpu_map
 	BySlurmd  Source = "slurmd"  // slurmd -G
-	ByCount   Source = "counted" // the configuration gives out all GPUs as one untyped run
+	ByCount   Source = "counted" // gres.conf has all GPUs in one untyped line of device files
 	Ambiguous Source = "ambiguous"
 )
 
@@ -82,9 +82,6 @@ func (k Key) changed() (newest FileID) {
 type List struct {
 	Source Source `json:"source"`
 	GPUs   []GPU  `json:"gpus,omitempty"`
-	// Detect and Count stand for GPUs where Source is ByCount and AutoDetect finds the devices.
-	Detect string `json:"detect,omitempty"`
-	Count  int    `json:"count,omitempty"`
 	// Why says why nothing is known where Source is Ambiguous, and why slurmd did not answer where it is ByCount.
 	Why string `json:"why,omitempty"`
 }
@@ -97,13 +94,7 @@ func Unclear(format string, args ...any) List {
 // Known reports whether the list says anything.
 func (l List) Known() bool { return l.Source.Settled() }
 
-func (l List) equal(o List) bool {
-	return l.Detect == o.Detect && l.Count == o.Count && slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal)
-}
-
-// contradicts reports whether two lists cannot both be right. One that leaves the device files to AutoDetect says too
-// little.
-func (l List) contradicts(o List) bool { return (l.Detect == "") == (o.Detect == "") && !l.equal(o) }
+func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }
 
 // Kept is an answer as it is kept in the state.
 type Kept struct {
@@ -183,7 +174,7 @@ func (a Asked) outdated(last Kept) string {
 		return "" // nothing says that the files have ever been others
 	case a.Began.IsZero():
 		return "slurm.conf or gres.conf has changed, and which slurmd is running is not known"
-	case inForce != nil && a.Key.Daemon.PID == last.For.PID && inForce.contradicts(a.List):
+	case inForce != nil && a.Key.Daemon.PID == last.For.PID:
 		// Their times may be older: those of a directory that was linked in, or by another host's clock.
 		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
 	case a.Began.Add(tick).UnixNano() < newest.Changed:

@@ -60,8 +60,6 @@ func TestSettle(t *testing.T) {
 	counted.Source = ByCount
 	kept := Kept{Key: keyOf(0), List: one, InForce: &one, For: keyOf(0).Daemon}
 	pending := asking(5, other, 1).Settle(&kept)
-	detected := kept
-	detected.InForce = &List{Source: ByCount, Detect: "nvml", Count: 2}
 	earlier := Kept{Key: keyOf(0), List: one, InForce: &one, For: Daemon{PID: 6, Ticks: 60}}
 	elsewhere := kept
 	elsewhere.Key.Boot = "a"
@@ -87,7 +85,6 @@ func TestSettle(t *testing.T) {
 		"older files, another answer":         {&kept, asking(0, other, 1), restart},
 		"older files, restarted":              {&earlier, asking(0, other, 1), ""},
 		"older files, slurmd's own copies":    {&kept, own(asking(0, other, 1)), ""},
-		"counted, then listed":                {&detected, asking(0, one, 1), ""},
 		// slurmd may have read what the files said in between, at a reconfiguration.
 		"changed back":                            {&pending, asking(8, one, 1), restart},
 		"changed back, old files":                 {&pending, asking(0, one, 1), restart},

@@ -250,20 +250,3 @@ func (c Conf) Node(name string) Node {
 	}
 	return n
 }
-
-// NodeOn is the name of the one node that a line places on a host; empty for none, or several.
-func (c Conf) NodeOn(host string) string {
-	found := ""
-	for _, l := range c.Lines {
-		on, _ := l.Get("NodeHostname")
-		name, ok := l.Get("NodeName")
-		if !ok || on != host || strings.ContainsAny(name, "[,") {
-			continue
-		}
-		if found != "" && found != name {
-			return ""
-		}
-		found = name
-	}
-	return found
-}
