@@ -50,9 +50,6 @@ func TestPhantomHolder(t *testing.T) {
 		{"four workers", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)}, nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
-		{"the weakest evidence counts, whichever comes first", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID, p.Cgroup.ID = 72, 10 }), 3)},
-			nil, []int{71, 72}, attrib.ByExclusive, ""},
-		{"root's, in the job's cgroup", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 0, 10 }), 3)}, nil, []int{71}, attrib.ByCgroup, ""},
 		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
 		{"a service that started during the job", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Service = 0, "infer.service" }), 3)}, nil, []int{71}, "", "service"},
 		{"the MPS daemon", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-control" }), 3)}, nil, nil, attrib.ByExclusive, ""},
@@ -229,63 +226,6 @@ func TestSecondEndBlamesByTheFirst(t *testing.T) {
 	}
 }
 
-// A process that two jobs could have started is blamed on neither: its environment names another job than the one that
-// had the GPU alone, or another job of its user, which has ended too, ran when it started.
-func TestAmbiguousEvidenceBlamesNeither(t *testing.T) {
-	now := map[string]Side{
-		"listed":    side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib))),
-		"a phantom": side(at(200), settle.Flat, reading(20*gib+9*mib, listed(69, 20*gib)), attrib.Process{PID: 69, Gone: true}),
-		"memory":    side(at(200), settle.Flat, reading(20*gib)),
-	}
-	ended := []attrib.Record{{Job: 11, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(140), End: at(160)}}
-	for name, tt := range map[string]struct {
-		env    slurm.JobID
-		others []attrib.Record
-		want   slurm.JobID
-		doubts bool
-	}{
-		"no mark":                     {0, nil, 10, false},
-		"this job's":                  {10, nil, 10, false},
-		"another job's":               {77, nil, 0, true},
-		"no mark, and another ended":  {0, ended, 0, false},
-		"its mark, and another ended": {10, ended, 10, false},
-	} {
-		for what, now := range now {
-			p := orphan
-			p.EnvJobID = tt.env
-			s := searched(now, onCard(p, 3))
-			s.Now.Processes[70], s.Others = p, tt.others
-			found := Compare(s)
-			if len(found) != 1 || ownerOf(found[0]) != tt.want || (len(found[0].Doubts) > 0) != tt.doubts {
-				t.Errorf("%s, %s: %+v, want job %d", what, name, found, tt.want)
-			}
-		}
-	}
-}
-
-func TestClassesOfHolders(t *testing.T) {
-	holders := map[string]attrib.Process{
-		"orphan stopped":   {PID: 70, UID: alice, Start: at(150), State: "T"},
-		"orphan dying":     {PID: 70, UID: alice, Start: at(150), State: "Z"},
-		"orphan container": {PID: 70, UID: alice, Start: at(150), Container: "docker"},
-		"orphan mps":       {PID: 70, UID: alice, Start: at(150), Name: "nvidia-cuda-mps", Exe: "/usr/bin/nvidia-cuda-mps-server"},
-		"container":        {PID: 70, UID: 1002, Start: at(150), OtherPIDs: true},
-	}
-	for want, p := range holders {
-		found := Compare(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), p)))
-		if len(found) != 1 {
-			t.Fatalf("%s: %+v", want, found)
-		}
-		var words []string
-		for _, c := range found[0].Holder.Classes {
-			words = append(words, string(c))
-		}
-		if got := strings.Join(words, " "); got != want {
-			t.Errorf("classes %q, want %q", got, want)
-		}
-	}
-}
-
 // Only what a cgroup proves to be the ended job's may ever be ended.
 func TestProven(t *testing.T) {
 	by := func(l attrib.Level, id slurm.JobID) *Owner { return &Owner{Job: id, UID: alice, Level: l} }
@@ -338,19 +278,5 @@ func TestWhoIsNotExcused(t *testing.T) {
 		if len(found) != 1 || len(found[0].Doubts) == 0 || found[0].Owner != nil {
 			t.Errorf("%s: %+v", name, found)
 		}
-	}
-}
-
-// What still moved at the start tells nothing of what was there before: as much of a leak would be hidden.
-func TestMovingStartExpectsNothing(t *testing.T) {
-	before := side(at(100), settle.Moving, reading(100*gib))
-	expect, _ := Expectations(&before, nil, Limits{PerClient: 9 * mib})
-	if len(expect) != 0 {
-		t.Errorf("%+v", expect)
-	}
-	s := ending(side(at(200), settle.Flat, reading(90*gib)))
-	s.Before = &before
-	if found := Compare(s); len(found) != 1 || found[0].Bytes.Bytes != 90*gib || len(found[0].Doubts) == 0 {
-		t.Errorf("%+v", found)
 	}
 }

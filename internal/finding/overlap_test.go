@@ -62,16 +62,3 @@ func TestTrespasses(t *testing.T) {
 		})
 	}
 }
-
-// Sharing that is legal, or may be, never lets a finding drain.
-func TestSharing(t *testing.T) {
-	for name, edit := range map[string]func(*Scene){
-		"nobody can tell": func(s *Scene) { s.SharedUnknown = "no gres.conf was found" },
-		"a MIG instance":  func(s *Scene) { s.Cards[0].Device.Parent = "GPU-9" },
-	} {
-		found := Compare(with(ending(orphanSide()), edit))
-		if len(found) != 1 || found[0].Code != code.Orphan || len(found[0].Doubts) == 0 {
-			t.Errorf("%s: %+v", name, found)
-		}
-	}
-}

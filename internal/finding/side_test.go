@@ -54,19 +54,3 @@ func TestExpectationsOfTheNextGPU(t *testing.T) {
 		t.Errorf("%+v", expect)
 	}
 }
-
-func TestAtRest(t *testing.T) {
-	cards := []Card{{Device: gpu.Device{ID: "GPU-1"}}, {Device: gpu.Device{ID: card}}}
-	for state, want := range map[settle.State][2]bool{ // clean, settled
-		settle.Clean: {true, true}, settle.Flat: {false, true}, settle.Moving: {false, false}, settle.Unknown: {false, false},
-	} {
-		s := side(at(100), state, reading(0))
-		s.Curves["GPU-1"] = settle.Curve{State: settle.Clean}
-		if got := [2]bool{s.AtRest(cards), s.Settled(cards)}; got != want {
-			t.Errorf("%v: clean %v, settled %v", state, got[0], got[1])
-		}
-	}
-	if unseen := (Side{}); unseen.AtRest(cards) || unseen.Settled(cards) {
-		t.Error("a GPU that was not seen is at rest")
-	}
-}

@@ -33,9 +33,6 @@ func (e *EnvError) Error() string {
 	return fmt.Sprintf("read job from environment: %s=%+q %s", e.Variable, e.Value, e.Problem)
 }
 
-// Missing reports whether the variable was not set at all: the program was probably not started by Slurm.
-func (e *EnvError) Missing() bool { return e.Value == "" }
-
 // FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog (Versions). Its
 // error is an *EnvError.
 //
