@@ -106,7 +106,7 @@ everything, others their own jobs alone.`,
 // commands are all there are, in the order of the help. One more is a file and a line here.
 var commands = []func(*app) *cobra.Command{
 	statusCommand, showCommand, historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand,
-	doctorCommand, reportCommand, completionCommand, versionCommand,
+	doctorCommand, setupCommand, reportCommand, completionCommand, versionCommand,
 }
 
 // prepare is done before each command, once its flags are read.

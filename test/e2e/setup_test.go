@@ -8,92 +8,74 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/doctor"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
 )
 
-// snippet is a file of deploy/slurm and what proves that it does what it says.
-type snippet struct {
-	file  string
-	since [2]int // the first Slurm that it is for; none: all
+// setUp is what a site has before "bookend setup", and what proves that it works afterwards.
+type setUp struct {
+	since [2]int // the first Slurm that has this; none: all
 	// settings are what slurmctld must then say of itself where it is not plain, as regular expressions; %s is the
-	// folder of the hooks.
+	// directory of the scripts.
 	settings map[string]string
 	story    func(*story)
 	site     site.Options
 }
 
-// plain is what all but some lines of all but some snippets say.
+// plain is what slurmctld says of a site that had nothing.
 var plain = map[string]string{
-	"Prolog": `%s/(prolog|epilog)$`, "Epilog": `%s/(prolog|epilog)$`, "PrologFlags": `^Alloc$`,
-	"TaskProlog": `%s/task-(prolog|epilog)$`, "TaskEpilog": `%s/task-(prolog|epilog)$`, "PrologEpilogTimeout": `^60$`,
+	"Prolog": `%s/prolog$`, "Epilog": `%s/epilog$`, "PrologFlags": `^Alloc$`,
+	"TaskProlog": `%s/task-prolog$`, "TaskEpilog": `%s/task-epilog$`, "PrologEpilogTimeout": `^60$`,
 	"HealthCheckProgram": `%s/healthcheck$`, "HealthCheckInterval": `^300 sec$`, "HealthCheckNodeState": `CYCLE`,
 }
 
 const absent = `^\(null\)$`
 
-var snippets = []snippet{
-	{file: "bookend.conf", story: plainSnippet, site: site.Options{Mode: "enforce"}},
-	{file: "bookend-glob.conf", story: globSnippet, site: site.Options{Mode: "enforce"},
-		settings: map[string]string{"Prolog": `/prolog\.d/\*\.sh$`, "Epilog": `/epilog\.d/\*\.sh$`}},
-	{file: "bookend-own-task-hooks.conf", story: ownTaskHooks,
-		settings: map[string]string{"TaskProlog": `%s/task-prolog-beside-own$`,
-			"TaskEpilog": `%s/task-epilog-beside-own$`}},
-	{file: "bookend-own-health.conf", story: tells(bracketed),
-		site: site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}},
+var setUps = map[string]setUp{
+	"nothing": {story: plainSetup, site: site.Options{Mode: "enforce"}},
+	"own Prolog and Epilog": {story: ownHooks, site: site.Options{Mode: "enforce",
+		Conf: []string{"Prolog=OWN/prolog", "Epilog=OWN/epilog"}},
+		settings: map[string]string{"Prolog": `prolog(\.d/\*\.sh)?$`, "Epilog": `epilog(\.d/\*\.sh)?$`,
+			"PrologEpilogTimeout": `.`}},
+	"own task hooks": {story: ownTaskHooks,
+		site: site.Options{Conf: []string{"TaskProlog=OWN/task-prolog", "TaskEpilog=OWN/task-epilog"}}},
+	"NHC": {story: tells(bracketed), site: site.Options{Conf: []string{"HealthCheckProgram=/site/nhc"}},
 		settings: map[string]string{"HealthCheckProgram": `^/site/nhc$`, "HealthCheckInterval": `^0 sec$`,
 			"HealthCheckNodeState": `^ANY$`}},
-	{file: "bookend-adopt.conf", story: containedJob, site: site.Options{Track: cluster.CgroupV1},
+	"adopted logins": {story: containedJob,
+		site:     site.Options{Track: cluster.CgroupV1, Conf: []string{"PrologFlags=Contain"}},
 		settings: map[string]string{"PrologFlags": `^Alloc,Contain$`}},
-	{file: "bookend-runinjob.conf", since: [2]int{24, 5}, story: runInJob,
-		site:     site.Options{Mode: "enforce", Track: cluster.CgroupV1},
+	"RunInJob": {since: [2]int{24, 5}, story: runInJob,
+		site:     site.Options{Mode: "enforce", Track: cluster.CgroupV1, Conf: []string{"PrologFlags=RunInJob"}},
 		settings: map[string]string{"PrologFlags": `RunInJob`}},
-	{file: "bookend-configless.conf", since: [2]int{23, 11}, story: sentByController,
+	"configless": {since: [2]int{23, 11}, story: sentByController,
+		site: site.Options{Conf: []string{"SlurmctldParameters=enable_configless"}},
 		settings: map[string]string{"Prolog": `(^|/)bookend-prolog\.sh$`, "Epilog": `(^|/)bookend-epilog\.sh$`,
-			"TaskProlog": absent,
-			"TaskEpilog": absent, "HealthCheckProgram": absent, "HealthCheckInterval": `^0 sec$`,
-			"HealthCheckNodeState": `^ANY$`}},
-	{file: "bookend-pyxis.conf", story: tells(reportsTogether), settings: map[string]string{"TaskProlog": absent,
-		"TaskEpilog": absent}},
+			"TaskProlog": `(null|bookend-task-prolog.sh)`, "TaskEpilog": `(null|bookend-task-epilog.sh)`,
+			"HealthCheckProgram": absent, "HealthCheckInterval": `^0 sec$`, "HealthCheckNodeState": `^ANY$`}},
+	"pyxis": {story: tells(reportsTogether), site: site.Options{Plugins: "required /usr/lib/slurm/spank_pyxis.so\n"},
+		settings: map[string]string{"TaskProlog": absent, "TaskEpilog": absent}},
 }
 
 func tells(a tale) func(*story) { return func(s *story) { s.happens(a) } }
 
-// Each snippet of deploy/slurm, by an Include line as the only word of Bookend in slurm.conf, is what Slurm says that
-// it has loaded, and a job's ends are seen under it.
-func TestSnippets(t *testing.T) {
+// Whatever a site has before, "bookend setup" and one Include line are enough: Slurm has loaded the lines, and a job's ends
+// are examined.
+func TestSetup(t *testing.T) {
 	t.Parallel()
-	for _, p := range snippets {
+	for name, p := range setUps {
 		if !version(t).Since(p.since[0], p.since[1]) {
 			continue
 		}
-		t.Run(p.file, func(t *testing.T) {
-			p.site.Snippet, p.site.Deploy, p.site.Nodes = p.file, "../../deploy/slurm", []string{"n1"}
+		t.Run(name, func(t *testing.T) {
+			p.site.Setup, p.site.Nodes = true, []string{"n1"}
 			s := given(t, p.site)
 			settings := maps.Clone(plain)
 			maps.Copy(settings, p.settings)
 			s.slurmSays(settings)
 			p.story(s)
 		})
-	}
-}
-
-// No snippet is without its story.
-func TestEverySnippetHasAStory(t *testing.T) {
-	files, err := filepath.Glob("../../deploy/slurm/*.conf")
-	if err != nil || len(files) < 8 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	told := map[string]bool{}
-	for _, p := range snippets {
-		told[p.file] = true
-	}
-	for _, file := range files {
-		if name := filepath.Base(file); !told[name] {
-			t.Errorf("nothing loads %s", name)
-		}
 	}
 }
 
@@ -116,7 +98,7 @@ func (s *story) slurmSays(want map[string]string) {
 	s.t.Helper()
 	has := s.slurmConfig()
 	for key, form := range want {
-		form = strings.ReplaceAll(form, "%s", regexp.QuoteMeta(s.on.Own("hooks")))
+		form = strings.ReplaceAll(form, "%s", regexp.QuoteMeta(strings.TrimSuffix(s.on.Beside(""), "/")))
 		value, one := has[key]
 		if !one {
 			value = has[key+"[0]"] // Prolog and Epilog are lists since 24.05
@@ -127,7 +109,7 @@ func (s *story) slurmSays(want map[string]string) {
 	}
 }
 
-func plainSnippet(s *story) {
+func plainSetup(s *story) {
 	// slurmd runs the health check when it starts, before any job. What it saw is in the metrics.
 	s.until("the health check is counted", func() bool {
 		data, err := os.ReadFile(s.on.Metrics("n1"))
@@ -153,7 +135,7 @@ func (s *story) takesAway(program string) (putBack func()) {
 	}
 }
 
-// hasOwn writes a script of the site's own where a snippet looks for it.
+// hasOwn writes a script of the site's own.
 func (s *story) hasOwn(name, text string) {
 	s.t.Helper()
 	file := s.on.Own(name)
@@ -161,35 +143,18 @@ func (s *story) hasOwn(name, text string) {
 	s.t.Cleanup(func() { os.Remove(file) })
 }
 
-func globSnippet(s *story) {
-	s.tells(bracketed)
-	s.tell("after the site's own", func(s *story) {
-		s.hasOwn("prolog.d/50-own.sh", "exit 0")
-		s.hasOwn("epilog.d/50-own.sh", "exit 0")
+func ownHooks(s *story) {
+	s.tell("both run", func(s *story) {
+		s.hasOwn("prolog", "exit 0")
+		s.hasOwn("epilog", "exit 0")
 		s.happens(tale{script: "echo done", hooks: []string{"prolog 0", "prolog 0", "epilog 0", "epilog 0"},
 			show: bracketed.show})
 	})
-	s.tell("a folder among them drains, as the doctor says", func(s *story) {
-		folder := s.on.Own("prolog.d/old.sh")
-		must.Do(s.t, os.Mkdir(folder, 0o755))
-		s.t.Cleanup(func() { os.Remove(folder) })
-		if r := s.doctorSays("n1")["slurm-prolog"]; r.Level != doctor.Wrong || r.Path != folder {
-			s.t.Errorf("the doctor says %+v, want %s wrong", r, folder)
-		}
-		job := s.submits(s.user, "echo never", oneGPU)
-		s.until("the node drains", func() bool {
-			n, err := s.on.Node("n1")
-			return err == nil && n.Has("DRAIN")
-		})
-		s.nodeIsDrained("n1", "Prolog error")
-		s.cancels(job)
-	})
-	s.tell("and not at all where the site's own fails", func(s *story) {
-		s.hasOwn("epilog.d/50-own.sh", "exit 3")
-		job := s.runs(s.user, "echo done", oneGPU)
-		s.hooksRan("n1", "prolog 0", "epilog 3")
+	s.tell("the site's own drains as before", func(s *story) {
+		s.hasOwn("prolog", "exit 0")
+		s.hasOwn("epilog", "exit 3")
+		s.runs(s.user, "echo done", oneGPU)
 		s.nodeIsDrained("n1", "Epilog error")
-		s.showSays("n1", job, "start:", "clean")
 	})
 }
 
@@ -232,13 +197,16 @@ func containedJob(s *story) {
 }
 
 // sentByController is a job on a node that has no file of Slurm's but what slurmctld sent: the scripts, not the
-// programs. There are no task hooks: both reports come at the end.
+// programs. Before task hooks are sent both reports come at the end.
 func sentByController(s *story) {
-	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"},
-		reads: []string{"done", "", gotClean, leftClean}})
+	reads := []string{"done", "", gotClean, leftClean}
+	if version(s.t).Since(25, 11) {
+		reads = []string{gotClean, "done", "", leftClean}
+	}
+	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"}, reads: reads})
 	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))
 	if text := strings.Join(sent, " "); err != nil || !strings.Contains(text, "/bookend-prolog.sh") ||
-		!strings.Contains(text, "/bookend-configless.conf") {
-		s.t.Errorf("the node was sent %q, %v; want the hooks and the snippet", sent, err)
+		!strings.Contains(text, "/bookend.conf") {
+		s.t.Errorf("the node was sent %q, %v; want the hooks and the lines", sent, err)
 	}
 }
