@@ -94,19 +94,6 @@ func TestPhantomAtTheStart(t *testing.T) {
 	}
 }
 
-// A dead PID that the start listed too is inherited. By its number alone no owner is surer than by exclusive use.
-func TestPhantomInherited(t *testing.T) {
-	gone := attrib.Process{PID: 70, Gone: true}
-	s := ending(side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), gone))
-	before := side(at(100), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), gone)
-	s.Before = &before
-	s.Left = []Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(2 * gib), Holder: &Holder{Process: orphan}, Owner: &Owner{Job: 9, Level: attrib.ByCgroup}}}
-	found := Compare(s)
-	if len(found) != 1 || found[0].Code != code.Dirty || found[0].Owner == nil || *found[0].Owner != (Owner{Job: 9, Level: attrib.ByExclusive}) {
-		t.Errorf("found %+v", found)
-	}
-}
-
 // Who may hold memory that no process is listed for: whoever has the driver open and nothing that explains why.
 func TestExportedCandidates(t *testing.T) {
 	keeper := attrib.Process{PID: 71, UID: alice, Start: at(151), Name: "keeper"}
@@ -194,31 +181,21 @@ func levelOf(o *Owner) attrib.Level {
 	return o.Level
 }
 
-// A second end of a run looks at a GPU that others may have had since the first: it adds no blame to what that one
-// found.
-func TestSecondEndBlamesByTheFirst(t *testing.T) {
-	left := func(f Finding) Finding {
-		f.GPU, f.Owner = card, &Owner{Job: 10, UID: alice, Level: attrib.ByExclusive}
-		return f
-	}
-	residue := left(Finding{Code: code.Residue, Bytes: gpu.Bytes(20 * gib)})
-	phantom := left(Finding{Code: code.Phantom, Bytes: gpu.Bytes(20 * gib), Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}})
+// A second end of a run looks at a GPU that others may have had since the first: what it finds blames nobody.
+func TestSecondEndBlamesNobody(t *testing.T) {
 	under70 := reading(20*gib+9*mib, listed(70, 20*gib))
 	for name, tt := range map[string]struct {
 		now  gpu.Reading
-		left []Finding
 		end  float64
 		want slurm.JobID
 	}{
-		"memory, the first end":                     {reading(20 * gib), nil, 0, 10},
-		"memory that the first end did not find":    {reading(20 * gib), nil, 200, 0},
-		"memory that the first end found":           {reading(20 * gib), []Finding{residue}, 200, 0},
-		"a dead PID, the first end":                 {under70, nil, 0, 10},
-		"a dead PID that the first end did not see": {under70, nil, 200, 0},
-		"a dead PID that the first end saw":         {under70, []Finding{phantom}, 200, 10},
+		"memory, the first end":      {reading(20 * gib), 0, 10},
+		"memory, the second end":     {reading(20 * gib), 200, 0},
+		"a dead PID, the first end":  {under70, 0, 10},
+		"a dead PID, the second end": {under70, 200, 0},
 	} {
 		s := searched(side(at(300), settle.Flat, tt.now, attrib.Process{PID: 70, Gone: true}))
-		s.Self.End, s.Left = at(tt.end), tt.left
+		s.Self.End = at(tt.end)
 		found := Compare(s)
 		if len(found) != 1 || ownerOf(found[0]) != tt.want {
 			t.Errorf("%s: %+v, want job %d", name, found, tt.want)
