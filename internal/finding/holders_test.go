@@ -45,14 +45,10 @@ func TestPhantomHolder(t *testing.T) {
 		{"the forked child", []attrib.Holding{onCard(child, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
 		{"the forked child, in the job's cgroup still", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3)}, nil, []int{71}, attrib.ByCgroup, ""},
 		{"nobody is found", nil, nil, nil, attrib.ByExclusive, ""},
-		{"on another card", []attrib.Holding{onCard(child, 1)}, nil, nil, attrib.ByExclusive, ""},
-		{"on the driver alone", []attrib.Holding{onDriver(child)}, nil, nil, attrib.ByExclusive, ""},
-		{"four workers", []attrib.Holding{onCard(child, 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)}, nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"the weakest evidence counts", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 10 }), 3), onCard(edited(func(p *attrib.Process) { p.PID = 72 }), 3)},
 			nil, []int{71, 72}, attrib.ByExclusive, ""},
 		{"a service of the node", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Service, p.Start = "dcgm.service", at(20) }), 3)}, nil, nil, attrib.ByExclusive, ""},
 		{"a service that started during the job", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Service = 0, "infer.service" }), 3)}, nil, []int{71}, "", "service"},
-		{"the MPS daemon", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Exe = "/usr/bin/nvidia-cuda-mps-control" }), 3)}, nil, nil, attrib.ByExclusive, ""},
 		{"a live job's process", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.UID, p.Cgroup.ID = 1002, 11 }), 3)},
 			func(s *Scene) {
 				s.Others = []attrib.Record{{Job: 11, UID: 1002, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
@@ -63,7 +59,6 @@ func TestPhantomHolder(t *testing.T) {
 				s.Now.Curves[card] = settle.Curve{State: settle.Flat, Span: 5 * time.Second}
 			}, []int{71}, attrib.ByCgroup, "ended while"},
 		{"a job without a record", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.Cgroup.ID = 99 }), 3)}, nil, []int{71}, "", "could not be told"},
-		{"a process that is ending", []attrib.Holding{onCard(edited(func(p *attrib.Process) { p.State = "D" }), 3)}, nil, []int{71}, attrib.ByExclusive, "may be ending"},
 		{"the search was cut short", nil, func(s *Scene) { s.Now.Scan.Partial = "out of time" }, nil, "", "out of time"},
 		{"nobody searched", nil, func(s *Scene) { s.Now.Scan = nil }, nil, "", "nobody searched"},
 	} {
@@ -111,21 +106,12 @@ func TestExportedCandidates(t *testing.T) {
 		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, attrib.ByExclusive, "which one does cannot be told"},
 		{"another user's that came with the job", []attrib.Holding{onDriver(keeper), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})}, nil, []int{71, 72}, "", "which one does cannot be told"},
 		{"root's", []attrib.Holding{onDriver(attrib.Process{PID: 72, Start: at(20)})}, nil, []int{72}, "", "root's"},
-		{"one on this card that is not listed", []attrib.Holding{onCard(keeper, 3)}, nil, []int{71}, attrib.ByExclusive, ""},
 		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, attrib.ByExclusive, ""},
-		{"one that is listed on a neighbour", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
-			s.Now.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-1"}, Processes: []gpu.Process{listed(71, gib)}}}}
-		}, nil, attrib.ByExclusive, ""},
 		{"another user's with another GPU", []attrib.Holding{onCard(other, 1)}, nil, nil, "", "for another reason"},
 		{"another run's of the job", []attrib.Holding{onDriver(attrib.Process{PID: 71, Start: at(60), UID: alice, Cgroup: slurm.Owner{SLUID: "sA"}})}, func(s *Scene) {
 			s.Job.SLUID, s.Self.SLUID = "sB", "sB"
 			s.Others = []attrib.Record{{Job: 10, SLUID: "sA", UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}}
 		}, []int{71}, "", ""},
-		{"the job's, of a record without a SLUID", []attrib.Holding{onDriver(attrib.Process{PID: 71, Start: at(60), UID: alice, Cgroup: slurm.Owner{ID: 10}})}, func(s *Scene) {
-			s.Job.SLUID, s.Self.SLUID = "sB", "sB"
-			s.Others = []attrib.Record{{Job: 10, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(50), End: at(90)}}
-		}, []int{71}, attrib.ByExclusive, ""},
-		{"another user's process, and nobody else", []attrib.Holding{onDriver(other)}, nil, []int{72}, "", ""},
 		{"a live job's process", []attrib.Holding{onDriver(keeper)}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, UID: alice, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
 			s.Now.Scan.Holdings[0].Cgroup = slurm.Owner{ID: 11}
@@ -222,9 +208,9 @@ func TestProven(t *testing.T) {
 		"nobody's":                {Finding{Code: code.Stray, Holder: &live}, 0},
 		"gone":                    {Finding{Code: code.Orphan, Holder: &dead, Owner: by(attrib.ByCgroup, 10)}, 0},
 		"not to be read":          {Finding{Code: code.Orphan, Holder: &unread, Owner: by(attrib.ByCgroup, 10)}, 0},
+		"an exported handle's":    {Finding{Code: code.Residue, Candidates: []Holder{of(by(attrib.ByCgroup, 10))}}, 0},
 		"unknown":                 {Finding{Code: code.Orphan, Holder: &live, Owner: by(attrib.ByCgroup, 10), Unknown: "x"}, 0},
 		"a phantom's holder":      {Finding{Code: code.Phantom, Holder: &dead, Candidates: []Holder{of(by(attrib.ByCgroup, 10)), of(by(attrib.ByExclusive, 10)), of(nil)}}, 1},
-		"an exported handle's":    {Finding{Code: code.Residue, Candidates: []Holder{of(by(attrib.ByCgroup, 10))}}, 0},
 		"found before the job":    {Finding{Code: code.Dirty, Holder: &live, Owner: by(attrib.ByCgroup, 10)}, 0},
 	} {
 		got := Proven([]Finding{tt.f}, slurm.Job{ID: 10, UID: alice})
