@@ -190,10 +190,10 @@ func (c Case) addRecords(s *finding.Scene) {
 	}
 	self := c.Self()
 	book := ledger.Open(node.Runs, self, ledger.Now{
-		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
+		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog,
 		Sighted: node.Sighted,
 	})
-	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
+	s.Self, s.Others = book.Self, book.Others
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}
