@@ -66,6 +66,9 @@ func TestManualHasEveryKey(t *testing.T) {
 // keysOf lists the keys of a struct type, below the key at.
 func keysOf(typ reflect.Type, at string) (keys []string) {
 	for i := range typ.NumField() {
+		if typ.Field(i).Tag.Get("old") != "" {
+			continue
+		}
 		key := strings.TrimPrefix(at+"."+typ.Field(i).Tag.Get("yaml"), ".")
 		keys = append(keys, key)
 		if typ.Field(i).Type.Kind() == reflect.Struct {

@@ -66,6 +66,7 @@ func Parse(data []byte) (Config, []Problem) {
 	c := Default()
 	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
 	r.fill(root, reflect.ValueOf(&c).Elem(), "", "")
+	c.JobLog.settle()
 	r.check(&c)
 	if len(r.problems) == 0 {
 		return c, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -147,11 +148,17 @@ func ownLines(text []byte) (block, after []byte) {
 // isEnd tells an end report from a start report, and from what task hooks say.
 func isEnd(block []byte) bool {
 	said := strings.Join(strings.Fields(strings.ReplaceAll(string(block), "| bookend:", "")), " ")
-	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
+	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) }) ||
+		cleanEnd.MatchString(said)
 }
 
-var endWords = []string{"left clean by your job", "nothing more on", "clean now", "after your job",
-	"More: for your admin:"}
+// The words of end reports, of this release and of earlier ones: no start report has them.
+var (
+	endWords = []string{"OUT OF MEMORY on ", "CUDA DID NOT START on ", "WARNING: your job ", "after your job",
+		"during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
+		"More: for your admin:"}
+	cleanEnd = regexp.MustCompile(`GPUs? [0-9,]+ clean: `)
+)
 
 // Recognised reports whether a message was found that memory ran out.
 func (s *Search) Recognised() bool { return slices.ContainsFunc(s.Messages, AboutMemory) }

@@ -75,7 +75,7 @@ func (s story) scene() report.Scene {
 	s.listen()
 	r := report.Scene{
 		Node: s.Job.Node, Job: s.Job, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
-		Privacy: config.PrivacyOwn, WallNow: ended, BootNow: boot,
+		Privacy: config.PrivacyOwn,
 	}
 	if s.start {
 		r.Now, r.Before, r.Findings = *s.Start, nil, s.StartFindings
