@@ -79,7 +79,7 @@ var removals = map[string]func(*Input){
 	"kernel's reason": func(in *Input) { in.Kernel = &gpu.KernelLog{Unknown: "permission denied"} },
 	"kernel's part":   func(in *Input) { in.Kernel = &gpu.KernelLog{Lost: true} },
 	"health": func(in *Input) {
-		in.HealthUnknown = "look.health is off"
+		in.HealthUnknown = "no time"
 		in.Health = slices.Clone(in.Health)
 		for i := range in.Health {
 			in.Health[i].Facts = nil

@@ -18,8 +18,8 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/safefile"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
-	"bookend/internal/slurmd"
 	"bookend/internal/state"
 )
 
@@ -127,7 +127,7 @@ func words(path string) []string {
 func readSlurm(places []slurmconf.Files) (s Slurm, _ error) {
 	for _, files := range places {
 		s.Tried = append(s.Tried, files.Slurm)
-		conf, err := slurmd.Read(files.Slurm)
+		conf, err := slurmcmd.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -147,7 +147,7 @@ func readSlurm(places []slurmconf.Files) (s Slurm, _ error) {
 func (s *Slurm) readBeside(files slurmconf.Files) {
 	folder := filepath.Dir(files.Slurm)
 	read := func(name string) *slurmconf.Conf {
-		conf, err := slurmd.Read(name)
+		conf, err := slurmcmd.Read(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -164,7 +164,7 @@ func (s *Slurm) readBeside(files slurmconf.Files) {
 	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
 		plugstack = v.Text
 	}
-	conf, err := slurmd.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
+	conf, err := slurmcmd.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
 	if err != nil {
 		return
 	}

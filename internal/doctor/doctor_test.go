@@ -208,13 +208,10 @@ func TestFalseSlurmd(t *testing.T) {
 	}
 }
 
-// What Slurm calls the node slurmd was told, or a NodeHostname= tells.
+// What Slurm calls the node slurmd was told.
 func TestNodesName(t *testing.T) {
 	named := func(n node) { n.runs(102, "slurmd", n.in("sbin/slurmd"), "-N", "n3", "-f", n.in("slurm/slurm.conf")) }
-	for name, spoil := range map[string]func(node){
-		"told":  both(gone("proc/101"), named),
-		"on it": edit("slurm/nodes.conf", "", "NodeName=x7 NodeHostname=myhost Gres=gpu:2\n"),
-	} {
+	for name, spoil := range map[string]func(node){"told": both(gone("proc/101"), named)} {
 		n := newNode(t)
 		spoil(n)
 		n.site.NodeName, n.site.SlurmConf = "myhost", ""

@@ -9,7 +9,6 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -149,8 +148,7 @@ func judgeDevices(v *view) string {
 func judgeOrder(v *view) string {
 	g, n := v.gres(), v.Survey.Numbers
 	cards, known := v.usableCards()
-	own := v.Config.NVIDIA
-	byMap := own.GPUOrder == config.OrderMap
+	byMap := len(v.Config.NVIDIA.GPUMap) > 0
 	switch {
 	case g.count == 0, g.count < 0 && g.unsure == "":
 		return "not applicable: slurm.conf has no GPUs of this node"
@@ -160,8 +158,8 @@ func judgeOrder(v *view) string {
 	case v.mig() && byMap:
 		return "map, of MIG instances"
 	case v.mig():
-		v.warn("MIG is on, and nvidia.gpu_order is "+string(own.GPUOrder),
-			"nvidia.gpu_order: map, with nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+		v.warn("MIG is on, and there is no nvidia.gpu_map",
+			"nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
 			because("if Slurm gives numbers alone, instances are not known")
 		return ""
 	case !byMap && !n.Known():
@@ -169,7 +167,7 @@ func judgeOrder(v *view) string {
 		return ""
 	}
 	places := v.places(g.count)
-	if !byMap && n.Source == numbering.ByCount {
+	if !byMap && n.Source == slurmconf.ByCount {
 		const program = "slurmd: /usr/sbin/slurmd   # below slurm: in bookend.yaml, the running slurmd's program; "
 		v.warn(fmt.Sprintf("%.160s; GPUs are counted, as slurm.conf and gres.conf give out all of them in one run",
 			n.Why), program+v.orderFix()).because("any other configuration is unknown")
@@ -183,7 +181,7 @@ func judgeOrder(v *view) string {
 
 func (v *view) orderFix() string {
 	return "slurmd -N " + v.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has " +
-		"changed since it started; or set gpu_order: map, with gpu_map"
+		"changed since it started; or set nvidia.gpu_map"
 }
 
 // places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
@@ -191,8 +189,8 @@ func (v *view) places(count int) (places []string) {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
-		found := numbering.Devices(job, cards, v.Config.NVIDIA, n)
-		slurms := numbering.Devices(job, cards, config.NVIDIA{}, n)
+		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := slurmconf.Devices(job, cards, config.NVIDIA{}, n)
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())
@@ -206,7 +204,7 @@ func (v *view) places(count int) (places []string) {
 		bus := found.Devices[0].Device.BusID
 		if len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != bus {
 			v.wrong(fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, bus,
-				slurms.Devices[0].Device.BusID), "gpu_order: auto   # below nvidia: in bookend.yaml, without gpu_map").
+				slurms.Devices[0].Device.BusID), "gpu_map: {}   # below nvidia: in bookend.yaml").
 				because("hooks look at another GPU than the job's")
 			return nil
 		}

@@ -43,6 +43,9 @@ func judgeText(v *view) string {
 	case v.Mistakes > 0:
 		v.wrong(fmt.Sprintf("not valid: %s (1 of %d)", v.Mistake, v.Mistakes),
 			"correct it; bookend config check lists all")
+	case len(v.Config.Unused) > 0:
+		v.warn(fmt.Sprintf("%s (1 of %d)", v.Config.Unused[0], len(v.Config.Unused)),
+			"remove it; bookend config check lists all")
 	}
 	return fmt.Sprintf("valid: mode %s", v.Config.Mode)
 }

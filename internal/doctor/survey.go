@@ -9,7 +9,6 @@ import (
 	"bookend/internal/backend"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/session"
@@ -35,7 +34,7 @@ type Survey struct {
 	// Open is who has the driver open, once the backend's own question is over.
 	Open attrib.Scan
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
-	Numbers numbering.List
+	Numbers slurmconf.List
 }
 
 // Daemon is a slurmd that runs here.
@@ -95,16 +94,13 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Slurm = askSlurm(s, patience) },
 		func() { v.Driver = readDriver(s, patience) },
 	)
-	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {
-		v.Node = cmp.Or(c.NodeOn(v.Node), v.Node)
-	}
 	s.Survey, s.NodeName = v, v.Node
 	together(
 		func() { v.SlurmdSays = askSlurmd(s, patience) },
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
-	if s.Config.Look.Holders && !v.Driver.Absent {
+	if !v.Driver.Absent {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
 	return v
@@ -132,9 +128,9 @@ func readDriver(s Site, patience time.Duration) Driver {
 }
 
 // askNumbers does as a hook of the node's slurmd does, and keeps nothing.
-func askNumbers(s Site) numbering.List {
+func askNumbers(s Site) slurmconf.List {
 	if s.Survey.Slurm.Conf == nil || s.Clock.Boot == nil {
-		return numbering.Unclear("slurm.conf could not be read")
+		return slurmconf.Unclear("slurm.conf could not be read")
 	}
 	d, _ := s.slurmd()
 	env := operation.Env{PID: d.PID, EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}

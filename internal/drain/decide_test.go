@@ -10,7 +10,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
 
@@ -23,7 +22,7 @@ var (
 	ended = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) // when the hook of job 42 had its verdict
 	epoch = gpu.Epoch{Boot: "b1", Driver: "580", Module: "m1"}
 
-	warns, drainsIt = policy.Judged{Action: config.Warn}, policy.Judged{Action: config.Drain}
+	warns, drainsIt = finding.Judged{Action: config.Warn}, finding.Judged{Action: config.Drain}
 )
 
 // orphaned is the end of a job that left a process, and drained for it, so long after the hook of job 42.
@@ -31,8 +30,8 @@ func orphaned(id slurm.JobID, later time.Duration) ledger.Run {
 	return ledger.Run{Job: slurm.Job{ID: id}, Epoch: epoch, Ends: []ledger.End{{
 		At: time.Hour + later, Wall: ended.Add(later), SlurmConf: "/etc/slurm/slurm.conf",
 		Findings: []finding.Finding{about(code.Dirty, 1, 0, 0), about(code.Orphan, 0, 2518<<20, 4711)},
-		Verdict: policy.Verdict{
-			Action: config.Drain, Exit: 10, Code: code.Orphan, Judged: []policy.Judged{warns, drainsIt},
+		Verdict: finding.Verdict{
+			Action: config.Drain, Exit: 10, Code: code.Orphan, Judged: []finding.Judged{warns, drainsIt},
 		},
 	}}}
 }
@@ -43,7 +42,7 @@ func lostAtStart(id slurm.JobID, later time.Duration) ledger.Run {
 	f.GPU = "GPU-b"
 	return ledger.Run{Job: slurm.Job{ID: id}, Epoch: epoch, Start: &ledger.End{
 		At: time.Hour + later, Wall: ended.Add(later), Findings: []finding.Finding{f},
-		Verdict: policy.Verdict{Action: config.Drain, Exit: 20, Code: code.Lost, Judged: []policy.Judged{drainsIt}},
+		Verdict: finding.Verdict{Action: config.Drain, Exit: 20, Code: code.Lost, Judged: []finding.Judged{drainsIt}},
 	}}
 }
 
@@ -403,9 +402,9 @@ func TestReasonNamesTheLargest(t *testing.T) {
 			about(code.Orphan, 0, 9<<30, 1), about(code.Orphan, 1, 1<<30, 2), about(code.Orphan, 2, 4<<30, 3),
 			about(code.Residue, 3, 8<<30, 0),
 		},
-		Verdict: policy.Verdict{
+		Verdict: finding.Verdict{
 			Action: config.Drain, Exit: 10, Code: code.Orphan,
-			Judged: []policy.Judged{warns, drainsIt, drainsIt, drainsIt},
+			Judged: []finding.Judged{warns, drainsIt, drainsIt, drainsIt},
 		},
 	})
 	if want := "BKD-ORPHAN gpu=2 4096MiB pid=3 job=42 epilog; see: bookend show 42"; x.Reason != want {
@@ -417,7 +416,7 @@ func TestReasonNamesTheLargest(t *testing.T) {
 func TestStoppedHook(t *testing.T) {
 	stopped := func(exit int, c code.Code) *Exit {
 		return FromEnd(ledger.Run{Job: slurm.Job{ID: 42}}, slurm.Epilog, ledger.End{
-			Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: policy.Verdict{Exit: exit, Code: c},
+			Findings: []finding.Finding{{Code: code.Deadline}}, Verdict: finding.Verdict{Exit: exit, Code: c},
 		})
 	}
 	for exit, want := range map[int]string{

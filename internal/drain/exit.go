@@ -10,7 +10,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
 
@@ -79,7 +78,7 @@ func told(e ledger.End) (f finding.Finding, named bool) {
 }
 
 // causes are all findings that were judged to drain, and of a hook that was stopped what it was stopped by.
-func causes(found []finding.Finding, v policy.Verdict) (list []Cause) {
+func causes(found []finding.Finding, v finding.Verdict) (list []Cause) {
 	for i, f := range found {
 		if drains(v, i) {
 			list = append(list, Cause{f.Code, f.GPU, f.Index})
@@ -93,7 +92,7 @@ func causes(found []finding.Finding, v policy.Verdict) (list []Cause) {
 
 // decisive is the index of the finding that decided the verdict, -1 where it is not among them: of several the one of
 // most memory.
-func decisive(found []finding.Finding, v policy.Verdict) int {
+func decisive(found []finding.Finding, v finding.Verdict) int {
 	best := -1
 	for i, f := range found {
 		switch {
@@ -115,7 +114,7 @@ func (x Exit) fixed() string {
 	return EpilogError
 }
 
-func drains(v policy.Verdict, i int) bool {
+func drains(v finding.Verdict, i int) bool {
 	return i < len(v.Judged) && v.Judged[i].Action == config.Drain
 }
 

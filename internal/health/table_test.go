@@ -87,7 +87,7 @@ page is generated from the table that judges, by ` + "`go test ./internal/health
 at a job's end.
 
 ## What is read, and when
-* **At a job's end**, with ` + "`look.health`" + ` and ` + "`look.kernel_log`" + ` (both on as shipped): the facts of the first table, from
+* **At a job's end**: the facts of the first table, from
   the driver, and the kernel's log since the job began. At its start nothing but the number of the newest entry of that
   log is noted.
 * **Compared** are ECC errors and BAR1, with the last look at the same card on record: of the same boot, driver and kernel

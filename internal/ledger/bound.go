@@ -11,7 +11,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -195,15 +194,15 @@ func (c *cutter) ofProcess(p attrib.Process) place { return c.ofPID(p.PID, p.Cgr
 
 // findings keeps what decided the verdict, one of each code and each cause of a drain, then one of each code and card,
 // then those of most memory; and with each what was judged of it.
-func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.Finding, policy.Verdict) {
+func (c *cutter) findings(found []finding.Finding, v finding.Verdict) ([]finding.Finding, finding.Verdict) {
 	type judged struct {
 		finding.Finding
-		policy.Judged
+		finding.Judged
 		place
 	}
 	type about struct {
 		code, gpu string
-		judged    policy.Judged
+		judged    finding.Judged
 	}
 	var all []judged
 	codes, kinds, most := map[string]bool{}, map[about]bool{}, c.bounds.findings
@@ -213,7 +212,7 @@ func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.
 		if i < len(v.Judged) {
 			j.Judged = v.Judged[i]
 		}
-		key := about{string(f.Code), string(f.GPU), policy.Judged{Action: j.Action}}
+		key := about{string(f.Code), string(f.GPU), finding.Judged{Action: j.Action}}
 		switch {
 		case !codes[key.code] || i == decided || j.Action == config.Drain && !kinds[key]:
 			j.rank, most = 0, most+1
@@ -231,7 +230,7 @@ func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.
 		f := c.finding(j.Finding, &candidates)
 		found = append(found, f)
 		if had {
-			v.Judged = append(v.Judged, policy.Judged{Action: j.Action, Why: clip(j.Why, c.text)})
+			v.Judged = append(v.Judged, finding.Judged{Action: j.Action, Why: clip(j.Why, c.text)})
 		}
 	}
 	return found, v
@@ -239,7 +238,7 @@ func (c *cutter) findings(found []finding.Finding, v policy.Verdict) ([]finding.
 
 // decisive is the index of the finding that a drain is for: of those with the verdict's code and action the one of most
 // memory. It is -1 for none.
-func decisive(found []finding.Finding, v policy.Verdict) int {
+func decisive(found []finding.Finding, v finding.Verdict) int {
 	best := -1
 	for i := range found[:min(len(found), len(v.Judged))] {
 		is := found[i].Code == v.Code && v.Judged[i].Action == v.Action

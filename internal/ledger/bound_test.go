@@ -19,7 +19,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -43,7 +42,7 @@ func TestBoundedLists(t *testing.T) {
 			e.Findings = nil
 			for i := range n {
 				e.Findings = append(e.Findings, finding.Finding{Code: code.Stray, Bytes: gpu.Bytes(uint64(n - i))})
-				e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: config.Warn})
+				e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
 			}
 			e.Findings[n-1].Code, e.Findings[n-2] = code.Orphan, e.Findings[0]
 		}, func(e End) (int, bool) {
@@ -198,7 +197,7 @@ func crowded(random *rand.Rand) *End {
 		if random.IntN(3) == 0 {
 			action = config.Drain
 		}
-		e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: action, Why: text()})
+		e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: action, Why: text()})
 		if i == 0 || action == config.Drain {
 			e.Verdict.Action, e.Verdict.Code, e.Verdict.Exit = action, f.Code, 10+i
 		}

@@ -11,15 +11,14 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/oom"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // Assigned is one device of a job: Slurm's index and the device behind it.
-type Assigned = numbering.Assigned
+type Assigned = slurmconf.Assigned
 
 // Run is one run of a job on this node: what its prolog and epilog saw.
 type Run struct {
@@ -31,7 +30,7 @@ type Run struct {
 	Epoch   gpu.Epoch  `json:"epoch"`
 	Devices []Assigned `json:"devices,omitempty"`
 	// Numbering is where Devices came from; empty in records of earlier versions, which counted.
-	Numbering numbering.Origin `json:"numbering,omitzero"`
+	Numbering slurmconf.Origin `json:"numbering,omitzero"`
 	Start     *End             `json:"start,omitempty"` // nil: no prolog, or a lost record
 	Ends      []End            `json:"ends,omitempty"`  // one for each epilog; none while the run is open
 	Archived  bool             `json:"archived,omitempty"`
@@ -64,8 +63,8 @@ type End struct {
 	// Unseen says why the run is over though no epilog came: nobody looked, and nothing is judged.
 	Unseen string `json:"unseen,omitempty"`
 	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
-	Presumed bool           `json:"presumed,omitempty"`
-	Verdict  policy.Verdict `json:"verdict"`
+	Presumed bool            `json:"presumed,omitempty"`
+	Verdict  finding.Verdict `json:"verdict"`
 	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one,
 	// finds the same controller by it.
 	SlurmConf string `json:"slurm_conf,omitempty"`

@@ -9,7 +9,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 )
 
 // Phase is the end of a job at which a finding was made, or that it was between them.
@@ -31,7 +30,7 @@ type Entry struct {
 	User  string // raw
 	finding.Finding
 	Kind    code.Entry
-	Judged  policy.Judged
+	Judged  finding.Judged
 	Drained bool // by this finding's code the hook drained the node
 }
 
@@ -76,7 +75,7 @@ func (b book) entries() []Entry {
 }
 
 // entry is the nth finding of a verdict, and whether it is told of at all.
-func (b book) entry(f finding.Finding, v policy.Verdict, n int) (Entry, bool) {
+func (b book) entry(f finding.Finding, v finding.Verdict, n int) (Entry, bool) {
 	known, ok := code.Lookup(f.Code)
 	if !ok { // of another release
 		known = code.Entry{Code: f.Code, Severity: code.Warning, Scope: code.Own, Title: "not known to this release"}

@@ -14,7 +14,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/state"
 	"bookend/test/page/inspect"
 )
@@ -170,7 +169,7 @@ func TestOutcome(t *testing.T) {
 		{config.Drain, "", false, "to drain, held back"},
 		{config.Drain, "", true, "drained the node"},
 	} {
-		e := Entry{Judged: policy.Judged{Action: tt.action, Why: tt.why}, Drained: tt.drained}
+		e := Entry{Judged: finding.Judged{Action: tt.action, Why: tt.why}, Drained: tt.drained}
 		if got := outcome(e); got != tt.want {
 			t.Errorf("%s %q: %q, want %q", tt.action, tt.why, got, tt.want)
 		}

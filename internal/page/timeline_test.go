@@ -13,7 +13,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -42,7 +41,7 @@ func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.
 		e.Curves[id] = settle.Curve{State: settle.Flat}
 	}
 	for range found {
-		e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: config.Warn})
+		e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
 	}
 	return e
 }
@@ -81,8 +80,8 @@ func besides(e ledger.End, id gpu.ID, used uint64) ledger.End {
 // aDay is a node's day on which much happens.
 func aDay() []ledger.Run {
 	drain := seenAs(4, cardA, 20*gib, found(code.Orphan, cardA, 20*gib))
-	drain.Verdict = policy.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
-		Judged: []policy.Judged{{Action: config.Drain}}}
+	drain.Verdict = finding.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
+		Judged: []finding.Judged{{Action: config.Drain}}}
 	blind := seenAs(15, cardB, 0, finding.Finding{Code: code.NoDriver})
 	blind.Snapshot, blind.Curves = gpu.Snapshot{}, nil
 	return []ledger.Run{

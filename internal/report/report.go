@@ -12,7 +12,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -31,7 +30,7 @@ type Scene struct {
 	Now      finding.Side
 	Before   *finding.Side // at the end: what the start saw
 	Findings []finding.Finding
-	Verdict  policy.Verdict
+	Verdict  finding.Verdict
 	Show     config.Show
 	Privacy  config.Privacy
 	// Why is the answer to why the job ran out of memory; nil if it is not wanted.

@@ -10,9 +10,9 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/scontrol"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/state"
 )
 
@@ -45,7 +45,7 @@ func (r *record) giveReason(d *session.Driver) {
 }
 
 // writeReason does what is decided about an exit of this hook, where that is to write.
-func writeReason(d *session.Driver, cmd scontrol.Command, in drain.Input, own drain.Exit) error {
+func writeReason(d *session.Driver, cmd slurmcmd.Scontrol, in drain.Input, own drain.Exit) error {
 	decision := drain.AtHook(in, own)
 	if decision.Act == drain.Leave {
 		return errors.New(decision.Why)
@@ -106,7 +106,7 @@ func (r *record) settleDrain(d *session.Driver, c judge.Check) {
 // carryOut decides, and does what was decided. What is remembered of it is written before anything is done: where the
 // one fails the other is not begun. It returns a decision that is news.
 func carryOut(
-	d *session.Driver, cmd scontrol.Command, in drain.Input, memory drain.Memory,
+	d *session.Driver, cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory,
 ) (news *drain.Decision, err error) {
 	decision := drain.Decide(in)
 	if remember(d, memory, decision.Intent) != nil {
@@ -124,7 +124,7 @@ func carryOut(
 	case drain.Resume:
 		err = cmd.Resume(d.Job.Node, still)
 	}
-	if errors.Is(err, scontrol.ErrChanged) { // the next health check sees what has become of it
+	if errors.Is(err, slurmcmd.ErrChanged) { // the next health check sees what has become of it
 		decision = drain.Decision{Act: drain.Leave, Why: err.Error(), After: decision.Intent}
 		err = nil
 	}
@@ -168,8 +168,8 @@ func remember(d *session.Driver, seen, next drain.Memory) error {
 }
 
 // command is Slurm's command as slurmd's own configuration leads it.
-func command(d *session.Driver, conf string, left func() time.Duration) scontrol.Command {
-	return scontrol.Command{Path: d.Config.Slurm.Scontrol, Conf: conf, Root: d.EUID == 0, Time: left}
+func command(d *session.Driver, conf string, left func() time.Duration) slurmcmd.Scontrol {
+	return slurmcmd.Scontrol{Path: d.Config.Slurm.Scontrol, Conf: conf, Root: d.EUID == 0, Time: left}
 }
 
 // moment is now, on the clocks of this boot.
