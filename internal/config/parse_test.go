@@ -208,3 +208,25 @@ func BenchmarkParse(b *testing.B) {
 		Parse(text)
 	}
 }
+
+// A single word is as good as a section, and the keys of earlier releases still say how much a job's log gets.
+func TestJobLog(t *testing.T) {
+	for text, want := range map[string]Show{
+		"all":                           ShowAll,
+		"none":                          ShowNone,
+		"{show: problems, read: false}": ShowProblems,
+		"{privacy: jobs}":               ShowSummary,
+		"{start: always, steps: unclean, end: always, why: unclean}": ShowAll,
+		"{start: unclean, why: always}":                              ShowSummary,
+		"{end: unclean}":                                             ShowProblems,
+		"{start: always, end: never}":                                ShowNone,
+	} {
+		c, problems := Parse([]byte("job_log: " + text))
+		if len(problems) > 0 || c.JobLog.Show != want {
+			t.Errorf("%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
+		}
+	}
+	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
+		t.Errorf("%v", problems)
+	}
+}

@@ -153,13 +153,13 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 	moving := string(code.Moving) + " " // looks came too seldom for a verdict
 	switch codes {
 	case "":
-		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: GPU %d of n1 left clean by your job\n",
+		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: n1 GPU %d clean: 139.8 of 139.8 GiB free\n",
 			card.Index)) {
 			s.t.Errorf("job %s left %q, and nothing is said to be found:\n%s", j.ID, left, text)
 		}
 	case moving:
 		if left == "" || !strings.Contains(text, "not be checked") && !strings.Contains(text,
-			"was not clean after your job") {
+			"in use on n1 GPU") {
 			s.t.Errorf("job %s left %q, memory is said to move:\n%s", j.ID, left, text)
 		}
 	case string(left) + " ", string(left) + " " + moving:
@@ -167,7 +167,7 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 		if left == code.Orphan && found[0].Holder != nil {
 			ready = fmt.Sprintf("ready pid=%d ", found[0].Holder.PID)
 		}
-		if !strings.Contains(text, "was not clean after your job") || left == code.Orphan &&
+		if !strings.Contains(text, "in use on n1 GPU") || left == code.Orphan &&
 			!strings.Contains(text, ready) {
 			s.t.Errorf("job %s left %q: %+v\n%s", j.ID, left, found, text)
 		}

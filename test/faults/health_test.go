@@ -66,7 +66,7 @@ func TestXid(t *testing.T) {
 		"before the job":  {before: xid(0, 79, offTheBus)},
 		"another GPU's":   {during: xid(1, 79, offTheBus)},
 		"by root's hands": {during: func(n *node) { n.silent(); n.logged(8+3, n.xidLine(0, 79, offTheBus)) }},
-		"entries overwritten before they were read": {finds: "BKD-UNTRACED*", reads: []string{"left clean"},
+		"entries overwritten before they were read": {finds: "BKD-UNTRACED*", reads: []string{"clean: "},
 			config: func(c *conf) { c.onUnknown = "drain" },
 			during: func(n *node) { n.put(n.world.KernelLog(), "6,90000,90000000000,-;eth0: link is up\n", 0o600) }},
 	})
@@ -124,7 +124,7 @@ func TestXidOfABlindEnd(t *testing.T) {
 					tt.harm(n)
 				},
 				finds: tt.finds, exit: tt.exit, not: []string{"4711"},
-				reads: []string{"GPU 0 of n1 had a fault", "during your job",
+				reads: []string{"n1 GPU 0 had a fault during your job",
 					"Xid 79: the card has fallen off the bus"},
 				check: func(n *node) {
 					f := n.found(n.findings(epilog), code.XidFatal)
@@ -176,7 +176,7 @@ var conditions = map[string]story{
 	},
 	"no persistence": { // costs a job seconds and no more: it is noted, and its owner reads that all is clean
 		options: []fakegpu.Option{fakegpu.With("gpu0.persistence", "0")}, finds: "BKD-PERSISTENCE",
-		reads: []string{"left clean by your job"}, check: func(n *node) {
+		reads: []string{"n1 GPU 0 clean: "}, check: func(n *node) {
 			if v := n.endOf(100).Verdict; v.Action != config.Note {
 				n.Errorf("%+v", v)
 			}
@@ -201,7 +201,7 @@ var conditions = map[string]story{
 				}
 			}
 		},
-		reads: []string{"left clean by your job"}, check: func(n *node) {
+		reads: []string{"n1 GPU 0 clean: "}, check: func(n *node) {
 			for _, f := range n.endOf(100).Health[0].Facts {
 				if !strings.Contains(f.Unknown, "GPU is lost (15)") {
 					n.Errorf("%+v", f)

@@ -378,7 +378,7 @@ func TestSecondEpilogAfterTheFirstDied(t *testing.T) {
 			second.wait()
 			text := n.get(j["SLURM_JOB_STDOUT"])
 			if d := n.endOf(100).Diagnosis; d == nil || d.Reason != diagnosis.ByMessage ||
-				!strings.Contains(text, "Why out of memory:") {
+				!strings.Contains(text, "OUT OF MEMORY on n1 GPU 0: ") {
 				t.Errorf("diagnosis %+v, output:\n%s", d, text)
 			}
 		})
