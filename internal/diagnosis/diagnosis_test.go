@@ -465,7 +465,7 @@ func TestAsked(t *testing.T) {
 		{"a step failed", func(in *Input) { in.Job.Exit = slurm.ExitStatus{Known: true, Derived: 9} }, ByFailure,
 			"A step of your job was ended by signal 9; no known message in its output", ""},
 		{"failed on a card that was not clean", func(in *Input) { in.dirtyStart(there(code.Dirty, 20, 0, before)) }, ByFailure,
-			"Your job failed (exit code 1). If it lacked GPU memory: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
+			"Your job failed (exit code 1). Found: an earlier job left GPU memory in use", "another node: sbatch --exclude=n1"},
 		{"ended well on a card that was not clean", func(in *Input) {
 			in.Job.Exit = slurm.ExitStatus{Known: true}
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))

@@ -163,25 +163,9 @@ func (j judge) started() bool {
 		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
 }
 
-// emptyThroughout: the cards were clean at both ends, and nobody saw more than half of one in use between them.
+// emptyThroughout: the cards were at rest and empty at both ends, and nobody saw one in use between them.
 func (j judge) emptyThroughout() bool {
-	if j.unseen(j.Start, "", "") != "" || j.unseen(j.End, "", "") != "" || j.Shared != "" || j.SharedUnknown != "" ||
-		len(j.held) > 0 {
-		return false
-	}
-	for _, s := range j.Seen {
-		if !s.Bytes.Known() || s.Bytes.Bytes > j.capacity(s.Device)/2 {
-			return false
-		}
-	}
-	for _, h := range j.Health {
-		for _, p := range h.Accounting.Processes {
-			if !p.Peak.Known() || p.Peak.Bytes > j.capacity(h.Device)/2 {
-				return false
-			}
-		}
-	}
-	return true
+	return j.unlooked(Limits) == "" && j.SharedUnknown == "" && len(j.held) == 0 && len(j.Seen) == 0 && len(j.peaks) == 0
 }
 
 // unlimited answers where no limit was found.
