@@ -23,8 +23,7 @@ var texts = map[Name]words{
 	Pieces:   {"memory in pieces", "free GPU memory came in pieces", nil},
 	Pool: {"framework's pool", "your framework's pool was in pieces",
 		[]string{"a smaller batch, inputs of one size"}},
-	Fault:    {"GPU or driver fault", "GPU or driver had a fault", nil},
-	Overhead: {"driver overhead", "the driver's share of many processes", nil},
+	Fault: {"GPU or driver fault", "GPU or driver had a fault", nil},
 	Own: {"your own use", "your job itself used up the GPU", []string{"a smaller batch, or a larger GPU",
 		"gradient checkpointing, lower precision", "the model spread over more GPUs"}},
 	Processes: {"several processes", "several processes of your job shared one GPU",
@@ -40,6 +39,8 @@ var better = map[Name]map[oom.Framework][]string{
 		oom.PyTorch: {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"},
 		oom.CuPy:    {"cupy.get_default_memory_pool().free_all_blocks()"},
 	},
+	Own: {oom.JAX: {"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
+		"a smaller batch, or a larger GPU"}},
 	Processes: {oom.JAX: {"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
 		"XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
@@ -48,7 +49,7 @@ var better = map[Name]map[oom.Framework][]string{
 func (n Name) Title() string { return texts[n].title }
 
 // rank orders the causes by how much each explains: the first that is yes leads the headline.
-var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Overhead, Fault, Share}
+var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Fault, Share}
 
 // asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
 func (j judge) asked(d Diagnosis) (Reason, string) {
@@ -265,14 +266,12 @@ func (j judge) remedies(n Name) []string {
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
 		return better[n][m[0].Framework]
 	}
-	m, capped := j.capped()
+	_, capped := j.capped()
 	switch host := n == Limits && j.hostMemory().Answer == Yes; {
 	case host && j.cramped():
 		return append(slices.Clone(texts[n].try), moreHost)
 	case host:
 		return []string{moreHost}
-	case n == Limits && capped && m.Framework == oom.JAX:
-		return []string{"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"}
 	case n == Limits && capped:
 		return []string{"a larger memory limit in your program, or none"}
 	}
