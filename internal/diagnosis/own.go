@@ -232,18 +232,3 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 	}
 	return most, at, id
 }
-
-// overhead judges what the driver takes: a context for each process. It explains no more than that there were several.
-func (j judge) overhead(processes Cause) Cause {
-	c := Cause{Name: Overhead, Answer: Unknown, Evidence: fmt.Sprintf("only %s a process", Size(context))}
-	n, _, _ := j.together()
-	switch {
-	case processes.Answer == No, j.decided(), processes.Answer == Yes && n > 1 && j.figured():
-		c.Answer = No
-	case n > 1:
-		c.Evidence += fmt.Sprintf(", %d seen; %s", n, unknown)
-	default:
-		c.Evidence += ", how many is not known"
-	}
-	return c
-}

@@ -19,10 +19,10 @@ func Why(in Input) Diagnosis {
 	for _, p := range j.peaks[:min(len(j.peaks), MaxPeaks)] {
 		d.Peaks = append(d.Peaks, p.Accounted)
 	}
-	leftover, processes := j.leftover(), j.processes()
+	leftover := j.leftover()
 	d.Causes = []Cause{
-		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.overhead(processes),
-		j.own(), processes, j.limits(),
+		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.own(),
+		j.processes(), j.limits(),
 	}
 	for i, c := range d.Causes {
 		d.Causes[i] = j.elsewhere(c)

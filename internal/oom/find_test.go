@@ -135,7 +135,7 @@ var saidBy = map[string][]Message{
 	"nccl-numbered":      {is(Device, CUDA, func(m *Message) { m.Rank = card(7) })},
 	"nccl-alloc":         {is(Device, "NCCL", func(m *Message) { m.Asked = gpu.Bytes(608) })},
 	"tensorflow": {is(Device, TensorFlow, func(m *Message) {
-		m.GPU, m.Asked, m.Limit, m.Allocated, m.Count = card(0), fig(381.47, mib), gpu.Bytes(72080261), gpu.Bytes(1280), 2
+		m.GPU, m.Asked, m.Count = card(0), fig(381.47, mib), 2
 	})},
 	"tensorflow-trying":  nil,
 	"tensorflow-cpu":     {is(Host, TensorFlow, nil)},
