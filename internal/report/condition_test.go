@@ -51,8 +51,6 @@ bookend:   Found:  3 uncorrectable memory errors more than at the last look (0
 bookend:           then, 3 now)`, startFree},
 		{code.Fabric, "joining the NVLink fabric has failed", "had a fault", `
 bookend:   Found:  joining the NVLink fabric has failed`, startFail},
-		{code.BAR1, "300 MiB of BAR1 mapped", "was not clean", `
-bookend:   Found:  300 MiB of BAR1 mapped`, startFree},
 		{code.Xid, "PID 4711: name=secret", "met an error of a program", `
 bookend:   Found:  the driver's error Xid 31: `, startFree},
 		{code.XidFatal, "PID 4711: name=secret", "had a fault", `

@@ -162,7 +162,7 @@ func state(about []finding.Finding) string {
 
 // onCard reports findings of something that is on a card, as opposed to faults of cards and drivers.
 func onCard(c code.Code) bool {
-	return c.Traits().Memory != "" || c == code.BAR1
+	return c.Traits().Memory != ""
 }
 
 // title names a subject, what is the matter with it, and when that was.
