@@ -13,7 +13,7 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
-	"bookend/internal/kmsg"
+	"bookend/internal/inventory"
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/session"
@@ -183,7 +183,7 @@ func kernelLines(env operation.Env, cfg config.Config) []string {
 	if env.EUID != 0 {
 		return []string{fmt.Sprintf("not checked: %s: run as root", path)}
 	}
-	if log := kmsg.Read(cfg.Paths.Dev, nil); log.Unknown != "" {
+	if log := inventory.ReadLog(cfg.Paths.Dev, nil); log.Unknown != "" {
 		return []string{"kernel log: cannot be read: " + string(report.Clean(log.Unknown, detailWidth)) +
 			": Xids are not seen, and a start trusts no earlier test"}
 	}

@@ -187,12 +187,6 @@ var ofCards = []Entry{
 		},
 	},
 	{
-		BAR1, Warning, Card, Node, "BAR1 still mapped",
-		"Much of the card's BAR1 window is mapped though nobody uses the card, often by GPUDirect RDMA: new mappings may fail.",
-		"Find who has the card open (bookend snapshot, fuser -v /dev/nvidia*); if nobody, reset the card.",
-		Traits{Start: ToNote, End: ToWarn, Condition: true},
-	},
-	{
 		Xid, Warning, Card, Job, "driver reported an error (Xid)",
 		"The kernel log has an Xid on this card since the job began, of a kind that most often comes from the program.",
 		"Look at the program first. docs/health.md says what the number means; if other programs meet it, test the card.",

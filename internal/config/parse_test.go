@@ -41,7 +41,7 @@ look: {holders: false}
 clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
-  epilog: {BKD-ORPHAN: warn}
+  epilog: {BKD-ORPHAN: warn, BKD-BARMAP: ignore}
   partitions:
     debug: {mode: observe, prolog: {BKD-LOST: note}}
 log: {format: json, syslog: FALSE}
@@ -58,6 +58,7 @@ log: {format: json, syslog: FALSE}
 	want.Unused = []Problem{
 		{6, "nvidia.gpu_order", "has no effect any more: remove it"},
 		{16, "look", "has no effect any more: remove it"},
+		{20, "policy.epilog.BKD-BARMAP", "has no effect any more: remove it"},
 	}
 	want.CleanUp = CleanUp{Enabled: true, Grace: seconds(0.5)}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)

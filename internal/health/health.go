@@ -27,8 +27,6 @@ type Input struct {
 	Blind bool
 	// Own says of the processes that a cgroup tells of whether they are this job's; one that is not in it is unknown.
 	Own map[int]bool
-	// Idle are cards that were seen with nobody on them: what is mapped there is nobody's.
-	Idle map[gpu.ID]bool
 	// Doubt makes every finding uncertain (the hook sees only part of the node).
 	Doubt string
 }
@@ -91,7 +89,7 @@ func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
 		if fact.Unknown != "" || fact.Value == "" {
 			continue
 		}
-		q := question{value: fact.Value, idle: in.Idle[c.Device.ID]}
+		q := question{value: fact.Value}
 		if before, ok := in.Before[now.Device].Fact(fact.Code); ok && before.Unknown == "" {
 			q.before = before.Value
 		}

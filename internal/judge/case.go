@@ -54,10 +54,8 @@ type Seen struct {
 	Given  map[gpu.BusID]bool
 	Side   finding.Side
 	Looks  int
-	// Health is the GPUs' condition, HealthLook what was on them when it was read.
-	Health     []gpu.Health
-	HealthLook gpu.Snapshot
-	Kernel     *gpu.KernelLog // since the job's start, or its newest entry alone; nil where it was not read
+	Health []gpu.Health   // the GPUs' condition
+	Kernel *gpu.KernelLog // since the job's start, or its newest entry alone; nil where it was not read
 }
 
 // Node is what the records of all of a node's hooks say.

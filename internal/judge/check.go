@@ -199,7 +199,7 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 func (c Check) condition() []finding.Finding {
 	log, lost := c.sinceLast()
 	in := health.Input{
-		Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Idle: c.idle(), Blind: len(c.Seen.Health) == 0,
+		Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Blind: len(c.Seen.Health) == 0,
 	}
 	if health.Compares(c.Seen.Health) {
 		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)

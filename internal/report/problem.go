@@ -40,8 +40,6 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
-	case f.Code == code.BAR1:
-		return []string{fmt.Sprintf("WARNING: %s was not clean %s: %s", where, at, Clean(f.Observed, Width))}
 	case at == atEnd && (f.Code == code.Xid || f.Code == code.XidFatal):
 		at = "during your job" // the kernel's log is read from the job's start to where its end begins
 	}

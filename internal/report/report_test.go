@@ -174,7 +174,6 @@ func TestCondition(t *testing.T) {
 		{fails(code.Blocked, "cuMemCreate; process 4711", 0), "had a fault", "a test could not get any of its free memory", mayNot},
 		{fails(code.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
 		{fails(code.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
-		{fails(code.BAR1, "300 MiB of BAR1 mapped", 0), "was not clean", "300 MiB of BAR1 mapped", enough},
 		{fails(code.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
 		{fails(code.XidFatal, "PID 4711", 9999), "had a fault", "the driver's error Xid 9999: of an unknown kind", mayNot},
 		{fails(code.Xid, "PID 4711", 0), "met an error of a program", "the driver reported an error (Xid)", enough},

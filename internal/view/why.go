@@ -210,7 +210,7 @@ func condition(h answer.Condition) report.Safe {
 		switch {
 		case f.Value == nil:
 			odd += fmt.Sprintf(", %s unknown: %s", name, f.Unknown["value"])
-		case f.Fact == gpu.BAR1Used, f.Fact == gpu.BAR1Total, well(f):
+		case strings.HasPrefix(string(f.Fact), "bar1_"), well(f): // the first of old records
 		default:
 			odd += ", " + name + " " + *f.Value
 		}

@@ -46,7 +46,7 @@ func squeezed() (answer.Run, answer.End) {
 		}},
 		Health: []gpu.Health{{Device: card0, Facts: []gpu.Fact{
 			{Code: gpu.ECCUncorrected, Value: "0"}, {Code: gpu.RemapRows, Value: "2"},
-			{Code: gpu.BAR1Used, Value: "1000"}, {Code: gpu.FabricState, Value: "completed"},
+			{Code: "bar1_used", Value: "1000"}, {Code: gpu.FabricState, Value: "completed"},
 			{Code: gpu.RecoveryAction, Unknown: "no_permission"},
 		}, Accounting: gpu.Accounting{Mode: "on",
 			Processes: []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(35 << 30), Began: at.Add(-time.Minute),
