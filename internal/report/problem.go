@@ -222,7 +222,16 @@ func (s Scene) startAdvice(told []finding.Finding) []string {
 			}
 		}
 	}
-	return []string{fmt.Sprintf("  %ssbatch --exclude=%s; for your admin: bookend show %d", text, s.Node, s.Job.ID)}
+	return append([]string{fmt.Sprintf("  %ssbatch --exclude=%s", text, s.Node)}, s.details())
+}
+
+// details is the last line of a report with a problem: where the rest is, and who helps.
+func (s Scene) details() string {
+	text := fmt.Sprintf("  Details: bookend show %d on %s", s.Job.ID, s.Node)
+	if s.Help != "" {
+		text += "; help: " + s.Help
+	}
+	return text
 }
 
 // endAdvice is what the owner of a job can do that leaves processes behind, and who does something about the rest.
@@ -243,8 +252,8 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	if s.Verdict.Action == config.Drain {
 		out = append(out, "  The node takes no new jobs until an admin clears it")
 	}
-	if others || s.Verdict.Action == config.Drain || s.asked() {
-		out = append(out, fmt.Sprintf("  Details: bookend show %d on %s", s.Job.ID, s.Node))
+	if others || s.Verdict.Action == config.Drain || s.asked() || s.Help != "" && fix {
+		out = append(out, s.details())
 	}
 	return out
 }

@@ -73,7 +73,7 @@ func (s story) scene() report.Scene {
 	s.listen()
 	r := report.Scene{
 		Node: s.Job.Node, Job: s.Job, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
-		Privacy: config.PrivacyOwn,
+		Privacy: config.PrivacyOwn, Show: config.ShowSummary,
 	}
 	if s.start {
 		r.Now, r.Before, r.Findings = *s.Start, nil, s.StartFindings
