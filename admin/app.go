@@ -14,17 +14,16 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/operation"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
 type app struct {
-	env    operation.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw    *sink         // standard output as it is: for what programs read
-	screen func(colour string) view.Screen
-	node   string // --node
-	json   bool   // --json
-	colour string // --color
+	env       operation.Env // its Stdout and Stderr let nothing through that no terminal should get
+	raw       *sink         // standard output as it is: for what programs read
+	colourful func(colour string) bool
+	node      string // --node
+	json      bool   // --json
+	colour    string // --color
 }
 
 // sink is standard output, and remembers that it failed: who writes for people looks at no error.
@@ -44,8 +43,8 @@ func (s *sink) Write(p []byte) (int, error) {
 // run carries out a command line and returns the exit code.
 func run(env operation.Env, args []string) int {
 	a := &app{env: env, raw: &sink{w: env.Stdout}, colour: colourAuto}
-	a.screen = func(colour string) view.Screen { return screenOf(env, colour) }
-	a.env.Stdout, a.env.Stderr = view.On(a.raw, a.screen(colourAuto)), view.Terminal(env.Stderr)
+	a.colourful = func(colour string) bool { return colourful(env, colour) }
+	a.env.Stdout, a.env.Stderr = answer.On(a.raw, a.colourful(colourAuto)), answer.Terminal(env.Stderr)
 	root := a.root()
 	if args == nil {
 		args = []string{} // else cobra takes those of the process
@@ -83,7 +82,7 @@ everything, others their own jobs alone.`,
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(helpCommand())
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprint(a.env.Stdout, help(cmd, a.screen(colourNever).Width))
+		fmt.Fprint(a.env.Stdout, help(cmd))
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
 	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and "+
@@ -114,7 +113,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if !slices.Contains([]string{colourAuto, colourAlways, colourNever}, a.colour) {
 		return misused(cmd, fmt.Sprintf("--color: want auto, always or never, not %q", a.colour))
 	}
-	a.env.Stdout = view.On(a.raw, a.screen(a.colour))
+	a.env.Stdout = answer.On(a.raw, a.colourful(a.colour))
 	return nil
 }
 

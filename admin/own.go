@@ -13,7 +13,6 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
-	"bookend/internal/view"
 )
 
 // widestOwn bounds a line of a start report.
@@ -44,5 +43,5 @@ func (a *app) own(ref slurm.Ref) error {
 		}
 	}
 	own := answer.NewOwnReport(node, ref.String(), r.Clean, "", lines, nil)
-	return a.write(func() any { return own }, func(w io.Writer) { view.Own(w, own, "") })
+	return a.write(func() any { return own }, func(w io.Writer) { own.Text(w) })
 }

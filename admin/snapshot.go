@@ -14,7 +14,6 @@ import (
 	"bookend/internal/inventory"
 	"bookend/internal/probe"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 func snapshotCommand(a *app) *cobra.Command {
@@ -45,7 +44,7 @@ func (a *app) snapshot() error {
 	if problem != nil {
 		d.Problem = problem.Error()
 	}
-	err := a.write(func() any { return d }, func(w io.Writer) { view.Snapshot(w, d) })
+	err := a.write(func() any { return d }, func(w io.Writer) { d.Text(w) })
 	if problem != nil {
 		return problem
 	}

@@ -8,14 +8,10 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/report"
-	terminal "bookend/internal/view"
 )
 
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
-
-// lineWidth is that of a terminal. A fix is not folded: it is to be pasted.
-const lineWidth = 80
 
 // Print writes what is not well first, worst first, with why and fix below; then what is well, and the count last. What
 // a folder above makes wrong of others too, in the same way, is said once, and so is what one file would have told.
@@ -41,9 +37,9 @@ func Print(w io.Writer, results []Result) {
 
 func (r Result) print(w io.Writer, also []string) {
 	r = r.clean()
-	fmt.Fprintln(w, terminal.Fold(fmt.Sprintf("%-8s %-16s %s: %s", r.Level, r.Check, r.Path, r.Seen), lineWidth, 9))
+	fmt.Fprintf(w, "%-8s %-16s %s: %s\n", r.Level, r.Check, r.Path, r.Seen)
 	if r.Why != "" {
-		fmt.Fprintln(w, terminal.Fold("         why: "+r.Why, lineWidth, 14))
+		fmt.Fprintln(w, "         why: "+r.Why)
 	}
 	if r.Fix != "" {
 		lead := fmt.Sprintf("%8s fix: ", "")
@@ -54,7 +50,7 @@ func (r Result) print(w io.Writer, also []string) {
 	}
 	if len(also) > 0 {
 		names := strings.Join(slices.Compact(also), ", ")
-		fmt.Fprintln(w, terminal.Fold("         and for the same cause: "+names, lineWidth, 14))
+		fmt.Fprintln(w, "         and for the same cause: "+names)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/health"
 )
@@ -51,7 +52,7 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 func (s Scene) inUse(f finding.Finding, where string, at moment) string {
 	amount := "an unknown amount of memory"
 	if f.Bytes.Known() {
-		amount = GiB(f.Bytes.Bytes)
+		amount = diagnosis.Size(f.Bytes.Bytes)
 	}
 	switch {
 	case at == atStart:
@@ -210,7 +211,7 @@ func failing(f finding.Finding) Safe {
 // startAdvice is what to do about a GPU that the job got like this.
 func (s Scene) startAdvice(told []finding.Finding) []string {
 	free, known := s.leastFree()
-	text := fmt.Sprintf("%s is free. Not enough? ", GiB(free))
+	text := fmt.Sprintf("%s is free. Not enough? ", diagnosis.Size(free))
 	if known == 0 {
 		text = "How much is free is unknown. Not enough? "
 	}

@@ -182,9 +182,9 @@ func (s Scene) free() string {
 	case len(s.Cards) == 1:
 		return s.of(least) + " free"
 	case all < len(s.Cards):
-		return fmt.Sprintf("at least %s free on each GPU that could be read", GiB(least))
+		return fmt.Sprintf("at least %s free on each GPU that could be read", diagnosis.Size(least))
 	}
-	return fmt.Sprintf("at least %s free on each GPU", GiB(least))
+	return fmt.Sprintf("at least %s free on each GPU", diagnosis.Size(least))
 }
 
 // leastFree is the least memory that is free on a GPU of the job's, of so many of which it is known.
@@ -205,14 +205,11 @@ func (s Scene) leastFree() (least uint64, known int) {
 func (s Scene) of(bytes uint64) string {
 	r, _ := s.Now.Snapshot.Reading(s.Cards[0].Device.ID)
 	if !r.Memory.Total.Known() {
-		return GiB(bytes)
+		return diagnosis.Size(bytes)
 	}
 	total := r.Memory.Total.Bytes
 	if r.Memory.Reserved.Known() {
 		total -= min(total, r.Memory.Reserved.Bytes)
 	}
-	return fmt.Sprintf("%s of %s", strings.TrimSuffix(GiB(bytes), " GiB"), GiB(total))
+	return fmt.Sprintf("%s of %s", strings.TrimSuffix(diagnosis.Size(bytes), " GiB"), diagnosis.Size(total))
 }
-
-// GiB words bytes for people.
-func GiB(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -79,7 +79,7 @@ func TestEnforce(t *testing.T) {
 	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
 		"| bookend:   The node takes no new jobs until an admin clears it", moreAt(first))
 	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ",
-		"last:   BKD-ORPHAN, job "+string(first),
+		"BKD-ORPHAN (job "+string(first)+")",
 		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
 
 	second := s.submits(s.user, "echo working", oneGPU)

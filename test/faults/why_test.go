@@ -200,7 +200,7 @@ func TestPeak(t *testing.T) {
 		kept[0].PID != pid {
 		t.Errorf("%+v, %+v", peaks, kept)
 	}
-	n.shows(fmt.Sprintf("peak: PID %d had %d MiB at most", pid, peak), "show", "100")
+	n.shows(fmt.Sprintf("peak: PID %d had 98.2 GiB at most", pid), "show", "100")
 	n.switched()
 
 	n = accounting(t, "observe")

@@ -1,4 +1,4 @@
-package view
+package answer
 
 import (
 	"encoding/json"
@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
@@ -43,13 +42,13 @@ func FuzzTerminal(f *testing.F) {
 // show writes everything that is shown of a run.
 func show(w io.Writer, run ledger.Run, path, name string) {
 	runs := []ledger.Run{run, run}
-	Show(w, answer.NewShow(name, name, runs, runs))
-	Status(w, answer.Node{Name: name, Mode: config.Observe,
-		Now: []answer.Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
-		Damaged: []state.Damage{{Path: path, Why: name}}}.Status())
-	History(w, answer.NewHistory(name, runs, runs, 1))
-	Lemons(w, answer.NewLemons(name, runs))
-	Own(w, answer.NewOwnReport(name, path, false, "", []string{path}, []string{name}), path)
+	NewShow(name, name, runs, runs).Text(w)
+	Node{Name: name, Mode: config.Observe,
+		Now: []Symptom{{Text: path}, {Code: code.Stuck, Text: name}}, Runs: runs,
+		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
+	NewHistory(name, runs, runs, 1).Text(w)
+	NewLemons(name, runs).Text(w)
+	NewOwnReport(name, path, false, "", []string{path}, []string{name}).Text(w)
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
 		for _, p := range e.Processes {
@@ -57,10 +56,10 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		}
 		at := func(boot time.Duration) time.Time { return e.Wall.Add(boot) }
 		silent, said := false, name
-		Status(w, answer.Node{Name: name, Runs: runs,
-			Cards:  answer.NewCards(answer.Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
-			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}},
-			Slurm:  &answer.SlurmNode{State: &said, Reason: &said, By: name}}.Status())
+		Node{Name: name, Runs: runs,
+			Cards:  NewCards(Scene{Now: e.Snapshot, Who: who, At: at, Runs: runs}),
+			Driver: &Driver{Answers: &silent, Release: name, Unknown: Unknown{"release": path}},
+			Slurm:  &SlurmNode{State: &said, Reason: &said, By: name}}.Status().Text(w)
 	}
 	tests := map[gpu.ID]probe.Record{}
 	for _, e := range run.Ends {
@@ -71,9 +70,9 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		for _, p := range e.Probes {
 			tests[p.Device] = probe.Record{Probe: p, Epoch: run.Epoch}
 		}
-		s := answer.NewSnapshot(e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
+		s := NewSnapshot(e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
 		s.AddTests(tests, run.Epoch)
-		Snapshot(w, s)
+		s.Text(w)
 	}
 }
 

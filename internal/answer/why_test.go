@@ -1,11 +1,10 @@
-package view
+package answer
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"bookend/internal/answer"
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/diagnosis"
@@ -18,7 +17,7 @@ import (
 )
 
 // squeezed is the end of a job that ran out of memory beside somebody else's process, with all that was read of it.
-func squeezed() (answer.Run, answer.End) {
+func squeezed() (Run, End) {
 	unsaid, zero, instance, rank := gpu.Unknown("not said"), 0, 1, 3
 	device := gpu.Device{ID: card0}
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.Local)
@@ -65,7 +64,7 @@ func squeezed() (answer.Run, answer.End) {
 }
 
 // ended is the document of a job's end.
-func ended(j slurm.Job, e ledger.End) (answer.Run, answer.End) {
+func ended(j slurm.Job, e ledger.End) (Run, End) {
 	r := documented(ledger.Run{Job: j, Devices: []ledger.Assigned{{Device: gpu.Device{ID: card0}}},
 		Ends: []ledger.End{e}}).Runs[0]
 	return r, r.Ends[0]
@@ -75,21 +74,20 @@ func ended(j slurm.Job, e ledger.End) (answer.Run, answer.End) {
 func TestWhy(t *testing.T) {
 	r, e := squeezed()
 	var b strings.Builder
-	why(&b, r, e)
-	const want = `  its output says (PyTorch, GPU memory), 3 times: torch.OutOfMemoryError: CUDA out of memory.\x1b[2J
-    GPU 0 of those it saw, rank 3, asked 20480 MiB, total 80896 MiB, free 4096 MiB, in use 35840 MiB, process 5150 40960 MiB
-  Why out of memory: another process held memory of your GPU (its output says: PyTorch ran out of GPU memory)
-    YES          another process        GPU 0: 40.0 GiB when your job began [BKD-DIRTY 40.0 GiB PID 5150]
-    no           left by an earlier job none on record
-    no           memory without process none at start or end
-    no           memory in pieces       GPU 0: only 4.0 GiB free, 20.0 GiB asked
-    cannot tell  framework's pool       PyTorch does not say what its pool kept
-    cannot tell  GPU or driver fault    part of the kernel log was overwritten
-    no           your own use           GPU 0: 35.0 + 20.0 GiB asked fit in 79.0 GiB
-    no           several processes      the rest was not your job's
-    no           limits, host memory    the GPU's memory ran out
-    cannot tell  only a share           gres.conf not read
-    peak: PID 900 had 35840 MiB at most, began 2026-11-21 08:59:00, ran 50.0 s
+	r.why(&b, e)
+	const want = `  its output says (PyTorch, 3 times): torch.OutOfMemoryError: CUDA out of memory.\x1b[2J
+  Why out of memory: another process held memory of your GPU
+    YES          another process         GPU 0: 40.0 GiB when your job began [BKD-DIRTY 40.0 GiB PID 5150]
+    no           left by an earlier job  none on record
+    no           memory without process  none at start or end
+    no           memory in pieces        GPU 0: only 4.0 GiB free, 20.0 GiB asked
+    cannot tell  framework's pool        PyTorch does not say what its pool kept
+    cannot tell  GPU or driver fault     part of the kernel log was overwritten
+    no           your own use            GPU 0: 35.0 + 20.0 GiB asked fit in 79.0 GiB
+    no           several processes       the rest was not your job's
+    no           limits, host memory     the GPU's memory ran out
+    cannot tell  only a share            gres.conf not read
+    peak: PID 900 had 35.0 GiB at most, began 2026-11-21 08:59:00
     try: another node: sbatch --exclude=n1
 `
 	if b.String() != want {
@@ -101,25 +99,27 @@ func TestWhy(t *testing.T) {
 func TestWhyThatNobodyAsks(t *testing.T) {
 	d := diagnosis.Why(diagnosis.Input{})
 	d.Peaks = []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(1 << 30), Running: true}}
-	const peak = "    peak: PID 900 had 1024 MiB at most, still runs\n"
+	const peak = "    peak: PID 900 had 1.0 GiB at most\n"
 	for known, want := range map[bool]string{true: "", false: "  Out of memory? How the job ended is not known\n    "} {
 		r, e := ended(slurm.Job{Exit: slurm.ExitStatus{Known: known}}, ledger.End{Diagnosis: &d})
 		var b strings.Builder
-		why(&b, r, e)
+		r.why(&b, e)
 		if got := b.String(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, peak) || known && got != peak {
 			t.Errorf("exit known %v:\n%s", known, got)
 		}
 	}
 }
 
-// A card's condition is one line; what is not at rest is named, what was read of the kernel's log follows.
+// A GPU's condition is one line; what is not at rest is named, what was read of the kernel's log follows.
 func TestConditions(t *testing.T) {
-	r, e := squeezed()
+	_, e := squeezed()
 	var b strings.Builder
-	conditions(&b, r, e)
-	const want = `  GPU 0  health: 5 facts read, remap uncorrected 2, recovery action unknown: no_permission; accounting on, 1 process
-  kernel log: part of it was overwritten before it was read
-  kernel log: Xid 31 on 0000:1b:00.0, MIG instance 1: memory page fault: a program's kernel used an address that is not its own, PID 900 (train\x0a), and 3 like it before: Ch 00000008
+	if got, want := e.Conditions[0].text(), "5 facts read, remap uncorrected 2, recovery action unknown: no_permission; accounting on"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	e.Kernel.text(&b)
+	const want = `  kernel log: part of it was overwritten before it was read
+  kernel log: Xid 31 on 0000:1b:00.0: memory page fault: a program's kernel used an address that is not its own, PID 900 (train\x0a), and 3 like it before: Ch 00000008
   kernel log: host memory ran out: PID 901 (loader) was ended
 `
 	if b.String() != want {
@@ -130,21 +130,21 @@ func TestConditions(t *testing.T) {
 		want string
 	}{
 		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.Throttled, Value: "none"}}}, "1 fact read, all well"},
-		{gpu.Health{Accounting: gpu.Accounting{Mode: "off"}}, "not read; accounting off (nvidia.accounting)"},
+		{gpu.Health{Accounting: gpu.Accounting{Mode: "off"}}, "not read; accounting off"},
 		{gpu.Health{Facts: []gpu.Fact{{Code: gpu.PersistenceMode, Value: "off"}},
 			Accounting: gpu.Accounting{Unknown: "no\npermission"}},
 			`1 fact read, persistence off; accounting unknown: no\x0apermission`},
 	} {
 		tt.h.Device = card0
 		_, e := ended(slurm.Job{}, ledger.End{Health: []gpu.Health{tt.h}})
-		if got := condition(e.Conditions[0]); string(got) != tt.want {
+		if got := e.Conditions[0].text(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 	b.Reset()
 	_, e = ended(slurm.Job{}, ledger.End{Kernel: &gpu.KernelLog{Unknown: "/dev/kmsg: permission denied",
 		Mismatch: "NVRM: API mismatch"}})
-	conditions(&b, r, e)
+	e.Kernel.text(&b)
 	if got := b.String(); got != "  kernel log: not read: /dev/kmsg: permission denied\n  kernel log: NVRM: API mismatch\n" {
 		t.Errorf("%q", got)
 	}
