@@ -17,7 +17,8 @@ func (j judge) pieces() Cause {
 	c := Cause{Name: Pieces, Answer: No}
 	for _, f := range j.failures {
 		if c = on(c, f.card); !f.short() {
-			c.Answer, c.Evidence = Unknown, fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
+			c.Answer = Unknown
+			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
 		} else if c.Evidence == "" {
 			c.Evidence = fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))
 		}
@@ -149,7 +150,8 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 		c.Evidence += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
 	// what hung or broke before the job began may have been well since, and CUDA that served the job had a driver
-	doubtful := start && (f.Code == code.Stuck || f.Code == code.Broken) || f.Unknown != "" || e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
+	doubtful := start && (f.Code == code.Stuck || f.Code == code.Broken) || f.Unknown != "" ||
+		e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
 		f.Code == code.NoDriver && len(j.failures) > 0
 	switch {
 	case e.Silence != "" && (e.Fault == "" || doubtful):
@@ -197,7 +199,8 @@ func (j judge) well(c Cause) Cause {
 	return c
 }
 
-// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's cards.
+// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's
+// cards.
 func (j judge) fatal() string {
 	if j.Kernel == nil {
 		return ""

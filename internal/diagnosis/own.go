@@ -172,8 +172,9 @@ func (j judge) accounted() []peak {
 
 // begun: nobody but the job can have started this process.
 func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
+	another := func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }
 	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID] && j.index(id) != nil &&
-		!slices.ContainsFunc(j.held, func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }) &&
+		!slices.ContainsFunc(j.held, another) &&
 		!slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Device == id && !s.Own })
 	dated := !p.Began.IsZero() && !j.WallStart.IsZero() && !j.WallEnd.IsZero()
 	return alone && dated && !p.Began.Before(j.WallStart) && !p.Began.After(j.WallEnd)
