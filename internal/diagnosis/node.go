@@ -46,14 +46,7 @@ func (j judge) pieces() Cause {
 		c.Answer, c.Evidence, c.Detail = Unknown, text, why
 		return c
 	}
-	least := j.Probes[0]
-	for _, p := range j.Probes {
-		if p.Largest.Bytes < least.Largest.Bytes {
-			least = p
-		}
-	}
-	c.Index = j.index(least.Device)
-	c.Evidence = pair(least.Largest.Bytes, " of ", least.Free.Bytes) + " in one block"
+	c.Evidence = "free memory came in one block"
 	return c
 }
 

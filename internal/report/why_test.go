@@ -178,7 +178,7 @@ bookend: Why CUDA did not start: a limit of your job, not the GPU
 bookend:   no           another process: none at start or end
 bookend:   no           left by an earlier job: GPU clean at your start
 bookend:   no           memory without process: none at start or end
-bookend:   no           memory in pieces: 139.8 of 139.8 GiB in one block
+bookend:   no           memory in pieces: free memory came in one block
 bookend:   no           framework's pool: CUDA did not even start
 bookend:   no           GPU or driver fault: none in driver and kernel log
 bookend:   no           your own use: CUDA did not even start
