@@ -206,7 +206,7 @@ func (j judge) processes() Cause {
 	case j.startless() && j.addressSpace() != "":
 		c.Answer, c.Evidence = No, "CUDA did not even start"
 	case j.Checks > 0:
-		c.Evidence = fmt.Sprintf("no more than %d seen at %d looks while it ran", n, j.Checks)
+		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Checks))
 	case n == 1:
 		c.Evidence = "one seen" + j.clock(" at ", at) + "; nobody looked again (a health check would)"
 	default:
