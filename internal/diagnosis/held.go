@@ -326,7 +326,14 @@ func (j judge) between() string {
 	if j.Checks == 0 {
 		return "; nobody looked between (a health check would)"
 	}
-	return fmt.Sprintf(", nor at %d looks between", j.Checks)
+	return ", nor at " + looks(j.Checks) + " between"
+}
+
+func looks(n int) string {
+	if n == 1 {
+		return "one look"
+	}
+	return fmt.Sprintf("%d looks", n)
 }
 
 // unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start

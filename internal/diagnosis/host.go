@@ -96,8 +96,8 @@ const slurmOutOfMemory = 125
 
 func signal(status int) int { return status & 0x7f }
 
-// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child. Signal 9
-// is scancel's and the time limit's too.
+// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child.
+// Signal 9 is scancel's and the time limit's too.
 func (j judge) endedBy(sig int) bool {
 	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
 		if j.Job.Exit.Known && (signal(status) == sig || sig == 9 && status>>8&0xff == 128+9) {
@@ -153,7 +153,8 @@ func (j judge) started() bool {
 
 // emptyThroughout: the cards were at rest and empty at both ends, and nobody saw one in use between them.
 func (j judge) emptyThroughout() bool {
-	return j.unlooked(Limits) == "" && j.SharedUnknown == "" && len(j.held) == 0 && len(j.Seen) == 0 && len(j.peaks) == 0
+	return j.unlooked(Limits) == "" && j.SharedUnknown == "" && len(j.held) == 0 && len(j.Seen) == 0 &&
+		len(j.peaks) == 0
 }
 
 // unlimited answers where no limit was found.

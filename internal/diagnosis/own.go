@@ -172,8 +172,9 @@ func (j judge) accounted() []peak {
 
 // begun: nobody but the job can have started this process.
 func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
+	another := func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }
 	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID] && j.index(id) != nil &&
-		!slices.ContainsFunc(j.held, func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }) &&
+		!slices.ContainsFunc(j.held, another) &&
 		!slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Device == id && !s.Own })
 	dated := !p.Began.IsZero() && !j.WallStart.IsZero() && !j.WallEnd.IsZero()
 	return alone && dated && !p.Began.Before(j.WallStart) && !p.Began.After(j.WallEnd)
@@ -205,7 +206,7 @@ func (j judge) processes() Cause {
 	case j.startless() && j.addressSpace() != "":
 		c.Answer, c.Evidence = No, "CUDA did not even start"
 	case j.Checks > 0:
-		c.Evidence = fmt.Sprintf("no more than %d seen at %d looks while it ran", n, j.Checks)
+		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Checks))
 	case n == 1:
 		c.Evidence = "one seen" + j.clock(" at ", at) + "; nobody looked again (a health check would)"
 	default:

@@ -106,7 +106,8 @@ func Apart(proc string, pid int, written []Target) bool {
 		return false
 	}
 	output, errs := option(text, "o", "ou[tpu]*"), option(text, "e", "er[ro]*")
-	if regexp.MustCompile(`%\d*[tnNu]`).MatchString(output) { // srun leaves the files to slurmstepd: one a task or a node
+	// srun leaves the files to slurmstepd: one a task or a node
+	if regexp.MustCompile(`%\d*[tnNu]`).MatchString(output) {
 		return errs != ""
 	}
 	return !opened(output, written) && (elsewhere(proc, pid, unix.Stdout) || !opened(errs, written) &&

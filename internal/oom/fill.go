@@ -108,7 +108,8 @@ var (
 	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
 	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
 	sharedLimit = form(`(?:Hardware limit: |Hardware limitation: |available: )(0x[0-9a-f]+|\d+)`)
-	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\).*?utilization \([\d.]+, SIZE\)`)
+	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\)` +
+		`.*?utilization \([\d.]+, SIZE\)`)
 )
 
 // sizeIn is the size that a form has found, unknown where there is none.

@@ -155,7 +155,8 @@ func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-ol
 
 // isAgain: the same message of the same process, or another part of it.
 func (f found) isAgain(old found) bool {
-	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank || f.PID != 0 && old.PID != 0 && f.PID != old.PID
+	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank ||
+		f.PID != 0 && old.PID != 0 && f.PID != old.PID
 	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || another {
 		return false
 	}
