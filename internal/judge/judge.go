@@ -9,8 +9,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/slurm"
 )
 
@@ -38,7 +38,7 @@ func Judge(c Case) Judgement {
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.condition()...)
 	}
-	found = slices.Concat(found, c.Tests.Faults, probe.Findings(c.Seen.Cards, c.Tests.Outcomes), c.Later)
+	found = slices.Concat(found, c.Tests.Faults, health.FoundByTests(c.Seen.Cards, c.Tests.Outcomes), c.Later)
 	return c.decide(found)
 }
 

@@ -9,9 +9,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/probe"
 	"bookend/internal/runlog"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
@@ -115,7 +115,7 @@ func (r *record) countedCard(d *session.Driver, card finding.Card) metrics.Given
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
 		own := p.At >= d.Start
 		if p.Result == gpu.ProbeSkipped {
-			own = probe.When(d.Config.Probe.At, d.Phase)
+			own = health.WhenTested(d.Config.Probe.At, d.Phase)
 		}
 		if p.Device == id && own {
 			c.Probe, c.Gap = p.Result, gap(p)

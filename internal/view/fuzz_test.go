@@ -13,8 +13,8 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/state"
 )
 
@@ -62,14 +62,14 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 			Driver: &answer.Driver{Answers: &silent, Release: name, Unknown: answer.Unknown{"release": path}},
 			Slurm:  &answer.SlurmNode{State: &said, Reason: &said, By: name}}.Status())
 	}
-	tests := map[gpu.ID]probe.Record{}
+	tests := map[gpu.ID]health.TestRecord{}
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}
 		for _, p := range e.Probes {
-			tests[p.Device] = probe.Record{Probe: p, Epoch: run.Epoch}
+			tests[p.Device] = health.TestRecord{Probe: p, Epoch: run.Epoch}
 		}
 		s := answer.NewSnapshot(e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
 		s.AddTests(tests, run.Epoch)

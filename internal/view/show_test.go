@@ -11,8 +11,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -208,8 +208,8 @@ func TestSnapshot(t *testing.T) {
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
 		Attempts: 2}
 	d := answer.NewSnapshot(s, who, at.Add)
-	d.AddTests(map[gpu.ID]probe.Record{card0: {Probe: ok, Epoch: now, Wall: at},
-		"GPU-1": {Probe: probe.Skipped("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
+	d.AddTests(map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
+		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
 	var b strings.Builder
 	Snapshot(&b, d)
 	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)
