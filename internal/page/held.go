@@ -153,7 +153,7 @@ type Held struct {
 	From, To   float64
 	Start, End time.Time
 	Bytes      gpu.Figure // the most of it that a look saw
-	Share      float64    // of the card's memory; of what is unknown none
+	Share      float64    // of the card's memory, the least that is visible where that is unknown
 	Fate       Fate
 	By         string // who saw it first
 }
@@ -177,7 +177,7 @@ func (h *history) held(c Card) (all []Held) {
 			continue
 		}
 		k := Held{Start: l.at.In(h.Zone), End: later(l.at, h.Now).In(h.Zone), Bytes: l.bytes, Fate: Unseen, By: l.by,
-			Share: share(l.bytes, c.Total)}
+			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
 			switch k.End = next.at.In(h.Zone); {
@@ -234,14 +234,3 @@ func joined(all []Held, k Held) []Held {
 	}
 	return all
 }
-
-// Tall is the height of a piece.
-func (k Held) Tall() string { return pixels(k.tall()) }
-
-// Top is its place in the lane.
-func (k Held) Top() string { return pixels(bodyTop + bodyTall - k.tall()) }
-
-func (k Held) tall() float64 { return max(k.Share*bodyTall, leastHeld) }
-
-// Width is the part of the time shown that a piece takes.
-func (k Held) Width() float64 { return k.To - k.From }
