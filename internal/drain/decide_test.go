@@ -432,24 +432,8 @@ func TestStoppedHook(t *testing.T) {
 	}
 }
 
-// Health findings go by what the driver says of the card.
-func TestVerifiedByHealth(t *testing.T) {
-	causes := []Cause{{Code: code.Recovery, GPU: "GPU-a"}}
-	for name, tt := range map[string]struct {
-		fact gpu.Fact
-		want Answer
-	}{
-		"none":           {gpu.Fact{Code: gpu.RecoveryAction, Value: "none"}, Clean},
-		"reset":          {gpu.Fact{Code: gpu.RecoveryAction, Value: "reset"}, Dirty},
-		"not to be read": {gpu.Fact{Code: gpu.RecoveryAction, Unknown: "no permission"}, Unknown},
-		"not told":       {gpu.Fact{Code: gpu.RemapPending, Value: "no"}, Unknown},
-	} {
-		seen := Seen{Memory: Clean, Health: gpu.Health{Facts: []gpu.Fact{tt.fact}}}
-		got, why, never := verify(causes, map[gpu.ID]Seen{"GPU-a": seen})
-		if got != tt.want || never || (why == "") != (got == Clean) {
-			t.Errorf("%s: verify = %s (%s), %v, want %s", name, got, why, never, tt.want)
-		}
-	}
+// What a health check can tell to be over is about a card.
+func TestVerifiable(t *testing.T) {
 	for _, e := range code.All() {
 		if Verifiable(e.Code) && e.Scope != code.Card {
 			t.Errorf("%s is not about a card", e.Code)
