@@ -93,8 +93,8 @@ var ofCards = []Entry{
 	},
 	{
 		Trespass, Warning, Elsewhere, Node, "job on a card it was not given",
-		"A process of a live job, or of one without a record, is on a card of the node that its job was not given. The " +
-			"hook that saw it is of another job: it decides no exit code and never drains.",
+		"A process of a live job, or of one without a record, is on a card of the node that its job was not given. A " +
+			"health check found it: it decides no exit code and never drains.",
 		"Set ConstrainDevices=yes in cgroup.conf; containers of an outside daemon are not fenced by it. If the sharing is " +
 			"intended, name the partition in slurm.shared_partitions.",
 		Traits{Start: ToWarn, End: ToWarn},

@@ -103,7 +103,6 @@ func TestFacts(t *testing.T) {
 		{gpu.Throttled, "", "", "none", "", "", false, false},
 		{gpu.Throttled, "", "", "sw_power_cap", "", "", false, false},
 		{gpu.RemapRows, "", "0", "9", "", "", false, false},
-		{gpu.RetiredPages, "", "0", "9", "", "", false, false},
 		{gpu.BAR1Total, "", "", "269484032", "", "", false, false},
 		{gpu.ComputeMode, "", "", "prohibited", "", "", false, false},
 	}
