@@ -205,7 +205,6 @@ func crowded(random *rand.Rand) *End {
 		e.Health = append(e.Health, gpu.Health{Facts: make([]gpu.Fact, many())})
 		e.Kernel.Xids = append(e.Kernel.Xids, gpu.Xid{Text: text()})
 	}
-	e.Neighbours = &e.Snapshot
 	return &e
 }
 

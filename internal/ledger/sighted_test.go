@@ -258,12 +258,9 @@ func TestSightings(t *testing.T) {
 		}
 		return r
 	}
-	end := func(at time.Duration, own gpu.Reading, elsewhere ...gpu.Reading) End {
+	end := func(at time.Duration, readings ...gpu.Reading) End {
 		// its end is not its look
-		e := End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: []gpu.Reading{own}}}
-		if elsewhere != nil {
-			e.Neighbours = &gpu.Snapshot{At: at, Readings: elsewhere}
-		}
+		e := End{At: at + time.Minute, Snapshot: gpu.Snapshot{At: at, Readings: readings}}
 		e.Processes = []attrib.Process{{PID: 7, Cgroup: slurm.Owner{ID: 42}}, {PID: 8, Cgroup: slurm.Owner{ID: 43}},
 			{PID: 9},
 			{PID: 10, UID: 1002}, {PID: 11, UID: 1002, Container: "docker"}, {PID: 12, UID: 1002, OtherPIDs: true},
