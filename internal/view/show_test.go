@@ -105,7 +105,7 @@ func TestWhatIsMissing(t *testing.T) {
 }
 
 func TestFindings(t *testing.T) {
-	index, minor := 0, 3
+	index := 0
 	own := &finding.Owner{Job: 3, UID: 5, Level: attrib.ByExclusive}
 	for name, tt := range map[string]struct {
 		found finding.Finding
@@ -130,7 +130,7 @@ func TestFindings(t *testing.T) {
 			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
 				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
 				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}}},
-			[]string{"\n  BKD-TRESPASS GPU-3 (/dev/nvidia3): job on a card it was not given [warn]\n",
+			[]string{"\n  BKD-TRESPASS GPU-3: job on a card it was not given [warn]\n",
 				"    job:      555 (uid unknown, its process runs as uid 1001), evidence: cgroup ("},
 		},
 		"a trespasser of whom nothing is known": {
@@ -153,7 +153,6 @@ func TestFindings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			has(t, shown(func(_ *ledger.Run, e *ledger.End) {
-				e.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-3", Minor: &minor}}}}
 				e.Findings = []finding.Finding{tt.found}
 			}), tt.want)
 		})
