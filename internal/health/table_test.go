@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/health.md")
@@ -56,14 +57,9 @@ func TestTableIsSound(t *testing.T) {
 func TestHealthDoc(t *testing.T) {
 	want := healthDoc()
 	if *update {
-		if err := os.WriteFile(doc, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(doc, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(os.ReadFile(doc))(t)
 	if string(got) != want {
 		t.Errorf("%s differs from the table: run go test ./internal/health -update", doc)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/must"
 )
 
 // realLines are lines as drivers and kernels of several versions write them.
@@ -26,18 +27,13 @@ func mark(seq uint64, us int64) gpu.KernelMark {
 func folder(t *testing.T, log string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "kmsg"), []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "kmsg"), []byte(log), 0o600))
 	return dir
 }
 
 func realLog(t testing.TB) string {
 	t.Helper()
-	log, err := os.ReadFile(realLines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Have(os.ReadFile(realLines))(t)
 	return string(log)
 }
 
@@ -330,9 +326,7 @@ func TestUnreadable(t *testing.T) {
 		}, "empty"},
 	} {
 		dir := t.TempDir()
-		if err := tt.plant(filepath.Join(dir, "kmsg")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tt.plant(filepath.Join(dir, "kmsg")))
 		for _, s := range []*gpu.KernelMark{nil, &since} {
 			if log := ReadLog(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
 				t.Errorf("%s: %+v", name, log)
@@ -345,13 +339,8 @@ func TestUnreadable(t *testing.T) {
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "kmsg")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mkfifo(path, 0o600))
+	f := must.Have(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	if _, err := f.WriteString("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n"); err != nil {
 		t.Fatal(err)

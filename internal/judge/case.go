@@ -11,9 +11,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/look"
-	"bookend/internal/probe"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -78,7 +78,7 @@ type Cleaned struct {
 
 // Tests are test allocations, and what went wrong with them.
 type Tests struct {
-	Outcomes []probe.Outcome
+	Outcomes []health.Outcome
 	Faults   []finding.Finding
 }
 

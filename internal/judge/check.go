@@ -278,11 +278,6 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
 		}
 		seen.Given = slices.ContainsFunc(node.Runs, func(r ledger.Run) bool { return r.Given(card.Device.ID) })
-		for _, h := range c.Seen.Health {
-			if h.Device == card.Device.ID || card.Device.Parent != "" && h.Device == card.Device.Parent {
-				seen.Health = h
-			}
-		}
 		cards[card.Device.ID] = seen
 	}
 	return cards

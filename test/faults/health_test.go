@@ -52,7 +52,7 @@ func xid(card, number int, text string) func(*node) {
 }
 
 // An Xid after which NVIDIA calls for a reset drains if the kernel itself wrote it of the job's GPU while the job ran,
-// and the driver does not say that all is well. What lines there are packages kmsg and health know.
+// and the driver does not say that all is well. What lines there are packages inventory and health know.
 func TestXid(t *testing.T) {
 	secret := []string{"4711", "secret"}
 	tell(t, map[string]story{
