@@ -185,6 +185,9 @@ func (r driverRequest) read() (d Driver, _ error) {
 		d.Stuck = operation.StuckText(*stuck, stuck.Since.Truncate(time.Second).String()+" after boot")
 	}
 	d.Version = inventory.ReadEpoch(r.Paths.Proc, r.Paths.Sys).Driver
+	if r.DriverProc == "" { // the backend lists the GPUs
+		return d, nil
+	}
 	cards, err := inventory.Read(r.DriverProc)
 	switch {
 	case errors.Is(err, inventory.ErrNoDriver):

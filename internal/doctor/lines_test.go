@@ -307,6 +307,7 @@ func gpuLines() map[string]line {
 	noCards := both(gone("proc/driver"), gone("sys/module"))
 	crossed := both(card("1b", "Minor: \t 0", "Minor: \t 1"), card("3d", "Minor: \t 1", "Minor: \t 0"))
 	shards := both(conf("GresTypes=gpu", "GresTypes=gpu,shard"), edit("slurm/nodes.conf", "gpu:2", "gpu:2,shard:8"))
+	byBackend := both(gone("proc/driver"), set(func(c *config.Config) { c.NVIDIA.DriverProc = "" }))
 	mig := saying(`"mig_mode":false`, `"mig_mode":true`)
 	said := func(answer config.Shards) func(node) { return set(func(c *config.Config) { c.Slurm.Shards = answer }) }
 	return map[string]line{
@@ -316,6 +317,10 @@ func gpuLines() map[string]line {
 			"1 of the 2 that the driver has", ""},
 		"none": {edit("slurm/nodes.conf", "Gres=gpu:2 ", ""), "gpu-count", Warning,
 			"slurm.conf gives out none, the driver has 2", "Gres=gpu:2"},
+		"by the backend": {byBackend, "gpu-count", OK, "2 of the 2 that the driver has", ""},
+		"by the backend, in order": {byBackend, "gpu-order", OK, "0 is 0000:1b:00.0, 1 is 0000:3d:00.0", ""},
+		"by a backend that lists none": {both(byBackend, file("libexec/bookend-gpu", "#!/bin/sh\n", 0o755)), "gpu-count",
+			Unknown, "how many there are is not known", ""},
 		"excluded": {card("3d", "GPU Excluded:\t No", "GPU Excluded:\t Yes"), "gpu-count", Wrong,
 			"the driver has 1", ""},
 		"no gres.conf": {gone("slurm/gres.conf"), "gpu-devices", Wrong, "no File= and no AutoDetect=",

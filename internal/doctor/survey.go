@@ -76,6 +76,21 @@ type Driver struct {
 	Stuck string `json:"stuck,omitempty"`
 }
 
+// listed takes the GPUs that the backend lists, for a driver that shows them in no folder of /proc, as hooks do.
+func (d *Driver) listed(a backend.Answer) {
+	for _, s := range a.Snapshots {
+		d.Version = cmp.Or(d.Version, s.Driver.Version)
+		for _, r := range s.Readings {
+			if r.Device.Parent == "" {
+				d.Cards = append(d.Cards, gpu.Card{Device: r.Device})
+			}
+		}
+	}
+	if len(d.Cards) == 0 {
+		d.Problem = cmp.Or(d.Problem, "the backend listed no GPU")
+	}
+}
+
 // Answer is what a program says of its version.
 type Answer struct {
 	Unknown string `json:"unknown,omitempty"` // why it did not answer
@@ -104,6 +119,9 @@ func survey(s Site, patience time.Duration) Survey {
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
 		func() { v.Numbers = askNumbers(s) },
 	)
+	if s.Config.NVIDIA.DriverProc == "" {
+		v.Driver.listed(v.Backend.Answer)
+	}
 	if s.Config.Look.Holders && !v.Driver.Absent {
 		v.Open = operation.Holdings(operation.Readers{Config: s.Config, Clock: s.Clock})
 	}
