@@ -75,7 +75,7 @@ everything, others their own jobs alone.`,
 			if len(args) == 0 {
 				return misused(cmd, "want a command")
 			}
-			return misused(cmd, fmt.Sprintf("no such command: %q%s", args[0], meant(args[0], cmd)))
+			return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 	}
@@ -106,7 +106,7 @@ everything, others their own jobs alone.`,
 // commands are all there are, in the order of the help. One more is a file and a line here.
 var commands = []func(*app) *cobra.Command{
 	statusCommand, showCommand, historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand,
-	doctorCommand, reportCommand, completionCommand, versionCommand,
+	doctorCommand, setupCommand, reportCommand, completionCommand, versionCommand,
 }
 
 // prepare is done before each command, once its flags are read.

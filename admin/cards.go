@@ -69,7 +69,7 @@ func (a *app) glance(cfg config.Config, all records) session.Glance {
 	}
 	var odd []gpu.ID
 	for _, r := range now.Snapshot.Readings {
-		limits := finding.Limits{PerClient: uint64(cfg.Thresholds.PerClient)}
+		limits := finding.LimitsOf(cfg.Thresholds)
 		if bytes, _ := finding.Unexplained(r, limits, finding.Baseline{}); bytes >= uint64(cfg.Thresholds.Report) {
 			odd = append(odd, r.Device.ID)
 		}

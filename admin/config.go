@@ -86,6 +86,9 @@ func (a *app) checkConfig(args []string) error {
 		c.Verdict = fmt.Sprintf("configuration %s valid: %s observe with the shipped policy", c.isNot, c.do)
 	default:
 		c.Valid = true
+		for _, p := range cfg.Unused {
+			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
+		}
 		c.startable(env, cfg, path, a.node)
 	}
 	return a.sayChecked(c.Config)
@@ -177,9 +180,6 @@ func cudaLines(path string) []string {
 // kernelLines say whether the kernel's log can be read, where it is wanted. It is read as hooks read it, to the end.
 func kernelLines(env operation.Env, cfg config.Config) []string {
 	path := filepath.Join(cfg.Paths.Dev, "kmsg")
-	if !cfg.Look.KernelLog {
-		return nil
-	}
 	if env.EUID != 0 {
 		return []string{fmt.Sprintf("not checked: %s: run as root", path)}
 	}

@@ -20,7 +20,6 @@ import (
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/oom"
-	"bookend/internal/policy"
 	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -85,8 +84,8 @@ func (n testNode) leaves(t tester, id slurm.JobID, user string, uid uint32) {
 				Memory: gpu.Unknown("no descriptor")}}},
 		{Code: code.Unread, Unknown: "not read", Bytes: gpu.Unknown("not read")},
 	}
-	over.Verdict = policy.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode",
-		Judged: []policy.Judged{{Action: config.Drain}, {Action: config.Warn, Why: "unknown"}}}
+	over.Verdict = finding.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode",
+		Judged: []finding.Judged{{Action: config.Drain}, {Action: config.Warn, Why: "unknown"}}}
 	over.Messages = []oom.Message{{Kind: oom.Device, Framework: oom.PyTorch, Line: "CUDA out of memory", Count: 2}}
 	why := diagnosis.Why(diagnosis.Input{Job: run.Job, Messages: over.Messages})
 	over.Diagnosis = &why

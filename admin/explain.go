@@ -40,8 +40,8 @@ func (a *app) explain(what string) error {
 			return notFound(fmt.Sprintf("neither a hook of Bookend's nor bookend ends with %d", n))
 		}
 	} else if e = explainReason(e, what, cfg); e.Reason == nil {
-		return notFound(fmt.Sprintf("no such finding, exit code or drain reason: %q%s; docs/findings.md has all "+
-			"findings", what, hint(answer.NearCode(what))))
+		return notFound(fmt.Sprintf("no such finding, exit code or drain reason: %q; docs/findings.md has all "+
+			"findings", what))
 	}
 	return a.write(func() any { return e }, func(w io.Writer) { view.Explain(w, e) })
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"bookend/internal/code"
 	"bookend/internal/view"
 )
 
@@ -145,18 +144,6 @@ func helpCommand() *cobra.Command {
 			return of.Help()
 		},
 	}
-}
-
-// meant names the command that was probably meant.
-func meant(written string, in *cobra.Command) string {
-	var names []string
-	for _, c := range visible(in) {
-		names = append(names, c.Name())
-	}
-	if best := code.Near(written, names); best != "" {
-		return fmt.Sprintf(" (%s?)", best)
-	}
-	return ""
 }
 
 // operands makes a command take so many of them; of most -1 any number.

@@ -125,7 +125,7 @@ func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	if q.code != "" {
 		c, ok := answer.CodeOf(q.code)
 		if !ok {
-			return f, fmt.Errorf("--code: no such finding: %q%s", q.code, hint(answer.NearCode(q.code)))
+			return f, fmt.Errorf("--code: no such finding: %q", q.code)
 		}
 		f.Code = c
 	}
@@ -134,11 +134,4 @@ func (q asked) filter(now time.Time) (f answer.Filter, err error) {
 	}
 	f.Since, f.Until, err = period(q.since, q.until, now)
 	return f, err
-}
-
-func hint(near string) string {
-	if near == "" {
-		return ""
-	}
-	return " (" + near + "?)"
 }

@@ -9,8 +9,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/drain"
 	"bookend/internal/report"
-	"bookend/internal/scontrol"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmcmd"
 )
 
 // slurmTime is how long "bookend status" waits for Slurm: with slurmctld down scontrol itself would wait 10 to 20 s.
@@ -25,7 +25,7 @@ func (a *app) slurmNode(cfg config.Config, memory drain.Memory, node string) *an
 	}
 	until := a.env.Clock.Boot() + slurmTime
 	left := func() time.Duration { return until - a.env.Clock.Boot() }
-	now, err := scontrol.Command{Path: cfg.Slurm.Scontrol, Conf: conf, Root: a.env.EUID == 0, Time: left}.Node(node)
+	now, err := slurmcmd.Scontrol{Path: cfg.Slurm.Scontrol, Conf: conf, Root: a.env.EUID == 0, Time: left}.Node(node)
 	if err != nil {
 		for _, field := range []string{"state", "drain", "reason"} {
 			n.Unknown[field] = string(report.Clean(err.Error(), detailWidth))

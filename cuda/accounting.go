@@ -13,77 +13,83 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// mostAccounted is how many processes of a card are sent. Some 130 bytes each, so that 16 cards' fill a quarter of the
+// mostAccounted is how many processes of a card are sent. Some 130 bytes each, so that 16 cards' fill an eighth of the
 // answer.
-const mostAccounted = 512
+const mostAccounted = 256
 
 // account reads what accounting kept of a card's processes, after switching it on where that was asked for.
-func (s *session) account(c *card, end time.Duration) gpu.Accounting {
-	switch {
-	case !s.req.Accounting && !s.req.StartAccounting:
+func (s *session) account(p *patient, end time.Duration) gpu.Accounting {
+	if !s.req.Accounting && !s.req.StartAccounting {
 		return gpu.Accounting{}
-	case c.lost != "":
-		return gpu.Accounting{Unknown: bounded("not asked: " + c.lost)}
 	}
-	mode, failed := ask(c.handle.GetAccountingMode, c.lib, "nvmlDeviceGetAccountingMode")
+	if p.lost != "" {
+		return gpu.Accounting{Unknown: bounded("not asked: " + p.lost)}
+	}
+	mode, failed := ask(p.card.GetAccountingMode, p.lib, "nvmlDeviceGetAccountingMode")
+	a := gpu.Accounting{Mode: onOff(mode)}
 	switch {
 	case failed != nil && failed.ret == nvml.ERROR_NOT_SUPPORTED:
 		return gpu.Accounting{Unknown: "not supported on this card"}
 	case failed != nil:
-		return gpu.Accounting{Unknown: c.refused(*failed)}
+		return gpu.Accounting{Unknown: p.refused(*failed)}
 	case mode != nvml.FEATURE_ENABLED && s.req.StartAccounting:
-		return c.startAccounting()
-	case mode != nvml.FEATURE_ENABLED || !s.req.Accounting:
-		return gpu.Accounting{Mode: onOff(mode)}
+		return p.startAccounting()
+	case mode == nvml.FEATURE_ENABLED && s.req.Accounting:
+		a.Processes, a.Unknown = s.accounted(p, end)
 	}
-	a := gpu.Accounting{Mode: onOff(mode)}
-	a.Processes, a.Unknown = s.accounted(c, end)
 	return a
 }
 
 // startAccounting switches a card's accounting on, for whoever comes from now on. Nothing in Bookend switches it off:
 // that drops what was kept, and others rely on it.
-func (c *card) startAccounting() gpu.Accounting {
+func (p *patient) startAccounting() gpu.Accounting {
 	off := gpu.Accounting{Mode: onOff(nvml.FEATURE_DISABLED)}
-	if on := c.devices[0].nvidia.MIGMode; on == nil || *on {
+	if p.mig == nil || *p.mig {
 		off.Unknown = "left off: the driver keeps no accounting of a card in MIG mode, and this one may be"
 		return off
 	}
 	_, failed := ask(func() (struct{}, nvml.Return) {
-		return struct{}{}, c.handle.SetAccountingMode(nvml.FEATURE_ENABLED)
-	}, c.lib, "nvmlDeviceSetAccountingMode")
+		return struct{}{}, p.card.SetAccountingMode(nvml.FEATURE_ENABLED)
+	}, p.lib, "nvmlDeviceSetAccountingMode")
 	if failed != nil {
-		off.Unknown = bounded("cannot be switched on: " + c.refused(*failed))
+		off.Unknown = bounded("cannot be switched on: " + p.refused(*failed))
 		return off
 	}
 	return gpu.Accounting{Mode: onOff(nvml.FEATURE_ENABLED)} // where that is not so, the next look tells
 }
 
 // accounted lists the processes, the newest first, and says why these are not all.
-func (s *session) accounted(c *card, end time.Duration) ([]gpu.Accounted, string) {
-	pids, why := c.accountedPIDs()
-	var all []gpu.Accounted
-	var gaps []string
+func (s *session) accounted(p *patient, end time.Duration) (all []gpu.Accounted, unknown string) {
+	pids, why := p.accountedPIDs()
 	if why != "" {
-		gaps = append(gaps, why)
+		return nil, why
 	}
-	total := s.total(c)
+	total := uint64(mostMemory)
+	if r, ok := s.last.Reading(p.ID); ok && r.Memory.Total.Known() {
+		total = r.Memory.Total.Bytes
+	}
+	var gaps []string
 	for i, pid := range pids {
 		if s.boot() >= end {
 			gaps = append(gaps, fmt.Sprintf("time for %d of %d processes", i, len(pids)))
 			break
 		}
-		p, known := c.accountOf(pid, total)
-		if c.lost != "" {
-			gaps = append(gaps, c.lost)
+		stats, failed := ask(func() (nvml.AccountingStats, nvml.Return) { return p.card.GetAccountingStats(pid) },
+			p.lib, "nvmlDeviceGetAccountingStats")
+		if failed != nil && failed.ret == nvml.ERROR_NOT_FOUND { // dropped since it was listed
+			continue
+		}
+		one := accountOf(pid, stats, total)
+		if failed != nil {
+			one = gpu.Accounted{PID: int(pid), Peak: gpu.Unknown(p.refused(*failed))}
+		}
+		if p.lost != "" {
+			gaps = append(gaps, p.lost)
 			break
 		}
-		if known {
-			all = append(all, p)
-		}
+		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a,
-		b gpu.Accounted) int {
+	slices.SortFunc(all, func(a, b gpu.Accounted) int {
 		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.PID, b.PID))
 	})
 	if n := len(all); n > mostAccounted {
@@ -94,54 +100,31 @@ func (s *session) accounted(c *card, end time.Duration) ([]gpu.Accounted, string
 
 // accountedPIDs is made directly and not through go-nvml, which offers room for one and doubles it without end. The
 // driver keeps 3872 alive and 128 dead.
-func (c *card) accountedPIDs() ([]uint32, string) {
+func (p *patient) accountedPIDs() ([]uint32, string) {
 	const name = "nvmlDeviceGetAccountingPids"
-	pids, failed := ask(func() ([]uint32, nvml.Return) {
-		buffer, count, ret := fill(c.lib.symbol(name), c.handle)
-		pids := make([]uint32, count)
-		for i := range pids {
-			pids[i] = binary.NativeEndian.Uint32(buffer[4*i:])
-		}
-		return pids, ret
-	}, c.lib, name)
+	buffer, count, failed := p.lib.fill(name, p.card)
 	if failed != nil {
-		return nil, c.refused(*failed)
+		return nil, p.refused(*failed)
+	}
+	pids := make([]uint32, count)
+	for i := range pids {
+		pids[i] = binary.NativeEndian.Uint32(buffer[4*i:])
+		if pids[i] == 0 || pids[i] > gpu.MaxPID {
+			return nil, fmt.Sprintf("%s: list not trusted: process %d", name, pids[i])
+		}
 	}
 	slices.Sort(pids)
-	pids = slices.Compact(pids)
-	for _, pid := range pids {
-		if pid == 0 || pid > pidMax {
-			return nil, fmt.Sprintf("%s: list not trusted: process %d", name, pid)
-		}
-	}
-	return pids, ""
+	return slices.Compact(pids), ""
 }
 
-// accountOf reports false of a process that the driver has dropped since it was listed.
-func (c *card) accountOf(pid uint32, total uint64) (gpu.Accounted, bool) {
-	stats, failed := ask(func() (nvml.AccountingStats, nvml.Return) { return c.handle.GetAccountingStats(pid) }, c.lib,
-		"nvmlDeviceGetAccountingStats")
-	switch {
-	case failed != nil && failed.ret == nvml.ERROR_NOT_FOUND:
-		return gpu.Accounted{}, false
-	case failed != nil:
-		return gpu.Accounted{PID: int(pid), Peak: gpu.Unknown(c.refused(*failed))}, true
-	}
-	return accounted(pid, stats, total), true
-}
-
-// accounted takes out of the driver's numbers what can be true of a process on a card of this size.
-func accounted(pid uint32, stats nvml.AccountingStats, total uint64) gpu.Accounted {
+// accountOf takes out of the driver's numbers what can be true of a process on a card of this size.
+func accountOf(pid uint32, stats nvml.AccountingStats, total uint64) gpu.Accounted {
 	const (
-		notAvailable = ^uint64(0)
-		year2200     = 7258118400 * 1_000_000 // µs since 1970
-		century      = 100 * 366 * 24 * 3600 * 1000
+		year2200 = 7258118400 * 1_000_000 // µs since 1970
+		century  = 100 * 366 * 24 * 3600 * 1000
 	)
 	p := gpu.Accounted{PID: int(pid), Peak: gpu.Bytes(stats.MaxMemoryUsage), Running: stats.IsRunning != 0}
-	switch {
-	case stats.MaxMemoryUsage == notAvailable:
-		p.Peak = gpu.Unknown("nvmlDeviceGetAccountingStats: not available")
-	case stats.MaxMemoryUsage > total:
+	if stats.MaxMemoryUsage > total { // 2^64 - 1 where it is not available
 		p.Peak = gpu.Unknown(fmt.Sprintf("nvmlDeviceGetAccountingStats: %d bytes of %d", stats.MaxMemoryUsage, total))
 	}
 	if stats.StartTime > 0 && stats.StartTime < year2200 {
@@ -151,12 +134,4 @@ func accounted(pid uint32, stats nvml.AccountingStats, total uint64) gpu.Account
 		p.Ran = time.Duration(stats.Time) * time.Millisecond
 	}
 	return p
-}
-
-// total is a card's memory by the newest look, or more than any has.
-func (s *session) total(c *card) uint64 {
-	if r, ok := s.last.Reading(c.id); ok && r.Memory.Total.Known() {
-		return r.Memory.Total.Bytes
-	}
-	return mostMemory
 }

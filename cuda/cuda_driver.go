@@ -76,13 +76,6 @@ func cudaByBus(bus string) (cudaDevice, *outcome) {
 	return cudaDevice(d), failed
 }
 
-// cudaFirst is the only device of a process that one MIG instance is visible to.
-func cudaFirst() (cudaDevice, *outcome) {
-	var d C.int
-	failed := result("cuDeviceGet", C.cuda_first(&d))
-	return cudaDevice(d), failed
-}
-
 // uuid writes a device's UUID as its id has it after "GPU-" or "MIG-".
 func (d cudaDevice) uuid() (string, *outcome) {
 	var b [16]C.uchar

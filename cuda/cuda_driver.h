@@ -20,14 +20,14 @@ typedef struct {
 
 static struct {
 	int (*init)(unsigned), (*name)(int, const char **);
-	int (*get)(int *, int), (*by_bus)(int *, const char *), (*uuid)(unsigned char *, int), (*attribute)(int *, int, int);
+	int (*by_bus)(int *, const char *), (*uuid)(unsigned char *, int), (*attribute)(int *, int, int);
 	int (*granularity)(size_t *, const properties *, int);
 	int (*create)(unsigned long long *, size_t, const properties *, unsigned long long), (*release)(unsigned long long);
 } driver;
 
 static const struct { void *slot; const char *name, *older; } wanted[] = {
 	{&driver.init, "cuInit", NULL}, {&driver.name, "cuGetErrorName", NULL},
-	{&driver.get, "cuDeviceGet", NULL}, {&driver.by_bus, "cuDeviceGetByPCIBusId", NULL},
+	{&driver.by_bus, "cuDeviceGetByPCIBusId", NULL},
 	{&driver.uuid, "cuDeviceGetUuid_v2", "cuDeviceGetUuid"}, {&driver.attribute, "cuDeviceGetAttribute", NULL},
 	{&driver.granularity, "cuMemGetAllocationGranularity", NULL},
 	{&driver.create, "cuMemCreate", NULL}, {&driver.release, "cuMemRelease", NULL},
@@ -68,7 +68,6 @@ static const char *cuda_name(int code) {
 	return CALL(name, code, &name) == 0 ? name : NULL;
 }
 
-static int cuda_first(int *device) { return CALL(get, device, 0); }
 static int cuda_by_bus(const char *bus, int *device) { return CALL(by_bus, device, bus); }
 static int cuda_uuid(int device, unsigned char uuid[16]) { return CALL(uuid, uuid, device); }
 

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"bookend/internal/gpu"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -10,11 +14,31 @@ import (
 type device struct {
 	gpu.Device
 	handle   nvml.Device
-	nvidia   *gpu.NVML
-	at       place  // of a MIG instance
-	shared   bool   // other compute instances use the same GPU instance
-	unjudged string // see gpu.Memory
+	card     nvml.Device // of a MIG instance too
+	index    *int        // NVML's number of the card
+	mig      *bool       // whether the card is in MIG mode; nil where it is not known
+	instance uint32      // the GPU instance that a MIG instance is on, or nowhere
+	shared   bool        // other MIG instances are on that GPU instance
+	unjudged string      // see gpu.Memory
 }
+
+// nowhere is what the driver writes where there is no GPU instance, or none that it tells.
+const nowhere = ^uint32(0)
+
+// mostInstances bounds what is asked of one card, and the numbers of its GPU instances: it has 7 at present.
+const mostInstances = 64
+
+// opened is a device, with its MIG instances where all were asked for, or why it could not be opened.
+type opened struct {
+	devices []device
+	fault   *gpu.Fault
+}
+
+// isInstance tells a MIG instance's id from a card's.
+func isInstance(id gpu.ID) bool { return strings.HasPrefix(string(id), "MIG-") }
+
+// cut reports whether a device is a whole card in MIG mode.
+func (d device) cut() bool { return d.Parent == "" && d.mig != nil && *d.mig }
 
 // openIndex opens the i-th card of the node and its MIG instances.
 func (l *library) openIndex(i int) opened {
@@ -37,50 +61,45 @@ func (l *library) openIndex(i int) opened {
 
 // openAsked opens one device by its bus id, which attaches no other GPU, or by its id where that is all there is.
 func (l *library) openAsked(asked gpu.Device) opened {
-	instance := isInstance(asked.ID)
-	var handle nvml.Device
-	var failed *failure
-	switch {
-	case asked.BusID != "":
-		handle, failed = ask(func() (nvml.Device, nvml.Return) {
+	call, name := func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByUUID(string(asked.ID)) },
+		"nvmlDeviceGetHandleByUUID"
+	if asked.BusID != "" {
+		call, name = func() (nvml.Device, nvml.Return) {
 			return l.api.DeviceGetHandleByPciBusId(string(asked.BusID))
-		}, l, "nvmlDeviceGetHandleByPciBusId_v2")
-	case instance:
-		handle, failed = l.parentOf(asked)
-	default:
-		handle, failed = l.byUUID(asked.ID)
+		}, "nvmlDeviceGetHandleByPciBusId_v2"
+	}
+	handle, failed := ask(call, l, name)
+	if failed == nil && asked.BusID == "" && isInstance(asked.ID) {
+		handle, failed = ask(handle.GetDeviceHandleFromMigDeviceHandle, l,
+			"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
 	}
 	if failed != nil {
 		return opened{fault: l.about(asked, *failed)}
 	}
 	card, fault := l.identify(handle, asked)
-	switch {
-	case fault != nil:
+	if fault != nil {
 		return opened{fault: fault}
-	case instance:
-		return l.openInstance(asked, card)
-	case asked.ID != "" && asked.ID != card.ID:
-		return opened{fault: missing(asked)}
 	}
-	return opened{devices: []device{card}}
-}
-
-func (l *library) byUUID(id gpu.ID) (nvml.Device, *failure) {
-	return ask(func() (nvml.Device, nvml.Return) { return l.api.DeviceGetHandleByUUID(string(id)) }, l,
-		"nvmlDeviceGetHandleByUUID")
-}
-
-// missing says that another device than the one asked for is at its bus id: a card was exchanged, an instance
-// destroyed or made anew.
-func missing(asked gpu.Device) *gpu.Fault {
-	return &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID, Detail: "not found at its bus id"}
+	devices := []device{card}
+	if isInstance(asked.ID) {
+		devices, failed = l.instances(card)
+	}
+	i := slices.IndexFunc(devices, func(d device) bool { return asked.ID == "" || d.ID == asked.ID })
+	switch {
+	case i >= 0:
+		return opened{devices: devices[i : i+1]}
+	case failed != nil:
+		return opened{fault: l.about(asked, *failed)} // it may be the one that could not be opened
+	}
+	// Another device is at its bus id: a card was exchanged, an instance destroyed or made again.
+	return opened{fault: &gpu.Fault{Code: gpu.FaultNoDevice, Device: asked.ID, BusID: asked.BusID,
+		Detail: "not found at its bus id"}}
 }
 
 // identify reads what names a card. Without its UUID there is nothing to call it by, unless it was asked for
 // by one.
 func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.Fault) {
-	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle,
-		nvidia: &gpu.NVML{}}
+	d := device{Device: gpu.Device{ID: asked.ID, BusID: asked.BusID, Vendor: gpu.NVIDIA.Name}, handle: handle, card: handle}
 	if isInstance(asked.ID) {
 		d.ID = asked.Parent
 	}
@@ -91,24 +110,26 @@ func (l *library) identify(handle nvml.Device, asked gpu.Device) (device, *gpu.F
 	if failed == nil {
 		d.ID = gpu.ID(uuid)
 	}
-	pci, failed := ask(handle.GetPciInfo, l, "nvmlDeviceGetPciInfo_v3")
-	if failed == nil {
+	if pci, failed := ask(handle.GetPciInfo, l, "nvmlDeviceGetPciInfo_v3"); failed == nil {
 		d.BusID = busID(pci)
 	}
 	d.Name, _ = ask(handle.GetName, l, "nvmlDeviceGetName")
-	d.Minor = l.number(handle.GetMinorNumber, "nvmlDeviceGetMinorNumber")
-	d.nvidia.NVMLIndex = l.number(handle.GetIndex, "nvmlDeviceGetIndex")
-	d.nvidia.MIGMode = l.migMode(handle)
+	if minor, failed := ask(handle.GetMinorNumber, l, "nvmlDeviceGetMinorNumber"); failed == nil {
+		d.Minor = &minor
+	}
+	if index, failed := ask(handle.GetIndex, l, "nvmlDeviceGetIndex"); failed == nil {
+		d.index = &index
+	}
+	mode, failed := ask(func() (int, nvml.Return) {
+		current, _, ret := handle.GetMigMode()
+		return current, ret
+	}, l, "nvmlDeviceGetMigMode")
+	if failed == nil || optional(failed.ret) { // a card or driver that cannot do MIG has it off
+		on := failed == nil && mode == nvml.DEVICE_MIG_ENABLE
+		d.mig = &on
+	}
 	d.unjudged = l.unjudged(d)
 	return d, nil
-}
-
-func (l *library) number(call func() (int, nvml.Return), name string) *int {
-	n, failed := ask(call, l, name)
-	if failed != nil {
-		return nil
-	}
-	return &n
 }
 
 // about is the fault of a device that was asked for.
@@ -126,9 +147,90 @@ func busID(pci nvml.PciInfo) gpu.BusID {
 		}
 		text = append(text, byte(c))
 	}
-	id, err := gpu.ParseBusID(string(text))
-	if err != nil {
-		return "" // unknown: the hook identifies the device by its id
-	}
+	id, _ := gpu.ParseBusID(string(text)) // unknown: the hook identifies the device by its id
 	return id
+}
+
+// instances opens a card's MIG instances. Their indexes have holes. A failure is that of an instance, or of all,
+// that may exist and could not be opened.
+func (l *library) instances(card device) ([]device, *failure) {
+	if !card.cut() {
+		return nil, nil
+	}
+	most, worst := ask(card.handle.GetMaxMigDeviceCount, l, "nvmlDeviceGetMaxMigDeviceCount")
+	var found []device
+	on := map[uint32]int{}
+	for i := range min(most, mostInstances) {
+		d, failed := l.instance(card, i)
+		switch {
+		case failed == nil:
+			found = append(found, d)
+			on[d.instance]++
+		case failed.ret != nvml.ERROR_NOT_FOUND && failed.ret != nvml.ERROR_INVALID_ARGUMENT: // those are holes
+			worst = failed
+		}
+	}
+	for i, d := range found {
+		found[i].shared = on[d.instance] > 1
+		if found[i].shared && d.unjudged == "" {
+			found[i].unjudged = fmt.Sprintf("it shares the memory of GPU instance %d with other compute instances",
+				d.instance)
+		}
+	}
+	return found, worst
+}
+
+// instance opens the i-th instance of a card.
+func (l *library) instance(card device, i int) (device, *failure) {
+	d := card
+	d.Parent, d.instance = card.ID, nowhere
+	var failed *failure
+	d.handle, failed = ask(func() (nvml.Device, nvml.Return) { return card.handle.GetMigDeviceHandleByIndex(i) }, l,
+		"nvmlDeviceGetMigDeviceHandleByIndex")
+	if failed != nil {
+		return d, failed
+	}
+	uuid, failed := ask(d.handle.GetUUID, l, "nvmlDeviceGetUUID")
+	if failed != nil {
+		return d, failed
+	}
+	d.ID = gpu.ID(uuid)
+	if name, failed := ask(d.handle.GetName, l, "nvmlDeviceGetName"); failed == nil {
+		d.Name = name
+	}
+	n, failed := ask(d.handle.GetGpuInstanceId, l, "nvmlDeviceGetGpuInstanceId")
+	if failed == nil && n >= 0 && n < mostInstances {
+		d.instance = uint32(n)
+	}
+	return d, nil
+}
+
+// The reasons why a device's memory says nothing about what a job left behind.
+const (
+	isCut  = "the card is in MIG mode: what it holds is its instances'"
+	isNUMA = "the operating system keeps files in this GPU's memory"
+	isVGPU = "a vGPU: its memory is a share of a card that other guests use"
+)
+
+// onGrace are the models that hang on the CPU's memory bus, by the word after the vendor's.
+var onGrace = []string{"GH200", "GB200", "GB300", "GB10"}
+
+// unjudged returns the reason for a card; an instance shares it unless it is MIG mode. Where the driver does not
+// tell its addressing mode, its name for the card does.
+func (l *library) unjudged(card device) string {
+	mode, failed := ask(card.handle.GetVirtualizationMode, l, "nvmlDeviceGetVirtualizationMode")
+	if failed == nil && mode == nvml.GPU_VIRTUALIZATION_MODE_VGPU {
+		return isVGPU
+	}
+	addressing, failed := ask(card.handle.GetAddressingMode, l, "nvmlDeviceGetAddressingMode")
+	if failed == nil && addressing.Value == uint32(nvml.DEVICE_ADDRESSING_MODE_ATS) ||
+		failed != nil && namesGrace(card.Name) {
+		return isNUMA
+	}
+	return ""
+}
+
+func namesGrace(name string) bool {
+	words := strings.Fields(strings.TrimPrefix(name, "NVIDIA "))
+	return len(words) > 0 && slices.Contains(onGrace, words[0])
 }

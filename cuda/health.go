@@ -1,7 +1,9 @@
 package main
 
 import (
-	"slices"
+	"encoding/binary"
+	"strconv"
+	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -15,36 +17,16 @@ import (
 const healthLeast = 300 * time.Millisecond
 
 // tellHealth reads the condition of the devices that were asked for, and what accounting kept, if that was asked for
-// and time is left. The looks were sent: whatever happens here costs them nothing.
+// and time is left. The looks were sent: whatever happens here costs them nothing, and there is no health where they
+// left no room.
 func (s *session) tellHealth(end time.Duration) error {
 	if !s.req.Health && !s.req.Accounting && !s.req.StartAccounting || end-s.boot() < healthLeast {
 		return nil
 	}
-	cards := s.cards()
-	if len(cards) == 0 {
-		return nil
-	}
-	answers, err := inParallel(len(cards), nil, func(i int) []gpu.Health { return s.checkUp(cards[i], end) })
-	if err != nil {
+	devices, _ := s.gather()
+	all, err := inParallel(len(devices), func(i int) gpu.Health { return s.checkUp(devices[i], end) })
+	if err != nil || len(all) == 0 {
 		return err
-	}
-	var all []gpu.Health
-	for _, a := range answers {
-		all = append(all, *a...)
-	}
-	return s.sendHealth(all)
-}
-
-// sendHealth gives up the longest part, and then all, where the looks have taken the answer's room.
-func (s *session) sendHealth(all []gpu.Health) error {
-	err := s.out.Write(wire.Reply{Kind: wire.KindHealth, Health: all})
-	if !tooLong(err) {
-		return err
-	}
-	for i := range all {
-		if a := &all[i].Accounting; len(a.Processes) > 0 {
-			a.Processes, a.Unknown = nil, "no room for its processes in the answer"
-		}
 	}
 	if err = s.out.Write(wire.Reply{Kind: wire.KindHealth, Health: all}); tooLong(err) {
 		return nil
@@ -52,113 +34,195 @@ func (s *session) sendHealth(all []gpu.Health) error {
 	return err
 }
 
-// card is one physical card and those devices of the request that are on it: itself, or its MIG instances.
-type card struct {
-	lib     *library
-	id      gpu.ID
-	handle  nvml.Device
-	devices []device
+// patient is a device whose condition is being asked.
+type patient struct {
+	device
+	lib *library
 	// lost is the driver's word that the card is gone. Each further call to a dead card may wait for a timeout of the
 	// driver's own, so none is made.
 	lost string
 }
 
-// cards are those of the open devices, each once.
-func (s *session) cards() []*card {
-	var all []*card
-	devices, _ := gather(s.slots)
-	for _, d := range devices {
-		id := d.Device.ID
-		if d.Parent != "" {
-			id = d.Parent
-		}
-		i := slices.IndexFunc(all, func(c *card) bool { return c.id == id })
-		if i < 0 {
-			i, all = len(all), append(all, &card{lib: s.lib, id: id})
-		}
-		c := all[i]
-		c.devices = append(c.devices, d)
-		if d.Parent == "" {
-			c.handle = d.handle
-		}
-		if c.lost == "" {
-			c.lost = s.lostIn(d)
-		}
-	}
-	return all
-}
-
-// lostIn returns what the newest look said of a device that was lost in it.
-func (s *session) lostIn(d device) string {
+// checkUp reads a device: a MIG instance has its card's condition, but a compute mode of its own.
+func (s *session) checkUp(d device, end time.Duration) gpu.Health {
+	p := &patient{device: d, lib: s.lib}
 	for _, f := range s.last.Faults {
 		if f.Code == gpu.FaultLost && (f.Device == d.ID || f.BusID != "" && f.BusID == d.BusID) {
-			return f.Detail
+			p.lost = f.Detail
 		}
 	}
-	return ""
-}
-
-// checkUp reads a card once for all its devices. Its compute mode is each device's own.
-func (s *session) checkUp(c *card, end time.Duration) []gpu.Health {
-	c.open()
-	common := []gpu.Fact{}
+	h := gpu.Health{Device: d.ID, Facts: []gpu.Fact{}}
 	if s.req.Health {
-		common = c.examine(c.handle, ofCard)
+		h.Facts = p.examine(d.card, ofCard)
 	}
-	accounting := s.account(c, end)
-	all := make([]gpu.Health, 0, len(c.devices))
-	for _, d := range c.devices {
-		facts := slices.Clone(common)
-		if s.req.Health {
-			facts = append(facts, c.examine(d.handle, ofDevice)...)
-		}
-		all = append(all, gpu.Health{Device: d.ID, Facts: facts, Accounting: accounting})
+	h.Accounting = s.account(p, end)
+	if s.req.Health {
+		h.Facts = append(h.Facts, p.examine(d.handle, ofDevice)...)
 	}
-	return all
+	return h
 }
 
-// open takes the handle of a card of which only instances were asked for.
-func (c *card) open() {
-	if c.handle != nil || c.lost != "" {
-		return
-	}
-	handle, failed := ask(c.devices[0].handle.GetDeviceHandleFromMigDeviceHandle, c.lib,
-		"nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
-	if failed != nil {
-		c.lost = c.lib.describe(*failed) // nothing can be asked of it, lost or not
-		return
-	}
-	c.handle = handle
-}
-
-// examine holds a card's or an instance's examinations one after another.
-func (c *card) examine(handle nvml.Device, all []examination) []gpu.Fact {
-	facts := []gpu.Fact{}
+// examine holds examinations one after another.
+func (p *patient) examine(handle nvml.Device, all []examination) (facts []gpu.Fact) {
 	for _, e := range all {
-		if c.lost != "" {
-			facts = append(facts, e.facts(nil, bounded("not asked: "+c.lost))...)
-			continue
+		var values []string
+		why := bounded("not asked: " + p.lost)
+		if p.lost == "" {
+			var failed *failure
+			values, failed = ask(func() ([]string, nvml.Return) { return e.read(handle) }, p.lib, e.source)
+			switch {
+			case failed != nil && optional(failed.ret):
+				facts = append(facts, p.examine(handle, e.instead)...)
+				continue
+			case failed != nil:
+				why = p.refused(*failed)
+			default:
+				why = e.source + ": an answer that cannot be"
+			}
 		}
-		values, failed := ask(func() ([]string, nvml.Return) { return e.read(c.lib, handle) }, c.lib, e.source)
-		switch {
-		case failed != nil && optional(failed.ret):
-			facts = append(facts, c.examine(handle, e.instead)...)
-		case failed != nil:
-			facts = append(facts, e.facts(nil, c.refused(*failed))...)
-		case values == nil:
-			facts = append(facts, e.facts(nil, e.source+": an answer that cannot be")...)
-		default:
-			facts = append(facts, e.facts(values, "")...)
+		for i, code := range e.codes {
+			fact := gpu.Fact{Code: code, Unknown: why, Source: e.source}
+			if values != nil {
+				fact.Value, fact.Unknown = values[i], ""
+			}
+			facts = append(facts, fact)
 		}
 	}
 	return facts
 }
 
 // refused gives a failure in the driver's words, and remembers the one after which nothing more is asked.
-func (c *card) refused(f failure) string {
-	words := c.lib.describe(f)
+func (p *patient) refused(f failure) string {
+	words := p.lib.describe(f)
 	if f.ret == nvml.ERROR_GPU_IS_LOST {
-		c.lost = words
+		p.lost = words
 	}
 	return words
+}
+
+// examination is one call and the facts that it gives.
+type examination struct {
+	source string
+	codes  []gpu.FactCode
+	// read returns a value for each code, none where what the driver said cannot be.
+	read    func(nvml.Device) ([]string, nvml.Return)
+	instead []examination // where the driver does not offer this one
+}
+
+// one is the examination of a call that gives one value.
+func one[T any](code gpu.FactCode, source string, call func(nvml.Device) (T, nvml.Return),
+	word func(T) string) examination {
+	return examination{source: source, codes: []gpu.FactCode{code},
+		read: func(d nvml.Device) ([]string, nvml.Return) {
+			value, ret := call(d)
+			return []string{word(value)}, ret
+		}}
+}
+
+// ofCard is what is asked of a whole card, in this order. Cards before Ampere do not remap rows but retire pages.
+var ofCard = []examination{
+	one(gpu.ECCUncorrected, "nvmlDeviceGetTotalEccErrors", func(card nvml.Device) (uint64, nvml.Return) {
+		return card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+	}, decimal),
+	{source: "nvmlDeviceGetRemappedRows", codes: []gpu.FactCode{gpu.RemapRows, gpu.RemapPending, gpu.RemapFailed},
+		read: func(card nvml.Device) ([]string, nvml.Return) {
+			_, uncorrected, pending, failed, ret := card.GetRemappedRows()
+			return []string{strconv.Itoa(uncorrected), yesNo(pending), yesNo(failed)}, ret
+		},
+		instead: []examination{
+			one(gpu.RetiredPending, "nvmlDeviceGetRetiredPagesPendingStatus", nvml.Device.GetRetiredPagesPendingStatus,
+				func(s nvml.EnableState) string { return yesNo(s == nvml.FEATURE_ENABLED) }),
+		}},
+	{source: "nvmlDeviceGetFieldValues", codes: []gpu.FactCode{gpu.RecoveryAction}, read: recoveryAction},
+	{source: "nvmlDeviceGetGpuFabricInfoV", codes: []gpu.FactCode{gpu.FabricState}, read: fabricState},
+	{source: "nvmlDeviceGetBAR1MemoryInfo", codes: []gpu.FactCode{gpu.BAR1Used, gpu.BAR1Total}, read: bar1},
+	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
+	one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons, slowdown),
+}
+
+// ofDevice is what is asked of a card, or of an instance where that is what was asked for: in MIG mode the card has
+// none.
+var ofDevice = []examination{
+	one(gpu.ComputeMode, "nvmlDeviceGetComputeMode", nvml.Device.GetComputeMode,
+		func(m nvml.ComputeMode) string { return wordOr(computeModes, uint64(uint32(m))) }),
+}
+
+// Words of nvml.h's nvmlDeviceGpuRecoveryAction_t, NVML_GPU_FABRIC_STATE_* and nvmlComputeMode_t.
+var (
+	recoveryActions = []string{"none", "reset", "reboot", "drain_p2p", "drain_reset", "recover_imex"}
+	fabricStates    = []string{"not_supported", "not_started", "in_progress", "completed"}
+	computeModes    = []string{"default", "exclusive_thread", "prohibited", "exclusive_process"}
+)
+
+// wordOr returns the word for a number, or the number where there is none yet.
+func wordOr(words []string, n uint64) string {
+	if n < uint64(len(words)) {
+		return words[n]
+	}
+	return decimal(n)
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func yesNo(yes bool) string { return map[bool]string{true: "yes", false: "no"}[yes] }
+
+func onOff(s nvml.EnableState) string {
+	return map[bool]string{true: "on", false: "off"}[s == nvml.FEATURE_ENABLED]
+}
+
+// recoveryAction reads a field's first bytes, which every type of whole number begins with on the machines there are.
+func recoveryAction(card nvml.Device) ([]string, nvml.Return) {
+	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if ret := card.GetFieldValues(values); ret != nvml.SUCCESS {
+		return nil, ret
+	}
+	field := values[0]
+	switch ret := nvml.Return(field.NvmlReturn); {
+	case ret == nvml.ERROR_INVALID_ARGUMENT: // a driver that does not know this field
+		return nil, nvml.ERROR_NOT_SUPPORTED
+	case ret != nvml.SUCCESS || nvml.ValueType(field.ValueType) == nvml.VALUE_TYPE_DOUBLE:
+		return nil, ret
+	default:
+		return []string{wordOr(recoveryActions, uint64(binary.LittleEndian.Uint32(field.Value[:])))}, ret
+	}
+}
+
+// fabricState heeds the status only where the state is final: nvml.h says that it means nothing before.
+func fabricState(card nvml.Device) ([]string, nvml.Return) {
+	info, ret := card.GetGpuFabricInfoV().V2()
+	if info.State == nvml.GPU_FABRIC_STATE_COMPLETED && nvml.Return(info.Status) != nvml.SUCCESS {
+		return []string{"failed"}, ret
+	}
+	return []string{wordOr(fabricStates, uint64(info.State))}, ret
+}
+
+func bar1(card nvml.Device) ([]string, nvml.Return) {
+	memory, ret := card.GetBAR1MemoryInfo()
+	if impossible(memory.Bar1Total, memory.Bar1Used) != "" {
+		return nil, ret
+	}
+	return []string{decimal(memory.Bar1Used), decimal(memory.Bar1Total)}, ret
+}
+
+// slowdown names the reasons for lower clocks that say something of the machine. Idleness, clocks that somebody has
+// set, and a card at its power limit are how it is meant to be.
+func slowdown(mask uint64) string {
+	var names []string
+	for _, s := range []struct {
+		bit  uint64
+		name string
+	}{
+		{nvml.ClocksThrottleReasonHwSlowdown, "hw_slowdown"},
+		{nvml.ClocksEventReasonSwThermalSlowdown, "sw_thermal"},
+		{nvml.ClocksThrottleReasonHwThermalSlowdown, "hw_thermal"},
+		{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "hw_power_brake"},
+	} {
+		if mask&s.bit != 0 {
+			names = append(names, s.name)
+		}
+	}
+	if names == nil {
+		return "none"
+	}
+	return strings.Join(names, "+")
 }

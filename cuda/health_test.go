@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,19 +15,6 @@ import (
 	"bookend/test/fakegpu"
 )
 
-// healthCalls are the functions that nobody calls who was not asked for health or accounting.
-var healthCalls = []string{
-	"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetRetiredPages",
-	"nvmlDeviceGetRetiredPagesPendingStatus", "nvmlDeviceGetFieldValues", "nvmlDeviceGetGpuFabricInfoV",
-	"nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetCurrentClocksEventReasons",
-	"nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetComputeMode",
-}
-
-var accountingCalls = []string{
-	"nvmlDeviceGetAccountingMode", "nvmlDeviceSetAccountingMode", "nvmlDeviceGetAccountingPids",
-	"nvmlDeviceGetAccountingStats", "nvmlDeviceGetAccountingBufferSize",
-}
-
 func healthOf(w *fakegpu.World, devices ...gpu.Device) wire.Request {
 	req := askFor(w, devices...)
 	req.Health = true
@@ -37,34 +25,15 @@ func healthOf(w *fakegpu.World, devices ...gpu.Device) wire.Request {
 func health(t *testing.T, req wire.Request, devices ...gpu.ID) []gpu.Health {
 	t.Helper()
 	a := answerTo(req)
-	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) != 1 {
-		t.Fatalf("got %d looks, complete %v, troubles %v, faults %v", len(a.Snapshots), a.Complete, a.Troubles,
-			a.Faults)
-	}
 	var got []gpu.ID
 	for _, h := range a.Health {
 		got = append(got, h.Device)
 	}
-	if !slices.Equal(got, devices) {
-		t.Fatalf("got health of %v, want %v", got, devices)
+	if len(a.Troubles) > 0 || !a.Complete || len(a.Snapshots) != 1 || !slices.Equal(got, devices) {
+		t.Fatalf("got health of %v, want %v; %d looks, complete %v, troubles %v, faults %v", got, devices,
+			len(a.Snapshots), a.Complete, a.Troubles, a.Faults)
 	}
 	return a.Health
-}
-
-// said writes a fact as "code=value", or "code? why".
-func said(f gpu.Fact) string {
-	if f.Unknown != "" {
-		return fmt.Sprintf("%s? %s", f.Code, f.Unknown)
-	}
-	return fmt.Sprintf("%s=%s", f.Code, f.Value)
-}
-
-func saidOf(h gpu.Health) []string {
-	all := []string{}
-	for _, f := range h.Facts {
-		all = append(all, said(f))
-	}
-	return all
 }
 
 // atRest is what a healthy H200 says, with its sources.
@@ -82,143 +51,175 @@ var atRest = []gpu.Fact{
 	{Code: gpu.ComputeMode, Value: "default", Source: "nvmlDeviceGetComputeMode"},
 }
 
-func TestHealthOfIdleCards(t *testing.T) {
-	w := world(t)
-	for i, h := range health(t, healthOf(w, cardOf(w, 2), cardOf(w, 0)), gpu.ID(w.UUID(2)), gpu.ID(w.UUID(0))) {
-		if !slices.Equal(h.Facts, atRest) || h.Accounting.Mode != "" || h.Accounting.Unknown != "" {
-			t.Errorf("card %d: got %s", i, text(t, h))
+// unlike writes what differs from a healthy card, without spaces in it, as "code=value" or "code?why"; what is gone
+// comes first, as "-code".
+func unlike(h gpu.Health) string {
+	var words []string
+	for _, f := range atRest {
+		if _, ok := h.Fact(f.Code); !ok {
+			words = append(words, "-"+string(f.Code))
 		}
 	}
-	all := request(w.NVML())
-	all.Health = true
-	if got := health(t, all, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), gpu.ID(w.UUID(2)),
-		gpu.ID(w.UUID(3))); !slices.Equal(got[3].Facts, atRest) {
-		t.Errorf("all: got %s", text(t, got[3]))
+	for _, f := range h.Facts {
+		said := fmt.Sprintf("%s=%s", f.Code, f.Value)
+		if f.Unknown != "" {
+			said = fmt.Sprintf("%s?%s", f.Code, f.Unknown)
+		}
+		if !slices.Contains(atRest, f) {
+			words = append(words, strings.ReplaceAll(said, " ", ""))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+const (
+	cannotBe = ":ananswerthatcannotbe"
+	noRemap  = "-remap_uncorrected -remap_pending -remap_failed "
+)
+
+// factCases are the facts' values: what the world is made to say of its first card, and what is to be heard.
+var factCases = map[string]struct{ set, want string }{
+	"healthy":              {"", ""},
+	"ECC errors":           {"ecc_uncorrected=3", "ecc_uncorrected=3"},
+	"ECC errors of before": {"ecc_uncorrected_ever=7 ecc_corrected=9", ""},
+	"rows remapped":        {"remapped_uncorrected=2 remapped_corrected=5", "remap_uncorrected=2"},
+	"remap pending":        {"remap_pending=1", "remap_pending=yes"},
+	"remap failed":         {"remap_failure=1", "remap_failed=yes"},
+	"BAR1":                 {"bar1_used_mib=64 bar1_mib=128", "bar1_used=67108864 bar1_total=134217728"},
+	"BAR1 without size": {"bar1_used_mib=0 bar1_mib=0", "bar1_used?nvmlDeviceGetBAR1MemoryInfo" + cannotBe +
+		" bar1_total?nvmlDeviceGetBAR1MemoryInfo" + cannotBe},
+	"persistence off":     {"persistence=0", "persistence=off"},
+	"exclusive process":   {"compute_mode=3", "compute_mode=exclusive_process"},
+	"exclusive thread":    {"compute_mode=1", "compute_mode=exclusive_thread"},
+	"prohibited":          {"compute_mode=2", "compute_mode=prohibited"},
+	"unknown mode":        {"compute_mode=4", "compute_mode=4"},
+	"reset":               {"recovery_action=1", "recovery_action=reset"},
+	"drain P2P":           {"recovery_action=3", "recovery_action=drain_p2p"},
+	"drain and reset":     {"recovery_action=4", "recovery_action=drain_reset"},
+	"IMEX":                {"recovery_action=5", "recovery_action=recover_imex"},
+	"unknown action":      {"recovery_action=6", "recovery_action=6"},
+	"another type":        {"recovery_action=2 recovery_action_type=3", "recovery_action=reboot"},
+	"a double":            {"recovery_action_type=0", "recovery_action?nvmlDeviceGetFieldValues" + cannotBe},
+	"field not supported": {"recovery_action_rc=3", "-recovery_action"},
+	"field not known":     {"recovery_action_rc=2", "-recovery_action"},
+	"field fails": {"recovery_action_rc=4",
+		"recovery_action?nvmlDeviceGetFieldValues:InsufficientPermissions(4)"},
+	"fabric in progress":   {"fabric_state=2 fabric_status=999", "fabric_state=in_progress"},
+	"fabric not started":   {"fabric_state=1", "fabric_state=not_started"},
+	"fabric ready":         {"fabric_state=3", "fabric_state=completed"},
+	"fabric failed":        {"fabric_state=3 fabric_status=999", "fabric_state=failed"},
+	"fabric unknown":       {"fabric_state=9", "fabric_state=9"},
+	"as it is meant to be": {"clocks_event_reasons=0x117", ""},
+	"hot and slow":         {"clocks_event_reasons=0x48", "throttled=hw_slowdown+hw_thermal"},
+	"hot, by software":     {"clocks_event_reasons=0x20", "throttled=sw_thermal"},
+	"power brake":          {"clocks_event_reasons=0x80", "throttled=hw_power_brake"},
+	"before Ampere":        {"retired_pages=0", noRemap + "retired_pending=no"},
+	"pages to be retired":  {"retired_pages=63 retired_pending=1", noRemap + "retired_pending=yes"},
+}
+
+// Each value of each fact, one after another on one card; the others' facts stay as they are.
+func TestFacts(t *testing.T) {
+	w := world(t, fakegpu.GPUs(2))
+	for _, name := range slices.Sorted(maps.Keys(factCases)) { // in order: the world changes
+		tt := factCases[name]
+		before := map[string]string{}
+		for _, word := range strings.Fields(tt.set) {
+			key, value, _ := strings.Cut("gpu0."+word, "=")
+			before[key] = w.Get(key)
+			must(t, w.Set(key, value))
+		}
+		both := health(t, healthOf(w, cardOf(w, 0), cardOf(w, 1)), gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
+		for key, value := range before {
+			must(t, w.Set(key, value))
+		}
+		if got, other := unlike(both[0]), unlike(both[1]); got != tt.want || other != "" {
+			t.Errorf("%s: got %q, want %q; of the other card %q", name, got, tt.want, other)
+		}
 	}
 }
 
-// Nothing is asked of a card that the driver has called lost: each call may wait for a timeout.
-func TestHealthOfALostCard(t *testing.T) {
-	const lost = "GPU is lost (15)"
-	tests := map[string]struct {
-		function string
-		first    int // of the facts that are unknown
-		words    string
-	}{
-		"in the look":      {"nvmlDeviceGetMemoryInfo_v2", 0, "not asked: nvmlDeviceGetMemoryInfo_v2: " + lost},
-		"at the first":     {"nvmlDeviceGetTotalEccErrors", 0, "nvmlDeviceGetTotalEccErrors: " + lost},
-		"in between":       {"nvmlDeviceGetFieldValues", 4, "nvmlDeviceGetFieldValues: " + lost},
-		"at the very last": {"nvmlDeviceGetComputeMode", len(atRest) - 1, "nvmlDeviceGetComputeMode: " + lost},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+tt.function+".gpu0", "rc 15"))
-			reached := false
+// A call that fails costs its own facts; what the driver does not offer is left out. After the word that the card is
+// lost nothing more is asked: each call may wait for a timeout.
+func TestHealthCallsThatFail(t *testing.T) {
+	for _, function := range []string{
+		"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
+		"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode",
+		"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode",
+	} {
+		w := world(t, fakegpu.GPUs(1))
+		for rc, words := range map[int]string{3: "", 999: "Unknown Error (999)", 15: "GPU is lost (15)"} {
+			must(t, w.Set("on."+function, fmt.Sprint("rc ", rc)))
+			lost := false
 			for _, f := range atRest { // what comes after it would hang
-				if reached = reached || f.Source == tt.function || tt.first == 0; reached && f.Source != tt.function {
-					must(t, w.Set("on."+f.Source+".gpu0", "hang"))
+				if lost = lost || rc == 15 && f.Source == function; lost && f.Source != function {
+					must(t, w.Set("on."+f.Source, "hang"))
 				}
 			}
-			must(t, w.Set("on.nvmlDeviceGetAccountingMode.gpu0", "hang"))
-			req := healthOf(w, cardOf(w, 0), cardOf(w, 1))
-			req.Accounting = tt.first < len(atRest)-1 // it comes before the last
-			both := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
-			got := both[0].Facts
-			if len(got) != len(atRest) || !slices.Equal(got[:tt.first], atRest[:tt.first]) ||
-				got[tt.first].Unknown != tt.words {
-				t.Fatalf("got %s", text(t, got))
-			}
-			for _, f := range got[tt.first:] {
-				if f.Value != "" || !strings.HasSuffix(f.Unknown, lost) {
-					t.Errorf("got %s", said(f))
+			h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]
+			lost = false
+			for _, want := range atRest {
+				must(t, w.Set("on."+want.Source, ""))
+				got, told := h.Fact(want.Code)
+				failed := want.Source == function
+				if lost = lost || failed && rc == 15; failed || lost {
+					want.Value, want.Unknown = "", got.Unknown
+				}
+				if told == (failed && rc == 3) || told && got != want || (failed || lost) && !strings.HasSuffix(got.Unknown, words) {
+					t.Errorf("%s %d: got %+v, %v", function, rc, got, told)
 				}
 			}
-			if a := both[0].Accounting; req.Accounting &&
-				(a.Mode != "" || !strings.HasPrefix(a.Unknown, "not asked: ") || !strings.HasSuffix(a.Unknown, lost)) {
-				t.Errorf("got accounting %s", text(t, a))
-			}
-			if !slices.Equal(both[1].Facts, atRest) {
-				t.Errorf("the other card: got %s", text(t, both[1]))
-			}
-		})
+		}
 	}
 }
 
-// A card that was never open has a fault and no health.
-func TestHealthOfACardThatCannotBeOpened(t *testing.T) {
-	w := world(t, fakegpu.GPUs(2), fakegpu.With("on.any.gpu0", "rc 15"))
-	health(t, healthOf(w, cardOf(w, 0), cardOf(w, 1)), gpu.ID(w.UUID(1)))
-	health(t, healthOf(w, cardOf(w, 0)))
+func TestHealthOfALostCard(t *testing.T) {
+	w := world(t, fakegpu.GPUs(2), fakegpu.With("on.nvmlDeviceGetMemoryInfo_v2.gpu0", "rc 15"),
+		fakegpu.With("on.nvmlDeviceGetTotalEccErrors.gpu0", "hang"),
+		fakegpu.With("on.nvmlDeviceGetAccountingMode.gpu0", "hang"))
+	req := healthOf(w, cardOf(w, 0), cardOf(w, 1))
+	req.Accounting = true
+	both := health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)))
+	const why = "not asked: nvmlDeviceGetMemoryInfo_v2: GPU is lost (15)"
+	for _, f := range both[0].Facts {
+		if f.Value != "" || f.Unknown != why {
+			t.Errorf("got %+v", f)
+		}
+	}
+	if both[0].Accounting.Unknown != why || len(both[0].Facts) != len(atRest) || unlike(both[1]) != "" {
+		t.Errorf("got %s", text(t, both))
+	}
+	// One that was never open has a fault and no health.
+	must(t, w.Set("on.any.gpu0", "rc 15"))
+	health(t, req, gpu.ID(w.UUID(1)))
 }
 
 // An instance has its card's facts under its own name, and a compute mode of its own; the card has none in MIG mode.
 func TestHealthOfInstances(t *testing.T) {
 	w := cutWorld(t, fakegpu.With("gpu1.ecc_uncorrected", "5"), fakegpu.With("gpu1.compute_mode", "3"))
-	old := gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/3/1", w.UUID(1)))}
-	got := health(t, healthOf(w, instance(w, 0), old, cardOf(w, 0)), instance(w, 0).ID, old.ID, gpu.ID(w.UUID(0)))
-	const gone = "-remap_uncorrected -remap_pending -remap_failed ecc_uncorrected=5"
-	for _, h := range got[:2] {
-		if diff := unlike(atRest, h); diff != gone+" compute_mode=exclusive_process" {
-			t.Errorf("%s: got %q", h.Device, diff)
-		}
-	}
-	if !slices.Equal(got[2].Facts, atRest) {
-		t.Errorf("the other card: got %s", text(t, got[2]))
-	}
-	card := health(t, healthOf(w, cardOf(w, 1)), gpu.ID(w.UUID(1)))[0]
-	if diff := unlike(atRest, card); diff != "-remap_uncorrected -remap_pending -remap_failed -compute_mode ecc_uncorrected=5" {
-		t.Errorf("the card: got %q", diff)
-	}
-}
-
-// The card behind its instances is read once, however many of them were asked for.
-func TestCardOfInstancesIsReadOnce(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("on.nvmlDeviceGetTotalEccErrors.gpu1", "rc 999 after 1"))
-	req := request(w.NVML())
-	req.Health = true
-	for _, h := range health(t, req, gpu.ID(w.UUID(0)), gpu.ID(w.UUID(1)), instance(w, 0).ID, instance(w, 2).ID,
-		instance(w, 3).ID) {
-		if f, ok := h.Fact(gpu.ECCUncorrected); !ok || f.Value != "0" {
-			t.Errorf("%s: got %s", h.Device, said(f))
+	got := health(t, healthOf(w, instance(w, 0), cardOf(w, 0), cardOf(w, 1)), instance(w, 0).ID, gpu.ID(w.UUID(0)),
+		gpu.ID(w.UUID(1)))
+	for i, want := range []string{
+		noRemap + "ecc_uncorrected=5 compute_mode=exclusive_process", "", noRemap + "-compute_mode ecc_uncorrected=5",
+	} {
+		if diff := unlike(got[i]); diff != want {
+			t.Errorf("%s: got %q, want %q", got[i].Device, diff, want)
 		}
 	}
 }
 
-func TestInstanceWhoseCardIsNotTold(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("on.nvmlDeviceGetDeviceHandleFromMigDeviceHandle", "rc 999"))
-	asked := instance(w, 0)
-	asked.BusID, asked.Parent = gpu.BusID(w.BusID(1)), gpu.ID(w.UUID(1))
-	req := healthOf(w, asked)
-	req.Accounting = true
-	h := health(t, req, asked.ID)[0]
-	if len(h.Facts) != len(atRest) || h.Accounting.Unknown == "" {
-		t.Fatalf("got %s", text(t, h))
-	}
-	for _, f := range h.Facts {
-		if f.Value != "" || !strings.Contains(f.Unknown,
-			"nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Unknown Error (999)") {
-			t.Errorf("got %s", said(f))
-		}
-	}
-}
-
-// What goes wrong in a health call costs the looks nothing, and is this card's trouble, not another's.
+// What goes wrong in a health call costs the looks nothing.
 func TestTroubleInAHealthCall(t *testing.T) {
-	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash,
-		"exit 9": code.BackendCrash} {
+	for rule, want := range map[string]code.Code{"hang": code.Hang, "hang-hard": code.Hang, "crash": code.BackendCrash} {
 		for _, function := range []string{"nvmlDeviceGetFieldValues", "nvmlDeviceGetAccountingMode"} {
 			t.Run(rule+" in "+function, func(t *testing.T) {
 				t.Parallel()
 				w := world(t, fakegpu.GPUs(2), fakegpu.With("on."+function+".gpu0", rule))
-				req := beside(w, cardOf(w, 0))
-				req.Health, req.Accounting, req.DeadlineMillis = true, true, 3000
+				req := healthOf(w, cardOf(w, 0))
+				req.Accounting, req.DeadlineMillis = true, 3000
 				a := answerTo(req)
-				if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 || a.Watched ||
-					a.Neighbours != nil {
-					t.Errorf("got %d looks, health %v, watched %v", len(a.Snapshots), a.Health, a.Watched)
-				}
-				if len(a.Troubles) != 1 || a.Troubles[0].Code != want || a.Troubles[0].Elsewhere {
-					t.Errorf("got troubles %+v", a.Troubles)
+				if len(a.Snapshots) != 1 || len(a.Snapshots[0].Readings) != 1 || len(a.Health) > 0 ||
+					len(a.Troubles) != 1 || a.Troubles[0].Code != want {
+					t.Errorf("got %d looks, health %v, troubles %+v", len(a.Snapshots), a.Health, a.Troubles)
 				}
 			})
 		}
@@ -227,32 +228,22 @@ func TestTroubleInAHealthCall(t *testing.T) {
 
 // Who asks for neither gets neither, and pays for neither: any of these calls would end the program.
 func TestHealthIsNotAskedFor(t *testing.T) {
-	for name, tt := range map[string]struct {
-		health, accounting bool
-		lethal             []string
-		facts              []gpu.Fact
-		mode               string
-	}{
-		"health alone":     {true, false, accountingCalls, atRest, ""},
-		"accounting alone": {false, true, healthCalls, nil, "off"},
-		"neither":          {false, false, slices.Concat(healthCalls, accountingCalls), nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := world(t, fakegpu.GPUs(1))
-			for _, function := range tt.lethal {
-				must(t, w.Set("on."+function, "crash"))
-			}
-			req := askFor(w, cardOf(w, 0))
-			req.Health, req.Accounting = tt.health, tt.accounting
-			if !tt.health && !tt.accounting {
-				health(t, req)
-				return
-			}
-			if h := health(t, req, gpu.ID(w.UUID(0)))[0]; !slices.Equal(h.Facts, tt.facts) ||
-				h.Accounting.Mode != tt.mode {
-				t.Errorf("got %s, want accounting %q", text(t, h), tt.mode)
-			}
-		})
+	w := world(t, fakegpu.GPUs(1))
+	for _, f := range atRest {
+		must(t, w.Set("on."+f.Source, "crash"))
+	}
+	req := askFor(w, cardOf(w, 0))
+	req.Accounting = true
+	if h := health(t, req, gpu.ID(w.UUID(0)))[0]; len(h.Facts) > 0 || h.Accounting.Mode != "off" {
+		t.Errorf("accounting alone: got %s", text(t, h))
+	}
+	must(t, w.Set("on.nvmlDeviceGetAccountingMode", "crash"))
+	health(t, askFor(w, cardOf(w, 0)))
+	for _, f := range atRest {
+		must(t, w.Set("on."+f.Source, ""))
+	}
+	if h := health(t, healthOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0)))[0]; unlike(h) != "" || h.Accounting.Mode != "" {
+		t.Errorf("health alone: got %s", text(t, h))
 	}
 }
 
@@ -267,37 +258,5 @@ func TestNoTimeForHealth(t *testing.T) {
 	must(t, s.tellHealth(now+healthLeast-1))
 	if out.Len() > 0 {
 		t.Errorf("said %q", &out)
-	}
-}
-
-// The looks come first: health takes what room they leave.
-func TestNoRoomForHealth(t *testing.T) {
-	const filler = 4096
-	all := []gpu.Health{{Device: "GPU-1", Facts: atRest,
-		Accounting: gpu.Accounting{Mode: "on", Processes: make([]gpu.Accounted, mostAccounted)}}}
-	send := func(t *testing.T, left int) string {
-		t.Helper()
-		var out bytes.Buffer
-		s := session{out: wire.NewWriter(&out)}
-		line := wire.Reply{Kind: wire.KindFault,
-			Fault: &gpu.Fault{Code: gpu.FaultDriver, Detail: strings.Repeat("x", filler)}}
-		for out.Len()+filler+200 < wire.MaxReplyBytes-left {
-			must(t, s.out.Write(line))
-		}
-		out.Reset()
-		must(t, s.sendHealth(all))
-		all[0].Accounting.Unknown, all[0].Accounting.Processes = "", make([]gpu.Accounted, mostAccounted)
-		must(t, s.out.Write(wire.Reply{Kind: wire.KindDone}))
-		return out.String()
-	}
-	if got := send(t, 1<<20); strings.Count(got, `"pid"`) != mostAccounted {
-		t.Errorf("with room: got %d processes", strings.Count(got, `"pid"`))
-	}
-	if got := send(t, 10_000); strings.Contains(got, `"pid"`) || !strings.Contains(got, "no room for its processes") ||
-		!strings.Contains(got, `"recovery_action"`) {
-		t.Errorf("with little room: got %q", got)
-	}
-	if got := send(t, 0); strings.Contains(got, "health") {
-		t.Errorf("without room: got %q", got)
 	}
 }

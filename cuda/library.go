@@ -34,7 +34,6 @@ type library struct {
 	handle unsafe.Pointer // of dlopen
 	api    nvml.Interface
 	driver gpu.Driver
-	lists  []listing
 }
 
 // openLibrary loads the library at path (empty: where the dynamic linker finds it) and initialises it. The
@@ -53,7 +52,6 @@ func openLibrary(path string) (*library, *gpu.Fault, error) {
 	}
 	l.driver.Version, _ = ask(l.api.SystemGetDriverVersion, l, "nvmlSystemGetDriverVersion")
 	l.driver.Library, _ = ask(l.api.SystemGetNVMLVersion, l, "nvmlSystemGetNVMLVersion")
-	l.lists = l.listings()
 	return l, nil, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
-	"bookend/internal/wire"
 	"bookend/test/fakegpu"
 )
 
@@ -25,20 +24,6 @@ func instance(w *fakegpu.World, index int) gpu.Device {
 	return gpu.Device{ID: gpu.ID(w.InstanceUUID(1, index))}
 }
 
-func askFor(w *fakegpu.World, devices ...gpu.Device) wire.Request {
-	r := request(w.NVML())
-	r.All, r.Devices = false, devices
-	return r
-}
-
-func listed(r gpu.Reading) []int {
-	pids := []int{}
-	for _, p := range r.Processes {
-		pids = append(pids, p.PID)
-	}
-	return pids
-}
-
 func TestInstances(t *testing.T) {
 	w := cutWorld(t)
 	small := start(t, w, "alloc", "--gpu", "1", "--mib", "1000")
@@ -53,22 +38,24 @@ func TestInstances(t *testing.T) {
 	for index, want := range map[int]struct {
 		total, used uint64
 		pids        []int
+		unknown     string // the processes
 		shared      bool
 	}{
-		0: {18000, 1000 + context, []int{small.PID}, false},
-		2: {36000, 2000 + context, []int{large.PID}, true},
-		3: {36000, 2000 + context, []int{}, true},
+		0: {18000, 1000 + context, []int{small.PID}, "", false},
+		2: {36000, 2000 + context, []int{}, "no telling", true},
+		3: {36000, 2000 + context, []int{}, "", true},
 	} {
 		r := reading(t, s, w.InstanceUUID(1, index))
 		if r.Memory.Total != gpu.Bytes(want.total<<20) || r.Memory.Used != gpu.Bytes(want.used<<20) ||
-			!slices.Equal(listed(r), want.pids) {
+			!slices.Equal(listed(r), want.pids) || !strings.Contains(r.ProcessesUnknown, want.unknown) ||
+			(r.ProcessesUnknown == "") != (want.unknown == "") {
 			t.Errorf("instance %d: got %s", index, text(t, r))
 		}
 		if r.Device.Parent != gpu.ID(w.UUID(1)) || r.Device.BusID != gpu.BusID(w.BusID(1)) ||
 			!strings.Contains(r.Device.Name, "MIG") {
 			t.Errorf("instance %d is %s", index, text(t, r.Device))
 		}
-		if shared := strings.Contains(r.Memory.Unjudged, "GPU instance 3"); shared != want.shared ||
+		if strings.Contains(r.Memory.Unjudged, "GPU instance 3") != want.shared ||
 			(r.Memory.Unjudged != "") != want.shared {
 			t.Errorf("instance %d: unjudged %q", index, r.Memory.Unjudged)
 		}
@@ -104,26 +91,7 @@ func TestInstanceListsItsOwnProcesses(t *testing.T) {
 	}
 }
 
-func TestInstancesAskedForOneByOne(t *testing.T) {
-	w := cutWorld(t)
-	card := gpu.ID(w.UUID(1))
-	asked := instance(w, 0)
-	asked.BusID, asked.Parent = gpu.BusID(w.BusID(1)), card // as an earlier reading named it
-	old := gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/3/1", card)), Parent: card}
-	s := look(t, askFor(w, asked, instance(w, 2), old))
-	var got []gpu.ID
-	for _, r := range s.Readings {
-		got = append(got, r.Device.ID)
-	}
-	if want := []gpu.ID{asked.ID, instance(w, 2).ID, old.ID}; !slices.Equal(got, want) || len(s.Faults) != 0 {
-		t.Errorf("got %s", text(t, s))
-	}
-	if r := reading(t, s, string(old.ID)); r.Memory.Total != gpu.Bytes(36000<<20) || r.Device.Parent != card {
-		t.Errorf("by the older form: got %s", text(t, r))
-	}
-}
-
-// What is not there is missing: neither idle nor a leak.
+// What is not there is missing: neither idle nor a leak. An instance that could not be opened may be the one asked for.
 func TestInstanceThatIsNotThere(t *testing.T) {
 	onCard := func(w *fakegpu.World, d gpu.Device) gpu.Device {
 		d.BusID, d.Parent = gpu.BusID(w.BusID(1)), gpu.ID(w.UUID(1))
@@ -131,41 +99,35 @@ func TestInstanceThatIsNotThere(t *testing.T) {
 	}
 	w := cutWorld(t)
 	gone := instance(w, 0)
+	none := func() error { return nil }
 	tests := map[string]struct {
 		device gpu.Device
 		change func() error
+		fault  gpu.FaultCode
 	}{
-		"destroyed, by its id":     {gone, func() error { return w.Destroy(1, 0) }},
-		"destroyed, by its bus id": {onCard(w, gone), func() error { return nil }},
-		"destroyed, by its place": {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/7/0", w.UUID(1)))},
-			func() error { return nil }},
-		"never made": {gpu.Device{ID: "MIG-4"}, func() error { return nil }},
-		"place that is no place": {gpu.Device{ID: gpu.ID(fmt.Sprintf("MIG-%s/a/b", w.UUID(1)))},
-			func() error { return nil }},
-		"of a card that is not here": {gpu.Device{ID: "MIG-GPU-9/7/0"}, func() error { return nil }},
-		"MIG mode turned off":        {onCard(w, instance(w, 2)), func() error { return w.Set("gpu1.mig", "0") }},
+		"1 there, as an earlier reading named it": {onCard(w, gone), none, ""},
+		"2 there, by its id":                      {gone, none, ""},
+		"3 not to be opened": {gone,
+			func() error { return w.Set("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", "rc 999") }, gpu.FaultDriver},
+		"4 destroyed, by its id": {gone, func() error {
+			must(t, w.Set("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", ""))
+			return w.Destroy(1, 0)
+		}, gpu.FaultNoDevice},
+		"5 destroyed, by its bus id": {onCard(w, gone), none, gpu.FaultNoDevice},
+		"6 never made":               {gpu.Device{ID: "MIG-4"}, none, gpu.FaultNoDevice},
+		"7 MIG mode turned off": {onCard(w, instance(w, 2)), func() error { return w.Set("gpu1.mig", "0") },
+			gpu.FaultNoDevice},
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) { // in order: the world changes
 		tt := tests[name]
-		t.Run(name, func(t *testing.T) {
-			must(t, tt.change())
-			s := look(t, askFor(w, tt.device))
-			if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultNoDevice ||
-				s.Faults[0].Device != tt.device.ID {
-				t.Errorf("got %s", text(t, s))
-			}
-		})
-	}
-}
-
-// An instance that could not be opened may be the one asked for: that is not the same as missing.
-func TestInstanceThatCannotBeOpened(t *testing.T) {
-	w := cutWorld(t, fakegpu.With("on.nvmlDeviceGetMigDeviceHandleByIndex.gpu1", "rc 999"))
-	asked := instance(w, 0)
-	s := look(t, askFor(w, asked))
-	if len(s.Readings) != 0 || len(s.Faults) != 1 || s.Faults[0].Code != gpu.FaultDriver ||
-		s.Faults[0].Device != asked.ID {
-		t.Errorf("got %s", text(t, s))
+		must(t, tt.change())
+		s := look(t, askFor(w, tt.device))
+		missing := len(s.Readings) == 0 && len(s.Faults) == 1 && s.Faults[0].Code == tt.fault &&
+			s.Faults[0].Device == tt.device.ID
+		there := len(s.Readings) == 1 && s.Readings[0].Device.ID == tt.device.ID && len(s.Faults) == 0
+		if tt.fault == "" && !there || tt.fault != "" && !missing {
+			t.Errorf("%s: got %s", name, text(t, s))
+		}
 	}
 }
 

@@ -88,8 +88,6 @@ func TestListsThatCannotBeTrusted(t *testing.T) {
 		want    int
 	}{
 		"in the MPS list": {[]fakegpu.Option{fakegpu.With(list, "100:100 0:100:mps")}, 0},
-		"too much together": {[]fakegpu.Option{fakegpu.With(list,
-			"1:140000 2:140000 3:140000 4:140000 5:140000")}, 0},
 		"longer entries": {[]fakegpu.Option{fakegpu.With(list, three), fakegpu.With("process_stride", "32")},
 			0},
 		"longer entries, version 3": {[]fakegpu.Option{fakegpu.With(list, three),
@@ -126,8 +124,8 @@ func TestMissingFunctions(t *testing.T) {
 	t.Run("figures", func(t *testing.T) {
 		s := without(t, "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion",
 			"nvmlDeviceGetName",
-			"nvmlDeviceGetMinorNumber", "nvmlDeviceGetIndex", "nvmlDeviceGetMigMode", "nvmlDeviceGetPciInfo_v3",
-			"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2",
+			"nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode", "nvmlDeviceGetPciInfo_v3",
+			"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetAddressingMode", "nvmlDeviceGetVirtualizationMode",
 			"nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
 			"nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
 		r := reading(t, s, w.UUID(0))

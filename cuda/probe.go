@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/routine"
+	"bookend/internal/safefile"
 	"bookend/internal/wire"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +27,6 @@ type prober struct {
 	init  time.Duration        // what CUDA took to start
 	lib   *library
 	known map[int]bool // processes that may be on a card
-	// partial: CUDA may not show devices that it has, as its list ends with the first that it does not know.
-	partial bool
 }
 
 // serveProbe tests every device that was asked for, one after another: the driver would serialise them anyway. Each
@@ -58,16 +58,13 @@ func serveProbe(req wire.Request, out *wire.Writer, boot func() time.Duration) e
 	select {
 	case s := <-starting:
 		return p.testAll(asked, s)
-	case <-over.C: // the thread that waits in the driver ends with this process
-		return p.skipAll(asked, tooSlow(boot()-begin))
+	case <-over.C:
+		// The thread that waits in the driver ends with this process. A start that takes long is no fault: cuInit
+		// serialises (1.2 s for four at once, measured), and without persistence mode it attaches the cards first, which
+		// was reported to take 1-3 s each.
+		return p.skipAll(asked, fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start "+
+			"at once?)", (boot()-begin).Round(100*time.Millisecond)))
 	}
-}
-
-// tooSlow: a start that takes long is no fault. cuInit serialises (1.2 s for four at once, measured), and without
-// persistence mode it attaches the cards first, which was reported to take 1-3 s each.
-func tooSlow(after time.Duration) string {
-	return fmt.Sprintf("CUDA did not start within %v (persistence mode is off, or several start at once?)",
-		after.Round(100*time.Millisecond))
 }
 
 // admit refuses what can be refused without asking any driver.
@@ -83,36 +80,20 @@ func (p *prober) admit() ([]gpu.Device, error) {
 			continue
 		}
 		seen[d.ID] = true
-		why := cmp.Or(folder, p.refused(d))
+		why := folder
+		if isInstance(d.ID) {
+			why = "MIG instances are not tested"
+		} else if _, ok := p.req.Probe.Locks[d.ID]; !ok {
+			why = cmp.Or(why, "no lock was named for it")
+		}
 		if why == "" {
 			asked = append(asked, d)
-			continue
-		}
-		if err := p.tell(skipped(d.ID, why)); err != nil {
+		} else if err := p.tell(skipped(d.ID, why)); err != nil {
 			return nil, err
 		}
 	}
 	slices.SortFunc(asked, func(a, b gpu.Device) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return asked, nil
-}
-
-func (p *prober) refused(d gpu.Device) string {
-	if _, ok := p.req.Probe.Locks[d.ID]; !ok && len(p.req.Probe.Locks) > 0 {
-		return "no lock was named for it"
-	}
-	if !isInstance(d.ID) {
-		return ""
-	}
-	_, _, old := parseInstance(d.ID)
-	switch {
-	case !p.req.Probe.MIG:
-		return "MIG instances are not tested unless the configuration says so"
-	case old:
-		return "its id is of the older kind, which CUDA does not tell"
-	case len(p.req.Devices) > 1:
-		return "a process can test one MIG instance and nothing else"
-	}
-	return ""
 }
 
 // empty says why a folder is no place to keep away from MPS. Threat: a daemon in it, or whoever could put one there:
@@ -146,7 +127,7 @@ type started struct {
 	took   time.Duration
 	lib    *library
 	fault  *gpu.Fault // of NVML
-	opened []*opened
+	opened []opened
 	err    error
 }
 
@@ -159,7 +140,9 @@ func (p *prober) start(path string, asked []gpu.Device) (<-chan started, error) 
 	if err := prepareCUDA(strings.Join(ids, ","), p.req.Probe.Empty); err != nil {
 		return nil, err
 	}
-	freeLimit()
+	// CUDA maps far more than it uses: under a limit that slurmd may have handed on it fails to start as on a sick card.
+	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // else CUDA says what it lacks
 	starting := make(chan started, 1)
 	routine.Go(func(defect *routine.Panic) { starting <- started{err: defect} },
 		func() { starting <- p.load(path, asked) })
@@ -183,15 +166,8 @@ func (p *prober) load(path string, asked []gpu.Device) (s started) {
 		return s
 	}
 	s.lib = lib
-	s.opened, s.err = inParallel(len(asked), nil, func(i int) opened { return lib.openAsked(asked[i]) })
+	s.opened, s.err = inParallel(len(asked), func(i int) opened { return lib.openAsked(asked[i]) })
 	return s
-}
-
-// freeLimit lifts a limit on address space that slurmd may have handed on: CUDA maps far more than it uses, and fails
-// to start as on a sick card.
-func freeLimit() {
-	none := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	_ = unix.Setrlimit(unix.RLIMIT_AS, &none) // else CUDA says what it lacks
 }
 
 // testAll tests the cards, in the order of their ids, which all who lock several share.
@@ -224,7 +200,7 @@ func (p *prober) testAll(asked []gpu.Device, s started) error {
 
 // testable are the devices as NVML has them, which tells what CUDA does not: free memory without a context, and who is
 // there. Those that cannot be judged by it, or that their state forbids to test, are told and left out.
-func (p *prober) testable(asked []gpu.Device, all []*opened) ([]device, error) {
+func (p *prober) testable(asked []gpu.Device, all []opened) ([]device, error) {
 	var cards []device
 	for i, o := range all {
 		why := ""
@@ -234,7 +210,6 @@ func (p *prober) testable(asked []gpu.Device, all []*opened) ([]device, error) {
 			cards = append(cards, o.devices[0])
 			continue
 		}
-		p.partial = true
 		if err := p.tell(skipped(asked[i].ID, why)); err != nil {
 			return nil, err
 		}
@@ -242,13 +217,30 @@ func (p *prober) testable(asked []gpu.Device, all []*opened) ([]device, error) {
 	return cards, nil
 }
 
-// unseen is a device that CUDA did not show. Whether that is its own fault is known only of the first.
+// unseen is a device that CUDA did not show. CUDA's list ends with the first that it does not know, so that whose fault
+// it is shows only where one was asked for alone.
 func (p *prober) unseen(result *gpu.Probe, o outcome) {
-	if p.partial && (o.code == cudaNoDevice || o.code == cudaInvalidDevice) {
-		skip(result, "CUDA does not show it, nor one that was asked for together with it: ask for it alone. "+o.words())
+	if len(p.req.Devices) > 1 && (o.code == cudaNoDevice || o.code == cudaInvalidDevice) {
+		skip(result, "CUDA does not show it, or not one that was asked for together with it: ask for it alone. "+o.words())
 		return
 	}
 	fail(result, o)
+}
+
+// lock takes a device's lock, or says why it was not to be had. Threat: a lock file of another's making would be held
+// for ever: safefile takes none but root's own, in root's own folder.
+func (p *prober) lock(id gpu.ID) (release func(), why string) {
+	begin := p.boot()
+	wait := max(0, min(p.wait, p.end-begin))
+	unlock, err := safefile.Lock(p.req.Probe.Locks[id], wait, true)
+	p.wait -= p.boot() - begin
+	if errors.Is(err, safefile.ErrLocked) {
+		err = fmt.Errorf("somebody else was testing or judging it for %v", wait.Round(time.Millisecond))
+	}
+	if err != nil {
+		return nil, err.Error()
+	}
+	return unlock, ""
 }
 
 // skipped is a test that was not made.

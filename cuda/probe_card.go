@@ -18,7 +18,7 @@ func (p *prober) untestable(d device) string {
 	switch {
 	case d.cut():
 		return isCut
-	case d.nvidia.MIGMode == nil:
+	case d.mig == nil:
 		return "whether the card is in MIG mode is not known"
 	case d.unjudged != "" && d.unjudged != isVGPU:
 		return d.unjudged
@@ -36,8 +36,8 @@ func (p *prober) forbidden(d device) string {
 		return "compute mode: " + p.lib.describe(*failed)
 	case mode == nvml.COMPUTEMODE_PROHIBITED:
 		return "compute mode PROHIBITED lets nobody in"
-	case mode != nvml.COMPUTEMODE_DEFAULT && !p.req.Probe.Exclusive:
-		return "cards in an exclusive compute mode are not tested unless the configuration says so"
+	case mode != nvml.COMPUTEMODE_DEFAULT:
+		return "cards in an exclusive compute mode are not tested"
 	}
 	return ""
 }
@@ -52,10 +52,9 @@ func (p *prober) test(d device, result *gpu.Probe) {
 		skip(result, "its bus id is not known")
 		return
 	}
-	number, failed := p.find(d)
+	number, failed := cudaByBus(string(d.BusID))
 	if failed != nil {
 		p.unseen(result, *failed)
-		p.partial = true
 		return
 	}
 	if other := strange(d, number); other != "" {
@@ -70,14 +69,6 @@ func (p *prober) test(d device, result *gpu.Probe) {
 	defer release()
 	v := &vacancy{prober: p, device: d, number: number, times: &result.Times}
 	v.search(result)
-}
-
-// find finds a device in CUDA.
-func (p *prober) find(d device) (cudaDevice, *outcome) {
-	if d.Parent != "" {
-		return cudaFirst()
-	}
-	return cudaByBus(string(d.BusID))
 }
 
 // strange says when CUDA's device is another one than NVML's.
@@ -115,17 +106,12 @@ func (v *vacancy) search(result *gpu.Probe) {
 		fail(result, *failed)
 	case can:
 		result.Method = gpu.Contextless
-		examine(v, stepOf(step), v.req.Probe.Gap, result)
+		step = max(step, 1)
+		examine(v, (searchStep+step-1)/step*step, v.req.Probe.Gap, result) // a multiple of the driver's granularity
 	}
 	if failed == nil && !can || result.Error != nil && result.Error.Code == cudaNotSupported {
 		*result = skipped(v.device.ID, "its memory cannot be had without a context, which a test does not make")
 	}
-}
-
-// stepOf is the smallest multiple of the driver's granularity that is not below searchStep.
-func stepOf(granularity uint64) uint64 {
-	granularity = max(granularity, 1)
-	return (searchStep + granularity - 1) / granularity * granularity
 }
 
 // free is asked right before memory is taken: the device must still be nobody's.
@@ -134,24 +120,16 @@ func (v *vacancy) free() (uint64, string) {
 		return 0, why
 	}
 	memory, _ := v.lib.memory(v.device.handle)
-	if why := v.taken(memory.Total); why != "" {
-		return 0, why
-	}
-	return memory.Free.Bytes, memory.Free.Unknown
-}
-
-// taken says who else is on the device, or why that is not known.
-func (v *vacancy) taken(total gpu.Figure) string {
-	processes, unknown, _ := v.lib.processes(v.device, total)
+	processes, unknown, _ := v.lib.processes(v.device, memory.Total)
 	if unknown != "" {
-		return "who is on the card is not known: " + unknown
+		return 0, "who is on the card is not known: " + unknown
 	}
 	for _, process := range processes {
 		if !v.known[process.PID] {
-			return fmt.Sprintf("another process is on the card: %d", process.PID)
+			return 0, fmt.Sprintf("another process is on the card: %d", process.PID)
 		}
 	}
-	return ""
+	return memory.Free.Bytes, memory.Free.Unknown
 }
 
 func (v *vacancy) take(bytes uint64) *outcome {

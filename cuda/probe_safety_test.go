@@ -54,10 +54,6 @@ func TestProbeLocks(t *testing.T) {
 		all[1].Result != gpu.ProbeOK {
 		t.Errorf("one lock of two: %s", text(t, all))
 	}
-	req.Probe.Locks = nil
-	if all := probed(t, req); all[0].Result != gpu.ProbeOK || all[1].Result != gpu.ProbeOK {
-		t.Errorf("nobody asked for locks: %s", text(t, all))
-	}
 	req = probeOf(t, w, 0)
 	must(t, os.WriteFile(req.Probe.Locks[req.Devices[0].ID], nil, 0o666))
 	must(t, os.Chmod(req.Probe.Locks[req.Devices[0].ID], 0o666))

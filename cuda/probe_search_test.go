@@ -172,12 +172,3 @@ func TestLeastGap(t *testing.T) {
 		}
 	}
 }
-
-func TestStepOf(t *testing.T) {
-	for granularity, want := range map[uint64]uint64{0: searchStep, 64 << 10: searchStep, searchStep: searchStep,
-		3 * mib: 3 * mib, 32 * mib: 32 * mib, 1536 << 10: 3 * mib} {
-		if got := stepOf(granularity); got != want {
-			t.Errorf("%d: got %d, want %d", granularity, got, want)
-		}
-	}
-}

@@ -1,7 +1,23 @@
 package main
 
+/*
+#include <stdint.h>
+
+// A list of a device's, of any version: count goes in as the room and comes back as the number.
+typedef int (*device_list)(void *device, unsigned int *count, void *entries);
+
+static int call_list(void *function, uintptr_t device, unsigned int *count, void *entries) {
+	return ((device_list)function)((void *)device, count, entries);
+}
+*/
+import "C"
+
 import (
+	"encoding/binary"
 	"fmt"
+	"reflect"
+	"slices"
+	"unsafe"
 
 	"bookend/internal/gpu"
 
@@ -11,69 +27,50 @@ import (
 // read takes one look at a device. What cannot be read is unknown, with the driver's reason; a reason that
 // says more than "not supported" is a fault of the device too.
 func (l *library) read(d device) (gpu.Reading, []gpu.Fault) {
-	r := gpu.Reading{Device: d.Device, NVIDIA: d.nvidia}
+	r := gpu.Reading{Device: d.Device, NVIDIA: &gpu.NVML{NVMLIndex: d.index, MIGMode: d.mig}, Processes: []gpu.Process{}}
 	memory, failed := l.memory(d.handle)
 	r.Memory = memory
 	r.Memory.Unjudged = d.unjudged
-	if d.cut() {
-		r.Memory.Unjudged, r.Processes, r.ProcessesUnknown = isCut, []gpu.Process{}, isCut
-		return r, l.deviceFaults(d, nil, failed)
-	}
 	faults := l.deviceFaults(d, nil, failed)
-	if failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST {
-		// Each further call to a dead card may wait for a timeout of the driver's own.
-		r.Processes, r.ProcessesUnknown = []gpu.Process{}, l.describe(*failed)
-		return r, faults
+	switch {
+	case d.cut():
+		r.Memory.Unjudged, r.ProcessesUnknown = isCut, isCut
+	case failed != nil && failed.ret == nvml.ERROR_GPU_IS_LOST:
+		r.ProcessesUnknown = l.describe(*failed) // each further call may wait for a timeout of the driver's own
+	default:
+		r.Processes, r.ProcessesUnknown, failed = l.processes(d, memory.Total)
+		faults = l.deviceFaults(d, faults, failed)
 	}
-	processes, why, failed := l.processes(d, memory.Total)
-	r.Processes, r.ProcessesUnknown = processes, why
-	return r, l.deviceFaults(d, faults, failed)
+	return r, faults
 }
 
 // deviceFaults adds a failure to a device's faults, once a kind.
 func (l *library) deviceFaults(d device, faults []gpu.Fault, failed *failure) []gpu.Fault {
-	if failed == nil || failed.ret == nvml.ERROR_NOT_SUPPORTED {
+	if failed == nil || failed.ret == nvml.ERROR_NOT_SUPPORTED ||
+		slices.ContainsFunc(faults, func(f gpu.Fault) bool { return f.Code == faultCode(failed.ret) }) {
 		return faults
-	}
-	for _, f := range faults {
-		if f.Code == faultCode(failed.ret) {
-			return faults
-		}
 	}
 	return append(faults, *l.about(d.Device, *failed))
 }
 
-// memory reads a device's memory, by the newer call where the driver has it: only that one tells the driver's
-// own share from the rest. Drivers before 510 have the older one alone.
+// memory reads a device's memory by the call that tells the driver's own share from the rest; drivers before 510 lack
+// it.
 func (l *library) memory(handle nvml.Device) (gpu.Memory, *failure) {
-	v2, failed := ask(handle.GetMemoryInfo_v2, l, "nvmlDeviceGetMemoryInfo_v2")
-	if failed == nil {
-		return l.memoryV2(v2), nil
-	}
-	if failed.ret != nvml.ERROR_FUNCTION_NOT_FOUND && failed.ret != nvml.ERROR_ARGUMENT_VERSION_MISMATCH {
-		return unknownMemory(l.describe(*failed)), failed
-	}
-	v1, failed := ask(handle.GetMemoryInfo, l, "nvmlDeviceGetMemoryInfo")
+	const call = "nvmlDeviceGetMemoryInfo_v2"
+	m, failed := ask(handle.GetMemoryInfo_v2, l, call)
+	var why string
 	if failed != nil {
-		return unknownMemory(l.describe(*failed)), failed
+		why = l.describe(*failed)
+	} else if impossible := impossible(m.Total, m.Used, m.Free, m.Reserved); impossible != "" {
+		why = call + ": " + impossible
 	}
-	if why := impossible(v1.Total, v1.Used, v1.Free, 0); why != "" {
-		return unknownMemory("nvmlDeviceGetMemoryInfo: " + why), nil
-	}
-	return gpu.Memory{
-		Total: gpu.Bytes(v1.Total), Used: gpu.Bytes(v1.Used), Free: gpu.Bytes(v1.Free),
-		Reserved:        gpu.Unknown("the driver counts it as used"),
-		UsedHasReserved: true,
-	}, nil
-}
-
-func (l *library) memoryV2(m nvml.Memory_v2) gpu.Memory {
-	if why := impossible(m.Total, m.Used, m.Free, m.Reserved); why != "" {
-		return unknownMemory("nvmlDeviceGetMemoryInfo_v2: " + why)
+	if why != "" {
+		no := gpu.Unknown(why)
+		return gpu.Memory{Total: no, Reserved: no, Used: no, Free: no}, failed
 	}
 	return gpu.Memory{
 		Total: gpu.Bytes(m.Total), Reserved: gpu.Bytes(m.Reserved), Used: gpu.Bytes(m.Used), Free: gpu.Bytes(m.Free),
-	}
+	}, nil
 }
 
 // mostMemory is more than any device has, and less than the hook takes for garbage: 1 PiB.
@@ -93,7 +90,170 @@ func impossible(total uint64, parts ...uint64) string {
 	return ""
 }
 
-func unknownMemory(why string) gpu.Memory {
-	no := gpu.Unknown(why)
-	return gpu.Memory{Total: no, Reserved: no, Used: no, Free: no}
+// lists are the driver's process lists. The calls are made directly and not through go-nvml, which offers room for one
+// entry first, doubles it without end, and takes version 3 without a check.
+var lists = []struct {
+	kind gpu.Kind
+	call string
+}{
+	{gpu.Compute, "nvmlDeviceGetComputeRunningProcesses"},
+	{gpu.Graphics, "nvmlDeviceGetGraphicsRunningProcesses"},
+	{gpu.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"},
+}
+
+// processes reads and merges the lists. When one cannot be read the others are still returned, with the reason why
+// they are not all; when one cannot be true none is: they come from the same driver.
+func (l *library) processes(d device, total gpu.Figure) ([]gpu.Process, string, *failure) {
+	merged := []gpu.Process{}
+	var why string
+	var worst *failure
+	for _, list := range lists {
+		entries, untrusted, failed := l.list(list.call, d, total)
+		switch {
+		case untrusted != "":
+			return []gpu.Process{}, untrusted, worst
+		case failed != nil && list.kind != gpu.Compute && optional(failed.ret):
+			continue // a driver without this list has none of these processes, or lists them as compute
+		case failed != nil:
+			worst, why = failed, l.describe(*failed)
+		}
+		merged = merge(merged, list.kind, entries)
+	}
+	return merged, why, worst
+}
+
+func optional(ret nvml.Return) bool {
+	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND
+}
+
+// merge joins a list to others by PID. A client of MPS is in two of them with the same memory, which counts once: the
+// larger figure holds.
+func merge(all []gpu.Process, kind gpu.Kind, entries []entry) []gpu.Process {
+	for _, e := range entries {
+		memory := gpu.Bytes(e.used)
+		if e.used == notAvailable {
+			memory = gpu.Unknown("the driver does not say")
+		}
+		i, found := slices.BinarySearchFunc(all, int(e.pid), func(p gpu.Process, pid int) int { return p.PID - pid })
+		if !found {
+			all = slices.Insert(all, i, gpu.Process{PID: int(e.pid), Memory: memory, Kinds: []gpu.Kind{kind}})
+			continue
+		}
+		p := &all[i]
+		p.Kinds = append(p.Kinds, kind)
+		if !p.Memory.Known() || memory.Known() && memory.Bytes > p.Memory.Bytes {
+			p.Memory = memory
+		}
+	}
+	return all
+}
+
+// entry is one line of a driver's process list.
+type entry struct {
+	pid      uint32
+	used     uint64 // bytes, or notAvailable
+	instance uint32 // the GPU instance; nowhere without MIG
+}
+
+// notAvailable is NVML_VALUE_NOT_AVAILABLE.
+const notAvailable = ^uint64(0)
+
+// stride is the bytes of an entry: pid (4, and 4 of padding), memory (8), GPU and compute instance (4 each). Version 1,
+// of drivers before 450, is not read.
+const stride = 24
+
+// strideSlack is what drivers 535.43 to 535.86 write in version 3 although its entries have 24 bytes. The buffer has
+// room for it, or they would write beyond its end. The first entry is then right all the same, and the second begins
+// with the first's zeros: process 0, so that version 2 is asked.
+const strideSlack = 32
+
+// list reads one list by the newest version of the call whose answer can be trusted.
+func (l *library) list(call string, d device, total gpu.Figure) ([]entry, string, *failure) {
+	failed, untrusted := &failure{call, nvml.ERROR_FUNCTION_NOT_FOUND}, ""
+	for _, name := range []string{call + "_v3", call + "_v2"} {
+		buffer, count, refused := l.fill(name, d.handle)
+		switch {
+		case refused != nil && refused.ret == nvml.ERROR_FUNCTION_NOT_FOUND:
+			continue
+		case refused != nil:
+			return nil, "", refused
+		}
+		entries := make([]entry, count)
+		for i := range entries {
+			b, u32 := buffer[i*stride:], binary.NativeEndian.Uint32
+			entries[i] = entry{pid: u32(b), used: binary.NativeEndian.Uint64(b[8:]), instance: u32(b[16:])}
+		}
+		mine, why := d.trusted(entries, total)
+		if why == "" {
+			return mine, "", nil
+		}
+		failed, untrusted = nil, fmt.Sprintf("%s: list not trusted: %s", name, why)
+	}
+	return nil, untrusted, failed
+}
+
+// firstRoom is the number of entries offered at first: the driver's own table ends at 950, and each call walks all its
+// clients under its locks. maxRoom ends a list that outgrows every offer.
+const (
+	firstRoom = 1024
+	maxRoom   = 16 * firstRoom
+)
+
+// fill calls a list function, with more room while the list outgrows it, and returns the entries' bytes and number.
+func (l *library) fill(name string, device nvml.Device) ([]byte, int, *failure) {
+	function := l.symbol(name)
+	if function == nil {
+		return nil, 0, &failure{name, nvml.ERROR_FUNCTION_NOT_FOUND}
+	}
+	for room := firstRoom; room <= maxRoom; room *= 4 {
+		buffer := make([]byte, room*strideSlack)
+		count := C.uint(room)
+		ret := nvml.Return(C.call_list(function, C.uintptr_t(rawHandle(device)), &count, unsafe.Pointer(&buffer[0])))
+		switch {
+		case ret == nvml.SUCCESS && int(count) <= room:
+			return buffer, int(count), nil
+		case ret != nvml.SUCCESS && ret != nvml.ERROR_INSUFFICIENT_SIZE:
+			return nil, 0, &failure{name, ret}
+		}
+	}
+	return nil, 0, &failure{name, nvml.ERROR_INSUFFICIENT_SIZE}
+}
+
+// trusted keeps those entries of a list that are the device's, each once, or says why the list cannot be true: some
+// drivers lay the entries out differently from what their version says, and the numbers then read are neither processes
+// nor bytes. Some list for a MIG instance all that runs on its card.
+func (d device) trusted(entries []entry, total gpu.Figure) (mine []entry, why string) {
+	most, instance := uint64(mostMemory), d.Parent != ""
+	if total.Known() {
+		most = total.Bytes
+	}
+	seen := map[uint32]uint64{}
+	for _, e := range entries {
+		switch before, twice := seen[e.pid]; {
+		case e.pid == 0 || e.pid > gpu.MaxPID:
+			return nil, fmt.Sprintf("process %d of at most %d", e.pid, gpu.MaxPID)
+		case instance && (d.shared || d.instance == nowhere || e.instance == nowhere):
+			return nil, fmt.Sprintf("no telling on which MIG instance process %d is", e.pid)
+		case instance && e.instance != d.instance: // a sibling's
+		case e.used != notAvailable && e.used > most:
+			return nil, fmt.Sprintf("process %d with %d bytes of %d", e.pid, e.used, most)
+		case twice && before != e.used:
+			return nil, fmt.Sprintf("process %d twice, with %d and %d bytes", e.pid, before, e.used)
+		case !twice:
+			mine = append(mine, e)
+			seen[e.pid] = e.used
+		}
+	}
+	return mine, ""
+}
+
+// rawHandle takes the driver's own handle out of go-nvml's, which keeps it in an exported field of an
+// unexported type. A go-nvml that changes this panics here, in every test. The handle is the driver's to
+// interpret: as a Go pointer the runtime would take an odd one for a fault of its own.
+func rawHandle(handle nvml.Device) uintptr {
+	v := reflect.ValueOf(handle)
+	if v.Kind() != reflect.Struct || !v.FieldByName("Handle").IsValid() {
+		panic(fmt.Sprintf("go-nvml device is a %s without a handle", v.Type()))
+	}
+	return v.FieldByName("Handle").Pointer()
 }

@@ -147,3 +147,21 @@ func line(t *testing.T, req wire.Request) string {
 	must(t, err)
 	return string(l)
 }
+
+func askFor(w *fakegpu.World, devices ...gpu.Device) wire.Request {
+	r := request(w.NVML())
+	r.All, r.Devices = false, devices
+	return r
+}
+
+func cardOf(w *fakegpu.World, i int) gpu.Device {
+	return gpu.Device{ID: gpu.ID(w.UUID(i)), BusID: gpu.BusID(w.BusID(i))}
+}
+
+func listed(r gpu.Reading) []int {
+	pids := []int{}
+	for _, p := range r.Processes {
+		pids = append(pids, p.PID)
+	}
+	return pids
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/internal/routine"
 	"bookend/internal/settle"
 	"bookend/internal/wire"
 )
@@ -22,6 +23,12 @@ type session struct {
 	slots   []slot        // nil until the driver said how many
 	opening time.Duration // how long the last attempt took, while something could not be opened
 	last    gpu.Snapshot  // the newest look
+}
+
+// slot is one device that was asked for, or one index of the node where all were, and what became of it.
+type slot struct {
+	asked gpu.Device // empty for an index
+	opened
 }
 
 func hello() wire.Reply {
@@ -49,9 +56,6 @@ func serve(req wire.Request, out *wire.Writer, boot func() time.Duration) error 
 		return err
 	}
 	if err := s.tellHealth(end); err != nil {
-		return err
-	}
-	if err := s.lookElsewhere(end); err != nil {
 		return err
 	}
 	return finish(out)
@@ -111,7 +115,7 @@ func (s *session) look() (gpu.Snapshot, error) {
 	if err != nil {
 		return gpu.Snapshot{}, err
 	}
-	answers, err := inParallel(len(devices), nil, func(i int) answer {
+	answers, err := inParallel(len(devices), func(i int) answer {
 		reading, faults := s.lib.read(devices[i])
 		return answer{reading, faults}
 	})
@@ -122,4 +126,95 @@ func (s *session) look() (gpu.Snapshot, error) {
 	}
 	s.last = look
 	return look, err
+}
+
+// open opens every device that is not open, and so tries again what failed in an earlier look: one failed call
+// proves nothing. Each has a thread of its own: attaching costs 6.5 ms and more a GPU, and the driver overlaps
+// it. What is open stays so: reading it again is the retry.
+func (s *session) open() ([]device, []gpu.Fault, error) {
+	if s.slots == nil && s.req.All {
+		count, failed := ask(s.lib.api.DeviceGetCount, s.lib, "nvmlDeviceGetCount_v2")
+		if failed != nil {
+			return nil, []gpu.Fault{s.lib.fault(*failed)}, nil
+		}
+		s.slots = make([]slot, count)
+	}
+	if !s.req.All && s.slots == nil {
+		s.slots = make([]slot, len(s.req.Devices))
+		for i, d := range s.req.Devices {
+			s.slots[i].asked = d
+		}
+	}
+	begin := s.boot()
+	results, err := inParallel(len(s.slots), func(i int) opened {
+		switch slot := s.slots[i]; {
+		case len(slot.devices) > 0:
+			return slot.opened
+		case s.req.All:
+			return s.lib.openIndex(i)
+		default:
+			return s.lib.openAsked(slot.asked)
+		}
+	})
+	for i, r := range results {
+		s.slots[i].opened = r
+	}
+	devices, faults := s.gather()
+	if s.opening = s.boot() - begin; len(faults) == 0 {
+		s.opening = 0
+	}
+	return devices, faults, err
+}
+
+// gather keeps each device once: a request may name one twice, by its bus id and by its id.
+func (s *session) gather() (devices []device, faults []gpu.Fault) {
+	seen := map[gpu.ID]bool{}
+	for _, slot := range s.slots {
+		for _, d := range slot.devices {
+			if !seen[d.ID] {
+				devices = append(devices, d)
+			}
+			seen[d.ID] = true
+		}
+		if slot.fault != nil {
+			faults = append(faults, *slot.fault)
+		}
+	}
+	return devices, faults
+}
+
+// watched are the devices that have to come to rest: also those that could not be opened so far.
+func (s *session) watched() []gpu.Device {
+	if s.slots == nil {
+		return []gpu.Device{{}} // the driver did not say how many there are
+	}
+	var all []gpu.Device
+	for _, slot := range s.slots {
+		if len(slot.devices) == 0 {
+			all = append(all, slot.asked)
+		}
+		for _, d := range slot.devices {
+			all = append(all, d.Device)
+		}
+	}
+	return all
+}
+
+// inParallel calls f for 0 to n-1 at once and returns the results in order. A panic is returned as an error: half an
+// answer would look like a whole one.
+func inParallel[T any](n int, f func(int) T) ([]T, error) {
+	results := make([]T, n)
+	ended := make(chan *routine.Panic, n)
+	for i := range n {
+		routine.Go(func(p *routine.Panic) { ended <- p }, func() {
+			results[i] = f(i)
+			ended <- nil
+		})
+	}
+	for range n {
+		if defect := <-ended; defect != nil {
+			return nil, defect
+		}
+	}
+	return results, nil
 }

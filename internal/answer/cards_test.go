@@ -114,12 +114,6 @@ func TestCodeNames(t *testing.T) {
 			t.Errorf("%q: %q", written, got)
 		}
 	}
-	for written, want := range map[string]string{"orfan": "BKD-ORPHAN", "bkd-resedue": "BKD-RESIDUE", "xyzzy plugh": "",
-		"": ""} {
-		if got := NearCode(written); got != want {
-			t.Errorf("near %q: %q", written, got)
-		}
-	}
 	if got := CodesIn("BKD-ORPHAN gpu=0 (BKD-GAP) XBKD-ECC BKD-NOPE"); !slices.Equal(got,
 		[]code.Code{code.Orphan, code.Gap}) {
 		t.Errorf("%v", got)

@@ -6,6 +6,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/slurm"
 )
 
 // Explain is what "bookend explain" says.
@@ -73,7 +74,7 @@ func NewExplanation(c code.Code, here config.Config) Explanation {
 	e := Explanation{
 		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose,
 		Meaning: entry.Meaning, Remedy: entry.Remedy,
-		Shipped: actions(c, config.Default().Policy), Here: actions(c, here.Policy),
+		Shipped: actions(c, config.Default()), Here: actions(c, here),
 		Metrics: []string{fmt.Sprintf(`bookend_findings_total{code="%s"}`, c)},
 	}
 	if entry.Scope == code.Own || entry.Scope == code.Driver {
@@ -87,20 +88,17 @@ func NewExplanation(c code.Code, here config.Config) Explanation {
 	return e
 }
 
-func actions(c code.Code, p config.Policy) Actions {
-	of := func(m map[code.Code]config.Action) config.Action {
-		if a, ok := m[c]; ok {
-			return a
-		}
-		return config.Warn
+func actions(of code.Code, c config.Config) Actions {
+	return Actions{
+		Prolog: c.Action(slurm.Prolog, "", of), Epilog: c.Action(slurm.Epilog, "", of),
+		Check: c.Action(slurm.HealthCheck, "", of),
 	}
-	return Actions{Prolog: of(p.Prolog), Epilog: of(p.Epilog), Check: of(p.HealthCheck)}
 }
 
 // drains says whether a finding can ever drain, and under which conditions it does here.
 func drains(e code.Entry, here config.Config) (can bool, when string) {
 	var phases []string
-	set := actions(e.Code, here.Policy)
+	set := actions(e.Code, here)
 	for _, p := range []struct {
 		name   string
 		action config.Action
@@ -111,10 +109,8 @@ func drains(e code.Entry, here config.Config) (can bool, when string) {
 		}
 	}
 	switch {
-	case e.Scope == code.Elsewhere:
-		return false, "never: it is about a card that is not the hook's job's"
-	case e.Scope == code.Card && e.Severity == code.Note:
-		return false, "never: it tells of a card and says nothing against it"
+	case e.Scope != code.Own && e.NeverDrains() != "":
+		return false, "never: " + e.NeverDrains()
 	case e.Code == code.Output:
 		return false, "never: it is about a file in its user's hands"
 	case len(phases) == 0 && e.Scope == code.Own:
@@ -166,15 +162,6 @@ func CodeOf(written string) (code.Code, bool) {
 		}
 	}
 	return "", false
-}
-
-// NearCode is the code that was probably meant; empty where none is near.
-func NearCode(written string) string {
-	name := strings.ToUpper(strings.TrimSpace(written))
-	if !strings.HasPrefix(name, "BKD-") {
-		name = "BKD-" + name
-	}
-	return code.Near(name, code.Names())
 }
 
 // CodesIn are the codes that stand in a text, in their order.

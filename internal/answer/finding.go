@@ -8,7 +8,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 )
 
 // Verdict is what a hook came to.
@@ -19,7 +18,7 @@ type Verdict struct {
 	Held   string        `json:"held"`      // why a drain was not carried out; empty where none was due
 }
 
-func newVerdict(v policy.Verdict) Verdict {
+func newVerdict(v finding.Verdict) Verdict {
 	return Verdict{Action: known(v.Action), Code: known(v.Code), Exit: v.Exit, Held: text(v.Held)}
 }
 
@@ -89,7 +88,7 @@ func findings(e ledger.End) []Finding {
 	return out
 }
 
-func newFinding(f finding.Finding, j policy.Judged, at func(time.Duration) time.Time) Finding {
+func newFinding(f finding.Finding, j finding.Judged, at func(time.Duration) time.Time) Finding {
 	entry, _ := code.Lookup(f.Code)
 	n := Finding{
 		Code: known(f.Code), Title: entry.Title, Severity: entry.Severity, Action: known(j.Action),

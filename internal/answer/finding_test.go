@@ -8,7 +8,6 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
-	"bookend/internal/policy"
 )
 
 // What a finding does not have is null or empty, never a number that could be meant.
@@ -19,7 +18,7 @@ func TestXidAndEnded(t *testing.T) {
 		`"xid":null,"ended":""`:      {Code: code.Ended, Observed: "process 7: ended by SIGKILL"}, // an older record
 		`"xid":null,"ended":"\\x0a"`: {Code: code.Ended, Ended: "\n"},
 	} {
-		got, err := json.Marshal(newFinding(f, policy.Judged{}, func(time.Duration) time.Time { return time.Time{} }))
+		got, err := json.Marshal(newFinding(f, finding.Judged{}, func(time.Duration) time.Time { return time.Time{} }))
 		if err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%s, %v: no %s", got, err, want)
 		}

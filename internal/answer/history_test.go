@@ -11,7 +11,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -48,7 +47,7 @@ func found(r ledger.Run, c code.Code, card int, action config.Action, owner *fin
 	e.Findings = append(e.Findings,
 		finding.Finding{Code: c, GPU: gpu.ID(fmt.Sprintf("GPU-%d", card)), Index: &card, Bytes: gpu.Bytes(5 << 20),
 			Owner: owner})
-	e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: action})
+	e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: action})
 	e.Verdict.Action, e.Verdict.Code = action, c
 	return r
 }

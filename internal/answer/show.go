@@ -8,9 +8,9 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/numbering"
 	"bookend/internal/oom"
 	"bookend/internal/report"
+	"bookend/internal/slurmconf"
 )
 
 // Show is what "bookend show" says: every run of a job on record, the newest last.
@@ -33,7 +33,7 @@ type Run struct {
 // Numbering is what told which GPUs the job's numbers mean.
 type Numbering struct {
 	// uuid, gpu_map, slurmd, counted, ambiguous; empty in records of earlier versions
-	Source numbering.Source `json:"source"`
+	Source slurmconf.Source `json:"source"`
 	Why    string           `json:"why"` // why it is ambiguous; else empty
 }
 

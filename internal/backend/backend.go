@@ -45,18 +45,12 @@ type Answer struct {
 	Snapshots []gpu.Snapshot // oldest first
 	Faults    []gpu.Fault    // of the driver as a whole; a device's own stand in the snapshots
 	Complete  bool           // the backend said that it was done
-	// Watched is set when the backend said that all that was asked of the request's own devices had been sent:
-	// Snapshots and Faults hold, whatever else went wrong. Never set where no neighbours were asked for.
-	Watched bool
-	// Neighbours is the look at the node's other devices, its faults included; nil where there was none: not asked
-	// for, no time left, not known to this backend, or a trouble.
-	Neighbours *gpu.Snapshot
-	Health     []gpu.Health // empty where not asked for, or not known to this backend
-	Probes     []gpu.Probe  // one for each device that a probe came to an end on
-	Abandoned  *Abandoned   // set when the backend could not be killed: nobody may start another while it lives
-	Took       time.Duration
-	Troubles   []Trouble
-	Panic      *routine.Panic // a defect of Bookend's own on the way
+	Health    []gpu.Health   // empty where not asked for, or not known to this backend
+	Probes    []gpu.Probe    // one for each device that a probe came to an end on
+	Abandoned *Abandoned     // set when the backend could not be killed: nobody may start another while it lives
+	Took      time.Duration
+	Troubles  []Trouble
+	Panic     *routine.Panic // a defect of Bookend's own on the way
 }
 
 // Abandoned names a backend that is still stuck, for child.Alive.
@@ -69,9 +63,6 @@ type Abandoned struct {
 type Trouble struct {
 	Code   code.Code
 	Detail string // the backend's last words may be in it
-	// Elsewhere says that it came up at the node's other devices, after everything about the request's own: it says
-	// nothing against those.
-	Elsewhere bool
 	// Unsure says that it need not be the driver's, nor the backend's: it counts as unknown.
 	Unsure bool
 }
@@ -164,12 +155,12 @@ func judge(res child.Result, req wire.Request) Answer {
 	case ending != nil && ending.Code == code.BackendFlood:
 		breach = nil // the answer is cut where it was stopped
 	}
-	if breach != nil || ending != nil && ending.Code == code.BackendFlood {
-		a.distrust()
+	if breach != nil || ending != nil && ending.Code == code.BackendFlood { // a bad line takes the trust from the rest
+		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
 	}
 	for _, t := range []*Trouble{ending, breach} {
 		if t != nil {
-			a.Troubles = append(a.Troubles, a.placed(*t))
+			a.Troubles = append(a.Troubles, *t)
 		}
 	}
 	return a
@@ -181,23 +172,6 @@ func (a *Answer) outstayed(req wire.Request, ending *Trouble) bool {
 	return req.Op == wire.Probe && a.Complete && a.Abandoned == nil && ending != nil && ending.Code == code.Hang
 }
 
-// distrust drops what was said: one bad line takes the trust from the rest, but not from looks that were complete
-// before another device's turn came.
-func (a *Answer) distrust() {
-	a.Neighbours = nil
-	if !a.Watched {
-		a.Snapshots, a.Faults, a.Health, a.Probes = nil, nil, nil, nil
-	}
-}
-
-// placed says of a trouble that came up at the other devices that it did.
-func (a *Answer) placed(t Trouble) Trouble {
-	if a.Watched {
-		t.Elsewhere, t.Detail = true, "looking at the node's other cards: "+t.Detail
-	}
-	return t
-}
-
 func (a *Answer) take(replies []wire.Reply) {
 	for _, r := range replies {
 		switch r.Kind {
@@ -207,10 +181,6 @@ func (a *Answer) take(replies []wire.Reply) {
 			a.Snapshots = append(a.Snapshots, *r.Snapshot)
 		case wire.KindFault:
 			a.Faults = append(a.Faults, *r.Fault)
-		case wire.KindWatched:
-			a.Watched = true
-		case wire.KindNeighbours:
-			a.Neighbours = r.Snapshot
 		case wire.KindHealth:
 			a.Health = r.Health
 		case wire.KindProbe:

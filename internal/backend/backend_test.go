@@ -22,10 +22,6 @@ const (
 		`"memory":{"used":{"bytes":7}},"processes":[]}]}}'` + "\n"
 	fault = `echo '{"bookend":1,"kind":"fault","fault":{"code":"driver_error","detail":"oops"}}'` + "\n"
 	done  = `echo '{"bookend":1,"kind":"done"}'` + "\n"
-
-	watched    = `echo '{"bookend":1,"kind":"watched"}'` + "\n"
-	neighbours = `echo '{"bookend":1,"kind":"neighbours","snapshot":{"at":6,"readings":[{"device":{"id":"b"},` +
-		`"memory":{"used":{"bytes":9}},"processes":[]}],"faults":[{"code":"gpu_lost","device":"c"}]}}'` + "\n"
 )
 
 // fake writes a backend that reads its request and then does what the script says.
@@ -111,62 +107,6 @@ func expectTrouble(t *testing.T, got Answer, want code.Code, detail string) {
 		t.Errorf("got troubles %+v, want %s with %q", got.Troubles, want, detail)
 	}
 }
-
-// Whatever happens at the node's other cards, the looks at the job's own stand, and the trouble says where it was.
-func TestNeighbours(t *testing.T) {
-	const badLine = "echo NVRM: oops\n"
-	tests := map[string]struct {
-		script    string
-		limit     time.Duration
-		watched   bool
-		looks     int
-		neighbour bool
-		code      code.Code
-		detail    string
-	}{
-		"seen":                     {hello + look + watched + neighbours + done, plenty, true, 1, true, "", ""},
-		"no time for them":         {hello + look + watched + done, plenty, true, 1, false, "", ""},
-		"not known to the backend": {hello + look + done, plenty, false, 1, false, "", ""},
-
-		"a crash": {look + watched + "kill -SEGV $$", plenty, true, 1, false, code.BackendCrash,
-			elsewhere + "ended by signal segmentation fault"},
-		"the alarm": {look + watched + "kill -ALRM $$", plenty, true, 1, false, code.Hang,
-			elsewhere + "ended by its own alarm"},
-		"a hang": {look + watched + "exec /bin/sleep 600", little, true, 1, false, code.Hang,
-			elsewhere + "killed after 300ms"},
-		"a hang after done": {look + watched + neighbours + done + "exec /bin/sleep 600", little, true, 1, true,
-			code.Hang, elsewhere},
-		"garbage": {look + watched + neighbours + badLine + done, plenty, true, 1, false, code.BackendGarbage,
-			elsewhere + "line 4"},
-		"stops short": {look + watched, plenty, true, 1, false, code.BackendGarbage, elsewhere},
-		"twice": {look + watched + neighbours + neighbours + done, plenty, true, 1, false,
-			code.BackendGarbage, "out of place"},
-		"a flood": {look + watched + "exec /usr/bin/yes", plenty, true, 1, false, code.BackendFlood,
-			elsewhere},
-		"a look afterwards": {look + watched + look + done, plenty, true, 1, false, code.BackendGarbage,
-			"out of place"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			req := snapshot(tt.limit)
-			req.All, req.Neighbours, req.Devices = false, true, []gpu.Device{{ID: "a"}}
-			got := Ask(fake(t, t.TempDir(), tt.script), req)
-			if got.Watched != tt.watched || len(got.Snapshots) != tt.looks || (got.Neighbours != nil) != tt.neighbour {
-				t.Errorf("got watched %v, %d looks, neighbours %+v", got.Watched, len(got.Snapshots), got.Neighbours)
-			}
-			expectTrouble(t, got, tt.code, tt.detail)
-			if len(got.Troubles) == 1 && got.Troubles[0].Elsewhere != tt.watched {
-				t.Errorf("elsewhere: %v, want %v", got.Troubles[0].Elsewhere, tt.watched)
-			}
-			if got.Neighbours != nil &&
-				(got.Neighbours.Readings[0].Device.ID != "b" || got.Neighbours.Faults[0].Code != gpu.FaultLost) {
-				t.Errorf("got neighbours %+v", got.Neighbours)
-			}
-		})
-	}
-}
-
-const elsewhere = "looking at the node's other cards: "
 
 func TestAnswerCarriesEverything(t *testing.T) {
 	got := Ask(fake(t, t.TempDir(), hello+fault+look+done), snapshot(plenty))
@@ -256,11 +196,6 @@ func TestAbandonedBackendIsNamed(t *testing.T) {
 		t.Errorf("got %+v", got.Abandoned)
 	}
 	expectTrouble(t, got, code.Hang, "process 41")
-	said := []byte(`{"bookend":1,"kind":"watched"}` + "\n")
-	got = judge(child.Result{Outcome: child.Abandoned, PID: 41, StartTicks: 77, Stdout: said}, snapshot(little))
-	if expectTrouble(t, got, code.Hang, elsewhere+"not answering"); got.Abandoned == nil {
-		t.Error("stuck at another card and not named")
-	}
 }
 
 // A test of the driver that said everything and went away late, with the driver's leave, did not hang.

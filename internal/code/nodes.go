@@ -10,8 +10,7 @@ var ofNodes = []Entry{
 	},
 	{
 		Mismatch, Serious, Driver, Node, "driver and library differ",
-		"The vendor's library and the loaded kernel module are of different versions, as after an update " +
-			"without a reboot. No new GPU program can start.",
+		"Library and kernel module differ, as after an update without a reboot: no new GPU program can start.",
 		"Reboot the node, or unload and load the kernel modules.",
 		Traits{Exit: 23, Start: ToWarn, End: ToWarn, Fault: "driver and library are of different versions"},
 	},
@@ -24,9 +23,7 @@ var ofNodes = []Entry{
 	{
 		Old, Note, Driver, Node, "driver lacks a call",
 		"The driver is too old to answer something that Bookend asks for; the figures concerned are unknown.",
-		"Update the driver when convenient: NVIDIA 510 or later tells memory and processes in full. What only newer " +
-			"drivers tell of a card's condition, such as the recovery action (about 570 and later), is left out and " +
-			"no finding.",
+		"Update the driver when convenient: NVIDIA 510 or later tells memory and processes in full.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
@@ -37,8 +34,7 @@ var ofNodes = []Entry{
 	},
 	{
 		Stuck, Serious, Driver, Node, "driver still does not answer",
-		"A backend that an earlier hook had to leave behind is still stuck in the driver. No new one is started " +
-			"while it lives.",
+		"A backend that an earlier hook had to leave behind is still stuck in the driver: no new one is started.",
 		"Reboot the node; the stuck process cannot be killed. Its pid and since when stand with the finding.",
 		Traits{
 			Exit: 25, Start: ToWarn, End: ToWarn,
@@ -60,17 +56,14 @@ var ofNodes = []Entry{
 	},
 	{
 		BackendRefused, Warning, Own, Site, "backend is not trusted",
-		"The backend, or a library named for it, was not started: it or a folder above it is not root's, or others " +
-			"may write to it.",
-		"The path stands with the finding; bookend doctor has the command. What others could have written: install " +
-			"it anew, or compare it with a copy you trust; a new owner or mode alone is not enough. A folder above " +
-			"it: chown root and chmod go-w, and compare what is in it.",
+		"The backend, or a library named for it, or a folder above it, is not root's, or others may write to it.",
+		"bookend doctor has the command. What others could have written: install it anew, or compare it with a copy that " +
+			"you trust; a new owner or mode alone is not enough.",
 		Traits{Exit: 33, Start: ToWarn, End: ToWarn},
 	},
 	{
 		BackendCrash, Warning, Own, Node, "backend crashed",
-		"The backend ended by a signal or with an error. As the vendor's library runs inside it, that may be the " +
-			"cause.",
+		"The backend ended by a signal or with an error. The vendor's library, which runs inside it, may be the cause.",
 		"Run bookend snapshot on the node as root; report it with the driver's version if it crashes again.",
 		Traits{Exit: 34, Start: ToWarn, End: ToWarn, Silence: "asking the driver failed"},
 	},
@@ -95,35 +88,29 @@ var ofNodes = []Entry{
 
 	{
 		Untraced, Note, Own, Node, "not everything was looked at",
-		"Something on a card is unexplained, and Bookend's search of the node's processes for its holder failed or " +
-			"was not finished: the holder may be one that was not looked into, so nothing is certain enough to " +
-			"drain for. Or the node's other cards could not be looked at: then no job on a card that it was not " +
-			"given is found there. Or part of the kernel's log was overwritten before the job's end read it: an Xid " +
-			"may be missing.",
+		"The search for holders of unexplained memory was not finished, so nothing is certain enough to drain for; or the " +
+			"node's other cards, or all of the kernel's log, could not be read.",
 		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
-			"cannot be read for long hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
+			"cannot be read hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		Ambiguous, Warning, Own, Site, "cannot tell which cards",
-		"What the job's GPU numbers mean could not be told with certainty, so no GPU was judged. Slurm's own list " +
-			"(slurmd -G) could not be had, or is not the one that the running slurmd counts by: its configuration " +
-			"files have changed since it started.",
-		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of gres.conf, slurm.conf or its own " +
-			"program; running jobs go on. Or set nvidia.gpu_order: map, with nvidia.gpu_map.",
+		"What the job's GPU numbers mean is not certain, so no GPU was judged: slurmd -G gave no list, or its files have " +
+			"changed since slurmd started.",
+		"Run bookend doctor: gpu-order says why. Restart slurmd after a change of its files or program; running jobs go " +
+			"on. Or set nvidia.gpu_map.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
 	{
 		NoRecord, Note, Own, None, "no record of the job's start",
-		"The job's end has no start to compare with: no PrologFlags=Alloc, or the node restarted meanwhile. " +
-			"What is found cannot be blamed on the job by comparison.",
+		"The job's end has no start to compare with: no PrologFlags=Alloc, or the node restarted meanwhile.",
 		"Set PrologFlags=Alloc or Contain in slurm.conf if this is common.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		Again, Note, Own, None, "end of a job seen twice",
-		"Slurm ran the epilog a second time, perhaps while the first was still at work. The cards were measured " +
-			"anew and not tested, nothing was written to the user again.",
+		"Slurm ran the epilog a second time. The cards were measured anew; nothing was written to the user again.",
 		"None: Slurm before 26.05 does this when a completion message is lost.",
 		Traits{Start: ToNote, End: ToNote},
 	},
@@ -137,8 +124,7 @@ var ofNodes = []Entry{
 	{
 		BadEnv, Warning, Own, Site, "unusable environment",
 		"A variable that Slurm sets for its hooks is missing or malformed, so the job or its cards are unknown.",
-		"Check that the program is named as Prolog, Epilog, TaskProlog or TaskEpilog and no wrapper clears its " +
-			"environment.",
+		"Check that slurm.conf names the program as what it is, and that no wrapper clears its environment.",
 		Traits{Exit: 31, Start: ToWarn, End: ToWarn, Unchecked: true},
 	},
 	{
@@ -156,8 +142,7 @@ var ofNodes = []Entry{
 	},
 	{
 		StateWrite, Warning, Own, Site, "record could not be written",
-		"Bookend could not keep what it found, or not write its metrics: full or read-only file system, or wrong " +
-			"ownership.",
+		"Bookend could not keep what it found, or write its metrics: full or read-only file system, wrong ownership.",
 		"Check space, mount and ownership of paths.run and paths.var, and of the folder of metrics.textfile.",
 		Traits{Exit: 39, Start: ToWarn, End: ToWarn},
 	},
@@ -175,20 +160,16 @@ var ofNodes = []Entry{
 	},
 	{
 		Output, Note, Own, None, "job's output could not be reached",
-		"The end report could not be added to the job's output: the file system that it lies on does not answer, or " +
-			"the child that writes as the user was stopped, or kept from becoming the user. While a child cannot be " +
-			"killed there, no other is started for that user: his reports are not delivered meanwhile; other users' " +
-			"are. Verdict and records are not affected.",
-		"None for a user's own file system; bookend show JOBID has the report. Where outputs lie on a file system " +
-			"of the site's, see why it does not answer. If no job gets its report, slurmd lacks a capability: " +
-			"deploy/systemd.md has the list.",
+		"The end report could not be added to the job's output: its file system does not answer, or the child that writes " +
+			"as the user was stopped. While one hangs there, that user's reports are not delivered.",
+		"bookend show JOBID has the report. See why a file system of the site's does not answer. If no job gets its report, " +
+			"slurmd lacks a capability: deploy/systemd.md has the list.",
 		Traits{Start: ToNote, End: ToNote},
 	},
 	{
 		ReasonFailed, Warning, Own, Site, "drain reason not written",
-		"A hook (drain.reason_by: hook) or the health check was to ask Slurm about the node's drain, to give the " +
-			"reason or to resume it, and could not; or, at a hook, somebody else's reason stands there. A hook's " +
-			"drain is not affected: it goes by the exit code. The next health check tries again.",
+		"A hook or the health check could not give the node's drain its reason, or resume it; or somebody else's reason " +
+			"stands there. The drain itself goes by the exit code. The next health check tries again.",
 		"Run scontrol show node NODE as root on the node; check slurm.scontrol and that slurmctld answers.",
 		Traits{Start: ToWarn, End: ToWarn},
 	},
@@ -200,7 +181,7 @@ var ofNodes = []Entry{
 	},
 	{
 		Deadline, Warning, Own, Node, "hook ran out of time",
-		"The hook reached its time limit, or slurmd told it to end (SIGTERM), and it left with what it knew by then.",
+		"The hook reached its time limit, or slurmd told it to end (SIGTERM): it left with what it knew.",
 		"See which step is slow in the log. Compare deadlines with PrologEpilogTimeout, or raise them.",
 		Traits{Exit: 42, Start: ToWarn, End: ToWarn, Unchecked: true},
 	},

@@ -61,6 +61,36 @@ func (t Traits) Check() Action {
 	return t.End
 }
 
+// Group is a kind of findings that drain as shipped, as the key drain_on names it.
+type Group string
+
+// The groups.
+const (
+	Leftovers Group = "leftovers" // memory or a process that stays
+	Faults    Group = "faults"    // what the driver itself calls a fault of the card
+)
+
+// Group is the group of findings that a code belongs to, where it drains.
+func (t Traits) Group() Group {
+	if t.Memory != "" {
+		return Leftovers
+	}
+	return Faults
+}
+
+// NeverDrains says why a finding drains under no policy, empty for one that may.
+func (e Entry) NeverDrains() string {
+	switch {
+	case e.Scope == Own:
+		return "a fault of Bookend itself drains only by on_unknown: drain"
+	case e.Scope == Elsewhere:
+		return "it is about a card that is not the hook's job's"
+	case e.Scope == Card && e.Severity == Note:
+		return "it tells of a card and says nothing against it"
+	}
+	return ""
+}
+
 // Memory tells memory on a card that is there by no right, by whose it is.
 type Memory string
 

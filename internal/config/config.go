@@ -1,12 +1,14 @@
 // Package config holds Bookend's configuration as values. Parse reads text; finding and trusting the file
-// is the caller's work. configs/bookend.yaml lists every key with its default and is the manual.
+// is the caller's work. docs/config.md lists every key with its default and is the manual.
 package config
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"bookend/internal/code"
+	"bookend/internal/slurm"
 	"bookend/internal/wire"
 )
 
@@ -37,7 +39,8 @@ const (
 type Config struct {
 	Version    int        `yaml:"version"`
 	Mode       Mode       `yaml:"mode" words:"observe enforce"`
-	OnUnknown  Action     `yaml:"on_unknown" words:"warn drain"` // what Bookend's own faults lead to
+	OnUnknown  Action     `yaml:"on_unknown" words:"warn drain"`     // what Bookend's own faults lead to
+	DrainOn    []Group    `yaml:"drain_on" words:"leftovers faults"` // others that drain as shipped only warn
 	Paths      Paths      `yaml:"paths"`
 	Backend    string     `yaml:"backend" text:"path"` // the vendor backend's program
 	NVIDIA     NVIDIA     `yaml:"nvidia"`
@@ -45,7 +48,6 @@ type Config struct {
 	Deadlines  Deadlines  `yaml:"deadlines"`
 	Settle     Settle     `yaml:"settle"`
 	Thresholds Thresholds `yaml:"thresholds"`
-	Look       Look       `yaml:"look"`
 	Probe      Probe      `yaml:"probe"`
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
@@ -53,6 +55,8 @@ type Config struct {
 	JobLog     JobLog     `yaml:"job_log"`
 	Log        Log        `yaml:"log"`
 	Metrics    Metrics    `yaml:"metrics"`
+
+	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, which have no effect any more
 }
 
 // Paths are the roots of everything Bookend touches.
@@ -73,9 +77,7 @@ type NVIDIA struct {
 	DriverProc  string `yaml:"driver_proc" text:"path or empty"` // empty: the backend lists the cards
 	// Accounting: the prolog switches the driver's accounting on where it is off. Nothing switches it off again.
 	Accounting bool `yaml:"accounting"`
-	// GPUOrder says who tells what Slurm's GPU index means: Slurm (auto), or the admin (map).
-	GPUOrder GPUOrder `yaml:"gpu_order" words:"auto pci minor map"`
-	// GPUMap, for order map: Slurm's index to UUID or bus id.
+	// GPUMap is Slurm's index to UUID or bus id. Empty: Slurm tells what its index means.
 	GPUMap map[int]string `yaml:"gpu_map" text:"name"`
 }
 
@@ -92,17 +94,6 @@ func given(o wire.Options) wire.Options {
 	maps.DeleteFunc(o, func(_, path string) bool { return path == "" })
 	return o
 }
-
-// GPUOrder names what Slurm's GPU index counts.
-type GPUOrder string
-
-// The orders.
-const (
-	OrderAuto  GPUOrder = "auto"  // slurmd -G
-	OrderPCI   GPUOrder = "pci"   // the same: files of earlier versions have it
-	OrderMinor GPUOrder = "minor" // likewise
-	OrderMap   GPUOrder = "map"
-)
 
 // Slurm are the facts about the site that Slurm does not tell its hooks.
 type Slurm struct {
@@ -155,7 +146,7 @@ type HookDeadline struct {
 	Driver  Duration `yaml:"driver" from:"500ms" to:"10m"`  // backend with settle
 	Scan    Duration `yaml:"scan" from:"100ms" to:"10m"`    // reading /proc; in the prolog part of Driver's time
 	Probe   Duration `yaml:"probe" from:"100ms" to:"10m"`   // the test allocation; in the prolog part of Driver's time
-	Append  Duration `yaml:"append"`                        // the job's log; a prolog appends nothing
+	Append  Duration `yaml:"append" from:"0s" to:"10m"`     // the job's log; a prolog appends nothing
 	Outputs Duration `yaml:"outputs" from:"100ms" to:"10m"` // state, log
 }
 
@@ -179,33 +170,16 @@ type Size uint64
 
 // Thresholds are where memory that should be free begins to count.
 type Thresholds struct {
-	Report    Size `yaml:"report"`     // 32MiB
-	Drain     Size `yaml:"drain"`      // 512MiB
-	PerClient Size `yaml:"per_client"` // driver memory a listed process holds beyond its listed figure
+	Report Size `yaml:"report" from:"1MiB" to:"1048576GiB"` // a finding
+	Drain  Size `yaml:"drain"`                              // one that may drain
 }
 
-// Look says what root hooks look at beyond the job's own cards.
-type Look struct {
-	// Holders: search /proc for who has a card open when something on it is unexplained.
-	Holders bool `yaml:"holders"`
-	// Neighbours: look once at the node's other cards, for processes of jobs that were not given them.
-	Neighbours bool `yaml:"neighbours"`
-	// Health: read each card's condition and the driver's accounting at a job's end.
-	Health bool `yaml:"health"`
-	// KernelLog: read the kernel's log at both ends, for Xids and for processes that it ended for want of memory.
-	KernelLog bool `yaml:"kernel_log"`
-}
-
-// Probe says when cards are tested by allocating the largest block that can be had, and how.
+// Probe says when cards are tested by allocating the largest block that can be had.
 type Probe struct {
-	At         ProbeAt            `yaml:"at" words:"never prolog epilog both"`
-	Partitions map[string]ProbeAt `yaml:"partitions" words:"never prolog epilog both"` // a partition's own At
-	// Gap is the free memory beyond the largest block that is worth telling.
-	Gap Size `yaml:"gap"`
-	// MaxAge is how long a start trusts the test at an earlier job's end, while nothing has changed since.
-	MaxAge    Duration `yaml:"max_age" from:"1m" to:"720h"`
-	Exclusive bool     `yaml:"exclusive"` // test cards in EXCLUSIVE_PROCESS mode too
-	MIG       bool     `yaml:"mig"`       // test MIG instances too
+	At ProbeAt `yaml:"at" words:"never prolog epilog both"`
+	// Gap is the free memory beyond the largest block that is worth telling: healthy cards were measured to have gaps
+	// of up to 3 MiB, and more than a card has would switch the finding off unseen.
+	Gap Size `yaml:"gap" from:"4MiB" to:"1024GiB"`
 }
 
 // ProbeAt names the hooks that test.
@@ -248,7 +222,8 @@ const (
 	ReasonByNone        ReasonBy = "none"
 )
 
-// Policy maps finding codes to actions, by phase; a partition's own map comes first.
+// Policy maps finding codes to actions where they differ from the catalogue's, by phase; a partition's own map comes
+// first.
 type Policy struct {
 	Prolog map[code.Code]Action `yaml:"prolog" words:"ignore note warn drain"`
 	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn drain"`
@@ -264,12 +239,37 @@ type PartitionPolicy struct {
 	Epilog map[code.Code]Action `yaml:"epilog" words:"ignore note warn drain"`
 }
 
+// Group is a kind of findings that drain as shipped.
+type Group = code.Group
+
+// Action is what a hook of a partition does with a finding: as the partition says, else the file, else the catalogue.
+func (c Config) Action(phase slurm.Context, partition string, of code.Code) Action {
+	entry, known := code.Lookup(of)
+	own := c.Policy.Partitions[partition]
+	first, then, shipped := own.Epilog, c.Policy.Epilog, entry.End
+	switch phase {
+	case slurm.Prolog:
+		first, then, shipped = own.Prolog, c.Policy.Prolog, entry.Start
+	case slurm.HealthCheck:
+		first, then, shipped = nil, c.Policy.HealthCheck, entry.Check()
+	}
+	if action, ok := first[of]; ok {
+		return action
+	}
+	if action, ok := then[of]; ok {
+		return action
+	}
+	if !known || shipped == Drain && !slices.Contains(c.DrainOn, entry.Group()) {
+		return Warn
+	}
+	return shipped
+}
+
 // JobLog says what reaches the user.
 type JobLog struct {
 	// Privacy: with own, nothing of another user's job or process but its existence reaches a user.
 	Privacy Privacy   `yaml:"privacy" words:"own jobs"`
 	Start   Verbosity `yaml:"start" words:"always unclean never"` // TaskProlog in the batch or interactive step
-	Steps   Verbosity `yaml:"steps" words:"always unclean never"` // TaskProlog in srun steps
 	End     Verbosity `yaml:"end" words:"always unclean never"`   // the epilog's append
 	// Why: the table of causes in the end report. Unclean: where the job failed, ran out of memory, or a cause is
 	// found.
@@ -334,6 +334,9 @@ const (
 	Text LogFormat = "text" // key=value pairs
 	JSON LogFormat = "json"
 )
+
+// MaxGrace is the longest clean_up.grace.
+const MaxGrace = 10 * time.Second
 
 // SlurmdPIDFile is Slurm's default for SlurmdPidFile.
 const SlurmdPIDFile = "/var/run/slurmd.pid"

@@ -8,22 +8,20 @@ import (
 
 const mib = 1 << 20
 
-// Default returns the configuration as shipped. Each call builds its own maps.
+// Default returns the configuration as shipped.
 func Default() Config {
 	return Config{
 		Version:   1,
 		Mode:      Observe,
 		OnUnknown: Warn,
+		DrainOn:   []Group{code.Leftovers, code.Faults},
 		Paths: Paths{
 			Proc: "/proc", Sys: "/sys", Dev: "/dev",
 			Run: "/run/bookend", Var: "/var/lib/bookend", Log: "/var/log/bookend",
 		},
 		Backend: "/usr/libexec/bookend/bookend-gpu",
-		NVIDIA: NVIDIA{
-			DriverProc: "/proc/driver/nvidia",
-			GPUOrder:   OrderAuto,
-		},
-		Slurm: Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
+		NVIDIA:  NVIDIA{DriverProc: "/proc/driver/nvidia"},
+		Slurm:   Slurm{Shards: ShardsAuto, Scontrol: "/usr/bin/scontrol"},
 		Deadlines: Deadlines{
 			// slurmd logs a prolog as slow from 5 s on and tells the user from 8 s on.
 			Prolog: HookDeadline{
@@ -45,27 +43,15 @@ func Default() Config {
 			// Orphaned PyTorch workers go away by themselves after 3 s (measured): flat must be longer.
 			Epilog: SettleTimes{Max: seconds(6), Flat: seconds(3.5)},
 		},
-		// A listed process uses 8-9 MiB more than its listed figure (measured, driver 580).
-		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib},
-		Look:       Look{Holders: true, Neighbours: true, Health: true, KernelLog: true},
+		Thresholds: Thresholds{Report: 32 * mib, Drain: 512 * mib},
 		// A healthy idle card's largest block was measured to be 2 MiB below the free memory, and never more than 3.
-		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib, MaxAge: Duration(24 * time.Hour)},
+		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib},
 		CleanUp: CleanUp{Grace: seconds(2)},
 		Drain:   DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2, Resume: Resume{After: 3}},
-		Policy:  shippedPolicy(),
-		JobLog:  JobLog{Privacy: PrivacyOwn, Start: Always, Steps: Unclean, End: Always, Why: Unclean, Read: true},
+		JobLog:  JobLog{Privacy: PrivacyOwn, Start: Always, End: Always, Why: Unclean, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},
 	}
 }
 
 func seconds(s float64) Duration { return Duration(s * float64(time.Second)) }
-
-func shippedPolicy() Policy {
-	p := Policy{Prolog: make(map[code.Code]Action), Epilog: make(map[code.Code]Action),
-		HealthCheck: make(map[code.Code]Action)}
-	for _, e := range code.All() {
-		p.Prolog[e.Code], p.Epilog[e.Code], p.HealthCheck[e.Code] = e.Start, e.End, e.Check()
-	}
-	return p
-}

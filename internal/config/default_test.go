@@ -3,6 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -12,8 +13,7 @@ import (
 	"time"
 
 	"bookend/internal/code"
-
-	"gopkg.in/yaml.v3"
+	"bookend/internal/slurm"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/config.md")
@@ -23,71 +23,61 @@ const (
 	doc    = "../../docs/config.md"
 )
 
-func TestManualIsTheDefault(t *testing.T) {
-	got, problems := Parse(readFile(t, manual))
-	for _, p := range problems {
+// The shipped file says what is so anyway, and is short enough to be read.
+func TestShippedFileIsTheDefault(t *testing.T) {
+	text := readFile(t, manual)
+	got, problems := Parse(text)
+	for _, p := range append(problems, got.Unused...) {
 		t.Error(p)
 	}
 	want := Default()
 	// Present and empty in the file, so that their keys can be seen.
-	want.NVIDIA.GPUMap, want.Policy.Partitions = got.NVIDIA.GPUMap, got.Policy.Partitions
-	want.Slurm.SharedPartitions, want.Probe.Partitions = got.Slurm.SharedPartitions, got.Probe.Partitions
+	want.Policy.Partitions, want.Slurm.SharedPartitions = map[string]PartitionPolicy{}, []string{}
+	got.Policy.Partitions = map[string]PartitionPolicy{}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s gives\n%+v\nwant\n%+v", manual, got, want)
 	}
-	if len(got.NVIDIA.GPUMap)+len(got.Policy.Partitions)+len(got.Slurm.SharedPartitions)+len(got.Probe.Partitions) != 0 {
-		t.Errorf("%s sets a map or list whose default is empty", manual)
+	if n := strings.Count(string(text), "\n"); n > 25 {
+		t.Errorf("%s has %d lines", manual, n)
 	}
 }
 
-func TestManualHasEveryKey(t *testing.T) {
-	in := map[string]bool{}
-	for _, row := range manualRows(t) {
-		in[row.key] = true
+var docRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (?:`(.*?)`)? ?\\|")
+
+// The document has each key with its default, and no other.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	got := map[string]string{}
+	for _, row := range docRow.FindAllStringSubmatch(string(readFile(t, doc)), -1) {
+		got[row[1]] = row[2]
 	}
-	keys := keysOf(reflect.TypeFor[Config](), "")
-	if len(keys) < 40 {
-		t.Fatalf("found only %d keys in Config", len(keys))
+	want := map[string]string{}
+	defaultsOf(reflect.ValueOf(Default()), "", want)
+	if len(want) < 40 {
+		t.Fatalf("found only %d keys in Config", len(want))
 	}
-	for _, key := range keys {
-		if !in[key] {
-			t.Errorf("%s does not mention %s", manual, key)
-		}
-	}
-	for _, e := range code.All() {
-		for _, phase := range []string{"policy.prolog.", "policy.epilog.", "policy.health_check."} {
-			if !in[phase+string(e.Code)] {
-				t.Errorf("%s does not mention %s%s", manual, phase, e.Code)
-			}
-		}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s has\n%q\nwant\n%q", doc, got, want)
 	}
 }
 
-// keysOf lists the keys of a struct type, below the key at.
-func keysOf(typ reflect.Type, at string) (keys []string) {
-	for i := range typ.NumField() {
-		key := strings.TrimPrefix(at+"."+typ.Field(i).Tag.Get("yaml"), ".")
-		keys = append(keys, key)
-		if typ.Field(i).Type.Kind() == reflect.Struct {
-			keys = append(keys, keysOf(typ.Field(i).Type, key)...)
-		}
-	}
-	return keys
-}
-
-func TestManualNamesEachCodeByItsTitle(t *testing.T) {
-	for _, row := range manualRows(t) {
-		c := code.Code(row.key[strings.LastIndexByte(row.key, '.')+1:])
-		if e, ok := code.Lookup(c); ok && row.comment != e.Title {
-			t.Errorf("%s: comment %q, want %q", row.key, row.comment, e.Title)
-		}
-	}
-}
-
-func TestShippedCheckDrainsNothing(t *testing.T) {
-	for c, action := range Default().Policy.HealthCheck {
-		if action == Drain {
-			t.Errorf("the health check drains for %s as shipped", c)
+// defaultsOf lists the keys of a struct, below the key at, as a file has their values; a section has none.
+func defaultsOf(v reflect.Value, at string, all map[string]string) {
+	for i := range v.NumField() {
+		f, name := v.Field(i), v.Type().Field(i).Tag.Get("yaml")
+		key := strings.TrimPrefix(at+"."+name, ".")
+		switch text := fmt.Sprint(f.Interface()); {
+		case name == "-", key == "deadlines.prolog.append": // a prolog appends nothing
+		case f.Kind() == reflect.Struct:
+			all[key] = ""
+			defaultsOf(f, key, all)
+		case f.Kind() == reflect.Map:
+			all[key] = strings.Replace(text, "map[]", "{}", 1)
+		case f.Kind() == reflect.Slice:
+			all[key] = strings.ReplaceAll(text, " ", ", ")
+		case text == "":
+			all[key] = `""`
+		default:
+			all[key] = text
 		}
 	}
 }
@@ -100,14 +90,18 @@ func TestShippedDrains(t *testing.T) {
 			code.Orphan, code.Residue, code.Phantom, code.Stray, code.Lost, code.Recovery, code.RemapFailed,
 			code.XidFatal,
 		},
+		"leftovers": {code.Orphan, code.Residue, code.Phantom, code.Stray},
+		"check":     nil,
 	}
-	got := map[string][]code.Code{}
+	got := map[string][]code.Code{"check": nil}
 	for _, e := range code.All() {
-		if e.Start == Drain {
-			got["prolog"] = append(got["prolog"], e.Code)
-		}
-		if e.End == Drain {
-			got["epilog"] = append(got["epilog"], e.Code)
+		for of, is := range map[string]bool{
+			"prolog": e.Start == Drain, "epilog": e.End == Drain, "check": e.Check() == Drain,
+			"leftovers": e.End == Drain && e.Group() == code.Leftovers,
+		} {
+			if is {
+				got[of] = append(got[of], e.Code)
+			}
 		}
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -170,82 +164,63 @@ func TestCleanUpFitsTheShippedTimes(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreNotShared(t *testing.T) {
-	Default().Policy.Epilog[code.Orphan] = Ignore
-	if Default().Policy.Epilog[code.Orphan] != Drain {
-		t.Error("two defaults share a map")
+func TestPolicyDoc(t *testing.T) {
+	const mark = "<!-- the catalogue's: generated by go test ./internal/config -update -->\n"
+	got := string(readFile(t, doc))
+	before, _, marked := strings.Cut(got, mark)
+	if !marked {
+		t.Fatalf("%s has no place for the policy", doc)
 	}
-}
-
-func TestConfigDoc(t *testing.T) {
-	want := configDoc(t)
-	if *update {
-		if err := os.WriteFile(doc, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := string(readFile(t, doc)); got != want {
-		t.Errorf("%s differs from %s: run go test ./internal/config -update", doc, manual)
-	}
-}
-
-func configDoc(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("# Configuration\n" +
-		"Generated from [bookend.yaml](../configs/bookend.yaml), which has the same in comments, by\n" +
-		"`go test ./internal/config -update`. Findings are explained in [findings](findings.md).\n\n" +
-		"| key | default | meaning |\n| --- | --- | --- |\n")
-	for _, row := range manualRows(t) {
-		value := row.value
-		if value != "" {
-			value = "`" + value + "`"
-		}
-		if !strings.Contains(row.key, ".BKD-") {
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", row.key, value, row.comment)
-		}
-	}
-	b.WriteString("\n## The shipped policy\n\n| finding | prolog | epilog | health check | |\n| --- | --- | --- | " +
-		"--- | --- |\n")
+	b.WriteString(before + mark + "\n| finding | prolog | epilog | health check | |\n| --- | --- | --- | --- | --- |\n")
 	for _, e := range code.All() {
 		fmt.Fprintf(&b, "| [%s](findings.md#%s) | %s | %s | %s | %s |\n",
 			e.Code, strings.ToLower(string(e.Code)), e.Start, e.End, e.Check(), e.Title)
 	}
-	return b.String()
+	if *update {
+		if err := os.WriteFile(doc, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got != b.String() {
+		t.Errorf("%s differs from the catalogue: run go test ./internal/config -update", doc)
+	}
 }
 
-// row is one key of the manual with what its comments say.
-type row struct{ key, value, comment string }
-
-func manualRows(t *testing.T) []row {
-	t.Helper()
-	var root yaml.Node
-	if err := yaml.Unmarshal(readFile(t, manual), &root); err != nil {
-		t.Fatal(err)
+// What of an admin's policy counts: the partition's, the file's, then the catalogue's.
+func TestAction(t *testing.T) {
+	c, problems := Parse([]byte(`
+drain_on: [faults]
+policy:
+  prolog: {BKD-DIRTY: note}
+  epilog: {BKD-STRAY: drain, BKD-ORPHAN: note}
+  health_check: {BKD-TRESPASS: ignore}
+  partitions: {own: {epilog: {BKD-ORPHAN: drain}}}
+`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
 	}
-	return rowsOf(root.Content[0], "")
-}
-
-var commentMark = regexp.MustCompile(`(?m)^# ?`)
-
-func rowsOf(n *yaml.Node, at string) (rows []row) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name, value := n.Content[i], n.Content[i+1]
-		key := strings.TrimPrefix(at+"."+name.Value, ".")
-		// The file's own head is a comment with a blank line after it.
-		paragraphs := strings.Split(name.HeadComment, "\n\n")
-		comment := paragraphs[len(paragraphs)-1] + "\n" + name.LineComment + value.LineComment
-		text := strings.Join(strings.Fields(commentMark.ReplaceAllString(comment, "")), " ")
-		shown := value.Value
-		if shown == "" && value.Tag == "!!str" {
-			shown = `""`
+	for _, tt := range []struct {
+		phase     slurm.Context
+		partition string
+		of        code.Code
+		want      Action
+	}{
+		{slurm.Prolog, "", code.Dirty, Note},
+		{slurm.Prolog, "", code.Lost, Drain},
+		{slurm.Epilog, "", code.Dirty, Note},
+		{slurm.Epilog, "", code.Lost, Drain},
+		{slurm.Epilog, "", code.Residue, Warn}, // its group drains not
+		{slurm.Epilog, "", code.Stray, Drain},  // by name it does
+		{slurm.Epilog, "", code.Orphan, Note},
+		{slurm.Epilog, "own", code.Orphan, Drain},
+		{slurm.HealthCheck, "own", code.Orphan, Warn},
+		{slurm.HealthCheck, "", code.Trespass, Ignore},
+		{slurm.Epilog, "", "BKD-NEW", Warn},
+	} {
+		if got := c.Action(tt.phase, tt.partition, tt.of); got != tt.want {
+			t.Errorf("%s of %s in %q: got %s, want %s", tt.of, tt.phase, tt.partition, got, tt.want)
 		}
-		if value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
-			shown = map[yaml.Kind]string{yaml.MappingNode: "{}", yaml.SequenceNode: "[]"}[value.Kind]
-		}
-		rows = append(rows, row{key, shown, text})
-		rows = append(rows, rowsOf(value, key)...)
 	}
-	return rows
 }
 
 func readFile(t testing.TB, name string) []byte {

@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 		"? {a: b}\n: c\n<<: {mode: enforce}\n", "\xff\xfe\x00", "mode: enforce\npolicy: {epilog: {BKD-ORPHAN: " +
 			"drain}}\n",
 		"policy: {partitions: {gpu: {mode: observe, prolog: {BKD-LOST: warn}}}}\n",
-		"nvidia: {gpu_order: map, gpu_map: {0: GPU-1, 1: \"0000:1b:00.0\"}}\nslurm: {shared_partitions: [a, b]}\n",
+		"nvidia: {gpu_map: {0: GPU-1, 1: \"0000:1b:00.0\"}}\nslurm: {shared_partitions: [a, b]}\n",
 		"version: 1\nthresholds: {report: 64MiB, drain: 1GiB}\nsettle:\n  prolog: {max: 1.5s, flat: 300ms}\n",
 		"\"\\e[2J\\u202e\": 1\nversion: \"\\x07\"\n", "version: 1\n---\nversion: 1\n", "version: 1\n\tmode: x\n",
 	} {

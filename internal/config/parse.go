@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -37,20 +36,12 @@ func (p Problem) String() string {
 	if p.Line > 0 {
 		s = fmt.Sprintf("line %d: %s", p.Line, s)
 	}
-	return visible(s)
-}
-
-// visible writes each byte that is not printable ASCII as \xNN.
-func visible(s string) string {
-	var out strings.Builder
-	for _, c := range []byte(s) {
+	return strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
-			fmt.Fprintf(&out, "\\x%02x", c)
-		} else {
-			out.WriteByte(c)
+			return '?'
 		}
-	}
-	return out.String()
+		return c
+	}, s)
 }
 
 // Parse reads a configuration. What it does not mention has its default; an empty text is the default.
@@ -58,6 +49,7 @@ func visible(s string) string {
 // Any mistake makes the whole text unusable, since half a policy is nobody's policy: Parse then returns
 // every problem it found, by line, and Default with only paths, backend, nvidia, log and metrics taken over
 // where they are valid themselves, so that trouble is recorded where the site looks for it. Mode is then Observe.
+// A key that only earlier versions knew is no mistake: Config.Unused names it.
 func Parse(data []byte) (Config, []Problem) {
 	root, problem := document(data)
 	if problem != nil {
@@ -67,6 +59,7 @@ func Parse(data []byte) (Config, []Problem) {
 	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
 	r.fill(root, reflect.ValueOf(&c).Elem(), "", "")
 	r.check(&c)
+	c.Unused = r.unused
 	if len(r.problems) == 0 {
 		return c, nil
 	}
@@ -74,10 +67,7 @@ func Parse(data []byte) (Config, []Problem) {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
 	})
 	c = degraded(c, r.problems)
-	if more := len(r.problems) - maxProblems; more > 0 {
-		return c, append(r.problems[:maxProblems], Problem{Text: fmt.Sprintf("%d more problems", more)})
-	}
-	return c, r.problems
+	return c, r.problems[:min(len(r.problems), maxProblems)]
 }
 
 // degraded returns the default with those sections of c that say where things are and have no problem.
@@ -114,27 +104,25 @@ func document(data []byte) (root *yaml.Node, problem *Problem) {
 	case errors.Is(err, io.EOF):
 		return &yaml.Node{Tag: "!!null"}, nil
 	case err != nil:
-		return nil, syntax(err, data)
+		return nil, syntax(err)
 	}
 	if err := decoder.Decode(&second); err == nil {
 		return nil, &Problem{Line: second.Line, Text: "a second document begins here"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, syntax(err, data)
+		return nil, syntax(err)
 	}
 	return first.Content[0], nil
 }
 
 // syntax turns the parser's "yaml: line 3: did not find …" into a Problem.
-func syntax(err error, data []byte) *Problem {
+func syntax(err error) *Problem {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if strings.Contains(text, "cannot start any token") { // the parser names the line before
-		if at := regexp.MustCompile(`(?m)^ *\t`).FindIndex(data); at != nil {
-			return &Problem{Line: 1 + bytes.Count(data[:at[0]], []byte("\n")), Text: "a tab: indent with spaces"}
-		}
-	}
 	var line int
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
 	}
-	return &Problem{Line: line, Text: "not YAML: " + clip(text)}
+	if strings.Contains(text, "cannot start any token") {
+		text += " (a tab? indent with spaces)"
+	}
+	return &Problem{Line: line, Text: "not YAML: " + text[:min(len(text), 80)]}
 }

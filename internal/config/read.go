@@ -18,8 +18,15 @@ import (
 // empty what has no value, and name no keys.
 type reader struct {
 	problems []Problem
+	unused   []Problem
 	lines    map[string]int  // where each key stands
 	bad      map[string]bool // keys with a problem of their own: cross checks leave them alone
+}
+
+// dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
+var dropped = []string{
+	"deadlines.prolog.append", "job_log.steps", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig",
+	"probe.partitions", "thresholds.per_client",
 }
 
 func (r *reader) problem(line int, key, text string) {
@@ -65,6 +72,9 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 			r.problem(name.Line, key, "a key must be a single word")
 		case seen[name.Value] > 0:
 			r.problem(name.Line, at, fmt.Sprintf("stands twice, first in line %d", seen[name.Value]))
+		case slices.Contains(dropped, at):
+			seen[name.Value] = name.Line
+			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: "has no effect any more: remove it"})
 		default:
 			seen[name.Value], r.lines[at] = name.Line, name.Line
 			use(name.Value, at, pair[1])
@@ -73,16 +83,13 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 }
 
 func (r *reader) field(v reflect.Value, name, at string, value *yaml.Node) {
-	var keys []string
 	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		if tag.Get("yaml") == name {
+		if tag := v.Type().Field(i).Tag; tag.Get("yaml") == name && name != "-" {
 			r.fill(value, v.Field(i), at, tag)
 			return
 		}
-		keys = append(keys, tag.Get("yaml"))
 	}
-	r.problem(r.lines[at], at, "no such key"+meant(name, keys))
+	r.problem(r.lines[at], at, "no such key")
 }
 
 // entry adds one pair to a map, over what is there.
@@ -104,7 +111,7 @@ func mapKey(k reflect.Value, name string) error {
 	switch k.Interface().(type) {
 	case code.Code:
 		if _, ok := code.Lookup(code.Code(name)); !ok {
-			return fmt.Errorf("no such finding code%s; docs/findings.md lists them", meant(name, code.Names()))
+			return errors.New("no such finding code; docs/findings.md lists them")
 		}
 	case int:
 		i, err := strconv.ParseUint(name, 10, 15)
@@ -132,14 +139,6 @@ func (r *reader) list(n *yaml.Node, v reflect.Value, key string, tag reflect.Str
 		r.fill(item, list.Index(i), fmt.Sprintf("%s.%d", key, i), tag)
 	}
 	v.Set(list)
-}
-
-// meant returns " (name?)" for the name that was probably meant, nothing where none is near.
-func meant(written string, names []string) string {
-	if best := code.Near(clip(written), names); best != "" {
-		return fmt.Sprintf(" (%s?)", best)
-	}
-	return ""
 }
 
 // clip bounds a text from the file for a message.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -20,14 +19,20 @@ func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) (err error) {
 		return errors.New("has no value")
 	}
 	switch typed := v.Addr().Interface().(type) {
-	case *Duration:
-		*typed, err = parseDuration(n.Value, tag)
-	case *Size:
-		*typed, err = parseSize(n.Value)
-	case *int:
-		*typed, err = parseInt(n, tag)
+	case *Duration, *Size, *int:
+		i, err := number(v.Type(), n)
+		if err != nil {
+			return err
+		}
+		if low, is := tag.Lookup("from"); is && (i < limit(v.Type(), low) || i > limit(v.Type(), tag.Get("to"))) {
+			return fmt.Errorf("must be from %s to %s", low, tag.Get("to"))
+		}
+		v.Set(reflect.ValueOf(i).Convert(v.Type()))
 	case *bool:
-		*typed, err = parseBool(n)
+		if n.Tag != "!!bool" {
+			return fmt.Errorf("%q is neither true nor false without quotes", clip(n.Value))
+		}
+		*typed = strings.EqualFold(n.Value, "true")
 	case *string:
 		*typed, err = parseText(n, tag.Get("text"))
 	default:
@@ -42,52 +47,31 @@ func scalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) (err error) {
 // longest is more than any key takes: most have their own limit.
 const longest = 720 * time.Hour
 
-func parseDuration(text string, tag reflect.StructTag) (Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > longest {
-		return 0, fmt.Errorf("%q is not a duration from 0s to 720h, such as 3.5s or 500ms", clip(text))
-	}
-	return limited(Duration(d), tag, func(limit string) Duration {
-		d, _ := time.ParseDuration(limit)
-		return Duration(d)
-	})
-}
-
-// limited holds a value to the limits that its key has.
-func limited[T cmp.Ordered](value T, tag reflect.StructTag, parse func(string) T) (T, error) {
-	if limit, is := tag.Lookup("from"); is {
-		if low, high := parse(limit), parse(tag.Get("to")); value < low || value > high {
-			return value, fmt.Errorf("must be from %v to %v", low, high)
+// number reads a value of one of the types that have an order.
+func number(kind reflect.Type, n *yaml.Node) (int64, error) {
+	switch kind {
+	case reflect.TypeFor[Duration]():
+		if d, err := time.ParseDuration(n.Value); err == nil && d >= 0 && d <= longest {
+			return int64(d), nil
 		}
+		return 0, fmt.Errorf("%q is not a duration from 0s to 720h, such as 3.5s or 500ms", clip(n.Value))
+	case reflect.TypeFor[Size]():
+		if size, ok := parseSize(n.Value); ok {
+			return int64(size), nil
+		}
+		return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(n.Value))
 	}
-	return value, nil
-}
-
-func parseInt(n *yaml.Node, tag reflect.StructTag) (int, error) {
 	i, err := strconv.Atoi(n.Value)
 	if err != nil || n.Tag != "!!int" {
-		return 0, fmt.Errorf("%q is not a whole number%s", clip(n.Value), quoted(n, err == nil))
+		return 0, fmt.Errorf("%q is not a whole number without quotes", clip(n.Value))
 	}
-	return limited(i, tag, func(limit string) int {
-		i, _ := strconv.Atoi(limit)
-		return i
-	})
+	return int64(i), nil
 }
 
-func parseBool(n *yaml.Node) (bool, error) {
-	if n.Tag != "!!bool" {
-		right := n.Value == "true" || n.Value == "false"
-		return false, fmt.Errorf("%q is neither true nor false%s", clip(n.Value), quoted(n, right))
-	}
-	return strings.EqualFold(n.Value, "true"), nil
-}
-
-// quoted says what is wrong with a value that would be right without its quotes.
-func quoted(n *yaml.Node, right bool) string {
-	if right && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-		return ": remove the quotes"
-	}
-	return ""
+// limit reads a limit from a tag, which has the form of a value.
+func limit(kind reflect.Type, text string) int64 {
+	i, _ := number(kind, &yaml.Node{Value: text, Tag: "!!int"})
+	return i
 }
 
 func parseText(n *yaml.Node, kind string) (string, error) {
@@ -154,16 +138,14 @@ var units = []struct {
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
 // parseSize reads a whole number with a unit.
-func parseSize(text string) (Size, error) {
+func parseSize(text string) (Size, bool) {
 	for _, u := range units {
-		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
-			if n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 63); err == nil && n <= 1<<50/u.bytes {
-				return Size(n * u.bytes), nil
-			}
-			break
+		if digits, is := strings.CutSuffix(text, u.suffix); is {
+			n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 63)
+			return Size(n * u.bytes), err == nil && n <= 1<<50/u.bytes
 		}
 	}
-	return 0, fmt.Errorf("%q is not a size, such as 512MiB (units: B, KiB, MiB, GiB)", clip(text))
+	return 0, false
 }
 
 // String writes the size as it stands in the file, in its largest whole unit.

@@ -58,7 +58,7 @@ type Site struct {
 	Clock clock.Clock
 	// SlurmConf is SLURM_CONF of the environment; may be empty.
 	SlurmConf string
-	// NodeName is what Slurm most likely calls this node; Examine may find a better one.
+	// NodeName is what Slurm most likely calls this node.
 	NodeName string
 	// Survey is what was found out before any file was looked at. Examine fills it in.
 	Survey Survey
@@ -153,7 +153,6 @@ func Examine(s Site, patience time.Duration) []Result { return examine(s, patien
 
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
-	s.NodeName = s.Survey.Node
 	seen := lookAll(s, patience, checks)
 	for i, c := range checks {
 		all = append(all, c.results(s, seen[i])...)

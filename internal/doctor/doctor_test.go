@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"bookend/internal/config"
-	"bookend/internal/numbering"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
@@ -187,18 +187,13 @@ func TestStuckDriver(t *testing.T) {
 	}
 }
 
-// What Slurm calls the node a NodeHostname= tells, and where slurm.conf is what a hook was told.
-func TestNodesName(t *testing.T) {
+// Where slurm.conf is, a hook was told.
+func TestPlaceOfConf(t *testing.T) {
 	n := newNode(t)
-	edit("slurm/nodes.conf", "", "NodeName=x7 NodeHostname=myhost Gres=gpu:2\n")(n)
-	n.site.NodeName = "myhost"
-	if said := n.said("gpu-order"); len(said) != 1 || said[0].Level != OK {
-		t.Errorf("%+v", said)
-	}
-	n.site.NodeName, n.site.SlurmConf = "n1", ""
+	n.site.SlurmConf = ""
 	store, err := state.Open(n.site.Config.Paths.Run, "n1")
 	must(t, err)
-	must(t, store.PutNumbering(numbering.Kept{Key: numbering.Key{Conf: n.in("slurm/slurm.conf")}}))
+	must(t, store.PutNumbering(slurmconf.Kept{Key: slurmconf.Key{Conf: n.in("slurm/slurm.conf")}}))
 	if said := n.said("slurm-conf"); len(said) != 1 || said[0].Level != OK || said[0].Path != n.in("slurm/slurm.conf") {
 		t.Errorf("%+v", said)
 	}

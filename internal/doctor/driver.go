@@ -112,9 +112,6 @@ func (v *view) judgeAnswer(version string, last gpu.Snapshot, took time.Duration
 
 // judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs.
 func judgeOpen(v *view) string {
-	if !v.Config.Look.Holders {
-		return "not searched (look.holders: false): GPU memory without a listed process never drains this node"
-	}
 	const list = "fuser -v /dev/nvidia*"
 	keep, unread := v.keepers()
 	for _, h := range keep {
@@ -135,13 +132,5 @@ func judgeOpen(v *view) string {
 
 // keepers takes every job that a cgroup names for one on record: it reads no records.
 func (v *view) keepers() (keep []attrib.Holding, unread int) {
-	var cards []finding.Card
-	usable, _ := v.usableCards()
-	for _, c := range usable {
-		cards = append(cards, finding.Card{Device: c.Device})
-	}
-	t := v.Config.Thresholds
-	return finding.Keepers(v.Survey.Open.Holdings, v.Config.Backend, cards, finding.Limits{
-		Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient),
-	}, func(slurm.Owner) bool { return true })
+	return finding.Keepers(v.Survey.Open.Holdings, v.Config.Backend, func(slurm.Owner) bool { return true })
 }

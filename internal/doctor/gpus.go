@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -66,7 +65,7 @@ func judgeOrder(v *view) string {
 	count, unsure := v.given()
 	n := v.Survey.Numbers
 	cards, known := v.usableCards()
-	byMap := v.Config.NVIDIA.GPUOrder == config.OrderMap
+	byMap := len(v.Config.NVIDIA.GPUMap) > 0
 	switch {
 	case count == 0 && len(cards) > 0:
 		v.warn(fmt.Sprintf("slurm.conf gives out none, the driver has %d", len(cards)), fmt.Sprintf(
@@ -83,8 +82,7 @@ func judgeOrder(v *view) string {
 	case v.mig() && byMap:
 		return "map, of MIG instances"
 	case v.mig():
-		v.warn("MIG is on, and nvidia.gpu_order is "+string(v.Config.NVIDIA.GPUOrder),
-			"nvidia.gpu_order: map, with nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
+		v.warn("MIG is on, and there is no nvidia.gpu_map", "nvidia.gpu_map; or AutoDetect=nvml in gres.conf, which gives ids").
 			because("if Slurm gives numbers alone, instances are not known")
 	case !byMap && !n.Known():
 		v.wrong(cmp.Or(n.Why, "slurmd was not asked"), v.orderFix())
@@ -93,7 +91,7 @@ func judgeOrder(v *view) string {
 		by := "slurmd -G"
 		if byMap {
 			by = "nvidia.gpu_map"
-		} else if n.Source == numbering.ByCount {
+		} else if n.Source == slurmconf.ByCount {
 			by = "counted, as slurmd does not tell"
 		}
 		return by + ": " + strings.Join(places, ", ")
@@ -103,7 +101,7 @@ func judgeOrder(v *view) string {
 
 func (v *view) orderFix() string {
 	return "slurmd -N " + v.NodeName + " -v -G   # lists Slurm's order. Restart slurmd if its configuration has " +
-		"changed since it started; or set gpu_order: map, with gpu_map; slurm.slurmd can say where slurmd is"
+		"changed since it started; or set nvidia.gpu_map; slurm.slurmd can say where slurmd is"
 }
 
 // places are what Slurm's numbers mean, as hooks go by them, and as Slurm does.
@@ -111,8 +109,8 @@ func (v *view) places(count int) (places []string) {
 	cards, n := v.Survey.Driver.Cards, v.Survey.Numbers
 	for index := range count {
 		job := slurm.Job{GPUIndexes: []int{index}}
-		found := numbering.Devices(job, cards, v.Config.NVIDIA, n)
-		slurms := numbering.Devices(job, cards, config.NVIDIA{}, n)
+		found := slurmconf.Devices(job, cards, v.Config.NVIDIA, n)
+		slurms := slurmconf.Devices(job, cards, config.NVIDIA{}, n)
 		switch {
 		case found.Unknown != "":
 			v.wrong(found.Unknown, v.orderFix())
@@ -126,7 +124,7 @@ func (v *view) places(count int) (places []string) {
 		bus := found.Devices[0].Device.BusID
 		if len(slurms.Devices) == 1 && slurms.Devices[0].Device.BusID != bus {
 			v.wrong(fmt.Sprintf("nvidia.gpu_map takes number %d for %s, slurmd for %s", index, bus,
-				slurms.Devices[0].Device.BusID), "gpu_order: auto   # below nvidia: in bookend.yaml, without gpu_map").
+				slurms.Devices[0].Device.BusID), "gpu_map: {}   # below nvidia: in bookend.yaml").
 				because("hooks look at another GPU than the job's")
 			return nil
 		}

@@ -291,7 +291,7 @@ func gpuLines() map[string]line {
 		"a map too short": {gpuMap(map[int]string{0: "0000:1b:00.0"}), "gpu-order", Wrong,
 			"nvidia.gpu_map has no GPU index 1", ""},
 		"a map that differs": {gpuMap(map[int]string{0: "0000:3d:00.0", 1: "0000:1b:00.0"}), "gpu-order", Wrong,
-			"nvidia.gpu_map takes number 0 for 0000:3d:00.0, slurmd for 0000:1b:00.0", "gpu_order: auto"},
+			"nvidia.gpu_map takes number 0 for 0000:3d:00.0, slurmd for 0000:1b:00.0", "gpu_map: {}"},
 		"a map that agrees": {gpuMap(map[int]string{0: "0000:1b:00.0", 1: "0000:3d:00.0"}), "gpu-order", OK,
 			"nvidia.gpu_map: 0 is 0000:1b:00.0", ""},
 		"no GPU of the driver's": {noCards, "gpu-order", Unknown, "the driver shows 0 GPUs", "nvidia-smi -L"},
@@ -353,8 +353,6 @@ func driverLines() map[string]line {
 			"driver-open", OK, "only jobs", ""},
 		"a job": {holds(50, "train", "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0",
 			"nvidia0"), "driver-open", OK, "only jobs", ""},
-		"not searched": {both(exporter, set(func(c *config.Config) { c.Look.Holders = false })),
-			"driver-open", OK, "look.holders: false", ""},
 		"not to be read": {gone("proc/101/fd"), "driver-open", Unknown, "not every process", "fuser"},
 	}
 }

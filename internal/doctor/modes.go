@@ -38,6 +38,9 @@ func judgeRules(v *view, rules []Rule) string {
 		v.wrong(v.Mistake, "correct it; bookend config check lists all").
 			because("the hooks observe with the shipped defaults (BKD-CONFIG)")
 	}
+	if unused := v.Config.Unused; rules[0].Name == "config" && len(unused) > 0 {
+		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "remove it; bookend config check lists all")
+	}
 	if there == 0 {
 		return "not there yet: the first hook that needs it makes it"
 	}

@@ -18,13 +18,12 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/numbering"
 	"bookend/internal/operation"
 	"bookend/internal/routine"
 	"bookend/internal/safefile"
 	"bookend/internal/session"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
-	"bookend/internal/slurmd"
 	"bookend/internal/state"
 	"bookend/internal/wire"
 )
@@ -32,8 +31,6 @@ import (
 // Survey is what was found out about the node before any file was looked at: each part in a child of its own, as each
 // may hang for reasons of its own. A part that could not be looked at has Unknown.
 type Survey struct {
-	// Node is what Slurm calls this node, as well as that can be told.
-	Node   string
 	Slurm  Slurm
 	Driver Driver
 	// Slurmd is what slurmd says of its version, or Unknown why it does not.
@@ -46,7 +43,7 @@ type Survey struct {
 	// Open is who has the driver open, once the backend's own question is over.
 	Open attrib.Scan
 	// Numbers is what Slurm's GPU numbers mean, as a hook that began now would find.
-	Numbers numbering.List
+	Numbers slurmconf.List
 }
 
 // Slurm is Slurm's configuration as it is on the node.
@@ -100,26 +97,23 @@ func Operations() operation.Others {
 
 // survey looks at the node: what its configuration and the driver say, and then what follows.
 func survey(s Site, patience time.Duration) Survey {
-	v, c := Survey{Node: s.NodeName}, s.Config
+	v, c := Survey{}, s.Config
 	together(
 		func() {
-			found, err := operation.Ask[Slurm](opSlurm, slurmRequest{c.Slurm.GresConf, s.SlurmConf, c.Paths.Run, v.Node},
+			found, err := operation.Ask[Slurm](opSlurm, slurmRequest{c.Slurm.GresConf, s.SlurmConf, c.Paths.Run, s.NodeName},
 				patience)
 			if v.Slurm = found; err != nil {
 				v.Slurm.Unknown = err.Error()
 			}
 		},
 		func() {
-			d, err := operation.Ask[Driver](opDriver, driverRequest{c.Paths, c.NVIDIA.DriverProc, v.Node}, patience)
+			d, err := operation.Ask[Driver](opDriver, driverRequest{c.Paths, c.NVIDIA.DriverProc, s.NodeName}, patience)
 			if v.Driver = d; err != nil {
 				v.Driver.Unknown = err.Error()
 			}
 		},
 	)
-	if c := v.Slurm.Conf; c != nil && !c.Node(v.Node).Found {
-		v.Node = cmp.Or(c.NodeOn(v.Node), v.Node)
-	}
-	s.Survey, s.NodeName = v, v.Node
+	s.Survey = v
 	together(
 		func() { v.Slurmd.Says, v.Slurmd.Unknown = askSlurmd(s, patience) },
 		func() { v.Backend.Skipped, v.Backend.Answer = askDriver(s) },
@@ -128,7 +122,7 @@ func survey(s Site, patience time.Duration) Survey {
 	if c.NVIDIA.DriverProc == "" {
 		v.Driver.listed(v.Backend.Answer)
 	}
-	if c.Look.Holders && !v.Driver.Absent {
+	if !v.Driver.Absent {
 		v.Open = operation.Holdings(operation.Readers{Config: c, Clock: s.Clock})
 	}
 	return v
@@ -163,7 +157,7 @@ func (r slurmRequest) read() (s Slurm, _ error) {
 	}
 	for _, files := range slurmconf.Find(r.GresConf, r.SlurmConf) {
 		s.Tried = append(s.Tried, files.Slurm)
-		conf, err := slurmd.Read(files.Slurm)
+		conf, err := slurmcmd.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -184,7 +178,7 @@ func (s *Slurm) readBeside(files slurmconf.Files) error {
 	var wrong []error
 	folder := filepath.Dir(files.Slurm)
 	read := func(name string) *slurmconf.Conf {
-		conf, err := slurmd.Read(name)
+		conf, err := slurmcmd.Read(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -201,7 +195,7 @@ func (s *Slurm) readBeside(files slurmconf.Files) error {
 	if v, ok := s.Conf.Get("PlugStackConfig"); ok {
 		plugstack = v.Text
 	}
-	conf, err := slurmd.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
+	conf, err := slurmcmd.ReadPlugins(plugstack) // "required|optional PLUGIN [ARGUMENTS]": no pairs
 	if err == nil {
 		for _, l := range conf.Lines {
 			s.Plugins = append(s.Plugins, l.Rest+l.Include)
@@ -248,9 +242,9 @@ func (d *Driver) listed(a backend.Answer) {
 }
 
 // askNumbers does as a hook does, and keeps nothing.
-func askNumbers(s Site) numbering.List {
+func askNumbers(s Site) slurmconf.List {
 	if s.Survey.Slurm.Conf == nil || s.Clock.Boot == nil {
-		return numbering.Unclear("slurm.conf could not be read")
+		return slurmconf.Unclear("slurm.conf could not be read")
 	}
 	env := operation.Env{EUID: os.Geteuid(), Clock: s.Clock, Getenv: func(string) string { return "" }}
 	return session.ReadNumbering(env, s.Config, s.NodeName, s.Survey.Slurm.Conf.Path)

@@ -160,7 +160,7 @@ func card(bus, old, now string) func(node) {
 }
 
 func gpuMap(m map[int]string) func(node) {
-	return set(func(c *config.Config) { c.NVIDIA.GPUOrder, c.NVIDIA.GPUMap = config.OrderMap, m })
+	return set(func(c *config.Config) { c.NVIDIA.GPUMap = m })
 }
 
 func gone(name string) func(node) {

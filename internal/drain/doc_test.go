@@ -57,16 +57,15 @@ func reasonTable() string {
 	var b strings.Builder
 	b.WriteString("| code | as `sinfo -R` shows it | the whole reason, for example | shipped: drains | " +
 		"can be resumed |\n| --- | --- | --- | --- | --- |\n")
-	shipped := config.Default().Policy
 	for _, e := range code.All() {
 		if e.Scope == code.Elsewhere || e.Severity == code.Note {
 			continue
 		}
 		phase, by := slurm.Epilog, "no"
 		switch {
-		case shipped.Prolog[e.Code] == config.Drain:
+		case e.Start == config.Drain:
 			by = "at the start, at the end"
-		case shipped.Epilog[e.Code] == config.Drain:
+		case e.End == config.Drain:
 			by = "at the end"
 		case e.Scope == code.Own:
 			by = "with `on_unknown: drain`"

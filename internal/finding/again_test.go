@@ -36,9 +36,6 @@ func TestAgain(t *testing.T) {
 	buried := side(at(200), settle.Moving, reading(2*gib, listed(72, gib)), dead.Holder.Process)
 	both := side(at(200), settle.Moving, reading(2*gib, listed(70, gib), listed(71, gib)), orphan, beside.Holder.Process)
 	unknown := side(at(200), settle.Moving, reading(109*mib, gpu.Process{PID: 71, Memory: gpu.Unknown("not available")}))
-	young := orphan
-	young.Start = at(199)
-	reused := side(at(200), settle.Moving, reading(gib, listed(70, gib)), young)
 	untrusted := gone
 	untrusted.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: card}, ProcessesUnknown: "not trusted"}}
 	blind := Side{Curves: map[gpu.ID]settle.Curve{card: {State: settle.Unknown}}}
@@ -50,8 +47,7 @@ func TestAgain(t *testing.T) {
 	}{
 		"it is clean":                   {[]Finding{held, residue, untraced}, nil, clean, ""},
 		"something else is there":       {[]Finding{held}, []Finding{residue}, flat, "BKD-RESIDUE "},
-		"the process has gone":          {[]Finding{held}, []Finding{moving}, gone, "BKD-MOVING "},
-		"its PID is another's":          {[]Finding{held}, []Finding{moving}, reused, "BKD-MOVING "},
+		"the process has gone":          {[]Finding{held}, []Finding{moving}, gone, "BKD-ORPHAN? BKD-MOVING "},
 		"it is there still":             {[]Finding{held}, []Finding{moving}, still, "BKD-ORPHAN? BKD-MOVING "},
 		"named again":                   {[]Finding{held, moving}, []Finding{later, moving}, still, "BKD-ORPHAN BKD-MOVING "},
 		"the list is not trusted":       {[]Finding{held}, []Finding{unread}, untrusted, "BKD-ORPHAN? BKD-UNREAD "},

@@ -2,7 +2,6 @@ package finding
 
 import (
 	"fmt"
-	"slices"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -166,57 +165,6 @@ func (s Scene) inherited(c Card, p gpu.Process) *Owner {
 		}
 	}
 	return nil
-}
-
-// inheritedMemory names the ended job whose epilog left as much memory without a process, and with the same candidates.
-// If several jobs did, it cannot be told which.
-func (s Scene) inheritedMemory(c Card, f Finding) *Owner {
-	var fitting []*Owner
-	for _, left := range s.Left {
-		about := left.GPU == c.Device.ID && left.Owner != nil && left.Code == code.Residue
-		if about && near(left.Bytes, f.Bytes) && f.Searched && keptOn(left, f.Candidates) {
-			fitting = append(fitting, left.Owner)
-		}
-	}
-	return sameJob(fitting)
-}
-
-// keptOn reports whether these candidates may still hold what was left: all were candidates then, and if the blamed job
-// had any, one of them is still there. A handle's memory is freed with its last holder, and what a process holds that
-// came later is its own.
-func keptOn(left Finding, now []Holder) bool {
-	in := func(all []Holder, p Holder) bool {
-		return slices.ContainsFunc(all, func(o Holder) bool { return o.PID == p.PID && o.Start == p.Start })
-	}
-	for _, p := range now {
-		if !in(left.Candidates, p) {
-			return false
-		}
-	}
-	ended := false
-	for _, p := range left.Candidates {
-		if p.Owner == nil || sameJob([]*Owner{p.Owner, left.Owner}) == nil {
-			continue
-		}
-		if in(now, p) {
-			return true
-		}
-		ended = true
-	}
-	return !ended
-}
-
-// sameJob returns the owner if all are one job's, nil otherwise.
-func sameJob(owners []*Owner) *Owner {
-	if len(owners) == 0 {
-		return nil
-	}
-	for _, o := range owners {
-		if o.Job != owners[0].Job || o.SLUID != owners[0].SLUID {
-			return nil
-		}
-	}
-	return owners[0]
 }
 
 // again reports an end of a run that has one on record: others may have had its GPUs since.

@@ -364,12 +364,7 @@ func TestCompareAtTheStart(t *testing.T) {
 		{"clean", starting(side(at(100), settle.Clean, reading(0))), nil, 0},
 		{"an earlier job's orphan is named", with(starting(dirty), func(s *Scene) { s.Others = []attrib.Record{earlier} }), []code.Code{code.Dirty}, 9},
 		{"nobody's process", starting(dirty), []code.Code{code.Dirty}, 0},
-		{"memory without a process, left by a known job", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 9},
-		{"the same on another card is not inherited", with(starting(empty), func(s *Scene) {
-			other := left
-			other.GPU = "GPU-1"
-			s.Left = []Finding{other}
-		}), []code.Code{code.Dirty}, 0},
+		{"memory without a process may be anybody's by now", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
 		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
 		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
 		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {

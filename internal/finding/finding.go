@@ -1,5 +1,5 @@
-// Package finding compares a job's two ends and says what was found, as data. Rendering is report's,
-// judging is policy's.
+// Package finding compares a job's two ends and says what was found, as data. Rules say what
+// each leads to. Rendering is report's.
 package finding
 
 import (

@@ -1,18 +1,14 @@
 package finding
 
 import (
-	"fmt"
 	"testing"
 
 	"bookend/internal/attrib"
-	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
-// Which processes outside of jobs are a doubt against all memory without a process, by the rule that judges an end.
+// Which processes outside of jobs and services keep the driver open.
 func TestKeepers(t *testing.T) {
-	zero, one := 0, 1
-	cards := []Card{{Device: gpu.Device{ID: "GPU-0", Minor: &zero}}, {Device: gpu.Device{ID: "GPU-1", Minor: &one}}}
 	exporter := attrib.Holding{Process: attrib.Process{PID: 50, Start: at(10), Name: "dcgm-exporter"}, Control: true}
 	edited := func(edit func(*attrib.Holding)) attrib.Holding { h := exporter; edit(&h); return h }
 	known := func(o slurm.Owner) bool { return o.ID == 7 }
@@ -23,7 +19,7 @@ func TestKeepers(t *testing.T) {
 		"root's, the driver alone":          {exporter, true, false},
 		"root's, in a container":            {edited(func(h *attrib.Holding) { h.Container = "docker:9f" }), true, false},
 		"root's, all GPUs":                  {edited(func(h *attrib.Holding) { h.Minors = []int{0, 1} }), true, false},
-		"a user's, the driver alone":        {edited(func(h *attrib.Holding) { h.UID = alice }), false, false},
+		"a user's, the driver alone":        {edited(func(h *attrib.Holding) { h.UID = alice }), true, false},
 		"a user's, one GPU":                 {edited(func(h *attrib.Holding) { h.UID, h.Minors = alice, []int{1} }), true, false},
 		"a service":                         {edited(func(h *attrib.Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
 		"MPS":                               {edited(func(h *attrib.Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
@@ -34,13 +30,9 @@ func TestKeepers(t *testing.T) {
 		"one that could not be looked into": {edited(func(h *attrib.Holding) { h.Why = "denied" }), false, true},
 		"Bookend's own":                     {edited(func(h *attrib.Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
 	} {
-		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu", cards, Limits{Report: 32 * mib, Drain: 512 * mib, PerClient: 9 * mib}, known)
+		got, unread := Keepers([]attrib.Holding{tt.h}, "/libexec/bookend-gpu", known)
 		if len(got) > 1 || (len(got) == 1) != tt.want || (unread == 1) != tt.unread {
 			t.Errorf("%s: %+v, %d unread", name, got, unread)
 		}
-	}
-	instance := []Card{{Device: gpu.Device{ID: "MIG-0", Parent: "GPU-0", Minor: &zero}}}
-	if got, _ := Keepers([]attrib.Holding{exporter}, "", instance, Limits{}, known); len(got) > 0 {
-		t.Errorf("a GPU that drains for nothing as it is: %s", fmt.Sprint(got))
 	}
 }

@@ -27,7 +27,6 @@ const (
 	RemapPending   FactCode = "remap_pending"     // yes, no: rows wait for a reset to be remapped
 	RemapFailed    FactCode = "remap_failed"      // yes, no: a row could not be remapped
 	RemapRows      FactCode = "remap_uncorrected" // rows remapped for uncorrected errors, ever
-	RetiredPages   FactCode = "retired_pages"     // pages retired for uncorrected errors, ever (before Ampere)
 	RetiredPending FactCode = "retired_pending"   // yes, no: pages wait for a reset to be retired
 	// RecoveryAction: none, reset, reboot, drain_p2p, drain_reset, recover_imex, or a number.
 	RecoveryAction  FactCode = "recovery_action"

@@ -9,9 +9,6 @@ type ProbeRule struct {
 	Gap uint64 `json:"gap"`
 	// Known are the listed processes that are meant to be on the cards. With any other the card is somebody's.
 	Known []int `json:"known,omitempty"`
-	// Exclusive and MIG allow cards in EXCLUSIVE_PROCESS mode and MIG instances, on which this was never measured.
-	Exclusive bool `json:"exclusive,omitempty"`
-	MIG       bool `json:"mig,omitempty"`
 	// Locks are the files to lock while memory is taken, and LockWait the longest wait for all of them.
 	Locks    map[ID]string `json:"locks,omitempty"`
 	LockWait time.Duration `json:"lock_wait_ns,omitempty"`

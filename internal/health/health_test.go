@@ -10,7 +10,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
 
@@ -44,7 +43,7 @@ func drains(f finding.Finding) bool { return action(f) == config.Drain }
 func action(f finding.Finding) config.Action {
 	c := config.Default()
 	c.Mode = config.Enforce
-	return policy.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
+	return finding.Compile(c, slurm.Epilog, "").Decide([]finding.Finding{f}, 0).Judged[0].Action
 }
 
 // Every row of facts, found and not found; the list must have them all.
@@ -104,7 +103,6 @@ func TestFacts(t *testing.T) {
 		{gpu.Throttled, "", "", "none", "", "", false, false},
 		{gpu.Throttled, "", "", "sw_power_cap", "", "", false, false},
 		{gpu.RemapRows, "", "0", "9", "", "", false, false},
-		{gpu.RetiredPages, "", "0", "9", "", "", false, false},
 		{gpu.BAR1Total, "", "", "269484032", "", "", false, false},
 		{gpu.ComputeMode, "", "", "prohibited", "", "", false, false},
 	}

@@ -13,9 +13,9 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/look"
-	"bookend/internal/numbering"
 	"bookend/internal/probe"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // Case is everything that one judgement is made of.
@@ -50,7 +50,7 @@ type Seen struct {
 	Cards []finding.Card
 	// Origin is where Slurm's numbers of them came from, Given the GPUs that Slurm gives out, for a health check; nil
 	// where that is not known.
-	Origin numbering.Origin
+	Origin slurmconf.Origin
 	Given  map[gpu.BusID]bool
 	Side   finding.Side
 	Looks  int
@@ -110,7 +110,7 @@ func Cards(all []ledger.Assigned) (cards []finding.Card) {
 
 // Limits are the configured thresholds as findings are made by them.
 func Limits(t config.Thresholds) finding.Limits {
-	return finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)}
+	return finding.LimitsOf(t)
 }
 
 func (c Case) limits() finding.Limits { return Limits(c.Config.Thresholds) }

@@ -306,7 +306,7 @@ func (c Check) Keepers(scan attrib.Scan, at time.Duration) *ledger.Keepers {
 			return o.ID != 0 && r.Job.ID == o.ID || o.SLUID != "" && r.Job.SLUID == o.SLUID
 		})
 	}
-	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, c.Seen.Cards, c.limits(), known)
+	found, unread := finding.Keepers(scan.Holdings, c.Config.Backend, known)
 	k := &ledger.Keepers{At: at, Count: len(found)}
 	switch { // those that were found are there, whatever else is
 	case len(found) > 0:

@@ -10,7 +10,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/probe"
 	"bookend/internal/slurm"
 )
@@ -18,7 +17,7 @@ import (
 // Found is one finding with what policy made of it.
 type Found struct {
 	finding.Finding
-	policy.Judged
+	finding.Judged
 }
 
 // Tells reports a finding that policy neither ignores nor only notes.
@@ -56,13 +55,13 @@ func (j Judgement) Late(more ...finding.Finding) Judgement {
 		if entry, _ := code.Lookup(f.Code); entry.Severity == code.Note {
 			action = config.Note
 		}
-		j.Found = append(j.Found, Found{f, policy.Judged{Action: action}})
+		j.Found = append(j.Found, Found{f, finding.Judged{Action: action}})
 	}
 	return j
 }
 
 func (c Case) decide(found []finding.Finding) Judgement {
-	v := policy.Compile(c.Config, c.Phase, c.Job.Partition).Decide(found, c.Job.Restarts)
+	v := finding.Compile(c.Config, c.Phase, c.Job.Partition).Decide(found, c.Job.Restarts)
 	j := Judgement{Action: v.Action, Exit: v.Exit, Code: v.Code, Held: v.Held}
 	for i, f := range found {
 		j.Found = append(j.Found, Found{f, v.Judged[i]})
@@ -79,8 +78,8 @@ func (j Judgement) Findings() (all []finding.Finding) {
 }
 
 // Verdict is the judgement as a record has it, beside its findings.
-func (j Judgement) Verdict() policy.Verdict {
-	v := policy.Verdict{Action: j.Action, Exit: j.Exit, Code: j.Code, Held: j.Held}
+func (j Judgement) Verdict() finding.Verdict {
+	v := finding.Verdict{Action: j.Action, Exit: j.Exit, Code: j.Code, Held: j.Held}
 	for _, f := range j.Found {
 		v.Judged = append(v.Judged, f.Judged)
 	}

@@ -32,9 +32,6 @@ func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
 		Wanted: c.Config.JobLog.Why == config.Always, WallEnd: now,
 	}
-	if !c.Config.Look.Health {
-		in.HealthUnknown = "look.health is off"
-	}
 	start := c.Past.Run.Start
 	if start == nil {
 		return in

@@ -5,7 +5,6 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 )
 
 // Check is what the node's last health check saw, and what it made of it.
@@ -28,7 +27,7 @@ type Check struct {
 	// yet.
 	Keepers  *Keepers          `json:"keepers,omitempty"`
 	Findings []finding.Finding `json:"findings,omitempty"`
-	Verdict  policy.Verdict    `json:"verdict"`
+	Verdict  finding.Verdict   `json:"verdict"`
 	// Health and Kernel are where the next check goes on from; Boot is the boot of whose log Kernel is.
 	Health []gpu.Health    `json:"health,omitempty"`
 	Kernel *gpu.KernelMark `json:"kernel,omitempty"`

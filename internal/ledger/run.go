@@ -11,15 +11,14 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
 	"bookend/internal/oom"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 )
 
 // Assigned is one device of a job: Slurm's index and the device behind it.
-type Assigned = numbering.Assigned
+type Assigned = slurmconf.Assigned
 
 // Run is one run of a job on this node: what its prolog and epilog saw.
 type Run struct {
@@ -31,7 +30,7 @@ type Run struct {
 	Epoch   gpu.Epoch  `json:"epoch"`
 	Devices []Assigned `json:"devices,omitempty"`
 	// Numbering is where Devices came from; empty in records of earlier versions, which counted.
-	Numbering numbering.Origin `json:"numbering,omitzero"`
+	Numbering slurmconf.Origin `json:"numbering,omitzero"`
 	Start     *End             `json:"start,omitempty"` // nil: no prolog, or a lost record
 	Ends      []End            `json:"ends,omitempty"`  // one for each epilog; none while the run is open
 	Archived  bool             `json:"archived,omitempty"`
@@ -64,8 +63,8 @@ type End struct {
 	// Unseen says why the run is over though no epilog came: nobody looked, and nothing is judged.
 	Unseen string `json:"unseen,omitempty"`
 	// Presumed is set with Unseen where that follows from how Slurm gives cards out, and is not proven.
-	Presumed bool           `json:"presumed,omitempty"`
-	Verdict  policy.Verdict `json:"verdict"`
+	Presumed bool            `json:"presumed,omitempty"`
+	Verdict  finding.Verdict `json:"verdict"`
 	// SlurmConf is the SLURM_CONF of a hook that asked for a drain: a health check, which Slurm starts without one,
 	// finds the same controller by it.
 	SlurmConf string `json:"slurm_conf,omitempty"`
@@ -101,23 +100,20 @@ func (r Run) Epilog() *End {
 func (r Run) EndSeen() bool { return r.Epilog() != nil }
 
 // Running reports that a job has its cards still, as far as runs, the node's records, show.
-func (r Run) Running(runs []Run) bool {
-	_, over := r.Superseded(runs)
-	return !r.Closed() && !over
-}
+func (r Run) Running(runs []Run) bool { return !r.Closed() && r.Superseded(runs) == nil }
 
-// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs,
-// the node's records, its job id began anew, and Slurm runs one job id once at a time; or one is of a later boot.
-func (r Run) Superseded(runs []Run) (at time.Duration, yes bool) {
+// Superseded is the first of runs, the node's records, that says that a run without an epilog is over all the same: its
+// job id began anew, and Slurm runs one job id once at a time; or one is of a later boot. It is nil for none.
+func (r Run) Superseded(runs []Run) (by *Run) {
 	if r.Closed() {
-		return 0, false
+		return nil
 	}
-	for _, o := range runs {
-		if (o.Job.ID == r.Job.ID || o.otherBoot(r)) && o.after(r) && (!yes || o.Began() < at) {
-			at, yes = o.Began(), true
+	for i, o := range runs {
+		if (o.Job.ID == r.Job.ID || o.otherBoot(r)) && o.after(r) && (by == nil || by.after(o)) {
+			by = &runs[i]
 		}
 	}
-	return at, yes
+	return by
 }
 
 // JobName is a run's job as its user names it: "1234_7", "1234+1", or its id.

@@ -2,7 +2,6 @@ package oom
 
 import (
 	"strings"
-	"unicode"
 
 	"bookend/internal/gpu"
 )
@@ -13,29 +12,24 @@ func (st statement) fill(m *Message) bool {
 	case m.Kind == Fault:
 		return true
 	case m.Kind == Device && m.Framework == PyTorch && isTorch(st.after()):
-		if text := st.sentence(); strings.Contains(text, "memory. Tried to allocate ") {
-			return readTorch(m, text)
+		if _, rest, found := strings.Cut(st.sentence(), "memory. Tried to allocate "); found {
+			return readTorch(m, rest)
 		}
 	case st.text == "free memory on device":
 		return readVLLM(m, st.sentence())
 	case m.Kind == Shared:
-		text := st.sentence()
-		m.Asked, m.Limit = after(text, "Required: ", "requested ", "shared data ("),
-			after(text, "Hardware limit: ", "Hardware limitation: ", "available: ")
+		m.Asked, m.Limit = sizeIn(st.sentence(), sharedAsked), sizeIn(st.sentence(), sharedLimit)
 		return m.Asked.Known() || st.text != "out of resource: "
 	}
 	begin, end := max(0, st.pos-maxBefore), min(len(st.line.body), st.end()+maxAfter)
-	text, lower := st.line.body[begin:end], st.line.lower[begin:end]
-	switch {
-	case strings.IndexFunc(lower, unicode.IsDigit) < 0:
-	case m.Kind == Host:
+	if text := st.line.body[begin:end]; m.Kind == Host {
 		m.take(sizesIn(text), asked)
-	default:
-		m.onGPU(lower)
+	} else {
+		m.onGPU(st.line.lower[begin:end])
 		m.take(sizesIn(text))
 	}
 	if m.Framework == CuPy && !m.Allocated.Known() { // its total is the pool's
-		m.Allocated, m.Total = m.Total, gpu.Unknown("not said")
+		m.Allocated, m.Total = m.Total, notSaid
 	}
 	if !m.Asked.Known() {
 		if text := st.whole(); len(text) > len(st.line.body)-st.pos {
@@ -51,22 +45,16 @@ func isTorch(after string) bool {
 	return strings.Contains(after, "tried to allocate ") || strings.HasSuffix(after, " out of memory.")
 }
 
+// wants: a line that may say for what memory there was a need.
+var wants = lazily(`request|alloc|need|requir`)
+
 // above looks for the size that was asked on the lines before, as far as they are no messages of their own.
 func (st statement) above(m *Message) {
 	for l := range st.s.near(st.at, -1, linesBelow) {
-		if len(l.facts().hits) > 0 || len(l.lower) > maxAfter {
-			continue
-		}
-		if l.isError() || wants(l.lower) {
+		if len(l.facts().hits) == 0 && len(l.lower) <= maxAfter && (l.isError() || wants().MatchString(l.lower)) {
 			m.take(sizesIn(l.body), asked)
 		}
 	}
-}
-
-// wants: a line that may say for what memory there was a need.
-func wants(lower string) bool {
-	return strings.Contains(lower, "request") || strings.Contains(lower, "alloc") ||
-		strings.Contains(lower, "need") || strings.Contains(lower, "requir")
 }
 
 // maxWrapped bounds what is joined of a message that a console's width, or a progress display, has broken into lines.
@@ -82,17 +70,95 @@ func (st statement) whole() string {
 	if again := strings.Index(st.line.lower[st.end():st.pos+len(text)], st.text); again >= 0 { // twice on one line
 		return text[:len(st.text)+again]
 	}
-	lines, length := append(make([]string, 0, 1+maxWrapped), text), len(text)
 	for l := range st.s.near(st.at, 1, maxWrapped) {
-		if length += len(l.body); length > maxWrappedBytes || len(l.facts().hits) > 0 {
+		if len(text)+len(l.body) > maxWrappedBytes || len(l.facts().hits) > 0 {
 			break
 		}
-		lines = append(lines, l.body)
+		text += "\n" + l.body
 	}
-	return strings.Join(lines, "\n")
+	return text
 }
 
 // sentence is the whole text with single blanks, as no console breaks it.
 func (st statement) sentence() string {
 	return strings.Join(strings.Fields(st.whole()), " ")
+}
+
+// size stands in a form for a size.
+const size = `([\d.,]+ ?\w*)`
+
+func form(text string) pattern {
+	return lazily(strings.ReplaceAll(text, "SIZE", size))
+}
+
+// What messages of a fixed wording have. Up to 2.0 PyTorch's gave figure and name, since then they are sentences.
+var (
+	torchAsked     = form(`^SIZE`)
+	torchLimit     = form(`SIZE allowed`)
+	torchTotal     = form(`total capac\w* of SIZE|SIZE total capacity`)
+	torchFree      = form(` of which SIZE|SIZE free`)
+	torchInUse     = form(`this process has SIZE`)
+	torchAllocated = form(`Of the allocated memory SIZE|SIZE already allocated`)
+	torchIdle      = form(`SIZE is reserved by PyTorch but unallocated|SIZE cached`)
+	torchReserved  = form(`SIZE reserved in total`)
+	torchGPU       = lazily(`GPU (\d{1,3})\b`)
+	torchProcess   = form(`Process (\d{1,7}) has SIZE memory in use`)
+	// what comes then is advice, or another line
+	torchEnd    = lazily(`^.*?(?:by PyTorch\)|cached\)|but unallocated)`)
+	sharedAsked = form(`(?:Required: |requested |shared data \()(0x[0-9a-f]+|\d+)`)
+	sharedLimit = form(`(?:Hardware limit: |Hardware limitation: |available: )(0x[0-9a-f]+|\d+)`)
+	vllmForm    = form(`^(?i:free memory on device)(?: cuda:(\d{1,3}))? \(([\d.]+)/([\d.]+) ?(\w+)\).*?utilization \([\d.]+, SIZE\)`)
+)
+
+// sizeIn is the size that a form has found, unknown where there is none.
+func sizeIn(text string, f pattern) gpu.Figure {
+	if words := f().FindStringSubmatch(text); words != nil {
+		if n, ok := amount(strings.Join(words[1:], "")); ok {
+			return n
+		}
+	}
+	return notSaid
+}
+
+// readTorch reads all generations of PyTorch's message, from the size on.
+func readTorch(m *Message, rest string) bool {
+	if sentence := torchEnd().FindString(rest); sentence != "" {
+		rest = sentence
+	}
+	if m.Asked = sizeIn(rest, torchAsked); m.Asked == notSaid && !strings.HasPrefix(rest, "more than 1EB") {
+		return false
+	}
+	if words := torchGPU().FindStringSubmatch(rest); words != nil {
+		n := number(words[1])
+		m.GPU = &n
+	}
+	m.Limit, m.Total, m.Free = sizeIn(rest, torchLimit), sizeIn(rest, torchTotal), sizeIn(rest, torchFree)
+	m.Allocated, m.Idle, m.InUse = sizeIn(rest, torchAllocated), sizeIn(rest, torchIdle), sizeIn(rest, torchInUse)
+	if kept := sizeIn(rest, torchReserved); kept.Known() && m.Allocated.Known() && kept.Bytes >= m.Allocated.Bytes {
+		m.Idle = gpu.Bytes(kept.Bytes - m.Allocated.Bytes)
+	}
+	if m.InUse.Known() { // in a container the process itself may be listed by a number that it does not know
+		for _, words := range torchProcess().FindAllStringSubmatch(rest, MaxOthers) {
+			if n, ok := amount(words[2]); ok && number(words[1]) > 0 && number(words[1]) <= maxPID {
+				m.Others = append(m.Others, Process{PID: number(words[1]), Memory: n})
+			}
+		}
+	}
+	return true
+}
+
+// readVLLM reads "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization
+// (0.9, 19.84 GiB)".
+func readVLLM(m *Message, text string) bool {
+	words := vllmForm().FindStringSubmatch(text)
+	if words == nil {
+		return false
+	}
+	if n := number(words[1]); n >= 0 {
+		m.GPU = &n
+	}
+	m.Free, _ = amount(words[2] + " " + words[4])
+	m.Total, _ = amount(words[3] + " " + words[4])
+	m.Asked, _ = amount(words[5])
+	return true
 }

@@ -12,13 +12,13 @@ import (
 // GPU errors. Messages of one kind, about one card, are one: the last one's figures, and how many there were. They come
 // in the order in which they were said last, at most the last MaxMessages.
 func Find(tail []byte) []Message {
-	s := scan{lines: split(tail)}
+	s := scan{lines: split(tail), limit: notSaid, inUse: notSaid}
 	for s.at = range s.lines {
 		l := &s.lines[s.at]
-		if l.body == "" || l.own() {
+		if len(l.body) < shortest || l.own() {
 			continue
 		}
-		s.stats(*l)
+		s.stats(l)
 		if f, ok := s.message(l); ok {
 			f.stream, f.at, f.PID = l.stream, s.at, int(l.pid)
 			if rank := int(l.rank); rank >= 0 {
@@ -48,31 +48,26 @@ type scan struct {
 	lines []line
 	at    int
 	found []found
-	bfc   statistics
+	// what the summary said last that TensorFlow's and XLA's allocator prints after it has failed
+	limit, inUse gpu.Figure
+	summary      int // the line after its last one; 0 for none
 }
 
-// message understands a line: its first sign that is reported, what ran out, who says it, and the figures. Signs
-// that may yet be of a GPU come last.
+// message understands a line: its first sign that is reported, what ran out, who says it, and the figures.
 func (s *scan) message(l *line) (found, bool) {
-	if len(l.lower) < shortest {
-		return found{}, false
+	if slurmLine().MatchString(l.lower) {
+		f := found{Message: blank()}
+		f.group, _, _ = strings.Cut(l.lower, ":")
+		f.Kind, f.Framework, f.Line = Host, Slurm, shown(l.body, 0)
+		return f, slurmSays().MatchString(l.lower)
 	}
-	if isSlurm(l) {
-		return slurm(l)
-	}
-	all := l.hits()
-	for _, soft := range []bool{false, true} {
-		for _, h := range all {
-			if h.soft != soft {
-				continue
-			}
-			st := statement{hit: h, s: s, at: s.at, line: l}
-			if st.facts = st.read(); !st.reported() {
-				continue
-			}
-			if f, ok := st.message(); ok {
-				return f, ok
-			}
+	for _, h := range l.hits() {
+		st := statement{hit: h, s: s, at: s.at, line: l}
+		if st.facts = st.read(); !st.reported() {
+			continue
+		}
+		if f, ok := st.message(); ok {
+			return f, ok
 		}
 	}
 	return found{}, false
@@ -92,28 +87,11 @@ func (st statement) message() (found, bool) {
 	return f, st.fill(&f.Message)
 }
 
-// isSlurm: one of Slurm's own lines, which begin with the program's name.
-func isSlurm(l *line) bool {
-	return strings.HasPrefix(l.lower, "slurmstepd") || strings.HasPrefix(l.lower, "srun: ") ||
-		strings.HasPrefix(l.lower, "salloc: ") ||
-		strings.HasPrefix(l.lower, "sbatch: ")
-}
-
-func slurm(l *line) (found, bool) {
-	program, _, _ := strings.Cut(l.lower, ":")
-	for _, words := range []string{
-		"oom_kill event", "oom-kill event", "xceeded memory limit", "xceeded job memory limit",
-		"xceeded step memory limit",
-		"out-of-memory handler", ": out of memory",
-	} {
-		if strings.Contains(l.lower, words) {
-			f := found{Message: blank(), group: program}
-			f.Kind, f.Framework, f.Line = Host, Slurm, shown(l.body, 0)
-			return f, true
-		}
-	}
-	return found{}, false
-}
+// Slurm's own lines begin with the program's name.
+var (
+	slurmLine = lazily(`^(?:slurmstepd|(?:srun|salloc|sbatch): )`)
+	slurmSays = lazily(`oom[_-]kill event|xceeded (?:job |step )?memory limit|out-of-memory handler|: out of memory`)
+)
 
 // near are the lines of the same process next to one, above it (step -1) or below, the nearest first, up to an empty
 // one.
@@ -137,45 +115,42 @@ const maxNear = 24
 
 // followed: the reason comes on the next line, as C++ prints what it did not catch.
 func (st statement) followed() bool {
-	if !strings.HasPrefix(st.text, "instance of") {
-		return false
-	}
-	for l := range st.s.near(st.at, 1, 1) {
-		return strings.HasPrefix(l.lower, "what():")
+	if strings.HasPrefix(st.text, "instance of") {
+		for l := range st.s.near(st.at, 1, 1) {
+			return strings.HasPrefix(l.lower, "what():")
+		}
 	}
 	return false
 }
 
 // blank is a message that says nothing.
 func blank() Message {
-	no := gpu.Unknown("not said")
-	return Message{Asked: no, Total: no, Free: no, InUse: no, Allocated: no, Idle: no, Limit: no, Count: 1}
+	m := Message{Count: 1}
+	for _, f := range m.figures() {
+		*f = notSaid
+	}
+	return m
 }
 
-// episode is how many lines one failure takes, from the driver's words to the exception.
-const episode = 40
+// episode is how many lines one failure takes, from the driver's words to the exception, and reach from the
+// allocator's summary to the exception.
+const (
+	episode = 40
+	reach   = 64
+)
 
-// add puts a message at the end of the list, in the place of those that it goes on from.
+// add puts a message at the end of the list, in the place of the one that it goes on from.
 func (s *scan) add(f found) {
-	if f.pooled() {
-		s.bfc.complete(&f.Message, s.at)
-	}
-	for i := len(s.found) - 1; i >= 0; i-- {
+	s.complete(&f)
+	if i := slices.IndexFunc(s.found, f.isAgain); i >= 0 {
 		old := s.found[i]
-		if !f.isAgain(old) && !f.explains(old) {
-			continue
-		}
 		f.Count += old.Count
-		if f.stream == old.stream && f.at-old.at <= episode && (f.pooled() || !f.Asked.Known()) {
+		if f.isNear(old) && (f.pooled() || !f.Asked.Known()) {
 			f.inherit(old.Message)
 		}
 		s.found = slices.Delete(s.found, i, i+1)
-		if f.isAgain(old) {
-			break
-		}
 	}
-	s.found = append(s.found, f)
-	if len(s.found) > 4*MaxMessages { // of many cards
+	if s.found = append(s.found, f); len(s.found) > 4*MaxMessages { // of many cards
 		s.found = slices.Delete(s.found, 0, 1)
 	}
 }
@@ -185,26 +160,18 @@ func (f found) pooled() bool {
 	return f.Kind != Fault && f.Kind != Shared && (f.Framework == TensorFlow || f.Framework == JAX)
 }
 
-// isAgain: the same message, or another part of it.
+func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-old.at <= episode }
+
+// isAgain: the same message of the same process, or another part of it.
 func (f found) isAgain(old found) bool {
-	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || f.isAnother(old) {
+	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank || f.PID != 0 && old.PID != 0 && f.PID != old.PID
+	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || another {
 		return false
 	}
 	if f.GPU == nil || old.GPU == nil {
-		return f.GPU == old.GPU || f.pooled() || f.stream == old.stream && f.at-old.at <= episode && !f.Asked.Known()
+		return f.GPU == old.GPU || f.pooled() || f.isNear(old) && !f.Asked.Known()
 	}
 	return *f.GPU == *old.GPU
-}
-
-// isAnother: another process says it, by what launchers put in front.
-func (f found) isAnother(old found) bool {
-	return f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank || f.PID != 0 && old.PID != 0 && f.PID != old.PID
-}
-
-// explains: the exception of a framework, of what the driver said just before.
-func (f found) explains(old found) bool {
-	return f.Kind == Device && old.Kind == Device && f.stream == old.stream && f.at-old.at <= episode &&
-		(old.Framework == CUDA || old.Framework == HIP) && f.Framework != CUDA && f.Framework != HIP
 }
 
 // inherit takes from an earlier part of the message what this one does not say.
@@ -218,8 +185,40 @@ func (f *found) inherit(old Message) {
 	if f.GPU == nil {
 		f.GPU = old.GPU
 	}
-	if f.PID == 0 {
-		f.PID = old.PID
+	f.PID = max(f.PID, old.PID)
+}
+
+var summaryForm = lazily(`^(Limit|InUse): +(\d{1,18})$`)
+
+// stats reads a line of the allocator's summary, for the message before it or the exception after it.
+func (s *scan) stats(l *line) {
+	words := summaryForm().FindStringSubmatch(l.body)
+	if words == nil {
+		return
+	}
+	if s.summary = s.at + 1; words[1] == "Limit" {
+		s.limit, _ = amount(words[2])
+	} else {
+		s.inUse, _ = amount(words[2])
+	}
+	for i := len(s.found) - 1; i >= 0; i-- {
+		if s.found[i].pooled() {
+			s.complete(&s.found[i])
+			return
+		}
+	}
+}
+
+// complete gives the figures of a summary nearby to a message.
+func (s *scan) complete(f *found) {
+	if s.summary == 0 || s.at > s.summary+reach || !f.pooled() {
+		return
+	}
+	if s.limit.Known() {
+		f.Limit = s.limit
+	}
+	if s.inUse.Known() {
+		f.Allocated = s.inUse
 	}
 }
 

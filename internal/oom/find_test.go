@@ -131,9 +131,9 @@ var saidBy = map[string][]Message{
 	"torch-0.4":          {is(Device, PyTorch, func(m *Message) { m.Count = 2 })},
 	"cublas":             {is(Device, PyTorch, nil)},
 	"cudnn-tf":           {is(Device, TensorFlow, nil)},
-	"nccl":               {is(Device, NCCL, nil)},
+	"nccl":               {is(Device, "NCCL", nil)},
 	"nccl-numbered":      {is(Device, CUDA, func(m *Message) { m.Rank = card(7) })},
-	"nccl-alloc":         {is(Device, NCCL, func(m *Message) { m.Asked = gpu.Bytes(608) })},
+	"nccl-alloc":         {is(Device, "NCCL", func(m *Message) { m.Asked = gpu.Bytes(608) })},
 	"tensorflow": {is(Device, TensorFlow, func(m *Message) {
 		m.GPU, m.Asked, m.Limit, m.Allocated, m.Count = card(0), fig(381.47, mib), gpu.Bytes(72080261), gpu.Bytes(1280), 2
 	})},

@@ -1,8 +1,10 @@
 package oom
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // line is one line of output in plain ASCII, and what was before its text.
@@ -14,9 +16,6 @@ type line struct {
 	pid    int32  // of the process, where a launcher says it; 0 for unknown
 	rank   int32  // the same; -1 for unknown
 	level  byte   // the logger's: its first letter
-	tagged bool   // "[CUDA]" stood before it
-	echo   bool   // Python's traceback shows a line of the program's source
-	indent int    // blanks before the body
 	words  *facts
 }
 
@@ -28,12 +27,7 @@ func (l *line) facts() *facts {
 			head := evidenceIn(l.head)
 			f.speaker, f.has[goesOn] = min(f.speaker, head.speaker), f.has[goesOn] || head.has[goesOn]
 		}
-		f.has[isGPU] = f.has[isGPU] || l.tagged
-		l.words = &noEvidence // most lines
-		if f.hits != nil || f.speaker != noEvidence.speaker || f.has != noEvidence.has {
-			kept := f
-			l.words = &kept
-		}
+		l.words = &f
 	}
 	return l.words
 }
@@ -42,41 +36,28 @@ func (l *line) facts() *facts {
 // say the contrary.
 func split(tail []byte) []line {
 	whole := len(tail) < MaxTail
-	tail = tail[max(0, len(tail)-MaxTail):]
-	text := plain(tail)
-	lines := make([]line, 0, 1+min(strings.Count(text, "\n"), len(text)/shortest))
-	lower := strings.ToLower(text)
-	for begin := 0; begin <= len(text); {
-		end := len(text)
-		if next := strings.IndexByte(text[begin:], '\n'); next >= 0 {
-			end = begin + next
-		}
-		if begin > 0 || whole {
-			lines = withLine(lines, text[begin:end], lower[begin:end])
-		}
-		begin = end + 1
+	text := plain(tail[max(0, len(tail)-MaxTail):])
+	if !whole {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	var lines []line
+	for one := range strings.SplitSeq(text, "\n") {
+		lines = withLine(lines, one)
 	}
 	return lines
 }
 
 // withLine adds a line. One empty line stands for several, and so does one that is too short to say anything.
-func withLine(lines []line, text, lower string) []line {
-	trimmed := strings.TrimPrefix(strings.TrimSpace(text), "**") // somebody's bold letters
+func withLine(lines []line, text string) []line {
+	trimmed := strings.TrimSpace(text)
 	last := len(lines) - 1
 	if last >= 0 && len(trimmed) < shortest && len(lines[last].body) < shortest &&
 		(trimmed == "") == (lines[last].body == "") {
 		return lines
 	}
-	lower = lower[strings.Index(text, trimmed):][:len(trimmed)]
 	l := undecorated(trimmed)
-	front := len(trimmed) - len(l.body)
-	l.lower, l.head = lower[front:], lower[:min(front, maxBefore)]
-	before := text[:strings.Index(text, trimmed)+front]
-	l.indent = len(before) - len(strings.TrimRight(before, " "))
-	// without the source at hand there is no such line
-	if last >= 0 && strings.HasPrefix(lines[last].lower, "file \"") {
-		l.echo = strings.Contains(lines[last].lower, "\", line ") && l.indent > lines[last].indent
-	}
+	before := text[:strings.Index(text, trimmed)+len(trimmed)-len(l.body)]
+	l.lower, l.head = strings.ToLower(l.body), strings.ToLower(before[:min(len(before), maxBefore)])
 	return append(lines, l)
 }
 
@@ -93,40 +74,27 @@ func (l *line) hits() []hit {
 	return evidenceIn(l.lower).hits
 }
 
-// isEcho: a traceback shows the line of the program that was at work, and not the exception yet.
-func (l *line) isEcho() bool {
-	name, _, reported := strings.Cut(l.lower, ": ")
-	named := strings.HasSuffix(name, "error") || strings.HasSuffix(name, "exception") ||
-		strings.HasSuffix(name, "outofresources")
-	return l.echo && !(reported && named && strings.IndexFunc(name,
-		func(c rune) bool { return c != '.' && c != '_' && !isAlnum(byte(c)) }) < 0)
+// colour is a terminal's control sequence, as far as it goes on its line.
+var colour = lazily(`\x1b\[[^\n\r@-~]*[@-~]?`)
+
+// pattern is a regular expression that is compiled at its first use: hooks start for every job.
+type pattern func() *regexp.Regexp
+
+func lazily(text string) pattern {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
 // plain drops terminals' colours and turns what is not printable ASCII into blanks. Progress bars write over their own
 // line: each state of it is one.
 func plain(raw []byte) string {
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); i++ {
-		if raw[i] == 0x1b && i+1 < len(raw) && raw[i+1] == '[' {
-			i += 2
-			// parameters, up to the final byte
-			for i < len(raw) && raw[i] != '\n' && raw[i] != '\r' && (raw[i] < 0x40 || raw[i] > 0x7e) {
-				i++
-			}
-			if i < len(raw) && raw[i] >= 0x40 {
-				continue
-			}
+	text := strings.ReplaceAll(string(colour().ReplaceAll(raw, nil)), "\r\n", "\n")
+	out := []byte(text)
+	for i, c := range out {
+		if c == '\r' {
+			out[i] = '\n'
+		} else if c != '\n' && (c < 0x20 || c > 0x7e) {
+			out[i] = ' '
 		}
-		c := byte('\n')
-		switch {
-		case i == len(raw) || raw[i] == '\r' && i+1 < len(raw) && raw[i+1] == '\n':
-			continue
-		case raw[i] != '\r' && raw[i] != '\n':
-			if c = raw[i]; c < 0x20 || c > 0x7e {
-				c = ' '
-			}
-		}
-		out = append(out, c)
 	}
 	return string(out)
 }
@@ -145,15 +113,12 @@ func (l line) own() bool {
 	return strings.HasPrefix(l.body, "| bookend:") || strings.HasPrefix(l.body, "bookend:")
 }
 
-// How much may stand before the message itself on the line that is shown: less where the line is too long to be shown.
-const (
-	maxLead     = 120
-	maxLeadLong = 40
-)
+// maxLead is how much may stand before the message itself on the line that is shown, where that is too long.
+const maxLead = 120
 
 // shown is the line that people see, of a message found at i.
 func shown(body string, i int) string {
-	if i > maxLead || i > maxLeadLong && len(body) > MaxLine {
+	if i > maxLead || i > 40 && len(body) > MaxLine {
 		begin := max(0, i-maxLead)
 		if name := strings.LastIndex(body[begin:i], ": "); name >= 0 { // an exception's
 			i = begin + name
@@ -167,22 +132,24 @@ func shown(body string, i int) string {
 	return body
 }
 
-// number is the decimal after a sign, -1 where there is none.
-func number(text, sign string) int {
-	_, rest, found := strings.Cut(text, sign)
-	if !found {
-		return -1
+// number is the decimal that a text begins with, -1 where there is none.
+func number(text string) int {
+	end := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	if n, err := strconv.Atoi(text[:end]); err == nil {
+		return n
 	}
-	end := 0
-	for end < len(rest) && rest[end] >= '0' && rest[end] <= '9' {
-		end++
-	}
-	if end == 0 {
-		return -1
-	}
-	n, err := strconv.Atoi(rest[:end])
-	if err != nil {
-		return -1
-	}
-	return n
+	return -1
 }
+
+func isAll(text string, is func(byte) bool) bool {
+	for i := range len(text) {
+		if !is(text[i]) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -17,50 +17,23 @@ const (
 	Fault  Kind = "fault"  // a GPU error that is not about memory
 )
 
-// Framework is the program or library that says it.
+// Framework is the program or library that says it: one of speakers, or of these.
 type Framework string
 
-// The frameworks.
+// The frameworks that more is known of.
 const (
-	PyTorch      Framework = "PyTorch"
-	TensorFlow   Framework = "TensorFlow"
-	JAX          Framework = "JAX" // and XLA itself
-	VLLM         Framework = "vLLM"
-	SGLang       Framework = "SGLang"
-	CuPy         Framework = "CuPy"
-	Triton       Framework = "Triton"
-	ONNXRuntime  Framework = "ONNX Runtime"
-	TensorRT     Framework = "TensorRT"
-	Paddle       Framework = "PaddlePaddle"
-	MXNet        Framework = "MXNet"
-	Caffe        Framework = "Caffe"
-	XGBoost      Framework = "XGBoost"
-	Faiss        Framework = "Faiss"
-	BitsAndBytes Framework = "bitsandbytes"
-	KeOps        Framework = "KeOps"
-	OpenCV       Framework = "OpenCV"
-	MATLAB       Framework = "MATLAB"
-	RELION       Framework = "RELION"
-	NAMD         Framework = "NAMD"
-	LAMMPS       Framework = "LAMMPS"
-	GROMACS      Framework = "GROMACS"
-	OpenMM       Framework = "OpenMM"
-	OpenACC      Framework = "OpenACC"
-	Ray          Framework = "Ray"
-	NCCL         Framework = "NCCL"
-	CUDA         Framework = "CUDA"
-	HIP          Framework = "HIP"
-	OpenCL       Framework = "OpenCL"
-	SYCL         Framework = "SYCL"
-	Slurm        Framework = "Slurm"
-	Other        Framework = "" // none named, or none of these
+	PyTorch     Framework = "PyTorch"
+	TensorFlow  Framework = "TensorFlow"
+	JAX         Framework = "JAX" // and XLA itself
+	VLLM        Framework = "vLLM"
+	CuPy        Framework = "CuPy"
+	Triton      Framework = "Triton"
+	ONNXRuntime Framework = "ONNX Runtime"
+	CUDA        Framework = "CUDA"
+	HIP         Framework = "HIP"
+	Slurm       Framework = "Slurm"
+	Other       Framework = "" // none named, or none of these
 )
-
-var frameworks = []Framework{
-	PyTorch, TensorFlow, JAX, VLLM, SGLang, CuPy, Triton, ONNXRuntime, TensorRT, Paddle, MXNet, Caffe, XGBoost,
-	Faiss, BitsAndBytes, KeOps,
-	OpenCV, MATLAB, RELION, NAMD, LAMMPS, GROMACS, OpenMM, OpenACC, Ray, NCCL, CUDA, HIP, OpenCL, SYCL, Slurm, Other,
-}
 
 // Message is one kind of message, as it was found last. Figures are in bytes; what it does not say is unknown.
 type Message struct {

@@ -20,11 +20,11 @@ func (st statement) place() (Kind, bool) {
 		return Shared, true
 	case st.kind == Fault:
 		return Fault, !st.weak || st.failed() && evidenceIn(st.before()).has[isGPU]
-	case sizedTorch(st.after()) && own.has[isGPU]:
+	case sizedTorch().MatchString(st.after()) && own.has[isGPU]:
 		return Device, true
 	case st.weak && !st.failed() && !st.endsError():
 		return "", false
-	case st.kind == Host && !st.soft, own.has[isHostCall], own.has[isHost] && !st.ofBoth():
+	case st.kind == Host && !st.soft, own.has[isHostCall], own.has[isHost]:
 		return Host, true
 	case !strings.Contains(st.around(), "alloc") && st.hostNear():
 		return Host, true
@@ -33,26 +33,10 @@ func (st statement) place() (Kind, bool) {
 		return called(own), true
 	case st.kind == Host:
 		return Host, true
-	case !own.has[isCompiler] && inKernels(st.after()):
-		return Device, true
 	case own.has[isCompiler]: // what it lacks is the host's
 		return Host, st.text == "out of memory allocating"
 	}
 	return st.placeNear()
-}
-
-// ofBoth: the words for host memory are about a GPU's as well.
-func (st statement) ofBoth() bool {
-	around := st.around()
-	return strings.Contains(around, "device:gpu:") || strings.Contains(around, "gpu or cpu memory")
-}
-
-// inKernels: the line of a CUDA source follows, as checks of calls print it: "out of memory at grid.cu:174".
-// Compilers name the file before what they say.
-func inKernels(after string) bool {
-	_, place, found := strings.Cut(after, ".cu")
-	place = strings.TrimPrefix(strings.TrimLeft(place, ":(, "), "line ")
-	return found && place != "" && isDigit(place[0])
 }
 
 // placeNear tells it by the lines around, where a statement is spread over some.

@@ -1,169 +1,104 @@
 package oom
 
-import "strings"
+import (
+	"strings"
+)
 
 // maxPrefixes is how many things may stand in front of a line's text.
 const maxPrefixes = 8
 
-// undecorated takes off what launchers, loggers and consoles put in front: "[rank0]:", "(EngineCore pid=7)", "3: " of
-// srun --label, "[1,3]<stderr>:" of mpirun, "worker-1  | " of containers, times, levels.
+// prefixes are what launchers, loggers and consoles put in front of a line. The first that fits is taken off.
+var prefixes = []struct {
+	form pattern
+	// read takes what the prefix tells of the line from its words; false where it is none after all. May be nil.
+	read func(l *line, words []string, rest string) bool
+}{
+	// "[rank0]:", "[default0]:", "[1,3]<stderr>:" of mpirun, "[2026-01-02 03:04:05]", "[ERROR]"
+	{lazily(`^\[([^]]*)\](?:<std\w*>)?:?`), (*line).bracket},
+	{lazily(`^\(([^)]*pid=[^)]*)\)`), (*line).bracket}, // "(VllmWorker rank=1 pid=4711)"
+	// srun --label; TensorRT's "2: [file.cpp::function::7]" is an error's number
+	{lazily(`^(\d+): `), func(l *line, words []string, rest string) bool {
+		place, _, _ := strings.Cut(rest, "]")
+		return (!strings.HasPrefix(rest, "[") || !strings.Contains(place, "::")) && l.speaks(words[0], words[1])
+	}},
+	{lazily(`^(?:\d[\d.,+TZ]*[:/-][\d:/.,+TZ-]{2,}|-) `), nil}, // dates and times
+	{lazily(`^\| `), func(_ *line, _ []string, rest string) bool {
+		return !strings.HasPrefix(rest, "bookend:")
+	}},
+	{lazily(`^(INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI]):? `), (*line).levelled},
+	{lazily(`^(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d+ [\d:]{5,8} \S+ [^:]*: `), nil},
+	// docker compose; behind a level it is a logger
+	{lazily(`^([\w.-]+) +\| `), func(l *line, words []string, _ string) bool {
+		return l.level == 0 && l.speaks(words[1], "")
+	}},
+	{lazily(`^(?i:rank[: ]*(\d+)(?::|$))`), func(l *line, words []string, _ string) bool {
+		return l.speaks("rank", words[1])
+	}},
+}
+
+// undecorated takes the prefixes off.
 func undecorated(text string) line {
 	l := line{body: text, rank: -1}
-	if len(text) < shortest {
-		return l
-	}
 	for range maxPrefixes {
-		rest, ok := l.prefix()
-		if !ok {
+		if len(l.body) < shortest || !l.prefix() {
 			break
-		}
-		l.body = strings.TrimSpace(rest)
-	}
-	if l.body != "" && l.body[0] == '`' { // pasted: a whole line, or its beginning
-		name, _, _ := strings.Cut(l.body[1:], ": ")
-		if strings.HasSuffix(l.body, "`") || isName(name) && strings.HasSuffix(name, "Error") {
-			l.body = l.body[1:]
 		}
 	}
 	return l
 }
 
-// prefix is what follows the first prefix of the line, if it has one. Behind a level, "trainer |" is a logger and
-// TensorRT's "2: [file" an error's number: no names of streams.
-func (l *line) prefix() (string, bool) {
-	if l.body == "" {
-		return "", false
-	}
-	head, rest, _ := strings.Cut(l.body, " ")
-	place, _, _ := strings.Cut(rest, "]")
-	switch {
-	case l.body[0] == '[':
-		return l.bracket("]")
-	case l.body[0] == '(':
-		return l.bracket(")")
-	case isLabel(head) && (!strings.HasPrefix(rest, "[") || l.level == 0 && !strings.Contains(place, "::")): // srun's
-		l.speaks(head, number("="+head, "="))
-		return rest, true
-	case isTime(head), head == "-", head == "|" && !strings.HasPrefix(rest, "bookend:"):
-		return rest, true
-	case isLevel(head):
-		l.level = head[0]
-		return rest, true
-	case isMonth(head):
-		return sysloged(rest)
-	case l.level == 0 && strings.HasPrefix(strings.TrimLeft(rest, " "), "| ") && isName(head): // docker compose
-		l.speaks(head, -1)
-		return strings.TrimLeft(rest, " ")[2:], true
-	}
-	if n, after := named(l.body); n >= 0 {
-		l.speaks("rank", n)
-		return after, true
-	}
-	return "", false
-}
-
-// bracket reads "[rank0]:", "[default0]:", "[1,3]<stderr>:", "(VllmWorker rank=1 pid=4711)", and skips any other in
-// square ones.
-func (l *line) bracket(closing string) (string, bool) {
-	inside, after, ok := strings.Cut(l.body[1:], closing)
-	if !ok || strings.TrimLeft(after, ": ") == "" || closing == ")" && !strings.Contains(inside, "pid=") {
-		return "", false
-	}
-	lower := strings.ToLower(inside)
-	if n := number(lower[strings.Index(lower, "pid=")+1:], "id="); n > 0 && n <= maxPID {
-		l.pid = int32(n)
-	}
-	_, tagged, _ := strings.Cut(inside, ",")
-	stream, isTagged := strings.CutPrefix(after, "<std")
-	switch {
-	case isTagged && number("="+tagged, "=") >= 0: // mpirun --tag-output: job and rank
-		l.speaks(inside, number("="+tagged, "="))
-		_, after, _ = strings.Cut(stream, ">")
-	case number(lower, "rank=") >= 0:
-		l.speaks(inside, number(lower, "rank="))
-	case strings.HasPrefix(lower, "rank"):
-		n, _ := named(inside)
-		l.speaks(inside, n)
-	case l.pid > 0, strings.HasPrefix(lower, "default"), isAll(inside, isDigit):
-		// torchrun's and mpiexec's local numbers are no ranks
-		l.speaks(inside, -1)
-	case isLevel(strings.ToUpper(inside)):
-		l.level = strings.ToUpper(inside)[0]
-	case inside == "CUDA", inside == "GPU", inside == "HIP":
-		l.tagged = true
-	}
-	return strings.TrimPrefix(after, ":"), true
-}
-
-// speaks notes by what name the line's process goes; the innermost rank counts.
-func (l *line) speaks(name string, rank int) {
-	l.stream += name + " "
-	if rank >= 0 && rank <= maxRank {
-		l.rank = int32(rank)
-	}
-}
-
-// named reads "rank 3: " and the like: the number, and what follows.
-func named(text string) (int, string) {
-	if len(text) < len("rank0") || !strings.EqualFold(text[:4], "rank") {
-		return -1, ""
-	}
-	digits := strings.TrimLeft(text[4:], ": ")
-	end := 0
-	for end < len(digits) && isDigit(digits[end]) {
-		end++
-	}
-	after, colon := strings.CutPrefix(digits[end:], ":")
-	if !colon && digits[end:] != "" {
-		return -1, ""
-	}
-	return number("="+digits[:end], "="), after
-}
-
-// isTime: a date, a time, or both, of digits and marks.
-func isTime(word string) bool {
-	marks := strings.Count(word, ":") + strings.Count(word, "-") + strings.Count(word, "/")
-	return marks > 0 && len(word) >= 5 && isDigit(word[0]) && strings.Trim(word, "0123456789:-/.,+TZ") == ""
-}
-
-func isLevel(word string) bool {
-	switch strings.TrimSuffix(word, ":") {
-	case "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "E", "W", "F", "I":
-		return true
+func (l *line) prefix() bool {
+	for _, p := range prefixes {
+		if words := p.form().FindStringSubmatch(l.body); words != nil {
+			rest := strings.TrimSpace(l.body[len(words[0]):])
+			if p.read == nil || p.read(l, words, rest) {
+				l.body = rest
+				return true
+			}
+		}
 	}
 	return false
 }
 
-// isLabel: the task's number that srun --label puts in front.
-func isLabel(word string) bool {
-	digits, ok := strings.CutSuffix(word, ":")
-	return ok && digits != "" && isAll(digits, isDigit)
-}
+var (
+	pidIn  = lazily(`pid=(\d{1,7})\b`)
+	rankIn = lazily(`(?i)rank[=: ]*(\d{1,7})\b|^\d+,(\d{1,7})$`)
+)
 
-func isName(word string) bool {
-	return word != "" && isAll(strings.ToLower(word),
-		func(c byte) bool { return isAlnum(c) || c == '-' || c == '_' || c == '.' })
-}
-
-func isAll(text string, is func(byte) bool) bool {
-	for i := range len(text) {
-		if !is(text[i]) {
-			return false
-		}
+// bracket reads what launchers put in brackets. torchrun's and mpiexec's local numbers are no ranks.
+func (l *line) bracket(words []string, rest string) bool {
+	if inside := words[1]; strings.TrimLeft(rest, ": ") == "" {
+		return false
+	} else if pid := pidIn().FindStringSubmatch(inside); pid != nil {
+		l.pid = int32(number(pid[1]))
+		l.speaks(inside, "")
+		l.ranked(inside)
+	} else if l.ranked(inside) || strings.HasPrefix(inside, "default") || isAll(inside, isDigit) {
+		l.speaks(inside, "")
+	} else if level := prefixLevel().FindString(strings.ToUpper(inside)); level != "" {
+		l.level = level[0]
 	}
-	return text != ""
+	return true
 }
 
-func isMonth(word string) bool {
-	return len(word) == 3 && strings.Contains("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec", word)
+var prefixLevel = lazily(`^(?:INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|[EWFI])$`)
+
+func (l *line) levelled(words []string, _ string) bool {
+	l.level = words[1][0]
+	return true
 }
 
-// sysloged skips "22 17:41:01 n1 app[123]: ".
-func sysloged(text string) (string, bool) {
-	fields := strings.Fields(text[:min(len(text), 100)])
-	if len(fields) < 4 || !isTime(fields[1]) {
-		return "", false
+// ranked reads the process's rank; the innermost counts.
+func (l *line) ranked(text string) bool {
+	words := rankIn().FindStringSubmatch(text)
+	return words != nil && l.speaks("", words[1]+words[2])
+}
+
+// speaks notes by what name the line's process goes, and its rank.
+func (l *line) speaks(name, rank string) bool {
+	l.stream += name + " "
+	if n := number(rank); n >= 0 && n <= maxRank {
+		l.rank = int32(n)
 	}
-	_, rest, ok := strings.Cut(text, ": ")
-	return rest, ok
+	return true
 }

@@ -41,46 +41,43 @@ func (st statement) read() *facts {
 }
 
 // around is the line's part that may say more of the sign.
-func (st statement) around() string {
-	return st.line.lower[max(0, st.pos-maxBefore):min(len(st.line.lower), st.end()+maxAfter)]
-}
+func (st statement) around() string { return st.before() + st.text + st.after() }
 
 // clause is what the statement itself says, without what stands before its last colon.
 func (st statement) clause() string {
-	begin := st.pos - len(st.before())
-	return st.line.lower[begin+strings.LastIndex(st.before(), ": ")+1 : min(len(st.line.lower), st.end()+maxAfter)]
+	return st.around()[strings.LastIndex(st.before(), ": ")+1:]
 }
 
 // reported tells a message from a line that only names it: source, a comment, help, a denial, a guess, a list of
 // what is searched for.
 func (st statement) reported() bool {
 	before, after := st.before(), st.after()
-	source := st.line.isEcho() || st.pos <= maxBefore && isSource(st.line.lower, before) ||
+	source := st.pos <= maxBefore && isSource(st.line.lower, before) ||
 		st.facts.code < min(st.pos, maxBefore)
-	if sizedTorch(after) { // no source and few texts have its figures
+	if sizedTorch().MatchString(after) { // no source and few texts have its figures
 		return !source || strings.Contains(before, "error(") && !strings.HasPrefix(before, "#") &&
 			!strings.HasPrefix(before, "raise")
 	}
 	return !source && st.formed(before, after) && !supposed(before) && !st.discussed(after) &&
-		!inQuotes(before, after) &&
-		(st.coded || !compared(before)) && !(st.weak && isSubject(before))
+		!inQuotes(before, after)
 }
 
-// isSubject: an article makes it a subject.
-func isSubject(before string) bool {
-	return strings.HasSuffix(before, " the ") || strings.HasSuffix(before, " a ") || strings.HasSuffix(before, " an ")
-}
+var (
+	sizedTorch  = lazily(`^\. tried to allocate [\d.]+ ?(?:[kmg]i?b|bytes)\b`) // PyTorch's with its figures
+	beginsCause = lazily(`(?:^|:| -)[ *]*$`)                                   // an exception's name may follow
+	isCause     = lazily(`:[ (]*$`)
+	lastWord    = lazily(`[^ ]*$`)
+)
 
 // formed: the sign is a whole name, number or end where it has to be.
 func (st statement) formed(before, after string) bool {
 	switch {
 	case st.coded:
-		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && st.ofRuntime()
+		return (after == "" || !isAlnum(after[0]) && after[0] != '.') && runtimes().MatchString(st.around())
 	case st.head:
-		name := before[strings.LastIndexByte(before, ' ')+1:]
 		return st.kind == Device && strings.HasPrefix(after, ": ") ||
 			(after == "" || after[0] == ':' || after[0] == '(') &&
-				(name == before || endsClause(before[:len(before)-len(name)]))
+				beginsCause().MatchString(lastWord().ReplaceAllString(before, ""))
 	case st.text == segment: // and not what was forbidden: a noexec mount, SELinux
 		return strings.HasSuffix(before, ": ") && (after == "" || strings.HasPrefix(after, ": cannot allocate memory"))
 	case st.memory:
@@ -88,17 +85,14 @@ func (st statement) formed(before, after string) bool {
 	case st.fails:
 		return strings.Contains(after, "failed")
 	case st.ends:
-		cause := strings.HasSuffix(strings.TrimRight(before, " ("), ":")
-		return cause && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
+		return isCause().MatchString(before) && (after == "" || strings.IndexByte(":')", after[0]) >= 0)
 	}
 	return after == "" || !isAlnum(after[0]) || !isAlnum(st.text[len(st.text)-1]) || strings.HasSuffix(st.text, "alloc")
 }
 
-// endsClause: an exception's name may follow.
-func endsClause(before string) bool {
-	before = strings.TrimRight(before, " *")
-	return strings.HasSuffix(before, ":") || strings.HasSuffix(before, " -")
-}
+// runtimes: an error's number is CUDA's or HIP's, and not a program's exit status.
+var runtimes = lazily(`cuda (?:error|failure|runtime|driver|initialization)|cudaerror|cudasuccess|` +
+	`hip ?error|alloc|cufft|curesult`)
 
 // ofMemory: a word for memory, or a size of some, is on the line or on those below it.
 func (st statement) ofMemory() bool {
@@ -113,44 +107,29 @@ func (st statement) ofMemory() bool {
 	return false
 }
 
-// ofRuntime: the error's number is CUDA's or HIP's, and not a program's exit status.
-func (st statement) ofRuntime() bool {
-	around := st.around()
-	return slices.ContainsFunc(runtimes, func(words string) bool { return strings.Contains(around, words) })
-}
+// The words and marks with which lines of programs, scripts, shells' traces, comments and lists begin.
+var (
+	sourceMark = lazily(`^(?:#|//|/\*|\* |'|\+ |<<|--|>>>|\$ )`)
+	sourceWord = lazily(`^(?:(?:if|elif|except|catch|raise|throw|return|assert|def|import|echo|printf?|` +
+		`const|static|#define|grep|hint|tip|note|usage|example):*(?: |$)|[^ ]* = |\d[.)] )`)
+	maybeSource = lazily(`^(?:else|class|from|case|try|when|for|while|see):*(?: |$)(.*)`)
+)
 
-var runtimes = []string{
-	"cuda error", "cudaerror", "cuda failure", "cudasuccess", "cuda runtime", "cuda driver", "cuda initialization",
-	"hip error", "hiperror",
-	"alloc", "cufft", "curesult",
-}
-
-// isSource: the words with which lines of programs, scripts, shells' traces and comments begin.
 func isSource(lower, before string) bool {
-	if lower != "" && strings.IndexByte("#/*'+<->$", lower[0]) >= 0 {
-		for _, mark := range []string{"#", "//", "/*", "* ", "'", "+ ", "<<", "--", ">>>", "$ "} {
-			if strings.HasPrefix(lower, mark) {
-				return true
-			}
-		}
-	}
-	first, rest, _ := strings.Cut(before, " ")
-	switch strings.TrimRight(first, ":") {
-	case "if", "elif", "except", "catch", "raise", "throw", "return", "assert", "def", "import", "echo", "print",
-		"printf", "const", "static",
-		"#define", "grep", "hint", "tip", "note", "usage", "example":
-		return true
-	case "else", "class", "from", "case", "try", "when", "for", "while", "see":
-		if !strings.Contains(rest, ": ") {
-			return true
-		}
-	}
-	// a list
-	return strings.HasPrefix(rest, "= ") || len(first) == 2 && isDigit(first[0]) && (first[1] == '.' || first[1] == ')')
+	words := maybeSource().FindStringSubmatch(before)
+	return sourceMark().MatchString(lower) || sourceWord().MatchString(before) ||
+		words != nil && !strings.Contains(words[1], ": ")
 }
 
-// inQuotes: the sign stands in quotes of a source or a person. In a log's field, in JSON, and behind an error's
-// number it does not.
+// opensValue: what is quoted is a value in a log's field, in JSON, an exception as Python shows it, or a name.
+var (
+	opensValue = lazily(`=.* (?:msg|err|error|message|reason|cause|exception|detail)=$|\{".*":$|` +
+		`named$|[a-z0-9]error\(?$`)
+	// opensCause: an error's number or name, or a colon, stands right before the quotes.
+	opensCause = lazily(`(?:[:"\d]|error|failure|code|instance of)$`)
+)
+
+// inQuotes: the sign stands in quotes of a source or a person.
 func inQuotes(before, after string) bool {
 	for _, quote := range []string{"`", `"`, "'"} {
 		at := strings.LastIndex(before, quote)
@@ -158,145 +137,49 @@ func inQuotes(before, after string) bool {
 			continue
 		}
 		opened, inside := strings.TrimRight(before[:at], " "), before[at+1:]
-		// an apostrophe
-		if quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(") {
-			continue
-		}
-		if !isField(opened) && !(strings.Trim(inside, `"`) == "" && isCause(opened)) &&
-			!strings.HasSuffix(opened, "named") &&
-			!isException(strings.TrimSuffix(opened, "(")) {
+		apostrophe := quote == "'" && inside != "" && !strings.HasPrefix(after, "'") && !strings.HasSuffix(opened, "(")
+		isValue := opensValue().MatchString(opened) ||
+			strings.Trim(inside, `"`) == "" && opensCause().MatchString(opened)
+		if !apostrophe && !isValue {
 			return true
 		}
 	}
 	return false
 }
 
-// isException: the name of one, as Python shows it to itself: XGBoostError('...').
-func isException(opened string) bool {
-	name, found := strings.CutSuffix(opened, "error")
-	return found && name != "" && isAlnum(name[len(name)-1])
-}
+// Words before a sign that make it a denial, a guess, advice or a definition.
+var (
+	supposing = lazily(`^(?:we|i|they) | (?:of|or)$`)
+	supposes  = lazily(`(?:^|[ ,()"'*])(?:(?:no|without|if|any|avoid|avoids|avoiding|except|catch|catching|` +
+		`catches|never|prevent|prevents|preventing|import|may|might|would|whether|unless|usually|sometimes|often|` +
+		`typically|simulated?|likely|will|against|expected|earlier|previous|i|we|getting|get|fix|fixes|fixed|handles?|` +
+		`handled|detects?)(?:[ ,()"'*]|$)|because it |when it |(?:is|was) an? |(?:can|could) +(?:[^n ]|n[^o]|no[^t]))`)
+	whenDoing = lazily(`(?:^| )when ([^ ]+)`) // programs say what was being done
+)
 
-// isCause: an error's number or name, or a colon, opens the quotes.
-func isCause(opened string) bool {
-	for _, end := range []string{":", "error", "failure", "code", "instance of", `"`} {
-		if strings.HasSuffix(opened, end) {
-			return true
-		}
-	}
-	return opened != "" && isDigit(opened[len(opened)-1])
-}
-
-// compared: the program's source compares with the sign.
-func compared(before string) bool {
-	before = strings.TrimRight(before, " ")
-	return strings.HasSuffix(before, "==") || strings.HasSuffix(before, "!=")
-}
-
-// sizedTorch: PyTorch's message with its figures.
-func sizedTorch(after string) bool {
-	rest, ok := strings.CutPrefix(after, ". tried to allocate ")
-	if !ok {
-		return false
-	}
-	_, _, unit := sized(rest)
-	return unit
-}
-
-// isField: what opens a quoted value: a field of a log (msg="...), or of JSON.
-func isField(before string) bool {
-	before = strings.TrimRight(before, " ")
-	if key, ok := strings.CutSuffix(before, "="); ok {
-		switch key[strings.LastIndexByte(key, ' ')+1:] {
-		case "msg", "err", "error", "message", "reason", "cause", "exception", "detail":
-			return strings.Contains(key, "=") // of several
-		}
-		return false
-	}
-	return strings.HasSuffix(before, `":`) && strings.Contains(before, `{"`)
-}
-
-// supposed: the words before make it a denial, a guess or advice.
 func supposed(before string) bool {
-	if before = strings.TrimRight(before, ": ("); before == "" {
-		return false
-	}
-	for _, person := range []string{"we ", "i ", "they "} {
-		if strings.HasPrefix(before, person) {
-			return true
-		}
-	}
-	if strings.HasSuffix(before, " of") || strings.HasSuffix(before, " or") {
-		return true
-	}
+	before = strings.TrimRight(before, ": (")
 	clause := before[strings.LastIndex(before, ": ")+1:]
 	clause = clause[max(strings.LastIndex(clause, ". "), strings.LastIndex(clause, "? "))+1:]
-	previous := ""
-	for word := range strings.FieldsSeq(clause) {
-		switch previous {
-		case "fix", "fixes", "fixed", "handle", "handles", "handled", "detect", "detects":
-			return true
-		case "because", "when": // documentation; programs say what failed, or what was being done
-			if word == "it" || previous == "when" && !strings.HasSuffix(word, "ing") {
-				return true
-			}
-		case "is", "was": // a definition
-			if word == "a" || word == "an" {
-				return true
-			}
-		case "can", "could":
-			if word != "not" {
-				return true
-			}
-		}
-		previous = strings.Trim(word, `,()"'*`)
-		switch previous {
-		case "no", "without", "if", "any", "avoid", "avoids", "avoiding", "except", "catch", "catching", "catches",
-			"never", "prevent", "prevents",
-			"preventing", "import", "may", "might", "would", "whether", "unless", "usually", "sometimes", "often",
-			"typically", "simulate", "simulated",
-			"likely", "will", "against", "expected", "earlier", "previous", "i", "we", "getting", "get":
+	for _, words := range whenDoing().FindAllStringSubmatch(clause, -1) {
+		if !strings.HasSuffix(words[1], "ing") {
 			return true
 		}
 	}
-	switch previous { // a name of what is done about it
-	case "fix", "fixes", "fixed", "handle", "handles", "handled", "detect", "detects":
-		return true
-	}
-	return false
+	return supposing().MatchString(before) || supposes().MatchString(clause)
 }
 
-// discussed: the words after make it a subject, or the marks after it are a source's.
+// Words and marks after a sign that make it a subject, a counter, or a part of a source.
+var (
+	discusses = lazily(`^(?:\?| 0 |\|| \| |: the api call|[` + "`" + `{\\]| = | \{| ==|=\d|;$)|` +
+		`^ *(?:[^ ]*[^ .:,] +){0,2}(?:errors|issues|problems|conditions|exceptions|means|indicates|occurs|happens|` +
+		`handling|or|may|might|is|so|will|raised|thrown|returned)[.,:;)]*(?: |$)`)
+	valued = lazily(`^:? *["'#]`)
+)
+
 func (st statement) discussed(after string) bool {
-	if after == "" {
-		return false
-	}
-	for _, mark := range []string{"?", " 0 ", "|", " | ", ": the api call", "`", "{", "\\", " = ", " {", " =="} {
-		if strings.HasPrefix(after, mark) {
-			return true
-		}
-	}
-	if len(after) > 1 && after[0] == '=' && isDigit(after[1]) { // a counter, a list of codes
-		return true
-	}
-	value := strings.TrimLeft(strings.TrimPrefix(after, ":"), " ")
-	if after == ";" || value != "" && strings.IndexByte("\"'#", value[0]) >= 0 &&
-		(st.head || strings.HasSuffix(st.text, ": ")) {
-		return true
-	}
-	words := strings.Fields(after[:min(len(after), 60)])
-	for i := range min(3, len(words)) {
-		switch strings.TrimRight(words[i], ".,:;)") {
-		case "errors", "issues", "problems", "conditions", "exceptions", "means", "indicates", "occurs", "happens",
-			"handling", "or", "may", "might",
-			"is", "so", "will", "raised", "thrown", "returned":
-			return true
-		}
-		if strings.IndexByte(".:,", words[i][len(words[i])-1]) >= 0 {
-			break
-		}
-	}
-	return false
+	return discusses().MatchString(after[:min(len(after), 60)]) ||
+		(st.head || strings.HasSuffix(st.text, ": ")) && valued().MatchString(after)
 }
 
 // failed: a word for an error on the line, or a size that was wanted.

@@ -20,40 +20,28 @@ const (
 // Valid checks a message that came from another process: kind and framework are known, figures possible, texts
 // printable and short.
 func Valid(m Message) error {
-	switch {
-	case !slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind):
-		return fmt.Errorf("message of kind %.40q", m.Kind)
-	case !slices.Contains(frameworks, m.Framework):
-		return fmt.Errorf("message of framework %.40q", m.Framework)
-	case m.GPU != nil && (*m.GPU < 0 || *m.GPU > maxGPU):
-		return fmt.Errorf("message about GPU %d", *m.GPU)
-	case m.Rank != nil && (*m.Rank < 0 || *m.Rank > maxRank):
-		return fmt.Errorf("message of rank %d", *m.Rank)
-	case m.PID < 0 || m.PID > maxPID:
-		return fmt.Errorf("message of process %d", m.PID)
-	case m.Line == "" || len(m.Line) > MaxLine || !printable(m.Line):
-		return fmt.Errorf("message with the line %.80q", m.Line)
-	case m.Count < 1 || m.Count > MaxTail:
-		return fmt.Errorf("message counted %d times", m.Count)
-	case m.File < 0 || m.File >= MaxFiles:
-		return fmt.Errorf("message of file %d", m.File)
-	case len(m.Others) > MaxOthers:
-		return fmt.Errorf("message with %d processes", len(m.Others))
-	}
+	ok := slices.Contains([]Kind{Device, Init, Host, Shared, Fault}, m.Kind) && known(m.Framework) &&
+		(m.GPU == nil || within(*m.GPU, 0, maxGPU)) && (m.Rank == nil || within(*m.Rank, 0, maxRank)) &&
+		within(m.PID, 0, maxPID) && within(len(m.Line), 1, MaxLine) && printable(m.Line) &&
+		within(m.Count, 1, MaxTail) && within(m.File, 0, MaxFiles-1) && within(len(m.Others), 0, MaxOthers)
 	for i, f := range m.figures() {
-		if err := possible(*f, most(i)); err != nil {
-			return err
-		}
+		ok = ok && possible(*f, most(i))
 	}
 	for _, o := range m.Others {
-		if o.PID < 1 || o.PID > maxPID {
-			return fmt.Errorf("message about process %d", o.PID)
-		}
-		if err := possible(o.Memory, maxFigure); err != nil {
-			return err
-		}
+		ok = ok && within(o.PID, 1, maxPID) && possible(o.Memory, maxFigure)
+	}
+	if !ok {
+		return fmt.Errorf("impossible message: kind %.40q, framework %.40q, line %.80q", m.Kind, m.Framework, m.Line)
 	}
 	return nil
+}
+
+func within(n, least, most int) bool { return n >= least && n <= most }
+
+// known: a framework that Find names.
+func known(f Framework) bool {
+	return f == CUDA || f == Slurm || f == Other ||
+		slices.ContainsFunc(speakers, func(s speaker) bool { return s.framework == f })
 }
 
 // most is what the figure at a place of Message.figures may be: the first is what was asked.
@@ -64,26 +52,21 @@ func most(place int) uint64 {
 	return maxFigure
 }
 
+func possible(f gpu.Figure, most uint64) bool {
+	return (f.Known() && f.Bytes < most || !f.Known() && f.Bytes == 0) && len(f.Unknown) <= maxReason &&
+		printable(f.Unknown)
+}
+
 // bounded leaves out figures that cannot be.
 func (m *Message) bounded() {
 	for i, f := range m.figures() {
-		if f.Known() && f.Bytes >= most(i) {
+		if !possible(*f, most(i)) {
 			*f = impossible
 		}
 	}
 	for i := range m.Others {
-		if m.Others[i].Memory.Bytes >= maxFigure {
+		if !possible(m.Others[i].Memory, maxFigure) {
 			m.Others[i].Memory = impossible
 		}
 	}
-}
-
-func possible(f gpu.Figure, most uint64) error {
-	switch {
-	case f.Known() && f.Bytes >= most, !f.Known() && f.Bytes != 0:
-		return fmt.Errorf("message with %d bytes", f.Bytes)
-	case len(f.Unknown) > maxReason || !printable(f.Unknown):
-		return fmt.Errorf("message with the reason %.80q", f.Unknown)
-	}
-	return nil
 }

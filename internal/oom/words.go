@@ -1,6 +1,9 @@
 package oom
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // class is what a word in a line is evidence of.
 type class byte
@@ -31,23 +34,21 @@ type word struct {
 var evidence = map[class][]string{
 	isGPU: {
 		"cuda", "cumem", "cuinit", "cuctx", "cudevice", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "gpu",
-		"hip", "rocm", "rmm", "vram",
-		"device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm", "tpu", "npu", "xpu",
-		"2(out of memory", "outofgpu", "nvptx",
+		"hip", "rocm", "rmm", "vram", "device", "accelerator", "opencl", "pyopencl", "clcreatebuffer", "sycl", "hbm",
+		"tpu", "npu", "xpu", "2(out of memory", "outofgpu", "nvptx",
 	},
 	isHost: {
 		"pinned", "on host:", "host memory", "cpu memory", "system memory", "host buffer", "host_bfc", "(mklcpu)",
-		"allocator cpu", "allocator mklcpu",
-		"cpu allocator", "cpuallocator", "(cpu)", "named \"host\"", "object heap", "dev/shm", "host_memory",
-		"insufficient memory) failed", "bytes for array",
+		"allocator cpu", "allocator mklcpu", "cpu allocator", "cpuallocator", "(cpu)", "named \"host\"",
+		"object heap", "dev/shm", "host_memory", "insufficient memory) failed", "bytes for array",
 		"array with shape", "cuda_host_mem", "cpu_allocator", "error termination. backtrace",
 		"cannot allocate memory", "cpu_memory", "hostspace::allocate", "device:cpu:", "pjrt/cpu", "tfrtcpu",
 		"tfrt_cpu", "cpu_client",
 	},
 	isHostCall: {
-		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost", "cumemhostregister",
-		"hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost", "pin_memory", "pin memory",
-		"pinned_memory", "hostalloc", "hostcalloc",
+		"cudahostalloc", "cudamallochost", "cudahostregister", "cumemhostalloc", "cumemallochost",
+		"cumemhostregister", "hiphostmalloc", "hiphostalloc", "hiphostregister", "hipmallochost", "pin_memory",
+		"pin memory", "pinned_memory", "hostalloc", "hostcalloc",
 	},
 	isStart: {
 		"cuinit", "cudagetdevicecount", "cuda initialization", "cuda device count", "setdevice",
@@ -55,43 +56,40 @@ var evidence = map[class][]string{
 	},
 	isError: {
 		"error", "fail", "fatal", "exception", "abort", "terminat", "cannot", "can't", "could not", "couldn't",
-		"unable", "severe", "panic",
-		"assert", "what():", "exhausted", "exceeded", "2 (out of memory", "out of memory (2", "alloc(): out of",
-		"out of memory [2", "out of memory in cu",
-		"out of memory in hip",
+		"unable", "severe", "panic", "assert", "what():", "exhausted", "exceeded", "2 (out of memory",
+		"out of memory (2", "alloc(): out of", "out of memory [2", "out of memory in cu", "out of memory in hip",
 	},
 	goesOn: {
 		"retrying", "will retry", "falling back", "fall back", "fallback to", "skipping", "trying again",
-		"recover from", "recovered", "recovering",
-		"reducing batch", "reducing the batch", "halving", "decreasing batch", "lowering batch",
-		"batch size reduced", "reduced batch", "autotun",
+		"recover from", "recovered", "recovering", "reducing batch", "reducing the batch", "halving",
+		"decreasing batch", "lowering batch", "batch size reduced", "reduced batch", "autotuning", "[autotune",
 		"retry in ", "retry with", "and retry (", "attempting to free", "to free up", "freeing", "and continu",
-		", continuing", "; continuing", "resuming from", "pruned", "; trying",
-		"splitting", "cpu instead", "streaming from", "using the cpu", "using cpu", "running on cpu",
-		"running on the cpu", "moving on", "once more",
-		", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade",
+		", continuing", "; continuing", "resuming from", "pruned", "; trying", "splitting", "cpu instead",
+		"streaming from", "using the cpu", "using cpu", "running on cpu", "running on the cpu", "moving on",
+		"once more", ", ignoring", "ignored)", "were ignored", "batch skipped", "... skipped", "may degrade",
 		"successfully allocated", "[       ok ]", "evicting", "using default", "uses default", "retracted",
 		"preempted", "using fixed", "will try", "continuing with", "is not a failure", "tactic ", "tactics ",
-		"not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying",
-		", using", "; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
+		"not fatal", "attempting to recover", "trying batch", "trying smaller", "trying a ", ", trying", ", using",
+		"; using", "skip:", "switching to", "spill", "will restart", "restarting", "slower",
 	},
 	isMemory: {
 		"memory", "buffer", "bytes", "tensor", "array", "vector", "pool", "workspace", "storage", "malloc", "cuda",
-		"cumem", "hbm", "arena",
-		"mib", "gib", " mb", " gb", "kib", "block", "oom",
+		"cumem", "hbm", "arena", "mib", "gib", " mb", " gb", "kib", "block", "oom",
 	},
 	isOther: {
 		"not supported", "notsupported", "invalid ", "_invalid_", "errorinvalid", "busy", "unknown error",
-		"insufficient for cuda runtime", "no cuda-capable",
-		"disk quota", "no space left", "ibv_", "locked memory", "static tls", "perf:", "mbind", "shmget", "mlock",
+		"insufficient for cuda runtime", "no cuda-capable", "disk quota", "no space left", "ibv_", "locked memory",
+		"static tls", "perf:", "mbind", "shmget", "mlock",
 	},
 	isCode: {"print(", "printf(", "println(", "raise ", "throw ", "assert ", "grep ", " # ", " // ",
 		"undefined ", "write(*"},
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
 }
 
-// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for.
-var vocabulary = func() (byStart [1 << 12][]word) {
+// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for. It is made
+// when it is needed first.
+var vocabulary = sync.OnceValue(func() *[1 << 12][]word {
+	var byStart [1 << 12][]word
 	add := func(w word) {
 		at := start(w.text)
 		byStart[at] = append(byStart[at], w)
@@ -113,8 +111,8 @@ var vocabulary = func() (byStart [1 << 12][]word) {
 			add(word{text: text, class: c})
 		}
 	}
-	return byStart
-}()
+	return &byStart
+})
 
 func start(text string) int {
 	return (int(text[0])<<6 ^ int(text[1])<<3 ^ int(text[2])*37) & (1<<12 - 1)
@@ -130,14 +128,13 @@ type facts struct {
 
 const noCode = 1 << 30
 
-var noEvidence = facts{speaker: len(speakers), code: noCode}
-
 // evidenceIn finds the words of the vocabulary in a text of lower case.
 func evidenceIn(lower string) facts {
 	f := facts{speaker: len(speakers), code: noCode}
 	file := filenames{text: lower}
+	all := vocabulary()
 	for i := 0; i+2 < len(lower); i++ {
-		words := vocabulary[start(lower[i:i+3])]
+		words := all[start(lower[i:i+3])]
 		if len(words) == 0 {
 			continue
 		}
@@ -169,20 +166,13 @@ func (f *facts) note(w *word, at int, begins bool, lower string, file *filenames
 		f.speaker = min(f.speaker, w.who)
 	case isGPU:
 		rest := lower[at+len(w.text):]
-		if (begins || w.text == "cuda") && !f.has[isGPU] && !strings.HasSuffix(lower[:at], "left on ") &&
+		if (begins || w.text == "cuda") && !f.has[isGPU] &&
 			!isHostname(w.text, rest) {
 			f.has[isGPU] = !file.at(at)
 		}
 	case isCompiler:
-		rest := lower[at+len(w.text):]
-		if begins && (rest == "" || rest[0] == ' ' || rest[0] == ':') {
-			f.has[isCompiler] = true
-		}
+		f.has[isCompiler] = f.has[isCompiler] || begins
 	case goesOn:
-		// a name that Triton once had
-		if w.text == "autotun" && strings.HasPrefix(lower[at:], "autotuner.outofresources") {
-			return
-		}
 		if !isAdvice(lower[max(0, at-24):at], lower[at+len(w.text):]) {
 			f.has[goesOn] = true
 		}
@@ -251,7 +241,3 @@ func isFile(word string) bool {
 
 var fileSuffixes = []string{".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".o", ".so", ".a", ".py",
 	".ptx", ".f90", ".log"}
-
-func isAlnum(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'z' }
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }

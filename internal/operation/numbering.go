@@ -12,9 +12,8 @@ import (
 	"bookend/internal/child"
 	"bookend/internal/config"
 	"bookend/internal/inventory"
-	"bookend/internal/numbering"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
-	"bookend/internal/slurmd"
 )
 
 // NumberingRequest asks what Slurm's GPU numbers depend on. Slurm's files may be on a file system that does not answer.
@@ -27,28 +26,27 @@ type NumberingRequest struct {
 	SlurmConf string         `json:"slurm_conf"` // as slurmd told the hook
 	Slurmd    string         `json:"slurmd"`     // configured; empty: the running one's
 	Scontrol  string         `json:"scontrol"`
-	Kept      *numbering.Key `json:"kept,omitempty"`
+	Kept      *slurmconf.Key `json:"kept,omitempty"`
 	Again     bool           `json:"again,omitempty"` // the files are to be read even if Kept still holds
 }
 
 // NumberingReply says what the numbers depend on, and unless that is what Kept says, what the files say of the GPUs.
 type NumberingReply struct {
-	Key     numbering.Key  `json:"key"`
+	Key     slurmconf.Key  `json:"key"`
 	Own     bool           `json:"own,omitempty"`   // slurmd's own copies (configless)
 	Count   int            `json:"count,omitempty"` // of the node's GPUs in slurm.conf
 	Unsure  string         `json:"unsure,omitempty"`
-	Counted numbering.List `json:"counted,omitzero"` // what the files say without slurmd
+	Counted slurmconf.List `json:"counted,omitzero"` // what the files say without slurmd
 	Unknown string         `json:"unknown,omitempty"`
 	Entries []string       `json:"entries,omitempty"` // of slurm.conf's directory
-	Library string         `json:"library,omitempty"` // the running slurmd's LD_LIBRARY_PATH
 }
 
 // Numbering reads Slurm's own files, if they have changed since its GPU numbers were asked for.
 var Numbering = Operation[NumberingRequest, NumberingReply]{"numbering", readNumbering}
 
 func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
-	boot, running := inventory.ReadEpoch(r.Proc, r.Sys).Boot, slurmd.Running(r.Proc, r.Hook)
-	reply.Key = numbering.Key{Boot: boot, Node: r.Node, Daemon: running}
+	boot, running := inventory.ReadEpoch(r.Proc, r.Sys).Boot, slurmcmd.Running(r.Proc, r.Hook)
+	reply.Key = slurmconf.Key{Boot: boot, Node: r.Node, Daemon: running}
 	if k := r.Kept; k != nil && reply.Key.Daemon.PID == 0 && child.Alive(r.Proc, k.Daemon.PID, k.Daemon.Ticks) {
 		reply.Key.Daemon = k.Daemon
 	}
@@ -59,7 +57,7 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 	if reply.Key.Daemon.PID == 0 {
 		reply.Key.Daemon = r.byFile(places)
 	}
-	if reply.Key.Slurmd, err = slurmd.Identify(r.program(reply.Key.Daemon)); err != nil {
+	if reply.Key.Slurmd, err = slurmcmd.Identify(r.program(reply.Key.Daemon)); err != nil {
 		return reply, err
 	}
 	if r.Kept != nil && places[0].Slurm == r.Kept.Conf {
@@ -72,15 +70,14 @@ func readNumbering(r NumberingRequest) (reply NumberingReply, err error) {
 		}
 	}
 	reply.readFiles(places)
-	reply.Library = slurmd.Library(r.Proc, reply.Key.Daemon.PID)
 	return reply, nil
 }
 
 // byFile is the slurmd that slurm.conf's SlurmdPidFile names: hooks inside a job, or of a timer, are none of its
 // descendants.
-func (r NumberingRequest) byFile(places []slurmconf.Files) numbering.Daemon {
+func (r NumberingRequest) byFile(places []slurmconf.Files) slurmconf.Daemon {
 	for _, at := range places {
-		conf, err := slurmd.Read(at.Slurm)
+		conf, err := slurmcmd.Read(at.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -88,13 +85,13 @@ func (r NumberingRequest) byFile(places []slurmconf.Files) numbering.Daemon {
 		host, _ := os.Hostname()
 		host, _, _ = strings.Cut(host, ".")
 		name := strings.NewReplacer("%n", r.Node, "%h", host).Replace(cmp.Or(path.Text, config.SlurmdPIDFile))
-		return slurmd.ByFile(r.Proc, name)
+		return slurmcmd.ByFile(r.Proc, name)
 	}
-	return numbering.Daemon{}
+	return slurmconf.Daemon{}
 }
 
 // program is slurmd's own: the running one's, else the one that was installed with scontrol.
-func (r NumberingRequest) program(running numbering.Daemon) string {
+func (r NumberingRequest) program(running slurmconf.Daemon) string {
 	switch {
 	case r.Slurmd != "":
 		return r.Slurmd
@@ -106,7 +103,7 @@ func (r NumberingRequest) program(running numbering.Daemon) string {
 	return filepath.Join(filepath.Dir(filepath.Dir(r.Scontrol)), "sbin/slurmd")
 }
 
-func paths(files []numbering.FileID) func(func(string) bool) {
+func paths(files []slurmconf.FileID) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, f := range files {
 			if !yield(f.Path) {
@@ -119,7 +116,7 @@ func paths(files []numbering.FileID) func(func(string) bool) {
 func (r *NumberingReply) identify(files []string) error {
 	r.Key.Files = nil
 	for _, name := range files {
-		id, err := slurmd.Identify(name)
+		id, err := slurmcmd.Identify(name)
 		if err != nil {
 			return err
 		}
@@ -131,13 +128,13 @@ func (r *NumberingReply) identify(files []string) error {
 // readFiles reads the configuration that is there, and then what it says: a change in between shows in the next key.
 func (r *NumberingReply) readFiles(places []slurmconf.Files) {
 	for _, at := range places {
-		conf, err := slurmd.Read(at.Slurm)
+		conf, err := slurmcmd.Read(at.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		var gres slurmconf.Conf
 		if err == nil {
-			gres, err = slurmd.Read(at.Gres)
+			gres, err = slurmcmd.Read(at.Gres)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			r.Unknown = err.Error()
@@ -151,7 +148,7 @@ func (r *NumberingReply) readFiles(places []slurmconf.Files) {
 			r.Unknown = err.Error()
 			return
 		}
-		if r.Entries, err = slurmd.Entries(at.Slurm); err != nil {
+		if r.Entries, err = slurmcmd.Entries(at.Slurm); err != nil {
 			r.Unknown = err.Error()
 			return
 		}
@@ -174,17 +171,9 @@ func (r *NumberingReply) count(conf, gres slurmconf.Conf, missing bool) {
 	if r.Unsure = own.Unsure; r.Unsure == "" && !own.Found {
 		r.Unsure = "slurm.conf does not name this node"
 	}
+	files := &gres
 	if missing {
-		r.Counted = numbering.Unclear("there is no gres.conf")
-		return
+		files = nil
 	}
-	run, err := slurmconf.Simple(&conf, &gres, r.Key.Node)
-	if err != nil {
-		r.Counted = numbering.Unclear("%v", err)
-		return
-	}
-	r.Counted = numbering.List{Source: numbering.ByCount, GPUs: run.GPUs, Detect: run.Detect}
-	if run.Detect != "" {
-		r.Counted.Count = run.Count
-	}
+	r.Counted = slurmconf.Counted(&conf, files, r.Key.Node)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"bookend/internal/config"
+	"bookend/internal/slurmcmd"
 	"bookend/internal/slurmconf"
-	"bookend/internal/slurmd"
 )
 
 // SharingRequest asks what Slurm's files say of a node's GPUs: they may lie on a file system that does not answer.
@@ -44,7 +44,7 @@ func readSharing(r SharingRequest) (Sharing, error) {
 func (r SharingRequest) read() (s Sharing) {
 	s.Shared = slurmconf.Unknown
 	for _, files := range slurmconf.Find(r.GresConf, r.SlurmConf) {
-		slurm, err := slurmd.Read(files.Slurm)
+		slurm, err := slurmcmd.Read(files.Slurm)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -55,7 +55,7 @@ func (r SharingRequest) read() (s Sharing) {
 		if own := slurm.Node(r.Node); own.Unsure == "" {
 			s.GPUs, _, _ = slurmconf.Count(own.Gres)
 		}
-		gres, err := slurmd.Read(files.Gres)
+		gres, err := slurmcmd.Read(files.Gres)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Why = err.Error()
 			return s

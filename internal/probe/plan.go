@@ -16,7 +16,6 @@ type Case struct {
 	Found []finding.Finding // by this hook so far
 	InJob bool              // the hook runs in the job's own cgroup
 	Again bool              // another hook was here for this start or end of the job, or is
-	MIG   bool              // MIG instances may be tested
 }
 
 // Plan sorts the job's cards into those that may be tested and those that must not be, each with its reason. Whoever
@@ -49,8 +48,8 @@ func (c Case) forbids(card finding.Card) string {
 		return "another hook of this job was here before, or is at work: the card may be somebody's by now"
 	case card.Device.ID == "":
 		return "its id is unknown"
-	case card.Device.Parent != "" && !c.MIG:
-		return "a MIG instance (probe.mig)"
+	case card.Device.Parent != "":
+		return "a MIG instance: the test was never tried on one"
 	case s.Shared != "":
 		return "others may use it: " + s.Shared
 	case s.SharedUnknown != "":

@@ -25,17 +25,9 @@ type Record struct {
 // Good reports a test that found nothing wrong.
 func (r Record) Good() bool { return r.Probe.Result == gpu.ProbeOK }
 
-// At is when the cards of a partition's jobs are tested.
-func At(c config.Probe, partition string) config.ProbeAt {
-	if own, ok := c.Partitions[partition]; ok {
-		return own
-	}
-	return c.At
-}
-
-// When reports whether a hook of this phase tests the cards of a partition's jobs.
-func When(c config.Probe, phase slurm.Context, partition string) bool {
-	switch At(c, partition) {
+// When reports whether a hook of this phase tests the cards of its job.
+func When(at config.ProbeAt, phase slurm.Context) bool {
+	switch at {
 	case config.ProbeBoth:
 		return phase == slurm.Prolog || phase == slurm.Epilog
 	case config.ProbeProlog:
@@ -46,11 +38,13 @@ func When(c config.Probe, phase slurm.Context, partition string) bool {
 	return false
 }
 
+// MaxAge is how long a start trusts a test at an earlier job's end.
+const MaxAge = 24 * time.Hour
+
 // Now is what a start knows that an earlier test may not have survived.
 type Now struct {
 	At     time.Duration // CLOCK_BOOTTIME
 	Epoch  gpu.Epoch
-	MaxAge time.Duration
 	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil where nobody read it
 	Scene  finding.Scene
 	Card   finding.Card
@@ -64,8 +58,8 @@ func (r Record) Trusted(n Now) (ok bool, why string) {
 		why = "it came to no result"
 	case !r.Epoch.Same(n.Epoch):
 		why = "the driver was reloaded or the node booted since, or nobody can tell"
-	case age < 0 || age > n.MaxAge:
-		why = fmt.Sprintf("it is older than %v (probe.max_age)", n.MaxAge)
+	case age < 0 || age > MaxAge:
+		why = fmt.Sprintf("it is older than %v", MaxAge)
 	default:
 		if why = r.struck(n); why == "" {
 			why = Busy(n.Scene, n.Card)

@@ -29,16 +29,12 @@ func TestWhen(t *testing.T) {
 		config.ProbeNever: {false, false}, config.ProbeProlog: {true, false}, config.ProbeEpilog: {false, true},
 		config.ProbeBoth: {true, true},
 	} {
-		c := config.Probe{At: config.ProbeNever, Partitions: map[string]config.ProbeAt{"own": at}}
 		for i, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
-			if got := When(c, phase, "own"); got != want[i] {
+			if got := When(at, phase); got != want[i] {
 				t.Errorf("%s, %s: %v", at, phase, got)
 			}
-			if When(c, phase, "other") {
-				t.Errorf("%s, %s: another partition's own counts", at, phase)
-			}
 		}
-		if When(c, slurm.TaskEpilog, "own") {
+		if When(at, slurm.TaskEpilog) {
 			t.Errorf("%s: a task hook tests", at)
 		}
 	}
@@ -163,11 +159,8 @@ func TestPlan(t *testing.T) {
 func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
 	instance := idle
 	instance.Device.Parent = "GPU-P"
-	for _, allowed := range []bool{false, true} {
-		test, _ := Case{Scene: scene(nil), MIG: allowed}.Plan([]finding.Card{instance})
-		if (len(test) == 1) != allowed {
-			t.Errorf("allowed %v: %+v", allowed, test)
-		}
+	if test, _ := (Case{Scene: scene(nil)}).Plan([]finding.Card{instance}); len(test) != 0 {
+		t.Errorf("a MIG instance: %+v", test)
 	}
 	if test, skipped := (Case{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
 		t.Errorf("a card without id: %+v %+v", test, skipped)
@@ -215,7 +208,7 @@ func TestTrusted(t *testing.T) {
 		"log overwritten":   {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
 		"somebody is on it": {func(_ *Record, n *Now) { n.Scene = scene(with70(8)) }, "a process"},
 	} {
-		r, n := good, Now{At: 2 * time.Hour, Epoch: epoch, MaxAge: 24 * time.Hour, Kernel: &gpu.KernelLog{},
+		r, n := good, Now{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{},
 			Scene: scene(nil), Card: idle}
 		tt.change(&r, &n)
 		ok, why := r.Trusted(n)

@@ -8,7 +8,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 )
 
@@ -185,7 +184,7 @@ func TestLargestBlock(t *testing.T) {
 // What a drain says of a faulty card keeps its place below what was found.
 func TestFaultThatDrains(t *testing.T) {
 	s := scene(1, settle.Clean, finding.Finding{Code: code.XidFatal, GPU: "GPU-a", Xid: 79})
-	s.Verdict = policy.Verdict{Action: config.Drain, Judged: s.Verdict.Judged}
+	s.Verdict = finding.Verdict{Action: config.Drain, Judged: s.Verdict.Judged}
 	if got := text(End(s)); !strings.Contains(got, "this node takes no new jobs") || strings.Contains(got, "background") {
 		t.Errorf("%s", got)
 	}

@@ -8,7 +8,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 )
 
@@ -65,7 +64,7 @@ bookend:   More:   for your admin: bookend show 42 on n1`},
 			s := scene(1, settle.Clean, tt.found...)
 			for i, f := range tt.found {
 				if f.Code == code.Ended {
-					s.Verdict.Judged[i] = policy.Judged{Action: tt.action}
+					s.Verdict.Judged[i] = finding.Judged{Action: tt.action}
 				}
 			}
 			var got strings.Builder

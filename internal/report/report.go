@@ -12,7 +12,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
 
@@ -31,7 +30,7 @@ type Scene struct {
 	Before   *finding.Side // at the end: what the start saw
 	Probes   []gpu.Probe   // test allocations of the cards, at a start perhaps an earlier hook's
 	Findings []finding.Finding
-	Verdict  policy.Verdict
+	Verdict  finding.Verdict
 	Privacy  config.Privacy
 	// Why is the answer to why the job ran out of memory; nil where nobody is to be told.
 	Why *diagnosis.Diagnosis

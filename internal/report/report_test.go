@@ -10,7 +10,6 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -32,7 +31,7 @@ func scene(cards int, state settle.State, found ...finding.Finding) Scene {
 			Device: gpu.Device{ID: id}, Memory: gpu.Memory{Free: gpu.Bytes(143155 * mebi)}})
 	}
 	for range found {
-		s.Verdict.Judged = append(s.Verdict.Judged, policy.Judged{Action: config.Warn})
+		s.Verdict.Judged = append(s.Verdict.Judged, finding.Judged{Action: config.Warn})
 	}
 	return s
 }

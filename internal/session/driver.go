@@ -30,7 +30,7 @@ type Driver struct {
 
 // first is what only a hook's first watch brings.
 type first struct {
-	neighbours *gpu.Snapshot // the node's other GPUs
+	neighbours *gpu.Snapshot // of a health check: the GPUs that it does not look at more closely
 	health     []gpu.Health
 	look       gpu.Snapshot // what was on the GPUs when their health was read
 }
@@ -107,8 +107,6 @@ func (d *Driver) troubles(a backend.Answer) (found []finding.Finding) {
 	for _, t := range a.Troubles {
 		f := finding.Saw(t.Code, t.Detail, "a whole answer from the backend")
 		switch {
-		case t.Elsewhere: // nothing against these GPUs; one that hangs there is recorded as stuck all the same
-			f = finding.Unsure(code.Untraced, string(t.Code)+": "+t.Detail)
 		case t.Code == code.Hang && d.cutShort() && d.looks == 0:
 			const why = "another hook's wait for the driver left too little time: "
 			f = finding.Unsure(code.Slow, why+t.Detail)
@@ -195,9 +193,6 @@ func unanswered(op string) code.Code {
 // Listen starts reading the kernel's log since a mark, nil for the newest entry's alone, beside what the hook does. A
 // ring of 1 MiB takes some 10 ms; the longest wait is that for all of /proc.
 func (d *Driver) Listen(since *gpu.KernelMark) (collect func() *gpu.KernelLog) {
-	if !d.Config.Look.KernelLog {
-		return func() *gpu.KernelLog { return nil }
-	}
 	paths := d.Config.Paths
 	request := operation.KernelRequest{Dev: paths.Dev, Proc: paths.Proc, Sys: paths.Sys, Since: since}
 	wait := operation.Kernel.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))

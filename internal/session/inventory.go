@@ -10,9 +10,9 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/numbering"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 	"bookend/internal/wire"
 )
 
@@ -21,7 +21,7 @@ type Inventory struct {
 	Epoch   gpu.Epoch
 	Library string // the driver library's version, empty where its file does not tell
 	Cards   []finding.Card
-	Origin  numbering.Origin
+	Origin  slurmconf.Origin
 	Given   map[gpu.BusID]bool // the GPUs that Slurm gives out, for a health check; nil where that is not known
 }
 
@@ -53,15 +53,15 @@ func (d *Driver) Inventory(recalled ledger.Run) Inventory {
 		return i
 	case d.Phase == slurm.HealthCheck:
 		list := numbers()
-		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), numbering.Slurms(reply.Cards, list)
+		i.Cards, i.Given = everyCard(reply.Cards, d.Config.NVIDIA, list), slurmconf.Slurms(reply.Cards, list)
 		return i
 	}
-	res := numbering.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
-	if numbering.GivesNumbers(d.Job) && remembered {
-		res = numbering.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
+	res := slurmconf.Devices(d.Job, reply.Cards, d.Config.NVIDIA, numbers())
+	if slurmconf.GivesNumbers(d.Job) && remembered {
+		res = slurmconf.Again(recalled.Devices, recalled.Numbering.Source, reply.Cards)
 	}
 	d.Add(unresolved(res, len(reply.Cards))...)
-	i.Cards, i.Origin = judge.Cards(res.Devices), numbering.Origin{Source: res.Source, Why: res.Unknown}
+	i.Cards, i.Origin = judge.Cards(res.Devices), slurmconf.Origin{Source: res.Source, Why: res.Unknown}
 	return i
 }
 
@@ -84,7 +84,7 @@ func (d *Driver) listed() (cards []gpu.Card) {
 }
 
 // unresolved is what keeps Slurm's numbers from naming GPUs.
-func unresolved(res numbering.Result, count int) (found []finding.Finding) {
+func unresolved(res slurmconf.Result, count int) (found []finding.Finding) {
 	if res.Unknown != "" {
 		found = append(found, finding.Unsure(code.Ambiguous, res.Unknown))
 	}

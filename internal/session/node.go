@@ -10,8 +10,8 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
 	"bookend/internal/look"
-	"bookend/internal/numbering"
 	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
 	"bookend/internal/wire"
 )
 
@@ -25,7 +25,7 @@ func (d *Driver) Glance(i Inventory) judge.Seen {
 	timeout := d.Left(time.Duration(d.Times.Driver), d.Reserve())
 	answer := d.askBackend(wire.Request{
 		Bookend: wire.Version, Op: wire.Snapshot, All: true, DeadlineMillis: timeout.Milliseconds(),
-		Health: d.Config.Look.Health, Options: d.Config.NVIDIA.ForLooks(),
+		Health: true, Options: d.Config.NVIDIA.ForLooks(),
 	})
 	seen.Looks, seen.Health = d.looks, answer.Health
 	var all gpu.Snapshot
@@ -56,9 +56,9 @@ func (d *Driver) LookCloser(c judge.Check, cards []finding.Card) judge.Residue {
 
 // everyCard are the GPUs that the driver has, with Slurm's numbers of them: as those of a job that has all. A number
 // that is not certain is -1.
-func everyCard(cards []gpu.Card, n config.NVIDIA, list numbering.List) []finding.Card {
+func everyCard(cards []gpu.Card, n config.NVIDIA, list slurmconf.List) []finding.Card {
 	numbers := map[gpu.BusID]int{}
-	for _, d := range numbering.Devices(slurm.Job{GPUIndexes: indexesOf(n, list)}, cards, n, list).Devices {
+	for _, d := range slurmconf.Devices(slurm.Job{GPUIndexes: indexesOf(n, list)}, cards, n, list).Devices {
 		numbers[d.Device.BusID] = d.Index
 	}
 	var all []finding.Card
@@ -76,11 +76,11 @@ func everyCard(cards []gpu.Card, n config.NVIDIA, list numbering.List) []finding
 }
 
 // indexesOf are the numbers that Slurm may give out on this node.
-func indexesOf(n config.NVIDIA, list numbering.List) (indexes []int) {
-	if n.GPUOrder == config.OrderMap {
+func indexesOf(n config.NVIDIA, list slurmconf.List) (indexes []int) {
+	if len(n.GPUMap) > 0 {
 		return slices.Sorted(maps.Keys(n.GPUMap))
 	}
-	for i := range max(list.Count, len(list.GPUs)) {
+	for i := range list.GPUs {
 		indexes = append(indexes, i)
 	}
 	return indexes

@@ -9,7 +9,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
-	"bookend/internal/numbering"
 	"bookend/internal/slurmconf"
 )
 
@@ -36,19 +35,19 @@ func TestEveryCard(t *testing.T) {
 	twisted := []gpu.Card{gpuCard(1, "0000:10:00.0"), gpuCard(0, "0000:20:00.0")}
 	excluded := second
 	excluded.Excluded = true
-	byMap := config.NVIDIA{GPUOrder: config.OrderMap, GPUMap: map[int]string{3: "GPU-0"}}
+	byMap := config.NVIDIA{GPUMap: map[int]string{3: "GPU-0"}}
 	for name, tt := range map[string]struct {
 		cards []gpu.Card
 		conf  config.NVIDIA
-		list  numbering.List
+		list  slurmconf.List
 		want  string
 	}{
 		"in order":         {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
 		"in another":       {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(1, 0), "1=GPU-0 0=GPU-1"},
 		"minors twisted":   {twisted, config.NVIDIA{}, listedBySlurmd(0, 1), "1=GPU-1 0=GPU-0"},
 		"not Slurm's":      {[]gpu.Card{first, second}, config.NVIDIA{}, listedBySlurmd(1), "-1=GPU-0 0=GPU-1"},
-		"not known":        {[]gpu.Card{first, second}, config.NVIDIA{}, numbering.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
-		"by map":           {[]gpu.Card{first, second}, byMap, numbering.List{}, "3=GPU-0 -1=GPU-1"},
+		"not known":        {[]gpu.Card{first, second}, config.NVIDIA{}, slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
+		"by map":           {[]gpu.Card{first, second}, byMap, slurmconf.List{}, "3=GPU-0 -1=GPU-1"},
 		"one is left out":  {[]gpu.Card{first, excluded}, config.NVIDIA{}, listedBySlurmd(0), "0=GPU-0"},
 		"no card is there": {nil, config.NVIDIA{}, listedBySlurmd(0), ""},
 	} {
@@ -61,8 +60,8 @@ func TestEveryCard(t *testing.T) {
 }
 
 // listedBySlurmd is an answer of slurmd -G.
-func listedBySlurmd(minors ...int) numbering.List {
-	l := numbering.List{Source: numbering.BySlurmd}
+func listedBySlurmd(minors ...int) slurmconf.List {
+	l := slurmconf.List{Source: slurmconf.BySlurmd}
 	for _, m := range minors {
 		l.GPUs = append(l.GPUs, slurmconf.GPU{fmt.Sprintf("/dev/nvidia%d", m)})
 	}
@@ -100,18 +99,18 @@ func TestWithReadings(t *testing.T) {
 func TestGivenCards(t *testing.T) {
 	first, second := gpuCard(0, "0000:10:00.0"), gpuCard(1, "0000:20:00.0")
 	for name, tt := range map[string]struct {
-		list numbering.List
+		list slurmconf.List
 		want string
 	}{
 		"both":           {listedBySlurmd(0, 1), "0=GPU-0 1=GPU-1"},
 		"one":            {listedBySlurmd(1), "0=GPU-1"},
-		"not known":      {numbering.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
-		"parts of one":   {numbering.List{Source: numbering.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}}}, "-1=GPU-1"},
-		"all by a count": {numbering.List{Source: numbering.ByCount, Detect: "nvml", Count: 2}, "0=GPU-0 1=GPU-1"},
+		"not known":      {slurmconf.Unclear("x"), "-1=GPU-0 -1=GPU-1"},
+		"parts of one":   {slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"}}}, "-1=GPU-1"},
+		"all by a count": {slurmconf.List{Source: slurmconf.ByCount, GPUs: listedBySlurmd(0, 1).GPUs}, "0=GPU-0 1=GPU-1"},
 	} {
 		cards := []gpu.Card{first, second}
 		c := judge.Check{}
-		c.Seen.Given, c.Seen.Cards = numbering.Slurms(cards, tt.list), everyCard(cards, config.NVIDIA{}, tt.list)
+		c.Seen.Given, c.Seen.Cards = slurmconf.Slurms(cards, tt.list), everyCard(cards, config.NVIDIA{}, tt.list)
 		if got := numbered(c.Given()); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}

@@ -8,20 +8,20 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/config"
-	"bookend/internal/numbering"
 	"bookend/internal/operation"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmd"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
 // startNumbering begins to find out what Slurm's GPU numbers mean, while the driver is asked for the GPUs. Where no
 // number is to be looked up nothing is done.
-func (d *Driver) startNumbering(remembered bool) (collect func() numbering.List) {
+func (d *Driver) startNumbering(remembered bool) (collect func() slurmconf.List) {
 	if !d.needsNumbers(remembered) {
-		return func() numbering.List { return numbering.List{} }
+		return func() slurmconf.List { return slurmconf.List{} }
 	}
-	var kept *numbering.Kept
+	var kept *slurmconf.Kept
 	if d.Store != nil {
 		var err error
 		kept, err = d.Store.Numbering()
@@ -29,10 +29,10 @@ func (d *Driver) startNumbering(remembered bool) (collect func() numbering.List)
 	}
 	conf, check := d.Getenv("SLURM_CONF"), d.Phase == slurm.HealthCheck
 	if check && conf == "" && d.Config.Slurm.GresConf == "" && kept == nil {
-		return func() numbering.List { return numbering.Unclear("no hook of a job has asked slurmd yet") }
+		return func() slurmconf.List { return slurmconf.Unclear("no hook of a job has asked slurmd yet") }
 	}
 	settled := d.numbers(kept, conf)
-	return func() numbering.List {
+	return func() slurmconf.List {
 		now := settled()
 		// One that does not know which slurmd runs leaves the answer for one that did.
 		known := kept == nil || now.Key.Daemon.PID != 0 || kept.Key.Daemon.PID == 0
@@ -47,7 +47,7 @@ func (d *Driver) startNumbering(remembered bool) (collect func() numbering.List)
 
 // ReadNumbering answers for a node as hooks that begin now do, and keeps nothing. env.PID is slurmd's; 0 where it is
 // not known.
-func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) numbering.List {
+func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string) slurmconf.List {
 	h := New(env, slurm.HealthCheck)
 	h.Config, h.Times = cfg, cfg.Deadlines.HealthCheck.Hook()
 	h.Limit(time.Duration(h.Times.Total))
@@ -57,7 +57,7 @@ func ReadNumbering(env operation.Env, cfg config.Config, node, slurmConf string)
 }
 
 // numbers begins to find the answer: kept itself where it still holds.
-func (d *Driver) numbers(kept *numbering.Kept, slurmConf string) (collect func() *numbering.Kept) {
+func (d *Driver) numbers(kept *slurmconf.Kept, slurmConf string) (collect func() *slurmconf.Kept) {
 	request := operation.NumberingRequest{
 		Proc: d.Config.Paths.Proc, Sys: d.Config.Paths.Sys, Hook: d.PID, Node: d.Job.Node, SlurmConf: slurmConf,
 		GresConf: d.Config.Slurm.GresConf, Slurmd: d.Config.Slurm.Slurmd, Scontrol: d.Config.Slurm.Scontrol,
@@ -67,30 +67,30 @@ func (d *Driver) numbers(kept *numbering.Kept, slurmConf string) (collect func()
 		request.Kept, request.Again = &kept.Key, kept.Due(d.Clock.Boot(), check)
 	}
 	wait := operation.Numbering.Beside(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
-	return func() *numbering.Kept {
+	return func() *slurmconf.Kept {
 		reply, err := wait()
 		switch {
 		case err != nil:
 			d.Defect(err)
-			return &numbering.Kept{List: numbering.Unclear("%v", err)}
+			return &slurmconf.Kept{List: slurmconf.Unclear("%v", err)}
 		case kept != nil && !request.Again && kept.Key.Same(reply.Key):
 			return kept
 		case reply.Unknown != "":
-			return &numbering.Kept{List: numbering.Unclear("%s", reply.Unknown)}
+			return &slurmconf.Kept{List: slurmconf.Unclear("%s", reply.Unknown)}
 		}
 		now := d.renumber(reply, kept)
 		if d.InJob && kept == nil && now.Key.Daemon.PID == 0 { // nor is it known whether it has read these files
-			return &numbering.Kept{List: numbering.Unclear("which slurmd is running is not known")}
+			return &slurmconf.Kept{List: slurmconf.Unclear("which slurmd is running is not known")}
 		}
 		if why := d.changedMeanwhile(request, reply.Key); why != "" {
-			return &numbering.Kept{List: numbering.Unclear("%s", why)}
+			return &slurmconf.Kept{List: slurmconf.Unclear("%s", why)}
 		}
 		return now
 	}
 }
 
 // changedMeanwhile says why slurmd -G may have read other files than those that its answer is kept for.
-func (d *Driver) changedMeanwhile(request operation.NumberingRequest, key numbering.Key) string {
+func (d *Driver) changedMeanwhile(request operation.NumberingRequest, key slurmconf.Key) string {
 	request.Kept, request.Again = &key, false
 	reply, err := operation.Numbering.Ask(request, d.Left(time.Duration(d.Times.Scan), d.Reserve()))
 	switch {
@@ -110,12 +110,12 @@ func (d *Driver) needsNumbers(remembered bool) bool {
 	if d.Phase == slurm.HealthCheck {
 		job.GPUIndexes = []int{0}
 	}
-	return numbering.NeedsList(job, d.Config.NVIDIA) && !remembered
+	return slurmconf.NeedsList(job, d.Config.NVIDIA) && !remembered
 }
 
 // renumber asks slurmd, and settles what is in force.
-func (d *Driver) renumber(reply operation.NumberingReply, kept *numbering.Kept) *numbering.Kept {
-	asked := numbering.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
+func (d *Driver) renumber(reply operation.NumberingReply, kept *slurmconf.Kept) *slurmconf.Kept {
+	asked := slurmconf.Asked{Key: reply.Key, Own: reply.Own, At: d.Clock.Boot()}
 	if daemon := reply.Key.Daemon; daemon.PID != 0 {
 		const perTick = time.Second / 100 // USER_HZ
 		asked.Began = d.Clock.Wall().Add(time.Duration(daemon.Ticks)*perTick - asked.At)
@@ -139,15 +139,15 @@ func (d *Driver) stuckSlurmd() string {
 }
 
 // askSlurmd runs slurmd -G. Where that fails the configuration may still leave no doubt.
-func (d *Driver) askSlurmd(reply operation.NumberingReply) (list numbering.List, failed bool) {
+func (d *Driver) askSlurmd(reply operation.NumberingReply) (list slurmconf.List, failed bool) {
 	if why := d.stuckSlurmd(); why != "" {
 		reply.Counted.Why = cmp.Or(why, reply.Counted.Why)
 		return reply.Counted, true
 	}
 	limit := time.Duration(d.Times.Driver) / 2 // it takes 0.1 s, and longer where AutoDetect has to wake the GPUs
-	command := slurmd.Command{
+	command := slurmcmd.Slurmd{
 		Path: reply.Key.Slurmd.Path, Conf: reply.Key.Conf, Node: reply.Key.Node, Root: d.EUID == 0,
-		Entries: reply.Entries, Library: reply.Library,
+		Entries: reply.Entries,
 		Timeout: d.Left(limit, d.Reserve()+limit),
 	}
 	if d.Store != nil {
@@ -162,14 +162,14 @@ func (d *Driver) askSlurmd(reply operation.NumberingReply) (list numbering.List,
 		reply.Counted.Why = err.Error()
 		return reply.Counted, true
 	case err != nil:
-		return numbering.Unclear("%v; %s", err, reply.Counted.Why), true
+		return slurmconf.Unclear("%v; %s", err, reply.Counted.Why), true
 	case reply.Unsure != "":
-		return numbering.Unclear("%s", reply.Unsure), false
+		return slurmconf.Unclear("%s", reply.Unsure), false
 	case len(gpus) == 0 && reply.Counted.Known():
 		reply.Counted.Why = "slurmd -G lists no GPUs"
 		return reply.Counted, true
 	case len(gpus) == 0 || len(gpus) != reply.Count: // the driver may not have been there yet
-		return numbering.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
+		return slurmconf.Unclear("slurmd -G lists %d GPUs, slurm.conf gives out %d", len(gpus), reply.Count), true
 	}
-	return numbering.List{Source: numbering.BySlurmd, GPUs: gpus}, false
+	return slurmconf.List{Source: slurmconf.BySlurmd, GPUs: gpus}, false
 }

@@ -67,10 +67,8 @@ func (t *tester) prepare(cards []finding.Card, known []int, sole bool) (why stri
 		t.Try(err)
 		return "no empty folder in the state"
 	}
-	p := t.Config.Probe
 	t.rule = gpu.ProbeRule{
-		Gap: uint64(p.Gap), Known: known, Exclusive: p.Exclusive, MIG: p.MIG,
-		Locks: map[gpu.ID]string{}, LockWait: testLock, Empty: empty,
+		Gap: uint64(t.Config.Probe.Gap), Known: known, Locks: map[gpu.ID]string{}, LockWait: testLock, Empty: empty,
 	}
 	for _, c := range cards {
 		t.rule.Locks[c.Device.ID] = t.Store.ProbeLock(c.Device.ID)

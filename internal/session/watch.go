@@ -30,7 +30,7 @@ func (d *Driver) Seen(i Inventory, side finding.Side, cards []finding.Card) judg
 }
 
 // Watch asks the backend to look at GPUs as long as the rule says, or the hook's time allows. What is read once a hook
-// comes with the first watch: the other GPUs, and at an end the condition of the job's.
+// comes with the first watch: at an end the condition of the job's GPUs.
 func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 	if len(cards) == 0 {
 		return nil
@@ -49,9 +49,6 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 		d.askOnce(&request)
 	}
 	answer := d.askBackend(fitting(request))
-	if answer.Neighbours != nil {
-		d.first.neighbours = answer.Neighbours
-	}
 	if n := len(answer.Snapshots); answer.Health != nil && n > 0 {
 		d.first.health, d.first.look = answer.Health, answer.Snapshots[n-1]
 	}
@@ -61,15 +58,14 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 // askOnce adds what is read once a hook: at an end the GPUs' condition, at a start nothing but, where the admin wants
 // it, that accounting be on.
 func (d *Driver) askOnce(r *wire.Request) {
-	r.Neighbours = d.Config.Look.Neighbours && !d.InJob
 	if d.Phase == slurm.Prolog {
 		r.Accounting, r.StartAccounting = d.Config.NVIDIA.Accounting, d.Config.NVIDIA.Accounting
 		return
 	}
-	r.Health, r.Accounting = d.Config.Look.Health, d.Config.Look.Health
+	r.Health, r.Accounting = true, true
 }
 
-// Neighbours is the look at the node's other GPUs that came with the first watch.
+// Neighbours is a health check's look at the node's other GPUs; a job's hooks have none.
 func (d *Driver) Neighbours() *gpu.Snapshot { return d.first.neighbours }
 
 // backendReserve is the time a backend has for one last look after the rule's Max: attaching a GPU without
@@ -118,9 +114,6 @@ const processesTime = time.Second
 
 // Holders searches /proc in a child, for as long as this hook can spare.
 func (d *Driver) Holders() *attrib.Scan {
-	if !d.Config.Look.Holders {
-		return nil
-	}
 	later := d.Reserve() // and at an end the watch that makes sure
 	if d.Phase != slurm.Prolog {
 		later += time.Duration(d.Settle.Flat) + time.Second + backendReserve // looks are up to a second apart

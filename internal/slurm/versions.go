@@ -43,6 +43,8 @@ const (
 	// TellsRun: hooks are told the SLUID of a job's run, and the name of sbatch's default output; %r and %S in it are
 	// known, and %N is the node's name, not the host's.
 	TellsRun Feature = "SLURM_JOB_SLUID"
+	// ConfiglessTaskHooks: slurmctld also sends task hooks.
+	ConfiglessTaskHooks Feature = "task hooks of configless nodes"
 	// CgroupByRun: on cgroup v2 a job's directory is named by its SLUID, not job_ID. The batch step has a number.
 	CgroupByRun Feature = "cgroups named by SLUID"
 	// CheckTimeout: HealthCheckTimeout= is the health check's limit, 60 s before.
@@ -57,8 +59,8 @@ var since = map[Feature]Version{
 	SeveralHooks:    {24, 5}, RunInJob: {24, 5},
 	TaskHookFails: {24, 11}, LiftsLimits: {24, 11}, OutputArrayTask: {24, 11},
 	HookTimeouts: {25, 5},
-	TellsRun:     {25, 11},
-	CgroupByRun:  {26, 5}, CheckTimeout: {26, 5}, EndsOnce: {26, 5},
+	TellsRun:     {25, 11}, ConfiglessTaskHooks: {25, 11},
+	CgroupByRun: {26, 5}, CheckTimeout: {26, 5}, EndsOnce: {26, 5},
 }
 
 // Has reports whether a version has a feature.

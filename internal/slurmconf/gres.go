@@ -1,7 +1,7 @@
 package slurmconf
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -80,53 +80,33 @@ func Count(list string) (n, kinds int, typed bool) {
 	return n, kinds, typed
 }
 
-// Run is how the configuration gives out a node's GPUs if that needs no counting: one untyped run of all of them.
-type Run struct {
-	Count int
-	// GPUs are the device files in Slurm's order; none if AutoDetect finds them.
-	GPUs []GPU
-	// Detect is as in Gres.
-	Detect string
-}
-
-// Simple reads the run of a node's GPUs from slurm.conf and gres.conf, or says why the files do not describe one
-// untyped run: Slurm then orders GPUs by rules of its own.
-func Simple(slurmConf, gresConf *Conf, node string) (Run, error) {
+// Counted is what the files say by themselves of a node's GPUs: only where they are one untyped line of device files.
+// Otherwise Slurm orders GPUs by rules of its own. nil is a file that could not be read.
+func Counted(slurmConf, gresConf *Conf, node string) List {
 	if slurmConf == nil || gresConf == nil {
-		return Run{}, errors.New("slurm.conf or gres.conf could not be read")
+		return Unclear("slurm.conf or gres.conf could not be read")
 	}
 	own, gres := slurmConf.Node(node), gresConf.Gres(node)
-	switch {
-	case own.Unsure != "":
-		return Run{}, errors.New(own.Unsure)
-	case !own.Found:
-		return Run{}, fmt.Errorf("slurm.conf does not name node %q", node)
-	case gres.Unsure != "":
-		return Run{}, errors.New(gres.Unsure)
-	}
 	count, kinds, typed := Count(own.Gres)
-	if kinds != 1 || typed {
-		return Run{}, fmt.Errorf("slurm.conf has Gres=%.80s, which is not one untyped run of GPUs", own.Gres)
-	}
-	run := Run{Count: count, Detect: gres.Detect}
 	switch {
-	case len(gres.GPUs) == 0 && (run.Detect == "nvml" || run.Detect == "nvidia"):
-		return run, nil
-	case len(gres.GPUs) == 1 && run.Detect == "":
-		line := gres.GPUs[0]
-		if _, typed := line.Get("Type"); typed {
-			return Run{}, fmt.Errorf("%s names a type of GPU", line.Where())
+	case own.Unsure != "" || gres.Unsure != "":
+		return Unclear("%s", cmp.Or(own.Unsure, gres.Unsure))
+	case !own.Found:
+		return Unclear("slurm.conf does not name node %q", node)
+	case kinds != 1 || typed:
+		return Unclear("slurm.conf has Gres=%.80s, which is not one untyped run of GPUs", own.Gres)
+	case len(gres.GPUs) == 1 && gres.Detect == "":
+		_, typed := gres.GPUs[0].Get("Type")
+		files, _ := gres.GPUs[0].Get("File")
+		list := List{Source: ByCount}
+		for _, file := range DeviceFiles(files) {
+			list.GPUs = append(list.GPUs, GPU{file})
 		}
-		list, _ := line.Get("File")
-		for _, file := range DeviceFiles(list) {
-			run.GPUs = append(run.GPUs, GPU{file})
-		}
-		if len(run.GPUs) == count {
-			return run, nil
+		if !typed && len(list.GPUs) == count {
+			return list
 		}
 	}
-	return Run{}, fmt.Errorf("gres.conf does not describe %d GPUs in one line of device files, "+
-		"or by AutoDetect=nvml or nvidia alone", count)
+	return Unclear("gres.conf does not describe %d GPUs in one untyped line of device files, without AutoDetect", count)
 }
 
 // Shared is an answer to whether GPUs may be given out in parts.

@@ -87,17 +87,17 @@ func file(name, text string) *Conf {
 	return &conf
 }
 
-func TestSimple(t *testing.T) {
+func TestCounted(t *testing.T) {
 	const two = "NodeName=n[1-4] Gres=gpu:2 State=UNKNOWN\n"
 	for name, tt := range map[string]struct{ slurm, gres, want string }{
-		"one run": {two, "Name=gpu File=/dev/nvidia[0-1]\n", "{2 [[/dev/nvidia0] [/dev/nvidia1]] }"},
+		"one run": {two, "Name=gpu File=/dev/nvidia[0-1]\n", "[[/dev/nvidia0] [/dev/nvidia1]]"},
 		"of this node": {two,
 			"NodeName=n2 Name=gpu File=/dev/nvidia7\nNodeName=n1 Name=gpu File=/dev/nvidia[1,0]\n",
-			"{2 [[/dev/nvidia1] [/dev/nvidia0]] }"},
+			"[[/dev/nvidia1] [/dev/nvidia0]]"},
 		"beside shards": {"NodeName=n1 Gres=gpu:2,shard:8\n",
-			"Name=gpu File=/dev/nvidia[0-1]\nName=shard Count=8\n", "{2 [[/dev/nvidia0] [/dev/nvidia1]] }"},
-		"found by NVML":        {two, "AutoDetect=NVML\n", "{2 [] nvml}"},
-		"found by nvidia":      {two, "NodeName=n1 AutoDetect=nvidia\n", "{2 [] nvidia}"},
+			"Name=gpu File=/dev/nvidia[0-1]\nName=shard Count=8\n", "[[/dev/nvidia0] [/dev/nvidia1]]"},
+		"found by NVML":        {two, "AutoDetect=NVML\n", ""},
+		"found by nvidia":      {two, "NodeName=n1 AutoDetect=nvidia\n", ""},
 		"not found":            {two, "AutoDetect=off\n", ""},
 		"by another vendor":    {two, "AutoDetect=rsmi\n", ""},
 		"found and named":      {two, "AutoDetect=nvml\nName=gpu File=/dev/nvidia[0-1]\n", ""},
@@ -113,9 +113,9 @@ func TestSimple(t *testing.T) {
 		"no node":              {"NodeName=m1 Gres=gpu:2\n", "Name=gpu File=/dev/nvidia[0-1]\n", ""},
 		"no gres.conf":         {two, "-", ""},
 	} {
-		got, err := Simple(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), "n1")
-		if (err != nil) != (tt.want == "") || err == nil && fmt.Sprint(got) != tt.want {
-			t.Errorf("%s: %v, %v; want %q", name, got, err, tt.want)
+		got := Counted(file("slurm.conf", tt.slurm), file("gres.conf", tt.gres), "n1")
+		if got.Known() != (tt.want != "") || got.Known() && fmt.Sprint(got.GPUs) != tt.want {
+			t.Errorf("%s: %+v, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package slurmconf reads slurm.conf, gres.conf and the files that are written alike, with all that they include, and
-// what they and `slurmd -G` say of a node's GPUs. It is pure: package slurmd reads the files and runs the program.
+// decides what Slurm's GPU numbers mean on a node: which device files each index of SLURM_JOB_GPUS has. It is pure:
+// package slurmcmd reads the files and runs `slurmd -G`.
 package slurmconf
 
 import (
@@ -248,21 +249,4 @@ func (c Conf) Node(name string) Node {
 		n.Unsure = doubt
 	}
 	return n
-}
-
-// NodeOn is the name of the one node that a line places on a host; empty for none, or several.
-func (c Conf) NodeOn(host string) string {
-	found := ""
-	for _, l := range c.Lines {
-		on, _ := l.Get("NodeHostname")
-		name, ok := l.Get("NodeName")
-		if !ok || on != host || strings.ContainsAny(name, "[,") {
-			continue
-		}
-		if found != "" && found != name {
-			return ""
-		}
-		found = name
-	}
-	return found
 }

@@ -109,17 +109,6 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestNodeOn(t *testing.T) {
-	c := Parse("/s/slurm.conf",
-		[]byte("NodeName=n1 NodeHostname=a\nNodeName=n2 NodeHostname=b\n"+
-			"NodeName=n3 NodeHostname=b\nNodeName=n[4-5] NodeHostname=c\nNodeName=d\n"), nil)
-	for host, want := range map[string]string{"a": "n1", "b": "", "c": "", "d": "", "e": ""} {
-		if got := c.NodeOn(host); got != want {
-			t.Errorf("%s: %q", host, got)
-		}
-	}
-}
-
 func TestContains(t *testing.T) {
 	for _, tt := range []struct {
 		list, node string

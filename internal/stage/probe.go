@@ -1,8 +1,6 @@
 package stage
 
 import (
-	"time"
-
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -19,14 +17,14 @@ import (
 func withTests(
 	d *session.Driver, c judge.Case, j judge.Judgement, earlier map[gpu.ID]probe.Record, sole bool,
 ) judge.Case {
-	if probe.At(d.Config.Probe, d.Job.Partition) == config.ProbeNever || len(c.Seen.Cards) == 0 {
+	if d.Config.Probe.At == config.ProbeNever || len(c.Seen.Cards) == 0 {
 		return c
 	}
 	outcomes, open := trusted(d, c, earlier)
 	if tests(d) && len(open) > 0 {
 		now, again := recheck(d, c)
 		plan := probe.Case{
-			Scene: now.Whole(), Found: j.Findings(), InJob: c.InJob, Again: again, MIG: d.Config.Probe.MIG,
+			Scene: now.Whole(), Found: j.Findings(), InJob: c.InJob, Again: again,
 		}
 		if c.Sharing = now.Sharing; c.Node == nil {
 			c.Node = now.Node
@@ -44,11 +42,11 @@ func withTests(
 }
 
 // tests reports whether hooks of this phase test at all.
-func tests(d *session.Driver) bool { return probe.When(d.Config.Probe, d.Phase, d.Job.Partition) }
+func tests(d *session.Driver) bool { return probe.When(d.Config.Probe.At, d.Phase) }
 
 // earlierTests are what earlier hooks found out by tests, for a start.
 func earlierTests(d *session.Driver) map[gpu.ID]probe.Record {
-	if d.Store == nil || probe.At(d.Config.Probe, d.Job.Partition) == config.ProbeNever {
+	if d.Store == nil || d.Config.Probe.At == config.ProbeNever {
 		return nil
 	}
 	records, err := d.Store.Probes()
@@ -59,7 +57,7 @@ func earlierTests(d *session.Driver) map[gpu.ID]probe.Record {
 // since is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil where
 // there is none.
 func since(tested map[gpu.ID]probe.Record, d *session.Driver) (mark *gpu.KernelMark) {
-	oldest := d.Clock.Boot() - time.Duration(d.Config.Probe.MaxAge)
+	oldest := d.Clock.Boot() - probe.MaxAge
 	for _, t := range tested {
 		if t.Probe.At >= oldest && t.Kernel != (gpu.KernelMark{}) && (mark == nil || t.Kernel.Seq < mark.Seq) {
 			mark = &t.Kernel
@@ -80,7 +78,7 @@ func trusted(
 	for _, card := range c.Seen.Cards {
 		test, known := earlier[card.Device.ID]
 		ok, why := test.Trusted(probe.Now{
-			At: d.Clock.Boot(), Epoch: c.Seen.Epoch, MaxAge: time.Duration(d.Config.Probe.MaxAge),
+			At: d.Clock.Boot(), Epoch: c.Seen.Epoch,
 			Kernel: c.Seen.Kernel, Scene: scene, Card: card,
 		})
 		switch {

@@ -115,7 +115,7 @@ func (r *record) countedCard(d *session.Driver, card finding.Card) metrics.Given
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
 		own := p.At >= d.Start
 		if p.Result == gpu.ProbeSkipped {
-			own = probe.When(d.Config.Probe, d.Phase, d.Job.Partition)
+			own = probe.When(d.Config.Probe.At, d.Phase)
 		}
 		if p.Device == id && own {
 			c.Probe, c.Gap = p.Result, gap(p)

@@ -138,7 +138,7 @@ func outlast(d *session.Driver, past judge.Past) judge.Past {
 		return past
 	}
 	wait := time.Duration(0)
-	if probe.When(d.Config.Probe, d.Phase, d.Job.Partition) {
+	if probe.When(d.Config.Probe.At, d.Phase) {
 		wait = d.Left(time.Hour, d.Reserve())
 	}
 	if _, err := d.Store.Claim(d.Job, d.Phase, wait); err != nil {

@@ -19,7 +19,6 @@ import (
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
-	"bookend/internal/policy"
 	"bookend/internal/routine"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
@@ -108,7 +107,7 @@ func leave(h *session.Hook, why string) {
 	now := h.Clock.Boot()
 	h.GiveUp(ledger.End{
 		At: now, Wall: h.Clock.Wall(), Findings: []finding.Finding{f},
-		Verdict:   policy.Verdict{Action: config.Warn, Exit: h.Reached(), Code: f.Code},
+		Verdict:   finding.Verdict{Action: config.Warn, Exit: h.Reached(), Code: f.Code},
 		SlurmConf: slurmConf(h),
 	})
 	fmt.Fprintf(h.Stderr, "bookend: %s: %s after %v\n", f.Code, f.Observed, (now - h.Start).Round(time.Millisecond))

@@ -64,7 +64,7 @@ func (t *task) greet() {
 	}
 	verbosity, text := t.cfg.JobLog.Start, r.Text
 	if !t.inScript() {
-		verbosity = t.cfg.JobLog.Steps
+		verbosity = config.Unclean
 		text, _, _ = strings.Cut(r.Text, "\n")
 	}
 	if verbosity == config.Always || verbosity == config.Unclean && !r.Clean {

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 
 	"bookend/internal/ledger"
-	"bookend/internal/numbering"
 	"bookend/internal/safefile"
+	"bookend/internal/slurmconf"
 )
 
 const checkLock = "lock-check"
@@ -16,7 +16,7 @@ const checkLock = "lock-check"
 var (
 	checkFile     = versionedFile[ledger.Check]("check.json", 512<<10)
 	sightedFile   = versionedFile[ledger.Sighted]("sighted.json", 512<<10)
-	numberingFile = versionedFile[numbering.Kept]("numbering.json", 128<<10)
+	numberingFile = versionedFile[slurmconf.Kept]("numbering.json", 128<<10)
 )
 
 // BeOnlyCheck makes the caller the node's one health check at work, until release or the process's end. It gives
@@ -79,7 +79,7 @@ func putBounded[T interface{ Bounded(level int) T }](s *Store, f file[versioned[
 
 // Numbering is what Slurm's GPU numbers mean on the node, nil where nothing is kept. An unusable file is a Damage, set
 // aside.
-func (s *Store) Numbering() (*numbering.Kept, error) {
+func (s *Store) Numbering() (*slurmconf.Kept, error) {
 	k, err := valueOf(numberingFile.get(s))
 	if err != nil {
 		return nil, fmt.Errorf("read GPU numbering: %w", err)
@@ -88,7 +88,7 @@ func (s *Store) Numbering() (*numbering.Kept, error) {
 }
 
 // PeekNumbering is Numbering for readers that change nothing: nil too where nothing can be read.
-func PeekNumbering(run, node string) *numbering.Kept {
+func PeekNumbering(run, node string) *slurmconf.Kept {
 	s, err := storeAt(run, node)
 	if err != nil {
 		return nil
@@ -98,8 +98,8 @@ func PeekNumbering(run, node string) *numbering.Kept {
 }
 
 // PutNumbering keeps an answer in the place of the one before. Hooks that ask at once get the same answer.
-func (s *Store) PutNumbering(k numbering.Kept) error {
-	if err := numberingFile.put(s, versioned[numbering.Kept]{fileVersion, k}); err != nil {
+func (s *Store) PutNumbering(k slurmconf.Kept) error {
+	if err := numberingFile.put(s, versioned[slurmconf.Kept]{fileVersion, k}); err != nil {
 		return fmt.Errorf("keep GPU numbering: %w", err)
 	}
 	return nil

@@ -18,7 +18,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/numbering"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
@@ -96,15 +95,15 @@ func aSighting() ledger.Sighted {
 	}
 }
 
-func aNumbering() numbering.Kept {
-	list := numbering.List{Source: numbering.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
-	conf := numbering.FileID{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}
-	return numbering.Kept{
-		Key: numbering.Key{
-			Boot: "b", Node: node, Conf: "/etc/slurm/slurm.conf", Daemon: numbering.Daemon{PID: 7, Ticks: 70},
-			Slurmd: numbering.FileID{Path: "/usr/sbin/slurmd", Inode: 3}, Files: []numbering.FileID{conf},
+func aNumbering() slurmconf.Kept {
+	list := slurmconf.List{Source: slurmconf.BySlurmd, GPUs: []slurmconf.GPU{{"/dev/nvidia1"}, {"/dev/nvidia0"}}}
+	conf := slurmconf.FileID{Path: "/etc/slurm/gres.conf", Dev: 1, Inode: 2, Size: 3, Written: 4, Changed: 5}
+	return slurmconf.Kept{
+		Key: slurmconf.Key{
+			Boot: "b", Node: node, Conf: "/etc/slurm/slurm.conf", Daemon: slurmconf.Daemon{PID: 7, Ticks: 70},
+			Slurmd: slurmconf.FileID{Path: "/usr/sbin/slurmd", Inode: 3}, Files: []slurmconf.FileID{conf},
 		},
-		List: list, InForce: &list, For: numbering.Daemon{PID: 7, Ticks: 70}, Tried: 9,
+		List: list, InForce: &list, For: slurmconf.Daemon{PID: 7, Ticks: 70}, Tried: 9,
 	}
 }
 
@@ -361,7 +360,6 @@ func wrongDrains() (texts []string) {
 		func(m *drain.Memory) { m.Written.Reason = "disk swap" },
 		func(m *drain.Memory) { m.Written.Reason = drain.EpilogError },
 		func(m *drain.Memory) { m.Written.Reason = "" },
-		func(m *drain.Memory) { m.Over = &drain.Over{Reason: "disk swap"} },
 		func(m *drain.Memory) { m.Written.Causes = nil },
 		func(m *drain.Memory) { m.Written.Causes = make([]drain.Cause, drain.MaxCauses+1) },
 		func(m *drain.Memory) { m.Written.Clean = -1 },

@@ -17,7 +17,7 @@
 //
 //	                                  numbering.json: what Slurm's GPU numbers mean. check.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
-//	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmd
+//	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
 //	  state/NODE/damaged/             records set aside, the newest few
 //	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out;
 //	                                  lock-starts and lock-ends: which hook of a job came first; lock-check: one

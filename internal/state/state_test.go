@@ -21,7 +21,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/safefile"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -114,7 +113,7 @@ func full(id slurm.JobID) ledger.Run {
 		Cgroup: slurm.Owner{ID: 3}}}
 	end.Findings = []finding.Finding{{Code: code.Orphan, GPU: "GPU-1", Bytes: gpu.Bytes(5), Doubts: []string{"d"}}}
 	end.Report = "line\n"
-	end.Verdict = policy.Verdict{Action: "warn", Code: code.Orphan}
+	end.Verdict = finding.Verdict{Action: "warn", Code: code.Orphan}
 	j := job(id)
 	j.SLUID, j.Start = sluidA, time.Unix(1_800_000_000, 0).UTC()
 	return ledger.Run{

@@ -12,7 +12,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
-	"bookend/internal/policy"
 	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -23,7 +22,7 @@ const card0 = gpu.ID("GPU-0")
 // heir is a job that got a card with 20 GiB of somebody else's on it and gave it back so.
 func heir() ledger.Run {
 	device := gpu.Device{ID: card0}
-	seen := func(s settle.State, v policy.Verdict) ledger.End {
+	seen := func(s settle.State, v finding.Verdict) ledger.End {
 		return ledger.End{
 			At: 100 * time.Second, Wall: time.Date(2026, 11, 21, 7, 35, 20, 0, time.Local),
 			Snapshot: gpu.Snapshot{Readings: []gpu.Reading{{
@@ -34,10 +33,10 @@ func heir() ledger.Run {
 			Verdict: v,
 		}
 	}
-	start := seen(settle.Flat, policy.Verdict{Action: config.Warn, Code: "BKD-DIRTY"})
+	start := seen(settle.Flat, finding.Verdict{Action: config.Warn, Code: "BKD-DIRTY"})
 	return ledger.Run{
 		Job: slurm.Job{ID: 3, Node: "n1"}, Devices: []ledger.Assigned{{Index: 0, Device: device}},
-		Start: &start, Ends: []ledger.End{seen(settle.Clean, policy.Verdict{})},
+		Start: &start, Ends: []ledger.End{seen(settle.Clean, finding.Verdict{})},
 	}
 }
 

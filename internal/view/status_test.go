@@ -11,7 +11,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/policy"
 	"bookend/internal/slurm"
 )
 
@@ -35,7 +34,7 @@ func TestTroubles(t *testing.T) {
 	const missing = code.BackendMissing
 	recorded := ledger.Run{Job: slurm.Job{ID: 3}, Ends: []ledger.End{{
 		Wall: clock(9, 30), Findings: []finding.Finding{{Code: missing}},
-		Verdict: policy.Verdict{Judged: []policy.Judged{{Action: config.Warn}}},
+		Verdict: finding.Verdict{Judged: []finding.Judged{{Action: config.Warn}}},
 	}}}
 	for name, tt := range map[string]struct {
 		node answer.Node
@@ -93,7 +92,7 @@ func TestTroublesOnRecord(t *testing.T) {
 		e := ledger.End{Wall: clock(8, minute)}
 		for c, a := range actions {
 			e.Findings = append(e.Findings, finding.Finding{Code: c})
-			e.Verdict.Judged = append(e.Verdict.Judged, policy.Judged{Action: a})
+			e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: a})
 		}
 		return ledger.Run{Job: slurm.Job{ID: id}, Ends: []ledger.End{e}}
 	}

@@ -198,7 +198,7 @@ func conditions(w io.Writer, r answer.Run, e answer.End) {
 // atRest is what a fact says of a card with which nothing is wrong.
 var atRest = map[gpu.FactCode][]string{
 	gpu.ECCUncorrected: {"0"}, gpu.RemapPending: {"no"}, gpu.RemapFailed: {"no"}, gpu.RemapRows: {"0"},
-	gpu.RetiredPages: {"0"}, gpu.RetiredPending: {"no"}, gpu.RecoveryAction: {"none"}, gpu.PersistenceMode: {"on"},
+	gpu.RetiredPending: {"no"}, gpu.RecoveryAction: {"none"}, gpu.PersistenceMode: {"on"},
 	gpu.ComputeMode: {"default"}, gpu.Throttled: {"none"}, gpu.FabricState: {"completed", "not_supported"},
 }
 

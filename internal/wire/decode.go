@@ -85,7 +85,6 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 			Detail: fmt.Sprintf("answer has %d bytes, at most %d", len(out), MaxReplyBytes)}
 	}
 	var replies []Reply
-	var after order
 	for n := 1; len(out) > 0; n++ {
 		line, rest, whole := bytes.Cut(out, []byte{'\n'})
 		if !whole {
@@ -93,14 +92,11 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 				Detail: fmt.Sprintf("no newline after %d bytes", len(line))}
 		}
 		reply, problem := decodeReply(line)
-		if problem == nil {
-			problem = after.check(reply.Kind)
-		}
 		if problem != nil {
 			problem.Line = n
 			return replies, problem
 		}
-		if known(reply.Kind) {
+		if reply.Kind != kindOther {
 			replies = append(replies, reply)
 		}
 		if reply.Kind == KindDone && len(rest) > 0 {
@@ -114,24 +110,6 @@ func DecodeReplies(out []byte) ([]Reply, error) {
 	return replies, nil
 }
 
-// order is what the lines read so far allow.
-type order struct{ watched, neighbours, health bool }
-
-// check refuses what takes back an earlier line: a look or a fault of the driver after the looks were said to be
-// complete, a look after the health that belongs to the last one, and a second look at the neighbours.
-func (o *order) check(k Kind) *Error {
-	switch {
-	case o.watched && (k == KindHello || k == KindSnapshot || k == KindFault || k == KindWatched || k == KindHealth),
-		o.health && (k == KindHealth || k == KindSnapshot),
-		o.neighbours && k == KindNeighbours:
-		return garbage("%s out of place", k)
-	}
-	o.watched = o.watched || k == KindWatched
-	o.neighbours = o.neighbours || k == KindNeighbours
-	o.health = o.health || k == KindHealth
-	return nil
-}
-
 func decodeReply(line []byte) (Reply, *Error) {
 	if problem := checkVersion(line); problem != nil {
 		return Reply{}, problem
@@ -141,7 +119,8 @@ func decodeReply(line []byte) (Reply, *Error) {
 		return Reply{}, garbage("%v", err)
 	}
 	reply := raw.reply()
-	return reply, validateReply(reply)
+	problem := validateReply(&reply)
+	return reply, problem
 }
 
 // checkVersion comes before the rest is looked at: another version may have another shape.
@@ -159,12 +138,4 @@ func checkVersion(line []byte) *Error {
 		return &Error{Problem: WrongVersion, Detail: fmt.Sprintf("version %d, not %d", *head.Bookend, Version)}
 	}
 	return nil
-}
-
-func known(k Kind) bool {
-	switch k {
-	case KindHello, KindSnapshot, KindFault, KindHealth, KindWatched, KindNeighbours, KindProbe, KindDone:
-		return true
-	}
-	return false
 }

@@ -26,8 +26,8 @@ type Writer struct {
 	left int
 }
 
-// endRoom is kept free for the watched and the done line, so that a long answer is short of looks but not cut off.
-const endRoom = 128
+// endRoom is kept free for the done line, so that a long answer is short of looks but not cut off.
+const endRoom = 64
 
 // NewWriter returns a Writer on w, which gets one Write a line.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, left: MaxReplyBytes} }
@@ -42,10 +42,7 @@ func (w *Writer) Write(r Reply) error {
 	}
 	line = append(line, '\n')
 	room := w.left - endRoom
-	switch r.Kind {
-	case KindWatched:
-		room = w.left - endRoom/2
-	case KindDone:
+	if r.Kind == KindDone {
 		room = w.left
 	}
 	if len(line) > room {

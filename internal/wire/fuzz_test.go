@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 )
 
@@ -20,8 +19,7 @@ const (
 func FuzzDecodeReplies(f *testing.F) {
 	f.Add(encode(f, replies()), 0)
 	f.Add([]byte(helloLine+snapshotLine(`{"device":{"id":"a"},"processes":[{"pid":1}],"memory":{"used":{"bytes":5}}}`)+doneLine), 70)
-	f.Add([]byte(snapshotLine("")+watchedLine+neighboursLine(`{"device":{"id":"b"},"memory":{"unjudged":"why"}}`)+doneLine), 3)
-	f.Add([]byte(helloLine+snapshotLine(`{"device":{"id":"GPU-1"}}`)+healthLine+watchedLine+doneLine), 100)
+	f.Add([]byte(helloLine+snapshotLine(`{"device":{"id":"GPU-1"}}`)+healthLine+doneLine), 100)
 	f.Add([]byte(helloLine+probeLine+doneLine), 9)
 	f.Add([]byte(`{"bookend":1,"kind":"new","more":[1]}`+"\n"+doneLine), 1)
 	f.Add([]byte(`{"bookend":2}`+"\n"), 1)
@@ -82,7 +80,7 @@ func FuzzReadRequest(f *testing.F) {
 		`{"bookend":1,"op":"snapshot","all":true,"deadline_ms":1}` + "\nmore",
 		`{"bookend":1,"op":"probe","deadline_ms":600001}` + "\n",
 		`{"bookend":1,"op":"probe","deadline_ms":5,"devices":[{"id":"GPU-1"}],"probe":{"locks":{"GPU-1":"/run/x.lock"},"empty":"/run/no"}}` + "\n",
-		`{"bookend":1,"op":"probe","deadline_ms":5,"probe":{"locks":{"GPU-1":"x.lock"},"empty":"no"}}` + "\n", "\n",
+		"\n",
 		"{", `{"bookend":3}` + "\n",
 	} {
 		f.Add([]byte(seed))
@@ -99,11 +97,6 @@ func FuzzReadRequest(f *testing.F) {
 		}
 		if req.Deadline() <= 0 || req.Deadline() > maxTime || req.Bookend != Version {
 			t.Fatalf("accepted %+v", req)
-		}
-		for id, file := range req.Probe.Locks {
-			if !strings.HasPrefix(file, "/") {
-				t.Fatalf("lock %q of %q", file, id)
-			}
 		}
 		line, err := req.Line()
 		if err != nil {

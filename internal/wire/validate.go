@@ -1,20 +1,18 @@
 package wire
 
 import (
+	"slices"
 	"time"
 
 	"bookend/internal/gpu"
 )
 
-// Limits on values; what lies beyond cannot have come from a working backend or hook.
+// Limits on values; what lies beyond cannot have come from a working backend or hook. How much there is of anything
+// follows from MaxReplyBytes.
 const (
-	maxDevices   = 512     // 32 GPUs cut into 7 MIG instances each, doubled
-	maxProcesses = 8 << 10 // of a device; NVIDIA's driver lists at most 950
-	maxID        = 128     // bytes; NVIDIA's longest has 80
-	maxText      = 4 << 10 // bytes of a name or an error text
-	maxPID       = 1 << 22 // the kernel's PID_MAX_LIMIT
-	maxBytes     = 1 << 52 // 4 PiB of memory
-	maxTime      = 10 * time.Minute
+	maxID    = 128     // bytes; NVIDIA's longest has 80
+	maxBytes = 1 << 52 // 4 PiB of memory
+	maxTime  = 10 * time.Minute
 )
 
 func validateRequest(r Request) *Error {
@@ -23,13 +21,6 @@ func validateRequest(r Request) *Error {
 		return garbage("unknown op %q", r.Op)
 	case r.DeadlineMillis <= 0 || r.DeadlineMillis > maxTime.Milliseconds():
 		return garbage("deadline of %d ms", r.DeadlineMillis)
-	case r.Watch.Max < 0 || r.Watch.Max > maxTime || r.Watch.Flat < 0 || r.Watch.Flat > maxTime:
-		return garbage("watch of %v, flat after %v", r.Watch.Max, r.Watch.Flat)
-	case len(r.Devices) > maxDevices:
-		return garbage("%d devices", len(r.Devices))
-	}
-	if problem := validateRule(r.Probe); problem != nil {
-		return problem
 	}
 	for _, d := range r.Devices {
 		if d.ID == "" && d.BusID == "" {
@@ -42,40 +33,45 @@ func validateRequest(r Request) *Error {
 	return nil
 }
 
-func validateReply(r Reply) *Error {
-	switch {
-	case r.Kind == "" || len(r.Kind) > maxID:
-		return garbage("kind %.20q", r.Kind)
-	case (r.Hello != nil) != (r.Kind == KindHello) && known(r.Kind),
-		(r.Snapshot != nil) != hasSnapshot(r.Kind) && known(r.Kind),
-		(r.Fault != nil) != (r.Kind == KindFault) && known(r.Kind),
-		(r.Probe != nil) != (r.Kind == KindProbe) && known(r.Kind),
-		len(r.Health) > 0 && r.Kind != KindHealth && known(r.Kind):
-		return garbage("content does not fit kind %q", r.Kind)
-	case r.Kind == KindHello && !short(r.Hello.Backend, r.Hello.Version):
-		return garbage("hello is too long")
-	case r.Kind == KindFault:
-		return validateFault(*r.Fault)
-	case r.Kind == KindHealth:
+// kindOther stands for the kinds of later versions.
+const kindOther Kind = "other"
+
+// validateReply refuses a line without its content, or with content that cannot be. What another kind's line would
+// carry is not looked at.
+func validateReply(r *Reply) *Error {
+	var lacks bool
+	switch r.Kind {
+	case KindDone:
+	case KindHello:
+		lacks = r.Hello == nil
+	case KindSnapshot:
+		if lacks = r.Snapshot == nil; !lacks {
+			return validateSnapshot(*r.Snapshot)
+		}
+	case KindFault:
+		if lacks = r.Fault == nil; !lacks {
+			return validateFault(*r.Fault)
+		}
+	case KindHealth:
 		return validateHealth(r.Health)
-	case r.Kind == KindProbe:
-		return validateProbe(*r.Probe)
-	case hasSnapshot(r.Kind):
-		return validateSnapshot(*r.Snapshot)
+	case KindProbe:
+		if lacks = r.Probe == nil; !lacks {
+			return validateProbe(*r.Probe)
+		}
+	case "":
+		lacks = true
+	default:
+		r.Kind = kindOther
+	}
+	if lacks {
+		return garbage("a line of kind %.20q lacks its content", r.Kind)
 	}
 	return nil
 }
 
-func hasSnapshot(k Kind) bool { return k == KindSnapshot || k == KindNeighbours }
-
 func validateSnapshot(s gpu.Snapshot) *Error {
-	switch {
-	case s.At < 0:
+	if s.At < 0 {
 		return garbage("look at %v since boot", s.At)
-	case len(s.Readings) > maxDevices || len(s.Faults) > maxDevices:
-		return garbage("%d readings, %d faults", len(s.Readings), len(s.Faults))
-	case !short(s.Driver.Version, s.Driver.Library):
-		return garbage("driver version is too long")
 	}
 	for _, f := range s.Faults {
 		if problem := validateFault(f); problem != nil {
@@ -99,43 +95,59 @@ func validateReading(r gpu.Reading) *Error {
 	if problem := validateDevice(r.Device); problem != nil {
 		return problem
 	}
-	if !validFigures(r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free) ||
-		!short(r.ProcessesUnknown, r.Memory.Unjudged) {
-		return garbage("device %q: impossible memory or reason", r.Device.ID)
-	}
-	if len(r.Processes) > maxProcesses {
-		return garbage("device %q: %d processes", r.Device.ID, len(r.Processes))
+	if !validFigures(r.Memory.Total, r.Memory.Reserved, r.Memory.Used, r.Memory.Free) {
+		return garbage("device %q: impossible memory", r.Device.ID)
 	}
 	seen := map[int]bool{}
 	for _, p := range r.Processes {
-		if p.PID <= 0 || p.PID > maxPID || seen[p.PID] {
+		if !validPID(p.PID) || seen[p.PID] || !validFigures(p.Memory) {
 			return garbage("device %q: process %d is impossible or listed twice", r.Device.ID, p.PID)
 		}
 		seen[p.PID] = true
-		if !validFigures(p.Memory) {
-			return garbage("device %q: process %d: impossible memory", r.Device.ID, p.PID)
-		}
 	}
 	return nil
 }
 
 func validateDevice(d gpu.Device) *Error {
-	switch {
-	case !validID(d.ID) || !validID(d.Parent):
-		return garbage("device id %.200q", d.ID)
-	case !validBusID(d.BusID):
-		return garbage("bus id %.200q is not in normal form", d.BusID)
-	case d.Minor != nil && *d.Minor < 0:
-		return garbage("device %q: minor %d", d.ID, *d.Minor)
-	case !short(d.Name, d.Vendor):
-		return garbage("device %q: name is too long", d.ID)
+	if !validID(d.ID) || !validID(d.Parent) || !validBusID(d.BusID) || d.Minor != nil && *d.Minor < 0 {
+		return garbage("device id %.200q, bus id %.200q", d.ID, d.BusID)
 	}
 	return nil
 }
 
 func validateFault(f gpu.Fault) *Error {
-	if f.Code == "" || !validID(gpu.ID(f.Code)) || !validID(f.Device) || !validBusID(f.BusID) || !short(f.Detail) {
+	if f.Code == "" || !validID(gpu.ID(f.Code)) || !validID(f.Device) || !validBusID(f.BusID) {
 		return garbage("fault %.20q of device %.200q", f.Code, f.Device)
+	}
+	return nil
+}
+
+func validateHealth(all []gpu.Health) *Error {
+	seen := map[gpu.ID]bool{}
+	for _, h := range all {
+		if h.Device == "" || !validID(h.Device) || seen[h.Device] {
+			return garbage("health of device %.200q, nameless or twice", h.Device)
+		}
+		seen[h.Device] = true
+		for _, f := range h.Facts {
+			if f.Code == "" || !validID(gpu.ID(f.Code)) {
+				return garbage("device %q: fact %.200q", h.Device, f.Code)
+			}
+		}
+		for _, p := range h.Accounting.Processes {
+			if !validPID(p.PID) || !validFigures(p.Peak) || p.Ran < 0 {
+				return garbage("device %q: accounting of process %d", h.Device, p.PID)
+			}
+		}
+	}
+	return nil
+}
+
+func validateProbe(p gpu.Probe) *Error {
+	results := []gpu.ProbeResult{gpu.ProbeOK, gpu.ProbeGap, gpu.ProbeBlocked, gpu.ProbeBroken, gpu.ProbeSkipped}
+	if p.Device == "" || !validID(p.Device) || !slices.Contains(results, p.Result) ||
+		!validFigures(p.Free, p.Largest) || p.At < 0 {
+		return garbage("device %.200q: impossible probe, result %.20q", p.Device, p.Result)
 	}
 	return nil
 }
@@ -158,20 +170,8 @@ func validBusID(b gpu.BusID) bool {
 	return err == nil && normal == b
 }
 
-func validFigures(figures ...gpu.Figure) bool {
-	for _, f := range figures {
-		if f.Bytes > maxBytes || !short(f.Unknown) {
-			return false
-		}
-	}
-	return true
-}
+func validPID(pid int) bool { return pid > 0 && pid <= gpu.MaxPID }
 
-func short(texts ...string) bool {
-	for _, t := range texts {
-		if len(t) > maxText {
-			return false
-		}
-	}
-	return true
+func validFigures(figures ...gpu.Figure) bool {
+	return !slices.ContainsFunc(figures, func(f gpu.Figure) bool { return f.Bytes > maxBytes })
 }

@@ -8,13 +8,12 @@
 //	 │  ◄── {"bookend":1,"kind":"fault",…}\n      the driver as a whole said no; looks may be missing
 //	 │                                           (a device's own faults stand in each snapshot)
 //	 │  ◄── {"bookend":1,"kind":"health",…}\n     where health was asked for
-//	 │  ◄── {"bookend":1,"kind":"watched"}\n      where neighbours were asked for: the end of what is of Devices
-//	 │  ◄── {"bookend":1,"kind":"neighbours",…}\n the look at the node's other devices
 //	 │  ◄── {"bookend":1,"kind":"probe",…}\n      op probe: one per device, beside hello and fault alone
 //	 │  ◄── {"bookend":1,"kind":"done"}\n         last line; an answer without it is cut off
 //
-// A backend that knows only the vendor-neutral core is complete. Fields it does not know it leaves out: a
-// figure or process list that is left out is unknown. A fault is an answer: the exit code stays 0.
+// A backend that knows only the vendor-neutral core is complete. Fields it does not know it leaves out: a reading's
+// figure or process list that is left out is unknown. A fault is an answer: the exit code stays 0. Lines of a kind that
+// the hook does not know are passed over.
 package wire
 
 import (
@@ -52,9 +51,6 @@ type Request struct {
 	// DeadlineMillis is the time the backend has from reading the request; it sets an alarm of its own.
 	DeadlineMillis int64         `json:"deadline_ms"`
 	Watch          gpu.WatchRule `json:"watch,omitzero"`
-	// Neighbours asks for one look at the node's other devices, after the last look at Devices was sent: a card
-	// that is slow to answer or hangs there costs nothing but that look.
-	Neighbours bool `json:"neighbours,omitempty"`
 	// Health asks for facts about Devices, after the last look at them.
 	Health bool `json:"health,omitempty"`
 	// Accounting asks for what the driver's accounting kept of processes, with the facts; it is read, never switched.
@@ -81,16 +77,10 @@ const (
 	KindSnapshot Kind = "snapshot"
 	KindFault    Kind = "fault"
 	KindDone     Kind = "done"
-	// KindNeighbours carries the snapshot that Request.Neighbours asks for. A backend that knows nothing of it
-	// leaves it out: nothing is known of the other devices then.
-	KindNeighbours Kind = "neighbours"
 	// KindHealth carries what Request.Health asks for. A backend that knows nothing of it leaves it out.
 	KindHealth Kind = "health"
 	// KindProbe carries what became of one device's test allocation.
 	KindProbe Kind = "probe"
-	// KindWatched says that all that was asked of Devices was sent: what goes wrong after it goes wrong elsewhere.
-	// A backend that touches no other device leaves it out.
-	KindWatched Kind = "watched"
 )
 
 // Reply is one line of a backend's answer; which pointer is set follows from Kind.

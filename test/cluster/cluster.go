@@ -61,6 +61,8 @@ type Options struct {
 	Configless bool
 	// Include are files that slurm.conf includes, below all else.
 	Include []string
+	// Before, if not nil, may change slurm.conf and what lies next to it before any daemon reads it.
+	Before func(slurmConf string) error
 	// CgroupConf are further lines of cgroup.conf.
 	CgroupConf []string
 
@@ -148,7 +150,10 @@ func prepare(o Options) (*Cluster, error) {
 	if !c.cgroups.can(o.Track) {
 		return nil, fmt.Errorf("this host has no hierarchy for %s", o.Track)
 	}
-	return c, c.writeConf()
+	if err := c.writeConf(); err != nil || o.Before == nil {
+		return c, err
+	}
+	return c, o.Before(c.ConfFile())
 }
 
 // complete fills in defaults and refuses what cannot work.

@@ -42,7 +42,7 @@ mode: enforce
 on_unknown: warn
 backend: %[1]s/backend/backend
 paths: {proc: %[1]s/proc, sys: %[1]s/sys, dev: %[1]s/dev, run: %[1]s/run, var: %[1]s/var, log: %[1]s/log}
-nvidia: {driver_proc: %[1]s/driver, gpu_order: map, gpu_map: {%[3]s}}
+nvidia: {driver_proc: %[1]s/driver, gpu_map: {%[3]s}}
 slurm: {shards: "no"}
 deadlines:
   prolog: {total: 200s, driver: 100s, scan: 50s, outputs: 60s}
@@ -50,7 +50,6 @@ deadlines:
 settle:
   prolog: {max: 50s, flat: 200ms}
   epilog: {max: 50s, flat: 200ms}
-look: {kernel_log: false, neighbours: false, health: false}
 drain: {reason_by: none}
 %[2]slog: {syslog: false}
 metrics: {textfile: %[1]s/var/bookend.prom}

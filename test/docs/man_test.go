@@ -34,6 +34,9 @@ const (
 : another configuration, set by a wrapper that slurm.conf names. It, and every folder above it, must be root's alone`
 )
 
+// keyRow is a key's row of docs/config.md.
+var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (.*?) ?\\| (.*) \\|\n")
+
 var placeholder = regexp.MustCompile(`\{[a-z. ]+\}`)
 
 // TestManPages makes the man pages of what Slurm runs, and of the configuration, from their sources: the exit codes
@@ -73,6 +76,9 @@ func filled(t *testing.T, name string) string {
 		return manEnvironment
 	case "{bookend.yaml}":
 		return strings.TrimSpace(read(t, "../../configs/bookend.yaml"))
+	case "{keys}":
+		return keyRow.ReplaceAllString(strings.Join(keyRow.FindAllString(read(t, "../../docs/config.md"), -1), ""),
+			"**$1** $2\n: $3\n\n")
 	}
 	t.Fatalf("no such placeholder: %s", name)
 	return ""

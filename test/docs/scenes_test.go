@@ -11,7 +11,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/oom"
-	"bookend/internal/policy"
 	"bookend/internal/probe"
 	"bookend/internal/report"
 	"bookend/internal/settle"
@@ -84,7 +83,7 @@ func (s story) scene() report.Scene {
 		r.Why = &why
 	}
 	for range r.Findings {
-		r.Verdict.Judged = append(r.Verdict.Judged, policy.Judged{Action: config.Warn})
+		r.Verdict.Judged = append(r.Verdict.Judged, finding.Judged{Action: config.Warn})
 	}
 	return r
 }
@@ -259,6 +258,6 @@ func share() story {
 		e.Snapshot.Readings[0].Memory = gpu.Memory{Total: gpu.Bytes(16384 * mebi), Reserved: gpu.Bytes(0),
 			Used: gpu.Bytes(0), Free: gpu.Bytes(16384 * mebi)}
 	}
-	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "a MIG instance (probe.mig)", At: boot}}
+	s.Probes = []gpu.Probe{{Device: card, Result: gpu.ProbeSkipped, Why: "a MIG instance: the test was never tried on one", At: boot}}
 	return s
 }

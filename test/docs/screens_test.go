@@ -16,7 +16,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/policy"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 	"bookend/internal/view"
@@ -107,8 +106,8 @@ func orphaned(id slurm.JobID, uid uint32, user string, over time.Time) ledger.Ru
 		&finding.Owner{Job: id, UID: uid, Level: attrib.ByCgroup})
 	f.Holder.State, f.Holder.Classes = "S", []attrib.Class{attrib.Orphan}
 	e.Findings = []finding.Finding{f}
-	e.Verdict = policy.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode",
-		Judged: []policy.Judged{{Action: config.Drain}}}
+	e.Verdict = finding.Verdict{Action: config.Warn, Code: code.Orphan, Held: "observe mode",
+		Judged: []finding.Judged{{Action: config.Drain}}}
 	return r
 }
 
@@ -147,7 +146,7 @@ func sick() (runs []ledger.Run) {
 		r := run(slurm.JobID(20+i), uid, "", 1, ended.AddDate(0, 0, -2*i))
 		one := 1
 		r.Ends[0].Findings = []finding.Finding{{Code: code.XidFatal, GPU: secondCard, Index: &one}}
-		r.Ends[0].Verdict.Judged = []policy.Judged{{Action: config.Drain}}
+		r.Ends[0].Verdict.Judged = []finding.Judged{{Action: config.Drain}}
 		runs = append(runs, r)
 	}
 	for i := range 3 {

@@ -42,13 +42,13 @@ func (s *story) doctorSays(node string) map[string]doctor.Result {
 	return bad
 }
 
-// The doctor finds nothing on a node of a real Slurm that is set up as the snippet says, and each thing that an admin
+// The doctor finds nothing on a node of a real Slurm that is set up as bookend setup says, and each thing that an admin
 // then spoils.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	tracks := must.Have(cluster.Tracks())(t)
-	o := site.Options{Snippet: "bookend-adopt.conf", Deploy: "../../deploy/slurm",
-		Conf: []string{"UnkillableStepTimeout=120"}, Track: cluster.LinuxProc,
+	o := site.Options{Setup: true,
+		Conf: []string{"UnkillableStepTimeout=120", "PrologFlags=Contain"}, Track: cluster.LinuxProc,
 		Config: asShipped}
 	if slices.Contains(tracks, cluster.CgroupV1) {
 		o.Track, o.Constrain = cluster.CgroupV1, true

@@ -9,7 +9,7 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/gpu"
-	"bookend/internal/numbering"
+	"bookend/internal/slurmconf"
 	"bookend/test/cluster"
 	"bookend/test/must"
 	"bookend/test/site"
@@ -83,7 +83,7 @@ func (s *story) hasCards(job cluster.JobID, files []string) {
 	if len(want) == 0 || !slices.Equal(have, want) {
 		s.t.Errorf("job %s had %q, its record says %q", job, want, have)
 	}
-	if run.Numbering.Source != numbering.BySlurmd {
+	if run.Numbering.Source != slurmconf.BySlurmd {
 		s.t.Errorf("job %s: %+v", job, run.Numbering)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"bookend/internal/slurmd"
+	"bookend/internal/slurmcmd"
 	"bookend/test/cluster"
 	"bookend/test/site"
 )
@@ -47,7 +47,7 @@ INCLUDE	` + filepath.Join(dir, "a.conf") + "\n",
 	}
 	// Below the site's folder, which a Slurm with a root folder of its own sees too.
 	s := given(t, site.Options{Dir: on, Conf: []string{"Include " + filepath.Join(dir, "odd.conf")}, NoTask: true})
-	conf, err := slurmd.Read(s.on.ConfFile())
+	conf, err := slurmcmd.Read(s.on.ConfFile())
 	if err != nil || conf.Doubt() != "" {
 		t.Fatal(err, conf.Doubt())
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/numbering"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
-	"bookend/internal/slurmd"
+	"bookend/internal/slurmcmd"
+	"bookend/internal/slurmconf"
 	"bookend/internal/state"
 )
 
@@ -61,7 +61,7 @@ func (n *node) wasAsked(want int) {
 }
 
 // given requires the GPU of a job on record, "" for none, and what told it.
-func (n *node) given(id int, want string, source numbering.Source, why string) {
+func (n *node) given(id int, want string, source slurmconf.Source, why string) {
 	n.Helper()
 	run, got := n.run(id), ""
 	for _, d := range run.Devices {
@@ -82,19 +82,19 @@ func TestSlurmdTrouble(t *testing.T) {
 		script string
 		doubt  bool // without slurmd's word, which number is which
 		want   string
-		source numbering.Source
+		source slurmconf.Source
 		why    string
 	}{
-		"lists": {lists(1, 0), true, second, numbering.BySlurmd, ""},
-		"lists fewer": {lists(1), true, "", numbering.Ambiguous,
+		"lists": {lists(1, 0), true, second, slurmconf.BySlurmd, ""},
+		"lists fewer": {lists(1), true, "", slurmconf.Ambiguous,
 			"slurmd -G lists 1 GPUs, slurm.conf gives out 2"},
-		"lists nothing, no doubt": {"exit 0\n", false, first, numbering.ByCount, ""},
-		"garbage": {"head -c 100000 /dev/urandom >&2\n", true, "", numbering.Ambiguous,
+		"lists nothing, no doubt": {"exit 0\n", false, first, slurmconf.ByCount, ""},
+		"garbage": {"head -c 100000 /dev/urandom >&2\n", true, "", slurmconf.Ambiguous,
 			"slurmd -G"},
-		"fails":                        {"echo no munge >&2; exit 1\n", true, "", numbering.Ambiguous, "no munge"},
-		"killed":                       {"kill -9 $$\n", true, "", numbering.Ambiguous, "crashed"},
-		"hangs":                        {"exec sleep 1000\n", true, "", numbering.Ambiguous, "no answer within"},
-		"hangs, and there is no doubt": {"exec sleep 1000\n", false, first, numbering.ByCount, ""},
+		"fails":                        {"echo no munge >&2; exit 1\n", true, "", slurmconf.Ambiguous, "no munge"},
+		"killed":                       {"kill -9 $$\n", true, "", slurmconf.Ambiguous, "crashed"},
+		"hangs":                        {"exec sleep 1000\n", true, "", slurmconf.Ambiguous, "no answer within"},
+		"hangs, and there is no doubt": {"exec sleep 1000\n", false, first, slurmconf.ByCount, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ func TestSlurmdTrouble(t *testing.T) {
 				n.exits(0, h, newJob())
 			}
 			n.given(100, tt.want, tt.source, tt.why)
-			if has(n.findings(epilog), code.Ambiguous) != (tt.source == numbering.Ambiguous) {
+			if has(n.findings(epilog), code.Ambiguous) != (tt.source == slurmconf.Ambiguous) {
 				t.Errorf("%+v", n.findings(epilog))
 			}
 			n.wasAsked(1)
@@ -156,12 +156,12 @@ func TestSlurmdIsAskedAgain(t *testing.T) {
 	old := n.kept()
 	key := old.Key.Slurmd
 	var err error
-	if old.Key.Slurmd, err = slurmd.Identify(n.in("slurm.d/slurmd")); err != nil || old.Key.Slurmd == key {
+	if old.Key.Slurmd, err = slurmcmd.Identify(n.in("slurm.d/slurmd")); err != nil || old.Key.Slurmd == key {
 		t.Fatal("the same program", err) // only the failure is to be retried
 	}
 	must(n, n.store().PutNumbering(old))
 	n.hook(healthcheck, bySlurm)
-	if now := n.kept(); now.List.Source != numbering.BySlurmd {
+	if now := n.kept(); now.List.Source != slurmconf.BySlurmd {
 		t.Errorf("%+v", now.List)
 	}
 	n.wasAsked(2)
@@ -172,12 +172,12 @@ func TestSlurmdIsAskedAgain(t *testing.T) {
 	n.hook(prolog, newJob())
 	n.check()
 	n.hook(prolog, numbered(101))
-	n.given(101, first, numbering.ByCount, "")
+	n.given(101, first, slurmconf.ByCount, "")
 	n.wasAsked(2)
 }
 
 // kept is the answer on record.
-func (n *node) kept() numbering.Kept {
+func (n *node) kept() slurmconf.Kept {
 	n.Helper()
 	kept, err := n.store().Numbering()
 	must(n, err)
@@ -206,7 +206,7 @@ func TestNumbersChange(t *testing.T) {
 	n.typed("b")
 	n.slurmd("echo '# new' >>" + n.in("slurm.d/gres.conf") + "\n" + lists(1, 0))
 	n.hook(prolog, newJob())
-	n.given(100, "", numbering.Ambiguous, "changed while slurmd -G")
+	n.given(100, "", slurmconf.Ambiguous, "changed while slurmd -G")
 	if kept, err := n.store().Numbering(); kept != nil || err != nil {
 		t.Errorf("kept: %+v, %v", kept, err)
 	}
@@ -217,9 +217,9 @@ func TestNumbersChange(t *testing.T) {
 	n.typed("b")
 	n.slurmd(lists(1, 0))
 	n.exits(10, epilog, newJob())
-	n.given(100, first, numbering.BySlurmd, "")
+	n.given(100, first, slurmconf.BySlurmd, "")
 	n.hook(prolog, numbered(101))
-	n.given(101, "", numbering.Ambiguous, "which slurmd is running is not known")
+	n.given(101, "", slurmconf.Ambiguous, "which slurmd is running is not known")
 }
 
 // A hook inside the job knows the slurmd by its PID file: a change settles once that has restarted.
@@ -237,7 +237,7 @@ func TestNumbersInsideTheJob(t *testing.T) {
 	n.slurmd(lists(0, 1))
 	defer n.daemon()()
 	n.clean(prolog, numbered(101))
-	n.given(101, first, numbering.BySlurmd, "")
+	n.given(101, first, slurmconf.BySlurmd, "")
 }
 
 // While a slurmd -G lives that could not be killed no other is started, and the driver is still asked.
@@ -256,7 +256,7 @@ func TestSlurmdStuck(t *testing.T) {
 			t.Errorf("%v: %+v", at, found)
 		}
 	}
-	n.given(100, "", numbering.Ambiguous, "cannot be killed")
+	n.given(100, "", slurmconf.Ambiguous, "cannot be killed")
 	n.wasAsked(0)
 }
 
@@ -267,7 +267,7 @@ func TestGPUWithoutSlurm(t *testing.T) {
 	n.slurmd(lists(1))
 	n.leftover() // a desktop on the first GPU
 	n.job(100)
-	n.given(100, second, numbering.BySlurmd, "")
+	n.given(100, second, slurmconf.BySlurmd, "")
 	n.checked("")
 }
 
@@ -317,5 +317,5 @@ func TestInsideTheJob(t *testing.T) {
 	n := newNode(t, "enforce") // a slurmd that cannot be found may have read other files than those that are there
 	n.inside("job_100", "true")
 	n.clean(prolog, newJob())
-	n.given(100, "", numbering.Ambiguous, "which slurmd is running is not known")
+	n.given(100, "", slurmconf.Ambiguous, "which slurmd is running is not known")
 }

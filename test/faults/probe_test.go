@@ -214,10 +214,9 @@ var untestable = map[string]struct {
 	"another live job": {harm: func(n *node) { n.hook(prolog, numbered(102)) }, why: "another live job"},
 	"a MIG instance": {options: []fakegpu.Option{fakegpu.Instance(0, 0, 1, 0, 40_000)},
 		job: func(n *node) job { return n.onInstances(0) }, why: "MIG"},
-	"a reset is due":       {harm: func(n *node) { n.set("gpu0.recovery_action", "1") }, why: "BKD-RECOVERY"},
-	"no time":              {extra: func(c *conf) { c.tight = true }, why: "no time left"},
-	"never":                {extra: probing("at: never")},
-	"not in the partition": {extra: probing("at: both, partitions: {main: never}")},
+	"a reset is due": {harm: func(n *node) { n.set("gpu0.recovery_action", "1") }, why: "BKD-RECOVERY"},
+	"no time":        {extra: func(c *conf) { c.tight = true }, why: "no time left"},
+	"never":          {extra: probing("at: never")},
 }
 
 // Nobody who may use the GPU may lose by a test.

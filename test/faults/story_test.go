@@ -226,7 +226,7 @@ func (f fault) check(n *node, h hook, onUnknown string, exit int) {
 	n.unharmed(others)
 }
 
-// A fault of Bookend's own drains only where the site both enforces and says so; package policy has the whole table.
+// A fault of Bookend's own drains only where the site both enforces and says so; package finding has the whole table.
 func TestModes(t *testing.T) {
 	harm := func(n *node) { n.configure(func(c *conf) { c.backend = n.in("nothing") }) }
 	for _, m := range []struct{ mode, onUnknown string }{{"observe", "drain"}, {"enforce", "warn"}} {

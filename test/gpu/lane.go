@@ -113,8 +113,6 @@ func (l *lane) sections(other map[string]string) string {
 	all := map[string]string{"log": "{format: json, syslog: false}"}
 	if l.fake > 0 {
 		all["settle"], all["deadlines"] = rehearsalSettle, rehearsalDeadlines
-	} else if !ordersAgree(l.cards) {
-		all["nvidia"] = "{gpu_order: minor}" // what gres.conf says here, and an admin would configure
 	}
 	maps.Copy(all, other)
 	return render(all)

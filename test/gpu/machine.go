@@ -88,7 +88,7 @@ func (l *lane) describe() {
 		m.Others = driverUsers()
 	}
 	if !ordersAgree(l.cards) {
-		m.Orders = "PCI and minor order differ: gpu_order: minor is configured"
+		m.Orders = "PCI and minor order differ"
 	}
 	l.machine = m
 }

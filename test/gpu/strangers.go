@@ -14,13 +14,10 @@ import (
 // strangerChains are the scenarios in which something on a card is not the job's own.
 func strangerChains() []chain {
 	shared := map[string]string{"slurm": "{shared_partitions: [main]}"}
-	blind := map[string]string{"look": "{neighbours: false}"}
 	return []chain{
 		{gpus: 1, mode: "enforce", steps: []step{stray}, controls: without(stray, shared)},
 		{gpus: 1, mode: "enforce", steps: []step{foreignUnknown}, controls: without(foreignUnknown, shared)},
 		{gpus: 2, mode: "enforce", steps: []step{foreign}, controls: without(foreign, shared)},
-		{gpus: 2, mode: "enforce", steps: []step{trespassUnknown}, controls: without(trespassUnknown, blind)},
-		{gpus: 3, mode: "enforce", steps: []step{trespass}, controls: without(trespass, blind)},
 	}
 }
 
@@ -129,15 +126,6 @@ func (r *run) beside(card func(*standing) string, args ...string) (*record.Job, 
 
 func sameCard(s *standing) string { return s.card.UUID }
 
-// lastCard is one that the job was not given, and no second job is given either where there are three.
-func (r *run) lastCard(s *standing) string {
-	last := r.cards[len(r.cards)-1].uuid
-	if last == s.card.UUID {
-		panic(brokenf("the job was given the last card first"))
-	}
-	return last
-}
-
 var foreignUnknown = step{
 	name: "foreign-unknown", title: "A process of a live job without GPUs, on the job's card",
 	truth: "Another user's job asked for no GPU, so Bookend has no record of it; a process in its cgroup takes " +
@@ -159,27 +147,4 @@ var foreign = step{
 		r.left(job, leftover{code: "BKD-FOREIGN", pid: g.holder.PID, job: g.number, evidence: "cgroup"})
 		r.draining(job, 0)
 	},
-}
-
-var trespassUnknown = step{
-	name: "trespass-unknown", title: "A job without GPUs on a card that is nobody's",
-	truth: "Another user's job asked for no GPU; a process in its cgroup takes memory on a card that Slurm gave to " +
-		"nobody. The hooks of a job on another card see it and say so, and that job is none the worse for it.",
-	do: func(r *run) { r.trespassed(true) },
-}
-
-var trespass = step{
-	name: "trespass", title: "A job on a card it was not given",
-	truth: "Another user's job was given one card; a process in its cgroup takes memory on a second, which Slurm " +
-		"gave to nobody. The hooks of a job on a third see it and say so, and that job is none the worse for it.",
-	do: func(r *run) { r.trespassed(false, "--gres=gpu:1") },
-}
-
-func (r *run) trespassed(unknown bool, args ...string) {
-	job, g := r.beside(r.lastCard, args...)
-	r.check("start of the job", "clean", verdict(job.Start))
-	f := r.one("end of the job", job.End, "BKD-TRESPASS")
-	r.names(f, leftover{code: "BKD-TRESPASS", pid: g.holder.PID, job: g.number, evidence: "cgroup", unknown: unknown})
-	r.rightCards(job)
-	r.draining(job, 0)
 }

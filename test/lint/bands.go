@@ -37,7 +37,7 @@ func bandsOf(page string) bands {
 }
 
 func (b bands) of(dir string) string {
-	if top, _, _ := strings.Cut(dir, "/"); top == "test" || top == "deploy" {
+	if top, _, _ := strings.Cut(dir, "/"); top == "test" {
 		return testTree
 	}
 	return b[dir]

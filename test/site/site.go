@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -39,9 +40,10 @@ type Options struct {
 	// lines of gres.conf, in which DEV stands for the directory of their device files.
 	Gres     string
 	GresConf []string
-	// Snippet is a file of Deploy, the folder deploy/slurm: all that slurm.conf has of Bookend is an Include line of
-	// it.
-	Snippet, Deploy string
+	// Setup lets "bookend setup" write the lines and scripts; Conf is what the site has before. OWN in it stands for the
+	// directory of the site's own scripts, and Plugins is its plugstack.conf while setup looks.
+	Setup   bool
+	Plugins string
 }
 
 // Site is a running installation.
@@ -95,18 +97,13 @@ func (o Options) filled() Options {
 
 // install copies the programs to a folder that only root can write, and makes each node's world and config.
 func (s *Site) install(o Options) error {
-	for _, dir := range []string{"libexec", "etc"} {
+	for _, dir := range []string{"libexec", "etc", "own"} {
 		if err := os.MkdirAll(filepath.Join(s.Dir, dir), 0o755); err != nil {
 			return err
 		}
 	}
 	if err := s.copyPrograms(o.Programs); err != nil {
 		return err
-	}
-	if o.Snippet != "" {
-		if err := s.copySnippets(o.Deploy); err != nil {
-			return fmt.Errorf("install snippets: %w", err)
-		}
 	}
 	for _, node := range o.Nodes {
 		if err := s.equip(o, node); err != nil {
@@ -162,13 +159,14 @@ func (s *Site) WriteConfig(node, mode, sections string) error {
 }
 
 func (s *Site) start(o Options) error {
-	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: o.Conf,
+	opts := cluster.Options{Dir: s.in("slurm"), Track: o.Track, PrologFlags: o.Flags, Conf: slices.Clone(o.Conf),
 		CgroupConf: o.Cgroup, ConstrainDevices: o.Constrain,
 		Binds: []string{s.Dir}} // where Slurm has a root folder of its own, hooks and jobs need what lies beside it
-	if o.Snippet != "" {
-		opts.Include, opts.PrologFlags, opts.Configless = []string{s.snippet(o.Snippet)}, "", o.Snippet == configless
-		if opts.Configless {
-			opts.Include = []string{configless}
+	if o.Setup {
+		opts.PrologFlags, opts.Configless = "", slices.Contains(o.Conf, configless)
+		opts.Before = func(conf string) error { return s.setUp(o, conf) }
+		for i, line := range opts.Conf {
+			opts.Conf[i] = strings.ReplaceAll(line, "OWN", s.in("own"))
 		}
 	} else if err := s.writeHooks(o, &opts); err != nil {
 		return err

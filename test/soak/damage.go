@@ -32,8 +32,7 @@ const (
 	partialScan
 	failedScan
 	forbiddenScan
-	busy // a probe would not end
-	noNeighbours
+	busy      // a probe would not end
 	unwritten // this hook's record is lost
 	forgotten // an earlier record is lost
 	defects
@@ -42,8 +41,7 @@ const (
 var defectNames = [...]string{
 	"whole", "no reading", "memory unknown", "list unknown", "a process's memory unknown", "lost for one look",
 	"driver error", "stalled looks", "no answer to the first watch", "no answer to a later watch", "/proc unreadable",
-	"search cut short", "search failed", "search forbidden", "probe at work", "no look at the neighbours",
-	"record not written", "a record lost",
+	"search cut short", "search failed", "search forbidden", "probe at work", "record not written", "a record lost",
 }
 
 func (d damage) String() string { return defectNames[d.kind] }

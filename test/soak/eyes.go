@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"bookend/internal/attrib"
@@ -56,9 +55,6 @@ func (h *hook) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot {
 		}
 		h.sleep(settle.Pause(len(looks)))
 	}
-	if h.seen.watches == 1 {
-		h.lookAround()
-	}
 	return looks
 }
 
@@ -72,19 +68,8 @@ func (h *hook) stall(look int) {
 	}
 }
 
-// lookAround is one look at the node's other cards.
-func (h *hook) lookAround() {
-	if h.node.Site.InJob || h.damage.kind == noNeighbours || len(h.node.Cards) == len(h.job.Cards) {
-		return
-	}
-	others := slices.DeleteFunc(slices.Clone(h.node.Cards), h.job.Has)
-	h.sleep(time.Duration(len(others)) * 7 * time.Millisecond)
-	s := h.node.Snapshot(others)
-	h.seen.neighbours, h.seen.around = &s, h.node.Now
-}
-
-// Neighbours is the look at the node's other cards that came with the first watch.
-func (h *hook) Neighbours() *gpu.Snapshot { return h.seen.neighbours }
+// Neighbours: a job's hooks look at its own cards alone.
+func (h *hook) Neighbours() *gpu.Snapshot { return nil }
 
 // Processes reads /proc.
 func (h *hook) Processes(pids []int) map[int]attrib.Process {

@@ -35,13 +35,12 @@ type hook struct {
 
 // moments are the world's times of a hook.
 type moments struct {
-	began      time.Duration
-	watches    int
-	first      time.Duration // the first look
-	last       time.Duration // the last look
-	around     time.Duration // the look at the other cards
-	slowUntil  time.Duration
-	neighbours *gpu.Snapshot
+	began     time.Duration
+	watches   int
+	first     time.Duration // the first look
+	last      time.Duration // the last look
+	around    time.Duration // a health check's look at all cards
+	slowUntil time.Duration
 }
 
 // newHook begins one.

@@ -136,7 +136,7 @@ func play(cfg config.Config, seed, n uint64, tell func(time.Duration, string)) (
 	t := cfg.Thresholds
 	p = &pair{
 		cfg: cfg, seed: seed, n: n, tell: tell, starts: map[*world.Job]*start{}, prologs: map[time.Duration]*start{},
-		limits: finding.Limits{Report: uint64(t.Report), Drain: uint64(t.Drain), PerClient: uint64(t.PerClient)},
+		limits: finding.LimitsOf(t),
 		rand:   rand.New(rand.NewPCG(^seed, n)), book: records{baselines: map[gpu.ID]finding.Baseline{}},
 	}
 	defer func() {

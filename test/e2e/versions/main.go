@@ -5,7 +5,7 @@
 //
 //	go run ./test/e2e/versions -slurm all
 //	go run ./test/e2e/versions -slurm 24.11,26.05 -track cgroup/v2 -run TestRequeue
-//	go run ./test/e2e/versions -readme     the README's table of what ran where, from the kept results and nothing else
+//	go run ./test/e2e/versions -page       the table of what ran where in docs/admin.md, from the kept results and nothing else
 package main
 
 import (
@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,25 +35,13 @@ func main() {
 	track := flag.String("track", "all", "ways to track processes (linuxproc, cgroup/v1, cgroup/v2), or all that "+
 		"this host can")
 	only := flag.String("run", "", "only the tests that match, as go test understands it; nothing is kept then")
-	page := flag.Bool("readme", false, "only write the README's table of what ran where, from the results that are "+
-		"kept")
+	page := flag.Bool("page", false, "only write the table of docs/admin.md, from the kept results")
 	flag.Parse()
+	var err error
 	if *page {
-		path, text, err := readme(".")
-		if err == nil {
-			err = os.WriteFile(path, []byte(text), 0o644)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "versions:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	runs, err := runAll(*slurm, *track, *only)
-	for _, r := range runs {
-		if r.Count(Failed) > 0 || len(r.Tests) == 0 {
-			err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", r.Count(Failed), r.Slurm, r.Track))
-		}
+		err = writePage()
+	} else {
+		err = runAll(*slurm, *track, *only)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
@@ -62,163 +49,130 @@ func main() {
 	}
 }
 
-func runAll(slurm, track, only string) (runs []Run, err error) {
-	branches, tracks, err := choose(slurm, track)
+func writePage() error {
+	text, err := rendered(".")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	commit, err := commit() // results that are kept change the tree
+	return os.WriteFile(tablePage, []byte(text), 0o644)
+}
+
+func runAll(slurm, track, only string) error {
+	tracks, err := cluster.Tracks()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, branch := range branches {
-		root, err := install(branch)
-		if err != nil {
-			return runs, err
-		}
-		of, err := runRelease(branch, root, commit, tracks, only)
-		runs = append(runs, of...)
-		if err != nil {
-			return runs, err
+	if track != "all" {
+		tracks = nil
+		for name := range strings.SplitSeq(track, ",") {
+			tracks = append(tracks, cluster.Track(name))
 		}
 	}
-	return runs, nil
+	commit, err := commit() // before results that are kept change the tree
+	if err != nil {
+		return err
+	}
+	ran := 0
+	var errs []error
+	for _, r := range releases {
+		if slurm == "all" || strings.Contains(","+slurm+",", ","+r.branch+",") {
+			ran++
+			errs = append(errs, runRelease(Run{Slurm: r.branch, Slurms: r.from, Host: host(), Commit: commit}, tracks, only))
+		}
+	}
+	if ran == 0 {
+		return fmt.Errorf("releases %q: want some of %v, or all", slurm, releases)
+	}
+	return errors.Join(errs...)
 }
 
 // runRelease runs the tests with each way to track side by side: they wait most of the time, and clusters keep out of
 // each other's cgroups. What failed is run again alone.
-func runRelease(branch, root, commit string, tracks []cluster.Track, only string) ([]Run, error) {
+func runRelease(release Run, tracks []cluster.Track, only string) error {
+	root, err := install(release.Slurm)
+	if err != nil {
+		return err
+	}
 	version, err := cluster.VersionIn(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !strings.HasPrefix(version.String(), branch+".") {
-		return nil, fmt.Errorf("below %s is Slurm %v, not %s", root, version, branch)
-	}
+	release.Slurm, release.Date = version.String(), time.Now().UTC().Truncate(time.Second)
+	fmt.Printf("Slurm %v of %s, %v\n", version, root, tracks)
 	runs, errs := make([]Run, len(tracks)), make([]error, len(tracks))
 	var all sync.WaitGroup
 	for i, track := range tracks {
-		runs[i] = Run{
-			Slurm: version.String(), Track: string(track), Paths: paths(version,
-				track), Slurms: from(branch), Host: host(),
-			Commit: commit, Date: time.Now().UTC().Truncate(time.Second),
-		}
-		fmt.Printf("Slurm %v of %s, %s\n", version, root, track)
-		all.Go(func() { errs[i] = runOne(&runs[i], root, logOf(branch, track), only) })
+		all.Go(func() {
+			runs[i] = release
+			runs[i].Track, runs[i].Paths = string(track), paths(version, track)
+			runs[i].Tests, errs[i] = test(root, runs[i], only, "")
+			runs[i].Seconds = time.Since(release.Date).Seconds()
+		})
 	}
 	all.Wait()
-	for i, track := range tracks {
+	for i := range runs {
 		if errs[i] == nil {
-			errs[i] = finish(&runs[i], root, logOf(branch, track), only)
+			errs[i] = finish(&runs[i], root, only)
 		}
 	}
-	return runs, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-func logOf(branch string, track cluster.Track) string {
-	return filepath.Join("build", "e2e-"+branch+"-"+strings.ReplaceAll(string(track), "/", "-")+".log")
-}
-
-// choose reads the two lists.
-func choose(slurm, track string) (branches []string, tracks []cluster.Track, err error) {
-	for _, r := range releases {
-		branches = append(branches, r.branch)
-	}
-	if slurm != "all" {
-		known := branches
-		branches = strings.Split(slurm, ",")
-		for _, b := range branches {
-			if !slices.Contains(known, b) {
-				return nil, nil, fmt.Errorf("release %q: want some of %q, or all", b, known)
-			}
-		}
-	}
-	if tracks, err = cluster.Tracks(); err != nil || track == "all" {
-		return branches, tracks, err
-	}
-	can := tracks
-	tracks = nil
-	for name := range strings.SplitSeq(track, ",") {
-		if !slices.Contains(can, cluster.Track(name)) {
-			return nil, nil, fmt.Errorf("way to track %q: this host can %q", name, can)
-		}
-		tracks = append(tracks, cluster.Track(name))
-	}
-	return branches, tracks, nil
-}
-
-// install provides a release; the answer is its root folder.
+// install provides a release; the answer is its root directory.
 func install(branch string) (root string, err error) {
 	cmd := exec.Command("test/install-slurm.sh", "--version", branch)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("install Slurm %s: %w", branch, err)
-	}
 	_, root, ok := strings.Cut(strings.TrimSpace(string(out)), "BOOKEND_SLURM_ROOT=")
-	if !ok {
-		return "", fmt.Errorf("install Slurm %s: the script said %q", branch, out)
+	if err != nil || !ok {
+		return "", fmt.Errorf("install Slurm %s: %q, %w", branch, out, err)
 	}
 	return root, nil
-}
-
-func runOne(r *Run, root, log, only string) (err error) {
-	start := time.Now()
-	r.Tests, err = test(root, cluster.Track(r.Track), only, log)
-	r.Seconds = time.Since(start).Seconds()
-	return err
-}
-
-// finish runs again what failed, alone, tells how the run went and keeps it.
-func finish(r *Run, root, log, only string) error {
-	if again := r.Failed(); len(again) > 0 && len(again) <= mostAgain {
-		fmt.Printf("  %s again, alone: %s\n", r.Track, strings.Join(again, " "))
-		second, err := test(root, cluster.Track(r.Track), "^("+strings.Join(again, "|")+")$", log+".again")
-		if err != nil {
-			return err
-		}
-		r.Retry(second)
-	}
-	fmt.Printf("  %s: %d passed, %d failed, %d left out in %.0f s: %s\n%s",
-		r.Track, r.Count(Passed), r.Count(Failed), r.Count(LeftOut), r.Seconds, log, notes([]Run{*r}))
-	if only == "" {
-		return r.Write(folder)
-	}
-	return nil
 }
 
 // mostAgain is how many tests may fail and be run again: a busy machine makes some of them late. More are no accident.
 const mostAgain = 5
 
+// finish runs again what failed, alone, tells how the run went and keeps it.
+func finish(r *Run, root, only string) error {
+	if again := r.failed(); len(again) > 0 && len(again) <= mostAgain {
+		fmt.Printf("  %s again, alone: %s\n", r.Track, strings.Join(again, " "))
+		second, err := test(root, *r, "^("+strings.Join(again, "|")+")$", ".again")
+		if err != nil {
+			return err
+		}
+		r.retry(second)
+	}
+	fmt.Printf("  %s: %s\n%s", r.Track, r.cell(), notes([]Run{*r}))
+	var err error
+	if only == "" {
+		err = r.write(kept)
+	}
+	if n := r.count(Failed); n > 0 || len(r.Tests) == 0 {
+		err = errors.Join(err, fmt.Errorf("%d failed on Slurm %s with %s", n, r.Slurm, r.Track))
+	}
+	return err
+}
+
 // test runs the tests; that some failed is no error.
-func test(root string, track cluster.Track, only, logFile string) ([]Test, error) {
+func test(root string, r Run, only, suffix string) ([]Test, error) {
 	args := []string{"test", "-json", "-count=1", "-timeout=60m"}
 	if only != "" {
 		args = append(args, "-run", only)
 	}
-	if track != cluster.LinuxProc {
+	if r.Track != string(cluster.LinuxProc) {
 		args = append(args, "-parallel=1") // clusters with nodes of the same names share their cgroups
 	}
 	cmd := exec.Command("go", append(args, "./test/e2e")...)
-	cmd.Env = append(os.Environ(), "BOOKEND_SLURM_ROOT="+root, "BOOKEND_E2E_TRACK="+string(track))
+	cmd.Env = append(os.Environ(), "BOOKEND_SLURM_ROOT="+root, "BOOKEND_E2E_TRACK="+r.Track)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	out, failed := cmd.Output()
+	tests, text := readTests(out)
+	log := filepath.Join("build", "e2e-"+r.name()+".log"+suffix)
+	if err := errors.Join(os.MkdirAll("build", 0o755), os.WriteFile(log, []byte(text), 0o644)); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
-		return nil, err
-	}
-	log, err := os.Create(logFile)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	tests, err := readTests(out, log)
-	return blame(tests, cmd.Wait()), err
+	return blame(tests, failed), nil
 }
 
 // paths is how a job's cgroup is called, which TestNamesOfCgroups checks.
@@ -232,32 +186,16 @@ func paths(v cluster.Version, track cluster.Track) string {
 	return "job_N"
 }
 
-func from(branch string) string {
-	for _, r := range releases {
-		if r.branch == branch {
-			return r.from
-		}
-	}
-	return ""
-}
-
 // commit is what the tree is at, with "+" behind it where files differ.
 func commit() (string, error) {
-	id, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	out, err := exec.Command("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
 	if err != nil {
 		return "", fmt.Errorf("tell the commit: %w", err)
 	}
-	changed, err := exec.Command("git", "status", "--porcelain").Output()
-	if err != nil {
-		return "", fmt.Errorf("tell what differs from the commit: %w", err)
-	}
-	if len(changed) > 0 {
-		return strings.TrimSpace(string(id)) + "+", nil
-	}
-	return strings.TrimSpace(string(id)), nil
+	return strings.TrimSpace(string(out)), nil
 }
 
-// host is the system and kernel that the tests run on, and how it mounts cgroups.
+// host is the system and kernel that the tests run on.
 func host() string {
 	system := "Linux"
 	text, _ := os.ReadFile("/etc/os-release")

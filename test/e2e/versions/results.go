@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,8 +11,8 @@ import (
 	"time"
 )
 
-// folder holds the committed results, a file a run, seen from the root of the tree.
-const folder = "test/e2e/results"
+// kept holds the committed results, a file a run, seen from the root of the tree.
+const kept = "test/e2e/results"
 
 // Run is one run of the suite.
 type Run struct {
@@ -33,11 +31,9 @@ type Run struct {
 type Test struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	Why     string  `json:"why,omitempty"` // it is left out, failed, or failed first; "" in old records of second tries
+	Why     string  `json:"why,omitempty"` // it is left out, failed, or failed first
 	Seconds float64 `json:"seconds"`
 	Tries   int     `json:"tries,omitempty"` // 2: it failed first, and was run again alone
-
-	open bool // the text of Why goes on
 }
 
 // Outcome is how a test went.
@@ -50,11 +46,7 @@ const (
 	LeftOut Outcome = "left out" // cannot be told on this Slurm or host
 )
 
-// wholeRun is the name of what fails where "go test" does and no test says that it did, as when nothing compiles.
-const wholeRun = "go test"
-
-// Count is how many tests went so.
-func (r Run) Count(o Outcome) (n int) {
+func (r Run) count(o Outcome) (n int) {
 	for _, t := range r.Tests {
 		if t.Outcome == o {
 			n++
@@ -63,168 +55,109 @@ func (r Run) Count(o Outcome) (n int) {
 	return n
 }
 
-// Again is how many tests passed at the second try.
-func (r Run) Again() (n int) {
-	for _, t := range r.Tests {
-		if t.Tries > 1 && t.Outcome == Passed {
-			n++
-		}
-	}
-	return n
-}
+// wholeRun is the name of what fails if "go test" does and no test says that it did, as when nothing compiles.
+const wholeRun = "go test"
 
-// Failed are the tests to run again: the whole ones of which something failed.
-func (r Run) Failed() (names []string) {
-	for _, t := range r.Tests {
-		if name := t.whole(); t.Outcome == Failed && name != wholeRun && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// Retry takes over what became of the tests that were run again alone. Why one failed first is kept.
-func (r *Run) Retry(second []Test) {
-	again := r.Failed()
-	first := slices.Clone(r.Tests)
-	r.Tests = slices.DeleteFunc(r.Tests, func(t Test) bool { return slices.Contains(again, t.whole()) })
-	for _, t := range second {
-		if t.Tries = 2; t.Outcome == Passed {
-			at := slices.IndexFunc(first, func(f Test) bool {
-				return f.Outcome == Failed &&
-					(f.Name == t.Name || f.Name == t.whole())
-			})
-			if at < 0 { // it passed the first time, too
-				t.Tries = 0
-			} else {
-				t.Why = first[at].Why
-			}
-		}
-		r.Tests = append(r.Tests, t)
-	}
-}
-
-// whole is the test that this is a part of.
-func (t Test) whole() string {
-	name, _, _ := strings.Cut(t.Name, "/")
-	return name
-}
-
-// blame makes a failure of "go test" itself a failed test where no test failed: what it stands for is in no other.
+// blame makes a failure of "go test" itself a failed test if no test failed.
 func blame(tests []Test, failed error) []Test {
-	if failed == nil || slices.ContainsFunc(tests, func(t Test) bool { return t.Outcome == Failed }) {
+	if failed == nil || (Run{Tests: tests}).count(Failed) > 0 {
 		return tests
 	}
 	return append(tests, Test{Name: wholeRun, Outcome: Failed, Why: failed.Error()})
 }
 
-// event is a line of "go test -json".
-type event struct {
-	Action, Test, Output string
-	Elapsed              float64
-}
-
-// Read gathers the tests from what "go test -json" writes; each line of theirs goes to log as well. Of tests with
-// parts the parts count, and the whole only where it failed and no part did.
-func readTests(from io.Reader, log io.Writer) ([]Test, error) {
-	found := map[string]*Test{}
-	var order []string
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var e event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			fmt.Fprintln(log, lines.Text()) // a compiler's
-			continue
+// failed are the tests to run again: the whole ones of which something failed.
+func (r Run) failed() (names []string) {
+	for _, t := range r.Tests {
+		if name, _, _ := strings.Cut(t.Name, "/"); t.Outcome == Failed && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		if e.Action == "output" {
-			fmt.Fprint(log, e.Output)
-		}
-		if e.Test == "" {
-			continue
-		}
-		t := found[e.Test]
-		if t == nil {
-			t = &Test{Name: e.Test}
-			found[e.Test], order = t, append(order, e.Test)
-		}
-		t.hear(e)
 	}
-	return counted(found, order), lines.Err()
+	return slices.DeleteFunc(names, func(name string) bool { return name == wholeRun })
 }
 
-// reported is a line in which a test says something, or Go for it.
-var reported = regexp.MustCompile(`^(?:\s+\w+_test\.go:\d+|panic): (.*)`)
+// retry notes what passed when it was run again alone. Why it failed first is kept.
+func (r *Run) retry(second []Test) {
+	for i := range r.Tests {
+		t := &r.Tests[i]
+		again := slices.ContainsFunc(second, func(s Test) bool { return s.Name == t.Name && s.Outcome == Passed })
+		if t.Outcome == Failed && again {
+			t.Outcome, t.Tries = Passed, 2
+		}
+	}
+}
 
-// mostWhy is how much is kept of it.
+var (
+	// ofGo begins the lines that "go test" itself writes about a test.
+	ofGo = regexp.MustCompile(`^\s*(===|---) `)
+	// place is where in the code a test says something.
+	place = regexp.MustCompile(`\s*\w+_test\.go:\d+: `)
+)
+
+// mostWhy is how much is kept of what a test said.
 const mostWhy = 300
 
-func (t *Test) hear(e event) {
-	switch e.Action {
-	case "output":
-		if m := reported.FindStringSubmatch(e.Output); m != nil {
-			if t.open = t.Why == ""; t.open {
-				t.Why = strings.TrimSpace(m[1])
-			}
-		} else if t.open = t.open && strings.HasPrefix(e.Output, "        "); t.open {
-			t.Why += " " + strings.TrimSpace(e.Output)
+// readTests gathers the tests from what "go test -json" writes, and its plain text. Of tests with parts the parts count.
+func readTests(out []byte) (tests []Test, text string) {
+	at := map[string]int{}
+	whole := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		var e struct {
+			Action, Test, Output string
+			Elapsed              float64
 		}
-	case "pass", "fail", "skip":
-		t.Outcome, t.Seconds = map[string]Outcome{"pass": Passed, "fail": Failed, "skip": LeftOut}[e.Action], e.Elapsed
-		if t.Outcome == Passed {
+		if json.Unmarshal([]byte(line), &e) != nil {
+			e.Output = line // a compiler's
+		}
+		if text += e.Output; e.Test == "" {
+			continue
+		}
+		i, known := at[e.Test]
+		if !known {
+			i, tests = len(tests), append(tests, Test{Name: e.Test, Outcome: Failed}) // until it ends
+			at[e.Test], whole[filepath.Dir(e.Test)] = i, true
+		}
+		switch e.Action {
+		case "pass", "skip":
+			tests[i].Outcome, tests[i].Seconds = map[string]Outcome{"pass": Passed, "skip": LeftOut}[e.Action], e.Elapsed
+		case "output":
+			if !ofGo.MatchString(e.Output) {
+				tests[i].Why += place.ReplaceAllString(e.Output, "")
+			}
+		}
+	}
+	tests = slices.DeleteFunc(tests, func(t Test) bool { return whole[t.Name] })
+	for i := range tests {
+		t := &tests[i]
+		t.Why = strings.Join(strings.Fields(t.Why), " ")
+		if t.Why = strings.ToValidUTF8(t.Why[:min(len(t.Why), mostWhy)], ""); t.Outcome == Passed {
 			t.Why = ""
 		}
 	}
+	return tests, text
 }
 
-func counted(found map[string]*Test, order []string) (tests []Test) {
-	whole, failedPart := map[string]bool{}, map[string]bool{}
-	for _, name := range order {
-		for above := name; strings.Contains(above, "/"); {
-			above = above[:strings.LastIndexByte(above, '/')]
-			whole[above] = true
-			failedPart[above] = failedPart[above] || found[name].Outcome == Failed
-		}
-	}
-	for _, name := range order {
-		t := *found[name]
-		t.open, t.Why = false, strings.ToValidUTF8(t.Why[:min(len(t.Why), mostWhy)], "")
-		if t.Outcome == "" {
-			t.Outcome = Failed // it never ended
-		}
-		if !whole[name] || t.Outcome == Failed && !failedPart[name] {
-			tests = append(tests, t)
-		}
-	}
-	return tests
+// name is that of a branch and way of tracking: the next run of the same takes its place.
+func (r Run) name() string {
+	parts := strings.SplitN(r.Slurm, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".") + "-" + strings.ReplaceAll(r.Track, "/", "-")
 }
 
-// fileName is the file of a branch and way of tracking: the next run of the same takes its place.
-func (r Run) fileName() string {
-	branch := r.Slurm
-	if parts := strings.Split(r.Slurm, "."); len(parts) > 2 {
-		branch = strings.Join(parts[:2], ".")
-	}
-	return branch + "-" + strings.ReplaceAll(r.Track, "/", "-") + ".json"
-}
-
-// Write keeps a run in a folder, a failed one too.
-func (r Run) Write(folder string) error {
+// write keeps a run in a directory, a failed one too.
+func (r Run) write(dir string) error {
 	data, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, r.fileName()), append(data, '\n'), 0o644) //nolint:gosec // a document
+	return os.WriteFile(filepath.Join(dir, r.name()+".json"), append(data, '\n'), 0o644) //nolint:gosec // a document
 }
 
-// load reads what is kept in a folder, by Slurm and then by way of tracking.
-func load(folder string) ([]Run, error) {
-	names, err := filepath.Glob(filepath.Join(folder, "*.json"))
+// load reads what is kept in a directory, by Slurm and then by way of tracking.
+func load(dir string) (all []Run, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
-	var all []Run
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err != nil {

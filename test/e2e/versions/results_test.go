@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,149 +11,84 @@ import (
 	"bookend/test/must"
 )
 
-const said = `{"Action":"start","Package":"bookend/test/e2e"}
-{"Action":"run","Test":"TestA"}
+const said = `{"Action":"run","Test":"TestA"}
 {"Action":"output","Test":"TestA","Output":"=== RUN   TestA\n"}
 {"Action":"run","Test":"TestA/one"}
 {"Action":"pass","Test":"TestA/one","Elapsed":1.5}
-{"Action":"run","Test":"TestA/two"}
 {"Action":"output","Test":"TestA/two","Output":"    a_test.go:7: no such flag:\n"}
 {"Action":"output","Test":"TestA/two","Output":"        before 24.05\n"}
 {"Action":"output","Test":"TestA/two","Output":"--- SKIP: TestA/two (0.10s)\n"}
 {"Action":"skip","Test":"TestA/two","Elapsed":0.1}
 {"Action":"pass","Test":"TestA","Elapsed":1.6}
 # a compiler's line
-{"Action":"run","Test":"TestB"}
-{"Action":"run","Test":"TestB/part"}
-{"Action":"output","Test":"TestB/part","Output":"    b_test.go:3: the user reads\n"}
-{"Action":"output","Test":"TestB/part","Output":"        nothing\n"}
-{"Action":"output","Test":"TestB/part","Output":"    b_test.go:4: and then\n"}
-{"Action":"output","Test":"TestB/part","Output":"        something else\n"}
-{"Action":"fail","Test":"TestB/part","Elapsed":2}
+{"Action":"output","Test":"TestB","Output":"    b_test.go:3: the user reads\n"}
+{"Action":"output","Test":"TestB","Output":"        nothing\n"}
 {"Action":"fail","Test":"TestB","Elapsed":2}
-{"Action":"run","Test":"TestC"}
-{"Action":"run","Test":"TestC/part"}
-{"Action":"pass","Test":"TestC/part","Elapsed":2}
-{"Action":"fail","Test":"TestC","Elapsed":3}
-{"Action":"run","Test":"TestD"}
 {"Action":"output","Test":"TestD","Output":"panic: test timed out after 60m0s\n"}
 {"Action":"output","Test":"TestE","Output":"    e_test.go:9: a remark of one that passes\n"}
 {"Action":"pass","Test":"TestE","Elapsed":4}
-{"Action":"fail","Elapsed":9}
 `
 
-func TestRead(t *testing.T) {
-	var log strings.Builder
-	have, err := readTests(strings.NewReader(said), &log)
+func TestReadTests(t *testing.T) {
+	have, text := readTests([]byte(said))
 	want := []Test{
-		{Name: "TestA/one", Outcome: Passed, Why: "", Seconds: 1.5},
+		{Name: "TestA/one", Outcome: Passed, Seconds: 1.5},
 		{Name: "TestA/two", Outcome: LeftOut, Why: "no such flag: before 24.05", Seconds: 0.1},
-		{Name: "TestB/part", Outcome: Failed, Why: "the user reads nothing", Seconds: 2},
-		{Name: "TestC/part", Outcome: Passed, Why: "", Seconds: 2},
-		{Name: "TestD", Outcome: Failed, Why: "test timed out after 60m0s", Seconds: 0},
-		{Name: "TestE", Outcome: Passed, Why: "", Seconds: 4},
+		{Name: "TestB", Outcome: Failed, Why: "the user reads nothing"},
+		{Name: "TestD", Outcome: Failed, Why: "panic: test timed out after 60m0s"},
+		{Name: "TestE", Outcome: Passed, Seconds: 4},
 	}
-	// The whole of C failed where no part did: what it found counts too.
-	want = append(want[:3], append([]Test{{Name: "TestC", Outcome: Failed, Why: "", Seconds: 3}}, want[3:]...)...)
-	if err != nil || !reflect.DeepEqual(have, want) {
-		t.Errorf("have %+v\nwant %+v\n%v", have, want, err)
+	if !reflect.DeepEqual(have, want) {
+		t.Errorf("have %+v\nwant %+v", have, want)
 	}
-	for _, w := range []string{"=== RUN   TestA\n", "# a compiler's line\n"} {
-		if !strings.Contains(log.String(), w) {
-			t.Errorf("the log lacks %q:\n%s", w, log.String())
-		}
+	if !strings.HasPrefix(text, "=== RUN   TestA\n") || !strings.Contains(text, "# a compiler's line\n") {
+		t.Error(text)
 	}
 }
 
 var two = []Run{
 	{Slurm: "22.05.8", Track: "linuxproc", Slurms: "Debian 12", Host: "Debian 12", Date: time.Unix(1e9, 0).UTC(),
-		Seconds: 59.6,
-		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1},
-			{Name: "B", Outcome: LeftOut, Why: "too old", Seconds: 0}}},
+		Seconds: 59.6, Tests: []Test{{Name: "A", Outcome: Passed}, {Name: "B", Outcome: LeftOut, Why: "too old"}}},
 	{Slurm: "26.05.5", Track: "cgroup/v2", Paths: "SLUID", Slurms: "the next Debian", Host: "Debian 12",
-		Date: time.Unix(1e9, 0).UTC(), Seconds: 100,
-		Tests: []Test{{Name: "A", Outcome: Passed, Why: "", Seconds: 1},
-			{Name: "B", Outcome: Failed, Why: "", Seconds: 0}}},
+		Commit: "abc", Date: time.Unix(1e9, 0).UTC(), Seconds: 100, Tests: []Test{{Name: "TestA/one", Outcome: Failed, Why: "late `again`"},
+			{Name: "TestB", Outcome: Failed}, {Name: wholeRun, Outcome: Failed, Why: "exit status 1"}}},
 }
 
-func TestKept(t *testing.T) {
-	dir := t.TempDir()
-	for _, r := range []Run{two[1], two[0], two[0]} {
-		must.Do(t, r.Write(dir))
-	}
-	if _, err := os.Stat(filepath.Join(dir, "26.05-cgroup-v2.json")); err != nil {
-		t.Error(err)
-	}
-	if have, err := load(dir); err != nil || !reflect.DeepEqual(have, two) {
-		t.Errorf("%+v, %v", have, err)
-	}
-	must.Do(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
-	if have, err := load(dir); err == nil || !strings.Contains(err.Error(), "x.json") {
-		t.Errorf("%+v, %v", have, err)
-	}
-}
-
-func TestTable(t *testing.T) {
-	wantParts(t, table(two),
-		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
-		"| 22.05.8 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n",
-		"| 26.05.5 | the next Debian | not run | not run | 1 of 2, **1 failed**; `SLUID`; 100 s |\n",
-		"On Debian 12.\n\n",
-		"* all: commit unknown\n",
-		"* 22.05.8 linuxproc: B left out: `too old`\n", "* 26.05.5 cgroup/v2: B failed\n")
-	wantParts(t, table(nil), "Nothing has run yet.")
-}
-
-func wantParts(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	rest := text
-	for _, p := range parts {
-		_, after, ok := strings.Cut(rest, p)
-		if !ok {
-			t.Errorf("no %q, in this order, in\n%s", p, text)
-		}
-		rest = after
-	}
-}
-
-func TestPut(t *testing.T) {
-	page := "before\n" + begin + "old\n" + end + "after\n"
-	have, err := put(page, two)
-	if want := "before\n" + begin + table(two) + end + "after\n"; err != nil || have != want {
-		t.Errorf("%q, %v", have, err)
-	}
-	if _, err := put("no marks\n", two); err == nil {
-		t.Error("a page without marks was taken")
-	}
-}
-
-// What failed in a crowd is run again alone: that it needed that stays visible, and why.
-func TestRetry(t *testing.T) {
-	r := Run{Slurm: "24.11.5", Track: "linuxproc", Commit: "abc", Tests: []Test{
-		{Name: "TestA/one", Outcome: Failed, Why: "late `again`"}, {Name: "TestA/two", Outcome: Passed},
-		{Name: "TestB", Outcome: Failed}, {Name: "TestC/v2", Outcome: Failed, Why: "no Slurm"}, {Name: "TestD",
-			Outcome: Passed},
-		{Name: wholeRun, Outcome: Failed, Why: "exit status 1"},
-	}}
-	if names := r.Failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB", "TestC"}) {
+// What failed in a crowd is run again alone: that it needed that stays visible, and why. The next run of the same Slurm
+// and way of tracking takes its place.
+func TestKeptAndShown(t *testing.T) {
+	runs := []Run{two[0], two[1]}
+	if names := runs[1].failed(); !reflect.DeepEqual(names, []string{"TestA", "TestB"}) {
 		t.Errorf("to run again: %q", names)
 	}
-	r.Retry([]Test{
-		{Name: "TestA/one", Outcome: Passed, Seconds: 7}, {Name: "TestA/two", Outcome: Passed}, {Name: "TestB",
-			Outcome: Failed},
-		{Name: "TestC/v2", Outcome: Passed},
-	})
-	if passed, failed, again := r.Count(Passed), r.Count(Failed), r.Again(); passed != 4 || failed != 2 || again != 2 {
-		t.Errorf("%d passed, %d failed, %d at a second try; want 4, 2 and 2: %+v", passed, failed, again, r.Tests)
+	runs[1].retry([]Test{{Name: "TestA/one", Outcome: Passed}, {Name: "TestA/two", Outcome: Passed},
+		{Name: "TestB", Outcome: Failed}})
+	dir := t.TempDir()
+	for _, r := range []Run{runs[1], runs[0], runs[0]} {
+		must.Do(t, r.write(dir))
 	}
-	wantParts(t, table([]Run{r}), "4 of 6, **2 failed**, 2 of them at a second try",
-		"* 24.11.5 linuxproc: commit abc\n",
-		"* 24.11.5 linuxproc: go test failed: `exit status 1`\n",
-		"* 24.11.5 linuxproc: TestA/one passed at the second try: `late 'again'`\n",
-		"* 24.11.5 linuxproc: TestC/v2 passed at the second try: `no Slurm`\n")
+	have, err := load(dir)
+	if err != nil || !reflect.DeepEqual(have, runs) {
+		t.Errorf("%+v, %v", have, err)
+	}
+	rest := table(have)
+	for _, part := range []string{
+		"| Slurm | from | linuxproc | cgroup/v1 | cgroup/v2 |\n",
+		"| 22.05.8 | Debian 12 | 1 of 2, 1 left out; 60 s | not run | not run |\n",
+		"1 of 3, **2 failed**, 1 of them at a second try; `SLUID`; 100 s |\n",
+		"On Debian 12.\n\n", "* 22.05.8 linuxproc: commit unknown\n", "* 26.05.5 cgroup/v2: commit abc\n",
+		"* 22.05.8 linuxproc: B left out: `too old`\n",
+		"* 26.05.5 cgroup/v2: TestA/one passed at the second try: `late 'again'`\n",
+		"* 26.05.5 cgroup/v2: TestB failed\n", "* 26.05.5 cgroup/v2: go test failed: `exit status 1`\n",
+	} {
+		_, after, ok := strings.Cut(rest, part)
+		if rest = after; !ok {
+			t.Fatalf("no %q, in this order, in\n%s", part, table(have))
+		}
+	}
 }
 
-// Where "go test" fails and no test does, something else did: nothing compiled, or what ends all tests failed.
+// If "go test" fails and no test does, something else did: nothing compiled, or what ends all tests failed.
 func TestBlame(t *testing.T) {
 	passed, failed := Test{Name: "A", Outcome: Passed}, Test{Name: "B", Outcome: Failed}
 	status := errors.New("exit status 1")
@@ -163,19 +97,16 @@ func TestBlame(t *testing.T) {
 		err    error
 		failed int
 	}{{[]Test{passed}, nil, 0}, {[]Test{passed}, status, 1}, {[]Test{passed, failed}, status, 1}, {nil, status, 1}} {
-		if r := (Run{Tests: blame(tt.tests, tt.err)}); r.Count(Failed) != tt.failed {
-			t.Errorf("%+v, %v: %+v", tt.tests, tt.err, r.Tests)
+		if got := (Run{Tests: blame(tt.tests, tt.err)}).count(Failed); got != tt.failed {
+			t.Errorf("%+v, %v: %d failed", tt.tests, tt.err, got)
 		}
 	}
 }
 
-// The README says what the committed results say.
+// The page says what the committed results say.
 func TestReadme(t *testing.T) {
-	path, want, err := readme("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if have, err := os.ReadFile(path); err != nil || string(have) != want {
-		t.Errorf("%s is not what the results say (%v): go run ./test/e2e/versions -readme", path, err)
+	want := must.Have(rendered("../../.."))(t)
+	if have, err := os.ReadFile("../../../" + tablePage); err != nil || string(have) != want {
+		t.Errorf("the page is not what the results say (%v): go run ./test/e2e/versions -page", err)
 	}
 }

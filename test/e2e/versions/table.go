@@ -12,62 +12,43 @@ import (
 // tracks are the columns, in the order in which Slurm got them.
 var tracks = []string{"linuxproc", "cgroup/v1", "cgroup/v2"}
 
-// how is how a test went, in words.
-func (t Test) how() string {
-	if t.Tries > 1 {
-		return string(t.Outcome) + " at the second try"
-	}
-	return string(t.Outcome)
-}
-
-// table is that of the README: a row a Slurm, a column a way of tracking.
+// table is that of the page: a row a Slurm, a column a way of tracking.
 func table(runs []Run) string {
-	if len(runs) == 0 {
-		return "Nothing has run yet.\n"
+	rows := map[string][]string{}
+	var versions, hosts []string
+	for _, r := range runs {
+		if rows[r.Slurm] == nil {
+			versions, rows[r.Slurm] = append(versions, r.Slurm), []string{r.Slurms, "not run", "not run", "not run"}
+		}
+		rows[r.Slurm][1+slices.Index(tracks, r.Track)] = r.cell()
+		hosts = append(hosts, r.Host)
 	}
 	var b strings.Builder
 	b.WriteString("| Slurm | from | " + strings.Join(tracks, " | ") + " |\n| --- | --- | --- | --- | --- |\n")
-	var versions, hosts []string
-	for _, r := range runs {
-		if !slices.Contains(versions, r.Slurm) {
-			versions = append(versions, r.Slurm)
-		}
-		if !slices.Contains(hosts, r.Host) {
-			hosts = append(hosts, r.Host)
-		}
-	}
 	for _, version := range versions {
-		b.WriteString(row(version, runs))
+		fmt.Fprintf(&b, "| %s | %s |\n", version, strings.Join(rows[version], " | "))
 	}
 	fmt.Fprintf(&b, "\nStories that passed, of all; what a job's cgroup is called; time. On %s.\n\n",
-		strings.Join(hosts, "; "))
+		strings.Join(slices.Compact(hosts), "; "))
 	return b.String() + notes(runs)
 }
 
-func row(version string, runs []Run) string {
-	cells := make([]string, len(tracks))
-	from := ""
-	for i, track := range tracks {
-		at := slices.IndexFunc(runs, func(r Run) bool { return r.Slurm == version && r.Track == track })
-		if at < 0 {
-			cells[i] = "not run"
-			continue
-		}
-		from, cells[i] = runs[at].Slurms, runs[at].cell()
-	}
-	return fmt.Sprintf("| %s | %s | %s |\n", version, from, strings.Join(cells, " | "))
-}
-
 func (r Run) cell() string {
-	text := fmt.Sprintf("%d of %d", r.Count(Passed), len(r.Tests))
-	if n := r.Count(LeftOut); n > 0 {
+	text := fmt.Sprintf("%d of %d", r.count(Passed), len(r.Tests))
+	if n := r.count(LeftOut); n > 0 {
 		text += fmt.Sprintf(", %d left out", n)
 	}
-	if n := r.Count(Failed); n > 0 {
+	if n := r.count(Failed); n > 0 {
 		text += fmt.Sprintf(", **%d failed**", n)
 	}
-	if n := r.Again(); n > 0 {
-		text += fmt.Sprintf(", %d of them at a second try", n)
+	again := 0
+	for _, t := range r.Tests {
+		if t.Tries > 1 && t.Outcome == Passed {
+			again++
+		}
+	}
+	if again > 0 {
+		text += fmt.Sprintf(", %d of them at a second try", again)
 	}
 	if r.Paths != "" {
 		text += "; `" + r.Paths + "`"
@@ -112,43 +93,40 @@ func notes(runs []Run) string {
 }
 
 func (t Test) note() string {
+	how := string(t.Outcome)
+	if t.Tries > 1 {
+		how += " at the second try"
+	}
 	switch {
 	case t.Why == "" && t.Outcome == Passed:
 		return "why stories needed a second try was not recorded"
 	case t.Why == "":
-		return fmt.Sprintf("%s %s", t.Name, t.how())
+		return t.Name + " " + how
 	}
 	why := strings.ToValidUTF8(t.Why[:min(len(t.Why), mostShown)], "")
-	return fmt.Sprintf("%s %s: `%s`", t.Name, t.how(), strings.ReplaceAll(why, "`", "'"))
+	return fmt.Sprintf("%s %s: `%s`", t.Name, how, strings.ReplaceAll(why, "`", "'"))
 }
 
-// The marks between which the README has the table.
+// tablePage has the table, seen from the root of the tree.
+const tablePage = "docs/admin.md"
+
+// The marks between which the page has the table.
 const (
-	begin = "<!-- what ran where: go run ./test/e2e/versions -readme -->\n"
+	begin = "<!-- what ran where: go run ./test/e2e/versions -page -->\n"
 	end   = "<!-- end of what ran where -->\n"
 )
 
-// put replaces the block of a page.
-func put(page string, runs []Run) (string, error) {
-	before, rest, ok := strings.Cut(page, begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("the page has no block between %q and %q", strings.TrimSpace(begin),
-			strings.TrimSpace(end))
-	}
-	return before + begin + table(runs) + end + after, nil
-}
-
-// readme is the README of a tree with what the committed results say, and where it lies.
-func readme(root string) (path, text string, err error) {
-	path = filepath.Join(root, "README.md")
-	page, err := os.ReadFile(path)
+// rendered is the page of a tree with what the committed results say.
+func rendered(root string) (text string, err error) {
+	page, err := os.ReadFile(filepath.Join(root, tablePage))
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	runs, err := load(filepath.Join(root, folder))
-	if err == nil {
-		text, err = put(string(page), runs)
+	runs, err := load(filepath.Join(root, kept))
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if err == nil && (!ok || !ok2) {
+		err = fmt.Errorf("the page has no block between %q and %q", begin, end)
 	}
-	return path, text, err
+	return before + begin + table(runs) + end + after, err
 }

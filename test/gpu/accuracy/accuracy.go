@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,155 +10,183 @@ import (
 	"bookend/test/gpu/record"
 )
 
-const noRecords = "\nThere is no record yet.\n"
+//go:embed heads.md
+var heads string
 
-// accuracy renders the page of scenarios, and of what programs say.
-func accuracy(files []record.File, said string) string {
-	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return len(f.Runs) == 0 })
-	var b strings.Builder
-	b.WriteString(head("accuracy"))
-	if len(files) == 0 {
-		return b.String() + noRecords + said
+// head is the text above a page or a table: in heads.md, under "=== NAME".
+func head(name string) string {
+	_, after, found := strings.Cut(heads, "=== "+name+"\n")
+	if !found {
+		panic(fmt.Sprintf("heads.md has no %q", name))
 	}
-	all := byScenario(files)
-	b.WriteString("\n## Result\n\n| scenario | what is true | right | verdict | evidence | settle time |\n| --- | " +
-		"--- | --- | --- | --- | --- |\n")
-	for _, s := range all {
-		if len(s.runs) > 0 {
-			b.WriteString(s.result())
-		}
-	}
-	b.WriteString(whys(all) + said + testTable(all) + holeTable(all) + healthTable(all) + controls(all))
-	b.WriteString("\n## Machines\n\n")
-	b.WriteString(machines(files))
-	for _, s := range all {
-		if len(s.runs) > 0 {
-			b.WriteString(s.section())
-		}
-	}
-	return b.String()
-}
-
-// result is a scenario's line: what was said of it in all its runs.
-func (s *scenario) result() string {
-	right := fmt.Sprintf("%d of %d", s.count(record.Right), len(s.runs))
-	for _, o := range []record.Outcome{record.Wrong, record.Broken} {
-		if n := s.count(o); n > 0 {
-			right += fmt.Sprintf(", %d %s", n, o)
-		}
-	}
-	return fmt.Sprintf("| [%s](#%s) | %s | %s | %s | %s | %s |\n", s.title, anchor(s.title), s.truth, right,
-		s.each(run.verdict), s.each(run.evidence), s.settleTimes())
-}
-
-// each gathers what the runs say, every different answer once.
-func (s *scenario) each(say func(run) string) string {
-	var all []string
-	for _, r := range s.runs {
-		if text := say(r); !slices.Contains(all, text) {
-			all = append(all, text)
-		}
-	}
-	return strings.Join(all, " *or* ")
-}
-
-// controls renders the table of runs with a rule switched off.
-func controls(all []*scenario) string {
-	var b strings.Builder
-	for _, s := range all {
-		for _, r := range s.controls {
-			caught := "yes"
-			if !r.AsItShould() {
-				caught = "**no: it is called " + string(r.Outcome) + "**"
-			}
-			fmt.Fprintf(&b, "| %s%d | [%s](#%s) | `%s` | %s | %s |\n", r.from, r.Number, s.title, anchor(s.title),
-				oneLine(r.Control), caught, r.firstComplaint())
-		}
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n## Controls\n\n| run | scenario | switched off | called wrong | by the check, among others |\n| --- " +
-		"| --- | --- | --- | --- |\n" + b.String()
-}
-
-func machines(files []record.File) string {
-	var b strings.Builder
-	b.WriteString("| | date | GPUs | driver | kernel | system | Slurm, tracking | PyTorch | Bookend | numbering | " +
-		"command |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
-	for i, f := range files {
-		m := f.Machine
-		fmt.Fprintf(&b, "| %s | %s | %d × %s | %s | %s | %s | %s, %s | %s | %s | %s | `%s` |\n", name(i),
-			f.Date.Format("2006-01-02 15:04"),
-			m.GPUs, m.GPU, m.Driver, m.Kernel, m.System, m.Slurm, m.Track, orDash(m.Torch), m.Bookend,
-			orDash(m.Orders), f.Command)
-	}
-	return b.String()
-}
-
-// name is a record's letter.
-func name(i int) string { return string(rune('A' + i)) }
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
+	text, _, _ := strings.Cut(after, "=== ")
 	return text
 }
 
-// anchor is the link to a heading, as GitHub makes it.
-func anchor(title string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(title) {
-		switch {
-		case c == ' ':
-			b.WriteByte('-')
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-':
-			b.WriteRune(c)
-		}
+// under puts rows below their head, and is empty without rows.
+func under(name, rows string) string {
+	if rows == "" {
+		return ""
 	}
-	return b.String()
+	return head(name) + rows
 }
 
 // scenario is all runs of one, over all records.
 type scenario struct {
-	id, title, truth string
-	runs, controls   []run
+	title, truth   string
+	runs, controls []record.Run
 }
 
-type run struct {
-	from string // the record's letter
-	record.Run
+// accuracy renders the page of scenarios, and of what programs say.
+func accuracy(files []record.File, said string) string {
+	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return len(f.Runs) == 0 })
+	var results, holes, machines strings.Builder
+	for _, s := range byScenario(files) {
+		results.WriteString(s.row())
+		for _, r := range s.runs {
+			holes.WriteString(holesIn(r))
+		}
+	}
+	for _, f := range files {
+		m := f.Machine
+		fmt.Fprintf(&machines, "| %s | %d × %s | %s | %s | %s, %s | %s | %s |\n", f.Date.Format("2006-01-02 15:04"),
+			m.GPUs, m.GPU, m.Driver, m.System, m.Slurm, m.Track, m.Torch, m.Bookend)
+	}
+	return head("accuracy") + under("result", results.String()) + said + under("holes", holes.String()) +
+		under("machines", machines.String())
 }
 
 // byScenario gathers runs in the order in which scenarios first appear.
-func byScenario(files []record.File) []*scenario {
-	var all []*scenario
-	for i, f := range files {
+func byScenario(files []record.File) (all []*scenario) {
+	known := map[string]*scenario{}
+	for _, f := range files {
 		for _, r := range f.Runs {
-			at := slices.IndexFunc(all, func(s *scenario) bool { return s.id == r.Scenario })
-			if at < 0 {
-				at = len(all)
-				all = append(all, &scenario{id: r.Scenario})
+			s := known[r.Scenario]
+			if s == nil {
+				s = &scenario{}
+				known[r.Scenario], all = s, append(all, s)
 			}
-			s := all[at]
 			s.title, s.truth = r.Title, r.Truth // the latest wording
 			if r.Control != "" {
-				s.controls = append(s.controls, run{name(i), r})
+				s.controls = append(s.controls, r)
 			} else {
-				s.runs = append(s.runs, run{name(i), r})
+				s.runs = append(s.runs, r)
 			}
 		}
 	}
 	return all
 }
 
-func (s *scenario) count(o record.Outcome) (n int) {
+func (s *scenario) row() string {
+	if len(s.runs) == 0 {
+		return ""
+	}
+	var verdicts, wrong []string
+	right, caught := 0, 0
 	for _, r := range s.runs {
-		if r.Outcome == o {
-			n++
+		if r.Outcome == record.Right {
+			right++
+		} else {
+			wrong = append(wrong, complaint(r))
+		}
+		if v := verdict(r); !slices.Contains(verdicts, v) {
+			verdicts = append(verdicts, v)
 		}
 	}
-	return n
+	for _, c := range s.controls {
+		if c.AsItShould() {
+			caught++
+		}
+	}
+	noticed := "-"
+	if len(s.controls) > 0 {
+		noticed = fmt.Sprintf("%d of %d", caught, len(s.controls))
+	}
+	count := strings.Join(append([]string{fmt.Sprintf("%d of %d", right, len(s.runs))}, wrong...), "; ")
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", plain(s.title), plain(s.truth), count, noticed,
+		strings.Join(verdicts, " *or* "))
+}
+
+// plain is a title or truth in today's words: records keep those of their day.
+func plain(text string) string {
+	return strings.NewReplacer("cards", "GPUs", "card", "GPU", "Nobody else", "No other process", "nobody else",
+		"no other process", "nobody's", "no job's", "Nobody", "No one", "nobody", "no one", "somebody", "a process",
+		"by itself", "alone", "beside", "next to").Replace(text)
+}
+
+// verdict is what the ends of the run's jobs, or its health checks, were said to be, and what followed.
+func verdict(r record.Run) string {
+	var starts, ends []string
+	for _, j := range r.Jobs {
+		starts = append(starts, endOf("start", j.Start, false))
+		ends = append(ends, endOf("end", j.End, j.State == "FAILED"))
+	}
+	for _, c := range r.HealthChecks {
+		ends = append(ends, endOf("health check", &record.End{Findings: c.Findings}, false))
+	}
+	all := slices.Compact(slices.DeleteFunc(append(starts, ends...), func(text string) bool { return text == "" }))
+	return cmp.Or(strings.Join(all, "; "), "clean")
+}
+
+// endOf names the codes of one end, each once, with the causes of a failed job's shortage and the exit code of a drain.
+func endOf(name string, e *record.End, failed bool) string {
+	if e == nil {
+		return ""
+	}
+	var codes []string
+	for _, f := range e.Findings {
+		code := f.Code
+		if f.Unknown != "" {
+			code += " (unknown)"
+		}
+		codes = append(codes, code)
+	}
+	if failed && e.Diagnosis != nil {
+		for _, c := range e.Diagnosis.Causes {
+			if c.Answer == "yes" {
+				codes = append(codes, "cause: "+c.Name)
+			}
+		}
+	}
+	slices.Sort(codes)
+	if codes = slices.Compact(codes); len(codes) == 0 {
+		return ""
+	}
+	text := name + ": " + strings.Join(codes, ", ")
+	if e.Exit != 0 {
+		text += fmt.Sprintf(", drain, exit %d", e.Exit)
+	}
+	return text
+}
+
+// complaint is the first thing about a run that was not right.
+func complaint(r record.Run) string {
+	for _, c := range r.Checks {
+		if !c.Right {
+			return fmt.Sprintf("%s: %s: want `%s`, got `%s`", r.Outcome, c.What, oneLine(c.Want), oneLine(c.Got))
+		}
+	}
+	return fmt.Sprintf("%s: %s", r.Outcome, oneLine(r.Problem))
+}
+
+// holesIn are the rows of what was measured of another process's holes.
+func holesIn(r record.Run) string {
+	var b strings.Builder
+	for _, t := range r.Tests {
+		if t.Chunk > 0 {
+			fmt.Fprintf(&b, "| %d KiB | %s | %s | %s |\n", t.Chunk>>10, mib(t.Kept), mib(t.Probe.Free), mib(t.Probe.Largest))
+		}
+	}
+	return b.String()
+}
+
+func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// oneLine cuts a text so that it ends neither a code span nor a table's cell.
+func oneLine(text string) string {
+	text = strings.NewReplacer("`", "'", "|", "¦").Replace(strings.Join(strings.Fields(text), " "))
+	if len(text) > 300 {
+		text = text[:300] + "..."
+	}
+	return text
 }

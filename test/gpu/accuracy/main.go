@@ -1,9 +1,8 @@
 // Command accuracy writes docs/accuracy.md and docs/performance.md from the committed records of the GPU lane and
-// the collection of texts, and from nothing else. Run it from anywhere in the tree: go run ./test/gpu/accuracy
+// the collection of texts, and from nothing else. Run it at the root: go run ./test/gpu/accuracy
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,11 +18,7 @@ func main() {
 }
 
 func update() error {
-	root, err := findRoot()
-	if err != nil {
-		return err
-	}
-	pages, err := pages(root)
+	pages, err := pages(".")
 	if err != nil {
 		return err
 	}
@@ -31,26 +26,14 @@ func update() error {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
 		}
-		fmt.Println("wrote", path)
 	}
 	return nil
 }
 
 // pages renders every generated page, by path.
 func pages(root string) (map[string]string, error) {
-	files, err := record.Load(filepath.Join(root, "test/gpu/records"))
-	if err != nil {
-		return nil, err
-	}
-	scans, err := outputs(filepath.Join(root, "test/gpu/records/scan-*.txt"))
-	if err != nil {
-		return nil, err
-	}
-	scripts, err := outputs(filepath.Join(root, "test/gpu/records/script-*.txt"))
-	if err != nil {
-		return nil, err
-	}
-	searches, err := outputs(filepath.Join(root, "test/gpu/records/search-*.txt"))
+	records := filepath.Join(root, "test/gpu/records")
+	files, err := record.Load(records)
 	if err != nil {
 		return nil, err
 	}
@@ -58,42 +41,33 @@ func pages(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{
-		filepath.Join(root, "docs/accuracy.md"):    accuracy(files, said),
-		filepath.Join(root, "docs/performance.md"): performance(files, scans, scripts, searches),
-	}, nil
-}
-
-// outputs are the raw outputs of a benchmark, oldest first.
-func outputs(pattern string) ([]string, error) {
-	names, err := filepath.Glob(pattern)
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, name := range names {
-		text, err := os.ReadFile(name)
+	timings := performance(files)
+	for _, kind := range []string{"scan", "script", "search"} {
+		outputs, err := verbatim(kind, filepath.Join(records, kind+"-*.txt"))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, string(text))
+		timings += outputs
 	}
-	return all, nil
+	return map[string]string{
+		filepath.Join(root, "docs/accuracy.md"):    accuracy(files, said),
+		filepath.Join(root, "docs/performance.md"): timings,
+	}, nil
 }
 
-// findRoot goes up to the folder with go.mod.
-func findRoot() (string, error) {
-	dir, err := os.Getwd()
+// verbatim is the raw outputs of a benchmark, oldest first, below their head.
+func verbatim(kind, pattern string) (string, error) {
+	names, err := filepath.Glob(pattern)
 	if err != nil {
 		return "", err
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
+	all := ""
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
 		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.mod above this folder")
-		}
-		dir = filepath.Dir(dir)
+		all += "\n```\n" + string(text) + "```\n"
 	}
+	return under(kind, all), nil
 }

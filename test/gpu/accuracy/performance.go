@@ -12,37 +12,23 @@ import (
 const yardstick = "nvidia-smi --query-gpu"
 
 // performance renders the page of timings.
-func performance(files []record.File, scans, scripts, searches []string) string {
-	files = slices.DeleteFunc(slices.Clone(files), func(f record.File) bool { return f.Timings == nil })
+func performance(files []record.File) string {
 	var b strings.Builder
 	b.WriteString(head("performance"))
-	if len(files) == 0 {
-		return b.String() + noRecords
-	}
 	for _, f := range files {
 		m, t := f.Machine, f.Timings
+		if t == nil {
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %d × %s, %s\nDriver %s, kernel %s, %s, Bookend %s; %d rounds.", m.GPUs, m.GPU,
 			f.Date.Format("2006-01-02 15:04"), m.Driver, m.Kernel, m.System, m.Bookend, t.Rounds)
 		if !t.Idle {
-			b.WriteString(" **The cards were not idle afterwards: do not trust these.**")
+			b.WriteString(" **The GPUs were not idle afterwards: do not trust these.**")
 		}
 		b.WriteString("\n\n" + timings(*t) + pairs(*t))
 		fmt.Fprintf(&b, "\n`%s`\n", f.Command)
 	}
-	return b.String() + verbatim(head("scan"), scans) + verbatim(head("script"), scripts) +
-		verbatim(head("search"), searches)
-}
-
-// verbatim shows outputs below a heading, which is left out if there are none.
-func verbatim(head string, outputs []string) string {
-	var b strings.Builder
-	for _, text := range outputs {
-		b.WriteString("\n```\n" + strings.TrimSpace(text) + "\n```\n")
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return head + b.String()
+	return b.String()
 }
 
 // pairs renders what was measured against a bare program.

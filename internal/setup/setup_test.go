@@ -1,0 +1,134 @@
+package setup
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/slurm"
+	"bookend/internal/slurmconf"
+)
+
+// What a site has, and what it needs: each line, each script, and what is left to do.
+func TestMake(t *testing.T) {
+	const (
+		taskHooks = "TaskProlog=/s/bookend/task-prolog\nTaskEpilog=/s/bookend/task-epilog\n"
+		alloc     = "PrologFlags=Alloc\n"
+		timeout   = "PrologEpilogTimeout=60\n"
+		check     = "HealthCheckProgram=/s/bookend/healthcheck\nHealthCheckInterval=300\nHealthCheckNodeState=ANY,CYCLE\n"
+		hooks     = "Prolog=/s/bookend/prolog\nEpilog=/s/bookend/epilog\n"
+	)
+	for name, tt := range map[string]struct {
+		conf          string
+		version       slurm.Version
+		pyxis, adopts bool
+		lines         string
+		scripts       string // other than the plain ones
+		steps         string // part of the notes, "" for none
+	}{
+		"nothing": {version: slurm.Version{22, 5}, lines: hooks + taskHooks + alloc + timeout + check},
+		"own Prolog, 24.05": {conf: "Prolog=/site/prolog", version: slurm.Version{24, 5},
+			lines: hooks + taskHooks + alloc + check, steps: "PrologEpilogTimeout"},
+		"own Prolog, 23.11": {conf: "Prolog=/site/prolog", version: slurm.Version{23, 11},
+			lines:   "Prolog=/s/bookend/prolog.d/*.sh\nEpilog=/s/bookend/epilog\n" + taskHooks + alloc + check,
+			scripts: "bookend/prolog.d/00-bookend.sh=prolog bookend/prolog.d/50-site.sh=/site/prolog",
+			steps:   "PrologEpilogTimeout"},
+		"a pattern, 22.05": {conf: "Epilog=/site/epilog.d/*.sh\nPrologEpilogTimeout=90", version: slurm.Version{22, 5},
+			lines: "Prolog=/s/bookend/prolog\n" + taskHooks + alloc + check, scripts: "",
+			steps: "Copy /s/bookend/epilog to /site/epilog.d/00-bookend.sh"},
+		"own task hooks": {conf: "TaskProlog=/site/tp", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + timeout + check, scripts: "bookend/task-prolog=task-prolog-beside-own+/site/tp"},
+		"NHC": {conf: "HealthCheckProgram=/usr/sbin/nhc", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + timeout, steps: "bookend.nhc"},
+		"another health check": {conf: "HealthCheckProgram=/site/check", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + timeout, steps: "bookend-healthcheck.timer"},
+		"Contain and X11": {conf: "PrologFlags=Contain,X11", adopts: true, version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + timeout + check},
+		"adopts, Alloc only": {conf: "PrologFlags=Alloc", adopts: true, version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + "PrologFlags=Alloc,Contain\n" + timeout + check},
+		"Serial": {conf: "PrologFlags=Serial", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + "PrologFlags=Serial,Alloc\n" + timeout + check},
+		"adopts": {adopts: true, version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + "PrologFlags=Contain\n" + timeout + check},
+		"RunInJob": {conf: "PrologFlags=RunInJob", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + timeout + check, steps: "BKD-RUNINJOB"},
+		"pyxis": {pyxis: true, version: slurm.Version{25, 5}, lines: hooks + alloc + timeout + check, steps: "container"},
+		"configless": {conf: "SlurmctldParameters=enable_configless", version: slurm.Version{24, 11},
+			lines:   "Prolog=bookend-prolog.sh\nEpilog=bookend-epilog.sh\n" + alloc + timeout,
+			scripts: "bookend-epilog.sh=epilog bookend-prolog.sh=prolog", steps: "from Slurm 25.11 on"},
+		"configless, 25.11": {conf: "SlurmctldParameters=enable_configless", version: slurm.Version{25, 11},
+			lines: "Prolog=bookend-prolog.sh\nEpilog=bookend-epilog.sh\nTaskProlog=bookend-task-prolog.sh\n" +
+				"TaskEpilog=bookend-task-epilog.sh\n" + alloc + timeout,
+			scripts: "bookend-epilog.sh=epilog bookend-prolog.sh=prolog bookend-task-epilog.sh=task-epilog " +
+				"bookend-task-prolog.sh=task-prolog",
+			steps: "sends no HealthCheckProgram"},
+		"pasted before": {conf: hooks + taskHooks + alloc + timeout + check, version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + check},
+		"included before": {conf: "Include /s/bookend.conf", version: slurm.Version{25, 5},
+			lines: hooks + taskHooks + alloc + timeout + check},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf := slurmconf.Parse("/s/slurm.conf", []byte(tt.conf), func(name string) []slurmconf.File {
+				return []slurmconf.File{{Path: name, Text: []byte(hooks + taskHooks + alloc + timeout + check)}}
+			})
+			p := Make(Site{Conf: conf, Version: tt.version, Pyxis: tt.pyxis, Adopts: tt.adopts})
+			if got := without(p.Text(), "#"); got != tt.lines {
+				t.Errorf("lines:\n%swant\n%s", got, tt.lines)
+			}
+			if got := other(p.Scripts); got != tt.scripts {
+				t.Errorf("scripts: %s, want %s", got, tt.scripts)
+			}
+			steps := strings.Join(p.Steps, "\n")
+			if !strings.Contains(steps, tt.steps) || (steps == "") != (tt.steps == "") {
+				t.Errorf("steps: %s, want %q", steps, tt.steps)
+			}
+		})
+	}
+}
+
+func without(text, prefix string) (left string) {
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, prefix) {
+			left += line
+		}
+	}
+	return left
+}
+
+// other are the scripts that are not a shipped one under its own name.
+func other(scripts []Script) string {
+	found := map[string]string{}
+	var names []string
+	for _, s := range scripts {
+		what := strings.Trim(s.Shipped+"+"+s.Own, "+")
+		if s.Name != "bookend/"+what {
+			found[s.Name], names = what, append(names, s.Name)
+		}
+	}
+	var all []string
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, name+"="+found[name])
+	}
+	return strings.Join(all, " ")
+}
+
+// A script runs the site's own by exactly that path.
+func TestRender(t *testing.T) {
+	shipped := func(name string) (string, error) {
+		text, err := os.ReadFile("../../deploy/slurm/hooks/" + name)
+		return string(text), err
+	}
+	for _, s := range []Script{{Own: "/site/a b"}, {Shipped: "task-prolog-beside-own", Own: "/site/a b"}} {
+		text, err := s.Render(shipped)
+		if err != nil || !strings.Contains(text, "'/site/a b'") || !strings.HasPrefix(text, "#!/bin/sh\n") {
+			t.Errorf("%+v: %q, %v", s, text, err)
+		}
+	}
+	for _, s := range []Script{{Own: "/x'; reboot"}, {Own: "/x\nreboot"}, {Shipped: "prolog", Own: "/x"}, {Shipped: "none"}} {
+		if text, err := s.Render(shipped); err == nil {
+			t.Errorf("%+v: %q", s, text)
+		}
+	}
+}

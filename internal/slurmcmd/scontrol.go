@@ -1,0 +1,101 @@
+package slurmcmd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/drain"
+	"bookend/internal/safefile"
+)
+
+// maxOutput bounds scontrol's answer: one node is about 1 KiB.
+const maxOutput = 64 << 10
+
+// ErrChanged says that the node was not as it had been any more right before it was to be changed; nothing was changed.
+var ErrChanged = errors.New("somebody else has changed the node meanwhile")
+
+// Scontrol asks Slurm about this node and drains or resumes it, as this site runs it. What is to be done is package
+// drain's to say. Every call is bounded: with slurmctld down or hung scontrol itself would wait 10 to 20 s.
+type Scontrol struct {
+	Path string // absolute
+	Conf string // SLURM_CONF as slurmd gave it to a hook; empty for scontrol's default
+	Root bool   // this process is root: the program must be trusted
+	// Time is what is left for a call, asked for before each. With slurmctld up one takes 10 ms.
+	Time func() time.Duration
+}
+
+// Node reads what Slurm says of a node.
+func (c Scontrol) Node(name string) (drain.Node, error) {
+	text, err := c.run("show", "node", name)
+	if err != nil {
+		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
+	}
+	n, err := parseNode(text, name)
+	if err != nil {
+		return drain.Node{}, fmt.Errorf("read node %q: %w", name, err)
+	}
+	return n, nil
+}
+
+// Drain sets state and reason of a node in one update: a reason without a state is wiped by slurmctld. It reads the
+// node right before, and gives ErrChanged where that is not as still wants it.
+func (c Scontrol) Drain(name, reason string, still func(drain.Node) bool) error {
+	if err := c.update(name, still, "State=DRAIN", "Reason="+reason); err != nil {
+		return fmt.Errorf("drain node %q: %w", name, err)
+	}
+	return nil
+}
+
+// Resume ends a node's drain, and the reason goes with it. It reads the node right before, and gives ErrChanged where
+// that is not as still wants it.
+func (c Scontrol) Resume(name string, still func(drain.Node) bool) error {
+	if err := c.update(name, still, "State=RESUME"); err != nil {
+		return fmt.Errorf("resume node %q: %w", name, err)
+	}
+	return nil
+}
+
+func (c Scontrol) update(name string, still func(drain.Node) bool, what ...string) error {
+	now, err := c.Node(name)
+	if err != nil {
+		return err
+	}
+	if !still(now) {
+		return ErrChanged
+	}
+	_, err = c.run(append([]string{"update", "NodeName=" + name}, what...)...)
+	return err
+}
+
+func (c Scontrol) run(args ...string) (string, error) {
+	// Threat: whoever can write scontrol runs as root here.
+	if c.Root {
+		if err := safefile.Trusted(c.Path); err != nil {
+			return "", err
+		}
+	}
+	spec := child.Spec{Path: c.Path, Args: args, MaxOutput: maxOutput, Timeout: c.Time()}
+	// Times are read back: of a zone of this machine's, or in a form of its admin's, they would say something else.
+	spec.Env = []string{"TZ=UTC0"}
+	// Threat: none beyond slurmd's own: it runs as root by this very file, and gave it to its hooks.
+	if c.Conf != "" {
+		if !filepath.IsAbs(c.Conf) {
+			return "", fmt.Errorf("scontrol %s: SLURM_CONF %.200q is not an absolute path", args[0], c.Conf)
+		}
+		spec.Env = append(spec.Env, "SLURM_CONF="+c.Conf)
+	}
+	res := child.Run(spec)
+	switch {
+	case res.Outcome == child.NotStarted:
+		return "", fmt.Errorf("scontrol %s: %w", args[0], res.Err)
+	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
+		return "", fmt.Errorf("scontrol %s: no answer within %v: slurmctld is down or hangs", args[0],
+			spec.Timeout.Round(time.Millisecond))
+	case res.Outcome != child.Exited || res.ExitCode != 0:
+		return "", fmt.Errorf("scontrol %s: %s, exit %d: %.200q", args[0], res.Outcome, res.ExitCode, res.Stderr)
+	}
+	return string(res.Stdout), nil
+}

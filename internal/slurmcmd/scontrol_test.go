@@ -1,0 +1,100 @@
+package slurmcmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/drain"
+)
+
+// script stands for scontrol: it answers "show" with a text and writes down an "update".
+func script(t *testing.T, show, extra string) (Scontrol, string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "update")
+	text := fmt.Sprintf("#!/bin/sh\n%s\n"+
+		"case $* in *show*) cat <<'END'\n%sEND\n;; *) printf '%%s\\n' \"$@\" \"$SLURM_CONF\" \"$TZ\" >%s;; esac\n",
+		extra, show, log)
+	path := filepath.Join(dir, "scontrol")
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Scontrol{Path: path, Conf: "/etc/slurm/x.conf", Time: func() time.Duration { return 10 * time.Second }}, log
+}
+
+func always(drain.Node) bool { return true }
+
+func TestUpdates(t *testing.T) {
+	drained := node("IDLE+DRAIN", "BKD-X [root@2026-11-21T07:00:00]")
+	for want, do := range map[string]func(Scontrol) error{
+		"State=DRAIN\nReason=BKD-ORPHAN gpu=0\n": func(c Scontrol) error { return c.Drain("n1", "BKD-ORPHAN gpu=0", always) },
+		"State=RESUME\n": func(c Scontrol) error {
+			return c.Resume("n1", func(n drain.Node) bool { return n.Reason == "BKD-X" && n.Drained() })
+		},
+	} {
+		c, log := script(t, drained, "")
+		err := do(c)
+		got, _ := os.ReadFile(log)
+		if want = "update\nNodeName=n1\n" + want + "/etc/slurm/x.conf\nUTC0\n"; err != nil || string(got) != want {
+			t.Errorf("scontrol was told %q (%v), want %q", got, err, want)
+		}
+	}
+}
+
+// What has changed since it was decided on is left alone.
+func TestReadAgainRightBefore(t *testing.T) {
+	c, log := script(t, node("IDLE+DRAIN", "BKD-X; swapped it [root@2026-11-21T07:00:00]"), "")
+	same := func(n drain.Node) bool { return n.Reason == "BKD-X" }
+	if err := c.Drain("n1", "BKD-Y", same); !errors.Is(err, ErrChanged) {
+		t.Errorf("Drain = %v", err)
+	}
+	if err := c.Resume("n1", same); !errors.Is(err, ErrChanged) {
+		t.Errorf("Resume = %v", err)
+	}
+	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an update was sent")
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	hung, _ := script(t, "", "exec sleep 1000")
+	hung.Time = func() time.Duration { return 100 * time.Millisecond }
+	refused, _ := script(t, "", "echo Incompatible versions of client and server code >&2; exit 1")
+	denied, _ := script(t, node("IDLE", ""), "case $* in *State=*) echo denied >&2; exit 1;; esac")
+	garbage, _ := script(t, "slurm_load_node error\n", "")
+	untrusted, log := script(t, node("IDLE", ""), "")
+	untrusted.Root = true
+	if err := os.Chmod(untrusted.Path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	late, _ := script(t, node("IDLE", ""), "")
+	late.Time = func() time.Duration { return 0 }
+	relative, _ := script(t, node("IDLE", ""), "")
+	relative.Conf = "slurm.conf"
+	for name, tt := range map[string]struct {
+		c    Scontrol
+		want string
+	}{
+		"hung": {hung, "no answer within 100ms"}, "another version": {refused, "Incompatible versions"},
+		"an update that slurmctld refuses": {denied, "denied"},
+		"garbage":                          {garbage, "no such node"},
+		"untrusted":                        {untrusted, "lets others write"},
+		"missing":                          {Scontrol{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
+		"no time left":                     {late, "no time left"}, "a relative slurm.conf": {relative, "not an absolute path"},
+	} {
+		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always),
+			"Resume": tt.c.Resume("n1", always)} {
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %s: %v, want %q", name, what, err, tt.want)
+			}
+		}
+	}
+	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an untrusted scontrol was run")
+	}
+}

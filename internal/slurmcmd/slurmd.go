@@ -1,0 +1,223 @@
+// Package slurmcmd asks Slurm's own programs: slurmd what GPU numbers mean, scontrol about this node. It finds the daemon
+// that runs, and reads its files. Package slurmconf decides what follows from the answers.
+package slurmcmd
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/child"
+	"bookend/internal/safefile"
+	"bookend/internal/slurmconf"
+)
+
+// maxListing bounds an answer: 256 GPUs take 50 KiB, and what slurmd logs before them several times as much.
+const maxListing = 1 << 20
+
+// Slurmd is slurmd as this site runs it.
+type Slurmd struct {
+	Path    string   // absolute
+	Conf    string   // slurm.conf, absolute
+	Entries []string // the names in its directory
+	Private string   // a directory on a local file system that only this user can write; empty: the temporary one
+	Node    string
+	Root    bool // this process is root: the program must be trusted
+	Timeout time.Duration
+}
+
+// List runs `slurmd -G`, which takes 0.1 s and asks no controller; with AutoDetect it asks the driver, and may hang
+// there. The result tells what became of the process, whether or not there is an error.
+//
+// Left to itself it starts its cgroup plugin, which may lift the limits (slurm.LiftsLimits) of the cgroup that it is
+// in: the running slurmd's own. So it reads a copy of its configuration without such a plugin. Versions that do not
+// know that value end at once without a message; the v1 plugin of theirs changes nothing.
+func (c Slurmd) List() (gpus []slurmconf.GPU, res child.Result, err error) {
+	// Threat: whoever can write slurmd runs as root here.
+	if c.Root {
+		if err := safefile.Trusted(c.Path); err != nil {
+			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		}
+	}
+	for _, plugin := range []string{"disabled", "cgroup/v1"} {
+		dir, err := c.copyConf(plugin)
+		if err != nil {
+			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		}
+		res = c.run(filepath.Join(dir, filepath.Base(c.Conf)), c.Timeout-res.Took)
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, res, fmt.Errorf("slurmd -G: %w", err)
+		}
+		if res.Outcome != child.Exited || res.ExitCode == 0 || len(res.Stderr) > 0 {
+			break
+		}
+	}
+	gpus, err = c.parse(res)
+	return gpus, res, err
+}
+
+// cgroupConf is the file that a copy of the configuration has of its own.
+const cgroupConf = "cgroup.conf"
+
+// copyConf makes the directory of a configuration with another cgroup plugin: links to all other files, which Includes
+// may name relative to it.
+func (c Slurmd) copyConf(plugin string) (dir string, err error) {
+	parent := c.Private
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	dir = filepath.Join(parent, fmt.Sprintf("slurmd-%d", os.Getpid()))
+	if err := os.RemoveAll(dir); err != nil { // of a hook that was killed
+		return dir, err
+	}
+	// Threat: a directory that another user made here would lead slurmd to configuration of theirs: it must be new.
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return dir, err
+	}
+	// Threat: written through a link it would be the site's own file: it comes before any link.
+	if err := os.WriteFile(filepath.Join(dir, cgroupConf), []byte("CgroupPlugin="+plugin+"\n"), 0o600); err != nil {
+		return dir, err
+	}
+	for _, name := range c.Entries {
+		if name == cgroupConf {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(filepath.Dir(c.Conf), name), filepath.Join(dir, name)); err != nil {
+			return dir, err
+		}
+	}
+	return dir, nil
+}
+
+func (c Slurmd) run(conf string, timeout time.Duration) child.Result {
+	// Threat: none beyond slurmd's own: it runs as root by these very files.
+	return child.Run(child.Spec{
+		// Under another name, such as Debian's slurmd-wlm, it does not take itself for slurmd and lists nothing.
+		Path: c.Path, Name: "slurmd",
+		// -v: later versions print the list only to those who log at least at that level (SlurmdDebug).
+		Args: []string{"-f", conf, "-N", c.Node, "-v", "-G"}, Env: []string{"SLURM_CONF=" + conf},
+		MaxOutput: maxListing, MaxStderr: maxListing, Timeout: timeout,
+	})
+}
+
+func (c Slurmd) parse(res child.Result) ([]slurmconf.GPU, error) {
+	switch {
+	case res.Outcome == child.NotStarted:
+		return nil, fmt.Errorf("slurmd -G: %w", res.Err)
+	case res.Outcome == child.Hung || res.Outcome == child.Abandoned:
+		return nil, fmt.Errorf("slurmd -G: no answer within %v", c.Timeout.Round(time.Millisecond))
+	case res.Outcome != child.Exited || res.ExitCode != 0:
+		return nil, fmt.Errorf("slurmd -G: %s, exit %d: %.200q", res.Outcome, res.ExitCode, lastLine(res.Stderr))
+	case len(res.Stdout)+len(res.Stderr) >= maxListing:
+		return nil, fmt.Errorf("slurmd -G: more than %d bytes of output", maxListing)
+	}
+	gpus, err := slurmconf.ParseListed(string(res.Stdout) + "\n" + string(res.Stderr))
+	if err != nil {
+		err = fmt.Errorf("slurmd -G: %w", err)
+	}
+	return gpus, err
+}
+
+func lastLine(text []byte) []byte {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte{'\n'})
+	return lines[len(lines)-1]
+}
+
+// Running finds the slurmd that started a hook: its highest ancestor of that name, as later versions start hooks by a
+// slurmd of their own. PID 0 is none: a hook under PrologFlags=RunInJob, or a program started by something else.
+func Running(proc string, hook int) slurmconf.Daemon {
+	const generations = 8
+	var found slurmconf.Daemon
+	for pid, depth := hook, 0; pid > 1 && depth < generations; depth++ {
+		d, parent, err := daemon(proc, pid)
+		switch {
+		case err != nil:
+			return found
+		case d.PID != 0:
+			found = d
+		case found.PID != 0:
+			return found
+		}
+		pid = parent
+	}
+	return found
+}
+
+// daemon is the process if it is a slurmd; its PID is 0 otherwise.
+func daemon(proc string, pid int) (d slurmconf.Daemon, parent int, err error) {
+	parent, ticks, err := child.Parent(proc, pid)
+	if err != nil {
+		return d, 0, err
+	}
+	// Threat: a user's program may be called slurmd, but is no ancestor of root's hook; what is started is checked
+	// again.
+	exe, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "exe"))
+	exe = strings.TrimSuffix(exe, " (deleted)")
+	name := filepath.Base(exe) // on Debian slurmd-wlm
+	if err == nil && (name == "slurmd" || strings.HasPrefix(name, "slurmd-")) {
+		d = slurmconf.Daemon{PID: pid, Ticks: ticks, Exe: exe}
+	}
+	return d, parent, nil
+}
+
+// ByFile finds the slurmd whose PID is in a file (SlurmdPidFile), for hooks that it is no ancestor of. PID 0 is none.
+func ByFile(proc, path string) slurmconf.Daemon {
+	const maxPID = 32
+	// Threat: a file that another user can write could name a program of theirs.
+	text, err := safefile.ReadTrusted(path, maxPID)
+	if err != nil {
+		return slurmconf.Daemon{}
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || !isRoot(filepath.Join(proc, strconv.Itoa(pid))) {
+		return slurmconf.Daemon{}
+	}
+	d, _, _ := daemon(proc, pid)
+	return d
+}
+
+// isRoot reports whether a process, a directory of /proc, is root's.
+func isRoot(process string) bool {
+	var st unix.Stat_t
+	return unix.Stat(process, &st) == nil && st.Uid == 0
+}
+
+// maxEntries is more than a directory of configuration has.
+const maxEntries = 4096
+
+// Entries are the names in a configuration's directory.
+func Entries(conf string) ([]string, error) {
+	// Threat: none, only names are read; who can change them can change what slurmd runs as root.
+	dir, err := os.Open(filepath.Dir(conf))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(maxEntries + 1)
+	if len(names) > maxEntries {
+		return nil, fmt.Errorf("read %q: more than %d entries", dir.Name(), maxEntries)
+	}
+	return names, err
+}
+
+// Identify describes a file behind all its links; Inode 0 where there is none.
+func Identify(path string) (slurmconf.FileID, error) {
+	id := slurmconf.FileID{Path: path}
+	var st unix.Stat_t
+	// Threat: none, nothing is opened; who can change these files can change what slurmd runs as root.
+	err := unix.Stat(path, &st)
+	switch {
+	case err == unix.ENOENT || err == unix.ENOTDIR:
+		return id, nil
+	case err != nil:
+		return id, &os.PathError{Op: "check", Path: path, Err: err}
+	}
+	id.Dev, id.Inode, id.Size, id.Written, id.Changed = st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()
+	return id, nil
+}

@@ -1,0 +1,273 @@
+package slurmcmd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/child"
+	"bookend/internal/slurmconf"
+)
+
+// TestMain serves as slurmd: SLURM_CONF names what it does.
+func TestMain(m *testing.M) {
+	if os.Args[0] != "slurmd" {
+		os.Exit(m.Run())
+	}
+	what, _ := os.ReadFile(os.Getenv("SLURM_CONF"))
+	switch strings.TrimSpace(string(what)) {
+	case "lists":
+		fmt.Fprintln(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=2 ID=7 File=/dev/nvidia[2,0] (null)")
+	case "tells":
+		told := strings.Join(append(os.Args, os.Environ()...), "|")
+		fmt.Fprintf(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=%s (null)\n", told)
+	case "sees":
+		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
+		part, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "parts/gpus.conf"))
+		fmt.Fprintf(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=%s|%s|%v (null)\n",
+			strings.TrimSpace(string(cgroup)), part, err)
+	case "knows no such plugin", "knows no plugin":
+		cgroup, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "cgroup.conf"))
+		if string(cgroup) != "CgroupPlugin=cgroup/v1\n" || string(what) == "knows no plugin" {
+			os.Exit(1) // without a word, as 22.05 does
+		}
+		fmt.Fprintln(os.Stderr, "slurmd: Gres Name=gpu Type=(null) Count=1 ID=7 File=/dev/nvidia5 (null)")
+	case "fails":
+		fmt.Fprintln(os.Stderr, "noise\nslurmd: error: slurmd initialization failed")
+		os.Exit(1)
+	case "hangs":
+		time.Sleep(time.Hour)
+	case "floods":
+		for range maxListing {
+			fmt.Fprint(os.Stderr, "xy")
+		}
+	case "garbage":
+		fmt.Fprintln(os.Stderr, "Gres Name=gpu Count=7 File=/dev/nvidia0")
+	}
+	os.Exit(0)
+}
+
+func command(t *testing.T, what string) Slurmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"slurm.conf": what, "cgroup.conf": "CgroupPlugin=cgroup/v2\n",
+		"parts/gpus.conf": "part"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Slurmd{
+		Path: self, Conf: filepath.Join(dir, "slurm.conf"), Entries: []string{"cgroup.conf", "parts",
+			"slurm.conf"}, Private: t.TempDir(),
+		Node: "n1", Timeout: time.Minute,
+	}
+}
+
+func TestList(t *testing.T) {
+	for what, want := range map[string]string{
+		"lists": "[[/dev/nvidia2] [/dev/nvidia0]]", "nothing": "[]",
+		"fails":  `slurmd -G: exited, exit 1: "slurmd: error: slurmd initialization failed"`,
+		"floods": "slurmd -G: more than 1048576 bytes of output", "garbage": "slurmd -G: parse",
+	} {
+		got, _, err := command(t, what).List()
+		said := fmt.Sprint(got)
+		if err != nil {
+			said = err.Error()
+		}
+		if !strings.HasPrefix(said, want) {
+			t.Errorf("%s: %s, want %s", what, said, want)
+		}
+	}
+}
+
+// It gets its environment from here alone, and a directory of its own that is gone afterwards.
+func TestListTellsSlurmd(t *testing.T) {
+	t.Setenv("LD_PRELOAD_OF_THE_CALLER", "x")
+	c := command(t, "tells")
+	got, _, err := c.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d/slurm.conf", os.Getpid()))
+	if want := fmt.Sprintf("[[slurmd|-f|%[1]s|-N|n1|-v|-G|SLURM_CONF=%[1]s]]",
+		conf); fmt.Sprint(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if left, err := os.ReadDir(c.Private); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// slurmd's cgroup plugin would change the limits of the daemon's own cgroup, which its hooks run in.
+func TestListKeepsOffCgroups(t *testing.T) {
+	for what, want := range map[string]string{
+		"sees":                 "[[CgroupPlugin=disabled|part|<nil>]] <nil>",
+		"knows no such plugin": "[[/dev/nvidia5]] <nil>",
+		"knows no plugin":      `[] slurmd -G: exited, exit 1: ""`,
+	} {
+		c := command(t, what)
+		dir := filepath.Join(c.Private, fmt.Sprintf("slurmd-%d", os.Getpid()))
+		if err := os.MkdirAll(filepath.Join(dir, "left by an earlier one"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := c.List()
+		if said := fmt.Sprint(got, " ", err); said != want {
+			t.Errorf("%s: %s, want %s", what, said, want)
+		}
+	}
+}
+
+func TestListHangs(t *testing.T) {
+	c := command(t, "hangs")
+	c.Timeout = 200 * time.Millisecond
+	if _, res, err := c.List(); err == nil || !strings.Contains(err.Error(), "no answer within 200ms") ||
+		res.Outcome != child.Hung {
+		t.Errorf("%v, %v", res.Outcome, err)
+	}
+	c.Timeout = 0
+	if _, _, err := c.List(); err == nil {
+		t.Error("it was asked without time")
+	}
+}
+
+// Root starts nothing that others could have written.
+func TestListTrusts(t *testing.T) {
+	dir := t.TempDir()
+	forged := filepath.Join(dir, "slurmd")
+	if err := os.WriteFile(forged, []byte("#!/bin/sh\ntouch "+dir+"/ran\n"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(forged, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{forged, filepath.Join(dir, "none"), "slurmd"} {
+		if _, _, err := (Slurmd{Path: path, Conf: "/x", Node: "n1", Root: true,
+			Timeout: time.Minute}).List(); err == nil {
+			t.Errorf("%q was started", path)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("the forged program ran")
+	}
+}
+
+// process makes a process in a tree like /proc.
+func process(t *testing.T, proc string, pid, parent int, exe string, ticks int) {
+	t.Helper()
+	dir := filepath.Join(proc, fmt.Sprint(pid))
+	stat := fmt.Sprintf("%d (a ) b) S %d%s %d 0\n", pid, parent, strings.Repeat(" 0", 17), ticks)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(exe, filepath.Join(dir, "exe")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunning(t *testing.T) {
+	for name, tt := range map[string]struct {
+		exes []string // of the hook's ancestors, the parent first
+		want slurmconf.Daemon
+	}{
+		"behind a wrapper": {[]string{"/bin/dash", "/usr/sbin/slurmd-wlm", "/sbin/init"},
+			slurmconf.Daemon{PID: 102, Ticks: 1102, Exe: "/usr/sbin/slurmd-wlm"}},
+		"behind its launcher": {[]string{"/opt/sbin/slurmd", "/opt/sbin/slurmd"},
+			slurmconf.Daemon{PID: 102, Ticks: 1102, Exe: "/opt/sbin/slurmd"}},
+		"upgraded": {[]string{"/opt/sbin/slurmd (deleted)"},
+			slurmconf.Daemon{PID: 101, Ticks: 1101, Exe: "/opt/sbin/slurmd"}},
+		"inside the job":         {[]string{"/bin/dash", "/usr/sbin/slurmstepd"}, slurmconf.Daemon{}},
+		"another of that letter": {[]string{"/usr/sbin/slurmdbd"}, slurmconf.Daemon{}},
+		"from a timer":           {nil, slurmconf.Daemon{}},
+	} {
+		proc := t.TempDir()
+		all := append([]string{"/usr/libexec/bookend/bookend-prolog"}, tt.exes...)
+		for i, exe := range all {
+			parent := 101 + i
+			if i == len(all)-1 {
+				parent = 1
+			}
+			process(t, proc, 100+i, parent, exe, 1100+i)
+		}
+		if got := Running(proc, 100); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+	proc := t.TempDir()
+	process(t, proc, 5, 5, "/bin/sh", 1)
+	if got := Running(proc, 5); got.PID != 0 {
+		t.Errorf("its own parent: %+v", got)
+	}
+}
+
+// A hook inside a job finds the daemon by its PID file, unless a user could have written that or is that process.
+func TestByFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's files are trusted")
+	}
+	proc, dir := t.TempDir(), "/root"
+	process(t, proc, 7, 1, "/usr/sbin/slurmd-wlm", 70)
+	process(t, proc, 8, 1, "/usr/bin/python3", 80)
+	process(t, proc, 9, 1, "/home/u/slurmd", 90)
+	if err := os.Chown(filepath.Join(proc, "9"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.MkdirTemp(dir, "slurmd-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(file)
+	file = filepath.Join(file, "slurmd.pid")
+	for text, want := range map[string]int{"7\n": 7, "7": 7, "8\n": 0, "9\n": 0, "10\n": 0, "x": 0, "": 0, "../7": 0} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := ByFile(proc, file); got.PID != want || want != 0 && got.Ticks != 70 {
+			t.Errorf("%q: %+v, want %d", text, got, want)
+		}
+	}
+	if err := os.WriteFile(file, []byte("7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 65534, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := ByFile(proc, file); got.PID != 0 || ByFile(proc, "/root/none").PID != 0 {
+		t.Errorf("a user's file: %+v", got)
+	}
+}
+
+func TestEntries(t *testing.T) {
+	c := command(t, "")
+	if got, err := Entries(c.Conf); err != nil || len(got) != 3 || !slices.Contains(got, "parts") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gres.conf")
+	none, err := Identify(path)
+	if err != nil || none != (slurmconf.FileID{Path: path}) {
+		t.Errorf("%+v, %v", none, err)
+	}
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	made, err := Identify(path)
+	if err != nil || made.Inode == 0 || made.Size != 1 || made.Changed == 0 {
+		t.Errorf("%+v, %v", made, err)
+	}
+}

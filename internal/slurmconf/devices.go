@@ -1,0 +1,271 @@
+package slurmconf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bookend/internal/config"
+	"bookend/internal/gpu"
+	"bookend/internal/slurm"
+)
+
+// Result is what a job's GPU list means on this node.
+type Result struct {
+	// Devices are certain, in Slurm's order.
+	Devices []Assigned
+	// Unknown says why the job has GPUs that Devices does not list.
+	Unknown string
+	// Missing are Slurm's indexes of devices that this node does not have, or that the driver was told to exclude.
+	Missing []int
+	// Source says what the devices follow from.
+	Source Source
+}
+
+// Assigned is one device of the job. Device.ID is empty where the driver had not cached the card's id: then
+// Device.BusID names it, and the first reading of the card tells the id. A MIG instance has an ID but no bus id,
+// which would name the whole card; its Device.Parent is empty where only the first reading tells it.
+type Assigned struct {
+	Index  int // Slurm's index of the device; -1 where Slurm gave only an id
+	Device gpu.Device
+}
+
+var errMissing = errors.New("not on this node")
+
+// Devices resolves a job's list. Ids in CUDA_VISIBLE_DEVICES win over indexes; an index is looked up in the admin's map
+// (values: device ids or bus ids) under config.OrderMap, else in Slurm's own list.
+func Devices(job slurm.Job, cards []gpu.Card, own config.NVIDIA, list List) Result {
+	wanted, err := requests(job)
+	if err != nil {
+		return Result{Unknown: err.Error(), Source: Ambiguous}
+	}
+	node := node{cards: cards, own: own, list: list}
+	result := Result{Source: sourceOf(wanted, own, list)}
+	for _, r := range wanted {
+		device, err := node.find(r)
+		result.add(r.index, device, err)
+	}
+	if twin := result.twin(); twin != "" {
+		result = Result{Unknown: fmt.Sprintf("two of the job's GPUs lead to the same device, %s", twin)}
+	}
+	if result.Unknown != "" {
+		result.Source = Ambiguous
+	}
+	return result
+}
+
+// Again finds the devices of a job's start among the GPUs there are now, each by what identifies it.
+func Again(devices []Assigned, source Source, cards []gpu.Card) Result {
+	result := Result{Source: source}
+	n := node{cards: cards}
+	for _, a := range devices {
+		device, err := a.Device, error(nil)
+		switch {
+		case a.Device.Parent != "" || isInstance(string(a.Device.ID)): // only the driver lists these
+		case a.Device.ID != "":
+			device, err = n.whole(string(a.Device.ID))
+		default:
+			device, err = n.card(func(d gpu.Device) bool { return d.BusID == a.Device.BusID })
+		}
+		result.add(a.Index, device, err)
+	}
+	return result
+}
+
+// Slurms are the GPUs that Slurm gives out, whole or in parts, by their place; nil where that is not known.
+func Slurms(cards []gpu.Card, list List) map[gpu.BusID]bool {
+	if len(list.GPUs) == 0 {
+		return nil
+	}
+	given := map[gpu.BusID]bool{}
+	for _, c := range cards {
+		given[c.Device.BusID] = c.Device.Minor == nil || slices.ContainsFunc(list.GPUs, func(files GPU) bool {
+			return slices.ContainsFunc(files, func(f string) bool { return path.Base(f) == c.Device.Node() })
+		})
+	}
+	return given
+}
+
+// NeedsList reports whether a job's GPUs can only be told by Slurm's own list.
+func NeedsList(job slurm.Job, own config.NVIDIA) bool {
+	return GivesNumbers(job) && len(own.GPUMap) == 0
+}
+
+// GivesNumbers reports whether Slurm gives the job a number whose device it does not name.
+func GivesNumbers(job slurm.Job) bool {
+	wanted, err := requests(job)
+	return err == nil && slices.ContainsFunc(wanted, request.unnamed)
+}
+
+func sourceOf(wanted []request, own config.NVIDIA, list List) Source {
+	switch {
+	case len(wanted) == 0:
+		return ""
+	case !slices.ContainsFunc(wanted, request.unnamed):
+		return ByUUID
+	case len(own.GPUMap) > 0:
+		return ByMap
+	}
+	return list.Source
+}
+
+func (r *Result) add(index int, device gpu.Device, err error) {
+	switch {
+	case errors.Is(err, errMissing):
+		r.Missing = append(r.Missing, index)
+	case err != nil:
+		r.Unknown = cmp.Or(r.Unknown, err.Error())
+	default:
+		r.Devices = append(r.Devices, Assigned{Index: index, Device: device})
+	}
+}
+
+// twin names a device that is listed twice.
+func (r *Result) twin() string {
+	seen := map[string]bool{}
+	for _, a := range r.Devices {
+		for _, name := range []string{string(a.Device.ID), string(a.Device.BusID)} {
+			if name != "" && seen[name] {
+				return name
+			}
+			seen[name] = true
+		}
+	}
+	return ""
+}
+
+// request is one element of Slurm's lists.
+type request struct {
+	index int
+	name  string // the device's id; empty if only the index is told
+}
+
+func (r request) unnamed() bool { return r.name == "" }
+
+// requests joins Slurm's two lists, which name the same devices in the same order: each visible id gets its index, and
+// a visible index must be the one in its place.
+func requests(job slurm.Job) ([]request, error) {
+	if job.GPUProblem != "" {
+		return nil, errors.New(job.GPUProblem)
+	}
+	n := len(job.GPUIndexes)
+	if v := len(job.Visible); v != 0 && v != n {
+		return nil, fmt.Errorf("the job has %d GPU indexes but %d visible devices", n, v)
+	}
+	wanted := make([]request, n)
+	for i, index := range job.GPUIndexes {
+		wanted[i].index = index
+	}
+	for i, element := range job.Visible {
+		switch visible, err := strconv.ParseUint(element, 10, 16); {
+		case err != nil:
+			wanted[i].name = element
+		case int(visible) != wanted[i].index:
+			return nil, fmt.Errorf("the job has GPU index %d but visible device %d", wanted[i].index, visible)
+		}
+	}
+	return wanted, nil
+}
+
+// node is where a request is looked up.
+type node struct {
+	cards []gpu.Card
+	own   config.NVIDIA
+	list  List
+}
+
+// find returns errMissing for a device this node does not have, another error where it cannot be told.
+func (n *node) find(r request) (gpu.Device, error) {
+	if r.name != "" {
+		return n.named(r.name)
+	}
+	if len(n.own.GPUMap) == 0 {
+		return n.listed(r.index)
+	}
+	name, ok := n.own.GPUMap[r.index]
+	if !ok {
+		return gpu.Device{}, fmt.Errorf("nvidia.gpu_map has no GPU index %d", r.index)
+	}
+	return n.named(name)
+}
+
+func (n *node) named(name string) (gpu.Device, error) {
+	if busID, err := gpu.ParseBusID(name); err == nil {
+		return n.card(func(d gpu.Device) bool { return d.BusID == busID })
+	}
+	switch {
+	case isInstance(name): // which card it is of only the driver tells
+		return gpu.Device{ID: gpu.ID(name)}, nil
+	case strings.HasPrefix(name, "GPU-"):
+		return n.whole(name)
+	}
+	return gpu.Device{}, fmt.Errorf("%q is not a device id that is known here", name)
+}
+
+// whole finds a card by id. While the driver has not cached every card's id, one that is not found may be any of
+// those: the id alone still names it to the driver.
+func (n *node) whole(id string) (gpu.Device, error) {
+	device, err := n.card(func(d gpu.Device) bool { return d.ID == gpu.ID(id) })
+	if err == nil || !slices.ContainsFunc(n.cards, func(c gpu.Card) bool { return !c.Excluded && c.Device.ID == "" }) {
+		return device, err
+	}
+	return gpu.Device{ID: gpu.ID(id)}, nil
+}
+
+// card finds a usable card.
+func (n *node) card(match func(gpu.Device) bool) (gpu.Device, error) {
+	for _, c := range n.cards {
+		if !c.Excluded && match(c.Device) {
+			return c.Device, nil
+		}
+	}
+	return gpu.Device{}, errMissing
+}
+
+func isInstance(id string) bool { return strings.HasPrefix(id, "MIG-") }
+
+const hint = "run bookend doctor, or set nvidia.gpu_map"
+
+// listed finds the device of an index in Slurm's own list.
+func (n *node) listed(index int) (gpu.Device, error) {
+	here := 0
+	for _, c := range n.cards {
+		if !c.Excluded {
+			here++
+		}
+	}
+	switch slurms := len(n.list.GPUs); {
+	case !n.list.Known():
+		return gpu.Device{}, fmt.Errorf("the meaning of Slurm's GPU numbers is not known: %s: %s",
+			cmp.Or(n.list.Why, "slurmd was not asked"), hint)
+	case n.list.Source == ByCount && here != slurms: // nobody has told that Slurm counted these
+		return gpu.Device{}, fmt.Errorf("the driver has %d GPUs and Slurm gives out %d: %s", here, slurms, hint)
+	case index < 0 || index >= slurms:
+		return gpu.Device{}, fmt.Errorf("index %d is not one of the %d GPUs that slurmd lists", index, slurms)
+	}
+	return n.byFile(n.list.GPUs[index])
+}
+
+// byFile finds the GPU of a device file. One that is missing is told from one that cannot be read.
+func (n *node) byFile(files GPU) (gpu.Device, error) {
+	if len(files) != 1 {
+		return gpu.Device{}, fmt.Errorf("part of a GPU is given out as %q: "+
+			"which part is not known without the UUID that AutoDetect=nvml adds", files)
+	}
+	name := path.Base(files[0])
+	if !gpu.IsCardNode(name) {
+		return gpu.Device{}, fmt.Errorf("gres.conf has %.200q, which is not the device file of a whole GPU: %s",
+			files[0], hint)
+	}
+	device, err := n.card(func(d gpu.Device) bool { return d.Minor != nil && name == d.Node() })
+	unread := func(c gpu.Card) bool { return !c.Excluded && c.Device.Minor == nil }
+	if i := slices.IndexFunc(n.cards, unread); err != nil && i >= 0 {
+		return gpu.Device{}, fmt.Errorf("which GPU %s is not known: the minor of card %s could not be read",
+			name, n.cards[i].Device.BusID)
+	}
+	return device, err
+}

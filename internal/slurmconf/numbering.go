@@ -1,0 +1,184 @@
+package slurmconf
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Source says where the meaning of a job's GPU numbers came from.
+type Source string
+
+// The sources, most trusted first. An ambiguous numbering has none.
+const (
+	ByUUID    Source = "uuid"    // Slurm named the devices themselves
+	ByMap     Source = "gpu_map" // the admin's nvidia.gpu_map
+	BySlurmd  Source = "slurmd"  // slurmd -G
+	ByCount   Source = "counted" // gres.conf has all GPUs in one untyped line of device files
+	Ambiguous Source = "ambiguous"
+)
+
+// Settled reports a source that leaves no doubt about what the numbers mean.
+func (s Source) Settled() bool { return s != "" && s != Ambiguous }
+
+// Origin is where the meaning of a job's GPU numbers came from, as records have it; Why says why an ambiguous one is.
+type Origin struct {
+	Source Source `json:"source"`
+	Why    string `json:"why,omitempty"`
+}
+
+// FileID is a file as stat describes it; Inode 0 is one that is not there.
+type FileID struct {
+	Path    string `json:"path"`
+	Dev     uint64 `json:"dev,omitempty"`
+	Inode   uint64 `json:"inode,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	Written int64  `json:"mtime_ns,omitempty"`
+	Changed int64  `json:"ctime_ns,omitempty"`
+}
+
+// Daemon is the running slurmd that hooks belong to; PID 0 where it is not known.
+type Daemon struct {
+	PID   int    `json:"pid,omitempty"`
+	Ticks uint64 `json:"start_ticks,omitempty"` // since boot, in hundredths of a second
+	Exe   string `json:"-"`
+}
+
+// maybe reports whether an answer for another daemon may hold for this one: it is the same, or which one runs is not
+// known.
+func (d Daemon) maybe(o Daemon) bool { return d.PID == 0 || d.PID == o.PID && d.Ticks == o.Ticks }
+
+// Key is everything that an answer depends on. While it stays the same the answer does.
+type Key struct {
+	Boot   string   `json:"boot"`
+	Node   string   `json:"node"`
+	Conf   string   `json:"conf"` // slurm.conf
+	Daemon Daemon   `json:"daemon,omitzero"`
+	Slurmd FileID   `json:"slurmd"`
+	Files  []FileID `json:"files"` // slurm.conf, gres.conf, and what they include
+}
+
+// Same reports whether an answer for one key holds for the other. A boot that is not known is the same as no other.
+func (k Key) Same(o Key) bool { return k.Boot != "" && k.Equal(o) }
+
+// Equal reports whether two keys are equal, of moments in one boot.
+func (k Key) Equal(o Key) bool {
+	return k.Boot == o.Boot && k.Node == o.Node && k.Conf == o.Conf && k.Slurmd == o.Slurmd &&
+		k.Daemon.PID == o.Daemon.PID && k.Daemon.Ticks == o.Daemon.Ticks && slices.Equal(k.Files, o.Files)
+}
+
+// changed is the file that was changed last. slurmd's own program is one of them: a daemon that runs on after an
+// upgrade may count otherwise than the new program.
+func (k Key) changed() (newest FileID) {
+	for _, f := range append(slices.Clone(k.Files), k.Slurmd) {
+		if f.Changed > newest.Changed {
+			newest = f
+		}
+	}
+	return newest
+}
+
+// List is what each index of SLURM_JOB_GPUS means.
+type List struct {
+	Source Source `json:"source"`
+	GPUs   []GPU  `json:"gpus,omitempty"`
+	// Why says why nothing is known where Source is Ambiguous, and why slurmd did not answer where it is ByCount.
+	Why string `json:"why,omitempty"`
+}
+
+// Unclear is the numbering that is not known.
+func Unclear(format string, args ...any) List {
+	return List{Source: Ambiguous, Why: fmt.Sprintf(format, args...)}
+}
+
+// Known reports whether the list says anything.
+func (l List) Known() bool { return l.Source.Settled() }
+
+func (l List) equal(o List) bool { return slices.EqualFunc(l.GPUs, o.GPUs, slices.Equal) }
+
+// Kept is an answer as it is kept in the state.
+type Kept struct {
+	Key  Key  `json:"key"`
+	List List `json:"list"`
+	// InForce is what the slurmd For was last known to count by, which outlives a List that is not known.
+	InForce *List  `json:"in_force,omitempty"`
+	For     Daemon `json:"for,omitzero"`
+	// Uncertain says why nothing is known of the slurmd For until it restarts. It may have read its files again at any
+	// moment since they changed.
+	Uncertain string `json:"uncertain,omitempty"`
+	// Tried is set, to CLOCK_BOOTTIME, where slurmd -G failed: another try may succeed.
+	Tried time.Duration `json:"tried_ns,omitempty"`
+}
+
+// retry is how long after slurmd -G failed hooks do not try it again.
+const retry = time.Minute
+
+// Holds reports whether an answer needs no refresh.
+func (k Kept) Holds(key Key, now time.Duration, check bool) bool {
+	return k.Key.Same(key) && !k.Due(now, check)
+}
+
+// Due reports whether slurmd -G failed and is to be tried again. A health check does so at once.
+func (k Kept) Due(now time.Duration, check bool) bool {
+	return k.Tried != 0 && (check || now < k.Tried || now-k.Tried >= retry)
+}
+
+// Asked is what slurmd -G and the configuration said at one moment.
+type Asked struct {
+	Key    Key
+	List   List
+	Failed bool // slurmd -G did not answer; List is what the configuration says by itself
+	// Began is the wall time at which the running slurmd started, zero where that is not known.
+	Began time.Time
+	// Own says that the files are slurmd's own copies, which it writes when it reads its configuration (configless).
+	Own bool
+	At  time.Duration // CLOCK_BOOTTIME
+}
+
+// tick is the resolution of a process's start time.
+const tick = 10 * time.Millisecond
+
+// Settle decides what is in force. The files may have changed since slurmd read them: an answer that is not the one
+// kept holds only if slurmd started after the change.
+func (a Asked) Settle(kept *Kept) Kept {
+	now := Kept{Key: a.Key, List: a.List}
+	if a.Failed {
+		now.Tried = max(a.At, 1)
+	}
+	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf && a.Key.Daemon.maybe(kept.For) {
+		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
+	}
+	if !a.List.Known() {
+		return now
+	}
+	if why := a.outdated(now); why != "" {
+		now.List, now.InForce, now.Uncertain = Unclear("%s", why), nil, why
+		if a.Key.Daemon.PID != 0 {
+			now.For = a.Key.Daemon
+		}
+		return now
+	}
+	now.InForce, now.For = &a.List, a.Key.Daemon
+	return now
+}
+
+// outdated says why slurmd may still count by files that are no longer there; empty where it does not.
+func (a Asked) outdated(last Kept) string {
+	newest, inForce := a.Key.changed(), last.InForce
+	switch {
+	case last.Uncertain != "":
+		return last.Uncertain
+	case a.Own || inForce != nil && inForce.equal(a.List):
+		return ""
+	case a.Began.IsZero() && inForce == nil:
+		return "" // nothing says that the files have ever been others
+	case a.Began.IsZero():
+		return "slurm.conf or gres.conf has changed, and which slurmd is running is not known"
+	case inForce != nil && a.Key.Daemon.PID == last.For.PID:
+		// Their times may be older: those of a directory that was linked in, or by another host's clock.
+		return "slurm.conf or gres.conf has changed since slurmd started: restart slurmd"
+	case a.Began.Add(tick).UnixNano() < newest.Changed:
+		return fmt.Sprintf("%q has changed since slurmd started: restart slurmd", newest.Path)
+	}
+	return ""
+}

@@ -1,0 +1,159 @@
+package slurmconf
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// second is a moment of the wall clock, in the seconds of these tables.
+func second(n int) time.Time { return time.Unix(int64(1000+n), 0) }
+
+// keyOf has one file, changed at a moment.
+func keyOf(changed int) Key {
+	at := second(changed).UnixNano()
+	return Key{
+		Boot: "b", Node: "n1", Conf: "/etc/slurm/slurm.conf", Daemon: Daemon{PID: 7, Ticks: 70},
+		Slurmd: FileID{Path: "/usr/sbin/slurmd", Inode: 1, Changed: second(-900).UnixNano()},
+		Files: []FileID{
+			{Path: "/etc/slurm/slurm.conf", Inode: 2, Size: 9, Written: at, Changed: at},
+			{Path: "/etc/slurm/gres.conf"},
+		},
+	}
+}
+
+func list(files ...string) List {
+	l := List{Source: BySlurmd}
+	for _, f := range files {
+		l.GPUs = append(l.GPUs, GPU{f})
+	}
+	return l
+}
+
+const unknown = -1
+
+// asking is an answer about files that changed at one moment, for a slurmd that began at another.
+func asking(changed int, l List, began int) Asked {
+	a := Asked{Key: keyOf(changed), List: l}
+	if began != unknown {
+		a.Began = second(began)
+	}
+	return a
+}
+
+// own is an answer from slurmd's own copies of the files.
+func own(a Asked) Asked {
+	a.Own = true
+	return a
+}
+
+// restarted is an answer for the next daemon.
+func restarted(a Asked) Asked {
+	a.Key.Daemon = Daemon{PID: 8, Ticks: 80}
+	return a
+}
+
+// A difference from what was in force counts only for a slurmd that started after the change.
+func TestSettle(t *testing.T) {
+	one, other := list("nvidia0", "nvidia1"), list("nvidia1", "nvidia0")
+	counted := list("nvidia0", "nvidia1")
+	counted.Source = ByCount
+	kept := Kept{Key: keyOf(0), List: one, InForce: &one, For: keyOf(0).Daemon}
+	pending := asking(5, other, 1).Settle(&kept)
+	earlier := Kept{Key: keyOf(0), List: one, InForce: &one, For: Daemon{PID: 6, Ticks: 60}}
+	elsewhere := kept
+	elsewhere.Key.Boot = "a"
+	upgraded := asking(0, one, 1)
+	upgraded.Key.Slurmd.Changed = second(2).UnixNano()
+	silent := asking(8, Unclear("no answer"), 1).Settle(&pending)
+	const restart = "changed since slurmd started: restart slurmd"
+	for name, tt := range map[string]struct {
+		kept  *Kept
+		asked Asked
+		why   string // of an answer that does not hold
+	}{
+		"the first answer":                    {nil, asking(0, one, 1), ""},
+		"changed since, nothing known before": {nil, asking(2, one, 1), restart},
+		"the same tick":                       {nil, asking(1, one, 1), ""},
+		"no slurmd known, nothing before":     {nil, asking(2, one, unknown), ""},
+		"changed, the same answer":            {&kept, asking(5, one, 1), ""},
+		"changed, counted to the same":        {&kept, asking(5, counted, 1), ""},
+		"changed, another answer":             {&kept, asking(5, other, 1), restart},
+		"changed, slurmd restarted":           {&kept, restarted(asking(5, other, 6)), ""},
+		"changed, which slurmd is not known":  {&kept, asking(5, other, unknown), "slurmd is running is not known"},
+		"changed, slurmd's own copies":        {&kept, own(asking(5, other, 1)), ""},
+		"older files, another answer":         {&kept, asking(0, other, 1), restart},
+		"older files, restarted":              {&earlier, asking(0, other, 1), ""},
+		"older files, slurmd's own copies":    {&kept, own(asking(0, other, 1)), ""},
+		// slurmd may have read what the files said in between, at a reconfiguration.
+		"changed back":                            {&pending, asking(8, one, 1), restart},
+		"changed back, old files":                 {&pending, asking(0, one, 1), restart},
+		"changed back, restarted":                 {&pending, restarted(asking(5, one, 6)), ""},
+		"not known, then the same":                {&silent, asking(0, one, 1), restart},
+		"changed again":                           {&pending, asking(8, other, 1), restart},
+		"changed twice, and restarted in between": {&earlier, asking(5, one, 1), restart},
+		"another boot":                            {&elsewhere, asking(2, one, 1), restart},
+		"slurmd upgraded, still the old one":      {nil, upgraded, `"/usr/sbin/slurmd" has changed`},
+		"not known":                               {&kept, asking(0, Unclear("no answer"), 1), "no answer"},
+	} {
+		got, want := tt.asked.Settle(tt.kept), tt.asked.List
+		switch {
+		case tt.why != "" && (got.List.Known() || !strings.Contains(got.List.Why, tt.why)):
+			t.Errorf("%s: %+v, want %q", name, got.List, tt.why)
+		case tt.why == "" && (got.List.Source != want.Source || !got.List.equal(want)):
+			t.Errorf("%s: %+v, want %+v", name, got.List, want)
+		case tt.why == "" && (got.InForce == nil || !got.InForce.equal(want)):
+			t.Errorf("%s: in force is %+v, want %+v", name, got.InForce, want)
+		case tt.why != "" && tt.kept == &kept && (got.InForce != nil) == (got.Uncertain != ""):
+			t.Errorf("%s: neither in force nor uncertain, or both: %+v", name, got)
+		}
+	}
+}
+
+func TestSettleRemembersFailure(t *testing.T) {
+	if got := (Asked{Failed: true, At: 5}).Settle(nil); got.Tried != 5 {
+		t.Errorf("tried at %v, want 5ns", got.Tried)
+	}
+}
+
+func TestSame(t *testing.T) {
+	for name, spoil := range map[string]func(*Key){
+		"another boot":          func(k *Key) { k.Boot = "c" },
+		"another node":          func(k *Key) { k.Node = "n2" },
+		"another configuration": func(k *Key) { k.Conf = "/x" },
+		"restarted":             func(k *Key) { k.Daemon.Ticks++ },
+		"upgraded":              func(k *Key) { k.Slurmd.Inode++ },
+		"gres.conf made":        func(k *Key) { k.Files[1].Inode++ },
+		"written in place":      func(k *Key) { k.Files[0].Changed++ },
+	} {
+		key := keyOf(0)
+		if spoil(&key); key.Same(keyOf(0)) {
+			t.Errorf("%s: the same", name)
+		}
+	}
+	if !keyOf(0).Same(keyOf(0)) {
+		t.Error("equal keys are not the same")
+	}
+	nowhere := Key{}
+	if nowhere.Same(nowhere) {
+		t.Error("a boot that is not known is the same as itself")
+	}
+}
+
+func TestDue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tried, now time.Duration
+		check      bool
+		want       bool
+	}{
+		"never failed":        {now: 2 * time.Minute, check: true},
+		"failed just now":     {tried: time.Minute, now: time.Minute + retry - 1},
+		"failed a while ago":  {tried: time.Minute, now: time.Minute + retry, want: true},
+		"failed, for a check": {tried: time.Minute, now: time.Minute + 1, check: true, want: true},
+		"of another boot":     {tried: time.Hour, now: time.Minute, want: true},
+	} {
+		if got := (Kept{Tried: tt.tried}).Due(tt.now, tt.check); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

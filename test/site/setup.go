@@ -1,0 +1,79 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"bookend/test/cluster"
+)
+
+// configless is the line by which the nodes get slurm.conf from slurmctld.
+const configless = "SlurmctldParameters=enable_configless"
+
+// Own is the path of a script of the site's own, as OWN/NAME in a line of slurm.conf names it.
+func (s *Site) Own(name string) string { return s.in("own/" + name) }
+
+// Beside is the path of a script that setup wrote next to slurm.conf.
+func (s *Site) Beside(name string) string { return s.in("slurm/etc/bookend/" + name) }
+
+// setUp does what an admin does: setup, then its Include line. The scripts get this site's paths.
+func (s *Site) setUp(o Options, conf string) error {
+	version, err := cluster.VersionIn(cmp.Or(os.Getenv("BOOKEND_SLURM_ROOT"), "/"))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(conf)
+	plugins := filepath.Join(dir, "plugstack.conf")
+	if o.Plugins != "" { // the plugin itself is not there
+		if err := os.WriteFile(plugins, []byte(o.Plugins), 0o644); err != nil {
+			return err
+		}
+		defer os.Remove(plugins)
+	}
+	cmd := exec.Command(s.Program("bookend"), "setup", "--write", "--slurm-conf", conf, "--slurm", version.String())
+	cmd.Env = []string{}
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("bookend setup: %w: %s", err, said)
+	}
+	_, rest, _ := strings.Cut(string(said), "\n    Include ")
+	include, _, ok := strings.Cut(rest, "\n")
+	if !ok {
+		return fmt.Errorf("bookend setup names no Include line: %s", said)
+	}
+	if err := s.localize(dir); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(conf, append(text, "Include "+include+"\n"...), 0o644)
+}
+
+// localize has the scripts start this site's programs with this node's configuration.
+func (s *Site) localize(dir string) error {
+	// A process that another test forks meanwhile would have a script open for writing, and nobody could run it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	scripts, _ := filepath.Glob(filepath.Join(dir, "bookend-*.sh"))
+	for _, pattern := range []string{"bookend/*", "bookend/*/*"} {
+		more, _ := filepath.Glob(filepath.Join(dir, pattern))
+		scripts = append(scripts, more...)
+	}
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			continue // a directory
+		}
+		if err := os.WriteFile(script, []byte(replaced(string(text), s.hookPaths())), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
