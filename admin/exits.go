@@ -64,8 +64,7 @@ var exitsOf = map[string]map[int]string{
 		exitNotFound: "no such node or GPU", exitDenied: "needs root",
 	},
 	"bookend baseline reset": {
-		exitTrouble:  "the driver could not be asked which GPU is meant",
-		exitNotFound: "no such node, GPU or baseline", exitDenied: "needs root",
+		exitTrouble: unreadable, exitNotFound: "no such node or baseline", exitDenied: "needs root",
 	},
 	"bookend config check": {exitTrouble: "the hooks would not use the configuration, or could not work with it"},
 	"bookend doctor":       {exitTrouble: "something is wrong or unknown", exitDenied: "needs root"},
