@@ -125,7 +125,7 @@ func TestHelpIsSaidOnce(t *testing.T) {
 		{"snapshot", "--node", "n1"},
 		{"baseline", "take"}, {"baseline", "accept"}, {"baseline", "reset"}, {"baseline", "reset", "all", "now"},
 		{"baseline", "--force"},
-		{"config"}, {"config", "look"}, {"config", "check", "a", "b"}, {"status", "--color", "red"}, {"help", "nope"},
+		{"config"}, {"config", "look"}, {"config", "check", "a", "b"}, {"help", "nope"},
 		{"history", "7"},
 		{"baseline", "reset", "all", "--force"}, {"completion"}, {"completion", "tcsh"}, {"explain"},
 		{"report"}, {"report", "--json"}, {"report", "--html", "-", "--since", "1h", "--until", "2h"},

@@ -9,21 +9,10 @@ import (
 	"bookend/internal/view"
 )
 
-// Values of --color.
-const (
-	colourAuto   = "auto"
-	colourAlways = "always"
-	colourNever  = "never"
-)
-
 // screenOf is what standard output can do. What is no terminal gets whole lines, for grep.
-func screenOf(env operation.Env, colour string) view.Screen {
-	width := columns(env)
-	s := view.Screen{Width: width, Colour: colour == colourAlways}
-	if term := env.Getenv("TERM"); colour == colourAuto {
-		s.Colour = width > 0 && env.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
-	}
-	return s
+func screenOf(env operation.Env) view.Screen {
+	width, term := columns(env), env.Getenv("TERM")
+	return view.Screen{Width: width, Colour: width > 0 && env.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"}
 }
 
 // usualWidth is that of a terminal which does not say.
