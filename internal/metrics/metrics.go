@@ -143,14 +143,13 @@ func change(f Files, r Run, add func(*book)) error {
 
 // makeFolder makes VAR/metrics, and VAR where it is missing.
 func makeFolder(varDir string) (string, error) {
-	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
 	// Threat: none yet: MakeDir checks owner and mode of the open folder before it makes anything in it.
 	if _, err := os.Lstat(varDir); errors.Is(err, fs.ErrNotExist) {
-		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755, uid, gid); err != nil {
+		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755); err != nil {
 			return "", err
 		}
 	}
-	return filepath.Join(varDir, folderName), safefile.MakeDir(varDir, folderName, 0o700, uid, gid)
+	return filepath.Join(varDir, folderName), safefile.MakeDir(varDir, folderName, 0o700)
 }
 
 // show writes the textfile: node_exporter reads the old one or the new one, never a part.

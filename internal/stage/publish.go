@@ -23,16 +23,15 @@ func (r *record) publish(d *session.Driver) {
 	req := operation.DiskRequest{
 		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(), Boot: d.Clock.Boot(),
 		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d), Program: programs[d.Phase].name, PID: d.PID,
-		LogAs: d.Config.Log, Within: d.Left(time.Duration(d.Times.Outputs), 0),
+		LogAs: d.Config.Log,
 	}
 	if d.Config.Log.File {
 		req.Log, req.LogDir = lines, d.Config.Paths.Log
 	}
 	if d.Phase != slurm.Prolog && d.Store != nil {
 		req.Archive, req.Drop = true, slurm.Owner{ID: d.Job.ID, SLUID: d.Job.SLUID}
-		req.Sweep = d.Phase == slurm.HealthCheck
 	}
-	reply, err := operation.Disk.Ask(req, req.Within)
+	reply, err := operation.Disk.Ask(req, d.Left(time.Duration(d.Times.Outputs), 0))
 	if err != nil { // the log has no word of this run, nor have the metrics
 		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true}
 		reply.Troubles = append(reply.Troubles, own)
