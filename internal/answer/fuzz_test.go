@@ -48,7 +48,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewLemons(name, runs).Text(w)
-	NewOwnReport(name, path, false, "", []string{path}, []string{name}).Text(w)
+	NewOwnReport(name, path, false, []string{path, name}).Text(w)
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
 		for _, p := range e.Processes {
