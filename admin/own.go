@@ -42,6 +42,6 @@ func (a *app) own(ref slurm.Ref) error {
 			lines = append(lines, string(report.Keep(line, widestOwn)))
 		}
 	}
-	own := answer.NewOwnReport(node, ref.String(), r.Clean, "", lines, nil)
+	own := answer.NewOwnReport(node, ref.String(), r.Clean, lines)
 	return a.write(func() any { return own }, func(w io.Writer) { own.Text(w) })
 }

@@ -17,28 +17,6 @@ import (
 	"bookend/internal/state"
 )
 
-// Whatever stands in a record, damaged or of another version, a terminal gets printable ASCII, in lines of some length.
-func FuzzTerminal(f *testing.F) {
-	f.Add(record(f, heir()), "/run/bookend/state/n1/7/x\n", "python3")
-	f.Add([]byte(strings.ReplaceAll(outside, "OUTSIDE", `\u001b[2J\u202e\u0007`)), "\x1b[2J", "a\nroot")
-	f.Add([]byte(`{"job":{"id":7},"ends":[{"verdict":{"code":"\u001b[2J","exit":1}}]}`), "", "")
-	f.Fuzz(func(t *testing.T, data []byte, path, name string) {
-		var run ledger.Run
-		if json.Unmarshal(data, &run) != nil {
-			return
-		}
-		var b strings.Builder
-		show(Terminal(&b), run, path, name)
-		for line := range strings.Lines(b.String()) {
-			line = strings.TrimSuffix(line, "\n")
-			if len(line) > longest+4*len(data) ||
-				slices.ContainsFunc([]byte(line), func(c byte) bool { return c < ' ' || c > '~' }) {
-				t.Fatalf("a line of %d bytes: %.200q", len(line), line)
-			}
-		}
-	})
-}
-
 // show writes everything that is shown of a run.
 func show(w io.Writer, run ledger.Run, path, name string) {
 	runs := []ledger.Run{run, run}
@@ -48,7 +26,7 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 		Damaged: []state.Damage{{Path: path, Why: name}}}.Status().Text(w)
 	NewHistory(name, runs, runs, 1).Text(w)
 	NewLemons(name, runs).Text(w)
-	NewOwnReport(name, path, false, "", []string{path}, []string{name}).Text(w)
+	NewOwnReport(name, path, false, []string{path, name}).Text(w)
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
 		for _, p := range e.Processes {
@@ -106,18 +84,6 @@ func FuzzOutside(f *testing.F) {
 
 // short is a text of which no line cuts off what is behind it.
 const short = 8
-
-// longest is more than any line has beside what the record has: a finding's detail has 400 bytes.
-const longest = 4096
-
-func record(f *testing.F, run ledger.Run) []byte {
-	f.Helper()
-	data, err := json.Marshal(run)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return data
-}
 
 // outside is a record in which OUTSIDE stands wherever a hook takes over what a user, a process or a backend says.
 const outside = `{"version":1,"key":"t5","job":{"id":7,"node":"n1","user":"OUTSIDE","partition":"OUTSIDE","work_dir":"OUTSIDE"},

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -219,17 +218,5 @@ last test of GPU-1, 2026-11-21 08:00:00: test allocation: not made: hung; void: 
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
-}
-
-func TestShowCountsWhatTheRecordLeavesOut(t *testing.T) {
-	run := ledger.Run{Start: &ledger.End{Rest: map[string]int{"holdings": 352, "candidates\x1b": 7}},
-		Ends: []ledger.End{{}}}
-	got := NewShow("n1", "42", []ledger.Run{run}, nil).Runs[0]
-	if want := map[string]int{"holdings": 352, `candidates\x1b`: 7}; !maps.Equal(got.Start.LeftOut, want) {
-		t.Errorf("the start's record leaves out %v, want %v", got.Start.LeftOut, want)
-	}
-	if left := got.Ends[0].LeftOut; left == nil || len(left) > 0 {
-		t.Errorf("the end's record is whole, but %v were left out", left)
 	}
 }

@@ -7,10 +7,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
-	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/slurm"
 )
 
 func clock(hour, minute int) time.Time {
@@ -31,10 +28,6 @@ func TestTroubles(t *testing.T) {
 		before = "  seen before: BKD-BK-MISSING, backend is missing: last by the epilog of job 2 at 2026-11-21 09:00:00 (bookend show 2), "
 	)
 	const missing = code.BackendMissing
-	recorded := ledger.Run{Job: slurm.Job{ID: 3}, Ends: []ledger.End{{
-		Wall: clock(9, 30), Findings: []finding.Finding{{Code: missing}},
-		Verdict: finding.Verdict{Judged: []finding.Judged{{Action: config.Warn}}},
-	}}}
 	for name, tt := range map[string]struct {
 		node Node
 		want string
@@ -57,15 +50,6 @@ func TestTroubles(t *testing.T) {
 			"    one\n    two\n" + met + do},
 		"without a code": {Node{Now: []Symptom{{Code: "", Text: "no shards\n"}}},
 			"  trouble: no shards\\x0a\n"},
-		"on record alone": {Node{Runs: []ledger.Run{recorded}},
-			"  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
-		"on record and later": {Node{Runs: []ledger.Run{recorded},
-			Met: []metrics.Trouble{metBy(missing, clock(9, 0), 1)}},
-			"  trouble on record: BKD-BK-MISSING, backend is missing: job 3 at 2026-11-21 09:30:00 (bookend show 3)\n"},
-		"on record and counted": {Node{Runs: []ledger.Run{recorded},
-			Met: []metrics.Trouble{metBy(missing, clock(9, 30), 2)}},
-			strings.Replace(before, "09:00", "09:30", 1) + "not by the 2 hooks since\n"},
-		"on record and well": {Node{Runs: []ledger.Run{recorded}, Well: map[code.Code]bool{missing: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.node.At = clock(10, 0)
@@ -83,31 +67,6 @@ func statusText(n Node) string {
 	var b strings.Builder
 	n.Status().Text(&b)
 	return b.String()
-}
-
-// Of records only the newest are searched for troubles, and only for those of the driver and of Bookend itself.
-func TestTroublesOnRecord(t *testing.T) {
-	run := func(id slurm.JobID, minute int, actions map[code.Code]config.Action) ledger.Run {
-		e := ledger.End{Wall: clock(8, minute)}
-		for c, a := range actions {
-			e.Findings = append(e.Findings, finding.Finding{Code: c})
-			e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: a})
-		}
-		return ledger.Run{Job: slurm.Job{ID: id}, Ends: []ledger.End{e}}
-	}
-	noDriver := map[code.Code]config.Action{code.NoDriver: config.Warn}
-	runs := []ledger.Run{
-		run(1, 10, noDriver), run(2, 20, noDriver),
-		run(3, 15, map[code.Code]config.Action{code.NoRecord: config.Note}),
-		run(4, 16, map[code.Code]config.Action{code.Orphan: config.Drain}),
-	}
-	has(t, statusText(Node{Now: []Symptom{{Text: "the backend is not there"}}, Runs: runs}), []string{
-		"  trouble: the backend is not there\n" +
-			"  trouble on record: BKD-NODRIVER, no GPU driver: job 2 at 2026-11-21 08:20:00 (bookend show 2)\njobs with GPUs now: 0\n"})
-	for i := range 5 {
-		runs = append(runs, run(slurm.JobID(10+i), 30+i, nil))
-	}
-	has(t, statusText(Node{Runs: runs}), nil, "trouble")
 }
 
 // A node with which all is well has one short screen.

@@ -118,7 +118,6 @@ func (e Explanation) text(w io.Writer) {
 		{"policy", policy},
 		{"drains", e.Drain},
 		{"exit", exit},
-		{"metric", strings.Join(e.Metrics, ", ")},
 		{"more", "docs/findings.md#" + strings.ToLower(string(e.Code))},
 	} {
 		fmt.Fprintf(w, "  %-8s %s\n", line.label+":", line.text)

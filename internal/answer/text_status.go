@@ -59,9 +59,6 @@ func (s Status) troublesText(w io.Writer) {
 		switch {
 		case t.Code == "":
 			fmt.Fprintf(w, "  %s: %s\n", i.in(red, "trouble"), strings.Join(t.Said, "; "))
-		case t.LastHook == "" && t.LastAt != nil:
-			fmt.Fprintf(w, "  %s: %s, %s: job %s at %s (bookend show %s)\n", i.in(yellow, "trouble on record"), t.Code,
-				t.Title, t.LastJob, stamp(t.LastAt), t.LastJob)
 		default:
 			t.text(w)
 		}
