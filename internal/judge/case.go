@@ -13,7 +13,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/look"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -125,9 +124,9 @@ func BaselinesOf(all map[gpu.ID]finding.Baseline, epoch gpu.Epoch) map[gpu.ID]fi
 }
 
 // Order says how GPUs are to be looked at. An end may drain for memory that a start only reports, and so makes sure.
-func (c Case) Order(cards []finding.Card, settle config.SettleTimes) look.Order {
+func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 	expect, known := finding.Expectations(c.Past.Before, c.Past.Baselines, c.limits())
-	return look.Order{
+	return Order{
 		Cards: cards, Known: known, Limits: c.limits(), Baselines: c.Past.Baselines, Sure: c.Phase != slurm.Prolog,
 		Rule: gpu.WatchRule{
 			Max: time.Duration(settle.Max), Flat: time.Duration(settle.Flat),

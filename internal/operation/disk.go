@@ -11,7 +11,6 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/metrics"
-	"bookend/internal/runlog"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
@@ -179,12 +178,12 @@ func (d *atDisk) tell() {
 	}
 }
 
-func (d *atDisk) line() runlog.Entry {
-	fields := runlog.Fields{"node": d.Node}
+func (d *atDisk) line() Entry {
+	fields := Fields{"node": d.Node}
 	if d.Counted.Job != 0 {
 		fields["job"] = uint32(d.Counted.Job)
 	}
-	return runlog.Entry{At: d.Now, Level: config.Warning, Program: d.Program, PID: d.PID, Fields: fields}
+	return Entry{At: d.Now, Level: config.Warning, Program: d.Program, PID: d.PID, Fields: fields}
 }
 
 // appendLog writes to root's own log folder, which it makes on first use and otherwise leaves as the site has it.
@@ -206,7 +205,7 @@ type DiskTrouble struct {
 }
 
 // Entry is the line of the log that says so.
-func (t DiskTrouble) Entry(like runlog.Entry) runlog.Entry {
+func (t DiskTrouble) Entry(like Entry) Entry {
 	entry, _ := code.Lookup(t.Code)
 	like.Message = fmt.Sprintf("%s: %s: %s", t.Code, entry.Title, t.Text)
 	return like

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/cleanup"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/judge"
+	"bookend/internal/operation"
 	"bookend/internal/session"
 )
 
@@ -87,7 +87,7 @@ func onCard(f finding.Finding, seen judge.Seen) finding.Finding {
 }
 
 // outcome says what became of one process.
-func outcome(h finding.Holder, r cleanup.Result) finding.Finding {
+func outcome(h finding.Holder, r operation.Result) finding.Finding {
 	f := finding.Finding{
 		Code: code.Ended, Bytes: h.Memory, Holder: &h, Owner: h.Owner, Ended: r.Outcome,
 		Expected: "a job that ends its own processes",

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/runlog"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
@@ -54,10 +53,10 @@ var programs = map[slurm.Context]struct {
 	slurm.HealthCheck: {"bookend-healthcheck", metrics.HealthCheck},
 }
 
-func entry(d *session.Driver, level config.LogLevel, message string) runlog.Entry {
-	e := runlog.Entry{
+func entry(d *session.Driver, level config.LogLevel, message string) operation.Entry {
+	e := operation.Entry{
 		At: d.Clock.Wall(), Level: level, Program: programs[d.Phase].name, PID: d.PID, Message: message,
-		Fields: runlog.Fields{"node": d.Job.Node},
+		Fields: operation.Fields{"node": d.Job.Node},
 	}
 	if d.Phase != slurm.HealthCheck {
 		e.Fields["job"], e.Fields["uid"], e.Fields["partition"] = uint32(d.Job.ID), d.Job.UID, d.Job.Partition
@@ -66,7 +65,7 @@ func entry(d *session.Driver, level config.LogLevel, message string) runlog.Entr
 }
 
 // syslog sends an entry to the log socket, where the admin wants that.
-func syslog(d *session.Driver, e runlog.Entry) {
+func syslog(d *session.Driver, e operation.Entry) {
 	line := e.Line(d.Config.Log)
 	if !d.Config.Log.Syslog || len(line) == 0 {
 		return

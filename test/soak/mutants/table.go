@@ -8,7 +8,7 @@ const (
 	compare  = "internal/finding/compare.go"
 	holders  = "internal/finding/holders.go"
 	decide   = "internal/attrib/decide.go"
-	looking  = "internal/look/look.go"
+	looking  = "internal/judge/look.go"
 	judgings = "internal/judge/"
 )
 
@@ -23,7 +23,7 @@ var mutants = []mutant.Mutant{
 		Old: "Flat: seconds(3.5)", New: "Flat: seconds(0.5)",
 	},
 	{
-		Name: "no second look", File: looking, Func: "Take",
+		Name: "no second look", File: looking, Func: "Look",
 		Old: "o.confirm(e, &side, looks, least)", New: "_, _ = looks, least",
 	},
 	{

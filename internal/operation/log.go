@@ -1,6 +1,4 @@
-// Package runlog words Bookend's own log: one line for each hook run of a job with GPUs. It yields bytes; a
-// child appends them to the file, as anything on disk can sleep. Only the log socket is written here.
-package runlog
+package operation
 
 import (
 	"bytes"
@@ -23,7 +21,8 @@ const (
 // Fields are a line's values. Names are constants of this program; values may come from outside.
 type Fields map[string]any
 
-// Entry is one line to be.
+// Entry is one line of Bookend's own log to be, one for each hook run of a job with GPUs. It yields bytes; a child
+// appends them to the file, as anything on disk can sleep.
 type Entry struct {
 	At      time.Time // written in its own time zone
 	Level   config.LogLevel
