@@ -475,9 +475,14 @@ func TestAsked(t *testing.T) {
 		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
 		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
-			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,
-			"Why out of memory: not known; nothing that was looked at on n1 explains it", "XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+			"Why out of memory: not known; nothing that was looked at on n1 explains it", "export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"},
+		{"PyTorch's pool, by its newest name", func(in *Input) {
+			m := pooled
+			m.Setting = "PYTORCH_ALLOC_CONF"
+			in.Messages = []oom.Message{m}
+		}, ByMessage, "Why out of memory: your framework's pool was in pieces", "export PYTORCH_ALLOC_CONF=expandable_segments:True"},
 		{"CuPy's pool", func(in *Input) {
 			m := pooled
 			m.Framework = oom.CuPy
@@ -485,7 +490,7 @@ func TestAsked(t *testing.T) {
 		}, ByMessage, "Why out of memory: your framework's pool was in pieces", "cupy.get_default_memory_pool().free_all_blocks()"},
 		{"several JAX processes", func(in *Input) {
 			in.Messages, in.Seen = []oom.Message{jax(20)}, []Sighting{seen(500, 900, 60, true), seen(500, 901, 60, true)}
-		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
+		}, ByMessage, "Why out of memory: several processes of your job shared one GPU", "export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU"},
 		{"a lost card", func(in *Input) { in.Findings = []finding.Finding{there(code.Lost, 0, 0, nil)} }, ByFailure,
 			"Your job failed (exit code 1). Found: GPU or driver had a fault", "another node: sbatch --exclude=n1"},
 		{"its own without a process", func(in *Input) {

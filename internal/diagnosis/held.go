@@ -267,7 +267,11 @@ func (j judge) wording(s stock) string {
 		if live(h.Finding) {
 			text += j.clock(", since ", h.Holder.Start)
 		}
-		if o := h.Owner; o != nil && o.UID == j.Job.UID && o.Job != 0 {
+		switch o := h.Owner; {
+		case o == nil || o.UID != j.Job.UID || o.Job == 0:
+		case o.Job == j.Job.ID:
+			text += fmt.Sprintf(", %sby an earlier run of this job", surely(o.Level))
+		default:
 			text += fmt.Sprintf(", %sby your job %d", surely(o.Level), o.Job)
 		}
 	}

@@ -36,13 +36,13 @@ var texts = map[Name]words{
 // better is what helps with one framework.
 var better = map[Name]map[oom.Framework][]string{
 	Pool: {
-		oom.PyTorch: {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"},
+		oom.PyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"},
 		oom.CuPy:    {"cupy.get_default_memory_pool().free_all_blocks()"},
 	},
-	Own: {oom.JAX: {"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
+	Own: {oom.JAX: {"export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
 		"a smaller batch, or a larger GPU"}},
-	Processes: {oom.JAX: {"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
-		"XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
+	Processes: {oom.JAX: {"export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
+		"export XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
 
 // Title is what a cause is called in a table.
@@ -264,7 +264,7 @@ func (j judge) remedies(n Name) []string {
 			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
 	}
 	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
-		return better[n][m[0].Framework]
+		return named(better[n][m[0].Framework], m[0].Setting)
 	}
 	_, capped := j.capped()
 	switch host := n == Limits && j.hostMemory().Answer == Yes; {
@@ -276,6 +276,14 @@ func (j judge) remedies(n Name) []string {
 		return []string{"a larger memory limit in your program, or none"}
 	}
 	return texts[n].try
+}
+
+// named has the variable of PyTorch's pool by the name that this PyTorch has for it.
+func named(try []string, setting string) []string {
+	if setting == "" {
+		return try
+	}
+	return append([]string{strings.Replace(try[0], oom.Settings[0], setting, 1)}, try[1:]...)
 }
 
 const moreHost = "more host memory: sbatch --mem, or fewer data workers"
