@@ -25,15 +25,13 @@ import (
 const quietTime = 2 * time.Second
 
 func acceptCommand(a *app) *cobra.Command {
-	var force bool
 	cmd := &cobra.Command{
 		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
 		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor "+
 			"it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
 		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0], force) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "accept although a job has the GPU")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd
@@ -41,13 +39,13 @@ func acceptCommand(a *app) *cobra.Command {
 
 // accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
 // is loaded anew.
-func (a *app) accept(name string, force bool) error {
+func (a *app) accept(name string) error {
 	cfg := a.config()
 	all, err := read(a.env, cfg.Paths, a.node)
 	if err != nil {
 		return err
 	}
-	b, err := accepted(a.env, cfg, all, name, force)
+	b, err := accepted(a.env, cfg, all, name)
 	if err != nil {
 		return err
 	}
@@ -62,8 +60,7 @@ func (a *app) accept(name string, force bool) error {
 }
 
 // accepted is the baseline that is to be put on record, or why there is to be none.
-func accepted(env operation.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline,
-	err error) {
+func accepted(env operation.Env, cfg config.Config, all records, name string) (b finding.Baseline, err error) {
 	if why := stuck(env, cfg, all); why != "" {
 		return b, errors.New(why)
 	}
@@ -77,9 +74,8 @@ func accepted(env operation.Env, cfg config.Config, all records, name string, fo
 		return b, err
 	}
 	id := plain(first.Device.ID)
-	if job := holding(all, first.Device, epoch); job != "" && !force {
-		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say "+
-			"--force", id, job)
+	if job := holding(all, first.Device, epoch); job != "" {
+		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end", id, job)
 	}
 	if b, err = again(env, cfg, all, first); err != nil {
 		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)

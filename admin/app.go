@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,12 +17,10 @@ import (
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
 type app struct {
-	env       operation.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw       *sink         // standard output as it is: for what programs read
-	colourful func(colour string) bool
-	node      string // --node
-	json      bool   // --json
-	colour    string // --color
+	env  operation.Env // its Stdout and Stderr let nothing through that no terminal should get
+	raw  *sink         // standard output as it is: for what programs read
+	node string        // --node
+	json bool          // --json
 }
 
 // sink is standard output, and remembers that it failed: who writes for people looks at no error.
@@ -42,9 +39,8 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // run carries out a command line and returns the exit code.
 func run(env operation.Env, args []string) int {
-	a := &app{env: env, raw: &sink{w: env.Stdout}, colour: colourAuto}
-	a.colourful = func(colour string) bool { return colourful(env, colour) }
-	a.env.Stdout, a.env.Stderr = answer.On(a.raw, a.colourful(colourAuto)), answer.Terminal(env.Stderr)
+	a := &app{env: env, raw: &sink{w: env.Stdout}}
+	a.env.Stdout, a.env.Stderr = answer.On(a.raw, colourful(env)), answer.Terminal(env.Stderr)
 	root := a.root()
 	if args == nil {
 		args = []string{} // else cobra takes those of the process
@@ -76,7 +72,6 @@ everything, others their own jobs alone.`,
 			}
 			return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 	}
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
@@ -85,10 +80,6 @@ everything, others their own jobs alone.`,
 		fmt.Fprint(a.env.Stdout, help(cmd))
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
-	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and "+
-		"TERM allow), always or never")
-	_ = cmd.RegisterFlagCompletionFunc("color", fixed(colourAuto, colourAlways, colourNever))
-	cmd.PersistentFlags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
 	for _, make := range commands {
 		cmd.AddCommand(make(a))
@@ -106,15 +97,6 @@ everything, others their own jobs alone.`,
 var commands = []func(*app) *cobra.Command{
 	statusCommand, showCommand, historyCommand, snapshotCommand, explainCommand, baselineCommand, configCommand,
 	doctorCommand, setupCommand, reportCommand, completionCommand, versionCommand,
-}
-
-// prepare is done before each command, once its flags are read.
-func (a *app) prepare(cmd *cobra.Command) error {
-	if !slices.Contains([]string{colourAuto, colourAlways, colourNever}, a.colour) {
-		return misused(cmd, fmt.Sprintf("--color: want auto, always or never, not %q", a.colour))
-	}
-	a.env.Stdout = answer.On(a.raw, a.colourful(a.colour))
-	return nil
 }
 
 // perNode gives a command --node.

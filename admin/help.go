@@ -34,7 +34,7 @@ func help(cmd *cobra.Command) string {
 		fmt.Fprintf(&b, "\nexamples:\n%s\n", cmd.Example)
 	}
 	fmt.Fprintln(&b, "\nexit codes:")
-	for _, e := range exitTable(cmd) {
+	for _, e := range exits {
 		line(fmt.Sprintf("  %-3d %s", e.code, e.means))
 	}
 	return b.String()
@@ -56,7 +56,7 @@ func usage(cmd *cobra.Command) string {
 		line += " [COMMAND]"
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == "version" || f.Name == "color" || f.Hidden {
+		if f.Name == "help" || f.Name == "version" || f.Hidden {
 			return
 		}
 		name, _ := flagWords(f)
@@ -87,28 +87,6 @@ func visible(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
 		return c.Hidden || !c.IsAvailableCommand()
 	})
-}
-
-// exitMeaning is one exit code of one command.
-type exitMeaning struct {
-	code  int
-	means string
-}
-
-// exitTable are the exit codes that a command has.
-func exitTable(cmd *cobra.Command) (table []exitMeaning) {
-	own := exitsOf[cmd.CommandPath()]
-	for _, e := range exits {
-		switch text, has := own[e.code]; {
-		case has:
-			table = append(table, exitMeaning{e.code, text})
-		case e.code == exitOK || e.code == exitUsage || !cmd.HasParent():
-			table = append(table, exitMeaning{e.code, e.means})
-		case e.code == exitTrouble:
-			table = append(table, exitMeaning{e.code, "the answer could not be written"})
-		}
-	}
-	return table
 }
 
 // describe words what cobra words itself as this program does, in all commands.

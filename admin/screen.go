@@ -8,18 +8,8 @@ import (
 	"bookend/internal/operation"
 )
 
-// Values of --color.
-const (
-	colourAuto   = "auto"
-	colourAlways = "always"
-	colourNever  = "never"
-)
-
 // colourful reports whether standard output takes colours.
-func colourful(env operation.Env, colour string) bool {
-	if colour != colourAuto {
-		return colour == colourAlways
-	}
+func colourful(env operation.Env) bool {
 	term := env.Getenv("TERM")
 	return isTerminal(env) && env.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
 }

@@ -79,13 +79,7 @@ type Owner struct {
 func findings(e ledger.End) []Finding {
 	out := []Finding{}
 	for i, f := range e.Findings {
-		n := newFinding(f, e.Verdict.Of(i), e.Clock)
-		if e.Neighbours != nil && f.Index == nil {
-			if r, ok := e.Neighbours.Reading(f.GPU); ok {
-				n.Minor = r.Device.Minor
-			}
-		}
-		out = append(out, n)
+		out = append(out, newFinding(f, e.Verdict.Of(i), e.Clock))
 	}
 	return out
 }

@@ -12,8 +12,8 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/state"
 )
 
@@ -39,14 +39,14 @@ func show(w io.Writer, run ledger.Run, path, name string) {
 			Driver: &Driver{Answers: &silent, Release: name, Unknown: Unknown{"release": path}},
 			Slurm:  &SlurmNode{State: &said, Reason: &said, By: name}}.Status().Text(w)
 	}
-	tests := map[gpu.ID]probe.Record{}
+	tests := map[gpu.ID]health.TestRecord{}
 	for _, e := range run.Ends {
 		who := map[int]attrib.Process{}
 		for _, p := range e.Processes {
 			who[p.PID] = p
 		}
 		for _, p := range e.Probes {
-			tests[p.Device] = probe.Record{Probe: p, Epoch: run.Epoch}
+			tests[p.Device] = health.TestRecord{Probe: p, Epoch: run.Epoch}
 		}
 		s := NewSnapshot(e.Snapshot, who, func(boot time.Duration) time.Time { return e.Wall.Add(boot) })
 		s.AddTests(tests, run.Epoch)

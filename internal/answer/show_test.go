@@ -10,8 +10,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -104,7 +104,7 @@ func TestWhatIsMissing(t *testing.T) {
 }
 
 func TestFindings(t *testing.T) {
-	index, minor := 0, 3
+	index := 0
 	own := &finding.Owner{Job: 3, UID: 5, Level: attrib.ByExclusive}
 	for name, tt := range map[string]struct {
 		found finding.Finding
@@ -129,7 +129,7 @@ func TestFindings(t *testing.T) {
 			finding.Finding{Code: code.Trespass, GPU: "GPU-3", Unknown: "no record",
 				Owner:  &finding.Owner{Job: 555, Level: attrib.ByCgroup},
 				Holder: &finding.Holder{Process: attrib.Process{PID: 70, Name: "train", UID: 1001}}},
-			[]string{"\n  BKD-TRESPASS GPU-3 (/dev/nvidia3): job on a card it was not given [warn]\n",
+			[]string{"\n  BKD-TRESPASS GPU-3: job on a card it was not given [warn]\n",
 				"    job:      555 (uid unknown), evidence: cgroup ("},
 		},
 		"a trespasser of whom nothing is known": {
@@ -152,7 +152,6 @@ func TestFindings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			has(t, shown(func(_ *ledger.Run, e *ledger.End) {
-				e.Neighbours = &gpu.Snapshot{Readings: []gpu.Reading{{Device: gpu.Device{ID: "GPU-3", Minor: &minor}}}}
 				e.Findings = []finding.Finding{tt.found}
 			}), tt.want)
 		})
@@ -207,8 +206,8 @@ func TestSnapshot(t *testing.T) {
 	ok := gpu.Probe{Device: card0, Result: gpu.ProbeOK, Free: gpu.Bytes(4 << 20), Largest: gpu.Bytes(2 << 20),
 		Attempts: 2}
 	d := NewSnapshot(s, who, at.Add)
-	d.AddTests(map[gpu.ID]probe.Record{card0: {Probe: ok, Epoch: now, Wall: at},
-		"GPU-1": {Probe: probe.Skipped("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
+	d.AddTests(map[gpu.ID]health.TestRecord{card0: {Probe: ok, Epoch: now, Wall: at},
+		"GPU-1": {Probe: health.SkippedTest("GPU-1", "hung"), Epoch: old, Wall: at}}, now)
 	var b strings.Builder
 	d.Text(&b)
 	const want = `0000:1b:00.0 nvidia0  GPU-0  100 MiB used, 285 MiB free of 1000 MiB (615 MiB reserved by the driver itself)

@@ -261,7 +261,7 @@ func (c Condition) text() string {
 		switch {
 		case f.Value == nil:
 			odd += fmt.Sprintf(", %s unknown: %s", what, f.Unknown["value"])
-		case f.Fact != gpu.BAR1Used && f.Fact != gpu.BAR1Total && !slices.Contains(atRest[f.Fact], *f.Value):
+		case !strings.HasPrefix(string(f.Fact), "bar1_") && !slices.Contains(atRest[f.Fact], *f.Value):
 			odd += ", " + what + " " + *f.Value
 		}
 	}

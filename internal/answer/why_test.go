@@ -45,7 +45,7 @@ func squeezed() (Run, End) {
 		}},
 		Health: []gpu.Health{{Device: card0, Facts: []gpu.Fact{
 			{Code: gpu.ECCUncorrected, Value: "0"}, {Code: gpu.RemapRows, Value: "2"},
-			{Code: gpu.BAR1Used, Value: "1000"}, {Code: gpu.FabricState, Value: "completed"},
+			{Code: "bar1_used", Value: "1000"}, {Code: gpu.FabricState, Value: "completed"},
 			{Code: gpu.RecoveryAction, Unknown: "no_permission"},
 		}, Accounting: gpu.Accounting{Mode: "on",
 			Processes: []gpu.Accounted{{PID: 900, Peak: gpu.Bytes(35 << 30), Began: at.Add(-time.Minute),
@@ -83,7 +83,6 @@ func TestWhy(t *testing.T) {
     no           memory in pieces        GPU 0: only 4.0 GiB free, 20.0 GiB asked
     cannot tell  framework's pool        PyTorch does not say what its pool kept
     cannot tell  GPU or driver fault     part of the kernel log was overwritten
-    no           driver overhead         only 530 MiB a process
     no           your own use            GPU 0: 35.0 + 20.0 GiB asked fit in 79.0 GiB
     no           several processes       the rest was not your job's
     no           limits, host memory     the GPU's memory ran out

@@ -55,6 +55,9 @@ type Config struct {
 	JobLog     JobLog     `yaml:"job_log" word:"show"`
 	Log        Log        `yaml:"log"`
 	Metrics    Metrics    `yaml:"metrics"`
+	// HelpURL and Contact are in every report with a problem: the site's page for its users, and who helps them.
+	HelpURL string `yaml:"help_url" text:"line or empty"`
+	Contact string `yaml:"contact" text:"line or empty"`
 
 	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, which have no effect any more
 }

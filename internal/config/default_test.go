@@ -126,26 +126,6 @@ func TestPromisedDeadlines(t *testing.T) {
 	}
 }
 
-// What the steps of each hook leave of its time, beyond what check asks of any configuration.
-func TestReserves(t *testing.T) {
-	d, settle := Default().Deadlines, Default().Settle.Epilog
-	epilog := d.Epilog.Driver + d.Epilog.Scan + d.Epilog.Append + d.Epilog.Outputs
-	// An unclean card is watched, searched for and watched again.
-	check := d.HealthCheck.Scan + d.HealthCheck.Slurm + d.HealthCheck.Outputs + 2*(settle.Max+driverMargin)
-	for name, c := range map[string]struct{ got, least Duration }{
-		"prolog, before slurmd logs it as slow": {seconds(5) - d.Prolog.Total, 0},
-		"prolog":                                {d.Prolog.Total - d.Prolog.Driver - d.Prolog.Outputs, seconds(0.5)},
-		"epilog":                                {d.Epilog.Total - epilog, d.Epilog.Probe},
-		"health check":                          {d.HealthCheck.Total - check, seconds(5)},
-		"health check, settling":                {d.HealthCheck.Driver - settle.Max, driverMargin},
-		"flat, beyond workers that end by themselves": {settle.Flat - seconds(3), 1},
-	} {
-		if c.got < c.least {
-			t.Errorf("%s: %v is left, want at least %v", name, c.got, c.least)
-		}
-	}
-}
-
 // Who switches clean-up on need not change anything else; who does not is not held to its budget.
 func TestCleanUpFitsTheShippedTimes(t *testing.T) {
 	if Default().CleanUp.Enabled {

@@ -25,7 +25,9 @@ type reader struct {
 
 // dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
 var dropped = []string{
-	"deadlines.prolog.append", "job_log.steps", "job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig",
+	"BKD-BARMAP", // of policy
+	"deadlines.prolog.append", "job_log.steps", "job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age",
+	"probe.mig",
 	"probe.partitions", "thresholds.per_client",
 }
 
@@ -74,7 +76,7 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 			r.problem(name.Line, key, "a key must be a single word")
 		case seen[name.Value] > 0:
 			r.problem(name.Line, at, fmt.Sprintf("stands twice, first in line %d", seen[name.Value]))
-		case slices.Contains(dropped, at):
+		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
 			seen[name.Value] = name.Line
 			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: "has no effect any more: remove it"})
 		default:

@@ -41,8 +41,6 @@ func (s Scene) problem(f finding.Finding, at moment) []string {
 		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, Clean(f.Unknown, Width))}
 	case f.Holder != nil && !traits.Condition, traits.Memory != "":
 		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
-	case f.Code == code.BAR1:
-		return []string{fmt.Sprintf("WARNING: %s was not clean %s: %s", where, at, Clean(f.Observed, Width))}
 	case at == atEnd && (f.Code == code.Xid || f.Code == code.XidFatal):
 		at = "during your job" // the kernel's log is read from the job's start to where its end begins
 	}
@@ -225,7 +223,16 @@ func (s Scene) startAdvice(told []finding.Finding) []string {
 			}
 		}
 	}
-	return []string{fmt.Sprintf("  %ssbatch --exclude=%s; for your admin: bookend show %d", text, s.Node, s.Job.ID)}
+	return append([]string{fmt.Sprintf("  %ssbatch --exclude=%s", text, s.Node)}, s.details())
+}
+
+// details is the last line of a report with a problem: where the rest is, and who helps.
+func (s Scene) details() string {
+	text := fmt.Sprintf("  Details: bookend show %d on %s", s.Job.ID, s.Node)
+	if s.Help != "" {
+		text += "; help: " + s.Help
+	}
+	return text
 }
 
 // endAdvice is what the owner of a job can do that leaves processes behind, and who does something about the rest.
@@ -246,8 +253,8 @@ func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
 	if s.Verdict.Action == config.Drain {
 		out = append(out, "  The node takes no new jobs until an admin clears it")
 	}
-	if others || s.Verdict.Action == config.Drain || s.asked() {
-		out = append(out, fmt.Sprintf("  Details: bookend show %d on %s", s.Job.ID, s.Node))
+	if others || s.Verdict.Action == config.Drain || s.asked() || s.Help != "" && fix {
+		out = append(out, s.details())
 	}
 	return out
 }

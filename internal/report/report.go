@@ -33,6 +33,7 @@ type Scene struct {
 	Verdict  finding.Verdict
 	Show     config.Show
 	Privacy  config.Privacy
+	Help     string // where the site's users find help; empty if the site does not say
 	// Why is the answer to why the job ran out of memory; nil if it is not wanted.
 	Why *diagnosis.Diagnosis
 }

@@ -75,8 +75,8 @@ var (
 )
 
 const (
-	enough = "\nbookend:   139.8 GiB is free. Not enough? sbatch --exclude=n1; for your admin: bookend show 42"
-	mayNot = "\nbookend:   GPU programs may fail on it. If yours does: sbatch --exclude=n1; for your admin: bookend show 42"
+	enough = "\nbookend:   139.8 GiB is free. Not enough? sbatch --exclude=n1\nbookend:   Details: bookend show 42 on n1"
+	mayNot = "\nbookend:   GPU programs may fail on it. If yours does: sbatch --exclude=n1\nbookend:   Details: bookend show 42 on n1"
 )
 
 func TestStart(t *testing.T) {
@@ -111,7 +111,8 @@ bookend:   Held by a process that is not yours, of job 12 of another user` + eno
 		"nothing could be read": {unread, `
 bookend: WARNING: n1 GPU 0 could not be checked before your job started: no reading
 bookend: WARNING: n1 GPU driver had a fault before your job started: dlopen: no such file
-bookend:   How much is free is unknown. Not enough? sbatch --exclude=n1; for your admin: bookend show 42`},
+bookend:   How much is free is unknown. Not enough? sbatch --exclude=n1
+bookend:   Details: bookend show 42 on n1`},
 	} {
 		t.Run(name, func(t *testing.T) { check(t, Start(tt.s), tt.want) })
 	}
@@ -174,7 +175,6 @@ func TestCondition(t *testing.T) {
 		{fails(code.Blocked, "cuMemCreate; process 4711", 0), "had a fault", "a test could not get any of its free memory", mayNot},
 		{fails(code.Broken, "cuInit: (802); start nvidia-fabricmanager", 0), "had a fault", "a test of CUDA failed: cuInit: (802)", mayNot},
 		{fails(code.Recovery, "the driver asks for a reset", 0), "had a fault", "the driver asks for a reset", mayNot},
-		{fails(code.BAR1, "300 MiB of BAR1 mapped", 0), "was not clean", "300 MiB of BAR1 mapped", enough},
 		{fails(code.Throttle, "clocks are held down", 0), "was slow", "clocks are held down", enough},
 		{fails(code.XidFatal, "PID 4711", 9999), "had a fault", "the driver's error Xid 9999: of an unknown kind", mayNot},
 		{fails(code.Xid, "PID 4711", 0), "met an error of a program", "the driver reported an error (Xid)", enough},

@@ -72,20 +72,48 @@ func (s Scene) headline() string {
 // evidence says of which GPU it is if the job has several.
 func (s Scene) evidence(c diagnosis.Cause) string {
 	text := string(Clean(c.Evidence, Width))
-	text = strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
+	if !strings.HasPrefix(text, "ulimit") {
+		text = strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
+	}
 	if c.Index != nil && len(s.Cards) > 1 {
 		return fmt.Sprintf("GPU %d: %s", *c.Index, text)
 	}
 	return text
 }
 
-// answered names the causes with one answer.
+// kinds are the causes in a user's words, a few of them together. The rest interests admins: bookend show has it.
+var kinds = []struct {
+	name string
+	of   []diagnosis.Name
+}{
+	{"other users", []diagnosis.Name{diagnosis.Others}},
+	{"leftovers", []diagnosis.Name{diagnosis.Leftover, diagnosis.Unlisted}},
+	{"GPU fault", []diagnosis.Name{diagnosis.Fault}},
+	{"fragmentation", []diagnosis.Name{diagnosis.Pieces, diagnosis.Pool}},
+	{"your job's own use", []diagnosis.Name{diagnosis.Own}},
+	{"several processes of your job", []diagnosis.Name{diagnosis.Processes}},
+	{"limits", []diagnosis.Name{diagnosis.Limits}},
+}
+
+// answered names the kinds of causes that are ruled out, or that cannot be told: those that have one that cannot.
 func (s Scene) answered(a diagnosis.Answer) string {
 	var names []string
-	for _, c := range s.Why.Causes {
-		if c.Answer == a {
-			names = append(names, strings.ReplaceAll(c.Name.Title(), ", ", " or "))
+	for _, k := range kinds {
+		if s.strongest(k.of) == a {
+			names = append(names, k.name)
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// strongest is the answer to several causes: yes if one is, no if all are.
+func (s Scene) strongest(of []diagnosis.Name) (answer diagnosis.Answer) {
+	for _, c := range s.Why.Causes {
+		switch {
+		case !slices.Contains(of, c.Name) || answer == diagnosis.Yes:
+		case c.Answer == diagnosis.Yes || answer != diagnosis.Unknown:
+			answer = c.Answer
+		}
+	}
+	return answer
 }

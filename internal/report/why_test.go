@@ -27,7 +27,7 @@ func TestWhy(t *testing.T) {
 	const (
 		evidence = "\nbookend:   Used 138.9 GiB"
 		try      = "\nbookend:   Try: a smaller batch; more GPUs"
-		answers  = "\nbookend:   Ruled out: another process, limits or host memory\nbookend:   Cannot tell: framework's pool"
+		answers  = "\nbookend:   Ruled out: other users, limits\nbookend:   Cannot tell: fragmentation"
 		details  = "\nbookend:   Details: bookend show 42 on n1"
 	)
 	for _, tt := range []struct {

@@ -62,6 +62,7 @@ func (r *record) report() report.Scene {
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
 		Findings: r.Findings(), Verdict: r.Verdict(), Why: r.why,
 		Show: r.Config.JobLog.Show, Privacy: r.Config.JobLog.Privacy,
+		Help: strings.Trim(r.Config.HelpURL+", "+r.Config.Contact, ", "),
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/oom"
-	"bookend/internal/probe"
 	"bookend/internal/report"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -73,7 +72,7 @@ func (s story) scene() report.Scene {
 	s.listen()
 	r := report.Scene{
 		Node: s.Job.Node, Job: s.Job, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
-		Privacy: config.PrivacyOwn,
+		Privacy: config.PrivacyOwn, Show: config.ShowSummary,
 	}
 	if s.start {
 		r.Now, r.Before, r.Findings = *s.Start, nil, s.StartFindings
@@ -222,7 +221,7 @@ func pieces() story {
 	s := calm("RuntimeError: CUDA error: out of memory\n")
 	s.Probes[0].Result, s.Probes[0].Largest = gpu.ProbeGap, gpu.Bytes(61204*mebi)
 	s.Probes[0].Attempts = 34
-	s.Findings = probe.Findings(s.Cards, []probe.Outcome{{Probe: s.Probes[0], Seen: 1}})
+	s.Findings = health.FoundByTests(s.Cards, []health.Outcome{{Probe: s.Probes[0], Seen: 1}})
 	return s
 }
 

@@ -38,8 +38,8 @@ func stillUses(pid int) string {
 
 // notCausedBy ends the start report of a job that found its card in use.
 func notCausedBy(job cluster.JobID, freeMiB int) string {
-	return fmt.Sprintf("| bookend:   %.1f GiB is free. Not enough? sbatch --exclude=n1; for your admin: bookend show %s",
-		float64(freeMiB)/1024, job)
+	return fmt.Sprintf("| bookend:   %.1f GiB is free. Not enough? sbatch --exclude=n1\n%s",
+		float64(freeMiB)/1024, moreAt(job))
 }
 
 // leftEarlier is what the later job reads of it at its end.
@@ -76,7 +76,7 @@ func TestEnforce(t *testing.T) {
 	s := given(t, site.Options{Mode: "enforce"})
 	first := s.happens(drains)
 	pid := s.pid(first)
-	s.inOrder("the output", s.outputOf(first), stillUses(pid), notCleanAfter,
+	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
 		"| bookend:   The node takes no new jobs until an admin clears it", moreAt(first))
 	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ",
 		"BKD-ORPHAN (job "+string(first)+")",

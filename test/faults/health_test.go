@@ -16,7 +16,7 @@ import (
 // healthCalls are what asks a driver for a GPU's condition; for a test of what a hook does without them.
 var healthCalls = []string{
 	"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
-	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode",
+	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetPersistenceMode",
 	"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode", "nvmlDeviceGetAccountingMode",
 }
 
@@ -52,7 +52,7 @@ func xid(card, number int, text string) func(*node) {
 }
 
 // An Xid after which NVIDIA calls for a reset drains if the kernel itself wrote it of the job's GPU while the job ran,
-// and the driver does not say that all is well. What lines there are packages kmsg and health know.
+// and the driver does not say that all is well. What lines there are packages inventory and health know.
 func TestXid(t *testing.T) {
 	secret := []string{"4711", "secret"}
 	tell(t, map[string]story{
@@ -180,16 +180,7 @@ var conditions = map[string]story{
 			if v := n.endOf(100).Verdict; v.Action != config.Note {
 				n.Errorf("%+v", v)
 			}
-			n.shows("health: 11 facts read, persistence off", "show", "100")
-		},
-	},
-	"mapped in BAR1, by nobody": {
-		before: func(n *node) { n.job(101) },
-		during: set("gpu0.bar1_used_mib", "2000"), finds: "BKD-BARMAP", check: func(n *node) {
-			f := n.found(n.findings(epilog), code.BAR1)
-			if f.Observed != "2000 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look" {
-				n.Errorf("%+v", f)
-			}
+			n.shows("health: 9 facts read, persistence off", "show", "100")
 		},
 	},
 	"lost while it is asked": { // it was there when it was looked at: a fact unknown, and no more
@@ -245,7 +236,7 @@ func TestHealthHangs(t *testing.T) {
 			during: func(n *node) {
 				impatient(n)
 				n.leftover()
-				n.set("on.nvmlDeviceGetBAR1MemoryInfo.gpu0", "hang-hard")
+				n.set("on.nvmlDeviceGetGpuFabricInfoV.gpu0", "hang-hard")
 			}},
 	})
 }

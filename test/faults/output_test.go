@@ -13,7 +13,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
-	"bookend/internal/state"
 )
 
 // outputs are what a user can put where the job's output was, and whether that hinders only a writer. Root never
@@ -100,7 +99,7 @@ func (n *node) drop(target joblog.Target) {
 }
 
 func (n *node) dropped() string {
-	return filepath.Join(n.conf.run, "drop", nodeName+"_100", state.DropFile)
+	return filepath.Join(n.conf.run, "drop", nodeName+"_100")
 }
 
 func (n *node) dropRaw(data string) string {

@@ -17,7 +17,7 @@ func list(all ...diagnosis.Name) []diagnosis.Name { return all }
 
 var causes = list(diagnosis.Others, diagnosis.Leftover, diagnosis.Unlisted, diagnosis.Pieces, diagnosis.Pool,
 	diagnosis.Fault,
-	diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
+	diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
 
 func (a answers) want(name diagnosis.Name) []string {
 	switch {

@@ -1,4 +1,4 @@
-package probe
+package health
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func broken(e *gpu.CallError) gpu.Probe {
 	return gpu.Probe{Device: card0, Result: gpu.ProbeBroken, Error: e, Why: "the reason"}
 }
 
-func TestFindings(t *testing.T) {
+func TestWhatTestsFind(t *testing.T) {
 	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
 	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
 		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
@@ -30,7 +30,7 @@ func TestFindings(t *testing.T) {
 		doubts int
 	}{
 		"ok":      {Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK}}, idle, "", "", 0},
-		"skipped": {Outcome{Probe: Skipped(card0, "shared")}, idle, "", "", 0},
+		"skipped": {Outcome{Probe: SkippedTest(card0, "shared")}, idle, "", "", 0},
 		"gap": {
 			Outcome{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20),
 				Largest: gpu.Bytes(100 << 20), Attempts: 22}, Seen: 1},
@@ -67,7 +67,7 @@ func TestFindings(t *testing.T) {
 			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
 		"another card's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
 	} {
-		got := Findings([]finding.Card{tt.card}, []Outcome{tt.o})
+		got := FoundByTests([]finding.Card{tt.card}, []Outcome{tt.o})
 		if tt.code == "" {
 			if len(got) != 0 {
 				t.Errorf("%s: %+v", name, got)
@@ -84,11 +84,11 @@ func TestFindings(t *testing.T) {
 
 func TestGapIsMemory(t *testing.T) {
 	p := gpu.Probe{Device: card0, Result: gpu.ProbeGap, Free: gpu.Bytes(900 << 20), Largest: gpu.Bytes(100 << 20)}
-	if f := Findings([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes != gpu.Bytes(800<<20) {
+	if f := FoundByTests([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes != gpu.Bytes(800<<20) {
 		t.Errorf("%+v", f[0].Bytes)
 	}
 	p.Largest = gpu.Unknown("not read")
-	if f := Findings([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes.Known() ||
+	if f := FoundByTests([]finding.Card{idle}, []Outcome{{Probe: p}}); f[0].Bytes.Known() ||
 		!strings.Contains(f[0].Observed, "an unknown amount") {
 		t.Errorf("%+v", f[0])
 	}
@@ -107,20 +107,20 @@ func TestAgain(t *testing.T) {
 		"another error": {broken(failed("cuInit", 802, "Y")), gpu.ProbeBroken, 1},
 		"a crash":       {broken(nil), gpu.ProbeBroken, 1},
 		"well again":    {ok, gpu.ProbeOK, 1},
-		"no answer":     {Skipped(card0, "hung"), gpu.ProbeBroken, 1},
+		"no answer":     {SkippedTest(card0, "hung"), gpu.ProbeBroken, 1},
 	} {
 		if got := first.Again(tt.second); got.Result != tt.want || got.Seen != tt.seen {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := first.Again(Skipped(card0, "hung")); got.Error == nil || got.Error.Code != 999 {
+	if got := first.Again(SkippedTest(card0, "hung")); got.Error == nil || got.Error.Code != 999 {
 		t.Errorf("no answer is no news: %+v", got)
 	}
 }
 
 // A card that was not tested for another's sake is tested alone; one that may not be tested is not asked for again.
 func TestRetry(t *testing.T) {
-	started := Skipped(card0, "CUDA does not show it")
+	started := SkippedTest(card0, "CUDA does not show it")
 	started.Times.Init = time.Millisecond
 	for name, tt := range map[string]struct {
 		p           gpu.Probe
@@ -130,7 +130,7 @@ func TestRetry(t *testing.T) {
 		"blocked":          {gpu.Probe{Result: gpu.ProbeBlocked}, true, true},
 		"ok":               {gpu.Probe{Result: gpu.ProbeOK}, false, false},
 		"gap":              {gpu.Probe{Result: gpu.ProbeGap}, false, false},
-		"not to be tested": {Skipped(card0, "mode"), false, false},
+		"not to be tested": {SkippedTest(card0, "mode"), false, false},
 		"not seen":         {started, false, true},
 	} {
 		o := Outcome{Probe: tt.p}

@@ -1,4 +1,4 @@
-package probe
+package health
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"bookend/internal/gpu"
 )
 
-// Case is what a hook knows when it wants to test its job's cards. The scene must say who else may use them.
-type Case struct {
+// TestCase is what a hook knows when it wants to test its job's cards. The scene must say who else may use them.
+type TestCase struct {
 	Scene finding.Scene
 	Found []finding.Finding // by this hook so far
 	InJob bool              // the hook runs in the job's own cgroup
@@ -20,10 +20,10 @@ type Case struct {
 
 // Plan sorts the job's cards into those that may be tested and those that must not be, each with its reason. Whoever
 // else may use a card must never lose memory, or fail to start, because of a test.
-func (c Case) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Probe) {
+func (c TestCase) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Probe) {
 	for _, card := range cards {
 		if why := c.forbids(card); why != "" {
-			skipped = append(skipped, Skipped(card.Device.ID, why))
+			skipped = append(skipped, SkippedTest(card.Device.ID, why))
 			continue
 		}
 		test = append(test, card)
@@ -31,15 +31,15 @@ func (c Case) Plan(cards []finding.Card) (test []finding.Card, skipped []gpu.Pro
 	return test, skipped
 }
 
-// Skipped is the answer for a card that was not tested.
-func Skipped(id gpu.ID, why string) gpu.Probe {
+// SkippedTest is the answer for a card that was not tested.
+func SkippedTest(id gpu.ID, why string) gpu.Probe {
 	return gpu.Probe{
 		Device: id, Result: gpu.ProbeSkipped, Why: why, Free: gpu.Unknown("not tested"),
 		Largest: gpu.Unknown("not tested"),
 	}
 }
 
-func (c Case) forbids(card finding.Card) string {
+func (c TestCase) forbids(card finding.Card) string {
 	s := c.Scene
 	switch {
 	case c.InJob:
@@ -67,7 +67,7 @@ func (c Case) forbids(card finding.Card) string {
 
 // failed names what was found wrong with the card, or with the driver as a whole: a test would not tell more, and a
 // driver that has just failed may hang in it.
-func (c Case) failed(card finding.Card) string {
+func (c TestCase) failed(card finding.Card) string {
 	for _, f := range c.Found {
 		entry, _ := code.Lookup(f.Code)
 		driver := entry.Scope == code.Driver && entry.Severity != code.Note
@@ -117,7 +117,7 @@ func resident(b finding.Baseline, pid int, facts attrib.Process) bool {
 }
 
 // Known are the PIDs of the processes that are meant to be on the cards of a plan.
-func (c Case) Known(test []finding.Card) (pids []int) {
+func (c TestCase) Known(test []finding.Card) (pids []int) {
 	for _, card := range test {
 		for _, r := range c.Scene.Baselines[card.Device.ID].Residents {
 			if !slices.Contains(pids, r.PID) {

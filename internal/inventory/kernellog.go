@@ -1,6 +1,4 @@
-// Package kmsg reads what the kernel's log says of GPUs and of processes that it ended for want of memory. Reading may
-// take long where the log is large, so a hook does it in a child.
-package kmsg
+package inventory
 
 import (
 	"bytes"
@@ -23,12 +21,12 @@ const (
 	maxText    = 1 << 10 // of one line; the kernel's lines are no longer
 )
 
-// Read reads the kernel's log, <dev>/kmsg, to its end. It collects what came after the mark; without one it fills in
+// ReadLog reads the kernel's log, <dev>/kmsg, to its end. It collects what came after the mark; without one it fills in
 // Last and nothing else. Last holds unless Unknown is set. Strings in it are from outside: bounded, not clean.
 //
 // It counts only what the kernel itself wrote: whatever root's programs write there has another facility than the
 // kernel's, which the kernel does not let them choose.
-func Read(dev string, since *gpu.KernelMark) gpu.KernelLog {
+func ReadLog(dev string, since *gpu.KernelMark) gpu.KernelLog {
 	path := filepath.Join(dev, "kmsg")
 	// Threat: in a container it may be a link to a console, or a FIFO or a file of somebody's: none is followed or
 	// waited for, becomes our terminal, or is read without end.

@@ -1,4 +1,4 @@
-package kmsg
+package inventory
 
 import (
 	"bytes"

@@ -1,6 +1,4 @@
-// Package probe decides which cards may be tested by an allocation, whether an earlier test still holds, and what a
-// test says.
-package probe
+package health
 
 import (
 	"fmt"
@@ -12,8 +10,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Record is the last test of a card, kept from one hook to the next.
-type Record struct {
+// TestRecord is the last test of a card, kept from one hook to the next.
+type TestRecord struct {
 	Probe  gpu.Probe      `json:"probe"`
 	Epoch  gpu.Epoch      `json:"epoch"`
 	Kernel gpu.KernelMark `json:"kernel"` // the newest entry of the kernel's log then; zero where it was not read
@@ -23,10 +21,10 @@ type Record struct {
 }
 
 // Good reports a test that found nothing wrong.
-func (r Record) Good() bool { return r.Probe.Result == gpu.ProbeOK }
+func (r TestRecord) Good() bool { return r.Probe.Result == gpu.ProbeOK }
 
-// When reports whether a hook of this phase tests the cards of its job.
-func When(at config.ProbeAt, phase slurm.Context) bool {
+// WhenTested reports whether a hook of this phase tests the cards of its job.
+func WhenTested(at config.ProbeAt, phase slurm.Context) bool {
 	switch at {
 	case config.ProbeBoth:
 		return phase == slurm.Prolog || phase == slurm.Epilog
@@ -38,11 +36,11 @@ func When(at config.ProbeAt, phase slurm.Context) bool {
 	return false
 }
 
-// MaxAge is how long a start trusts a test at an earlier job's end.
-const MaxAge = 24 * time.Hour
+// TestMaxAge is how long a start trusts a test at an earlier job's end.
+const TestMaxAge = 24 * time.Hour
 
-// Now is what a start knows that an earlier test may not have survived.
-type Now struct {
+// SinceTest is what a start knows that an earlier test may not have survived.
+type SinceTest struct {
 	At     time.Duration // CLOCK_BOOTTIME
 	Epoch  gpu.Epoch
 	Kernel *gpu.KernelLog // since the record's mark, or since an earlier one; nil where nobody read it
@@ -52,14 +50,14 @@ type Now struct {
 
 // Trusted reports whether nothing has changed since the test, so that its result holds now, good or bad; else why it
 // may not. What was not tested is never trusted.
-func (r Record) Trusted(n Now) (ok bool, why string) {
+func (r TestRecord) Trusted(n SinceTest) (ok bool, why string) {
 	switch age := n.At - r.Probe.At; {
 	case r.Probe.Result == gpu.ProbeSkipped:
 		why = "it came to no result"
 	case !r.Epoch.Same(n.Epoch):
 		why = "the driver was reloaded or the node booted since, or nobody can tell"
-	case age < 0 || age > MaxAge:
-		why = fmt.Sprintf("it is older than %v", MaxAge)
+	case age < 0 || age > TestMaxAge:
+		why = fmt.Sprintf("it is older than %v", TestMaxAge)
 	default:
 		if why = r.struck(n); why == "" {
 			why = Busy(n.Scene, n.Card)
@@ -69,7 +67,7 @@ func (r Record) Trusted(n Now) (ok bool, why string) {
 }
 
 // struck says why the driver may have reported an error of the card since the test, empty where it has not.
-func (r Record) struck(n Now) string {
+func (r TestRecord) struck(n SinceTest) string {
 	switch k := n.Kernel; {
 	case r.Kernel == gpu.KernelMark{}:
 		return "the kernel's log was not read at that time"

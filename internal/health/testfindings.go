@@ -1,4 +1,4 @@
-package probe
+package health
 
 import (
 	"fmt"
@@ -49,8 +49,8 @@ func (o Outcome) error() int {
 	return o.Error.Code
 }
 
-// Findings are what tests found wrong. Skipped ones are no finding.
-func Findings(cards []finding.Card, outcomes []Outcome) []finding.Finding {
+// FoundByTests is what tests found wrong. Skipped ones are no finding.
+func FoundByTests(cards []finding.Card, outcomes []Outcome) []finding.Finding {
 	var found []finding.Finding
 	for _, c := range cards {
 		for _, o := range outcomes {

@@ -1,4 +1,4 @@
-package kmsg
+package inventory
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/gpu"
+	"bookend/test/must"
 )
 
 // realLines are lines as drivers and kernels of several versions write them.
@@ -26,18 +27,13 @@ func mark(seq uint64, us int64) gpu.KernelMark {
 func folder(t *testing.T, log string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "kmsg"), []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "kmsg"), []byte(log), 0o600))
 	return dir
 }
 
 func realLog(t testing.TB) string {
 	t.Helper()
-	log, err := os.ReadFile(realLines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Have(os.ReadFile(realLines))(t)
 	return string(log)
 }
 
@@ -46,7 +42,7 @@ func num(n int) *int { return &n }
 // Lines of several drivers and kernels as the device gives them; what follows from each.
 func TestReadRealLines(t *testing.T) {
 	first := mark(1, 0)
-	log := Read(folder(t, realLog(t)), &first)
+	log := ReadLog(folder(t, realLog(t)), &first)
 	if log.Unknown != "" || log.Last != mark(1501, 300000001) || log.Lost {
 		t.Fatalf("unknown %q, last %+v, lost %v", log.Unknown, log.Last, log.Lost)
 	}
@@ -130,7 +126,7 @@ func TestReadSince(t *testing.T) {
 		"another entry of that number": {&gpu.KernelMark{Seq: 1310, At: 65 * time.Second}, 0, 0, false,
 			"another boot"},
 	} {
-		log := Read(dir, tt.since)
+		log := ReadLog(dir, tt.since)
 		if len(log.Xids) != tt.xids || len(log.Kills) != tt.kills || log.Lost != tt.lost ||
 			!strings.Contains(log.Unknown, tt.unknown) {
 			t.Errorf("%s: %+v", name, log)
@@ -208,7 +204,7 @@ func TestForged(t *testing.T) {
 		"a process named as a kill is, and dies": {"6,2,2,-;Out of memory: [77]: segfault at 0 ip 0 sp 0 error 4 in : Killed process 5 (x) total-vm:1kB[55+1000]", 0},
 		"a process named as a summary is":        {"6,2,2,-;oom-kill:constr[77]: segfault at 0 ip 0 sp 0 error 4 in a,task_memcg=/b,task=c,pid=5,uid=0", 0},
 	} {
-		log := Read(folder(t, tt.line+"\n"), &since)
+		log := ReadLog(folder(t, tt.line+"\n"), &since)
 		if got := len(log.Xids) + len(log.Kills); got != tt.n || log.Mismatch != "" || log.Unknown != "" {
 			t.Errorf("%s: %+v", name, log)
 		}
@@ -222,7 +218,7 @@ func TestBounds(t *testing.T) {
 		fmt.Fprintf(&b, "4,%d,%d,-;Killed process %d (x) total-vm:1kB\n", i+2, i+2, i+1)
 	}
 	since := mark(1, 1)
-	log := Read(folder(t, b.String()), &since)
+	log := ReadLog(folder(t, b.String()), &since)
 	if n := len(log.Xids); n != maxAlike || log.Xids[0].PID != 1 || log.Xids[n-1].PID != maxXids+3 ||
 		log.Xids[n-1].More != maxXids+3-maxAlike {
 		t.Errorf("%d Xids: %+v", n, log.Xids)
@@ -231,12 +227,12 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d kills, lost %v", len(log.Kills), log.Lost)
 	}
 	long := strings.Repeat(`\x41`, 3*maxText)
-	log = Read(folder(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
+	log = ReadLog(folder(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
 	if len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA") {
 		t.Errorf("a long line: %+v", log)
 	}
 	endless := strings.Repeat("x", 3*maxRecord)
-	log = Read(folder(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
+	log = ReadLog(folder(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
 	if len(log.Xids) != 1 || log.Last.Seq != 3 {
 		t.Errorf("a line longer than any record, and one without an end: %+v", log)
 	}
@@ -259,7 +255,7 @@ func TestFewStandForAll(t *testing.T) {
 	}
 	say("0000:3d:00 GPU-I:02", 13, 1)
 	since := mark(1, 1)
-	log := Read(folder(t, b.String()), &since)
+	log := ReadLog(folder(t, b.String()), &since)
 	type line struct{ seq, pid, more int }
 	var got []line
 	for _, x := range log.Xids {
@@ -282,7 +278,7 @@ func TestFatalOnesStay(t *testing.T) {
 		line(i+3, 1000+i)
 	}
 	since := mark(1, 1)
-	log := Read(folder(t, b.String()), &since)
+	log := ReadLog(folder(t, b.String()), &since)
 	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 79 || log.Xids[n-1].Code != 1000+maxXids+9 || !log.Lost {
 		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
 	}
@@ -303,7 +299,7 @@ func TestEndless(t *testing.T) {
 		t.Errorf("nothing but errors: %v", err)
 	}
 	many := strings.Repeat("6,1,1,-;x\n", maxRecords+1)
-	if log := Read(folder(t, many), nil); log.Unknown == "" || log.Last != (gpu.KernelMark{}) {
+	if log := ReadLog(folder(t, many), nil); log.Unknown == "" || log.Last != (gpu.KernelMark{}) {
 		t.Errorf("a file: %+v", log)
 	}
 }
@@ -330,11 +326,9 @@ func TestUnreadable(t *testing.T) {
 		}, "empty"},
 	} {
 		dir := t.TempDir()
-		if err := tt.plant(filepath.Join(dir, "kmsg")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tt.plant(filepath.Join(dir, "kmsg")))
 		for _, s := range []*gpu.KernelMark{nil, &since} {
-			if log := Read(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
+			if log := ReadLog(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
 				t.Errorf("%s: %+v", name, log)
 			}
 		}
@@ -345,19 +339,14 @@ func TestUnreadable(t *testing.T) {
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "kmsg")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mkfifo(path, 0o600))
+	f := must.Have(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	if _, err := f.WriteString("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n"); err != nil {
 		t.Fatal(err)
 	}
 	since := mark(1, 1)
-	if log := Read(dir, &since); len(log.Xids) != 1 || log.Unknown != "" {
+	if log := ReadLog(dir, &since); len(log.Xids) != 1 || log.Unknown != "" {
 		t.Errorf("%+v", log)
 	}
 }

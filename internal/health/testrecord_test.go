@@ -1,4 +1,4 @@
-package probe
+package health
 
 import (
 	"strings"
@@ -30,11 +30,11 @@ func TestWhen(t *testing.T) {
 		config.ProbeBoth: {true, true},
 	} {
 		for i, phase := range []slurm.Context{slurm.Prolog, slurm.Epilog} {
-			if got := When(at, phase); got != want[i] {
+			if got := WhenTested(at, phase); got != want[i] {
 				t.Errorf("%s, %s: %v", at, phase, got)
 			}
 		}
-		if When(at, slurm.TaskEpilog) {
+		if WhenTested(at, slurm.TaskEpilog) {
 			t.Errorf("%s: a task hook tests", at)
 		}
 	}
@@ -112,30 +112,30 @@ func TestBusy(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	on := func(change func(*Case)) Case {
-		c := Case{Scene: scene(nil)}
+	on := func(change func(*TestCase)) TestCase {
+		c := TestCase{Scene: scene(nil)}
 		change(&c)
 		return c
 	}
-	found := func(c code.Code, id gpu.ID) Case {
-		return on(func(k *Case) { k.Found = []finding.Finding{{Code: c, GPU: id}} })
+	found := func(c code.Code, id gpu.ID) TestCase {
+		return on(func(k *TestCase) { k.Found = []finding.Finding{{Code: c, GPU: id}} })
 	}
-	live := func(r attrib.Record) Case { return on(func(c *Case) { c.Scene.Others = []attrib.Record{r} }) }
+	live := func(r attrib.Record) TestCase { return on(func(c *TestCase) { c.Scene.Others = []attrib.Record{r} }) }
 	for name, tt := range map[string]struct {
-		c    Case
+		c    TestCase
 		want string
 	}{
-		"alone":          {on(func(*Case) {}), ""},
-		"inside the job": {on(func(c *Case) { c.InJob = true }), "inside the job"},
-		"a second end":   {on(func(c *Case) { c.Again = true }), "another hook"},
-		"shards":         {on(func(c *Case) { c.Scene.Shared = "shards" }), "others may use it: shards"},
-		"perhaps shards": {on(func(c *Case) { c.Scene.SharedUnknown = "no gres.conf" }),
+		"alone":          {on(func(*TestCase) {}), ""},
+		"inside the job": {on(func(c *TestCase) { c.InJob = true }), "inside the job"},
+		"a second end":   {on(func(c *TestCase) { c.Again = true }), "another hook"},
+		"shards":         {on(func(c *TestCase) { c.Scene.Shared = "shards" }), "others may use it: shards"},
+		"perhaps shards": {on(func(c *TestCase) { c.Scene.SharedUnknown = "no gres.conf" }),
 			"could not be told: no gres.conf"},
 		"given to a live job":         {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}}), "another live job"},
 		"perhaps given to one":        {live(attrib.Record{Job: 7, Unplaced: true}), "another live job"},
 		"given to a job that is over": {live(attrib.Record{Job: 7, GPUs: []gpu.ID{card0}, End: 1}), ""},
 		"a live job elsewhere":        {live(attrib.Record{Job: 7, GPUs: []gpu.ID{"GPU-1"}}), ""},
-		"busy":                        {Case{Scene: scene(with70(8))}, "a process is on it"},
+		"busy":                        {TestCase{Scene: scene(with70(8))}, "a process is on it"},
 		"a fault of the card":         {found(code.Lost, card0), "BKD-LOST"},
 		"a reset is called for":       {found(code.Recovery, card0), "BKD-RECOVERY"},
 		"a fault of another card":     {found(code.Lost, "GPU-1"), ""},
@@ -159,16 +159,16 @@ func TestPlan(t *testing.T) {
 func TestPlanOfInstancesAndNamelessCards(t *testing.T) {
 	instance := idle
 	instance.Device.Parent = "GPU-P"
-	if test, _ := (Case{Scene: scene(nil)}).Plan([]finding.Card{instance}); len(test) != 0 {
+	if test, _ := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{instance}); len(test) != 0 {
 		t.Errorf("a MIG instance: %+v", test)
 	}
-	if test, skipped := (Case{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
+	if test, skipped := (TestCase{Scene: scene(nil)}).Plan([]finding.Card{{}}); len(test) != 0 || len(skipped) != 1 {
 		t.Errorf("a card without id: %+v %+v", test, skipped)
 	}
 }
 
 func TestKnown(t *testing.T) {
-	c := Case{Scene: scene(with70(7))}
+	c := TestCase{Scene: scene(with70(7))}
 	if got := c.Known([]finding.Card{idle, idle}); len(got) != 1 || got[0] != 70 {
 		t.Errorf("got %v", got)
 	}
@@ -178,37 +178,37 @@ func TestKnown(t *testing.T) {
 }
 
 func TestTrusted(t *testing.T) {
-	good := Record{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
+	good := TestRecord{Probe: gpu.Probe{Device: card0, Result: gpu.ProbeOK, At: time.Hour}, Epoch: epoch,
 		Kernel: gpu.KernelMark{Seq: 50, At: 1}}
 	xid := func(seq uint64, bus gpu.BusID) *gpu.KernelLog {
 		return &gpu.KernelLog{Xids: []gpu.Xid{{KernelMark: gpu.KernelMark{Seq: seq}, BusID: bus, Code: 79}}}
 	}
 	for name, tt := range map[string]struct {
-		change func(*Record, *Now)
+		change func(*TestRecord, *SinceTest)
 		want   string
 	}{
-		"nothing has changed": {func(*Record, *Now) {}, ""},
-		"bad news":            {func(r *Record, _ *Now) { r.Probe.Result = gpu.ProbeBroken }, ""},
-		"nothing tested":      {func(r *Record, _ *Now) { r.Probe.Result = gpu.ProbeSkipped }, "no result"},
-		"reloaded":            {func(_ *Record, n *Now) { n.Epoch.Module = "m2" }, "reloaded"},
-		"epoch unknown": {func(r *Record, n *Now) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} },
+		"nothing has changed": {func(*TestRecord, *SinceTest) {}, ""},
+		"bad news":            {func(r *TestRecord, _ *SinceTest) { r.Probe.Result = gpu.ProbeBroken }, ""},
+		"nothing tested":      {func(r *TestRecord, _ *SinceTest) { r.Probe.Result = gpu.ProbeSkipped }, "no result"},
+		"reloaded":            {func(_ *TestRecord, n *SinceTest) { n.Epoch.Module = "m2" }, "reloaded"},
+		"epoch unknown": {func(r *TestRecord, n *SinceTest) { r.Epoch, n.Epoch = gpu.Epoch{}, gpu.Epoch{} },
 			"reloaded"},
-		"just young enough":           {func(_ *Record, n *Now) { n.At = 25 * time.Hour }, ""},
-		"too old":                     {func(_ *Record, n *Now) { n.At = 25*time.Hour + 1 }, "older than 24h"},
-		"of the future":               {func(_ *Record, n *Now) { n.At = 0 }, "older"},
-		"an Xid":                      {func(_ *Record, n *Now) { n.Kernel = xid(51, bus0) }, "Xid 79"},
-		"an Xid of nobody knows what": {func(_ *Record, n *Now) { n.Kernel = xid(51, "") }, "Xid 79"},
-		"an Xid before":               {func(_ *Record, n *Now) { n.Kernel = xid(50, bus0) }, ""},
-		"an Xid of another card":      {func(_ *Record, n *Now) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
-		"log not read":                {func(_ *Record, n *Now) { n.Kernel = nil }, "not read"},
-		"log not read then": {func(r *Record, _ *Now) { r.Kernel = gpu.KernelMark{} },
+		"just young enough":           {func(_ *TestRecord, n *SinceTest) { n.At = 25 * time.Hour }, ""},
+		"too old":                     {func(_ *TestRecord, n *SinceTest) { n.At = 25*time.Hour + 1 }, "older than 24h"},
+		"of the future":               {func(_ *TestRecord, n *SinceTest) { n.At = 0 }, "older"},
+		"an Xid":                      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, bus0) }, "Xid 79"},
+		"an Xid of nobody knows what": {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "") }, "Xid 79"},
+		"an Xid before":               {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(50, bus0) }, ""},
+		"an Xid of another card":      {func(_ *TestRecord, n *SinceTest) { n.Kernel = xid(51, "0000:3d:00.0") }, ""},
+		"log not read":                {func(_ *TestRecord, n *SinceTest) { n.Kernel = nil }, "not read"},
+		"log not read then": {func(r *TestRecord, _ *SinceTest) { r.Kernel = gpu.KernelMark{} },
 			"not read at that time"},
-		"log unreadable": {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Unknown: "EPERM"} },
+		"log unreadable": {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Unknown: "EPERM"} },
 			"could not be read"},
-		"log overwritten":   {func(_ *Record, n *Now) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
-		"somebody is on it": {func(_ *Record, n *Now) { n.Scene = scene(with70(8)) }, "a process"},
+		"log overwritten":   {func(_ *TestRecord, n *SinceTest) { n.Kernel = &gpu.KernelLog{Lost: true} }, "missing"},
+		"somebody is on it": {func(_ *TestRecord, n *SinceTest) { n.Scene = scene(with70(8)) }, "a process"},
 	} {
-		r, n := good, Now{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{},
+		r, n := good, SinceTest{At: 2 * time.Hour, Epoch: epoch, Kernel: &gpu.KernelLog{},
 			Scene: scene(nil), Card: idle}
 		tt.change(&r, &n)
 		ok, why := r.Trusted(n)
