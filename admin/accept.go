@@ -18,7 +18,6 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // quietTime is how long a probe on the card is waited for: one takes up to half a second.
@@ -55,7 +54,7 @@ func (a *app) accept(name string) error {
 	return a.write(func() any { return answer.NewAccepted(all.node, b.GPU, b.Bytes) }, func(w io.Writer) {
 		fmt.Fprintf(w, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend "+
 			"baseline reset %s\n",
-			view.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
+			answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
 	})
 }
 
@@ -132,7 +131,7 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	case bytes > finding.MaxBaseline:
 		return b, fmt.Errorf("%s are more than the %d MiB that a card may carry: somebody holds them. Look who has "+
 			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the card or reboot the "+
-			"node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+			"node", answer.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
 	return b, nil

@@ -12,16 +12,14 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/operation"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
 type app struct {
-	env   operation.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw   *sink         // standard output as it is: for what programs read
-	node  string        // --node
-	json  bool          // --json
-	width int           // of the terminal; 0 for none
+	env  operation.Env // its Stdout and Stderr let nothing through that no terminal should get
+	raw  *sink         // standard output as it is: for what programs read
+	node string        // --node
+	json bool          // --json
 }
 
 // sink is standard output, and remembers that it failed: who writes for people looks at no error.
@@ -40,8 +38,8 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // run carries out a command line and returns the exit code.
 func run(env operation.Env, args []string) int {
-	a := &app{env: env, raw: &sink{w: env.Stdout}, width: columns(env)}
-	a.env.Stdout, a.env.Stderr = view.On(a.raw, screenOf(env)), view.Terminal(env.Stderr)
+	a := &app{env: env, raw: &sink{w: env.Stdout}}
+	a.env.Stdout, a.env.Stderr = answer.On(a.raw, colourful(env)), answer.Terminal(env.Stderr)
 	root := a.root()
 	if args == nil {
 		args = []string{} // else cobra takes those of the process
@@ -75,7 +73,7 @@ everything, others their own jobs alone.`,
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(helpCommand())
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprint(a.env.Stdout, help(cmd, a.width))
+		fmt.Fprint(a.env.Stdout, help(cmd))
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
 	cmd.InitDefaultHelpFlag()

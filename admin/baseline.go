@@ -12,7 +12,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
 	"bookend/internal/report"
-	"bookend/internal/view"
 )
 
 // nameWidth bounds names from outside in a line.
@@ -80,7 +79,7 @@ func (a *app) listBaselines() error {
 			fmt.Fprintf(w, "%s  %s\n", report.Keep(b.UUID, nameWidth), carried(b))
 			for _, r := range b.Residents {
 				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Keep(r.Service, nameWidth),
-					view.Figure(gpu.Bytes(r.Bytes)))
+					answer.Figure(gpu.Bytes(r.Bytes)))
 			}
 		}
 	})
@@ -88,7 +87,7 @@ func (a *app) listBaselines() error {
 
 // carried words one baseline.
 func carried(b answer.Baseline) string {
-	text := fmt.Sprintf("%s without a process", view.Figure(gpu.Bytes(b.Bytes)))
+	text := fmt.Sprintf("%s without a process", answer.Figure(gpu.Bytes(b.Bytes)))
 	if b.Holder != "" {
 		text += ", held by " + string(report.Keep(b.Holder, nameWidth))
 	}

@@ -8,43 +8,34 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"bookend/internal/view"
 )
 
-// helpWidth is how wide help is where nobody says, and helpWidest how wide it gets: longer lines are hard to read.
-const (
-	helpWidth  = 80
-	helpWidest = 100
-)
-
-// help is what --help says of a command, in so many columns; 0 where nobody knows how many there are.
-func help(cmd *cobra.Command, width int) string {
-	width = min(cmp.Or(width, helpWidth), helpWidest)
+// help is what --help says of a command.
+func help(cmd *cobra.Command) string {
 	var b strings.Builder
-	line := func(hang int, text string) { fmt.Fprintln(&b, view.Fold(text, width, hang)) }
-	line(len("usage: "), "usage: "+usage(cmd))
+	line := func(text string) { fmt.Fprintln(&b, text) }
+	line("usage: " + usage(cmd))
 	for paragraph := range strings.SplitSeq(cmp.Or(cmd.Long, cmd.Short), "\n\n") {
 		fmt.Fprintln(&b)
-		line(0, strings.ReplaceAll(paragraph, "\n", " "))
+		line(paragraph)
 	}
 	if subs := visible(cmd); len(subs) > 0 {
 		fmt.Fprintln(&b, "\ncommands:")
 		for _, c := range subs {
-			line(15, fmt.Sprintf("  %-12s %s", c.Name(), c.Short))
+			line(fmt.Sprintf("  %-12s %s", c.Name(), c.Short))
 		}
 	}
 	fmt.Fprintln(&b, "\nflags:")
 	eachFlag(cmd, func(f *pflag.Flag) {
 		name, text := flagWords(f)
-		line(19, fmt.Sprintf("  %-16s %s", name, text))
+		line(fmt.Sprintf("  %-16s %s", name, text))
 	})
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nexamples:\n%s\n", cmd.Example)
 	}
 	fmt.Fprintln(&b, "\nexit codes:")
 	for _, e := range exits {
-		line(6, fmt.Sprintf("  %-3d %s", e.code, e.means))
+		line(fmt.Sprintf("  %-3d %s", e.code, e.means))
 	}
 	return b.String()
 }

@@ -70,22 +70,8 @@ func TestTerminals(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	for _, width := range []uint16{60, 80, 120} {
-		got := onTerminal(t, n, width, nil, "explain", "orphan")
-		widest := 0
-		for line := range strings.Lines(got) {
-			widest = max(widest, len(strings.TrimSuffix(line, "\n")))
-		}
-		if widest > int(width) || widest < int(width)*3/4 {
-			t.Errorf("%d columns: %d are used:\n%s", width, widest, got)
-		}
-	}
-	if got := onTerminal(t, n, 0, []string{"TERM=xterm"}, "explain", "orphan"); !strings.Contains(got, "\n          "+
-		" ") {
-		t.Errorf("a terminal that does not know its size: %q", got)
-	}
 	piped := bookend(0, n.config, "explain", "orphan")
-	if strings.Contains(piped.out, "\x1b") || strings.Contains(piped.out, "\n           ") {
+	if strings.Contains(piped.out, "\x1b") {
 		t.Errorf("a pipe: %q", piped.out)
 	}
 }

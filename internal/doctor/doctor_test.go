@@ -259,9 +259,4 @@ func TestWithoutSlurm(t *testing.T) {
 		"prolog-flags") != 1 || len(results) != len(Checks()) {
 		t.Errorf("%s", text.String())
 	}
-	for l := range strings.Lines(text.String()) {
-		if len(l) > lineWidth+1 && !strings.Contains(l, "fix:") && len(strings.Fields(l)) > 3 {
-			t.Errorf("%d wide: %q", len(l), l)
-		}
-	}
 }

@@ -7,14 +7,10 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/report"
-	terminal "bookend/internal/view"
 )
 
 // widest bounds a value of a line: paths may have 4095 bytes, but none that is used has.
 const widest = 400
-
-// lineWidth is that of a terminal. A fix is not folded: it is to be pasted.
-const lineWidth = 80
 
 // Print writes what is not well first, worst first, with why and fix below; then what is well, and the count last. Checks
 // that only lack slurm.conf are named in one line.
@@ -33,7 +29,7 @@ func Print(w io.Writer, results []Result) {
 	}
 	if len(unjudged) > 0 {
 		line := "unknown  " + notJudged + ": " + strings.Join(unjudged, ", ")
-		fmt.Fprintln(w, terminal.Fold(line, lineWidth, 9))
+		fmt.Fprintln(w, line)
 	}
 	n := count(results)
 	fmt.Fprintf(w, "%d checked: %d ok, %d warning, %d wrong, %d unknown\n", len(results), n["ok"], n["warning"],
@@ -42,9 +38,9 @@ func Print(w io.Writer, results []Result) {
 
 func (r Result) print(w io.Writer) {
 	r = r.clean()
-	fmt.Fprintln(w, terminal.Fold(fmt.Sprintf("%-8s %-16s %s: %s", r.Level, r.Check, r.Path, r.Seen), lineWidth, 9))
+	fmt.Fprintf(w, "%-8s %-16s %s: %s\n", r.Level, r.Check, r.Path, r.Seen)
 	if r.Why != "" {
-		fmt.Fprintln(w, terminal.Fold("         why: "+r.Why, lineWidth, 14))
+		fmt.Fprintln(w, "         why: "+r.Why)
 	}
 	if r.Fix != "" {
 		fmt.Fprintf(w, "         fix: %s\n", strings.ReplaceAll(r.Fix, "\n", "\n              "))

@@ -30,29 +30,6 @@ func makeHistory(varDir, node string) (string, error) {
 	return history, nil
 }
 
-// pruneEvery is how often the history is gone through: with thousands of records in it that takes longer than all else.
-const pruneEvery = time.Hour
-
-// unfinished stands for the time of the last time while an Archive is at work: one that is killed leaves it, and what
-// it was writing, to the next.
-var unfinished = time.Unix(0, 0)
-
-// lastPruned is when the history was last gone through: the time of the lock. It is no time if the node has just
-// booted.
-func (s *Store) lastPruned() time.Time {
-	// Threat: none, root alone can write here.
-	lock, err := os.Lstat(filepath.Join(s.dir, lockArchive))
-	if err != nil {
-		return time.Time{}
-	}
-	return lock.ModTime()
-}
-
-// setPruned is for whoever holds the lock.
-func (s *Store) setPruned(at time.Time) error {
-	return os.Chtimes(filepath.Join(s.dir, lockArchive), at, at)
-}
-
 // prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
 // go too: Archive is the only one, and holds its lock.
 func prune(history string, now time.Time, keep Limits) error {

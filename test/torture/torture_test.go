@@ -136,7 +136,7 @@ func TestHarmShows(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.close()
-			defer crowd.leave()
+			defer crowd.close()
 			if err := tt.harm(w); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	defer crowd.leave()
+	defer crowd.close()
 	in := func(name string) string { return filepath.Join(w.folder, name) }
 	for _, other := range []string{"fifo", "own-read-only", "directory", "fifo"} { // a circle of four
 		if err := exchange(w.out, in(other)); err != nil {
@@ -203,7 +203,7 @@ func touch(path string) error {
 // The tracer gets into a process that may be traced: that it gets into no child means something.
 func TestTracerWorks(t *testing.T) {
 	attack := func(pid int) string {
-		w, err := startAsUser("tracer")
+		w, err := startAsUser()
 		if err != nil {
 			t.Fatal(err)
 		}
