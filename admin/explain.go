@@ -23,8 +23,6 @@ metrics; an exit code of Bookend's (10); an Xid, which is an error of the NVIDIA
 		Example: "  bookend explain orphan\n  bookend explain 10\n  bookend explain xid79\n  bookend explain \"Epilog error\"",
 		Args:    operands(1, -1, "a finding, an exit code, an Xid or a drain reason"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.explain(strings.Join(args, " ")) },
-
-		ValidArgsFunction: firstOnly(completeCodes),
 	}
 	a.inJSON(cmd)
 	return cmd
