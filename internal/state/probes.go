@@ -24,13 +24,7 @@ var probesFile = cardFile("probes.json", 512<<10,
 
 // Probes returns the last test of each card of the node, good for what probe.Record.Trusted makes of it. An unusable
 // file is a Damage, set aside; then no test is known.
-func (s *Store) Probes() (map[gpu.ID]probe.Record, error) {
-	known, err := probesFile.all(s)
-	if err != nil {
-		return known, fmt.Errorf("read tests of cards: %w", err)
-	}
-	return known, nil
-}
+func (s *Store) Probes() (map[gpu.ID]probe.Record, error) { return probesFile.all(s) }
 
 // PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
 // void and go. A record without a known epoch is ErrEpoch: nobody could trust it.
@@ -48,17 +42,13 @@ func (s *Store) PutProbes(records ...probe.Record) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	err := probesFile.edit(s, func(cards []probe.Record) []probe.Record {
+	return probesFile.edit(s, func(cards []probe.Record) []probe.Record {
 		cards = slices.DeleteFunc(cards, func(o probe.Record) bool {
 			same := func(r probe.Record) bool { return r.Probe.Device == o.Probe.Device }
 			return !o.Epoch.Same(fresh[0].Epoch) || slices.ContainsFunc(fresh, same)
 		})
 		return append(cards, fresh...)
 	})
-	if err != nil {
-		return fmt.Errorf("put tests of cards: %w", err)
-	}
-	return nil
 }
 
 // clipped bounds the texts of a record, which came from a backend.
