@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/answer"
 	"bookend/internal/config"
-	"bookend/internal/view"
 )
 
 func explainCommand(a *app) *cobra.Command {
@@ -43,7 +42,7 @@ func (a *app) explain(what string) error {
 		return notFound(fmt.Sprintf("no such finding, exit code or drain reason: %q; docs/findings.md has all "+
 			"findings", what))
 	}
-	return a.write(func() any { return e }, func(w io.Writer) { view.Explain(w, e) })
+	return a.write(func() any { return e }, func(w io.Writer) { e.Text(w) })
 }
 
 // explainExit says what a number means as the exit code of a hook's, and of this program's.

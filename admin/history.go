@@ -11,7 +11,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/internal/view"
 )
 
 // usualLimit is how many runs a list has unless it is told otherwise.
@@ -93,7 +92,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 		picked, more = picked[:q.limit], len(picked)-q.limit
 	}
 	h := answer.NewHistory(all.node, picked, all.runs, more)
-	err = a.write(func() any { return h }, func(w io.Writer) { view.History(w, h) })
+	err = a.write(func() any { return h }, func(w io.Writer) { h.Text(w) })
 	if err == nil && q.check && len(answer.Filter{Found: true}.Pick(picked)) > 0 {
 		return answered(exitTrouble)
 	}
@@ -102,7 +101,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 
 func (a *app) lemons(node string, runs []ledger.Run, check bool) error {
 	l := answer.NewLemons(node, runs)
-	err := a.write(func() any { return l }, func(w io.Writer) { view.Lemons(w, l) })
+	err := a.write(func() any { return l }, func(w io.Writer) { l.Text(w) })
 	if err == nil && check && len(l.Cards) > 0 {
 		return answered(exitTrouble)
 	}

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/internal/view"
 )
 
 func showCommand(a *app) *cobra.Command {
@@ -65,7 +64,7 @@ func (a *app) show(ref slurm.Ref, check bool) error {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.LastSeen().Compare(y.LastSeen()))
 	})
 	s := answer.NewShow(all.node, ref.String(), runs, all.runs)
-	err = a.write(func() any { return s }, func(w io.Writer) { view.Show(w, s) })
+	err = a.write(func() any { return s }, func(w io.Writer) { s.Text(w) })
 	if err == nil && check && len(answer.Filter{Found: true}.Pick(runs)) > 0 {
 		return answered(exitTrouble)
 	}

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"fmt"
 	"strings"
 
 	"bookend/internal/code"
@@ -29,11 +28,10 @@ type Explanation struct {
 	Remedy   string        `json:"remedy"`
 	Shipped  Actions       `json:"policy_shipped"`
 	// by this node's configuration, in partitions without a policy of their own
-	Here     Actions  `json:"policy_here"`
-	Drain    string   `json:"drain"` // when it can drain, in words
-	CanDrain bool     `json:"can_drain"`
-	Exit     *int     `json:"exit_code"` // of a hook that drains for it; null: it never does
-	Metrics  []string `json:"metrics"`
+	Here     Actions `json:"policy_here"`
+	Drain    string  `json:"drain"` // when it can drain, in words
+	CanDrain bool    `json:"can_drain"`
+	Exit     *int    `json:"exit_code"` // of a hook that drains for it; null: it never does
 }
 
 // Actions are what policy does with a finding, by phase.
@@ -75,10 +73,6 @@ func NewExplanation(c code.Code, here config.Config) Explanation {
 		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose,
 		Meaning: entry.Meaning, Remedy: entry.Remedy,
 		Shipped: actions(c, config.Default()), Here: actions(c, here),
-		Metrics: []string{fmt.Sprintf(`bookend_findings_total{code="%s"}`, c)},
-	}
-	if entry.Scope == code.Own || entry.Scope == code.Driver {
-		e.Metrics = append(e.Metrics, fmt.Sprintf(`bookend_own_errors_total{code="%s"}`, c))
 	}
 	e.CanDrain, e.Drain = drains(entry, here)
 	if e.CanDrain {

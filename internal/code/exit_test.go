@@ -80,14 +80,17 @@ func row(c Code, exit int) string {
 	return fmt.Sprintf("| %d | [%s](findings.md#%s) | %s |", exit, c, strings.ToLower(string(c)), entry.Title)
 }
 
-// The scripts that slurm.conf names take a number of another length for a crash, and exit 0.
-func TestExitCodesPassTheScripts(t *testing.T) {
+// The numbers are an interface: admins read them in slurmd's log. The scripts that slurm.conf names take a number of
+// another length for a crash, and exit 0.
+func TestExitCodes(t *testing.T) {
+	seen := map[int]Code{ExitOther: "any other"}
 	for _, e := range Exits() {
-		if e.Exit < 10 || e.Exit > 99 {
-			t.Errorf("%s has %d", e.Code, e.Exit)
+		if other, twice := seen[e.Exit]; twice || e.Exit < 10 || e.Exit > 99 {
+			t.Errorf("%s has %d, as %q has", e.Code, e.Exit, other)
 		}
+		seen[e.Exit] = e.Code
 	}
-	if ExitOther < 10 || ExitOther > 99 {
-		t.Error(ExitOther)
+	if Exit(Orphan) != 10 || Exit(Lost) != 20 || Exit("BKD-NEW") != ExitOther {
+		t.Error("published exit codes changed")
 	}
 }

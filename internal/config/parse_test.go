@@ -41,7 +41,7 @@ look: {holders: false}
 clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
-  epilog: {BKD-ORPHAN: warn}
+  epilog: {BKD-ORPHAN: warn, BKD-BARMAP: ignore}
   partitions:
     debug: {mode: observe, prolog: {BKD-LOST: note}}
 log: {format: json, syslog: FALSE}
@@ -58,6 +58,7 @@ log: {format: json, syslog: FALSE}
 	want.Unused = []Problem{
 		{6, "nvidia.gpu_order", "has no effect any more: remove it"},
 		{16, "look", "has no effect any more: remove it"},
+		{20, "policy.epilog.BKD-BARMAP", "has no effect any more: remove it"},
 	}
 	want.CleanUp = CleanUp{Enabled: true, Grace: seconds(0.5)}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)
@@ -153,40 +154,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A key of a type that cannot be read would panic, one without words or a kind of text take nothing.
+// Each key can be read: its tag says what it may be, and its default is that.
 func TestEveryKeyCanBeRead(t *testing.T) {
-	var walk func(reflect.Type, string, reflect.StructTag)
-	walk = func(typ reflect.Type, name string, tag reflect.StructTag) {
-		kind, _ := strings.CutSuffix(tag.Get("text"), " or empty")
-		switch typ.Kind() {
-		case reflect.Struct:
-			for i := range typ.NumField() {
-				if typ.Field(i).Tag.Get("yaml") == "-" {
-					continue
-				}
-				walk(typ.Field(i).Type, name+"."+typ.Field(i).Name, typ.Field(i).Tag)
-			}
-		case reflect.Map, reflect.Slice:
-			walk(typ.Elem(), name, tag)
-		case reflect.String:
-			said := tag.Get("words") != ""
-			if typ == reflect.TypeFor[string]() {
-				said = textCheck(kind) != nil
-			}
-			if !said {
-				t.Errorf("%s: its tag does not say what it may be: %s", name, tag)
-			}
-		case reflect.Bool, reflect.Int:
-		default:
-			if typ != reflect.TypeFor[Duration]() && typ != reflect.TypeFor[Size]() {
-				t.Errorf("%s: %v cannot be read", name, typ)
-			}
+	all := map[string]string{}
+	defaultsOf(reflect.ValueOf(Default()), "", all)
+	for key, value := range all {
+		text := strings.ReplaceAll(key, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(key, "."))
+		if got, problems := Parse([]byte(text)); len(problems) > 0 || !reflect.DeepEqual(emptied(got), emptied(Default())) {
+			t.Errorf("%s: %v", text, problems)
 		}
 	}
-	walk(reflect.TypeFor[Config](), "", "")
 	if grace, _ := reflect.TypeFor[CleanUp]().FieldByName("Grace"); grace.Tag.Get("to") != MaxGrace.String() {
 		t.Errorf("clean_up.grace goes to %s, want %v", grace.Tag.Get("to"), MaxGrace)
 	}
+}
+
+// emptied is a configuration in which a map or list that is empty is none.
+func emptied(c Config) Config {
+	for _, v := range []any{&c.NVIDIA.GPUMap, &c.Slurm.SharedPartitions, &c.Policy.Partitions} {
+		if at := reflect.ValueOf(v).Elem(); at.Len() == 0 {
+			at.SetZero()
+		}
+	}
+	return c
 }
 
 func TestUnits(t *testing.T) {
@@ -217,5 +207,27 @@ func BenchmarkParse(b *testing.B) {
 	}
 	for b.Loop() {
 		Parse(text)
+	}
+}
+
+// A single word is as good as a section, and the keys of earlier releases still say how much a job's log gets.
+func TestJobLog(t *testing.T) {
+	for text, want := range map[string]Show{
+		"all":                           ShowAll,
+		"none":                          ShowNone,
+		"{show: problems, read: false}": ShowProblems,
+		"{privacy: jobs}":               ShowSummary,
+		"{start: always, steps: unclean, end: always, why: unclean}": ShowAll,
+		"{start: unclean, why: always}":                              ShowSummary,
+		"{end: unclean}":                                             ShowProblems,
+		"{start: always, end: never}":                                ShowNone,
+	} {
+		c, problems := Parse([]byte("job_log: " + text))
+		if len(problems) > 0 || c.JobLog.Show != want {
+			t.Errorf("%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
+		}
+	}
+	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
+		t.Errorf("%v", problems)
 	}
 }

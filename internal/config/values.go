@@ -95,6 +95,8 @@ func textCheck(kind string) func(string) error {
 		return checkTextfile
 	case "name":
 		return checkName
+	case "line":
+		return checkLine
 	}
 	return nil
 }
@@ -119,6 +121,14 @@ func checkTextfile(p string) error {
 func checkName(name string) error {
 	if name == "" || len(name) > 128 || !plain(name) || strings.Contains(name, " ") {
 		return fmt.Errorf("%q is not a name of 1 to 128 printable characters", clip(name))
+	}
+	return nil
+}
+
+// checkLine checks a text that users read as it is.
+func checkLine(text string) error {
+	if len(text) > 128 || !plain(text) {
+		return fmt.Errorf("%q is not a line of at most 128 printable characters", clip(text))
 	}
 	return nil
 }

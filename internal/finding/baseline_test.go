@@ -34,32 +34,17 @@ func TestLearn(t *testing.T) {
 		{"an idle card", side(at(100), settle.Clean, reading(0)), nil, Baseline{}, nil, 0, nil, false},
 		{"a service that is listed", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, nil, 0, resident60, true},
 		{"a service that is not listed but has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 48 * mib, nil, true},
-		{"it has another card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(dcgm, 1)}, Baseline{}, nil, 0, nil, false},
 		{"memory without a holder", side(at(100), settle.Flat, unlisted), nil, Baseline{}, nil, 0, nil, false},
 		{"shared memory counted twice", side(at(100), settle.Flat, reading(10*mib, listed(60, 40*mib)), dcgm), nil, known, nil, 48 * mib, nil, false},
-		{"as much as the cap, in literal figures", side(at(100), settle.Flat, reading(64*mib)), []attrib.Holding{opener}, known, nil, 64 * mib, nil, true},
 		{"a byte beyond the cap", side(at(100), settle.Flat, reading(64*mib+1)), []attrib.Holding{opener}, known, nil, 48 * mib, nil, false},
-		{"a service that holds as much as the cap", side(at(100), settle.Flat, reading(73*mib, listed(60, 64*mib)), dcgm), nil, Baseline{}, nil, 0, []Resident{
-			{PID: 60, Start: at(5), Bytes: 64 * mib, Service: "dcgm.service"},
-		}, true},
-		{"a service that holds a byte more", side(at(100), settle.Flat, reading(73*mib, listed(60, 64*mib+1)), dcgm), nil, known, nil, 48 * mib, nil, false},
 		{"a user's process has the driver open too", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener, onDriver(attrib.Process{PID: 9, UID: alice})}, Baseline{}, nil, 0, nil, false},
-		{"a user's process has the card open", side(at(100), settle.Flat, unlisted), []attrib.Holding{onCard(attrib.Process{PID: 9, UID: alice}, 3)}, Baseline{}, nil, 0, nil, false},
 		{"a user's process is listed", side(at(100), settle.Flat, listing, attrib.Process{PID: 60, UID: alice}), nil, known, nil, 48 * mib, nil, false},
-		{"known, and no search was needed", side(at(100), settle.Clean, unlisted), nil, known, nil, 48 * mib, nil, false},
 		{"known, and gone since", side(at(100), settle.Clean, reading(0)), nil, known, nil, 0, nil, true},
-		{"a little more than known without a search", side(at(100), settle.Clean, reading(52*mib)), nil, known, nil, 52 * mib, nil, false},
 		{"more than known without a search", side(at(100), settle.Clean, reading(52*mib+1)), nil, known, nil, 0, nil, true},
 		{"accepted by an admin", side(at(100), settle.Clean, reading(0)), nil, Baseline{GPU: card, Bytes: 50 * mib, Accepted: true}, nil, 50 * mib, nil, false},
 		{"a job had the card before: it may have left it", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
 		}, 0, nil, false},
-		{"a service that is listed, where a job was before", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, func(s *Scene) {
-			s.Others = []attrib.Record{{Job: 9, GPUs: []gpu.ID{card}, Start: at(50), End: at(60)}}
-		}, 0, resident60, true},
-		{"a service that is listed, and a live job on another GPU", side(at(100), settle.Flat, listing, dcgm), nil, Baseline{}, func(s *Scene) {
-			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{"GPU-1"}, Start: at(90)}}
-		}, 0, resident60, true},
 		{"still moving", side(at(100), settle.Moving, unlisted), []attrib.Holding{opener}, Baseline{}, nil, 0, nil, false},
 		{"another live job has the card", side(at(100), settle.Flat, unlisted), []attrib.Holding{opener}, Baseline{}, func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 11, GPUs: []gpu.ID{card}, Start: at(90)}}
@@ -122,20 +107,5 @@ func TestBaselineLearnedTooLate(t *testing.T) {
 		if len(found) != 1 || found[0].Holder.PID != 70 || (len(found[0].Doubts) == 0) != tt.clean {
 			t.Errorf("%s: %+v", name, found)
 		}
-	}
-}
-
-// What a baseline explains is not unexplained, and a look that shows it is clean.
-func TestBaselineExplains(t *testing.T) {
-	b := Baseline{Bytes: 48 * mib, Residents: []Resident{{PID: 60, Bytes: 40 * mib}}}
-	l := Limits{PerClient: 9 * mib}
-	if got, why := Unexplained(reading(97*mib, listed(60, 40*mib)), l, b); got != 0 || why != "" {
-		t.Errorf("unexplained %d, %q", got, why)
-	}
-	if e := b.Expected(l); e.Bytes != 48*mib || !reflect.DeepEqual(e.Processes, []gpu.ExpectedProcess{{PID: 60, Bytes: 40 * mib, Share: 9 * mib}}) {
-		t.Errorf("expected %+v", e)
-	}
-	if got, _ := Unexplained(reading(10*mib), l, b); got != 0 {
-		t.Errorf("less than the baseline: %d", got)
 	}
 }

@@ -151,22 +151,6 @@ func near(a, b gpu.Figure) bool {
 	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
 }
 
-// inherited names the ended job whose epilog left this dead PID with as much memory on the card: a number alone may be
-// another process's by now. So it is never surer than exclusive use was.
-func (s Scene) inherited(c Card, p gpu.Process) *Owner {
-	for _, left := range s.Left {
-		same := left.GPU == c.Device.ID && left.Holder != nil && left.Holder.PID == p.PID
-		if same && left.Owner != nil && near(left.Bytes, p.Memory) {
-			owner := *left.Owner
-			if attrib.ByExclusive.Weaker(owner.Level) {
-				owner.Level = attrib.ByExclusive
-			}
-			return &owner
-		}
-	}
-	return nil
-}
-
 // again reports an end of a run that has one on record: others may have had its GPUs since.
 func (s Scene) again() bool { return s.ending() && s.Self.End > 0 }
 

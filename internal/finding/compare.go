@@ -40,8 +40,6 @@ type Scene struct {
 	Now    Side
 	Self   attrib.Record
 	Others []attrib.Record
-	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
-	Left   []Finding
 	Limits Limits
 	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
 	Baselines map[gpu.ID]Baseline
@@ -274,11 +272,11 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	switch {
 	case s.between(), s.again():
-		f.Owner = s.inherited(c, p)
+		f.Owner = nil // it may be anybody's by now
 	case !s.ending():
-		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
+		f.Code, f.Owner = code.Dirty, nil
 	case s.leftBefore(c, p):
-		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
+		f.Code, f.Owner = code.Dirty, nil
 		f.doubt("it was there before this job")
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")

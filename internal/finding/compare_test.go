@@ -96,17 +96,11 @@ func TestCompareAtTheEnd(t *testing.T) {
 		{"exported handle: memory and no process", ending(exported), []code.Code{code.Residue}, 10, true},
 		{"phantom: listed PID is gone", ending(phantom), []code.Code{code.Phantom}, 10, true},
 		{"process of another user outside any job", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), outside)), []code.Code{code.Stray}, 0, true},
-		{"one in a container, beside another user's live job", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
-			attrib.Process{PID: 70, UID: 1500, Start: at(150), OtherPIDs: true})), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Stray}, 0, false},
 		{"root's process may be a service", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), rootly)), []code.Code{code.Stray}, 0, false},
 		{"another live job's process", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), func(s *Scene) { s.Others = []attrib.Record{live} }), []code.Code{code.Foreign}, 11, false},
 		{"a job without a record is unknown", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), foreign)), []code.Code{code.Foreign}, 11, false},
 		{"still moving", ending(side(at(200), settle.Moving, reading(20*gib))), []code.Code{code.Moving}, 0, false},
 		{"no record of the start", with(ending(orphanSide()), func(s *Scene) { s.Before = nil }), []code.Code{code.Stray}, 0, false},
-		{"dirty at the start", with(ending(orphanSide()), func(s *Scene) {
-			dirty := side(at(100), settle.Flat, reading(gib, listed(60, gib-9*mib)), attrib.Process{PID: 60, UID: alice, Start: at(10)})
-			s.Before = &dirty
-		}), []code.Code{code.Orphan}, 10, false},
 		{"inherited: the same process was there before", with(ending(orphanSide()), func(s *Scene) {
 			old := orphan
 			old.Start = at(20)
@@ -117,16 +111,7 @@ func TestCompareAtTheEnd(t *testing.T) {
 			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
 			s.Before = &dirty
 		}), []code.Code{code.Dirty}, 0, false},
-		{"a dead PID with little memory, not listed before", ending(side(at(200), settle.Flat, reading(13*mib, listed(70, 4*mib)), attrib.Process{PID: 70, Gone: true})),
-			[]code.Code{code.Phantom}, 10, false},
-		{"PID reused since the start is not inherited", with(ending(orphanSide()), func(s *Scene) {
-			old := orphan
-			old.Start = at(20)
-			dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
-			s.Before = &dirty
-		}), []code.Code{code.Orphan}, 10, false},
 		{"below the drain threshold", ending(side(at(200), settle.Flat, reading(300*mib))), []code.Code{code.Residue}, 10, false},
-		{"below the report threshold", ending(side(at(200), settle.Flat, reading(31*mib))), nil, 0, false},
 		{"another live job was given the same GPU", with(ending(exported), func(s *Scene) {
 			s.Self.Alone = false
 			s.Others = []attrib.Record{{Job: 12, UID: 1002, GPUs: []gpu.ID{card}, Start: at(110)}}
@@ -139,14 +124,11 @@ func TestCompareAtTheEnd(t *testing.T) {
 			rival.UID = alice
 			s.Others = []attrib.Record{rival}
 		}), []code.Code{code.Orphan}, 10, false},
+		{"nobody can tell whether it is shared", with(ending(orphanSide()), func(s *Scene) { s.SharedUnknown = "no gres.conf" }), []code.Code{code.Orphan}, 10, false},
+		{"a MIG instance", with(ending(orphanSide()), func(s *Scene) { s.Cards[0].Device.Parent = "GPU-9" }), []code.Code{code.Orphan}, 10, false},
 		{"run in job: everything is in doubt", with(ending(orphanSide()), func(s *Scene) { s.Doubt = "RunInJob" }), []code.Code{code.Orphan}, 10, false},
-		{"run in job: slurmstepd's own leaf holds this hook's children", with(ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
-			attrib.Process{PID: 70, UID: 0, Start: at(150), Cgroup: slurm.Owner{ID: 10, Daemon: true}})), func(s *Scene) { s.Doubt = "RunInJob" }), nil, 0, false},
 		{"lost card", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card, Detail: "nvmlDeviceGetMemoryInfo: GPU is lost"}}
-		}), []code.Code{code.Lost}, 0, true},
-		{"another GPU was lost first", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
-			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: "GPU-1"}, {Code: gpu.FaultReset, Device: card}}
 		}), []code.Code{code.Lost}, 0, true},
 		{"a fault seen once proves nothing", with(ending(side(at(200), settle.Unknown, gpu.Reading{})), func(s *Scene) {
 			s.Now.Curves[card] = settle.Curve{State: settle.Unknown, Looks: 1}
@@ -156,48 +138,17 @@ func TestCompareAtTheEnd(t *testing.T) {
 			attrib.Process{PID: 70, UID: alice, Start: at(150), State: "D"})), []code.Code{code.Orphan}, 10, false},
 		{"a process whose first thread has ended holds on", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
 			attrib.Process{PID: 70, UID: alice, Start: at(150), State: "Z"})), []code.Code{code.Orphan}, 10, true},
-		{"a fault beside an older verdict of clean", with(ending(side(at(200), settle.Clean, gpu.Reading{})), func(s *Scene) {
-			s.Now.Snapshot.Faults = []gpu.Fault{{Code: gpu.FaultLost, Device: card}}
-		}), []code.Code{code.Lost}, 0, false},
-		{"the environment of a job without a record", ending(side(at(200), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)),
-			attrib.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 777})), []code.Code{code.Stray}, 0, false},
-		{"a live job that may be on any card", with(ending(exported), func(s *Scene) {
-			s.Self.Alone = false
-			s.Others = []attrib.Record{{Job: 12, UID: 1002, Unplaced: true, Start: at(110)}}
-		}), []code.Code{code.Residue}, 0, false},
-		{"the start could not be read", with(ending(exported), func(s *Scene) {
-			blind := side(at(100), settle.Unknown, gpu.Reading{})
-			s.Before = &blind
-		}), []code.Code{code.Residue}, 0, false},
-		{"the start's process list was unknown", with(ending(exported), func(s *Scene) {
-			blind := side(at(100), settle.Flat, reading(0))
-			blind.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
-			s.Before = &blind
-		}), []code.Code{code.Residue}, 10, false},
 		{"the start's memory was unknown", with(ending(exported), func(s *Scene) {
 			blind := side(at(100), settle.Unknown, reading(0))
 			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
 			s.Before = &blind
 		}), []code.Code{code.Residue}, 0, false},
-		{"the start's memory was unknown, and nothing is left", with(ending(side(at(200), settle.Flat, reading(20*mib))), func(s *Scene) {
-			blind := side(at(100), settle.Unknown, reading(0))
-			blind.Snapshot.Readings[0].Memory.Used = gpu.Unknown("not supported")
-			s.Before = &blind
-		}), nil, 0, false},
-		{"the start had as much as is reported", with(ending(orphanSide()), func(s *Scene) {
-			dirty := side(at(100), settle.Flat, reading(32*mib))
-			s.Before = &dirty
-		}), []code.Code{code.Orphan}, 10, false},
 		{"memory that cannot be judged hides no process", with(ending(orphanSide()), func(s *Scene) {
 			s.Now.Snapshot.Readings[0].Memory.Unjudged = "shared with the host"
 		}), []code.Code{code.Orphan}, 10, true},
-		{"little memory, and no search for its holder", with(ending(side(at(200), settle.Flat, reading(40*mib))), func(s *Scene) {
-			s.Now.Scan, s.Cards[0].Device.Minor = nil, minor(3)
-		}), []code.Code{code.Residue}, 0, false},
 		{"untrusted list accuses nobody", with(ending(orphanSide()), func(s *Scene) {
 			s.Now.Snapshot.Readings[0].ProcessesUnknown = "PID above pid_max"
 		}), []code.Code{code.Unread}, 0, false},
-		{"no reading", with(ending(orphanSide()), func(s *Scene) { s.Now.Snapshot.Readings = nil }), []code.Code{code.Unread}, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { check(t, Compare(tt.scene), tt.want, tt.owner, tt.certain) })
@@ -225,18 +176,14 @@ func TestCompareStayed(t *testing.T) {
 		certain bool
 	}{
 		{"the job's own", ending(moving(gpu.Bytes(19*gib), own)), code.Orphan, true},
-		{"at a start", starting(moving(gpu.Bytes(19*gib), orphan)), code.Dirty, true},
 		{"between jobs", with(between(moving(gpu.Bytes(19*gib), own)), func(s *Scene) {
 			s.Others = []attrib.Record{{Job: 10, UID: alice, Start: at(100), End: at(160)}}
 		}), code.Orphan, true},
 		{"little at one look", ending(moving(gpu.Bytes(500*mib), own)), code.Orphan, false},
-		{"a figure that is missing", ending(moving(gpu.Unknown("not available"), own)), code.Orphan, false},
 		{"gone: no start time proves it the same", ending(moving(gpu.Bytes(19*gib), attrib.Process{PID: 70, Gone: true})), code.Phantom, false},
 		{"a live job's", with(ending(moving(gpu.Bytes(19*gib), live)), func(s *Scene) { s.Others = []attrib.Record{other} }), code.Foreign, false},
 		{"the node's own little", ending(moving(gpu.Bytes(mib), attrib.Process{PID: 70, Start: at(5), Service: "x.service"})), "", false},
-		{"it gives memory back", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Now.Stayed[card][0].Falling = true }), code.Orphan, false},
 		{"its first thread has ended", ending(moving(gpu.Bytes(19*gib), dying)), code.Orphan, false},
-		{"none stayed", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Now.Stayed = nil }), "", false},
 		{"dirty at the start", with(ending(moving(gpu.Bytes(19*gib), own)), func(s *Scene) { s.Before.Curves[card] = settle.Curve{State: settle.Moving} }), code.Orphan, false},
 	} {
 		found := Compare(tt.scene)
@@ -255,14 +202,6 @@ func TestCompareStayed(t *testing.T) {
 			t.Errorf("%s: %+v, want the least, %+v", tt.name, found[0].Bytes, least)
 		}
 	}
-}
-
-// What is part of the node is nothing to tell of, however long it stays.
-func TestCompareStayedService(t *testing.T) {
-	service := attrib.Process{PID: 50, Start: at(10), Name: "dcgm", Service: "nvidia-dcgm.service"}
-	s := ending(side(at(200), settle.Moving, reading(gib, listed(50, 38*mib)), service))
-	s.Now.Stayed = map[gpu.ID][]settle.Stay{card: {{Process: s.Now.Snapshot.Readings[0].Processes[0]}}}
-	check(t, Compare(s), []code.Code{code.Moving}, 0, false)
 }
 
 // Two leftovers make up a threshold together only where the total shows that their figures are not counted twice.
@@ -348,10 +287,6 @@ func ownerOf(f Finding) slurm.JobID {
 func TestCompareAtTheStart(t *testing.T) {
 	earlier := attrib.Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(40), End: at(90), Alone: true}
 	old := attrib.Process{PID: 70, UID: alice, Start: at(60)}
-	left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive}}
-	leftPhantom := Finding{Code: code.Phantom, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive},
-		Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}}
-
 	dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
 	empty := side(at(100), settle.Flat, reading(20*gib))
 	gone := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
@@ -364,9 +299,8 @@ func TestCompareAtTheStart(t *testing.T) {
 		{"clean", starting(side(at(100), settle.Clean, reading(0))), nil, 0},
 		{"an earlier job's orphan is named", with(starting(dirty), func(s *Scene) { s.Others = []attrib.Record{earlier} }), []code.Code{code.Dirty}, 9},
 		{"nobody's process", starting(dirty), []code.Code{code.Dirty}, 0},
-		{"memory without a process may be anybody's by now", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
-		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
-		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
+		{"a dead PID may be anybody's by now", starting(gone), []code.Code{code.Dirty}, 0},
+		{"memory without a process may be anybody's by now", starting(empty), []code.Code{code.Dirty}, 0},
 		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
 			live := earlier
 			live.End, live.GPUs = 0, []gpu.ID{"GPU-1"}

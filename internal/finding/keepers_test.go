@@ -17,16 +17,12 @@ func TestKeepers(t *testing.T) {
 		want, unread bool
 	}{
 		"root's, the driver alone":          {exporter, true, false},
-		"root's, in a container":            {edited(func(h *attrib.Holding) { h.Container = "docker:9f" }), true, false},
-		"root's, all GPUs":                  {edited(func(h *attrib.Holding) { h.Minors = []int{0, 1} }), true, false},
 		"a user's, the driver alone":        {edited(func(h *attrib.Holding) { h.UID = alice }), true, false},
-		"a user's, one GPU":                 {edited(func(h *attrib.Holding) { h.UID, h.Minors = alice, []int{1} }), true, false},
 		"a service":                         {edited(func(h *attrib.Holding) { h.Service = "nvidia-dcgm.service" }), false, false},
 		"MPS":                               {edited(func(h *attrib.Holding) { h.Exe = "/usr/bin/nvidia-cuda-mps-control" }), false, false},
 		"a job's":                           {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 7} }), false, false},
 		"a job's that is not on record":     {edited(func(h *attrib.Holding) { h.Cgroup = slurm.Owner{ID: 8} }), true, false},
 		"of two jobs":                       {edited(func(h *attrib.Holding) { h.Cgroup.Conflict = "two jobs" }), false, true},
-		"a job's, by its environment":       {edited(func(h *attrib.Holding) { h.EnvJobID = 7 }), true, false},
 		"one that could not be looked into": {edited(func(h *attrib.Holding) { h.Why = "denied" }), false, true},
 		"Bookend's own":                     {edited(func(h *attrib.Holding) { h.Exe = "/libexec/bookend-gpu" }), false, false},
 	} {

@@ -24,19 +24,10 @@ func TestTrespasses(t *testing.T) {
 	}{
 		{"a live job that has another card", proven, nil, true, false},
 		{"a live job that has this card", proven, func(s *Scene) { s.Others[0].GPUs = []gpu.ID{"GPU-1"} }, false, false},
-		{"a live job whose cards nobody knows", proven, func(s *Scene) { s.Others[0].Unplaced = true }, false, false},
 		{"an ended job", proven, func(s *Scene) { s.Others[0].End = at(180) }, false, false},
 		{"a job without a record: it may have no GPUs", attrib.Process{PID: 70, Cgroup: slurm.Owner{ID: 77}}, nil, true, true},
 		{"by environment alone", attrib.Process{PID: 70, UID: 1002, Start: at(150), EnvJobID: 11}, nil, false, false},
-		{"nobody's", attrib.Process{PID: 70, UID: 1002, Start: at(150)}, nil, false, false},
 		{"gone meanwhile", attrib.Process{PID: 70, Gone: true}, nil, false, false},
-		{"a zombie in its cgroup", attrib.Process{PID: 70, Gone: true, UID: 1002, Start: at(150), Cgroup: slurm.Owner{ID: 11}}, nil, false, false},
-		{"in two jobs' cgroups", attrib.Process{PID: 70, UID: 1002, Start: at(150), Cgroup: slurm.Owner{Conflict: "cgroups name two jobs, 11 and 12"}}, nil, false, false},
-		{"listed after one of the job's own GPUs", proven, func(s *Scene) {
-			own := gpu.Reading{Device: gpu.Device{ID: card}}
-			s.Now.Neighbours.Readings = append([]gpu.Reading{own}, s.Now.Neighbours.Readings...)
-		}, true, false},
-		{"unread", attrib.Process{PID: 70, Why: "permission denied"}, nil, false, false},
 		{"this job, while it runs", attrib.Process{PID: 70, UID: alice, Start: at(150), Cgroup: slurm.Owner{ID: 10}}, func(s *Scene) { s.Job.Context = slurm.Prolog }, true, false},
 		{"a sibling instance of one's own card", proven, func(s *Scene) {
 			s.Cards[0].Device.Parent = "GPU-9"
@@ -60,18 +51,5 @@ func TestTrespasses(t *testing.T) {
 				t.Errorf("%+v", found[0])
 			}
 		})
-	}
-}
-
-// Sharing that is legal, or may be, never lets a finding drain.
-func TestSharing(t *testing.T) {
-	for name, edit := range map[string]func(*Scene){
-		"nobody can tell": func(s *Scene) { s.SharedUnknown = "no gres.conf was found" },
-		"a MIG instance":  func(s *Scene) { s.Cards[0].Device.Parent = "GPU-9" },
-	} {
-		found := Compare(with(ending(orphanSide()), edit))
-		if len(found) != 1 || found[0].Code != code.Orphan || len(found[0].Doubts) == 0 {
-			t.Errorf("%s: %+v", name, found)
-		}
 	}
 }

@@ -26,10 +26,6 @@ func TestExpectations(t *testing.T) {
 		{"less than the baseline", side(at(100), settle.Clean, reading(0)), gpu.Expected{Bytes: 48 * mib, Processes: []gpu.ExpectedProcess{expected60}}, known60},
 		{"more than the baseline", side(at(100), settle.Flat, reading(149*mib, listed(60, 40*mib)), dcgm),
 			gpu.Expected{Bytes: 100 * mib, Processes: []gpu.ExpectedProcess{expected60}}, known60},
-		{"another process", side(at(100), settle.Flat, reading(79*mib, listed(70, 70*mib)), orphan),
-			gpu.Expected{Bytes: 48 * mib, Processes: []gpu.ExpectedProcess{{PID: 70, Bytes: 70 * mib, Share: 9 * mib}, expected60}}, map[int]time.Duration{60: at(5), 70: at(150)}},
-		{"a process that was not read", side(at(100), settle.Flat, reading(79*mib, listed(70, 70*mib)), attrib.Process{PID: 70, Why: "permission denied"}),
-			gpu.Expected{Bytes: 48 * mib, Processes: []gpu.ExpectedProcess{expected60}}, known60},
 		{"shared memory counted twice", side(at(100), settle.Flat, reading(70*mib, listed(70, 70*mib), listed(71, 70*mib)), orphan),
 			gpu.Expected{Bytes: 48 * mib, Processes: []gpu.ExpectedProcess{{PID: 70, Bytes: 70 * mib}, expected60}}, map[int]time.Duration{60: at(5), 70: at(150)}},
 		{"memory unknown", side(at(100), settle.Flat, gpu.Reading{Device: gpu.Device{ID: card}, Memory: gpu.Memory{Used: gpu.Unknown("lost")}}),
@@ -52,21 +48,5 @@ func TestExpectationsOfTheNextGPU(t *testing.T) {
 	expect, _ := Expectations(&before, nil, Limits{})
 	if len(expect) != 1 || expect["GPU-1"].Bytes != 40*mib {
 		t.Errorf("%+v", expect)
-	}
-}
-
-func TestAtRest(t *testing.T) {
-	cards := []Card{{Device: gpu.Device{ID: "GPU-1"}}, {Device: gpu.Device{ID: card}}}
-	for state, want := range map[settle.State][2]bool{ // clean, settled
-		settle.Clean: {true, true}, settle.Flat: {false, true}, settle.Moving: {false, false}, settle.Unknown: {false, false},
-	} {
-		s := side(at(100), state, reading(0))
-		s.Curves["GPU-1"] = settle.Curve{State: settle.Clean}
-		if got := [2]bool{s.AtRest(cards), s.Settled(cards)}; got != want {
-			t.Errorf("%v: clean %v, settled %v", state, got[0], got[1])
-		}
-	}
-	if unseen := (Side{}); unseen.AtRest(cards) || unseen.Settled(cards) {
-		t.Error("a GPU that was not seen is at rest")
 	}
 }

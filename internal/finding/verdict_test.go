@@ -71,24 +71,16 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The numbers are an interface: admins read them in slurmd's log.
-func TestExitTable(t *testing.T) {
-	seen := map[int]code.Code{}
-	for _, e := range code.Exits() {
-		if other, twice := seen[e.Exit]; twice {
-			t.Errorf("%s and %s share exit code %d", e.Code, other, e.Exit)
+// The health check drains for nothing, whatever is configured; its exit code says only whether it checked.
+func TestHealthCheckNeverDrains(t *testing.T) {
+	c := enforcing(func(c *config.Config) { c.OnUnknown = config.Drain })
+	c.Policy.HealthCheck = map[code.Code]config.Action{}
+	for _, e := range code.All() {
+		c.Policy.HealthCheck[e.Code] = config.Drain // no file may say so
+		v := Compile(c, slurm.HealthCheck, "").Decide([]Finding{{Code: e.Code}}, 0)
+		want := map[code.Code]int{code.BadEnv: 31, code.Panicked: 41, code.Deadline: 42}[e.Code]
+		if v.Action != config.Warn || v.Exit != want || v.Judged[0].Action != config.Warn {
+			t.Errorf("%s: %+v", e.Code, v)
 		}
-		seen[e.Exit] = e.Code
-		if e.Exit <= 2 || e.Exit >= 126 || e.Exit == code.ExitOther {
-			t.Errorf("%s: exit code %d is reserved", e.Code, e.Exit)
-		}
-	}
-	for _, c := range []code.Code{code.Trespass, code.Untraced, code.Ended, code.Unjudged} {
-		if code.Exit(c) != code.ExitOther {
-			t.Errorf("%s drains nothing by itself and has a number", c)
-		}
-	}
-	if code.Exit(code.Orphan) != 10 || code.Exit(code.Lost) != 20 || code.Exit("BKD-NEW") != code.ExitOther {
-		t.Error("published exit codes changed")
 	}
 }

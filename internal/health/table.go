@@ -124,14 +124,6 @@ var factRows = []Row{
 		observed: "the card is still joining the NVLink fabric", expected: "a card in its NVLink fabric",
 	},
 	{
-		Fact: gpu.BAR1Used, Value: "256 MiB more than at the last look, with nobody on the card", Code: code.BAR1,
-		judge: mapped,
-		Meaning: "a mapping was left in the window through which the host and other devices reach the card's memory; " +
-			"the threshold is Bookend's own",
-		Asks:     "nothing",
-		expected: "BAR1 back at what it was",
-	},
-	{
 		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence, judge: equal,
 		Meaning:  "the driver lets go of a card that nobody uses: seconds to wake up, counters lost",
 		Asks:     "run nvidia-persistenced",

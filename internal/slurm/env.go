@@ -33,9 +33,6 @@ func (e *EnvError) Error() string {
 	return fmt.Sprintf("read job from environment: %s=%+q %s", e.Variable, e.Value, e.Problem)
 }
 
-// Missing reports whether the variable was not set at all: the program was probably not started by Slurm.
-func (e *EnvError) Missing() bool { return e.Value == "" }
-
 // FromEnv reads the job from the environment that slurmd builds from scratch for a prolog or an epilog (Versions). Its
 // error is an *EnvError.
 //
@@ -71,8 +68,6 @@ func FromEnv(getenv func(string) string) (Job, error) {
 	if getenv(restartCount) != "" { // any other form is an error: the number guards drains
 		job.Restarts = int(e.number(restartCount, "a number", 0, math.MaxUint32))
 	}
-	e.same("SLURM_JOB_ID", "SLURM_JOBID")
-	e.same("SLURM_JOB_UID", "SLURM_UID")
 	job.Exit = e.exit(job.Context)
 	job.GPUIndexes, job.Visible, job.GPUProblem = gpusFromEnv(getenv)
 	if e.first != nil {
@@ -99,19 +94,8 @@ func (e *reader) required(variable, form string, valid func(string) bool) string
 	if value == "" {
 		problem = "is not set"
 	}
-	e.refuse(variable, value, problem)
-	return ""
-}
-
-func (e *reader) refuse(variable, value, problem string) {
 	e.first = cmp.Or(e.first, &EnvError{variable, value[:min(len(value), 64)], problem})
-}
-
-// same refuses an older name of a variable that says something else: two values that differ are nobody's.
-func (e *reader) same(variable, older string) {
-	if value := e.getenv(older); value != "" && value != e.getenv(variable) {
-		e.refuse(older, value, "differs from "+variable)
-	}
+	return ""
 }
 
 // optional reads a variable that may be missing.

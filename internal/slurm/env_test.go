@@ -83,25 +83,13 @@ func TestFromEnv(t *testing.T) {
 		{"epilog, status lost", slurm2205.with(env{"SLURM_SCRIPT_CONTEXT": "epilog_slurmd"}), job2205, func(j *Job) {
 			j.Context, j.Exit.Why = Epilog, "SLURM_JOB_EXIT_CODE is not set"
 		}},
-		{"epilog, no derived code", slurm2205.with(epilog).with(env{"SLURM_JOB_DERIVED_EC": ""}), job2205,
-			func(j *Job) {
-				j.Context = Epilog
-				j.Exit.Why = "SLURM_JOB_DERIVED_EC is not set"
-			}},
 		{"epilog, NO_VAL as code", slurm2205.with(epilog).with(env{"SLURM_JOB_EXIT_CODE": "4294967294"}), job2205,
 			func(j *Job) {
 				j.Context, j.Exit.Why = Epilog, "SLURM_JOB_EXIT_CODE is not a wait status"
 			}},
-		{"exit codes in a prolog", slurm2205.with(env{"SLURM_JOB_EXIT_CODE": "1", "SLURM_JOB_DERIVED_EC": "1"}),
-			job2205, nil},
 		{"het job", slurm2205.with(env{"SLURM_HET_JOB_ID": "1230"}), job2205, func(j *Job) { j.HetJobID = 1230 }},
-		{"root's own job", slurm2205.with(env{"SLURM_JOB_UID": "0", "SLURM_UID": "0", "SLURM_JOB_GID": "0"}), job2205,
-			func(j *Job) { j.UID, j.GID = 0, 0 }},
 		{"no GPUs", slurm2205.with(env{"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "", "GPU_DEVICE_ORDINAL": ""}),
 			job2205, func(j *Job) { j.GPUIndexes, j.Visible = nil, nil }},
-		{"no GPUs, in words",
-			slurm2205.with(env{"SLURM_JOB_GPUS": "(null)", "CUDA_VISIBLE_DEVICES": "NoDevFiles",
-				"GPU_DEVICE_ORDINAL": "NoDevFiles"}), job2205, func(j *Job) { j.GPUIndexes, j.Visible = nil, nil }},
 		{"Flags=no_gpu_env", slurm2205.with(env{"CUDA_VISIBLE_DEVICES": "", "GPU_DEVICE_ORDINAL": ""}), job2205,
 			func(j *Job) { j.Visible = nil }},
 		{"AMD flags", slurm2205.with(env{"CUDA_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": "2,3"}), job2205,
@@ -151,45 +139,28 @@ func TestFromEnv(t *testing.T) {
 
 func TestFromEnvRefuses(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		env     env
-		want    string
-		missing bool
+		name string
+		env  env
+		want string
 	}{
-		{"not under Slurm", env{}, "SLURM_SCRIPT_CONTEXT is not set", true},
+		{"not under Slurm", env{}, "SLURM_SCRIPT_CONTEXT is not set"},
 		{"a task hook's", slurm2205.with(env{"SLURM_SCRIPT_CONTEXT": "prolog_task"}),
-			`SLURM_SCRIPT_CONTEXT="prolog_task" is not one of ["prolog_slurmd" "epilog_slurmd"]`, false},
-		{"no job id", slurm2205.with(env{"SLURM_JOB_ID": ""}), "SLURM_JOB_ID is not set", true},
-		{"job id 0", slurm2205.with(env{"SLURM_JOB_ID": "0"}), `SLURM_JOB_ID="0" is not a job id`, false},
-		{"job id too large", slurm2205.with(env{"SLURM_JOB_ID": "4294967296"}),
-			`SLURM_JOB_ID="4294967296" is not a job id`, false},
-		{"job id with a path", slurm2205.with(env{"SLURM_JOB_ID": "../1"}), `SLURM_JOB_ID="../1" is not a job id`,
-			false},
-		{"array form", slurm2205.with(env{"SLURM_JOB_ID": "12_3"}), `SLURM_JOB_ID="12_3" is not a job id`, false},
-		{"job ids that differ", slurm2205.with(env{"SLURM_JOBID": "1235"}),
-			`SLURM_JOBID="1235" differs from SLURM_JOB_ID`, false},
-		{"uids that differ", slurm2205.with(env{"SLURM_UID": "0"}), `SLURM_UID="0" differs from SLURM_JOB_UID`, false},
-		{"no uid", slurm2205.with(env{"SLURM_JOB_UID": ""}), "SLURM_JOB_UID is not set", true},
-		{"uid -1", slurm2205.with(env{"SLURM_JOB_UID": "-1"}), `SLURM_JOB_UID="-1" is not a user or group id`, false},
+			`SLURM_SCRIPT_CONTEXT="prolog_task" is not one of ["prolog_slurmd" "epilog_slurmd"]`},
+		{"no job id", slurm2205.with(env{"SLURM_JOB_ID": ""}), "SLURM_JOB_ID is not set"},
+		{"job id 0", slurm2205.with(env{"SLURM_JOB_ID": "0"}), `SLURM_JOB_ID="0" is not a job id`},
+		{"job id with a path", slurm2205.with(env{"SLURM_JOB_ID": "../1"}), `SLURM_JOB_ID="../1" is not a job id`},
+		{"uid -1", slurm2205.with(env{"SLURM_JOB_UID": "-1"}), `SLURM_JOB_UID="-1" is not a user or group id`},
 		{"uid 2^32-1", slurm2205.with(env{"SLURM_JOB_UID": "4294967295"}),
-			`SLURM_JOB_UID="4294967295" is not a user or group id`, false},
-		{"uid by name", slurm2205.with(env{"SLURM_JOB_UID": "ada"}), `SLURM_JOB_UID="ada" is not a user or group id`,
-			false},
-		{"uid with a blank", slurm2205.with(env{"SLURM_JOB_UID": " 5"}),
-			`SLURM_JOB_UID=" 5" is not a user or group id`, false},
-		{"no gid", slurm2205.with(env{"SLURM_JOB_GID": ""}), "SLURM_JOB_GID is not set", true},
-		{"no node", slurm2205.with(env{"SLURMD_NODENAME": ""}), "SLURMD_NODENAME is not set", true},
+			`SLURM_JOB_UID="4294967295" is not a user or group id`},
+		{"no node", slurm2205.with(env{"SLURMD_NODENAME": ""}), "SLURMD_NODENAME is not set"},
 		{"node with a slash", slurm2205.with(env{"SLURMD_NODENAME": "a/b"}),
-			`SLURMD_NODENAME="a/b" is not a node name`, false},
-		{"node ..", slurm2205.with(env{"SLURMD_NODENAME": ".."}), `SLURMD_NODENAME=".." is not a node name`, false},
+			`SLURMD_NODENAME="a/b" is not a node name`},
 		{"SLUID", slurm2205.with(env{"SLURM_JOB_SLUID": "sCHNM7Y8WBK90O"}),
-			`SLURM_JOB_SLUID="sCHNM7Y8WBK90O" is not a SLUID`, false},
+			`SLURM_JOB_SLUID="sCHNM7Y8WBK90O" is not a SLUID`},
 		{"restarts", slurm2205.with(env{"SLURM_JOB_RESTART_COUNT": "many"}),
-			`SLURM_JOB_RESTART_COUNT="many" is not a number`, false},
+			`SLURM_JOB_RESTART_COUNT="many" is not a number`},
 		{"a long value", slurm2205.with(env{"SLURMD_NODENAME": strings.Repeat("/", 5000)}),
-			`SLURMD_NODENAME="` + strings.Repeat("/", 64) + `" is not a node name`, false},
-		{"a value that is not ASCII", slurm2205.with(env{"SLURMD_NODENAME": "n\xff\n"}),
-			`SLURMD_NODENAME="n\xff\n" is not a node name`, false},
+			`SLURMD_NODENAME="` + strings.Repeat("/", 64) + `" is not a node name`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			job, err := FromEnv(test.env.get)
@@ -199,9 +170,6 @@ func TestFromEnvRefuses(t *testing.T) {
 			}
 			if got, want := err.Error(), "read job from environment: "+test.want; got != want {
 				t.Errorf("error\n got %s\nwant %s", got, want)
-			}
-			if envError.Missing() != test.missing {
-				t.Errorf("Missing() = %v, want %v", envError.Missing(), test.missing)
 			}
 			if job.ID != 0 || job.UID != 0 || job.Node != "" {
 				t.Errorf("a job in spite of the error: %+v", job)
@@ -220,11 +188,9 @@ func TestHasGPUs(t *testing.T) {
 		{"root: job GPUs", env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "0"}, true},
 		{"root: (null)", env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "(null)"}, false},
 		{"root: garbage is looked at", env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_JOB_GPUS": "?"}, true},
-		{"task: job GPUs", env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_JOB_GPUS": "0"}, true},
 		{"task: srun only", env{"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_STEP_GPUS": "0"}, true},
 		{"task: the user's own variable", env{"SLURM_SCRIPT_CONTEXT": "epilog_task", "CUDA_VISIBLE_DEVICES": "0"},
 			false},
-		{"root: step GPUs mean nothing", env{"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURM_STEP_GPUS": "0"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := HasGPUs(test.env.get); got != test.want {

@@ -23,17 +23,12 @@ func TestTaskFromEnv(t *testing.T) {
 	}{
 		{"batch script, no cgroup", batch, "0::/", nil},
 		{"batch script, 26.05", batch.with(env{"SLURM_STEP_ID": "-5"}), "", nil},
-		{"batch script, unsigned", batch.with(env{"SLURM_STEP_ID": "4294967291"}), "", nil},
 		{"batch script, cgroup v2", batch, v2 + "job_12/step_batch/user/task_0",
 			func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
 		{"batch script, SLUID", batch, v2 + "sCHNM7Y8WBK900/step_batch/user/task_0",
 			func(w *Task) { w.Owner = Owner{SLUID: "sCHNM7Y8WBK900", Step: "batch"} }},
 		{"interactive step", batch.with(env{"SLURM_STEP_ID": "4294967290"}), "",
 			func(w *Task) { w.Step = "interactive" }},
-		{"interactive step, cgroup", batch.with(env{"SLURM_STEP_ID": "7"}), v2 + "job_12/step_interactive/user",
-			func(w *Task) {
-				w.Step, w.Owner = "interactive", Owner{ID: 12, Step: "interactive"}
-			}},
 		{"srun step", step, "", func(w *Task) { w.Step, w.LocalID = "3", 5 }},
 		{"batch script started from a step", step, v2 + "job_12/step_batch/user/task_0",
 			func(w *Task) { w.Owner = Owner{ID: 12, Step: "batch"} }},
@@ -43,16 +38,12 @@ func TestTaskFromEnv(t *testing.T) {
 			}},
 		{"array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "0"}), "",
 			func(w *Task) { w.Array = ArrayTask{Master: 9} }},
-		{"half an array", batch.with(env{"SLURM_ARRAY_JOB_ID": "9"}), "", nil},
 		{"srun only", step.with(env{"SLURM_JOB_GPUS": "", "SLURM_STEP_GPUS": "0"}), "",
 			func(w *Task) { w.Step, w.LocalID = "3", 5 }},
 		{"no GPUs", batch.with(env{"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}), "",
 			func(w *Task) { w.HasGPUs = false }},
 		{"task epilog of the script, v2", batch.with(taskEpilog), v2 + "job_12/step_batch/slurm", func(w *Task) {
 			w.Context, w.Owner = TaskEpilog, Owner{ID: 12, Step: "batch", Daemon: true}
-		}},
-		{"task epilog of a step, v1", step.with(taskEpilog), "6:freezer:/slurm_n1/uid_5/job_12", func(w *Task) {
-			w.Context, w.Owner, w.Step, w.LocalID = TaskEpilog, Owner{ID: 12}, "3", 5
 		}},
 		{"an environment of lies", env{
 			"SLURM_SCRIPT_CONTEXT": "prolog_slurmd", "SLURMD_NODENAME": "../x", "SLURM_JOB_ID": "-1",

@@ -84,7 +84,6 @@ func TestNoAnswer(t *testing.T) {
 		"an update that slurmctld refuses": {denied, "denied"},
 		"garbage":                          {garbage, "no such node"},
 		"untrusted":                        {untrusted, "lets others write"},
-		"missing":                          {Scontrol{Path: "/nonexistent/scontrol", Time: hung.Time}, "no such file"},
 		"no time left":                     {late, "no time left"}, "a relative slurm.conf": {relative, "not an absolute path"},
 	} {
 		for what, err := range map[string]error{"Drain": tt.c.Drain("n1", "BKD-X", always),

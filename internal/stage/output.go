@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
@@ -177,9 +176,7 @@ func (o output) fault(d *session.Driver, err error) string {
 
 // append adds the end report to the job's own output, as the user. A job without such a file is normal.
 func (r *record) append(d *session.Driver, o output) {
-	scene := r.report(d)
-	unwanted := r.Config.JobLog.End == config.Never || r.Config.JobLog.End == config.Unclean && scene.Clean()
-	if unwanted || d.EUID != 0 || d.Job.UID == 0 {
+	if len(r.text) == 0 || d.EUID != 0 || d.Job.UID == 0 {
 		return
 	}
 	target, noTaskHook := o.target()

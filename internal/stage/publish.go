@@ -7,11 +7,10 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/probe"
 	"bookend/internal/runlog"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
@@ -95,39 +94,19 @@ func (r *record) counted(d *session.Driver) metrics.Run {
 		run.Findings = append(run.Findings, counted)
 	}
 	for _, c := range r.Seen.Cards {
-		run.Given = append(run.Given, r.countedCard(d, c))
-	}
-	return run
-}
-
-// countedCard is what this run says of one of the job's GPUs.
-func (r *record) countedCard(d *session.Driver, card finding.Card) metrics.GivenCard {
-	id := card.Device.ID
-	c := metrics.GivenCard{GPU: card.Index, UUID: id}
-	if curve := r.Seen.Side.Curves[id]; curve.State.AtRest() {
-		c.Settled = &curve.Settled
-	}
-	if r.Phase == slurm.Epilog && !r.Past.Again && !r.Past.Second {
-		c.Left = finding.Left(r.Findings(), id)
+		if curve := r.Seen.Side.Curves[c.Device.ID]; curve.State.AtRest() {
+			run.Settled = append(run.Settled, curve.Settled)
+		}
 	}
 	for _, p := range r.Tests.Probes() {
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
 		own := p.At >= d.Start
 		if p.Result == gpu.ProbeSkipped {
-			own = probe.When(d.Config.Probe.At, d.Phase)
+			own = health.WhenTested(d.Config.Probe.At, d.Phase)
 		}
-		if p.Device == id && own {
-			c.Probe, c.Gap = p.Result, gap(p)
+		if own {
+			run.Tests = append(run.Tests, p.Result)
 		}
 	}
-	return c
-}
-
-// gap is how much of the free memory a test could not have in one block, in bytes; nil where it does not tell.
-func gap(p gpu.Probe) *uint64 {
-	if p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken || !p.Free.Known() || !p.Largest.Known() {
-		return nil
-	}
-	bytes := p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes)
-	return &bytes
+	return run
 }

@@ -133,12 +133,12 @@ func (n *node) doctor() (bad map[string]string) {
 		n.Fatalf("%v: %s", err, text)
 	}
 	bad = map[string]string{}
-	beyond := map[string]bool{} // what this machine's Slurm, driver and clock are is as it is
-	for _, c := range doctor.Checks() {
-		beyond[c.Name] = c.Area != ""
+	ours := map[string]bool{"drop-filesystem": true} // what this machine's Slurm and driver are is as it is
+	for _, r := range doctor.Rules() {
+		ours[r.Name] = true
 	}
 	for _, r := range got.Results {
-		if r.Level != doctor.OK && (!beyond[r.Check] || r.Check == "drop-filesystem") {
+		if r.Level != doctor.OK && ours[r.Check] {
 			bad[r.Check] = string(r.Level) + ": " + r.Seen
 		}
 	}
