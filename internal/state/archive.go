@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -141,16 +141,12 @@ func (s *Store) retire(history string, seen ledger.Run, stays bool) error {
 }
 
 // remove removes a run's report, drop and record. The record goes last: while it is there, an interrupted removal is
-// taken up again. The job's lock is held, so that nobody begins a run of it meanwhile, and files of interrupted writers
-// are nobody's.
+// taken up again. The job's lock is held, so that nobody begins a run of it meanwhile.
 func (s *Store) remove(r ledger.Run) error {
 	folder := filepath.Join(s.dir, folderName(r.Job.ID))
-	others, err := removeTemps(folder)
-	if err != nil {
-		return err
-	}
 	gone := slurm.Owner{SLUID: r.Job.SLUID}
-	if others == 1 {
+	records := slices.DeleteFunc(byAge(folder), func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), suffix) })
+	if len(records) == 1 {
 		gone.ID = r.Job.ID
 	}
 	for _, name := range userNames(s.node, gone) {
@@ -161,29 +157,8 @@ func (s *Store) remove(r ledger.Run) error {
 	if err := RemoveDrop(s.run, s.node, gone); err != nil {
 		return err
 	}
-	if err := removeOwn(folder, r.Key+suffix); err != nil || others > 1 {
+	if err := removeOwn(folder, r.Key+suffix); err != nil {
 		return err
 	}
-	return removeOwn(s.dir, folderName(r.Job.ID))
-}
-
-// removeTemps removes what interrupted writers left in a folder, and counts what else is there.
-func removeTemps(folder string) (others int, err error) {
-	for _, name := range namesIn(folder) {
-		if !strings.HasPrefix(name, safefile.TempPrefix) {
-			others++
-		} else if err := removeOwn(folder, name); err != nil {
-			return others, err
-		}
-	}
-	return others, nil
-}
-
-// namesIn lists a folder of root's; what cannot be listed has none.
-func namesIn(folder string) (names []string) {
-	entries, _ := os.ReadDir(folder)
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+	return rmdir(folder)
 }

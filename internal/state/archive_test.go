@@ -234,7 +234,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	for range 2 { // it only reads: nothing is set aside
-		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 4 {
+		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 2 {
 			t.Errorf("%d runs, %v", len(runs), damage)
 		}
 	}

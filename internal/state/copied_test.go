@@ -75,21 +75,3 @@ func TestCopied(t *testing.T) {
 		t.Error("a folder that is not there has records")
 	}
 }
-
-// More files than any copy has are an error, and not a part of them.
-func TestCopiedIsBounded(t *testing.T) {
-	was := maxCopied
-	defer func() { maxCopied = was }()
-	maxCopied = 3
-	dir := t.TempDir()
-	for _, name := range []string{"1-w5.json", "2-w5.json", "3-w5.json"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-	}
-	if _, damage, err := Copied(dir); err != nil || len(damage) != maxCopied {
-		t.Errorf("got %d damaged, %v, want %d", len(damage), err, maxCopied)
-	}
-	must(t, os.WriteFile(filepath.Join(dir, "4-w5.json"), nil, 0o600))
-	if runs, damage, err := Copied(dir); err == nil || runs != nil || damage != nil {
-		t.Errorf("got %d runs, %d damaged, want an error", len(runs), len(damage))
-	}
-}

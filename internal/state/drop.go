@@ -18,33 +18,30 @@ func dropFolder(run string) string { return filepath.Join(run, "drop") }
 
 // MakeDrop makes the file in which the job's task hooks tell root what they saw: the user's, in root's folder. The run's
 // record is there before it, and is removed after it.
-func (s *Store) MakeDrop(job slurm.Job) error {
-	err := s.check(job)
+func (s *Store) MakeDrop(job slurm.Job) (err error) {
+	defer of(job, "make drop", &err)
+	err = s.check(job)
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
 		if err == nil {
 			err = safefile.Give(dropFolder(s.run), name, job.UID, job.GID)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("make drop of job %d: %w", job.ID, err)
-	}
-	return nil
+	return err
 }
 
 // ReadDrop returns what the job's task hooks left: the user's claim, at most 4 KiB. Any error means no record.
-func (s *Store) ReadDrop(job slurm.Job) ([]byte, error) {
-	err := s.check(job)
-	if err != nil {
-		return nil, fmt.Errorf("read drop: %w", err)
+func (s *Store) ReadDrop(job slurm.Job) (data []byte, err error) {
+	defer of(job, "read drop", &err)
+	if err = s.check(job); err != nil {
+		return nil, err
 	}
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
-		var data []byte
 		data, err = safefile.ReadForeign(dropFolder(s.run), name, job.UID, maxDrop)
 		if len(data) > 0 {
 			return data, nil
 		}
 	}
-	return nil, fmt.Errorf("read drop of job %d: empty, or %w", job.ID, errors.Join(err, fs.ErrNotExist))
+	return nil, errors.Join(err, fs.ErrNotExist)
 }
 
 // DropFile is the drop of the job that a task hook finds itself in; empty names where that is no job.

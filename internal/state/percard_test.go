@@ -138,21 +138,6 @@ func TestPerCardIsBounded(t *testing.T) {
 	}
 }
 
-// Baselines too large for their file are refused, and those that are known stay.
-func TestBaselinesTooLarge(t *testing.T) {
-	s := open(t, folder(t))
-	var err error
-	for card := 0; card < maxCards && err == nil; card++ {
-		b := carries(gpu.ID(fmt.Sprint("GPU-", card)), 5)
-		b.Residents[0].Service = strings.Repeat("n", 200)
-		b.Residents = slices.Repeat(b.Residents, maxResidents)
-		err = s.PutBaseline(b)
-	}
-	if known, reading := s.Baselines(); !errors.Is(err, safefile.ErrTooLarge) || reading != nil || len(known) == 0 {
-		t.Errorf("got %v with %d known, %v, want %v", err, len(known), reading, safefile.ErrTooLarge)
-	}
-}
-
 // Whoever looks for a multi-process service in the folder finds nothing, and nobody but root could put one there. It
 // is not taken for empty where it cannot be read.
 func TestNoMPS(t *testing.T) {

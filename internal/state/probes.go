@@ -24,13 +24,7 @@ var probesFile = cardFile("probes.json", 512<<10,
 
 // Probes returns the last test of each card of the node, good for what health.TestRecord.Trusted makes of it. An unusable
 // file is a Damage, set aside; then no test is known.
-func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) {
-	known, err := probesFile.all(s)
-	if err != nil {
-		return known, fmt.Errorf("read tests of cards: %w", err)
-	}
-	return known, nil
-}
+func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
 
 // PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
 // void and go. A record without a known epoch is ErrEpoch: nobody could trust it.
@@ -48,17 +42,13 @@ func (s *Store) PutProbes(records ...health.TestRecord) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	err := probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
+	return probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
 		cards = slices.DeleteFunc(cards, func(o health.TestRecord) bool {
 			same := func(r health.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
 			return !o.Epoch.Same(fresh[0].Epoch) || slices.ContainsFunc(fresh, same)
 		})
 		return append(cards, fresh...)
 	})
-	if err != nil {
-		return fmt.Errorf("put tests of cards: %w", err)
-	}
-	return nil
 }
 
 // clipped bounds the texts of a record, which came from a backend.

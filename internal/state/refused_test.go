@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/ledger"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/refuse"
 )
@@ -56,32 +55,6 @@ func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 	}
 	must(t, refuse.Run(calls, func() { err = f() }))
 	return err
-}
-
-// A history that cannot be read says so; a file that goes meanwhile, or is being written, is no damage.
-func TestHistoryHindered(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	lived(t, s, job(1), 10, false)
-	archive(t, run, varDir, limits(0, 0))
-	must(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), safefile.TempPrefix+"1"), nil, 0o600))
-	for _, tt := range []struct {
-		call    refuse.Call
-		damages int
-	}{{reading(unix.ENOENT), 0}, {reading(unix.EIO), 1}, {listing(unix.EIO), 1}} {
-		err := refused(t, tt.call, func() error {
-			if runs, damage := History(varDir, node); len(runs) != 0 || len(damage) != tt.damages {
-				return fmt.Errorf("%v: %d runs, %v", tt.call.Errno, len(runs), damage)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("%d runs, %v", len(runs), damage)
-	}
 }
 
 // A record that cannot be read is not written over: it may be whole, and its start is there when it can be read again.

@@ -22,14 +22,8 @@ const (
 
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
 // first look, from before the job's own processes, is the one that counts.
-func (s *Store) Begin(run ledger.Run) error {
-	if err := s.begin(run); err != nil {
-		return fmt.Errorf("begin run of job %d: %w", run.Job.ID, err)
-	}
-	return nil
-}
-
-func (s *Store) begin(run ledger.Run) error {
+func (s *Store) Begin(run ledger.Run) (err error) {
+	defer of(run.Job, "begin run", &err)
 	if err := s.name(&run); err != nil {
 		return err
 	}
@@ -49,14 +43,8 @@ func (s *Store) begin(run ledger.Run) error {
 
 // Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier
 // ends are taken from the record, the rest from run.
-func (s *Store) Close(run ledger.Run, end ledger.End) error {
-	if err := s.close(run, end); err != nil {
-		return fmt.Errorf("close run of job %d: %w", run.Job.ID, err)
-	}
-	return nil
-}
-
-func (s *Store) close(run ledger.Run, end ledger.End) error {
+func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
+	defer of(run.Job, "close run", &err)
 	if run.Key == "" {
 		seen := run
 		seen.Ends = []ledger.End{end}

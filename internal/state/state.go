@@ -113,6 +113,13 @@ func (s *Store) locked(name string, f func() error) error {
 
 func lockOf(id slurm.JobID) string { return "lock-" + strconv.Itoa(int(id%jobLocks)) }
 
+// of says what was done for which job when an error came up.
+func of(job slurm.Job, what string, err *error) {
+	if *err != nil {
+		*err = fmt.Errorf("%s of job %d: %w", what, job.ID, *err)
+	}
+}
+
 // check refuses a job that must not become a path. Threat: "..", "/" and the like in what Slurm, or a user
 // through Slurm, handed to a hook.
 func (s *Store) check(job slurm.Job) error {

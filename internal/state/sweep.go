@@ -34,7 +34,7 @@ func (s *Store) sweep(now time.Time) error {
 	return errors.Join(append(all, sweepFolder(s.dir, now))...)
 }
 
-// rmdir removes a folder unless a run began meanwhile.
+// rmdir removes a folder unless something is in it.
 func rmdir(folder string) error {
 	err := unix.Rmdir(folder)
 	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) {

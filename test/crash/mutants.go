@@ -102,7 +102,7 @@ var plantings = []planting{
 		"d.Try(d.Store.Close(run, r.end(d)))", "_ = d.Store.Close(run, r.end(d))"),
 	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
 		"s.sweep(now), ", ""),
-	faulted("end with a leak: disk fsync").of("what was interrupted on disk never swept", "internal/state/history.go",
+	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/history.go",
 		"stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)", "stale := false"),
 }
 

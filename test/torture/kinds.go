@@ -35,9 +35,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "link-to-root", where: outFile, plant: link("root")},
 	{name: "link-to-open", where: outFile, plant: link("open-root")},
-	{name: "link-to-precious", where: outFile, plant: link("precious")},
 	{name: "link-to-device", where: outFile, plant: link("null")},
-	{name: "link-to-closed", where: outFile, plant: link("closed/out")},
 	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world,
 		at string) {
 		b.do(os.Symlink(filepath.Base(at), at))
@@ -47,26 +45,12 @@ var kinds = []kind{
 		b.do(os.Link(at, w.kept("second name")))
 		w.guard(b, "two-names", at, touched)
 	}},
-	{name: "root-two-names", where: outFile, plant: func(b *builder, w *world,
-		at string) {
-		b.do(os.Link(w.kept("root"), at))
-	}},
 	{name: "fifo", where: outFile, plant: fifo(touched, "")},
-	{name: "fifo-unread", where: outFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFIFO|0o666, 0)
-	}},
 	{name: "directory", where: outFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
-	{name: "socket", where: outFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFSOCK|0o666, 0)
-	}},
 	{name: "device", where: outFile, plant: device(user, 0o666, 3, touched)},
-	{name: "root-device", where: outFile, plant: device(0, 0o600, 3, opened|touched)},
 	{name: "root-file", where: outFile, plant: own(0, 0o600, opened|touched)},
 	{name: "root-open-file", where: outFile, plant: own(0, 0o666, touched)},
 	{name: "other-open-file", where: outFile, plant: own(other, 0o666, touched)},
-	{name: "other-file", where: outFile, plant: own(other, 0o600, opened|touched)},
 	{name: "own-read-only", where: outFile, plant: own(user, 0o400, touched), known: true},
 	{name: "own-other-file", where: outFile, plant: own(user, 0o644, touched), known: true},
 	{name: "missing", where: outFile, swap: hide},
@@ -82,24 +66,14 @@ var kinds = []kind{
 	{name: "folder-link-root", where: outFolder, plant: link("of-root")},
 	{name: "folder-link-open", where: outFolder, plant: link("of-open")},
 	{name: "folder-link-other", where: outFolder, plant: link("of-other")},
-	{name: "folder-link-closed", where: outFolder, plant: link("closed")},
 	{name: "folder-link-own", where: outFolder, plant: link("of-own"), known: true},
-	{name: "folder-link-fifo", where: outFolder, plant: link("of-fifo")},
 	{name: "folder-file", where: outFolder, plant: own(user, 0o644, touched)},
-	{name: "folder-fifo", where: outFolder, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFIFO|0o666, 0)
-	}},
-	{name: "folder-mounted", where: outFolder, swap: bind("of-open")},
 	{name: "folder-private", where: outFolder, swap: private},
 	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), hangs: true},
 
-	{name: "above-link-root", where: outAbove, plant: link("above/of-root")},
 	{name: "above-link-open", where: outAbove, plant: link("above/of-open")},
-	{name: "above-link-closed", where: outAbove, plant: link("above/closed")},
 	{name: "above-link-own", where: outAbove, plant: link("above/of-own"), known: true},
 	{name: "above-missing", where: outAbove, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
-	{name: "above-mounted", where: outAbove, swap: bind("above")},
 
 	{name: "drop-link-root", where: dropFile, plant: link("pool-root")},
 	{name: "drop-link-closed", where: dropFile, plant: link("pool-closed/job.json")},
@@ -108,17 +82,12 @@ var kinds = []kind{
 		b.do(os.Link(at, at+"-too"))
 	}},
 	{name: "drop-root", where: dropFile, plant: record(0, 0o600)},
-	{name: "drop-root-open", where: dropFile, plant: record(0, 0o666)},
 	{name: "drop-other", where: dropFile, plant: record(other, 0o666)},
 	{name: "drop-fifo", where: dropFile, plant: func(b *builder, w *world, at string) {
 		fifo(opened|touched, w.claim(b, "drop-fifo"))(b, w, at)
 	}},
 	{name: "drop-device", where: dropFile, plant: device(user, 0o666, 5, opened|touched)},
 	{name: "drop-directory", where: dropFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o700) }},
-	{name: "drop-socket", where: dropFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFSOCK|0o666, 0)
-	}},
 	{name: "drop-huge", where: dropFile, plant: func(b *builder, _ *world, at string) {
 		b.file(at, user, 0o600, "")
 		b.do(os.Truncate(at, huge))

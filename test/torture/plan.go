@@ -45,7 +45,6 @@ type plan struct {
 	number uint64
 	whole  bool // an epilog; otherwise only its child that appends
 	known  bool // the output's inode is on record
-	squash bool // root is refused on the file system of the output
 	signal syscall.Signal
 	reads  [maxReads]swap
 	tail   swap
@@ -67,7 +66,7 @@ const (
 func newPlan(seed, number uint64, l lane) plan {
 	r := rand.New(rand.NewPCG(seed, number))
 	p := plan{number: number, whole: l == onlyWhole || l == mixed && number%wholeEvery == 0}
-	p.known, p.squash = r.IntN(2) == 0, r.IntN(8) == 0
+	p.known = r.IntN(2) == 0
 	p.signal = p.drawSignal(r)
 	for i := range p.reads {
 		p.reads[i] = p.draw(r, dropPoints, dropFile, dropFile)
@@ -100,7 +99,7 @@ func (p plan) draw(r *rand.Rand, points point, first, last place) swap {
 		k, rare := s.kind, r.IntN(10) > 0
 		switch {
 		case k.where < first || k.where > last || k.known && !p.known:
-		case k.hangs && (!p.whole || rare || p.squash):
+		case k.hangs && (!p.whole || rare):
 		default:
 			return s
 		}

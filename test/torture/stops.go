@@ -16,7 +16,7 @@ import (
 func (t *trial) decide(c intercept.Call) intercept.Answer {
 	switch c.Number {
 	case unix.SYS_OPENAT:
-		return t.opens(c, c.Text(1))
+		t.opens(c, c.Text(1))
 	case unix.SYS_UNLINKAT:
 		if c.Text(1) == filepath.Join(t.drop, jobDrop) { // no reading comes after that
 			t.undoDrop()
@@ -42,7 +42,7 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 	return intercept.Pass()
 }
 
-func (t *trial) opens(c intercept.Call, path string) intercept.Answer {
+func (t *trial) opens(c intercept.Call, path string) {
 	switch {
 	case path == t.drop:
 		t.opensDrop()
@@ -51,9 +51,8 @@ func (t *trial) opens(c intercept.Call, path string) intercept.Answer {
 	case strings.HasPrefix(path, "/proc/self/fd/") && t.reading > 0 && !t.removing:
 		t.dropAt(reopen)
 	case within(path, t.home):
-		return t.opensUsers(c, path)
+		t.opensUsers(c, path)
 	}
-	return intercept.Pass()
 }
 
 func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
@@ -149,7 +148,7 @@ func (t *trial) reverse(undo *func() error) {
 }
 
 // opensUsers is before anybody opens a path of the user's: that must be a child that has become the user.
-func (t *trial) opensUsers(c intercept.Call, path string) intercept.Answer {
+func (t *trial) opensUsers(c intercept.Call, path string) {
 	pid := c.PID()
 	if pid != t.child {
 		t.undoChild()
@@ -160,15 +159,10 @@ func (t *trial) opensUsers(c intercept.Call, path string) intercept.Answer {
 		t.o.count("children seen to be the user before they opened anything", 1)
 		t.attack(pid)
 	}
-	if t.squash && effectiveUser(c.TID) == 0 {
-		t.o.count("root refused as by root_squash", 1)
-		return intercept.Fail(unix.EACCES)
-	}
 	if path == t.out {
 		t.stage = open
 		t.childAt(open)
 	}
-	return intercept.Pass()
 }
 
 // childAt is called at each point of a child's way to the job's output.

@@ -143,16 +143,12 @@ func (w *world) keep(b *builder) {
 	}{
 		{"of-root", 0, 0o755, 0, 0o600, opened | touched}, {"of-open", 0, 0o755, 0, 0o666, touched},
 		{"of-other", other, 0o777, other, 0o666, touched}, {"closed", 0, 0o700, user, 0o644, opened | touched},
-		{"of-own", user, 0o755, user, 0o644, touched}, {"of-fifo", user, 0o755, user, 0o644, touched},
+		{"of-own", user, 0o755, user, 0o644, touched},
 	} {
 		b.dir(w.kept(d.name), d.uid, d.mode)
 		b.dir(w.kept("above"), 0, 0o755)
 		b.dir(w.kept("above/"+d.name), 0, 0o755)
 		b.do(os.Symlink(w.kept(d.name), w.kept("above/"+d.name+"/b")))
-		if d.name == "of-fifo" {
-			fifo(touched, "")(b, w, w.kept("of-fifo/out"))
-			continue
-		}
 		guarded(d.name+"/out", d.fileUID, d.fileMode, d.forbidden)
 	}
 	w.mounts(b)
