@@ -5,7 +5,6 @@ package judge
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"bookend/internal/config"
@@ -138,13 +137,7 @@ func (c Case) Order(cards []finding.Card, settle config.SettleTimes) Order {
 // Asks reports whether whose something is has to be asked of the node's records: on clean GPUs nobody asks.
 func (c Case) Asks() bool { return c.asks(c.Seen.Side) }
 
-func (c Case) asks(side finding.Side) bool {
-	if !side.AtRest(c.Seen.Cards) {
-		return true
-	}
-	occupied := func(r gpu.Reading) bool { return len(r.Processes) > 0 }
-	return side.Neighbours != nil && slices.ContainsFunc(side.Neighbours.Readings, occupied)
-}
+func (c Case) asks(side finding.Side) bool { return !side.AtRest(c.Seen.Cards) }
 
 // Doubts of whole scenes.
 const (

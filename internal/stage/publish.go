@@ -20,9 +20,8 @@ import (
 func (r *record) publish(d *session.Driver) {
 	lines := r.logLines(d)
 	req := operation.DiskRequest{
-		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(), Boot: d.Clock.Boot(),
-		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d), Program: programs[d.Phase].name, PID: d.PID,
-		LogAs: d.Config.Log,
+		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(),
+		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d),
 	}
 	if d.Config.Log.File {
 		req.Log, req.LogDir = lines, d.Config.Paths.Log
@@ -32,14 +31,13 @@ func (r *record) publish(d *session.Driver) {
 	}
 	reply, err := operation.Disk.Ask(req, d.Left(time.Duration(d.Times.Outputs), 0))
 	if err != nil { // the log has no word of this run, nor have the metrics
-		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true}
+		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error()}
 		reply.Troubles = append(reply.Troubles, own)
 	}
 	for _, t := range reply.Troubles {
 		fmt.Fprintf(d.Stderr, "bookend: %s\n", t.Text) // slurmd's log is all that is left
-		if t.Say {
-			syslog(d, t.Entry(entry(d, config.Warning, "")))
-		}
+		known, _ := code.Lookup(t.Code)
+		syslog(d, entry(d, config.Warning, fmt.Sprintf("%s: %s: %s", t.Code, known.Title, t.Text)))
 	}
 }
 
