@@ -113,11 +113,6 @@ type Kept struct {
 // retry is how long after slurmd -G failed hooks do not try it again.
 const retry = time.Minute
 
-// Holds reports whether an answer needs no refresh.
-func (k Kept) Holds(key Key, now time.Duration, check bool) bool {
-	return k.Key.Same(key) && !k.Due(now, check)
-}
-
 // Due reports whether slurmd -G failed and is to be tried again. A health check does so at once.
 func (k Kept) Due(now time.Duration, check bool) bool {
 	return k.Tried != 0 && (check || now < k.Tried || now-k.Tried >= retry)
