@@ -142,6 +142,9 @@ func (a Asked) Settle(kept *Kept) Kept {
 	}
 	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf && a.Key.Daemon.maybe(kept.For) {
 		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
+		if now.InForce != nil && len(now.InForce.GPUs) == 0 { // counted by an earlier version, as AutoDetect finds them
+			now.InForce = nil
+		}
 	}
 	if !a.List.Known() {
 		return now
