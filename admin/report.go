@@ -21,9 +21,6 @@ import (
 	"bookend/internal/state"
 )
 
-// mostBlocks is about how many jobs are drawn apart: what a browser opens at once, in some MB.
-const mostBlocks = 10000
-
 // reportAsk is what "bookend report" was asked for.
 type reportAsk struct {
 	html, since, until, gpu, records string
@@ -78,7 +75,7 @@ func (a *app) report(cmd *cobra.Command, q reportAsk) error {
 	if err != nil {
 		return err
 	}
-	ask.Since, ask.Until, ask.GPU, ask.Zone, ask.Blocks = since, until, q.gpu, time.Local, mostBlocks
+	ask.Since, ask.Until, ask.GPU, ask.Zone = since, until, q.gpu, time.Local
 	chart := page.Lay(r.runs, ask)
 	if q.gpu != "" && len(chart.Lanes) == 0 && len(r.runs) > 0 {
 		return notFound(fmt.Sprintf("no such GPU on record: %q", q.gpu))
@@ -173,7 +170,7 @@ func (a *app) deliver(q reportAsk, r page.Report) error {
 	if err == nil {
 		fmt.Fprintf(a.env.Stdout, "written: %s (%d KiB): GPUs: %d, jobs: %d, findings: %d\n", q.html,
 			(b.Len()+1023)>>10,
-			len(r.Chart.Lanes), r.Chart.Total.Jobs, len(r.Chart.Entries))
+			len(r.Chart.Lanes), r.Chart.Jobs, len(r.Chart.Entries))
 	}
 	return err
 }

@@ -155,7 +155,7 @@ func whole(t *testing.T, d Diagnosis) {
 	if len(slices.Compact(slices.Sorted(slices.Values(d.Try)))) != len(d.Try) {
 		t.Errorf("twice the same: %q", d.Try)
 	}
-	if len(d.Causes) != len(titles) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Asked == "") || (d.Reason == "") != (d.Headline == "") {
+	if len(d.Causes) != len(texts) || len(d.Try) > MaxTry || len(d.Peaks) > MaxPeaks || (d.Reason == "") != (d.Asked == "") || (d.Reason == "") != (d.Headline == "") {
 		t.Errorf("not whole: %+v", d)
 	}
 	for _, c := range d.Causes {
@@ -178,7 +178,7 @@ func TestOthers(t *testing.T) {
 		{"gone when it failed", func(in *Input) {
 			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
 			in.Messages = []oom.Message{itself}
-		}, Others, No, "gone when it failed"},
+		}, Others, No, "not decisive"},
 		{"there, but the job alone wanted too much", func(in *Input) {
 			in.dirtyStart(there(code.Dirty, 20, 5150, nil))
 			in.Messages = []oom.Message{torch(100, 10, 109.8, 0)}
@@ -200,12 +200,10 @@ func TestOthers(t *testing.T) {
 		{"another user's process, seen while the job ran", func(in *Input) {
 			in.Seen = []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 5150, Bytes: gib(30), Stranger: true}}
 		}, Others, Yes, "30.0 GiB while your job ran"},
-		{"nobody, and one health check between", func(in *Input) { in.Checks = 1 }, Others, Unknown, "none at start or end, nor at one look between"},
 		{"nobody, and health checks between", func(in *Input) { in.Checks = 12 }, Others, Unknown, "none at start or end, nor at 12 looks between"},
-		{"no process, at one look", func(in *Input) { in.Checks = 1 }, Processes, Unknown, "none seen at one look while it ran"},
 		{"one process, at some looks", func(in *Input) {
 			in.Checks, in.Seen = 3, []Sighting{{At: 500 * time.Second, Device: gpu0, PID: 77, Bytes: gib(30), Own: true}}
-		}, Processes, Unknown, "and no more at 3 looks while it ran"},
+		}, Processes, Unknown, "no more than 1 seen at 3 looks while it ran"},
 		{"something nobody knows", func(in *Input) { in.Messages = []oom.Message{beside} }, Others, Unknown, "100.5 GiB held by something when it failed"},
 		{"PyTorch names one that is not the job's", func(in *Input) {
 			m := beside
@@ -330,19 +328,8 @@ func TestOwn(t *testing.T) {
 			in.Messages = []oom.Message{m}
 		}, Own, Unknown, "does not say"},
 		{"accounted", func(in *Input) { in.account(ran(900, 130, 600*time.Second, time.Minute)) }, Own, Yes, "130.0 of 139.8 GiB in a process"},
-		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, No, "13.0 of 139.8"},
-		{"accounted, little, two at once", func(in *Input) {
-			in.account(ran(900, 60, 600*time.Second, time.Minute), ran(901, 60, 600*time.Second, time.Minute))
-		}, Own, Unknown, "60.0 of 139.8"},
-		{"accounted, little, output not read", func(in *Input) {
-			in.account(ran(900, 13, 600*time.Second, time.Minute))
-			in.MessagesUnknown = "no output file"
-		}, Own, Unknown, "13.0 of 139.8 GiB in a process; its output was not read (no output file)"},
+		{"accounted, little", func(in *Input) { in.account(ran(900, 13, 600*time.Second, time.Minute)) }, Own, Unknown, "13.0 of 139.8"},
 		{"accounted, half", func(in *Input) { in.account(ran(900, 90, 600*time.Second, time.Minute)) }, Own, Unknown, "90.0 of 139.8"},
-		{"accounted, little beside what was asked", func(in *Input) {
-			in.account(ran(900, 60, 600*time.Second, time.Minute))
-			in.Messages = []oom.Message{jax(100)}
-		}, Own, Unknown, "60.0 of 139.8"},
 		{"accounted before the job", func(in *Input) { in.account(ran(900, 130, time.Hour, time.Minute)) }, Own, Unknown, "no process of your job"},
 		{"accounted on a shared card", func(in *Input) {
 			in.Shared = "shards"
@@ -362,12 +349,6 @@ func TestProcessesAndOverhead(t *testing.T) {
 		{"three at once", func(in *Input) { in.Seen = three }, Processes, Yes, "3 of your job on one GPU at 08:51:40"},
 		{"one after the other", func(in *Input) { in.Seen = three[2:] }, Processes, Unknown, "one seen"},
 		{"one alone when it failed", func(in *Input) { in.Seen, in.Messages = three, []oom.Message{itself} }, Processes, No, "one alone"},
-		{"accounted at once", func(in *Input) {
-			in.account(ran(900, 20, 600*time.Second, 300*time.Second), ran(901, 20, 500*time.Second, 300*time.Second))
-		}, Processes, Yes, "2 of your job"},
-		{"accounted in turn", func(in *Input) {
-			in.account(ran(900, 20, 600*time.Second, 50*time.Second), ran(901, 20, 500*time.Second, 300*time.Second))
-		}, Processes, No, "one at a time"},
 		{"PyTorch names one of the job's", func(in *Input) {
 			m := beside
 			m.Others = []oom.Process{{PID: 901, Memory: gib(100.4)}}
@@ -388,16 +369,8 @@ func TestProcessesAndOverhead(t *testing.T) {
 			in.dirtyStart(there(code.Dirty, 100.5, 5150, nil))
 			in.Messages = []oom.Message{beside}
 		}, Processes, No, "not your job's"},
-		{"one process", func(in *Input) { in.Messages = []oom.Message{itself} }, Overhead, No, "615 MiB, and 530 MiB a process"},
+		{"one process", func(in *Input) { in.Messages = []oom.Message{itself} }, Overhead, No, "530 MiB a process"},
 		{"unknown how many", nil, Overhead, Unknown, "how many is not known"},
-		{"eight contexts in the way", func(in *Input) {
-			for pid := range 8 {
-				in.Seen = append(in.Seen, seen(500, 900+pid, 17, true))
-			}
-			m := torch(3, 0.5, 18, 0)
-			m.Others = []oom.Process{{PID: 901, Memory: gib(121)}}
-			in.Messages = []oom.Message{m}
-		}, Overhead, Yes, "8 processes of your job: about 4.1 GiB"},
 	})
 }
 
@@ -508,11 +481,6 @@ func TestAsked(t *testing.T) {
 			in.Messages = []oom.Message{torch(16, 1, 128.8, 9)}
 		}, ByMessage, "Why out of memory: another process held memory of your GPU; your framework's pool was in pieces", "another node: sbatch --exclude=n1"},
 		{"something unknown", func(in *Input) { in.Messages = []oom.Message{beside} }, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU", "nvidia-smi in your job: is the other process yours?"},
-		{"something unknown in a rank", func(in *Input) {
-			ranked, rank := beside, 2
-			ranked.Rank = &rank
-			in.Messages = []oom.Message{ranked}
-		}, ByMessage, "Why out of memory: something unknown held 100.5 GiB of the GPU, perhaps other ranks of your job", "nvidia-smi in your job: is the other process yours?"},
 		{"nothing on the node", func(in *Input) { in.Messages = []oom.Message{jax(100)} }, ByMessage,
 			"Why out of memory: nothing seen on n1 explains it: most likely your job itself", "a smaller batch, or a larger GPU"},
 		{"nothing on the node, not all seen", func(in *Input) { in.Messages, in.Kernel = []oom.Message{jax(100)}, nil }, ByMessage,

@@ -19,22 +19,21 @@ import (
 type source string
 
 const (
-	output     source = "all of the output read"
-	figures    source = "a balance in every last message about a card"
-	sized      source = "the size asked for in every last message about a card"
-	refusal    source = "a message that CUDA did not start"
-	hostSaid   source = "a message about host memory"
-	kill       source = "a kill, or Slurm's state, for host memory"
-	start      source = "every card seen at the start"
-	end        source = "every card seen at the end"
-	kernel     source = "all of the kernel log"
-	condition  source = "every card's health"
-	accounting source = "every card's accounting"
-	tests      source = "a test of every card"
-	space      source = "the limit of address space"
-	alone      source = "nobody shares the cards"
-	sharing    source = "who may share the cards"
-	cards      source = "which cards the job had"
+	output    source = "all of the output read"
+	figures   source = "a balance in every last message about a card"
+	sized     source = "the size asked for in every last message about a card"
+	refusal   source = "a message that CUDA did not start"
+	hostSaid  source = "a message about host memory"
+	kill      source = "a kill, or Slurm's state, for host memory"
+	start     source = "every card seen at the start"
+	end       source = "every card seen at the end"
+	kernel    source = "all of the kernel log"
+	condition source = "every card's health"
+	tests     source = "a test of every card"
+	space     source = "the limit of address space"
+	alone     source = "nobody shares the cards"
+	sharing   source = "who may share the cards"
+	cards     source = "which cards the job had"
 )
 
 // restsOn is the contract: a cause may be answered no only on one of these sets of evidence. docs/users.md says it to users.
@@ -45,9 +44,9 @@ var restsOn = map[Name][][]source{
 	Pieces:    {{tests, cards}, {figures}},
 	Pool:      {{figures}, {refusal}, {hostSaid}, {kill, output}},
 	Fault:     {{condition, kernel, cards}},
-	Overhead:  {{figures}, {accounting, cards}, {refusal, space}, {refusal, start, end, sharing}},
-	Own:       {{figures}, {accounting, cards, output}, {accounting, cards, sized}, {refusal, space}, {refusal, start, end, sharing}, {hostSaid}, {kill, output}},
-	Processes: {{figures}, {accounting, cards}, {refusal, space}, {refusal, start, end, sharing}},
+	Overhead:  {{figures}, {refusal, space}, {refusal, start, end, sharing}},
+	Own:       {{figures}, {refusal, space}, {refusal, start, end, sharing}, {hostSaid}, {kill, output}},
+	Processes: {{figures}, {refusal, space}, {refusal, start, end, sharing}},
 	Limits:    {{figures}, {kernel, space, output}},
 	Share:     {{cards, sharing}},
 }
@@ -122,7 +121,7 @@ func has(in Input) map[source]bool {
 	log := in.Kernel != nil && in.Kernel.Unknown == "" && !in.Kernel.Lost
 	h := map[source]bool{
 		output: in.MessagesUnknown == "" && in.MessagesPart == "", figures: atLast(in.Messages, balance), sized: atLast(in.Messages, size), start: seen(in.Start, in.StartFindings), end: seen(in.End, in.Findings),
-		kernel: log, condition: true, accounting: true, tests: true, space: in.AddressSpace.Known(), sharing: in.SharedUnknown == "",
+		kernel: log, condition: true, tests: true, space: in.AddressSpace.Known(), sharing: in.SharedUnknown == "",
 		cards: len(in.Cards) > 0, alone: in.Shared == "", kill: in.Kernel != nil && len(in.Kernel.Kills) > 0 || signal(in.Job.Exit.Raw) == 125 || signal(in.Job.Exit.Derived) == 125,
 	}
 	for _, m := range in.Messages {
@@ -132,15 +131,9 @@ func has(in Input) map[source]bool {
 	for _, c := range in.Cards {
 		of := func(id gpu.ID) bool { return id == c.Device.ID || c.Device.Parent != "" && id == c.Device.Parent }
 		h[condition] = h[condition] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && len(g.Facts) > 0 })
-		h[accounting] = h[accounting] && slices.ContainsFunc(in.Health, func(g gpu.Health) bool { return of(g.Device) && dated(g.Accounting) })
 		h[tests] = h[tests] && slices.ContainsFunc(in.Probes, func(p gpu.Probe) bool { return p.Device == c.Device.ID && p.Largest.Known() })
 	}
 	return h
-}
-
-// dated: accounting is on, and of every process it is known when it ran.
-func dated(a gpu.Accounting) bool {
-	return a.Mode == "on" && !slices.ContainsFunc(a.Processes, func(p gpu.Accounted) bool { return p.Began.IsZero() })
 }
 
 // atLast: the last message about a card of every file is so.

@@ -1,9 +1,11 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
@@ -15,27 +17,22 @@ type held struct {
 	start bool // it was there before the job
 }
 
-// held lists what both ends found on the cards. What was there before the job counts once.
-func (j judge) held() []held {
-	var all []held
-	for _, f := range j.StartFindings {
-		if onCard(f.Code) {
+// bothEnds lists what both ends found on the cards. What was there before the job counts once.
+func bothEnds(in Input) (all []held) {
+	// memory on the card that a job lacks, if it is not what it left itself
+	lacks := func(c code.Code) bool { return c.Traits().Memory != "" && c.Traits().Memory != code.OwnProcess }
+	for _, f := range in.StartFindings {
+		if lacks(f.Code) {
 			all = append(all, held{f, true})
 		}
 	}
 	again := len(all) > 0
-	for _, f := range j.Findings {
-		if onCard(f.Code) && !(again && f.Code == code.Dirty) {
+	for _, f := range in.Findings {
+		if lacks(f.Code) && !(again && f.Code == code.Dirty) {
 			all = append(all, held{f, f.Code == code.Dirty})
 		}
 	}
 	return all
-}
-
-// onCard: memory on the card that a job lacks, if it is not what it left itself.
-func onCard(c code.Code) bool {
-	whose := c.Traits().Memory
-	return whose != "" && whose != code.OwnProcess
 }
 
 // isOthers: a live process that is surely not this job's. Whatever is there before the job is not.
@@ -45,10 +42,8 @@ func isOthers(h held) bool {
 		return h.Unknown == "" || h.Owner != nil
 	case code.Stray:
 		return h.Unknown == ""
-	case code.Dirty:
-		return live(h.Finding)
 	}
-	return false
+	return h.Code == code.Dirty && live(h.Finding)
 }
 
 // isLeftover: on record as an earlier job's.
@@ -59,38 +54,37 @@ func isLeftover(h held) bool {
 // isUnlisted: memory in use with no living process to it.
 func isUnlisted(h held) bool { return h.Unknown == "" && !live(h.Finding) }
 
-// stock is the most that one end found of one kind on one card.
+// stock is what one end found of one kind on one card.
 type stock struct {
-	gpu    gpu.ID
-	start  bool
-	bytes  uint64
-	blurry string // why the true figure may be larger
-	found  []held
+	gpu   gpu.ID
+	start bool
+	bytes uint64
+	blurs bool // the true figure may be larger
+	found []held
 }
 
-// stocks gathers what is of a kind: one stock a card and end.
+// all: everything in it is so.
+func (s stock) all(is func(held) bool) bool {
+	return !slices.ContainsFunc(s.found, func(h held) bool { return !is(h) })
+}
+
+// stocks gathers what is of a kind: one stock a card and end, the largest first.
 func (j judge) stocks(is func(held) bool) []stock {
 	var all []stock
-	at := map[gpu.ID]map[bool]int{}
-	for _, h := range j.held() {
+	for _, h := range j.held {
 		if !is(h) {
 			continue
 		}
-		if at[h.GPU] == nil {
-			at[h.GPU] = map[bool]int{}
-		}
-		i, known := at[h.GPU][h.start]
-		if !known {
+		i := slices.IndexFunc(all, func(s stock) bool { return s.gpu == h.GPU && s.start == h.start })
+		if i < 0 {
 			i = len(all)
-			at[h.GPU][h.start] = i
 			all = append(all, stock{gpu: h.GPU, start: h.start})
 		}
-		if all[i].found = append(all[i].found, h); h.Bytes.Known() {
-			all[i].bytes += h.Bytes.Bytes
-		} else {
-			all[i].blurry = h.Bytes.Unknown
-		}
+		all[i].found = append(all[i].found, h)
+		all[i].bytes += h.Bytes.Bytes
+		all[i].blurs = all[i].blurs || !h.Bytes.Known()
 	}
+	slices.SortStableFunc(all, func(a, b stock) int { return cmp.Compare(b.bytes, a.bytes) })
 	return all
 }
 
@@ -98,77 +92,57 @@ func (j judge) others(leftover Cause) Cause {
 	c := Cause{Name: Others, Answer: No}
 	if stocks := j.stocks(isOthers); len(stocks) > 0 {
 		c = j.weigh(c, stocks)
-		if c.Answer == Yes && leftover.Answer == Yes && allLeftover(stocks) {
+		same := !slices.ContainsFunc(stocks, func(s stock) bool { return !s.all(isLeftover) })
+		if c.Answer == Yes && leftover.Answer == Yes && same {
 			c.Evidence, c.With = "the same: the earlier job's process still lives", Leftover
 		}
 		return c
 	}
-	if found, ok := j.elsewhere(c); ok {
+	if found, ok := j.meanwhile(c); ok {
 		return found
 	}
-	for _, h := range j.held() {
+	for _, h := range j.held {
 		if h.Code == code.Stray {
 			c.Answer, c.Evidence, c.Detail = Unknown, "a process was there whose owner could not be told", h.Unknown
 			return c
 		}
 	}
-	return j.absent(c, j.figured() && j.strange() == 0)
+	return j.absent(c)
 }
 
-// between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
-func (j judge) between() string {
-	switch j.Checks {
-	case 0:
-		return "; nobody looked between (a health check would)"
-	case 1:
-		return ", nor at one look between"
-	}
-	return fmt.Sprintf(", nor at %d looks between", j.Checks)
-}
-
-// elsewhere is what sightings and the messages know of others.
-func (j judge) elsewhere(c Cause) (Cause, bool) {
-	for _, a := range j.accounts {
-		if !a.restMattered() {
-			continue
-		}
-		var foreign uint64
-		for _, p := range a.Others {
-			if p.Memory.Known() && j.foreign[p.PID] && !a.away {
-				foreign += p.Memory.Bytes
-			}
-		}
-		switch {
-		case foreign >= significant:
-			c.Answer, c.Evidence, c.Detail = Yes, Size(foreign)+" when it failed"+j.legally(), a.Line
-			return j.at(c, a), true
-		case a.rest >= j.known(a)+significant:
-			c.Answer, c.Detail = Unknown, a.Line
-			c.Evidence = Size(a.rest-j.known(a)) + " held by something when it failed" + j.legally()
-			return j.at(c, a), true
+// meanwhile is what the messages and sightings know of others that neither end found.
+func (j judge) meanwhile(c Cause) (Cause, bool) {
+	for _, f := range j.failures {
+		if foreign := f.sum(j.foreign); f.restMattered() && foreign >= significant && !j.away() {
+			c.Answer, c.Evidence, c.Detail = Yes, Size(foreign)+" when it failed"+j.legally(), f.Line
+			return on(c, f.card), true
 		}
 	}
-	return j.sighted(c)
-}
-
-func (j judge) sighted(c Cause) (Cause, bool) {
+	if bytes, f := j.strange(); bytes > 0 {
+		c.Answer, c.Evidence, c.Detail = Unknown, Size(bytes)+" held by something when it failed"+j.legally(), f.Line
+		return on(c, f.card), true
+	}
 	for _, s := range j.Seen {
-		if !j.foreign[s.PID] || !s.Bytes.Known() || s.Bytes.Bytes < significant || j.dismissed(s.Device) {
+		if !j.foreign[s.PID] || s.Bytes.Bytes < significant || len(j.about(s.Device)) > 0 && j.decided() {
 			continue
 		}
-		c.Answer, c.Index = Yes, j.index(s.Device)
-		c.Evidence = fmt.Sprintf("%s while your job ran%s%s", Size(s.Bytes.Bytes), j.clock(", seen at ", s.At),
-			j.legally())
-		if c.Detail = fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID); !s.Owner.Found() {
+		c.Answer, c.Index, c.Detail = Yes, j.index(s.Device), fmt.Sprintf("PID %d of job %d", s.PID, s.Owner.ID)
+		c.Evidence = Size(s.Bytes.Bytes) + " while your job ran" + j.clock(", seen at ", s.At) + j.legally()
+		if !s.Owner.Found() {
 			c.Detail = fmt.Sprintf("PID %d of another user", s.PID)
 		}
-		if j.away() || slices.ContainsFunc(j.about(s.Device), func(a account) bool { return a.card == nil }) {
-			c.Answer, c.Evidence = Unknown, c.Evidence+"; where it failed is not known"
+		if slices.ContainsFunc(j.about(s.Device), func(f failure) bool { return f.card == nil }) {
+			c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unplaced
 		}
 		return c, true
 	}
 	return c, false
 }
+
+const (
+	unplaced = "on which GPU it failed is not known"
+	unknown  = "whether that mattered cannot be told"
+)
 
 // legally words that others may be on the card.
 func (j judge) legally() string {
@@ -178,93 +152,25 @@ func (j judge) legally() string {
 	return " (this GPU may be shared)"
 }
 
-// oursIn is what a message lists for other processes that are known to be the job's.
-func (j judge) oursIn(a account) uint64 {
-	var sum uint64
-	if a.away {
-		return 0
-	}
-	for _, p := range a.Others {
-		if p.Memory.Known() && j.ours[p.PID] && p.PID != a.PID {
-			sum += p.Memory.Bytes
-		}
-	}
-	return sum
-}
-
-// strange is what something unknown held when an allocation failed that would have fit without it, 0 for nothing.
-func (j judge) strange() uint64 {
-	for _, a := range j.accounts {
-		if a.restMattered() && a.rest >= j.known(a)+significant {
-			return a.rest - j.known(a)
-		}
-	}
-	return 0
-}
-
-// known is how much of what else was in use is accounted for: by what an end found on that card, or by processes of
-// which it is known whose they are.
-func (j judge) known(a account) uint64 {
-	var listed, found uint64
-	if a.away {
-		return 0
-	}
-	for _, p := range a.Others {
-		if p.Memory.Known() && p.PID != a.PID && (j.ours[p.PID] || j.foreign[p.PID]) {
-			listed += p.Memory.Bytes
-		}
-	}
-	for _, s := range j.stocks(func(h held) bool { return isOthers(h) || isUnlisted(h) }) {
-		if a.card != nil && a.card.Device.ID == s.gpu {
-			found = max(found, s.bytes)
-		}
-	}
-	return max(listed, found)
-}
-
-// foundAll: wherever others' memory mattered, all of it is known not to be the job's.
-func (j judge) foundAll() bool {
-	for _, a := range j.accounts {
-		if !a.restKnown || a.rest > 0 && (j.oursIn(a) > 0 || a.rest >= j.known(a)+significant) {
-			return false
-		}
-	}
-	return j.balanced()
-}
-
-func allLeftover(stocks []stock) bool {
-	for _, s := range stocks {
-		for _, h := range s.found {
-			if !isLeftover(h) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 func (j judge) leftover() Cause {
 	c := Cause{Name: Leftover, Answer: No}
 	if stocks := j.stocks(isLeftover); len(stocks) > 0 {
 		return j.weigh(c, stocks)
 	}
-	for _, h := range j.held() {
-		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") {
-			if h.Bytes.Known() && h.Bytes.Bytes < significant || j.ruledOut(h.GPU) {
-				continue
-			}
-			c.Answer, c.Evidence = Unknown, fmt.Sprintf("%s was there before it; no record whose", figure(h.Bytes))
+	for _, h := range j.held {
+		trifle := h.Bytes.Known() && h.Bytes.Bytes < significant
+		if h.start && h.Code == code.Dirty && (!live(h.Finding) || h.Unknown != "") && !trifle && !j.alone() {
+			c.Answer, c.Evidence = Unknown, figure(h.Bytes)+" was there before it; no record whose"
 			c.Index, c.Detail = h.Index, h.Unknown
 			return c
 		}
 	}
-	why := j.unlooked(Leftover)
-	switch {
+	switch why := j.unlooked(Leftover); {
 	case why == "" && len(j.stocks(isOthers)) > 0:
 		c.Evidence = "none on record"
 	case why == "":
 		c.Evidence = "GPU clean at your start"
-	case j.goneEverywhere():
+	case j.alone():
 		c.Evidence = "nothing else was in use when it failed"
 	default:
 		c.Answer, c.Evidence = Unknown, why
@@ -274,54 +180,186 @@ func (j judge) leftover() Cause {
 
 func (j judge) unlisted(leftover Cause) Cause {
 	c := Cause{Name: Unlisted, Answer: No}
-	stocks := j.stocks(isUnlisted)
-	if len(stocks) == 0 {
-		if j.strange() > 0 && !j.listed() {
-			c.Answer, c.Evidence = Unknown, Size(j.strange())+" held by something when it failed"
-			return c
+	if stocks := j.stocks(isUnlisted); len(stocks) > 0 {
+		c = j.weigh(c, stocks)
+		same := !slices.ContainsFunc(stocks, func(s stock) bool { return !s.all(isLeftover) })
+		switch {
+		case c.Answer == Yes && leftover.Answer == Yes && same:
+			c.Evidence, c.With = "the same: no process is listed for it", Leftover
+		case c.Answer == Yes && j.ownLeft():
+			c.Evidence += ", left by your job"
 		}
-		unsure := func(h held) bool { return h.Unknown != "" && !live(h.Finding) }
-		if i := slices.IndexFunc(j.held(), unsure); i >= 0 && !j.figured() {
-			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told",
-				j.held()[i].Unknown
-			return c
-		}
-		return j.absent(c, j.figured()) // what is strange is listed as processes
+		return c
 	}
-	c = j.weigh(c, stocks)
+	if bytes, _ := j.strange(); bytes > 0 {
+		c.Answer, c.Evidence = Unknown, Size(bytes)+" held by something when it failed"
+		return c
+	}
+	for _, h := range j.held {
+		if h.Unknown != "" && !live(h.Finding) && !j.figured() {
+			c.Answer, c.Evidence, c.Detail = Unknown, "whether all memory had a process could not be told", h.Unknown
+			return c
+		}
+	}
+	return j.absent(c)
+}
+
+// ownLeft reports memory without a process that came while the job ran and that nobody but the job can have left.
+func (j judge) ownLeft() bool {
+	stocks := j.stocks(isUnlisted)
+	own := func(h held) bool { return !h.start && h.Owner != nil && h.Owner.Job == j.Job.ID && j.Job.ID != 0 }
+	return len(stocks) > 0 && !slices.ContainsFunc(stocks, func(s stock) bool { return !s.all(own) })
+}
+
+// weigh decides whether what was found mattered when it failed, as far as messages tell. Where none does, it is by how
+// much it was.
+func (j judge) weigh(c Cause, stocks []stock) Cause {
+	best := stocks[0]
+	for _, s := range stocks {
+		for _, f := range j.about(s.gpu) {
+			if f.card != nil && f.restMattered() && s.bytes >= significant {
+				c.Answer, c.Index, c.Evidence, c.Detail = Yes, j.index(s.gpu), j.wording(s), s.detail()
+				return c
+			}
+		}
+	}
+	c.Answer, c.Index, c.Evidence, c.Detail = Unknown, j.index(best.gpu), j.wording(best), best.detail()
 	switch {
-	case c.Answer == Yes && leftover.Answer == Yes && allLeftover(stocks):
-		c.Evidence, c.With = "the same: no process is listed for it", Leftover
-	case c.Answer == Yes && j.ownLeft(stocks):
-		c.Evidence += ", left by your job"
+	case len(j.about(best.gpu)) > 0 && j.decided():
+		c.Answer, c.Evidence = No, c.Evidence+", but not decisive"
+	case len(j.about(best.gpu)) > 0 && j.unplaced():
+		c.Evidence += "; " + unplaced
+	case len(j.about(best.gpu)) > 0:
+		c.Evidence += "; " + unknown
+	case best.bytes >= significant && (best.start || c.Name != Unlisted):
+		c.Answer = Yes
+	case best.bytes >= significant:
+		c.Evidence += "; not known since when"
+	case best.blurs:
+		c.Evidence = "how much it held is unknown"
+	case j.unlooked(c.Name) != "":
+		c.Evidence += " only; " + j.unlooked(c.Name)
+	case c.Name != Leftover:
+		c.Evidence += " only" + j.between()
+	default:
+		c.Answer, c.Evidence = No, c.Evidence+" only"
 	}
 	return c
 }
 
-// ownLeft reports memory that came while the job ran and that nobody but the job can have left.
-func (j judge) ownLeft(stocks []stock) bool {
-	for _, s := range stocks {
-		for _, h := range s.found {
-			if h.start || h.Owner == nil || h.Owner.Job != j.Job.ID || j.Job.ID == 0 {
-				return false
-			}
-		}
-	}
-	return len(stocks) > 0
+// about returns the failures that speak of a card, or may.
+func (j judge) about(id gpu.ID) []failure {
+	return slices.DeleteFunc(slices.Clone(j.failures),
+		func(f failure) bool { return f.card != nil && f.card.Device.ID != id })
 }
 
-// listed reports that every message whose rest mattered lists processes that account for it.
-func (j judge) listed() bool {
-	for _, a := range j.accounts {
-		var sum uint64
-		for _, p := range a.Others {
-			if p.Memory.Known() && p.PID != a.PID {
-				sum += p.Memory.Bytes
-			}
+// wording says how much was seen when, and since when, as far as the owner may know.
+func (j judge) wording(s stock) string {
+	text := Size(s.bytes)
+	if s.blurs {
+		text = "at least " + text
+	}
+	if !s.start {
+		return text + " at the end of your job" + j.legally()
+	}
+	text += " when your job began"
+	if h := s.found[0]; len(s.found) == 1 {
+		if live(h.Finding) {
+			text += j.clock(", since ", h.Holder.Start)
 		}
-		if a.restMattered() && a.rest >= sum+significant {
-			return false
+		if o := h.Owner; o != nil && o.UID == j.Job.UID && o.Job != 0 {
+			text += fmt.Sprintf(", %sby your job %d", surely(o.Level), o.Job)
 		}
 	}
-	return true
+	return text + j.legally()
+}
+
+func surely(l attrib.Level) string {
+	if l == attrib.ByCgroup || l == attrib.BySighting {
+		return ""
+	}
+	return "probably "
+}
+
+// detail names processes and jobs, for an admin.
+func (s stock) detail() string {
+	text := ""
+	for i, h := range s.found {
+		if i > 0 {
+			text += "; "
+		}
+		if text += fmt.Sprintf("%s %s", h.Code, figure(h.Bytes)); h.Holder != nil {
+			text += fmt.Sprintf(" PID %d", h.Holder.PID)
+		}
+		if h.Owner != nil {
+			text += fmt.Sprintf(" job %d (%s)", h.Owner.Job, h.Owner.Level)
+		}
+	}
+	return text
+}
+
+// absent answers for something that neither end found: no, only where the messages leave no room for it at the failure,
+// or where memory of the card was not what the job failed for.
+func (j judge) absent(c Cause) Cause {
+	bytes, _ := j.strange()
+	switch why := j.unlooked(c.Name); {
+	case j.alone() && why == "":
+		c.Evidence = "none at start, end or failure"
+	case j.alone():
+		c.Evidence = "none when it failed"
+	case why != "":
+		c.Answer, c.Evidence = Unknown, why
+	case j.figured() && bytes == 0, j.startless() && j.addressSpace() != "":
+		c.Evidence = "none at start or end"
+	default:
+		c.Answer, c.Evidence = Unknown, "none at start or end"+j.between()
+	}
+	return c
+}
+
+// between says how often somebody looked between the job's two ends: between two looks anybody may come and go.
+func (j judge) between() string {
+	if j.Checks == 0 {
+		return "; nobody looked between (a health check would)"
+	}
+	return fmt.Sprintf(", nor at %d looks between", j.Checks)
+}
+
+// unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start
+// tells alone.
+func (j judge) unlooked(n Name) string {
+	why := j.unseen(j.Start, "start", "prolog")
+	if why == "" && n != Leftover {
+		why = j.unseen(j.End, "end", "epilog")
+	}
+	if why == "" && j.Shared != "" {
+		why = "others may use this GPU"
+	}
+	return why
+}
+
+// unseen says why an end tells nothing of what was on the cards; empty where every card was seen at rest.
+func (j judge) unseen(s *finding.Side, end, hook string) string {
+	if s == nil {
+		return fmt.Sprintf("nobody looked at your job's %s (the %s does)", end, hook)
+	}
+	for _, c := range j.Cards {
+		if !s.Curves[c.Device.ID].State.AtRest() {
+			return fmt.Sprintf("GPU %d could not be judged at its %s", c.Index, end)
+		}
+	}
+	if len(j.Cards) == 0 {
+		return noCards
+	}
+	return ""
+}
+
+const noCards = "which GPUs it had is not known"
+
+// on names the card of a message.
+func on(c Cause, card *finding.Card) Cause {
+	if card != nil {
+		c.Index = &card.Index
+	}
+	return c
 }

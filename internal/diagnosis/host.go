@@ -9,171 +9,204 @@ import (
 	"bookend/internal/slurm"
 )
 
-// hostSign is a sign that host memory ran out, and whether that was what the job failed for.
-type hostSign struct {
-	answer       Answer
-	text, detail string
-}
-
-// hostMemory is the strongest of such signs, zero for none. A message about a card that had too little free says what
-// that allocation failed for: host memory that ran out once before it, for a helper or a thing that could do
-// without, was not it.
-func (j judge) hostMemory() hostSign {
-	var signs []hostSign
-	for _, more := range [][]hostSign{j.kills(), j.refusals(), j.state()} {
-		signs = append(signs, more...)
+// limits judges what is not the card's memory at all: the process's own limits, and host memory.
+func (j judge) limits() Cause {
+	c := j.hostMemory()
+	if c.Answer == Yes {
+		return c
 	}
-	for _, want := range []Answer{Yes, Unknown, No} {
-		for _, s := range signs {
-			if s.answer == want {
-				return s
-			}
-		}
+	if m, ok := j.capped(); ok {
+		return Cause{Name: Limits, Answer: Yes,
+			Evidence: fmt.Sprintf("%s may use %s at most: set by your job", who(m), Size(m.Limit.Bytes))}
 	}
-	return hostSign{}
-}
-
-// hostAlone: it was host memory, and nothing that was said speaks of a card. Output that was not read may.
-func (j judge) hostAlone() bool {
-	said := len(j.said(oom.Host)) > 0 || j.unsearched() == ""
-	return j.hostMemory().answer == Yes && said && len(j.said(oom.Device)) == 0
+	if text := j.addressSpace(); text != "" {
+		return Cause{Name: Limits, Answer: Yes, Evidence: text}
+	}
+	if c.Evidence != "" {
+		return c
+	}
+	return j.unlimited()
 }
 
 const tooOr = "host memory ran out too; whether that came first cannot be told"
 
-// kills are the job's processes that the kernel ended. When is not known: that log has a clock of its own.
-func (j judge) kills() []hostSign {
-	if j.Kernel == nil {
-		return nil
+// hostMemory judges the signs that host memory ran out: the job's processes that the kernel ended, Slurm's state and
+// line, and what programs say. No evidence: there is none. Beside a message about a card it may have been a helper's,
+// hours before, unless the job was ended for it.
+func (j judge) hostMemory() Cause {
+	c := Cause{Name: Limits, Answer: Unknown}
+	slurms := slices.ContainsFunc(j.said(oom.Host), func(m oom.Message) bool { return m.Framework == oom.Slurm })
+	full := slices.ContainsFunc(j.failures, failure.short)
+	ended := j.endedBy(9) && (j.endedBy(slurmOutOfMemory) || slurms)
+	if pid, cgroup := j.killed(); pid != 0 {
+		c.Evidence, c.Detail = fmt.Sprintf("host memory ran out: the kernel ended your process %d", pid), cgroup
+	} else if slurms {
+		c.Evidence = "host memory ran out, not the GPU's"
+	} else if j.endedBy(slurmOutOfMemory) {
+		c.Evidence = "host memory ran out (Slurm's job state)"
 	}
-	var out []hostSign
+	if c.Evidence != "" {
+		if c.Answer = Yes; full && !ended {
+			c.Answer, c.Evidence = Unknown, tooOr
+		}
+		return c
+	}
+	for _, m := range j.said(oom.Host) {
+		switch c.Detail = m.Line; {
+		case len(j.said(oom.Device)) > 0:
+			c.Evidence = "refused host memory too; whether that mattered cannot be told"
+		case j.cramped():
+			c.Answer, c.Evidence = Yes, "refused host memory; ulimit -v is "+Size(j.AddressSpace.Bytes)
+			return c
+		case ambiguous(m):
+			c.Evidence = "a library could not be mapped: a limit, or a folder that allows no programs"
+		default:
+			c.Answer, c.Evidence = Yes, "refused host memory, not the GPU's"
+			return c
+		}
+	}
+	return c
+}
+
+// hostAlone: it was host memory, and nothing that was said speaks of a card. Output that was not read may.
+func (j judge) hostAlone() bool {
+	told := len(j.said(oom.Host)) > 0 || j.unsearched() == ""
+	return j.hostMemory().Answer == Yes && told && len(j.said(oom.Device)) == 0
+}
+
+// killed is a process of the job that the kernel ended for host memory. When is not known: that log has a clock of its
+// own.
+func (j judge) killed() (pid int, cgroup string) {
+	if j.Kernel == nil {
+		return 0, ""
+	}
 	for _, k := range j.Kernel.Kills {
 		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
-		if !o.Found() || j.another(o) || o.ID != j.Job.ID && (o.SLUID == "" || o.SLUID != j.Job.SLUID) {
-			continue
-		}
-		s := hostSign{Yes, fmt.Sprintf("host memory ran out: the kernel ended your process %d", k.PID), k.Cgroup}
-		switch {
-		case !j.fellShort() || j.endedForMemory():
-		case !j.Job.Exit.Known || j.endedByKill() || j.outOfMemory():
-			s.answer, s.text = Unknown, tooOr
-		default:
-			s.answer, s.text = No, fmt.Sprintf("the kernel ended your process %d for host memory, but not decisive",
-				k.PID)
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// refusals are the messages about host memory.
-func (j judge) refusals() []hostSign {
-	var out []hostSign
-	for i, m := range j.Messages {
-		if m.Kind == oom.Host {
-			out = append(out, j.refusal(i, m))
+		mine := o.ID == j.Job.ID || o.SLUID != "" && o.SLUID == j.Job.SLUID
+		if o.Found() && mine && !j.another(o) {
+			return k.PID, k.Cgroup
 		}
 	}
-	return out
-}
-
-// refusal judges one such message. Those of programs stand in the order in which they were said, each file for itself;
-// Slurm's comes at the end of a step, whenever it was.
-func (j judge) refusal(i int, m oom.Message) hostSign {
-	s := hostSign{Yes, "refused host memory, not the GPU's", m.Line}
-	switch slurms := m.Framework == oom.Slurm; {
-	case slurms && j.fellShort() && !j.endedForMemory():
-		s.answer, s.text = Unknown, tooOr
-	case slurms:
-		s.text = "host memory ran out, not the GPU's"
-	case j.followed(i, j.short):
-		s.answer, s.text = No, "refused host memory before, but not decisive"
-	case j.beside(i, j.short):
-		s.answer, s.text = Unknown, unordered
-	case j.after(i, device) && !ambiguous(m):
-		s.text = "refused host memory after the GPU's"
-	case j.cramped():
-		s.text += "; ulimit -v is " + Size(j.AddressSpace.Bytes)
-	case j.followed(i, device):
-		s.answer, s.text = Unknown, "refused host memory before; whether that mattered cannot be told"
-	case j.beside(i, device):
-		s.answer, s.text = Unknown, unordered
-	case ambiguous(m):
-		s.answer, s.text = Unknown, "a library could not be mapped: a limit, or a folder that allows no programs"
-	}
-	return s
-}
-
-const unordered = "refused host memory too, in another file; which came first cannot be told"
-
-// state is what Slurm's state of the job says: some process of it was ended for host memory, at whatever time.
-func (j judge) state() []hostSign {
-	switch {
-	case !j.outOfMemory():
-		return nil
-	case j.fellShort():
-		return []hostSign{{Unknown, tooOr, ""}}
-	}
-	return []hostSign{{Yes, "host memory ran out (Slurm's job state)", ""}}
-}
-
-func (j judge) outOfMemory() bool {
-	e := j.Job.Exit
-	return e.Known && (signal(e.Raw) == slurmOutOfMemory || signal(e.Derived) == slurmOutOfMemory)
+	return 0, ""
 }
 
 // slurmOutOfMemory is the "signal" in the status of a job that Slurm calls OUT_OF_MEMORY (0:125); Linux has no such
 // signal.
 const slurmOutOfMemory = 125
 
-// endedByKill: the job, or a step of it, ended by signal 9; a shell says 128 and the signal's number for its child.
-func (j judge) endedByKill() bool {
-	if !j.Job.Exit.Known {
-		return false
-	}
+func signal(status int) int { return status & 0x7f }
+
+// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child. Signal 9
+// is scancel's and the time limit's too.
+func (j judge) endedBy(sig int) bool {
 	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
-		if signal(status) == 9 || status>>8&0xff == 128+9 {
+		if j.Job.Exit.Known && (signal(status) == sig || sig == 9 && status>>8&0xff == 128+9) {
 			return true
 		}
 	}
 	return false
 }
 
-// endedForMemory: it ended by signal 9, and Slurm says for what. By itself that signal is scancel's and the time
-// limit's too, and a process that the kernel ended may have been a helper, hours before.
-func (j judge) endedForMemory() bool {
-	slurms := func(m oom.Message) bool { return m.Kind == oom.Host && m.Framework == oom.Slurm }
-	return j.endedByKill() && (j.outOfMemory() || slices.ContainsFunc(j.Messages, slurms))
-}
-
-// short: a message that shows a card with less free than was asked.
-func (j judge) short(m oom.Message) bool {
-	a, ok := j.account(m)
-	return ok && a.short()
-}
-
-func (j judge) fellShort() bool { return slices.ContainsFunc(j.Messages, j.short) }
-
-func device(m oom.Message) bool { return m.Kind == oom.Device }
-
-// followed: behind a message in its own file, and so later, stands one that is so.
-func (j judge) followed(i int, is func(oom.Message) bool) bool {
-	return slices.ContainsFunc(j.Messages[i+1:],
-		func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
-}
-
-// after: before a message in its own file stands one that is so.
-func (j judge) after(i int, is func(oom.Message) bool) bool {
-	return slices.ContainsFunc(j.Messages[:i],
-		func(m oom.Message) bool { return m.File == j.Messages[i].File && is(m) })
-}
-
-// beside: in another file than a message stands one that is so, at whatever time.
-func (j judge) beside(i int, is func(oom.Message) bool) bool {
-	return slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return m.File != j.Messages[i].File && is(m) })
-}
-
 // ambiguous: newer loaders say the same of a limit and of a folder mounted noexec.
 func ambiguous(m oom.Message) bool {
 	return strings.Contains(m.Line, oom.Segment) && !strings.Contains(m.Line, oom.Refused)
+}
+
+// cramped reports a limit of address space.
+func (j judge) cramped() bool {
+	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
+}
+
+// capped finds a message of a program that was told not to take all, where the card would have had room.
+func (j judge) capped() (oom.Message, bool) {
+	for _, m := range j.said(oom.Device) {
+		used := m.InUse
+		if m.Allocated.Known() {
+			used = m.Allocated
+			used.Bytes += m.Idle.Bytes
+		}
+		if !m.Limit.Known() || !m.Asked.Known() || !used.Known() || hasRoom(m.Limit.Bytes, used.Bytes, m.Asked.Bytes) {
+			continue
+		}
+		room := j.roomiest()
+		if m.Free.Known() && m.Asked.Bytes <= m.Free.Bytes || !m.Free.Known() && !j.away() &&
+			m.Limit.Bytes < room/10*9 && hasRoom(room, used.Bytes, m.Asked.Bytes) {
+			return m, true
+		}
+	}
+	return oom.Message{}, false
+}
+
+// hasRoom reports that what is asked has room beside what is used. It may be any number.
+func hasRoom(room, used, asked uint64) bool { return used <= room && asked <= room-used }
+
+// addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address
+// space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was
+// seen to fill is not what it ran out of, whatever limit is on record: what a script sets for itself no hook can
+// see.
+func (j judge) addressSpace() string {
+	refused := j.startless() || len(j.said(oom.Device)) > len(j.failures) ||
+		slices.ContainsFunc(j.failures, func(f failure) bool { return !f.short() })
+	room := j.roomiest()
+	if refused && !j.started() && j.cramped() && j.AddressSpace.Bytes < room {
+		return fmt.Sprintf("ulimit -v is %s; CUDA needs far more than the GPU's memory", Size(j.AddressSpace.Bytes))
+	}
+	if j.startless() && !j.away() && j.emptyThroughout() && room > 0 {
+		return fmt.Sprintf("CUDA could not start with %s of GPU memory free: a limit such as ulimit -v", Size(room))
+	}
+	return ""
+}
+
+// started: a process of the job was seen with memory of a card, so CUDA had the address space that it needs.
+func (j judge) started() bool {
+	return len(j.peaks) > 0 && j.peaks[0].Peak.Bytes > 0 ||
+		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
+}
+
+// emptyThroughout: the cards were clean at both ends, and nobody saw more than half of one in use between them.
+func (j judge) emptyThroughout() bool {
+	if j.unseen(j.Start, "", "") != "" || j.unseen(j.End, "", "") != "" || j.Shared != "" || j.SharedUnknown != "" ||
+		len(j.held) > 0 {
+		return false
+	}
+	for _, s := range j.Seen {
+		if !s.Bytes.Known() || s.Bytes.Bytes > j.capacity(s.Device)/2 {
+			return false
+		}
+	}
+	for _, h := range j.Health {
+		for _, p := range h.Accounting.Processes {
+			if !p.Peak.Known() || p.Peak.Bytes > j.capacity(h.Device)/2 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unlimited answers where no limit was found.
+func (j judge) unlimited() Cause {
+	c := Cause{Name: Limits, Answer: Unknown}
+	unread := j.unreadLog()
+	switch {
+	case j.ranOut():
+		c.Answer, c.Evidence = No, "the GPU's memory ran out"
+	case j.endedBy(9) && unread != "":
+		c.Evidence = "ended by signal 9; whether for host memory is not known"
+	case j.startless():
+		c.Evidence = "CUDA could not start for want of memory; why is not known"
+	case unread != "":
+		c.Evidence = unread
+	case j.cramped():
+		c.Evidence = "ulimit -v is " + Size(j.AddressSpace.Bytes)
+	case !j.AddressSpace.Known() || j.AddressSpace.Bytes < Unlimited:
+		c.Evidence = "its ulimit -v is not known (the task hooks tell)"
+	case j.unsearched() != "":
+		c.Evidence = "no ulimit -v, nothing killed; " + j.unsearched()
+	case len(j.said(oom.Device)) > 0 && !j.started(): // a CPU's allocator may say the same
+		c.Evidence = "no ulimit -v at first, nothing killed"
+	default:
+		c.Answer, c.Evidence = No, "no ulimit -v, nothing killed"
+	}
+	return c
 }

@@ -2,8 +2,12 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 
+	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/oom"
 )
 
@@ -11,60 +15,52 @@ import (
 // free than asked, it made no difference.
 func (j judge) pieces() Cause {
 	c := Cause{Name: Pieces, Answer: No}
-	enough := false
-	for _, a := range j.accounts {
-		if !a.short() {
-			enough = true
-			c = j.at(c, a)
-			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", Size(a.free), Size(a.asked))
+	for _, f := range j.failures {
+		if c = on(c, f.card); !f.short() {
+			c.Answer, c.Evidence = Unknown, fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
+		} else if c.Evidence == "" {
+			c.Evidence = fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))
 		}
 	}
-	if len(j.accounts) > 0 && !enough && len(j.accounts) == len(j.said(oom.Device)) {
-		a := j.accounts[0]
-		c.Evidence = fmt.Sprintf("only %s free, %s asked", Size(a.free), Size(a.asked))
-		return j.at(c, a)
+	if len(j.failures) > 0 && len(j.failures) == len(j.said(oom.Device)) && c.Answer == No {
+		return c
 	}
 	for _, p := range j.Probes {
-		if p.Result == gpu.ProbeGap && j.missing(p) >= significant && !j.fitsBlock(p) {
-			c.Answer, c.Index = Yes, j.index(p.Device)
-			c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes),
-				Size(p.Largest.Bytes), j.clock(" at ", p.At))
-			if j.unplaced() {
-				c.Answer, c.Evidence = Unknown, c.Evidence+"; on which GPU it failed is not known"
-			}
-			return c
+		if p.Result != gpu.ProbeGap || p.Free.Bytes < p.Largest.Bytes+significant || j.fits(p.Largest.Bytes) {
+			continue
 		}
-	}
-	if text, why := j.untested(); text != "" || enough {
-		if c.Answer, c.Detail = Unknown, why; c.Evidence == "" {
-			c.Evidence = text
+		c.Answer, c.Index = Yes, j.index(p.Device)
+		c.Evidence = fmt.Sprintf("%s free, largest block %s (tested%s)", Size(p.Free.Bytes), Size(p.Largest.Bytes),
+			j.clock(" at ", p.At))
+		if j.unplaced() {
+			c.Answer, c.Evidence = Unknown, c.Evidence+"; "+unplaced
 		}
 		return c
 	}
-	p := j.Probes[0]
-	for _, q := range j.Probes {
-		if q.Largest.Bytes < p.Largest.Bytes {
-			p = q
+	if c.Answer == Unknown {
+		return c
+	}
+	text, why := j.untested()
+	if text != "" {
+		c.Answer, c.Evidence, c.Detail = Unknown, text, why
+		return c
+	}
+	least := j.Probes[0]
+	for _, p := range j.Probes {
+		if p.Largest.Bytes < least.Largest.Bytes {
+			least = p
 		}
 	}
-	c.Index = j.index(p.Device)
-	c.Evidence = fmt.Sprintf("%s in one block", pair(p.Largest.Bytes, " of ", p.Free.Bytes))
+	c.Index = j.index(least.Device)
+	c.Evidence = pair(least.Largest.Bytes, " of ", least.Free.Bytes) + " in one block"
 	return c
 }
 
-// missing is how much of the free memory the largest block lacked.
-func (j judge) missing(p gpu.Probe) uint64 {
-	if !p.Free.Known() || !p.Largest.Known() {
-		return 0
-	}
-	return p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes)
-}
-
-// fitsBlock reports that every allocation that failed, as far as known, would have fit into the largest block.
-func (j judge) fitsBlock(p gpu.Probe) bool {
+// fits reports that every allocation that failed, as far as known, would have fit into a block.
+func (j judge) fits(block uint64) bool {
 	all := j.said(oom.Device)
 	for _, m := range all {
-		if !m.Asked.Known() || m.Asked.Bytes > p.Largest.Bytes {
+		if !m.Asked.Known() || m.Asked.Bytes > block {
 			return false
 		}
 	}
@@ -74,7 +70,7 @@ func (j judge) fitsBlock(p gpu.Probe) bool {
 // untested says that the test allocations do not tell, and for an admin why not; empty where every card's told.
 func (j judge) untested() (text, why string) {
 	if len(j.Cards) == 0 {
-		return "which GPUs it had is not known", ""
+		return noCards, ""
 	}
 	told := map[gpu.ID]bool{}
 	text = "not tested (the probe does, at a clean end)"
@@ -98,43 +94,174 @@ func (j judge) untested() (text, why string) {
 
 // share judges whether the job had less than a card. That is so by design: alone it explains nothing.
 func (j judge) share(d Diagnosis) Cause {
-	c := Cause{Name: Share, Answer: No, Evidence: "it had the whole GPU"}
-	if len(j.Cards) > 1 {
-		c.Evidence = "it had whole GPUs"
+	c := Cause{Name: Share, Answer: Yes}
+	for _, n := range rank {
+		if o := d.Cause(n); o.Answer == Yes && o.With == "" && c.With == "" {
+			c.With = n // it is a companion of the first that explains more
+		}
 	}
 	for _, card := range j.Cards {
-		if card.Device.Parent == "" {
-			continue
+		if card.Device.Parent != "" {
+			c.Index, c.Evidence = &card.Index, "a part of a GPU (MIG)"
+			if room := j.capacity(card.Device.ID); room > 0 {
+				c.Evidence += " with " + Size(room)
+			}
+			return c
 		}
-		c.Answer, c.Index = Yes, &card.Index
-		c.Evidence = "a part of a GPU (MIG)"
-		if room, known := j.capacity(card.Device.ID); known {
-			c.Evidence += " with " + Size(room)
-		}
-		return with(c, d)
 	}
 	switch {
 	case j.Shared != "":
-		c.Answer, c.Evidence = Yes, "others may use the same GPU: "+j.Shared
-		return with(c, d)
+		c.Evidence = "others may use the same GPU: " + j.Shared
+		return c
 	case j.Job.MPSPercent != "":
-		c.Answer, c.Evidence = Yes, "CUDA MPS shares the GPU"
-		return with(c, d)
-	case len(j.Cards) == 0:
-		c.Answer, c.Evidence = Unknown, "which GPUs it had is not known"
-	case j.SharedUnknown != "":
+		c.Evidence = "CUDA MPS shares the GPU"
+		return c
+	}
+	c = Cause{Name: Share, Answer: No, Evidence: "it had the whole GPU"}
+	if len(j.Cards) == 0 {
+		c.Answer, c.Evidence = Unknown, noCards
+	} else if j.SharedUnknown != "" {
 		c.Answer, c.Evidence = Unknown, j.SharedUnknown
 	}
 	return c
 }
 
-// with makes a cause a companion of the first that explains more.
-func with(c Cause, d Diagnosis) Cause {
-	for _, n := range rank {
-		if o := d.Cause(n); o.Answer == Yes && o.With == "" {
-			c.With = n
-			return c
+// fault judges the driver's and the card's condition.
+func (j judge) fault() Cause {
+	best := Cause{Name: Fault, Answer: No}
+	for _, f := range j.Findings {
+		best = worse(best, j.blame(f, false))
+	}
+	for _, f := range j.StartFindings {
+		best = worse(best, j.blame(f, true))
+	}
+	if best.Answer == No {
+		best = j.well(best)
+	}
+	return best
+}
+
+// blame judges one finding of an end; its evidence is empty where it speaks of no fault.
+func (j judge) blame(f finding.Finding, start bool) Cause {
+	c := Cause{Name: Fault, Answer: Yes, Detail: string(f.Code) + " " + f.Observed, Index: f.Index}
+	e := f.Code.Traits()
+	if c.Evidence = e.Fault; f.Code == code.XidFatal && f.Xid != 0 {
+		c.Evidence += fmt.Sprintf(" (Xid %d)", f.Xid)
+	}
+	switch {
+	case e.Fault != "" && (f.Unknown != "" || e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
+		if c.Answer, c.Evidence = Unknown, "not certain: "+c.Evidence; e.Silence != "" {
+			c.Evidence = e.Silence
 		}
+	case e.Fault != "":
+	case e.Silence != "" && !(start && (f.Code == code.Slow || f.Code == code.Unread)): // later it was read
+		c.Answer, c.Evidence = Unknown, e.Silence
+	case f.Code == code.Xid && f.Unknown == "" && !start:
+		c.Answer, c.Evidence = No, "the driver reported a program's error, not the GPU's"
+		return c
+	default:
+		return Cause{Name: Fault, Answer: No}
+	}
+	if start && f.Code == code.Broken && c.Answer == Yes {
+		c.Evidence = "CUDA did not work in a test before your job"
+	} else if start && f.Code != code.Broken && f.Code != code.Blocked {
+		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c
+}
+
+// outdated: something that was seen later speaks against the finding.
+func (j judge) outdated(f finding.Finding, start bool) bool {
+	switch f.Code {
+	case code.Stuck:
+		return start && j.unread() == ""
+	case code.NoDriver:
+		return len(j.failures) > 0 // CUDA served the job
+	case code.Broken:
+		for _, p := range j.Probes {
+			if start && p.Device == f.GPU && (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// well answers where no finding speaks of a fault: no, if all that can be read was.
+func (j judge) well(c Cause) Cause {
+	met, unread := j.said(oom.Fault), j.unread()
+	if c.Evidence == "" && len(met) > 0 {
+		c.Evidence, c.Detail = "your program met a GPU error, but GPU and driver are well", met[0].Line
+	}
+	untested, _ := j.untested()
+	switch {
+	case j.Kernel != nil && j.Kernel.Mismatch != "": // any of the node's programs may have brought its own library
+		c.Answer, c.Detail = Unknown, j.Kernel.Mismatch
+		c.Evidence = "a program on this node had a library of another version than the driver"
+	case j.fatal() != "":
+		c.Answer, c.Detail = Unknown, j.fatal()
+		c.Evidence = "the driver reported a fault of a GPU; whether of your job's cannot be told"
+	case unread != "" && len(met) > 0:
+		c.Answer, c.Evidence = Unknown, "your program met a GPU error; "+unread
+	case unread != "":
+		c.Answer, c.Evidence = Unknown, unread
+	case len(met) > 0 && untested != "":
+		c.Answer, c.Evidence = Unknown, "your program met a GPU error; CUDA was not tested after it"
+	case c.Evidence == "":
+		c.Evidence = "none in driver and kernel log"
+	}
+	return c
+}
+
+// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's cards.
+func (j judge) fatal() string {
+	if j.Kernel == nil {
+		return ""
+	}
+	for _, x := range j.Kernel.Xids {
+		others := func(c finding.Card) bool { return c.Device.BusID != "" && c.Device.BusID != x.BusID }
+		if len(j.Cards) > 0 && !slices.ContainsFunc(j.Cards, func(c finding.Card) bool { return !others(c) }) {
+			continue
+		}
+		for _, f := range health.Judge(health.Input{Cards: []finding.Card{{Device: gpu.Device{BusID: x.BusID}}},
+			Kernel: &gpu.KernelLog{Xids: []gpu.Xid{x}}}) {
+			if f.Code == code.XidFatal {
+				return f.Observed
+			}
+		}
+	}
+	return ""
+}
+
+// unread says what of the node's condition was not read; empty where all of it was.
+func (j judge) unread() string {
+	if len(j.Cards) == 0 {
+		return noCards
+	}
+	read := map[gpu.ID]bool{}
+	for _, h := range j.Health {
+		read[h.Device] = len(h.Facts) > 0
+	}
+	for _, c := range j.Cards {
+		if read[c.Device.ID] || c.Device.Parent != "" && read[c.Device.Parent] {
+			continue
+		}
+		if j.HealthUnknown != "" {
+			return "GPU's condition not read: " + j.HealthUnknown
+		}
+		return "GPU's condition not read"
+	}
+	return j.unreadLog()
+}
+
+func (j judge) unreadLog() string {
+	switch k := j.Kernel; {
+	case k == nil:
+		return "kernel log not read"
+	case k.Unknown != "":
+		return "kernel log not read: " + k.Unknown
+	case k.Lost:
+		return "part of the kernel log was overwritten"
+	}
+	return ""
 }

@@ -35,27 +35,25 @@ func TestSeveralNodesShareAnOutput(t *testing.T) {
 		{"its own use", two(said(itself)), Own, Yes, "138.8 GiB in use, 20.0 GiB more asked"},
 		{"its pool", two(said(pooled)), Pool, Yes, "in pieces"},
 		{"would fit but for another", two(said(beside)), Own, No, "asked fit in"},
-		{"nobody else when it failed", two(said(itself)), Others, No, "none when it failed"},
+		{"nobody else when it failed", two(said(itself)), Others, Unknown, "known of n1 alone"},
 		{"somebody when it failed", two(said(beside)), Others, Unknown, "held by something"},
 		{"clean here", two(said(beside)), Leftover, Unknown, "known of n1 alone"},
 		{"well here", two(said(jax(20))), Fault, Unknown, "known of n1 alone"},
-		{"well here, and memory ran out", two(said(itself)), Fault, No, "none in driver"},
+		{"well here, and memory ran out", two(said(itself)), Fault, Unknown, "known of n1 alone"},
 		{"in one block here", two(said(jax(20))), Pieces, Unknown, "known of n1 alone"},
 		{"in pieces here", two(func(in *Input) {
 			said(jax(120))(in)
 			in.Probes[0].Result, in.Probes[0].Largest = gpu.ProbeGap, gib(100)
 		}), Pieces, Unknown, "not known"},
-		{"little was free there", two(said(itself)), Pieces, No, "only 921 MiB free"},
-		{"left here, somebody there", two(func(in *Input) { left(in); said(beside)(in) }), Leftover, Unknown, "on which node it failed is not known"},
-		{"left here, itself there", two(func(in *Input) { left(in); said(itself)(in) }), Leftover, Unknown, "on which node"},
-		{"left here, no figures", two(func(in *Input) { left(in); said(jax(20))(in) }), Leftover, Unknown, "on which node"},
+		{"little was free there", two(said(itself)), Pieces, Unknown, "only 921 MiB free"},
+		{"left here, somebody there", two(func(in *Input) { left(in); said(beside)(in) }), Leftover, Unknown, "on which GPU it failed is not known"},
 		{"left here, and failed here", two(func(in *Input) {
 			left(in)
 			said(at)(in)
 			in.Seen = []Sighting{seen(500, 900, 20, true)}
 		}), Leftover, Yes, "100.5 GiB when your job began"},
 		{"seen here", two(func(in *Input) { said(beside)(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "GiB held"},
-		{"seen here, no figures", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "where it failed is not known"},
+		{"seen here, no figures", two(func(in *Input) { said(jax(20))(in); in.Seen = []Sighting{seen(500, 5150, 30, false)} }), Others, Unknown, "known of n1 alone"},
 		{"PyTorch lists a process of that number", two(func(in *Input) {
 			m := beside
 			m.Others = []oom.Process{{PID: 5150, Memory: gib(100.4)}}
@@ -104,7 +102,7 @@ func TestUnplaced(t *testing.T) {
 		"beside somebody":             {world(beside, there(code.Dirty, 100.5, 5150, nil)), Others, Unknown, "on which GPU it failed is not known"},
 		"left by an earlier job":      {world(beside, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
 		"somebody whom it lists":      {world(listing, there(code.Dirty, 100.5, 5150, nil)), Others, Yes, "100.5 GiB"},
-		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "gone when it failed"},
+		"by itself":                   {world(itself, there(code.Dirty, 100.5, 0, before)), Leftover, No, "not decisive"},
 		"several, the last by itself": {world(many, there(code.Dirty, 100.5, 0, before)), Leftover, Unknown, "on which GPU"},
 	} {
 		d := Why(tt.in)

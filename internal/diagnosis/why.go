@@ -15,18 +15,20 @@ import (
 // framework's own figures of the moment at which it failed, they decide that.
 func Why(in Input) Diagnosis {
 	j := newJudge(in)
-	d := Diagnosis{Peaks: largest(j.peaks)}
+	d := Diagnosis{}
+	for _, p := range j.peaks[:min(len(j.peaks), MaxPeaks)] {
+		d.Peaks = append(d.Peaks, p.Accounted)
+	}
 	leftover, processes := j.leftover(), j.processes()
 	d.Causes = []Cause{
 		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.overhead(processes),
 		j.own(), processes, j.limits(),
 	}
-	d.Causes = append(d.Causes, j.share(d))
 	for i, c := range d.Causes {
-		d.Causes[i] = j.elsewhereToo(c)
+		d.Causes[i] = j.elsewhere(c)
 	}
-	d.Reason, d.Asked = j.asked(d)
-	if d.Reason != "" {
+	d.Causes = append(d.Causes, j.share(d))
+	if d.Reason, d.Asked = j.asked(d); d.Reason != "" {
 		d.Headline, d.Try = j.headline(d), j.try(d)
 	}
 	return d
@@ -35,8 +37,8 @@ func Why(in Input) Diagnosis {
 // judge is the input in the order in which judging needs it.
 type judge struct {
 	Input
-	first    *oom.Message // of several processes that ran out one after another; nil for none
-	accounts []account    // of the messages that say enough
+	held     []held
+	failures []failure // of the messages that say enough
 	ours     map[int]bool
 	foreign  map[int]bool
 	peaks    []peak // of this job's processes, by accounting
@@ -44,24 +46,46 @@ type judge struct {
 
 func newJudge(in Input) judge {
 	j := judge{Input: in, ours: map[int]bool{}, foreign: map[int]bool{}}
+	j.Messages, j.held = lastWords(in.Messages), bothEnds(in)
 	j.sort()
-	j.Messages, j.first = lastWord(in.Messages)
 	for _, m := range j.Messages {
-		if a, ok := j.account(m); ok {
-			j.accounts = append(j.accounts, a)
+		if f, ok := j.failure(m); ok {
+			j.failures = append(j.failures, f)
 		}
 	}
 	j.peaks = j.accounted()
 	return j
 }
 
+// lastWords leaves of what was said what can have ended the job: a process survived what it says about a card's memory
+// if it says more later in the same file. If that names no size, it may be the echo of what it said before.
+func lastWords(all []oom.Message) (left []oom.Message) {
+	type process struct{ file, rank, pid int }
+	told, echoed := map[process]bool{}, map[process]bool{}
+	for _, m := range slices.Backward(all) {
+		if m.Kind == oom.Device || m.Kind == oom.Init {
+			p := process{m.File, -1, m.PID}
+			if m.Rank != nil {
+				p.rank = *m.Rank
+			}
+			if told[p] {
+				continue
+			}
+			told[p] = echoed[p] || m.Kind == oom.Init || m.Asked.Known()
+			echoed[p] = true
+		}
+		left = append(left, m)
+	}
+	slices.Reverse(left)
+	return left
+}
+
 // sort fills ours and foreign with the PIDs that are proven to be the job's, and not to be.
 func (j judge) sort() {
 	for _, s := range j.Seen {
-		switch {
-		case s.Own:
+		if s.Own {
 			j.ours[s.PID] = true
-		case j.another(s.Owner), s.Stranger:
+		} else if j.another(s.Owner) || s.Stranger {
 			j.foreign[s.PID] = true
 		}
 	}
@@ -75,7 +99,7 @@ func (j judge) sort() {
 			j.ours[f.Holder.PID] = true
 		}
 	}
-	for _, h := range j.held() {
+	for _, h := range j.held {
 		if live(h.Finding) && isOthers(h) {
 			j.foreign[h.Holder.PID] = true
 		}
@@ -94,18 +118,6 @@ func (j judge) said(k oom.Kind) []oom.Message {
 	return slices.DeleteFunc(slices.Clone(j.Messages), func(m oom.Message) bool { return m.Kind != k })
 }
 
-// saysWhat returns the first message of the kinds that are about memory.
-func (j judge) saysWhat() (oom.Message, bool) {
-	for _, k := range []oom.Kind{oom.Device, oom.Init, oom.Host} {
-		for _, m := range j.said(k) {
-			if !ambiguous(m) || j.cramped() {
-				return m, true
-			}
-		}
-	}
-	return oom.Message{}, false
-}
-
 // unsearched says what of the job's output was not looked through; empty where all of it was.
 func (j judge) unsearched() string {
 	switch {
@@ -117,91 +129,113 @@ func (j judge) unsearched() string {
 	return ""
 }
 
-func (j judge) byID(id gpu.ID) *finding.Card {
+func (j judge) index(id gpu.ID) *int {
 	for i := range j.Cards {
 		if j.Cards[i].Device.ID == id {
+			return &j.Cards[i].Index
+		}
+	}
+	return nil
+}
+
+// capacity is what processes can have of a card: its size without the driver's own part; 0 for unknown.
+func (j judge) capacity(id gpu.ID) uint64 {
+	for _, side := range []*finding.Side{j.End, j.Start} {
+		if side == nil {
+			continue
+		}
+		if r, ok := side.Snapshot.Reading(id); ok && r.Memory.Total.Known() {
+			return r.Memory.Total.Bytes - min(r.Memory.Total.Bytes, r.Memory.Reserved.Bytes)
+		}
+	}
+	return 0
+}
+
+// roomiest is the capacity of the job's largest card.
+func (j judge) roomiest() (bytes uint64) {
+	for _, c := range j.Cards {
+		bytes = max(bytes, j.capacity(c.Device.ID))
+	}
+	return bytes
+}
+
+// spread reports a job of several nodes, or of several components: its output has the messages of all of them.
+func (j judge) spread() bool { return j.Job.HetJobID != 0 || severalNodes(j.Job.NodeList) }
+
+// severalNodes reports a node list as Slurm writes it that has more than one name: "n1,n3", "n[1-2]".
+func severalNodes(list string) bool {
+	inside := false
+	for _, c := range list {
+		switch {
+		case c == '[', c == ']':
+			inside = c == '['
+		case c == ',', c == '-' && inside:
+			return true
+		}
+	}
+	return false
+}
+
+// away: the job may have failed on another node, whose cards nobody here has seen. Only a process that was seen here
+// proves that a message is of this node.
+func (j judge) away() bool {
+	for _, m := range j.Messages {
+		if j.spread() && len(j.sightedOn(m.PID)) == 0 {
+			return true
+		}
+	}
+	return j.spread() && len(j.Messages) == 0
+}
+
+// elsewhere takes back what is known of this node alone, where the job may have failed on another.
+func (j judge) elsewhere(c Cause) Cause {
+	switch {
+	case !j.away(), c.Answer == Unknown, c.Name == Pool, c.Name == Own, c.Answer == Yes && c.Name == Fault,
+		c.Answer == Yes && c.Name == Limits:
+		return c
+	}
+	c.Answer, c.Evidence = Unknown, c.Evidence+"; known of "+j.Job.Node+" alone"
+	return c
+}
+
+// sightedOn returns the cards on which other hooks saw a process of the job.
+func (j judge) sightedOn(pid int) map[gpu.ID]bool {
+	on := map[gpu.ID]bool{}
+	for _, s := range j.Seen {
+		if pid != 0 && s.PID == pid && s.Own {
+			on[s.Device] = true
+		}
+	}
+	return on
+}
+
+// card is the job's card that a message is about, nil where that is not certain. The framework's own number says
+// nothing: it counts what its process sees, in the order of CUDA_VISIBLE_DEVICES.
+func (j judge) card(m oom.Message) *finding.Card {
+	on := j.sightedOn(m.PID)
+	if len(on) == 0 && !j.spread() { // the cards of the processes that it lists
+		for _, p := range m.Others {
+			for _, h := range j.held {
+				if live(h.Finding) && h.Holder.PID == p.PID {
+					on[h.GPU] = true
+				}
+			}
+		}
+	}
+	for i, c := range j.Cards {
+		if len(on) == 1 && on[c.Device.ID] || len(j.Cards) == 1 && !j.spread() {
 			return &j.Cards[i]
 		}
 	}
 	return nil
 }
 
-func (j judge) index(id gpu.ID) *int {
-	if c := j.byID(id); c != nil {
-		return &c.Index
-	}
-	return nil
+// unplaced: some allocation failed on a card of the job that is not known.
+func (j judge) unplaced() bool {
+	return slices.ContainsFunc(j.said(oom.Device), func(m oom.Message) bool { return j.card(m) == nil })
 }
 
-// capacity is what processes can have of a card: its size without the driver's own part.
-func (j judge) capacity(id gpu.ID) (bytes uint64, known bool) {
-	for _, side := range []*finding.Side{j.End, j.Start} {
-		if side == nil {
-			continue
-		}
-		if r, ok := side.Snapshot.Reading(id); ok && r.Memory.Total.Known() {
-			bytes = r.Memory.Total.Bytes
-			if r.Memory.Reserved.Known() {
-				bytes -= min(bytes, r.Memory.Reserved.Bytes)
-			}
-			return bytes, bytes > 0
-		}
-	}
-	return 0, false
-}
-
-// roomiest is the capacity of the job's largest card.
-func (j judge) roomiest() (bytes uint64, known bool) {
-	for _, c := range j.Cards {
-		if b, ok := j.capacity(c.Device.ID); ok {
-			bytes, known = max(bytes, b), true
-		}
-	}
-	return bytes, known
-}
-
-// failed says how the job failed, empty where it did not or nobody knows. A job that was cancelled has status 0.
-func (j judge) failed() string {
-	e := j.Job.Exit
-	switch {
-	case !e.Known:
-		return ""
-	case e.Raw != 0:
-		return "your job " + ending(e.Raw)
-	case e.Derived != 0:
-		return "a step of your job " + ending(e.Derived)
-	}
-	return ""
-}
-
-// ending words a wait(2) status.
-func ending(status int) string {
-	if s := signal(status); s != 0 {
-		return fmt.Sprintf("was ended by signal %d", s)
-	}
-	return fmt.Sprintf("failed (exit code %d)", status>>8&0xff)
-}
-
-func signal(status int) int { return status & 0x7f }
-
-// asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
-func (j judge) asked(d Diagnosis) (Reason, string) {
-	if m, ok := j.saysWhat(); ok {
-		return ByMessage, said(m)
-	}
-	if m := j.said(oom.Shared); len(m) > 0 {
-		return ByShared, said(m[0])
-	}
-	if how := j.failed(); how != "" {
-		return ByFailure, how
-	}
-	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
-		if c := d.Cause(n); c.Answer == Yes {
-			return ByCause, n.Title()
-		}
-	}
-	if j.Wanted {
-		return ByWish, "always told here"
-	}
-	return "", ""
+// startless reports messages that speak of a program that could not even start.
+func (j judge) startless() bool {
+	return len(j.said(oom.Init)) > 0 && len(j.said(oom.Device)) == 0
 }

@@ -10,40 +10,109 @@ import (
 	"bookend/internal/oom"
 )
 
-// Title is what a cause is called in a table.
-func (n Name) Title() string { return titles[n] }
+// words are what a cause is called in a table and in a headline.
+type words struct{ title, sentence string }
 
-var titles = map[Name]string{
-	Others: "another process", Leftover: "left by an earlier job", Unlisted: "memory without process",
-	Pieces: "memory in pieces", Pool: "framework's pool", Fault: "GPU or driver fault",
-	Overhead: "driver overhead", Own: "your own use", Processes: "several processes",
-	Limits: "limits, host memory", Share: "only a share",
+var texts = map[Name]words{
+	Others:    {"another process", "another process held memory of your GPU"},
+	Leftover:  {"left by an earlier job", "an earlier job left GPU memory in use"},
+	Unlisted:  {"memory without process", "GPU memory was in use without a process"},
+	Pieces:    {"memory in pieces", "free GPU memory came in pieces"},
+	Pool:      {"framework's pool", "your framework's pool was in pieces"},
+	Fault:     {"GPU or driver fault", "GPU or driver had a fault"},
+	Overhead:  {"driver overhead", "the driver's share of many processes"},
+	Own:       {"your own use", "your job itself used up the GPU"},
+	Processes: {"several processes", "several processes of your job shared one GPU"},
+	Limits:    {"limits, host memory", "a limit of your job, not the GPU"},
+	Share:     {"only a share", "your job had only a share of the GPU"},
 }
+
+// Title is what a cause is called in a table.
+func (n Name) Title() string { return texts[n].title }
 
 // rank orders the causes by how much each explains: the first that is yes leads the headline.
 var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Overhead, Fault, Share}
 
-// sentences are what a cause is called in a headline.
-var sentences = map[Name]string{
-	Others: "another process held memory of your GPU", Leftover: "an earlier job left GPU memory in use",
-	Unlisted: "GPU memory was in use without a process", Pieces: "free GPU memory came in pieces",
-	Pool: "your framework's pool was in pieces", Fault: "GPU or driver had a fault",
-	Overhead: "the driver's share of many processes", Own: "your job itself used up the GPU",
-	Processes: "several processes of your job shared one GPU", Limits: "a limit of your job, not the GPU",
-	Share: "your job had only a share of the GPU",
+// asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
+func (j judge) asked(d Diagnosis) (Reason, string) {
+	for _, k := range []oom.Kind{oom.Device, oom.Init, oom.Host} {
+		for _, m := range j.said(k) {
+			if !ambiguous(m) || j.cramped() {
+				return ByMessage, wants(m)
+			}
+		}
+	}
+	if m := j.said(oom.Shared); len(m) > 0 {
+		return ByShared, wants(m[0])
+	}
+	if how := j.failed(); how != "" {
+		return ByFailure, how
+	}
+	for _, n := range []Name{Others, Leftover, Unlisted, Pieces, Fault} {
+		if d.Cause(n).Answer == Yes {
+			return ByCause, n.Title()
+		}
+	}
+	if j.Wanted {
+		return ByWish, "always told here"
+	}
+	return "", ""
+}
+
+// wants words a message as the reason to ask.
+func wants(m oom.Message) string {
+	what := map[oom.Kind]string{
+		oom.Device: "ran out of GPU memory", oom.Init: "could not start for want of memory",
+		oom.Host: "ran out of host memory", oom.Shared: "ran out of a kernel's shared memory",
+	}[m.Kind]
+	if m.Framework == oom.Slurm {
+		return "your job ran out of host memory, as Slurm says"
+	}
+	return who(m) + " " + what
+}
+
+// who names what speaks.
+func who(m oom.Message) string {
+	if m.Framework == oom.Other {
+		return "your program"
+	}
+	return string(m.Framework)
+}
+
+// failed says how the job failed, empty where it did not or nobody knows. A job that was cancelled has status 0.
+func (j judge) failed() string {
+	e := j.Job.Exit
+	switch {
+	case !e.Known:
+		return ""
+	case e.Raw != 0:
+		return "your job " + ending(e.Raw)
+	case e.Derived != 0:
+		return "a step of your job " + ending(e.Derived)
+	}
+	return ""
+}
+
+// ending words a wait(2) status.
+func ending(status int) string {
+	if s := signal(status); s != 0 {
+		return fmt.Sprintf("was ended by signal %d", s)
+	}
+	return fmt.Sprintf("failed (exit code %d)", status>>8&0xff)
 }
 
 // headline is the answer in one sentence.
 func (j judge) headline(d Diagnosis) string {
-	lead := ""
+	yes, lead := j.leading(d), ""
 	switch d.Reason {
 	case ByShared:
-		if j.MessagesPart != "" {
-			return "A kernel wanted more shared memory or registers than a GPU has"
+		text := "A kernel wanted more shared memory or registers than a GPU has"
+		if j.MessagesPart == "" {
+			text = "Not GPU memory: a" + text[1:]
 		}
-		return "Not GPU memory: a kernel wanted more shared memory or registers than a GPU has"
+		return text
 	case ByMessage:
-		lead = j.asks() + ": "
+		lead = j.question() + ": "
 	case ByFailure:
 		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; j.leads(d, Fault) || j.leads(d, Limits) {
 			lead = upper(d.Asked) + ". Found: "
@@ -51,42 +120,34 @@ func (j judge) headline(d Diagnosis) string {
 	case ByCause, ByWish:
 		lead = "Seen while your job ran: "
 	}
-	if yes := j.leading(d); len(yes) > 0 {
-		return lead + strings.Join(yes, "; ")
-	}
+	bytes, _ := j.strange()
 	switch {
+	case len(yes) > 0:
+		return lead + strings.Join(yes, "; ")
 	case d.Reason == ByWish && j.nodeIsWell(d) && j.unsearched() == "":
 		return "Nothing was seen that kept GPU memory from your job"
 	case d.Reason == ByWish:
 		return "Nothing was seen that kept GPU memory from your job, but not all could be looked at"
 	case d.Reason == ByFailure:
 		return upper(d.Asked) + "; " + j.unexplained()
-	case j.strange() > 0:
-		text := fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(j.strange()))
-		if slices.ContainsFunc(j.Messages, func(m oom.Message) bool { return m.Rank != nil }) {
-			text += ", perhaps other ranks of your job"
-		}
-		return text
+	case bytes > 0:
+		return fmt.Sprintf("%ssomething unknown held %s of the GPU", lead, Size(bytes))
 	case j.nodeIsWell(d):
 		return fmt.Sprintf("%snothing seen on %s explains it: most likely your job itself", lead, j.Job.Node)
 	}
 	return fmt.Sprintf("%snot known; nothing that was looked at on %s explains it", lead, j.Job.Node)
 }
 
-// asks is the question that a message about memory puts.
-func (j judge) asks() string {
-	text := "Why out of memory"
+// question is what a message about memory asks.
+func (j judge) question() string {
 	switch {
 	case j.startless():
-		text = "Why CUDA did not start"
+		return "Why CUDA did not start"
 	case j.Job.Exit.Known && j.failed() == "" && !j.Cancelled:
 		// it caught that and went on, or its script took no notice
-		text = "It ran out of memory, but ended without an error"
+		return "It ran out of memory, but ended without an error"
 	}
-	if j.first != nil {
-		text += " (" + j.ahead() + ")"
-	}
-	return text
+	return "Why out of memory"
 }
 
 // unexplained is what the output of a job that failed says where it names nothing about memory.
@@ -96,37 +157,34 @@ func (j judge) unexplained() string {
 		return "its output tells of a GPU error"
 	case len(j.Messages) > 0:
 		return "its output may speak of host memory"
-	case j.MessagesPart != "":
-		return fmt.Sprintf("no known message in what was read of its output (%s)", j.MessagesPart)
 	case j.MessagesUnknown != "":
 		return j.unsearched()
+	case j.MessagesPart != "":
+		return fmt.Sprintf("no known message in what was read of its output (%s)", j.MessagesPart)
 	}
 	return "no known message in its output"
 }
 
 // leading words the causes that stand by themselves, the two that explain most.
-func (j judge) leading(d Diagnosis) []string {
-	var out []string
+func (j judge) leading(d Diagnosis) (out []string) {
 	for _, n := range rank {
 		c := d.Cause(n)
-		if c.Answer != Yes || c.With != "" || n == Share && d.Reason != ByMessage || len(out) == 2 {
-			continue
+		if c.Answer == Yes && c.With == "" && (n != Share || d.Reason == ByMessage) && len(out) < 2 {
+			out = append(out, j.sentence(n))
 		}
-		out = append(out, j.sentence(n))
 	}
 	return out
 }
 
 func (j judge) sentence(n Name) string {
 	switch {
-	case n != Limits || j.hostMemory().answer != Yes:
-		return sentences[n]
+	case n != Limits || j.hostMemory().Answer != Yes:
 	case !j.hostAlone():
 		return "host memory ran out"
-	case j.cramped():
-		return sentences[n]
+	case !j.cramped():
+		return "host memory, not the GPU's"
 	}
-	return "host memory, not the GPU's"
+	return texts[n].sentence
 }
 
 // leads reports whether a cause is the first of the headline.
@@ -143,151 +201,110 @@ func (j judge) nodeIsWell(d Diagnosis) bool {
 			return false
 		}
 	}
-	for _, h := range j.held() {
+	for _, h := range j.held {
 		if h.Unknown != "" || !h.Bytes.Known() || h.Bytes.Bytes >= significant {
 			return false
 		}
 	}
-	return j.strange() == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
-}
-
-// try is what the job's owner can do, by the causes found.
-func (j judge) try(d Diagnosis) []string {
-	switch d.Reason {
-	case ByCause, ByWish:
-		return nil // it ended well
-	case ByShared:
-		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
-	}
-	var out []string
-	add := func(more ...string) {
-		for _, t := range more {
-			if len(out) < MaxTry && !slices.Contains(out, t) {
-				out = append(out, t)
-			}
-		}
-	}
-	for _, n := range rank {
-		if c := d.Cause(n); c.Answer == Yes && c.With == "" {
-			add(j.remedies(n)...)
-		}
-	}
-	if len(out) == 0 && j.strange() > 0 {
-		add("nvidia-smi in your job: is the other process yours?")
-		if !j.away() {
-			add(j.remedies(Others)...)
-		}
-	}
-	if len(out) == 0 && d.Reason == ByMessage {
-		add(j.remedies(Own)...)
-	}
-	return out
+	bytes, _ := j.strange()
+	return bytes == 0 && j.unlooked(Others) == "" && j.SharedUnknown == ""
 }
 
 // TellAdmin begins the remedy that is not the owner's own.
 const TellAdmin = "tell your admin"
 
+// try is what the job's owner can do, by the causes found. One that ended well needs nothing.
+func (j judge) try(d Diagnosis) (out []string) {
+	switch d.Reason {
+	case ByCause, ByWish:
+		return nil
+	case ByShared:
+		return []string{"smaller tiles, fewer stages or fewer threads in that kernel"}
+	}
+	var all []string
+	for _, n := range rank {
+		if c := d.Cause(n); c.Answer == Yes && c.With == "" {
+			all = append(all, j.remedies(n)...)
+		}
+	}
+	if bytes, _ := j.strange(); bytes > 0 && len(all) == 0 {
+		all = []string{"nvidia-smi in your job: is the other process yours?"}
+		if !j.away() {
+			all = append(all, j.remedies(Others)...)
+		}
+	}
+	if len(all) == 0 && d.Reason == ByMessage {
+		all = j.remedies(Own)
+	}
+	for _, t := range all {
+		if len(out) < MaxTry && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // remedies are what to try against one cause, each short enough for a line.
 func (j judge) remedies(n Name) []string {
-	elsewhere := []string{"another node: sbatch --exclude=" + j.Job.Node,
-		fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
-	switch n {
-	case Unlisted:
-		if j.ownLeft(j.stocks(isUnlisted)) {
-			return []string{"end what your job starts in the background, and what it exports"}
-		}
-		return elsewhere
-	case Others, Leftover, Pieces, Fault:
-		return elsewhere
-	case Pool:
-		return j.poolRemedies()
-	case Processes:
-		return j.processRemedies()
-	case Overhead:
+	speaks := oom.Other
+	if m := j.said(oom.Device); len(m) > 0 {
+		speaks = m[0].Framework
+	}
+	switch {
+	case n == Unlisted && j.ownLeft():
+		return []string{"end what your job starts in the background, and what it exports"}
+	case n == Unlisted, n == Others, n == Leftover, n == Pieces, n == Fault:
+		return []string{"another node: sbatch --exclude=" + j.Job.Node,
+			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
+	case n == Pool && speaks == oom.PyTorch:
+		return []string{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"}
+	case n == Pool && speaks == oom.CuPy:
+		return []string{"cupy.get_default_memory_pool().free_all_blocks()"}
+	case n == Pool:
+		return []string{"a smaller batch, inputs of one size"}
+	case n == Processes && speaks == oom.JAX:
+		return []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
+			"XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}
+	case n == Processes:
+		return []string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}
+	case n == Overhead:
 		return []string{"fewer processes on one GPU"}
-	case Limits:
+	case n == Limits:
 		return j.limitRemedies()
-	case Own:
+	case n == Own:
 		return []string{"a smaller batch, or a larger GPU", "gradient checkpointing, lower precision",
 			"the model spread over more GPUs"}
 	}
 	return nil
 }
 
-func (j judge) poolRemedies() []string {
-	for _, m := range j.said(oom.Device) {
-		switch m.Framework {
-		case oom.PyTorch:
-			return []string{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"}
-		case oom.CuPy:
-			return []string{"cupy.get_default_memory_pool().free_all_blocks()"}
-		}
-	}
-	return []string{"a smaller batch, inputs of one size"}
-}
-
-func (j judge) processRemedies() []string {
-	for _, m := range j.said(oom.Device) {
-		if m.Framework == oom.JAX {
-			return []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
-				"XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}
-		}
-	}
-	return []string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}
-}
-
 func (j judge) limitRemedies() []string {
-	if j.hostMemory().answer == Yes {
-		remedies := []string{"more host memory: sbatch --mem, or fewer data workers"}
-		if j.cramped() {
-			return append([]string{noLimit}, remedies...)
-		}
-		return remedies
-	}
-	if m, ok := j.capped(); ok {
-		switch m.Framework {
-		case oom.JAX:
-			return []string{"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"}
-		case oom.PyTorch:
-			return []string{"a larger set_per_process_memory_fraction, or none"}
-		}
-		return []string{"a larger limit in your program, or none"}
+	const noLimit = "ulimit -v unlimited; look for ulimit in script and .bashrc"
+	m, capped := j.capped()
+	switch host := j.hostMemory().Answer == Yes; {
+	case host && j.cramped():
+		return []string{noLimit, moreHost}
+	case host:
+		return []string{moreHost}
+	case capped && m.Framework == oom.JAX:
+		return []string{"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"}
+	case capped:
+		return []string{"a larger memory limit in your program, or none"}
 	}
 	return []string{noLimit}
 }
 
-const noLimit = "ulimit -v unlimited; look for ulimit in script and .bashrc"
-
-// who names what speaks.
-func who(m oom.Message) string {
-	if m.Framework == oom.Other {
-		return "your program"
-	}
-	return string(m.Framework)
-}
-
-// said words a message as the reason to ask.
-func said(m oom.Message) string {
-	what := map[oom.Kind]string{
-		oom.Device: "ran out of GPU memory", oom.Init: "could not start for want of memory",
-		oom.Host:   "ran out of host memory",
-		oom.Shared: "ran out of a kernel's shared memory",
-	}[m.Kind]
-	if m.Kind == oom.Host && m.Framework == oom.Slurm {
-		return "your job ran out of host memory, as Slurm says"
-	}
-	return who(m) + " " + what
-}
+const moreHost = "more host memory: sbatch --mem, or fewer data workers"
 
 // overflown, in bytes, is more than any machine has.
 const overflown = 10 << 50
 
 // Size words bytes as a user compares them with what the framework says.
 func Size(bytes uint64) string {
-	if bytes >= overflown {
+	switch {
+	case bytes >= overflown:
 		return fmt.Sprintf("%d PiB", bytes>>50)
-	}
-	if bytes >= 1<<30 {
+	case bytes >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 	}
 	return fmt.Sprintf("%d MiB", bytes>>20)
@@ -296,7 +313,7 @@ func Size(bytes uint64) string {
 // pair words two sizes with the unit once, where it is one: "92.9 + 12.0 GiB".
 func pair(a uint64, between string, b uint64) string {
 	first, second := Size(a), Size(b)
-	if strings.HasSuffix(first, " GiB") && strings.HasSuffix(second, " GiB") {
+	if strings.HasSuffix(second, " GiB") {
 		first = strings.TrimSuffix(first, " GiB")
 	}
 	return first + between + second
@@ -318,9 +335,4 @@ func (j judge) clock(word string, at time.Duration) string {
 	return word + j.WallEnd.Add(at-j.End.Snapshot.At).Format("15:04:05")
 }
 
-func upper(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
-}
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"bookend/internal/config"
@@ -39,17 +38,15 @@ type Input struct {
 	Exits  []Exit // on record in this boot, oldest first
 	Node   Node
 	Cards  map[gpu.ID]Seen // what this health check saw
-	Writer Writer
 }
 
-// Decision is what is to be done, and what is to be remembered of it.
+// Decision is what is to be done, and what is to be remembered of it before it is done: what was intended and not done
+// is tried again by the next health check, if it still holds then.
 type Decision struct {
 	Act    Act
 	Why    string
 	Reason string // for Write
-	// Intent is to be remembered before anything is done, After once it is done. If nothing is to be done at Slurm they
-	// are the same. What was intended and not done is tried again by the next health check, if it still holds then.
-	Intent, After Memory
+	Memory Memory
 }
 
 // seldom is how often Slurm is asked about a drain of ours of which nothing is to be done but to notice that it is
@@ -90,21 +87,12 @@ func Decide(in Input) Decision { return in.said(in.decide()) }
 // said adds to what is remembered what was decided.
 func (in Input) said(d Decision) Decision {
 	d.Why = string(report.Clean(d.Why, maxWhy))
-	now := in.Now.Wall.UTC().Round(0)
-	d.After.Last = &Said{now, d.Act, d.Why}
-	d.Intent.Last = d.After.Last
-	d.After.Over, d.Intent.Over = in.over(d.Act), in.over(Leave)
-	if d.Act == Write || d.Act == Resume {
-		d.Intent.Last = &Said{now, Leave, "not done yet: " + string(d.Act) + ": " + d.Why}
-	}
+	d.Memory.Last = &Said{in.Now.Wall.UTC().Round(0), d.Act, d.Why}
 	return d
 }
 
 func (in Input) decide() Decision {
 	open := in.Memory.open(in.Exits)
-	if x, kept := in.kept(open); kept {
-		return in.upgrade(open, x)
-	}
 	if in.stands() {
 		return in.standing(open)
 	}
@@ -112,36 +100,6 @@ func (in Input) decide() Decision {
 		return in.upgrade(open, x)
 	}
 	return in.others(open)
-}
-
-// kept finds the exit for which Slurm kept the text of a drain that is over, as 24.11 does without accounting: it was
-// seen on the node while that was not drained. Which of several exits drained it nobody knows: the last is told.
-func (in Input) kept(open []Exit) (cause Exit, found bool) {
-	over := in.Memory.Over
-	if over == nil || !in.Node.Drained() || !over.is(in.Node) {
-		return Exit{}, false
-	}
-	for _, x := range open {
-		if x.Reason != "" && x.Wall.After(over.Seen.Add(-late)) {
-			cause, found = x, true
-		}
-	}
-	cause.Epoch = gpu.Epoch{} // another script's drain would have left no trace: never resumed
-	return cause, found
-}
-
-// over is the node's text where that is of a drain that is over, nil for none. What a person wrote is theirs even then.
-func (in Input) over(act Act) *Over {
-	n, was := in.Node, in.Memory.Over
-	switch {
-	case act == Write || !in.ofNobody():
-		return nil
-	case act == Resume || !n.Drained() && n.other() == "":
-		return &Over{n.Reason, n.At, in.Now.Wall.UTC().Round(0)}
-	case was != nil && was.is(n):
-		return was
-	}
-	return nil
 }
 
 // stands reports whether the node's reason is the one that we wrote last: the same bytes, of that time, and root's.
@@ -170,17 +128,16 @@ func (in Input) upgrade(open []Exit, x Exit) Decision {
 	if flag := in.Node.other(); flag != "" {
 		return in.leave(in.Memory, fmt.Sprintf("%q is ours, but the node's state has %s", in.Node.Reason, flag))
 	}
-	d := in.write(open, x, fmt.Sprintf("%s, in the place of %q", x.Reason, in.Node.Reason))
-	d.After = d.After.settle(in.Exits, open...)
-	return d
+	return in.write(open, x, fmt.Sprintf("%s, in the place of %q", x.Reason, in.Node.Reason))
 }
 
+// write settles no exit: whether the reason stands the next health check sees.
 func (in Input) write(open []Exit, x Exit, why string) Decision {
-	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), By: in.Writer, Conf: x.Conf, Epoch: x.Epoch}
+	w := Written{Reason: x.Reason, Wall: in.Now.Wall.UTC().Round(0), Conf: x.Conf, Epoch: x.Epoch}
 	w = w.with(open)
 	m := in.Memory
 	m.Written = &w
-	return Decision{Act: Write, Why: why, Reason: x.Reason, Intent: m, After: m}
+	return Decision{Act: Write, Why: why, Reason: x.Reason, Memory: m}
 }
 
 // others settles what is not ours: a node that is not drained, or by somebody else. Slurm gets a moment to drain it.
@@ -200,7 +157,7 @@ func (in Input) others(open []Exit) Decision {
 		why = "Slurm has not drained the node for a hook that has just asked for it"
 	}
 	if m = m.settle(in.Exits, over...); in.Memory.Written != nil {
-		return Decision{Act: Forget, Why: why, Intent: m, After: m}
+		return Decision{Act: Forget, Why: why, Memory: m}
 	}
 	return in.leave(m, why)
 }
@@ -214,10 +171,6 @@ func (in Input) whose() string {
 		return "somebody drained the node without a reason"
 	case n.Reason == PrologError || n.Reason == EpilogError:
 		return fmt.Sprintf("%q of %s is not ours: no hook of Bookend's failed then", n.Reason, n.when())
-	case in.Memory.Written != nil && n.Reason == in.Memory.Written.Reason:
-		return fmt.Sprintf("%s wrote our reason again at %s: it is theirs now", n.who(), n.when())
-	case in.Memory.Written != nil && strings.Contains(n.Reason, in.Memory.Written.Reason):
-		return fmt.Sprintf("%s changed our reason at %s: it is theirs now", n.who(), n.when())
 	}
 	return fmt.Sprintf("the node has a reason of %s's, of %s", n.who(), n.when())
 }
@@ -272,18 +225,16 @@ func (in Input) clean(m Memory, w Written) Decision {
 	times := fmt.Sprintf("clean %d of %d times in a row", w.Clean, in.Rules.After)
 	m.Written = &w
 	if w.Clean < in.Rules.After {
-		return Decision{Act: Count, Why: times, Intent: m, After: m}
+		return Decision{Act: Count, Why: times, Memory: m}
 	}
 	if why := in.Node.unfit(); why != "" {
 		return in.leave(m, times+"; not resumed while "+why)
 	}
-	after := m
-	after.Written = nil
-	return Decision{Act: Resume, Why: times + " after " + w.Reason, Intent: m, After: after}
+	return Decision{Act: Resume, Why: times + " after " + w.Reason, Memory: m}
 }
 
 func (in Input) leave(m Memory, why string) Decision {
-	return Decision{Act: Leave, Why: why, Intent: m, After: m}
+	return Decision{Act: Leave, Why: why, Memory: m}
 }
 
 // AtHook says what a hook that is about to exit with something other than 0 is to do, if the site wants the reason
@@ -293,7 +244,7 @@ func AtHook(in Input, own Exit) Decision {
 		w := in.Memory.Written.with([]Exit{own})
 		m := in.Memory
 		m.Written = &w
-		return in.said(Decision{Act: Add, Why: w.Reason, Intent: m, After: m})
+		return in.said(Decision{Act: Add, Why: w.Reason, Memory: m})
 	}
 	if flag := in.Node.other(); flag != "" {
 		return in.leave(in.Memory, "the node's state has "+flag)
@@ -301,7 +252,8 @@ func AtHook(in Input, own Exit) Decision {
 	switch n := in.Node; {
 	case n.Drained():
 		return in.leave(in.Memory, in.whose())
-	case n.Reason != "" && !in.ofNobody(): // without a drain that is what was left of one that is over
+	case n.Reason != "" && !Ours(n.Reason) && n.Reason != PrologError && n.Reason != EpilogError:
+		// without a drain that is what was left of one that is over, or a person's remark
 		return in.leave(in.Memory, fmt.Sprintf("the node is not drained, and has a reason of %s's all the same, of %s",
 			n.who(), n.when()))
 	}

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func lostAtStart(id slurm.JobID, later time.Duration) ledger.Run {
 
 // after is the moment of a health check, so long after the hook of job 42.
 func after(d time.Duration) Moment {
-	return Moment{Wall: ended.Add(d), Boot: time.Hour + d, ID: "b1"}
+	return Moment{Wall: ended.Add(d), ID: "b1"}
 }
 
 // edit changes what a table's row starts from.
@@ -90,7 +91,7 @@ var (
 // asked is what a health check two minutes after that hook knows, of a node as Slurm leaves it.
 func asked(edits ...edit) Input {
 	in := Input{
-		Now: after(2 * time.Minute), Epoch: epoch, Writer: ByCheck,
+		Now: after(2 * time.Minute), Epoch: epoch,
 		Rules: Rules{By: config.ReasonByHealthcheck, After: 3},
 		Exits: Exits([]ledger.Run{orphaned(42, 0)}, after(2*time.Minute)),
 		Node: Node{
@@ -112,12 +113,12 @@ func TestFirstDecision(t *testing.T) {
 		why     string
 		settled int
 	}{
-		"Slurm's text, at that time":  {nil, Write, reason42, 1},
-		"a second early, by rounding": {stamped(-time.Second), Write, "", 1},
-		"twenty seconds late":         {stamped(20 * time.Second), Write, "", 1},
-		"jobs still on the node":      {flags("MIXED", "DRAIN"), Write, "", 1},
-		"another job ends just now":   {flags("IDLE", "COMPLETING", "DRAIN"), Write, "", 1},
-		"the hook was to write":       {func(in *Input) { in.Rules.By = config.ReasonByHook }, Write, reason42, 1},
+		"Slurm's text, at that time":  {nil, Write, reason42, 0},
+		"a second early, by rounding": {stamped(-time.Second), Write, "", 0},
+		"twenty seconds late":         {stamped(20 * time.Second), Write, "", 0},
+		"jobs still on the node":      {flags("MIXED", "DRAIN"), Write, "", 0},
+		"another job ends just now":   {flags("IDLE", "COMPLETING", "DRAIN"), Write, "", 0},
+		"the hook was to write":       {func(in *Input) { in.Rules.By = config.ReasonByHook }, Write, reason42, 0},
 		"another script's, before":    {stamped(-3 * time.Second), Leave, "not ours", 1},
 		"another script's, after":     {stamped(21 * time.Second), Leave, "not ours", 1},
 		"of unknown time":             {func(in *Input) { in.Node.At = time.Time{} }, Leave, "not ours", 1},
@@ -138,14 +139,14 @@ func TestFirstDecision(t *testing.T) {
 	} {
 		in := asked(tt.edit)
 		d := Decide(in)
-		if d.Act != tt.act || !strings.Contains(d.Why, tt.why) || len(d.After.Settled) != tt.settled {
-			t.Errorf("%s: %s (%s), %d settled; want %s (%s), %d", name, d.Act, d.Why, len(d.After.Settled),
+		if d.Act != tt.act || !strings.Contains(d.Why, tt.why) || len(d.Memory.Settled) != tt.settled {
+			t.Errorf("%s: %s (%s), %d settled; want %s (%s), %d", name, d.Act, d.Why, len(d.Memory.Settled),
 				tt.act, tt.why, tt.settled)
 		}
-		if last := d.After.Last; last == nil || last.Act != d.Act || last.Why != d.Why {
+		if last := d.Memory.Last; last == nil || last.Act != d.Act || last.Why != d.Why {
 			t.Errorf("%s: remembered is %+v, want %s (%s)", name, last, d.Act, d.Why)
 		}
-		wrote := d.After.Written
+		wrote := d.Memory.Written
 		if (wrote != nil) != (tt.act == Write) {
 			t.Errorf("%s: written is %+v", name, wrote)
 		}
@@ -156,17 +157,14 @@ func TestFirstDecision(t *testing.T) {
 		if wrote.Reason != reason42 || d.Reason != reason42 || !one {
 			t.Errorf("%s: written is %+v", name, wrote)
 		}
-		if i := d.Intent; len(i.Settled) != len(in.Memory.Settled) || i.Written == nil || i.Last.Act != Leave {
-			t.Errorf("%s: before it is done %+v is remembered", name, i)
-		}
 	}
 }
 
 // However long another's reason is, what is remembered of it is not.
 func TestLongReasonOfAnother(t *testing.T) {
 	d := Decide(asked(by(strings.Repeat("x", 1<<20)), reason("disk swap")))
-	if d.Act != Leave || len(d.After.Last.Why) > 2<<10 || d.Why != d.After.Last.Why {
-		t.Errorf("%s: %d bytes are remembered", d.Act, len(d.After.Last.Why))
+	if d.Act != Leave || len(d.Memory.Last.Why) > 2<<10 || d.Why != d.Memory.Last.Why {
+		t.Errorf("%s: %d bytes are remembered", d.Act, len(d.Memory.Last.Why))
 	}
 }
 
@@ -174,10 +172,10 @@ func TestLongReasonOfAnother(t *testing.T) {
 func TestSeveralExits(t *testing.T) {
 	in := asked(exits(orphaned(44, 20*time.Second), orphaned(42, 0), lostAtStart(43, -time.Second)))
 	d := Decide(in)
-	if d.Act != Write || d.Reason != reason42 || len(d.After.Settled) != 3 {
-		t.Errorf("%s %q, settled %v", d.Act, d.Reason, d.After.Settled)
+	if d.Act != Write || d.Reason != reason42 {
+		t.Errorf("%s %q", d.Act, d.Reason)
 	}
-	if c := d.After.Written.Causes; len(c) != 2 || c[0].Code != code.Lost || c[1].Code != code.Orphan {
+	if c := d.Memory.Written.Causes; len(c) != 2 || c[0].Code != code.Lost || c[1].Code != code.Orphan {
 		t.Errorf("causes %+v", c)
 	}
 	in.Node.Reason, in.Node.At = PrologError, ended
@@ -190,7 +188,7 @@ func TestSeveralExits(t *testing.T) {
 func stood(e edit) Input {
 	in := asked(func(in *Input) { in.Rules.Resume = true })
 	d := Decide(in)
-	in.Memory, in.Now = d.After, after(time.Hour)
+	in.Memory, in.Now = d.Memory.settle(in.Exits, in.Exits...), after(time.Hour) // by the check after that
 	in.Node = Node{Flags: []string{"IDLE", "DRAIN"}, Reason: reason42, By: "root", At: ended.Add(2 * time.Minute)}
 	in.Cards = map[gpu.ID]Seen{"GPU-a": {Memory: Clean}}
 	if e != nil {
@@ -209,7 +207,7 @@ func TestStandingDrain(t *testing.T) {
 	}{
 		"clean once":              {nil, Count, "clean 1 of 3", 1},
 		"clean twice":             {times(1), Count, "clean 2 of 3", 2},
-		"clean often enough":      {times(2), Resume, "clean 3 of 3", gone},
+		"clean often enough":      {times(2), Resume, "clean 3 of 3", 3},
 		"not clean":               {times(2, sees("GPU-a", inUse)), Leave, "GPU 0 is not clean: in use", 0},
 		"nobody knows":            {times(2, sees("GPU-a", occupied)), Leave, "a job still has it", 2},
 		"not looked at":           {times(2, func(in *Input) { in.Cards = nil }), Leave, "not looked at", 2},
@@ -228,29 +226,29 @@ func TestStandingDrain(t *testing.T) {
 		"no cause, not clean": {
 			times(2, sees("GPU-b", Seen{Memory: Dirty, Why: "in use", Given: true}), sees("GPU-c", occupied)),
 			Leave, "GPU GPU-b is not clean: in use", 0},
-		"a card of no jobs in use": {times(2, sees("GPU-b", inUse)), Resume, "clean 3 of 3", gone},
-		"a job has another card":   {times(2, sees("GPU-b", occupied)), Resume, "clean 3 of 3", gone},
+		"a card of no jobs in use": {times(2, sees("GPU-b", inUse)), Resume, "clean 3 of 3", 3},
+		"a job has another card":   {times(2, sees("GPU-b", occupied)), Resume, "clean 3 of 3", 3},
 
-		"an admin appended":           {reason(reason42 + "; swapped it"), Forget, "root changed our reason", gone},
-		"an admin appended a blank":   {reason(reason42 + " "), Forget, "root changed our reason", gone},
-		"an admin's words before it":  {reason("hw: " + reason42), Forget, "root changed our reason", gone},
+		"an admin appended":           {reason(reason42 + "; swapped it"), Forget, "a reason of root's", gone},
+		"an admin appended a blank":   {reason(reason42 + " "), Forget, "a reason of root's", gone},
+		"an admin's words before it":  {reason("hw: " + reason42), Forget, "a reason of root's", gone},
 		"an admin rewrote it":         {reason("disk swap"), Forget, "a reason of root's", gone},
 		"an admin took it away":       {reason(""), Forget, "without a reason", gone},
-		"the same, written again":     {stamped(30 * time.Minute), Forget, "wrote our reason again", gone},
-		"another user wrote the same": {times(2, by("alice(500)")), Forget, "alice(500) wrote our reason again", gone},
+		"the same, written again":     {stamped(30 * time.Minute), Forget, "a reason of root's", gone},
+		"another user wrote the same": {times(2, by("alice(500)")), Forget, "a reason of alice(500)'s", gone},
 		"an admin resumed":            {at(time.Hour, idle), Forget, "not drained any more", gone},
 	} {
 		d := Decide(stood(tt.edit))
 		clean := gone
-		if d.After.Written != nil {
-			clean = d.After.Written.Clean
+		if d.Memory.Written != nil {
+			clean = d.Memory.Written.Clean
 		}
 		if d.Act != tt.act || !strings.Contains(d.Why, tt.why) || clean != tt.clean {
 			t.Errorf("%s: %s (%s), clean %d times; want %s (%s), %d", name, d.Act, d.Why, clean,
 				tt.act, tt.why, tt.clean)
 		}
-		if i := d.Intent; d.Act == Resume && (i.Written == nil || i.Written.Clean != 3 || i.Last.Act != Leave) {
-			t.Errorf("%s: before it is done %+v is remembered", name, i)
+		if d.Act == Resume && d.Memory.Resumed().Written != nil {
+			t.Errorf("%s: after it %+v is remembered", name, d.Memory.Resumed())
 		}
 	}
 }
@@ -273,12 +271,12 @@ func TestFurtherCause(t *testing.T) {
 	} {
 		in := stood(times(2, exits(orphaned(42, 0), tt.further)))
 		d := Decide(in)
-		w := d.After.Written
+		w := d.Memory.Written
 		if d.Act != tt.act || len(w.Causes) != tt.causes || w.Clean != tt.clean || w.Epoch.Same(epoch) != tt.known {
 			t.Errorf("%s: %s (%s): %+v, want %+v", name, d.Act, d.Why, w, tt)
 		}
-		if len(d.After.Settled) != 2 || w.Reason != reason42 || len(in.Memory.Written.Causes) != 1 {
-			t.Errorf("%s: %+v after %+v", name, d.After, in.Memory)
+		if len(d.Memory.Settled) != 2 || w.Reason != reason42 || len(in.Memory.Written.Causes) != 1 {
+			t.Errorf("%s: %+v after %+v", name, d.Memory, in.Memory)
 		}
 	}
 }
@@ -297,20 +295,20 @@ func TestWorstOfAll(t *testing.T) {
 // What was intended and not done is tried again.
 func TestWriteFailed(t *testing.T) {
 	in := asked()
-	in.Memory = Decide(in).Intent
+	in.Memory = Decide(in).Memory
 	in.Now = after(5 * time.Minute)
 	if d := Decide(in); d.Act != Write || d.Reason != reason42 {
 		t.Errorf("%s (%s)", d.Act, d.Why)
 	}
 	in.Node.Reason, in.Node.At = reason42, ended.Add(2*time.Minute+time.Second) // it was done after all
-	if d := Decide(in); d.Act != Leave || d.After.Written == nil || len(d.After.Settled) != 1 {
-		t.Errorf("done: %s (%s) %+v", d.Act, d.Why, d.After)
+	if d := Decide(in); d.Act != Leave || d.Memory.Written == nil || len(d.Memory.Settled) != 1 {
+		t.Errorf("done: %s (%s) %+v", d.Act, d.Why, d.Memory)
 	}
 }
 
 func TestPending(t *testing.T) {
 	in := asked()
-	wrote := Decide(in).After
+	wrote := Decide(in).Memory.settle(in.Exits, in.Exits...)
 	said := func(ago time.Duration, edit func(*Written)) Memory {
 		m, w := wrote, *wrote.Written
 		if edit != nil {
@@ -358,7 +356,7 @@ func TestPending(t *testing.T) {
 
 // A reboot ends what is remembered; an unknown boot id does not.
 func TestHere(t *testing.T) {
-	m := Decide(asked()).After
+	m := Decide(asked()).Memory
 	for boot, want := range map[string]bool{"b1": true, "": true, "b2": false} {
 		if got := m.Here(Moment{ID: boot}).Written != nil; got != want {
 			t.Errorf("in boot %q a reason is remembered: %v, want %v", boot, got, want)
@@ -374,15 +372,11 @@ func TestExits(t *testing.T) {
 		edit func(*ledger.Run)
 		want int
 	}{
-		"this boot":                           {"b1", nil, 1},
-		"another boot":                        {"b2", nil, 0},
-		"unknown boot, the clocks agree":      {"", nil, 1},
-		"unknown boot, began at another time": {"", func(r *ledger.Run) { r.Ends[0].At -= minute }, 0},
-		"unknown boot, in the future": {"", func(r *ledger.Run) {
-			r.Ends[0].At, r.Ends[0].Wall = now.Boot+time.Second, now.Wall
-		}, 0},
-		"exit 0":    {"b1", func(r *ledger.Run) { r.Ends[0].Verdict.Exit = 0 }, 0},
-		"both ends": {"b1", func(r *ledger.Run) { r.Start = lostAtStart(42, -minute).Start }, 2},
+		"this boot":    {"b1", nil, 1},
+		"another boot": {"b2", nil, 0},
+		"unknown boot": {"", nil, 0},
+		"exit 0":       {"b1", func(r *ledger.Run) { r.Ends[0].Verdict.Exit = 0 }, 0},
+		"both ends":    {"b1", func(r *ledger.Run) { r.Start = lostAtStart(42, -minute).Start }, 2},
 	} {
 		r := orphaned(42, 0)
 		r.Epoch.Boot = tt.boot
@@ -476,22 +470,46 @@ func TestTooManyCauses(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	m := Decide(asked()).After
+	m := Decide(asked()).Memory
 	got := string(m.Words())
 	if !strings.Contains(got, "reason written at 2026-11-21") || !strings.Contains(got, reason42) {
 		t.Errorf("words %q", got)
 	}
-	m.Last = nil
-	if got := string(m.Words()); !strings.Contains(got, "health check") || (Memory{}).Words() != "" {
+	got = string(m.Failed(errors.New("no answer")).Words())
+	if !strings.Contains(got, "left alone") || !strings.Contains(got, "no answer") || (Memory{}).Words() != "" {
 		t.Errorf("words %q", got)
 	}
 }
 
-// What an earlier release remembered of an admin's text that begins as Slurm's does can be read, and is the admin's all
-// the same.
-func TestOverOfAnEarlierRelease(t *testing.T) {
-	o := Over{Reason: "Kill task failed - vendor RMA 123", At: ended}
-	if slurms := o.is(Node{Reason: o.Reason, At: o.At}); !o.Valid() || slurms {
-		t.Errorf("valid %v, Slurm's %v, want true, false", o.Valid(), slurms)
+func TestAtHook(t *testing.T) {
+	own := asked().Exits[0]
+	in := func(reason, by string, flags ...string) Node {
+		return Node{Flags: flags, Reason: reason, By: by, At: ended}
+	}
+	wrote := AtHook(Input{Now: after(0), Node: in("", "", "IDLE", "COMPLETING")}, own).Memory
+	for name, tt := range map[string]struct {
+		m    Memory
+		n    Node
+		want Act
+		why  string
+	}{
+		"free":                      {Memory{}, in("", "", "IDLE", "COMPLETING"), Write, reason42},
+		"drained by an admin":       {Memory{}, in("disk swap", "root", "IDLE", "DRAIN"), Leave, "of root's"},
+		"drained without a reason":  {Memory{}, in("", "", "IDLE", "DRAIN"), Leave, "without a reason"},
+		"down":                      {Memory{}, in("", "", "DOWN"), Leave, "DOWN"},
+		"an admin's remark":         {Memory{}, in("look at me", "jd", "IDLE"), Leave, "has a reason of jd's"},
+		"Slurm's, of another drain": {Memory{}, in(EpilogError, "root", "MIXED", "COMPLETING"), Write, ""},
+		"what we left of a drain":   {Memory{}, in(reason43, "root", "IDLE"), Write, ""},
+		"drained by us":             {wrote, in(reason42, "", "IDLE", "DRAIN"), Add, reason42},
+		"in our words, not by us":   {Memory{}, in(reason42, "", "IDLE", "DRAIN"), Leave, ""},
+		"an admin appended to ours": {wrote, in(reason42+"!", "", "IDLE", "DRAIN"), Leave, ""},
+	} {
+		d := AtHook(Input{Now: after(time.Second), Memory: tt.m, Node: tt.n}, own)
+		if d.Act != tt.want || d.Why == "" || !strings.Contains(d.Why, tt.why) {
+			t.Errorf("%s: %s (%s), want %s (%s)", name, d.Act, d.Why, tt.want, tt.why)
+		}
+	}
+	if w := wrote.Written; w == nil || w.Reason != reason42 || wrote.Settled != nil {
+		t.Errorf("remembered is %+v", wrote)
 	}
 }

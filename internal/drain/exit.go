@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
@@ -38,11 +37,10 @@ type Cause struct {
 	Index *int      `json:"index,omitempty"` // Slurm's number of that card, for display
 }
 
-// Moment is a time on the clocks of one boot.
+// Moment is a time in one boot.
 type Moment struct {
 	Wall time.Time
-	Boot time.Duration // CLOCK_BOOTTIME
-	ID   string        // the boot's, empty where it could not be read
+	ID   string // the boot's, empty where it could not be read: then no exit is known to be of this boot
 }
 
 // FromEnd makes an exit of a hook's end of a run, nil where the hook asked for no drain.
@@ -66,7 +64,7 @@ func FromEnd(r ledger.Run, phase slurm.Context, e ledger.End) *Exit {
 // told is the finding that the reason names. Of a hook that was stopped after its verdict only its exit code is on
 // record, and says what that was: that it was stopped did not drain.
 func told(e ledger.End) (f finding.Finding, named bool) {
-	i := decisive(e.Findings, e.Verdict)
+	i := ledger.Decisive(e.Findings, e.Verdict)
 	if i < 0 {
 		return f, false
 	}
@@ -80,30 +78,14 @@ func told(e ledger.End) (f finding.Finding, named bool) {
 // causes are all findings that were judged to drain, and of a hook that was stopped what it was stopped by.
 func causes(found []finding.Finding, v finding.Verdict) (list []Cause) {
 	for i, f := range found {
-		if drains(v, i) {
+		if v.Drains(i) {
 			list = append(list, Cause{f.Code, f.GPU, f.Index})
 		}
 	}
-	if i := decisive(found, v); len(list) == 0 && i >= 0 {
+	if i := ledger.Decisive(found, v); len(list) == 0 && i >= 0 {
 		list = append(list, Cause{found[i].Code, found[i].GPU, found[i].Index})
 	}
 	return list
-}
-
-// decisive is the index of the finding that decided the verdict, -1 where it is not among them: of several the one of
-// most memory.
-func decisive(found []finding.Finding, v finding.Verdict) int {
-	best := -1
-	for i, f := range found {
-		switch {
-		case f.Code != v.Code:
-		case best < 0, drains(v, i) && !drains(v, best):
-			best = i
-		case drains(v, i) == drains(v, best) && f.Bytes.Bytes > found[best].Bytes.Bytes:
-			best = i
-		}
-	}
-	return best
 }
 
 // fixed is what Slurm itself writes for such a hook.
@@ -114,15 +96,11 @@ func (x Exit) fixed() string {
 	return EpilogError
 }
 
-func drains(v finding.Verdict, i int) bool {
-	return i < len(v.Judged) && v.Judged[i].Action == config.Drain
-}
-
 // Exits are the exits that a node's records tell of in this boot, oldest first.
 func Exits(runs []ledger.Run, now Moment) []Exit {
 	var list []Exit
 	add := func(r ledger.Run, phase slurm.Context, e ledger.End) {
-		if x := FromEnd(r, phase, e); x != nil && now.sameBoot(r.Epoch.Boot, e) {
+		if x := FromEnd(r, phase, e); x != nil && now.ID != "" && r.Epoch.Boot == now.ID {
 			list = append(list, *x)
 		}
 	}
@@ -138,18 +116,4 @@ func Exits(runs []ledger.Run, now Moment) []Exit {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Job, b.Job))
 	})
 	return list
-}
-
-// aside is how far two reckonings of one boot's beginning may lie apart: an end's two times are taken up to a whole
-// epilog apart.
-const aside = 30 * time.Second
-
-// sameBoot reports whether an end was of this boot. Where one of the two boot ids is not known, both clocks have to
-// agree on when this boot began.
-func (m Moment) sameBoot(boot string, e ledger.End) bool {
-	if m.ID != "" && boot != "" {
-		return m.ID == boot
-	}
-	began := e.Wall.Add(-e.At).Sub(m.Wall.Add(-m.Boot))
-	return e.At <= m.Boot && began.Abs() <= aside
 }

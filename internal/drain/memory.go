@@ -3,7 +3,6 @@ package drain
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -16,35 +15,14 @@ type Memory struct {
 	Written *Written `json:"written,omitempty"`
 	// Settled are the exits on record that need no more looking after.
 	Settled []Ref `json:"settled,omitempty"`
-	// Over is the text of a drain that is over, where Slurm goes on showing it, nil for none.
-	Over *Over `json:"over,omitempty"`
 	// Last is what was decided last, for display.
 	Last *Said `json:"last,omitempty"`
 }
-
-// Over is a reason that was seen on a node while that was not drained: nobody wrote it for a later drain that shows
-// it again.
-type Over struct {
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`   // by the controller's clock; zero where Slurm does not say
-	Seen   time.Time `json:"seen"` // when the node was not drained, by this node's
-}
-
-// Valid reports whether it can be on record. Earlier releases took every text that begins as Slurm's does for Slurm's.
-func (o Over) Valid() bool {
-	return o.ofNobody() || strings.HasPrefix(o.Reason, killTask) && len(o.Reason) <= MaxReason
-}
-
-// ofNobody reports whether it can be one: what a person wrote is theirs.
-func (o Over) ofNobody() bool { return Node{Reason: o.Reason}.ofNobody() || Recorded(o.Reason) }
-
-func (o Over) is(n Node) bool { return o.ofNobody() && n.Reason == o.Reason && n.At.Equal(o.At) }
 
 // Written is a reason of ours, and what it stands for.
 type Written struct {
 	Reason string    `json:"reason"`
 	Wall   time.Time `json:"wall"`
-	By     Writer    `json:"by"`
 	// Conf is the SLURM_CONF that leads to the controller that has it.
 	Conf   string    `json:"slurm_conf,omitempty"`
 	Epoch  gpu.Epoch `json:"epoch"`
@@ -52,15 +30,6 @@ type Written struct {
 	// Clean counts the health checks in a row that found none of the causes any more.
 	Clean int `json:"clean"`
 }
-
-// Writer is the program that wrote a reason.
-type Writer string
-
-// The writers.
-const (
-	ByHook  Writer = "hook"
-	ByCheck Writer = "health check"
-)
 
 // Said is a decision as it was logged.
 type Said struct {
@@ -119,6 +88,20 @@ func (w Written) with(exits []Exit) Written {
 	return w
 }
 
+// Resumed is what to remember once the node was resumed: its drain is no longer ours.
+func (m Memory) Resumed() Memory {
+	m.Written = nil
+	return m
+}
+
+// Failed is what to remember where what was decided could not be done: the next health check tries again.
+func (m Memory) Failed(err error) Memory {
+	if m.Last != nil {
+		m.Last = &Said{m.Last.Wall, Leave, string(report.Clean(fmt.Sprintf("not done: %s: %v", m.Last.Why, err), maxWhy))}
+	}
+	return m
+}
+
 // verifiable reports whether a health check can ever find all of its causes gone.
 func (w Written) verifiable() bool {
 	_, _, never := verify(w.Causes, nil)
@@ -136,12 +119,8 @@ func (m Memory) Here(now Moment) Memory {
 // Words say in one line what is remembered, for an admin; empty where there is nothing to say.
 func (m Memory) Words() report.Safe {
 	const most = 400
-	switch {
-	case m.Last == nil && m.Written == nil:
+	if m.Last == nil {
 		return ""
-	case m.Last == nil:
-		w := m.Written
-		return report.Clean(fmt.Sprintf("drained by Bookend's %s at %s: %s", w.By, clock(w.Wall), w.Reason), most)
 	}
 	return report.Clean(fmt.Sprintf("%s at %s: %s", m.Last.Act, clock(m.Last.Wall), m.Last.Why), most)
 }

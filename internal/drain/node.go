@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"regexp"
 	"slices"
 	"time"
 )
@@ -22,30 +21,8 @@ const (
 	EpilogError = "Epilog error"
 )
 
-// ofNobody reports a reason that no person wrote: one of ours, or Slurm's own.
-func (n Node) ofNobody() bool {
-	slurms := n.Reason == PrologError || n.Reason == EpilogError || killFailed(n.Reason)
-	return Ours(n.Reason) || slurms && len(n.Reason) <= MaxReason
-}
-
-const killTask = "Kill task failed"
-
-// killFailed reports Slurm's text if a step's processes could not be killed, alone or with the step. An admin who
-// goes on from there has written a reason of their own.
-func killFailed(reason string) bool {
-	is, _ := regexp.MatchString(`^`+killTask+`( \(JobId=[^ ()]+ StepId=[^ ()]+\))?$`, reason)
-	return is
-}
-
 // byRoot reports whether root wrote the reason, as the hooks do, or Slurm does not say who did.
 func (n Node) byRoot() bool { return slices.Contains([]string{"", "root", "0"}, n.By) }
-
-// ofNobody is Node.ofNobody, also of what is on record: a later release may have written it in a form that is not known
-// here.
-func (in Input) ofNobody() bool {
-	w, over := in.Memory.Written, in.Memory.Over
-	return in.Node.ofNobody() || w != nil && w.Reason == in.Node.Reason || over != nil && over.is(in.Node)
-}
 
 const drained = "DRAIN"
 

@@ -4,11 +4,11 @@
 package drain
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"bookend/internal/code"
 	"bookend/internal/finding"
@@ -24,9 +24,11 @@ const (
 )
 
 // Grammar is the form of a reason as a regular expression: a published interface. Its groups are code, Slurm's number
-// of the card, MiB, PID, job, hook, and the job again.
-const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=([0-9]+))?(?: ([0-9]+)MiB)?(?: pid=([0-9]+))? job=([0-9]+) ` +
-	`(prolog|epilog); see: bookend show ([0-9]+)$`
+// of the card, MiB, PID, job, hook, and the job again. Every reason that a release of Bookend wrote has it, since nodes
+// show them until they are resumed: the first release named the GPU in full behind a long code, and figures of 0 or
+// below. It may only grow.
+const Grammar = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
+	`(?: pid=(0|-?[1-9][0-9]*))? job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)$`
 
 // Reason is a drain reason of ours as data. No name that a user chose is in it, and no bracket: Slurm shows who wrote
 // it and when in brackets behind it.
@@ -83,36 +85,31 @@ func (r Reason) Text() report.Safe {
 	return report.Clean(text, MaxReason)
 }
 
-// everForm is what a release of Bookend writes or wrote. The first one named the GPU in full behind a long code, and
-// figures of 0 or below. A form that changes stays known here, since nodes show it until they are resumed.
-const everForm = `^(BKD(?:-[A-Z]+)+)(?: g(?:pu)?=(0|-?[1-9][0-9]*))?(?: (0|[1-9][0-9]*)MiB)?` +
-	`(?: pid=(0|-?[1-9][0-9]*))? job=([1-9][0-9]*) (prolog|epilog); see: bookend show ([0-9]+)$`
-
-// Parse reads a reason that is, byte for byte, one that a release of Bookend writes or wrote: whatever an admin
-// changed is not ours any more.
+// Parse reads a reason that a release of Bookend wrote, byte for byte: whatever an admin changed is not ours any more.
 func Parse(text string) (r Reason, ours bool) {
-	found := regexp.MustCompile(everForm).FindStringSubmatch(text)
+	found := regexp.MustCompile(Grammar).FindStringSubmatch(text)
 	if found == nil || len(text) > MaxReason || found[5] != found[7] {
 		return Reason{}, false
 	}
-	r = Reason{Code: code.Code(found[1]), Phase: slurm.Epilog}
+	var err error
+	number := func(text string, bits int) uint64 {
+		n, wrong := strconv.ParseInt(cmp.Or(text, "0"), 10, bits)
+		err = cmp.Or(err, wrong)
+		return uint64(max(n, 0))
+	}
+	r = Reason{Code: code.Code(found[1]), MiB: number(found[3], 64), PID: uint32(number(found[4], 32)),
+		Phase: slurm.Epilog}
 	if found[6] == "prolog" {
 		r.Phase = slurm.Prolog
 	}
-	job, err := strconv.ParseUint(found[5], 10, 32)
-	pid, _ := strconv.ParseInt(found[4], 10, 64)
-	if err != nil || pid > math.MaxInt32 {
-		return Reason{}, false
-	}
-	r.Job, r.PID = slurm.JobID(job), uint32(max(pid, 0))
-	r.MiB, _ = strconv.ParseUint(found[3], 10, 64)
-	if n, err := strconv.ParseUint(found[2], 10, 32); err == nil {
-		card := uint32(n)
+	if card := uint32(number(found[2], 32)); found[2] != "" && found[2][0] != '-' {
 		r.GPU = &card
 	}
-	if string(r.Text()) != text && strings.Contains(text, " g=") {
+	job := number(found[5], 64)
+	if err != nil || job > math.MaxUint32 {
 		return Reason{}, false
 	}
+	r.Job = slurm.JobID(job)
 	return r, true
 }
 

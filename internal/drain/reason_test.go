@@ -123,7 +123,7 @@ func TestOursRefuses(t *testing.T) {
 		t.Fatalf("%q is not read", ours)
 	}
 	for old, new := range map[string]string{
-		"42": "042", "bookend show 42": "bookend show 43", "gpu=0": "gpu=00", "gpu=0 ": "g=0 ", "epilog": "Epilog",
+		"42": "042", "bookend show 42": "bookend show 43", "gpu=0": "gpu=00", "epilog": "Epilog",
 		"ORPHAN":         "orphan",
 		"gpu=0 20998MiB": "20998MiB gpu=0", "gpu=0 2": "gpu=0 gpu=0 2", "BKD-ORPHAN": "BKD", "BKD-": "NHC-",
 		"job=42 ": "", " epilog": "", " ": "  ", "pid=4711": "pid=4294967296", "BKD": " BKD", "show 42": "show 42 ",

@@ -51,6 +51,9 @@ func (v Verdict) Of(i int) Judged {
 	return Judged{Action: config.Warn}
 }
 
+// Drains reports a finding that was judged to drain.
+func (v Verdict) Drains(i int) bool { return v.Of(i).Action == config.Drain }
+
 // Tells reports a finding that policy neither ignores nor only notes.
 func (v Verdict) Tells(i int) bool {
 	a := v.Of(i).Action

@@ -15,31 +15,10 @@ type Row struct {
 	Code    code.Code
 	Meaning string // for an admin, or for the user where the program is meant
 	Asks    string // what NVIDIA calls for
-	Source  string // the document of NVIDIA's that says so, one of Sources
 	Doubt   string // why it never proves a card unusable; empty where it may
 
 	observed, expected string
 	judge              func(Row, question) answer // of facts
-}
-
-// The documents, by their titles.
-const (
-	memoryErrors = "GPU Memory Error Management"
-	retirement   = "Dynamic Page Retirement"
-	xidCatalog   = "Xid Errors"
-	nvmlGuide    = "NVML API Reference Guide"
-	fabricGuide  = "Fabric Manager User Guide"
-	persistGuide = "Driver Persistence"
-)
-
-// Sources are where NVIDIA's documents are, by title.
-var Sources = []struct{ Title, URL string }{
-	{memoryErrors, "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"},
-	{retirement, "https://docs.nvidia.com/deploy/dynamic-page-retirement/"},
-	{xidCatalog, "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"},
-	{nvmlGuide, "https://docs.nvidia.com/deploy/nvml-api/"},
-	{fabricGuide, "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"},
-	{persistGuide, "https://docs.nvidia.com/deploy/driver-persistence/"},
 }
 
 // table returns every row, facts first.
@@ -66,36 +45,36 @@ const noRecovery = "no recovery asked for"
 // given out as it is.
 var factRows = []Row{
 	{
-		Fact: gpu.RecoveryAction, Value: "reset", Code: code.Recovery, Source: memoryErrors, judge: equal,
+		Fact: gpu.RecoveryAction, Value: "reset", Code: code.Recovery, judge: equal,
 		Meaning: "a fault of the card that only a reset clears", Asks: "end its processes, reset the card",
 		observed: "the driver asks for a reset of the card", expected: noRecovery,
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "reboot", Code: code.Recovery, Source: memoryErrors, judge: equal,
+		Fact: gpu.RecoveryAction, Value: "reboot", Code: code.Recovery, judge: equal,
 		Meaning: "a fault that may have left the operating system inconsistent", Asks: "reboot the node",
 		observed: "the driver asks for a reboot of the node", expected: noRecovery,
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "drain_reset", Code: code.Recovery, Source: memoryErrors, judge: equal,
+		Fact: gpu.RecoveryAction, Value: "drain_reset", Code: code.Recovery, judge: equal,
 		Meaning:  "the card goes on with less than it has: memory set aside, or instances down",
 		Asks:     "no new work; reset the card once what runs has ended",
 		observed: "the driver asks to give the card no new work and to reset it", expected: noRecovery,
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "drain_p2p", Code: code.Recovery, Source: memoryErrors, judge: equal,
+		Fact: gpu.RecoveryAction, Value: "drain_p2p", Code: code.Recovery, judge: equal,
 		Meaning:  "a fault that needs all traffic between cards to end; then the driver says what is next",
 		Asks:     "end the processes that use several cards, ask again",
 		observed: "the driver asks for an end of traffic between cards", expected: noRecovery,
 		Doubt: "the driver asks for an end of traffic between cards only, and says later what is next",
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "recover_imex", Code: code.Recovery, Source: nvmlGuide, judge: equal,
+		Fact: gpu.RecoveryAction, Value: "recover_imex", Code: code.Recovery, judge: equal,
 		Meaning: "the memory that several nodes share (IMEX domain) has a fault", Asks: "recover the IMEX domain",
 		observed: "the driver asks for recovery of the IMEX domain", expected: noRecovery,
 		Doubt: "the driver asks for recovery of the IMEX domain only, which is not this card",
 	},
 	{
-		Fact: gpu.RecoveryAction, Value: "another number", Code: code.Recovery, Source: nvmlGuide, judge: another,
+		Fact: gpu.RecoveryAction, Value: "another number", Code: code.Recovery, judge: another,
 		Meaning: "an action that this release has no word for; newer NVML has 6, reset of the PCIe bus, and 7, " +
 			"reboot of the system",
 		Asks:     "see the guide of this driver",
@@ -103,63 +82,63 @@ var factRows = []Row{
 		Doubt: "what this recovery action asks for is not known to this release",
 	},
 	{
-		Fact: gpu.RemapFailed, Value: "yes", Code: code.RemapFailed, Source: memoryErrors, judge: equal,
+		Fact: gpu.RemapFailed, Value: "yes", Code: code.RemapFailed, judge: equal,
 		Meaning:  "a row of memory with errors could not be replaced by a spare one",
 		Asks:     "field diagnostics, replace the card",
 		observed: "the remapping of a memory row has failed", expected: "no failed remapping",
 	},
 	{
-		Fact: gpu.RemapPending, Value: "yes", Code: code.RemapPending, Source: memoryErrors, judge: equal,
+		Fact: gpu.RemapPending, Value: "yes", Code: code.RemapPending, judge: equal,
 		Meaning:  "rows of memory with errors will be replaced at the next reset; until then they are set aside",
 		Asks:     "reset when convenient",
 		observed: "memory rows wait for a reset to be remapped", expected: "no pending remapping",
 	},
 	{
-		Fact: gpu.RetiredPending, Value: "yes", Code: code.Pages, Source: retirement, judge: equal,
+		Fact: gpu.RetiredPending, Value: "yes", Code: code.Pages, judge: equal,
 		Meaning:  "pages of memory with errors will be taken out of use at the next reset (cards before Ampere)",
 		Asks:     "reset when convenient",
 		observed: "memory pages wait for a reset to be retired", expected: "no pages waiting",
 	},
 	{
-		Fact: gpu.ECCUncorrected, Value: "more than at the last look", Code: code.ECC, Source: memoryErrors,
+		Fact: gpu.ECCUncorrected, Value: "more than at the last look", Code: code.ECC,
 		judge:    counted,
 		Meaning:  "uncorrectable memory errors; the programs that met them were ended or read wrong data",
 		Asks:     "what recovery action and remapping say",
 		expected: "no uncorrectable memory errors",
 	},
 	{
-		Fact: gpu.FabricState, Value: "failed", Code: code.Fabric, Source: fabricGuide, judge: equal,
+		Fact: gpu.FabricState, Value: "failed", Code: code.Fabric, judge: equal,
 		Meaning:  "the card could not join the NVLink fabric: CUDA may not start (error 802)",
 		Asks:     "see to nvidia-fabricmanager",
 		observed: "joining the NVLink fabric has failed", expected: "a card in its NVLink fabric",
 	},
 	{
-		Fact: gpu.FabricState, Value: "not_started", Code: code.Fabric, Source: fabricGuide, judge: equal,
+		Fact: gpu.FabricState, Value: "not_started", Code: code.Fabric, judge: equal,
 		Meaning:  "the card has not joined the NVLink fabric: CUDA may not start (error 802)",
 		Asks:     "see to nvidia-fabricmanager",
 		observed: "the card has not begun to join the NVLink fabric", expected: "a card in its NVLink fabric",
 	},
 	{
-		Fact: gpu.FabricState, Value: "in_progress", Code: code.Fabric, Source: fabricGuide, judge: underWay,
+		Fact: gpu.FabricState, Value: "in_progress", Code: code.Fabric, judge: underWay,
 		Meaning: "the card is about to join the NVLink fabric", Asks: "wait",
 		observed: "the card is still joining the NVLink fabric", expected: "a card in its NVLink fabric",
 	},
 	{
 		Fact: gpu.BAR1Used, Value: "256 MiB more than at the last look, with nobody on the card", Code: code.BAR1,
-		Source: nvmlGuide, judge: mapped,
+		judge: mapped,
 		Meaning: "a mapping was left in the window through which the host and other devices reach the card's memory; " +
 			"the threshold is Bookend's own",
 		Asks:     "nothing",
 		expected: "BAR1 back at what it was",
 	},
 	{
-		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence, Source: persistGuide, judge: equal,
+		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence, judge: equal,
 		Meaning:  "the driver lets go of a card that nobody uses: seconds to wake up, counters lost",
 		Asks:     "run nvidia-persistenced",
 		observed: "persistence mode is off", expected: "persistence mode on",
 	},
 	{
-		Fact: gpu.Throttled, Value: "for heat, or by the power brake", Code: code.Throttle, Source: nvmlGuide,
+		Fact: gpu.Throttled, Value: "for heat, or by the power brake", Code: code.Throttle,
 		judge:   slowed,
 		Meaning: "clocks are held down; jobs are slower", Asks: "check cooling and power",
 		observed: "clocks are held down: ", expected: "full clocks",

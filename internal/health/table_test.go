@@ -46,9 +46,6 @@ func TestTableIsSound(t *testing.T) {
 		if entry, ok := code.Lookup(r.Code); !ok || entry.Scope != code.Card {
 			t.Errorf("%s: %s is no finding on a card", key, r.Code)
 		}
-		if !slices.ContainsFunc(Sources, func(s struct{ Title, URL string }) bool { return s.Title == r.Source }) {
-			t.Errorf("%s: no source %q", key, r.Source)
-		}
 	}
 	table()[0].Meaning = "changed"
 	if table()[0].Meaning == "changed" {
@@ -137,25 +134,28 @@ const outro = `
 What the test allocation's CUDA errors mean, with remedies: [CUDA errors](cuda-errors.md).
 
 ## NVIDIA's documents
+* [GPU Memory Error Management](https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/): recovery actions, remapping, ECC
+* [Dynamic Page Retirement](https://docs.nvidia.com/deploy/dynamic-page-retirement/)
+* [Xid Errors](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html)
+* [NVML API Reference Guide](https://docs.nvidia.com/deploy/nvml-api/)
+* [Fabric Manager User Guide](https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/)
+* [Driver Persistence](https://docs.nvidia.com/deploy/driver-persistence/)
 `
 
 func healthDoc() string {
 	var b strings.Builder
 	b.WriteString(intro)
-	b.WriteString("\n## What the driver says\n| fact | value | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" + strings.Repeat("| --- ", 7) + "|\n")
+	b.WriteString("\n## What the driver says\n| fact | value | finding | what it means | what NVIDIA calls for | at a job's end |\n" + strings.Repeat("| --- ", 6) + "|\n")
 	for _, r := range factRows {
 		fmt.Fprintf(&b, "| %s | %s %s\n", r.Fact, r.Value, columns(r))
 	}
-	b.WriteString(xidIntro + "\n| Xid | finding | what it means | what NVIDIA calls for | source | at a job's end |\n" +
-		strings.Repeat("| --- ", 6) + "|\n")
+	b.WriteString(xidIntro + "\n| Xid | finding | what it means | what NVIDIA calls for | at a job's end |\n" +
+		strings.Repeat("| --- ", 5) + "|\n")
 	for _, r := range slices.SortedFunc(slices.Values(table()[len(factRows):]),
 		func(a, b Row) int { return cmp.Compare(a.Xids[0], b.Xids[0]) }) {
 		fmt.Fprintf(&b, "| %s %s\n", ranges(r.Xids), columns(r))
 	}
 	b.WriteString(outro)
-	for _, s := range Sources {
-		fmt.Fprintf(&b, "* [%s](%s)\n", s.Title, s.URL)
-	}
 	return b.String()
 }
 
@@ -164,8 +164,8 @@ func columns(r Row) string {
 	if r.Doubt != "" {
 		meaning += ". Doubt: " + r.Doubt
 	}
-	return fmt.Sprintf("| [%s](findings.md#%s) | %s | %s | %s | %s |", r.Code, strings.ToLower(string(r.Code)), meaning,
-		r.Asks, r.Source, shipped(r))
+	return fmt.Sprintf("| [%s](findings.md#%s) | %s | %s | %s |", r.Code, strings.ToLower(string(r.Code)), meaning,
+		r.Asks, shipped(r))
 }
 
 // ranges writes numbers in order, runs of three and more as "126-135".

@@ -28,7 +28,7 @@ type numbers struct {
 	xids                 []int
 }
 
-// xidNumbers are the numbers of NVIDIA's catalog that are in use on data center cards. One is a fault of the card if
+// xidNumbers are the numbers of NVIDIA's catalog that users of data center cards meet. One is a fault of the card if
 // the catalog's immediate action is a reset or more; in doubt it is not.
 var xidNumbers = []numbers{
 	{code.XidFatal, "the card stopped processing", reset, "", []int{46}},
@@ -59,50 +59,24 @@ var xidNumbers = []numbers{
 	{code.Xid, "broken command stream of a program", restartApp, "", []int{11, 25, 32, 80}},
 	{code.Xid, "error in a program's kernel: wrong address, illegal instruction", restartApp, "", []int{13}},
 	{code.Xid, "memory page fault: a program's kernel used an address that is not its own", restartApp, "", []int{31}},
-	{code.Xid, "message of the driver's firmware", ignore, "", []int{37, 38}},
-	{code.Xid, "error in a copy engine", restartApp, "",
-		[]int{39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135}},
 	{code.Xid, "a program's work was stopped after an error of its own; the card goes on", ignore, "", []int{43}},
-	{code.Xid, "fault during a context switch", ignore, "", []int{44}},
 	{code.Xid, "clean-up of a program after an earlier error, or because it was ended", "follow the Xid before it", "",
 		[]int{45}},
-	{code.Xid, "error in the video processor", restartApp, "", []int{60}},
 	{code.Xid, "bad memory was remapped or retired: no program's fault", ignore, "", []int{63}},
-	{code.Xid, "wrong access by the driver", ignore, "", []int{66, 67}},
-	{code.Xid, "error in a video decoder (NVDEC)", restartApp, "", []int{68, 83, 84, 88, 89, 96, 97, 98}},
 	{code.Xid, "wrong use of the graphics or compute engine by a program", restartApp, "", []int{69}},
-	{code.Xid, "a virtual GPU did not start", "update software or firmware", "", []int{78}},
-	{code.Xid, "error in a JPEG decoder (NVJPG)", restartApp, "", []int{82, 99, 100, 101, 102, 103, 104, 105}},
-	{code.Xid, "error in the optical flow accelerator (OFA)", restartApp, "", []int{86, 139}},
 	{code.Xid, "many corrected memory errors: no program's fault", ignore, "", []int{92}},
-	{code.Xid, "the card's own records are written too often", ignore, "", []int{93}},
 	{code.Xid, "contained memory error: it hit one program, which was ended; no program's fault",
 		restartApp + "; reset when convenient", "", []int{94}},
-	{code.Xid, "test message", ignore, "", []int{106, 107}},
 	{code.Xid, "access through NVLink that the other card refused", "see what the other card says", "",
 		[]int{108, 137}},
-	{code.Xid, "error of the link to the CPU (C2C)", ignore, "", []int{121}},
-	{code.Xid, "error in CUDA's fast path", ignore, "", []int{141}},
-	{code.Xid, "error in a video encoder (NVENC)", support, "", []int{142}},
-	{code.Xid, "NVLink 5 message", ignore, "", []int{147, 148}},
-	{code.Xid, "error in the deep learning accelerator (DLA)", ignore, "", []int{152, 153}},
 	{code.Xid, "the driver changed what recovery it asks for", "what the recovery action says", "", []int{154}},
 	{code.Xid, "a part of the card could not be retired", ignore + "; " + support, "", []int{157}},
-	{code.Xid, "error on the bus between chips (CHI)", "see whether managed memory is in use", "", []int{159}},
-	{code.Xid, "a memory channel was retired, or could not be", ignore, "", []int{160, 161}},
-	{code.Xid, "message of the power smoothing circuits", "no action in the catalog", "", []int{162, 163, 164, 165}},
-	{code.Xid, "error of an encrypted NVLink", "no action in the catalog", "", []int{166, 170}},
-	{code.Xid, "fatal timeout on PCIe", "no action in the catalog", "", []int{167}},
-	{code.Xid, "errors in the card's protected memory: it has less to give", "no action in the catalog", "",
-		[]int{168}},
-	{code.Xid, "the security processor (SEC2) halted", "no action in the catalog", "", []int{169}},
-	{code.Xid, "details of an uncorrectable memory error, beside Xid 48", "what Xid 48 says", "", []int{171, 172}},
 }
 
 // row makes the table's line.
 func (n numbers) row() Row {
 	return Row{
-		Xids: n.xids, Code: n.code, Meaning: n.meaning, Asks: n.asks, Doubt: n.doubt, Source: xidCatalog,
+		Xids: n.xids, Code: n.code, Meaning: n.meaning, Asks: n.asks, Doubt: n.doubt,
 		expected: "no Xid on the card during the job",
 	}
 }

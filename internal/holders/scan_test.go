@@ -206,7 +206,7 @@ func TestScanOfATree(t *testing.T) {
 	if h := scan.Holdings[1]; !h.UVM || !h.Mapped || !reflect.DeepEqual(h.Minors, []int{1}) || h.EnvJobID != 78 {
 		t.Errorf("%+v", h)
 	}
-	if h := scan.Holdings[3]; !h.Caps || h.Container != "docker:0123456789ab" || h.Service != "" ||
+	if h := scan.Holdings[3]; !h.Caps || h.Container != "container:0123456789ab" || h.Service != "" ||
 		h.Exe != "/usr/bin/python3" {
 		t.Errorf("%+v", h)
 	}

@@ -73,68 +73,40 @@ func containerOf(parts []string) string {
 		if strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service") {
 			return ""
 		}
-		if name := containerOfPart(parts[:i], part); name != "" {
+		parent := ""
+		if i > 0 {
+			parent = parts[i-1]
+		}
+		if name := containerOfPart(parent, part); name != "" {
 			return name
 		}
 	}
 	return ""
 }
 
-// engines are the folder names that a container's engine makes: its prefix, then the id. The longer come first.
-var engines = []struct{ prefix, name string }{
-	{"docker-", "docker:"},
-	{"libpod-", "podman:"},
-	{"cri-containerd-", "containerd:"},
-	{"cri-containerd:", "containerd:"},
-	{"nerdctl-", "containerd:"},
-	{"crio-", "cri-o:"},
+// tools call a container by a name, behind one of these prefixes in the name of its cgroup.
+var tools = []struct{ parent, prefix, name string }{
+	{"", "lxc.payload.", "lxc:"},
+	{"", "apptainer-", "apptainer:"}, // enroot makes none
+	{"", "singularity-", "singularity:"},
+	{"machine.slice", "machine-", "machine:"},
+	{"machine.slice", "systemd-nspawn@", "machine:"},
 }
 
-// containerOfPart reads one folder's name as a container:
-//
-//	docker, systemd      docker-ID.scope             cgroupfs   docker/ID
-//	podman               libpod-ID.scope             cgroupfs   libpod-ID
-//	Kubernetes           cri-containerd-ID.scope, crio-ID.scope, …:cri-containerd:ID
-//	                     cgroupfs   kubepods/…/podUID/ID
-//	LXC                  lxc.payload.NAME            old        lxc/NAME
-//	systemd-machined     machine.slice/machine-NAME.scope, systemd-nspawn@NAME.service
-//	Apptainer            apptainer-PID.scope, singularity-PID.scope; enroot makes none
-func containerOfPart(above []string, part string) string {
-	name := strings.TrimSuffix(part, ".scope")
-	for _, e := range engines {
-		if at := strings.LastIndex(name, e.prefix); at == 0 || at > 0 && strings.HasSuffix(e.prefix, ":") {
-			if id := name[at+len(e.prefix):]; isID(id) {
-				return e.name + id[:shortID]
-			}
-		}
+// containerOfPart reads one folder's name as a container. Docker, podman, containerd, CRI-O and Kubernetes end it with
+// the container's id: docker-ID.scope, docker/ID, …:cri-containerd:ID, podUID/ID.
+func containerOfPart(parent, part string) string {
+	name := strings.TrimSuffix(strings.TrimSuffix(part, ".scope"), ".service")
+	engine, id := "", name
+	if at := strings.LastIndexAny(name, "-:"); at >= 0 {
+		engine, id = name[:at], name[at+1:]
 	}
-	parent := ""
-	if len(above) > 0 {
-		parent = above[len(above)-1]
+	if isID(id) && !strings.HasSuffix(engine, "conmon") { // podman's monitor is outside
+		return "container:" + id[:shortID]
 	}
-	switch {
-	case parent == "docker" && isID(name):
-		return "docker:" + name[:shortID]
-	case strings.HasPrefix(parent, "pod") && strings.HasPrefix(above[0], "kubepods") && isID(name):
-		return "kubernetes:" + name[:shortID]
-	}
-	return namedContainer(parent, part)
-}
-
-// namedContainer is for the tools that call a container by a name instead of an id.
-func namedContainer(parent, part string) string {
-	for _, tool := range []struct{ parent, prefix, suffix, name string }{
-		{"", "lxc.payload.", "", "lxc:"},
-		{"", "apptainer-", ".scope", "apptainer:"},
-		{"", "singularity-", ".scope", "singularity:"},
-		{"lxc", "", "", "lxc:"},
-		{"machine.slice", "machine-", ".scope", "machine:"},
-		{"machine.slice", "systemd-nspawn@", ".service", "machine:"},
-	} {
-		name, ok := strings.CutPrefix(part, tool.prefix)
-		name, has := strings.CutSuffix(name, tool.suffix)
-		if ok && has && name != "" && (tool.parent == "" || tool.parent == parent) {
-			return tool.name + name
+	for _, tool := range tools {
+		if called, ok := strings.CutPrefix(name, tool.prefix); ok && called != "" && (tool.parent == "" || tool.parent == parent) {
+			return tool.name + called
 		}
 	}
 	return ""

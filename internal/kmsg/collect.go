@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/health"
-	"bookend/internal/slurm"
 )
 
 // collector picks from the log what is after a mark.
@@ -162,30 +161,9 @@ func (c *collector) kill(k gpu.HostKill) {
 		return
 	}
 	if len(c.log.Kills) == maxKills {
-		i := c.crowding()
-		c.log.Kills = slices.Delete(c.log.Kills, i, i+1)
-		c.log.Lost = true
+		c.log.Kills, c.log.Lost = slices.Delete(c.log.Kills, 0, 1), true
 	}
 	c.log.Kills = append(c.log.Kills, k)
-}
-
-// crowding is the oldest process of the job that most were killed of: one job's take no place from another's.
-func (c *collector) crowding() (oldest int) {
-	first, times := map[slurm.Owner]int{}, map[slurm.Owner]int{}
-	for i, k := range c.log.Kills {
-		o := slurm.OwnerOfCgroup("0::" + k.Cgroup)
-		o = slurm.Owner{ID: o.ID, SLUID: o.SLUID}
-		if times[o]++; times[o] == 1 {
-			first[o] = i
-		}
-	}
-	most := 0
-	for o, n := range times {
-		if n > most || n == most && first[o] < oldest {
-			most, oldest = n, first[o]
-		}
-	}
-	return oldest
 }
 
 // result is the log, or why this is not the log that the mark is of.

@@ -288,23 +288,6 @@ func TestFatalOnesStay(t *testing.T) {
 	}
 }
 
-// A job whose processes are killed again and again takes no place from another's.
-func TestOneJobsKillsCrowdOutTheirOwn(t *testing.T) {
-	var b strings.Builder
-	kill := func(seq, job int) {
-		fmt.Fprintf(&b, "4,%d,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/slurm/uid_1/job_%d/step_0/task_%d,task=x,pid=%d,uid=1\n", seq, seq, job, seq, seq)
-	}
-	kill(2, 100)
-	for i := range 5 * maxKills {
-		kill(3+i, 7)
-	}
-	since := mark(1, 1)
-	log := Read(folder(t, b.String()), &since)
-	if n := len(log.Kills); n != maxKills || log.Kills[0].PID != 2 || log.Kills[n-1].PID != 2+5*maxKills || !log.Lost {
-		t.Errorf("%d kills, first %+v, lost %v", n, log.Kills[0], log.Lost)
-	}
-}
-
 // A log without an end is not read to it.
 func TestEndless(t *testing.T) {
 	flood := func(b []byte) (int, error) { return copy(b, "6,1,1,-;x\n"), nil }

@@ -25,9 +25,16 @@ type Now struct {
 	Sighted Sighted
 }
 
+// Between reads the records of the node for a look that is no run's end: there is no self but what health checks saw.
+func Between(runs []Run, now Now) Book { return Open(runs, Run{}, now) }
+
 // Open reads every record of the node and sets self, which may be among them, apart.
 func Open(runs []Run, self Run, now Now) Book {
-	b := Book{Self: record(self)}
+	var b Book
+	ofRun := self.Job.ID != 0
+	if ofRun {
+		b.Self = record(self)
+	}
 	b.Self.Seen = append(b.Self.Seen, now.Sighted.proofs(now.Epoch)...)
 	if !self.EndSeen() { // the hook that asks runs for it now: an end that a health check presumed is refuted
 		b.Self.End, b.Self.Unseen = 0, false
@@ -42,8 +49,8 @@ func Open(runs []Run, self Run, now Now) Book {
 			continue
 		}
 		other := record(r)
-		if at, over := r.Superseded(append(slices.Clone(counted), current)); over {
-			other.End = at
+		if by := r.Superseded(append(slices.Clone(counted), current)); by != nil {
+			other.End = by.Began()
 		}
 		if r.Job.ID == self.Job.ID && other.Live() {
 			// Slurm runs one job id once at a time on a node: that run is over, whatever its record says
@@ -51,28 +58,13 @@ func Open(runs []Run, self Run, now Now) Book {
 		}
 		b.Others = append(b.Others, other)
 	}
-	all := append([]attrib.Record{b.Self}, b.Others...)
-	b.Self.Alone = alone(b.Self, b.Others)
+	all := b.Others
+	if ofRun {
+		all = append([]attrib.Record{b.Self}, b.Others...)
+		b.Self.Alone = alone(b.Self, b.Others)
+	}
 	for i := range b.Others {
 		b.Others[i].Alone = alone(b.Others[i], all)
-	}
-	return b
-}
-
-// Between reads the records of the node for a look that is no run's end: there is no self but what health checks saw.
-func Between(runs []Run, now Now) Book {
-	var b Book
-	b.Self.Seen = now.Sighted.proofs(now.Epoch)
-	counted := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !now.counts(r) })
-	for _, r := range counted {
-		other := record(r)
-		if at, over := r.Superseded(counted); over {
-			other.End = at
-		}
-		b.Others = append(b.Others, other)
-	}
-	for i := range b.Others {
-		b.Others[i].Alone = alone(b.Others[i], b.Others)
 	}
 	return b
 }

@@ -22,23 +22,23 @@ func TestRunsOfTwoBoots(t *testing.T) {
 		t.Errorf("%s %+v", which, got)
 	}
 	for _, r := range []Run{before, other} {
-		if at, over := r.Superseded(all); !over || at != time.Minute {
-			t.Errorf("job %d: over %v, since %v", r.Job.ID, over, at)
+		if by := r.Superseded(all); by == nil || by.Began() != time.Minute {
+			t.Errorf("job %d: over by %v", r.Job.ID, by)
 		}
 	}
-	if _, over := now.Superseded(all); over {
+	if now.Superseded(all) != nil {
 		t.Error("the run of this boot is over")
 	}
 	over := changed(before, func(r *Run) { r.Ends = []End{{At: 95 * time.Hour, Wall: noon.Add(time.Minute)}} })
-	if _, again := over.Superseded(all); again {
+	if over.Superseded(all) != nil {
 		t.Error("a run that has ended ends a second time")
 	}
 	// a start that could not read the boot: by boot time, as within one
 	unread := run(7, "", time.Hour, noon.Add(2*time.Hour))
-	if _, over := unread.Superseded([]Run{now}); over {
+	if unread.Superseded([]Run{now}) != nil {
 		t.Error("over")
 	}
-	if _, over := now.Superseded([]Run{unread}); !over {
+	if now.Superseded([]Run{unread}) == nil {
 		t.Error("not over")
 	}
 }

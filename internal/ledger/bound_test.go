@@ -15,7 +15,6 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/oom"
@@ -38,7 +37,7 @@ func TestBoundedLists(t *testing.T) {
 		fill func(e *End, n int)
 		kept func(e End) (n int, last bool)
 	}{
-		"findings": {b.findings + 2, func(e *End, n int) { // two more: the first of each code stays in any case
+		"findings": {b.some + 2, func(e *End, n int) { // two more: the first of each code stays in any case
 			e.Findings = nil
 			for i := range n {
 				e.Findings = append(e.Findings, finding.Finding{Code: code.Stray, Bytes: gpu.Bytes(uint64(n - i))})
@@ -49,7 +48,7 @@ func TestBoundedLists(t *testing.T) {
 			return len(e.Findings), e.Findings[len(e.Findings)-1].Code == code.Orphan &&
 				len(e.Verdict.Judged) == len(e.Findings)
 		}},
-		"candidates": {b.details, func(e *End, n int) {
+		"candidates": {b.few, func(e *End, n int) {
 			f := about
 			for i := range n {
 				f.Candidates = append(f.Candidates, finding.Holder{Process: attrib.Process{PID: i + 1}})
@@ -60,16 +59,16 @@ func TestBoundedLists(t *testing.T) {
 			c := e.Findings[0].Candidates
 			return len(c), c[len(c)-1].Owner != nil
 		}},
-		"doubts": {b.details, func(e *End, n int) {
+		"doubts": {b.few, func(e *End, n int) {
 			e.Findings[0].Doubts = make([]string, n)
 		}, func(e End) (int, bool) { return len(e.Findings[0].Doubts), true }},
-		"processes": {b.facts, func(e *End, n int) {
+		"processes": {b.many, func(e *End, n int) {
 			for i := range n {
 				e.Processes = append(e.Processes, attrib.Process{PID: i + 1})
 			}
 			e.Processes[n-1].PID = 999_999
 		}, func(e End) (int, bool) { return len(e.Processes), e.Processes[len(e.Processes)-1].PID == 999_999 }},
-		"listed": {b.listed, func(e *End, n int) {
+		"listed": {b.many, func(e *End, n int) {
 			var list []gpu.Process
 			for i := range n {
 				list = append(list, gpu.Process{PID: i + 1, Memory: gpu.Bytes(uint64(1000 + n - i))})
@@ -81,13 +80,13 @@ func TestBoundedLists(t *testing.T) {
 			return len(r.Processes), r.Processes[len(r.Processes)-1].PID == 999_999 &&
 				(r.ProcessesUnknown != "") == (e.Rest != nil)
 		}},
-		"cards": {b.cards, func(e *End, n int) {
+		"cards": {b.some, func(e *End, n int) {
 			e.Snapshot.Readings = make([]gpu.Reading, n)
 			e.Snapshot.Readings[n-1].Memory.Used = gpu.Bytes(5)
 		}, func(e End) (int, bool) {
 			return len(e.Snapshot.Readings), e.Snapshot.Readings[len(e.Snapshot.Readings)-1].Memory.Used.Bytes == 5
 		}},
-		"holdings": {b.holdings, func(e *End, n int) {
+		"holdings": {b.some, func(e *End, n int) {
 			e.Scan = &attrib.Scan{}
 			for i := range n {
 				e.Scan.Holdings = append(e.Scan.Holdings, attrib.Holding{Process: attrib.Process{PID: i + 1}})
@@ -97,45 +96,37 @@ func TestBoundedLists(t *testing.T) {
 			return len(e.Scan.Holdings), e.Scan.Holdings[len(e.Scan.Holdings)-1].Cgroup == own &&
 				(e.Scan.Partial != "") == (e.Rest != nil)
 		}},
-		"faults": {b.details, func(e *End, n int) { e.Snapshot.Faults = make([]gpu.Fault, n) },
+		"faults": {b.few, func(e *End, n int) { e.Snapshot.Faults = make([]gpu.Fault, n) },
 			func(e End) (int, bool) { return len(e.Snapshot.Faults), true }},
-		"health": {b.cards, func(e *End, n int) { e.Health = make([]gpu.Health, n) },
+		"health": {b.some, func(e *End, n int) { e.Health = make([]gpu.Health, n) },
 			func(e End) (int, bool) { return len(e.Health), true }},
-		"probes": {b.cards, func(e *End, n int) { e.Probes = make([]gpu.Probe, n) },
+		"probes": {b.some, func(e *End, n int) { e.Probes = make([]gpu.Probe, n) },
 			func(e End) (int, bool) { return len(e.Probes), true }},
-		"messages": {b.details, func(e *End, n int) { e.Messages = make([]oom.Message, n) },
+		"messages": {b.few, func(e *End, n int) { e.Messages = make([]oom.Message, n) },
 			func(e End) (int, bool) { return len(e.Messages), true }},
-		"facts": {b.details, func(e *End, n int) {
+		"facts": {b.few, func(e *End, n int) {
 			e.Health = []gpu.Health{{Facts: make([]gpu.Fact, n)}}
 		}, func(e End) (int, bool) { return len(e.Health[0].Facts), true }},
-		"accounted": {b.details, func(e *End, n int) {
+		"accounted": {b.few, func(e *End, n int) {
 			e.Health = []gpu.Health{{Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, n)}}}
 		}, func(e End) (int, bool) { return len(e.Health[0].Accounting.Processes), true }},
-		"xids": {b.details, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Xids: make([]gpu.Xid, n)} },
+		"xids": {b.few, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Xids: make([]gpu.Xid, n)} },
 			func(e End) (int, bool) { return len(e.Kernel.Xids), true }},
-		"kills": {b.details, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Kills: make([]gpu.HostKill, n)} },
+		"kills": {b.few, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Kills: make([]gpu.HostKill, n)} },
 			func(e End) (int, bool) { return len(e.Kernel.Kills), true }},
-		"others": {b.details, func(e *End, n int) {
-			e.Messages = []oom.Message{{Others: make([]oom.Process, n)}}
-		}, func(e End) (int, bool) { return len(e.Messages[0].Others), true }},
-		"causes": {b.details, func(e *End,
-			n int) {
-			e.Diagnosis = &diagnosis.Diagnosis{Causes: make([]diagnosis.Cause, n)}
-		},
-			func(e End) (int, bool) { return len(e.Diagnosis.Causes), true }},
 	} {
 		for n, left := range map[int]int{tt.most: 0, tt.most + 1: 1} {
 			e := End{Findings: []finding.Finding{about}}
 			tt.fill(&e, n)
 			before, _ := json.Marshal(e)
-			got := e.bounded(0, own)
+			got := e.bounded(0, b, own)
 			if kept, last := tt.kept(got); kept != tt.most || !last || got.Rest[name] != left {
 				t.Errorf("%s: of %d %d were kept, the last %v, rest %v", name, n, kept, last, got.Rest)
 			}
 			if after, _ := json.Marshal(e); string(before) != string(after) {
 				t.Errorf("%s: the caller's own was changed", name)
 			}
-			if again := got.bounded(0, own); !reflect.DeepEqual(again, got) {
+			if again := got.bounded(0, b, own); !reflect.DeepEqual(again, got) {
 				t.Errorf("%s: bounded twice it differs:\n%+v\n%+v", name, got, again)
 			}
 		}
@@ -233,7 +224,7 @@ func sameVerdict(t *testing.T, before, after End) {
 	if causes(before) != causes(after) {
 		t.Errorf("drained for %s\nwas for %s", causes(after), causes(before))
 	}
-	i, j := decisive(before.Findings, before.Verdict), decisive(after.Findings, after.Verdict)
+	i, j := Decisive(before.Findings, before.Verdict), Decisive(after.Findings, after.Verdict)
 	if (i < 0) != (j < 0) || i >= 0 &&
 		(before.Findings[i].GPU != after.Findings[j].GPU || before.Findings[i].Bytes != after.Findings[j].Bytes) {
 		t.Errorf("the drain was for %+v, and is for %+v", i, j)
@@ -267,8 +258,8 @@ func TestBoundsAreDocumented(t *testing.T) {
 	}
 	b := shrinking[0]
 	for name, most := range map[string]int{
-		"`probes` | GPUs": b.cards, "`listed`": b.listed, "`processes`": b.facts, "`holdings`": b.holdings,
-		"`findings`": b.findings, "`candidates`": b.candidates, "other names": b.details,
+		"`probes` | GPUs": b.some, "`listed`": b.many, "`processes`": b.many, "`holdings`": b.some,
+		"`findings`": b.some, "`candidates`": b.some, "other names": b.few,
 	} {
 		row := regexp.MustCompile(`(?m)^\|.*` + regexp.QuoteMeta(name) + fmt.Sprintf(`.* \| %d \|$`, most))
 		if !row.Match(page) {

@@ -23,10 +23,13 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 	var best *Run
 	for i := range runs {
 		r := &runs[i]
-		if r.Job.ID != job.ID || r.Job.UID != job.UID || compare(r.Job, job) == other {
+		sure, other := compare(r.Job, job)
+		if r.Job.ID != job.ID || r.Job.UID != job.UID || other {
 			continue
 		}
-		if best == nil || better(*r, *best, job) {
+		// The surer likeness, then the run that began later: of an older one that is still open, only the epilog is
+		// missing.
+		if best == nil || sure && !best.Sure(job) || sure == best.Sure(job) && r.after(*best) {
 			best = r
 		}
 	}
@@ -39,42 +42,24 @@ func Match(runs []Run, job slurm.Job) (Run, Which) {
 	return *best, OpenRun
 }
 
-// likeness says whether two hooks' jobs of one id are one run.
-type likeness int
-
-const (
-	other likeness = iota
-	perhaps
-	same
-)
-
-func compare(a, b slurm.Job) likeness {
-	equal := false
+// compare says whether two hooks' jobs of one id are one run for sure, or another; neither where they do not tell.
+func compare(a, b slurm.Job) (sure, other bool) {
 	switch {
 	case a.SLUID != "" && b.SLUID != "":
-		equal = a.SLUID == b.SLUID
+		sure = a.SLUID == b.SLUID
 	case !a.Start.IsZero() && !b.Start.IsZero():
-		equal = a.Start.Unix() == b.Start.Unix()
+		sure = a.Start.Unix() == b.Start.Unix()
 	default:
-		return perhaps
+		return false, false
 	}
-	if equal {
-		return same
-	}
-	return other
-}
-
-// better prefers the surer likeness, then the run that began later: of an older one that is still open, only the
-// epilog is missing.
-func better(a, b Run, job slurm.Job) bool {
-	if la, lb := compare(a.Job, job), compare(b.Job, job); la != lb {
-		return la > lb
-	}
-	return a.after(b)
+	return sure, !sure
 }
 
 // Sure reports that a record is of this very run, by its SLUID or start time, and not only of its job id.
-func (r Run) Sure(job slurm.Job) bool { return r.Job.ID == job.ID && compare(r.Job, job) == same }
+func (r Run) Sure(job slurm.Job) bool {
+	sure, _ := compare(r.Job, job)
+	return sure && r.Job.ID == job.ID
+}
 
 // Mistakable reports that the end which is told of may be another run's of the job id: Slurm does not say which run
 // it is for (slurm.TellsStart), and one that was closed less than within before now may have an epilog that comes

@@ -100,23 +100,20 @@ func (r Run) Epilog() *End {
 func (r Run) EndSeen() bool { return r.Epilog() != nil }
 
 // Running reports that a job has its cards still, as far as runs, the node's records, show.
-func (r Run) Running(runs []Run) bool {
-	_, over := r.Superseded(runs)
-	return !r.Closed() && !over
-}
+func (r Run) Running(runs []Run) bool { return !r.Closed() && r.Superseded(runs) == nil }
 
-// Superseded reports that a run without an epilog is over all the same, and since when (CLOCK_BOOTTIME): among runs,
-// the node's records, its job id began anew, and Slurm runs one job id once at a time; or one is of a later boot.
-func (r Run) Superseded(runs []Run) (at time.Duration, yes bool) {
+// Superseded is the first of runs, the node's records, that says that a run without an epilog is over all the same: its
+// job id began anew, and Slurm runs one job id once at a time; or one is of a later boot. It is nil for none.
+func (r Run) Superseded(runs []Run) (by *Run) {
 	if r.Closed() {
-		return 0, false
+		return nil
 	}
-	for _, o := range runs {
-		if (o.Job.ID == r.Job.ID || o.otherBoot(r)) && o.after(r) && (!yes || o.Began() < at) {
-			at, yes = o.Began(), true
+	for i, o := range runs {
+		if (o.Job.ID == r.Job.ID || o.otherBoot(r)) && o.after(r) && (by == nil || by.after(o)) {
+			by = &runs[i]
 		}
 	}
-	return at, yes
+	return by
 }
 
 // JobName is a run's job as its user names it: "1234_7", "1234+1", or its id.

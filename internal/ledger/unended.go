@@ -32,12 +32,12 @@ func Unended(runs []Run, n Node) (over []Unfinished) {
 		if r.Closed() {
 			continue
 		}
-		at, anew := r.Superseded(runs)
+		by := r.Superseded(runs)
 		switch {
 		case r.Epoch.Boot != "" && n.Epoch.Boot != "" && r.Epoch.Boot != n.Epoch.Boot:
 			over = append(over, Unfinished{Run: r, Why: "the node has booted since", Over: r.Began()})
-		case anew:
-			over = append(over, Unfinished{Run: r, Why: "its job began anew", Over: at})
+		case by != nil:
+			over = append(over, Unfinished{Run: r, Why: "its job began anew", Over: by.Began()})
 		default:
 			if o := n.follower(r, runs); o != nil && n.Exclusive() {
 				over = append(over, Unfinished{Run: r, Why: fmt.Sprintf("job %d was given its GPU", o.Job.ID),

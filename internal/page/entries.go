@@ -9,6 +9,7 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 )
 
 // Phase is the end of a job at which a finding was made, or that it was between them.
@@ -24,7 +25,6 @@ const (
 // Entry is one finding of the time shown, with where it was made and what policy made of it.
 type Entry struct {
 	At    time.Time
-	Boot  time.Duration // the same as CLOCK_BOOTTIME
 	Phase Phase
 	Job   string // none of a health check's
 	User  string // raw
@@ -34,55 +34,52 @@ type Entry struct {
 	Drained bool // by this finding's code the hook drained the node
 }
 
-// entries are the findings of the time shown that policy does not ignore, the latest first.
-func (b book) entries() []Entry {
-	shown := map[gpu.ID]bool{"": true}
-	for _, c := range b.cards {
-		shown[c.ID] = true
-	}
-	var all []Entry
-	for _, r := range b.runs {
-		if !b.onCards(r) {
-			continue
-		}
+// readEntries finds the findings of the time shown that policy does not ignore.
+func (h *history) readEntries() {
+	for _, r := range h.runs {
 		for i, e := range r.Both() {
-			if !b.shows(e.Wall, e.Wall) {
-				continue
-			}
-			phase := End
+			of := Entry{At: e.Wall, Phase: End, Job: r.JobName(), User: r.Job.User}
 			if i == 0 && r.Start != nil {
-				phase = Start
+				of.Phase = Start
 			}
-			for n, f := range e.Findings {
-				if entry, told := b.entry(f, e.Verdict, n); told && shown[f.GPU] {
-					entry.At, entry.Boot, entry.Phase, entry.Job, entry.User = e.Wall.In(b.zone), e.At, phase,
-						r.JobName(), r.Job.User
-					all = append(all, entry)
-				}
+			if h.onCards(r) {
+				h.enter(of, e.Findings, e.Verdict)
 			}
 		}
 	}
-	if c := b.check; c != nil && b.shows(c.Wall, c.Wall) {
-		for n, f := range c.Findings {
-			if entry, told := b.entry(f, c.Verdict, n); told && shown[f.GPU] {
-				entry.At, entry.Boot, entry.Phase = c.Wall.In(b.zone), c.At, Check
-				all = append(all, entry)
-			}
-		}
+	if c := h.Check; c != nil {
+		h.enter(Entry{At: c.Wall, Phase: Check}, c.Findings, c.Verdict)
 	}
-	slices.SortStableFunc(all, func(x, y Entry) int { return y.At.Compare(x.At) })
-	return all
+	slices.SortStableFunc(h.Entries, func(x, y Entry) int { return y.At.Compare(x.At) })
 }
 
-// entry is the nth finding of a verdict, and whether it is told of at all.
-func (b book) entry(f finding.Finding, v finding.Verdict, n int) (Entry, bool) {
-	known, ok := code.Lookup(f.Code)
-	if !ok { // of another release
-		known = code.Entry{Code: f.Code, Severity: code.Warning, Scope: code.Own, Title: "not known to this release"}
+// onCards reports that a run is of a card that is shown.
+func (h *history) onCards(r ledger.Run) bool {
+	return h.GPU == "" || slices.ContainsFunc(r.Devices, func(d ledger.Assigned) bool { return h.shown(d.Device.ID) })
+}
+
+func (h *history) shown(id gpu.ID) bool {
+	return slices.ContainsFunc(h.cards, func(c Card) bool { return c.ID == id })
+}
+
+// enter adds the findings of one verdict.
+func (h *history) enter(of Entry, found []finding.Finding, v finding.Verdict) {
+	if !h.shows(of.At, of.At) {
+		return
 	}
-	judged := v.Of(n)
-	drained := v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
-	return Entry{Finding: f, Kind: known, Judged: judged, Drained: drained}, judged.Action != config.Ignore
+	of.At = of.At.In(h.Zone)
+	for n, f := range found {
+		of.Finding, of.Judged = f, v.Of(n)
+		of.Drained = v.Action == config.Drain && v.Exit != 0 && v.Code == f.Code
+		kind, known := code.Lookup(f.Code)
+		if !known { // of another release
+			kind = code.Entry{Code: f.Code, Severity: code.Warning, Title: "not known to this release"}
+		}
+		of.Kind = kind
+		if of.Judged.Action != config.Ignore && (f.GPU == "" || h.shown(f.GPU)) {
+			h.Entries = append(h.Entries, of)
+		}
+	}
 }
 
 // Grave is how much a finding weighs where there is room for one only.
@@ -107,13 +104,12 @@ type Mark struct {
 const markWidth = 1.0 / 64
 
 // marks are those of a card's findings; of no id those that concern no card.
-func (b book) marks(all []Entry, id gpu.ID) []Mark {
-	var marks []Mark
-	for i := len(all) - 1; i >= 0; i-- { // the latest come first
-		if all[i].GPU != id {
+func (c Chart) marks(id gpu.ID) (marks []Mark) {
+	for i, e := range slices.Backward(c.Entries) { // the latest come first
+		if e.GPU != id {
 			continue
 		}
-		at := b.at(all[i].At)
+		at := c.at(e.At)
 		if n := len(marks); n == 0 || at-marks[n-1].At >= markWidth {
 			marks = append(marks, Mark{At: at})
 		}
@@ -121,7 +117,8 @@ func (b book) marks(all []Entry, id gpu.ID) []Mark {
 		m.Entries = append(m.Entries, i)
 	}
 	for _, m := range marks {
-		slices.SortStableFunc(m.Entries, func(x, y int) int { return cmp.Compare(all[y].Grave(), all[x].Grave()) })
+		slices.SortStableFunc(m.Entries,
+			func(x, y int) int { return cmp.Compare(c.Entries[y].Grave(), c.Entries[x].Grave()) })
 	}
 	return marks
 }

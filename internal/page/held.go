@@ -1,21 +1,161 @@
 package page
 
 import (
+	"slices"
 	"time"
 
+	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/ledger"
 )
+
+// look is what one hook saw of one card.
+type look struct {
+	at    time.Time
+	epoch gpu.Epoch
+	used  gpu.Figure
+	// left says whether anything was on the card that no running job has a right to, and bytes how much, where known.
+	left  answer
+	bytes gpu.Figure
+	by    string // who looked
+	aside bool   // who was not there for a job of this card
+}
+
+// answer is whether something stayed on a card.
+type answer int
+
+const (
+	cannotTell answer = iota
+	nothing
+	something
+	inUse // with no job on record: what was left before, or a job without a record
+)
+
+// readLooks finds the looks at each card, in their order.
+func (h *history) readLooks() {
+	h.looks = map[gpu.ID][]look{}
+	for _, r := range h.runs {
+		by := "a hook of job " + r.JobName()
+		for _, d := range r.Devices {
+			var start *look
+			for i, e := range r.Both() {
+				if e.Unseen != "" {
+					continue
+				}
+				l := look{at: e.Wall, epoch: r.Epoch, by: by}
+				h.judge(&l, e, d.Device.ID, start)
+				if i == 0 && r.Start != nil {
+					start = &l
+				}
+				h.looks[d.Device.ID] = append(h.looks[d.Device.ID], l)
+			}
+		}
+		for _, e := range r.Both() {
+			if e.Neighbours != nil {
+				h.aside(look{at: e.Wall, epoch: r.Epoch, by: by}, *e.Neighbours, nil)
+			}
+		}
+	}
+	if c := h.Check; c != nil && !c.Stopped {
+		h.aside(look{at: c.Wall, epoch: c.Epoch, by: "the health check"}, c.Snapshot, c.Leaked)
+	}
+	for _, list := range h.looks {
+		slices.SortStableFunc(list, func(a, b look) int { return a.at.Compare(b.at) })
+	}
+}
+
+// holds reports that a job had the card at a moment, within that a moment fell between a job's own two looks.
+func (h *history) holds(id gpu.ID, t time.Time) (holds, within bool) {
+	for _, k := range h.jobs[id] {
+		holds = holds || !t.Before(k.Start) && !t.After(k.End)
+		within = within || t.After(k.Start) && t.Before(k.End)
+	}
+	return holds, within
+}
+
+// usedOf is the memory in use of which something can be told.
+func usedOf(r gpu.Reading) gpu.Figure {
+	if r.Device.ID == "" || r.Memory.Unjudged != "" || r.Memory.UsedHasReserved {
+		return gpu.Unknown("not read")
+	}
+	return r.Memory.Used
+}
+
+// judge says what a hook's look at a card of its own job tells; start is that at the job's start, nil for that itself.
+func (h *history) judge(l *look, e ledger.End, id gpu.ID, start *look) {
+	reading, _ := e.Snapshot.Reading(id)
+	l.used = usedOf(reading)
+	// What a job got and gave back so is no finding of its end.
+	carried := start != nil && start.left == something && start.bytes.Known() && l.used.Known()
+	if carried {
+		l.leave(gpu.Bytes(min(start.bytes.Bytes, l.used.Bytes)))
+	}
+	_, beside := h.holds(id, l.at)
+	beside = beside && start == nil // what a start finds beside another job of the card is that one's
+	blind := beside || start != nil && start.left == cannotTell
+	for _, f := range e.Findings {
+		if f.GPU != id {
+			continue
+		}
+		of := f.Code.Traits()
+		if f.Unknown == "" && (of.Memory.Stays() || of.Memory == code.Inherited && !carried && !beside) {
+			l.leave(f.Bytes)
+		}
+		kind, _ := code.Lookup(f.Code)
+		blind = blind || kind.Scope == code.Card && (f.Unknown != "" || f.Code == code.Lost)
+	}
+	if l.used.Known() && l.bytes.Known() {
+		l.bytes.Bytes = min(l.bytes.Bytes, l.used.Bytes)
+	}
+	state := e.Curves[id].State
+	clean := state.AtRest() || state == "" && l.used.Known() && l.used.Bytes < finding.WorthTelling
+	if l.left != something && !blind && clean {
+		l.left = nothing
+	}
+}
+
+// leave adds memory that was left on the card.
+func (l *look) leave(f gpu.Figure) {
+	switch {
+	case f.Known() && f.Bytes < finding.WorthTelling && l.left != something:
+		return
+	case !f.Known() || l.left != something:
+		l.bytes = f
+	case l.bytes.Known():
+		l.bytes.Bytes += f.Bytes
+	}
+	l.left = something
+}
+
+// aside adds what was seen of cards by who was not there for their jobs: hooks of jobs with other cards, and health
+// checks, which say what was leaked. Of a card that a job has only the memory in use counts.
+func (h *history) aside(like look, s gpu.Snapshot, leaked map[gpu.ID]uint64) {
+	for _, reading := range s.Readings {
+		l, id := like, reading.Device.ID
+		l.aside, l.used = true, usedOf(reading)
+		held, _ := h.holds(id, l.at)
+		switch {
+		case leaked[id] > 0:
+			l.leave(gpu.Bytes(leaked[id]))
+		case !l.used.Known() || held:
+		case l.used.Bytes > finding.MaxBaseline:
+			l.left = inUse
+		default:
+			l.left = nothing
+		}
+		h.looks[id] = append(h.looks[id], l)
+	}
+}
 
 // Held is memory that no running job on record has a right to, from one look that saw it to the next look or looks.
 type Held struct {
-	Span
+	From, To   float64
 	Start, End time.Time
 	Bytes      gpu.Figure // the most of it that a look saw
 	Share      float64    // of the card's memory; of what is unknown none
 	Fate       Fate
 	By         string // who saw it first
-	// Unclaimed is true for memory in use on a card that no job on record had: a job without a record may have it.
-	Unclaimed bool
 }
 
 // Fate is what became of what stayed.
@@ -30,77 +170,78 @@ const (
 )
 
 // held are a card's leftovers in the time shown.
-func (b book) held(c Card) []Held {
-	var all []Held
-	list := b.judged(c)
+func (h *history) held(c Card) (all []Held) {
+	list := h.telling(c.ID)
 	for i, l := range list {
-		if l.left != something && l.left != unclaimed {
+		if l.left != something {
 			continue
 		}
-		h := Held{Start: l.at.In(b.zone), End: later(l.at, b.now).In(b.zone), Bytes: l.bytes, Fate: Unseen, By: l.by,
-			Unclaimed: l.left == unclaimed}
+		k := Held{Start: l.at.In(h.Zone), End: later(l.at, h.Now).In(h.Zone), Bytes: l.bytes, Fate: Unseen, By: l.by,
+			Share: share(l.bytes, c.Total)}
 		if i+1 < len(list) {
-			h.End, h.Fate = list[i+1].at.In(b.zone), fateOf(l, list[i+1])
+			next := list[i+1]
+			switch k.End = next.at.In(h.Zone); {
+			case next.left == nothing || l.epoch.Changed(next.epoch):
+				k.Fate = Gone
+			case next.left == something:
+				k.Fate = Stayed
+			default:
+				k.Fate = Unknown
+			}
 		}
-		if b.shows(h.Start, h.End) {
-			h.Span = b.span(h.Start, h.End)
-			h.Share = share(h.Bytes, c.Total)
-			all = joinHeld(all, h, b.cells)
+		if k.From, k.To = h.at(k.Start), h.at(k.End); h.shows(k.Start, k.End) {
+			all = joined(all, k)
 		}
 	}
 	return all
 }
 
-// judged are the looks at a card that tell what stayed on it, or that were to: those beside a running job tell of its
-// use alone.
-func (b book) judged(c Card) []look {
-	var list []look
-	for _, l := range b.looks[c.ID] {
-		if l.left == cannotTell && (l.aside || b.stays[c.ID].runs(l.at)) {
-			continue
+// telling are the looks at a card that tell what stayed on it, or that were to: those beside a running job tell of its
+// use alone. Memory in use on a card that no job has is what was left before, where something was; else it may be a
+// job's without a record, and tells nothing.
+func (h *history) telling(id gpu.ID) (list []look) {
+	for _, l := range h.looks[id] {
+		if n := len(list); l.left == inUse {
+			l.left = cannotTell
+			if n > 0 && list[n-1].left == something && !list[n-1].epoch.Changed(l.epoch) {
+				l.left, l.bytes = something, l.used
+				if last := list[n-1].bytes; last.Known() {
+					l.bytes.Bytes = min(l.bytes.Bytes, last.Bytes)
+				}
+			}
 		}
-		list = append(list, l)
+		if _, within := h.holds(id, l.at); l.left != cannotTell || !l.aside && !within {
+			list = append(list, l)
+		}
 	}
 	return list
 }
 
-func fateOf(l, next look) Fate {
-	switch {
-	case next.left == nothing || l.epoch.Changed(next.epoch):
-		return Gone
-	case next.left == l.left:
-		return Stayed
-	}
-	return Unknown
-}
-
-func share(f, total gpu.Figure) float64 {
-	if !f.Known() || !total.Known() || total.Bytes == 0 {
-		return 0
-	}
-	return min(float64(f.Bytes)/float64(total.Bytes), 1)
-}
-
-// joinHeld adds a piece, to the last one where that goes on in it with the same size, or both are too short to be told
+// joined adds a piece, to the last one where that goes on in it with the same size, or both are too short to be told
 // apart.
-func joinHeld(all []Held, h Held, cells int) []Held {
-	n := len(all)
-	if n == 0 {
-		return append(all, h)
+func joined(all []Held, k Held) []Held {
+	if len(all) == 0 {
+		return append(all, k)
 	}
-	last := &all[n-1]
-	if last.Unclaimed != h.Unclaimed {
-		return append(all, h)
+	last := &all[len(all)-1]
+	same := last.Fate == Stayed && k.Fate == Stayed && last.Bytes == k.Bytes && last.End.Equal(k.Start)
+	if !same && k.To-last.From >= cell {
+		return append(all, k)
 	}
-	same := last.Fate == Stayed && h.Fate == Stayed && last.Bytes == h.Bytes && last.End.Equal(h.Start)
-	cell := 1 / float64(cells)
-	small := last.Width() < cell && h.Width() < cell && h.To-last.From < cell
-	if !same && !small {
-		return append(all, h)
-	}
-	last.To, last.End, last.Fate = h.To, h.End, h.Fate
-	if h.Bytes.Known() && (!last.Bytes.Known() || h.Bytes.Bytes > last.Bytes.Bytes) {
-		last.Bytes, last.Share = h.Bytes, h.Share
+	last.To, last.End, last.Fate = k.To, k.End, k.Fate
+	if k.Bytes.Known() && (!last.Bytes.Known() || k.Bytes.Bytes > last.Bytes.Bytes) {
+		last.Bytes, last.Share = k.Bytes, k.Share
 	}
 	return all
 }
+
+// Tall is the height of a piece.
+func (k Held) Tall() string { return pixels(k.tall()) }
+
+// Top is its place in the lane.
+func (k Held) Top() string { return pixels(bodyTop + bodyTall - k.tall()) }
+
+func (k Held) tall() float64 { return max(k.Share*bodyTall, leastHeld) }
+
+// Width is the part of the time shown that a piece takes.
+func (k Held) Width() float64 { return k.To - k.From }

@@ -43,7 +43,7 @@
 
   // A lane is one stop of the tabulator; within it the arrows go from block to block.
   document.querySelectorAll('svg.lane').forEach(function (lane) {
-    var parts = Array.prototype.slice.call(lane.querySelectorAll('g.job, g.held, g.lap'));
+    var parts = Array.prototype.slice.call(lane.querySelectorAll('g.job, g.held'));
     if (!parts.length) return;
     parts.sort(function (a, b) { return place(a) - place(b); });
     var at = -1;

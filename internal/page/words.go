@@ -2,12 +2,13 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/report"
 )
@@ -18,25 +19,172 @@ const (
 	stamp     = "2006-01-02 15:04:05"
 )
 
-// words are texts without what is not to be told.
-type words struct {
-	chart  Chart
-	users  bool
-	hidden []string
-	lemons []gpu.ID
-}
+// clean makes a name from outside fit for the page.
+func clean(name any) report.Safe { return report.Clean(fmt.Sprint(name), nameWidth) }
 
-func (r Report) words() words {
-	k := words{chart: r.Chart, users: r.Users, lemons: r.Lemons}
-	if !r.Users {
-		k.hidden = r.People
+// text makes a text from outside fit for the page, without what is not to be told.
+func (s sheet) text(raw string) report.Safe {
+	if !s.Users {
+		raw = hide(raw, s.People)
 	}
-	return k
+	return report.Clean(raw, textWidth)
 }
 
-// text makes a text from outside fit for the page.
-func (k words) text(raw string, most int) report.Safe {
-	return report.Clean(hide(raw, k.hidden), most)
+// somebody stands for a user's name.
+const somebody = "(user)"
+
+// hide puts "(user)" for each of the names where it stands as a word: in paths, messages and names of processes. It
+// takes the raw text: one that was cut may end in a part of a name. Of names that begin alike the longer must come
+// first.
+func hide(text string, names []string) string {
+	for _, name := range names {
+		if name == "" || name == "root" {
+			continue
+		}
+		for from := 0; ; {
+			i := strings.Index(text[from:], name)
+			if i < 0 {
+				break
+			}
+			i += from
+			end := i + len(name)
+			if from = end; border(text, i-1) && border(text, end) {
+				text, from = text[:i]+somebody+text[end:], i+len(somebody)
+			}
+		}
+	}
+	return text
+}
+
+// border reports that no letter or digit stands there.
+func border(text string, i int) bool {
+	if i < 0 || i >= len(text) {
+		return true
+	}
+	c := text[i]
+	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+}
+
+// Range words the time shown, with the zone at both ends: it may change meanwhile.
+func (s sheet) Range() string {
+	if s.Chart.First.IsZero() {
+		return ""
+	}
+	const moment = "2 January 2006, 15:04 (UTC-07:00)"
+	return s.Chart.Since.Format(moment) + " to " + s.Chart.Until.Format(moment)
+}
+
+// Empty is said where there is nothing to draw.
+func (s sheet) Empty() string {
+	c := s.Chart
+	switch {
+	case c.First.IsZero():
+		return "No records yet: no hook has written a record on this node. No job with GPUs has run since Bookend was " +
+			"installed, or Prolog and Epilog are not set in slurm.conf. bookend doctor says which."
+	case c.Jobs == 0 && len(c.Entries) == 0 && !slices.ContainsFunc(c.Lanes, func(l Lane) bool { return len(l.Held) > 0 }):
+		return fmt.Sprintf("Nothing on record in this time. The records of this node reach from %s to %s.",
+			c.First.Format(stamp), c.Last.Format(stamp))
+	}
+	return ""
+}
+
+// tile is one figure of the summary.
+type tile struct{ Figure, Note, Class string }
+
+// Tiles are the summary.
+func (s sheet) Tiles() []tile {
+	c := s.Chart
+	serious, lemons := 0, 0
+	for _, e := range c.Entries {
+		if e.Grave() >= 3 {
+			serious++
+		}
+	}
+	for _, l := range c.Lanes {
+		if s.Lemon(l.Card) {
+			lemons++
+		}
+	}
+	class := func(n int, name string) string { return map[bool]string{n > 0: name}[true] }
+	return []tile{
+		{Figure: count(len(c.Lanes), "GPU", "GPUs")},
+		{count(c.Jobs, "job", "jobs"), fmt.Sprintf("%d without an end yet", c.Running), ""},
+		{count(len(c.Entries), "finding", "findings"), fmt.Sprintf("%d serious", serious), class(serious, "bad")},
+		{Figure: count(c.Drains, "drain", "drains"), Class: class(c.Drains, "bad")},
+		{count(lemons, "repeat offender", "repeat offenders"), "the same found in two runs or more", class(lemons, "odd")},
+	}
+}
+
+// Left says that not all findings are listed.
+func (s sheet) Left() string {
+	if len(s.Listed) == len(s.Chart.Entries) {
+		return ""
+	}
+	return fmt.Sprintf("The %d gravest of %d findings are listed; bookend history has all.", len(s.Listed),
+		len(s.Chart.Entries))
+}
+
+// mostDamaged is how many damaged records are named.
+const mostDamaged = 10
+
+// Unread are the records that could not be read.
+func (s sheet) Unread() (all []report.Safe) {
+	for _, d := range s.Damaged[:min(len(s.Damaged), mostDamaged)] {
+		all = append(all, s.text(fmt.Sprintf("%s: %s", d.Path, d.Why)))
+	}
+	if more := len(s.Damaged) - len(all); more > 0 {
+		all = append(all, report.Safe(fmt.Sprintf("and %d more", more)))
+	}
+	return all
+}
+
+// Lemon reports whether the same was found on a card again and again.
+func (s sheet) Lemon(c Card) bool { return slices.Contains(s.Lemons, c.ID) }
+
+func model(c Card) report.Safe {
+	text := strings.TrimPrefix(c.Name, "NVIDIA ")
+	if c.Total.Known() && c.Total.Bytes > 0 {
+		text += ", " + figure(c.Total)
+	}
+	return clean(text)
+}
+
+// cardName is a card as an admin speaks of it.
+func cardName(c Card) string {
+	switch {
+	case c.Index != nil && c.Parent != "":
+		return fmt.Sprintf("GPU %d (MIG)", *c.Index)
+	case c.Index != nil:
+		return fmt.Sprintf("GPU %d", *c.Index)
+	case c.Minor != nil:
+		return fmt.Sprintf("nvidia%d", *c.Minor)
+	}
+	return string(clean(c.ID))
+}
+
+// Facts are a lane in words.
+func (l Lane) Facts() string {
+	text := count(l.Jobs, "job", "jobs")
+	if l.Found > 0 {
+		text += ", " + count(l.Found, "finding", "findings")
+	}
+	return text
+}
+
+// Tip names a lane's card in full, and when it was last looked at.
+func (l Lane) Tip() string {
+	text := string(clean(l.Card.ID))
+	if !l.Last.IsZero() {
+		text += "\nlast sample: " + l.Last.Format(stamp)
+	}
+	return text
+}
+
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // figure words bytes.
@@ -50,99 +198,150 @@ func figure(f gpu.Figure) string {
 	return fmt.Sprintf("%d MiB", f.Bytes>>20)
 }
 
-// span words the time shown.
-func span(since, until time.Time) string {
-	if since.Year() == until.Year() && since.YearDay() == until.YearDay() {
-		return since.Format("2 January 2006, 15:04") + " to " + until.Format("15:04")
+// Label is a block's name where it fits: letters are 6.6 pixels wide, lanes 600 at least.
+func (k Block) Label() string {
+	label := k.Job
+	if k.Jobs > 1 {
+		label = count(k.Jobs, "job", "jobs")
 	}
-	return since.Format("2 January 2006, 15:04") + " to " + until.Format("2 January 2006, 15:04")
+	if k.tall() < 12 || (k.To-k.From)*600 < float64(len(label)+1)*6.6 {
+		return ""
+	}
+	return label
 }
 
-// zone is that of the time shown, which may change meanwhile.
-func zone(since, until time.Time) string {
-	begins, ends := offset(since), offset(until)
-	if begins == ends {
-		return begins
+// Class is a block's form.
+func (k Block) Class() string {
+	class := "job"
+	if k.Running || k.NoEnd {
+		class += " running"
 	}
-	return begins + ", at the end " + ends
+	if k.NoStart {
+		class += " nostart"
+	}
+	return class
 }
 
-func offset(t time.Time) string {
-	if _, seconds := t.Zone(); seconds == 0 {
-		return "UTC"
+// BlockTip is a block in words.
+func (s sheet) BlockTip(k Block) string {
+	head := "Job " + k.Job
+	if k.Jobs > 1 {
+		head = count(k.Jobs, "job", "jobs") + ", too close to be told apart here"
 	}
-	return "UTC" + t.Format("-07:00")
-}
-
-// lasting words a duration in two units at most.
-func lasting(d time.Duration) string {
+	from, to := k.Start.Format(stamp), k.End.Format(stamp)
+	if k.NoStart {
+		from += " (start not on record)"
+	}
+	when := fmt.Sprintf("%s to %s, %v", from, to, k.End.Sub(k.Start).Round(time.Second))
 	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case k.Running:
+		when = "since " + from + ", still running"
+	case k.NoEnd:
+		when = from + ", end not on record, over by " + to
 	}
-	return fmt.Sprintf("%d s", d/time.Second)
+	use := "memory in use: not sampled"
+	if k.Most.Known() {
+		use = "most memory seen in use: " + figure(k.Most)
+	}
+	return head + s.of(k.User) + "\n" + when + "\n" + use + "\n" + count(k.Found, "finding", "findings")
 }
 
-func count(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
+// of names a user, where that is wanted.
+func (s sheet) of(user string) string {
+	if !s.Users || user == "" {
+		return ""
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return " of " + string(clean(user))
 }
 
-// cardName is a card as an admin speaks of it.
-func cardName(c Card) string {
-	switch {
-	case c.Index != nil && c.Parent != "":
-		return fmt.Sprintf("GPU %d (MIG)", *c.Index)
-	case c.Index != nil:
-		return fmt.Sprintf("GPU %d", *c.Index)
-	case c.Minor != nil:
-		return fmt.Sprintf("nvidia%d", *c.Minor)
-	}
-	return string(report.Clean(string(c.ID), shortID))
+var fates = map[Fate]string{
+	Stayed: "still there at %s", Gone: "gone by %s", Unknown: "unknown at %s",
+	Unseen: "not sampled since, up to %s",
 }
 
-// shortID is the length of an id where it is the name of its card.
-const shortID = 14
+// Tip is a piece in words.
+func (k Held) Tip() string {
+	return fmt.Sprintf("%s left on the GPU\nseen %s by %s, ", figure(k.Bytes), k.Start.Format(stamp), k.By) +
+		fmt.Sprintf(fates[k.Fate], k.End.Format(stamp))
+}
 
-// seen words what was seen and who holds it.
-func (k words) seen(e Entry) report.Safe {
+// Gravest is the finding that a mark looks like.
+func (s sheet) Gravest(m Mark) Entry { return s.Chart.Entries[m.Entries[0]] }
+
+// Link leads from a mark to its finding's row, or where that is not listed to what its code means.
+func (s sheet) Link(m Mark) string {
+	if s.Listed[m.Entries[0]] {
+		return fmt.Sprintf("f%d", m.Entries[0])
+	}
+	return s.CodeID(s.Gravest(m).Kind)
+}
+
+// CodeID is the place where a code is explained. It is a number: the name of a code from outside is a claim.
+func (s sheet) CodeID(kind code.Entry) string {
+	return fmt.Sprintf("code-%d",
+		slices.IndexFunc(s.Chart.Codes, func(n Count) bool { return n.Kind.Code == kind.Code }))
+}
+
+// LaneOf is the lane of a finding, -1 for one that concerns no card that is shown.
+func (s sheet) LaneOf(e Entry) int {
+	return slices.IndexFunc(s.Chart.Lanes, func(l Lane) bool { return l.Card.ID == e.GPU })
+}
+
+// shape tells findings apart without colour.
+func shape(e Entry) string {
+	return [...]string{"note", "note", "warning", "serious", "drained"}[e.Grave()]
+}
+
+func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
+
+// mostTold is how many findings the text of one mark has in full.
+const mostTold = 3
+
+// MarkTip is a mark's findings in full: what, where, whose, what to do.
+func (s sheet) MarkTip(m Mark) string {
+	var parts []string
+	for _, at := range m.Entries[:min(len(m.Entries), mostTold)] {
+		e := s.Chart.Entries[at]
+		lines := []string{fmt.Sprintf("%s: %s", clean(e.Kind.Code), e.Kind.Title),
+			fmt.Sprintf("%s, %s", s.Occasion(e), e.At.Format(stamp)), string(s.Seen(e)), whose(e), outcome(e)}
+		if e.Kind.Remedy != "" {
+			lines = append(lines, "Do: "+e.Kind.Remedy)
+		}
+		parts = append(parts, strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "\n"))
+	}
+	if more := len(m.Entries) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// Seen words what was seen and who holds it.
+func (s sheet) Seen(e Entry) report.Safe {
 	var parts []string
 	if e.Bytes.Known() && e.Bytes.Bytes > 0 {
 		parts = append(parts, figure(e.Bytes))
 	}
-	if e.Holder != nil && (!e.Holder.Gone || e.Observed == "") {
+	observed := e.Observed
+	if e.Holder != nil && (!e.Holder.Gone || observed == "") {
 		parts = append(parts, "process "+process(e.Holder.Process))
-	}
-	for _, text := range []string{observed(e.Finding), unknown(e.Unknown)} {
-		if text != "" {
-			parts = append(parts, text)
+		if e.Ended.Signal() != "" { // the process stands before it
+			observed = e.Ended.Text()
 		}
 	}
-	if e.Holder == nil && len(e.Candidates) > 0 {
-		parts = append(parts, "maybe held by "+candidates(e))
+	if observed != "" {
+		parts = append(parts, observed)
 	}
-	return k.text(strings.Join(parts, "; "), textWidth)
-}
-
-// observed is what was seen, less the process that stands before it.
-func observed(f finding.Finding) string {
-	if f.Ended.Signal() != "" && f.Holder != nil {
-		return f.Ended.Text()
+	if e.Unknown != "" {
+		parts = append(parts, "unknown: "+e.Unknown)
 	}
-	return f.Observed
-}
-
-func unknown(why string) string {
-	if why == "" {
-		return ""
+	if n := len(e.Candidates); e.Holder == nil && n > 0 {
+		text := "maybe held by " + process(e.Candidates[0].Process)
+		if n > 1 {
+			text += fmt.Sprintf(" or %d more", n-1)
+		}
+		parts = append(parts, text)
 	}
-	return "unknown: " + why
+	return s.text(strings.Join(parts, "; "))
 }
 
 func process(p attrib.Process) string {
@@ -155,45 +354,29 @@ func process(p attrib.Process) string {
 	return fmt.Sprintf("%d (%s)", p.PID, p.Name)
 }
 
-// mostCandidates is how many processes that may hold something are named.
-const mostCandidates = 3
-
-func candidates(e Entry) string {
-	var names []string
-	for _, c := range e.Candidates[:min(len(e.Candidates), mostCandidates)] {
-		names = append(names, process(c.Process))
-	}
-	if more := len(e.Candidates) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
-}
-
 // whose words the job that a finding is blamed on, with its evidence.
 func whose(e Entry) string {
 	o := e.Owner
 	if o == nil {
 		return ""
 	}
-	job := "job " + string(report.Clean(o.JobName(), nameWidth))
-	text := fmt.Sprintf("of %s (evidence: %s)", job, report.Clean(string(o.Level), nameWidth))
+	text := fmt.Sprintf("of job %s (evidence: %s)", clean(o.JobName()), clean(o.Level))
 	if o.Level.Weaker(attrib.BySighting) {
 		text = "probably " + text
 	}
 	return text
 }
 
-// occasion words when a finding was made: at which end of which job.
-func (k words) occasion(e Entry) string {
+// Occasion words when a finding was made: at which end of which job.
+func (s sheet) Occasion(e Entry) string {
 	if e.Job == "" {
 		return string(e.Phase)
 	}
-	text := fmt.Sprintf("%s of job %s", e.Phase, e.Job)
-	if k.users && e.User != "" {
-		text += " of " + string(report.Clean(e.User, nameWidth))
-	}
-	return text
+	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.of(e.User))
 }
+
+// Why is what policy says of a finding.
+func (s sheet) Why(e Entry) report.Safe { return s.text(e.Judged.Why) }
 
 // outcome words what policy made of a finding.
 func outcome(e Entry) string {

@@ -64,7 +64,7 @@ func Findings(cards []finding.Card, outcomes []Outcome) []finding.Finding {
 
 func (o Outcome) findings(c finding.Card) []finding.Finding {
 	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory",
-		Doubts: o.doubts(c)}
+		Doubts: o.doubts(c.Device)}
 	switch o.Result {
 	case gpu.ProbeGap:
 		f.Code, f.Bytes = code.Gap, gap(o.Probe)
@@ -129,13 +129,10 @@ func (o Outcome) reason() string {
 }
 
 // doubts returns what keeps a result from proving that the card is unusable.
-func (o Outcome) doubts(c finding.Card) []string {
+func (o Outcome) doubts(card gpu.Device) []string {
 	var d []string
 	if !o.Earlier.IsZero() {
 		d = append(d, "it was tested by an earlier hook and may have been repaired since")
-	}
-	if c.Device.Parent != "" {
-		d = append(d, "it is a MIG instance, on which the test was never measured")
 	}
 	if !o.Bad() {
 		return d
@@ -143,7 +140,7 @@ func (o Outcome) doubts(c finding.Card) []string {
 	if o.Seen < 2 {
 		d = append(d, "seen once, by one process")
 	}
-	if own := o.own(c.Device); own != "" {
+	if own := o.own(card); own != "" {
 		d = append(d, own)
 	}
 	return d

@@ -20,8 +20,6 @@ func broken(e *gpu.CallError) gpu.Probe {
 
 func TestFindings(t *testing.T) {
 	earlier := time.Date(2026, 11, 21, 12, 3, 0, 0, time.UTC)
-	instance := idle
-	instance.Device.Parent = "GPU-P"
 	full := gpu.Probe{Device: card0, Result: gpu.ProbeBlocked, Free: gpu.Bytes(9 << 30),
 		Error: failed("cuMemCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY")}
 	for name, tt := range map[string]struct {
@@ -67,8 +65,6 @@ func TestFindings(t *testing.T) {
 		"a crash, twice": {Outcome{Probe: broken(nil), Seen: 2}, idle, code.Broken, "the reason", 1},
 		"an earlier hook's": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2, Earlier: earlier}, idle,
 			code.Broken, "tested at 2026-11-21 12:03:00 UTC", 1},
-		"an instance": {Outcome{Probe: broken(failed("cuInit", 999, "X")), Seen: 2}, instance, code.Broken,
-			"cuInit", 1},
 		"another card's": {Outcome{Probe: gpu.Probe{Device: "GPU-9", Result: gpu.ProbeBroken}}, idle, "", "", 0},
 	} {
 		got := Findings([]finding.Card{tt.card}, []Outcome{tt.o})

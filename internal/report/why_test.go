@@ -98,7 +98,7 @@ bookend:   no           memory without process: none at start, end or failure
 bookend:   no           memory in pieces: only 819 MiB free, 20.0 GiB asked
 bookend:   no           framework's pool: 512 MiB unused, 20.0 GiB asked
 bookend:   no           GPU or driver fault: none in driver and kernel log
-bookend:   no           driver overhead: only 615 MiB, and 530 MiB a process
+bookend:   no           driver overhead: only 530 MiB a process
 bookend:   YES          your own use: 138.9 GiB in use, 20.0 GiB more asked,
 bookend:                of 139.8 GiB
 bookend:   no           several processes: one alone had it when it failed
@@ -116,7 +116,7 @@ bookend:   no           memory without process: none at start, end or failure
 bookend:   no           memory in pieces: only 819 MiB free, 20.0 GiB asked
 bookend:   no           framework's pool: 512 MiB unused, 20.0 GiB asked
 bookend:   no           GPU or driver fault: none in driver and kernel log
-bookend:   no           driver overhead: only 615 MiB, and 530 MiB a process
+bookend:   no           driver overhead: only 530 MiB a process
 bookend:   YES          your own use: 138.9 GiB in use, 20.0 GiB more asked,
 bookend:                of 139.8 GiB
 bookend:   no           several processes: one alone had it when it failed
@@ -136,7 +136,7 @@ bookend:   no           memory in pieces: only 1.2 GiB free, 12.0 GiB asked
 bookend:   YES          framework's pool: 45.1 GiB unused, but in pieces; 12.0
 bookend:                GiB asked, 1.2 GiB free
 bookend:   no           GPU or driver fault: none in driver and kernel log
-bookend:   no           driver overhead: only 615 MiB, and 530 MiB a process
+bookend:   no           driver overhead: only 530 MiB a process
 bookend:   no           your own use: 93.4 + 12.0 GiB asked fit in 139.8 GiB
 bookend:   no           several processes: one alone had it when it failed
 bookend:   no           limits, host memory: the GPU's memory ran out
@@ -153,7 +153,7 @@ bookend:   no           memory without process: none at start or end
 bookend:   no           memory in pieces: only 15.8 GiB free, 40.0 GiB asked
 bookend:   no           framework's pool: 409 MiB unused, 40.0 GiB asked
 bookend:   no           GPU or driver fault: none in driver and kernel log
-bookend:   no           driver overhead: only 615 MiB, and 530 MiB a process
+bookend:   no           driver overhead: only 530 MiB a process
 bookend:   no           your own use: 23.5 + 40.0 GiB asked fit in 139.8 GiB
 bookend:   no           several processes: the rest was not your job's
 bookend:   no           limits, host memory: the GPU's memory ran out
@@ -170,7 +170,7 @@ bookend:                for it
 bookend:   no           memory in pieces: only 15.8 GiB free, 40.0 GiB asked
 bookend:   no           framework's pool: 409 MiB unused, 40.0 GiB asked
 bookend:   no           GPU or driver fault: none in driver and kernel log
-bookend:   no           driver overhead: only 615 MiB, and 530 MiB a process
+bookend:   no           driver overhead: only 530 MiB a process
 bookend:   no           your own use: 23.5 + 40.0 GiB asked fit in 139.8 GiB
 bookend:   no           several processes: the rest was not your job's
 bookend:   no           limits, host memory: the GPU's memory ran out
@@ -186,7 +186,7 @@ bookend:   no           memory without process: none at start or end
 bookend:   no           memory in pieces: 139.8 of 139.8 GiB in one block
 bookend:   no           framework's pool: CUDA did not even start
 bookend:   no           GPU or driver fault: none in driver and kernel log
-bookend:   no           driver overhead: only 615 MiB, and 530 MiB a process
+bookend:   no           driver overhead: only 530 MiB a process
 bookend:   no           your own use: CUDA did not even start
 bookend:   no           several processes: CUDA did not even start
 bookend:   YES          limits, host memory: CUDA could not start with 139.8

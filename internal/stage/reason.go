@@ -37,7 +37,7 @@ func (r *record) giveReason(d *session.Driver) {
 	cmd := command(d, own.Conf, func() time.Duration { return d.Left(reasonTime, time.Duration(d.Times.Outputs)) })
 	node, err := cmd.Node(d.Job.Node)
 	if err == nil {
-		in := drain.Input{Now: r.moment(d), Memory: memory, Node: node, Writer: drain.ByHook}
+		in := drain.Input{Now: r.moment(d), Memory: memory, Node: node}
 		err = writeReason(d, cmd, in, *own)
 	}
 	r.late(d.Take()...)
@@ -50,20 +50,16 @@ func writeReason(d *session.Driver, cmd slurmcmd.Scontrol, in drain.Input, own d
 	if decision.Act == drain.Leave {
 		return errors.New(decision.Why)
 	}
-	kept := remember(d, in.Memory, decision.Intent)
+	kept := remember(d, in.Memory, decision.Memory)
 	// A hook that drains at the same moment writes its reason: of two, each over the other's, one would be nobody's.
 	another := errors.Is(kept, state.ErrChanged) || errors.Is(kept, state.ErrLocked)
 	if decision.Act != drain.Write || another {
 		return nil
 	}
-	err := cmd.Drain(d.Job.Node, decision.Reason, func(now drain.Node) bool {
+	return cmd.Drain(d.Job.Node, decision.Reason, func(now drain.Node) bool {
 		in.Node = now
 		return drain.AtHook(in, own).Act == drain.Write
 	})
-	if err == nil {
-		_ = remember(d, decision.Intent, decision.After) // told; the health check finds what was done
-	}
-	return err
 }
 
 // notWritten tells that Slurm could not be asked, or told. What cannot be written now the next health check writes.
@@ -82,7 +78,7 @@ func (r *record) settleDrain(d *session.Driver, c judge.Check) {
 	}
 	resume := d.Config.Drain.Resume
 	in := drain.Input{
-		Now: r.moment(d), Epoch: r.Seen.Epoch, Writer: drain.ByCheck,
+		Now: r.moment(d), Epoch: r.Seen.Epoch,
 		Rules: drain.Rules{By: d.Config.Drain.ReasonBy, Resume: resume.Enabled, After: resume.After},
 	}
 	memory := drainMemory(d)
@@ -109,7 +105,7 @@ func carryOut(
 	d *session.Driver, cmd slurmcmd.Scontrol, in drain.Input, memory drain.Memory,
 ) (news *drain.Decision, err error) {
 	decision := drain.Decide(in)
-	if remember(d, memory, decision.Intent) != nil {
+	if remember(d, memory, decision.Memory) != nil {
 		return nil, nil
 	}
 	still := func(now drain.Node) bool {
@@ -125,14 +121,15 @@ func carryOut(
 		err = cmd.Resume(d.Job.Node, still)
 	}
 	if errors.Is(err, slurmcmd.ErrChanged) { // the next health check sees what has become of it
-		decision = drain.Decision{Act: drain.Leave, Why: err.Error(), After: decision.Intent}
+		decision = drain.Decision{Act: drain.Leave, Why: err.Error(), Memory: decision.Memory}
 		err = nil
 	}
 	if err != nil {
+		_ = remember(d, decision.Memory, decision.Memory.Failed(err)) // for display
 		return nil, err
 	}
-	if decision.Act == drain.Write || decision.Act == drain.Resume {
-		_ = remember(d, decision.Intent, decision.After) // told; the next health check finds what was done
+	if decision.Act == drain.Resume {
+		_ = remember(d, decision.Memory, decision.Memory.Resumed()) // told; the next health check finds what was done
 	}
 	if last := memory.Last; decision.Act == drain.Leave && last != nil && last.Why == decision.Why {
 		return nil, nil
@@ -174,5 +171,5 @@ func command(d *session.Driver, conf string, left func() time.Duration) slurmcmd
 
 // moment is now, on the clocks of this boot.
 func (r *record) moment(d *session.Driver) drain.Moment {
-	return drain.Moment{Wall: d.Clock.Wall(), Boot: d.Clock.Boot(), ID: r.Seen.Epoch.Boot}
+	return drain.Moment{Wall: d.Clock.Wall(), ID: r.Seen.Epoch.Boot}
 }

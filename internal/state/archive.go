@@ -104,7 +104,7 @@ func (s *Store) moveOut(history string, now, last time.Time, keep Limits) error 
 func ended(runs []ledger.Run) []ledger.Run {
 	var over []ledger.Run
 	for _, r := range runs {
-		if _, superseded := r.Superseded(runs); superseded || r.Closed() {
+		if r.Closed() || r.Superseded(runs) != nil {
 			over = append(over, r)
 		}
 	}

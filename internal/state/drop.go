@@ -187,7 +187,7 @@ func (s *Store) served(job slurm.Owner, runs []ledger.Run, now time.Time) bool {
 		if r.Job.ID != job.ID && (job.SLUID == "" || r.Job.SLUID != job.SLUID) {
 			continue
 		}
-		if _, superseded := r.Superseded(runs); superseded {
+		if r.Superseded(runs) != nil {
 			continue
 		}
 		if !r.Closed() || now.Sub(wall(r)) < abandonedAfter {

@@ -360,7 +360,6 @@ func wrongDrains() (texts []string) {
 		func(m *drain.Memory) { m.Written.Reason = "disk swap" },
 		func(m *drain.Memory) { m.Written.Reason = drain.EpilogError },
 		func(m *drain.Memory) { m.Written.Reason = "" },
-		func(m *drain.Memory) { m.Over = &drain.Over{Reason: "disk swap"} },
 		func(m *drain.Memory) { m.Written.Causes = nil },
 		func(m *drain.Memory) { m.Written.Causes = make([]drain.Cause, drain.MaxCauses+1) },
 		func(m *drain.Memory) { m.Written.Clean = -1 },

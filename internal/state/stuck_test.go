@@ -191,7 +191,7 @@ func aDrain() drain.Memory {
 	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	return drain.Memory{
 		Written: &drain.Written{
-			Reason: ourReason, Wall: at, By: drain.ByCheck, Conf: "/etc/slurm/slurm.conf",
+			Reason: ourReason, Wall: at, Conf: "/etc/slurm/slurm.conf",
 			Epoch: gpu.Epoch{Boot: "b"}, Clean: 2,
 			Causes: []drain.Cause{{Code: code.Orphan, GPU: "GPU-a"}},
 		},

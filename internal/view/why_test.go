@@ -85,7 +85,7 @@ func TestWhy(t *testing.T) {
     no           memory in pieces       GPU 0: only 4.0 GiB free, 20.0 GiB asked
     cannot tell  framework's pool       PyTorch does not say what its pool kept
     cannot tell  GPU or driver fault    part of the kernel log was overwritten
-    no           driver overhead        only 615 MiB, and 530 MiB a process
+    no           driver overhead        only 530 MiB a process
     no           your own use           GPU 0: 35.0 + 20.0 GiB asked fit in 79.0 GiB
     no           several processes      the rest was not your job's
     no           limits, host memory    the GPU's memory ran out

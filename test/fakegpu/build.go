@@ -19,7 +19,6 @@ var sources embed.FS
 // The files build.sh makes.
 const (
 	nvmlName    = "libnvidia-ml.so.1"
-	nvmlOldName = "libnvidia-ml-old.so.1"
 	cudaName    = "libcuda.so.1"
 	programName = "fakecuda" // its source is the real program's
 	keeperName  = "fakekeeper"

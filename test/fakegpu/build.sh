@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the fake GPU vendor's libraries and programs into a folder:
-#   libnvidia-ml.so.1 libnvidia-ml-old.so.1 libcuda.so.1 fakecuda fakekeeper
+#   libnvidia-ml.so.1 libcuda.so.1 fakecuda fakekeeper
 #   nvidia-cuda-mps-control nvidia-cuda-mps-server
 # SYMBOLs are left out of the libraries, as from a driver that lacks these functions.
 # usage: build.sh FOLDER [SYMBOL...]
@@ -19,7 +19,6 @@ shared="$src/world.c $src/act.c $src/alloc.c $src/accounting.c"
 nvml="$src/nvml.c $src/nvml_memory.c $src/nvml_mig.c $src/nvml_state.c $src/nvml_accounting.c"
 lib="$cc -shared -fPIC -fvisibility=hidden -pthread $absent"
 $lib -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" $nvml $shared -ldl
-$lib -Wl,-soname,libnvidia-ml.so.1 -DOLD_DRIVER -o "$out/libnvidia-ml-old.so.1" $nvml $shared -ldl
 cuda="$src/cuda.c $src/cuda_errors.c $src/cuda_mig.c $src/cuda_client.c $src/cuda_memory.c $src/cuda_ipc.c $src/cuda_mps.c $src/mps_ask.c $shared"
 $lib -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" $cuda -ldl
 $cc -pthread -DFAKE_VENDOR -o "$out/fakecuda" "$job"/*.c -ldl

@@ -58,8 +58,7 @@ var perGPU = settings{
 	"remap_pending": "0", "remap_failure": "0", "recovery_action": "0",
 	"ecc_uncorrected_ever": "0",
 	"recovery_action_type": "1", "recovery_action_rc": "0", // of that field's value
-	// Set: a card from before Ampere, with so many pages retired for double-bit errors.
-	"retired_pages": "", "retired_single_bit": "0", "retired_pending": "0",
+	"retired_pages": "", "retired_pending": "0", // the first set: a card from before Ampere
 	"fabric_state": "0", "fabric_status": "0",
 	"clocks_event_reasons": "1", // idle
 	"accounting_mode":      "0", // until nvmlDeviceSetAccountingMode
@@ -141,7 +140,7 @@ func check(key, value string) error {
 var exported = sync.OnceValues(func() (map[string]bool, error) {
 	files, err := binaries()
 	names := map[string]bool{}
-	for _, lib := range []string{nvmlName, nvmlOldName, cudaName} {
+	for _, lib := range []string{nvmlName, cudaName} {
 		if err != nil {
 			return nil, err
 		}

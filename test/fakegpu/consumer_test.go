@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,25 +22,25 @@ import (
 // process can load one library only, so every case has a process of its own.
 //
 //	test  ── one line ──►  consumer: one look at every card
-//	test  ◄── one look as JSON, one line ──  consumer; the first line is what Init said
+//	test  ◄── one look as JSON, one line ──  consumer
 const consume = "consume"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == consume {
-		runConsumer(os.Args[2], os.Args[3] == "guarded")
+	if len(os.Args) == 3 && os.Args[1] == consume {
+		lib := nvml.New(nvml.WithLibraryPath(os.Args[2]))
+		lib.Init()
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			_ = json.NewEncoder(os.Stdout).Encode(lookAt(lib))
+		}
 		return
 	}
 	os.Exit(m.Run())
 }
 
 type card struct {
-	Handle, Memory, Memory1, List int // return codes; -1: not called
-	UUID, Bus, Name               string
-	Minor                         int
-	Total, Reserved, Used, Free   uint64
-	UsedV1, BAR1Used              uint64
-	Compute, Graphics, MPS        []process
-	Took                          time.Duration // the memory calls
+	Used         uint64
+	Compute, MPS []process
+	Took         time.Duration // the memory call
 }
 
 type process struct {
@@ -49,110 +48,46 @@ type process struct {
 	Bytes uint64
 }
 
-type look struct {
-	Init    int
-	Text    string
-	Version string
-	Cards   []card
-}
+type look struct{ Cards []card }
 
-func runConsumer(path string, guarded bool) {
-	lib := nvml.New(nvml.WithLibraryPath(path))
-	out := json.NewEncoder(os.Stdout)
-	rc := lib.Init()
-	first := look{Init: int(rc)}
-	if rc != nvml.ERROR_LIBRARY_NOT_FOUND {
-		first.Text = rc.Error()
-	}
-	_ = out.Encode(first)
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		_ = out.Encode(lookAt(lib, guarded))
-	}
-}
-
-func lookAt(lib nvml.Interface, guarded bool) look {
-	var l look
-	l.Version, _ = lib.SystemGetDriverVersion()
-	n, rc := lib.DeviceGetCount()
-	l.Init = int(rc)
+func lookAt(lib nvml.Interface) (l look) {
+	n, _ := lib.DeviceGetCount()
 	for i := range n {
-		c := card{Memory: -1, Memory1: -1, List: -1}
-		d, rc := lib.DeviceGetHandleByIndex(i)
-		if c.Handle = int(rc); rc == nvml.SUCCESS {
-			// The handle a backend uses is the one by PCI address.
-			pci, _ := d.GetPciInfo()
-			c.Bus = cString(pci.BusId[:])
-			d, rc = lib.DeviceGetHandleByPciBusId(strings.ToLower(c.Bus))
-			if c.Handle = int(rc); rc == nvml.SUCCESS {
-				c.read(lib, d, guarded)
-			}
-		}
+		d, _ := lib.DeviceGetHandleByIndex(i)
+		began := time.Now()
+		m, _ := d.GetMemoryInfo_v2()
+		c := card{Used: m.Used, Took: time.Since(began)}
+		infos, _ := d.GetComputeRunningProcesses()
+		c.Compute = processes(infos)
+		infos, _ = d.GetMPSComputeRunningProcesses()
+		c.MPS = processes(infos)
 		l.Cards = append(l.Cards, c)
 	}
 	return l
 }
 
-func (c *card) read(lib nvml.Interface, d nvml.Device, guarded bool) {
-	c.UUID, _ = d.GetUUID()
-	c.Name, _ = d.GetName()
-	c.Minor, _ = d.GetMinorNumber()
-	bar1, _ := d.GetBAR1MemoryInfo()
-	c.BAR1Used = bar1.Bar1Used
-	began := time.Now()
-	if !guarded || lib.Extensions().LookupSymbol("nvmlDeviceGetMemoryInfo_v2") == nil {
-		m, rc := d.GetMemoryInfo_v2()
-		c.Memory, c.Total, c.Reserved, c.Used, c.Free = int(rc), m.Total, m.Reserved, m.Used, m.Free
-	}
-	m, rc := d.GetMemoryInfo()
-	c.Took = time.Since(began)
-	c.Memory1, c.UsedV1 = int(rc), m.Used
-	infos, rc := d.GetComputeRunningProcesses()
-	c.List, c.Compute = int(rc), processes(infos)
-	infos, _ = d.GetGraphicsRunningProcesses()
-	c.Graphics = processes(infos)
-	infos, _ = d.GetMPSComputeRunningProcesses()
-	c.MPS = processes(infos)
-}
-
-func processes(infos []nvml.ProcessInfo) []process {
-	var all []process
+func processes(infos []nvml.ProcessInfo) (all []process) {
 	for _, i := range infos {
 		all = append(all, process{i.Pid, i.UsedGpuMemory})
 	}
 	return all
 }
 
-func cString(chars []int8) string {
-	var s strings.Builder
-	for _, c := range chars {
-		if c == 0 {
-			break
-		}
-		s.WriteByte(byte(c))
-	}
-	return s.String()
-}
-
 // consumer is the test's end of a running consumer.
 type consumer struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr strings.Builder
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
 }
 
-func startConsumer(t *testing.T, library, mode string) *consumer {
+// attach starts a consumer of w.
+func attach(t *testing.T, w *World) *consumer {
 	t.Helper()
-	c := &consumer{t: t, cmd: exec.Command("/proc/self/exe", consume, library, mode)}
+	c := &consumer{t: t, cmd: exec.Command("/proc/self/exe", consume, w.NVML())}
 	c.cmd.Env = []string{}
-	c.cmd.Stderr = &c.stderr
-	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out := must.Have(c.cmd.StdoutPipe())(t)
-	c.out = bufio.NewReader(out)
+	c.in = must.Have(c.cmd.StdinPipe())(t)
+	c.out = bufio.NewReader(must.Have(c.cmd.StdoutPipe())(t))
 	must.Do(t, c.cmd.Start())
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
@@ -161,41 +96,14 @@ func startConsumer(t *testing.T, library, mode string) *consumer {
 	return c
 }
 
-// attach starts a consumer of w and checks that its Init went well.
-func attach(t *testing.T, w *World) *consumer {
-	t.Helper()
-	c := startConsumer(t, w.NVML(), "guarded")
-	if first, err := c.read(); err != nil || first.Init != 0 {
-		t.Fatalf("init: %+v, %v", first, err)
-	}
-	return c
-}
-
-func (c *consumer) read() (look, error) {
-	var l look
-	line, err := c.out.ReadBytes('\n')
-	if err != nil {
-		return l, fmt.Errorf("consumer ended: %w", err)
-	}
-	return l, json.Unmarshal(line, &l)
-}
-
-func (c *consumer) look() look {
-	c.t.Helper()
-	c.ask()
-	l, err := c.read()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return l
-}
-
 func (c *consumer) ask() { fmt.Fprintln(c.in, "look") }
 
-// exit waits for the consumer's end.
-func (c *consumer) exit() (code int, stderr string) {
-	_ = c.cmd.Wait()
-	return c.cmd.ProcessState.ExitCode(), c.stderr.String()
+func (c *consumer) look() (l look) {
+	c.t.Helper()
+	c.ask()
+	line := must.Have(c.out.ReadBytes('\n'))(c.t)
+	must.Do(c.t, json.Unmarshal(line, &l))
+	return l
 }
 
 // is checks how much of a card is used, and who is listed.

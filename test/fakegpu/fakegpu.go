@@ -2,7 +2,7 @@
 // be loaded by unmodified programs, device nodes that can be held open, the driver's files in /proc and /sys, and
 // a program that plays the user's. Memory in this world belongs to real processes and goes when they really go.
 //
-//	W/libnvidia-ml.so.1  libnvidia-ml-old.so.1  libcuda.so.1   the vendor's libraries; the old one lacks newer calls
+//	W/libnvidia-ml.so.1  libcuda.so.1   the vendor's libraries
 //	W/fakecuda           the user's CUDA program, see test/gpu/scenarios/c/main.c for its flags
 //	W/nvidia-cuda-mps-*  the MPS daemon and its server; on the PATH they stand for NVIDIA's
 //	W/fakekeeper         tears released memory down as slowly as a driver does (StartKeeper); without it
@@ -138,9 +138,6 @@ func (w *World) Dir() string { return w.dir }
 
 // NVML is the path of libnvidia-ml.so.1.
 func (w *World) NVML() string { return filepath.Join(w.dir, nvmlName) }
-
-// NVMLOld is the path of a library from before driver 510: no memory v2, process lists v2 only.
-func (w *World) NVMLOld() string { return filepath.Join(w.dir, nvmlOldName) }
 
 // NVMLWithout makes a libnvidia-ml that lacks these functions and returns its path.
 func (w *World) NVMLWithout(symbols ...string) (string, error) {

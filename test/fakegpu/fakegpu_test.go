@@ -64,46 +64,6 @@ func TestKernelLog(t *testing.T) {
 	}
 }
 
-func TestIdleCards(t *testing.T) {
-	w := newWorld(t)
-	l := attach(t, w).look()
-	if l.Version != "580.159.04" || len(l.Cards) != 4 {
-		t.Fatalf("driver %q, %d cards", l.Version, len(l.Cards))
-	}
-	for gpu, c := range l.Cards {
-		if c.Handle|c.Memory|c.Memory1|c.List != 0 {
-			t.Errorf("card %d: a call failed: %+v", gpu, c)
-		}
-		if c.UUID != w.UUID(gpu) || c.Bus != "0000"+strings.ToUpper(w.BusID(gpu)) || c.Minor != gpu ||
-			c.Name != "NVIDIA H200" {
-			t.Errorf("card %d is %+v", gpu, c)
-		}
-		if c.Total != 143771*MiB || c.Reserved != 615*MiB || c.Used != 0 || c.Free != (143771-615)*MiB ||
-			c.UsedV1 != 615*MiB {
-			t.Errorf("card %d: memory %+v", gpu, c)
-		}
-		if len(c.Compute)+len(c.Graphics)+len(c.MPS) != 0 {
-			t.Errorf("card %d lists processes: %+v", gpu, c)
-		}
-	}
-}
-
-func TestTeardownTakesItsTime(t *testing.T) {
-	w := newWorld(t)
-	keep(t, w)
-	c := attach(t, w)
-	p := start(t, w, "alloc", "--mib", "138000")
-	began := time.Now()
-	must.Do(t, p.Kill())
-	if used, err := w.Used(0); err != nil || used != 0 {
-		t.Errorf("held after the kill: %d, %v", used, err)
-	}
-	c.eventually("free memory", func(l look) bool { return l.Cards[0].Used == 0 && l.Cards[0].Compute == nil })
-	if took := time.Since(began); took < 149*time.Millisecond {
-		t.Errorf("teardown took %v, want 150ms at least", took)
-	}
-}
-
 func TestTeardownListsTheDead(t *testing.T) {
 	w := newWorld(t, With("teardown_ms", "3600000"))
 	keep(t, w)

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/test/must"
 )
 
@@ -149,22 +147,6 @@ func TestSharedMemory(t *testing.T) {
 	c.eventually("free memory", free)
 }
 
-// A probe's lock is root's alone, and held as long as the probe lives.
-func TestProbeLock(t *testing.T) {
-	w := newWorld(t)
-	lock := filepath.Join(w.Dir(), "probe.lock")
-	p := start(t, w, "probe", "--mib", "1024", "--lock", lock)
-	f := must.Have(os.Open(lock))(t)
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != unix.EWOULDBLOCK {
-		t.Errorf("a reader's lock while the probe lives: %v", err)
-	}
-	must.Do(t, p.Kill())
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		t.Errorf("a reader's lock afterwards: %v", err)
-	}
-}
-
 // A node that its user may not open is no device of CUDA's.
 func TestDeniedNodeIsNoDevice(t *testing.T) {
 	w := newWorld(t)
@@ -177,18 +159,5 @@ func TestDeniedNodeIsNoDevice(t *testing.T) {
 	t.Cleanup(p.End)
 	if l := attach(t, w).look(); len(l.Cards[2].Compute) != 1 {
 		t.Errorf("the second reachable card is not in use: %+v", l.Cards)
-	}
-}
-
-func TestRefusedCombinations(t *testing.T) {
-	w := newWorld(t)
-	for _, args := range []string{
-		"alloc --mib 2 --pidns --fork-hold", "alloc --mib 2 --workers 65", "ipc-import", "ipc-export --socket x",
-		"probe --mib 2", "probe --lock x", "holdfd", "alloc --near-full 2 --no-context",
-	} {
-		if p, err := w.Start(strings.Fields(args)...); err == nil {
-			p.End()
-			t.Errorf("%q was accepted", args)
-		}
 	}
 }

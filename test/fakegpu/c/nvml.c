@@ -1,6 +1,5 @@
 // libnvidia-ml.so.1 of the fake vendor: the calls a memory snapshot needs, with the real structures' layout.
 // This file: the library's life, the system, which card.
-// Built with -DOLD_DRIVER it is a library from before driver 510: no memory v2, process lists v2 only.
 #define _GNU_SOURCE
 #include "nvml.h"
 

@@ -26,7 +26,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *o
 	*out = (nvmlMemory_t){u.total, u.free, u.used + u.reserved};
 	return SUCCESS;
 }
-#ifndef OLD_DRIVER
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
 	ENTER_ANY(device);
 	if (out->version != (sizeof *out | 2u << 24)) return VERSION_MISMATCH;
@@ -35,7 +34,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
 	*out = (nvmlMemory_v2_t){out->version, u.total, u.reserved, u.free, u.used};
 	return SUCCESS;
 }
-#endif
 EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
 	ENTER_DEVICE(device);
 	unsigned long long total = world_num(&w, gpu, "bar1_mib", 262144) * MIB;
@@ -143,8 +141,6 @@ static int processes(const struct world *w, int gpu, int instance, const char *r
 PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v2, "compute")
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics")
 PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, "mps")
-#ifndef OLD_DRIVER
 PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v3, "compute")
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
 PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps")
-#endif

@@ -20,14 +20,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *out)
 	*out = (unsigned)world_num(&w, gpu, "compute_mode", 0);
 	return SUCCESS;
 }
-#ifndef OLD_DRIVER
 EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, unsigned mode[2]) {
 	ENTER_DEVICE(device);
 	if (mode[0] != (2 * sizeof *mode | 1u << 24)) return VERSION_MISMATCH;
 	mode[1] = (unsigned)world_num(&w, gpu, "addressing_mode", 0);
 	return SUCCESS;
 }
-#endif
 EXPORT nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned *out) {
 	ENTER_DEVICE(device);
 	*out = (unsigned)world_num(&w, gpu, "virtualization_mode", 0);
@@ -62,15 +60,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *cor
 	*failure = (unsigned)world_num(&w, gpu, "remap_failure", 0);
 	return SUCCESS;
 }
-EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, int cause, unsigned *n, unsigned long long *pages) {
-	ENTER_DEVICE(device);
-	if (!retires(&w, gpu)) return NOT_SUPPORTED;
-	unsigned room = *n;
-	*n = (unsigned)world_num(&w, gpu, cause == 1 ? "retired_pages" : "retired_single_bit", 0);
-	if (*n > room) return INSUFFICIENT_SIZE;
-	for (unsigned i = 0; i < *n; i++) pages[i] = i + 1;
-	return SUCCESS;
-}
 EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, unsigned *out) {
 	ENTER_DEVICE(device);
 	if (!retires(&w, gpu)) return NOT_SUPPORTED;
@@ -78,23 +67,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, 
 	return SUCCESS;
 }
 
-static int clocks(const struct world *w, int gpu, unsigned long long *out) {
-	*out = (unsigned long long)world_num(w, gpu, "clocks_event_reasons", 1);
-	return SUCCESS;
-}
-#ifndef OLD_DRIVER
 EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *out) {
 	ENTER_DEVICE(device);
-	return clocks(&w, gpu, out);
-}
-#endif
-EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *out) {
-	ENTER_DEVICE(device);
-	return clocks(&w, gpu, out);
+	*out = (unsigned long long)world_num(&w, gpu, "clocks_event_reasons", 1);
+	return SUCCESS;
 }
 
-#ifndef OLD_DRIVER
-// Version 2 ends with the mask, version 3 with the summary.
 typedef struct {
 	unsigned version;
 	unsigned char cluster[16];
@@ -102,22 +80,18 @@ typedef struct {
 	unsigned clique;
 	unsigned char state;
 	unsigned mask;
-	unsigned char summary;
-} nvmlGpuFabricInfo_v3_t;
+} nvmlGpuFabricInfo_v2_t;
 
-EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *out) {
+EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *out) {
 	ENTER_DEVICE(device);
-	bool v3 = out->version == (sizeof *out | 3u << 24);
-	if (!v3 && out->version != (offsetof(nvmlGpuFabricInfo_v3_t, summary) | 2u << 24)) return VERSION_MISMATCH;
+	if ((out->version >> 24) != 2) return VERSION_MISMATCH;
 	memset(out->cluster, 0, sizeof out->cluster);
 	out->status = (int)world_num(&w, gpu, "fabric_status", 0);
 	out->clique = 0;
 	out->state = (unsigned char)world_num(&w, gpu, "fabric_state", 0);
 	out->mask = 0;
-	if (v3) out->summary = 0;
 	return SUCCESS;
 }
-#endif
 
 typedef struct {
 	unsigned field, scope;
@@ -128,9 +102,7 @@ typedef struct {
 
 static const struct { unsigned field; const char *key; } fields[] = {
 	{142, "remapped_corrected"}, {143, "remapped_uncorrected"}, {144, "remap_pending"}, {145, "remap_failure"},
-#ifndef OLD_DRIVER
 	{230, "recovery_action"},
-#endif
 };
 
 static const char *key_of(unsigned field) {

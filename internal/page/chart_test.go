@@ -1,0 +1,468 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+	"bookend/internal/settle"
+	"bookend/internal/slurm"
+)
+
+const (
+	gib   = 1 << 30
+	cardA = gpu.ID("GPU-aaaaaaaa")
+	cardB = gpu.ID("GPU-bbbbbbbb")
+)
+
+var (
+	noon  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	epoch = gpu.Epoch{Boot: "b", Driver: "580", Module: "m"}
+)
+
+func hour(h float64) time.Time { return noon.Add(time.Duration(h * float64(time.Hour))) }
+
+// seenAs is one look at a card: its memory in use, and what was found.
+func seenAs(h float64, id gpu.ID, used uint64, found ...finding.Finding) ledger.End {
+	e := ledger.End{At: time.Duration(h*3600+86400) * time.Second, Wall: hour(h), Findings: found}
+	e.Snapshot.Readings = []gpu.Reading{reading(id, used)}
+	e.Curves = map[gpu.ID]settle.Curve{id: {State: settle.Clean}}
+	if len(found) > 0 {
+		e.Curves[id] = settle.Curve{State: settle.Flat}
+	}
+	for range found {
+		e.Verdict.Judged = append(e.Verdict.Judged, finding.Judged{Action: config.Warn})
+	}
+	return e
+}
+
+func reading(id gpu.ID, used uint64) gpu.Reading {
+	minor := int(id[4] - 'a')
+	return gpu.Reading{
+		Device: gpu.Device{ID: id, Name: "NVIDIA H200", Minor: &minor},
+		Memory: gpu.Memory{Total: gpu.Bytes(100 * gib), Used: gpu.Bytes(used)},
+	}
+}
+
+func found(c code.Code, id gpu.ID, bytes uint64) finding.Finding {
+	return finding.Finding{Code: c, GPU: id, Bytes: gpu.Bytes(bytes)}
+}
+
+// ran is a job of one card, of which either end may be missing.
+func ran(id slurm.JobID, card gpu.ID, ends ...ledger.End) ledger.Run {
+	index := int(card[4] - 'a')
+	r := ledger.Run{Key: fmt.Sprint("w", id), Job: slurm.Job{ID: id, User: "alice"}, Epoch: epoch,
+		Devices: []ledger.Assigned{{Index: index, Device: gpu.Device{ID: card}}}}
+	if len(ends) > 0 && ends[0].Wall != (time.Time{}) {
+		r.Start = &ends[0]
+	}
+	if len(ends) > 1 {
+		r.Ends = ends[1:]
+	}
+	return r
+}
+
+func besides(e ledger.End, id gpu.ID, used uint64) ledger.End {
+	e.Neighbours = &gpu.Snapshot{At: e.At, Readings: []gpu.Reading{reading(id, used)}}
+	return e
+}
+
+// aDay is a node's day on which much happens.
+func aDay() []ledger.Run {
+	drain := seenAs(4, cardA, 20*gib, found(code.Orphan, cardA, 20*gib))
+	drain.Verdict = finding.Verdict{Action: config.Drain, Exit: 10, Code: code.Orphan,
+		Judged: []finding.Judged{{Action: config.Drain}}}
+	blind := seenAs(15, cardB, 0, finding.Finding{Code: code.NoDriver})
+	blind.Snapshot, blind.Curves = gpu.Snapshot{}, nil
+	return []ledger.Run{
+		ran(1, cardA, seenAs(0, cardA, 0), drain),
+		ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib)),
+		ran(3, cardB, besides(seenAs(9, cardB, 0), cardA, 20*gib), besides(seenAs(10, cardB, 0), cardA, 0)),
+		ran(4, cardA, seenAs(11, cardA, 0), seenAs(14, cardA, 0)),
+		ran(5, cardB, besides(seenAs(12, cardB, 0), cardA, 70*gib), blind),
+		ran(6, cardB, ledger.End{}, besides(seenAs(17, cardB, 0), cardA, 5*gib)),
+		ran(7, cardA, seenAs(18, cardA, 0)),
+		ran(8, cardA, seenAs(19, cardA, 30*gib), seenAs(20, cardA, 30*gib)),
+	}
+}
+
+// sketch writes a lane's blocks and pieces as text: places in hours.
+func sketch(c Chart, l Lane) string {
+	var b strings.Builder
+	at := func(from, to time.Time) string {
+		return fmt.Sprintf("%.0f-%.0f", from.Sub(noon).Hours(), to.Sub(noon).Hours())
+	}
+	for _, k := range l.Blocks {
+		ends := map[bool]string{k.Running: " running", k.NoStart: " nostart", k.NoEnd: " noend"}[true]
+		fmt.Fprintf(&b, "job %s row %d of %d %s%s, %s; ", k.Job, k.Row, k.Rows, at(k.Start, k.End), ends, figure(k.Most))
+	}
+	for _, h := range l.Held {
+		fmt.Fprintf(&b, "held %s %s %s by %s; ", at(h.Start, h.End), figure(h.Bytes), h.Fate, h.By)
+	}
+	for _, m := range l.Marks {
+		fmt.Fprintf(&b, "mark %v; ", m.Entries)
+	}
+	return b.String() + l.Facts()
+}
+
+func TestLayout(t *testing.T) {
+	c := Lay(aDay(), Request{Now: hour(24)})
+	if c.Jobs != 8 || c.Running != 1 || c.Drains != 1 || len(c.Codes) != 3 || len(c.Lanes) != 2 || len(c.Node) != 1 ||
+		len(c.Entries) != 3 || c.Entries[1].Phase != Start || c.Entries[1].Job != "2" || c.Entries[2].Grave() != 4 {
+		t.Fatalf("%+v", c)
+	}
+	for i, want := range []string{
+		"job 1 row 0 of 2 0-4, 20.0 GiB; job 2 row 0 of 2 6-8, 20.0 GiB; job 4 row 0 of 2 11-14, 70.0 GiB; " +
+			"job 7 row 0 of 2 18-24 running, 30.0 GiB; job 8 row 1 of 2 19-20, 30.0 GiB; " +
+			"held 4-9 20.0 GiB stayed by a hook of job 1; held 9-10 20.0 GiB gone by a hook of job 3; mark [2]; " +
+			"mark [1]; 5 jobs, 2 findings",
+		"job 3 row 0 of 1 9-10, an unknown amount; job 5 row 0 of 1 12-15, an unknown amount; " +
+			"job 6 row 0 of 1 17-17 nostart, an unknown amount; 3 jobs",
+	} {
+		if got := sketch(c, c.Lanes[i]); got != want {
+			t.Errorf("lane %d: got\n%s\nwant\n%s", i, got, want)
+		}
+	}
+}
+
+// A job has the name that its user knows it by, in every place.
+func TestNamesOfJobs(t *testing.T) {
+	run := ran(105, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, found(code.Orphan, cardA, 20*gib)))
+	run.Job.HetJobID = 104
+	c := Lay([]ledger.Run{run}, Request{Now: hour(4)})
+	l := c.Lanes[0]
+	if l.Blocks[0].Job != "104+1" || c.Entries[0].Job != "104+1" || l.Held[0].By != "a hook of job 104+1" {
+		t.Errorf("%+v, %+v", l, c.Entries)
+	}
+	if got := l.Blocks[0].To; got != 0.5 {
+		t.Errorf("its end is drawn at %v", got)
+	}
+}
+
+// Ticks stand at times of the calendar, whatever the zone, and never so near that their labels touch.
+func TestTicks(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin") // its clocks went back on 25 October 2026: 25 hours
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		since, until string
+		zone         *time.Location
+		want         string
+	}{
+		"an hour":           {"2026-11-21 12:01", "2026-11-21 13:01", time.UTC, "12:15 12:30 12:45 13:00"},
+		"over midnight":     {"2026-11-21 22:10", "2026-11-22 03:00", time.UTC, "23:00 22 Nov* 01:00 02:00 03:00"},
+		"years":             {"2020-03-01 00:00", "2026-03-01 00:00", time.UTC, ""},
+		"a day of 25 hours": {"2026-10-24 22:00", "2026-10-26 02:00", berlin, "25 Oct* 06:00 12:00 18:00 26 Oct*"},
+		"a day in a zone of its own": {"2026-11-21 22:00", "2026-11-22 02:30", time.FixedZone("", 5*3600+1800),
+			"22:00 23:00 22 Nov* 01:00 02:00"},
+		"nothing, the shortest there": {"2026-11-21 12:00", "2026-11-21 12:00", time.UTC, "12:00 12:01"},
+	} {
+		at := func(text string) time.Time {
+			moment, err := time.ParseInLocation("2006-01-02 15:04", text, tt.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return moment
+		}
+		var got []string
+		last := -1.0
+		for _, k := range Lay(nil, Request{Since: at(tt.since), Until: at(tt.until), Zone: tt.zone}).Ticks {
+			if k.At < 0 || k.At > 1 || k.At <= last {
+				t.Errorf("%s: %q at %v after %v", name, k.Label, k.At, last)
+			}
+			last = k.At
+			if k.Day {
+				k.Label += "*"
+			}
+			got = append(got, k.Label)
+		}
+		if text := strings.Join(got, " "); tt.want != "" && text != tt.want {
+			t.Errorf("%s: %d: %s, want %s", name, len(got), text, tt.want)
+		}
+	}
+	for whole := time.Second; whole < 100*365*24*time.Hour; whole = whole/3*5 + 7*time.Second {
+		c := Lay(nil, Request{Since: noon.Add(-whole), Until: noon, Zone: berlin})
+		if n := len(c.Ticks); n > mostTicks+1 {
+			t.Errorf("%v: %d ticks", whole, n)
+		}
+	}
+}
+
+func TestTimeShown(t *testing.T) {
+	runs := []ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, 0))}
+	for name, tt := range map[string]struct {
+		runs         []ledger.Run
+		ask          Request
+		since, until time.Time
+	}{
+		"all that is on record":      {runs, Request{Now: hour(10)}, hour(0), hour(10)},
+		"a copy ends with its looks": {runs, Request{}, hour(0), hour(4)},
+		"as asked":                   {runs, Request{Now: hour(10), Since: hour(2), Until: hour(3)}, hour(2), hour(3)},
+		"the wrong way round": {runs, Request{Now: hour(10), Since: hour(3), Until: hour(2)}, hour(3),
+			hour(3).Add(shortest)},
+		"no record": {nil, Request{Now: hour(10)}, time.Time{}, hour(10)},
+	} {
+		c := Lay(tt.runs, tt.ask)
+		if name != "no record" && !c.Since.Equal(tt.since) || !c.Until.Equal(tt.until) {
+			t.Errorf("%s: %v to %v, want %v to %v", name, c.Since, c.Until, tt.since, tt.until)
+		}
+	}
+}
+
+// Jobs that have a card at one time stand on top of each other; of more than there are rows for the last share one.
+func TestRows(t *testing.T) {
+	var runs []ledger.Run
+	for i, times := range [][2]float64{{0, 9}, {1, 2}, {3, 8}, {4, 5}, {4.5, 6}, {4.6, 7}} {
+		runs = append(runs, ran(slurm.JobID(i+1), cardA, seenAs(times[0], cardA, 0), seenAs(times[1], cardA, 0)))
+	}
+	got := ""
+	for _, k := range Lay(runs, Request{Now: hour(24)}).Lanes[0].Blocks {
+		got += fmt.Sprintf("%d/%d ", k.Row, k.Rows)
+	}
+	if want := "0/4 1/4 1/4 2/4 3/4 3/4 "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Ninety days of eight cards and thousands of jobs come to a bounded number of blocks, marks and pieces, and every job
+// is in one of the blocks.
+func TestDense(t *testing.T) {
+	var runs []ledger.Run
+	const jobs, cards = 6000, 8
+	for i := range jobs {
+		card := gpu.ID("GPU-" + string(rune('a'+i%cards)))
+		at := float64(i/cards) * 90 * 24 / (jobs / cards)
+		end := seenAs(at+2, card, 20*gib, found("BKD-ORPHAN", card, 20*gib))
+		runs = append(runs, ran(slurm.JobID(i+1), card, seenAs(at, card, 0), end))
+	}
+	began := time.Now()
+	c := Lay(runs, Request{})
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for _, l := range c.Lanes {
+		jobs := 0
+		for _, k := range l.Blocks {
+			jobs += k.Jobs
+		}
+		if len(l.Blocks) > 2/cell || len(l.Held) > 2/cell || len(l.Marks) > 65 || jobs != l.Jobs {
+			t.Errorf("%d blocks of %d jobs, %d pieces, %d marks", len(l.Blocks), jobs, len(l.Held), len(l.Marks))
+		}
+	}
+	if len(c.Entries) != jobs || c.Jobs != jobs || c.Lanes[0].Jobs != jobs/cards {
+		t.Errorf("%d entries, %d jobs", len(c.Entries), c.Jobs)
+	}
+}
+
+func TestRunsWithoutAnEnd(t *testing.T) {
+	start := seenAs(0, cardA, 0)
+	open := ran(1, cardA, start)
+	bySlurm := ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))
+	bySlurm.Job.Start = hour(2)
+	rebooted := ran(9, cardB, seenAs(8, cardB, 0), seenAs(9, cardB, 0))
+	rebooted.Epoch = gpu.Epoch{Boot: "c", Driver: "580", Module: "m"}
+	unseen := ledger.End{At: seenAs(3, cardA, 0).At, Wall: hour(7), Unseen: "its job began anew"}
+	for name, tt := range map[string]struct {
+		runs []ledger.Run
+		want string
+	}{
+		"runs":               {[]ledger.Run{open}, "0-24 running"},
+		"ended":              {[]ledger.Run{ran(1, cardA, start, seenAs(5, cardA, 0))}, "0-5"},
+		"its job began anew": {[]ledger.Run{open, ran(1, cardB, seenAs(6, cardB, 0), seenAs(7, cardB, 0))}, "0-6 noend"},
+		"the card was given on": {[]ledger.Run{open, rebooted, ran(2, cardA, seenAs(4, cardA, 0), seenAs(5, cardA, 0))},
+			"0-4 noend"},
+		"the node booted":                {[]ledger.Run{open, rebooted}, "0-8 noend"},
+		"a health check closed it":       {[]ledger.Run{ran(1, cardA, start, unseen)}, "0-3 noend"},
+		"closed, and ended all the same": {[]ledger.Run{ran(1, cardA, start, unseen, seenAs(8, cardA, 0))}, "0-8"},
+		"no start":                       {[]ledger.Run{ran(1, cardA, ledger.End{}, seenAs(5, cardA, 0))}, "5-5 nostart"},
+		"no start, but Slurm's word":     {[]ledger.Run{bySlurm}, "2-5 nostart"},
+		"the clock was set back":         {[]ledger.Run{ran(1, cardA, seenAs(5, cardA, 0), seenAs(2, cardA, 0))}, "5-5"},
+	} {
+		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(-1)})
+		want := "job 1 row 0 of 1 " + tt.want
+		if got := sketch(c, c.Lanes[0]); !strings.HasPrefix(got, want+",") {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// The most memory in use is what looks between a job's two ends saw, and accounting of processes that began in it.
+func TestMost(t *testing.T) {
+	end := seenAs(4, cardA, 0)
+	end.Health = []gpu.Health{{Device: cardA, Accounting: gpu.Accounting{Mode: "on", Processes: []gpu.Accounted{
+		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)},
+		{PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
+	}}}}
+	other := ran(2, cardB, besides(seenAs(2, cardB, 0), cardA, 50*gib), seenAs(3, cardB, 0))
+	sighted := ledger.Sighted{Epoch: epoch,
+		Processes: []ledger.Seen{{GPU: cardA, PID: 7, Start: 1, Last: seenAs(3, cardA, 0).At,
+			Bytes: gpu.Bytes(60 * gib)}}}
+	for name, tt := range map[string]struct {
+		runs []ledger.Run
+		seen ledger.Sighted
+		want gpu.Figure
+	}{
+		"nobody looked": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, 0))}, ledger.Sighted{},
+			gpu.Unknown("not sampled")},
+		"left at its end": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, gib))},
+			ledger.Sighted{}, gpu.Bytes(gib)},
+		"there at its start": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), seenAs(4, cardA, 0))},
+			ledger.Sighted{}, gpu.Unknown("not sampled")},
+		"accounting": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end)}, ledger.Sighted{},
+			gpu.Bytes(30 * gib)},
+		"another's hook": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, ledger.Sighted{},
+			gpu.Bytes(50 * gib)},
+		"health checks": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, sighted,
+			gpu.Bytes(60 * gib)},
+	} {
+		c := Lay(tt.runs, Request{Now: hour(24), Sighted: tt.seen})
+		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, k.Most, tt.want)
+		}
+	}
+}
+
+// What stays on a card is drawn between looks that saw it, and no look's word goes further than what it saw.
+func TestHeld(t *testing.T) {
+	orphan := found(code.Orphan, cardA, 20*gib)
+	leaves := func() ledger.Run { return ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 20*gib, orphan)) }
+	unread := seenAs(6, cardA, 0, finding.Finding{Code: code.Unread, GPU: cardA, Unknown: "no answer"})
+	unread.Curves = map[gpu.ID]settle.Curve{cardA: {State: settle.Unknown}}
+	reloaded := ran(2, cardA, seenAs(6, cardA, 9*gib, found(code.Dirty, cardA, 9*gib)), seenAs(8, cardA, 0))
+	reloaded.Epoch.Module = "m2"
+	vague := found(code.Residue, cardA, 0)
+	vague.Bytes = gpu.Unknown("shared memory counted twice")
+	gone := seenAs(4, cardB, 0)
+	for name, tt := range map[string]struct {
+		runs  []ledger.Run
+		check *ledger.Check
+		want  string
+	}{
+		"nothing": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))}, nil,
+			""},
+		"nobody looked since": {[]ledger.Run{leaves()}, nil, "2-24 20 unseen"},
+		"gone when the next job came": {[]ledger.Run{leaves(),
+			ran(2, cardA, seenAs(6, cardA, 0), seenAs(8, cardA, 0))}, nil, "2-6 20 gone"},
+		"found again": {[]ledger.Run{leaves(),
+			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 0))}, nil,
+			"2-6 20 stayed, 6-8 20 gone"},
+		"kept over a job that adds none": {[]ledger.Run{leaves(),
+			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib))}, nil,
+			"2-8 20 stayed, 8-24 20 unseen"},
+		"a job adds to it": {[]ledger.Run{leaves(),
+			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)),
+				seenAs(8, cardA, 50*gib, found(code.Orphan, cardA, 30*gib)))},
+			nil, "2-8 20 stayed, 8-24 50 unseen"},
+		"the next look could not tell": {[]ledger.Run{leaves(), ran(2, cardA, unread, seenAs(8, cardA, 0))}, nil,
+			"2-6 20 unknown"},
+		"the driver was reloaded": {[]ledger.Run{leaves(), reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
+		"how much nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, gib, vague))},
+			nil, "2-24 ? unseen"},
+		"seen from aside": {[]ledger.Run{leaves(),
+			ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, 20*gib), besides(gone, cardA, 0))}, nil,
+			"2-3 20 stayed, 3-4 20 gone"},
+		"in use, by whom nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0)),
+			ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, gib), besides(gone, cardA, 0))},
+			nil, ""},
+		"beside another job of the card": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, 0)),
+			ran(2, cardA, seenAs(3, cardA, gib, found(code.Dirty, cardA, gib)), seenAs(4, cardA, 0))}, nil, ""},
+		"beside another job that got it so": {[]ledger.Run{leaves(),
+			ran(2, cardA, seenAs(5, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(20, cardA, 20*gib)),
+			ran(3, cardA, seenAs(8, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(9, cardA, 20*gib))}, nil,
+			"2-20 20 stayed, 20-24 20 unseen"},
+		"an end that nobody saw": {[]ledger.Run{leaves(),
+			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)),
+				ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began anew"}),
+			ran(3, cardA, seenAs(10, cardA, 0), seenAs(11, cardA, 0))}, nil, "2-6 20 stayed, 6-10 20 gone"},
+		"a small remainder": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20)),
+			ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, 9<<20), gone)}, nil, ""},
+		"a health check saw it": {[]ledger.Run{leaves()},
+			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 20*gib).Snapshot,
+				Leaked: map[gpu.ID]uint64{cardA: 20 * gib}}, "2-5 20 stayed, 5-24 20 unseen"},
+		"a health check saw it gone": {[]ledger.Run{leaves()},
+			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot}, "2-5 20 gone"},
+		"a health check that was ended": {[]ledger.Run{leaves()},
+			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 0).Snapshot, Stopped: true},
+			"2-24 20 unseen"},
+	} {
+		c := Lay(tt.runs, Request{Now: hour(24), Since: hour(0), Check: tt.check})
+		var got []string
+		for _, h := range c.Lanes[0].Held {
+			bytes := fmt.Sprint(h.Bytes.Bytes / gib)
+			if !h.Bytes.Known() {
+				bytes = "?"
+			}
+			got = append(got, fmt.Sprintf("%.0f-%.0f %s %s", h.Start.Sub(noon).Hours(), h.End.Sub(noon).Hours(), bytes,
+				h.Fate))
+		}
+		if text := strings.Join(got, ", "); text != tt.want {
+			t.Errorf("%s: %s, want %s", name, text, tt.want)
+		}
+	}
+}
+
+func TestCheckIsAnEntry(t *testing.T) {
+	check := &ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardB, 0).Snapshot,
+		Cards:    []ledger.Assigned{{Index: 6, Device: gpu.Device{ID: cardB}}},
+		Findings: []finding.Finding{found(code.Trespass, cardB, gib)}}
+	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
+		Request{Now: hour(24), Check: check})
+	if len(c.Entries) != 1 || c.Entries[0].Phase != Check || c.Entries[0].Job != "" || len(c.Lanes) != 2 ||
+		*c.Lanes[1].Card.Index != 6 || len(c.Lanes[1].Marks) != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCards(t *testing.T) {
+	runs := aDay()
+	for name, want := range map[string]string{
+		"": "ab", "0": "a", "1": "b", "2": "", "nvidia1": "b", "nvidia": "", "GPU-aaaa": "a", "GPU-": "",
+		"GPU-aaaaaaaa": "a", "gpu-aaaa": "",
+	} {
+		c := Lay(runs, Request{Now: hour(24), GPU: name})
+		got := ""
+		for _, l := range c.Lanes {
+			got += string(l.Card.ID[4])
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	one := Lay(runs, Request{Now: hour(24), GPU: "0"})
+	if one.Jobs != 5 || len(one.Entries) != 2 {
+		t.Errorf("%d jobs, %d findings of one card", one.Jobs, len(one.Entries))
+	}
+}
+
+// Where marks would cover each other one stands for all, the gravest first.
+func TestMarks(t *testing.T) {
+	var runs []ledger.Run
+	for i, at := range []float64{1, 1.1, 1.2, 10} {
+		c := []code.Code{code.Dirty, code.Throttle, code.Orphan, code.Dirty}[i]
+		runs = append(runs, ran(1, cardA, ledger.End{}, seenAs(at, cardA, gib, found(c, cardA, gib))))
+	}
+	c := Lay(runs, Request{Since: hour(0), Until: hour(24), Now: hour(24)})
+	m := c.Lanes[0].Marks
+	if len(m) != 2 || len(m[0].Entries) != 3 || c.Entries[m[0].Entries[0]].Finding.Code != code.Orphan ||
+		c.Entries[m[0].Entries[2]].Finding.Code != code.Throttle {
+		t.Errorf("%+v", m)
+	}
+}
+
+// What policy ignores is no entry; what lies outside the time shown is none either.
+func TestEntries(t *testing.T) {
+	quiet := seenAs(2, cardA, gib, found(code.Orphan, cardA, gib), found("BKD-NEW", cardA, 0))
+	quiet.Verdict.Judged[0].Action = "ignore"
+	c := Lay([]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib, found(code.Dirty, cardA, gib)), quiet)},
+		Request{Since: hour(1), Until: hour(3), Now: hour(24)})
+	if len(c.Entries) != 1 || c.Entries[0].Finding.Code != "BKD-NEW" || c.Entries[0].Kind.Title == "" {
+		t.Errorf("%+v", c.Entries)
+	}
+}

@@ -1,0 +1,222 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+	"bookend/internal/ledger"
+)
+
+// Block is one job on a card, or several that are too short to be told apart.
+type Block struct {
+	From, To float64
+	Row      int // of Rows: jobs that had the card at one time stand on top of each other
+	Rows     int // of the whole lane
+	Jobs     int
+	Job      string // its name; of several none
+	User     string // raw
+	Start    time.Time
+	End      time.Time
+	// Running: it has not ended. NoStart and NoEnd: that end is not on record, and Start or End only bounds it.
+	Running, NoStart, NoEnd bool
+	// Most is the most memory seen in use meanwhile, a lower bound; Share is that of the card's.
+	Most  gpu.Figure
+	Share float64
+	Found int // findings of its two ends on this card
+	run   *ledger.Run
+}
+
+const (
+	// mostRows is how many jobs that share a card are drawn apart.
+	mostRows = 4
+	// cell is the part of a lane below which what lies beside each other is drawn as one: about a pixel.
+	cell = 1.0 / 1000
+)
+
+// readJobs finds the jobs of each card in the order in which they came.
+func (h *history) readJobs() {
+	h.jobs = map[gpu.ID][]Block{}
+	for i := range h.runs {
+		k, ok := h.block(&h.runs[i])
+		for _, d := range k.run.Devices {
+			if ok && d.Device.ID != "" {
+				h.jobs[d.Device.ID] = append(h.jobs[d.Device.ID], k)
+			}
+		}
+	}
+	for _, list := range h.jobs {
+		slices.SortStableFunc(list, func(a, b Block) int { return a.Start.Compare(b.Start) })
+		for i := range list {
+			next := slices.IndexFunc(list[i:], func(k Block) bool { return k.Start.After(list[i].Start) })
+			if next > 0 && list[i].NoEnd && list[i+next].Start.Before(list[i].End) {
+				list[i].End = list[i+next].Start // Slurm would not give on the card of a job that runs
+			}
+		}
+	}
+}
+
+// block is a run's time on its cards, and whether any is known.
+func (h *history) block(r *ledger.Run) (k Block, ok bool) {
+	k = Block{run: r, Jobs: 1, Job: r.JobName(), User: r.Job.User, Most: gpu.Unknown("not sampled")}
+	if r.First() == nil {
+		return k, false
+	}
+	k.Start, k.End, k.NoStart = r.FirstSeen(), h.Now, r.Start == nil
+	next := r.Superseded(h.runs)
+	switch {
+	case r.EndSeen():
+		k.End = r.Epilog().Wall
+	case r.Closed(): // when it was over, as the health check has it
+		k.NoEnd, k.End = true, r.Ends[0].Wall
+		if s := r.Start; s != nil && r.Ends[0].At > s.At && s.Wall.Add(r.Ends[0].At-s.At).Before(k.End) {
+			k.End = s.Wall.Add(r.Ends[0].At - s.At)
+		}
+	case next != nil:
+		k.NoEnd, k.End = true, next.FirstSeen()
+	default:
+		k.Running = true
+	}
+	if begun := r.Job.Start; k.NoStart && !begun.IsZero() && begun.Before(k.Start) {
+		k.Start = begun // Slurm's word: nobody looked then
+	}
+	k.Start, k.End = k.Start.In(h.Zone), later(k.End, k.Start).In(h.Zone) // a clock may have been set back
+	return k, true
+}
+
+// readUse notes of each job the most memory that anybody saw in use during it: hooks of other jobs, health checks, its
+// own end, and the driver's accounting where that is on.
+func (h *history) readUse() {
+	for id, list := range h.jobs {
+		for i := range list {
+			k := &list[i]
+			k.accounted(id)
+			for _, seen := range h.Sighted.During(*k.run, k.run.Began(), k.ended()) {
+				if seen.Device == id {
+					k.use(seen.Bytes)
+				}
+			}
+			for _, l := range h.looks[id] {
+				// At its end what is not there any more says nothing of it.
+				left := l.at.Equal(k.End) && !k.Running && l.used.Known() && l.used.Bytes >= finding.WorthTelling
+				if left || l.at.After(k.Start) && (k.Running || l.at.Before(k.End)) {
+					k.use(l.used)
+				}
+			}
+			for _, e := range k.run.Both() {
+				for _, f := range e.Findings {
+					if f.GPU == id {
+						k.Found++
+					}
+				}
+			}
+		}
+	}
+}
+
+// ended is when a run ended, by CLOCK_BOOTTIME; without an end on record after everything.
+func (k Block) ended() time.Duration {
+	if !k.run.Closed() {
+		return math.MaxInt64
+	}
+	return k.run.Ends[0].At
+}
+
+// accounted takes in the peaks of processes that began during a job.
+func (k *Block) accounted(id gpu.ID) {
+	for _, e := range k.run.Ends {
+		for _, a := range e.Health {
+			for _, p := range a.Accounting.Processes {
+				if a.Device == id && !p.Began.Before(k.Start) && !p.Began.After(k.End) {
+					k.use(p.Peak)
+				}
+			}
+		}
+	}
+}
+
+func (k *Block) use(f gpu.Figure) {
+	if f.Known() && (!k.Most.Known() || f.Bytes > k.Most.Bytes) {
+		k.Most = f
+	}
+}
+
+func share(f, total gpu.Figure) float64 {
+	if !f.Known() || !total.Known() || total.Bytes == 0 {
+		return 0
+	}
+	return min(float64(f.Bytes)/float64(total.Bytes), 1)
+}
+
+// blocks are the jobs of a card in the time shown. Each gets the first row that is free when it begins, the last where
+// none is.
+func (h *history) blocks(c Card) (blocks []Block) {
+	var free [mostRows]time.Time
+	last := [mostRows]int{-1, -1, -1, -1}
+	rows := 1
+	for _, k := range h.jobs[c.ID] {
+		if !h.shows(k.Start, k.End) {
+			continue
+		}
+		k.Row = slices.IndexFunc(free[:], func(t time.Time) bool { return !k.Start.Before(t) })
+		if k.Row < 0 {
+			k.Row = mostRows - 1
+		}
+		rows, free[k.Row] = max(rows, k.Row+1), later(free[k.Row], k.End)
+		k.From, k.To, k.Share = h.at(k.Start), h.at(k.End), share(k.Most, c.Total)
+		if i := last[k.Row]; i >= 0 && k.To-blocks[i].From < cell {
+			blocks[i].join(k)
+			continue
+		}
+		last[k.Row] = len(blocks)
+		blocks = append(blocks, k)
+	}
+	for i := range blocks {
+		blocks[i].Rows = rows
+	}
+	return blocks
+}
+
+// join adds a job to a block that is too short to show it apart.
+func (k *Block) join(o Block) {
+	k.Jobs, k.Found, k.Job, k.User = k.Jobs+1, k.Found+o.Found, "", ""
+	k.To, k.End = max(k.To, o.To), later(k.End, o.End)
+	k.Running, k.NoStart, k.NoEnd = k.Running || o.Running, k.NoStart && o.NoStart, k.NoEnd || o.NoEnd
+	k.use(o.Most)
+	k.Share = max(k.Share, o.Share)
+}
+
+// Top and Tall are a block's place in its lane and its height, in pixels.
+func (k Block) Top() string { return pixels(bodyTop + float64(k.Row)*(k.tall()+rowGap)) }
+
+// Tall is the height of the whole block.
+func (k Block) Tall() string { return pixels(k.tall()) }
+
+// Used is the height that the memory in use takes, and Free what is above it; what is more than nothing is visible.
+func (k Block) Used() string { return pixels(k.used()) }
+
+// Free is where the memory in use begins in the lane.
+func (k Block) Free() string {
+	return pixels(bodyTop + float64(k.Row)*(k.tall()+rowGap) + k.tall() - k.used())
+}
+
+// Heights in a lane, in pixels; page.html.tmpl has bodyTop and bodyTall too.
+const (
+	bodyTop   = 26
+	bodyTall  = 44
+	rowGap    = 2
+	leastUse  = 2
+	leastHeld = 6
+)
+
+func (k Block) tall() float64 { return (bodyTall - float64(k.Rows-1)*rowGap) / float64(k.Rows) }
+
+func (k Block) used() float64 { return max(k.Share*k.tall(), leastUse) }
+
+func pixels(n float64) string { return fmt.Sprintf("%.1f", n) }
+
+// Width is the part of the time shown that a block takes.
+func (k Block) Width() float64 { return k.To - k.From }

@@ -1,0 +1,107 @@
+// Package page lays a node's records out over time and makes one self-contained HTML page of that: for an admin's
+// browser, readable without script, on paper and by keyboard. It asks for nothing but itself: a browser is told to load
+// nothing.
+//
+// Lay makes a Chart of the records: each GPU is a lane, jobs are blocks, what stayed on it between looks is Held,
+// findings are Marks. Write shows it. Places are fractions of the time shown; what no look saw has no place.
+package page
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"time"
+
+	"bookend/internal/gpu"
+	"bookend/internal/state"
+)
+
+// Report is what a page is made of.
+type Report struct {
+	Node  string
+	Chart Chart
+	// Lemons are GPUs on which the same was found again and again.
+	Lemons  []gpu.ID
+	Damaged []state.Damage
+	Made    time.Time
+	Version string
+	// Copy is true for records that were taken elsewhere: what is there now nobody knows.
+	Copy bool
+	// Users names the jobs' users. Without it their names are left out wherever they appear.
+	Users bool
+	// People are the names that are left out, the longest first.
+	People []string
+}
+
+//go:embed page.html.tmpl
+var markup string
+
+//go:embed page.css
+var style string
+
+//go:embed page.js
+var script string
+
+// sheet is a report as the template asks for it. Its methods and the functions below make every text safe.
+type sheet struct {
+	Report
+	Listed map[int]bool // entries that the table has
+}
+
+// functions of the template that need no report.
+var functions = template.FuncMap{
+	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": clean, "plural": count,
+	"name": cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": outcome,
+	"stamp": func(t time.Time) string { return t.Format(stamp) },
+}
+
+// Write writes the page.
+func Write(w io.Writer, r Report) error {
+	t, err := template.New("page").Funcs(functions).Parse(markup)
+	if err == nil {
+		err = t.Execute(w, sheet{r, gravest(r.Chart.Entries)})
+	}
+	if err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
+
+// mostListed bounds the table of findings: a page is to open at once.
+const mostListed = 500
+
+// gravest picks the findings that are listed: all, or the gravest, and of those the latest.
+func gravest(all []Entry) map[int]bool {
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Grave(), all[a].Grave()) })
+	listed := map[int]bool{}
+	for _, i := range order[:min(len(order), mostListed)] {
+		listed[i] = true
+	}
+	return listed
+}
+
+// Style and Script are the page's own, as they are.
+func (sheet) Style() template.CSS { return template.CSS(style) }
+
+// Script is the page's own.
+func (sheet) Script() template.JS { return template.JS(script) }
+
+// Policy is what the page may do, told to the browser: show itself. Threat: a text from outside that became markup
+// after all would neither run nor load anything.
+func (sheet) Policy() string {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'",
+		hash(style), hash(script))
+}
