@@ -15,7 +15,6 @@ import (
 const (
 	maxMessage = 512 // bytes of the message
 	maxValue   = 256 // bytes of one value
-	maxFields  = 32
 )
 
 // Fields are a line's values. Names are constants of this program; values may come from outside.
@@ -40,19 +39,11 @@ func (e Entry) Line(c config.Log) []byte {
 	return line.Bytes()
 }
 
-// clean bounds and cleans the fields; those beyond the limit are counted in a field of their own.
+// clean bounds and cleans the fields.
 func (e Entry) clean() logrus.Fields {
 	fields := logrus.Fields{"program": safe(e.Program), "pid": e.PID}
-	left := 0
 	for name, value := range e.Fields {
-		if len(fields) >= maxFields {
-			left++
-			continue
-		}
 		fields[string(report.Clean(name, 32))] = safe(value)
-	}
-	if left > 0 {
-		fields["fields_left_out"] = left
 	}
 	return fields
 }

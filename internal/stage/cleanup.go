@@ -31,7 +31,7 @@ func cleanUp(d *session.Driver, c judge.Case) judge.Case {
 	}
 	cleaned := judge.Cleaned{First: c.Seen.Side}
 	did, ended := endAll(d, c.Seen, targets)
-	if cleaned.Looked = len(ended) > 0; cleaned.Looked {
+	if cleaned.Looked = ended; ended {
 		cleaned.After, c.Seen.Cards = d.Look(c, c.Seen.Cards)
 		if c.Seen.Looks = d.Looks(); len(cleaned.After.Snapshot.Readings) > 0 {
 			c.Seen.Side = cleaned.After
@@ -48,28 +48,24 @@ func mayCleanUp(c judge.Case) bool {
 	return c.Config.CleanUp.Enabled && !c.InJob && !c.Past.Again && !c.Past.Second
 }
 
-// endAll says what was done, and which processes may have ended.
-func endAll(d *session.Driver, seen judge.Seen, targets []finding.Holder) (did []finding.Finding, ended map[int]bool) {
+// endAll says what was done, and whether a process may have ended.
+func endAll(d *session.Driver, seen judge.Seen, targets []finding.Holder) (did []finding.Finding, ended bool) {
 	grace := time.Duration(d.Config.CleanUp.Grace)
 	need := grace + 2*config.KillWait + cleanWatch
 	if d.Left(need, d.Reserve()) < need {
-		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), nil
+		return append(did, finding.Unsure(code.Ended, "no time left to end the job's processes")), false
 	}
-	ended = map[int]bool{}
 	var processes []attrib.Process
 	for _, t := range targets {
 		processes = append(processes, t.Process)
-		ended[t.PID] = true
 	}
 	results, err := d.CleanUp(processes, grace, grace+2*config.KillWait)
 	if err != nil {
-		return nil, ended
+		return nil, true
 	}
 	for i, result := range results {
 		did = append(did, onCard(outcome(targets[i], result), seen))
-		if result.Outcome == finding.Refused {
-			delete(ended, targets[i].PID)
-		}
+		ended = ended || result.Outcome != finding.Refused
 	}
 	return did, ended
 }
