@@ -96,7 +96,7 @@ var mutants = []mutant.Mutant{
 	},
 	{
 		Name: "records not asked where a GPU is not clean", File: judgings + "case.go", Func: "Case.asks",
-		Old: "if !side.AtRest(c.Seen.Cards) {", New: "if side.AtRest(c.Seen.Cards) {",
+		Old: "return !side.AtRest(c.Seen.Cards)", New: "return side.AtRest(c.Seen.Cards)",
 	},
 	{
 		Name: "a health check judges GPUs that jobs have", File: judgings + "check.go", Func: "taken",
