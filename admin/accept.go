@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -138,29 +137,14 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	return b, nil
 }
 
-// named finds the one card that an admin means: by UUID, by bus id, as nvidiaN, or by a number where the driver's
-// index and the device's minor do not name two cards.
+// named finds the card that an admin means: by UUID, by bus id, or as nvidiaN.
 func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
-	var found []gpu.Reading
 	for _, r := range s.Readings {
-		if means(r, name) {
-			found = append(found, r)
+		if r.Device.Named(name) {
+			return r, nil
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
-	}
-	return gpu.Reading{}, fmt.Errorf("%q may mean %d cards: give the UUID, as bookend snapshot shows it", name,
-		len(found))
-}
-
-func means(r gpu.Reading, name string) bool {
-	isMinor := r.Device.Minor != nil && name == strconv.Itoa(*r.Device.Minor)
-	isIndex := r.NVIDIA != nil && r.NVIDIA.NVMLIndex != nil && name == strconv.Itoa(*r.NVIDIA.NVMLIndex)
-	return r.Device.Named(name) || isMinor || isIndex
+	return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
 }
 
 // holding names a job that has the card now, or may have it; empty for none.

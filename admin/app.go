@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,9 +45,6 @@ func run(env operation.Env, args []string) int {
 		args = []string{} // else cobra takes those of the process
 	}
 	root.SetArgs(args)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		unquoted(root)
-	}
 	// Completion and its scripts are for shells; help and errors have writers of their own.
 	root.SetIn(env.Stdin)
 	root.SetOut(a.raw)
@@ -102,7 +98,6 @@ var commands = []func(*app) *cobra.Command{
 // perNode gives a command --node.
 func (a *app) perNode(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, where several slurmd share this host")
-	_ = cmd.RegisterFlagCompletionFunc("node", fixed())
 }
 
 // inJSON gives a command --json.

@@ -39,8 +39,7 @@ driver is reloaded.`,
 	return cmd
 }
 
-const cardNames = "GPU is a UUID, a PCI bus id, nvidiaN, or a number that means one GPU only: bookend\nsnapshot " +
-	"shows them."
+const cardNames = "GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them."
 
 func resetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{

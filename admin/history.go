@@ -27,9 +27,6 @@ type asked struct {
 const moments = `A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
 and time (2026-11-21T08:00).`
 
-// completeMoments offers some of them.
-var completeMoments = fixed("1h", "12h", "1d", "3d", "1w", "4w")
-
 func historyCommand(a *app) *cobra.Command {
 	q := asked{}
 	cmd := &cobra.Command{
@@ -62,12 +59,6 @@ always the same one meets is most likely in what they run.
 	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a lemon, is listed")
 	a.perNode(cmd)
 	a.inJSON(cmd)
-	for _, flag := range []string{"gpu", "job", "user", "limit"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, fixed())
-	}
-	_ = cmd.RegisterFlagCompletionFunc("code", completeCodes)
-	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
-	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/health"
 	"bookend/internal/slurm"
 )
 
@@ -14,6 +15,7 @@ type Explain struct {
 	Asked  string        `json:"asked"`
 	Codes  []Explanation `json:"codes"`        // findings that it names
 	Exits  []ExitMeaning `json:"exit_codes"`   // where it was a number
+	Xid    *XidMeaning   `json:"xid"`          // where it was an error number of the driver's
 	Reason *DrainReason  `json:"drain_reason"` // where it was one
 }
 
@@ -49,6 +51,14 @@ type ExitMeaning struct {
 	Codes   []code.Code `json:"codes"`
 }
 
+// XidMeaning is what an error number of the driver's means.
+type XidMeaning struct {
+	Number  int       `json:"number"`
+	Meaning string    `json:"meaning"`
+	Asks    string    `json:"asks"` // what NVIDIA calls for
+	Code    code.Code `json:"code"` // of the finding
+}
+
 // DrainReason is a node's drain reason, read.
 type DrainReason struct {
 	Text  string `json:"text"`
@@ -64,6 +74,15 @@ type DrainReason struct {
 // NewExplain is the document of something that was asked for, without an answer yet.
 func NewExplain(asked string) Explain {
 	return Explain{Head: head(KindExplain), Asked: text(asked), Codes: []Explanation{}, Exits: []ExitMeaning{}}
+}
+
+// WithXid adds what an error number of the driver's means, if it is a known one.
+func (e Explain) WithXid(number int, here config.Config) Explain {
+	if row, ok := health.Xid(number); ok {
+		e.Xid = &XidMeaning{Number: number, Meaning: row.Meaning, Asks: row.Asks, Code: row.Code}
+		e.Codes = append(e.Codes, NewExplanation(row.Code, here))
+	}
+	return e
 }
 
 // NewExplanation explains a code of the catalogue under a configuration.

@@ -80,8 +80,12 @@ func (e Explain) Text(w io.Writer) {
 		of := map[string]string{"hooks": "Bookend's hooks", "bookend": "bookend itself"}[x.Of]
 		fmt.Fprintf(w, "%s of %s: %s\n", i.in(bold, fmt.Sprintf("exit code %d", x.Exit)), of, x.Meaning)
 	}
+	if x := e.Xid; x != nil {
+		fmt.Fprintf(w, "%s an error that the driver writes to the kernel log\n", i.in(bold, fmt.Sprintf("Xid %d:", x.Number)))
+		fmt.Fprintf(w, "  means:   %s\n  NVIDIA:  %s\n", x.Meaning, x.Asks)
+	}
 	for at, c := range e.Codes {
-		if at > 0 || len(e.Exits) > 0 || e.Reason != nil {
+		if at > 0 || e.Xid != nil || len(e.Exits) > 0 || e.Reason != nil {
 			fmt.Fprintln(w)
 		}
 		c.text(w)

@@ -32,6 +32,9 @@ func TestAgain(t *testing.T) {
 	still := side(at(200), settle.Moving, reading(gib, listed(70, gib)), orphan)
 	gone := side(at(200), settle.Moving, reading(gib))
 	buried := side(at(200), settle.Moving, reading(2*gib, listed(72, gib)), dead.Holder.Process)
+	young := orphan
+	young.Start = at(199)
+	reused := side(at(200), settle.Moving, reading(gib, listed(70, gib)), young)
 	untrusted := gone
 	untrusted.Snapshot.Readings = []gpu.Reading{{Device: gpu.Device{ID: card}, ProcessesUnknown: "not trusted"}}
 	blind := Side{Curves: map[gpu.ID]settle.Curve{card: {State: settle.Unknown}}}
@@ -43,7 +46,8 @@ func TestAgain(t *testing.T) {
 	}{
 		"it is clean":                   {[]Finding{held, residue, untraced}, nil, clean, ""},
 		"something else is there":       {[]Finding{held}, []Finding{residue}, flat, "BKD-RESIDUE "},
-		"the process has gone":          {[]Finding{held}, []Finding{moving}, gone, "BKD-ORPHAN? BKD-MOVING "},
+		"the process has gone":          {[]Finding{held}, []Finding{moving}, gone, "BKD-MOVING "},
+		"its PID is another's":          {[]Finding{held}, []Finding{moving}, reused, "BKD-MOVING "},
 		"it is there still":             {[]Finding{held}, []Finding{moving}, still, "BKD-ORPHAN? BKD-MOVING "},
 		"named again":                   {[]Finding{held, moving}, []Finding{later, moving}, still, "BKD-ORPHAN BKD-MOVING "},
 		"the list is not trusted":       {[]Finding{held}, []Finding{unread}, untrusted, "BKD-ORPHAN? BKD-UNREAD "},

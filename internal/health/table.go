@@ -30,6 +30,9 @@ func table() []Row {
 	return all
 }
 
+// Xid is the row of an Xid; false for one that the table does not have.
+func Xid(number int) (Row, bool) { return xidRow(number) }
+
 // XidMeaning says what an Xid means, in a few words; false for one that the table does not have.
 func XidMeaning(number int) (string, bool) {
 	r, ok := xidRow(number)

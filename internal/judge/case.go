@@ -188,10 +188,10 @@ func (c Case) addRecords(s *finding.Scene) {
 	}
 	self := c.Self()
 	book := ledger.Open(node.Runs, self, ledger.Now{
-		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog,
+		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Sighted: node.Sighted,
 	})
-	s.Self, s.Others = book.Self, book.Others
+	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}

@@ -71,7 +71,7 @@ func (c Check) Given() []finding.Card {
 // book is the ledger as of a look, of every run that is on record.
 func (c Check) book(at time.Duration, node Node) ledger.Book {
 	return ledger.Between(node.Runs, ledger.Now{
-		At: at, Epoch: c.Seen.Epoch, Sighted: node.Sighted,
+		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Sighted: node.Sighted,
 	})
 }
 
@@ -146,7 +146,7 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	book := c.book(now.Snapshot.At, node)
 	return finding.Scene{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
-		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others,
+		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left,
 	}
 }
 

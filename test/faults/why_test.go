@@ -55,7 +55,7 @@ var shortages = map[string]struct {
 	"its own use": {
 		runs: runsOut("--mib", "130000", "--ask", "20000"), yes: []diagnosis.Name{diagnosis.Own},
 		reads: []string{"OUT OF MEMORY on n1 GPU 0: your job itself used up the GPU",
-			"Ruled out: another process, ", "127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"},
+			"Ruled out: other users, ", "127.5 GiB in use, 19.5 GiB more asked, of 139.8 GiB"},
 	},
 	"somebody else's process": {
 		before: func(n *node) { n.guest() }, runs: runsOut("--mib", "20000", "--ask", "40000"),
@@ -70,9 +70,9 @@ var shortages = map[string]struct {
 			n.exits(0, epilog, numbered(99))
 			n.found(n.endOf(99).Findings, code.Residue)
 		},
-		runs: runsOut("--mib", "20000", "--ask", "40000"), yes: []diagnosis.Name{diagnosis.Leftover,
-			diagnosis.Unlisted},
-		reads: []string{"OUT OF MEMORY on n1 GPU 0: an earlier job left GPU memory", "97.7 GiB when your job began"},
+		runs: runsOut("--mib", "20000", "--ask", "40000"), yes: []diagnosis.Name{diagnosis.Unlisted},
+		reads: []string{"OUT OF MEMORY on n1 GPU 0: GPU memory was in use without a process",
+			"97.7 GiB when your job began"},
 	},
 	"ulimit -v": {
 		runs: func(n *node) string {

@@ -86,7 +86,7 @@ var oomInherited = step{
 		r.leaveExported(r.most())
 		job := r.fails(r.script(r.modest(nil)), 1)
 		r.evidence("after the second job, the descriptor still held")
-		r.because(job, answers{yes: list(diagnosis.Leftover, diagnosis.Unlisted)})
+		r.because(job, answers{yes: list(diagnosis.Unlisted), untold: list(diagnosis.Leftover)})
 		r.stillThere()
 	},
 }
