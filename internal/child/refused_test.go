@@ -13,7 +13,8 @@ import (
 // Calls that a sandbox, an old kernel or a full table refuses.
 var (
 	noPipe = refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE}
-	noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE}
+	noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE,
+		When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}} // by package os, and no folder
 )
 
 func refused(t *testing.T, f func(), calls ...refuse.Call) {

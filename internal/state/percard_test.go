@@ -156,5 +156,3 @@ func TestNoMPS(t *testing.T) {
 		}
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
