@@ -74,31 +74,23 @@ func limit(kind reflect.Type, text string) int64 {
 	return i
 }
 
+// parseText checks a text by its kind. Libraries are paths too, or empty for the loader's own folders, which are root's: a
+// bare name would go past the check of who may write the file.
 func parseText(n *yaml.Node, kind string) (string, error) {
-	if n.Tag != "!!str" {
-		return "", fmt.Errorf("%q is not a text: put it in quotes", clip(n.Value))
-	}
 	kind, orEmpty := strings.CutSuffix(kind, " or empty")
-	if orEmpty && n.Value == "" {
+	switch {
+	case n.Tag != "!!str":
+		return "", fmt.Errorf("%q is not a text: put it in quotes", clip(n.Value))
+	case orEmpty && n.Value == "":
 		return "", nil
+	case kind == "name":
+		return n.Value, checkName(n.Value)
+	case kind == "line":
+		return n.Value, checkLine(n.Value)
+	case kind == "textfile":
+		return n.Value, checkTextfile(n.Value)
 	}
-	return n.Value, textCheck(kind)(n.Value)
-}
-
-// textCheck checks a kind of text, nil for none that there is. Libraries are paths too, or empty for the loader's own
-// folders, which are root's: a bare name would go past the check of who may write the file.
-func textCheck(kind string) func(string) error {
-	switch kind {
-	case "path":
-		return checkPath
-	case "textfile":
-		return checkTextfile
-	case "name":
-		return checkName
-	case "line":
-		return checkLine
-	}
-	return nil
+	return n.Value, checkPath(n.Value)
 }
 
 func checkPath(p string) error {

@@ -26,24 +26,23 @@ func Elements(list string) []string {
 // Expand writes out one element of a list of nodes or device files, "rack[0-1]n[08-10]". ok is false for one that is
 // not well formed, or far too long.
 func Expand(element string) (names []string, ok bool) {
-	names = []string{""}
-	for element != "" {
-		text, rest, bracket := strings.Cut(element, "[")
-		ranges, after, closed := strings.Cut(rest, "]")
-		numbers := []string{""}
-		if bracket {
-			numbers, ok = expandRanges(ranges)
+	text, rest, bracket := strings.Cut(element, "[")
+	ranges, after, closed := strings.Cut(rest, "]")
+	switch {
+	case strings.Contains(text, "]"):
+		return nil, false
+	case !bracket:
+		return []string{element}, true
+	}
+	numbers, ok := expandRanges(ranges)
+	ends, more := Expand(after)
+	if !ok || !closed || !more || len(numbers)*len(ends) > maxNames {
+		return nil, false
+	}
+	for _, number := range numbers {
+		for _, end := range ends {
+			names = append(names, text+number+end)
 		}
-		if strings.Contains(text, "]") || bracket && (!closed || !ok) || len(names)*len(numbers) > maxNames {
-			return nil, false
-		}
-		longer := make([]string, 0, len(names)*len(numbers))
-		for _, name := range names {
-			for _, number := range numbers {
-				longer = append(longer, name+text+number)
-			}
-		}
-		names, element = longer, after
 	}
 	return names, true
 }

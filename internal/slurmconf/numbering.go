@@ -113,11 +113,6 @@ type Kept struct {
 // retry is how long after slurmd -G failed hooks do not try it again.
 const retry = time.Minute
 
-// Holds reports whether an answer needs no refresh.
-func (k Kept) Holds(key Key, now time.Duration, check bool) bool {
-	return k.Key.Same(key) && !k.Due(now, check)
-}
-
 // Due reports whether slurmd -G failed and is to be tried again. A health check does so at once.
 func (k Kept) Due(now time.Duration, check bool) bool {
 	return k.Tried != 0 && (check || now < k.Tried || now-k.Tried >= retry)
@@ -147,6 +142,9 @@ func (a Asked) Settle(kept *Kept) Kept {
 	}
 	if kept != nil && kept.Key.Boot == a.Key.Boot && kept.Key.Conf == a.Key.Conf && a.Key.Daemon.maybe(kept.For) {
 		now.InForce, now.For, now.Uncertain = kept.InForce, kept.For, kept.Uncertain
+		if now.InForce != nil && len(now.InForce.GPUs) == 0 { // counted by an earlier version, as AutoDetect finds them
+			now.InForce = nil
+		}
 	}
 	if !a.List.Known() {
 		return now

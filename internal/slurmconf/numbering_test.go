@@ -60,6 +60,8 @@ func TestSettle(t *testing.T) {
 	counted.Source = ByCount
 	kept := Kept{Key: keyOf(0), List: one, InForce: &one, For: keyOf(0).Daemon}
 	pending := asking(5, other, 1).Settle(&kept)
+	older := kept
+	older.InForce = &List{Source: ByCount}
 	earlier := Kept{Key: keyOf(0), List: one, InForce: &one, For: Daemon{PID: 6, Ticks: 60}}
 	elsewhere := kept
 	elsewhere.Key.Boot = "a"
@@ -80,6 +82,7 @@ func TestSettle(t *testing.T) {
 		"changed, slurmd restarted":               {&kept, restarted(asking(5, other, 6)), ""},
 		"changed, which slurmd is not known":      {&kept, asking(5, other, unknown), "slurmd is running is not known"},
 		"changed, slurmd's own copies":            {&kept, own(asking(5, other, 1)), ""},
+		"counted by an earlier version":           {&older, asking(0, one, 1), ""},
 		"older files, another answer":             {&kept, asking(0, other, 1), restart},
 		"changed back":                            {&pending, asking(8, one, 1), restart},
 		"changed back, old files":                 {&pending, asking(0, one, 1), restart},
