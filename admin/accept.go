@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,22 +18,19 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // quietTime is how long a probe on the card is waited for: one takes up to half a second.
 const quietTime = 2 * time.Second
 
 func acceptCommand(a *app) *cobra.Command {
-	var force bool
 	cmd := &cobra.Command{
 		Use: "accept GPU", Short: "what is on a GPU now counts as its own, until the driver is reloaded",
 		Long: fmt.Sprintf("Takes up to %d MiB that are on the GPU without a job, and without anybody to name\nfor "+
 			"it, as its own until the driver is reloaded.\n\n%s", finding.MaxBaseline>>20, cardNames),
 		Args: operands(1, 1, "accept GPU, reset GPU, reset all, or nothing"),
-		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0], force) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.accept(args[0]) },
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "accept although a job has the GPU")
 	a.perNode(cmd)
 	a.inJSON(cmd)
 	return cmd
@@ -42,13 +38,13 @@ func acceptCommand(a *app) *cobra.Command {
 
 // accept takes what a card carries without a job, and without anybody to name for it, as its own until the driver
 // is loaded anew.
-func (a *app) accept(name string, force bool) error {
+func (a *app) accept(name string) error {
 	cfg := a.config()
 	all, err := read(a.env, cfg.Paths, a.node)
 	if err != nil {
 		return err
 	}
-	b, err := accepted(a.env, cfg, all, name, force)
+	b, err := accepted(a.env, cfg, all, name)
 	if err != nil {
 		return err
 	}
@@ -58,13 +54,12 @@ func (a *app) accept(name string, force bool) error {
 	return a.write(func() any { return answer.NewAccepted(all.node, b.GPU, b.Bytes) }, func(w io.Writer) {
 		fmt.Fprintf(w, "accepted: %s on %s count as the card's own until the driver is reloaded; undo: bookend "+
 			"baseline reset %s\n",
-			view.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
+			answer.Figure(gpu.Bytes(b.Bytes)), plain(b.GPU), plain(b.GPU))
 	})
 }
 
 // accepted is the baseline that is to be put on record, or why there is to be none.
-func accepted(env operation.Env, cfg config.Config, all records, name string, force bool) (b finding.Baseline,
-	err error) {
+func accepted(env operation.Env, cfg config.Config, all records, name string) (b finding.Baseline, err error) {
 	if why := stuck(env, cfg, all); why != "" {
 		return b, errors.New(why)
 	}
@@ -78,9 +73,8 @@ func accepted(env operation.Env, cfg config.Config, all records, name string, fo
 		return b, err
 	}
 	id := plain(first.Device.ID)
-	if job := holding(all, first.Device, epoch); job != "" && !force {
-		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end, or say "+
-			"--force", id, job)
+	if job := holding(all, first.Device, epoch); job != "" {
+		return b, fmt.Errorf("refusing to accept what is on %s while job %s has that card: wait for its end", id, job)
 	}
 	if b, err = again(env, cfg, all, first); err != nil {
 		return b, fmt.Errorf("refusing to accept what is on %s: %w", id, err)
@@ -137,35 +131,20 @@ func acceptable(r gpu.Reading, who map[int]attrib.Process, t config.Thresholds) 
 	case bytes > finding.MaxBaseline:
 		return b, fmt.Errorf("%s are more than the %d MiB that a card may carry: somebody holds them. Look who has "+
 			"the driver open (fuser -v /dev/nvidia*) and end it; if the memory stays, reset the card or reboot the "+
-			"node", view.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
+			"node", answer.Figure(gpu.Bytes(bytes)), finding.MaxBaseline>>20)
 	}
 	b.Bytes = bytes
 	return b, nil
 }
 
-// named finds the one card that an admin means: by UUID, by bus id, as nvidiaN, or by a number where the driver's
-// index and the device's minor do not name two cards.
+// named finds the card that an admin means: by UUID, by bus id, or as nvidiaN.
 func named(s gpu.Snapshot, name string) (gpu.Reading, error) {
-	var found []gpu.Reading
 	for _, r := range s.Readings {
-		if means(r, name) {
-			found = append(found, r)
+		if r.Device.Named(name) {
+			return r, nil
 		}
 	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
-	}
-	return gpu.Reading{}, fmt.Errorf("%q may mean %d cards: give the UUID, as bookend snapshot shows it", name,
-		len(found))
-}
-
-func means(r gpu.Reading, name string) bool {
-	isMinor := r.Device.Minor != nil && name == strconv.Itoa(*r.Device.Minor)
-	isIndex := r.NVIDIA != nil && r.NVIDIA.NVMLIndex != nil && name == strconv.Itoa(*r.NVIDIA.NVMLIndex)
-	return r.Device.Named(name) || isMinor || isIndex
+	return gpu.Reading{}, notFound(fmt.Sprintf("no such card: %q; bookend snapshot shows them", name))
 }
 
 // holding names a job that has the card now, or may have it; empty for none.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,17 +12,14 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/operation"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // app is one run of the command line: the outside world, and the flags that several commands have.
 type app struct {
-	env    operation.Env // its Stdout and Stderr let nothing through that no terminal should get
-	raw    *sink         // standard output as it is: for what programs read
-	screen func(colour string) view.Screen
-	node   string // --node
-	json   bool   // --json
-	colour string // --color
+	env  operation.Env // its Stdout and Stderr let nothing through that no terminal should get
+	raw  *sink         // standard output as it is: for what programs read
+	node string        // --node
+	json bool          // --json
 }
 
 // sink is standard output, and remembers that it failed: who writes for people looks at no error.
@@ -43,17 +38,13 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // run carries out a command line and returns the exit code.
 func run(env operation.Env, args []string) int {
-	a := &app{env: env, raw: &sink{w: env.Stdout}, colour: colourAuto}
-	a.screen = func(colour string) view.Screen { return screenOf(env, colour) }
-	a.env.Stdout, a.env.Stderr = view.On(a.raw, a.screen(colourAuto)), view.Terminal(env.Stderr)
+	a := &app{env: env, raw: &sink{w: env.Stdout}}
+	a.env.Stdout, a.env.Stderr = answer.On(a.raw, colourful(env)), answer.Terminal(env.Stderr)
 	root := a.root()
 	if args == nil {
 		args = []string{} // else cobra takes those of the process
 	}
 	root.SetArgs(args)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		unquoted(root)
-	}
 	// Completion and its scripts are for shells; help and errors have writers of their own.
 	root.SetIn(env.Stdin)
 	root.SetOut(a.raw)
@@ -77,19 +68,14 @@ everything, others their own jobs alone.`,
 			}
 			return misused(cmd, fmt.Sprintf("no such command: %q", args[0]))
 		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
 	}
 	cobra.EnableCommandSorting = false
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(helpCommand())
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprint(a.env.Stdout, help(cmd, a.screen(colourNever).Width))
+		fmt.Fprint(a.env.Stdout, help(cmd))
 	})
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err.Error()) })
-	cmd.PersistentFlags().StringVar(&a.colour, "color", colourAuto, "`WHEN`: auto (on terminals, as NO_COLOR and "+
-		"TERM allow), always or never")
-	_ = cmd.RegisterFlagCompletionFunc("color", fixed(colourAuto, colourAlways, colourNever))
-	cmd.PersistentFlags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
 	for _, make := range commands {
 		cmd.AddCommand(make(a))
@@ -109,19 +95,9 @@ var commands = []func(*app) *cobra.Command{
 	doctorCommand, setupCommand, reportCommand, completionCommand, versionCommand,
 }
 
-// prepare is done before each command, once its flags are read.
-func (a *app) prepare(cmd *cobra.Command) error {
-	if !slices.Contains([]string{colourAuto, colourAlways, colourNever}, a.colour) {
-		return misused(cmd, fmt.Sprintf("--color: want auto, always or never, not %q", a.colour))
-	}
-	a.env.Stdout = view.On(a.raw, a.screen(a.colour))
-	return nil
-}
-
 // perNode gives a command --node.
 func (a *app) perNode(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.node, "node", "", "`NODE`: the node's name in Slurm, where several slurmd share this host")
-	_ = cmd.RegisterFlagCompletionFunc("node", fixed())
 }
 
 // inJSON gives a command --json.

@@ -9,14 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bookend/internal/answer"
-	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/inventory"
-	"bookend/internal/operation"
 	"bookend/internal/report"
-	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 // nameWidth bounds names from outside in a line.
@@ -34,7 +29,7 @@ driver is reloaded.`,
 	cmd.AddCommand(acceptCommand(a), resetCommand(a))
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset GPU, reset all, or nothing",
+			return misused(cmd, fmt.Sprintf("no such command: %q: want accept GPU, reset UUID, reset all, or nothing",
 				args[0]))
 		}
 		return nil
@@ -44,15 +39,14 @@ driver is reloaded.`,
 	return cmd
 }
 
-const cardNames = "GPU is a UUID, a PCI bus id, nvidiaN, or a number that means one GPU only: bookend\nsnapshot " +
-	"shows them."
+const cardNames = "GPU is a UUID, a PCI bus id or nvidiaN: bookend snapshot shows them."
 
 func resetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reset GPU|all", Short: "forget what a GPU, or each, carries without a job",
+		Use: "reset UUID|all", Short: "forget what a GPU, or each, carries without a job",
 		Long: "What is on the GPU no longer counts as its own; what services hold is learned\nagain at the next " +
-			"job's start.\n\n" + cardNames,
-		Args:              operands(1, 1, "GPU or all"),
+			"job's start.",
+		Args:              operands(1, 1, "a UUID, as bookend baseline shows it, or all"),
 		RunE:              func(_ *cobra.Command, args []string) error { return a.resetBaseline(args[0]) },
 		ValidArgsFunction: firstOnly(fixed("all")),
 	}
@@ -85,7 +79,7 @@ func (a *app) listBaselines() error {
 			fmt.Fprintf(w, "%s  %s\n", report.Keep(b.UUID, nameWidth), carried(b))
 			for _, r := range b.Residents {
 				fmt.Fprintf(w, "  PID %d (%s), %s\n", r.PID, report.Keep(r.Service, nameWidth),
-					view.Figure(gpu.Bytes(r.Bytes)))
+					answer.Figure(gpu.Bytes(r.Bytes)))
 			}
 		}
 	})
@@ -93,7 +87,7 @@ func (a *app) listBaselines() error {
 
 // carried words one baseline.
 func carried(b answer.Baseline) string {
-	text := fmt.Sprintf("%s without a process", view.Figure(gpu.Bytes(b.Bytes)))
+	text := fmt.Sprintf("%s without a process", answer.Figure(gpu.Bytes(b.Bytes)))
 	if b.Holder != "" {
 		text += ", held by " + string(report.Keep(b.Holder, nameWidth))
 	}
@@ -120,11 +114,10 @@ func (a *app) resetBaseline(name string) error {
 	}
 	ids := slices.Sorted(maps.Keys(cards))
 	if name != "all" {
-		id, err := carrying(a.env, cfg, all, cards, name)
-		if err != nil {
-			return err
+		if ids = []gpu.ID{gpu.ID(name)}; cards[ids[0]].GPU == "" {
+			return notFound(fmt.Sprintf("no baseline of %s on node %s: bookend baseline shows which there are",
+				plain(ids[0]), all.node))
 		}
-		ids = []gpu.ID{id}
 	}
 	if err := all.store.DropBaselines(ids...); err != nil {
 		return err
@@ -137,30 +130,4 @@ func (a *app) resetBaseline(name string) error {
 		fmt.Fprintf(w, "forgotten: %d baseline%s; what services hold is learned again at the next job's start\n",
 			len(ids), more)
 	})
-}
-
-// carrying finds the card that an admin means among those with a baseline. One named by its UUID may be gone by now;
-// for other names the driver is asked.
-func carrying(
-	env operation.Env, cfg config.Config, all records, cards map[gpu.ID]finding.Baseline, name string,
-) (gpu.ID, error) {
-	if _, ok := cards[gpu.ID(name)]; ok {
-		return gpu.ID(name), nil
-	}
-	if why := stuck(env, cfg, all); why != "" {
-		return "", fmt.Errorf("%s: give the UUID, as bookend baseline shows it", why)
-	}
-	s, _, err := session.Snapshot(env, cfg)
-	if err != nil {
-		return "", fmt.Errorf("%w; give the UUID, as bookend baseline shows it", err)
-	}
-	r, err := named(s, name)
-	if err != nil {
-		return "", err
-	}
-	if _, ok := cards[r.Device.ID]; !ok {
-		return "", notFound(fmt.Sprintf("no baseline of %s on node %s: bookend baseline shows which there are",
-			plain(r.Device.ID), all.node))
-	}
-	return r.Device.ID, nil
 }

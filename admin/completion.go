@@ -15,8 +15,8 @@ var bashWords string
 
 func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "the script that completes bookend's commands, flags and findings " +
-			"in a shell",
+		Use: "completion bash|zsh|fish", Short: "the script that completes bookend's commands and flags in a " +
+			"shell",
 		Example: `  bookend completion bash >/usr/share/bash-completion/completions/bookend
   bookend completion zsh >/usr/local/share/zsh/site-functions/_bookend
   bookend completion fish >/usr/share/fish/vendor_completions.d/bookend.fish
@@ -36,11 +36,11 @@ func (a *app) script(cmd *cobra.Command, shell string) error {
 		if _, err := io.WriteString(a.raw, bashWords); err != nil {
 			return err
 		}
-		return cmd.Root().GenBashCompletionV2(a.raw, true)
+		return cmd.Root().GenBashCompletionV2(a.raw, false)
 	case "zsh":
-		return cmd.Root().GenZshCompletion(a.raw)
+		return cmd.Root().GenZshCompletionNoDesc(a.raw)
 	case "fish":
-		return cmd.Root().GenFishCompletion(a.raw, true)
+		return cmd.Root().GenFishCompletion(a.raw, false)
 	}
 	return misused(cmd, fmt.Sprintf("no such shell: %q: want bash, zsh or fish", shell))
 }

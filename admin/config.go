@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -13,8 +12,6 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/backend"
 	"bookend/internal/config"
-	"bookend/internal/kmsg"
-	"bookend/internal/operation"
 	"bookend/internal/report"
 	"bookend/internal/session"
 )
@@ -33,16 +30,13 @@ func configCommand(a *app) *cobra.Command {
 	check := &cobra.Command{
 		Use: "check [FILE]", Short: "check the configuration in force, or another before it is installed",
 		Long: `Checks a configuration as the hooks would: its text, whether root may trust it,
-whether they can start the backend that it names, load the library that tests GPUs
-and read the kernel's log, and what they take Slurm to give out. The driver is not
-asked.`,
+and whether they can start the backend that it names and load its libraries.`,
 		Args: operands(0, 1, "check [FILE]"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.checkConfig(args) },
 		ValidArgsFunction: firstOnly(func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		}),
 	}
-	a.perNode(check)
 	a.inJSON(check)
 	cmd.AddCommand(check)
 	return cmd
@@ -89,7 +83,7 @@ func (a *app) checkConfig(args []string) error {
 		for _, p := range cfg.Unused {
 			c.Lines = append(c.Lines, answer.CheckedLine{Line: p.Line, Text: placed(path, p)})
 		}
-		c.startable(env, cfg, path, a.node)
+		c.startable(cfg, path)
 	}
 	return a.sayChecked(c.Config)
 }
@@ -135,7 +129,7 @@ func placed(path string, p config.Problem) string {
 }
 
 // startable ends the check of a valid configuration with whether the hooks can work with it.
-func (c *checked) startable(env operation.Env, cfg config.Config, path, node string) {
+func (c *checked) startable(cfg config.Config, path string) {
 	c.say(fmt.Sprintf("checked: %s: every key; only root can write it and the folders above it", path))
 	p := backend.Params{Path: cfg.Backend, Root: true}
 	if t := backend.Check(p, cfg.NVIDIA.ForLooks()); t != nil {
@@ -143,49 +137,15 @@ func (c *checked) startable(env operation.Env, cfg config.Config, path, node str
 		return
 	}
 	c.say(fmt.Sprintf("checked: %s: there, executable; only root can write it and the folders above it", cfg.Backend))
-	if l := cfg.NVIDIA.NVMLLibrary; l != "" {
-		c.say(fmt.Sprintf("checked: %s: nobody but root can write it, if it is there", l))
-	}
 	if t := backend.Check(p, cfg.NVIDIA.ForTests()); t != nil {
 		c.unusable(*t, "the hooks would test no card")
 		return
 	}
-	c.say(cudaLines(cfg.NVIDIA.CUDALibrary)...)
-	c.say(kernelLines(env, cfg)...)
-	c.say(sharingLines(env, cfg, node)...)
-	c.say("not checked: the driver; bookend snapshot asks it")
+	c.say("not checked: the driver and Slurm; bookend doctor looks at both")
 	c.Usable, c.Verdict = true, fmt.Sprintf("configuration %s valid: mode %s, backend %s", c.is, cfg.Mode, cfg.Backend)
 }
 
 func (c *checked) unusable(t backend.Trouble, what string) {
 	c.say(fmt.Sprintf("%s: %s", t.Code, t.Detail))
 	c.Verdict = fmt.Sprintf("configuration %s valid, but %s", c.is, what)
-}
-
-// cudaLines say of a trusted CUDA library whether it is there, and nothing where none is configured: the loader finds
-// its own.
-func cudaLines(path string) []string {
-	if path == "" {
-		return nil
-	}
-	switch st, err := os.Stat(path); {
-	case err != nil:
-		return []string{fmt.Sprintf("nvidia.cuda_library: %v: no card will be tested", err)}
-	case !st.Mode().IsRegular():
-		return []string{fmt.Sprintf("nvidia.cuda_library: %s: not a file: no card will be tested", path)}
-	}
-	return []string{fmt.Sprintf("checked: %s: there; only root can write it and the folders above it", path)}
-}
-
-// kernelLines say whether the kernel's log can be read, where it is wanted. It is read as hooks read it, to the end.
-func kernelLines(env operation.Env, cfg config.Config) []string {
-	path := filepath.Join(cfg.Paths.Dev, "kmsg")
-	if env.EUID != 0 {
-		return []string{fmt.Sprintf("not checked: %s: run as root", path)}
-	}
-	if log := kmsg.Read(cfg.Paths.Dev, nil); log.Unknown != "" {
-		return []string{"kernel log: cannot be read: " + string(report.Clean(log.Unknown, detailWidth)) +
-			": Xids are not seen, and a start trusts no earlier test"}
-	}
-	return []string{fmt.Sprintf("checked: %s: the kernel's log can be read", path)}
 }

@@ -53,16 +53,17 @@ func TestCommandPages(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "```\n%s\n```\n\n| flag | |\n| --- | --- |\n", usage(c))
 		eachFlag(c, func(f *pflag.Flag) {
-			if c.HasParent() && (f.Name == "help" || f.Name == "color") {
+			if c.HasParent() && f.Name == "help" {
 				return
 			}
 			name, text := flagWords(f)
 			fmt.Fprintf(&b, "| `%s` | %s |\n", name, text)
 		})
-		b.WriteString("\n| exit code | |\n| --- | --- |\n")
-		for _, e := range exitTable(c) {
-			fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.means)
-		}
+		b.WriteString("\n")
+	}
+	b.WriteString("Exit codes of all commands:\n\n| exit code | |\n| --- | --- |\n")
+	for _, e := range exits {
+		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.means)
 	}
 	text := strings.ReplaceAll(b.String(), "\n| flag | |\n| --- | --- |\n\n", "\n")
 	generated(t, "../docs/cli.md", "commands", text+"\n")

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,17 +54,18 @@ func site(env operation.Env) doctor.Site {
 	cfg, path, problems, err := session.ReadConfig(env)
 	s := doctor.Site{
 		Clock:  env.Clock,
-		Config: cfg, ConfigPath: path, Named: env.Getenv("BOOKEND_CONFIG") != "", Mistakes: len(problems),
+		Config: cfg, ConfigPath: path,
 		Programs: slices.Compact([]string{filepath.Dir(cfg.Backend), filepath.Dir(config.Default().Backend)}),
 		NVML:     inventory.Installed("libnvidia-ml.so.1"), CUDA: inventory.Installed("libcuda.so.1"),
 		Version: env.Version, Root: "/", SlurmConf: env.Getenv("SLURM_CONF"),
 		NodeName: cmp.Or(env.Getenv("SLURMD_NODENAME"), nodeOf(env, cfg.Paths, "")),
 	}
-	if err != nil {
-		s.Unread = err.Error()
-	}
-	if len(problems) > 0 {
-		s.Mistake = problems[0].String()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && path == config.DefaultFile: // as the rule says
+	case err != nil:
+		s.Mistake = "not used: " + err.Error()
+	case len(problems) > 0:
+		s.Mistake = fmt.Sprintf("not valid: %s (1 of %d)", problems[0], len(problems))
 	}
 	if s.Self, err = os.Executable(); err != nil {
 		s.Self = os.Args[0]

@@ -17,10 +17,10 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
 	"bookend/internal/oom"
-	"bookend/internal/probe"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
@@ -41,7 +41,7 @@ func busyIn(t tester, dir string) testNode {
 	n.job(t, 43, cardB, false)
 	must(t, n.store.PutBaseline(finding.Baseline{GPU: cardB, Epoch: n.epoch, Bytes: 10 << 20, Holder: "dcgm.service",
 		Residents: []finding.Resident{{PID: 812, Service: "dcgm.service"}}}))
-	must(t, n.store.PutProbes(probe.Record{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
+	must(t, n.store.PutProbes(health.TestRecord{Epoch: n.epoch, Wall: time.Now(), Probe: gpu.Probe{Device: cardA,
 		Result: gpu.ProbeOK, Free: gpu.Bytes(2), Largest: gpu.Bytes(1)}}))
 	must(t, os.MkdirAll(n.dir+"/var", 0o755))
 	must(t, metrics.Record(metrics.Files{Var: n.dir + "/var"}, metrics.Run{

@@ -31,46 +31,6 @@ var exits = []struct {
 	{exitUsage, "wrong command line"},
 }
 
-// unreadable is why most commands end with exitTrouble.
-const unreadable = "the records could not be read"
-
-// exitsOf says more exactly what the codes of single commands mean, by the command's path; 0 and 64 go without saying.
-var exitsOf = map[string]map[int]string{
-	"bookend status": {
-		exitTrouble:  unreadable + "; with --exit-code: a trouble, memory that nobody explains, or the node is drained",
-		exitNotFound: "no such node, or no GPU job has run here yet", exitDenied: "needs root",
-		exitUntold: "with --exit-code: the driver gave no answer, and nothing else is wrong",
-	},
-	"bookend show": {
-		exitTrouble: unreadable + "; with --exit-code: something was found at one of the job's ends, or at its start " +
-			"its GPUs were not clean",
-		exitNotFound: "no record of that job",
-		exitDenied:   "not root, and no report of a job of yours; or not root, with --exit-code",
-	},
-	"bookend history": {
-		exitTrouble:  unreadable + "; with --exit-code: a run with findings, or a lemon, was listed",
-		exitNotFound: "no such node, or no GPU job has run here yet", exitDenied: "needs root",
-	},
-	"bookend report": {
-		exitTrouble:  unreadable + ", or the page not written: a file that is there is kept without --force",
-		exitNotFound: "no such node or GPU, or no record at all",
-		exitDenied:   "needs root, unless --records names a copy",
-	},
-	"bookend snapshot": {exitTrouble: "the driver could not be asked, or not to the end"},
-	"bookend explain":  {exitNotFound: "no such finding, exit code or reason"},
-	"bookend baseline": {exitTrouble: unreadable, exitNotFound: "no such node", exitDenied: "needs root"},
-	"bookend baseline accept": {
-		exitTrouble:  "refused, or the driver could not be asked: the message says why",
-		exitNotFound: "no such node or GPU", exitDenied: "needs root",
-	},
-	"bookend baseline reset": {
-		exitTrouble:  "the driver could not be asked which GPU is meant",
-		exitNotFound: "no such node, GPU or baseline", exitDenied: "needs root",
-	},
-	"bookend config check": {exitTrouble: "the hooks would not use the configuration, or could not work with it"},
-	"bookend doctor":       {exitTrouble: "something is wrong or unknown", exitDenied: "needs root"},
-}
-
 // misuse is a command line that is not understood.
 type misuse struct {
 	cmd *cobra.Command

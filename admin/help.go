@@ -8,43 +8,34 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"bookend/internal/view"
 )
 
-// helpWidth is how wide help is where nobody says, and helpWidest how wide it gets: longer lines are hard to read.
-const (
-	helpWidth  = 80
-	helpWidest = 100
-)
-
-// help is what --help says of a command, in so many columns; 0 where nobody knows how many there are.
-func help(cmd *cobra.Command, width int) string {
-	width = min(cmp.Or(width, helpWidth), helpWidest)
+// help is what --help says of a command.
+func help(cmd *cobra.Command) string {
 	var b strings.Builder
-	line := func(hang int, text string) { fmt.Fprintln(&b, view.Fold(text, width, hang)) }
-	line(len("usage: "), "usage: "+usage(cmd))
+	line := func(text string) { fmt.Fprintln(&b, text) }
+	line("usage: " + usage(cmd))
 	for paragraph := range strings.SplitSeq(cmp.Or(cmd.Long, cmd.Short), "\n\n") {
 		fmt.Fprintln(&b)
-		line(0, strings.ReplaceAll(paragraph, "\n", " "))
+		line(paragraph)
 	}
 	if subs := visible(cmd); len(subs) > 0 {
 		fmt.Fprintln(&b, "\ncommands:")
 		for _, c := range subs {
-			line(15, fmt.Sprintf("  %-12s %s", c.Name(), c.Short))
+			line(fmt.Sprintf("  %-12s %s", c.Name(), c.Short))
 		}
 	}
 	fmt.Fprintln(&b, "\nflags:")
 	eachFlag(cmd, func(f *pflag.Flag) {
 		name, text := flagWords(f)
-		line(19, fmt.Sprintf("  %-16s %s", name, text))
+		line(fmt.Sprintf("  %-16s %s", name, text))
 	})
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nexamples:\n%s\n", cmd.Example)
 	}
 	fmt.Fprintln(&b, "\nexit codes:")
-	for _, e := range exitTable(cmd) {
-		line(6, fmt.Sprintf("  %-3d %s", e.code, e.means))
+	for _, e := range exits {
+		line(fmt.Sprintf("  %-3d %s", e.code, e.means))
 	}
 	return b.String()
 }
@@ -65,7 +56,7 @@ func usage(cmd *cobra.Command) string {
 		line += " [COMMAND]"
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == "version" || f.Name == "color" || f.Hidden {
+		if f.Name == "help" || f.Name == "version" || f.Hidden {
 			return
 		}
 		name, _ := flagWords(f)
@@ -96,28 +87,6 @@ func visible(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
 		return c.Hidden || !c.IsAvailableCommand()
 	})
-}
-
-// exitMeaning is one exit code of one command.
-type exitMeaning struct {
-	code  int
-	means string
-}
-
-// exitTable are the exit codes that a command has.
-func exitTable(cmd *cobra.Command) (table []exitMeaning) {
-	own := exitsOf[cmd.CommandPath()]
-	for _, e := range exits {
-		switch text, has := own[e.code]; {
-		case has:
-			table = append(table, exitMeaning{e.code, text})
-		case e.code == exitOK || e.code == exitUsage || !cmd.HasParent():
-			table = append(table, exitMeaning{e.code, e.means})
-		case e.code == exitTrouble:
-			table = append(table, exitMeaning{e.code, "the answer could not be written"})
-		}
-	}
-	return table
 }
 
 // describe words what cobra words itself as this program does, in all commands.

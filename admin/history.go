@@ -11,7 +11,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/internal/view"
 )
 
 // usualLimit is how many runs a list has unless it is told otherwise.
@@ -27,9 +26,6 @@ type asked struct {
 // moments is how --since and --until are written.
 const moments = `A moment is how long ago it was (90m, 2h, 3d, 2w), a date (2026-11-21) or a date
 and time (2026-11-21T08:00).`
-
-// completeMoments offers some of them.
-var completeMoments = fixed("1h", "12h", "1d", "3d", "1w", "4w")
 
 func historyCommand(a *app) *cobra.Command {
 	q := asked{}
@@ -63,12 +59,6 @@ always the same one meets is most likely in what they run.
 	f.BoolVar(&q.check, "exit-code", false, "end with 1 where a run with findings, or a lemon, is listed")
 	a.perNode(cmd)
 	a.inJSON(cmd)
-	for _, flag := range []string{"gpu", "job", "user", "limit"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, fixed())
-	}
-	_ = cmd.RegisterFlagCompletionFunc("code", completeCodes)
-	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
-	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
 }
 
@@ -93,7 +83,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 		picked, more = picked[:q.limit], len(picked)-q.limit
 	}
 	h := answer.NewHistory(all.node, picked, all.runs, more)
-	err = a.write(func() any { return h }, func(w io.Writer) { view.History(w, h) })
+	err = a.write(func() any { return h }, func(w io.Writer) { h.Text(w) })
 	if err == nil && q.check && len(answer.Filter{Found: true}.Pick(picked)) > 0 {
 		return answered(exitTrouble)
 	}
@@ -102,7 +92,7 @@ func (a *app) history(cmd *cobra.Command, q asked) error {
 
 func (a *app) lemons(node string, runs []ledger.Run, check bool) error {
 	l := answer.NewLemons(node, runs)
-	err := a.write(func() any { return l }, func(w io.Writer) { view.Lemons(w, l) })
+	err := a.write(func() any { return l }, func(w io.Writer) { l.Text(w) })
 	if err == nil && check && len(l.Cards) > 0 {
 		return answered(exitTrouble)
 	}

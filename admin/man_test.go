@@ -31,7 +31,7 @@ const manFiles = `# FILES
 : Slurm's configuration, where it is not in its usual place
 
 **NO_COLOR**, **TERM**
-: with NO_COLOR set, or TERM unset or dumb, nothing is coloured unless --color says so
+: with NO_COLOR set, or TERM unset or dumb, nothing is coloured
 
 # SEE ALSO
 **bookend-prolog**(8), **bookend-epilog**(8), **bookend-healthcheck**(8), **bookend.yaml**(5), **scontrol**(1), **nvidia-smi**(1)
@@ -67,18 +67,12 @@ func TestManPage(t *testing.T) {
 func manCommand(b *strings.Builder, c *cobra.Command) {
 	fmt.Fprintf(b, "## %s\n%s\n\n", c.CommandPath(), long(c))
 	eachFlag(c, func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != "color" {
+		if f.Name != "help" {
 			manFlag(b, f)
 		}
 	})
 	if c.Example != "" {
 		fmt.Fprintf(b, "Examples:\n\n```\n%s\n```\n\n", c.Example)
-	}
-	own := exitsOf[c.CommandPath()]
-	for _, e := range exits {
-		if means, has := own[e.code]; has {
-			fmt.Fprintf(b, "Exit status %d: %s.\n\n", e.code, means)
-		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/state"
-	"bookend/internal/view"
 )
 
 // widestOwn bounds a line of a start report.
@@ -43,6 +42,6 @@ func (a *app) own(ref slurm.Ref) error {
 			lines = append(lines, string(report.Keep(line, widestOwn)))
 		}
 	}
-	own := answer.NewOwnReport(node, ref.String(), r.Clean, "", lines, nil)
-	return a.write(func() any { return own }, func(w io.Writer) { view.Own(w, own, "") })
+	own := answer.NewOwnReport(node, ref.String(), r.Clean, lines)
+	return a.write(func() any { return own }, func(w io.Writer) { own.Text(w) })
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"bookend/internal/answer"
 	"bookend/internal/config"
@@ -83,26 +81,10 @@ func (r records) of(ref slurm.Ref) []ledger.Run {
 	return out
 }
 
-// damagedOf are the records that cannot be used and, by their path, are of a job: JOB/KEY.json, or JOB-KEY.json on
-// disk. Which task of an array it was, a path does not say.
-func (r records) damagedOf(ref slurm.Ref) []state.Damage {
-	if ref.Kind != slurm.RefJob {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(r.damaged), func(d state.Damage) bool {
-		number := fmt.Sprint(ref.ID)
-		return !strings.HasPrefix(filepath.Base(d.Path), number+"-") && filepath.Base(filepath.Dir(d.Path)) != number
-	})
-}
-
-// unreadable says behind "no record" that some could not be read; empty where all could.
+// unreadable says that some records could not be read; empty where all could.
 func (r records) unreadable() string {
-	switch n := len(r.damaged); n {
-	case 0:
+	if len(r.damaged) == 0 {
 		return ""
-	case 1:
-		return "; 1 record here is damaged (bookend history names it)"
-	default:
-		return fmt.Sprintf("; %d records here are damaged (bookend history names them)", n)
 	}
+	return fmt.Sprintf("bookend: damaged records on this node: %d (bookend history names them)\n", len(r.damaged))
 }

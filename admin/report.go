@@ -57,9 +57,6 @@ whatever node. That needs no root.
 	a.perNode(cmd)
 	_ = cmd.MarkFlagFilename("html", "html")
 	_ = cmd.MarkFlagDirname("records")
-	_ = cmd.RegisterFlagCompletionFunc("gpu", fixed())
-	_ = cmd.RegisterFlagCompletionFunc("since", completeMoments)
-	_ = cmd.RegisterFlagCompletionFunc("until", completeMoments)
 	return cmd
 }
 

@@ -6,41 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/operation"
-	"bookend/internal/view"
 )
 
-// Values of --color.
-const (
-	colourAuto   = "auto"
-	colourAlways = "always"
-	colourNever  = "never"
-)
-
-// screenOf is what standard output can do. What is no terminal gets whole lines, for grep.
-func screenOf(env operation.Env, colour string) view.Screen {
-	width := columns(env)
-	s := view.Screen{Width: width, Colour: colour == colourAlways}
-	if term := env.Getenv("TERM"); colour == colourAuto {
-		s.Colour = width > 0 && env.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
-	}
-	return s
+// colourful reports whether standard output takes colours.
+func colourful(env operation.Env) bool {
+	term := env.Getenv("TERM")
+	return isTerminal(env) && env.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
 }
 
-// usualWidth is that of a terminal which does not say.
-const usualWidth = 80
-
-// columns is the width of the terminal that standard output is; 0 for none.
-func columns(env operation.Env) int {
+// isTerminal reports whether standard output is a terminal.
+func isTerminal(env operation.Env) bool {
 	f, is := env.Stdout.(*os.File)
 	if !is {
-		return 0
+		return false
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	switch {
-	case err != nil:
-		return 0
-	case size.Col == 0:
-		return usualWidth
-	}
-	return int(size.Col)
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
 }

@@ -35,7 +35,6 @@ slurm.conf does. It changes no other file.`,
 	cmd.Flags().StringVar(&version, "slurm", "", "`VERSION`: the oldest Slurm on the nodes, such as 24.11; default: "+
 		"that of scontrol")
 	cmd.Flags().BoolVar(&write, "write", false, "write bookend.conf and the scripts")
-	_ = cmd.RegisterFlagCompletionFunc("slurm", fixed())
 	return cmd
 }
 

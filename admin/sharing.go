@@ -6,34 +6,12 @@ import (
 
 	"bookend/internal/config"
 	"bookend/internal/operation"
-	"bookend/internal/report"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
 
 // detailWidth bounds what is quoted of Slurm's files and of errors.
 const detailWidth = 300
-
-// sharingLines say for "bookend config check" whether GPUs are given out in shards: where they are, or where nobody can
-// tell, nothing on a card drains, and no card is tested.
-func sharingLines(env operation.Env, cfg config.Config, node string) []string {
-	answer := operation.ReadSharing(env, cfg, nodeOf(env, cfg.Paths, node))
-	var out []string
-	if answer.Missing != "" {
-		out = append(out, "slurm.gres_conf: "+string(report.Clean(answer.Missing, detailWidth))+" does not exist")
-	}
-	text := "GPUs in shards: " + string(answer.Shared)
-	if answer.By != "" {
-		text += ", by " + string(report.Clean(answer.By, detailWidth))
-	}
-	if answer.Why != "" && answer.By != "slurm.shards" {
-		text += ": " + string(report.Clean(answer.Why, detailWidth))
-	}
-	if answer.Shared != slurmconf.No {
-		text += ": nothing on a card will drain or be tested"
-	}
-	return append(out, text)
-}
 
 // untold is the trouble of a node where nobody can tell whether GPUs are given out in shards; empty where one can.
 func untold(env operation.Env, cfg config.Config, node string) string {

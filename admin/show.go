@@ -11,7 +11,6 @@ import (
 	"bookend/internal/answer"
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
-	"bookend/internal/view"
 )
 
 func showCommand(a *app) *cobra.Command {
@@ -54,18 +53,16 @@ func (a *app) show(ref slurm.Ref, check bool) error {
 	if err != nil {
 		return err
 	}
-	runs, damaged := all.of(ref), all.damagedOf(ref)
-	for _, d := range damaged {
-		fmt.Fprintf(a.env.Stderr, "bookend: damaged record: %v\n", d)
-	}
+	runs := all.of(ref)
+	fmt.Fprint(a.env.Stderr, all.unreadable())
 	if len(runs) == 0 {
-		return notFound(fmt.Sprintf("no record of job %s on node %s%s", ref, all.node, all.unreadable()))
+		return notFound(fmt.Sprintf("no record of job %s on node %s", ref, all.node))
 	}
 	slices.SortStableFunc(runs, func(x, y ledger.Run) int {
 		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), x.LastSeen().Compare(y.LastSeen()))
 	})
 	s := answer.NewShow(all.node, ref.String(), runs, all.runs)
-	err = a.write(func() any { return s }, func(w io.Writer) { view.Show(w, s) })
+	err = a.write(func() any { return s }, func(w io.Writer) { s.Text(w) })
 	if err == nil && check && len(answer.Filter{Found: true}.Pick(runs)) > 0 {
 		return answered(exitTrouble)
 	}

@@ -48,18 +48,8 @@ func explainDrain(e answer.Explain, r drain.Reason, cfg config.Config) answer.Ex
 	if r.Phase == slurm.Prolog {
 		when = "began"
 	}
-	means := fmt.Sprintf("Bookend drained the node when job %d %s", r.Job, when)
-	if r.GPU != nil {
-		means += fmt.Sprintf(", for what it found on GPU %d", *r.GPU)
-	}
-	if r.MiB > 0 {
-		means += fmt.Sprintf(", %d MiB", r.MiB)
-	}
-	if r.PID > 0 {
-		means += fmt.Sprintf(", held by process %d", r.PID)
-	}
-	means += fmt.Sprintf(". bookend show %d has the evidence; once it is mended: scontrol update nodename=NODE "+
-		"state=resume", r.Job)
+	means := fmt.Sprintf("Bookend drained the node when job %d %s. bookend show %[1]d has the evidence; once it is "+
+		"mended: scontrol update nodename=NODE state=resume", r.Job, when)
 	e.Codes = append(e.Codes, answer.NewExplanation(r.Code, cfg))
 	e = e.WithReason("bookend", means)
 	e.Reason.Index, e.Reason.Job = r.GPU, uint32(r.Job)

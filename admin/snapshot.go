@@ -11,10 +11,9 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/config"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/inventory"
-	"bookend/internal/probe"
 	"bookend/internal/session"
-	"bookend/internal/view"
 )
 
 func snapshotCommand(a *app) *cobra.Command {
@@ -36,7 +35,7 @@ func (a *app) snapshot() error {
 	if a.env.EUID != 0 {
 		s, who = ownOnly(s, who, uint32(a.env.EUID))
 	}
-	var tests map[gpu.ID]probe.Record
+	var tests map[gpu.ID]health.TestRecord
 	if problem == nil {
 		tests = a.tests(cfg)
 	}
@@ -45,7 +44,7 @@ func (a *app) snapshot() error {
 	if problem != nil {
 		d.Problem = problem.Error()
 	}
-	err := a.write(func() any { return d }, func(w io.Writer) { view.Snapshot(w, d) })
+	err := a.write(func() any { return d }, func(w io.Writer) { d.Text(w) })
 	if problem != nil {
 		return problem
 	}
@@ -72,7 +71,7 @@ func ownOnly(s gpu.Snapshot, who map[int]attrib.Process, uid uint32) (gpu.Snapsh
 }
 
 // tests are the cards' last tests, where this node's hooks keep any.
-func (a *app) tests(cfg config.Config) map[gpu.ID]probe.Record {
+func (a *app) tests(cfg config.Config) map[gpu.ID]health.TestRecord {
 	all, err := read(a.env, cfg.Paths, "")
 	if err != nil {
 		return nil // no hook has run here yet, or they are root's

@@ -16,7 +16,6 @@ import (
 	"bookend/internal/operation"
 	"bookend/internal/session"
 	"bookend/internal/state"
-	"bookend/internal/view"
 )
 
 func statusCommand(a *app) *cobra.Command {
@@ -52,7 +51,7 @@ func (a *app) status(recordsAlone, check bool) error {
 		a.ask(&n, cfg, all)
 	}
 	s := n.Status()
-	err := a.write(func() any { return s }, func(w io.Writer) { view.Status(w, s) })
+	err := a.write(func() any { return s }, func(w io.Writer) { s.Text(w) })
 	switch {
 	case unread != nil || err != nil:
 		return errors.Join(unread, err)

@@ -64,18 +64,6 @@ func TestAccountingKeepsThePeaksOfTheDead(t *testing.T) {
 	}
 }
 
-func TestAccountingOff(t *testing.T) {
-	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounted", "100:10:1:2:0"))
-	start(t, w, "alloc", "--gpu", "0", "--mib", "10")
-	if a := accounting(t, accountingOf(w, cardOf(w, 0)), gpu.ID(w.UUID(0))); a.Mode != "off" || a.Unknown != "" ||
-		len(a.Processes) > 0 {
-		t.Errorf("got %s", text(t, a))
-	}
-	if calls, err := w.AccountingSwitches(); len(calls) > 0 || err != nil {
-		t.Errorf("switched: %v, %v", calls, err)
-	}
-}
-
 func TestAccountingFigures(t *testing.T) {
 	const began = 1_790_000_000_000_000
 	w := world(t, fakegpu.GPUs(1), fakegpu.With("gpu0.accounting_mode", "1"),

@@ -135,7 +135,6 @@ var ofCard = []examination{
 		}},
 	{source: "nvmlDeviceGetFieldValues", codes: []gpu.FactCode{gpu.RecoveryAction}, read: recoveryAction},
 	{source: "nvmlDeviceGetGpuFabricInfoV", codes: []gpu.FactCode{gpu.FabricState}, read: fabricState},
-	{source: "nvmlDeviceGetBAR1MemoryInfo", codes: []gpu.FactCode{gpu.BAR1Used, gpu.BAR1Total}, read: bar1},
 	one(gpu.PersistenceMode, "nvmlDeviceGetPersistenceMode", nvml.Device.GetPersistenceMode, onOff),
 	one(gpu.Throttled, "nvmlDeviceGetCurrentClocksEventReasons", nvml.Device.GetCurrentClocksEventReasons, slowdown),
 }
@@ -194,14 +193,6 @@ func fabricState(card nvml.Device) ([]string, nvml.Return) {
 		return []string{"failed"}, ret
 	}
 	return []string{wordOr(fabricStates, uint64(info.State))}, ret
-}
-
-func bar1(card nvml.Device) ([]string, nvml.Return) {
-	memory, ret := card.GetBAR1MemoryInfo()
-	if impossible(memory.Bar1Total, memory.Bar1Used) != "" {
-		return nil, ret
-	}
-	return []string{decimal(memory.Bar1Used), decimal(memory.Bar1Total)}, ret
 }
 
 // slowdown names the reasons for lower clocks that say something of the machine. Idleness, clocks that somebody has

@@ -26,12 +26,10 @@ type Fact struct {
 
 // Peak is the most memory that a process had, by the driver's accounting.
 type Peak struct {
-	PID        int        `json:"pid"`
-	Bytes      *uint64    `json:"bytes"`
-	BeganAt    *time.Time `json:"began_at"`
-	RanSeconds float64    `json:"ran_seconds"` // 0 while it runs
-	Running    bool       `json:"running"`
-	Unknown    Unknown    `json:"unknown,omitempty"`
+	PID     int        `json:"pid"`
+	Bytes   *uint64    `json:"bytes"`
+	BeganAt *time.Time `json:"began_at"`
+	Unknown Unknown    `json:"unknown,omitempty"`
 }
 
 // KernelLog is what the kernel's log had since the job's start.
@@ -94,7 +92,7 @@ func newFact(f gpu.Fact) Fact {
 func peaks(all []gpu.Accounted) []Peak {
 	out := []Peak{}
 	for _, a := range all {
-		p := Peak{PID: a.PID, RanSeconds: seconds(a.Ran), Running: a.Running}
+		p := Peak{PID: a.PID}
 		p.Bytes, p.BeganAt = p.Unknown.bytes("bytes", a.Peak), p.Unknown.moment("began_at", a.Began)
 		out = append(out, p)
 	}

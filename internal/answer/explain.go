@@ -1,11 +1,11 @@
 package answer
 
 import (
-	"fmt"
 	"strings"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/health"
 	"bookend/internal/slurm"
 )
 
@@ -15,6 +15,7 @@ type Explain struct {
 	Asked  string        `json:"asked"`
 	Codes  []Explanation `json:"codes"`        // findings that it names
 	Exits  []ExitMeaning `json:"exit_codes"`   // where it was a number
+	Xid    *XidMeaning   `json:"xid"`          // where it was an error number of the driver's
 	Reason *DrainReason  `json:"drain_reason"` // where it was one
 }
 
@@ -29,11 +30,10 @@ type Explanation struct {
 	Remedy   string        `json:"remedy"`
 	Shipped  Actions       `json:"policy_shipped"`
 	// by this node's configuration, in partitions without a policy of their own
-	Here     Actions  `json:"policy_here"`
-	Drain    string   `json:"drain"` // when it can drain, in words
-	CanDrain bool     `json:"can_drain"`
-	Exit     *int     `json:"exit_code"` // of a hook that drains for it; null: it never does
-	Metrics  []string `json:"metrics"`
+	Here     Actions `json:"policy_here"`
+	Drain    string  `json:"drain"` // when it can drain, in words
+	CanDrain bool    `json:"can_drain"`
+	Exit     *int    `json:"exit_code"` // of a hook that drains for it; null: it never does
 }
 
 // Actions are what policy does with a finding, by phase.
@@ -49,6 +49,14 @@ type ExitMeaning struct {
 	Of      string      `json:"of"` // hooks, bookend
 	Meaning string      `json:"meaning"`
 	Codes   []code.Code `json:"codes"`
+}
+
+// XidMeaning is what an error number of the driver's means.
+type XidMeaning struct {
+	Number  int       `json:"number"`
+	Meaning string    `json:"meaning"`
+	Asks    string    `json:"asks"` // what NVIDIA calls for
+	Code    code.Code `json:"code"` // of the finding
 }
 
 // DrainReason is a node's drain reason, read.
@@ -68,6 +76,15 @@ func NewExplain(asked string) Explain {
 	return Explain{Head: head(KindExplain), Asked: text(asked), Codes: []Explanation{}, Exits: []ExitMeaning{}}
 }
 
+// WithXid adds what an error number of the driver's means, if it is a known one.
+func (e Explain) WithXid(number int, here config.Config) Explain {
+	if row, ok := health.Xid(number); ok {
+		e.Xid = &XidMeaning{Number: number, Meaning: row.Meaning, Asks: row.Asks, Code: row.Code}
+		e.Codes = append(e.Codes, NewExplanation(row.Code, here))
+	}
+	return e
+}
+
 // NewExplanation explains a code of the catalogue under a configuration.
 func NewExplanation(c code.Code, here config.Config) Explanation {
 	entry, _ := code.Lookup(c)
@@ -75,10 +92,6 @@ func NewExplanation(c code.Code, here config.Config) Explanation {
 		Code: c, Title: entry.Title, Severity: entry.Severity, Scope: entry.Scope, Whose: entry.Whose,
 		Meaning: entry.Meaning, Remedy: entry.Remedy,
 		Shipped: actions(c, config.Default()), Here: actions(c, here),
-		Metrics: []string{fmt.Sprintf(`bookend_findings_total{code="%s"}`, c)},
-	}
-	if entry.Scope == code.Own || entry.Scope == code.Driver {
-		e.Metrics = append(e.Metrics, fmt.Sprintf(`bookend_own_errors_total{code="%s"}`, c))
 	}
 	e.CanDrain, e.Drain = drains(entry, here)
 	if e.CanDrain {

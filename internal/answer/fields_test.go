@@ -67,7 +67,7 @@ func fieldTables(t *testing.T) string {
 	var later []reflect.Type
 	for _, d := range documents {
 		fmt.Fprintf(&b, "\n### %s\n`%s`. %s\n\n", d.kind, d.command, about(comments[d.of.Name()]))
-		table(&b, d.of, comments, &later)
+		fieldTable(&b, d.of, comments, &later)
 	}
 	for len(later) > 0 {
 		of := later[0]
@@ -76,7 +76,7 @@ func fieldTables(t *testing.T) string {
 		}
 		said[of] = true
 		fmt.Fprintf(&b, "\n#### %s\n%s\n\n", of.Name(), about(comments[of.Name()]))
-		table(&b, of, comments, &later)
+		fieldTable(&b, of, comments, &later)
 	}
 	return b.String() + "\n"
 }
@@ -90,7 +90,7 @@ func about(comment string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
-func table(b *strings.Builder, of reflect.Type, comments map[string]string, later *[]reflect.Type) {
+func fieldTable(b *strings.Builder, of reflect.Type, comments map[string]string, later *[]reflect.Type) {
 	b.WriteString("| field | type | |\n| --- | --- | --- |\n")
 	rows(b, of, comments, later)
 }

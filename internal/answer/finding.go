@@ -1,8 +1,10 @@
 package answer
 
 import (
+	"fmt"
 	"time"
 
+	"bookend/internal/attrib"
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
@@ -77,13 +79,7 @@ type Owner struct {
 func findings(e ledger.End) []Finding {
 	out := []Finding{}
 	for i, f := range e.Findings {
-		n := newFinding(f, e.Verdict.Of(i), e.Clock)
-		if e.Neighbours != nil && f.Index == nil {
-			if r, ok := e.Neighbours.Reading(f.GPU); ok {
-				n.Minor = r.Device.Minor
-			}
-		}
-		out = append(out, n)
+		out = append(out, newFinding(f, e.Verdict.Of(i), e.Clock))
 	}
 	return out
 }
@@ -171,4 +167,30 @@ func newWhy(d *diagnosis.Diagnosis) *Why {
 		w.Try = append(w.Try, text(t))
 	}
 	return &w
+}
+
+// newProcess is what /proc said of one; at turns time since boot into a wall time.
+func newProcess(p attrib.Process, at func(time.Duration) time.Time) Process {
+	n := Process{
+		PID: p.PID, Name: text(p.Name), Gone: p.Gone, Job: text(p.Cgroup.Name()), Service: text(p.Service),
+		Container: text(p.Container), Open: []string{}, State: text(p.State),
+	}
+	if p.EnvJobID != 0 && n.Job == "" {
+		n.Hint = fmt.Sprint(p.EnvJobID)
+	}
+	switch {
+	case p.Gone:
+		n.Unknown.because("uid", "the process is gone")
+	case p.Why != "":
+		n.Unknown.because("uid", p.Why)
+	default:
+		uid := p.UID
+		n.UID = &uid
+	}
+	if p.Start > 0 {
+		n.StartedAt = moment(at(p.Start))
+	} else {
+		n.Unknown.because("started_at", "not read")
+	}
+	return n
 }

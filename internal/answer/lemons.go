@@ -91,8 +91,7 @@ func NewLemons(node string, runs []ledger.Run) Lemons {
 			l.Cards = append(l.Cards, lemon)
 		}
 	}
-	slices.SortFunc(l.Cards, func(a,
-		b Lemon) int {
+	slices.SortFunc(l.Cards, func(a, b Lemon) int {
 		return cmp.Or(cmp.Compare(b.worst(), a.worst()), cmp.Compare(a.UUID, b.UUID))
 	})
 	return l
@@ -131,8 +130,7 @@ func (t *tally) lemon() Lemon {
 			FirstAt: moment(r.first), LastAt: moment(r.last), Suspect: r.suspect(),
 		})
 	}
-	slices.SortFunc(l.Codes, func(a,
-		b Repeat) int {
+	slices.SortFunc(l.Codes, func(a, b Repeat) int {
 		return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Code, b.Code))
 	})
 	return l

@@ -108,20 +108,33 @@ type OwnReport struct {
 	Head
 	Node  string   `json:"node"`
 	Job   string   `json:"job"`
-	Clean *bool    `json:"clean"` // the GPUs were, when the job got them
+	Clean bool     `json:"clean"` // the GPUs were, when the job got them
 	Start []string `json:"start"` // lines of the start report
-	End   []string `json:"end"`   // empty; `bookend show --output` of earlier releases had the end report here
-	// Clean is null where there is no start report.
-	Unknown Unknown `json:"unknown,omitempty"`
 }
 
-// NewOwnReport is its document; where there is no start report, missing says why.
-func NewOwnReport(node, job string, clean bool, missing string, start, end []string) OwnReport {
-	r := OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: &clean, Start: list(start),
-		End: list(end)}
-	if missing != "" {
-		r.Clean = nil
-		r.Unknown.because("clean", missing)
-	}
-	return r
+// NewOwnReport is its document.
+func NewOwnReport(node, job string, clean bool, start []string) OwnReport {
+	return OwnReport{Head: head(KindOwn), Node: text(node), Job: text(job), Clean: clean, Start: list(start)}
+}
+
+// Doctor is what "bookend doctor" says.
+type Doctor struct {
+	Head
+	Results []Checked      `json:"results"`
+	Counts  map[string]int `json:"counts"` // of results by level
+}
+
+// Checked is one thing that was looked at.
+type Checked struct {
+	Check string `json:"check"`         // its name, as in docs/doctor.md
+	Level string `json:"level"`         // ok, warning, wrong, unknown
+	Path  string `json:"path"`          // or what it is about, where that is no file
+	Seen  string `json:"seen"`          // what there is
+	Why   string `json:"why,omitempty"` // why it matters; where it is not well
+	Fix   string `json:"fix,omitempty"` // a command, or what to change
+}
+
+// NewDoctor is the document of results, whose texts are printable ASCII.
+func NewDoctor(results []Checked, counts map[string]int) Doctor {
+	return Doctor{head(KindDoctor), list(results), counts}
 }

@@ -86,52 +86,18 @@ type Output struct {
 	Why  string            `json:"why"`        // why nothing of it was, or where that stopped
 }
 
-// Message is what the job's output says of memory. Figures that it does not name are missing.
+// Message is what the job's output says of memory.
 type Message struct {
 	Kind      oom.Kind      `json:"kind"`      // device, init, host, shared, fault
 	Framework oom.Framework `json:"framework"` // empty for none that is known
 	Line      string        `json:"line"`
 	Count     int           `json:"count"`
-	GPU       *int          `json:"gpu,omitempty"`             // of those that the program saw, counted by itself
-	PID       int           `json:"pid,omitempty"`             // who says it
-	Rank      *int          `json:"rank,omitempty"`            // of the process, by its launcher's prefix
-	Asked     *uint64       `json:"asked_bytes,omitempty"`     // what could not be had
-	Total     *uint64       `json:"total_bytes,omitempty"`     // of the card, or of the process's share of it
-	Free      *uint64       `json:"free_bytes,omitempty"`      // of the card
-	InUse     *uint64       `json:"in_use_bytes,omitempty"`    // by this process
-	PoolLive  *uint64       `json:"pool_live_bytes,omitempty"` // of the framework's pool, in use
-	PoolIdle  *uint64       `json:"pool_idle_bytes,omitempty"` // of the framework's pool, reserved and not in use
-	Limit     *uint64       `json:"limit_bytes,omitempty"`     // that the framework was told not to exceed
-	Others    []Other       `json:"others,omitempty"`          // processes that it names beside
-	Output    int           `json:"output"`                    // where it stands: which of the outputs, from 0
-}
-
-// Other is another process that a message names.
-type Other struct {
-	PID   int     `json:"pid"`
-	Bytes *uint64 `json:"bytes,omitempty"`
+	Output    int           `json:"output"` // where it stands: which of the outputs, from 0
 }
 
 func newMessage(m oom.Message) Message {
-	n := Message{
-		Kind: known(m.Kind), Framework: known(m.Framework), Line: string(report.Keep(m.Line, oom.MaxLine)),
-		Count: m.Count, GPU: m.GPU, PID: m.PID, Asked: said(m.Asked), Total: said(m.Total),
-		Free: said(m.Free), InUse: said(m.InUse), PoolLive: said(m.Allocated), PoolIdle: said(m.Idle),
-		Limit: said(m.Limit), Output: m.File,
-	}
-	n.Rank = m.Rank
-	for _, o := range m.Others {
-		n.Others = append(n.Others, Other{o.PID, said(o.Memory)})
-	}
-	return n
-}
-
-// said is a figure that a message names; nil for none.
-func said(f gpu.Figure) *uint64 {
-	if !f.Known() {
-		return nil
-	}
-	return &f.Bytes
+	return Message{Kind: known(m.Kind), Framework: known(m.Framework), Line: string(report.Keep(m.Line, oom.MaxLine)),
+		Count: m.Count, Output: m.File}
 }
 
 // lines are those of a report, each fit for a document.

@@ -7,7 +7,7 @@ import (
 
 	"bookend/internal/attrib"
 	"bookend/internal/gpu"
-	"bookend/internal/probe"
+	"bookend/internal/health"
 )
 
 // Snapshot is what "bookend snapshot" says: what the driver answered just now.
@@ -91,13 +91,13 @@ func Listed(r gpu.Reading, who map[int]attrib.Process, at func(time.Duration) ti
 	return out
 }
 
-func newLastTest(r probe.Record, now gpu.Epoch) LastTest {
+func newLastTest(r health.TestRecord, now gpu.Epoch) LastTest {
 	return LastTest{UUID: text(string(r.Probe.Device)), At: moment(r.Wall), Void: !r.Epoch.Same(now),
 		Test: *newTest(r.Probe)}
 }
 
 // AddTests adds the last test of each card, seen in an epoch of the driver.
-func (s *Snapshot) AddTests(records map[gpu.ID]probe.Record, now gpu.Epoch) {
+func (s *Snapshot) AddTests(records map[gpu.ID]health.TestRecord, now gpu.Epoch) {
 	for _, id := range slices.Sorted(maps.Keys(records)) {
 		s.Tests = append(s.Tests, newLastTest(records[id], now))
 	}

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/metrics"
-	"bookend/internal/slurm"
 	"bookend/internal/state"
 )
 
@@ -45,9 +44,8 @@ type Symptom struct {
 }
 
 const (
-	recent = 5              // ended jobs that a status lists, and runs that it searches for faults
+	recent = 5              // ended jobs that a status lists
 	lately = 24 * time.Hour // how long a trouble that no hook meets any more is told of
-	slack  = time.Minute    // more than there is between a hook's record and its count
 )
 
 // Status is the node at a glance.
@@ -104,7 +102,7 @@ func inJobsLife(a, b metrics.Hook) int {
 	return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b))
 }
 
-// troubles are those that are there now, each once: seen by status itself, met by the last hook, or on record alone.
+// troubles are those that are there now, each once: seen by status itself, or met by the last hook.
 func (n Node) troubles() (all []Trouble) {
 	told := map[code.Code]bool{}
 	add := func(t Trouble) { told[t.Code], all = true, append(all, t) }
@@ -123,14 +121,6 @@ func (n Node) troubles() (all []Trouble) {
 	for _, m := range n.Met {
 		if !told[m.Code] && m.Clear == 0 && !n.Well[m.Code] {
 			add(metTrouble(m))
-		}
-	}
-	for _, f := range faults(n.Runs) {
-		m := n.metOf(f.Code)
-		if !told[f.Code] && !n.Well[f.Code] && (m == nil || m.Last.Add(slack).Before(f.at)) {
-			t := newTrouble(f.Code)
-			t.LastAt, t.LastJob = moment(f.at), fmt.Sprint(f.job)
-			add(t)
 		}
 	}
 	return all
@@ -183,27 +173,4 @@ func (t *Trouble) met(m metrics.Trouble) {
 	if m.Job != 0 {
 		t.LastJob = fmt.Sprint(m.Job)
 	}
-}
-
-// fault is a finding on the driver or Bookend itself.
-type fault struct {
-	code.Code
-	job slurm.JobID
-	at  time.Time
-}
-
-// faults are the newest runs' findings on the driver or Bookend itself, each code once, newest first: on a node whose
-// driver is gone nothing else shows it, as no card was found unclean.
-func faults(runs []ledger.Run) (out []fault) {
-	seen := slices.DeleteFunc(ledger.Newest(runs), func(r ledger.Run) bool { return r.Last() == nil })
-	for _, r := range seen[:min(len(seen), recent)] {
-		e := r.Last()
-		for i, f := range e.Findings {
-			said := slices.ContainsFunc(out, func(o fault) bool { return o.Code == f.Code })
-			if entry, _ := code.Lookup(f.Code); !said && entry.Scope != code.Card && e.Verdict.Tells(i) {
-				out = append(out, fault{f.Code, r.Job.ID, e.Wall})
-			}
-		}
-	}
-	return out
 }

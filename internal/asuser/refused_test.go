@@ -134,15 +134,6 @@ func TestRaiseWithoutTheRight(t *testing.T) {
 	os.Exit(0)
 }
 
-// A limit that can neither be raised nor read is an error.
-func TestUnknownLimit(t *testing.T) {
-	var err error
-	calls := []refuse.Call{limiting(unix.RLIMIT_NPROC), always(unix.SYS_GETRLIMIT, unix.EPERM)}
-	if run := refuse.Run(calls, func() { err = raise(unix.RLIMIT_NPROC) }); run != nil || !errors.Is(err, unix.EPERM) {
-		t.Errorf("%v, %v", run, err)
-	}
-}
-
 // weaken sets a limit of processes and gives up the right to raise it, for this thread.
 func weaken() error {
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 4000, Max: 5000}); err != nil {

@@ -13,6 +13,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/gpu"
 	"bookend/internal/wire"
+	"bookend/test/must"
 )
 
 // What the fake backends, shell scripts, say.
@@ -28,9 +29,7 @@ const (
 func fake(t *testing.T, dir, script string) Params {
 	t.Helper()
 	path := filepath.Join(dir, "bookend-gpu")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nread -r request\n"+script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\nread -r request\n"+script), 0o755))
 	return Params{Path: path}
 }
 
@@ -136,9 +135,7 @@ func TestBackendGetsItsRequestAndNoEnvironment(t *testing.T) {
 func TestBackendThatCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	if err := os.WriteFile(data, []byte("#!/bin/sh\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(data, []byte("#!/bin/sh\n"), 0o644))
 	for _, path := range []string{filepath.Join(dir, "absent"), data, dir, "relative"} {
 		expectTrouble(t, Ask(Params{Path: path}, snapshot(plenty)), code.BackendMissing, path)
 	}
@@ -151,14 +148,9 @@ func TestNoTimeLeft(t *testing.T) {
 // rootsFolder is a folder that passes as root's: those for temporary files do not.
 func rootsFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "backend-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Have(os.MkdirTemp("/run", "backend-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -171,9 +163,7 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 		return Ask(p, req)
 	}
 	library := filepath.Join(others, "libnvidia-ml.so.1")
-	if err := os.WriteFile(library, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(library, nil, 0o644))
 	good := fake(t, roots, done)
 	expectTrouble(t, ask(good, wire.Options{}), "", "")
 	expectTrouble(t, ask(good, wire.Options{"nvml_library": filepath.Join(roots, "absent.so")}), "", "")
@@ -182,9 +172,7 @@ func TestRootRunsOnlyWhatIsRoots(t *testing.T) {
 		"not an absolute path")
 	expectTrouble(t, ask(fake(t, others, done), wire.Options{}), code.BackendRefused, others[:4])
 	expectTrouble(t, ask(Params{Path: filepath.Join(roots, "absent")}, wire.Options{}), code.BackendMissing, "absent")
-	if err := os.Chown(good.Path, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chown(good.Path, 65534, 65534))
 	expectTrouble(t, ask(good, wire.Options{}), code.BackendRefused, good.Path)
 }
 
@@ -246,13 +234,9 @@ func TestCheckSaysWhatWouldKeepItFromStarting(t *testing.T) {
 	check(Params{Path: filepath.Join(roots, "absent")}, code.BackendMissing, "absent")
 	check(Params{Path: roots}, code.BackendMissing, "not an executable file")
 	plain := fake(t, roots, done)
-	if err := os.Chmod(plain.Path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(plain.Path, 0o644))
 	check(plain, code.BackendMissing, "not an executable file")
-	if err := os.Chown(plain.Path, 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chown(plain.Path, 65534, 65534))
 	check(plain, code.BackendRefused, "owner is 65534")
 }
 

@@ -3,9 +3,6 @@ package child
 import (
 	"errors"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -87,23 +84,6 @@ func TestNotToBeWaitedFor(t *testing.T) {
 	}
 }
 
-// A program that exec does not even answer for in time is not started, and what appears later is killed.
-func TestNoAnswerFromExec(t *testing.T) {
-	s := self("sleep")
-	s.Timeout = 1 // over before any process can be there
-	for range 100 {
-		res := Run(s)
-		if res.Outcome == NotStarted {
-			if res.PID != 0 || !strings.Contains(res.Err.Error(), "no answer") {
-				t.Errorf("%+v", res)
-			}
-			return
-		}
-		expect(t, res, Hung) // this goroutine slept until the child was there
-	}
-	t.Error("it was there each time before its time was over")
-}
-
 // A panic beside Run comes back as an error.
 func TestPanicsComeBack(t *testing.T) {
 	c := launch(self("echo"), nil)
@@ -119,16 +99,4 @@ func TestPanicsComeBack(t *testing.T) {
 		t.Errorf("%v: kept %q of a pipe with room for -1 bytes", err, out.bytes)
 	}
 	(&keeper{limit: 1}).drain(nil) // nothing to be drained is no panic
-}
-
-// What /proc says in any other form than its own is no answer.
-func TestReadStatRefuses(t *testing.T) {
-	proc := t.TempDir()
-	ok(t, os.MkdirAll(filepath.Join(proc, "42", "stat"), 0o700))
-	if _, err := readStat(proc, 42); !errors.Is(err, unix.EISDIR) {
-		t.Errorf("%v, want EISDIR", err)
-	}
-	if _, err := parseStat([]byte(statLine("python", "S", "1", "-1"))); !errors.Is(err, strconv.ErrSyntax) {
-		t.Errorf("a process that started before time: %v", err)
-	}
 }

@@ -2,8 +2,6 @@ package code
 
 import (
 	"slices"
-
-	"bookend/internal/gpu"
 )
 
 // All returns every entry, in the order of the documentation.
@@ -147,7 +145,7 @@ var ofCards = []Entry{
 		"Do what it says: nvidia-smi --gpu-reset -i GPU once no process uses it, or reboot the node.",
 		Traits{
 			Exit: 27, Start: ToWarn, End: ToDrain,
-			Gone: Fact{gpu.RecoveryAction, "none"}, Condition: true, Fault: "the driver asks to recover the GPU",
+			Condition: true, Fault: "the driver asks to recover the GPU",
 		},
 	},
 	{
@@ -163,13 +161,13 @@ var ofCards = []Entry{
 		RemapPending, Warning, Card, Node, "row remapping waits for a reset",
 		"Memory rows with errors will be replaced at the next reset. Until then the bad page stays set aside.",
 		"Reset the card or reboot the node at the next maintenance.",
-		Traits{Start: ToWarn, End: ToWarn, Gone: Fact{gpu.RemapPending, "no"}, Condition: true},
+		Traits{Start: ToWarn, End: ToWarn, Condition: true},
 	},
 	{
 		Pages, Warning, Card, Node, "pages wait to be retired",
 		"Memory pages with errors will be taken out of use at the next reset (cards before Ampere).",
 		"Reset the card or reboot the node at the next maintenance.",
-		Traits{Start: ToWarn, End: ToWarn, Gone: Fact{gpu.RetiredPending, "no"}, Condition: true},
+		Traits{Start: ToWarn, End: ToWarn, Condition: true},
 	},
 	{
 		ECC, Warning, Card, Node, "uncorrectable memory errors",
@@ -183,14 +181,8 @@ var ofCards = []Entry{
 		"See that nvidia-fabricmanager runs and is of the driver's version.",
 		Traits{
 			Start: ToWarn, End: ToWarn,
-			Gone: Fact{gpu.FabricState, "completed"}, Condition: true, Fault: "the NVLink fabric is not ready",
+			Condition: true, Fault: "the NVLink fabric is not ready",
 		},
-	},
-	{
-		BAR1, Warning, Card, Node, "BAR1 still mapped",
-		"Much of the card's BAR1 window is mapped though nobody uses the card, often by GPUDirect RDMA: new mappings may fail.",
-		"Find who has the card open (bookend snapshot, fuser -v /dev/nvidia*); if nobody, reset the card.",
-		Traits{Start: ToNote, End: ToWarn, Condition: true},
 	},
 	{
 		Xid, Warning, Card, Job, "driver reported an error (Xid)",

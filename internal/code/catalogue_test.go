@@ -48,10 +48,10 @@ func TestEntriesAreComplete(t *testing.T) {
 			}
 		}
 		switch {
-		case e.Memory != "" && (e.Scope != Card || e.Condition || e.Gone != Fact{}):
+		case e.Memory != "" && (e.Scope != Card || e.Condition):
 			t.Errorf("%s: Traits.Memory is for what lies on a job's GPU, which a look at it can verify", e.Code)
-		case e.Milder != "" && !e.Condition, e.Gone != Fact{} && !e.Condition:
-			t.Errorf("%s: Traits.Milder and Gone are for a GPU's condition: set Condition", e.Code)
+		case e.Milder != "" && !e.Condition:
+			t.Errorf("%s: Traits.Milder is for a GPU's condition: set Condition", e.Code)
 		case e.Doubtful && e.Fault == "":
 			t.Errorf("%s: Traits.Doubtful needs Fault, what failed", e.Code)
 		case (e.Start == ToDrain || e.End == ToDrain) && e.Exit == 0:

@@ -52,7 +52,6 @@ const (
 	Pages        Code = "BKD-PAGES"
 	ECC          Code = "BKD-ECC"
 	Fabric       Code = "BKD-FABRIC"
-	BAR1         Code = "BKD-BARMAP"
 	// Xid is an error that speaks of the program that ran, XidFatal one after which NVIDIA calls for a reset or more.
 	Xid         Code = "BKD-XID"
 	XidFatal    Code = "BKD-XIDFATAL"

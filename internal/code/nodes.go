@@ -88,8 +88,8 @@ var ofNodes = []Entry{
 
 	{
 		Untraced, Note, Own, Node, "not everything was looked at",
-		"The search for holders of unexplained memory was not finished, so nothing is certain enough to drain for; or the " +
-			"node's other cards, or all of the kernel's log, could not be read.",
+		"The search for holders of unexplained memory was not finished, so nothing is certain enough to drain for; or not " +
+			"all of the kernel's log could be read.",
 		"Read the reason given with it. If the search ran out of time, raise deadlines.epilog.scan; processes that " +
 			"cannot be read hang in the kernel: ps -eo pid,stat,wchan,args shows them in state D.",
 		Traits{Start: ToNote, End: ToNote},

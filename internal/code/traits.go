@@ -2,8 +2,6 @@ package code
 
 import (
 	"slices"
-
-	"bookend/internal/gpu"
 )
 
 // Traits are what a code implies beyond its words: who asks for them switches on no code.
@@ -18,10 +16,6 @@ type Traits struct {
 	Unchecked bool
 
 	Memory Memory // whose memory on a card it is about; empty for none
-	// Gone is what the driver says of a card that is free of it. It is empty for what only shows under load or in a
-	// test allocation, what a count tells that has stopped rising, what calls for a repair, and what is not about one
-	// card: there somebody has to have done something, and he knows.
-	Gone Fact
 	// Condition: it is about a card's condition or a test allocation, and so about no process, whatever one may be
 	// named with it.
 	Condition bool
@@ -108,12 +102,6 @@ func (m Memory) OfTheEnded() bool { return m == OwnProcess || m == Unlisted }
 
 // Stays reports memory that no live job holds: without somebody who ends its holder it is there for the next job.
 func (m Memory) Stays() bool { return m.OfTheEnded() || m == Strangers }
-
-// Fact is what the driver says of a card, with the one value that is good.
-type Fact struct {
-	Code gpu.FactCode
-	Good string
-}
 
 // ExitOther is the exit code of a drain whose finding has no number of its own.
 const ExitOther = 40

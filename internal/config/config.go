@@ -52,9 +52,12 @@ type Config struct {
 	CleanUp    CleanUp    `yaml:"clean_up"`
 	Drain      DrainRules `yaml:"drain"`
 	Policy     Policy     `yaml:"policy"`
-	JobLog     JobLog     `yaml:"job_log"`
+	JobLog     JobLog     `yaml:"job_log" word:"show"`
 	Log        Log        `yaml:"log"`
 	Metrics    Metrics    `yaml:"metrics"`
+	// HelpURL and Contact are in every report with a problem: the site's page for its users, and who helps them.
+	HelpURL string `yaml:"help_url" text:"line or empty"`
+	Contact string `yaml:"contact" text:"line or empty"`
 
 	Unused []Problem `yaml:"-"` // keys of earlier versions in the file, which have no effect any more
 }
@@ -265,17 +268,40 @@ func (c Config) Action(phase slurm.Context, partition string, of code.Code) Acti
 	return shipped
 }
 
-// JobLog says what reaches the user.
+// JobLog says what reaches the user. A single word in its place is its Show.
 type JobLog struct {
+	Show Show `yaml:"show" words:"problems summary all none"`
 	// Privacy: with own, nothing of another user's job or process but its existence reaches a user.
-	Privacy Privacy   `yaml:"privacy" words:"own jobs"`
-	Start   Verbosity `yaml:"start" words:"always unclean never"` // TaskProlog in the batch or interactive step
-	End     Verbosity `yaml:"end" words:"always unclean never"`   // the epilog's append
-	// Why: the table of causes in the end report. Unclean: where the job failed, ran out of memory, or a cause is
-	// found.
-	Why Verbosity `yaml:"why" words:"always unclean never"`
+	Privacy Privacy `yaml:"privacy" words:"own jobs"`
 	// Read: look through the end of the job's output, as the user, for the frameworks' out-of-memory messages.
 	Read bool `yaml:"read"`
+	// Start and End are what earlier releases had in place of Show.
+	Start Verbosity `yaml:"start" words:"always unclean never" old:"yes"`
+	End   Verbosity `yaml:"end" words:"always unclean never" old:"yes"`
+}
+
+// Show is how much a job's log gets.
+type Show string
+
+// What a job's log gets.
+const (
+	ShowProblems Show = "problems" // what is wrong, at the start and at the end
+	ShowSummary  Show = "summary"  // and one line at an end where nothing is
+	ShowAll      Show = "all"      // and one at such a start
+	ShowNone     Show = "none"
+)
+
+// settle reads what an earlier release's keys meant, where one of them is set, and forgets them.
+func (j *JobLog) settle() {
+	switch {
+	case j.End == Never:
+		j.Show = ShowNone
+	case j.End == Unclean:
+		j.Show = ShowProblems
+	case j.Start == Always:
+		j.Show = ShowAll
+	}
+	j.Start, j.End = "", ""
 }
 
 // Privacy says how much of other users' jobs a report names.
@@ -287,7 +313,7 @@ const (
 	PrivacyAll Privacy = "jobs" // their job ids are named
 )
 
-// Verbosity says when a report is printed.
+// Verbosity is when an earlier release printed a report.
 type Verbosity string
 
 // The verbosities.

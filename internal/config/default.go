@@ -48,7 +48,7 @@ func Default() Config {
 		Probe:   Probe{At: ProbeEpilog, Gap: 64 * mib},
 		CleanUp: CleanUp{Grace: seconds(2)},
 		Drain:   DrainRules{ReasonBy: ReasonByHealthcheck, MaxRestarts: 2, Resume: Resume{After: 3}},
-		JobLog:  JobLog{Privacy: PrivacyOwn, Start: Always, End: Always, Why: Unclean, Read: true},
+		JobLog:  JobLog{Show: ShowSummary, Privacy: PrivacyOwn, Read: true},
 		Log:     Log{Level: Info, Format: Text, File: true, Syslog: true},
 		Metrics: Metrics{Textfile: "/var/lib/bookend/bookend.prom"},
 	}

@@ -58,6 +58,7 @@ func Parse(data []byte) (Config, []Problem) {
 	c := Default()
 	r := reader{lines: map[string]int{}, bad: map[string]bool{}}
 	r.fill(root, reflect.ValueOf(&c).Elem(), "", "")
+	c.JobLog.settle()
 	r.check(&c)
 	c.Unused = r.unused
 	if len(r.problems) == 0 {

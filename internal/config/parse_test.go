@@ -41,7 +41,7 @@ look: {holders: false}
 clean_up: {enabled: true, grace: 500ms}
 drain: {reason_by: none, max_restarts: 0, resume: {after: 5}}
 policy:
-  epilog: {BKD-ORPHAN: warn}
+  epilog: {BKD-ORPHAN: warn, BKD-BARMAP: ignore}
   partitions:
     debug: {mode: observe, prolog: {BKD-LOST: note}}
 log: {format: json, syslog: FALSE}
@@ -58,6 +58,7 @@ log: {format: json, syslog: FALSE}
 	want.Unused = []Problem{
 		{6, "nvidia.gpu_order", "has no effect any more: remove it"},
 		{16, "look", "has no effect any more: remove it"},
+		{20, "policy.epilog.BKD-BARMAP", "has no effect any more: remove it"},
 	}
 	want.CleanUp = CleanUp{Enabled: true, Grace: seconds(0.5)}
 	want.Deadlines.Epilog.Total = Duration(time.Minute)
@@ -206,5 +207,27 @@ func BenchmarkParse(b *testing.B) {
 	}
 	for b.Loop() {
 		Parse(text)
+	}
+}
+
+// A single word is as good as a section, and the keys of earlier releases still say how much a job's log gets.
+func TestJobLog(t *testing.T) {
+	for text, want := range map[string]Show{
+		"all":                           ShowAll,
+		"none":                          ShowNone,
+		"{show: problems, read: false}": ShowProblems,
+		"{privacy: jobs}":               ShowSummary,
+		"{start: always, steps: unclean, end: always, why: unclean}": ShowAll,
+		"{start: unclean, why: always}":                              ShowSummary,
+		"{end: unclean}":                                             ShowProblems,
+		"{start: always, end: never}":                                ShowNone,
+	} {
+		c, problems := Parse([]byte("job_log: " + text))
+		if len(problems) > 0 || c.JobLog.Show != want {
+			t.Errorf("%s: %q, want %q; %v", text, c.JobLog.Show, want, problems)
+		}
+	}
+	if _, problems := Parse([]byte("job_log: some")); len(problems) != 1 {
+		t.Errorf("%v", problems)
 	}
 }

@@ -25,7 +25,9 @@ type reader struct {
 
 // dropped are the keys of earlier versions that nobody is known to have set; what they said is fixed now.
 var dropped = []string{
-	"deadlines.prolog.append", "job_log.steps", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age", "probe.mig",
+	"BKD-BARMAP", // of policy
+	"deadlines.prolog.append", "job_log.steps", "job_log.why", "look", "nvidia.gpu_order", "probe.exclusive", "probe.max_age",
+	"probe.mig",
 	"probe.partitions", "thresholds.per_client",
 }
 
@@ -43,6 +45,8 @@ func (r *reader) fill(n *yaml.Node, v reflect.Value, key string, tag reflect.Str
 		// An alias of an alias of an alias … is how a short YAML file becomes a huge one.
 		r.problem(n.Line, key, "aliases are not allowed")
 	case section && n.Tag == "!!null": // everything below is commented out
+	case kind == reflect.Struct && n.Kind == yaml.ScalarNode && tag.Get("word") != "":
+		r.field(v, tag.Get("word"), key, n)
 	case kind == reflect.Struct:
 		r.pairs(n, key, func(name, at string, value *yaml.Node) { r.field(v, name, at, value) })
 	case kind == reflect.Map:
@@ -72,7 +76,7 @@ func (r *reader) pairs(n *yaml.Node, key string, use func(name, at string, value
 			r.problem(name.Line, key, "a key must be a single word")
 		case seen[name.Value] > 0:
 			r.problem(name.Line, at, fmt.Sprintf("stands twice, first in line %d", seen[name.Value]))
-		case slices.Contains(dropped, at):
+		case slices.Contains(dropped, at), slices.Contains(dropped, name.Value) && strings.HasPrefix(at, "policy."):
 			seen[name.Value] = name.Line
 			r.unused = append(r.unused, Problem{Line: name.Line, Key: at, Text: "has no effect any more: remove it"})
 		default:

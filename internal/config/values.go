@@ -85,6 +85,8 @@ func parseText(n *yaml.Node, kind string) (string, error) {
 		return "", nil
 	case kind == "name":
 		return n.Value, checkName(n.Value)
+	case kind == "line":
+		return n.Value, checkLine(n.Value)
 	case kind == "textfile":
 		return n.Value, checkTextfile(n.Value)
 	}
@@ -111,6 +113,14 @@ func checkTextfile(p string) error {
 func checkName(name string) error {
 	if name == "" || len(name) > 128 || !plain(name) || strings.Contains(name, " ") {
 		return fmt.Errorf("%q is not a name of 1 to 128 printable characters", clip(name))
+	}
+	return nil
+}
+
+// checkLine checks a text that users read as it is.
+func checkLine(text string) error {
+	if len(text) > 128 || !plain(text) {
+		return fmt.Errorf("%q is not a line of at most 128 printable characters", clip(text))
 	}
 	return nil
 }

@@ -22,7 +22,6 @@ const (
 	Pieces    Name = "pieces"    // fragmentation between processes: the probe
 	Pool      Name = "pool"      // fragmentation inside the framework's own pool
 	Fault     Name = "fault"     // driver or device fault
-	Overhead  Name = "overhead"  // driver overhead: reserved, contexts x processes
 	Own       Name = "own"       // the job's own peak
 	Processes Name = "processes" // several processes of the job on one card
 	Limits    Name = "limits"    // ulimit -v, host memory

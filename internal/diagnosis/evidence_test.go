@@ -44,7 +44,6 @@ var restsOn = map[Name][][]source{
 	Pieces:    {{tests, cards}, {figures}},
 	Pool:      {{figures}, {refusal}, {hostSaid}, {kill, output}},
 	Fault:     {{condition, kernel, cards}},
-	Overhead:  {{figures}, {refusal, space}, {refusal, start, end, sharing}},
 	Own:       {{figures}, {refusal, space}, {refusal, start, end, sharing}, {hostSaid}, {kill, output}},
 	Processes: {{figures}, {refusal, space}, {refusal, start, end, sharing}},
 	Limits:    {{figures}, {kernel, space, output}},

@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"bookend/internal/finding"
-	"bookend/internal/gpu"
 	"bookend/internal/oom"
 )
 
@@ -13,9 +12,6 @@ const (
 	// outside is what a process may well have beside its framework's pool: its context and its libraries' buffers.
 	outside = 1 << 30
 )
-
-// context is what the driver takes for each process.
-var context = gpu.NVIDIA.Context
 
 // failure is the balance of a card at the moment an allocation failed, as the message itself gives it, in bytes:
 // total = free + this process's + rest.

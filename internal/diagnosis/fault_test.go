@@ -57,7 +57,7 @@ func TestFaultOfTheDriver(t *testing.T) {
 		{"Xid 79 of another card", xid("0000:1c:00.0", 79, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
 		{"Xid 79, the card's address unknown", xid("0000:1c:00.0", 79, gpu.Device{}), Fault, Unknown, "whether of your job's"},
 		{"Xid 13 of its card", xid("0000:1b:00.0", 13, gpu.Device{BusID: "0000:1b:00.0"}), Fault, No, "none"},
-		{"CUDA broken in a test before it", func(in *Input) { start(code.Broken)(in); in.Probes = nil }, Fault, Yes, "in a test before your job"},
+		{"CUDA broken in a test before it", func(in *Input) { start(code.Broken)(in); in.Probes = nil }, Fault, Unknown, "when your job began"},
 		{"CUDA broken before, well after", start(code.Broken), Fault, Unknown, "may be the test's own"},
 		{"the program met an error, nothing tested", func(in *Input) {
 			in.Messages, in.Probes = oom.Find([]byte("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n")), nil

@@ -267,7 +267,11 @@ func (j judge) wording(s stock) string {
 		if live(h.Finding) {
 			text += j.clock(", since ", h.Holder.Start)
 		}
-		if o := h.Owner; o != nil && o.UID == j.Job.UID && o.Job != 0 {
+		switch o := h.Owner; {
+		case o == nil || o.UID != j.Job.UID || o.Job == 0:
+		case o.Job == j.Job.ID:
+			text += fmt.Sprintf(", %sby an earlier run of this job", surely(o.Level))
+		default:
 			text += fmt.Sprintf(", %sby your job %d", surely(o.Level), o.Job)
 		}
 	}
@@ -322,7 +326,14 @@ func (j judge) between() string {
 	if j.Checks == 0 {
 		return "; nobody looked between (a health check would)"
 	}
-	return fmt.Sprintf(", nor at %d looks between", j.Checks)
+	return ", nor at " + looks(j.Checks) + " between"
+}
+
+func looks(n int) string {
+	if n == 1 {
+		return "one look"
+	}
+	return fmt.Sprintf("%d looks", n)
 }
 
 // unlooked says why the job's ends tell nothing of a cause; empty where they do. What an earlier job left its start

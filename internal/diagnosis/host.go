@@ -96,8 +96,8 @@ const slurmOutOfMemory = 125
 
 func signal(status int) int { return status & 0x7f }
 
-// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child. Signal 9
-// is scancel's and the time limit's too.
+// endedBy: the job, or a step of it, ended by a signal; a shell says 128 and the signal's number for its child.
+// Signal 9 is scancel's and the time limit's too.
 func (j judge) endedBy(sig int) bool {
 	for _, status := range []int{j.Job.Exit.Raw, j.Job.Exit.Derived} {
 		if j.Job.Exit.Known && (signal(status) == sig || sig == 9 && status>>8&0xff == 128+9) {
@@ -117,28 +117,16 @@ func (j judge) cramped() bool {
 	return j.AddressSpace.Known() && j.AddressSpace.Bytes > 0 && j.AddressSpace.Bytes < Unlimited
 }
 
-// capped finds a message of a program that was told not to take all, where the card would have had room.
+// capped finds a message of a program that was told not to take all, while the card had room.
 func (j judge) capped() (oom.Message, bool) {
-	for _, m := range j.said(oom.Device) {
-		used := m.InUse
-		if m.Allocated.Known() {
-			used = m.Allocated
-			used.Bytes += m.Idle.Bytes
-		}
-		if !m.Limit.Known() || !m.Asked.Known() || !used.Known() || hasRoom(m.Limit.Bytes, used.Bytes, m.Asked.Bytes) {
-			continue
-		}
-		room := j.roomiest()
-		if m.Free.Known() && m.Asked.Bytes <= m.Free.Bytes || !m.Free.Known() && !j.away() &&
-			m.Limit.Bytes < room/10*9 && hasRoom(room, used.Bytes, m.Asked.Bytes) {
-			return m, true
+	for _, f := range j.failures {
+		used := max(f.InUse.Bytes, f.Allocated.Bytes+f.Idle.Bytes)
+		if f.Limit.Known() && !f.short() && used > 0 && f.asked > f.Limit.Bytes-min(f.Limit.Bytes, used) {
+			return f.Message, true
 		}
 	}
 	return oom.Message{}, false
 }
-
-// hasRoom reports that what is asked has room beside what is used. It may be any number.
-func hasRoom(room, used, asked uint64) bool { return used <= room && asked <= room-used }
 
 // addressSpace finds a limit of address space behind a program that CUDA refused to serve. CUDA needs far more address
 // space than the card has memory, and a GPU that was empty at both ends and that no other process of the job was
@@ -163,25 +151,10 @@ func (j judge) started() bool {
 		slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Own && s.Bytes.Bytes > 0 })
 }
 
-// emptyThroughout: the cards were clean at both ends, and nobody saw more than half of one in use between them.
+// emptyThroughout: the cards were at rest and empty at both ends, and nobody saw one in use between them.
 func (j judge) emptyThroughout() bool {
-	if j.unseen(j.Start, "", "") != "" || j.unseen(j.End, "", "") != "" || j.Shared != "" || j.SharedUnknown != "" ||
-		len(j.held) > 0 {
-		return false
-	}
-	for _, s := range j.Seen {
-		if !s.Bytes.Known() || s.Bytes.Bytes > j.capacity(s.Device)/2 {
-			return false
-		}
-	}
-	for _, h := range j.Health {
-		for _, p := range h.Accounting.Processes {
-			if !p.Peak.Known() || p.Peak.Bytes > j.capacity(h.Device)/2 {
-				return false
-			}
-		}
-	}
-	return true
+	return j.unlooked(Limits) == "" && j.SharedUnknown == "" && len(j.held) == 0 && len(j.Seen) == 0 &&
+		len(j.peaks) == 0
 }
 
 // unlimited answers where no limit was found.

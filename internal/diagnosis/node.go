@@ -17,7 +17,8 @@ func (j judge) pieces() Cause {
 	c := Cause{Name: Pieces, Answer: No}
 	for _, f := range j.failures {
 		if c = on(c, f.card); !f.short() {
-			c.Answer, c.Evidence = Unknown, fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
+			c.Answer = Unknown
+			c.Evidence = fmt.Sprintf("%s was free, yet %s could not be had", Size(f.free), Size(f.asked))
 		} else if c.Evidence == "" {
 			c.Evidence = fmt.Sprintf("only %s free, %s asked", Size(f.free), Size(f.asked))
 		}
@@ -45,14 +46,7 @@ func (j judge) pieces() Cause {
 		c.Answer, c.Evidence, c.Detail = Unknown, text, why
 		return c
 	}
-	least := j.Probes[0]
-	for _, p := range j.Probes {
-		if p.Largest.Bytes < least.Largest.Bytes {
-			least = p
-		}
-	}
-	c.Index = j.index(least.Device)
-	c.Evidence = pair(least.Largest.Bytes, " of ", least.Free.Bytes) + " in one block"
+	c.Evidence = "free memory came in one block"
 	return c
 }
 
@@ -148,43 +142,28 @@ func (j judge) blame(f finding.Finding, start bool) Cause {
 	if c.Evidence = e.Fault; f.Code == code.XidFatal && f.Xid != 0 {
 		c.Evidence += fmt.Sprintf(" (Xid %d)", f.Xid)
 	}
+	// what hung or broke before the job began may have been well since, and CUDA that served the job had a driver
+	doubtful := start && (f.Code == code.Stuck || f.Code == code.Broken) || f.Unknown != "" ||
+		e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) ||
+		f.Code == code.NoDriver && len(j.failures) > 0
 	switch {
-	case e.Fault != "" && (f.Unknown != "" || e.Doubtful && len(f.Doubts) > 0 || health.Disputed(f) || j.outdated(f, start)):
-		if c.Answer, c.Evidence = Unknown, "not certain: "+c.Evidence; e.Silence != "" {
-			c.Evidence = e.Silence
-		}
-	case e.Fault != "":
-	case e.Silence != "" && !(start && (f.Code == code.Slow || f.Code == code.Unread)): // later it was read
+	case e.Silence != "" && (e.Fault == "" || doubtful):
 		c.Answer, c.Evidence = Unknown, e.Silence
+		if start && (f.Code == code.Slow || f.Code == code.Unread) { // later it was read
+			return Cause{Name: Fault, Answer: No}
+		}
+	case e.Fault != "" && doubtful:
+		c.Answer, c.Evidence = Unknown, "not certain: "+c.Evidence
+	case e.Fault != "":
 	case f.Code == code.Xid && f.Unknown == "" && !start:
 		c.Answer, c.Evidence = No, "the driver reported a program's error, not the GPU's"
-		return c
 	default:
 		return Cause{Name: Fault, Answer: No}
 	}
-	if start && f.Code == code.Broken && c.Answer == Yes {
-		c.Evidence = "CUDA did not work in a test before your job"
-	} else if start && f.Code != code.Broken && f.Code != code.Blocked {
+	if start {
 		c.Evidence = "when your job began: " + c.Evidence
 	}
 	return c
-}
-
-// outdated: something that was seen later speaks against the finding.
-func (j judge) outdated(f finding.Finding, start bool) bool {
-	switch f.Code {
-	case code.Stuck:
-		return start && j.unread() == ""
-	case code.NoDriver:
-		return len(j.failures) > 0 // CUDA served the job
-	case code.Broken:
-		for _, p := range j.Probes {
-			if start && p.Device == f.GPU && (p.Result == gpu.ProbeOK || p.Result == gpu.ProbeGap) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // well answers where no finding speaks of a fault: no, if all that can be read was.
@@ -213,7 +192,8 @@ func (j judge) well(c Cause) Cause {
 	return c
 }
 
-// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's cards.
+// fatal is a line of the kernel's log about a fault that no finding tells of, and that may be of one of the job's
+// cards.
 func (j judge) fatal() string {
 	if j.Kernel == nil {
 		return ""

@@ -172,8 +172,9 @@ func (j judge) accounted() []peak {
 
 // begun: nobody but the job can have started this process.
 func (j judge) begun(id gpu.ID, p gpu.Accounted) bool {
+	another := func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }
 	alone := j.Shared == "" && j.SharedUnknown == "" && !j.foreign[p.PID] && j.index(id) != nil &&
-		!slices.ContainsFunc(j.held, func(h held) bool { return h.GPU == id && (live(h.Finding) || h.Unknown != "") }) &&
+		!slices.ContainsFunc(j.held, another) &&
 		!slices.ContainsFunc(j.Seen, func(s Sighting) bool { return s.Device == id && !s.Own })
 	dated := !p.Began.IsZero() && !j.WallStart.IsZero() && !j.WallEnd.IsZero()
 	return alone && dated && !p.Began.Before(j.WallStart) && !p.Began.After(j.WallEnd)
@@ -205,7 +206,7 @@ func (j judge) processes() Cause {
 	case j.startless() && j.addressSpace() != "":
 		c.Answer, c.Evidence = No, "CUDA did not even start"
 	case j.Checks > 0:
-		c.Evidence = fmt.Sprintf("no more than %d seen at %d looks while it ran", n, j.Checks)
+		c.Evidence = fmt.Sprintf("no more than %d seen at %s while it ran", n, looks(j.Checks))
 	case n == 1:
 		c.Evidence = "one seen" + j.clock(" at ", at) + "; nobody looked again (a health check would)"
 	default:
@@ -231,19 +232,4 @@ func (j judge) together() (most int, at time.Duration, id gpu.ID) {
 		}
 	}
 	return most, at, id
-}
-
-// overhead judges what the driver takes: a context for each process. It explains no more than that there were several.
-func (j judge) overhead(processes Cause) Cause {
-	c := Cause{Name: Overhead, Answer: Unknown, Evidence: fmt.Sprintf("only %s a process", Size(context))}
-	n, _, _ := j.together()
-	switch {
-	case processes.Answer == No, j.decided(), processes.Answer == Yes && n > 1 && j.figured():
-		c.Answer = No
-	case n > 1:
-		c.Evidence += fmt.Sprintf(", %d seen; %s", n, unknown)
-	default:
-		c.Evidence += ", how many is not known"
-	}
-	return c
 }

@@ -19,10 +19,10 @@ func Why(in Input) Diagnosis {
 	for _, p := range j.peaks[:min(len(j.peaks), MaxPeaks)] {
 		d.Peaks = append(d.Peaks, p.Accounted)
 	}
-	leftover, processes := j.leftover(), j.processes()
+	leftover := j.leftover()
 	d.Causes = []Cause{
-		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.overhead(processes),
-		j.own(), processes, j.limits(),
+		j.others(leftover), leftover, j.unlisted(leftover), j.pieces(), j.pool(), j.fault(), j.own(),
+		j.processes(), j.limits(),
 	}
 	for i, c := range d.Causes {
 		d.Causes[i] = j.elsewhere(c)
@@ -164,16 +164,12 @@ func (j judge) spread() bool { return j.Job.HetJobID != 0 || severalNodes(j.Job.
 
 // severalNodes reports a node list as Slurm writes it that has more than one name: "n1,n3", "n[1-2]".
 func severalNodes(list string) bool {
-	inside := false
-	for _, c := range list {
-		switch {
-		case c == '[', c == ']':
-			inside = c == '['
-		case c == ',', c == '-' && inside:
-			return true
-		}
+	elements := slurm.Elements(list)
+	if len(elements) != 1 {
+		return len(elements) > 1
 	}
-	return false
+	names, ok := slurm.Expand(elements[0])
+	return !ok || len(names) > 1
 }
 
 // away: the job may have failed on another node, whose cards nobody here has seen. Only a process that was seen here

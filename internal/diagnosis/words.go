@@ -10,28 +10,46 @@ import (
 	"bookend/internal/oom"
 )
 
-// words are what a cause is called in a table and in a headline.
-type words struct{ title, sentence string }
+// words are what a cause is called in a table and in a headline, and what to try against it.
+type words struct {
+	title, sentence string
+	try             []string
+}
 
 var texts = map[Name]words{
-	Others:    {"another process", "another process held memory of your GPU"},
-	Leftover:  {"left by an earlier job", "an earlier job left GPU memory in use"},
-	Unlisted:  {"memory without process", "GPU memory was in use without a process"},
-	Pieces:    {"memory in pieces", "free GPU memory came in pieces"},
-	Pool:      {"framework's pool", "your framework's pool was in pieces"},
-	Fault:     {"GPU or driver fault", "GPU or driver had a fault"},
-	Overhead:  {"driver overhead", "the driver's share of many processes"},
-	Own:       {"your own use", "your job itself used up the GPU"},
-	Processes: {"several processes", "several processes of your job shared one GPU"},
-	Limits:    {"limits, host memory", "a limit of your job, not the GPU"},
-	Share:     {"only a share", "your job had only a share of the GPU"},
+	Others:   {"another process", "another process held memory of your GPU", nil},
+	Leftover: {"left by an earlier job", "an earlier job left GPU memory in use", nil},
+	Unlisted: {"memory without process", "GPU memory was in use without a process", nil},
+	Pieces:   {"memory in pieces", "free GPU memory came in pieces", nil},
+	Pool: {"framework's pool", "your framework's pool was in pieces",
+		[]string{"a smaller batch, inputs of one size"}},
+	Fault: {"GPU or driver fault", "GPU or driver had a fault", nil},
+	Own: {"your own use", "your job itself used up the GPU", []string{"a smaller batch, or a larger GPU",
+		"gradient checkpointing, lower precision", "the model spread over more GPUs"}},
+	Processes: {"several processes", "several processes of your job shared one GPU",
+		[]string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}},
+	Limits: {"limits, host memory", "a limit of your job, not the GPU",
+		[]string{"ulimit -v unlimited; look for ulimit in script and .bashrc"}},
+	Share: {"only a share", "your job had only a share of the GPU", nil},
+}
+
+// better is what helps with one framework.
+var better = map[Name]map[oom.Framework][]string{
+	Pool: {
+		oom.PyTorch: {"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"},
+		oom.CuPy:    {"cupy.get_default_memory_pool().free_all_blocks()"},
+	},
+	Own: {oom.JAX: {"export XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone",
+		"a smaller batch, or a larger GPU"}},
+	Processes: {oom.JAX: {"export XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
+		"export XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}},
 }
 
 // Title is what a cause is called in a table.
 func (n Name) Title() string { return texts[n].title }
 
 // rank orders the causes by how much each explains: the first that is yes leads the headline.
-var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Overhead, Fault, Share}
+var rank = []Name{Limits, Leftover, Others, Unlisted, Pool, Processes, Own, Pieces, Fault, Share}
 
 // asked says whether anybody would want to know, and why. A job that ended well and filled its card asks nothing.
 func (j judge) asked(d Diagnosis) (Reason, string) {
@@ -114,9 +132,7 @@ func (j judge) headline(d Diagnosis) string {
 	case ByMessage:
 		lead = j.question() + ": "
 	case ByFailure:
-		if lead = upper(d.Asked) + ". If it lacked GPU memory: "; j.leads(d, Fault) || j.leads(d, Limits) {
-			lead = upper(d.Asked) + ". Found: "
-		}
+		lead = upper(d.Asked) + ". Found: "
 	case ByCause, ByWish:
 		lead = "Seen while your job ran: "
 	}
@@ -187,12 +203,6 @@ func (j judge) sentence(n Name) string {
 	return texts[n].sentence
 }
 
-// leads reports whether a cause is the first of the headline.
-func (j judge) leads(d Diagnosis, n Name) bool {
-	yes := j.leading(d)
-	return len(yes) > 0 && yes[0] == j.sentence(n)
-}
-
 // nodeIsWell: all that can be looked at was, and nothing speaks against the node. That somebody came and went unseen
 // between the ends is never ruled out.
 func (j judge) nodeIsWell(d Diagnosis) bool {
@@ -246,52 +256,34 @@ func (j judge) try(d Diagnosis) (out []string) {
 
 // remedies are what to try against one cause, each short enough for a line.
 func (j judge) remedies(n Name) []string {
-	speaks := oom.Other
-	if m := j.said(oom.Device); len(m) > 0 {
-		speaks = m[0].Framework
-	}
-	switch {
-	case n == Unlisted && j.ownLeft():
+	if n == Unlisted && j.ownLeft() {
 		return []string{"end what your job starts in the background, and what it exports"}
-	case n == Unlisted, n == Others, n == Leftover, n == Pieces, n == Fault:
+	}
+	if slices.Contains([]Name{Others, Leftover, Unlisted, Pieces, Fault}, n) {
 		return []string{"another node: sbatch --exclude=" + j.Job.Node,
 			fmt.Sprintf("%s: bookend show %d on %s", TellAdmin, j.Job.ID, j.Job.Node)}
-	case n == Pool && speaks == oom.PyTorch:
-		return []string{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "a smaller batch, inputs of one size"}
-	case n == Pool && speaks == oom.CuPy:
-		return []string{"cupy.get_default_memory_pool().free_all_blocks()"}
-	case n == Pool:
-		return []string{"a smaller batch, inputs of one size"}
-	case n == Processes && speaks == oom.JAX:
-		return []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false, or one process a GPU",
-			"XLA_PYTHON_CLIENT_MEM_FRACTION=.3 for three on one GPU"}
-	case n == Processes:
-		return []string{"one process a GPU: each rank its own, cuda:LOCAL_RANK"}
-	case n == Overhead:
-		return []string{"fewer processes on one GPU"}
-	case n == Limits:
-		return j.limitRemedies()
-	case n == Own:
-		return []string{"a smaller batch, or a larger GPU", "gradient checkpointing, lower precision",
-			"the model spread over more GPUs"}
 	}
-	return nil
-}
-
-func (j judge) limitRemedies() []string {
-	const noLimit = "ulimit -v unlimited; look for ulimit in script and .bashrc"
-	m, capped := j.capped()
-	switch host := j.hostMemory().Answer == Yes; {
+	if m := j.said(oom.Device); len(m) > 0 && better[n][m[0].Framework] != nil {
+		return named(better[n][m[0].Framework], m[0].Setting)
+	}
+	_, capped := j.capped()
+	switch host := n == Limits && j.hostMemory().Answer == Yes; {
 	case host && j.cramped():
-		return []string{noLimit, moreHost}
+		return append(slices.Clone(texts[n].try), moreHost)
 	case host:
 		return []string{moreHost}
-	case capped && m.Framework == oom.JAX:
-		return []string{"XLA_PYTHON_CLIENT_MEM_FRACTION=.95, if it has the GPU alone"}
-	case capped:
+	case n == Limits && capped:
 		return []string{"a larger memory limit in your program, or none"}
 	}
-	return []string{noLimit}
+	return texts[n].try
+}
+
+// named has the variable of PyTorch's pool by the name that this PyTorch has for it.
+func named(try []string, setting string) []string {
+	if setting == "" {
+		return try
+	}
+	return append([]string{strings.Replace(try[0], oom.Settings[0], setting, 1)}, try[1:]...)
 }
 
 const moreHost = "more host memory: sbatch --mem, or fewer data workers"

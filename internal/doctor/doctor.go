@@ -1,9 +1,9 @@
 // Package doctor checks what can drain a node, give a job a wrong GPU, fail jobs or leave a gap in what Bookend sees:
 // owners and modes, slurm.conf, the driver, and Bookend's own programs.
 //
-// A check is one table entry: its name, what it needs, why it matters, and a judge. Everything that may hang is
+// A check is one table entry: its name, why it matters, and a judge. Everything that may hang is
 // looked at before, in children with a deadline: the node as a whole (survey.go), then the files that follow from it
-// (look.go). A judge only sees the result. docs/doctor.md is made from the tables. Doctor changes nothing.
+// (look.go). A judge only sees the result. docs/doctor.md says what each demands. Doctor changes nothing.
 package doctor
 
 import (
@@ -42,13 +42,8 @@ type Result struct {
 type Site struct {
 	Config     config.Config
 	ConfigPath string
-	// Named says that BOOKEND_CONFIG names the configuration.
-	Named bool
-	// Unread is why the configuration could not be read or trusted, Mistakes how many it has, Mistake the first, with
-	// its line.
-	Unread   string
-	Mistakes int
-	Mistake  string
+	// Mistake is why the configuration is not used as it is written: unreadable, or its first mistake. Empty if it is.
+	Mistake string
 	// Self is the path of this very program.
 	Self string
 	// Programs are the directories in which the hooks may be, the likeliest first.
@@ -63,7 +58,7 @@ type Site struct {
 	Clock clock.Clock
 	// SlurmConf is SLURM_CONF of the environment; may be empty.
 	SlurmConf string
-	// NodeName is what Slurm most likely calls this node; Examine may find a better one.
+	// NodeName is what Slurm most likely calls this node.
 	NodeName string
 	// Survey is what was found out before any file was looked at. Examine fills it in.
 	Survey Survey
@@ -71,13 +66,9 @@ type Site struct {
 
 // Check is one thing that is examined.
 type Check struct {
-	Name string
-	// Area and Holds are for the documentation: what it is about, and what must hold. Checks of Rules have neither.
-	Area, Holds string
-	why         string
-	// needsConf: nothing can be said without slurm.conf, nor, if a part of it could not be read, without each of keys.
-	needsConf bool
-	keys      []string
+	Name      string
+	why       string // it matters
+	needsConf bool   // nothing can be said without the whole of slurm.conf
 	// path is shown with each result, unless the judge names another.
 	path func(Site) string
 	// looks are done in a child of the check's own: one that hangs costs no other.
@@ -94,7 +85,7 @@ const (
 
 // Checks are all checks, in the order of the report.
 func Checks() []Check {
-	return slices.Concat(ruleChecks(), nodeChecks(), slurmChecks(), hookChecks(), gpuChecks(), driverChecks())
+	return slices.Concat(ruleChecks(), []Check{dropCheck()}, slurmChecks(), hookChecks(), gpuChecks(), driverChecks())
 }
 
 // view is what one check sees, and what it reports.
@@ -102,7 +93,7 @@ type view struct {
 	Site
 	check Check
 	path  string
-	seen  []Seen // one for each look
+	seen  [][]File // of each look
 	found []Result
 }
 
@@ -126,14 +117,14 @@ func (v *view) conf() slurmconf.Conf { return *v.Survey.Slurm.Conf }
 const maxReported = 8
 
 // results are those of one check, at least one.
-func (c Check) results(s Site, facts Facts) []Result {
-	v := view{Site: s, check: c, path: c.path(s), seen: facts.Seen[c.Name]}
-	switch why := facts.Unknown[c.Name]; {
+func (c Check) results(s Site, looked looked) []Result {
+	v := view{Site: s, check: c, path: c.path(s), seen: looked.seen}
+	switch {
 	case !c.judgeable(s):
 		v.unknown(notJudged, "")
 		return v.found
-	case why != "":
-		v.unknown("could not be looked at: "+why, "find out why it does not answer: stat "+quoted(fixedPart(v.path)))
+	case looked.why != "":
+		v.unknown("could not be looked at: "+looked.why, "find out why it does not answer: ls -ld "+quoted(v.path))
 		return v.found
 	}
 	well := c.judge(&v)
@@ -150,13 +141,7 @@ func (c Check) results(s Site, facts Facts) []Result {
 // judgeable reports a check for which enough of slurm.conf was read.
 func (c Check) judgeable(s Site) bool {
 	conf := s.Survey.Slurm.Conf
-	if !c.needsConf || conf == nil {
-		return !c.needsConf
-	}
-	return conf.Doubt() == "" || !slices.ContainsFunc(c.keys, func(key string) bool {
-		_, ok := conf.Get(key)
-		return !ok
-	})
+	return !c.needsConf || conf != nil && conf.Doubt() == ""
 }
 
 // Patience is how long an admin is kept waiting for a place that may not answer; a healthy one takes milliseconds, a
@@ -168,10 +153,9 @@ func Examine(s Site, patience time.Duration) []Result { return examine(s, patien
 
 func examine(s Site, patience time.Duration, checks []Check) (all []Result) {
 	s.Survey = survey(s, patience)
-	s.NodeName = s.Survey.Node
-	facts := lookAll(s, patience, checks)
-	for _, c := range checks {
-		all = append(all, c.results(s, facts)...)
+	seen := lookAll(s, patience, checks)
+	for i, c := range checks {
+		all = append(all, c.results(s, seen[i])...)
 	}
 	return all
 }
@@ -183,9 +167,6 @@ func Fails(results []Result) bool {
 
 // fixed is a path that does not depend on the site.
 func fixed(path string) func(Site) string { return func(Site) string { return path } }
-
-// configPath is shown for what the configuration says.
-func configPath(s Site) string { return s.ConfigPath }
 
 // besideConf is a file in the directory of slurm.conf.
 func besideConf(name string) func(Site) string {

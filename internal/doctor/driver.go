@@ -1,8 +1,8 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,28 +13,14 @@ import (
 	"bookend/internal/slurm"
 )
 
-const areaDriver = "The driver"
-
 func driverChecks() []Check {
 	return []Check{
 		{
-			Name: "driver", Area: areaDriver, path: fixed("nvidia"), judge: judgeDriver,
-			Holds: "NVIDIA's driver is loaded if Slurm gives out GPUs, of version 510 or later, and none whose " +
-				"process lists are broken (535.43 to 535.97); every GPU can be read, and none has gone since it was " +
-				"loaded",
+			Name: "driver", path: fixed("driver"), judge: judgeDriver,
 			why: "no GPU is looked at",
 		},
 		{
-			Name: "backend-answer", Area: areaDriver, path: func(s Site) string { return s.Config.Backend },
-			judge: judgeBackend,
-			Holds: "the backend asks the driver, as root, and has its answer in less than half of " +
-				"`deadlines.prolog.driver`",
-			why: "no GPU is looked at",
-		},
-		{
-			Name: "driver-open", Area: areaDriver, path: fixed("nvidia"), judge: judgeOpen,
-			Holds: "only jobs and systemd services keep the GPU driver open: GPU memory without a listed process may " +
-				"belong to any other process that does, and then does not drain the node",
+			Name: "driver-open", path: fixed("driver"), judge: judgeOpen,
 			why: "GPU memory without a listed process may belong to such a process, so Bookend reports such memory " +
 				"but does not drain this node for it",
 		},
@@ -42,43 +28,27 @@ func driverChecks() []Check {
 }
 
 func judgeDriver(v *view) string {
-	d, gives := v.Survey.Driver, -1
-	if v.Survey.Slurm.Conf != nil {
-		gives = v.gres().count
-	}
-	switch branch, release := driverVersion(d.Version); {
+	const load = "modprobe nvidia && nvidia-smi -L"
+	d := v.Survey.Driver
+	given, _ := v.given()
+	switch {
 	case d.Unknown != "":
 		v.unknown("its files in /proc do not answer: "+d.Unknown, "dmesg | grep -i nvrm")
-	case d.Absent && gives > 0:
-		v.wrong(fmt.Sprintf("not loaded, but slurm.conf gives out %d GPUs here", gives),
-			"modprobe nvidia && nvidia-smi -L").
+	case d.Absent && given > 0:
+		v.wrong(fmt.Sprintf("not loaded, but slurm.conf gives out %d GPUs here", given), load).
 			because("jobs get GPUs that do not work: each hook finds BKD-NODRIVER")
-	case d.Absent && gives == 0:
+	case d.Absent && given == 0:
 		return "not loaded, and slurm.conf gives out no GPU here"
 	case d.Absent:
-		v.warn("not loaded", "modprobe nvidia && nvidia-smi -L   # on a node with GPUs")
-	case d.Problem != "":
-		v.wrong(d.Problem, "nvidia-smi -L; dmesg | grep -i nvrm")
-	case d.Version == "":
-		v.unknown("does not tell its version", "cat /sys/module/nvidia/version")
-	case branch < 510:
-		v.warn(d.Version, "install a driver of a branch that still gets fixes").
-			because("older than 510: it reports its own memory as used, and some calls are missing")
-	case branch == 535 && release >= 43 && release < 98:
-		v.warn(d.Version, "install 535.98 or later").because("535.43 to 535.97: process lists cannot be read")
+		v.warn("not loaded", load+"   # on a node with GPUs")
+	default:
+		if d.Problem != "" {
+			v.wrong(d.Problem, "nvidia-smi -L; dmesg | grep -i nvrm")
+		}
+		judgeCards(v)
+		return judgeBackend(v)
 	}
-	judgeCards(v)
-	return fmt.Sprintf("%s, %d GPUs", d.Version, len(d.Cards))
-}
-
-// driverVersion are the first two numbers of "580.159.04".
-func driverVersion(text string) (branch, release int) {
-	parts := strings.Split(text, ".")
-	branch, _ = strconv.Atoi(parts[0])
-	if len(parts) > 1 {
-		release, _ = strconv.Atoi(parts[1])
-	}
-	return branch, release
+	return ""
 }
 
 // judgeCards reports GPUs that the driver has lost: which numbers Slurm gives the others is then not certain.
@@ -104,8 +74,6 @@ func judgeBackend(v *view) string {
 	const try = "bookend snapshot"
 	a := v.Survey.Backend.Answer
 	switch skipped := v.Survey.Backend.Skipped; {
-	case v.Survey.Driver.Absent:
-		return "not asked: " + skipped
 	case skipped != "":
 		v.unknown("not asked: "+skipped, try)
 	case a.Panic != nil:
@@ -113,9 +81,9 @@ func judgeBackend(v *view) string {
 	case len(a.Troubles) > 0:
 		v.wrong(fmt.Sprintf("%s: %s", a.Troubles[0].Code, a.Troubles[0].Detail), try)
 	case len(a.Faults) > 0:
-		v.wrong(fmt.Sprintf("the driver says %s: %s", a.Faults[0].Code, a.Faults[0].Detail), "nvidia-smi")
+		v.wrong(fmt.Sprintf("it says %s: %s", a.Faults[0].Code, a.Faults[0].Detail), "nvidia-smi")
 	case a.Hello == nil || len(a.Snapshots) == 0:
-		v.wrong("said nothing of any GPU", try)
+		v.wrong("the backend said nothing of any GPU", try)
 	default:
 		return v.judgeAnswer(a.Hello.Version, a.Snapshots[len(a.Snapshots)-1], a.Took.Round(time.Millisecond))
 	}
@@ -127,9 +95,8 @@ func (v *view) judgeAnswer(version string, last gpu.Snapshot, took time.Duration
 	limit := v.driverLimit()
 	switch {
 	case v.Version != "" && version != v.Version:
-		v.wrong(fmt.Sprintf("version %.60s, bookend is %s", version, v.Version),
-			"install both from the same package").
-			because("programs of two releases were not tried together")
+		v.wrong(fmt.Sprintf("the backend is of version %.60s, bookend of %s", version, v.Version),
+			"install both from the same package").because("programs of two releases were not tried together")
 	case len(last.Faults) > 0:
 		f := last.Faults[0]
 		v.wrong(fmt.Sprintf("GPU %s: %s: %s", f.BusID, f.Code, f.Detail), "nvidia-smi; dmesg | grep -i xid").
@@ -139,7 +106,8 @@ func (v *view) judgeAnswer(version string, last gpu.Snapshot, took time.Duration
 			"systemctl enable --now nvidia-persistenced   # or a larger deadlines.prolog.driver").
 			because("on a busy node the answer comes too late, and nothing is known of the GPUs")
 	}
-	return fmt.Sprintf("%d GPUs in %v; a prolog has %v for it", len(last.Readings), took, limit)
+	return fmt.Sprintf("%s: %d GPUs in %v; a prolog has %v for it", cmp.Or(last.Driver.Version, "it answers"),
+		len(last.Readings), took, limit)
 }
 
 // judgeOpen names the processes for which memory without a process never drains: a handle on it may be theirs.

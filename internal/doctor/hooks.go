@@ -12,8 +12,6 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-const areaHooks = "Hooks in slurm.conf"
-
 // slot is a place in slurm.conf that names a hook.
 type slot struct {
 	check, key, program string
@@ -54,31 +52,16 @@ func (h slot) task() bool { return strings.HasPrefix(h.key, "Task") }
 
 func hookChecks() (all []Check) {
 	for _, h := range slots() {
-		what := "names " + h.program + ", itself or in a script, once"
-		switch {
-		case h.drains():
-			what = "names a script that runs " + h.program + ", once, and neither is the program nor execs it, so " +
-				"that a crash does not drain the node"
-		case h.task():
-			what += "; or nothing"
-		default:
-			what += ", or Node Health Check or a timer runs that; every 30 s to an hour"
-		}
-		all = append(all, Check{
-			Name: h.check, Area: areaHooks, why: h.why, needsConf: true, keys: []string{h.key}, path: slurmConfPath,
-			Holds: "`" + h.key + "=` " + what + "; what it names exists, can be run, and only root can write it",
-			looks: h.looks, judge: h.judge,
-		})
+		all = append(all, Check{Name: h.check, why: h.why, needsConf: true, path: slurmConfPath, looks: h.looks,
+			judge: h.judge})
 	}
 	return append(all,
 		Check{
-			Name: "prolog-flags", Area: areaHooks, needsConf: true, keys: []string{"PrologFlags"}, path: slurmConfPath,
-			Holds: "`PrologFlags=` has Alloc or Contain, and neither Serial nor RunInJob", judge: judgeFlags,
+			Name: "prolog-flags", needsConf: true, path: slurmConfPath, judge: judgeFlags,
+			why: "starts are not looked at on all nodes, hooks wait for each other, or cannot drain",
 		},
 		Check{
-			Name: "slurm-twice", Area: areaHooks, needsConf: true, path: slurmConfPath, judge: judgeTwice,
-			Holds: "no key that Bookend's snippets set is in slurm.conf with another value: of several lines the " +
-				"last counts, except for `Prolog=` and `Epilog=`",
+			Name: "slurm-twice", needsConf: true, path: slurmConfPath, judge: judgeTwice,
 			why: "Slurm takes the last line, and only logs that there are more: what the site had set no longer works",
 		})
 }
@@ -106,22 +89,21 @@ func (h slot) named(s Site) (paths []string) {
 const timerLink = "etc/systemd/system/timers.target.wants/bookend-healthcheck.timer"
 
 func (h slot) looks(s Site) []Look {
-	looks := []Look{{Paths: h.named(s), Kind: Regular, All: true, Content: true}}
+	looks := []Look{{Paths: h.named(s), Names: true}}
 	if h.key == healthKey {
 		nhc := []string{filepath.Join(s.Root, "etc/nhc/nhc.conf"), filepath.Join(s.Root, timerLink)}
-		looks = append(looks, Look{Paths: nhc, Content: true})
+		looks = append(looks, Look{Paths: nhc, Names: true})
 	}
 	return looks
 }
 
 // otherwise says what runs the health check besides slurm.conf; empty if nothing does.
-func (h slot) otherwise(seen []Seen) string {
+func (h slot) otherwise(seen [][]File) string {
 	if len(seen) < 2 {
 		return ""
 	}
-	for _, f := range seen[1].Files {
-		isTimer := strings.HasSuffix(f.Path, timerLink)
-		if !f.Missing && (isTimer || f.Content != nil && slices.Contains(f.Content.Names, h.program)) {
+	for _, f := range seen[1] {
+		if !f.Missing && (strings.HasSuffix(f.Path, timerLink) || slices.Contains(f.Names, h.program)) {
 			return path.Base(f.Path)
 		}
 	}
@@ -137,21 +119,20 @@ func (h slot) judge(v *view) string {
 		return h.judgeAbsent(v)
 	}
 	if len(paths) > 1 && v.slurmdLacks(slurm.SeveralHooks) {
-		have, _ := v.slurmdVersion()
-		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, have),
+		v.wrong(fmt.Sprintf("%d lines %s=, but slurmd is %s", len(paths), h.key, v.Survey.Slurmd.Says),
 			"name one pattern that matches all").
 			because("before " + slurm.SeveralHooks.Since() + " only one of them counts")
 	}
 	ours := 0
 	var order []string
 	for _, p := range paths {
-		files := matching(p, v.seen[0].Files)
+		files := matching(p, v.seen[0])
 		if len(files) == 0 {
 			v.wrong(h.key+"=: does not exist, or no file matches", h.line(v.Site)).at(p)
 		}
 		for _, f := range files {
 			h.judgeFile(v, f)
-			if order = append(order, path.Base(f.Path)); h.names(f) {
+			if order = append(order, path.Base(f.Path)); h.isProgram(f) || slices.Contains(f.Names, h.program) {
 				ours++
 			}
 		}
@@ -162,10 +143,9 @@ func (h slot) judge(v *view) string {
 	case len(order) == 0: // said already
 	case ours == 0 && h.task():
 		v.warn(fmt.Sprintf("%s: none names %s", runs, h.program), call).because(h.without)
-	case ours == 0 && other == "":
-		v.wrong(fmt.Sprintf("%s: none is %s or names it", runs, h.program),
-			strings.Replace(call, "   #", " || exit $?   #", 1)).
-			because(h.without)
+	case ours == 0 && other == "": // a script that runs it through another file is not seen through
+		v.unknown(fmt.Sprintf("%s: none is %s or names it", runs, h.program),
+			strings.Replace(call, "   #", " || exit $?   #", 1)).because(h.without)
 	case ours > 1:
 		v.wrong(fmt.Sprintf("%s: %s %d times", runs, h.program, ours), "name it once").
 			because("the second finds what the first has recorded")
@@ -194,8 +174,7 @@ func (h slot) shipped() string { return path.Join(snippetFolder, "hooks", h.scri
 
 // line is the fix that is a line of slurm.conf for this slot. One file is all nodes', and a missing Prolog drains.
 func (h slot) line(s Site) string {
-	line := s.inConf(h.key + "=" + h.shipped())
-	return strings.Replace(line, ", then: ", ", if every node has that file; then: ", 1)
+	return s.inConf(h.key+"="+h.shipped()) + "; only if every node has that file"
 }
 
 // judgeAbsent judges that slurm.conf names nothing.
@@ -211,41 +190,17 @@ func (h slot) judgeAbsent(v *view) string {
 	return ""
 }
 
-// judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not.
+// judgeFile reports what is wrong with one file that slurmd runs, Bookend's or not. It runs it as root without checking
+// its owner.
 func (h slot) judgeFile(v *view, f File) {
-	at, need := quoted(f.Path), uint32(0o500)
+	r := Rule{Kind: Regular, Mode: permissions, Need: 0o500, By: Foreign, key: "slurm.conf"}
 	if h.task() {
-		need = 0o555
+		r.Need = 0o555
 	}
-	switch {
-	case f.Error != "":
-		v.unknown(f.Error, "stat "+at).at(f.Path)
-		return
-	case f.Kind != Regular:
-		v.wrong(string(f.Kind)+", where a program belongs", "take it out of "+quoted(path.Dir(f.Path))).at(f.Path)
-		return
-	}
-	if c := f.Distrust; c != nil {
-		v.wrong(notAlone+c.String(), "chown root:root "+quoted(c.Path)+" && chmod go-w "+quoted(c.Path)+compareFile).
-			at(f.Path).because("slurmd runs it as root without checking its owner")
-	}
-	if f.Mode&need != need {
-		v.wrong(fmt.Sprintf("mode %#o", f.Mode), "chmod 0755 "+at).at(f.Path)
-	}
-	h.judgeCrash(v, f)
-}
-
-// judgeCrash warns of a hook that drains the node when it crashes.
-func (h slot) judgeCrash(v *view, f File) {
-	const why = "if it crashes, because no thread is available for example, or is killed, the node drains; the " +
-		"package's script exits 0 then"
-	switch {
-	case !h.drains():
-	case h.isProgram(f):
-		v.warn("the program itself", h.line(v.Site)).at(f.Path).because(why)
-	case f.Content != nil && f.Content.Shell && slices.Contains(f.Content.Execs, h.program):
-		v.warn("a script that execs "+h.program,
-			"call "+h.shipped()+" instead, or take over its text").at(f.Path).because(why)
+	r.judgeFile(v, f)
+	if h.drains() && f.Kind == Regular && h.isProgram(f) {
+		v.warn("the program itself", h.line(v.Site)).at(f.Path).because("if it crashes, because no thread is " +
+			"available for example, or is killed, the node drains; the package's script exits 0 then")
 	}
 }
 
@@ -254,78 +209,51 @@ func (h slot) isProgram(f File) bool {
 	return path.Base(f.Path) == h.program || path.Base(f.Real) == h.program
 }
 
-// names reports a file that is the slot's program, or a script that names it.
-func (h slot) names(f File) bool {
-	return h.isProgram(f) || f.Content != nil && f.Content.Shell && slices.Contains(f.Content.Names, h.program)
-}
-
-// judgeInterval judges how often slurmd runs the health check, and whether it lets that end.
+// judgeInterval judges that slurmd runs the health check at all, and lets it end.
 func judgeInterval(v *view) {
-	const limit, least, most = 60, 30, 3600 // seconds; slurmd's limit, or HealthCheckTimeout= (slurm.CheckTimeout)
+	const limit = 60 // seconds: slurmd's own, unless HealthCheckTimeout= says otherwise (slurm.CheckTimeout)
 	every, _ := seconds(v.conf(), "HealthCheckInterval", 0)
 	within, _ := seconds(v.conf(), "HealthCheckTimeout", limit)
 	total := time.Duration(v.Config.Deadlines.HealthCheck.Total)
-	fix := v.inConf("HealthCheckInterval=300")
 	if total >= time.Duration(within)*time.Second {
 		v.wrong(fmt.Sprintf("slurmd ends it after %d s, but deadlines.health_check.total is %v", within, total),
 			"total: 45s   # below deadlines: health_check: in bookend.yaml; or a larger HealthCheckTimeout=")
 	}
-	switch {
-	case every == 0:
-		v.wrong("HealthCheckInterval is 0", fix)
-	case every < least || every > most:
-		v.warn(fmt.Sprintf("HealthCheckInterval=%d", every),
-			fix).because("each run asks the driver; leftovers wait for the next")
+	if every == 0 {
+		v.wrong("HealthCheckInterval is 0", v.inConf("HealthCheckInterval=300"))
 	}
 }
 
 func judgeFlags(v *view) string {
-	const (
-		noStart = "the prolog runs only where a step starts: on the job's further nodes no start is looked at, and " +
-			"nothing drains"
-		inJob = "hooks run within the job: they see its GPUs alone, its memory limit is theirs, and no exit status " +
-			"reaches them"
-	)
 	flags, _ := v.conf().Get("PrologFlags")
 	has := func(flag string) bool { return slurmconf.HasWord(flags.Text, flag) }
 	seen := "PrologFlags=" + flags.Text
 	if !slices.ContainsFunc([]string{"Alloc", "Contain", "NoHold", "X11", "RunInJob", "ForceRequeueOnFail"}, has) {
-		v.warn(seen+" has neither Alloc nor Contain", v.inConf("PrologFlags=Alloc")).because(noStart)
+		v.warn(seen+" has neither Alloc nor Contain", v.inConf("PrologFlags=Alloc"))
 	}
-	if has("Serial") {
-		v.warn(seen+": Serial", "take Serial out of PrologFlags= in "+v.path).
-			because("hooks of one node wait for each other: with a job a GPU, starts and ends queue up")
-	}
-	if has("RunInJob") {
-		v.warn(seen+": RunInJob", "PrologFlags=Contain   # in "+v.path+", without RunInJob").because(inJob)
+	for _, flag := range []string{"Serial", "RunInJob"} {
+		if has(flag) {
+			v.warn(seen+": "+flag, "take "+flag+" out of PrologFlags= in "+v.path)
+		}
 	}
 	return seen
 }
 
-// once are the keys of Bookend's snippets of which Slurm takes one line, with what leaves the site's own in force.
-var once = []struct{ key, instead string }{
-	{"PrologFlags", "write one line with the flags of both; "},
-	{"PrologEpilogTimeout", ""},
-	{"TaskProlog", "include bookend-own-task-hooks.conf, which runs both; or "},
-	{"TaskEpilog", "include bookend-own-task-hooks.conf, which runs both; or "},
-	{healthKey, "include bookend-own-health.conf, and let the site's own run bookend-healthcheck; or "},
-	{"HealthCheckInterval", ""},
-	{"HealthCheckNodeState", ""},
-}
-
-// judgeTwice judges keys that several lines set and of which Slurm takes one.
+// judgeTwice judges keys of Bookend's snippets that several lines set and of which Slurm takes one.
 func judgeTwice(v *view) string {
-	for _, o := range once {
-		all := v.conf().All(o.key)
+	for _, key := range []string{
+		"PrologFlags", "PrologEpilogTimeout", "TaskProlog", "TaskEpilog", healthKey, "HealthCheckInterval",
+		"HealthCheckNodeState",
+	} {
+		all := v.conf().All(key)
 		for _, first := range all[:max(0, len(all)-1)] {
 			last := all[len(all)-1]
 			if strings.EqualFold(first.Text, last.Text) || first.Text == "" {
 				continue
 			}
-			v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", o.key, first.Text, first.Line.Where(),
-				last.Line.Where(), last.Text),
-				fmt.Sprintf("%stake line %d out of %s, or line %d out of %s, then: scontrol reconfigure", o.instead,
-					first.Line.Number, first.Line.File, last.Line.Number, last.Line.File))
+			v.wrong(fmt.Sprintf("%s=%s in %s does not count: %s says %s", key, first.Text, first.Line.Where(),
+				last.Line.Where(), last.Text), "keep one of the two lines, or include another of Bookend's files "+
+				"(deploy/slurm.md has which), then: scontrol reconfigure")
 		}
 	}
 	return "each once"

@@ -73,7 +73,7 @@ func newNode(t *testing.T) node {
 		n.in("proc/driver/nvidia")
 	c.Backend, c.Slurm.Scontrol, c.Drain.ReasonBy = n.in("libexec/bookend-gpu"), n.in("bin/scontrol"),
 		config.ReasonByHook
-	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("collector/bookend.prom")
+	c.NVIDIA.NVMLLibrary, c.Metrics.Textfile = n.in("lib/libnvidia-ml.so.1"), n.in("var/bookend.prom")
 	n.site = &Site{Clock: clock.System(), Config: c, ConfigPath: n.in("etc/bookend.yaml"),
 		Self: n.in("bin/bookend"), Programs: []string{n.in("libexec")}, CUDA: []string{n.in("none/libcuda.so.1"),
 			n.in("lib/libcuda.so.1")},

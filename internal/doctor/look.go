@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,14 +18,13 @@ import (
 
 // Look is what a check wants to have looked at.
 type Look struct {
-	// Paths may be patterns of filepath.Match; a pattern's matches of the wrong kind are left out, unless All is set.
+	// Paths may be patterns of filepath.Match; a pattern's matches of the wrong kind are left out.
 	Paths []string `json:"paths,omitempty"`
 	// First: only the first of Paths that exists counts.
 	First bool `json:"first,omitempty"`
-	Kind  Kind `json:"kind,omitempty"`
-	All   bool `json:"all,omitempty"`
-	// Content: of files, what they are.
-	Content bool `json:"content,omitempty"`
+	Kind  Kind `json:"kind,omitempty"` // empty: all kinds
+	// Names: of files, which of Bookend's programs they name.
+	Names bool `json:"names,omitempty"`
 }
 
 // Kind is what a path leads to.
@@ -40,12 +37,6 @@ const (
 	Other   Kind = "neither file nor folder"
 )
 
-// Seen is what came of a Look.
-type Seen struct {
-	Files []File `json:"files,omitempty"`
-	Left  int    `json:"left,omitempty"` // files too many to be looked at
-}
-
 // File is what was seen of one path.
 type File struct {
 	Path    string `json:"path"`
@@ -53,15 +44,13 @@ type File struct {
 	Error   string `json:"error,omitempty"`  // why it could not be looked at
 	Kind    Kind   `json:"kind,omitempty"`   // of what the path leads to, as is all below
 	Target  string `json:"target,omitempty"` // of the path itself, if it is a symbolic link
-	Real    string `json:"real,omitempty"`   // where all links lead to; empty if there are none
+	Real    string `json:"real,omitempty"`   // where all links lead to
 	Mode    uint32 `json:"mode"`             // permissions, with setuid, setgid and sticky bit
-	UID     uint32 `json:"uid"`
-	Links   uint64 `json:"links"` // names of the file
 	// Tmpfs: it is the root of a tmpfs.
 	Tmpfs bool `json:"tmpfs,omitempty"`
 	// Distrust is the first on the way, the path itself included, that a user could have written; nil if there is none.
 	Distrust *Culprit `json:"distrust,omitempty"`
-	Content  *Content `json:"content,omitempty"` // nil if not wanted or not readable
+	Names    []string `json:"names,omitempty"` // of Bookend's programs, in the text of a script
 }
 
 // Culprit is what safefile.Trusted stops at.
@@ -72,41 +61,25 @@ type Culprit struct {
 	Why  string `json:"why"`
 }
 
-// Content is what a program or script is, by its beginning.
-type Content struct {
-	ELF   bool `json:"elf,omitempty"`   // a program as a linker makes it
-	Shell bool `json:"shell,omitempty"` // "#!"
-	// Names are those of Bookend's programs that its text names, comments left out.
-	Names []string `json:"names,omitempty"`
-	// Execs are those of them that it becomes, so that their exit status is its own.
-	Execs []string `json:"execs,omitempty"`
-}
-
-// Facts are all that was seen, by the name of the check that asked, and why a check saw nothing.
-type Facts struct {
-	Seen    map[string][]Seen
-	Unknown map[string]string
+// looked is what came of a check's looks: the files of each, or why there are none.
+type looked struct {
+	seen [][]File
+	why  string
 }
 
 // lookAll does the looks of checks at once, each check's in a child.
-func lookAll(s Site, patience time.Duration, checks []Check) Facts {
-	all := Facts{map[string][]Seen{}, map[string]string{}}
-	var guard sync.Mutex
+func lookAll(s Site, patience time.Duration, checks []Check) []looked {
+	all := make([]looked, len(checks))
 	var asks []func()
-	for _, c := range checks {
+	for i, c := range checks {
 		if c.looks == nil || !c.judgeable(s) {
 			continue
 		}
 		looks := c.looks(s)
-		if len(looks) == 0 {
-			continue
-		}
 		asks = append(asks, func() {
-			seen, err := operation.Ask[[]Seen](opLook, looks, patience)
-			guard.Lock()
-			defer guard.Unlock()
-			if all.Seen[c.Name] = seen; err != nil {
-				all.Unknown[c.Name] = err.Error()
+			seen, err := operation.Ask[[][]File](opLook, looks, patience)
+			if all[i].seen = seen; err != nil {
+				all[i].why = err.Error()
 			}
 		})
 	}
@@ -119,34 +92,32 @@ func lookAll(s Site, patience time.Duration, checks []Check) Facts {
 const maxFiles = 20_000
 
 // inspectAll does a look. It may hang with the file system, and so belongs into a child.
-func (l Look) inspectAll() (seen Seen) {
+func (l Look) inspectAll() (seen []File) {
 	for _, path := range l.Paths {
 		pattern := strings.ContainsAny(path, "*?[")
 		matches := []string{path}
 		if pattern {
 			matches, _ = filepath.Glob(path) // a pattern that is none matches nothing
 		}
-		room := min(len(matches), maxFiles-len(seen.Files))
-		seen.Left += len(matches) - room
-		for _, m := range matches[:room] {
-			f := inspect(m, l.Content)
+		for _, m := range matches[:min(len(matches), maxFiles-len(seen))] {
+			f := inspect(m, l.Names)
 			odd := l.Kind == Regular && (f.Kind == Other || f.Kind == "") // no kind: a link that leads nowhere
-			wanted := l.All || odd || f.Kind == l.Kind
+			wanted := l.Kind == "" || odd || f.Kind == l.Kind
 			if pattern && (f.Missing || !wanted) || l.First && f.Missing { // gone since, or another's
 				continue
 			}
-			if seen.Files = append(seen.Files, f); l.First {
+			if seen = append(seen, f); l.First {
 				return seen
 			}
 		}
 	}
 	if l.First && len(l.Paths) > 0 {
-		seen.Files = []File{{Path: l.Paths[0], Missing: true}}
+		seen = []File{{Path: l.Paths[0], Missing: true}}
 	}
 	return seen
 }
 
-func inspect(path string, content bool) File {
+func inspect(path string, names bool) File {
 	f := File{Path: path}
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -166,18 +137,16 @@ func inspect(path string, content bool) File {
 		f.Error = err.Error()
 		return f
 	}
-	f.Kind, f.Mode, f.UID, f.Links = kindOf(st.Mode), st.Mode&permissions, st.Uid, uint64(st.Nlink)
-	if real, err := filepath.EvalSymlinks(path); err == nil && real != filepath.Clean(path) {
-		f.Real = real
-	}
+	f.Kind, f.Mode = kindOf(st.Mode), st.Mode&permissions
+	f.Real, _ = filepath.EvalSymlinks(path)
 	f.Distrust = culprit(path)
 	var above unix.Stat_t
 	var on unix.Statfs_t
 	if f.Kind == Folder && unix.Stat(filepath.Dir(path), &above) == nil && unix.Statfs(path, &on) == nil {
 		f.Tmpfs = above.Dev != st.Dev && on.Type == unix.TMPFS_MAGIC
 	}
-	if content && f.Kind == Regular {
-		f.read()
+	if names && f.Kind == Regular {
+		f.Names = namesIn(readScript(path))
 	}
 	return f
 }
@@ -209,33 +178,18 @@ func culprit(path string) *Culprit {
 // maxScript is how much of a script is read.
 const maxScript = 64 << 10
 
-// read finds out what a file is.
-func (f *File) read() {
+func readScript(path string) []byte {
 	// Threat: none by content: it is only searched for names. A pipe that has taken its place is not waited for.
-	file, err := os.OpenFile(f.Path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return
+		return nil
 	}
 	defer file.Close()
-	st, err := file.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return
+	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(file, maxScript))
-	f.Content = contentOf(text)
-}
-
-func contentOf(text []byte) *Content {
-	c := Content{ELF: bytes.HasPrefix(text, []byte("\x7fELF")), Shell: bytes.HasPrefix(text, []byte("#!"))}
-	if c.ELF {
-		return &c
-	}
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
-			c.add(line)
-		}
-	}
-	return &c
+	return text
 }
 
 // namedBy are Bookend's programs by the words that stand for them in scripts: themselves, the package's scripts, and
@@ -247,21 +201,22 @@ var namedBy = map[string]string{
 	"check_bookend": "bookend-healthcheck",
 }
 
-// add notes what a line of a script names. The package's own scripts name the program once, as hook.
-func (c *Content) add(line string) {
-	execs := slices.Contains(strings.Fields(line), "exec")
-	if execs && strings.Contains(line, "$hook") {
-		c.Execs = append(c.Execs, c.Names...)
+// namesIn are Bookend's programs that a script names, comments left out; of a program as a linker makes it none.
+func namesIn(text []byte) (names []string) {
+	if bytes.HasPrefix(text, []byte("\x7fELF")) {
+		return nil
 	}
-	for word, program := range namedBy {
-		if !hasWord(line, word) {
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
-		c.Names = append(c.Names, program)
-		if execs && word == program {
-			c.Execs = append(c.Execs, program)
+		for word, program := range namedBy {
+			if hasWord(line, word) {
+				names = append(names, program)
+			}
 		}
 	}
+	return names
 }
 
 // hasWord reports a program's name in a line that is not the beginning of a longer one.

@@ -10,64 +10,53 @@ import (
 	"bookend/internal/config"
 )
 
-// What follows a fix if a user could have written the file or folder. To a shell it is a comment.
-const (
-	compareFile   = "   # a user could have written it: compare it with a copy you trust, or install its package again"
-	compareFolder = "   # a user could have changed what is in it: compare it with a copy you trust, or install " +
-		"it again"
-)
+// compare follows a fix if a user could have written the file or folder. To a shell it is a comment.
+const compare = "   # a user could have written it: compare it with a copy you trust, or install it again"
 
-// notAlone begins what is said of a folder above, or behind a link.
+// notAlone begins what is said of an owner or mode that lets others write, on the way or behind a link too.
 const notAlone = "not root's alone all the way: "
 
 // judgeRules reports what is wrong with each file of a check, and sums up what is well.
 func judgeRules(v *view, rules []Rule) string {
-	there, i, left := 0, 0, 0
-	var last File
+	there, i := 0, 0
 	for _, r := range rules {
 		for _, look := range r.looks(v.Site) {
-			seen, exist := v.seen[i], 0
-			for _, f := range seen.Files {
+			exist := 0
+			for _, f := range v.seen[i] {
 				if !f.Missing {
 					r.judgeFile(v, f)
-					exist, last = exist+1, f
+					exist++
 				}
 			}
 			if exist == 0 && r.Absent != "" {
-				r.judgeMissing(v, look.Paths[0])
+				v.say(r.Absent, "missing", r.missing()).at(look.Paths[0]).because(r.Without)
 			}
-			there, left, i = there+exist, left+seen.Left, i+1
+			there, i = there+exist, i+1
 		}
 	}
-	well := fmt.Sprintf("all %d are root's, with the right modes", there)
-	switch {
-	case i == 0:
-		return "not used by this configuration"
-	case there == 0:
+	if rules[0].Name == "config" && v.Mistake != "" {
+		v.wrong(v.Mistake, "correct it; bookend config check lists all").
+			because("the hooks observe with the shipped defaults (BKD-CONFIG)")
+	}
+	if unused := v.Config.Unused; rules[0].Name == "config" && len(unused) > 0 {
+		v.warn(fmt.Sprintf("%s (1 of %d)", unused[0], len(unused)), "remove it; bookend config check lists all")
+	}
+	if there == 0 {
 		return "not there yet: the first hook that needs it makes it"
-	case there == 1:
-		well = fmt.Sprintf("root's, %#o", last.Mode)
 	}
-	if left > 0 {
-		well += fmt.Sprintf("; %d more were not looked at", left)
-	}
-	return well
+	return fmt.Sprintf("%d files and folders are root's, with the right modes", there)
 }
 
-func (r Rule) judgeMissing(v *view, path string) {
-	fix := r.install(path)
-	switch {
-	case r.By == Foreign && r.Kind == Folder:
-		fix += ", or let " + r.key + " name a file in a folder that exists"
-	case r.By == Foreign:
-		fix = "let " + r.key + " say where it is, or install its package"
+func (r Rule) missing() string {
+	if r.By == Foreign {
+		return "let " + r.key + " say where it is, or install its package"
 	}
-	v.say(r.Absent, "missing", fix).at(path).because(r.Without)
+	return "install Bookend's package again, or what docs/admin.md installs"
 }
 
 // judgeFile reports what is wrong with one file or folder that exists.
 func (r Rule) judgeFile(v *view, f File) {
-	at := quoted(f.Path)
+	at, c := quoted(f.Path), f.Distrust
 	switch {
 	case f.Error != "":
 		v.unknown(f.Error, "stat "+at).at(f.Path)
@@ -76,84 +65,39 @@ func (r Rule) judgeFile(v *view, f File) {
 		v.wrong("a symbolic link to "+f.Target+": none is followed here", "rm "+at).at(f.Path)
 		return
 	case f.Kind != r.Kind:
-		fix := "rm -r " + at
-		if r.By == Installed {
-			fix += " && " + r.install(f.Path)
-		}
-		v.wrong(fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), fix).at(f.Path)
+		v.wrong(fmt.Sprintf("%s, where a %s belongs", f.Kind, r.Kind), "take it out of "+quoted(filepath.Dir(f.Path))).
+			at(f.Path)
 		return
+	case c != nil:
+		r.judgeTrust(v, f, *c)
+		return // a command about the file itself could meet another by then
 	}
-	if c := f.Distrust; c != nil && c.Path != f.Path && c.Path != f.Real {
-		r.judgeAbove(v, f, *c)
-		if c.UID != 0 || c.Mode&0o002 != 0 {
-			return // a command about the file itself could meet another by then
+	if extra := f.Mode &^ r.Mode; extra&^(r.Rather&0o7000) != 0 { // setgid on a folder only hands its group on
+		level := Wrong
+		if extra&^r.Rather == 0 {
+			level = Warning
 		}
-	}
-	if f.UID != 0 {
-		v.wrong(fmt.Sprintf("belongs to user %d, not to root", f.UID), r.mend(f)).at(f.Path)
-	}
-	r.judgeMode(v, f)
-	if r.By == Made && r.Kind == Regular && f.Links > 1 {
-		v.wrong(fmt.Sprintf("has %d names: a user may have opened another", f.Links), "rm "+at).at(f.Path)
-	}
-}
-
-// judgeMode judges permission bits: those too many, by what they allow, and those too few.
-func (r Rule) judgeMode(v *view, f File) {
-	level := Wrong
-	extra := f.Mode &^ r.Mode
-	if extra&^r.Rather == 0 {
-		level = Warning
-	}
-	if extra&^(r.Rather&0o7000) != 0 { // setgid on a folder only hands its group on
-		v.say(level, fmt.Sprintf("mode %#o, should be %#o: %s", f.Mode, r.Mode, allows(extra, f.Kind)),
-			r.mend(f)).at(f.Path)
+		v.say(level, fmt.Sprintf("mode %#o, should be %#o: others may do more", f.Mode, r.Mode), r.chmod(f)).at(f.Path)
 	}
 	if r.Need&^f.Mode != 0 {
-		v.say(cmp.Or(r.Short, Wrong), fmt.Sprintf("mode %#o, should be %#o: too little", f.Mode, r.Mode),
-			r.mend(f)).at(f.Path)
+		v.wrong(fmt.Sprintf("mode %#o, should be %#o: too little", f.Mode, r.Mode), r.chmod(f)).at(f.Path)
 	}
 }
 
-// allows says in words what bits let whom do.
-func allows(bits uint32, kind Kind) string {
-	start := "start it"
-	if kind == Folder {
-		start = "reach what is in it"
-	}
-	var words []string
-	for i, special := range []string{"setuid", "setgid", "sticky bit"} {
-		if bits&(0o4000>>i) != 0 {
-			words = append(words, special)
-		}
-	}
-	for i, what := range []string{"write", "read", start} {
-		bit := []uint32{2, 4, 1}[i]
-		for j, who := range []string{"its group", "everybody", "its owner"} {
-			if bits&(bit<<[]uint32{3, 0, 6}[j]) != 0 {
-				words = append(words, who+" may "+what)
-			}
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
-// judgeAbove judges a folder above, or behind a link. One that the table has itself is reported there.
-func (r Rule) judgeAbove(v *view, f File, c Culprit) {
-	for _, own := range Rules() {
-		if own.Kind == Folder && matches(c.Path, own.Paths(v.Site)) {
-			return
-		}
-	}
-	level := Wrong
-	if c.UID == 0 && c.Mode&0o002 == 0 && r.Above != "" {
-		level = r.Above
+// judgeTrust judges what users could have written: the file itself, or a folder above it or behind a link, which is
+// reported once.
+func (r Rule) judgeTrust(v *view, f File, c Culprit) {
+	level, fix := Wrong, c.fix(r.key)
+	switch itself := c.Path == f.Path || c.Path == f.Real; {
+	case itself:
+		fix = r.mend(f, c)
+	case r.key == logKey && c.UID == 0 && c.Mode&0o002 == 0:
+		level = Warning
 	}
 	said := notAlone + c.String()
-	if slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }) {
-		return
+	if !slices.ContainsFunc(v.found, func(r Result) bool { return r.Seen == said }) {
+		v.say(level, said, fix).at(f.Path)
 	}
-	v.say(level, said, c.fix(r.key)).at(f.Path)
 }
 
 func (c Culprit) String() string {
@@ -161,7 +105,7 @@ func (c Culprit) String() string {
 	case c.UID != 0:
 		return fmt.Sprintf("%s belongs to user %d", c.Path, c.UID)
 	case c.Mode&0o022 != 0:
-		return fmt.Sprintf("%s has mode %#o: %s", c.Path, c.Mode, allows(c.Mode&0o022, Folder))
+		return fmt.Sprintf("%s has mode %#o: others may write", c.Path, c.Mode)
 	}
 	return c.Why
 }
@@ -169,51 +113,29 @@ func (c Culprit) String() string {
 // fix closes a folder of root's. From a user's, or one for everybody, what root uses is moved instead.
 func (c Culprit) fix(key string) string {
 	if c.UID == 0 && c.Mode&0o1000 == 0 {
-		return "chmod go-w " + quoted(c.Path) + compareFolder
+		return "chmod go-w " + quoted(c.Path) + compare
 	}
-	if key == "" {
-		key = "the configuration"
-	}
-	return fmt.Sprintf("move it to where only root can write, and let %s say so; or, if that folder should be "+
-		"root's: chown root:root %s && chmod go-w %[2]s", key, quoted(c.Path)) + compareFolder
+	return fmt.Sprintf("move it to where only root can write, and let %s say so", cmp.Or(key, "the configuration"))
 }
 
-// mend is the command that puts owner and mode right.
-func (r Rule) mend(f File) string {
-	path := quoted(f.Path)
-	written := f.UID != 0 || f.Mode&0o022 != 0
+func (r Rule) chmod(f File) string {
+	mode := r.Mode
+	if mode == permissions { // not Bookend's: any that suffices
+		mode = 0o755
+	}
+	return fmt.Sprintf("chmod %04o %s", mode, quoted(f.Path))
+}
+
+// mend is the command that puts the owner and mode of the file itself right.
+func (r Rule) mend(f File, c Culprit) string {
 	switch {
-	case r.By == Made && r.Kind == Regular && f.UID != 0:
+	case r.By == Made && r.Kind == Regular && c.UID != 0:
 		// Not given back: its owner may have it open, or have put a link in its place by now.
-		return "rm " + path + "   # what it says may be forged; if one is needed, the hooks make it again"
-	case r.By == Foreign && r.Kind == Folder: // the collector's own
-		return "let " + r.key + " name a file in a folder that only root can write"
+		return "rm " + quoted(f.Path) + "   # what it says may be forged; if one is needed, the hooks make it again"
+	case r.By == Made: // the hooks check what they made each time
+		return fmt.Sprintf("chown root:root %s && %s", quoted(f.Path), r.chmod(f))
 	}
-	command := fmt.Sprintf("chmod %04o %s", r.Mode, path)
-	if f.UID != 0 {
-		command = fmt.Sprintf("chown root:root %s && %s", path, command)
-	}
-	switch {
-	case !written || r.By == Made: // the hooks check what they made each time
-		return command
-	case r.Kind == Folder:
-		return command + compareFolder
-	}
-	return command + compareFile
-}
-
-// install is the command that installs what belongs at path, from the folder in which Bookend was built.
-func (r Rule) install(path string) string {
-	if r.Kind == Folder {
-		return fmt.Sprintf("install -d -o root -g root -m %04o %s", r.Mode, quoted(path))
-	}
-	built := "bin/" + filepath.Base(path)
-	if r.Name == "config" {
-		built = "configs/" + filepath.Base(config.DefaultFile)
-	}
-	return fmt.Sprintf("install -D -o root -g root -m %04o %s %s   # in the build's folder; or install the package "+
-		"again",
-		r.Mode, built, quoted(path))
+	return fmt.Sprintf("chown root:root %s && %s", quoted(f.Path), r.chmod(f)) + compare
 }
 
 // matches reports whether a path is one of patterns.
@@ -222,15 +144,6 @@ func matches(path string, patterns []string) bool {
 		ok, err := filepath.Match(p, path)
 		return ok && err == nil
 	})
-}
-
-// fixedPart is a pattern up to the folder in which its first wildcard is.
-func fixedPart(pattern string) string {
-	before, _, wild := strings.Cut(pattern, "*")
-	if !wild {
-		return pattern
-	}
-	return before[:strings.LastIndexByte(before, '/')]
 }
 
 // quoted is a path as a shell takes it.
@@ -243,4 +156,34 @@ func quoted(path string) string {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+// DropOptions are the options with which the drop folder's own file system is mounted, by
+// deploy/systemd/run-bookend-drop.mount. A job has up to two folders of one small file in it.
+const DropOptions = "size=16M,nr_inodes=8k,mode=0711,nosuid,nodev,noexec"
+
+func dropFolder(s Site) string { return filepath.Join(s.Config.Paths.Run, "drop") }
+
+func dropCheck() Check {
+	return Check{
+		Name: "drop-filesystem",
+		why:  "users write here: without a small tmpfs of its own, one user can fill it for all hooks",
+		path: dropFolder, judge: judgeDrop,
+		looks: func(s Site) []Look { return []Look{{Paths: []string{dropFolder(s)}, Kind: Folder}} },
+	}
+}
+
+// judgeDrop warns before the first hook too: it would make a folder of the tmpfs that all hooks share.
+func judgeDrop(v *view) string {
+	f := v.seen[0][0]
+	switch path := dropFolder(v.Site); {
+	case f.Error != "":
+		v.unknown(f.Error, "stat "+quoted(path))
+	case !f.Tmpfs && path == config.Default().Paths.Run+"/drop":
+		v.warn("not a tmpfs of its own", "systemctl enable --now run-bookend-drop.mount   # of deploy/systemd")
+	case !f.Tmpfs:
+		v.warn("not a tmpfs of its own", fmt.Sprintf(
+			"install -d -o root -g root -m 0711 %s && mount -t tmpfs -o %s tmpfs %[1]s", quoted(path), DropOptions))
+	}
+	return "a tmpfs of its own"
 }

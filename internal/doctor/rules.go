@@ -15,13 +15,10 @@ type Rule struct {
 	Shown string // where it is as shipped, for the documentation. Rules fills it in
 	Kind  Kind
 	Mode  uint32 // as it is installed or made
-	Need  uint32 // the bits without which something does not work; lacking them is Short, or Wrong if that is empty
-	Short Level
+	Need  uint32 // the bits without which something does not work
 	// Rather are bits beyond Mode that do little harm: a warning. All others are wrong.
 	Rather uint32
-	// Above is how bad a folder above is that is root's, but open to a group; empty: Wrong.
-	Above Level
-	By    By
+	By     By
 	// Absent is how bad it is that it does not exist, Without what follows; empty: OK.
 	Absent  Level
 	Without string
@@ -37,17 +34,16 @@ type By string
 const (
 	Installed By = "install" // with Bookend
 	Foreign   By = "others"  // by the driver's packages, or Slurm's
-	Made      By = "hooks"   // by the first hook that needs it. May be no link, and files have one name
+	Made      By = "hooks"   // by the first hook that needs it. May be no link
 )
 
 // Reasons that are said twice.
 const (
-	defaults  = "the shipped defaults are in force"
-	unlooked  = "no GPU is looked at, unless the loader finds it elsewhere"
-	untested  = "no GPU is tested, unless the loader finds it elsewhere"
-	unwritten = "no metrics are written, and each hook finds BKD-ST-WRITE"
-	unseen    = "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"
-	reasons   = "no drain gets its reason, and no node is resumed (BKD-REASON)"
+	defaults = "the shipped defaults are in force"
+	unlooked = "no GPU is looked at, unless the loader finds it elsewhere"
+	untested = "no GPU is tested, unless the loader finds it elsewhere"
+	unseen   = "no job's start or end is looked at; a Prolog= or Epilog= that names it drains the node"
+	reasons  = "no drain gets its reason, and no node is resumed (BKD-REASON)"
 )
 
 // ruleTable is the one table of owners and modes. What packages state, stage and safefile make agrees with it, and so
@@ -61,20 +57,20 @@ var ruleTable = []Rule{
 		Without: "it was removed or replaced meanwhile", at: []string{"SELF"}},
 	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o500, By: Foreign, Absent: Wrong,
 		Without: reasons, key: "slurm.scontrol", at: []string{"SCONTROL"}},
-	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, Short: Warning, By: Installed, Absent: Warning,
-		Without: defaults, at: []string{"ETC"}},
-	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Short: Warning, Rather: 0o111, By: Installed,
-		Absent: Warning, Without: defaults, at: []string{"CONFIG"}},
-	{Name: "snippets", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed,
-		at: []string{"SNIPPETS", "SNIPPETS/hooks", "SNIPPETS/prolog.d", "SNIPPETS/epilog.d"}},
-	{Name: "snippets", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed,
-		at: []string{"SNIPPETS/*.conf"}},
-	{Name: "snippets", Kind: Regular, Mode: 0o755, By: Installed,
-		at: []string{"SNIPPETS/hooks/*", "SNIPPETS/prolog.d/*", "SNIPPETS/epilog.d/*"}},
-	{Name: "libraries", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: unlooked,
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: unlooked,
 		key: "nvidia.nvml_library", at: []string{"NVML"}},
-	{Name: "libraries", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: untested,
+	{Name: "programs", Kind: Regular, Mode: 0o755, Need: 0o400, By: Foreign, Absent: Warning, Without: untested,
 		key: "nvidia.cuda_library", at: []string{"CUDA"}},
+	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed, Absent: Warning, Without: defaults,
+		at: []string{"ETC"}},
+	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed, Absent: Warning,
+		Without: defaults, at: []string{"CONFIG"}},
+	{Name: "config", Kind: Folder, Mode: 0o755, Need: 0o111, By: Installed,
+		at: []string{"SNIPPETS", "SNIPPETS/hooks", "SNIPPETS/prolog.d", "SNIPPETS/epilog.d"}},
+	{Name: "config", Kind: Regular, Mode: 0o644, Need: 0o444, Rather: 0o111, By: Installed,
+		at: []string{"SNIPPETS/*.conf"}},
+	{Name: "config", Kind: Regular, Mode: 0o755, By: Installed,
+		at: []string{"SNIPPETS/hooks/*", "SNIPPETS/prolog.d/*", "SNIPPETS/epilog.d/*"}},
 	{Name: "records", Kind: Folder, Mode: 0o755, Need: 0o711, By: Made, key: "paths.run", at: []string{"RUN"}},
 	{Name: "records", Kind: Folder, Mode: 0o700, Need: 0o700, By: Made,
 		at: []string{"RUN/state", "RUN/state/*", "RUN/state/*/*"}},
@@ -86,15 +82,17 @@ var ruleTable = []Rule{
 	{Name: "records", Kind: Folder, Mode: 0o700, Need: 0o700, By: Made,
 		at: []string{"VAR/history", "VAR/history/*", "VAR/metrics"}},
 	{Name: "records", Kind: Regular, Mode: 0o600, By: Made, at: []string{"VAR/history/*/*", "VAR/metrics/*"}},
-	{Name: "log", Kind: Folder, Mode: 0o755, Need: 0o700, Rather: 0o2000, Above: Warning, By: Made, key: "paths.log",
+	{Name: "records", Kind: Folder, Mode: 0o755, Need: 0o700, Rather: 0o2000, By: Made, key: logKey,
 		at: []string{"LOG"}},
-	{Name: "log", Kind: Regular, Mode: 0o640, Rather: 0o004, Above: Warning, By: Made,
+	{Name: "records", Kind: Regular, Mode: 0o640, Rather: 0o004, By: Made, key: logKey,
 		at: []string{"LOG/bookend.log", "LOG/bookend.log.1"}},
-	{Name: "metrics", Kind: Folder, Mode: 0o755, Need: 0o555, Short: Warning, Rather: 0o2000, By: Foreign,
-		Absent: Wrong, Without: unwritten, key: "metrics.textfile", at: []string{"COLLECTOR"}},
-	{Name: "metrics", Kind: Regular, Mode: 0o644, Need: 0o444, Short: Warning, By: Made, key: "metrics.textfile",
+	{Name: "records", Kind: Regular, Mode: 0o644, Need: 0o444, By: Made, key: "metrics.textfile",
 		at: []string{"TEXTFILE"}},
 }
+
+// logKey says where the log is. A folder above it that is root's and open to a group, as /var/log on Ubuntu, is a
+// warning: nothing wrong can be logged into, but the log can be moved away.
+const logKey = "paths.log"
 
 // Rules is the table, with where things are as shipped.
 func Rules() []Rule {
@@ -106,7 +104,7 @@ func Rules() []Rule {
 	}
 	all := slices.Clone(ruleTable)
 	for i, r := range all {
-		all[i].Shown = cmp.Or(strings.Join(r.Paths(shipped), ", "), "the folder of metrics.textfile")
+		all[i].Shown = strings.Join(r.Paths(shipped), ", ")
 	}
 	return all
 }
@@ -139,66 +137,41 @@ var snippetFolder = filepath.Join(filepath.Dir(config.DefaultFile), "slurm")
 
 // place is where something is on a site, or may be, the likeliest first; none if the site does not use it.
 func (s Site) place(name string) []string {
-	c, textfile := s.Config, s.Config.Metrics.Textfile
-	collector := filepath.Dir(textfile)
-	used := func(is bool, path string) []string {
-		if !is {
-			return nil
-		}
-		return []string{path}
-	}
-	switch name {
-	case "PROGRAMS":
-		return s.Programs
-	case "NVML":
-		return firstOf(used(c.NVIDIA.NVMLLibrary != "", c.NVIDIA.NVMLLibrary), s.NVML)
-	case "CUDA":
-		return firstOf(used(c.NVIDIA.CUDALibrary != "", c.NVIDIA.CUDALibrary), s.CUDA)
-	case "SCONTROL":
-		return used(c.Drain.ReasonBy != config.ReasonByNone, c.Slurm.Scontrol)
-	case "LOG":
-		return used(c.Log.File, c.Paths.Log)
-	case "TEXTFILE":
-		return used(textfile != "", textfile)
-	case "COLLECTOR": // the hooks make that of paths.var, and no other
-		return used(textfile != "" && collector != filepath.Clean(c.Paths.Var), collector)
-	}
-	return []string{map[string]string{
+	c := s.Config
+	one := map[string]string{
 		"BACKEND": c.Backend, "SELF": s.Self, "CONFIG": s.ConfigPath, "ETC": filepath.Dir(s.ConfigPath),
 		"SNIPPETS": filepath.Join(s.Root, snippetFolder), "RUN": c.Paths.Run, "VAR": c.Paths.Var,
-	}[name]}
-}
-
-// firstOf is the first list that has anything in it.
-func firstOf(a, b []string) []string {
-	if len(a) > 0 {
-		return a
+		"TEXTFILE": c.Metrics.Textfile, "NVML": c.NVIDIA.NVMLLibrary, "CUDA": c.NVIDIA.CUDALibrary,
 	}
-	return b
+	if c.Drain.ReasonBy != config.ReasonByNone {
+		one["SCONTROL"] = c.Slurm.Scontrol
+	}
+	if c.Log.File {
+		one["LOG"] = c.Paths.Log
+	}
+	several := map[string][]string{"PROGRAMS": s.Programs, "NVML": s.NVML, "CUDA": s.CUDA}
+	if one[name] != "" {
+		return []string{one[name]}
+	}
+	return several[name]
 }
 
 // ruleChecks are the checks of the table: its rules by name, each with why owner and mode matter.
 func ruleChecks() (all []Check) {
 	for _, c := range [][2]string{
-		{"programs", "root starts it; a Prolog or Epilog that cannot be started drains the node"},
-		{"config", "it names programs that root runs; one that a user could have written is not read (BKD-CONFIG)"},
-		{"snippets", "slurm.conf includes them: they name what slurmd runs as root, and every command of Slurm " +
-			"reads them"},
-		{"libraries", "root loads it, and runs its code"},
-		{"records", "verdicts rest on them, they name users' jobs, and who can open a lock can hold up every hook"},
-		{"log", "it names users and their jobs; nothing is logged where a user could write (BKD-LOG)"},
-		{"metrics", "alerts rest on it; nothing is written where a user could write (BKD-ST-WRITE)"},
+		{"programs", "root starts or loads it; a Prolog or Epilog that cannot be started drains the node"},
+		{"config", "it says what root runs: the configuration, and what slurm.conf includes"},
+		{"records", "verdicts and alerts rest on them, they name users' jobs, and who can open a lock can hold up " +
+			"every hook"},
 	} {
 		rules := slices.DeleteFunc(Rules(), func(r Rule) bool { return r.Name != c[0] })
 		all = append(all, Check{
 			Name: c[0], why: c[1],
 			path: func(s Site) string {
-				for _, r := range rules {
-					if paths := r.Paths(s); len(paths) > 0 {
-						return paths[0]
-					}
+				if c[0] == "config" {
+					return s.ConfigPath
 				}
-				return rules[0].Shown
+				return cmp.Or(strings.Join(rules[0].Paths(s)[:1], ""), rules[0].Shown)
 			},
 			looks: func(s Site) (looks []Look) {
 				for _, r := range rules {

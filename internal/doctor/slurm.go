@@ -14,45 +14,28 @@ import (
 	"bookend/internal/slurmconf"
 )
 
-const areaSlurm = "Slurm"
-
 func slurmChecks() []Check {
 	return []Check{
 		{
-			Name: confCheck, Area: areaSlurm, path: slurmConfPath, judge: judgeConf,
-			Holds: "slurm.conf is found, as slurmd finds it, and can be read with all that it includes",
-			why:   "it says whether and how Slurm calls the hooks",
+			Name: confCheck, path: slurmConfPath, judge: judgeConf,
+			why: "it says whether and how Slurm calls the hooks",
 		},
 		{
-			Name: "slurm-version", Area: areaSlurm, needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
-			Holds: "slurmd is of " + slurm.Oldest.Series() + " to " + slurm.Newest.Series(),
-			why:   "what hooks are told depends on the version",
+			Name: "slurm-version", needsConf: true, path: fixed("slurmd"), judge: judgeVersion,
+			why: "what hooks are told depends on the version",
 		},
 		{
-			Name: "hook-timeout", Area: areaSlurm, needsConf: true, keys: []string{"PrologEpilogTimeout"},
-			path: slurmConfPath, judge: judgeTimeout,
-			Holds: "slurmd gives each hook a limit that is longer than `deadlines.*.total`",
+			Name: "hook-timeout", needsConf: true, path: slurmConfPath, judge: judgeTimeout,
 			why: "slurmd stops a hook that is still at work, and the job's start or end is not examined; a script of " +
 				"the site's own then drains the node",
 		},
 		{
-			Name: "proctrack", Area: areaSlurm, needsConf: true, path: slurmConfPath, judge: judgeProctrack,
-			Holds: "Slurm tracks processes by cgroup: `ProctrackType=proctrack/cgroup`",
-			why: "a process that leaves its parent or its group outlives the job, with its memory, and no cgroup " +
-				"proves whose it is",
+			Name: "cgroups", needsConf: true, path: besideConf("cgroup.conf"), judge: judgeCgroups,
+			why: "a process may outlive its job, and no cgroup proves whose it is; or a job can open GPUs that were " +
+				"given to others (BKD-TRESPASS reports it, but nothing prevents it)",
 		},
 		{
-			Name: "constrain-devices", Area: areaSlurm, needsConf: true, keys: []string{"TaskPlugin"},
-			path: besideConf("cgroup.conf"), judge: judgeConstrain,
-			Holds: "jobs can open only GPUs that they were given: `TaskPlugin=` has task/cgroup, cgroup.conf has " +
-				"`ConstrainDevices=yes`",
-			why: "a job can open GPUs that were given to others, by mistake too: BKD-TRESPASS reports it, but " +
-				"nothing prevents it",
-		},
-		{
-			Name: "pyxis", Area: areaSlurm, needsConf: true, path: besideConf("plugstack.conf"), judge: judgePyxis,
-			Holds: "task hooks do not run inside containers: no pyxis in plugstack.conf together with `TaskProlog=` " +
-				"or `TaskEpilog=`",
+			Name: "pyxis", needsConf: true, path: besideConf("plugstack.conf"), judge: judgePyxis,
 			why: "a task hook of a container job is looked for inside the container: if it is not there, that is an " +
 				"error in the user's log up to 24.05, and from 24.11 on the job's tasks fail",
 		},
@@ -69,19 +52,7 @@ func slurmConfPath(s Site) string {
 
 // inConf is the fix that is a line of slurm.conf.
 func (s Site) inConf(line string) string {
-	where := slurmConfPath(s)
-	if s.configless() {
-		where = "the controller's slurm.conf"
-	}
-	return fmt.Sprintf("%s   # in %s, then: scontrol reconfigure", line, where)
-}
-
-// configless reports a node whose configuration slurmctld hands out.
-func (s Site) configless() bool {
-	v := s.Survey.Slurm
-	return v.Conf != nil && slices.ContainsFunc([]string{"/slurm/conf/", "/conf-cache/"}, func(part string) bool {
-		return strings.Contains(v.Conf.Path, part) || strings.Contains(v.Real+"/", part)
-	})
+	return fmt.Sprintf("%s   # in %s (configless: in slurmctld's), then: scontrol reconfigure", line, slurmConfPath(s))
 }
 
 // includeLine is the line of slurm.conf that takes in a snippet, from where snippets are installed (deploy/slurm).
@@ -91,12 +62,10 @@ func judgeConf(v *view) string {
 	s := v.Survey.Slurm
 	switch {
 	case s.Unknown != "":
-		folder := config.SlurmFolders()[1]
-		v.unknown("could not be looked at: "+s.Unknown, "find out why it does not answer: ls -l "+quoted(folder))
+		v.unknown("could not be looked at: "+s.Unknown, "ls -l "+quoted(config.SlurmFolders()[1]))
 		return ""
 	case s.Unread != "":
-		fix := "let slurm.gres_conf name the gres.conf that slurmd uses"
-		v.unknown("could not be read: "+s.Unread, fix).at(s.Tried[len(s.Tried)-1])
+		v.unknown("could not be read: "+s.Unread, "make it readable for root").at(s.Tried[len(s.Tried)-1])
 		return ""
 	case s.Conf == nil:
 		v.unknown("in none of: "+strings.Join(s.Tried, ", "),
@@ -108,19 +77,16 @@ func judgeConf(v *view) string {
 	if doubt := s.Conf.Doubt(); doubt != "" {
 		v.unknown(doubt, "correct that line, or make what it includes readable; slurmd does not start with it either")
 	}
-	if s.Beside != "" {
-		v.unknown("next to it could not be read: "+s.Beside, "make it readable for root")
-	}
 	if n := s.Conf.Node(v.NodeName); !n.Found && n.Unsure == "" {
-		v.warn(fmt.Sprintf("it has no node %q", v.NodeName), "run doctor on a compute node").
-			because("which GPUs Slurm gives out here is then not known")
+		v.warn(fmt.Sprintf("it has no node %q", v.NodeName), "run doctor on a compute node, with SLURMD_NODENAME set "+
+			"if its name is not the host's").because("which GPUs Slurm gives out here is then not known")
 	}
 	return fmt.Sprintf("read, %d lines", len(s.Conf.Lines))
 }
 
 // slurmdVersion is false if slurmd does not tell.
 func (s Site) slurmdVersion() (v slurm.Version, ok bool) {
-	return slurm.ParseVersion(s.Survey.SlurmdSays.Text)
+	return slurm.ParseVersion(s.Survey.Slurmd.Says)
 }
 
 // slurmdLacks reports a slurmd that is known not to have a feature.
@@ -131,10 +97,9 @@ func (s Site) slurmdLacks(f slurm.Feature) bool {
 
 func judgeVersion(v *view) string {
 	have, ok := v.slurmdVersion()
-	switch {
+	switch told := v.Survey.Slurmd; {
 	case !ok:
-		v.unknown("does not tell its version: "+v.Survey.SlurmdSays.trouble(), "slurmd -V")
-		return ""
+		v.unknown(fmt.Sprintf("does not tell its version: %s%.60q", told.Unknown, told.Says), "slurmd -V")
 	case have.Before(slurm.Oldest):
 		v.wrong(have.String()+": not supported", "upgrade Slurm to "+slurm.Oldest.Series()+" or later").
 			because("its hooks are not told which GPUs a job has, or how it ended")
@@ -191,15 +156,11 @@ func judgeTimeout(v *view) string {
 	return strings.Join(told, ", ")
 }
 
-func judgeProctrack(v *view) string {
+func judgeCgroups(v *view) string {
 	kind, ok := v.conf().Get("ProctrackType")
 	if ok && !strings.HasSuffix(strings.ToLower(kind.Text), "cgroup") {
-		v.warn(kind.Text, v.inConf("ProctrackType=proctrack/cgroup"))
+		v.warn("ProctrackType="+kind.Text, v.inConf("ProctrackType=proctrack/cgroup")).at(slurmConfPath(v.Site))
 	}
-	return "by cgroup"
-}
-
-func judgeConstrain(v *view) string {
 	task, _ := v.conf().Get("TaskPlugin")
 	if !slurmconf.HasWord(task.Text, "task/cgroup") && !slurmconf.HasWord(task.Text, "cgroup") {
 		v.warn("TaskPlugin="+task.Text+" has no task/cgroup", v.inConf("TaskPlugin=task/cgroup,task/affinity")).
@@ -232,8 +193,7 @@ func judgePyxis(v *view) string {
 		level = Wrong
 	}
 	list := strings.Join(hooks, " and ")
-	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)),
-		v.inConf(includeLine("bookend-pyxis.conf"))+
-			"   # in place of another file of Bookend's; or take "+list+" out: the end report then has all")
+	v.say(level, "pyxis, and "+list+" in "+filepath.Base(slurmConfPath(v.Site)), v.inConf(includeLine("bookend-pyxis.conf"))+
+		"; in place of another file of Bookend's")
 	return ""
 }

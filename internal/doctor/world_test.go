@@ -15,6 +15,7 @@ import (
 const slurmText = `ClusterName=lab
 SlurmctldHost=head
 SlurmUser=slurm
+SlurmdPidFile=DIR/slurmd.pid
 Prolog=DIR/hooks/prolog
 Epilog=DIR/hooks/epilog
 TaskProlog=DIR/libexec/bookend-prolog
@@ -49,7 +50,8 @@ func (n node) surround() {
 	put(n.T, n.in("sbin/slurmd"), "#!/bin/sh\n[ -n \"$SLURM_CONF\" ] || exit 1\n[ \"$1\" = -V ] && echo slurm "+
 		"24.11.5 || cat "+n.in("sbin/listed")+" >&2\n", 0o755)
 	put(n.T, n.in("sbin/listed"), listed(0, 1), 0o644)
-	n.runs(101, "slurmd", n.in("sbin/slurmd"), "-f", n.site.SlurmConf)
+	put(n.T, n.in("slurmd.pid"), "101\n", 0o644)
+	n.runs(101, "slurmd", n.in("sbin/slurmd"))
 	write("sys/module/nvidia/version", "580.1\n")
 	for i, bus := range []string{"1b", "3d"} {
 		write("proc/driver/nvidia/gpus/0000:"+bus+":00.0/information", fmt.Sprintf(cardText, i, bus, i))
@@ -163,6 +165,11 @@ func gpuMap(m map[int]string) func(node) {
 
 func gone(name string) func(node) {
 	return func(n node) { must(n.T, os.RemoveAll(n.in(name))) }
+}
+
+// log lets the log be elsewhere.
+func log(name string) func(node) {
+	return both(file(name+"/bookend.log", "", 0o640), func(n node) { n.site.Config.Paths.Log = n.in(name) })
 }
 
 func set(change func(*config.Config)) func(node) {

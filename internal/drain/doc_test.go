@@ -78,14 +78,10 @@ func reasonTable() string {
 }
 
 func resumable(c code.Code) string {
-	e := c.Traits()
-	switch {
-	case !Verifiable(c):
-		return "no"
-	case e.Memory != "":
+	if Verifiable(c) {
 		return "once nobody and nothing is on the card"
 	}
-	return fmt.Sprintf("once the driver says %s: %s", e.Gone.Code, e.Gone.Good)
+	return "no"
 }
 
 // example is a finding as hooks make it: of a card with its number, of memory with the bytes, of a process with its

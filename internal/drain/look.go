@@ -25,33 +25,11 @@ type Seen struct {
 	Memory Answer // Clean: at rest, and nobody and nothing on it but what always is
 	Why    string // where Memory is not Clean
 	Given  bool   // to a job on record: a card that no job ever has is none of Slurm's
-	Health gpu.Health
 }
 
-// Verifiable reports whether a health check can tell that a finding is gone.
-func Verifiable(c code.Code) bool {
-	e := c.Traits()
-	return e.Memory != "" || e.Gone != code.Fact{}
-}
-
-// answer says whether a card is free of a finding, and what was seen where it is not known to be.
-func (s Seen) answer(c code.Code) (Answer, string) {
-	e := c.Traits()
-	if e.Memory != "" {
-		return s.Memory, s.Why
-	}
-	switch f, told := s.Health.Fact(e.Gone.Code); {
-	case e.Gone == code.Fact{}:
-		return Unknown, "no health check can tell"
-	case !told:
-		return Unknown, "its condition was not read"
-	case f.Unknown != "":
-		return Unknown, f.Unknown
-	case f.Value != e.Gone.Good:
-		return Dirty, fmt.Sprintf("%s is %s", e.Gone.Code, f.Value)
-	}
-	return Clean, ""
-}
+// Verifiable reports whether a health check can tell that a finding is gone: that of memory on a card. What the driver
+// says of a card's condition ends with a repair or a reset, and whoever does that resumes the node.
+func Verifiable(c code.Code) bool { return c.Traits().Memory != "" }
 
 // verify says whether a health check found all of a drain's causes gone, and nothing on any other card of jobs: what
 // else would have drained the node found it drained, and left no trace. It gives the worst answer. never reports a
@@ -62,16 +40,12 @@ func verify(causes []Cause, cards map[gpu.ID]Seen) (worst Answer, why string, ne
 		if !Verifiable(c.Code) || c.GPU == "" {
 			return Unknown, fmt.Sprintf("no health check can tell that %s is over", c.Code), true
 		}
-		seen, looked := cards[c.GPU]
-		a, what := seen.answer(c.Code)
-		switch {
-		case !looked || a != Clean && a != Dirty:
-			if worst == Clean {
-				worst, why = Unknown, fmt.Sprintf("nobody knows whether GPU %s is clean: %s", c.card(),
-					cmp.Or(what, "it was not looked at"))
-			}
-		case a == Dirty && worst != Dirty:
-			worst, why = Dirty, fmt.Sprintf("GPU %s is not clean: %s", c.card(), what)
+		switch seen := cards[c.GPU]; {
+		case seen.Memory == Dirty && worst != Dirty:
+			worst, why = Dirty, fmt.Sprintf("GPU %s is not clean: %s", c.card(), seen.Why)
+		case seen.Memory != Dirty && seen.Memory != Clean && worst == Clean:
+			worst, why = Unknown, fmt.Sprintf("it is not known whether GPU %s is clean: %s", c.card(),
+				cmp.Or(seen.Why, "it was not looked at"))
 		}
 	}
 	if worst == Clean {

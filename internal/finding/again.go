@@ -4,15 +4,16 @@ import (
 	"slices"
 
 	"bookend/internal/code"
+	"bookend/internal/gpu"
 )
 
 // Again joins what was found before and after processes were ended; the scene is that of the second look. A GPU that
-// settled again is judged by the second look alone. On any other one what was found first stays; but what an ended
-// process may have held is not certain any more.
+// settled again is judged by the second look alone. On any other one what was found first stays, unless the second look
+// proves that its process is gone; but what an ended process may have held is not certain any more.
 func (s Scene) Again(first, second []Finding) []Finding {
 	var kept []Finding
 	for _, f := range first {
-		if slices.ContainsFunc(second, f.sameSubject) || s.Now.overrules(f, s.Cards) {
+		if slices.ContainsFunc(second, f.sameSubject) || s.Now.overrules(f, s.Cards) || s.Now.lacks(f) {
 			continue
 		}
 		if f.ofMemory() {
@@ -46,4 +47,17 @@ func (s Side) overrules(f Finding, cards []Card) bool {
 		return s.Settled(cards)
 	}
 	return s.Curves[f.GPU].State.AtRest()
+}
+
+// lacks reports whether this look proves a finding's process gone from its GPU.
+func (s Side) lacks(f Finding) bool {
+	r, read := s.Snapshot.Reading(f.GPU)
+	if f.Holder == nil || !read || r.ProcessesUnknown != "" {
+		return false
+	}
+	now, known := s.Processes[f.Holder.PID]
+	if known && now.Why == "" && now.Start != f.Holder.Start {
+		return true
+	}
+	return !slices.ContainsFunc(r.Processes, func(p gpu.Process) bool { return p.PID == f.Holder.PID })
 }

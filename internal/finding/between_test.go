@@ -44,7 +44,15 @@ func TestBetweenJobs(t *testing.T) {
 		{"started while the job had the card alone", on(left), nil, code.Orphan, 9, attrib.ByExclusive},
 		{"a login", on(edited(func(p *attrib.Process) { p.Start = at(150) })), nil, code.Stray, 0, ""},
 		{"a daemon of MPS that waits", on(edited(func(p *attrib.Process) { p.Start, p.Exe = at(150), "/usr/bin/nvidia-cuda-mps-server" })), nil, "", 0, ""},
+		{"under a dead PID, on record", side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true}), func(s *Scene) {
+			s.Left = []Finding{{Code: code.Phantom, GPU: card, Bytes: gpu.Bytes(2 * gib), Holder: &Holder{Process: attrib.Process{PID: 70}}, Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
+		}, code.Phantom, 9, attrib.ByExclusive},
 		{"under a dead PID", side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), attrib.Process{PID: 70, Gone: true}), nil, code.Phantom, 0, ""},
+		{"nobody's memory, on record", side(at(200), settle.Flat, reading(2*gib)), func(s *Scene) {
+			s.Left = []Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(2 * gib), Owner: &Owner{Job: 9, Level: attrib.ByExclusive}}}
+		}, code.Residue, 9, attrib.ByExclusive},
+		{"nobody's memory", side(at(200), settle.Flat, reading(2*gib)), nil, code.Residue, 0, ""},
+		{"little of it", side(at(200), settle.Flat, reading(20*mib)), nil, "", 0, ""},
 		{"on its way back", side(at(200), settle.Moving, reading(2*gib)), nil, code.Moving, 0, ""},
 		{"clean", side(at(200), settle.Clean, reading(0)), nil, "", 0, ""},
 	} {

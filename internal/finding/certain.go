@@ -2,6 +2,7 @@ package finding
 
 import (
 	"fmt"
+	"slices"
 
 	"bookend/internal/attrib"
 	"bookend/internal/code"
@@ -149,6 +150,73 @@ const AsMuch = 8 << 20
 
 func near(a, b gpu.Figure) bool {
 	return a.Known() && b.Known() && max(a.Bytes, b.Bytes)-min(a.Bytes, b.Bytes) <= AsMuch
+}
+
+// inherited names the ended job whose epilog left this dead PID with as much memory on the card: a number alone may be
+// another process's by now. So it is never surer than exclusive use was.
+func (s Scene) inherited(c Card, p gpu.Process) *Owner {
+	for _, left := range s.Left {
+		same := left.GPU == c.Device.ID && left.Holder != nil && left.Holder.PID == p.PID
+		if same && left.Owner != nil && near(left.Bytes, p.Memory) {
+			owner := *left.Owner
+			if attrib.ByExclusive.Weaker(owner.Level) {
+				owner.Level = attrib.ByExclusive
+			}
+			return &owner
+		}
+	}
+	return nil
+}
+
+// inheritedMemory names the ended job whose epilog left as much memory without a process, and with the same candidates.
+// If several jobs did, it cannot be told which.
+func (s Scene) inheritedMemory(c Card, f Finding) *Owner {
+	var fitting []*Owner
+	for _, left := range s.Left {
+		about := left.GPU == c.Device.ID && left.Owner != nil && left.Code == code.Residue
+		if about && near(left.Bytes, f.Bytes) && f.Searched && keptOn(left, f.Candidates) {
+			fitting = append(fitting, left.Owner)
+		}
+	}
+	return sameJob(fitting)
+}
+
+// keptOn reports whether these candidates may still hold what was left: all were candidates then, and if the blamed job
+// had any, one of them is still there. A handle's memory is freed with its last holder, and what a process holds that
+// came later is its own.
+func keptOn(left Finding, now []Holder) bool {
+	in := func(all []Holder, p Holder) bool {
+		return slices.ContainsFunc(all, func(o Holder) bool { return o.PID == p.PID && o.Start == p.Start })
+	}
+	for _, p := range now {
+		if !in(left.Candidates, p) {
+			return false
+		}
+	}
+	ended := false
+	for _, p := range left.Candidates {
+		if p.Owner == nil || sameJob([]*Owner{p.Owner, left.Owner}) == nil {
+			continue
+		}
+		if in(now, p) {
+			return true
+		}
+		ended = true
+	}
+	return !ended
+}
+
+// sameJob returns the owner if all are one job's, nil otherwise.
+func sameJob(owners []*Owner) *Owner {
+	if len(owners) == 0 {
+		return nil
+	}
+	for _, o := range owners {
+		if o.Job != owners[0].Job || o.SLUID != owners[0].SLUID {
+			return nil
+		}
+	}
+	return owners[0]
 }
 
 // again reports an end of a run that has one on record: others may have had its GPUs since.

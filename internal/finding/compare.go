@@ -40,6 +40,8 @@ type Scene struct {
 	Now    Side
 	Self   attrib.Record
 	Others []attrib.Record
+	// Left are the findings of other runs' closed ends, newest first: what a later job may inherit.
+	Left   []Finding
 	Limits Limits
 	// Baselines are what each card carries without any job, on record from earlier looks of this epoch.
 	Baselines map[gpu.ID]Baseline
@@ -272,11 +274,11 @@ func (s Scene) phantom(c Card, p gpu.Process, f Finding) (Finding, bool) {
 	f.Expected, f.Owner = "no process on this GPU", s.exclusive(c)
 	switch {
 	case s.between(), s.again():
-		f.Owner = nil // it may be anybody's by now
+		f.Owner = s.inherited(c, p)
 	case !s.ending():
-		f.Code, f.Owner = code.Dirty, nil
+		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 	case s.leftBefore(c, p):
-		f.Code, f.Owner = code.Dirty, nil
+		f.Code, f.Owner = code.Dirty, s.inherited(c, p)
 		f.doubt("it was there before this job")
 	}
 	f, owners := s.search(c, f, s.mayHoldPhantom(c), "")
@@ -319,7 +321,9 @@ func (s Scene) unexplained(c Card, r gpu.Reading) (Finding, bool) {
 	f, owners := s.search(c, f, s.mayHoldExported(c), attrib.Exported)
 	bystanders := s.bystanders(c, f)
 	switch {
-	case !s.ending(), s.again(), len(bystanders) > 0: // what is there by now may be anybody's
+	case !s.ending() || s.again():
+		f.Owner = s.inheritedMemory(c, f)
+	case len(bystanders) > 0:
 	case extra <= MaxBaseline && s.opener(c) != "": // so little may be the service's that has the card open
 	default:
 		f.Owner = s.blame(f, s.exclusive(c), owners, false)

@@ -287,6 +287,10 @@ func ownerOf(f Finding) slurm.JobID {
 func TestCompareAtTheStart(t *testing.T) {
 	earlier := attrib.Record{Job: 9, UID: alice, GPUs: []gpu.ID{card}, Start: at(40), End: at(90), Alone: true}
 	old := attrib.Process{PID: 70, UID: alice, Start: at(60)}
+	left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive}}
+	leftPhantom := Finding{Code: code.Phantom, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 9, UID: alice, Level: attrib.ByExclusive},
+		Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}}
+
 	dirty := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), old)
 	empty := side(at(100), settle.Flat, reading(20*gib))
 	gone := side(at(100), settle.Flat, reading(20*gib+9*mib, listed(70, 20*gib)), attrib.Process{PID: 70, Gone: true})
@@ -299,8 +303,14 @@ func TestCompareAtTheStart(t *testing.T) {
 		{"clean", starting(side(at(100), settle.Clean, reading(0))), nil, 0},
 		{"an earlier job's orphan is named", with(starting(dirty), func(s *Scene) { s.Others = []attrib.Record{earlier} }), []code.Code{code.Dirty}, 9},
 		{"nobody's process", starting(dirty), []code.Code{code.Dirty}, 0},
-		{"a dead PID may be anybody's by now", starting(gone), []code.Code{code.Dirty}, 0},
-		{"memory without a process may be anybody's by now", starting(empty), []code.Code{code.Dirty}, 0},
+		{"memory without a process, left by a known job", with(starting(empty), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 9},
+		{"the same on another card is not inherited", with(starting(empty), func(s *Scene) {
+			other := left
+			other.GPU = "GPU-1"
+			s.Left = []Finding{other}
+		}), []code.Code{code.Dirty}, 0},
+		{"a dead PID, left by a known job", with(starting(gone), func(s *Scene) { s.Left = []Finding{leftPhantom} }), []code.Code{code.Dirty}, 9},
+		{"a dead PID, and as much memory left without a process", with(starting(gone), func(s *Scene) { s.Left = []Finding{left} }), []code.Code{code.Dirty}, 0},
 		{"another live job sits on the card", with(starting(dirty), func(s *Scene) {
 			live := earlier
 			live.End, live.GPUs = 0, []gpu.ID{"GPU-1"}

@@ -89,6 +89,19 @@ func TestPhantomAtTheStart(t *testing.T) {
 	}
 }
 
+// A dead PID that the start listed too is inherited. By its number alone no owner is surer than by exclusive use.
+func TestPhantomInherited(t *testing.T) {
+	gone := attrib.Process{PID: 70, Gone: true}
+	s := ending(side(at(200), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), gone))
+	before := side(at(100), settle.Flat, reading(2*gib+9*mib, listed(70, 2*gib)), gone)
+	s.Before = &before
+	s.Left = []Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(2 * gib), Holder: &Holder{Process: orphan}, Owner: &Owner{Job: 9, Level: attrib.ByCgroup}}}
+	found := Compare(s)
+	if len(found) != 1 || found[0].Code != code.Dirty || found[0].Owner == nil || *found[0].Owner != (Owner{Job: 9, Level: attrib.ByExclusive}) {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // Who may hold memory that no process is listed for: whoever has the driver open and nothing that explains why.
 func TestExportedCandidates(t *testing.T) {
 	keeper := attrib.Process{PID: 71, UID: alice, Start: at(151), Name: "keeper"}
@@ -166,21 +179,104 @@ func levelOf(o *Owner) attrib.Level {
 	return o.Level
 }
 
-// A second end of a run looks at a GPU that others may have had since the first: what it finds blames nobody.
-func TestSecondEndBlamesNobody(t *testing.T) {
+// Of several jobs that left memory without a process, the one whose figure fits is named, or nobody.
+func TestInheritedMemory(t *testing.T) {
+	left := func(id slurm.JobID, bytes uint64) Finding {
+		return Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(bytes), Owner: &Owner{Job: id, Level: attrib.ByExclusive}}
+	}
+	for name, tt := range map[string]struct {
+		left []Finding
+		want slurm.JobID
+	}{
+		"one job":               {[]Finding{left(8, 20*gib-4*mib)}, 8},
+		"less by far":           {[]Finding{left(8, gib)}, 0},
+		"less by the margin":    {[]Finding{left(8, 20*gib-AsMuch)}, 8},
+		"less by a byte more":   {[]Finding{left(8, 20*gib-AsMuch-1)}, 0},
+		"one job, twice":        {[]Finding{left(8, 20*gib), left(8, 20*gib+mib)}, 8},
+		"the figure fits one":   {[]Finding{left(9, gib), left(8, 20*gib)}, 8},
+		"it fits two":           {[]Finding{left(9, 20*gib), left(8, 20*gib)}, 0},
+		"it fits none of two":   {[]Finding{left(9, gib), left(8, 2*gib)}, 0},
+		"nobody left anything":  {nil, 0},
+		"a process, not memory": {[]Finding{{Code: code.Orphan, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8}}}, 0},
+		"nobody knew whose":     {[]Finding{{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib)}}, 0},
+	} {
+		s := starting(side(at(100), settle.Flat, reading(20*gib)))
+		s.Left = tt.left
+		found := Compare(s)
+		if len(found) != 1 || ownerOf(found[0]) != tt.want {
+			t.Errorf("%s: %+v, want job %d", name, found, tt.want)
+		}
+	}
+}
+
+// A handle keeps its memory only while its holder lives, and a process that came later cannot have been found then:
+// with other candidates, what fits in size need not be what was left.
+func TestInheritedMemoryHasItsCandidates(t *testing.T) {
+	keeper := attrib.Process{PID: 71, UID: alice, Start: at(60)}
+	newcomer := attrib.Process{PID: 72, UID: 1002, Start: at(95)}
+	daemon := attrib.Process{PID: 73, UID: 997, Start: at(20)}
+	reborn := keeper
+	reborn.Start = at(95)
+	for name, tt := range map[string]struct {
+		then, now []attrib.Process
+		want      slurm.JobID
+	}{
+		"none, as before":         {nil, nil, 8},
+		"the same":                {[]attrib.Process{keeper}, []attrib.Process{keeper}, 8},
+		"another one ended":       {[]attrib.Process{keeper, daemon}, []attrib.Process{keeper}, 8},
+		"the job's own ended":     {[]attrib.Process{keeper, daemon}, []attrib.Process{daemon}, 0},
+		"one came":                {[]attrib.Process{keeper}, []attrib.Process{keeper, newcomer}, 0},
+		"one came, and none then": {nil, []attrib.Process{newcomer}, 0},
+		"the PID is another's":    {[]attrib.Process{keeper}, []attrib.Process{reborn}, 0},
+		"all ended":               {[]attrib.Process{keeper}, nil, 0},
+	} {
+		left := Finding{Code: code.Residue, GPU: card, Bytes: gpu.Bytes(20 * gib), Owner: &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}}
+		for _, p := range tt.then {
+			left.Candidates = append(left.Candidates, *holder(p, gpu.Unknown("")))
+			if p.UID == alice {
+				left.Candidates[len(left.Candidates)-1].Owner = &Owner{Job: 8, UID: alice, Level: attrib.ByExclusive}
+			}
+		}
+		var now []attrib.Holding
+		for _, p := range tt.now {
+			now = append(now, onDriver(p))
+		}
+		s := searched(side(at(100), settle.Flat, reading(20*gib)), now...)
+		s.Before, s.Job.Context, s.Self.Start = nil, slurm.Prolog, 0
+		s.Left = []Finding{left}
+		found := Compare(s)
+		if len(found) != 1 || ownerOf(found[0]) != tt.want {
+			t.Errorf("%s: %+v, want job %d", name, found, tt.want)
+		}
+	}
+}
+
+// A second end of a run looks at a GPU that others may have had since the first: it adds no blame to what that one
+// found.
+func TestSecondEndBlamesByTheFirst(t *testing.T) {
+	left := func(f Finding) Finding {
+		f.GPU, f.Owner = card, &Owner{Job: 10, UID: alice, Level: attrib.ByExclusive}
+		return f
+	}
+	residue := left(Finding{Code: code.Residue, Bytes: gpu.Bytes(20 * gib)})
+	phantom := left(Finding{Code: code.Phantom, Bytes: gpu.Bytes(20 * gib), Holder: &Holder{Process: attrib.Process{PID: 70, Gone: true}}})
 	under70 := reading(20*gib+9*mib, listed(70, 20*gib))
 	for name, tt := range map[string]struct {
 		now  gpu.Reading
+		left []Finding
 		end  float64
 		want slurm.JobID
 	}{
-		"memory, the first end":      {reading(20 * gib), 0, 10},
-		"memory, the second end":     {reading(20 * gib), 200, 0},
-		"a dead PID, the first end":  {under70, 0, 10},
-		"a dead PID, the second end": {under70, 200, 0},
+		"memory, the first end":                     {reading(20 * gib), nil, 0, 10},
+		"memory that the first end did not find":    {reading(20 * gib), nil, 200, 0},
+		"memory that the first end found":           {reading(20 * gib), []Finding{residue}, 200, 10},
+		"more memory than the first end found":      {reading(30 * gib), []Finding{residue}, 200, 0},
+		"a dead PID, the first end":                 {under70, nil, 0, 10},
+		"a dead PID that the first end did not see": {under70, nil, 200, 0},
+		"a dead PID that the first end saw":         {under70, []Finding{phantom}, 200, 10},
 	} {
 		s := searched(side(at(300), settle.Flat, tt.now, attrib.Process{PID: 70, Gone: true}))
-		s.Self.End = at(tt.end)
+		s.Self.End, s.Left = at(tt.end), tt.left
 		found := Compare(s)
 		if len(found) != 1 || ownerOf(found[0]) != tt.want {
 			t.Errorf("%s: %+v, want job %d", name, found, tt.want)

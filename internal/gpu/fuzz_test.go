@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 var busForm = regexp.MustCompile(`^[0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\.0*[0-7]$`)
@@ -39,10 +41,7 @@ func numbers(t *testing.T, s string) string {
 	t.Helper()
 	var out []uint64
 	for field := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ':' || r == '.' }) {
-		n, err := strconv.ParseUint(field, 16, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Have(strconv.ParseUint(field, 16, 32))(t)
 		out = append(out, n)
 	}
 	return fmt.Sprint(out)

@@ -31,8 +31,6 @@ const (
 	// RecoveryAction: none, reset, reboot, drain_p2p, drain_reset, recover_imex, or a number.
 	RecoveryAction  FactCode = "recovery_action"
 	FabricState     FactCode = "fabric_state" // not_supported, not_started, in_progress, completed, failed
-	BAR1Used        FactCode = "bar1_used"    // bytes
-	BAR1Total       FactCode = "bar1_total"   // bytes
 	PersistenceMode FactCode = "persistence"  // on, off
 	ComputeMode     FactCode = "compute_mode" // default, prohibited, exclusive_process
 	Throttled       FactCode = "throttled"    // none, or reasons joined by "+"

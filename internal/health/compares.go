@@ -1,25 +1,25 @@
 package health
 
 import (
-	"strconv"
+	"slices"
 
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 )
 
-// mappedMuch is from how many bytes of BAR1 in use on it is worth looking at what was in use before.
-const mappedMuch = 256 << 20
-
 // Compares reports whether Judge wants Input.Before: only where a counter is not at rest.
 func Compares(now []gpu.Health) bool {
-	for _, h := range now {
-		if f, ok := h.Fact(gpu.ECCUncorrected); ok && f.Unknown == "" && f.Value != "0" {
-			return true
-		}
-		if f, ok := h.Fact(gpu.BAR1Used); ok {
-			if n, err := strconv.ParseUint(f.Value, 10, 64); err == nil && n >= mappedMuch {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(now, func(h gpu.Health) bool {
+		f, ok := h.Fact(gpu.ECCUncorrected)
+		return ok && f.Unknown == "" && f.Value != "0"
+	})
+}
+
+// Disputed reports a finding whose own line of the table has a doubt: what was seen need not be a fault of the card,
+// such as what a program's kernel can bring about. Doubts of other origin, such as a fault that was mended since, do
+// not count.
+func Disputed(f finding.Finding) bool {
+	return slices.ContainsFunc(table(), func(r Row) bool {
+		return r.Code == f.Code && r.Doubt != "" && slices.Contains(f.Doubts, r.Doubt)
+	})
 }

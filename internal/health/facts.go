@@ -9,10 +9,7 @@ import (
 )
 
 // question is one fact, with what it was at the last look: "" where that is not known.
-type question struct {
-	value, before string
-	idle          bool // nobody was on the card
-}
+type question struct{ value, before string }
 
 // answer is what a row makes of it; the zero answer is no.
 type answer struct{ observed, unknown string }
@@ -58,17 +55,6 @@ func counted(_ Row, q question) answer {
 	a := answer{observed: fmt.Sprintf("%d uncorrectable memory errors since the driver was loaded", now)}
 	a.unknown = a.observed + ": there is no earlier count to say whether this job met them"
 	return a
-}
-
-// mapped compares on a card without users only: what is mapped for a process goes with it.
-func mapped(_ Row, q question) answer {
-	now, err := strconv.ParseUint(q.value, 10, 64)
-	before, errBefore := strconv.ParseUint(q.before, 10, 64)
-	if err != nil || errBefore != nil || !q.idle || now < before || now-before < mappedMuch {
-		return answer{}
-	}
-	return answer{observed: fmt.Sprintf("%d MiB of BAR1 are mapped with nobody on the card, %d MiB at the last look",
-		now>>20, before>>20)}
 }
 
 // slowed picks the reasons that say something of the machine: a power limit is how a card is meant to work.

@@ -1,5 +1,6 @@
-// Package health judges what the driver and the kernel's log say of a card's condition: the one table of what each
-// means and what NVIDIA's own guidance makes of it.
+// Package health judges a card's condition: what the driver and the kernel's log say of it, by the one table of what each
+// means and what NVIDIA's own guidance makes of it, and what a test allocation says. It decides which cards may be tested
+// so, and whether an earlier test still holds.
 package health
 
 import (
@@ -27,8 +28,6 @@ type Input struct {
 	Blind bool
 	// Own says of the processes that a cgroup tells of whether they are this job's; one that is not in it is unknown.
 	Own map[int]bool
-	// Idle are cards that were seen with nobody on them: what is mapped there is nobody's.
-	Idle map[gpu.ID]bool
 	// Doubt makes every finding uncertain (the hook sees only part of the node).
 	Doubt string
 }
@@ -91,7 +90,7 @@ func (in Input) facts(c finding.Card, now gpu.Health) []finding.Finding {
 		if fact.Unknown != "" || fact.Value == "" {
 			continue
 		}
-		q := question{value: fact.Value, idle: in.Idle[c.Device.ID]}
+		q := question{value: fact.Value}
 		if before, ok := in.Before[now.Device].Fact(fact.Code); ok && before.Unknown == "" {
 			q.before = before.Value
 		}

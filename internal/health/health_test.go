@@ -33,8 +33,7 @@ func fact(c gpu.FactCode, value string) gpu.Fact {
 
 // look is a job's end with one card, on which the driver said this.
 func look(facts ...gpu.Fact) Input {
-	return Input{Cards: []finding.Card{cardA}, Now: []gpu.Health{said(gpuA, facts...)},
-		Idle: map[gpu.ID]bool{gpuA: true}}
+	return Input{Cards: []finding.Card{cardA}, Now: []gpu.Health{said(gpuA, facts...)}}
 }
 
 // drains reports whether the shipped policy of an end, enforced, drains for a finding.
@@ -89,12 +88,6 @@ func TestFacts(t *testing.T) {
 		{gpu.FabricState, "in_progress", "", "in_progress", code.Fabric, "still joining", true, false},
 		{gpu.FabricState, "", "", "completed", "", "", false, false},
 		{gpu.FabricState, "", "", "not_supported", "", "", false, false},
-		{gpu.BAR1Used, "256 MiB more than at the last look, with nobody on the card", "1048576", "269484032", code.BAR1,
-			"257 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look", false, false},
-		{gpu.BAR1Used, "", "1048577", "269484032", "", "", false, false},
-		{gpu.BAR1Used, "", "", "269484032", "", "", false, false},
-		{gpu.BAR1Used, "", "269484032", "1048576", "", "", false, false},
-		{gpu.BAR1Used, "", "x", "269484032", "", "", false, false},
 		{gpu.PersistenceMode, "off", "", "off", code.Persistence, "is off", false, false},
 		{gpu.PersistenceMode, "", "", "on", "", "", false, false},
 		{gpu.Throttled, "for heat, or by the power brake", "", "hw_thermal+sw_power_cap+hw_power_brake", code.Throttle,
@@ -103,7 +96,6 @@ func TestFacts(t *testing.T) {
 		{gpu.Throttled, "", "", "none", "", "", false, false},
 		{gpu.Throttled, "", "", "sw_power_cap", "", "", false, false},
 		{gpu.RemapRows, "", "0", "9", "", "", false, false},
-		{gpu.BAR1Total, "", "", "269484032", "", "", false, false},
 		{gpu.ComputeMode, "", "", "prohibited", "", "", false, false},
 	}
 	tested := map[string]bool{}
@@ -152,28 +144,14 @@ func TestUnknownFacts(t *testing.T) {
 			t.Errorf("%s empty: %+v", r.Fact, found)
 		}
 	}
-	in := look(fact(gpu.ECCUncorrected, "5"), fact(gpu.BAR1Used, "999999999"))
+	in := look(fact(gpu.ECCUncorrected, "5"))
 	in.Before = map[gpu.ID]gpu.Health{gpuA: said(gpuA,
-		gpu.Fact{Code: gpu.ECCUncorrected, Value: "5", Unknown: "x"},
-		gpu.Fact{Code: gpu.BAR1Used, Value: "1", Unknown: "x"})}
+		gpu.Fact{Code: gpu.ECCUncorrected, Value: "5", Unknown: "x"})}
 	if found := Judge(in); len(found) != 1 || found[0].Unknown == "" {
 		t.Errorf("the last look is unknown: %+v", found)
 	}
 	if found := Judge(Input{Cards: []finding.Card{cardA}}); len(found) != 0 {
 		t.Errorf("nothing was read: %+v", found)
-	}
-}
-
-// What is mapped for somebody on the card is his.
-func TestMappedOnABusyCard(t *testing.T) {
-	in := look(fact(gpu.BAR1Used, "999999999"))
-	in.Before = map[gpu.ID]gpu.Health{gpuA: said(gpuA, fact(gpu.BAR1Used, "0"))}
-	if found := Judge(in); len(found) != 1 {
-		t.Errorf("idle: %+v", found)
-	}
-	in.Idle = nil
-	if found := Judge(in); len(found) != 0 {
-		t.Errorf("busy: %+v", found)
 	}
 }
 
@@ -243,8 +221,6 @@ func TestCompares(t *testing.T) {
 		{fact(gpu.ECCUncorrected, "0"), false},
 		{fact(gpu.ECCUncorrected, "1"), true},
 		{gpu.Fact{Code: gpu.ECCUncorrected, Unknown: "x"}, false},
-		{fact(gpu.BAR1Used, "268435455"), false},
-		{fact(gpu.BAR1Used, "268435456"), true},
 		{fact(gpu.RecoveryAction, "reset"), false},
 	} {
 		if got := Compares([]gpu.Health{said(gpuA, tt.fact)}); got != tt.want {

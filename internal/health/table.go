@@ -30,6 +30,9 @@ func table() []Row {
 	return all
 }
 
+// Xid is the row of an Xid; false for one that the table does not have.
+func Xid(number int) (Row, bool) { return xidRow(number) }
+
 // XidMeaning says what an Xid means, in a few words; false for one that the table does not have.
 func XidMeaning(number int) (string, bool) {
 	r, ok := xidRow(number)
@@ -122,14 +125,6 @@ var factRows = []Row{
 		Fact: gpu.FabricState, Value: "in_progress", Code: code.Fabric, judge: underWay,
 		Meaning: "the card is about to join the NVLink fabric", Asks: "wait",
 		observed: "the card is still joining the NVLink fabric", expected: "a card in its NVLink fabric",
-	},
-	{
-		Fact: gpu.BAR1Used, Value: "256 MiB more than at the last look, with nobody on the card", Code: code.BAR1,
-		judge: mapped,
-		Meaning: "a mapping was left in the window through which the host and other devices reach the card's memory; " +
-			"the threshold is Bookend's own",
-		Asks:     "nothing",
-		expected: "BAR1 back at what it was",
 	},
 	{
 		Fact: gpu.PersistenceMode, Value: "off", Code: code.Persistence, judge: equal,

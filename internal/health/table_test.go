@@ -11,6 +11,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/health.md")
@@ -56,14 +57,9 @@ func TestTableIsSound(t *testing.T) {
 func TestHealthDoc(t *testing.T) {
 	want := healthDoc()
 	if *update {
-		if err := os.WriteFile(doc, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(doc, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(os.ReadFile(doc))(t)
 	if string(got) != want {
 		t.Errorf("%s differs from the table: run go test ./internal/health -update", doc)
 	}
@@ -87,9 +83,9 @@ at a job's end.
 * **At a job's end**: the facts of the first table, from
   the driver, and the kernel's log since the job began. At its start nothing but the number of the newest entry of that
   log is noted.
-* **Compared** are ECC errors and BAR1, with the last look at the same card on record: of the same boot, driver and kernel
+* **Compared** are ECC errors, with the last look at the same card on record: of the same boot, driver and kernel
   module, as they start anew with these. Without such a look ECC errors are *unknown*, as nobody can say whether this job
-  met them, and BAR1 says nothing.
+  met them.
 * What the driver does not tell of a card is left out. What could not be read is unknown and never a finding:
   ` + "`bookend show JOBID`" + ` has it with the reason.
 * **The kernel's log** is /dev/kmsg below paths.dev. Only the kernel's own lines count: what programs write there has

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/attrib"
+	"bookend/test/must"
 )
 
 // hang makes a process's maps a named pipe: whoever reads it waits for a writer.
@@ -25,10 +26,7 @@ func hang(t *testing.T, folder string) (pipe string) {
 // await gives a reader that waits at the pipe what text returns then.
 func await(t *testing.T, pipe string, text func() string) {
 	t.Helper()
-	f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t)
 	defer f.Close()
 	if _, err := f.WriteString(text()); err != nil {
 		t.Fatal(err)
@@ -44,10 +42,7 @@ func TestHangingProcesses(t *testing.T) {
 
 	c, stop := newCrew(time.Hour)
 	defer stop()
-	s, err := newSearch(c, proc, "/dev")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Have(newSearch(c, proc, "/dev"))(t)
 	answer := make(chan attrib.Scan)
 	go func() {
 		s.descriptors()
@@ -55,10 +50,7 @@ func TestHangingProcesses(t *testing.T) {
 		answer <- s.result()
 	}()
 	for _, pipe := range stuck {
-		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the reader is there, who then waits for text
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
 		defer f.Close()
 	}
 	await(t, slow, func() string { // it seems to be a holder, and is read again as a whole
@@ -92,17 +84,6 @@ func TestPanicOfAWorker(t *testing.T) {
 	}), "descriptors")
 	if text := c.partial(); !strings.Contains(text, "odd process") || !strings.Contains(text, "of 3 processes") {
 		t.Errorf("%q", text)
-	}
-}
-
-func TestTroublesAreBounded(t *testing.T) {
-	c, stop := newCrew(time.Hour)
-	defer stop()
-	for range 1000 {
-		c.trouble("%s", strings.Repeat("x", 1000))
-	}
-	if text := c.partial(); len(text) > 1000 || !strings.HasSuffix(text, "and 996 more") {
-		t.Errorf("%d bytes: %q", len(text), text)
 	}
 }
 

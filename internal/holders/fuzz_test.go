@@ -14,6 +14,7 @@ import (
 
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // Whatever a process calls itself, the rest of its line stays the kernel's.
@@ -236,9 +237,7 @@ func FuzzLines(f *testing.F) {
 		if size < 1 || size > 1<<12 {
 			return
 		}
-		if err := errors.Join(file.Truncate(0), write(file, text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(file.Truncate(0), write(file, text)))
 		var got []string
 		r := &reader{text: make([]byte, size)}
 		err := r.lines(int(file.Fd()), func() bool { return true },

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 // As in a job without cgroups: by user and environment.
@@ -37,10 +38,7 @@ func TestRealOpenDevices(t *testing.T) {
 	start(t, "idle", user(65534, "4712"), at("nvidia0")...)
 	start(t, "idle", user(65533, "4711"), at("nvidia0")...)
 
-	got, err := JobOf(65534, slurm.Owner{ID: 4711}).OpenDevices("/proc", dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(JobOf(65534, slurm.Owner{ID: 4711}).OpenDevices("/proc", dev))(t)
 	want := map[int][]string{ours: {"nvidia0", "nvidia3"}, headless: {"nvidia0"}}
 	if len(got) != len(want) {
 		t.Fatalf("%d processes, want %d: %+v", len(got), len(want), got)
@@ -57,12 +55,8 @@ func TestRealOpenDevices(t *testing.T) {
 
 func link(t *testing.T, path, target string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.Symlink(target, path))
 }
 
 func TestOpenDevicesByCgroup(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 func TestNodes(t *testing.T) {
@@ -49,19 +51,6 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestManyMinors(t *testing.T) {
-	var n nodes
-	for minor := range maxMinors {
-		n.addMinor(minor)
-	}
-	if n.addMinor(3); n.over {
-		t.Error("a known minor is one too many")
-	}
-	if n.addMinor(maxMinors); !n.over || len(n.minors) != maxMinors || !n.with(nodes{}).over {
-		t.Errorf("%+v", n)
-	}
-}
-
 func TestParseMap(t *testing.T) {
 	for line, want := range map[string]string{
 		strings.TrimSuffix(mapLine("/dev/nvidia0"), "\n"):                    "/dev/nvidia0",
@@ -91,14 +80,11 @@ func TestNamesAndLinks(t *testing.T) {
 	link(t, filepath.Join(dir, "x"), "/x")
 	check(os.Remove(filepath.Join(dir, "x")))
 	for _, size := range []int{64, 100, 32 << 10} {
-		folder, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		folder := must.Have(os.Open(dir))(t)
 		r := &reader{entries: make([]byte, size), target: make([]byte, unix.PathMax)}
 		got, read := map[string]bool{}, 0
 		more := func() bool { read++; return true }
-		err = r.links(int(folder.Fd()), more, func(target []byte) { got[string(target)] = true })
+		err := r.links(int(folder.Fd()), more, func(target []byte) { got[string(target)] = true })
 		if err != nil || !reflect.DeepEqual(got, want) || read != len(want) {
 			t.Errorf("buffer of %d: %v, %d read, %v", size, got, read, err)
 		}

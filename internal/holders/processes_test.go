@@ -16,6 +16,7 @@ import (
 	"bookend/internal/attrib"
 	"bookend/internal/clock"
 	"bookend/internal/slurm"
+	"bookend/test/must"
 )
 
 func one(t *testing.T, proc string, pid int) attrib.Process {
@@ -101,9 +102,7 @@ func TestProcessesOfATree(t *testing.T) {
 	proc := t.TempDir()
 	fixture(t, proc, "10", jobCgroup, "SLURM_JOB_ID=78\x00")
 	sluid := fixture(t, proc, "11", strings.Replace(jobCgroup, "job_77", "sCHNM7Y8WBK900", 1), "")
-	if err := os.Remove(filepath.Join(sluid, "environ")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(sluid, "environ")))
 	base := attrib.Process{PID: 10, Start: 1234560 * time.Millisecond, UID: 1000, Name: "py (x", State: "S",
 		Cgroup: slurm.Owner{ID: 77, Step: "0"}, EnvJobID: 78}
 	second := base
@@ -163,12 +162,8 @@ func TestUnreadableIsUnknown(t *testing.T) {
 func swapAtCgroup(t *testing.T, folder string, change func()) (done chan struct{}) {
 	t.Helper()
 	pipe := filepath.Join(folder, "cgroup")
-	if err := os.Remove(pipe); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(pipe))
+	must.Do(t, unix.Mkfifo(pipe, 0o600))
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
@@ -250,10 +245,7 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 	s, answer := newSurvey(proc), make(chan []attrib.Process)
 	go func() { answer <- s.of(c, pids) }()
 	for _, pipe := range pipes {
-		f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the reader is there, who then waits for text
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Have(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // returns when the reader is there, who then waits for text
 		defer f.Close()
 	}
 	for read := 0; read < others; { // while those hang
@@ -275,15 +267,6 @@ func TestHungProcessesAreUnknownAlone(t *testing.T) {
 		if wantProven := pids[i] == 13 || pids[i] >= 100; p.PID != pids[i] ||
 			wantProven != (proven && p.Cgroup.ID == 77) || wantProven == unknown {
 			t.Errorf("process %d: %+v", pids[i], p)
-		}
-	}
-}
-
-// Without time nothing is read, and nothing is said but that.
-func TestNoTimeForProcesses(t *testing.T) {
-	for _, p := range Processes("/proc", []int{os.Getpid(), 1}, 0) {
-		if p.Why != "time was up before it was read" || p.Gone {
-			t.Errorf("%+v", p)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"bookend/test/must"
 )
 
 // The test binary is also the process the tests look at: with BOOKEND_TEST_ROLE set it plays a role, says so in
@@ -103,17 +105,9 @@ func start(t *testing.T, role string, set func(*exec.Cmd), files ...string) int 
 	if set != nil {
 		set(cmd)
 	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Have(cmd.StdinPipe())(t)
+	stdout := must.Have(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		stdin.Close()
 		cmd.Wait()
@@ -128,38 +122,25 @@ func start(t *testing.T, role string, set func(*exec.Cmd), files ...string) int 
 func zombie(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("/bin/true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { cmd.Wait() })
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	return cmd.Process.Pid
 }
 
 // devices makes a folder of plain files with the names of device nodes: only the names count.
 func devices(t *testing.T, names ...string) (dev string) {
 	t.Helper()
-	dev, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev = must.Have(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, name := range names {
 		put(t, filepath.Join(dev, name), "")
 	}
-	if err := os.Chmod(filepath.Dir(dev), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Dir(dev), 0o755))
 	return dev
 }
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 }

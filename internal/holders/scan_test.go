@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"bookend/internal/attrib"
+	"bookend/test/must"
 )
 
 // holdersOf searches the real /proc and returns who holds what, without the processes themselves.
@@ -61,10 +60,7 @@ func TestRealHolders(t *testing.T) {
 	start(t, "idle", nil, at("nvidia-modeset")...)
 	start(t, "idle", nil, filepath.Join(other, "nvidia0"))
 	start(t, "idle", nil)
-	own, err := os.Open(filepath.Join(dev, "nvidia0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Have(os.Open(filepath.Join(dev, "nvidia0")))(t)
 	defer own.Close()
 	processes, got := holdersOf(t, dev)
 	if !reflect.DeepEqual(got, want) {
@@ -86,9 +82,7 @@ func alike(a, b attrib.Process) bool {
 func TestRealMapping(t *testing.T) {
 	dev := devices(t, "nvidia0", "nvidia1", "nvidiactl")
 	for _, name := range []string{"nvidia0", "nvidia1"} {
-		if err := os.WriteFile(filepath.Join(dev, name), make([]byte, os.Getpagesize()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dev, name), make([]byte, os.Getpagesize()), 0o644))
 	}
 	maps := func(name string) func(*exec.Cmd) {
 		return func(c *exec.Cmd) {
@@ -111,22 +105,6 @@ func TestRealMapping(t *testing.T) {
 		if processes[pid].EnvJobID != 4711 {
 			t.Errorf("%+v", processes[pid])
 		}
-	}
-}
-
-func TestRealStopped(t *testing.T) {
-	dev := devices(t, "nvidia0")
-	pid := start(t, "idle", nil, filepath.Join(dev, "nvidia0"))
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Kill(pid, unix.SIGCONT) })
-	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
-	processes, got := holdersOf(t, dev)
-	if !reflect.DeepEqual(got[pid].Minors, []int{0}) || processes[pid].State != "T" {
-		t.Errorf("%+v %+v", got[pid], processes[pid])
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"bookend/internal/attrib"
+	"bookend/test/must"
 )
 
 const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -106,12 +107,7 @@ func TestLongExe(t *testing.T) {
 	if p := one(t, proc, 10); len(p.Exe) != maxExe+len("...") || !strings.HasPrefix(p.Exe, "...") || !p.OfMPS() {
 		t.Errorf("%d bytes: %q", len(p.Exe), p.Exe)
 	}
-	if p := one(t, "/proc", start(t, "idle", nil)); p.Exe != must(os.Executable()) {
+	if p := one(t, "/proc", start(t, "idle", nil)); p.Exe != must.Have(os.Executable())(t) {
 		t.Errorf("%q", p.Exe)
 	}
-}
-
-func must(s string, err error) string {
-	check(err)
-	return s
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"bookend/test/must"
 )
 
 func TestOnBus(t *testing.T) {
@@ -23,13 +25,9 @@ func TestOnBus(t *testing.T) {
 			sys := t.TempDir()
 			for bus, facts := range tt.devices {
 				dir := filepath.Join(sys, "bus/pci/devices", bus)
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.MkdirAll(dir, 0o755))
 				for i, file := range []string{"vendor", "class"} {
-					if err := os.WriteFile(filepath.Join(dir, file), []byte(facts[i]+"\n"), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(facts[i]+"\n"), 0o644))
 				}
 			}
 			if got, err := OnBus(sys); got != tt.want || err != nil {
@@ -38,12 +36,8 @@ func TestOnBus(t *testing.T) {
 		})
 	}
 	sys := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(sys, "bus/pci"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(sys, "bus/pci/devices"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(sys, "bus/pci"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(sys, "bus/pci/devices"), nil, 0o644))
 	if got, err := OnBus(sys); got || err == nil {
 		t.Errorf("what cannot be listed is no answer: %v, %v", got, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"bookend/test/must"
 )
 
 var uuidForm = regexp.MustCompile(`^GPU-[0-9a-f-]{36}$`)
@@ -59,9 +61,7 @@ func FuzzWord(f *testing.F) {
 	}
 	file := filepath.Join(f.TempDir(), "version")
 	f.Fuzz(func(t *testing.T, text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		word := strings.TrimSpace(text)
 		if len(text) > maxLine || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			word = ""

@@ -1,6 +1,7 @@
-// Package inventory lists the node's cards and names the driver's epoch, from /proc and /sys alone: no
-// vendor library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, so a
-// hook runs this package in a child.
+// Package inventory is what the kernel says of the node's cards: it lists them and names the driver's epoch, from /proc
+// and /sys, and reads what the kernel's log says of them and of processes that it ended for want of memory. No vendor
+// library, no attach. A read of the driver's /proc can still sleep for as long as the driver does, and the log may be
+// large, so a hook runs this package in a child.
 package inventory
 
 import (

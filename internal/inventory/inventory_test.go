@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/test/must"
 )
 
 // tree builds a driver's /proc tree from testdata/<name>: a file a card, named by bus id with "-" for ":".
@@ -22,10 +23,7 @@ func tree(t *testing.T, name string) string {
 	}
 	root := t.TempDir()
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Have(os.ReadFile(file))(t)
 		put(t, filepath.Join(root, "gpus", strings.ReplaceAll(filepath.Base(file), "-", ":"), "information"),
 			string(text))
 	}
@@ -34,20 +32,13 @@ func tree(t *testing.T, name string) string {
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Have(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -66,10 +57,7 @@ func TestRead(t *testing.T) {
 		h200("0000:9d:00.0", "", minor(1)), // no line
 		excluded,
 	}
-	got, err := Read(tree(t, "h200x4"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(Read(tree(t, "h200x4")))(t)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %s\nwant %s", text(t, got), text(t, want))
 	}
@@ -77,9 +65,7 @@ func TestRead(t *testing.T) {
 
 func TestReadKeepsACardItCannotRead(t *testing.T) {
 	root := tree(t, "h200x4")
-	if err := os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(root, "gpus/0000:3d:00.0/information")))
 	put(t, filepath.Join(root, "gpus/0000:9d:00.0/information"), strings.Repeat("x", maxInformation+1))
 	put(t, filepath.Join(root, "gpus/0000:1b:00.0/information"),
 		"Model: A\nBus Location: 0000:ff:00.0\nDevice Minor: 7\n")
@@ -122,9 +108,7 @@ func TestReadRefuses(t *testing.T) {
 
 func TestReadNoCards(t *testing.T) {
 	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "gpus"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(root, "gpus"), 0o755))
 	cards, err := Read(root)
 	if err != nil || len(cards) != 0 {
 		t.Errorf("driver without cards: %v, %v", cards, err)
@@ -182,9 +166,7 @@ func reload(t *testing.T, modules string) {
 	put(t, filepath.Join(modules, "next/version"), "580.159.04\n")
 	put(t, filepath.Join(modules, "next/srcversion"), "0123456789ABCDEF0123456\n")
 	for _, move := range [][2]string{{"nvidia", "old"}, {"next", "nvidia"}} {
-		if err := os.Rename(filepath.Join(modules, move[0]), filepath.Join(modules, move[1])); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(filepath.Join(modules, move[0]), filepath.Join(modules, move[1])))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"bookend/internal/gpu"
+	"bookend/test/must"
 )
 
 func TestLibraryVersion(t *testing.T) {
@@ -16,13 +17,9 @@ func TestLibraryVersion(t *testing.T) {
 		"fake.so": "",
 	} {
 		target := filepath.Join(dir, file)
-		if err := os.WriteFile(target, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(target, nil, 0o644))
 		_ = os.Remove(link)
-		if err := os.Symlink(file, link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(file, link))
 		if got := LibraryVersion(link); got != want {
 			t.Errorf("%s: got %q, want %q", file, got, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -74,11 +75,7 @@ func Reason(err error) string {
 
 // IsReason reports whether a text is one that Reason can return for an error.
 func IsReason(text string) bool {
-	switch text {
-	case missing, notRegular, notOwner, links, changed, readonly, full, permission, other:
-		return true
-	}
-	return false
+	return slices.Contains([]string{missing, notRegular, notOwner, links, changed, readonly, full, permission, other}, text)
 }
 
 // Append adds text to the target, which must be an existing regular file of uid's with one name. The process

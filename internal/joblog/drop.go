@@ -28,19 +28,20 @@ const maxMore = 1 << 20
 // Drop is the record that task hooks, running as the user, leave for the job's epilog. All of it is the user's claim:
 // the targets are opened as the user, the rest is for display and to expand patterns.
 type Drop struct {
-	Target Target          // of the script's errors, or of all it writes; zero when that is no file
-	Array  slurm.ArrayTask // zero when the job is no array task
-	HetID  slurm.JobID     // 0 when the job is not heterogeneous
-	Name   string          // of the job; empty where it is not known
+	// Target is of the script's errors, or of all it writes; zero when that is no file.
+	Target Target          `json:"target,omitzero"`
+	Array  slurm.ArrayTask `json:"array,omitzero"`   // zero when the job is no array task
+	HetID  slurm.JobID     `json:"het_id,omitempty"` // 0 when the job is not heterogeneous
+	Name   string          `json:"name,omitempty"`   // of the job; empty where it is not known
 	// Steps are the files that the job's steps write to, the most recent first, and More how many others there were.
-	Steps []Target
-	More  int
+	Steps []Target `json:"steps,omitempty"`
+	More  int      `json:"more,omitempty"`
 	// Elsewhere is set where a step's output goes to no file that could be told from its node: to srun's own
 	// terminal, to a pipe, to one file a task that is not the one of the task's errors.
-	Elsewhere bool
+	Elsewhere bool `json:"elsewhere,omitempty"`
 	// AddressSpace is the soft limit of address space of the job's tasks, bytes; Unlimited for none, 0 where nobody
 	// looked.
-	AddressSpace uint64
+	AddressSpace uint64 `json:"address_space,omitempty"`
 }
 
 // Note adds files of a step to the record: those noted before come after them, and the oldest are only counted.
@@ -63,41 +64,22 @@ const Unlimited = 1 << 62
 
 // record is a Drop in its file.
 type record struct {
-	Bookend   int             `json:"bookend"`
-	Target    Target          `json:"target,omitzero"`
-	Array     slurm.ArrayTask `json:"array,omitzero"`
-	HetID     slurm.JobID     `json:"het_id,omitempty"`
-	Name      string          `json:"name,omitempty"`
-	Steps     []Target        `json:"steps,omitempty"`
-	More      int             `json:"more,omitempty"`
-	Elsewhere bool            `json:"elsewhere,omitempty"`
-	// AddressSpace is a pointer to tell a record that says 0, which no limit is, from one that does not say.
-	AddressSpace *uint64 `json:"address_space,omitempty"`
+	Bookend int `json:"bookend"`
+	Drop
 }
 
 // Encode returns the record's JSON, with as many of the steps' files as fit into MaxDrop, or an error when it would be
 // larger without them.
 func (d Drop) Encode() ([]byte, error) {
-	r := record{
-		Bookend: dropVersion, Target: d.Target, Array: d.Array, HetID: d.HetID, Name: d.Name,
-		Steps: d.Steps, More: d.More, Elsewhere: d.Elsewhere,
-	}
-	if d.AddressSpace != 0 {
-		r.AddressSpace = &d.AddressSpace
-	}
 	for {
-		b, err := json.Marshal(r)
-		if err != nil {
-			return nil, fmt.Errorf("encode drop: %w", err)
-		}
-		if len(b) <= MaxDrop {
+		b, err := json.Marshal(record{dropVersion, d})
+		if err == nil && len(b) <= MaxDrop {
 			return b, nil
 		}
-		last := len(r.Steps) - 1
-		if last < 0 {
-			return nil, fmt.Errorf("encode drop: %d bytes", len(b))
+		if len(d.Steps) == 0 {
+			return nil, fmt.Errorf("encode drop: %d bytes: %v", len(b), err)
 		}
-		r.Steps, r.More = r.Steps[:last], r.More+1
+		d.Steps, d.More = d.Steps[:len(d.Steps)-1], d.More+1
 	}
 }
 
@@ -126,12 +108,7 @@ func parseDrop(b []byte) (Drop, error) {
 	if err := r.check(); err != nil {
 		return Drop{}, err
 	}
-	d := Drop{Target: r.Target, Array: r.Array, HetID: r.HetID, Name: r.Name, Steps: r.Steps, More: r.More,
-		Elsewhere: r.Elsewhere}
-	if r.AddressSpace != nil {
-		d.AddressSpace = *r.AddressSpace
-	}
-	return d, nil
+	return r.Drop, nil
 }
 
 // check refuses what Encode does not write.
@@ -145,8 +122,8 @@ func (r record) check() error {
 		return fmt.Errorf("%d files of steps, and %d more", len(r.Steps), r.More)
 	case len(r.Name) > MaxName:
 		return fmt.Errorf("name of %d bytes", len(r.Name))
-	case r.AddressSpace != nil && (*r.AddressSpace == 0 || *r.AddressSpace > Unlimited):
-		return fmt.Errorf("address space of %d bytes", *r.AddressSpace)
+	case r.AddressSpace > Unlimited:
+		return fmt.Errorf("address space of %d bytes", r.AddressSpace)
 	}
 	targets := r.Steps
 	if r.Target != (Target{}) {

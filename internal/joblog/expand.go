@@ -30,77 +30,68 @@ type Facts struct {
 
 // Expand does for a batch job's SLURM_JOB_STDOUT what slurmstepd does: it replaces what follows a percent sign,
 // zero-padded where a width is given, and puts the working directory before a relative path. What is not known here, or
-// may not be the same in all versions of Slurm, is ErrPattern.
+// may not be the same in all versions of Slurm, such as a backslash, is ErrPattern.
 func Expand(pattern string, facts Facts) (string, error) {
-	path, err := expand(pattern, facts)
-	if err != nil {
-		return "", fmt.Errorf("expand %.100q: %w", pattern, err)
-	}
-	if !filepath.IsAbs(pattern) {
-		// Slurm forgets the directory before a path with a backslash, and takes a number for a task.
-		_, number := strconv.Atoi(pattern)
-		if pattern == "" || number == nil || strings.ContainsRune(pattern, '\\') || !filepath.IsAbs(facts.Job.WorkDir) {
-			return "", fmt.Errorf("expand %.100q: %w", pattern, ErrPattern)
+	path, err := facts.expand(pattern)
+	// Slurm takes a number for a task
+	if _, number := strconv.Atoi(pattern); err == nil && !filepath.IsAbs(pattern) {
+		if pattern == "" || number == nil || !filepath.IsAbs(facts.Job.WorkDir) {
+			err = ErrPattern
 		}
 		path = facts.Job.WorkDir + "/" + path
 	}
-	if err := (Target{Path: path}).check(); err != nil {
+	if err == nil {
+		err = Target{Path: path}.check()
+	}
+	if err != nil {
 		return "", fmt.Errorf("expand %.100q: %w", pattern, err)
 	}
 	return path, nil
 }
 
-func expand(pattern string, facts Facts) (string, error) {
-	if strings.Contains(pattern, `\\`) { // kept or removed, by version
+func (f Facts) expand(pattern string) (string, error) {
+	if strings.ContainsRune(pattern, '\\') {
 		return "", ErrPattern
 	}
-	if strings.ContainsRune(pattern, '\\') { // any backslash turns replacement off
-		return strings.ReplaceAll(pattern, `\`, ""), nil
-	}
-	var out strings.Builder
-	for {
-		before, after, found := strings.Cut(pattern, "%")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
+	before, rest, found := strings.Cut(pattern, "%")
+	for found {
+		letters := strings.TrimLeft(rest, "0123456789")
+		if letters == "" {
+			return "", ErrPattern
 		}
-		text, rest, err := facts.replace(after)
-		if err != nil {
-			return "", err
+		text, known := f.replace(letters[0], rest[:len(rest)-len(letters)])
+		if !known {
+			return "", ErrPattern
 		}
-		out.WriteString(text)
-		pattern = rest
+		var more string
+		more, rest, found = strings.Cut(letters[1:], "%")
+		before += text + more
 	}
+	return before, nil
 }
 
-// replace expands what follows a percent sign: digits and a letter.
-func (f Facts) replace(s string) (text, rest string, err error) {
-	at := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
-	if at < 0 {
-		return "", "", ErrPattern
-	}
-	width, err := strconv.Atoi(s[:at])
-	if err != nil || width > maxWidth {
-		width = maxWidth
-	}
-	if at == 0 {
-		width = 0
-	}
-	letter, rest := s[at], s[at+1:]
+// replace is what a letter stands for behind a percent sign and a width, which pads numbers.
+func (f Facts) replace(letter byte, width string) (text string, known bool) {
 	if n, ok := f.number(letter); ok {
-		return fmt.Sprintf("%0*d", width, n), rest, nil
+		digits, err := strconv.Atoi(width)
+		if err != nil && width != "" {
+			digits = maxWidth
+		}
+		return fmt.Sprintf("%0*d", min(digits, maxWidth), n), true
 	}
-	if text := f.text(letter); text != "" {
-		return text, rest, nil
+	switch {
+	case letter == 'u':
+		text = f.Job.User
+	case letter == 'x':
+		text = f.Name
+	case letter == 'N' && f.Job.Version().Has(slurm.TellsRun):
+		text = f.Job.Node
+	case letter == 'N':
+		text = f.Host
+	case letter == '%' && width == "":
+		text = "%"
 	}
-	// A letter of no version stays as it is, with its sign. What becomes of a width before it depends on the version.
-	if at > 0 || strings.IndexByte("%AabJjNnrSstux", letter) >= 0 && letter != '%' {
-		return "", "", ErrPattern
-	}
-	if letter == '%' {
-		return "%", rest, nil
-	}
-	return "%" + s[:1], rest, nil
+	return text, text != ""
 }
 
 // number is what a letter stands for that a width pads.
@@ -117,30 +108,6 @@ func (f Facts) number(letter byte) (n uint32, known bool) {
 		return uint32(f.Job.ID), f.Told
 	case 'a':
 		return f.Array.Task, f.Array.Master != 0
-	case 'b':
-		return f.Array.Task % 10, f.Array.Master != 0 && f.Job.Version().Has(slurm.OutputArrayTask)
-	case 'r': // of a run that is being requeued an epilog is told the next one's number
-		return 0, f.Job.Version().Has(slurm.TellsRun) && f.Job.Restarts == 0
 	}
 	return 0, false
-}
-
-// text is what a letter stands for that no width pads; empty where it is not known.
-func (f Facts) text(letter byte) string {
-	switch letter {
-	case 's':
-		return "batch"
-	case 'S':
-		return string(f.Job.SLUID)
-	case 'u':
-		return f.Job.User
-	case 'x':
-		return f.Name
-	case 'N':
-		if f.Job.Version().Has(slurm.TellsRun) {
-			return f.Job.Node
-		}
-		return f.Host
-	}
-	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,9 +105,9 @@ func Apart(proc string, pid int, written []Target) bool {
 	if err != nil {
 		return false
 	}
-	args := strings.Split(string(text), "\x00")
-	output, errs := option(args, 'o', "--output"), option(args, 'e', "--error")
-	if manyFiles(output) {
+	output, errs := option(text, "o", "ou[tpu]*"), option(text, "e", "er[ro]*")
+	// srun leaves the files to slurmstepd: one a task or a node
+	if regexp.MustCompile(`%\d*[tnNu]`).MatchString(output) {
 		return errs != ""
 	}
 	return !opened(output, written) && (elsewhere(proc, pid, unix.Stdout) || !opened(errs, written) &&
@@ -126,40 +127,12 @@ func elsewhere(proc string, pid, fd int) bool {
 	return errors.Is(err, ErrNotFile)
 }
 
-// manyFiles reports whether a pattern makes srun leave the file to slurmstepd: one a task or a node.
-func manyFiles(pattern string) bool {
-	for {
-		_, after, found := strings.Cut(pattern, "%")
-		if !found {
-			return false
-		}
-		pattern = strings.TrimLeft(after, "0123456789")
-		if pattern != "" && strings.IndexByte("tnNu", pattern[0]) >= 0 {
-			return true
-		}
-	}
-}
-
-// flags are srun's options of one letter that have no value.
-const flags = "EHklOQsuvXZ"
-
-// option is an option's value: behind its letter, which flags may stand before (-lo FILE), behind its name or the
-// beginning of that and "=", or the next argument.
-func option(args []string, letter byte, name string) string {
-	for i, arg := range args {
-		given, value, equals := strings.Cut(arg, "=")
-		long := len(given) > len("--o") && strings.HasPrefix(name, given)
-		if long && equals {
-			return value
-		}
-		at := strings.IndexByte(arg, letter)
-		short := at > 0 && arg[0] == '-' && strings.Trim(arg[1:at], flags) == ""
-		if short && at+1 < len(arg) {
-			return arg[at+1:]
-		}
-		if (short || long) && i+1 < len(args) {
-			return args[i+1]
-		}
+// option is the value of an srun's option in its command line: behind its letter, which options without a value may
+// stand before (-lo FILE), behind the beginning of its name and "=", or the next argument.
+func option(line []byte, letter, name string) string {
+	value := regexp.MustCompile(`\x00(?:-[EHklOQsuvXZ]*` + letter + `\x00?|--` + name + `[=\x00])([^\x00]*)`)
+	if words := value.FindSubmatch(line); words != nil {
+		return string(words[1])
 	}
 	return ""
 }
@@ -172,7 +145,7 @@ func OfTask(t Target, other, task int) (own Target, named bool, err error) {
 		return t, true, nil
 	}
 	folder, base := filepath.Split(t.Path)
-	for _, at := range numbersIn(base) {
+	for _, at := range regexp.MustCompile(`[0-9]+`).FindAllStringIndex(base, -1) {
 		number := base[at[0]:at[1]]
 		if n, err := strconv.Atoi(number); err != nil || n != other {
 			continue
@@ -190,20 +163,4 @@ func OfTask(t Target, other, task int) (own Target, named bool, err error) {
 		own = Target{Path: path, Dev: st.Dev, Ino: st.Ino}
 	}
 	return own, named, nil
-}
-
-// numbersIn are where decimal numbers begin and end in a name.
-func numbersIn(name string) (all [][2]int) {
-	begin := -1
-	for i := range len(name) + 1 {
-		digit := i < len(name) && name[i] >= '0' && name[i] <= '9'
-		switch {
-		case digit && begin < 0:
-			begin = i
-		case !digit && begin >= 0:
-			all = append(all, [2]int{begin, i})
-			begin = -1
-		}
-	}
-	return all
 }

@@ -147,10 +147,15 @@ func ownLines(text []byte) (block, after []byte) {
 // isEnd tells an end report from a start report, and from what task hooks say.
 func isEnd(block []byte) bool {
 	said := strings.Join(strings.Fields(strings.ReplaceAll(string(block), "| bookend:", "")), " ")
-	return slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
+	before, _, clean := strings.Cut(said, " clean: ") // an earlier start: "GPU 0 of n1 clean: "
+	place := strings.Fields(before)
+	return clean && len(place) > 1 && strings.HasPrefix(place[len(place)-2], "GPU") ||
+		slices.ContainsFunc(endWords, func(words string) bool { return strings.Contains(said, words) })
 }
 
-var endWords = []string{"left clean by your job", "nothing more on", "clean now", "after your job",
+// endWords are those of end reports, of this release and of earlier ones: no start report has them.
+var endWords = []string{"OUT OF MEMORY on ", "CUDA DID NOT START on ", "WARNING: your job ", "after your job",
+	"during your job", "as your job found it", "and was ended (SIG", "left clean by your job", "clean now",
 	"More: for your admin:"}
 
 // Recognised reports whether a message was found that memory ran out.

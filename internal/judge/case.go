@@ -11,9 +11,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
 	"bookend/internal/look"
-	"bookend/internal/probe"
 	"bookend/internal/slurm"
 	"bookend/internal/slurmconf"
 )
@@ -54,10 +54,8 @@ type Seen struct {
 	Given  map[gpu.BusID]bool
 	Side   finding.Side
 	Looks  int
-	// Health is the GPUs' condition, HealthLook what was on them when it was read.
-	Health     []gpu.Health
-	HealthLook gpu.Snapshot
-	Kernel     *gpu.KernelLog // since the job's start, or its newest entry alone; nil where it was not read
+	Health []gpu.Health   // the GPUs' condition
+	Kernel *gpu.KernelLog // since the job's start, or its newest entry alone; nil where it was not read
 }
 
 // Node is what the records of all of a node's hooks say.
@@ -80,7 +78,7 @@ type Cleaned struct {
 
 // Tests are test allocations, and what went wrong with them.
 type Tests struct {
-	Outcomes []probe.Outcome
+	Outcomes []health.Outcome
 	Faults   []finding.Finding
 }
 
@@ -190,10 +188,10 @@ func (c Case) addRecords(s *finding.Scene) {
 	}
 	self := c.Self()
 	book := ledger.Open(node.Runs, self, ledger.Now{
-		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog,
+		At: s.Now.Snapshot.At, Epoch: c.Seen.Epoch, Beginning: c.Phase == slurm.Prolog, Idle: c.limits().Report,
 		Sighted: node.Sighted,
 	})
-	s.Self, s.Others = book.Self, book.Others
+	s.Self, s.Others, s.Left = book.Self, book.Others, book.Left
 	if c.Phase == slurm.Epilog && self.Mistakable(node.Runs, c.Job, s.Now.Snapshot.At, twice) {
 		s.RunDoubt = twiceDoubt
 	}

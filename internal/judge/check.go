@@ -71,7 +71,7 @@ func (c Check) Given() []finding.Card {
 // book is the ledger as of a look, of every run that is on record.
 func (c Check) book(at time.Duration, node Node) ledger.Book {
 	return ledger.Between(node.Runs, ledger.Now{
-		At: at, Epoch: c.Seen.Epoch, Sighted: node.Sighted,
+		At: at, Epoch: c.Seen.Epoch, Idle: c.limits().Report, Sighted: node.Sighted,
 	})
 }
 
@@ -146,7 +146,7 @@ func (c Check) sceneOf(cards []finding.Card, now finding.Side, node Node) findin
 	book := c.book(now.Snapshot.At, node)
 	return finding.Scene{
 		Job: slurm.Job{Context: slurm.HealthCheck, Node: c.Job.Node}, Cards: cards, Now: now, Limits: c.limits(),
-		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others,
+		Baselines: c.Past.Baselines, Self: book.Self, Others: book.Others, Left: book.Left,
 	}
 }
 
@@ -199,7 +199,7 @@ func (c Check) residue(trespasses []finding.Finding) []finding.Finding {
 func (c Check) condition() []finding.Finding {
 	log, lost := c.sinceLast()
 	in := health.Input{
-		Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Idle: c.idle(), Blind: len(c.Seen.Health) == 0,
+		Cards: c.Given(), Now: c.Seen.Health, Kernel: log, Blind: len(c.Seen.Health) == 0,
 	}
 	if health.Compares(c.Seen.Health) {
 		in.Before = ledger.LastHealth(c.Latest().Runs, c.Seen.Epoch)
@@ -278,11 +278,6 @@ func (c Check) DrainSeen(j Judgement) map[gpu.ID]drain.Seen {
 			seen = drain.Seen{Memory: drain.Unknown, Why: "it could not be read, or has just come to rest"}
 		}
 		seen.Given = slices.ContainsFunc(node.Runs, func(r ledger.Run) bool { return r.Given(card.Device.ID) })
-		for _, h := range c.Seen.Health {
-			if h.Device == card.Device.ID || card.Device.Parent != "" && h.Device == card.Device.Parent {
-				seen.Health = h
-			}
-		}
 		cards[card.Device.ID] = seen
 	}
 	return cards

@@ -16,7 +16,7 @@ import (
 func (c Case) condition() []finding.Finding {
 	in := health.Input{
 		Cards: c.Seen.Cards, Unseen: c.notFound(), Now: c.Seen.Health, Blind: len(c.Seen.Health) == 0,
-		Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(), Own: c.ownXids(), Idle: c.idle(),
+		Kernel: c.sinceJobBegan(), KernelDoubt: c.reloaded(), Own: c.ownXids(),
 	}
 	if c.InJob {
 		in.Doubt = insideDoubt
@@ -58,18 +58,6 @@ func (c Case) notFound() (cards []finding.Card) {
 		}
 	}
 	return cards
-}
-
-// idle are the GPUs that had nobody on them, and nothing, when their health was read. One that is as the job found it
-// need not be idle, nor one that came to rest later.
-func (c Case) idle() map[gpu.ID]bool {
-	idle := map[gpu.ID]bool{}
-	for _, card := range c.Seen.Cards {
-		r, seen := c.Seen.HealthLook.Reading(card.Device.ID)
-		idle[card.Device.ID] = seen && r.ProcessesUnknown == "" && len(r.Processes) == 0 &&
-			r.Memory.Used.Known() && !r.Memory.UsedHasReserved && r.Memory.Used.Bytes < c.limits().Report
-	}
-	return idle
 }
 
 // Mark is where in the kernel's log a job began, nil where nobody knows.

@@ -9,8 +9,8 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/slurm"
 )
 
@@ -38,7 +38,7 @@ func Judge(c Case) Judgement {
 	if c.Phase == slurm.Epilog {
 		found = append(found, c.condition()...)
 	}
-	found = slices.Concat(found, c.Tests.Faults, probe.Findings(c.Seen.Cards, c.Tests.Outcomes), c.Later)
+	found = slices.Concat(found, c.Tests.Faults, health.FoundByTests(c.Seen.Cards, c.Tests.Outcomes), c.Later)
 	return c.decide(found)
 }
 
@@ -152,7 +152,7 @@ func StartOf(run ledger.Run, job slurm.Job, epoch gpu.Epoch) (*finding.Side, []f
 	e := run.Start
 	side := &finding.Side{
 		Snapshot: e.Snapshot, Curves: e.Curves, Processes: make(map[int]attrib.Process, len(e.Processes)),
-		Scan: e.Scan, Neighbours: e.Neighbours,
+		Scan: e.Scan,
 	}
 	for _, p := range e.Processes {
 		side.Processes[p.PID] = p
@@ -179,7 +179,7 @@ func (c Case) End(j Judgement) ledger.End {
 	side := c.Seen.Side
 	e := ledger.End{
 		At: side.Snapshot.At, Snapshot: side.Snapshot, Curves: side.Curves,
-		Scan: side.Scan, Neighbours: side.Neighbours, Kernel: c.Seen.Kernel,
+		Scan: side.Scan, Kernel: c.Seen.Kernel,
 		Probes: c.Tests.Probes(), Findings: j.Findings(), Verdict: j.Verdict(),
 	}
 	for _, p := range side.Processes {

@@ -30,7 +30,7 @@ func (c Case) Symptoms(j Judgement, h Heard, now time.Time) diagnosis.Input {
 		Limits: c.limits(), Probes: c.Tests.Probes(), Health: c.Seen.Health, Kernel: c.sinceJobBegan(),
 		AddressSpace: h.AddressSpace,
 		Messages:     h.Messages, MessagesUnknown: h.Unknown, MessagesPart: h.Part, Cancelled: h.Cancelled,
-		Wanted: c.Config.JobLog.Why == config.Always, WallEnd: now,
+		Wanted: c.Config.JobLog.Show == config.ShowAll, WallEnd: now,
 	}
 	start := c.Past.Run.Start
 	if start == nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 )
 
@@ -13,6 +15,8 @@ import (
 type Book struct {
 	Self   attrib.Record
 	Others []attrib.Record
+	// Left are the findings of other runs' closed ends that may still lie on a card, newest first.
+	Left []finding.Finding
 }
 
 // Now is the look from which a ledger is read.
@@ -21,6 +25,8 @@ type Now struct {
 	Epoch gpu.Epoch
 	// Beginning is true at the run's start: it has no record yet, and what ended before now it did not disturb.
 	Beginning bool
+	// Idle is the number of bytes below which a card without processes counts as idle.
+	Idle uint64
 	// Sighted is what health checks saw.
 	Sighted Sighted
 }
@@ -30,7 +36,7 @@ func Between(runs []Run, now Now) Book { return Open(runs, Run{}, now) }
 
 // Open reads every record of the node and sets self, which may be among them, apart.
 func Open(runs []Run, self Run, now Now) Book {
-	var b Book
+	b := Book{Left: leftovers(runs, now)}
 	ofRun := self.Job.ID != 0
 	if ofRun {
 		b.Self = record(self)
@@ -73,6 +79,31 @@ func Open(runs []Run, self Run, now Now) Book {
 func (n Now) counts(r Run) bool {
 	unknown := r.Epoch == (gpu.Epoch{}) && r.Start != nil && r.Start.At <= n.At
 	return unknown || r.Epoch.Same(n.Epoch)
+}
+
+// leftovers are the findings of ended jobs that may still lie on a card, newest first. A look that saw the card
+// idle since acquits everybody before it.
+func leftovers(runs []Run, now Now) []finding.Finding {
+	var left []finding.Finding
+	idle := map[gpu.ID]bool{}
+	for _, e := range endsOf(runs, now.Epoch) {
+		for _, r := range e.Snapshot.Readings {
+			if len(r.Processes) == 0 && r.ProcessesUnknown == "" && r.Memory.Used.Known() &&
+				!r.Memory.UsedHasReserved &&
+				r.Memory.Used.Bytes < now.Idle {
+				idle[r.Device.ID] = true
+			}
+		}
+		for _, f := range e.Findings {
+			if f.Code == code.Residue && e.Rest["candidates"]+e.Rest[everything] > 0 {
+				f.Owner = nil // it rests on who had the driver open, which was not all kept
+			}
+			if !idle[f.GPU] {
+				left = append(left, f)
+			}
+		}
+	}
+	return left
 }
 
 // endsOf lists every look on record of an epoch, newest first.

@@ -1,10 +1,13 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
@@ -12,6 +15,7 @@ import (
 const (
 	card0 gpu.ID = "GPU-0"
 	card1 gpu.ID = "GPU-1"
+	mib          = 1 << 20
 )
 
 var (
@@ -20,7 +24,7 @@ var (
 )
 
 // looking is a look a hundred seconds after boot.
-func looking() Now { return Now{At: 100 * time.Second, Epoch: thisEpoch} }
+func looking() Now { return Now{At: 100 * time.Second, Epoch: thisEpoch, Idle: 32 * mib} }
 
 // run is a job's record on cards, with a start and ends.
 func run(id slurm.JobID, cards []gpu.ID, start *End, ends ...End) Run {
@@ -38,6 +42,102 @@ func saw(second int, readings ...gpu.Reading) End {
 }
 
 func at(second int) *End { e := saw(second); return &e }
+
+func used(card gpu.ID, bytes uint64) gpu.Reading {
+	return gpu.Reading{Device: gpu.Device{ID: card}, Memory: gpu.Memory{Used: gpu.Bytes(bytes)}}
+}
+
+// left is an end that found memory of nobody's on a card.
+func left(second int, card gpu.ID) End {
+	e := saw(second, used(card, 700*mib))
+	e.Findings = []finding.Finding{{Code: code.Residue, GPU: card}}
+	return e
+}
+
+// Whoever left something is to blame until a look has seen the card idle; what cannot be told acquits nobody.
+func TestLeftovers(t *testing.T) {
+	reading := func(change func(*gpu.Reading)) gpu.Reading {
+		r := used(card0, 0)
+		change(&r)
+		return r
+	}
+	for name, tt := range map[string]struct {
+		since End
+		epoch gpu.Epoch
+		want  int
+	}{
+		"not looked at since":   {saw(50), thisEpoch, 1},
+		"idle":                  {saw(50, used(card0, 0)), thisEpoch, 0},
+		"idle but for a little": {saw(50, used(card0, 32*mib-1)), thisEpoch, 0},
+		"in use":                {saw(50, used(card0, 32*mib)), thisEpoch, 1},
+		"another card idle":     {saw(50, used(card1, 0)), thisEpoch, 1},
+		"idle before":           {saw(5, used(card0, 0)), thisEpoch, 1},
+		"idle in another epoch": {saw(50, used(card0, 0)), otherEpoch, 1},
+		"a process without bytes": {saw(50, reading(func(r *gpu.Reading) { r.Processes = []gpu.Process{{PID: 1}} })),
+			thisEpoch, 1},
+		"processes unknown": {saw(50, reading(func(r *gpu.Reading) { r.ProcessesUnknown = "old" })), thisEpoch,
+			1},
+		"memory unknown": {saw(50, reading(func(r *gpu.Reading) { r.Memory.Used = gpu.Unknown("old") })),
+			thisEpoch, 1},
+		"with the reserve": {saw(50, reading(func(r *gpu.Reading) { r.Memory.UsedHasReserved = true })),
+			thisEpoch, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := run(100, []gpu.ID{card0}, at(1), left(20, card0))
+			for which, second := range map[string]Run{
+				"start": run(101, []gpu.ID{card0}, &tt.since),
+				"end":   run(101, []gpu.ID{card0}, nil, tt.since),
+			} {
+				second.Epoch = tt.epoch
+				for _, runs := range [][]Run{{first, second}, {second, first}} {
+					if got := leftovers(runs, looking()); len(got) != tt.want {
+						t.Errorf("seen at its %s: %+v", which, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Whose memory without a process is rests on all who had the driver open: a record that lost some of them blames no
+// job.
+func TestLeftoversOfACutRecord(t *testing.T) {
+	for name, tt := range map[string]struct {
+		code  code.Code
+		rest  map[string]int
+		owned bool
+	}{
+		"whole":                     {code.Residue, nil, true},
+		"other lists cut":           {code.Residue, map[string]int{"doubts": 3}, true},
+		"without some candidates":   {code.Residue, map[string]int{"candidates": 1}, false},
+		"without evidence":          {code.Residue, map[string]int{everything: 1}, false},
+		"a process, by its own PID": {code.Orphan, map[string]int{everything: 1}, true},
+	} {
+		end := left(50, card0)
+		end.Findings[0].Code, end.Findings[0].Owner, end.Rest = tt.code, &finding.Owner{Job: 101}, tt.rest
+		found := Between([]Run{run(101, []gpu.ID{card0}, at(10), end)}, looking()).Left
+		if len(found) != 1 || (found[0].Owner != nil) != tt.owned || end.Findings[0].Owner == nil {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// The newest comes first, and a look acquits of its own card only.
+func TestLeftoversInOrder(t *testing.T) {
+	runs := []Run{
+		run(100, []gpu.ID{card0}, at(1), left(20, card0)),
+		run(101, []gpu.ID{card1}, at(1), left(30, card1)),
+		run(102, []gpu.ID{card0}, nil, saw(40, used(card0, 0))),
+		run(103, []gpu.ID{card0}, nil, left(50, card0)),
+	}
+	var cards []gpu.ID
+	for _, f := range leftovers(runs, looking()) {
+		cards = append(cards, f.GPU)
+	}
+	if !slices.Equal(cards, []gpu.ID{card0, card1}) {
+		t.Errorf("got %v", cards)
+	}
+}
 
 // A run that learned nothing of its cards may be on any, and so was nobody alone beside it.
 func TestUnplaced(t *testing.T) {

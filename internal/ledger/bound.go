@@ -103,10 +103,6 @@ func (e End) bounded(level int, b bounds, own slurm.Owner) End {
 	e.Findings, e.Verdict = c.findings(e.Findings, e.Verdict)
 	e.Processes = few(c, "processes", e.Processes, b.many, c.ofProcess)
 	e.Snapshot = c.snapshot(e.Snapshot)
-	if e.Neighbours != nil {
-		s := c.snapshot(*e.Neighbours)
-		e.Neighbours = &s
-	}
 	if e.Scan != nil {
 		s := *e.Scan
 		if s.Holdings = few(c, "holdings", s.Holdings, b.some,

@@ -59,9 +59,6 @@ func TestBoundedLists(t *testing.T) {
 			c := e.Findings[0].Candidates
 			return len(c), c[len(c)-1].Owner != nil
 		}},
-		"doubts": {b.few, func(e *End, n int) {
-			e.Findings[0].Doubts = make([]string, n)
-		}, func(e End) (int, bool) { return len(e.Findings[0].Doubts), true }},
 		"processes": {b.many, func(e *End, n int) {
 			for i := range n {
 				e.Processes = append(e.Processes, attrib.Process{PID: i + 1})
@@ -96,24 +93,6 @@ func TestBoundedLists(t *testing.T) {
 			return len(e.Scan.Holdings), e.Scan.Holdings[len(e.Scan.Holdings)-1].Cgroup == own &&
 				(e.Scan.Partial != "") == (e.Rest != nil)
 		}},
-		"faults": {b.few, func(e *End, n int) { e.Snapshot.Faults = make([]gpu.Fault, n) },
-			func(e End) (int, bool) { return len(e.Snapshot.Faults), true }},
-		"health": {b.some, func(e *End, n int) { e.Health = make([]gpu.Health, n) },
-			func(e End) (int, bool) { return len(e.Health), true }},
-		"probes": {b.some, func(e *End, n int) { e.Probes = make([]gpu.Probe, n) },
-			func(e End) (int, bool) { return len(e.Probes), true }},
-		"messages": {b.few, func(e *End, n int) { e.Messages = make([]oom.Message, n) },
-			func(e End) (int, bool) { return len(e.Messages), true }},
-		"facts": {b.few, func(e *End, n int) {
-			e.Health = []gpu.Health{{Facts: make([]gpu.Fact, n)}}
-		}, func(e End) (int, bool) { return len(e.Health[0].Facts), true }},
-		"accounted": {b.few, func(e *End, n int) {
-			e.Health = []gpu.Health{{Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, n)}}}
-		}, func(e End) (int, bool) { return len(e.Health[0].Accounting.Processes), true }},
-		"xids": {b.few, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Xids: make([]gpu.Xid, n)} },
-			func(e End) (int, bool) { return len(e.Kernel.Xids), true }},
-		"kills": {b.few, func(e *End, n int) { e.Kernel = &gpu.KernelLog{Kills: make([]gpu.HostKill, n)} },
-			func(e End) (int, bool) { return len(e.Kernel.Kills), true }},
 	} {
 		for n, left := range map[int]int{tt.most: 0, tt.most + 1: 1} {
 			e := End{Findings: []finding.Finding{about}}
@@ -130,6 +109,23 @@ func TestBoundedLists(t *testing.T) {
 				t.Errorf("%s: bounded twice it differs:\n%+v\n%+v", name, got, again)
 			}
 		}
+	}
+}
+
+// Of lists in which no entry matters more than another the first stay, and the others are counted.
+func TestBoundedFirsts(t *testing.T) {
+	b := shrinking[0]
+	n := b.some + 1
+	e := End{Probes: make([]gpu.Probe, n), Messages: make([]oom.Message, n), Health: make([]gpu.Health, n),
+		Kernel:   &gpu.KernelLog{Xids: make([]gpu.Xid, n), Kills: make([]gpu.HostKill, n)},
+		Snapshot: gpu.Snapshot{Faults: make([]gpu.Fault, n)}, Findings: []finding.Finding{{Doubts: make([]string, n)}}}
+	e.Health[0] = gpu.Health{Facts: make([]gpu.Fact, n), Accounting: gpu.Accounting{Processes: make([]gpu.Accounted, n)}}
+	few := n - b.few
+	want := map[string]int{"probes": 1, "health": 1, "messages": few, "xids": few, "kills": few, "faults": few,
+		"doubts": few, "facts": few, "accounted": few}
+	got := e.bounded(0, b, slurm.Owner{})
+	if !maps.Equal(got.Rest, want) || len(got.Probes) != b.some || len(got.Kernel.Xids) != b.few {
+		t.Errorf("rest %v, want %v", got.Rest, want)
 	}
 }
 
@@ -209,7 +205,6 @@ func crowded(random *rand.Rand) *End {
 		e.Health = append(e.Health, gpu.Health{Facts: make([]gpu.Fact, many())})
 		e.Kernel.Xids = append(e.Kernel.Xids, gpu.Xid{Text: text()})
 	}
-	e.Neighbours = &e.Snapshot
 	return &e
 }
 

@@ -44,14 +44,13 @@ type Display struct {
 
 // End is one of a run's two ends: its prolog's or epilog's look, and what was made of it.
 type End struct {
-	At         time.Duration           `json:"at_ns"` // CLOCK_BOOTTIME
-	Wall       time.Time               `json:"wall"`  // for display
-	Snapshot   gpu.Snapshot            `json:"snapshot"`
-	Curves     map[gpu.ID]settle.Curve `json:"curves,omitempty"`
-	Processes  []attrib.Process        `json:"processes,omitempty"`
-	Scan       *attrib.Scan            `json:"scan,omitempty"`
-	Neighbours *gpu.Snapshot           `json:"neighbours,omitempty"` // the node's other cards
-	Health     []gpu.Health            `json:"health,omitempty"`
+	At        time.Duration           `json:"at_ns"` // CLOCK_BOOTTIME
+	Wall      time.Time               `json:"wall"`  // for display
+	Snapshot  gpu.Snapshot            `json:"snapshot"`
+	Curves    map[gpu.ID]settle.Curve `json:"curves,omitempty"`
+	Processes []attrib.Process        `json:"processes,omitempty"`
+	Scan      *attrib.Scan            `json:"scan,omitempty"`
+	Health    []gpu.Health            `json:"health,omitempty"`
 	// Kernel is at a start the mark alone, at an end what the kernel's log had since that mark.
 	Kernel    *gpu.KernelLog       `json:"kernel,omitempty"`
 	Probes    []gpu.Probe          `json:"probes,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"bookend/internal/gpu"
 	"bookend/internal/slurm"
 )
 
@@ -22,7 +23,8 @@ func TestJobName(t *testing.T) {
 	}
 }
 
-// An epilog finds its run by SLUID, else by start time, else the newest one of the job id.
+// An epilog finds its run by SLUID, else by start time, else the newest one of the job id. A job id that another user's
+// job had before, as after a reset of Slurm's ids, is another job's.
 func TestMatch(t *testing.T) {
 	began := func(unix int64) func(*Run) { return func(r *Run) { r.Job.Start = time.Unix(unix, 0) } }
 	by := func(sluid slurm.SLUID) func(*Run) { return func(r *Run) { r.Job.SLUID = sluid } }
@@ -52,6 +54,11 @@ func TestMatch(t *testing.T) {
 		"of another start alone":        {[]Run{of("a", 1, began(100))}, began(200), "", NoRun},
 		"Slurm does not say which":      {[]Run{of("a", 1, began(100)), of("b", 2, began(200))}, nil, "b", OpenRun},
 		"closed by its epilog":          {[]Run{of("a", 1, nil, End{At: 3})}, nil, "a", ClosedRun},
+		"another user's, which is newer": {[]Run{of("a", 1, nil), of("b", 2, func(r *Run) { r.Job.UID = 1002 })}, nil, "a",
+			OpenRun},
+		"another user's with its SLUID": {[]Run{of("a", 1, func(r *Run) { r.Job.UID, r.Job.SLUID = 1002, "sA" })},
+			by("sA"), "", NoRun},
+		"another run's by its SLUID": {[]Run{of("a", 1, by("sB"))}, by("sA"), "", NoRun},
 		"a newer closed one, if it is it": {[]Run{of("a", 1, began(100)), of("b", 2, began(200), End{At: 3})},
 			began(200), "b", ClosedRun},
 	} {
@@ -59,5 +66,69 @@ func TestMatch(t *testing.T) {
 		if got, which := Match(tt.runs, hook); got.Key != tt.key || which != tt.which {
 			t.Errorf("%s: run %q, %s", name, got.Key, which)
 		}
+	}
+}
+
+// State that is kept over a boot has runs of two: of one job id the later boot's is the one that runs, whatever the
+// boot times say, and no run of the boot before is live.
+func TestRunsOfTwoBoots(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	run := func(id slurm.JobID, boot string, up time.Duration, wall time.Time) Run {
+		return Run{Key: boot, Job: slurm.Job{ID: id}, Epoch: gpu.Epoch{Boot: boot}, Start: &End{At: up, Wall: wall}}
+	}
+	before, other := run(7, "first", 90*time.Hour, noon), run(8, "first", 91*time.Hour, noon)
+	now := run(7, "second", time.Minute, noon.Add(time.Hour))
+	all := []Run{before, now, other}
+	if got, which := Match(all, slurm.Job{ID: 7}); got.Key != "second" || which != OpenRun {
+		t.Errorf("%s %+v", which, got)
+	}
+	for _, r := range []Run{before, other} {
+		if by := r.Superseded(all); by == nil || by.Began() != time.Minute {
+			t.Errorf("job %d: over by %v", r.Job.ID, by)
+		}
+	}
+	if now.Superseded(all) != nil {
+		t.Error("the run of this boot is over")
+	}
+	over := changed(before, func(r *Run) { r.Ends = []End{{At: 95 * time.Hour, Wall: noon.Add(time.Minute)}} })
+	if over.Superseded(all) != nil {
+		t.Error("a run that has ended ends a second time")
+	}
+	// a start that could not read the boot: by boot time, as within one
+	unread := run(7, "", time.Hour, noon.Add(2*time.Hour))
+	if unread.Superseded([]Run{now}) != nil {
+		t.Error("over")
+	}
+	if now.Superseded([]Run{unread}) == nil {
+		t.Error("not over")
+	}
+}
+
+func TestAccounts(t *testing.T) {
+	began := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	var many []gpu.Accounted
+	for i := range 100 {
+		many = append(many, gpu.Accounted{PID: i + 1, Peak: gpu.Bytes(uint64(i)),
+			Began: began.Add(time.Duration(i-50) * time.Second)})
+	}
+	all := []gpu.Health{{Device: "A", Accounting: gpu.Accounting{Mode: "on", Processes: many}}, {Device: "B"}}
+	for name, tt := range map[string]struct {
+		since       time.Time
+		kept, first int
+	}{
+		"since the job began": {began, 32, 100},
+		"late":                {began.Add(40 * time.Second), 10, 100},
+		"no start on record":  {time.Time{}, 32, 100},
+		"none since":          {began.Add(time.Hour), 0, 0},
+	} {
+		got := Accounts(all, tt.since)
+		processes := got[0].Accounting.Processes
+		if len(processes) != tt.kept || tt.kept > 0 && processes[0].PID != tt.first || got[0].Accounting.Mode != "on" ||
+			len(got) != 2 {
+			t.Errorf("%s: kept %d, first %+v", name, len(processes), processes[:min(1, len(processes))])
+		}
+	}
+	if all[0].Accounting.Processes[0].PID != 1 || len(all[0].Accounting.Processes) != 100 {
+		t.Error("what was read was changed")
 	}
 }

@@ -36,27 +36,15 @@ func Sightings(runs []Run, self Run, from, to time.Duration) []diagnosis.Sightin
 	}
 	var seen []diagnosis.Sighting
 	for _, e := range endsOf(runs, self.Epoch) {
-		for _, s := range e.snapshots() {
-			if s.At <= from || s.At >= to { // the look itself: what else an end did may have taken seconds
-				continue
-			}
-			for _, r := range s.Readings {
-				if mine[r.Device.ID] {
-					seen = append(seen, e.sightedOn(r, s.At, self)...)
-				}
+		at := e.Snapshot.At // the look itself: what else an end did may have taken seconds
+		for _, r := range e.Snapshot.Readings {
+			if mine[r.Device.ID] && at > from && at < to {
+				seen = append(seen, e.sightedOn(r, at, self)...)
 			}
 		}
 	}
 	slices.SortStableFunc(seen, func(a, b diagnosis.Sighting) int { return cmp.Compare(a.At, b.At) })
 	return seen
-}
-
-func (e End) snapshots() []gpu.Snapshot {
-	all := []gpu.Snapshot{e.Snapshot}
-	if e.Neighbours != nil {
-		all = append(all, *e.Neighbours)
-	}
-	return all
 }
 
 // outright reports a process whose user is who its UID says, and that is in no job's cgroup.

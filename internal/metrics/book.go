@@ -44,26 +44,29 @@ type Trouble struct {
 	Detail report.Safe `json:"detail,omitempty"` // what was seen last
 }
 
-// at is the sample's value, to be changed; a new one is 0.
-func (b *book) at(name string, labels ...string) *float64 {
-	i := b.index(name, labels)
+// sample finds one, to be changed; a new one is 0.
+func (b *book) sample(name string, labels ...string) *sample {
+	i := slices.IndexFunc(b.Samples, func(s sample) bool { return s.Name == name && slices.Equal(s.Labels, labels) })
 	if i < 0 {
 		i = len(b.Samples)
 		b.Samples = append(b.Samples, sample{Name: name, Labels: labels})
 	}
-	return &b.Samples[i].Value
+	return &b.Samples[i]
 }
 
-// value is the sample's value, 0 where there is none.
-func (b *book) value(name string, labels ...string) float64 {
-	if i := b.index(name, labels); i >= 0 {
-		return b.Samples[i].Value
+func (b *book) at(name string, labels ...string) *float64 { return &b.sample(name, labels...).Value }
+
+// observe adds a time to a histogram. Its sample holds the sum as its value, and in Counts how many values fell into
+// each bucket alone, the last of which has no bound.
+func (b *book) observe(name string, took time.Duration, hook Hook) {
+	bounds := families[name].bounds
+	value := max(0, took.Seconds())
+	s := b.sample(name, string(hook))
+	if s.Value += value; len(s.Counts) == 0 {
+		s.Counts = make([]uint64, len(bounds)+1)
 	}
-	return 0
-}
-
-func (b *book) index(name string, labels []string) int {
-	return slices.IndexFunc(b.Samples, func(s sample) bool { return s.Name == name && slices.Equal(s.Labels, labels) })
+	bucket, _ := slices.BinarySearch(bounds, value)
+	s.Counts[bucket]++
 }
 
 // add counts a run.
@@ -76,7 +79,7 @@ func (b *book) add(r Run) {
 	if r.Held {
 		*b.at(heldDrains, hook)++
 	}
-	*b.at(lastRun, hook) = seconds(r.At)
+	*b.at(lastRun, hook) = float64(r.At.UnixMilli()) / 1000
 	*b.at(lastOwnErrors, hook) = 0
 	if r.Mode != "" {
 		b.Mode = r.Mode
@@ -94,11 +97,13 @@ func (b *book) add(r Run) {
 		b.check(*r.Check)
 		return
 	}
-	b.observe(hookTime, r.Took.Seconds(), hook)
-	for _, c := range r.Given {
-		b.given(r, c)
+	b.observe(hookTime, r.Took, r.Hook)
+	for _, took := range r.Settled {
+		b.observe(settleTime, took, r.Hook)
 	}
-	b.forget(r.At)
+	for _, result := range r.Tests {
+		*b.at(probes, string(result))++
+	}
 }
 
 // check shows what a health check saw in place of what the one before it did: a card that is not read any more has no
@@ -112,26 +117,19 @@ func (b *book) check(c Check) {
 	}
 	*b.at(checkSeconds) = c.Took.Seconds()
 	for _, card := range c.Cards {
-		figures := map[string]gpu.Figure{
-			usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked,
+		number := strconv.Itoa(card.GPU)
+		if card.GPU < 0 { // not certain
+			number = ""
 		}
-		for name, f := range figures {
+		for name, f := range map[string]gpu.Figure{
+			usedBytes: card.Used, unexplainedBytes: card.Unexplained, leakedBytes: card.Leaked,
+		} {
 			if f.Known() {
-				*b.at(name, index(card.GPU), string(card.UUID)) = float64(f.Bytes)
+				*b.at(name, number, string(card.UUID)) = float64(f.Bytes)
 			}
 		}
 	}
 }
-
-// index is Slurm's number of a card, nothing where that is not certain.
-func index(card int) string {
-	if card < 0 {
-		return ""
-	}
-	return strconv.Itoa(card)
-}
-
-func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // find counts one finding of a run that has been added.
 func (b *book) find(r Run, f Finding) {
@@ -164,5 +162,3 @@ func (t *Trouble) meet(r Run, f Finding) {
 	t.Last, t.Hook, t.Job, t.Clear, t.Over = r.At, r.Hook, r.Job, 0, 0
 	t.Detail = report.Clean(f.Detail, maxDetail)
 }
-
-func latestFirst(list []Trouble) { slices.SortStableFunc(list, compareTimes) }

@@ -76,7 +76,7 @@ func decode(data []byte) (book, error) {
 // verify refuses samples that this program could not have written, and drops what it does not know: a later release
 // counted it before a downgrade, and begins it anew.
 func (b *book) verify() error {
-	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { _, known := familyOf(s.Name); return !known })
+	b.Samples = slices.DeleteFunc(b.Samples, func(s sample) bool { _, known := families[s.Name]; return !known })
 	seen := map[string]bool{}
 	for _, s := range b.Samples {
 		key := fmt.Sprintf("%s%q", s.Name, s.Labels)
@@ -94,7 +94,7 @@ func (b *book) verify() error {
 
 // whole reports a sample that its family can have.
 func (s sample) whole() bool {
-	f, _ := familyOf(s.Name)
+	f := families[s.Name]
 	counts := len(s.Counts) == 0 || f.bounds != nil && len(s.Counts) == len(f.bounds)+1
 	return len(s.Labels) == len(f.labels) && counts && s.Value >= 0
 }

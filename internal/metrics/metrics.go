@@ -5,7 +5,7 @@
 //	  counters.json           the counts, and each trouble with its first and last time. book.go, file.go
 //	  counters.json.damaged   the last one that could not be used; then counting began anew
 //	  lock                    one writer at a time
-//	TEXTFILE                  0644  what node_exporter reads. text.go, histogram.go, given.go
+//	TEXTFILE                  0644  what node_exporter reads. text.go
 //
 // Nothing is synced: a power cut may cost the last counts, and a file cut by it is a damaged one.
 package metrics
@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,9 +54,11 @@ type Run struct {
 	Findings []Finding     `json:"findings,omitempty"`
 	// Mode is what the configuration says; empty leaves what an earlier run said.
 	Mode config.Mode `json:"mode,omitempty"`
-	// Took is how long the hook of a job took until it was counted, and Given what it says of the job's cards.
-	Took  time.Duration `json:"took_ns,omitempty"`
-	Given []GivenCard   `json:"given,omitempty"`
+	// Took is how long the hook of a job took until it was counted, Settled how long the memory of the job's cards took
+	// to come to rest, where it did, and Tests what this run's test allocations came to.
+	Took    time.Duration     `json:"took_ns,omitempty"`
+	Settled []time.Duration   `json:"settled_ns,omitempty"`
+	Tests   []gpu.ProbeResult `json:"tests,omitempty"`
 	// Check is what a health check alone knows; nil for a job's hooks.
 	Check *Check `json:"check,omitempty"`
 }
@@ -80,9 +83,6 @@ type Card struct {
 
 // Hook names a root hook.
 type Hook string
-
-// hooks are all of them.
-var hooks = []Hook{Prolog, Epilog, HealthCheck}
 
 // The root hooks.
 const (
@@ -143,14 +143,13 @@ func change(f Files, r Run, add func(*book)) error {
 
 // makeFolder makes VAR/metrics, and VAR where it is missing.
 func makeFolder(varDir string) (string, error) {
-	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
 	// Threat: none yet: MakeDir checks owner and mode of the open folder before it makes anything in it.
 	if _, err := os.Lstat(varDir); errors.Is(err, fs.ErrNotExist) {
-		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755, uid, gid); err != nil {
+		if err := safefile.MakeDir(filepath.Dir(varDir), filepath.Base(varDir), 0o755); err != nil {
 			return "", err
 		}
 	}
-	return filepath.Join(varDir, folderName), safefile.MakeDir(varDir, folderName, 0o700, uid, gid)
+	return filepath.Join(varDir, folderName), safefile.MakeDir(varDir, folderName, 0o700)
 }
 
 // show writes the textfile: node_exporter reads the old one or the new one, never a part.
@@ -180,14 +179,11 @@ func sweep(dir string) {
 	}
 	for _, e := range entries {
 		random, temp := strings.CutPrefix(e.Name(), safefile.TempPrefix)
-		if temp && len(random) == tempDigits && strings.Trim(random, "0123456789abcdef") == "" {
+		if temp && len(random) == 16 && strings.Trim(random, "0123456789abcdef") == "" {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
 }
-
-// tempDigits follow safefile.TempPrefix: 8 random bytes in hex.
-const tempDigits = 16
 
 // State is what the counts say, for the command line.
 type State struct {
@@ -206,15 +202,12 @@ func Read(varDir string) (State, error) {
 		return State{}, fmt.Errorf("read metrics: %w", err)
 	}
 	s := State{Last: map[Hook]time.Time{}, Troubles: b.Troubles}
-	for _, hook := range hooks {
-		if at := b.value(lastRun, string(hook)); at > 0 {
+	for _, hook := range []Hook{Prolog, Epilog, HealthCheck} {
+		if at := *b.at(lastRun, string(hook)); at > 0 {
 			s.Last[hook] = time.UnixMilli(int64(at * 1000))
 		}
 	}
-	latestFirst(s.Troubles)
+	slices.SortStableFunc(s.Troubles,
+		func(a, b Trouble) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Code, b.Code)) })
 	return s, nil
-}
-
-func compareTimes(a, b Trouble) int {
-	return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Code, b.Code))
 }

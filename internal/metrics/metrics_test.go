@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,6 +19,7 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
+	"bookend/internal/gpu"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -212,24 +214,16 @@ func TestDamagedCounts(t *testing.T) {
 	whole, label := string(data), `{"name":"`+drains+`","labels":["a"]}`
 	put := func(text string) func() { return func() { must(t, os.WriteFile(f.book(), []byte(text), 0o600)) } }
 	for name, damage := range map[string]func(){
-		"empty": put(""), "cut off": put(whole[:len(whole)/2]), "zeros": put(strings.Repeat("\x00", 4096)),
-		"null": put("null"), "a list": put("[]"), "huge": put(strings.Repeat(" ", maxBook+1)),
-		"older":       put(strings.Replace(whole, `"version":1`, `"version":0`, 1)),
-		"newer":       put(strings.Replace(whole, `"version":1`, `"version":2`, 1)),
-		"negative":    put(strings.Replace(whole, `"value":1`, `"value":-1`, 1)),
-		"twice":       put(`{"version":1,"samples":[` + label + "," + label + "]}"),
-		"a label":     put(`{"version":1,"samples":[{"name":"` + drains + `","value":1}]}`),
-		"no number":   put(`{"version":1,"samples":[{"name":"bookend_new","value":"1"}]}`),
-		"a date":      put(`{"version":1,"troubles":[{"code":"BKD-NEW","since":"yesterday"}]}`),
-		"no list":     put(`{"version":1,"samples":{"name":"bookend_new"}}`),
-		"a folder":    func() { must(t, os.MkdirAll(filepath.Join(f.book(), "deep"), 0o700)) },
-		"another's":   func() { put(whole)(); must(t, os.Chown(f.book(), 65534, 65534)) },
-		"writable":    func() { put(whole)(); must(t, os.Chmod(f.book(), 0o666)) },
-		"second name": func() { put(whole)(); must(t, os.Link(f.book(), f.Var+"/second")) },
+		"empty": put(""), "cut off": put(whole[:len(whole)/2]), "null": put("null"), "huge": put(strings.Repeat(" ", maxBook+1)),
+		"newer":     put(strings.Replace(whole, `"version":1`, `"version":2`, 1)),
+		"negative":  put(strings.Replace(whole, `"value":1`, `"value":-1`, 1)),
+		"twice":     put(`{"version":1,"samples":[` + label + "," + label + "]}"),
+		"a label":   put(`{"version":1,"samples":[{"name":"` + drains + `","value":1}]}`),
+		"another's": func() { put(whole)(); must(t, os.Chown(f.book(), 65534, 65534)) },
+		"writable":  func() { put(whole)(); must(t, os.Chmod(f.book(), 0o666)) },
 	} {
 		t.Log(name)
 		must(t, os.RemoveAll(f.book()))
-		os.Remove(f.Var + "/second")
 		damage()
 		if err := Record(f, at(1, Epilog)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
@@ -434,10 +428,10 @@ func belongs(sample, family, kind string) bool {
 }
 
 func TestLabelsNameNoJobUserOrProcess(t *testing.T) {
-	for _, f := range families {
+	for name, f := range families {
 		for _, label := range f.labels {
 			if regexp.MustCompile(`job|(^|[^u])uid|pid|user|^le$`).MatchString(label) {
-				t.Errorf("%s has the label %s", f.name, label)
+				t.Errorf("%s has the label %s", name, label)
 			}
 		}
 	}
@@ -463,5 +457,135 @@ func TestAlso(t *testing.T) {
 	}
 	if s, err := Read(f.Var); err != nil || len(s.Troubles) != 1 || s.Troubles[0].Code != code.StateWrite {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func wants(t *testing.T, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for series, value := range want {
+		if have, is := got[series]; !is || have != value {
+			t.Errorf("%s is %v (%v), want %v", series, have, is, value)
+		}
+	}
+}
+
+// Times and test allocations of jobs' hooks. A bound belongs to its bucket, and no count is lost or counted twice.
+func TestTimesAndTests(t *testing.T) {
+	f := host(t)
+	end := at(0, Epilog)
+	end.Mode, end.Took, end.Tests = "observe", 120*time.Millisecond, []gpu.ProbeResult{gpu.ProbeGap, gpu.ProbeSkipped}
+	for _, bound := range settleBounds {
+		took := time.Duration(bound * float64(time.Second))
+		end.Settled = append(end.Settled, took, took+time.Millisecond)
+	}
+	end.Settled = append(end.Settled, -time.Second) // a clock that stepped back
+	record(t, f, end)
+	want := map[string]float64{
+		`bookend_probe_tests_total{result="gap"}`:                       1,
+		`bookend_probe_tests_total{result="skipped"}`:                   1,
+		`bookend_probe_tests_total{result="broken"}`:                    0,
+		`bookend_mode_info{mode="observe"}`:                             1,
+		`bookend_settle_seconds_bucket{hook="epilog",le="+Inf"}`:        float64(2*len(settleBounds) + 1),
+		`bookend_settle_seconds_count{hook="epilog"}`:                   float64(2*len(settleBounds) + 1),
+		`bookend_settle_seconds_count{hook="prolog"}`:                   0,
+		`bookend_hook_duration_seconds_bucket{hook="epilog",le="0.1"}`:  0,
+		`bookend_hook_duration_seconds_bucket{hook="epilog",le="0.25"}`: 1,
+		`bookend_hook_duration_seconds_sum{hook="epilog"}`:              0.12,
+	}
+	for i, bound := range settleBounds {
+		want[fmt.Sprintf(`bookend_settle_seconds_bucket{hook="epilog",le="%v"}`, bound)] = float64(2*i + 2)
+	}
+	wants(t, shown(t, f), want)
+}
+
+// checked is a health check that saw these cards.
+func checked(minute int, cards ...Card) Run {
+	r := at(minute, HealthCheck)
+	r.Job, r.Action, r.Check = 0, config.Ignore, &Check{Took: 250 * time.Millisecond, Cards: cards}
+	return r
+}
+
+// gauges are the lines of the textfile on cards and on the health check's time.
+func gauges(t *testing.T, f Files) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(f.Textfile)
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "bookend_gpu_") || strings.HasPrefix(line, "bookend_health_check_") ||
+			strings.HasPrefix(line, "bookend_driver_") {
+			lines = append(lines, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return lines
+}
+
+// A card's figures stand until the next check: jobs' hooks leave them, a card that has gone has none, nor has what
+// could not be read.
+func TestCardsOfTheHealthCheck(t *testing.T) {
+	f := host(t)
+	record(t, f,
+		checked(1, Card{GPU: 0, UUID: "GPU-a", Used: gpu.Bytes(5 << 30), Unexplained: gpu.Bytes(1 << 30),
+			Leaked: gpu.Bytes(1 << 30)},
+			Card{GPU: 1, UUID: "GPU-b", Used: gpu.Bytes(7), Unexplained: gpu.Bytes(7), Leaked: gpu.Bytes(0)}),
+		checked(2, Card{GPU: -1, UUID: "GPU-a", Used: gpu.Bytes(0), Unexplained: gpu.Unknown("not told"),
+			Leaked: gpu.Bytes(0)}),
+		at(3, Epilog))
+	want := []string{
+		`bookend_gpu_leaked_bytes{gpu="",uuid="GPU-a"} 0`,
+		`bookend_gpu_used_bytes{gpu="",uuid="GPU-a"} 0`,
+		`bookend_health_check_duration_seconds 0.25`,
+	}
+	if got := gauges(t, f); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	record(t, f, checked(4)) // the driver could not be asked
+	if got := gauges(t, f); len(got) != 1 {
+		t.Errorf("figures of cards that nobody read: %q", got)
+	}
+	if s, err := Read(f.Var); err != nil || !s.Last[HealthCheck].Equal(noon.Add(4*time.Minute)) {
+		t.Errorf("%v, %v", s.Last, err)
+	}
+}
+
+// How many processes keep drains off stands until a check that cannot tell.
+func TestKeepersOfTheHealthCheck(t *testing.T) {
+	f := host(t)
+	two := checked(1)
+	two.Check.Keepers = new(int)
+	*two.Check.Keepers = 2
+	record(t, f, two, at(2, Epilog))
+	if got := gauges(t, f); len(got) != 2 || got[0] != "bookend_driver_kept_open_processes 2" {
+		t.Errorf("%q", got)
+	}
+	record(t, f, checked(3))
+	if got := gauges(t, f); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// The table in docs/metrics.md is that of the families.
+func TestMetricsDoc(t *testing.T) {
+	const (
+		doc   = "../../docs/metrics.md"
+		begin = "<!-- metrics: generated by go test ./internal/metrics -update -->\n"
+		end   = "<!-- end of metrics -->\n"
+	)
+	table := "| metric | labels | kind | meaning |\n| --- | --- | --- | --- |\n"
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		f := families[name]
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, strings.Join(f.labels, ", "), f.kind, f.help)
+	}
+	got, err := os.ReadFile(doc)
+	must(t, err)
+	before, rest, marked := strings.Cut(string(got), begin)
+	_, after, ended := strings.Cut(rest, end)
+	want := before + begin + table + end + after
+	switch {
+	case !marked || !ended:
+		t.Fatalf("%s has no place for the table", doc)
+	case *update:
+		must(t, os.WriteFile(doc, []byte(want), 0o644))
+	case string(got) != want:
+		t.Errorf("%s differs from the families: run go test ./internal/metrics -update", doc)
 	}
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +25,7 @@ const (
 	lastOwnErrors = "bookend_last_run_own_errors"
 	hookTime      = "bookend_hook_duration_seconds"
 	settleTime    = "bookend_settle_seconds"
-	leftByJobs    = "bookend_gpu_left_by_jobs_bytes_total"
 	probes        = "bookend_probe_tests_total"
-	probeGap      = "bookend_gpu_probe_gap_bytes"
-	lastGiven     = "bookend_gpu_last_given_timestamp_seconds"
 	modeInfo      = "bookend_mode_info"
 	buildInfo     = "bookend_build_info"
 
@@ -40,77 +38,66 @@ const (
 
 // family is one metric with all its samples.
 type family struct {
-	name, kind, help string
-	labels           []string
+	kind, help string
+	labels     []string
 	// from lists the label values that are shown from the start, as 0, so that the first event is an increase.
 	from func() [][]string
-	// bounds are the upper bounds of a histogram's buckets, in the family's unit.
+	// bounds are the upper bounds of a histogram's buckets, in seconds.
 	bounds []float64
 }
 
-var families = []family{
-	{name: hookRuns, kind: "counter", labels: []string{"hook", "action"}, from: everyAction,
+// The bounds of histograms. A hook without leftovers takes 0.05 to 0.5 s; the deadlines as shipped are 5 and 15 s.
+// Memory that is given back at all is so within 0.4 s, workers that notice late within 3 s (measured).
+var (
+	hookBounds   = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15}
+	settleBounds = []float64{0.1, 0.2, 0.4, 0.8, 1.6, 3, 6, 12}
+)
+
+// families by their names. The label gpu is Slurm's number of a card, empty where that is not certain.
+var families = map[string]family{
+	hookRuns: {kind: "counter", labels: []string{"hook", "action"}, from: everyAction,
 		help: "Runs of Bookend's hooks for jobs with GPUs, and of its health check, by the strongest action that " +
 			"policy took."},
-	{name: findings, kind: "counter", labels: []string{"code", "hook"},
+	findings: {kind: "counter", labels: []string{"code", "hook"},
 		help: "Findings of all kinds, by code and hook."},
-	{name: ownErrors, kind: "counter", labels: []string{"code"}, from: everyOwnCode,
+	ownErrors: {kind: "counter", labels: []string{"code"}, from: everyOwnCode,
 		help: "Troubles of Bookend itself or of the driver as a whole, by finding code; without those that policy " +
 			"ignores or only notes."},
-	{name: drains, kind: "counter", labels: []string{"hook"}, from: everyJobHook,
+	drains: {kind: "counter", labels: []string{"hook"}, from: everyJobHook,
 		help: "Runs that drained the node by their exit code."},
-	{name: heldDrains, kind: "counter", labels: []string{"hook"}, from: everyJobHook,
+	heldDrains: {kind: "counter", labels: []string{"hook"}, from: everyJobHook,
 		help: "Runs that would have drained the node: observe mode, or a job restarted too often."},
-	{name: lastRun, kind: "gauge", labels: []string{"hook"},
+	lastRun: {kind: "gauge", labels: []string{"hook"},
 		help: "When the hook last ran for a job with GPUs, or the health check, in seconds since 1970."},
-	{name: lastOwnErrors, kind: "gauge", labels: []string{"hook"},
+	lastOwnErrors: {kind: "gauge", labels: []string{"hook"},
 		help: "How many troubles of Bookend itself or of the driver as a whole the hook's last run met."},
-	{name: hookTime, kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: hookBounds,
+	hookTime: {kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: hookBounds,
 		help: "How long hooks of jobs with GPUs took until they were counted, which is before their records reach " +
 			"the disk."},
-	{name: settleTime, kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: settleBounds,
+	settleTime: {kind: "histogram", labels: []string{"hook"}, from: everyJobHook, bounds: settleBounds,
 		help: "How long the memory of a job's card took to come to rest, clean or not, from the hook's first look " +
 			"on; cards that did not are left out."},
-	{name: leftByJobs, kind: "counter", labels: cardLabels,
-		help: "Memory that jobs left on the card when they ended, after it came to rest, added up over the ends of " +
-			"jobs."},
-	{name: probes, kind: "counter", labels: []string{"result"}, from: everyResult,
+	probes: {kind: "counter", labels: []string{"result"}, from: everyResult,
 		help: "Test allocations, by result."},
-	{name: probeGap, kind: "gauge", labels: cardLabels,
-		help: "How much of the card's free memory could not be had in one block at its last test allocation."},
-	{name: lastGiven, kind: "gauge", labels: cardLabels,
-		help: "When a hook of a job that was given the card last ran, in seconds since 1970; after 30 days without " +
-			"one the card's counts are forgotten."},
-	{name: usedBytes, kind: "gauge", labels: cardLabels,
+	usedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use on the card when the health check last looked, in bytes."},
-	{name: unexplainedBytes, kind: "gauge", labels: cardLabels,
+	unexplainedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory in use that no listed process accounts for, nor what the card carries without any job, when " +
 			"the health check last looked, in bytes."},
-	{name: leakedBytes, kind: "gauge", labels: cardLabels,
+	leakedBytes: {kind: "gauge", labels: []string{"gpu", "uuid"},
 		help: "Memory found on the card while no job had it, when the health check last looked, in bytes; 0 on a " +
 			"clean card and on a job's."},
-	{name: driverKeepers, kind: "gauge",
+	driverKeepers: {kind: "gauge",
 		help: "Processes that belong to no job, are not systemd services and keep the GPU driver open, as counted " +
 			"by the health check once an hour. GPU memory without a listed process may belong to them, so it is " +
 			"reported but does not drain the node. bookend doctor names them (driver-open) and says what to do."},
-	{name: checkSeconds, kind: "gauge", help: "How long the last health check took, without its outputs."},
-	{name: modeInfo, kind: "gauge", labels: []string{"mode"},
+	checkSeconds: {kind: "gauge",
+		help: "How long the last health check took, without its outputs."},
+	modeInfo: {kind: "gauge", labels: []string{"mode"},
 		help: "Always 1; mode is what the configuration said at the last run: observe or enforce."},
-	{name: buildInfo, kind: "gauge", labels: []string{"version"},
+	buildInfo: {kind: "gauge", labels: []string{"version"},
 		help: "Always 1; version is that of the hook that ran last."},
 }
-
-// familyOf finds a family by its name.
-func familyOf(name string) (family, bool) {
-	i := slices.IndexFunc(families, func(f family) bool { return f.name == name })
-	if i < 0 {
-		return family{}, false
-	}
-	return families[i], true
-}
-
-// cardLabels name a card: Slurm's number, empty where that is not certain, and the vendor's id.
-var cardLabels = []string{"gpu", "uuid"}
 
 func everyJobHook() [][]string { return [][]string{{string(Prolog)}, {string(Epilog)}} }
 
@@ -123,7 +110,7 @@ func everyResult() (all [][]string) {
 }
 
 func everyAction() (all [][]string) {
-	for _, hook := range hooks {
+	for _, hook := range []Hook{Prolog, Epilog, HealthCheck} {
 		for _, action := range []config.Action{config.Ignore, config.Note, config.Warn, config.Drain} {
 			if hook != HealthCheck || action != config.Drain {
 				all = append(all, []string{string(hook), string(action)})
@@ -153,58 +140,53 @@ func text(b book, version string) []byte {
 		*b.at(modeInfo, string(b.Mode)) = 1
 	}
 	var out bytes.Buffer
-	for _, f := range families {
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		f := families[name]
 		if f.from != nil {
 			for _, labels := range f.from() {
-				b.at(f.name, labels...)
+				b.at(name, labels...)
 			}
 		}
-		lines := f.lines(b)
-		if len(lines) == 0 {
-			continue
+		var lines []string
+		for _, s := range b.Samples {
+			if s.Name == name {
+				lines = append(lines, f.lines(s))
+			}
 		}
-		fmt.Fprintf(&out, "# HELP %s %s\n# TYPE %s %s\n%s", f.name, f.help, f.name, f.kind, strings.Join(lines, ""))
+		slices.Sort(lines)
+		if len(lines) > 0 {
+			fmt.Fprintf(&out, "# HELP %s %s\n# TYPE %s %s\n%s", name, f.help, name, f.kind, strings.Join(lines, ""))
+		}
 	}
 	return out.Bytes()
 }
 
-// lines are the family's samples, sorted.
-func (f family) lines(b book) (lines []string) {
-	for _, s := range b.Samples {
-		if s.Name != f.name {
-			continue
-		}
-		if f.bounds != nil {
-			lines = append(lines, f.histogram(s))
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("%s%s %s\n", f.name, braced(f.pairs(s)), number(s.Value)))
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-func (f family) pairs(s sample) (pairs []string) {
+// lines are a sample's: of a histogram, in the order that Prometheus wants, buckets that add up, sum and count.
+func (f family) lines(s sample) string {
+	var pairs []string
 	for i, value := range s.Labels {
-		pairs = append(pairs, fmt.Sprintf("%s=%s", f.labels[i], quoted(value)))
+		pairs = append(pairs, f.labels[i]+"="+quoted(value))
 	}
-	return pairs
-}
-
-// braced are a sample's labels, nothing where it has none.
-func braced(pairs []string) string {
-	if len(pairs) == 0 {
-		return ""
+	labels, value := strings.Join(pairs, ","), strconv.FormatFloat(s.Value, 'f', -1, 64)
+	if f.bounds == nil {
+		return strings.Replace(fmt.Sprintf("%s{%s} %s\n", s.Name, labels, value), "{}", "", 1)
 	}
-	return "{" + strings.Join(pairs, ",") + "}"
+	text, total := "", uint64(0)
+	for i := range len(f.bounds) + 1 {
+		bound := "+Inf"
+		if i < len(f.bounds) {
+			bound = strconv.FormatFloat(f.bounds[i], 'f', -1, 64)
+		}
+		if len(s.Counts) > 0 {
+			total += s.Counts[i]
+		}
+		text += fmt.Sprintf("%s_bucket{%s,le=%s} %d\n", s.Name, labels, quoted(bound), total)
+	}
+	return text + fmt.Sprintf("%s_sum{%s} %s\n%s_count{%s} %d\n", s.Name, labels, value, s.Name, labels, total)
 }
-
-func number(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
-
-var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // quoted writes a label's value, of printable ASCII without a line break.
 func quoted(value string) string {
 	clean := string(report.Clean(value, maxLabel))
-	return `"` + escapes.Replace(clean) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(clean) + `"`
 }

@@ -12,13 +12,12 @@ import (
 // GPU errors. Messages of one kind, about one card, are one: the last one's figures, and how many there were. They come
 // in the order in which they were said last, at most the last MaxMessages.
 func Find(tail []byte) []Message {
-	s := scan{lines: split(tail), limit: notSaid, inUse: notSaid}
+	s := scan{lines: split(tail)}
 	for s.at = range s.lines {
 		l := &s.lines[s.at]
 		if len(l.body) < shortest || l.own() {
 			continue
 		}
-		s.stats(l)
 		if f, ok := s.message(l); ok {
 			f.stream, f.at, f.PID = l.stream, s.at, int(l.pid)
 			if rank := int(l.rank); rank >= 0 {
@@ -48,9 +47,6 @@ type scan struct {
 	lines []line
 	at    int
 	found []found
-	// what the summary said last that TensorFlow's and XLA's allocator prints after it has failed
-	limit, inUse gpu.Figure
-	summary      int // the line after its last one; 0 for none
 }
 
 // message understands a line: its first sign that is reported, what ran out, who says it, and the figures.
@@ -132,16 +128,11 @@ func blank() Message {
 	return m
 }
 
-// episode is how many lines one failure takes, from the driver's words to the exception, and reach from the
-// allocator's summary to the exception.
-const (
-	episode = 40
-	reach   = 64
-)
+// episode is how many lines one failure takes, from the allocator's words to the exception.
+const episode = 40
 
 // add puts a message at the end of the list, in the place of the one that it goes on from.
 func (s *scan) add(f found) {
-	s.complete(&f)
 	if i := slices.IndexFunc(s.found, f.isAgain); i >= 0 {
 		old := s.found[i]
 		f.Count += old.Count
@@ -164,7 +155,8 @@ func (f found) isNear(old found) bool { return f.stream == old.stream && f.at-ol
 
 // isAgain: the same message of the same process, or another part of it.
 func (f found) isAgain(old found) bool {
-	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank || f.PID != 0 && old.PID != 0 && f.PID != old.PID
+	another := f.Rank != nil && old.Rank != nil && *f.Rank != *old.Rank ||
+		f.PID != 0 && old.PID != 0 && f.PID != old.PID
 	if f.group != old.group || f.Kind != old.Kind || f.Framework != old.Framework || another {
 		return false
 	}
@@ -186,40 +178,6 @@ func (f *found) inherit(old Message) {
 		f.GPU = old.GPU
 	}
 	f.PID = max(f.PID, old.PID)
-}
-
-var summaryForm = lazily(`^(Limit|InUse): +(\d{1,18})$`)
-
-// stats reads a line of the allocator's summary, for the message before it or the exception after it.
-func (s *scan) stats(l *line) {
-	words := summaryForm().FindStringSubmatch(l.body)
-	if words == nil {
-		return
-	}
-	if s.summary = s.at + 1; words[1] == "Limit" {
-		s.limit, _ = amount(words[2])
-	} else {
-		s.inUse, _ = amount(words[2])
-	}
-	for i := len(s.found) - 1; i >= 0; i-- {
-		if s.found[i].pooled() {
-			s.complete(&s.found[i])
-			return
-		}
-	}
-}
-
-// complete gives the figures of a summary nearby to a message.
-func (s *scan) complete(f *found) {
-	if s.summary == 0 || s.at > s.summary+reach || !f.pooled() {
-		return
-	}
-	if s.limit.Known() {
-		f.Limit = s.limit
-	}
-	if s.inUse.Known() {
-		f.Allocated = s.inUse
-	}
 }
 
 func (m *Message) figures() []*gpu.Figure {

@@ -41,16 +41,6 @@ func (st statement) place() (Kind, bool) {
 
 // placeNear tells it by the lines around, where a statement is spread over some.
 func (st statement) placeNear() (Kind, bool) {
-	for l := range st.s.near(st.at, 1, 1) {
-		next := l.facts()
-		switch {
-		case len(next.hits) > 0 || st.weak:
-		case next.has[isHost]:
-			return Host, true
-		case next.has[isGPU]:
-			return Device, true
-		}
-	}
 	for l := range st.neighbours() {
 		if f := l.facts(); f.has[isGPU] && f.has[isError] && !strings.HasPrefix(l.lower, "file ") &&
 			!isSource(l.lower, l.lower) {

@@ -86,8 +86,8 @@ var evidence = map[class][]string{
 	isCompiler: {"nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1"},
 }
 
-// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for. It is made
-// when it is needed first.
+// vocabulary are all words by a hash of their first three bytes: a text is read once, whatever is looked for. It is
+// made when it is needed first.
 var vocabulary = sync.OnceValue(func() *[1 << 12][]word {
 	var byStart [1 << 12][]word
 	add := func(w word) {

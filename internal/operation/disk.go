@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,13 +30,10 @@ const (
 	logLock   = "state/log-disk.lock"
 	countLock = "state/count-disk.lock"
 	diskLock  = "state/disk.lock"
-	dropLock  = "state/drop.lock" // of the one that removes drop folders; nobody waits for it
 	diskWait  = 300 * time.Millisecond
-	// fewSteps take no time worth asking for: entries of drop folders that are removed however late it is.
-	fewSteps = 64
 )
 
-// DiskRequest is everything that touches a disk, or folders that users write in.
+// DiskRequest is everything that touches a disk.
 type DiskRequest struct {
 	Log     []byte    `json:"log,omitempty"`
 	LogDir  string    `json:"log_dir,omitempty"`
@@ -46,12 +42,8 @@ type DiskRequest struct {
 	Node    string    `json:"node,omitempty"`
 	Archive bool      `json:"archive,omitempty"`
 	Now     time.Time `json:"now"`
-	// Drop is the job whose drop folder has served; empty for none.
+	// Drop is the job whose drop has served; empty for none.
 	Drop slurm.Owner `json:"drop,omitzero"`
-	// Sweep: drop folders that others put aside are removed, though none has just served.
-	Sweep bool `json:"sweep,omitempty"`
-	// Within is how long the hook waits for all of it.
-	Within time.Duration `json:"within_ns"`
 
 	Textfile string        `json:"textfile,omitempty"` // of the metrics
 	Counted  metrics.Run   `json:"counted"`
@@ -67,19 +59,16 @@ type DiskReply struct {
 	Troubles []DiskTrouble `json:"troubles,omitempty"`
 }
 
-// Disk writes the log and the metrics, moves records to the disk, and removes drop folders that have served.
+// Disk writes the log and the metrics, moves records to the disk, and removes drops that have served.
 var Disk = Operation[DiskRequest, DiskReply]{"disk", atTheDisk}
 
 func atTheDisk(r DiskRequest) (DiskReply, error) {
 	d := atDisk{DiskRequest: r}
-	inTime, cancel := context.WithTimeout(context.Background(), r.Within/2) // the rest is for the answer
-	defer cancel()
 	d.retire() // first: it takes no time, and the rest may take all there is
 	// Where one is refused that lock hangs, most likely the other folders do as well, and would keep a second child.
 	if (len(r.Log) == 0 || d.alone(logLock, d.log)) && d.alone(countLock, d.count) {
 		d.keep()
 	}
-	d.clear(inTime)
 	return DiskReply{d.troubles}, nil
 }
 
@@ -129,33 +118,11 @@ func (d *atDisk) keep() {
 	d.tell()
 }
 
-// retire puts the job's drop folder aside.
+// retire removes the job's drop.
 func (d *atDisk) retire() {
 	if d.Drop.Found() {
-		d.note(code.StateWrite, state.RetireDrop(d.Run, d.Node, d.Drop))
+		d.note(code.StateWrite, state.RemoveDrop(d.Run, d.Node, d.Drop))
 	}
-}
-
-// clear removes drop folders that were put aside, while there is time. It comes last: how long it takes is in users'
-// hands. Whoever finds another at it leaves all to the next.
-func (d *atDisk) clear(inTime context.Context) {
-	if !d.Drop.Found() && !d.Sweep {
-		return
-	}
-	late := atDisk{DiskRequest: d.DiskRequest}
-	release, err := safefile.Lock(filepath.Join(d.Run, dropLock), 0, true)
-	if !errors.Is(err, safefile.ErrLocked) {
-		steps := 0
-		late.note(code.StateWrite, state.RemoveDrops(d.Run, d.Node, func() bool {
-			steps++
-			return steps <= fewSteps || inTime.Err() == nil
-		}))
-	}
-	if err == nil { // a full file system has no room for a lock, but all the more to remove
-		release()
-	}
-	late.tell()
-	d.troubles = append(d.troubles, late.troubles...)
 }
 
 func (d *atDisk) note(c code.Code, err error) {

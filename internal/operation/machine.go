@@ -10,7 +10,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/holders"
 	"bookend/internal/inventory"
-	"bookend/internal/kmsg"
 )
 
 // InventoryRequest asks for the GPUs that the driver's /proc lists, and for the epoch. Library is the configured one of
@@ -72,7 +71,7 @@ type KernelRequest struct {
 var Kernel = Operation[KernelRequest, gpu.KernelLog]{"kernel", readKernel}
 
 func readKernel(r KernelRequest) (gpu.KernelLog, error) {
-	log := kmsg.Read(r.Dev, r.Since)
+	log := inventory.ReadLog(r.Dev, r.Since)
 	log.Epoch = inventory.ReadEpoch(r.Proc, r.Sys)
 	return log, nil
 }

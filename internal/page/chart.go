@@ -206,9 +206,6 @@ func (h *history) readCards() {
 	for _, r := range h.runs {
 		for _, e := range r.Both() {
 			meet(known, e.Snapshot, r.Devices)
-			if e.Neighbours != nil {
-				meet(known, *e.Neighbours, nil)
-			}
 		}
 	}
 	if h.Check != nil {

@@ -68,11 +68,6 @@ func ran(id slurm.JobID, card gpu.ID, ends ...ledger.End) ledger.Run {
 	return r
 }
 
-func besides(e ledger.End, id gpu.ID, used uint64) ledger.End {
-	e.Neighbours = &gpu.Snapshot{At: e.At, Readings: []gpu.Reading{reading(id, used)}}
-	return e
-}
-
 // aDay is a node's day on which much happens.
 func aDay() []ledger.Run {
 	drain := seenAs(4, cardA, 20*gib, found(code.Orphan, cardA, 20*gib))
@@ -83,10 +78,10 @@ func aDay() []ledger.Run {
 	return []ledger.Run{
 		ran(1, cardA, seenAs(0, cardA, 0), drain),
 		ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)), seenAs(8, cardA, 20*gib)),
-		ran(3, cardB, besides(seenAs(9, cardB, 0), cardA, 20*gib), besides(seenAs(10, cardB, 0), cardA, 0)),
+		ran(3, cardB, seenAs(9, cardB, 0), seenAs(10, cardB, 0)),
 		ran(4, cardA, seenAs(11, cardA, 0), seenAs(14, cardA, 0)),
-		ran(5, cardB, besides(seenAs(12, cardB, 0), cardA, 70*gib), blind),
-		ran(6, cardB, ledger.End{}, besides(seenAs(17, cardB, 0), cardA, 5*gib)),
+		ran(5, cardB, seenAs(12, cardB, 0), blind),
+		ran(6, cardB, ledger.End{}, seenAs(17, cardB, 0)),
 		ran(7, cardA, seenAs(18, cardA, 0)),
 		ran(8, cardA, seenAs(19, cardA, 30*gib), seenAs(20, cardA, 30*gib)),
 	}
@@ -118,9 +113,9 @@ func TestLayout(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	for i, want := range []string{
-		"job 1 row 0 of 2 0-4, 20.0 GiB; job 2 row 0 of 2 6-8, 20.0 GiB; job 4 row 0 of 2 11-14, 70.0 GiB; " +
+		"job 1 row 0 of 2 0-4, 20.0 GiB; job 2 row 0 of 2 6-8, 20.0 GiB; job 4 row 0 of 2 11-14, an unknown amount; " +
 			"job 7 row 0 of 2 18-24 running, 30.0 GiB; job 8 row 1 of 2 19-20, 30.0 GiB; " +
-			"held 4-9 20.0 GiB stayed by a hook of job 1; held 9-10 20.0 GiB gone by a hook of job 3; mark [2]; " +
+			"held 4-8 20.0 GiB stayed by a hook of job 1; held 8-11 20.0 GiB gone by a hook of job 2; mark [2]; " +
 			"mark [1]; 5 jobs, 2 findings",
 		"job 3 row 0 of 1 9-10, an unknown amount; job 5 row 0 of 1 12-15, an unknown amount; " +
 			"job 6 row 0 of 1 17-17 nostart, an unknown amount; 3 jobs",
@@ -300,29 +295,25 @@ func TestMost(t *testing.T) {
 		{PID: 1, Peak: gpu.Bytes(90 * gib), Began: hour(-1)}, {PID: 2, Peak: gpu.Bytes(30 * gib), Began: hour(1)},
 		{PID: 3, Peak: gpu.Unknown("x"), Began: hour(2)},
 	}}}}
-	other := ran(2, cardB, besides(seenAs(2, cardB, 0), cardA, 50*gib), seenAs(3, cardB, 0))
+	check := &ledger.Check{Wall: hour(2), Epoch: epoch, Snapshot: seenAs(2, cardA, 50*gib).Snapshot}
 	sighted := ledger.Sighted{Epoch: epoch,
 		Processes: []ledger.Seen{{GPU: cardA, PID: 7, Start: 1, Last: seenAs(3, cardA, 0).At,
 			Bytes: gpu.Bytes(60 * gib)}}}
+	start := seenAs(0, cardA, 0)
 	for name, tt := range map[string]struct {
-		runs []ledger.Run
-		seen ledger.Sighted
-		want gpu.Figure
+		start, end ledger.End
+		ask        Request
+		want       gpu.Figure
 	}{
-		"nobody looked": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, 0))}, ledger.Sighted{},
-			gpu.Unknown("not sampled")},
-		"left at its end": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(4, cardA, gib))},
-			ledger.Sighted{}, gpu.Bytes(gib)},
-		"there at its start": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, gib), seenAs(4, cardA, 0))},
-			ledger.Sighted{}, gpu.Unknown("not sampled")},
-		"accounting": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end)}, ledger.Sighted{},
-			gpu.Bytes(30 * gib)},
-		"another's hook": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, ledger.Sighted{},
-			gpu.Bytes(50 * gib)},
-		"health checks": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), end), other}, sighted,
-			gpu.Bytes(60 * gib)},
+		"nobody looked":      {start, seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
+		"left at its end":    {start, seenAs(4, cardA, gib), Request{}, gpu.Bytes(gib)},
+		"there at its start": {seenAs(0, cardA, gib), seenAs(4, cardA, 0), Request{}, gpu.Unknown("not sampled")},
+		"accounting":         {start, end, Request{}, gpu.Bytes(30 * gib)},
+		"the last check":     {start, end, Request{Check: check}, gpu.Bytes(50 * gib)},
+		"health checks":      {start, end, Request{Check: check, Sighted: sighted}, gpu.Bytes(60 * gib)},
 	} {
-		c := Lay(tt.runs, Request{Now: hour(24), Sighted: tt.seen})
+		tt.ask.Now = hour(24)
+		c := Lay([]ledger.Run{ran(1, cardA, tt.start, tt.end)}, tt.ask)
 		if k := c.Lanes[0].Blocks[0]; k.Most != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, k.Most, tt.want)
 		}
@@ -339,7 +330,6 @@ func TestHeld(t *testing.T) {
 	reloaded.Epoch.Module = "m2"
 	vague := found(code.Residue, cardA, 0)
 	vague.Bytes = gpu.Unknown("shared memory counted twice")
-	gone := seenAs(4, cardB, 0)
 	for name, tt := range map[string]struct {
 		runs  []ledger.Run
 		check *ledger.Check
@@ -365,12 +355,6 @@ func TestHeld(t *testing.T) {
 		"the driver was reloaded": {[]ledger.Run{leaves(), reloaded}, nil, "2-6 20 gone, 6-8 9 gone"},
 		"how much nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, gib, vague))},
 			nil, "2-24 ? unseen"},
-		"seen from aside": {[]ledger.Run{leaves(),
-			ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, 20*gib), besides(gone, cardA, 0))}, nil,
-			"2-3 20 stayed, 3-4 20 gone"},
-		"in use, by whom nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0)),
-			ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, gib), besides(gone, cardA, 0))},
-			nil, ""},
 		"beside another job of the card": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(9, cardA, 0)),
 			ran(2, cardA, seenAs(3, cardA, gib, found(code.Dirty, cardA, gib)), seenAs(4, cardA, 0))}, nil, ""},
 		"beside another job that got it so": {[]ledger.Run{leaves(),
@@ -381,8 +365,9 @@ func TestHeld(t *testing.T) {
 			ran(2, cardA, seenAs(6, cardA, 20*gib, found(code.Dirty, cardA, 20*gib)),
 				ledger.End{At: seenAs(8, cardA, 0).At, Wall: hour(8), Unseen: "its job began anew"}),
 			ran(3, cardA, seenAs(10, cardA, 0), seenAs(11, cardA, 0))}, nil, "2-6 20 stayed, 6-10 20 gone"},
-		"a small remainder": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20)),
-			ran(2, cardB, besides(seenAs(3, cardB, 0), cardA, 9<<20), gone)}, nil, ""},
+		"a small remainder": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 9<<20))}, nil, ""},
+		"in use, by whom nobody knows": {[]ledger.Run{ran(1, cardA, seenAs(0, cardA, 0), seenAs(2, cardA, 0))},
+			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, gib).Snapshot}, ""},
 		"a health check saw it": {[]ledger.Run{leaves()},
 			&ledger.Check{Wall: hour(5), Epoch: epoch, Snapshot: seenAs(5, cardA, 20*gib).Snapshot,
 				Leaked: map[gpu.ID]uint64{cardA: 20 * gib}}, "2-5 20 stayed, 5-24 20 unseen"},

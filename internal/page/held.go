@@ -29,7 +29,6 @@ const (
 	cannotTell answer = iota
 	nothing
 	something
-	inUse // with no job on record: what was left before, or a job without a record
 )
 
 // readLooks finds the looks at each card, in their order.
@@ -51,15 +50,8 @@ func (h *history) readLooks() {
 				h.looks[d.Device.ID] = append(h.looks[d.Device.ID], l)
 			}
 		}
-		for _, e := range r.Both() {
-			if e.Neighbours != nil {
-				h.aside(look{at: e.Wall, epoch: r.Epoch, by: by}, *e.Neighbours, nil)
-			}
-		}
 	}
-	if c := h.Check; c != nil && !c.Stopped {
-		h.aside(look{at: c.Wall, epoch: c.Epoch, by: "the health check"}, c.Snapshot, c.Leaked)
-	}
+	h.check()
 	for _, list := range h.looks {
 		slices.SortStableFunc(list, func(a, b look) int { return a.at.Compare(b.at) })
 	}
@@ -128,20 +120,21 @@ func (l *look) leave(f gpu.Figure) {
 	l.left = something
 }
 
-// aside adds what was seen of cards by who was not there for their jobs: hooks of jobs with other cards, and health
-// checks, which say what was leaked. Of a card that a job has only the memory in use counts.
-func (h *history) aside(like look, s gpu.Snapshot, leaked map[gpu.ID]uint64) {
-	for _, reading := range s.Readings {
-		l, id := like, reading.Device.ID
-		l.aside, l.used = true, usedOf(reading)
+// check adds the last health check's look at all cards, which says what was leaked. Of a card that a job has only the
+// memory in use counts. Memory in use on any other may be a job's without a record, and tells nothing.
+func (h *history) check() {
+	c := h.Check
+	if c == nil || c.Stopped {
+		return
+	}
+	for _, reading := range c.Snapshot.Readings {
+		id := reading.Device.ID
+		l := look{at: c.Wall, epoch: c.Epoch, by: "the health check", aside: true, used: usedOf(reading)}
 		held, _ := h.holds(id, l.at)
 		switch {
-		case leaked[id] > 0:
-			l.leave(gpu.Bytes(leaked[id]))
-		case !l.used.Known() || held:
-		case l.used.Bytes > finding.MaxBaseline:
-			l.left = inUse
-		default:
+		case c.Leaked[id] > 0:
+			l.leave(gpu.Bytes(c.Leaked[id]))
+		case !held && l.used.Known() && l.used.Bytes <= finding.MaxBaseline:
 			l.left = nothing
 		}
 		h.looks[id] = append(h.looks[id], l)
@@ -153,7 +146,7 @@ type Held struct {
 	From, To   float64
 	Start, End time.Time
 	Bytes      gpu.Figure // the most of it that a look saw
-	Share      float64    // of the card's memory; of what is unknown none
+	Share      float64    // of the card's memory, the least that is visible where that is unknown
 	Fate       Fate
 	By         string // who saw it first
 }
@@ -177,7 +170,7 @@ func (h *history) held(c Card) (all []Held) {
 			continue
 		}
 		k := Held{Start: l.at.In(h.Zone), End: later(l.at, h.Now).In(h.Zone), Bytes: l.bytes, Fate: Unseen, By: l.by,
-			Share: share(l.bytes, c.Total)}
+			Share: max(share(l.bytes, c.Total), 3*least)}
 		if i+1 < len(list) {
 			next := list[i+1]
 			switch k.End = next.at.In(h.Zone); {
@@ -197,19 +190,9 @@ func (h *history) held(c Card) (all []Held) {
 }
 
 // telling are the looks at a card that tell what stayed on it, or that were to: those beside a running job tell of its
-// use alone. Memory in use on a card that no job has is what was left before, where something was; else it may be a
-// job's without a record, and tells nothing.
+// use alone.
 func (h *history) telling(id gpu.ID) (list []look) {
 	for _, l := range h.looks[id] {
-		if n := len(list); l.left == inUse {
-			l.left = cannotTell
-			if n > 0 && list[n-1].left == something && !list[n-1].epoch.Changed(l.epoch) {
-				l.left, l.bytes = something, l.used
-				if last := list[n-1].bytes; last.Known() {
-					l.bytes.Bytes = min(l.bytes.Bytes, last.Bytes)
-				}
-			}
-		}
 		if _, within := h.holds(id, l.at); l.left != cannotTell || !l.aside && !within {
 			list = append(list, l)
 		}
@@ -234,14 +217,3 @@ func joined(all []Held, k Held) []Held {
 	}
 	return all
 }
-
-// Tall is the height of a piece.
-func (k Held) Tall() string { return pixels(k.tall()) }
-
-// Top is its place in the lane.
-func (k Held) Top() string { return pixels(bodyTop + bodyTall - k.tall()) }
-
-func (k Held) tall() float64 { return max(k.Share*bodyTall, leastHeld) }
-
-// Width is the part of the time shown that a piece takes.
-func (k Held) Width() float64 { return k.To - k.From }

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -16,11 +15,14 @@ type Block struct {
 	From, To float64
 	Row      int // of Rows: jobs that had the card at one time stand on top of each other
 	Rows     int // of the whole lane
-	Jobs     int
-	Job      string // its name; of several none
-	User     string // raw
-	Start    time.Time
-	End      time.Time
+	// Y and Tall are the block's place and height in the lane, UseY and Used those of the memory in use.
+	Y, Tall, UseY, Used float64
+
+	Jobs  int
+	Job   string // its name; of several none
+	User  string // raw
+	Start time.Time
+	End   time.Time
 	// Running: it has not ended. NoStart and NoEnd: that end is not on record, and Start or End only bounds it.
 	Running, NoStart, NoEnd bool
 	// Most is the most memory seen in use meanwhile, a lower bound; Share is that of the card's.
@@ -35,6 +37,8 @@ const (
 	mostRows = 4
 	// cell is the part of a lane below which what lies beside each other is drawn as one: about a pixel.
 	cell = 1.0 / 1000
+	// rowTall leaves a line between rows; least is what is known to be more than nothing, and so is visible.
+	rowTall, least = 0.96, 0.05
 )
 
 // readJobs finds the jobs of each card in the order in which they came.
@@ -175,7 +179,12 @@ func (h *history) blocks(c Card) (blocks []Block) {
 		blocks = append(blocks, k)
 	}
 	for i := range blocks {
-		blocks[i].Rows = rows
+		k := &blocks[i]
+		k.Rows, k.Y, k.Tall = rows, float64(k.Row)/float64(rows), rowTall/float64(rows)
+		if k.Share > 0 {
+			k.Used = max(k.Share, least) * k.Tall
+		}
+		k.UseY = k.Y + k.Tall - k.Used
 	}
 	return blocks
 }
@@ -188,35 +197,3 @@ func (k *Block) join(o Block) {
 	k.use(o.Most)
 	k.Share = max(k.Share, o.Share)
 }
-
-// Top and Tall are a block's place in its lane and its height, in pixels.
-func (k Block) Top() string { return pixels(bodyTop + float64(k.Row)*(k.tall()+rowGap)) }
-
-// Tall is the height of the whole block.
-func (k Block) Tall() string { return pixels(k.tall()) }
-
-// Used is the height that the memory in use takes, and Free what is above it; what is more than nothing is visible.
-func (k Block) Used() string { return pixels(k.used()) }
-
-// Free is where the memory in use begins in the lane.
-func (k Block) Free() string {
-	return pixels(bodyTop + float64(k.Row)*(k.tall()+rowGap) + k.tall() - k.used())
-}
-
-// Heights in a lane, in pixels; page.html.tmpl has bodyTop and bodyTall too.
-const (
-	bodyTop   = 26
-	bodyTall  = 44
-	rowGap    = 2
-	leastUse  = 2
-	leastHeld = 6
-)
-
-func (k Block) tall() float64 { return (bodyTall - float64(k.Rows-1)*rowGap) / float64(k.Rows) }
-
-func (k Block) used() float64 { return max(k.Share*k.tall(), leastUse) }
-
-func pixels(n float64) string { return fmt.Sprintf("%.1f", n) }
-
-// Width is the part of the time shown that a block takes.
-func (k Block) Width() float64 { return k.To - k.From }

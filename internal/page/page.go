@@ -56,7 +56,8 @@ type sheet struct {
 // functions of the template that need no report.
 var functions = template.FuncMap{
 	"percent": func(part float64) string { return fmt.Sprintf("%.3f%%", part*100) }, "clean": clean, "plural": count,
-	"name": cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": outcome,
+	"width": func(from, to float64) string { return fmt.Sprintf("%.3f%%", (to-from)*100) },
+	"name":  cardName, "model": model, "shape": shape, "severity": severity, "whose": whose, "outcome": outcome,
 	"stamp": func(t time.Time) string { return t.Format(stamp) },
 }
 

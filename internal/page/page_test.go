@@ -25,7 +25,6 @@ const outside = `[{"version":1,"key":"w5","job":{"id":7,"node":"n1","user":"OUTS
 "display":{"array":{"master":6,"task":1}},"devices":[{"Index":0,"Device":{"id":"OUTSIDE","name":"OUTSIDE","bus_id":"OUTSIDE"}},{"Index":-1,"Device":{"id":"GPU-2"}}],
 "start":{"at_ns":1,"wall":"2026-11-21T05:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"total":{"bytes":100},"used":{"bytes":5}}}]},"verdict":{}},
 "ends":[{"at_ns":5,"wall":"2026-11-21T07:00:00Z","snapshot":{"readings":[{"device":{"id":"OUTSIDE","name":"OUTSIDE"},"memory":{"used":{"bytes":90000000000}}}]},
-"neighbours":{"readings":[{"device":{"id":"GPU-3","name":"OUTSIDE"},"memory":{"total":{"unknown":"OUTSIDE"},"used":{"bytes":500000000}}}]},
 "findings":[{"code":"BKD-ORPHAN","gpu":"OUTSIDE","index":0,"bytes":{"bytes":80000000000},"observed":"OUTSIDE","ended":"OUTSIDE","holder":{"pid":7,"name":"OUTSIDE","exe":"OUTSIDE"},"owner":{"job":5,"level":"OUTSIDE"}},
 {"code":"BKD-RESIDUE","gpu":"OUTSIDE","observed":"OUTSIDE","candidates":[{"pid":8,"name":"OUTSIDE","why":"OUTSIDE"},{"pid":9},{"pid":10},{"pid":11}],"owner":{"sluid":"OUTSIDE","level":"cgroup"}},
 {"code":"OUTSIDE","unknown":"OUTSIDE"},{"code":"BKD-NORECORD","observed":"OUTSIDE"}],
@@ -181,7 +180,6 @@ func TestEmpty(t *testing.T) {
 	runs := runsOf(t, "python3")
 	quiet := runsOf(t, "python3")
 	quiet[0].Ends[0].Findings = nil
-	quiet[0].Ends[0].Neighbours = nil
 	for name, tt := range map[string]struct {
 		runs []ledger.Run
 		ask  Request

@@ -22,8 +22,8 @@ const (
 // clean makes a name from outside fit for the page.
 func clean(name any) report.Safe { return report.Clean(fmt.Sprint(name), nameWidth) }
 
-// text makes a text from outside fit for the page, without what is not to be told.
-func (s sheet) text(raw string) report.Safe {
+// Text makes a text from outside fit for the page, without what is not to be told.
+func (s sheet) Text(raw string) report.Safe {
 	if !s.Users {
 		raw = hide(raw, s.People)
 	}
@@ -88,54 +88,14 @@ func (s sheet) Empty() string {
 	return ""
 }
 
-// tile is one figure of the summary.
-type tile struct{ Figure, Note, Class string }
-
-// Tiles are the summary.
-func (s sheet) Tiles() []tile {
-	c := s.Chart
-	serious, lemons := 0, 0
-	for _, e := range c.Entries {
+// Serious counts the serious findings.
+func (s sheet) Serious() (n int) {
+	for _, e := range s.Chart.Entries {
 		if e.Grave() >= 3 {
-			serious++
+			n++
 		}
 	}
-	for _, l := range c.Lanes {
-		if s.Lemon(l.Card) {
-			lemons++
-		}
-	}
-	class := func(n int, name string) string { return map[bool]string{n > 0: name}[true] }
-	return []tile{
-		{Figure: count(len(c.Lanes), "GPU", "GPUs")},
-		{count(c.Jobs, "job", "jobs"), fmt.Sprintf("%d without an end yet", c.Running), ""},
-		{count(len(c.Entries), "finding", "findings"), fmt.Sprintf("%d serious", serious), class(serious, "bad")},
-		{Figure: count(c.Drains, "drain", "drains"), Class: class(c.Drains, "bad")},
-		{count(lemons, "repeat offender", "repeat offenders"), "the same found in two runs or more", class(lemons, "odd")},
-	}
-}
-
-// Left says that not all findings are listed.
-func (s sheet) Left() string {
-	if len(s.Listed) == len(s.Chart.Entries) {
-		return ""
-	}
-	return fmt.Sprintf("The %d gravest of %d findings are listed; bookend history has all.", len(s.Listed),
-		len(s.Chart.Entries))
-}
-
-// mostDamaged is how many damaged records are named.
-const mostDamaged = 10
-
-// Unread are the records that could not be read.
-func (s sheet) Unread() (all []report.Safe) {
-	for _, d := range s.Damaged[:min(len(s.Damaged), mostDamaged)] {
-		all = append(all, s.text(fmt.Sprintf("%s: %s", d.Path, d.Why)))
-	}
-	if more := len(s.Damaged) - len(all); more > 0 {
-		all = append(all, report.Safe(fmt.Sprintf("and %d more", more)))
-	}
-	return all
+	return n
 }
 
 // Lemon reports whether the same was found on a card again and again.
@@ -204,7 +164,7 @@ func (k Block) Label() string {
 	if k.Jobs > 1 {
 		label = count(k.Jobs, "job", "jobs")
 	}
-	if k.tall() < 12 || (k.To-k.From)*600 < float64(len(label)+1)*6.6 {
+	if k.Rows > 2 || (k.To-k.From)*600 < float64(len(label)+1)*6.6 {
 		return ""
 	}
 	return label
@@ -297,17 +257,17 @@ func severity(e code.Entry) string { return shape(Entry{Kind: e}) }
 // mostTold is how many findings the text of one mark has in full.
 const mostTold = 3
 
-// MarkTip is a mark's findings in full: what, where, whose, what to do.
+// MarkTip is a mark's findings: what, when, and what was made of it. The table has the rest.
 func (s sheet) MarkTip(m Mark) string {
 	var parts []string
 	for _, at := range m.Entries[:min(len(m.Entries), mostTold)] {
 		e := s.Chart.Entries[at]
-		lines := []string{fmt.Sprintf("%s: %s", clean(e.Kind.Code), e.Kind.Title),
-			fmt.Sprintf("%s, %s", s.Occasion(e), e.At.Format(stamp)), string(s.Seen(e)), whose(e), outcome(e)}
-		if e.Kind.Remedy != "" {
-			lines = append(lines, "Do: "+e.Kind.Remedy)
+		text := fmt.Sprintf("%s: %s\n%s, %s\n%s", clean(e.Kind.Code), e.Kind.Title, s.Occasion(e), e.At.Format(stamp),
+			outcome(e))
+		if seen := s.Seen(e); seen != "" {
+			text += "\n" + string(seen)
 		}
-		parts = append(parts, strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "\n"))
+		parts = append(parts, text)
 	}
 	if more := len(m.Entries) - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
@@ -341,7 +301,7 @@ func (s sheet) Seen(e Entry) report.Safe {
 		}
 		parts = append(parts, text)
 	}
-	return s.text(strings.Join(parts, "; "))
+	return s.Text(strings.Join(parts, "; "))
 }
 
 func process(p attrib.Process) string {
@@ -374,9 +334,6 @@ func (s sheet) Occasion(e Entry) string {
 	}
 	return fmt.Sprintf("%s of job %s%s", e.Phase, e.Job, s.of(e.User))
 }
-
-// Why is what policy says of a finding.
-func (s sheet) Why(e Entry) report.Safe { return s.text(e.Judged.Why) }
 
 // outcome words what policy made of a finding.
 func outcome(e Entry) string {

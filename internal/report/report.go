@@ -1,24 +1,25 @@
-// Package report words what a hook found, for the job's owner. It prints nothing and decides nothing: plain
-// ASCII, 80 columns, one line where all is well, at most MaxLines otherwise.
+// Package report words what a hook found for the job's owner. It prints nothing and decides nothing: plain ASCII, a
+// line a fact, one line where all is well, at most MaxLines otherwise.
 package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"bookend/internal/code"
 	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/settle"
 	"bookend/internal/slurm"
 )
 
 // Bounds of a report.
 const (
-	MaxLines = 20
-	Width    = 78 // of 80 columns: what writes the lines puts "| " in front
+	MaxLines = 16
+	Width    = 240
 )
 
 // Scene is what a report is made from.
@@ -28,138 +29,187 @@ type Scene struct {
 	Cards    []finding.Card
 	Now      finding.Side
 	Before   *finding.Side // at the end: what the start saw
-	Probes   []gpu.Probe   // test allocations of the cards, at a start perhaps an earlier hook's
 	Findings []finding.Finding
 	Verdict  finding.Verdict
+	Show     config.Show
 	Privacy  config.Privacy
-	// Why is the answer to why the job ran out of memory; nil where nobody is to be told.
+	Help     string // where the site's users find help; empty if the site does not say
+	// Why is the answer to why the job ran out of memory; nil if it is not wanted.
 	Why *diagnosis.Diagnosis
-	// WallNow and BootNow are one moment on two clocks: they turn process start times into times of day.
-	WallNow time.Time
-	BootNow time.Duration
 }
 
-// Start is the text for the beginning of the job's log.
-func Start(s Scene) []Safe { return s.render(startWords) }
+// Start is the text for the beginning of the job's log; nothing if there is nothing to tell.
+func Start(s Scene) []Safe {
+	told := s.told()
+	switch {
+	case s.Show == config.ShowNone, len(told) == 0 && s.Show != config.ShowAll:
+		return nil
+	case len(told) == 0:
+		return lines(s.quiet(s.place() + " clean at the start: " + s.free()))
+	}
+	return s.bounded(s.problems(told, atStart), s.startAdvice(told))
+}
 
-// End is the text for the end of the job's log.
-func End(s Scene) []Safe { return s.render(endWords) }
+// End is the text for the end of the job's log: why the job ran out of memory comes first.
+func End(s Scene) []Safe {
+	told, ended := s.told(), s.ended()
+	switch {
+	case s.Show == config.ShowNone, s.Show == config.ShowProblems && s.Clean():
+		return nil
+	case s.asked():
+		return s.bounded(append(s.why(), append(ended, s.problems(told, atEnd)...)...), s.endAdvice(told, len(ended) > 0))
+	case len(told) == 0:
+		return s.bounded(append(ended, s.quiet(s.leftClean())), s.endAdvice(nil, len(ended) > 0))
+	}
+	return s.bounded(append(ended, s.problems(told, atEnd)...), s.endAdvice(told, len(ended) > 0))
+}
 
 // Clean reports whether there is nothing to tell beyond one line.
 func (s Scene) Clean() bool { return len(s.told()) == 0 && len(s.ended()) == 0 && !s.asked() }
 
-// told are the findings that the job's owner is told: about cards or the driver, and not ignored or noted.
+// told are the findings that the job's owner is told: about GPUs or the driver, and not ignored or noted. With those
+// about Bookend itself, or about GPUs that are not the job's, a user can do nothing.
 func (s Scene) told() []finding.Finding {
 	var out []finding.Finding
 	for i, f := range s.Findings {
-		if s.Verdict.Tells(i) && f.Code != code.Ended && !privateToAdmin(f) {
+		private := f.Code == code.Trespass || f.Code == code.Ended
+		if e, known := code.Lookup(f.Code); known && e.Scope == code.Own {
+			private = true
+		}
+		if s.Verdict.Tells(i) && !private {
 			out = append(out, f)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b finding.Finding) int { return s.rank(a.GPU) - s.rank(b.GPU) })
 	return out
 }
 
-func (s Scene) render(w words) []Safe {
-	told, text := s.told(), s.ended()
-	if len(told) == 0 {
-		if text = append(text, s.quiet(w)); len(text) > 1 {
-			text = append(text, doEnd)
-		}
-		return s.withWhy(s.lines(text), nil)
+// rank is a GPU's place among the job's, behind all of them for the driver.
+func (s Scene) rank(id gpu.ID) int {
+	i := slices.IndexFunc(s.Cards, func(c finding.Card) bool { return c.Device.ID == id })
+	if i < 0 {
+		return len(s.Cards)
 	}
-	for _, id := range s.subjects(told) {
-		text = append(text, s.paragraph(w, id, told)...)
-	}
-	body, closing := s.lines(text), s.lines(w.closing(s, told))
-	if s.asked() {
-		return s.withWhy(body, closing)
-	}
-	return append(s.cut(body, MaxLines-len(closing)), closing...)
+	return i
 }
 
-// subjects lists what the findings are about, each once: cards in Slurm's order, then the rest.
-func (s Scene) subjects(told []finding.Finding) []subject {
-	var out []subject
-	for _, c := range s.Cards {
-		out = append(out, subject{id: c.Device.ID, name: fmt.Sprintf("GPU %d", c.Index)})
+// bounded is a text that ends in what to do about it, which is never cut off.
+func (s Scene) bounded(body, advice []string) []Safe {
+	if room := MaxLines - len(advice); len(body) > room {
+		rest := fmt.Sprintf("  and %d more lines, for your admin: bookend show %d on %s", len(body)-room+1, s.Job.ID, s.Node)
+		body = append(body[:room-1:room-1], rest)
 	}
-	out = append(out, subject{name: "the GPU driver"})
-	var present []subject
-	for _, sub := range out {
-		for _, f := range told {
-			if f.GPU == sub.id {
-				present = append(present, sub)
-				break
+	return lines(append(body, advice...)...)
+}
+
+func lines(text ...string) []Safe {
+	out := make([]Safe, len(text))
+	for i, t := range text {
+		out[i] = Keep("bookend: "+t, Width)
+	}
+	return out
+}
+
+// quiet is the one line of a report without findings for the user. It says clean only of what was seen clean.
+func (s Scene) quiet(clean string) string {
+	inUse := false
+	for _, c := range s.Cards {
+		curve, looked := s.Now.Curves[c.Device.ID]
+		if !looked || curve.State == settle.Unknown {
+			return s.notChecked()
+		}
+		inUse = inUse || curve.State != settle.Clean
+	}
+	switch {
+	case len(s.Cards) == 0:
+		return s.notChecked()
+	case inUse:
+		return fmt.Sprintf("%s in use, no action needed: %s", s.place(), s.free())
+	}
+	return clean
+}
+
+// notChecked names the first thing that kept Bookend from looking.
+func (s Scene) notChecked() string {
+	why := "reason unknown"
+	for _, f := range s.Findings {
+		if e, ok := code.Lookup(f.Code); ok {
+			why = e.Title
+			break
+		}
+	}
+	return fmt.Sprintf("GPUs of %s not checked: %s; your job is not affected by this", s.Node, why)
+}
+
+// leftClean is the one line of a clean end: with the job's peak if the driver's accounting has it.
+func (s Scene) leftClean() string {
+	if s.Before != nil {
+		for _, c := range s.Before.Curves {
+			if c.State.Dirty() {
+				return fmt.Sprintf("%s as your job found it: %s", s.place(), s.free())
 			}
 		}
 	}
-	return present
+	figures := s.free()
+	if s.Why != nil && len(s.Why.Peaks) > 0 && s.Why.Peaks[0].Peak.Known() {
+		processes := "one process"
+		if len(s.Why.Peaks) > 1 {
+			processes = "its largest process"
+		}
+		figures = fmt.Sprintf("peak %s, %s", s.of(s.Why.Peaks[0].Peak.Bytes), processes)
+	}
+	return s.place() + " clean: " + figures
 }
 
-// paragraph is one subject's title and a line or two for each finding about it.
-func (s Scene) paragraph(w words, sub subject, told []finding.Finding) []string {
-	var about []finding.Finding
-	for _, f := range told {
-		if f.GPU == sub.id {
-			about = append(about, f)
+// place names the job's GPUs: "n1 GPU 0", "n1 GPUs 0,2,3".
+func (s Scene) place() string {
+	list := make([]string, len(s.Cards))
+	for i, c := range s.Cards {
+		list[i] = fmt.Sprint(c.Index)
+	}
+	if len(list) == 1 {
+		return s.Node + " GPU " + list[0]
+	}
+	return s.Node + " GPUs " + strings.Join(list, ",")
+}
+
+// free says how much a job can have: the least over its GPUs.
+func (s Scene) free() string {
+	least, all := s.leastFree()
+	switch {
+	case all == 0:
+		return "free memory unknown"
+	case len(s.Cards) == 1:
+		return s.of(least) + " free"
+	case all < len(s.Cards):
+		return fmt.Sprintf("at least %s free on each GPU that could be read", diagnosis.Size(least))
+	}
+	return fmt.Sprintf("at least %s free on each GPU", diagnosis.Size(least))
+}
+
+// leastFree is the least memory that is free on a GPU of the job's, of so many of which it is known.
+func (s Scene) leastFree() (least uint64, known int) {
+	for _, c := range s.Cards {
+		r, read := s.Now.Snapshot.Reading(c.Device.ID)
+		if !read || !r.Memory.Free.Known() {
+			continue
+		}
+		if known++; known == 1 || r.Memory.Free.Bytes < least {
+			least = r.Memory.Free.Bytes
 		}
 	}
-	text := []string{s.title(w, sub, about)}
-	for _, f := range about {
-		text = append(text, s.sentence(w, f, text[0])...)
-	}
-	return text
+	return least, known
 }
 
-// lines prefixes and wraps a text.
-func (s Scene) lines(text []string) []Safe {
-	var out []Safe
-	for _, t := range text {
-		lead := prefix
-		if strings.HasPrefix(t, " ") {
-			t = strings.TrimLeft(t, " ")
-			lead += "  "
-		}
-		out = append(out, wrap(lead, t)...)
+// of is an amount with what the job's first GPU has in all, less what the driver keeps for itself.
+func (s Scene) of(bytes uint64) string {
+	r, _ := s.Now.Snapshot.Reading(s.Cards[0].Device.ID)
+	if !r.Memory.Total.Known() {
+		return diagnosis.Size(bytes)
 	}
-	return out
-}
-
-// cut bounds the findings, so that what to do about them is never cut off.
-func (s Scene) cut(body []Safe, room int) []Safe {
-	if len(body) <= room {
-		return body
+	total := r.Memory.Total.Bytes
+	if r.Memory.Reserved.Known() {
+		total -= min(total, r.Memory.Reserved.Bytes)
 	}
-	rest := fmt.Sprintf("%s  and %d more lines, for your admin: bookend show %d on %s", prefix, len(body)-room+1,
-		s.Job.ID, s.Node)
-	return append(body[:room-1], Clean(rest, Width))
-}
-
-const prefix = "bookend: "
-
-// wrap breaks a line at blanks; what follows the first piece is indented under its label.
-func wrap(lead, text string) []Safe {
-	indent := strings.Repeat(" ", labelWidth(text))
-	var out []Safe
-	line := lead
-	for _, word := range strings.Fields(text) {
-		if len(line)+len(word) > Width && strings.TrimSpace(line) != strings.TrimSpace(lead) {
-			out = append(out, Keep(strings.TrimRight(line, " "), Width))
-			line = lead + indent
-		}
-		line += word + " "
-		if strings.HasSuffix(word, ":") && strings.HasPrefix(text, word) && len(indent) > 0 {
-			line += strings.Repeat(" ", max(0, len(lead)+len(indent)-len(line)))
-		}
-	}
-	return append(out, Keep(strings.TrimRight(line, " "), Width))
-}
-
-// labelWidth is the column where the text after a "Label:" starts, 0 without a label.
-func labelWidth(text string) int {
-	label, _, ok := strings.Cut(text, ": ")
-	if !ok || strings.Contains(label, " ") || len(label) > 7 {
-		return 0
-	}
-	return 8
+	return fmt.Sprintf("%s of %s", strings.TrimSuffix(diagnosis.Size(bytes), " GiB"), diagnosis.Size(total))
 }

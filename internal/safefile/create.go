@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,9 +12,8 @@ import (
 // Create writes a file that somebody has asked for by a path of his, in whatever folder: readable by this process's
 // user alone. One that is there already is left alone (fs.ErrExist), or with over replaced if it is a regular file.
 //
-// Threat: other users own folders on the way, or may write to them. Each is opened in the one before it, so that none
-// is changed between look and use; symbolic links count only if they are root's or this user's own; and the file is
-// made anew, never opened.
+// Threat: other users own folders on the way, or may write to them. Symbolic links count only if they are root's or
+// this user's own; and the file is made anew, never opened.
 func Create(path string, data []byte, over bool) error {
 	if err := create(path, data, over); err != nil {
 		return fmt.Errorf("write %q: %w", path, err)
@@ -28,7 +26,7 @@ func create(path string, data []byte, over bool) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	dirfd, err := openFolder(folder)
+	dirfd, _, err := walk(folder, ownLinks)
 	if err != nil {
 		return err
 	}
@@ -74,84 +72,10 @@ func replaceRegular(dirfd int, name string, data []byte) error {
 	return nil
 }
 
-// openFolder opens a folder, step by step from the root or the working directory; an empty path is the latter.
-func openFolder(path string) (int, error) {
-	fd, err := openStart(path)
-	if err != nil {
-		return -1, err
+// ownLinks refuses links that somebody else has put on the way.
+func ownLinks(path string, st unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK && !ours(st.Uid) {
+		return fmt.Errorf("follow link %q: %w: it belongs to user %d", path, ErrUntrusted, st.Uid)
 	}
-	links := 0
-	for rest := strings.Split(path, "/"); len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		if name == "" || name == "." {
-			continue
-		}
-		next, target, err := step(fd, name)
-		if err == nil && target != "" {
-			if links++; links > maxLinks {
-				err = unix.ELOOP
-			} else {
-				rest = append(strings.Split(target, "/"), rest...)
-				next = fd
-				if filepath.IsAbs(target) {
-					next, err = openStart(target)
-				}
-			}
-		}
-		if err != nil {
-			_ = unix.Close(fd)
-			return -1, err
-		}
-		if next != fd {
-			_ = unix.Close(fd)
-			fd = next
-		}
-	}
-	return fd, nil
-}
-
-func openStart(path string) (int, error) {
-	start := "."
-	if filepath.IsAbs(path) {
-		start = "/"
-	}
-	return openAt(unix.AT_FDCWD, start, unix.O_PATH|unix.O_DIRECTORY, 0)
-}
-
-// step opens the next folder of a path, or returns where a link leads.
-func step(dirfd int, name string) (fd int, target string, err error) {
-	fd, err = openAt(dirfd, name, unix.O_PATH, 0)
-	if err != nil {
-		return -1, "", err
-	}
-	st, err := stat(fd)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return fd, "", nil
-	}
-	switch {
-	case err != nil:
-	case st.Mode&unix.S_IFMT != unix.S_IFLNK:
-		err = &os.PathError{Op: "open folder", Path: name, Err: unix.ENOTDIR}
-	case !ours(st.Uid):
-		err = fmt.Errorf("follow link %q: %w: it belongs to user %d", name, ErrUntrusted, st.Uid)
-	default:
-		target, err = readLink(fd)
-	}
-	_ = unix.Close(fd)
-	return -1, target, err
-}
-
-// readLink reads the very link that a descriptor names.
-func readLink(fd int) (string, error) {
-	buffer := make([]byte, unix.PathMax)
-	n := 0
-	err := retry(func() (err error) {
-		n, err = unix.Readlinkat(fd, "", buffer)
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("read link: %w", err)
-	}
-	return string(buffer[:n]), nil
+	return nil
 }

@@ -12,14 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drop is a user's folder in an own one.
-func drop(t *testing.T) string {
-	t.Helper()
-	parent := t.TempDir()
-	ok(t, MakeDir(parent, "7", 0o700, user, user))
-	return filepath.Join(parent, "7")
-}
-
 func putForeign(t *testing.T, path, content string) {
 	t.Helper()
 	put(t, path, content, 0o600)
@@ -27,24 +19,14 @@ func putForeign(t *testing.T, path, content string) {
 }
 
 func TestReadForeign(t *testing.T) {
-	dir := drop(t)
-	putForeign(t, filepath.Join(dir, "record"), "12345")
-	b, err := ReadForeign(dir, "record", user, 5)
-	if err != nil || string(b) != "12345" {
-		t.Errorf("got %q, %v", b, err)
-	}
-}
-
-func TestReadForeignRefuses(t *testing.T) {
-	tests := map[string]struct {
+	for name, tt := range map[string]struct {
 		plant func(t *testing.T, dir, path string)
 		want  error
 	}{
-		"missing":   {func(*testing.T, string, string) {}, fs.ErrNotExist},
-		"too large": {func(t *testing.T, _, path string) { putForeign(t, path, "123456") }, ErrTooLarge},
-		"root's file": {func(t *testing.T, _, path string) {
-			put(t, path, "", 0o644)
-		}, ErrNotOurs},
+		"the user's": {func(t *testing.T, _, path string) { putForeign(t, path, "12345") }, nil},
+		"missing":    {func(*testing.T, string, string) {}, fs.ErrNotExist},
+		"too large":  {func(t *testing.T, _, path string) { putForeign(t, path, "123456") }, ErrTooLarge},
+		"root's":     {func(t *testing.T, _, path string) { put(t, path, "", 0o644) }, ErrNotOurs},
 		"symbolic link": {func(t *testing.T, dir, path string) {
 			putForeign(t, filepath.Join(dir, "other"), "")
 			ok(t, os.Symlink("other", path))
@@ -65,141 +47,92 @@ func TestReadForeignRefuses(t *testing.T) {
 			ok(t, os.Mkdir(path, 0o700))
 			ok(t, os.Chown(path, user, user))
 		}, ErrNotOurs},
-		"mount over the folder": {func(t *testing.T, dir, path string) {
-			mount(t, dir)
-			putForeign(t, path, "")
-		}, ErrNotOurs},
-		"mount over the file": {func(t *testing.T, dir, path string) {
+		"mount": {func(t *testing.T, dir, path string) {
 			putForeign(t, path, "")
 			source := filepath.Join(dir, "other")
 			putForeign(t, source, "")
 			ok(t, unix.Mount(source, path, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { ok(t, unix.Unmount(path, unix.MNT_DETACH)) })
 		}, ErrNotOurs},
+		"lease": {func(t *testing.T, _, path string) { // which would make a careless reader wait for 45 s
+			putForeign(t, path, "x")
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			ok(t, err)
+			t.Cleanup(func() { f.Close() })
+			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+			ok(t, err)
+		}, unix.EWOULDBLOCK},
 		"another's folder": {func(t *testing.T, dir, path string) {
 			putForeign(t, path, "")
-			ok(t, os.Chown(dir, user-1, user))
+			ok(t, os.Chown(dir, user, user))
 		}, ErrNotOurs},
-		"linked folder": {func(t *testing.T, dir, path string) {
-			putForeign(t, path, "")
-			ok(t, os.Rename(dir, dir+"-moved"))
-			ok(t, os.Symlink(dir+"-moved", dir))
-		}, ErrNotOurs},
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			dir := drop(t)
-			test.plant(t, dir, filepath.Join(dir, "record"))
-			if _, err := ReadForeign(dir, "record", user, 5); !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
+			dir := t.TempDir()
+			tt.plant(t, dir, filepath.Join(dir, "record"))
+			b, err := ReadForeign(dir, "record", user, 5)
+			if !errors.Is(err, tt.want) || err == nil && string(b) != "12345" {
+				t.Errorf("got %q, %v, want %v", b, err, tt.want)
 			}
 		})
 	}
 }
 
-func mount(t *testing.T, dir string) {
-	t.Helper()
-	ok(t, unix.Mount("none", dir, "tmpfs", 0, "uid=65534,gid=65534"))
-	t.Cleanup(func() { ok(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-}
-
-// A lease on the file, which would make a careless reader wait for 45 s.
-func TestReadForeignDoesNotWaitForALease(t *testing.T) {
-	dir := drop(t)
-	path := filepath.Join(dir, "record")
-	putForeign(t, path, "x")
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+// A file that is given to a user is a new one, whoever holds the old one; the user rewrites it, and nothing else.
+func TestGiveAndRewrite(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	putForeign(t, at("7"), "theirs")
+	old, err := os.OpenFile(at("7"), os.O_RDWR, 0)
 	ok(t, err)
-	defer f.Close()
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Fatal(err)
+	defer old.Close()
+	ok(t, Give(dir, "7", user-1, user-1))
+	_, err = old.WriteString("again")
+	ok(t, err)
+	var st unix.Stat_t
+	ok(t, unix.Lstat(at("7"), &st))
+	if st.Uid != user-1 || st.Gid != user-1 || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
+		t.Errorf("got %+v", st)
 	}
-	if _, err := ReadForeign(dir, "record", user, 5); !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Errorf("got %v, want EWOULDBLOCK", err)
+	ok(t, os.Mkdir(at("folder"), 0o700))
+	if err := Give(dir, "folder", user, user); !errors.Is(err, unix.EISDIR) {
+		t.Errorf("a folder: %v", err)
 	}
-}
-
-// While a user swaps the file for links and FIFOs as fast as he can, only his own content is ever read.
-func TestReadForeignUnderSwaps(t *testing.T) {
-	dir := drop(t)
-	secret := filepath.Join(t.TempDir(), "secret")
-	put(t, secret, "secret", 0o600)
-	path := filepath.Join(dir, "record")
-	stop := make(chan struct{})
-	var swapper sync.WaitGroup
-	swapper.Go(func() {
-		for {
-			for _, swap := range []func(string) error{
-				func(p string) error { return os.Symlink(secret, p) },
-				func(p string) error { return unix.Mkfifo(p, 0o600) },
-				func(p string) error { return os.Link(secret, p) },
-				func(p string) error { putForeign(t, p, "own"); return nil },
-			} {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ok(t, swap(path+"-new"))
-				ok(t, os.Rename(path+"-new", path))
-			}
-		}
-	})
-	read := 0
-	for range 20000 {
-		b, err := ReadForeign(dir, "record", user, 100)
-		if err == nil && string(b) != "own" {
-			t.Errorf("read %q", b)
-			break
-		}
-		if err == nil {
-			read++
+	put(t, at("own"), "long text", 0o600)
+	ok(t, Rewrite(dir, "own", []byte("short")))
+	ok(t, os.Symlink("own", at("link")))
+	for name, want := range map[string]error{"7": ErrNotOurs, "link": unix.ELOOP, "none": fs.ErrNotExist} {
+		if err := Rewrite(dir, name, []byte("x")); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
-	close(stop)
-	swapper.Wait()
-	if read == 0 {
-		t.Error("never read the user's own file")
+	if text := content(t, at("own")); text != "short" {
+		t.Errorf("got %q", text)
 	}
 }
 
 func TestMakeDir(t *testing.T) {
 	parent := t.TempDir()
 	path := filepath.Join(parent, "d")
-	check := func(mode uint32, uid uint32) {
-		t.Helper()
-		var st unix.Stat_t
-		ok(t, unix.Lstat(path, &st))
-		if st.Mode != unix.S_IFDIR|mode || st.Uid != uid {
-			t.Errorf("mode %#o, owner %d; want %#o, %d", st.Mode, st.Uid, mode, uid)
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	for _, mode := range []os.FileMode{0o755, 0o711, 0o711} { // as if the first maker had been interrupted
+		ok(t, MakeDir(parent, "d", mode))
+		if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeDir|mode {
+			t.Errorf("got %v, %v, want %v", info, err, mode)
 		}
-	}
-	ok(t, MakeDir(parent, "d", 0o755, 0, 0))
-	check(0o755, 0)
-	ok(t, MakeDir(parent, "d", 0o700, user, user)) // as if the first maker had been interrupted
-	check(0o700, user)
-	ok(t, MakeDir(parent, "d", 0o700, user, user))
-	ok(t, os.Chmod(path, 0o777))
-	if err := MakeDir(parent, "d", 0o700, user, user); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("other mode: %v", err)
-	}
-	if err := MakeDir(parent, "d", 0o777, user-1, user); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("other owner: %v", err)
 	}
 	put(t, filepath.Join(parent, "file"), "", 0o600)
 	ok(t, os.Symlink("d", filepath.Join(parent, "link")))
-	for _, name := range []string{"file", "link"} {
-		if err := MakeDir(parent, name, 0o700, 0, 0); !errors.Is(err, ErrNotOurs) {
+	ok(t, os.Mkdir(filepath.Join(parent, "users"), 0o700))
+	ok(t, os.Chown(filepath.Join(parent, "users"), user, user))
+	ok(t, os.Mkdir(filepath.Join(parent, "mount"), 0o700))
+	ok(t, unix.Mount("none", filepath.Join(parent, "mount"), "tmpfs", 0, ""))
+	t.Cleanup(func() { ok(t, unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH)) })
+	for _, name := range []string{"file", "link", "users", "mount"} {
+		if err := MakeDir(parent, name, 0o700); !errors.Is(err, ErrNotOurs) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestMakeDirUnderAMount(t *testing.T) {
-	dir := drop(t)
-	mount(t, dir)
-	if err := MakeDir(filepath.Dir(dir), "7", 0o700, user, user); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("got %v, want %v", err, ErrNotOurs)
 	}
 }
 
@@ -222,23 +155,6 @@ func TestAppend(t *testing.T) {
 	ok(t, os.Symlink("log", filepath.Join(dir, "link")))
 	if err := Append(dir, "link", nil, 10); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("link: %v", err)
-	}
-}
-
-// An entry that a full disk cut off does not swallow the next one.
-func TestAppendAfterACut(t *testing.T) {
-	dir := t.TempDir()
-	log := filepath.Join(dir, "log")
-	put(t, log, "one\ntw", 0o640)
-	ok(t, Append(dir, "log", []byte("three\n"), 100))
-	ok(t, Append(dir, "log", []byte("four\n"), 100))
-	if text := content(t, log); text != "one\ntw\nthree\nfour\n" {
-		t.Errorf("log %q", text)
-	}
-	put(t, log, "one\ntw", 0o640)
-	ok(t, Append(dir, "log", []byte("3\n"), 8)) // no room for both: the log is rotated
-	if a, b := content(t, log+".1"), content(t, log); a != "one\ntw" || b != "3\n" {
-		t.Errorf("log.1 %q, log %q", a, b)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // Append adds one entry to a log in an own folder, in a single write, so that entries of hooks running at once
-// do not mix; one that a full disk cut off is ended first. A log that would grow beyond limit bytes becomes name.1,
-// replacing an older one; an entry larger than limit is refused (ErrTooLarge). A new log has mode 0640.
+// do not mix. A log that would grow beyond limit bytes becomes name.1, replacing an older one; an entry larger than
+// limit is refused (ErrTooLarge). A new log has mode 0640.
 func Append(dir, name string, entry []byte, limit int64) error {
 	err := inOwnFolder(dir, name, func(dirfd int) error {
 		if int64(len(entry)) > limit {
@@ -21,17 +21,10 @@ func Append(dir, name string, entry []byte, limit int64) error {
 		if err != nil {
 			return err
 		}
-		cut := cutOff(dirfd, name, size)
-		if cut {
-			size++ // by the newline
-		}
-		switch {
-		case size+int64(len(entry)) > limit:
+		if size+int64(len(entry)) > limit {
 			if f, err = rotate(dirfd, name, f); err != nil {
 				return err
 			}
-		case cut:
-			entry = append([]byte{'\n'}, entry...)
 		}
 		_, err = f.Write(entry)
 		return errors.Join(err, f.Close())
@@ -54,26 +47,6 @@ func openLog(dirfd int, name string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	return os.NewFile(uintptr(fd), name), st.Size, nil
-}
-
-// cutOff reports whether a log does not end in a newline: a full disk took a part of the last entry. Where it cannot be
-// read, the next entry is no worse than it was.
-func cutOff(dirfd int, name string, size int64) bool {
-	if size == 0 {
-		return false
-	}
-	// Threat: none from users, who cannot write here; the one byte decides on a newline alone.
-	fd, err := openAt(dirfd, name, unix.O_RDONLY, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	last := []byte{'\n'}
-	err = retry(func() error {
-		_, err := unix.Pread(fd, last, size-1)
-		return err
-	})
-	return err == nil && last[0] != '\n'
 }
 
 // rotate moves the full log away and opens a new one. Of several hooks that find it full one does so; the

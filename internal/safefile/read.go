@@ -34,45 +34,29 @@ func Read(dir, name string, limit int64) (content []byte, err error) {
 	return content, nil
 }
 
-// ReadForeign returns the file name of a folder that belongs to a user, or was never handed to him: regular,
-// one link, the user's own, of at most limit bytes (else ErrTooLarge); anything else is ErrNotOurs. The folder
-// above dir must be an own one. The content is the user's claim.
+// ReadForeign returns the file name of an own folder that belongs to a user: regular, one link, the user's own, of at
+// most limit bytes (else ErrTooLarge); anything else is ErrNotOurs. The content is the user's claim.
 //
-// Threat: the user puts a link, a FIFO, a device, another's file there, or mounts a FUSE file system over
-// folder or file, whose server answers when it likes. Nothing is opened for reading, or even asked for its
-// attributes, before its mount is known to be the parent's.
+// Threat: the user mounts a FUSE file system over the file, whose server answers when it likes, takes a lease on it,
+// or makes it grow. Nothing is opened for reading, or even asked for its attributes, before its mount is known to be
+// the folder's.
 func ReadForeign(dir, name string, uid uint32, limit int64) (content []byte, err error) {
-	err = inOwnFolder(filepath.Dir(dir), filepath.Base(dir), func(parent int) error {
-		content, err = readForeign(parent, filepath.Base(dir), name, uid, limit)
+	err = inOwnFolder(dir, name, func(dirfd int) error {
+		fd, st, err := pin(dirfd, name)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid != uid {
+			return fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
+		}
+		content, err = readPinned(fd, limit)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", filepath.Join(dir, name), err)
 	}
 	return content, nil
-}
-
-func readForeign(parent int, folder, name string, uid uint32, limit int64) ([]byte, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
-	dirfd, st, err := pin(parent, folder)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(dirfd)
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uid && st.Uid != 0 {
-		return nil, fmt.Errorf("%w: folder's owner %d, mode %#o", ErrNotOurs, st.Uid, st.Mode)
-	}
-	fd, st, err := pin(dirfd, name)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid != uid {
-		return nil, fmt.Errorf("%w: owner %d, mode %#o, %d links", ErrNotOurs, st.Uid, st.Mode, st.Nlink)
-	}
-	return readPinned(fd, limit)
 }
 
 // pin gets hold of an entry without opening it (O_PATH), and refuses one on another mount than its folder.
@@ -142,37 +126,23 @@ func mountID(fd int) (int, error) {
 // ReadGiven returns a file that somebody has asked for, in whatever folder: regular, of at most limit bytes (else
 // ErrTooLarge), no link. Its content is its owner's claim.
 func ReadGiven(path string, limit int64) ([]byte, error) {
-	return readChecked(path, path, limit, func(st unix.Stat_t) error { return regular(path, st, ErrNotOurs) })
-}
-
-// readChecked opens a file, and reads what passes the check: the very file that was checked. In errors it is shown as
-// asked for.
-func readChecked(path, asked string, limit int64, check func(unix.Stat_t) error) ([]byte, error) {
 	// Threat: a FIFO or a device put there, or a link to another's secret: openAt neither waits nor follows.
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), asked)
+	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	st, err := stat(fd)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%w: not a regular file", ErrNotOurs)
+	}
+	var content []byte
 	if err == nil {
-		err = check(st)
+		content, err = readAll(f, limit)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %q: %w", path, err)
 	}
-	b, err := readAll(f, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", asked, err)
-	}
-	return b, nil
-}
-
-// regular gives the error otherwise for what is no regular file.
-func regular(path string, st unix.Stat_t, otherwise error) error {
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fmt.Errorf("read %q: %w: not a regular file", path, otherwise)
-	}
-	return nil
+	return content, nil
 }

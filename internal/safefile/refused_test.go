@@ -49,7 +49,7 @@ func TestRefusedCalls(t *testing.T) {
 	trusted := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "f"), 10); return err }
 	linked := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "link"), 10); return err }
 	asked := func(dir string) error { return Create(filepath.Join(dir, "f"), []byte("new"), true) }
-	behind := func(dir string) error { return Create(filepath.Join(dir, "link", "new"), []byte("new"), false) }
+	given := func(dir string) error { return Give(dir, "none", user, user) }
 	start := refuse.Arg{Index: 2, Is: unix.O_PATH | unix.O_DIRECTORY | guarded}
 	writing := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	for name, test := range map[string]struct {
@@ -57,30 +57,25 @@ func TestRefusedCalls(t *testing.T) {
 		do   func(dir string) error
 		want error // nil: the call's own
 	}{
-		"look at the folder":  {call: call(unix.SYS_FSTAT, unix.EIO), do: replace},
-		"open a new file":     {call: opening(writing), do: replace},
-		"write":               {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
-		"set the mode":        {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
-		"let a user read":     {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
-		"sync":                {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
-		"rename":              {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
-		"lock a full log":     {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
-		"move a full log":     {call: call(unix.SYS_RENAMEAT, unix.EIO, refuse.Below(0)...), do: rotated},
-		"read":                {call: call(unix.SYS_READ, unix.EIO), do: read},
-		"find a user's mount": {call: byPath(), do: foreign},
-		"open a trusted file": {call: call(unix.SYS_OPENAT, unix.EMFILE, refuse.Arg{Index: 2, Is: guarded}),
-			do: trusted},
-		"look at a trusted file":   {call: call(unix.SYS_FSTAT, unix.EIO), do: trusted},
-		"read a trusted file":      {call: call(unix.SYS_READ, unix.EIO), do: trusted},
-		"look at the way":          {call: call(unix.SYS_NEWFSTATAT, unix.EIO), do: trusted},
-		"follow a trusted link":    {call: call(unix.SYS_READLINKAT, unix.EIO), do: linked},
-		"begin a way":              {call: call(unix.SYS_OPENAT, unix.EMFILE, start), do: asked},
-		"look at a way's folder":   {call: call(unix.SYS_FSTAT, unix.EIO), do: asked},
-		"follow a way's link":      {call: call(unix.SYS_READLINKAT, unix.EIO), do: behind},
-		"look at what is replaced": {call: call(unix.SYS_NEWFSTATAT, unix.EIO, refuse.Below(0)...), do: asked},
-		"replace it":               {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: asked},
+		"look at the folder":         {call: call(unix.SYS_FSTAT, unix.EIO), do: replace},
+		"open a new file":            {call: opening(writing), do: replace},
+		"write":                      {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
+		"set the mode":               {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
+		"let a user read":            {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
+		"sync":                       {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
+		"rename":                     {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
+		"lock a full log":            {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
+		"move a full log":            {call: call(unix.SYS_RENAMEAT, unix.EIO, refuse.Below(0)...), do: rotated},
+		"read":                       {call: call(unix.SYS_READ, unix.EIO), do: read},
+		"find a user's mount":        {call: byPath(), do: foreign},
+		"read a trusted file":        {call: call(unix.SYS_READ, unix.EIO), do: trusted},
+		"look at the way":            {call: call(unix.SYS_FSTAT, unix.EIO), do: trusted},
+		"follow a trusted link":      {call: call(unix.SYS_READLINKAT, unix.EIO), do: linked},
+		"begin a way":                {call: call(unix.SYS_OPENAT, unix.EMFILE, start), do: asked},
+		"replace what was asked for": {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: asked},
+		"give a file away":           {call: call(unix.SYS_FCHOWN, unix.EPERM), do: given},
 		"make a folder": {call: call(unix.SYS_MKDIRAT, unix.ENOSPC),
-			do: func(dir string) error { return MakeDir(dir, "d", 0o755, 0, 0) }},
+			do: func(dir string) error { return MakeDir(dir, "d", 0o755) }},
 		"a name that leads away": {do: func(dir string) error {
 			_,
 				err := ReadForeign(dir, "../f", 0, 10)
@@ -124,30 +119,6 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// A folder that could not be completed is, by the next who makes it.
-func TestInterruptedFolderIsCompleted(t *testing.T) {
-	for name, c := range map[string]refuse.Call{
-		"open": opening(unix.O_RDONLY | unix.O_DIRECTORY), "mode": call(unix.SYS_FCHMOD, unix.EPERM),
-		"owner": call(unix.SYS_FCHOWN, unix.EPERM),
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := rootsFolder(t)
-			var err error
-			ok(t, refuse.Run([]refuse.Call{c}, func() { err = MakeDir(dir, "d", 0o750, user, user) }))
-			var st unix.Stat_t
-			ok(t, unix.Lstat(filepath.Join(dir, "d"), &st))
-			if !errors.Is(err, c.Errno) || st.Uid != 0 {
-				t.Errorf("%v, owner %d: want %v, and nobody else's", err, st.Uid, c.Errno)
-			}
-			ok(t, MakeDir(dir, "d", 0o750, user, user))
-			ok(t, unix.Lstat(filepath.Join(dir, "d"), &st))
-			if st.Uid != user || st.Mode&0o7777 != 0o750 {
-				t.Errorf("owner %d, mode %#o", st.Uid, st.Mode)
-			}
-		})
-	}
-}
-
 // A kernel that does not say on which mount a user's file is gets no answer taken for one.
 func TestUnknownMount(t *testing.T) {
 	dir := rootsFolder(t)
@@ -158,20 +129,6 @@ func TestUnknownMount(t *testing.T) {
 	ok(t, refuse.Run([]refuse.Call{nothing}, func() { _, err = ReadForeign(dir, "f", 0, 10) }))
 	if err == nil {
 		t.Error("it was read")
-	}
-}
-
-// A log that cannot be found again by its name is not moved over the older one: the entry is kept all the same.
-func TestLogThatCannotBeFoundAgain(t *testing.T) {
-	dir := rootsFolder(t)
-	put(t, filepath.Join(dir, "log"), "old", 0o640)
-	put(t, filepath.Join(dir, "log.1"), "older", 0o640)
-	var err error
-	calls := []refuse.Call{call(unix.SYS_NEWFSTATAT, unix.EIO, refuse.Below(0)...)}
-	ok(t, refuse.Run(calls, func() { err = Append(dir, "log", []byte("new"), 4) }))
-	if err != nil || content(t, filepath.Join(dir, "log")) != "oldnew" ||
-		content(t, filepath.Join(dir, "log.1")) != "older" {
-		t.Errorf("%v, %q, %q", err, content(t, filepath.Join(dir, "log")), content(t, filepath.Join(dir, "log.1")))
 	}
 }
 

@@ -1,11 +1,11 @@
 // Package safefile is the one way in which privileged code touches files: descriptors instead of paths,
 // O_NOFOLLOW on what is opened, and every promise checked on the descriptor that is used afterwards.
 //
-// Three kinds of folders are told apart:
+// Three kinds of places are told apart:
 //
 //	trusted   /etc/bookend, programs     root's all the way up               Trusted, ReadTrusted
-//	own       /run/bookend, /var/lib/…   only this uid (or root) can write   Read, Replace, Append, Lock, MakeDir
-//	foreign   /run/bookend/drop/JOB      a user's, in an own folder          ReadForeign
+//	own       /run/bookend, /var/lib/…   only this uid (or root) can write   Read, Replace, Append, Lock, MakeDir, Give
+//	foreign   /run/bookend/drop/JOB      a user's, in an own folder          ReadForeign, Rewrite
 package safefile
 
 import (

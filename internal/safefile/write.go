@@ -3,6 +3,7 @@ package safefile
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,6 +39,55 @@ func ReplaceDurable(dir, name string, data []byte, mode os.FileMode) error {
 // on. It gives unix.EOPNOTSUPP where that knows no such lists.
 func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
 	return write(dir, name, data, attributes{mode: 0o600, reader: &reader})
+}
+
+// Give makes an empty file of an own folder anew, in place of what is there, and gives it to a user.
+func Give(dir, name string, uid, gid uint32) error {
+	err := inOwnFolder(dir, name, func(dirfd int) error {
+		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point is not removed.
+		err := retry(func() error { return unix.Unlinkat(dirfd, name, 0) })
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove: %w", err)
+		}
+		fd, err := openAt(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err = retry(func() error { return unix.Fchown(fd, int(uid), int(gid)) }); err != nil {
+			_ = unix.Unlinkat(dirfd, name, 0)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("make %q for user %d: %w", filepath.Join(dir, name), uid, err)
+	}
+	return nil
+}
+
+// Rewrite puts other content into a file that is there, for a user who owns the file and not its folder. One that is
+// killed meanwhile leaves a part of it.
+func Rewrite(dir, name string, data []byte) error {
+	err := inOwnFolder(dir, name, func(dirfd int) error {
+		// Threat: none but the user's own: it is this user's file, and process.
+		fd, err := openAt(dirfd, name, unix.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), name)
+		_, err = checkOwnFile(fd)
+		if err == nil {
+			err = f.Truncate(0)
+		}
+		if err == nil {
+			_, err = f.Write(data)
+		}
+		return errors.Join(err, f.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("write %q: %w", filepath.Join(dir, name), err)
+	}
+	return nil
 }
 
 func write(dir, name string, data []byte, a attributes) error {

@@ -32,7 +32,6 @@ type Driver struct {
 type first struct {
 	neighbours *gpu.Snapshot // of a health check: the GPUs that it does not look at more closely
 	health     []gpu.Health
-	look       gpu.Snapshot // what was on the GPUs when their health was read
 }
 
 // Driver begins a hook's dealings with the driver.

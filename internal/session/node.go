@@ -38,7 +38,7 @@ func (d *Driver) Glance(i Inventory) judge.Seen {
 		seen.Side.Snapshot = all
 		return seen
 	}
-	seen.Side, seen.HealthLook = look.Once(d, all), all
+	seen.Side = look.Once(d, all)
 	return seen
 }
 

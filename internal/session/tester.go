@@ -8,7 +8,7 @@ import (
 	"bookend/internal/code"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/probe"
+	"bookend/internal/health"
 	"bookend/internal/slurm"
 	"bookend/internal/wire"
 )
@@ -34,7 +34,7 @@ type tester struct {
 
 // Test has GPUs tested, as far as there is time, and says of each what came of it. Sole says that no other hook is at
 // work on the same end, or start, of the job; known are the processes that belong to the node.
-func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []probe.Outcome, skipped []gpu.Probe) {
+func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []health.Outcome, skipped []gpu.Probe) {
 	t := tester{Driver: d}
 	if why := t.prepare(cards, known, sole); why != "" {
 		return nil, AllSkipped(cards, why)
@@ -46,7 +46,7 @@ func (d *Driver) Test(cards []finding.Card, known []int, sole bool) (tested []pr
 // AllSkipped is the answer for GPUs that are not tested.
 func AllSkipped(cards []finding.Card, why string) (all []gpu.Probe) {
 	for _, c := range cards {
-		all = append(all, probe.Skipped(c.Device.ID, why))
+		all = append(all, health.SkippedTest(c.Device.ID, why))
 	}
 	return all
 }
@@ -103,7 +103,7 @@ func (t *tester) room(cards []finding.Card) int {
 
 // run tests whole cards in one process and each MIG instance in one of its own, then lets a second process look, one
 // card at a time, at what the first could not do: only what two saw may be called broken for certain.
-func (t *tester) run(cards []finding.Card) []probe.Outcome {
+func (t *tester) run(cards []finding.Card) []health.Outcome {
 	var whole []gpu.Device
 	first := map[gpu.ID]gpu.Probe{}
 	until := t.Clock.Boot() + t.budget() // for all processes together
@@ -117,9 +117,9 @@ func (t *tester) run(cards []finding.Card) []probe.Outcome {
 	for id, p := range t.allocate(whole, until) {
 		first[id] = p
 	}
-	var outcomes []probe.Outcome
+	var outcomes []health.Outcome
 	for _, c := range cards {
-		o := probe.Outcome{Probe: first[c.Device.ID], Seen: 1}
+		o := health.Outcome{Probe: first[c.Device.ID], Seen: 1}
 		if o.Retry(len(whole) > 1) && until-t.Clock.Boot() >= testBase+testCard {
 			o = o.Again(t.allocate([]gpu.Device{c.Device}, until)[c.Device.ID])
 		}
@@ -137,7 +137,7 @@ func (t *tester) allocate(devices []gpu.Device, until time.Duration) map[gpu.ID]
 	left := until - t.Clock.Boot()
 	if left < testBase { // an earlier process took it
 		for _, d := range devices {
-			out[d.ID] = probe.Skipped(d.ID, "no time left")
+			out[d.ID] = health.SkippedTest(d.ID, "no time left")
 		}
 		return out
 	}
@@ -193,7 +193,7 @@ func (t *tester) failures(a backend.Answer) {
 // unanswered is what is said of a device of which the backend came to no end. A crash is as bad as an error: programs
 // may crash there as well. A hang has its own finding.
 func (t *tester) unanswered(id gpu.ID, a backend.Answer) gpu.Probe {
-	p := probe.Skipped(id, "the backend did not test it")
+	p := health.SkippedTest(id, "the backend did not test it")
 	p.At = t.Clock.Boot()
 	switch {
 	case t.stuck && len(a.Troubles) == 0:

@@ -25,7 +25,7 @@ func (d *Driver) Look(c judge.Case, cards []finding.Card) (finding.Side, []findi
 func (d *Driver) Seen(i Inventory, side finding.Side, cards []finding.Card) judge.Seen {
 	return judge.Seen{
 		Epoch: i.Epoch, Cards: cards, Origin: i.Origin, Side: side, Looks: d.looks,
-		Health: d.first.health, HealthLook: d.first.look,
+		Health: d.first.health,
 	}
 }
 
@@ -49,8 +49,8 @@ func (d *Driver) Watch(cards []finding.Card, rule gpu.WatchRule) []gpu.Snapshot 
 		d.askOnce(&request)
 	}
 	answer := d.askBackend(fitting(request))
-	if n := len(answer.Snapshots); answer.Health != nil && n > 0 {
-		d.first.health, d.first.look = answer.Health, answer.Snapshots[n-1]
+	if answer.Health != nil && len(answer.Snapshots) > 0 {
+		d.first.health = answer.Health
 	}
 	return answer.Snapshots
 }

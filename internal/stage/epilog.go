@@ -41,7 +41,7 @@ func epilog(d *session.Driver, r *record) {
 	r.heard = listened()
 	r.why = diagnose(d, r.Case, r.Judgement, r.heard)
 	r.add(d, d.Take()...)
-	r.text = report.End(r.report(d))
+	r.text = report.End(r.report())
 	r.close(d, out.drop)
 	if !r.Past.Again && !r.Past.Second {
 		r.append(d, out)

@@ -7,7 +7,6 @@ import (
 
 	"bookend/internal/child"
 	"bookend/internal/code"
-	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
 	"bookend/internal/joblog"
@@ -177,12 +176,15 @@ func (o output) fault(d *session.Driver, err error) string {
 
 // append adds the end report to the job's own output, as the user. A job without such a file is normal.
 func (r *record) append(d *session.Driver, o output) {
-	scene := r.report(d)
-	unwanted := r.Config.JobLog.End == config.Never || r.Config.JobLog.End == config.Unclean && scene.Clean()
-	if unwanted || d.EUID != 0 || d.Job.UID == 0 {
+	start := r.Past.Run.Start
+	untold := start != nil && start.Report != ""
+	if len(r.text) == 0 && !untold || d.EUID != 0 || d.Job.UID == 0 {
 		return
 	}
 	target, noTaskHook := o.target()
+	if len(r.text) == 0 && !noTaskHook { // its task hook has told the start
+		return
+	}
 	if target.Path == "" {
 		r.jobLog = "no file"
 		return
@@ -192,7 +194,7 @@ func (r *record) append(d *session.Driver, o output) {
 		return
 	}
 	text := quote(joined(r.text))
-	if start := r.Past.Run.Start; noTaskHook && start != nil { // none was there to print it
+	if noTaskHook && untold { // none was there to print it
 		text = quote(start.Report) + text
 	}
 	req := operation.AppendRequest{UID: d.Job.UID, GID: d.Job.GID, User: d.Job.User, Target: target, Text: "\n" + text}

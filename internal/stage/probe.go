@@ -4,9 +4,9 @@ import (
 	"bookend/internal/config"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
-	"bookend/internal/probe"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
 )
@@ -15,7 +15,7 @@ import (
 // that still holds. The case comes back with the results. What was found by the records as they were at the look stays
 // found: as they are right before a test they only say whether there may be one.
 func withTests(
-	d *session.Driver, c judge.Case, j judge.Judgement, earlier map[gpu.ID]probe.Record, sole bool,
+	d *session.Driver, c judge.Case, j judge.Judgement, earlier map[gpu.ID]health.TestRecord, sole bool,
 ) judge.Case {
 	if d.Config.Probe.At == config.ProbeNever || len(c.Seen.Cards) == 0 {
 		return c
@@ -23,7 +23,7 @@ func withTests(
 	outcomes, open := trusted(d, c, earlier)
 	if tests(d) && len(open) > 0 {
 		now, again := recheck(d, c)
-		plan := probe.Case{
+		plan := health.TestCase{
 			Scene: now.Whole(), Found: j.Findings(), InJob: c.InJob, Again: again,
 		}
 		if c.Sharing = now.Sharing; c.Node == nil {
@@ -34,7 +34,7 @@ func withTests(
 		keepTests(d, c.Seen, tested)
 		outcomes = append(outcomes, tested...)
 		for _, p := range append(skipped, more...) {
-			outcomes = append(outcomes, probe.Outcome{Probe: p})
+			outcomes = append(outcomes, health.Outcome{Probe: p})
 		}
 	}
 	c.Tests = judge.Tests{Outcomes: outcomes, Faults: session.Once(d.Take(), j.Findings())}
@@ -42,10 +42,10 @@ func withTests(
 }
 
 // tests reports whether hooks of this phase test at all.
-func tests(d *session.Driver) bool { return probe.When(d.Config.Probe.At, d.Phase) }
+func tests(d *session.Driver) bool { return health.WhenTested(d.Config.Probe.At, d.Phase) }
 
 // earlierTests are what earlier hooks found out by tests, for a start.
-func earlierTests(d *session.Driver) map[gpu.ID]probe.Record {
+func earlierTests(d *session.Driver) map[gpu.ID]health.TestRecord {
 	if d.Store == nil || d.Config.Probe.At == config.ProbeNever {
 		return nil
 	}
@@ -56,8 +56,8 @@ func earlierTests(d *session.Driver) map[gpu.ID]probe.Record {
 
 // since is from where on a start has to read the kernel's log: before the oldest test that it may trust, nil where
 // there is none.
-func since(tested map[gpu.ID]probe.Record, d *session.Driver) (mark *gpu.KernelMark) {
-	oldest := d.Clock.Boot() - probe.MaxAge
+func since(tested map[gpu.ID]health.TestRecord, d *session.Driver) (mark *gpu.KernelMark) {
+	oldest := d.Clock.Boot() - health.TestMaxAge
 	for _, t := range tested {
 		if t.Probe.At >= oldest && t.Kernel != (gpu.KernelMark{}) && (mark == nil || t.Kernel.Seq < mark.Seq) {
 			mark = &t.Kernel
@@ -69,15 +69,15 @@ func since(tested map[gpu.ID]probe.Record, d *session.Driver) (mark *gpu.KernelM
 // trusted returns what earlier tests say of the GPUs, and the GPUs of which none does. A start that tests believes no
 // bad news: it may have been repaired since.
 func trusted(
-	d *session.Driver, c judge.Case, earlier map[gpu.ID]probe.Record,
-) (outcomes []probe.Outcome, open []finding.Card) {
+	d *session.Driver, c judge.Case, earlier map[gpu.ID]health.TestRecord,
+) (outcomes []health.Outcome, open []finding.Card) {
 	if d.Phase != slurm.Prolog || d.Store == nil {
 		return nil, c.Seen.Cards
 	}
 	scene := c.Scene(c.Seen.Side)
 	for _, card := range c.Seen.Cards {
 		test, known := earlier[card.Device.ID]
-		ok, why := test.Trusted(probe.Now{
+		ok, why := test.Trusted(health.SinceTest{
 			At: d.Clock.Boot(), Epoch: c.Seen.Epoch,
 			Kernel: c.Seen.Kernel, Scene: scene, Card: card,
 		})
@@ -85,10 +85,10 @@ func trusted(
 		case !known, tests(d) && (!ok || !test.Good()):
 			open = append(open, card)
 		case ok:
-			outcomes = append(outcomes, probe.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
+			outcomes = append(outcomes, health.Outcome{Probe: test.Probe, Seen: test.Seen, Earlier: test.Wall})
 		default:
 			why := "none at a start (probe.at); the last one is not trusted: " + why
-			outcomes = append(outcomes, probe.Outcome{Probe: probe.Skipped(card.Device.ID, why)})
+			outcomes = append(outcomes, health.Outcome{Probe: health.SkippedTest(card.Device.ID, why)})
 		}
 	}
 	return outcomes, open
@@ -114,14 +114,14 @@ func recheck(d *session.Driver, c judge.Case) (now judge.Case, isAgain bool) {
 
 // keepTests records tests for later starts. One that was tried and came to nothing is recorded too: nobody trusts it,
 // nor what was known before it.
-func keepTests(d *session.Driver, seen judge.Seen, tested []probe.Outcome) {
+func keepTests(d *session.Driver, seen judge.Seen, tested []health.Outcome) {
 	var mark gpu.KernelMark
 	if seen.Kernel != nil {
 		mark = seen.Kernel.Last
 	}
-	var records []probe.Record
+	var records []health.TestRecord
 	for _, o := range tested {
-		records = append(records, probe.Record{
+		records = append(records, health.TestRecord{
 			Probe: o.Probe, Epoch: seen.Epoch, Kernel: mark, Wall: d.Clock.Wall(), Seen: o.Seen,
 		})
 	}

@@ -39,7 +39,7 @@ func prolog(d *session.Driver, r *record) {
 	r.Past = outlast(d, r.Past)
 	r.Case = withTests(d, r.Case, r.Judgement, tested, sole)
 	r.judge(d)
-	r.text = report.Start(r.report(d))
+	r.text = report.Start(r.report())
 	if d.Store != nil {
 		r.open(d)
 	}
@@ -59,7 +59,7 @@ func begin(d *session.Driver) (second, sole bool) {
 
 // open puts the job's start on record, for its end and for its task hooks.
 func (r *record) open(d *session.Driver) {
-	start, run, scene := r.end(d), r.Self(), r.report(d)
+	start, run, scene := r.end(d), r.Self(), r.report()
 	run.Start = &start
 	d.Finish()
 	d.Try(d.Store.Begin(run))

@@ -7,11 +7,10 @@ import (
 
 	"bookend/internal/code"
 	"bookend/internal/config"
-	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/metrics"
 	"bookend/internal/operation"
-	"bookend/internal/probe"
 	"bookend/internal/runlog"
 	"bookend/internal/session"
 	"bookend/internal/slurm"
@@ -24,16 +23,15 @@ func (r *record) publish(d *session.Driver) {
 	req := operation.DiskRequest{
 		Run: d.Config.Paths.Run, Var: d.Config.Paths.Var, Node: d.Job.Node, Now: d.Clock.Wall(), Boot: d.Clock.Boot(),
 		Textfile: d.Config.Metrics.Textfile, Counted: r.counted(d), Program: programs[d.Phase].name, PID: d.PID,
-		LogAs: d.Config.Log, Within: d.Left(time.Duration(d.Times.Outputs), 0),
+		LogAs: d.Config.Log,
 	}
 	if d.Config.Log.File {
 		req.Log, req.LogDir = lines, d.Config.Paths.Log
 	}
 	if d.Phase != slurm.Prolog && d.Store != nil {
 		req.Archive, req.Drop = true, slurm.Owner{ID: d.Job.ID, SLUID: d.Job.SLUID}
-		req.Sweep = d.Phase == slurm.HealthCheck
 	}
-	reply, err := operation.Disk.Ask(req, req.Within)
+	reply, err := operation.Disk.Ask(req, d.Left(time.Duration(d.Times.Outputs), 0))
 	if err != nil { // the log has no word of this run, nor have the metrics
 		own := operation.DiskTrouble{Code: code.LogFailed, Text: err.Error(), Say: true}
 		reply.Troubles = append(reply.Troubles, own)
@@ -96,39 +94,19 @@ func (r *record) counted(d *session.Driver) metrics.Run {
 		run.Findings = append(run.Findings, counted)
 	}
 	for _, c := range r.Seen.Cards {
-		run.Given = append(run.Given, r.countedCard(d, c))
-	}
-	return run
-}
-
-// countedCard is what this run says of one of the job's GPUs.
-func (r *record) countedCard(d *session.Driver, card finding.Card) metrics.GivenCard {
-	id := card.Device.ID
-	c := metrics.GivenCard{GPU: card.Index, UUID: id}
-	if curve := r.Seen.Side.Curves[id]; curve.State.AtRest() {
-		c.Settled = &curve.Settled
-	}
-	if r.Phase == slurm.Epilog && !r.Past.Again && !r.Past.Second {
-		c.Left = finding.Left(r.Findings(), id)
+		if curve := r.Seen.Side.Curves[c.Device.ID]; curve.State.AtRest() {
+			run.Settled = append(run.Settled, curve.Settled)
+		}
 	}
 	for _, p := range r.Tests.Probes() {
 		// A start has also the word of earlier tests, or why there is none: they are not of this run.
 		own := p.At >= d.Start
 		if p.Result == gpu.ProbeSkipped {
-			own = probe.When(d.Config.Probe.At, d.Phase)
+			own = health.WhenTested(d.Config.Probe.At, d.Phase)
 		}
-		if p.Device == id && own {
-			c.Probe, c.Gap = p.Result, gap(p)
+		if own {
+			run.Tests = append(run.Tests, p.Result)
 		}
 	}
-	return c
-}
-
-// gap is how much of the free memory a test could not have in one block, in bytes; nil where it does not tell.
-func gap(p gpu.Probe) *uint64 {
-	if p.Result == gpu.ProbeSkipped || p.Result == gpu.ProbeBroken || !p.Free.Known() || !p.Largest.Known() {
-		return nil
-	}
-	bytes := p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes)
-	return &bytes
+	return run
 }

@@ -10,10 +10,10 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
+	"bookend/internal/health"
 	"bookend/internal/judge"
 	"bookend/internal/ledger"
 	"bookend/internal/operation"
-	"bookend/internal/probe"
 	"bookend/internal/session"
 	"bookend/internal/slurmconf"
 	"bookend/internal/state"
@@ -138,7 +138,7 @@ func outlast(d *session.Driver, past judge.Past) judge.Past {
 		return past
 	}
 	wait := time.Duration(0)
-	if probe.When(d.Config.Probe.At, d.Phase) {
+	if health.WhenTested(d.Config.Probe.At, d.Phase) {
 		wait = d.Left(time.Hour, d.Reserve())
 	}
 	if _, err := d.Store.Claim(d.Job, d.Phase, wait); err != nil {

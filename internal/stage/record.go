@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"bookend/internal/config"
 	"bookend/internal/diagnosis"
 	"bookend/internal/drain"
 	"bookend/internal/judge"
@@ -58,15 +57,12 @@ func slurmConf(h *session.Hook) string {
 }
 
 // report is the record as its job's owner is to read it.
-func (r *record) report(d *session.Driver) report.Scene {
-	why := r.why
-	if r.Config.JobLog.Why == config.Never { // the record has it in any case
-		why = nil
-	}
+func (r *record) report() report.Scene {
 	return report.Scene{
 		Node: r.Job.Node, Job: r.Job, Cards: r.Subjects(r.Judgement), Now: r.Seen.Side, Before: r.Past.Before,
-		Probes: r.Tests.Probes(), Findings: r.Findings(), Verdict: r.Verdict(), Why: why,
-		Privacy: r.Config.JobLog.Privacy, WallNow: d.Clock.Wall(), BootNow: d.Clock.Boot(),
+		Findings: r.Findings(), Verdict: r.Verdict(), Why: r.why,
+		Show: r.Config.JobLog.Show, Privacy: r.Config.JobLog.Privacy,
+		Help: strings.Trim(r.Config.HelpURL+", "+r.Config.Contact, ", "),
 	}
 }
 

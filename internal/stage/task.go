@@ -56,20 +56,19 @@ func taskProlog(t *task) {
 	}
 }
 
-// greet prints the start report: all of it at the start of the script, one line at that of a step.
+// greet prints the start report, if there is one: at the start of the script, and of what is wrong a line at a step's.
 func (t *task) greet() {
 	r, err := state.GetReport(t.cfg.Paths.Run, t.Node, t.Job())
 	if err != nil {
 		return // no prolog, or not this user's report
 	}
-	verbosity, text := t.cfg.JobLog.Start, r.Text
+	text := r.Text
 	if !t.inScript() {
-		verbosity = config.Unclean
-		text, _, _ = strings.Cut(r.Text, "\n")
+		if text, _, _ = strings.Cut(r.Text, "\n"); r.Clean {
+			return
+		}
 	}
-	if verbosity == config.Always || verbosity == config.Unclean && !r.Clean {
-		printLines(t.env.Stdout, text)
-	}
+	printLines(t.env.Stdout, text)
 }
 
 func (t *task) inScript() bool { return t.Step == slurm.StepBatch || t.Step == slurm.StepInteractive }

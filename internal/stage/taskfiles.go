@@ -75,33 +75,33 @@ func (t *task) recordLauncher() {
 	})
 }
 
-// record changes what the task hooks of this job on this node leave for the epilog, in the folder that the prolog made.
+// record changes what the task hooks of this job on this node leave for the epilog, in the file that the prolog made.
 // Steps may begin at the same time: one after the other writes.
 func (t *task) record(change func(*joblog.Drop)) {
-	dir, drop := state.DropDir(t.cfg.Paths.Run, t.Node, t.Job()), t.drop()
+	drop := t.drop()
+	dir, name := state.DropFile(t.cfg.Paths.Run, t.Node, t.Job())
 	if dir == "" {
 		return
 	}
-	if release, err := safefile.Lock(filepath.Join(dir, dropWriters), t.Left(dropWait, 0), true); err == nil {
-		defer release()
+	// Threat: none but the user's own: this is his file, and his process. Without one there is no record: that is normal.
+	release, err := safefile.Lock(filepath.Join(dir, name), t.Left(dropWait, 0), true)
+	if err != nil {
+		return
 	}
-	t.recall(dir, &drop)
+	defer release()
+	t.recall(dir, name, &drop)
 	change(&drop)
 	if data, err := drop.Encode(); err == nil {
-		_ = safefile.Replace(dir, state.DropFile, data, 0o600) // no folder, no record: that is normal
+		_ = safefile.Rewrite(dir, name, data)
 	}
 }
 
-// Writers of a record hold dropWriters, for no longer than it takes to write it.
-const (
-	dropWriters = "job.lock"
-	dropWait    = 100 * time.Millisecond
-)
+// dropWait is the longest wait for other writers, which take no longer than it takes to write.
+const dropWait = 100 * time.Millisecond
 
 // recall adds what was left so far. A step's hook knows nothing of the job that the script's would not know better.
-func (t *task) recall(dir string, d *joblog.Drop) {
-	// Threat: none but the user's own: this is his record, and his process.
-	raw, err := safefile.Read(dir, state.DropFile, joblog.MaxDrop)
+func (t *task) recall(dir, name string, d *joblog.Drop) {
+	raw, err := safefile.Read(dir, name, joblog.MaxDrop)
 	if err != nil {
 		return
 	}

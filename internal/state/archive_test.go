@@ -175,20 +175,6 @@ func TestArchiveForgets(t *testing.T) {
 	}
 }
 
-// Age counts, not the name.
-func TestMakeRoom(t *testing.T) {
-	dir := t.TempDir()
-	for i, name := range []string{"c", "a", "b"} { // oldest first
-		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, nil, 0o600))
-		must(t, os.Chtimes(path, time.Time{}, time.Unix(int64(i+1), 0)))
-	}
-	makeRoom(dir, 1)
-	if left := byAge(dir); len(left) != 1 || left[0].Name() != "b" {
-		t.Errorf("left: %v", left)
-	}
-}
-
 func byName(t *testing.T, folder string) []os.FileInfo {
 	t.Helper()
 	files := byAge(folder)
@@ -235,29 +221,6 @@ func TestArchiveLeavesALockedRecord(t *testing.T) {
 	}
 }
 
-// An epilog that comes between reading and writing must not be lost.
-func TestArchiveLeavesAChangedRecord(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	lived(t, s, job(1), 10, false)
-	history, err := makeHistory(varDir, node)
-	must(t, err)
-	seen, _, _ := s.Find(job(1))
-	must(t, s.Close(seen, *at(20)))
-	gone := seen
-	gone.Job.ID++
-	for _, stays := range []bool{true, false} {
-		must(t, errors.Join(s.retire(history, seen, stays), s.retire(history, gone, stays), s.letGo(seen, seen, stays)))
-		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
-			t.Errorf("stays %v: %+v, %v", stays, r, err)
-		}
-	}
-	must(t, damaged(s, 1))
-	if err := s.retire(history, seen, false); !errors.Is(err, errRecord) {
-		t.Errorf("of a record damaged meanwhile: got %v, want %v", err, errRecord)
-	}
-}
-
 func TestHistoryReportsDamage(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	if runs, damage := History(varDir, node); len(runs)+len(damage) != 0 {
@@ -271,7 +234,7 @@ func TestHistoryReportsDamage(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	for range 2 { // it only reads: nothing is set aside
-		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 4 {
+		if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 2 {
 			t.Errorf("%d runs, %v", len(runs), damage)
 		}
 	}
@@ -280,48 +243,19 @@ func TestHistoryReportsDamage(t *testing.T) {
 	}
 }
 
-// The history is gone through once an hour, where the clock was set back, and after an Archive that was killed.
-func TestPruneDue(t *testing.T) {
+// An epilog that comes between reading and writing must not be lost.
+func TestArchiveLeavesAChangedRecord(t *testing.T) {
 	run, varDir := folder(t), folder(t)
 	s := open(t, run)
+	lived(t, s, job(1), 10, false)
 	history, err := makeHistory(varDir, node)
 	must(t, err)
-	temp := filepath.Join(history, safefile.TempPrefix+"x")
-	for _, tt := range []struct {
-		what  string
-		after time.Duration
-		want  bool
-	}{
-		{"a boot", 0, true}, {"a moment", time.Second, false}, {"most of an hour", time.Hour - time.Second, false},
-		{"an hour", time.Hour, true},
-		{"less than another", 2*time.Hour - time.Second, false}, {"the clock set back", -time.Hour, true},
-		{"a day", 23 * time.Hour, true},
-	} {
-		must(t, os.WriteFile(temp, nil, 0o600))
-		must(t, Archive(run, varDir, node, now.Add(tt.after), limits(9, 9)))
-		if _, err := os.Lstat(temp); os.IsNotExist(err) != tt.want {
-			t.Errorf("after %s: gone through is %v", tt.what, err)
+	seen, _, _ := s.Find(job(1))
+	must(t, s.Close(seen, *at(20)))
+	for _, stays := range []bool{true, false} {
+		must(t, s.retire(history, seen, stays))
+		if r, _, err := s.Find(job(1)); err != nil || len(r.Ends) != 2 || r.Archived {
+			t.Errorf("stays %v: %+v, %v", stays, r, err)
 		}
-	}
-	must(t, s.setPruned(unfinished))
-	must(t, Archive(run, varDir, node, now.Add(23*time.Hour), limits(9, 9)))
-	if _, err := os.Lstat(temp); !os.IsNotExist(err) {
-		t.Errorf("after one that was killed: %v", err)
-	}
-}
-
-// An Archive that does not come to its end leaves the history to the next.
-func TestArchiveInterrupted(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	must(t, Archive(run, varDir, node, now, limits(9, 9)))
-	history := historyFolder(varDir, node)
-	must(t, os.Rename(history, history+"-aside"))
-	must(t, os.WriteFile(history, nil, 0o600))
-	if err := Archive(run, varDir, node, now, limits(9, 9)); err == nil {
-		t.Fatal("a file in the place of the history is no error")
-	}
-	if last := s.lastPruned(); !last.Equal(unfinished) {
-		t.Errorf("got %v, want %v", last, unfinished)
 	}
 }

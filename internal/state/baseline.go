@@ -25,13 +25,7 @@ var baselineFile = cardFile("baseline.json", 256<<10,
 
 // Baselines returns what each card of the node carries without any job. It holds for the epoch that each names: what
 // is of another counts for nothing. An unusable file is a Damage, set aside; then no baseline is known.
-func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) {
-	known, err := baselineFile.all(s)
-	if err != nil {
-		return known, fmt.Errorf("read baselines: %w", err)
-	}
-	return known, nil
-}
+func (s *Store) Baselines() (map[gpu.ID]finding.Baseline, error) { return baselineFile.all(s) }
 
 // PutBaseline records one card's baseline, in place of what was known of that card. Baselines of other epochs are
 // void and go. One above finding.MaxBaseline is refused; one without a known epoch is ErrEpoch.
@@ -43,24 +37,16 @@ func (s *Store) PutBaseline(b finding.Baseline) error {
 		return fmt.Errorf("put baseline of %q: %d bytes, %d processes: %w",
 			b.GPU, b.Bytes, len(b.Residents), safefile.ErrTooLarge)
 	}
-	err := baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
+	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
 		void := func(o finding.Baseline) bool { return o.GPU == b.GPU || !o.Epoch.Same(b.Epoch) }
 		return append(slices.DeleteFunc(cards, void), b)
 	})
-	if err != nil {
-		return fmt.Errorf("put baseline of %q: %w", b.GPU, err)
-	}
-	return nil
 }
 
 // DropBaselines forgets what is known of these cards, accepted or learned. Of a card without a baseline there is
 // nothing to forget.
 func (s *Store) DropBaselines(ids ...gpu.ID) error {
-	err := baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
+	return baselineFile.edit(s, func(cards []finding.Baseline) []finding.Baseline {
 		return slices.DeleteFunc(cards, func(o finding.Baseline) bool { return slices.Contains(ids, o.GPU) })
 	})
-	if err != nil {
-		return fmt.Errorf("drop baselines: %w", err)
-	}
-	return nil
 }

@@ -30,42 +30,24 @@ func (s *Store) BeOnlyCheck() (release func(), err error) {
 }
 
 // LastCheck is what the node's last health check saw, nil where there was none. An unusable file is a Damage, set
-// aside.
-func (s *Store) LastCheck() (*ledger.Check, error) {
-	c, err := valueOf(checkFile.get(s))
-	if err != nil {
-		return nil, fmt.Errorf("read last health check: %w", err)
-	}
-	return c, nil
-}
+// aside; so it is with all that follows.
+func (s *Store) LastCheck() (*ledger.Check, error) { return valueOf(checkFile.get(s)) }
 
 // PutLastCheck keeps what a health check saw, for the next one and for the command line. The caller is the only check.
 // Of too much it keeps the verdict rather than nothing.
 func (s *Store) PutLastCheck(c ledger.Check) error {
 	c.Wall = c.Wall.UTC().Round(0)
-	if err := putBounded(s, checkFile, c); err != nil {
-		return fmt.Errorf("keep health check: %w", err)
-	}
-	return nil
+	return putBounded(s, checkFile, c)
 }
 
-// Sighted is what health checks have seen on the cards; nothing where there was none. An unusable file is a Damage, set
-// aside.
+// Sighted is what health checks have seen on the cards; nothing where there was none.
 func (s *Store) Sighted() (ledger.Sighted, error) {
 	seen, err := valueOf(sightedFile.get(s))
-	if err != nil {
-		return ledger.Sighted{}, fmt.Errorf("read sightings: %w", err)
-	}
-	return orNone(seen), nil
+	return orNone(seen), err
 }
 
 // PutSighted keeps what health checks have seen. The caller is the only check.
-func (s *Store) PutSighted(seen ledger.Sighted) error {
-	if err := putBounded(s, sightedFile, seen); err != nil {
-		return fmt.Errorf("keep sightings: %w", err)
-	}
-	return nil
-}
+func (s *Store) PutSighted(seen ledger.Sighted) error { return putBounded(s, sightedFile, seen) }
 
 // putBounded writes as much of a value as there is room for.
 func putBounded[T interface{ Bounded(level int) T }](s *Store, f file[versioned[T]], value T) (err error) {
@@ -77,15 +59,8 @@ func putBounded[T interface{ Bounded(level int) T }](s *Store, f file[versioned[
 	return err
 }
 
-// Numbering is what Slurm's GPU numbers mean on the node, nil where nothing is kept. An unusable file is a Damage, set
-// aside.
-func (s *Store) Numbering() (*slurmconf.Kept, error) {
-	k, err := valueOf(numberingFile.get(s))
-	if err != nil {
-		return nil, fmt.Errorf("read GPU numbering: %w", err)
-	}
-	return k, nil
-}
+// Numbering is what Slurm's GPU numbers mean on the node, nil where nothing is kept.
+func (s *Store) Numbering() (*slurmconf.Kept, error) { return valueOf(numberingFile.get(s)) }
 
 // PeekNumbering is Numbering for readers that change nothing: nil too where nothing can be read.
 func PeekNumbering(run, node string) *slurmconf.Kept {
@@ -99,8 +74,5 @@ func PeekNumbering(run, node string) *slurmconf.Kept {
 
 // PutNumbering keeps an answer in the place of the one before. Hooks that ask at once get the same answer.
 func (s *Store) PutNumbering(k slurmconf.Kept) error {
-	if err := numberingFile.put(s, versioned[slurmconf.Kept]{fileVersion, k}); err != nil {
-		return fmt.Errorf("keep GPU numbering: %w", err)
-	}
-	return nil
+	return numberingFile.put(s, versioned[slurmconf.Kept]{fileVersion, k})
 }

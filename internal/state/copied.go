@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -13,11 +14,8 @@ import (
 	"bookend/internal/slurm"
 )
 
-// Bounds of a copy: a folder that is none, such as a whole file system, is noticed before it is read.
-var (
-	maxCopied = 100_000 // files
-	maxDepth  = 6       // folders
-)
+// maxDepth is the depth of folders in a copy.
+const maxDepth = 6
 
 // Copied returns the runs in a copy of records: of paths.var or paths.run, or of a folder in them; by node, each run
 // once. It writes nothing, and whose the files are does not matter: what they say is their owner's claim.
@@ -26,7 +24,7 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read records: %w", err)
 	}
-	runs, files := map[run]ledger.Run{}, 0
+	runs := map[run]ledger.Run{}
 	var damage []Damage
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -37,21 +35,23 @@ func Copied(dir string) (map[string][]ledger.Run, []Damage, error) {
 				return fs.SkipDir
 			}
 			return nil
-		case !isRecord(path):
+		}
+		id, key, ok := recordName(path)
+		if !ok {
 			return nil
 		}
-		if files++; files > maxCopied {
-			return fmt.Errorf("more than %d records", maxCopied)
+		r, err := copied(path, id, key)
+		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
+			return nil
 		}
-		r, err := copied(path)
 		if err != nil {
 			damage = append(damage, Damage{Path: path, Why: err.Error()})
 			return nil
 		}
 		// It may be in memory and in the history: the one with more ends is the newer.
-		id := run{r.Job.Node, r.Job.ID, r.Key}
-		if old, met := runs[id]; !met || len(r.Ends) > len(old.Ends) {
-			runs[id] = r
+		one := run{r.Job.Node, r.Job.ID, r.Key}
+		if old, met := runs[one]; !met || len(r.Ends) > len(old.Ends) {
+			runs[one] = r
 		}
 		return nil
 	})
@@ -81,28 +81,25 @@ func byNode(runs map[run]ledger.Run) map[string][]ledger.Run {
 	return out
 }
 
-// isRecord tells by its name whether a file is a run's record: JOB-KEY.json in a history, JOB/KEY.json in memory.
-func isRecord(path string) bool {
+// recordName tells by its name which run's record a file is: JOB-KEY.json in a history, JOB/KEY.json in memory.
+func recordName(path string) (id slurm.JobID, key string, ok bool) {
 	base, ok := strings.CutSuffix(filepath.Base(path), suffix)
-	if !ok {
-		return false
-	}
 	number, key, archived := strings.Cut(base, "-")
 	if !archived {
 		number, key = filepath.Base(filepath.Dir(path)), base
 	}
-	_, ok = slurm.ParseJobID(number)
-	return ok && validKey(key)
+	id, isJob := slurm.ParseJobID(number)
+	return id, key, ok && isJob && validKey(key)
 }
 
-func copied(path string) (ledger.Run, error) {
+func copied(path string, id slurm.JobID, key string) (ledger.Run, error) {
 	data, err := safefile.ReadGiven(path, maxRecord)
 	if err != nil {
 		return ledger.Run{}, err
 	}
 	r, err := parse(data)
-	if err == nil && !slurm.ValidNode(r.Job.Node) {
-		err = fmt.Errorf("%w: node %q", errRecord, r.Job.Node)
+	if err == nil && (!slurm.ValidNode(r.Job.Node) || r.Job.ID != id || r.Key != key) {
+		err = fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
 	}
 	return r, err
 }

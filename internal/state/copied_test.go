@@ -1,15 +1,12 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"bookend/internal/ledger"
 	"bookend/internal/slurm"
@@ -76,39 +73,5 @@ func TestCopied(t *testing.T) {
 	}
 	if _, _, err := Copied(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a folder that is not there has records")
-	}
-}
-
-// A part of a copy is not given out as all of it: a folder that cannot be read is an error.
-func TestCopiedUnread(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "7-w5.json"), nil, 0o600))
-	err := refused(t, listing(unix.EIO), func() error {
-		runs, damage, err := Copied(dir)
-		if runs != nil || damage != nil {
-			t.Errorf("%v, %v", runs, damage)
-		}
-		return err
-	})
-	if !errors.Is(err, unix.EIO) {
-		t.Errorf("%v, want %v", err, unix.EIO)
-	}
-}
-
-// More files than any copy has are an error, and not a part of them.
-func TestCopiedIsBounded(t *testing.T) {
-	was := maxCopied
-	defer func() { maxCopied = was }()
-	maxCopied = 3
-	dir := t.TempDir()
-	for _, name := range []string{"1-w5.json", "2-w5.json", "3-w5.json"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-	}
-	if _, damage, err := Copied(dir); err != nil || len(damage) != maxCopied {
-		t.Errorf("got %d damaged, %v, want %d", len(damage), err, maxCopied)
-	}
-	must(t, os.WriteFile(filepath.Join(dir, "4-w5.json"), nil, 0o600))
-	if runs, damage, err := Copied(dir); err == nil || runs != nil || damage != nil {
-		t.Errorf("got %d runs, %d damaged, want an error", len(runs), len(damage))
 	}
 }

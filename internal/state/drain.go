@@ -29,24 +29,17 @@ type drainContent struct {
 // aside: then nothing is remembered, and no reason that stands is ours.
 func (s *Store) Drain() (drain.Memory, error) {
 	c, err := drainFile.get(s)
-	if err != nil {
-		return drain.Memory{}, fmt.Errorf("read drain: %w", err)
-	}
-	return orNone(c).Memory, nil
+	return orNone(c).Memory, err
 }
 
 // SwapDrain replaces what is remembered, and gives ErrChanged where that is not what seen says any more.
 func (s *Store) SwapDrain(seen, next drain.Memory) error {
-	err := drainFile.change(s, func(now *drainContent) (*drainContent, error) {
+	return drainFile.change(s, func(now *drainContent) (*drainContent, error) {
 		if !equalDrain(orNone(now).Memory, seen) {
 			return nil, ErrChanged
 		}
 		return &drainContent{fileVersion, next}, nil
 	})
-	if err != nil {
-		return fmt.Errorf("remember drain: %w", err)
-	}
-	return nil
 }
 
 // equalDrain compares what would be written.

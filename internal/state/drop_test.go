@@ -2,8 +2,6 @@ package state
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,196 +10,69 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
-	"bookend/test/refuse"
 )
 
-func always() bool { return true }
-
-// atMost says yes that often.
-func atMost(n int) func() bool {
-	return func() bool { n--; return n >= 0 }
-}
-
-// remove does what the child of a job's end does.
-func remove(run string, job slurm.Owner, more func() bool) error {
-	return errors.Join(RetireDrop(run, node, job), RemoveDrops(run, node, more))
-}
-
 // dropped are the names in the folder of drops.
-func dropped(t *testing.T, s *Store) []string {
+func dropped(t *testing.T, s *Store) (names []string) {
 	t.Helper()
-	names, err := s.drops()
-	must(t, err)
-	return names
+	for _, f := range byAge(dropFolder(s.run)) {
+		names = append(names, f.Name())
+	}
+	return slices.Sorted(slices.Values(names))
 }
 
-// claims leaves a file in a job's drop folder.
-func claims(t *testing.T, s *Store, name string) {
-	t.Helper()
-	must(t, os.WriteFile(filepath.Join(s.dropFolder(), name, "theirs"), nil, 0o600))
-}
-
-// The folder of an earlier run of another user's, or one that root has taken and not emptied, is put aside, however
-// many were before it, and goes with the next job's end. One that is in use as a mount point stays.
-func TestMakeDropPutsAnotherUsersAside(t *testing.T) {
+// The file is a new one for each run, the user's and nobody else's: who held an earlier one writes elsewhere. A job's
+// files go under whichever name, and no other's.
+func TestDrop(t *testing.T) {
 	s := open(t, folder(t))
-	path := filepath.Join(s.dropFolder(), "n1_7")
-	for uid := uint32(nobody - 3); uid <= nobody; uid++ {
-		j := job(7)
+	path := filepath.Join(dropFolder(s.run), "n1_7")
+	for uid := uint32(nobody - 1); uid <= nobody; uid++ {
+		j := bothNames(7)
 		j.UID = uid
 		must(t, s.MakeDrop(j))
-		if left, err := os.ReadDir(path); err != nil || len(left) != 0 {
-			t.Errorf("user %d finds %v, %v", uid, left, err)
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		if st.Uid != uid || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 {
+			t.Errorf("user %d finds %+v", uid, st)
 		}
-		claims(t, s, "n1_7")
-	}
-	must(t, os.Chown(path, 0, 0))
-	must(t, s.MakeDrop(job(7)))
-	if names := dropped(t, s); len(names) != 5 {
-		t.Errorf("%q", names)
-	}
-	must(t, remove(s.run, slurm.Owner{ID: 7}, always))
-	if names := dropped(t, s); len(names) != 0 {
-		t.Errorf("left %q", names)
-	}
-	j := job(7)
-	j.UID--
-	must(t, errors.Join(s.MakeDrop(j), unix.Mount(path, path, "", unix.MS_BIND, "")))
-	defer unix.Unmount(path, unix.MNT_DETACH)
-	if err := s.MakeDrop(job(7)); !errors.Is(err, safefile.ErrNotOurs) {
-		t.Error(err)
-	}
-	if err := remove(s.run, slurm.Owner{ID: 7}, always); !errors.Is(err, unix.EBUSY) {
-		t.Error(err)
-	}
-}
-
-// A job's folders go, under whichever name, with what is in them, and no other's. What hinders that is told, and the
-// next one goes on.
-func TestRemoveDrop(t *testing.T) {
-	s := open(t, folder(t))
-	must(t, errors.Join(s.MakeDrop(bothNames(7)), s.MakeDrop(job(8))))
-	must(t, os.MkdirAll(filepath.Join(s.dropFolder(), "n1_7/sub/sub"), 0o700))
-	for _, c := range []refuse.Call{
-		{Number: unix.SYS_RENAMEAT, Errno: unix.EROFS}, listing(unix.EIO), removing(unix.EIO, true),
-	} {
-		err := refused(t, c, func() error { return remove(s.run, slurm.Owner{ID: 7}, always) })
-		if !errors.Is(err, c.Errno) {
-			t.Errorf("got %v, want %v", err, c.Errno)
+		must(t, os.WriteFile(path, []byte("claim"), 0o600))
+		if text, err := s.ReadDrop(j); err != nil || string(text) != "claim" {
+			t.Errorf("got %q, %v", text, err)
 		}
 	}
-	must(t, remove(s.run, slurm.Owner{ID: 7, SLUID: sluidA}, always))
+	if _, err := s.ReadDrop(slurm.Job{ID: 7, Node: node, UID: nobody - 1}); err == nil {
+		t.Error("another user's was read")
+	}
+	must(t, os.Truncate(path, maxDrop+1))
+	if _, err := s.ReadDrop(bothNames(7)); err == nil {
+		t.Error("one that is too large was read")
+	}
+	must(t, errors.Join(s.MakeDrop(job(8)), RemoveDrop(s.run, node, slurm.Owner{ID: 7, SLUID: sluidA})))
 	if names := dropped(t, s); !slices.Equal(names, []string{"n1_8"}) {
 		t.Errorf("left: %q", names)
 	}
-	if err := remove(filepath.Join(s.run, "none"), slurm.Owner{ID: 7}, always); err != nil {
-		t.Errorf("no drop at all: %v", err)
-	}
+	must(t, RemoveDrop(filepath.Join(s.run, "none"), node, slurm.Owner{ID: 7}))
 }
 
-// What takes longer than one child may is taken up by the next, and the name is free at once.
-func TestRemoveDropGoesOn(t *testing.T) {
+// A mount point stays, and so does what an earlier release made: nothing is opened in it, and no job gets it.
+func TestDropInUse(t *testing.T) {
 	s := open(t, folder(t))
+	path := filepath.Join(dropFolder(s.run), "n1_7")
 	must(t, s.MakeDrop(job(7)))
-	for i := range 50 {
-		must(t, os.MkdirAll(filepath.Join(s.dropFolder(), "n1_7", fmt.Sprint(i), "d"), 0o700))
-	}
-	children := 0
-	for ; children == 0 || len(dropped(t, s)) > 0; children++ {
-		must(t, remove(s.run, slurm.Owner{ID: 7}, atMost(10)))
-		if _, err := os.Lstat(filepath.Join(s.dropFolder(), "n1_7")); !errors.Is(err, fs.ErrNotExist) {
-			t.Fatal("the name is not free")
+	must(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+	defer unix.Unmount(path, unix.MNT_DETACH)
+	must(t, os.MkdirAll(filepath.Join(dropFolder(s.run), "n1_8", "x"), 0o700))
+	for id, want := range map[slurm.JobID]error{7: unix.EBUSY, 8: unix.EISDIR} {
+		if err := s.MakeDrop(job(id)); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
 		}
-		if children > 50 {
-			t.Fatal("it does not end")
+		if _, err := s.ReadDrop(job(id)); err == nil {
+			t.Errorf("job %d: it was read", id)
 		}
+		begin(t, s, job(id), 1)
+		must(t, RemoveDrop(s.run, node, slurm.Owner{ID: id}))
 	}
-	if children < 5 {
-		t.Errorf("%d children did what takes ten steps each", children)
-	}
-}
-
-func TestDropNames(t *testing.T) {
-	id, sluid := slurm.Owner{ID: 7}, slurm.Owner{SLUID: sluidA}
-	for name, want := range map[string]struct {
-		job slurm.Owner
-		old bool
-	}{
-		"n1_7": {id, false}, "n1_7.aside-0": {id, true}, "n1_" + string(sluidA): {sluid, false},
-		"n1_" + string(sluidA) + ".aside-12": {sluid, true},
-
-		"n1_x_7": {}, "n1_7.aside-0_9": {}, "n1_7.aside-": {}, "n1_7.aside-0.aside-1": {}, "n1_07": {},
-		"n1_0.aside-1": {}, "n1_": {},
-		"n2_7": {}, "n11_7": {}, "other": {}, "n1_7.aside": {},
-	} {
-		if got, old := (&Store{node: node}).dropOf(name); got != want.job || old != want.old {
-			t.Errorf("%q: %+v, old %v", name, got, old)
-		}
-	}
-}
-
-// Drop folders whose job's end was killed, or never came, are put aside; those of jobs that run, of ends that are not
-// an hour old, of other nodes and of nobody known stay.
-func TestArchiveClearsDrops(t *testing.T) {
-	s := open(t, folder(t))
-	varDir := filepath.Join(folder(t), "lib")
-	lived(t, s, bothNames(1), 10, false)
-	begin(t, s, job(2), 20)
-	lived(t, s, job(3), 30, false)
-	begin(t, s, job(5), 1) // its end never came: it began anew
-	lived(t, s, job(5), 40, false)
-	for _, j := range []slurm.Job{job(2), job(4)} { // 4 has no record
-		must(t, s.MakeDrop(j))
-	}
-	strangers := []string{"n1_x_1", "n2_1", "other"}
-	for _, name := range strangers {
-		must(t, os.Mkdir(filepath.Join(s.dropFolder(), name), 0o700))
-	}
-	soon := at(41).Wall.Add(time.Minute)
-	must(t, Archive(s.run, varDir, node, soon, DefaultLimits()))
-	stay := []string{"n1_1", "n1_2", "n1_3", "n1_4.aside-0", "n1_5", "n1_" + string(sluidA)}
-	if names := dropped(t, s); !slices.Equal(names, slices.Sorted(slices.Values(append(stay, strangers...)))) {
-		t.Errorf("a minute later: %q", names)
-	}
-	archive(t, s.run, varDir, DefaultLimits())
-	must(t, remove(s.run, slurm.Owner{ID: 99}, always))
-	if names := dropped(t, s); !slices.Equal(names, append([]string{"n1_2"}, strangers...)) {
-		t.Errorf("much later: %q", names)
-	}
-}
-
-// A job that begins while the leftovers are looked through keeps its folder: its record is read anew under the job's
-// lock.
-func TestClearDropsSparesWhoBegins(t *testing.T) {
-	s := open(t, folder(t))
-	lived(t, s, job(1), 10, false)
-	names := dropped(t, s)
-	runs, _ := s.Runs()
-	begin(t, s, job(1), 20)
-	must(t, s.MakeDrop(job(1)))
-	must(t, s.clearDrops(names, runs, now))
-	if left := dropped(t, s); !slices.Equal(left, names) {
-		t.Errorf("the job finds %q", left)
-	}
-	must(t, damaged(s, 1))
-	must(t, s.clearDrops(names, runs, now))
-	if left := dropped(t, s); !slices.Equal(left, names) {
-		t.Errorf("with a damaged record it finds %q", left)
-	}
-}
-
-// While a record cannot be read, no folder is taken for a leftover.
-func TestUnreadRecordKeepsDrops(t *testing.T) {
-	s := open(t, folder(t))
-	begin(t, s, job(1), 10)
-	must(t, errors.Join(s.MakeDrop(job(1)), damaged(s, 1)))
-	if err := Archive(s.run, filepath.Join(folder(t), "lib"), node, now, DefaultLimits()); !errors.As(err,
-		new(Damage)) {
-		t.Error(err)
-	}
-	if names := dropped(t, s); !slices.Equal(names, []string{"n1_1"}) {
-		t.Errorf("left: %q", names)
-	}
+	begin(t, s, job(7), 99)
+	must(t, Archive(s.run, filepath.Join(folder(t), "lib"), node, at(0).Wall.Add(time.Hour), limits(0, 0)))
 }

@@ -5,10 +5,7 @@ import (
 	"time"
 )
 
-const (
-	maxFaults = 256 // of which it is kept when they were said
-	sayAgain  = time.Hour
-)
+const sayAgain = time.Hour
 
 var faultsFile = file[map[string]fault]{name: "faults.json", most: maxShared}
 
@@ -36,7 +33,7 @@ func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int
 			say, suppressed = true, f.Suppressed
 			f = fault{Said: now}
 		}
-		forget(faults, now)
+		maps.DeleteFunc(faults, func(_ string, f fault) bool { return !f.lately(now) }) // they would grow in number
 		faults[code] = f
 		return &faults, nil
 	})
@@ -44,14 +41,4 @@ func (s *Store) Repeat(code string, now time.Duration) (say bool, suppressed int
 		return true, 0
 	}
 	return say, suppressed
-}
-
-// forget makes room where there are more faults than there can be codes.
-func forget(faults map[string]fault, now time.Duration) {
-	if len(faults) >= maxFaults {
-		maps.DeleteFunc(faults, func(_ string, f fault) bool { return !f.lately(now) })
-	}
-	if len(faults) >= maxFaults {
-		clear(faults)
-	}
 }

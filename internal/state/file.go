@@ -54,8 +54,8 @@ func (f file[T]) peek(s *Store) *T {
 // get is read for hooks: a file that cannot be used is set aside, and a Damage. It is read again under the lock, whose
 // holder may have repaired it.
 func (f file[T]) get(s *Store) (content *T, err error) {
-	content, err = f.read(s)
-	if !unusable(err) {
+	defer func() { err = f.failed("read", err) }()
+	if content, err = f.read(s); !unusable(err) {
 		return content, err
 	}
 	lock := s.locked(lockOther, func() error {
@@ -72,7 +72,7 @@ func (f file[T]) get(s *Store) (content *T, err error) {
 // pointer that it got, nothing is written. A file that cannot be used is set aside and counts as none; one that cannot
 // be read now may be whole, and stays.
 func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
-	return s.locked(lockOther, func() error {
+	return f.failed("change", s.locked(lockOther, func() error {
 		now, err := f.read(s)
 		if unusable(err) {
 			s.moveAside(f.name, f.name)
@@ -89,12 +89,20 @@ func (f file[T]) change(s *Store, edit func(now *T) (*T, error)) error {
 			return removeOwn(s.dir, f.name)
 		}
 		return f.write(s, *next)
-	})
+	}))
+}
+
+// failed names the file in an error.
+func (f file[T]) failed(doing string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", doing, f.name, err)
+	}
+	return err
 }
 
 // put replaces the content, whatever it is.
 func (f file[T]) put(s *Store, content T) error {
-	return s.locked(lockOther, func() error { return f.write(s, content) })
+	return f.failed("keep", s.locked(lockOther, func() error { return f.write(s, content) }))
 }
 
 // write is put without the lock, which keeps the file in work from being swept away.

@@ -102,8 +102,9 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("node %q, job %d, SLUID %q: %q", node, id, sluid, name)
 			}
 		}
-		if dir := DropDir("/run/bookend", node, owner); dir != "" && filepath.Dir(dir) != "/run/bookend/drop" {
-			t.Errorf("drop folder %q", dir)
+		if dir, name := DropFile("/run/bookend", node, owner); dir != "" && (dir != "/run/bookend/drop" ||
+			name != filepath.Base(name)) {
+			t.Errorf("drop %q, %q", dir, name)
 		}
 		name := lockName(gpu.ID(card))
 		if name != filepath.Base(name) || len(name) > 64 || strings.HasPrefix(name, ".") || name != card &&

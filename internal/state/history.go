@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,29 +26,6 @@ func makeHistory(varDir, node string) (string, error) {
 		}
 	}
 	return history, nil
-}
-
-// pruneEvery is how often the history is gone through: with thousands of records in it that takes longer than all else.
-const pruneEvery = time.Hour
-
-// unfinished stands for the time of the last time while an Archive is at work: one that is killed leaves it, and what
-// it was writing, to the next.
-var unfinished = time.Unix(0, 0)
-
-// lastPruned is when the history was last gone through: the time of the lock. It is no time if the node has just
-// booted.
-func (s *Store) lastPruned() time.Time {
-	// Threat: none, root alone can write here.
-	lock, err := os.Lstat(filepath.Join(s.dir, lockArchive))
-	if err != nil {
-		return time.Time{}
-	}
-	return lock.ModTime()
-}
-
-// setPruned is for whoever holds the lock.
-func (s *Store) setPruned(at time.Time) error {
-	return os.Chtimes(filepath.Join(s.dir, lockArchive), at, at)
 }
 
 // prune removes from the history what is too old, and the oldest while it is too large. A killed writer's files
@@ -79,46 +54,11 @@ func History(varDir, node string) ([]ledger.Run, []Damage) {
 		return nil, []Damage{{Path: varDir, Why: fmt.Sprintf("node %q: %v", node, ErrName)}}
 	}
 	folder := historyFolder(varDir, node)
-	// Threat: none from users, who cannot write here.
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	runs, damage, err := Copied(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		damage = append(damage, Damage{Path: folder, Why: err.Error()})
 	}
-	if err != nil {
-		return nil, []Damage{{Path: folder, Why: err.Error()}}
-	}
-	var runs []ledger.Run
-	var damage []Damage
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), safefile.TempPrefix) {
-			continue
-		}
-		r, err := archived(folder, entry.Name(), node)
-		if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
-			continue
-		}
-		if err != nil {
-			damage = append(damage, Damage{Path: filepath.Join(folder, entry.Name()), Why: err.Error()})
-			continue
-		}
-		runs = append(runs, r)
-	}
-	slices.SortStableFunc(runs, func(a, b ledger.Run) int { return wall(b).Compare(wall(a)) })
-	return runs, damage
-}
-
-func archived(folder, name, node string) (ledger.Run, error) {
-	base, _ := strings.CutSuffix(name, suffix)
-	number, key, _ := strings.Cut(base, "-")
-	id, ok := slurm.ParseJobID(number)
-	if !ok || !strings.HasSuffix(name, suffix) {
-		return ledger.Run{}, fmt.Errorf("%w: not a record's name", errRecord)
-	}
-	data, err := safefile.Read(folder, name, maxRecord)
-	if err != nil {
-		return ledger.Run{}, err
-	}
-	return decode(data, node, id, key)
+	return runs[node], damage
 }
 
 // wall is when a run was last seen: across boots, boot times do not compare.

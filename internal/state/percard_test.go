@@ -15,7 +15,7 @@ import (
 
 	"bookend/internal/finding"
 	"bookend/internal/gpu"
-	"bookend/internal/probe"
+	"bookend/internal/health"
 	"bookend/internal/safefile"
 )
 
@@ -28,8 +28,8 @@ func carries(id gpu.ID, bytes uint64) finding.Baseline {
 	}
 }
 
-func tested(id gpu.ID, at time.Duration) probe.Record {
-	return probe.Record{
+func tested(id gpu.ID, at time.Duration) health.TestRecord {
+	return health.TestRecord{
 		Probe: gpu.Probe{
 			Device: id, Result: gpu.ProbeOK, Free: gpu.Bytes(2 << 30), Largest: gpu.Bytes(2<<30 - 2<<20), Attempts: 2,
 			At: at,
@@ -62,7 +62,7 @@ func TestPerCard(t *testing.T) {
 	bad := tested("GPU-1", 2)
 	bad.Probe.Result, bad.Probe.Error = gpu.ProbeBroken, &gpu.CallError{Call: "cuInit", Code: 999}
 	must(t, errors.Join(s.PutProbes(tested("GPU-1", 1), tested("GPU-0", 1)), s.PutProbes(bad)))
-	tests := map[gpu.ID]probe.Record{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
+	tests := map[gpu.ID]health.TestRecord{"GPU-0": tested("GPU-0", 1), "GPU-1": bad}
 	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, tests) {
 		t.Errorf("got %+v, %v, want %+v", got, err, tests)
 	}
@@ -77,7 +77,7 @@ func TestOtherEpochsGo(t *testing.T) {
 	if got, err := s.Baselines(); err != nil || !reflect.DeepEqual(got, map[gpu.ID]finding.Baseline{"GPU-1": fresh}) {
 		t.Errorf("got %+v, %v, want %+v", got, err, fresh)
 	}
-	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, map[gpu.ID]probe.Record{"GPU-1": test}) {
+	if got, err := s.Probes(); err != nil || !reflect.DeepEqual(got, map[gpu.ID]health.TestRecord{"GPU-1": test}) {
 		t.Errorf("got %+v, %v, want %+v", got, err, test)
 	}
 }
@@ -135,21 +135,6 @@ func TestPerCardIsBounded(t *testing.T) {
 	_, oldTest := tests["MIG-019"]
 	if e := tests["MIG-147"].Probe.Error; oldest || !newest || oldTest || e == nil || len(e.Meaning) != maxProbeText {
 		t.Errorf("oldest kept %v, %v, newest %v, %+v", oldest, oldTest, newest, e)
-	}
-}
-
-// Baselines too large for their file are refused, and those that are known stay.
-func TestBaselinesTooLarge(t *testing.T) {
-	s := open(t, folder(t))
-	var err error
-	for card := 0; card < maxCards && err == nil; card++ {
-		b := carries(gpu.ID(fmt.Sprint("GPU-", card)), 5)
-		b.Residents[0].Service = strings.Repeat("n", 200)
-		b.Residents = slices.Repeat(b.Residents, maxResidents)
-		err = s.PutBaseline(b)
-	}
-	if known, reading := s.Baselines(); !errors.Is(err, safefile.ErrTooLarge) || reading != nil || len(known) == 0 {
-		t.Errorf("got %v with %d known, %v, want %v", err, len(known), reading, safefile.ErrTooLarge)
 	}
 }
 

@@ -121,24 +121,6 @@ func TestQuiet(t *testing.T) {
 	release()
 }
 
-// A probe that is killed, or ends while it is waited for, holds nothing.
-func TestQuietWaits(t *testing.T) {
-	s := open(t, folder(t))
-	killed, _ := hold(t, s, card0)
-	_, stdin := hold(t, s, card1)
-	done := make(chan map[gpu.ID]string)
-	go func() {
-		busy, release := s.Quiet([]gpu.ID{card0, card1}, time.Minute)
-		release()
-		done <- busy
-	}()
-	must(t, killed.Process.Kill())
-	stdin.Close()
-	if busy := <-done; len(busy) > 0 {
-		t.Errorf("busy: %v", busy)
-	}
-}
-
 // A lock that cannot be taken for another reason is no proof of quiet.
 func TestQuietCannotTell(t *testing.T) {
 	s := open(t, folder(t))

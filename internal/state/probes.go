@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/probe"
+	"bookend/internal/health"
 )
 
 const (
@@ -18,24 +18,18 @@ const (
 
 // probesFile holds 128 cards, each of them broken, with texts of that length: 2 KiB a card, and escapes.
 var probesFile = cardFile("probes.json", 512<<10,
-	func(r probe.Record) gpu.ID { return r.Probe.Device },
-	func(r probe.Record) time.Duration { return r.Probe.At },
-	func(probe.Record) string { return "" })
+	func(r health.TestRecord) gpu.ID { return r.Probe.Device },
+	func(r health.TestRecord) time.Duration { return r.Probe.At },
+	func(health.TestRecord) string { return "" })
 
-// Probes returns the last test of each card of the node, good for what probe.Record.Trusted makes of it. An unusable
+// Probes returns the last test of each card of the node, good for what health.TestRecord.Trusted makes of it. An unusable
 // file is a Damage, set aside; then no test is known.
-func (s *Store) Probes() (map[gpu.ID]probe.Record, error) {
-	known, err := probesFile.all(s)
-	if err != nil {
-		return known, fmt.Errorf("read tests of cards: %w", err)
-	}
-	return known, nil
-}
+func (s *Store) Probes() (map[gpu.ID]health.TestRecord, error) { return probesFile.all(s) }
 
 // PutProbes records tests, each in place of what was known of its card. Tests of other epochs than the first one's are
 // void and go. A record without a known epoch is ErrEpoch: nobody could trust it.
-func (s *Store) PutProbes(records ...probe.Record) error {
-	fresh := make([]probe.Record, 0, len(records))
+func (s *Store) PutProbes(records ...health.TestRecord) error {
+	fresh := make([]health.TestRecord, 0, len(records))
 	for _, r := range records {
 		switch {
 		case !r.Epoch.Same(records[0].Epoch):
@@ -48,21 +42,17 @@ func (s *Store) PutProbes(records ...probe.Record) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	err := probesFile.edit(s, func(cards []probe.Record) []probe.Record {
-		cards = slices.DeleteFunc(cards, func(o probe.Record) bool {
-			same := func(r probe.Record) bool { return r.Probe.Device == o.Probe.Device }
+	return probesFile.edit(s, func(cards []health.TestRecord) []health.TestRecord {
+		cards = slices.DeleteFunc(cards, func(o health.TestRecord) bool {
+			same := func(r health.TestRecord) bool { return r.Probe.Device == o.Probe.Device }
 			return !o.Epoch.Same(fresh[0].Epoch) || slices.ContainsFunc(fresh, same)
 		})
 		return append(cards, fresh...)
 	})
-	if err != nil {
-		return fmt.Errorf("put tests of cards: %w", err)
-	}
-	return nil
 }
 
 // clipped bounds the texts of a record, which came from a backend.
-func clipped(r probe.Record) probe.Record {
+func clipped(r health.TestRecord) health.TestRecord {
 	cut := func(s *string) { *s = (*s)[:min(len(*s), maxProbeText)] }
 	r.Wall = r.Wall.UTC().Round(0)
 	cut(&r.Probe.Why)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bookend/internal/ledger"
-	"bookend/internal/safefile"
 	"bookend/internal/slurm"
 	"bookend/test/refuse"
 )
@@ -59,48 +57,6 @@ func refused(t *testing.T, c refuse.Call, f func() error) (err error) {
 	return err
 }
 
-// blocked puts a folder with something in it where a file is expected: nothing replaces or removes that.
-func blocked(t *testing.T, path string) {
-	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
-}
-
-// A run that another one has superseded is over, whatever it left; one that was never seen is of no time.
-func TestEndedRuns(t *testing.T) {
-	if !onCard(ledger.Run{}) || !wall(ledger.Run{}).IsZero() {
-		t.Error("a run without an end is taken for one with")
-	}
-	if begun := at(1); !wall(ledger.Run{Start: begun}).Equal(begun.Wall) {
-		t.Error("an open run was last seen when it began")
-	}
-}
-
-// A history that cannot be read says so; a file that goes meanwhile, or is being written, is no damage.
-func TestHistoryHindered(t *testing.T) {
-	run, varDir := folder(t), folder(t)
-	s := open(t, run)
-	lived(t, s, job(1), 10, false)
-	archive(t, run, varDir, limits(0, 0))
-	must(t, os.WriteFile(filepath.Join(historyFolder(varDir, node), safefile.TempPrefix+"1"), nil, 0o600))
-	for _, tt := range []struct {
-		call    refuse.Call
-		damages int
-	}{{reading(unix.ENOENT), 0}, {reading(unix.EIO), 1}, {listing(unix.EIO), 1}} {
-		err := refused(t, tt.call, func() error {
-			if runs, damage := History(varDir, node); len(runs) != 0 || len(damage) != tt.damages {
-				return fmt.Errorf("%v: %d runs, %v", tt.call.Errno, len(runs), damage)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	if runs, damage := History(varDir, node); len(runs) != 1 || len(damage) != 0 {
-		t.Errorf("%d runs, %v", len(runs), damage)
-	}
-}
-
 // A record that cannot be read is not written over: it may be whole, and its start is there when it can be read again.
 func TestUnreadIsKept(t *testing.T) {
 	s := open(t, folder(t))
@@ -120,74 +76,6 @@ func TestUnreadIsKept(t *testing.T) {
 	}
 }
 
-// Folders and files that are not what they should be are told by whoever needs them.
-func TestSpoiledFolders(t *testing.T) {
-	for name, tt := range map[string]struct {
-		spoil string // a path below RUN that becomes a file
-		do    func(*Store) error
-	}{
-		"empty folder": {"state/n1/" + noMPS, func(s *Store) error { _, err := s.NoMPS(); return err }},
-		"folder of a job": {"state/n1/1", func(s *Store) error {
-			return s.Begin(ledger.Run{Job: job(1),
-				Start: at(1)})
-		}},
-		"end of such a job": {"state/n1/1", func(s *Store) error { return s.Close(ledger.Run{Job: job(1)}, *at(1)) }},
-		"look at such one":  {"state/n1/1", func(s *Store) error { _, _, err := s.Find(job(1)); return err }},
-		"drops":             {"drop", func(s *Store) error { return RemoveDrops(s.run, node, always) }},
-		"all of the node":   {"state/n1", func(s *Store) error { _, damage := s.Runs(); return first(damage) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t, folder(t))
-			path := filepath.Join(s.run, tt.spoil)
-			must(t, errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)))
-			if err := tt.do(s); err == nil || errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("no word of it: %v", err)
-			}
-		})
-	}
-}
-
-func first(damage []Damage) error {
-	if len(damage) == 0 {
-		return nil
-	}
-	return damage[0]
-}
-
-// A damaged file that cannot be set aside stays where it is and is told each time.
-func TestDamagedStays(t *testing.T) {
-	s := open(t, folder(t))
-	must(t, os.WriteFile(filepath.Join(s.dir, damagedName), nil, 0o600))
-	begin(t, s, job(1), 10)
-	must(t, damaged(s, 1))
-	for range 2 {
-		if _, _, err := s.Find(job(1)); !errors.As(err, &Damage{}) {
-			t.Errorf("%v, want a damage", err)
-		}
-	}
-	if files := byAge(filepath.Join(s.dir, "none")); len(files) != 0 {
-		t.Errorf("a folder that is not there holds %v", files)
-	}
-}
-
-// More records than any node has are not all read, and that is told.
-func TestRunsAreBounded(t *testing.T) {
-	s := open(t, folder(t))
-	begin(t, s, job(1), 10)
-	text, err := os.ReadFile(filepath.Join(s.dir, "1", keyOf(ledger.Run{Job: job(1), Start: at(10)})+suffix))
-	must(t, err)
-	for id := slurm.JobID(2); id <= maxRuns+1; id++ {
-		dir := filepath.Join(s.dir, folderName(id))
-		name := keyOf(ledger.Run{Job: job(id), Start: at(10)}) + suffix
-		other := strings.Replace(string(text), `"id":1,`, fmt.Sprintf(`"id":%d,`, id), 1)
-		must(t, errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(other), 0o600)))
-	}
-	runs, damage := s.Runs()
-	if len(runs) != maxRuns || len(damage) != 1 {
-		t.Errorf("%d runs, %.300v", len(runs), damage)
-	}
-}
-
 func TestValidKey(t *testing.T) {
 	if got := keyOf(ledger.Run{Job: job(1)}); got != "w0" {
 		t.Errorf("of a run that nobody has seen: got %q, want w0", got)
@@ -197,24 +85,6 @@ func TestValidKey(t *testing.T) {
 		if validKey(key) != want {
 			t.Errorf("%q: %v", key, !want)
 		}
-	}
-}
-
-// What a user finds in place of his report is refused, and a report that cannot be removed is told.
-func TestReportHindered(t *testing.T) {
-	s := open(t, folder(t))
-	must(t, s.PutReport(job(1), StartReport{}))
-	must(t, s.RemoveReport(job(1)))
-	must(t, os.WriteFile(filepath.Join(s.run, "report", node+"_1"), []byte("{"), 0o400))
-	if _, err := GetReport(s.run, node, slurm.Owner{ID: 1}); err == nil {
-		t.Error("half a report was read")
-	}
-	if _, err := GetReport(s.run, "../"+node, slurm.Owner{ID: 1}); !errors.Is(err, ErrName) {
-		t.Error(err)
-	}
-	blocked(t, filepath.Join(s.run, "report", node+"_2"))
-	if err := s.RemoveReport(job(2)); !errors.Is(err, unix.ENOTEMPTY) {
-		t.Error(err)
 	}
 }
 
@@ -244,5 +114,50 @@ func TestFatRecords(t *testing.T) {
 	runs, damage = s.Runs()
 	if kept, _ := History(varDir, node); len(kept) != int(last) || len(runs) > 2 || len(damage) != 0 {
 		t.Errorf("%d of %d runs in the history, %d in memory, %v", len(kept), last, len(runs), damage)
+	}
+}
+
+// Whatever keeps Archive from its work is told, and no record is gone that the history has not.
+func TestArchiveHindered(t *testing.T) {
+	for name, c := range map[string]refuse.Call{
+		"a record that stays": removing(unix.EIO, false), "a folder that stays": removing(unix.EBUSY, true),
+		"a record that is not read": reading(unix.EIO), "a folder that is not read": listing(unix.EIO),
+		"a disk that does not write": {Number: unix.SYS_FSYNC, Errno: unix.EIO},
+	} {
+		run, varDir := folder(t), folder(t)
+		s := open(t, run)
+		lived(t, s, job(1), 10, false)
+		err := refused(t, c, func() error { return Archive(run, varDir, node, now, limits(0, 0)) })
+		if !strings.Contains(fmt.Sprint(err), c.Errno.Error()) {
+			t.Errorf("%s: got %v, want %v", name, err, c.Errno)
+		}
+		runs, _ := s.Runs()
+		if kept, _ := History(varDir, node); len(kept)+len(runs) == 0 {
+			t.Errorf("%s: the run is nowhere any more", name)
+		}
+	}
+}
+
+func damaged(s *Store, id slurm.JobID) error {
+	files, err := filepath.Glob(filepath.Join(s.dir, folderName(id), "*"+suffix))
+	for _, f := range files {
+		err = errors.Join(err, os.WriteFile(f, []byte("{"), 0o600))
+	}
+	return err
+}
+
+// An end does not lose a damaged record of its run: that is set aside.
+func TestCloseDamaged(t *testing.T) {
+	s := open(t, folder(t))
+	j := job(1)
+	j.Start = now
+	begin(t, s, j, 10)
+	must(t, damaged(s, 1))
+	must(t, s.Close(ledger.Run{Job: j}, *at(11)))
+	if aside, err := os.ReadDir(filepath.Join(s.dir, damagedName)); err != nil || len(aside) != 1 {
+		t.Errorf("set aside: %v, %v", aside, err)
+	}
+	if r, _, err := s.Find(j); err != nil || !r.Closed() || r.Start != nil {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"bookend/internal/attrib"
-	"bookend/internal/finding"
 	"bookend/internal/ledger"
 	"bookend/internal/safefile"
 	"bookend/internal/slurm"
@@ -88,14 +86,7 @@ var errRecord = errors.New("not a whole record")
 
 // decode reads a record that must be of this node, job id and key. It returns errRecord for anything else.
 func decode(data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
-	return owned(parse, data, node, id, key)
-}
-
-// reader makes a run of a record's bytes, or gives errRecord.
-type reader func([]byte) (ledger.Run, error)
-
-func owned(read reader, data []byte, node string, id slurm.JobID, key string) (ledger.Run, error) {
-	r, err := read(data)
+	r, err := parse(data)
 	if err == nil && (r.Job.Node != node || r.Job.ID != id || r.Key != key) {
 		err = fmt.Errorf("%w: of job %d, run %q on node %q", errRecord, r.Job.ID, r.Key, r.Job.Node)
 	}
@@ -110,38 +101,6 @@ func parse(data []byte) (r ledger.Run, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return ledger.Run{}, fmt.Errorf("%w: %v", errRecord, err)
 	}
-	return sound(r)
-}
-
-// outline is parse for Archive, which must know of a run which one it is, whether it is over, since when, and what it
-// left: to read all of a record takes twice as long, and at each job's end there are up to 96, of which one or two
-// change.
-func outline(data []byte) (ledger.Run, error) {
-	type moment struct {
-		At       time.Duration     `json:"at_ns"`
-		Wall     time.Time         `json:"wall"`
-		Findings []finding.Finding `json:"findings"`
-	}
-	var o struct {
-		ledger.Run
-		Start *moment  `json:"start"`
-		Ends  []moment `json:"ends"`
-	}
-	if err := json.Unmarshal(data, &o); err != nil {
-		return ledger.Run{}, fmt.Errorf("%w: %v", errRecord, err)
-	}
-	end := func(m moment) ledger.End { return ledger.End{At: m.At, Wall: m.Wall, Findings: m.Findings} }
-	if o.Start != nil {
-		start := end(*o.Start)
-		o.Run.Start = &start
-	}
-	for _, m := range o.Ends {
-		o.Run.Ends = append(o.Run.Ends, end(m))
-	}
-	return sound(o.Run)
-}
-
-func sound(r ledger.Run) (ledger.Run, error) {
 	switch {
 	case r.Version != Version:
 		return ledger.Run{}, fmt.Errorf("%w: version %d, not %d", errRecord, r.Version, Version)

@@ -22,14 +22,8 @@ const (
 
 // Begin records the start of a run. It returns ErrExists, and changes nothing, when the run has a record: the
 // first look, from before the job's own processes, is the one that counts.
-func (s *Store) Begin(run ledger.Run) error {
-	if err := s.begin(run); err != nil {
-		return fmt.Errorf("begin run of job %d: %w", run.Job.ID, err)
-	}
-	return nil
-}
-
-func (s *Store) begin(run ledger.Run) error {
+func (s *Store) Begin(run ledger.Run) (err error) {
+	defer of(run.Job, "begin run", &err)
 	if err := s.name(&run); err != nil {
 		return err
 	}
@@ -49,14 +43,8 @@ func (s *Store) begin(run ledger.Run) error {
 
 // Close adds an epilog's end to a run that Find returned, or to a new one where it found none. Start and earlier
 // ends are taken from the record, the rest from run.
-func (s *Store) Close(run ledger.Run, end ledger.End) error {
-	if err := s.close(run, end); err != nil {
-		return fmt.Errorf("close run of job %d: %w", run.Job.ID, err)
-	}
-	return nil
-}
-
-func (s *Store) close(run ledger.Run, end ledger.End) error {
+func (s *Store) Close(run ledger.Run, end ledger.End) (err error) {
+	defer of(run.Job, "close run", &err)
 	if run.Key == "" {
 		seen := run
 		seen.Ends = []ledger.End{end}
@@ -90,7 +78,7 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 	if err := s.check(job); err != nil {
 		return ledger.Run{}, ledger.NoRun, fmt.Errorf("find run: %w", err)
 	}
-	runs, _, damage := s.ofJob(parse, job.ID)
+	runs, _, damage := s.ofJob(job.ID)
 	var err error
 	if len(damage) > 0 {
 		err = damage[0]
@@ -104,7 +92,7 @@ func (s *Store) Find(job slurm.Job) (ledger.Run, ledger.Which, error) {
 func (s *Store) Runs() ([]ledger.Run, []Damage) {
 	jobs, err := s.jobs()
 	slices.Reverse(jobs)
-	return s.runsOf(parse, jobs, err)
+	return s.runsOf(jobs, err)
 }
 
 // jobs are the jobs with records, the one that was written to last at the end.
@@ -120,7 +108,7 @@ func (s *Store) jobs() (ids []slurm.JobID, err error) {
 }
 
 // runsOf returns the records of these jobs, as many as can be read; err says that the jobs could not be listed.
-func (s *Store) runsOf(read reader, jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
+func (s *Store) runsOf(jobs []slurm.JobID, err error) (runs []ledger.Run, damage []Damage) {
 	if err != nil {
 		return nil, []Damage{{Path: s.dir, Why: err.Error(), Unread: true}}
 	}
@@ -130,14 +118,14 @@ func (s *Store) runsOf(read reader, jobs []slurm.JobID, err error) (runs []ledge
 			why := fmt.Sprintf("records of %d of %d jobs were not read: there are too many", len(jobs)-i, len(jobs))
 			return runs, append(damage, Damage{Path: s.dir, Why: why, Unread: true})
 		}
-		r, size, d := s.ofJob(read, id)
+		r, size, d := s.ofJob(id)
 		runs, damage, bytes = append(runs, r...), append(damage, d...), bytes+size
 	}
 	return runs, damage
 }
 
 // ofJob returns the records of one job id, and how many bytes were read.
-func (s *Store) ofJob(read reader, id slurm.JobID) (runs []ledger.Run, bytes int, damage []Damage) {
+func (s *Store) ofJob(id slurm.JobID) (runs []ledger.Run, bytes int, damage []Damage) {
 	folder := filepath.Join(s.dir, folderName(id))
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +136,7 @@ func (s *Store) ofJob(read reader, id slurm.JobID) (runs []ledger.Run, bytes int
 		if !ok {
 			continue
 		}
-		r, size, err := s.loadBy(read, id, key)
+		r, size, err := s.loadSize(id, key)
 		bytes += size
 		if unusable(err) {
 			r, err = s.rescue(id, key)
@@ -163,15 +151,15 @@ func (s *Store) ofJob(read reader, id slurm.JobID) (runs []ledger.Run, bytes int
 }
 
 func (s *Store) load(id slurm.JobID, key string) (ledger.Run, error) {
-	r, _, err := s.loadBy(parse, id, key)
+	r, _, err := s.loadSize(id, key)
 	return r, err
 }
 
-// loadBy returns a record, and its size.
-func (s *Store) loadBy(read reader, id slurm.JobID, key string) (r ledger.Run, size int, err error) {
+// loadSize returns a record, and its size.
+func (s *Store) loadSize(id slurm.JobID, key string) (r ledger.Run, size int, err error) {
 	data, err := safefile.Read(filepath.Join(s.dir, folderName(id)), key+suffix, maxRecord)
 	if err == nil {
-		r, err = owned(read, data, s.node, id, key)
+		r, err = decode(data, s.node, id, key)
 	}
 	return r, len(data), err
 }

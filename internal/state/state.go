@@ -2,33 +2,19 @@
 //
 //	RUN/                        0755
 //	  state/NODE/JOBID/KEY.json 0700  one run of a job: run.go, runs.go
-//	  state/NODE/stuck.json           the backend that could not be killed, one child for each user among
-//	                                  their files (stuck-users.json), those that read other processes' /proc
-//	                                  (stuck-readers.json). stuck.go
-//	  state/NODE/faults.json          which faults were said, and when. faults.go
-//	  state/NODE/asking.json          the child that asks the driver first; answered.json: when that last
-//	                                  answered; visited-*: which children came back from users' files. turns.go
-//	  state/NODE/baseline.json        what each card carries without any job. baseline.go
-//	  state/NODE/drain.json           the drain reason that was written, and which drains are settled. drain.go
-//	  state/NODE/probes.json          the last test of each card; no-mps/: an empty folder. probes.go
-//	  state/NODE/check.json           what the last health check saw; sighted.json: who was on the cards at all of
-//
-// them;
-//
-//	                                  numbering.json: what Slurm's GPU numbers mean. check.go
+//	  state/NODE/*.json               one value each, replaced as a whole: file.go. What was judged and tried
+//	                                  (baseline, probes, drain, check, sighted, numbering, faults), which children
+//	                                  got stuck (stuck*) and which came back (asking, answered, visited-*)
+//	  state/NODE/no-mps/              an empty folder: probes.go
 //	  state/NODE/probe-*.lock         who takes a card's memory to test it locks out who judges it. probe.go
 //	  state/NODE/slurmd-PID/          what a hook's slurmd -G reads, while it runs. internal/slurmcmd
 //	  state/NODE/damaged/             records set aside, the newest few
-//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out;
-//	                                  lock-starts and lock-ends: which hook of a job came first; lock-check: one
-//	                                  health check. turns.go, check.go
+//	  state/NODE/lock-*               never removed, nor probe-*: a lock on a removed file would lock nobody out
 //	  report/NODE_JOBID         0711  the job's start report, root's, which its user may read: user.go
-//	  drop/NODE_JOBID/                what the job's task hook tells root, the user's, 0700: drop.go
-//	  drop/NODE_JOBID.aside-N/        one that is to be removed
+//	  drop/NODE_JOBID           0711  what the job's task hooks tell root, the user's own file: drop.go
 //	VAR/history/NODE/           0700  closed runs on disk: archive.go, history.go
 //
-// Reports and drop folders stand under the SLUID too, where there is one: a task hook may know nothing else. The
-// ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are replaced as a
+// Reports and drops stand under the SLUID too, where there is one: a task hook may know nothing else. The ledger is the records themselves, so hooks of different jobs share no file but the last few. Files are replaced as a
 // whole and read without a lock (file.go); writers of one job take its lock for at most 50 ms. A file that cannot be
 // used is set aside and reported, and the hook goes on.
 package state
@@ -39,7 +25,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -92,11 +77,6 @@ func Open(run, node string) (*Store, error) {
 			return nil, fmt.Errorf("open state: %w", err)
 		}
 	}
-	// An older package or an umask may have kept users out, who then cannot read their reports. Who may not mend that
-	// does without: root's hooks read all there is.
-	if onlyOurs(run) {
-		_ = safefile.Share(filepath.Dir(run), filepath.Base(run))
-	}
 	return s, nil
 }
 
@@ -108,16 +88,6 @@ func storeAt(run, node string) (*Store, error) {
 	return &Store{run: run, node: node, dir: filepath.Join(run, "state", node)}, nil
 }
 
-// onlyOurs reports whether a directory holds nothing but what Open makes in it. A path that was configured by mistake
-// may lead to a directory that root keeps closed for what else is in it.
-func onlyOurs(run string) bool {
-	// Threat: none from users, who cannot write here; the names are only compared.
-	entries, err := os.ReadDir(run)
-	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return !slices.Contains([]string{"state", "report", "drop"}, e.Name())
-	})
-}
-
 func makeFolder(path string, mode os.FileMode, mount bool) error {
 	if mount {
 		// Threat: none yet: everything made in it later checks its owner and mode on the open folder.
@@ -125,8 +95,7 @@ func makeFolder(path string, mode os.FileMode, mount bool) error {
 			return err
 		}
 	}
-	uid, gid := uint32(os.Geteuid()), uint32(os.Getegid())
-	return safefile.MakeDir(filepath.Dir(path), filepath.Base(path), mode, uid, gid)
+	return safefile.MakeDir(filepath.Dir(path), filepath.Base(path), mode)
 }
 
 // Dir is the node's directory, which only root can write.
@@ -143,6 +112,13 @@ func (s *Store) locked(name string, f func() error) error {
 }
 
 func lockOf(id slurm.JobID) string { return "lock-" + strconv.Itoa(int(id%jobLocks)) }
+
+// of says what was done for which job when an error came up.
+func of(job slurm.Job, what string, err *error) {
+	if *err != nil {
+		*err = fmt.Errorf("%s of job %d: %w", what, job.ID, *err)
+	}
+}
 
 // check refuses a job that must not become a path. Threat: "..", "/" and the like in what Slurm, or a user
 // through Slurm, handed to a hook.

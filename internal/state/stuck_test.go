@@ -138,7 +138,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// Damage, a lock, or more faults than there can be codes make no fault silent.
+// Damage and a lock make no fault silent.
 func TestRepeatIsNeverSilent(t *testing.T) {
 	s := open(t, folder(t))
 	s.Repeat("A", 0)
@@ -158,31 +158,6 @@ func TestRepeatIsNeverSilent(t *testing.T) {
 		t.Error("locked")
 	}
 	release()
-	for i := range 2 * maxFaults {
-		if say, _ := s.Repeat(fmt.Sprint("code", i), 4); !say {
-			t.Errorf("code %d was never said", i)
-		}
-	}
-	if faults := faultsFile.peek(s); faults == nil || len(*faults) > maxFaults {
-		t.Errorf("got %v, want at most %d", faults, maxFaults)
-	}
-}
-
-// Of too many faults, those whose hour is over are forgotten first.
-func TestFaultsAreForgotten(t *testing.T) {
-	s := open(t, folder(t))
-	for n := range maxFaults {
-		s.Repeat(fmt.Sprint("old ", n), time.Second)
-	}
-	later := time.Second + sayAgain
-	for i, want := range []struct {
-		code string
-		say  bool
-	}{{"new", true}, {"old 1", true}, {"new", false}} {
-		if say, suppressed := s.Repeat(want.code, later); say != want.say || say && suppressed != 0 {
-			t.Errorf("%d, %s: got %v with %d suppressed, want %v", i, want.code, say, suppressed, want.say)
-		}
-	}
 }
 
 const ourReason = "BKD-ORPHAN gpu=0 2518MiB pid=4711 job=42 epilog; see: bookend show 42"

@@ -22,10 +22,10 @@ type StartReport struct {
 
 // PutReport leaves a job's start report where its task hooks find it, readable for the job's user alone. It is root's:
 // a user who owned it could fill the file system of all records.
-func (s *Store) PutReport(job slurm.Job, report StartReport) error {
-	err := s.check(job)
-	if err != nil {
-		return fmt.Errorf("put report: %w", err)
+func (s *Store) PutReport(job slurm.Job, report StartReport) (err error) {
+	defer of(job, "put report", &err)
+	if err = s.check(job); err != nil {
+		return err
 	}
 	data, err := json.Marshal(report)
 	if err == nil && len(data) > maxReport {
@@ -36,24 +36,19 @@ func (s *Store) PutReport(job slurm.Job, report StartReport) error {
 			err = safefile.ReplaceReadable(filepath.Join(s.run, "report"), name, data, job.UID)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("put report of job %d: %w", job.ID, err)
-	}
-	return nil
+	return err
 }
 
 // RemoveReport removes what an earlier run of the job id left.
-func (s *Store) RemoveReport(job slurm.Job) error {
-	err := s.check(job)
+func (s *Store) RemoveReport(job slurm.Job) (err error) {
+	defer of(job, "remove report", &err)
+	err = s.check(job)
 	for _, name := range userNames(s.node, slurm.Owner{ID: job.ID, SLUID: job.SLUID}) {
 		if err == nil {
 			err = removeOwn(filepath.Join(s.run, "report"), name)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("remove report of job %d: %w", job.ID, err)
-	}
-	return nil
+	return err
 }
 
 // GetReport reads a job's start report as that job's user. What task hooks claim to be is tried, not believed:

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"bookend/test/must"
 )
 
 const (
@@ -56,10 +58,7 @@ func FuzzDecodeReplies(f *testing.F) {
 // sentAgain: a reply keeps its meaning through the pipe.
 func sentAgain(t *testing.T, r Reply) {
 	t.Helper()
-	line, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Have(json.Marshal(r))(t)
 	again, problem := decodeReply(line)
 	if problem != nil {
 		t.Fatalf("%s\nis not accepted again: %v", line, problem)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
+	"bookend/test/must"
 )
 
 func request() Request {
@@ -51,10 +52,7 @@ func replies() []Reply {
 
 func text(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Have(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -63,23 +61,15 @@ func encode(t testing.TB, replies []Reply) []byte {
 	var out bytes.Buffer
 	w := NewWriter(&out)
 	for _, r := range replies {
-		if err := w.Write(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Write(r))
 	}
 	return out.Bytes()
 }
 
 func TestRequestGoesThroughAndLeavesTheRest(t *testing.T) {
-	line, err := request().Line()
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Have(request().Line())(t)
 	pipe := bytes.NewReader(append(line, "next"...))
-	got, err := ReadRequest(pipe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(ReadRequest(pipe))(t)
 	if want := request(); !reflect.DeepEqual(got, want) {
 		t.Errorf("request changed on its way:\n%+v\n%+v", want, got)
 	}
@@ -100,10 +90,7 @@ func TestReadRequestRefuses(t *testing.T) {
 	change := func(f func(*Request)) string {
 		r := request()
 		f(&r)
-		line, err := r.Line()
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Have(r.Line())(t)
 		return string(line)
 	}
 	device := func(d gpu.Device) string {
@@ -149,10 +136,7 @@ func expectProblem(t *testing.T, err error, want Problem) {
 }
 
 func TestRepliesGoThrough(t *testing.T) {
-	got, err := DecodeReplies(encode(t, replies()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(DecodeReplies(encode(t, replies())))(t)
 	if sent, came := text(t, replies()), text(t, got); sent != came {
 		t.Errorf("replies changed on their way:\n%s\n%s", sent, came)
 	}
@@ -220,10 +204,7 @@ func TestDecodeRepliesKeepsWhatCameBefore(t *testing.T) {
 func TestWhatIsLeftOutIsUnknown(t *testing.T) {
 	line := snapshotLine(`{"device":{"id":"a"},"memory":{"used":{"bytes":0},"free":{},"total":{"bytes":9,"unknown":"stale"}}},` +
 		`{"device":{"id":"b"},"processes":[{"pid":2}]},{"device":{"id":"c"},"processes":[]}`)
-	got, err := DecodeReplies([]byte(line + doneLine))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Have(DecodeReplies([]byte(line + doneLine)))(t)
 	want := []gpu.Reading{
 		{
 			Device: gpu.Device{ID: "a"}, ProcessesUnknown: leftOut,

@@ -15,31 +15,24 @@ func TestMain(m *testing.M) {
 	rig.Main(m, nil)
 }
 
-// The whole in small: one call of one hook, a hundred kills, two ends at once.
+// The whole in small: one call of one hook, two ends at once.
 func TestCrash(t *testing.T) {
 	b := testBench(t)
 	programs, err := b.build("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := order{kills: 100, seed: 1, life: -1, only: "start: hook write run/state", workers: 2}
 	got := newTally()
-	for _, do := range []func() error{
-		func() error { return b.faults(few, programs, got) },
-		func() error { return b.twoEnds(programs, got) },
-		func() error { return b.lives(few, programs, got) },
-	} {
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
+	err = b.faults(order{only: "start: hook write run/state", workers: 2}, programs, got)
+	if err == nil {
+		err = b.twoEnds(programs, got)
 	}
-	kills := 0
-	for _, n := range got.kills {
-		kills += n[0] + n[1]
+	if err != nil {
+		t.Fatal(err)
 	}
 	classes := got.classes
-	if got.single < 5 || classes[unnoticed] == 0 || classes[oldSaid] == 0 || classes[killedOld] == 0 || kills != 100 {
-		t.Errorf("%d faults, %v, %d kills", got.single, got.classes, kills)
+	if got.tried < 5 || classes[unnoticed] == 0 || classes[oldSaid] == 0 || classes[killedOld] == 0 {
+		t.Errorf("%d faults, %v", got.tried, got.classes)
 	}
 	for _, f := range got.failed {
 		t.Error(f)
@@ -48,7 +41,7 @@ func TestCrash(t *testing.T) {
 
 // A record written in place is noticed.
 func TestNoticed(t *testing.T) {
-	by, err := testBench(t).notice(plantings[0], order{seed: 1, workers: 1})
+	by, err := testBench(t).notice(plantings[0], order{workers: 1})
 	if err != nil || by == "" {
 		t.Errorf("noticed by %q, %v", by, err)
 	}

@@ -28,7 +28,6 @@ const (
 const (
 	user      = 65534
 	bystander = 65533
-	latecomer = 65532 // whose jobs are the last ones: nobody else could own what they leave
 )
 
 // run is one run of a job, as slurmd tells a hook of it.
@@ -77,20 +76,13 @@ func quiet(n *node) error { return n.processes(service) }
 
 // leak is a job that leaves a process behind, of which leaked is what is there afterwards.
 func leak(n *node) error {
-	return leakOn(n, orphan.card, user)
-}
-
-func leaked(n *node) error { return leftOn(n, orphan.card, user) }
-
-// leakOn is leak on another card, by another user.
-func leakOn(n *node, card, uid int) error {
 	n.leaked = clock.System().Boot()
-	return leftOn(n, card, uid)
+	return leaked(n)
 }
 
-func leftOn(n *node, card, uid int) error {
+func leaked(n *node) error {
 	o := orphan
-	o.start, o.card, o.uid = n.leaked, card, uid
+	o.start = n.leaked
 	return n.processes(service, o)
 }
 
@@ -117,18 +109,19 @@ var history = []step{
 	{name: "end of all", hook: epilog, run: last, world: quiet},
 }
 
-// dropOf leaves what the job's task hook tells root, as the user, where there is a folder for that.
+// dropOf leaves what the job's task hook tells root, as the user, where there is a file for that.
 func dropOf(r run) func(*node) error {
 	return func(n *node) error {
-		path := filepath.Join(n.in("run/drop"), fmt.Sprintf("%s_%d", nodeName, r.id), state.DropFile)
-		err := os.WriteFile(path, []byte(`{"bookend":1,"het_id":99}`), 0o600)
+		path := filepath.Join(n.in("run/drop"), fmt.Sprintf("%s_%d", nodeName, r.id))
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("leave a drop: %w", err)
 		}
-		return os.Chown(path, r.uid, r.uid)
+		_, err = f.WriteString(`{"bookend":1,"het_id":99}`)
+		return errors.Join(err, f.Close())
 	}
 }
 

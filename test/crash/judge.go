@@ -75,10 +75,10 @@ func (s *stand) judge(t trial, a attempt) (v verdict) {
 		}
 		v.made(r, own, said)
 	}
-	if a.hit == 0 {
+	if !a.met {
 		v.class = notMet
 	}
-	v.clean(s, t, a)
+	v.clean(s, a, a.killed || t.call == "unlinkat" && t.undone)
 	return v
 }
 
@@ -210,13 +210,12 @@ func (v *verdict) made(r reference, own record, said bool) {
 	}
 }
 
-// clean says what was left lying about that nobody may leave.
-func (v *verdict) clean(s *stand, t trial, a attempt) {
+// clean says what was left lying about that nobody may leave; a killed hook may leave what it was writing.
+func (v *verdict) clean(s *stand, a attempt, mayLeave bool) {
 	if held := a.after.heldLocks(s.dir); len(held) > 0 {
 		v.fault(litter, "locks are held, and no hook is left: %q", held)
 	}
-	undone := slices.ContainsFunc(t.faults, func(f planned) bool { return f.call == "unlinkat" && f.undone })
-	if left := a.after.temporary(); len(left) > 0 && !a.killed && !undone {
+	if left := a.after.temporary(); len(left) > 0 && !mayLeave {
 		v.fault(litter, "%q", left)
 	}
 	for _, line := range a.after.lines() {
@@ -252,7 +251,7 @@ func (s *stand) judgeNext(t trial, faulty, a attempt) (v verdict) {
 		v.fault(lost, "%s: no record of %s", r.name, r.key())
 	}
 	v.bystanders(faulty, a, r)
-	v.clean(s, trial{}, attempt{after: a.after, killed: true})
+	v.clean(s, a, r.hook == prolog)
 	return v
 }
 

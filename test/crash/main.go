@@ -28,9 +28,6 @@ func main() {
 
 // order is what is to be done.
 type order struct {
-	kills   int
-	seed    uint64
-	life    int // this one alone; -1: all
 	only    string
 	workers int
 	faults  bool
@@ -39,11 +36,7 @@ type order struct {
 
 func parse(args []string) (o order, err error) {
 	flags := flag.NewFlagSet("crash", flag.ContinueOnError)
-	flags.IntVar(&o.kills, "kills", 10_000, "kills at random points, 0 for none")
-	flags.Uint64Var(&o.seed, "seed", 1, "seed of all chance")
-	flags.IntVar(&o.life, "life", -1, "kill in this one `LIFE` alone, and try no faults")
-	flags.StringVar(&o.only, "only", "",
-		"try the faults and mutants alone whose name contains `TEXT`, and kill nothing at random")
+	flags.StringVar(&o.only, "only", "", "try the faults and mutants alone whose name contains `TEXT`")
 	flags.IntVar(&o.workers, "workers", 3*runtime.NumCPU(), "nodes side by side: most of a hook's time is waiting")
 	flags.BoolVar(&o.faults, "faults", true, "try each fault")
 	flags.BoolVar(&o.mutants, "mutants", true, "plant mistakes, too")
@@ -69,14 +62,11 @@ func work(args []string) error {
 		return err
 	}
 	t := newTally()
-	if o.life < 0 && o.faults {
+	if o.faults {
 		err = b.faults(o, programs, t)
 	}
-	if err == nil && o.only == "" && o.life < 0 {
-		err = b.twoEnds(programs, t)
-	}
 	if err == nil && o.only == "" {
-		err = b.lives(o, programs, t)
+		err = b.twoEnds(programs, t)
 	}
 	if err != nil {
 		return err
@@ -86,7 +76,7 @@ func work(args []string) error {
 	if t.failures() > 0 {
 		return rig.ErrWrong
 	}
-	if o.mutants && o.life < 0 {
+	if o.mutants {
 		return b.mutants(o)
 	}
 	return nil

@@ -12,9 +12,8 @@ import (
 // planting is a mistake and the part of the run that must notice it.
 type planting struct {
 	mutant.Mutant
-	only  string // the faults to be tried; empty: none
-	kills int
-	both  bool // two ends at once
+	only string // the faults to be tried; empty: none
+	both bool   // two ends at once
 }
 
 // safely is how a file is replaced; inPlace and renameFirst are how it must not be.
@@ -64,9 +63,8 @@ const (
 `
 )
 
-// Parts of the run that notice a mistake: the faults whose name contains a text, kills at random, two ends at once.
+// faulted is the part that tries the faults whose name contains a text.
 func faulted(only string) planting { return planting{only: only} }
-func killed(times int) planting    { return planting{kills: times} }
 
 // of is the mistake that a part must notice.
 func (p planting) of(name, file, old, change string) planting {
@@ -81,7 +79,7 @@ const writing = "start: hook write run/state"
 var plantings = []planting{
 	faulted(writing).of("written in place", writeFile, safely, inPlace),
 	faulted(writing).of("renamed before it is written", writeFile, safely, renameFirst),
-	killed(500).of("written in place, killed at random", writeFile, safely, inPlace),
+	faulted("no fault").of("a name on disk without a sync", writeFile, "return syncFD(dirfd)", "return nil"),
 	faulted(writing).of("half a file left", writeFile, `
 	if err != nil {
 		_ = unix.Unlinkat(dirfd, temp, 0)
@@ -102,10 +100,10 @@ var plantings = []planting{
 		"safefile.Lock(filepath.Join(s.dir, name), lockWait, false)"),
 	faulted("end: hook renameat run/state").of("an end that was not kept, and not said", "internal/stage/epilog.go",
 		"d.Try(d.Store.Close(run, r.end(d)))", "_ = d.Store.Close(run, r.end(d))"),
-	killed(250).of("what was interrupted never swept", "internal/state/archive.go", "all = append(all, s.sweep(now))",
-		""),
-	killed(250).of("what was interrupted on disk swept after an hour", "internal/state/archive.go",
-		"s.setPruned(unfinished)", "s.setPruned(last)"),
+	faulted(writing).of("what was interrupted never swept", "internal/state/archive.go",
+		"s.sweep(now), ", ""),
+	faulted("end with a leak: disk renameat var").of("what was interrupted on disk never swept", "internal/state/history.go",
+		"stale := strings.HasPrefix(f.Name(), safefile.TempPrefix)", "stale := false"),
 }
 
 // mutants plants each, and prints what noticed it.
@@ -150,13 +148,9 @@ func (b *bench) notice(m planting, o order) (by string, err error) {
 		return "", err
 	}
 	t := newTally()
-	o.only, o.kills, o.life = m.only, m.kills, -1
-	switch {
-	case m.both:
+	if o.only = m.only; m.both {
 		err = b.twoEnds(programs, t)
-	case m.kills > 0:
-		err = b.lives(o, programs, t)
-	default:
+	} else {
 		o.workers = min(o.workers, 2)
 		err = b.faults(o, programs, t)
 	}

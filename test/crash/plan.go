@@ -30,7 +30,7 @@ func plan(steps []reference, only string) (trials []trial, seen int) {
 			k := r.kind(p)
 			met[k]++
 			for _, f := range worth(p, met[k], count[k], before[k]) {
-				if t := (trial{i, []planned{{p, f}}}); strings.Contains(t.String(), only) {
+				if t := (trial{i, planned{p, f}}); strings.Contains(t.String(), only) {
 					trials = append(trials, t)
 				}
 			}
@@ -71,73 +71,6 @@ func changes(p point) bool {
 		return p.write
 	}
 	return false
-}
-
-// protocols are the files of which the writing is tried with two faults: a run's record, its copy on disk, what is kept
-// of the cards.
-var protocols = []string{
-	"run/state/" + nodeName + "/100/", "var/history/" + nodeName + "/", "run/state/" + nodeName +
-		"/.tmp-", "run/report/",
-}
-
-// firsts are the faults in the writing of a file after which another one is tried: one for each of its calls, where it
-// is written first.
-func firsts(steps []reference, only string) (trials []trial) {
-	met := map[alike]bool{}
-	for i, r := range steps[:len(steps)-1] {
-		for _, p := range r.points {
-			k := r.kind(p)
-			if !writes(p) || met[k] {
-				continue
-			}
-			met[k] = true
-			if t := (trial{i, []planned{{p, faultsOf(p)[0]}}}); only == "" || strings.Contains(only, t.String()) {
-				trials = append(trials, t)
-			}
-		}
-	}
-	return trials
-}
-
-// writes reports whether a call is part of the writing of a file.
-func writes(p point) bool {
-	switch p.call {
-	case "openat", "close":
-		if !p.write {
-			return false
-		}
-	case "write", "fchmod", "fchown", "fsync", "renameat", "mkdirat", "unlinkat":
-	default:
-		return false
-	}
-	for _, name := range protocols {
-		if strings.HasPrefix(p.class, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// later is how many calls of the writing of files are tried after a first fault.
-const later = 8
-
-// seconds are the trials with another fault after the first of t: at each later call of the writing, given the calls
-// that were made after the first fault.
-func seconds(t trial, after []point, only string) (trials []trial) {
-	met := map[string]bool{}
-	for _, p := range after {
-		if !writes(p) || p == t.faults[0].point || met[p.role+p.call+p.class] || len(met) >= later {
-			continue
-		}
-		met[p.role+p.call+p.class] = true
-		for _, f := range []fault{faultsOf(p)[0], kill} {
-			two := trial{t.step, []planned{t.faults[0], {p, f}}}
-			if strings.Contains(two.String(), only) {
-				trials = append(trials, two)
-			}
-		}
-	}
-	return trials
 }
 
 // kills are those of the faults that are.

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,32 +23,25 @@ type planned struct {
 
 func (p planned) String() string { return p.point.String() + ": " + p.fault.name }
 
-// trial is one step with one or two faults.
+// trial is one step with a fault.
 type trial struct {
-	step   int
-	faults []planned
+	step int
+	planned
 }
 
-func (t trial) String() string {
-	words := make([]string, len(t.faults))
-	for i, f := range t.faults {
-		words[i] = f.String()
-	}
-	return history[t.step].name + ": " + strings.Join(words, ", then ")
-}
+func (t trial) String() string { return history[t.step].name + ": " + t.planned.String() }
 
 // attempt is what became of a trial.
 type attempt struct {
 	out    outcome
-	hit    int // faults that were met
+	met    bool
 	killed bool
 	after  image
 	is     states
-	points []point // from the first fault on, where they were asked for
 }
 
 // try runs a trial's step from where the history has it.
-func (s *stand) try(t trial, trace bool) (a attempt, err error) {
+func (s *stand) try(t trial) (a attempt, err error) {
 	r := s.steps[t.step]
 	if err := r.before.copyTo(s.dir); err != nil {
 		return a, err
@@ -53,25 +51,17 @@ func (s *stand) try(t trial, trace bool) (a attempt, err error) {
 		return a, err
 	}
 	tr := newTracer(s.dir)
-	a.out, err = s.call(r.step, t.kinds(trace), func(hook int, c intercept.Call) intercept.Answer {
-		p, ok := tr.point(c)
-		if !ok {
+	// Those calls alone that matter: each one that is asked about costs time.
+	a.out, err = s.call(r.step, kinds(t.call), func(hook int, c intercept.Call) intercept.Answer {
+		if p, ok := tr.point(c); !ok || a.met || t.point != p {
 			return intercept.Pass()
 		}
-		if trace && a.hit > 0 {
-			a.points = append(a.points, p)
-		}
-		if a.hit >= len(t.faults) || t.faults[a.hit].point != p {
-			return intercept.Pass()
-		}
-		f := t.faults[a.hit]
-		a.hit++
-		a.killed = a.killed || f.kills
-		if f.group {
+		a.met, a.killed = true, t.kills
+		if t.group {
 			_ = unix.Kill(-hook, unix.SIGKILL)
 			return intercept.Pass()
 		}
-		return f.answer
+		return t.answer
 	})
 	if err == nil {
 		a.after, a.is, err = s.look()
@@ -79,23 +69,15 @@ func (s *stand) try(t trial, trace bool) (a attempt, err error) {
 	return a, err
 }
 
-// kinds are those calls alone that matter: each one that is asked about costs time.
-func (t trial) kinds(trace bool) (all []intercept.Kind) {
-	if trace {
-		return kinds("")
+// follow runs the step after the trial's, without a fault, long after it: an end sweeps what was interrupted.
+func (s *stand) follow(t trial, left []string) (a attempt, err error) {
+	long := time.Now().Add(-48 * time.Hour)
+	for _, name := range left {
+		err = errors.Join(err, os.Chtimes(filepath.Join(s.dir, name), long, long))
 	}
-	known := map[string]bool{}
-	for _, f := range t.faults {
-		if !known[f.call] {
-			all = append(all, kinds(f.call)...)
-		}
-		known[f.call] = true
+	if err != nil {
+		return a, fmt.Errorf("let time pass: %w", err)
 	}
-	return all
-}
-
-// follow runs the step after the trial's, without a fault.
-func (s *stand) follow(t trial) (a attempt, err error) {
 	if a.out, err = s.whole(s.steps[t.step+1].step); err == nil {
 		a.after, a.is, err = s.look()
 	}
@@ -126,12 +108,12 @@ func (b *bench) newCrew(programs string, workers int) (crew, error) {
 // enumerate tries every fault.
 func (c crew) enumerate(trials []trial, t *tally) error {
 	return rig.Each(c, trials, func(s *stand, tr trial) error {
-		a, err := s.try(tr, false)
+		a, err := s.try(tr)
 		if err != nil {
 			return err
 		}
 		v := s.judge(tr, a)
-		next, err := s.follow(tr)
+		next, err := s.follow(tr, a.after.temporary())
 		if err != nil {
 			return err
 		}
@@ -141,36 +123,15 @@ func (c crew) enumerate(trials []trial, t *tally) error {
 	})
 }
 
-// pairs finds the trials with two faults.
-func (c crew) pairs(first []trial, only string) (two []trial, err error) {
-	var mu sync.Mutex
-	err = rig.Each(c, first, func(s *stand, tr trial) error {
-		a, err := s.try(tr, true)
-		mu.Lock()
-		defer mu.Unlock()
-		two = append(two, seconds(tr, a.points, only)...)
-		return err
-	})
-	return two, err
-}
-
-// faults tries every fault, then two in a row.
+// faults tries every fault.
 func (b *bench) faults(o order, programs string, t *tally) error {
 	c, err := b.newCrew(programs, o.workers)
 	if err != nil {
 		return err
 	}
 	trials, seen := plan(c[0].steps, o.only)
-	t.seen, t.single = seen, len(trials)
-	if err := c.enumerate(trials, t); err != nil {
-		return err
-	}
-	two, err := c.pairs(firsts(c[0].steps, o.only), o.only)
-	if err != nil {
-		return err
-	}
-	t.double = len(two)
-	return c.enumerate(two, t)
+	t.seen, t.tried = seen, len(trials)
+	return c.enumerate(trials, t)
 }
 
 // twoEnds runs a whole epilog between another one's look at the job's record and its writing: both ends are on record,
@@ -210,6 +171,6 @@ func (b *bench) twoEnds(programs string, t *tally) error {
 	if !met || ends+said < 2 || len(is.damage) > 0 {
 		v.fault(lost, "two epilogs at once: %d ends on record, %d said to be missing; %q", ends, said, is.damage)
 	}
-	t.event(event{wrong: v.wrong}, "two ends at once")
+	t.fail(v.wrong, "two ends at once")
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"bookend/internal/gpu"
 	"bookend/internal/health"
 	"bookend/internal/oom"
-	"bookend/internal/probe"
 	"bookend/internal/report"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
@@ -31,7 +30,6 @@ type story struct {
 	diagnosis.Input
 	output string // of the job: what it said itself
 	start  bool   // the start report is shown, not the end report
-	whole  bool   // with every line
 }
 
 // The moments of every sample.
@@ -74,7 +72,7 @@ func (s story) scene() report.Scene {
 	s.listen()
 	r := report.Scene{
 		Node: s.Job.Node, Job: s.Job, Cards: s.Cards, Now: *s.End, Before: s.Start, Findings: s.Findings,
-		Privacy: config.PrivacyOwn, WallNow: ended, BootNow: boot,
+		Privacy: config.PrivacyOwn, Show: config.ShowSummary,
 	}
 	if s.start {
 		r.Now, r.Before, r.Findings = *s.Start, nil, s.StartFindings
@@ -122,7 +120,6 @@ var scenes = map[string]func() story{
 	},
 	"fault": fault,
 	"own":   own,
-	"whole": func() story { s := own(); s.whole = true; return s },
 	"processes": func() story {
 		s := calm(torch("2.00 GiB", "1.12 GiB", "Process 5102 has 68.77 GiB memory in use. ", "69.90 GiB", "69.05 GiB",
 			"310.22 MiB"))
@@ -179,11 +176,6 @@ var plain = map[string]func() story{
 	"failed by a fault": func() story { return silent(fault()) },
 	"failed, not alone": func() story { return silent(others()) },
 	"ended well":        func() story { return well(others()) },
-	"ended well, always told": func() story {
-		s := well(calm(""))
-		s.Wanted = true
-		return s
-	},
 }
 
 // silent is a job that says nothing of what it met.
@@ -229,7 +221,7 @@ func pieces() story {
 	s := calm("RuntimeError: CUDA error: out of memory\n")
 	s.Probes[0].Result, s.Probes[0].Largest = gpu.ProbeGap, gpu.Bytes(61204*mebi)
 	s.Probes[0].Attempts = 34
-	s.Findings = probe.Findings(s.Cards, []probe.Outcome{{Probe: s.Probes[0], Seen: 1}})
+	s.Findings = health.FoundByTests(s.Cards, []health.Outcome{{Probe: s.Probes[0], Seen: 1}})
 	return s
 }
 

@@ -18,7 +18,6 @@ import (
 	"bookend/internal/metrics"
 	"bookend/internal/settle"
 	"bookend/internal/slurm"
-	"bookend/internal/view"
 )
 
 // TestMain shows all times in one time zone, wherever the samples are made.
@@ -27,24 +26,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// columns is the width of the terminal in the samples.
-const columns = 80
-
 // screens are samples of the command line by name.
 var screens = map[string]func() string{
 	"status": func() string {
-		return drawn("status", func(w io.Writer) { view.Status(w, atAGlance().Status()) })
+		return drawn("status", func(w io.Writer) { atAGlance().Status().Text(w) })
 	},
 	"show": func() string {
 		return drawn("show 4", func(w io.Writer) {
 			runs := []ledger.Run{orphaned(4, 1001, "alice", ended)}
-			view.Show(w, answer.NewShow("n1", "4", runs, runs))
+			answer.NewShow("n1", "4", runs, runs).Text(w)
 		})
 	},
 	"lemons": func() string {
 		return drawn("history --lemons --since 4w", func(w io.Writer) {
-			view.Lemons(w,
-				answer.NewLemons("n1", sick()))
+			answer.NewLemons("n1", sick()).Text(w)
 		})
 	},
 }
@@ -52,7 +47,7 @@ var screens = map[string]func() string{
 func drawn(command string, draw func(io.Writer)) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "root@n1# bookend %s\n", command)
-	draw(view.On(&b, view.Screen{Width: columns}))
+	draw(answer.On(&b, false))
 	return b.String()
 }
 

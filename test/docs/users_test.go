@@ -73,7 +73,7 @@ func firstDifference(have, want string) string {
 	return "one is shorter"
 }
 
-// sample renders a scene as the job's output shows it. Of an end report only what speaks of the cause is shown.
+// sample renders a scene as the job's output shows it.
 func sample(t *testing.T, name string) string {
 	t.Helper()
 	if draw, ok := screens[name]; ok {
@@ -89,9 +89,6 @@ func sample(t *testing.T, name string) string {
 		lines = report.Start(s.scene())
 	} else {
 		lines = report.End(s.scene())
-		if !s.whole {
-			lines = excerpt(lines)
-		}
 	}
 	var b strings.Builder
 	for _, l := range lines {
@@ -100,27 +97,7 @@ func sample(t *testing.T, name string) string {
 	return b.String()
 }
 
-// excerpt leaves out the causes that are ruled out, or that nobody can tell, and says so by dots.
-func excerpt(lines []report.Safe) []report.Safe {
-	var out []report.Safe
-	skipping := false
-	for _, l := range lines {
-		text := strings.TrimPrefix(string(l), "bookend: ")
-		switch {
-		case strings.HasPrefix(text, "  no  "), strings.HasPrefix(text, "  cannot tell  "):
-			if !skipping {
-				out = append(out, "bookend:   ...")
-			}
-			skipping = true
-		case !skipping || !strings.HasPrefix(text, strings.Repeat(" ", 12)):
-			skipping = false
-			out = append(out, l)
-		}
-	}
-	return slices.Clip(out)
-}
-
-// TestEveryCauseHasASection: whoever reads YES in a row finds the row in the list that leads to the sections.
+// TestEveryCauseHasASection: bookend show's row with YES is in the list that leads to the sections.
 func TestEveryCauseHasASection(t *testing.T) {
 	text := read(t, "../../docs/users.md")
 	for _, c := range diagnosis.Why(diagnosis.Input{}).Causes {
@@ -146,7 +123,7 @@ func TestEveryHeadlineIsExplained(t *testing.T) {
 		if _, behind, asked := strings.Cut(headline, "Why out of memory: "); asked {
 			headline = behind
 		}
-		for _, lead := range []string{"Seen while your job ran: ", "If it lacked GPU memory: ", "Found: ",
+		for _, lead := range []string{"Seen while your job ran: ", "Found: ",
 			"a kernel wanted more shared memory "} {
 			if before, _, ok := strings.Cut(headline, lead); ok {
 				headline = before + lead + "..."

@@ -116,8 +116,7 @@ func (s *story) judgesMember(j cluster.Job, records map[slurm.JobID]ledger.Run) 
 	if want := s.on.World("n1").UUID(card); err != nil || string(r.Devices[0].Device.ID) != want {
 		s.t.Errorf("job %s is on record with card %d, %s, want %s: %v", j.ID, card, r.Devices[0].Device.ID, want, err)
 	}
-	s.inOrder("what job "+string(j.ID)+" prints", string(text), fmt.Sprintf("| bookend: GPU %d of n1 clean:", card),
-		fmt.Sprintf("\ncard %d\n", card), "ready", "\n| bookend: ")
+	s.inOrder("what job "+string(j.ID)+" prints", string(text), fmt.Sprintf("card %d\n", card), "ready", "\n| bookend: ")
 	if len(r.Start.Findings) > 0 {
 		s.t.Errorf("job %s at its start: %+v", j.ID, r.Start.Findings)
 	}
@@ -153,13 +152,12 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 	moving := string(code.Moving) + " " // looks came too seldom for a verdict
 	switch codes {
 	case "":
-		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: GPU %d of n1 left clean by your job\n",
+		if left != "" || !strings.HasSuffix(text, fmt.Sprintf("| bookend: n1 GPU %d clean: 139.8 of 139.8 GiB free\n",
 			card.Index)) {
 			s.t.Errorf("job %s left %q, and nothing is said to be found:\n%s", j.ID, left, text)
 		}
 	case moving:
-		if left == "" || !strings.Contains(text, "not be checked") && !strings.Contains(text,
-			"was not clean after your job") {
+		if left == "" || !strings.Contains(text, "not be checked") && !strings.Contains(text, " in use ") {
 			s.t.Errorf("job %s left %q, memory is said to move:\n%s", j.ID, left, text)
 		}
 	case string(left) + " ", string(left) + " " + moving:
@@ -167,7 +165,7 @@ func (s *story) judgesEnd(j cluster.Job, r ledger.Run, text string, found []find
 		if left == code.Orphan && found[0].Holder != nil {
 			ready = fmt.Sprintf("ready pid=%d ", found[0].Holder.PID)
 		}
-		if !strings.Contains(text, "was not clean after your job") || left == code.Orphan &&
+		if !strings.Contains(text, " in use ") || left == code.Orphan &&
 			!strings.Contains(text, ready) {
 			s.t.Errorf("job %s left %q: %+v\n%s", j.ID, left, found, text)
 		}

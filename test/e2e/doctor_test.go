@@ -57,7 +57,7 @@ func TestDoctor(t *testing.T) {
 	s.tell("a job has run, and all is well", func(s *story) {
 		s.runs(s.user, "true", "--gres=gpu:1")
 		for check, r := range s.doctorSays("n1") {
-			if o.Track == cluster.LinuxProc && (check == "proctrack" || check == "constrain-devices") {
+			if o.Track == cluster.LinuxProc && check == "cgroups" {
 				continue
 			}
 			t.Errorf("%+v", r)
@@ -68,7 +68,7 @@ func TestDoctor(t *testing.T) {
 	for title, tt := range map[string]struct{ old, now, check, seen string }{
 		"Bookend taken out":  {"Include ", "#Include ", "slurm-prolog", "no Prolog="},
 		"a hook that is not": {"ClusterName", "Prolog=/nowhere/prolog\nClusterName", "slurm-prolog", "does not exist"},
-		"a card too many":    {"gpu:2", "gpu:3", "gpu-count", "slurm.conf gives out 3, the driver has 2"},
+		"a card too many":    {"gpu:2", "gpu:3", "gpu-order", "slurm.conf gives out 3, the driver has 2"},
 		"hooks cut short":    {"#last", "PrologEpilogTimeout=3", "hook-timeout", "PrologEpilogTimeout=3"},
 	} {
 		s.tell(title, func(s *story) {

@@ -218,25 +218,25 @@ func notTheComment(s *story) {
 }
 
 // While a job goes on the node is drained, resumed, and drained for that job's own end: Slurm 24.11, without
-// accounting, then shows the first drain's text for the second.
+// accounting, then shows the first drain's text for the second. A health check leaves that; a hook comes before Slurm.
 func TestReasonOfASecondDrain(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
 	s.tell("resumed by an admin before any reason was written", func(s *story) {
-		s.drainedTwice(true, func() { s.adminResumesAtWork("n1"); s.checks("n1") })
+		s.drainedTwice(true, s.keepsReasons(), func() { s.adminResumesAtWork("n1"); s.checks("n1") })
 	})
 	s.tell("resumed by the health check", func(s *story) {
-		s.drainedTwice(false, func() { s.checksUntil("resumed") })
+		s.drainedTwice(false, s.keepsReasons(), func() { s.checksUntil("resumed") })
 	})
 	s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
 	s.tell("the hooks give the reason", func(s *story) {
-		s.drainedTwice(false, func() { s.adminResumesAtWork("n1") })
+		s.drainedTwice(false, false, func() { s.adminResumesAtWork("n1") })
 	})
 }
 
 // drainedTwice drains the node a second time, for the end of a job that began before the first drain, of which nobody
-// has given a reason, or Bookend has.
-func (s *story) drainedTwice(unsaid bool, resumes func()) {
+// has given a reason, or Bookend has. What Slurm kept of it stays.
+func (s *story) drainedTwice(unsaid, kept bool, resumes func()) {
 	s.t.Helper()
 	long := s.starts(s.stranger, leavesOrphan+"\n"+awaits, oneGPU)
 	short := s.runs(s.user, leavesOrphan, oneGPU)
@@ -255,6 +255,10 @@ func (s *story) drainedTwice(unsaid bool, resumes func()) {
 	s.touches(s.stranger, "done")
 	s.ends(long)
 	s.checks("n1")
+	if kept {
+		s.nodeIsDrained("n1", first)
+		return
+	}
 	s.nodeIsDrained("n1", s.ofOrphan(long))
 }
 

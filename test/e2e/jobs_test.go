@@ -11,13 +11,12 @@ import (
 	"bookend/test/site"
 )
 
-// The lines of a clean job on one GPU. What an earlier job's end has tested of the card is left out, see reads.
+// The lines of a job on one GPU. A clean start says nothing.
 const (
-	gotClean       = "| bookend: GPU 0 of n1 clean: 143156 MiB free, nobody on it"
-	leftClean      = "| bookend: GPU 0 of n1 left clean by your job"
-	notCleanBefore = "| bookend: GPU 0 of n1 was not clean when your job got it"
-	notCleanAfter  = "| bookend: GPU 0 of n1 was not clean after your job"
-	leftAsWas      = "| bookend: GPU 0 of n1 as your job found it: nothing more on it than before"
+	leftClean      = "| bookend: n1 GPU 0 clean: 139.8 of 139.8 GiB free"
+	notCleanBefore = "| bookend: WARNING: n1 GPU 0 already had 2.5 GiB in use before your job started"
+	notCleanAfter  = "| bookend: WARNING: your job left 2.5 GiB in use on n1 GPU 0"
+	maybeLeft      = "| bookend: WARNING: your job probably left 2.5 GiB in use on n1 GPU 0"
 )
 
 const (
@@ -29,10 +28,8 @@ const (
 	trespasses = "until [ -e go ]; do sleep 0.05; done\nCUDA_VISIBLE_DEVICES=1 {cuda} alloc --mib 2000 --name guest"
 )
 
-// probablyThisJob says whose fault it is where Slurm has no proof, and what its user can do.
-const probablyThisJob = "| bookend:   Who:    probably this job\n" +
-	"| bookend:   Do:     end background processes before your script ends (wait, or\n" +
-	"| bookend:           trap 'kill 0' EXIT)"
+// fix is what the user of a job can do that leaves a process.
+const fix = "| bookend:   Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)"
 
 // stillUses is the TaskEpilog's line, at the end of the script.
 func stillUses(pid int) string {
@@ -41,20 +38,18 @@ func stillUses(pid int) string {
 
 // notCausedBy ends the start report of a job that found its card in use.
 func notCausedBy(job cluster.JobID, freeMiB int) string {
-	return fmt.Sprintf(`| bookend:   Means:  not caused by this job; you have %d MiB free
-| bookend:   Do:     if that is too little: sbatch --exclude=n1, and tell your
-| bookend:           admin: bookend show %s on n1`, freeMiB, job)
+	return fmt.Sprintf("| bookend:   %.1f GiB is free. Not enough? sbatch --exclude=n1\n%s",
+		float64(freeMiB)/1024, moreAt(job))
 }
 
 // leftEarlier is what the later job reads of it at its end.
 func leftEarlier(when string) string {
 	return `| bookend: Seen while your job ran: an earlier job left GPU memory in use
-| bookend:   YES          left by an earlier job: 2.5 GiB when your job began,
-| bookend:                ` + when
+| bookend:   2.5 GiB when your job began, ` + when
 }
 
 func moreAt(job cluster.JobID) string {
-	return fmt.Sprintf("| bookend:   More:   for your admin: bookend show %s on n1", job)
+	return fmt.Sprintf("| bookend:   Details: bookend show %s on n1", job)
 }
 
 // lines joins lines and paragraphs.
@@ -70,9 +65,8 @@ func TestInherited(t *testing.T) {
 	s.nodeIsUp("n1")
 	s.userReads(second, lines(
 		notCleanBefore,
-		"| bookend:   Found:  2518 MiB held by a process that is not yours",
-		"| bookend:   Who:    probably another user's job",
-		notCausedBy(second, 140629), "working", "", leftAsWas, leftEarlier("since TIME"))...)
+		"| bookend:   Held by a process that is not yours, probably left by another user's job",
+		notCausedBy(second, 140629), "working", "", leftEarlier("since TIME"), moreAt(second))...)
 	s.showSays("n1", second, "start:", "BKD-DIRTY", "job:      "+string(first), "end:", "clean")
 }
 
@@ -82,10 +76,10 @@ func TestEnforce(t *testing.T) {
 	s := given(t, site.Options{Mode: "enforce"})
 	first := s.happens(drains)
 	pid := s.pid(first)
-	s.inOrder("the output", s.outputOf(first), stillUses(pid), notCleanAfter,
-		"| bookend:   Means:  this node takes no new jobs until an admin has looked at it", moreAt(first))
+	s.inOrder("the output", s.outputOf(first), stillUses(pid), maybeLeft,
+		"| bookend:   The node takes no new jobs until an admin clears it", moreAt(first))
 	s.statusSays("n1", "mode enforce", "Slurm: ", "DRAIN, takes no new job; reason: Epilog error (by ",
-		"last:   BKD-ORPHAN, job "+string(first),
+		"BKD-ORPHAN (job "+string(first)+")",
 		"job "+string(first), "DRAIN for BKD-ORPHAN (exit 10)")
 
 	second := s.submits(s.user, "echo working", oneGPU)
@@ -100,7 +94,7 @@ func TestEnforce(t *testing.T) {
 	s.jobIs(second, "COMPLETED")
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 10", "prolog 0", "epilog 0")
-	s.userReads(second, gotClean, "working", "", leftClean)
+	s.userReads(second, "working", "", leftClean)
 }
 
 // TestEndedFromOutside: a job that is cancelled, and one whose time is over, for which Slurm looks twice a minute.
@@ -126,7 +120,7 @@ func TestEndedFromOutside(t *testing.T) {
 			s.jobIs(job, tt.state)
 			s.nodeIsUp("n1")
 			s.hooksRan("n1", "prolog 0", "epilog 0")
-			s.inOrder("the output", s.outputOf(job), "nobody on it", tt.said, "\n\n"+leftClean+"\n")
+			s.inOrder("the output", s.outputOf(job), tt.said, "\n\n"+leftClean+"\n")
 		})
 	}
 }
@@ -155,7 +149,7 @@ func TestLostCard(t *testing.T) {
 	must.Do(t, s.on.Release(job))
 	s.ends(job)
 	s.jobIs(job, "COMPLETED")
-	s.userReads(job, gotClean, "working", "", leftClean)
+	s.userReads(job, "working", "", leftClean)
 }
 
 // TestForeignProcess is told with each way in which Slurm can track processes: with cgroups it is known whose a
@@ -187,10 +181,9 @@ func foreignAtEnd(s *story, track cluster.Track) {
 	s.ends(job)
 
 	s.nodeIsUp("n1")
-	s.userReads(job, lines("| bookend: GPU 1 of n1 clean: 143156 MiB free, nobody on it", "ready", "",
-		"| bookend: GPU 1 of n1 was not clean after your job",
-		"| bookend:   Found:  2518 MiB held by a process that is not yours",
-		"| bookend:   Who:    "+probably+"another user's job", moreAt(job))...)
+	s.userReads(job, lines("ready", "",
+		"| bookend: WARNING: n1 GPU 1 had 2.5 GiB in use after your job",
+		"| bookend:   Held by a process that is not yours, "+probably+"of another user's job", moreAt(job))...)
 	s.showSays("n1", job, "end:", "warn (BKD-FOREIGN)", fmt.Sprintf("PID %d (guest)", s.pid(guest)),
 		fmt.Sprintf("job:      %s (uid ", guest), "evidence: "+evidence)
 	s.cancels(guest)
@@ -204,7 +197,7 @@ func orphanEndedBySlurm(s *story) {
 
 	s.nodeIsUp("n1")
 	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, gotClean, stillUses(s.pid(job)), "", leftClean)
+	s.userReads(job, stillUses(s.pid(job)), "", leftClean)
 }
 
 func TestInteractiveJobs(t *testing.T) {
@@ -230,7 +223,7 @@ func TestInteractiveJobs(t *testing.T) {
 	})
 	s.tell("salloc's shell is told at its start", func(s *story) {
 		job, terminal := s.shell(s.user, "echo job $SLURM_JOB_ID\n"+leavesOrphan+"\nexit\n", oneGPU)
-		s.inOrder("the terminal", terminal, "nobody on it\n", "job "+string(job)+"\n",
+		s.inOrder("the terminal", terminal, "job "+string(job)+"\n",
 			"(train) still uses a GPU at the end of your script")
 		s.showSays("n1", job, "start:", "clean", "end:", "BKD-ORPHAN")
 		s.logSays("n1", job, "bookend-epilog", `job_log="no file"`)
@@ -250,7 +243,7 @@ func TestNameWithACommandInIt(t *testing.T) {
 	s.runs(s.user, `{cuda} alloc --mib 2000 --orphan --name "$(printf '\nexport PATH=/x')"`, oneGPU)
 
 	job := s.runs(s.user, script, oneGPU)
-	s.inOrder("the output", s.outputOf(job), "held by process ", ` (\x0aexport PATH=/x) since`, "PATH="+inScript+"\n")
+	s.inOrder("the output", s.outputOf(job), "Held by process ", ` (\x0aexport PATH=/x), `, "PATH="+inScript+"\n")
 	s.showSays("n1", job, "start:", `(\x0aexport PATH=/x)`, "end:")
 	_, terminal = s.runsInForeground(s.user, "srun", step...)
 	s.inOrder("the terminal", terminal, notCleanBefore+"\n", "PATH="+inStep+"\n")

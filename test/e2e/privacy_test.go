@@ -31,8 +31,7 @@ func TestPrivacy(t *testing.T) {
 			s.ends(guest)
 			job := s.runs(s.user, "echo working", oneGPU)
 
-			s.inOrder("the output", s.outputOf(job), "was not clean when your job got it",
-				"held by a process that is not yours")
+			s.inOrder("the output", s.outputOf(job), "before your job started", "Held by a process that is not yours")
 			facts := privacy.Know(s.people(), s.remembered())
 			if f := facts[1]; len(f.Jobs) != 1 || !slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {
 				t.Errorf("known of %s: %+v", s.stranger, f)

@@ -165,15 +165,15 @@ func ownTaskHooks(s *story) {
 		job := s.runs(s.user, "echo done $SITE", oneGPU)
 		s.jobIs(job, "COMPLETED")
 		s.reads(strings.ReplaceAll(s.outputOf(job), "\x00", "\n"),
-			gotClean, "the site says hello", "no line end", "done kept", "the site says goodbye", "", leftClean)
+			"the site says hello", "no line end", "done kept", "the site says goodbye", "", leftClean)
 	})
 	s.tell("and their exit codes", func(s *story) {
 		s.hasOwn("task-prolog", "exit 7")
 		s.happens(tale{script: "echo never", state: "FAILED", code: "7:0",
-			has: []string{gotClean, "TaskProlog failed status=7"}})
+			has: []string{"TaskProlog failed status=7"}})
 	})
 	s.tells(tale{title: "where there are none nothing is missed", script: "echo done",
-		reads: []string{gotClean, "done", "", leftClean}})
+		reads: []string{"done", "", leftClean}})
 	s.tell("where Bookend is absent the site's own run", func(s *story) {
 		s.hasOwn("task-prolog", "echo print alone")
 		defer s.takesAway("bookend-prolog")()
@@ -192,16 +192,16 @@ func containedJob(s *story) {
 	s.ends(job)
 
 	s.hooksRan("n1", "prolog 0", "epilog 0")
-	s.userReads(job, gotClean, "ready", "", leftClean)
+	s.userReads(job, "ready", "", leftClean)
 	s.showSays("n1", job, "start:", "clean", "end:", "clean")
 }
 
 // sentByController is a job on a node that has no file of Slurm's but what slurmctld sent: the scripts, not the
 // programs. Before task hooks are sent both reports come at the end.
 func sentByController(s *story) {
-	reads := []string{"done", "", gotClean, leftClean}
+	reads := []string{"done", "", leftClean}
 	if version(s.t).Since(25, 11) {
-		reads = []string{gotClean, "done", "", leftClean}
+		reads = []string{"done", "", leftClean}
 	}
 	s.happens(tale{script: "echo done", args: []string{oneGPU, "--output=out-%j.txt"}, reads: reads})
 	sent, err := filepath.Glob(filepath.Join(s.on.Dir, "slurm/spool/n1/conf-cache/*"))

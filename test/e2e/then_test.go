@@ -197,9 +197,6 @@ func (s *story) nothingIsLeft() {
 		s.t.Errorf("hooks left processes behind:\n%s", indented(left))
 	}
 	err := filepath.WalkDir(s.on.Dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() && strings.Contains(e.Name(), ".aside-") {
-			return filepath.SkipDir // a drop folder on its way out: what its user left in it goes with it
-		}
 		if err == nil && !s.mayDie && strings.HasPrefix(e.Name(), ".tmp-") {
 			s.t.Errorf("a hook left %s behind", path)
 		}

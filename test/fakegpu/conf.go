@@ -45,7 +45,7 @@ var globals = settings{
 // perGPU are the keys of one card; defaults that depend on its number are filled in by complete.
 var perGPU = settings{
 	"uuid": "", "bus": "", "minor": "", "name": "NVIDIA H200", "excluded": "",
-	"total_mib": "143771", "reserved_mib": "615", "bar1_mib": "262144", "bar1_used_mib": "1",
+	"total_mib": "143771", "reserved_mib": "615",
 	"extra_mib":      "",  // used by nobody who could be listed
 	"moving_mib":     "",  // the same, there and gone again every 0.7 s
 	"largest_mib":    "",  // bound on one allocation; otherwise free - 2 MiB

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"bookend/internal/gpu"
-	"bookend/internal/kmsg"
+	"bookend/internal/inventory"
 	"bookend/test/must"
 )
 
@@ -53,7 +53,7 @@ func pid(p *Program) uint32 { return uint32(p.PID) }
 // A fake node has a kernel log as a real one has, and it is the tests' own: what they remove stays away.
 func TestKernelLog(t *testing.T) {
 	w := newWorld(t)
-	log := kmsg.Read(w.Dev(), &gpu.KernelMark{Seq: 1, At: time.Second})
+	log := inventory.ReadLog(w.Dev(), &gpu.KernelMark{Seq: 1, At: time.Second})
 	if log.Unknown != "" || log.Lost || log.Last.Seq != 2 || len(log.Xids)+len(log.Kills) != 0 {
 		t.Errorf("%+v, want two harmless entries", log)
 	}

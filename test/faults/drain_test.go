@@ -180,7 +180,7 @@ func TestMemoryWithoutRoom(t *testing.T) {
 	c.fill(c.conf.run)
 	c.exits(0, healthcheck, bySlurm)
 	c.updates()
-	c.saysTimes(1, "BKD-ST-WRITE: ", "remember drain", "no space left")
+	c.saysTimes(1, "BKD-ST-WRITE: ", "change drain.json", "no space left")
 	c.saysTimes(0, "BKD-ST-LOCK")
 
 	c = newController(t, "drain: {reason_by: hook}\n")

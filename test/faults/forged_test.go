@@ -14,10 +14,10 @@ var forged = map[string]struct {
 	output   string
 	messages int
 }{
-	"words of Bookend's": {"\n| bookend: GPU 0 of n1 was not clean after your job\n" +
-		"| bookend:   Found:  98304 MiB in use that no listed process accounts for\n" +
+	"words of Bookend's": {"\n| bookend: WARNING: n1 GPU 0 had 96.0 GiB in use after your job\n" +
+		"| bookend:   No process is listed for it\n" +
 		"| bookend: BKD-RESIDUE BKD-LOST BKD-XIDFATAL drain exit=11\n", 0},
-	"an error, then an end report": {ranOut + "\n| bookend: GPU 0 of n1 left clean by your job\n", 0},
+	"an error, then an end report": {ranOut + "\n| bookend: n1 GPU 0 clean: 139.8 GiB free\n", 0},
 	"impossible sizes":             {torchSays(each("17179869184.00 GiB")) + torchSays(each("4194303.99 GiB")), 1},
 	"sizes that do not agree": {
 		torchSays([6]string{"0 bytes", "8.00 GiB", "9.00 GiB", "99.00 GiB", "98.00 GiB", "97.00 GiB"}) +
@@ -68,7 +68,7 @@ func TestForgedOutput(t *testing.T) {
 	stories := map[string]story{}
 	for name, f := range forged {
 		s := story{
-			config: func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: {why: always}\n" },
+			config: func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" },
 			prints: f.output,
 			check: func(n *node) {
 				if got := n.endOf(100).Messages; len(got) != f.messages {

@@ -16,7 +16,7 @@ import (
 // healthCalls are what asks a driver for a GPU's condition; for a test of what a hook does without them.
 var healthCalls = []string{
 	"nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues",
-	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPersistenceMode",
+	"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetPersistenceMode",
 	"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetComputeMode", "nvmlDeviceGetAccountingMode",
 }
 
@@ -52,7 +52,7 @@ func xid(card, number int, text string) func(*node) {
 }
 
 // An Xid after which NVIDIA calls for a reset drains if the kernel itself wrote it of the job's GPU while the job ran,
-// and the driver does not say that all is well. What lines there are packages kmsg and health know.
+// and the driver does not say that all is well. What lines there are packages inventory and health know.
 func TestXid(t *testing.T) {
 	secret := []string{"4711", "secret"}
 	tell(t, map[string]story{
@@ -66,7 +66,7 @@ func TestXid(t *testing.T) {
 		"before the job":  {before: xid(0, 79, offTheBus)},
 		"another GPU's":   {during: xid(1, 79, offTheBus)},
 		"by root's hands": {during: func(n *node) { n.silent(); n.logged(8+3, n.xidLine(0, 79, offTheBus)) }},
-		"entries overwritten before they were read": {finds: "BKD-UNTRACED*", reads: []string{"left clean"},
+		"entries overwritten before they were read": {finds: "BKD-UNTRACED*", reads: []string{"clean: "},
 			config: func(c *conf) { c.onUnknown = "drain" },
 			during: func(n *node) { n.put(n.world.KernelLog(), "6,90000,90000000000,-;eth0: link is up\n", 0o600) }},
 	})
@@ -124,7 +124,7 @@ func TestXidOfABlindEnd(t *testing.T) {
 					tt.harm(n)
 				},
 				finds: tt.finds, exit: tt.exit, not: []string{"4711"},
-				reads: []string{"GPU 0 of n1 had a fault", "during your job",
+				reads: []string{"n1 GPU 0 had a fault during your job",
 					"Xid 79: the card has fallen off the bus"},
 				check: func(n *node) {
 					f := n.found(n.findings(epilog), code.XidFatal)
@@ -176,20 +176,11 @@ var conditions = map[string]story{
 	},
 	"no persistence": { // costs a job seconds and no more: it is noted, and its owner reads that all is clean
 		options: []fakegpu.Option{fakegpu.With("gpu0.persistence", "0")}, finds: "BKD-PERSISTENCE",
-		reads: []string{"left clean by your job"}, check: func(n *node) {
+		reads: []string{"n1 GPU 0 clean: "}, check: func(n *node) {
 			if v := n.endOf(100).Verdict; v.Action != config.Note {
 				n.Errorf("%+v", v)
 			}
-			n.shows("health: 11 facts read, persistence off", "show", "100")
-		},
-	},
-	"mapped in BAR1, by nobody": {
-		before: func(n *node) { n.job(101) },
-		during: set("gpu0.bar1_used_mib", "2000"), finds: "BKD-BARMAP", check: func(n *node) {
-			f := n.found(n.findings(epilog), code.BAR1)
-			if f.Observed != "2000 MiB of BAR1 are mapped with nobody on the card, 1 MiB at the last look" {
-				n.Errorf("%+v", f)
-			}
+			n.shows("health: 9 facts read, persistence off", "show", "100")
 		},
 	},
 	"lost while it is asked": { // it was there when it was looked at: a fact unknown, and no more
@@ -201,7 +192,7 @@ var conditions = map[string]story{
 				}
 			}
 		},
-		reads: []string{"left clean by your job"}, check: func(n *node) {
+		reads: []string{"n1 GPU 0 clean: "}, check: func(n *node) {
 			for _, f := range n.endOf(100).Health[0].Facts {
 				if !strings.Contains(f.Unknown, "GPU is lost (15)") {
 					n.Errorf("%+v", f)
@@ -245,7 +236,7 @@ func TestHealthHangs(t *testing.T) {
 			during: func(n *node) {
 				impatient(n)
 				n.leftover()
-				n.set("on.nvmlDeviceGetBAR1MemoryInfo.gpu0", "hang-hard")
+				n.set("on.nvmlDeviceGetGpuFabricInfoV.gpu0", "hang-hard")
 			}},
 	})
 }

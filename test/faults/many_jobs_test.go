@@ -142,7 +142,7 @@ func (m member) check(n *node, r ledger.Run) {
 	}
 	found := exceptLocks(r.Ends[0].Findings)
 	if m.leaves == "" {
-		if len(found) != 0 || !strings.Contains(r.Ends[0].Report, "left clean") {
+		if len(found) != 0 || !strings.Contains(r.Ends[0].Report, "clean: ") {
 			n.Errorf("job %d left nothing: %+v", m.id, found)
 		}
 		return

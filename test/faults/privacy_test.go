@@ -123,7 +123,7 @@ func TestPrivacy(t *testing.T) {
 			text, err := os.ReadFile(n.in("home/slurm-100.out"))
 			must(t, err)
 			must(t, os.WriteFile(n.in("home/slurm-100.out"),
-				append(text, "| bookend:   Who:    job 7 of another user\n"...), 0o644))
+				append(text, "| bookend:   Held by a process, of job 7 of another user\n"...), 0o644))
 		}
 		if f := n.known()[1]; !slices.Contains(f.Jobs, strconv.Itoa(bystanderID)) ||
 			!slices.Contains(f.Names, "guest") || len(f.PIDs) == 0 {

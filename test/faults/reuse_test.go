@@ -177,10 +177,10 @@ func (n *node) foundAtStart(j job, left *fakegpu.Program) {
 	must(n, unix.Stat(filepath.Join(n.conf.run, "drop", name), &st))
 	report := filepath.Join(n.conf.run, "report", name)
 	if st.Uid != bystander || !reads(bystander, report) || reads(user, report) {
-		n.Errorf("the drop folder belongs to user %d, or not the second user alone reads the report", st.Uid)
+		n.Errorf("the drop belongs to user %d, or not the second user alone reads the report", st.Uid)
 	}
-	if text := n.latest().Start.Report; !strings.Contains(text, "was not clean") ||
-		strings.Contains(text, strconv.Itoa(left.PID)) || strings.Contains(text, "probably your job") {
+	if text := n.latest().Start.Report; !strings.Contains(text, "already had") ||
+		strings.Contains(text, strconv.Itoa(left.PID)) || strings.Contains(text, "by your job") {
 		n.Errorf("the user reads\n%s", text)
 	}
 }

@@ -169,7 +169,7 @@ func TestStuckBackend(t *testing.T) {
 				shown, exit := n.bookend("status")
 				if exit != 0 || len(lines(shown, "driver: no answer: BKD-")) != 1 ||
 					len(lines(shown, "job 99  GPU 0")) != 1 ||
-					!strings.Contains(shown, "memory: unknown: the driver gave no answer") {
+					!strings.Contains(shown, "unknown: the driver gave no answer") {
 					t.Errorf("exit %d:\n%s", exit, shown)
 				}
 			}
@@ -378,7 +378,7 @@ func TestSecondEpilogAfterTheFirstDied(t *testing.T) {
 			second.wait()
 			text := n.get(j["SLURM_JOB_STDOUT"])
 			if d := n.endOf(100).Diagnosis; d == nil || d.Reason != diagnosis.ByMessage ||
-				!strings.Contains(text, "Why out of memory:") {
+				!strings.Contains(text, "OUT OF MEMORY on n1 GPU 0: ") {
 				t.Errorf("diagnosis %+v, output:\n%s", d, text)
 			}
 		})

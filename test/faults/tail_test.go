@@ -127,7 +127,7 @@ func TestTailChildRefusesRoot(t *testing.T) {
 func TestMessagesNotLookedFor(t *testing.T) {
 	for extra, nodes := range map[string]string{"read: false, ": nodeName, "": "a1," + nodeName} {
 		n := newNode(t, "enforce")
-		n.configure(func(c *conf) { c.extra = "job_log: {" + extra + "why: always}\n" })
+		n.configure(func(c *conf) { c.extra = "job_log: {" + extra + "show: all}\n" })
 		j := newJob().With("SLURM_JOB_STDOUT", n.home(), "SLURM_NODELIST", nodes)
 		n.put(j["SLURM_JOB_STDOUT"], ranOut, 0o644)
 		n.clean(prolog, j)

@@ -41,7 +41,7 @@ func factsOf(h record.Health) string {
 
 // onEvery are the facts that every card with a data centre's driver has.
 var onEvery = []gpu.FactCode{
-	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction, gpu.BAR1Used, gpu.BAR1Total,
+	gpu.ECCUncorrected, gpu.RemapPending, gpu.RemapFailed, gpu.RecoveryAction,
 	gpu.PersistenceMode, gpu.ComputeMode,
 }
 

@@ -96,7 +96,7 @@ var checkSeen = step{
 		r.check("start of the job", "clean", verdict(job.Start))
 		r.check("end of the job", "clean", verdict(job.End))
 		r.because(job, answers{yes: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Pool,
-			diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
+			diagnosis.Own, diagnosis.Processes, diagnosis.Limits)})
 		r.whileItRan(job)
 		r.holds("the job's log names the other user", "no", fmt.Sprint(strings.Contains(job.Output, r.site.Users[1])),
 			!strings.Contains(job.Output, r.site.Users[1]))

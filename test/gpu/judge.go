@@ -94,8 +94,7 @@ func (r *run) clean(job *record.Job) {
 func (r *run) cleanEnds(job *record.Job) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.check("end of the job", "clean", verdict(job.End))
-	r.said(job, "of "+r.node+" clean:")
-	r.said(job, "of "+r.node+" left clean by your job")
+	r.said(job, " clean: ")
 	r.rightCards(job)
 }
 
@@ -116,7 +115,7 @@ type leftover struct {
 func (r *run) left(job *record.Job, w leftover) {
 	r.check("start of the job", "clean", verdict(job.Start))
 	r.names(r.one("end of the job", job.End, w.code), w)
-	r.said(job, "of "+r.node+" was not clean after your job")
+	r.said(job, "in use")
 	r.rightCards(job)
 }
 

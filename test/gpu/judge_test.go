@@ -68,7 +68,7 @@ func TestClean(t *testing.T) {
 		return record.Job{GPUs: []record.GPU{{UUID: "GPU-b"}}, CUDA: []record.GPU{{UUID: "GPU-b"}},
 			Start:  &record.End{Curves: []record.Curve{{State: "clean"}}},
 			End:    &record.End{Curves: []record.Curve{{State: "clean"}}},
-			Output: "| bookend: GPU 0 of n\n| bookend:   clean: x\n| bookend: GPU 0 of n left clean by your job\n"}
+			Output: "| bookend: n GPU 0 clean: x\n"}
 	}, func(r *run, j record.Job) { r.clean(&j) }, map[string]func(*record.Job){
 		"no record":                func(j *record.Job) { j.End = nil },
 		"not at rest":              func(j *record.Job) { j.End.Curves[0].State = "flat" },
@@ -76,8 +76,8 @@ func TestClean(t *testing.T) {
 		"a finding":                func(j *record.Job) { j.End.Findings = []record.Finding{{Code: "BKD-NORECORD"}} },
 		"a search of all of /proc": func(j *record.Job) { j.End.Scan = &record.Scan{Looked: 100} },
 		"a user who is told otherwise": func(j *record.Job) {
-			j.Output = strings.Replace(j.Output, "left clean",
-				"left", 1)
+			j.Output = strings.Replace(j.Output, " clean: ",
+				" ", 1)
 		},
 		"words that are not Bookend's": func(j *record.Job) {
 			j.Output = strings.ReplaceAll(j.Output, "| bookend:",
@@ -216,8 +216,7 @@ func TestBecause(t *testing.T) {
 				Evidence: "seen"})
 		}
 		j := record.Job{State: "FAILED", End: &record.End{Diagnosis: d}, GPUs: []record.GPU{{UUID: "GPU-b"}},
-			Output: "| bookend:   YES          " + diagnosis.Others.Title() +
-				":\n| bookend:                seen\n| bookend:   no           the rest\n"}
+			Output: "| bookend:   Ruled out: the rest\n| bookend:   Details: bookend show 7 on n\n"}
 		set(diagnosis.Others, diagnosis.Yes)(&j)
 		return j
 	}
@@ -236,7 +235,9 @@ func TestBecause(t *testing.T) {
 		"no diagnosis":                 func(j *record.Job) { j.End.Diagnosis = nil },
 		"no record":                    func(j *record.Job) { j.End = nil },
 		"not in the job's log":         func(j *record.Job) { j.Output = "" },
-		"more in the job's log":        func(j *record.Job) { j.Output += "| bookend:   YES          a share\n" },
+		"more in the job's log": func(j *record.Job) {
+			j.Output = "| bookend:   Ruled out: " + diagnosis.Others.Title() + "\n| bookend:   Details: bookend show 7 on n\n"
+		},
 	})
 	untold := func(r *run, j record.Job) { r.because(&j, answers{untold: list(diagnosis.Others)}) }
 	each(t, right, untold, map[string]func(*record.Job){"ruled out, and it was it": set(diagnosis.Others,

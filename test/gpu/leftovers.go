@@ -88,7 +88,7 @@ func (r *run) leaveIn(program string, ready func(*holder), flags ...string) *rec
 func (r *run) orphan(job *record.Job, classes string) {
 	h := r.scene.holder
 	r.left(job, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: classes, job: job.ID, evidence: "exclusive"})
-	r.said(job, fmt.Sprintf("held by process %d", h.PID))
+	r.said(job, fmt.Sprintf("rocess %d (", h.PID))
 }
 
 var orphanMoving = step{
@@ -156,8 +156,7 @@ func (r *run) inherited(job *record.Job, w leftover) {
 	w.code, w.job, w.evidence = "BKD-DIRTY", r.scene.left.ID, "exclusive"
 	r.names(r.one("start of the job", job.Start, w.code), w)
 	r.check("end of the job", "clean", verdict(job.End))
-	r.said(job, "of "+r.node+" was not clean when your job got it")
-	r.said(job, "nothing more on it than before")
+	r.said(job, "before your job started")
 	r.rightCards(job)
 }
 

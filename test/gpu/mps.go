@@ -105,7 +105,7 @@ func (r *run) mpsLeft(job *record.Job) {
 		r.names(f, leftover{code: "BKD-ORPHAN", pid: h.PID, classes: "mps orphan", job: job.ID, evidence: "exclusive",
 			of: &h})
 	}
-	r.said(job, "of "+r.node+" was not clean after your job")
+	r.said(job, "in use on ")
 	r.rightCards(job)
 }
 

@@ -147,7 +147,7 @@ func (r *run) understood(p program, job *record.Job) {
 
 // ownFault wants no cause but the job's own: that is a yes or cannot be told, and of the rest none is a yes.
 func (r *run) ownFault(p program, job *record.Job) {
-	mine := []diagnosis.Name{diagnosis.Own, diagnosis.Limits, diagnosis.Processes, diagnosis.Overhead}
+	mine := []diagnosis.Name{diagnosis.Own, diagnosis.Limits, diagnosis.Processes}
 	d := diagnosed(job)
 	for _, c := range d.Causes {
 		name := diagnosis.Name(c.Name)

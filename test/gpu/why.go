@@ -73,8 +73,7 @@ var oomPassing = step{
 	do: func(r *run) {
 		job, h := r.squeezedMeanwhile()
 		r.rec.Holder = &h.Holder
-		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes,
-			diagnosis.Overhead)})
+		r.because(job, answers{untold: list(diagnosis.Others), either: list(diagnosis.Unlisted, diagnosis.Processes)})
 	},
 }
 
@@ -87,7 +86,7 @@ var oomInherited = step{
 		r.leaveExported(r.most())
 		job := r.fails(r.script(r.modest(nil)), 1)
 		r.evidence("after the second job, the descriptor still held")
-		r.because(job, answers{yes: list(diagnosis.Leftover, diagnosis.Unlisted)})
+		r.because(job, answers{yes: list(diagnosis.Unlisted), untold: list(diagnosis.Leftover)})
 		r.stillThere()
 	},
 }
@@ -110,7 +109,7 @@ var oomSilent = step{
 	do: func(r *run) {
 		job := r.fails(r.script(r.torch("take 0", "--mib 163840 --chunks 80")+" >/dev/null 2>&1"), 0)
 		r.because(job, answers{untold: list(diagnosis.Own), either: list(diagnosis.Others, diagnosis.Unlisted,
-			diagnosis.Pool, diagnosis.Overhead, diagnosis.Processes, diagnosis.Limits)})
+			diagnosis.Pool, diagnosis.Processes, diagnosis.Limits)})
 		var d *record.Diagnosis
 		if job.End != nil {
 			d = job.End.Diagnosis

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ func list(all ...diagnosis.Name) []diagnosis.Name { return all }
 
 var causes = list(diagnosis.Others, diagnosis.Leftover, diagnosis.Unlisted, diagnosis.Pieces, diagnosis.Pool,
 	diagnosis.Fault,
-	diagnosis.Overhead, diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
+	diagnosis.Own, diagnosis.Processes, diagnosis.Limits, diagnosis.Share)
 
 func (a answers) want(name diagnosis.Name) []string {
 	switch {
@@ -56,17 +55,16 @@ func (r *run) because(job *record.Job, a answers) {
 	r.rightCards(job)
 }
 
-// toldWhy wants the job's log to name each cause that the record answers with yes, and no other.
+// toldWhy wants the job's log to answer, and to rule out no cause that the record does not answer with no.
 func (r *run) toldWhy(job *record.Job, d *record.Diagnosis) {
-	var titles []string
+	r.said(job, "Details: bookend show")
+	_, ruledOut, _ := strings.Cut(unwrapped(job.Output), "Ruled out: ")
+	ruledOut, _, _ = strings.Cut(ruledOut, "Cannot tell: ")
+	ruledOut, _, _ = strings.Cut(ruledOut, "Details: ")
 	for _, name := range causes {
-		if c, _ := d.Of(string(name)); c.Answer == string(diagnosis.Yes) {
-			titles = append(titles, "YES "+name.Title()+":")
+		title := strings.ReplaceAll(name.Title(), ", ", " or ")
+		if c, _ := d.Of(string(name)); c.Answer != string(diagnosis.No) {
+			r.holds("the job's log rules out "+title, "no", ruledOut, !strings.Contains(ruledOut, title))
 		}
-	}
-	text := unwrapped(job.Output)
-	r.check("causes that the job's log names", fmt.Sprint(len(titles)), fmt.Sprint(strings.Count(text, "YES ")))
-	for _, title := range titles {
-		r.said(job, title)
 	}
 }

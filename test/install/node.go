@@ -173,7 +173,7 @@ func (n *node) isRecorded(id cluster.JobID) error {
 func (n *node) isReported(id cluster.JobID) error {
 	out, err := n.slurm.Output(id)
 	if err == nil {
-		err = says(out, "| bookend: GPU 0 of n1 clean: ", "\n| bookend: GPU 0 of n1 left clean by your job\n")
+		err = says(out, "\n| bookend: n1 GPU 0 clean: ")
 	}
 	if err != nil {
 		return fmt.Errorf("log of job %s: %w", id, err)

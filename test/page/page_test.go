@@ -76,7 +76,7 @@ func TestPageOfRealRecords(t *testing.T) {
 	folder := made(t, scene{"bad", bad})
 	p, text := read(t, folder)
 	for _, want := range []string{
-		"8 GPUs", "7 jobs", "1 without an end yet", "1 drain", "BKD-ORPHAN", "process outlived its job",
+		"4 GPUs", "7 jobs", "1 without an end yet", "1 drain", "BKD-ORPHAN", "process outlived its job",
 		"BKD-DIRTY", "BKD-XID", "BKD-NORECORD", "BKD-NODRIVER",
 		`<b>&"'</b>`, "end of job 1", "drained the node", "Do: ", "20.0 GiB left on the GPU",
 		"still there at", "gone by",

@@ -47,9 +47,6 @@ func spread(r record) ledger.Run {
 func moveEnd(e *ledger.End, move func(time.Time) time.Time) {
 	by := move(e.Wall).Sub(e.Wall)
 	e.Wall, e.At, e.Snapshot.At = e.Wall.Add(by), e.At+by, e.Snapshot.At+by
-	if e.Neighbours != nil {
-		e.Neighbours.At += by
-	}
 	for i := range e.Health {
 		for k := range e.Health[i].Accounting.Processes {
 			p := &e.Health[i].Accounting.Processes[k]

@@ -59,7 +59,6 @@ var guards = []guard{
 	inChild("output: checked by descriptor", output, "unix.Fstat(int(f.Fd()), &st)", "unix.Stat(f.Name(), &st)"),
 	inWhole("drop: O_NOFOLLOW", opening, "flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC", "flags |= unix.O_CLOEXEC"),
 	inWhole("drop: owner", reading, "st.Nlink != 1 || st.Uid != uid {", "st.Nlink != 1 {"),
-	inWhole("drop: folder's owner", reading, "unix.S_IFDIR || st.Uid != uid && st.Uid != 0 {", "unix.S_IFDIR {"),
 	inWhole("drop: link count", reading,
 		"st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Uid",
 		"st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid"),
@@ -70,13 +69,13 @@ var guards = []guard{
 		""),
 	inWhole("drop: size cap", opening, "io.ReadAll(io.LimitReader(f, limit+1))", "io.ReadAll(f)"),
 	inWhole("drop: opened by what was checked", reading,
-		`	return readPinned(fd, limit)
+		`		content, err = readPinned(fd, limit)
 `,
-		`	again, err := openAt(dirfd, name, unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(again)
-	return readPinned(again, limit)
+		`		again, err := openAt(dirfd, name, unix.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(again)
+		content, err = readPinned(again, limit)
 `),
 }

@@ -14,11 +14,10 @@ import (
 type place int
 
 const (
-	outFile    place = iota // the job's output
-	outFolder               // the folder that it is in
-	outAbove                // the folder above that
-	dropFile                // the job's drop record
-	dropFolder              // the folder that it is in
+	outFile   place = iota // the job's output
+	outFolder              // the folder that it is in
+	outAbove               // the folder above that
+	dropFile               // the job's drop record
 )
 
 // kind is one thing that takes a place while a hook stands still between two steps. It is made once (plant) beside
@@ -29,7 +28,6 @@ type kind struct {
 	plant func(b *builder, w *world, at string)
 	swap  func(w *world, over string) (undo func() error, err error)
 	known bool // only where the output's inode is on record: without it this is, by its path, the job's output
-	alone bool // not beside the free swapper
 	hangs bool // who touches it sleeps until it is undone
 }
 
@@ -37,9 +35,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "link-to-root", where: outFile, plant: link("root")},
 	{name: "link-to-open", where: outFile, plant: link("open-root")},
-	{name: "link-to-precious", where: outFile, plant: link("precious")},
 	{name: "link-to-device", where: outFile, plant: link("null")},
-	{name: "link-to-closed", where: outFile, plant: link("closed/out")},
 	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world,
 		at string) {
 		b.do(os.Symlink(filepath.Base(at), at))
@@ -49,78 +45,49 @@ var kinds = []kind{
 		b.do(os.Link(at, w.kept("second name")))
 		w.guard(b, "two-names", at, touched)
 	}},
-	{name: "root-two-names", where: outFile, plant: func(b *builder, w *world,
-		at string) {
-		b.do(os.Link(w.kept("root"), at))
-	}},
 	{name: "fifo", where: outFile, plant: fifo(touched, "")},
-	{name: "fifo-unread", where: outFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFIFO|0o666, 0)
-	}},
 	{name: "directory", where: outFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
-	{name: "socket", where: outFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFSOCK|0o666, 0)
-	}},
 	{name: "device", where: outFile, plant: device(user, 0o666, 3, touched)},
-	{name: "root-device", where: outFile, plant: device(0, 0o600, 3, opened|touched)},
 	{name: "root-file", where: outFile, plant: own(0, 0o600, opened|touched)},
 	{name: "root-open-file", where: outFile, plant: own(0, 0o666, touched)},
 	{name: "other-open-file", where: outFile, plant: own(other, 0o666, touched)},
-	{name: "other-file", where: outFile, plant: own(other, 0o600, opened|touched)},
 	{name: "own-read-only", where: outFile, plant: own(user, 0o400, touched), known: true},
 	{name: "own-other-file", where: outFile, plant: own(user, 0o644, touched), known: true},
-	{name: "missing", where: outFile, swap: hide, alone: true},
-	{name: "named-twice", where: outFile, swap: secondName, alone: true},
-	{name: "given-away", where: outFile, swap: giveAway, alone: true},
-	{name: "mounted-root-file", where: outFile, swap: bind("root"), alone: true},
-	{name: "mounted-open-file", where: outFile, swap: bind("open-root"), alone: true},
-	{name: "mounted-own-file", where: outFile, swap: bind("precious"), known: true, alone: true},
-	{name: "mounted-full", where: outFile, swap: bind("full/out"), known: true, alone: true},
-	{name: "mounted-read-only", where: outFile, swap: bind("read-only/out"), known: true, alone: true},
-	{name: "hanging-file", where: outFile, swap: hang(unix.S_IFREG), alone: true, hangs: true},
+	{name: "missing", where: outFile, swap: hide},
+	{name: "named-twice", where: outFile, swap: secondName},
+	{name: "given-away", where: outFile, swap: giveAway},
+	{name: "mounted-root-file", where: outFile, swap: bind("root")},
+	{name: "mounted-open-file", where: outFile, swap: bind("open-root")},
+	{name: "mounted-own-file", where: outFile, swap: bind("precious"), known: true},
+	{name: "mounted-full", where: outFile, swap: bind("full/out"), known: true},
+	{name: "mounted-read-only", where: outFile, swap: bind("read-only/out"), known: true},
+	{name: "hanging-file", where: outFile, swap: hang(unix.S_IFREG), hangs: true},
 
 	{name: "folder-link-root", where: outFolder, plant: link("of-root")},
 	{name: "folder-link-open", where: outFolder, plant: link("of-open")},
 	{name: "folder-link-other", where: outFolder, plant: link("of-other")},
-	{name: "folder-link-closed", where: outFolder, plant: link("closed")},
 	{name: "folder-link-own", where: outFolder, plant: link("of-own"), known: true},
-	{name: "folder-link-fifo", where: outFolder, plant: link("of-fifo")},
 	{name: "folder-file", where: outFolder, plant: own(user, 0o644, touched)},
-	{name: "folder-fifo", where: outFolder, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFIFO|0o666, 0)
-	}},
-	{name: "folder-mounted", where: outFolder, swap: bind("of-open"), alone: true},
-	{name: "folder-private", where: outFolder, swap: private, alone: true},
-	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), alone: true, hangs: true},
+	{name: "folder-private", where: outFolder, swap: private},
+	{name: "folder-hanging", where: outFolder, swap: hang(unix.S_IFDIR), hangs: true},
 
-	{name: "above-link-root", where: outAbove, plant: link("above/of-root")},
 	{name: "above-link-open", where: outAbove, plant: link("above/of-open")},
-	{name: "above-link-closed", where: outAbove, plant: link("above/closed")},
 	{name: "above-link-own", where: outAbove, plant: link("above/of-own"), known: true},
 	{name: "above-missing", where: outAbove, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o755) }},
-	{name: "above-mounted", where: outAbove, swap: bind("above"), alone: true},
 
-	{name: "drop-link-root", where: dropFile, plant: link("../pool-root")},
-	{name: "drop-link-closed", where: dropFile, plant: link("../pool-closed/job.json")},
+	{name: "drop-link-root", where: dropFile, plant: link("pool-root")},
+	{name: "drop-link-closed", where: dropFile, plant: link("pool-closed/job.json")},
 	{name: "drop-two-names", where: dropFile, plant: func(b *builder, w *world, at string) {
 		w.record(b, "drop-two-names", at, user, 0o600)
 		b.do(os.Link(at, at+"-too"))
 	}},
 	{name: "drop-root", where: dropFile, plant: record(0, 0o600)},
-	{name: "drop-root-open", where: dropFile, plant: record(0, 0o666)},
 	{name: "drop-other", where: dropFile, plant: record(other, 0o666)},
 	{name: "drop-fifo", where: dropFile, plant: func(b *builder, w *world, at string) {
 		fifo(opened|touched, w.claim(b, "drop-fifo"))(b, w, at)
 	}},
 	{name: "drop-device", where: dropFile, plant: device(user, 0o666, 5, opened|touched)},
 	{name: "drop-directory", where: dropFile, plant: func(b *builder, _ *world, at string) { b.dir(at, user, 0o700) }},
-	{name: "drop-socket", where: dropFile, plant: func(b *builder, _ *world,
-		at string) {
-		b.node(at, user, unix.S_IFSOCK|0o666, 0)
-	}},
 	{name: "drop-huge", where: dropFile, plant: func(b *builder, _ *world, at string) {
 		b.file(at, user, 0o600, "")
 		b.do(os.Truncate(at, huge))
@@ -128,20 +95,6 @@ var kinds = []kind{
 	{name: "drop-missing", where: dropFile, swap: hide},
 	{name: "drop-mounted", where: dropFile, swap: bind("record/job.json")},
 	{name: "drop-hanging", where: dropFile, swap: hang(unix.S_IFREG), hangs: true},
-
-	{name: "drop-folder-link", where: dropFolder, plant: link("pool-closed")},
-	{name: "drop-folder-other", where: dropFolder, plant: func(b *builder, w *world, at string) {
-		b.dir(at, other, 0o755)
-		w.record(b, "drop-folder-other", at+"/job.json", user, 0o600)
-	}},
-	{name: "drop-folder-root", where: dropFolder, plant: func(b *builder, w *world, at string) {
-		b.dir(at, 0, 0o700)
-		w.record(b, "drop-folder-root", at+"/job.json", 0, 0o600)
-	}},
-	{name: "drop-folder-file", where: dropFolder, plant: own(user, 0o600, opened|touched)},
-	{name: "drop-folder-missing", where: dropFolder, swap: hide},
-	{name: "drop-folder-mounted", where: dropFolder, swap: bind("record")},
-	{name: "drop-folder-hanging", where: dropFolder, swap: hang(unix.S_IFDIR), hangs: true},
 }
 
 // huge is the size of a drop record that no hook may read into memory, bytes.
@@ -150,14 +103,14 @@ const huge = 256 << 20
 // precious is what every file holds that no hook may change.
 const precious = "precious words that a hook must not touch\n"
 
-// link plants a symbolic link to one of the kept things, or beside itself.
+// link plants a symbolic link to one of the kept things, in the drop to one of those there.
 func link(to string) func(*builder, *world, string) {
 	return func(b *builder, w *world, at string) {
-		if filepath.Dir(at) == w.pool || to == "pool-closed" {
-			b.do(os.Symlink(to, at))
-			return
+		target := w.kept(to)
+		if filepath.Dir(at) == w.pool {
+			target = filepath.Join(w.drop, to)
 		}
-		b.do(os.Symlink(w.kept(to), at))
+		b.do(os.Symlink(target, at))
 	}
 }
 

@@ -24,7 +24,7 @@ type outcome struct {
 	counts   map[string]int
 	read     int // readings of the drop with a swap between look-up and use
 	wrote    int // children that append with a swap between look-up and use
-	swaps    int // planned ones and their undoing
+	swaps    int // and their undoing
 	slowest  time.Duration
 	breaches []breach
 	why      error // of the last swap that failed
@@ -50,9 +50,6 @@ func (o *outcome) add(other *outcome) {
 	}
 }
 
-// allSwaps are the planned ones and those of the free swapper.
-func (o *outcome) allSwaps() int { return o.swaps + o.counts["swaps by the user's own process"] }
-
 // harm is the first breach by which something happened, "" for none.
 func (o *outcome) harm() string {
 	for _, b := range o.breaches {
@@ -68,7 +65,7 @@ func (o *outcome) print(w io.Writer) {
 	row := func(what string, n int) { fmt.Fprintf(w, "%9d  %s\n", n, what) }
 	row("writes, each with a swap between look-up and use", o.wrote)
 	row("reads of the drop, each with a swap between look-up and use", o.read)
-	row("swaps in all", o.allSwaps())
+	row("swaps in all", o.swaps)
 	various := 0
 	for _, what := range slices.Sorted(maps.Keys(o.counts)) {
 		if strings.HasPrefix(what, "kind ") {

@@ -10,12 +10,10 @@ type point int
 
 // Of a drop record's reading, in this order.
 const (
-	pinFolder  point = iota // before its folder is pinned
-	statFolder              // after that, before it is checked
-	pinFile                 // between folder and file
-	statFile                // after the file was pinned, before it is checked
-	reopen                  // between the check and the opening through /proc/self/fd
-	take                    // between that and reading
+	pinFile  point = iota // before it is pinned
+	statFile              // after that, before it is checked
+	reopen                // between the check and the opening through /proc/self/fd
+	take                  // between that and reading
 	dropPoints
 )
 
@@ -28,9 +26,8 @@ const (
 )
 
 var (
-	dropNames = [...]string{"before the folder", "after the folder's look-up", "between folder and file",
-		"after the file's look-up", "between check and open", "between open and read"}
-	outNames = [...]string{"between look-up and open", "between open and fstat", "between fstat and write"}
+	dropNames = [...]string{"before the look-up", "after the look-up", "between check and open", "between open and read"}
+	outNames  = [...]string{"between look-up and open", "between open and fstat", "between fstat and write"}
 )
 
 // swap is what happens at a point.
@@ -48,10 +45,6 @@ type plan struct {
 	number uint64
 	whole  bool // an epilog; otherwise only its child that appends
 	known  bool // the output's inode is on record
-	free   bool // a process of the user's swaps all the time
-	squash bool // root is refused on the file system of the output
-	full   bool // the drop's file system takes no more
-	remove bool // there is a folder in the drop that is swapped while it is removed
 	signal syscall.Signal
 	reads  [maxReads]swap
 	tail   swap
@@ -73,11 +66,10 @@ const (
 func newPlan(seed, number uint64, l lane) plan {
 	r := rand.New(rand.NewPCG(seed, number))
 	p := plan{number: number, whole: l == onlyWhole || l == mixed && number%wholeEvery == 0}
-	p.known, p.free, p.squash, p.remove = r.IntN(2) == 0, r.IntN(3) > 0, r.IntN(8) == 0, r.IntN(4) == 0
-	p.full = !p.free && r.IntN(8) == 0
+	p.known = r.IntN(2) == 0
 	p.signal = p.drawSignal(r)
 	for i := range p.reads {
-		p.reads[i] = p.draw(r, dropPoints, dropFile, dropFolder)
+		p.reads[i] = p.draw(r, dropPoints, dropFile, dropFile)
 	}
 	p.tail = p.draw(r, outPoints-1, outFile, outAbove) // a tail is not followed beyond fstat
 	p.append = p.draw(r, outPoints, outFile, outAbove)
@@ -106,9 +98,8 @@ func (p plan) draw(r *rand.Rand, points point, first, last place) swap {
 		s := swap{at: point(r.IntN(int(points))), kind: &kinds[r.IntN(len(kinds))], back: r.IntN(3) == 0}
 		k, rare := s.kind, r.IntN(10) > 0
 		switch {
-		case k.where < first || k.where > last || k.known && !p.known || k.alone && p.free:
-		case k.hangs && (!p.whole || rare || p.squash):
-		case k.where == dropFile && p.free && first == dropFile: // the free swapper moves what belongs there
+		case k.where < first || k.where > last || k.known && !p.known:
+		case k.hangs && (!p.whole || rare):
 		default:
 			return s
 		}

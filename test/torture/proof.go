@@ -53,15 +53,3 @@ func proveDescriptors(pid int) (breaches []breach) {
 	}
 	return breaches
 }
-
-// effectiveUser is a thread's effective user id, -1 where it cannot be told.
-func effectiveUser(tid int) int {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
-	id := -1
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "Uid:"); ok {
-			_, _ = fmt.Sscan(strings.Fields(value)[1], &id)
-		}
-	}
-	return id
-}

@@ -82,14 +82,14 @@ func (r *rack) build(without guard) (program string, err error) {
 	return filepath.Join(folder, "bookend-epilog"), build.Programs(folder, overlay, "bookend-epilog")
 }
 
-// stand makes a world with the user's own processes in it.
-func (r *rack) stand() (*world, *party, error) {
+// stand makes a world with a process of the user's in it.
+func (r *rack) stand() (*world, *tracer, error) {
 	w, err := newWorld(filepath.Join(r.dir, fmt.Sprintf("w%d", r.worlds.Add(1))))
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := newParty(w)
-	return w, p, err
+	s, err := startAsUser()
+	return w, &tracer{s}, err
 }
 
 // play plays one run in a world of its own.
@@ -98,7 +98,7 @@ func (r *rack) play(program string, p plan) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer crowd.leave()
+	defer crowd.close()
 	defer w.close()
 	o, err := w.run(program, p, crowd)
 	o.breach(w.contents()...)
@@ -141,7 +141,7 @@ func (r *rack) work(program string, l lane, draw func() (uint64, bool), add func
 		return
 	}
 	defer w.close()
-	defer crowd.leave()
+	defer crowd.close()
 	for {
 		number, more := draw()
 		if !more {

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bookend/internal/state"
 	"bookend/test/intercept"
 )
 
@@ -17,10 +16,9 @@ import (
 func (t *trial) decide(c intercept.Call) intercept.Answer {
 	switch c.Number {
 	case unix.SYS_OPENAT:
-		return t.opens(c, c.Text(1))
-	case unix.SYS_RENAMEAT:
-		// the drop is put aside, to be removed: no reading comes after that
-		if c.Text(1) == filepath.Join(t.drop, jobFolder) {
+		t.opens(c, c.Text(1))
+	case unix.SYS_UNLINKAT:
+		if c.Text(1) == filepath.Join(t.drop, jobDrop) { // no reading comes after that
 			t.undoDrop()
 			t.removing = true
 		}
@@ -44,33 +42,24 @@ func (t *trial) decide(c intercept.Call) intercept.Answer {
 	return intercept.Pass()
 }
 
-func (t *trial) opens(c intercept.Call, path string) intercept.Answer {
+func (t *trial) opens(c intercept.Call, path string) {
 	switch {
 	case path == t.drop:
-		t.opensDrop(c)
-	case path == jobFolder && !t.removing:
-		t.dropAt(pinFolder)
-	case path == state.DropFile && !t.removing:
+		t.opensDrop()
+	case path == jobDrop && !t.removing:
 		t.dropAt(pinFile)
 	case strings.HasPrefix(path, "/proc/self/fd/") && t.reading > 0 && !t.removing:
 		t.dropAt(reopen)
-	case path == "sub" && t.removing:
-		t.swapRemoved()
 	case within(path, t.home):
-		return t.opensUsers(c, path)
+		t.opensUsers(c, path)
 	}
-	return intercept.Pass()
 }
 
 func within(path, folder string) bool { return strings.HasPrefix(path, folder+"/") }
 
-// opensDrop begins a reading of the drop, by the hook itself, or its removal, by a child.
-func (t *trial) opensDrop(c intercept.Call) {
+// opensDrop begins a reading of the drop.
+func (t *trial) opensDrop() {
 	t.undoDrop()
-	if len(c.Command()) > 1 {
-		t.removing = true
-		return
-	}
 	t.reading++
 	t.dropped = false
 }
@@ -88,11 +77,8 @@ func (t *trial) stats(c intercept.Call, path string) {
 		c.PID() == t.child:
 		t.childAt(check)
 	case t.reading == 0 || t.removing || !within(path, t.drop):
-	case within(path, filepath.Join(t.drop, jobFolder)) || filepath.Base(path) == t.planned().kind.name &&
-		t.planned().kind.where == dropFile:
-		t.dropAt(statFile)
 	default:
-		t.dropAt(statFolder)
+		t.dropAt(statFile)
 	}
 }
 
@@ -162,7 +148,7 @@ func (t *trial) reverse(undo *func() error) {
 }
 
 // opensUsers is before anybody opens a path of the user's: that must be a child that has become the user.
-func (t *trial) opensUsers(c intercept.Call, path string) intercept.Answer {
+func (t *trial) opensUsers(c intercept.Call, path string) {
 	pid := c.PID()
 	if pid != t.child {
 		t.undoChild()
@@ -173,15 +159,10 @@ func (t *trial) opensUsers(c intercept.Call, path string) intercept.Answer {
 		t.o.count("children seen to be the user before they opened anything", 1)
 		t.attack(pid)
 	}
-	if t.squash && effectiveUser(c.TID) == 0 {
-		t.o.count("root refused as by root_squash", 1)
-		return intercept.Fail(unix.EACCES)
-	}
 	if path == t.out {
 		t.stage = open
 		t.childAt(open)
 	}
-	return intercept.Pass()
 }
 
 // childAt is called at each point of a child's way to the job's output.
@@ -223,14 +204,5 @@ func (t *trial) attack(pid int) {
 	if signal != 0 {
 		t.signalled = true
 		t.o.count("signals sent to a child by its user", 1)
-	}
-}
-
-// swapRemoved puts a link to a folder of somebody's in the place of one that is being removed.
-func (t *trial) swapRemoved() {
-	folder := filepath.Join(t.drop, jobFolder)
-	if exchange(filepath.Join(folder, "sub"), filepath.Join(folder, "swap")) == nil {
-		t.o.count("removals: a folder swapped for a link", 1)
-		t.o.swaps++
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +15,7 @@ import (
 // tracer is the user's process that tries to get at the children that have become the user.
 type tracer struct{ *servant }
 
-// attack tries everything once, sends the signal unless it is 0, and goes on trying until the next attack. It returns
-// how often anything was tried since the last, and what worked.
+// attack tries everything once, and sends the signal unless it is 0. It returns how much was tried, and what worked.
 func (t *tracer) attack(pid int, signal syscall.Signal) (tried int, got string, err error) {
 	answer, err := t.ask(fmt.Sprintf("%d %d", pid, signal))
 	if err != nil {
@@ -30,42 +28,21 @@ func (t *tracer) attack(pid int, signal syscall.Signal) (tried int, got string, 
 
 // trace is the tracer's life.
 func trace(in io.Reader, out io.Writer) {
-	var (
-		mutex sync.Mutex
-		prey  int
-		tried int
-		got   []string
-	)
-	try := func(attempts func(int) (int, []string)) {
-		n, worked := attempts(prey)
-		tried += n
-		if len(worked) > 0 && len(got) < 4 && hasMemory(prey) {
-			got = append(got, worked...)
-		}
-	}
-	go func() { // in the meantime
-		for {
-			mutex.Lock()
-			if prey != 0 && syscall.Kill(prey, 0) == nil {
-				try(tryCalls)
-			}
-			mutex.Unlock()
-			_ = unix.Nanosleep(&unix.Timespec{Nsec: 3_000_000}, nil)
-		}
-	}()
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
+		var prey int
 		var signal syscall.Signal
-		mutex.Lock()
 		_, _ = fmt.Sscan(lines.Text(), &prey, &signal)
-		try(tryCalls)
-		try(tryFiles)
+		var a attempts
+		a.calls(prey)
+		a.files(prey)
+		if !hasMemory(prey) {
+			a.worked = nil
+		}
 		if signal != 0 {
 			_ = syscall.Kill(prey, signal)
 		}
-		fmt.Fprintln(out, tried, strings.Join(got, ", "))
-		tried, got = 0, nil
-		mutex.Unlock()
+		fmt.Fprintln(out, a.tried, strings.Join(a.worked, ", "))
 	}
 }
 
@@ -82,9 +59,8 @@ func (a *attempts) note(what string, err error) {
 	}
 }
 
-// tryCalls tries every system call that gets at another process.
-func tryCalls(pid int) (int, []string) {
-	var a attempts
+// calls tries every system call that gets at another process.
+func (a *attempts) calls(pid int) {
 	a.note("PTRACE_SEIZE", seize(pid))
 	word := make([]byte, 8)
 	here, there := []unix.Iovec{{Base: &word[0], Len: 8}}, []unix.RemoteIovec{{Base: goText, Len: 8}}
@@ -100,7 +76,6 @@ func tryCalls(pid int) (int, []string) {
 		}
 		_ = unix.Close(pidfd)
 	}
-	return a.tried, a.worked
 }
 
 // seize begins to trace a process, and lets go of it: the thread that traces ends. The main thread would not.
@@ -122,9 +97,8 @@ func seize(pid int) error {
 // goText is an address within every Go program for Linux on amd64 that is linked without cgo.
 const goText = 0x400000
 
-// tryFiles tries the files of a process that its user must not read.
-func tryFiles(pid int) (int, []string) {
-	var a attempts
+// files tries the files of a process that its user must not read.
+func (a *attempts) files(pid int) {
 	for _, name := range []string{"mem", "environ", "maps", "auxv", "fd", "cwd", "exe"} {
 		path := fmt.Sprintf("/proc/%d/%s", pid, name)
 		f, err := os.Open(path)
@@ -136,7 +110,6 @@ func tryFiles(pid int) (int, []string) {
 		}
 		a.note(path, err)
 	}
-	return a.tried, a.worked
 }
 
 // hasMemory is false for a process that is ending: who it was lets everybody of its user in then, to nothing.

@@ -36,8 +36,8 @@ const maxResident = 128 << 10
 type trial struct {
 	*world
 	plan
-	*party
-	o *outcome
+	tracer *tracer
+	o      *outcome
 
 	reading   int // which of its readings of the drop the hook is at, from 1
 	removing  bool
@@ -53,22 +53,12 @@ type trial struct {
 }
 
 // run plays one plan.
-func (w *world) run(program string, p plan, crowd *party) (*outcome, error) {
-	t := &trial{world: w, plan: p, party: crowd, o: newOutcome()}
+func (w *world) run(program string, p plan, tr *tracer) (*outcome, error) {
+	t := &trial{world: w, plan: p, tracer: tr, o: newOutcome()}
 	if err := t.prepare(); err != nil {
 		return t.o, fmt.Errorf("prepare: %w", err)
 	}
-	if p.free {
-		if err := crowd.swapper.begin(p.whole); err != nil {
-			return t.o, err
-		}
-	}
 	err := t.play(program)
-	if p.free {
-		n, stopErr := crowd.swapper.end()
-		t.o.count("swaps by the user's own process", n)
-		err = errors.Join(err, stopErr)
-	}
 	t.undoDrop()
 	t.undoChild()
 	err = errors.Join(err, t.trouble, t.tidy())
@@ -95,31 +85,8 @@ func (t *trial) prepare() error {
 		return err
 	}
 	b := &builder{}
-	folder := filepath.Join(t.drop, jobFolder)
-	b.dir(folder, user, 0o700)
-	b.file(filepath.Join(folder, state.DropFile), user, 0o600, dropRecord(b, t.target(t.known)))
-	if t.remove {
-		b.dir(filepath.Join(folder, "sub"), user, 0o700)
-		b.file(filepath.Join(folder, "sub", "file"), user, 0o600, "")
-		b.do(os.Symlink(t.kept("victim"), filepath.Join(folder, "swap")))
-	}
-	if t.full {
-		t.o.count("hooks with a full drop", 1)
-		t.o.count("files in full drops", fill(folder))
-	}
+	b.file(filepath.Join(t.drop, jobDrop), user, 0o600, dropRecord(b, t.target(t.known)))
 	return b.err
-}
-
-// fill makes files until the file system takes no more, and returns their number.
-func fill(folder string) (files int) {
-	for {
-		f, err := os.Create(filepath.Join(folder, fmt.Sprintf("fill-%d", files)))
-		if err != nil {
-			return files
-		}
-		f.Close()
-		files++
-	}
 }
 
 // tidy judges what the run has left, and brings it back to where it was.
@@ -130,10 +97,8 @@ func (t *trial) tidy() error {
 	spoilt, err := t.judgeOutput()
 	t.o.breach(spoilt...)
 	t.o.breach(t.changed()...)
-	if t.whole && !t.signalled && inode(filepath.Join(t.drop, jobFolder)) != 0 {
-		t.o.count("drop folders that were not removed", 1)
-	}
-	return errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobFolder)))
+	err = errors.Join(err, os.RemoveAll(filepath.Join(t.drop, jobDrop)))
+	return err
 }
 
 func (t *trial) command(program string) *exec.Cmd {
@@ -170,7 +135,7 @@ func (t *trial) play(program string) error {
 	}
 	const some = 16 // bytes: what is less, Go's runtime writes and reads to wake itself
 	kinds := []intercept.Kind{
-		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_RENAMEAT}, {Number: unix.SYS_FSTAT,
+		{Number: unix.SYS_OPENAT}, {Number: unix.SYS_UNLINKAT}, {Number: unix.SYS_FSTAT,
 			FromFD: 3}, {Number: unix.SYS_NEWFSTATAT},
 		{Number: unix.SYS_WRITE, FromFD: 3, FromBytes: some},
 	}
@@ -225,15 +190,7 @@ func (t *trial) judge(cmd *exec.Cmd, out string, took time.Duration) {
 	if reply == nil {
 		reply = []string{"", "appended"}
 	}
-	t.appended(reply[1])
-}
-
-// appended counts what became of a report.
-func (t *trial) appended(result string) {
-	t.o.count("append: "+result, 1)
-	if t.squash && result == "appended" {
-		t.o.count("appended where root would have been refused", 1)
-	}
+	t.o.count("append: "+reply[1], 1)
 }
 
 var (
@@ -253,7 +210,7 @@ func (t *trial) wholeSaid(out string) {
 	if string(verdict[1]) == "drain" || string(verdict[2]) != "0" {
 		t.o.breach(breach{"drain", true, string(text)})
 	}
-	t.appended(string(log[1]))
+	t.o.count("append: "+string(log[1]), 1)
 	if t.reading == 0 {
 		t.o.breach(breach{"unread", false, "the hook never looked for a drop record"})
 	}

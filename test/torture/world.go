@@ -10,7 +10,6 @@ import (
 
 	"bookend/internal/joblog"
 	"bookend/internal/operation"
-	"bookend/internal/state"
 )
 
 // The users: the job's, and one whose files lie about. Nobody's, on most machines.
@@ -20,9 +19,9 @@ const (
 )
 
 const (
-	nodeName  = "n1"
-	jobID     = 100
-	jobFolder = "n1_100" // as package state names a job's drop folder
+	nodeName = "n1"
+	jobID    = 100
+	jobDrop  = "n1_100" // as package state names a job's drop
 )
 
 // ownWords are what the job itself wrote.
@@ -36,9 +35,9 @@ type world struct {
 	folder string // HOME/a/b
 	out    string // HOME/a/b/out, the job's output
 	drop   string // a file system of its own
-	pool   string // in drop: what is exchanged with a drop record, or its folder
+	pool   string // in drop: what is exchanged with a drop record
 
-	places    [dropFolder + 1]spot
+	places    [dropFile + 1]spot
 	output    *os.File // out, whatever its name
 	ino, dev  uint64   // of out
 	sentinels []*sentinel
@@ -70,11 +69,10 @@ func newWorld(root string) (*world, error) {
 	w.drop = filepath.Join(root, "run", "drop")
 	w.pool = filepath.Join(w.drop, "pool")
 	w.places = [...]spot{
-		outFile:    {folder: w.folder, name: "out", pool: w.folder},
-		outFolder:  {folder: filepath.Join(w.home, "a"), name: "b", pool: filepath.Join(w.home, "a")},
-		outAbove:   {folder: w.home, name: "a", pool: w.home},
-		dropFile:   {folder: filepath.Join(w.drop, jobFolder), name: state.DropFile, pool: w.pool},
-		dropFolder: {folder: w.drop, name: jobFolder, pool: w.pool},
+		outFile:   {folder: w.folder, name: "out", pool: w.folder},
+		outFolder: {folder: filepath.Join(w.home, "a"), name: "b", pool: filepath.Join(w.home, "a")},
+		outAbove:  {folder: w.home, name: "a", pool: w.home},
+		dropFile:  {folder: w.drop, name: jobDrop, pool: w.pool},
 	}
 	b := &builder{}
 	var err error
@@ -98,7 +96,7 @@ func (w *world) lay(b *builder) {
 	for _, dir := range []string{"run", "run/drop", "log", "var", "sys", "dev", "kept"} {
 		b.dir(filepath.Join(w.root, dir), 0, 0o755)
 	}
-	b.do(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,nr_inodes=400"))
+	b.do(unix.Mount("none", w.drop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755"))
 	b.dir(w.pool, 0, 0o700)
 	for _, dir := range []string{"", "a", "a/b", "markers"} {
 		b.dir(filepath.Join(w.home, dir), user, 0o755)
@@ -145,22 +143,18 @@ func (w *world) keep(b *builder) {
 	}{
 		{"of-root", 0, 0o755, 0, 0o600, opened | touched}, {"of-open", 0, 0o755, 0, 0o666, touched},
 		{"of-other", other, 0o777, other, 0o666, touched}, {"closed", 0, 0o700, user, 0o644, opened | touched},
-		{"of-own", user, 0o755, user, 0o644, touched}, {"of-fifo", user, 0o755, user, 0o644, touched},
+		{"of-own", user, 0o755, user, 0o644, touched},
 	} {
 		b.dir(w.kept(d.name), d.uid, d.mode)
 		b.dir(w.kept("above"), 0, 0o755)
 		b.dir(w.kept("above/"+d.name), 0, 0o755)
 		b.do(os.Symlink(w.kept(d.name), w.kept("above/"+d.name+"/b")))
-		if d.name == "of-fifo" {
-			fifo(touched, "")(b, w, w.kept("of-fifo/out"))
-			continue
-		}
 		guarded(d.name+"/out", d.fileUID, d.fileMode, d.forbidden)
 	}
 	w.mounts(b)
 	w.record(b, "pool-root", filepath.Join(w.drop, "pool-root"), 0, 0o600)
 	b.dir(filepath.Join(w.drop, "pool-closed"), 0, 0o700)
-	w.record(b, "pool-closed", filepath.Join(w.drop, "pool-closed", state.DropFile), user, 0o600)
+	w.record(b, "pool-closed", filepath.Join(w.drop, "pool-closed", "job.json"), user, 0o600)
 	b.dir(w.kept("record"), user, 0o700)
 	w.record(b, "mounted-record", w.kept("record/job.json"), user, 0o600)
 	b.dir(w.kept("victim"), user, 0o777)

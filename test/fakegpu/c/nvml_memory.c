@@ -34,16 +34,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
 	*out = (nvmlMemory_v2_t){out->version, u.total, u.reserved, u.free, u.used};
 	return SUCCESS;
 }
-EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
-	ENTER_DEVICE(device);
-	unsigned long long total = world_num(&w, gpu, "bar1_mib", 262144) * MIB;
-	struct usage u;
-	world_usage(&w, gpu, &u);
-	// Measured on an H200: where BAR1 is as large as the memory, what a process holds is mapped as well.
-	unsigned long long used = world_num(&w, gpu, "bar1_used_mib", 1) * MIB + (total > u.total ? u.used : 0);
-	*out = (nvmlMemory_t){total, total - used, used};
-	return SUCCESS;
-}
 
 // Processes
 

@@ -1,0 +1,80 @@
+package answer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"bookend/internal/code"
+	"bookend/internal/config"
+)
+
+// On a terminal nothing but this package's colours gets through, and without colour nothing at all.
+func TestColoursAlone(t *testing.T) {
+	const hostile = "a\x1b[2Jb\x1b]0;title\x07c\x1b[31;5md\x9be"
+	for _, colour := range []bool{false, true} {
+		var b strings.Builder
+		w := On(&b, colour)
+		fmt.Fprintf(w, "%s %s\n", inkOf(w).in(red, "wrong"), hostile)
+		left := strings.ReplaceAll(strings.ReplaceAll(b.String(), red, ""), normal, "")
+		if slices.ContainsFunc([]byte(left), func(c byte) bool { return c != '\n' && (c < ' ' || c > '~') }) {
+			t.Errorf("%v: %q", colour, left)
+		}
+		if colour != strings.Contains(b.String(), red+"wrong"+normal) {
+			t.Errorf("%v: %q", colour, b.String())
+		}
+	}
+}
+
+// What is not known is not shown as nothing, and what is unexplained stands out.
+func TestCardsOfAStatus(t *testing.T) {
+	figure := func(gib float64) *uint64 { n := uint64(gib * (1 << 30)); return &n }
+	card := func(index int, used, odd *uint64) CardStatus {
+		c := CardStatus{Card: Card{Index: &index}, Unknown: Unknown{"used_bytes": "no rights"}}
+		c.TotalBytes, c.UsedBytes, c.UnexplainedBytes = figure(80), used, odd
+		return c
+	}
+	full := card(1, figure(40), figure(20))
+	full.Jobs, full.Last = []string{"5"}, &LastLook{Job: "4", Codes: []code.Code{code.Orphan}}
+	uid := uint32(7)
+	full.Processes = []Process{{PID: 70, Name: "a\x1b", UID: &uid, Bytes: figure(20), Job: "5"}, {PID: 71, Gone: true}}
+	var b strings.Builder
+	Status{Cards: []CardStatus{card(0, figure(0), figure(0)), full, card(2, nil, nil)}}.cardsText(&b)
+	const want = `GPU  USED                  UNEXPLAINED  JOB  LAST FOUND          PROCESS
+0    0 MiB of 80.0 GiB     -            -    -                   -
+1    40.0 GiB of 80.0 GiB  20.0 GiB     5    BKD-ORPHAN (job 4)  70 a\x1b (uid 7) 20.0 GiB, job 5
+                                                                 71 gone
+2    unknown: no rights    -            -    -                   -
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// An admin in the observe week reads in the list which of the runs would have taken the node out.
+func TestDrainsInHistory(t *testing.T) {
+	briefs := []Brief{{Code: "BKD-ORPHAN", At: "end", Action: config.Drain}}
+	for what, tt := range map[string]struct {
+		start, end *Verdict
+		want       string
+	}{
+		"held back": {nil, &Verdict{Action: config.Warn, Code: "BKD-ORPHAN", Held: "observe mode"},
+			"BKD-ORPHAN; would drain (observe mode)"},
+		"drained": {nil, &Verdict{Action: config.Drain, Code: "BKD-ORPHAN", Exit: 10},
+			"BKD-ORPHAN; drained (10)"},
+		"no drain was due": {nil, &Verdict{Action: config.Warn, Code: "BKD-ORPHAN"}, "BKD-ORPHAN"},
+		"at the start": {&Verdict{Held: "restarted 2 times"}, &Verdict{},
+			"BKD-ORPHAN; would drain (restarted 2 times)"},
+		"text from a record": {nil, &Verdict{Held: "a\x1b[31mb"}, `BKD-ORPHAN; would drain (a\x1b[31mb)`},
+	} {
+		var out strings.Builder
+		History{Node: "n1",
+			Runs: []Summary{{RunHead: RunHead{Job: "4", User: "ann", State: Ended},
+				Start: tt.start, End: tt.end, Findings: briefs}}}.Text(&out)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if row := lines[len(lines)-1]; !strings.HasSuffix(row, "  "+tt.want) {
+			t.Errorf("%s: %q, want %q", what, row, tt.want)
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"bookend/internal/diagnosis"
+	"bookend/internal/gpu"
+	"bookend/internal/settle"
+)
+
+// Text writes the runs of a job: both ends, each GPU, each finding with what policy made of it.
+func (s Show) Text(w io.Writer) {
+	for i, r := range s.Runs {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		r.text(w, s.Node)
+	}
+}
+
+func (r Run) text(w io.Writer, node string) {
+	fmt.Fprintf(w, "%s on %s, user %s (uid %d), partition %s\n", inkOf(w).in(bold, "job "+r.name()),
+		name(node), name(r.User), r.UID, name(r.Partition))
+	for _, c := range r.Cards {
+		c.text(w, r)
+	}
+	if r.Start == nil {
+		fmt.Fprintln(w, "start: no record (no prolog ran, or it could not write)")
+	} else {
+		r.end(w, "start", *r.Start, func(c CardEnds) *CardEnd { return c.Start })
+	}
+	if len(r.Ends) == 0 {
+		fmt.Fprintln(w, "end: not yet")
+	}
+	for i, e := range r.Ends {
+		title, of := "end", func(CardEnds) *CardEnd { return nil }
+		if i > 0 {
+			title = fmt.Sprintf("end, epilog run %d", i+1)
+		}
+		if i == len(r.Ends)-1 {
+			of = func(c CardEnds) *CardEnd { return c.End }
+		}
+		r.end(w, title, e, of)
+	}
+}
+
+// text writes one GPU of a job with both ends next to each other.
+func (c CardEnds) text(w io.Writer, r Run) {
+	fmt.Fprintf(w, "  %s  %s", inkOf(w).in(bold, "GPU "+c.number()), c.identity())
+	for _, e := range []*CardEnd{c.Start, c.End} {
+		if e != nil && e.TotalBytes != nil {
+			fmt.Fprintf(w, "  %s", size(e.TotalBytes))
+			break
+		}
+	}
+	fmt.Fprintln(w)
+	start, end := c.Start.column(nil, r.Start != nil), c.End.column(c.Start, len(r.Ends) > 0)
+	rows := []string{"    \tstart\tend"}
+	for i, what := range []string{"used", "free", "largest block", "processes", "watched"} {
+		if start[i]+end[i] != "" {
+			rows = append(rows, "    "+what+"\t"+start[i]+"\t"+end[i])
+		}
+	}
+	table(w, rows...)
+}
+
+// column is one end of a GPU, a text for each row; before is the start of an end.
+func (c *CardEnd) column(before *CardEnd, recorded bool) (out [5]string) {
+	switch {
+	case c == nil && recorded:
+		out[0] = "not read"
+	case c == nil:
+		out[0] = "no record"
+	default:
+		out = [5]string{size(c.UsedBytes), size(c.FreeBytes), "not tested", "unknown", c.watched(before)}
+		if c.Processes != nil {
+			out[3] = fmt.Sprint(*c.Processes)
+		}
+		if t := c.Test; t != nil && t.LargestBytes != nil {
+			out[2] = size(t.LargestBytes)
+		} else if t != nil && t.Result != gpu.ProbeSkipped {
+			out[2] = name(string(t.Result))
+		}
+	}
+	return out
+}
+
+// watched words how a GPU settled. Of one that the job got with something on it, clean means no more than that.
+func (c CardEnd) watched(before *CardEnd) string {
+	looks := count(c.Looks, "look", "s")
+	switch dirty := before != nil && settle.State(before.State).Dirty(); {
+	case c.State == "":
+		return "not judged"
+	case c.State == string(settle.Clean) && dirty:
+		return fmt.Sprintf("no more than at the start after %.1f s (%s)", c.SettleSeconds, looks)
+	case c.State == string(settle.Clean):
+		return fmt.Sprintf("clean after %.1f s (%s)", c.SettleSeconds, looks)
+	}
+	return fmt.Sprintf("%s over %.1f s (%s)", name(c.State), c.WatchSeconds, looks)
+}
+
+// end writes one end of a job; of is that end of a GPU.
+func (r Run) end(w io.Writer, title string, e End, of func(CardEnds) *CardEnd) {
+	if e.Unseen != "" {
+		fmt.Fprintf(w, "%s: %s, not seen: %s\n", title, stamp(e.At), e.Unseen)
+		return
+	}
+	fmt.Fprintf(w, "%s: %s, %s\n", title, stamp(e.At), inkOf(w).verdict(e.Verdict, e.Verdict.text(e.StillBytes)))
+	for _, c := range r.Cards {
+		if one := of(c); one != nil && one.Test != nil {
+			when := ""
+			if one.TestedAt != nil && e.At != nil && one.TestedAt.Before(*e.At) {
+				when = ", tested at " + stamp(one.TestedAt)
+			}
+			fmt.Fprintf(w, "  GPU %s  %s%s\n", c.number(), one.Test.text(), when)
+		}
+		for _, h := range e.Conditions {
+			if h.UUID == c.UUID && (len(h.Facts) > 0 || h.Accounting != nil || h.Unknown["accounting"] != "") {
+				fmt.Fprintf(w, "  GPU %s  health: %s\n", c.number(), h.text())
+			}
+		}
+	}
+	e.Kernel.text(w)
+	for _, f := range e.Findings {
+		f.text(w)
+	}
+	r.why(w, e)
+	var parts []string
+	for _, list := range slices.Sorted(maps.Keys(e.LeftOut)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name(list), e.LeftOut[list]))
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(w, "  left out of the record, which would be too large: %s\n", strings.Join(parts, ", "))
+	}
+}
+
+// text words a hook's verdict. A GPU that the job got dirty and gave back so is not simply clean.
+func (v Verdict) text(still uint64) string {
+	switch {
+	case v.Exit != 0:
+		return fmt.Sprintf("DRAIN for %s (exit %d)", v.Code, v.Exit)
+	case v.Held != "":
+		return fmt.Sprintf("would drain for %s, held back: %s", v.Code, cut(v.Held))
+	case v.Code != "":
+		return fmt.Sprintf("%s (%s)", v.Action, v.Code)
+	case still > 0:
+		return "clean; still there from before: " + size(&still)
+	}
+	return "clean"
+}
+
+// text words one test allocation.
+func (t Test) text() string {
+	text := fmt.Sprintf("test allocation: %s: %s", t.Result, t.Why)
+	switch e := t.Error; {
+	case t.Result == gpu.ProbeSkipped:
+		text = "test allocation: not made: " + t.Why
+	case t.Result == gpu.ProbeOK || t.Result == gpu.ProbeGap:
+		text = fmt.Sprintf("test allocation: %s, largest block %s of %s free (%s, %.0f ms)", t.Result,
+			size(t.LargestBytes), size(t.FreeBytes), count(t.Attempts, "attempt", "s"), t.TookSeconds*1000)
+	case e != nil:
+		text = fmt.Sprintf("test allocation: %s: %s: %s (%d)", t.Result, e.Call, e.Name, e.Code)
+		for _, more := range []string{e.Meaning, e.Remedy} {
+			if more != "" {
+				text += "; " + more
+			}
+		}
+	}
+	return cut(text)
+}
+
+// why writes the messages about memory that the job's output had, and each cause of running out of it with the whole
+// evidence, whether or not the user was told, unless the job is known to have ended well and nothing speaks of it. PIDs
+// and jobs of others are in it: it is for admins.
+func (r Run) why(w io.Writer, e End) {
+	if e.Why != nil || len(e.Messages) > 0 {
+		for _, o := range e.Outputs {
+			o.text(w)
+		}
+	}
+	for _, m := range e.Messages {
+		times := ""
+		if m.Count > 1 {
+			times = fmt.Sprintf(", %d times", m.Count)
+		}
+		fmt.Fprintf(w, "  its output says (%s%s): %s\n", name(cmp.Or(string(m.Framework), "unnamed")), times, cut(m.Line))
+	}
+	d := e.Why
+	if d == nil {
+		return
+	}
+	if d.Reason != "" || r.Exit == nil {
+		fmt.Fprintf(w, "  %s\n", cut(cmp.Or(d.Headline, "Out of memory? How the job ended is not known")))
+		var rows []string
+		for _, c := range d.Causes {
+			rows = append(rows, c.row())
+		}
+		table(w, rows...)
+	}
+	for _, p := range d.Peaks {
+		began := ""
+		if p.BeganAt != nil {
+			began = ", began " + stamp(p.BeganAt)
+		}
+		fmt.Fprintf(w, "    peak: PID %d had %s at most%s\n", p.PID, size(p.Bytes), began)
+	}
+	for _, t := range d.Try {
+		if !strings.HasPrefix(t, diagnosis.TellAdmin) { // who reads this is the admin
+			fmt.Fprintf(w, "    try: %s\n", cut(t))
+		}
+	}
+}
+
+// row is one cause judged, a yes such that it stands out.
+func (c Cause) row() string {
+	answer, text := name(string(c.Answer)), c.Evidence
+	if c.Answer == diagnosis.Yes {
+		answer = "YES"
+	}
+	if c.Index != nil {
+		text = fmt.Sprintf("GPU %d: %s", *c.Index, text)
+	}
+	if c.Detail != "" {
+		text += " [" + c.Detail + "]"
+	}
+	return "    " + answer + "\t" + c.Title + "\t" + cut(text)
+}
+
+// text writes what was looked through of one of the job's outputs.
+func (o Output) text(w io.Writer) {
+	what, text := o.Kind.Name(), "all searched"
+	switch {
+	case o.Why != "" && o.Read == 0:
+		text = "not searched: " + o.Why
+	case o.Read < o.Size:
+		text = fmt.Sprintf("last %s of %s searched", diagnosis.Size(uint64(o.Read)), diagnosis.Size(uint64(o.Size)))
+	}
+	if o.Path != "" {
+		what += " " + o.Path
+	}
+	fmt.Fprintf(w, "  %s: %s\n", cut(what), cut(text))
+}
+
+// atRest is what a fact says of a GPU with which nothing is wrong.
+var atRest = map[gpu.FactCode][]string{
+	gpu.ECCUncorrected: {"0"}, gpu.RemapPending: {"no"}, gpu.RemapFailed: {"no"}, gpu.RemapRows: {"0"},
+	gpu.RetiredPending: {"no"}, gpu.RecoveryAction: {"none"}, gpu.PersistenceMode: {"on"},
+	gpu.ComputeMode: {"default"}, gpu.Throttled: {"none"}, gpu.FabricState: {"completed", "not_supported"},
+}
+
+// text names the facts that are not at rest; of a GPU that is well it says how many were read.
+func (c Condition) text() string {
+	text, odd := count(len(c.Facts), "fact", "s")+" read", ""
+	for _, f := range c.Facts {
+		what := strings.ReplaceAll(string(f.Fact), "_", " ")
+		switch {
+		case f.Value == nil:
+			odd += fmt.Sprintf(", %s unknown: %s", what, f.Unknown["value"])
+		case !strings.HasPrefix(string(f.Fact), "bar1_") && !slices.Contains(atRest[f.Fact], *f.Value):
+			odd += ", " + what + " " + *f.Value
+		}
+	}
+	switch {
+	case len(c.Facts) == 0: // a start reads accounting alone
+		text = "not read"
+	case odd == "":
+		odd = ", all well"
+	}
+	text += odd
+	switch why := c.Unknown["accounting"]; {
+	case why != "":
+		text += "; accounting unknown: " + why
+	case c.Accounting != nil:
+		text += "; accounting " + *c.Accounting
+	}
+	return cut(text)
+}
+
+// text writes what the kernel's log had since the job's start. Its own findings are among the findings.
+func (k *KernelLog) text(w io.Writer) {
+	if k == nil {
+		return
+	}
+	line := func(text string) { fmt.Fprintf(w, "  kernel log: %s\n", cut(text)) }
+	if k.Unread != "" {
+		line("not read: " + k.Unread)
+	}
+	if k.Lost {
+		line("part of it was overwritten before it was read")
+	}
+	for _, x := range k.Xids {
+		text := fmt.Sprintf("Xid %d on %s", x.Code, x.BusID)
+		if x.Meaning != "" {
+			text += ": " + x.Meaning
+		}
+		if x.PID != 0 {
+			text += fmt.Sprintf(", PID %d (%s)", x.PID, x.Process)
+		}
+		if x.More > 0 {
+			text += fmt.Sprintf(", and %d like it before", x.More)
+		}
+		line(text + ": " + x.Text)
+	}
+	for _, kill := range k.Kills {
+		line(fmt.Sprintf("host memory ran out: PID %d (%s) was ended", kill.PID, kill.Process))
+	}
+	if k.Mismatch != "" {
+		line(k.Mismatch)
+	}
+}

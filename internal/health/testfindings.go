@@ -1,0 +1,160 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bookend/internal/code"
+	"bookend/internal/finding"
+	"bookend/internal/gpu"
+)
+
+// Outcome is a card's test, and what bears on how much it proves.
+type Outcome struct {
+	gpu.Probe
+	Seen int // processes, one after the other, that came to this result
+	// Earlier is when an earlier hook tested the card (wall time); zero where this hook did.
+	Earlier time.Time
+}
+
+// Bad reports that no memory could be had.
+func (o Outcome) Bad() bool { return o.Result == gpu.ProbeBroken || o.Result == gpu.ProbeBlocked }
+
+// Retry reports a result that is worth another process's look at the card alone: a bad one, and one of a process that
+// had started CUDA for several cards together and could not test this one, be it for another's sake.
+func (o Outcome) Retry(together bool) bool {
+	return o.Bad() || together && o.Result == gpu.ProbeSkipped && o.Times.Init > 0
+}
+
+// Again is what to believe after a second process has tested the card alone: the later result, which is surer where
+// both agree.
+func (o Outcome) Again(second gpu.Probe) Outcome {
+	if second.Result == gpu.ProbeSkipped {
+		return o
+	}
+	after := Outcome{Probe: second, Seen: 1}
+	if o.Result == second.Result && o.error() == after.error() {
+		after.Seen = o.Seen + 1
+	}
+	return after
+}
+
+// error is the number of the failed call's error, -1 for none.
+func (o Outcome) error() int {
+	if o.Error == nil {
+		return -1
+	}
+	return o.Error.Code
+}
+
+// FoundByTests is what tests found wrong. Skipped ones are no finding.
+func FoundByTests(cards []finding.Card, outcomes []Outcome) []finding.Finding {
+	var found []finding.Finding
+	for _, c := range cards {
+		for _, o := range outcomes {
+			if o.Device == c.Device.ID && o.Device != "" {
+				found = append(found, o.findings(c)...)
+			}
+		}
+	}
+	return found
+}
+
+func (o Outcome) findings(c finding.Card) []finding.Finding {
+	f := finding.Finding{GPU: c.Device.ID, Index: &c.Index, Expected: "a block as large as the free memory",
+		Doubts: o.doubts(c.Device)}
+	switch o.Result {
+	case gpu.ProbeGap:
+		f.Code, f.Bytes = code.Gap, gap(o.Probe)
+		f.Observed = fmt.Sprintf("%s free, the largest single block was %s, after %d attempts", mib(o.Free),
+			mib(o.Largest), o.Attempts)
+	case gpu.ProbeBlocked:
+		f.Code, f.Observed = code.Blocked, o.reason()
+		if o.Free.Known() {
+			f.Observed = fmt.Sprintf("no memory to be had of %s free: %s", mib(o.Free), f.Observed)
+		}
+	case gpu.ProbeBroken:
+		f.Code, f.Observed, f.Expected = code.Broken, o.reason(), "memory can be had through CUDA"
+	default:
+		return nil
+	}
+	f.Observed = o.when() + f.Observed
+	return []finding.Finding{f}
+}
+
+// when words an earlier hook's test.
+func (o Outcome) when() string {
+	if o.Earlier.IsZero() {
+		return ""
+	}
+	return "tested at " + o.Earlier.UTC().Format("2006-01-02 15:04:05 UTC") + ", at an earlier job's end or start: "
+}
+
+func gap(p gpu.Probe) gpu.Figure {
+	if !p.Free.Known() || !p.Largest.Known() {
+		return gpu.Unknown("free memory or largest block unknown")
+	}
+	return gpu.Bytes(p.Free.Bytes - min(p.Free.Bytes, p.Largest.Bytes))
+}
+
+func mib(f gpu.Figure) string {
+	if !f.Known() {
+		return "an unknown amount"
+	}
+	return fmt.Sprintf("%d MiB", f.Bytes>>20)
+}
+
+// reason words the failed call with its meaning and remedy, or else says why without one.
+func (o Outcome) reason() string {
+	e := o.Error
+	if e == nil {
+		return o.Why
+	}
+	text := fmt.Sprintf("%s: %s", e.Call, e.Name)
+	if e.Code > 0 { // others are the backend's own: the driver gave none
+		text += fmt.Sprintf(" (%d)", e.Code)
+	}
+	why := o.Why
+	if why == text { // a backend may say the same in its own words
+		why = ""
+	}
+	for _, more := range []string{why, e.Meaning, e.Remedy} {
+		if more != "" {
+			text += "; " + strings.TrimSuffix(more, ".")
+		}
+	}
+	return text
+}
+
+// doubts returns what keeps a result from proving that the card is unusable.
+func (o Outcome) doubts(card gpu.Device) []string {
+	var d []string
+	if !o.Earlier.IsZero() {
+		d = append(d, "it was tested by an earlier hook and may have been repaired since")
+	}
+	if !o.Bad() {
+		return d
+	}
+	if o.Seen < 2 {
+		d = append(d, "seen once, by one process")
+	}
+	if own := o.own(card); own != "" {
+		d = append(d, own)
+	}
+	return d
+}
+
+// own says why a bad result may be the test's own: the errors that limits of the hook's process, a library in the wrong
+// place or device nodes that it was denied lead to are the vendor's.
+func (o Outcome) own(d gpu.Device) string {
+	switch e := o.Error; {
+	case e == nil:
+		return "no call is known to have failed: the backend itself may be at fault"
+	case slices.Contains(gpu.VendorOf(d).Surroundings, e.Code) && o.Result == gpu.ProbeBroken, e.Code <= 0,
+		strings.HasPrefix(e.Call, "dl"):
+		return "the error may come from the test's own surroundings (library, limits, device nodes)"
+	}
+	return ""
+}

@@ -1,0 +1,352 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bookend/internal/gpu"
+	"bookend/test/must"
+)
+
+// realLines are lines as drivers and kernels of several versions write them.
+const realLines = "testdata/kmsg.txt"
+
+func mark(seq uint64, us int64) gpu.KernelMark {
+	return gpu.KernelMark{Seq: seq, At: time.Duration(us) * time.Microsecond}
+}
+
+// folder is a device folder with a log of these lines.
+func folder(t *testing.T, log string) string {
+	t.Helper()
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "kmsg"), []byte(log), 0o600))
+	return dir
+}
+
+func realLog(t testing.TB) string {
+	t.Helper()
+	log := must.Have(os.ReadFile(realLines))(t)
+	return string(log)
+}
+
+func num(n int) *int { return &n }
+
+// Lines of several drivers and kernels as the device gives them; what follows from each.
+func TestReadRealLines(t *testing.T) {
+	first := mark(1, 0)
+	log := ReadLog(folder(t, realLog(t)), &first)
+	if log.Unknown != "" || log.Last != mark(1501, 300000001) || log.Lost {
+		t.Fatalf("unknown %q, last %+v, lost %v", log.Unknown, log.Last, log.Lost)
+	}
+	wantXids := []gpu.Xid{
+		{KernelMark: mark(1302, 60000020), BusID: "0000:1b:00.0", Code: 43, PID: 1045242, Name: "pt_main_thread",
+			Text: "Ch 00000008"},
+		{
+			KernelMark: mark(1303, 61000000), BusID: "0000:1b:00.0", Code: 31, PID: 2512125, Name: "python3.10",
+			Text: "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted @ 0x73ac_1c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE",
+		},
+		{KernelMark: mark(1304, 62000000), BusID: "0000:cb:00.0", Code: 13,
+			Text: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter"},
+		{KernelMark: mark(1305, 62500000), BusID: "0000:cb:00.0", Code: 109, PID: 1797828, Name: "pt_main_thread",
+			Text: "Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005"},
+		{KernelMark: mark(1306, 63000000), BusID: "0000:01:00.0", GI: num(5), Code: 94, PID: 7194,
+			Text: "Contained: CE User Channel (0x9). RST: No, D-RST: No"},
+		{KernelMark: mark(1307, 63100000), BusID: "0000:3b:00.0", GI: num(1), CI: num(2), Code: 13, PID: 9, Name: "a",
+			Text: "Graphics Exception: ESR 0x57c730=0xc04000b"},
+		{KernelMark: mark(1308, 63200000), BusID: "0000:01:00.0", Code: 95, PID: 7062,
+			Text: "Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"},
+		{KernelMark: mark(1309, 63300000), BusID: "0000:10:1c.0", Code: 63, PID: 1896,
+			Text: "Row Remapper: New row marked for remapping, reset gpu to activate."},
+		{KernelMark: mark(1310, 64000000), BusID: "0000:dc:00.0", Code: 45, PID: 1818990, Name: "python3",
+			Text: "Ch 00000001 caused by previous Xid 149", After: 149},
+		{KernelMark: mark(1311, 64100000), BusID: "0019:01:00.0", Code: 149,
+			Text: "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"},
+		{KernelMark: mark(1312, 65000000), BusID: "0000:44:00.0", Code: 79, Text: "GPU has fallen off the bus."},
+		{KernelMark: mark(1313, 65000100), BusID: "0000:44:00.0", Code: 154,
+			Text: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"},
+		{KernelMark: mark(1314, 65100000), BusID: "0000:03:00.0", Code: 14, Text: "Channel 00000001"},
+		{
+			KernelMark: mark(1315, 65200000), BusID: "0000:66:00.0", Code: 119, PID: 2280636, Name: "nvidia-smi",
+			Text: "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x4).",
+		},
+	}
+	for i, want := range wantXids {
+		if i >= len(log.Xids) || !reflect.DeepEqual(log.Xids[i], want) {
+			t.Errorf("Xid %d: want %+v of %+v", i, want, log.Xids)
+		}
+	}
+	if len(log.Xids) != len(wantXids) {
+		t.Errorf("%d Xids, want %d: a line that a program wrote is none", len(log.Xids), len(wantXids))
+	}
+	wantKills := []gpu.HostKill{
+		{KernelMark: mark(1401, 70000010), PID: 4711, Name: "python",
+			Cgroup: "/slurm/uid_1000/job_77/step_batch/task_0"},
+		{KernelMark: mark(1410, 80000000), PID: 1440763, Name: "perl",
+			Cgroup: "/user.slice/user-21417.slice/user@21417.service"},
+		{KernelMark: mark(1421, 90000010), PID: 23793, Name: "leaker"},
+		{KernelMark: mark(1430, 200000000), PID: 501, Name: "rank1",
+			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0/user/task_1"},
+		{KernelMark: mark(1434, 200000040), PID: 502, Name: "rank2",
+			Cgroup: "/system.slice/slurmstepd.scope/job_78/step_0"},
+	}
+	if !reflect.DeepEqual(log.Kills, wantKills) {
+		t.Errorf("kills %+v", log.Kills)
+	}
+	const mismatch = "NVRM: API mismatch: the client has the version 470.161.03, but this kernel module has the version 470.103.01. Please " +
+		"make sure that this kernel module and all NVIDIA driver components have the same version."
+	if log.Mismatch != mismatch {
+		t.Errorf("mismatch %q", log.Mismatch)
+	}
+}
+
+// What was before the mark is nobody's any more.
+func TestReadSince(t *testing.T) {
+	dir := folder(t, realLog(t))
+	for name, tt := range map[string]struct {
+		since       *gpu.KernelMark
+		xids, kills int
+		lost        bool
+		unknown     string
+	}{
+		"no mark: the newest entry alone": {nil, 0, 0, false, ""},
+		"in the middle of the Xids":       {&gpu.KernelMark{Seq: 1310, At: 64 * time.Second}, 5, 5, false, ""},
+		"after the Xids":                  {&gpu.KernelMark{Seq: 1316, At: 66 * time.Second}, 0, 5, false, ""},
+		"at the newest": {&gpu.KernelMark{Seq: 1501, At: 300000001 * time.Microsecond}, 0, 0, false,
+			""},
+		"beyond the newest": {&gpu.KernelMark{Seq: 1502, At: 301 * time.Second}, 0, 0, false,
+			"another boot"},
+		"another entry of that number": {&gpu.KernelMark{Seq: 1310, At: 65 * time.Second}, 0, 0, false,
+			"another boot"},
+	} {
+		log := ReadLog(dir, tt.since)
+		if len(log.Xids) != tt.xids || len(log.Kills) != tt.kills || log.Lost != tt.lost ||
+			!strings.Contains(log.Unknown, tt.unknown) {
+			t.Errorf("%s: %+v", name, log)
+		}
+		if (log.Unknown == "") != (tt.unknown == "") || log.Unknown == "" && log.Last != mark(1501, 300000001) {
+			t.Errorf("%s: unknown %q, last %+v", name, log.Unknown, log.Last)
+		}
+	}
+}
+
+func TestLost(t *testing.T) {
+	since := mark(10, 1)
+	line := func(seq int) string { return fmt.Sprintf("6,%d,%d,-;x\n", seq, seq) }
+	for name, tt := range map[string]struct {
+		answers []any
+		lost    bool
+	}{
+		"the next entry is there":            {[]any{line(11), line(12)}, false},
+		"the mark's entry is there":          {[]any{"6,10,1,-;x\n", line(11)}, false},
+		"the ring begins after the next":     {[]any{line(12)}, true},
+		"overwritten before the mark":        {[]any{line(3), unix.EPIPE, line(8), line(11)}, false},
+		"overwritten after the mark":         {[]any{line(11), unix.EPIPE, line(14)}, true},
+		"overwritten, and none of it missed": {[]any{line(11), unix.EPIPE, line(12)}, false},
+		"an entry larger than the buffer":    {[]any{line(11), unix.EINVAL, line(13)}, true},
+		"interrupted":                        {[]any{unix.EINTR, line(11), unix.EINTR, line(12)}, false},
+	} {
+		c := newCollector(&since)
+		if err := drain(play(tt.answers), c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if log := c.result(); log.Lost != tt.lost || log.Unknown != "" {
+			t.Errorf("%s: %+v", name, log)
+		}
+	}
+}
+
+// play answers as the device does: one record a read, errors in between, and EAGAIN at its end.
+func play(answers []any) func([]byte) (int, error) {
+	return func(b []byte) (int, error) {
+		if len(answers) == 0 {
+			return 0, unix.EAGAIN
+		}
+		next := answers[0]
+		answers = answers[1:]
+		if err, ok := next.(error); ok {
+			return -1, err
+		}
+		return copy(b, next.(string)), nil
+	}
+}
+
+// A program of root's may write to the log, and any program may call itself what it likes: neither makes an Xid or a
+// kill.
+func TestForged(t *testing.T) {
+	const xid = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
+	const kill = "Out of memory: Killed process 5 (x) total-vm:1kB"
+	since := mark(1, 1)
+	for name, tt := range map[string]struct {
+		line string
+		n    int
+	}{
+		"the kernel's Xid":                       {"4,2,2,-;" + xid, 1},
+		"a program's":                            {"12,2,2,-;" + xid, 0},
+		"a program's, as kernel emergency":       {"8,2,2,-;" + xid, 0},
+		"a daemon's":                             {"30,2,2,-;" + xid, 0},
+		"the kernel's kill":                      {"3,2,2,-;" + kill, 1},
+		"a program's kill":                       {"11,2,2,-;" + kill, 0},
+		"a program's mismatch":                   {"11,2,2,-;NVRM: API mismatch: x", 0},
+		"within another line":                    {"4,2,2,-;EXT4-fs (" + xid + "): mounted", 0},
+		"in a line of its own within a record":   {`4,2,2,-;comm: a\x0a` + xid, 0},
+		"in a further line of a record":          {"4,2,2,-;x\n " + xid, 0},
+		"a process named as an Xid is":           {"4,2,2,-;NVRM: Xid (PCI: invoked oom-killer: gfp_mask=0xcc0", 0},
+		"a process named as an Xid is, and dies": {"6,2,2,-;NVRM: Xid (1:2:[77]: segfault at 0 ip 0 sp 0 error 4 in a): 79, b[55+1000]", 0},
+		"a process named as an Xid is, writes":   {"6,2,2,-;NVRM: Xid (1:2: (77): drop_caches: 3", 0},
+		"a process named as a kill is, and dies": {"6,2,2,-;Out of memory: [77]: segfault at 0 ip 0 sp 0 error 4 in : Killed process 5 (x) total-vm:1kB[55+1000]", 0},
+		"a process named as a summary is":        {"6,2,2,-;oom-kill:constr[77]: segfault at 0 ip 0 sp 0 error 4 in a,task_memcg=/b,task=c,pid=5,uid=0", 0},
+	} {
+		log := ReadLog(folder(t, tt.line+"\n"), &since)
+		if got := len(log.Xids) + len(log.Kills); got != tt.n || log.Mismatch != "" || log.Unknown != "" {
+			t.Errorf("%s: %+v", name, log)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	var b strings.Builder
+	for i := range maxXids + 3 {
+		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=%d, name=x, y\n", i+2, i+2, i+1)
+		fmt.Fprintf(&b, "4,%d,%d,-;Killed process %d (x) total-vm:1kB\n", i+2, i+2, i+1)
+	}
+	since := mark(1, 1)
+	log := ReadLog(folder(t, b.String()), &since)
+	if n := len(log.Xids); n != maxAlike || log.Xids[0].PID != 1 || log.Xids[n-1].PID != maxXids+3 ||
+		log.Xids[n-1].More != maxXids+3-maxAlike {
+		t.Errorf("%d Xids: %+v", n, log.Xids)
+	}
+	if len(log.Kills) != maxKills || log.Kills[maxKills-1].PID != maxXids+3 || !log.Lost {
+		t.Errorf("%d kills, lost %v", len(log.Kills), log.Lost)
+	}
+	long := strings.Repeat(`\x41`, 3*maxText)
+	log = ReadLog(folder(t, "4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, "+long+"\n"), &since)
+	if len(log.Xids) != 1 || len(log.Xids[0].Text) >= maxText || !strings.HasSuffix(log.Xids[0].Text, "AAAA") {
+		t.Errorf("a long line: %+v", log)
+	}
+	endless := strings.Repeat("x", 3*maxRecord)
+	log = ReadLog(folder(t, "4,2,2,-;"+endless+"\n4,3,3,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n4,4,4,-;NVRM: Xid (PCI:0000:1b:00): 32, cut"), &since)
+	if len(log.Xids) != 1 || log.Last.Seq != 3 {
+		t.Errorf("a line longer than any record, and one without an end: %+v", log)
+	}
+}
+
+// Lines that are alike stand for each other: the first and the newest of each process, and how many there were. None of
+// another card, another number or another instance is pushed out, and nothing counts as lost.
+func TestFewStandForAll(t *testing.T) {
+	var b strings.Builder
+	seq := 1
+	say := func(place string, number, pid int) {
+		seq++
+		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:%s): %d, pid=%d, name=x, y\n", seq, seq, place, number, pid)
+	}
+	say("0000:1b:00", 79, 1)
+	say("0000:3d:00 GPU-I:01", 13, 1)
+	for range 1000 {
+		say("0000:3d:00", 13, 77)
+		say("0000:3d:00", 13, 78)
+	}
+	say("0000:3d:00 GPU-I:02", 13, 1)
+	since := mark(1, 1)
+	log := ReadLog(folder(t, b.String()), &since)
+	type line struct{ seq, pid, more int }
+	var got []line
+	for _, x := range log.Xids {
+		got = append(got, line{int(x.Seq), x.PID, x.More})
+	}
+	if want := []line{{2, 1, 0}, {3, 1, 0}, {4, 77, 0}, {5, 78, 0}, {2002, 77, 998}, {2003, 78, 998},
+		{2004, 1, 0}}; !reflect.DeepEqual(got, want) || log.Lost {
+		t.Errorf("%+v, lost %v", got, log.Lost)
+	}
+}
+
+// Where even few of each are too many, those of a fault of a card are the last to go, and it is said that some went.
+func TestFatalOnesStay(t *testing.T) {
+	var b strings.Builder
+	line := func(seq, number int) {
+		fmt.Fprintf(&b, "4,%d,%d,-;NVRM: Xid (PCI:0000:1b:00): %d, x\n", seq, seq, number)
+	}
+	line(2, 79)
+	for i := range maxXids + 10 {
+		line(i+3, 1000+i)
+	}
+	since := mark(1, 1)
+	log := ReadLog(folder(t, b.String()), &since)
+	if n := len(log.Xids); n != maxXids || log.Xids[0].Code != 79 || log.Xids[n-1].Code != 1000+maxXids+9 || !log.Lost {
+		t.Errorf("%d Xids, first %+v, lost %v", n, log.Xids[0], log.Lost)
+	}
+}
+
+// A log without an end is not read to it.
+func TestEndless(t *testing.T) {
+	flood := func(b []byte) (int, error) { return copy(b, "6,1,1,-;x\n"), nil }
+	if err := drain(flood, newCollector(nil)); !errors.Is(err, errRecords) {
+		t.Errorf("records: %v", err)
+	}
+	void := func(b []byte) (int, error) { return len(b), nil }
+	if err := drain(void, newCollector(nil)); !errors.Is(err, errBytes) {
+		t.Errorf("bytes: %v", err)
+	}
+	stuck := func([]byte) (int, error) { return -1, unix.EPIPE }
+	if err := drain(stuck, newCollector(nil)); !errors.Is(err, errRecords) {
+		t.Errorf("nothing but errors: %v", err)
+	}
+	many := strings.Repeat("6,1,1,-;x\n", maxRecords+1)
+	if log := ReadLog(folder(t, many), nil); log.Unknown == "" || log.Last != (gpu.KernelMark{}) {
+		t.Errorf("a file: %+v", log)
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	since := mark(1, 1)
+	for name, tt := range map[string]struct {
+		plant func(path string) error
+		want  string
+	}{
+		"missing":  {func(string) error { return nil }, "no such file"},
+		"a folder": {func(path string) error { return os.Mkdir(path, 0o700) }, "is a directory"},
+		"a link": {func(path string) error { return os.Symlink("/dev/null", path) },
+			"too many levels"},
+		"a FIFO that nobody writes to": {func(path string) error { return unix.Mkfifo(path, 0o600) }, "empty"},
+		"empty":                        {func(path string) error { return os.WriteFile(path, nil, 0o600) }, "empty"},
+		"no log": {func(path string) error {
+			return os.WriteFile(path,
+				[]byte("a\n;\n1,2;x\n1,2,x,-;y\n,,,;\n"), 0o600)
+		}, "empty"},
+		"a stamp out of range": {func(path string) error {
+			return os.WriteFile(path,
+				[]byte("1,2,9300000000000000,-;y\n"), 0o600)
+		}, "empty"},
+	} {
+		dir := t.TempDir()
+		must.Do(t, tt.plant(filepath.Join(dir, "kmsg")))
+		for _, s := range []*gpu.KernelMark{nil, &since} {
+			if log := ReadLog(dir, s); !strings.Contains(log.Unknown, tt.want) || len(log.Xids) != 0 {
+				t.Errorf("%s: %+v", name, log)
+			}
+		}
+	}
+}
+
+// A FIFO that is open but says nothing more must not be waited for.
+func TestFIFO(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "kmsg")
+	must.Do(t, unix.Mkfifo(path, 0o600))
+	f := must.Have(os.OpenFile(path, os.O_RDWR, 0))(t)
+	defer f.Close()
+	if _, err := f.WriteString("4,2,2,-;NVRM: Xid (PCI:0000:1b:00): 31, x\n"); err != nil {
+		t.Fatal(err)
+	}
+	since := mark(1, 1)
+	if log := ReadLog(dir, &since); len(log.Xids) != 1 || log.Unknown != "" {
+		t.Errorf("%+v", log)
+	}
+}

@@ -1,0 +1,287 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"bookend/internal/attrib"
+	"bookend/internal/code"
+	"bookend/internal/config"
+	"bookend/internal/diagnosis"
+	"bookend/internal/finding"
+	"bookend/internal/health"
+)
+
+// moment is the end of a job that a problem was seen at.
+type moment string
+
+const (
+	atStart moment = "before your job started"
+	atEnd   moment = "after your job"
+)
+
+// problems are two lines for each finding: what, and whose or what it means.
+func (s Scene) problems(told []finding.Finding, at moment) []string {
+	var out []string
+	for _, f := range told {
+		out = append(out, s.problem(f, at)...)
+	}
+	return out
+}
+
+func (s Scene) problem(f finding.Finding, at moment) []string {
+	where := s.Node + " GPU driver"
+	if i := s.rank(f.GPU); i < len(s.Cards) {
+		where = fmt.Sprintf("%s GPU %d", s.Node, s.Cards[i].Index)
+	}
+	traits := f.Code.Traits()
+	switch {
+	case f.Unknown != "" && f.Holder == nil:
+		return []string{fmt.Sprintf("WARNING: %s could not be checked %s: %s", where, at, Clean(f.Unknown, Width))}
+	case f.Holder != nil && !traits.Condition, traits.Memory != "":
+		return []string{s.inUse(f, where, at), "  " + s.held(f, at)}
+	case at == atEnd && (f.Code == code.Xid || f.Code == code.XidFatal):
+		at = "during your job" // the kernel's log is read from the job's start to where its end begins
+	}
+	state := cmp.Or(traits.Milder, "had a fault")
+	return []string{fmt.Sprintf("WARNING: %s %s %s: %s", where, state, at, failing(f))}
+}
+
+// inUse says how much memory is in use that should not be.
+func (s Scene) inUse(f finding.Finding, where string, at moment) string {
+	amount := "an unknown amount of memory"
+	if f.Bytes.Known() {
+		amount = diagnosis.Size(f.Bytes.Bytes)
+	}
+	switch {
+	case at == atStart:
+		return fmt.Sprintf("WARNING: %s already had %s in use %s", where, amount, at)
+	case s.blamed(f):
+		return fmt.Sprintf("WARNING: your job %sleft %s in use on %s", probably(f.Owner), amount, where)
+	}
+	return fmt.Sprintf("WARNING: %s had %s in use %s", where, amount, at)
+}
+
+// held says which process holds memory, or may, and whose it is.
+func (s Scene) held(f finding.Finding, at moment) string {
+	h, text := f.Holder, "Held by "
+	mine := h != nil && s.yours(h, f.Owner)
+	switch {
+	case h == nil && len(f.Candidates) == 0:
+		text = "No process is listed for it"
+	case h == nil:
+		text = "No process is listed for it; it may be held by " + s.candidates(f)
+	case h.Gone && len(f.Candidates) == 0:
+		text = "Its process no longer exists"
+	case h.Gone:
+		text = "Its process no longer exists; the GPU is open in " + s.candidates(f)
+	case h.Why != "":
+		text += "a process that could not be looked up"
+	case mine && s.blamed(f) && at == atEnd:
+		return "Process" + strings.TrimPrefix(name(h), "process") + " is still running" + condition(*h)
+	case !mine && h.UID == s.Job.UID && f.Owner == nil: // in a container a UID names no user
+		text += "a process that is not known to be yours"
+	case mine:
+		text += name(h) + condition(*h)
+	default:
+		text += "a process that is not yours"
+	}
+	if who := s.who(f); who != "" && !s.blamed(f) {
+		text += ", " + who
+	}
+	return text
+}
+
+func name(h *finding.Holder) string { return fmt.Sprintf("process %d (%s)", h.PID, Clean(h.Name, 32)) }
+
+// mostCandidates is how many processes a report names for one finding.
+const mostCandidates = 3
+
+// candidates name the live processes that may hold what none is listed for. Of other users' only their number is said.
+func (s Scene) candidates(f finding.Finding) string {
+	var own []string
+	others := 0
+	for _, c := range f.Candidates {
+		if s.yours(&c, c.Owner) {
+			own = append(own, name(&c)+condition(c))
+		} else {
+			others++
+		}
+	}
+	if more := len(own) - mostCandidates; more > 0 {
+		own = append(own[:mostCandidates], fmt.Sprintf("%d more of yours", more))
+	}
+	switch {
+	case others == 1:
+		own = append(own, "a process that is not yours")
+	case others > 1:
+		own = append(own, fmt.Sprintf("%d processes that are not yours", others))
+	}
+	return strings.Join(own, ", ")
+}
+
+// condition says what is unusual about a process that its owner can do something about.
+func condition(h finding.Holder) string {
+	words := map[attrib.Class]string{attrib.Stopped: "stopped: kill -9 ends it", attrib.Dying: "about to end",
+		attrib.MPS: "of CUDA MPS", attrib.Container: "in a container"}
+	text := ""
+	for _, c := range h.Classes {
+		if words[c] != "" {
+			text += " (" + words[c] + ")"
+		}
+	}
+	return text
+}
+
+// who words the owner with its evidence: only a cgroup or a sighting is certain.
+func (s Scene) who(f finding.Finding) string {
+	o := f.Owner
+	switch {
+	case o == nil && f.Code == code.Orphan:
+		return "left by one of several jobs, it cannot be told which"
+	case o == nil && f.Holder != nil && f.Unknown == "" && !f.Holder.Gone:
+		return "of no job that this node knows"
+	case o == nil:
+		return ""
+	case f.Unknown != "":
+		return "of a job that this node has no record of"
+	}
+	text := probably(o) + "of "
+	if f.Code == code.Dirty {
+		text = probably(o) + "left by "
+	}
+	switch {
+	case o.Job == s.Job.ID:
+		return text + "an earlier run of this job"
+	case o.UID == s.Job.UID && o.Job != 0:
+		return fmt.Sprintf("%syour job %d", text, o.Job)
+	case s.Privacy == config.PrivacyAll && o.Job != 0:
+		return fmt.Sprintf("%sjob %d of another user", text, o.Job)
+	}
+	return text + "another user's job"
+}
+
+func probably(o *finding.Owner) string {
+	if o.Level == attrib.ByCgroup || o.Level == attrib.BySighting {
+		return ""
+	}
+	return "probably "
+}
+
+// blamed reports what this job left, as far as its owner can tell.
+func (s Scene) blamed(f finding.Finding) bool {
+	return f.Owner != nil && f.Owner.Job == s.Job.ID && f.Code != code.Dirty && f.Unknown == ""
+}
+
+// yours reports whether a process is the reader's: by its UID and, where that is known, by the job that it is of. In a
+// container the UID alone names no user. An owner's UID is 0 where there is no record of its job.
+func (s Scene) yours(h *finding.Holder, owner *finding.Owner) bool {
+	switch {
+	case h.UID != s.Job.UID:
+		return false
+	case owner != nil && owner.UID != 0:
+		return owner.UID == s.Job.UID
+	}
+	return !h.Apart()
+}
+
+// failing words a finding of a GPU's condition for a user: no PIDs, as they may be another's, no advice for admins, and
+// of several clauses the first.
+func failing(f finding.Finding) Safe {
+	text := f.Observed
+	switch f.Code {
+	case code.Xid, code.XidFatal:
+		meaning, _ := health.XidMeaning(f.Xid)
+		text = fmt.Sprintf("the driver's error Xid %d: %s", f.Xid, cmp.Or(meaning, "of an unknown kind"))
+		if f.Xid == 0 {
+			text = "the driver reported an error (Xid)"
+		}
+	case code.Gap:
+		text, _, _ = strings.Cut(text, ", after ")
+	case code.Blocked:
+		text = "a test could not get any of its free memory"
+	case code.Broken:
+		text, _, _ = strings.Cut(text, ";")
+		text = "a test of CUDA failed: " + text
+	}
+	return Clean(text, Width)
+}
+
+// startAdvice is what to do about a GPU that the job got like this.
+func (s Scene) startAdvice(told []finding.Finding) []string {
+	free, known := s.leastFree()
+	text := fmt.Sprintf("%s is free. Not enough? ", diagnosis.Size(free))
+	if known == 0 {
+		text = "How much is free is unknown. Not enough? "
+	}
+	for _, f := range told { // a job may fail on such a GPU, however much memory is free
+		switch f.Code {
+		case code.Blocked, code.Broken, code.XidFatal, code.Recovery, code.Fabric, code.Lost:
+			if f.Unknown == "" {
+				text = "GPU programs may fail on it. If yours does: "
+			}
+		}
+	}
+	return append([]string{fmt.Sprintf("  %ssbatch --exclude=%s", text, s.Node)}, s.details())
+}
+
+// details is the last line of a report with a problem: where the rest is, and who helps.
+func (s Scene) details() string {
+	text := fmt.Sprintf("  Details: bookend show %d on %s", s.Job.ID, s.Node)
+	if s.Help != "" {
+		text += "; help: " + s.Help
+	}
+	return text
+}
+
+// endAdvice is what the owner of a job can do that leaves processes behind, and who does something about the rest.
+func (s Scene) endAdvice(told []finding.Finding, ended bool) []string {
+	var out []string
+	fix, others := ended, false
+	for _, f := range told {
+		// Memory that no process is named for, not even as a candidate, is none that ending processes would have spared.
+		if s.blamed(f) && (f.Holder != nil || len(f.Candidates) > 0) && !f.Code.Traits().Condition {
+			fix = true
+		} else {
+			others = true
+		}
+	}
+	if fix {
+		out = append(out, "  Fix: stop background work before the script ends (wait, or trap 'kill 0' EXIT)")
+	}
+	if s.Verdict.Action == config.Drain {
+		out = append(out, "  The node takes no new jobs until an admin clears it")
+	}
+	if others || s.Verdict.Action == config.Drain || s.asked() || s.Help != "" && fix {
+		out = append(out, s.details())
+	}
+	return out
+}
+
+// ended tells of the job's processes that clean-up ended, though nothing is wrong any more: their owner must know why
+// they are gone. One that could not be ended is a finding of its own.
+func (s Scene) ended() []string {
+	var out []string
+	more := 0
+	for i, f := range s.Findings {
+		signal := f.Ended.Signal()
+		ignored := s.Verdict.Of(i).Action == config.Ignore
+		if f.Code != code.Ended || f.Holder == nil || signal == "" || f.Holder.UID != s.Job.UID || ignored {
+			continue
+		}
+		where := "outlived it"
+		if f.Index != nil {
+			where = fmt.Sprintf("was still on GPU %d", *f.Index)
+		}
+		if len(out) == mostCandidates {
+			more++
+			continue
+		}
+		out = append(out, fmt.Sprintf("WARNING: %s of your job %s and was ended (%s)", name(f.Holder), where, signal))
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("  and %d more processes of your job were ended", more))
+	}
+	return out
+}
