@@ -222,11 +222,11 @@ func notTheComment(s *story) {
 func TestReasonOfASecondDrain(t *testing.T) {
 	t.Parallel()
 	s := given(t, site.Options{Mode: "enforce", Config: resuming})
-	s.tell("resumed by an admin before any reason was written", func(s *story) {
-		s.drainedTwice(true, s.keepsReasons(), func() { s.adminResumesAtWork("n1"); s.checks("n1") })
-	})
 	s.tell("resumed by the health check", func(s *story) {
 		s.drainedTwice(false, s.keepsReasons(), func() { s.checksUntil("resumed") })
+	})
+	s.tell("resumed by an admin before any reason was written", func(s *story) {
+		s.drainedTwice(true, s.keepsReasons(), func() { s.adminResumesAtWork("n1"); s.checks("n1") })
 	})
 	s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
 	s.tell("the hooks give the reason", func(s *story) {
