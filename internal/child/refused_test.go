@@ -12,11 +12,9 @@ import (
 
 // Calls that a sandbox, an old kernel or a full table refuses.
 var (
-	noPipe       = refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE}
-	noCloseRange = refuse.Call{Number: unix.SYS_CLOSE_RANGE, Errno: unix.ENOSYS}
-	noFlag       = refuse.Call{Number: unix.SYS_FCNTL, Errno: unix.EINVAL,
-		When: []refuse.Arg{{Index: 1, Is: unix.F_SETFD}}}
-	noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE}
+	noPipe = refuse.Call{Number: unix.SYS_PIPE2, Errno: unix.EMFILE}
+	noFile = refuse.Call{Number: unix.SYS_OPENAT, Errno: unix.ENFILE,
+		When: []refuse.Arg{{Index: 2, Is: unix.O_CLOEXEC}}} // by package os, and no folder
 )
 
 func refused(t *testing.T, f func(), calls ...refuse.Call) {
@@ -29,28 +27,6 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	refused(t, func() { res = Run(self("echo")) }, noPipe)
 	if expect(t, res, NotStarted); !errors.Is(res.Err, unix.EMFILE) {
 		t.Errorf("%v, want EMFILE", res.Err)
-	}
-}
-
-// Without close_range each descriptor is sealed by itself; where that fails too, nothing is started.
-func TestSealDescriptorsOnOldKernels(t *testing.T) {
-	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-	ok(t, err)
-	defer unix.Close(fd)
-	refused(t, func() { err = SealDescriptors() }, noCloseRange)
-	if flags, get := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || get != nil ||
-		flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("%v: flags %#x, %v", err, flags, get)
-	}
-	for want, calls := range map[error][]refuse.Call{unix.EINVAL: {noCloseRange, noFlag},
-		unix.ENFILE: {noCloseRange, noFile}} {
-		p, err := openPipes()
-		ok(t, err)
-		var b birth
-		refused(t, func() { b = start(self("echo"), p) }, calls...)
-		if p.closeOurs(); !errors.Is(b.err, want) || b.pid != 0 {
-			t.Errorf("process %d, %v: want none, and %v", b.pid, b.err, want)
-		}
 	}
 }
 

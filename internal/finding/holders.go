@@ -61,9 +61,9 @@ func (s Scene) search(c Card, f Finding, may func(attrib.Holding) bool, class at
 	return f, owners
 }
 
-// blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are: they must
-// all be one job's. That one's it is where one of them surely holds it, else suspect's, if it is that. What was not
-// searched for blames nobody.
+// blame says whose memory it is that appeared while only suspect had the card, given whose the candidates are. Where
+// one of them surely holds it they must all be one job's: that one's it is. Else suspect is blamed unless none of them
+// is its, or one that is not came during the job as well. What was not searched for blames nobody.
 func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bool) *Owner {
 	if !f.Searched {
 		return nil
@@ -71,15 +71,28 @@ func (s Scene) blame(f Finding, suspect *Owner, owners []attrib.Owner, surely bo
 	if len(owners) == 0 {
 		return suspect
 	}
-	o, one := common(owners)
-	its := suspect != nil && o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == "")
-	switch {
-	case one && surely:
+	if surely {
+		o, one := common(owners)
+		if !one {
+			return nil
+		}
 		return asOwner(o)
-	case one && its:
-		return suspect
 	}
-	return nil
+	its := false
+	for i, o := range owners {
+		switch {
+		case suspect == nil, o.Job == suspect.Job && o.Ambiguous():
+			return nil
+		case o.Job == suspect.Job && (o.SLUID == suspect.SLUID || o.SLUID == "" || suspect.SLUID == ""):
+			its = true
+		case f.Candidates[i].Start >= s.Self.Start:
+			return nil
+		}
+	}
+	if !its {
+		return nil
+	}
+	return suspect
 }
 
 // endedMeanwhile reports a process whose job ended while the GPU was watched: it had less time to go than the watch

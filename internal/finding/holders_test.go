@@ -116,7 +116,8 @@ func TestExportedCandidates(t *testing.T) {
 		doubt string
 	}{
 		{"one has the driver open", []attrib.Holding{onDriver(keeper)}, nil, []int{71}, attrib.ByExclusive, ""},
-		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, "", "which one does cannot be told"},
+		{"an innocent second one", []attrib.Holding{onDriver(keeper), onDriver(other)}, nil, []int{71, 72}, attrib.ByExclusive, "which one does cannot be told"},
+		{"another user's that came with the job", []attrib.Holding{onDriver(keeper), onDriver(attrib.Process{PID: 72, UID: 1002, Start: at(160)})}, nil, []int{71, 72}, "", "which one does cannot be told"},
 		{"root's", []attrib.Holding{onDriver(attrib.Process{PID: 72, Start: at(20)})}, nil, []int{72}, "", "root's"},
 		{"one with another card for a reason", []attrib.Holding{onCard(keeper, 1)}, nil, nil, attrib.ByExclusive, ""},
 		{"another user's with another GPU", []attrib.Holding{onCard(other, 1)}, nil, nil, "", "for another reason"},

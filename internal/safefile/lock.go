@@ -2,7 +2,6 @@ package safefile
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"time"
@@ -36,7 +35,7 @@ func LockNumber(path string, n uint32, wait time.Duration) (release func(), err 
 
 func lock(path string, wait time.Duration, try func(fd int) error) (release func(), err error) {
 	var fd int
-	err = inOwnFolder(filepath.Dir(path), filepath.Base(path), func(dirfd int) error {
+	err = inOwnFolder("lock", filepath.Dir(path), filepath.Base(path), func(dirfd int) error {
 		// Threat: whoever can open the file can hold the lock for ever, hence mode 0600.
 		fd, err = openAt(dirfd, filepath.Base(path), unix.O_RDWR|unix.O_CREAT, 0o600)
 		if err != nil {
@@ -52,7 +51,7 @@ func lock(path string, wait time.Duration, try func(fd int) error) (release func
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("lock %q: %w", path, err)
+		return nil, err
 	}
 	return func() { _ = unix.Close(fd) }, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +12,7 @@ import (
 // do not mix. A log that would grow beyond limit bytes becomes name.1, replacing an older one; an entry larger than
 // limit is refused (ErrTooLarge). A new log has mode 0640.
 func Append(dir, name string, entry []byte, limit int64) error {
-	err := inOwnFolder(dir, name, func(dirfd int) error {
+	return inOwnFolder("append to", dir, name, func(dirfd int) error {
 		if int64(len(entry)) > limit {
 			return fmt.Errorf("%w: an entry of %d bytes", ErrTooLarge, len(entry))
 		}
@@ -29,10 +28,6 @@ func Append(dir, name string, entry []byte, limit int64) error {
 		_, err = f.Write(entry)
 		return errors.Join(err, f.Close())
 	})
-	if err != nil {
-		return fmt.Errorf("append to %q: %w", filepath.Join(dir, name), err)
-	}
-	return nil
 }
 
 func openLog(dirfd int, name string) (*os.File, int64, error) {

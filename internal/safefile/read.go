@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +13,7 @@ import (
 // Read returns a file of an own folder: regular, one link, of at most limit bytes (else ErrTooLarge), and
 // written by this user or root (else ErrNotOurs).
 func Read(dir, name string, limit int64) (content []byte, err error) {
-	err = inOwnFolder(dir, name, func(dirfd int) error {
+	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		// Threat: none from users, who cannot write here; damage and mistakes are refused all the same.
 		fd, err := openAt(dirfd, name, unix.O_RDONLY, 0)
 		if err != nil {
@@ -28,10 +27,7 @@ func Read(dir, name string, limit int64) (content []byte, err error) {
 		content, err = readAll(f, limit)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", filepath.Join(dir, name), err)
-	}
-	return content, nil
+	return content, err
 }
 
 // ReadForeign returns the file name of an own folder that belongs to a user: regular, one link, the user's own, of at
@@ -41,7 +37,7 @@ func Read(dir, name string, limit int64) (content []byte, err error) {
 // or makes it grow. Nothing is opened for reading, or even asked for its attributes, before its mount is known to be
 // the folder's.
 func ReadForeign(dir, name string, uid uint32, limit int64) (content []byte, err error) {
-	err = inOwnFolder(dir, name, func(dirfd int) error {
+	err = inOwnFolder("read", dir, name, func(dirfd int) error {
 		fd, st, err := pin(dirfd, name)
 		if err != nil {
 			return err
@@ -53,10 +49,7 @@ func ReadForeign(dir, name string, uid uint32, limit int64) (content []byte, err
 		content, err = readPinned(fd, limit)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", filepath.Join(dir, name), err)
-	}
-	return content, nil
+	return content, err
 }
 
 // pin gets hold of an entry without opening it (O_PATH), and refuses one on another mount than its folder.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -46,34 +45,22 @@ func TestRefusedCalls(t *testing.T) {
 		_, err := ReadForeign(dir, "f", uint32(os.Getuid()), 10)
 		return err
 	}
-	trusted := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "f"), 10); return err }
-	linked := func(dir string) error { _, err := ReadTrusted(filepath.Join(dir, "link"), 10); return err }
-	asked := func(dir string) error { return Create(filepath.Join(dir, "f"), []byte("new"), true) }
 	given := func(dir string) error { return Give(dir, "none", user, user) }
-	start := refuse.Arg{Index: 2, Is: unix.O_PATH | unix.O_DIRECTORY | guarded}
 	writing := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	for name, test := range map[string]struct {
 		call refuse.Call
 		do   func(dir string) error
 		want error // nil: the call's own
 	}{
-		"look at the folder":         {call: call(unix.SYS_FSTAT, unix.EIO), do: replace},
-		"open a new file":            {call: opening(writing), do: replace},
-		"write":                      {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
-		"set the mode":               {call: call(unix.SYS_FCHMOD, unix.EPERM), do: replace},
-		"let a user read":            {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
-		"sync":                       {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
-		"rename":                     {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
-		"lock a full log":            {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
-		"move a full log":            {call: call(unix.SYS_RENAMEAT, unix.EIO, refuse.Below(0)...), do: rotated},
-		"read":                       {call: call(unix.SYS_READ, unix.EIO), do: read},
-		"find a user's mount":        {call: byPath(), do: foreign},
-		"read a trusted file":        {call: call(unix.SYS_READ, unix.EIO), do: trusted},
-		"look at the way":            {call: call(unix.SYS_FSTAT, unix.EIO), do: trusted},
-		"follow a trusted link":      {call: call(unix.SYS_READLINKAT, unix.EIO), do: linked},
-		"begin a way":                {call: call(unix.SYS_OPENAT, unix.EMFILE, start), do: asked},
-		"replace what was asked for": {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: asked},
-		"give a file away":           {call: call(unix.SYS_FCHOWN, unix.EPERM), do: given},
+		"open a new file":     {call: opening(writing), do: replace},
+		"write":               {call: call(unix.SYS_WRITE, unix.EIO), do: replace},
+		"let a user read":     {call: call(unix.SYS_FSETXATTR, unix.EOPNOTSUPP), do: readable},
+		"sync":                {call: call(unix.SYS_FSYNC, unix.EIO), do: durable},
+		"rename":              {call: call(unix.SYS_RENAMEAT, unix.ENOSPC, refuse.Below(0)...), do: replace},
+		"lock a full log":     {call: call(unix.SYS_FLOCK, unix.ENOLCK), do: rotated},
+		"read":                {call: call(unix.SYS_READ, unix.EIO), do: read},
+		"find a user's mount": {call: byPath(), do: foreign},
+		"give a file away":    {call: call(unix.SYS_FCHOWN, unix.EPERM), do: given},
 		"make a folder": {call: call(unix.SYS_MKDIRAT, unix.ENOSPC),
 			do: func(dir string) error { return MakeDir(dir, "d", 0o755) }},
 		"a name that leads away": {do: func(dir string) error {
@@ -81,8 +68,6 @@ func TestRefusedCalls(t *testing.T) {
 				err := ReadForeign(dir, "../f", 0, 10)
 			return err
 		}, want: unix.EINVAL},
-		"a folder in a file's way": {do: func(dir string) error { return Replace(dir, "sub", nil, 0o600) },
-			want: unix.EISDIR},
 		"a log that others write": {do: func(dir string) error { return Append(dir, "open", nil, 10) },
 			want: ErrNotOurs},
 	} {
@@ -145,22 +130,5 @@ func TestFullLogInUse(t *testing.T) {
 	ok(t, refuse.Run([]refuse.Call{opening(unix.O_RDONLY)}, func() { err = Append(dir, "log", []byte("two\n"), 100) }))
 	if err != nil || content(t, filepath.Join(dir, "log")) != "old\none\ntwo\n" || entries(t, dir) != "log" {
 		t.Errorf("%v: %q, in %q", err, content(t, filepath.Join(dir, "log")), entries(t, dir))
-	}
-}
-
-// A descriptor that is gone is an error at each look, never an answer.
-func TestGoneDescriptor(t *testing.T) {
-	here, err := ownFolder(rootsFolder(t))
-	ok(t, err)
-	defer unix.Close(here)
-	_, checked := checkOwnFile(-1)
-	_, pinned := readPinned(-1, 10)
-	for name, err := range map[string]error{
-		"check": checked, "open again": pinned, "sync": syncFD(-1), "mount of the first": sameMount(-1, here),
-		"of the second": sameMount(here, -1),
-	} {
-		if !errors.Is(err, syscall.EBADF) && !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

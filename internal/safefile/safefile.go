@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -98,17 +99,20 @@ func ownFolder(path string) (int, error) {
 
 func ours(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) }
 
-// inOwnFolder checks name, and calls f with the folder's descriptor.
-func inOwnFolder(dir, name string, f func(dirfd int) error) error {
-	if err := checkName(name); err != nil {
-		return err
+// inOwnFolder checks name, and calls f with the folder's descriptor. An error says what was done to which file.
+func inOwnFolder(doing, dir, name string, f func(dirfd int) error) error {
+	dirfd, err := -1, checkName(name)
+	if err == nil {
+		dirfd, err = ownFolder(dir)
 	}
-	dirfd, err := ownFolder(dir)
+	if err == nil {
+		err = f(dirfd)
+		_ = unix.Close(dirfd)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s %q: %w", doing, filepath.Join(dir, name), err)
 	}
-	defer unix.Close(dirfd)
-	return f(dirfd)
+	return nil
 }
 
 // checkOwnFile refuses what no part of Bookend has made.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +42,7 @@ func ReplaceReadable(dir, name string, data []byte, reader uint32) error {
 
 // Give makes an empty file of an own folder anew, in place of what is there, and gives it to a user.
 func Give(dir, name string, uid, gid uint32) error {
-	err := inOwnFolder(dir, name, func(dirfd int) error {
+	return inOwnFolder("make", dir, name, func(dirfd int) error {
 		// Threat: an earlier user may hold the old file open, so a new one is made; a mount point is not removed.
 		err := retry(func() error { return unix.Unlinkat(dirfd, name, 0) })
 		if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -59,16 +58,12 @@ func Give(dir, name string, uid, gid uint32) error {
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("make %q for user %d: %w", filepath.Join(dir, name), uid, err)
-	}
-	return nil
 }
 
 // Rewrite puts other content into a file that is there, for a user who owns the file and not its folder. One that is
 // killed meanwhile leaves a part of it.
 func Rewrite(dir, name string, data []byte) error {
-	err := inOwnFolder(dir, name, func(dirfd int) error {
+	return inOwnFolder("write", dir, name, func(dirfd int) error {
 		// Threat: none but the user's own: it is this user's file, and process.
 		fd, err := openAt(dirfd, name, unix.O_WRONLY, 0)
 		if err != nil {
@@ -84,14 +79,10 @@ func Rewrite(dir, name string, data []byte) error {
 		}
 		return errors.Join(err, f.Close())
 	})
-	if err != nil {
-		return fmt.Errorf("write %q: %w", filepath.Join(dir, name), err)
-	}
-	return nil
 }
 
 func write(dir, name string, data []byte, a attributes) error {
-	err := inOwnFolder(dir, name, func(dirfd int) error {
+	return inOwnFolder("write", dir, name, func(dirfd int) error {
 		temp, err := writeTemp(dirfd, data, a)
 		if err != nil {
 			return err
@@ -105,10 +96,6 @@ func write(dir, name string, data []byte, a attributes) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("write %q: %w", filepath.Join(dir, name), err)
-	}
-	return nil
 }
 
 // writeTemp makes a complete file under a name of its own, or none.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"bookend/internal/gpu"
@@ -15,9 +14,6 @@ import (
 // quietStep is the pause between two tries at locks that are held: a probe works for a few hundred milliseconds.
 const quietStep = 5 * time.Millisecond
 
-// uuidLength is that of a UUID as drivers write it, without the prefix.
-const uuidLength = 36
-
 // ProbeLock is the lock file of a GPU: whoever takes memory of it to test it holds the lock exclusively, and by
 // flock, so that the lock ends with the process that holds it. Whoever judges that GPU's memory holds it shared.
 func (s *Store) ProbeLock(id gpu.ID) string {
@@ -25,17 +21,11 @@ func (s *Store) ProbeLock(id gpu.ID) string {
 }
 
 // lockName is an id as part of a file name. Threat: the id is the driver's and opaque: "..", "/" and the like must
-// not lead out of the folder, so what does not look like one of the two forms is hashed.
+// not lead out of the folder, so it is hashed.
 func lockName(id gpu.ID) string {
-	for _, prefix := range []string{"GPU-", "MIG-"} {
-		rest, ok := strings.CutPrefix(string(id), prefix)
-		if ok && len(rest) == uuidLength && strings.Trim(rest, "0123456789abcdef-") == "" {
-			return string(id)
-		}
-	}
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(id)) // cannot fail: hash.Hash says so
-	return fmt.Sprintf("x%x", h.Sum(nil))
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // Quiet waits until no probe is at work on these GPUs, for at most wait in all, and keeps probes off them until

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -47,37 +46,6 @@ func hold(t *testing.T, s *Store, id gpu.ID) (cmd *exec.Cmd, stdin io.Closer) {
 		t.Fatalf("the probe says %q, %v", line, err)
 	}
 	return cmd, in
-}
-
-func TestProbeLockNames(t *testing.T) {
-	s := open(t, folder(t))
-	seen := map[string]gpu.ID{}
-	for _, id := range []gpu.ID{
-		card0, card1, "MIG-00000000-1111-2222-3333-444444444444", "", "..", "../../etc", "GPU-../../x", "a/b", "GPU-0",
-		"GPU-00000000-1111-2222-3333-44444444444g", "GPU-00000000-1111-2222-3333_444444444444", "MIG-GPU-0/1/0",
-		gpu.ID(strings.Repeat("x", 5000)), "a\x00b",
-		// 36 bytes, as a UUID has
-		gpu.ID("GPU-" + strings.Repeat("a", 300)), gpu.ID("GPU-" + strings.Repeat("../", 12)),
-	} {
-		path := s.ProbeLock(id)
-		name := filepath.Base(path)
-		if filepath.Dir(path) != s.dir || !strings.HasPrefix(name, "probe-") || !strings.HasSuffix(name, ".lock") ||
-			len(name) > 255 {
-			t.Errorf("%.40q: %q", id, path)
-		}
-		if other, twice := seen[path]; twice {
-			t.Errorf("%.40q and %.40q share %q", id, other, path)
-		}
-		seen[path] = id
-		busy, release := s.Quiet([]gpu.ID{id}, 0)
-		if len(busy) > 0 {
-			t.Errorf("%.40q: %v", id, busy)
-		}
-		release()
-	}
-	if got := filepath.Base(s.ProbeLock(card0)); got != "probe-"+string(card0)+".lock" {
-		t.Errorf("a UUID names its own file, not %q", got)
-	}
 }
 
 // A probe on one card keeps that one from being judged, and no other; whoever judges keeps probes away, not others

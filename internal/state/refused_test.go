@@ -76,18 +76,6 @@ func TestUnreadIsKept(t *testing.T) {
 	}
 }
 
-func TestValidKey(t *testing.T) {
-	if got := keyOf(ledger.Run{Job: job(1)}); got != "w0" {
-		t.Errorf("of a run that nobody has seen: got %q, want w0", got)
-	}
-	for key, want := range map[string]bool{"t15": true, "w0": true, "t": false, "x1": false, "t1a": false,
-		"t-1": false, "t" + strings.Repeat("1", 20): false} {
-		if validKey(key) != want {
-			t.Errorf("%q: %v", key, !want)
-		}
-	}
-}
-
 // Of more bytes of records than a hook can read in its time it reads those written last, and Archive the oldest: so it
 // gets through them all.
 func TestFatRecords(t *testing.T) {

@@ -13,7 +13,7 @@ func leftoverChains() []chain {
 	ignore := func(code string) map[string]string {
 		return map[string]string{"policy": "{epilog: {" + code + ": ignore}}"}
 	}
-	blind := map[string]string{"look": "{holders: false}"}
+	blind := map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}
 	return []chain{
 		{gpus: 1, mode: "observe", steps: []step{orphanObserved, orphanInherited, orphanGone},
 			controls: []control{{step: orphanInherited.name,
@@ -21,11 +21,11 @@ func leftoverChains() []chain {
 		{gpus: 1, mode: "enforce", steps: []step{orphanEnforced}, controls: without(orphanEnforced,
 			ignore("BKD-ORPHAN"))},
 		{gpus: 1, mode: "enforce", steps: []step{orphanMoving}},
-		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: without(phantom, blind)},
+		{gpus: 1, mode: "enforce", steps: []step{phantom, phantomInherited}, controls: without(phantom, ignore("BKD-PHANTOM"))},
 		{gpus: 1, torch: true, real: true, mode: "enforce", steps: []step{torchPhantom}},
 		{gpus: 1, mode: "enforce", steps: []step{residue, residueInherited},
 			controls: []control{{step: residue.name,
-				off: map[string]string{"thresholds": "{report: 1000GiB, drain: 1000GiB}"}}}},
+				off: blind}}},
 		{gpus: 1, mode: "enforce", steps: []step{innocent}, controls: without(innocent, blind)},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{imported}},
 		{gpus: 1, mode: "enforce", brisk: true, steps: []step{stopped},

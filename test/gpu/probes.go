@@ -20,7 +20,7 @@ func probeChains() []chain {
 		{gpus: 1, mode: "enforce", steps: []step{probeHooks}},
 		{gpus: 1, mode: "observe", once: true, steps: []step{holes}},
 		{gpus: 1, mode: "observe", steps: []step{condition}, controls: []control{{step: condition.name,
-			off: map[string]string{"look": "{health: false}"}}}},
+			off: map[string]string{"backend": "/nonexistent"}}}},
 	}
 }
 

@@ -22,7 +22,7 @@ func whyChains() []chain {
 		why(oomPassing, deaf),
 		why(oomInherited, blind),
 		why(oomLimit, deaf),
-		why(oomSilent, map[string]string{"look": "{health: false}"}),
+		why(oomSilent, map[string]string{"slurm": "{shared_partitions: [main]}"}),
 	}
 }
 

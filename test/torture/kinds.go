@@ -35,6 +35,8 @@ type kind struct {
 var kinds = []kind{
 	{name: "link-to-root", where: outFile, plant: link("root")},
 	{name: "link-to-open", where: outFile, plant: link("open-root")},
+	{name: "link-to-precious", where: outFile, plant: link("precious")},
+	{name: "link-to-closed", where: outFile, plant: link("closed/out")},
 	{name: "link-to-device", where: outFile, plant: link("null")},
 	{name: "link-to-itself", where: outFile, plant: func(b *builder, _ *world,
 		at string) {
