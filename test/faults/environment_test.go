@@ -18,7 +18,6 @@ func TestEnvironment(t *testing.T) {
 	}{
 		"no job id":             {"SLURM_JOB_ID is not set", []string{"SLURM_JOB_ID", "", "SLURM_JOBID", ""}},
 		"job id as a path":      {"SLURM_JOB_ID=", []string{"SLURM_JOB_ID", "../../../etc", "SLURM_JOBID", ""}},
-		"two uids":              {"differs from SLURM_JOB_UID", []string{"SLURM_UID", "0"}},
 		"node with a line feed": {"is not a node name", []string{"SLURMD_NODENAME", "n1\nexport PATH=/x"}},
 		"no context":            {"SLURM_SCRIPT_CONTEXT is not set", []string{"SLURM_SCRIPT_CONTEXT", rig.Absent}},
 		"long": {"is not a job id", []string{"SLURM_JOB_ID", strings.Repeat("9", 70000),

@@ -43,7 +43,7 @@ func TestWhatDrains(t *testing.T) {
 		"under a PID that went": {during: func(n *node) { must(n, n.leftover("--fork-hold").Kill()) },
 			finds: "BKD-PHANTOM", exit: 12},
 		"another user's, of a job without a record": {during: stranger(60000, "SLURM_JOB_ID=777"), finds: "BKD-STRAY?*",
-			reads: []string{"held by a process that is not yours"}},
+			reads: []string{"Held by a process that is not yours"}},
 		"the same user's, of a job without a record": {during: stranger(user, "SLURM_JOB_ID=777"), finds: "BKD-ORPHAN?",
 			reads: []string{"one of several jobs"}},
 		"its heterogeneous leader's": {job: leader("99"), during: stranger(user, "SLURM_JOB_ID=99"),
@@ -158,7 +158,7 @@ const on = "clean_up: {enabled: true, grace: 300ms}\n"
 var leftBehind = map[string]struct {
 	extra  string
 	job    string // whose cgroup the process is in; none: exclusive use alone blames the job
-	left   bool   // it has left that since, and a hook has seen it there
+	left   bool   // it has left that since, and a health check has seen it there
 	args   []string
 	ended  finding.Outcome
 	finds  string
@@ -177,7 +177,7 @@ var leftBehind = map[string]struct {
 	"of a job without record": {extra: on, job: "999", finds: "BKD-FOREIGN?*"},
 }
 
-// Clean-up ends what a cgroup proves to be the job's, or what another job's hook saw in the job's cgroup, looks again,
+// Clean-up ends what a cgroup proves to be the job's, or what a health check saw in the job's cgroup, looks again,
 // and touches nothing else.
 func TestCleanUp(t *testing.T) {
 	for name, tt := range leftBehind {
@@ -191,7 +191,7 @@ func TestCleanUp(t *testing.T) {
 				n.inCgroup(p, tt.job)
 			}
 			if tt.left {
-				n.clean(prolog, bystanding())
+				n.hook(healthcheck, bySlurm)
 				n.escape(p)
 			}
 			n.exits(tt.exit, epilog, newJob())

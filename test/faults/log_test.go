@@ -161,6 +161,7 @@ func saidCodes(log string) string {
 // else. Which other jobs there are is nobody's business.
 func TestReportCannotGrow(t *testing.T) {
 	n := newNode(t, "enforce")
+	n.configure(func(c *conf) { c.extra = "job_log: all\n" })
 	n.clean(prolog, bystanding())
 	n.clean(prolog, newJob())
 	folder := filepath.Join(n.conf.run, "report")
@@ -176,7 +177,7 @@ func TestReportCannotGrow(t *testing.T) {
 			t.Errorf("his user can: %s", try)
 		}
 	}
-	if o := n.task(taskProlog, newJob()); len(lines(o.output, "print | bookend: GPU 0")) != 1 {
+	if o := n.task(taskProlog, newJob()); len(lines(o.output, "print | bookend: n1 GPU 0 clean")) != 1 {
 		t.Errorf("%v", o)
 	}
 }

@@ -236,7 +236,7 @@ func TestWhereTheOutputIs(t *testing.T) {
 			}
 			n.clean(epilog, j)
 			for _, file := range []string{out, errs} {
-				if got := strings.Contains(n.get(n.in(file)), "n1 GPU 0 clean: "); got != (file == tt.to) {
+				if got := strings.Contains(n.get(n.in(file)), "n1 GPU 0"); got != (file == tt.to) {
 					t.Errorf("%s: %q\n%s", file, n.get(n.in(file)), n.log())
 				}
 			}
