@@ -56,11 +56,17 @@ func accuracy(files []record.File, said string) string {
 		under("machines", machines.String())
 }
 
+// gone are scenarios on record of what Bookend does otherwise by now: its health check looks at the node's other GPUs.
+var gone = []string{"trespass", "trespass-unknown"}
+
 // byScenario gathers runs in the order in which scenarios first appear.
 func byScenario(files []record.File) (all []*scenario) {
 	known := map[string]*scenario{}
 	for _, f := range files {
 		for _, r := range f.Runs {
+			if slices.Contains(gone, r.Scenario) {
+				continue
+			}
 			s := known[r.Scenario]
 			if s == nil {
 				s = &scenario{}
