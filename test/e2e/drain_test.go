@@ -221,17 +221,23 @@ func notTheComment(s *story) {
 // accounting, then shows the first drain's text for the second. A health check leaves that; a hook comes before Slurm.
 func TestReasonOfASecondDrain(t *testing.T) {
 	t.Parallel()
-	s := given(t, site.Options{Mode: "enforce", Config: resuming})
-	s.tell("resumed by the health check", func(s *story) {
-		s.drainedTwice(false, s.keepsReasons(), func() { s.checksUntil("resumed") })
-	})
-	s.tell("resumed by an admin before any reason was written", func(s *story) {
-		s.drainedTwice(true, s.keepsReasons(), func() { s.adminResumesAtWork("n1"); s.checks("n1") })
-	})
-	s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
-	s.tell("the hooks give the reason", func(s *story) {
-		s.drainedTwice(false, false, func() { s.adminResumesAtWork("n1") })
-	})
+	for by, tell := range map[string]func(s *story){
+		"an admin before any reason was written": func(s *story) {
+			s.drainedTwice(true, s.keepsReasons(), func() { s.adminResumesAtWork("n1"); s.checks("n1") })
+		},
+		"the health check": func(s *story) {
+			s.drainedTwice(false, s.keepsReasons(), func() { s.checksUntil("resumed") })
+		},
+		"an admin, where the hooks give the reason": func(s *story) {
+			s.adminConfigures("n1", "enforce", "drain: {reason_by: hook, resume: {enabled: true, after: 2}}\n")
+			s.drainedTwice(false, false, func() { s.adminResumesAtWork("n1") })
+		},
+	} {
+		t.Run("resumed by "+by, func(t *testing.T) {
+			t.Parallel()
+			tell(given(t, site.Options{Mode: "enforce", Config: resuming}))
+		})
+	}
 }
 
 // drainedTwice drains the node a second time, for the end of a job that began before the first drain, of which nobody

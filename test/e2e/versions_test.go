@@ -142,7 +142,7 @@ func runInJob(s *story) {
 
 func runInJobMeasures(s *story) {
 	clean := s.runs(s.user, "echo working", oneGPU)
-	s.inOrder("the output", s.outputOf(clean), "GPU 0 of n1", "working", "GPU 0 of n1")
+	s.inOrder("the output", s.outputOf(clean), "working", "| bookend: n1 GPU 0 ")
 	s.showSays("n1", clean, "GPU 0", "start:", "BKD-RUNINJOB", "end:", "not made: the hook runs inside the job",
 		"BKD-RUNINJOB")
 	job, orphan := s.escaped()
